@@ -10,9 +10,10 @@
  *   DATASETS   one reference a row                             scalar
  *   PLACED     nothing: the rows lie in the consumer's segments (block.into), DENSE there
  *
- * `owner` keeps all of it alive (views' targets through mr_buffer_hold). An array is a small value:
- * slicing copies the struct and takes one reference. Rows of an array may be written only while its
- * owner is writable.
+ * `owner` keeps all of it alive: what mr_bytes and mr_row point at (values, splits) lies in buffers
+ * that the owner holds (mr_buffer_hold), not in the owner's own bytes; only shapes may. An array is
+ * a small value: slicing copies the struct and takes one reference. Rows of an array may be written
+ * only while its owner is writable.
  *
  * thread   any for reading; see buffer.h for writing
  * since    0.1 */
@@ -30,8 +31,9 @@ typedef struct mr_bytes {
     size_t size;
 } mr_bytes;
 
-/* A row of a RAGGED column. Values are contiguous. If `splits` is set, the row is itself ragged: its
- * shape is [n, -1, inner...], and entry i holds inner rows splits[i]..splits[i+1] of the values. */
+/* A row of a RAGGED column. Values are contiguous. If `splits` is set, the row is itself ragged:
+ * its shape is [n, -1, inner...], and entry i holds inner rows splits[i]..splits[i+1] of the
+ * values. */
 typedef struct mr_row {
     const void *data;      /* values: mr_bytes for MR_STRING */
     const int64_t *shape;  /* rank dimensions */
@@ -65,10 +67,14 @@ MR_API void *mr_array_at(const mr_array *a, size_t i);
  * when the size overflows) */
 MR_API mr_code mr_array_alloc(mr_array *a, mr_dtype t, int rank, const int64_t *shape, size_t rows,
                               mr_status *st) MR_NODISCARD;
-/* The same for RAGGED (mr_row per row, zeroed) and DATASETS (references, zeroed, released with it). */
+/* The same for RAGGED (mr_row per row, zeroed) and DATASETS (references, zeroed,
+ * released with it). */
 MR_API mr_code mr_array_alloc_ragged(mr_array *a, mr_dtype t, int rank, size_t rows,
                                      mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_array_alloc_datasets(mr_array *a, size_t rows, mr_status *st) MR_NODISCARD;
+/* Where the shape of row i of a RAGGED array from mr_array_alloc_ragged may be put: rank values in
+ * the array's own buffer. The row's shape pointer is still the caller's to set. */
+MR_API int64_t *mr_array_shape_slot(const mr_array *a, size_t i);
 
 /* dst = rows [from, from + n) of src: a view with its own reference. dst is overwritten. */
 MR_API void mr_array_slice(mr_array *dst, const mr_array *src, size_t from, size_t n);
@@ -77,14 +83,16 @@ MR_API void mr_array_reset(mr_array *a);
 /* dst takes over what src had; src becomes empty. dst is overwritten. */
 MR_API void mr_array_move(mr_array *dst, mr_array *src);
 
-/* true if rows of both can lie in one array: dtype and rank agree, and the shape unless one is RAGGED. */
+/* true if rows of both can lie in one array: dtype and rank agree, and the shape unless one is
+ * RAGGED. */
 MR_API bool mr_array_fits(const mr_array *a, const mr_array *b);
 
 /* Builds an array of up to `capacity` rows by appending rows of others. Start: mr_array_start(dst,
  * like, capacity) takes dtype, storage and shape from `like` and has 0 rows. Appending copies dense
  * values and copies views of strings and ragged rows (holding their targets); a DENSE row appended
- * to a RAGGED array becomes a ragged row. dst->rows + n must not exceed capacity, which the caller
- * keeps, and mr_array_fits must hold. */
+ * to a RAGGED array becomes a ragged row. A dense dst that meets a RAGGED source becomes RAGGED
+ * itself, with the same capacity. dst->rows + n must not exceed capacity, which the caller keeps,
+ * and mr_array_fits must hold. On failure dst keeps its rows. */
 MR_API mr_code mr_array_start(mr_array *dst, const mr_array *like, size_t capacity,
                               mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_array_append(mr_array *dst, const mr_array *src, size_t from, size_t n,

@@ -8,8 +8,8 @@
  * cost more than the work done on them), start 64-byte aligned and are followed by MR_SLACK
  * readable bytes, which vector code may read (never use) past the end.
  *
- * A buffer may *hold* others: an array of views (mr_bytes, mr_row) holds the buffers its views point
- * into, so that one reference keeps everything alive.
+ * A buffer may *hold* others: an array of views (mr_bytes, mr_row) holds the buffers its views
+ * point into, so that one reference keeps everything alive.
  *
  *     views buffer [ptr,len][ptr,len]...   --holds-->  chunk buffer  "....record....record..."
  *
@@ -26,7 +26,7 @@ typedef struct mr_buffer mr_buffer;
 
 #define MR_SLACK 64 /* readable bytes behind every pooled buffer */
 
-/* A buffer of at least `bytes`, contents undefined. Returns owned in *out.
+/* A buffer of `bytes` bytes, contents undefined. Returns owned in *out.
  * errors   MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st) MR_NODISCARD;
 
@@ -39,17 +39,18 @@ MR_API mr_code mr_buffer_wrap(mr_buffer **out, void *data, size_t bytes, bool re
 MR_API mr_buffer *mr_buffer_ref(mr_buffer *b); /* returns b */
 MR_API void mr_buffer_unref(mr_buffer *b);     /* NULL: nothing */
 MR_API void *mr_buffer_data(const mr_buffer *b);
-MR_API size_t mr_buffer_size(const mr_buffer *b); /* bytes that may be used */
+MR_API size_t mr_buffer_size(const mr_buffer *b); /* bytes that were asked for */
 MR_API bool mr_buffer_writable(const mr_buffer *b);
 
-/* Makes b (sole reference) keep `other` alive until b goes. The same buffer held twice in a row is
- * held once. mr_buffer_hold_all holds everything that `views` holds, not `views` itself. */
+/* Makes b (sole reference) keep `other` alive until b goes. Holding one again costs
+ * nothing. mr_buffer_hold_all holds everything that `views` holds, not `views` itself. */
 MR_API mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_buffer_hold_all(mr_buffer *b, const mr_buffer *views, mr_status *st) MR_NODISCARD;
-/* Bytes of all buffers that b holds (each counted once a hold): what keeping b costs besides itself. */
+/* Bytes of all buffers that b holds, and those hold: what keeping b costs besides itself. One held
+ * along two ways may count twice. */
 MR_API size_t mr_buffer_held_bytes(const mr_buffer *b);
 
-/* Runs fn(ctx, data, bytes) on b's data when b goes, before its memory is reused: for arrays of
+/* Runs fn(ctx, data) on b's data when b goes, before its memory is reused: for arrays of
  * references. b must have no such function yet. */
 MR_API void mr_buffer_on_release(mr_buffer *b, void (*fn)(void *ctx, void *data), void *ctx);
 

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One allocation a buffer:
+ *
+ *     [struct mr_buffer | pad to 64 | data, size bytes | MR_SLACK]
+ *
+ * so that plain malloc, which is faster than its aligned kin, will do. Sizes from 4 KiB to 8 MiB
+ * are rounded up to a class (4, 6, 8, 12, 16, ... KiB) and go through the pool: a stack of free
+ * buffers a class, under the class's mutex. A pooled buffer keeps its array of held buffers, so
+ * that a stream of view columns allocates nothing. */
+#include "pipeline/memory/buffer.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum {
+    ALIGNMENT = 64,
+    CLASS_MIN = 4096,
+    N_CLASSES = 23, /* the last is 8 MiB */
+    NO_CLASS = N_CLASSES,
+    KEEP_HELD = 64,    /* entries that a pooled buffer's array of held buffers may keep */
+    LOOK_BACK = 8,     /* held buffers compared with before a new one is added */
+    SQUEEZE_FROM = 64, /* entries from which duplicates are searched for before growing */
+    MAX_HELD_DEPTH = 4 /* levels of holders that mr_buffer_held_bytes follows */
+};
+#define POOL_KEEPS ((size_t)32 << 20)
+#define MAX_HELD   ((size_t)1 << 32)
+
+#if defined(__SANITIZE_ADDRESS__)
+#define POOLED 0 /* reused memory would hide use after free */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define POOLED 0
+#endif
+#endif
+#ifndef POOLED
+#define POOLED 1
+#endif
+
+struct mr_buffer {
+    atomic_size_t refs;
+    void *data;
+    size_t size;
+    unsigned class;
+    bool read_only;
+    void (*release)(void *ctx, void *data); /* wrapped: gives the bytes back */
+    void *release_ctx;
+    void (*on_release)(void *ctx, void *data);
+    void *on_release_ctx;
+    mr_buffer **held;
+    size_t n_held, held_capacity;
+    mr_buffer *next_free; /* in the pool */
+};
+
+typedef struct pool_class {
+    pthread_mutex_t lock;
+    /* under lock: */
+    mr_buffer *free;
+    size_t n_live;
+    char pad[64];
+} pool_class;
+
+#define C1                                                                                         \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+    }
+#define C4 C1, C1, C1, C1
+static pool_class pool[N_CLASSES] = {C4, C4, C4, C4, C4, C1, C1, C1};
+static atomic_size_t pool_free; /* bytes of all free buffers */
+static atomic_uint victim;      /* class that gives one back next */
+
+static size_t class_bytes(unsigned c)
+{
+    size_t power = (size_t)CLASS_MIN << (c / 2);
+    return c % 2 ? power + power / 2 : power;
+}
+
+static unsigned class_of(size_t bytes)
+{
+    if (!POOLED || bytes < CLASS_MIN || bytes > class_bytes(N_CLASSES - 1))
+        return NO_CLASS;
+    if (bytes == CLASS_MIN)
+        return 0;
+    unsigned k = 63 - (unsigned)__builtin_clzll(bytes - 1); /* 2^k < bytes <= 2^(k+1) */
+    return 2 * (k - 12) + (bytes <= (size_t)3 << (k - 1) ? 1 : 2);
+}
+
+static mr_buffer *pool_pop(unsigned c, size_t live)
+{
+    pool_class *p = &pool[c];
+    pthread_mutex_lock(&p->lock);
+    mr_buffer *b = p->free;
+    if (b)
+        p->free = b->next_free;
+    p->n_live += live;
+    pthread_mutex_unlock(&p->lock);
+    /* Relaxed: a figure; the lock orders the buffers. */
+    if (b)
+        atomic_fetch_sub_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
+    return b;
+}
+
+static void free_memory(mr_buffer *b)
+{
+    mr_free(b->held);
+    mr_free(b);
+}
+
+static void pool_forget(unsigned c)
+{
+    pthread_mutex_lock(&pool[c].lock);
+    pool[c].n_live--;
+    pthread_mutex_unlock(&pool[c].lock);
+}
+
+static void pool_push(mr_buffer *b)
+{
+    unsigned c = b->class;
+    /* Relaxed: a figure. */
+    size_t all = atomic_fetch_add_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
+    if (all + class_bytes(c) > POOL_KEEPS) {
+        atomic_fetch_sub_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
+        pool_forget(c);
+        free_memory(b);
+        /* Classes that fell out of use must not fill the pool for ever. */
+        unsigned v = atomic_fetch_add_explicit(&victim, 1, memory_order_relaxed) % N_CLASSES;
+        mr_buffer *old = v == c ? NULL : pool_pop(v, 0);
+        if (old)
+            free_memory(old);
+        return;
+    }
+    if (b->held_capacity > KEEP_HELD) {
+        mr_free(b->held);
+        b->held = NULL;
+        b->held_capacity = 0;
+    }
+    pthread_mutex_lock(&pool[c].lock);
+    pool[c].n_live--;
+    b->next_free = pool[c].free;
+    pool[c].free = b;
+    pthread_mutex_unlock(&pool[c].lock);
+}
+
+static void start(mr_buffer *b, size_t bytes)
+{
+    atomic_init(&b->refs, 1);
+    b->size = bytes;
+    b->read_only = false;
+    b->release = NULL;
+    b->on_release = NULL;
+    b->n_held = 0;
+}
+
+mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st)
+{
+    unsigned c = class_of(bytes);
+    mr_buffer *b = c == NO_CLASS ? NULL : pool_pop(c, 1);
+    if (!b) {
+        size_t all, room = c == NO_CLASS ? bytes : class_bytes(c);
+        bool fits = !__builtin_add_overflow(room, sizeof *b + (ALIGNMENT - 1) + MR_SLACK, &all);
+        b = fits ? mr_malloc(all) : NULL;
+        if (!b) {
+            if (c != NO_CLASS)
+                pool_forget(c);
+            return mr_fail_memory(st, bytes, "a buffer");
+        }
+        uintptr_t at = (uintptr_t)(b + 1);
+        b->data = (char *)(b + 1) + (-at & (ALIGNMENT - 1));
+        b->class = c;
+        b->held = NULL;
+        b->held_capacity = 0;
+    }
+    start(b, bytes);
+    *out = b;
+    return MR_OK;
+}
+
+mr_code mr_buffer_wrap(mr_buffer **out, void *data, size_t bytes, bool read_only,
+                       void (*release)(void *ctx, void *data), void *ctx, mr_status *st)
+{
+    mr_buffer *b = mr_malloc(sizeof *b);
+    if (!b)
+        return mr_fail_memory(st, sizeof *b, "a buffer");
+    start(b, bytes);
+    b->data = data;
+    b->class = NO_CLASS;
+    b->held = NULL;
+    b->held_capacity = 0;
+    b->read_only = read_only;
+    b->release = release;
+    b->release_ctx = ctx;
+    *out = b;
+    return MR_OK;
+}
+
+mr_buffer *mr_buffer_ref(mr_buffer *b)
+{
+    /* Relaxed: whoever refs already holds a reference. */
+    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+
+static void destroy(mr_buffer *b)
+{
+    if (b->on_release)
+        b->on_release(b->on_release_ctx, b->data);
+    if (b->release)
+        b->release(b->release_ctx, b->data);
+    for (size_t i = 0; i < b->n_held; i++)
+        mr_buffer_unref(b->held[i]);
+    if (b->class == NO_CLASS)
+        free_memory(b);
+    else
+        pool_push(b);
+}
+
+void mr_buffer_unref(mr_buffer *b)
+{
+    if (!b)
+        return;
+    /* A sole owner needs no locked instruction: nobody else can change the count. Acquire pairs
+     * with the release below of those who let go before. */
+    if (atomic_load_explicit(&b->refs, memory_order_acquire) != 1) {
+        /* Release: what this thread did with the bytes comes before the owner that destroys. */
+        if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_release) != 1)
+            return;
+        atomic_load_explicit(&b->refs, memory_order_acquire);
+    }
+    destroy(b);
+}
+
+void *mr_buffer_data(const mr_buffer *b)
+{
+    return b->data;
+}
+
+size_t mr_buffer_size(const mr_buffer *b)
+{
+    return b->size;
+}
+
+bool mr_buffer_writable(const mr_buffer *b)
+{
+    /* Acquire pairs with the release of holders who let go. */
+    return !b->read_only && atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
+}
+
+static int compare_held(const void *x, const void *y)
+{
+    uintptr_t a = (uintptr_t) * (mr_buffer *const *)x, b = (uintptr_t) * (mr_buffer *const *)y;
+    return (a > b) - (a < b);
+}
+
+/* Drops duplicates, so that n_held stays within twice the number of different buffers. */
+static void squeeze(mr_buffer *b)
+{
+    qsort(b->held, b->n_held, sizeof(mr_buffer *), compare_held);
+    size_t n = 0;
+    for (size_t i = 0; i < b->n_held; i++) {
+        if (n && b->held[n - 1] == b->held[i])
+            mr_buffer_unref(b->held[i]);
+        else
+            b->held[n++] = b->held[i];
+    }
+    b->n_held = n;
+}
+
+mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st)
+{
+    size_t back = b->n_held < LOOK_BACK ? b->n_held : LOOK_BACK;
+    for (size_t i = 1; i <= back; i++) {
+        if (b->held[b->n_held - i] == other)
+            return MR_OK;
+    }
+    if (!other || other == b)
+        return MR_OK;
+    if (b->n_held == b->held_capacity) {
+        if (b->n_held >= SQUEEZE_FROM)
+            squeeze(b);
+        /* Growing although a little room was found keeps the squeezes rare. */
+        if (b->n_held > b->held_capacity / 2 || b->held_capacity == 0)
+            MR_TRY(mr_grow((void **)&b->held, &b->held_capacity, b->held_capacity + 1,
+                           sizeof(mr_buffer *), MAX_HELD, "the list of held buffers", st));
+    }
+    b->held[b->n_held++] = mr_buffer_ref(other);
+    return MR_OK;
+}
+
+mr_code mr_buffer_hold_all(mr_buffer *b, const mr_buffer *views, mr_status *st)
+{
+    if (!views || views == b)
+        return MR_OK;
+    for (size_t i = 0; i < views->n_held; i++)
+        MR_TRY(mr_buffer_hold(b, views->held[i], st));
+    return MR_OK;
+}
+
+static size_t held_bytes(const mr_buffer *b, int depth)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < b->n_held; i++) {
+        const mr_buffer *h = b->held[i];
+        bytes += h->class == NO_CLASS ? h->size : class_bytes(h->class);
+        if (depth > 1)
+            bytes += held_bytes(h, depth - 1);
+    }
+    return bytes;
+}
+
+size_t mr_buffer_held_bytes(const mr_buffer *b)
+{
+    return held_bytes(b, MAX_HELD_DEPTH);
+}
+
+void mr_buffer_on_release(mr_buffer *b, void (*fn)(void *ctx, void *data), void *ctx)
+{
+    assert(!b->on_release && "a buffer has one release function");
+    b->on_release = fn;
+    b->on_release_ctx = ctx;
+}
+
+void mr_buffer_pool_trim(void)
+{
+    for (unsigned c = 0; c < N_CLASSES; c++) {
+        mr_buffer *b;
+        while ((b = pool_pop(c, 0)))
+            free_memory(b);
+    }
+}
+
+void mr_buffer_pool_usage(size_t *live_bytes, size_t *free_bytes)
+{
+    size_t live = 0;
+    for (unsigned c = 0; c < N_CLASSES; c++) {
+        pthread_mutex_lock(&pool[c].lock);
+        live += pool[c].n_live * class_bytes(c);
+        pthread_mutex_unlock(&pool[c].lock);
+    }
+    if (live_bytes)
+        *live_bytes = live;
+    if (free_bytes) /* Relaxed: a figure. */
+        *free_bytes = atomic_load_explicit(&pool_free, memory_order_relaxed);
+}
