@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_BYTE_STREAM_H
+#define MR_PIPELINE_FORMATS_BYTE_STREAM_H
+/* The uncompressed bytes of a file as a window over chunk buffers. A reader of records looks at
+ * [at, end), moves `at` behind what it took, and calls fill when a record is not whole:
+ *
+ *     chunk buffer  | taken ....... | at ... unread ... end | room |
+ *
+ * Views into the window stay good as long as their holder holds `chunk`: fill overwrites a chunk
+ * only while its count is 1, else it goes on in another buffer and carries the unread rest over.
+ *
+ * thread   one at a time per object */
+#include "pipeline/files/read_ahead.h"
+#include "pipeline/formats/codec.h"
+#include "pipeline/formats/file_position.h"
+
+typedef struct mr__byte_stream {
+    mr_buffer *chunk;
+    uint8_t *at, *end;
+    int64_t offset; /* uncompressed offset of `at` is offset + (at - base) */
+    uint8_t *base;
+    int64_t size; /* uncompressed bytes of the file; -1 unknown (compressed, a pipe) */
+    char *path;
+    mr_compression compression;
+    bool direct, source_ended, ended;
+    mr__read_ahead *source;
+    mr__codec *codec;
+    mr_buffer *packed; /* compressed bytes not yet decoded */
+    uint8_t *packed_at, *packed_end;
+    mr_status *failure; /* met behind bytes that are still to be taken; NULL: none */
+} mr__byte_stream;
+
+mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
+                             mr_status *st) MR_NODISCARD;
+void mr__byte_stream_close(mr__byte_stream *s); /* also of a zeroed one, and twice */
+
+/* Makes the window longer: MR_OK if it is by at least one byte, with `need` bytes in all where the
+ * file has them (memory grows with what is really there, not with `need`); MR_END: no more bytes.
+ * An error is returned when all bytes before it are in the window, and again at every call. */
+mr_code mr__byte_stream_fill(mr__byte_stream *s, size_t need, mr_status *st) MR_NODISCARD;
+
+/* Uncompressed offset of `at`. */
+static inline int64_t mr__byte_stream_offset(const mr__byte_stream *s)
+{
+    return s->offset + (s->at - s->base);
+}
+
+/* Moves `at` to an uncompressed offset; a compressed file is decoded up to it.
+ * errors   MR_OUT_OF_RANGE: the file ends before it */
+mr_code mr__byte_stream_seek(mr__byte_stream *s, int64_t offset, mr_status *st) MR_NODISCARD;
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_CODEC_H
+#define MR_PIPELINE_FORMATS_CODEC_H
+/* Compressed streams: a whole file is one of them.
+ *
+ * since    0.1 */
+#include <stdbool.h>
+#include "../status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum mr_compression {
+    MR_COMPRESSION_NONE,
+    MR_COMPRESSION_GZIP,
+    MR_COMPRESSION_ZLIB,
+    MR_COMPRESSION_ZSTD
+} mr_compression;
+
+/* "" (or NULL), "GZIP", "ZLIB", "ZSTD", in capitals; false: no such name. */
+MR_API bool mr_compression_find(const char *name, mr_compression *out);
+MR_API const char *mr_compression_name(mr_compression c); /* "" for none; static text */
+
+#ifdef __cplusplus
+}
+#endif
+
+/* Within the formats room: one stream being read or written. A step takes what it can from *in and
+ * puts what it can to *out, moving both. */
+typedef struct mr__codec_io {
+    const uint8_t *in;
+    size_t n_in;
+    uint8_t *out;
+    size_t n_out;
+} mr__codec_io;
+
+typedef struct mr__codec mr__codec;
+typedef struct mr__codec_class {
+    /* in_ended: nothing follows io->in. Decoding returns
+     *   MR_OK    went on, or needs more input or room
+     *   MR_END   the last byte has been delivered: the stream's end, or it was cut short
+     *   MR_DATA_LOSS  not a valid stream from here on; what came out before is good */
+    mr_code (*step)(mr__codec *c, mr__codec_io *io, bool in_ended, mr_status *st);
+    void (*close)(mr__codec *c);
+} mr__codec_class;
+struct mr__codec {
+    const mr__codec_class *class_;
+};
+
+mr_code mr__codec_decode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
+/* Encoding: step with in_ended returns MR_END when all is written. */
+mr_code mr__codec_encode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
+void mr__codec_close(mr__codec *c); /* NULL: nothing */
+
+mr_code mr__zlib_decode_open(mr__codec **out, bool gzip, mr_status *st) MR_NODISCARD;
+mr_code mr__zlib_encode_open(mr__codec **out, bool gzip, mr_status *st) MR_NODISCARD;
+mr_code mr__zstd_decode_open(mr__codec **out, mr_status *st) MR_NODISCARD;
+mr_code mr__zstd_encode_open(mr__codec **out, mr_status *st) MR_NODISCARD;
+#endif
