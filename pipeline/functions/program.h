@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FUNCTIONS_PROGRAM_H
+#define MR_PIPELINE_FUNCTIONS_PROGRAM_H
+/* A function bound to the spec of its input: typed, compiled, ready to run over blocks. What ops use.
+ *
+ *     const mr_program *p;                                   in infer (for the spec) and in open
+ *     MR_TRY(mr_program_get(fn, input_spec, &p, st));
+ *     mr_program_run(p, &in, &out, &errors, st);             in next or in a task
+ *
+ * thread   programs are immutable: any number of threads may run one at once
+ * since    0.1 */
+#include "function.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_program mr_program;
+
+/* Types fn for elements of `in`. Cached in fn, so that asking again is cheap. Returns owned.
+ * errors   MR_INVALID_ARGUMENT: types that do not fit, unknown names; shows the place */
+MR_API mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out,
+                              mr_status *st) MR_NODISCARD;
+MR_API const mr_program *mr_program_ref(const mr_program *p);
+MR_API void mr_program_unref(const mr_program *p);
+/* What it returns. For a body that is a dataset: one MR_DATASET leaf. */
+MR_API const mr_spec *mr_program_output(const mr_program *p);
+/* true: it may wait for long (mr_fn_opts.may_block). */
+MR_API bool mr_program_may_block(const mr_program *p);
+
+/* Errors of single rows, in ascending order of rows. */
+typedef struct mr_row_error {
+    size_t row; /* of the input block */
+    mr_status status;
+} mr_row_error;
+typedef struct mr_row_errors {
+    mr_row_error *v;
+    size_t n, capacity;
+} mr_row_errors;
+#define MR_ROW_ERRORS_EMPTY                                                                        \
+    {                                                                                              \
+        0                                                                                          \
+    }
+MR_API void mr_row_errors_reset(mr_row_errors *e);
+MR_API mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status,
+                                 mr_status *st) MR_NODISCARD;
+
+/* Runs p over all rows of `in`. out (any earlier content is let go) gets the rows that succeeded, in
+ * order: in->rows - errors->n of them; a column whose rows came out in different shapes is RAGGED.
+ * Identities go along. errors starts empty. Fails as a whole only for want of memory. */
+MR_API mr_code mr_program_run(const mr_program *p, const mr_block *in, mr_block *out,
+                              mr_row_errors *errors, mr_status *st) MR_NODISCARD;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_GRAPH_REWRITE_H
+#define MR_PIPELINE_GRAPH_REWRITE_H
+/* Passes over a graph: graph in, graph out, each with an explanation of its decisions as data. The
+ * passes themselves live above (shard/).
+ *
+ * thread   any
+ * since    0.1 */
+#include "op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Decisions, in the order they were made. */
+typedef struct mr_decision {
+    char *what;   /* short key: "policy", "shard", "seed", "prefetch", "warning" */
+    char *detail; /* one sentence for a person */
+    char *op;     /* path of the op it is about; NULL: none */
+} mr_decision;
+typedef struct mr_explanation {
+    mr_decision *v;
+    size_t n, capacity;
+} mr_explanation;
+
+MR_API void mr_explanation_reset(mr_explanation *e);
+/* Adds a decision; e NULL: nothing. */
+MR_API mr_code mr_explain(mr_explanation *e, const char *what, const char *op, mr_status *st,
+                          const char *fmt, ...) MR_PRINTF(5, 6);
+
+/* A pass. run returns the new graph (owned; a reference to ds if nothing changed), never touches ds,
+ * and changes nothing on failure: all or nothing. */
+typedef struct mr_pass {
+    const char *name, *doc;
+    mr_code (*run)(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *e, mr_status *st);
+} mr_pass;
+
+/* Runs a pass and checks what it made: the graph carries no error and its element types are those
+ * of the input. */
+MR_API mr_code mr_pass_run(const mr_pass *pass, void *ctx, mr_dataset *ds, mr_dataset **out,
+                           mr_explanation *e, mr_status *st) MR_NODISCARD;
+
+/* Rebuilds ds bottom-up: fn(ctx, node with its new inputs (taken)) returns what replaces it. A node
+ * reached twice is visited once. Functions' bodies are not entered. */
+MR_API mr_dataset *mr_dataset_transform(mr_dataset *ds,
+                                        mr_dataset *(*fn)(void *ctx, mr_dataset *node), void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
