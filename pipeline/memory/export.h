@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_MEMORY_EXPORT_H
+#define MR_PIPELINE_MEMORY_EXPORT_H
+/* Columns for other libraries: DENSE ones as DLPack tensors, all but datasets through the Arrow C
+ * data interface. What is exported holds a reference of its own; the block it came from may go.
+ *
+ *   column     DLPack                Arrow
+ *   DENSE      no copy               no copy (bool: one copy, to bits); an axis of a row is a
+ *                                    fixed_size_list
+ *   BYTES      -                     large_binary; no copy of the bytes where each string follows
+ *                                    the one before in memory, else one copy; offsets are made
+ *   RAGGED     -                     an axis is a large_list; no copy of the values where each
+ *                                    row's follow those of the one before, else one copy
+ *
+ * A column without a copy is shared with whatever else refers to it: neither interface lets the
+ * consumer see whether it may write, so it must not. Values of a whole column start 64-byte
+ * aligned, those of a slice at any row.
+ *
+ * thread   any; exported objects may be released from any thread
+ * source   DLPack 0.8 (dlpack.h), Arrow columnar format 1.0 (C data interface)
+ * since    0.1 */
+#include "array.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The memory layout of DLPack's DLTensor and DLManagedTensor; a pointer may be cast to those. */
+typedef struct mr_dl_tensor {
+    void *data;
+    int32_t device_type; /* 1: host */
+    int32_t device_id;
+    int32_t ndim; /* rank of a row + 1 */
+    uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool */
+    uint8_t bits;
+    uint16_t lanes;
+    int64_t *shape;   /* [ndim]: rows first */
+    int64_t *strides; /* [ndim], in values */
+    uint64_t byte_offset;
+} mr_dl_tensor;
+
+typedef struct mr_dl_managed_tensor mr_dl_managed_tensor;
+struct mr_dl_managed_tensor {
+    mr_dl_tensor tensor;
+    void *manager_ctx;
+    void (*deleter)(mr_dl_managed_tensor *self); /* the consumer calls it once */
+};
+
+/* The layout, names and guard that the Arrow specification gives, so that any library's definition
+ * of them will do. */
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE           2
+#define ARROW_FLAG_MAP_KEYS_SORTED    4
+
+struct ArrowSchema {
+    const char *format, *name, *metadata;
+    int64_t flags, n_children;
+    struct ArrowSchema **children, *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children, *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+
+/* A tensor of shape (rows, row shape...). Returns owned in *out, until its deleter is called.
+ * errors   MR_INVALID_ARGUMENT: the column is not DENSE
+ *          MR_RESOURCE_EXHAUSTED */
+MR_API mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a,
+                                mr_status *st) MR_NODISCARD;
+
+/* Fills *array and *schema, both released by their own callback. name (NULL: "") is copied. A row
+ * of rank 0 is one value, of rank r a list of lists, r deep; the axes below an empty one of a
+ * RAGGED row leave no trace. There are no nulls.
+ * errors   MR_INVALID_ARGUMENT: the column has datasets, lies elsewhere (MR_PLACED), or is
+ * bfloat16, which Arrow does not have MR_RESOURCE_EXHAUSTED */
+MR_API mr_code mr_export_arrow(struct ArrowArray *array, struct ArrowSchema *schema,
+                               const mr_array *a, const char *name, mr_status *st) MR_NODISCARD;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
