@@ -14,7 +14,13 @@
 #include <stdatomic.h>
 #include "iter.h"
 
-typedef enum mr_task_state { MR_TASK_IDLE, MR_TASK_QUEUED, MR_TASK_RUNNING, MR_TASK_DONE } mr_task_state;
+typedef enum mr_task_state {
+    MR_TASK_IDLE,
+    MR_TASK_QUEUED,
+    MR_TASK_RUNNING,
+    MR_TASK_WAITED, /* running, and someone sleeps until it is done */
+    MR_TASK_DONE
+} mr_task_state;
 
 /* Embedded in what it works on; zeroed memory is an idle task. */
 typedef struct mr_task mr_task;
@@ -38,8 +44,8 @@ bool mr_task_done(mr_task *t);
 bool mr_task_withdraw(mr_executor *ex, mr_task *t);
 /* Threads in the pool. */
 int mr_executor_threads(const mr_executor *ex);
-/* Waits until *word (an op's counter) differs from `seen`, cancelled or woken: for producers that
- * are not tasks. Wake with mr_executor_wake(word). */
+/* Sleeps while *word is `seen`, at most 100 ms (so that a loop around it sees a cancellation): for
+ * producers that are not tasks. mr_executor_wake wakes all sleepers; call it after changing *word. */
 void mr_executor_sleep(atomic_uint *word, unsigned seen);
 void mr_executor_wake(atomic_uint *word);
 #endif

@@ -48,9 +48,9 @@ MR_API const mr_spec *mr_iter_input_spec(const mr_iter *it, size_t i);
 MR_API mr_code mr_iter_pull(mr_iter *it, size_t i, size_t want, mr_block *b,
                             mr_status *st) MR_NODISCARD;
 
-/* Iterators of datasets that are values (flat_map, interleave, window, ...). ds is instantiated only
- * if `fresh`; a value that came out of a function or a window is already an instance. outer: the
- * identities of the element it was made from (row 0; NULL: none). */
+/* Iterators of datasets that are values (flat_map, interleave, ...), as functions and windows make
+ * them: each is one dataset object already. outer: the identities of the element it was made from
+ * (row 0; NULL: none). */
 MR_API mr_code mr_iter_open_dataset(mr_iter *parent, mr_dataset *ds, const mr_identities *outer,
                                     mr_iter **out, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st) MR_NODISCARD;
@@ -83,6 +83,9 @@ MR_API uint64_t mr_iter_fresh_seed(mr_iter *it);
 MR_API uint64_t mr_iter_epoch(const mr_iter *it);
 /* State that all iterators of this dataset object share: see mr__dataset_shared. */
 MR_API mr_code mr_iter_shared(mr_iter *it, size_t size, void (*init)(void *),
+                              void (*destroy)(void *), void **out, mr_status *st) MR_NODISCARD;
+/* The same for a node (in save_shared and restore_shared). */
+MR_API mr_code mr_node_shared(mr_dataset *node, size_t size, void (*init)(void *),
                               void (*destroy)(void *), void **out, mr_status *st) MR_NODISCARD;
 /* Ids for rows [first, first+n) of this source: file, ordinals from first. Only if asked for. */
 MR_API mr_code mr_iter_set_identities(mr_iter *it, mr_block *b, uint64_t file, uint64_t first,

@@ -125,6 +125,11 @@ typedef struct mr_op {
      * freshly opened iterator, reads it back. */
     mr_code (*save)(struct mr_iter *it, struct mr_state_w *w, mr_status *st);
     mr_code (*restore)(struct mr_iter *it, struct mr_state_r *r, mr_status *st);
+    /* For ops whose iterators share state (mr_iter_shared): that state, without any iterator. The
+     * engine calls them beside save and restore, and for nodes that have no iterator at the time
+     * (the second input of concatenate in the next epoch). NULL: nothing is shared. */
+    mr_code (*save_shared)(mr_dataset *node, struct mr_state_w *w, mr_status *st);
+    mr_code (*restore_shared)(mr_dataset *node, struct mr_state_r *r, mr_status *st);
     /* MR_ROLE_FILES: the same dataset as (list of file names as a dataset) + a function of one name:
      * calls shard(ctx, names) with the names' dataset (taken), which returns what to put in its
      * place (owned), and returns the whole, owned. */

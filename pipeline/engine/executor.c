@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See executor.h for the rules. The queue is a list under one lock: tasks are of block size, so it is
+ * taken some thousand times a second at most. Waiting is spin, then futex: a wake-up costs tens of
+ * microseconds, most tasks less. */
+#include "pipeline/engine/executor.h"
+
+#include <linux/futex.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pipeline/log.h"
+
+enum { SPINS = 1500, MAX_THREADS = 1024 };
+
+struct mr_executor {
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t work;  /* a task was queued, or stop was set */
+    pthread_cond_t gone;  /* a blocking thread ended */
+    mr_task *head, *tail;
+    int n_idle;
+    int n_blocking;
+    bool stop;
+    int n_threads;
+    pthread_t threads[];
+};
+
+static void spin_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void futex_wait(void *word, unsigned seen)
+{
+    struct timespec most = {0, 100 * 1000 * 1000};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &most, NULL, 0);
+}
+
+static void futex_wake_all(void *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Runs a task that this thread has put in state RUNNING. */
+static void run_task(mr_task *t)
+{
+    t->run(t);
+    /* Release pairs with the acquire in mr_task_done and mr_task_wait: results before "done". After
+     * this the owner may free t, so a sleeper is woken by address only. */
+    if (atomic_exchange_explicit(&t->state, MR_TASK_DONE, memory_order_acq_rel) == MR_TASK_WAITED)
+        futex_wake_all(&t->state);
+}
+
+static void unlink_task(mr_executor *ex, mr_task *t)
+{
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        ex->head = t->next;
+    if (t->next)
+        t->next->prev = t->prev;
+    else
+        ex->tail = t->prev;
+    t->next = t->prev = NULL;
+}
+
+static void *pool_thread(void *arg)
+{
+    mr_executor *ex = arg;
+    pthread_mutex_lock(&ex->lock);
+    for (;;) {
+        while (!ex->head && !ex->stop) {
+            ex->n_idle++;
+            pthread_cond_wait(&ex->work, &ex->lock);
+            ex->n_idle--;
+        }
+        if (!ex->head)
+            break;
+        mr_task *t = ex->head;
+        unlink_task(ex, t);
+        atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
+        pthread_mutex_unlock(&ex->lock);
+        run_task(t);
+        pthread_mutex_lock(&ex->lock);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return NULL;
+}
+
+mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st)
+{
+    if (n_threads < 0 || n_threads > MAX_THREADS)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "an executor has 0 to %d threads, not %d", MAX_THREADS, n_threads);
+    size_t bytes = sizeof(mr_executor) + (size_t)n_threads * sizeof(pthread_t);
+    mr_executor *ex = mr_calloc(1, bytes);
+    if (!ex)
+        return mr_fail_memory(st, bytes, "an executor");
+    pthread_mutex_init(&ex->lock, NULL);
+    pthread_cond_init(&ex->work, NULL);
+    pthread_cond_init(&ex->gone, NULL);
+    /* Signals are the program's business: pool threads take none. */
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (; ex->n_threads < n_threads; ex->n_threads++) {
+        int err = pthread_create(&ex->threads[ex->n_threads], NULL, pool_thread, ex);
+        if (err) {
+            /* Fewer threads change nothing but the speed. */
+            mr_log(MR_LOG_WARNING, "only %d of %d pool threads could be started (errno %d)",
+                   ex->n_threads, n_threads, err);
+            break;
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    *out = ex;
+    return MR_OK;
+}
+
+void mr_executor_free(mr_executor *ex)
+{
+    if (!ex)
+        return;
+    pthread_mutex_lock(&ex->lock);
+    ex->stop = true;
+    pthread_cond_broadcast(&ex->work);
+    while (ex->n_blocking)
+        pthread_cond_wait(&ex->gone, &ex->lock);
+    pthread_mutex_unlock(&ex->lock);
+    for (int i = 0; i < ex->n_threads; i++)
+        pthread_join(ex->threads[i], NULL);
+    pthread_cond_destroy(&ex->gone);
+    pthread_cond_destroy(&ex->work);
+    pthread_mutex_destroy(&ex->lock);
+    mr_free(ex);
+}
+
+int mr_executor_threads(const mr_executor *ex)
+{
+    return ex->n_threads;
+}
+
+void mr_task_submit(mr_executor *ex, mr_task *t)
+{
+    pthread_mutex_lock(&ex->lock);
+    atomic_store_explicit(&t->state, MR_TASK_QUEUED, memory_order_relaxed);
+    t->next = NULL;
+    t->prev = ex->tail;
+    if (ex->tail)
+        ex->tail->next = t;
+    else
+        ex->head = t;
+    ex->tail = t;
+    bool wake = ex->n_idle > 0;
+    pthread_mutex_unlock(&ex->lock);
+    if (wake)
+        pthread_cond_signal(&ex->work);
+}
+
+struct blocking {
+    mr_executor *ex;
+    mr_task *task;
+};
+
+static void *blocking_thread(void *arg)
+{
+    struct blocking b = *(struct blocking *)arg;
+    mr_free(arg);
+    run_task(b.task);
+    pthread_mutex_lock(&b.ex->lock);
+    b.ex->n_blocking--;
+    pthread_cond_broadcast(&b.ex->gone);
+    pthread_mutex_unlock(&b.ex->lock);
+    return NULL;
+}
+
+void mr_task_submit_blocking(mr_executor *ex, mr_task *t)
+{
+    struct blocking *b = ex->n_threads ? mr_malloc(sizeof *b) : NULL;
+    if (!b) {
+        mr_task_submit(ex, t);
+        return;
+    }
+    *b = (struct blocking){ex, t};
+    atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
+    pthread_mutex_lock(&ex->lock);
+    ex->n_blocking++;
+    pthread_mutex_unlock(&ex->lock);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_t thread;
+    int err = pthread_create(&thread, &attr, blocking_thread, b);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (err) {
+        mr_free(b);
+        pthread_mutex_lock(&ex->lock);
+        ex->n_blocking--;
+        pthread_mutex_unlock(&ex->lock);
+        mr_task_submit(ex, t);
+    }
+}
+
+bool mr_task_withdraw(mr_executor *ex, mr_task *t)
+{
+    /* Relaxed: only a queued task is touched, and that is decided again under the lock. */
+    if (atomic_load_explicit(&t->state, memory_order_relaxed) != MR_TASK_QUEUED)
+        return false;
+    pthread_mutex_lock(&ex->lock);
+    bool mine = atomic_load_explicit(&t->state, memory_order_relaxed) == MR_TASK_QUEUED;
+    if (mine) {
+        unlink_task(ex, t);
+        atomic_store_explicit(&t->state, MR_TASK_IDLE, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return mine;
+}
+
+bool mr_task_done(mr_task *t)
+{
+    /* Acquire pairs with run_task's exchange. */
+    int s = atomic_load_explicit(&t->state, memory_order_acquire);
+    return s == MR_TASK_DONE || s == MR_TASK_IDLE;
+}
+
+void mr_task_wait(mr_executor *ex, mr_task *t)
+{
+    if (mr_task_done(t))
+        return;
+    if (mr_task_withdraw(ex, t)) {
+        atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
+        run_task(t);
+        return;
+    }
+    for (int i = 0; i < SPINS; i++) {
+        if (mr_task_done(t))
+            return;
+        spin_pause();
+    }
+    while (!mr_task_done(t)) {
+        int running = MR_TASK_RUNNING;
+        /* On failure the task is WAITED already, or done. */
+        atomic_compare_exchange_strong(&t->state, &running, MR_TASK_WAITED);
+        if (atomic_load(&t->state) == MR_TASK_WAITED)
+            futex_wait(&t->state, MR_TASK_WAITED);
+    }
+}
+
+void mr_executor_sleep(atomic_uint *word, unsigned seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != seen)
+            return;
+        spin_pause();
+    }
+    futex_wait(word, seen);
+}
+
+void mr_executor_wake(atomic_uint *word)
+{
+    futex_wake_all(word);
+}
