@@ -5,8 +5,9 @@
  * text_parse.c makes it, text_print.c writes it; what names mean is decided elsewhere (graph_build.c
  * for ops, functions/ for expressions, the trainer for models).
  *
- * Nodes are immutable and reference-counted. Trees are at most MR_EXPR_MAX_DEPTH levels deep, so
- * that recursion over them is bounded.
+ * Nodes are immutable and reference-counted. A tree lives as one piece: a reference to
+ * any node keeps all of it. Trees are at most MR_EXPR_MAX_DEPTH levels deep, so that recursion over
+ * them is bounded; each method of a chain is a level.
  *
  * thread   any
  * since    0.1 */
@@ -16,7 +17,8 @@
 extern "C" {
 #endif
 
-#define MR_EXPR_MAX_DEPTH 200
+#define MR_EXPR_MAX_DEPTH 1000
+#define MR_EXPR_MAX_TEXT  ((size_t)16 << 20)
 
 typedef enum mr_expr_kind {
     MR_EX_INT,    /* i */
@@ -40,7 +42,7 @@ typedef enum mr_expr_kind {
 
 typedef struct mr_expr mr_expr;
 struct mr_expr {
-    void *refs; /* private */
+    struct mr_expr_tree *tree; /* private: owns the node */
     mr_expr_kind kind;
     char op;
     int32_t depth;       /* levels from this node down, itself included */
@@ -59,7 +61,7 @@ struct mr_expr {
 /* Parses one whole expression.
  * errors   MR_INVALID_ARGUMENT: the message has the line, a caret under the place, and what was
  *          expected there (several lines of text); st->offset is the byte
- * limits   text up to 64 MiB, nesting MR_EXPR_MAX_DEPTH */
+ * limits   text up to MR_EXPR_MAX_TEXT bytes, nesting MR_EXPR_MAX_DEPTH */
 MR_API mr_code mr_expr_parse(const char *text, size_t size, const mr_expr **out,
                              mr_status *st) MR_NODISCARD;
 MR_API const mr_expr *mr_expr_ref(const mr_expr *e);

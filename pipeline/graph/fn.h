@@ -31,8 +31,12 @@ struct mr_fn {
     char *name; /* registered under; NULL: cannot travel */
     mr_fn_callback callback;
     void *ctx;
+    void (*release)(void *ctx); /* called when the function goes; NULL: nothing */
     mr_spec *out; /* spec of what it returns; NULL: that of its input */
     bool may_block;
+    /* Carried from a constructor that failed, with nothing else set; a dataset made with it carries
+     * it on. NULL: none */
+    mr_status *error;
     /* What functions/ compiled for the input spec last asked for; the copies that calls make of one
      * template share it. */
     struct mr_fn_cache *cache;
@@ -40,6 +44,8 @@ struct mr_fn {
 
 mr_fn *mr_fn_ref(mr_fn *fn);
 void mr_fn_unref(mr_fn *fn);
+/* New function with nothing set but its kind and an empty cache; NULL: no memory. */
+mr_fn *mr__fn_new(mr_fn_kind kind);
 /* New function of an expression (takes a reference of its own); captures are copied. */
 mr_code mr__fn_of_expr(const mr_expr *expr, const char *const *names, const mr_value *values,
                        size_t n, mr_fn **out, mr_status *st) MR_NODISCARD;

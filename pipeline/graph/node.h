@@ -11,6 +11,21 @@
  * thread   any */
 #include "op.h"
 
+/* Levels of a spec, itself included; elements of datasets count. Nodes whose elements go deeper than
+ * the limit carry an error, so that recursion over specs is bounded. */
+#define MR__SPEC_MAX_DEPTH 256
+int mr__spec_depth(const mr_spec *s);
+
+/* The distinct nodes that a graph is made of, each behind its inputs; ds is the last. Inputs only:
+ * datasets inside parameters are not entered. */
+typedef struct mr__nodes {
+    mr_dataset **v; /* borrowed from the graph */
+    size_t n;
+    size_t *inputs; /* indices in v of the inputs of v[0], then of v[1], ... */
+} mr__nodes;
+mr_code mr__nodes_of(const mr_dataset *ds, mr__nodes *out, mr_status *st) MR_NODISCARD;
+void mr__nodes_reset(mr__nodes *nodes);
+
 /* A private copy of the graph above the same bodies (op, params, spec): shared nodes stay shared
  * within the copy. Datasets that are values (elements, captures) are not copied. Owned; NULL: no
  * memory. */

@@ -35,6 +35,8 @@ typedef enum mr_value_kind {
 typedef struct mr_value mr_value;
 struct mr_value {
     mr_value_kind kind;
+    bool computed; /* a STRING or TENSOR of strings that was not a literal of the text: as a file
+                      name it is a path, never a pattern. Equality does not look at it */
     int64_t i;
     double f;
     char *s;
