@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See executor.h for the rules. The queue is a list under one lock: tasks are of block size, so it is
- * taken some thousand times a second at most. Waiting is spin, then futex: a wake-up costs tens of
- * microseconds, most tasks less. */
+/* See executor.h for the rules. The queue is a list under one lock: tasks are of block size, so it
+ * is taken some thousand times a second at most. Waiting is spin, then futex: a wake-up costs tens
+ * of microseconds, most tasks less. */
 #include "pipeline/engine/executor.h"
 
 #include <linux/futex.h>
@@ -98,8 +98,8 @@ static void *pool_thread(void *arg)
 mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st)
 {
     if (n_threads < 0 || n_threads > MAX_THREADS)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "an executor has 0 to %d threads, not %d", MAX_THREADS, n_threads);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "an executor has 0 to %d threads, not %d",
+                       MAX_THREADS, n_threads);
     size_t bytes = sizeof(mr_executor) + (size_t)n_threads * sizeof(pthread_t);
     mr_executor *ex = mr_calloc(1, bytes);
     if (!ex)
@@ -141,6 +141,14 @@ void mr_executor_free(mr_executor *ex)
     pthread_cond_destroy(&ex->work);
     pthread_mutex_destroy(&ex->lock);
     mr_free(ex);
+}
+
+mr_executor *mr__executor_none(void)
+{
+    static mr_executor none = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                               .work = PTHREAD_COND_INITIALIZER,
+                               .gone = PTHREAD_COND_INITIALIZER};
+    return &none;
 }
 
 int mr_executor_threads(const mr_executor *ex)

@@ -2,8 +2,8 @@
 #ifndef MR_PIPELINE_ENGINE_EXECUTOR_H
 #define MR_PIPELINE_ENGINE_EXECUTOR_H
 /* The thread pool. Tasks are of block size; whoever needs a task's result runs it himself if no
- * thread has taken it yet (the helping rule), so a pool never deadlocks, however nested the graph is,
- * and a pool of 0 threads works: every task runs in the thread that waits for it.
+ * thread has taken it yet (the helping rule), so a pool never deadlocks, however nested the graph
+ * is, and a pool of 0 threads works: every task runs in the thread that waits for it.
  *
  *     idle --submit--> queued --taken by a thread or by mr_task_wait--> running --> done
  *
@@ -25,7 +25,7 @@ typedef enum mr_task_state {
 /* Embedded in what it works on; zeroed memory is an idle task. */
 typedef struct mr_task mr_task;
 struct mr_task {
-    mr_task *next, *prev;      /* the executor's queue */
+    mr_task *next, *prev;       /* the executor's queue */
     void (*run)(mr_task *self); /* set before submitting */
     atomic_int state;
 };
@@ -42,10 +42,13 @@ void mr_task_wait(mr_executor *ex, mr_task *t);
 bool mr_task_done(mr_task *t);
 /* Takes back a queued task (true), which is then idle. */
 bool mr_task_withdraw(mr_executor *ex, mr_task *t);
+/* One without threads, for when there is no memory for another; shared, never freed. */
+mr_executor *mr__executor_none(void);
 /* Threads in the pool. */
 int mr_executor_threads(const mr_executor *ex);
 /* Sleeps while *word is `seen`, at most 100 ms (so that a loop around it sees a cancellation): for
- * producers that are not tasks. mr_executor_wake wakes all sleepers; call it after changing *word. */
+ * producers that are not tasks. mr_executor_wake wakes all sleepers; call it after changing *word.
+ */
 void mr_executor_sleep(atomic_uint *word, unsigned seen);
 void mr_executor_wake(atomic_uint *word);
 #endif

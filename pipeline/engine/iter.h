@@ -5,7 +5,8 @@
  *
  * The contract of next(it, want, out):
  *   - returns MR_OK with 1..want rows in out (prepared by the op; empty when called), MR_END, or an
- *     error for the position reached. The engine makes END sticky, clears out on anything but MR_OK.
+ *     error for the position reached. The engine makes END sticky, clears out on anything but
+ * MR_OK.
  *   - an error after k > 0 good rows: return the rows and hand the error over by mr_iter_defer; or
  *     hand everything to mr_iter_emit, which cuts rows, error, rows.
  *   - more rows than `want`: also mr_iter_emit, which keeps the rest.
@@ -29,13 +30,13 @@ typedef struct mr_run mr_run; /* what all iterators of one mr_iterator share */
 struct mr_iter {
     const mr_op *op;
     const void *params;
-    const mr_spec *spec;     /* of its elements */
-    mr_dataset *node;        /* the instance; holds a reference */
+    const mr_spec *spec; /* of its elements */
+    mr_dataset *node;    /* the instance; holds a reference */
     mr_run *run;
-    void *state;             /* op->iter_size bytes, zeroed */
+    void *state; /* op->iter_size bytes, zeroed */
     size_t n_inputs;
-    mr_iter **inputs;        /* NULL where not open */
-    uint64_t source;         /* identity hash of this place in the graph */
+    mr_iter **inputs; /* NULL where not open */
+    uint64_t source;  /* identity hash of this place in the graph */
     struct mr_iter_private *priv;
 };
 
@@ -70,14 +71,14 @@ MR_API mr_code mr_iter_emit(mr_iter *it, size_t want, mr_block *rows, mr_row_err
  * by about 256 KiB; at least 1. */
 MR_API size_t mr_iter_block_rows(const mr_iter *it, size_t want, size_t row_bytes);
 
-MR_API bool mr_iter_positions(const mr_iter *it);     /* positions will be asked for */
-MR_API bool mr_iter_identities(const mr_iter *it);    /* identities are asked for */
+MR_API bool mr_iter_positions(const mr_iter *it);  /* positions will be asked for */
+MR_API bool mr_iter_identities(const mr_iter *it); /* identities are asked for */
 MR_API bool mr_iter_cancelled(const mr_iter *it);
 MR_API bool mr_iter_deterministic(const mr_iter *it); /* the graph's and the opener's default */
 MR_API bool mr_iter_no_uring(const mr_iter *it);
-MR_API mr_executor *mr_iter_executor(mr_iter *it);    /* never NULL; may have 0 threads */
-/* A word for an unseeded random op: from the job's seed and the op's place in the graph if a job seed was
- * given, else fresh. */
+MR_API mr_executor *mr_iter_executor(mr_iter *it); /* never NULL; may have 0 threads */
+/* A word for an unseeded random op: from the job's seed and the op's place in the graph if a job
+ * seed was given, else fresh. */
 MR_API uint64_t mr_iter_fresh_seed(mr_iter *it);
 /* How often this node's iterator was opened before in this run (identity's epoch). */
 MR_API uint64_t mr_iter_epoch(const mr_iter *it);
@@ -97,8 +98,9 @@ MR_API void mr_iter_add_busy(mr_iter *it, double seconds);
 MR_API double mr_iter_now(void); /* monotonic seconds */
 
 /* ---- positions ---------------------------------------------------------------------------------
- * A state is a flat sequence of numbers and bytes, written and read in the same order. Reading checks everything: a
- * damaged state is an error, never a crash. The format of numbers is LEB128 (zigzag for signed). */
+ * A state is a flat sequence of numbers and bytes, written and read in the same order. Reading
+ * checks everything: a damaged state is an error, never a crash. The format of numbers is LEB128
+ * (zigzag for signed). */
 typedef struct mr_state_w mr_state_w;
 typedef struct mr_state_r mr_state_r;
 MR_API mr_code mr_state_put_u64(mr_state_w *w, uint64_t v, mr_status *st) MR_NODISCARD;
@@ -131,7 +133,8 @@ MR_API mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st) MR_NOD
 MR_API mr_code mr_iter_tag(mr_iter *it, mr_buffer **tag, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_iter_restore_tag(mr_iter *it, const void *bytes, size_t n,
                                    mr_status *st) MR_NODISCARD;
-/* false: this iterator or one below it cannot produce the same again (MR_OP_NO_REPLAY): save rows. */
+/* false: this iterator or one below it cannot produce the same again (MR_OP_NO_REPLAY): save rows.
+ */
 MR_API bool mr_iter_replays(const mr_iter *it);
 
 #ifdef __cplusplus

@@ -37,12 +37,12 @@ typedef struct mr_iterator_opts {
     int64_t threads;       /* for its own executor; with has_threads, 0: none. Unset: the CPUs this
                               process may use */
     bool has_threads;
-    int64_t block_rows; /* most rows a block holds; 0: by size */
-    bool positions;     /* mr_iterator_save will be called; blocks carry positions */
-    bool identities;    /* blocks carry where each row came from */
-    bool no_uring;      /* read files by pread only */
+    int64_t block_rows;   /* most rows a block holds; 0: by size */
+    bool positions;       /* mr_iterator_save will be called; blocks carry positions */
+    bool identities;      /* blocks carry where each row came from */
+    bool no_uring;        /* read files by pread only */
     mr_tri deterministic; /* overrides the graph's with_options */
-    uint64_t seed;      /* with has_seed: what unseeded random ops draw from, instead of a fresh one */
+    uint64_t seed; /* with has_seed: what unseeded random ops draw from, instead of a fresh one */
     bool has_seed;
 } mr_iterator_opts;
 

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The iterator a user holds: the root, its options, and positions as files carry them.
+ *
+ * A position:
+ *   offset  size  meaning
+ *   0       4     "MRP1"
+ *   4       4     zlib crc32 of all that follows, little-endian
+ *   8       ...   bytes: text of the graph (its list of ops where it has no text)
+ *                 number: rows to skip behind the state (0 but for mr_iterator_save_at)
+ *                 bytes: state of the root iterator (engine/state.c) */
+#include "pipeline/engine/iterator.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "pipeline/engine/executor.h"
+#include "pipeline/engine/run.h"
+
+struct mr_iterator {
+    mr_run run;
+    mr_dataset *graph; /* what the user gave, for its text */
+    mr_dataset *instance;
+    mr_iter *root;
+    char *signature;   /* made when first needed */
+    mr_buffer *before; /* state before the last block, and behind it, where positions are on */
+    mr_buffer *behind;
+    mr_status save_error; /* why `behind` could not be had */
+};
+
+static const char magic[4] = {'M', 'R', 'P', '1'};
+
+/* The graph's options: the value nearest the sink wins, in a zip the later input's. */
+static mr_code find_deterministic(const mr_dataset *ds, int *value, mr_status *st)
+{
+    for (size_t i = 0; i < mr_dataset_n_inputs(ds); i++)
+        MR_TRY(find_deterministic(mr_dataset_input(ds, i), value, st));
+    if (mr_dataset_op(ds)->role == MR_ROLE_OPTIONS) {
+        mr_value v = {0};
+        MR_TRY(mr_dataset_param_named(ds, "deterministic", &v, st));
+        if (v.kind == MR_V_BOOL)
+            *value = (int)v.i;
+        mr_value_reset(&v);
+    }
+    return MR_OK;
+}
+
+static mr_code open_root(mr_iterator *it, mr_status *st)
+{
+    mr_iter_close(it->root);
+    it->root = NULL;
+    return mr__iter_open(&it->run, NULL, 0, it->instance, 0x6d696c6c72616365u, &it->root, st);
+}
+
+static void keep_position(mr_iterator *it)
+{
+    mr_buffer_unref(it->before);
+    it->before = it->behind;
+    it->behind = NULL;
+    mr_status_init(&it->save_error);
+    /* An op that cannot save is told to who asks for the position, not to who iterates. */
+    if (mr_iter_tag(it->root, &it->behind, &it->save_error) != MR_OK)
+        it->behind = NULL;
+}
+
+mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
+                         mr_status *st)
+{
+    static const mr_iterator_opts defaults;
+    if (!opts)
+        opts = &defaults;
+    MR_TRY(mr_dataset_check(ds, st));
+    if (opts->block_rows < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "block_rows must be 0 (by size) or more, not %" PRId64, opts->block_rows);
+    if (opts->has_threads && (opts->threads < 0 || opts->threads > 1024))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "threads must be 0 to 1024, not %" PRId64,
+                       opts->threads);
+    mr_iterator *it = mr_calloc(1, sizeof *it);
+    if (!it)
+        return mr_fail_memory(st, sizeof *it, "an iterator");
+    it->run.opts = *opts;
+    it->run.executor = opts->executor;
+    pthread_mutex_init(&it->run.lock, NULL);
+    mr__stats_init(&it->run.stats);
+    it->graph = mr_dataset_ref(ds);
+    int deterministic = 1;
+    mr_code rc = find_deterministic(ds, &deterministic, st);
+    it->run.deterministic =
+        opts->deterministic == MR_DEFAULT ? deterministic != 0 : opts->deterministic == MR_YES;
+    if (rc == MR_OK && !(it->instance = mr__dataset_instance(ds)))
+        rc = mr_fail_memory(st, 0, "a graph's instance");
+    if (rc == MR_OK)
+        rc = open_root(it, st);
+    if (rc != MR_OK) {
+        mr_iterator_close(it);
+        return rc;
+    }
+    if (opts->positions)
+        keep_position(it);
+    *out = it;
+    return MR_OK;
+}
+
+mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
+{
+    mr_code rc = mr_iter_next(it->root, want, b, st);
+    b->names = mr_spec_leaf_names(it->root->spec);
+    if (it->run.opts.positions) {
+        keep_position(it);
+        if (rc == MR_OK && it->behind)
+            b->position = mr_buffer_ref(it->behind);
+    }
+    return rc;
+}
+
+mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
+{
+    MR_TRY(open_root(it, st));
+    if (it->run.opts.positions)
+        keep_position(it);
+    return MR_OK;
+}
+
+/* ---- positions ---- */
+
+static mr_code list_ops(const mr_dataset *ds, mr_state_w *w, mr_status *st)
+{
+    const char *name = mr_dataset_op(ds)->name;
+    for (size_t i = 0; i < mr_dataset_n_inputs(ds); i++)
+        MR_TRY(list_ops(mr_dataset_input(ds, i), w, st));
+    MR_TRY(mr_grow((void **)&w->data, &w->capacity, w->size + strlen(name) + 2, 1, 1 << 20,
+                   "a list of ops", st));
+    w->size += (size_t)sprintf((char *)w->data + w->size, ".%s", name);
+    return MR_OK;
+}
+
+static mr_code sign(mr_iterator *it, mr_status *st)
+{
+    if (it->signature)
+        return MR_OK;
+    mr_status why;
+    mr_code rc = mr_dataset_to_text(it->graph, &it->signature, &why);
+    if (rc != MR_FAILED_PRECONDITION) {
+        if (rc != MR_OK && st)
+            *st = why;
+        return rc;
+    }
+    mr_state_w w = {0};
+    rc = list_ops(it->graph, &w, st);
+    if (rc == MR_OK)
+        it->signature = (char *)w.data;
+    else
+        mr__state_w_reset(&w);
+    return rc;
+}
+
+static void put_le32(unsigned char *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (unsigned char)(v >> (8 * i));
+}
+
+static mr_code write_position(mr_iterator *it, const mr_buffer *state, size_t skip, void **bytes,
+                              size_t *size, mr_status *st)
+{
+    if (!it->run.opts.positions)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "positions are off; open the iterator with .positions = true");
+    if (!state) {
+        if (st)
+            *st = it->save_error;
+        return it->save_error.code ? it->save_error.code
+                                   : mr_fail(st, MR_FAILED_PRECONDITION, "nothing was delivered");
+    }
+    MR_TRY(sign(it, st));
+    mr_state_w w = {0};
+    static const unsigned char room[8];
+    mr_code rc = mr_grow((void **)&w.data, &w.capacity, sizeof room, 1, SIZE_MAX, "a position", st);
+    w.size = sizeof room;
+    if (rc == MR_OK)
+        rc = mr_state_put_bytes(&w, it->signature, strlen(it->signature), st);
+    if (rc == MR_OK)
+        rc = mr_state_put_u64(&w, skip, st);
+    if (rc == MR_OK)
+        rc = mr_state_put_bytes(&w, mr_buffer_data(state), mr_buffer_size(state), st);
+    if (rc != MR_OK) {
+        mr__state_w_reset(&w);
+        return rc;
+    }
+    memcpy(w.data, magic, 4);
+    put_le32(w.data + 4, (uint32_t)crc32_z(0, w.data + 8, w.size - 8));
+    *bytes = w.data;
+    *size = w.size;
+    return MR_OK;
+}
+
+mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st)
+{
+    return write_position(it, it->behind, 0, bytes, size, st);
+}
+
+mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes,
+                            size_t *size, mr_status *st)
+{
+    if (rows > b->rows)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
+    if (rows == b->rows)
+        return mr_iterator_save(it, bytes, size, st);
+    return write_position(it, it->before, rows, bytes, size, st);
+}
+
+/* Tells where two graphs part, by the first op or argument that differs. */
+static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
+{
+    const char *ours = it->signature;
+    size_t at = 0, word = 0;
+    while (at < n && ours[at] && ours[at] == theirs[at]) {
+        at++;
+        if (ours[at - 1] == '.' || ours[at - 1] == '(' || ours[at - 1] == ' ')
+            word = at;
+    }
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the position is of another graph; the first difference is at byte %zu: it has "
+                   "'%.*s', this one has '%.60s'; restore with the expression it was saved with",
+                   at, (int)(n - word > 60 ? 60 : n - word), theirs + word, ours + word);
+}
+
+mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
+{
+    const unsigned char *p = bytes;
+    unsigned char sum[4];
+    if (size < 8 || memcmp(p, magic, 4) != 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP1");
+    put_le32(sum, (uint32_t)crc32_z(0, p + 8, size - 8));
+    if (memcmp(sum, p + 4, 4) != 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
+    mr_state_r r = {p + 8, p + size};
+    const void *text, *state;
+    size_t text_size, state_size;
+    uint64_t skip;
+    MR_TRY(mr_state_get_bytes(&r, &text, &text_size, st));
+    MR_TRY(mr_state_get_u64(&r, &skip, st));
+    MR_TRY(mr_state_get_bytes(&r, &state, &state_size, st));
+    MR_TRY(sign(it, st));
+    if (text_size != strlen(it->signature) || memcmp(text, it->signature, text_size) != 0)
+        return another_graph(it, text, text_size, st);
+    if (skip > INT32_MAX || r.at != r.end)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
+    MR_TRY(open_root(it, st));
+    MR_TRY(mr_iter_restore_tag(it->root, state, state_size, st));
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = MR_OK;
+    while (skip && rc == MR_OK) {
+        rc = mr_iter_next(it->root, (size_t)skip, &b, st);
+        skip -= rc == MR_OK ? b.rows : 0;
+    }
+    mr_block_reset(&b);
+    if (rc == MR_END)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies behind the end of the data");
+    if (rc == MR_OK && it->run.opts.positions)
+        keep_position(it);
+    return rc;
+}
+
+void mr_iterator_cancel(mr_iterator *it)
+{
+    /* Relaxed: waits look again within 100 ms, ops at every block. */
+    atomic_store_explicit(&it->run.cancelled, true, memory_order_relaxed);
+}
+
+void mr_iterator_close(mr_iterator *it)
+{
+    if (!it)
+        return;
+    mr_iterator_cancel(it);
+    mr_iter_close(it->root);
+    if (it->run.own_executor)
+        mr_executor_free(it->run.executor);
+    mr_dataset_unref(it->instance);
+    mr_dataset_unref(it->graph);
+    mr__stats_reset(&it->run.stats);
+    pthread_mutex_destroy(&it->run.lock);
+    mr_buffer_unref(it->before);
+    mr_buffer_unref(it->behind);
+    mr_free(it->run.epochs);
+    mr_free(it->signature);
+    mr_free(it);
+}
+
+const mr_spec *mr_iterator_spec(const mr_iterator *it)
+{
+    return it->root->spec;
+}
+
+size_t mr_iterator_stats(mr_iterator *it, mr_op_stats *out, size_t capacity)
+{
+    return mr__stats_read(&it->run.stats, out, capacity);
+}
