@@ -27,7 +27,7 @@ typedef struct mr__byte_stream {
     mr__codec *codec;
     mr_buffer *packed; /* compressed bytes not yet decoded */
     uint8_t *packed_at, *packed_end;
-    mr_status *failure; /* met behind bytes that are still to be taken; NULL: none */
+    mr_status failure; /* met behind bytes that are still to be taken; MR_OK: none */
 } mr__byte_stream;
 
 mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/files/glob.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/files/system.h"
+#include "pipeline/memory/alloc.h"
+
+#define MAX_PATHS ((size_t)1 << 26)
+
+typedef struct paths {
+    char **v;
+    size_t n, capacity;
+} paths;
+
+bool mr_glob_is_pattern(const char *text)
+{
+    return strpbrk(text, "*?[") != NULL;
+}
+
+void mr_glob_free(char **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mr_free(list[i]);
+    mr_free(list);
+}
+
+/* Takes path over, also on failure. */
+static mr_code paths_add(paths *p, char *path, mr_status *st)
+{
+    if (!path)
+        return mr_fail_memory(st, 0, "a path");
+    mr_code rc = mr_grow((void **)&p->v, &p->capacity, p->n + 1, sizeof *p->v, MAX_PATHS,
+                         "the list of files", st);
+    if (rc != MR_OK)
+        mr_free(path);
+    else
+        p->v[p->n++] = path;
+    return rc;
+}
+
+/* prefix + name, as new memory. */
+static char *join(const char *prefix, const char *name, size_t n_name)
+{
+    size_t n_prefix = strlen(prefix);
+    char *path = mr_malloc(n_prefix + n_name + 1);
+    if (path) {
+        memcpy(path, prefix, n_prefix);
+        memcpy(path + n_prefix, name, n_name);
+        path[n_prefix + n_name] = '\0';
+    }
+    return path;
+}
+
+/* Takes the quoting backslashes out of text, in place. */
+static void unquote(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        if (*from == '\\' && from[1])
+            from++;
+        *to++ = *from;
+    }
+    *to = '\0';
+}
+
+/* Whether a path is there at all; other failures are errors. */
+static mr_code exists(const char *path, bool *found, mr_status *st)
+{
+    struct stat s;
+    *found = mr__sys->stat(path, &s) == 0;
+    if (*found || errno == ENOENT || errno == ENOTDIR)
+        return MR_OK;
+    mr_code rc = mr_fail_errno(st, errno, "cannot look at %s", path);
+    mr_status_at(st, path, -1, -1);
+    return rc;
+}
+
+/* Adds prefix + entry for every entry of directory `prefix` that matches part. */
+static mr_code match_part(paths *out, const char *prefix, const char *part, bool last,
+                          mr_status *st)
+{
+    mr_code rc = MR_OK;
+    const char *name = prefix[0] ? prefix : ".";
+    DIR *dir = mr__sys->opendir(name);
+    if (!dir) {
+        /* A wildcard part may match plain files: they have nothing beneath them. */
+        if (errno == ENOTDIR || errno == ENOENT)
+            return MR_OK;
+        rc = mr_fail_errno(st, errno, "cannot list the directory %s", name);
+        mr_status_at(st, name, -1, -1);
+        return rc;
+    }
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = mr__sys->readdir(dir);
+        if (!entry) {
+            if (errno) {
+                rc = mr_fail_errno(st, errno, "cannot list the directory %s", name);
+                mr_status_at(st, name, -1, -1);
+            }
+            break;
+        }
+        const char *e = entry->d_name;
+        if (!strcmp(e, ".") || !strcmp(e, "..") || fnmatch(part, e, FNM_PATHNAME) != 0)
+            continue;
+        char *path = join(prefix, e, strlen(e));
+        if (path && !last) {
+            char *below = join(path, "/", 1);
+            mr_free(path);
+            path = below;
+        }
+        if ((rc = paths_add(out, path, st)) != MR_OK)
+            break;
+    }
+    mr__sys->closedir(dir);
+    return rc;
+}
+
+/* One part of the pattern for all prefixes found so far; `rest` is what stood before the next part:
+ * the part and the slashes behind it. */
+static mr_code step(paths *now, paths *next, const char *part, size_t n, const char *slashes,
+                    size_t n_slashes, mr_status *st)
+{
+    char *text = mr_strndup(part, n);
+    if (!text)
+        return mr_fail_memory(st, n + 1, "a pattern");
+    mr_code rc = MR_OK;
+    bool wild = mr_glob_is_pattern(text);
+    if (!wild)
+        unquote(text);
+    for (size_t i = 0; i < now->n && rc == MR_OK; i++) {
+        if (wild) {
+            rc = match_part(next, now->v[i], text, n_slashes == 0, st);
+            continue;
+        }
+        char *path = join(now->v[i], text, strlen(text));
+        if (path && n_slashes) {
+            char *below = join(path, slashes, n_slashes);
+            mr_free(path);
+            path = below;
+        }
+        rc = paths_add(next, path, st);
+    }
+    mr_free(text);
+    return rc;
+}
+
+/* Appends the matches of one pattern to out. */
+static mr_code match(paths *out, const char *pattern, mr_status *st)
+{
+    paths now = {0};
+    const char *p = pattern + strspn(pattern, "/");
+    mr_code rc = paths_add(&now, mr_strndup(pattern, (size_t)(p - pattern)), st);
+    while (rc == MR_OK && *p) {
+        size_t n = strcspn(p, "/"), n_slashes = strspn(p + n, "/");
+        paths next = {0};
+        rc = step(&now, &next, p, n, p + n, n_slashes, st);
+        mr_glob_free(now.v, now.n);
+        now = next;
+        p += n + n_slashes;
+    }
+    for (size_t i = 0; i < now.n && rc == MR_OK; i++) {
+        bool found = false;
+        if (now.v[i][0])
+            rc = exists(now.v[i], &found, st);
+        if (rc == MR_OK && found) {
+            char *path = now.v[i];
+            now.v[i] = NULL;
+            rc = paths_add(out, path, st);
+        }
+    }
+    mr_glob_free(now.v, now.n);
+    return rc;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static mr_code no_match(const char *const *patterns, size_t n, mr_status *st)
+{
+    char text[512];
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < n && used < sizeof text - 1; i++)
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", patterns[i]);
+    return mr_fail(st, MR_NOT_FOUND, "no file matches %s; check the pattern and the directory",
+                   text);
+}
+
+mr_code mr_glob(const char *const *patterns, size_t n_patterns, char ***list, size_t *n_list,
+                mr_status *st)
+{
+    paths found = {0};
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < n_patterns && rc == MR_OK; i++)
+        rc = match(&found, patterns[i], st);
+    if (rc == MR_OK && found.n == 0)
+        rc = no_match(patterns, n_patterns, st);
+    if (rc != MR_OK) {
+        mr_glob_free(found.v, found.n);
+        return rc;
+    }
+    qsort(found.v, found.n, sizeof *found.v, compare);
+    *list = found.v;
+    *n_list = found.n;
+    return MR_OK;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/files/read_async.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "pipeline/files/system.h"
+#include "pipeline/memory/alloc.h"
+
+#define THREADS 4
+
+/* One pool for the process, alive while a file uses it: threads are dear, and a file needs them
+ * only until its reads are done. */
+static struct {
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t work, finished;
+    mr__read_request *first, **last;
+    pthread_t threads[THREADS];
+    int n_threads, users;
+    bool stopping;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .work = PTHREAD_COND_INITIALIZER,
+          .finished = PTHREAD_COND_INITIALIZER};
+
+/* Held while threads are started or joined, so that a new user waits for the last one's join.
+ * Taken before pool.lock. */
+static pthread_mutex_t lifetime = PTHREAD_MUTEX_INITIALIZER;
+
+static void *run(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        while (!pool.first && !pool.stopping)
+            pthread_cond_wait(&pool.work, &pool.lock);
+        mr__read_request *r = pool.first;
+        if (!r)
+            break;
+        pool.first = r->next;
+        if (!pool.first)
+            pool.last = &pool.first;
+        pthread_mutex_unlock(&pool.lock);
+        ssize_t got = mr__sys->pread(r->fd, r->data, r->n, r->offset);
+        ssize_t result = got < 0 ? -errno : got;
+        pthread_mutex_lock(&pool.lock);
+        r->result = result;
+        r->done = true;
+        pthread_cond_broadcast(&pool.finished);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return NULL;
+}
+
+static int start(mr__read_async *a, mr__read_request *request)
+{
+    (void)a;
+    pthread_mutex_lock(&pool.lock);
+    request->done = false;
+    request->next = NULL;
+    *pool.last = request;
+    pool.last = &request->next;
+    pthread_cond_signal(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+    return 0;
+}
+
+static int wait_for(mr__read_async *a, mr__read_request *request)
+{
+    (void)a;
+    pthread_mutex_lock(&pool.lock);
+    while (!request->done)
+        pthread_cond_wait(&pool.finished, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+    return 0;
+}
+
+static void leave(mr__read_async *a)
+{
+    pthread_mutex_lock(&lifetime);
+    pthread_mutex_lock(&pool.lock);
+    bool last = --pool.users == 0;
+    int n = pool.n_threads;
+    if (last) {
+        pool.stopping = true;
+        pthread_cond_broadcast(&pool.work);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    if (last) {
+        for (int i = 0; i < n; i++)
+            pthread_join(pool.threads[i], NULL);
+        pool.n_threads = 0;
+        pool.stopping = false;
+    }
+    pthread_mutex_unlock(&lifetime);
+    mr_free(a);
+}
+
+static const mr__read_async_class pool_class = {start, wait_for, leave};
+
+mr__read_async *mr__read_pool_open(void)
+{
+    mr__read_async *a = mr_calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    a->class_ = &pool_class;
+    pthread_mutex_lock(&lifetime);
+    pthread_mutex_lock(&pool.lock);
+    if (!pool.first)
+        pool.last = &pool.first;
+    while (pool.n_threads < THREADS) {
+        if (pthread_create(&pool.threads[pool.n_threads], NULL, run, NULL) != 0)
+            break;
+        pool.n_threads++;
+    }
+    bool usable = pool.n_threads > 0;
+    if (usable)
+        pool.users++;
+    pthread_mutex_unlock(&pool.lock);
+    pthread_mutex_unlock(&lifetime);
+    if (!usable) {
+        mr_free(a);
+        return NULL;
+    }
+    return a;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/byte_stream.h"
+
+#include <string.h>
+
+/* A chunk and what is made from it stay in the L2 cache. */
+#define CHUNK  ((size_t)256 << 10)
+#define PACKED ((size_t)128 << 10)
+
+mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
+                             mr_status *st)
+{
+    memset(s, 0, sizeof *s);
+    mr_status_init(&s->failure);
+    s->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
+    s->direct = opts && opts->direct;
+    s->path = mr_strdup(path);
+    if (!s->path)
+        return mr_fail_memory(st, strlen(path) + 1, "a file name");
+    mr_code rc = mr__read_ahead_open(&s->source, path, 0, s->direct, st);
+    if (rc == MR_OK && s->compression != MR_COMPRESSION_NONE)
+        rc = mr__codec_decode_open(&s->codec, s->compression, st);
+    if (rc != MR_OK) {
+        mr__byte_stream_close(s);
+        return rc;
+    }
+    s->size = s->codec ? -1 : mr__read_ahead_size(s->source);
+    return MR_OK;
+}
+
+void mr__byte_stream_close(mr__byte_stream *s)
+{
+    mr__read_ahead_close(s->source);
+    mr__codec_close(s->codec);
+    mr_buffer_unref(s->chunk);
+    mr_buffer_unref(s->packed);
+    mr_free(s->path);
+    memset(s, 0, sizeof *s);
+}
+
+static uint8_t *buffer_end(const mr_buffer *b)
+{
+    return (uint8_t *)mr_buffer_data(b) + mr_buffer_size(b);
+}
+
+/* The window is now [at, end); the byte offset of `at` does not change. */
+static void set_window(mr__byte_stream *s, uint8_t *at, uint8_t *end)
+{
+    s->offset = mr__byte_stream_offset(s);
+    s->base = s->at = at;
+    s->end = end;
+}
+
+/* Makes room behind the window, for `bytes` of it in all if that is more than a chunk. */
+static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
+{
+    size_t unread = (size_t)(s->end - s->at), capacity = bytes > CHUNK ? bytes : CHUNK;
+    if (s->chunk) {
+        /* Nobody has a view of what lies behind the window. */
+        size_t room = (size_t)(buffer_end(s->chunk) - s->end);
+        if (room >= CHUNK / 2 && unread + room >= bytes)
+            return MR_OK;
+        if (mr_buffer_writable(s->chunk) && mr_buffer_size(s->chunk) >= capacity) {
+            uint8_t *start = mr_buffer_data(s->chunk);
+            if (unread)
+                memmove(start, s->at, unread);
+            set_window(s, start, start + unread);
+            return MR_OK;
+        }
+    }
+    mr_buffer *fresh = NULL;
+    mr_code rc = mr_buffer_alloc(&fresh, capacity, st);
+    if (rc != MR_OK)
+        return rc;
+    uint8_t *start = mr_buffer_data(fresh);
+    if (unread)
+        memcpy(start, s->at, unread);
+    set_window(s, start, start + unread);
+    mr_buffer_unref(s->chunk);
+    s->chunk = fresh;
+    return MR_OK;
+}
+
+/* A slot with n bytes at data becomes the chunk, or its bytes go behind the window. Takes slot. */
+static mr_code take_slot(mr__byte_stream *s, mr_buffer *slot, uint8_t *data, size_t n,
+                         mr_status *st)
+{
+    size_t unread = (size_t)(s->end - s->at);
+    if (unread <= MR__READ_HEADROOM) {
+        if (unread)
+            memcpy(data - unread, s->at, unread);
+        set_window(s, data - unread, data + n);
+        mr_buffer_unref(s->chunk);
+        s->chunk = slot;
+        return MR_OK;
+    }
+    mr_code rc = MR_OK;
+    if ((size_t)(buffer_end(s->chunk) - s->end) < n)
+        rc = make_room(s, unread + n, st);
+    if (rc == MR_OK) {
+        memcpy(s->end, data, n);
+        s->end += n;
+    }
+    mr_buffer_unref(slot);
+    return rc;
+}
+
+static mr_code add_plain(mr__byte_stream *s, mr_status *st)
+{
+    mr_buffer *slot = NULL;
+    uint8_t *data = NULL;
+    size_t got = 0;
+    mr_code rc = mr__read_ahead_next(s->source, s->end, (size_t)(buffer_end(s->chunk) - s->end),
+                                     &slot, &data, &got, st);
+    if (rc != MR_OK)
+        return rc;
+    if (slot)
+        return take_slot(s, slot, data, got, st);
+    s->end += got;
+    return MR_OK;
+}
+
+/* More compressed bytes; all there were are used up. */
+static mr_code add_packed(mr__byte_stream *s, mr_status *st)
+{
+    mr_buffer *slot = NULL;
+    uint8_t *data = NULL;
+    size_t got = 0;
+    mr_code rc = MR_OK;
+    if (!s->packed || mr_buffer_size(s->packed) < PACKED)
+        rc = mr_buffer_alloc(&s->packed, PACKED, st);
+    if (rc == MR_OK)
+        rc = mr__read_ahead_next(s->source, mr_buffer_data(s->packed), PACKED, &slot, &data, &got,
+                                 st);
+    if (rc != MR_OK)
+        return rc;
+    if (slot) {
+        mr_buffer_unref(s->packed);
+        s->packed = slot;
+    } else
+        data = mr_buffer_data(s->packed);
+    s->packed_at = data;
+    s->packed_end = data + got;
+    return MR_OK;
+}
+
+static mr_code add_decoded(mr__byte_stream *s, mr_status *st)
+{
+    uint8_t *room_end = buffer_end(s->chunk), *before = s->end;
+    mr_code rc = MR_OK;
+    while (rc == MR_OK && s->end < room_end) {
+        if (s->packed_at == s->packed_end && !s->source_ended) {
+            rc = add_packed(s, st);
+            if (rc == MR_END) {
+                s->source_ended = true;
+                rc = MR_OK;
+            }
+            if (rc != MR_OK)
+                break;
+        }
+        mr__codec_io io = {s->packed_at, (size_t)(s->packed_end - s->packed_at), s->end,
+                           (size_t)(room_end - s->end)};
+        rc = s->codec->class_->step(s->codec, &io, s->source_ended, st);
+        s->packed_at = s->packed_end - io.n_in;
+        s->end = io.out;
+    }
+    if (s->end > before && rc == MR_END) {
+        s->ended = true;
+        return MR_OK;
+    }
+    return rc;
+}
+
+mr_code mr__byte_stream_fill(mr__byte_stream *s, size_t need, mr_status *st)
+{
+    size_t had = (size_t)(s->end - s->at);
+    if (s->size >= 0) {
+        int64_t left = s->size - mr__byte_stream_offset(s);
+        if (left < 0 || need > (size_t)left)
+            need = left < 0 ? 0 : (size_t)left;
+    }
+    while (!s->ended && s->failure.code == MR_OK) {
+        size_t unread = (size_t)(s->end - s->at), bytes = need;
+        if (unread > had && unread >= need)
+            return MR_OK;
+        /* Where the file's size is not known, a large need is believed step by step. */
+        if (s->size < 0 && bytes > CHUNK && bytes / 2 > unread)
+            bytes = unread > CHUNK / 2 ? 2 * unread : CHUNK;
+        if (bytes <= unread)
+            bytes = unread + 1;
+        mr_code rc = make_room(s, bytes, &s->failure);
+        if (rc == MR_OK)
+            rc = s->codec ? add_decoded(s, &s->failure) : add_plain(s, &s->failure);
+        if (rc == MR_END)
+            s->ended = true;
+        mr_status_at(&s->failure, s->path, -1, -1);
+    }
+    if ((size_t)(s->end - s->at) > had)
+        return MR_OK;
+    if (s->failure.code == MR_OK)
+        return MR_END;
+    if (st)
+        *st = s->failure;
+    return s->failure.code;
+}
+
+/* Starts a compressed file again from its first byte. */
+static mr_code restart(mr__byte_stream *s, mr_status *st)
+{
+    mr__codec *fresh = NULL;
+    mr_code rc = mr__read_ahead_seek(s->source, 0, st);
+    if (rc == MR_OK)
+        rc = mr__codec_decode_open(&fresh, s->compression, st);
+    if (rc != MR_OK)
+        return rc;
+    mr__codec_close(s->codec);
+    s->codec = fresh;
+    s->packed_at = s->packed_end = NULL;
+    s->source_ended = false;
+    return MR_OK;
+}
+
+mr_code mr__byte_stream_seek(mr__byte_stream *s, int64_t offset, mr_status *st)
+{
+    if (offset < 0 || (s->size >= 0 && offset > s->size)) {
+        mr_code rc =
+            mr_fail(st, MR_OUT_OF_RANGE, "cannot go on at byte %lld of a file of %lld bytes",
+                    (long long)offset, (long long)s->size);
+        mr_status_at(st, s->path, -1, -1);
+        return rc;
+    }
+    if (!s->codec || offset < mr__byte_stream_offset(s)) {
+        mr_code rc = s->codec ? restart(s, st) : mr__read_ahead_seek(s->source, offset, st);
+        if (rc != MR_OK)
+            return rc;
+        s->at = s->end = s->base;
+        s->offset = s->codec ? 0 : offset;
+        s->ended = false;
+        mr_status_init(&s->failure);
+    }
+    while (mr__byte_stream_offset(s) < offset) {
+        int64_t missing = offset - mr__byte_stream_offset(s);
+        if (s->end - s->at > missing) {
+            s->at += missing;
+            break;
+        }
+        s->at = s->end;
+        if (mr__byte_stream_offset(s) == offset)
+            break;
+        mr_code rc = mr__byte_stream_fill(s, 1, st);
+        if (rc == MR_END) {
+            rc = mr_fail(st, MR_OUT_OF_RANGE, "cannot go on at byte %lld: the file ends before it",
+                         (long long)offset);
+            mr_status_at(st, s->path, -1, -1);
+        }
+        if (rc != MR_OK)
+            return rc;
+    }
+    return MR_OK;
+}

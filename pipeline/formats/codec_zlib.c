@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GZIP (RFC 1952) and ZLIB (RFC 1950) streams. */
+#include "pipeline/formats/codec.h"
+
+#include <limits.h>
+#include <zlib.h>
+
+#include "pipeline/memory/alloc.h"
+
+typedef struct zlib_codec {
+    mr__codec base;
+    z_stream z;
+    bool gzip, at_start; /* of a gzip member */
+    bool ended;
+} zlib_codec;
+
+static voidpf z_alloc(voidpf ctx, uInt n, uInt size)
+{
+    (void)ctx;
+    return mr_calloc(n, size);
+}
+
+static void z_free(voidpf ctx, voidpf p)
+{
+    (void)ctx;
+    mr_free(p);
+}
+
+static uInt clamp(size_t n)
+{
+    return n < UINT_MAX ? (uInt)n : UINT_MAX;
+}
+
+/* Runs fn over io. */
+static int run(z_stream *z, mr__codec_io *io, int (*fn)(z_stream *, int), int flush)
+{
+    uInt n_in = clamp(io->n_in), n_out = clamp(io->n_out);
+    z->next_in = (z_const Bytef *)(uintptr_t)io->in;
+    z->avail_in = n_in;
+    z->next_out = io->out;
+    z->avail_out = n_out;
+    int rc = fn(z, flush);
+    io->in += n_in - z->avail_in;
+    io->n_in -= n_in - z->avail_in;
+    io->out += n_out - z->avail_out;
+    io->n_out -= n_out - z->avail_out;
+    return rc;
+}
+
+static mr_code member_ended(zlib_codec *c, mr__codec_io *io, bool in_ended)
+{
+    if (!c->gzip) /* of several zlib streams the first alone counts */
+        c->ended = true;
+    else if (!c->at_start) {
+        inflateReset(&c->z);
+        c->at_start = true;
+    }
+    return c->ended || (in_ended && io->n_in == 0) ? MR_END : MR_OK;
+}
+
+static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
+{
+    zlib_codec *c = (zlib_codec *)self;
+    while (!c->ended) {
+        if (io->n_in == 0 && in_ended && c->at_start)
+            return MR_END;
+        if (c->at_start && io->n_in && c->gzip && io->in[0] != 0x1f)
+            return mr_fail(
+                st, MR_DATA_LOSS,
+                "expected a gzip member, found byte 0x%02x; the file is corrupted or not "
+                "GZIP",
+                io->in[0]);
+        size_t n_in = io->n_in, n_out = io->n_out;
+        int rc = run(&c->z, io, inflate, Z_NO_FLUSH);
+        if (io->n_in != n_in)
+            c->at_start = false;
+        if (rc == Z_STREAM_END) {
+            mr_code done = member_ended(c, io, in_ended);
+            if (done != MR_OK || io->n_in == 0)
+                return done;
+            continue;
+        }
+        if (rc == Z_MEM_ERROR)
+            return mr_fail_memory(st, 0, "decompression");
+        if (rc != Z_OK && rc != Z_BUF_ERROR)
+            return mr_fail(st, MR_DATA_LOSS, "corrupted %s stream: %s", c->gzip ? "GZIP" : "ZLIB",
+                           c->z.msg ? c->z.msg : "needs a dictionary");
+        if (io->n_out == 0 || (io->n_in == 0 && !in_ended))
+            return MR_OK;
+        if (io->n_in == n_in && io->n_out == n_out) /* cut short */
+            c->ended = true;
+    }
+    return MR_END;
+}
+
+static void decode_close(mr__codec *self)
+{
+    zlib_codec *c = (zlib_codec *)self;
+    inflateEnd(&c->z);
+    mr_free(c);
+}
+
+static mr_code encode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
+{
+    zlib_codec *c = (zlib_codec *)self;
+    while (io->n_out && (io->n_in || in_ended)) {
+        bool last = in_ended && io->n_in <= UINT_MAX;
+        int rc = run(&c->z, io, deflate, last ? Z_FINISH : Z_NO_FLUSH);
+        if (rc == Z_STREAM_END)
+            return MR_END;
+        if (rc != Z_OK && rc != Z_BUF_ERROR)
+            return mr_fail(st, MR_INTERNAL, "zlib failed to compress: %s",
+                           c->z.msg ? c->z.msg : "unknown");
+    }
+    return MR_OK;
+}
+
+static void encode_close(mr__codec *self)
+{
+    zlib_codec *c = (zlib_codec *)self;
+    deflateEnd(&c->z);
+    mr_free(c);
+}
+
+static const mr__codec_class decode_class = {decode, decode_close};
+static const mr__codec_class encode_class = {encode, encode_close};
+
+static zlib_codec *codec_new(bool gzip, const mr__codec_class *class_)
+{
+    zlib_codec *c = mr_calloc(1, sizeof *c);
+    if (c) {
+        c->base.class_ = class_;
+        c->gzip = gzip;
+        c->at_start = true;
+        c->z.zalloc = z_alloc;
+        c->z.zfree = z_free;
+    }
+    return c;
+}
+
+mr_code mr__zlib_decode_open(mr__codec **out, bool gzip, mr_status *st)
+{
+    zlib_codec *c = codec_new(gzip, &decode_class);
+    if (!c || inflateInit2(&c->z, gzip ? 31 : 15) != Z_OK) {
+        mr_free(c);
+        return mr_fail_memory(st, sizeof *c, "decompression");
+    }
+    *out = &c->base;
+    return MR_OK;
+}
+
+mr_code mr__zlib_encode_open(mr__codec **out, bool gzip, mr_status *st)
+{
+    zlib_codec *c = codec_new(gzip, &encode_class);
+    if (!c || deflateInit2(&c->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip ? 31 : 15, 8,
+                           Z_DEFAULT_STRATEGY) != Z_OK) {
+        mr_free(c);
+        return mr_fail_memory(st, sizeof *c, "compression");
+    }
+    *out = &c->base;
+    return MR_OK;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Zstandard (RFC 8878): frames one after another. */
+#define ZSTD_STATIC_LINKING_ONLY /* for contexts that take their memory from a table */
+#include "pipeline/formats/codec.h"
+
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include "pipeline/memory/alloc.h"
+
+typedef struct zstd_codec {
+    mr__codec base;
+    ZSTD_DCtx *d;
+    ZSTD_CCtx *e;
+    bool between_frames;
+} zstd_codec;
+
+static void *z_alloc(void *ctx, size_t bytes)
+{
+    (void)ctx;
+    return mr_malloc(bytes);
+}
+
+static void z_free(void *ctx, void *p)
+{
+    (void)ctx;
+    mr_free(p);
+}
+
+static const ZSTD_customMem memory = {z_alloc, z_free, NULL};
+
+static mr_code fail(size_t rc, const char *doing, mr_code otherwise, mr_status *st)
+{
+    if (ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation)
+        return mr_fail_memory(st, 0, doing);
+    return mr_fail(st, otherwise, "%s: %s", doing, ZSTD_getErrorName(rc));
+}
+
+static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
+{
+    zstd_codec *c = (zstd_codec *)self;
+    for (;;) {
+        if (in_ended && io->n_in == 0 && c->between_frames)
+            return MR_END;
+        ZSTD_inBuffer in = {io->in, io->n_in, 0};
+        ZSTD_outBuffer out = {io->out, io->n_out, 0};
+        size_t rc = ZSTD_decompressStream(c->d, &out, &in);
+        io->in += in.pos;
+        io->n_in -= in.pos;
+        io->out += out.pos;
+        io->n_out -= out.pos;
+        if (ZSTD_isError(rc))
+            return fail(rc, "corrupted ZSTD stream", MR_DATA_LOSS, st);
+        if (in.pos || out.pos)
+            c->between_frames = rc == 0;
+        if (io->n_out == 0 || (io->n_in == 0 && !in_ended))
+            return MR_OK;
+        if (!in.pos && !out.pos) /* cut short */
+            return MR_END;
+    }
+}
+
+static mr_code encode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
+{
+    zstd_codec *c = (zstd_codec *)self;
+    ZSTD_inBuffer in = {io->in, io->n_in, 0};
+    ZSTD_outBuffer out = {io->out, io->n_out, 0};
+    size_t rc;
+    do
+        rc = ZSTD_compressStream2(c->e, &out, &in, in_ended ? ZSTD_e_end : ZSTD_e_continue);
+    while (!ZSTD_isError(rc) && out.pos < out.size && (in_ended ? rc != 0 : in.pos < in.size));
+    io->in += in.pos;
+    io->n_in -= in.pos;
+    io->out += out.pos;
+    io->n_out -= out.pos;
+    if (ZSTD_isError(rc))
+        return fail(rc, "zstd failed to compress", MR_INTERNAL, st);
+    return in_ended && rc == 0 ? MR_END : MR_OK;
+}
+
+static void close_codec(mr__codec *self)
+{
+    zstd_codec *c = (zstd_codec *)self;
+    ZSTD_freeDCtx(c->d);
+    ZSTD_freeCCtx(c->e);
+    mr_free(c);
+}
+
+static const mr__codec_class decode_class = {decode, close_codec};
+static const mr__codec_class encode_class = {encode, close_codec};
+
+mr_code mr__zstd_decode_open(mr__codec **out, mr_status *st)
+{
+    zstd_codec *c = mr_calloc(1, sizeof *c);
+    if (c) {
+        c->base.class_ = &decode_class;
+        c->between_frames = true;
+        c->d = ZSTD_createDCtx_advanced(memory);
+    }
+    if (!c || !c->d) {
+        mr_free(c);
+        return mr_fail_memory(st, sizeof *c, "decompression");
+    }
+    *out = &c->base;
+    return MR_OK;
+}
+
+mr_code mr__zstd_encode_open(mr__codec **out, mr_status *st)
+{
+    zstd_codec *c = mr_calloc(1, sizeof *c);
+    if (c) {
+        c->base.class_ = &encode_class;
+        c->e = ZSTD_createCCtx_advanced(memory);
+    }
+    if (!c || !c->e || ZSTD_isError(ZSTD_CCtx_setParameter(c->e, ZSTD_c_checksumFlag, 1))) {
+        if (c)
+            ZSTD_freeCCtx(c->e);
+        mr_free(c);
+        return mr_fail_memory(st, sizeof *c, "compression");
+    }
+    *out = &c->base;
+    return MR_OK;
+}
