@@ -88,12 +88,9 @@ mr_code mr_fail_errno(mr_status *st, int err, const char *fmt, ...)
     va_end(ap);
     if (st) {
         size_t used = strlen(st->message);
-        char why[128];
-        /* The GNU and the POSIX strerror_r differ; %m needs errno only. */
-        int saved = errno;
-        errno = err;
-        snprintf(why, sizeof why, "%m");
-        errno = saved;
+        /* _GNU_SOURCE: the strerror_r that returns the text. */
+        char room[128];
+        const char *why = strerror_r(err, room, sizeof room);
         snprintf(st->message + used, sizeof st->message - used, ": %s", why);
         st->sys_errno = err;
     }

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char context[256];
+static char directory[128];
+
+void mr_test_context(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(context, sizeof context, fmt, ap);
+    va_end(ap);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static unsigned time_limit(void)
+{
+    const char *s = getenv("MR_TEST_TIMEOUT");
+    return s ? (unsigned)strtoul(s, NULL, 10) : 60;
+}
+
+void mr__test_begin(void)
+{
+    context[0] = directory[0] = '\0';
+    /* Criterion 2.4.1 accepts a time limit and then waits for ever. */
+    alarm(time_limit());
+}
+
+void mr__test_end(void)
+{
+    if (directory[0])
+        nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    directory[0] = '\0';
+}
+
+const char *mr_test_dir(void)
+{
+    if (!directory[0]) {
+        const char *tmp = getenv("TMPDIR");
+        snprintf(directory, sizeof directory, "%s/millrace-test-XXXXXX", tmp ? tmp : "/tmp");
+        if (!mkdtemp(directory)) {
+            int err = errno;
+            directory[0] = '\0';
+            mr__test_fail(__FILE__, __LINE__, "no temporary directory: %s", strerror(err));
+        }
+    }
+    return directory;
+}
+
+const char *mr_test_path(const char *name)
+{
+    static char paths[16][512];
+    static unsigned next;
+    char *path = paths[next++ % 16];
+    snprintf(path, sizeof paths[0], "%s/%s", mr_test_dir(), name);
+    return path;
+}
+
+const char *mr_test_source(void)
+{
+    return MR_SOURCE_DIR;
+}
+
+const char *mr_test_build(void)
+{
+    return MR_BUILD_DIR;
+}
+
+uint64_t mr_test_seed(void)
+{
+    const char *s = getenv("MR_TEST_SEED");
+    return s ? strtoull(s, NULL, 10) : 1;
+}
+
+bool mr_test_long(void)
+{
+    const char *s = getenv("MR_TEST_LONG");
+    return s && strcmp(s, "1") == 0;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+uint64_t mr_test_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+void mr__eq_i64(const char *f, int l, const char *as, const char *bs, int64_t a, int64_t b)
+{
+    if (a != b)
+        mr__test_fail(f, l, "%s == %s: %" PRId64 " against %" PRId64, as, bs, a, b);
+}
+
+void mr__eq_u64(const char *f, int l, const char *as, const char *bs, uint64_t a, uint64_t b)
+{
+    if (a != b)
+        mr__test_fail(f, l, "%s == %s: %" PRIu64 " against %" PRIu64, as, bs, a, b);
+}
+
+void mr__eq_f64(const char *f, int l, const char *as, const char *bs, double a, double b, double e)
+{
+    /* Written so that a NaN on one side fails and on both sides passes. */
+    if (!(fabs(a - b) <= e || (isnan(a) && isnan(b)) ||
+          (isinf(a) && isinf(b) && (a > 0) == (b > 0))))
+        mr__test_fail(f, l, "%s == %s: %.17g against %.17g, tolerance %g", as, bs, a, b, e);
+}
+
+void mr__eq_str(const char *f, int l, const char *as, const char *bs, const char *a, const char *b)
+{
+    if (!a || !b ? a != b : strcmp(a, b) != 0)
+        mr__test_fail(f, l, "%s == %s: \"%s\" against \"%s\"", as, bs, a ? a : "(null)",
+                      b ? b : "(null)");
+}
+
+void mr__eq_mem(const char *f, int l, const char *as, const char *bs, const void *a, const void *b,
+                size_t n)
+{
+    const unsigned char *x = a, *y = b;
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != y[i])
+            mr__test_fail(f, l, "%s == %s: byte %zu of %zu is 0x%02x against 0x%02x", as, bs, i, n,
+                          x[i], y[i]);
+}
+
+void mr__has_str(const char *f, int l, const char *as, const char *a, const char *part)
+{
+    if (!a || !strstr(a, part))
+        mr__test_fail(f, l, "%s lacks \"%s\": \"%s\"", as, part, a ? a : "(null)");
+}
+
+void mr__code_is(const char *f, int l, const char *call, mr_code rc, mr_code want,
+                 const mr_status *st)
+{
+    char text[1600] = "";
+    if (rc == want)
+        return;
+    if (st && rc < 0)
+        mr_status_format(st, text, sizeof text);
+    mr__test_fail(f, l, "%s: %s (%d) instead of %s (%d)%s%s", call, mr_code_text(rc), (int)rc,
+                  mr_code_text(want), (int)want, text[0] ? ": " : "", text);
+}
+
+static void print_failure(const char *file, int line, const char *fmt, va_list ap)
+{
+    char text[4096];
+    vsnprintf(text, sizeof text, fmt, ap);
+    fprintf(stderr, "%s:%d: %s%s%s%s\n", file, line, text, context[0] ? " [" : "", context,
+            context[0] ? "]" : "");
+    fflush(NULL);
+}
+
+#ifdef MR_WITH_CRITERION
+void mr__test_fail(const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    print_failure(file, line, fmt, ap);
+    va_end(ap);
+    mr__test_end();
+    cr_assert_fail("%s:%d", file, line);
+    abort();
+}
+
+void mr__test_skip(const char *reason)
+{
+    mr__test_end();
+    cr_skip_test("%s", reason);
+    abort();
+}
+
+#else
+enum { EXIT_SKIP = 77 };
+
+static mr__test *first_test;
+static int skip_pipe = -1;
+
+void mr__test_register(mr__test *t)
+{
+    t->next = first_test;
+    first_test = t;
+}
+
+void mr__test_fail(const char *file, int line, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    print_failure(file, line, fmt, ap);
+    va_end(ap);
+    mr__test_end();
+    _exit(1);
+}
+
+void mr__test_skip(const char *reason)
+{
+    mr__test_end();
+    if (write(skip_pipe, reason, strlen(reason)) < 0)
+        fprintf(stderr, "skipped: %s\n", reason);
+    _exit(EXIT_SKIP);
+}
+
+/* Waits for the child; kills its process group after the limit. False: it ran too long. */
+static bool wait_for(pid_t child, double limit, int *status)
+{
+    struct timespec pause = {0, 200 * 1000};
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (;;) {
+        if (waitpid(child, status, WNOHANG) == child)
+            return true;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        double gone =
+            (double)(now.tv_sec - start.tv_sec) + 1e-9 * (double)(now.tv_nsec - start.tv_nsec);
+        if (gone > limit)
+            break;
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 10 * 1000 * 1000)
+            pause.tv_nsec *= 2;
+    }
+    kill(-child, SIGKILL);
+    waitpid(child, status, 0);
+    return false;
+}
+
+typedef enum outcome { PASSED, FAILED, SKIPPED } outcome;
+
+static outcome run_one(const mr__test *t, double limit, char *why, size_t why_size)
+{
+    int pipes[2];
+    why[0] = '\0';
+    fflush(NULL);
+    if (pipe(pipes) < 0) {
+        snprintf(why, why_size, "no pipe: %s", strerror(errno));
+        return FAILED;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        setpgid(0, 0);
+        close(pipes[0]);
+        skip_pipe = pipes[1];
+        mr__test_begin();
+        t->run();
+        mr__test_end();
+        /* exit, not _exit: the leak check runs at exit and decides the status. */
+        exit(0);
+    }
+    close(pipes[1]);
+    int status = 0;
+    outcome result = FAILED;
+    if (child < 0)
+        snprintf(why, why_size, "fork: %s", strerror(errno));
+    else if (!wait_for(child, limit, &status))
+        snprintf(why, why_size, "ran longer than %.0f s", limit);
+    else if (WIFSIGNALED(status))
+        snprintf(why, why_size, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) == EXIT_SKIP) {
+        ssize_t n = read(pipes[0], why, why_size - 1);
+        why[n > 0 ? n : 0] = '\0';
+        result = SKIPPED;
+    } else if (WEXITSTATUS(status) != 0)
+        snprintf(why, why_size, "exit status %d", WEXITSTATUS(status));
+    else
+        result = PASSED;
+    close(pipes[0]);
+    return result;
+}
+
+static int compare_tests(const void *a, const void *b)
+{
+    const mr__test *const *x = a, *const *y = b;
+    int c = strcmp((*x)->suite, (*y)->suite);
+    return c ? c : strcmp((*x)->name, (*y)->name);
+}
+
+static const char *value_of(const char *arg, const char *key)
+{
+    size_t n = strlen(key);
+    return strncmp(arg, key, n) == 0 && arg[n] == '=' ? arg + n + 1 : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *filter = NULL, *tap_path = NULL;
+    bool list = false;
+    for (int i = 1; i < argc; i++) {
+        if (value_of(argv[i], "--filter"))
+            filter = value_of(argv[i], "--filter");
+        else if (value_of(argv[i], "--tap"))
+            tap_path = value_of(argv[i], "--tap");
+        else if (strcmp(argv[i], "--list") == 0)
+            list = true;
+        else {
+            fprintf(stderr, "usage: %s [--list] [--filter=PART_OF_NAME] [--tap=FILE]\n", argv[0]);
+            return 2;
+        }
+    }
+    size_t n = 0, counts[3] = {0};
+    for (mr__test *t = first_test; t; t = t->next)
+        n++;
+    mr__test **all = calloc(n + 1, sizeof *all);
+    FILE *tap = tap_path ? fopen(tap_path, "w") : NULL;
+    if (!all || (tap_path && !tap)) {
+        fprintf(stderr, "%s: %s\n", tap_path ? tap_path : argv[0], strerror(errno));
+        return 2;
+    }
+    size_t i = 0;
+    for (mr__test *t = first_test; t; t = t->next)
+        all[i++] = t;
+    qsort(all, n, sizeof *all, compare_tests);
+    for (i = 0; i < n; i++) {
+        char name[512], why[512];
+        snprintf(name, sizeof name, "%s::%s", all[i]->suite, all[i]->name);
+        if (filter && !strstr(name, filter))
+            continue;
+        if (list) {
+            puts(name);
+            continue;
+        }
+        outcome r = run_one(all[i], time_limit() + 1.0, why, sizeof why);
+        counts[r]++;
+        printf("%s %s%s%s\n",
+               r == PASSED   ? "ok  "
+               : r == FAILED ? "FAIL"
+                             : "skip",
+               name, why[0] ? ": " : "", why);
+        if (tap)
+            fprintf(tap, "%sok - %s%s%s\n", r == FAILED ? "not " : "", name,
+                    r == SKIPPED ? " # SKIP "
+                    : why[0]     ? ": "
+                                 : "",
+                    why);
+    }
+    if (tap)
+        fclose(tap);
+    free(all);
+    if (!list)
+        printf("%zu passed, %zu failed, %zu skipped\n", counts[PASSED], counts[FAILED],
+               counts[SKIPPED]);
+    return counts[FAILED] ? 1 : counts[SKIPPED] && !counts[PASSED] ? EXIT_SKIP : 0;
+}
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TESTS_HARNESS_H
+#define MR_TESTS_HARNESS_H
+/* Tests: one process each, a timeout on each, assertions that print both values.
+ *
+ *     MR_TEST(error_mid_stream_delivers_rows_before)
+ *     {
+ *         mr_status st;
+ *         mr_ok(mr_array_alloc(&a, MR_INT64, 0, NULL, 3, &st), &st);
+ *         mr_eq_u64(a.rows, 3);
+ *     }
+ *
+ * A file tests/<folder>/<name>.c needs no registration: all files of a folder become one program,
+ * which finds its tests by itself. In the plain build the macros map to Criterion; in the sanitizer
+ * builds, where Criterion aborts (ThreadSanitizer) or misses leaks (AddressSanitizer), to a small
+ * runner that forks for each test. Both print TAP with --tap=FILE and take --filter=PATTERN.
+ *
+ * A failed assertion ends the test at once; what the test owns is not freed then. Assertions may be
+ * used from threads that the test started in the sanitizer builds only by luck: return results to
+ * the test's own thread instead.
+ *
+ * Environment: MR_TEST_SEED (decimal) fixes mr_test_seed(), MR_TEST_LONG=1 makes mr_test_long()
+ * true, MR_TEST_TIMEOUT (seconds) replaces the limit of 60. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+
+#include "pipeline/status.h"
+
+/* Set by the build for every file: an identifier made from its path. */
+#ifndef MR_SUITE
+#define MR_SUITE unnamed
+#endif
+
+#ifdef MR_WITH_CRITERION
+#include <criterion/criterion.h>
+#define MR_TEST(name)          MR_TEST_1(MR_SUITE, name)
+#define MR_TEST_1(suite, name) MR_TEST_2(suite, name)
+#define MR_TEST_2(suite, name) Test(suite, name, .init = mr__test_begin, .fini = mr__test_end)
+#else
+typedef struct mr__test {
+    const char *suite, *name;
+    void (*run)(void);
+    struct mr__test *next;
+} mr__test;
+void mr__test_register(mr__test *t);
+#define MR_TEST(name)          MR_TEST_1(MR_SUITE, name)
+#define MR_TEST_1(suite, name) MR_TEST_2(suite, name)
+#define MR_TEST_2(suite_, name_)                                                                   \
+    static void suite_##_##name_(void);                                                            \
+    __attribute__((constructor)) static void register_##suite_##_##name_(void)                     \
+    {                                                                                              \
+        static mr__test t = {#suite_, #name_, suite_##_##name_, NULL};                             \
+        mr__test_register(&t);                                                                     \
+    }                                                                                              \
+    static void suite_##_##name_(void)
+#endif
+void mr__test_begin(void);
+void mr__test_end(void);
+
+/* Ends the test as failed / as skipped for that reason. */
+_Noreturn void mr__test_fail(const char *file, int line, const char *fmt, ...) MR_PRINTF(3, 4);
+_Noreturn void mr__test_skip(const char *reason);
+#define mr_skip(reason) mr__test_skip(reason)
+
+/* What the test is doing: printed with every failure until changed ("" forgets it). For loops over
+ * cases, so that a message names the case. */
+void mr_test_context(const char *fmt, ...) MR_PRINTF(1, 2);
+
+/* Equal on every call in one run of the tests; printed by tests/run.sh. */
+uint64_t mr_test_seed(void);
+/* Run everything, however long it takes? */
+bool mr_test_long(void);
+/* The next value of a small generator; start *state at mr_test_seed() or any constant. */
+uint64_t mr_test_random(uint64_t *state);
+/* A fresh empty directory, removed with all in it at the end of the test; static text. */
+const char *mr_test_dir(void);
+/* "<mr_test_dir()>/<name>"; valid until the sixteenth next call. */
+const char *mr_test_path(const char *name);
+/* Root of the source tree, and of the build. */
+const char *mr_test_source(void);
+const char *mr_test_build(void);
+
+void mr__eq_i64(const char *f, int l, const char *as, const char *bs, int64_t a, int64_t b);
+void mr__eq_u64(const char *f, int l, const char *as, const char *bs, uint64_t a, uint64_t b);
+void mr__eq_f64(const char *f, int l, const char *as, const char *bs, double a, double b, double e);
+void mr__eq_str(const char *f, int l, const char *as, const char *bs, const char *a, const char *b);
+void mr__eq_mem(const char *f, int l, const char *as, const char *bs, const void *a, const void *b,
+                size_t n);
+void mr__has_str(const char *f, int l, const char *as, const char *a, const char *part);
+void mr__code_is(const char *f, int l, const char *call, mr_code rc, mr_code want,
+                 const mr_status *st);
+
+#define mr_check(condition)                                                                        \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            mr__test_fail(__FILE__, __LINE__, "expected to hold: %s", #condition);                 \
+    } while (0)
+#define mr_fail_test(...) mr__test_fail(__FILE__, __LINE__, __VA_ARGS__)
+#define mr_eq_i64(a, b)   mr__eq_i64(__FILE__, __LINE__, #a, #b, (int64_t)(a), (int64_t)(b))
+#define mr_eq_u64(a, b)   mr__eq_u64(__FILE__, __LINE__, #a, #b, (uint64_t)(a), (uint64_t)(b))
+#define mr_eq_f64(a, b, tolerance)                                                                 \
+    mr__eq_f64(__FILE__, __LINE__, #a, #b, (double)(a), (double)(b), (double)(tolerance))
+#define mr_eq_str(a, b)     mr__eq_str(__FILE__, __LINE__, #a, #b, a, b)
+#define mr_eq_mem(a, b, n)  mr__eq_mem(__FILE__, __LINE__, #a, #b, a, b, n)
+#define mr_has_str(a, part) mr__has_str(__FILE__, __LINE__, #a, a, part)
+/* rc is MR_OK; else prints st, which belongs to that call (NULL allowed). */
+#define mr_ok(rc, st)            mr__code_is(__FILE__, __LINE__, #rc, rc, MR_OK, st)
+#define mr_code_is(rc, want, st) mr__code_is(__FILE__, __LINE__, #rc, rc, want, st)
+#endif

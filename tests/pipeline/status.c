@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/status.h"
+#include "tests/harness.h"
+
+#include <errno.h>
+#include <string.h>
+
+MR_TEST(failing_returns_the_code_and_clears_the_place)
+{
+    mr_status st;
+    mr_status_init(&st);
+    mr_eq_i64(mr_fail(&st, MR_DATA_LOSS, "%d bytes missing", 3), MR_DATA_LOSS);
+    mr_status_at(&st, "a.tfrecord", 12, 1);
+    mr_eq_i64(mr_fail(&st, MR_NOT_FOUND, "no such file"), MR_NOT_FOUND);
+    mr_eq_str(st.file, "");
+    mr_eq_i64(st.offset, -1);
+    mr_eq_i64(st.record, -1);
+}
+
+MR_TEST(a_message_may_quote_the_status_it_replaces)
+{
+    mr_status st;
+    mr_fail(&st, MR_DATA_LOSS, "inner");
+    mr_fail(&st, MR_INTERNAL, "outer: %s", st.message);
+    mr_eq_str(st.message, "outer: inner");
+}
+
+MR_TEST(a_place_once_set_stays)
+{
+    mr_status st;
+    mr_fail(&st, MR_DATA_LOSS, "bad length");
+    mr_status_at(&st, NULL, 40, -1);
+    mr_status_at(&st, "a", 99, 7);
+    mr_status_set_op(&st, "batch/tfrecord");
+    mr_status_set_op(&st, "elsewhere");
+    mr_eq_i64(st.offset, 40);
+    mr_eq_i64(st.record, 7);
+    char line[256];
+    size_t n = mr_status_format(&st, line, sizeof line);
+    mr_eq_str(line, "batch/tfrecord: a: record 7 at byte 40: data loss: bad length");
+    mr_eq_u64(n, strlen(line));
+}
+
+MR_TEST(success_takes_no_place)
+{
+    mr_status st;
+    mr_status_init(&st);
+    mr_status_at(&st, "a", 1, 1);
+    mr_status_set_op(&st, "range");
+    mr_eq_str(st.file, "");
+    mr_eq_str(st.op, "");
+}
+
+MR_TEST(a_long_path_keeps_its_tail)
+{
+    mr_status st;
+    char path[2000];
+    memset(path, 'd', sizeof path);
+    memcpy(path + sizeof path - 9, "/z.idx.1", 9);
+    mr_fail(&st, MR_NOT_FOUND, "gone");
+    mr_status_at(&st, path, -1, -1);
+    mr_eq_u64(strlen(st.file), sizeof st.file - 1);
+    mr_eq_mem(st.file, "...", 3);
+    mr_eq_str(st.file + sizeof st.file - 9, "/z.idx.1");
+}
+
+MR_TEST(errno_becomes_a_code_and_keeps_its_text)
+{
+    static const struct {
+        int err;
+        mr_code code;
+    } cases[] = {{ENOENT, MR_NOT_FOUND},          {EACCES, MR_PERMISSION_DENIED},
+                 {ENOSPC, MR_RESOURCE_EXHAUSTED}, {EIO, MR_DATA_LOSS},
+                 {EINVAL, MR_INVALID_ARGUMENT},   {EEXIST, MR_ALREADY_EXISTS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mr_status st;
+        mr_eq_i64(mr_fail_errno(&st, cases[i].err, "x"), cases[i].code);
+        mr_eq_i64(st.sys_errno, cases[i].err);
+        mr_has_str(st.message, strerror(cases[i].err));
+    }
+}
+
+MR_TEST(a_null_status_is_allowed_everywhere)
+{
+    mr_status_init(NULL);
+    mr_status_at(NULL, "a", 1, 1);
+    mr_status_set_op(NULL, "a");
+    mr_eq_i64(mr_fail(NULL, MR_ABORTED, "x"), MR_ABORTED);
+    mr_eq_i64(mr_fail_errno(NULL, ENOENT, "x"), MR_NOT_FOUND);
+    mr_eq_i64(mr_fail_memory(NULL, 1, "x"), MR_RESOURCE_EXHAUSTED);
+}
+
+MR_TEST(formatting_into_a_small_buffer_cuts_and_ends)
+{
+    mr_status st;
+    char small[8];
+    mr_fail(&st, MR_DATA_LOSS, "bad length");
+    mr_check(mr_status_format(&st, small, sizeof small) > sizeof small);
+    mr_eq_u64(strlen(small), sizeof small - 1);
+}
