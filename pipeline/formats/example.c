@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/example.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/formats/example_wire.h"
+
+/* A feature of one number looks the same in every record but for the number and its length v, which
+ * four length bytes in front depend on:
+ *
+ *   0a (k+8+v) 0a k key... 12 (4+v) kind (2+v) 0a v | v bytes
+ *
+ * so that a compare of the words base + v * add stands for six tags, five lengths and the key. */
+#define TEMPLATE_WORDS 4
+typedef struct template_ {
+    uint64_t base[TEMPLATE_WORDS], add[TEMPLATE_WORDS], mask[TEMPLATE_WORDS];
+    uint8_t length_at, size; /* size 0: the feature has no template */
+} template_;
+
+typedef struct feature {
+    mr_example_feature wanted;
+    int kind;         /* of its list */
+    size_t values;    /* fixed: prod(shape) */
+    size_t row_bytes; /* fixed: of a row in its column */
+    uint64_t prefix;  /* the key's first 8 bytes */
+    template_ t;
+} feature;
+
+struct mr_example_plan {
+    feature *f;
+    size_t n;
+    uint32_t *table; /* index + 1 by hash of the key; open addressing */
+    size_t table_mask;
+};
+
+/* What one call of parse works on. */
+typedef struct parse {
+    const mr_example_plan *plan;
+    mr_array *columns;
+    mr__list *lists;  /* n a row for variable-length features; see ragged_of */
+    uint32_t *follow; /* follow[i]: the feature that came behind feature i - 1 last time */
+    uint32_t *seen;   /* seen[i] == stamp: feature i is in this record */
+    uint32_t stamp;
+    mr__entry *entries; /* the slow way's: the last entry of each feature */
+} parse;
+
+static uint64_t key_prefix(const uint8_t *key, size_t n)
+{
+    uint64_t v = 0;
+    memcpy(&v, key, n < 8 ? n : 8);
+    return v;
+}
+
+/* As key_prefix, where 8 bytes may be read. */
+static inline uint64_t load_prefix(const uint8_t *key, size_t n)
+{
+    uint64_t v;
+    memcpy(&v, key, 8);
+    if (n >= 8)
+        return v;
+    uint64_t low = ((uint64_t)1 << 8 * n) - 1;
+    return v & (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? low : __builtin_bswap64(low));
+}
+
+static size_t key_hash(uint64_t prefix, const uint8_t *key, size_t n)
+{
+    uint64_t h = (prefix ^ n) * 0x9E3779B97F4A7C15u;
+    if (n > 8)
+        h = (h ^ key_prefix(key + n - 8, 8)) * 0xC2B2AE3D27D4EB4Fu;
+    return (size_t)(h >> 32);
+}
+
+static bool key_is(const feature *f, uint64_t prefix, const uint8_t *key, size_t n)
+{
+    return f->prefix == prefix && f->wanted.name_size == n &&
+           (n <= 8 || memcmp(f->wanted.name + 8, key + 8, n - 8) == 0);
+}
+
+/* Index of the feature with this key, or n. */
+static size_t find(const mr_example_plan *p, const uint8_t *key, size_t n)
+{
+    uint64_t prefix = key_prefix(key, n);
+    for (size_t at = key_hash(prefix, key, n) & p->table_mask; p->table[at];
+         at = (at + 1) & p->table_mask) {
+        size_t i = p->table[at] - 1;
+        if (key_is(&p->f[i], prefix, key, n))
+            return i;
+    }
+    return p->n;
+}
+
+static void make_template(feature *f)
+{
+    size_t k = f->wanted.name_size;
+    uint8_t bytes[8 * TEMPLATE_WORDS] = {0}, add[8 * TEMPLATE_WORDS] = {0}, *p = bytes;
+    if (f->wanted.ragged || f->values != 1 || f->kind == MR__BYTES_LIST || k + 10 > sizeof bytes)
+        return;
+    *p++ = 0x0a;
+    add[p - bytes] = 1;
+    *p++ = (uint8_t)(k + 8);
+    *p++ = 0x0a;
+    *p++ = (uint8_t)k;
+    memcpy(p, f->wanted.name, k);
+    p += k;
+    *p++ = 0x12;
+    add[p - bytes] = 1;
+    *p++ = 4;
+    *p++ = (uint8_t)(f->kind << 3 | 2);
+    add[p - bytes] = 1;
+    *p++ = 2;
+    *p++ = 0x0a;
+    add[p - bytes] = 1;
+    f->t.length_at = (uint8_t)(p - bytes);
+    *p++ = 0;
+    f->t.size = (uint8_t)(p - bytes);
+    memcpy(f->t.base, bytes, sizeof bytes);
+    memcpy(f->t.add, add, sizeof add);
+    memset(f->t.mask, 0xff, f->t.size);
+}
+
+static mr_code check_feature(const mr_example_feature *w, feature *f, mr_status *st)
+{
+    int name_size = (int)(w->name_size < 100 ? w->name_size : 100);
+    f->kind = w->dtype == MR_INT64     ? MR__INT64_LIST
+              : w->dtype == MR_FLOAT32 ? MR__FLOAT_LIST
+              : w->dtype == MR_STRING  ? MR__BYTES_LIST
+                                       : 0;
+    if (!f->kind)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "feature %.*s: expected int64, float32 or bytes, found %s", name_size,
+                       w->name, mr_dtype_name(w->dtype));
+    if (w->rank < 0 || w->rank > MR_MAX_RANK)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "feature %.*s: expected at most %d dimensions, found %d", name_size, w->name,
+                       MR_MAX_RANK, w->rank);
+    f->values = 1;
+    for (int i = 0; i < w->rank && !w->ragged; i++)
+        if (w->shape[i] < 0 || __builtin_mul_overflow(f->values, (size_t)w->shape[i], &f->values) ||
+            f->values > SIZE_MAX / sizeof(mr_bytes))
+            return mr_fail(
+                st, MR_INVALID_ARGUMENT,
+                "feature %.*s: all dimensions must be known and not negative, found %lld",
+                name_size, w->name, (long long)w->shape[i]);
+    f->row_bytes = f->values * mr_dtype_size(w->dtype);
+    if (w->default_values && (w->ragged || w->n_default_values != f->values))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "feature %.*s: a default of %zu values does not fit a shape of %zu values",
+                       name_size, w->name, w->n_default_values, w->ragged ? 0 : f->values);
+    return MR_OK;
+}
+
+/* A copy of the default; strings with their bytes behind the views. */
+static void *copy_default(const mr_example_feature *w, size_t n)
+{
+    if (w->dtype != MR_STRING)
+        return mr_memdup(w->default_values, n * mr_dtype_size(w->dtype));
+    const mr_bytes *from = w->default_values;
+    size_t bytes = n * sizeof *from;
+    for (size_t i = 0; i < n; i++)
+        if (__builtin_add_overflow(bytes, from[i].size, &bytes))
+            return NULL;
+    mr_bytes *to = mr_malloc(bytes);
+    char *text = to ? (char *)(to + n) : NULL;
+    for (size_t i = 0; to && i < n; i++) {
+        if (from[i].size)
+            memcpy(text, from[i].data, from[i].size);
+        to[i] = (mr_bytes){text, from[i].size};
+        text += from[i].size;
+    }
+    return to;
+}
+
+static mr_code add_feature(mr_example_plan *p, const mr_example_feature *w, mr_status *st)
+{
+    feature *f = &p->f[p->n];
+    mr_code rc = check_feature(w, f, st);
+    if (rc != MR_OK)
+        return rc;
+    if (find(p, (const uint8_t *)w->name, w->name_size) < p->n)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "feature %.*s is asked for twice",
+                       (int)(w->name_size < 100 ? w->name_size : 100), w->name);
+    f->wanted = *w;
+    f->wanted.name = NULL;
+    f->wanted.default_values = NULL;
+    p->n++; /* from here on plan_free frees what it has */
+    char *name = mr_strndup(w->name, w->name_size);
+    f->wanted.name = name;
+    if (name && w->default_values)
+        f->wanted.default_values = copy_default(w, f->values);
+    if (!name || (w->default_values && !f->wanted.default_values))
+        return mr_fail_memory(st, w->name_size, "a feature");
+    f->prefix = key_prefix((const uint8_t *)name, w->name_size);
+    make_template(f);
+    size_t at = key_hash(f->prefix, (const uint8_t *)name, w->name_size) & p->table_mask;
+    while (p->table[at])
+        at = (at + 1) & p->table_mask;
+    p->table[at] = (uint32_t)p->n;
+    return MR_OK;
+}
+
+mr_code mr_example_plan_new(mr_example_plan **out, const mr_example_feature *features, size_t n,
+                            mr_status *st)
+{
+    if (n == 0 || n > (size_t)1 << 20)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "expected 1 to 1048576 features, found %zu", n);
+    mr_example_plan *p = mr_calloc(1, sizeof *p);
+    if (!p)
+        return mr_fail_memory(st, sizeof *p, "a parsing plan");
+    size_t size = 4;
+    while (size < 2 * n)
+        size *= 2;
+    p->table_mask = size - 1;
+    p->table = mr_calloc(size, sizeof *p->table);
+    p->f = mr_calloc(n, sizeof *p->f);
+    mr_code rc = p->table && p->f ? MR_OK : mr_fail_memory(st, n * sizeof *p->f, "a parsing plan");
+    for (size_t i = 0; i < n && rc == MR_OK; i++)
+        rc = add_feature(p, &features[i], st);
+    if (rc != MR_OK) {
+        mr_example_plan_free(p);
+        return rc;
+    }
+    *out = p;
+    return MR_OK;
+}
+
+void mr_example_plan_free(mr_example_plan *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n; i++) {
+        mr_free((void *)(uintptr_t)p->f[i].wanted.name);
+        mr_free((void *)(uintptr_t)p->f[i].wanted.default_values);
+    }
+    mr_free(p->f);
+    mr_free(p->table);
+    mr_free(p);
+}
+
+size_t mr_example_plan_columns(const mr_example_plan *p)
+{
+    return p->n;
+}
+
+static uint8_t *cell(const parse *w, size_t i, size_t row)
+{
+    return (uint8_t *)w->columns[i].data + row * w->plan->f[i].row_bytes;
+}
+
+static mr__list *ragged_of(const parse *w, size_t i, size_t row)
+{
+    return &w->lists[row * w->plan->n + i];
+}
+
+/* Fills in what a record lacks: the default, or no values. false: it is required. */
+static bool fill_missing(const parse *w, size_t i, size_t row)
+{
+    const feature *f = &w->plan->f[i];
+    if (f->wanted.ragged)
+        *ragged_of(w, i, row) = (mr__list){0};
+    else if (!f->wanted.default_values)
+        return false;
+    else if (f->row_bytes)
+        memcpy(cell(w, i, row), f->wanted.default_values, f->row_bytes);
+    return true;
+}
+
+/* ---- the fast way: a record as writers make it. false: parse it the slow way. ---- */
+
+/* The list at [p, e) of feature i, in its usual form. */
+static inline bool fast_list(const parse *w, size_t i, size_t row, const uint8_t *p,
+                             const uint8_t *e, const uint8_t *record_end)
+{
+    const feature *f = &w->plan->f[i];
+    size_t n;
+    if (p == e || *p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e)
+        return false;
+    uint8_t *to = cell(w, i, row);
+    if (f->kind == MR__BYTES_LIST) {
+        if (f->values != 1)
+            return false;
+        *(mr_bytes *)(void *)to = (mr_bytes){(const char *)p, n};
+        return true;
+    }
+    if (f->kind == MR__FLOAT_LIST) {
+        if (n != f->row_bytes)
+            return false;
+        memcpy(to, p, n);
+        return true;
+    }
+    int64_t *ints = (int64_t *)(void *)to;
+    uint64_t v;
+    for (size_t k = 0; k < f->values; k++) {
+        if (p >= e || !(p = mr__varint_any(p, record_end, &v)))
+            return false;
+        ints[k] = (int64_t)v;
+    }
+    return p == e;
+}
+
+/* One feature that looks like its template. Returns the bytes taken, 0: it does not. */
+static inline size_t fast_template(const parse *w, size_t i, size_t row, const uint8_t *p,
+                                   const uint8_t *e)
+{
+    const feature *f = &w->plan->f[i];
+    const template_ *t = &f->t;
+    if (!t->size || e - p < 8 * TEMPLATE_WORDS + 10)
+        return 0;
+    uint64_t v = p[t->length_at], differ = 0, value;
+    for (int k = 0; k < TEMPLATE_WORDS; k++) {
+        uint64_t word;
+        memcpy(&word, p + 8 * k, 8);
+        differ |= (word ^ (t->base[k] + v * t->add[k])) & t->mask[k];
+    }
+    if (differ || v > 10)
+        return 0;
+    p += t->size;
+    uint8_t *to = cell(w, i, row);
+    if (f->kind == MR__FLOAT_LIST) {
+        if (v != 4)
+            return 0;
+        memcpy(to, p, 4);
+    } else {
+        if (mr__varint_any(p, e, &value) != p + v)
+            return 0;
+        memcpy(to, &value, 8);
+    }
+    return t->size + v;
+}
+
+/* One entry at p; *i is the guess in, the feature out (n: none asked for). NULL: the slow way. */
+static inline const uint8_t *fast_entry(const parse *w, size_t *i, size_t row, const uint8_t *p,
+                                        const uint8_t *record_end)
+{
+    const mr_example_plan *plan = w->plan;
+    size_t n, n_key, n_value;
+    if (*p != 0x0a || !(p = mr__length(p + 1, record_end, &n)))
+        return NULL;
+    const uint8_t *e = p + n;
+    if (p == e || *p != 0x0a || !(p = mr__length(p + 1, e, &n_key)))
+        return NULL;
+    const uint8_t *key = p;
+    p += n_key;
+    if (p == e || *p != 0x12 || !(p = mr__length(p + 1, e, &n_value)) || p + n_value != e)
+        return NULL;
+    uint64_t prefix = record_end - key >= 8 ? load_prefix(key, n_key) : key_prefix(key, n_key);
+    if (*i >= plan->n || !key_is(&plan->f[*i], prefix, key, n_key)) {
+        *i = find(plan, key, n_key);
+        if (*i == plan->n)
+            return e;
+    }
+    const feature *f = &plan->f[*i];
+    mr__list list = {f->kind, p, e};
+    size_t n_list, count;
+    if (p == e || *p != (f->kind << 3 | 2) || !(p = mr__length(p + 1, e, &n_list)) ||
+        p + n_list != e)
+        return NULL;
+    if (!f->wanted.ragged)
+        return fast_list(w, *i, row, p, e, record_end) ? e : NULL;
+    if (!mr__count_values(&list, &count))
+        return NULL;
+    *ragged_of(w, *i, row) = list;
+    return e;
+}
+
+static bool fast_record(parse *w, const mr_bytes *record, size_t row)
+{
+    const mr_example_plan *plan = w->plan;
+    const uint8_t *p = (const uint8_t *)record->data, *e = p + record->size;
+    size_t n, missing = plan->n, last = 0; /* last: index + 1 of the feature before */
+    if (record->size == 0 || *p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e)
+        return false;
+    if (++w->stamp == 0) {
+        memset(w->seen, 0, plan->n * sizeof *w->seen);
+        w->stamp = 1;
+    }
+    while (p < e) {
+        size_t i = w->follow[last];
+        size_t taken = i < plan->n ? fast_template(w, i, row, p, e) : 0;
+        if (taken)
+            p += taken;
+        else {
+            if (!(p = fast_entry(w, &i, row, p, e)))
+                return false;
+            if (i == plan->n)
+                continue;
+            w->follow[last] = (uint32_t)i;
+        }
+        if (w->seen[i] == w->stamp)
+            return false;
+        w->seen[i] = w->stamp;
+        last = i + 1;
+        missing--;
+    }
+    for (size_t i = 0; missing && i < plan->n; i++)
+        if (w->seen[i] != w->stamp && !fill_missing(w, i, row))
+            return false;
+    return true;
+}
+
+/* ---- the slow way: every form the wire allows, and every error ---- */
+
+/* "[3,4]" */
+static void shape_text(const mr_example_feature *w, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < w->rank && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "",
+                                 (long long)w->shape[i]);
+    if (used < size)
+        snprintf(text + used, size - used, "]");
+}
+
+static const char *type_text(mr_dtype t)
+{
+    return t == MR_DATASET ? "no value" : t == MR_STRING ? "string" : mr_dtype_name(t);
+}
+
+static MR_PRINTF(5, 6) mr_code
+    bad(const feature *f, size_t row, const mr_bytes *name, mr_status *st, const char *fmt, ...)
+{
+    char why[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    int n_key = f ? (int)(f->wanted.name_size < 100 ? f->wanted.name_size : 100) : 0;
+    int n_name = name ? (int)(name->size < 100 ? name->size : 100) : 9;
+    return mr_fail(st, MR_INVALID_ARGUMENT, "Name: %.*s%s%.*s, Index: %zu. %s", n_name,
+                   name ? (name->data ? name->data : "") : "<unknown>", f ? ", Feature: " : "",
+                   n_key, f ? f->wanted.name : "", row, why);
+}
+
+static mr_code missing_feature(parse *w, size_t i, size_t row, const mr_bytes *name, mr_status *st)
+{
+    const feature *f = &w->plan->f[i];
+    if (fill_missing(w, i, row))
+        return MR_OK;
+    return bad(f, row, name, st, "Feature: %.*s (data type: %s) is required but could not be found",
+               (int)(f->wanted.name_size < 100 ? f->wanted.name_size : 100), f->wanted.name,
+               type_text(f->wanted.dtype));
+}
+
+static mr_code slow_feature(parse *w, size_t i, size_t row, const mr_bytes *name, mr_status *st)
+{
+    const feature *f = &w->plan->f[i];
+    mr__list list;
+    size_t count;
+    if (!w->entries[i].value)
+        return missing_feature(w, i, row, name, st);
+    if (!mr__find_list(w->entries[i].value, w->entries[i].n_value, &list) ||
+        !mr__count_values(&list, &count))
+        return bad(f, row, name, st, "could not parse example input: the feature is malformed");
+    if (list.kind == 0)
+        return missing_feature(w, i, row, name, st);
+    if (list.kind != f->kind)
+        return bad(f, row, name, st, "data types differ: expected %s, found %s",
+                   type_text(f->wanted.dtype), type_text(mr__list_dtype(list.kind)));
+    if (f->wanted.ragged) {
+        *ragged_of(w, i, row) = list;
+        return MR_OK;
+    }
+    if (count != f->values) {
+        char shape[200];
+        shape_text(&f->wanted, shape, sizeof shape);
+        return bad(f, row, name, st,
+                   "Number of %s values != expected. values size: %zu but output shape: %s",
+                   type_text(f->wanted.dtype), count, shape);
+    }
+    if (count)
+        mr__decode_values(&list, cell(w, i, row));
+    return MR_OK;
+}
+
+static mr_code slow_record(parse *w, const mr_bytes *record, size_t row, const mr_bytes *name,
+                           mr_status *st)
+{
+    const mr_example_plan *plan = w->plan;
+    mr__walker in = {.outer = (const uint8_t *)record->data};
+    in.outer_end = record->size ? in.outer + record->size : in.outer;
+    mr__entry entry;
+    int got;
+    memset(w->entries, 0, plan->n * sizeof *w->entries);
+    while ((got = mr__next_entry(&in, &entry)) != 0) {
+        if (got < 0)
+            return bad(NULL, row, name, st,
+                       "could not parse example input: %zu bytes that are not a tf.train.Example",
+                       record->size);
+        if (got == 2)
+            continue;
+        size_t i = find(plan, entry.key ? entry.key : (const uint8_t *)"", entry.n_key);
+        if (i < plan->n)
+            w->entries[i] = entry;
+    }
+    for (size_t i = 0; i < plan->n; i++)
+        MR_TRY(slow_feature(w, i, row, name, st));
+    return MR_OK;
+}
+
+/* A bad record leaves zeros. */
+static void clear_row(parse *w, size_t row)
+{
+    for (size_t i = 0; i < w->plan->n; i++) {
+        if (w->plan->f[i].wanted.ragged)
+            *ragged_of(w, i, row) = (mr__list){0};
+        else if (w->plan->f[i].row_bytes)
+            memset(cell(w, i, row), 0, w->plan->f[i].row_bytes);
+    }
+}
+
+/* The rows of variable-length feature i, from the lists found. */
+static mr_code fill_ragged(parse *w, size_t i, size_t rows, mr_status *st)
+{
+    const feature *f = &w->plan->f[i];
+    mr_array *a = &w->columns[i];
+    mr_row *out = a->data;
+    mr_buffer *memory = NULL;
+    size_t total = 0, size = mr_dtype_size(f->wanted.dtype), bytes;
+    mr_code rc = mr_buffer_alloc(&memory, rows * sizeof(int64_t), st);
+    if (rc != MR_OK)
+        return rc;
+    int64_t *counts = mr_buffer_data(memory);
+    for (size_t row = 0; row < rows; row++) {
+        size_t n = 0;
+        mr__count_values(ragged_of(w, i, row), &n);
+        counts[row] = (int64_t)n;
+        total += n;
+    }
+    rc = mr_buffer_hold(a->owner, memory, st);
+    mr_buffer_unref(memory);
+    memory = NULL;
+    if (rc != MR_OK)
+        return rc;
+    if (__builtin_mul_overflow(total, size, &bytes))
+        return mr_fail_memory(st, SIZE_MAX, "the values of a feature");
+    rc = mr_buffer_alloc(&memory, bytes, st);
+    if (rc != MR_OK)
+        return rc;
+    uint8_t *to = mr_buffer_data(memory);
+    for (size_t row = 0; row < rows; row++) {
+        out[row] = (mr_row){.data = to, .shape = &counts[row]};
+        if (counts[row])
+            mr__decode_values(ragged_of(w, i, row), to);
+        to += (size_t)counts[row] * size;
+    }
+    rc = mr_buffer_hold(a->owner, memory, st);
+    mr_buffer_unref(memory);
+    return rc;
+}
+
+static mr_code make_columns(parse *w, size_t rows, mr_status *st)
+{
+    const mr_example_plan *p = w->plan;
+    for (size_t i = 0; i < p->n; i++) {
+        const mr_example_feature *f = &p->f[i].wanted;
+        MR_TRY(f->ragged ? mr_array_alloc_ragged(&w->columns[i], f->dtype, 1, rows, st)
+                         : mr_array_alloc(&w->columns[i], f->dtype, f->rank, f->shape, rows, st));
+    }
+    return MR_OK;
+}
+
+/* One block of scratch for all of w's arrays; its columns. */
+static mr_code prepare(parse *w, size_t rows, mr_buffer **scratch, mr_status *st)
+{
+    const mr_example_plan *p = w->plan;
+    bool ragged = false;
+    for (size_t i = 0; i < p->n; i++)
+        ragged |= p->f[i].wanted.ragged;
+    size_t lists = 0, fixed = p->n * (sizeof *w->entries + sizeof *w->seen + sizeof *w->follow) +
+                              sizeof *w->follow;
+    if (ragged && (__builtin_mul_overflow(rows, p->n, &lists) ||
+                   __builtin_mul_overflow(lists, sizeof *w->lists, &lists)))
+        return mr_fail_memory(st, SIZE_MAX, "parsing");
+    MR_TRY(mr_buffer_alloc(scratch, lists + fixed, st));
+    uint8_t *at = mr_buffer_data(*scratch);
+    w->lists = (mr__list *)(void *)at;
+    w->entries = (mr__entry *)(void *)(at + lists);
+    w->seen = (uint32_t *)(w->entries + p->n);
+    w->follow = w->seen + p->n;
+    memset(w->seen, 0, p->n * sizeof *w->seen);
+    for (size_t i = 0; i <= p->n; i++)
+        w->follow[i] = (uint32_t)i;
+    return make_columns(w, rows, st);
+}
+
+mr_code mr_example_parse(const mr_example_plan *plan, const mr_bytes *records, size_t n,
+                         const mr_bytes *names, mr_array *columns, mr_example_error_fn on_error,
+                         void *ctx, mr_status *st)
+{
+    parse w = {.plan = plan, .columns = columns};
+    mr_buffer *scratch = NULL;
+    mr_status bad_row;
+    memset(columns, 0, plan->n * sizeof *columns);
+    mr_code rc = prepare(&w, n, &scratch, st);
+    for (size_t row = 0; row < n && rc == MR_OK; row++) {
+        if (fast_record(&w, &records[row], row))
+            continue;
+        mr_code found = slow_record(&w, &records[row], row, names ? &names[row] : NULL, &bad_row);
+        if (found == MR_OK)
+            continue;
+        if (on_error) {
+            clear_row(&w, row);
+            on_error(ctx, row, &bad_row);
+        } else {
+            rc = found;
+            if (st)
+                *st = bad_row;
+        }
+    }
+    for (size_t i = 0; i < plan->n && rc == MR_OK; i++)
+        if (plan->f[i].wanted.ragged)
+            rc = fill_ragged(&w, i, n, st);
+    mr_buffer_unref(scratch);
+    if (rc != MR_OK)
+        for (size_t i = 0; i < plan->n; i++)
+            mr_array_reset(&columns[i]);
+    return rc;
+}

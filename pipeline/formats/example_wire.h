@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_EXAMPLE_WIRE_H
+#define MR_PIPELINE_FORMATS_EXAMPLE_WIRE_H
+/* Protobuf's wire form, as much of it as tf.train.Example needs, and the plan's inside.
+ *
+ *   wire type  meaning                    tag = field << 3 | wire type, a varint
+ *   0          varint, 1 to 10 bytes      7 bits a byte, low ones first, top bit: more follow
+ *   1          8 bytes, little-endian
+ *   2          varint length, then bytes
+ *   5          4 bytes, little-endian
+ *
+ * source   protobuf.dev/programming-guides/encoding */
+#include <string.h>
+
+#include "pipeline/formats/example.h"
+
+/* Numbers of the lists within a Feature. */
+enum { MR__BYTES_LIST = 1, MR__FLOAT_LIST = 2, MR__INT64_LIST = 3 };
+
+/* Reads one varint before e; NULL: cut short, or longer than 10 bytes. */
+static inline const uint8_t *mr__varint_slow(const uint8_t *p, const uint8_t *e, uint64_t *v)
+{
+    uint64_t x = 0;
+    for (unsigned shift = 0; shift < 70 && p < e; shift += 7) {
+        uint8_t b = *p++;
+        x |= (uint64_t)(b & 0x7f) << shift;
+        if (b < 0x80) {
+            *v = x;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static inline const uint8_t *mr__varint(const uint8_t *p, const uint8_t *e, uint64_t *v)
+{
+    if (p < e && *p < 0x80) {
+        *v = *p;
+        return p + 1;
+    }
+    return mr__varint_slow(p, e, v);
+}
+
+/* The 7-bit groups of 8 bytes side by side. */
+static inline uint64_t mr__join_groups(uint64_t x)
+{
+    x = (x & 0x007f007f007f007f) | ((x & 0x7f007f007f007f00) >> 1);
+    x = (x & 0x00003fff00003fff) | ((x & 0x3fff00003fff0000) >> 2);
+    return (x & 0x000000000fffffff) | ((x & 0x0fffffff00000000) >> 4);
+}
+
+/* As mr__varint, without a branch on the length where 8 bytes may be read before e. */
+static inline const uint8_t *mr__varint_any(const uint8_t *p, const uint8_t *e, uint64_t *v)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (e - p >= 8) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+        uint64_t stops = ~w & 0x8080808080808080;
+        if (stops) {
+            uint64_t upto = stops ^ (stops - 1); /* all bits up to the first stop */
+            *v = mr__join_groups(w & upto & 0x7f7f7f7f7f7f7f7f);
+            return p + (__builtin_ctzll(stops) >> 3) + 1;
+        }
+    }
+#endif
+    return mr__varint_slow(p, e, v);
+}
+
+/* A length and that many bytes before e: p behind the length, *n the bytes. NULL: not there. */
+static inline const uint8_t *mr__length(const uint8_t *p, const uint8_t *e, size_t *n)
+{
+    uint64_t v;
+    p = mr__varint(p, e, &v);
+    if (!p || v > (uint64_t)(e - p))
+        return NULL;
+    *n = (size_t)v;
+    return p;
+}
+
+/* Passes by the value of an unknown field. */
+static inline const uint8_t *mr__skip_field(const uint8_t *p, const uint8_t *e, uint64_t tag)
+{
+    uint64_t v;
+    size_t n;
+    if (tag >> 3 == 0 || tag > UINT32_MAX)
+        return NULL;
+    switch (tag & 7) {
+    case 0:
+        return mr__varint(p, e, &v);
+    case 1:
+        return e - p >= 8 ? p + 8 : NULL;
+    case 2:
+        p = mr__length(p, e, &n);
+        return p ? p + n : NULL;
+    case 5:
+        return e - p >= 4 ? p + 4 : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* One entry of the map: its key and Feature, NULL where not set. */
+typedef struct mr__entry {
+    const uint8_t *key, *value;
+    size_t n_key, n_value;
+} mr__entry;
+
+/* The next entry at *p of a record whose Features messages are walked through `outer`: 1 with
+ * *entry, 0 at the end, -1: not an Example. Start with *p = *p_end = NULL and outer_p at the
+ * record. */
+typedef struct mr__walker {
+    const uint8_t *p, *end; /* in the current Features */
+    const uint8_t *outer, *outer_end;
+} mr__walker;
+int mr__next_entry(mr__walker *w, mr__entry *entry);
+
+/* The list that a Feature carries: kind 0: none. from: where its fields start. false: malformed. */
+typedef struct mr__list {
+    int kind;
+    const uint8_t *from, *end;
+} mr__list;
+bool mr__find_list(const uint8_t *value, size_t n, mr__list *out);
+/* Its number of values; false: malformed. */
+bool mr__count_values(const mr__list *list, size_t *count);
+/* Writes them (int64_t, float or mr_bytes) to `to`; the list has been counted. */
+void mr__decode_values(const mr__list *list, void *to);
+
+/* Dtype of a kind of list, MR_DATASET for none. */
+mr_dtype mr__list_dtype(int kind);
+#endif
