@@ -66,6 +66,9 @@ MR_API mr_code mr_expr_parse(const char *text, size_t size, const mr_expr **out,
                              mr_status *st) MR_NODISCARD;
 MR_API const mr_expr *mr_expr_ref(const mr_expr *e);
 MR_API void mr_expr_unref(const mr_expr *e);
+/* The whole text that e was parsed from (begin and end count in it), followed by a NUL byte. Borrowed
+ * from e. */
+MR_API const char *mr_expr_source(const mr_expr *e, size_t *size);
 /* Canonical text of e, such that parsing it gives an equal tree. Owned: mr_free. */
 MR_API mr_code mr_expr_print(const mr_expr *e, char **out, mr_status *st) MR_NODISCARD;
 /* Fails with the message and, where the source text is known, its line and a caret under byte

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_GRAPH_EXPR_TREE_H
+#define MR_PIPELINE_GRAPH_EXPR_TREE_H
+/* Memory of a syntax tree: nodes, names and the source text lie in chunks that live and die
+ * together, so that a large tree is cheap to make and is let go without recursion. */
+#include "expr.h"
+
+typedef struct mr_expr_tree mr_expr_tree;
+
+/* A tree with a copy of its text (followed by a NUL byte), owned by one reference; NULL: no memory. */
+mr_expr_tree *mr__expr_tree_new(const char *text, size_t size);
+void mr__expr_tree_unref(mr_expr_tree *t);
+const char *mr__expr_tree_text(const mr_expr_tree *t);
+/* Zeroed memory that lives as long as the tree; NULL: none. */
+void *mr__expr_alloc(mr_expr_tree *t, size_t bytes);
+#endif
