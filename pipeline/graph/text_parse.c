@@ -5,13 +5,11 @@
  * parent knows how many they are. */
 #include "pipeline/graph/expr.h"
 
-#include <locale.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/graph/expr_tree.h"
+#include "pipeline/graph/literal.h"
 #include "pipeline/graph/token.h"
 
 /* How strongly operators bind. */
@@ -231,21 +229,6 @@ static mr_code new_pair(struct parser *p, mr_expr_kind kind, char op, size_t beg
 
 /* ---- atoms ---- */
 
-static locale_t c_locale;
-
-static void make_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-/* Decimal point as in the C locale, whatever the program's. */
-static double parse_double(const char *s)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_locale);
-    return c_locale ? strtod_l(s, NULL, c_locale) : strtod(s, NULL);
-}
-
 static mr_code parse_int(struct parser *p, mr_expr *e, bool negative)
 {
     uint64_t v = 0, limit = (uint64_t)INT64_MAX + negative;
@@ -269,7 +252,7 @@ static mr_code parse_number(struct parser *p, size_t begin, bool negative, mr_ex
     if (kind == MR_EX_INT)
         MR_TRY(parse_int(p, *out, negative));
     else
-        (*out)->f = (negative ? -1 : 1) * parse_double(p->text + p->t.begin);
+        (*out)->f = (negative ? -1 : 1) * mr__literal_parse(p->text + p->t.begin);
     advance(p);
     (*out)->end = (uint32_t)p->last;
     return MR_OK;
