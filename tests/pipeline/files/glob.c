@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/files/glob.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pipeline/files/system.h"
+#include "tests/harness.h"
+#include "tests/pipeline/memory/fail_nth.h"
+
+static void touch(const char *name)
+{
+    FILE *f = fopen(mr_test_path(name), "w");
+    mr_check(f != NULL);
+    fclose(f);
+}
+
+static void make_tree(void)
+{
+    static const char *const dirs[] = {"d1", "d2", "d2/sub"};
+    static const char *const files[] = {"b",    "a",    ".hidden", "x[1]",
+                                        "d1/f", "d2/f", "d2/g",    "{a,b}"};
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
+        mkdir(mr_test_path(dirs[i]), 0777);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        touch(files[i]);
+    mr_eq_i64(chdir(mr_test_dir()), 0);
+}
+
+/* The matches of p (and q, if not NULL), joined by spaces. */
+static const char *matches(const char *p, const char *q)
+{
+    static char text[1000];
+    const char *patterns[] = {p, q};
+    char **paths = NULL;
+    size_t n = 0;
+    mr_status st;
+    mr_code rc = mr_glob(patterns, q ? 2 : 1, &paths, &n, &st);
+    if (rc == MR_NOT_FOUND)
+        return "none";
+    mr_ok(rc, &st);
+    text[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        strcat(text, i ? " " : "");
+        strcat(text, paths[i]);
+    }
+    mr_glob_free(paths, n);
+    return text;
+}
+
+MR_TEST(patterns_match_as_fnmatch_with_pathname)
+{
+    make_tree();
+    mr_eq_str(matches("*", NULL), ".hidden a b d1 d2 x[1] {a,b}");
+    mr_eq_str(matches("?", NULL), "a b");
+    mr_eq_str(matches("[!a]", NULL), "b");
+    mr_eq_str(matches("[^a]", NULL), "b");
+    mr_eq_str(matches("d*/f*", NULL), "d1/f d2/f");
+    mr_eq_str(matches("**", NULL), matches("*", NULL));
+    mr_eq_str(matches("d?/*", NULL), "d1/f d2/f d2/g d2/sub");
+    mr_eq_str(matches("x\\[1\\]", NULL), "x[1]");
+    mr_eq_str(matches("x\\[*", NULL), "x[1]");
+    mr_eq_str(matches("{a,b}", NULL), "{a,b}");
+    mr_eq_str(matches("d1//f", NULL), "d1//f");
+    mr_eq_str(matches("d2/", NULL), "d2/");
+    mr_eq_str(matches("nothing", NULL), "none");
+    mr_eq_str(matches("a/*", NULL), "none");
+    mr_eq_str(matches("", NULL), "none");
+}
+
+MR_TEST(matches_of_all_patterns_are_sorted_together_and_doubles_kept)
+{
+    make_tree();
+    mr_eq_str(matches("b", "[ab]"), "a b b");
+    mr_eq_str(matches("d2/*", "a"), "a d2/f d2/g d2/sub");
+    mr_eq_str(matches("none*", "a"), "a");
+}
+
+MR_TEST(no_match_names_the_patterns)
+{
+    const char *patterns[] = {"/no/such/*", "nor/this"};
+    char **paths;
+    size_t n;
+    mr_status st;
+    mr_code_is(mr_glob(patterns, 2, &paths, &n, &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.message, "/no/such/*, nor/this");
+}
+
+static DIR *refused_opendir(const char *path)
+{
+    (void)path;
+    errno = EACCES;
+    return NULL;
+}
+
+static struct dirent *failing_readdir(DIR *dir)
+{
+    (void)dir;
+    errno = EIO;
+    return NULL;
+}
+
+MR_TEST(a_directory_that_cannot_be_read_is_an_error_with_its_name)
+{
+    const char *pattern = mr_test_path("*");
+    char **paths;
+    size_t n;
+    mr_status st;
+    mr_system table = *mr__system_real();
+    table.opendir = refused_opendir;
+    mr__system_set(&table);
+    mr_code_is(mr_glob(&pattern, 1, &paths, &n, &st), MR_PERMISSION_DENIED, &st);
+    mr_has_str(st.file, mr_test_dir());
+    table = *mr__system_real();
+    table.readdir = failing_readdir;
+    mr_code_is(mr_glob(&pattern, 1, &paths, &n, &st), MR_DATA_LOSS, &st);
+    mr__system_set(NULL);
+}
+
+MR_TEST(running_out_of_memory_is_reported)
+{
+    make_tree();
+    const char *patterns[] = {"d*/f*", "*"};
+    for (size_t nth = 0; fail_nth_next(nth); nth++) {
+        char **paths = NULL;
+        size_t n = 0;
+        mr_status st;
+        mr_code rc = mr_glob(patterns, 2, &paths, &n, &st);
+        if (rc == MR_OK)
+            mr_glob_free(paths, n);
+        else
+            mr_code_is(rc, MR_RESOURCE_EXHAUSTED, &st);
+        fail_nth_end();
+    }
+}

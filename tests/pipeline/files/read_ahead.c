@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/files/read_ahead.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pipeline/files/system.h"
+#include "pipeline/log.h"
+#include "tests/harness.h"
+
+#define SIZE (((size_t)5 << 20) + 12345)
+
+static uint8_t *content;
+static int lines_logged;
+
+static void count_line(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    (void)level;
+    lines_logged += strstr(message, "io_uring") != NULL;
+}
+
+/* What no page cache holds: every NOWAIT read says so. */
+static ssize_t nothing_cached(int fd, const struct iovec *v, int n, off_t offset, int flags)
+{
+    (void)fd, (void)v, (void)n, (void)offset, (void)flags;
+    errno = EAGAIN;
+    return -1;
+}
+
+static const char *make_file(void)
+{
+    const char *path = mr_test_path("data");
+    uint64_t state = 1;
+    content = malloc(SIZE);
+    for (size_t i = 0; i < SIZE; i++)
+        content[i] = (uint8_t)mr_test_random(&state);
+    FILE *f = fopen(path, "wb");
+    mr_check(f != NULL);
+    mr_eq_u64(fwrite(content, 1, SIZE, f), SIZE);
+    fclose(f);
+    mr_log_set(count_line, NULL, MR_LOG_INFO);
+    return path;
+}
+
+/* Reads from `start` on and compares every byte; *slots: how many came in buffers of their own. */
+static void expect_content(const char *path, int64_t start, bool direct, size_t *slots)
+{
+    static uint8_t dst[100000];
+    mr_status st;
+    mr__read_ahead *r = NULL;
+    mr_code rc;
+    size_t at = (size_t)start;
+    *slots = 0;
+    mr_ok(mr__read_ahead_open(&r, path, start, direct, &st), &st);
+    mr_eq_i64(mr__read_ahead_size(r), SIZE);
+    for (;;) {
+        mr_buffer *slot = NULL;
+        uint8_t *data = dst;
+        size_t got = 0;
+        rc = mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st);
+        if (rc != MR_OK)
+            break;
+        mr_check(got > 0 && at + got <= SIZE);
+        if (slot) {
+            mr_check(data - (uint8_t *)mr_buffer_data(slot) >= (ptrdiff_t)MR__READ_HEADROOM);
+            ++*slots;
+        } else
+            data = dst;
+        mr_check(memcmp(data, content + at, got) == 0);
+        at += got;
+        mr_buffer_unref(slot);
+    }
+    mr_code_is(rc, MR_END, &st);
+    mr_eq_u64(at, SIZE);
+    mr__read_ahead_close(r);
+}
+
+MR_TEST(cached_files_need_no_ring)
+{
+    const char *path = make_file();
+    size_t slots;
+    expect_content(path, 0, false, &slots);
+    mr_eq_u64(slots, 0);
+    expect_content(path, 4711, false, &slots);
+    expect_content(path, SIZE, false, &slots);
+}
+
+MR_TEST(uncached_files_come_by_ring_or_pool)
+{
+    const char *path = make_file();
+    size_t slots;
+    mr_system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    for (int pool = 0; pool < 2; pool++) {
+        mr_read_use_uring(!pool);
+        expect_content(path, 0, false, &slots);
+        mr_check(slots > 0);
+        expect_content(path, 70001, false, &slots);
+        expect_content(path, 70001, true, &slots);
+    }
+    mr_eq_i64(lines_logged, 1);
+}
+
+static int refuse_ring(unsigned entries, struct io_uring *ring, unsigned flags)
+{
+    (void)entries, (void)ring, (void)flags;
+    return -ENOSYS;
+}
+
+MR_TEST(a_kernel_without_io_uring_gives_the_same_bytes_and_one_line)
+{
+    const char *path = make_file();
+    size_t slots;
+    mr_system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    table.uring_init = refuse_ring;
+    mr__system_set(&table);
+    expect_content(path, 0, false, &slots);
+    expect_content(path, 0, false, &slots);
+    mr_check(slots > 0);
+    mr_eq_i64(lines_logged, 1);
+}
+
+MR_TEST(a_seccomp_filter_that_forbids_io_uring_gives_the_same_bytes_and_one_line)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    const char *path = make_file();
+    size_t slots;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        mr_skip("seccomp filters are not to be had here");
+    mr_system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    expect_content(path, 0, false, &slots);
+    expect_content(path, 0, true, &slots);
+    mr_check(slots > 0);
+    mr_eq_i64(lines_logged, 1);
+}
+
+MR_TEST(an_unprivileged_user_with_a_small_memlock_limit_reads_the_same_bytes)
+{
+    const char *path = make_file();
+    size_t slots;
+    setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){4096, 4096});
+    if (geteuid() == 0) {
+        mr_eq_i64(chmod(mr_test_dir(), 0777), 0);
+        if (setresuid(65534, 65534, 65534) != 0 || access(path, R_OK) != 0)
+            mr_skip("cannot become an unprivileged user here");
+    }
+    mr_system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    expect_content(path, 0, false, &slots);
+    mr_check(slots > 0);
+}
+
+/* ---- faults: interruptions and short reads everywhere, on both ways ---- */
+
+static uint64_t fault_state;
+
+static ssize_t shy_pread(int fd, void *dst, size_t n, off_t offset)
+{
+    uint64_t x = mr_test_random(&fault_state);
+    if (x % 4 == 0) {
+        errno = x % 8 ? EINTR : EAGAIN;
+        return -1;
+    }
+    return pread(fd, dst, n > 1 && x % 3 == 0 ? n / 2 + 1 : n, offset);
+}
+
+static ssize_t shy_preadv2(int fd, const struct iovec *v, int n, off_t offset, int flags)
+{
+    uint64_t x = mr_test_random(&fault_state);
+    if (x % 4 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    struct iovec part = {v->iov_base, x % 3 == 0 ? v->iov_len / 3 + 1 : v->iov_len};
+    return preadv2(fd, &part, n, offset, flags);
+}
+
+static int shy_wait(struct io_uring *ring, struct io_uring_cqe **cqe)
+{
+    static const int results[] = {-EINTR, -EAGAIN, -ECANCELED, 0, 100};
+    uint64_t x = mr_test_random(&fault_state);
+    if (x % 5 == 0)
+        return -EINTR;
+    int rc = mr__system_real()->uring_wait(ring, cqe);
+    if (rc == 0 && x % 3 == 0)
+        (*cqe)->res = results[x % 15 / 3];
+    return rc;
+}
+
+static int shy_submit(struct io_uring *ring)
+{
+    return mr_test_random(&fault_state) % 3 ? mr__system_real()->uring_submit(ring) : -EINTR;
+}
+
+MR_TEST(short_reads_and_interruptions_change_nothing)
+{
+    const char *path = make_file();
+    size_t slots;
+    fault_state = mr_test_seed();
+    for (int way = 0; way < 3; way++) {
+        mr_system table = *mr__system_real();
+        table.pread = shy_pread;
+        table.preadv2 = way ? nothing_cached : shy_preadv2;
+        table.uring_wait = shy_wait;
+        table.uring_submit = shy_submit;
+        mr__system_set(&table);
+        mr_read_use_uring(way < 2);
+        for (int k = 0; k < 5; k++)
+            expect_content(path, k * 9999, false, &slots);
+    }
+}
+
+static int preads_left;
+static ssize_t failing_pread(int fd, void *dst, size_t n, off_t offset)
+{
+    if (preads_left-- > 0)
+        return pread(fd, dst, n, offset);
+    errno = EIO;
+    return -1;
+}
+
+MR_TEST(a_failing_disk_is_reported_with_file_and_offset)
+{
+    const char *path = make_file();
+    static uint8_t dst[100000];
+    mr_system table = *mr__system_real();
+    table.pread = failing_pread;
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    mr_read_use_uring(false);
+    preads_left = 2;
+    mr_status st;
+    mr__read_ahead *r = NULL;
+    mr_code rc;
+    size_t got;
+    mr_ok(mr__read_ahead_open(&r, path, 0, false, &st), &st);
+    do {
+        mr_buffer *slot = NULL;
+        uint8_t *data;
+        rc = mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st);
+        mr_buffer_unref(slot);
+    } while (rc == MR_OK);
+    mr_code_is(rc, MR_DATA_LOSS, &st);
+    mr_eq_str(st.file, path);
+    mr_check(st.offset >= 0 && st.offset % (int64_t)MR__READ_SLOT == 0);
+    mr_eq_i64(st.sys_errno, EIO);
+    mr__read_ahead_close(r);
+}
+
+MR_TEST(closing_with_reads_in_flight_waits_for_them)
+{
+    const char *path = make_file();
+    static uint8_t dst[1000];
+    mr_system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    for (int k = 0; k < 20; k++) {
+        mr_status st;
+        mr__read_ahead *r = NULL;
+        mr_buffer *slot = NULL;
+        uint8_t *data;
+        size_t got;
+        mr_read_use_uring(k % 2);
+        mr_ok(mr__read_ahead_open(&r, path, 0, false, &st), &st);
+        mr_ok(mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st), &st);
+        mr_ok(mr__read_ahead_seek(r, 1 << 20, &st), &st);
+        mr_buffer_unref(slot);
+        mr_ok(mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st), &st);
+        mr_check(memcmp(data, content + (1 << 20), got) == 0);
+        mr_buffer_unref(slot);
+        mr__read_ahead_close(r);
+    }
+}
+
+MR_TEST(pipes_are_read_to_their_end)
+{
+    int ends[2];
+    char path[40];
+    static uint8_t dst[1000];
+    mr_status st;
+    mr__read_ahead *r = NULL;
+    mr_buffer *slot;
+    uint8_t *data;
+    size_t got = 0;
+    mr_eq_i64(pipe(ends), 0);
+    mr_eq_i64(write(ends[1], "hello", 5), 5);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
+    mr_ok(mr__read_ahead_open(&r, path, 0, false, &st), &st);
+    close(ends[1]);
+    mr_eq_i64(mr__read_ahead_size(r), -1);
+    mr_ok(mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st), &st);
+    mr_eq_u64(got, 5);
+    mr_code_is(mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st), MR_END, &st);
+    mr__read_ahead_close(r);
+}

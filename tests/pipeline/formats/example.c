@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/example.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness.h"
+#include "tests/pipeline/memory/fail_nth.h"
+
+#define LIT(text) ((mr_bytes){text, sizeof(text) - 1})
+
+typedef struct errors {
+    size_t n, row[16];
+    mr_status st[16];
+} errors;
+
+static void note(void *ctx, size_t row, const mr_status *st)
+{
+    errors *e = ctx;
+    e->row[e->n] = row;
+    e->st[e->n++] = *st;
+}
+
+static mr_example_plan *plan_of(const mr_example_feature *f, size_t n)
+{
+    mr_status st;
+    mr_example_plan *p = NULL;
+    mr_ok(mr_example_plan_new(&p, f, n, &st), &st);
+    return p;
+}
+
+/* Examples by hand. a: int64 [v...], packed. */
+#define A_EMPTY_FEATURE                                                                            \
+    "\x0a\x07\x0a\x05\x0a\x01"                                                                     \
+    "a\x12\x00"
+#define A_5                                                                                        \
+    "\x0a\x0c\x0a\x0a\x0a\x01"                                                                     \
+    "a\x12\x05\x1a\x03\x0a\x01\x05"
+#define A_6_UNPACKED                                                                               \
+    "\x0a\x0b\x0a\x09\x0a\x01"                                                                     \
+    "a\x12\x04\x1a\x02\x08\x06"
+#define A_7_8                                                                                      \
+    "\x0a\x0d\x0a\x0b\x0a\x01"                                                                     \
+    "a\x12\x06\x1a\x04\x0a\x02\x07\x08"
+#define A_FLOAT                                                                                    \
+    "\x0a\x0f\x0a\x0d\x0a\x01"                                                                     \
+    "a\x12\x08\x12\x06\x0a\x04\0\0\x80\x3f"
+#define A_NO_VALUES                                                                                \
+    "\x0a\x09\x0a\x07\x0a\x01"                                                                     \
+    "a\x12\x02\x1a\x00"
+#define UNKNOWN_FIELDS                                                                             \
+    "\x10\x01\x19"                                                                                 \
+    "12345678"                                                                                     \
+    "\x25"                                                                                         \
+    "1234"                                                                                         \
+    "\x2a\x01x"
+
+MR_TEST(fixed_features_take_every_form_of_the_wire)
+{
+    mr_status st;
+    mr_example_feature f = {.name = "a", .name_size = 1, .dtype = MR_INT64};
+    mr_example_plan *p = plan_of(&f, 1);
+    errors e = {0};
+    mr_array a;
+    mr_bytes rows[] = {LIT(A_5),
+                       LIT(A_6_UNPACKED),
+                       LIT(A_7_8),
+                       LIT(A_FLOAT),
+                       LIT(A_NO_VALUES),
+                       LIT(A_EMPTY_FEATURE),
+                       LIT(""),
+                       LIT(A_FLOAT A_5),
+                       LIT(A_5 A_7_8),
+                       LIT(UNKNOWN_FIELDS A_5),
+                       LIT("\x0a\x0c\x0a"),
+                       LIT("\x0b" A_5),
+                       LIT(A_5 UNKNOWN_FIELDS)};
+    static const int64_t want[] = {5, 6, 0, 0, 0, 0, 0, 5, 0, 5, 0, 0, 5};
+    mr_ok(mr_example_parse(p, rows, 13, NULL, &a, note, &e, &st), &st);
+    mr_eq_mem(a.data, want, sizeof want);
+    static const size_t bad[] = {2, 3, 4, 5, 6, 8, 10, 11};
+    static const char *const why[] = {
+        "values size: 2 but output shape: []", "expected int64, found float32",
+        "values size: 0 but output shape: []", "required but could not be found",
+        "required but could not be found",     "values size: 2",
+        "could not parse example input",       "could not parse example input"};
+    mr_eq_u64(e.n, 8);
+    for (size_t i = 0; i < e.n; i++) {
+        mr_eq_u64(e.row[i], bad[i]);
+        mr_eq_i64(e.st[i].code, MR_INVALID_ARGUMENT);
+        mr_has_str(e.st[i].message, why[i]);
+    }
+    mr_array_reset(&a);
+    mr_code_is(mr_example_parse(p, rows, 13, NULL, &a, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "Index: 2");
+    mr_check(a.data == NULL);
+    mr_example_plan_free(p);
+}
+
+MR_TEST(what_a_record_lacks_has_its_default_or_no_values)
+{
+    mr_status st;
+    const int64_t three[] = {1, 2, 3};
+    const mr_bytes text = LIT("none");
+    mr_example_feature f[] = {{.name = "x",
+                               .name_size = 1,
+                               .dtype = MR_INT64,
+                               .rank = 1,
+                               .shape = {3},
+                               .default_values = three,
+                               .n_default_values = 3},
+                              {.name = "a", .name_size = 1, .dtype = MR_INT64, .ragged = true},
+                              {.name = "t",
+                               .name_size = 1,
+                               .dtype = MR_STRING,
+                               .default_values = &text,
+                               .n_default_values = 1}};
+    mr_example_plan *p = plan_of(f, 3);
+    mr_array c[3];
+    mr_bytes rows[] = {LIT(A_7_8), LIT(""), LIT(A_6_UNPACKED), LIT(A_EMPTY_FEATURE)};
+    static const int64_t counts[] = {2, 0, 1, 0};
+    mr_ok(mr_example_parse(p, rows, 4, NULL, c, NULL, NULL, &st), &st);
+    for (size_t i = 0; i < 4; i++) {
+        const mr_row *row = mr_array_at(&c[1], 0);
+        mr_eq_mem(mr_array_at(&c[0], i), three, sizeof three);
+        mr_eq_i64(row[i].shape[0], counts[i]);
+        mr_bytes *t = mr_array_at(&c[2], i);
+        mr_eq_mem(t->data, "none", 4);
+    }
+    const mr_row *row = mr_array_at(&c[1], 0);
+    mr_eq_i64(((const int64_t *)row[0].data)[1], 8);
+    mr_eq_i64(((const int64_t *)row[2].data)[0], 6);
+    for (int i = 0; i < 3; i++)
+        mr_array_reset(&c[i]);
+    mr_example_plan_free(p);
+}
+
+enum { KEYS = 40, ROWS = 50 };
+
+/* Many features of all types in any order, some missing or doubled: what was written comes back. */
+MR_TEST(random_examples_come_back)
+{
+    mr_status st;
+    uint64_t state = mr_test_seed();
+    static char names[KEYS][40];
+    mr_example_feature f[KEYS];
+    for (int k = 0; k < KEYS; k++) {
+        size_t n = (size_t)snprintf(names[k], sizeof names[k], "%.*sk%d", k % 30,
+                                    "a_rather_long_name_of_a_feature", k);
+        f[k] = (mr_example_feature){.name = names[k],
+                                    .name_size = n,
+                                    .dtype = (mr_dtype[]){MR_INT64, MR_FLOAT32, MR_STRING}[k % 3],
+                                    .ragged = k % 7 == 6,
+                                    .rank = k % 5 == 4,
+                                    .shape = {k % 5 == 4 ? 4 : 0}};
+    }
+    mr_example_plan *p = plan_of(f, KEYS);
+    for (int round = 0; round < 20; round++) {
+        static int64_t ints[ROWS][KEYS][6];
+        static float floats[ROWS][KEYS][6];
+        static mr_bytes strings[ROWS][KEYS][6];
+        static size_t counts[ROWS][KEYS];
+        uint8_t *buffer = NULL;
+        size_t capacity = 0, size = 0, from[ROWS + 1] = {0};
+        for (int r = 0; r < ROWS; r++) {
+            mr_example_value v[KEYS];
+            for (int k = 0; k < KEYS; k++) {
+                size_t n = f[k].ragged ? mr_test_random(&state) % 6 : f[k].rank ? 4 : 1;
+                counts[r][k] = n;
+                for (size_t i = 0; i < n; i++) {
+                    uint64_t x = mr_test_random(&state);
+                    ints[r][k][i] = (int64_t)(x >> x % 64);
+                    floats[r][k][i] = (float)(int64_t)x;
+                    strings[r][k][i] = (mr_bytes){names[x % KEYS], x % 20};
+                }
+                v[k] = (mr_example_value){names[k], f[k].name_size, f[k].dtype,
+                                          k % 3 == 0   ? (void *)ints[r][k]
+                                          : k % 3 == 1 ? (void *)floats[r][k]
+                                                       : (void *)strings[r][k],
+                                          n};
+            }
+            mr_ok(mr_example_encode(v, KEYS, &buffer, &capacity, &size, &st), &st);
+            from[r + 1] = size;
+        }
+        mr_bytes records[ROWS];
+        mr_array c[KEYS];
+        for (int r = 0; r < ROWS; r++)
+            records[r] = (mr_bytes){(char *)buffer + from[r], from[r + 1] - from[r]};
+        mr_ok(mr_example_parse(p, records, ROWS, NULL, c, NULL, NULL, &st), &st);
+        for (size_t r = 0; r < ROWS; r++)
+            for (int k = 0; k < KEYS; k++) {
+                size_t n = counts[r][k];
+                const mr_row *row = (const mr_row *)c[k].data + r;
+                const void *got = f[k].ragged ? row->data : mr_array_at(&c[k], r);
+                mr_test_context("row %zu feature %d", r, k);
+                if (f[k].ragged)
+                    mr_eq_i64(row->shape[0], n);
+                if (k % 3 == 0 && n)
+                    mr_eq_mem(got, ints[r][k], n * 8);
+                if (k % 3 == 1 && n)
+                    mr_eq_mem(got, floats[r][k], n * 4);
+                for (size_t i = 0; k % 3 == 2 && i < n; i++) {
+                    mr_bytes s = ((const mr_bytes *)got)[i];
+                    mr_eq_u64(s.size, strings[r][k][i].size);
+                    mr_eq_mem(s.data, strings[r][k][i].data, s.size);
+                }
+            }
+        for (int k = 0; k < KEYS; k++)
+            mr_array_reset(&c[k]);
+        free(buffer);
+    }
+    mr_example_plan_free(p);
+}
+
+/* Every cut and every changed byte: an error or values, never a byte outside (the sanitizers look;
+ * the record lies at the end of its memory). */
+MR_TEST(damaged_examples_are_refused_or_read_within_their_bytes)
+{
+    mr_status st;
+    int64_t one = 300, many[] = {1, -1, 1 << 20};
+    float half[] = {0.5f, 2};
+    mr_bytes text[] = {LIT("some text"), LIT("")};
+    mr_example_value v[] = {{"one", 3, MR_INT64, &one, 1},
+                            {"many", 4, MR_INT64, many, 3},
+                            {"half", 4, MR_FLOAT32, half, 2},
+                            {"text", 4, MR_STRING, text, 2}};
+    mr_example_feature f[] = {
+        {.name = "one", .name_size = 3, .dtype = MR_INT64},
+        {.name = "many", .name_size = 4, .dtype = MR_INT64, .ragged = true},
+        {.name = "half", .name_size = 4, .dtype = MR_FLOAT32, .rank = 1, .shape = {2}},
+        {.name = "text", .name_size = 4, .dtype = MR_STRING, .ragged = true}};
+    mr_example_plan *p = plan_of(f, 4);
+    uint8_t *buffer = NULL;
+    size_t capacity = 0, size = 0, refused = 0;
+    mr_ok(mr_example_encode(v, 4, &buffer, &capacity, &size, &st), &st);
+    uint64_t state = mr_test_seed();
+    for (size_t i = 0; i < 3000; i++) {
+        size_t n = i < size ? i : size;
+        uint8_t *record = malloc(n ? n : 1);
+        memcpy(record, buffer, n);
+        if (i >= size)
+            for (uint64_t k = 0; k < 1 + i % 3; k++)
+                record[mr_test_random(&state) % n] = (uint8_t)mr_test_random(&state);
+        mr_array c[4];
+        mr_bytes r = {(char *)record, n};
+        mr_code rc = mr_example_parse(p, &r, 1, NULL, c, NULL, NULL, &st);
+        mr_check(rc == MR_OK || rc == MR_INVALID_ARGUMENT);
+        refused += rc != MR_OK;
+        for (int k = 0; k < 4 && rc == MR_OK; k++)
+            mr_array_reset(&c[k]);
+        free(record);
+    }
+    mr_check(refused > size / 2);
+    free(buffer);
+    mr_example_plan_free(p);
+}
+
+MR_TEST(encoding_sorts_names_and_packs_lists)
+{
+    mr_status st;
+    int64_t five = 5;
+    uint8_t *buffer = NULL;
+    size_t capacity = 0, size = 0;
+    mr_bytes text = LIT("b");
+    mr_example_value v[] = {{"t", 1, MR_STRING, &text, 1}, {"a", 1, MR_INT64, &five, 1}};
+    mr_ok(mr_example_encode(v, 2, &buffer, &capacity, &size, &st), &st);
+    mr_eq_u64(size, 26);
+    mr_eq_mem(buffer,
+              "\x0a\x18\x0a\x0a\x0a\x01"
+              "a\x12\x05\x1a\x03\x0a\x01\x05"
+              "\x0a\x0a\x0a\x01t\x12\x05\x0a\x03\x0a\x01"
+              "b",
+              26);
+    v[0].name = "a";
+    mr_code_is(mr_example_encode(v, 2, &buffer, &capacity, &size, &st), MR_INVALID_ARGUMENT, &st);
+    v[0].dtype = MR_BOOL;
+    mr_code_is(mr_example_encode(v, 2, &buffer, &capacity, &size, &st), MR_INVALID_ARGUMENT, &st);
+    mr_eq_u64(size, 26);
+    mr_free(buffer);
+}
+
+MR_TEST(bad_plans_are_refused)
+{
+    mr_status st;
+    mr_example_plan *p = NULL;
+    int64_t one = 1;
+    mr_example_feature ok = {.name = "a", .name_size = 1, .dtype = MR_INT64}, f = ok;
+    mr_code_is(mr_example_plan_new(&p, &f, 0, &st), MR_INVALID_ARGUMENT, &st);
+    f.dtype = MR_BOOL;
+    mr_code_is(mr_example_plan_new(&p, &f, 1, &st), MR_INVALID_ARGUMENT, &st);
+    f = ok;
+    f.rank = 1;
+    f.shape[0] = -1;
+    mr_code_is(mr_example_plan_new(&p, &f, 1, &st), MR_INVALID_ARGUMENT, &st);
+    f.shape[0] = 2;
+    f.default_values = &one;
+    f.n_default_values = 1;
+    mr_code_is(mr_example_plan_new(&p, &f, 1, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_example_plan_new(&p, (mr_example_feature[]){ok, ok}, 2, &st), MR_INVALID_ARGUMENT,
+               &st);
+}
+
+MR_TEST(running_out_of_memory_is_reported)
+{
+    mr_bytes rows[] = {LIT(A_7_8), LIT(A_5)};
+    mr_bytes text = LIT("x");
+    mr_example_feature f[] = {{.name = "a", .name_size = 1, .dtype = MR_INT64, .ragged = true},
+                              {.name = "b",
+                               .name_size = 1,
+                               .dtype = MR_STRING,
+                               .default_values = &text,
+                               .n_default_values = 1}};
+    for (size_t nth = 0; fail_nth_next(nth); nth++) {
+        mr_status st;
+        mr_example_plan *p = NULL;
+        mr_array c[2];
+        mr_code rc = mr_example_plan_new(&p, f, 2, &st);
+        if (rc == MR_OK)
+            rc = mr_example_parse(p, rows, 2, NULL, c, NULL, NULL, &st);
+        if (rc != MR_OK)
+            mr_code_is(rc, MR_RESOURCE_EXHAUSTED, &st);
+        for (int i = 0; i < 2 && rc == MR_OK; i++)
+            mr_array_reset(&c[i]);
+        mr_example_plan_free(p);
+        fail_nth_end();
+    }
+}
+
+static mr_code count(void *ctx, const mr_example_value *v, mr_status *st)
+{
+    (void)st;
+    if (v->dtype == MR_INT64 && v->n == 2 && ((const int64_t *)v->values)[1] == 8)
+        ++*(int *)ctx;
+    return MR_OK;
+}
+
+MR_TEST(visiting_shows_features_as_they_stand)
+{
+    mr_status st;
+    int seen = 0;
+    mr_ok(mr_example_visit(A_7_8 A_7_8, 2 * (sizeof A_7_8 - 1), count, &seen, &st), &st);
+    mr_eq_i64(seen, 2);
+    mr_code_is(mr_example_visit("\x0a\x7f", 2, count, &seen, &st), MR_INVALID_ARGUMENT, &st);
+}

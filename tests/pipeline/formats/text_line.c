@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/text_line.h"
+
+#include "tests/pipeline/formats/record_files.h"
+
+static void expect(const char *text, size_t n, const char *rows)
+{
+    static const size_t wants[] = {1, 3, 1024};
+    write_file(mr_test_path("t"), text, n);
+    for (size_t k = 0; k < 3; k++) {
+        mr_status st;
+        mr_text_line_reader *r = NULL;
+        mr_array a = {0};
+        bytes b = {0};
+        mr_code rc;
+        mr_ok(mr_text_line_reader_open(&r, mr_test_path("t"), NULL, &st), &st);
+        put(&b, "", 0);
+        b.data[0] = '\0';
+        while ((rc = mr_text_line_reader_read(r, wants[k], 1 << 18, &a, &st)) == MR_OK) {
+            put_rows(&b, &a);
+            mr_array_reset(&a);
+        }
+        mr_code_is(rc, MR_END, &st);
+        mr_eq_str((char *)b.data, rows);
+        mr_text_line_reader_close(r);
+        free(b.data);
+    }
+}
+
+MR_TEST(lines_are_split_as_tensorflow_does)
+{
+    expect("", 0, "");
+    expect("a\nb\nc", 5, "a|b|c|");
+    expect("a\nb\n", 4, "a|b|");
+    expect("a\n\nb\n\n", 6, "a||b||");
+    expect("a\rb\r\n", 5, "ab|");
+    expect("\r\r\n", 3, "|");
+    expect("a\n\r", 3, "a|");
+    expect("a\n\rb\r", 5, "a|b|");
+}
+
+MR_TEST(long_lines_go_over_chunks_and_positions_restore)
+{
+    enum { N = 9 };
+    static const size_t sizes[N] = {5, 300000, 0, 262143, 262144, 1, 1500000, 3, 70000};
+    bytes file = {0};
+    for (int i = 0; i < N; i++) {
+        char *line = malloc(sizes[i] + 1);
+        memset(line, 'a' + i, sizes[i]);
+        line[sizes[i]] = '\n';
+        put(&file, line, sizes[i] + 1);
+        free(line);
+    }
+    bytes z = deflated(file.data, file.n, 31);
+    for (int gzip = 0; gzip < 2; gzip++) {
+        mr_status st;
+        mr_file_opts opts = {.compression = gzip ? MR_COMPRESSION_GZIP : MR_COMPRESSION_NONE};
+        write_file(mr_test_path("l"), gzip ? z.data : file.data, gzip ? z.n : file.n);
+        mr_file_position at[N];
+        mr_text_line_reader *r = NULL;
+        mr_ok(mr_text_line_reader_open(&r, mr_test_path("l"), &opts, &st), &st);
+        for (int pass = 0; pass < 2; pass++)
+            for (int i = 0; i < N; i++) {
+                mr_array a = {0};
+                int k = pass ? N - 1 - i : i;
+                if (pass)
+                    mr_ok(mr_text_line_reader_seek(r, &at[k], &st), &st);
+                else
+                    mr_text_line_reader_position(r, &at[k]);
+                mr_ok(mr_text_line_reader_read(r, 1, 1, &a, &st), &st);
+                const mr_bytes *v = a.data;
+                mr_eq_u64(v->size, sizes[k]);
+                if (v->size)
+                    mr_check(v->data[0] == 'a' + k && v->data[v->size - 1] == 'a' + k);
+                mr_array_reset(&a);
+            }
+        mr_text_line_reader_close(r);
+    }
+}

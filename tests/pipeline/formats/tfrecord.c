@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/tfrecord.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "pipeline/files/system.h"
+#include "pipeline/formats/crc32c.h"
+#include "tests/pipeline/formats/record_files.h"
+#include "tests/pipeline/memory/fail_nth.h"
+
+static const char *const three[] = {"first", "", "third record"};
+
+static void expect(const char *path, mr_compression c, const char *rows, mr_code end,
+                   const char *message, int64_t record, int64_t offset)
+{
+    static const size_t wants[] = {1, 3, 1024};
+    for (size_t i = 0; i < 3; i++) {
+        mr_status st;
+        mr_code got;
+        mr_eq_str(all_records(path, c, wants[i], &got, &st), rows);
+        mr_code_is(got, end, &st);
+        if (end >= 0)
+            continue;
+        mr_has_str(st.message, message);
+        mr_has_str(st.file, path);
+        mr_eq_i64(st.record, record);
+        mr_eq_i64(st.offset, offset);
+    }
+}
+
+MR_TEST(foo_is_written_as_the_format_says)
+{
+    const char *const foo[] = {"foo"};
+    bytes b = framed(foo, 1);
+    mr_eq_u64(b.n, 19);
+    mr_eq_mem(b.data,
+              "\x03\0\0\0\0\0\0\0\xb0\x99\x49\x0e"
+              "foo\x61\x8a\xbe\xfe",
+              19);
+}
+
+MR_TEST(records_come_back_in_every_compression)
+{
+    for (int c = MR_COMPRESSION_NONE; c <= MR_COMPRESSION_ZSTD; c++) {
+        mr_status st;
+        mr_tfrecord_writer *w = NULL;
+        const char *path = mr_test_path("f");
+        mr_test_context("compression %s", mr_compression_name((mr_compression)c));
+        mr_tfrecord_writer_opts opts = {.compression = (mr_compression)c, .sync = true};
+        mr_ok(mr_tfrecord_writer_open(&w, path, &opts, &st), &st);
+        mr_check(access(path, F_OK) != 0); /* not there before it is complete */
+        for (size_t i = 0; i < 3; i++)
+            mr_ok(mr_tfrecord_writer_append(w, three[i], strlen(three[i]), &st), &st);
+        mr_ok(mr_tfrecord_writer_close(w, &st), &st);
+        expect(path, (mr_compression)c, "first||third record|", MR_END, "", 0, 0);
+        unlink(path);
+    }
+}
+
+MR_TEST(every_cut_of_a_file_ends_it_cleanly_or_is_data_loss)
+{
+    bytes b = framed(three, 3);
+    const size_t starts[] = {0, 21, 37, 65};
+    const char *const rows[] = {"", "first|", "first||", "first||third record|"};
+    for (size_t cut = 0; cut <= b.n; cut++) {
+        size_t k = 0;
+        while (k < 3 && starts[k + 1] <= cut)
+            k++;
+        mr_test_context("cut at %zu", cut);
+        write_file(mr_test_path("cut"), b.data, cut);
+        bool clean = cut - starts[k] < 12;
+        expect(mr_test_path("cut"), MR_COMPRESSION_NONE, rows[k], clean ? MR_END : MR_DATA_LOSS,
+               "truncated record at", (int64_t)k, (int64_t)starts[k]);
+        for (int bits = 15; bits <= 31; bits += 16) {
+            bytes z = deflated(b.data, cut, bits);
+            write_file(mr_test_path("cut.z"), z.data, z.n);
+            expect(mr_test_path("cut.z"), bits == 31 ? MR_COMPRESSION_GZIP : MR_COMPRESSION_ZLIB,
+                   rows[k], clean ? MR_END : MR_DATA_LOSS, "truncated record at", (int64_t)k,
+                   (int64_t)starts[k]);
+            free(z.data);
+        }
+    }
+}
+
+MR_TEST(every_flipped_bit_is_data_loss_at_its_record)
+{
+    bytes b = framed(three, 3);
+    const size_t starts[] = {0, 21, 37, 65};
+    const char *const rows[] = {"", "first|", "first||"};
+    for (size_t at = 0; at < b.n; at++) {
+        size_t k = 0;
+        while (starts[k + 1] <= at)
+            k++;
+        b.data[at] ^= (uint8_t)(1u << at % 8);
+        write_file(mr_test_path("flip"), b.data, b.n);
+        char text[64];
+        size_t in = at - starts[k];
+        snprintf(text, sizeof text, "corrupted record at %zu", starts[k] + (in < 12 ? 0 : 12));
+        mr_test_context("byte %zu", at);
+        expect(mr_test_path("flip"), MR_COMPRESSION_NONE, rows[k], MR_DATA_LOSS, text, (int64_t)k,
+               (int64_t)starts[k]);
+        b.data[at] ^= (uint8_t)(1u << at % 8);
+    }
+}
+
+MR_TEST(a_huge_length_with_a_right_checksum_asks_for_no_memory)
+{
+    /* 2^62 bytes, its checksum, and a few bytes of data. */
+    uint8_t head[40] = {0, 0, 0, 0, 0, 0, 0, 0x40};
+
+    uint32_t crc = mr_crc32c_mask(mr_crc32c(head, 8));
+    memcpy(head + 8, &crc, 4);
+    bytes b = framed(three, 1);
+    put(&b, head, sizeof head);
+    write_file(mr_test_path("huge"), b.data, b.n);
+    expect(mr_test_path("huge"), MR_COMPRESSION_NONE, "first|", MR_DATA_LOSS,
+           "truncated record at 21", 1, 21);
+    bytes z = deflated(b.data, b.n, 31);
+    write_file(mr_test_path("huge.gz"), z.data, z.n);
+    expect(mr_test_path("huge.gz"), MR_COMPRESSION_GZIP, "first|", MR_DATA_LOSS,
+           "truncated record at 21", 1, 21);
+}
+
+MR_TEST(gzip_members_follow_one_another_and_garbage_behind_them_is_data_loss)
+{
+    bytes b = framed(three, 3), file = {0};
+    bytes x = deflated(b.data, 30, 31), y = deflated(b.data + 30, b.n - 30, 31);
+    put(&file, x.data, x.n);
+    put(&file, y.data, y.n);
+    write_file(mr_test_path("m"), file.data, file.n);
+    expect(mr_test_path("m"), MR_COMPRESSION_GZIP, "first||third record|", MR_END, "", 0, 0);
+    for (int n = 1; n <= 3; n++) {
+        put(&file, "x", 1);
+        write_file(mr_test_path("m"), file.data, file.n);
+        expect(mr_test_path("m"), MR_COMPRESSION_GZIP, "first||third record|", MR_DATA_LOSS,
+               "gzip member", 3, 65);
+    }
+}
+
+MR_TEST(only_the_first_of_several_zlib_streams_is_read)
+{
+    bytes b = framed(three, 3);
+    bytes x = deflated(b.data, b.n, 15);
+    put(&x, "garbage", 7);
+    write_file(mr_test_path("z"), x.data, x.n);
+    expect(mr_test_path("z"), MR_COMPRESSION_ZLIB, "first||third record|", MR_END, "", 0, 0);
+}
+
+MR_TEST(a_missing_gzip_trailer_is_fine_and_a_wrong_checksum_is_not)
+{
+    bytes b = framed(three, 3);
+    bytes x = deflated(b.data, b.n, 31);
+    for (size_t cut = 1; cut <= 8; cut++) {
+        write_file(mr_test_path("t"), x.data, x.n - cut);
+        expect(mr_test_path("t"), MR_COMPRESSION_GZIP, "first||third record|", MR_END, "", 0, 0);
+    }
+    x.data[x.n - 6] ^= 1;
+    write_file(mr_test_path("t"), x.data, x.n);
+    expect(mr_test_path("t"), MR_COMPRESSION_GZIP, "first||third record|", MR_DATA_LOSS,
+           "incorrect data check", 3, 65);
+}
+
+MR_TEST(wrong_compression_is_data_loss)
+{
+    bytes b = framed(three, 3);
+    write_file(mr_test_path("plain"), b.data, b.n);
+    expect(mr_test_path("plain"), MR_COMPRESSION_GZIP, "", MR_DATA_LOSS, "GZIP", 0, 0);
+    expect(mr_test_path("plain"), MR_COMPRESSION_ZLIB, "", MR_DATA_LOSS, "ZLIB", 0, 0);
+    expect(mr_test_path("plain"), MR_COMPRESSION_ZSTD, "", MR_DATA_LOSS, "ZSTD", 0, 0);
+    bytes x = deflated(b.data, b.n, 31);
+    write_file(mr_test_path("gz"), x.data, x.n);
+    expect(mr_test_path("gz"), MR_COMPRESSION_NONE, "", MR_DATA_LOSS, "corrupted record at 0", 0,
+           0);
+}
+
+MR_TEST(a_missing_file_is_not_found_and_a_directory_is_refused)
+{
+    mr_status st;
+    mr_tfrecord_reader *r = NULL;
+    mr_code_is(mr_tfrecord_reader_open(&r, mr_test_path("none"), NULL, &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.file, "none");
+    mr_code_is(mr_tfrecord_reader_open(&r, mr_test_dir(), NULL, &st), MR_FAILED_PRECONDITION, &st);
+}
+
+/* Record i: its number, then so many bytes of it that sizes go over chunks and slots. */
+static size_t sized(uint8_t *to, uint64_t i, uint64_t *state)
+{
+    size_t n = 8 + mr_test_random(state) % (i % 10 == 0 ? 900000 : 3000);
+    memset(to, (int)i, n);
+    memcpy(to, &i, 8);
+    return n;
+}
+
+MR_TEST(seeking_to_every_position_gives_the_rest_of_the_file)
+{
+    static uint8_t record[1 << 20];
+    enum { N = 60 };
+    for (int c = MR_COMPRESSION_NONE; c <= MR_COMPRESSION_ZSTD; c += 3) {
+        mr_status st;
+        mr_tfrecord_writer *w = NULL;
+        mr_tfrecord_reader *r = NULL, *other = NULL;
+        mr_file_opts opts = {.compression = (mr_compression)c};
+        mr_file_position at[N + 1];
+        uint64_t state = mr_test_seed(), i = 0;
+        mr_ok(mr_tfrecord_writer_open(&w, mr_test_path("s"),
+                                      &(mr_tfrecord_writer_opts){.compression = (mr_compression)c},
+                                      &st),
+              &st);
+        for (i = 0; i < N; i++)
+            mr_ok(mr_tfrecord_writer_append(w, record, sized(record, i, &state), &st), &st);
+        mr_ok(mr_tfrecord_writer_close(w, &st), &st);
+        mr_ok(mr_tfrecord_reader_open(&r, mr_test_path("s"), &opts, &st), &st);
+        mr_ok(mr_tfrecord_reader_open(&other, mr_test_path("s"), &opts, &st), &st);
+        for (i = 0; i <= N; i++) {
+            mr_array a = {0};
+            mr_tfrecord_reader_position(r, &at[i]);
+            mr_eq_i64(at[i].record, i);
+            mr_code rc = mr_tfrecord_reader_read(r, 1, 1 << 18, &a, &st);
+            mr_code_is(rc, i < N ? MR_OK : MR_END, &st);
+            if (i < N)
+                mr_eq_mem(((mr_bytes *)a.data)->data, &i, 8);
+            mr_array_reset(&a);
+        }
+        for (int k = 0; k < 40; k++) {
+            mr_array a = {0};
+            i = mr_test_random(&state) % (N + 1);
+            mr_ok(mr_tfrecord_reader_seek(other, &at[i], &st), &st);
+            mr_code rc = mr_tfrecord_reader_read(other, 5, 1 << 18, &a, &st);
+            mr_code_is(rc, i < N ? MR_OK : MR_END, &st);
+            if (i < N)
+                mr_eq_mem(((mr_bytes *)a.data)->data, &i, 8);
+            mr_array_reset(&a);
+        }
+        int64_t skipped = 0;
+        mr_ok(mr_tfrecord_reader_seek(other, &at[0], &st), &st);
+        mr_ok(mr_tfrecord_reader_skip(other, 7, &skipped, &st), &st);
+        mr_eq_i64(skipped, 7);
+        mr_file_position now;
+        mr_tfrecord_reader_position(other, &now);
+        mr_eq_i64(now.offset, at[7].offset);
+        mr_tfrecord_reader_close(r);
+        mr_tfrecord_reader_close(other);
+    }
+}
+
+MR_TEST(views_stay_good_while_their_column_is_held)
+{
+    static uint8_t record[1 << 20];
+    enum { N = 400 };
+    mr_status st;
+    mr_tfrecord_writer *w = NULL;
+    mr_tfrecord_reader *r = NULL;
+    mr_array held[N];
+    size_t n_held = 0;
+    uint64_t state = 7, number = 0;
+    mr_ok(mr_tfrecord_writer_open(&w, mr_test_path("v"), NULL, &st), &st);
+    for (uint64_t i = 0; i < N; i++)
+        mr_ok(mr_tfrecord_writer_append(w, record, sized(record, i, &state), &st), &st);
+    mr_ok(mr_tfrecord_writer_close(w, &st), &st);
+    mr_ok(mr_tfrecord_reader_open(&r, mr_test_path("v"), NULL, &st), &st);
+    while (mr_tfrecord_reader_read(r, 100, 1 << 18, &held[n_held], &st) == MR_OK)
+        n_held++;
+    mr_tfrecord_reader_close(r);
+    state = 7;
+    for (size_t k = 0; k < n_held; k++) {
+        const mr_bytes *v = held[k].data;
+        for (size_t i = 0; i < held[k].rows; i++, number++) {
+            mr_eq_u64(v[i].size, sized(record, number, &state));
+            mr_eq_mem(v[i].data, record, v[i].size);
+        }
+        mr_array_reset(&held[k]);
+    }
+    mr_eq_u64(number, N);
+}
+
+MR_TEST(a_file_over_the_size_limit_is_removed)
+{
+    mr_status st;
+    mr_tfrecord_writer *w = NULL;
+    static uint8_t record[300000];
+    signal(SIGXFSZ, SIG_IGN);
+    mr_ok(mr_tfrecord_writer_open(&w, mr_test_path("full"), NULL, &st), &st);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 20, RLIM_INFINITY});
+    mr_code rc = MR_OK;
+    for (int i = 0; i < 20 && rc == MR_OK; i++)
+        rc = mr_tfrecord_writer_append(w, record, sizeof record, &st);
+    mr_code_is(rc, MR_RESOURCE_EXHAUSTED, &st);
+    mr_eq_i64(st.sys_errno, EFBIG);
+    mr_code_is(mr_tfrecord_writer_close(w, &st), MR_RESOURCE_EXHAUSTED, &st);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    mr_eq_i64(rmdir(mr_test_dir()), 0); /* nothing is left in it */
+    mkdir(mr_test_dir(), 0777);
+}
+
+static int writes_left;
+static ssize_t failing_write(int fd, const void *data, size_t n)
+{
+    if (writes_left-- > 0)
+        return write(fd, data, n < 100 ? n : 100 + n / 2);
+    errno = ENOSPC;
+    return -1;
+}
+
+MR_TEST(a_full_disk_at_any_write_leaves_no_file)
+{
+    for (int n = 0; n < 6; n++) {
+        mr_status st;
+        mr_system table = *mr__system_real();
+        mr_tfrecord_writer *w = NULL;
+        static uint8_t record[1 << 20];
+        table.write = failing_write;
+        writes_left = n;
+        mr__system_set(&table);
+        mr_ok(mr_tfrecord_writer_open(&w, mr_test_path("d"), NULL, &st), &st);
+        mr_code rc = mr_tfrecord_writer_append(w, record, sizeof record, &st);
+        mr_code closed = mr_tfrecord_writer_close(w, &st);
+        mr__system_set(NULL);
+        mr_check(rc == MR_OK || rc == MR_RESOURCE_EXHAUSTED);
+        mr_code_is(closed, MR_RESOURCE_EXHAUSTED, &st);
+        mr_check(access(mr_test_path("d"), F_OK) != 0);
+    }
+}
+
+MR_TEST(running_out_of_memory_at_any_call_is_reported)
+{
+    bytes b = framed(three, 3), z = deflated(b.data, b.n, 31);
+    const char *path = mr_test_path("oom");
+    for (int gzip = 0; gzip < 2; gzip++) {
+        write_file(path, gzip ? z.data : b.data, gzip ? z.n : b.n);
+        mr_compression c = gzip ? MR_COMPRESSION_GZIP : MR_COMPRESSION_NONE;
+        for (size_t nth = 0; fail_nth_next(nth); nth++) {
+            mr_status st;
+            mr_tfrecord_reader *r = NULL;
+            mr_array a = {0};
+            mr_code rc = mr_tfrecord_reader_open(&r, path, &(mr_file_opts){.compression = c}, &st);
+            if (rc == MR_OK)
+                rc = mr_tfrecord_reader_read(r, 10, 1 << 18, &a, &st);
+            if (rc == MR_OK)
+                mr_eq_u64(a.rows, 3);
+            else
+                mr_code_is(rc, MR_RESOURCE_EXHAUSTED, &st);
+            mr_array_reset(&a);
+            mr_tfrecord_reader_close(r);
+            mr_tfrecord_writer *w = NULL;
+            rc = mr_tfrecord_writer_open(&w, mr_test_path("oom.out"),
+                                         &(mr_tfrecord_writer_opts){.compression = c}, &st);
+            if (rc == MR_OK)
+                rc = mr_tfrecord_writer_append(w, "x", 1, &st);
+            mr_code closed = mr_tfrecord_writer_close(w, &st);
+            mr_check(rc == MR_OK || rc == MR_RESOURCE_EXHAUSTED);
+            mr_check(closed == MR_OK || closed == MR_RESOURCE_EXHAUSTED);
+            fail_nth_end();
+        }
+    }
+}
