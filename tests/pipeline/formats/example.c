@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/example.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

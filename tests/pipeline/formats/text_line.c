@@ -11,7 +11,7 @@ static void expect(const char *text, size_t n, const char *rows)
         mr_status st;
         mr_text_line_reader *r = NULL;
         mr_array a = {0};
-        bytes b = {0};
+        byte_string b = {0};
         mr_code rc;
         mr_ok(mr_text_line_reader_open(&r, mr_test_path("t"), NULL, &st), &st);
         put(&b, "", 0);
@@ -23,7 +23,6 @@ static void expect(const char *text, size_t n, const char *rows)
         mr_code_is(rc, MR_END, &st);
         mr_eq_str((char *)b.data, rows);
         mr_text_line_reader_close(r);
-        free(b.data);
     }
 }
 
@@ -43,7 +42,7 @@ MR_TEST(long_lines_go_over_chunks_and_positions_restore)
 {
     enum { N = 9 };
     static const size_t sizes[N] = {5, 300000, 0, 262143, 262144, 1, 1500000, 3, 70000};
-    bytes file = {0};
+    byte_string file = {0};
     for (int i = 0; i < N; i++) {
         char *line = malloc(sizes[i] + 1);
         memset(line, 'a' + i, sizes[i]);
@@ -51,7 +50,7 @@ MR_TEST(long_lines_go_over_chunks_and_positions_restore)
         put(&file, line, sizes[i] + 1);
         free(line);
     }
-    bytes z = deflated(file.data, file.n, 31);
+    byte_string z = deflated(file.data, file.n, 31);
     for (int gzip = 0; gzip < 2; gzip++) {
         mr_status st;
         mr_file_opts opts = {.compression = gzip ? MR_COMPRESSION_GZIP : MR_COMPRESSION_NONE};
