@@ -112,6 +112,8 @@ mr_code mr__iter_open(mr_run *run, mr_iter *parent, size_t place, mr_dataset *no
     it->priv = p;
     p->parent = parent;
     p->place = place;
+    if (op->props & MR_OP_NO_REPLAY)
+        mr_iter_set_no_replay(it);
     bool inner = place == SIZE_MAX || (parent && !parent->priv->counters);
     if (!inner) {
         char path[sizeof((mr_status *)0)->op];
@@ -435,14 +437,14 @@ void mr_iter_add_busy(mr_iter *it, double seconds)
 
 bool mr_iter_replays(const mr_iter *it)
 {
-    if (!it)
-        return true;
-    if (it->op->props & MR_OP_NO_REPLAY)
-        return false;
-    for (size_t i = 0; i < it->n_inputs; i++)
-        if (!mr_iter_replays(it->inputs[i]))
-            return false;
-    return true;
+    /* Relaxed: it is set before the first row that is concerned. */
+    return !it || !atomic_load_explicit(&it->priv->no_replay, memory_order_relaxed);
+}
+
+void mr_iter_set_no_replay(mr_iter *it)
+{
+    for (; it; it = it->priv->parent)
+        atomic_store_explicit(&it->priv->no_replay, true, memory_order_relaxed);
 }
 
 /* ---- positions ----

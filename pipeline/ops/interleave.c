@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* interleave: goes round the datasets a function makes. The work is cycle.c's; here is what its
+ * arguments may be. */
+#include <inttypes.h>
+
+#include "pipeline/ops/cycle.h"
+#include "pipeline/ops/function_ops.h"
+
+enum { CYCLE_AUTO = 16 }; /* the same on every machine, or the order would not be */
+
+struct params {
+    mr_fn *fn;
+    mr_interleave_opts o;
+};
+
+static int64_t cycle_length(const struct params *p)
+{
+    int64_t n = p->o.cycle_length;
+    return n == 0 || n == MR_AUTO ? CYCLE_AUTO : n;
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    const mr_program *program;
+    MR_TRY(mr_program_get(p->fn, mr_iter_input_spec(it, 0), &program, st));
+    int64_t block = p->o.block_length ? p->o.block_length : 1;
+    return mr__cycle_open(it->state, it, program, cycle_length(p), block, p->o.num_parallel_calls,
+                          p->o.deterministic, st);
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    return mr__cycle_next(it->state, want, out, st);
+}
+
+static void close(mr_iter *it)
+{
+    mr__cycle_close(it->state);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    return mr__cycle_save(it->state, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    return mr__cycle_restore(it->state, r, st);
+}
+
+static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
+{
+    const struct params *p = params;
+    return mr__cycle_infer(p->fn, mr_dataset_spec(mr_dataset_input(self, 0)), "interleave", out,
+                           st);
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    (void)self;
+    const struct params *p = params;
+    return p->o.num_parallel_calls && in[0] == MR_INFINITE ? MR_INFINITE : MR_UNKNOWN_COUNT;
+}
+
+static mr_code check(const void *params, mr_status *st)
+{
+    const struct params *p = params;
+    int64_t calls = p->o.num_parallel_calls, cycle = p->o.cycle_length;
+    if (calls > 0 && cycle > 0 && calls > cycle)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "num_parallel_calls is %" PRId64 ", which is more than cycle_length %" PRId64
+                       "; give at most the latter",
+                       calls, cycle);
+    return MR_OK;
+}
+
+static const mr_param table[] = {
+    MR_ARG(struct params, fn, .doc = "Makes a dataset of each element."),
+    MR_OPT(struct params, cycle_length, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL, .min.i = 1,
+           .max.i = INT64_MAX, .doc = "Datasets taken in turn; auto: 16."),
+    MR_OPT(struct params, block_length, .flags = MR_P_NONE | MR_P_OPTIONAL, .def.i = 1, .min.i = 1,
+           .max.i = INT64_MAX, .doc = "Elements taken from one before the next."),
+    MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL,
+           .min.i = 1, .max.i = INT64_MAX,
+           .doc = "Datasets read at once; auto: as many as are open; none: one by one."),
+    MR_OPT(struct params, deterministic, .def.b = true,
+           .doc = "Keeps the order; false: what is there first comes first."),
+    {0}};
+
+const mr_op mr_op_interleave = {
+    .abi = MR_ABI_VERSION,
+    .name = "interleave",
+    .doc = "Goes round the datasets that a function returns, taking elements of each in turn.",
+    .example = "range(4).interleave(n => range(n), cycle_length=2)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(mr__cycle),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_FUNCTION,
+    .check = check,
+    .infer = infer,
+    .cardinality = cardinality,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_interleave(mr_dataset *input, mr_fn *fn, const mr_interleave_opts *opts)
+{
+    struct params p = {.fn = fn};
+    if (opts)
+        p.o = *opts;
+    mr_dataset *ds = mr_dataset_new(&mr_op_interleave, &p, &input, 1);
+    mr_fn_unref(fn);
+    return ds;
+}
