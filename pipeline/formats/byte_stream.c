@@ -3,9 +3,12 @@
 
 #include <string.h>
 
-/* A chunk and what is made from it stay in the L2 cache. */
-#define CHUNK  ((size_t)256 << 10)
-#define PACKED ((size_t)128 << 10)
+/* A chunk and what is made from it stay in the L2 cache. For large records it grows, so that little
+ * of it is the part of one that has to be carried over (bench/tfrecord.c). */
+#define CHUNK     ((size_t)512 << 10)
+#define CHUNK_MAX ((size_t)1 << 20)
+#define PER_CHUNK 8 /* records */
+#define PACKED    ((size_t)128 << 10)
 
 mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
                              mr_status *st)
@@ -55,6 +58,8 @@ static void set_window(mr__byte_stream *s, uint8_t *at, uint8_t *end)
 static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
 {
     size_t unread = (size_t)(s->end - s->at), capacity = bytes > CHUNK ? bytes : CHUNK;
+    if (bytes > CHUNK / PER_CHUNK && bytes < CHUNK_MAX)
+        capacity = bytes * PER_CHUNK < CHUNK_MAX ? bytes * PER_CHUNK : CHUNK_MAX;
     if (s->chunk) {
         /* Nobody has a view of what lies behind the window. */
         size_t room = (size_t)(buffer_end(s->chunk) - s->end);

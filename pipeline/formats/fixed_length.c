@@ -16,12 +16,15 @@ struct mr_fixed_length_reader {
 static mr_code bad_size(const mr_fixed_length_reader *r, mr_code code, int64_t size, mr_status *st)
 {
     const mr_fixed_length_opts *o = &r->opts;
+    int64_t around, body;
+    if (__builtin_add_overflow(o->header_bytes, o->footer_bytes, &around))
+        around = INT64_MAX;
+    body = size - around; /* neither is negative */
     return mr_fail(st, code,
                    "the file has %" PRId64 " bytes: header %" PRId64 ", footer %" PRId64
                    " and a body of %" PRId64
                    ", which is not a multiple of the record length %" PRId64,
-                   size, o->header_bytes, o->footer_bytes, size - o->header_bytes - o->footer_bytes,
-                   o->record_bytes);
+                   size, o->header_bytes, o->footer_bytes, body, o->record_bytes);
 }
 
 static mr_code check(mr_fixed_length_reader *r, mr_status *st)

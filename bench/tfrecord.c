@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading page-cached TFRecords, both checksums verified, one thread, against the plainest loop
+ * that does the same: pread into one reused buffer and walk over it.
+ *
+ *     tfrecord [DIR [MIB]]       a file of MIB MiB for each record size is made in DIR */
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <millrace/pipeline/formats/crc32c_kernels.h>
+#include <millrace/pipeline/formats/tfrecord.h>
+
+#include "ceiling.h"
+
+#define BUFFER ((size_t)512 << 10)
+
+typedef struct job {
+    char path[4096];
+    size_t record, n;
+    uint8_t *buffer;
+    size_t buffer_bytes;
+    uint64_t looked; /* what keeps the loops from being thrown away */
+} job;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "tfrecord: %s\n", what);
+    exit(1);
+}
+
+static void check(mr_code rc, const mr_status *st)
+{
+    char text[2048];
+    if (rc == MR_OK)
+        return;
+    mr_status_format(st, text, sizeof text);
+    die(text);
+}
+
+static uint32_t masked(uint32_t reg)
+{
+    uint32_t c = ~reg;
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+}
+
+/* Walks whole records of [p, p + n); the bytes taken. */
+#define CEILING(name, isa, length_crc, data_crc)                                                   \
+    isa static size_t name(const uint8_t *p, size_t n, size_t *rows, uint64_t *looked)             \
+    {                                                                                              \
+        size_t at = 0;                                                                             \
+        while (n - at >= 16) {                                                                     \
+            uint64_t size = mr__load64(p + at);                                                    \
+            if (masked(length_crc(~0u, p + at, 8)) != mr__load32(p + at + 8))                      \
+                die("bad length");                                                                 \
+            if (size > n - at - 16)                                                                \
+                break;                                                                             \
+            if (masked(data_crc(~0u, p + at + 12, size)) != mr__load32(p + at + 12 + size))        \
+                die("bad data");                                                                   \
+            *looked += p[at + 12];                                                                 \
+            at += 16 + size;                                                                       \
+            ++*rows;                                                                               \
+        }                                                                                          \
+        return at;                                                                                 \
+    }
+#if defined(__x86_64__)
+CEILING(walk_sse42, __attribute__((target(MR__SSE42))), mr__crc_one, mr__crc_sse42)
+CEILING(walk_avx512, __attribute__((target(MR__AVX512))), mr__crc_one, mr__crc_avx512)
+
+static size_t walk(const uint8_t *p, size_t n, size_t *rows, uint64_t *looked)
+{
+    static int avx512 = -1;
+    if (avx512 < 0)
+        avx512 = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq");
+    return avx512 ? walk_avx512(p, n, rows, looked) : walk_sse42(p, n, rows, looked);
+}
+#elif defined(__aarch64__)
+CEILING(walk, __attribute__((target(MR__ARM))), mr__crc_arm, mr__crc_arm)
+#else
+#error "no ceiling for this processor"
+#endif
+
+static double ceiling(void *ctx)
+{
+    job *j = ctx;
+    size_t have = 0, rows = 0;
+    off_t at = 0;
+    int fd = open(j->path, O_RDONLY);
+    for (;;) {
+        ssize_t got = pread(fd, j->buffer + have, j->buffer_bytes - have, at);
+        if (got <= 0)
+            break;
+        at += got;
+        have += (size_t)got;
+        size_t taken = walk(j->buffer, have, &rows, &j->looked);
+        have -= taken;
+        memmove(j->buffer, j->buffer + taken, have);
+    }
+    close(fd);
+    if (rows != j->n)
+        die("the ceiling missed records");
+    return (double)at;
+}
+
+static double reader(void *ctx)
+{
+    job *j = ctx;
+    mr_status st;
+    mr_tfrecord_reader *r = NULL;
+    mr_array a = {0};
+    mr_code rc;
+    size_t rows = 0;
+    check(mr_tfrecord_reader_open(&r, j->path, NULL, &st), &st);
+    while ((rc = mr_tfrecord_reader_read(r, SIZE_MAX, (size_t)256 << 10, &a, &st)) == MR_OK) {
+        const mr_bytes *v = a.data;
+        for (size_t i = 0; i < a.rows; i++)
+            j->looked += (uint8_t)v[i].data[0];
+        rows += a.rows;
+        mr_array_reset(&a);
+    }
+    if (rc != MR_END)
+        check(rc, &st);
+    mr_tfrecord_reader_close(r);
+    if (rows != j->n)
+        die("the reader missed records");
+    return (double)rows * (double)(j->record + 16);
+}
+
+static void make_file(job *j, const char *dir, size_t bytes)
+{
+    mr_status st;
+    mr_tfrecord_writer *w = NULL;
+    uint8_t *record = malloc(j->record);
+    uint64_t x = 88172645463325252u;
+    snprintf(j->path, sizeof j->path, "%s/bench-%zu.tfrecord", dir, j->record);
+    check(mr_tfrecord_writer_open(&w, j->path, NULL, &st), &st);
+    for (j->n = 0; j->n < bytes / (j->record + 16); j->n++) {
+        for (size_t i = 0; i < j->record; i += 4) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            memcpy(record + i, &x, 4);
+        }
+        check(mr_tfrecord_writer_append(w, record, j->record, &st), &st);
+    }
+    check(mr_tfrecord_writer_close(w, &st), &st);
+    free(record);
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t sizes[] = {100, 1024, 16384, 131072};
+    const char *dir = argc > 1 ? argv[1] : "/tmp";
+    size_t bytes = (argc > 2 ? (size_t)atoi(argv[2]) : 128) << 20;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        job j = {.record = sizes[i], .buffer_bytes = sizes[i] < BUFFER / 4 ? BUFFER : 4 * BUFFER};
+        char name[64];
+        make_file(&j, dir, bytes);
+        j.buffer = malloc(j.buffer_bytes);
+        memset(j.buffer, 1, j.buffer_bytes);
+        snprintf(name, sizeof name, "reader, %zu B records", sizes[i]);
+        bench_in_turns(name, "GB/s", 1e-9, 7, reader, ceiling, &j);
+        unlink(j.path);
+        free(j.buffer);
+    }
+    return 0;
+}
