@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fault.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/files/system.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/memory/buffer.h"
+#include "tests/harness.h"
+
+enum { EXACT_CALLS = 300 }; /* beyond these the short run of the tests samples */
+
+/* What fails next. The kind is written while no other thread uses the tables. */
+static struct {
+    mr_fault_kind kind;
+    int err;
+    bool armed, persistent;
+    int64_t nth;           /* the call that fails; 0: none */
+    unsigned per_thousand; /* instead of nth */
+    bool short_reads, no_uring;
+} plan;
+static atomic_int_fast64_t calls, faults, live, open_files;
+static atomic_uint_fast64_t random_state;
+
+static struct {
+    int64_t live, open_files;
+    uint64_t random;
+    int64_t only; /* MR_FAULT_AT, or -1 */
+} loop;
+
+static uint64_t draw(void)
+{
+    uint64_t state = atomic_fetch_add(&random_state, 0x9e3779b97f4a7c15u);
+    return mr_test_random(&state);
+}
+
+static bool fails(mr_fault_kind kind)
+{
+    if (!plan.armed || plan.kind != kind)
+        return false;
+    int64_t call = atomic_fetch_add(&calls, 1) + 1;
+    bool hit = plan.per_thousand
+                   ? draw() % 1000 < plan.per_thousand
+                   : plan.nth > 0 && (plan.persistent ? call >= plan.nth : call == plan.nth);
+    if (hit)
+        atomic_fetch_add(&faults, 1);
+    return hit;
+}
+
+/* ---- the allocator table */
+
+static void *count(void *p)
+{
+    if (p)
+        atomic_fetch_add(&live, 1);
+    return p;
+}
+
+static void *fault_malloc(void *ctx, size_t bytes)
+{
+    (void)ctx;
+    return fails(MR_FAULT_ALLOCATION) ? NULL : count(malloc(bytes));
+}
+
+static void *fault_realloc(void *ctx, void *old, size_t bytes)
+{
+    (void)ctx;
+    if (fails(MR_FAULT_ALLOCATION))
+        return NULL;
+    return old ? realloc(old, bytes) : count(malloc(bytes));
+}
+
+static void *fault_aligned_alloc(void *ctx, size_t alignment, size_t bytes)
+{
+    (void)ctx;
+    void *p = NULL;
+    if (fails(MR_FAULT_ALLOCATION) || posix_memalign(&p, alignment, bytes) != 0)
+        return NULL;
+    return count(p);
+}
+
+static void fault_free(void *ctx, void *p)
+{
+    (void)ctx;
+    atomic_fetch_sub(&live, 1);
+    free(p);
+}
+
+/* ---- the table of system calls */
+
+static bool call_fails(void)
+{
+    bool hit = fails(MR_FAULT_SYSTEM_CALL);
+    if (hit)
+        errno = plan.err;
+    return hit;
+}
+
+static size_t shorter(size_t n)
+{
+    return plan.short_reads && n > 1 ? 1 + (size_t)(draw() % n) : n;
+}
+
+static int fault_open(const char *path, int flags, mode_t mode)
+{
+    int fd = call_fails() ? -1 : mr__system_real()->open(path, flags, mode);
+    if (fd >= 0)
+        atomic_fetch_add(&open_files, 1);
+    return fd;
+}
+
+/* A close that fails has closed the file all the same. */
+static int fault_close(int fd)
+{
+    int rc = mr__system_real()->close(fd);
+    if (rc == 0)
+        atomic_fetch_sub(&open_files, 1);
+    return call_fails() ? -1 : rc;
+}
+
+static ssize_t fault_pread(int fd, void *buf, size_t n, off_t offset)
+{
+    return call_fails() ? -1 : mr__system_real()->pread(fd, buf, shorter(n), offset);
+}
+
+static ssize_t fault_preadv2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
+{
+    if (call_fails())
+        return -1;
+    if (n < 1 || !plan.short_reads)
+        return mr__system_real()->preadv2(fd, iov, n, offset, flags);
+    struct iovec first = {iov[0].iov_base, shorter(iov[0].iov_len)};
+    return mr__system_real()->preadv2(fd, &first, 1, offset, flags);
+}
+
+static ssize_t fault_read(int fd, void *buf, size_t n)
+{
+    return call_fails() ? -1 : mr__system_real()->read(fd, buf, shorter(n));
+}
+
+static ssize_t fault_write(int fd, const void *buf, size_t n)
+{
+    return call_fails() ? -1 : mr__system_real()->write(fd, buf, n);
+}
+
+static int fault_fstat(int fd, struct stat *out)
+{
+    return call_fails() ? -1 : mr__system_real()->fstat(fd, out);
+}
+
+static int fault_stat(const char *path, struct stat *out)
+{
+    return call_fails() ? -1 : mr__system_real()->stat(path, out);
+}
+
+static int fault_fsync(int fd)
+{
+    return call_fails() ? -1 : mr__system_real()->fsync(fd);
+}
+
+static int fault_rename(const char *from, const char *to)
+{
+    return call_fails() ? -1 : mr__system_real()->rename(from, to);
+}
+
+static int fault_unlink(const char *path)
+{
+    return call_fails() ? -1 : mr__system_real()->unlink(path);
+}
+
+static DIR *fault_opendir(const char *path)
+{
+    DIR *dir = call_fails() ? NULL : mr__system_real()->opendir(path);
+    if (dir)
+        atomic_fetch_add(&open_files, 1);
+    return dir;
+}
+
+static struct dirent *fault_readdir(DIR *dir)
+{
+    return call_fails() ? NULL : mr__system_real()->readdir(dir);
+}
+
+static int fault_closedir(DIR *dir)
+{
+    int rc = mr__system_real()->closedir(dir);
+    if (rc == 0)
+        atomic_fetch_sub(&open_files, 1);
+    return call_fails() ? -1 : rc;
+}
+
+static int fault_posix_fadvise(int fd, off_t offset, off_t len, int advice)
+{
+    return call_fails() ? plan.err : mr__system_real()->posix_fadvise(fd, offset, len, advice);
+}
+
+static int fault_uring_init(unsigned entries, struct io_uring *ring, unsigned flags)
+{
+    if (plan.no_uring)
+        return -ENOSYS;
+    return call_fails() ? -plan.err : mr__system_real()->uring_init(entries, ring, flags);
+}
+
+static int fault_uring_submit(struct io_uring *ring)
+{
+    return call_fails() ? -plan.err : mr__system_real()->uring_submit(ring);
+}
+
+/* The completion lies in the ring that kernel and program share: its result is changed there. Those
+ * without user data are the library's own wake-ups. */
+static int fault_uring_wait(struct io_uring *ring, struct io_uring_cqe **cqe)
+{
+    if (call_fails())
+        return -plan.err;
+    int rc = mr__system_real()->uring_wait(ring, cqe);
+    if (rc == 0 && *cqe && (*cqe)->user_data && (*cqe)->res > 0) {
+        if (fails(MR_FAULT_COMPLETION))
+            (*cqe)->res = -plan.err;
+        else
+            (*cqe)->res = (int)shorter((size_t)(*cqe)->res);
+    }
+    return rc;
+}
+
+static void fault_uring_exit(struct io_uring *ring)
+{
+    mr__system_real()->uring_exit(ring);
+}
+
+static const mr_system fault_table = {
+    .open = fault_open,
+    .close = fault_close,
+    .pread = fault_pread,
+    .preadv2 = fault_preadv2,
+    .read = fault_read,
+    .write = fault_write,
+    .fstat = fault_fstat,
+    .stat = fault_stat,
+    .fsync = fault_fsync,
+    .rename = fault_rename,
+    .unlink = fault_unlink,
+    .opendir = fault_opendir,
+    .readdir = fault_readdir,
+    .closedir = fault_closedir,
+    .posix_fadvise = fault_posix_fadvise,
+    .uring_init = fault_uring_init,
+    .uring_submit = fault_uring_submit,
+    .uring_wait = fault_uring_wait,
+    .uring_exit = fault_uring_exit,
+};
+
+/* ---- plans */
+
+void mr_fault_count(void)
+{
+    static const mr_allocator allocator = {fault_malloc, fault_realloc, fault_aligned_alloc,
+                                           fault_free, NULL};
+    static bool installed;
+    if (installed)
+        return;
+    installed = true;
+    mr_allocator_set(&allocator);
+    mr__system_set(&fault_table);
+}
+
+void mr_fault_off(void)
+{
+    memset(&plan, 0, sizeof plan);
+}
+
+static void arm(mr_fault_kind kind, int err)
+{
+    mr_fault_count();
+    plan.kind = kind;
+    plan.err = err;
+    plan.armed = true;
+    atomic_store(&calls, 0);
+    atomic_store(&faults, 0);
+}
+
+void mr_fault_random(mr_fault_kind kind, int err, unsigned per_thousand, uint64_t seed)
+{
+    atomic_store(&random_state, seed);
+    plan.per_thousand = per_thousand;
+    arm(kind, err);
+}
+
+void mr_fault_short_reads(uint64_t seed)
+{
+    mr_fault_count();
+    atomic_store(&random_state, seed);
+    plan.short_reads = true;
+}
+
+void mr_fault_no_uring(void)
+{
+    mr_fault_count();
+    plan.no_uring = true;
+}
+
+bool mr_fault_seen(void)
+{
+    return atomic_load(&faults) > 0;
+}
+
+int64_t mr_fault_live_allocations(void)
+{
+    return atomic_load(&live);
+}
+
+int64_t mr_fault_open_files(void)
+{
+    return atomic_load(&open_files);
+}
+
+mr_code mr__fault_expect(const char *file, int line, const char *call, mr_code rc,
+                         const mr_status *st)
+{
+    if (rc >= 0)
+        return rc;
+    if (!mr_fault_seen())
+        mr__code_is(file, line, call, rc, MR_OK, st);
+    if (plan.kind == MR_FAULT_ALLOCATION && rc != MR_RESOURCE_EXHAUSTED)
+        mr__code_is(file, line, call, rc, MR_RESOURCE_EXHAUSTED, st);
+    if (st && (st->code != rc || !st->message[0]))
+        mr__test_fail(file, line, "%s: returned %s but its status says %s: \"%s\"", call,
+                      mr_code_text(rc), mr_code_text(st->code), st->message);
+    return rc;
+}
+
+/* ---- the loop: n = -1 before the first run, then 0 (no fault), 1, 2, ... */
+
+int64_t mr__fault_start(mr_fault_kind kind, int err, bool persistent)
+{
+    const char *at = getenv("MR_FAULT_AT");
+    mr_fault_off();
+    arm(kind, err);
+    plan.persistent = persistent;
+    loop.random = mr_test_seed();
+    loop.only = at ? strtoll(at, NULL, 10) : -1;
+    return -1;
+}
+
+static void check_nothing_left(int64_t n)
+{
+    mr_buffer_pool_trim();
+    if (mr_fault_live_allocations() != loop.live)
+        mr__test_fail(__FILE__, __LINE__, "%lld allocations left over by the run with fault %lld",
+                      (long long)(mr_fault_live_allocations() - loop.live), (long long)n);
+    if (mr_fault_open_files() != loop.open_files)
+        mr__test_fail(__FILE__, __LINE__, "%lld files left open by the run with fault %lld",
+                      (long long)(mr_fault_open_files() - loop.open_files), (long long)n);
+}
+
+static int64_t next_call(int64_t n)
+{
+    if (loop.only > n)
+        return loop.only;
+    if (n < EXACT_CALLS || mr_test_long())
+        return n + 1;
+    return n + 1 + (int64_t)(mr_test_random(&loop.random) % (uint64_t)(n / 16));
+}
+
+bool mr__fault_step(int64_t *n)
+{
+    plan.armed = false;
+    if (*n > 0)
+        check_nothing_left(*n);
+    if (*n > 0 && (!mr_fault_seen() || *n == loop.only)) {
+        mr_test_context("%s", "");
+        mr_fault_off();
+        return false;
+    }
+    if (*n == 0) {
+        mr_buffer_pool_trim();
+        loop.live = mr_fault_live_allocations();
+        loop.open_files = mr_fault_open_files();
+    }
+    *n = *n < 0 ? 0 : next_call(*n);
+    mr_test_context("repeat with MR_FAULT_AT=%lld", (long long)*n);
+    plan.nth = *n;
+    atomic_store(&calls, 0);
+    atomic_store(&faults, 0);
+    plan.armed = true;
+    return true;
+}
