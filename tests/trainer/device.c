@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/device.h"
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include "tests/harness.h"
+
+static mr_status st;
+
+static void rest(long ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+MR_TEST(opens_logical_cpus_by_name)
+{
+    mr_device *a = NULL, *b = NULL;
+    mr_ok(mr_device_open(&a, "cpu:0", &st), &st);
+    mr_ok(mr_device_open(&b, "cpu", &st), &st);
+    mr_eq_str(mr_device_name(a), "cpu:0");
+    mr_eq_str(mr_device_name(b), "cpu:0");
+    mr_device_close(a);
+    mr_device_close(b);
+}
+
+MR_TEST(missing_kinds_and_bad_names_are_told)
+{
+    mr_device *d = NULL;
+    mr_code_is(mr_device_open(&d, "cuda:0", &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.message, "no device module for 'cuda'");
+    const char *bad[] = {"", ":0", "cpu:", "cpu:x", "cpu:1x", "cpu:-1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mr_test_context("'%s'", bad[i]);
+        mr_code_is(mr_device_open(&d, bad[i], &st), MR_INVALID_ARGUMENT, &st);
+    }
+    mr_code_is(mr_device_open(&d, "cpu:999999", &st), MR_NOT_FOUND, &st);
+    mr_check(d == NULL);
+}
+
+static size_t none_count(void)
+{
+    return 0;
+}
+
+static void note_kind(void *ctx, const char *kind, size_t n)
+{
+    if (strcmp(kind, "none") == 0)
+        *(size_t *)ctx = n + 1;
+}
+
+MR_TEST(back_ends_register_with_the_right_interface_version)
+{
+    static const mr_device_backend old = {.abi = MR_DEVICE_ABI + 1, .kind = "none"};
+    static const mr_device_backend none = {
+        .abi = MR_DEVICE_ABI, .kind = "none", .count = none_count};
+    mr_device *d = NULL;
+    size_t seen = 0;
+    mr_code_is(mr_device_backend_register(&old, &st), MR_FAILED_PRECONDITION, &st);
+    mr_ok(mr_device_backend_register(&none, &st), &st);
+    mr_code_is(mr_device_backend_register(&none, &st), MR_ALREADY_EXISTS, &st);
+    mr_code_is(mr_device_open(&d, "none:0", &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.message, "there are 0 devices");
+    mr_device_each(note_kind, &seen);
+    mr_eq_u64(seen, 1);
+}
+
+typedef struct trace {
+    atomic_int n;
+    int order[4096];
+} trace;
+typedef struct note {
+    trace *t;
+    int value;
+    long rest_ms;
+} note;
+
+static void write_note(void *ctx)
+{
+    note *x = ctx;
+    if (x->rest_ms)
+        rest(x->rest_ms);
+    x->t->order[atomic_fetch_add(&x->t->n, 1)] = x->value;
+}
+
+MR_TEST(a_stream_runs_more_commands_than_it_holds_in_order)
+{
+    static trace t;
+    static note notes[2000];
+    mr_device *d = NULL;
+    mr_stream *s = NULL;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, &st), &st);
+    for (int i = 0; i < 2000; i++) {
+        notes[i] = (note){&t, i, 0};
+        mr_stream_call(s, write_note, &notes[i]);
+    }
+    mr_stream_free(s);
+    mr_eq_i64(atomic_load(&t.n), 2000);
+    for (int i = 0; i < 2000; i++)
+        mr_eq_i64(t.order[i], i);
+    mr_device_close(d);
+}
+
+MR_TEST(an_event_orders_two_streams_and_the_host_does_not_wait)
+{
+    static trace t;
+    mr_device *d = NULL;
+    mr_stream *a = NULL, *b = NULL;
+    mr_event *e = NULL;
+    static char from[1000], to[1000];
+    memset(from, 7, sizeof from);
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&a, d, &st), &st);
+    mr_ok(mr_stream_new(&b, d, &st), &st);
+    mr_ok(mr_event_new(&e, d, &st), &st);
+    mr_check(mr_event_done(e)); /* never recorded */
+    note slow = {&t, 1, 30}, behind = {&t, 2, 0};
+    mr_stream_call(a, write_note, &slow);
+    mr_stream_copy(a, to, from, sizeof from);
+    mr_stream_record(a, e);
+    mr_check(!mr_event_done(e)); /* all of this returned while the first call rests */
+    mr_stream_wait(b, e);
+    mr_stream_call(b, write_note, &behind);
+    mr_event_synchronize(e);
+    mr_check(mr_event_done(e));
+    mr_eq_mem(to, from, sizeof to);
+    mr_stream_free(b);
+    mr_stream_free(a);
+    mr_eq_i64(t.order[0], 1);
+    mr_eq_i64(t.order[1], 2);
+    mr_event_free(e);
+    mr_device_close(d);
+}
+
+MR_TEST(a_wait_is_for_the_record_before_it)
+{
+    static trace t;
+    mr_device *d = NULL;
+    mr_stream *a = NULL, *b = NULL;
+    mr_event *e = NULL;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&a, d, &st), &st);
+    mr_ok(mr_stream_new(&b, d, &st), &st);
+    mr_ok(mr_event_new(&e, d, &st), &st);
+    note first = {&t, 1, 0}, free_to_go = {&t, 2, 0}, slow = {&t, 3, 100};
+    mr_stream_call(a, write_note, &first);
+    mr_stream_record(a, e);
+    mr_stream_wait(b, e); /* for the first record, not the one that follows */
+    mr_stream_call(a, write_note, &slow);
+    mr_stream_record(a, e);
+    mr_stream_call(b, write_note, &free_to_go);
+    mr_stream_free(b);
+    mr_stream_free(a);
+    mr_eq_i64(t.order[0], 1);
+    mr_eq_i64(t.order[1], 2);
+    mr_eq_i64(t.order[2], 3);
+    mr_event_free(e);
+    mr_device_close(d);
+}
+
+MR_TEST(memory_of_every_kind_is_aligned_and_writable)
+{
+    mr_device *d = NULL;
+    mr_ok(mr_device_open(&d, "cpu:1", &st), &st);
+    for (int k = MR_MEMORY_HOST; k <= MR_MEMORY_DEVICE; k++) {
+        void *p = NULL;
+        mr_ok(mr_device_alloc(d, (mr_memory)k, 100, &p, &st), &st);
+        mr_eq_u64((uintptr_t)p % 64, 0);
+        memset(p, 1, 100);
+        mr_device_free(d, (mr_memory)k, p);
+    }
+    void *p = NULL;
+    mr_code_is(mr_device_alloc(d, MR_MEMORY_DEVICE, SIZE_MAX, &p, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_device_close(d);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/strategy.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+#include "tests/harness.h"
+
+static mr_status st;
+
+static mr_strategy *open_strategy(size_t n)
+{
+    mr_strategy *s = NULL;
+    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
+    return s;
+}
+
+static mr_array tensor(mr_dtype t, int rank, const int64_t *shape, const void *values)
+{
+    mr_array a;
+    mr_ok(mr_tensor_alloc(&a, t, rank, shape, &st), &st);
+    if (mr_array_row_bytes(&a) > 0)
+        memcpy(a.data, values, mr_array_row_bytes(&a));
+    return a;
+}
+
+/* [0..3] and [4, 5] on two replicas, as after a partial batch. */
+static mr_distributed uneven(mr_strategy *s, mr_dtype t)
+{
+    mr_distributed d;
+    mr_ok(mr_distributed_init(&d, s, &st), &st);
+    if (t == MR_INT64) {
+        d.values[0] = tensor(t, 1, (int64_t[]){4}, (int64_t[]){0, 1, 2, 3});
+        d.values[1] = tensor(t, 1, (int64_t[]){2}, (int64_t[]){4, 5});
+    } else {
+        d.values[0] = tensor(t, 1, (int64_t[]){4}, (float[]){0, 1, 2, 3});
+        d.values[1] = tensor(t, 1, (int64_t[]){2}, (float[]){4, 5});
+    }
+    return d;
+}
+
+MR_TEST(mean_along_an_axis_divides_by_the_rows_there_are)
+{
+    mr_strategy *s = open_strategy(2);
+    mr_distributed d = uneven(s, MR_FLOAT32);
+    mr_axes rows = {1, {0}}, last = {1, {-1}};
+    mr_array out;
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_MEAN, &d, &rows, &out, &st), &st);
+    mr_eq_i64(out.rank, 0);
+    mr_eq_f64(*(float *)out.data, 2.5, 0);
+    mr_array_reset(&out);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, &last, &out, &st), &st);
+    mr_eq_f64(*(float *)out.data, 15, 0);
+    mr_array_reset(&out);
+    mr_distributed_reset(&d);
+    d = uneven(s, MR_INT64);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_MEAN, &d, &rows, &out, &st), &st);
+    mr_eq_i64(out.dtype, MR_FLOAT64);
+    mr_eq_f64(*(double *)out.data, 2.5, 0);
+    mr_array_reset(&out);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, &rows, &out, &st), &st);
+    mr_eq_i64(out.dtype, MR_INT64);
+    mr_eq_i64(*(int64_t *)out.data, 15);
+    mr_array_reset(&out);
+    mr_distributed_reset(&d);
+    mr_strategy_free(s);
+}
+
+MR_TEST(without_an_axis_shapes_must_agree_and_mean_divides_by_replicas)
+{
+    mr_strategy *s = open_strategy(3);
+    mr_distributed d;
+    mr_array out;
+    mr_ok(mr_distributed_init(&d, s, &st), &st);
+    for (int i = 0; i < 3; i++)
+        d.values[i] = tensor(MR_FLOAT32, 1, (int64_t[]){2}, (float[]){(float)i, 10});
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_MEAN, &d, NULL, &out, &st), &st);
+    mr_eq_i64(out.rank, 1);
+    mr_eq_f64(((float *)out.data)[0], 1, 0);
+    mr_eq_f64(((float *)out.data)[1], 10, 0);
+    mr_array_reset(&out);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, NULL, &out, &st), &st);
+    mr_eq_f64(((float *)out.data)[1], 30, 0);
+    mr_array_reset(&out);
+    mr_distributed_reset(&d);
+    mr_strategy_free(s);
+    s = open_strategy(2);
+    d = uneven(s, MR_FLOAT32);
+    mr_code_is(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, NULL, &out, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "another shape");
+    mr_distributed_reset(&d);
+    mr_strategy_free(s);
+}
+
+MR_TEST(empty_replicas_count_nothing_and_a_mean_of_nothing_is_nan)
+{
+    mr_strategy *s = open_strategy(2);
+    mr_axes rows = {1, {0}};
+    mr_distributed d;
+    mr_array out;
+    mr_ok(mr_distributed_init(&d, s, &st), &st);
+    d.values[0] = tensor(MR_FLOAT32, 2, (int64_t[]){2, 2}, (float[]){1, 2, 3, 4});
+    d.values[1] = tensor(MR_FLOAT32, 2, (int64_t[]){0, 2}, NULL);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_MEAN, &d, &rows, &out, &st), &st);
+    mr_eq_i64(out.rank, 1);
+    mr_eq_f64(((float *)out.data)[0], 2, 0);
+    mr_eq_f64(((float *)out.data)[1], 3, 0);
+    mr_array_reset(&out);
+    mr_array_reset(&d.values[0]);
+    d.values[0] = tensor(MR_FLOAT32, 2, (int64_t[]){0, 2}, NULL);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_MEAN, &d, &rows, &out, &st), &st);
+    mr_check(isnan(((float *)out.data)[0]));
+    mr_array_reset(&out);
+    mr_distributed_reset(&d);
+    mr_strategy_free(s);
+}
+
+MR_TEST(plain_values_count_once_a_replica_along_an_axis)
+{
+    mr_strategy *s = open_strategy(2);
+    mr_axes rows = {1, {0}}, twice = {2, {0, -1}}, far = {1, {1}};
+    mr_distributed d;
+    mr_array a = tensor(MR_FLOAT32, 1, (int64_t[]){2}, (float[]){1, 2}), out;
+    const mr_array *values;
+    size_t n;
+    mr_ok(mr_distributed_init_plain(&d, &a, &st), &st);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, &rows, &out, &st), &st);
+    mr_eq_f64(*(float *)out.data, 6, 0);
+    mr_array_reset(&out);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_MEAN, &d, &rows, &out, &st), &st);
+    mr_eq_f64(*(float *)out.data, 1.5, 0);
+    mr_array_reset(&out);
+    mr_code_is(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, NULL, &out, &st), MR_INVALID_ARGUMENT, &st);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_MEAN, &d, NULL, &out, &st), &st);
+    mr_eq_f64(((float *)out.data)[1], 2, 0);
+    mr_array_reset(&out);
+    mr_code_is(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, &twice, &out, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_code_is(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, &far, &out, &st), MR_INVALID_ARGUMENT, &st);
+    mr_strategy_local_results(s, &d, &values, &n);
+    mr_eq_u64(n, 1);
+    mr_distributed_reset(&d);
+    a = tensor(MR_FLOAT32, 0, NULL, (float[]){1});
+    mr_ok(mr_distributed_init_plain(&d, &a, &st), &st);
+    mr_code_is(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, &rows, &out, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_has_str(st.message, "scalar");
+    mr_distributed_reset(&d);
+    mr_strategy_free(s);
+}
+
+MR_TEST(gather_joins_in_replica_order_along_any_axis)
+{
+    mr_strategy *s = open_strategy(2);
+    mr_distributed d = uneven(s, MR_FLOAT32);
+    mr_array out;
+    mr_ok(mr_strategy_gather(s, &d, 0, &out, &st), &st);
+    mr_eq_i64(out.shape[0], 6);
+    for (int i = 0; i < 6; i++)
+        mr_eq_f64(((float *)out.data)[i], i, 0);
+    mr_array_reset(&out);
+    mr_code_is(mr_strategy_gather(s, &d, 1, &out, &st), MR_INVALID_ARGUMENT, &st);
+    mr_distributed_reset(&d);
+    mr_ok(mr_distributed_init(&d, s, &st), &st);
+    d.values[0] = tensor(MR_INT64, 2, (int64_t[]){2, 1}, (int64_t[]){1, 4});
+    d.values[1] = tensor(MR_INT64, 2, (int64_t[]){2, 2}, (int64_t[]){2, 3, 5, 6});
+    mr_ok(mr_strategy_gather(s, &d, -1, &out, &st), &st);
+    mr_eq_mem(out.data, ((int64_t[]){1, 2, 3, 4, 5, 6}), 6 * sizeof(int64_t));
+    mr_array_reset(&out);
+    mr_code_is(mr_strategy_gather(s, &d, 0, &out, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "another shape");
+    mr_distributed_reset(&d);
+    mr_strategy_free(s);
+}
+
+static mr_code twice_its_number(const mr_value_context *v, void *ctx, mr_array *out,
+                                mr_status *status)
+{
+    mr_check(v->num_replicas_in_sync == 3);
+    MR_TRY(mr_tensor_alloc(out, MR_INT64, 0, NULL, status));
+    *(int64_t *)out->data = 2 * (int64_t)v->replica_id_in_sync_group;
+    return v->replica_id_in_sync_group == *(size_t *)ctx ? mr_fail(status, MR_ABORTED, "no")
+                                                         : MR_OK;
+}
+
+MR_TEST(values_come_from_a_function_once_a_replica)
+{
+    mr_strategy *s = open_strategy(3);
+    mr_distributed d;
+    const mr_array *values;
+    size_t n, fail_at = 99;
+    mr_ok(mr_strategy_distribute_values_from_function(s, twice_its_number, &fail_at, &d, &st), &st);
+    mr_strategy_local_results(s, &d, &values, &n);
+    mr_eq_u64(n, 3);
+    for (size_t i = 0; i < n; i++)
+        mr_eq_i64(*(int64_t *)values[i].data, 2 * i);
+    mr_distributed_reset(&d);
+    fail_at = 1;
+    mr_code_is(mr_strategy_distribute_values_from_function(s, twice_its_number, &fail_at, &d, &st),
+               MR_ABORTED, &st);
+    mr_check(d.values == NULL);
+    mr_strategy_free(s);
+}
+
+typedef struct losses {
+    mr_array per_example, weight;
+    double out[4];
+    mr_code nested;
+} losses;
+
+static mr_code average_inside(mr_replica *r, void *ctx, mr_status *status)
+{
+    losses *x = ctx;
+    if (mr_replica_id(r) == 0)
+        x->nested = mr_strategy_run(mr_replica_strategy(r), average_inside, ctx, NULL);
+    MR_TRY(mr_compute_average_loss(&x->per_example, NULL, -1, &x->out[mr_replica_id(r)], status));
+    return mr_scale_regularization_loss(&x->per_example, &x->out[2 + mr_replica_id(r)], status);
+}
+
+MR_TEST(average_loss_divides_by_the_global_batch)
+{
+    mr_strategy *s = open_strategy(2);
+    losses x = {.per_example = tensor(MR_FLOAT32, 2, (int64_t[]){2, 2}, (float[]){1, 2, 3, 4}),
+                .weight = tensor(MR_FLOAT32, 2, (int64_t[]){2, 1}, (float[]){1, 0.5f})};
+    double loss;
+    mr_ok(mr_compute_average_loss(&x.per_example, NULL, -1, &loss, &st), &st);
+    mr_eq_f64(loss, 5, 0); /* outside any strategy: one replica */
+    mr_ok(mr_compute_average_loss(&x.per_example, &x.weight, 10, &loss, &st), &st);
+    mr_eq_f64(loss, (3 + 3.5) / 10, 1e-12);
+    mr_ok(mr_compute_average_loss(&x.per_example, NULL, 0, &loss, &st), &st);
+    mr_eq_f64(loss, 0, 0);
+    mr_code_is(mr_compute_average_loss(&x.per_example, NULL, -2, &loss, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_ok(mr_strategy_run(s, average_inside, &x, &st), &st);
+    mr_eq_f64(x.out[0], 2.5, 0);
+    mr_eq_f64(x.out[1], 2.5, 0);
+    mr_eq_f64(x.out[2] + x.out[3], 10, 0);
+    mr_eq_i64(x.nested, MR_FAILED_PRECONDITION);
+    mr_strategy_enter(s);
+    mr_code_is(mr_compute_average_loss(&x.per_example, NULL, -1, &loss, &st),
+               MR_FAILED_PRECONDITION, &st);
+    mr_code_is(mr_scale_regularization_loss(&x.per_example, &loss, &st), MR_FAILED_PRECONDITION,
+               &st);
+    mr_strategy_exit(s);
+    mr_array_reset(&x.per_example);
+    x.per_example = tensor(MR_FLOAT32, 0, NULL, (float[]){1});
+    mr_code_is(mr_compute_average_loss(&x.per_example, NULL, 1, &loss, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_has_str(st.message, "scalar");
+    mr_array_reset(&x.per_example);
+    mr_array_reset(&x.weight);
+    mr_strategy_free(s);
+}
+
+MR_TEST(bad_counts_and_devices_are_refused)
+{
+    mr_strategy *s = NULL;
+    const char *names[] = {"cpu:0", "cuda:0"};
+    mr_code_is(
+        mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = MR_MAX_REPLICAS + 1}, &st),
+        MR_INVALID_ARGUMENT, &st);
+    mr_code_is(
+        mr_strategy_mirrored(
+            &s, &(mr_strategy_opts){.num_replicas = 3, .devices = names, .n_devices = 2}, &st),
+        MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_strategy_mirrored(&s, &(mr_strategy_opts){.devices = names, .n_devices = 2}, &st),
+               MR_NOT_FOUND, &st);
+    mr_has_str(st.message, "cuda");
+    mr_check(s == NULL);
+}

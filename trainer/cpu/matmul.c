@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/cpu/matmul.h"
+#include <dnnl.h>
+#include <string.h>
+
+/* Debian's oneDNN runs on OpenMP, whose thread count belongs to the calling thread. Declared here
+ * because clang does not find gcc's omp.h. */
+extern void omp_set_num_threads(int n);
+
+void mr__matmul_use_one_thread(void)
+{
+    omp_set_num_threads(1);
+}
+
+mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
+                   const float *b, bool add, float *c, mr_status *st)
+{
+    if (m == 0 || n == 0)
+        return MR_OK;
+    if (k == 0) {
+        if (!add)
+            memset(c, 0, m * n * sizeof *c);
+        return MR_OK;
+    }
+    dnnl_status_t s =
+        dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n,
+                   (dnnl_dim_t)k, 1.0f, a, (dnnl_dim_t)(trans_a ? m : k), b,
+                   (dnnl_dim_t)(trans_b ? k : n), add ? 1.0f : 0.0f, c, (dnnl_dim_t)n);
+    if (s == dnnl_out_of_memory)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "no memory for a matrix product");
+    if (s != dnnl_success)
+        return mr_fail(st, MR_INTERNAL, "oneDNN refused a %zux%zux%zu product (status %d)", m, n, k,
+                       (int)s);
+    return MR_OK;
+}
