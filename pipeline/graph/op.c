@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "pipeline/graph/node.h"
 #include "pipeline/graph/params.h"
 
 #define MR_OP(name) extern const mr_op mr_op_##name;

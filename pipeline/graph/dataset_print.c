@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A chain of nodes as a chain of methods, from the ops' tables alone: positional parameters in
+ * their order, then key=value for what is not at its default. */
+#include <string.h>
+
+#include "pipeline/graph/op.h"
+#include "pipeline/graph/params.h"
+#include "pipeline/graph/text_print.h"
+#include "pipeline/graph/token.h"
+
+/* The arguments of one call. */
+struct call {
+    mr__printer *p;
+    bool any;        /* an argument was printed */
+    bool positional; /* the next one may be given by position */
+};
+
+static mr_code put(mr__printer *p, const char *s)
+{
+    return mr__text_puts(&p->text, s, p->st);
+}
+
+/* The comma, and the key unless NULL, of the next argument. */
+static mr_code begin_argument(struct call *c, const char *key)
+{
+    if (c->any)
+        MR_TRY(put(c->p, ", "));
+    c->any = true;
+    if (!key)
+        return MR_OK;
+    MR_TRY(put(c->p, key));
+    return put(c->p, "=");
+}
+
+static bool is_pattern(const mr_value *v)
+{
+    for (size_t i = 0; v->kind == MR_V_STRING && i < v->size; i++)
+        if (v->s[i] && strchr("*?[", v->s[i]))
+            return true;
+    return false;
+}
+
+/* One file name. A literal with a pattern's characters would be a pattern; a computed name is a
+ * path as it stands. */
+static mr_code print_name(mr__printer *p, const mr_value *v)
+{
+    if (v->computed && is_pattern(v))
+        MR_TRY(put(p, "\"\" + "));
+    return mr__print_value(p, v, MR__BIND_LAMBDA);
+}
+
+static mr_code print_param_value(mr__printer *p, const mr_param *param, const mr_value *v)
+{
+    if (!(param->flags & MR_P_PATTERN))
+        return mr__print_value(p, v, MR__BIND_LAMBDA);
+    if (v->kind != MR_V_LIST)
+        return print_name(p, v);
+    MR_TRY(put(p, "["));
+    for (size_t i = 0; i < v->n; i++) {
+        MR_TRY(put(p, i ? ", " : ""));
+        MR_TRY(print_name(p, &v->items[i]));
+    }
+    return put(p, "]");
+}
+
+/* true if the record's components can be given as key=value beside op's own parameters. */
+static bool names_are_keys(const mr_op *op, const mr_value *v)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        if (!mr__is_name(v->names[i], strlen(v->names[i])))
+            return false;
+        for (const mr_param *p = op->params; p->name; p++)
+            if (strcmp(p->name, v->names[i]) == 0)
+                return false;
+    }
+    return true;
+}
+
+static mr_code print_variadic(struct call *c, const mr_op *op, const mr_param *param,
+                              const mr_value *v)
+{
+    bool keyed = v->kind == MR_V_RECORD && names_are_keys(op, v);
+    bool several = v->kind == MR_V_TUPLE || keyed ||
+                   (v->kind == MR_V_LIST && param->type == MR_PT_STRS && v->n > 0);
+    for (size_t i = 0; several && i < v->n; i++) {
+        MR_TRY(begin_argument(c, keyed ? v->names[i] : NULL));
+        MR_TRY(print_param_value(c->p, param, &v->items[i]));
+    }
+    if (several)
+        return MR_OK;
+    MR_TRY(begin_argument(c, NULL));
+    return print_param_value(c->p, param, v);
+}
+
+static mr_code print_param(struct call *c, const mr_op *op, const mr_param *param,
+                           const mr_value *v)
+{
+    bool may_stand = param->flags & (MR_P_POSITIONAL | MR_P_OPTIONAL | MR_P_VARIADIC);
+    if (v->kind == MR_V_UNSET) {
+        c->positional = c->positional && !may_stand;
+        return MR_OK;
+    }
+    if (c->positional && (param->flags & MR_P_VARIADIC)) {
+        c->positional = false;
+        return print_variadic(c, op, param, v);
+    }
+    MR_TRY(begin_argument(c, c->positional && may_stand ? NULL : param->name));
+    return print_param_value(c->p, param, v);
+}
+
+static mr_code print_call(mr__printer *p, const mr_dataset *ds)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    struct call c = {.p = p, .positional = true};
+    MR_TRY(put(p, op->name));
+    MR_TRY(put(p, "("));
+    for (size_t i = op->props & MR_OP_SOURCE_CALL ? 0 : 1; i < mr_dataset_n_inputs(ds); i++) {
+        MR_TRY(begin_argument(&c, NULL));
+        MR_TRY(mr__print_dataset(p, mr_dataset_input(ds, i)));
+    }
+    for (size_t i = 0; i < mr__params_count(op); i++) {
+        mr_value v = {0};
+        MR_TRY(mr_dataset_param(ds, i, &v, p->st));
+        mr_code rc = print_param(&c, op, &op->params[i], &v);
+        mr_value_reset(&v);
+        if (rc != MR_OK)
+            return rc;
+    }
+    return put(p, ")");
+}
+
+/* true if ds begins a chain: in text it is a function, not a method. */
+static bool begins(const mr_dataset *ds)
+{
+    return mr_dataset_n_inputs(ds) == 0 || (mr_dataset_op(ds)->props & MR_OP_SOURCE_CALL);
+}
+
+static mr_code print_chain(mr__printer *p, const mr_dataset *const *chain, size_t n)
+{
+    while (n-- > 0) {
+        MR_TRY(print_call(p, chain[n]));
+        if (n > 0)
+            MR_TRY(put(p, "."));
+    }
+    return MR_OK;
+}
+
+mr_code mr__print_dataset(mr__printer *p, const mr_dataset *ds)
+{
+    const mr_dataset **chain = NULL;
+    size_t n = 0, capacity = 0;
+    MR_TRY(mr_dataset_check(ds, p->st));
+    MR_TRY(mr__print_enter(p));
+    mr_code rc = MR_OK;
+    for (bool last = false; rc == MR_OK && !last; n++) {
+        rc = mr_grow((void **)&chain, &capacity, n + 1, sizeof *chain, MR_EXPR_MAX_TEXT,
+                     "the text of a graph", p->st);
+        if (rc != MR_OK)
+            break;
+        chain[n] = ds;
+        last = begins(ds);
+        ds = last ? NULL : mr_dataset_input(ds, 0);
+    }
+    if (rc == MR_OK)
+        rc = print_chain(p, chain, n);
+    mr_free(chain);
+    p->level--;
+    return rc;
+}
+
+mr_code mr_dataset_to_text(const mr_dataset *ds, char **out, mr_status *st)
+{
+    mr__printer p = {.st = st};
+    mr_code rc = mr__print_dataset(&p, ds);
+    if (rc == MR_OK)
+        rc = mr__text_finish(&p.text, out, st);
+    mr_free(p.text.s);
+    return rc;
+}

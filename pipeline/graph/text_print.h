@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_GRAPH_TEXT_PRINT_H
+#define MR_PIPELINE_GRAPH_TEXT_PRINT_H
+/* Expressions, values and datasets as text. Private to graph/. */
+#include "expr.h"
+#include "fn.h"
+#include "literal.h"
+
+/* How strongly the parts of the grammar bind, from the weakest on. */
+typedef enum mr__binding {
+    MR__BIND_LAMBDA,
+    MR__BIND_IF,
+    MR__BIND_OR,
+    MR__BIND_AND,
+    MR__BIND_NOT,
+    MR__BIND_COMPARE,
+    MR__BIND_ADD,
+    MR__BIND_MULTIPLY,
+    MR__BIND_SIGN,
+    MR__BIND_POWER,
+    MR__BIND_POSTFIX,
+    MR__BIND_ATOM
+} mr__binding;
+
+/* Names that mean something where the text goes: the parameters of a lambda around it, or the
+ * captures of the function that is printed, which stand for values. */
+typedef struct mr__scope {
+    const struct mr__scope *outer;
+    const mr_expr *lambda; /* or */
+    const mr_fn *fn;       /* beyond whose captures nothing outer is seen */
+} mr__scope;
+
+typedef struct mr__printer {
+    mr__text text;
+    const mr__scope *scope;
+    int level;
+    mr_status *st;
+} mr__printer;
+
+/* e, in brackets if it binds less strongly than `least`. */
+mr_code mr__print_expr(mr__printer *p, const mr_expr *e, mr__binding least) MR_NODISCARD;
+mr_code mr__print_value(mr__printer *p, const mr_value *v, mr__binding least) MR_NODISCARD;
+mr_code mr__print_dataset(mr__printer *p, const mr_dataset *ds) MR_NODISCARD;
+/* Counts a level of recursion. */
+mr_code mr__print_enter(mr__printer *p) MR_NODISCARD;
+#endif
