@@ -10,11 +10,15 @@
 #define PER_CHUNK 8 /* records */
 #define PACKED    ((size_t)128 << 10)
 
+/* Where empty windows point: NULL must not be added to. */
+static uint8_t nothing;
+
 mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
                              mr_status *st)
 {
     memset(s, 0, sizeof *s);
     mr_status_init(&s->failure);
+    s->at = s->end = s->base = s->packed_at = s->packed_end = &nothing;
     s->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
     s->direct = opts && opts->direct;
     s->path = mr_strdup(path);
@@ -220,7 +224,7 @@ static mr_code restart(mr__byte_stream *s, mr_status *st)
         return rc;
     mr__codec_close(s->codec);
     s->codec = fresh;
-    s->packed_at = s->packed_end = NULL;
+    s->packed_at = s->packed_end = &nothing;
     s->source_ended = false;
     return MR_OK;
 }

@@ -169,7 +169,7 @@ mr_code mr_tfrecord_writer_append(mr_tfrecord_writer *w, const void *data, size_
     store_little(head + 8, mr_crc32c_mask(mr_crc32c(head, 8)), 4);
     store_little(tail, mr_crc32c_mask(mr_crc32c(data, n)), 4);
     MR_TRY(put(w, head, sizeof head, st));
-    MR_TRY(put(w, data, n, st));
+    MR_TRY(put(w, n ? data : head, n, st));
     return put(w, tail, sizeof tail, st);
 }
 
@@ -181,7 +181,7 @@ mr_code mr_tfrecord_writer_close(mr_tfrecord_writer *w, mr_status *st)
     if (rc != MR_OK)
         mr_fail(st, rc, "the file %s was given up after an earlier failure", w->path);
     if (rc == MR_OK && w->codec)
-        rc = put_packed(w, NULL, 0, true, st);
+        rc = put_packed(w, (const uint8_t *)"", 0, true, st);
     if (rc == MR_OK)
         rc = flush(w, st);
     if (rc == MR_OK && w->sync && mr__sys->fsync(w->fd) != 0)

@@ -6,6 +6,7 @@
 #include <liburing.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,11 +177,17 @@ MR_TEST(an_unprivileged_user_with_a_small_memlock_limit_reads_the_same_bytes)
 
 /* ---- faults: interruptions and short reads everywhere, on both ways ---- */
 
-static uint64_t fault_state;
+static _Atomic uint64_t fault_state; /* the pool's threads draw too */
+
+static uint64_t fault_random(void)
+{
+    uint64_t state = atomic_fetch_add(&fault_state, 0x9E3779B97F4A7C15u) | 1;
+    return mr_test_random(&state);
+}
 
 static ssize_t shy_pread(int fd, void *dst, size_t n, off_t offset)
 {
-    uint64_t x = mr_test_random(&fault_state);
+    uint64_t x = fault_random();
     if (x % 4 == 0) {
         errno = x % 8 ? EINTR : EAGAIN;
         return -1;
@@ -190,7 +197,7 @@ static ssize_t shy_pread(int fd, void *dst, size_t n, off_t offset)
 
 static ssize_t shy_preadv2(int fd, const struct iovec *v, int n, off_t offset, int flags)
 {
-    uint64_t x = mr_test_random(&fault_state);
+    uint64_t x = fault_random();
     if (x % 4 == 0) {
         errno = EINTR;
         return -1;
@@ -202,7 +209,7 @@ static ssize_t shy_preadv2(int fd, const struct iovec *v, int n, off_t offset, i
 static int shy_wait(struct io_uring *ring, struct io_uring_cqe **cqe)
 {
     static const int results[] = {-EINTR, -EAGAIN, -ECANCELED, 0, 100};
-    uint64_t x = mr_test_random(&fault_state);
+    uint64_t x = fault_random();
     if (x % 5 == 0)
         return -EINTR;
     int rc = mr__system_real()->uring_wait(ring, cqe);
@@ -213,7 +220,7 @@ static int shy_wait(struct io_uring *ring, struct io_uring_cqe **cqe)
 
 static int shy_submit(struct io_uring *ring)
 {
-    return mr_test_random(&fault_state) % 3 ? mr__system_real()->uring_submit(ring) : -EINTR;
+    return fault_random() % 3 ? mr__system_real()->uring_submit(ring) : -EINTR;
 }
 
 MR_TEST(short_reads_and_interruptions_change_nothing)
@@ -234,7 +241,7 @@ MR_TEST(short_reads_and_interruptions_change_nothing)
     }
 }
 
-static int preads_left;
+static atomic_int preads_left;
 static ssize_t failing_pread(int fd, void *dst, size_t n, off_t offset)
 {
     if (preads_left-- > 0)
