@@ -28,9 +28,9 @@ MR_API mr_fn *mr_fn_text(const char *text);
  * mr_fn_block the block is split and tried again row by row, so that the error finds its element.
  * Called from several threads at once where the op is parallel. */
 typedef struct mr_fn_opts {
-    mr_spec *out;      /* what it returns (borrowed); NULL: the input's spec */
-    bool may_block;    /* may wait for long: runs in a thread of its own */
-    const char *name;  /* registered under this name too, so that the graph can travel; NULL: not */
+    mr_spec *out;     /* what it returns (borrowed); NULL: the input's spec */
+    bool may_block;   /* may wait for long: runs in a thread of its own */
+    const char *name; /* registered under this name too, so that the graph can travel; NULL: not */
     void (*release)(void *ctx); /* called when the function goes; NULL: nothing */
 } mr_fn_opts;
 typedef mr_code (*mr_fn_call)(void *ctx, const mr_block *in, mr_block *out, mr_status *st);
@@ -38,7 +38,8 @@ MR_API mr_fn *mr_fn_block(mr_fn_call f, void *ctx, const mr_fn_opts *opts);
 MR_API mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts);
 
 /* Makes fn (a reference is kept) callable by name from text and from graphs that travelled, for the
- * whole process. errors MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: not a name, or one of the grammar's */
+ * whole process. errors MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: not a name, or one of the grammar's
+ */
 MR_API mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st) MR_NODISCARD;
 
 MR_API mr_fn *mr_fn_ref(mr_fn *fn);

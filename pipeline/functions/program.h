@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_PROGRAM_H
 #define MR_PIPELINE_FUNCTIONS_PROGRAM_H
-/* A function bound to the spec of its input: typed, compiled, ready to run over blocks. What ops use.
+/* A function bound to the spec of its input: typed, compiled, ready to run over blocks. What ops
+ * use.
  *
  *     const mr_program *p;                                   in infer (for the spec) and in open
  *     MR_TRY(mr_program_get(fn, input_spec, &p, st));
@@ -45,9 +46,9 @@ MR_API void mr_row_errors_reset(mr_row_errors *e);
 MR_API mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status,
                                  mr_status *st) MR_NODISCARD;
 
-/* Runs p over all rows of `in`. out (any earlier content is let go) gets the rows that succeeded, in
- * order: in->rows - errors->n of them; a column whose rows came out in different shapes is RAGGED.
- * Identities go along. errors starts empty. Fails as a whole only for want of memory. */
+/* Runs p over all rows of `in`. out (any earlier content is let go) gets the rows that succeeded,
+ * in order: in->rows - errors->n of them; a column whose rows came out in different shapes is
+ * RAGGED. Identities go along. errors starts empty. Fails as a whole only for want of memory. */
 MR_API mr_code mr_program_run(const mr_program *p, const mr_block *in, mr_block *out,
                               mr_row_errors *errors, mr_status *st) MR_NODISCARD;
 

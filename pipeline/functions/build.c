@@ -1,0 +1,1014 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a syntax tree to nodes, by the ops' descriptors alone: for whole pipelines, and for the
+ * bodies of functions that are datasets. A body is built twice over: once as a template, when the
+ * graph is built, with unknown values for what depends on the element, which checks and types it;
+ * and once for every element, from the template's typed arguments. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/functions/typed.h"
+#include "pipeline/graph/fn.h"
+#include "pipeline/graph/op.h"
+
+struct typed_argument {
+    const mr_expr *e;
+    typed *tree;
+};
+struct template_fn {
+    const mr_expr *e;
+    mr_fn *fn;
+    size_t *captured; /* indexes into the scope */
+    size_t n_captured;
+};
+
+/* What typing a body leaves for its instances: the trees of its arguments, its functions. */
+struct dataset_body {
+    const mr_expr *e;
+    scope s;
+    char **own_names;
+    mr_spec **own_specs;
+    struct typed_argument *arguments;
+    size_t n_arguments, arguments_capacity;
+    struct template_fn *fns;
+    size_t n_fns, fns_capacity;
+};
+
+typedef struct builder {
+    const scope *s;
+    const frame *values;      /* the scope's values, one row; NULL: a template */
+    dataset_body *record;     /* a template being typed */
+    const dataset_body *body; /* an instance being made */
+    const mr_env *env;        /* NULL inside functions */
+} builder;
+
+/* Inside a call only the message counts; a graph being built shows the place. */
+static mr_code build_fail(const builder *b, mr_status *st, const mr_expr *e, const char *fmt, ...)
+    MR_PRINTF(4, 5);
+static mr_code build_fail(const builder *b, mr_status *st, const mr_expr *e, const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (b->body)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s", text);
+    return mr__type_fail(st, e, "%s", text);
+}
+
+static mr_code no_memory(mr_status *st)
+{
+    return mr_fail_memory(st, 0, "a graph");
+}
+
+/* ---- which expressions are datasets, and which names they use ---- */
+
+static bool is_dataset_name(const char *name, const scope *s)
+{
+    int64_t i = mr__scope_find(s, name);
+    if (i < 0)
+        return false;
+    const mr_spec *spec = s->specs[i];
+    return mr_spec_kind_of(spec) == MR_SPEC_LEAF && mr_spec_leaf(spec, 0)->dtype == MR_DATASET;
+}
+
+bool mr__is_dataset(const mr_expr *e, const scope *s)
+{
+    switch (e->kind) {
+    case MR_EX_METHOD:
+        return true;
+    case MR_EX_CALL:
+        return mr_op_find(e->text, strlen(e->text)) != NULL;
+    case MR_EX_NAME:
+        return is_dataset_name(e->text, s);
+    case MR_EX_INDEX: /* a component of the element that is a dataset */
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* Marks names of s that e uses; hidden: the parameters of lambdas that we are inside of. */
+typedef struct hiding {
+    const struct hiding *outer;
+    const mr_expr *lambda;
+} hiding;
+
+static bool is_hidden(const hiding *h, const char *name)
+{
+    for (; h; h = h->outer)
+        for (size_t i = 0; i < h->lambda->n_params; i++)
+            if (strcmp(h->lambda->params[i], name) == 0)
+                return true;
+    return false;
+}
+
+static void mark_names(const mr_expr *e, const scope *s, const hiding *h, bool *used)
+{
+    if (e->kind == MR_EX_NAME && !is_hidden(h, e->text)) {
+        int64_t i = mr__scope_find(s, e->text);
+        if (i >= 0)
+            used[i] = true;
+    }
+    hiding here = {h, e};
+    for (size_t i = 0; i < e->n; i++)
+        mark_names(e->children[i], s, e->kind == MR_EX_LAMBDA ? &here : h, used);
+}
+
+mr_code mr__free_names(const mr_expr *e, const scope *s, size_t **out, size_t *n, mr_status *st)
+{
+    bool *used = mr_calloc(s->n + 1, sizeof *used);
+    *out = mr_calloc(s->n + 1, sizeof **out);
+    *n = 0;
+    if (!used || !*out) {
+        mr_free(used);
+        mr_free(*out);
+        *out = NULL;
+        return no_memory(st);
+    }
+    mark_names(e, s, NULL, used);
+    for (size_t i = 0; i < s->n; i++)
+        if (used[i])
+            (*out)[(*n)++] = i;
+    mr_free(used);
+    return MR_OK;
+}
+
+/* ---- values of arguments ---- */
+
+static mr_code value_of_name(const builder *b, size_t i, mr_value *out, mr_status *st)
+{
+    const scope *s = b->s;
+    if (!b->values) {
+        *out = (mr_value){.kind = MR_V_UNKNOWN, .spec = mr_spec_ref(s->specs[i])};
+        return MR_OK;
+    }
+    return mr__value_of_columns(s->specs[i], b->values->v + s->first[i], NULL, 0, out, st);
+}
+
+static mr_code run_tree(const builder *b, const typed *t, mr_value *out, mr_status *st)
+{
+    mr_row_sink sink = {.n_rows = 1};
+    frame empty = {.rows = 1, .sink = &sink};
+    frame f = b->values ? *b->values : empty;
+    f.sink = &sink;
+    column_set c = {0};
+    mr_code rc = mr__eval(t, &f, &c, st);
+    if (rc == MR_OK && sink.errors.n) {
+        rc = sink.errors.v[0].status.code;
+        if (st)
+            *st = sink.errors.v[0].status;
+    }
+    if (rc == MR_OK)
+        rc = mr__value_of_columns(t->spec, c.v, NULL, 0, out, st);
+    out->computed = true;
+    mr__columns_free(&c);
+    mr_row_errors_reset(&sink.errors);
+    mr_free(sink.bad);
+    return rc;
+}
+
+static mr_code keep_tree(dataset_body *r, const mr_expr *e, typed *t, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&r->arguments, &r->arguments_capacity, r->n_arguments + 1,
+                   sizeof *r->arguments, 1 << 20, "arguments", st));
+    r->arguments[r->n_arguments++] = (struct typed_argument){e, t};
+    return MR_OK;
+}
+
+static const typed *find_tree(const dataset_body *body, const mr_expr *e)
+{
+    for (size_t i = 0; body && i < body->n_arguments; i++)
+        if (body->arguments[i].e == e)
+            return body->arguments[i].tree;
+    return NULL;
+}
+
+/* An argument that is arithmetic. */
+static mr_code computed(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
+{
+    const typed *known = find_tree(b->body, e);
+    if (known)
+        return run_tree(b, known, out, st);
+    typed *t = NULL;
+    MR_TRY(mr__type(e, b->s, &t, st));
+    mr_code rc = t->weak ? mr__settle_literal(t, e, st) : MR_OK;
+    if (rc == MR_OK && !b->values && b->record) {
+        *out = (mr_value){.kind = MR_V_UNKNOWN, .spec = mr_spec_ref(t->spec)};
+        rc = keep_tree(b->record, e, t, st);
+        if (rc == MR_OK)
+            return MR_OK;
+        mr_value_reset(out);
+    } else if (rc == MR_OK) {
+        mr_status why;
+        rc = run_tree(b, t, out, &why);
+        if (rc == MR_INVALID_ARGUMENT || rc == MR_OUT_OF_RANGE)
+            rc = build_fail(b, st, e, "%s", why.message);
+        else if (rc != MR_OK && st)
+            *st = why;
+    }
+    mr__typed_free(t);
+    return rc;
+}
+
+static mr_code literal_string(const mr_expr *e, mr_value *out, mr_status *st)
+{
+    out->kind = MR_V_STRING;
+    out->s = mr_strndup(e->text, e->text_size);
+    out->size = e->text_size;
+    return out->s ? MR_OK : no_memory(st);
+}
+
+static mr_code build_dataset(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st);
+static mr_code build_value(const builder *b, const mr_expr *e, mr_value *out, mr_status *st);
+
+static mr_code build_fn(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
+{
+    const struct template_fn *known = NULL;
+    for (size_t i = 0; b->body && i < b->body->n_fns && !known; i++)
+        if (b->body->fns[i].e == e)
+            known = &b->body->fns[i];
+    size_t *captured = NULL, n = 0;
+    mr_code rc = MR_OK;
+    if (known) {
+        captured = known->captured;
+        n = known->n_captured;
+    } else
+        rc = mr__free_names(e, b->s, &captured, &n, st);
+    const char **names = mr_calloc(n + 1, sizeof *names);
+    mr_value *values = mr_calloc(n + 1, sizeof *values);
+    if (rc == MR_OK && (!names || !values))
+        rc = no_memory(st);
+    for (size_t i = 0; i < n && rc == MR_OK; i++) {
+        names[i] = b->s->names[captured[i]];
+        rc = value_of_name(b, captured[i], &values[i], st);
+    }
+    mr_fn *fn = NULL;
+    if (rc == MR_OK)
+        rc = known ? mr__fn_with_captures(known->fn, values, &fn, st)
+                   : mr__fn_of_expr(e, names, values, n, &fn, st);
+    for (size_t i = 0; values && i < n; i++)
+        mr_value_reset(&values[i]);
+    mr_free(values);
+    mr_free(names);
+    if (rc == MR_OK && b->record && !known) {
+        dataset_body *r = b->record;
+        rc = mr_grow((void **)&r->fns, &r->fns_capacity, r->n_fns + 1, sizeof *r->fns, 1 << 20,
+                     "functions", st);
+        if (rc == MR_OK) {
+            r->fns[r->n_fns++] = (struct template_fn){e, mr_fn_ref(fn), captured, n};
+            captured = NULL;
+        }
+    }
+    if (!known)
+        mr_free(captured);
+    if (rc != MR_OK) {
+        mr_fn_unref(fn);
+        return rc;
+    }
+    *out = (mr_value){.kind = MR_V_FN, .fn = fn};
+    return MR_OK;
+}
+
+/* Items that make a tensor become one: numbers (float32 if any is a float), bools, strings, or
+ * tensors of one dtype and shape. */
+static mr_code join_items(mr_value *list, mr_status *st)
+{
+    size_t n = list->n;
+    mr_array first = {0};
+    bool floats = n == 0, unknown = false, fits = true;
+    mr_array *v = mr_calloc(n + 1, sizeof *v);
+    if (!v)
+        return no_memory(st);
+    for (size_t i = 0; i < n && fits; i++) {
+        const mr_value *x = &list->items[i];
+        unknown = unknown || x->kind == MR_V_UNKNOWN;
+        floats = floats || x->kind == MR_V_FLOAT ||
+                 (x->kind == MR_V_TENSOR && x->tensor.dtype == MR_FLOAT32);
+        fits = x->kind == MR_V_INT || x->kind == MR_V_FLOAT || x->kind == MR_V_BOOL ||
+               x->kind == MR_V_STRING || (x->kind == MR_V_TENSOR && x->tensor.storage != MR_RAGGED);
+    }
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < n && fits && rc == MR_OK; i++) {
+        rc = mr_value_to_array(&list->items[i], &v[i], st);
+        if (rc == MR_OK && floats && v[i].dtype == MR_INT64) {
+            mr_array wide;
+            rc = mr__kernel_cast(&v[i], MR_FLOAT32, &wide, st);
+            if (rc == MR_OK) {
+                mr_array_reset(&v[i]);
+                v[i] = wide;
+            }
+        }
+        if (i == 0)
+            first = v[0];
+        fits = rc == MR_OK && v[i].dtype == first.dtype && v[i].rank == first.rank &&
+               memcmp(v[i].shape, first.shape, (size_t)first.rank * sizeof *first.shape) == 0 &&
+               first.rank < MR_MAX_RANK;
+    }
+    if (rc == MR_OK && fits && !unknown) {
+        mr_array all;
+        const int64_t zero = 0;
+        if (n == 0)
+            rc = mr_array_alloc(&all, MR_FLOAT32, 1, &zero, 1, st);
+        else {
+            rc = mr_array_start(&all, &first, n, st);
+            for (size_t i = 0; i < n && rc == MR_OK; i++)
+                rc = mr_array_append(&all, &v[i], 0, 1, st);
+            if (rc == MR_OK) {
+                mr_array grouped;
+                mr_array_group(&grouped, &all, n);
+                mr_array_reset(&all);
+                all = grouped;
+            }
+        }
+        if (rc == MR_OK) {
+            bool was_computed = false;
+            for (size_t i = 0; i < n; i++)
+                was_computed = was_computed || list->items[i].computed;
+            mr_value_reset(list);
+            *list = (mr_value){.kind = MR_V_TENSOR, .tensor = all, .computed = was_computed};
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        mr_array_reset(&v[i]);
+    mr_free(v);
+    return rc;
+}
+
+static mr_code build_items(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
+{
+    out->kind = e->kind == MR_EX_LIST    ? MR_V_LIST
+                : e->kind == MR_EX_TUPLE ? MR_V_TUPLE
+                                         : MR_V_RECORD;
+    out->items = mr_calloc(e->n + 1, sizeof *out->items);
+    if (e->kind == MR_EX_RECORD)
+        out->names = mr_calloc(e->n + 1, sizeof *out->names);
+    if (!out->items || (e->kind == MR_EX_RECORD && !out->names))
+        return no_memory(st);
+    out->n = e->n;
+    for (size_t i = 0; i < e->n; i++) {
+        MR_TRY(build_value(b, e->children[i], &out->items[i], st));
+        if (out->names && !(out->names[i] = mr_strdup(e->keys[i])))
+            return no_memory(st);
+    }
+    return e->kind == MR_EX_LIST ? join_items(out, st) : MR_OK;
+}
+
+/* A list some of whose items are only known in a call: as a whole it is an unknown tensor. */
+static bool has_computed(const mr_expr *e, const builder *b)
+{
+    if (e->kind == MR_EX_LIST || e->kind == MR_EX_UNARY) {
+        for (size_t i = 0; i < e->n; i++)
+            if (has_computed(e->children[i], b))
+                return true;
+        return false;
+    }
+    return e->kind != MR_EX_INT && e->kind != MR_EX_FLOAT && e->kind != MR_EX_STRING &&
+           e->kind != MR_EX_BOOL && e->kind != MR_EX_NONE && e->kind != MR_EX_AUTO &&
+           e->kind != MR_EX_TUPLE && e->kind != MR_EX_RECORD && e->kind != MR_EX_LAMBDA &&
+           !mr__is_dataset(e, b->s);
+}
+
+static mr_code build_value(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
+{
+    *out = (mr_value){0};
+    mr_code rc;
+    switch (e->kind) {
+    case MR_EX_INT:
+        *out = (mr_value){.kind = MR_V_INT, .i = e->i};
+        return MR_OK;
+    case MR_EX_FLOAT:
+        *out = (mr_value){.kind = MR_V_FLOAT, .f = e->f};
+        return MR_OK;
+    case MR_EX_BOOL:
+        *out = (mr_value){.kind = MR_V_BOOL, .i = e->i};
+        return MR_OK;
+    case MR_EX_NONE:
+        out->kind = MR_V_NONE;
+        return MR_OK;
+    case MR_EX_AUTO:
+        out->kind = MR_V_AUTO;
+        return MR_OK;
+    case MR_EX_STRING:
+        return literal_string(e, out, st);
+    case MR_EX_LAMBDA:
+        return build_fn(b, e, out, st);
+    case MR_EX_LIST:
+        if (e->n && has_computed(e, b))
+            return computed(b, e, out, st);
+        rc = build_items(b, e, out, st);
+        break;
+    case MR_EX_TUPLE:
+    case MR_EX_RECORD:
+        rc = build_items(b, e, out, st);
+        break;
+    case MR_EX_UNARY:
+        if (e->op == '-' && e->children[0]->kind == MR_EX_INT) {
+            *out = (mr_value){.kind = MR_V_INT, .i = (int64_t)(0 - (uint64_t)e->children[0]->i)};
+            return MR_OK;
+        }
+        if (e->op == '-' && e->children[0]->kind == MR_EX_FLOAT) {
+            *out = (mr_value){.kind = MR_V_FLOAT, .f = -e->children[0]->f};
+            return MR_OK;
+        }
+        return computed(b, e, out, st);
+    default:
+        if (!mr__is_dataset(e, b->s))
+            return computed(b, e, out, st);
+        out->kind = MR_V_DATASET;
+        rc = build_dataset(b, e, &out->dataset, st);
+    }
+    if (rc != MR_OK)
+        mr_value_reset(out);
+    return rc;
+}
+
+/* ---- calls of ops ---- */
+
+typedef struct op_call {
+    const builder *b;
+    const mr_expr *e;
+    const mr_op *op;
+    mr_value *values;
+    size_t n_params;
+    mr_dataset **inputs;
+    size_t n_inputs, inputs_capacity;
+} op_call;
+
+static mr_code add_input(op_call *c, const mr_expr *e, mr_status *st)
+{
+    mr_dataset *ds = NULL;
+    MR_TRY(build_dataset(c->b, e, &ds, st));
+    mr_code rc = mr_grow((void **)&c->inputs, &c->inputs_capacity, c->n_inputs + 1,
+                         sizeof *c->inputs, 1 << 20, "inputs", st);
+    if (rc != MR_OK) {
+        mr_dataset_unref(ds);
+        return rc;
+    }
+    c->inputs[c->n_inputs++] = ds;
+    return MR_OK;
+}
+
+static bool takes_inputs(const op_call *c)
+{
+    return c->op->max_inputs < 0 || c->n_inputs < (size_t)c->op->max_inputs;
+}
+
+static bool is_dataset_list(const mr_expr *e, const scope *s)
+{
+    if (e->kind != MR_EX_LIST || e->n == 0)
+        return false;
+    for (size_t i = 0; i < e->n; i++)
+        if (!mr__is_dataset(e->children[i], s))
+            return false;
+    return true;
+}
+
+static const mr_param *param_named(const mr_op *op, const char *name, size_t *at)
+{
+    for (size_t i = 0; op->params && op->params[i].name; i++)
+        if (strcmp(op->params[i].name, name) == 0) {
+            *at = i;
+            return &op->params[i];
+        }
+    return NULL;
+}
+
+static mr_code build_argument(op_call *c, const mr_param *p, const mr_expr *e, mr_value *out,
+                              mr_status *st)
+{
+    bool bare = e->kind == MR_EX_NAME && mr__scope_find(c->b->s, e->text) < 0;
+    if (p->type == MR_PT_FN) {
+        if (e->kind == MR_EX_LAMBDA || bare)
+            return build_fn(c->b, e, out, st);
+        return build_fail(c->b, st, e, "%s: %s must be a function, as in x => x * 2", c->op->name,
+                          p->name);
+    }
+    if (e->kind == MR_EX_LAMBDA && p->type != MR_PT_VALUE)
+        return build_fail(c->b, st, e, "%s: %s cannot be a function", c->op->name, p->name);
+    return build_value(c->b, e, out, st);
+}
+
+static mr_code append_item(mr_value *group, mr_value_kind kind, const char *name, mr_value *item,
+                           mr_status *st)
+{
+    mr_value *items = mr_realloc(group->items, (group->n + 1) * sizeof *items);
+    if (!items)
+        return no_memory(st);
+    group->items = items;
+    if (name) {
+        char **names = mr_realloc(group->names, (group->n + 1) * sizeof *names);
+        if (!names)
+            return no_memory(st);
+        group->names = names;
+        if (!(names[group->n] = mr_strdup(name)))
+            return no_memory(st);
+    }
+    group->kind = kind;
+    group->items[group->n++] = *item;
+    *item = (mr_value){0};
+    return MR_OK;
+}
+
+static mr_code add_variadic(op_call *c, size_t at, const char *key, const mr_expr *e, mr_status *st)
+{
+    mr_value *group = &c->values[at], item = {0};
+    mr_value_kind kind = key ? MR_V_RECORD : MR_V_TUPLE;
+    if (group->kind != MR_V_UNSET && group->kind != kind)
+        return build_fail(c->b, st, e, "%s: positional and named components do not mix",
+                          c->op->name);
+    for (size_t i = 0; key && i < group->n; i++)
+        if (strcmp(group->names[i], key) == 0)
+            return build_fail(c->b, st, e, "%s: '%s' is given twice", c->op->name, key);
+    MR_TRY(build_argument(c, &c->op->params[at], e, &item, st));
+    mr_code rc = append_item(group, kind, key, &item, st);
+    mr_value_reset(&item);
+    return rc;
+}
+
+/* The parameter that the next positional argument is for; -1: none is left. */
+static int64_t next_positional(const op_call *c)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < c->n_params; i++) {
+            const mr_param *p = &c->op->params[i];
+            bool wanted =
+                pass == 0 ? (p->flags & MR_P_POSITIONAL) != 0 : (p->flags & MR_P_OPTIONAL) != 0;
+            if (wanted && ((p->flags & MR_P_VARIADIC) || c->values[i].kind == MR_V_UNSET))
+                return (int64_t)i;
+        }
+    return -1;
+}
+
+static mr_code unknown_keyword(const op_call *c, const char *key, const mr_expr *e, mr_status *st)
+{
+    char all[300] = "";
+    for (size_t i = 0; i < c->n_params; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "",
+                 c->op->params[i].name);
+    return build_fail(c->b, st, e, "%s has no parameter '%s'; it has %s", c->op->name, key,
+                      all[0] ? all : "none");
+}
+
+static mr_code add_keyword(op_call *c, const char *key, const mr_expr *e, mr_status *st)
+{
+    size_t at = 0;
+    const mr_param *p = param_named(c->op, key, &at);
+    if (!p || ((p->flags & MR_P_VARIADIC) && p->type == MR_PT_VALUE)) {
+        for (at = 0; at < c->n_params; at++)
+            if ((c->op->params[at].flags & MR_P_VARIADIC) && c->op->params[at].type == MR_PT_VALUE)
+                return add_variadic(c, at, key, e, st);
+        return unknown_keyword(c, key, e, st);
+    }
+    if (c->values[at].kind != MR_V_UNSET)
+        return build_fail(c->b, st, e, "%s: %s is given twice", c->op->name, key);
+    return build_argument(c, p, e, &c->values[at], st);
+}
+
+static mr_code add_argument(op_call *c, const char *key, const mr_expr *e, mr_status *st)
+{
+    if (key)
+        return add_keyword(c, key, e, st);
+    if (takes_inputs(c) && mr__is_dataset(e, c->b->s))
+        return add_input(c, e, st);
+    if (c->op->max_inputs < 0 && is_dataset_list(e, c->b->s)) {
+        for (size_t i = 0; i < e->n; i++)
+            MR_TRY(add_input(c, e->children[i], st));
+        return MR_OK;
+    }
+    int64_t at = next_positional(c);
+    if (at < 0)
+        return build_fail(c->b, st, e, "%s takes no further argument here", c->op->name);
+    const mr_param *p = &c->op->params[at];
+    if (p->flags & MR_P_VARIADIC)
+        return add_variadic(c, (size_t)at, NULL, e, st);
+    return build_argument(c, p, e, &c->values[at], st);
+}
+
+static size_t distance(const char *a, const char *b)
+{
+    /* Levenshtein's, over names of at most 63 letters. */
+    size_t n = strlen(b), row[64];
+    if (n > 63)
+        return 99;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; *a; a++, i++) {
+        size_t before = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t cost = before + (*a != b[j - 1]);
+            before = row[j];
+            if (row[j] + 1 < cost)
+                cost = row[j] + 1;
+            if (row[j - 1] + 1 < cost)
+                cost = row[j - 1] + 1;
+            row[j] = cost;
+        }
+    }
+    return row[n];
+}
+
+static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
+{
+    const mr_op *op, *best = NULL;
+    size_t least = 3;
+    for (size_t i = 0; (op = mr_op_at(i)); i++) {
+        size_t d = op->props & MR_OP_INTERNAL ? 99 : distance(e->text, op->name);
+        if (d < least) {
+            least = d;
+            best = op;
+        }
+    }
+    if (best)
+        return build_fail(b, st, e, "unknown op '%s'; did you mean '%s'?", e->text, best->name);
+    return build_fail(b, st, e, "unknown op '%s'; 'millrace ops' lists them", e->text);
+}
+
+/* The node. Inside a function a bad value is an error of the call, not of the graph: the template
+ * is then typed without the values. */
+static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
+{
+    mr_dataset **again = NULL;
+    if (c->b->record) {
+        again = mr_calloc(c->n_inputs + 1, sizeof *again);
+        if (!again)
+            return no_memory(st);
+        for (size_t i = 0; i < c->n_inputs; i++)
+            again[i] = mr_dataset_ref(c->inputs[i]);
+    }
+    size_t n = c->n_inputs;
+    c->n_inputs = 0; /* taken over */
+    mr_dataset *ds = mr_dataset_from_values(c->op, c->values, c->inputs, n);
+    mr_status why;
+    mr_code rc = mr_dataset_check(ds, &why);
+    if (rc == MR_INVALID_ARGUMENT && c->b->record) {
+        for (size_t i = 0; i < c->n_params; i++) {
+            mr_spec *spec = NULL;
+            mr_value *v = &c->values[i];
+            if (v->kind == MR_V_UNSET || v->kind == MR_V_FN || v->kind == MR_V_NONE ||
+                v->kind == MR_V_AUTO || mr__value_spec(v, &spec, NULL) != MR_OK)
+                continue;
+            mr_value_reset(v);
+            *v = (mr_value){.kind = MR_V_UNKNOWN, .spec = spec};
+        }
+        mr_dataset_unref(ds);
+        ds = mr_dataset_from_values(c->op, c->values, again, n);
+        mr_free(again);
+        again = NULL;
+        rc = mr_dataset_check(ds, &why);
+    }
+    for (size_t i = 0; again && i < n; i++)
+        mr_dataset_unref(again[i]);
+    mr_free(again);
+    if (rc != MR_OK) {
+        mr_dataset_unref(ds);
+        if (rc == MR_INVALID_ARGUMENT && !c->b->body)
+            return strchr(why.message, '\n') ? (st ? (*st = why, rc) : rc)
+                                             : mr__type_fail(st, c->e, "%s", why.message);
+        if (st)
+            *st = why;
+        return rc;
+    }
+    *out = ds;
+    return MR_OK;
+}
+
+static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
+{
+    const mr_op *op = mr_op_find(e->text, strlen(e->text));
+    bool method = e->kind == MR_EX_METHOD;
+    if (!op || ((op->props & MR_OP_INTERNAL) && !b->body && b->env))
+        return unknown_op(b, e, st);
+    if (method && op->max_inputs == 0)
+        return build_fail(b, st, e, "%s is a source and stands at the beginning", op->name);
+    if (!method && op->min_inputs > 0 && !(op->props & MR_OP_SOURCE_CALL))
+        return build_fail(b, st, e,
+                          "%s is a method: write it behind a dataset, as in "
+                          "range(10).%s(...)",
+                          op->name, op->name);
+    op_call c = {.b = b, .e = e, .op = op};
+    while (op->params && op->params[c.n_params].name)
+        c.n_params++;
+    c.values = mr_calloc(c.n_params + 1, sizeof *c.values);
+    mr_code rc = c.values ? MR_OK : no_memory(st);
+    if (rc == MR_OK && method) {
+        if (!mr__is_dataset(e->children[0], b->s))
+            rc = build_fail(b, st, e->children[0], "%s wants a dataset before the point", op->name);
+        else
+            rc = add_input(&c, e->children[0], st);
+    }
+    for (size_t i = method; i < e->n && rc == MR_OK; i++)
+        rc = add_argument(&c, e->keys ? e->keys[i] : NULL, e->children[i], st);
+    if (rc == MR_OK && c.n_inputs < (size_t)op->min_inputs)
+        rc = build_fail(b, st, e, "%s wants %d dataset%s, not %zu", op->name, op->min_inputs,
+                        op->min_inputs == 1 ? "" : "s", c.n_inputs);
+    if (rc == MR_OK)
+        rc = make_node(&c, out, st);
+    for (size_t i = 0; c.values && i < c.n_params; i++)
+        mr_value_reset(&c.values[i]);
+    for (size_t i = 0; i < c.n_inputs; i++)
+        mr_dataset_unref(c.inputs[i]);
+    mr_free(c.inputs);
+    mr_free(c.values);
+    return rc;
+}
+
+/* ---- names that are datasets ---- */
+
+/* Stands in a template for a dataset that is only known in a call. */
+struct given_params {
+    const mr_spec *element; /* borrowed: the scope outlives the template */
+};
+static mr_code infer_given(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    (void)self;
+    (void)st;
+    *out = mr_spec_ref(((const struct given_params *)p)->element);
+    return MR_OK;
+}
+static const mr_op given = {.abi = MR_ABI_VERSION,
+                            .name = "given",
+                            .doc = "A dataset that a function is called with.",
+                            .params_size = sizeof(struct given_params),
+                            .role = MR_ROLE_BARRIER,
+                            .props = MR_OP_INTERNAL,
+                            .infer = infer_given};
+
+static mr_code dataset_of_name(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
+{
+    int64_t i = mr__scope_find(b->s, e->text);
+    if (i < 0 || !is_dataset_name(e->text, b->s))
+        return build_fail(b, st, e, "'%s' is not a dataset", e->text);
+    if (!b->values) {
+        *out = mr_dataset_new(
+            &given, &(struct given_params){mr_spec_leaf(b->s->specs[i], 0)->element}, NULL, 0);
+        return mr_dataset_check(*out, st);
+    }
+    mr_value v = {0};
+    MR_TRY(value_of_name(b, (size_t)i, &v, st));
+    *out = mr_dataset_ref(v.dataset);
+    mr_value_reset(&v);
+    return MR_OK;
+}
+
+static mr_code build_dataset(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
+{
+    if (e->kind == MR_EX_NAME)
+        return dataset_of_name(b, e, out, st);
+    if (e->kind == MR_EX_CALL || e->kind == MR_EX_METHOD)
+        return call_op(b, e, out, st);
+    return build_fail(b, st, e, "a dataset is wanted here, as in range(10)");
+}
+
+/* ---- bodies ---- */
+
+void mr__dataset_body_free(dataset_body *b)
+{
+    if (!b)
+        return;
+    for (size_t i = 0; i < b->n_arguments; i++)
+        mr__typed_free(b->arguments[i].tree);
+    for (size_t i = 0; i < b->n_fns; i++) {
+        mr_fn_unref(b->fns[i].fn);
+        mr_free(b->fns[i].captured);
+    }
+    for (size_t i = 0; i < b->s.n; i++) {
+        if (b->own_names)
+            mr_free(b->own_names[i]);
+        if (b->own_specs)
+            mr_spec_unref(b->own_specs[i]);
+    }
+    mr_free(b->own_names);
+    mr_free(b->own_specs);
+    mr_free(b->s.first);
+    mr_free(b->s.constant);
+    mr_free(b->arguments);
+    mr_free(b->fns);
+    mr_expr_unref(b->e);
+    mr_free(b);
+}
+
+static mr_code copy_scope(dataset_body *b, const scope *s, mr_status *st)
+{
+    b->own_names = mr_calloc(s->n + 1, sizeof *b->own_names);
+    b->own_specs = mr_calloc(s->n + 1, sizeof *b->own_specs);
+    b->s.first = mr_calloc(s->n + 1, sizeof *b->s.first);
+    b->s.constant = mr_calloc(s->n + 1, sizeof *b->s.constant);
+    if (!b->own_names || !b->own_specs || !b->s.first || !b->s.constant)
+        return no_memory(st);
+    for (size_t i = 0; i < s->n; i++) {
+        b->s.n = i + 1;
+        b->own_specs[i] = mr_spec_ref(s->specs[i]);
+        b->s.first[i] = s->first[i];
+        /* An instance sees one row of everything. */
+        b->s.constant[i] = false;
+        if (!(b->own_names[i] = mr_strdup(s->names[i])))
+            return no_memory(st);
+    }
+    b->s.names = (const char **)b->own_names;
+    b->s.specs = (const mr_spec **)b->own_specs;
+    return MR_OK;
+}
+
+mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, mr_spec **element,
+                         mr_status *st)
+{
+    dataset_body *body = mr_calloc(1, sizeof *body);
+    if (!body)
+        return no_memory(st);
+    body->e = mr_expr_ref(e);
+    mr_dataset *ds = NULL;
+    mr_code rc = copy_scope(body, s, st);
+    if (rc == MR_OK) {
+        builder b = {.s = &body->s, .record = body};
+        rc = build_dataset(&b, e, &ds, st);
+    }
+    if (rc == MR_OK) {
+        *element = mr_spec_ref(mr_dataset_spec(ds));
+        *out = body;
+    } else
+        mr__dataset_body_free(body);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
+void mr__dataset_body_used(const dataset_body *b, bool *used)
+{
+    bool names[64];
+    bool *u = b->s.n <= 64 ? names : mr_calloc(b->s.n, sizeof *u);
+    /* Without memory for finding out, all of them. */
+    if (u) {
+        memset(u, 0, b->s.n * sizeof *u);
+        mark_names(b->e, &b->s, NULL, u);
+    }
+    for (size_t i = 0; i < b->s.n; i++)
+        for (size_t k = 0; (!u || u[i]) && k < mr_spec_n_leaves(b->s.specs[i]); k++)
+            used[b->s.first[i] + k] = true;
+    if (u != names)
+        mr_free(u);
+}
+
+mr_code mr__dataset_body_make(const dataset_body *body, const frame *f, size_t row,
+                              mr_dataset **out, mr_status *st)
+{
+    mr_array few[16];
+    bool few_used[16];
+    mr_array *v = f->n <= 16 ? few : mr_calloc(f->n, sizeof *v);
+    bool *used = f->n <= 16 ? few_used : mr_calloc(f->n, sizeof *used);
+    mr_code rc = v && used ? MR_OK : no_memory(st);
+    if (rc == MR_OK) {
+        memset(v, 0, f->n * sizeof *v);
+        memset(used, 0, f->n * sizeof *used);
+        mr__dataset_body_used(body, used);
+        for (size_t i = 0; i < f->n; i++)
+            if (used[i])
+                mr_array_slice(&v[i], &f->v[i], f->constant && f->constant[i] ? 0 : row, 1);
+        frame one = {v, NULL, f->n, 1, NULL};
+        builder b = {.s = &body->s, .values = &one, .body = body};
+        rc = build_dataset(&b, body->e, out, st);
+        for (size_t i = 0; i < f->n; i++)
+            mr_array_reset(&v[i]);
+    }
+    if (f->n > 16) {
+        mr_free(v);
+        mr_free(used);
+    }
+    return rc;
+}
+
+/* ---- whole pipelines ---- */
+
+/* The environment as a scope over columns of one row. Calls of its functions are computed first,
+ * and stand in the scope under the place they were written at. */
+typedef struct surroundings {
+    scope s;
+    mr_spec **specs;
+    char **names;
+    mr_array *columns;
+    size_t n_columns, capacity;
+    frame f;
+} surroundings;
+
+static void surroundings_free(surroundings *x)
+{
+    for (size_t i = 0; i < x->s.n; i++) {
+        mr_free(x->names[i]);
+        mr_spec_unref(x->specs[i]);
+    }
+    for (size_t i = 0; i < x->n_columns; i++)
+        mr_array_reset(&x->columns[i]);
+    mr_free(x->names);
+    mr_free(x->specs);
+    mr_free(x->columns);
+    mr_free(x->s.first);
+    mr_free(x->s.constant);
+}
+
+static mr_code add_name(surroundings *x, const char *name, const mr_value *v, mr_status *st)
+{
+    size_t n = x->s.n;
+    if (n == x->capacity) {
+        size_t room = n * 2 + 8;
+        char **names = mr_realloc(x->names, room * sizeof *names);
+        if (names)
+            x->names = names;
+        mr_spec **specs = mr_realloc(x->specs, room * sizeof *specs);
+        if (specs)
+            x->specs = specs;
+        size_t *first = mr_realloc(x->s.first, room * sizeof *first);
+        if (first)
+            x->s.first = first;
+        bool *constant = mr_realloc(x->s.constant, room * sizeof *constant);
+        if (constant)
+            x->s.constant = constant;
+        if (!names || !specs || !first || !constant)
+            return no_memory(st);
+        x->capacity = room;
+    }
+    mr_spec *spec = NULL;
+    MR_TRY(mr__value_spec(v, &spec, st));
+    size_t k = mr_spec_n_leaves(spec);
+    mr_array *columns = mr_realloc(x->columns, (x->n_columns + k + 1) * sizeof *columns);
+    if (columns)
+        x->columns = columns;
+    char *copy = mr_strdup(name);
+    if (!columns || !copy) {
+        mr_spec_unref(spec);
+        mr_free(copy);
+        return no_memory(st);
+    }
+    memset(columns + x->n_columns, 0, k * sizeof *columns);
+    x->names[n] = copy;
+    x->specs[n] = spec;
+    x->s.first[n] = x->n_columns;
+    x->s.constant[n] = true;
+    x->s.n = n + 1;
+    x->n_columns += k;
+    x->s.names = (const char **)x->names;
+    x->s.specs = (const mr_spec **)x->specs;
+    x->f = (frame){x->columns, NULL, x->n_columns, 1, NULL};
+    return mr__value_columns(v, x->columns + x->s.first[n], st);
+}
+
+/* Computes the calls of the environment's functions in e, innermost first. */
+static mr_code compute_calls(surroundings *x, const mr_env *env, const mr_expr *e, mr_status *st)
+{
+    for (size_t i = 0; i < e->n; i++)
+        MR_TRY(compute_calls(x, env, e->children[i], st));
+    if (e->kind != MR_EX_CALL || mr_op_find(e->text, strlen(e->text)) || mr__builtin_find(e->text))
+        return MR_OK;
+    mr_value *args = mr_calloc(e->n + 1, sizeof *args), result = {0};
+    mr_code rc = args ? MR_OK : no_memory(st);
+    builder b = {.s = &x->s, .values = &x->f, .env = env};
+    mr_status why;
+    size_t got = 0;
+    /* Arguments that cannot be computed here belong to a function of another kind. */
+    for (; got < e->n && rc == MR_OK; got++)
+        rc = build_value(&b, e->children[got], &args[got], &why);
+    bool ours = rc == MR_OK;
+    if (ours)
+        rc = env->call(env->ctx, e->text, args, e->n, &result, &why);
+    if (ours && rc == MR_OK) {
+        char place[32];
+        snprintf(place, sizeof place, "@%" PRIu32, e->begin);
+        rc = add_name(x, place, &result, st);
+    } else if (ours && rc != MR_NOT_FOUND) {
+        if (st)
+            *st = why;
+    } else if (rc != MR_RESOURCE_EXHAUSTED)
+        rc = MR_OK;
+    for (size_t i = 0; args && i < got; i++)
+        mr_value_reset(&args[i]);
+    mr_value_reset(&result);
+    mr_free(args);
+    return rc;
+}
+
+mr_code mr_dataset_from_text(const char *text, size_t size, const mr_env *env, mr_dataset **out,
+                             mr_status *st)
+{
+    static const mr_env none;
+    const mr_expr *e = NULL;
+    MR_TRY(mr_expr_parse(text, size, &e, st));
+    surroundings x = {.f = {.rows = 1}};
+    mr_dataset *ds = NULL;
+    mr_code rc = MR_OK;
+    for (size_t i = 0; env && i < env->n && rc == MR_OK; i++)
+        rc = add_name(&x, env->names[i], &env->values[i], st);
+    if (rc == MR_OK && env && env->call)
+        rc = compute_calls(&x, env, e, st);
+    if (rc == MR_OK) {
+        builder b = {.s = &x.s, .values = &x.f, .env = env ? env : &none};
+        rc = build_dataset(&b, e, &ds, st);
+    }
+    surroundings_free(&x);
+    mr_expr_unref(e);
+    if (rc == MR_OK)
+        *out = ds;
+    else
+        mr_dataset_unref(ds);
+    return rc;
+}

@@ -1,0 +1,668 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Typing: a syntax tree and the specs of the names in scope give a typed tree.
+ *
+ * Numbers written in the text are weak: beside a tensor they take its type, among themselves they
+ * are computed here, as Python would, and alone an integer is int64 and a float float32. Nothing
+ * else is converted but by cast. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/functions/typing.h"
+
+int64_t mr__scope_find(const scope *s, const char *name)
+{
+    for (size_t i = s->n; i-- > 0;)
+        if (strcmp(s->names[i], name) == 0)
+            return (int64_t)i;
+    return -1;
+}
+
+mr_code mr__type_fail(mr_status *st, const mr_expr *e, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    size_t size = 0;
+    const char *source = mr_expr_source(e, &size);
+    return mr_expr_fail(st, MR_INVALID_ARGUMENT, source, size, e->begin, "%s", text);
+}
+
+void mr__typed_free(typed *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        mr__typed_free(t->children[i]);
+    mr_spec_unref(t->spec);
+    mr_array_reset(&t->value);
+    if (t->plan)
+        t->builtin->free_plan(t->plan);
+    mr_program_unref(t->program);
+    mr__dataset_body_free(t->body);
+    mr_free(t);
+}
+
+static typed *new_typed(typed_kind kind, size_t n)
+{
+    typed *t = mr_calloc(1, sizeof *t + n * sizeof *t->children);
+    if (t) {
+        t->kind = kind;
+        t->n = n;
+    }
+    return t;
+}
+
+mr_code mr__type_no_memory(mr_status *st)
+{
+    return mr_fail_memory(st, sizeof(typed), "an expression");
+}
+
+static void set_constant(typed *t)
+{
+    t->constant = true;
+    for (size_t i = 0; i < t->n; i++)
+        t->constant = t->constant && t->children[i]->constant;
+}
+
+/* The leaf of a node that must be one tensor; NULL if it is not. */
+const mr_leaf *mr__type_tensor_of(const typed *t)
+{
+    if (mr_spec_kind_of(t->spec) != MR_SPEC_LEAF)
+        return NULL;
+    const mr_leaf *leaf = mr_spec_leaf(t->spec, 0);
+    return leaf->dtype == MR_DATASET ? NULL : leaf;
+}
+
+bool mr__type_is_numeric(mr_dtype t)
+{
+    return mr_dtype_is_integer(t) || mr_dtype_is_floating(t);
+}
+
+mr_code mr__type_want_tensor(const typed *t, const mr_expr *e, const char *what,
+                             const mr_leaf **leaf, mr_status *st)
+{
+    *leaf = mr__type_tensor_of(t);
+    if (!*leaf) {
+        char found[128];
+        mr_spec_format(t->spec, found, sizeof found);
+        return mr__type_fail(st, e, "%s wants a tensor, not %s", what, found);
+    }
+    if ((*leaf)->ragged)
+        return mr__type_fail(st, e, "%s does not take ragged tensors", what);
+    return MR_OK;
+}
+
+/* ---- literals ---- */
+
+static mr_code new_const(mr_array *value, char weak, typed **out, mr_status *st)
+{
+    typed *t = new_typed(TYPED_CONST, 0);
+    if (!t) {
+        mr_array_reset(value);
+        return mr__type_no_memory(st);
+    }
+    t->constant = true;
+    t->weak = weak;
+    mr_array_move(&t->value, value);
+    t->spec = mr_spec_tensor(t->value.dtype, t->value.rank, t->value.shape);
+    if (!t->spec) {
+        mr__typed_free(t);
+        return mr__type_no_memory(st);
+    }
+    *out = t;
+    return MR_OK;
+}
+
+static mr_code literal(const mr_expr *e, typed **out, mr_status *st)
+{
+    mr_array a = {0};
+    switch (e->kind) {
+    case MR_EX_INT:
+        MR_TRY(mr_array_alloc(&a, MR_INT64, 0, NULL, 1, st));
+        *(int64_t *)a.data = e->i;
+        return new_const(&a, 'i', out, st);
+    case MR_EX_FLOAT:
+        MR_TRY(mr_array_alloc(&a, MR_FLOAT64, 0, NULL, 1, st));
+        *(double *)a.data = e->f;
+        return new_const(&a, 'f', out, st);
+    case MR_EX_BOOL:
+        MR_TRY(mr_array_alloc(&a, MR_BOOL, 0, NULL, 1, st));
+        *(uint8_t *)a.data = e->i != 0;
+        return new_const(&a, 0, out, st);
+    default: {
+        mr_buffer *text;
+        MR_TRY(mr_buffer_alloc(&text, e->text_size, st));
+        if (e->text_size)
+            memcpy(mr_buffer_data(text), e->text, e->text_size);
+        mr_code rc = mr_array_alloc(&a, MR_STRING, 0, NULL, 1, st);
+        if (rc == MR_OK) {
+            *(mr_bytes *)a.data = (mr_bytes){mr_buffer_data(text), e->text_size};
+            rc = mr_buffer_hold(a.owner, text, st);
+        }
+        mr_buffer_unref(text);
+        if (rc != MR_OK) {
+            mr_array_reset(&a);
+            return rc;
+        }
+        return new_const(&a, 0, out, st);
+    }
+    }
+}
+
+/* Makes a weak node of type `to`; strong ones stay. */
+mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
+{
+    if (!t->weak)
+        return MR_OK;
+    if (!mr__type_is_numeric(to))
+        return mr__type_fail(st, e, "a number stands beside a %s", mr_dtype_name(to));
+    if (t->weak == 'f' && mr_dtype_is_integer(to))
+        return mr__type_fail(st, e,
+                             "a float literal stands beside an %s; use cast, or an integer literal",
+                             mr_dtype_name(to));
+    mr_array value = {0};
+    MR_TRY(mr__kernel_cast(&t->value, to, &value, st));
+    mr_spec *spec = mr_spec_tensor(to, value.rank, value.shape);
+    if (!spec) {
+        mr_array_reset(&value);
+        return mr__type_no_memory(st);
+    }
+    mr_array_reset(&t->value);
+    t->value = value;
+    mr_spec_unref(t->spec);
+    t->spec = spec;
+    t->weak = 0;
+    return MR_OK;
+}
+
+mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st)
+{
+    return mr__type_settle(t, t->weak == 'f' ? MR_FLOAT32 : MR_INT64, e, st);
+}
+
+mr_code mr__settle_literal(typed *t, const mr_expr *e, mr_status *st)
+{
+    return mr__type_settle_default(t, e, st);
+}
+
+/* Brings the nodes to one type: weak ones take that of the first that is not. */
+mr_code mr__type_unify(typed **v, const mr_expr *const *es, size_t n, const char *what, mr_dtype *t,
+                       mr_status *st)
+{
+    const typed *strong = NULL;
+    bool floats = false;
+    for (size_t i = 0; i < n; i++) {
+        if (!v[i]->weak && !strong)
+            strong = v[i];
+        floats = floats || v[i]->weak == 'f';
+    }
+    *t = strong ? mr_spec_leaf(strong->spec, 0)->dtype : floats ? MR_FLOAT32 : MR_INT64;
+    for (size_t i = 0; i < n; i++) {
+        MR_TRY(mr__type_settle(v[i], *t, es[i], st));
+        mr_dtype other = mr_spec_leaf(v[i]->spec, 0)->dtype;
+        if (other != *t)
+            return mr__type_fail(st, es[i], "%s has operands of two types, %s and %s; use cast",
+                                 what, mr_dtype_name(*t), mr_dtype_name(other));
+    }
+    return MR_OK;
+}
+
+/* ---- shapes ---- */
+
+mr_code mr__type_broadcast(const mr_leaf *a, const mr_leaf *b, mr_leaf *out, const mr_expr *e,
+                           mr_status *st)
+{
+    if (a->rank < 0 || b->rank < 0) {
+        out->rank = -1;
+        return MR_OK;
+    }
+    out->rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int d = 0; d < out->rank; d++) {
+        int da = d - (out->rank - a->rank), db = d - (out->rank - b->rank);
+        int64_t x = da < 0 ? 1 : a->shape[da], y = db < 0 ? 1 : b->shape[db];
+        if (x > 1 && y > 1 && x != y) {
+            char left[96], right[96];
+            mr_shape_format(a->rank, a->shape, left, sizeof left);
+            mr_shape_format(b->rank, b->shape, right, sizeof right);
+            return mr__type_fail(st, e, "shapes %s and %s do not fit each other", left, right);
+        }
+        out->shape[d] = x == 1 ? y : y == 1 ? x : x == -1 ? y : x;
+    }
+    return MR_OK;
+}
+
+mr_code mr__type_set_leaf(typed *t, const mr_leaf *leaf, mr_status *st)
+{
+    t->spec = mr_spec_of_leaf(leaf);
+    return t->spec ? MR_OK : mr__type_no_memory(st);
+}
+
+/* ---- operators ---- */
+
+/* A node over n typed children (taken, also on failure). */
+mr_code mr__type_node_of(typed_kind kind, typed **children, size_t n, typed **out, mr_status *st)
+{
+    typed *t = new_typed(kind, n);
+    for (size_t i = 0; i < n; i++) {
+        if (t)
+            t->children[i] = children[i];
+        else
+            mr__typed_free(children[i]);
+        children[i] = NULL;
+    }
+    if (!t)
+        return mr__type_no_memory(st);
+    set_constant(t);
+    *out = t;
+    return MR_OK;
+}
+
+/* Literals among themselves are numbers of the text: computed now. false: that fails, so it is left
+ * to run (and to fail) with the elements. */
+static bool fold(char op, const typed *a, const typed *b, mr_array *out, char *weak)
+{
+    mr_dtype t = a->weak == 'f' || (b && b->weak == 'f') ? MR_FLOAT64 : MR_INT64;
+    mr_array x = {0}, y = {0};
+    mr_row_sink sink = {.n_rows = 1};
+    mr_code rc = mr__kernel_cast(&a->value, t, &x, NULL);
+    if (rc == MR_OK && b)
+        rc = mr__kernel_cast(&b->value, t, &y, NULL);
+    if (rc == MR_OK)
+        rc = b ? mr__kernel_binary(op, &x, true, &y, true, 1, out, &sink, NULL)
+               : mr__kernel_unary(op, &x, out, NULL);
+    mr_array_reset(&x);
+    mr_array_reset(&y);
+    bool good = rc == MR_OK && sink.errors.n == 0 && !sink.out_of_memory;
+    mr_row_errors_reset(&sink.errors);
+    mr_free(sink.bad);
+    if (!good) {
+        mr_array_reset(out);
+        return false;
+    }
+    *weak = out->dtype == MR_BOOL ? 0 : out->dtype == MR_FLOAT64 ? 'f' : 'i';
+    return true;
+}
+
+static bool is_comparison(char op)
+{
+    return strchr("=!<l>g", op) != NULL;
+}
+
+static const char *op_text(char op)
+{
+    static const char *const names[] = {
+        ['+'] = "+",  ['-'] = "-",   ['*'] = "*",  ['/'] = "/",  ['%'] = "%",  ['f'] = "//",
+        ['p'] = "**", ['='] = "==",  ['!'] = "!=", ['<'] = "<",  ['l'] = "<=", ['>'] = ">",
+        ['g'] = ">=", ['a'] = "and", ['o'] = "or", ['n'] = "not"};
+    return names[(unsigned char)op];
+}
+
+static mr_code type_binary(const mr_expr *e, typed **v, typed **out, mr_status *st)
+{
+    const mr_leaf *a, *b;
+    const char *what = op_text(e->op);
+    MR_TRY(mr__type_want_tensor(v[0], e->children[0], what, &a, st));
+    MR_TRY(mr__type_want_tensor(v[1], e->children[1], what, &b, st));
+    if (v[0]->weak && v[1]->weak) {
+        mr_array value = {0};
+        char weak;
+        if (fold(e->op, v[0], v[1], &value, &weak))
+            return new_const(&value, weak, out, st);
+    }
+    mr_dtype t;
+    MR_TRY(mr__type_unify(v, e->children, 2, what, &t, st));
+    bool fits = mr__type_is_numeric(t) ||
+                (t == MR_STRING && (is_comparison(e->op) || e->op == '+')) ||
+                (t == MR_BOOL && (e->op == '=' || e->op == '!'));
+    if (!fits)
+        return mr__type_fail(st, e, "%s does not take %s", what, mr_dtype_name(t));
+    a = mr__type_tensor_of(v[0]);
+    b = mr__type_tensor_of(v[1]);
+    mr_leaf leaf = {.dtype = is_comparison(e->op)                     ? MR_BOOL
+                             : e->op == '/' && mr_dtype_is_integer(t) ? MR_FLOAT64
+                                                                      : t};
+    MR_TRY(mr__type_broadcast(a, b, &leaf, e, st));
+    MR_TRY(mr__type_node_of(TYPED_BINARY, v, 2, out, st));
+    (*out)->op = e->op;
+    return mr__type_set_leaf(*out, &leaf, st);
+}
+
+static mr_code type_unary(const mr_expr *e, typed **v, typed **out, mr_status *st)
+{
+    const mr_leaf *a;
+    MR_TRY(mr__type_want_tensor(v[0], e->children[0], op_text(e->op), &a, st));
+    if (e->op == 'n' ? a->dtype != MR_BOOL : !mr__type_is_numeric(a->dtype))
+        return mr__type_fail(st, e, "%s does not take %s", op_text(e->op), mr_dtype_name(a->dtype));
+    if (v[0]->weak) {
+        mr_array value = {0};
+        char weak;
+        if (fold('-', v[0], NULL, &value, &weak))
+            return new_const(&value, weak, out, st);
+    }
+    mr_leaf leaf = *a;
+    MR_TRY(mr__type_node_of(TYPED_UNARY, v, 1, out, st));
+    (*out)->op = e->op;
+    return mr__type_set_leaf(*out, &leaf, st);
+}
+
+static mr_code want_scalar_bool(const typed *t, const mr_expr *e, const char *what, mr_status *st)
+{
+    const mr_leaf *leaf;
+    MR_TRY(mr__type_want_tensor(t, e, what, &leaf, st));
+    if (leaf->dtype != MR_BOOL || leaf->rank > 0) {
+        char found[96];
+        mr_spec_format(t->spec, found, sizeof found);
+        return mr__type_fail(st, e, "%s wants a single bool, not %s", what, found);
+    }
+    return MR_OK;
+}
+
+/* `and` and `or`: on single bools only what is needed is looked at, on tensors all of it. */
+static mr_code type_logical(const mr_expr *e, typed **v, typed **out, mr_status *st)
+{
+    const mr_leaf *a, *b;
+    MR_TRY(mr__type_want_tensor(v[0], e->children[0], op_text(e->op), &a, st));
+    MR_TRY(mr__type_want_tensor(v[1], e->children[1], op_text(e->op), &b, st));
+    for (int i = 0; i < 2; i++)
+        if (mr__type_tensor_of(v[i])->dtype != MR_BOOL)
+            return mr__type_fail(st, e->children[i], "%s wants bools, not %s", op_text(e->op),
+                                 mr_dtype_name(mr__type_tensor_of(v[i])->dtype));
+    mr_leaf leaf = {.dtype = MR_BOOL};
+    MR_TRY(mr__type_broadcast(a, b, &leaf, e, st));
+    bool scalars = a->rank == 0 && b->rank == 0;
+    MR_TRY(mr__type_node_of(scalars ? e->op == 'a' ? TYPED_AND : TYPED_OR : TYPED_BINARY, v, 2, out,
+                            st));
+    /* On 0 and 1 `and` is the lesser, `or` the greater. */
+    (*out)->op = e->op == 'a' ? '(' : ')';
+    return mr__type_set_leaf(*out, &leaf, st);
+}
+
+static mr_code type_if(const mr_expr *e, typed **v, typed **out, mr_status *st)
+{
+    /* Written value, condition, other; run condition first. */
+    typed *c[3] = {v[1], v[0], v[2]};
+    MR_TRY(want_scalar_bool(c[0], e->children[1], "if", st));
+    if (c[1]->weak || c[2]->weak) {
+        const mr_leaf *leaf;
+        MR_TRY(mr__type_want_tensor(c[1], e->children[0], "if", &leaf, st));
+        MR_TRY(mr__type_want_tensor(c[2], e->children[2], "if", &leaf, st));
+        mr_dtype t;
+        const mr_expr *const es[2] = {e->children[0], e->children[2]};
+        MR_TRY(mr__type_unify(c + 1, es, 2, "if", &t, st));
+    }
+    if (!mr_spec_same_types(c[1]->spec, c[2]->spec)) {
+        char a[128], b[128];
+        mr_spec_format(c[1]->spec, a, sizeof a);
+        mr_spec_format(c[2]->spec, b, sizeof b);
+        return mr__type_fail(st, e, "the two sides of if are of two types, %s and %s", a, b);
+    }
+    mr_spec *spec = mr_spec_merge(c[1]->spec, c[2]->spec);
+    if (!spec)
+        return mr__type_no_memory(st);
+    v[0] = v[1] = v[2] = NULL;
+    mr_code rc = mr__type_node_of(TYPED_IF, c, 3, out, st);
+    if (rc != MR_OK) {
+        mr_spec_unref(spec);
+        return rc;
+    }
+    (*out)->spec = spec;
+    return MR_OK;
+}
+
+/* ---- tuples, records, lists, parts ---- */
+
+static mr_code type_group(const mr_expr *e, typed **v, typed **out, mr_status *st)
+{
+    for (size_t i = 0; i < e->n; i++)
+        MR_TRY(mr__type_settle_default(v[i], e->children[i], st));
+    mr_spec **specs = mr_calloc(e->n + 1, sizeof *specs);
+    typed **sorted = mr_calloc(e->n + 1, sizeof *sorted);
+    mr_code rc = specs && sorted ? MR_OK : mr__type_no_memory(st);
+    for (size_t i = 0; i < e->n && rc == MR_OK; i++)
+        specs[i] = mr_spec_ref(v[i]->spec);
+    mr_spec *spec = NULL;
+    if (rc == MR_OK) {
+        spec = e->kind == MR_EX_RECORD ? mr_spec_record((const char *const *)e->keys, specs, e->n)
+                                       : mr_spec_tuple(specs, e->n);
+        if (!spec)
+            rc = mr__type_no_memory(st);
+    }
+    /* A record's components stand in order of their names. */
+    for (size_t i = 0; i < e->n && rc == MR_OK; i++)
+        sorted[e->kind == MR_EX_RECORD ? (size_t)mr_spec_find(spec, e->keys[i]) : i] = v[i];
+    if (rc == MR_OK) {
+        memset(v, 0, e->n * sizeof *v);
+        rc = mr__type_node_of(TYPED_GROUP, sorted, e->n, out, st);
+    }
+    if (rc == MR_OK)
+        (*out)->spec = spec;
+    else
+        mr_spec_unref(spec);
+    mr_free(specs);
+    mr_free(sorted);
+    return rc;
+}
+
+static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st)
+{
+    if (e->n == 0) {
+        mr_array none = {0};
+        const int64_t zero = 0;
+        MR_TRY(mr_array_alloc(&none, MR_FLOAT64, 1, &zero, 1, st));
+        return new_const(&none, 'f', out, st);
+    }
+    bool weak = true, floats = false;
+    for (size_t i = 0; i < e->n; i++) {
+        weak = weak && v[i]->weak && v[i]->value.rank == v[0]->value.rank &&
+               memcmp(v[i]->value.shape, v[0]->value.shape,
+                      (size_t)v[0]->value.rank * sizeof(int64_t)) == 0;
+        floats = floats || v[i]->weak == 'f';
+    }
+    if (!weak || v[0]->value.rank >= MR_MAX_RANK)
+        return mr__type_stack(e, v, e->n, false, out, st);
+    /* Numbers alone stay weak, as one tensor. */
+    mr_array all = {0};
+    int64_t shape[MR_MAX_RANK];
+    shape[0] = (int64_t)e->n;
+    memcpy(shape + 1, v[0]->value.shape, (size_t)v[0]->value.rank * sizeof *shape);
+    MR_TRY(
+        mr_array_alloc(&all, floats ? MR_FLOAT64 : MR_INT64, v[0]->value.rank + 1, shape, 1, st));
+    size_t bytes = mr_array_row_values(&v[0]->value) * 8;
+    for (size_t i = 0; i < e->n; i++) {
+        mr_array x = {0};
+        mr_code rc = mr__kernel_cast(&v[i]->value, all.dtype, &x, st);
+        if (rc != MR_OK) {
+            mr_array_reset(&all);
+            return rc;
+        }
+        if (bytes)
+            memcpy((char *)all.data + i * bytes, x.data, bytes);
+        mr_array_reset(&x);
+    }
+    return new_const(&all, floats ? 'f' : 'i', out, st);
+}
+
+static mr_code part_of(typed *t, size_t child, typed **out, mr_status *st)
+{
+    mr_spec *spec = mr_spec_ref(mr_spec_child(t->spec, child));
+    size_t first = mr_spec_first_leaf(t->spec, child);
+    mr_code rc = mr__type_node_of(TYPED_PART, &t, 1, out, st);
+    if (rc != MR_OK) {
+        mr_spec_unref(spec);
+        return rc;
+    }
+    (*out)->spec = spec;
+    (*out)->first = first;
+    return MR_OK;
+}
+
+static mr_code type_row(const mr_expr *e, typed **v, typed **out, mr_status *st)
+{
+    const mr_leaf *a, *i;
+    MR_TRY(mr__type_want_tensor(v[0], e->children[0], "[ ]", &a, st));
+    MR_TRY(mr__type_want_tensor(v[1], e->children[1], "[ ]", &i, st));
+    MR_TRY(mr__type_settle_default(v[1], e->children[1], st));
+    i = mr__type_tensor_of(v[1]);
+    if (!mr_dtype_is_integer(i->dtype) || i->rank > 0)
+        return mr__type_fail(st, e->children[1], "an index must be an integer");
+    if (a->rank == 0)
+        return mr__type_fail(st, e, "a scalar has no rows to pick from");
+    mr_leaf leaf = *a;
+    if (a->rank > 0) {
+        if (v[1]->kind == TYPED_CONST && a->shape[0] >= 0) {
+            int64_t k = mr__int_at(&v[1]->value, 0), n = a->shape[0];
+            if (k < -n || k >= n)
+                return mr__type_fail(st, e->children[1],
+                                     "index %lld is out of range: axis 0 has length %lld",
+                                     (long long)k, (long long)n);
+        }
+        leaf.rank = (int8_t)(a->rank - 1);
+        memmove(leaf.shape, leaf.shape + 1, (size_t)leaf.rank * sizeof *leaf.shape);
+    }
+    MR_TRY(mr__type_settle_default(v[0], e->children[0], st));
+    leaf.dtype = mr__type_tensor_of(v[0])->dtype;
+    MR_TRY(mr__type_node_of(TYPED_ROW, v, 2, out, st));
+    return mr__type_set_leaf(*out, &leaf, st);
+}
+
+static mr_code type_index(const mr_expr *e, const scope *s, typed **out, mr_status *st)
+{
+    if (e->n != 2)
+        return mr__type_fail(st, e, "an index is missing between [ and ]");
+    typed *v[2] = {NULL, NULL};
+    mr_code rc = mr__type(e->children[0], s, &v[0], st);
+    const mr_expr *at = e->children[1];
+    if (rc == MR_OK && at->kind == MR_EX_STRING) {
+        int64_t k =
+            mr_spec_kind_of(v[0]->spec) == MR_SPEC_RECORD ? mr_spec_find(v[0]->spec, at->text) : -1;
+        if (k >= 0)
+            return part_of(v[0], (size_t)k, out, st);
+        char found[160];
+        mr_spec_format(v[0]->spec, found, sizeof found);
+        rc = mr__type_fail(st, at, "there is no component \"%s\" in %s", at->text, found);
+    } else if (rc == MR_OK)
+        rc = mr__type(at, s, &v[1], st);
+    if (rc == MR_OK && mr_spec_kind_of(v[0]->spec) == MR_SPEC_TUPLE) {
+        int64_t n = (int64_t)mr_spec_n_children(v[0]->spec);
+        int64_t k = v[1]->weak == 'i' && v[1]->value.rank == 0 ? mr__int_at(&v[1]->value, 0) : n;
+        if (k >= -n && k < n) {
+            mr__typed_free(v[1]);
+            return part_of(v[0], (size_t)(k < 0 ? k + n : k), out, st);
+        }
+        rc = mr__type_fail(st, at, "a tuple of %lld is indexed with an integer from %lld to %lld",
+                           (long long)n, (long long)-n, (long long)(n - 1));
+    } else if (rc == MR_OK && mr_spec_kind_of(v[0]->spec) == MR_SPEC_RECORD)
+        rc = mr__type_fail(st, at, "a record is indexed with a name, as in x[\"label\"]");
+    if (rc == MR_OK)
+        rc = type_row(e, v, out, st);
+    mr__typed_free(v[0]);
+    mr__typed_free(v[1]);
+    return rc;
+}
+
+/* ---- the walk ---- */
+
+mr_code mr__type_name(const mr_expr *e, const char *name, const scope *s, typed **out,
+                      mr_status *st)
+{
+    int64_t i = mr__scope_find(s, name);
+    if (i < 0)
+        return mr__type_fail(st, e, "unknown name '%s'", name);
+    typed *t = new_typed(TYPED_COLUMN, 0);
+    if (!t)
+        return mr__type_no_memory(st);
+    t->spec = mr_spec_ref(s->specs[i]);
+    t->first = s->first[i];
+    t->constant = s->constant[i];
+    *out = t;
+    return MR_OK;
+}
+
+static mr_code type_dataset(const mr_expr *e, const scope *s, typed **out, mr_status *st)
+{
+    typed *t = new_typed(TYPED_DATASET, 0);
+    mr_spec *element = NULL;
+    if (!t)
+        return mr__type_no_memory(st);
+    mr_code rc = mr__dataset_body(e, s, &t->body, &element, st);
+    if (rc == MR_OK && !(t->spec = mr_spec_dataset(element)))
+        rc = mr__type_no_memory(st);
+    if (rc != MR_OK) {
+        mr__typed_free(t);
+        return rc;
+    }
+    *out = t;
+    return MR_OK;
+}
+
+static mr_code type_children(const mr_expr *e, const scope *s, typed **out, mr_status *st)
+{
+    typed **v = mr_calloc(e->n + 1, sizeof *v), *t = NULL;
+    mr_code rc = v ? MR_OK : mr__type_no_memory(st);
+    for (size_t i = 0; i < e->n && rc == MR_OK; i++)
+        rc = mr__type(e->children[i], s, &v[i], st);
+    if (rc == MR_OK)
+        switch (e->kind) {
+        case MR_EX_TUPLE:
+        case MR_EX_RECORD:
+            rc = e->n ? type_group(e, v, &t, st)
+                      : mr__type_fail(st, e, "an element has at least one component");
+            break;
+        case MR_EX_LIST:
+            rc = type_list(e, v, &t, st);
+            break;
+        case MR_EX_UNARY:
+            rc = type_unary(e, v, &t, st);
+            break;
+        case MR_EX_BINARY:
+            rc = e->op == 'a' || e->op == 'o' ? type_logical(e, v, &t, st)
+                                              : type_binary(e, v, &t, st);
+            break;
+        default:
+            rc = type_if(e, v, &t, st);
+        }
+    for (size_t i = 0; v && i < e->n; i++)
+        mr__typed_free(v[i]);
+    mr_free(v);
+    if (rc == MR_OK)
+        *out = t;
+    else
+        mr__typed_free(t);
+    return rc;
+}
+
+mr_code mr__type(const mr_expr *e, const scope *s, typed **out, mr_status *st)
+{
+    if (e->kind != MR_EX_NAME && mr__is_dataset(e, s))
+        return type_dataset(e, s, out, st);
+    switch (e->kind) {
+    case MR_EX_INT:
+    case MR_EX_FLOAT:
+    case MR_EX_STRING:
+    case MR_EX_BOOL:
+        return literal(e, out, st);
+    case MR_EX_NAME:
+        return mr__type_name(e, e->text, s, out, st);
+    case MR_EX_CALL:
+        return mr__type_call(e, s, out, st);
+    case MR_EX_INDEX:
+        return type_index(e, s, out, st);
+    case MR_EX_TUPLE:
+    case MR_EX_RECORD:
+    case MR_EX_LIST:
+    case MR_EX_UNARY:
+    case MR_EX_BINARY:
+    case MR_EX_IF:
+        return type_children(e, s, out, st);
+    case MR_EX_METHOD:
+        return mr__type_fail(st, e, "unknown op '%s'", e->text);
+    case MR_EX_LAMBDA:
+        return mr__type_fail(st, e, "a function cannot be a value here");
+    default:
+        return mr__type_fail(st, e, "none and auto are not values of an expression");
+    }
+}
