@@ -76,10 +76,9 @@ struct mr__stream {
     size_t at;
     mr_buffer *tag; /* inner's state `base` rows before block; NULL: none */
     size_t base, skip;
-    int64_t rows;          /* of the dataset, so far */
-    size_t bytes;          /* of a row of block */
-    size_t row_bytes, ask; /* for the next fetch; belong to the task while it is under way */
-    bool fetched;          /* what follows is there, or will be when the task is done */
+    int64_t rows; /* of the dataset, so far */
+    size_t row_bytes, ask;
+    bool fetched; /* what follows is there, or will be when the task is done */
     bool submitted;
     mr_block ahead;
     mr_code ahead_rc;

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flags from tables. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+
+int cli_usage(const cli_command *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fprintf(stderr, "millrace %s: ", cmd->name);
+    vfprintf(stderr, fmt, ap);
+    fprintf(stderr, "; see 'millrace %s --help'\n", cmd->name);
+    va_end(ap);
+    return CLI_USAGE;
+}
+
+int cli_fail(const mr_status *st, int status)
+{
+    char text[2048];
+    mr_status_format(st, text, sizeof text);
+    fflush(stdout);
+    fprintf(stderr, "millrace: %s\n", text);
+    return status;
+}
+
+const char **cli_words(int argc)
+{
+    const char **words = mr_calloc((size_t)argc + 1, sizeof *words);
+    if (!words) {
+        fputs("millrace: out of memory\n", stderr);
+        exit(CLI_FAILED);
+    }
+    return words;
+}
+
+static void print_help(const cli_command *cmd, const cli_flag *const *tables)
+{
+    printf("%s\n\n", cmd->summary);
+    const char *line = cmd->usage;
+    const char *lead = "usage: ";
+    while (*line) {
+        size_t n = strcspn(line, "\n");
+        printf("%smillrace %s %.*s\n", lead, cmd->name, (int)n, line);
+        lead = "       ";
+        line += n + (line[n] == '\n');
+    }
+    printf("\noptions:\n");
+    for (; *tables; tables++)
+        for (const cli_flag *f = *tables; f->name; f++) {
+            char left[64];
+            snprintf(left, sizeof left, "%s%s%s%s", f->name[1] ? "--" : "-", f->name,
+                     f->what ? " " : "", f->what ? f->what : "");
+            printf("  %-26s %s\n", left, f->help);
+        }
+    printf("  %-26s %s\n", "--help", "print this and end");
+    if (cmd->details)
+        printf("\n%s\n", cmd->details);
+}
+
+static const cli_flag *find_flag(const cli_flag *const *tables, const char *word, size_t n)
+{
+    for (; *tables; tables++)
+        for (const cli_flag *f = *tables; f->name; f++)
+            if (strlen(f->name) == n && memcmp(f->name, word, n) == 0)
+                return f;
+    return NULL;
+}
+
+static int set_int(const cli_command *cmd, const cli_flag *f, const char *text)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (errno || end == text || *end)
+        return cli_usage(cmd, "--%s wants a whole number, not '%s'", f->name, text);
+    if ((f->min || f->max) && (v < f->min || v > f->max)) {
+        if (f->max == INT64_MAX)
+            return cli_usage(cmd, "--%s must be at least %" PRId64 ", not %lld", f->name, f->min,
+                             v);
+        return cli_usage(cmd, "--%s must be %" PRId64 " to %" PRId64 ", not %lld", f->name, f->min,
+                         f->max, v);
+    }
+    *(int64_t *)f->value = v;
+    return -1;
+}
+
+static int set_word(const cli_command *cmd, const cli_flag *f, const char *text)
+{
+    if (f->words) {
+        const char *const *w = f->words;
+        while (*w && strcmp(*w, text) != 0)
+            w++;
+        if (!*w) {
+            char all[256] = "";
+            for (w = f->words; *w; w++)
+                snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", all[0] ? ", " : "",
+                         *w);
+            return cli_usage(cmd, "--%s must be one of %s, not '%s'", f->name, all, text);
+        }
+    }
+    *(const char **)f->value = text;
+    return -1;
+}
+
+static int set_flag(const cli_command *cmd, const cli_flag *f, const char *text)
+{
+    char *end;
+    switch (f->kind) {
+    case CLI_INT:
+        return set_int(cmd, f, text);
+    case CLI_FLOAT:
+        errno = 0;
+        *(double *)f->value = strtod(text, &end);
+        if (errno || end == text || *end || !isfinite(*(double *)f->value) ||
+            *(double *)f->value < 0)
+            return cli_usage(cmd, "--%s wants a number of at least 0, not '%s'", f->name, text);
+        return -1;
+    case CLI_TEXT:
+        return set_word(cmd, f, text);
+    case CLI_SWITCH:
+    case CLI_TEXTS:
+        break;
+    }
+    return -1;
+}
+
+/* Whether a word is a flag: -5 is a number and - is standard input. */
+static bool is_flag(const char *word)
+{
+    return word[0] == '-' && word[1] && !(word[1] >= '0' && word[1] <= '9');
+}
+
+int cli_parse(const cli_command *cmd, const cli_flag *const *tables, int argc, char **argv,
+              const char **rest, size_t *n_rest)
+{
+    *n_rest = 0;
+    bool flags_end = false;
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (flags_end || !is_flag(word)) {
+            rest[(*n_rest)++] = word;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            flags_end = true;
+            continue;
+        }
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            print_help(cmd, tables);
+            return cli_flush(CLI_OK);
+        }
+        const char *name = word + (word[1] == '-' ? 2 : 1);
+        size_t n = strcspn(name, "=");
+        const cli_flag *f = find_flag(tables, name, n);
+        if (!f || (word[1] == '-') != (n > 1))
+            return cli_usage(cmd, "unknown option '%s'", word);
+        if (f->given)
+            *f->given = true;
+        if (f->kind == CLI_SWITCH) {
+            if (name[n])
+                return cli_usage(cmd, "--%s takes no value", f->name);
+            *(bool *)f->value = true;
+            continue;
+        }
+        if (f->kind == CLI_TEXTS) {
+            cli_texts *t = f->value;
+            if (name[n])
+                t->v[t->n++] = name + n + 1;
+            while (i + 1 < argc && !is_flag(argv[i + 1]))
+                t->v[t->n++] = argv[++i];
+            if (!t->n)
+                return cli_usage(cmd, "--%s wants %s", f->name, f->what);
+            continue;
+        }
+        if (!name[n] && i + 1 == argc)
+            return cli_usage(cmd, "--%s wants %s", f->name, f->what);
+        int rc = set_flag(cmd, f, name[n] ? name + n + 1 : argv[++i]);
+        if (rc >= 0)
+            return rc;
+    }
+    return -1;
+}
+
+void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
+{
+    const cli_flag flags[] = {
+        {.name = "threads",
+         .kind = CLI_INT,
+         .value = &r->opts.threads,
+         .given = &r->opts.has_threads,
+         .what = "N",
+         .max = 1024,
+         .help = "pool threads; 0: all in the calling thread; default: the CPUs it may use"},
+        {.name = "block-rows",
+         .kind = CLI_INT,
+         .value = &r->opts.block_rows,
+         .what = "N",
+         .min = 1,
+         .max = INT64_MAX,
+         .help = "most rows a block holds; default: by size"},
+        {.name = "no-uring",
+         .kind = CLI_SWITCH,
+         .value = &r->opts.no_uring,
+         .help = "read files by pread only"},
+        {.name = "seed",
+         .kind = CLI_INT,
+         .value = &r->seed,
+         .given = &r->opts.has_seed,
+         .what = "N",
+         .help = "the job's seed, for random ops without one"},
+        {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to stderr"},
+        {.name = "f",
+         .kind = CLI_TEXT,
+         .value = &r->file,
+         .what = "FILE",
+         .help = "read the expression from FILE, - for standard input"},
+    };
+    size_t n = sizeof flags / sizeof *flags - !with_file;
+    memcpy(table, flags, n * sizeof *flags);
+    table[n] = (cli_flag){0};
+}
+
+static void log_line(void *ctx, mr_log_level level, const char *message)
+{
+    static const char *const names[] = {"debug", "info", "warning", "error"};
+    (void)ctx;
+    fprintf(stderr, "millrace: %s: %s\n", names[level], message);
+}
+
+void cli_run_start(cli_run *r)
+{
+    r->opts.seed = (uint64_t)r->seed;
+    mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);
+}
+
+static int read_all(const cli_command *cmd, const char *path, char **text, size_t *size)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!f) {
+        fprintf(stderr, "millrace %s: %s: %s\n", cmd->name, path, strerror(errno));
+        return CLI_USAGE;
+    }
+    char *buf = NULL;
+    size_t room = 0, n = 0, got;
+    do {
+        if (mr_grow((void **)&buf, &room, n + 65536, 1, (size_t)1 << 27, "an expression", NULL) !=
+            MR_OK)
+            break;
+        got = fread(buf + n, 1, 65536, f);
+        n += got;
+    } while (got);
+    bool bad = ferror(f) || !feof(f);
+    if (f != stdin)
+        fclose(f);
+    if (bad) {
+        mr_free(buf);
+        fprintf(stderr, "millrace %s: %s: it could not be read\n", cmd->name, path);
+        return CLI_USAGE;
+    }
+    *text = buf;
+    *size = n;
+    return -1;
+}
+
+int cli_expression(const cli_command *cmd, const cli_run *r, const char *const *rest, size_t n_rest,
+                   char **text, size_t *size)
+{
+    if (n_rest + (r->file != NULL) != 1)
+        return n_rest ? cli_usage(cmd, "one expression is wanted, not %zu; quote it for the shell",
+                                  n_rest + (r->file != NULL))
+                      : cli_usage(cmd, "an expression is wanted");
+    if (r->file)
+        return read_all(cmd, r->file, text, size);
+    *size = strlen(rest[0]);
+    *text = mr_strdup(rest[0]);
+    return *text ? -1 : cli_usage(cmd, "out of memory");
+}

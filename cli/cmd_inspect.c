@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace inspect: what is in TFRecord files, and whether it is whole. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/formats/example.h"
+#include "pipeline/formats/tfrecord.h"
+#include "pipeline/memory/alloc.h"
+
+enum { WANT = 4096, BLOCK_BYTES = 1 << 20, SHOWN_VALUES = 6 };
+
+typedef struct inspect_opts {
+    cli_run run;
+    bool verify, json;
+    int64_t examples;
+} inspect_opts;
+
+typedef struct report {
+    mr_compression compression;
+    int64_t records, bytes, smallest, largest;
+    mr_code rc;
+    mr_status st;
+} report;
+
+/* By the first bytes; a length whose checksum is right decides for an uncompressed file. */
+static mr_compression guess_compression(const char *path)
+{
+    unsigned char b[12];
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return MR_COMPRESSION_NONE;
+    size_t n = fread(b, 1, sizeof b, f);
+    fclose(f);
+    if (n == sizeof b) {
+        uint32_t want =
+            (uint32_t)b[8] | (uint32_t)b[9] << 8 | (uint32_t)b[10] << 16 | (uint32_t)b[11] << 24;
+        if (mr_crc32c_mask(mr_crc32c(b, 8)) == want)
+            return MR_COMPRESSION_NONE;
+    }
+    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
+        return MR_COMPRESSION_GZIP;
+    if (n >= 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
+        return MR_COMPRESSION_ZSTD;
+    if (n >= 2 && (b[0] & 0x0f) == 8 && (b[0] >> 4) <= 7 && (b[0] * 256 + b[1]) % 31 == 0)
+        return MR_COMPRESSION_ZLIB;
+    return MR_COMPRESSION_NONE;
+}
+
+static mr_code print_feature(void *ctx, const mr_example_value *f, mr_status *st)
+{
+    (void)ctx;
+    (void)st;
+    printf("      %.*s: ", (int)f->name_size, f->name);
+    if (f->dtype == MR_DATASET) {
+        puts("nothing set");
+        return MR_OK;
+    }
+    printf("%s[%zu] ", f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype), f->n);
+    for (size_t i = 0; i < f->n && i < SHOWN_VALUES; i++) {
+        if (i)
+            fputs(", ", stdout);
+        if (f->dtype == MR_INT64)
+            printf("%" PRId64, ((const int64_t *)f->values)[i]);
+        else if (f->dtype == MR_FLOAT32)
+            printf("%.9g", (double)((const float *)f->values)[i]);
+        else {
+            const mr_bytes *s = (const mr_bytes *)f->values + i;
+            cli_print_string(stdout, s->data, s->size < 40 ? s->size : 40);
+            if (s->size > 40)
+                printf("... (%zu bytes)", s->size);
+        }
+    }
+    puts(f->n > SHOWN_VALUES ? ", ..." : "");
+    return MR_OK;
+}
+
+static void print_record(int64_t number, const mr_bytes *r)
+{
+    mr_status st;
+    printf("    record %" PRId64 ", %zu bytes", number, r->size);
+    /* First without printing: a record that is no Example is shown as bytes. */
+    if (r->size && mr_example_visit(r->data, r->size, NULL, NULL, &st) == MR_OK) {
+        puts(", an Example:");
+        if (mr_example_visit(r->data, r->size, print_feature, NULL, &st) != MR_OK)
+            puts("      (damaged)");
+        return;
+    }
+    fputs(": ", stdout);
+    cli_print_string(stdout, r->data, r->size < 60 ? r->size : 60);
+    puts(r->size > 60 ? "..." : "");
+}
+
+static void examine(const char *path, const inspect_opts *o, report *r)
+{
+    mr_tfrecord_reader *reader = NULL;
+    mr_array a = {0};
+    *r = (report){.compression = guess_compression(path), .smallest = INT64_MAX};
+    r->rc = mr_tfrecord_reader_open(&reader, path, &(mr_file_opts){.compression = r->compression},
+                                    &r->st);
+    while (r->rc == MR_OK && !cli_interrupted()) {
+        mr_array_reset(&a);
+        r->rc = mr_tfrecord_reader_read(reader, WANT, BLOCK_BYTES, &a, &r->st);
+        const mr_bytes *records = a.data;
+        for (size_t i = 0; r->rc == MR_OK && i < a.rows; i++, r->records++) {
+            int64_t n = (int64_t)records[i].size;
+            r->bytes += n;
+            r->smallest = n < r->smallest ? n : r->smallest;
+            r->largest = n > r->largest ? n : r->largest;
+            if (!o->json && r->records < o->examples)
+                print_record(r->records, &records[i]);
+        }
+    }
+    mr_array_reset(&a);
+    mr_tfrecord_reader_close(reader);
+    if (r->rc == MR_END)
+        r->rc = MR_OK;
+}
+
+static void print_json(const char *path, const report *r)
+{
+    fputs("{\"file\": ", stdout);
+    cli_print_string(stdout, path, strlen(path));
+    printf(", \"compression\": \"%s\", \"records\": %" PRId64 ", \"bytes\": %" PRId64
+           ", \"corrupt\": ",
+           mr_compression_name(r->compression), r->records, r->bytes);
+    if (r->rc == MR_OK)
+        fputs("null", stdout);
+    else {
+        printf("{\"record\": %" PRId64 ", \"offset\": %" PRId64 ", \"error\": ", r->st.record,
+               r->st.offset);
+        cli_print_string(stdout, r->st.message, strlen(r->st.message));
+        putchar('}');
+    }
+    puts("}");
+}
+
+static void print_text(const report *r, const inspect_opts *o)
+{
+    printf("  %" PRId64 " records, %" PRId64 " bytes of data", r->records, r->bytes);
+    if (r->records)
+        printf(" (%" PRId64 " to %" PRId64 " a record, %.1f on average)", r->smallest, r->largest,
+               (double)r->bytes / (double)r->records);
+    printf(", %s\n", *mr_compression_name(r->compression) ? mr_compression_name(r->compression)
+                                                          : "uncompressed");
+    if (r->rc == MR_OK)
+        puts(o->verify ? "  every record and checksum is good, to the end of the file"
+                       : "  checksums good");
+}
+
+static int run(int argc, char **argv)
+{
+    inspect_opts o = {.examples = 1};
+    const cli_flag flags[] = {
+        {.name = "verify",
+         .kind = CLI_SWITCH,
+         .value = &o.verify,
+         .help = "check all and name the first bad place (exit 1); print no records"},
+        {.name = "examples",
+         .kind = CLI_INT,
+         .value = &o.examples,
+         .what = "N",
+         .max = INT64_MAX,
+         .help = "show the first N records (default 1)"},
+        {.name = "json", .kind = CLI_SWITCH, .value = &o.json, .help = "one JSON object a file"},
+        {0}};
+    const cli_flag *const tables[] = {flags, NULL};
+    const char **files = cli_words(argc);
+    size_t n;
+    int status = cli_parse(&cli_inspect, tables, argc, argv, files, &n);
+    if (status < 0 && n == 0)
+        status = cli_usage(&cli_inspect, "a file is wanted");
+    if (status < 0) {
+        status = CLI_OK;
+        if (o.verify)
+            o.examples = 0;
+        for (size_t i = 0; i < n && !cli_interrupted(); i++) {
+            report r;
+            if (!o.json)
+                puts(files[i]);
+            examine(files[i], &o, &r);
+            if (o.json)
+                print_json(files[i], &r);
+            else
+                print_text(&r, &o);
+            if (r.rc != MR_OK)
+                status = cli_fail(&r.st, CLI_FAILED);
+        }
+        status = cli_flush(status);
+    }
+    mr_free(files);
+    return status;
+}
+
+const cli_command cli_inspect = {
+    .name = "inspect",
+    .summary = "tells what is in TFRecord files, and whether they are whole",
+    .usage = "FILE... [--verify] [--examples N] [--json]",
+    .run = run,
+};

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace show: runs a graph and prints its elements, one JSON value a line. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "pipeline/memory/alloc.h"
+
+/* Rows asked for at once: enough to run in blocks, few enough that the first line comes soon. */
+enum { WANT = 1024 };
+
+static int save_state(const char *path, const void *bytes, size_t size)
+{
+    FILE *f = fopen(path, "wb");
+    bool good = f && fwrite(bytes, 1, size, f) == size && fflush(f) == 0;
+    int err = errno;
+    if (f && fclose(f) != 0 && good) {
+        good = false;
+        err = errno;
+    }
+    if (good)
+        return CLI_OK;
+    fflush(stdout);
+    fprintf(stderr, "millrace show: %s: the position could not be written: %s\n", path,
+            strerror(err));
+    if (f)
+        remove(path);
+    return CLI_FAILED;
+}
+
+int cli_load_state(const char *path, void **bytes, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    char *buf = NULL;
+    size_t room = 0, n = 0, got = 0;
+    if (f)
+        do {
+            if (mr_grow((void **)&buf, &room, n + 65536, 1, INT32_MAX, "a position", NULL) != MR_OK)
+                break;
+            got = fread(buf + n, 1, 65536, f);
+            n += got;
+        } while (got);
+    if (!f || ferror(f) || !feof(f)) {
+        fprintf(stderr, "millrace show: %s: the position could not be read: %s\n", path,
+                strerror(errno ? errno : EIO));
+        if (f)
+            fclose(f);
+        mr_free(buf);
+        return CLI_FAILED;
+    }
+    fclose(f);
+    *bytes = buf;
+    *size = n;
+    return CLI_OK;
+}
+
+int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, const mr_status *st)
+{
+    if (rc != MR_OK)
+        return cli_fail(st, CLI_FAILED);
+    int status = save_state(path, bytes, size);
+    mr_free(bytes);
+    return status;
+}
+
+/* Prints up to `left` elements (negative: all) of the pass that it stands in. */
+static int print_pass(mr_iterator *it, const show_opts *o, int64_t *left)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = MR_OK;
+    while (*left != 0) {
+        size_t want = *left > 0 && *left < WANT ? (size_t)*left : WANT;
+        if ((rc = mr_iterator_next(it, want, &b, &st)) != MR_OK)
+            break;
+        for (size_t i = 0; i < b.rows && rc == MR_OK; i++) {
+            rc = cli_print_element(stdout, mr_iterator_spec(it), &b, i, &o->run.opts, &st);
+            putchar('\n');
+        }
+        if (rc != MR_OK)
+            break;
+        if (fflush(stdout) != 0) {
+            mr_block_reset(&b);
+            return cli_flush(CLI_OK);
+        }
+        if (*left > 0)
+            *left -= (int64_t)b.rows;
+    }
+    mr_block_reset(&b);
+    if (rc < 0)
+        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
+    return CLI_OK;
+}
+
+static int show_elements(const show_opts *o, mr_dataset *ds)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    int status = CLI_OK;
+    if (mr_iterator_open(&it, ds, &o->run.opts, &st) != MR_OK)
+        return cli_fail(&st, CLI_FAILED);
+    cli_watch(it);
+    if (o->restore) {
+        void *bytes = NULL;
+        size_t size = 0;
+        status = cli_load_state(o->restore, &bytes, &size);
+        if (status == CLI_OK && mr_iterator_restore(it, bytes, size, &st) != MR_OK) {
+            mr_status_at(&st, o->restore, -1, -1);
+            status = cli_fail(&st, CLI_FAILED);
+        }
+        mr_free(bytes);
+    }
+    int64_t left = o->has_save_after ? o->save_after : o->has_limit ? o->limit : -1;
+    for (int64_t epoch = 0; status == CLI_OK && epoch < o->epochs && left != 0; epoch++) {
+        if (epoch && mr_iterator_rewind(it, &st) != MR_OK)
+            status = cli_fail(&st, CLI_FAILED);
+        else
+            status = print_pass(it, o, &left);
+    }
+    if (status == CLI_OK && o->has_save_after) {
+        void *bytes = NULL;
+        size_t size = 0;
+        mr_code rc = mr_iterator_save(it, &bytes, &size, &st);
+        status = cli_store_state(o->state, rc, bytes, size, &st);
+    }
+    cli_watch(NULL);
+    mr_iterator_close(it);
+    return cli_flush(status);
+}
+
+static const char *const policies[] = {"auto", "file", "data", "off", "hint", NULL};
+
+static int check_flags(const show_opts *o)
+{
+    if (o->has_save_after != (o->state != NULL))
+        return cli_usage(&cli_show, "--save-after N and --state FILE go together");
+    if (o->has_save_after && o->has_limit)
+        return cli_usage(&cli_show, "--save-after and --limit do not go together");
+    if (!o->has_replicas && (o->has_workers || o->has_worker || o->policy || o->from_function))
+        return cli_usage(&cli_show,
+                         "--workers, --worker, --auto-shard and --from-function need --replicas");
+    if (o->has_worker && o->worker >= o->workers)
+        return cli_usage(&cli_show,
+                         "--worker must be less than --workers (%" PRId64 "), not %" PRId64,
+                         o->workers, o->worker);
+    return -1;
+}
+
+static int run(int argc, char **argv)
+{
+    show_opts o = {.replicas = 1, .workers = 1, .epochs = 1};
+    cli_flag run_flags[CLI_RUN_FLAGS];
+    cli_run_flags(&o.run, run_flags, true);
+    const cli_flag flags[] = {
+        {.name = "limit",
+         .kind = CLI_INT,
+         .value = &o.limit,
+         .given = &o.has_limit,
+         .what = "N",
+         .max = INT64_MAX,
+         .help = "stop after N elements (with --replicas: steps)"},
+        {.name = "epochs",
+         .kind = CLI_INT,
+         .value = &o.epochs,
+         .what = "N",
+         .min = 1,
+         .max = INT64_MAX,
+         .help = "go round the data N times"},
+        {.name = "save-after",
+         .kind = CLI_INT,
+         .value = &o.save_after,
+         .given = &o.has_save_after,
+         .what = "N",
+         .max = INT64_MAX,
+         .help = "print N elements, then save the position behind them"},
+        {.name = "state",
+         .kind = CLI_TEXT,
+         .value = &o.state,
+         .what = "FILE",
+         .help = "where --save-after puts it"},
+        {.name = "restore",
+         .kind = CLI_TEXT,
+         .value = &o.restore,
+         .what = "FILE",
+         .help = "go on at a saved position of the same expression"},
+        {.name = "replicas",
+         .kind = CLI_INT,
+         .value = &o.replicas,
+         .given = &o.has_replicas,
+         .what = "R",
+         .min = 1,
+         .max = 65536,
+         .help = "distribute over R replicas on each worker; the batch is the global one"},
+        {.name = "workers",
+         .kind = CLI_INT,
+         .value = &o.workers,
+         .given = &o.has_workers,
+         .what = "W",
+         .min = 1,
+         .max = 65536,
+         .help = "number of workers (default 1)"},
+        {.name = "worker",
+         .kind = CLI_INT,
+         .value = &o.worker,
+         .given = &o.has_worker,
+         .what = "I",
+         .max = INT64_MAX,
+         .help = "print worker I's replicas only"},
+        {.name = "auto-shard",
+         .kind = CLI_TEXT,
+         .value = &o.policy,
+         .what = "POLICY",
+         .words = policies,
+         .help = "auto, file, data, off or hint"},
+        {.name = "from-function",
+         .kind = CLI_SWITCH,
+         .value = &o.from_function,
+         .help = "EXPR is an input function: it shards and batches by its context"},
+        {0}};
+    const cli_flag *const tables[] = {flags, run_flags, NULL};
+    const char **rest = cli_words(argc);
+    size_t n, size = 0;
+    char *text = NULL;
+    mr_dataset *ds = NULL;
+    mr_status st;
+    int status = cli_parse(&cli_show, tables, argc, argv, rest, &n);
+    if (status < 0)
+        status = check_flags(&o);
+    if (status < 0)
+        status = cli_expression(&cli_show, &o.run, rest, n, &text, &size);
+    if (status < 0) {
+        cli_run_start(&o.run);
+        o.run.opts.positions = o.has_save_after;
+        if (o.has_replicas)
+            status = cli_show_replicas(&o, text, size);
+        else if (mr_dataset_from_text(text, size, NULL, &ds, &st) != MR_OK)
+            status = cli_fail(&st, CLI_USAGE);
+        else
+            status = show_elements(&o, ds);
+    }
+    mr_dataset_unref(ds);
+    mr_free(text);
+    mr_free(rest);
+    return status;
+}
+
+const cli_command cli_show = {
+    .name = "show",
+    .summary = "runs a pipeline and prints its elements as JSON lines",
+    .usage = "EXPR [--limit N] [--epochs N]\n"
+             "EXPR --save-after N --state FILE\n"
+             "EXPR --restore FILE\n"
+             "--replicas R [--workers W [--worker I]] [--auto-shard POLICY] EXPR",
+    .details = "One element a line. With --replicas, one step a line:\n"
+               "  {\"step\": 0, \"replicas\": [[0, 1], [2, 3]]}",
+    .run = run,
+};

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elements as JSON lines, as docs/grammar.md describes them. Written by hand and not through a JSON
+ * library, because the digits of floats are part of the interface. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* Length of the UTF-8 sequence at s (of n bytes), 0 if it is none (RFC 3629). */
+static size_t utf8_length(const unsigned char *s, size_t n)
+{
+    unsigned c = s[0];
+    if (c < 0x80)
+        return 1;
+    size_t len = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+    if (c < 0xc2 || c > 0xf4 || n < len)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f) || (c == 0xf0 && s[1] < 0x90) ||
+        (c == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return len;
+}
+
+static void print_base64(FILE *f, const unsigned char *s, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        size_t left = n - i;
+        unsigned v = (unsigned)s[i] << 16 | (left > 1 ? (unsigned)s[i + 1] << 8 : 0) |
+                     (left > 2 ? s[i + 2] : 0);
+        putc(digits[v >> 18], f);
+        putc(digits[v >> 12 & 63], f);
+        putc(left > 1 ? digits[v >> 6 & 63] : '=', f);
+        putc(left > 2 ? digits[v & 63] : '=', f);
+    }
+}
+
+void cli_print_string(FILE *f, const char *text, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_length(s + i, n - i);
+        if (!len) {
+            fputs("{\"b64\": \"", f);
+            print_base64(f, s, n);
+            fputs("\"}", f);
+            return;
+        }
+        i += len;
+    }
+    putc('"', f);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = s[i];
+        if (c == '"' || c == '\\')
+            putc('\\', f);
+        if (c == '\n')
+            fputs("\\n", f);
+        else if (c == '\t')
+            fputs("\\t", f);
+        else if (c == '\r')
+            fputs("\\r", f);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(f, "\\u%04x", c);
+        else
+            putc(c, f);
+    }
+    putc('"', f);
+}
+
+/* The value that text stands for in dtype t, as double. */
+static double read_back(mr_dtype t, const char *text)
+{
+    switch (t) {
+    case MR_FLOAT16:
+        return (double)mr_half_to_float(mr_float_to_half(strtof(text, NULL)));
+    case MR_BFLOAT16:
+        return (double)mr_bfloat_to_float(mr_float_to_bfloat(strtof(text, NULL)));
+    case MR_FLOAT32:
+        return (double)strtof(text, NULL);
+    default:
+        return strtod(text, NULL);
+    }
+}
+
+static void print_float(FILE *f, mr_dtype t, double v)
+{
+    if (isnan(v)) {
+        fputs("\"nan\"", f);
+        return;
+    }
+    if (isinf(v)) {
+        fputs(v > 0 ? "\"inf\"" : "\"-inf\"", f);
+        return;
+    }
+    char text[40];
+    if (v == trunc(v) && fabs(v) < 1e6) {
+        fprintf(f, "%s%.0f.0", v == 0 && signbit(v) ? "-" : "", fabs(v) == 0 ? 0.0 : v);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (read_back(t, text) == v)
+            break;
+    }
+    fputs(text, f);
+    if (!strpbrk(text, ".e"))
+        fputs(".0", f);
+}
+
+void cli_print_double(FILE *f, double v)
+{
+    print_float(f, MR_FLOAT64, v);
+}
+
+static void print_value(FILE *f, mr_dtype t, const void *values, size_t i)
+{
+    switch (t) {
+    case MR_BOOL:
+        fputs(((const uint8_t *)values)[i] ? "true" : "false", f);
+        break;
+    case MR_INT8:
+        fprintf(f, "%d", ((const int8_t *)values)[i]);
+        break;
+    case MR_INT16:
+        fprintf(f, "%d", ((const int16_t *)values)[i]);
+        break;
+    case MR_INT32:
+        fprintf(f, "%" PRId32, ((const int32_t *)values)[i]);
+        break;
+    case MR_INT64:
+        fprintf(f, "%" PRId64, ((const int64_t *)values)[i]);
+        break;
+    case MR_UINT8:
+        fprintf(f, "%u", ((const uint8_t *)values)[i]);
+        break;
+    case MR_UINT16:
+        fprintf(f, "%u", ((const uint16_t *)values)[i]);
+        break;
+    case MR_UINT32:
+        fprintf(f, "%" PRIu32, ((const uint32_t *)values)[i]);
+        break;
+    case MR_UINT64:
+        fprintf(f, "%" PRIu64, ((const uint64_t *)values)[i]);
+        break;
+    case MR_FLOAT16:
+        print_float(f, t, (double)mr_half_to_float(((const uint16_t *)values)[i]));
+        break;
+    case MR_BFLOAT16:
+        print_float(f, t, (double)mr_bfloat_to_float(((const uint16_t *)values)[i]));
+        break;
+    case MR_FLOAT32:
+        print_float(f, t, (double)((const float *)values)[i]);
+        break;
+    case MR_FLOAT64:
+        print_float(f, t, ((const double *)values)[i]);
+        break;
+    case MR_STRING: {
+        const mr_bytes *s = (const mr_bytes *)values + i;
+        cli_print_string(f, s->data, s->size);
+        break;
+    }
+    case MR_DATASET:
+    case MR_N_DTYPES:
+        break;
+    }
+}
+
+/* A tensor of `rank` axes from value *at on, as nested arrays. splits (NULL: none): the lengths of
+ * axis 1, whose entries begin at *at. */
+static void print_tensor(FILE *f, mr_dtype t, const void *values, int rank, const int64_t *shape,
+                         const int64_t *splits, size_t *at)
+{
+    if (rank == 0) {
+        print_value(f, t, values, (*at)++);
+        return;
+    }
+    putc('[', f);
+    for (int64_t i = 0; i < shape[0]; i++) {
+        if (i)
+            fputs(", ", f);
+        if (splits) {
+            int64_t inner[MR_MAX_RANK];
+            memcpy(inner, shape + 1, (size_t)(rank - 1) * sizeof *inner);
+            inner[0] = splits[i + 1] - splits[i];
+            print_tensor(f, t, values, rank - 1, inner, NULL, at);
+        } else
+            print_tensor(f, t, values, rank - 1, shape + 1, NULL, at);
+    }
+    putc(']', f);
+}
+
+static mr_code print_dataset(FILE *f, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st)
+{
+    mr_iterator_opts inner = *opts;
+    inner.positions = false;
+    mr_iterator *it = NULL;
+    MR_TRY(mr_iterator_open(&it, ds, &inner, st));
+    fputs("{\"dataset\": [", f);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc;
+    bool first = true;
+    while ((rc = mr_iterator_next(it, 1024, &b, st)) == MR_OK)
+        for (size_t i = 0; i < b.rows && rc == MR_OK; i++) {
+            if (!first)
+                fputs(", ", f);
+            first = false;
+            rc = cli_print_element(f, mr_iterator_spec(it), &b, i, opts, st);
+        }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    fputs("]}", f);
+    return rc == MR_END ? MR_OK : rc;
+}
+
+static mr_code print_leaf(FILE *f, const mr_array *a, size_t row, const mr_iterator_opts *opts,
+                          mr_status *st)
+{
+    size_t at = 0;
+    if (a->storage == MR_DATASETS)
+        return print_dataset(f, ((mr_dataset **)a->data)[row], opts, st);
+    if (a->storage == MR_RAGGED) {
+        const mr_row *r = (const mr_row *)a->data + row;
+        print_tensor(f, a->dtype, r->data, a->rank, r->shape, r->splits, &at);
+    } else
+        print_tensor(f, a->dtype, mr_array_at(a, row), a->rank, a->shape, NULL, &at);
+    return MR_OK;
+}
+
+static mr_code print_tree(FILE *f, const mr_spec *spec, const mr_array *columns, size_t row,
+                          const mr_iterator_opts *opts, mr_status *st)
+{
+    if (mr_spec_kind_of(spec) == MR_SPEC_LEAF)
+        return print_leaf(f, columns, row, opts, st);
+    putc('{', f);
+    for (size_t i = 0; i < mr_spec_n_children(spec); i++) {
+        const char *name = mr_spec_child_name(spec, i);
+        if (i)
+            fputs(", ", f);
+        if (name)
+            cli_print_string(f, name, strlen(name));
+        else
+            fprintf(f, "\"%zu\"", i);
+        fputs(": ", f);
+        MR_TRY(print_tree(f, mr_spec_child(spec, i), columns + mr_spec_first_leaf(spec, i), row,
+                          opts, st));
+    }
+    putc('}', f);
+    return MR_OK;
+}
+
+mr_code cli_print_element(FILE *f, const mr_spec *spec, const mr_block *b, size_t row,
+                          const mr_iterator_opts *opts, mr_status *st)
+{
+    return print_tree(f, spec, b->columns, row, opts, st);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_CLI_SHOW_H
+#define MR_CLI_SHOW_H
+/* The two halves of `millrace show`: a plain pipeline, and one distributed over replicas. */
+#include "cli/cli.h"
+
+typedef struct show_opts {
+    cli_run run;
+    int64_t limit, epochs, save_after, replicas, workers, worker;
+    bool has_limit, has_save_after, has_replicas, has_workers, has_worker, from_function;
+    const char *state, *restore, *policy;
+} show_opts;
+
+int cli_show_replicas(const show_opts *o, const char *text, size_t size);
+int cli_load_state(const char *path, void **bytes, size_t *size);
+/* Writes a position that mr_..._save returned with rc (its error otherwise); frees bytes. */
+int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, const mr_status *st);
+#endif
