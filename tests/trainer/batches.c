@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/trainer/batches.h"
+#include <string.h>
+#include "tests/harness.h"
+
+static const batches *data;
+
+typedef struct state {
+    size_t at, number;
+} state;
+
+static size_t row_bytes(const mr_array *a)
+{
+    return mr_array_row_bytes(a) / data->rows;
+}
+
+static bool place(const mr_block *out, size_t c, const char *from, size_t bytes)
+{
+    const mr_into *into = out->into;
+    size_t room = 0;
+    if (!into || data->never_place || into->n_columns != (size_t)data->n_columns)
+        return false;
+    const mr_segment *s = into->segments + c * into->n_segments;
+    for (size_t i = 0; i < into->n_segments; i++)
+        room += s[i].bytes;
+    if (room < bytes)
+        return false;
+    for (size_t i = 0; bytes > 0; i++) {
+        size_t n = s[i].bytes < bytes ? s[i].bytes : bytes;
+        memcpy(s[i].data, from, n);
+        from += n;
+        bytes -= n;
+    }
+    return true;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    (void)want;
+    state *s = it->state;
+    if (s->at == data->rows)
+        return MR_END;
+    size_t n = data->rows - s->at < data->batch ? data->rows - s->at : data->batch;
+    if (++s->number == data->fail_at)
+        return mr_fail(st, MR_DATA_LOSS, "batch %zu is broken", s->number);
+    MR_TRY(mr_block_prepare(out, (size_t)data->n_columns, st));
+    for (int c = 0; c < data->n_columns; c++) {
+        const mr_array *a = &data->columns[c];
+        int64_t shape[MR_MAX_RANK];
+        memcpy(shape, a->shape, sizeof shape);
+        shape[0] = (int64_t)n;
+        const char *from = (const char *)a->data + s->at * row_bytes(a);
+        if (place(out, (size_t)c, from, n * row_bytes(a))) {
+            out->columns[c] =
+                (mr_array){.dtype = a->dtype, .storage = MR_PLACED, .rank = a->rank, .rows = 1};
+            memcpy(out->columns[c].shape, shape, sizeof shape);
+            continue;
+        }
+        MR_TRY(mr_array_alloc(&out->columns[c], a->dtype, a->rank, shape, 1, st));
+        memcpy(out->columns[c].data, from, n * row_bytes(a));
+    }
+    out->rows = 1;
+    s->at += n;
+    return MR_OK;
+}
+
+static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    (void)self;
+    (void)p;
+    mr_spec *children[3];
+    for (int c = 0; c < data->n_columns; c++) {
+        int64_t shape[MR_MAX_RANK];
+        memcpy(shape, data->columns[c].shape, sizeof shape);
+        shape[0] = -1;
+        children[c] = mr_spec_tensor(data->columns[c].dtype, data->columns[c].rank, shape);
+    }
+    *out = mr_spec_tuple(children, (size_t)data->n_columns);
+    return *out ? MR_OK : mr_fail_memory(st, 0, "a spec");
+}
+
+static const mr_op op_batches = {
+    .abi = MR_ABI_VERSION,
+    .name = "test_batches",
+    .doc = "Batches from memory.",
+    .example = "test_batches()",
+    .iter_size = sizeof(state),
+    .infer = infer,
+    .next = next,
+};
+
+mr_dataset *test_batches(const batches *b)
+{
+    data = b;
+    return mr_dataset_new(&op_batches, NULL, NULL, 0);
+}
+
+void test_fill(float *x, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(mr_test_random(&seed) % 2001) / 1000 - 1;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TESTS_TRAINER_BATCHES_H
+#define MR_TESTS_TRAINER_BATCHES_H
+/* A source of batches for the trainer's tests: an op of its own over arrays in memory, so that
+ * these tests need nothing of the pipeline but the engine. It writes in place where asked to. */
+#include "pipeline/engine/iter.h"
+
+typedef struct batches {
+    size_t rows, batch,
+        fail_at; /* fail_at: number of the batch that is an error instead; 0: none */
+    int n_columns;
+    mr_array columns[3]; /* one row: [rows, ...] */
+    bool never_place;
+} batches;
+
+/* A dataset over b, which must outlive it. One at a time in a process. */
+mr_dataset *test_batches(const batches *b);
+/* n numbers between -1 and 1. */
+void test_fill(float *x, size_t n, uint64_t seed);
+#endif
