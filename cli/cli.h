@@ -75,8 +75,12 @@ void cli_run_start(cli_run *r);
 int cli_expression(const cli_command *cmd, const cli_run *r, const char *const *rest, size_t n_rest,
                    char **text, size_t *size);
 
-/* SIGINT cancels what was watched last and makes cli_interrupted true. */
-void cli_watch(mr_iterator *it); /* NULL: nothing */
+/* Sets up signals; first thing in main. */
+void cli_start(void);
+/* SIGINT runs cancel(object) of what was watched last and makes cli_interrupted true. cancel must
+ * be safe in a signal handler; NULL: nothing is watched. */
+void cli_watch(void (*cancel)(void *), void *object);
+void cli_watch_iterator(mr_iterator *it); /* NULL: nothing */
 bool cli_interrupted(void);
 
 /* Element `row` of b as JSON (docs/grammar.md), without a line end. */

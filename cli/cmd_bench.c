@@ -66,7 +66,7 @@ static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, 
     *r = (result){0};
     double cpu0 = cpu(), t0 = wall();
     MR_TRY(mr_iterator_open(kept, ds, &o->run.opts, st));
-    cli_watch(*kept);
+    cli_watch_iterator(*kept);
     MR_TRY(run_once(*kept, o, t0, r, st));
     r->seconds = wall() - t0;
     r->cpu_seconds = cpu() - cpu0;
@@ -150,7 +150,7 @@ static int bench(mr_dataset *ds, const bench_opts *o)
             print_table(&r, i + 1, o->repeat);
         if (rc == MR_OK)
             status = cli_flush(status);
-        cli_watch(NULL);
+        cli_watch_iterator(NULL);
         mr_iterator_close(it); /* what the statistics name lives until here */
         mr_free(r.ops);
     }

@@ -102,7 +102,7 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
     int status = CLI_OK;
     if (mr_iterator_open(&it, ds, &o->run.opts, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
-    cli_watch(it);
+    cli_watch_iterator(it);
     if (o->restore) {
         void *bytes = NULL;
         size_t size = 0;
@@ -126,12 +126,10 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
         mr_code rc = mr_iterator_save(it, &bytes, &size, &st);
         status = cli_store_state(o->state, rc, bytes, size, &st);
     }
-    cli_watch(NULL);
+    cli_watch_iterator(NULL);
     mr_iterator_close(it);
     return cli_flush(status);
 }
-
-static const char *const policies[] = {"auto", "file", "data", "off", "hint", NULL};
 
 static int check_flags(const show_opts *o)
 {
@@ -139,88 +137,52 @@ static int check_flags(const show_opts *o)
         return cli_usage(&cli_show, "--save-after N and --state FILE go together");
     if (o->has_save_after && o->has_limit)
         return cli_usage(&cli_show, "--save-after and --limit do not go together");
-    if (!o->has_replicas && (o->has_workers || o->has_worker || o->policy || o->from_function))
+    const cli_distribution *d = &o->distribution;
+    if (!d->has_replicas && (d->has_workers || d->has_worker || d->policy || d->from_function))
         return cli_usage(&cli_show,
                          "--workers, --worker, --auto-shard and --from-function need --replicas");
-    if (o->has_worker && o->worker >= o->workers)
-        return cli_usage(&cli_show,
-                         "--worker must be less than --workers (%" PRId64 "), not %" PRId64,
-                         o->workers, o->worker);
-    return -1;
+    return cli_distribution_check(&cli_show, d);
 }
 
 static int run(int argc, char **argv)
 {
-    show_opts o = {.replicas = 1, .workers = 1, .epochs = 1};
-    cli_flag run_flags[CLI_RUN_FLAGS];
+    show_opts o = {.epochs = 1};
+    cli_flag run_flags[CLI_RUN_FLAGS], distribution_flags[CLI_DISTRIBUTION_FLAGS];
     cli_run_flags(&o.run, run_flags, true);
-    const cli_flag flags[] = {
-        {.name = "limit",
-         .kind = CLI_INT,
-         .value = &o.limit,
-         .given = &o.has_limit,
-         .what = "N",
-         .max = INT64_MAX,
-         .help = "stop after N elements (with --replicas: steps)"},
-        {.name = "epochs",
-         .kind = CLI_INT,
-         .value = &o.epochs,
-         .what = "N",
-         .min = 1,
-         .max = INT64_MAX,
-         .help = "go round the data N times"},
-        {.name = "save-after",
-         .kind = CLI_INT,
-         .value = &o.save_after,
-         .given = &o.has_save_after,
-         .what = "N",
-         .max = INT64_MAX,
-         .help = "print N elements, then save the position behind them"},
-        {.name = "state",
-         .kind = CLI_TEXT,
-         .value = &o.state,
-         .what = "FILE",
-         .help = "where --save-after puts it"},
-        {.name = "restore",
-         .kind = CLI_TEXT,
-         .value = &o.restore,
-         .what = "FILE",
-         .help = "go on at a saved position of the same expression"},
-        {.name = "replicas",
-         .kind = CLI_INT,
-         .value = &o.replicas,
-         .given = &o.has_replicas,
-         .what = "R",
-         .min = 1,
-         .max = 65536,
-         .help = "distribute over R replicas on each worker; the batch is the global one"},
-        {.name = "workers",
-         .kind = CLI_INT,
-         .value = &o.workers,
-         .given = &o.has_workers,
-         .what = "W",
-         .min = 1,
-         .max = 65536,
-         .help = "number of workers (default 1)"},
-        {.name = "worker",
-         .kind = CLI_INT,
-         .value = &o.worker,
-         .given = &o.has_worker,
-         .what = "I",
-         .max = INT64_MAX,
-         .help = "print worker I's replicas only"},
-        {.name = "auto-shard",
-         .kind = CLI_TEXT,
-         .value = &o.policy,
-         .what = "POLICY",
-         .words = policies,
-         .help = "auto, file, data, off or hint"},
-        {.name = "from-function",
-         .kind = CLI_SWITCH,
-         .value = &o.from_function,
-         .help = "EXPR is an input function: it shards and batches by its context"},
-        {0}};
-    const cli_flag *const tables[] = {flags, run_flags, NULL};
+    cli_distribution_flags(&o.distribution, distribution_flags);
+    const cli_flag flags[] = {{.name = "limit",
+                               .kind = CLI_INT,
+                               .value = &o.limit,
+                               .given = &o.has_limit,
+                               .what = "N",
+                               .max = INT64_MAX,
+                               .help = "stop after N elements (with --replicas: steps)"},
+                              {.name = "epochs",
+                               .kind = CLI_INT,
+                               .value = &o.epochs,
+                               .what = "N",
+                               .min = 1,
+                               .max = INT64_MAX,
+                               .help = "go round the data N times"},
+                              {.name = "save-after",
+                               .kind = CLI_INT,
+                               .value = &o.save_after,
+                               .given = &o.has_save_after,
+                               .what = "N",
+                               .max = INT64_MAX,
+                               .help = "print N elements, then save the position behind them"},
+                              {.name = "state",
+                               .kind = CLI_TEXT,
+                               .value = &o.state,
+                               .what = "FILE",
+                               .help = "where --save-after puts it"},
+                              {.name = "restore",
+                               .kind = CLI_TEXT,
+                               .value = &o.restore,
+                               .what = "FILE",
+                               .help = "go on at a saved position of the same expression"},
+                              {0}};
+    const cli_flag *const tables[] = {flags, distribution_flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n, size = 0;
     char *text = NULL;
@@ -234,7 +196,7 @@ static int run(int argc, char **argv)
     if (status < 0) {
         cli_run_start(&o.run);
         o.run.opts.positions = o.has_save_after;
-        if (o.has_replicas)
+        if (o.distribution.has_replicas)
             status = cli_show_replicas(&o, text, size);
         else if (mr_dataset_from_text(text, size, NULL, &ds, &st) != MR_OK)
             status = cli_fail(&st, CLI_USAGE);

@@ -17,8 +17,7 @@ static int run(int argc, char **argv)
         memcpy(path + n, "-train", sizeof "-train");
         execv(path, argv);
     }
-    fprintf(stderr,
-            "millrace train: %s: %s; build it with oneDNN (libdnnl-dev) installed\n",
+    fprintf(stderr, "millrace train: %s: %s; build it with oneDNN (libdnnl-dev) installed\n",
             n > 0 ? path : "millrace-train", strerror(errno));
     return CLI_FAILED;
 }

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program: finds the command, and ends as a Unix tool should. */
-#include <errno.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -14,37 +11,6 @@
 static const cli_command *const commands[] = {&cli_show,  &cli_explain, &cli_ops,  &cli_inspect,
                                               &cli_write, &cli_train,   &cli_bench};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
-
-static _Atomic(mr_iterator *) watched;
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int sig)
-{
-    interrupted = 1;
-    mr_iterator *it = atomic_load(&watched);
-    if (it)
-        mr_iterator_cancel(it); /* one atomic store */
-    /* A second one ends the program at once, whatever it waits for. */
-    signal(sig, SIG_DFL);
-}
-
-void cli_watch(mr_iterator *it)
-{
-    atomic_store(&watched, it);
-}
-
-bool cli_interrupted(void)
-{
-    return interrupted;
-}
-
-int cli_flush(int status)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    fprintf(stderr, "millrace: standard output: %s\n", strerror(errno));
-    return status == CLI_OK ? CLI_FAILED : status;
-}
 
 static int help(FILE *f)
 {
@@ -63,12 +29,7 @@ static int help(FILE *f)
 
 int main(int argc, char **argv)
 {
-    /* A reader that has seen enough (head) ends us quietly, whatever our parent chose. A file that
-     * reaches its size limit is an error that can be told. */
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_IGN);
-    struct sigaction act = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &act, NULL);
+    cli_start();
     if (argc < 2) {
         help(stderr);
         return CLI_USAGE;

@@ -2,13 +2,14 @@
 #ifndef MR_CLI_SHOW_H
 #define MR_CLI_SHOW_H
 /* The two halves of `millrace show`: a plain pipeline, and one distributed over replicas. */
-#include "cli/cli.h"
+#include "cli/distributed.h"
 
 typedef struct show_opts {
     cli_run run;
-    int64_t limit, epochs, save_after, replicas, workers, worker;
-    bool has_limit, has_save_after, has_replicas, has_workers, has_worker, from_function;
-    const char *state, *restore, *policy;
+    cli_distribution distribution;
+    int64_t limit, epochs, save_after;
+    bool has_limit, has_save_after;
+    const char *state, *restore;
 } show_opts;
 
 int cli_show_replicas(const show_opts *o, const char *text, size_t size);

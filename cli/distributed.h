@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_CLI_DISTRIBUTED_H
+#define MR_CLI_DISTRIBUTED_H
+/* Flags of the commands that distribute a pipeline over workers and replicas. */
+#include "cli/cli.h"
+#include "shard/distribute.h"
+
+typedef struct cli_distribution {
+    int64_t replicas, workers, worker;
+    bool has_replicas, has_workers, has_worker, from_function;
+    const char *policy;
+} cli_distribution;
+
+enum { CLI_DISTRIBUTION_FLAGS = 6 };
+void cli_distribution_flags(cli_distribution *d, cli_flag *table);
+/* -1, or an exit status. */
+int cli_distribution_check(const cli_command *cmd, const cli_distribution *d);
+/* Makes the distributed dataset of an expression: -1 and *out, or an exit status. *ds (NULL: not
+ * asked for) = the graph as it was written, owned; NULL for an input function. */
+int cli_distribute(const cli_distribution *d, const cli_run *run, const char *text, size_t size,
+                   mr_dataset **ds, mr_dist_dataset **out);
+#endif
