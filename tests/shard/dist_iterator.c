@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/log.h"
+#include "tests/fault.h"
+#include "tests/shard/steps.h"
+
+typedef struct job {
+    mr_dist_dataset *dd;
+    mr_dist_iterator *it;
+} job;
+
+static job open_job(const char *expr, bool from_function, const mr_distribute_opts *o,
+                    const mr_dist_iterator_opts *run)
+{
+    mr_status st;
+    job j = {0};
+    if (from_function)
+        mr_ok(mr_distribute_from_text(expr, strlen(expr), o, &j.dd, &st), &st);
+    else {
+        mr_dataset *ds = steps_parse(expr);
+        mr_ok(mr_distribute_dataset(ds, o, &j.dd, &st), &st);
+        mr_dataset_unref(ds);
+    }
+    mr_ok(mr_dist_iterator_open(&j.it, j.dd, run, &st), &st);
+    return j;
+}
+
+static void close_job(job *j)
+{
+    mr_dist_iterator_close(j->it);
+    mr_dist_dataset_free(j->dd);
+}
+
+/* ---- the end ---- */
+
+MR_TEST(end_is_sticky)
+{
+    mr_status st;
+    mr_step s;
+    static steps_text t;
+    job j = open_job("range(4).batch(4)", false, &(mr_distribute_opts){.replicas = 2}, NULL);
+    mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
+    mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_END, &st);
+    mr_eq_i64(mr_dist_iterator_step(j.it), 1);
+    close_job(&j);
+}
+
+MR_TEST(optional_is_empty_at_the_end)
+{
+    mr_status st;
+    mr_optional_step o;
+    mr_step *s = NULL;
+    job j = open_job("range(4).batch(4)", false, &(mr_distribute_opts){.replicas = 2}, NULL);
+    mr_ok(mr_dist_iterator_get_next_as_optional(j.it, NULL, &o, &st), &st);
+    mr_check(o.has_value);
+    mr_ok(mr_optional_step_value(&o, &s, &st), &st);
+    mr_eq_u64(s->n_replicas, 2);
+    for (int i = 0; i < 2; i++) {
+        mr_ok(mr_dist_iterator_get_next_as_optional(j.it, NULL, &o, &st), &st);
+        mr_check(!o.has_value);
+        mr_code_is(mr_optional_step_value(&o, &s, &st), MR_INVALID_ARGUMENT, &st);
+    }
+    close_job(&j);
+}
+
+MR_TEST(rewind_starts_the_next_pass)
+{
+    mr_status st;
+    static steps_text t;
+    job j = open_job("range(2 + input_pipeline_id).batch(1)", true,
+                     &(mr_distribute_opts){.num_workers = 2}, NULL);
+    for (int pass = 0; pass < 3; pass++) {
+        t.n = 0;
+        mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
+        mr_eq_str(t.v, "[0]\n[1]\n_[]\n");
+        mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    }
+    close_job(&j);
+}
+
+/* ---- agreement ---- */
+
+typedef struct counted {
+    int64_t calls, others;
+} counted;
+
+static mr_code add_others(void *ctx, int64_t n_local, int64_t *n_global, mr_status *st)
+{
+    counted *c = ctx;
+    (void)st;
+    *n_global = n_local + (c->calls++ < c->others ? 1 : 0);
+    return MR_OK;
+}
+
+MR_TEST(callback_decides_how_many_steps_are_taken)
+{
+    mr_status st;
+    static steps_text t;
+    counted c = {0, 4};
+    job j =
+        open_job("range(3).batch(2)", true, &(mr_distribute_opts){.num_workers = 2, .replicas = 2},
+                 &(mr_dist_iterator_opts){.agree = add_others, .agree_ctx = &c});
+    mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
+    mr_eq_str(t.v, "[0,1] [2]\n_[] _[]\n_[] _[]\n_[] _[]\n");
+    mr_eq_i64(c.calls, 5);
+    close_job(&j);
+}
+
+MR_TEST(data_and_off_agree_without_asking)
+{
+    static const mr_shard_policy policies[] = {MR_SHARD_DATA, MR_SHARD_OFF};
+    for (size_t i = 0; i < 2; i++) {
+        mr_status st;
+        static steps_text t;
+        counted c = {0, 100};
+        job j = open_job(
+            "range(8).batch(4)", false,
+            &(mr_distribute_opts){.num_workers = 2, .policy = policies[i], .has_policy = true},
+            &(mr_dist_iterator_opts){.agree = add_others, .agree_ctx = &c});
+        mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
+        mr_eq_i64(mr_dist_iterator_step(j.it), policies[i] == MR_SHARD_DATA ? 2 : 4);
+        mr_eq_i64(c.calls, 0);
+        close_job(&j);
+    }
+}
+
+static char logged[2048];
+static void keep_warning(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level >= MR_LOG_WARNING && strlen(message) < sizeof logged)
+        strcpy(logged, message);
+}
+
+MR_TEST(error_in_a_peer_ends_its_part_and_is_logged)
+{
+    mr_status st;
+    static steps_text t;
+    mr_log_set(keep_warning, NULL, MR_LOG_WARNING);
+    job j = open_job("range(1 + 5 * input_pipeline_id).map(x => 10 // (x - 3) if x > 0 else x)"
+                     ".batch(1)",
+                     true, &(mr_distribute_opts){.num_workers = 2}, NULL);
+    mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
+    mr_eq_str(t.v, "[0]\n_[]\n_[]\n");
+    mr_has_str(logged, "worker 1");
+    mr_has_str(logged, "step 3");
+    mr_log_set(NULL, NULL, MR_LOG_ERROR);
+    close_job(&j);
+}
+
+MR_TEST(own_error_is_told_once_and_nothing_is_lost)
+{
+    mr_status st;
+    mr_step s;
+    static steps_text t;
+    job j = open_job("range(6).map(x => 10 // (x - 1)).batch(1)", true,
+                     &(mr_distribute_opts){.replicas = 2},
+                     &(mr_dist_iterator_opts){.run = {.has_threads = true}});
+    mr_code rc = mr_dist_iterator_next(j.it, NULL, &s, &st);
+    mr_check(rc < 0);
+    mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
+    mr_eq_str(t.v, "[-10] [10]\n[5] [3]\n[2] _[]\n");
+    close_job(&j);
+}
+
+/* ---- positions ---- */
+
+static void check_positions(const char *expr, bool from_function, const mr_distribute_opts *o)
+{
+    const mr_dist_iterator_opts run = {.run = {.positions = true}};
+    static steps_text whole, part;
+    mr_status st;
+    job j = open_job(expr, from_function, o, NULL);
+    whole.n = 0;
+    mr_code_is(steps_run(j.it, -1, &whole, &st), MR_END, &st);
+    int64_t n = mr_dist_iterator_step(j.it);
+    close_job(&j);
+    for (int64_t at = 0; at <= n; at++) {
+        void *bytes = NULL;
+        size_t size = 0;
+        mr_test_context("%s after %" PRId64 " steps", expr, at);
+        part.n = 0;
+        j = open_job(expr, from_function, o, &run);
+        (void)!steps_run(j.it, at, &part, &st);
+        mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+        close_job(&j);
+        j = open_job(expr, from_function, o, &run);
+        mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+        mr_eq_i64(mr_dist_iterator_step(j.it), at);
+        mr_code_is(steps_run(j.it, -1, &part, &st), MR_END, &st);
+        mr_eq_str(part.v, whole.v);
+        close_job(&j);
+        mr_free(bytes);
+    }
+}
+
+MR_TEST(every_step_can_be_saved_and_restored)
+{
+    check_positions("range(22).batch(8)", false, &(mr_distribute_opts){.replicas = 3});
+    check_positions("range(22).shuffle(5, seed=3).batch(8)", false,
+                    &(mr_distribute_opts){.num_workers = 2, .worker = 1, .replicas = 2});
+    check_positions(
+        "range(22).batch(8)", false,
+        &(mr_distribute_opts){
+            .num_workers = 2, .num_local_workers = 2, .policy = MR_SHARD_OFF, .has_policy = true});
+    check_positions("range(3 + 4 * input_pipeline_id).batch(1)", true,
+                    &(mr_distribute_opts){.num_workers = 2, .replicas = 2});
+}
+
+MR_TEST(positions_of_other_jobs_are_refused)
+{
+    const mr_dist_iterator_opts run = {.run = {.positions = true}};
+    mr_status st;
+    void *bytes = NULL;
+    size_t size = 0;
+    job j = open_job("range(22).batch(8)", false, &(mr_distribute_opts){.replicas = 2}, &run);
+    mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+    close_job(&j);
+
+    j = open_job("range(22).batch(8)", false, &(mr_distribute_opts){.replicas = 3}, &run);
+    mr_code_is(mr_dist_iterator_restore(j.it, bytes, size, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "2 replicas");
+    close_job(&j);
+
+    j = open_job("range(23).batch(8)", false, &(mr_distribute_opts){.replicas = 2}, &run);
+    mr_code_is(mr_dist_iterator_restore(j.it, bytes, size, &st), MR_INVALID_ARGUMENT, &st);
+    close_job(&j);
+
+    j = open_job("range(22).batch(8)", false, &(mr_distribute_opts){.replicas = 2}, &run);
+    for (size_t i = 0; i < size; i++) {
+        mr_code_is(mr_dist_iterator_restore(j.it, bytes, i, &st), MR_INVALID_ARGUMENT, &st);
+        ((unsigned char *)bytes)[i] ^= 0x20;
+        mr_code_is(mr_dist_iterator_restore(j.it, bytes, size, &st), MR_INVALID_ARGUMENT, &st);
+        ((unsigned char *)bytes)[i] ^= 0x20;
+    }
+    mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+    close_job(&j);
+    mr_free(bytes);
+}
+
+/* ---- slots ---- */
+
+MR_TEST(slots_are_filled_or_left_alone)
+{
+    mr_status st;
+    mr_step s;
+    int64_t slots[2][8];
+    const mr_segment segments[] = {{slots[0], sizeof slots[0]}, {slots[1], sizeof slots[1]}};
+    const mr_into into = {1, 2, segments};
+    job j = open_job("range(22).batch(16).prefetch(3)", false,
+                     &(mr_distribute_opts){.replicas = 2, .owns_slots = true}, NULL);
+    /* replica_slices' own prefetch of 2 is absorbed, the user's stands below it */
+    mr_eq_i64(mr_dist_dataset_absorbed_prefetch(j.dd), 2);
+    for (int64_t first = 0, rows = 8; first < 22; first += 16, rows = 3) {
+        mr_ok(mr_dist_iterator_next(j.it, &into, &s, &st), &st);
+        for (size_t r = 0; r < 2; r++) {
+            const mr_array *a = &s.replicas[r].columns[0];
+            const int64_t *v = a->storage == MR_PLACED ? slots[r] : a->data;
+            mr_eq_i64(a->shape[0], rows);
+            for (int64_t i = 0; i < rows; i++)
+                mr_eq_i64(v[i], first + (int64_t)r * rows + i);
+        }
+    }
+    close_job(&j);
+}
+
+/* ---- faults ---- */
+
+MR_TEST(allocation_failures_are_reported)
+{
+    static const char *const exprs[] = {"range(20).shuffle(3).batch(8)",
+                                        "range(3 + 3 * input_pipeline_id).batch(1)"};
+    for (int f = 0; f < 2; f++)
+        mr_fault_each_allocation(n)
+        {
+            mr_status st;
+            mr_dataset *ds = NULL;
+            mr_dist_dataset *dd = NULL;
+            mr_dist_iterator *it = NULL;
+            mr_step s;
+            void *bytes = NULL;
+            size_t size = 0;
+            const mr_distribute_opts o = {.num_workers = 2, .replicas = 2};
+            const mr_dist_iterator_opts run = {.run = {.has_threads = true, .positions = true}};
+            mr_code rc;
+            if (f == 0) {
+                rc = mr_fault_expect(
+                    mr_dataset_from_text(exprs[0], strlen(exprs[0]), NULL, &ds, &st), &st);
+                if (rc == MR_OK)
+                    rc = mr_fault_expect(mr_distribute_dataset(ds, &o, &dd, &st), &st);
+            } else
+                rc = mr_fault_expect(
+                    mr_distribute_from_text(exprs[1], strlen(exprs[1]), &o, &dd, &st), &st);
+            if (rc == MR_OK)
+                rc = mr_fault_expect(mr_dist_iterator_open(&it, dd, &run, &st), &st);
+            while (rc == MR_OK)
+                rc = mr_fault_expect(mr_dist_iterator_next(it, NULL, &s, &st), &st);
+            if (rc == MR_END)
+                rc = mr_fault_expect(mr_dist_iterator_save(it, &bytes, &size, &st), &st);
+            if (rc == MR_OK)
+                rc = mr_fault_expect(mr_dist_iterator_restore(it, bytes, size, &st), &st);
+            mr_free(bytes);
+            mr_dist_iterator_close(it);
+            mr_dist_dataset_free(dd);
+            mr_dataset_unref(ds);
+        }
+}
