@@ -67,7 +67,7 @@ mr_code mr__cycle_stream(mr__cycle *c, mr__stream **out, mr_status *st)
     s->at = s->base = s->skip = 0;
     s->rows = 0;
     s->ask = 1;
-    s->row_bytes = 0;
+    s->bytes = s->row_bytes = 0;
     s->fetched = s->submitted = false;
     *out = s;
     return MR_OK;
@@ -123,6 +123,17 @@ static void submit(mr__cycle *c, mr__stream *s)
     mr_task_submit(c->executor, &s->task);
 }
 
+/* What a row of the present block takes, in the output and where its views point. */
+static size_t bytes_of_row(const mr__stream *s)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < s->block.n_columns; i++) {
+        const mr_array *a = &s->block.columns[i];
+        bytes += a->storage == MR_RAGGED ? sizeof(mr_row) : mr_array_row_bytes(a);
+    }
+    return bytes > s->row_bytes ? bytes : s->row_bytes;
+}
+
 /* The next block of s, of up to `want` rows where nothing is read ahead.
  * returns  MR_OK with rows to come, MR_END, or an error of that position */
 static mr_code advance(mr__cycle *c, mr__stream *s, size_t want, mr_status *st)
@@ -154,6 +165,8 @@ static mr_code advance(mr__cycle *c, mr__stream *s, size_t want, mr_status *st)
         }
         mr_block_move(&s->block, &s->ahead);
         s->rows += (int64_t)s->block.rows;
+        s->bytes = bytes_of_row(s);
+        s->fits = 0;
         s->at = s->skip < s->block.rows ? s->skip : s->block.rows;
         if (s->at == s->block.rows)
             s->base += s->block.rows;
@@ -395,16 +408,6 @@ static bool fits(const assembly *a, const mr__stream *s)
     return mr_block_fits(first, &s->block);
 }
 
-static size_t row_bytes(const mr__stream *s)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < s->block.n_columns; i++) {
-        const mr_array *a = &s->block.columns[i];
-        bytes += a->storage == MR_RAGGED ? sizeof(mr_row) : mr_array_row_bytes(a);
-    }
-    return bytes > s->row_bytes ? bytes : s->row_bytes;
-}
-
 /* ---- the cycle ---- */
 
 mr_code mr__cycle_slot(mr__cycle *c, size_t i, mr_status *st)
@@ -473,11 +476,14 @@ static mr_code take_turn(mr__cycle *c, assembly *a, bool *full, mr_status *st)
         if (rc != MR_OK)
             return rc;
     }
-    if (!fits(a, s)) {
-        *full = true;
-        return MR_OK;
+    if (s->fits != c->calls) { /* asked once for a block and an output */
+        if (!fits(a, s)) {
+            *full = true;
+            return MR_OK;
+        }
+        s->fits = c->calls;
     }
-    size_t bytes = row_bytes(s);
+    size_t bytes = s->bytes;
     if (a->have == 0)
         a->limit = mr_iter_block_rows(c->it, a->limit, bytes);
     size_t n = s->block.rows - s->at, turn = (size_t)(c->block_length - c->b);
@@ -543,6 +549,7 @@ mr_code mr__cycle_next(mr__cycle *c, size_t want, mr_block *out, mr_status *st)
     a.out = out;
     a.have = a.n_runs = 0;
     a.limit = want;
+    c->calls++;
     mr_status error;
     mr_code rc = MR_OK;
     bool full = false;
@@ -572,7 +579,7 @@ mr_code mr__cycle_open(mr__cycle *c, mr_iter *it, const mr_program *program, int
     c->it = it;
     c->program = program;
     c->length = length;
-    c->block_length = block_length;
+    c->block_length = length > 1 ? block_length : INT64_MAX; /* one slot: always its turn */
     c->most_rows = -1;
     c->tags = length > 1 && mr_iter_positions(it);
     c->ordered = true;

@@ -47,6 +47,7 @@ typedef struct mr__cycle {
     mr__stream *futures, *futures_tail; /* opened ahead, in order */
     size_t n_futures;
     mr__stream *spare;
+    uint64_t calls;    /* of next */
     int64_t most_rows; /* in any dataset that ended so far; -1: none did */
 } mr__cycle;
 
@@ -76,9 +77,11 @@ struct mr__stream {
     size_t at;
     mr_buffer *tag; /* inner's state `base` rows before block; NULL: none */
     size_t base, skip;
-    int64_t rows; /* of the dataset, so far */
-    size_t row_bytes, ask;
-    bool fetched; /* what follows is there, or will be when the task is done */
+    uint64_t fits;         /* the call of next whose output block fits; 0: not known */
+    int64_t rows;          /* of the dataset, so far */
+    size_t bytes;          /* of a row of block */
+    size_t row_bytes, ask; /* for the next fetch; belong to the task while it is under way */
+    bool fetched;          /* what follows is there, or will be when the task is done */
     bool submitted;
     mr_block ahead;
     mr_code ahead_rc;

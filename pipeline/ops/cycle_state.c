@@ -156,8 +156,10 @@ static mr_code restore_rows(mr__cycle *c, mr__stream *s, mr_state_r *r, mr_statu
     MR_TRY(mr_state_get_u64(r, &n, st));
     if (n > 2)
         return damaged(st);
-    if (n > 0)
+    if (n > 0) {
         MR_TRY(mr_state_get_block(r, c->it->spec, &s->block, st));
+        s->bytes = mr_block_payload_bytes(&s->block) / (s->block.rows ? s->block.rows : 1);
+    }
     if (n > 1)
         MR_TRY(mr_state_get_block(r, c->it->spec, &s->ahead, st));
     MR_TRY(mr_state_get_u64(r, &error, st));

@@ -21,10 +21,12 @@ enum {
     AUTO_BYTES = 1 << 20, /* auto: read ahead up to this, but AUTO_LEAST blocks in any case */
     AUTO_LEAST = 2,
     AUTO_MOST = 8,
-    MOST_ROWS = 1 << 20
+    MOST_ROWS = 1 << 20,
+    CHEAP_PULLS = 16
 };
 #define SHORT_PULL 0.0005 /* seconds */
 #define LONG_PULL  0.004
+#define CHEAP_PULL 5e-6
 
 struct params {
     int64_t buffer_size;
@@ -49,6 +51,7 @@ struct state {
     /* the input's, with it */
     size_t skip; /* rows delivered before the restored position */
     size_t row_bytes;
+    unsigned cheap;       /* pulls by the consumer in a row that took less than a wake-up would */
     size_t ask;           /* rows at the next pull of the fill: grows until a pull takes long */
     atomic_uint changes;  /* counts entries pushed and fills ended, for mr_executor_sleep */
     pthread_mutex_t lock; /* guards what follows */
@@ -196,6 +199,8 @@ static void start_fill(struct state *s)
 {
     if (!s->executor || !mr_task_done(&s->fill))
         return;
+    if (s->cheap >= CHEAP_PULLS) /* until a pull takes longer */
+        return;
     size_t rows;
     pthread_mutex_lock(&s->lock);
     bool go = has_room(s, &rows) && (s->room == SIZE_MAX || s->rows <= s->room / 2);
@@ -277,7 +282,9 @@ static mr_code pull_here(struct state *s, size_t want, mr_block *out, mr_status 
     /* Not more than the queue may hold, so that the fill starts soon. */
     if (s->executor && s->room != SIZE_MAX && want > s->room)
         want = s->room;
+    double began = mr_iter_now();
     mr_code rc = pull(s, want, out, &dropped, st);
+    s->cheap = mr_iter_now() - began < CHEAP_PULL ? s->cheap + 1 : 0;
     if (rc == MR_OK && dropped) {
         mr_block all = MR_BLOCK_EMPTY;
         mr_block_move(&all, out);
