@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_ENGINE_PHILOX_H
+#define MR_PIPELINE_ENGINE_PHILOX_H
+/* Random words: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
+ * consumed one word at a time in the order that tf.data's shuffle consumes them. It is a function of
+ * (a, b) and the number of words drawn, so a position is three numbers. */
+#include <stdint.h>
+
+typedef struct mr_philox {
+    uint32_t key[2], counter[4];
+    uint32_t words[4]; /* of the present block */
+    unsigned left;     /* of them not yet taken */
+} mr_philox;
+
+/* The stream Philox(a, b), at its first word. */
+void mr__philox_init(mr_philox *p, uint64_t a, uint64_t b);
+/* Passes over n words. */
+void mr__philox_skip(mr_philox *p, uint64_t n);
+/* One block of four words from any key and counter. */
+void mr__philox_block(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
+void mr__philox_refill(mr_philox *p);
+
+static inline uint32_t mr__philox_next(mr_philox *p)
+{
+    if (p->left == 0)
+        mr__philox_refill(p);
+    return p->words[4 - p->left--];
+}
+
+/* The op's pair for a user's seed: (87654321, seed mod 2^31 - 1), as tf.data without a global seed. */
+void mr__seed_pair(int64_t seed, uint64_t pair[2]);
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* list_files: the names of files that match patterns, sorted bytewise together. The list is made
+ * once for all iterators of the dataset and goes with the position. With shuffle, each iterator
+ * gives it in another order: that of shuffle with a buffer as large as the list. */
+#include <string.h>
+
+#include "pipeline/engine/philox.h"
+#include "pipeline/ops/file_source.h"
+#include "pipeline/ops/source.h"
+
+struct params {
+    mr_strs patterns;
+    mr_list_files_opts o;
+};
+
+struct state {
+    mr__file_list *list; /* NULL: nothing matched, which is yet to be told */
+    mr_buffer *keep;     /* keeps the list for the blocks that point into it */
+    uint64_t words[2];
+    mr_buffer *order; /* uint32_t a file; NULL: as listed */
+    size_t at;
+    bool failed;
+};
+
+static void release_list(void *ctx, void *data)
+{
+    (void)data;
+    mr__file_list_unref(ctx);
+}
+
+/* Always the oldest that is left takes the place of the one drawn (shuffle of all at once). */
+static mr_code make_order(struct state *s, mr_status *st)
+{
+    size_t n = s->list->n;
+    MR_TRY(mr_buffer_alloc(&s->order, n * sizeof(uint32_t), st));
+    uint32_t *p = mr_buffer_data(s->order);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint32_t)i;
+    mr_philox r;
+    mr__philox_init(&r, s->words[0], s->words[1]);
+    for (size_t i = 0; i < n; i++) {
+        size_t j = i + mr__philox_next(&r) % (uint32_t)(n - i);
+        uint32_t drawn = p[j];
+        p[j] = p[i];
+        p[i] = drawn;
+    }
+    return MR_OK;
+}
+
+static void drop(struct state *s)
+{
+    mr_buffer_unref(s->order);
+    s->order = NULL;
+    mr_buffer_unref(s->keep);
+    s->keep = NULL;
+    mr__file_list_unref(s->list);
+    s->list = NULL;
+}
+
+static mr_code take_list(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    MR_TRY(mr__file_list_match(it, &p->patterns, true, &s->list, st));
+    mr_code rc = mr_buffer_wrap(&s->keep, s->list->paths, 0, true, release_list, s->list, st);
+    if (rc != MR_OK) {
+        drop(s);
+        return rc;
+    }
+    /* The wrapped buffer has a reference of its own. */
+    atomic_fetch_add_explicit(&s->list->refs, 1, memory_order_relaxed);
+    if (p->o.shuffle)
+        rc = make_order(s, st);
+    if (rc != MR_OK)
+        drop(s);
+    return rc;
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (p->o.shuffle)
+        MR_TRY(mr__file_list_draw(it, p->o.has_seed ? &p->o.seed : NULL, s->words, st));
+    /* A failure is told by the first next: a position may bring a list of its own. */
+    if (take_list(it, NULL) != MR_OK)
+        drop(s);
+    return MR_OK;
+}
+
+static void close(mr_iter *it)
+{
+    drop(it->state);
+}
+
+static mr_code set_identities(mr_iter *it, mr_block *b, size_t first, mr_status *st)
+{
+    const struct state *s = it->state;
+    mr_identity *ids;
+    if (!mr_iter_identities(it))
+        return MR_OK;
+    MR_TRY(mr_identities_alloc(&b->ids, b->rows, &ids, st));
+    const uint32_t *order = s->order ? mr_buffer_data(s->order) : NULL;
+    for (size_t i = 0; i < b->rows; i++)
+        ids[i] = (mr_identity){.source = it->source,
+                               .ordinal = order ? order[first + i] : first + i,
+                               .epoch = mr_iter_epoch(it)};
+    return MR_OK;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    if (s->failed)
+        return MR_END;
+    if (!s->list) {
+        mr_code rc = take_list(it, st);
+        s->failed = rc != MR_OK;
+        if (rc != MR_OK)
+            return rc;
+    }
+    if (s->at >= s->list->n)
+        return MR_END;
+    size_t left = s->list->n - s->at, rows = mr_iter_block_rows(it, want, 64);
+    rows = rows < left ? rows : left;
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_STRING, 0, NULL, rows, st));
+    MR_TRY(mr_buffer_hold(out->columns[0].owner, s->keep, st));
+    const uint32_t *order = s->order ? mr_buffer_data(s->order) : NULL;
+    mr_bytes *v = out->columns[0].data;
+    for (size_t i = 0; i < rows; i++) {
+        const char *path = s->list->paths[order ? order[s->at + i] : s->at + i];
+        v[i] = (mr_bytes){path, strlen(path)};
+    }
+    out->rows = rows;
+    MR_TRY(set_identities(it, out, s->at, st));
+    s->at += rows;
+    return MR_OK;
+}
+
+/* Position: names delivered, failed, the two words of the order. */
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->at, st));
+    MR_TRY(mr_state_put_u64(w, s->failed, st));
+    MR_TRY(mr_state_put_u64(w, s->words[0], st));
+    return mr_state_put_u64(w, s->words[1], st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    uint64_t at, failed;
+    MR_TRY(mr_state_get_u64(r, &at, st));
+    MR_TRY(mr_state_get_u64(r, &failed, st));
+    MR_TRY(mr_state_get_u64(r, &s->words[0], st));
+    MR_TRY(mr_state_get_u64(r, &s->words[1], st));
+    drop(s); /* the list is the one that came with the position */
+    mr_code rc = take_list(it, NULL);
+    s->failed = failed;
+    s->at = (size_t)at;
+    if (failed > 1 || (rc == MR_OK && at > s->list->n) || (rc != MR_OK && at))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a place in a list of files");
+    return MR_OK;
+}
+
+static mr_code check(const void *params, mr_status *st)
+{
+    const struct params *p = params;
+    if (p->patterns.n == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "list_files expects at least one pattern");
+    return mr__file_names_check(&p->patterns, st);
+}
+
+static const mr_param table[] = {
+    {.name = "patterns",
+     .doc = "Patterns of paths; * ? and [..] match within one part of a path.",
+     .type = MR_PT_STRS,
+     .flags = MR_P_POSITIONAL | MR_P_VARIADIC,
+     .at = offsetof(struct params, patterns)},
+    MR_OPT(struct params, shuffle, .doc = "Gives the names in another order in each epoch."),
+    MR_OPT(struct params, seed, .has_at = offsetof(struct params, o.has_seed),
+           .doc = "Fixes the order of shuffle; drawn at random if absent."),
+    {0}};
+
+const mr_op mr_op_list_files = {
+    .abi = MR_ABI_VERSION,
+    .name = "list_files",
+    .doc = "The names of the files that match patterns, sorted.",
+    .example = "list_files(\"*.md\")",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .role = MR_ROLE_FILE_NAMES,
+    .check = check,
+    .infer = mr__file_infer,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+    .save_shared = mr__file_list_save_shared,
+    .restore_shared = mr__file_list_restore_shared,
+};
+
+mr_dataset *mr_list_files(const char *const *patterns, size_t n, const mr_list_files_opts *opts)
+{
+    struct params p = {.patterns = mr__file_names_of(patterns, n, false)};
+    if (!p.patterns.v) {
+        mr_status st;
+        mr_fail_memory(&st, n * sizeof *p.patterns.v, "file patterns");
+        return mr_dataset_fail(&st);
+    }
+    if (opts)
+        p.o = *opts;
+    mr_dataset *ds = mr_dataset_new(&mr_op_list_files, &p, NULL, 0);
+    mr_free(p.patterns.v);
+    return ds;
+}
