@@ -88,6 +88,7 @@ mr_code cli_print_element(FILE *f, const mr_spec *spec, const mr_block *b, size_
                           const mr_iterator_opts *opts, mr_status *st);
 void cli_print_string(FILE *f, const char *s, size_t n); /* a JSON string or {"b64": ...} */
 void cli_print_double(FILE *f, double v);
+void cli_print_float(FILE *f, float v);
 /* Flushes stdout; a failed write is told on stderr: CLI_FAILED. */
 int cli_flush(int status);
 #endif

@@ -25,6 +25,6 @@ static int run(int argc, char **argv)
 const cli_command cli_train = {
     .name = "train",
     .summary = "trains a model on mirrored replicas",
-    .usage = "--data EXPR [--eval EXPR] --model MODEL --loss LOSS --optimizer OPT",
+    .usage = "", /* millrace-train has the flags */
     .run = run,
 };

@@ -12,7 +12,7 @@
 #include "pipeline/formats/shard_writer.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/element_example.h"
-#include "pipeline/ops/source.h"
+#include "pipeline/graph/op.h"
 
 enum { WANT = 1024, MAX_FEATURES = 4096 };
 
@@ -327,10 +327,19 @@ static int write_all(const write_opts *o, mr_dataset *ds)
     return cli_flush(CLI_OK);
 }
 
+/* Names on the command line are paths as they stand: the shell has seen to patterns. */
 static mr_dataset *text_files(const cli_texts *t)
 {
-    /* Names on the command line are paths as they stand: the shell has seen to patterns. */
-    return mr_text_line(t->v, t->n, &(mr_text_line_opts){.paths = true});
+    mr_value *items = mr_calloc(t->n, sizeof *items);
+    for (size_t i = 0; items && i < t->n; i++)
+        items[i] = (mr_value){.kind = MR_V_STRING,
+                              .computed = true,
+                              .s = (char *)(uintptr_t)t->v[i],
+                              .size = strlen(t->v[i])};
+    mr_value values[2] = {{.kind = MR_V_LIST, .items = items, .n = items ? t->n : 0}, {0}};
+    mr_dataset *ds = mr_dataset_from_values(mr_op_find("text_line", 9), values, NULL, 0);
+    mr_free(items);
+    return ds;
 }
 
 static int run(int argc, char **argv)

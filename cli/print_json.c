@@ -117,6 +117,11 @@ void cli_print_double(FILE *f, double v)
     print_float(f, MR_FLOAT64, v);
 }
 
+void cli_print_float(FILE *f, float v)
+{
+    print_float(f, MR_FLOAT32, (double)v);
+}
+
 static void print_value(FILE *f, mr_dtype t, const void *values, size_t i)
 {
     switch (t) {
