@@ -56,7 +56,8 @@ MR_API size_t mr_spec_n_leaves(const mr_spec *s);
 MR_API const mr_leaf *mr_spec_leaf(const mr_spec *s, size_t i);
 /* First leaf of child i: where its columns begin in a block. */
 MR_API size_t mr_spec_first_leaf(const mr_spec *s, size_t child);
-/* Paths of the leaves ("label", "0/image"; "" for a lone leaf): n_leaves of them. */
+/* Paths of the leaves ("label", "0/image"; "" for a lone leaf): n_leaves of them, made at the first
+ * call. Borrowed from s; NULL: no memory. */
 MR_API const char *const *mr_spec_leaf_names(const mr_spec *s);
 
 /* Same tree, names and dtypes (shapes may differ). */
