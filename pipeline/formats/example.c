@@ -24,6 +24,7 @@ typedef struct feature {
     size_t values;    /* fixed: prod(shape) */
     size_t row_bytes; /* fixed: of a row in its column */
     uint64_t prefix;  /* the key's first 8 bytes */
+    mr_buffer *text;  /* what default strings point into: columns hold it; NULL: none */
     template_ t;
 } feature;
 
@@ -150,23 +151,27 @@ static mr_code check_feature(const mr_example_feature *w, feature *f, mr_status 
     return MR_OK;
 }
 
-/* A copy of the default; strings with their bytes behind the views. */
-static void *copy_default(const mr_example_feature *w, size_t n)
+/* A copy of the default. The bytes of strings go into f->text, which outlives the plan in columns
+ * that have views of them. */
+static void *copy_default(const mr_example_feature *w, feature *f)
 {
-    if (w->dtype != MR_STRING)
-        return mr_memdup(w->default_values, n * mr_dtype_size(w->dtype));
-    const mr_bytes *from = w->default_values;
-    size_t bytes = n * sizeof *from;
+    size_t n = f->values, bytes = 0;
+    mr_bytes *to = mr_memdup(w->default_values, n * mr_dtype_size(w->dtype));
+    if (!to || w->dtype != MR_STRING)
+        return to;
     for (size_t i = 0; i < n; i++)
-        if (__builtin_add_overflow(bytes, from[i].size, &bytes))
-            return NULL;
-    mr_bytes *to = mr_malloc(bytes);
-    char *text = to ? (char *)(to + n) : NULL;
-    for (size_t i = 0; to && i < n; i++) {
-        if (from[i].size)
-            memcpy(text, from[i].data, from[i].size);
-        to[i] = (mr_bytes){text, from[i].size};
-        text += from[i].size;
+        if (__builtin_add_overflow(bytes, to[i].size, &bytes))
+            bytes = SIZE_MAX / 2; /* more than there can be */
+    if (mr_buffer_alloc(&f->text, bytes, NULL) != MR_OK) {
+        mr_free(to);
+        return NULL;
+    }
+    char *text = mr_buffer_data(f->text);
+    for (size_t i = 0; i < n; i++) {
+        if (to[i].size)
+            memcpy(text, to[i].data, to[i].size);
+        to[i].data = text;
+        text += to[i].size;
     }
     return to;
 }
@@ -187,7 +192,7 @@ static mr_code add_feature(mr_example_plan *p, const mr_example_feature *w, mr_s
     char *name = mr_strndup(w->name, w->name_size);
     f->wanted.name = name;
     if (name && w->default_values)
-        f->wanted.default_values = copy_default(w, f->values);
+        f->wanted.default_values = copy_default(w, f);
     if (!name || (w->default_values && !f->wanted.default_values))
         return mr_fail_memory(st, w->name_size, "a feature");
     f->prefix = key_prefix((const uint8_t *)name, w->name_size);
@@ -231,6 +236,7 @@ void mr_example_plan_free(mr_example_plan *p)
     for (size_t i = 0; i < p->n; i++) {
         mr_free((void *)(uintptr_t)p->f[i].wanted.name);
         mr_free((void *)(uintptr_t)p->f[i].wanted.default_values);
+        mr_buffer_unref(p->f[i].text);
     }
     mr_free(p->f);
     mr_free(p->table);
@@ -607,9 +613,12 @@ mr_code mr_example_parse(const mr_example_plan *plan, const mr_bytes *records, s
                 *st = bad_row;
         }
     }
-    for (size_t i = 0; i < plan->n && rc == MR_OK; i++)
+    for (size_t i = 0; i < plan->n && rc == MR_OK; i++) {
         if (plan->f[i].wanted.ragged)
             rc = fill_ragged(&w, i, n, st);
+        else if (plan->f[i].text)
+            rc = mr_buffer_hold(columns[i].owner, plan->f[i].text, st);
+    }
     mr_buffer_unref(scratch);
     if (rc != MR_OK)
         for (size_t i = 0; i < plan->n; i++)
