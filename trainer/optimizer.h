@@ -20,7 +20,7 @@ typedef struct mr_optimizer mr_optimizer;
 /* From text: "sgd(learning_rate=0.1, momentum=0.9)", "adam". Returns owned.
  * errors   MR_INVALID_ARGUMENT, with line and caret */
 MR_API mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st) MR_NODISCARD;
-/* Before the variables it has updated, which it refers to; NULL: nothing. */
+/* Before the strategy; NULL: nothing. What it remembers of a variable stays until then. */
 MR_API void mr_optimizer_free(mr_optimizer *o);
 MR_API const char *mr_optimizer_name(const mr_optimizer *o);
 

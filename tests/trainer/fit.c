@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
 #include "trainer/staging.h"
@@ -390,4 +391,27 @@ MR_TEST(full_batches_are_written_in_place_by_the_pipeline)
     mr__staging_free(g);
     mr_strategy_free(s);
     mr_dataset_unref(ds);
+}
+
+MR_TEST(fit_without_memory_fails_cleanly_at_every_allocation)
+{
+    batches b = three_classes(20);
+    mr_fault_each_allocation(n)
+    {
+        trainer t = {0};
+        mr_code rc = mr_strategy_mirrored(&t.s, &(mr_strategy_opts){.num_replicas = 2}, &st);
+        if (rc == MR_OK)
+            rc = mr_model_parse(&t.m, "flatten().dense(3)", &st);
+        if (rc == MR_OK)
+            rc = mr_loss_parse(&t.l, "sparse_categorical_crossentropy", &st);
+        if (rc == MR_OK)
+            rc = mr_optimizer_parse(&t.o, "adam", &st);
+        t.ds = test_batches(&b);
+        if (rc == MR_OK)
+            rc = mr_fit(t.s, t.m, t.ds, t.l, t.o,
+                        &(mr_fit_opts){.metrics = (const char *[]){"accuracy"}, .n_metrics = 1},
+                        NULL, &st);
+        mr_fault_expect(rc, &st);
+        close_trainer(&t);
+    }
 }
