@@ -91,6 +91,9 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
         opts->deterministic == MR_DEFAULT ? deterministic != 0 : opts->deterministic == MR_YES;
     if (rc == MR_OK && !(it->instance = mr__dataset_instance(ds)))
         rc = mr_fail_memory(st, 0, "a graph's instance");
+    /* Made now, so that next always has them. */
+    if (rc == MR_OK && !mr_spec_leaf_names(mr_dataset_spec(ds)))
+        rc = mr_fail_memory(st, 0, "the names of columns");
     if (rc == MR_OK)
         rc = open_root(it, st);
     if (rc != MR_OK) {
