@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_ENGINE_PHILOX_H
 #define MR_PIPELINE_ENGINE_PHILOX_H
-/* Random words: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
- * consumed one word at a time in the order that tf.data's shuffle consumes them. It is a function of
- * (a, b) and the number of words drawn, so a position is three numbers. */
+/* Random words: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+ * 2011), consumed one word at a time in the order that tf.data's shuffle consumes them. It is a
+ * function of (a, b) and the number of words drawn, so a position is three numbers. */
 #include <stdint.h>
 
 typedef struct mr_philox {
@@ -27,6 +27,7 @@ static inline uint32_t mr__philox_next(mr_philox *p)
     return p->words[4 - p->left--];
 }
 
-/* The op's pair for a user's seed: (87654321, seed mod 2^31 - 1), as tf.data without a global seed. */
+/* The op's pair for a user's seed: (87654321, seed mod 2^31 - 1), as tf.data without a global seed.
+ */
 void mr__seed_pair(int64_t seed, uint64_t pair[2]);
 #endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a block of the input holds whole batches of dense rows, a batch is a view with another
+ * shape; the input is asked for multiples of batch_size, so that this is the common case. Otherwise
+ * rows are collected, one batch at a time.
+ *
+ * An error of the input in the middle of a batch loses the rows collected for it; so does a row of
+ * another shape, which is told when the batch is full. */
+#include "pipeline/ops/batch.h"
+
+#include "pipeline/ops/cursor.h"
+#include "pipeline/ops/pass.h"
+#include "pipeline/ops/stack.h"
+
+struct params {
+    int64_t batch_size;
+    mr_batch_opts o;
+};
+
+struct state {
+    mr_cursor input;
+    mr_stack stack; /* empty between calls */
+};
+
+/* Rows to ask for: whole batches, as many as a block should hold, at least one. */
+static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
+{
+    size_t all;
+    if (__builtin_mul_overflow(want, n, &all))
+        all = SIZE_MAX;
+    size_t rows = mr_iter_block_rows(it, all, mr__row_bytes(mr_iter_input_spec(it, 0)));
+    return rows < n ? n : rows - rows % n;
+}
+
+/* The first rows for a call: straight into the consumer's segments if upstream can. */
+static mr_code pull(mr_iter *it, size_t want, size_t n, const mr_into *into, mr_status *st)
+{
+    struct state *s = it->state;
+    size_t rows = s->stack.n ? n - s->stack.n : rows_to_pull(it, want, n);
+    if (s->stack.n == 0)
+        s->input.rows.into = into;
+    mr_code rc = mr__cursor_pull(it, 0, rows, &s->input, st);
+    s->input.rows.into = NULL;
+    return rc;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    size_t n = (size_t)p->batch_size;
+    for (;;) {
+        if (mr__cursor_left(&s->input) == 0) {
+            mr_code rc = pull(it, want, n, out->into, st);
+            if (rc == MR_END && s->stack.n && !p->o.drop_remainder)
+                return mr__stack_finish(&s->stack, out, st);
+            if (rc != MR_OK) {
+                mr__stack_drop(&s->stack);
+                return rc;
+            }
+        }
+        size_t left = mr__cursor_left(&s->input);
+        if (s->stack.n == 0 && left >= n && mr__can_group(&s->input.rows)) {
+            size_t groups = left / n < want ? left / n : want;
+            MR_TRY(mr__group(out, &s->input.rows, s->input.at, groups, n, st));
+            mr__cursor_use(&s->input, groups * n);
+            mr__place(out);
+            return MR_OK;
+        }
+        size_t k = n - s->stack.n < left ? n - s->stack.n : left;
+        const mr_into *into = want == 1 ? out->into : NULL;
+        mr_code rc = mr__stack_add(&s->stack, &s->input.rows, s->input.at, k, n, into, st);
+        mr__cursor_use(&s->input, k);
+        if (rc != MR_OK) {
+            mr__stack_drop(&s->stack);
+            return rc;
+        }
+        if (s->stack.n == n)
+            return mr__stack_finish(&s->stack, out, st);
+    }
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr__cursor_reset(&s->input);
+    mr_block_reset(&s->input.rows);
+    mr__stack_reset(&s->stack);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    return mr__cursor_save(it, 0, &s->input, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    return mr__cursor_restore(it, 0, &s->input, r, st);
+}
+
+static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    const struct params *q = p;
+    bool known = q->o.drop_remainder &&
+                 !mr_param_unknown(self, offsetof(struct params, batch_size)) &&
+                 !mr_param_unknown(self, offsetof(struct params, o.drop_remainder));
+    const mr_spec *in = mr_dataset_spec(mr_dataset_input(self, 0));
+    return mr__batched_spec(in, known ? q->batch_size : -1, out, st);
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)self;
+    const struct params *q = p;
+    if (in[0] < 0)
+        return in[0];
+    return in[0] / q->batch_size + (!q->o.drop_remainder && in[0] % q->batch_size);
+}
+
+static const mr_param table[] = {
+    {.name = "batch_size",
+     .doc = "Elements in a batch, at least 1.",
+     .type = MR_PT_I64,
+     .flags = MR_P_POSITIONAL | MR_P_DIMENSION,
+     .at = offsetof(struct params, batch_size),
+     .min.i = 1,
+     .max.i = INT64_MAX},
+    MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
+           .doc = "Drops a last batch of fewer than batch_size elements."),
+    MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE, .min.i = 1,
+           .max.i = INT64_MAX, .doc = "Batches collected at once; the order is kept."),
+    MR_OPT(struct params, deterministic, .def.b = true,
+           .doc = "Accepted for tf.data's sake: the order is always kept."),
+    {0}};
+
+const mr_op mr_op_batch = {
+    .abi = MR_ABI_VERSION,
+    .name = "batch",
+    .doc = "Groups consecutive elements along a new axis 0.",
+    .example = "range(10).batch(4)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_BATCH,
+    .infer = infer,
+    .cardinality = cardinality,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_batch(mr_dataset *input, int64_t batch_size, const mr_batch_opts *opts)
+{
+    struct params p = {.batch_size = batch_size};
+    if (opts)
+        p.o = *opts;
+    return mr_dataset_new(&mr_op_batch, &p, &input, 1);
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One cache a dataset object. An iterator that finds it incomplete reads the input and records what
+ * it passes on; the cache is complete when the input has ended, or when as many elements were seen
+ * as the graph says there are. Later iterators replay it and never open the input. What an
+ * abandoned iterator recorded is thrown away.
+ *
+ * A position holds no elements: of a recording iterator the input's position where recording began
+ * and the counts since; of a complete cache the same, and it is filled again when first needed.
+ * Only where the input cannot be read again are the rows saved. */
+#include "pipeline/ops/order.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "pipeline/log.h"
+#include "pipeline/ops/cursor.h"
+#include "pipeline/ops/pass.h"
+
+/* Recorded rows, in the blocks they came in. */
+struct record {
+    mr_block *blocks;
+    size_t n, capacity;
+    uint64_t rows, errors; /* answers since `tag` */
+    mr_buffer *tag;        /* the input's position where it began; NULL: cannot be read again */
+};
+
+struct shared {
+    pthread_mutex_t lock; /* guards the rest */
+    bool complete;
+    bool lost; /* complete, but to be read again from record.tag before use */
+    struct record record;
+};
+
+struct state {
+    bool reading;         /* from the cache */
+    bool published;       /* this iterator completed the cache */
+    struct record record; /* what it records */
+    size_t block, row;    /* next to read */
+    uint64_t at;
+};
+
+enum { MAX_BLOCKS = 1 << 28 };
+
+static void init_shared(void *p)
+{
+    struct shared *c = p;
+    pthread_mutex_init(&c->lock, NULL);
+}
+
+static void reset_record(struct record *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        mr_block_reset(&r->blocks[i]);
+    mr_free(r->blocks);
+    mr_buffer_unref(r->tag);
+    *r = (struct record){0};
+}
+
+static void destroy_shared(void *p)
+{
+    struct shared *c = p;
+    reset_record(&c->record);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static mr_code shared_of(mr_iter *it, struct shared **c, mr_status *st)
+{
+    void *p;
+    MR_TRY(mr_iter_shared(it, sizeof **c, init_shared, destroy_shared, &p, st));
+    *c = p;
+    return MR_OK;
+}
+
+/* ---- recording ---- */
+
+static mr_code add(struct record *r, const mr_block *b, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&r->blocks, &r->capacity, r->n + 1, sizeof *r->blocks, MAX_BLOCKS,
+                   "a cache", st));
+    mr_block *to = &r->blocks[r->n];
+    *to = (mr_block)MR_BLOCK_EMPTY;
+    MR_TRY(mr_block_slice(to, b, 0, b->rows, st));
+    for (size_t c = 0; c < to->n_columns; c++)
+        to->columns[c].resident = true;
+    r->n++;
+    r->rows += b->rows;
+    return MR_OK;
+}
+
+static mr_code begin(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_iter_open_input(it, 0, st));
+    if (mr_iter_positions(it) && mr_iter_replays(it->inputs[0]))
+        MR_TRY(mr_iter_tag(it->inputs[0], &s->record.tag, st));
+    return MR_OK;
+}
+
+static mr_code publish(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    struct shared *c;
+    MR_TRY(shared_of(it, &c, st));
+    if (!mr_iter_replays(it->inputs[0])) {
+        mr_buffer_unref(s->record.tag);
+        s->record.tag = NULL;
+    }
+    pthread_mutex_lock(&c->lock);
+    if (!c->complete) {
+        struct record old = c->record;
+        c->record = s->record;
+        s->record = old;
+        c->complete = true;
+        c->lost = false;
+    }
+    pthread_mutex_unlock(&c->lock);
+    s->published = true;
+    reset_record(&s->record);
+    return MR_OK;
+}
+
+static bool all_seen(const mr_iter *it, const struct state *s)
+{
+    int64_t n = mr_dataset_cardinality(mr_dataset_input(it->node, 0));
+    return n >= 0 && s->record.rows == (uint64_t)n;
+}
+
+static mr_code record_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    const mr_into *into = out->into;
+    out->into = NULL; /* what is kept must not lie in the consumer's memory */
+    mr_code rc = mr_iter_pull(it, 0, want, out, st);
+    out->into = into;
+    if (s->published)
+        return rc;
+    if (rc == MR_OK) {
+        MR_TRY(add(&s->record, out, st));
+        if (all_seen(it, s))
+            MR_TRY(publish(it, st));
+    } else if (rc == MR_END)
+        MR_TRY(publish(it, st));
+    else
+        s->record.errors++;
+    return rc;
+}
+
+/* Fills s->record from its tag up to these counts. */
+static mr_code record_again(mr_iter *it, const void *tag, size_t n, uint64_t rows, uint64_t errors,
+                            mr_status *st)
+{
+    struct state *s = it->state;
+    reset_record(&s->record);
+    MR_TRY(mr_buffer_alloc(&s->record.tag, n, st));
+    memcpy(mr_buffer_data(s->record.tag), tag, n);
+    MR_TRY(mr__reread(it, 0, tag, n, 0, st));
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = MR_OK;
+    while (rc == MR_OK && (s->record.rows < rows || s->record.errors < errors)) {
+        uint64_t want = s->record.rows < rows ? rows - s->record.rows : 1;
+        rc = mr_iter_pull(it, 0, (size_t)want, &b, st);
+        if (rc == MR_OK)
+            rc = add(&s->record, &b, st);
+        else if (rc < 0 && s->record.errors < errors && !mr_iter_cancelled(it)) {
+            s->record.errors++;
+            rc = MR_OK;
+        }
+    }
+    mr_block_reset(&b);
+    if (rc == MR_END || (rc == MR_OK && s->record.rows != rows))
+        return mr__damaged(st, "the input has other elements than were cached");
+    return rc;
+}
+
+/* Reads the rows of a restored complete cache again. */
+static mr_code refill(mr_iter *it, struct shared *c, mr_status *st)
+{
+    struct state *s = it->state;
+    pthread_mutex_lock(&c->lock);
+    bool lost = c->lost;
+    mr_buffer *tag = lost ? mr_buffer_ref(c->record.tag) : NULL;
+    uint64_t rows = c->record.rows, errors = c->record.errors;
+    pthread_mutex_unlock(&c->lock);
+    if (!lost)
+        return MR_OK;
+    mr_code rc = record_again(it, mr_buffer_data(tag), mr_buffer_size(tag), rows, errors, st);
+    mr_buffer_unref(tag);
+    mr_iter_close_input(it, 0);
+    if (rc == MR_OK) {
+        pthread_mutex_lock(&c->lock);
+        struct record old = c->record;
+        c->record = s->record;
+        c->lost = false;
+        pthread_mutex_unlock(&c->lock);
+        s->record = old;
+    }
+    reset_record(&s->record);
+    return rc;
+}
+
+/* ---- slots ---- */
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    struct shared *c;
+    MR_TRY(shared_of(it, &c, st));
+    pthread_mutex_lock(&c->lock);
+    s->reading = c->complete;
+    pthread_mutex_unlock(&c->lock);
+    return s->reading ? MR_OK : begin(it, st);
+}
+
+/* A complete cache does not change: blocks are read without the lock. */
+static mr_code read_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    struct shared *c;
+    MR_TRY(shared_of(it, &c, st));
+    MR_TRY(refill(it, c, st));
+    if (s->block == c->record.n)
+        return MR_END;
+    const mr_block *b = &c->record.blocks[s->block];
+    size_t left = b->rows - s->row, n = left < want ? left : want;
+    MR_TRY(mr_block_slice(out, b, s->row, n, st));
+    s->at += n;
+    s->row += n;
+    if (s->row == b->rows) {
+        s->block++;
+        s->row = 0;
+    }
+    return MR_OK;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    return s->reading ? read_next(it, want, out, st) : record_next(it, want, out, st);
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    if (!s->reading && !s->published && s->record.rows)
+        mr_log(MR_LOG_WARNING,
+               "cache: an iterator was closed before the end of its input; the %llu elements it "
+               "recorded are thrown away (put take() before cache() to keep a part)",
+               (unsigned long long)s->record.rows);
+    reset_record(&s->record);
+}
+
+/* ---- positions ----
+ * A record: rows, errors, 1 and the tag, or 0 and its blocks (number of them, then each).
+ * Shared: whether it is complete, then the record if so.
+ * An iterator: 0 recording, the record | 1 reading, rows read | 2 has completed it; the input. */
+
+enum { RECORDING, READING, PUBLISHED };
+
+static mr_code save_record(const struct record *r, bool replays, mr_state_w *w, mr_status *st)
+{
+    MR_TRY(mr_state_put_u64(w, r->rows, st));
+    MR_TRY(mr_state_put_u64(w, r->errors, st));
+    MR_TRY(mr_state_put_u64(w, r->tag && replays, st));
+    if (r->tag && replays)
+        return mr_state_put_bytes(w, mr_buffer_data(r->tag), mr_buffer_size(r->tag), st);
+    MR_TRY(mr_state_put_u64(w, r->n, st));
+    for (size_t i = 0; i < r->n; i++)
+        MR_TRY(mr_state_put_block(w, &r->blocks[i], st));
+    return MR_OK;
+}
+
+/* Into r: its counts and tag, or its blocks. */
+static mr_code restore_record(struct record *r, const mr_spec *spec, mr_state_r *in, mr_status *st)
+{
+    uint64_t rows, errors, tagged, n;
+    reset_record(r);
+    MR_TRY(mr_state_get_u64(in, &rows, st));
+    MR_TRY(mr_state_get_u64(in, &errors, st));
+    MR_TRY(mr_state_get_u64(in, &tagged, st));
+    if (tagged) {
+        const void *tag;
+        size_t bytes;
+        MR_TRY(mr_state_get_bytes(in, &tag, &bytes, st));
+        MR_TRY(mr_buffer_alloc(&r->tag, bytes, st));
+        memcpy(mr_buffer_data(r->tag), tag, bytes);
+        r->rows = rows;
+        r->errors = errors;
+        return MR_OK;
+    }
+    MR_TRY(mr_state_get_u64(in, &n, st));
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = MR_OK;
+    for (uint64_t i = 0; i < n && rc == MR_OK; i++) {
+        rc = mr_state_get_block(in, spec, &b, st);
+        if (rc == MR_OK && b.rows == 0)
+            rc = mr__damaged(st, "a cached block has no rows");
+        if (rc == MR_OK)
+            rc = add(r, &b, st);
+    }
+    mr_block_reset(&b);
+    if (rc == MR_OK && r->rows != rows)
+        rc = mr__damaged(st, "a cache has another number of rows");
+    r->errors = errors;
+    return rc;
+}
+
+static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
+{
+    void *p;
+    MR_TRY(mr_node_shared(node, sizeof(struct shared), init_shared, destroy_shared, &p, st));
+    struct shared *c = p;
+    pthread_mutex_lock(&c->lock);
+    bool complete = c->complete;
+    pthread_mutex_unlock(&c->lock);
+    MR_TRY(mr_state_put_u64(w, complete, st));
+    return complete ? save_record(&c->record, true, w, st) : MR_OK;
+}
+
+static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
+{
+    void *p;
+    uint64_t complete;
+    MR_TRY(mr_node_shared(node, sizeof(struct shared), init_shared, destroy_shared, &p, st));
+    struct shared *c = p;
+    MR_TRY(mr_state_get_u64(r, &complete, st));
+    struct record fresh = {0};
+    mr_code rc = MR_OK;
+    if (complete)
+        rc = restore_record(&fresh, mr_dataset_spec(node), r, st);
+    if (rc != MR_OK) {
+        reset_record(&fresh);
+        return rc;
+    }
+    pthread_mutex_lock(&c->lock);
+    struct record old = c->record;
+    c->record = fresh;
+    c->complete = complete;
+    c->lost = complete && fresh.tag;
+    pthread_mutex_unlock(&c->lock);
+    reset_record(&old);
+    return MR_OK;
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->reading ? READING : s->published ? PUBLISHED : RECORDING, st));
+    if (s->reading)
+        MR_TRY(mr_state_put_u64(w, s->at, st));
+    else if (!s->published)
+        MR_TRY(save_record(&s->record, mr_iter_replays(it->inputs[0]), w, st));
+    return mr_iter_save_input(it, 0, w, st);
+}
+
+/* Goes to row `at` of the complete cache. */
+static mr_code seek(mr_iter *it, uint64_t at, mr_status *st)
+{
+    struct state *s = it->state;
+    struct shared *c;
+    MR_TRY(shared_of(it, &c, st));
+    MR_TRY(refill(it, c, st));
+    if (!c->complete || at > c->record.rows)
+        return mr__damaged(st, "a row lies behind the end of the cache");
+    for (s->at = s->block = 0; s->block < c->record.n; s->block++) {
+        size_t rows = c->record.blocks[s->block].rows;
+        if (s->at + rows > at)
+            break;
+        s->at += rows;
+    }
+    s->row = (size_t)(at - s->at);
+    s->at = at;
+    return MR_OK;
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    uint64_t mode, at;
+    MR_TRY(mr_state_get_u64(r, &mode, st));
+    if (mode > PUBLISHED)
+        return mr__damaged(st, "a cache has no such mode");
+    reset_record(&s->record);
+    s->reading = mode == READING;
+    s->published = mode == PUBLISHED;
+    if (s->reading) {
+        MR_TRY(mr_state_get_u64(r, &at, st));
+        MR_TRY(seek(it, at, st));
+    } else if (mode == RECORDING) {
+        struct record saved = {0};
+        mr_code rc = restore_record(&saved, it->spec, r, st);
+        if (rc == MR_OK && saved.tag)
+            rc = record_again(it, mr_buffer_data(saved.tag), mr_buffer_size(saved.tag), saved.rows,
+                              saved.errors, st);
+        else if (rc == MR_OK) {
+            s->record = saved;
+            saved = (struct record){0};
+        }
+        reset_record(&saved);
+        MR_TRY(rc);
+    }
+    return mr_iter_restore_input(it, 0, r, st);
+}
+
+const mr_op mr_op_cache = {
+    .abi = MR_ABI_VERSION,
+    .name = "cache",
+    .doc = "Keeps the elements in memory; later passes do not read the input again.",
+    .example = "range(3).cache().repeat(2)",
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_OPENS_INPUTS,
+    .infer = mr__infer_pass,
+    .cardinality = mr__cardinality_pass,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+    .save_shared = save_shared,
+    .restore_shared = restore_shared,
+};
+
+mr_dataset *mr_cache(mr_dataset *input)
+{
+    return mr_dataset_new(&mr_op_cache, NULL, &input, 1);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Python's range as a source. In text `range(n)` counts to n: the first argument is the stop if it
+ * is alone. */
+#include "pipeline/ops/source.h"
+
+#include "pipeline/ops/pass.h"
+
+struct params {
+    int64_t start, stop, step;
+    bool has_stop, has_step; /* a step of 0 must reach the check */
+};
+
+struct state {
+    uint64_t next, count; /* index of the next number, and how many there are */
+};
+
+static uint64_t count_of(const struct params *p)
+{
+    /* In unsigned arithmetic every distance between two int64 values fits. */
+    uint64_t start = p->has_stop ? (uint64_t)p->start : 0;
+    uint64_t stop = (uint64_t)(p->has_stop ? p->stop : p->start), step = (uint64_t)p->step;
+    if (p->step > 0)
+        return (int64_t)stop > (int64_t)start ? (stop - start - 1) / step + 1 : 0;
+    return (int64_t)start > (int64_t)stop ? (start - stop - 1) / (0 - step) + 1 : 0;
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    (void)st;
+    struct state *s = it->state;
+    s->count = count_of(it->params);
+    return MR_OK;
+}
+
+static void fill(int64_t *to, size_t n, uint64_t value, uint64_t step)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8, value += 8 * step)
+        for (uint64_t k = 0; k < 8; k++) /* a constant count, so that compilers vectorise it */
+            to[i + k] = (int64_t)(value + k * step);
+    for (; i < n; i++, value += step)
+        to[i] = (int64_t)value;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    uint64_t left = s->count - s->next;
+    if (left == 0)
+        return MR_END;
+    size_t n = mr_iter_block_rows(it, left < want ? (size_t)left : want, sizeof(int64_t));
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, n, st));
+    uint64_t start = p->has_stop ? (uint64_t)p->start : 0;
+    fill(out->columns[0].data, n, start + s->next * (uint64_t)p->step, (uint64_t)p->step);
+    out->rows = n;
+    MR_TRY(mr_iter_set_identities(it, out, 0, s->next, st));
+    s->next += n;
+    return MR_OK;
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    return mr_state_put_u64(w, s->next, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_state_get_u64(r, &s->next, st));
+    return s->next <= s->count ? MR_OK : mr__damaged(st, "an index lies behind the end");
+}
+
+static mr_code check(const void *p, mr_status *st)
+{
+    const struct params *q = p;
+    if (q->step == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "range: step must not be 0");
+    return MR_OK;
+}
+
+static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    (void)self;
+    (void)p;
+    return mr__inferred(mr_spec_scalar(MR_INT64), out, st);
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)self;
+    (void)in;
+    uint64_t n = count_of(p);
+    return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+static const mr_param table[] = {
+    MR_ARG(struct params, start, .doc = "First number; if it is alone, the stop, and 0 is first."),
+    {.name = "stop",
+     .doc = "End of the numbers, not among them.",
+     .type = MR_PT_I64,
+     .flags = MR_P_OPTIONAL,
+     .at = offsetof(struct params, stop),
+     .has_at = offsetof(struct params, has_stop)},
+    {.name = "step",
+     .doc = "Distance from one number to the next; not 0, may be negative.",
+     .type = MR_PT_I64,
+     .flags = MR_P_OPTIONAL,
+     .at = offsetof(struct params, step),
+     .has_at = offsetof(struct params, has_step),
+     .def.i = 1},
+    {0}};
+
+const mr_op mr_op_range = {
+    .abi = MR_ABI_VERSION,
+    .name = "range",
+    .doc = "Counts from start to stop by step, as Python's range.",
+    .example = "range(2, 10, 3)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .role = MR_ROLE_SOURCE,
+    .check = check,
+    .infer = infer,
+    .cardinality = cardinality,
+    .open = open,
+    .next = next,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_range(int64_t start, int64_t stop, int64_t step)
+{
+    struct params p = {start, stop, step, .has_stop = true, .has_step = step != 1};
+    return mr_dataset_new(&mr_op_range, &p, NULL, 0);
+}

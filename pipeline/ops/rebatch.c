@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* As unbatch().batch(n) with n going round a list of sizes. A size of 0 gives an empty batch
+ * without reading the input; the end is where a size other than 0 finds nothing left. */
+#include "pipeline/ops/batch.h"
+
+#include "pipeline/ops/flat.h"
+#include "pipeline/ops/pass.h"
+#include "pipeline/ops/stack.h"
+
+struct params {
+    mr_ints batch_sizes;
+    mr_rebatch_opts o;
+};
+
+struct state {
+    mr_flat input;
+    mr_stack stack; /* empty between calls */
+    uint64_t turn;  /* index of the next size */
+    uint64_t ended; /* a short batch was the last */
+};
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_spec *rows = NULL;
+    MR_TRY(mr__unbatched_spec(mr_iter_input_spec(it, 0), &s->input.size, &rows, st));
+    mr_spec_unref(rows);
+    return MR_OK;
+}
+
+static mr_code empty_batch(mr_iter *it, mr_block *out, mr_status *st)
+{
+    size_t n = mr_spec_n_leaves(it->spec);
+    MR_TRY(mr_block_prepare(out, n, st));
+    for (size_t c = 0; c < n; c++) {
+        const mr_leaf *leaf = mr_spec_leaf(it->spec, c);
+        int64_t shape[MR_MAX_RANK] = {0};
+        int rank = leaf->rank < 1 ? 1 : leaf->rank;
+        for (int d = 1; d < leaf->rank; d++)
+            shape[d] = leaf->shape[d] < 0 ? 0 : leaf->shape[d];
+        MR_TRY(mr_array_alloc(&out->columns[c], leaf->dtype, rank, shape, 1, st));
+    }
+    out->rows = 1;
+    mr_identity none[1];
+    mr_identities nothing = {.ids = none, .offsets = (const uint64_t[]){0, 0}};
+    return mr_iter_identities(it) ? mr_identities_ungroup(&out->ids, &nothing, 0, 1, st) : MR_OK;
+}
+
+static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    mr_flat *f = &s->input;
+    for (;;) {
+        size_t rows = size - s->stack.n;
+        if (s->stack.n == 0 && __builtin_mul_overflow(size, want, &rows))
+            rows = size;
+        mr_code rc = mr__flat_fill(it, f, rows, st);
+        if (rc == MR_END && s->stack.n && !p->o.drop_remainder) {
+            s->ended = 1;
+            return mr__stack_finish(&s->stack, out, st);
+        }
+        if (rc != MR_OK) {
+            mr__stack_drop(&s->stack);
+            return rc;
+        }
+        size_t left = mr__flat_left(f);
+        if (s->stack.n == 0 && left >= size && mr__can_group(&f->rows)) {
+            size_t groups = left / size < want ? left / size : want;
+            MR_TRY(mr__group(out, &f->rows, f->at, groups, size, st));
+            mr__flat_use(f, groups * size);
+            return MR_OK;
+        }
+        size_t k = size - s->stack.n < left ? size - s->stack.n : left;
+        rc = mr__stack_add(&s->stack, &f->rows, f->at, k, size, NULL, st);
+        mr__flat_use(f, k);
+        if (rc != MR_OK) {
+            mr__stack_drop(&s->stack);
+            return rc;
+        }
+        if (s->stack.n == size)
+            return mr__stack_finish(&s->stack, out, st);
+    }
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (s->ended)
+        return MR_END;
+    size_t n = p->batch_sizes.n, size = (size_t)p->batch_sizes.v[s->turn];
+    mr_code rc = size ? collect(it, size, n == 1 ? want : 1, out, st) : empty_batch(it, out, st);
+    if (rc == MR_OK)
+        s->turn = (s->turn + 1) % n;
+    return rc;
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr__flat_reset(&s->input);
+    mr__stack_reset(&s->stack);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->turn, st));
+    MR_TRY(mr_state_put_u64(w, s->ended, st));
+    return mr__flat_save(it, &s->input, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    MR_TRY(mr_state_get_u64(r, &s->turn, st));
+    MR_TRY(mr_state_get_u64(r, &s->ended, st));
+    if (s->turn >= p->batch_sizes.n)
+        return mr__damaged(st, "a size is out of range");
+    return mr__flat_restore(it, &s->input, r, st);
+}
+
+static mr_code check(const void *p, mr_status *st)
+{
+    const struct params *q = p;
+    for (size_t i = 0; i < q->batch_sizes.n; i++)
+        if (q->batch_sizes.v[i] > 0)
+            return MR_OK;
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "rebatch: batch_sizes must hold at least one size greater than 0");
+}
+
+static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    const struct params *q = p;
+    mr_spec *rows = NULL;
+    MR_TRY(mr__unbatched_spec(mr_dataset_spec(mr_dataset_input(self, 0)), NULL, &rows, st));
+    bool known = q->batch_sizes.n == 1 && q->o.drop_remainder &&
+                 !mr_param_unknown(self, offsetof(struct params, batch_sizes)) &&
+                 !mr_param_unknown(self, offsetof(struct params, o.drop_remainder));
+    mr_code rc = mr__batched_spec(rows, known ? q->batch_sizes.v[0] : -1, out, st);
+    mr_spec_unref(rows);
+    return rc;
+}
+
+static const mr_param table[] = {
+    {.name = "batch_sizes",
+     .doc = "Rows of an element, or a list of such sizes to go round; 0 makes an empty one.",
+     .type = MR_PT_INTS,
+     .flags = MR_P_POSITIONAL | MR_P_DIMENSION,
+     .at = offsetof(struct params, batch_sizes),
+     .min.i = 0,
+     .max.i = INT64_MAX},
+    MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
+           .doc = "Drops a last element that is short."),
+    {0}};
+
+const mr_op mr_op_rebatch = {
+    .abi = MR_ABI_VERSION,
+    .name = "rebatch",
+    .doc = "Cuts batches into others of the given sizes, across their borders.",
+    .example = "range(12).batch(4).rebatch(6)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_PASS,
+    .check = check,
+    .infer = infer,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_rebatch(mr_dataset *input, const int64_t *batch_sizes, size_t n,
+                       const mr_rebatch_opts *opts)
+{
+    struct params p = {.batch_sizes = {(int64_t *)(uintptr_t)batch_sizes, n}};
+    if (opts)
+        p.o = *opts;
+    return mr_dataset_new(&mr_op_rebatch, &p, &input, 1);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each epoch is a new iterator of the input, made as soon as the one before it has ended. Without a
+ * count it ends with an epoch that has no element: it must not spin over an empty input. */
+#include "pipeline/ops/order.h"
+
+#include "pipeline/ops/pass.h"
+
+struct params {
+    int64_t count; /* negative: for ever */
+    bool has_count;
+};
+
+struct state {
+    uint64_t epoch;
+    bool any; /* this epoch gave an element */
+};
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    return p->count ? mr_iter_open_input(it, 0, st) : MR_OK;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (p->count == 0)
+        return MR_END;
+    for (;;) {
+        if (!it->inputs[0]) { /* an earlier try to open it failed */
+            MR_TRY(mr_iter_open_input(it, 0, st));
+        }
+        mr_code rc = mr_iter_pull(it, 0, want, out, st);
+        if (rc == MR_OK)
+            s->any = true;
+        if (rc != MR_END)
+            return rc;
+        if (p->count < 0 ? !s->any : s->epoch + 1 == (uint64_t)p->count)
+            return MR_END;
+        /* No epoch can bring anything: a large count must not be counted down. */
+        if (!s->any && mr_dataset_cardinality(mr_dataset_input(it->node, 0)) == 0)
+            return MR_END;
+        s->epoch++;
+        s->any = false;
+        mr_iter_close_input(it, 0);
+        if (mr_iter_cancelled(it))
+            return mr_fail(st, MR_CANCELLED, "the iterator was cancelled");
+    }
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->epoch, st));
+    MR_TRY(mr_state_put_u64(w, s->any, st));
+    return mr_iter_save_input(it, 0, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    uint64_t any;
+    MR_TRY(mr_state_get_u64(r, &s->epoch, st));
+    MR_TRY(mr_state_get_u64(r, &any, st));
+    if (any > 1 || (p->count > 0 && s->epoch >= (uint64_t)p->count))
+        return mr__damaged(st, "an epoch is out of range");
+    s->any = any;
+    return mr_iter_restore_input(it, 0, r, st);
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)self;
+    const struct params *q = p;
+    if (q->count == 0 || in[0] == 0)
+        return 0;
+    if (q->count < 0)
+        return MR_INFINITE;
+    int64_t n;
+    if (in[0] < 0)
+        return in[0];
+    return __builtin_mul_overflow(in[0], q->count, &n) ? INT64_MAX : n;
+}
+
+static const mr_param table[] = {{.name = "count",
+                                  .doc = "Epochs; 0: none, negative: no end.",
+                                  .type = MR_PT_I64,
+                                  .flags = MR_P_OPTIONAL | MR_P_NONE,
+                                  .at = offsetof(struct params, count),
+                                  .has_at = offsetof(struct params, has_count),
+                                  .def.i = -1},
+                                 {0}};
+
+const mr_op mr_op_repeat = {
+    .abi = MR_ABI_VERSION,
+    .name = "repeat",
+    .doc = "Goes over the input several times, each a new iterator of it.",
+    .example = "range(3).repeat(2)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_OPENS_INPUTS,
+    .infer = mr__infer_pass,
+    .cardinality = cardinality,
+    .open = open,
+    .next = next,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_repeat(mr_dataset *input, int64_t count)
+{
+    struct params p = {.count = count, .has_count = true};
+    return mr_dataset_new(&mr_op_repeat, &p, &input, 1);
+}

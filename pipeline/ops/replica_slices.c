@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each element becomes exactly n, cut along axis 0: with B rows, slice k is rows [k*w, (k+1)*w) of
+ * them with w = ceil(B / n), so that late slices are short or empty. Every component is cut by its
+ * own B. Nothing is copied; a consumer's n slots are one batch to the op below, which may write it
+ * there. */
+#include "pipeline/ops/batch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "pipeline/ops/cursor.h"
+#include "pipeline/ops/pass.h"
+
+struct params {
+    int64_t n;
+};
+
+struct state {
+    mr_cursor input;
+    uint64_t slice; /* of the element at input.at, the next */
+};
+
+struct cut {
+    size_t from, rows;
+};
+
+static struct cut cut_of(int64_t rows, uint64_t n, uint64_t slice)
+{
+    uint64_t b = (uint64_t)rows, width = b / n + (b % n != 0), from;
+    if (__builtin_mul_overflow(slice, width, &from) || from > b)
+        from = b;
+    return (struct cut){(size_t)from, (size_t)(b - from < width ? b - from : width)};
+}
+
+/* How many slices from `slice` on have the same sizes in all columns, at most `most`. */
+static size_t run_of(const mr_block *b, size_t row, uint64_t n, uint64_t slice, size_t most)
+{
+    size_t run = most;
+    for (size_t c = 0; c < b->n_columns; c++) {
+        const mr_array *a = &b->columns[c];
+        if (a->storage == MR_RAGGED)
+            return 1;
+        int64_t rows = mr_array_row_shape(a, row)[0];
+        struct cut first = cut_of(rows, n, slice);
+        uint64_t width = (uint64_t)rows / n + ((uint64_t)rows % n != 0);
+        size_t same = 1; /* a short one stands alone */
+        if (first.rows == 0)
+            same = most;
+        else if (first.rows == width)
+            same = ((size_t)rows - first.from) / (size_t)width;
+        if (same < run)
+            run = same;
+    }
+    return run;
+}
+
+/* `run` slices of one dense row: a view with another shape. */
+static void cut_dense(mr_array *out, const mr_array *a, size_t row, struct cut cut, size_t run)
+{
+    mr_array_slice(out, a, row, 1);
+    size_t values = 1;
+    for (int d = 1; d < a->rank; d++)
+        values *= (size_t)a->shape[d];
+    if (out->data && cut.from)
+        out->data = (char *)out->data + cut.from * values * mr_dtype_size(a->dtype);
+    out->rows = run;
+    out->shape[0] = (int64_t)cut.rows;
+}
+
+static mr_code cut_splits(mr_array *out, const mr_array *a, const mr_row *row, struct cut cut,
+                          mr_status *st)
+{
+    mr_buffer *b;
+    MR_TRY(mr_buffer_alloc(&b, (cut.rows + 1) * sizeof(int64_t), st));
+    int64_t *splits = mr_buffer_data(b);
+    for (size_t i = 0; i <= cut.rows; i++)
+        splits[i] = row->splits[cut.from + i] - row->splits[cut.from];
+    size_t inner = mr_dtype_size(a->dtype);
+    for (int d = 2; d < a->rank; d++)
+        inner *= (size_t)row->shape[d];
+    mr_row *to = out->data;
+    to->splits = splits;
+    to->data = (const char *)row->data + (size_t)row->splits[cut.from] * inner;
+    mr_code rc = mr_buffer_hold(out->owner, b, st);
+    mr_buffer_unref(b);
+    return rc;
+}
+
+static mr_code cut_ragged(mr_array *out, const mr_array *a, size_t r, struct cut cut, mr_status *st)
+{
+    const mr_row *row = (const mr_row *)a->data + r;
+    MR_TRY(mr_array_alloc_ragged(out, a->dtype, a->rank, 1, st));
+    MR_TRY(mr_buffer_hold(out->owner, a->owner, st));
+    MR_TRY(mr_buffer_hold_all(out->owner, a->owner, st));
+    mr_row *to = out->data;
+    int64_t *shape = mr_array_shape_slot(out, 0);
+    memcpy(shape, row->shape, (size_t)a->rank * sizeof *shape);
+    shape[0] = (int64_t)cut.rows;
+    to->shape = shape;
+    if (row->splits)
+        return cut_splits(out, a, row, cut, st);
+    size_t inner = mr_dtype_size(a->dtype);
+    for (int d = 1; d < a->rank; d++)
+        inner *= (size_t)row->shape[d];
+    to->data = row->data ? (const char *)row->data + cut.from * inner : NULL;
+    return MR_OK;
+}
+
+/* Identities of `run` slices: those of their rows if the element has one for each, else all. */
+static mr_code cut_identities(mr_block *out, const mr_block *b, size_t row, struct cut cut,
+                              size_t rows, size_t run, mr_status *st)
+{
+    const mr_identities *ids = &b->ids;
+    if (!ids->ids)
+        return MR_OK;
+    uint64_t from = ids->offsets ? ids->offsets[row] : row;
+    uint64_t to = ids->offsets ? ids->offsets[row + 1] : row + 1;
+    if (to - from != rows || cut.rows == 0)
+        return mr_identities_ungroup(&out->ids, ids, row, run, st);
+    mr_identities flat = {.ids = ids->ids + from + cut.from, .owner = ids->owner};
+    return mr_identities_group(&out->ids, &flat, run * cut.rows, cut.rows, st);
+}
+
+static mr_code cut(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    const mr_block *b = &s->input.rows;
+    size_t row = s->input.at;
+    uint64_t n = (uint64_t)p->n;
+    for (size_t c = 0; c < b->n_columns; c++)
+        if (b->columns[c].rank == 0)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "component %zu is a scalar, which cannot be cut for replicas; batch the "
+                           "dataset first",
+                           c);
+    size_t most = n - s->slice < want ? (size_t)(n - s->slice) : want;
+    size_t run = run_of(b, row, n, s->slice, most);
+    MR_TRY(mr_block_prepare(out, b->n_columns, st));
+    for (size_t c = 0; c < b->n_columns; c++) {
+        const mr_array *a = &b->columns[c];
+        int64_t rows = mr_array_row_shape(a, row)[0];
+        struct cut k = cut_of(rows, n, s->slice);
+        if (a->storage == MR_RAGGED)
+            MR_TRY(cut_ragged(&out->columns[c], a, row, k, st));
+        else
+            cut_dense(&out->columns[c], a, row, k, run);
+        if (c == 0)
+            MR_TRY(cut_identities(out, b, row, k, (size_t)rows, run, st));
+    }
+    out->rows = run;
+    s->slice += run;
+    return MR_OK;
+}
+
+/* The consumer's slots as one batch, if they are n equal ones. */
+static const mr_into *slots(const mr_block *out, size_t want, uint64_t n)
+{
+    const mr_into *into = out->into;
+    if (!into || want < n || into->n_segments != n)
+        return NULL;
+    for (size_t i = 0; i < into->n_columns * into->n_segments; i++)
+        if (into->segments[i].bytes != into->segments[i - i % into->n_segments].bytes)
+            return NULL;
+    return into;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (mr__cursor_left(&s->input) == 0) {
+        s->input.rows.into = slots(out, want, (uint64_t)p->n);
+        mr_code rc = mr__cursor_pull(it, 0, 1, &s->input, st);
+        s->input.rows.into = NULL;
+        if (rc != MR_OK)
+            return rc;
+    }
+    mr_code rc = cut(it, want, out, st);
+    if (rc != MR_OK || s->slice == (uint64_t)p->n) {
+        mr__cursor_use(&s->input, 1);
+        s->slice = 0;
+    }
+    return rc;
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr__cursor_reset(&s->input);
+    mr_block_reset(&s->input.rows);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->slice, st));
+    return mr__cursor_save(it, 0, &s->input, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    MR_TRY(mr_state_get_u64(r, &s->slice, st));
+    if (s->slice >= (uint64_t)p->n)
+        return mr__damaged(st, "a slice is out of range");
+    return mr__cursor_restore(it, 0, &s->input, r, st);
+}
+
+static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    const struct params *q = p;
+    const mr_spec *in = mr_dataset_spec(mr_dataset_input(self, 0));
+    size_t n = mr_spec_n_leaves(in);
+    bool known = !mr_param_unknown(self, offsetof(struct params, n));
+    mr_leaf *leaves = mr_calloc(n ? n : 1, sizeof *leaves);
+    if (!leaves)
+        return mr_fail_memory(st, n * sizeof *leaves, "a spec");
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < n && rc == MR_OK; i++) {
+        leaves[i] = *mr_spec_leaf(in, i);
+        int64_t *rows = &leaves[i].shape[0];
+        if (leaves[i].rank == 0)
+            rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                         "component %zu is a scalar, which cannot be cut for replicas; batch the "
+                         "dataset first",
+                         i);
+        else if (leaves[i].rank > 0)
+            *rows = known && *rows >= 0 && *rows % q->n == 0 ? *rows / q->n : -1;
+    }
+    if (rc == MR_OK)
+        rc = mr__inferred(mr_spec_with_leaves(in, leaves), out, st);
+    mr_free(leaves);
+    return rc;
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)self;
+    const struct params *q = p;
+    int64_t all;
+    if (in[0] < 0)
+        return in[0];
+    return __builtin_mul_overflow(in[0], q->n, &all) ? INT64_MAX : all;
+}
+
+static const mr_param table[] = {{.name = "n",
+                                  .doc = "Slices of each element, at least 1.",
+                                  .type = MR_PT_I64,
+                                  .flags = MR_P_POSITIONAL | MR_P_DIMENSION,
+                                  .at = offsetof(struct params, n),
+                                  .min.i = 1,
+                                  .max.i = INT32_MAX},
+                                 {0}};
+
+const mr_op mr_op_replica_slices = {
+    .abi = MR_ABI_VERSION,
+    .name = "replica_slices",
+    .doc = "Cuts each element into n equal slices along axis 0; late ones are short or empty.",
+    .example = "range(8).batch(4).replica_slices(3)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_PASS,
+    .infer = infer,
+    .cardinality = cardinality,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_replica_slices(mr_dataset *input, int64_t n)
+{
+    struct params p = {n};
+    return mr_dataset_new(&mr_op_replica_slices, &p, &input, 1);
+}

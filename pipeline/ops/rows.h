@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_OPS_ROWS_H
+#define MR_PIPELINE_OPS_ROWS_H
+/* A dataset of rows that an op holds: what a window or a group is. It is an ordinary node whose
+ * parameters are the rows, so that it travels and is saved like any graph. */
+#include "pipeline/engine/iter.h"
+
+/* The rows of b, whose elements are of `spec`, with errors standing before them (as in
+ * mr_program_run; NULL: none). Always returns a dataset, which may carry an error. */
+mr_dataset *mr__rows_dataset(const mr_block *b, const mr_spec *spec, const mr_row_errors *errors);
+#endif

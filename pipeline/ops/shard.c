@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elements whose position modulo num_shards is index. An error has no position.
+ *
+ * require_non_empty (what the sharding rewrite inserts): before the first element, num_shards
+ * elements must have been seen, so that no worker runs dry from the start; on every worker, also on
+ * one whose own share would be empty. */
+#include "pipeline/ops/order.h"
+
+#include <inttypes.h>
+
+#include "pipeline/ops/pass.h"
+
+enum { HINT = -1, MAX_PICKED = 4096 };
+
+struct params {
+    int64_t num_shards, index;
+    mr_shard_opts o;
+};
+
+struct state {
+    uint64_t seen;  /* elements of the input, modulo num_shards once `checked` */
+    bool checked;   /* require_non_empty is satisfied, or was not asked for */
+    mr_block rows;  /* what was pulled, during a call */
+    mr_block first; /* the element of the first round, until it is delivered */
+};
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (p->num_shards == HINT)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "shard(-1, i) is a hint for the HINT policy and nobody replaced it; "
+                       "distribute the dataset with auto_shard_policy=\"HINT\", outside functions");
+    s->checked = !p->o.require_non_empty;
+    return mr_iter_open_input(it, 0, st);
+}
+
+/* Reads the first num_shards elements and keeps this shard's. */
+static mr_code check_first_round(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    while (s->seen < (uint64_t)p->num_shards) {
+        mr_code rc = mr_iter_pull(it, 0, (size_t)((uint64_t)p->num_shards - s->seen), &s->rows, st);
+        if (rc == MR_END && s->seen) {
+            uint64_t found = s->seen;
+            s->seen = 0; /* told once; the next call meets the end */
+            mr_block_clear(&s->first);
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "found %" PRIu64 " elements (files) to shard, need at least %" PRId64
+                           ", one for each worker; give more files, or use auto_shard_policy "
+                           "\"DATA\" or \"OFF\"",
+                           found, p->num_shards);
+        }
+        MR_TRY(rc);
+        uint64_t mine = (uint64_t)p->index - s->seen;
+        if ((uint64_t)p->index >= s->seen && mine < s->rows.rows)
+            MR_TRY(mr_block_slice(&s->first, &s->rows, (size_t)mine, 1, st));
+        s->seen += s->rows.rows;
+        mr_block_clear(&s->rows);
+    }
+    s->checked = true;
+    s->seen = 0;
+    return MR_OK;
+}
+
+/* Rows of the pulled block from `from` on, every num_shards-th, into out. */
+static mr_code pick(struct state *s, size_t from, uint64_t step, mr_block *out, mr_status *st)
+{
+    size_t n = (size_t)((s->rows.rows - from - 1) / step) + 1;
+    if (n == 1)
+        return mr_block_slice(out, &s->rows, from, 1, st);
+    MR_TRY(mr_block_start(out, &s->rows, n, st));
+    uint32_t index[256];
+    for (size_t done = 0; done < n;) {
+        size_t k = 0;
+        for (; k < sizeof index / sizeof *index && done < n; k++, done++)
+            index[k] = (uint32_t)(from + done * step);
+        MR_TRY(mr_block_append_rows(out, &s->rows, index, k, st));
+    }
+    return MR_OK;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (!s->checked)
+        MR_TRY(check_first_round(it, st));
+    if (s->first.rows) {
+        mr_block_move(out, &s->first);
+        return MR_OK;
+    }
+    uint64_t step = (uint64_t)p->num_shards;
+    if (step == 1)
+        return mr_iter_pull(it, 0, want, out, st);
+    if (want > MAX_PICKED)
+        want = MAX_PICKED;
+    for (;;) {
+        uint64_t before = (step + (uint64_t)p->index - s->seen) % step;
+        uint64_t need;
+        if (__builtin_mul_overflow(step, want - 1, &need) ||
+            __builtin_add_overflow(need, before + 1, &need) || need > UINT32_MAX)
+            need = UINT32_MAX;
+        MR_TRY(mr_iter_pull(it, 0, (size_t)need, &s->rows, st));
+        s->seen = (s->seen + s->rows.rows) % step;
+        if (before < s->rows.rows) {
+            mr_code rc = pick(s, (size_t)before, step, out, st);
+            mr_block_clear(&s->rows);
+            return rc;
+        }
+    }
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr_block_reset(&s->rows);
+    mr_block_reset(&s->first);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->seen, st));
+    MR_TRY(mr_state_put_u64(w, s->checked, st));
+    MR_TRY(mr_state_put_block(w, &s->first, st));
+    return mr_iter_save_input(it, 0, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    uint64_t checked;
+    MR_TRY(mr_state_get_u64(r, &s->seen, st));
+    MR_TRY(mr_state_get_u64(r, &checked, st));
+    s->checked = checked;
+    MR_TRY(mr_state_get_block(r, it->spec, &s->first, st));
+    return mr_iter_restore_input(it, 0, r, st);
+}
+
+static mr_code check(const void *p, mr_status *st)
+{
+    const struct params *q = p;
+    if (q->num_shards < 1 && q->num_shards != HINT)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "shard: num_shards must be at least 1 (or -1 as a hint), not %" PRId64,
+                       q->num_shards);
+    if (q->index < 0 || (q->num_shards != HINT && q->index >= q->num_shards))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "shard: index must be 0 or more and below num_shards (%" PRId64
+                       "), not %" PRId64,
+                       q->num_shards, q->index);
+    return MR_OK;
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)self;
+    const struct params *q = p;
+    if (in[0] < 0)
+        return in[0];
+    if (q->num_shards == HINT)
+        return MR_UNKNOWN_COUNT;
+    return in[0] / q->num_shards + (q->index < in[0] % q->num_shards);
+}
+
+static const mr_param table[] = {
+    MR_ARG(struct params, num_shards, .doc = "Shards in all; -1: to be replaced by the rewrite."),
+    MR_ARG(struct params, index, .doc = "The shard to hand on, from 0."),
+    MR_OPT(struct params, require_non_empty,
+           .doc = "Fails if the input has elements, but fewer than num_shards."),
+    {0}};
+
+const mr_op mr_op_shard = {
+    .abi = MR_ABI_VERSION,
+    .name = "shard",
+    .doc = "Hands on every num_shards-th element.",
+    .example = "range(10).shard(3, 1)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_SHARD,
+    .props = MR_OP_OPENS_INPUTS,
+    .check = check,
+    .infer = mr__infer_pass,
+    .cardinality = cardinality,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_shard(mr_dataset *input, int64_t num_shards, int64_t index,
+                     const mr_shard_opts *opts)
+{
+    struct params p = {.num_shards = num_shards, .index = index};
+    if (opts)
+        p.o = *opts;
+    return mr_dataset_new(&mr_op_shard, &p, &input, 1);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Skipped elements are produced, so errors in them come up; a failed position is not counted. */
+#include "pipeline/ops/order.h"
+
+#include "pipeline/ops/pass.h"
+
+struct params {
+    int64_t count; /* negative: everything */
+};
+
+struct state {
+    uint64_t skipped;
+};
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    while (p->count < 0 || s->skipped < (uint64_t)p->count) {
+        uint64_t left = p->count < 0 ? SIZE_MAX : (uint64_t)p->count - s->skipped;
+        MR_TRY(mr_iter_pull(it, 0, left < SIZE_MAX ? (size_t)left : SIZE_MAX, out, st));
+        s->skipped += out->rows;
+    }
+    return mr_iter_pull(it, 0, want, out, st);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->skipped, st));
+    return mr_iter_save_input(it, 0, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_state_get_u64(r, &s->skipped, st));
+    return mr_iter_restore_input(it, 0, r, st);
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)self;
+    const struct params *q = p;
+    if (in[0] < 0)
+        return in[0];
+    return q->count < 0 || q->count > in[0] ? 0 : in[0] - q->count;
+}
+
+static const mr_param table[] = {
+    MR_ARG(struct params, count, .doc = "Elements to leave out; negative: all."), {0}};
+
+const mr_op mr_op_skip = {
+    .abi = MR_ABI_VERSION,
+    .name = "skip",
+    .doc = "Leaves out the first elements.",
+    .example = "range(10).skip(7)",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_PASS,
+    .infer = mr__infer_pass,
+    .cardinality = cardinality,
+    .next = next,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_skip(mr_dataset *input, int64_t count)
+{
+    struct params p = {count};
+    return mr_dataset_new(&mr_op_skip, &p, &input, 1);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hands everything on; the engine and the sharding rewrite read the parameters. The value nearest
+ * the sink wins. */
+#include "pipeline/ops/order.h"
+
+#include "pipeline/ops/pass.h"
+
+struct params {
+    mr_dataset_opts o;
+};
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    return mr_iter_pull(it, 0, want, out, st);
+}
+
+static const char *const policies[] = {"AUTO", "FILE", "DATA", "OFF", "HINT", NULL};
+
+static const mr_param table[] = {
+    MR_OPT(struct params, auto_shard_policy, .names = policies,
+           .doc = "How a distributed dataset is split over workers."),
+    MR_OPT(struct params, deterministic, .def.b = true,
+           .doc = "Keeps the order in ops that do not say so themselves."),
+    {0}};
+
+const mr_op mr_op_with_options = {
+    .abi = MR_ABI_VERSION,
+    .name = "with_options",
+    .doc = "Sets options for the whole graph.",
+    .example = "range(3).with_options(auto_shard_policy=\"DATA\")",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_OPTIONS,
+    .props = MR_OP_KEEPS_COUNT,
+    .infer = mr__infer_pass,
+    .cardinality = mr__cardinality_pass,
+    .next = next,
+};
+
+mr_dataset *mr_with_options(mr_dataset *input, const mr_dataset_opts *opts)
+{
+    struct params p = {0};
+    if (opts)
+        p.o = *opts;
+    return mr_dataset_new(&mr_op_with_options, &p, &input, 1);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One element of each input makes one element. The inputs are pulled left to right by blocks of one
+ * size; where a later one gives fewer rows, the surplus of the earlier ones stays in their cursors.
+ *
+ * An error stands for an element: the other inputs still advance by one, so that they stay in step.
+ * At the first END the inputs to the right are not pulled. */
+#include "pipeline/ops/order.h"
+
+#include "pipeline/ops/cursor.h"
+#include "pipeline/ops/pass.h"
+
+struct state {
+    mr_cursor *inputs; /* n_inputs */
+    uint64_t ended;    /* an input ended in the round of an error; told at the next call */
+};
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    s->inputs = mr_calloc(it->n_inputs, sizeof *s->inputs);
+    if (!s->inputs)
+        return mr_fail_memory(st, it->n_inputs * sizeof *s->inputs, "the inputs of zip");
+    return MR_OK;
+}
+
+/* Input `failed` has an error in this round: uses up the round in all others. */
+static void finish_failed_round(mr_iter *it, size_t failed)
+{
+    struct state *s = it->state;
+    for (size_t i = 0; i < failed; i++)
+        mr__cursor_use(&s->inputs[i], 1);
+    for (size_t i = failed + 1; i < it->n_inputs; i++) {
+        mr_cursor *c = &s->inputs[i];
+        mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, 1, c, NULL);
+        if (rc == MR_OK)
+            mr__cursor_use(c, 1);
+        else if (rc == MR_END) {
+            s->ended = 1;
+            return;
+        }
+    }
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    if (s->ended)
+        return MR_END;
+    size_t rows = want, columns = 0;
+    for (size_t i = 0; i < it->n_inputs; i++) {
+        mr_cursor *c = &s->inputs[i];
+        mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, rows, c, st);
+        if (rc < 0)
+            finish_failed_round(it, i);
+        if (rc != MR_OK)
+            return rc;
+        if (rows > mr__cursor_left(c))
+            rows = mr__cursor_left(c);
+        columns += c->rows.n_columns;
+    }
+    MR_TRY(mr_block_prepare(out, columns, st));
+    size_t at = 0;
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++) {
+        const mr_cursor *c = &s->inputs[i];
+        for (size_t k = 0; k < c->rows.n_columns; k++)
+            mr_array_slice(&out->columns[at++], &c->rows.columns[k], c->at, rows);
+        mr_identities mine, both = {0};
+        mr_identities_take(&mine, &c->rows.ids, c->at, rows);
+        rc = mr_identities_join(&both, &out->ids, &mine, rows, st);
+        mr_identities_reset(&mine);
+        mr_identities_reset(&out->ids);
+        out->ids = both;
+    }
+    for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++)
+        mr__cursor_use(&s->inputs[i], rows);
+    out->rows = rows;
+    return rc;
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    for (size_t i = 0; s->inputs && i < it->n_inputs; i++) {
+        mr__cursor_reset(&s->inputs[i]);
+        mr_block_reset(&s->inputs[i].rows);
+    }
+    mr_free(s->inputs);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->ended, st));
+    for (size_t i = 0; i < it->n_inputs; i++)
+        MR_TRY(mr__cursor_save(it, i, &s->inputs[i], w, st));
+    return MR_OK;
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_state_get_u64(r, &s->ended, st));
+    for (size_t i = 0; i < it->n_inputs; i++)
+        MR_TRY(mr__cursor_restore(it, i, &s->inputs[i], r, st));
+    return MR_OK;
+}
+
+static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    (void)p;
+    size_t n = mr_dataset_n_inputs(self);
+    mr_spec **children = mr_calloc(n, sizeof(mr_spec *));
+    if (!children)
+        return mr_fail_memory(st, n * sizeof(mr_spec *), "the spec of zip");
+    for (size_t i = 0; i < n; i++)
+        children[i] = mr_spec_ref(mr_dataset_spec(mr_dataset_input(self, i)));
+    mr_code rc = mr__inferred(mr_spec_tuple(children, n), out, st);
+    mr_free(children);
+    return rc;
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)p;
+    int64_t least = MR_INFINITE;
+    for (size_t i = 0; i < mr_dataset_n_inputs(self); i++) {
+        if (in[i] == MR_UNKNOWN_COUNT)
+            return MR_UNKNOWN_COUNT;
+        if (in[i] >= 0 && (least < 0 || in[i] < least))
+            least = in[i];
+    }
+    return least;
+}
+
+const mr_op mr_op_zip = {
+    .abi = MR_ABI_VERSION,
+    .name = "zip",
+    .doc = "Puts one element of each input together; ends with the shortest.",
+    .example = "zip(range(3), range(10, 20))",
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .role = MR_ROLE_PARALLEL,
+    .props = MR_OP_SOURCE_CALL,
+    .infer = infer,
+    .cardinality = cardinality,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+mr_dataset *mr_zip(mr_dataset *const *inputs, size_t n)
+{
+    return mr_dataset_new(&mr_op_zip, NULL, inputs, n);
+}
