@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/engine/executor.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tests/harness.h"
+
+struct work {
+    mr_task task; /* first, so that run finds the rest */
+    mr_executor *ex;
+    struct work *needs;
+    int64_t result;
+    pthread_t ran_on;
+};
+
+static void add(mr_task *t)
+{
+    struct work *w = (struct work *)t;
+    if (w->needs) {
+        mr_task_wait(w->ex, &w->needs->task);
+        w->result = w->needs->result + 1;
+    } else
+        w->result = 1;
+    w->ran_on = pthread_self();
+}
+
+static mr_executor *executor(int threads)
+{
+    mr_executor *ex = NULL;
+    mr_status st;
+    mr_ok(mr_executor_new(threads, &ex, &st), &st);
+    return ex;
+}
+
+/* Each task needs the one before; they are queued last first, so that whoever runs one must help. */
+static void run_chain(int threads)
+{
+    enum { N = 200 };
+    static struct work w[N];
+    mr_executor *ex = executor(threads);
+    for (int i = 0; i < N; i++)
+        w[i] = (struct work){.ex = ex, .needs = i ? &w[i - 1] : NULL, .task.run = add};
+    for (int i = N; i-- > 0;)
+        mr_task_submit(ex, &w[i].task);
+    mr_task_wait(ex, &w[N - 1].task);
+    mr_eq_i64(w[N - 1].result, N);
+    for (int i = 0; i < N; i++)
+        mr_task_wait(ex, &w[i].task);
+    mr_executor_free(ex);
+}
+
+MR_TEST(a_chain_of_needs_ends_without_threads)
+{
+    run_chain(0);
+}
+
+MR_TEST(a_chain_of_needs_ends_with_one_thread)
+{
+    run_chain(1);
+}
+
+MR_TEST(a_chain_of_needs_ends_with_four_threads)
+{
+    run_chain(4);
+}
+
+MR_TEST(without_threads_tasks_run_in_the_waiting_thread)
+{
+    mr_executor *ex = executor(0);
+    struct work w = {.ex = ex, .task.run = add};
+    mr_eq_i64(mr_executor_threads(ex), 0);
+    mr_task_submit(ex, &w.task);
+    mr_check(!mr_task_done(&w.task));
+    mr_task_wait(ex, &w.task);
+    mr_check(mr_task_done(&w.task));
+    mr_check(pthread_equal(w.ran_on, pthread_self()));
+    mr_executor_free(ex);
+}
+
+MR_TEST(a_withdrawn_task_does_not_run)
+{
+    mr_executor *ex = executor(0);
+    struct work w = {.ex = ex, .task.run = add};
+    mr_task_submit(ex, &w.task);
+    mr_check(mr_task_withdraw(ex, &w.task));
+    mr_check(!mr_task_withdraw(ex, &w.task));
+    mr_task_wait(ex, &w.task);
+    mr_eq_i64(w.result, 0);
+    mr_task_submit(ex, &w.task);
+    mr_task_wait(ex, &w.task);
+    mr_eq_i64(w.result, 1);
+    mr_executor_free(ex);
+}
+
+MR_TEST(blocking_tasks_have_threads_of_their_own)
+{
+    enum { N = 8 };
+    mr_executor *ex = executor(1);
+    struct work w[N];
+    for (int i = 0; i < N; i++) {
+        w[i] = (struct work){.ex = ex, .task.run = add};
+        mr_task_submit_blocking(ex, &w[i].task);
+    }
+    for (int i = 0; i < N; i++) {
+        mr_task_wait(ex, &w[i].task);
+        mr_eq_i64(w[i].result, 1);
+        mr_check(!pthread_equal(w[i].ran_on, pthread_self()));
+    }
+    mr_executor_free(ex);
+}
+
+struct sleeper {
+    atomic_uint word;
+    atomic_int woke;
+};
+
+static void *sleep_until_changed(void *arg)
+{
+    struct sleeper *s = arg;
+    while (atomic_load(&s->word) == 0)
+        mr_executor_sleep(&s->word, 0);
+    atomic_store(&s->woke, 1);
+    return NULL;
+}
+
+MR_TEST(a_sleeper_is_woken_by_a_change)
+{
+    struct sleeper s = {0};
+    pthread_t t;
+    mr_eq_i64(pthread_create(&t, NULL, sleep_until_changed, &s), 0);
+    atomic_store(&s.word, 1);
+    mr_executor_wake(&s.word);
+    pthread_join(t, NULL);
+    mr_eq_i64(atomic_load(&s.woke), 1);
+}
+
+MR_TEST(impossible_numbers_of_threads_are_refused)
+{
+    mr_executor *ex = NULL;
+    mr_status st;
+    mr_code_is(mr_executor_new(-1, &ex, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_executor_new(1 << 20, &ex, &st), MR_INVALID_ARGUMENT, &st);
+    mr_check(ex == NULL);
+}
