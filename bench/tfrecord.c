@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include <millrace/pipeline/formats/crc32c_kernels.h>
-#include <millrace/pipeline/formats/tfrecord.h>
+#include <millrace/millrace.h>
 
 #include "ceiling.h"
 
@@ -102,27 +102,29 @@ static double ceiling(void *ctx)
     return (double)at;
 }
 
-static double reader(void *ctx)
+static double iterator(void *ctx)
 {
     job *j = ctx;
     mr_status st;
-    mr_tfrecord_reader *r = NULL;
-    mr_array a = {0};
-    mr_code rc;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    const char *path = j->path;
+    mr_dataset *ds = mr_tfrecord(&path, 1, NULL);
     size_t rows = 0;
-    check(mr_tfrecord_reader_open(&r, j->path, NULL, &st), &st);
-    while ((rc = mr_tfrecord_reader_read(r, SIZE_MAX, (size_t)256 << 10, &a, &st)) == MR_OK) {
-        const mr_bytes *v = a.data;
-        for (size_t i = 0; i < a.rows; i++)
+    mr_code rc = mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st);
+    while (rc == MR_OK && (rc = mr_iterator_next(it, 1 << 20, &b, &st)) == MR_OK) {
+        const mr_bytes *v = b.columns[0].data;
+        for (size_t i = 0; i < b.rows; i++)
             j->looked += (uint8_t)v[i].data[0];
-        rows += a.rows;
-        mr_array_reset(&a);
+        rows += b.rows;
     }
     if (rc != MR_END)
         check(rc, &st);
-    mr_tfrecord_reader_close(r);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
     if (rows != j->n)
-        die("the reader missed records");
+        die("the iterator missed records");
     return (double)rows * (double)(j->record + 16);
 }
 
@@ -156,8 +158,8 @@ int main(int argc, char **argv)
         make_file(&j, dir, bytes);
         j.buffer = malloc(j.buffer_bytes);
         memset(j.buffer, 1, j.buffer_bytes);
-        snprintf(name, sizeof name, "reader, %zu B records", sizes[i]);
-        bench_in_turns(name, "GB/s", 1e-9, 7, reader, ceiling, &j);
+        snprintf(name, sizeof name, "%zu B records", sizes[i]);
+        bench_in_turns(name, "GB/s", 1e-9, 7, iterator, ceiling, &j);
         unlink(j.path);
         free(j.buffer);
     }
