@@ -1,37 +1,45 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs one registered test and makes sure that it leaves a TAP file, whatever happens to it.
-#   run_one.sh TAP_DIR NAME COMMAND...     TAP_FILE in an argument becomes the file's name
+#   run_one.sh BUILD_DIR NAME COMMAND...     TAP_FILE at the end of an argument becomes the file's name
 # A command without TAP of its own counts as one test: exit status 0 passes, 77 skips (the last line
-# it printed is the reason), anything else fails.
-dir=$1 name=$2
+# it printed is the reason), anything else fails. Scripts find the trees in MR_BUILD and MR_SOURCE.
+MR_BUILD=$1 name=$2
 shift 2
-mkdir -p "$dir"
-file=$dir/$name.tap
-rm -f "$file"
-TAP_FILE=$file
-export TAP_FILE
+MR_SOURCE=$(cd "$(dirname "$0")/.." && pwd)
+TAP_FILE=$MR_BUILD/tap/$name.tap
+export MR_BUILD MR_SOURCE TAP_FILE
+mkdir -p "$MR_BUILD/tap"
+rm -f "$TAP_FILE"
+
+# A status of its own, so that no sanitizer report passes for the error that a test expects.
+: "${ASAN_OPTIONS:=exitcode=99:detect_stack_use_after_return=1:allocator_may_return_null=1}"
+: "${LSAN_OPTIONS:=exitcode=99}"
+: "${UBSAN_OPTIONS:=exitcode=99:print_stacktrace=1}"
+: "${TSAN_OPTIONS:=exitcode=99:halt_on_error=1}"
+export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
+
 n=$#
 while [ "$n" -gt 0 ]; do
     arg=$1
     shift
     case $arg in
-    *=TAP_FILE) arg=${arg%TAP_FILE}$file ;;
+    *=TAP_FILE) arg=${arg%TAP_FILE}$TAP_FILE ;;
     esac
     set -- "$@" "$arg"
     n=$((n - 1))
 done
-out=$dir/$name.log
-"$@" >"$out" 2>&1
+out=$MR_BUILD/tap/$name.log
+"$@" >"$out" 2>&1 </dev/null
 rc=$?
 cat "$out"
-if [ ! -s "$file" ]; then
+if [ ! -s "$TAP_FILE" ]; then
     case $rc in
     0) echo "ok - $name" ;;
     77) echo "ok - $name # SKIP $(tail -n 1 "$out")" ;;
     *) echo "not ok - $name: exit status $rc" ;;
-    esac >"$file"
-elif [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] && ! grep -q '^not ok' "$file"; then
-    echo "not ok - $name: exit status $rc" >>"$file"
+    esac >"$TAP_FILE"
+elif [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] && ! grep -q '^not ok' "$TAP_FILE"; then
+    echo "not ok - $name: exit status $rc" >>"$TAP_FILE"
 fi
 exit "$rc"

@@ -1,0 +1,138 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The laws of the tree that a compiler does not know. Prints each violation as "file:line: law" and
+# exits 1 if there was one. --format checks the layout with clang-format too (77 without it).
+cd "$(dirname "$0")/.." || exit 2
+export LC_ALL=C
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$tmp"' EXIT
+
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    git ls-files -co --exclude-standard | sort -u
+else
+    find . -type f -not -path './.git/*' -not -path './build*' | sed 's|^\./||'
+fi | while read -r f; do [ -f "$f" ] && echo "$f"; done >"$tmp/all"
+grep -E '\.[ch]$' "$tmp/all" >"$tmp/c"
+grep -Ev '^tests/' "$tmp/c" >"$tmp/product"
+grep -E '^(pipeline|shard|transport|trainer)/.*\.[ch]$' "$tmp/c" >"$tmp/library"
+# Public headers are the ones that CMakeLists.txt lists.
+awk '/^set\(MR_[A-Z]+_HEADERS/ { on = 1 } on { print } /\)/ { on = 0 }' CMakeLists.txt |
+    tr ' ()' '\n\n\n' | grep '\.h$' | sort >"$tmp/public"
+
+if [ "$1" = --format ]; then
+    command -v clang-format >/dev/null || { echo "clang-format is not installed"; exit 77; }
+    case $(clang-format --version) in
+    *"version 14."*) ;;
+    *) echo "clang-format 14 decides the layout; this is $(clang-format --version)"; exit 77 ;;
+    esac
+    xargs clang-format --dry-run -Werror <"$tmp/c" 2>&1 | grep -E 'error:' | cut -d: -f1 | sort |
+        uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/\2: \1 places differ from .clang-format/' >"$tmp/bad"
+    cat "$tmp/bad"
+    [ ! -s "$tmp/bad" ]
+    exit
+fi
+
+{
+    # Top level: what the layout names, and dot files.
+    cut -d/ -f1 "$tmp/all" | sort -u | grep -vxE \
+        'pipeline|shard|transport|trainer|tests|examples|cli|bench|docs|CMakeLists\.txt|README\.md|LICENSE|CMakePresets\.json|\..*' |
+        sed 's/$/: not an entry of the top level/'
+
+    # Includes follow the arrows: may[x] lists what x may know.
+    xargs grep -n '^ *# *include *"' <"$tmp/c" /dev/null | awk -v publics="$tmp/public" '
+        BEGIN {
+            may["status"] = "status"
+            may["memory"] = "status memory"
+            may["graph"] = may["memory"] " graph"
+            may["functions"] = may["graph"] " functions"
+            may["engine"] = may["functions"] " engine"
+            may["files"] = may["memory"] " files"
+            may["formats"] = may["files"] " formats"
+            may["ops"] = may["engine"] " files formats ops"
+            may["shard"] = may["ops"] " shard"
+            may["transport"] = may["shard"] " transport"
+            may["trainer"] = may["shard"] " trainer"
+            may["cli"] = may["shard"] " transport trainer cli"
+            may["examples"] = "examples"
+            may["bench"] = "bench"
+            while ((getline line < publics) > 0) public[line] = 1
+        }
+        function room(path,    p) {
+            split(path, p, "/")
+            if (p[1] != "pipeline") return p[1]
+            return path ~ /^pipeline\/[^\/]*$/ ? "status" : p[2]
+        }
+        {
+            split($0, at, ":")
+            file = at[1]; place = at[1] ":" at[2] ": "
+            match($0, /"[^"]*"/)
+            want = substr($0, RSTART + 1, RLENGTH - 2)
+            dir = file; sub(/\/[^\/]*$/, "", dir)
+            if (want !~ /\// || want ~ /^\.\.?\//) want = dir "/" want
+            while (want ~ /\/\.\.\//) sub(/[^\/]+\/\.\.\//, "", want)
+            from = room(file); to = room(want)
+            if (from == "tests" || want == "pipeline/ops/ops.def") next # a table, not a header
+            if (index(" " may[from] " ", " " to " ") == 0)
+                print place "\"" want "\": " from " must not know " to
+            split(file, f, "/"); split(want, w, "/")
+            if (f[1] != w[1] && !(want in public))
+                print place "\"" want "\" is private to " w[1] "/"
+        }'
+    # What users see is included as users do.
+    grep -E '^examples/' "$tmp/c" | xargs grep -nE '^ *# *include *"' /dev/null |
+        sed 's/$/: examples include <millrace\/...>/'
+
+    # A header with exported functions is public, hence listed.
+    grep '\.h$' "$tmp/library" | xargs grep -lE '^MR_API' /dev/null | grep -vxFf "$tmp/public" |
+        sed 's/$/: has MR_API but is in no list of public headers in CMakeLists.txt/'
+    # A public header stands on public headers only (relative to itself).
+    while read -r h; do
+        [ -f "$h" ] || { echo "$h: listed as public but not there"; continue; }
+        grep -n '^ *# *include *"' "$h" | while IFS=: read -r line rest; do
+            want=$(echo "$rest" | sed 's/[^"]*"\([^"]*\)".*/\1/')
+            path=$(realpath -m --relative-to=. "$(dirname "$h")/$want")
+            grep -qxF "$path" "$tmp/public" ||
+                echo "$h:$line: a public header includes \"$want\", which is not one"
+        done
+    done <"$tmp/public"
+    # Each exported function has words of its own, or shares those of the lines above it.
+    xargs awk '
+        FNR == 1 { told = 0 }
+        /^[ \t]*$/ { told = 0 }
+        /\*\// { told = 1 }
+        /^MR_API/ && !told && !/\/\*/ { print FILENAME ":" FNR ": an exported function without a comment" }
+        ' <"$tmp/public"
+
+    grep -E '\.(c|h|sh|py|proto|def|cu|cmake)$|(^|/)CMakeLists\.txt$|^\.ci/' "$tmp/all" |
+        while read -r f; do
+            head -n 2 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||
+                echo "$f:1: no SPDX line at the top"
+        done
+    # The pattern is split so that this file passes its own check.
+    grep -vE '^(LICENSE|tests/fuzz/corpus/.*)$' "$tmp/all" |
+        xargs grep -nIE '\b(TO''DO|FIX''ME|XX''X)\b' /dev/null | cut -c1-120 | sed 's/$/: unfinished/'
+    while read -r f; do
+        n=$(wc -l <"$f")
+        [ "$n" -le 800 ] || echo "$f:$n: longer than 800 lines"
+    done <"$tmp/c"
+    sed 's|.*/||' "$tmp/product" | sort | uniq -d | while read -r name; do
+        echo "$name: two files of that name: $(grep -E "(^|/)$name\$" "$tmp/product" | tr '\n' ' ')"
+    done
+
+    # Nobody but its own file knows an op by name.
+    if [ -f pipeline/ops/ops.def ]; then
+        names=$(sed -n 's/^MR_OP(\([a-z0-9_][a-z0-9_]*\)).*/\1/p' pipeline/ops/ops.def | paste -sd'|')
+        [ -z "$names" ] || grep -E '^(pipeline/(graph|engine|functions)|shard)/.*\.c$' "$tmp/c" |
+            xargs grep -nE "\"($names)\"" /dev/null | grep -vE '^[^:]*:[0-9]*: *(/\*|\*)' |
+            sed 's/$/: an op known by its name/'
+    fi
+
+    # One file calls the allocator; the library neither prints nor ends the program.
+    grep -v '^pipeline/memory/alloc\.c$' "$tmp/library" | xargs grep -nE \
+        '(^|[^A-Za-z0-9_.>])(malloc|calloc|realloc|free|strdup|strndup|aligned_alloc|posix_memalign|asprintf)\(' /dev/null |
+        grep -vE '^[^:]*:[0-9]*: *(/\*|\*)|\(\*[a-z_]*\)\(' | sed 's/$/: memory goes through mr_malloc and its kin/'
+    xargs grep -nE '(^|[^A-Za-z0-9_.>])(exit|_exit|abort|printf|puts|perror|vprintf|fprintf|alloca)\(' <"$tmp/library" /dev/null |
+        grep -vE '^[^:]*:[0-9]*: *(/\*|\*)' | sed 's/$/: a library does not print or end the program/'
+} >"$tmp/bad"
+cat "$tmp/bad"
+[ ! -s "$tmp/bad" ]
