@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# run.sh PROGRAM CORPUS: replays the corpus with mutations (more of them with MR_TEST_LONG=1).
+mutations=100
+[ "$MR_TEST_LONG" = 1 ] && mutations=5000
+last=$MR_BUILD/tap/$(basename "$1").last-input
+timeout 1500 "$1" --mutations=$mutations --seed="${MR_TEST_SEED:-1}" --last="$last" "$2" || {
+    rc=$?
+    echo "exit status $rc; the input is $last (seed ${MR_TEST_SEED:-1})"
+    exit 1
+}
