@@ -48,10 +48,9 @@ mr_expr_tree *mr__expr_tree_new(const char *text, size_t size)
 
 void mr__expr_tree_unref(mr_expr_tree *t)
 {
-    /* Release pairs with the acquire fence of the thread that frees. */
-    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_release) != 1)
+    /* Release pairs with the acquire of the thread that frees. */
+    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
-    atomic_thread_fence(memory_order_acquire);
     while (t->chunks) {
         struct chunk *next = t->chunks->next;
         mr_free(t->chunks);

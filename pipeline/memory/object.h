@@ -29,11 +29,10 @@ static inline void mr_object_ref(mr_object *o)
 
 static inline void mr_object_unref(mr_object *o)
 {
-    /* Release pairs with the acquire fence of the thread that destroys. */
-    if (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_release) == 1) {
-        atomic_thread_fence(memory_order_acquire);
+    /* Release pairs with the acquire of the thread that destroys (its own decrement, since a fence is
+     * something that ThreadSanitizer does not see). */
+    if (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1)
         o->destroy(o);
-    }
 }
 
 /* true if the caller holds the only reference. */
