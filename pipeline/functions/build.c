@@ -695,7 +695,11 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
     c.values = mr_calloc(c.n_params + 1, sizeof *c.values);
     mr_code rc = c.values ? MR_OK : no_memory(st);
     if (rc == MR_OK && method) {
-        if (!mr__is_dataset(e->children[0], b->s))
+        const mr_expr *receiver = e->children[0];
+        if (receiver->kind == MR_EX_CALL && !mr_op_find(receiver->text, receiver->text_size) &&
+            !mr__builtin_find(receiver->text))
+            rc = unknown_op(b, receiver, st);
+        else if (!mr__is_dataset(receiver, b->s))
             rc = build_fail(b, st, e->children[0], "%s wants a dataset before the point", op->name);
         else
             rc = add_input(&c, e->children[0], st);

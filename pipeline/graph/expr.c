@@ -119,6 +119,8 @@ static void visible_part(const char *text, size_t begin, size_t end, size_t at, 
 {
     *from = begin;
     *to = end;
+    if (end - begin <= CARET_BEFORE + CARET_AFTER)
+        return;
     if (at - begin > CARET_BEFORE)
         *from = at - CARET_BEFORE;
     if (end - at > CARET_AFTER)
