@@ -747,9 +747,14 @@ static mr_code dataset_of_name(const builder *b, const mr_expr *e, mr_dataset **
     if (i < 0 || !is_dataset_name(e->text, b->s))
         return build_fail(b, st, e, "'%s' is not a dataset", e->text);
     if (!b->values) {
-        *out = mr_dataset_new(
+        mr_dataset *ds = mr_dataset_new(
             &given, &(struct given_params){mr_spec_leaf(b->s->specs[i], 0)->element}, NULL, 0);
-        return mr_dataset_check(*out, st);
+        mr_code rc = mr_dataset_check(ds, st);
+        if (rc == MR_OK)
+            *out = ds;
+        else
+            mr_dataset_unref(ds);
+        return rc;
     }
     mr_value v = {0};
     MR_TRY(value_of_name(b, (size_t)i, &v, st));
