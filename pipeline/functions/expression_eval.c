@@ -34,7 +34,7 @@ void mr__row_fail(mr_row_sink *sink, size_t row, mr_code code, const char *fmt, 
 
 void mr__columns_free(column_set *c)
 {
-    for (size_t i = 0; i < c->n; i++)
+    for (size_t i = 0; c->v && i < c->n; i++)
         mr_array_reset(&c->v[i]);
     mr_free(c->v);
     *c = (column_set){0};

@@ -32,8 +32,7 @@ MR_TEST(without_order_nothing_is_lost_or_repeated)
 {
     check_dataset(parse_graph("range(-2, 30).map(x => 12 // x, num_parallel_calls=4, "
                               "deterministic=false).prefetch(3)"),
-                  "-6 -12 ! 12 6 4 3 2 2 1 1 1 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-                  ANY_ORDER);
+                  "-6 -12 ! 12 6 4 3 2 2 1 1 1 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0", ANY_ORDER);
 }
 
 MR_TEST(take_never_meets_an_error_behind_its_last_element)
