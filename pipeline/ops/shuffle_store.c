@@ -610,6 +610,8 @@ void mr__store_drop(mr_store *s, const uint32_t *slots, size_t n)
         drop_rows(&s->columns[c], slots, n);
     for (size_t i = 0; s->has_ids && i < n; i++)
         mr_identities_reset(&s->ids[slots[i]]);
+    if (n == 0)
+        return; /* a store without rows has no lists */
     /* The list has room for every slot there is. */
     memcpy(s->free_slots + s->n_free, slots, n * sizeof *slots);
     s->n_free += n;
