@@ -3,6 +3,7 @@
 #include "shard/auto_shard.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/ops/order.h"
 #include "shard/shard_passes.h"
 
 #include <inttypes.h>
@@ -47,8 +48,15 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    mr_log(MR_LOG_WARNING, "%s", text);
+    /* Without an explanation it is one of several workers' rewrites, and was told already. */
+    if (e)
+        mr_log(MR_LOG_WARNING, "%s", text);
     return mr_explain(e, "warning", op, st, "%s", text);
+}
+
+mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o)
+{
+    return mr_shard(input, o->num_workers, o->index, &(mr_shard_opts){.require_non_empty = true});
 }
 
 /* ---- the options of a graph ---- */
@@ -147,7 +155,7 @@ static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
     mr_explanation tried = {0};
     mr_status_init(&why);
     /* The decisions of a walk that fails would be lies: they are kept aside until it succeeded. */
-    mr_code rc = shard_files(ds, o, out, &tried, &why);
+    mr_code rc = shard_files(ds, o, out, e ? &tried : NULL, &why);
     *chosen = rc == MR_OK ? MR_SHARD_FILE : MR_SHARD_DATA;
     if (rc == MR_OK) {
         rc = mr_explain(e, "policy", NULL, st, "AUTO chose FILE: all sources are files");
@@ -160,9 +168,10 @@ static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
     } else if (rc == MR_NOT_FOUND) {
         rc = mr_explain(e, "policy", why.op[0] ? why.op : NULL, st,
                         "AUTO chose DATA, because FILE cannot be applied: %s", why.message);
-        mr_log(MR_LOG_WARNING,
-               "auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
-               why.message);
+        if (e)
+            mr_log(MR_LOG_WARNING,
+                   "auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
+                   why.message);
         if (rc == MR_OK)
             rc = shard_data(ds, o, out, e, st);
     } else if (st)

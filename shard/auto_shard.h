@@ -46,7 +46,8 @@ typedef struct mr_auto_shard_opts {
 } mr_auto_shard_opts;
 
 /* *out = ds for one worker. *chosen (NULL: nobody asks) = what AUTO came to, else the policy. e
- * (NULL allowed) gets the decisions; those with what == "warning" are also logged as warnings.
+ * gets the decisions; those with what == "warning", and AUTO's choice of DATA, are also logged as
+ * warnings. e NULL: nothing is told or logged.
  * errors   MR_INVALID_ARGUMENT: an option out of range; what ds carries
  *          MR_NOT_FOUND: FILE, and a branch has no file source; st->op is where the walk stopped */
 MR_API mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out,

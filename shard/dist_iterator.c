@@ -39,6 +39,8 @@ struct mr_dist_iterator {
     size_t n_replicas;     /* local ones */
     mr_block *replicas;
     bool *has_data;
+    bool *starts; /* where what was placed in slots begins anew */
+    bool sliced;  /* we cut the batches: all slices of a step are of one */
     mr_block pulled, zero;
     mr_segment *segments; /* what is left of the caller's slots, for one call */
     size_t segments_capacity;
@@ -74,7 +76,9 @@ static mr_code open_streams(mr_dist_iterator *it, mr_status *st)
     it->streams = mr_calloc((size_t)dd->local, sizeof *it->streams);
     it->replicas = mr_calloc(it->n_replicas, sizeof *it->replicas);
     it->has_data = mr_calloc(it->n_replicas, sizeof *it->has_data);
-    if (!it->streams || !it->replicas || !it->has_data)
+    it->starts = mr_calloc(it->n_replicas, sizeof *it->starts);
+    it->sliced = dd->original && dd->workers * dd->replicas > 1;
+    if (!it->streams || !it->replicas || !it->has_data || !it->starts)
         return mr_fail_memory(st, it->n_replicas * sizeof *it->replicas, "a distributed iterator");
     MR_TRY(share_executor(it, st));
     mr_iterator_opts run = mr__dist_run_opts(dd, &it->run);
@@ -120,6 +124,7 @@ void mr_dist_iterator_close(mr_dist_iterator *it)
     mr_free(it->streams);
     mr_free(it->replicas);
     mr_free(it->has_data);
+    mr_free(it->starts);
     mr_free(it->segments);
     mr_free(it);
 }
@@ -157,18 +162,36 @@ static void move_bytes(const mr_segment *slots, size_t n_slots, size_t at, size_
     }
 }
 
-/* Rows shorter than their slots were packed one behind the other; each belongs at the start of its
- * own. */
-static void spread_rows(const mr_array *a, const mr_segment *slots, size_t n_slots, size_t rows)
+/* What was placed lies packed: the bytes of the rows of one call, or, where we cut the batches
+ * ourselves, of all slices of a batch, one behind the other from the first slot on. Each belongs at
+ * the start of its own slot. */
+static void spread_run(mr_dist_iterator *it, size_t c, size_t first, size_t n,
+                       const mr_segment *slots)
 {
-    size_t bytes = mr_array_row_bytes(a), begin = 0;
-    bool fits = true;
-    for (size_t r = 0; r < rows && fits; r++) {
-        fits = begin == r * bytes;
-        begin += slots[r].bytes;
+    size_t at = 0;
+    for (size_t r = 0; r < n; r++) {
+        const mr_array *a = &it->replicas[first + r].columns[c];
+        if (a->storage != MR_PLACED)
+            return;
+        at += mr_array_row_bytes(a);
     }
-    for (size_t r = rows; !fits && r-- > 1;)
-        move_bytes(slots, n_slots, r * bytes, bytes, slots[r].data);
+    for (size_t r = n; r-- > 1;) {
+        size_t bytes = mr_array_row_bytes(&it->replicas[first + r].columns[c]);
+        at -= bytes;
+        move_bytes(slots, n, at, bytes, slots[r].data);
+    }
+}
+
+static void spread(mr_dist_iterator *it, size_t worker, const mr_into *into)
+{
+    size_t first = worker * (size_t)it->dd->replicas, n = it->streams[worker].filled;
+    for (size_t c = 0; n && c < into->n_columns && c < it->replicas[first].n_columns; c++)
+        for (size_t end = n, r = n; r-- > 0;)
+            if (it->starts[first + r]) {
+                spread_run(it, c, first + r, end - r,
+                           &into->segments[c * into->n_segments + first + r]);
+                end = r;
+            }
 }
 
 /* Deals the rows of it->pulled to replicas from `first` on. */
@@ -177,7 +200,7 @@ static mr_code deal(mr_dist_iterator *it, size_t first, mr_status *st)
     size_t rows = it->pulled.rows;
     if (rows == 1) {
         mr_block_move(&it->replicas[first], &it->pulled);
-        return MR_OK;
+        return MR_OK; /* the names went along */
     }
     for (size_t r = 0; r < rows; r++) {
         MR_TRY(mr_block_slice(&it->replicas[first + r], &it->pulled, r, 1, st));
@@ -207,12 +230,13 @@ static mr_code fill(mr_dist_iterator *it, size_t worker, const mr_into *into, mr
         }
         MR_TRY(rc);
         size_t rows = it->pulled.rows;
-        for (size_t c = 0; into && c < it->pulled.n_columns; c++)
-            if (it->pulled.columns[c].storage == MR_PLACED)
-                spread_rows(&it->pulled.columns[c], &slots.segments[c * left], left, rows);
+        for (size_t r = 0; r < rows; r++)
+            it->starts[first + r] = r == 0 && (s->filled == 0 || !it->sliced);
         MR_TRY(deal(it, first, st));
         s->filled += rows;
     }
+    if (into)
+        spread(it, worker, into);
     return MR_OK;
 }
 

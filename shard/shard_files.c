@@ -5,13 +5,13 @@
  * ended well, the graph is rebuilt with what was marked. So a branch that cannot be sharded leaves
  * the others as they were. */
 #include "pipeline/memory/alloc.h"
+#include "pipeline/ops/order.h"
 #include "shard/shard_passes.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* As buffer of a shuffle: more file names than there are, so that it shuffles all of them. */
-#define ALL_NAMES ((int64_t)1 << 30)
+#define ALL_NAMES (-2) /* as buffer of a shuffle: the whole of its input */
 
 typedef enum action {
     SHARD_INPUT,  /* of a function op that reads files: its elements name them */
@@ -252,9 +252,9 @@ static mr_dataset *shuffle_like(const mr_dataset *like, mr_dataset *input, mr_st
         mr_dataset_unref(input);
         return mr_dataset_fail(st);
     }
-    mr_dataset *made = mr__insert_shuffle(input, ALL_NAMES, &seed);
+    const mr_shuffle_opts o = {.seed = seed.i, .has_seed = seed.kind == MR_V_INT};
     mr_value_reset(&seed);
-    return made;
+    return mr_shuffle(input, ALL_NAMES, &o);
 }
 
 /* names (taken) with the worker's shard behind it, and the shuffles that stood before it moved
@@ -264,6 +264,8 @@ static mr_dataset *shard_names(void *ctx, mr_dataset *names)
     walker *k = ctx;
     shuffles s = {0};
     mr_dataset *made = NULL;
+    if (mr_dataset_check(names, NULL) != MR_OK)
+        return names; /* it carries its error on */
     if (mr__walk_graph(names, take_out_shuffle, &s, &made, &k->status) != MR_OK) {
         made = mr_dataset_fail(&k->status);
         goto out;
@@ -319,19 +321,13 @@ static mr_code explain_place(walker *k, const mr_dataset *ds, action what, const
     if (k->opts->num_workers == 1)
         return mr_explain(k->e, "shard", path, &k->status,
                           "%s reads the files; one worker reads all of them", name);
-    static const char *const how[] = {
-        [SHARD_INPUT] = "the input of %s, which reads a file for each element, is sharded: "
-                        "worker %" PRId64 " of %" PRId64 " takes every %" PRId64 "th of them",
-        [SHARD_BEHIND] = "what %s yields is sharded: worker %" PRId64 " of %" PRId64
-                         " takes every %" PRId64 "th dataset",
-        [SPLIT_READER] = "the list of files of %s is sharded: worker %" PRId64 " of %" PRId64
-                         " takes every %" PRId64 "th file"};
-    int64_t workers = k->opts->num_workers;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    return mr_explain(k->e, "shard", path, &k->status, how[what], name, k->opts->index, workers,
-                      workers);
-#pragma GCC diagnostic pop
+    static const char *const around[][2] = {
+        [SHARD_INPUT] = {"the input of ", ", which reads files for each of its elements,"},
+        [SHARD_BEHIND] = {"what ", " yields"},
+        [SPLIT_READER] = {"the list of files of ", ""}};
+    return mr_explain(k->e, "shard", path, &k->status,
+                      "%s%s%s is sharded: this worker takes number %" PRId64 " of every %" PRId64,
+                      around[what][0], name, around[what][1], k->opts->index, k->opts->num_workers);
 }
 
 static mr_dataset *apply(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)

@@ -15,9 +15,6 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     MR_PRINTF(4, 5);
 /* input (taken) with the worker's shard above it. */
 mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o);
-/* input (taken) cut into n slices an element; shuffled. */
-mr_dataset *mr__insert_slices(mr_dataset *input, int64_t n);
-mr_dataset *mr__insert_shuffle(mr_dataset *input, int64_t buffer_size, const mr_value *seed);
 /* true if a function of ds's parameters calls an op that reads files. */
 mr_code mr__function_reads_files(const mr_dataset *ds, bool *out, mr_status *st) MR_NODISCARD;
 /* true if the trailing op is stepped over at the sink: prefetch and options. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting global batches for the replicas, and the prefetch that goes with it. */
+#include "pipeline/ops/batch.h"
 #include "pipeline/ops/function_ops.h"
 #include "shard/shard_passes.h"
 
@@ -11,7 +12,8 @@ static mr_code check_batched(const mr_dataset *ds, mr_status *st)
     const mr_spec *spec = mr_dataset_spec(ds);
     for (size_t i = 0; i < mr_spec_n_leaves(spec); i++) {
         const mr_leaf *leaf = mr_spec_leaf(spec, i);
-        const char *name = mr_spec_leaf_names(spec)[i];
+        const char *const *names = mr_spec_leaf_names(spec); /* NULL: no memory for them */
+        const char *name = names && names[i][0] ? names[i] : "0";
         if (leaf->dtype == MR_DATASET)
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "component '%s' is a dataset, which cannot be cut for the replicas; "
@@ -38,7 +40,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
                       n));
     MR_TRY(mr_explain(e, "prefetch", NULL, st,
                       "%" PRId64 " slices are made ahead, one for each replica in sync", n));
-    *out = mr_prefetch(mr__insert_slices(mr_dataset_ref(ds), n), n);
+    *out = mr_prefetch(mr_replica_slices(mr_dataset_ref(ds), n), n);
     return MR_OK;
 }
 

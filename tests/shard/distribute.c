@@ -335,10 +335,10 @@ static void check_spec(const char *expr, int64_t replicas, bool from_function, c
 MR_TEST(batch_dimension_is_unknown_unless_the_data_never_end)
 {
     check_spec("from_tensors([1.0], [1.0]).repeat(100).batch(16, drop_remainder=true)", 2, false,
-               "(float32[-1, 1], float32[-1, 1])");
+               "(float32[?, 1], float32[?, 1])");
     check_spec("from_tensors([1.0]).repeat().batch(16, drop_remainder=true)", 2, false,
                "float32[8, 1]");
-    check_spec("range(10).batch(2, drop_remainder=true)", 2, true, "int64[-1]");
+    check_spec("range(10).batch(2, drop_remainder=true)", 2, true, "int64[?]");
     check_spec("range(10)", 2, true, "int64[]");
 }
 
