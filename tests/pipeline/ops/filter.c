@@ -34,3 +34,8 @@ MR_TEST(the_function_must_return_one_bool)
     check_refused("range(3).filter(x => (x > 1, x > 2))", "bool");
     check_refused("range(6).batch(2, drop_remainder=true).filter(x => x > 1)", "bool");
 }
+
+MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+{
+    check_faults("range(-3, 9).filter(x => 6 // x > 0, num_parallel_calls=2)");
+}

@@ -49,3 +49,8 @@ MR_TEST(large_datasets_come_through_whole)
     mr_iterator_close(it);
     mr_dataset_unref(ds);
 }
+
+MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+{
+    check_faults("range(-1, 5).flat_map(n => range(n).batch(2 // n))");
+}

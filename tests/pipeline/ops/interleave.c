@@ -69,3 +69,9 @@ MR_TEST(bad_arguments_are_refused_when_the_graph_is_built)
                   "num_parallel_calls");
     check_refused("range(3).interleave(n => n)", "dataset");
 }
+
+MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+{
+    check_faults("range(-1, 5).interleave(n => range(-1, n).map(x => (6 // x, x)), cycle_length=3, "
+                 "block_length=2, num_parallel_calls=2)");
+}

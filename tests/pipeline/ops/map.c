@@ -74,3 +74,9 @@ MR_TEST(callbacks_run_in_the_pool_and_are_released_once)
     mr_iterator_close(it);
     mr_dataset_unref(ds);
 }
+
+MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+{
+    check_faults("range(-3, 9).map(x => (6 // x, x), num_parallel_calls=2)");
+    check_faults("range(-3, 9).map(x => 6 // x, num_parallel_calls=2, deterministic=false)");
+}

@@ -85,3 +85,8 @@ MR_TEST(a_size_below_minus_one_is_refused)
     check_refused("range(3).prefetch(-2)", "buffer_size");
     check_refused("range(3).prefetch(1.5)", "prefetch");
 }
+
+MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+{
+    check_faults("range(-3, 9).map(x => 6 // x).prefetch(2).prefetch(auto)");
+}

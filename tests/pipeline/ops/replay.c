@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fault.h"
 #include "tests/harness.h"
 
 enum { MOST_EVENTS = 4000 };
@@ -283,4 +284,40 @@ void check_graph(const char *text, const char *expected)
     mr_eq_str(out, expected);
     mr_free(out);
     mr_free(printed);
+}
+
+static void run_through(const char *text)
+{
+    mr_status st;
+    mr_dataset *ds = NULL;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    const mr_iterator_opts o = {.has_threads = true, .positions = true};
+    mr_code rc = mr_fault_expect(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    if (rc == MR_OK)
+        rc = mr_fault_expect(mr_iterator_open(&it, ds, &o, &st), &st);
+    int errors = 0;
+    while (rc == MR_OK && errors < 50) {
+        rc = mr_iterator_next(it, 3, &b, &st);
+        if (rc < 0 && rc != MR_END) { /* goes on behind an error, and ends */
+            errors++;
+            rc = MR_OK;
+        }
+    }
+    void *position = NULL;
+    size_t size;
+    if (it && mr_iterator_save(it, &position, &size, &st) == MR_OK) {
+        (void)mr_fault_expect(mr_iterator_restore(it, position, size, &st), &st);
+        mr_free(position);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+void check_faults(const char *text)
+{
+    mr_test_context("%s", text);
+    mr_fault_each_allocation(n) run_through(text);
+    mr_test_context("%s", "");
 }

@@ -21,4 +21,6 @@ void check_refused(const char *text, const char *part);
 /* Runs once; the events, to be freed by mr_free. *last: the last error. */
 char *run_graph(const char *text, const mr_iterator_opts *opts, mr_status *last);
 mr_dataset *parse_graph(const char *text);
+/* Builds, runs, saves and restores with each allocation failing in turn, in one thread. */
+void check_faults(const char *text);
 #endif

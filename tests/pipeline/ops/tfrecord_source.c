@@ -8,7 +8,6 @@
 #include "pipeline/graph/op.h"
 #include "pipeline/ops/source.h"
 #include "replay.h"
-#include "tests/fault.h"
 #include "tests/harness.h"
 
 /* File `name` with records "<name>0", "<name>1", ... */
@@ -196,35 +195,6 @@ MR_TEST(splits_into_names_and_a_function)
     mr_dataset_unref(ds);
 }
 
-static void run_through(const char *text)
-{
-    mr_status st;
-    mr_dataset *ds = NULL;
-    mr_iterator *it = NULL;
-    mr_block b = MR_BLOCK_EMPTY;
-    const mr_iterator_opts o = {.has_threads = true, .positions = true};
-    mr_code rc = mr_fault_expect(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    if (rc == MR_OK)
-        rc = mr_fault_expect(mr_iterator_open(&it, ds, &o, &st), &st);
-    int errors = 0;
-    while (rc == MR_OK && errors < 50) {
-        rc = mr_iterator_next(it, 3, &b, &st);
-        if (rc < 0 && rc != MR_END) { /* goes on behind an error, and ends */
-            errors++;
-            rc = MR_OK;
-        }
-    }
-    void *position = NULL;
-    size_t size;
-    if (it && mr_iterator_save(it, &position, &size, &st) == MR_OK) {
-        (void)mr_fault_expect(mr_iterator_restore(it, position, size, &st), &st);
-        mr_free(position);
-    }
-    mr_block_reset(&b);
-    mr_iterator_close(it);
-    mr_dataset_unref(ds);
-}
-
 MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
 {
     write_three();
@@ -232,7 +202,7 @@ MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
     snprintf(text, sizeof text, "%s",
              in_dir("list_files(\"@/?\").interleave(tfrecord, "
                     "cycle_length=2).prefetch(2)"));
-    mr_fault_each_allocation(n) run_through(text);
+    check_faults(text);
     snprintf(text, sizeof text, "%s", in_dir("tfrecord(\"@/?\", num_parallel_reads=2)"));
-    mr_fault_each_allocation(n) run_through(text);
+    check_faults(text);
 }
