@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The program as a user sees it: output, exit status, the words of its errors.
-#   cli.sh MILLRACE [TAP_FILE]
+#   cli.sh [MILLRACE [TAP_FILE]]
 set -u
-millrace=$(readlink -f "$1")
-tap=${2:-/dev/null}
+millrace=$(readlink -f "${1:-$MR_BUILD/millrace}")
+tap=${2:-${TAP_FILE:-/dev/null}}
 dir=$(mktemp -d)
 trap 'chmod -R u+rwx "$dir" 2>/dev/null; rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
