@@ -28,7 +28,7 @@ mr_code mr__type_fail(mr_status *st, const mr_expr *e, const char *fmt, ...)
     va_end(ap);
     size_t size = 0;
     const char *source = mr_expr_source(e, &size);
-    return mr_expr_fail(st, MR_INVALID_ARGUMENT, source, size, e->begin, "%s", text);
+    return mr_expr_fail(st, MR_INVALID_ARGUMENT, source, size, mr_expr_place(e), "%s", text);
 }
 
 void mr__typed_free(typed *t)

@@ -248,13 +248,17 @@ static void unref_inputs(mr_dataset *const *inputs, size_t n)
         mr_dataset_unref(inputs[i]);
 }
 
-/* The error's message begins with the op that it is about, however deep it came from. */
+/* The error says which op it is about, however deep it came from. */
 static void name_op(mr_status *st, const mr_op *op)
 {
     char message[sizeof st->message];
     size_t n = strlen(op->name);
     if (strncmp(st->message, op->name, n) == 0 && st->message[n] == ':')
         return;
+    if (strncmp(st->message, "line ", 5) == 0) { /* shows its place, with a caret */
+        mr_status_set_op(st, op->name);
+        return;
+    }
     memcpy(message, st->message, sizeof message);
     snprintf(st->message, sizeof st->message, "%s: %.*s", op->name, (int)(sizeof message - n - 3),
              message);

@@ -92,10 +92,19 @@ static mr_code print_variadic(struct call *c, const mr_op *op, const mr_param *p
     return print_param_value(c->p, param, v);
 }
 
+/* true if the parameter reads best without its name: repeat(2), range(0, 10, 2), but
+ * shuffle(10, seed=2). */
+static bool stands(const struct call *c, const mr_op *op, const mr_param *param)
+{
+    if (param->flags & (MR_P_POSITIONAL | MR_P_VARIADIC))
+        return true;
+    return (param->flags & MR_P_OPTIONAL) && (!c->any || op->max_inputs == 0);
+}
+
 static mr_code print_param(struct call *c, const mr_op *op, const mr_param *param,
                            const mr_value *v)
 {
-    bool may_stand = param->flags & (MR_P_POSITIONAL | MR_P_OPTIONAL | MR_P_VARIADIC);
+    bool may_stand = stands(c, op, param);
     if (v->kind == MR_V_UNSET) {
         c->positional = c->positional && !may_stand;
         return MR_OK;
@@ -104,7 +113,8 @@ static mr_code print_param(struct call *c, const mr_op *op, const mr_param *para
         c->positional = false;
         return print_variadic(c, op, param, v);
     }
-    MR_TRY(begin_argument(c, c->positional && may_stand ? NULL : param->name));
+    c->positional = c->positional && may_stand;
+    MR_TRY(begin_argument(c, c->positional ? NULL : param->name));
     return print_param_value(c->p, param, v);
 }
 

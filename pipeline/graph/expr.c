@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/graph/expr_tree.h"
+#include "pipeline/graph/token.h"
 
 enum {
     CHUNK_BYTES = 16 << 10, /* grows with the tree, up to: */
@@ -104,6 +105,19 @@ const char *mr_expr_source(const mr_expr *e, size_t *size)
 {
     *size = e->tree->text_size;
     return e->tree->text;
+}
+
+size_t mr_expr_place(const mr_expr *e)
+{
+    if (e->kind != MR_EX_METHOD)
+        return e->begin;
+    /* Between the receiver and the name only brackets that closed, and the point. */
+    const mr_expr_tree *t = e->tree;
+    mr__token word = {.end = e->children[0]->end};
+    do
+        word = mr__token_at(t->text, t->text_size, word.end);
+    while (word.kind == TOK_OP);
+    return word.begin;
 }
 
 /* ---- messages ---- */

@@ -69,6 +69,8 @@ MR_API void mr_expr_unref(const mr_expr *e);
 /* The whole text that e was parsed from (begin and end count in it), followed by a NUL byte. Borrowed
  * from e. */
 MR_API const char *mr_expr_source(const mr_expr *e, size_t *size);
+/* The byte that a message about e points at: a method's name, else where e begins. */
+MR_API size_t mr_expr_place(const mr_expr *e);
 /* Canonical text of e, such that parsing it gives an equal tree. Owned: mr_free. */
 MR_API mr_code mr_expr_print(const mr_expr *e, char **out, mr_status *st) MR_NODISCARD;
 /* Fails with the message and, where the source text is known, its line and a caret under byte

@@ -133,9 +133,13 @@ MR_TEST(a_function_that_carries_an_error_fails_its_op)
 {
     mr_fn *fn = mr__fn_new(MR_FN_EXPR);
     mr_status st;
-    mr_fail(&st, MR_INVALID_ARGUMENT, "line 1");
+    mr_fail(&st, MR_INVALID_ARGUMENT, "line 1, column 1: broken");
     fn->error = mr_memdup(&st, sizeof st);
-    fails(sample_source(1, &(sample_opts){.fn = fn}), "sample_source: line 1");
+    mr_dataset *ds = sample_source(1, &(sample_opts){.fn = fn});
+    mr_code_is(mr_dataset_check(ds, &st), MR_INVALID_ARGUMENT, &st);
+    mr_eq_str(st.message, "line 1, column 1: broken");
+    mr_eq_str(st.op, "sample_source");
+    mr_dataset_unref(ds);
     mr_fn_unref(fn);
 }
 

@@ -295,6 +295,14 @@ MR_TEST(a_subtree_keeps_the_tree_alive)
     mr_expr_unref(body);
 }
 
+MR_TEST(a_message_about_a_method_points_at_its_name)
+{
+    const mr_expr *e = parse("((f(1))\n # here\n ) . take(2)");
+    mr_eq_u64(mr_expr_place(e), 21);
+    mr_eq_u64(mr_expr_place(e->children[0]), 2);
+    mr_expr_unref(e);
+}
+
 MR_TEST(every_failed_allocation_is_reported)
 {
     static const char text[] =
