@@ -264,7 +264,7 @@ MR_TEST(random_ops_get_the_jobs_seed)
     mr_eq_str(text[0], text[1]);
     mr_check(strcmp(text[0], text[2]) != 0);
     mr_has_str(text[0], "shuffle(3, ");
-    mr_has_str(text[0], "shuffle(4, 8)");
+    mr_has_str(text[0], "shuffle(4, seed=8)");
     mr_has_str(text[0], "shuffle(5, ");
     mr_eq_u64(e.n, 2);
     mr_has_str(decisions(&e), "the job's seed 1");
