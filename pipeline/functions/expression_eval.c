@@ -523,6 +523,9 @@ static mr_code eval_some(const typed *t, const frame *f, const uint32_t *index, 
 static mr_code weave(const uint8_t *take, size_t rows, mr_array *yes, mr_array *no, mr_array *out,
                      mr_status *st)
 {
+    if (yes->rank != no->rank)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the two sides of if came out with %d and with %d axes", yes->rank, no->rank);
     if (!mr_array_fits(yes, no)) {
         mr_array *both[2] = {yes, no};
         for (int i = 0; i < 2; i++) {
@@ -574,9 +577,10 @@ static mr_code eval_branches(const uint8_t *take, const typed *yes, const typed 
                 memset(side[s].v[0].data, other, n);
         }
         if (rc == MR_OK && n == f->rows) {
-            *out = side[s];
+            /* A node that is not constant has all its rows, whatever its branch was. */
             mr_free(index);
-            return MR_OK;
+            *out = side[s];
+            return mr__columns_expand(out, f->rows, st);
         }
     }
     mr_free(index);

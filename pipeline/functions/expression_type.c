@@ -400,6 +400,11 @@ static mr_code type_if(const mr_expr *e, typed **v, typed **out, mr_status *st)
         mr_spec_format(c[2]->spec, b, sizeof b);
         return mr__type_fail(st, e, "the two sides of if are of two types, %s and %s", a, b);
     }
+    for (size_t i = 0; i < mr_spec_n_leaves(c[1]->spec); i++) {
+        int yes = mr_spec_leaf(c[1]->spec, i)->rank, no = mr_spec_leaf(c[2]->spec, i)->rank;
+        if (yes >= 0 && no >= 0 && yes != no)
+            return mr__type_fail(st, e, "the two sides of if are of %d and of %d axes", yes, no);
+    }
     mr_spec *spec = mr_spec_merge(c[1]->spec, c[2]->spec);
     if (!spec)
         return mr__type_no_memory(st);
