@@ -25,7 +25,7 @@ if [ "$1" = --format ]; then
     *"version 14."*) ;;
     *) echo "clang-format 14 decides the layout; this is $(clang-format --version)"; exit 77 ;;
     esac
-    xargs clang-format --dry-run -Werror <"$tmp/c" 2>&1 | grep -E 'error:' | cut -d: -f1 | sort |
+    xargs clang-format --dry-run -Werror <"$tmp/c" 2>&1 | grep 'clang-format-violations' | cut -d: -f1 | sort |
         uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/\2: \1 places differ from .clang-format/' >"$tmp/bad"
     cat "$tmp/bad"
     [ ! -s "$tmp/bad" ]

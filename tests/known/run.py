@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs graphs whose output is known against the program.
+
+    run.py MILLRACE [CASES.jsonl...] [--only PART_OF_ID] [--sanitized] [--jobs N]
+
+A case is one JSON object a line:
+    id, expr        the expression for `millrace show`
+    args            further options
+    files           name -> {"tfrecord": [records]} | {"text": "..."} | {"bytes_b64": "..."}, with
+                    "compression": "GZIP" | "ZLIB", "truncate": bytes, "flip": [offsets]
+    lines           the values expected, one a line
+    exit            the status expected (0), stderr_contains: words expected there
+
+Each case runs with several of --threads {0, 1, 4} x --block-rows {1, 3, 1024}, which must not change
+anything; sampled cases are also saved and restored after each (sampled) element. MR_TEST_LONG=1
+leaves no sampling. TAP goes to $TAP_FILE, one test a case.
+"""
+import argparse
+import base64
+import concurrent.futures
+import gzip
+import itertools
+import json
+import math
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+THREADS = (0, 1, 4)
+BLOCK_ROWS = (1, 3, 1024)
+# Ops of the grammar that may be missing: a case that uses one is skipped while it is.
+LATER = {
+    "take_while", "scan", "unique", "group_by_window", "bucket_by_sequence_length", "ragged_batch",
+    "snapshot", "save", "load", "sample_from_datasets", "choose_from_datasets", "random",
+}
+# Some cases drawn from the seed beyond these counts are not saved and restored in the short run.
+RESUMED = 60
+RESUMED_SANITIZED = 10
+POSITIONS = 5
+
+
+def crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+CRC32C = crc32c_table()
+
+
+def masked_crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = CRC32C[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def record_bytes(record):
+    if isinstance(record, str):
+        return record.encode()
+    if isinstance(record, dict):
+        return base64.b64decode(record["b64"])
+    return bytes(record)
+
+
+def file_bytes(spec):
+    if "tfrecord" in spec:
+        data = b""
+        for record in map(record_bytes, spec["tfrecord"]):
+            length = struct.pack("<Q", len(record))
+            data += length + struct.pack("<I", masked_crc32c(length))
+            data += record + struct.pack("<I", masked_crc32c(record))
+    elif "text" in spec:
+        data = spec["text"].encode()
+    else:
+        data = base64.b64decode(spec["bytes_b64"])
+    compression = spec.get("compression", "").upper()
+    if compression == "GZIP":
+        data = gzip.compress(data, mtime=0)
+    elif compression == "ZLIB":
+        data = zlib.compress(data)
+    data = bytearray(data[: spec.get("truncate", len(data))])
+    flips = spec.get("flip", [])
+    for at in flips if isinstance(flips, list) else [flips]:
+        data[at] ^= 0xFF
+    return bytes(data)
+
+
+def make_files(case, folder):
+    for name, spec in case.get("files", {}).items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            out.write(file_bytes(spec))
+
+
+def same(a, b):
+    """1, 1.0 and true are three values; floats agree to float32 rounding."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return a == b or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-7)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return a == b
+
+
+class Failure(Exception):
+    pass
+
+
+def show(program, folder, case, extra):
+    """Runs the case's expression; (exit status, values printed, stderr)."""
+    command = [program, "show", *extra, *case.get("args", []), case["expr"]]
+    try:
+        run = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failure("ran longer than 120 s: " + " ".join(extra)) from None
+    err = run.stderr.decode(errors="replace").strip()
+    try:
+        values = [json.loads(line) for line in run.stdout.decode().splitlines()]
+    except ValueError as why:
+        raise Failure(f"{' '.join(extra)}: output is not lines of JSON ({why})") from None
+    return run.returncode, values, err
+
+
+def check_status(case, status, err, how):
+    want = case.get("exit", 0)
+    if status != want:
+        raise Failure(f"{how}: exit status {status} instead of {want}: {err[:300]}")
+
+
+def check_values(values, want, how):
+    for i, (a, b) in enumerate(itertools.zip_longest(values, want, fillvalue="(nothing)")):
+        if not same(a, b):
+            raise Failure(f"{how}: line {i + 1} is {json.dumps(a)[:200]} instead of {json.dumps(b)[:200]}")
+
+
+def run_plain(program, folder, case, extra):
+    how = " ".join(extra)
+    status, values, err = show(program, folder, case, extra)
+    check_status(case, status, err, how)
+    for part in case.get("stderr_contains", []):
+        if part.lower() not in err.lower():
+            raise Failure(f"{how}: stderr lacks {part!r}: {err[:300]}")
+    if "lines" in case:
+        check_values(values, case["lines"], how)
+
+
+def run_resumed(program, folder, case, extra, n):
+    """The first n lines, and the others from a second process."""
+    how = f"{' '.join(extra)} --save-after {n}"
+    want = case["lines"]
+    state = os.path.join(folder, "state")
+    status, values, err = show(program, folder, case, [*extra, "--save-after", str(n), "--state", state])
+    if status != 0:
+        raise Failure(f"{how}: exit status {status}: {err[:300]}")
+    check_values(values, want[:n], how)
+    how += ", then --restore"
+    status, values, err = show(program, folder, case, [*extra, "--restore", state])
+    check_status(case, status, err, how)
+    check_values(values, want[n:], how)
+
+
+def configurations(draw, sanitized, everything):
+    """Pairs of options; three of them still meet every value of each."""
+    pairs = list(itertools.product(THREADS, BLOCK_ROWS))
+    if not everything:
+        pairs = list(zip(draw.sample(THREADS, 3), draw.sample(BLOCK_ROWS, 3)))
+        if sanitized:
+            pairs = pairs[:1]
+    return [["--threads", str(t), "--block-rows", str(b)] for t, b in pairs]
+
+
+def run_case(program, case, options, resumed, everything):
+    draw = random.Random(f"{options['seed']}/{case['id']}")
+    pairs = configurations(draw, options["sanitized"], everything)
+    with tempfile.TemporaryDirectory(prefix="millrace-known-") as folder:
+        make_files(case, folder)
+        for extra in pairs:
+            run_plain(program, folder, case, extra)
+        if resumed and case.get("lines") is not None and case.get("exit", 0) != 2:
+            # After the last line of a case that fails there is the error, not the end.
+            last = len(case["lines"]) + (1 if case.get("exit", 0) == 0 else 0)
+            places = list(range(last))
+            if not everything and last > POSITIONS:
+                places = sorted(draw.sample(places, POSITIONS))
+            for n in places:
+                run_resumed(program, folder, case, draw.choice(pairs), n)
+
+
+def missing_ops(program):
+    run = subprocess.run([program, "ops", "--names"], capture_output=True, text=True, check=True)
+    return LATER - set(run.stdout.split())
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(description="Runs graphs whose output is known.")
+    parser.add_argument("program")
+    parser.add_argument("cases", nargs="*", default=[os.path.join(here, "known_answers.jsonl")])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    program = os.path.abspath(options.program)
+    everything = os.environ.get("MR_TEST_LONG") == "1"
+    seed = os.environ.get("MR_TEST_SEED", "1")
+
+    cases = []
+    for path in options.cases:
+        with open(path, encoding="utf-8") as lines:
+            cases += [json.loads(line) for line in lines if line.strip()]
+    cases = [case for case in cases if options.only in case["id"]]
+    missing = missing_ops(program)
+    n_resumed = RESUMED_SANITIZED if options.sanitized else RESUMED
+    chosen = cases if everything else random.Random(seed).sample(cases, min(n_resumed, len(cases)))
+    resumed = {case["id"] for case in chosen}
+
+    def outcome(case):
+        lacks = sorted(op for op in missing if re.search(rf"\b{op}\s*\(", case["expr"]))
+        if lacks:
+            return "skip", f"op {', '.join(lacks)} is not built"
+        try:
+            shared = {"seed": seed, "sanitized": options.sanitized}
+            run_case(program, case, shared, case["id"] in resumed, everything)
+        except Failure as why:
+            return "fail", str(why)
+        return "pass", ""
+
+    tap = open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8")
+    counts = {"pass": 0, "fail": 0, "skip": 0}
+    with tap, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for case, (result, why) in zip(cases, pool.map(outcome, cases)):
+            counts[result] += 1
+            if result == "fail":
+                print(f"FAIL {case['id']}: {' '.join(case.get('args', []))} {case['expr']}\n     {why}")
+            print("not ok" if result == "fail" else "ok", "-", f"known::{case['id']}",
+                  f"# SKIP {why}" if result == "skip" else "", file=tap)
+    print(f"{counts['pass']} passed, {counts['fail']} failed, {counts['skip']} skipped")
+    return 1 if counts["fail"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
