@@ -35,7 +35,7 @@ done | sort >"$tmp/symbols"
 if [ "$MR_TEST_UPDATE" = 1 ]; then
     # A symbol keeps the version that brought it; new ones get the current one.
     version=$(sed -n 's/^project(millrace VERSION \([0-9]*\.[0-9]*\).*/\1/p' "$MR_SOURCE/CMakeLists.txt")
-    awk -v now="$version" 'NR == FNR { since[$1 " " $2] = $3; next }
+    awk -v now="$version" 'FILENAME == ARGV[1] { since[$1 " " $2] = $3; next }
         { print $0, ($0 in since) ? since[$0] : now }' "$here/symbols.txt" "$tmp/symbols" >"$tmp/new"
     cp "$tmp/new" "$here/symbols.txt"
 fi
