@@ -166,7 +166,7 @@ static mr_code advance(mr__cycle *c, mr__stream *s, size_t want, mr_status *st)
         mr_block_move(&s->block, &s->ahead);
         s->rows += (int64_t)s->block.rows;
         s->bytes = bytes_of_row(s);
-        s->fits = 0;
+        s->fits = s->held = 0;
         s->at = s->skip < s->block.rows ? s->skip : s->block.rows;
         if (s->at == s->block.rows)
             s->base += s->block.rows;
@@ -324,13 +324,14 @@ typedef struct run {
 
 typedef struct assembly {
     mr_block *out;
+    uint64_t call;
     size_t have, limit; /* rows, those of the runs included */
     size_t n_runs;
     run runs[MOST_RUNS];
 } assembly;
 
 /* Copies dense values or views of all runs to the end of a column. */
-static mr_code copy_column(const assembly *a, size_t column, mr_status *st)
+static void copy_column(const assembly *a, size_t column)
 {
     mr_array *to = &a->out->columns[column];
     size_t bytes = mr_array_row_bytes(to);
@@ -338,14 +339,28 @@ static mr_code copy_column(const assembly *a, size_t column, mr_status *st)
     for (size_t i = 0; i < a->n_runs; i++) {
         const run *r = &a->runs[i];
         const mr_array *from = &r->stream->block.columns[column];
-        if (to->storage == MR_BYTES && (i == 0 || r->stream != a->runs[i - 1].stream))
-            MR_TRY(mr_buffer_hold_all(to->owner, from->owner, st));
         const char *rows = (const char *)from->data + r->from * bytes;
         if (bytes == 8 && r->n == 1)
             memcpy(at, rows, 8);
+        else if (bytes == 16 && r->n == 1)
+            memcpy(at, rows, 16);
         else if (bytes)
             memcpy(at, rows, r->n * bytes);
         at += r->n * bytes;
+    }
+}
+
+/* Makes the output hold what the runs' views point into: once for a block of a stream. */
+static mr_code hold_runs(const assembly *a, mr_status *st)
+{
+    for (size_t i = 0; i < a->n_runs; i++) {
+        mr__stream *s = a->runs[i].stream;
+        if (s->held == a->call)
+            continue;
+        for (size_t k = 0; k < a->out->n_columns; k++)
+            if (a->out->columns[k].storage == MR_BYTES && s->block.columns[k].owner)
+                MR_TRY(mr_buffer_hold_all(a->out->columns[k].owner, s->block.columns[k].owner, st));
+        s->held = a->call;
     }
     return MR_OK;
 }
@@ -374,8 +389,9 @@ static mr_code flush(assembly *a, mr_status *st)
         MR_TRY(mr_block_start(a->out, &a->runs[0].stream->block, a->limit, st));
     size_t rows = 0;
     if (plain(a)) {
+        MR_TRY(hold_runs(a, st));
         for (size_t i = 0; i < a->out->n_columns; i++)
-            MR_TRY(copy_column(a, i, st));
+            copy_column(a, i);
         for (size_t i = 0; i < a->n_runs; i++)
             rows += a->runs[i].n;
         for (size_t i = 0; i < a->out->n_columns; i++)
@@ -549,7 +565,7 @@ mr_code mr__cycle_next(mr__cycle *c, size_t want, mr_block *out, mr_status *st)
     a.out = out;
     a.have = a.n_runs = 0;
     a.limit = want;
-    c->calls++;
+    a.call = ++c->calls;
     mr_status error;
     mr_code rc = MR_OK;
     bool full = false;

@@ -77,6 +77,7 @@ struct mr__stream {
     size_t at;
     mr_buffer *tag; /* inner's state `base` rows before block; NULL: none */
     size_t base, skip;
+    uint64_t held;         /* the call of next whose output holds what the block's views point at */
     uint64_t fits;         /* the call of next whose output block fits; 0: not known */
     int64_t rows;          /* of the dataset, so far */
     size_t bytes;          /* of a row of block */
