@@ -5,6 +5,15 @@
 #include "cli/show.h"
 #include "pipeline/memory/alloc.h"
 
+/* A zero-size batch prints as [] in each component that is not a scalar, whatever its other
+ * dimensions. */
+static void flatten_zero_size(mr_block *b)
+{
+    for (size_t c = 0; c < b->n_columns; c++)
+        if (b->columns[c].rank > 0 && b->columns[c].storage != MR_RAGGED)
+            b->columns[c].shape[0] = 0;
+}
+
 static mr_code print_step(const mr_dist_iterator *it, const mr_step *step,
                           const mr_iterator_opts *opts, mr_status *st)
 {
@@ -12,6 +21,8 @@ static mr_code print_step(const mr_dist_iterator *it, const mr_step *step,
     for (size_t r = 0; r < step->n_replicas; r++) {
         if (r)
             fputs(", ", stdout);
+        if (!step->has_data[r])
+            flatten_zero_size(&step->replicas[r]);
         MR_TRY(
             cli_print_element(stdout, mr_dist_iterator_spec(it), &step->replicas[r], 0, opts, st));
     }

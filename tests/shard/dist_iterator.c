@@ -3,6 +3,8 @@
 #include "tests/fault.h"
 #include "tests/shard/steps.h"
 
+#include <pthread.h>
+
 typedef struct job {
     mr_dist_dataset *dd;
     mr_dist_iterator *it;
@@ -160,6 +162,51 @@ MR_TEST(own_error_is_told_once_and_nothing_is_lost)
     mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
     mr_eq_str(t.v, "[-10] [10]\n[5] [3]\n[2] _[]\n");
     close_job(&j);
+}
+
+static void *cancel_soon(void *it)
+{
+    usleep(20000);
+    mr_dist_iterator_cancel(it);
+    return NULL;
+}
+
+MR_TEST(cancel_ends_the_wait_for_a_peer)
+{
+    mr_status st;
+    mr_step s;
+    pthread_t thread;
+    job j = open_job("range(1).repeat(1 if input_pipeline_id == 0 else -1)"
+                     ".filter(x => x < 1 - input_pipeline_id).batch(1)",
+                     true, &(mr_distribute_opts){.num_workers = 2}, NULL);
+    mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+    mr_check(pthread_create(&thread, NULL, cancel_soon, j.it) == 0);
+    mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_CANCELLED, &st);
+    pthread_join(thread, NULL);
+    close_job(&j);
+}
+
+MR_TEST(threads_and_blocks_change_nothing)
+{
+    static steps_text one, other;
+    static const char expr[] = "range(50).shuffle(7, seed=1).map(x => x * 2, num_parallel_calls=4)"
+                               ".prefetch(2).batch(8)";
+    const mr_distribute_opts o = {.num_workers = 2, .num_local_workers = 2, .replicas = 2};
+    mr_status st;
+    for (int64_t rows = 1; rows < 5; rows++)
+        for (int64_t threads = 0; threads < 5; threads += 2) {
+            steps_text *t = rows == 1 && threads == 0 ? &one : &other;
+            t->n = 0;
+            job j =
+                open_job(expr, false, &o,
+                         &(mr_dist_iterator_opts){
+                             .run = {.has_threads = true, .threads = threads, .block_rows = rows}});
+            mr_code_is(steps_run(j.it, -1, t, &st), MR_END, &st);
+            mr_eq_i64(mr_dist_iterator_step(j.it), 7);
+            if (t == &other)
+                mr_eq_str(other.v, one.v);
+            close_job(&j);
+        }
 }
 
 /* ---- positions ---- */
