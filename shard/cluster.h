@@ -41,6 +41,7 @@ typedef struct mr_cluster {
 /* "chief", "worker", "ps", "evaluator". */
 MR_API const char *mr_task_type_name(mr_task_type type);
 
+/* Lets everything go; c becomes {0}. */
 MR_API void mr_cluster_reset(mr_cluster *c);
 /* Adds the next task of a type. errors MR_RESOURCE_EXHAUSTED (also: more than 65536 of a type) */
 MR_API mr_code mr_cluster_add(mr_cluster *c, mr_task_type type, const char *address,

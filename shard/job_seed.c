@@ -25,7 +25,7 @@ static bool draws(const mr_dataset *ds)
     const mr_op *op = mr_dataset_op(ds);
     if (!(op->props & MR_OP_RANDOM))
         return false;
-    return op->role != MR_ROLE_FILE_NAMES || mr__param_is(ds, "shuffle", 1);
+    return op->role != MR_ROLE_FILE_NAMES || mr__param_is(ds, MR__SHUFFLE_PARAM, 1);
 }
 
 static mr_dataset *give_seed(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)

@@ -32,7 +32,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
         p.at = mr_dataset_input(p.at, 0);
         mr__path_append(path, sizeof path, -1, mr_dataset_op(p.at)->name);
     }
-    MR_TRY(mr_explain(e, "shard", path, st,
+    MR_TRY(mr_explain(e, "sharding", path, st,
                       "shard(%" PRId64 ", %" PRId64 ") goes behind %s: the worker keeps element "
                       "%" PRId64 " of every %" PRId64,
                       p.opts->num_workers, p.opts->index, mr_dataset_op(p.at)->name, p.opts->index,

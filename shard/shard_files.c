@@ -186,7 +186,7 @@ static mr_code walk_branch(walker *k, const branch *from, mr_status *st)
             if (inner)
                 return add_mark(k, inner, SHARD_BEHIND, st);
         }
-        MR_TRY(mr__function_reads_files(ds, &reads, st));
+        MR_TRY(mr_dataset_functions_have_role(ds, MR_ROLE_FILES, &reads, st));
         if (reads)
             return add_mark(k, ds, SHARD_INPUT, st);
     }
@@ -230,10 +230,10 @@ static mr_dataset *take_out_shuffle(void *ctx, mr_dataset *old, mr_dataset *now,
     if (role == MR_ROLE_SHUFFLE) {
         keep_if_last(s, old, w);
         without = mr_dataset_ref(mr_dataset_input(now, 0));
-    } else if (role == MR_ROLE_FILE_NAMES && mr__param_is(old, "shuffle", 1)) {
+    } else if (role == MR_ROLE_FILE_NAMES && mr__param_is(old, MR__SHUFFLE_PARAM, 1)) {
         mr_value unset = {0}, off = {.kind = MR_V_BOOL, .i = 0};
         keep_if_last(s, old, w);
-        mr_dataset *sorted = mr_dataset_with_param(now, "shuffle", &off);
+        mr_dataset *sorted = mr_dataset_with_param(now, MR__SHUFFLE_PARAM, &off);
         without = mr_dataset_with_param(sorted, "seed", &unset);
         mr_dataset_unref(sorted);
     } else
@@ -280,7 +280,7 @@ static mr_dataset *shard_names(void *ctx, mr_dataset *names)
     if (s.last) {
         made = shuffle_like(s.last, made, &k->status);
         if (mr_explain(
-                k->e, "shuffle", NULL, &k->status,
+                k->e, "shuffling", NULL, &k->status,
                 "%s before the shard of the files %s behind it, so that all workers deal the "
                 "same order and each shuffles its own files",
                 s.n > 1 ? "the shuffles" : "the shuffle",
@@ -319,13 +319,13 @@ static mr_code explain_place(walker *k, const mr_dataset *ds, action what, const
                         "%s is dropped: the number it asserts is that of all workers' elements",
                         name);
     if (k->opts->num_workers == 1)
-        return mr_explain(k->e, "shard", path, &k->status,
+        return mr_explain(k->e, "sharding", path, &k->status,
                           "%s reads the files; one worker reads all of them", name);
     static const char *const around[][2] = {
         [SHARD_INPUT] = {"the input of ", ", which reads files for each of its elements,"},
         [SHARD_BEHIND] = {"what ", " yields"},
         [SPLIT_READER] = {"the list of files of ", ""}};
-    return mr_explain(k->e, "shard", path, &k->status,
+    return mr_explain(k->e, "sharding", path, &k->status,
                       "%s%s%s is sharded: this worker takes number %" PRId64 " of every %" PRId64,
                       around[what][0], name, around[what][1], k->opts->index, k->opts->num_workers);
 }

@@ -21,7 +21,7 @@ static mr_dataset *replace_hint(void *ctx, mr_dataset *old, mr_dataset *now, con
     mr_dataset_unref(now);
     char path[256];
     mr__walk_path(w, path, sizeof path);
-    if (mr_explain(h->e, "shard", path, &h->status,
+    if (mr_explain(h->e, "sharding", path, &h->status,
                    "the hint becomes shard(%" PRId64 ", %" PRId64 ")", h->opts->num_workers,
                    h->opts->index) != MR_OK) {
         mr_dataset_unref(input);
@@ -37,7 +37,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
     MR_TRY(mr__walk_graph(ds, replace_hint, &h, &made, st));
     mr_code rc = MR_OK;
     if (h.found == 0)
-        rc = mr_explain(e, "shard", NULL, st,
+        rc = mr_explain(e, "sharding", NULL, st,
                         "there is no shard(-1, i) to replace: every worker uses every example");
     if (rc == MR_OK)
         *out = made;

@@ -8,6 +8,9 @@
 /* ctx of all of them: const mr_auto_shard_opts *. */
 extern const mr_pass mr__shard_files_pass, mr__shard_data_pass, mr__shard_hint_pass;
 
+/* The flag by which an op of role MR_ROLE_FILE_NAMES shuffles its names. */
+#define MR__SHUFFLE_PARAM "shuffle"
+
 /* true if the op's integer or bool parameter `name` is set to v. */
 bool mr__param_is(const mr_dataset *ds, const char *name, int64_t v);
 /* Adds a "warning" decision and logs it. */
@@ -15,8 +18,6 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     MR_PRINTF(4, 5);
 /* input (taken) with the worker's shard above it. */
 mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o);
-/* true if a function of ds's parameters calls an op that reads files. */
-mr_code mr__function_reads_files(const mr_dataset *ds, bool *out, mr_status *st) MR_NODISCARD;
 /* true if the trailing op is stepped over at the sink: prefetch and options. */
 bool mr__trails(const mr_dataset *ds);
 /* Finds the order that workers may not agree on: warns of each op above the shard (towards the

@@ -33,12 +33,12 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
 {
     int64_t n = *(const int64_t *)ctx;
     MR_TRY(check_batched(ds, st));
-    MR_TRY(mr_explain(e, "replica_slices", NULL, st,
+    MR_TRY(mr_explain(e, "slices", NULL, st,
                       "each global batch is cut into %" PRId64
                       " equal slices of its rows, one for each replica; late ones may be short or "
                       "empty",
                       n));
-    MR_TRY(mr_explain(e, "prefetch", NULL, st,
+    MR_TRY(mr_explain(e, "prefetching", NULL, st,
                       "%" PRId64 " slices are made ahead, one for each replica in sync", n));
     *out = mr_prefetch(mr_replica_slices(mr_dataset_ref(ds), n), n);
     return MR_OK;
@@ -55,7 +55,7 @@ mr_code mr_slice_for_replicas(mr_dataset *ds, int64_t num_replicas, mr_dataset *
                        "the number of replicas must be at least 1, not %" PRId64, num_replicas);
     MR_TRY(mr_dataset_check(ds, st));
     if (num_replicas == 1) {
-        MR_TRY(mr_explain(e, "replica_slices", NULL, st,
+        MR_TRY(mr_explain(e, "slices", NULL, st,
                           "there is one replica: it takes every element whole"));
         *out = mr_dataset_ref(ds);
         return MR_OK;
@@ -105,7 +105,7 @@ mr_code mr__absorb_prefetch(mr_dataset *ds, mr_dataset **out, int64_t *elements,
     if (t.elements != MR_AUTO)
         snprintf(depth, sizeof depth, "%" PRId64, t.elements);
     if (made != ds)
-        rc = mr_explain(e, "prefetch", NULL, st,
+        rc = mr_explain(e, "prefetching", NULL, st,
                         "the trailing prefetch (%s elements) becomes slots of the consumer, which "
                         "are filled in place",
                         depth);

@@ -14,7 +14,7 @@ extern "C" {
 
 /* Decisions, in the order they were made. */
 typedef struct mr_decision {
-    char *what;   /* short key: "policy", "shard", "seed", "prefetch", "warning" */
+    char *what;   /* short key: "policy", "sharding", "seed", "prefetching", "warning" */
     char *detail; /* one sentence for a person */
     char *op;     /* path of the op it is about; NULL: none */
 } mr_decision;
@@ -23,13 +23,14 @@ typedef struct mr_explanation {
     size_t n, capacity;
 } mr_explanation;
 
+/* Lets all decisions go. */
 MR_API void mr_explanation_reset(mr_explanation *e);
 /* Adds a decision; e NULL: nothing. */
 MR_API mr_code mr_explain(mr_explanation *e, const char *what, const char *op, mr_status *st,
                           const char *fmt, ...) MR_PRINTF(5, 6);
 
-/* A pass. run returns the new graph (owned; a reference to ds if nothing changed), never touches ds,
- * and changes nothing on failure: all or nothing. */
+/* A pass. run returns the new graph (owned; a reference to ds if nothing changed), never touches
+ * ds, and changes nothing on failure: all or nothing. */
 typedef struct mr_pass {
     const char *name, *doc;
     mr_code (*run)(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *e, mr_status *st);
@@ -44,6 +45,10 @@ MR_API mr_code mr_pass_run(const mr_pass *pass, void *ctx, mr_dataset *ds, mr_da
  * reached twice is visited once. Functions' bodies are not entered. */
 MR_API mr_dataset *mr_dataset_transform(mr_dataset *ds,
                                         mr_dataset *(*fn)(void *ctx, mr_dataset *node), void *ctx);
+
+/* *out = a function among ds's parameters calls an op of this role, however deep inside it. */
+MR_API mr_code mr_dataset_functions_have_role(const mr_dataset *ds, mr_role role, bool *out,
+                                              mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
 }
