@@ -87,10 +87,12 @@ MR_API mr_code mr_device_open(mr_device **out, const char *name, mr_status *st) 
 MR_API void mr_device_close(mr_device *d);             /* NULL: nothing */
 MR_API const char *mr_device_name(const mr_device *d); /* "cpu:0"; borrowed until close */
 
+/* Memory of a kind, aligned for the device. errors MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_device_alloc(mr_device *d, mr_memory kind, size_t bytes, void **out,
                                mr_status *st) MR_NODISCARD;
 MR_API void mr_device_free(mr_device *d, mr_memory kind, void *p); /* p NULL: nothing */
 
+/* Streams run what they are given in order; events tell how far one has come. Return owned. */
 MR_API mr_code mr_stream_new(mr_stream **out, mr_device *d, mr_status *st) MR_NODISCARD;
 MR_API void mr_stream_free(mr_stream *s); /* runs what was submitted first; NULL: nothing */
 MR_API mr_code mr_event_new(mr_event **out, mr_device *d, mr_status *st) MR_NODISCARD;

@@ -22,8 +22,10 @@ typedef struct mr_optimizer mr_optimizer;
 MR_API mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st) MR_NODISCARD;
 /* Before the strategy; NULL: nothing. What it remembers of a variable stays until then. */
 MR_API void mr_optimizer_free(mr_optimizer *o);
+/* "adam"; static text. */
 MR_API const char *mr_optimizer_name(const mr_optimizer *o);
 
+/* In force from the next update on. */
 MR_API double mr_optimizer_learning_rate(const mr_optimizer *o);
 MR_API void mr_optimizer_set_learning_rate(mr_optimizer *o, double learning_rate);
 /* Updates made so far (steps, not variables). */

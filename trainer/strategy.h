@@ -43,6 +43,7 @@ MR_API mr_code mr_strategy_mirrored(mr_strategy **out, const mr_strategy_opts *o
 /* What was made on it (models, variables, optimizers) must be gone; NULL: nothing. */
 MR_API void mr_strategy_free(mr_strategy *s);
 
+/* Its replicas, one after the other. */
 MR_API size_t mr_strategy_num_replicas_in_sync(const mr_strategy *s);
 MR_API mr_replica *mr_strategy_replica(mr_strategy *s, size_t i); /* borrowed until free */
 

@@ -30,6 +30,7 @@ MR_API mr_code mr_variable_new(mr_variable **out, mr_strategy *s, int rank, cons
                                const mr_variable_opts *opts, mr_status *st) MR_NODISCARD;
 MR_API void mr_variable_free(mr_variable *v); /* NULL: nothing */
 
+/* What it is; borrowed until it is freed. */
 MR_API const char *mr_variable_name(const mr_variable *v);
 MR_API int mr_variable_rank(const mr_variable *v);
 MR_API const int64_t *mr_variable_shape(const mr_variable *v);

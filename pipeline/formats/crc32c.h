@@ -13,6 +13,7 @@
 extern "C" {
 #endif
 
+/* The checksum of n bytes. */
 MR_API uint32_t mr_crc32c(const void *data, size_t n);
 /* The checksum of a followed by data, where crc is the checksum of a. */
 MR_API uint32_t mr_crc32c_extend(uint32_t crc, const void *data, size_t n);

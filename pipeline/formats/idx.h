@@ -27,6 +27,7 @@ MR_API mr_code mr_idx_reader_open(mr_idx_reader **out, const char *path,
                                   mr_status *st) MR_NODISCARD;
 MR_API void mr_idx_reader_close(mr_idx_reader *r);
 
+/* Type of the values, number of rows (the file's first dimension). */
 MR_API mr_dtype mr_idx_reader_dtype(const mr_idx_reader *r);
 MR_API int64_t mr_idx_reader_rows(const mr_idx_reader *r);
 /* Shape of a row; *rank is the file's less one. Borrowed until close. */

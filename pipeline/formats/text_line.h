@@ -18,12 +18,17 @@ extern "C" {
 
 typedef struct mr_text_line_reader mr_text_line_reader;
 
+/* Opens path. Returns owned in *out. errors as open(2); MR_INVALID_ARGUMENT: bad options */
 MR_API mr_code mr_text_line_reader_open(mr_text_line_reader **out, const char *path,
                                         const mr_file_opts *opts, mr_status *st) MR_NODISCARD;
+/* NULL: nothing. */
 MR_API void mr_text_line_reader_close(mr_text_line_reader *r);
+/* Up to `want` next records of about max_bytes together into *out; MR_END behind the last. */
 MR_API mr_code mr_text_line_reader_read(mr_text_line_reader *r, size_t want, size_t max_bytes,
                                         mr_array *out, mr_status *st) MR_NODISCARD;
+/* The place behind what was read, for seek on a reader of the same file. */
 MR_API void mr_text_line_reader_position(const mr_text_line_reader *r, mr_file_position *out);
+/* Goes on at `to`. errors as read, where the way there is damaged */
 MR_API mr_code mr_text_line_reader_seek(mr_text_line_reader *r, const mr_file_position *to,
                                         mr_status *st) MR_NODISCARD;
 

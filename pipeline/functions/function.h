@@ -42,6 +42,7 @@ MR_API mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts);
  */
 MR_API mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st) MR_NODISCARD;
 
+/* ref returns fn; the last unref frees. NULL: nothing. */
 MR_API mr_fn *mr_fn_ref(mr_fn *fn);
 MR_API void mr_fn_unref(mr_fn *fn);
 

@@ -173,6 +173,7 @@ MR_API mr_dataset *mr_dataset_from_values(const mr_op *op, const mr_value *value
 /* A dataset that carries st; takes over nothing. */
 MR_API mr_dataset *mr_dataset_fail(const mr_status *st);
 
+/* What a node is made of; all borrowed from ds. */
 MR_API const mr_op *mr_dataset_op(const mr_dataset *ds);
 MR_API const void *mr_dataset_params(const mr_dataset *ds);
 MR_API size_t mr_dataset_n_inputs(const mr_dataset *ds);

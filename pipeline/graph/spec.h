@@ -42,9 +42,11 @@ MR_API mr_spec *mr_spec_record(const char *const *names, mr_spec *const *childre
 /* The same tree over other leaves: leaves[i] replaces leaf i. */
 MR_API mr_spec *mr_spec_with_leaves(const mr_spec *s, const mr_leaf *leaves);
 
+/* ref returns s; the last unref frees. NULL: nothing. */
 MR_API mr_spec *mr_spec_ref(const mr_spec *s);
 MR_API void mr_spec_unref(const mr_spec *s);
 
+/* The tree: what s is, and its children (tuples and records), borrowed from s. */
 MR_API mr_spec_kind mr_spec_kind_of(const mr_spec *s);
 MR_API size_t mr_spec_n_children(const mr_spec *s);
 MR_API const mr_spec *mr_spec_child(const mr_spec *s, size_t i);
@@ -52,6 +54,7 @@ MR_API const char *mr_spec_child_name(const mr_spec *s, size_t i); /* records; N
 /* Index of the record's component called name, or -1. */
 MR_API int64_t mr_spec_find(const mr_spec *s, const char *name);
 
+/* The leaves, depth first: one a column of a block. Borrowed from s. */
 MR_API size_t mr_spec_n_leaves(const mr_spec *s);
 MR_API const mr_leaf *mr_spec_leaf(const mr_spec *s, size_t i);
 /* First leaf of child i: where its columns begin in a block. */
