@@ -65,13 +65,33 @@ static mr_code no_memory(mr_status *st)
 
 /* ---- which expressions are datasets, and which names they use ---- */
 
-static bool is_dataset_name(const char *name, const scope *s)
+/* Type of a name, or of a component of one, however deep; NULL: e is something else. */
+static const mr_spec *place_spec(const mr_expr *e, const scope *s)
 {
-    int64_t i = mr__scope_find(s, name);
-    if (i < 0)
-        return false;
-    const mr_spec *spec = s->specs[i];
-    return mr_spec_kind_of(spec) == MR_SPEC_LEAF && mr_spec_leaf(spec, 0)->dtype == MR_DATASET;
+    if (e->kind == MR_EX_NAME) {
+        int64_t i = mr__scope_find(s, e->text);
+        return i < 0 ? NULL : s->specs[i];
+    }
+    if (e->kind != MR_EX_INDEX || e->n != 2)
+        return NULL;
+    const mr_spec *whole = place_spec(e->children[0], s);
+    const mr_expr *at = e->children[1];
+    if (!whole || mr_spec_kind_of(whole) == MR_SPEC_LEAF)
+        return NULL;
+    bool minus = at->kind == MR_EX_UNARY && at->op == '-';
+    const mr_expr *number = minus ? at->children[0] : at;
+    int64_t n = (int64_t)mr_spec_n_children(whole), i = -1;
+    if (at->kind == MR_EX_STRING)
+        i = mr_spec_find(whole, at->text);
+    else if (number->kind == MR_EX_INT && mr_spec_kind_of(whole) == MR_SPEC_TUPLE)
+        i = minus ? n - number->i : number->i;
+    return i < 0 || i >= n ? NULL : mr_spec_child(whole, (size_t)i);
+}
+
+static bool is_dataset_spec(const mr_spec *spec)
+{
+    return spec && mr_spec_kind_of(spec) == MR_SPEC_LEAF &&
+           mr_spec_leaf(spec, 0)->dtype == MR_DATASET;
 }
 
 bool mr__is_dataset(const mr_expr *e, const scope *s)
@@ -82,9 +102,10 @@ bool mr__is_dataset(const mr_expr *e, const scope *s)
     case MR_EX_CALL:
         return mr_op_find(e->text, strlen(e->text)) != NULL;
     case MR_EX_NAME:
-        return is_dataset_name(e->text, s);
-    case MR_EX_INDEX: /* a component of the element that is a dataset */
-        return false;
+    case MR_EX_INDEX:
+        return is_dataset_spec(place_spec(e, s));
+    case MR_EX_IF:
+        return mr__is_dataset(e->children[0], s) && mr__is_dataset(e->children[2], s);
     default:
         return false;
     }
@@ -567,26 +588,6 @@ static mr_code add_keyword(op_call *c, const char *key, const mr_expr *e, mr_sta
     return build_argument(c, p, e, &c->values[at], st);
 }
 
-static mr_code add_argument(op_call *c, const char *key, const mr_expr *e, mr_status *st)
-{
-    if (key)
-        return add_keyword(c, key, e, st);
-    if (takes_inputs(c) && mr__is_dataset(e, c->b->s))
-        return add_input(c, e, st);
-    if (c->op->max_inputs < 0 && is_dataset_list(e, c->b->s)) {
-        for (size_t i = 0; i < e->n; i++)
-            MR_TRY(add_input(c, e->children[i], st));
-        return MR_OK;
-    }
-    int64_t at = next_positional(c);
-    if (at < 0)
-        return build_fail(c->b, st, e, "%s takes no further argument here", c->op->name);
-    const mr_param *p = &c->op->params[at];
-    if (p->flags & MR_P_VARIADIC)
-        return add_variadic(c, (size_t)at, NULL, e, st);
-    return build_argument(c, p, e, &c->values[at], st);
-}
-
 static size_t distance(const char *a, const char *b)
 {
     /* Levenshtein's, over names of at most 63 letters. */
@@ -625,6 +626,28 @@ static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
     if (best)
         return build_fail(b, st, e, "unknown op '%s'; did you mean '%s'?", e->text, best->name);
     return build_fail(b, st, e, "unknown op '%s'; 'millrace ops' lists them", e->text);
+}
+
+static mr_code add_argument(op_call *c, const char *key, const mr_expr *e, mr_status *st)
+{
+    if (key)
+        return add_keyword(c, key, e, st);
+    if (takes_inputs(c) && mr__is_dataset(e, c->b->s))
+        return add_input(c, e, st);
+    if (c->op->max_inputs < 0 && is_dataset_list(e, c->b->s)) {
+        for (size_t i = 0; i < e->n; i++)
+            MR_TRY(add_input(c, e->children[i], st));
+        return MR_OK;
+    }
+    int64_t at = next_positional(c);
+    if (at < 0 && takes_inputs(c) && e->kind == MR_EX_CALL)
+        return unknown_op(c->b, e, st);
+    if (at < 0)
+        return build_fail(c->b, st, e, "%s takes no further argument here", c->op->name);
+    const mr_param *p = &c->op->params[at];
+    if (p->flags & MR_P_VARIADIC)
+        return add_variadic(c, (size_t)at, NULL, e, st);
+    return build_argument(c, p, e, &c->values[at], st);
 }
 
 /* The node. Inside a function a bad value is an error of the call, not of the graph: the template
@@ -741,32 +764,38 @@ static const mr_op given = {.abi = MR_ABI_VERSION,
                             .props = MR_OP_INTERNAL,
                             .infer = infer_given};
 
-static mr_code dataset_of_name(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
+/* A dataset that a name stands for, a component of one, or the outcome of an if. */
+static mr_code dataset_of_value(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
 {
-    int64_t i = mr__scope_find(b->s, e->text);
-    if (i < 0 || !is_dataset_name(e->text, b->s))
-        return build_fail(b, st, e, "'%s' is not a dataset", e->text);
-    if (!b->values) {
-        mr_dataset *ds = mr_dataset_new(
-            &given, &(struct given_params){mr_spec_leaf(b->s->specs[i], 0)->element}, NULL, 0);
-        mr_code rc = mr_dataset_check(ds, st);
-        if (rc == MR_OK)
-            *out = ds;
-        else
-            mr_dataset_unref(ds);
-        return rc;
-    }
+    if (!mr__is_dataset(e, b->s))
+        return build_fail(b, st, e, "'%s' is not a dataset",
+                          e->kind == MR_EX_NAME ? e->text : "this expression");
     mr_value v = {0};
-    MR_TRY(value_of_name(b, (size_t)i, &v, st));
-    *out = mr_dataset_ref(v.dataset);
+    mr_code rc = MR_OK;
+    if (e->kind == MR_EX_NAME)
+        rc = value_of_name(b, (size_t)mr__scope_find(b->s, e->text), &v, st);
+    else
+        rc = computed(b, e, &v, st);
+    mr_dataset *ds = NULL;
+    if (rc == MR_OK && v.kind == MR_V_UNKNOWN) {
+        /* The type is kept alive by the scope, or by the typed tree that the template keeps. */
+        ds = mr_dataset_new(&given, &(struct given_params){mr_spec_leaf(v.spec, 0)->element}, NULL,
+                            0);
+        rc = mr_dataset_check(ds, st);
+    } else if (rc == MR_OK)
+        ds = mr_dataset_ref(v.dataset);
     mr_value_reset(&v);
-    return MR_OK;
+    if (rc == MR_OK)
+        *out = ds;
+    else
+        mr_dataset_unref(ds);
+    return rc;
 }
 
 static mr_code build_dataset(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
 {
-    if (e->kind == MR_EX_NAME)
-        return dataset_of_name(b, e, out, st);
+    if (e->kind == MR_EX_NAME || e->kind == MR_EX_INDEX || e->kind == MR_EX_IF)
+        return dataset_of_value(b, e, out, st);
     if (e->kind == MR_EX_CALL || e->kind == MR_EX_METHOD)
         return call_op(b, e, out, st);
     return build_fail(b, st, e, "a dataset is wanted here, as in range(10)");

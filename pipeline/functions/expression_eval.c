@@ -525,7 +525,8 @@ static mr_code weave(const uint8_t *take, size_t rows, mr_array *yes, mr_array *
 {
     if (yes->rank != no->rank)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the two sides of if came out with %d and with %d axes", yes->rank, no->rank);
+                       "the two sides of if came out with %d and with %d axes", yes->rank,
+                       no->rank);
     if (!mr_array_fits(yes, no)) {
         mr_array *both[2] = {yes, no};
         for (int i = 0; i < 2; i++) {

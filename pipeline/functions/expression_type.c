@@ -642,7 +642,7 @@ static mr_code type_children(const mr_expr *e, const scope *s, typed **out, mr_s
 
 mr_code mr__type(const mr_expr *e, const scope *s, typed **out, mr_status *st)
 {
-    if (e->kind != MR_EX_NAME && mr__is_dataset(e, s))
+    if ((e->kind == MR_EX_CALL || e->kind == MR_EX_METHOD) && mr__is_dataset(e, s))
         return type_dataset(e, s, out, st);
     switch (e->kind) {
     case MR_EX_INT:
