@@ -122,6 +122,9 @@ static mr_code print_call(mr__printer *p, const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
     struct call c = {.p = p, .positional = true};
+    if (op->props & MR_OP_INTERNAL)
+        return mr_fail(p->st, MR_FAILED_PRECONDITION,
+                       "%s can be made from C only: a graph with it has no text form", op->name);
     MR_TRY(put(p, op->name));
     MR_TRY(put(p, "("));
     for (size_t i = op->props & MR_OP_SOURCE_CALL ? 0 : 1; i < mr_dataset_n_inputs(ds); i++) {

@@ -9,6 +9,7 @@
  * Only where the input cannot be read again are the rows saved. */
 #include "pipeline/ops/order.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -20,8 +21,9 @@
 struct record {
     mr_block *blocks;
     size_t n, capacity;
-    uint64_t rows, errors; /* answers since `tag` */
-    mr_buffer *tag;        /* the input's position where it began; NULL: cannot be read again */
+    uint64_t rows;   /* recorded since `tag` */
+    uint64_t errors; /* behind the last of them */
+    mr_buffer *tag;  /* the input's position where it began; NULL: cannot be read again */
 };
 
 struct shared {
@@ -35,6 +37,7 @@ struct state {
     bool reading;         /* from the cache */
     bool published;       /* this iterator completed the cache */
     struct record record; /* what it records */
+    mr_block ahead;       /* rows of the input that come next */
     size_t block, row;    /* next to read */
     uint64_t at;
 };
@@ -84,6 +87,7 @@ static mr_code add(struct record *r, const mr_block *b, mr_status *st)
         to->columns[c].resident = true;
     r->n++;
     r->rows += b->rows;
+    r->errors = 0;
     return MR_OK;
 }
 
@@ -130,12 +134,20 @@ static mr_code record_next(mr_iter *it, size_t want, mr_block *out, mr_status *s
     struct state *s = it->state;
     const mr_into *into = out->into;
     out->into = NULL; /* what is kept must not lie in the consumer's memory */
-    mr_code rc = mr_iter_pull(it, 0, want, out, st);
+    mr_code rc = MR_OK;
+    if (s->ahead.rows)
+        mr_block_move(out, &s->ahead);
+    else
+        rc = mr_iter_pull(it, 0, want, out, st);
     out->into = into;
     if (s->published)
         return rc;
     if (rc == MR_OK) {
-        MR_TRY(add(&s->record, out, st));
+        rc = add(&s->record, out, st);
+        if (rc != MR_OK) {
+            mr_block_move(&s->ahead, out);
+            return rc;
+        }
         if (all_seen(it, s))
             MR_TRY(publish(it, st));
     } else if (rc == MR_END)
@@ -155,21 +167,29 @@ static mr_code record_again(mr_iter *it, const void *tag, size_t n, uint64_t row
     memcpy(mr_buffer_data(s->record.tag), tag, n);
     MR_TRY(mr__reread(it, 0, tag, n, 0, st));
     mr_block b = MR_BLOCK_EMPTY;
+    mr_status error;
     mr_code rc = MR_OK;
-    while (rc == MR_OK && (s->record.rows < rows || s->record.errors < errors)) {
-        uint64_t want = s->record.rows < rows ? rows - s->record.rows : 1;
-        rc = mr_iter_pull(it, 0, (size_t)want, &b, st);
-        if (rc == MR_OK)
-            rc = add(&s->record, &b, st);
-        else if (rc < 0 && s->record.errors < errors && !mr_iter_cancelled(it)) {
-            s->record.errors++;
-            rc = MR_OK;
-        }
+    while (rc >= 0 && s->record.rows < rows) {
+        rc = mr_iter_pull(it, 0, (size_t)(rows - s->record.rows), &b, &error);
+        if (rc == MR_END)
+            rc = mr__damaged(&error, "the input has fewer elements than were cached");
+        else if (rc == MR_OK)
+            rc = add(&s->record, &b, &error);
+        else if (!mr_iter_cancelled(it) && error.sys_errno != ENOMEM)
+            rc = MR_OK; /* it was told before */
     }
+    if (rc < 0 && st)
+        *st = error;
+    for (uint64_t i = 0; rc == MR_OK && i < errors; i++) {
+        rc = mr_iter_pull(it, 0, 1, &s->ahead, st);
+        if (rc >= 0) /* the error was of the moment: a row comes next, or nothing */
+            break;
+        if (!mr_iter_cancelled(it))
+            rc = MR_OK;
+    }
+    s->record.errors = errors;
     mr_block_reset(&b);
-    if (rc == MR_END || (rc == MR_OK && s->record.rows != rows))
-        return mr__damaged(st, "the input has other elements than were cached");
-    return rc;
+    return rc == MR_END ? MR_OK : rc;
 }
 
 /* Reads the rows of a restored complete cache again. */
@@ -247,6 +267,7 @@ static void close(mr_iter *it)
                "recorded are thrown away (put take() before cache() to keep a part)",
                (unsigned long long)s->record.rows);
     reset_record(&s->record);
+    mr_block_reset(&s->ahead);
 }
 
 /* ---- positions ----
@@ -380,6 +401,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (mode > PUBLISHED)
         return mr__damaged(st, "a cache has no such mode");
     reset_record(&s->record);
+    mr_block_clear(&s->ahead);
     s->reading = mode == READING;
     s->published = mode == PUBLISHED;
     if (s->reading) {

@@ -13,14 +13,14 @@ static mr_code note_count(int64_t *count, int64_t n, mr_status *st)
 {
     if (*count >= 0 && n >= 0 && *count != n)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "all components must have as many slices, found %" PRId64 " and %" PRId64,
+                       "all components must have as many cut, found %" PRId64 " and %" PRId64,
                        *count, n);
     if (n >= 0)
         *count = n;
     return MR_OK;
 }
 
-static mr_code spec_of_tensor(const mr_value *v, bool slices, mr_spec **out, int64_t *count,
+static mr_code spec_of_tensor(const mr_value *v, mr_cut cut, mr_spec **out, int64_t *count,
                               mr_status *st)
 {
     mr_array a;
@@ -31,7 +31,7 @@ static mr_code spec_of_tensor(const mr_value *v, bool slices, mr_spec **out, int
         leaf.shape[d] = shape[d];
     leaf.ragged = a.storage == MR_RAGGED && ((const mr_row *)a.data)->splits;
     mr_array_reset(&a);
-    if (slices) {
+    if (cut != MR_WHOLE) {
         if (leaf.rank == 0)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "a scalar has no axis 0 to slice; make it a list");
@@ -50,7 +50,8 @@ static mr_code spec_of_dataset(const mr_dataset *ds, mr_spec **out, mr_status *s
 }
 
 /* A list that is no tensor: slices that are datasets of the same types, or ragged tensors. */
-static mr_code spec_of_list(const mr_value *v, mr_spec **out, int64_t *count, mr_status *st)
+static mr_code spec_of_list(const mr_value *v, mr_cut cut, mr_spec **out, int64_t *count,
+                            mr_status *st)
 {
     mr_spec *all = NULL;
     mr_code rc = note_count(count, (int64_t)v->n, st);
@@ -63,7 +64,10 @@ static mr_code spec_of_list(const mr_value *v, mr_spec **out, int64_t *count, mr
         if (item->kind == MR_V_DATASET)
             rc = spec_of_dataset(item->dataset, &one, st);
         else
-            rc = spec_of_tensor(item, false, &one, &none, st);
+            rc = cut == MR_ROWS
+                     ? spec_of_tensor(item, MR_WHOLE, &one, &none, st)
+                     : mr_fail(st, MR_INVALID_ARGUMENT,
+                               "a list must hold numbers, bools or strings, in one shape");
         if (rc == MR_OK && all && !mr_spec_same_types(all, one))
             rc = mr_fail(st, MR_INVALID_ARGUMENT, "the items of a list are of different types");
         if (rc == MR_OK)
@@ -91,7 +95,7 @@ static mr_code check_names(const mr_value *v, mr_status *st)
     return MR_OK;
 }
 
-static mr_code spec_of_tree(const mr_value *v, bool slices, mr_spec **out, int64_t *count,
+static mr_code spec_of_tree(const mr_value *v, mr_cut cut, mr_spec **out, int64_t *count,
                             mr_status *st)
 {
     if (v->n == 0)
@@ -104,7 +108,7 @@ static mr_code spec_of_tree(const mr_value *v, bool slices, mr_spec **out, int64
     mr_code rc = MR_OK;
     size_t n = 0;
     for (; n < v->n && rc == MR_OK; n++)
-        rc = mr__constant_spec(&v->items[n], slices, &children[n], count, st);
+        rc = mr__constant_spec(&v->items[n], cut, &children[n], count, st);
     if (rc == MR_OK) /* takes the children over */
         rc = mr__inferred(v->kind == MR_V_RECORD
                               ? mr_spec_record((const char *const *)v->names, children, n)
@@ -117,31 +121,31 @@ static mr_code spec_of_tree(const mr_value *v, bool slices, mr_spec **out, int64
     return rc;
 }
 
-mr_code mr__constant_spec(const mr_value *v, bool slices, mr_spec **out, int64_t *count,
+mr_code mr__constant_spec(const mr_value *v, mr_cut cut, mr_spec **out, int64_t *count,
                           mr_status *st)
 {
     switch (v->kind) {
     case MR_V_TUPLE:
     case MR_V_RECORD:
-        return spec_of_tree(v, slices, out, count, st);
+        return spec_of_tree(v, cut, out, count, st);
     case MR_V_UNKNOWN: {
-        if (!slices)
+        if (cut == MR_WHOLE)
             return mr__inferred(mr_spec_ref(v->spec), out, st);
         int64_t n = -1;
         MR_TRY(mr__unbatched_spec(v->spec, &n, out, st));
         return note_count(count, n, st);
     }
     case MR_V_LIST:
-        if (slices)
-            return spec_of_list(v, out, count, st);
+        if (cut != MR_WHOLE)
+            return spec_of_list(v, cut, out, count, st);
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "a list must hold numbers, bools or strings, in one shape");
     case MR_V_DATASET:
-        if (!slices)
+        if (cut == MR_WHOLE)
             return spec_of_dataset(v->dataset, out, st);
         return mr_fail(st, MR_INVALID_ARGUMENT, "a dataset has no axis 0 to slice");
     default:
-        return spec_of_tensor(v, slices, out, count, st);
+        return spec_of_tensor(v, cut, out, count, st);
     }
 }
 
@@ -177,13 +181,13 @@ static mr_code column_of_list(const mr_value *v, mr_array *out, mr_status *st)
     return rc;
 }
 
-static mr_code column_of(const mr_value *v, bool slices, mr_array *out, mr_status *st)
+static mr_code column_of(const mr_value *v, mr_cut cut, mr_array *out, mr_status *st)
 {
     if (v->kind == MR_V_LIST)
         return column_of_list(v, out, st);
     if (v->kind == MR_V_DATASET)
         return column_of_datasets(v, 1, out, st);
-    if (!slices)
+    if (cut == MR_WHOLE)
         return mr_value_to_array(v, out, st);
     mr_array a;
     MR_TRY(mr_value_to_array(v, &a, st));
@@ -192,14 +196,14 @@ static mr_code column_of(const mr_value *v, bool slices, mr_array *out, mr_statu
     return rc;
 }
 
-static mr_code columns_of(const mr_value *v, bool slices, const mr_spec *spec, mr_block *out,
+static mr_code columns_of(const mr_value *v, mr_cut cut, const mr_spec *spec, mr_block *out,
                           size_t *at, mr_status *st)
 {
     if (v->kind == MR_V_TUPLE && v->n == 1) /* is that component */
-        return columns_of(&v->items[0], slices, spec, out, at, st);
+        return columns_of(&v->items[0], cut, spec, out, at, st);
     if (v->kind != MR_V_TUPLE && v->kind != MR_V_RECORD) {
         mr_array *a = &out->columns[(*at)++];
-        mr_code rc = column_of(v, slices, a, st);
+        mr_code rc = column_of(v, cut, a, st);
         a->resident = true;
         return rc;
     }
@@ -208,22 +212,22 @@ static mr_code columns_of(const mr_value *v, bool slices, const mr_spec *spec, m
         const char *name = mr_spec_child_name(spec, i); /* a record's components are sorted */
         while (name && strcmp(v->names[k], name) != 0)
             k = (k + 1) % v->n;
-        MR_TRY(columns_of(&v->items[k], slices, mr_spec_child(spec, i), out, at, st));
+        MR_TRY(columns_of(&v->items[k], cut, mr_spec_child(spec, i), out, at, st));
     }
     return MR_OK;
 }
 
-mr_code mr__constant_block(const mr_value *v, bool slices, const mr_spec *spec, mr_block *out,
+mr_code mr__constant_block(const mr_value *v, mr_cut cut, const mr_spec *spec, mr_block *out,
                            mr_status *st)
 {
     size_t at = 0;
     MR_TRY(mr_block_prepare(out, mr_spec_n_leaves(spec), st));
-    MR_TRY(columns_of(v, slices, spec, out, &at, st));
+    MR_TRY(columns_of(v, cut, spec, out, &at, st));
     out->rows = out->columns[0].rows;
     for (size_t c = 1; c < out->n_columns; c++)
         if (out->columns[c].rows != out->rows)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "all components must have as many slices, found %zu and %zu", out->rows,
+                           "all components must have as many cut, found %zu and %zu", out->rows,
                            out->columns[c].rows);
     return MR_OK;
 }

@@ -14,11 +14,17 @@ typedef struct mr_constant {
     size_t at;
 } mr_constant;
 
-/* Spec of v as one element, or (slices) of its slices; *count = number of them, -1: unknown. */
-mr_code mr__constant_spec(const mr_value *v, bool slices, mr_spec **out, int64_t *count,
+typedef enum mr_cut {
+    MR_WHOLE,  /* one element */
+    MR_SLICES, /* elements along axis 0; a list of datasets has datasets */
+    MR_ROWS    /* the same, and a list of tensors of any shapes has those */
+} mr_cut;
+
+/* Spec of v's elements; *count = number of slices, -1: unknown (as it must be set before). */
+mr_code mr__constant_spec(const mr_value *v, mr_cut cut, mr_spec **out, int64_t *count,
                           mr_status *st) MR_NODISCARD;
 /* All elements of v, whose spec is `spec`, as a block. */
-mr_code mr__constant_block(const mr_value *v, bool slices, const mr_spec *spec, mr_block *out,
+mr_code mr__constant_block(const mr_value *v, mr_cut cut, const mr_spec *spec, mr_block *out,
                            mr_status *st) MR_NODISCARD;
 /* A value of n components, each row 0 of an array; names NULL: a tuple. Owned. */
 mr_code mr__constant_value(const mr_array *components, const char *const *names, size_t n,

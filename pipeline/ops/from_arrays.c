@@ -13,7 +13,7 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     mr_constant *s = it->state;
-    return mr__constant_block(&p->columns, true, it->spec, &s->all, st);
+    return mr__constant_block(&p->columns, MR_SLICES, it->spec, &s->all, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
@@ -21,7 +21,7 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     (void)self;
     const struct params *q = p;
     int64_t count = -1;
-    return mr__constant_spec(&q->columns, true, out, &count, st);
+    return mr__constant_spec(&q->columns, MR_SLICES, out, &count, st);
 }
 
 static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
@@ -31,7 +31,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     const struct params *q = p;
     mr_spec *spec = NULL;
     int64_t count = -1;
-    if (mr__constant_spec(&q->columns, true, &spec, &count, NULL) != MR_OK)
+    if (mr__constant_spec(&q->columns, MR_SLICES, &spec, &count, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
     mr_spec_unref(spec);
     return count >= 0 ? count : MR_UNKNOWN_COUNT;

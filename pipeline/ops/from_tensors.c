@@ -12,7 +12,7 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     mr_constant *s = it->state;
-    return mr__constant_block(&p->components, false, it->spec, &s->all, st);
+    return mr__constant_block(&p->components, MR_WHOLE, it->spec, &s->all, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
@@ -20,7 +20,7 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     (void)self;
     const struct params *q = p;
     int64_t count = -1;
-    return mr__constant_spec(&q->components, false, out, &count, st);
+    return mr__constant_spec(&q->components, MR_WHOLE, out, &count, st);
 }
 
 static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)

@@ -193,7 +193,6 @@ const mr_op mr_op_list_files = {
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_FILE_NAMES,
-    .props = MR_OP_RANDOM,
     .check = check,
     .infer = mr__file_infer,
     .open = open,

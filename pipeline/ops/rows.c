@@ -92,7 +92,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     mr_block all = MR_BLOCK_EMPTY;
-    mr_code rc = mr__constant_block(&p->columns, true, it->spec, &all, st);
+    mr_code rc = mr__constant_block(&p->columns, MR_ROWS, it->spec, &all, st);
     if (rc == MR_OK && (uint64_t)p->count > all.rows)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "rows: there are fewer rows than counted");
     if (rc == MR_OK)
@@ -159,7 +159,7 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     (void)self;
     const struct params *q = p;
     int64_t count = -1;
-    return mr__constant_spec(&q->columns, true, out, &count, st);
+    return mr__constant_spec(&q->columns, MR_ROWS, out, &count, st);
 }
 
 static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)

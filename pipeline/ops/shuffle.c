@@ -151,7 +151,8 @@ static inline uint32_t draw(struct state *s)
 
 /* ---- filling and drawing ---- */
 
-/* Puts the rows that came in into slots, drawing where the buffer is full. */
+/* Puts the rows that came in into slots, drawing where the buffer is full. Without memory the rows
+ * stay for another try. */
 static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_status *st)
 {
     size_t n = s->rows.rows;
@@ -164,6 +165,7 @@ static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_statu
             s->outs[(*n_outs)++] = draw(s);
         push(s, s->slots[i]);
     }
+    mr_block_clear(&s->rows);
     return MR_OK;
 }
 
@@ -186,7 +188,8 @@ static mr_code draw_outputs(mr_iter *it, size_t want, size_t *n_outs, mr_status 
             break;
         uint64_t ask = limit - s->held;
         ask = ask > SIZE_MAX - want ? SIZE_MAX : ask + want - 1;
-        rc = mr_iter_pull(it, 0, (size_t)ask, &s->rows, st);
+        if (s->rows.rows == 0)
+            rc = mr_iter_pull(it, 0, (size_t)ask, &s->rows, st);
         if (rc == MR_OK)
             rc = take_in(s, limit, &n, st);
         else if (rc == MR_END) {
@@ -194,7 +197,6 @@ static mr_code draw_outputs(mr_iter *it, size_t want, size_t *n_outs, mr_status 
             rc = MR_OK;
         } else
             s->errors++;
-        mr_block_clear(&s->rows);
     }
     *n_outs = n;
     return rc == MR_OK && n == 0 ? MR_END : rc;
@@ -242,6 +244,7 @@ static mr_code open(mr_iter *it, mr_status *st)
 static void clear(struct state *s)
 {
     mr__store_reset(&s->store);
+    mr_block_clear(&s->rows);
     s->first = s->held = s->due = 0;
     s->outputs = s->errors = 0;
     s->ended = false;
@@ -274,7 +277,7 @@ static mr_code check(const void *p, mr_status *st)
  * An iterator: pair, outputs, errors, then
  *   1, tag                                                   the input can be read again
  *   0, ended, rows in order (outputs due, then the buffer): number of them and of the due ones,
- *      blocks; the input */
+ *      blocks; rows that found no memory yet; the input */
 
 static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
 {
@@ -350,7 +353,7 @@ static mr_code save_rows(struct state *s, mr_state_w *w, mr_status *st)
     }
     mr_block_reset(&b);
     mr_free(slots);
-    return rc;
+    return rc == MR_OK ? mr_state_put_block(w, &s->rows, st) : rc;
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
@@ -381,19 +384,20 @@ static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status 
         if (left)
             rc = draw_outputs(it, left < SAVE_ROWS ? (size_t)left : SAVE_ROWS, &n, st);
         else { /* errors met while filling for the output that was not drawn yet */
-            rc = s->ended || s->held == limit
-                     ? MR_END
-                     : mr_iter_pull(it, 0, (size_t)(limit - s->held), &s->rows, st);
+            if (s->held == limit)
+                return MR_OK;
+            rc = mr_iter_pull(it, 0, (size_t)(limit - s->held), &s->rows, st);
             s->errors += rc < 0;
             if (rc == MR_OK)
                 rc = take_in(s, limit, &n, st);
-            mr_block_clear(&s->rows);
+            if (rc == MR_END) /* one of them was of the moment */
+                return MR_OK;
         }
         mr__store_drop(&s->store, s->outs, n);
         s->outputs += n;
         if (rc == MR_END)
             return mr__damaged(st, "elements before it are missing");
-        if (rc < 0 && (++met > errors || mr_iter_cancelled(it)))
+        if (rc < 0 && (++met > errors || s->rows.rows || mr_iter_cancelled(it)))
             return rc;
     }
     return MR_OK;
@@ -433,6 +437,7 @@ static mr_code restore_rows(mr_iter *it, mr_state_r *r, mr_status *st)
                 push(s, s->slots[i]);
         }
     }
+    MR_TRY(mr_state_get_block(r, it->spec, &s->rows, st));
     return mr_iter_restore_input(it, 0, r, st);
 }
 
