@@ -62,7 +62,7 @@ static mr_dataset *warn_of_node(void *ctx, mr_dataset *old, mr_dataset *now, con
                       "%s with deterministic=false stands before a DATA shard: workers may see "
                       "different orders, so that elements are lost and repeated",
                       op->name);
-    else if (op->props & (MR_OP_NO_REPLAY | MR_OP_MAY_BLOCK))
+    else if (op->props & MR_OP_NO_REPLAY)
         rc = mr__warn(d->e, path, &d->status,
                       "%s stands before a DATA shard and may not produce the same on every worker: "
                       "elements may be lost and repeated",

@@ -61,7 +61,7 @@ void mr__test_end(void);
 /* Ends the test as failed / as skipped for that reason. */
 _Noreturn void mr__test_fail(const char *file, int line, const char *fmt, ...) MR_PRINTF(3, 4);
 _Noreturn void mr__test_skip(const char *reason);
-#define mr_skip(reason) mr__test_skip(reason)
+#define mr_skip_test(reason) mr__test_skip(reason)
 
 /* What the test is doing: printed with every failure until changed ("" forgets it). For loops over
  * cases, so that a message names the case. */

@@ -3,7 +3,6 @@
 #include "shard/auto_shard.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/ops/source.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 
@@ -182,27 +181,6 @@ MR_TEST(data_warns_of_what_workers_may_see_differently)
     CHECK(plans);
 }
 
-static mr_code no_rows(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
-{
-    (void)ctx, (void)pass, (void)want, (void)out, (void)st;
-    return MR_END;
-}
-
-MR_TEST(data_warns_of_generators)
-{
-    mr_status st;
-    mr_spec *spec = mr_spec_scalar(MR_INT64);
-    mr_dataset *ds = mr_from_generator(&(mr_generator){.next = no_rows}, spec), *out = NULL;
-    mr_explanation e = {0};
-    const mr_auto_shard_opts o = {2, 1, 2, MR_SHARD_DATA};
-    mr_ok(mr_auto_shard(ds, &o, &out, NULL, &e, &st), &st);
-    mr_has_str(decisions(&e), "warning: from_generator stands before a DATA shard");
-    mr_explanation_reset(&e);
-    mr_dataset_unref(out);
-    mr_dataset_unref(ds);
-    mr_spec_unref(spec);
-}
-
 MR_TEST(hint_replaces_hints_only)
 {
     static const plan plans[] = {
@@ -296,19 +274,6 @@ MR_TEST(random_ops_get_the_jobs_seed)
     mr_dataset_unref(a);
     mr_dataset_unref(b);
     mr_dataset_unref(c);
-    mr_dataset_unref(ds);
-}
-
-MR_TEST(list_files_gets_a_seed_only_where_it_shuffles)
-{
-    mr_status st;
-    mr_dataset *ds = parse("zip(list_files(\"a\"), list_files(\"b\", shuffle=true))"), *out = NULL;
-    mr_explanation e = {0};
-    mr_ok(mr_seed_random_ops(ds, 1, &out, &e, &st), &st);
-    mr_eq_u64(e.n, 1);
-    mr_has_str(decisions(&e), "zip[1]/list_files");
-    mr_explanation_reset(&e);
-    mr_dataset_unref(out);
     mr_dataset_unref(ds);
 }
 

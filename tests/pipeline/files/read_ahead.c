@@ -148,7 +148,7 @@ MR_TEST(a_seccomp_filter_that_forbids_io_uring_gives_the_same_bytes_and_one_line
     size_t slots;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        mr_skip("seccomp filters are not to be had here");
+        mr_skip_test("seccomp filters are not to be had here");
     mr_system table = *mr__system_real();
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
@@ -166,7 +166,7 @@ MR_TEST(an_unprivileged_user_with_a_small_memlock_limit_reads_the_same_bytes)
     if (geteuid() == 0) {
         mr_eq_i64(chmod(mr_test_dir(), 0777), 0);
         if (setresuid(65534, 65534, 65534) != 0 || access(path, R_OK) != 0)
-            mr_skip("cannot become an unprivileged user here");
+            mr_skip_test("cannot become an unprivileged user here");
     }
     mr_system table = *mr__system_real();
     table.preadv2 = nothing_cached;

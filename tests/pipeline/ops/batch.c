@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+MR_TEST(groups_elements)
+{
+    mr_drive("range(10).batch(4)", "[0,1,2,3] [4,5,6,7] [8,9]");
+    mr_drive("range(10).batch(4, drop_remainder=true)", "[0,1,2,3] [4,5,6,7]");
+    mr_drive("range(3).batch(4, drop_remainder=true)", "");
+    mr_drive("range(0).batch(4)", "");
+    mr_drive("range(4).batch(2).batch(2)", "[[0,1],[2,3]]");
+    mr_drive("range(3).batch(9223372036854775807)", "[0,1,2]");
+    mr_drive("from_tensor_slices([\"a\", \"bc\", \"\"]).batch(2)", "[\"a\",\"bc\"] [\"\"]");
+}
+
+MR_TEST(rows_that_do_not_line_up_are_collected)
+{
+    mr_drive("range(30).filter(x => x % 3 != 1).batch(7)",
+             "[0,2,3,5,6,8,9] [11,12,14,15,17,18,20] [21,23,24,26,27,29]");
+    mr_drive("zip(range(5), range(5).batch(1)).batch(3)",
+             "([0,1,2],[[0],[1],[2]]) ([3,4],[[3],[4]])");
+}
+
+MR_TEST(an_error_in_mid_batch_loses_the_rows_before_it)
+{
+    mr_drive("from_tensor_slices([1, 0, 2, 4, 8]).map(x => 8 // x).batch(2)", "!zero [4,2] [1]");
+    mr_drive("from_tensor_slices([1, 2, 0, 4, 8]).map(x => 8 // x).batch(2)", "[8,4] !zero [2,1]");
+}
+
+MR_TEST(unequal_shapes_are_an_error_of_the_batch)
+{
+    mr_drive("range(1, 5).map(x => zeros([x])).batch(2)",
+             "!different_shapes_in_component_0,_first_element_had_shape_[1]_and_element_1_had_"
+             "shape_[2] !shape");
+    mr_drive("from_tensor_slices([1, 1, 1, 2, 2, 2]).map(x => zeros([x])).batch(2)",
+             "[[0],[0]] !shape [[0,0],[0,0]]");
+}
+
+MR_TEST(bad_arguments_are_refused)
+{
+    mr_drive_bad("range(3).batch(0)", "batch");
+    mr_drive_bad("range(3).batch(-1)", "batch");
+    mr_drive_bad("range(3).batch(1.5)", "batch");
+    mr_drive_bad("range(3).window(2).batch(2)", "dataset");
+}
+
+MR_TEST(cardinality)
+{
+    mr_drive_count("range(10).batch(4)", 3);
+    mr_drive_count("range(10).batch(4, drop_remainder=true)", 2);
+    mr_drive_count("counter().batch(4)", MR_INFINITE);
+}
+
+MR_TEST(a_full_batch_lands_in_the_callers_segments)
+{
+    const char *graphs[] = {"range(12).batch(4)", "range(24).filter(x => x % 2 == 0).batch(4)",
+                            "range(12).shuffle(3, seed=1).batch(4)"};
+    for (size_t g = 0; g < 3; g++) {
+        mr_dataset *ds = mr_drive_build(graphs[g]);
+        mr_iterator *it = NULL;
+        mr_status st;
+        mr_iterator_opts opts = {.has_threads = true};
+        mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+        int64_t low[3], high[1];
+        mr_segment segments[2] = {{low, sizeof low}, {high, sizeof high}};
+        mr_into into = {.n_columns = 1, .n_segments = 2, .segments = segments};
+        mr_block b = {.into = &into};
+        int64_t sum = 0;
+        for (int i = 0; i < 3; i++) {
+            mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+            mr_eq_i64(b.columns[0].storage, MR_PLACED);
+            mr_eq_i64(b.columns[0].shape[0], 4);
+            sum += low[0] + low[1] + low[2] + high[0];
+        }
+        mr_eq_i64(sum, g == 1 ? 132 : 66);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_END, &st);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+}
+
+MR_TEST(a_short_batch_is_not_placed)
+{
+    mr_dataset *ds = mr_drive_build("range(4).filter(x => x > 0).batch(4)");
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    int64_t room[4];
+    mr_segment segment = {room, sizeof room};
+    mr_into into = {.n_columns = 1, .n_segments = 1, .segments = &segment};
+    mr_block b = {.into = &into};
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_eq_i64(b.columns[0].storage, MR_DENSE);
+    mr_eq_i64(b.columns[0].shape[0], 3);
+    mr_eq_i64(((int64_t *)b.columns[0].data)[2], 3);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(every_allocation_may_fail)
+{
+    mr_drive_faults("range(20).batch(3)");
+    mr_drive_faults("range(20).filter(x => x % 3 != 1).batch(4)");
+    mr_drive_faults("range(1, 5).map(x => zeros([x])).batch(2)");
+}

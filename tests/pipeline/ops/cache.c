@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+#include <string.h>
+
+#include "pipeline/log.h"
+
+MR_TEST(later_passes_do_not_read_the_input)
+{
+    mr_drive("range(3).cache().repeat(2)", "0 1 2 0 1 2");
+    mr_drive("range(6).shuffle(6, seed=42).cache().repeat(2).batch(6)",
+             "[3,2,1,4,5,0] [3,2,1,4,5,0]");
+}
+
+MR_TEST(errors_are_not_kept)
+{
+    mr_drive("from_tensor_slices([1, 0, 2]).map(x => 2 // x).cache().repeat(2)", "2 !zero 1 2 1");
+    mr_drive("from_tensors(0).map(x => 1 // x).cache().repeat(3)", "!zero");
+}
+
+MR_TEST(an_abandoned_recording_is_thrown_away)
+{
+    mr_drive("range(10).cache().take(3).repeat(2)", "0 1 2 0 1 2");
+    mr_drive_alike("range(6).shuffle(6, seed=1).cache().take(3).repeat(3)");
+}
+
+MR_TEST(a_known_count_completes_it_without_the_end)
+{
+    mr_drive_alike("range(6).shuffle(6, seed=1).cache().take(6).repeat(3)");
+    mr_drive("range(3).shuffle(3, seed=1).cache().take(3).repeat(2).batch(3)", "[1,2,0] [1,2,0]");
+}
+
+MR_TEST(an_input_without_elements_leaves_a_complete_cache)
+{
+    mr_drive("range(0).cache().repeat(2)", "");
+}
+
+MR_TEST(rows_of_every_kind_in_any_place)
+{
+    mr_drive_alike("range(9).map(x => (x, ones([x]), \"s\")).cache().repeat(2)");
+    mr_drive_alike("range(9).window(2).cache().repeat(2).flat_map(w => w)");
+    mr_drive_alike("range(9).cache().shuffle(5, seed=1).repeat(3)");
+    mr_drive_alike("range(4).flat_map(x => range(x).cache().repeat(2))");
+    mr_drive_alike("range(9).cache().batch(4).cache().repeat(2).unbatch()");
+}
+
+static void keep_warning(void *ctx, mr_log_level level, const char *message)
+{
+    if (level == MR_LOG_WARNING && strstr(message, "thrown away"))
+        *(int *)ctx += 1;
+}
+
+MR_TEST(throwing_away_is_logged)
+{
+    int warnings = 0;
+    mr_log_set(keep_warning, &warnings, MR_LOG_WARNING);
+    mr_dataset *ds = mr_drive_build("range(10).cache().take(3).repeat(2)");
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    while (mr_iterator_next(it, 10, &b, &st) == MR_OK)
+        ;
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_log_set(NULL, NULL, MR_LOG_ERROR);
+    mr_eq_i64(warnings, 2);
+}
+
+MR_TEST(every_allocation_may_fail)
+{
+    mr_drive_faults("range(9).cache().repeat(3)");
+    mr_drive_faults("from_tensor_slices([1, 0, 2]).map(x => 2 // x).cache().repeat(2)");
+}

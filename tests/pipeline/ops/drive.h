@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TESTS_DRIVE_H
+#define MR_TESTS_DRIVE_H
+/* One graph, one expected result, every way to run it: blocks of 1, 3 and 1024 rows, 0, 1 and 4
+ * threads, and saved and restored at every position, into an iterator that runs another way.
+ *
+ *     mr_drive("range(5).batch(2)", "[0,1] [2,3] [4]");
+ *     mr_drive("from_tensor_slices([1, 0]).map(x => 1 // x)", "1 !zero");
+ *
+ * Expected: answers separated by blanks. An element is its value, (a,b) for several leaves, strings
+ * in "", datasets as {their answers}, separated by commas; !part is an error whose line holds part.
+ */
+#include "pipeline/engine/iterator.h"
+
+void mr_drive(const char *text, const char *expected);
+/* The same for a dataset made in C (taken over). */
+void mr_drive_dataset(mr_dataset *ds, const char *expected);
+/* Only that every way of running and restoring gives what the plain run does. */
+void mr_drive_alike(const char *text);
+/* text cannot be built; the message holds part. */
+void mr_drive_bad(const char *text, const char *part);
+/* Runs text to its end, saving and restoring on the way, with each allocation failing in turn. */
+void mr_drive_faults(const char *text);
+void mr_drive_count(const char *text, int64_t cardinality);
+
+/* Builds text, which must be good. */
+mr_dataset *mr_drive_build(const char *text);
+/* All answers of one plain run, as in `expected`. Owned: free. */
+char *mr_drive_show(const char *text);
+#endif

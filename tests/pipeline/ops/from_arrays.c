@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+#include <string.h>
+
+#include "pipeline/ops/source.h"
+
+static mr_array numbers(int64_t n)
+{
+    mr_array a;
+    mr_ok(mr_array_alloc(&a, MR_INT64, 0, NULL, (size_t)n, NULL), NULL);
+    for (int64_t i = 0; i < n; i++)
+        ((int64_t *)a.data)[i] = i;
+    return a;
+}
+
+MR_TEST(rows_are_elements_without_a_copy)
+{
+    mr_array a = numbers(3);
+    mr_drive_dataset(mr_from_arrays(&a, NULL, 1), "0 1 2");
+    mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    mr_ok(mr_iterator_next(it, 3, &b, &st), &st);
+    mr_check(b.columns[0].data == a.data && b.columns[0].resident);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_eq_i64(mr_dataset_cardinality(ds), 3);
+    mr_dataset_unref(ds);
+    mr_array_reset(&a);
+}
+
+MR_TEST(a_graph_with_arrays_has_no_text)
+{
+    mr_array a = numbers(3);
+    mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
+    char *text = NULL;
+    mr_status st;
+    mr_code_is(mr_dataset_to_text(ds, &text, &st), MR_FAILED_PRECONDITION, &st);
+    mr_dataset_unref(ds);
+    mr_array_reset(&a);
+}
+
+MR_TEST(columns_must_agree)
+{
+    mr_array a[2] = {numbers(3), numbers(4)};
+    mr_dataset *ds = mr_from_arrays(a, NULL, 2);
+    mr_status st;
+    mr_code_is(mr_dataset_check(ds, &st), MR_INVALID_ARGUMENT, &st);
+    mr_dataset_unref(ds);
+    mr_array none = numbers(0);
+    mr_drive_dataset(mr_from_arrays(&none, NULL, 1), "");
+    mr_array_reset(&none);
+    mr_array_reset(&a[0]);
+    mr_array_reset(&a[1]);
+}

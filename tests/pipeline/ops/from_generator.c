@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "pipeline/memory/alloc.h"
+#include "pipeline/ops/batch.h"
+#include "pipeline/ops/order.h"
+#include "pipeline/ops/source.h"
+
+/* Counts to 5, an error in place of 2. */
+struct pass {
+    int64_t next;
+};
+
+static int released;
+static atomic_bool stopped;
+
+static mr_code open_pass(void *ctx, void **pass, mr_status *st)
+{
+    (void)ctx;
+    *pass = mr_calloc(1, sizeof(struct pass));
+    return *pass ? MR_OK : mr_fail_memory(st, sizeof(struct pass), "a pass");
+}
+static mr_code next_row(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    struct pass *p = pass;
+    if (p->next == 5)
+        return MR_END;
+    if (p->next == 2) {
+        p->next++;
+        return mr_fail(st, MR_DATA_LOSS, "no two");
+    }
+    size_t n = want > 1 && p->next == 0 ? 2 : 1;
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, n, st));
+    for (size_t i = 0; i < n; i++)
+        ((int64_t *)out->columns[0].data)[i] = p->next++;
+    out->rows = n;
+    return MR_OK;
+}
+static void close_pass(void *ctx, void *pass)
+{
+    (void)ctx;
+    mr_free(pass);
+}
+static mr_code save(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st)
+{
+    (void)ctx;
+    *size = sizeof(struct pass);
+    *bytes = mr_memdup(pass, *size);
+    return *bytes ? MR_OK : mr_fail_memory(st, *size, "a position");
+}
+static mr_code restore(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st)
+{
+    (void)ctx;
+    if (size != sizeof(struct pass))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "not mine");
+    memcpy(pass, bytes, size);
+    return MR_OK;
+}
+static void release(void *ctx)
+{
+    (void)ctx;
+    released++;
+}
+
+static mr_dataset *five(bool may_block, bool positions)
+{
+    mr_generator g = {.open = open_pass,
+                      .next = next_row,
+                      .close = close_pass,
+                      .save = positions ? save : NULL,
+                      .restore = positions ? restore : NULL,
+                      .release = release,
+                      .may_block = may_block};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_from_generator(&g, spec);
+    mr_spec_unref(spec);
+    return ds;
+}
+
+MR_TEST(gives_what_the_callbacks_make)
+{
+    mr_drive_dataset(five(false, true), "0 1 !no_two 3 4");
+    mr_drive_dataset(five(true, true), "0 1 !no_two 3 4");
+    mr_drive_dataset(mr_repeat(mr_batch(five(false, true), 2, NULL), 2),
+                     "[0,1] !no_two [3,4] [0,1] !no_two [3,4]");
+    mr_eq_i64(released, 3);
+}
+
+MR_TEST(without_a_position_rows_read_ahead_are_saved)
+{
+    mr_dataset *ds =
+        mr_shuffle(five(false, false), 3, &(mr_shuffle_opts){.seed = 1, .has_seed = true});
+    mr_iterator_opts opts = {.positions = true, .has_threads = true};
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    void *bytes;
+    size_t size;
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_DATA_LOSS, &st);
+    mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+    mr_iterator_close(it);
+    /* The rows 0 and 1 come with the position; the generator starts over. */
+    it = NULL;
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_ok(mr_iterator_restore(it, bytes, size, &st), &st);
+    int64_t rows = 0;
+    mr_code rc;
+    while ((rc = mr_iterator_next(it, 1, &b, &st)) != MR_END)
+        rows += rc == MR_OK;
+    mr_eq_i64(rows, 6);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_free(bytes);
+    mr_dataset_unref(ds);
+}
+
+static mr_code wait_for_ever(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    (void)pass;
+    (void)want;
+    (void)out;
+    while (!atomic_load(&stopped))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return mr_fail(st, MR_CANCELLED, "stopped");
+}
+static void stop(void *ctx, void *pass)
+{
+    (void)ctx;
+    (void)pass;
+    atomic_store(&stopped, true);
+}
+static mr_code stop_at_once(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    mr_iterator_cancel(*(mr_iterator **)ctx);
+    return wait_for_ever(ctx, pass, want, out, st);
+}
+
+MR_TEST(a_cancelled_iterator_does_not_wait_for_the_producer)
+{
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_generator g = {.ctx = &it, .next = stop_at_once, .cancel = stop, .may_block = true};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_from_generator(&g, spec);
+    mr_iterator_opts opts = {.threads = 2, .has_threads = true};
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+    mr_check(!atomic_load(&stopped));
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+}
+
+static mr_code wrong_type(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    (void)pass;
+    (void)want;
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_FLOAT32, 0, NULL, 1, st));
+    out->rows = 1;
+    return MR_OK;
+}
+
+MR_TEST(rows_of_another_type_are_refused)
+{
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_generator g = {.next = wrong_type};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_from_generator(&g, spec);
+    mr_block b = MR_BLOCK_EMPTY;
+    char *text;
+    mr_code_is(mr_dataset_to_text(ds, &text, &st), MR_FAILED_PRECONDITION, &st);
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_INTERNAL, &st);
+    mr_has_str(st.message, "announced");
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+    mr_block_reset(&b);
+    mr_drive_bad("from_generator(x => x)", "unknown op");
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+#define RAGGED "from_tensor_slices([1, 3, 2, 0]).map(x => ones([x]))"
+
+MR_TEST(pads_to_the_largest_of_the_batch)
+{
+    mr_drive(RAGGED ".padded_batch(2)", "[[1,0,0],[1,1,1]] [[1,1],[0,0]]");
+    mr_drive(RAGGED ".padded_batch(3)", "[[1,0,0],[1,1,1],[1,1,0]] [[]]");
+    mr_drive(RAGGED ".padded_batch(3, drop_remainder=true)", "[[1,0,0],[1,1,1],[1,1,0]]");
+    mr_drive("range(3).padded_batch(2)", "[0,1] [2]");
+    mr_drive("from_tensor_slices([1, 2]).map(x => ones([x, x])).padded_batch(2)",
+             "[[[1,0],[0,0]],[[1,1],[1,1]]]");
+}
+
+MR_TEST(pads_to_given_sizes_with_given_values)
+{
+    mr_drive(RAGGED ".padded_batch(4, padded_shapes=[4], padding_values=-1.0)",
+             "[[1,-1,-1,-1],[1,1,1,-1],[1,1,-1,-1],[-1,-1,-1,-1]]");
+    mr_drive(RAGGED ".map(x => (x, \"s\")).padded_batch(2, padded_shapes=([none], []))",
+             "([[1,0,0],[1,1,1]],[\"s\",\"s\"]) ([[1,1],[0,0]],[\"s\",\"s\"])");
+    mr_drive("range(2).map(x => {\"a\": x, \"b\": ones([x])}).padded_batch(2, "
+             "padding_values={\"a\": none, \"b\": 7.0})",
+             "([0,1],[[7],[1]])");
+    mr_drive("from_tensors([\"x\"]).concatenate(from_tensors([\"y\", \"z\"])).padded_batch(2, "
+             "padding_values=\"-\")",
+             "[[\"x\",\"-\"],[\"y\",\"z\"]]");
+}
+
+MR_TEST(an_element_larger_than_its_size_is_data_loss_of_the_batch)
+{
+    mr_drive(RAGGED ".padded_batch(2, padded_shapes=[2])", "!pad [[1,1],[0,0]]");
+}
+
+MR_TEST(bad_arguments_are_refused)
+{
+    mr_drive_bad("range(3).padded_batch(0)", "batch");
+    mr_drive_bad("from_tensors([1, 2, 3]).padded_batch(2, padded_shapes=[2])", "pad");
+    mr_drive_bad("from_tensors([1, 2, 3]).padded_batch(2, padded_shapes=[2, 2])", "pad");
+    mr_drive_bad("range(3).padded_batch(2, padding_values=\"x\")", "padding_values");
+    mr_drive_bad("zip(range(3), range(3)).padded_batch(2, padded_shapes=([],[],[]))", "tuple");
+}
+
+MR_TEST(every_allocation_may_fail)
+{
+    mr_drive_faults(RAGGED ".padded_batch(2, padding_values=-1.0)");
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+MR_TEST(joins_across_batches)
+{
+    mr_drive("range(12).batch(4).rebatch(6)", "[0,1,2,3,4,5] [6,7,8,9,10,11]");
+    mr_drive("range(7).batch(4).rebatch([2, 1])", "[0,1] [2] [3,4] [5] [6]");
+    mr_drive("range(7).batch(7).rebatch(3)", "[0,1,2] [3,4,5] [6]");
+    mr_drive("range(7).batch(4).rebatch(3, drop_remainder=true)", "[0,1,2] [3,4,5]");
+}
+
+MR_TEST(a_size_of_0_reads_nothing)
+{
+    mr_drive("range(3).batch(4).rebatch([0, 1])", "[] [0] [] [1] [] [2] []");
+    mr_drive("range(3).batch(4).rebatch([1, 0])", "[0] [] [1] [] [2] []");
+}
+
+MR_TEST(a_short_batch_is_the_last)
+{
+    mr_drive("range(5).batch(2).rebatch([3, 3, 0])", "[0,1,2] [3,4]");
+}
+
+MR_TEST(bad_arguments_are_refused)
+{
+    mr_drive_bad("range(3).batch(2).rebatch(-1)", "rebatch");
+    mr_drive_bad("range(3).batch(2).rebatch([])", "rebatch");
+    mr_drive_bad("range(3).batch(2).rebatch(0)", "rebatch");
+    mr_drive_bad("range(3).rebatch(2)", "scalar");
+}
+
+MR_TEST(every_allocation_may_fail)
+{
+    mr_drive_faults("range(20).batch(3).rebatch([4, 0, 1])");
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+MR_TEST(cuts_equal_slices_late_ones_short_or_empty)
+{
+    mr_drive("range(8).batch(4).replica_slices(3)", "[0,1] [2,3] [] [4,5] [6,7] []");
+    mr_drive("range(6).batch(6).replica_slices(4)", "[0,1] [2,3] [4,5] []");
+    mr_drive("range(2).batch(2).replica_slices(4)", "[0] [1] [] []");
+    mr_drive("range(6).batch(4).replica_slices(2)", "[0,1] [2,3] [4] [5]");
+    mr_drive("range(3).batch(3).replica_slices(1)", "[0,1,2]");
+}
+
+MR_TEST(every_component_is_cut_by_its_own_size)
+{
+    mr_drive("from_tensors([1, 2, 3], [[4, 5]]).replica_slices(2)", "([1,2],[[4,5]]) ([3],[])");
+}
+
+MR_TEST(elements_of_differing_shapes_are_cut_too)
+{
+    mr_drive("range(1, 4).map(x => ones([x])).replica_slices(2)", "[1] [] [1] [1] [1,1] [1]");
+}
+
+MR_TEST(a_scalar_is_refused)
+{
+    mr_drive_bad("range(3).replica_slices(2)", "batch the dataset first");
+    mr_drive_bad("range(3).batch(2).replica_slices(0)", "replica_slices");
+}
+
+MR_TEST(cardinality)
+{
+    mr_drive_count("range(8).batch(4).replica_slices(3)", 6);
+}
+
+MR_TEST(n_slots_are_one_batch_to_the_op_below)
+{
+    mr_dataset *ds = mr_drive_build("range(16).shuffle(4, seed=1).batch(4).replica_slices(2)");
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    int64_t slots[2][2];
+    mr_segment segments[2] = {{slots[0], 16}, {slots[1], 16}};
+    mr_into into = {.n_columns = 1, .n_segments = 2, .segments = segments};
+    mr_block b = {.into = &into};
+    int64_t sum = 0;
+    for (int i = 0; i < 4; i++) {
+        mr_ok(mr_iterator_next(it, 2, &b, &st), &st);
+        mr_eq_u64(b.rows, 2);
+        mr_eq_i64(b.columns[0].storage, MR_PLACED);
+        mr_eq_i64(b.columns[0].shape[0], 2);
+        sum += slots[0][0] + slots[0][1] + slots[1][0] + slots[1][1];
+    }
+    mr_eq_i64(sum, 120);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(every_allocation_may_fail)
+{
+    mr_drive_faults("range(20).batch(6).replica_slices(4)");
+    mr_drive_faults("range(1, 4).map(x => ones([x])).replica_slices(2)");
+}

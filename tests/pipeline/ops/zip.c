@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/pipeline/ops/drive.h"
+
+#include "tests/harness.h"
+
+MR_TEST(ends_with_the_shortest)
+{
+    mr_drive("zip(range(3), range(10, 20))", "(0,10) (1,11) (2,12)");
+    mr_drive("range(9).zip(range(2))", "(0,0) (1,1)");
+    mr_drive("zip(range(2), range(2), range(2))", "(0,0,0) (1,1,1)");
+    mr_drive("zip(range(3), range(0))", "");
+}
+
+MR_TEST(an_error_advances_the_other_inputs)
+{
+    mr_drive("zip(from_tensor_slices([1, 0, 2]).map(x => 2 // x), range(3))", "(2,0) !zero (1,2)");
+    mr_drive("zip(range(3), from_tensor_slices([1, 0, 2]).map(x => 2 // x))", "(0,2) !zero (2,1)");
+    mr_drive("zip(from_tensor_slices([1, 0, 2]).map(x => 2 // x), range(1))", "(2,0) !zero");
+}
+
+MR_TEST(inputs_with_blocks_of_other_sizes_stay_in_step)
+{
+    mr_drive_alike(
+        "zip(range(20), range(100).filter(x => x % 3 == 0), range(40).batch(3).unbatch())");
+    mr_drive_alike("zip(range(7).shuffle(4, seed=1).repeat(2), range(50).shard(3, 1))");
+}
+
+MR_TEST(one_dataset_twice_draws_two_orders)
+{
+    mr_drive_alike(
+        "from_tensors(1).map(x => range(5).shuffle(5, seed=1)).flat_map(d => zip(d, d))");
+}
+
+MR_TEST(cardinality)
+{
+    mr_drive_count("zip(range(5), counter())", 5);
+    mr_drive_count("zip(range(5), range(3))", 3);
+    mr_drive_count("zip(counter(), counter())", MR_INFINITE);
+    mr_drive_count("zip(range(5), range(5).filter(x => x > 1))", MR_UNKNOWN_COUNT);
+}
+
+MR_TEST(every_allocation_may_fail)
+{
+    mr_drive_faults("zip(range(10), range(20).filter(x => x % 2 == 0))");
+}
