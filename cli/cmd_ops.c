@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "pipeline/graph/op.h"
+#include "pipeline/memory/alloc.h"
 
 static const char *type_name(const mr_param *p)
 {
@@ -139,6 +140,28 @@ static void print_json(const mr_op *op)
     puts("}");
 }
 
+static void list(const char *const *names, size_t n, void (*print)(const mr_op *op))
+{
+    const mr_op *op;
+    for (size_t k = 0;
+         (op = n ? (k < n ? mr_op_find(names[k], strlen(names[k])) : NULL) : mr_op_at(k)); k++)
+        if (n || !(op->props & MR_OP_INTERNAL))
+            print(op);
+}
+
+static void print_name(const mr_op *op)
+{
+    puts(op->name);
+}
+static void print_page(const mr_op *op)
+{
+    print_op(op, true);
+}
+static void print_text(const mr_op *op)
+{
+    print_op(op, false);
+}
+
 static int run(int argc, char **argv)
 {
     bool json = false, markdown = false, names = false;
@@ -153,26 +176,17 @@ static int run(int argc, char **argv)
     const cli_flag *const tables[] = {flags, NULL};
     const char **rest = cli_words(argc);
     size_t n;
-    int rc = cli_parse(&cli_ops, tables, argc, argv, rest, &n);
-    if (rc >= 0)
-        return rc;
-    for (size_t i = 0; i < n; i++)
+    int status = cli_parse(&cli_ops, tables, argc, argv, rest, &n);
+    for (size_t i = 0; status < 0 && i < n; i++)
         if (!mr_op_find(rest[i], strlen(rest[i])))
-            return cli_usage(&cli_ops, "there is no op '%s'; 'millrace ops --names' lists them",
-                             rest[i]);
-    const mr_op *op;
-    for (size_t k = 0;
-         (op = n ? (k < n ? mr_op_find(rest[k], strlen(rest[k])) : NULL) : mr_op_at(k)); k++) {
-        if (!n && (op->props & MR_OP_INTERNAL))
-            continue;
-        if (names)
-            puts(op->name);
-        else if (json)
-            print_json(op);
-        else
-            print_op(op, markdown);
+            status = cli_usage(&cli_ops, "there is no op '%s'; 'millrace ops --names' lists them",
+                               rest[i]);
+    if (status < 0) {
+        list(rest, n, names ? print_name : json ? print_json : markdown ? print_page : print_text);
+        status = cli_flush(CLI_OK);
     }
-    return cli_flush(CLI_OK);
+    mr_free(rest);
+    return status;
 }
 
 const cli_command cli_ops = {

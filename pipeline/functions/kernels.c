@@ -460,12 +460,12 @@ mr_code mr__kernel_unary(char op, const mr_array *a, mr_array *out, mr_status *s
             least = x[i] < least ? x[i] : least;                                                   \
             most = x[i] > most ? x[i] : most;                                                      \
         }                                                                                          \
-        *z = op == '<'   ? least                                                                   \
-             : op == '>' ? most                                                                    \
-             : op == 's' ? (T)sum                                                                  \
-                         : (T)(n ? (T)-1 < 0 ? (T)((int64_t)(T)sum / (int64_t)n)                   \
-                                             : (T)((uint64_t)(T)sum / n)                           \
-                                 : 0);                                                             \
+        *z = (T)(op == '<'   ? least                                                               \
+                 : op == '>' ? most                                                                \
+                 : op == 's' ? (T)sum                                                              \
+                 : !n        ? 0                                                                   \
+                 : (T)-1 < 0 ? (T)((int64_t)(T)sum / (int64_t)n)                                   \
+                             : (T)((uint64_t)(T)sum / n));                                         \
     }                                                                                              \
     break
 /* Sums in double and eight lanes, so that long vectors lose nothing and still vectorise. */

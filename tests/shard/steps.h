@@ -140,7 +140,7 @@ static inline void steps_files(size_t n, const int *counts)
     int next = 0;
     mr_check(chdir(mr_test_dir()) == 0);
     for (size_t i = 0; i < n; i++) {
-        char name[16], record[16];
+        char name[32], record[32];
         mr_status st;
         mr_tfrecord_writer *w = NULL;
         snprintf(name, sizeof name, "f%zu", i);
