@@ -8,443 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/functions/typed.h"
+#include "pipeline/functions/building.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/op.h"
-
-struct typed_argument {
-    const mr_expr *e;
-    typed *tree;
-};
-struct template_fn {
-    const mr_expr *e;
-    mr_fn *fn;
-    size_t *captured; /* indexes into the scope */
-    size_t n_captured;
-};
-
-/* What typing a body leaves for its instances: the trees of its arguments, its functions. */
-struct dataset_body {
-    const mr_expr *e;
-    scope s;
-    char **own_names;
-    mr_spec **own_specs;
-    struct typed_argument *arguments;
-    size_t n_arguments, arguments_capacity;
-    struct template_fn *fns;
-    size_t n_fns, fns_capacity;
-};
-
-typedef struct builder {
-    const scope *s;
-    const frame *values;      /* the scope's values, one row; NULL: a template */
-    dataset_body *record;     /* a template being typed */
-    const dataset_body *body; /* an instance being made */
-    const mr_env *env;        /* NULL inside functions */
-} builder;
-
-/* Inside a call only the message counts; a graph being built shows the place. */
-static mr_code build_fail(const builder *b, mr_status *st, const mr_expr *e, const char *fmt, ...)
-    MR_PRINTF(4, 5);
-static mr_code build_fail(const builder *b, mr_status *st, const mr_expr *e, const char *fmt, ...)
-{
-    char text[600];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (b->body)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s", text);
-    return mr__type_fail(st, e, "%s", text);
-}
 
 static mr_code no_memory(mr_status *st)
 {
     return mr_fail_memory(st, 0, "a graph");
-}
-
-/* ---- which expressions are datasets, and which names they use ---- */
-
-/* Type of a name, or of a component of one, however deep; NULL: e is something else. */
-static const mr_spec *place_spec(const mr_expr *e, const scope *s)
-{
-    if (e->kind == MR_EX_NAME) {
-        int64_t i = mr__scope_find(s, e->text);
-        return i < 0 ? NULL : s->specs[i];
-    }
-    if (e->kind != MR_EX_INDEX || e->n != 2)
-        return NULL;
-    const mr_spec *whole = place_spec(e->children[0], s);
-    const mr_expr *at = e->children[1];
-    if (!whole || mr_spec_kind_of(whole) == MR_SPEC_LEAF)
-        return NULL;
-    bool minus = at->kind == MR_EX_UNARY && at->op == '-';
-    const mr_expr *number = minus ? at->children[0] : at;
-    int64_t n = (int64_t)mr_spec_n_children(whole), i = -1;
-    if (at->kind == MR_EX_STRING)
-        i = mr_spec_find(whole, at->text);
-    else if (number->kind == MR_EX_INT && mr_spec_kind_of(whole) == MR_SPEC_TUPLE)
-        i = minus ? n - number->i : number->i;
-    return i < 0 || i >= n ? NULL : mr_spec_child(whole, (size_t)i);
-}
-
-static bool is_dataset_spec(const mr_spec *spec)
-{
-    return spec && mr_spec_kind_of(spec) == MR_SPEC_LEAF &&
-           mr_spec_leaf(spec, 0)->dtype == MR_DATASET;
-}
-
-bool mr__is_dataset(const mr_expr *e, const scope *s)
-{
-    switch (e->kind) {
-    case MR_EX_METHOD:
-        return true;
-    case MR_EX_CALL:
-        return mr_op_find(e->text, strlen(e->text)) != NULL;
-    case MR_EX_NAME:
-    case MR_EX_INDEX:
-        return is_dataset_spec(place_spec(e, s));
-    case MR_EX_IF:
-        return mr__is_dataset(e->children[0], s) && mr__is_dataset(e->children[2], s);
-    default:
-        return false;
-    }
-}
-
-/* Marks names of s that e uses; hidden: the parameters of lambdas that we are inside of. */
-typedef struct hiding {
-    const struct hiding *outer;
-    const mr_expr *lambda;
-} hiding;
-
-static bool is_hidden(const hiding *h, const char *name)
-{
-    for (; h; h = h->outer)
-        for (size_t i = 0; i < h->lambda->n_params; i++)
-            if (strcmp(h->lambda->params[i], name) == 0)
-                return true;
-    return false;
-}
-
-static void mark_names(const mr_expr *e, const scope *s, const hiding *h, bool *used)
-{
-    if (e->kind == MR_EX_NAME && !is_hidden(h, e->text)) {
-        int64_t i = mr__scope_find(s, e->text);
-        if (i >= 0)
-            used[i] = true;
-    }
-    hiding here = {h, e};
-    for (size_t i = 0; i < e->n; i++)
-        mark_names(e->children[i], s, e->kind == MR_EX_LAMBDA ? &here : h, used);
-}
-
-mr_code mr__free_names(const mr_expr *e, const scope *s, size_t **out, size_t *n, mr_status *st)
-{
-    bool *used = mr_calloc(s->n + 1, sizeof *used);
-    *out = mr_calloc(s->n + 1, sizeof **out);
-    *n = 0;
-    if (!used || !*out) {
-        mr_free(used);
-        mr_free(*out);
-        *out = NULL;
-        return no_memory(st);
-    }
-    mark_names(e, s, NULL, used);
-    for (size_t i = 0; i < s->n; i++)
-        if (used[i])
-            (*out)[(*n)++] = i;
-    mr_free(used);
-    return MR_OK;
-}
-
-/* ---- values of arguments ---- */
-
-static mr_code value_of_name(const builder *b, size_t i, mr_value *out, mr_status *st)
-{
-    const scope *s = b->s;
-    if (!b->values) {
-        *out = (mr_value){.kind = MR_V_UNKNOWN, .spec = mr_spec_ref(s->specs[i])};
-        return MR_OK;
-    }
-    return mr__value_of_columns(s->specs[i], b->values->v + s->first[i], NULL, 0, out, st);
-}
-
-static mr_code run_tree(const builder *b, const typed *t, mr_value *out, mr_status *st)
-{
-    mr_row_sink sink = {.n_rows = 1};
-    frame empty = {.rows = 1, .sink = &sink};
-    frame f = b->values ? *b->values : empty;
-    f.sink = &sink;
-    column_set c = {0};
-    mr_code rc = mr__eval(t, &f, &c, st);
-    if (rc == MR_OK && sink.errors.n) {
-        rc = sink.errors.v[0].status.code;
-        if (st)
-            *st = sink.errors.v[0].status;
-    }
-    if (rc == MR_OK)
-        rc = mr__value_of_columns(t->spec, c.v, NULL, 0, out, st);
-    out->computed = true;
-    mr__columns_free(&c);
-    mr_row_errors_reset(&sink.errors);
-    mr_free(sink.bad);
-    return rc;
-}
-
-static mr_code keep_tree(dataset_body *r, const mr_expr *e, typed *t, mr_status *st)
-{
-    MR_TRY(mr_grow((void **)&r->arguments, &r->arguments_capacity, r->n_arguments + 1,
-                   sizeof *r->arguments, 1 << 20, "arguments", st));
-    r->arguments[r->n_arguments++] = (struct typed_argument){e, t};
-    return MR_OK;
-}
-
-static const typed *find_tree(const dataset_body *body, const mr_expr *e)
-{
-    for (size_t i = 0; body && i < body->n_arguments; i++)
-        if (body->arguments[i].e == e)
-            return body->arguments[i].tree;
-    return NULL;
-}
-
-/* An argument that is arithmetic. */
-static mr_code computed(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
-{
-    const typed *known = find_tree(b->body, e);
-    if (known)
-        return run_tree(b, known, out, st);
-    typed *t = NULL;
-    MR_TRY(mr__type(e, b->s, &t, st));
-    mr_code rc = t->weak ? mr__settle_literal(t, e, st) : MR_OK;
-    if (rc == MR_OK && !b->values && b->record) {
-        *out = (mr_value){.kind = MR_V_UNKNOWN, .spec = mr_spec_ref(t->spec)};
-        rc = keep_tree(b->record, e, t, st);
-        if (rc == MR_OK)
-            return MR_OK;
-        mr_value_reset(out);
-    } else if (rc == MR_OK) {
-        mr_status why;
-        rc = run_tree(b, t, out, &why);
-        if (rc == MR_INVALID_ARGUMENT || rc == MR_OUT_OF_RANGE)
-            rc = build_fail(b, st, e, "%s", why.message);
-        else if (rc != MR_OK && st)
-            *st = why;
-    }
-    mr__typed_free(t);
-    return rc;
-}
-
-static mr_code literal_string(const mr_expr *e, mr_value *out, mr_status *st)
-{
-    out->kind = MR_V_STRING;
-    out->s = mr_strndup(e->text, e->text_size);
-    out->size = e->text_size;
-    return out->s ? MR_OK : no_memory(st);
-}
-
-static mr_code build_dataset(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st);
-static mr_code build_value(const builder *b, const mr_expr *e, mr_value *out, mr_status *st);
-
-static mr_code build_fn(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
-{
-    const struct template_fn *known = NULL;
-    for (size_t i = 0; b->body && i < b->body->n_fns && !known; i++)
-        if (b->body->fns[i].e == e)
-            known = &b->body->fns[i];
-    size_t *captured = NULL, n = 0;
-    mr_code rc = MR_OK;
-    if (known) {
-        captured = known->captured;
-        n = known->n_captured;
-    } else
-        rc = mr__free_names(e, b->s, &captured, &n, st);
-    const char **names = mr_calloc(n + 1, sizeof *names);
-    mr_value *values = mr_calloc(n + 1, sizeof *values);
-    if (rc == MR_OK && (!names || !values))
-        rc = no_memory(st);
-    for (size_t i = 0; i < n && rc == MR_OK; i++) {
-        names[i] = b->s->names[captured[i]];
-        rc = value_of_name(b, captured[i], &values[i], st);
-    }
-    mr_fn *fn = NULL;
-    if (rc == MR_OK)
-        rc = known ? mr__fn_with_captures(known->fn, values, &fn, st)
-                   : mr__fn_of_expr(e, names, values, n, &fn, st);
-    for (size_t i = 0; values && i < n; i++)
-        mr_value_reset(&values[i]);
-    mr_free(values);
-    mr_free(names);
-    if (rc == MR_OK && b->record && !known) {
-        dataset_body *r = b->record;
-        rc = mr_grow((void **)&r->fns, &r->fns_capacity, r->n_fns + 1, sizeof *r->fns, 1 << 20,
-                     "functions", st);
-        if (rc == MR_OK) {
-            r->fns[r->n_fns++] = (struct template_fn){e, mr_fn_ref(fn), captured, n};
-            captured = NULL;
-        }
-    }
-    if (!known)
-        mr_free(captured);
-    if (rc != MR_OK) {
-        mr_fn_unref(fn);
-        return rc;
-    }
-    *out = (mr_value){.kind = MR_V_FN, .fn = fn};
-    return MR_OK;
-}
-
-/* Items that make a tensor become one: numbers (float32 if any is a float), bools, strings, or
- * tensors of one dtype and shape. */
-static mr_code join_items(mr_value *list, mr_status *st)
-{
-    size_t n = list->n;
-    mr_array first = {0};
-    bool floats = n == 0, unknown = false, fits = true;
-    mr_array *v = mr_calloc(n + 1, sizeof *v);
-    if (!v)
-        return no_memory(st);
-    for (size_t i = 0; i < n && fits; i++) {
-        const mr_value *x = &list->items[i];
-        unknown = unknown || x->kind == MR_V_UNKNOWN;
-        floats = floats || x->kind == MR_V_FLOAT ||
-                 (x->kind == MR_V_TENSOR && x->tensor.dtype == MR_FLOAT32);
-        fits = x->kind == MR_V_INT || x->kind == MR_V_FLOAT || x->kind == MR_V_BOOL ||
-               x->kind == MR_V_STRING || (x->kind == MR_V_TENSOR && x->tensor.storage != MR_RAGGED);
-    }
-    mr_code rc = MR_OK;
-    for (size_t i = 0; i < n && fits && rc == MR_OK; i++) {
-        rc = mr_value_to_array(&list->items[i], &v[i], st);
-        if (rc == MR_OK && floats && v[i].dtype == MR_INT64) {
-            mr_array wide;
-            rc = mr__kernel_cast(&v[i], MR_FLOAT32, &wide, st);
-            if (rc == MR_OK) {
-                mr_array_reset(&v[i]);
-                v[i] = wide;
-            }
-        }
-        if (i == 0)
-            first = v[0];
-        fits = rc == MR_OK && v[i].dtype == first.dtype && v[i].rank == first.rank &&
-               memcmp(v[i].shape, first.shape, (size_t)first.rank * sizeof *first.shape) == 0 &&
-               first.rank < MR_MAX_RANK;
-    }
-    if (rc == MR_OK && fits && !unknown) {
-        mr_array all = {0};
-        const int64_t zero = 0;
-        if (n == 0)
-            rc = mr_array_alloc(&all, MR_FLOAT32, 1, &zero, 1, st);
-        else {
-            rc = mr_array_start(&all, &first, n, st);
-            for (size_t i = 0; i < n && rc == MR_OK; i++)
-                rc = mr_array_append(&all, &v[i], 0, 1, st);
-            if (rc == MR_OK) {
-                mr_array grouped;
-                mr_array_group(&grouped, &all, n);
-                mr_array_reset(&all);
-                all = grouped;
-            }
-        }
-        if (rc == MR_OK) {
-            bool was_computed = false;
-            for (size_t i = 0; i < n; i++)
-                was_computed = was_computed || list->items[i].computed;
-            mr_value_reset(list);
-            *list = (mr_value){.kind = MR_V_TENSOR, .tensor = all, .computed = was_computed};
-        } else
-            mr_array_reset(&all);
-    }
-    for (size_t i = 0; i < n; i++)
-        mr_array_reset(&v[i]);
-    mr_free(v);
-    return rc;
-}
-
-static mr_code build_items(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
-{
-    out->kind = e->kind == MR_EX_LIST    ? MR_V_LIST
-                : e->kind == MR_EX_TUPLE ? MR_V_TUPLE
-                                         : MR_V_RECORD;
-    out->items = mr_calloc(e->n + 1, sizeof *out->items);
-    if (e->kind == MR_EX_RECORD)
-        out->names = mr_calloc(e->n + 1, sizeof *out->names);
-    if (!out->items || (e->kind == MR_EX_RECORD && !out->names))
-        return no_memory(st);
-    out->n = e->n;
-    for (size_t i = 0; i < e->n; i++) {
-        MR_TRY(build_value(b, e->children[i], &out->items[i], st));
-        if (out->names && !(out->names[i] = mr_strdup(e->keys[i])))
-            return no_memory(st);
-    }
-    return e->kind == MR_EX_LIST ? join_items(out, st) : MR_OK;
-}
-
-/* A list some of whose items are only known in a call: as a whole it is an unknown tensor. */
-static bool has_computed(const mr_expr *e, const builder *b)
-{
-    if (e->kind == MR_EX_LIST || e->kind == MR_EX_UNARY) {
-        for (size_t i = 0; i < e->n; i++)
-            if (has_computed(e->children[i], b))
-                return true;
-        return false;
-    }
-    return e->kind != MR_EX_INT && e->kind != MR_EX_FLOAT && e->kind != MR_EX_STRING &&
-           e->kind != MR_EX_BOOL && e->kind != MR_EX_NONE && e->kind != MR_EX_AUTO &&
-           e->kind != MR_EX_TUPLE && e->kind != MR_EX_RECORD && e->kind != MR_EX_LAMBDA &&
-           !mr__is_dataset(e, b->s);
-}
-
-static mr_code build_value(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
-{
-    *out = (mr_value){0};
-    mr_code rc;
-    switch (e->kind) {
-    case MR_EX_INT:
-        *out = (mr_value){.kind = MR_V_INT, .i = e->i};
-        return MR_OK;
-    case MR_EX_FLOAT:
-        *out = (mr_value){.kind = MR_V_FLOAT, .f = e->f};
-        return MR_OK;
-    case MR_EX_BOOL:
-        *out = (mr_value){.kind = MR_V_BOOL, .i = e->i};
-        return MR_OK;
-    case MR_EX_NONE:
-        out->kind = MR_V_NONE;
-        return MR_OK;
-    case MR_EX_AUTO:
-        out->kind = MR_V_AUTO;
-        return MR_OK;
-    case MR_EX_STRING:
-        return literal_string(e, out, st);
-    case MR_EX_LAMBDA:
-        return build_fn(b, e, out, st);
-    case MR_EX_LIST:
-        if (e->n && has_computed(e, b))
-            return computed(b, e, out, st);
-        rc = build_items(b, e, out, st);
-        break;
-    case MR_EX_TUPLE:
-    case MR_EX_RECORD:
-        rc = build_items(b, e, out, st);
-        break;
-    case MR_EX_UNARY:
-        if (e->op == '-' && e->children[0]->kind == MR_EX_INT) {
-            *out = (mr_value){.kind = MR_V_INT, .i = (int64_t)(0 - (uint64_t)e->children[0]->i)};
-            return MR_OK;
-        }
-        if (e->op == '-' && e->children[0]->kind == MR_EX_FLOAT) {
-            *out = (mr_value){.kind = MR_V_FLOAT, .f = -e->children[0]->f};
-            return MR_OK;
-        }
-        return computed(b, e, out, st);
-    default:
-        if (!mr__is_dataset(e, b->s))
-            return computed(b, e, out, st);
-        out->kind = MR_V_DATASET;
-        rc = build_dataset(b, e, &out->dataset, st);
-    }
-    if (rc != MR_OK)
-        mr_value_reset(out);
-    return rc;
 }
 
 /* ---- calls of ops ---- */
@@ -462,7 +32,7 @@ typedef struct op_call {
 static mr_code add_input(op_call *c, const mr_expr *e, mr_status *st)
 {
     mr_dataset *ds = NULL;
-    MR_TRY(build_dataset(c->b, e, &ds, st));
+    MR_TRY(mr__build_dataset(c->b, e, &ds, st));
     mr_code rc = mr_grow((void **)&c->inputs, &c->inputs_capacity, c->n_inputs + 1,
                          sizeof *c->inputs, 1 << 20, "inputs", st);
     if (rc != MR_OK) {
@@ -504,13 +74,13 @@ static mr_code build_argument(op_call *c, const mr_param *p, const mr_expr *e, m
     bool bare = e->kind == MR_EX_NAME && mr__scope_find(c->b->s, e->text) < 0;
     if (p->type == MR_PT_FN) {
         if (e->kind == MR_EX_LAMBDA || bare)
-            return build_fn(c->b, e, out, st);
-        return build_fail(c->b, st, e, "%s: %s must be a function, as in x => x * 2", c->op->name,
-                          p->name);
+            return mr__build_fn(c->b, e, out, st);
+        return mr__build_fail(c->b, st, e, "%s: %s must be a function, as in x => x * 2",
+                              c->op->name, p->name);
     }
     if (e->kind == MR_EX_LAMBDA && p->type != MR_PT_VALUE)
-        return build_fail(c->b, st, e, "%s: %s cannot be a function", c->op->name, p->name);
-    return build_value(c->b, e, out, st);
+        return mr__build_fail(c->b, st, e, "%s: %s cannot be a function", c->op->name, p->name);
+    return mr__build_value(c->b, e, out, st);
 }
 
 static mr_code append_item(mr_value *group, mr_value_kind kind, const char *name, mr_value *item,
@@ -539,11 +109,11 @@ static mr_code add_variadic(op_call *c, size_t at, const char *key, const mr_exp
     mr_value *group = &c->values[at], item = {0};
     mr_value_kind kind = key ? MR_V_RECORD : MR_V_TUPLE;
     if (group->kind != MR_V_UNSET && group->kind != kind)
-        return build_fail(c->b, st, e, "%s: positional and named components do not mix",
-                          c->op->name);
+        return mr__build_fail(c->b, st, e, "%s: positional and named components do not mix",
+                              c->op->name);
     for (size_t i = 0; key && i < group->n; i++)
         if (strcmp(group->names[i], key) == 0)
-            return build_fail(c->b, st, e, "%s: '%s' is given twice", c->op->name, key);
+            return mr__build_fail(c->b, st, e, "%s: '%s' is given twice", c->op->name, key);
     MR_TRY(build_argument(c, &c->op->params[at], e, &item, st));
     mr_code rc = append_item(group, kind, key, &item, st);
     mr_value_reset(&item);
@@ -570,8 +140,8 @@ static mr_code unknown_keyword(const op_call *c, const char *key, const mr_expr 
     for (size_t i = 0; i < c->n_params; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "",
                  c->op->params[i].name);
-    return build_fail(c->b, st, e, "%s has no parameter '%s'; it has %s", c->op->name, key,
-                      all[0] ? all : "none");
+    return mr__build_fail(c->b, st, e, "%s has no parameter '%s'; it has %s", c->op->name, key,
+                          all[0] ? all : "none");
 }
 
 static mr_code add_keyword(op_call *c, const char *key, const mr_expr *e, mr_status *st)
@@ -585,7 +155,7 @@ static mr_code add_keyword(op_call *c, const char *key, const mr_expr *e, mr_sta
         return unknown_keyword(c, key, e, st);
     }
     if (c->values[at].kind != MR_V_UNSET)
-        return build_fail(c->b, st, e, "%s: %s is given twice", c->op->name, key);
+        return mr__build_fail(c->b, st, e, "%s: %s is given twice", c->op->name, key);
     return build_argument(c, p, e, &c->values[at], st);
 }
 
@@ -625,8 +195,8 @@ static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
         }
     }
     if (best)
-        return build_fail(b, st, e, "unknown op '%s'; did you mean '%s'?", e->text, best->name);
-    return build_fail(b, st, e, "unknown op '%s'; 'millrace ops' lists them", e->text);
+        return mr__build_fail(b, st, e, "unknown op '%s'; did you mean '%s'?", e->text, best->name);
+    return mr__build_fail(b, st, e, "unknown op '%s'; 'millrace ops' lists them", e->text);
 }
 
 static mr_code add_argument(op_call *c, const char *key, const mr_expr *e, mr_status *st)
@@ -644,7 +214,7 @@ static mr_code add_argument(op_call *c, const char *key, const mr_expr *e, mr_st
     if (at < 0 && takes_inputs(c) && e->kind == MR_EX_CALL)
         return unknown_op(c->b, e, st);
     if (at < 0)
-        return build_fail(c->b, st, e, "%s takes no further argument here", c->op->name);
+        return mr__build_fail(c->b, st, e, "%s takes no further argument here", c->op->name);
     const mr_param *p = &c->op->params[at];
     if (p->flags & MR_P_VARIADIC)
         return add_variadic(c, (size_t)at, NULL, e, st);
@@ -707,12 +277,12 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
     if (!op || ((op->props & MR_OP_INTERNAL) && !b->body && b->env))
         return unknown_op(b, e, st);
     if (method && op->max_inputs == 0)
-        return build_fail(b, st, e, "%s is a source and stands at the beginning", op->name);
+        return mr__build_fail(b, st, e, "%s is a source and stands at the beginning", op->name);
     if (!method && op->min_inputs > 0 && !(op->props & MR_OP_SOURCE_CALL))
-        return build_fail(b, st, e,
-                          "%s is a method: write it behind a dataset, as in "
-                          "range(10).%s(...)",
-                          op->name, op->name);
+        return mr__build_fail(b, st, e,
+                              "%s is a method: write it behind a dataset, as in "
+                              "range(10).%s(...)",
+                              op->name, op->name);
     op_call c = {.b = b, .e = e, .op = op};
     while (op->params && op->params[c.n_params].name)
         c.n_params++;
@@ -724,15 +294,16 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
             !mr__builtin_find(receiver->text))
             rc = unknown_op(b, receiver, st);
         else if (!mr__is_dataset(receiver, b->s))
-            rc = build_fail(b, st, e->children[0], "%s wants a dataset before the point", op->name);
+            rc = mr__build_fail(b, st, e->children[0], "%s wants a dataset before the point",
+                                op->name);
         else
             rc = add_input(&c, e->children[0], st);
     }
     for (size_t i = method; i < e->n && rc == MR_OK; i++)
         rc = add_argument(&c, e->keys ? e->keys[i] : NULL, e->children[i], st);
     if (rc == MR_OK && c.n_inputs < (size_t)op->min_inputs)
-        rc = build_fail(b, st, e, "%s wants %d dataset%s, not %zu", op->name, op->min_inputs,
-                        op->min_inputs == 1 ? "" : "s", c.n_inputs);
+        rc = mr__build_fail(b, st, e, "%s wants %d dataset%s, not %zu", op->name, op->min_inputs,
+                            op->min_inputs == 1 ? "" : "s", c.n_inputs);
     if (rc == MR_OK)
         rc = make_node(&c, out, st);
     for (size_t i = 0; c.values && i < c.n_params; i++)
@@ -769,14 +340,14 @@ static const mr_op given = {.abi = MR_ABI_VERSION,
 static mr_code dataset_of_value(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
 {
     if (!mr__is_dataset(e, b->s))
-        return build_fail(b, st, e, "'%s' is not a dataset",
-                          e->kind == MR_EX_NAME ? e->text : "this expression");
+        return mr__build_fail(b, st, e, "'%s' is not a dataset",
+                              e->kind == MR_EX_NAME ? e->text : "this expression");
     mr_value v = {0};
     mr_code rc = MR_OK;
     if (e->kind == MR_EX_NAME)
-        rc = value_of_name(b, (size_t)mr__scope_find(b->s, e->text), &v, st);
+        rc = mr__build_name(b, (size_t)mr__scope_find(b->s, e->text), &v, st);
     else
-        rc = computed(b, e, &v, st);
+        rc = mr__build_computed(b, e, &v, st);
     mr_dataset *ds = NULL;
     if (rc == MR_OK && v.kind == MR_V_UNKNOWN) {
         /* The type is kept alive by the scope, or by the typed tree that the template keeps. */
@@ -793,13 +364,13 @@ static mr_code dataset_of_value(const builder *b, const mr_expr *e, mr_dataset *
     return rc;
 }
 
-static mr_code build_dataset(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
+mr_code mr__build_dataset(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
 {
     if (e->kind == MR_EX_NAME || e->kind == MR_EX_INDEX || e->kind == MR_EX_IF)
         return dataset_of_value(b, e, out, st);
     if (e->kind == MR_EX_CALL || e->kind == MR_EX_METHOD)
         return call_op(b, e, out, st);
-    return build_fail(b, st, e, "a dataset is wanted here, as in range(10)");
+    return mr__build_fail(b, st, e, "a dataset is wanted here, as in range(10)");
 }
 
 /* ---- bodies ---- */
@@ -863,7 +434,7 @@ mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, m
     mr_code rc = copy_scope(body, s, st);
     if (rc == MR_OK) {
         builder b = {.s = &body->s, .record = body};
-        rc = build_dataset(&b, e, &ds, st);
+        rc = mr__build_dataset(&b, e, &ds, st);
     }
     if (rc == MR_OK) {
         *element = mr_spec_ref(mr_dataset_spec(ds));
@@ -881,7 +452,7 @@ void mr__dataset_body_used(const dataset_body *b, bool *used)
     /* Without memory for finding out, all of them. */
     if (u) {
         memset(u, 0, b->s.n * sizeof *u);
-        mark_names(b->e, &b->s, NULL, u);
+        mr__mark_names(b->e, &b->s, u);
     }
     for (size_t i = 0; i < b->s.n; i++)
         for (size_t k = 0; (!u || u[i]) && k < mr_spec_n_leaves(b->s.specs[i]); k++)
@@ -907,7 +478,7 @@ mr_code mr__dataset_body_make(const dataset_body *body, const frame *f, size_t r
                 mr_array_slice(&v[i], &f->v[i], f->constant && f->constant[i] ? 0 : row, 1);
         frame one = {v, NULL, f->n, 1, NULL};
         builder b = {.s = &body->s, .values = &one, .body = body};
-        rc = build_dataset(&b, body->e, out, st);
+        rc = mr__build_dataset(&b, body->e, out, st);
         for (size_t i = 0; i < f->n; i++)
             mr_array_reset(&v[i]);
     }
@@ -1006,7 +577,7 @@ static mr_code compute_calls(surroundings *x, const mr_env *env, const mr_expr *
     size_t got = 0;
     /* Arguments that cannot be computed here belong to a function of another kind. */
     for (; got < e->n && rc == MR_OK; got++)
-        rc = build_value(&b, e->children[got], &args[got], &why);
+        rc = mr__build_value(&b, e->children[got], &args[got], &why);
     bool ours = rc == MR_OK;
     if (ours)
         rc = env->call(env->ctx, e->text, args, e->n, &result, &why);
@@ -1041,7 +612,7 @@ mr_code mr_dataset_from_text(const char *text, size_t size, const mr_env *env, m
         rc = compute_calls(&x, env, e, st);
     if (rc == MR_OK) {
         builder b = {.s = &x.s, .values = &x.f, .env = env ? env : &none};
-        rc = build_dataset(&b, e, &ds, st);
+        rc = mr__build_dataset(&b, e, &ds, st);
     }
     surroundings_free(&x);
     mr_expr_unref(e);

@@ -410,7 +410,7 @@ static mr_code drop_failed(mr_block *out, const mr_row_errors *errors, size_t ro
     }
     uint32_t *index = mr_malloc(rows * sizeof *index);
     if (!index)
-        return mr_fail_memory(st, rows * sizeof *index, "rows");
+        return mr_fail_memory(st, rows * sizeof *index, "the rows of a block");
     size_t n = 0, e = 0;
     for (size_t r = 0; r < rows; r++)
         if (e < errors->n && errors->v[e].row == r)
