@@ -16,7 +16,7 @@ rm -f "$TAP_FILE"
 : "${ASAN_OPTIONS:=exitcode=99:detect_stack_use_after_return=1:allocator_may_return_null=1}"
 : "${LSAN_OPTIONS:=exitcode=99}"
 : "${UBSAN_OPTIONS:=exitcode=99:print_stacktrace=1}"
-: "${TSAN_OPTIONS:=exitcode=99:halt_on_error=1}"
+: "${TSAN_OPTIONS:=exitcode=99:halt_on_error=1:allocator_may_return_null=1}"
 export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 
 n=$#

@@ -532,7 +532,7 @@ static mr_code take_turn(mr__cycle *c, assembly *a, bool *full, mr_status *st)
 static mr_code fill_slot(mr__cycle *c, size_t rows, mr_status *st)
 {
     MR_TRY(mr__cycle_slot(c, c->c, st));
-    mr__stream *s;
+    mr__stream *s = NULL;
     mr_code rc = take_stream(c, rows, &s, st);
     if (rc == MR_END) {
         c->input_ended = true;
