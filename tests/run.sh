@@ -72,7 +72,16 @@ one() { # name, exit status, [log]: counts a step that is one test
 section() { printf '\n== %s (%d s)\n' "$1" $SECONDS; }
 finish() {
     section summary
-    [ ${#skips[@]} = 0 ] || printf 'skipped %s\n' "${skips[@]}" | sort -u
+    # One line a reason: how many, and the first of them.
+    [ ${#skips[@]} = 0 ] || printf '%s\n' "${skips[@]}" | awk '{
+            at = index($0, ": "); why = substr($0, at + 2)
+            if (!(why in n)) { first[why] = substr($0, 1, at - 1); order[++k] = why }
+            n[why]++
+        } END {
+            for (i = 1; i <= k; i++)
+                printf "skipped %s%s: %s\n", first[order[i]],
+                    (n[order[i]] > 1 ? " and " (n[order[i]] - 1) " more" : ""), order[i]
+        }'
     echo "seed $seed: tests/run.sh --seed $seed repeats this run"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed = 0 ]

@@ -221,7 +221,9 @@ void mr_task_submit_blocking(mr_executor *ex, mr_task *t)
     }
 }
 
-bool mr_task_withdraw(mr_executor *ex, mr_task *t)
+/* Takes a queued task out of the queue: in one step from QUEUED to `state`, so that nobody sees an
+ * idle task, which counts as done, on its way to running. */
+static bool take(mr_executor *ex, mr_task *t, mr_task_state state)
 {
     /* Relaxed: only a queued task is touched, and that is decided again under the lock. */
     if (atomic_load_explicit(&t->state, memory_order_relaxed) != MR_TASK_QUEUED)
@@ -230,10 +232,15 @@ bool mr_task_withdraw(mr_executor *ex, mr_task *t)
     bool mine = atomic_load_explicit(&t->state, memory_order_relaxed) == MR_TASK_QUEUED;
     if (mine) {
         unlink_task(ex, t);
-        atomic_store_explicit(&t->state, MR_TASK_IDLE, memory_order_relaxed);
+        atomic_store_explicit(&t->state, (int)state, memory_order_relaxed);
     }
     pthread_mutex_unlock(&ex->lock);
     return mine;
+}
+
+bool mr_task_withdraw(mr_executor *ex, mr_task *t)
+{
+    return take(ex, t, MR_TASK_IDLE);
 }
 
 bool mr_task_done(mr_task *t)
@@ -247,8 +254,7 @@ void mr_task_wait(mr_executor *ex, mr_task *t)
 {
     if (mr_task_done(t))
         return;
-    if (mr_task_withdraw(ex, t)) {
-        atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
+    if (take(ex, t, MR_TASK_RUNNING)) {
         run_task(t);
         return;
     }

@@ -232,7 +232,7 @@ def main():
     def outcome(case):
         lacks = sorted(op for op in missing if re.search(rf"\b{op}\s*\(", case["expr"]))
         if lacks:
-            return "skip", f"op {', '.join(lacks)} is not built"
+            return "skip", f"op {lacks[0]} is not built"
         try:
             shared = {"seed": seed, "sanitized": options.sanitized}
             run_case(program, case, shared, case["id"] in resumed, everything)
