@@ -153,6 +153,22 @@ static mr_code literal(const mr_expr *e, typed **out, mr_status *st)
     }
 }
 
+/* The range of an integer type is its literals' range too: beside a uint8, 300 or -1 is a slip. */
+static bool literals_fit(const mr_array *a, mr_dtype to)
+{
+    bool is_unsigned = to >= MR_UINT8 && to <= MR_UINT64;
+    int bits = (int)mr_dtype_size(to) * 8;
+    int64_t most = is_unsigned && bits < 64 ? (INT64_C(1) << bits) - 1
+                   : bits < 64              ? (INT64_C(1) << (bits - 1)) - 1
+                                            : INT64_MAX;
+    int64_t least = is_unsigned ? 0 : -most - 1;
+    size_t n = mr_array_row_values(a);
+    for (size_t i = 0; i < n; i++)
+        if (mr__int_at(a, i) < least || mr__int_at(a, i) > most)
+            return false;
+    return true;
+}
+
 /* Makes a weak node of type `to`; strong ones stay. */
 mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
 {
@@ -160,10 +176,12 @@ mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
         return MR_OK;
     if (!mr__type_is_numeric(to))
         return mr__type_fail(st, e, "a number stands beside a %s", mr_dtype_name(to));
-    if (t->weak == 'f' && mr_dtype_is_integer(to))
+    if (t->weak != 'i' && mr_dtype_is_integer(to))
         return mr__type_fail(st, e,
                              "a float literal stands beside an %s; use cast, or an integer literal",
                              mr_dtype_name(to));
+    if (mr_dtype_is_integer(to) && !literals_fit(&t->value, to))
+        return mr__type_fail(st, e, "a literal beside an %s exceeds its range", mr_dtype_name(to));
     mr_array value = {0};
     MR_TRY(mr__kernel_cast(&t->value, to, &value, st));
     mr_spec *spec = mr_spec_tensor(to, value.rank, value.shape);
@@ -179,9 +197,20 @@ mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
     return MR_OK;
 }
 
+/* The stronger of two kinds of literals, and what it is by itself. */
+static char stronger(char a, char b)
+{
+    return a == 'd' || b == 'd' ? 'd' : a == 'f' || b == 'f' ? 'f' : a == 'i' || b == 'i' ? 'i' : 0;
+}
+
+static mr_dtype literal_type(char weak)
+{
+    return weak == 'd' ? MR_FLOAT64 : weak == 'f' ? MR_FLOAT32 : MR_INT64;
+}
+
 mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st)
 {
-    return mr__type_settle(t, t->weak == 'f' ? MR_FLOAT32 : MR_INT64, e, st);
+    return mr__type_settle(t, literal_type(t->weak), e, st);
 }
 
 mr_code mr__settle_literal(typed *t, const mr_expr *e, mr_status *st)
@@ -194,13 +223,13 @@ mr_code mr__type_unify(typed **v, const mr_expr *const *es, size_t n, const char
                        mr_status *st)
 {
     const typed *strong = NULL;
-    bool floats = false;
+    char weak = 0;
     for (size_t i = 0; i < n; i++) {
         if (!v[i]->weak && !strong)
             strong = v[i];
-        floats = floats || v[i]->weak == 'f';
+        weak = stronger(weak, v[i]->weak);
     }
-    *t = strong ? mr_spec_leaf(strong->spec, 0)->dtype : floats ? MR_FLOAT32 : MR_INT64;
+    *t = strong ? mr_spec_leaf(strong->spec, 0)->dtype : literal_type(weak);
     for (size_t i = 0; i < n; i++) {
         MR_TRY(mr__type_settle(v[i], *t, es[i], st));
         mr_dtype other = mr_spec_leaf(v[i]->spec, 0)->dtype;
@@ -265,7 +294,8 @@ mr_code mr__type_node_of(typed_kind kind, typed **children, size_t n, typed **ou
  * to run (and to fail) with the elements. */
 static bool fold(char op, const typed *a, const typed *b, mr_array *out, char *weak)
 {
-    mr_dtype t = a->weak == 'f' || (b && b->weak == 'f') ? MR_FLOAT64 : MR_INT64;
+    char kind = stronger(a->weak, b ? b->weak : 0);
+    mr_dtype t = kind == 'i' ? MR_INT64 : MR_FLOAT64;
     mr_array x = {0}, y = {0};
     mr_row_sink sink = {.n_rows = 1};
     mr_code rc = mr__kernel_cast(&a->value, t, &x, NULL);
@@ -283,7 +313,8 @@ static bool fold(char op, const typed *a, const typed *b, mr_array *out, char *w
         mr_array_reset(out);
         return false;
     }
-    *weak = out->dtype == MR_BOOL ? 0 : out->dtype == MR_FLOAT64 ? 'f' : 'i';
+    /* What dividing integers gives is a float64 by itself. */
+    *weak = out->dtype == MR_BOOL ? 0 : kind == 'i' && out->dtype == MR_FLOAT64 ? 'd' : kind;
     return true;
 }
 
@@ -460,12 +491,13 @@ static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st
         MR_TRY(mr_array_alloc(&none, MR_FLOAT64, 1, &zero, 1, st));
         return new_const(&none, 'f', out, st);
     }
-    bool weak = true, floats = false;
+    bool weak = true;
+    char kind = 0;
     for (size_t i = 0; i < e->n; i++) {
         weak = weak && v[i]->weak && v[i]->value.rank == v[0]->value.rank &&
                memcmp(v[i]->value.shape, v[0]->value.shape,
                       (size_t)v[0]->value.rank * sizeof(int64_t)) == 0;
-        floats = floats || v[i]->weak == 'f';
+        kind = stronger(kind, v[i]->weak);
     }
     if (!weak || v[0]->value.rank >= MR_MAX_RANK)
         return mr__type_stack(e, v, e->n, false, out, st);
@@ -474,8 +506,8 @@ static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st
     int64_t shape[MR_MAX_RANK];
     shape[0] = (int64_t)e->n;
     memcpy(shape + 1, v[0]->value.shape, (size_t)v[0]->value.rank * sizeof *shape);
-    MR_TRY(
-        mr_array_alloc(&all, floats ? MR_FLOAT64 : MR_INT64, v[0]->value.rank + 1, shape, 1, st));
+    MR_TRY(mr_array_alloc(&all, kind == 'i' ? MR_INT64 : MR_FLOAT64, v[0]->value.rank + 1, shape, 1,
+                          st));
     size_t bytes = mr_array_row_values(&v[0]->value) * 8;
     for (size_t i = 0; i < e->n; i++) {
         mr_array x = {0};
@@ -488,7 +520,7 @@ static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st
             memcpy((char *)all.data + i * bytes, x.data, bytes);
         mr_array_reset(&x);
     }
-    return new_const(&all, floats ? 'f' : 'i', out, st);
+    return new_const(&all, kind, out, st);
 }
 
 static mr_code part_of(typed *t, size_t child, typed **out, mr_status *st)

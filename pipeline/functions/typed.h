@@ -45,7 +45,8 @@ struct typed {
     typed_kind kind;
     mr_spec *spec;
     bool constant;
-    char weak; /* CONST: a literal that takes its neighbour's type: 'i' integer, 'f' float */
+    char weak; /* CONST: a literal that takes its neighbour's type: 'i' integer, 'f' float, 'd' a
+                  quotient of integers */
     char op;
     mr_dtype to;
     size_t first;
@@ -75,7 +76,7 @@ void mr__typed_free(typed *t);
 /* A message with the place of e in its source. */
 mr_code mr__type_fail(mr_status *st, const mr_expr *e, const char *fmt, ...) MR_PRINTF(3, 4);
 
-/* A weak literal alone: int64 or float32. */
+/* A weak literal alone: int64, float32, or float64 for a quotient of integers. */
 mr_code mr__settle_literal(typed *t, const mr_expr *e, mr_status *st) MR_NODISCARD;
 
 /* ---- values as columns ---- */

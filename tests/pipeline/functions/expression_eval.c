@@ -34,6 +34,16 @@ MR_TEST(slash_gives_floats)
               "1.0; 1.5");
 }
 
+MR_TEST(a_quotient_of_integer_literals_is_a_float64)
+{
+    mr_eq_str(evaluate(1, "x => 1 / 3"), "0.3333333333333333");
+    mr_eq_str(evaluate(1, "x => [1 / 3, 1]"), "[0.3333333333333333, 1.0]");
+    mr_eq_str(evaluate(1, "x => 1 / 3 + 0.5"), "0.8333333333333333");
+    mr_eq_str(evaluate(1, "x => 1.0 / 3"), "0.33333334");
+    mr_eq_str(evaluate(1, "x => cast(x, \"float32\") + 1 / 3"), "0.33333334");
+    mr_has_str(evaluate(1, "x => x + 1 / 3"), "refused");
+}
+
 MR_TEST(floor_division_and_remainder_are_pythons)
 {
     mr_eq_str(evaluate(1, "x => [7 // 2, -7 // 2, 7 // -2, -7 // -2]"), "[3, -4, -4, 3]");
@@ -56,6 +66,10 @@ MR_TEST(literals_take_the_type_beside_them)
     mr_has_str(evaluate(1, "x => x + \"a\""), "refused");
     mr_has_str(evaluate(1, "x => cast(x, \"int32\") == x"), "refused");
     mr_has_str(evaluate(1, "x => true + 1"), "refused");
+    mr_has_str(evaluate(1, "x => cast(x, \"uint8\") + 256"), "exceeds its range");
+    mr_has_str(evaluate(1, "x => [-1, cast(x, \"uint64\")]"), "exceeds its range");
+    mr_has_str(evaluate(1, "x => -129 < cast(x, \"int8\")"), "exceeds its range");
+    mr_eq_str(evaluate(1, "x => [-128, 127] + cast(x, \"int8\")"), "[-128, 127]");
 }
 
 MR_TEST(integers_wrap_around)
