@@ -10,7 +10,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 export LC_ALL=C.UTF-8
 
-packages=(gcc g++ clang libclang-rt-14-dev clang-format cmake ninja-build ccache pkg-config python3
+packages=(gcc g++ clang libclang-rt-14-dev clang-format cmake make ninja-build ccache pkg-config python3
     liburing-dev libzstd-dev zlib1g-dev libprotobuf-c-dev protobuf-c-compiler
     libjansson-dev libdnnl-dev libcriterion-dev dataset-fashion-mnist)
 
