@@ -140,13 +140,13 @@ static mr_code broadcast_to(const mr_array *a, bool constant, size_t rows, int r
     (b == 0 || (b == (T)-1 && (T)-1 < 0)                                                           \
          ? 0                                                                                       \
          : (T)(a % b + ((a % b != 0) && ((a % b < 0) != (b < 0)) ? b : 0)))
-#define POWER(T, U) integer_power((uint64_t)(int64_t)a, (int64_t)b)
+#define POWER(T, U) integer_power((uint64_t)(int64_t)a, (uint64_t)b)
 
-static uint64_t integer_power(uint64_t base, int64_t exponent)
+static uint64_t integer_power(uint64_t base, uint64_t exponent)
 {
     uint64_t r = 1;
-    for (uint64_t e = exponent > 0 ? (uint64_t)exponent : 0; e; e >>= 1, base *= base)
-        if (e & 1)
+    for (; exponent; exponent >>= 1, base *= base)
+        if (exponent & 1)
             r *= base;
     return r;
 }

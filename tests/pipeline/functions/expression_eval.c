@@ -81,6 +81,8 @@ MR_TEST(integers_wrap_around)
     mr_eq_str(evaluate(1, "x => (x - 9223372036854775807 - 1) % -1"), "0");
     mr_eq_str(evaluate(1, "x => -(x - 9223372036854775807 - 1)"), "-9223372036854775808");
     mr_eq_str(evaluate(1, "x => abs(x - 9223372036854775807 - 1)"), "-9223372036854775808");
+    mr_eq_str(evaluate(1, "x => cast(x + 3, \"uint64\") ** cast(x - 1, \"uint64\")"),
+              "12297829382473034411");
     mr_eq_str(evaluate(1, "x => (x + 3) ** 40 * (x + 3)"), "-420491770248316829");
 }
 
