@@ -18,7 +18,7 @@ typedef struct job {
     char names[KEYS][8]; /* NUL-padded: one compare of 8 bytes */
     size_t name_sizes[KEYS];
     bool is_float[KEYS];
-    uint8_t *images;
+    mr_bytes *images; /* views, as the plan gives them */
     int64_t *ints[KEYS];
     float *floats[KEYS];
 } job;
@@ -100,7 +100,7 @@ static void hand_parse(job *j, const mr_bytes *record, size_t row)
         if (kind == 0x0a) {
             if (value - p != PIXELS)
                 die("image");
-            memcpy(j->images + row * PIXELS, p, PIXELS);
+            j->images[row] = (mr_bytes){(const char *)p, PIXELS};
         } else if (kind == 0x12) {
             if (value - p != 4)
                 die("float");
@@ -156,7 +156,7 @@ static job *make(size_t n, bool image)
     uint64_t x = 88172645463325252u;
     mr_status st;
     j->n_features = n;
-    j->images = malloc((size_t)ROWS * PIXELS);
+    j->images = calloc(ROWS, sizeof *j->images);
     for (size_t i = 0; i < n; i++) {
         j->is_float[i] = !image && i >= 26;
         snprintf(j->names[i], sizeof j->names[i], image ? (i ? "label" : "image") : "%c%02zu",

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -12,22 +13,44 @@
 /* Rows asked for at once: enough to run in blocks, few enough that the first line comes soon. */
 enum { WANT = 1024 };
 
-static int save_state(const char *path, const void *bytes, size_t size)
+static int write_file(const char *path, const void *bytes, size_t size)
 {
     FILE *f = fopen(path, "wb");
     bool good = f && fwrite(bytes, 1, size, f) == size && fflush(f) == 0;
-    int err = errno;
-    if (f && fclose(f) != 0 && good) {
-        good = false;
+    int err = good ? 0 : errno;
+    if (f && fclose(f) != 0 && good)
         err = errno;
-    }
-    if (good)
+    return err;
+}
+
+/* A position is complete or not there: written beside its name, then renamed. What is no plain file
+ * (a pipe, /dev/stdout) is written as it stands, and never removed. */
+static int save_state(const char *path, const void *bytes, size_t size)
+{
+    struct stat there;
+    bool plain = stat(path, &there) != 0 || S_ISREG(there.st_mode);
+    int err = 0;
+    if (plain) {
+        char *beside = mr_malloc(strlen(path) + sizeof ".partial");
+        if (!beside)
+            err = ENOMEM;
+        else {
+            memcpy(beside, path, strlen(path));
+            memcpy(beside + strlen(path), ".partial", sizeof ".partial");
+            err = write_file(beside, bytes, size);
+            if (!err && rename(beside, path) != 0)
+                err = errno;
+            if (err)
+                remove(beside);
+        }
+        mr_free(beside);
+    } else
+        err = write_file(path, bytes, size);
+    if (!err)
         return CLI_OK;
     fflush(stdout);
     fprintf(stderr, "millrace show: %s: the position could not be written: %s\n", path,
             strerror(err));
-    if (f)
-        remove(path);
     return CLI_FAILED;
 }
 

@@ -81,6 +81,8 @@ printf 'MRP1xxxxgarbage' >bad
 expect damaged_position 1 '' 'position' -- "$m" show --restore bad 'range(5)'
 : >empty
 expect empty_position 1 '' 'position' -- "$m" show --restore empty 'range(5)'
+expect unwritable_position 1 ANY '/dev/full' -- "$m" show --save-after 1 --state /dev/full 'range(2)'
+result devices_are_never_removed $([ -c /dev/full ]; echo $?)
 expect missing_position 1 '' 'nowhere' -- "$m" show --restore nowhere 'range(5)'
 
 # ---- graphs that can't be built
