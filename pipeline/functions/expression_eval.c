@@ -107,10 +107,11 @@ static void hide_failed(mr_array *rows, size_t n, const mr_row_sink *sink)
     while (good < n && sink->bad &&
            sink->bad[sink->rows ? sink->rows[sink->base + good] : sink->base + good])
         good++;
-    if (good == n || !sink->bad)
+    if (!sink->bad)
         return;
+    good %= n; /* none is left: any of them */
     for (size_t r = 0; r < n; r++)
-        if (sink->bad[sink->rows ? sink->rows[sink->base + r] : sink->base + r]) {
+        if (r != good && sink->bad[sink->rows ? sink->rows[sink->base + r] : sink->base + r]) {
             mr_array_reset(&rows[r]);
             mr_array_slice(&rows[r], &rows[good], 0, 1);
         }
@@ -539,6 +540,23 @@ static mr_code eval_once(const typed *t, const frame *f, column_set *out, mr_sta
     return rc;
 }
 
+/* A node all of whose rows failed may have come out with fewer axes than its type says; what is
+ * built on it must find them. Empty rows will do: none is kept. */
+static mr_code restore_axes(const typed *t, column_set *out, mr_status *st)
+{
+    static const int64_t empty[MR_MAX_RANK];
+    for (size_t i = 0; i < out->n; i++) {
+        mr_array *a = &out->v[i], rows;
+        int rank = mr_spec_leaf(t->spec, i)->rank;
+        if (rank <= 0 || a->rank == rank || a->dtype == MR_DATASET)
+            continue;
+        MR_TRY(mr_array_alloc(&rows, a->dtype, rank, empty, a->rows, st));
+        mr_array_reset(a);
+        *a = rows;
+    }
+    return MR_OK;
+}
+
 mr_code mr__eval(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
     mr_code rc;
@@ -579,6 +597,8 @@ mr_code mr__eval(const typed *t, const frame *f, column_set *out, mr_status *st)
         }
     if (rc == MR_OK && f->sink->out_of_memory)
         rc = mr_fail_memory(st, sizeof(mr_row_error), "the errors of rows");
+    if (rc == MR_OK && f->sink->bad)
+        rc = restore_axes(t, out, st);
     if (rc != MR_OK)
         mr__columns_free(out);
     return rc;

@@ -52,6 +52,10 @@ static mr_code hold_targets(mr_array *out, const arguments *a, mr_status *st)
 static mr_code pick_row(const arguments *a, mr_array *out, mr_row_sink *sink, mr_status *st)
 {
     const mr_array *x = &a->v[0];
+    if (x->rank == 0) {
+        mr__fail_all(sink, a->rows, "a scalar has no rows to pick from");
+        return mr__any_value(x->dtype, a->rows, out, st);
+    }
     MR_TRY(mr_array_alloc(out, x->dtype, x->rank - 1, x->shape + 1, a->rows, st));
     size_t bytes = mr_array_row_bytes(out);
     int64_t n = x->shape[0];

@@ -98,6 +98,24 @@ MR_TEST(an_error_is_its_rows_alone)
               "!integer division by zero; !integer division by zero; [5, 10]");
 }
 
+MR_TEST(failed_rows_of_unequal_shapes_stay_apart)
+{
+    static const char *const texts[] = {
+        "x => reshape(zeros([x]), [x, 2])[x]",
+        "x => stack(zeros([x]), zeros([2]))[0]",
+        "x => (zeros([x]) + zeros([2]))[0]",
+        "x => reshape(zeros([x]), [x, 2]) if x < 3 else zeros([x, 2])[0]",
+        "x => reshape(zeros([x]), [x, 2]) if x < 1 else zeros([x, 2])",
+        "x => concat(zeros([x]) + zeros([4]), ones([2]))",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const char *steps[] = {texts[i], NULL};
+        char whole[2000];
+        snprintf(whole, sizeof whole, "%s", evaluate_some(6, steps));
+        mr_eq_str(evaluate_rows_alone(6, steps), whole);
+    }
+}
+
 MR_TEST(only_what_is_needed_is_looked_at)
 {
     mr_eq_str(evaluate(5, "x => x != 0 and 10 // x > 3"), "false; true; true; false; false");
