@@ -78,7 +78,8 @@ typedef struct mr_example_value {
 MR_API mr_code mr_example_encode(const mr_example_value *features, size_t n, uint8_t **buffer,
                                  size_t *capacity, size_t *size, mr_status *st) MR_NODISCARD;
 
-/* For people and tools: goes over the features of one record, as they stand in it.
+/* For people and tools: goes over the features of one record, as they stand in it. visit may be
+ * NULL: whether the bytes are an Example at all.
  * visit's values are valid during the call: int64_t, float or mr_bytes by dtype; dtype MR_DATASET:
  * no list is set. Stops when visit returns anything but MR_OK and returns that.
  * errors   MR_INVALID_ARGUMENT: not an Example */

@@ -185,6 +185,8 @@ mr_code mr_example_visit(const void *record, size_t size, mr_example_visit_fn vi
             break;
         if (n)
             mr__decode_values(&list, values);
+        if (!visit)
+            continue;
         rc = visit(ctx,
                    &(mr_example_value){.name = entry.key ? (const char *)entry.key : "",
                                        .name_size = entry.n_key,

@@ -343,3 +343,10 @@ MR_TEST(visiting_shows_features_as_they_stand)
     mr_eq_i64(seen, 2);
     mr_code_is(mr_example_visit("\x0a\x7f", 2, count, &seen, &st), MR_INVALID_ARGUMENT, &st);
 }
+
+MR_TEST(visiting_with_no_one_to_show_them_only_checks)
+{
+    mr_status st;
+    mr_ok(mr_example_visit(A_7_8, sizeof A_7_8 - 1, NULL, NULL, &st), &st);
+    mr_code_is(mr_example_visit("\x0a\x7f", 2, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+}
