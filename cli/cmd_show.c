@@ -8,15 +8,55 @@
 
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 
 /* Rows asked for at once: enough to run in blocks, few enough that the first line comes soon. */
 enum { WANT = 1024 };
 
-static int write_file(const char *path, const void *bytes, size_t size)
+/* A position after the first pass has its pass in front of it:
+ *
+ *   offset  size  meaning
+ *   0       4     "MRE1"
+ *   4       4     masked CRC-32C of the next field, little-endian
+ *   8       8     passes ended before it, at least 1, little-endian
+ *   16            the position */
+enum { PASS_BYTES = 16 };
+
+static void put_pass(unsigned char *out, int64_t epoch)
 {
+    memcpy(out, "MRE1", 4);
+    for (int i = 0; i < 8; i++)
+        out[8 + i] = (unsigned char)((uint64_t)epoch >> 8 * i);
+    uint32_t crc = mr_crc32c_mask(mr_crc32c(out + 8, 8));
+    for (int i = 0; i < 4; i++)
+        out[4 + i] = (unsigned char)(crc >> 8 * i);
+}
+
+/* The pass of a state file, which is taken off it; 0 if it tells none, or a damaged one. */
+static int64_t take_pass(unsigned char *bytes, size_t *size)
+{
+    unsigned char good[PASS_BYTES];
+    uint64_t epoch = 0;
+    if (*size < PASS_BYTES)
+        return 0;
+    for (int i = 0; i < 8; i++)
+        epoch |= (uint64_t)bytes[8 + i] << 8 * i;
+    put_pass(good, (int64_t)epoch);
+    if (epoch > INT64_MAX || memcmp(bytes, good, PASS_BYTES) != 0)
+        return 0;
+    *size -= PASS_BYTES;
+    memmove(bytes, bytes + PASS_BYTES, *size);
+    return (int64_t)epoch;
+}
+
+static int write_file(const char *path, const void *bytes, size_t size, int64_t epoch)
+{
+    unsigned char pass[PASS_BYTES];
+    put_pass(pass, epoch);
     FILE *f = fopen(path, "wb");
-    bool good = f && fwrite(bytes, 1, size, f) == size && fflush(f) == 0;
+    bool good = f && (!epoch || fwrite(pass, 1, sizeof pass, f) == sizeof pass) &&
+                fwrite(bytes, 1, size, f) == size && fflush(f) == 0;
     int err = good ? 0 : errno;
     if (f && fclose(f) != 0 && good)
         err = errno;
@@ -25,7 +65,7 @@ static int write_file(const char *path, const void *bytes, size_t size)
 
 /* A position is complete or not there: written beside its name, then renamed. What is no plain file
  * (a pipe, /dev/stdout) is written as it stands, and never removed. */
-static int save_state(const char *path, const void *bytes, size_t size)
+static int save_state(const char *path, const void *bytes, size_t size, int64_t epoch)
 {
     struct stat there;
     bool plain = stat(path, &there) != 0 || S_ISREG(there.st_mode);
@@ -37,7 +77,7 @@ static int save_state(const char *path, const void *bytes, size_t size)
         else {
             memcpy(beside, path, strlen(path));
             memcpy(beside + strlen(path), ".partial", sizeof ".partial");
-            err = write_file(beside, bytes, size);
+            err = write_file(beside, bytes, size, epoch);
             if (!err && rename(beside, path) != 0)
                 err = errno;
             if (err)
@@ -45,7 +85,7 @@ static int save_state(const char *path, const void *bytes, size_t size)
         }
         mr_free(beside);
     } else
-        err = write_file(path, bytes, size);
+        err = write_file(path, bytes, size, epoch);
     if (!err)
         return CLI_OK;
     fflush(stdout);
@@ -54,7 +94,7 @@ static int save_state(const char *path, const void *bytes, size_t size)
     return CLI_FAILED;
 }
 
-int cli_load_state(const char *path, void **bytes, size_t *size)
+int cli_load_state(const char *path, void **bytes, size_t *size, int64_t *epoch)
 {
     FILE *f = fopen(path, "rb");
     char *buf = NULL;
@@ -75,16 +115,18 @@ int cli_load_state(const char *path, void **bytes, size_t *size)
         return CLI_FAILED;
     }
     fclose(f);
+    *epoch = take_pass((unsigned char *)buf, &n);
     *bytes = buf;
     *size = n;
     return CLI_OK;
 }
 
-int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, const mr_status *st)
+int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, int64_t epoch,
+                    const mr_status *st)
 {
     if (rc != MR_OK)
         return cli_fail(st, CLI_FAILED);
-    int status = save_state(path, bytes, size);
+    int status = save_state(path, bytes, size, epoch);
     mr_free(bytes);
     return status;
 }
@@ -122,6 +164,7 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
 {
     mr_status st;
     mr_iterator *it = NULL;
+    int64_t epoch = 0;
     int status = CLI_OK;
     if (mr_iterator_open(&it, ds, &o->run.opts, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
@@ -129,7 +172,7 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
     if (o->restore) {
         void *bytes = NULL;
         size_t size = 0;
-        status = cli_load_state(o->restore, &bytes, &size);
+        status = cli_load_state(o->restore, &bytes, &size, &epoch);
         if (status == CLI_OK && mr_iterator_restore(it, bytes, size, &st) != MR_OK) {
             mr_status_at(&st, o->restore, -1, -1);
             status = cli_fail(&st, CLI_FAILED);
@@ -137,8 +180,11 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
         mr_free(bytes);
     }
     int64_t left = o->has_save_after ? o->save_after : o->has_limit ? o->limit : -1;
-    for (int64_t epoch = 0; status == CLI_OK && epoch < o->epochs && left != 0; epoch++) {
-        if (epoch && mr_iterator_rewind(it, &st) != MR_OK)
+    if (status == CLI_OK)
+        status = print_pass(it, o, &left);
+    while (status == CLI_OK && epoch + 1 < o->epochs && left != 0) {
+        epoch++;
+        if (mr_iterator_rewind(it, &st) != MR_OK)
             status = cli_fail(&st, CLI_FAILED);
         else
             status = print_pass(it, o, &left);
@@ -147,7 +193,7 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
         void *bytes = NULL;
         size_t size = 0;
         mr_code rc = mr_iterator_save(it, &bytes, &size, &st);
-        status = cli_store_state(o->state, rc, bytes, size, &st);
+        status = cli_store_state(o->state, rc, bytes, size, epoch, &st);
     }
     cli_watch_iterator(NULL);
     mr_iterator_close(it);

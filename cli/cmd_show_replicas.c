@@ -62,11 +62,12 @@ static int run(const show_opts *o, const mr_dist_dataset *dd)
     if (mr_dist_iterator_open(&it, dd, &opts, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
     cli_watch(cancel, it);
+    int64_t epoch = 0; /* passes ended */
     int status = CLI_OK;
     void *bytes = NULL;
     size_t size = 0;
     if (o->restore) {
-        status = cli_load_state(o->restore, &bytes, &size);
+        status = cli_load_state(o->restore, &bytes, &size, &epoch);
         if (status == CLI_OK && mr_dist_iterator_restore(it, bytes, size, &st) != MR_OK) {
             mr_status_at(&st, o->restore, -1, -1);
             status = cli_fail(&st, CLI_FAILED);
@@ -74,15 +75,18 @@ static int run(const show_opts *o, const mr_dist_dataset *dd)
         mr_free(bytes);
     }
     int64_t left = o->has_save_after ? o->save_after : o->has_limit ? o->limit : -1;
-    for (int64_t epoch = 0; status == CLI_OK && epoch < o->epochs && left != 0; epoch++) {
-        if (epoch && mr_dist_iterator_rewind(it, &st) != MR_OK)
+    if (status == CLI_OK)
+        status = print_steps(it, o, &left);
+    while (status == CLI_OK && epoch + 1 < o->epochs && left != 0) {
+        epoch++;
+        if (mr_dist_iterator_rewind(it, &st) != MR_OK)
             status = cli_fail(&st, CLI_FAILED);
         else
             status = print_steps(it, o, &left);
     }
     if (status == CLI_OK && o->has_save_after) {
         mr_code rc = mr_dist_iterator_save(it, &bytes, &size, &st);
-        status = cli_store_state(o->state, rc, bytes, size, &st);
+        status = cli_store_state(o->state, rc, bytes, size, epoch, &st);
     }
     cli_watch(NULL, NULL);
     mr_dist_iterator_close(it);

@@ -13,7 +13,9 @@ typedef struct show_opts {
 } show_opts;
 
 int cli_show_replicas(const show_opts *o, const char *text, size_t size);
-int cli_load_state(const char *path, void **bytes, size_t *size);
+/* *epoch: how many passes had ended before the position. */
+int cli_load_state(const char *path, void **bytes, size_t *size, int64_t *epoch);
 /* Writes a position that mr_..._save returned with rc (its error otherwise); frees bytes. */
-int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, const mr_status *st);
+int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, int64_t epoch,
+                    const mr_status *st);
 #endif

@@ -75,6 +75,18 @@ for p in 'range(10).shuffle(4, seed=3).batch(3)' 'range(6).flat_map(x => range(x
     done
     result "resumes_anywhere: $p" $bad
 done
+for o in '--epochs 3' '--epochs 2 --replicas 2 --workers 2'; do
+    p='range(7).batch(2).shuffle(4, seed=3)'
+    # shellcheck disable=SC2086
+    all=$("$m" show $o "$p" 2>/dev/null)
+    bad=0
+    for k in $(seq 0 13); do
+        # shellcheck disable=SC2086
+        got=$("$m" show $o --save-after "$k" --state pos "$p" 2>/dev/null; "$m" show $o --restore pos "$p" 2>/dev/null)
+        [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || bad=1
+    done
+    result "resumes_in_a_later_pass: $o" $bad
+done
 "$m" show --save-after 1 --state pos 'range(5)' >/dev/null
 expect another_graph_is_refused 1 '' 'another graph' '6)' -- "$m" show --restore pos 'range(6)'
 printf 'MRP1xxxxgarbage' >bad
