@@ -37,7 +37,7 @@ struct mr__read_ahead {
 static atomic_bool uring_allowed = true;
 static atomic_bool refusal_logged;
 
-void mr_read_use_uring(bool allowed)
+void mr__read_use_uring(bool allowed)
 {
     atomic_store(&uring_allowed, allowed);
 }

@@ -49,5 +49,5 @@ mr_code mr__read_ahead_next(mr__read_ahead *r, void *dst, size_t want, mr_buffer
                             uint8_t **data, size_t *got, mr_status *st) MR_NODISCARD;
 
 /* false: never use io_uring (the --no-uring switch). Before other threads read. */
-MR_API void mr_read_use_uring(bool allowed);
+void mr__read_use_uring(bool allowed);
 #endif

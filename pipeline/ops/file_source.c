@@ -293,7 +293,7 @@ void mr__file_source_open(mr__file_source *s, mr_iter *it, const mr__reader_clas
     s->names = names;
     s->patterns = has_pattern(names);
     if (mr_iter_no_uring(it))
-        mr_read_use_uring(false);
+        mr__read_use_uring(false);
     /* A failure is told by the first next: a position may bring a list of its own. */
     if (s->patterns && mr__file_list_match(it, names, false, &s->list, NULL) != MR_OK)
         s->list = NULL;

@@ -106,7 +106,7 @@ MR_TEST(uncached_files_come_by_ring_or_pool)
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
     for (int pool = 0; pool < 2; pool++) {
-        mr_read_use_uring(!pool);
+        mr__read_use_uring(!pool);
         expect_content(path, 0, false, &slots);
         mr_check(slots > 0);
         expect_content(path, 70001, false, &slots);
@@ -235,7 +235,7 @@ MR_TEST(short_reads_and_interruptions_change_nothing)
         table.uring_wait = shy_wait;
         table.uring_submit = shy_submit;
         mr__system_set(&table);
-        mr_read_use_uring(way < 2);
+        mr__read_use_uring(way < 2);
         for (int k = 0; k < 5; k++)
             expect_content(path, k * 9999, false, &slots);
     }
@@ -258,7 +258,7 @@ MR_TEST(a_failing_disk_is_reported_with_file_and_offset)
     table.pread = failing_pread;
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
-    mr_read_use_uring(false);
+    mr__read_use_uring(false);
     preads_left = 2;
     mr_status st;
     mr__read_ahead *r = NULL;
@@ -291,7 +291,7 @@ MR_TEST(closing_with_reads_in_flight_waits_for_them)
         mr_buffer *slot = NULL;
         uint8_t *data;
         size_t got;
-        mr_read_use_uring(k % 2);
+        mr__read_use_uring(k % 2);
         mr_ok(mr__read_ahead_open(&r, path, 0, false, &st), &st);
         mr_ok(mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st), &st);
         mr_ok(mr__read_ahead_seek(r, 1 << 20, &st), &st);
