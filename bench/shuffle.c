@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shuffle(100,000) of 784-byte elements into batches of 256, one thread: resident rows against index
- * and gather, rows streamed from records against the loop that copies each row into its slot and out
- * of it again. All draw from Philox, as the op must.
+/* shuffle(100,000) of 784-byte elements into batches of 256, one thread: resident rows against
+ * index and gather, rows streamed from records against the loop that copies each row into its slot
+ * and out of it again. All draw from Philox, as the op must.
  *
  *     shuffle [DIR]       a file of 300,000 records is made in DIR (default /tmp) */
 #include <stdint.h>
@@ -116,9 +116,8 @@ static double run(job *j, mr_dataset *source)
     double rows = 0;
     while (rc == MR_OK && (rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK) {
         const mr_array *a = &b.columns[0];
-        j->looked += a->dtype == MR_STRING
-                         ? (uint8_t)((const mr_bytes *)mr_array_at(a, 0))->data[0]
-                         : *(const uint8_t *)mr_array_at(a, 0);
+        j->looked += a->dtype == MR_STRING ? (uint8_t)((const mr_bytes *)mr_array_at(a, 0))->data[0]
+                                           : *(const uint8_t *)mr_array_at(a, 0);
         rows += (double)a->shape[0];
     }
     if (rc != MR_END)

@@ -21,12 +21,21 @@ static void use(const mr_array *labels)
 
 static int run(const char *const *files, size_t n)
 {
-    mr_dataset *ds = mr_batch(mr_map(mr_tfrecord(files, n, NULL),
-        mr_fn_text("x => parse_example(x, image=bytes, label=int64)"), NULL), 32, NULL);
-    mr_iterator *it = NULL; mr_block b = MR_BLOCK_EMPTY; mr_status st; mr_code rc;
-    if (mr_iterator_open(&it, ds, NULL, &st) != MR_OK) return report(&st);
-    while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK) use(mr_block_column(&b, "label"));
-    mr_block_reset(&b); mr_iterator_close(it); mr_dataset_unref(ds);    /* rc is MR_END, or an error that st describes */
+    mr_dataset *ds =
+        mr_batch(mr_map(mr_tfrecord(files, n, NULL),
+                        mr_fn_text("x => parse_example(x, image=bytes, label=int64)"), NULL),
+                 32, NULL);
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_code rc;
+    if (mr_iterator_open(&it, ds, NULL, &st) != MR_OK)
+        return report(&st);
+    while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
+        use(mr_block_column(&b, "label"));
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds); /* rc is MR_END, or an error that st describes */
     return rc == MR_END ? 0 : report(&st);
 }
 

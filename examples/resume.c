@@ -7,8 +7,8 @@
 
 static mr_dataset *pipeline(void)
 {
-    mr_dataset *ds = mr_shuffle(mr_range(0, 20, 1), 20,
-                                &(mr_shuffle_opts){.seed = 7, .has_seed = true});
+    mr_dataset *ds =
+        mr_shuffle(mr_range(0, 20, 1), 20, &(mr_shuffle_opts){.seed = 7, .has_seed = true});
     return mr_prefetch(mr_batch(ds, 4, NULL), 2);
 }
 

@@ -26,7 +26,8 @@ extern "C" {
 #define MR_NODISCARD         __attribute__((warn_unused_result))
 #define MR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* MR_OK and MR_END are not errors; errors are negative: the canonical set, minus their gRPC number. */
+/* MR_OK and MR_END are not errors; errors are negative: the canonical set, minus their gRPC number.
+ */
 typedef enum mr_code {
     MR_OK = 0,
     MR_END = 1, /* no more elements; sticky */
@@ -68,7 +69,8 @@ typedef struct mr_status {
 /* Makes st an empty MR_OK status. NULL: nothing. */
 MR_API void mr_status_init(mr_status *st);
 
-/* Fills st (NULL: nothing) with code and a formatted message, clears its place, and returns code. */
+/* Fills st (NULL: nothing) with code and a formatted message, clears its place, and returns code.
+ */
 MR_API mr_code mr_fail(mr_status *st, mr_code code, const char *fmt, ...) MR_PRINTF(3, 4);
 MR_API mr_code mr_failv(mr_status *st, mr_code code, const char *fmt, va_list ap);
 
@@ -79,7 +81,8 @@ MR_API mr_code mr_fail_errno(mr_status *st, int err, const char *fmt, ...) MR_PR
 /* MR_RESOURCE_EXHAUSTED: `bytes` of memory for `what` could not be had. */
 MR_API mr_code mr_fail_memory(mr_status *st, size_t bytes, const char *what);
 
-/* Adds the place to an error; what is already known stays. file NULL and offset, record < 0: unknown. */
+/* Adds the place to an error; what is already known stays. file NULL and offset, record < 0:
+ * unknown. */
 MR_API void mr_status_at(mr_status *st, const char *file, int64_t offset, int64_t record);
 
 /* Adds the op's path if none is set. */

@@ -133,8 +133,8 @@ MR_API mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st) MR_NOD
 MR_API mr_code mr_iter_tag(mr_iter *it, mr_buffer **tag, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_iter_restore_tag(mr_iter *it, const void *bytes, size_t n,
                                    mr_status *st) MR_NODISCARD;
-/* false: this iterator or one below it, ever opened, cannot produce the same again (MR_OP_NO_REPLAY):
- * save rows. thread any */
+/* false: this iterator or one below it, ever opened, cannot produce the same again
+ * (MR_OP_NO_REPLAY): save rows. thread any */
 MR_API bool mr_iter_replays(const mr_iter *it);
 /* Says so of `it` and all iterators it is part of, where it depends on parameters
  * (deterministic=false). */

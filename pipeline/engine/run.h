@@ -35,7 +35,7 @@ struct mr_iter_private {
     size_t place; /* which input of the parent; SIZE_MAX: a dataset that is a value */
     uint64_t epoch;
     mr_op_counters *counters; /* NULL: counted under the op that opened it */
-    atomic_bool no_replay; /* set by mr_iter_set_no_replay */
+    atomic_bool no_replay;    /* set by mr_iter_set_no_replay */
     bool ended;
     bool deferred;   /* `error` is due */
     bool pending;    /* rows and errors not yet delivered */

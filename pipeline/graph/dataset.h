@@ -5,9 +5,9 @@
  *
  *     mr_dataset *ds = mr_batch(mr_shuffle(mr_range(0, 100, 1), 10, NULL), 32, NULL);
  *
- * A constructor (pipeline/ops: source.h, order.h, batch.h, function_ops.h) takes over its inputs, also
- * on failure, and always returns a dataset. A bad call gives one that carries its error: the error
- * is passed on by every op above it and surfaces when an iterator is opened (or here, by
+ * A constructor (pipeline/ops: source.h, order.h, batch.h, function_ops.h) takes over its inputs,
+ * also on failure, and always returns a dataset. A bad call gives one that carries its error: the
+ * error is passed on by every op above it and surfaces when an iterator is opened (or here, by
  * mr_dataset_check), so nobody checks every line.
  *
  * A dataset has three equal forms: C calls, text and protobuf, each convertible into the others.
@@ -34,7 +34,7 @@ typedef struct mr_floats {
     size_t n;
 } mr_floats;
 typedef struct mr_strs {
-    mr_bytes *v;   /* not NUL-ended by contract, but always followed by a NUL byte */
+    mr_bytes *v; /* not NUL-ended by contract, but always followed by a NUL byte */
     size_t n;
     bool *is_path; /* n of them, or NULL: all are literals (patterns where the op takes patterns) */
 } mr_strs;

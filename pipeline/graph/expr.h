@@ -2,8 +2,8 @@
 #ifndef MR_PIPELINE_GRAPH_EXPR_H
 #define MR_PIPELINE_GRAPH_EXPR_H
 /* The syntax tree of the text form (docs/grammar.md): pipelines, models and function bodies alike.
- * text_parse.c makes it, text_print.c writes it; what names mean is decided elsewhere (graph_build.c
- * for ops, functions/ for expressions, the trainer for models).
+ * text_parse.c makes it, text_print.c writes it; what names mean is decided elsewhere
+ * (graph_build.c for ops, functions/ for expressions, the trainer for models).
  *
  * Nodes are immutable and reference-counted. A tree lives as one piece: a reference to
  * any node keeps all of it. Trees are at most MR_EXPR_MAX_DEPTH levels deep, so that recursion over
@@ -66,8 +66,8 @@ MR_API mr_code mr_expr_parse(const char *text, size_t size, const mr_expr **out,
                              mr_status *st) MR_NODISCARD;
 MR_API const mr_expr *mr_expr_ref(const mr_expr *e);
 MR_API void mr_expr_unref(const mr_expr *e);
-/* The whole text that e was parsed from (begin and end count in it), followed by a NUL byte. Borrowed
- * from e. */
+/* The whole text that e was parsed from (begin and end count in it), followed by a NUL byte.
+ * Borrowed from e. */
 MR_API const char *mr_expr_source(const mr_expr *e, size_t *size);
 /* The byte that a message about e points at: a method's name, else where e begins. */
 MR_API size_t mr_expr_place(const mr_expr *e);

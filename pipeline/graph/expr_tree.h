@@ -7,7 +7,8 @@
 
 typedef struct mr_expr_tree mr_expr_tree;
 
-/* A tree with a copy of its text (followed by a NUL byte), owned by one reference; NULL: no memory. */
+/* A tree with a copy of its text (followed by a NUL byte), owned by one reference; NULL: no memory.
+ */
 mr_expr_tree *mr__expr_tree_new(const char *text, size_t size);
 void mr__expr_tree_unref(mr_expr_tree *t);
 const char *mr__expr_tree_text(const mr_expr_tree *t);

@@ -32,7 +32,7 @@ struct mr_fn {
     mr_fn_callback callback;
     void *ctx;
     void (*release)(void *ctx); /* called when the function goes; NULL: nothing */
-    mr_spec *out; /* spec of what it returns; NULL: that of its input */
+    mr_spec *out;               /* spec of what it returns; NULL: that of its input */
     bool may_block;
     /* Carried from a constructor that failed, with nothing else set; a dataset made with it carries
      * it on. NULL: none */

@@ -3,16 +3,17 @@
 #define MR_PIPELINE_GRAPH_NODE_H
 /* Inside of a dataset; for graph/ and engine/ only.
  *
- * A graph is immutable, but some ops keep state for all iterators of one dataset *object*: shuffle's
- * seed generator, a memory cache. That state lives in instances: opening an iterator makes private
- * copies of the nodes (mr__dataset_instance), and so does each call of a dataset-valued function.
- * So two iterators opened by the user never meet, and the epochs of one share what they must.
+ * A graph is immutable, but some ops keep state for all iterators of one dataset *object*:
+ * shuffle's seed generator, a memory cache. That state lives in instances: opening an iterator
+ * makes private copies of the nodes (mr__dataset_instance), and so does each call of a
+ * dataset-valued function. So two iterators opened by the user never meet, and the epochs of one
+ * share what they must.
  *
  * thread   any */
 #include "op.h"
 
-/* Levels of a spec, itself included; elements of datasets count. Nodes whose elements go deeper than
- * the limit carry an error, so that recursion over specs is bounded. */
+/* Levels of a spec, itself included; elements of datasets count. Nodes whose elements go deeper
+ * than the limit carry an error, so that recursion over specs is bounded. */
 #define MR__SPEC_MAX_DEPTH 256
 int mr__spec_depth(const mr_spec *s);
 
@@ -31,7 +32,7 @@ typedef struct mr__numbering {
     struct mr__numbered {
         const mr_dataset *ds;
         size_t number;
-    } *slots;
+    } * slots;
     size_t n_slots, used;
 } mr__numbering;
 /* The place of ds, whose .ds is NULL if it has no number yet; NULL: the table is empty. */
@@ -50,6 +51,6 @@ mr_dataset *mr__dataset_instance(const mr_dataset *ds);
 
 /* *out = this node's shared state: made at the first call as `size` zeroed bytes, then init(state)
  * if not NULL; destroy(state) runs when the node goes. Thread safe. */
-mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *), void (*destroy)(void *),
-                           void **out, mr_status *st) MR_NODISCARD;
+mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *),
+                           void (*destroy)(void *), void **out, mr_status *st) MR_NODISCARD;
 #endif

@@ -25,16 +25,16 @@ extern "C" {
 #define MR_ABI_VERSION 1
 
 typedef enum mr_ptype {
-    MR_PT_I64,   /* int64_t */
-    MR_PT_F64,   /* double */
-    MR_PT_BOOL,  /* bool */
-    MR_PT_TRI,   /* mr_tri */
-    MR_PT_STR,   /* char *, NULL if unset */
-    MR_PT_FN,    /* mr_fn *, a reference */
-    MR_PT_VALUE, /* mr_value, by value: anything the grammar can say; the op checks it */
-    MR_PT_INTS,  /* mr_ints: one integer or a list of them */
-    MR_PT_FLOATS,/* mr_floats: a list of numbers */
-    MR_PT_STRS   /* mr_strs: one string or a list of them */
+    MR_PT_I64,    /* int64_t */
+    MR_PT_F64,    /* double */
+    MR_PT_BOOL,   /* bool */
+    MR_PT_TRI,    /* mr_tri */
+    MR_PT_STR,    /* char *, NULL if unset */
+    MR_PT_FN,     /* mr_fn *, a reference */
+    MR_PT_VALUE,  /* mr_value, by value: anything the grammar can say; the op checks it */
+    MR_PT_INTS,   /* mr_ints: one integer or a list of them */
+    MR_PT_FLOATS, /* mr_floats: a list of numbers */
+    MR_PT_STRS    /* mr_strs: one string or a list of them */
 } mr_ptype;
 
 enum {
@@ -43,7 +43,7 @@ enum {
     MR_P_VARIADIC = 4,   /* the last positional one, VALUE or STRS: takes all further positional
                             arguments (STRS: strings and lists of them, joined; VALUE: a TUPLE of
                             them, or a RECORD where they came with names of their own) */
-    MR_P_OPTIONAL = 8,   /* may also be given by position, after the required ones, but need not be */
+    MR_P_OPTIONAL = 8, /* may also be given by position, after the required ones, but need not be */
     MR_P_DIMENSION = 16, /* its value decides shapes: unknown ones become -1 */
     MR_P_PATTERN = 32,   /* STRS: a literal in text is a glob pattern, a computed value is a path.
                             mr_strs.is_path says which */
@@ -63,38 +63,38 @@ typedef struct mr_param {
     const char *name, *doc; /* key in text, protobuf and reference; one sentence with its unit */
     mr_ptype type;
     uint16_t flags, since; /* MR_P_...; graph format version that brought it (0: the first) */
-    uint32_t at, has_at;   /* offset of the value; of its has_ bool where unset is not 0 (0: none) */
+    uint32_t at, has_at; /* offset of the value; of its has_ bool where unset is not 0 (0: none) */
     union mr_pval def, min, max; /* I64, F64: range checked unless min == max. TRI: def.b */
     const char *const *names;    /* STR: the allowed words, NULL-ended; NULL: any */
 } mr_param;
 
 /* What rewrites may do with an op (docs/sharding.md). */
 typedef enum mr_role {
-    MR_ROLE_BARRIER,      /* ends the walk to the sources */
-    MR_ROLE_FILES,        /* reads files: sharded by its list of files (split_files) */
-    MR_ROLE_SOURCE,       /* makes elements from nothing: cannot be sharded by file */
-    MR_ROLE_FILE_NAMES,   /* a list of file names as elements (list_files): a shardable end */
-    MR_ROLE_PASS,         /* passes through: walk on to input 0 */
-    MR_ROLE_FUNCTION,     /* flat_map, interleave: may read files in its function */
-    MR_ROLE_PARALLEL,     /* zip, concatenate: walk every input */
-    MR_ROLE_BATCH,        /* PASS that makes batches */
-    MR_ROLE_SHUFFLE,      /* PASS that a file shard is moved above */
-    MR_ROLE_SHARD,        /* PASS: num_shards, index */
-    MR_ROLE_PREFETCH,     /* PASS, stepped over at the sink */
-    MR_ROLE_OPTIONS,      /* PASS, stepped over at the sink; holds options */
-    MR_ROLE_ASSERT        /* dropped when its input is sharded */
+    MR_ROLE_BARRIER,    /* ends the walk to the sources */
+    MR_ROLE_FILES,      /* reads files: sharded by its list of files (split_files) */
+    MR_ROLE_SOURCE,     /* makes elements from nothing: cannot be sharded by file */
+    MR_ROLE_FILE_NAMES, /* a list of file names as elements (list_files): a shardable end */
+    MR_ROLE_PASS,       /* passes through: walk on to input 0 */
+    MR_ROLE_FUNCTION,   /* flat_map, interleave: may read files in its function */
+    MR_ROLE_PARALLEL,   /* zip, concatenate: walk every input */
+    MR_ROLE_BATCH,      /* PASS that makes batches */
+    MR_ROLE_SHUFFLE,    /* PASS that a file shard is moved above */
+    MR_ROLE_SHARD,      /* PASS: num_shards, index */
+    MR_ROLE_PREFETCH,   /* PASS, stepped over at the sink */
+    MR_ROLE_OPTIONS,    /* PASS, stepped over at the sink; holds options */
+    MR_ROLE_ASSERT      /* dropped when its input is sharded */
 } mr_role;
 
 enum {
-    MR_OP_KEEPS_COUNT = 1,   /* as many elements out as in */
-    MR_OP_MAY_BLOCK = 2,     /* next may wait for an outside producer */
-    MR_OP_NO_REPLAY = 4,     /* cannot produce the same again (a generator without a position,
-                                deterministic=false): queues above save their rows */
-    MR_OP_OPENS_INPUTS = 8,  /* open opens the inputs itself (or later); otherwise the engine opens
-                                all of them before open */
-    MR_OP_RANDOM = 16,       /* draws from its seed parameter; unseeded, from a fresh one */
-    MR_OP_INTERNAL = 32,     /* not for users: left out of the reference */
-    MR_OP_SOURCE_CALL = 64   /* in text a function, not a method, although it has inputs (zip) */
+    MR_OP_KEEPS_COUNT = 1,  /* as many elements out as in */
+    MR_OP_MAY_BLOCK = 2,    /* next may wait for an outside producer */
+    MR_OP_NO_REPLAY = 4,    /* cannot produce the same again (a generator without a position,
+                               deterministic=false): queues above save their rows */
+    MR_OP_OPENS_INPUTS = 8, /* open opens the inputs itself (or later); otherwise the engine opens
+                               all of them before open */
+    MR_OP_RANDOM = 16,      /* draws from its seed parameter; unseeded, from a fresh one */
+    MR_OP_INTERNAL = 32,    /* not for users: left out of the reference */
+    MR_OP_SOURCE_CALL = 64  /* in text a function, not a method, although it has inputs (zip) */
 };
 
 struct mr_iter;
@@ -103,11 +103,11 @@ struct mr_state_r;
 struct mr_block;
 
 typedef struct mr_op {
-    uint32_t abi;                          /* MR_ABI_VERSION */
-    const char *name, *doc, *example;      /* example: text form, printed in the docs, run by tests */
-    const mr_param *params;                /* ends with name == NULL; NULL: none */
-    uint32_t params_size, iter_size;       /* the engine allocates, zeroes and frees both */
-    int8_t min_inputs, max_inputs;         /* -1: any number */
+    uint32_t abi;                     /* MR_ABI_VERSION */
+    const char *name, *doc, *example; /* example: text form, printed in the docs, run by tests */
+    const mr_param *params;           /* ends with name == NULL; NULL: none */
+    uint32_t params_size, iter_size;  /* the engine allocates, zeroes and frees both */
+    int8_t min_inputs, max_inputs;    /* -1: any number */
     mr_role role;
     uint32_t props;
     /* What the table can't say; NULL: nothing. Called with every parameter known. */
@@ -116,7 +116,8 @@ typedef struct mr_op {
     mr_code (*infer)(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st);
     /* Number of elements, MR_INFINITE or MR_UNKNOWN_COUNT; in[i] that of input i. NULL: unknown. */
     int64_t (*cardinality)(const mr_dataset *self, const void *p, const int64_t *in);
-    /* p is the params struct; it->state is iter_size zeroed bytes. close sees every partial state. */
+    /* p is the params struct; it->state is iter_size zeroed bytes. close sees every partial state.
+     */
     mr_code (*open)(struct mr_iter *it, mr_status *st);
     mr_code (*next)(struct mr_iter *it, size_t want, struct mr_block *out, mr_status *st);
     void (*close)(struct mr_iter *it);
@@ -130,9 +131,9 @@ typedef struct mr_op {
      * (the second input of concatenate in the next epoch). NULL: nothing is shared. */
     mr_code (*save_shared)(mr_dataset *node, struct mr_state_w *w, mr_status *st);
     mr_code (*restore_shared)(mr_dataset *node, struct mr_state_r *r, mr_status *st);
-    /* MR_ROLE_FILES: the same dataset as (list of file names as a dataset) + a function of one name:
-     * calls shard(ctx, names) with the names' dataset (taken), which returns what to put in its
-     * place (owned), and returns the whole, owned. */
+    /* MR_ROLE_FILES: the same dataset as (list of file names as a dataset) + a function of one
+     * name: calls shard(ctx, names) with the names' dataset (taken), which returns what to put in
+     * its place (owned), and returns the whole, owned. */
     mr_dataset *(*split_files)(const mr_dataset *self,
                                mr_dataset *(*shard)(void *ctx, mr_dataset *names), void *ctx);
 } mr_op;
@@ -144,8 +145,8 @@ typedef struct mr_op {
 /* A required parameter: field f of struct T. */
 #define MR_ARG(T, f, ...)                                                                          \
     {                                                                                              \
-        .name = #f, .at = offsetof(T, f), .type = MR_PT_OF(((T *)0)->f),                           \
-        .flags = MR_P_POSITIONAL, __VA_ARGS__                                                      \
+        .name = #f, .at = offsetof(T, f), .type = MR_PT_OF(((T *)0)->f), .flags = MR_P_POSITIONAL, \
+        __VA_ARGS__                                                                                \
     }
 /* An option: field o.f of struct T. */
 #define MR_OPT(T, f, ...)                                                                          \
@@ -178,16 +179,19 @@ MR_API const mr_op *mr_dataset_op(const mr_dataset *ds);
 MR_API const void *mr_dataset_params(const mr_dataset *ds);
 MR_API size_t mr_dataset_n_inputs(const mr_dataset *ds);
 MR_API mr_dataset *mr_dataset_input(const mr_dataset *ds, size_t i); /* borrowed */
-/* Parameter `index` of the table as a value (UNSET where it has its default). Owned by the caller. */
+/* Parameter `index` of the table as a value (UNSET where it has its default). Owned by the caller.
+ */
 MR_API mr_code mr_dataset_param(const mr_dataset *ds, size_t index, mr_value *out,
                                 mr_status *st) MR_NODISCARD;
 /* The same by name; UNSET also if there is no such parameter. */
 MR_API mr_code mr_dataset_param_named(const mr_dataset *ds, const char *name, mr_value *out,
                                       mr_status *st) MR_NODISCARD;
-/* true if the parameter whose field lies at offset `at` is unknown (inside a function's template). */
+/* true if the parameter whose field lies at offset `at` is unknown (inside a function's template).
+ */
 MR_API bool mr_param_unknown(const mr_dataset *ds, size_t at);
 /* The same op and parameters over other inputs (taken over). */
-MR_API mr_dataset *mr_dataset_with_inputs(const mr_dataset *ds, mr_dataset *const *inputs, size_t n);
+MR_API mr_dataset *mr_dataset_with_inputs(const mr_dataset *ds, mr_dataset *const *inputs,
+                                          size_t n);
 /* The same op and inputs, parameter `name` being v. */
 MR_API mr_dataset *mr_dataset_with_param(const mr_dataset *ds, const char *name, const mr_value *v);
 

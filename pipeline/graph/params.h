@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_GRAPH_PARAMS_H
 #define MR_PIPELINE_GRAPH_PARAMS_H
-/* A node's params struct, as the op's table describes it: copied, filled from values, read as values.
+/* A node's params struct, as the op's table describes it: copied, filled from values, read as
+ * values.
  *
- * A struct from here (own) has every pointer of the table for itself, and defaults where nothing was
- * given; fields that the table does not name are copied as they are. Lists are one allocation, so
- * that one mr_free lets them go:
+ * A struct from here (own) has every pointer of the table for itself, and defaults where nothing
+ * was given; fields that the table does not name are copied as they are. Lists are one allocation,
+ * so that one mr_free lets them go:
  *
  *     mr_strs   v = [mr_bytes x n][bool is_path x n][bytes and a NUL, for each]
  *
@@ -19,12 +20,13 @@ mr_code mr__params_of_c(const mr_op *op, const void *given, void **own, mr_statu
 mr_code mr__params_copy(const mr_op *op, const void *own, void **copy, mr_status *st) MR_NODISCARD;
 /* own struct with defaults only. */
 mr_code mr__params_defaults(const mr_op *op, void **own, mr_status *st) MR_NODISCARD;
-/* Sets one from a value, UNSET being its default; checks type and range. *unknown: as mr_param_unknown,
- * the parameter then having its default. */
+/* Sets one from a value, UNSET being its default; checks type and range. *unknown: as
+ * mr_param_unknown, the parameter then having its default. */
 mr_code mr__param_set(const mr_op *op, const mr_param *p, void *own, const mr_value *v,
                       bool *unknown, mr_status *st) MR_NODISCARD;
 /* The opposite: UNSET where it has its default. */
-mr_code mr__param_get(const mr_param *p, const void *own, mr_value *out, mr_status *st) MR_NODISCARD;
+mr_code mr__param_get(const mr_param *p, const void *own, mr_value *out,
+                      mr_status *st) MR_NODISCARD;
 /* true if a required parameter has nothing in it. */
 bool mr__param_missing(const mr_param *p, const void *own);
 /* true if v is UNKNOWN or holds such a value. */

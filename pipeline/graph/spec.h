@@ -28,7 +28,7 @@ typedef struct mr_leaf {
     int8_t rank;                /* -1 unknown */
     bool ragged;                /* axis 1 has inner lengths of its own (mr_row.splits) */
     int64_t shape[MR_MAX_RANK]; /* -1 unknown */
-    const mr_spec *element;     /* MR_DATASET: what its elements look like; borrowed from the spec */
+    const mr_spec *element; /* MR_DATASET: what its elements look like; borrowed from the spec */
 } mr_leaf;
 
 /* Constructors return owned specs, NULL when out of memory (a NULL child gives NULL); children are

@@ -32,8 +32,9 @@ mr__token mr__token_at(const char *text, size_t size, size_t at);
 bool mr__token_is(const mr__token *t, const char *text, const char *w);
 /* true if s (n bytes) can stand as a name: no keyword, of letters, digits and _. */
 bool mr__is_name(const char *s, size_t n);
-/* Decodes the string literal text[begin..end), quotes included, into out (at most end - begin bytes)
- * and returns its length. On a bad escape *bad_at is its place and *why the reason, else NULL. */
+/* Decodes the string literal text[begin..end), quotes included, into out (at most end - begin
+ * bytes) and returns its length. On a bad escape *bad_at is its place and *why the reason, else
+ * NULL. */
 size_t mr__token_string(const char *text, size_t begin, size_t end, char *out, size_t *bad_at,
                         const char **why);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_GRAPH_VALUE_H
 #define MR_PIPELINE_GRAPH_VALUE_H
-/* A parameter's value as text and protobuf carry it, whatever the C type of the params field it ends
- * up in. A tree; strings, lists, tensors and references in it are owned by it.
+/* A parameter's value as text and protobuf carry it, whatever the C type of the params field it
+ * ends up in. A tree; strings, lists, tensors and references in it are owned by it.
  *
  * thread   one at a time; immutable once in a node
  * since    0.1 */
@@ -56,7 +56,8 @@ MR_API bool mr_value_equal(const mr_value *a, const mr_value *b);
 /* *out = v as a tensor of one row: INT (int64), FLOAT (float32), BOOL, STRING, TENSOR.
  * errors   MR_INVALID_ARGUMENT: v is nothing of the kind */
 MR_API mr_code mr_value_to_array(const mr_value *v, mr_array *out, mr_status *st) MR_NODISCARD;
-/* *v = row `row` of a: INT, FLOAT, BOOL, STRING or DATASET for scalars of these types, else TENSOR. */
+/* *v = row `row` of a: INT, FLOAT, BOOL, STRING or DATASET for scalars of these types, else TENSOR.
+ */
 MR_API mr_code mr_value_from_array(mr_value *v, const mr_array *a, size_t row,
                                    mr_status *st) MR_NODISCARD;
 

@@ -35,9 +35,9 @@ typedef struct mr_identities {
 } mr_identities;
 
 /* Where the consumer wants rows to land. For each column the segments are filled one after the
- * other, each to its end, with the bytes of the wanted rows in row order. An op that copies may write there
- * and return the column as MR_PLACED; an op that does not leaves `into` alone. A
- * column is placed whole or not at all: its rows fill all of its segments. */
+ * other, each to its end, with the bytes of the wanted rows in row order. An op that copies may
+ * write there and return the column as MR_PLACED; an op that does not leaves `into` alone. A column
+ * is placed whole or not at all: its rows fill all of its segments. */
 typedef struct mr_segment {
     void *data;
     size_t bytes;
@@ -61,7 +61,10 @@ typedef struct mr_block {
 } mr_block;
 
 #ifdef __cplusplus
-#define MR_BLOCK_EMPTY mr_block{}
+#define MR_BLOCK_EMPTY                                                                             \
+    mr_block                                                                                       \
+    {                                                                                              \
+    }
 #else
 #define MR_BLOCK_EMPTY                                                                             \
     {                                                                                              \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_MEMORY_OBJECT_H
 #define MR_PIPELINE_MEMORY_OBJECT_H
-/* Reference counting, once: what is shared and immutable (datasets, specs, functions) starts with an
- * mr_object. A column of dataset references is an array of mr_object pointers, so that the memory
- * room can copy and free such columns without knowing what a dataset is.
+/* Reference counting, once: what is shared and immutable (datasets, specs, functions) starts with
+ * an mr_object. A column of dataset references is an array of mr_object pointers, so that the
+ * memory room can copy and free such columns without knowing what a dataset is.
  *
  * thread   any */
 #include <stdatomic.h>
@@ -29,8 +29,8 @@ static inline void mr_object_ref(mr_object *o)
 
 static inline void mr_object_unref(mr_object *o)
 {
-    /* Release pairs with the acquire of the thread that destroys (its own decrement, since a fence is
-     * something that ThreadSanitizer does not see). */
+    /* Release pairs with the acquire of the thread that destroys (its own decrement, since a fence
+     * is something that ThreadSanitizer does not see). */
     if (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1)
         o->destroy(o);
 }

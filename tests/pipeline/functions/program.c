@@ -191,7 +191,7 @@ MR_TEST(graphs_whose_allocations_fail_leave_nothing)
 {
     static const char *const texts[] = {
         "range(2 * 3).flat_map(x => range(x).map(y => (x * y, [x, y, 1]))).batch(2)",
-        "from_tensors({\"a\": [1, 2.5]}).map(r => {\"c\": r[\"a\"][0], \"d\": one_hot(1, 3)})"),
+        "from_tensors({\"a\": [1, 2.5]}).map(r => {\"c\": r[\"a\"][0], \"d\": one_hot(1, 3)})",
         "zip(range(3), range(3)).interleave((a, b) => from_tensors(a).repeat(b + 1))",
         "range(3).map(x => zeros([x]) if x > 1 and x < 5 else concat([1.5], ones([x])))",
         "range(plus(n, 2)).filter(x => x % 2 == n)",
