@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The iterator as a user holds it. */
+#include "pipeline/engine/iterator.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/harness.h"
+
+static mr_iterator *open_text(const char *text, const mr_iterator_opts *opts)
+{
+    mr_dataset *ds = NULL;
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_ok(mr_iterator_open(&it, ds, opts, &st), &st);
+    mr_dataset_unref(ds);
+    return it;
+}
+
+/* The next int64 scalar. */
+static int64_t next_int(mr_iterator *it)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_eq_u64(b.rows, 1);
+    int64_t v = *(const int64_t *)mr_array_at(&b.columns[0], 0);
+    mr_block_reset(&b);
+    return v;
+}
+
+static void expect_end(mr_iterator *it)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_END, &st);
+    mr_block_reset(&b);
+}
+
+MR_TEST(an_error_stands_for_one_position_and_end_is_sticky)
+{
+    mr_iterator *it = open_text("from_tensor_slices([5, 2, 0, 1]).map(x => 10 // x)", NULL);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_ok(mr_iterator_next(it, 100, &b, &st), &st);
+    mr_eq_u64(b.rows, 2);
+    mr_code_is(mr_iterator_next(it, 100, &b, &st), MR_INVALID_ARGUMENT, &st);
+    mr_eq_str(st.op, "map");
+    mr_eq_u64(b.rows, 0);
+    mr_eq_i64(next_int(it), 10);
+    expect_end(it);
+    expect_end(it);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+}
+
+MR_TEST(the_error_of_a_dataset_surfaces_when_it_is_opened)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_dataset *ds = NULL;
+    mr_code_is(mr_dataset_from_text("range(3).batch(0)", 17, NULL, &ds, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_check(ds == NULL);
+    mr_ok(mr_dataset_from_text("range(3)", 8, NULL, &ds, &st), &st);
+    mr_iterator_opts bad = {.block_rows = -1};
+    mr_code_is(mr_iterator_open(&it, ds, &bad, &st), MR_INVALID_ARGUMENT, &st);
+    bad = (mr_iterator_opts){.has_threads = true, .threads = 5000};
+    mr_code_is(mr_iterator_open(&it, ds, &bad, &st), MR_INVALID_ARGUMENT, &st);
+    mr_check(it == NULL);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(columns_are_found_by_name)
+{
+    mr_iterator *it = open_text("from_tensors(b=2, a=1)", NULL);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_eq_i64(*(const int64_t *)mr_block_column(&b, "a")->data, 1);
+    mr_eq_i64(*(const int64_t *)mr_block_column(&b, "b")->data, 2);
+    mr_check(mr_block_column(&b, "c") == NULL);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+}
+
+/* The orders of epochs 1 and 2 of range(10).shuffle(10, seed=42), as tf.data has them. */
+static const int64_t epochs[2][10] = {{5, 9, 6, 4, 7, 1, 2, 8, 3, 0},
+                                      {3, 7, 6, 5, 8, 4, 0, 1, 9, 2}};
+
+MR_TEST(rewinding_goes_on_with_the_generator_of_shuffle)
+{
+    mr_iterator *it = open_text("range(10).shuffle(10, seed=42)", NULL);
+    mr_status st;
+    for (int e = 0; e < 2; e++) {
+        for (int i = 0; i < 10; i++)
+            mr_eq_i64(next_int(it), epochs[e][i]);
+        expect_end(it);
+        mr_ok(mr_iterator_rewind(it, &st), &st);
+    }
+    mr_iterator_close(it);
+    /* An iterator of its own starts anew. */
+    it = open_text("range(10).shuffle(10, seed=42)", NULL);
+    mr_eq_i64(next_int(it), epochs[0][0]);
+    mr_iterator_close(it);
+}
+
+MR_TEST(a_position_is_behind_any_row_of_the_last_block)
+{
+    const char *text = "range(20).map(x => x * x).prefetch(3)";
+    mr_iterator_opts opts = {.positions = true};
+    mr_iterator *it = open_text(text, &opts), *other = open_text(text, &opts);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    int64_t seen = next_int(it) + 1;
+    while (mr_iterator_next(it, 7, &b, &st) == MR_OK) {
+        for (size_t row = 0; row <= b.rows; row++) {
+            void *bytes = NULL;
+            size_t size = 0;
+            mr_ok(mr_iterator_save_at(it, &b, row, &bytes, &size, &st), &st);
+            mr_ok(mr_iterator_restore(other, bytes, size, &st), &st);
+            int64_t n = seen + (int64_t)row;
+            if (n < 20)
+                mr_eq_i64(next_int(other), n * n);
+            else
+                expect_end(other);
+            mr_free(bytes);
+        }
+        mr_check(b.position != NULL);
+        seen += (int64_t)b.rows;
+    }
+    mr_eq_i64(seen, 20);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_iterator_close(other);
+}
+
+MR_TEST(positions_that_do_not_belong_are_refused)
+{
+    mr_iterator_opts opts = {.positions = true};
+    mr_iterator *it = open_text("range(9).batch(2)", &opts);
+    mr_iterator *other = open_text("range(9).batch(3)", &opts);
+    mr_iterator *none = open_text("range(9).batch(2)", NULL);
+    void *bytes = NULL;
+    size_t size = 0;
+    mr_status st;
+    mr_code_is(mr_iterator_save(none, &bytes, &size, &st), MR_FAILED_PRECONDITION, &st);
+    mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+    mr_code_is(mr_iterator_restore(other, bytes, size, &st), MR_INVALID_ARGUMENT, &st);
+    mr_check(strstr(st.message, "2)") && strstr(st.message, "3)"));
+    mr_code_is(mr_iterator_restore(it, bytes, size - 1, &st), MR_INVALID_ARGUMENT, &st);
+    ((char *)bytes)[size - 1] ^= 1;
+    mr_code_is(mr_iterator_restore(it, bytes, size, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_iterator_restore(it, "MRP", 3, &st), MR_INVALID_ARGUMENT, &st);
+    ((char *)bytes)[size - 1] ^= 1;
+    mr_ok(mr_iterator_restore(it, bytes, size, &st), &st);
+    mr_free(bytes);
+    mr_iterator_close(it);
+    mr_iterator_close(other);
+    mr_iterator_close(none);
+}
+
+MR_TEST(an_ended_iterator_stays_ended_when_restored)
+{
+    mr_iterator_opts opts = {.positions = true};
+    mr_iterator *it = open_text("range(2).repeat(2)", &opts);
+    mr_iterator *other = open_text("range(2).repeat(2)", &opts);
+    void *bytes = NULL;
+    size_t size = 0;
+    mr_status st;
+    for (int i = 0; i < 4; i++)
+        next_int(it);
+    expect_end(it);
+    mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+    mr_ok(mr_iterator_restore(other, bytes, size, &st), &st);
+    expect_end(other);
+    mr_free(bytes);
+    mr_iterator_close(it);
+    mr_iterator_close(other);
+}
+
+static void *cancel_it(void *it)
+{
+    mr_iterator_cancel(it);
+    return NULL;
+}
+
+MR_TEST(cancelling_from_another_thread_ends_an_endless_stream)
+{
+    mr_iterator *it = open_text("counter().map(x => x, num_parallel_calls=2).prefetch(4)", NULL);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    pthread_t t;
+    next_int(it);
+    mr_eq_i64(pthread_create(&t, NULL, cancel_it, it), 0);
+    mr_code rc;
+    while ((rc = mr_iterator_next(it, 64, &b, &st)) == MR_OK)
+        ;
+    mr_code_is(rc, MR_CANCELLED, &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+    pthread_join(t, NULL);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+}
+
+MR_TEST(every_op_counts_its_elements)
+{
+    mr_iterator *it = open_text("range(10).map(x => x + 1).batch(4)", NULL);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_op_stats stats[8];
+    mr_status st;
+    while (mr_iterator_next(it, 100, &b, &st) == MR_OK)
+        ;
+    mr_eq_u64(mr_iterator_stats(it, stats, 8), 3);
+    mr_eq_str(stats[0].path, "batch");
+    mr_eq_i64(stats[0].elements, 3);
+    mr_eq_str(stats[2].path, "batch/map/range");
+    mr_eq_i64(stats[2].elements, 10);
+    mr_eq_i64(stats[2].bytes, 80);
+    mr_eq_u64(mr_iterator_stats(it, NULL, 0), 3);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+}
+
+MR_TEST(identities_follow_rows_through_shuffle_map_and_batch)
+{
+    const char *text = "range(30).shuffle(7, seed=1).map(x => x, num_parallel_calls=3).batch(4)";
+    for (int64_t threads = 0; threads <= 4; threads += 4) {
+        mr_iterator_opts opts = {.has_threads = true, .threads = threads, .identities = true};
+        mr_iterator *it = open_text(text, &opts);
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_status st;
+        uint64_t rows = 0;
+        while (mr_iterator_next(it, 3, &b, &st) == MR_OK) {
+            mr_check(b.ids.ids != NULL);
+            for (size_t r = 0; r < b.rows; r++) {
+                const int64_t *v = mr_array_at(&b.columns[0], r);
+                mr_eq_u64(b.ids.offsets[r + 1] - b.ids.offsets[r], (uint64_t)b.columns[0].shape[0]);
+                for (uint64_t k = b.ids.offsets[r]; k < b.ids.offsets[r + 1]; k++, rows++)
+                    mr_eq_u64(b.ids.ids[k].ordinal, (uint64_t)v[k - b.ids.offsets[r]]);
+            }
+        }
+        mr_eq_u64(rows, 30);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+    }
+}
+
+MR_TEST(identities_join_in_zip_and_count_epochs)
+{
+    mr_iterator_opts opts = {.identities = true};
+    mr_iterator *it = open_text("zip(range(3), range(5, 8)).repeat(2)", &opts);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    for (uint64_t i = 0; i < 6; i++) {
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_eq_u64(b.ids.offsets[1] - b.ids.offsets[0], 2);
+        const mr_identity *id = b.ids.ids + b.ids.offsets[0];
+        mr_check(id[0].source != id[1].source);
+        mr_eq_u64(id[0].ordinal, i % 3);
+        mr_eq_u64(id[1].ordinal, i % 3);
+        mr_eq_u64(id[0].epoch, i / 3);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+}
