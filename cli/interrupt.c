@@ -37,6 +37,8 @@ void cli_watch(void (*cancel)(void *), void *object)
     watched_cancel = NULL;
     watched = object;
     watched_cancel = cancel;
+    if (interrupted && cancel) /* it came when there was nothing to cancel */
+        cancel(object);
 }
 
 static void cancel_iterator(void *it)

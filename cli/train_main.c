@@ -138,6 +138,12 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
+static void watch(void *ctx, mr_iterator *it)
+{
+    (void)ctx;
+    cli_watch_iterator(it);
+}
+
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
                         mr_loss *loss, const mr_fit_opts *opts, double trained_seconds,
                         int64_t trained_rows, mr_status *st)
@@ -237,7 +243,8 @@ static int run_parts(train_opts *o, parts *p)
                         .callbacks = &callback,
                         .n_callbacks = 1,
                         .seed = o->run.opts.seed,
-                        .iterator = &o->run.opts};
+                        .iterator = &o->run.opts,
+                        .watch = watch};
     mr_fit_result r;
     mr_code rc = mr_fit(p->strategy, p->model, p->data, p->loss, p->optimizer, &opts, &r, &st);
     double trained = now() - at.began;

@@ -50,6 +50,8 @@ static mr_code make_metrics(run *x, mr_status *st)
 
 static void run_close(run *x)
 {
+    if (x->opts->watch)
+        x->opts->watch(x->opts->watch_ctx, NULL);
     mr__feed_close(&x->feed);
     for (size_t i = 0; i < MR_MAX_METRICS; i++)
         mr_metric_free(x->metrics[i]);
@@ -71,7 +73,10 @@ static mr_code run_open(run *x, mr_dataset *ds, mr_status *st)
         return mr_fail_memory(st, bytes, "a training run");
     memset(x->lanes, 0, bytes);
     MR_TRY(make_metrics(x, st));
-    return mr__feed_open(&x->feed, x->s, ds, x->opts->iterator, x->opts->staging_depth, st);
+    MR_TRY(mr__feed_open(&x->feed, x->s, ds, x->opts->iterator, x->opts->staging_depth, st));
+    if (x->opts->watch)
+        x->opts->watch(x->opts->watch_ctx, x->feed.it);
+    return MR_OK;
 }
 
 /* Looks at the first batch (or one of another form): builds the model if that is still to be done.

@@ -57,6 +57,11 @@ typedef struct mr_fit_opts {
     uint64_t seed;                    /* for a model that is not built yet */
     const mr_iterator_opts *iterator; /* NULL: defaults */
     size_t staging_depth;             /* batches on their way to the devices; 0: 2 */
+    /* NULL, or called with the iterator over the data when it is open and with NULL before it is
+     * closed: mr_iterator_cancel on it, from another thread or a signal handler, ends the call with
+     * MR_CANCELLED also while the data let it wait. */
+    void (*watch)(void *ctx, mr_iterator *it);
+    void *watch_ctx;
 } mr_fit_opts;
 
 #define MR_MAX_METRICS 16

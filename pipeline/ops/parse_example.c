@@ -12,6 +12,7 @@
  * are themselves ragged. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/formats/example.h"
@@ -295,10 +296,19 @@ struct told {
     size_t per_row;
 };
 
+/* A record is counted in its own vector, a single one is 0: where the block that holds it begins
+ * is no business of the user's. */
 static void tell(void *ctx, size_t row, const mr_status *st)
 {
     const struct told *t = ctx;
-    mr__row_fail(t->errors, row / t->per_row, st->code, "%s", st->message);
+    char index[40];
+    int n = snprintf(index, sizeof index, ", Index: %zu. ", row);
+    const char *at = strstr(st->message, index);
+    if (!at)
+        mr__row_fail(t->errors, row / t->per_row, st->code, "%s", st->message);
+    else
+        mr__row_fail(t->errors, row / t->per_row, st->code, "%.*s, Index: %zu. %s",
+                     (int)(at - st->message), st->message, row % t->per_row, at + n);
 }
 
 /* Every k ragged rows of rank 1 become one row [k, -1] with splits. */

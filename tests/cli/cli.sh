@@ -61,6 +61,14 @@ result sigpipe_is_quiet $([ "$(cat out)" = 0 ] && [ ! -s err ]; echo $?) "$(cat 
 "$m" show 'counter()' >/dev/null 2>err & pid=$!
 sleep 0.3; kill -INT $pid; wait $pid; rc=$?
 result sigint_ends_with_130 $([ $rc = 130 ]; echo $?) "status $rc"
+if "$m" train --help >/dev/null 2>&1; then
+    "$m" train --data 'counter().filter(x => x < 0).map(x => (zeros([2]), x)).batch(2)' --model 'dense(2)' \
+        --loss 'sparse_categorical_crossentropy(from_logits=true)' --optimizer 'sgd()' >/dev/null 2>err & pid=$!
+    sleep 0.5; kill -INT $pid; sleep 1; kill -KILL $pid 2>/dev/null; wait $pid; rc=$?
+    result sigint_ends_training_that_waits_for_data $([ $rc = 130 ] && [ ! -s err ]; echo $?) "status $rc $(cat err)"
+else
+    echo "ok $((n += 1)) - sigint_ends_training_that_waits_for_data # SKIP built without the trainer" >>"$tap"
+fi
 expect full_disk_on_stdout 1 '' 'standard output' -- sh -c "'$m' show 'range(100000)' >/dev/full"
 
 # ---- positions
@@ -173,6 +181,12 @@ if [ "$(id -u)" = 0 ]; then
 else
     echo "ok $((n += 1)) - unreadable_directory # SKIP needs root to become another user" >>"$tap"
 fi
+
+"$m" write --out mixed --expr 'from_tensor_slices(["", "", "\xff"])' >/dev/null
+for rows in 1 2 9; do
+    expect "records_are_counted_from_their_own_vector: $rows" 1 $'{"a": 7}\n{"a": 7}' 'Index: 0. could' -- "$m" show --block-rows $rows 'tfrecord("mixed-*").map(x => parse_example(x, a=feature(int64, default=7)))'
+    expect "and_in_it: $rows" 1 '' 'Index: 2. could' -- "$m" show --block-rows $rows 'tfrecord("mixed-*").batch(3).map(x => parse_example(x, a=feature(int64, default=7)))'
+done
 
 # ---- writing
 expect json_lines 0 ANY -- sh -c "printf '{\"a\": 1, \"b\": [1.5, 2], \"c\": \"x\"}\n' | '$m' write --out j --jsonl -"

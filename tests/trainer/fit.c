@@ -202,6 +202,41 @@ MR_TEST(callbacks_come_in_order_and_can_stop)
     close_trainer(&t);
 }
 
+typedef struct watcher {
+    mr_iterator *it;
+    int opened, closed;
+} watcher;
+
+static void watch(void *ctx, mr_iterator *it)
+{
+    watcher *w = ctx;
+    w->it = it;
+    *(it ? &w->opened : &w->closed) += 1;
+}
+
+static mr_code cancel_at_once(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    (void)e;
+    (void)status;
+    mr_iterator_cancel(((watcher *)ctx)->it);
+    return MR_OK;
+}
+
+MR_TEST(whoever_watches_the_data_can_cancel_them)
+{
+    batches b = three_classes(8);
+    trainer t = open_trainer(2, model_text, &b);
+    watcher w = {0};
+    mr_callback c = {.ctx = &w, .epoch_begin = cancel_at_once};
+    mr_fit_opts o = {
+        .epochs = 9, .callbacks = &c, .n_callbacks = 1, .watch = watch, .watch_ctx = &w};
+    mr_code_is(mr_fit(t.s, t.m, t.ds, t.l, t.o, &o, NULL, &st), MR_CANCELLED, &st);
+    mr_eq_i64(w.opened, 1);
+    mr_eq_i64(w.closed, 1);
+    mr_check(w.it == NULL);
+    close_trainer(&t);
+}
+
 MR_TEST(a_learning_rate_of_zero_set_by_a_callback_freezes_the_weights)
 {
     batches b = three_classes(ROWS);
