@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Skipped elements are produced, so errors in them come up; a failed position is not counted. */
+/* Skipped elements are produced, so errors in them come up; a failed position is not counted. A
+ * negative count skips what may never end: then the input is not even opened. */
 #include "pipeline/ops/order.h"
 
 #include "pipeline/ops/pass.h"
@@ -12,12 +13,20 @@ struct state {
     uint64_t skipped;
 };
 
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    return p->count >= 0 ? mr_iter_open_input(it, 0, st) : MR_OK;
+}
+
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    while (p->count < 0 || s->skipped < (uint64_t)p->count) {
-        uint64_t left = p->count < 0 ? SIZE_MAX : (uint64_t)p->count - s->skipped;
+    if (p->count < 0)
+        return MR_END;
+    while (s->skipped < (uint64_t)p->count) {
+        uint64_t left = (uint64_t)p->count - s->skipped;
         MR_TRY(mr_iter_pull(it, 0, left < SIZE_MAX ? (size_t)left : SIZE_MAX, out, st));
         s->skipped += out->rows;
     }
@@ -33,9 +42,13 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
+    const struct params *p = it->params;
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->skipped, st));
-    return mr_iter_restore_input(it, 0, r, st);
+    MR_TRY(mr_iter_restore_input(it, 0, r, st));
+    if (p->count >= 0 && !it->inputs[0])
+        return mr__damaged(st, "an input is not open");
+    return MR_OK;
 }
 
 static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
@@ -61,8 +74,10 @@ const mr_op mr_op_skip = {
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
+    .props = MR_OP_OPENS_INPUTS,
     .infer = mr__infer_pass,
     .cardinality = cardinality,
+    .open = open,
     .next = next,
     .save = save,
     .restore = restore,

@@ -9,6 +9,8 @@ MR_TEST(skips_the_first)
     mr_drive("range(5).skip(0)", "0 1 2 3 4");
     mr_drive("range(5).skip(9)", "");
     mr_drive("range(5).skip(-1)", "");
+    mr_drive("counter().skip(-1)", "");
+    mr_drive("from_tensors(0).map(x => 1 // x).skip(-1)", "");
 }
 
 MR_TEST(errors_of_skipped_elements_come_up_and_do_not_count)
