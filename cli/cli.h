@@ -86,6 +86,9 @@ bool cli_interrupted(void);
 /* Element `row` of b as JSON (docs/grammar.md), without a line end. */
 mr_code cli_print_element(FILE *f, const mr_spec *spec, const mr_block *b, size_t row,
                           const mr_iterator_opts *opts, mr_status *st);
+/* The element and the end of the line; nothing at all where a dataset in it fails. */
+mr_code cli_print_line(FILE *f, const mr_spec *spec, const mr_block *b, size_t row,
+                       const mr_iterator_opts *opts, mr_status *st);
 void cli_print_string(FILE *f, const char *s, size_t n); /* a JSON string or {"b64": ...} */
 void cli_print_double(FILE *f, double v);
 void cli_print_float(FILE *f, float v);

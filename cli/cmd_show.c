@@ -141,10 +141,8 @@ static int print_pass(mr_iterator *it, const show_opts *o, int64_t *left)
         size_t want = *left > 0 && *left < WANT ? (size_t)*left : WANT;
         if ((rc = mr_iterator_next(it, want, &b, &st)) != MR_OK)
             break;
-        for (size_t i = 0; i < b.rows && rc == MR_OK; i++) {
-            rc = cli_print_element(stdout, mr_iterator_spec(it), &b, i, &o->run.opts, &st);
-            putchar('\n');
-        }
+        for (size_t i = 0; i < b.rows && rc == MR_OK; i++)
+            rc = cli_print_line(stdout, mr_iterator_spec(it), &b, i, &o->run.opts, &st);
         if (rc != MR_OK)
             break;
         if (fflush(stdout) != 0) {

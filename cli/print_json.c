@@ -263,3 +263,29 @@ mr_code cli_print_element(FILE *f, const mr_spec *spec, const mr_block *b, size_
 {
     return print_tree(f, spec, b->columns, row, opts, st);
 }
+
+mr_code cli_print_line(FILE *f, const mr_spec *spec, const mr_block *b, size_t row,
+                       const mr_iterator_opts *opts, mr_status *st)
+{
+    bool nested = false;
+    for (size_t c = 0; c < b->n_columns; c++)
+        nested = nested || b->columns[c].storage == MR_DATASETS;
+    mr_code rc;
+    if (nested) { /* it may fail half way through */
+        char *text = NULL;
+        size_t size = 0;
+        FILE *line = open_memstream(&text, &size);
+        if (!line)
+            return mr_fail_memory(st, BUFSIZ, "a line of output");
+        rc = cli_print_element(line, spec, b, row, opts, st);
+        if (fclose(line) != 0 && rc == MR_OK)
+            rc = mr_fail_memory(st, size, "a line of output");
+        if (rc == MR_OK)
+            fwrite(text, 1, size, f);
+        free(text);
+    } else
+        rc = cli_print_element(f, spec, b, row, opts, st);
+    if (rc == MR_OK)
+        putc('\n', f);
+    return rc;
+}

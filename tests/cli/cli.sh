@@ -46,6 +46,7 @@ expect not_numbers 0 $'"inf"\n"nan"' -- "$m" show 'from_tensor_slices([1.0, 0.0]
 expect strings 0 $'"a\\"b"\n{"b64": "/w=="}' -- "$m" show 'from_tensor_slices(["a\"b", "\xff"])'
 expect records 0 '{"a": 1}' -- "$m" show 'from_tensors(a=1)'
 expect datasets 0 '{"dataset": [0, 1]}' -- "$m" show 'range(2).window(2)'
+expect dataset_that_fails 1 '{"dataset": [-6]}' zero -- "$m" show 'range(3).map(x => range(x + 1).map(y => 6 // (y - 1)))'
 expect limit 0 $'0\n1' -- "$m" show --limit 2 'counter()'
 expect epochs 0 $'0\n1\n0\n1' -- "$m" show --epochs 2 'range(2)'
 echo 'range(2) # a comment' >e.txt
