@@ -5,7 +5,7 @@
  * parameters are the rows, so that it travels and is saved like any graph. */
 #include "pipeline/engine/iter.h"
 
-/* The rows of b, whose elements are of `spec`, with errors standing before them (as in
- * mr_program_run; NULL: none). Always returns a dataset, which may carry an error. */
-mr_dataset *mr__rows_dataset(const mr_block *b, const mr_spec *spec, const mr_row_errors *errors);
+/* The rows of b, whose elements are of `spec`. Always returns a dataset, which may carry an error.
+ */
+mr_dataset *mr__rows_dataset(const mr_block *b, const mr_spec *spec);
 #endif

@@ -6,7 +6,7 @@
  *
  * A window picks answers 0, stride, 2 * stride, ... of it; then `shift` are dropped, from the
  * buffer and, where shift is larger, from the input. Dropping from the input waits for the next
- * call. An error that is picked is an element of the window; others vanish.
+ * call. A window that picks an error is that error; other errors vanish.
  *
  * Each run keeps the input's position before it, so that a position is a tag and two counts; where
  * the input cannot be read again, the buffer is saved. */
@@ -141,30 +141,26 @@ static void drop(struct state *s, size_t n)
 
 /* ---- one window ---- */
 
-/* Rows and errors that a window picks. */
-struct picked {
-    mr_block rows;
-    mr_row_errors errors;
-};
-
 /* Copies picked rows of run r, whose first answer is number `first` of the window's span. */
-static mr_code pick_run(struct picked *k, const struct run *r, size_t from, size_t n, size_t phase,
+static mr_code pick_run(mr_block *picked, const struct run *r, size_t from, size_t n, size_t phase,
                         size_t stride, size_t capacity, mr_status *st)
 {
-    if (r->error)
-        return phase ? MR_OK
-                     : mr_row_errors_add(&k->errors, k->rows.rows + k->errors.n, r->error, st);
     if (phase >= n)
         return MR_OK;
-    if (k->rows.n_columns == 0)
-        MR_TRY(mr_block_start(&k->rows, &r->rows, capacity, st));
-    if (!mr_block_fits(&k->rows, &r->rows))
+    if (r->error) {
+        if (st)
+            *st = *r->error;
+        return r->error->code;
+    }
+    if (picked->n_columns == 0)
+        MR_TRY(mr_block_start(picked, &r->rows, capacity, st));
+    if (!mr_block_fits(picked, &r->rows))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the elements of a window must have as many axes and, if dense, one shape");
     if (stride == 1)
-        return mr_block_append(&k->rows, &r->rows, from, n, st);
+        return mr_block_append(picked, &r->rows, from, n, st);
     for (size_t i = phase; i < n; i += stride)
-        MR_TRY(mr_block_append(&k->rows, &r->rows, from + i, 1, st));
+        MR_TRY(mr_block_append(picked, &r->rows, from + i, 1, st));
     return MR_OK;
 }
 
@@ -198,7 +194,7 @@ static bool shapes_differ(const struct state *s)
     return false;
 }
 
-static mr_code pick(mr_iter *it, struct picked *k, mr_status *st)
+static mr_code pick(mr_iter *it, mr_block *picked, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
@@ -206,7 +202,7 @@ static mr_code pick(mr_iter *it, struct picked *k, mr_status *st)
     size_t stride = stride_of(p), capacity = (span - 1) / stride + 1;
     struct run *first = &s->runs[0];
     if (stride == 1 && !first->error && s->at + span <= first->rows.rows)
-        return mr_block_slice(&k->rows, &first->rows, s->at, span, st);
+        return mr_block_slice(picked, &first->rows, s->at, span, st);
     if (shapes_differ(s))
         MR_TRY(make_fit(s, st));
     size_t seen = 0, from = s->at;
@@ -215,7 +211,7 @@ static mr_code pick(mr_iter *it, struct picked *k, mr_status *st)
         if (n > span - seen)
             n = span - seen;
         size_t phase = (stride - seen % stride) % stride;
-        MR_TRY(pick_run(k, &s->runs[i], from, n, phase, stride, capacity, st));
+        MR_TRY(pick_run(picked, &s->runs[i], from, n, phase, stride, capacity, st));
         seen += n;
     }
     return MR_OK;
@@ -224,25 +220,24 @@ static mr_code pick(mr_iter *it, struct picked *k, mr_status *st)
 /* The window's datasets, one a component, into row `row` of out. */
 static mr_code put_window(mr_iter *it, mr_block *out, size_t row, mr_identities *ids, mr_status *st)
 {
-    struct picked k = {0};
+    mr_block rows = MR_BLOCK_EMPTY;
     const mr_spec *in = mr_iter_input_spec(it, 0);
-    mr_code rc = pick(it, &k, st);
+    mr_code rc = pick(it, &rows, st);
     for (size_t c = 0; c < out->n_columns && rc == MR_OK; c++) {
-        mr_block one = {.rows = k.rows.rows, .n_columns = 1, .columns = &k.rows.columns[c]};
+        mr_block one = {.rows = rows.rows, .n_columns = 1, .columns = &rows.columns[c]};
         mr_spec *leaf = mr_spec_of_leaf(mr_spec_leaf(in, c));
         if (!leaf) {
             rc = mr_fail_memory(st, sizeof(mr_leaf), "a spec");
             break;
         }
-        mr_dataset *ds = mr__rows_dataset(&one, leaf, &k.errors);
+        mr_dataset *ds = mr__rows_dataset(&one, leaf);
         mr_spec_unref(leaf);
         ((mr_dataset **)out->columns[c].data)[row] = ds;
         rc = mr_dataset_check(ds, st);
     }
-    if (rc == MR_OK && k.rows.ids.ids)
-        rc = mr_identities_group(ids, &k.rows.ids, k.rows.rows, k.rows.rows, st);
-    mr_block_reset(&k.rows);
-    mr_row_errors_reset(&k.errors);
+    if (rc == MR_OK && rows.ids.ids)
+        rc = mr_identities_group(ids, &rows.ids, rows.rows, rows.rows, st);
+    mr_block_reset(&rows);
     return rc;
 }
 
