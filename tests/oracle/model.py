@@ -1,0 +1,619 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ops once more, one element at a time and as plainly as Python allows.
+
+An iterator is a generator of elements and Error objects: an error takes a position like an element,
+and the iteration goes on behind it. Elements are Tensor, tuple, dict (a record) or Dataset.
+Iterators of inputs are made where the library makes them, because a shuffle draws its pair then.
+"""
+import struct
+
+M32 = 0xFFFFFFFF
+INFINITE, UNKNOWN = -1, -2
+
+
+class Error(Exception):
+    """One position that failed."""
+
+
+class TooLong(Exception):
+    """The case takes too many steps to be worth comparing."""
+
+
+class Steps:
+    left = 0
+
+
+def step():
+    Steps.left -= 1
+    if Steps.left < 0:
+        raise TooLong
+
+
+class Tensor:
+    def __init__(self, dtype, shape, data):
+        self.dtype, self.shape, self.data = dtype, tuple(shape), data
+
+    def rows(self):
+        size = 1
+        for d in self.shape[1:]:
+            size *= d
+        return [Tensor(self.dtype, self.shape[1:], self.data[i * size:(i + 1) * size])
+                for i in range(self.shape[0])]
+
+
+def scalar(dtype, value):
+    return Tensor(dtype, (), [value])
+
+
+def leaves(value):
+    if isinstance(value, tuple):
+        return [leaf for part in value for leaf in leaves(part)]
+    if isinstance(value, dict):
+        return [leaf for name in sorted(value) for leaf in leaves(value[name])]
+    return [value]
+
+
+def rebuild(like, parts):
+    """A value of the structure of `like` from an iterator over its leaves."""
+    if isinstance(like, tuple):
+        return tuple(rebuild(part, parts) for part in like)
+    if isinstance(like, dict):
+        return {name: rebuild(like[name], parts) for name in sorted(like)}
+    return next(parts)
+
+
+def pull(iterator):
+    """(True, element), (True, Error) or (False, None)"""
+    step()
+    for value in iterator:
+        return True, value
+    return False, None
+
+
+# ---- random words
+def philox(a, b):
+    key = [a & M32, a >> 32]
+    count = b << 64
+    while True:
+        c = [count >> 32 * i & M32 for i in range(4)]
+        k = list(key)
+        for _ in range(10):
+            p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+            c = [(q >> 32) ^ c[1] ^ k[0], q & M32, (p >> 32) ^ c[3] ^ k[1], p & M32]
+            k = [(k[0] + 0x9E3779B9) & M32, (k[1] + 0xBB67AE85) & M32]
+        yield from c
+        count = (count + 1) & (1 << 128) - 1
+
+
+# ---- arithmetic
+def wrap(value):
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def float32(value):
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def rounded(dtype, value):
+    return {"int64": wrap, "float32": float32}.get(dtype, lambda v: v)(value)
+
+
+def binary(op, dtype, a, b):
+    if dtype == "int64":
+        if op in ("//", "%") and b == 0:
+            raise Error("division by zero")
+        if op == "**" and b < 0:
+            raise Error("negative power")
+        if op == "**":
+            return wrap(pow(a, b, 1 << 64))
+    elif op in ("//", "%", "**"):
+        raise TooLong
+    if op == "/":
+        if b == 0:
+            return float("nan") if a == 0 or a != a else float("inf") if a > 0 else float("-inf")
+        return a / b
+    return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "//": lambda: a // b,
+            "%": lambda: a % b, "==": lambda: a == b, "!=": lambda: a != b, "<": lambda: a < b,
+            "<=": lambda: a <= b, ">": lambda: a > b, ">=": lambda: a >= b}[op]()
+
+
+def elementwise(op, a, b):
+    """Scalars stand beside any shape; equal shapes otherwise."""
+    shape = a.shape or b.shape
+    if a.shape and b.shape and a.shape != b.shape:
+        raise Error("shape")
+    n = max(len(a.data), len(b.data)) if not shape else 1
+    for d in shape:
+        n *= d
+    left = a.data * n if a.shape == () else a.data
+    right = b.data * n if b.shape == () else b.data
+    dtype = "bool" if op in ("==", "!=", "<", "<=", ">", ">=") else a.dtype
+    if op == "/" and a.dtype == "int64":
+        dtype = "float64"
+    return Tensor(dtype, shape, [rounded(dtype, binary(op, a.dtype, x, y))
+                                 for x, y in zip(left, right)])
+
+
+def cast(value, dtype):
+    if dtype == "int64" and any(v != v or abs(v) > 1e9 for v in value.data):
+        raise TooLong
+    return Tensor(dtype, value.shape, [int(v) if dtype == "int64" else rounded(dtype, float(v))
+                                       for v in value.data])
+
+
+def reduce_all(name, value):
+    total = None
+    if name == "sum":
+        total = 0 if value.dtype == "int64" else 0.0
+        for v in value.data:
+            total = rounded(value.dtype, total + v)
+    elif not value.data:
+        raise Error("no values")
+    elif name == "mean":
+        total = sum(value.data)
+        if value.dtype == "int64":
+            total = wrap(total)
+            total = abs(total) // len(value.data) * (1 if total >= 0 else -1)
+        else:
+            total = rounded(value.dtype, total / len(value.data))
+    else:
+        total = {"min": min, "max": max}[name](value.data)
+    return scalar(value.dtype, total)
+
+
+# ---- datasets
+class Dataset:
+    """make() returns a generator; whatever has to happen when an iterator is made happens in make()."""
+
+    def __init__(self, make, card):
+        self.make, self.card = make, card
+
+    def iterator(self):
+        step()
+        return self.make()
+
+
+def map_leaves(dataset, fn):
+    """fn for elements, errors passed on"""
+    def make():
+        def run(source):
+            for value in source:
+                step()
+                if isinstance(value, Error):
+                    yield value
+                    continue
+                try:
+                    result = fn(value)
+                except Error as error:
+                    result = error
+                yield result
+        return run(dataset.iterator())
+    return Dataset(make, dataset.card)
+
+
+def from_list(values):
+    return Dataset(lambda: iter(list(values)), len(values))
+
+
+def need(condition, why):
+    if not condition:
+        raise Error(why)
+
+
+def source_range(start, stop, stride):
+    need(stride != 0, "range")
+    values = range(start, stop, stride)
+    return Dataset(lambda: (scalar("int64", v) for v in values), len(values))
+
+
+def source_counter(start, stride):
+    def run(v):
+        while True:
+            yield scalar("int64", v)
+            v = wrap(v + stride)
+    return Dataset(lambda: run(start), INFINITE)
+
+
+def slices(value):
+    parts = leaves(value)
+    need(len({part.shape[0] for part in parts}) == 1, "axis 0")
+    columns = [part.rows() for part in parts]
+    return from_list([rebuild(value, iter(row)) for row in zip(*columns)])
+
+
+def collect(source, n):
+    """Up to n elements, or the error that spoils them."""
+    got = []
+    while len(got) < n:
+        more, value = pull(source)
+        if not more:
+            break
+        if isinstance(value, Error):
+            return value
+        got.append(value)
+    return got
+
+
+def batched(dataset, n, drop, join):
+    need(n > 0, "batch")
+
+    def make():
+        def run(source):
+            while True:
+                got = collect(source, n)
+                if not isinstance(got, Error):
+                    if not got or drop and len(got) < n:
+                        return
+                    try:
+                        got = join(got)
+                    except Error as error:
+                        got = error
+                yield got
+        return run(dataset.iterator())
+    card = dataset.card
+    if card >= 0:
+        card = card // n if drop else -(-card // n)
+    return Dataset(make, card)
+
+
+def stack(values):
+    columns = list(zip(*map(leaves, values)))
+    parts = []
+    for column in columns:
+        need(len({t.shape for t in column}) == 1, "shape")
+        parts.append(Tensor(column[0].dtype, (len(column),) + column[0].shape,
+                            [v for t in column for v in t.data]))
+    return rebuild(values[0], iter(parts))
+
+
+ZERO = {"int64": 0, "float32": 0.0, "float64": 0.0, "bool": False, "string": ""}
+
+
+def pad(tensor, shape, fill):
+    if not shape:
+        return list(tensor.data)
+    size = 1
+    for d in shape[1:]:
+        size *= d
+    out = [v for row in tensor.rows() for v in pad(row, shape[1:], fill)]
+    return out + [fill] * (size * (shape[0] - tensor.shape[0]))
+
+
+def stack_padded(values, fill, wanted):
+    parts = []
+    for column in zip(*map(leaves, values)):
+        need(len({len(t.shape) for t in column}) == 1, "rank")
+        shape = tuple(max(dims) for dims in zip(*(t.shape for t in column)))
+        if wanted is not None:
+            need(all(w is None or d <= w for d, w in zip(shape, wanted)), "pad")
+            shape = tuple(d if w is None else w for d, w in zip(shape, wanted))
+        value = ZERO[column[0].dtype] if fill is None else fill
+        parts.append(Tensor(column[0].dtype, (len(column),) + shape,
+                            [v for t in column for v in pad(t, shape, value)]))
+    return rebuild(values[0], iter(parts))
+
+
+def expanded(dataset, split):
+    """Each element gives a list of elements."""
+    def make():
+        def run(source):
+            for value in source:
+                step()
+                if isinstance(value, Error):
+                    yield value
+                    continue
+                try:
+                    values = split(value)
+                except Error as error:
+                    yield error
+                    continue
+                yield from values
+        return run(dataset.iterator())
+    return Dataset(make, UNKNOWN)
+
+
+def split_rows(value):
+    parts = leaves(value)
+    need(len({part.shape[0] for part in parts}) == 1, "axis 0")
+    return [rebuild(value, iter(row)) for row in zip(*(part.rows() for part in parts))]
+
+
+def unbatched(dataset):
+    result = expanded(dataset, split_rows)
+    if dataset.card == INFINITE:
+        result.card = INFINITE
+    return result
+
+
+def rebatched(dataset, sizes, drop):
+    rows = unbatched(dataset)
+
+    def make():
+        def run(source):
+            at = 0
+            while True:
+                n = sizes[at % len(sizes)]
+                got = collect(source, n)
+                if not isinstance(got, Error):
+                    if not got or drop and len(got) < n:
+                        return
+                    at += 1
+                    try:
+                        got = stack(got)
+                    except Error as error:
+                        got = error
+                yield got
+        return run(rows.iterator())
+    return Dataset(make, UNKNOWN)
+
+
+def shuffled(dataset, size, seed, reshuffle):
+    need(size > 0 or size == -2, "shuffle")
+    pair = (87654321, seed % (2 ** 31 - 1))
+    generator = philox(*pair)
+
+    def make():
+        words = philox(next(generator), next(generator)) if reshuffle else philox(*pair)
+
+        def run(source):
+            pending, more = [], True
+            while True:
+                while more and (size == -2 or len(pending) < size):
+                    more, value = pull(source)
+                    if more and isinstance(value, Error):
+                        yield value
+                    elif more:
+                        pending.append(value)
+                if not pending:
+                    return
+                j = next(words) % len(pending)
+                value = pending[j]
+                pending[j] = pending[0]
+                del pending[0]
+                yield value
+        return run(dataset.iterator())
+    return Dataset(make, dataset.card)
+
+
+def repeated(dataset, n):
+    def make():
+        def run(source):
+            epoch = 0
+            while n < 0 or epoch < n:
+                seen = False
+                for value in source or dataset.iterator():
+                    step()
+                    seen = seen or not isinstance(value, Error)
+                    yield value
+                if n < 0 and not seen:
+                    return
+                source = None
+                epoch += 1
+        return run(dataset.iterator() if n else None)
+    card = dataset.card
+    if n == 0 or card == 0:
+        card = 0
+    elif n < 0:
+        card = INFINITE
+    elif card > 0:
+        card *= n
+    return Dataset(make, card)
+
+
+def taken(dataset, n):
+    def run(source):
+        left = n
+        while left > 0:
+            more, value = pull(source)
+            if not more:
+                return
+            left -= not isinstance(value, Error)
+            yield value
+    if n < 0:
+        return Dataset(dataset.make, dataset.card)
+    card = UNKNOWN if dataset.card == UNKNOWN else n if dataset.card == INFINITE else min(n, dataset.card)
+    return Dataset(lambda: run(dataset.iterator()) if n else iter(()), card)
+
+
+def skipped(dataset, n):
+    def run(source):
+        left = n
+        for value in source:
+            step()
+            if isinstance(value, Error) or left <= 0:
+                yield value
+            else:
+                left -= 1
+    card = dataset.card
+    if card >= 0:
+        card = 0 if n < 0 else max(0, card - n)
+    return Dataset(lambda: run(dataset.iterator()) if n >= 0 else iter(()), card)
+
+
+def sharded(dataset, n, index):
+    need(n > 0 and 0 <= index < n, "shard")
+
+    def run(source):
+        position = 0
+        for value in source:
+            step()
+            if isinstance(value, Error):
+                yield value
+                continue
+            if position % n == index:
+                yield value
+            position += 1
+    card = dataset.card
+    if card >= 0:
+        card = max(0, -(-(card - index) // n))
+    return Dataset(lambda: run(dataset.iterator()), card)
+
+
+def filtered(dataset, fn):
+    return expanded(dataset, lambda value: [value] if fn(value).data[0] else [])
+
+
+def interleaved(dataset, fn, cycle, block):
+    def run(source):
+        slots, c, b, ended = [None] * cycle, 0, 0, False
+        while True:
+            step()
+            if slots[c] is None and ended:
+                if not any(slots):
+                    return
+                b, c = 0, (c + 1) % cycle
+                continue
+            if slots[c] is None:
+                more, value = pull(source)
+                if not more:
+                    ended = True
+                elif isinstance(value, Error):
+                    yield value
+                else:
+                    try:
+                        slots[c] = fn(value).iterator()
+                    except Error as error:
+                        yield error
+                continue
+            more, value = pull(slots[c])
+            if not more:
+                slots[c] = None
+                b, c = 0, (c + 1) % cycle
+                continue
+            if not isinstance(value, Error):
+                b += 1
+                if b == block:
+                    b, c = 0, (c + 1) % cycle
+            yield value
+    return Dataset(lambda: run(dataset.iterator()), UNKNOWN)
+
+
+def zipped(datasets):
+    def run(sources):
+        while True:
+            values = []
+            for source in sources:
+                more, value = pull(source)
+                if not more:
+                    break
+                values.append(value)
+            errors = [value for value in values if isinstance(value, Error)]
+            if errors:
+                yield errors[0]
+            if len(values) < len(sources):
+                return
+            if not errors:
+                yield tuple(values)
+    cards = [d.card for d in datasets]
+    finite = [c for c in cards if c >= 0]
+    card = UNKNOWN if UNKNOWN in cards else min(finite) if finite else INFINITE
+    return Dataset(lambda: run([d.iterator() for d in datasets]), card)
+
+
+def concatenated(a, b):
+    def run(source):
+        yield from source
+        yield from b.iterator()
+    card = INFINITE if INFINITE in (a.card, b.card) else UNKNOWN if UNKNOWN in (a.card, b.card) \
+        else a.card + b.card
+    return Dataset(lambda: run(a.iterator()), card)
+
+
+def enumerated(dataset, start):
+    def run(source):
+        for i, value in enumerate(source, start):
+            step()
+            yield value if isinstance(value, Error) else (scalar("int64", i), value)
+    return Dataset(lambda: run(dataset.iterator()), dataset.card)
+
+
+def windowed(dataset, size, shift, stride, drop):
+    need(size > 0 and shift > 0 and stride > 0, "window")
+    target = (size - 1) * stride + 1
+
+    def run(source):
+        buffer, more = [], True
+        while True:
+            while more and len(buffer) < target:
+                more, value = pull(source)
+                if more:
+                    buffer.append(value)
+            if not buffer or drop and len(buffer) < target:
+                return
+            picked = buffer[:target:stride]
+            for _ in range(max(0, shift - len(buffer))):
+                if more:
+                    more, _value = pull(source)
+            del buffer[:shift]
+            errors = [value for value in picked if isinstance(value, Error)]
+            if errors:
+                yield errors[0]
+                continue
+            columns = [from_list(column) for column in zip(*map(leaves, picked))]
+            yield rebuild(picked[0], iter(columns))
+    card = dataset.card
+    if card >= 0:
+        card = max(0, (card - target) // shift + 1) if drop else -(-card // shift)
+    return Dataset(lambda: run(dataset.iterator()), card)
+
+
+def cached(dataset):
+    kept = []
+
+    def record(source):
+        got = []
+        for value in source:
+            step()
+            if not isinstance(value, Error):
+                got.append(value)
+                if len(got) == dataset.card and not kept:
+                    kept.append(got)
+            yield value
+        if not kept:
+            kept.append(got)
+    return Dataset(lambda: iter(list(kept[0])) if kept else record(dataset.iterator()), dataset.card)
+
+
+def without_errors(dataset):
+    def run(source):
+        for value in source:
+            step()
+            if not isinstance(value, Error):
+                yield value
+    return Dataset(lambda: run(dataset.iterator()), UNKNOWN)
+
+
+def asserted(dataset, n):
+    def run(source):
+        seen = 0
+        for value in source:
+            step()
+            if isinstance(value, Error):
+                yield value
+                continue
+            seen += 1
+            yield value if n < 0 or seen <= n else Error("cardinality")
+        if n < 0 or seen < n:
+            yield Error("cardinality")
+    return Dataset(lambda: run(dataset.iterator()), n)
+
+
+# ---- what the command line prints
+def printed(value):
+    if isinstance(value, Error):
+        raise value
+    if isinstance(value, Dataset):
+        return {"dataset": [printed(v) for v in value.iterator()]}
+    if isinstance(value, tuple):
+        return {str(i): printed(v) for i, v in enumerate(value)}
+    if isinstance(value, dict):
+        return {name: printed(v) for name, v in value.items()}
+    if value.shape:
+        return [printed(row) for row in value.rows()]
+    v = value.data[0]
+    if isinstance(v, float) and (v != v or abs(v) == float("inf")):
+        return "nan" if v != v else "inf" if v > 0 else "-inf"
+    return v
