@@ -222,6 +222,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         MR_TRY(draw_outputs(it, want, &s->due, st));
     }
     const uint32_t *outs = s->outs + s->due_from;
+    /* The size of strings is only known now: what is too much for one block stays due. */
+    if (!out->into && (bytes = mr__store_row_bytes(&s->store)) > 0)
+        want = mr_iter_block_rows(it, want, bytes);
     size_t n = mr__store_fits(&s->store, outs, s->due < want ? s->due : want);
     MR_TRY(mr__store_take(&s->store, outs, n, out, st));
     s->due_from += n;

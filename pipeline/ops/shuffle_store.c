@@ -350,7 +350,9 @@ static mr_code put_strings(mr_store_column *c, const mr_array *a, size_t from,
             memcpy(cell, v[i].data, b.size);
         b.data = cell;
         memcpy(slot_at(c, slots[i]), &b, sizeof b);
+        c->put_bytes += b.size;
     }
+    c->put_rows += n;
     return MR_OK;
 }
 
@@ -644,6 +646,8 @@ size_t mr__store_row_bytes(const mr_store *s)
     for (size_t c = 0; c < s->n_columns; c++)
         if (s->columns[c].keep == MR_KEEP_COPY || s->columns[c].keep == MR_KEEP_POINT)
             bytes += mr_array_row_bytes(&s->columns[c].like);
+        else if (s->columns[c].keep == MR_KEEP_STRING && s->columns[c].put_rows)
+            bytes += sizeof(mr_bytes) + (size_t)(s->columns[c].put_bytes / s->columns[c].put_rows);
     return bytes;
 }
 

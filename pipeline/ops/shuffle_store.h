@@ -32,7 +32,8 @@ typedef struct mr_store_column {
     void *cells[MR_STORE_CLASSES]; /* STRING: free cells, by class */
     mr_buffer **slabs;             /* STRING: what cells lie in */
     size_t n_slabs, slabs_capacity;
-    char *fresh; /* STRING: unused end of the last slab */
+    uint64_t put_bytes, put_rows; /* STRING: so far, for their mean */
+    char *fresh;                  /* STRING: unused end of the last slab */
     size_t fresh_bytes;
 } mr_store_column;
 
@@ -61,7 +62,7 @@ mr_code mr__store_copy(mr_store *s, const uint32_t *slots, size_t n, mr_block *o
 void mr__store_drop(mr_store *s, const uint32_t *slots, size_t n);
 /* How many of these slots' rows one block can hold: fewer than n only if their ranks differ. */
 size_t mr__store_fits(const mr_store *s, const uint32_t *slots, size_t n);
-/* Bytes of a row as far as it is dense. */
+/* Bytes of a row: dense columns exactly, strings by their mean so far. */
 size_t mr__store_row_bytes(const mr_store *s);
 void mr__store_reset(mr_store *s);
 #endif
