@@ -387,8 +387,13 @@ mr_code mr__file_source_restore(mr__file_source *s, mr_state_r *r, mr_status *st
     if (s->patterns) { /* the list that came with the position */
         mr__file_list_unref(s->list);
         s->list = NULL;
-        if (mr__file_list_match(s->it, s->names, false, &s->list, NULL) != MR_OK)
-            s->list = NULL;
+        mr_status why;
+        mr_code rc = mr__file_list_match(s->it, s->names, false, &s->list, &why);
+        if (rc == MR_RESOURCE_EXHAUSTED) { /* says nothing about the position */
+            if (st)
+                *st = why;
+            return rc;
+        }
     }
     size_t n = s->list ? s->list->n : s->patterns ? 0 : s->names->n;
     MR_TRY(mr_state_get_u64(r, &file, st));

@@ -157,7 +157,13 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &s->words[0], st));
     MR_TRY(mr_state_get_u64(r, &s->words[1], st));
     drop(s); /* the list is the one that came with the position */
-    mr_code rc = take_list(it, NULL);
+    mr_status why;
+    mr_code rc = take_list(it, &why);
+    if (rc == MR_RESOURCE_EXHAUSTED) { /* says nothing about the position */
+        if (st)
+            *st = why;
+        return rc;
+    }
     s->failed = failed;
     s->at = (size_t)at;
     if (failed > 1 || (rc == MR_OK && at > s->list->n) || (rc != MR_OK && at))
