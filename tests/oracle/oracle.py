@@ -234,6 +234,11 @@ class Draw:
         found = self.atoms(scope, lambda k: k == BOOL)
         if found and what < 0.6:
             return self.r.choice(found)
+        floats = self.atoms(scope, lambda k: k == leaf("float32"))
+        if floats and what < 0.65:
+            a, b, op = self.r.choice(floats), self.r.choice(floats), self.r.choice(["<", ">=", "==", "!="])
+            return Part(f"({a.text} {op} {b.text})", BOOL,
+                        lambda env: model.elementwise(op, a.value(env), b.value(env)))
         strings = self.atoms(scope, lambda k: k == leaf("string"))
         if strings and what < 0.7:
             a, op = self.r.choice(strings), self.r.choice(["==", "!="])
@@ -256,6 +261,10 @@ class Draw:
             return Part(f"{a.text} / {n}", leaf("float64"),
                         lambda env: model.elementwise("/", a.value(env), scalar("int64", n)))
         found = self.atoms(scope, lambda k: k == leaf("float32"))
+        shaped = self.atoms(scope, lambda k: k[0] == "leaf" and k[1] == "float32" and k[2])
+        if shaped and self.chance(0.5):
+            a, name = self.r.choice(shaped), self.r.choice(["sum", "min", "max", "mean"])
+            return Part(f"{name}({a.text})", leaf("float32"), lambda env: model.reduce_all(name, a.value(env)))
         if found and self.chance(0.7):
             a = self.r.choice(found)
         else:
@@ -279,7 +288,7 @@ class Draw:
             if a.kind[2][0] is not None and a.kind[2][0] > 0 and self.chance(0.4):
                 return Part(f"{a.text}[0]", leaf(a.kind[1], a.kind[2][1:]), lambda env: a.value(env).rows()[0])
             if self.chance(0.4):
-                return Part(f"concat({a.text}, {a.text})", leaf(a.kind[1], (None,) + a.kind[2][1:]),
+                return Part(f"concat({a.text}, {a.text})", leaf(a.kind[1], (a.kind[2][0] and 2 * a.kind[2][0],) + a.kind[2][1:]),
                             lambda env: self.joined(a.value(env)))
             return a
         parts = [self.integer(scope, 1) for _ in range(self.r.randint(1, 3))]
@@ -309,6 +318,17 @@ class Draw:
             return self.floating(scope)
         if what < 0.5:
             return self.boolean(scope)
+        strings = self.atoms(scope, lambda k: k[0] == "leaf" and k[1] == "string")
+        if strings and what < 0.6:
+            a = self.r.choice(strings)
+            text, v = self.literal("string", ())
+            return Part(f"({a.text} + {text})", a.kind,
+                        lambda env: model.elementwise("+", a.value(env), Tensor("string", (), v)))
+        leaves = self.atoms(scope, lambda k: k[0] == "leaf")
+        if leaves and what < 0.63:
+            a, c, dtype = self.r.choice(leaves), self.boolean(scope, 1), None
+            return Part(f"({a.text} if {c.text} else {a.text})", a.kind,
+                        lambda env: (c.value(env), a.value(env))[1])
         if what < 0.65:
             return self.tensor(scope)
         if what < 0.72:
@@ -377,6 +397,9 @@ class Draw:
                             lambda env: model.source_range(a.value(env), b.value(env), c))
             n = self.number(scope, self.r.choice([0, 1, 2, 3, 4, 5, 6, 7, 9, 13]) if not scope else self.r.randint(0, 5))
             return Part(f"range({n.text})", ("dataset", INT), lambda env: model.source_range(0, n.value(env), 1))
+        if what < 0.62:
+            a, b = self.r.randint(-2, 4), self.r.choice([1, 2, -1])
+            return Part(f"counter({a}, {b})", ("dataset", INT), lambda env: model.source_counter(a, b))
         if what < 0.66 and not scope:
             a, b, n = self.r.randint(-2, 4), self.r.choice([1, 2, -1]), self.r.randint(0, 9)
             return Part(f"counter({a}, {b}).take({n})", ("dataset", INT),
@@ -481,7 +504,11 @@ class Draw:
         fill = wanted = None
         parts = kind_leaves(kind)
         if kind == leaf("int64", kind[2] if kind[0] == "leaf" else ()) and self.chance(0.3):
-            wanted = [None if self.chance(0.5) else (dim or 1) + self.r.randint(0, 3) for dim in kind[2]]
+            wanted = [None if self.chance(0.5) else max(0, (dim or 1) + self.r.randint(-1, 3)) for dim in kind[2]]
+            self.wrong = self.wrong or not scope and any(
+                w is not None and k is not None and w < k for w, k in zip(wanted, kind[2]))
+            if scope and any(w is not None and k is not None and w < k for w, k in zip(wanted, kind[2])):
+                return None
             text += f", padded_shapes=[{', '.join('none' if w is None else str(w) for w in wanted)}]"
         if all(k[1] == "int64" for k in parts) and self.chance(0.4):
             fill = -1
@@ -497,6 +524,9 @@ class Draw:
         return len({k[2][0] for k in parts} - {None}) < 2
 
     def op_unbatch(self, d, scope, kind):
+        if plain(kind) and not scope and self.chance(0.1) and any(not k[2] for k in kind_leaves(kind)):
+            self.wrong = True
+            return "unbatch()", kind, d.value
         if not self.shaped(kind):
             return None
         return "unbatch()", drop_axis(kind), lambda env: model.unbatched(d.value(env))
@@ -507,7 +537,8 @@ class Draw:
         sizes = [self.r.randint(1, 4) for _ in range(self.r.randint(1, 3))]
         drop = self.chance(0.3)
         text = str(sizes[0]) if len(sizes) == 1 else str(sizes)
-        return f"rebatch({text}{', drop_remainder=true' if drop else ''})", add_axis(drop_axis(kind), None), \
+        return f"rebatch({text}{', drop_remainder=true' if drop else ''})", add_axis(
+            drop_axis(kind), sizes[0] if drop and len(set(sizes)) == 1 else None), \
             lambda env: model.rebatched(d.value(env), sizes, drop)
 
     def op_shuffle(self, d, scope, kind):
@@ -518,6 +549,8 @@ class Draw:
             lambda env: model.shuffled(d.value(env), size.value(env), seed, again)
 
     def op_repeat(self, d, scope, kind):
+        if self.chance(0.05):
+            return "repeat()", kind, lambda env: model.repeated(d.value(env), -1)
         if self.chance(0.1):
             n = self.r.randint(1, 25)
             return f"repeat().take({n})", kind, lambda env: model.taken(model.repeated(d.value(env), -1), n)
