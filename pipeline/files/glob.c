@@ -73,7 +73,7 @@ static mr_code exists(const char *path, bool *found, mr_status *st)
 {
     struct stat s;
     *found = mr__sys->stat(path, &s) == 0;
-    if (*found || errno == ENOENT || errno == ENOTDIR)
+    if (*found || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
         return MR_OK;
     mr_code rc = mr_fail_errno(st, errno, "cannot look at %s", path);
     mr_status_at(st, path, -1, -1);
@@ -88,8 +88,8 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     const char *name = prefix[0] ? prefix : ".";
     DIR *dir = mr__sys->opendir(name);
     if (!dir) {
-        /* A wildcard part may match plain files: they have nothing beneath them. */
-        if (errno == ENOTDIR || errno == ENOENT)
+        /* A wildcard part may match plain files and links that lead nowhere: nothing is beneath. */
+        if (errno == ENOTDIR || errno == ENOENT || errno == ELOOP)
             return MR_OK;
         rc = mr_fail_errno(st, errno, "cannot list the directory %s", name);
         mr_status_at(st, name, -1, -1);

@@ -139,10 +139,10 @@ static mr_code check_feature(const mr_example_feature *w, feature *f, mr_status 
     for (int i = 0; i < w->rank && !w->ragged; i++)
         if (w->shape[i] < 0 || __builtin_mul_overflow(f->values, (size_t)w->shape[i], &f->values) ||
             f->values > SIZE_MAX / sizeof(mr_bytes))
-            return mr_fail(
-                st, MR_INVALID_ARGUMENT,
-                "feature %.*s: all dimensions must be known and not negative, found %lld",
-                name_size, w->name, (long long)w->shape[i]);
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "feature %.*s: all dimensions must be known, not negative and fit in "
+                           "memory, found %lld",
+                           name_size, w->name, (long long)w->shape[i]);
     f->row_bytes = f->values * mr_dtype_size(w->dtype);
     if (w->default_values && (w->ragged || w->n_default_values != f->values))
         return mr_fail(st, MR_INVALID_ARGUMENT,

@@ -176,6 +176,8 @@ printf '{"a": [1, 2], "s": "x", "f": 1.5}\n' >ex.jsonl
 expect inspect_shows_examples 0 $'ex-00000-of-00001.tfrecord\n    record 0, 42 bytes, an Example:\n      a: int64[2] 1, 2\n      f: float32[1] 1.5\n      s: bytes[1] "x"\n  1 records, 42 bytes of data (42 to 42 a record, 42.0 on average), uncompressed\n  checksums good' -- "$m" inspect --examples 2 ex-00000-of-00001.tfrecord
 expect inspect_shows_other_records 0 ANY -- "$m" inspect $f
 result inspect_prints_their_bytes $("$m" inspect $f | grep -q 'record 0, 7 bytes: "records"'; echo $?)
+mkdir links; cp $f links/here.tfrecord; ln -s round links/round; ln -s gone links/dangling
+expect wildcards_pass_by_links_that_lead_nowhere 0 '"links/here.tfrecord"' -- "$m" show 'list_files("li*/*.tfrecord", "links/*/*")'
 if [ "$(id -u)" = 0 ]; then
     mkdir locked; cp $f locked/; chmod 700 locked; chmod 755 .
     expect unreadable_directory 1 '' 'locked' -- setpriv --reuid 65534 --regid 65534 --clear-groups "$m" show 'list_files("locked/*")'
