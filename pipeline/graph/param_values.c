@@ -183,12 +183,43 @@ static mr_code set_floats(const mr_op *op, const mr_param *p, void *own, const m
     return mr__param_check_lists(op, p, own, st);
 }
 
+/* Whether a value of this type, not yet known, may become p's. */
+static bool type_fits(const mr_param *p, const mr_spec *spec)
+{
+    if (!spec || p->type == MR_PT_VALUE)
+        return true;
+    if (mr_spec_kind_of(spec) != MR_SPEC_LEAF)
+        return false;
+    const mr_leaf *leaf = mr_spec_leaf(spec, 0);
+    bool list = p->type == MR_PT_INTS || p->type == MR_PT_FLOATS || p->type == MR_PT_STRS;
+    if (leaf->rank > (list ? 1 : 0))
+        return false;
+    switch (p->type) {
+    case MR_PT_I64:
+    case MR_PT_INTS:
+        return mr_dtype_is_integer(leaf->dtype);
+    case MR_PT_F64:
+    case MR_PT_FLOATS:
+        return mr_dtype_is_integer(leaf->dtype) || mr_dtype_is_floating(leaf->dtype);
+    case MR_PT_BOOL:
+    case MR_PT_TRI:
+        return leaf->dtype == MR_BOOL;
+    case MR_PT_STR:
+    case MR_PT_STRS:
+        return leaf->dtype == MR_STRING;
+    default:
+        return false;
+    }
+}
+
 /* Strings of a value, counted first, then put. */
 struct strings {
     mr_strs list;
     char *text; /* NULL: counting */
     size_t n, bytes;
     bool unknown;
+    const mr_param *param;
+    const mr_value *wrong; /* what is no string */
 };
 
 static void add_string(struct strings *to, const char *s, size_t size, bool path)
@@ -204,13 +235,15 @@ static bool add_strings(struct strings *to, const mr_value *v, int depth)
 {
     if (v->kind == MR_V_STRING)
         add_string(to, v->s, v->size, v->computed);
-    else if (v->kind == MR_V_UNKNOWN)
+    else if (v->kind == MR_V_UNKNOWN && type_fits(to->param, v->spec))
         to->unknown = true;
     else if (v->kind == MR_V_TENSOR && v->tensor.rank <= depth && v->tensor.rank <= 1) {
         const mr_array *a = &v->tensor;
         size_t n = a->rank == 1 ? (size_t)mr_array_row_shape(a, 0)[0] : 1;
-        if (n && a->dtype != MR_STRING)
+        if (n && a->dtype != MR_STRING) {
+            to->wrong = v;
             return false;
+        }
         const mr_bytes *b = n ? mr__literal_values(a) : NULL;
         for (size_t i = 0; i < n; i++)
             add_string(to, b[i].data, b[i].size, v->computed);
@@ -218,18 +251,20 @@ static bool add_strings(struct strings *to, const mr_value *v, int depth)
         for (size_t i = 0; i < v->n; i++)
             if (!add_strings(to, &v->items[i], depth - 1))
                 return false;
-    } else
+    } else {
+        to->wrong = v;
         return false;
+    }
     return true;
 }
 
 static mr_code set_strs(const mr_op *op, const mr_param *p, void *own, const mr_value *v,
                         bool *unknown, mr_status *st)
 {
-    struct strings s = {0};
+    struct strings s = {.param = p};
     int depth = p->flags & MR_P_VARIADIC ? 2 : 1;
     if (!add_strings(&s, v, depth))
-        return wrong_type(op, p, "a string or a list of strings", v, st);
+        return wrong_type(op, p, "a string or a list of strings", s.wrong, st);
     *unknown = s.unknown;
     if (s.unknown)
         return MR_OK;
@@ -259,35 +294,6 @@ static mr_code set_str(const mr_op *op, const mr_param *p, void *own, const mr_v
     mr_free(*s);
     *s = copy;
     return mr__param_check_word(op, p, copy, st);
-}
-
-/* Whether a value of this type, not yet known, may become p's. */
-static bool type_fits(const mr_param *p, const mr_spec *spec)
-{
-    if (!spec || p->type == MR_PT_VALUE)
-        return true;
-    if (mr_spec_kind_of(spec) != MR_SPEC_LEAF)
-        return false;
-    const mr_leaf *leaf = mr_spec_leaf(spec, 0);
-    bool list = p->type == MR_PT_INTS || p->type == MR_PT_FLOATS || p->type == MR_PT_STRS;
-    if (leaf->rank > (list ? 1 : 0))
-        return false;
-    switch (p->type) {
-    case MR_PT_I64:
-    case MR_PT_INTS:
-        return mr_dtype_is_integer(leaf->dtype);
-    case MR_PT_F64:
-    case MR_PT_FLOATS:
-        return mr_dtype_is_integer(leaf->dtype) || mr_dtype_is_floating(leaf->dtype);
-    case MR_PT_BOOL:
-    case MR_PT_TRI:
-        return leaf->dtype == MR_BOOL;
-    case MR_PT_STR:
-    case MR_PT_STRS:
-        return leaf->dtype == MR_STRING;
-    default:
-        return false;
-    }
 }
 
 static const char *const type_names[] = {[MR_PT_I64] = "an integer",

@@ -126,6 +126,9 @@ method_as_source|batch(3)|batch
 shard_out_of_range|range(3).shard(2, 2)|shard
 other_types|range(3).concatenate(from_tensors("a"))|concatenate
 unknown_compression|tfrecord("a", compression="LZ9")|compression
+number_for_a_file|range(3).map(tfrecord)|tfrecord int64
+number_among_files|tfrecord("a", 1)|tfrecord 1
+number_for_a_pattern|range(3).flat_map(x => list_files("a", x))|list_files int64
 condition_not_bool|range(3).filter(x => x)|filter
 CASES
 expect nothing_to_show 2 '' 'expression' -- "$m" show
