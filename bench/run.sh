@@ -4,7 +4,7 @@
 # the ratio of the two.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cmake -S . -B build -DCMAKE_BUILD_TYPE=Release >/dev/null
+cmake -S . -B build >/dev/null
 cmake --build build --parallel "$(nproc)" >/dev/null
 for program in tfrecord parse_example map_batch shuffle; do
     printf '\n%s\n' "$program"

@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
 done
 
 tests/run.sh --deps
-cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMR_BUILD_TESTS=OFF >/dev/null
+cmake -S . -B build -DMR_BUILD_TESTS=OFF >/dev/null
 cmake --build build --parallel "$(nproc)" --target millrace millrace-train
 
 run() { printf '\n$ %s\n' "${*@Q}"; "$@"; }
