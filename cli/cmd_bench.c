@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "pipeline/engine/iter.h"
 #include "pipeline/memory/alloc.h"
 
 enum { WANT = 32768 };
@@ -25,13 +26,6 @@ typedef struct result {
     size_t n_ops;
 } result;
 
-static double wall(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static double cpu(void)
 {
     struct timespec t;
@@ -50,10 +44,10 @@ static mr_code run_once(mr_iterator *it, const bench_opts *o, double began, resu
         if ((rc = mr_iterator_next(it, want, &b, st)) != MR_OK)
             break;
         if (!r->elements)
-            r->first_element_seconds = wall() - began;
+            r->first_element_seconds = mr_iter_now() - began;
         r->elements += (int64_t)b.rows;
         r->bytes += (int64_t)mr_block_payload_bytes(&b);
-        if (o->seconds > 0 && wall() - began >= o->seconds)
+        if (o->seconds > 0 && mr_iter_now() - began >= o->seconds)
             break;
     }
     mr_block_reset(&b);
@@ -64,11 +58,11 @@ static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, 
                        mr_status *st)
 {
     *r = (result){0};
-    double cpu0 = cpu(), t0 = wall();
+    double cpu0 = cpu(), t0 = mr_iter_now();
     MR_TRY(mr_iterator_open(kept, ds, &o->run.opts, st));
     cli_watch_iterator(*kept);
     MR_TRY(run_once(*kept, o, t0, r, st));
-    r->seconds = wall() - t0;
+    r->seconds = mr_iter_now() - t0;
     r->cpu_seconds = cpu() - cpu0;
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);

@@ -3,10 +3,10 @@
  * flags, the progress bar and the log. */
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "pipeline/engine/iter.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/fit.h"
 #include "trainer/optimizer.h"
@@ -43,13 +43,6 @@ typedef struct progress {
     int64_t epoch_first_step, rows;
 } progress;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void print_metrics(const mr_train_event *e, bool json)
 {
     for (size_t i = 0; i < e->n_metrics; i++) {
@@ -65,7 +58,7 @@ static mr_code on_epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     progress *p = ctx;
     (void)st;
-    p->epoch_began = now();
+    p->epoch_began = mr_iter_now();
     p->epoch_first_step = e->step;
     return MR_OK;
 }
@@ -73,7 +66,7 @@ static mr_code on_epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
 /* "epoch 2/5 [=====>    ] 120/469  12 s left  loss 0.4321  accuracy 0.8512", over itself. */
 static void show_bar(progress *p, const mr_train_event *e)
 {
-    double t = now();
+    double t = mr_iter_now();
     int64_t total = p->o->steps_in_epoch, done = e->step - p->epoch_first_step;
     if (done < 1)
         done = 1;
@@ -125,7 +118,7 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
         print_metrics(e, true);
         puts("}");
     } else {
-        double s = now() - p->epoch_began;
+        double s = mr_iter_now() - p->epoch_began;
         printf("%sepoch %" PRId64, p->o->bar ? "\r\033[K" : "", e->epoch);
         if (p->o->epochs)
             printf("/%" PRId64, p->o->epochs);
@@ -230,7 +223,7 @@ static int run_parts(train_opts *o, parts *p)
     mr_status st;
     if (open_strategy(o, p, &st) != MR_OK)
         return cli_fail(&st, st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
-    progress at = {.o = o, .began = now()};
+    progress at = {.o = o, .began = mr_iter_now()};
     mr_callback callback = {.ctx = &at,
                             .epoch_begin = on_epoch_begin,
                             .batch_end = on_batch_end,
@@ -247,7 +240,7 @@ static int run_parts(train_opts *o, parts *p)
                         .watch = watch};
     mr_fit_result r;
     mr_code rc = mr_fit(p->strategy, p->model, p->data, p->loss, p->optimizer, &opts, &r, &st);
-    double trained = now() - at.began;
+    double trained = mr_iter_now() - at.began;
     if (rc == MR_OK && p->eval)
         rc = evaluate(o, p->strategy, p->model, p->eval, p->loss, &opts, trained, at.rows, &st);
     if (rc != MR_OK) {

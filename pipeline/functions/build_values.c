@@ -187,7 +187,7 @@ mr_code mr__build_computed(const builder *b, const mr_expr *e, mr_value *out, mr
         return run_tree(b, known, out, st);
     typed *t = NULL;
     MR_TRY(mr__type(e, b->s, &t, st));
-    mr_code rc = t->weak ? mr__settle_literal(t, e, st) : MR_OK;
+    mr_code rc = t->weak ? mr__type_settle_default(t, e, st) : MR_OK;
     if (rc == MR_OK && !b->values && b->record) {
         *out = (mr_value){.kind = MR_V_UNKNOWN, .spec = mr_spec_ref(t->spec)};
         rc = keep_tree(b->record, e, t, st);

@@ -213,11 +213,6 @@ mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st)
     return mr__type_settle(t, literal_type(t->weak), e, st);
 }
 
-mr_code mr__settle_literal(typed *t, const mr_expr *e, mr_status *st)
-{
-    return mr__type_settle_default(t, e, st);
-}
-
 /* Brings the nodes to one type: weak ones take that of the first that is not. */
 mr_code mr__type_unify(typed **v, const mr_expr *const *es, size_t n, const char *what, mr_dtype *t,
                        mr_status *st)

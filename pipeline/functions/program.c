@@ -144,7 +144,7 @@ static mr_code bind_names(const mr_fn *fn, const mr_expr *lambda, const mr_spec 
 static mr_code settle_tree(typed *t, code *c, mr_status *st)
 {
     if (t->weak)
-        MR_TRY(mr__settle_literal(t, c->lambda->children[0], st));
+        MR_TRY(mr__type_settle_default(t, c->lambda->children[0], st));
     c->tree = t;
     c->out = mr_spec_ref(t->spec);
     return MR_OK;

@@ -77,7 +77,7 @@ void mr__typed_free(typed *t);
 mr_code mr__type_fail(mr_status *st, const mr_expr *e, const char *fmt, ...) MR_PRINTF(3, 4);
 
 /* A weak literal alone: int64, float32, or float64 for a quotient of integers. */
-mr_code mr__settle_literal(typed *t, const mr_expr *e, mr_status *st) MR_NODISCARD;
+mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st) MR_NODISCARD;
 
 /* ---- values as columns ---- */
 

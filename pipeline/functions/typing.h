@@ -6,7 +6,6 @@
 #include "pipeline/functions/typed.h"
 
 mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st);
-mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st);
 mr_code mr__type_unify(typed **v, const mr_expr *const *es, size_t n, const char *what, mr_dtype *t,
                        mr_status *st);
 mr_code mr__type_broadcast(const mr_leaf *a, const mr_leaf *b, mr_leaf *out, const mr_expr *e,
