@@ -514,7 +514,9 @@ class Draw:
             fill = -1
             text += ", padding_values=-1"
         known = n if drop and size.text == str(n) else None
-        return f"padded_batch({text})", add_axis(blur(kind), known), lambda env: model.batched(
+        # Axes keep what is known of them, unless lengths (or none) are given.
+        made = kind if wanted is None else leaf("int64", wanted)
+        return f"padded_batch({text})", add_axis(made, known), lambda env: model.batched(
             d.value(env), size.value(env), drop, lambda values: model.stack_padded(values, fill, wanted))
 
     def shaped(self, kind):
