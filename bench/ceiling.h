@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_BENCH_CEILING_H
 #define MR_BENCH_CEILING_H
-/* Two loops in turns, the one measured and its ceiling, and the medians of what they took: figures
- * of the same minute on the same machine are what can be compared. */
+/* Two loops that alternate, the one measured and its ceiling, and the medians of their times:
+ * figures of the same minute on the same machine are what can be compared. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

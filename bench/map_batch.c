@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* range(10^7).map(x => x * 2).batch(1000), one thread, against the block loop: fill, multiply and
- * hand over batches of 1000 in blocks that fit the second-level cache.
+ * deliver batches of 1000 in blocks that fit the second-level cache.
  *
  *     map_batch */
 #include <stdint.h>

@@ -62,7 +62,7 @@ static inline const uint8_t *open_field(const uint8_t *p, const uint8_t *e, uint
     return p;
 }
 
-/* Names are at most 8 bytes long, and a record goes on for 8 behind each key. */
+/* Names are at most 8 bytes long, and a record has at least 8 more after each key. */
 static inline bool same(const char *name, const uint8_t *key, size_t n)
 {
     uint64_t a, b;

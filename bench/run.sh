@@ -1,15 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs every benchmark. Each prints its figure, the ceiling measured in turns with it, and
-# the ratio of the two.
+# Builds and runs every benchmark. Each prints its figure, the ceiling measured alternately with it,
+# and the ratio of the two.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake -S . -B build >/dev/null
 cmake --build build --parallel "$(nproc)" >/dev/null
-for program in tfrecord parse_example map_batch shuffle; do
+for program in tfrecord parse_example map_batch ops shuffle decode_jpeg; do
     printf '\n%s\n' "$program"
     build/bench/$program "$@"
 done
+if [ -x build/bench/allreduce ]; then
+    printf '\nallreduce\n'
+    build/bench/allreduce
+fi
+printf '\nthe service\n'
+build/bench/service
 printf '\nstart-up and memory\n'
 bench/start.sh
 bench/memory.sh
+printf '\nthe service'"'"'s dispatcher\n'
+bench/dispatcher.py
+printf '\nthe service'"'"'s processes\n'
+bench/service.py
+printf '\nfloats as text\n'
+bench/print_floats.sh

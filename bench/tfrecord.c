@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading page-cached TFRecords, both checksums verified, one thread, against the plainest loop
- * that does the same: pread into one reused buffer and walk over it.
+ * that does the same: pread into one reused buffer and walk over it. Then two files in two threads,
+ * 16 files a record of each in turn, and all records in a random order against their own.
  *
  *     tfrecord [DIR [MIB]]       a file of MIB MiB for each record size is made in DIR */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +17,8 @@
 
 #define BUFFER ((size_t)512 << 10)
 
+enum { FILES = 16 }; /* read in turn */
+
 typedef struct job {
     char path[4096];
     size_t record, n;
@@ -23,7 +27,7 @@ typedef struct job {
     uint64_t looked; /* what keeps the loops from being thrown away */
 } job;
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
     fprintf(stderr, "tfrecord: %s\n", what);
     exit(1);
@@ -102,16 +106,15 @@ static double ceiling(void *ctx)
     return (double)at;
 }
 
-static double iterator(void *ctx)
+/* Reads all of ds, which is taken over. */
+static double run(job *j, mr_dataset *ds, int64_t threads, size_t records)
 {
-    job *j = ctx;
     mr_status st;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
-    const char *path = j->path;
-    mr_dataset *ds = mr_tfrecord(&path, 1, NULL);
     size_t rows = 0;
-    mr_code rc = mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st);
+    mr_code rc = mr_iterator_open(
+        &it, ds, &(mr_iterator_opts){.has_threads = true, .threads = threads}, &st);
     while (rc == MR_OK && (rc = mr_iterator_next(it, 1 << 20, &b, &st)) == MR_OK) {
         const mr_bytes *v = b.columns[0].data;
         for (size_t i = 0; i < b.rows; i++)
@@ -123,9 +126,101 @@ static double iterator(void *ctx)
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
-    if (rows != j->n)
+    if (rows != records)
         die("the iterator missed records");
     return (double)rows * (double)(j->record + 16);
+}
+
+static double iterator(void *ctx)
+{
+    job *j = ctx;
+    const char *path = j->path;
+    return run(j, mr_tfrecord(&path, 1, NULL), 0, j->n);
+}
+
+/* ---- two threads ---- */
+
+static double iterator_in_two(void *ctx)
+{
+    job *j = ctx;
+    const char *paths[2] = {j->path, j->path};
+    return run(j, mr_tfrecord(paths, 2, &(mr_tfrecord_opts){.num_parallel_reads = 2}), 2, 2 * j->n);
+}
+
+static void *in_thread(void *ctx)
+{
+    ceiling(ctx);
+    return NULL;
+}
+
+static double ceiling_in_two(void *ctx)
+{
+    job *j = ctx, other = *j;
+    pthread_t thread;
+    other.buffer = malloc(j->buffer_bytes);
+    if (!other.buffer)
+        die("no memory");
+    if (pthread_create(&thread, NULL, in_thread, &other))
+        die("no second thread");
+    double bytes = ceiling(j);
+    pthread_join(thread, NULL);
+    free(other.buffer);
+    j->looked += other.looked;
+    return 2 * bytes;
+}
+
+/* ---- sixteen files in turn ---- */
+
+static double interleaved(void *ctx)
+{
+    job *j = ctx;
+    const char *path = j->path;
+    mr_dataset *names = mr_list_files(&path, 1, NULL);
+    return run(j,
+               mr_interleave(mr_repeat(names, FILES), mr_fn_text("f => tfrecord(f)"),
+                             &(mr_interleave_opts){.cycle_length = FILES, .block_length = 1}),
+               0, FILES * j->n);
+}
+
+/* One record of each file at a time, all files through buffers of 128 KiB. */
+static double ceiling_in_turn(void *ctx)
+{
+    job *j = ctx;
+    enum { PART = 128 << 10 };
+    static uint8_t parts[FILES][PART];
+    size_t have[FILES] = {0}, at[FILES] = {0}, rows = 0, whole = j->record + 16;
+    off_t from[FILES] = {0};
+    int fd = open(j->path, O_RDONLY);
+    for (size_t r = 0; r < j->n; r++)
+        for (size_t i = 0; i < FILES; i++) {
+            if (have[i] - at[i] < whole) {
+                have[i] -= at[i];
+                memmove(parts[i], parts[i] + at[i], have[i]);
+                at[i] = 0;
+                ssize_t got = pread(fd, parts[i] + have[i], PART - have[i], from[i]);
+                if (got <= 0)
+                    die("a file ends early");
+                from[i] += got;
+                have[i] += (size_t)got;
+            }
+            at[i] += walk(parts[i] + at[i], whole, &rows, &j->looked);
+        }
+    close(fd);
+    if (rows != FILES * j->n)
+        die("the ceiling missed records");
+    return (double)rows * (double)whole;
+}
+
+/* ---- in a random order ---- */
+
+static double shuffled(void *ctx)
+{
+    job *j = ctx;
+    const char *path = j->path;
+    return run(j,
+               mr_global_shuffle(mr_tfrecord(&path, 1, NULL),
+                                 &(mr_global_shuffle_opts){.seed = 1, .has_seed = true}),
+               0, j->n);
 }
 
 static void make_file(job *j, const char *dir, size_t bytes)
@@ -147,21 +242,47 @@ static void make_file(job *j, const char *dir, size_t bytes)
     free(record);
 }
 
+static void make(job *j, const char *dir, size_t record, size_t bytes)
+{
+    *j = (job){.record = record, .buffer_bytes = record < BUFFER / 4 ? BUFFER : 4 * BUFFER};
+    make_file(j, dir, bytes);
+    j->buffer = malloc(j->buffer_bytes);
+    if (!j->buffer)
+        die("no memory");
+    memset(j->buffer, 1, j->buffer_bytes);
+}
+
+static void drop(job *j)
+{
+    unlink(j->path);
+    free(j->buffer);
+}
+
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {100, 1024, 16384, 131072};
     const char *dir = argc > 1 ? argv[1] : "/tmp";
     size_t bytes = (argc > 2 ? (size_t)atoi(argv[2]) : 128) << 20;
+    char name[4200];
+    mr_status st;
+    job j;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        job j = {.record = sizes[i], .buffer_bytes = sizes[i] < BUFFER / 4 ? BUFFER : 4 * BUFFER};
-        char name[64];
-        make_file(&j, dir, bytes);
-        j.buffer = malloc(j.buffer_bytes);
-        memset(j.buffer, 1, j.buffer_bytes);
+        make(&j, dir, sizes[i], bytes);
         snprintf(name, sizeof name, "%zu B records", sizes[i]);
         bench_in_turns(name, "GB/s", 1e-9, 7, iterator, ceiling, &j);
-        unlink(j.path);
-        free(j.buffer);
+        if (sizes[i] == 1024)
+            bench_in_turns("1024 B, two threads", "GB/s", 1e-9, 7, iterator_in_two, ceiling_in_two,
+                           &j);
+        if (sizes[i] == 16384) {
+            check(mr_record_index_write(j.path, NULL, NULL, &st), &st);
+            bench_in_turns("16384 B, global_shuffle", "GB/s", 1e-9, 7, shuffled, iterator, &j);
+            snprintf(name, sizeof name, "%s.idx", j.path);
+            unlink(name);
+        }
+        drop(&j);
     }
+    make(&j, dir, 1024, bytes / FILES);
+    bench_in_turns("1024 B, 16 files in turn", "GB/s", 1e-9, 7, interleaved, ceiling_in_turn, &j);
+    drop(&j);
     return 0;
 }

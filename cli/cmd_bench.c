@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace bench: runs a graph without printing its elements, and tells where the time went. */
+/* millrace bench: runs a graph without printing its elements, and reports where the time went. */
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "cli/bench.h"
 #include "cli/cli.h"
-#include "pipeline/engine/iter.h"
+#include "cli/ledger_flag.h"
+#include "pipeline/engine/op_iterator.h"
 #include "pipeline/memory/alloc.h"
 
 enum { WANT = 32768 };
@@ -15,7 +20,10 @@ typedef struct bench_opts {
     cli_run run;
     int64_t limit, repeat, warmup;
     double seconds;
-    bool has_limit, json;
+    bool has_limit, has_seconds, json, tuning;
+    const char *trace_file, *ledger_file;
+    mr_ledger *ledger; /* of ledger_file */
+    bench_trace trace;
 } bench_opts;
 
 typedef struct result {
@@ -25,6 +33,30 @@ typedef struct result {
     mr_op_stats *ops;
     size_t n_ops;
 } result;
+
+/* --seconds: ends the run that goes on, also while it waits for an element. */
+static mr_cancel *time_up;
+
+static void on_alarm(int sig)
+{
+    (void)sig;
+    mr_cancel_trigger(time_up);
+}
+
+/* seconds 0: stops the clock. */
+static void set_clock(double seconds)
+{
+    enum { MOST = 1000000000 };
+    struct sigaction act = {.sa_handler = on_alarm};
+    double whole = seconds < MOST ? (double)(time_t)seconds : MOST;
+    struct itimerval at = {.it_value.tv_sec = (time_t)whole};
+    if (seconds < MOST)
+        at.it_value.tv_usec = (suseconds_t)((seconds - whole) * 1e6);
+    if (seconds > 0 && !at.it_value.tv_sec && !at.it_value.tv_usec)
+        at.it_value.tv_usec = 1;
+    sigaction(SIGALRM, &act, NULL);
+    setitimer(ITIMER_REAL, &at, NULL);
+}
 
 static double cpu(void)
 {
@@ -47,8 +79,6 @@ static mr_code run_once(mr_iterator *it, const bench_opts *o, double began, resu
             r->first_element_seconds = mr_iter_now() - began;
         r->elements += (int64_t)b.rows;
         r->bytes += (int64_t)mr_block_payload_bytes(&b);
-        if (o->seconds > 0 && mr_iter_now() - began >= o->seconds)
-            break;
     }
     mr_block_reset(&b);
     return rc < 0 ? rc : MR_OK;
@@ -58,10 +88,21 @@ static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, 
                        mr_status *st)
 {
     *r = (result){0};
+    mr_iterator_opts opts = o->run.opts;
     double cpu0 = cpu(), t0 = mr_iter_now();
-    MR_TRY(mr_iterator_open(kept, ds, &o->run.opts, st));
-    cli_watch_iterator(*kept);
-    MR_TRY(run_once(*kept, o, t0, r, st));
+    MR_TRY(mr_cancel_new(cli_cancel(), &time_up, st));
+    opts.cancel = time_up;
+    set_clock(o->has_seconds ? o->seconds : 0);
+    mr_code rc = mr_iterator_open(kept, ds, &opts, st);
+    if (rc == MR_OK)
+        rc = run_once(*kept, o, t0, r, st);
+    set_clock(0);
+    bool ended = rc != MR_OK && *kept && mr_cancel_is_cancelled(time_up);
+    mr_cancel_unref(time_up);
+    time_up = NULL;
+    /* What was measured until the time was up, or an interrupt came, counts. */
+    if (rc != MR_OK && !ended)
+        return rc;
     r->seconds = mr_iter_now() - t0;
     r->cpu_seconds = cpu() - cpu0;
     struct rusage u;
@@ -84,7 +125,26 @@ static const char *slowest(const result *r)
     return r->n_ops ? r->ops[at].path : "";
 }
 
-static void print_json(const result *r, int64_t run)
+/* The op that would save most if it took half its time: *saves = the seconds, at most. Without
+ * threads an op's time is its work and its waiting, and all of it is saved; with them ops overlap,
+ * so its work counts, and no more of that than the run took. NULL: nothing ran. */
+static const mr_op_stats *what_helps(const result *r, bool threads, double *saves)
+{
+    const mr_op_stats *best = NULL;
+    *saves = 0;
+    for (size_t i = 0; i < r->n_ops; i++) {
+        const mr_op_stats *s = &r->ops[i];
+        double own = threads ? s->busy_seconds : s->busy_seconds + s->wait_seconds;
+        own = own < r->seconds ? own : r->seconds;
+        if (own / 2 > *saves) {
+            *saves = own / 2;
+            best = s;
+        }
+    }
+    return best;
+}
+
+static void print_json(const result *r, int64_t run, bool threads)
 {
     printf("{\"run\": %" PRId64 ", \"elements\": %" PRId64 ", \"bytes\": %" PRId64
            ", \"seconds\": ",
@@ -105,11 +165,32 @@ static void print_json(const result *r, int64_t run)
         cli_print_double(stdout, s->wait_seconds);
         putchar('}');
     }
-    printf("], \"slowest\": \"%s\"}\n", slowest(r));
+    printf("], \"slowest\": \"%s\"", slowest(r));
+    double saves;
+    const mr_op_stats *s = what_helps(r, threads, &saves);
+    if (s) {
+        printf(", \"twice_as_fast\": {\"path\": \"%s\", \"saves_seconds\": ", s->path);
+        cli_print_double(stdout, saves);
+        putchar('}');
+    }
 }
 
-static void print_table(const result *r, int64_t run, int64_t runs)
+/* On a terminal: how long the op worked and then how long it waited, against the op that
+ * took longest. */
+static void print_bar(const mr_op_stats *s, double most)
 {
+    enum { WIDTH = 24 };
+    int busy = most > 0 ? (int)(s->busy_seconds / most * WIDTH + 0.5) : 0;
+    int wait = most > 0 ? (int)(s->wait_seconds / most * WIDTH + 0.5) : 0;
+    fputs(busy + wait ? " " : "", stdout);
+    for (int i = 0; i < busy + wait; i++)
+        putchar(i < busy ? '#' : '.');
+}
+
+static void print_table(const result *r, int64_t run, int64_t runs, bool threads)
+{
+    bool bars = isatty(STDOUT_FILENO);
+    double most = 0, saves;
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     if (runs > 1)
         printf("run %" PRId64 "\n", run);
@@ -119,36 +200,91 @@ static void print_table(const result *r, int64_t run, int64_t runs)
            r->cpu_seconds, r->first_element_seconds * 1e3, (double)r->peak_rss_bytes / (1 << 20));
     printf("  %-40s %12s %12s %9s %9s\n", "op", "elements", "MB", "busy s", "wait s");
     const char *slow = slowest(r);
+    for (size_t i = 0; i < r->n_ops; i++)
+        if (r->ops[i].busy_seconds + r->ops[i].wait_seconds > most)
+            most = r->ops[i].busy_seconds + r->ops[i].wait_seconds;
     for (size_t i = 0; i < r->n_ops; i++) {
         const mr_op_stats *o = &r->ops[i];
-        printf("  %-40s %12" PRId64 " %12.3f %9.3f %9.3f%s\n", o->path, o->elements,
-               (double)o->bytes * 1e-6, o->busy_seconds, o->wait_seconds,
-               o->path == slow ? "  <- slowest" : "");
+        printf("  %-40s %12" PRId64 " %12.3f %9.3f %9.3f", o->path, o->elements,
+               (double)o->bytes * 1e-6, o->busy_seconds, o->wait_seconds);
+        if (bars)
+            print_bar(o, most);
+        puts(o->path == slow ? "  <- slowest" : "");
     }
+    const mr_op_stats *helps = what_helps(r, threads, &saves);
+    if (helps)
+        printf("\n%s twice as fast would save %s%.3f s (%.0f %%)\n", helps->path,
+               threads ? "at most " : "", saves, saves / s * 100);
     putchar('\n');
 }
 
-static int bench(mr_dataset *ds, const bench_opts *o)
+static bool has_threads(const bench_opts *o)
+{
+    return !o->run.opts.has_threads || o->run.opts.threads != 0;
+}
+
+static mr_code print_run(const bench_opts *o, const result *r, mr_iterator *it, int64_t run,
+                         mr_status *st)
+{
+    mr_code rc = MR_OK;
+    if (!o->json) {
+        print_table(r, run, o->repeat, has_threads(o));
+        return o->tuning ? bench_tuning_table(it, has_threads(o), st) : MR_OK;
+    }
+    print_json(r, run, has_threads(o));
+    if (o->tuning)
+        rc = bench_tuning_json(it, st);
+    puts("}");
+    return rc;
+}
+
+static int bench_runs(mr_dataset *ds, bench_opts *o)
 {
     int status = CLI_OK;
     for (int64_t i = -o->warmup; i < o->repeat && status == CLI_OK; i++) {
         result r;
         mr_iterator *it = NULL;
         mr_status st;
+        o->run.opts.trace_spans = o->trace_file && i >= 0 ? BENCH_TRACE_SPANS : 0;
+        o->run.opts.ledger = i >= 0 ? o->ledger : NULL;
         mr_code rc = measure(ds, o, &it, &r, &st);
+        if (rc == MR_OK && i >= 0 && o->trace_file)
+            rc = bench_trace_run(&o->trace, it, i + 1, r.seconds, &st);
+        if (rc == MR_OK && i >= 0)
+            rc = print_run(o, &r, it, i + 1, &st);
         if (rc != MR_OK)
             status = cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
-        else if (i >= 0 && o->json)
-            print_json(&r, i + 1);
-        else if (i >= 0)
-            print_table(&r, i + 1, o->repeat);
         if (rc == MR_OK)
-            status = cli_flush(status);
-        cli_watch_iterator(NULL);
+            status = cli_flush(cli_interrupted() ? CLI_INTERRUPTED : status);
         mr_iterator_close(it); /* what the statistics name lives until here */
         mr_free(r.ops);
     }
     return status;
+}
+
+static int bench(mr_dataset *ds, bench_opts *o)
+{
+    mr_status st;
+    if (o->trace_file && bench_trace_open(&o->trace, o->trace_file, &st) != MR_OK) {
+        bench_trace_abort(&o->trace);
+        return cli_fail(&st, CLI_FAILED);
+    }
+    int status = cli_ledger_open(o->ledger_file, false, &o->ledger);
+    if (status < 0)
+        status = cli_ledger_close(o->ledger, bench_runs(ds, o));
+    /* What was measured until an interrupt came counts. */
+    if ((status == CLI_OK || status == CLI_INTERRUPTED) &&
+        bench_trace_close(&o->trace, &st) != MR_OK)
+        status = cli_fail(&st, CLI_FAILED);
+    bench_trace_abort(&o->trace);
+    return status;
+}
+
+static int check_seconds(const bench_opts *o)
+{
+    if (o->has_seconds && !(o->seconds > 0))
+        return cli_usage(&cli_bench, "--seconds must be more than 0, not %g", o->seconds);
+    return -1;
 }
 
 static int run(int argc, char **argv)
@@ -167,8 +303,9 @@ static int run(int argc, char **argv)
         {.name = "seconds",
          .kind = CLI_FLOAT,
          .value = &o.seconds,
+         .given = &o.has_seconds,
          .what = "S",
-         .help = "stop after S seconds"},
+         .help = "stop after S seconds, also while waiting for an element"},
         {.name = "repeat",
          .kind = CLI_INT,
          .value = &o.repeat,
@@ -183,21 +320,33 @@ static int run(int argc, char **argv)
          .max = 1000000,
          .help = "passes before that, not counted"},
         {.name = "json", .kind = CLI_SWITCH, .value = &o.json, .help = "one JSON object a run"},
+        {.name = "tuning",
+         .kind = CLI_SWITCH,
+         .value = &o.tuning,
+         .help = "print what was chosen where the graph says auto, and how to pin it"},
+        {.name = "trace",
+         .kind = CLI_TEXT,
+         .value = &o.trace_file,
+         .what = "FILE",
+         .help = "write when each operation worked and waited, as Perfetto and chrome://tracing "
+                 "read it"},
+        cli_ledger_flag(&o.ledger_file),
         {0}};
     const cli_flag *const tables[] = {flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n, size = 0;
     char *text = NULL;
     mr_dataset *ds = NULL;
-    mr_status st;
     int status = cli_parse(&cli_bench, tables, argc, argv, rest, &n);
+    if (status < 0)
+        status = check_seconds(&o);
     if (status < 0)
         status = cli_expression(&cli_bench, &o.run, rest, n, &text, &size);
     if (status < 0) {
         cli_run_start(&o.run);
-        status = mr_dataset_from_text(text, size, NULL, &ds, &st) == MR_OK
-                     ? bench(ds, &o)
-                     : cli_fail(&st, CLI_USAGE);
+        status = cli_dataset(o.run.file, text, size, &ds);
+        if (status < 0)
+            status = bench(ds, &o);
     }
     mr_dataset_unref(ds);
     mr_free(text);
@@ -207,7 +356,8 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench = {
     .name = "bench",
-    .summary = "runs a pipeline without printing, and tells where the time went",
-    .usage = "EXPR [--limit N | --seconds S] [--repeat K] [--warmup W] [--json]",
+    .summary = "runs a pipeline without printing it, and reports where the time went",
+    .usage = "EXPR [--limit N | --seconds S] [--repeat K] [--warmup W] [--json]\n"
+             "    [--tuning] [--trace FILE] [--ledger FILE]",
     .run = run,
 };

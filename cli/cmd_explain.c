@@ -4,22 +4,60 @@
 #include <string.h>
 
 #include "cli/distributed.h"
+#include "cli/explain_graph.h"
 #include "pipeline/memory/alloc.h"
 
-static int print_graph(const char *title, const mr_dataset *ds, bool json)
+/* The least memory_limit of the graph. */
+static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, bool json,
+                            mr_status *st)
+{
+    int64_t bytes;
+    const char *unknown;
+    MR_TRY(mr_memory_needed(ds, opts, &bytes, &unknown, st));
+    if (json) {
+        printf("{\"bytes\": %" PRId64 ", \"lacks\": ", bytes);
+        printf(unknown ? "\"%s\"}" : "null}", unknown);
+        return MR_OK;
+    }
+    printf("  memory limit: at least %" PRId64 " (%" PRId64 "M)", bytes,
+           (bytes >> 20) + ((bytes & 1048575) != 0));
+    if (unknown)
+        printf(", and what '%s' holds: elements of a size that the types do not say", unknown);
+    putchar('\n');
+    return MR_OK;
+}
+
+/* before: what the graph is compared with; NULL: nothing. *made (NULL: not asked for) = its ops. */
+static int print_graph(const char *title, const mr_dataset *ds, const mr_iterator_opts *opts,
+                       bool json, const explained *before, explained **made)
 {
     mr_status st;
     char *text = NULL;
-    if (mr_dataset_to_text(ds, &text, &st) != MR_OK)
-        return cli_fail(&st, CLI_FAILED);
-    if (json) {
+    explained *ops = NULL;
+    mr_code rc = mr_dataset_to_text(ds, &text, &st);
+    if (rc == MR_OK)
+        rc = explained_new(ds, &ops, &st);
+    if (rc == MR_OK && before && !json)
+        rc = explained_compare(ops, before, &st);
+    if (rc == MR_OK && json) {
         printf("\"%s\": ", title);
         cli_print_string(stdout, text, strlen(text));
+        printf(", \"ops %s\": ", title);
+        explained_print_json(ops);
+        printf(", \"memory %s\": ", title);
+        rc = print_memory(ds, opts, json, &st);
         fputs(", ", stdout);
-    } else
+    } else if (rc == MR_OK) {
         printf("%s:\n  %s\n", title, text);
+        explained_print(ops);
+        rc = print_memory(ds, opts, json, &st);
+    }
     mr_free(text);
-    return CLI_OK;
+    if (rc == MR_OK && made)
+        *made = ops;
+    else
+        explained_free(ops);
+    return rc == MR_OK ? CLI_OK : cli_fail(&st, CLI_FAILED);
 }
 
 static void print_decisions(const mr_explanation *e, bool json)
@@ -49,21 +87,26 @@ static void print_decisions(const mr_explanation *e, bool json)
         puts("  nothing had to be changed");
 }
 
-static int explain(const mr_dataset *before, const mr_dist_dataset *dd, bool json)
+static int explain(mr_dataset *before, const mr_dist_dataset *dd, const mr_iterator_opts *opts,
+                   bool json)
 {
     int status = CLI_OK;
+    explained *ops = NULL;
     if (json)
         putchar('{');
     if (before)
-        status = print_graph("before", before, json);
+        status = print_graph("before", before, opts, json, NULL, &ops);
     for (int64_t i = 0; i < mr_dist_dataset_num_local_workers(dd) && status == CLI_OK; i++) {
         char title[64];
         snprintf(title, sizeof title, json ? "worker %" PRId64 : "after, on worker %" PRId64,
                  mr_dist_dataset_worker(dd) + i);
-        status = print_graph(title, mr_dist_dataset_graph(dd, (size_t)i), json);
+        status = print_graph(title, mr_dist_dataset_graph(dd, (size_t)i), opts, json, ops, NULL);
     }
+    if (status == CLI_OK && before && cli_this.explain)
+        status = cli_this.explain(before, json);
     if (status == CLI_OK)
         print_decisions(mr_dist_dataset_explanation(dd), json);
+    explained_free(ops);
     return cli_flush(status);
 }
 
@@ -76,7 +119,7 @@ static int run(int argc, char **argv)
     cli_run_flags(&r, run_flags, true);
     cli_distribution_flags(&d, distribution_flags);
     const cli_flag flags[] = {
-        {.name = "json", .kind = CLI_SWITCH, .value = &json, .help = "one JSON object"}, {0}};
+        {.name = "json", .kind = CLI_SWITCH, .value = &json, .help = "print one JSON object"}, {0}};
     const cli_flag *const tables[] = {distribution_flags, flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n, size = 0;
@@ -93,7 +136,7 @@ static int run(int argc, char **argv)
         status = cli_distribute(&d, &r, text, size, &before, &dd);
     }
     if (status < 0)
-        status = explain(before, dd, json);
+        status = explain(before, dd, &r.opts, json);
     mr_dist_dataset_free(dd);
     mr_dataset_unref(before);
     mr_free(text);
@@ -105,6 +148,9 @@ const cli_command cli_explain = {
     .name = "explain",
     .summary = "prints a pipeline before and after it is distributed, and why",
     .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--auto-shard POLICY]",
-    .details = "The graphs are printed in text form: 'millrace show' runs them.",
+    .details =
+        "The graphs are printed as text that 'millrace show' runs, and as a table of their ops:\n"
+        "how many elements each emits, what one looks like, and how many are held at\n"
+        "once. + marks an op that was added, - one that is gone.",
     .run = run,
 };

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace inspect: what is in TFRecord files, and whether it is whole. */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/example.h"
 #include "pipeline/formats/tfrecord.h"
 #include "pipeline/memory/alloc.h"
@@ -21,33 +19,10 @@ typedef struct inspect_opts {
 typedef struct report {
     mr_compression compression;
     int64_t records, bytes, smallest, largest;
+    bool opened;
     mr_code rc;
     mr_status st;
 } report;
-
-/* By the first bytes; a length whose checksum is right decides for an uncompressed file. */
-static mr_compression guess_compression(const char *path)
-{
-    unsigned char b[12];
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return MR_COMPRESSION_NONE;
-    size_t n = fread(b, 1, sizeof b, f);
-    fclose(f);
-    if (n == sizeof b) {
-        uint32_t want =
-            (uint32_t)b[8] | (uint32_t)b[9] << 8 | (uint32_t)b[10] << 16 | (uint32_t)b[11] << 24;
-        if (mr_crc32c_mask(mr_crc32c(b, 8)) == want)
-            return MR_COMPRESSION_NONE;
-    }
-    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
-        return MR_COMPRESSION_GZIP;
-    if (n >= 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
-        return MR_COMPRESSION_ZSTD;
-    if (n >= 2 && (b[0] & 0x0f) == 8 && (b[0] >> 4) <= 7 && (b[0] * 256 + b[1]) % 31 == 0)
-        return MR_COMPRESSION_ZLIB;
-    return MR_COMPRESSION_NONE;
-}
 
 static mr_code print_feature(void *ctx, const mr_example_value *f, mr_status *st)
 {
@@ -95,14 +70,18 @@ static void print_record(int64_t number, const mr_bytes *r)
 
 static void examine(const char *path, const inspect_opts *o, report *r)
 {
-    mr_tfrecord_reader *reader = NULL;
+    mr_reader *reader = NULL;
     mr_array a = {0};
-    *r = (report){.compression = guess_compression(path), .smallest = INT64_MAX};
-    r->rc = mr_tfrecord_reader_open(&reader, path, &(mr_file_opts){.compression = r->compression},
-                                    &r->st);
+    const mr_file_opts opts = {
+        .compression = MR_COMPRESSION_DETECT, .strict = o->verify, .cancel = cli_cancel()};
+    *r = (report){.smallest = INT64_MAX};
+    r->rc = mr_reader_open(&reader, &mr_format_tfrecord, path, &opts, &r->st);
+    r->opened = r->rc == MR_OK;
+    if (r->opened)
+        r->compression = mr_reader_compression(reader);
     while (r->rc == MR_OK && !cli_interrupted()) {
         mr_array_reset(&a);
-        r->rc = mr_tfrecord_reader_read(reader, WANT, BLOCK_BYTES, &a, &r->st);
+        r->rc = mr_reader_read(reader, WANT, BLOCK_BYTES, &a, &r->st);
         const mr_bytes *records = a.data;
         for (size_t i = 0; r->rc == MR_OK && i < a.rows; i++, r->records++) {
             int64_t n = (int64_t)records[i].size;
@@ -114,15 +93,28 @@ static void examine(const char *path, const inspect_opts *o, report *r)
         }
     }
     mr_array_reset(&a);
-    mr_tfrecord_reader_close(reader);
+    mr_reader_close(reader);
     if (r->rc == MR_END)
         r->rc = MR_OK;
+}
+
+static void print_name(const char *path)
+{
+    char shown[4 * 4096];
+    mr_text_visible(path, false, shown, sizeof shown);
+    puts(shown);
 }
 
 static void print_json(const char *path, const report *r)
 {
     fputs("{\"file\": ", stdout);
     cli_print_string(stdout, path, strlen(path));
+    if (!r->opened) {
+        fputs(", \"error\": ", stdout);
+        cli_print_string(stdout, r->st.message, strlen(r->st.message));
+        puts("}");
+        return;
+    }
     printf(", \"compression\": \"%s\", \"records\": %" PRId64 ", \"bytes\": %" PRId64
            ", \"corrupt\": ",
            mr_compression_name(r->compression), r->records, r->bytes);
@@ -139,13 +131,16 @@ static void print_json(const char *path, const report *r)
 
 static void print_text(const report *r, const inspect_opts *o)
 {
-    printf("  %" PRId64 " records, %" PRId64 " bytes of data", r->records, r->bytes);
+    if (!r->opened)
+        return;
+    printf("  %" PRId64 " record%s, %" PRId64 " bytes of data", r->records,
+           r->records == 1 ? "" : "s", r->bytes);
     if (r->records)
         printf(" (%" PRId64 " to %" PRId64 " a record, %.1f on average)", r->smallest, r->largest,
                (double)r->bytes / (double)r->records);
     printf(", %s\n", *mr_compression_name(r->compression) ? mr_compression_name(r->compression)
                                                           : "uncompressed");
-    if (r->rc == MR_OK)
+    if (r->rc == MR_OK && (o->verify || r->records))
         puts(o->verify ? "  every record and checksum is good, to the end of the file"
                        : "  checksums good");
 }
@@ -157,14 +152,17 @@ static int run(int argc, char **argv)
         {.name = "verify",
          .kind = CLI_SWITCH,
          .value = &o.verify,
-         .help = "check all and name the first bad place (exit 1); print no records"},
+         .help = "check everything, also the end of the file; names the first error (exit 1)"},
         {.name = "examples",
          .kind = CLI_INT,
          .value = &o.examples,
          .what = "N",
          .max = INT64_MAX,
          .help = "show the first N records (default 1)"},
-        {.name = "json", .kind = CLI_SWITCH, .value = &o.json, .help = "one JSON object a file"},
+        {.name = "json",
+         .kind = CLI_SWITCH,
+         .value = &o.json,
+         .help = "print one JSON object per file"},
         {0}};
     const cli_flag *const tables[] = {flags, NULL};
     const char **files = cli_words(argc);
@@ -174,13 +172,16 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_inspect, "a file is wanted");
     if (status < 0) {
         status = CLI_OK;
+        cli_run_start(&o.run); /* the log tells of bytes that are no record */
         if (o.verify)
             o.examples = 0;
-        for (size_t i = 0; i < n && !cli_interrupted(); i++) {
+        for (size_t i = 0; i < n; i++) {
             report r;
             if (!o.json)
-                puts(files[i]);
+                print_name(files[i]);
             examine(files[i], &o, &r);
+            if (cli_interrupted())
+                break;
             if (o.json)
                 print_json(files[i], &r);
             else
@@ -196,7 +197,9 @@ static int run(int argc, char **argv)
 
 const cli_command cli_inspect = {
     .name = "inspect",
-    .summary = "tells what is in TFRecord files, and whether they are whole",
+    .summary = "says what is in TFRecord files, and whether they are undamaged",
     .usage = "FILE... [--verify] [--examples N] [--json]",
+    .details =
+        "The file - is standard input. How a file is compressed is seen from its first bytes.",
     .run = run,
 };

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace ops: the reference of ops, from their descriptors. */
+/* millrace ops: the reference of ops and of the functions of expressions, from their
+ * descriptors. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "pipeline/functions/descriptor.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/memory/alloc.h"
 
@@ -29,6 +31,10 @@ static const char *type_name(const mr_param *p)
         return "list of numbers";
     case MR_PT_STRS:
         return "string or list of strings";
+    case MR_PT_OWN:
+        if (mr_param_input(p))
+            return mr_param_input(p)->name;
+        return p->kind == &mr_option_dtype ? "dtype" : "as described";
     }
     return "value";
 }
@@ -65,26 +71,53 @@ static void print_default(const mr_param *p)
     case MR_PT_STRS:
         fputs("=none", stdout);
         break;
+    case MR_PT_OWN:
+        printf("=%s", p->def.s ? p->def.s : "none");
+        break;
     }
 }
 
-static bool is_source(const mr_op *op)
+/* An op or a function, as the pages show it. */
+typedef struct entry {
+    const mr_op *op; /* NULL: a function */
+    const mr_function *function;
+    const char *name, *doc, *example;
+    const mr_param *params;
+} entry;
+
+static entry of_op(const mr_op *op)
 {
-    return op->max_inputs == 0 || (op->props & MR_OP_SOURCE_CALL);
+    return (entry){op, NULL, op->name, op->doc, op->example, op->params};
 }
 
-static void print_signature(const mr_op *op)
+static entry of_function(const mr_function *f)
 {
-    printf("%s%s(", is_source(op) ? "" : ".", op->name);
+    return (entry){NULL, f, f->form ? f->form : f->name, f->doc, f->example, f->params};
+}
+
+static void print_signature(const entry *e)
+{
     bool first = true;
-    if (op->props & MR_OP_SOURCE_CALL) {
+    if (e->function && e->function->form) {
+        fputs(e->function->form, stdout);
+        return;
+    }
+    const mr_op *op = e->op;
+    bool source = !op || op->max_inputs == 0 || (op->props & MR_OP_SOURCE_CALL);
+    printf("%s%s(", source ? "" : ".", e->name);
+    if (op && (op->props & MR_OP_LISTS_INPUTS)) {
+        fputs("[EXPR, ...]", stdout);
+        for (int i = 1; i < op->min_inputs; i++)
+            fputs(", EXPR", stdout);
+        first = false;
+    } else if (op && (op->props & MR_OP_SOURCE_CALL)) {
         fputs("EXPR, ...", stdout);
         first = false;
-    } else if (op->max_inputs > 1 || op->max_inputs < 0) {
+    } else if (op && (op->max_inputs > 1 || op->max_inputs < 0)) {
         fputs("EXPR", stdout);
         first = false;
     }
-    for (const mr_param *p = op->params; p && p->name; p++) {
+    for (const mr_param *p = e->params; p && p->name; p++) {
         printf("%s%s%s", first ? "" : ", ", p->name, p->flags & MR_P_VARIADIC ? "..." : "");
         print_default(p);
         first = false;
@@ -92,16 +125,46 @@ static void print_signature(const mr_op *op)
     putchar(')');
 }
 
-static void print_op(const mr_op *op, bool markdown)
+/* What the reference says of every op beside its parameters. */
+typedef struct trait {
+    const char *name, *text;
+} trait;
+enum { TRAITS = 4 };
+
+static void traits_of(const mr_op *op, trait out[TRAITS])
 {
-    fputs(markdown ? "### " : "", stdout);
-    fputs(markdown ? "`" : "", stdout);
-    print_signature(op);
+    const char *count = op->props & MR_OP_KEEPS_COUNT ? "n" : "unknown";
+    const trait all[TRAITS] = {{"order", op->order_doc ? op->order_doc : "kept"},
+                               {"memory", op->memory_doc ? op->memory_doc : "a block"},
+                               {"state", op->state_doc    ? op->state_doc
+                                         : op->max_inputs ? "that of its inputs"
+                                                          : "none"},
+                               {"elements", op->count_doc ? op->count_doc : count}};
+    memcpy(out, all, sizeof all);
+}
+
+static void print_traits(const mr_op *op, bool markdown)
+{
+    trait all[TRAITS];
+    traits_of(op, all);
+    if (markdown)
+        puts("\n| order | memory | state | elements |\n| --- | --- | --- | --- |");
+    for (int i = 0; i < TRAITS; i++)
+        if (markdown)
+            printf("| %s %s", all[i].text, i + 1 < TRAITS ? "" : "|\n");
+        else
+            printf("    %-22s %s\n", all[i].name, all[i].text);
+}
+
+static void print_entry(const entry *e, bool markdown)
+{
+    fputs(markdown ? "## `" : "", stdout);
+    print_signature(e);
     puts(markdown ? "`" : "");
-    printf("%s%s\n", markdown ? "\n" : "  ", op->doc);
-    if (markdown && op->params && op->params->name)
+    printf("%s%s\n", markdown ? "\n" : "  ", e->doc);
+    if (markdown && e->params && e->params->name)
         putchar('\n');
-    for (const mr_param *p = op->params; p && p->name; p++) {
+    for (const mr_param *p = e->params; p && p->name; p++) {
         printf(markdown ? "* `%s`, %s: %s" : "    %-22s %s: %s", p->name, type_name(p), p->doc);
         if (p->names) {
             fputs(" One of", stdout);
@@ -111,78 +174,175 @@ static void print_op(const mr_op *op, bool markdown)
         }
         putchar('\n');
     }
-    if (op->example)
-        printf(markdown ? "\n    %s\n" : "    example: %s\n", op->example);
+    if (e->op)
+        print_traits(e->op, markdown);
+    if (e->example)
+        printf(markdown ? "\n    %s\n" : "    example: %s\n", e->example);
     putchar('\n');
 }
 
-static void print_json(const mr_op *op)
+static void print_field(const char *key, const char *text)
 {
-    fputs("{\"op\": ", stdout);
-    cli_print_string(stdout, op->name, strlen(op->name));
-    fputs(", \"doc\": ", stdout);
-    cli_print_string(stdout, op->doc, strlen(op->doc));
-    fputs(", \"params\": [", stdout);
-    for (const mr_param *p = op->params; p && p->name; p++) {
-        fputs(p == op->params ? "{\"name\": " : ", {\"name\": ", stdout);
-        cli_print_string(stdout, p->name, strlen(p->name));
-        fputs(", \"type\": ", stdout);
-        cli_print_string(stdout, type_name(p), strlen(type_name(p)));
-        printf(", \"required\": %s, \"doc\": ", p->flags & MR_P_POSITIONAL ? "true" : "false");
-        cli_print_string(stdout, p->doc, strlen(p->doc));
-        putchar('}');
-    }
-    fputs("], \"example\": ", stdout);
-    if (op->example)
-        cli_print_string(stdout, op->example, strlen(op->example));
+    printf("%s: ", key);
+    if (text)
+        cli_print_string(stdout, text, strlen(text));
     else
         fputs("null", stdout);
+}
+
+static void print_json(const entry *e)
+{
+    print_field(e->op ? "{\"op\"" : "{\"function\"", e->name);
+    print_field(", \"doc\"", e->doc);
+    fputs(", \"params\": [", stdout);
+    for (const mr_param *p = e->params; p && p->name; p++) {
+        print_field(p == e->params ? "{\"name\"" : ", {\"name\"", p->name);
+        print_field(", \"type\"", type_name(p));
+        printf(", \"required\": %s", p->flags & MR_P_POSITIONAL ? "true" : "false");
+        print_field(", \"doc\"", p->doc);
+        putchar('}');
+    }
+    fputs("]", stdout);
+    trait all[TRAITS];
+    if (e->op)
+        traits_of(e->op, all);
+    for (int i = 0; e->op && i < TRAITS; i++) {
+        fputs(", ", stdout);
+        cli_print_string(stdout, all[i].name, strlen(all[i].name));
+        fputs(": ", stdout);
+        cli_print_string(stdout, all[i].text, strlen(all[i].text));
+    }
+    print_field(", \"example\"", e->example);
     puts("}");
 }
 
-static void list(const char *const *names, size_t n, void (*print)(const mr_op *op))
+static void print_name(const entry *e)
 {
-    const mr_op *op;
-    for (size_t k = 0;
-         (op = n ? (k < n ? mr_op_find(names[k], strlen(names[k])) : NULL) : mr_op_at(k)); k++)
-        if (n || !(op->props & MR_OP_INTERNAL))
-            print(op);
+    if (!e->function || !e->function->form) /* an operator has no name to call it by */
+        puts(e->name);
+}
+static void print_page(const entry *e)
+{
+    print_entry(e, true);
+}
+static void print_text(const entry *e)
+{
+    print_entry(e, false);
 }
 
-static void print_name(const mr_op *op)
+/* The op, function or operator called name. */
+static bool find_entry(const char *name, entry *e)
 {
-    puts(op->name);
+    const mr_op *op = mr_op_find(name, strlen(name));
+    const mr_function *f;
+    if (op) {
+        *e = of_op(op);
+        return true;
+    }
+    for (size_t i = 0; (f = mr_function_at(i)); i++)
+        if (strcmp(f->name, name) == 0) {
+            *e = of_function(f);
+            return true;
+        }
+    return false;
 }
-static void print_page(const mr_op *op)
+
+static void list_ops(void (*print)(const entry *e))
 {
-    print_op(op, true);
+    const mr_op *op;
+    entry e;
+    for (size_t i = 0; (op = mr_op_at(i)); i++)
+        if (!(op->props & MR_OP_INTERNAL)) {
+            e = of_op(op);
+            print(&e);
+        }
 }
-static void print_text(const mr_op *op)
+
+static void list_functions(void (*print)(const entry *e))
 {
-    print_op(op, false);
+    const mr_function *f;
+    entry e;
+    for (size_t i = 0; (f = mr_function_at(i)); i++) {
+        e = of_function(f);
+        print(&e);
+    }
+}
+
+/* docs/ops.md and docs/expressions.md, whole. */
+static void print_ops_page(void)
+{
+    puts("# Ops\n\n"
+         "What pipelines are made of, printed from the table of ops by `millrace ops --page ops`. "
+         "How"
+         " they are written is on [grammar.md](grammar.md); functions of elements are on"
+         " [expressions.md](expressions.md).\n\n"
+         "Beside its parameters each op has four properties. **Order**: in which its elements come;"
+         " `kept` is that of its input. It never depends on the number of threads, unless"
+         " `deterministic=false` says so. **Memory**: what it holds at most; a block is about 256 "
+         "KiB"
+         " of elements, or one element if that is larger. **State**: what a saved position has of "
+         "it;"
+         " that of its inputs comes on top. **Elements**: how many it emits if its input has n, as"
+         " far as that is known without running; `millrace explain` prints the numbers.\n");
+    list_ops(print_page);
+}
+static void print_expressions_page(void)
+{
+    puts("# Operators and functions of expressions\n\n"
+         "What functions of elements such as `x => x * 2` are made of, printed from the table of"
+         " functions by `millrace ops --page expressions`. What holds for all of them, their types,"
+         " shapes and errors, is on [functions.md](functions.md).\n");
+    list_functions(print_page);
 }
 
 static int run(int argc, char **argv)
 {
+    static const char *const pages[] = {"ops", "expressions", NULL};
+    const char *page = NULL;
     bool json = false, markdown = false, names = false;
     const cli_flag flags[] = {
-        {.name = "names", .kind = CLI_SWITCH, .value = &names, .help = "the names alone"},
-        {.name = "json", .kind = CLI_SWITCH, .value = &json, .help = "one JSON object an op"},
-        {.name = "markdown",
+        {.name = "names", .kind = CLI_SWITCH, .value = &names, .help = "print the names only"},
+        {.name = "json",
          .kind = CLI_SWITCH,
-         .value = &markdown,
-         .help = "the reference page in Markdown"},
+         .value = &json,
+         .help = "print one JSON object per op or function"},
+        {.name = "markdown", .kind = CLI_SWITCH, .value = &markdown, .help = "print Markdown"},
+        {.name = "page",
+         .kind = CLI_TEXT,
+         .value = &page,
+         .what = "PAGE",
+         .words = pages,
+         .help = "print a whole page of the reference in Markdown: ops or expressions"},
         {0}};
     const cli_flag *const tables[] = {flags, NULL};
     const char **rest = cli_words(argc);
     size_t n;
+    cli_try_service(NULL, NULL, 0); /* it has more ops */
     int status = cli_parse(&cli_ops, tables, argc, argv, rest, &n);
+    void (*print)(const entry *) = names      ? print_name
+                                   : json     ? print_json
+                                   : markdown ? print_page
+                                              : print_text;
+    entry e;
+    if (status < 0 && page && (n || json || markdown || names))
+        status = cli_usage(&cli_ops, "--page stands alone");
     for (size_t i = 0; status < 0 && i < n; i++)
-        if (!mr_op_find(rest[i], strlen(rest[i])))
-            status = cli_usage(&cli_ops, "there is no op '%s'; 'millrace ops --names' lists them",
+        if (!find_entry(rest[i], &e))
+            status = cli_usage(&cli_ops,
+                               "there is no op or function '%s'; 'millrace ops --names' lists them",
                                rest[i]);
     if (status < 0) {
-        list(rest, n, names ? print_name : json ? print_json : markdown ? print_page : print_text);
+        for (size_t i = 0; i < n; i++)
+            if (find_entry(rest[i], &e))
+                print(&e);
+        if (page && strcmp(page, pages[0]) == 0)
+            print_ops_page();
+        else if (page)
+            print_expressions_page();
+        else if (n == 0) {
+            list_ops(print);
+            list_functions(print);
+        }
         status = cli_flush(CLI_OK);
     }
     mr_free(rest);
@@ -191,7 +351,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_ops = {
     .name = "ops",
-    .summary = "lists the ops that pipelines are made of",
-    .usage = "[NAME...] [--names | --json | --markdown]",
+    .summary = "lists the ops and functions that pipelines are made of",
+    .usage = "[NAME...] [--names | --json | --markdown]\n--page ops|expressions",
     .run = run,
 };

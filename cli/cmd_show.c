@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
+#include "cli/ledger_flag.h"
 #include "cli/show.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
@@ -33,7 +34,7 @@ static void put_pass(unsigned char *out, int64_t epoch)
         out[4 + i] = (unsigned char)(crc >> 8 * i);
 }
 
-/* The pass of a state file, which is taken off it; 0 if it tells none, or a damaged one. */
+/* The pass of a state file, which is removed from it; 0 if it has none, or a damaged one. */
 static int64_t take_pass(unsigned char *bytes, size_t *size)
 {
     unsigned char good[PASS_BYTES];
@@ -88,14 +89,19 @@ static int save_state(const char *path, const void *bytes, size_t size, int64_t 
         err = write_file(path, bytes, size, epoch);
     if (!err)
         return CLI_OK;
-    fflush(stdout);
-    fprintf(stderr, "millrace show: %s: the position could not be written: %s\n", path,
-            strerror(err));
-    return CLI_FAILED;
+    return cli_error(&cli_show, CLI_FAILED, "%s: the position could not be written: %s", path,
+                     strerror(err));
 }
 
-int cli_load_state(const char *path, void **bytes, size_t *size, int64_t *epoch)
+/* Positions begin with these: of a plain pipeline, of one distributed over replicas. */
+static bool is_of_the_other_kind(const show_opts *o, const char *bytes, size_t size)
 {
+    return size >= 3 && memcmp(bytes, o->distribution.has_replicas ? "MRP" : "MRD", 3) == 0;
+}
+
+int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoch)
+{
+    const char *path = o->restore;
     FILE *f = fopen(path, "rb");
     char *buf = NULL;
     size_t room = 0, n = 0, got = 0;
@@ -107,15 +113,21 @@ int cli_load_state(const char *path, void **bytes, size_t *size, int64_t *epoch)
             n += got;
         } while (got);
     if (!f || ferror(f) || !feof(f)) {
-        fprintf(stderr, "millrace show: %s: the position could not be read: %s\n", path,
-                strerror(errno ? errno : EIO));
+        int err = errno ? errno : EIO;
         if (f)
             fclose(f);
         mr_free(buf);
-        return CLI_FAILED;
+        return cli_error(&cli_show, CLI_FAILED, "%s: the position could not be read: %s", path,
+                         strerror(err));
     }
     fclose(f);
     *epoch = take_pass((unsigned char *)buf, &n);
+    if (is_of_the_other_kind(o, buf, n)) {
+        mr_free(buf);
+        return cli_error(&cli_show, CLI_FAILED,
+                         "%s: the position was saved %s --replicas; restore it in the same way",
+                         path, o->distribution.has_replicas ? "without" : "with");
+    }
     *bytes = buf;
     *size = n;
     return CLI_OK;
@@ -129,6 +141,16 @@ int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, int6
     int status = save_state(path, bytes, size, epoch);
     mr_free(bytes);
     return status;
+}
+
+void cli_warn_of_end(const show_opts *o, int64_t left)
+{
+    if (left > 0)
+        fprintf(stderr,
+                "millrace: warning: the data end after %" PRId64 " %s, before the %" PRId64
+                " of --save-after; the position saved is the end\n",
+                o->save_after - left, o->distribution.has_replicas ? "steps" : "elements",
+                o->save_after);
 }
 
 /* Prints up to `left` elements (negative: all) of the pass that it stands in. */
@@ -158,19 +180,20 @@ static int print_pass(mr_iterator *it, const show_opts *o, int64_t *left)
     return CLI_OK;
 }
 
-static int show_elements(const show_opts *o, mr_dataset *ds)
+static int show_with(const show_opts *o, mr_dataset *ds, mr_ledger *ledger)
 {
+    mr_iterator_opts opts = o->run.opts;
     mr_status st;
     mr_iterator *it = NULL;
     int64_t epoch = 0;
     int status = CLI_OK;
-    if (mr_iterator_open(&it, ds, &o->run.opts, &st) != MR_OK)
-        return cli_fail(&st, CLI_FAILED);
-    cli_watch_iterator(it);
+    opts.ledger = ledger;
+    if (mr_iterator_open(&it, ds, &opts, &st) != MR_OK)
+        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
     if (o->restore) {
         void *bytes = NULL;
         size_t size = 0;
-        status = cli_load_state(o->restore, &bytes, &size, &epoch);
+        status = cli_load_state(o, &bytes, &size, &epoch);
         if (status == CLI_OK && mr_iterator_restore(it, bytes, size, &st) != MR_OK) {
             mr_status_at(&st, o->restore, -1, -1);
             status = cli_fail(&st, CLI_FAILED);
@@ -188,27 +211,50 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
             status = print_pass(it, o, &left);
     }
     if (status == CLI_OK && o->has_save_after) {
+        cli_warn_of_end(o, left);
         void *bytes = NULL;
         size_t size = 0;
         mr_code rc = mr_iterator_save(it, &bytes, &size, &st);
         status = cli_store_state(o->state, rc, bytes, size, epoch, &st);
     }
-    cli_watch_iterator(NULL);
     mr_iterator_close(it);
     return cli_flush(status);
 }
 
-static int check_flags(const show_opts *o)
+static int show_elements(const show_opts *o, mr_dataset *ds)
 {
+    mr_ledger *ledger;
+    int status = cli_ledger_open(o->ledger, false, &ledger);
+    if (status < 0)
+        status = cli_ledger_close(ledger, show_with(o, ds, ledger));
+    return status;
+}
+
+int cli_show_spec(const mr_spec *spec)
+{
+    size_t size = mr_spec_format(spec, NULL, 0) + 1;
+    char *text = mr_malloc(size);
+    if (!text)
+        return cli_error(&cli_show, CLI_FAILED, "out of memory for the type of an element");
+    mr_spec_format(spec, text, size);
+    puts(text);
+    mr_free(text);
+    return cli_flush(CLI_OK);
+}
+
+static int check_flags(show_opts *o)
+{
+    if (o->spec && (o->has_save_after || o->restore || o->has_limit || o->ledger))
+        return cli_usage(&cli_show, "--spec runs nothing: leave out the other options of a run");
     if (o->has_save_after != (o->state != NULL))
         return cli_usage(&cli_show, "--save-after N and --state FILE go together");
     if (o->has_save_after && o->has_limit)
         return cli_usage(&cli_show, "--save-after and --limit do not go together");
-    const cli_distribution *d = &o->distribution;
+    cli_distribution *d = &o->distribution;
     if (!d->has_replicas && (d->has_workers || d->has_worker || d->policy || d->from_function))
         return cli_usage(&cli_show,
                          "--workers, --worker, --auto-shard and --from-function need --replicas");
-    return cli_distribution_check(&cli_show, d);
+    return d->has_replicas ? cli_distribution_check(&cli_show, d) : -1;
 }
 
 static int run(int argc, char **argv)
@@ -230,31 +276,35 @@ static int run(int argc, char **argv)
                                .what = "N",
                                .min = 1,
                                .max = INT64_MAX,
-                               .help = "go round the data N times"},
+                               .help = "go through the data N times"},
                               {.name = "save-after",
                                .kind = CLI_INT,
                                .value = &o.save_after,
                                .given = &o.has_save_after,
                                .what = "N",
                                .max = INT64_MAX,
-                               .help = "print N elements, then save the position behind them"},
+                               .help = "print N elements, then save the position after them"},
                               {.name = "state",
                                .kind = CLI_TEXT,
                                .value = &o.state,
                                .what = "FILE",
-                               .help = "where --save-after puts it"},
+                               .help = "the file that --save-after writes"},
                               {.name = "restore",
                                .kind = CLI_TEXT,
                                .value = &o.restore,
                                .what = "FILE",
-                               .help = "go on at a saved position of the same expression"},
+                               .help = "continue at a saved position of the same expression"},
+                              {.name = "spec",
+                               .kind = CLI_SWITCH,
+                               .value = &o.spec,
+                               .help = "print what an element looks like, and run nothing"},
+                              cli_ledger_flag(&o.ledger),
                               {0}};
     const cli_flag *const tables[] = {flags, distribution_flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n, size = 0;
     char *text = NULL;
     mr_dataset *ds = NULL;
-    mr_status st;
     int status = cli_parse(&cli_show, tables, argc, argv, rest, &n);
     if (status < 0)
         status = check_flags(&o);
@@ -265,10 +315,8 @@ static int run(int argc, char **argv)
         o.run.opts.positions = o.has_save_after;
         if (o.distribution.has_replicas)
             status = cli_show_replicas(&o, text, size);
-        else if (mr_dataset_from_text(text, size, NULL, &ds, &st) != MR_OK)
-            status = cli_fail(&st, CLI_USAGE);
-        else
-            status = show_elements(&o, ds);
+        else if ((status = cli_dataset(o.run.file, text, size, &ds)) < 0)
+            status = o.spec ? cli_show_spec(mr_dataset_spec(ds)) : show_elements(&o, ds);
     }
     mr_dataset_unref(ds);
     mr_free(text);
@@ -282,8 +330,9 @@ const cli_command cli_show = {
     .usage = "EXPR [--limit N] [--epochs N]\n"
              "EXPR --save-after N --state FILE\n"
              "EXPR --restore FILE\n"
+             "EXPR --spec\n"
              "--replicas R [--workers W [--worker I]] [--auto-shard POLICY] EXPR",
-    .details = "One element a line. With --replicas, one step a line:\n"
+    .details = "One element per line; with --replicas, one step per line:\n"
                "  {\"step\": 0, \"replicas\": [[0, 1], [2, 3]]}",
     .run = run,
 };

@@ -2,6 +2,7 @@
 /* millrace show --replicas: a pipeline distributed over replicas, one step a line. */
 #include <inttypes.h>
 
+#include "cli/ledger_flag.h"
 #include "cli/show.h"
 #include "pipeline/memory/alloc.h"
 
@@ -49,25 +50,20 @@ static int print_steps(mr_dist_iterator *it, const show_opts *o, int64_t *left)
     return CLI_OK;
 }
 
-static void cancel(void *it)
-{
-    mr_dist_iterator_cancel(it);
-}
-
-static int run(const show_opts *o, const mr_dist_dataset *dd)
+static int run(const show_opts *o, const mr_dist_dataset *dd, mr_ledger *ledger)
 {
     mr_status st;
     mr_dist_iterator *it = NULL;
     mr_dist_iterator_opts opts = {.run = o->run.opts};
+    opts.run.ledger = ledger;
     if (mr_dist_iterator_open(&it, dd, &opts, &st) != MR_OK)
-        return cli_fail(&st, CLI_FAILED);
-    cli_watch(cancel, it);
+        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
     int64_t epoch = 0; /* passes ended */
     int status = CLI_OK;
     void *bytes = NULL;
     size_t size = 0;
     if (o->restore) {
-        status = cli_load_state(o->restore, &bytes, &size, &epoch);
+        status = cli_load_state(o, &bytes, &size, &epoch);
         if (status == CLI_OK && mr_dist_iterator_restore(it, bytes, size, &st) != MR_OK) {
             mr_status_at(&st, o->restore, -1, -1);
             status = cli_fail(&st, CLI_FAILED);
@@ -85,12 +81,21 @@ static int run(const show_opts *o, const mr_dist_dataset *dd)
             status = print_steps(it, o, &left);
     }
     if (status == CLI_OK && o->has_save_after) {
+        cli_warn_of_end(o, left);
         mr_code rc = mr_dist_iterator_save(it, &bytes, &size, &st);
         status = cli_store_state(o->state, rc, bytes, size, epoch, &st);
     }
-    cli_watch(NULL, NULL);
     mr_dist_iterator_close(it);
     return cli_flush(status);
+}
+
+static int show_steps(const show_opts *o, const mr_dist_dataset *dd)
+{
+    mr_ledger *ledger;
+    int status = cli_ledger_open(o->ledger, true, &ledger);
+    if (status < 0)
+        status = cli_ledger_close(ledger, run(o, dd, ledger));
+    return status;
 }
 
 int cli_show_replicas(const show_opts *o, const char *text, size_t size)
@@ -98,7 +103,7 @@ int cli_show_replicas(const show_opts *o, const char *text, size_t size)
     mr_dist_dataset *dd = NULL;
     int status = cli_distribute(&o->distribution, &o->run, text, size, NULL, &dd);
     if (status < 0)
-        status = run(o, dd);
+        status = o->spec ? cli_show_spec(mr_dist_dataset_spec(dd)) : show_steps(o, dd);
     mr_dist_dataset_free(dd);
     return status;
 }

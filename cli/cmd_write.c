@@ -1,206 +1,139 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace write: expressions, JSON lines, text or IDX files into TFRecord shards. */
-#include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/ledger_flag.h"
+#include "cli/write.h"
 #include "pipeline/formats/example.h"
 #include "pipeline/formats/idx.h"
 #include "pipeline/formats/shard_writer.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/ops/element_example.h"
-#include "pipeline/graph/op.h"
+#include "pipeline/columns/element_example.h"
+#include "pipeline/columns/element_npy.h"
+#include "pipeline/ops/sources.h"
 
-enum { WANT = 1024, MAX_FEATURES = 4096 };
+enum { WANT = 1024 };
 
 typedef struct write_opts {
     cli_run run;
-    const char *out, *compress, *expr;
+    const char *out, *format, *compress, *expr, *images, *schema, *ledger;
+    mr_shard_format shard_format;
+    bool overwrite, recover;
     int64_t shards;
     cli_texts jsonl, text, idx;
 } write_opts;
 
 /* ---- a pipeline ---- */
 
-static mr_code write_dataset(mr_dataset *ds, const write_opts *o, mr_shard_writer *w, mr_status *st)
+/* What makes records of elements, by the format of the files. */
+typedef struct encoder {
+    mr_shard_format format;
+    const mr_spec *spec;
+    const mr_iterator_opts *opts;
+    mr_element_encoder *example;
+    mr_npy_encoder *npy;
+    bool begun; /* npy: the type of entries is said */
+    char *text; /* jsonl: of a line */
+    size_t size;
+    FILE *line;
+} encoder;
+
+static mr_code encoder_open(encoder *e, mr_status *st)
 {
-    mr_iterator *it = NULL;
-    mr_element_encoder *e = NULL;
-    mr_block b = MR_BLOCK_EMPTY;
-    mr_code rc = mr_iterator_open(&it, ds, &o->run.opts, st);
-    if (rc == MR_OK) {
-        cli_watch_iterator(it);
-        rc = mr_element_encoder_new(&e, mr_iterator_spec(it), st);
+    switch (e->format) {
+    case MR_SHARDS_JSONL:
+        e->line = open_memstream(&e->text, &e->size);
+        return e->line ? MR_OK : mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
+    case MR_SHARDS_NPY:
+        return mr_npy_encoder_new(&e->npy, e->spec, st);
+    default:
+        return mr_element_encoder_new(&e->example, e->spec, st);
     }
-    while (rc == MR_OK && (rc = mr_iterator_next(it, WANT, &b, st)) == MR_OK)
+}
+
+static void encoder_close(encoder *e)
+{
+    if (e->line)
+        fclose(e->line);
+    free(e->text);
+    mr_npy_encoder_free(e->npy);
+    mr_element_encoder_free(e->example);
+}
+
+/* b NULL: there are no elements. */
+static mr_code begin(encoder *e, const mr_block *b, mr_shard_writer *w, mr_status *st)
+{
+    mr_npy_entry entry;
+    if (e->format != MR_SHARDS_NPY || e->begun)
+        return MR_OK;
+    e->begun = true;
+    mr_code rc = mr_npy_encoder_begin(e->npy, b, &entry, st);
+    return rc == MR_OK ? mr_shard_writer_set_entry(w, entry.descr, entry.rank, entry.shape, st)
+                       : rc;
+}
+
+/* *record: borrowed until the next call. */
+static mr_code encode(encoder *e, const mr_block *b, size_t row, mr_bytes *record, mr_status *st)
+{
+    if (e->format == MR_SHARDS_NPY)
+        return mr_npy_encode(e->npy, b, row, record, st);
+    if (e->format == MR_SHARDS_TFRECORD)
+        return mr_element_encode(e->example, b, row, record, st);
+    rewind(e->line);
+    mr_code rc = cli_print_element(e->line, e->spec, b, row, e->opts, st);
+    long end = ftell(e->line); /* what an earlier, longer line left follows it */
+    if (rc == MR_OK && (fflush(e->line) != 0 || ferror(e->line) || end < 0))
+        rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
+    *record = (mr_bytes){e->text, rc == MR_OK ? (size_t)end : 0};
+    return rc;
+}
+
+static mr_code write_rows(mr_dataset *ds, const write_opts *o, mr_ledger *ledger,
+                          mr_shard_writer *w, mr_status *st)
+{
+    mr_iterator_opts opts = o->run.opts;
+    opts.ledger = ledger;
+    mr_iterator *it = NULL;
+    encoder e = {.format = o->shard_format, .opts = &o->run.opts};
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = mr_iterator_open(&it, ds, &opts, st);
+    if (rc == MR_OK) {
+        e.spec = mr_iterator_spec(it);
+        rc = encoder_open(&e, st);
+    }
+    while (rc == MR_OK && (rc = mr_iterator_next(it, WANT, &b, st)) == MR_OK) {
+        rc = begin(&e, &b, w, st);
         for (size_t i = 0; i < b.rows && rc == MR_OK; i++) {
             mr_bytes record;
-            rc = mr_element_encode(e, &b, i, &record, st);
-            if (rc == MR_OK)
+            rc = encode(&e, &b, i, &record, st);
+            if (rc != MR_OK)
+                mr_status_at(st, NULL, -1, mr_shard_writer_records(w));
+            else
                 rc = mr_shard_writer_append(w, record.data, record.size, st);
         }
+    }
+    if (rc == MR_END)
+        rc = begin(&e, NULL, w, st);
     mr_block_reset(&b);
-    mr_element_encoder_free(e);
-    cli_watch_iterator(NULL);
+    encoder_close(&e);
     mr_iterator_close(it);
-    return rc == MR_END ? MR_OK : rc;
-}
-
-/* ---- JSON lines ---- */
-
-typedef struct json_feature {
-    int64_t *ints;
-    float *floats;
-    mr_bytes *strings;
-} json_feature;
-
-static mr_code bad_json(mr_status *st, const char *key, const char *what)
-{
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "\"%s\" %s; a feature is a number, a string, or a list of one of them", key,
-                   what);
-}
-
-/* The item's dtype as a feature; MR_DATASET: none. Bools are ints. */
-static mr_dtype json_dtype(const json_t *item)
-{
-    switch (json_typeof(item)) {
-    case JSON_INTEGER:
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return MR_INT64;
-    case JSON_REAL:
-        return MR_FLOAT32;
-    case JSON_STRING:
-        return MR_STRING;
-    default:
-        return MR_DATASET;
-    }
-}
-
-static mr_code json_values(const char *key, const json_t *v, mr_example_value *f,
-                           json_feature *room, mr_status *st)
-{
-    size_t n = json_is_array(v) ? json_array_size(v) : 1;
-    f->n = n;
-    f->dtype = MR_INT64; /* an empty list could be of any type */
-    for (size_t i = 0; i < n; i++) {
-        mr_dtype t = json_dtype(json_is_array(v) ? json_array_get(v, i) : v);
-        if (t == MR_DATASET)
-            return bad_json(st, key, "is null, an object or a nested list");
-        if (i == 0)
-            f->dtype = t;
-        else if ((t == MR_STRING) != (f->dtype == MR_STRING))
-            return bad_json(st, key, "mixes strings and numbers");
-        else if (t == MR_FLOAT32)
-            f->dtype = t;
-    }
-    room->ints = f->dtype == MR_INT64 ? mr_calloc(n, sizeof *room->ints) : NULL;
-    room->floats = f->dtype == MR_FLOAT32 ? mr_calloc(n, sizeof *room->floats) : NULL;
-    room->strings = f->dtype == MR_STRING ? mr_calloc(n, sizeof *room->strings) : NULL;
-    f->values = f->dtype == MR_INT64     ? (void *)room->ints
-                : f->dtype == MR_FLOAT32 ? (void *)room->floats
-                                         : (void *)room->strings;
-    if (!f->values)
-        return mr_fail_memory(st, n * sizeof *room->strings, "a feature");
-    for (size_t i = 0; i < n; i++) {
-        const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
-        if (room->strings)
-            room->strings[i] = (mr_bytes){json_string_value(item), json_string_length(item)};
-        else if (room->floats)
-            room->floats[i] =
-                json_is_boolean(item) ? (float)json_is_true(item) : (float)json_number_value(item);
-        else
-            room->ints[i] = json_is_boolean(item) ? json_is_true(item) : json_integer_value(item);
-    }
-    return MR_OK;
-}
-
-static mr_code write_object(json_t *object, mr_shard_writer *w, uint8_t **buffer, size_t *capacity,
-                            mr_status *st)
-{
-    size_t n = json_object_size(object), i = 0, size = 0;
-    mr_example_value *f = mr_calloc(n, sizeof *f);
-    json_feature *room = mr_calloc(n, sizeof *room);
-    mr_code rc = f && room ? MR_OK : mr_fail_memory(st, n * sizeof *f, "features");
-    const char *key;
-    json_t *value;
-    json_object_foreach(object, key, value)
-    {
-        if (rc != MR_OK)
-            break;
-        f[i].name = key;
-        f[i].name_size = strlen(key);
-        rc = json_values(key, value, &f[i], &room[i], st);
-        i++;
-    }
-    if (rc == MR_OK)
-        rc = mr_example_encode(f, n, buffer, capacity, &size, st);
-    if (rc == MR_OK)
-        rc = mr_shard_writer_append(w, *buffer, size, st);
-    for (i = 0; room && i < n; i++) {
-        mr_free(room[i].ints);
-        mr_free(room[i].floats);
-        mr_free(room[i].strings);
-    }
-    mr_free(room);
-    mr_free(f);
     return rc;
 }
 
-static mr_code write_json_line(const char *line, size_t n, mr_shard_writer *w, uint8_t **buffer,
-                               size_t *capacity, mr_status *st)
+static mr_code write_dataset(mr_dataset *ds, const write_opts *o, mr_shard_writer *w, mr_status *st)
 {
-    json_error_t why;
-    json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    mr_code rc;
-    if (!object)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "not JSON: %s at column %d", why.text, why.column);
-    else if (!json_is_object(object))
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "a line must be a JSON object");
-    else
-        rc = write_object(object, w, buffer, capacity, st);
-    json_decref(object);
-    return rc;
-}
-
-static mr_code write_jsonl(const char *path, mr_shard_writer *w, mr_status *st)
-{
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (!f) {
-        mr_fail_errno(st, errno, "it could not be opened");
-        mr_status_at(st, path, -1, -1);
-        return st->code;
-    }
-    char *line = NULL;
-    size_t room = 0, capacity = 0;
-    uint8_t *buffer = NULL;
-    ssize_t n;
-    mr_code rc = MR_OK;
-    for (int64_t number = 1; rc == MR_OK && (n = getline(&line, &room, f)) >= 0; number++) {
-        if (cli_interrupted())
-            rc = mr_fail(st, MR_CANCELLED, "interrupted");
-        else if (strspn(line, " \t\r\n") != (size_t)n)
-            rc = write_json_line(line, (size_t)n, w, &buffer, &capacity, st);
-        if (rc == MR_INVALID_ARGUMENT) {
-            char why[sizeof st->message];
-            memcpy(why, st->message, sizeof why);
-            mr_fail(st, rc, "line %" PRId64 ": %.700s", number, why);
-            mr_status_at(st, path, -1, -1);
-        }
-    }
-    if (rc == MR_OK && ferror(f)) {
-        rc = mr_fail_errno(st, errno, "it could not be read");
-        mr_status_at(st, path, -1, -1);
-    }
-    free(line);
-    mr_free(buffer);
-    if (f != stdin)
-        fclose(f);
-    return rc;
+    mr_ledger *ledger = NULL;
+    mr_status why;
+    if (o->ledger)
+        MR_TRY(mr_ledger_create(o->ledger, false, &ledger, st));
+    mr_code rc = write_rows(ds, o, ledger, w, st);
+    mr_code ended = mr_ledger_close(ledger, &why);
+    if (rc != MR_OK || ended == MR_OK)
+        return rc;
+    *st = why;
+    return ended;
 }
 
 /* ---- IDX ---- */
@@ -279,9 +212,9 @@ static mr_code copy_idx(mr_idx_reader *images, mr_idx_reader *labels, mr_shard_w
 static mr_code write_idx(const cli_texts *idx, mr_shard_writer *w, mr_status *st)
 {
     mr_idx_reader *images = NULL, *labels = NULL;
-    mr_code rc = mr_idx_reader_open(&images, idx->v[0], st);
+    mr_code rc = mr_idx_reader_open(&images, idx->v[0], cli_cancel(), st);
     if (rc == MR_OK)
-        rc = mr_idx_reader_open(&labels, idx->v[1], st);
+        rc = mr_idx_reader_open(&labels, idx->v[1], cli_cancel(), st);
     if (rc == MR_OK)
         rc = check_idx(idx, images, labels, st);
     if (rc == MR_OK)
@@ -293,126 +226,199 @@ static mr_code write_idx(const cli_texts *idx, mr_shard_writer *w, mr_status *st
 
 /* ---- the command ---- */
 
-static mr_code write_input(const write_opts *o, mr_dataset *ds, mr_shard_writer *w, mr_status *st)
+static mr_code write_input(const write_opts *o, mr_dataset *ds, cli_jsonl *j, mr_shard_writer *w,
+                           bool *again, mr_status *st)
 {
     if (ds)
         return write_dataset(ds, o, w, st);
-    if (o->idx.n)
-        return write_idx(&o->idx, w, st);
-    for (size_t i = 0; i < o->jsonl.n; i++)
-        MR_TRY(write_jsonl(o->jsonl.v[i], w, st));
-    return MR_OK;
+    return j ? cli_jsonl_write(j, w, again, st) : write_idx(&o->idx, w, st);
 }
 
-static int write_all(const write_opts *o, mr_dataset *ds)
+static int write_all(const write_opts *o, mr_dataset *ds, cli_jsonl *j)
 {
-    mr_tfrecord_writer_opts opts = {0};
+    mr_shard_writer_opts opts = {.overwrite = o->overwrite, .format = o->shard_format};
     if (o->compress && !mr_compression_find(o->compress, &opts.compression))
         return cli_usage(&cli_write, "there is no compression '%s'", o->compress);
     mr_shard_writer *w = NULL;
     mr_status st;
-    mr_code rc = mr_shard_writer_open(&w, o->out, o->shards, &opts, &st);
-    if (rc != MR_OK)
-        return cli_fail(&st, CLI_FAILED);
-    rc = write_input(o, ds, w, &st);
-    if (rc != MR_OK) {
-        mr_shard_writer_abort(w);
-        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
-    }
+    bool again;
+    do {
+        again = false;
+        if (mr_shard_writer_open(&w, o->out, o->shards, &opts, &st) != MR_OK)
+            return cli_fail(&st, CLI_FAILED);
+        mr_code rc = write_input(o, ds, j, w, &again, &st);
+        if (rc != MR_OK || again)
+            mr_shard_writer_abort(w);
+        if (rc != MR_OK)
+            return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
+    } while (again);
     int64_t records = mr_shard_writer_records(w);
     if (mr_shard_writer_close(w, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
-    printf("%" PRId64 " records in %" PRId64 " file%s: %s-*-of-%05" PRId64 ".tfrecord\n", records,
-           o->shards, o->shards == 1 ? "" : "s", o->out, o->shards);
-    return cli_flush(CLI_OK);
+    printf("%" PRId64 " record%s in %" PRId64 " file%s: %s-*-of-%05" PRId64 ".%s\n", records,
+           records == 1 ? "" : "s", o->shards, o->shards == 1 ? "" : "s", o->out, o->shards,
+           mr_shard_ending(o->shard_format));
+    /* The files are in place: a report that nobody can read does not make that a failure. */
+    cli_flush(CLI_OK);
+    return CLI_OK;
 }
 
-/* Names on the command line are paths as they stand: the shell has seen to patterns. */
+/* Names on the command line are paths as they stand: the shell has expanded the patterns. */
 static mr_dataset *text_files(const cli_texts *t)
 {
-    mr_value *items = mr_calloc(t->n, sizeof *items);
-    for (size_t i = 0; items && i < t->n; i++)
-        items[i] = (mr_value){.kind = MR_V_STRING,
-                              .computed = true,
-                              .s = (char *)(uintptr_t)t->v[i],
-                              .size = strlen(t->v[i])};
-    mr_value values[2] = {{.kind = MR_V_LIST, .items = items, .n = items ? t->n : 0}, {0}};
-    mr_dataset *ds = mr_dataset_from_values(mr_op_find("text_line", 9), values, NULL, 0);
-    mr_free(items);
-    return ds;
+    return mr_text_line(t->v, t->n, &(mr_text_line_opts){.paths = true});
+}
+
+/* Objects whose features have the types that the schema says. */
+static int schema_files(const write_opts *o, mr_dataset **out)
+{
+    mr_status st;
+    const cli_texts *t = &o->jsonl;
+    *out = mr_jsonl(t->v, t->n, o->schema, &(mr_jsonl_opts){.paths = true});
+    return mr_dataset_check(*out, &st) == MR_OK ? -1 : cli_fail(&st, CLI_USAGE);
+}
+
+static int check_format(write_opts *o, const char *const *words)
+{
+    for (int i = 0; o->format && words[i]; i++)
+        if (strcmp(o->format, words[i]) == 0)
+            o->shard_format = (mr_shard_format)i;
+    bool pipeline = !o->idx.n && (!o->jsonl.n || o->schema);
+    if (o->ledger && !pipeline)
+        return cli_usage(&cli_write, "--ledger is of pipelines: --expr, --text, --images, and "
+                                     "--jsonl with --schema");
+    if (o->shard_format == MR_SHARDS_TFRECORD)
+        return -1;
+    if (!pipeline)
+        return cli_usage(&cli_write,
+                         "--format %s is of pipelines: --expr, --text, --images, and "
+                         "--jsonl with --schema",
+                         o->format);
+    if (o->shard_format == MR_SHARDS_NPY && o->compress)
+        return cli_usage(&cli_write,
+                         "--compress is not of npy files, which numpy maps as they are");
+    return -1;
 }
 
 static int run(int argc, char **argv)
 {
     static const char *const codecs[] = {"GZIP", "ZLIB", "ZSTD", NULL};
+    static const char *const formats[] = {"tfrecord", "jsonl", "npy", NULL};
     write_opts o = {.shards = 1};
     o.jsonl.v = cli_words(argc);
     o.text.v = cli_words(argc);
     o.idx.v = cli_words(argc);
     cli_flag run_flags[CLI_RUN_FLAGS];
     cli_run_flags(&o.run, run_flags, false);
-    const cli_flag flags[] = {{.name = "out",
-                               .kind = CLI_TEXT,
-                               .value = &o.out,
-                               .what = "PREFIX",
-                               .help = "files are PREFIX-00000-of-0000N.tfrecord and so on"},
-                              {.name = "shards",
-                               .kind = CLI_INT,
-                               .value = &o.shards,
-                               .what = "N",
-                               .min = 1,
-                               .max = 99999,
-                               .help = "number of files (default 1), elements dealt round robin"},
-                              {.name = "compress",
-                               .kind = CLI_TEXT,
-                               .value = &o.compress,
-                               .what = "CODEC",
-                               .words = codecs,
-                               .help = "GZIP, ZLIB or ZSTD"},
-                              {.name = "expr",
-                               .kind = CLI_TEXT,
-                               .value = &o.expr,
-                               .what = "EXPR",
-                               .help = "write a pipeline's elements"},
-                              {.name = "jsonl",
-                               .kind = CLI_TEXTS,
-                               .value = &o.jsonl,
-                               .what = "FILE...",
-                               .help = "write JSON objects, one a line (- for standard input)"},
-                              {.name = "text",
-                               .kind = CLI_TEXTS,
-                               .value = &o.text,
-                               .what = "FILE...",
-                               .help = "write each line as a record"},
-                              {.name = "idx",
-                               .kind = CLI_TEXTS,
-                               .value = &o.idx,
-                               .what = "IMAGES LABELS",
-                               .help = "write IDX files (MNIST's), gzipped or not"},
-                              {0}};
+    const cli_flag flags[] = {
+        {.name = "out",
+         .kind = CLI_TEXT,
+         .value = &o.out,
+         .what = "PREFIX",
+         .help = "files are PREFIX-00000-of-0000N.tfrecord (.jsonl, .npy) and so on"},
+        {.name = "shards",
+         .kind = CLI_INT,
+         .value = &o.shards,
+         .what = "N",
+         .min = 1,
+         .max = 99999,
+         .help = "number of files (default 1), elements dealt round robin"},
+        {.name = "overwrite",
+         .kind = CLI_SWITCH,
+         .value = &o.overwrite,
+         .help = "replace a set of another number of files, when the new one is complete"},
+        {.name = "recover",
+         .kind = CLI_SWITCH,
+         .value = &o.recover,
+         .help = "only finish a write of PREFIX that was killed between its last steps"},
+        {.name = "format",
+         .kind = CLI_TEXT,
+         .value = &o.format,
+         .what = "FORMAT",
+         .words = formats,
+         .help = "tfrecord (the default), jsonl, or npy"},
+        {.name = "compress",
+         .kind = CLI_TEXT,
+         .value = &o.compress,
+         .what = "CODEC",
+         .words = codecs,
+         .help = "GZIP, ZLIB or ZSTD"},
+        cli_ledger_flag(&o.ledger),
+        {.name = "expr",
+         .kind = CLI_TEXT,
+         .value = &o.expr,
+         .what = "EXPR",
+         .help = "write a pipeline's elements"},
+        {.name = "jsonl",
+         .kind = CLI_TEXTS,
+         .value = &o.jsonl,
+         .what = "FILE...",
+         .help = "write JSON objects, one per line (- for standard input)"},
+        {.name = "schema",
+         .kind = CLI_TEXT,
+         .value = &o.schema,
+         .what = "FEATURES",
+         .help = "for --jsonl: the features to write, as in '{\"x\": float32[3]}'"},
+        {.name = "text",
+         .kind = CLI_TEXTS,
+         .value = &o.text,
+         .what = "FILE...",
+         .help = "write each line as a record (- for standard input)"},
+        {.name = "images",
+         .kind = CLI_TEXT,
+         .value = &o.images,
+         .what = "DIR",
+         .help = "write the JPEG and PNG files in DIR's folders, labelled by folder"},
+        {.name = "idx",
+         .kind = CLI_TEXTS,
+         .value = &o.idx,
+         .what = "IMAGES LABELS",
+         .help = "write IDX files (MNIST's), gzipped or not"},
+        {0}};
     const cli_flag *const tables[] = {flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n;
     mr_dataset *ds = NULL;
-    mr_status st;
+    cli_jsonl *j = NULL;
     int status = cli_parse(&cli_write, tables, argc, argv, rest, &n);
     if (status < 0 && n)
         status = cli_usage(&cli_write, "unexpected '%s'", rest[0]);
     if (status < 0 && !o.out)
         status = cli_usage(&cli_write, "--out PREFIX is missing");
-    if (status < 0 && (o.expr != NULL) + (o.jsonl.n > 0) + (o.text.n > 0) + (o.idx.n > 0) != 1)
-        status = cli_usage(&cli_write, "give one of --expr, --jsonl, --text and --idx");
+    int inputs =
+        (o.expr != NULL) + (o.jsonl.n > 0) + (o.text.n > 0) + (o.idx.n > 0) + (o.images != NULL);
+    if (status < 0 && o.recover && inputs)
+        status = cli_usage(&cli_write, "--recover writes nothing new: give --out PREFIX alone");
+    if (status < 0 && !o.recover && inputs != 1)
+        status = cli_usage(&cli_write, "give one of --expr, --jsonl, --text, --images and --idx");
+    if (status < 0 && o.schema && !o.jsonl.n)
+        status = cli_usage(&cli_write, "--schema is about --jsonl FILE...");
     if (status < 0 && o.idx.n && o.idx.n != 2)
-        status = cli_usage(&cli_write, "--idx wants two files, images and labels");
+        status = cli_usage(&cli_write, "--idx needs two files, images and labels");
+    if (status < 0)
+        status = check_format(&o, formats);
+    if (status < 0 && o.recover) {
+        mr_status st;
+        status = mr_shard_writer_recover(o.out, &st) == MR_OK ? CLI_OK : cli_fail(&st, CLI_FAILED);
+    }
     if (status < 0) {
+        cli_catch_termination(); /* unfinished files are to be removed */
+        cli_catch_hangup();
         cli_run_start(&o.run);
         if (o.text.n)
             ds = text_files(&o.text);
-        if (o.expr && mr_dataset_from_text(o.expr, strlen(o.expr), NULL, &ds, &st) != MR_OK)
-            status = cli_fail(&st, CLI_USAGE);
-        else
-            status = write_all(&o, ds);
+        if (o.images)
+            ds = mr_image_folder(o.images, NULL);
+        if (o.schema)
+            status = schema_files(&o, &ds);
+        else if (o.jsonl.n && !(j = cli_jsonl_new(&o.jsonl, o.out)))
+            status = cli_usage(&cli_write, "out of memory");
+        else if (o.expr)
+            status = cli_dataset(NULL, o.expr, strlen(o.expr), &ds);
+        if (status < 0)
+            status = write_all(&o, ds, j);
     }
+    cli_jsonl_free(j);
     mr_dataset_unref(ds);
     mr_free(rest);
     mr_free(o.jsonl.v);
@@ -423,13 +429,28 @@ static int run(int argc, char **argv)
 
 const cli_command cli_write = {
     .name = "write",
-    .summary = "writes TFRecord shards from a pipeline, JSON lines, text or IDX files",
-    .usage = "--out PREFIX [--shards N] [--compress CODEC]\n"
-             "    (--expr EXPR | --jsonl FILE... | --text FILE... | --idx IMAGES LABELS)",
+    .summary = "writes TFRecord, JSON-lines or npy shards from a pipeline, JSON lines, text, "
+               "images or IDX files",
+    .usage = "--out PREFIX [--shards N] [--overwrite] [--format FORMAT] [--compress CODEC]\n"
+             "    (--expr EXPR | --jsonl FILE... [--schema FEATURES] | --text FILE... |\n"
+             "     --images DIR | --idx IMAGES LABELS)\n"
+             "--out PREFIX --recover",
     .details =
-        "Records and JSON objects become tf.train.Examples: ints int64 lists, floats float\n"
+        "Records and JSON objects become tf.train.Examples: integers int64 lists, floats float\n"
         "lists, strings and uint8 tensors bytes. A pipeline of single strings is written as\n"
-        "it is. --idx names its features \"image\" and \"label\". A file is complete or not\n"
-        "there at all.",
+        "it is. --idx names its features \"image\" and \"label\". --images writes the files as\n"
+        "they are as \"image\", the number of the folder in the order of names as \"label\", and\n"
+        "\"path\". A file is complete or not there at all.\n"
+        "\n"
+        "--format jsonl writes the lines that 'millrace show' prints. --format npy writes\n"
+        "numpy arrays: elements of numbers and bools, all of one shape, along axis 0; those\n"
+        "of several components as records of a structured type.\n"
+        "\n"
+        "JSON lines are what 'millrace show' prints: a value is a number, a string,\n"
+        "{\"b64\": BASE64} for bytes, or a list of one of them. A feature has one type in all\n"
+        "lines: integers become floats where other lines have floats, and \"nan\", \"inf\" and\n"
+        "\"-inf\" among numbers are floats; strings among numbers are an error. With --schema\n"
+        "the types are those of its features, as in the source jsonl: nothing else is written,\n"
+        "the files are read once, and a line that does not fit is an error.",
     .run = run,
 };

@@ -6,7 +6,7 @@
 
 void cli_distribution_flags(cli_distribution *d, cli_flag *table)
 {
-    static const char *const policies[] = {"auto", "file", "data", "off", "hint", NULL};
+    static const char *const policies[] = {"auto", "file", "data", "off", "hint", "range", NULL};
     d->replicas = d->workers = 1;
     const cli_flag flags[CLI_DISTRIBUTION_FLAGS] = {
         {.name = "replicas",
@@ -16,7 +16,7 @@ void cli_distribution_flags(cli_distribution *d, cli_flag *table)
          .what = "R",
          .min = 1,
          .max = 65536,
-         .help = "replicas on each worker; the batch is the global one"},
+         .help = "replicas on each worker; EXPR has the global batch size"},
         {.name = "workers",
          .kind = CLI_INT,
          .value = &d->workers,
@@ -24,20 +24,20 @@ void cli_distribution_flags(cli_distribution *d, cli_flag *table)
          .what = "W",
          .min = 1,
          .max = 65536,
-         .help = "number of workers (default 1)"},
+         .help = "number of workers; default: those of the cluster in TF_CONFIG, or 1"},
         {.name = "worker",
          .kind = CLI_INT,
          .value = &d->worker,
          .given = &d->has_worker,
          .what = "I",
          .max = INT64_MAX,
-         .help = "worker I alone, from 0"},
+         .help = "only worker I, counted from 0; default: the one TF_CONFIG names, or all"},
         {.name = "auto-shard",
          .kind = CLI_TEXT,
          .value = &d->policy,
          .what = "POLICY",
          .words = policies,
-         .help = "auto, file, data, off or hint"},
+         .help = "how workers share the data: auto, file, data, off or hint"},
         {.name = "from-function",
          .kind = CLI_SWITCH,
          .value = &d->from_function,
@@ -46,11 +46,34 @@ void cli_distribution_flags(cli_distribution *d, cli_flag *table)
     memcpy(table, flags, sizeof flags);
 }
 
-int cli_distribution_check(const cli_command *cmd, const cli_distribution *d)
+/* Without --workers, the cluster in TF_CONFIG says how many there are and which this one is. */
+static int read_cluster(cli_distribution *d)
 {
+    mr_status st;
+    mr_cluster c = {0};
+    int64_t worker = 0;
+    mr_code rc = mr_cluster_from_env(&c, &st);
+    bool found = rc == MR_OK && c.has_task;
+    if (found && !d->has_worker)
+        rc = mr_cluster_worker(&c, &worker, &st);
+    if (found && rc == MR_OK) {
+        d->workers = mr_cluster_num_workers(&c);
+        d->worker = d->has_worker ? d->worker : worker;
+        d->has_worker = true;
+    }
+    mr_cluster_reset(&c);
+    return rc == MR_OK ? -1 : cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+}
+
+int cli_distribution_check(const cli_command *cmd, cli_distribution *d)
+{
+    int status = d->has_workers ? -1 : read_cluster(d);
+    if (status >= 0)
+        return status;
     if (d->has_worker && d->worker >= d->workers)
-        return cli_usage(cmd, "--worker must be less than --workers (%" PRId64 "), not %" PRId64,
-                         d->workers, d->worker);
+        return cli_usage(
+            cmd, "--worker must be less than the number of workers (%" PRId64 "), not %" PRId64,
+            d->workers, d->worker);
     return -1;
 }
 
@@ -81,5 +104,7 @@ int cli_distribute(const cli_distribution *d, const cli_run *run, const char *te
         *ds = graph;
     else
         mr_dataset_unref(graph);
+    if (rc == MR_INVALID_ARGUMENT)
+        cli_try_service(run->file, text, size);
     return rc == MR_OK ? -1 : cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
 }

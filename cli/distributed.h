@@ -13,8 +13,9 @@ typedef struct cli_distribution {
 
 enum { CLI_DISTRIBUTION_FLAGS = 6 };
 void cli_distribution_flags(cli_distribution *d, cli_flag *table);
-/* -1, or an exit status. */
-int cli_distribution_check(const cli_command *cmd, const cli_distribution *d);
+/* Before cli_distribute: checks the flags, and completes them from the environment variable
+ * TF_CONFIG. -1, or an exit status. */
+int cli_distribution_check(const cli_command *cmd, cli_distribution *d);
 /* Makes the distributed dataset of an expression: -1 and *out, or an exit status. *ds (NULL: not
  * asked for) = the graph as it was written, owned; NULL for an input function. */
 int cli_distribute(const cli_distribution *d, const cli_run *run, const char *text, size_t size,

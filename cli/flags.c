@@ -11,15 +11,27 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 
-int cli_usage(const cli_command *cmd, const char *fmt, ...)
+int cli_error(const cli_command *cmd, int status, const char *fmt, ...)
 {
+    char text[1024], clean[2048];
     va_list ap;
     va_start(ap, fmt);
-    fprintf(stderr, "millrace %s: ", cmd->name);
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "; see 'millrace %s --help'\n", cmd->name);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return CLI_USAGE;
+    mr_text_visible(text, false, clean, sizeof clean);
+    fflush(stdout);
+    fprintf(stderr, "millrace%s%s: %s\n", cmd ? " " : "", cmd ? cmd->name : "", clean);
+    return status;
+}
+
+int cli_usage(const cli_command *cmd, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return cli_error(cmd, CLI_USAGE, "%s; see 'millrace %s --help'", text, cmd->name);
 }
 
 int cli_fail(const mr_status *st, int status)
@@ -41,28 +53,45 @@ const char **cli_words(int argc)
     return words;
 }
 
-static void print_help(const cli_command *cmd, const cli_flag *const *tables)
+/* The comma that ends the first of several, outside brackets and quotes; NULL: there is one. */
+static char *find_comma(char *word)
 {
-    printf("%s\n\n", cmd->summary);
-    const char *line = cmd->usage;
-    const char *lead = "usage: ";
-    while (*line) {
-        size_t n = strcspn(line, "\n");
-        printf("%smillrace %s %.*s\n", lead, cmd->name, (int)n, line);
-        lead = "       ";
-        line += n + (line[n] == '\n');
+    int depth = 0;
+    char quote = 0;
+    for (char *c = word; *c; c++) {
+        if (quote)
+            quote = *c == quote ? 0 : quote;
+        else if (*c == '"' || *c == '\'')
+            quote = *c;
+        else if (strchr("([{", *c))
+            depth++;
+        else if (strchr(")]}", *c))
+            depth--;
+        else if (*c == ',' && depth == 0)
+            return c;
     }
-    printf("\noptions:\n");
-    for (; *tables; tables++)
-        for (const cli_flag *f = *tables; f->name; f++) {
-            char left[64];
-            snprintf(left, sizeof left, "%s%s%s%s", f->name[1] ? "--" : "-", f->name,
-                     f->what ? " " : "", f->what ? f->what : "");
-            printf("  %-26s %s\n", left, f->help);
+    return NULL;
+}
+
+void cli_split_at_commas(cli_texts *t)
+{
+    size_t most = 0, n = 0;
+    if (t->n == 0)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        most += strlen(t->v[i]) + 1;
+    const char **all = cli_words((int)most);
+    for (size_t i = 0; i < t->n; i++) {
+        char *word = (char *)(uintptr_t)t->v[i], *comma;
+        while ((comma = find_comma(word))) {
+            *comma = '\0';
+            all[n++] = word;
+            word = comma + 1;
         }
-    printf("  %-26s %s\n", "--help", "print this and end");
-    if (cmd->details)
-        printf("\n%s\n", cmd->details);
+        all[n++] = word;
+    }
+    mr_free(t->v);
+    *t = (cli_texts){all, n};
 }
 
 static const cli_flag *find_flag(const cli_flag *const *tables, const char *word, size_t n)
@@ -80,7 +109,7 @@ static int set_int(const cli_command *cmd, const cli_flag *f, const char *text)
     errno = 0;
     long long v = strtoll(text, &end, 10);
     if (errno || end == text || *end)
-        return cli_usage(cmd, "--%s wants a whole number, not '%s'", f->name, text);
+        return cli_usage(cmd, "--%s needs a whole number, not '%s'", f->name, text);
     if ((f->min || f->max) && (v < f->min || v > f->max)) {
         if (f->max == INT64_MAX)
             return cli_usage(cmd, "--%s must be at least %" PRId64 ", not %lld", f->name, f->min,
@@ -90,6 +119,22 @@ static int set_int(const cli_command *cmd, const cli_flag *f, const char *text)
     }
     *(int64_t *)f->value = v;
     return -1;
+}
+
+/* Bytes of text such as 512M; 0: it is no size. */
+static int64_t size_of(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (errno || end == text || n < 1)
+        return 0;
+    const char *unit = *end & ~0x20 ? strchr(units, *end & ~0x20) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (*end && (!unit || end[1]))
+        return 0;
+    return n > (INT64_MAX >> shift) ? 0 : n << shift;
 }
 
 static int set_word(const cli_command *cmd, const cli_flag *f, const char *text)
@@ -116,17 +161,24 @@ static int set_flag(const cli_command *cmd, const cli_flag *f, const char *text)
     switch (f->kind) {
     case CLI_INT:
         return set_int(cmd, f, text);
+    case CLI_SIZE:
+        *(int64_t *)f->value = size_of(text);
+        if (!*(int64_t *)f->value)
+            return cli_usage(cmd, "--%s needs a size in bytes, such as 512M or 2G, not '%s'",
+                             f->name, text);
+        return -1;
     case CLI_FLOAT:
         errno = 0;
         *(double *)f->value = strtod(text, &end);
         if (errno || end == text || *end || !isfinite(*(double *)f->value) ||
             *(double *)f->value < 0)
-            return cli_usage(cmd, "--%s wants a number of at least 0, not '%s'", f->name, text);
+            return cli_usage(cmd, "--%s needs a number of at least 0, not '%s'", f->name, text);
         return -1;
     case CLI_TEXT:
         return set_word(cmd, f, text);
     case CLI_SWITCH:
     case CLI_TEXTS:
+    case CLI_COMMAND:
         break;
     }
     return -1;
@@ -153,10 +205,9 @@ int cli_parse(const cli_command *cmd, const cli_flag *const *tables, int argc, c
             flags_end = true;
             continue;
         }
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            print_help(cmd, tables);
-            return cli_flush(CLI_OK);
-        }
+        if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0 ||
+            strncmp(word, "--help=", 7) == 0)
+            return cli_help(stdout, cmd, tables, word);
         const char *name = word + (word[1] == '-' ? 2 : 1);
         size_t n = strcspn(name, "=");
         const cli_flag *f = find_flag(tables, name, n);
@@ -177,11 +228,11 @@ int cli_parse(const cli_command *cmd, const cli_flag *const *tables, int argc, c
             while (i + 1 < argc && !is_flag(argv[i + 1]))
                 t->v[t->n++] = argv[++i];
             if (!t->n)
-                return cli_usage(cmd, "--%s wants %s", f->name, f->what);
+                return cli_usage(cmd, "--%s needs %s", f->name, f->what);
             continue;
         }
         if (!name[n] && i + 1 == argc)
-            return cli_usage(cmd, "--%s wants %s", f->name, f->what);
+            return cli_usage(cmd, "--%s needs %s", f->name, f->what);
         int rc = set_flag(cmd, f, name[n] ? name + n + 1 : argv[++i]);
         if (rc >= 0)
             return rc;
@@ -191,6 +242,11 @@ int cli_parse(const cli_command *cmd, const cli_flag *const *tables, int argc, c
 
 void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
 {
+    const char *limit = getenv("MILLRACE_MEMORY_LIMIT");
+    if (limit && *limit && !(r->opts.memory_limit = size_of(limit)))
+        exit(cli_error(
+            NULL, CLI_USAGE,
+            "MILLRACE_MEMORY_LIMIT is '%s', which is no size in bytes such as 512M or 2G", limit));
     const cli_flag flags[] = {
         {.name = "threads",
          .kind = CLI_INT,
@@ -198,25 +254,36 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .given = &r->opts.has_threads,
          .what = "N",
          .max = 1024,
-         .help = "pool threads; 0: all in the calling thread; default: the CPUs it may use"},
+         .help = "threads to run on; 0: the calling thread alone; default: one per usable CPU"},
         {.name = "block-rows",
          .kind = CLI_INT,
          .value = &r->opts.block_rows,
          .what = "N",
          .min = 1,
          .max = INT64_MAX,
-         .help = "most rows a block holds; default: by size"},
+         .help = "most rows in a block; default: by their size"},
+        {.name = "memory-limit",
+         .kind = CLI_SIZE,
+         .value = &r->opts.memory_limit,
+         .what = "SIZE",
+         .help = "resident memory at most, as in 512M or 2G: at the limit less is read ahead; "
+                 "default: $MILLRACE_MEMORY_LIMIT"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &r->opts.no_uring,
-         .help = "read files by pread only"},
+         .help = "read files without io_uring"},
         {.name = "seed",
          .kind = CLI_INT,
          .value = &r->seed,
          .given = &r->opts.has_seed,
          .what = "N",
-         .help = "the job's seed, for random ops without one"},
-        {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to stderr"},
+         .help = "seed for random operations that name none"},
+        {.name = "token-file",
+         .kind = CLI_TEXT,
+         .value = &r->token_file,
+         .what = "FILE",
+         .help = "a data service's token is in FILE; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to standard error"},
         {.name = "f",
          .kind = CLI_TEXT,
          .value = &r->file,
@@ -238,16 +305,20 @@ static void log_line(void *ctx, mr_log_level level, const char *message)
 void cli_run_start(cli_run *r)
 {
     r->opts.seed = (uint64_t)r->seed;
+    r->opts.cancel = cli_cancel();
+    r->opts.watch = true;
+    if (r->token_file)
+        setenv("MILLRACE_TOKEN_FILE", r->token_file, 1);
     mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);
 }
 
 static int read_all(const cli_command *cmd, const char *path, char **text, size_t *size)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (!f) {
-        fprintf(stderr, "millrace %s: %s: %s\n", cmd->name, path, strerror(errno));
-        return CLI_USAGE;
-    }
+    if (!f && cli_interrupted())
+        return CLI_INTERRUPTED;
+    if (!f)
+        return cli_error(cmd, CLI_USAGE, "%s: %s", path, strerror(errno));
     char *buf = NULL;
     size_t room = 0, n = 0, got;
     do {
@@ -262,8 +333,9 @@ static int read_all(const cli_command *cmd, const char *path, char **text, size_
         fclose(f);
     if (bad) {
         mr_free(buf);
-        fprintf(stderr, "millrace %s: %s: it could not be read\n", cmd->name, path);
-        return CLI_USAGE;
+        if (cli_interrupted())
+            return CLI_INTERRUPTED;
+        return cli_error(cmd, CLI_USAGE, "%s: it could not be read", path);
     }
     *text = buf;
     *size = n;

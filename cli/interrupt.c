@@ -2,58 +2,70 @@
 /* Ending as a Unix tool should: SIGINT, SIGPIPE, a standard output that cannot be written. */
 #include <errno.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* Read by the handler: `cancel` is set last and cleared first. */
-static void *volatile watched;
-static void (*volatile watched_cancel)(void *);
-static volatile sig_atomic_t interrupted;
+static mr_cancel *cancel; /* lives as long as the program */
+static volatile sig_atomic_t caught;
+static char **arguments;
 
 static void on_interrupt(int sig)
 {
-    interrupted = 1;
-    void (*cancel)(void *) = watched_cancel;
-    if (cancel)
-        cancel(watched); /* one atomic store */
+    caught = sig;
+    mr_cancel_trigger(cancel);
     /* A second one ends the program at once, whatever it waits for. */
     signal(sig, SIG_DFL);
 }
 
-void cli_start(void)
+void cli_start(char **argv)
 {
+    mr_status st;
+    arguments = argv;
     /* A reader that has seen enough (head) ends us quietly, whatever our parent chose. A file that
-     * reaches its size limit is an error that can be told. */
+     * reaches its size limit is an error that can be reported. */
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_IGN);
     struct sigaction act = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &act, NULL);
+    if (mr_cancel_new(NULL, &cancel, NULL) == MR_OK)
+        sigaction(SIGINT, &act, NULL);
+    if (cli_this.add_ops && cli_this.add_ops(&st) != MR_OK)
+        exit(cli_fail(&st, CLI_FAILED));
 }
 
-void cli_watch(void (*cancel)(void *), void *object)
+char **cli_arguments(void)
 {
-    watched_cancel = NULL;
-    watched = object;
-    watched_cancel = cancel;
-    if (interrupted && cancel) /* it came when there was nothing to cancel */
-        cancel(object);
+    return arguments;
 }
 
-static void cancel_iterator(void *it)
+void cli_catch_termination(void)
 {
-    mr_iterator_cancel(it);
+    struct sigaction act = {.sa_handler = on_interrupt};
+    if (cancel)
+        sigaction(SIGTERM, &act, NULL);
 }
 
-void cli_watch_iterator(mr_iterator *it)
+void cli_catch_hangup(void)
 {
-    cli_watch(it ? cancel_iterator : NULL, it);
+    struct sigaction act = {.sa_handler = on_interrupt}, before;
+    if (cancel && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &act, NULL);
+}
+
+int cli_interrupt_status(void)
+{
+    return 128 + caught;
+}
+
+mr_cancel *cli_cancel(void)
+{
+    return cancel;
 }
 
 bool cli_interrupted(void)
 {
-    return interrupted;
+    return mr_cancel_is_cancelled(cancel);
 }
 
 int cli_flush(int status)

@@ -4,52 +4,73 @@
 
 #include "cli/cli.h"
 
-#ifndef MR_VERSION
-#define MR_VERSION "0.1.0"
-#endif
+static const cli_command *const commands[] = {
+    &cli_show,     &cli_explain, &cli_ops,     &cli_inspect,     &cli_index,
+    &cli_reduce,   &cli_why,     &cli_write,   &cli_adapt,       &cli_train,
+    &cli_evaluate, &cli_predict, &cli_summary, &cli_checkpoints, &cli_export,
+    &cli_devices,  &cli_bench,   &cli_top,     &cli_server};
+enum { N_COMMANDS = sizeof commands / sizeof *commands, MOST_COMMANDS = 32 };
 
-static const cli_command *const commands[] = {&cli_show,  &cli_explain, &cli_ops,  &cli_inspect,
-                                              &cli_write, &cli_train,   &cli_bench};
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
+static const cli_command program = {
+    .name = "",
+    .summary = "input pipelines for training on many devices",
+    .usage = "COMMAND [ARGUMENTS]\nCOMMAND --help",
+    .details = "example:\n"
+               "  millrace show 'range(10).shuffle(10, seed=42).map(x => x * 2).batch(4)'\n"
+               "\n"
+               "exit status:\n"
+               "  0 success, 1 an error while running, 2 wrong usage or a graph that cannot be\n"
+               "  built, 130 interrupted, 143 ended by SIGTERM",
+};
 
-static int help(FILE *f)
+/* The i-th command; NULL: there are no more. */
+static const cli_command *command_at(size_t i)
 {
-    fputs("Millrace: input pipelines for training on many devices.\n\n"
-          "usage: millrace COMMAND [ARGUMENTS]\n       millrace COMMAND --help\n\ncommands:\n",
-          f);
-    for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\nexample:\n"
-          "  millrace show 'range(10).shuffle(10, seed=42).map(x => x * 2).batch(4)'\n\n"
-          "exit status: 0 fine, 1 an error while running, 2 a graph that can't be built or bad "
-          "usage,\n             130 interrupted\n",
-          f);
-    return CLI_OK;
+    if (i < N_COMMANDS)
+        return commands[i];
+    return cli_this.more ? cli_this.more[i - N_COMMANDS] : NULL;
+}
+
+static int help(FILE *f, const char *form)
+{
+    cli_flag flags[MOST_COMMANDS + 2] = {{0}};
+    const cli_command *c;
+    size_t n = 0;
+    cli_try_service(NULL, NULL, 0);
+    for (; n < MOST_COMMANDS && (c = command_at(n)); n++)
+        flags[n] = (cli_flag){.name = c->name, .kind = CLI_COMMAND, .help = c->summary};
+    flags[n] =
+        (cli_flag){.name = "version", .kind = CLI_SWITCH, .help = "print the version and end"};
+    return cli_help(f, &program, (const cli_flag *const[]){flags, NULL}, form);
+}
+
+static int version(void)
+{
+    puts("millrace " MR_VERSION);
+    return cli_flush(CLI_OK);
 }
 
 int main(int argc, char **argv)
 {
-    cli_start();
+    cli_start(argv);
+    argc = cli_load_plugins(argc, argv);
     if (argc < 2) {
-        help(stderr);
+        help(stderr, "--help");
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        puts("millrace " MR_VERSION);
-        return cli_flush(CLI_OK);
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+    if (strcmp(argv[1], "--version") == 0)
+        return version();
+    if (strncmp(argv[1], "--help", 6) == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0)
-        return cli_flush(help(stdout));
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[1], commands[i]->name) == 0) {
-            if (argc > 2 && strcmp(argv[2], "--version") == 0) {
-                puts("millrace " MR_VERSION);
-                return cli_flush(CLI_OK);
-            }
-            int status = commands[i]->run(argc - 1, argv + 1);
-            return cli_interrupted() ? CLI_INTERRUPTED : status;
+        return help(stdout, argv[1]);
+    const cli_command *c;
+    for (size_t i = 0; (c = command_at(i)); i++)
+        if (strcmp(argv[1], c->name) == 0) {
+            if (argc > 2 && strcmp(argv[2], "--version") == 0)
+                return version();
+            int status = c->run(argc - 1, argv + 1);
+            return cli_interrupted() ? cli_interrupt_status() : status;
         }
-    fprintf(stderr, "millrace: unknown command '%s'; see 'millrace --help'\n", argv[1]);
-    return CLI_USAGE;
+    cli_try_service(NULL, NULL, 0);
+    return cli_error(NULL, CLI_USAGE, "unknown command '%s'; see 'millrace --help'", argv[1]);
 }

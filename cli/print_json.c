@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements as JSON lines, as docs/grammar.md describes them. Written by hand and not through a JSON
  * library, because the digits of floats are part of the interface. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,44 +71,58 @@ void cli_print_string(FILE *f, const char *text, size_t n)
     putc('"', f);
 }
 
-/* The value that text stands for in dtype t, as double. */
-static double read_back(mr_dtype t, const char *text)
+static void print_integer(FILE *f, bool negative, uint64_t v)
 {
-    switch (t) {
-    case MR_FLOAT16:
-        return (double)mr_half_to_float(mr_float_to_half(strtof(text, NULL)));
-    case MR_BFLOAT16:
-        return (double)mr_bfloat_to_float(mr_float_to_bfloat(strtof(text, NULL)));
-    case MR_FLOAT32:
-        return (double)strtof(text, NULL);
-    default:
-        return strtod(text, NULL);
-    }
+    char text[24], *at = text + sizeof text;
+    do
+        *--at = (char)('0' + v % 10);
+    while (v /= 10);
+    if (negative)
+        *--at = '-';
+    fwrite_unlocked(at, 1, (size_t)(text + sizeof text - at), f);
 }
 
+static void print_signed(FILE *f, int64_t v)
+{
+    print_integer(f, v < 0, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
+/* Whole numbers below 10^6 in full; others as C's %g with as many digits as are needed. */
 static void print_float(FILE *f, mr_dtype t, double v)
 {
-    if (isnan(v)) {
-        fputs("\"nan\"", f);
+    if (!isfinite(v)) {
+        fputs(isnan(v) ? "\"nan\"" : v > 0 ? "\"inf\"" : "\"-inf\"", f);
         return;
     }
-    if (isinf(v)) {
-        fputs(v > 0 ? "\"inf\"" : "\"-inf\"", f);
-        return;
-    }
-    char text[40];
     if (v == trunc(v) && fabs(v) < 1e6) {
-        fprintf(f, "%s%.0f.0", v == 0 && signbit(v) ? "-" : "", fabs(v) == 0 ? 0.0 : v);
+        print_integer(f, signbit(v), (uint64_t)fabs(v));
+        fwrite_unlocked(".0", 1, 2, f);
         return;
     }
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (read_back(t, text) == v)
-            break;
+    char digits[MR_FLOAT_DIGITS], text[40], *at = text;
+    int exponent, n = (int)mr_float_digits(t, v, digits, &exponent);
+    if (signbit(v))
+        *at++ = '-';
+    int point = exponent < -4 || exponent >= n ? 1 : exponent + 1; /* digits before it */
+    if (point < 1) {
+        memcpy(at, "0.000", (size_t)(2 - point));
+        at += 2 - point;
+        point = n;
     }
-    fputs(text, f);
-    if (!strpbrk(text, ".e"))
-        fputs(".0", f);
+    memcpy(at, digits, (size_t)point);
+    at += point;
+    if (n > point) {
+        *at++ = '.';
+        memcpy(at, digits + point, (size_t)(n - point));
+        at += n - point;
+    }
+    if (exponent < -4 || exponent >= n)
+        at += sprintf(at, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+    else if (exponent == n - 1) {
+        memcpy(at, ".0", 2);
+        at += 2;
+    }
+    fwrite_unlocked(text, 1, (size_t)(at - text), f);
 }
 
 void cli_print_double(FILE *f, double v)
@@ -129,28 +142,28 @@ static void print_value(FILE *f, mr_dtype t, const void *values, size_t i)
         fputs(((const uint8_t *)values)[i] ? "true" : "false", f);
         break;
     case MR_INT8:
-        fprintf(f, "%d", ((const int8_t *)values)[i]);
+        print_signed(f, ((const int8_t *)values)[i]);
         break;
     case MR_INT16:
-        fprintf(f, "%d", ((const int16_t *)values)[i]);
+        print_signed(f, ((const int16_t *)values)[i]);
         break;
     case MR_INT32:
-        fprintf(f, "%" PRId32, ((const int32_t *)values)[i]);
+        print_signed(f, ((const int32_t *)values)[i]);
         break;
     case MR_INT64:
-        fprintf(f, "%" PRId64, ((const int64_t *)values)[i]);
+        print_signed(f, ((const int64_t *)values)[i]);
         break;
     case MR_UINT8:
-        fprintf(f, "%u", ((const uint8_t *)values)[i]);
+        print_integer(f, false, ((const uint8_t *)values)[i]);
         break;
     case MR_UINT16:
-        fprintf(f, "%u", ((const uint16_t *)values)[i]);
+        print_integer(f, false, ((const uint16_t *)values)[i]);
         break;
     case MR_UINT32:
-        fprintf(f, "%" PRIu32, ((const uint32_t *)values)[i]);
+        print_integer(f, false, ((const uint32_t *)values)[i]);
         break;
     case MR_UINT64:
-        fprintf(f, "%" PRIu64, ((const uint64_t *)values)[i]);
+        print_integer(f, false, ((const uint64_t *)values)[i]);
         break;
     case MR_FLOAT16:
         print_float(f, t, (double)mr_half_to_float(((const uint16_t *)values)[i]));
@@ -187,7 +200,7 @@ static void print_tensor(FILE *f, mr_dtype t, const void *values, int rank, cons
     putc('[', f);
     for (int64_t i = 0; i < shape[0]; i++) {
         if (i)
-            fputs(", ", f);
+            fwrite_unlocked(", ", 1, 2, f);
         if (splits) {
             int64_t inner[MR_MAX_RANK];
             memcpy(inner, shape + 1, (size_t)(rank - 1) * sizeof *inner);
@@ -203,6 +216,7 @@ static mr_code print_dataset(FILE *f, mr_dataset *ds, const mr_iterator_opts *op
 {
     mr_iterator_opts inner = *opts;
     inner.positions = false;
+    inner.watch = false;
     mr_iterator *it = NULL;
     MR_TRY(mr_iterator_open(&it, ds, &inner, st));
     fputs("{\"dataset\": [", f);

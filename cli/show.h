@@ -8,13 +8,17 @@ typedef struct show_opts {
     cli_run run;
     cli_distribution distribution;
     int64_t limit, epochs, save_after;
-    bool has_limit, has_save_after;
-    const char *state, *restore;
+    bool has_limit, has_save_after, spec;
+    const char *state, *restore, *ledger;
 } show_opts;
 
+/* Prints it on a line. */
+int cli_show_spec(const mr_spec *spec);
 int cli_show_replicas(const show_opts *o, const char *text, size_t size);
-/* *epoch: how many passes had ended before the position. */
-int cli_load_state(const char *path, void **bytes, size_t *size, int64_t *epoch);
+/* The position that --restore names. *epoch: how many passes had ended before it. */
+int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoch);
+/* Warns that the data ended `left` elements (or steps) before the place that --save-after names. */
+void cli_warn_of_end(const show_opts *o, int64_t left);
 /* Writes a position that mr_..._save returned with rc (its error otherwise); frees bytes. */
 int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, int64_t epoch,
                     const mr_status *st);

@@ -2,253 +2,401 @@
 /* millrace train: the program that `millrace train` executes. Training is trainer/'s; here are the
  * flags, the progress bar and the log. */
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "pipeline/engine/iter.h"
+#include "cli/ledger_flag.h"
+#include "cli/train.h"
+#include "cli/train_progress.h"
+#include "pipeline/graph/rewrite.h"
 #include "pipeline/memory/alloc.h"
+#include "shard/cluster.h"
+#include "trainer/callback.h"
 #include "trainer/fit.h"
 #include "trainer/optimizer.h"
+#include "trainer/saved_model.h"
 #include "trainer/strategy.h"
+#include "transport/service/service.h"
 
 static int train(int argc, char **argv);
 
 static const cli_command command = {
     .name = "train",
-    .summary = "trains a model on mirrored replicas",
-    .usage = "--data EXPR --model MODEL --loss LOSS --optimizer OPT [--eval EXPR]\n"
-             "[--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]",
+    .summary = "trains a model on one replica or several, of one process or of several",
+    .usage =
+        "--data EXPR --model MODEL --loss LOSS --optimizer OPT\n"
+        "    [--loss-weights WEIGHTS] [--validation EXPR] [--eval EXPR] [--steps-per-epoch N]\n"
+        "    [--callback CALL...]\n"
+        "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
+        "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
+        "    [--init DIR] [--save DIR]",
     .details =
-        "The data are batched with the global batch size and yield (features, labels). --steps\n"
-        "alone goes round them as often as needed, --epochs alone ends after them; with both,\n"
-        "whichever comes first; with neither, one epoch. --eval is evaluated after training.\n"
-        "--log json prints an object a step, an epoch and an evaluation:\n"
-        "  {\"step\": 1, \"epoch\": 1, \"loss\": 0.9024367}",
+        "--data yields (features, labels), batched with the global batch size. --steps alone\n"
+        "goes through the data as often as needed, --epochs alone stops after that many; with\n"
+        "both, whichever comes first; with neither, one epoch. --eval is evaluated after\n"
+        "training. --log json prints an object for each step, epoch and evaluation:\n"
+        "  {\"step\": 1, \"epoch\": 1, \"loss\": 0.9024367}\n"
+        "In a cluster (TF_CONFIG, a Slurm step, torchrun or mpirun) each process trains on its\n"
+        "share of the data, and gradients are summed over all of them. They find each other, and\n"
+        "compare what they were asked to do, before the first step. All print the same with\n"
+        "--log json; otherwise only the chief prints.",
     .run = train,
 };
 
 typedef struct train_opts {
     cli_run run;
-    const char *data, *eval, *model, *loss, *optimizer, *devices, *log;
-    int64_t replicas, epochs, steps;
-    cli_texts metrics;
+    const char *data, *eval, *validation, *model, *loss, *loss_weights, *optimizer, *devices, *log;
+    const char *strategy, *communication, *cross_device_ops, *auto_shard, *init, *save,
+        *partitioner, *ledger;
+    int64_t replicas, epochs, steps, steps_per_epoch, connect_timeout, peer_timeout;
+    cli_texts metrics, callbacks;
+    mr_cluster cluster;
     bool has_replicas, json, bar;
-    int64_t steps_in_epoch; /* < 0: unknown */
+    bool silent; /* the chief prints */
+    bool check_replicas, keep_servers, from_function, mixed_precision;
 } train_opts;
 
-typedef struct progress {
-    const train_opts *o;
-    double began, epoch_began, last_shown;
-    int64_t epoch_first_step, rows;
-} progress;
-
-static void print_metrics(const mr_train_event *e, bool json)
-{
-    for (size_t i = 0; i < e->n_metrics; i++) {
-        if (json) {
-            printf(", \"%s\": ", mr_metric_name(e->metrics[i]));
-            cli_print_double(stdout, mr_metric_result(e->metrics[i]));
-        } else
-            printf("  %s %.4f", mr_metric_name(e->metrics[i]), mr_metric_result(e->metrics[i]));
-    }
-}
-
-static mr_code on_epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
-{
-    progress *p = ctx;
-    (void)st;
-    p->epoch_began = mr_iter_now();
-    p->epoch_first_step = e->step;
-    return MR_OK;
-}
-
-/* "epoch 2/5 [=====>    ] 120/469  12 s left  loss 0.4321  accuracy 0.8512", over itself. */
-static void show_bar(progress *p, const mr_train_event *e)
-{
-    double t = mr_iter_now();
-    int64_t total = p->o->steps_in_epoch, done = e->step - p->epoch_first_step;
-    if (done < 1)
-        done = 1;
-    if (t - p->last_shown < 0.1 && done != total)
-        return;
-    p->last_shown = t;
-    printf("\r\033[Kepoch %" PRId64, e->epoch);
-    if (p->o->epochs)
-        printf("/%" PRId64, p->o->epochs);
-    if (total > 0) {
-        char bar[31];
-        int filled = (int)(30 * done / total);
-        if (filled > 30)
-            filled = 30;
-        memset(bar, '.', 30);
-        memset(bar, '=', (size_t)filled);
-        bar[30] = '\0';
-        double left = (t - p->epoch_began) / (double)done * (double)(total - done);
-        printf(" [%s] %" PRId64 "/%" PRId64 "  %.0f s left", bar, done, total, left < 0 ? 0 : left);
-    } else
-        printf("  step %" PRId64, done);
-    printf("  loss %.4f", (double)e->loss);
-    print_metrics(e, false);
-    fflush(stdout);
-}
-
-static mr_code on_batch_end(void *ctx, const mr_train_event *e, mr_status *st)
-{
-    progress *p = ctx;
-    p->rows += e->rows;
-    if (cli_interrupted())
-        return mr_fail(st, MR_CANCELLED, "interrupted");
-    if (p->o->json) {
-        printf("{\"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"loss\": ", e->step, e->epoch);
-        cli_print_float(stdout, e->loss);
-        puts("}");
-    } else if (p->o->bar)
-        show_bar(p, e);
-    return MR_OK;
-}
-
-static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
-{
-    progress *p = ctx;
-    (void)st;
-    if (p->o->json) {
-        printf("{\"epoch\": %" PRId64 ", \"loss\": ", e->epoch);
-        cli_print_float(stdout, e->loss);
-        print_metrics(e, true);
-        puts("}");
-    } else {
-        double s = mr_iter_now() - p->epoch_began;
-        printf("%sepoch %" PRId64, p->o->bar ? "\r\033[K" : "", e->epoch);
-        if (p->o->epochs)
-            printf("/%" PRId64, p->o->epochs);
-        printf("  %.1f s  %.0f examples/s  loss %.4f", s, s > 0 ? (double)e->rows / s : 0,
-               (double)e->loss);
-        print_metrics(e, false);
-        putchar('\n');
-    }
-    fflush(stdout);
-    return MR_OK;
-}
-
-static void watch(void *ctx, mr_iterator *it)
-{
-    (void)ctx;
-    cli_watch_iterator(it);
-}
-
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
-                        mr_loss *loss, const mr_fit_opts *opts, double trained_seconds,
-                        int64_t trained_rows, mr_status *st)
+                        mr_loss *loss, const mr_fit_opts *opts, mr_status *st)
 {
     mr_fit_result r;
     mr_fit_opts all = *opts;
     all.steps = 0;
     MR_TRY(mr_evaluate(s, m, ds, loss, &all, &r, st));
-    if (o->json) {
-        fputs("{\"eval_loss\": ", stdout);
-        cli_print_float(stdout, r.loss);
-        for (size_t i = 0; i < opts->n_metrics; i++) {
-            printf(", \"eval_%s\": ", opts->metrics[i]);
-            cli_print_double(stdout, r.metrics[i]);
-        }
-        puts("}");
+    if (o->json)
+        train_print_evaluation(&r, opts->metrics, opts->n_metrics);
+    if (o->json || o->silent)
         return MR_OK;
-    }
-    printf("test: loss %.4f", (double)r.loss);
-    for (size_t i = 0; i < opts->n_metrics; i++)
-        printf("  %s %.4f", opts->metrics[i], r.metrics[i]);
+    printf("test: loss %.4f", train_number((double)r.loss));
+    train_print_results("", &r, opts->metrics, opts->n_metrics, false);
     printf("  (%" PRId64 " examples)\n", r.rows);
-    if (trained_seconds > 0)
-        printf("trained on %.0f examples/s\n", (double)trained_rows / trained_seconds);
     return MR_OK;
 }
 
-/* "cpu:0,cpu:1" in place. */
-static size_t split_devices(char *text, const char **out, size_t room)
-{
-    size_t n = 0;
-    for (char *at = text; at && n < room;) {
-        out[n++] = at;
-        at = strchr(at, ',');
-        if (at)
-            *at++ = '\0';
-    }
-    return n;
-}
-
 typedef struct parts {
-    mr_dataset *data, *eval;
+    mr_dataset *data, *eval, *validation;
+    mr_saved *init;
     mr_model *model;
     mr_loss *loss;
     mr_optimizer *optimizer;
     mr_strategy *strategy;
+    mr_callback *callbacks; /* those asked for, after the one that prints */
+    size_t n_callbacks;
 } parts;
 
-static mr_code parse_parts(const train_opts *o, parts *p, mr_status *st)
+/* An mr_input_fn: --data, for one worker where it is an input function. */
+static mr_code make_data(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st)
 {
-    MR_TRY(mr_dataset_from_text(o->data, strlen(o->data), NULL, &p->data, st));
+    const train_opts *o = ctx;
+    mr_input_env env;
+    mr_input_env_init(&env, c);
+    return mr_dataset_from_text(o->data, strlen(o->data), o->from_function ? &env.env : NULL, out,
+                                st);
+}
+
+static mr_code parse_parts(train_opts *o, parts *p, mr_status *st)
+{
+    const mr_input_context alone = MR_INPUT_CONTEXT_ALONE;
+    mr_dataset *data;
+    MR_TRY(make_data(o, &alone, &data, st));
+    if (o->from_function) /* its text is right; each worker has its own */
+        mr_dataset_unref(data);
+    else
+        p->data = data;
     if (o->eval)
         MR_TRY(mr_dataset_from_text(o->eval, strlen(o->eval), NULL, &p->eval, st));
+    if (o->validation)
+        MR_TRY(
+            mr_dataset_from_text(o->validation, strlen(o->validation), NULL, &p->validation, st));
     MR_TRY(mr_model_parse(&p->model, o->model, st));
     MR_TRY(mr_loss_parse(&p->loss, o->loss, st));
+    if (o->loss_weights)
+        MR_TRY(mr_loss_weigh(p->loss, o->loss_weights, st));
     MR_TRY(mr_optimizer_parse(&p->optimizer, o->optimizer, st));
     for (size_t i = 0; i < o->metrics.n; i++) {
         mr_metric *m = NULL;
         MR_TRY(mr_metric_parse(&m, o->metrics.v[i], st));
         mr_metric_free(m);
     }
+    p->callbacks = mr_calloc(o->callbacks.n + 1, sizeof *p->callbacks);
+    if (!p->callbacks)
+        return mr_fail_memory(st, o->callbacks.n * sizeof *p->callbacks, "callbacks");
+    for (p->n_callbacks = 1; p->n_callbacks <= o->callbacks.n; p->n_callbacks++)
+        MR_TRY(mr_callback_parse(&p->callbacks[p->n_callbacks], o->callbacks.v[p->n_callbacks - 1],
+                                 st));
+    return MR_OK;
+}
+
+/* Builds the model and gives it the weights of --init. */
+static mr_code take_weights(const train_opts *o, parts *p, mr_status *st)
+{
+    if (!o->init)
+        return MR_OK;
+    MR_TRY(mr_saved_open(&p->init, o->init, st));
+    return mr_saved_build(
+        p->init, p->model, p->strategy,
+        &(mr_model_opts){.seed = o->run.opts.seed, .mixed_precision = o->mixed_precision}, st);
+}
+
+static mr_code save_model(const train_opts *o, const parts *p, mr_status *st)
+{
+    if (!o->save || mr_strategy_worker(p->strategy) > 0)
+        return MR_OK;
+    return mr_model_save(p->model, o->save,
+                         &(mr_save_opts){.loss = p->loss,
+                                         .optimizer = p->optimizer,
+                                         .metrics = o->metrics.v,
+                                         .n_metrics = o->metrics.n},
+                         st);
+}
+
+/* multi_worker_mirrored, where there are workers and nothing else was asked for. */
+static bool wants_workers(const train_opts *o)
+{
+    return mr_cluster_num_workers(&o->cluster) > 1 &&
+           (!o->strategy || strcmp(o->strategy, "multi_worker_mirrored") == 0);
+}
+
+/* "millrace: mirrored, 2 replicas on cpu:0, cpu:1, sums by hierarchical_copy" */
+static void say_strategy(mr_strategy *s)
+{
+    size_t n = mr_strategy_num_local_replicas(s);
+    fprintf(stderr, "millrace: %s, %zu replicas on ", mr_strategy_name(s), n);
+    for (size_t i = 0; i < n && i < 8; i++)
+        fprintf(stderr, "%s%s", i ? ", " : "",
+                mr_device_name(mr_replica_device(mr_strategy_replica(s, i))));
+    fprintf(stderr, "%s, sums by %s\n", n > 8 ? ", ..." : "", mr_strategy_communication(s));
+}
+
+static void join(const cli_texts *t, char *out, size_t size)
+{
+    *out = '\0';
+    for (size_t i = 0, at = 0; i < t->n && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? "," : "", t->v[i]);
+}
+
+/* What all processes must have been started with. */
+static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts *opts,
+                          mr_status *st)
+{
+    char seed[24] = "none", epochs[24], steps[24], per_epoch[24], metrics[512], callbacks[4096];
+    join(&o->metrics, metrics, sizeof metrics);
+    join(&o->callbacks, callbacks, sizeof callbacks);
+    if (o->run.opts.has_seed)
+        snprintf(seed, sizeof seed, "%" PRIu64, o->run.opts.seed);
+    snprintf(epochs, sizeof epochs, "%" PRId64, o->epochs);
+    snprintf(steps, sizeof steps, "%" PRId64, o->steps);
+    snprintf(per_epoch, sizeof per_epoch, "%" PRId64, o->steps_per_epoch);
+    const mr_job_fact facts[] = {{"strategy", "multi_worker_mirrored"},
+                                 {"data", o->data},
+                                 {"kind of data", o->from_function ? "a function" : "a dataset"},
+                                 {"policy of sharding", o->auto_shard ? o->auto_shard : "none"},
+                                 {"model", o->model},
+                                 {"loss", mr_loss_text(p->loss)},
+                                 {"optimizer", o->optimizer},
+                                 {"seed", seed},
+                                 {"number of epochs", epochs},
+                                 {"number of steps", steps},
+                                 {"number of steps in an epoch", per_epoch},
+                                 {"validation", o->validation ? o->validation : "none"},
+                                 {"list of metrics", metrics},
+                                 {"list of callbacks", callbacks},
+                                 {"evaluation", o->eval ? o->eval : "none"},
+                                 {"precision", o->mixed_precision ? "mixed" : "float32"},
+                                 {"check of replicas", o->check_replicas ? "on" : "off"}};
+    const mr_workers_opts workers = {.cluster = &o->cluster,
+                                     .facts = facts,
+                                     .n_facts = sizeof facts / sizeof *facts,
+                                     .connect_timeout_s = (double)o->connect_timeout,
+                                     .peer_timeout_s = (double)o->peer_timeout,
+                                     .cancel = cli_cancel(),
+                                     .communication = o->communication,
+                                     .keep_servers = o->keep_servers,
+                                     .variable_partitioner = o->partitioner};
+    MR_TRY(mr_strategy_by_name(&p->strategy, o->strategy, opts, &workers, st));
+    if (o->strategy && strcmp(o->strategy, "parameter_server") == 0)
+        fprintf(stderr, "millrace: parameter_server, %zu servers, %zu workers\n",
+                o->cluster.tasks[MR_TASK_PS].n, o->cluster.tasks[MR_TASK_WORKER].n);
+    else if (mr_strategy_num_workers(p->strategy) < 2) {
+        if (mr_strategy_num_local_replicas(p->strategy) > 1)
+            say_strategy(p->strategy);
+    } else if (mr_cluster_is_chief(&o->cluster))
+        fprintf(stderr, "millrace: %zu workers by %s, %zu replicas in sync, sums by %s\n",
+                mr_strategy_num_workers(p->strategy), mr_cluster_source_name(o->cluster.source),
+                mr_strategy_num_replicas_in_sync(p->strategy),
+                mr_strategy_communication(p->strategy));
     return MR_OK;
 }
 
 static mr_code open_strategy(const train_opts *o, parts *p, mr_status *st)
 {
-    const char *names[256];
-    char *text = o->devices ? mr_strdup(o->devices) : NULL;
-    if (o->devices && !text)
-        return mr_fail_memory(st, strlen(o->devices), "device names");
-    mr_strategy_opts opts = {0};
-    if (text) {
-        opts.n_devices = split_devices(text, names, 256);
-        opts.devices = names;
-    } else
-        opts.num_replicas = (size_t)o->replicas;
-    mr_code rc = mr_strategy_mirrored(&p->strategy, &opts, st);
-    mr_free(text);
+    train_devices d;
+    MR_TRY(train_devices_read(&d, o->devices, o->has_replicas ? o->replicas : 0, st));
+    d.opts.cross_device_ops = o->cross_device_ops;
+    mr_code rc = open_named(o, p, &d.opts, st);
+    train_devices_reset(&d);
     return rc;
 }
 
-static int run_parts(train_opts *o, parts *p)
+static mr_shard_policy policy_of(const char *name)
+{
+    int p = MR_SHARD_AUTO;
+    while (strcasecmp(mr_shard_policy_name((mr_shard_policy)p), name) != 0)
+        p++; /* the flag takes no other names */
+    return (mr_shard_policy)p;
+}
+
+static volatile sig_atomic_t terminated;
+
+static void on_terminate(int sig)
+{
+    terminated = 1;
+    signal(sig, SIG_DFL); /* a second one ends the program at once */
+}
+
+static bool is_terminated(void *ctx)
+{
+    (void)ctx;
+    return terminated;
+}
+
+/* Where a callback saves at the end, SIGTERM ends training after the step under way. */
+static void stop_on_termination(const parts *p, mr_fit_opts *opts)
+{
+    const struct sigaction act = {.sa_handler = on_terminate};
+    for (size_t i = 0; i < p->n_callbacks; i++)
+        if (p->callbacks[i].backs_up && !opts->stopping) {
+            sigaction(SIGTERM, &act, NULL);
+            opts->stopping = is_terminated;
+        }
+}
+
+static bool is_evaluator(const train_opts *o)
+{
+    return o->cluster.has_task && o->cluster.type == MR_TASK_EVALUATOR;
+}
+
+static mr_code follow_training(const train_opts *o, const parts *p, mr_status *st)
+{
+    const mr_fit_opts opts = {
+        .metrics = o->metrics.v, .n_metrics = o->metrics.n, .iterator = &o->run.opts};
+    const train_evaluator e = {.strategy = p->strategy,
+                               .model = p->model,
+                               .data = p->eval ? p->eval : p->validation,
+                               .loss = p->loss,
+                               .opts = &opts,
+                               .callbacks = p->callbacks,
+                               .n_callbacks = p->n_callbacks,
+                               .json = o->json};
+    return train_evaluate_checkpoints(&e, st);
+}
+
+static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
 {
     mr_status st;
     if (open_strategy(o, p, &st) != MR_OK)
-        return cli_fail(&st, st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
-    progress at = {.o = o, .began = mr_iter_now()};
-    mr_callback callback = {.ctx = &at,
-                            .epoch_begin = on_epoch_begin,
-                            .batch_end = on_batch_end,
-                            .epoch_end = on_epoch_end};
-    o->steps_in_epoch = mr_dataset_cardinality(p->data);
+        return cli_interrupted()
+                   ? CLI_INTERRUPTED
+                   : cli_fail(&st, st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+    if (is_evaluator(o)) {
+        if (follow_training(o, p, &st) == MR_OK)
+            return cli_flush(CLI_OK);
+        return cli_interrupted()
+                   ? CLI_INTERRUPTED
+                   : cli_fail(&st, st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+    }
+    train_progress at = {.json = o->json,
+                         .bar = o->bar,
+                         .silent = o->silent,
+                         .epochs = o->epochs,
+                         .steps = o->steps,
+                         .steps_in_epoch = o->steps_per_epoch ? o->steps_per_epoch
+                                           : p->data          ? mr_dataset_cardinality(p->data)
+                                                              : MR_UNKNOWN_COUNT};
+    mr_iterator_opts read_opts = o->run.opts;
+    p->callbacks[0] = train_progress_callback(&at);
     mr_fit_opts opts = {.epochs = o->epochs,
                         .steps = o->steps,
+                        .steps_per_epoch = o->steps_per_epoch,
+                        .validation = p->validation,
                         .metrics = o->metrics.v,
                         .n_metrics = o->metrics.n,
-                        .callbacks = &callback,
-                        .n_callbacks = 1,
+                        .callbacks = p->callbacks,
+                        .n_callbacks = p->n_callbacks,
+                        .print = train_progress_print,
+                        .print_ctx = &at,
                         .seed = o->run.opts.seed,
-                        .iterator = &o->run.opts,
-                        .watch = watch};
+                        .iterator = &read_opts,
+                        .mixed_precision = o->mixed_precision,
+                        .check_replicas = o->check_replicas};
+    if (o->from_function) {
+        opts.input = make_data;
+        opts.input_ctx = o;
+    }
+    if (o->auto_shard) {
+        opts.has_auto_shard = true;
+        opts.auto_shard = policy_of(o->auto_shard);
+    }
     mr_fit_result r;
-    mr_code rc = mr_fit(p->strategy, p->model, p->data, p->loss, p->optimizer, &opts, &r, &st);
-    double trained = mr_iter_now() - at.began;
+    mr_code rc = train_of_graph("--data", mr_check_data(p->strategy, p->data, &opts, &st), &st);
+    if (rc == MR_OK && p->validation)
+        rc = train_of_graph("--validation", mr_check_data(p->strategy, p->validation, &opts, &st),
+                            &st);
     if (rc == MR_OK && p->eval)
-        rc = evaluate(o, p->strategy, p->model, p->eval, p->loss, &opts, trained, at.rows, &st);
+        rc = train_of_graph("--eval", mr_check_data(p->strategy, p->eval, &opts, &st), &st);
+    if (rc == MR_OK && o->save && mr_strategy_worker(p->strategy) == 0)
+        rc = train_of_graph("--save", mr_check_save_path(o->save, &st), &st);
+    if (rc == MR_OK)
+        rc = train_of_graph("--init", take_weights(o, p, &st), &st);
+    stop_on_termination(p, &opts);
+    train_progress_start(&at, p->data, &read_opts);
+    read_opts.ledger = ledger;
+    if (rc == MR_OK)
+        rc = mr_fit(p->strategy, p->model, p->data, p->loss, p->optimizer, &opts, &r, &st);
+    else
+        mr_strategy_abandon(p->strategy, &st);
+    read_opts.on_read = NULL;
+    read_opts.ledger = NULL;
+    if (rc == MR_OK && r.stopped)
+        return cli_flush(128 + SIGTERM);
+    if (rc == MR_OK)
+        rc = train_of_graph("--save", save_model(o, p, &st), &st);
+    if (rc == MR_OK)
+        train_progress_end(&at, &r);
+    if (rc == MR_OK && p->eval)
+        rc = train_of_graph("--eval",
+                            evaluate(o, p->strategy, p->model, p->eval, p->loss, &opts, &st), &st);
     if (rc != MR_OK) {
         if (o->bar)
             putchar('\n');
         return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
     }
     return cli_flush(CLI_OK);
+}
+
+static int run_parts(train_opts *o, parts *p)
+{
+    mr_ledger *ledger;
+    int status = cli_ledger_open(o->ledger, true, &ledger);
+    if (status < 0)
+        status = cli_ledger_close(ledger, run_with(o, p, ledger));
+    return status;
+}
+
+/* The cluster, if this process is in one. -1, or an exit status. */
+static int find_cluster(train_opts *o)
+{
+    mr_status st;
+    int64_t rank;
+    if (mr_cluster_from_launcher(&o->cluster, &st) != MR_OK)
+        return cli_fail(&st, CLI_USAGE);
+    if (mr_cluster_worker(&o->cluster, &rank, &st) != MR_OK)
+        return cli_fail(&st, CLI_FAILED);
+    o->silent = wants_workers(o) && !mr_cluster_is_chief(&o->cluster);
+    return -1;
 }
 
 static int missing(const train_opts *o)
@@ -269,8 +417,16 @@ static int missing(const train_opts *o)
 static int train(int argc, char **argv)
 {
     static const char *const logs[] = {"json", "text", NULL};
-    train_opts o = {.replicas = 1};
+    static const char *const strategies[] = {
+        "default",         "one_device",       "mirrored", "multi_worker_mirrored",
+        "central_storage", "parameter_server", "tpu",      NULL};
+    static const char *const cross_device_ops[] = {"auto", "nccl", "hierarchical_copy",
+                                                   "reduction_to_one_device", NULL};
+    static const char *const communications[] = {"auto", "ring", "nccl", "mpi", NULL};
+    static const char *const policies[] = {"auto", "file", "data", "off", "hint", "range", NULL};
+    train_opts o = {.replicas = 1, .connect_timeout = 60, .peer_timeout = 20};
     o.metrics.v = cli_words(argc);
+    o.callbacks.v = cli_words(argc);
     cli_flag run_flags[CLI_RUN_FLAGS];
     cli_run_flags(&o.run, run_flags, false);
     const cli_flag flags[] = {
@@ -284,6 +440,11 @@ static int train(int argc, char **argv)
          .value = &o.eval,
          .what = "EXPR",
          .help = "what to evaluate on, after training"},
+        {.name = "validation",
+         .kind = CLI_TEXT,
+         .value = &o.validation,
+         .what = "EXPR",
+         .help = "what to evaluate on, after every epoch"},
         {.name = "model",
          .kind = CLI_TEXT,
          .value = &o.model,
@@ -293,7 +454,13 @@ static int train(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.loss,
          .what = "LOSS",
-         .help = "for example 'sparse_categorical_crossentropy(from_logits=true)'"},
+         .help = "for example 'sparse_categorical_crossentropy(from_logits=true)'; of several "
+                 "outputs {\"a\": mse, \"b\": mae}"},
+        {.name = "loss-weights",
+         .kind = CLI_TEXT,
+         .value = &o.loss_weights,
+         .what = "WEIGHTS",
+         .help = "of the losses of several outputs, for example {\"a\": 1.0, \"b\": 0.5}"},
         {.name = "optimizer",
          .kind = CLI_TEXT,
          .value = &o.optimizer,
@@ -303,7 +470,7 @@ static int train(int argc, char **argv)
          .kind = CLI_TEXTS,
          .value = &o.metrics,
          .what = "NAME...",
-         .help = "for example accuracy"},
+         .help = "for example accuracy; of one of several outputs a.accuracy"},
         {.name = "replicas",
          .kind = CLI_INT,
          .value = &o.replicas,
@@ -311,19 +478,85 @@ static int train(int argc, char **argv)
          .what = "N",
          .min = 1,
          .max = 256,
-         .help = "mirrored replicas on the CPU (default 1)"},
+         .help = "mirrored replicas, dealt over the devices (default: one for each GPU, or one)"},
         {.name = "devices",
          .kind = CLI_TEXT,
          .value = &o.devices,
          .what = "LIST",
-         .help = "a replica on each of these, as in cpu:0,cpu:1"},
+         .help = "a replica on each of these, as in cpu:0,cpu:1; cuda alone is every GPU"},
+        {.name = "strategy",
+         .kind = CLI_TEXT,
+         .value = &o.strategy,
+         .what = "S",
+         .words = strategies,
+         .help = "how replicas share variables (default: multi_worker_mirrored in a cluster, "
+                 "else mirrored, else one_device)"},
+        {.name = "cross-device-ops",
+         .kind = CLI_TEXT,
+         .value = &o.cross_device_ops,
+         .what = "O",
+         .words = cross_device_ops,
+         .help = "how the replicas of a process sum gradients (default auto: nccl on GPUs of their "
+                 "own, else hierarchical_copy)"},
+        {.name = "communication",
+         .kind = CLI_TEXT,
+         .value = &o.communication,
+         .what = "C",
+         .words = communications,
+         .help = "how processes sum gradients: ring (TCP and shared memory), nccl (GPUs, one for "
+                 "each replica), mpi (started by mpirun) or auto"},
+        {.name = "from-function",
+         .kind = CLI_SWITCH,
+         .value = &o.from_function,
+         .help = "--data is called with num_input_pipelines, input_pipeline_id, "
+                 "num_replicas_in_sync and per_replica_batch_size, and shards by itself"},
+        {.name = "auto-shard",
+         .kind = CLI_TEXT,
+         .value = &o.auto_shard,
+         .what = "POLICY",
+         .words = policies,
+         .help = "how processes share the data: auto, file, data, off or hint"},
+        {.name = "connect-timeout",
+         .kind = CLI_INT,
+         .value = &o.connect_timeout,
+         .what = "S",
+         .min = 1,
+         .max = 86400,
+         .help = "seconds for the processes to find each other (default 60)"},
+        {.name = "peer-timeout",
+         .kind = CLI_INT,
+         .value = &o.peer_timeout,
+         .what = "S",
+         .min = 1,
+         .max = 86400,
+         .help = "seconds without a sign of life of another process (default 20)"},
+        {.name = "variable-partitioner",
+         .kind = CLI_TEXT,
+         .value = &o.partitioner,
+         .what = "P",
+         .help =
+             "how parameter servers cut variables: fixed_shards(n), min_size(bytes, max_shards) "
+             "or max_size(bytes)"},
+        {.name = "keep-servers",
+         .kind = CLI_SWITCH,
+         .value = &o.keep_servers,
+         .help = "do not end the parameter servers and their workers"},
+        {.name = "check-replicas",
+         .kind = CLI_SWITCH,
+         .value = &o.check_replicas,
+         .help = "compare the variables of all replicas after each step"},
+        {.name = "mixed-precision",
+         .kind = CLI_SWITCH,
+         .value = &o.mixed_precision,
+         .help = "bfloat16 math in dense layers and convolutions, with float32 variables"},
+        cli_ledger_flag(&o.ledger),
         {.name = "epochs",
          .kind = CLI_INT,
          .value = &o.epochs,
          .what = "N",
          .min = 1,
          .max = INT64_MAX,
-         .help = "go round the data N times"},
+         .help = "go through the data N times"},
         {.name = "steps",
          .kind = CLI_INT,
          .value = &o.steps,
@@ -331,12 +564,35 @@ static int train(int argc, char **argv)
          .min = 1,
          .max = INT64_MAX,
          .help = "stop after N steps"},
+        {.name = "callback",
+         .kind = CLI_TEXTS,
+         .value = &o.callbacks,
+         .what = "CALL...",
+         .help = "for example 'early_stopping(patience=3)'; may be given several times"},
+        {.name = "init",
+         .kind = CLI_TEXT,
+         .value = &o.init,
+         .what = "DIR",
+         .help = "begin with the weights of a saved model or checkpoint"},
+        {.name = "save",
+         .kind = CLI_TEXT,
+         .value = &o.save,
+         .what = "DIR",
+         .help = "save the model there after training"},
+        {.name = "steps-per-epoch",
+         .kind = CLI_INT,
+         .value = &o.steps_per_epoch,
+         .what = "N",
+         .min = 1,
+         .max = INT64_MAX,
+         .help = "steps that make an epoch (default: a pass over the data)"},
         {.name = "log",
          .kind = CLI_TEXT,
          .value = &o.log,
          .what = "FORMAT",
          .words = logs,
-         .help = "json: one object a line; text (default): a line an epoch, on a terminal a bar"},
+         .help = "json: one object per line; text (default): one line per epoch, and a bar on a "
+                 "terminal"},
         {0}};
     const cli_flag *const tables[] = {flags, run_flags, NULL};
     const char **rest = cli_words(argc);
@@ -346,27 +602,48 @@ static int train(int argc, char **argv)
     int status = cli_parse(&command, tables, argc, argv, rest, &n);
     if (status < 0 && n)
         status = cli_usage(&command, "unexpected '%s'", rest[0]);
-    if (status < 0)
+    if (status < 0) {
+        cli_split_at_commas(&o.metrics);
         status = missing(&o);
+    }
     if (status < 0) {
         cli_run_start(&o.run);
+        status = find_cluster(&o);
+    }
+    if (status < 0) {
         o.json = o.log && strcmp(o.log, "json") == 0;
-        o.bar = !o.json && isatty(STDOUT_FILENO);
+        o.bar = !o.json && !o.silent && isatty(STDOUT_FILENO);
         status = parse_parts(&o, &p, &st) == MR_OK ? run_parts(&o, &p) : cli_fail(&st, CLI_USAGE);
     }
     mr_model_free(p.model);
     mr_loss_free(p.loss);
     mr_optimizer_free(p.optimizer);
     mr_strategy_free(p.strategy);
+    mr_cluster_reset(&o.cluster);
     mr_dataset_unref(p.data);
     mr_dataset_unref(p.eval);
+    mr_dataset_unref(p.validation);
+    mr_saved_close(p.init);
+    for (size_t i = 1; i < p.n_callbacks; i++)
+        mr_callback_reset(&p.callbacks[i]);
+    mr_free(p.callbacks);
+    mr_free(o.callbacks.v);
     mr_free(rest);
     mr_free(o.metrics.v);
     return status;
 }
 
+const cli_program cli_this = {.add_ops = mr_service_register_ops};
+
 int main(int argc, char **argv)
 {
-    cli_start();
+    cli_start(argv);
+    argc = cli_load_plugins(argc, argv);
+    static const cli_command *const others[] = {&cli_devices, &cli_export,  &cli_evaluate,
+                                                &cli_adapt,   &cli_predict, &cli_checkpoints,
+                                                &cli_summary, &cli_server};
+    for (size_t i = 0; argc > 0 && i < sizeof others / sizeof *others; i++)
+        if (strcmp(argv[0], others[i]->name) == 0)
+            return others[i]->run(argc, argv);
     return train(argc, argv);
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <millrace/millrace.h>
 #include <millrace/millrace-trainer.h>
-enum { GLOBAL_BATCH = 64 };
 
 typedef struct loop {
     mr_model *model;
@@ -12,32 +11,33 @@ typedef struct loop {
     mr_loss *loss;
     mr_step step;         /* one batch a replica */
     int64_t rows;         /* of the global batch; the last one is smaller */
-    mr_distributed share; /* out: each replica's part of the loss */
+    mr_distributed share; /* out: the sum of each replica's losses */
 } loop;
 
-/* Runs on every replica, each in a thread of its own. */
+/* Runs on every replica, in a thread of its own: submits work, whose end mr_strategy_run awaits. */
 static mr_code step(mr_replica *r, void *ctx, mr_status *st)
 {
     loop *l = ctx;
     size_t id = mr_replica_id(r);
-    const mr_array *x = l->step.replicas[id].columns, *y = x + 1; /* features and labels */
-    float per_example[GLOBAL_BATCH];
-    mr_array predicted, losses = *y;
-    double average;
-    MR_TRY(mr_model_forward(l->model, r, x, &(mr_forward_opts){.training = true}, &predicted, st));
-    MR_TRY(mr_loss_compute(l->loss, y, &predicted, 0, 1.0 / (double)l->rows, per_example,
+    const mr_array *rows = l->step.replicas[id].columns; /* features and labels, on the host */
+    mr_array x, y, predicted;
+    void *sum;
+    MR_TRY(mr_replica_to_device(r, &rows[0], &x, st));
+    MR_TRY(mr_replica_to_device(r, &rows[1], &y, st));
+    MR_TRY(mr_replica_scratch(r, sizeof(double), &sum, st));
+    mr_loss_opts how = {.scale = 1.0 / (double)l->rows, .sum = sum};
+    MR_TRY(mr_model_forward(l->model, r, &x, &(mr_forward_opts){.training = true}, &predicted, st));
+    MR_TRY(mr_loss_compute(l->loss, r, &y, &predicted, &how, NULL,
                            mr_model_output_gradient(l->model, r), st));
-    losses.data = per_example; /* one a row, as the labels */
-    MR_TRY(mr_compute_average_loss(&losses, NULL, l->rows, &average, st));
-    *(float *)l->share.values[id].data = (float)average;
     MR_TRY(mr_model_backward(l->model, r, st));
-    return mr_model_apply_gradients(l->model, r, l->optimizer, st);
+    MR_TRY(mr_model_apply_gradients(l->model, r, l->optimizer, st));
+    return mr_stream_copy(mr_replica_stream(r), l->share.values[id].data, sum, sizeof(double), st);
 }
 
 static mr_code zero(const mr_value_context *v, void *ctx, mr_array *out, mr_status *st)
 {
     (void)v, (void)ctx;
-    return mr_tensor_alloc(out, MR_FLOAT32, 0, NULL, st);
+    return mr_tensor_alloc(out, MR_FLOAT64, 0, NULL, st);
 }
 
 static mr_code train(mr_strategy *s, loop *l, mr_dist_iterator *it, mr_status *st)
@@ -58,10 +58,10 @@ static mr_code train(mr_strategy *s, loop *l, mr_dist_iterator *it, mr_status *s
         MR_TRY(mr_dist_iterator_rewind(it, st));
     }
     MR_TRY(mr_strategy_reduce(s, MR_REDUCE_SUM, &l->share, NULL, &sum, st));
-    printf("loss of the last step: %.4f\n", (double)*(float *)sum.data);
+    printf("loss of the last step: %.4f\n", *(double *)sum.data / (double)l->rows);
     mr_array_reset(&sum);
-    mr_variable_read(mr_model_variable(l->model, 0), w);
-    mr_variable_read(mr_model_variable(l->model, 1), &b);
+    MR_TRY(mr_variable_read(mr_model_variable(l->model, 0), w, st));
+    MR_TRY(mr_variable_read(mr_model_variable(l->model, 1), &b, st));
     printf("y = %.2f a + %.2f b + %.2f\n", (double)w[0], (double)w[1], (double)b);
     return MR_OK;
 }

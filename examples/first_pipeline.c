@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A first pipeline: record files, parsed and batched.
- * usage: first_pipeline FILE... */
+ * usage: first_pipeline FILE...
+ * "millrace write --out digits --idx IMAGES LABELS" makes such files. */
 #include <millrace/millrace.h>
 #include <stdio.h>
 
@@ -41,5 +42,12 @@ static int run(const char *const *files, size_t n)
 
 int main(int argc, char **argv)
 {
+    if (argc < 2) {
+        fprintf(stderr,
+                "usage: first_pipeline FILE...\n"
+                "  TFRecord files of tf.train.Examples with \"image\" (bytes) and \"label\" "
+                "(int64)\n");
+        return 2;
+    }
     return run((const char *const *)argv + 1, (size_t)(argc - 1));
 }

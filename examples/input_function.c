@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An input function on two workers: the program starts itself twice, each time with another
- * TF_CONFIG, as a launcher on two machines would. Each process prints the batches of its replicas.
- */
+ * TF_CONFIG, as a launcher on two machines would. Each process prints the batches of its
+ * replicas. */
 #include <millrace/millrace.h>
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stopping in the middle of an epoch and going on exactly there: the position is taken behind the
- * second batch, as a training run would behind the last step it has done, and restored into a new
- * iterator. */
+/* Stopping in the middle of an epoch and continuing exactly there: the position is saved after the
+ * second batch, as a training run would after its last step, and restored into a new iterator. */
 #include <millrace/millrace.h>
 #include <stdio.h>
 

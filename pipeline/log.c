@@ -25,11 +25,12 @@ void mr_log(mr_log_level level, const char *fmt, ...)
 {
     if ((int)level < atomic_load_explicit(&log_least, memory_order_relaxed))
         return;
-    char text[1024];
+    char raw[1024], text[2 * sizeof raw];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    mr_text_visible(raw, true, text, sizeof text);
     pthread_mutex_lock(&log_lock);
     mr_log_fn fn = log_fn;
     void *ctx = log_ctx;

@@ -2,8 +2,8 @@
 #ifndef MR_PIPELINE_LOG_H
 #define MR_PIPELINE_LOG_H
 /* Logging: one callback for the process, none by default. The library itself never prints.
- * What a caller must know is in the status he gets; the log tells what nobody asked about (that
- * io_uring is forbidden here, that an unfinished cache was thrown away).
+ * Failures are reported by the status; the log is for what is none (io_uring is forbidden here, an
+ * unfinished cache was thrown away).
  *
  * thread   any
  * since    0.1 */
@@ -15,15 +15,15 @@ extern "C" {
 
 typedef enum mr_log_level { MR_LOG_DEBUG, MR_LOG_INFO, MR_LOG_WARNING, MR_LOG_ERROR } mr_log_level;
 
-/* message is one line without its end, valid during the call. May be called from several threads
- * at once; must not call back into Millrace. */
+/* message is one printable line without its end, valid during the call. May be called from several
+ * threads at once; must not call back into Millrace. */
 typedef void (*mr_log_fn)(void *ctx, mr_log_level level, const char *message);
 
 /* Sends messages of at least `level` to fn (NULL: nowhere). Call it before other threads use
  * Millrace, or with a ctx that outlives them. */
 MR_API void mr_log_set(mr_log_fn fn, void *ctx, mr_log_level level);
 
-/* Formats and sends one message; costs a load and a compare when nobody listens. */
+/* Formats and sends one message; costs a load and a compare where no callback is set. */
 MR_API void mr_log(mr_log_level level, const char *fmt, ...) MR_PRINTF(2, 3);
 
 #ifdef __cplusplus

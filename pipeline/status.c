@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ void mr_status_init(mr_status *st)
     st->code = MR_OK;
     st->sys_errno = 0;
     st->message[0] = st->op[0] = st->file[0] = '\0';
-    st->offset = st->record = -1;
+    st->offset = st->record = st->element = -1;
 }
 
 mr_code mr_failv(mr_status *st, mr_code code, const char *fmt, va_list ap)
@@ -59,8 +60,11 @@ static mr_code code_of_errno(int err)
         return MR_RESOURCE_EXHAUSTED;
     case EINVAL:
     case ENAMETOOLONG:
+    case EADDRNOTAVAIL:
         return MR_INVALID_ARGUMENT;
     case EISDIR:
+    case ENOTEMPTY:
+    case ELOOP:
         return MR_FAILED_PRECONDITION;
     case ECANCELED:
         return MR_CANCELLED;
@@ -72,11 +76,28 @@ static mr_code code_of_errno(int err)
     case EAGAIN:
     case ECONNREFUSED:
     case ECONNRESET:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ETIMEDOUT:
     case EPIPE:
         return MR_UNAVAILABLE;
     default:
         return MR_UNKNOWN;
     }
+}
+
+void mr_status_prefix(mr_status *st, const char *fmt, ...)
+{
+    if (!st)
+        return;
+    char text[sizeof st->message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    size_t n = strlen(text);
+    snprintf(text + n, sizeof text - n, ": %.*s", (int)(sizeof text - n), st->message);
+    memcpy(st->message, text, sizeof text);
 }
 
 mr_code mr_fail_errno(mr_status *st, int err, const char *fmt, ...)
@@ -131,24 +152,87 @@ void mr_status_at(mr_status *st, const char *file, int64_t offset, int64_t recor
         st->record = record;
 }
 
+void mr_status_set_element(mr_status *st, int64_t element)
+{
+    if (st && st->code < 0 && st->element < 0)
+        st->element = element;
+}
+
 void mr_status_set_op(mr_status *st, const char *op_path)
 {
     if (st && st->code < 0 && !st->op[0])
         keep_tail(st->op, sizeof st->op, op_path);
 }
 
+/* Bytes from p that a terminal would obey rather than show: a control byte, or one of U+0080 to
+ * U+009F in UTF-8. */
+static size_t control_bytes(const unsigned char *p)
+{
+    if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
+        return 2;
+    return p[0] < 0x20 || p[0] == 0x7f;
+}
+
+size_t mr_text_visible(const char *text, bool lines, char *buf, size_t size)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t n = 0;
+    const unsigned char *p = (const unsigned char *)text;
+    while (*p) {
+        char shown[4] = "\\x";
+        size_t control = lines && *p == '\n' ? 0 : control_bytes(p), width = control ? 4 : 1;
+        do {
+            shown[2] = digits[*p >> 4];
+            shown[3] = digits[*p & 15];
+            for (size_t i = 0; i < width; i++, n++)
+                if (n + 1 < size)
+                    buf[n] = control ? shown[i] : (char)*p;
+            p++;
+        } while (control-- > 1);
+    }
+    if (size)
+        buf[n < size ? n : size - 1] = '\0';
+    return n;
+}
+
+/* Where the two lines of the text form begin that a message shows at its end, the place and the
+ * caret; NULL: it shows none. */
+static const char *place_shown(const char *message)
+{
+    if (strncmp(message, "line ", 5) != 0)
+        return NULL;
+    const char *caret = strrchr(message, '\n'), *line = caret;
+    while (line && line > message && *--line != '\n')
+        ;
+    return line && *line == '\n' ? line : NULL;
+}
+
 size_t mr_status_format(const mr_status *st, char *buf, size_t size)
 {
-    char where[64] = "";
+    char where[64] = "", element[40] = "", op[4 * sizeof st->op], file[4 * sizeof st->file];
+    char message[4 * sizeof st->message];
+    const char *place = place_shown(st->message);
+    if (st->element >= 0)
+        snprintf(element, sizeof element, "element %" PRId64 ": ", st->element);
     if (st->record >= 0 && st->offset >= 0)
         snprintf(where, sizeof where, "record %" PRId64 " at byte %" PRId64 ": ", st->record,
                  st->offset);
     else if (st->record >= 0)
         snprintf(where, sizeof where, "record %" PRId64 ": ", st->record);
-    else if (st->offset >= 0)
+    else if (st->offset >= 0 && !place) /* the message has line and column */
         snprintf(where, sizeof where, "byte %" PRId64 ": ", st->offset);
-    int n = snprintf(buf, size, "%s%s%s%s%s%s: %s", st->op, st->op[0] ? ": " : "", st->file,
-                     st->file[0] ? ": " : "", where, mr_code_text(st->code), st->message);
+    mr_text_visible(st->op, false, op, sizeof op);
+    mr_text_visible(st->file, false, file, sizeof file);
+    /* Newlines stand for themselves in the lines of the place only: names may have them too. */
+    char before[sizeof st->message];
+    size_t n_before = place ? (size_t)(place - st->message) : strlen(st->message);
+    memcpy(before, st->message, n_before);
+    before[n_before] = '\0';
+    size_t used = mr_text_visible(before, false, message, sizeof message);
+    if (place)
+        mr_text_visible(place, true, message + used, sizeof message - used);
+    int n = snprintf(buf, size, "%s%s%s%s%s%s%s: %s", op, op[0] ? ": " : "", element, file,
+                     file[0] ? ": " : "", where, mr_code_text(st->code), message);
     return n < 0 ? 0 : (size_t)n;
 }
 

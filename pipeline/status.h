@@ -10,6 +10,7 @@
  *
  * thread   any (each status belongs to its caller)
  * since    0.1 */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdarg.h>
@@ -26,8 +27,8 @@ extern "C" {
 #define MR_NODISCARD         __attribute__((warn_unused_result))
 #define MR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* MR_OK and MR_END are not errors; errors are negative: the canonical set, minus their gRPC number.
- */
+/* MR_OK and MR_END are not errors; errors are negative: the canonical set, minus their gRPC
+ * number. */
 typedef enum mr_code {
     MR_OK = 0,
     MR_END = 1, /* no more elements; sticky */
@@ -50,12 +51,14 @@ typedef enum mr_code {
 
 typedef struct mr_status {
     mr_code code;
-    int sys_errno;     /* errno behind it, 0: none */
+    int sys_errno;     /* the errno it comes from, 0: none */
     char message[768]; /* what was expected, what was found, what to do; lower case, no full stop */
     char op[128];      /* path of the op, sink first: "batch/map/tfrecord"; "" unknown */
     char file[512];    /* file it happened in; a long path keeps its tail; "" none */
     int64_t offset;    /* byte offset in the (uncompressed) file, -1 unknown */
     int64_t record;    /* record number in the file from 0, -1 unknown */
+    int64_t element;   /* number of the element, from 0, among those that the op emits, failed ones
+                          counted too; -1 unknown */
 } mr_status;
 
 /* Returns on any code but MR_OK (also on MR_END). Only where nothing is owned. */
@@ -69,8 +72,8 @@ typedef struct mr_status {
 /* Makes st an empty MR_OK status. NULL: nothing. */
 MR_API void mr_status_init(mr_status *st);
 
-/* Fills st (NULL: nothing) with code and a formatted message, clears its place, and returns code.
- */
+/* Fills st (NULL: nothing) with code and a formatted message, clears its place, and returns
+ * code. */
 MR_API mr_code mr_fail(mr_status *st, mr_code code, const char *fmt, ...) MR_PRINTF(3, 4);
 MR_API mr_code mr_failv(mr_status *st, mr_code code, const char *fmt, va_list ap);
 
@@ -81,17 +84,31 @@ MR_API mr_code mr_fail_errno(mr_status *st, int err, const char *fmt, ...) MR_PR
 /* MR_RESOURCE_EXHAUSTED: `bytes` of memory for `what` could not be had. */
 MR_API mr_code mr_fail_memory(mr_status *st, size_t bytes, const char *what);
 
+/* Puts formatted words and ": " before the message of st (NULL: nothing); a message that becomes
+ * too long loses its end. The arguments may point into *st. */
+MR_API void mr_status_prefix(mr_status *st, const char *fmt, ...) MR_PRINTF(2, 3);
+
 /* Adds the place to an error; what is already known stays. file NULL and offset, record < 0:
  * unknown. */
 MR_API void mr_status_at(mr_status *st, const char *file, int64_t offset, int64_t record);
 
+/* Adds the number of the element if none is set. */
+MR_API void mr_status_set_element(mr_status *st, int64_t element);
+
 /* Adds the op's path if none is set. */
 MR_API void mr_status_set_op(mr_status *st, const char *op_path);
 
-/* Writes the one line a person reads, for example
+/* Writes what a person reads, for example
  *   batch/map/tfrecord: a-3.tfrecord: record 1041 at byte 8812231: data loss: <message>
- * into buf (always NUL-ended, cut if needed) and returns the length it needed. */
+ * into buf (always NUL-ended, cut if needed) and returns the length it needed. It is one line; an
+ * error of the text form has its line and column instead of the byte, and two lines follow: the
+ * text and a caret under the place. All of it is printable (mr_text_visible). */
 MR_API size_t mr_status_format(const mr_status *st, char *buf, size_t size);
+
+/* Writes text with its control bytes as \xHH (a line's end too, unless `lines`), so that a file's
+ * name cannot steer the terminal it is printed on. mr_status_format and the log do so. buf and the
+ * result as there; 4 bytes for each of text are enough. */
+MR_API size_t mr_text_visible(const char *text, bool lines, char *buf, size_t size);
 
 /* "data loss" for MR_DATA_LOSS, and so on; static text. */
 MR_API const char *mr_code_text(mr_code code);

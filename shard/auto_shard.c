@@ -3,7 +3,7 @@
 #include "shard/auto_shard.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 #include "shard/shard_passes.h"
 
 #include <inttypes.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *const policy_names[MR_N_SHARD_POLICIES] = {"AUTO", "FILE", "DATA", "OFF",
-                                                              "HINT"};
+static const char *const policy_names[MR_N_SHARD_POLICIES] = {"AUTO", "FILE", "DATA",
+                                                              "OFF",  "HINT", "RANGE"};
 
 const char *mr_shard_policy_name(mr_shard_policy policy)
 {
@@ -26,9 +26,9 @@ mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status 
             *out = (mr_shard_policy)i;
             return MR_OK;
         }
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "unknown auto-shard policy '%.64s'; expected AUTO, FILE, DATA, OFF or HINT",
-                   name);
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "unknown auto-shard policy '%.64s'; expected AUTO, FILE, DATA, OFF, HINT or RANGE", name);
 }
 
 bool mr__param_is(const mr_dataset *ds, const char *name, int64_t v)
@@ -41,6 +41,20 @@ bool mr__param_is(const mr_dataset *ds, const char *name, int64_t v)
     return is;
 }
 
+const mr_param *mr__shuffle_switch(const mr_dataset *ds)
+{
+    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
+        if (p->flags & MR_P_SHUFFLES)
+            return p;
+    return NULL;
+}
+
+bool mr__shuffles(const mr_dataset *ds, uint32_t trait)
+{
+    const mr_param *p = mr__shuffle_switch(ds);
+    return (mr_dataset_op(ds)->props & trait) && (!p || mr__param_is(ds, p->name, 1));
+}
+
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
 {
     char text[1024];
@@ -48,7 +62,7 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    /* Without an explanation it is one of several workers' rewrites, and was told already. */
+    /* Without an explanation it is one of several workers' rewrites, and was reported already. */
     if (e)
         mr_log(MR_LOG_WARNING, "%s", text);
     return mr_explain(e, "warning", op, st, "%s", text);
@@ -72,7 +86,7 @@ static mr_dataset *read_policy(void *ctx, mr_dataset *old, mr_dataset *now, cons
 {
     (void)w;
     find_policy *f = ctx;
-    if (mr_dataset_op(old)->role != MR_ROLE_OPTIONS)
+    if (!(mr_dataset_op(old)->props & MR_OP_HOLDS_OPTIONS))
         return now;
     mr_value v = {0};
     mr_code rc = mr_dataset_param_named(old, "auto_shard_policy", &v, &f->status);
@@ -148,6 +162,15 @@ static mr_code shard_files(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **o
     return rc;
 }
 
+static mr_code shard_ranges(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
+                            mr_explanation *e, mr_status *st)
+{
+    MR_TRY(mr_explain(e, "guarantee", NULL, st,
+                      "every record is read by one worker: each is used exactly once; the workers' "
+                      "numbers of records differ by one at most"));
+    return mr_pass_run(&mr__shard_ranges_pass, o, ds, out, e, st);
+}
+
 static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
                       mr_shard_policy *chosen, mr_explanation *e, mr_status *st)
 {
@@ -168,7 +191,8 @@ static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
     } else if (rc == MR_NOT_FOUND) {
         rc = mr_explain(e, "policy", why.op[0] ? why.op : NULL, st,
                         "AUTO chose DATA, because FILE cannot be applied: %s", why.message);
-        if (e)
+        /* With one worker nothing is sharded, and the choice makes no difference. */
+        if (e && o->num_workers > 1)
             mr_log(MR_LOG_WARNING,
                    "auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
                    why.message);
@@ -196,6 +220,8 @@ mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset
             MR_TRY(shard_files(ds, &o, &made, e, st));
         else if (policy == MR_SHARD_DATA)
             MR_TRY(shard_data(ds, &o, &made, e, st));
+        else if (policy == MR_SHARD_RANGE && o.num_workers > 1)
+            MR_TRY(shard_ranges(ds, &o, &made, e, st));
         else if (policy == MR_SHARD_HINT)
             MR_TRY(mr_pass_run(&mr__shard_hint_pass, &o, ds, &made, e, st));
         else {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_SHARD_AUTO_SHARD_H
 #define MR_SHARD_AUTO_SHARD_H
-/* The rewrites that distribute_dataset makes, each a graph in and a graph out with its decisions
- * (docs/sharding.md):
+/* The rewrites that mr_distribute_dataset makes (docs/sharding.md). Each takes a graph, returns
+ * another, and says what it decided:
  *
  *     slices    ds                        ->  ds.replica_slices(N).prefetch(N)
  *     FILE      tfrecord(files)           ->  files.shard(W, I).flat_map(tfrecord)
  *     DATA      ds.replica_slices(N)      ->  ds.replica_slices(N).shard(W, I)
+ *     RANGE     tfrecord(files)           ->  tfrecord(files, record_range=[I, W])
  *     HINT      shard(-1, i)              ->  shard(W, I)
  *     seeds     shuffle(100)              ->  shuffle(100, seed=...)
  *
@@ -21,11 +22,12 @@ extern "C" {
 #endif
 
 typedef enum mr_shard_policy {
-    MR_SHARD_AUTO, /* FILE; where no source can be sharded by file, DATA */
-    MR_SHARD_FILE, /* each worker reads its part of the files */
-    MR_SHARD_DATA, /* each worker reads everything and keeps its slices of every batch */
-    MR_SHARD_OFF,  /* each worker reads and keeps everything */
-    MR_SHARD_HINT, /* shard(-1, i) of the user becomes the worker's; nothing else changes */
+    MR_SHARD_AUTO,  /* FILE; where no source can be sharded by file, DATA */
+    MR_SHARD_FILE,  /* each worker reads its part of the files */
+    MR_SHARD_DATA,  /* each worker reads everything and keeps its slices of every batch */
+    MR_SHARD_OFF,   /* each worker reads and keeps everything */
+    MR_SHARD_HINT,  /* shard(-1, i) of the user becomes the worker's; nothing else changes */
+    MR_SHARD_RANGE, /* each worker reads its part of the records of all files, by their indexes */
     MR_N_SHARD_POLICIES
 } mr_shard_policy;
 
@@ -45,11 +47,12 @@ typedef struct mr_auto_shard_opts {
     mr_shard_policy policy;
 } mr_auto_shard_opts;
 
-/* *out = ds for one worker. *chosen (NULL: nobody asks) = what AUTO came to, else the policy. e
- * gets the decisions; those with what == "warning", and AUTO's choice of DATA, are also logged as
- * warnings. e NULL: nothing is told or logged.
+/* *out = ds for one worker. *chosen (may be NULL) = the policy that was used: opts->policy, or what
+ * AUTO chose. e gets the decisions; those with what == "warning", and AUTO's choice of DATA, are
+ * also logged as warnings. e NULL: nothing is reported or logged.
  * errors   MR_INVALID_ARGUMENT: an option out of range; what ds carries
- *          MR_NOT_FOUND: FILE, and a branch has no file source; st->op is where the walk stopped */
+ *          MR_NOT_FOUND: FILE or RANGE, and a branch has no source that can be divided so; st->op
+ *          is where the walk stopped */
 MR_API mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out,
                              mr_shard_policy *chosen, mr_explanation *e,
                              mr_status *st) MR_NODISCARD;

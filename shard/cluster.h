@@ -30,8 +30,20 @@ typedef struct mr_tasks {
     size_t n, capacity;
 } mr_tasks;
 
-/* The caller's memory; {0} is a process alone: one worker, rank 0. */
+/* Where the description came from. */
+typedef enum mr_cluster_source {
+    MR_CLUSTER_ALONE, /* nowhere: a process alone */
+    MR_CLUSTER_TF_CONFIG,
+    MR_CLUSTER_SLURM,
+    MR_CLUSTER_TORCHRUN,
+    MR_CLUSTER_MPI
+} mr_cluster_source;
+
+/* The caller's memory; {0} is a process alone: one worker, rank 0. TF_CONFIG gives the address of
+ * every task. The other sources give only that of worker 0, where all processes meet; the other
+ * addresses are "". */
 typedef struct mr_cluster {
+    mr_cluster_source source;
     mr_tasks tasks[MR_N_TASK_TYPES];
     bool has_task; /* the two below say which task this process is */
     mr_task_type type;
@@ -41,7 +53,7 @@ typedef struct mr_cluster {
 /* "chief", "worker", "ps", "evaluator". */
 MR_API const char *mr_task_type_name(mr_task_type type);
 
-/* Lets everything go; c becomes {0}. */
+/* Frees everything; c becomes {0}. */
 MR_API void mr_cluster_reset(mr_cluster *c);
 /* Adds the next task of a type. errors MR_RESOURCE_EXHAUSTED (also: more than 65536 of a type) */
 MR_API mr_code mr_cluster_add(mr_cluster *c, mr_task_type type, const char *address,
@@ -56,9 +68,10 @@ MR_API int64_t mr_cluster_num_workers(const mr_cluster *c);
 /* This process among them, from 0.
  * errors   MR_FAILED_PRECONDITION: a ps has no input */
 MR_API mr_code mr_cluster_worker(const mr_cluster *c, int64_t *rank, mr_status *st) MR_NODISCARD;
-/* Writes checkpoints and logs: the chief, else worker 0; the evaluator; a process alone. */
+/* true for the process that writes checkpoints and logs: the chief, or worker 0 where there is
+ * none; the evaluator; a process alone. */
 MR_API bool mr_cluster_is_chief(const mr_cluster *c);
-/* Equal on every input worker of a job, whichever of them this process is. */
+/* The same number on every input worker of a job. */
 MR_API uint64_t mr_cluster_hash(const mr_cluster *c);
 
 /* Reads the description that TensorFlow's jobs carry in TF_CONFIG:
@@ -70,6 +83,24 @@ MR_API mr_code mr_cluster_from_tf_config(mr_cluster *c, const char *json, size_t
                                          mr_status *st) MR_NODISCARD;
 /* The same from the environment variable TF_CONFIG; unset: a process alone. */
 MR_API mr_code mr_cluster_from_env(mr_cluster *c, mr_status *st) MR_NODISCARD;
+
+/* "TF_CONFIG", "Slurm", "torchrun", "MPI", "nowhere". */
+MR_API const char *mr_cluster_source_name(mr_cluster_source source);
+
+/* Reads whatever describes the job in the environment, c being {0} before: TF_CONFIG where it is
+ * set, else the variables of the first of these that started this process:
+ *   Slurm      SLURM_PROCID, SLURM_STEP_NODELIST, SLURM_STEP_NUM_TASKS (else SLURM_NTASKS),
+ *              SLURM_JOB_ID. All meet on the first node, port 20000 + job id mod 20000. Ignored
+ *              where torchrun or mpirun runs inside the step: those number the processes
+ *   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. All meet there, one port higher where
+ *              TORCHELASTIC_USE_AGENT_STORE is True, because torchrun itself holds the first
+ *   MPI        OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), or PMI_RANK and PMI_SIZE (MPICH, Intel).
+ *              All meet at MASTER_ADDR, port MASTER_PORT; without it on this machine, at a port
+ *              that follows from the job's name, if all run here
+ * MILLRACE_PORT overrides the port of all but TF_CONFIG.
+ * errors   MR_INVALID_ARGUMENT: a variable that is missing or wrong, named with its value; c is {0}
+ *          then · MR_FAILED_PRECONDITION: MPI on several machines without MASTER_ADDR */
+MR_API mr_code mr_cluster_from_launcher(mr_cluster *c, mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
 }

@@ -2,12 +2,12 @@
 #ifndef MR_SHARD_DIST_IMPL_H
 #define MR_SHARD_DIST_IMPL_H
 /* Inside of distributed datasets and iterators. Private to shard/. */
-#include <pthread.h>
 #include "shard/distribute.h"
 
 struct mr_dist_dataset {
     int64_t workers, worker, local, replicas;
     bool has_policy, has_seed, owns_slots;
+    bool seed_given; /* by the user */
     mr_shard_policy asked, policy;
     uint64_t seed;        /* with has_seed: what unseeded random ops draw from */
     mr_dataset *original; /* NULL: an input function */
@@ -21,7 +21,7 @@ struct mr_dist_dataset {
     mr_explanation explanation;
 };
 
-/* *out = what worker `worker` runs. policy, absorbed and e: NULL where nobody asks. */
+/* *out = what worker `worker` runs. policy, absorbed and e may be NULL. */
 mr_code mr__dist_graph(const mr_dist_dataset *dd, int64_t worker, mr_dataset **out,
                        mr_shard_policy *policy, int64_t *absorbed, mr_explanation *e,
                        mr_status *st) MR_NODISCARD;
@@ -43,20 +43,15 @@ typedef struct mr__peers {
     const mr_dist_dataset *dd;
     const mr_iterator_opts *run;
     mr__peer *v;
-    size_t n;             /* 0: not open */
-    pthread_mutex_t lock; /* guards v, n, v[].it and cancelled against mr__peers_cancel */
-    bool cancelled;
+    size_t n; /* 0: not open */
 } mr__peers;
-void mr__peers_init(mr__peers *p, const mr_dist_dataset *dd, const mr_iterator_opts *run);
 /* *any = some peer has data in this step; passes is how many passes went before this one. Opens
- * them at the first call. errors MR_RESOURCE_EXHAUSTED, MR_CANCELLED; those of peers end their part
- */
+ * them at the first call. errors MR_RESOURCE_EXHAUSTED, MR_CANCELLED; those of peers end their
+ * part */
 mr_code mr__peers_have_data(mr__peers *p, int64_t passes, int64_t step, bool *any,
                             mr_status *st) MR_NODISCARD;
 /* Starts the next pass of those that are open. */
 mr_code mr__peers_rewind(mr__peers *p, mr_status *st) MR_NODISCARD;
-void mr__peers_cancel(mr__peers *p);
 /* Closes all; they can be opened again. */
 void mr__peers_close(mr__peers *p);
-void mr__peers_reset(mr__peers *p);
 #endif

@@ -4,7 +4,7 @@
  * A position (little-endian):
  *   offset  size  meaning
  *        0     4  "MRD1"
- *        4     4  CRC32C of everything behind it
+ *        4     4  CRC32C of everything after it
  *        8     8  steps taken in this pass
  *       16     8  passes before this one
  *       24     8  workers of the job
@@ -35,6 +35,7 @@ struct mr_dist_iterator {
     mr_agree_fn agree;
     void *agree_ctx;
     mr_executor *executor; /* of its own; NULL: another's */
+    mr_cancel *cancel;     /* of its own, in `run`: ends the pipelines and those of peers */
     stream *streams;       /* dd->local of them */
     size_t n_replicas;     /* local ones */
     mr_block *replicas;
@@ -45,6 +46,8 @@ struct mr_dist_iterator {
     mr_segment *segments; /* what is left of the caller's slots, for one call */
     size_t segments_capacity;
     int64_t step, pass;
+    mr_identity *entry; /* of the ledger */
+    size_t entry_room;
     bool done;
     mr__peers peers;
 };
@@ -100,8 +103,11 @@ mr_code mr_dist_iterator_open(mr_dist_iterator **out, const mr_dist_dataset *dd,
     it->run = opts->run;
     it->agree = opts->agree;
     it->agree_ctx = opts->agree_ctx;
-    mr__peers_init(&it->peers, dd, &it->run);
-    mr_code rc = open_streams(it, st);
+    it->peers = (mr__peers){.dd = dd, .run = &it->run};
+    mr_code rc = mr_cancel_new(opts->run.cancel, &it->cancel, st);
+    it->run.cancel = it->cancel;
+    if (rc == MR_OK)
+        rc = open_streams(it, st);
     if (rc == MR_OK)
         *out = it;
     else
@@ -117,31 +123,33 @@ void mr_dist_iterator_close(mr_dist_iterator *it)
         mr_block_reset(&it->replicas[i]);
     mr_block_reset(&it->pulled);
     mr_block_reset(&it->zero);
-    mr__peers_reset(&it->peers);
+    mr__peers_close(&it->peers);
     for (int64_t i = 0; it->streams && i < it->dd->local; i++)
         mr_iterator_close(it->streams[i].it);
     mr_executor_free(it->executor);
+    mr_cancel_unref(it->cancel);
     mr_free(it->streams);
     mr_free(it->replicas);
     mr_free(it->has_data);
     mr_free(it->starts);
     mr_free(it->segments);
+    mr_free(it->entry);
     mr_free(it);
 }
 
 /* ---- stepping ---- */
 
 /* The slots of replicas [first, first + n) as a wish of their own. */
-static mr_code slots_of(mr_dist_iterator *it, const mr_into *into, size_t first, size_t n,
-                        mr_into *out, mr_status *st)
+static mr_code slots_of(mr_dist_iterator *it, const mr_destination *destination, size_t first,
+                        size_t n, mr_destination *out, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&it->segments, &it->segments_capacity, n * into->n_columns,
+    MR_TRY(mr_grow((void **)&it->segments, &it->segments_capacity, n * destination->n_columns,
                    sizeof *it->segments, SIZE_MAX / sizeof *it->segments, "the slots of replicas",
                    st));
-    for (size_t c = 0; c < into->n_columns; c++)
-        memcpy(&it->segments[c * n], &into->segments[c * into->n_segments + first],
+    for (size_t c = 0; c < destination->n_columns; c++)
+        memcpy(&it->segments[c * n], &destination->segments[c * destination->n_segments + first],
                n * sizeof *it->segments);
-    *out = (mr_into){into->n_columns, n, it->segments};
+    *out = (mr_destination){destination->n_columns, n, it->segments};
     return MR_OK;
 }
 
@@ -163,35 +171,44 @@ static void move_bytes(const mr_segment *slots, size_t n_slots, size_t at, size_
 }
 
 /* What was placed lies packed: the bytes of the rows of one call, or, where we cut the batches
- * ourselves, of all slices of a batch, one behind the other from the first slot on. Each belongs at
+ * ourselves, of all slices of a batch, one after the other from the first slot on. Each belongs at
  * the start of its own slot. */
-static void spread_run(mr_dist_iterator *it, size_t c, size_t first, size_t n,
-                       const mr_segment *slots)
+static mr_code spread_run(mr_dist_iterator *it, size_t c, size_t first, size_t n,
+                          const mr_segment *slots, mr_status *st)
 {
     size_t at = 0;
     for (size_t r = 0; r < n; r++) {
         const mr_array *a = &it->replicas[first + r].columns[c];
         if (a->storage != MR_PLACED)
-            return;
-        at += mr_array_row_bytes(a);
+            return MR_OK;
+        size_t bytes = mr_array_row_bytes(a);
+        if (bytes > slots[r].bytes)
+            return mr_fail(st, MR_INTERNAL,
+                           "a replica's batch of %zu bytes was placed in a slot of %zu", bytes,
+                           slots[r].bytes);
+        at += bytes;
     }
     for (size_t r = n; r-- > 1;) {
         size_t bytes = mr_array_row_bytes(&it->replicas[first + r].columns[c]);
         at -= bytes;
         move_bytes(slots, n, at, bytes, slots[r].data);
     }
+    return MR_OK;
 }
 
-static void spread(mr_dist_iterator *it, size_t worker, const mr_into *into)
+static mr_code spread(mr_dist_iterator *it, size_t worker, const mr_destination *destination,
+                      mr_status *st)
 {
     size_t first = worker * (size_t)it->dd->replicas, n = it->streams[worker].filled;
-    for (size_t c = 0; n && c < into->n_columns && c < it->replicas[first].n_columns; c++)
+    for (size_t c = 0; n && c < destination->n_columns && c < it->replicas[first].n_columns; c++)
         for (size_t end = n, r = n; r-- > 0;)
             if (it->starts[first + r]) {
-                spread_run(it, c, first + r, end - r,
-                           &into->segments[c * into->n_segments + first + r]);
+                MR_TRY(spread_run(it, c, first + r, end - r,
+                                  &destination->segments[c * destination->n_segments + first + r],
+                                  st));
                 end = r;
             }
+    return MR_OK;
 }
 
 /* Deals the rows of it->pulled to replicas from `first` on. */
@@ -210,20 +227,21 @@ static mr_code deal(mr_dist_iterator *it, size_t first, mr_status *st)
 }
 
 /* Fills the replicas of one worker as far as its stream goes. */
-static mr_code fill(mr_dist_iterator *it, size_t worker, const mr_into *into, mr_status *st)
+static mr_code fill(mr_dist_iterator *it, size_t worker, const mr_destination *destination,
+                    mr_status *st)
 {
     stream *s = &it->streams[worker];
     size_t n = (size_t)it->dd->replicas;
-    mr_into slots;
+    mr_destination slots;
     while (s->filled < n && !s->ended) {
         size_t first = worker * n + s->filled, left = n - s->filled;
-        it->pulled.into = NULL;
-        if (into) {
-            MR_TRY(slots_of(it, into, first, left, &slots, st));
-            it->pulled.into = &slots;
+        it->pulled.destination = NULL;
+        if (destination) {
+            MR_TRY(slots_of(it, destination, first, left, &slots, st));
+            it->pulled.destination = &slots;
         }
         mr_code rc = mr_iterator_next(s->it, left, &it->pulled, st);
-        it->pulled.into = NULL;
+        it->pulled.destination = NULL;
         if (rc == MR_END) {
             s->ended = true;
             break;
@@ -235,9 +253,7 @@ static mr_code fill(mr_dist_iterator *it, size_t worker, const mr_into *into, mr
         MR_TRY(deal(it, first, st));
         s->filled += rows;
     }
-    if (into)
-        spread(it, worker, into);
-    return MR_OK;
+    return destination ? spread(it, worker, destination, st) : MR_OK;
 }
 
 /* *any = some replica of the job has data in this step; n_local of this process do. */
@@ -278,7 +294,25 @@ static mr_code pad(mr_dist_iterator *it, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_into *into, mr_step *out,
+/* What all local replicas' batches were made of, replica by replica. */
+static mr_code enter_step(mr_dist_iterator *it, mr_status *st)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < it->n_replicas; r++) {
+        const mr_block *b = &it->replicas[r];
+        if (!it->has_data[r] || !b->ids.ids)
+            continue;
+        size_t from = b->ids.offsets ? b->ids.offsets[0] : 0;
+        size_t k = b->ids.offsets ? b->ids.offsets[1] - from : 1;
+        MR_TRY(mr_grow((void **)&it->entry, &it->entry_room, n + k, sizeof *it->entry,
+                       SIZE_MAX / sizeof *it->entry, "the records of a step", st));
+        memcpy(it->entry + n, b->ids.ids + from, k * sizeof *it->entry);
+        n += k;
+    }
+    return mr_ledger_add(it->run.ledger, it->entry, n, st);
+}
+
+mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destination, mr_step *out,
                               mr_status *st)
 {
     int64_t n_local = 0;
@@ -286,7 +320,7 @@ mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_into *into, mr_step
     if (it->done)
         return MR_END;
     for (size_t w = 0; w < (size_t)it->dd->local; w++) {
-        MR_TRY(fill(it, w, into, st));
+        MR_TRY(fill(it, w, destination, st));
         n_local += (int64_t)it->streams[w].filled;
     }
     MR_TRY(agree(it, n_local, &any, st));
@@ -295,17 +329,20 @@ mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_into *into, mr_step
         return MR_END;
     }
     MR_TRY(pad(it, st));
+    if (it->run.ledger && mr_ledger_takes_steps(it->run.ledger))
+        MR_TRY(enter_step(it, st));
     *out = (mr_step){it->step++, it->n_replicas, it->replicas, it->has_data};
     for (size_t w = 0; w < (size_t)it->dd->local; w++)
         it->streams[w].filled = 0;
     return MR_OK;
 }
 
-mr_code mr_dist_iterator_get_next_as_optional(mr_dist_iterator *it, const mr_into *into,
+mr_code mr_dist_iterator_get_next_as_optional(mr_dist_iterator *it,
+                                              const mr_destination *destination,
                                               mr_optional_step *out, mr_status *st)
 {
     mr_step step = {0};
-    mr_code rc = mr_dist_iterator_next(it, into, &step, st);
+    mr_code rc = mr_dist_iterator_next(it, destination, &step, st);
     if (rc < 0)
         return rc;
     *out = (mr_optional_step){rc == MR_OK, step};
@@ -384,7 +421,7 @@ static mr_code put_stream(bytes *b, stream *s, mr_status *st)
     size_t size = 0;
     if (s->filled)
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "a step failed half way; take the step behind the error before saving");
+                       "a step failed half way; take the step after the error before saving");
     unsigned char ended = s->ended;
     MR_TRY(put(b, &ended, 1, st));
     MR_TRY(mr_iterator_save(s->it, &state, &size, st));
@@ -474,7 +511,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     for (int64_t i = 0; i < it->dd->local; i++)
         MR_TRY(restore_stream(&it->streams[i], &p, end, st));
     if (p != end)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: bytes behind its end");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: bytes after its end");
     mr__peers_close(&it->peers);
     it->step = theirs[0];
     it->pass = theirs[1];
@@ -501,7 +538,5 @@ mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local)
 
 void mr_dist_iterator_cancel(mr_dist_iterator *it)
 {
-    for (int64_t i = 0; i < it->dd->local; i++)
-        mr_iterator_cancel(it->streams[i].it);
-    mr__peers_cancel(&it->peers);
+    mr_cancel_trigger(it->cancel);
 }

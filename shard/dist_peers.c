@@ -10,19 +10,10 @@
 /* Elements asked for at once while catching up. */
 enum { CATCH_UP = 1024 };
 
-void mr__peers_init(mr__peers *p, const mr_dist_dataset *dd, const mr_iterator_opts *run)
+static void close_one(mr__peer *peer)
 {
-    *p = (mr__peers){.dd = dd, .run = run};
-    pthread_mutex_init(&p->lock, NULL);
-}
-
-static void close_one(mr__peers *p, mr__peer *peer)
-{
-    pthread_mutex_lock(&p->lock);
-    mr_iterator *it = peer->it;
+    mr_iterator_close(peer->it);
     peer->it = NULL;
-    pthread_mutex_unlock(&p->lock);
-    mr_iterator_close(it);
     peer->ended = true;
 }
 
@@ -33,7 +24,7 @@ static void end_by_error(mr__peers *p, mr__peer *peer, const mr_status *st)
     mr_log(MR_LOG_WARNING,
            "worker %" PRId64 " would fail in step %" PRId64 ", which ends its part here: %s",
            peer->worker, peer->elements / p->dd->replicas, text);
-    close_one(p, peer);
+    close_one(peer);
 }
 
 /* true for what concerns this process, not the peer. */
@@ -96,18 +87,15 @@ static mr_code open_one(mr__peers *p, mr__peer *peer, int64_t passes, mr_status 
     mr_iterator *it = NULL;
     mr_iterator_opts run = mr__dist_run_opts(p->dd, p->run);
     run.positions = run.identities = false;
+    run.trace_spans = 0;
+    run.ledger = NULL;
     mr_code rc = mr__dist_graph(p->dd, peer->worker, &ds, NULL, NULL, NULL, &error);
     if (rc == MR_OK)
         rc = mr_iterator_open(&it, ds, &run, &error);
     mr_dataset_unref(ds);
-    if (rc == MR_OK) {
-        pthread_mutex_lock(&p->lock);
+    if (rc == MR_OK)
         peer->it = it;
-        bool cancelled = p->cancelled;
-        pthread_mutex_unlock(&p->lock);
-        if (cancelled)
-            mr_iterator_cancel(it);
-    } else if (is_ours(rc)) {
+    else if (is_ours(rc)) {
         if (st)
             *st = error;
         return rc;
@@ -132,10 +120,8 @@ static mr_code open_all(mr__peers *p, int64_t passes, mr_status *st)
         return mr_fail_memory(st, n * sizeof *v, "the peers' pipelines");
     for (size_t i = 0; i < n; i++)
         v[i].worker = (int64_t)i < dd->worker ? (int64_t)i : (int64_t)i + dd->local;
-    pthread_mutex_lock(&p->lock);
     p->v = v;
     p->n = n;
-    pthread_mutex_unlock(&p->lock);
     for (size_t i = 0; i < n; i++)
         MR_TRY(open_one(p, &p->v[i], passes, st));
     return MR_OK;
@@ -170,29 +156,11 @@ mr_code mr__peers_rewind(mr__peers *p, mr_status *st)
     return MR_OK;
 }
 
-void mr__peers_cancel(mr__peers *p)
-{
-    pthread_mutex_lock(&p->lock);
-    p->cancelled = true;
-    for (size_t i = 0; i < p->n; i++)
-        if (p->v[i].it)
-            mr_iterator_cancel(p->v[i].it);
-    pthread_mutex_unlock(&p->lock);
-}
-
 void mr__peers_close(mr__peers *p)
 {
     for (size_t i = 0; i < p->n; i++)
-        close_one(p, &p->v[i]);
-    pthread_mutex_lock(&p->lock);
+        close_one(&p->v[i]);
     mr_free(p->v);
     p->v = NULL;
     p->n = 0;
-    pthread_mutex_unlock(&p->lock);
-}
-
-void mr__peers_reset(mr__peers *p)
-{
-    mr__peers_close(p);
-    pthread_mutex_destroy(&p->lock);
 }

@@ -47,6 +47,7 @@ static mr_code read_opts(mr_dist_dataset *dd, const mr_distribute_opts *o, mr_st
     dd->has_policy = o->has_policy;
     dd->asked = o->policy;
     dd->owns_slots = o->owns_slots;
+    dd->seed_given = o->has_seed;
     dd->has_seed = o->has_seed || dd->workers > 1;
     /* Without a seed, what all workers know of the job, and nothing else, decides. */
     dd->seed = o->has_seed ? o->seed
@@ -128,6 +129,7 @@ mr_iterator_opts mr__dist_run_opts(const mr_dist_dataset *dd, const mr_iterator_
     /* What is random inside functions draws from the job's seed too. */
     if (!o.has_seed && dd->has_seed) {
         o.has_seed = true;
+        o.seed_made_up = !dd->seed_given;
         o.seed = dd->seed;
     }
     return o;

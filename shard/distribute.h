@@ -16,11 +16,11 @@
  * Every worker takes the same number of steps, the most that any needs; a replica without data gets
  * a zero-size batch.
  *
- * Errors fall in two classes, told apart by the code of the functions that make a distributed
- * dataset: MR_INVALID_ARGUMENT is wrong usage (a number out of range, a dataset that carries an
- * error; the program exits with 2), any other code a well-formed graph that cannot be distributed
- * (not batched, no file source, an indivisible batch; exit 1). Errors of mr_dist_iterator_* are
- * all of the second class.
+ * The functions that make a distributed dataset fail in two ways. MR_INVALID_ARGUMENT is wrong
+ * usage: a number out of range, a dataset that carries an error; the program exits with 2. Any
+ * other code is a correct graph that cannot be distributed: it is not batched, has no file source,
+ * or a batch does not divide; the program exits with 1. Errors of mr_dist_iterator_* are all of the
+ * second kind.
  *
  * thread   a distributed dataset: any; an iterator: one at a time, mr_dist_iterator_cancel from any
  * since    0.1 */
@@ -37,7 +37,7 @@ typedef struct mr_dist_dataset mr_dist_dataset;
 typedef struct mr_dist_iterator mr_dist_iterator;
 
 typedef struct mr_distribute_opts {
-    int64_t num_workers;       /* W; 0: of the cluster, else 1 */
+    int64_t num_workers;       /* W; 0: the cluster's, or 1 without a cluster */
     int64_t worker;            /* the first of the workers that this process runs (with num_workers
                                   0: the cluster's rank of this process) */
     int64_t num_local_workers; /* how many it runs, side by side in one iterator; 0: 1 */
@@ -45,11 +45,11 @@ typedef struct mr_distribute_opts {
     const mr_cluster *cluster; /* borrowed during the call; NULL: none */
     mr_shard_policy policy;    /* with has_policy: instead of the graph's option */
     bool has_policy;
-    uint64_t seed; /* with has_seed: the job's; unset: from the cluster and W, R where W > 1, else
-                      fresh */
+    uint64_t seed; /* with has_seed: the job's. Else it is made from the cluster, W and R if W > 1,
+                      and at random if W is 1 */
     bool has_seed;
-    bool owns_slots; /* the consumer gives slots (mr_into): a trailing prefetch becomes part of them
-                      */
+    bool owns_slots; /* the consumer gives slots (mr_destination): a trailing prefetch becomes part
+                        of them */
 } mr_distribute_opts;
 
 /* distribute_dataset: ds is batched with the global batch size. A reference to ds is kept.
@@ -65,7 +65,7 @@ typedef mr_code (*mr_input_fn)(void *ctx, const mr_input_context *c, mr_dataset 
 
 /* distribute_datasets_from_function: fn is called once for each worker of this process, now; for
  * peers (see mr_dist_iterator_opts) when they are needed. ctx must outlive the dataset. Nothing is
- * batched, sharded or prefetched. opts.policy counts for nothing.
+ * batched, sharded or prefetched. opts.policy is ignored.
  * errors   as above; those of fn; MR_FAILED_PRECONDITION: fn made no dataset */
 MR_API mr_code mr_distribute_from_function(mr_input_fn fn, void *ctx,
                                            const mr_distribute_opts *opts, mr_dist_dataset **out,
@@ -80,18 +80,17 @@ MR_API mr_code mr_distribute_from_text(const char *text, size_t size,
 /* After all its iterators are closed. NULL: nothing. */
 MR_API void mr_dist_dataset_free(mr_dist_dataset *dd);
 
-/* Every decision in its order, made for the first local worker. Borrowed. */
+/* What was decided for the first local worker, in order. Borrowed. */
 MR_API const mr_explanation *mr_dist_dataset_explanation(const mr_dist_dataset *dd);
 /* The graph that local worker `local` runs. Borrowed. */
 MR_API mr_dataset *mr_dist_dataset_graph(const mr_dist_dataset *dd, size_t local);
-/* What AUTO came to, else the policy; MR_SHARD_OFF for input functions. */
+/* The policy that was used: the one given, or what AUTO chose; MR_SHARD_OFF for input functions. */
 MR_API mr_shard_policy mr_dist_dataset_policy(const mr_dist_dataset *dd);
 /* What each replica gets: the batch dimension is unknown, unless the data never end. Borrowed. */
 MR_API const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd);
 /* Steps, MR_INFINITE, or MR_UNKNOWN_COUNT. */
 MR_API int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd);
-/* With owns_slots: elements that a trailing prefetch would have held; MR_AUTO: that was its depth.
- */
+/* With owns_slots: how many elements the trailing prefetch would have held, or MR_AUTO. */
 MR_API int64_t mr_dist_dataset_absorbed_prefetch(const mr_dist_dataset *dd);
 /* W, R and N; the first local worker and how many there are. */
 MR_API int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd);
@@ -102,16 +101,16 @@ MR_API int64_t mr_dist_dataset_num_local_workers(const mr_dist_dataset *dd);
 
 /* ---- iterators ---- */
 
-/* Adds n_local, the local replicas with data in this step, over all processes of the job into
- * *n_global. Called once a step, in step. An error ends the step with it. */
+/* *n_global = the sum of n_local, the local replicas with data in this step, over all processes of
+ * the job, each of which calls it once a step. An error becomes the step's. */
 typedef mr_code (*mr_agree_fn)(void *ctx, int64_t n_local, int64_t *n_global, mr_status *st);
 
 typedef struct mr_dist_iterator_opts {
     mr_iterator_opts run; /* for each worker's pipeline; they share one executor */
-    /* How workers of other processes agree on the last step. NULL: from the pipelines alone. Under
-     * DATA and OFF all workers take as many steps as this one. Otherwise the peers' pipelines are
-     * opened after the local ones ended, and run side by side one step at a time; an error in one
-     * ends its part, and a warning in the log says so. */
+    /* How processes agree on the last step. NULL: this one finds it out alone. Under DATA and OFF
+     * all workers take as many steps as this one. Under other policies it opens the pipelines of
+     * the workers in other processes when its own have ended, and runs them side by side, a step
+     * at a time; an error ends the pipeline that it came from, with a warning in the log. */
     mr_agree_fn agree;
     void *agree_ctx;
 } mr_dist_iterator_opts;
@@ -134,15 +133,16 @@ typedef struct mr_optional_step {
 MR_API mr_code mr_dist_iterator_open(mr_dist_iterator **out, const mr_dist_dataset *dd,
                                      const mr_dist_iterator_opts *opts, mr_status *st) MR_NODISCARD;
 
-/* The next step. into (NULL: anywhere): segment i of a column is local replica i's slot; a column
- * that comes back as MR_PLACED lies at the start of its slot.
- * returns  MR_OK; MR_END when no replica of any worker has data, sticky; or an error, told once:
- *          what was made for other replicas of the step is kept, and the next call (with the same
- *          slots) goes on behind it */
-MR_API mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_into *into, mr_step *out,
-                                     mr_status *st) MR_NODISCARD;
+/* The next step. destination (NULL: anywhere): segment i of a column is local replica i's slot; a
+ * column that comes back as MR_PLACED lies at the start of its slot.
+ * returns  MR_OK; MR_END when no replica of any worker has data, sticky; or an error, returned
+ *          once: what was made for other replicas of the step is kept, and the next call (with the
+ *          same slots) continues after it */
+MR_API mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destination,
+                                     mr_step *out, mr_status *st) MR_NODISCARD;
 /* The same with an empty optional, not MR_END, at the end. */
-MR_API mr_code mr_dist_iterator_get_next_as_optional(mr_dist_iterator *it, const mr_into *into,
+MR_API mr_code mr_dist_iterator_get_next_as_optional(mr_dist_iterator *it,
+                                                     const mr_destination *destination,
                                                      mr_optional_step *out,
                                                      mr_status *st) MR_NODISCARD;
 /* errors   MR_INVALID_ARGUMENT: it is empty */
@@ -152,9 +152,11 @@ MR_API mr_code mr_optional_step_value(mr_optional_step *o, mr_step **out,
 /* Starts the next pass, from step 0 (see mr_iterator_rewind). */
 MR_API mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st) MR_NODISCARD;
 
-/* The state behind the last step, and going on there; bytes owned: mr_free. As mr_iterator_save
- * and mr_iterator_restore: needs run.positions, restores into an equal distributed dataset.
- * errors   MR_FAILED_PRECONDITION: an error of this step was told and the step not taken since */
+/* Saves the state after the last step (bytes owned: mr_free); restores it into an iterator of an
+ * equal distributed dataset, which goes on from there. As mr_iterator_save and _restore: needs
+ * run.positions.
+ * errors   MR_FAILED_PRECONDITION: an error of this step was returned and the step not taken
+ *          since */
 MR_API mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **bytes, size_t *size,
                                      mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes, size_t size,

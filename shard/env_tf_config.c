@@ -75,7 +75,7 @@ static mr_code read_cluster(mr_cluster *c, json_t *cluster, mr_status *st)
     json_t *list;
     json_object_foreach(cluster, name, list)
     {
-        mr_task_type type;
+        mr_task_type type = MR_TASK_WORKER;
         MR_TRY(find_type(name, "cluster", &type, st));
         MR_TRY(read_addresses(c, type, list, st));
     }
@@ -84,6 +84,8 @@ static mr_code read_cluster(mr_cluster *c, json_t *cluster, mr_status *st)
 
 static mr_code read_task(mr_cluster *c, const json_t *task, mr_status *st)
 {
+    if (!task && c->tasks[MR_TASK_PS].n > 0)
+        return MR_OK; /* the coordinator of parameter servers need not be a task */
     if (!task)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "TF_CONFIG: there is a cluster but no task; expected \"task\": {\"type\": "
@@ -101,7 +103,7 @@ static mr_code read_task(mr_cluster *c, const json_t *task, mr_status *st)
     if (!json_is_integer(index))
         return mr_fail(st, MR_INVALID_ARGUMENT, "TF_CONFIG: task.index must be an integer, not %s",
                        json_kind(index));
-    mr_task_type t;
+    mr_task_type t = MR_TASK_WORKER;
     MR_TRY(find_type(json_string_value(type), "task.type", &t, st));
     mr_code rc = mr_cluster_set_task(c, t, json_integer_value(index), st);
     if (rc != MR_OK && st) {
@@ -140,6 +142,8 @@ mr_code mr_cluster_from_tf_config(mr_cluster *c, const char *json, size_t size, 
     json_decref(root);
     if (rc != MR_OK)
         mr_cluster_reset(c);
+    else if (c->has_task)
+        c->source = MR_CLUSTER_TF_CONFIG;
     return rc;
 }
 

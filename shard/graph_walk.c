@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/graph_walk.h"
 #include "pipeline/memory/alloc.h"
+#include "shard/node_map.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,45 +13,17 @@ typedef struct frame {
     size_t preorder;
 } frame;
 
-typedef struct entry {
-    const mr_dataset *old; /* NULL: free */
-    mr_dataset *now;       /* owned */
-} entry;
-
 struct mr__walk {
     frame *stack;
     size_t depth, capacity, visited;
-    entry *map; /* open addressing; its size is a power of 2 */
-    size_t map_size, map_used;
+    mr__node_map made; /* what each finished node became: an owned dataset */
 };
 
-static entry *slot_of(const mr__walk *w, const mr_dataset *node)
+/* What node became; NULL: it is not finished. */
+static mr_dataset *made_of(const mr__walk *w, const mr_dataset *node)
 {
-    uint64_t h = (uint64_t)(uintptr_t)node * 0x9E3779B97F4A7C15u;
-    size_t i = (size_t)(h >> 32) & (w->map_size - 1);
-    while (w->map[i].old && w->map[i].old != node)
-        i = (i + 1) & (w->map_size - 1);
-    return &w->map[i];
-}
-
-static mr_code remember(mr__walk *w, const mr_dataset *old, mr_dataset *now, mr_status *st)
-{
-    if (2 * (w->map_used + 1) > w->map_size) {
-        entry *before = w->map;
-        size_t n = w->map_size, size = n ? 2 * n : 64;
-        entry *map = mr_calloc(size, sizeof *map);
-        if (!map)
-            return mr_fail_memory(st, size * sizeof *map, "the nodes of a graph");
-        w->map = map;
-        w->map_size = size;
-        for (size_t i = 0; i < n; i++)
-            if (before[i].old)
-                *slot_of(w, before[i].old) = before[i];
-        mr_free(before);
-    }
-    *slot_of(w, old) = (entry){old, now};
-    w->map_used++;
-    return MR_OK;
+    const uintptr_t *made = mr__node_map_get(&w->made, node);
+    return made ? (mr_dataset *)*made : NULL;
 }
 
 static mr_code push(mr__walk *w, mr_dataset *node, mr_status *st)
@@ -68,7 +41,7 @@ static mr_code over_new_inputs(mr__walk *w, mr_dataset *node, mr_dataset **out, 
     bool changed = false;
     for (size_t i = 0; i < n && !changed; i++) {
         const mr_dataset *in = mr_dataset_input(node, i);
-        changed = slot_of(w, in)->now != in;
+        changed = made_of(w, in) != in;
     }
     if (!changed) {
         *out = mr_dataset_ref(node);
@@ -78,7 +51,7 @@ static mr_code over_new_inputs(mr__walk *w, mr_dataset *node, mr_dataset **out, 
     if (!inputs)
         return mr_fail_memory(st, n * sizeof(mr_dataset *), "the inputs of a node");
     for (size_t i = 0; i < n; i++)
-        inputs[i] = mr_dataset_ref(slot_of(w, mr_dataset_input(node, i))->now);
+        inputs[i] = mr_dataset_ref(made_of(w, mr_dataset_input(node, i)));
     *out = mr_dataset_with_inputs(node, inputs, n);
     mr_free(inputs);
     return mr_dataset_check(*out, st);
@@ -93,7 +66,7 @@ static mr_code leave(mr__walk *w, mr__walk_fn fn, void *ctx, mr_status *st)
         rc = mr_dataset_check(now, st);
     }
     if (rc == MR_OK)
-        rc = remember(w, node, now, st);
+        rc = mr__node_map_set(&w->made, node, (uintptr_t)now, st);
     if (rc != MR_OK)
         mr_dataset_unref(now);
     else
@@ -112,15 +85,15 @@ mr_code mr__walk_graph(mr_dataset *ds, mr__walk_fn fn, void *ctx, mr_dataset **o
             continue;
         }
         mr_dataset *in = mr_dataset_input(f->node, f->next++);
-        if (!w.map_size || !slot_of(&w, in)->old)
+        if (!made_of(&w, in))
             rc = push(&w, in, st);
     }
     if (rc == MR_OK)
-        *out = mr_dataset_ref(slot_of(&w, ds)->now);
-    for (size_t i = 0; i < w.map_size; i++)
-        if (w.map[i].old)
-            mr_dataset_unref(w.map[i].now);
-    mr_free(w.map);
+        *out = mr_dataset_ref(made_of(&w, ds));
+    for (size_t i = 0; i < w.made.size; i++)
+        if (w.made.slots[i].node)
+            mr_dataset_unref((mr_dataset *)w.made.slots[i].value);
+    mr__node_map_reset(&w.made);
     mr_free(w.stack);
     return rc;
 }
@@ -137,7 +110,8 @@ void mr__path_append(char *path, size_t size, int64_t input, const char *op)
 void mr__walk_path(const mr__walk *w, char *buf, size_t size)
 {
     buf[0] = 0;
-    for (size_t i = 0; i < w->depth; i++) {
+    /* A path that fills the buffer is cut, and a graph may be far deeper. */
+    for (size_t i = 0; i < w->depth && strlen(buf) + 1 < size; i++) {
         const frame *above = i ? &w->stack[i - 1] : NULL;
         bool several = above && mr_dataset_n_inputs(above->node) > 1;
         mr__path_append(buf, size, several ? (int64_t)above->next - 1 : -1,

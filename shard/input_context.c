@@ -43,7 +43,7 @@ static mr_code call(void *ctx, const char *name, const mr_value *args, size_t n_
     if (n_args != 1 || args[0].kind != MR_V_INT)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "per_replica_batch_size takes one integer, the global batch size");
-    int64_t size;
+    int64_t size = 0;
     MR_TRY(mr_input_context_get_per_replica_batch_size(c, args[0].i, &size, st));
     *out = (mr_value){.kind = MR_V_INT, .i = size};
     return MR_OK;

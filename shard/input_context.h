@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_SHARD_INPUT_CONTEXT_H
 #define MR_SHARD_INPUT_CONTEXT_H
-/* What an input function is told: which of how many input pipelines it makes, and for how many
- * replicas in all.
+/* What an input function is given: how many input pipelines the job has, which of them it makes,
+ * and how many replicas there are in all.
  *
  *     range(100).batch(per_replica_batch_size(16)).shard(num_input_pipelines, input_pipeline_id)
  *

@@ -5,33 +5,18 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pipeline/splitmix.h"
+
 typedef struct seeding {
     uint64_t seed;
     mr_explanation *e;
     mr_status status;
 } seeding;
 
-/* splitmix64's finalizer. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-/* true if the op draws at all: list_files does only where it shuffles. */
-static bool draws(const mr_dataset *ds)
-{
-    const mr_op *op = mr_dataset_op(ds);
-    if (!(op->props & MR_OP_RANDOM))
-        return false;
-    return op->role != MR_ROLE_FILE_NAMES || mr__param_is(ds, MR__SHUFFLE_PARAM, 1);
-}
-
 static mr_dataset *give_seed(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
 {
     seeding *s = ctx;
-    if (!draws(old))
+    if (!mr__shuffles(old, MR_OP_RANDOM))
         return now;
     mr_value seed = {0};
     mr_code rc = mr_dataset_param_named(old, "seed", &seed, &s->status);
@@ -43,7 +28,7 @@ static mr_dataset *give_seed(void *ctx, mr_dataset *old, mr_dataset *now, const 
     mr__walk_path(w, path, sizeof path);
     /* Places are counted from the sink: equal on every worker, as the graphs differ in numbers
      * only. The seed is kept short, for people read it. */
-    uint64_t h = mix(s->seed + 0x9E3779B97F4A7C15u * (mr__walk_preorder(w) + 1));
+    uint64_t h = mr__splitmix(s->seed + MR__GOLDEN * (mr__walk_preorder(w) + 1));
     seed = (mr_value){.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
     if (rc == MR_OK)
         rc = mr_explain(s->e, "seed", path, &s->status,

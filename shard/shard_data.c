@@ -4,10 +4,16 @@
 
 #include <inttypes.h>
 
-bool mr__trails(const mr_dataset *ds)
+static bool trails(const mr_dataset *ds)
 {
-    mr_role role = mr_dataset_op(ds)->role;
-    return role == MR_ROLE_PREFETCH || role == MR_ROLE_OPTIONS;
+    return mr_dataset_op(ds)->props & MR_OP_TRAILS;
+}
+
+mr_dataset *mr__below_trailing(mr_dataset *ds)
+{
+    while (trails(ds))
+        ds = mr_dataset_input(ds, 0);
+    return ds;
 }
 
 /* Replaces one node, wherever it stands. */
@@ -28,12 +34,12 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
     place p = {ds, ctx};
     char path[256] = "";
     mr__path_append(path, sizeof path, -1, mr_dataset_op(p.at)->name);
-    while (mr__trails(p.at)) {
+    while (trails(p.at)) {
         p.at = mr_dataset_input(p.at, 0);
         mr__path_append(path, sizeof path, -1, mr_dataset_op(p.at)->name);
     }
     MR_TRY(mr_explain(e, "sharding", path, st,
-                      "shard(%" PRId64 ", %" PRId64 ") goes behind %s: the worker keeps element "
+                      "shard(%" PRId64 ", %" PRId64 ") goes after %s: the worker keeps element "
                       "%" PRId64 " of every %" PRId64,
                       p.opts->num_workers, p.opts->index, mr_dataset_op(p.at)->name, p.opts->index,
                       p.opts->num_workers));

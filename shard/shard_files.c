@@ -1,115 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FILE: shards the list of files that a pipeline reads.
- *
- * First the walk, from the sink to the sources, which only looks and marks; then, if every branch
- * ended well, the graph is rebuilt with what was marked. So a branch that cannot be sharded leaves
- * the others as they were. */
+/* FILE: shards the list of files that a pipeline reads. */
+#include "pipeline/files/glob.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/ops/order.h"
-#include "shard/shard_passes.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
+#include "shard/graph_branches.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #define ALL_NAMES (-2) /* as buffer of a shuffle: the whole of its input */
 
-typedef enum action {
-    SHARD_INPUT,  /* of a function op that reads files: its elements name them */
-    SHARD_BEHIND, /* the op's elements stand for files */
-    SPLIT_READER, /* a reader with a list of files */
-    DROP,         /* assert_cardinality: does not hold for a part */
-    WALKED        /* a parallel op whose branches are on the stack, or were */
-} action;
-
-typedef struct mark {
-    const mr_dataset *node;
-    action what;
-} mark;
-
-typedef struct branch {
-    mr_dataset *node;
-    char path[256]; /* of the op above it */
-    int64_t input;  /* which input of that op this is; -1: the only one */
-} branch;
+enum {
+    SHARD_INPUT = MR__OWN_MARK, /* of a function op that reads files: its elements name them */
+    SHARD_OUTPUT,               /* the op's elements stand for files */
+    SPLIT_READER                /* a reader with a list of files */
+};
 
 typedef struct walker {
-    const mr_auto_shard_opts *opts;
-    mr_explanation *e;
+    mr__branches b; /* first */
     mr_dataset *root;
-    mark *marks;
-    size_t n_marks, marks_capacity;
-    branch *branches;
-    size_t n_branches, branches_capacity;
-    mr_status status;
+    mr__node_map uses; /* how many inputs of the graph a node is; made when first needed */
 } walker;
 
-static const mark *find_mark(const walker *k, const mr_dataset *node)
+/* The parameter that holds a reader's list of files; NULL: it has none. */
+static const mr_param *file_list_of(const mr_dataset *ds)
 {
-    for (size_t i = 0; i < k->n_marks; i++)
-        if (k->marks[i].node == node)
-            return &k->marks[i];
+    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
+        if ((p->flags & MR_P_PATTERN) && p->type == MR_PT_STRS)
+            return p;
     return NULL;
-}
-
-static mr_code add_mark(walker *k, const mr_dataset *node, action what, mr_status *st)
-{
-    if (find_mark(k, node))
-        return MR_OK;
-    MR_TRY(mr_grow((void **)&k->marks, &k->marks_capacity, k->n_marks + 1, sizeof *k->marks,
-                   SIZE_MAX / 64, "the places to shard", st));
-    k->marks[k->n_marks++] = (mark){node, what};
-    return MR_OK;
-}
-
-static mr_code add_branch(walker *k, mr_dataset *node, const char *path, int64_t input,
-                          mr_status *st)
-{
-    MR_TRY(mr_grow((void **)&k->branches, &k->branches_capacity, k->n_branches + 1,
-                   sizeof *k->branches, SIZE_MAX / 1024, "the branches of a graph", st));
-    branch *b = &k->branches[k->n_branches++];
-    b->node = node;
-    b->input = input;
-    strcpy(b->path, path);
-    return MR_OK;
 }
 
 /* ---- the walk ---- */
 
 static bool passes(const mr_dataset *ds)
 {
-    if (mr_dataset_n_inputs(ds) == 0)
-        return false;
-    switch (mr_dataset_op(ds)->role) {
-    case MR_ROLE_PASS:
-    case MR_ROLE_FUNCTION:
-    case MR_ROLE_BATCH:
-    case MR_ROLE_SHUFFLE:
-    case MR_ROLE_SHARD:
-    case MR_ROLE_PREFETCH:
-    case MR_ROLE_OPTIONS:
-        return true;
-    default:
-        return false;
-    }
+    mr_role role = mr_dataset_op(ds)->role;
+    return mr_dataset_n_inputs(ds) > 0 && (role == MR_ROLE_PASS || role == MR_ROLE_FUNCTION);
 }
 
-typedef struct count_uses {
-    const mr_dataset *of;
-    size_t n;
-} count_uses;
-
-static mr_dataset *count_node(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_dataset *count_inputs(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
 {
     (void)w;
-    count_uses *c = ctx;
-    for (size_t i = 0; i < mr_dataset_n_inputs(old); i++)
-        c->n += mr_dataset_input(old, i) == c->of;
+    walker *k = ctx;
+    for (size_t i = 0; i < mr_dataset_n_inputs(old); i++) {
+        const mr_dataset *in = mr_dataset_input(old, i);
+        const uintptr_t *n = mr__node_map_get(&k->uses, in);
+        if (mr__node_map_set(&k->uses, in, n ? *n + 1 : 1, &k->b.status) != MR_OK) {
+            mr_dataset_unref(now);
+            return mr_dataset_fail(&k->b.status);
+        }
+    }
     return now;
 }
 
-/* *out = the function op below this one, behind pass-through ops, that goes straight over slices
+/* *out = node feeds one input of the graph only. */
+static mr_code used_once(walker *k, const mr_dataset *node, bool *out, mr_status *st)
+{
+    mr_dataset *same = NULL;
+    if (!k->uses.size) {
+        MR_TRY(mr__walk_graph(k->root, count_inputs, k, &same, st));
+        mr_dataset_unref(same);
+    }
+    const uintptr_t *n = mr__node_map_get(&k->uses, node);
+    *out = n && *n == 1;
+    return MR_OK;
+}
+
+/* *out = the function op below this one, past pass-through ops, that goes straight over slices
  * that are datasets and feeds nothing else; NULL: there is none. */
-static mr_code find_dataset_slices(const walker *k, mr_dataset *ds, mr_dataset **out, mr_status *st)
+static mr_code find_dataset_slices(walker *k, mr_dataset *ds, mr_dataset **out, mr_status *st)
 {
     *out = NULL;
     mr_dataset *at = mr_dataset_input(ds, 0);
@@ -122,11 +84,9 @@ static mr_code find_dataset_slices(const walker *k, mr_dataset *ds, mr_dataset *
     if (mr_dataset_op(source)->role != MR_ROLE_SOURCE || mr_spec_n_leaves(spec) != 1 ||
         mr_spec_leaf(spec, 0)->dtype != MR_DATASET)
         return MR_OK;
-    count_uses uses = {at, 0};
-    mr_dataset *same = NULL;
-    MR_TRY(mr__walk_graph(k->root, count_node, &uses, &same, st));
-    mr_dataset_unref(same);
-    if (uses.n == 1)
+    bool once = false;
+    MR_TRY(used_once(k, at, &once, st));
+    if (once)
         *out = at;
     return MR_OK;
 }
@@ -135,7 +95,7 @@ static mr_code not_found(const mr_dataset *ds, const char *path, mr_status *st)
 {
     const mr_op *op = mr_dataset_op(ds);
     mr_code rc;
-    if (op->role == MR_ROLE_FILE_NAMES)
+    if (op->props & MR_OP_FILE_NAMES)
         rc = mr_fail(
             st, MR_NOT_FOUND,
             "the walk to the files stopped at '%s', whose names no op of the graph reads; use "
@@ -148,61 +108,43 @@ static mr_code not_found(const mr_dataset *ds, const char *path, mr_status *st)
                      op->name);
     else
         rc = mr_fail(st, MR_NOT_FOUND,
-                     "the walk to the files stopped at '%s', behind which files cannot be sharded; "
+                     "the walk to the files stopped at '%s', below which files cannot be sharded; "
                      "use auto_shard_policy DATA or OFF",
                      op->name);
     mr_status_set_op(st, path);
     return rc;
 }
 
-static mr_code walk_branch(walker *k, const branch *from, mr_status *st)
+static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *ends, mr_status *st)
 {
-    char path[256];
-    strcpy(path, from->path);
-    int64_t input = from->input;
-    for (mr_dataset *ds = from->node;; ds = mr_dataset_input(ds, 0), input = -1) {
-        const mr_op *op = mr_dataset_op(ds);
-        bool reads = false;
-        mr__path_append(path, sizeof path, input, op->name);
-        if (find_mark(k, ds) && op->role != MR_ROLE_ASSERT)
-            return MR_OK;
-        if (op->role == MR_ROLE_FILES && op->split_files)
-            return add_mark(k, ds, SPLIT_READER, st);
-        if (op->role == MR_ROLE_PARALLEL) {
-            MR_TRY(add_mark(k, ds, WALKED, st));
-            for (size_t i = mr_dataset_n_inputs(ds); i-- > 0;)
-                MR_TRY(add_branch(k, mr_dataset_input(ds, i), path, (int64_t)i, st));
-            return MR_OK;
-        }
-        if (op->role == MR_ROLE_ASSERT) {
-            MR_TRY(add_mark(k, ds, DROP, st));
-            continue;
-        }
-        if (!passes(ds))
-            return not_found(ds, path, st);
-        if (op->role == MR_ROLE_FUNCTION) {
-            mr_dataset *inner;
-            MR_TRY(find_dataset_slices(k, ds, &inner, st));
-            if (inner)
-                return add_mark(k, inner, SHARD_BEHIND, st);
-        }
-        MR_TRY(mr_dataset_functions_have_role(ds, MR_ROLE_FILES, &reads, st));
-        if (reads)
-            return add_mark(k, ds, SHARD_INPUT, st);
+    const mr_op *op = mr_dataset_op(ds);
+    if (op->role == MR_ROLE_FILES && file_list_of(ds)) {
+        *ends = true;
+        /* A part of all records is no part of each file's. */
+        return mr__reads_range(ds) ? not_found(ds, path, st)
+                                   : mr__branches_mark(k, ds, SPLIT_READER, st);
     }
-}
-
-static mr_code walk(walker *k, mr_status *st)
-{
-    MR_TRY(add_branch(k, k->root, "", -1, st));
-    while (k->n_branches) {
-        branch b = k->branches[--k->n_branches];
-        MR_TRY(walk_branch(k, &b, st));
-    }
-    return MR_OK;
+    if (op->role == MR_ROLE_PARALLEL)
+        return MR_OK;
+    if (!passes(ds))
+        return not_found(ds, path, st);
+    mr_dataset *inner = NULL;
+    if (op->role == MR_ROLE_FUNCTION)
+        MR_TRY(find_dataset_slices((walker *)k, ds, &inner, st));
+    if (!inner)
+        MR_TRY(mr_dataset_functions_have_role(ds, MR_ROLE_FILES, ends, st));
+    if (inner)
+        *ends = true;
+    return *ends ? mr__branches_mark(k, inner ? inner : ds, inner ? SHARD_OUTPUT : SHARD_INPUT, st)
+                 : MR_OK;
 }
 
 /* ---- rebuilding ---- */
+
+static bool is_pattern(const mr_strs *names, size_t i)
+{
+    return !(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data);
+}
 
 /* Taking the shuffles out of what lies above a shard. */
 typedef struct shuffles {
@@ -225,19 +167,19 @@ static void keep_if_last(shuffles *s, mr_dataset *node, const mr__walk *w)
 static mr_dataset *take_out_shuffle(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
 {
     shuffles *s = ctx;
-    mr_role role = mr_dataset_op(old)->role;
     mr_dataset *without = NULL;
-    if (role == MR_ROLE_SHUFFLE) {
-        keep_if_last(s, old, w);
-        without = mr_dataset_ref(mr_dataset_input(now, 0));
-    } else if (role == MR_ROLE_FILE_NAMES && mr__param_is(old, MR__SHUFFLE_PARAM, 1)) {
-        mr_value unset = {0}, off = {.kind = MR_V_BOOL, .i = 0};
-        keep_if_last(s, old, w);
-        mr_dataset *sorted = mr_dataset_with_param(now, MR__SHUFFLE_PARAM, &off);
-        without = mr_dataset_with_param(sorted, "seed", &unset);
-        mr_dataset_unref(sorted);
-    } else
+    if (!mr__shuffles(old, MR_OP_REORDERS))
         return now;
+    keep_if_last(s, old, w);
+    if (mr_dataset_n_inputs(old)) {
+        without = mr_dataset_ref(mr_dataset_input(now, 0));
+    } else {
+        mr_value unset = {0}, off = {.kind = MR_V_BOOL, .i = 0};
+        mr_dataset *sorted = mr_dataset_with_param(now, mr__shuffle_switch(old)->name, &off);
+        bool draws = mr_dataset_op(old)->props & MR_OP_RANDOM;
+        without = draws ? mr_dataset_with_param(sorted, "seed", &unset) : mr_dataset_ref(sorted);
+        mr_dataset_unref(sorted);
+    }
     mr_dataset_unref(now);
     return without;
 }
@@ -245,7 +187,7 @@ static mr_dataset *take_out_shuffle(void *ctx, mr_dataset *old, mr_dataset *now,
 /* input (taken) with the shuffle that `like` does. */
 static mr_dataset *shuffle_like(const mr_dataset *like, mr_dataset *input, mr_status *st)
 {
-    if (mr_dataset_op(like)->role == MR_ROLE_SHUFFLE)
+    if (mr_dataset_n_inputs(like))
         return mr_dataset_with_inputs(like, &input, 1);
     mr_value seed = {0};
     if (mr_dataset_param_named(like, "seed", &seed, st) != MR_OK) {
@@ -257,11 +199,10 @@ static mr_dataset *shuffle_like(const mr_dataset *like, mr_dataset *input, mr_st
     return mr_shuffle(input, ALL_NAMES, &o);
 }
 
-/* names (taken) with the worker's shard behind it, and the shuffles that stood before it moved
- * behind: one of them, so that workers agree on whose files are whose. */
-static mr_dataset *shard_names(void *ctx, mr_dataset *names)
+/* names (taken) with the worker's shard after it, and the shuffles that stood before it moved
+ * after it: one of them, so that workers agree on whose files are whose. */
+static mr_dataset *shard_names(mr__branches *k, mr_dataset *names)
 {
-    walker *k = ctx;
     shuffles s = {0};
     mr_dataset *made = NULL;
     if (mr_dataset_check(names, NULL) != MR_OK)
@@ -279,12 +220,11 @@ static mr_dataset *shard_names(void *ctx, mr_dataset *names)
         made = mr__insert_shard(made, k->opts);
     if (s.last) {
         made = shuffle_like(s.last, made, &k->status);
-        if (mr_explain(
-                k->e, "shuffling", NULL, &k->status,
-                "%s before the shard of the files %s behind it, so that all workers deal the "
-                "same order and each shuffles its own files",
-                s.n > 1 ? "the shuffles" : "the shuffle",
-                s.n > 1 ? "become one (the first)" : "moves") != MR_OK) {
+        if (mr_explain(k->e, "shuffling", NULL, &k->status,
+                       "%s before the shard of the files %s after it, so that all workers deal the "
+                       "same order and each shuffles its own files",
+                       s.n > 1 ? "the shuffles" : "the shuffle",
+                       s.n > 1 ? "become one (the first)" : "moves") != MR_OK) {
             mr_dataset_unref(made);
             made = mr_dataset_fail(&k->status);
         }
@@ -295,7 +235,61 @@ out:
     return made;
 }
 
-static mr_dataset *shard_input(walker *k, mr_dataset *ds)
+/* Names first..end of a reader, all of them patterns or none. */
+static mr_dataset *group_of_names(const mr_strs *names, size_t first, size_t end, bool patterns)
+{
+    mr_status st;
+    size_t n = end - first;
+    const char **paths = mr_malloc((n ? n : 1) * sizeof *paths);
+    if (!paths) {
+        mr_fail_memory(&st, n * sizeof *paths, "file names");
+        return mr_dataset_fail(&st);
+    }
+    for (size_t i = 0; i < n; i++)
+        paths[i] = names->v[first + i].data;
+    mr_dataset *ds = patterns ? mr_list_files(paths, n, NULL) : mr_from_strings(paths, n);
+    mr_free((void *)paths);
+    return ds;
+}
+
+/* A reader's names as a dataset: list_files where they are patterns, slices where not. */
+static mr_dataset *names_of(const mr_strs *names)
+{
+    mr_dataset *all = NULL;
+    size_t i = 0;
+    do {
+        size_t end = i;
+        bool patterns = i < names->n && is_pattern(names, i);
+        while (end < names->n && is_pattern(names, end) == patterns)
+            end++;
+        mr_dataset *group = group_of_names(names, i, end, patterns);
+        all = all ? mr_concatenate(all, group) : group;
+        i = end;
+    } while (i < names->n);
+    return all;
+}
+
+/* The same records as (the names) + the function that reads one of them, with the names sharded. */
+static mr_dataset *split_reader(mr__branches *k, const mr_dataset *ds)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    const char *params = mr_dataset_params(ds);
+    int64_t reads = 0;
+    mr_fn *fn = NULL;
+    if (mr_dataset_read_function(ds, &fn, &k->status) != MR_OK)
+        return mr_dataset_fail(&k->status);
+    for (const mr_param *p = op->params; p->name; p++)
+        if (p->flags & MR_P_READS)
+            reads = *(const int64_t *)(params + p->at);
+    mr_dataset *names = shard_names(k, names_of((const mr_strs *)(params + file_list_of(ds)->at)));
+    if (reads == 0)
+        return mr_flat_map(names, fn);
+    reads = reads == MR_AUTO ? MR_PARALLEL_READS_AUTO : reads;
+    return mr_interleave(names, fn,
+                         &(mr_interleave_opts){.cycle_length = reads, .num_parallel_calls = reads});
+}
+
+static mr_dataset *shard_input(mr__branches *k, mr_dataset *ds)
 {
     size_t n = mr_dataset_n_inputs(ds);
     mr_dataset **inputs = mr_calloc(n, sizeof(mr_dataset *));
@@ -311,43 +305,33 @@ static mr_dataset *shard_input(walker *k, mr_dataset *ds)
     return made;
 }
 
-static mr_code explain_place(walker *k, const mr_dataset *ds, action what, const char *path)
+static mr_code explain_place(mr__branches *k, const mr_dataset *ds, uintptr_t what,
+                             const char *path)
 {
     const char *name = mr_dataset_op(ds)->name;
-    if (what == DROP)
-        return mr__warn(k->e, path, &k->status,
-                        "%s is dropped: the number it asserts is that of all workers' elements",
-                        name);
     if (k->opts->num_workers == 1)
         return mr_explain(k->e, "sharding", path, &k->status,
                           "%s reads the files; one worker reads all of them", name);
     static const char *const around[][2] = {
         [SHARD_INPUT] = {"the input of ", ", which reads files for each of its elements,"},
-        [SHARD_BEHIND] = {"what ", " yields"},
+        [SHARD_OUTPUT] = {"what ", " yields"},
         [SPLIT_READER] = {"the list of files of ", ""}};
     return mr_explain(k->e, "sharding", path, &k->status,
                       "%s%s%s is sharded: this worker takes number %" PRId64 " of every %" PRId64,
                       around[what][0], name, around[what][1], k->opts->index, k->opts->num_workers);
 }
 
-static mr_dataset *apply(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_dataset *act(mr__branches *k, mr_dataset *old, mr_dataset *now, uintptr_t what,
+                       const char *path)
 {
-    walker *k = ctx;
-    const mark *m = find_mark(k, old);
-    char path[256];
-    if (!m || m->what == WALKED)
-        return now;
-    mr__walk_path(w, path, sizeof path);
     mr_dataset *made = NULL;
-    if (explain_place(k, old, m->what, path) != MR_OK)
+    if (explain_place(k, old, what, path) != MR_OK)
         made = mr_dataset_fail(&k->status);
-    else if (m->what == DROP)
-        made = mr_dataset_ref(mr_dataset_input(now, 0));
-    else if (k->opts->num_workers == 1 && m->what != SHARD_INPUT)
+    else if (k->opts->num_workers == 1 && what != SHARD_INPUT)
         return now; /* nothing to divide, and no shuffle stands before it */
-    else if (m->what == SPLIT_READER)
-        made = mr_dataset_op(now)->split_files(now, shard_names, k);
-    else if (m->what == SHARD_INPUT)
+    else if (what == SPLIT_READER)
+        made = split_reader(k, now);
+    else if (what == SHARD_INPUT)
         made = shard_input(k, now);
     else
         return shard_names(k, now);
@@ -357,12 +341,9 @@ static mr_dataset *apply(void *ctx, mr_dataset *old, mr_dataset *now, const mr__
 
 static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *e, mr_status *st)
 {
-    walker k = {.opts = ctx, .e = e, .root = ds};
-    mr_code rc = walk(&k, st);
-    if (rc == MR_OK)
-        rc = mr__walk_graph(ds, apply, &k, out, st);
-    mr_free(k.marks);
-    mr_free(k.branches);
+    walker k = {.b = {.opts = ctx, .look = look, .act = act}, .root = ds};
+    mr_code rc = mr__branches_run(&k.b, ds, out, e, st);
+    mr__node_map_reset(&k.uses);
     return rc;
 }
 

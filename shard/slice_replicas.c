@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cutting global batches for the replicas, and the prefetch that goes with it. */
 #include "pipeline/ops/batch.h"
-#include "pipeline/ops/function_ops.h"
+#include "pipeline/ops/apply.h"
 #include "shard/shard_passes.h"
 
 #include <inttypes.h>
@@ -77,10 +77,10 @@ static mr_dataset *drop_prefetch(void *ctx, mr_dataset *old, mr_dataset *now, co
     trailing *t = ctx;
     if (old == t->end)
         t->above = true;
-    else if (t->above && mr_dataset_op(old)->role == MR_ROLE_PREFETCH) {
+    else if (t->above && (mr_dataset_op(old)->props & MR_OP_READS_AHEAD)) {
         mr_value depth = {0};
-        if (mr_dataset_param(old, 0, &depth, NULL) == MR_OK && depth.kind == MR_V_INT &&
-            t->elements != MR_AUTO && depth.i >= 0)
+        if (mr_dataset_param_named(old, "buffer_size", &depth, NULL) == MR_OK &&
+            depth.kind == MR_V_INT && t->elements != MR_AUTO && depth.i >= 0)
             t->elements = depth.i > INT64_MAX - t->elements ? INT64_MAX : t->elements + depth.i;
         else
             t->elements = MR_AUTO;
@@ -95,9 +95,7 @@ static mr_dataset *drop_prefetch(void *ctx, mr_dataset *old, mr_dataset *now, co
 mr_code mr__absorb_prefetch(mr_dataset *ds, mr_dataset **out, int64_t *elements, mr_explanation *e,
                             mr_status *st)
 {
-    trailing t = {.end = ds};
-    while (mr__trails(t.end))
-        t.end = mr_dataset_input(t.end, 0);
+    trailing t = {.end = mr__below_trailing(ds)};
     mr_dataset *made = NULL;
     MR_TRY(mr__walk_graph(ds, drop_prefetch, &t, &made, st));
     mr_code rc = MR_OK;

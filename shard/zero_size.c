@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* A zero-size value's data is never read, but vector code may look at it: it points at something.
- */
+/* A zero-size value's data is never read, but vector code may look at it: it points at
+ * something. */
 static const max_align_t nothing[8];
 
 /* Unknown dimensions become 0; of a shape that is fully known, dimension 0. */

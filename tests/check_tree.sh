@@ -41,26 +41,33 @@ fi
     # Includes follow the arrows: may[x] lists what x may know.
     xargs grep -n '^ *# *include *"' <"$tmp/c" /dev/null | awk -v publics="$tmp/public" '
         BEGIN {
-            may["status"] = "status"
-            may["memory"] = "status memory"
-            may["graph"] = may["memory"] " graph"
-            may["functions"] = may["graph"] " functions"
+            may["root"] = "root"
+            may["memory"] = "root memory"
+            may["params"] = may["memory"] " params"
+            may["wait"] = may["memory"] " wait"
+            may["files"] = may["wait"] " files"
+            may["formats"] = may["files"] " params formats"
+            may["graph"] = may["params"] " graph"
+            may["functions"] = may["graph"] " wait files formats functions"
             may["engine"] = may["functions"] " engine"
-            may["files"] = may["memory"] " files"
-            may["formats"] = may["files"] " formats"
-            may["ops"] = may["engine"] " files formats ops"
+            may["columns"] = may["engine"] " columns"
+            may["streams"] = may["columns"] " streams"
+            may["ops"] = may["streams"] " ops"
             may["shard"] = may["ops"] " shard"
-            may["transport"] = may["shard"] " transport"
-            may["trainer"] = may["shard"] " trainer"
-            may["cli"] = may["shard"] " transport trainer cli"
+            may["transport/net"] = may["shard"] " transport/net"
+            may["transport/wire"] = may["transport/net"] " transport/wire"
+            may["transport/service"] = may["transport/wire"] " transport/service"
+            may["trainer"] = may["transport/service"] " trainer"
+            may["cli"] = may["trainer"] " cli"
             may["examples"] = "examples"
             may["bench"] = "bench"
             while ((getline line < publics) > 0) public[line] = 1
         }
         function room(path,    p) {
             split(path, p, "/")
+            if (p[1] == "transport") return p[1] "/" p[2]
             if (p[1] != "pipeline") return p[1]
-            return path ~ /^pipeline\/[^\/]*$/ ? "status" : p[2]
+            return path ~ /^pipeline\/[^\/]*$/ ? "root" : p[2]
         }
         {
             split($0, at, ":")
@@ -72,10 +79,15 @@ fi
             while (want ~ /\/\.\.\//) sub(/[^\/]+\/\.\.\//, "", want)
             from = room(file); to = room(want)
             if (from == "tests" || want == "pipeline/ops/ops.def") next # a table, not a header
+            if (file == "bench/scale.c") next # drives the dispatcher, which is not public
             if (index(" " may[from] " ", " " to " ") == 0)
                 print place "\"" want "\": " from " must not know " to
             split(file, f, "/"); split(want, w, "/")
-            if (f[1] != w[1] && !(want in public))
+            # The table of system calls and a few lines of arithmetic are the libraries'"'"' own, not their users'"'"'.
+            # The programs of the service, too, are linked statically and drive what is not public.
+            if (f[1] != w[1] && !(want in public) && want != "pipeline/system.h" && want != "pipeline/splitmix.h" &&
+                !(file ~ /^cli\/service_/ && w[1] == "transport") &&
+                !(f[1] == "trainer" && (to == "transport/net" || to == "transport/wire"))) # built into both
                 print place "\"" want "\" is private to " w[1] "/"
         }'
     # What users see is included as users do.
@@ -97,10 +109,10 @@ fi
     done <"$tmp/public"
     # Each exported function has words of its own, or shares those of the lines above it.
     xargs awk '
-        FNR == 1 { told = 0 }
-        /^[ \t]*$/ { told = 0 }
-        /\*\// { told = 1 }
-        /^MR_API/ && !told && !/\/\*/ { print FILENAME ":" FNR ": an exported function without a comment" }
+        FNR == 1 { said = 0 }
+        /^[ \t]*$/ { said = 0 }
+        /\*\// { said = 1 }
+        /^MR_API/ && !said && !/\/\*/ { print FILENAME ":" FNR ": an exported function without a comment" }
         ' <"$tmp/public"
 
     grep -E '\.(c|h|sh|py|proto|def|cu|cmake)$|(^|/)CMakeLists\.txt$|^\.ci/' "$tmp/all" |
@@ -115,16 +127,53 @@ fi
         n=$(wc -l <"$f")
         [ "$n" -le 800 ] || echo "$f:$n: longer than 800 lines"
     done <"$tmp/c"
+    # Lines, and paragraphs of comments that somebody reads: clang-format does not touch comments.
+    xargs awk '
+        function bad(line, law) { print FILENAME ":" line ": " law }
+        FNR == 1 { inside = 0; held = ""; item = -1 }
+        { plain = $0; gsub(/[\200-\277]/, "", plain) } # columns, not bytes
+        length(plain) > 100 { bad(FNR, "longer than 100 columns") }
+        !inside && !/^ *\/\*/ { inside = /\/\*/ && !/\/\*.*\*\//; held = ""; item = -1; next }
+        {
+            text = plain
+            sub(/\*\/.*$/, "", text); sub(/^ *\/?\*?/, "", text)
+            match(text, /^ */); indent = RLENGTH
+            sub(/^ */, "", text); sub(/ +$/, "", text)
+            if (text ~ /[^ ] (returns|errors|order|shape|units|memory|thread|source|since)   ?[^ ]/)
+                bad(FNR, "a section of a comment that begins within a line")
+            first = text; sub(/ .*/, "", first)
+            if (held != "" && indent == 1 && text ~ /^[A-Za-z0-9]/ && text !~ /  / &&
+                columns + 1 + length(first) <= 80)
+                bad(FNR - 1, "a line of a comment that ends in the middle of a sentence")
+            if (text == "" || text ~ /^[a-z]+   ?/) item = -1
+            if (item >= 0 && indent < item && text !~ /^- /)
+                bad(FNR, "a line of a list that lost its indentation")
+            if (text ~ /^- /) item = indent
+            held = indent == 1 && length(plain) < 50 && text ~ /[A-Za-z0-9_]$/ && text !~ /  /
+            held = held ? text : ""
+            columns = length(plain)
+            inside = !/\*\//
+            if (!inside) { held = ""; item = -1 }
+        }' <"$tmp/c"
+    grep -E '\.([ch]|md)$' "$tmp/all" | xargs grep -nwiE \
+        'behind|told|hands? on|handed on|pass(es|ed)? by|one by one|answers? (for|of)|lets? go|hand(s|ed)? over' /dev/null |
+        sed 's/\(:[0-9]*\):.*/\1: words that plain English has a better one for/'
     # A benchmark or an example bears the name of its subject.
     grep -vE '^(bench|examples)/' "$tmp/product" | sed 's|.*/||' | sort | uniq -d | while read -r name; do
         echo "$name: two files of that name: $(grep -E "(^|/)$name\$" "$tmp/product" | tr '\n' ' ')"
     done
 
+    # pipeline/ops/ has a source for each op of ops.def and no other.
+    sed -n 's/^MR_OP(\([a-z0-9_]*\)).*/pipeline\/ops\/\1.c/p' pipeline/ops/ops.def | sort >"$tmp/op_sources"
+    grep -E '^pipeline/ops/.*\.c$' "$tmp/c" | sort | comm -3 - "$tmp/op_sources" | sed \
+        -e 's/^\t\(.*\)/\1: ops.def names this op, and the file is missing/' \
+        -e 't' -e 's/$/: a source that is no op of ops.def/'
+
     # Nobody but its own file looks for an op by name. (The words themselves are also names of
     # parameters and of rewrites.)
     if [ -f pipeline/ops/ops.def ]; then
         names=$(sed -n 's/^MR_OP(\([a-z0-9_][a-z0-9_]*\)).*/\1/p' pipeline/ops/ops.def | paste -sd'|')
-        [ -z "$names" ] || grep -E '^(pipeline/(graph|engine|functions)|shard)/.*\.c$' "$tmp/c" |
+        [ -z "$names" ] || grep -E '^(pipeline|shard|transport|trainer|cli)/.*\.c$' "$tmp/c" |
             xargs grep -nE "\"($names)\"" /dev/null | grep -E 'cmp\(|find|lookup|op->name|_is\(' |
             grep -vE 'param' | grep -vE '^[^:]*:[0-9]*: *(/\*|\*)' | sed 's/$/: an op known by its name/'
     fi

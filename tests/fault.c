@@ -3,16 +3,18 @@
 
 #include <errno.h>
 #include <liburing.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/system.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "tests/harness.h"
 
-enum { EXACT_CALLS = 300 }; /* beyond these the short run of the tests samples */
+static int64_t exact_calls = 300; /* beyond these the short run of the tests samples */
 
 /* What fails next. The kind is written while no other thread uses the tables. */
 static struct {
@@ -21,7 +23,7 @@ static struct {
     bool armed, persistent;
     int64_t nth;           /* the call that fails; 0: none */
     unsigned per_thousand; /* instead of nth */
-    bool short_reads, no_uring;
+    bool short_reads, no_uring, uncached;
 } plan;
 static atomic_int_fast64_t calls, faults, live, open_files;
 static atomic_uint_fast64_t random_state;
@@ -87,6 +89,8 @@ static void fault_free(void *ctx, void *p)
 {
     (void)ctx;
     atomic_fetch_sub(&live, 1);
+    memset(p, 0xdd, malloc_usable_size(p)); /* what is used after it is seen without a sanitizer */
+    __asm__ volatile("" : : "r"(p) : "memory"); /* or the compiler drops stores before a free */
     free(p);
 }
 
@@ -98,6 +102,12 @@ static bool call_fails(void)
     if (hit)
         errno = plan.err;
     return hit;
+}
+
+/* The same for calls that no signal interrupts. */
+static bool quick_call_fails(void)
+{
+    return plan.err != EINTR && call_fails();
 }
 
 static size_t shorter(size_t n)
@@ -131,6 +141,10 @@ static ssize_t fault_preadv2(int fd, const struct iovec *iov, int n, off_t offse
 {
     if (call_fails())
         return -1;
+    if (plan.uncached && (flags & RWF_NOWAIT)) {
+        errno = EAGAIN;
+        return -1;
+    }
     if (n < 1 || !plan.short_reads)
         return mr__system_real()->preadv2(fd, iov, n, offset, flags);
     struct iovec first = {iov[0].iov_base, shorter(iov[0].iov_len)};
@@ -147,14 +161,19 @@ static ssize_t fault_write(int fd, const void *buf, size_t n)
     return call_fails() ? -1 : mr__system_real()->write(fd, buf, n);
 }
 
+static off_t fault_lseek(int fd, off_t offset, int whence)
+{
+    return quick_call_fails() ? -1 : mr__system_real()->lseek(fd, offset, whence);
+}
+
 static int fault_fstat(int fd, struct stat *out)
 {
-    return call_fails() ? -1 : mr__system_real()->fstat(fd, out);
+    return quick_call_fails() ? -1 : mr__system_real()->fstat(fd, out);
 }
 
 static int fault_stat(const char *path, struct stat *out)
 {
-    return call_fails() ? -1 : mr__system_real()->stat(path, out);
+    return quick_call_fails() ? -1 : mr__system_real()->stat(path, out);
 }
 
 static int fault_fsync(int fd)
@@ -164,17 +183,42 @@ static int fault_fsync(int fd)
 
 static int fault_rename(const char *from, const char *to)
 {
-    return call_fails() ? -1 : mr__system_real()->rename(from, to);
+    return quick_call_fails() ? -1 : mr__system_real()->rename(from, to);
+}
+
+static int fault_rename_exchange(const char *a, const char *b)
+{
+    return quick_call_fails() ? -1 : mr__system_real()->rename_exchange(a, b);
+}
+
+static int fault_rmdir(const char *path)
+{
+    return quick_call_fails() ? -1 : mr__system_real()->rmdir(path);
+}
+
+static int fault_mkdir(const char *path, mode_t mode)
+{
+    return call_fails() ? -1 : mr__system_real()->mkdir(path, mode);
+}
+
+static int fault_statvfs(const char *path, struct statvfs *out)
+{
+    return call_fails() ? -1 : mr__system_real()->statvfs(path, out);
+}
+
+static int fault_flock(int fd, int operation)
+{
+    return quick_call_fails() ? -1 : mr__system_real()->flock(fd, operation);
 }
 
 static int fault_unlink(const char *path)
 {
-    return call_fails() ? -1 : mr__system_real()->unlink(path);
+    return quick_call_fails() ? -1 : mr__system_real()->unlink(path);
 }
 
 static DIR *fault_opendir(const char *path)
 {
-    DIR *dir = call_fails() ? NULL : mr__system_real()->opendir(path);
+    DIR *dir = quick_call_fails() ? NULL : mr__system_real()->opendir(path);
     if (dir)
         atomic_fetch_add(&open_files, 1);
     return dir;
@@ -182,7 +226,7 @@ static DIR *fault_opendir(const char *path)
 
 static struct dirent *fault_readdir(DIR *dir)
 {
-    return call_fails() ? NULL : mr__system_real()->readdir(dir);
+    return quick_call_fails() ? NULL : mr__system_real()->readdir(dir);
 }
 
 static int fault_closedir(DIR *dir)
@@ -195,14 +239,68 @@ static int fault_closedir(DIR *dir)
 
 static int fault_posix_fadvise(int fd, off_t offset, off_t len, int advice)
 {
-    return call_fails() ? plan.err : mr__system_real()->posix_fadvise(fd, offset, len, advice);
+    return quick_call_fails() ? plan.err
+                              : mr__system_real()->posix_fadvise(fd, offset, len, advice);
+}
+
+static int fault_eventfd(unsigned initial, int flags)
+{
+    int fd = call_fails() ? -1 : mr__system_real()->eventfd(initial, flags);
+    if (fd >= 0)
+        atomic_fetch_add(&open_files, 1);
+    return fd;
+}
+
+static int fault_memfd_create(const char *name, unsigned flags)
+{
+    int fd = quick_call_fails() ? -1 : mr__system_real()->memfd_create(name, flags);
+    if (fd >= 0)
+        atomic_fetch_add(&open_files, 1);
+    return fd;
+}
+
+static int fault_ftruncate(int fd, off_t size)
+{
+    return call_fails() ? -1 : mr__system_real()->ftruncate(fd, size);
+}
+
+static int fault_fcntl(int fd, int command, int v)
+{
+    return quick_call_fails() ? -1 : mr__system_real()->fcntl(fd, command, v);
+}
+
+static void *fault_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+    return quick_call_fails() ? MAP_FAILED
+                              : mr__system_real()->mmap(at, n, protection, flags, fd, offset);
+}
+
+static int fault_munmap(void *p, size_t n)
+{
+    return mr__system_real()->munmap(p, n);
+}
+
+static int fault_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+    return call_fails() ? -1 : mr__system_real()->poll(fds, n, timeout_ms);
+}
+
+/* A clock does not fail; randomness may, and another source takes its place. */
+static int fault_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    return mr__system_real()->clock_gettime(clock, out);
+}
+
+static ssize_t fault_getrandom(void *buf, size_t n, unsigned flags)
+{
+    return call_fails() ? -1 : mr__system_real()->getrandom(buf, n, flags);
 }
 
 static int fault_uring_init(unsigned entries, struct io_uring *ring, unsigned flags)
 {
     if (plan.no_uring)
         return -ENOSYS;
-    return call_fails() ? -plan.err : mr__system_real()->uring_init(entries, ring, flags);
+    return quick_call_fails() ? -plan.err : mr__system_real()->uring_init(entries, ring, flags);
 }
 
 static int fault_uring_submit(struct io_uring *ring)
@@ -231,22 +329,37 @@ static void fault_uring_exit(struct io_uring *ring)
     mr__system_real()->uring_exit(ring);
 }
 
-static const mr_system fault_table = {
+static const mr__system fault_table = {
     .open = fault_open,
     .close = fault_close,
     .pread = fault_pread,
     .preadv2 = fault_preadv2,
     .read = fault_read,
     .write = fault_write,
+    .lseek = fault_lseek,
     .fstat = fault_fstat,
     .stat = fault_stat,
     .fsync = fault_fsync,
     .rename = fault_rename,
+    .rename_exchange = fault_rename_exchange,
     .unlink = fault_unlink,
+    .rmdir = fault_rmdir,
+    .flock = fault_flock,
+    .mkdir = fault_mkdir,
+    .statvfs = fault_statvfs,
     .opendir = fault_opendir,
     .readdir = fault_readdir,
     .closedir = fault_closedir,
     .posix_fadvise = fault_posix_fadvise,
+    .eventfd = fault_eventfd,
+    .memfd_create = fault_memfd_create,
+    .ftruncate = fault_ftruncate,
+    .fcntl = fault_fcntl,
+    .mmap = fault_mmap,
+    .munmap = fault_munmap,
+    .poll = fault_poll,
+    .clock_gettime = fault_clock_gettime,
+    .getrandom = fault_getrandom,
     .uring_init = fault_uring_init,
     .uring_submit = fault_uring_submit,
     .uring_wait = fault_uring_wait,
@@ -272,6 +385,13 @@ void mr_fault_off(void)
     memset(&plan, 0, sizeof plan);
 }
 
+static void disarm(void)
+{
+    plan.armed = plan.persistent = false;
+    plan.nth = 0;
+    plan.per_thousand = 0;
+}
+
 static void arm(mr_fault_kind kind, int err)
 {
     mr_fault_count();
@@ -294,6 +414,12 @@ void mr_fault_short_reads(uint64_t seed)
     mr_fault_count();
     atomic_store(&random_state, seed);
     plan.short_reads = true;
+}
+
+void mr_fault_uncached(void)
+{
+    mr_fault_count();
+    plan.uncached = true;
 }
 
 void mr_fault_no_uring(void)
@@ -334,10 +460,15 @@ mr_code mr__fault_expect(const char *file, int line, const char *call, mr_code r
 
 /* ---- the loop: n = -1 before the first run, then 0 (no fault), 1, 2, ... */
 
+void mr_fault_exact(int64_t calls_to_try)
+{
+    exact_calls = calls_to_try;
+}
+
 int64_t mr__fault_start(mr_fault_kind kind, int err, bool persistent)
 {
     const char *at = getenv("MR_FAULT_AT");
-    mr_fault_off();
+    disarm();
     arm(kind, err);
     plan.persistent = persistent;
     loop.random = mr_test_seed();
@@ -360,9 +491,11 @@ static int64_t next_call(int64_t n)
 {
     if (loop.only > n)
         return loop.only;
-    if (n < EXACT_CALLS || mr_test_long())
+    bool races = mr_test_for_races(); /* the loop is exact in one thread only */
+    if (n < (races ? 3 : exact_calls) || mr_test_long())
         return n + 1;
-    return n + 1 + (int64_t)(mr_test_random(&loop.random) % (uint64_t)(n / 16));
+    uint64_t most = (uint64_t)(races ? n / 4 + 32 : n / 16 + 8);
+    return n + 1 + (int64_t)(mr_test_random(&loop.random) % most);
 }
 
 bool mr__fault_step(int64_t *n)
@@ -372,7 +505,7 @@ bool mr__fault_step(int64_t *n)
         check_nothing_left(*n);
     if (*n > 0 && (!mr_fault_seen() || *n == loop.only)) {
         mr_test_context("%s", "");
-        mr_fault_off();
+        disarm();
         return false;
     }
     if (*n == 0) {

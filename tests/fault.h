@@ -25,11 +25,15 @@
 
 typedef enum mr_fault_kind {
     MR_FAULT_ALLOCATION,
-    MR_FAULT_SYSTEM_CALL, /* entries of mr_system: -1 and errno */
+    MR_FAULT_SYSTEM_CALL, /* entries of mr__system: -1 and errno */
     MR_FAULT_COMPLETION   /* io_uring: a completion's result */
 } mr_fault_kind;
 
-/* persistent: the n-th call and all behind it fail. */
+/* In the short run of the tests: the first `calls` faults of the loops that follow are all tried,
+ * of those after them a sample. 300 unless said. */
+void mr_fault_exact(int64_t calls);
+
+/* persistent: the n-th call and all after it fail. */
 #define mr_fault_each_allocation(n) mr_fault_each(n, MR_FAULT_ALLOCATION, 0, false)
 #define mr_fault_each(n, kind, err, persistent)                                                    \
     for (int64_t n = mr__fault_start(kind, err, persistent); mr__fault_step(&n);)
@@ -49,6 +53,8 @@ mr_code mr__fault_expect(const char *file, int line, const char *call, mr_code r
 void mr_fault_random(mr_fault_kind kind, int err, unsigned per_thousand, uint64_t seed);
 /* Reads, and reads through io_uring, give 1 byte or more but seldom all, until mr_fault_off. */
 void mr_fault_short_reads(uint64_t seed);
+/* Nothing is in the page cache: reads that must not wait give EAGAIN, until mr_fault_off. */
+void mr_fault_uncached(void);
 /* io_uring cannot be set up (the error ENOSYS), until mr_fault_off. */
 void mr_fault_no_uring(void);
 void mr_fault_off(void);

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pipeline/graph/dataset.h"
+
 static char context[256];
 static char directory[128];
 
@@ -36,7 +38,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 static unsigned time_limit(void)
 {
     const char *s = getenv("MR_TEST_TIMEOUT");
-    return s ? (unsigned)strtoul(s, NULL, 10) : 60;
+    return s ? (unsigned)strtoul(s, NULL, 10) : 600;
 }
 
 void mr__test_begin(void)
@@ -76,6 +78,22 @@ const char *mr_test_path(const char *name)
     return path;
 }
 
+const char *mr_test_file(const char *name, const char *text)
+{
+    const char *path = mr_test_path(name);
+    FILE *f = fopen(path, "w");
+    mr_check(f && fputs(text, f) >= 0 && fclose(f) == 0);
+    return path;
+}
+
+mr_dataset *mr_test_graph(const char *text)
+{
+    mr_dataset *ds = NULL;
+    mr_status st;
+    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    return ds;
+}
+
 const char *mr_test_source(void)
 {
     return MR_SOURCE_DIR;
@@ -96,6 +114,18 @@ bool mr_test_long(void)
 {
     const char *s = getenv("MR_TEST_LONG");
     return s && strcmp(s, "1") == 0;
+}
+
+bool mr_test_for_races(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return !mr_test_long();
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return !mr_test_long();
+#endif
+#endif
+    return false;
 }
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
@@ -340,20 +370,26 @@ int main(int argc, char **argv)
         outcome r = run_one(all[i], time_limit() + 1.0, why, sizeof why);
         counts[r]++;
         printf("%s %s%s%s\n",
-               r == PASSED   ? "ok  "
+               r == PASSED ? "ok  "
                : r == FAILED ? "FAIL"
                              : "skip",
                name, why[0] ? ": " : "", why);
+        if (r == FAILED && getenv("MR_TEST_FAIL_FAST"))
+            n = i + 1;
         if (tap)
             fprintf(tap, "%sok - %s%s%s\n", r == FAILED ? "not " : "", name,
                     r == SKIPPED ? " # SKIP "
-                    : why[0]     ? ": "
-                                 : "",
+                    : why[0] ? ": "
+                             : "",
                     why);
     }
     if (tap)
         fclose(tap);
     free(all);
+    if (filter && !list && counts[PASSED] + counts[FAILED] + counts[SKIPPED] == 0) {
+        fprintf(stderr, "no test has '%s' in its name; --list prints them\n", filter);
+        return 2;
+    }
     if (!list)
         printf("%zu passed, %zu failed, %zu skipped\n", counts[PASSED], counts[FAILED],
                counts[SKIPPED]);

@@ -20,7 +20,8 @@
  * the test's own thread instead.
  *
  * Environment: MR_TEST_SEED (decimal) fixes mr_test_seed(), MR_TEST_LONG=1 makes mr_test_long()
- * true, MR_TEST_TIMEOUT (seconds) replaces the limit of 60. */
+ * true, MR_TEST_TIMEOUT (seconds) replaces the limit of 60. With MR_TEST_FAIL_FAST the small runner
+ * ends at the first failure. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stddef.h>
@@ -71,12 +72,19 @@ void mr_test_context(const char *fmt, ...) MR_PRINTF(1, 2);
 uint64_t mr_test_seed(void);
 /* Run everything, however long it takes? */
 bool mr_test_long(void);
+/* A build with ThreadSanitizer, in the short run: it looks for races, so what runs in one thread is
+ * for the other builds, which are many times as fast. */
+bool mr_test_for_races(void);
 /* The next value of a small generator; start *state at mr_test_seed() or any constant. */
 uint64_t mr_test_random(uint64_t *state);
 /* A fresh empty directory, removed with all in it at the end of the test; static text. */
 const char *mr_test_dir(void);
 /* "<mr_test_dir()>/<name>"; valid until the sixteenth next call. */
 const char *mr_test_path(const char *name);
+/* Writes a file of that directory; its path, as mr_test_path. */
+const char *mr_test_file(const char *name, const char *text);
+/* The dataset that text says, owned; the test fails if it says none. */
+struct mr_dataset *mr_test_graph(const char *text);
 /* Root of the source tree, and of the build. */
 const char *mr_test_source(void);
 const char *mr_test_build(void);

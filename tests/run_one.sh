@@ -16,8 +16,11 @@ rm -f "$TAP_FILE"
 : "${ASAN_OPTIONS:=exitcode=99:detect_stack_use_after_return=1:allocator_may_return_null=1}"
 : "${LSAN_OPTIONS:=exitcode=99}"
 : "${UBSAN_OPTIONS:=exitcode=99:print_stacktrace=1}"
-: "${TSAN_OPTIONS:=exitcode=99:halt_on_error=1:allocator_may_return_null=1}"
+: "${TSAN_OPTIONS:=exitcode=99:halt_on_error=1:allocator_may_return_null=1:suppressions=$MR_SOURCE/tests/tsan.supp}"
 export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
+
+# These tests are about the processor's devices; tests/gpu.sh runs those that GPUs pass too.
+export CUDA_VISIBLE_DEVICES=
 
 n=$#
 while [ "$n" -gt 0 ]; do

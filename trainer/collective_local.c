@@ -1,235 +1,129 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The in-process engine: whoever arrives last hands the operation to the ranks' communication
- * streams, each of which sums a share of the range over all ranks. No rank waits for another before
- * it asks for the result. */
-#include "trainer/collective.h"
-#include <pthread.h>
+/* The engines for replicas of one process. Of hierarchical_copy, whose devices can reach each
+ * other's memory, each rank's stream sums a share of the range over all ranks, in rank order, and
+ * writes it to all; of reduction_to_one_device the first rank's stream sums all of it. What that
+ * cannot reach goes through the memory of the host. */
+#include <stdio.h>
 #include <string.h>
-#include "pipeline/memory/alloc.h"
+#include "trainer/collective_impl.h"
+#include "trainer/math.h"
 
-enum {
-    IN_FLIGHT = 64,       /* operations a rank may be ahead of the slowest */
-    SPLIT_FLOATS = 16384, /* shorter sums are not worth a wake-up of every stream */
-    CHUNK_FLOATS = 1024   /* summed at a time, in a buffer that stays in L1 */
-};
+enum { SPLIT_FLOATS = 16384, LINE_FLOATS = 16 }; /* shorter sums are not worth all streams */
 
-typedef struct operation operation;
-
-typedef struct part {
-    operation *op;
-    size_t from, to;
-} part;
-
-struct operation {
-    mr_collective *c;
-    float **data; /* one a rank */
-    part *parts;  /* one a rank */
-    size_t n, arrived, parts_left;
-    uint64_t finished; /* number + 1 of the last operation that ended in this slot; 0: none */
-};
-
-struct mr_collective {
-    pthread_mutex_t lock;
-    pthread_cond_t moved;
-    size_t n_ranks;
-    bool aborted;
-    size_t running;   /* operations handed to the streams */
-    uint64_t *posted; /* operations started, by rank */
-    mr_stream **streams;
-    operation ops[IN_FLIGHT];
-};
-
-static void sum_part(const operation *o, size_t from, size_t to)
+static bool are_of_one_kind(mr_device *const *devices, size_t n, char *why, size_t size)
 {
-    float sum[CHUNK_FLOATS];
-    size_t ranks = o->c->n_ranks;
-    for (size_t at = from; at < to; at += CHUNK_FLOATS) {
-        size_t n = to - at < CHUNK_FLOATS ? to - at : CHUNK_FLOATS;
-        memcpy(sum, o->data[0] + at, n * sizeof *sum);
-        for (size_t r = 1; r < ranks; r++) {
-            const float *x = o->data[r] + at;
-            for (size_t i = 0; i < n; i++)
-                sum[i] += x[i];
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(mr_device_kind(devices[i]), mr_device_kind(devices[0])) != 0) {
+            snprintf(why, size, "%s and %s are of different kinds", mr_device_name(devices[0]),
+                     mr_device_name(devices[i]));
+            return false;
         }
-        for (size_t r = 0; r < ranks; r++)
-            memcpy(o->data[r] + at, sum, n * sizeof *sum);
-    }
+    return true;
 }
 
-static void run_part(void *part_)
+static bool reach_each_other(mr_device *const *devices, size_t n, char *why, size_t size)
 {
-    part *p = part_;
-    operation *o = p->op;
-    mr_collective *c = o->c;
-    sum_part(o, p->from, p->to);
-    pthread_mutex_lock(&c->lock);
-    if (--o->parts_left == 0) {
-        o->finished += IN_FLIGHT;
-        o->arrived = 0;
-        c->running--;
-        pthread_cond_broadcast(&c->moved);
-    }
-    pthread_mutex_unlock(&c->lock);
+    if (!are_of_one_kind(devices, n, why, size))
+        return false;
+    for (size_t i = 0; i < n * n; i++)
+        if (!mr_device_reaches(devices[i / n], devices[i % n])) {
+            snprintf(why, size, "%s cannot reach the memory of %s", mr_device_name(devices[i / n]),
+                     mr_device_name(devices[i % n]));
+            return false;
+        }
+    return true;
 }
 
-/* Under the lock, which also keeps submissions to a stream one at a time and in order. The streams
- * hold at most one part an operation, so submitting never waits. */
-static void launch(mr_collective *c, operation *o, uint64_t number)
+static mr_code open(mr_device *const *devices, size_t n, void **self, mr_status *st)
 {
-    if (c->n_ranks == 1) { /* the sum is there already */
-        o->finished += IN_FLIGHT;
-        o->arrived = 0;
-        return;
-    }
-    c->running++;
-    if (o->n < SPLIT_FLOATS) {
-        o->parts_left = 1;
-        o->parts[0] = (part){o, 0, o->n};
-        mr_stream_call(c->streams[number % c->n_ranks], run_part, &o->parts[0]);
-        return;
-    }
-    o->parts_left = c->n_ranks;
-    size_t share = (o->n / c->n_ranks + 15) & ~(size_t)15; /* whole cache lines */
-    for (size_t r = 0; r < c->n_ranks; r++) {
-        size_t from = r * share < o->n ? r * share : o->n;
-        size_t to = r + 1 == c->n_ranks || from + share > o->n ? o->n : from + share;
-        o->parts[r] = (part){o, from, to};
-        mr_stream_call(c->streams[r], run_part, &o->parts[r]);
-    }
+    (void)devices;
+    (void)n;
+    (void)st;
+    *self = NULL;
+    return MR_OK;
 }
 
-static void init_operations(mr_collective *c)
+static void close(void *self)
 {
-    for (size_t i = 0; i < IN_FLIGHT; i++) {
-        c->ops[i].arrived = c->ops[i].parts_left = 0;
-        /* So that adding IN_FLIGHT when operation i ends gives i + 1. */
-        c->ops[i].finished = (uint64_t)i + 1 - IN_FLIGHT;
-    }
+    (void)self;
 }
 
-/* finished counts modulo 2^64: the slot of operation `number` has seen it end. */
-static bool has_ended(const operation *o, uint64_t number)
+static float *at(const mr_collective_call *c, size_t from)
 {
-    return (int64_t)(o->finished - (number + 1)) >= 0;
+    return (float *)c->out + from;
 }
 
-static mr_code fail_aborted(mr_status *st)
+/* Sums [from, to) of all ranks on one stream. Of more ranks than an operation takes, the first has
+ * the sum so far, and all others get it in the end. */
+static mr_code sum_share(mr_stream *s, const mr_collective_call *calls, size_t n, size_t from,
+                         size_t to, mr_status *st)
 {
-    return mr_fail(st, MR_ABORTED, "another replica failed, so this sum cannot be completed");
-}
-
-mr_code mr_collective_start(mr_collective *c, size_t rank, float *data, size_t n, uint64_t *ticket,
-                            mr_status *st)
-{
-    mr_code rc = MR_OK;
-    pthread_mutex_lock(&c->lock);
-    uint64_t number = c->posted[rank];
-    operation *o = &c->ops[number % IN_FLIGHT];
-    while (!c->aborted && number >= IN_FLIGHT && !has_ended(o, number - IN_FLIGHT))
-        pthread_cond_wait(&c->moved, &c->lock);
-    if (c->aborted) {
-        rc = fail_aborted(st);
-    } else if (o->arrived > 0 && o->n != n) {
-        rc =
-            mr_fail(st, MR_INVALID_ARGUMENT,
-                    "replica %zu sums %zu values where another sums %zu; all replicas must run the "
-                    "same steps",
-                    rank, n, o->n);
-    } else {
-        o->n = n;
-        o->data[rank] = data;
-        c->posted[rank]++;
-        *ticket = number;
-        if (++o->arrived == c->n_ranks)
-            launch(c, o, number);
-    }
-    pthread_mutex_unlock(&c->lock);
-    return rc;
-}
-
-mr_code mr_collective_wait(mr_collective *c, size_t rank, uint64_t ticket, mr_status *st)
-{
-    (void)rank;
-    const operation *o = &c->ops[ticket % IN_FLIGHT];
-    pthread_mutex_lock(&c->lock);
-    while (!c->aborted && !has_ended(o, ticket))
-        pthread_cond_wait(&c->moved, &c->lock);
-    bool aborted = c->aborted;
-    pthread_mutex_unlock(&c->lock);
-    return aborted ? fail_aborted(st) : MR_OK;
-}
-
-void mr_collective_abort(mr_collective *c)
-{
-    pthread_mutex_lock(&c->lock);
-    c->aborted = true;
-    pthread_cond_broadcast(&c->moved);
-    pthread_mutex_unlock(&c->lock);
-}
-
-void mr_collective_reset(mr_collective *c)
-{
-    pthread_mutex_lock(&c->lock);
-    while (c->running > 0)
-        pthread_cond_wait(&c->moved, &c->lock);
-    c->aborted = false;
-    memset(c->posted, 0, c->n_ranks * sizeof *c->posted);
-    init_operations(c);
-    pthread_mutex_unlock(&c->lock);
-}
-
-static mr_code alloc_parts(mr_collective *c)
-{
-    c->posted = mr_calloc(c->n_ranks, sizeof *c->posted);
-    c->streams = mr_calloc(c->n_ranks, sizeof(mr_stream *));
-    if (!c->posted || !c->streams)
-        return MR_RESOURCE_EXHAUSTED;
-    for (size_t i = 0; i < IN_FLIGHT; i++) {
-        c->ops[i].c = c;
-        c->ops[i].data = mr_calloc(c->n_ranks, sizeof(float *));
-        c->ops[i].parts = mr_calloc(c->n_ranks, sizeof(part));
-        if (!c->ops[i].data || !c->ops[i].parts)
-            return MR_RESOURCE_EXHAUSTED;
+    const mr_math_table *m = mr_device_math(s->device);
+    bool at_once = n <= MR_MATH_REDUCE;
+    mr_math_reduce o = {.n = to - from};
+    size_t r = 1;
+    do {
+        o.in[0] = o.out[0] = at(&calls[0], from);
+        o.n_in = 1;
+        while (r < n && o.n_in < MR_MATH_REDUCE)
+            o.in[o.n_in++] = at(&calls[r++], from);
+        for (o.n_out = 1; at_once && o.n_out < n; o.n_out++)
+            o.out[o.n_out] = at(&calls[o.n_out], from);
+        MR_TRY(m->reduce(s, &o, st));
+    } while (r < n);
+    for (r = 1; !at_once && r < n;) {
+        o.in[0] = at(&calls[0], from);
+        o.n_in = 1;
+        for (o.n_out = 0; r < n && o.n_out < MR_MATH_REDUCE;)
+            o.out[o.n_out++] = at(&calls[r++], from);
+        MR_TRY(m->reduce(s, &o, st));
     }
     return MR_OK;
 }
 
-mr_code mr_collective_local_new(mr_collective **out, mr_device *const *devices, size_t n,
-                                mr_status *st)
+static mr_code submit(void *self, const mr_collective_call *calls, size_t n, uint64_t rotation,
+                      mr_status *st)
 {
-    mr_collective *c = mr_calloc(1, sizeof *c);
-    if (!c)
-        return mr_fail_memory(st, sizeof *c, "a collective");
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->moved, NULL);
-    c->n_ranks = n;
-    mr_code rc = alloc_parts(c);
-    if (rc != MR_OK)
-        rc = mr_fail_memory(st, n * sizeof(part) * IN_FLIGHT, "a collective");
-    for (size_t r = 0; r < n && rc == MR_OK; r++)
-        rc = mr_stream_new(&c->streams[r], devices[r], st);
-    if (rc != MR_OK) {
-        mr_collective_free(c);
-        return rc;
+    (void)self;
+    size_t count = calls[0].count;
+    if (count < SPLIT_FLOATS)
+        return sum_share(calls[rotation % n].stream, calls, n, 0, count, st);
+    size_t share = (count / n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+    for (size_t r = 0; r < n; r++) {
+        size_t from = r * share < count ? r * share : count;
+        size_t to = r + 1 == n || from + share > count ? count : from + share;
+        if (to > from)
+            MR_TRY(sum_share(calls[r].stream, calls, n, from, to, st));
     }
-    init_operations(c);
-    *out = c;
     return MR_OK;
 }
 
-void mr_collective_free(mr_collective *c)
+static mr_code submit_to_one(void *self, const mr_collective_call *calls, size_t n,
+                             uint64_t rotation, mr_status *st)
 {
-    if (!c)
-        return;
-    for (size_t r = 0; c->streams && r < c->n_ranks; r++)
-        mr_stream_free(c->streams[r]);
-    for (size_t i = 0; i < IN_FLIGHT; i++) {
-        mr_free(c->ops[i].data);
-        mr_free(c->ops[i].parts);
-    }
-    mr_free(c->streams);
-    mr_free(c->posted);
-    pthread_cond_destroy(&c->moved);
-    pthread_mutex_destroy(&c->lock);
-    mr_free(c);
+    (void)self;
+    (void)rotation;
+    return sum_share(calls[0].stream, calls, n, 0, calls[0].count, st);
 }
+
+const mr_collective_backend mr__collective_one_device = {
+    .abi = MR_COLLECTIVE_ABI,
+    .name = "reduction_to_one_device",
+    .suits = are_of_one_kind,
+    .open = open,
+    .close = close,
+    .submit = submit_to_one,
+    .split = SIZE_MAX,
+    .touches_peers = true,
+};
+
+const mr_collective_backend mr__collective_local = {
+    .abi = MR_COLLECTIVE_ABI,
+    .name = "hierarchical_copy",
+    .suits = reach_each_other,
+    .open = open,
+    .close = close,
+    .submit = submit,
+    .split = SPLIT_FLOATS,
+    .touches_peers = true,
+};

@@ -1,280 +1,511 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops over steps. While the replicas run one step, this thread pulls and stages the next
- * batch; then it waits for the step, adds up what the replicas found and tells the callbacks. */
+/* The loops over steps. While the devices run one step, this thread submits the next, then pulls
+ * and stages a batch; results come by themselves (fit_run.h). */
 #include "trainer/fit.h"
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/feed.h"
-#include "trainer/loss_desc.h"
-#include "trainer/model_impl.h"
+#include "trainer/check_replicas.h"
+#include "trainer/class_weights.h"
+#include "trainer/fit_loop.h"
+#include "trainer/servers/remote_steps.h"
 
-/* What one replica needs and found; on cache lines of its own. */
-typedef struct lane {
-    _Alignas(64) float *per_example;
-    size_t capacity;
-    double loss; /* this replica's part of the sum of losses */
-    double penalty;
-    mr_array predictions;
-} lane;
-
-typedef struct run {
-    mr_strategy *s;
-    mr_model *m;
-    mr_loss *loss;
-    mr_optimizer *o; /* NULL: no training */
-    const mr_fit_opts *opts;
-    mr__feed feed;
-    lane *lanes;
-    size_t n_replicas;
-    mr_metric *metrics[MR_MAX_METRICS];
-    size_t slot;
-    /* the epoch, or the whole evaluation */
-    double loss_sum; /* losses of steps times their rows */
-    int64_t rows;
-} run;
-
-static mr_code make_metrics(run *x, mr_status *st)
-{
-    if (x->opts->n_metrics > MR_MAX_METRICS)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d metrics, found %zu", MR_MAX_METRICS,
-                       x->opts->n_metrics);
-    for (size_t i = 0; i < x->opts->n_metrics; i++) {
-        MR_TRY(mr_metric_parse(&x->metrics[i], x->opts->metrics[i], st));
-        /* Half of the probability is 0 in logits. */
-        if (x->loss && x->loss->desc->has_logits && x->loss->from_logits)
-            mr_metric_set_threshold(x->metrics[i], 0);
-    }
-    return MR_OK;
-}
-
-static void run_close(run *x)
-{
-    if (x->opts->watch)
-        x->opts->watch(x->opts->watch_ctx, NULL);
-    mr__feed_close(&x->feed);
-    for (size_t i = 0; i < MR_MAX_METRICS; i++)
-        mr_metric_free(x->metrics[i]);
-    for (size_t r = 0; x->lanes && r < x->n_replicas; r++)
-        mr_free(x->lanes[r].per_example);
-    mr_free(x->lanes);
-}
-
-static mr_code run_open(run *x, mr_dataset *ds, mr_status *st)
-{
-    if (mr_model_strategy(x->m) && mr_model_strategy(x->m) != x->s)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "the model was built on another strategy");
-    if (x->loss)
-        mr__loss_fit_model(x->loss, mr__model_last_activation(x->m));
-    x->n_replicas = mr_strategy_num_replicas_in_sync(x->s);
-    size_t bytes = x->n_replicas * sizeof *x->lanes;
-    x->lanes = mr_aligned_alloc(_Alignof(lane), bytes);
-    if (!x->lanes)
-        return mr_fail_memory(st, bytes, "a training run");
-    memset(x->lanes, 0, bytes);
-    MR_TRY(make_metrics(x, st));
-    MR_TRY(mr__feed_open(&x->feed, x->s, ds, x->opts->iterator, x->opts->staging_depth, st));
-    if (x->opts->watch)
-        x->opts->watch(x->opts->watch_ctx, x->feed.it);
-    return MR_OK;
-}
-
-/* Looks at the first batch (or one of another form): builds the model if that is still to be done.
- */
-static mr_code check_batch(run *x, mr_status *st)
-{
-    size_t n = mr__staging_n_columns(x->feed.ring);
-    if (x->loss ? n != 2 : n > 2)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the data must yield %s, found %zu components; map them to a tuple",
-                       x->loss ? "(features, labels)" : "features or (features, labels)", n);
-    mr_array t;
-    mr__staging_tensor(x->feed.ring, x->slot, 0, 0, &t);
-    if (mr_model_is_built(x->m))
-        return MR_OK;
-    if (t.dtype != MR_FLOAT32)
-        return mr_fail(
-            st, MR_INVALID_ARGUMENT,
-            "features are %s, the model takes float32; convert them in the pipeline, such "
-            "as map((x, y) => (cast(x, \"float32\") / 255.0, y))",
-            mr_dtype_name(t.dtype));
-    return mr_model_build(x->m, x->s, t.rank - 1, t.shape + 1,
-                          &(mr_model_opts){.seed = x->opts->seed}, st);
-}
-
-static mr_code lane_reserve(lane *l, size_t n, mr_status *st)
-{
-    if (n <= l->capacity)
-        return MR_OK;
-    float *p = mr_realloc(l->per_example, n * sizeof *p);
-    if (!p)
-        return mr_fail_memory(st, n * sizeof *p, "the losses of a batch");
-    l->per_example = p;
-    l->capacity = n;
-    return MR_OK;
-}
-
-/* One step of one replica: forward, loss, metrics, and in training backward and update. */
-static mr_code step(mr_replica *r, void *ctx, mr_status *st)
-{
-    run *x = ctx;
-    size_t id = mr_replica_id(r);
-    lane *l = &x->lanes[id];
-    mr_array features, labels;
-    int64_t first = mr__staging_first_row(x->feed.ring, x->slot, id);
-    mr__staging_tensor(x->feed.ring, x->slot, id, 0, &features);
-    MR_TRY(mr_model_forward(x->m, r, &features,
-                            &(mr_forward_opts){.training = x->o != NULL, .first_row = first},
-                            &l->predictions, st));
-    if (!x->loss)
-        return MR_OK;
-    mr__staging_tensor(x->feed.ring, x->slot, id, 1, &labels);
-    size_t per_example = mr_loss_values_per_example(&l->predictions);
-    size_t n = (size_t)features.shape[0] * per_example;
-    size_t total = mr__staging_rows(x->feed.ring, x->slot) * per_example;
-    double scale = total ? 1 / (double)total : 0;
-    MR_TRY(lane_reserve(l, n, st));
-    MR_TRY(mr_loss_compute(x->loss, &labels, &l->predictions, first, scale, l->per_example,
-                           x->o ? mr_model_output_gradient(x->m, r) : NULL, st));
-    l->loss = 0;
-    for (size_t i = 0; i < n; i++)
-        l->loss += l->per_example[i];
-    l->loss *= scale;
-    /* Each replica holds the same weights: its share of the penalty is a part in n. */
-    l->penalty = mr_model_regularization_loss(x->m, r) / (double)x->n_replicas;
-    for (size_t i = 0; i < x->opts->n_metrics; i++)
-        MR_TRY(mr_metric_update(x->metrics[i], r, &labels, &l->predictions, st));
-    if (!x->o)
-        return MR_OK;
-    MR_TRY(mr_model_backward(x->m, r, st));
-    return mr_model_apply_gradients(x->m, r, x->o, st);
-}
-
-/* Starts the step on the batch taken; the loss of the whole batch comes from finish_step. */
-static mr_code start_step(run *x, mr_status *st)
-{
-    MR_TRY(check_batch(x, st));
-    mr__staging_hand_over(x->feed.ring, x->slot);
-    MR_TRY(mr_strategy_start(x->s, step, x, st));
-    mr__staging_give_back(x->feed.ring, x->slot);
-    return MR_OK;
-}
-
-static mr_code finish_step(run *x, float *loss, mr_status *st)
-{
-    MR_TRY(mr_strategy_join(x->s, st));
-    double sum = 0;
-    for (size_t r = 0; r < x->n_replicas; r++)
-        sum += x->lanes[r].loss + x->lanes[r].penalty;
-    int64_t rows = (int64_t)mr__staging_rows(x->feed.ring, x->slot);
-    x->loss_sum += sum * (double)rows;
-    x->rows += rows;
-    *loss = (float)sum;
-    return MR_OK;
-}
-
-static float mean_loss(const run *x)
+static float mean_loss(const mr__loop *x)
 {
     return x->rows > 0 ? (float)(x->loss_sum / (double)x->rows) : 0;
 }
 
-static void reset_means(run *x)
+/* Of all outputs that have a loss: sums / rows. */
+static mr_output_losses output_losses(const mr__loop *x, const double *sums, int64_t rows)
 {
-    x->loss_sum = 0;
-    x->rows = 0;
-    for (size_t i = 0; i < x->opts->n_metrics; i++)
-        mr_metric_reset(x->metrics[i]);
+    mr_output_losses l = {.n = 0};
+    for (size_t k = 0; k < x->run.n_outputs && x->run.n_outputs > 1; k++) {
+        if (!x->run.terms[k].loss)
+            continue;
+        l.names[l.n] = mr_model_output_name(x->run.m, k);
+        l.values[l.n++] = rows > 0 ? (float)(sums[k] / (double)rows) : 0;
+    }
+    return l;
 }
 
-typedef mr_code (*slot_fn)(void *ctx, const mr_train_event *e, mr_status *st);
-
-static mr_code tell(const run *x, size_t slot_at, const mr_train_event *e, mr_status *st)
+static mr_output_losses mean_output_losses(const mr__loop *x)
 {
-    mr_code ended = MR_OK;
-    for (size_t i = 0; i < x->opts->n_callbacks; i++) {
-        const mr_callback *c = &x->opts->callbacks[i];
-        slot_fn fn;
-        memcpy(&fn, (const char *)c + slot_at, sizeof fn);
-        mr_code rc = fn ? fn(c->ctx, e, st) : MR_OK;
+    return output_losses(x, x->output_sums, x->rows);
+}
+
+static void add_loss(mr__loop *x, const mr__step_result *s)
+{
+    x->loss_sum += s->loss * (double)s->rows;
+    for (size_t k = 0; k < x->run.n_outputs; k++)
+        x->output_sums[k] += s->losses[k] * (double)s->rows;
+    x->rows += s->rows;
+    x->last_loss = (float)s->loss;
+    x->last_loss_step = s->step;
+    x->last_outputs = output_losses(x, s->losses, 1);
+}
+
+static mr_code reset_means(mr__loop *x, mr_status *st)
+{
+    x->loss_sum = 0;
+    memset(x->output_sums, 0, sizeof x->output_sums);
+    x->rows = 0;
+    for (size_t i = 0; i < x->run.opts->n_metrics; i++)
+        MR_TRY(mr_metric_reset(x->run.metrics[i], st));
+    return MR_OK;
+}
+
+/* "mse" of names or "val_mse", whose number in the list is *i. */
+static bool find_metric(const mr_train_event *e, const char *name, size_t *i)
+{
+    char known[128];
+    for (*i = 0; *i < e->n_metrics; (*i)++) {
+        mr_metric_value_name(e->opts->metrics[*i], known, sizeof known);
+        if (strcmp(name, known) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* "kind_loss", whose number in the list is *i. */
+static bool find_output(const mr_output_losses *l, const char *name, size_t *i)
+{
+    for (*i = 0; *i < l->n; (*i)++) {
+        size_t n = strlen(l->names[*i]);
+        if (strncmp(name, l->names[*i], n) == 0 && strcmp(name + n, "_loss") == 0)
+            return true;
+    }
+    return false;
+}
+
+bool mr_train_value(const mr_train_event *e, const char *name, double *value)
+{
+    static const char val[] = "val_";
+    size_t i;
+    bool is_val = strncmp(name, val, sizeof val - 1) == 0;
+    const char *rest = is_val ? name + sizeof val - 1 : name;
+    if (is_val && !e->validation)
+        return false;
+    const mr_output_losses *outputs = is_val ? &e->validation->outputs : &e->outputs;
+    if (strcmp(rest, "loss") == 0)
+        *value = (double)(is_val ? e->validation->loss : e->loss);
+    else if (find_output(outputs, rest, &i))
+        *value = (double)outputs->values[i];
+    else if (find_metric(e, rest, &i))
+        *value = is_val ? e->validation->metrics[i] : mr_metric_result(e->metrics[i]);
+    else if (strcmp(name, "learning_rate") == 0)
+        *value = mr_optimizer_learning_rate(e->optimizer);
+    else
+        return false;
+    return true;
+}
+
+bool mr_train_value_name(const mr_train_event *e, size_t i, char *name, size_t size)
+{
+    size_t first = 1 + e->outputs.n, n = first + e->n_metrics;
+    bool is_val = e->validation && i >= n && i < 2 * n;
+    size_t k = is_val ? i - n : i;
+    char metric[128];
+    if (i == (e->validation ? 2 * n : n))
+        snprintf(name, size, "learning_rate");
+    else if (k >= n)
+        return false;
+    else if (k >= first) {
+        mr_metric_value_name(e->opts->metrics[k - first], metric, sizeof metric);
+        snprintf(name, size, "%s%s", is_val ? "val_" : "", metric);
+    } else
+        snprintf(name, size, "%s%s%s", is_val ? "val_" : "", k ? e->outputs.names[k - 1] : "",
+                 k ? "_loss" : "loss");
+    return true;
+}
+
+/* When callbacks are called. */
+typedef enum moment {
+    TRAIN_BEGIN,
+    EPOCH_BEGIN,
+    BATCH_BEGIN,
+    BATCH_END,
+    EPOCH_END,
+    BATCH_RESULT,
+    TRAIN_END,
+    N_MOMENTS
+} moment;
+
+typedef mr_code (*callback_fn)(void *ctx, const mr_train_event *e, mr_status *st);
+
+static callback_fn callback_at(const mr_callback *c, moment m)
+{
+    const callback_fn fns[N_MOMENTS] = {
+        [TRAIN_BEGIN] = c->train_begin, [EPOCH_BEGIN] = c->epoch_begin,
+        [BATCH_BEGIN] = c->batch_begin, [BATCH_END] = c->batch_end,
+        [EPOCH_END] = c->epoch_end,     [BATCH_RESULT] = c->batch_result,
+        [TRAIN_END] = c->train_end};
+    return fns[m];
+}
+
+/* What saves comes after what does not: a checkpoint has what the others made of the epoch. */
+enum { SAVES_NOT, SAVES, BACKS_UP, N_TURNS };
+
+static int turn_of(const mr_callback *c, moment m)
+{
+    if (m == TRAIN_BEGIN)
+        return SAVES_NOT;
+    return c->backs_up ? BACKS_UP : c->saves ? SAVES : SAVES_NOT;
+}
+
+/* Calls every callback; one that returns MR_END stops training after all were called. */
+static mr_code call(mr__loop *x, moment m, const mr_train_event *e, mr_status *st)
+{
+    const mr_fit_opts *o = x->run.opts;
+    for (size_t k = 0; k < N_TURNS * o->n_callbacks; k++) {
+        const mr_callback *c = &o->callbacks[k % o->n_callbacks];
+        callback_fn fn = callback_at(c, m);
+        if (!fn || turn_of(c, m) != (int)(k / o->n_callbacks))
+            continue;
+        mr_code rc = fn(c->ctx, e, st);
         if (rc == MR_END)
-            ended = MR_END;
+            x->stop = true;
         else if (rc != MR_OK)
             return rc;
     }
-    return ended;
-}
-#define TELL(x, slot, e, st) tell(x, offsetof(mr_callback, slot), e, st)
-
-/* As tell, but what an MR_END asks for is kept in *stop. */
-#define TELL_STOP(x, slot, e, stop, st)                                                            \
-    do {                                                                                           \
-        mr_code tell_rc_ = TELL(x, slot, e, st);                                                   \
-        if (tell_rc_ == MR_END)                                                                    \
-            *(stop) = true;                                                                        \
-        else if (tell_rc_ != MR_OK)                                                                \
-            return tell_rc_;                                                                       \
-    } while (0)
-
-static mr_code train_step(run *x, mr_train_event *e, bool last, bool *stop, mr_status *st)
-{
-    e->step++;
-    e->loss = 0;
-    e->rows = (int64_t)mr__staging_rows(x->feed.ring, x->slot);
-    TELL_STOP(x, batch_begin, e, stop, st);
-    MR_TRY(start_step(x, st));
-    if (!last)
-        mr__feed_fetch(&x->feed); /* while the replicas work */
-    MR_TRY(finish_step(x, &e->loss, st));
-    TELL_STOP(x, batch_end, e, stop, st);
     return MR_OK;
 }
 
-/* One pass over the data, or what the limit on steps leaves of it. */
-static mr_code train_epoch(run *x, mr_train_event *e, bool *stop, mr_status *st)
+/* After a checkpoint was restored. */
+static mr_code recall(mr__loop *x, mr_status *st)
 {
-    int64_t limit = x->opts->steps;
-    mr_code rc;
-    e->epoch++;
-    reset_means(x);
-    e->loss = 0;
-    e->rows = 0;
-    TELL_STOP(x, epoch_begin, e, stop, st);
-    while (!*stop && (rc = mr__feed_take(&x->feed, &x->slot, st)) != MR_END) {
-        MR_TRY(rc);
-        MR_TRY(train_step(x, e, limit > 0 && e->step + 1 == limit, stop, st));
-        if (limit > 0 && e->step == limit)
-            *stop = true;
+    mr_code rc = mr__recall(&x->recalled, x->run.opts, st);
+    x->stop = x->stop || rc == MR_END;
+    return rc == MR_END ? MR_OK : rc;
+}
+
+static void warn_of_nan(mr__loop *x, const mr__step_result *s)
+{
+    if (x->saw_nan || !isnan(x->last_loss))
+        return;
+    x->saw_nan = true;
+    mr_log(MR_LOG_WARNING,
+           "the loss is NaN from step %" PRId64 " of epoch %" PRId64
+           " on; lower the learning rate, or look for values in the data that are not numbers",
+           s->step, s->epoch);
+}
+
+/* The results of the earliest step that has none yet. */
+static mr_code take_result(mr__loop *x, const mr_train_event *now, mr_status *st)
+{
+    const mr__step_result *s;
+    mr_train_event e = *now;
+    MR_TRY(mr__run_collect(&x->run, &s, st));
+    add_loss(x, s);
+    warn_of_nan(x, s);
+    e.step = e.loss_step = s->step;
+    e.epoch = s->epoch;
+    e.rows = s->rows;
+    e.loss = x->last_loss;
+    e.outputs = x->last_outputs;
+    return call(x, BATCH_RESULT, &e, st);
+}
+
+/* Takes the results that are there, and waits until at most n steps have none. */
+static mr_code take_results(mr__loop *x, const mr_train_event *now, size_t n, mr_status *st)
+{
+    while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run))
+        MR_TRY(take_result(x, now, st));
+    return MR_OK;
+}
+
+/* Steps of one execution: whether the step is the first, or the last, of them. */
+static bool begins_execution(const mr__loop *x, const mr_train_event *e)
+{
+    int64_t n = x->run.opts->steps_per_execution;
+    return n < 2 || (e->epoch_step - 1) % n == 0;
+}
+
+static bool ends_execution(const mr__loop *x, const mr_train_event *e, bool last)
+{
+    int64_t n = x->run.opts->steps_per_execution;
+    return n < 2 || last || e->epoch_step % n == 0;
+}
+
+static bool is_saved(const mr__loop *x, const mr_train_event *e)
+{
+    bool saved = false;
+    for (size_t i = 0; i < x->run.opts->n_callbacks; i++) {
+        const mr_callback *c = &x->run.opts->callbacks[i];
+        saved = saved || (c->saves && c->saves(c->ctx, e));
     }
+    return saved;
+}
+
+/* Submits the batch taken. fetches: another follows in this epoch. */
+static mr_code submit(mr__loop *x, mr_train_event *e, bool fetches, mr_status *st)
+{
+    mr_code rc = mr__run_submit(&x->run, e->step, e->epoch, fetches, st);
+    if (rc == MR_OK)
+        return MR_OK;
+    mr_status first; /* unless a step before it was bad already */
+    mr_status_init(&first);
+    mr_code before = take_results(x, e, 0, &first);
+    if (before != MR_OK && st)
+        *st = first;
+    return before == MR_OK ? rc : before;
+}
+
+static void set_times(const mr__loop *x, mr_train_event *e)
+{
+    e->seconds = mr_iter_now() - x->began;
+    e->waited_seconds = x->run.waited;
+}
+
+static mr_code train_step(mr__loop *x, mr_train_event *e, mr_status *st)
+{
+    const mr_fit_opts *o = x->run.opts;
+    bool last = ++e->step == o->steps || x->run.feed.stopping;
+    bool last_of_epoch = ++e->epoch_step == o->steps_per_epoch;
+    e->loss = 0;
+    e->outputs = (mr_output_losses){.n = 0};
+    e->loss_step = 0;
+    e->rows = (int64_t)mr__run_rows(&x->run);
+    e->stopping = x->run.feed.stopping;
+    if (begins_execution(x, e))
+        MR_TRY(call(x, BATCH_BEGIN, e, st));
+    bool ends = ends_execution(x, e, last || last_of_epoch);
+    x->saving = ends && is_saved(x, e);
+    MR_TRY(submit(x, e, !last && !last_of_epoch && !x->saving, st));
+    x->stop = x->stop || last;
+    bool waits = (x->waits && ends) || o->check_replicas || x->saving;
+    MR_TRY(take_results(x, e, waits ? 0 : mr__run_most(&x->run), st));
+    if (x->saving)
+        MR_TRY(mr__run_settle(&x->run, st));
+    if (o->check_replicas)
+        MR_TRY(mr__check_replicas(x->run.m, e->step, st));
+    e->loss = x->last_loss;
+    e->outputs = x->last_outputs;
+    e->loss_step = x->last_loss_step;
+    set_times(x, e);
+    return ends ? call(x, BATCH_END, e, st) : MR_OK;
+}
+
+static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
+{
+    const mr_fit_opts *o = x->run.opts;
+    mr_iterator_opts run = o->iterator ? *o->iterator : (mr_iterator_opts){0};
+    run.ledger = NULL; /* it is of what is trained on */
+    mr_fit_opts how = {.steps = o->validation_steps,
+                       .metrics = o->metrics,
+                       .n_metrics = o->n_metrics,
+                       .seed = o->seed,
+                       .iterator = o->iterator ? &run : NULL,
+                       .has_auto_shard = o->has_auto_shard,
+                       .auto_shard = o->auto_shard,
+                       .staging_depth = o->staging_depth};
+    mr_code rc = mr_evaluate(x->run.s, x->run.m, o->validation, x->run.loss, &how, made, st);
+    if (rc != MR_OK)
+        mr_status_prefix(st, "validation");
+    return rc;
+}
+
+static mr_code remember_epoch(mr__loop *x, const mr_train_event *e, mr_status *st)
+{
+    mr_history *h = x->run.opts->history;
+    char name[128];
+    double v;
+    if (!h)
+        return MR_OK;
+    MR_TRY(mr_history_add_epoch(h, e->epoch, st));
+    for (size_t i = 0; mr_train_value_name(e, i, name, sizeof name); i++)
+        if (mr_train_value(e, name, &v))
+            MR_TRY(mr_history_add(h, name, v, st));
+    return MR_OK;
+}
+
+static mr_code end_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
+{
+    mr_fit_result validation;
+    x->between = true;
+    MR_TRY(mr__run_settle(&x->run, st));
     e->loss = mean_loss(x);
+    e->outputs = mean_output_losses(x);
+    e->loss_step = 0;
     e->rows = x->rows;
-    TELL_STOP(x, epoch_end, e, stop, st);
+    e->stopping = x->run.feed.stopping;
+    if (x->run.opts->validation && !e->stopping) {
+        MR_TRY(validate(x, &validation, st));
+        e->validation = &validation;
+    }
+    set_times(x, e);
+    mr_code rc = remember_epoch(x, e, st);
+    if (rc == MR_OK)
+        rc = call(x, EPOCH_END, e, st);
+    e->validation = NULL;
+    return rc;
+}
+
+/* The next batch; MR_END: the epoch is over. */
+static mr_code take(mr__loop *x, const mr_train_event *e, mr_status *st)
+{
+    const mr_fit_opts *o = x->run.opts;
+    if (x->stop || (o->steps_per_epoch && e->epoch_step >= o->steps_per_epoch))
+        return MR_END;
+    mr_code rc = mr__run_take(&x->run, st);
+    if (rc == MR_END) {
+        x->pass_over = true;
+        if (o->steps_per_epoch) {
+            mr_log(MR_LOG_WARNING,
+                   "the data ran out at step %" PRId64 " of epoch %" PRId64
+                   ", which was to have %" PRId64 "; training ends: let the data repeat()",
+                   e->epoch_step, e->epoch, o->steps_per_epoch);
+            x->stop = true;
+        }
+    }
+    if (rc == MR_OK || rc == MR_END)
+        return rc;
+    mr_status first; /* it comes after the batches before it */
+    mr_status_init(&first);
+    mr_code earlier = take_results(x, e, 0, &first);
+    if (earlier != MR_OK && st)
+        *st = first;
+    return earlier == MR_OK ? rc : earlier;
+}
+
+static mr_code begin_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
+{
+    x->between = false;
+    if (x->resumed)
+        x->resumed = false;
+    else {
+        if (x->pass_over)
+            MR_TRY(mr__feed_rewind(&x->run.feed, st));
+        x->pass_over = false;
+        e->epoch++;
+        e->epoch_step = 0;
+        MR_TRY(reset_means(x, st));
+    }
+    e->loss = 0;
+    e->outputs = (mr_output_losses){.n = 0};
+    e->loss_step = 0;
+    e->rows = 0;
+    return call(x, EPOCH_BEGIN, e, st);
+}
+
+/* One pass over the data, or steps_per_epoch, or what the limit on steps leaves of it. */
+static mr_code train_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
+{
+    mr_code rc;
+    MR_TRY(begin_epoch(x, e, st));
+    while ((rc = take(x, e, st)) == MR_OK)
+        MR_TRY(train_step(x, e, st));
+    if (rc != MR_END)
+        return rc;
+    MR_TRY(take_results(x, e, 0, st));
+    if (!x->run.remote && x->run.opts->steps_per_epoch &&
+        x->run.opts->steps_per_epoch == e->epoch_step && x->run.steps_in_pass == e->epoch_step)
+        x->pass_over = true;
+    if (x->rows == 0 && !x->stop)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "epoch %" PRId64 " of the data has no %s; nothing to train on", e->epoch,
+                       e->epoch_step == 0 ? "batch" : "example, only empty batches");
+    return x->rows > 0 ? end_epoch(x, e, st) : MR_OK;
+}
+
+static mr_code train_epochs(mr__loop *x, mr_train_event *e, mr_fit_result *result, mr_status *st)
+{
+    const mr_fit_opts *o = x->run.opts;
+    int64_t epochs = o->epochs > 0 ? o->epochs : o->steps > 0 ? INT64_MAX : 1;
+    MR_TRY(call(x, TRAIN_BEGIN, e, st));
+    MR_TRY(recall(x, st));
+    int64_t steps = e->step, before = e->epoch - x->resumed;
+    x->stop = x->stop || (o->steps > 0 && e->step >= o->steps);
+    while (!x->stop && (x->resumed || e->epoch < epochs)) {
+        MR_TRY(train_epoch(x, e, st));
+        result->rows += x->rows - x->resumed_rows;
+        x->resumed_rows = 0;
+    }
+    set_times(x, e);
+    *result = (mr_fit_result){.steps = e->step - steps,
+                              .epochs = e->epoch - before,
+                              .rows = result->rows,
+                              .loss = mean_loss(x),
+                              .outputs = mean_output_losses(x),
+                              .seconds = e->seconds,
+                              .waited_seconds = e->waited_seconds,
+                              .stopped = x->run.feed.stopping};
+    for (size_t i = 0; i < o->n_metrics; i++)
+        result->metrics[i] = mr_metric_result(x->run.metrics[i]);
     return MR_OK;
 }
 
-static mr_code train(run *x, mr_fit_result *result, mr_status *st)
+static mr_code train(mr__loop *x, mr_fit_result *result, mr_status *st)
 {
-    const mr_fit_opts *o = x->opts;
-    int64_t epochs = o->epochs > 0 ? o->epochs : o->steps > 0 ? INT64_MAX : 1;
-    mr_train_event e = {
-        .n_metrics = o->n_metrics, .metrics = x->metrics, .model = x->m, .optimizer = x->o};
-    bool stop = false;
-    TELL_STOP(x, train_begin, &e, &stop, st);
-    while (!stop && e.epoch < epochs) {
-        int64_t before = e.step;
-        if (e.epoch > 0)
-            MR_TRY(mr__feed_rewind(&x->feed, st));
-        MR_TRY(train_epoch(x, &e, &stop, st));
-        if (e.step == before && !stop)
-            return mr_fail(st, MR_FAILED_PRECONDITION,
-                           "epoch %" PRId64 " of the data has no batch; nothing to train on",
-                           e.epoch);
-        result->rows += x->rows;
+    const mr_fit_opts *o = x->run.opts;
+    mr_train_event e = {.n_metrics = o->n_metrics,
+                        .metrics = x->run.metrics,
+                        .model = x->run.m,
+                        .optimizer = x->run.o,
+                        .loss_function = x->run.loss,
+                        .strategy = x->run.s,
+                        .opts = o,
+                        .loop = x};
+    mr_status last;
+    mr_status_init(&last);
+    x->now = &e;
+    x->began = mr_iter_now();
+    for (size_t i = 0; i < o->n_callbacks; i++)
+        x->waits = x->waits || o->callbacks[i].wants_loss;
+    mr_code rc = train_epochs(x, &e, result, st);
+    e.error = rc;
+    e.stopping = x->run.feed.stopping;
+    mr_code end = call(x, TRAIN_END, &e, rc == MR_OK ? st : &last);
+    return rc == MR_OK ? end : rc; /* what ended training is what is reported */
+}
+
+/* Training that would never end an epoch. */
+static mr_code check_end(const mr__loop *x, mr_status *st)
+{
+    const mr_fit_opts *o = x->run.opts;
+    if (x->run.remote && !o->steps && !o->steps_per_epoch)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "workers of parameter servers read data that each goes through by itself: "
+                       "say how many steps an epoch has (steps_per_epoch, --steps-per-epoch), or "
+                       "all of training (steps, --steps)");
+    if (x->run.steps_in_pass == MR_INFINITE && !o->steps && !o->steps_per_epoch)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the data never end, hence no epoch does: say how many steps there are in "
+                       "one (steps_per_epoch, --steps-per-epoch), or in all (steps, --steps)");
+    if (o->validation && !o->validation_steps &&
+        mr_dataset_cardinality(o->validation) == MR_INFINITE)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the validation data never end: take(n) of their batches");
+    return MR_OK;
+}
+
+/* An epoch is lost if its validation cannot begin: what is known of its examples must fit those of
+ * training before the first step. */
+static mr_code check_validation(mr_dataset *ds, mr_dataset *validation, mr_status *st)
+{
+    const mr_spec *a = mr_dataset_spec(ds), *b = mr_dataset_spec(validation);
+    size_t n = mr_spec_n_leaves(b);
+    if (n < 2)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "validation: the data have %zu component%s; (features, labels) are wanted",
+                       n, n == 1 ? "" : "s");
+    for (size_t i = 0; i < 2 && i < mr_spec_n_leaves(a); i++) {
+        const mr_leaf *x = mr_spec_leaf(a, i), *y = mr_spec_leaf(b, i);
+        if (x->rank >= 0 && y->rank >= 0 && x->rank != y->rank)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "validation: component %zu has %d axes where that of the training data "
+                           "has %d",
+                           i, y->rank, x->rank);
+        for (int d = 1; d < x->rank && d < y->rank; d++)
+            if (x->shape[d] >= 0 && y->shape[d] >= 0 && x->shape[d] != y->shape[d])
+                return mr_fail(st, MR_INVALID_ARGUMENT,
+                               "validation: axis %d of component %zu is %" PRId64
+                               " where that of the training data is %" PRId64,
+                               d, i, y->shape[d], x->shape[d]);
     }
-    *result = (mr_fit_result){.steps = e.step, .epochs = e.epoch, .rows = result->rows};
-    result->loss = mean_loss(x);
-    for (size_t i = 0; i < o->n_metrics; i++)
-        result->metrics[i] = mr_metric_result(x->metrics[i]);
-    TELL_STOP(x, train_end, &e, &stop, st);
     return MR_OK;
 }
 
@@ -284,43 +515,87 @@ static mr_code check_opts(const mr_fit_opts *o, mr_status *st)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "epochs and steps must be positive, found %" PRId64 " and %" PRId64,
                        o->epochs, o->steps);
+    if (o->steps_per_epoch < 0 || o->validation_steps < 0 || o->steps_per_execution < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "numbers of steps must be positive");
     return MR_OK;
+}
+
+/* The other workers shall not wait for one that failed. */
+static void abandon(mr_strategy *s, mr_code rc, const mr_status *st)
+{
+    mr_status why;
+    if (rc == MR_OK)
+        return;
+    mr_fail(&why, rc, "%s", mr_code_text(rc));
+    mr_strategy_abandon(s, st ? st : &why);
 }
 
 mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_optimizer *o,
                const mr_fit_opts *opts, mr_fit_result *result, mr_status *st)
 {
     static const mr_fit_opts none;
-    run x = {.s = s, .m = m, .loss = loss, .o = o, .opts = opts ? opts : &none};
+    mr__loop x = {.run = {.s = s, .m = m, .loss = loss, .o = o, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
-    MR_TRY(check_opts(x.opts, st));
-    mr_code rc = run_open(&x, ds, st);
+    mr_dataset *own, *weighed = NULL;
+    MR_TRY(check_opts(x.run.opts, st));
+    if (x.run.opts->n_class_weights > 0 && mr_model_n_outputs(m) > 1)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "class weights are for models with one output; give sample weights");
+    MR_TRY(mr__fit_data(s, ds, x.run.opts, &own, st));
+    mr_code rc = MR_OK;
+    if (x.run.opts->validation)
+        rc = check_validation(own, x.run.opts->validation, st);
+    if (rc == MR_OK && ds)
+        rc = mr__weigh_classes(ds, x.run.opts, &weighed, st);
+    if (rc == MR_OK)
+        rc = mr__run_open(&x.run, weighed, st);
+    mr_dataset_unref(weighed);
+    mr_dataset_unref(own);
+    if (rc == MR_OK)
+        rc = check_end(&x, st);
     if (rc == MR_OK)
         rc = train(&x, &made, st);
-    run_close(&x);
+    abandon(s, rc, st);
+    if (made.stopped) /* it is to go on in another run */
+        mr__servers_failed(mr__strategy_servers(s));
+    mr__run_close(&x.run);
+    mr__recalled_drop(&x.recalled);
     if (rc == MR_OK && result)
         *result = made;
     return rc;
 }
 
-static mr_code evaluate(run *x, mr_fit_result *result, mr_status *st)
+/* Adds up what there is; waits until at most n steps have no results. */
+static mr_code add_losses(mr__loop *x, size_t n, mr_status *st)
+{
+    while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run)) {
+        const mr__step_result *s;
+        MR_TRY(mr__run_collect(&x->run, &s, st));
+        add_loss(x, s);
+    }
+    return MR_OK;
+}
+
+static mr_code evaluate(mr__loop *x, mr_fit_result *result, mr_status *st)
 {
     mr_code rc;
-    int64_t limit = x->opts->steps, steps = 0;
-    while ((limit == 0 || steps < limit) &&
-           (rc = mr__feed_take(&x->feed, &x->slot, st)) != MR_END) {
-        float loss;
+    int64_t limit = x->run.opts->steps, steps = 0;
+    while ((limit == 0 || steps < limit) && (rc = mr__run_take(&x->run, st)) != MR_END) {
         MR_TRY(rc);
-        MR_TRY(start_step(x, st));
-        if (++steps != limit)
-            mr__feed_fetch(&x->feed);
-        MR_TRY(finish_step(x, &loss, st));
+        steps++;
+        MR_TRY(mr__run_submit(&x->run, steps, 1, steps != limit, st));
+        MR_TRY(add_losses(x, MR__RUN_SLOTS - 1, st));
     }
+    MR_TRY(add_losses(x, 0, st));
     if (steps == 0)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the data have no batch; nothing to evaluate");
-    *result = (mr_fit_result){.steps = steps, .epochs = 1, .rows = x->rows, .loss = mean_loss(x)};
-    for (size_t i = 0; i < x->opts->n_metrics; i++)
-        result->metrics[i] = mr_metric_result(x->metrics[i]);
+    *result = (mr_fit_result){.steps = steps,
+                              .epochs = 1,
+                              .rows = x->rows,
+                              .loss = mean_loss(x),
+                              .outputs = mean_output_losses(x)};
+    for (size_t i = 0; i < x->run.opts->n_metrics; i++)
+        result->metrics[i] = mr_metric_result(x->run.metrics[i]);
     return MR_OK;
 }
 
@@ -328,54 +603,63 @@ mr_code mr_evaluate(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss,
                     const mr_fit_opts *opts, mr_fit_result *result, mr_status *st)
 {
     static const mr_fit_opts none;
-    run x = {.s = s, .m = m, .loss = loss, .opts = opts ? opts : &none};
+    mr__loop x = {.run = {.s = s, .m = m, .loss = loss, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
-    MR_TRY(check_opts(x.opts, st));
-    mr_code rc = run_open(&x, ds, st);
+    MR_TRY(check_opts(x.run.opts, st));
+    mr_code rc = mr__run_open(&x.run, ds, st);
     if (rc == MR_OK)
         rc = evaluate(&x, &made, st);
-    run_close(&x);
+    abandon(s, rc, st);
+    mr__run_close(&x.run);
     if (rc == MR_OK && result)
         *result = made;
     return rc;
 }
 
-/* Slices are cut in row order, so the replicas' outputs one after the other are in input order. */
-static mr_code join_predictions(run *x, mr_array *out, mr_status *st)
+typedef struct receiver {
+    mr_code (*fn)(void *ctx, const mr_array *predictions, mr_status *st);
+    void *ctx;
+} receiver;
+
+/* Gives out what there is; waits until at most n steps have no results. */
+static mr_code give_predictions(mr__run *x, size_t n, const receiver *to, mr_status *st)
 {
-    mr_array like = x->lanes[0].predictions;
-    like.shape[0] = (int64_t)mr__staging_rows(x->feed.ring, x->slot);
-    MR_TRY(mr_tensor_alloc(out, MR_FLOAT32, like.rank, like.shape, st));
-    char *to = out->data;
-    for (size_t r = 0; r < x->n_replicas; r++) {
-        const mr_array *p = &x->lanes[r].predictions;
-        size_t bytes = mr_array_row_bytes(p);
-        if (bytes > 0)
-            memcpy(to, p->data, bytes);
-        to += bytes;
+    while (mr__run_under_way(x) > n || mr__run_is_ready(x)) {
+        const mr__step_result *s;
+        mr_array p[MR_MAX_OUTPUTS];
+        size_t k = 0;
+        MR_TRY(mr__run_collect(x, &s, st));
+        mr_code rc = MR_OK;
+        while (k < x->n_outputs && rc == MR_OK)
+            if ((rc = mr__run_predictions(x, s, k, &p[k], st)) == MR_OK)
+                k++;
+        if (rc == MR_OK && mr_strategy_worker(x->s) == 0)
+            rc = to->fn(to->ctx, p, st);
+        while (k > 0)
+            mr_array_reset(&p[--k]);
+        MR_TRY(rc);
     }
     return MR_OK;
 }
 
-static mr_code predict(run *x, mr_code (*fn)(void *ctx, const mr_array *p, mr_status *st),
-                       void *ctx, mr_status *st)
+static mr_code predict(mr__run *x, const receiver *to, mr_status *st)
 {
     mr_code rc;
     int64_t limit = x->opts->steps, steps = 0;
-    while ((limit == 0 || steps < limit) &&
-           (rc = mr__feed_take(&x->feed, &x->slot, st)) != MR_END) {
-        mr_array p;
-        MR_TRY(rc);
-        MR_TRY(start_step(x, st));
-        if (++steps != limit)
-            mr__feed_fetch(&x->feed);
-        MR_TRY(mr_strategy_join(x->s, st));
-        MR_TRY(join_predictions(x, &p, st));
-        rc = fn(ctx, &p, st);
-        mr_array_reset(&p);
-        MR_TRY(rc);
+    while ((limit == 0 || steps < limit) && (rc = mr__run_take(x, st)) != MR_END) {
+        if (rc != MR_OK) { /* it comes after the batches before it */
+            mr_status first;
+            mr_status_init(&first);
+            mr_code earlier = give_predictions(x, 0, to, &first);
+            if (earlier != MR_OK && st)
+                *st = first;
+            return earlier == MR_OK ? rc : earlier;
+        }
+        steps++;
+        MR_TRY(mr__run_submit(x, steps, 1, steps != limit, st));
+        MR_TRY(give_predictions(x, MR__RUN_SLOTS - 1, to, st));
     }
-    return MR_OK;
+    return give_predictions(x, 0, to, st);
 }
 
 mr_code mr_predict(mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -383,11 +667,16 @@ mr_code mr_predict(mr_strategy *s, mr_model *m, mr_dataset *ds,
                    const mr_fit_opts *opts, mr_status *st)
 {
     static const mr_fit_opts none;
-    run x = {.s = s, .m = m, .opts = opts ? opts : &none};
+    mr_fit_opts all = opts ? *opts : none;
+    /* Every worker reads all and predicts its slices of each batch, whose order is known. */
+    all.has_auto_shard = true;
+    all.auto_shard = MR_SHARD_DATA;
+    mr__run x = {.s = s, .m = m, .opts = &all};
     MR_TRY(check_opts(x.opts, st));
-    mr_code rc = run_open(&x, ds, st);
+    mr_code rc = mr__run_open(&x, ds, st);
     if (rc == MR_OK)
-        rc = predict(&x, fn, ctx, st);
-    run_close(&x);
+        rc = predict(&x, &(receiver){fn, ctx}, st);
+    abandon(s, rc, st);
+    mr__run_close(&x);
     return rc;
 }

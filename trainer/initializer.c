@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/initializer.h"
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 #include "trainer/random_bits.h"
 
 static const char *const names[MR_N_INITS] = {
@@ -95,3 +97,103 @@ void mr_initialize(const mr_initializer *k, uint64_t seed, uint64_t stream, size
         break;
     }
 }
+
+/* ---- as parameters ---- */
+
+static const mr_param constant_params[] = {{.name = "value",
+                                            .type = MR_PT_F64,
+                                            .flags = MR_P_OPTIONAL,
+                                            .at = offsetof(mr_initializer, a),
+                                            .doc = "The value."},
+                                           {0}};
+static const mr_param uniform_params[] = {{.name = "minval",
+                                           .type = MR_PT_F64,
+                                           .flags = MR_P_OPTIONAL,
+                                           .at = offsetof(mr_initializer, a),
+                                           .def.f = -0.05,
+                                           .doc = "Least."},
+                                          {.name = "maxval",
+                                           .type = MR_PT_F64,
+                                           .flags = MR_P_OPTIONAL,
+                                           .at = offsetof(mr_initializer, b),
+                                           .def.f = 0.05,
+                                           .doc = "Most."},
+                                          {0}};
+static const mr_param normal_params[] = {{.name = "mean",
+                                          .type = MR_PT_F64,
+                                          .flags = MR_P_OPTIONAL,
+                                          .at = offsetof(mr_initializer, a),
+                                          .doc = "Mean."},
+                                         {.name = "stddev",
+                                          .type = MR_PT_F64,
+                                          .flags = MR_P_OPTIONAL,
+                                          .at = offsetof(mr_initializer, b),
+                                          .def.f = 0.05,
+                                          .doc = "Standard deviation."},
+                                         {0}};
+static const mr_param *const initializer_params[MR_N_INITS] = {
+    [MR_INIT_CONSTANT] = constant_params,
+    [MR_INIT_RANDOM_UNIFORM] = uniform_params,
+    [MR_INIT_RANDOM_NORMAL] = normal_params};
+
+static const mr_param l1_params[] = {
+    MR_PARAM(mr_regularizer, l1, .def.f = 0.01, .max.f = 1e30, .doc = "Factor."), {0}};
+static const mr_param l2_params[] = {
+    MR_PARAM(mr_regularizer, l2, .def.f = 0.01, .max.f = 1e30, .doc = "Factor."), {0}};
+static const mr_param l1_l2_params[] = {
+    MR_PARAM(mr_regularizer, l1, .max.f = 1e30, .doc = "Factor of the sum of magnitudes."),
+    MR_PARAM(mr_regularizer, l2, .max.f = 1e30, .doc = "Factor of the sum of squares."),
+    {0}};
+
+static bool is_word(const mr_expr *e, const char *word)
+{
+    return (e->kind == MR_EX_STRING || e->kind == MR_EX_NAME || e->kind == MR_EX_CALL) &&
+           strcmp(e->text, word) == 0;
+}
+
+/* A field without pointers, from the arguments of a name or call. */
+static mr_code parse_into(void *field, size_t size, const char *name, const mr_param *params,
+                          const mr_expr *e, mr_status *st)
+{
+    const mr_param_table t = {name, params, size};
+    void *made = NULL;
+    MR_TRY(mr_params_parse(&t, e, &made, st));
+    memcpy(field, made, size);
+    mr_params_free(&t, made);
+    return MR_OK;
+}
+
+static mr_code parse_initializer(const mr_param *p, const mr_expr *e, void *field, mr_status *st)
+{
+    mr_initializer *k = field;
+    char known[256] = "";
+    for (int i = 0; i < MR_N_INITS; i++) {
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 names[i]);
+        if (!is_word(e, names[i]))
+            continue;
+        MR_TRY(parse_into(k, sizeof *k, names[i], initializer_params[i], e, st));
+        k->kind = (mr_initializer_kind)i;
+        return MR_OK;
+    }
+    return mr_expr_fail_at(st, e, "%s must be an initializer: one of %s", p->name, known);
+}
+
+static mr_code parse_regularizer(const mr_param *p, const mr_expr *e, void *field, mr_status *st)
+{
+    static const struct {
+        const char *name;
+        const mr_param *params;
+    } forms[] = {{"l1", l1_params}, {"l2", l2_params}, {"l1_l2", l1_l2_params}};
+    if (e->kind == MR_EX_NONE)
+        return MR_OK;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (is_word(e, forms[i].name))
+            return parse_into(field, sizeof(mr_regularizer), forms[i].name, forms[i].params, e, st);
+    return mr_expr_fail_at(st, e, "%s must be none, l1(v), l2(v) or l1_l2(v, v)", p->name);
+}
+
+const mr_param_kind mr_param_initializer = {.size = sizeof(mr_initializer),
+                                            .parse = parse_initializer};
+const mr_param_kind mr_param_regularizer = {.size = sizeof(mr_regularizer),
+                                            .parse = parse_regularizer};

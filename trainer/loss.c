@@ -3,80 +3,106 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/call_text.h"
-#include "trainer/loss_desc.h"
+#include "trainer/loss_impl.h"
+#include "trainer/registry.h"
+#include "trainer/strategy_impl.h"
 #include "trainer/tensor.h"
 
-static const mr__loss_desc *const losses[] = {
-#define MR_LOSS(name) &mr__loss_##name,
-#include "trainer/losses.def"
-#undef MR_LOSS
-};
-enum { N_LOSSES = sizeof losses / sizeof *losses };
-
-static mr_code make(mr_loss **out, const mr__call_text *c, mr_status *st)
+/* A loss, or a record or list of those of several outputs. */
+static mr_code read_loss(mr_loss *l, const char *text, mr_status *st)
 {
-    const mr__loss_desc *d = NULL;
-    for (size_t i = 0; i < N_LOSSES && !d; i++)
-        if (mr__call_text_is(c, losses[i]->name) || mr__call_text_is(c, losses[i]->alias))
-            d = losses[i];
-    if (!d)
-        return mr__args_fail(&c->src, c->e, st,
-                             "there is no loss '%s'; there are mse, binary_crossentropy and "
-                             "sparse_categorical_crossentropy",
-                             c->e->text);
-    mr_loss *l = mr_calloc(1, sizeof *l);
-    if (!l)
-        return mr_fail_memory(st, sizeof *l, "a loss");
-    l->desc = d;
-    mr_code rc = mr__call_text_bind(c, d->args, d->params_size, &l->params, st);
-    if (rc != MR_OK) {
-        mr_free(l);
+    const mr_component *c;
+    const mr_expr *e;
+    mr_code rc = mr_expr_parse(text, strlen(text), &e, st);
+    MR_TRY(rc);
+    bool several = e->kind == MR_EX_RECORD || e->kind == MR_EX_LIST;
+    if (several)
+        rc = mr__loss_parse_parts(l, e, st);
+    mr_expr_unref(e);
+    if (several)
         return rc;
-    }
-    int8_t given = d->has_logits ? *(const int8_t *)l->params : -1;
-    l->from_logits_given = given >= 0;
-    l->from_logits = given != 0;
-    *out = l;
+    MR_TRY(mr__registry_parse(&mr__losses, text, &c, &l->params, st));
+    l->desc = (const mr_loss_desc *)c;
+    mr_tri given = l->desc->has_logits ? *(const mr_tri *)l->params : MR_DEFAULT;
+    l->from_logits_given = given != MR_DEFAULT;
+    l->from_logits = given != MR_NO;
     return MR_OK;
 }
 
 mr_code mr_loss_parse(mr_loss **out, const char *text, mr_status *st)
 {
-    mr__call_text c;
-    MR_TRY(mr__call_text_parse(&c, text, "a loss", st));
-    mr_code rc = make(out, &c, st);
-    mr_expr_unref(c.e);
-    return rc;
+    mr_loss *l = mr_calloc(1, sizeof *l);
+    if (!l)
+        return mr_fail_memory(st, sizeof *l, "a loss");
+    mr_code rc = MR_OK;
+    if (!(l->text = mr_strdup(text)))
+        rc = mr_fail_memory(st, strlen(text), "a loss");
+    if (rc == MR_OK)
+        rc = read_loss(l, text, st);
+    if (rc != MR_OK) {
+        mr_loss_free(l);
+        return rc;
+    }
+    *out = l;
+    return MR_OK;
 }
 
 void mr_loss_free(mr_loss *l)
 {
     if (!l)
         return;
-    mr_free(l->params);
+    if (l->desc)
+        mr__component_free_params(&l->desc->is, l->params);
+    mr__loss_parts_free(l);
+    mr_free(l->text);
     mr_free(l);
+}
+
+mr_code mr_loss_register(const mr_loss_desc *d, mr_status *st)
+{
+    bool complete = d->compute && (!d->has_logits || (d->probabilities && d->is.params));
+    return mr__registry_add(&mr__losses, &d->is, complete, st);
+}
+
+const char *mr_loss_text(const mr_loss *l)
+{
+    return l->text;
 }
 
 const char *mr_loss_name(const mr_loss *l)
 {
-    return l->desc->name;
+    return l->desc ? l->desc->is.name : l->text;
 }
 
-void mr__loss_fit_model(mr_loss *l, const mr__activation *last)
+void mr__loss_fit_model(mr_loss *l, const mr_activation *last)
 {
     if (!l->from_logits_given && l->desc->has_logits)
         l->from_logits = !last || strcmp(last->name, l->desc->probabilities) != 0;
 }
 
-void mr__labels_to_float(mr_dtype t, const void *labels, size_t from, size_t n, float *out)
+mr_math_loss mr_loss_operation(const mr_loss_pass *p, mr_math_loss_kind kind)
 {
-    if (t == MR_FLOAT32) {
-        memcpy(out, (const float *)labels + from, n * sizeof *out);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        out[i] = (float)mr__value_as_double(t, labels, from + i);
+    return (mr_math_loss){.kind = kind,
+                          .n = p->n,
+                          .width = p->width,
+                          .losses_per_row = p->per_row,
+                          .losses_per_weight = p->per_weight,
+                          .x = p->predictions,
+                          .label_dtype = p->label_dtype,
+                          .labels = p->labels,
+                          .weights = p->weights,
+                          .scale = p->scale,
+                          .first_row = (uint64_t)p->first_row,
+                          .per_example = p->per_example,
+                          .gradient = p->gradient,
+                          .sum = p->sum,
+                          .fault = p->fault};
+}
+
+mr_code mr_loss_submit(const mr_loss_pass *p, mr_math_loss_kind kind, mr_status *st)
+{
+    const mr_math_loss l = mr_loss_operation(p, kind);
+    return p->math->loss(p->stream, &l, st);
 }
 
 size_t mr_loss_values_per_example(const mr_array *predictions)
@@ -97,16 +123,16 @@ static int core_rank(const mr_array *a)
 }
 
 /* Labels [n, ...] may lack or have trailing axes of length 1. */
-static mr_code check_labels(const mr__loss_desc *d, const mr_array *labels, const mr_array *x,
+static mr_code check_labels(const mr_loss_desc *d, const mr_array *labels, const mr_array *x,
                             mr_status *st)
 {
     if (labels->storage != MR_DENSE || labels->dtype >= MR_STRING)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: labels are %s, expected numbers", d->name,
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: labels are %s, expected numbers", d->is.name,
                        mr_dtype_name(labels->dtype));
     if (d->sparse && !mr_dtype_is_integer(labels->dtype))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s: labels are %s, expected class numbers; use cast(y, \"int64\")", d->name,
-                       mr_dtype_name(labels->dtype));
+                       "%s: labels are %s, expected class numbers; use cast(y, \"int64\")",
+                       d->is.name, mr_dtype_name(labels->dtype));
     mr_array want = *x;
     if (d->sparse)
         want.rank--;
@@ -124,40 +150,82 @@ static mr_code check_labels(const mr__loss_desc *d, const mr_array *labels, cons
                        "%s: %" PRId64 " labels for %" PRId64
                        " predictions; batch features and labels "
                        "together",
-                       d->name, labels->rank < 1 ? 1 : labels->shape[0], x->shape[0]);
+                       d->is.name, labels->rank < 1 ? 1 : labels->shape[0], x->shape[0]);
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "%s: the label of an example has shape %s, expected %s for what the model "
                    "predicts",
-                   d->name, have, need);
+                   d->is.name, have, need);
 }
 
-mr_code mr_loss_compute(const mr_loss *l, const mr_array *labels, const mr_array *predictions,
-                        int64_t first_row, double scale, float *per_example, float *gradient,
-                        mr_status *st)
+/* The weights as floats, and how many losses share one. */
+static mr_code read_weights(const mr_array *w, size_t rows, mr_loss_pass *p, mr_status *st)
 {
+    void *floats;
+    size_t n = mr_array_row_values(w);
+    bool fits = w->rank == 0 || ((size_t)w->shape[0] == rows && (n == rows || n == p->n));
+    if (w->storage != MR_DENSE || w->dtype >= MR_STRING || !fits) {
+        char have[128];
+        mr__shape_text(w->rank, w->shape, have, sizeof have);
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "sample weights are %s of shape %s, expected a number for each of the %zu "
+                       "examples",
+                       mr_dtype_name(w->dtype), have, rows);
+    }
+    p->per_weight = w->rank == 0 ? p->n : n == p->n ? 1 : p->per_row;
+    p->per_weight += p->per_weight == 0; /* of no losses */
+    p->weights = w->data;
+    if (w->dtype == MR_FLOAT32 || n == 0)
+        return MR_OK;
+    MR_TRY(mr_replica_scratch(p->replica, n * sizeof(float), &floats, st));
+    p->weights = floats;
+    return p->math->cast(
+        p->stream,
+        &(mr_math_cast){.n = n, .from = w->dtype, .scale = 1, .src = w->data, .dst = floats}, st);
+}
+
+mr_code mr_loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
+                        const mr_array *predictions, const mr_loss_opts *opts, float *per_example,
+                        float *gradient, mr_status *st)
+{
+    const mr_loss_opts none = {.scale = 1};
+    const mr_loss_opts *o = opts ? opts : &none;
     const mr_array *x = predictions;
+    if (!l->desc)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "%s: these are losses of several outputs; compute each of them "
+                       "(mr_loss_of_output)",
+                       l->text);
     if (x->dtype != MR_FLOAT32 || x->storage != MR_DENSE || x->rank < 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s: predictions must be a float32 tensor of rank 1 or more", l->desc->name);
+                       "%s: predictions must be a float32 tensor of rank 1 or more",
+                       l->desc->is.name);
     mr_array columns = *x;
     if (x->rank == 1) { /* one value an example */
         columns.rank = 2;
         columns.shape[1] = 1;
     }
     MR_TRY(check_labels(l->desc, labels, &columns, st));
-    mr__loss_pass p = {.params = l->params,
-                       .from_logits = l->from_logits,
-                       .width = (size_t)columns.shape[columns.rank - 1],
-                       .per_row = mr_loss_values_per_example(&columns),
-                       .first_row = first_row,
-                       .predictions = x->data,
-                       .label_dtype = labels->dtype,
-                       .labels = labels->data,
-                       .scale = (float)scale,
-                       .per_example = per_example,
-                       .gradient = gradient};
+    mr_loss_pass p = {.params = l->params,
+                      .from_logits = l->from_logits,
+                      .replica = r,
+                      .stream = mr_replica_stream(r),
+                      .math = mr_replica_math(r),
+                      .width = (size_t)columns.shape[columns.rank - 1],
+                      .per_row = mr_loss_values_per_example(&columns),
+                      .first_row = o->first_row,
+                      .predictions = x->data,
+                      .label_dtype = labels->dtype,
+                      .labels = labels->data,
+                      .per_weight = 1,
+                      .scale = (float)o->scale,
+                      .per_example = per_example,
+                      .gradient = gradient,
+                      .sum = o->sum,
+                      .fault = mr__replica_fault(r)};
     p.n = (size_t)x->shape[0] * p.per_row;
     if (p.width == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: predictions have no values", l->desc->name);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: predictions have no values", l->desc->is.name);
+    if (o->sample_weight)
+        MR_TRY(read_weights(o->sample_weight, (size_t)x->shape[0], &p, st));
     return l->desc->compute(&p, st);
 }

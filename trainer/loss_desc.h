@@ -1,49 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_LOSS_DESC_H
 #define MR_TRAINER_LOSS_DESC_H
-/* A loss is data: one descriptor a file in trainer/losses/, listed in losses.def. */
-#include "trainer/args.h"
-#include "trainer/loss.h"
+/* A loss is data: a descriptor with one function. Those of the library are one file each in
+ * trainer/losses/; mr_loss_register adds others.
+ *
+ * thread   compute: each replica in its own, inside steps
+ * since    0.1 */
+#include "component.h"
+#include "math.h"
+#include "strategy.h"
 
-/* One call: n losses over `width` predictions each. */
-typedef struct mr__loss_pass {
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One call: n losses over `width` predictions each. Everything is in device memory. */
+typedef struct mr_loss_pass {
     const void *params;
     bool from_logits;
+    mr_replica *replica;
+    mr_stream *stream; /* the replica's */
+    const mr_math_table *math;
     size_t n, width;
     size_t per_row; /* losses of one example */
     int64_t first_row;
     const float *predictions; /* [n, width] */
     mr_dtype label_dtype;
-    const void *labels; /* [n, width], or [n] */
+    const void *labels;   /* [n, width], or [n] if sparse; math->cast makes floats of them */
+    const float *weights; /* one for every per_weight losses, or NULL: 1 */
+    size_t per_weight;
     float scale;
-    float *per_example; /* [n] */
-    float *gradient;    /* [n, width]; NULL: not wanted */
-} mr__loss_pass;
+    float *per_example; /* [n], to be filled: weight * loss; NULL: not wanted */
+    float *gradient;    /* [n, width], to be filled: scale * d(sum of per_example) / d(predictions);
+                             NULL: not wanted */
+    double *sum;        /* of per_example; NULL: not wanted */
+    mr_math_fault *fault; /* bad labels are counted here */
+} mr_loss_pass;
 
-typedef struct mr__loss_desc {
-    const char *name, *alias, *doc, *example; /* alias NULL: none */
-    const mr__arg *args;
-    uint32_t params_size; /* the struct starts with int8_t from_logits if has_logits */
-    bool has_logits;
-    bool sparse;               /* labels are class numbers: one a loss, integers */
-    const char *probabilities; /* activation behind which predictions are probabilities */
-    mr_code (*compute)(const mr__loss_pass *p, mr_status *st);
-} mr__loss_desc;
+typedef struct mr_loss_desc {
+    mr_component is;
+    bool has_logits; /* the params struct starts with mr_tri from_logits */
+    bool sparse;     /* labels are class numbers: one a loss, integers */
+    /* With has_logits: the activation whose results are probabilities. */
+    const char *probabilities;
+    /* Submits operations to the stream. */
+    mr_code (*compute)(const mr_loss_pass *p, mr_status *st);
+} mr_loss_desc;
 
-struct mr_loss {
-    const mr__loss_desc *desc;
-    bool from_logits;
-    bool from_logits_given;
-    void *params;
-};
+/* Makes a loss known to mr_loss_parse; d must stay valid.
+ * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table
+ * thread   any */
+MR_API mr_code mr_loss_register(const mr_loss_desc *d, mr_status *st) MR_NODISCARD;
 
-/* Tells a loss that was not told from_logits what the model ends in. */
-void mr__loss_fit_model(mr_loss *l, const mr__activation *last);
+/* The operation of the table that is the loss, to be completed and submitted with p->math->loss. */
+MR_API mr_math_loss mr_loss_operation(const mr_loss_pass *p, mr_math_loss_kind kind);
+/* Both in one: enough for a loss whose compute is one operation. */
+MR_API mr_code mr_loss_submit(const mr_loss_pass *p, mr_math_loss_kind kind,
+                              mr_status *st) MR_NODISCARD;
 
-/* out[0..n) = values from..from+n of labels. */
-void mr__labels_to_float(mr_dtype t, const void *labels, size_t from, size_t n, float *out);
-
-#define MR_LOSS(name) extern const mr__loss_desc mr__loss_##name;
-#include "trainer/losses.def"
-#undef MR_LOSS
+#ifdef __cplusplus
+}
+#endif
 #endif

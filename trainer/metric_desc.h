@@ -1,25 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_METRIC_DESC_H
 #define MR_TRAINER_METRIC_DESC_H
-/* A metric is data: one descriptor, several of one kind in a file in trainer/metrics/, listed in
- * metrics.def. */
-#include "trainer/metric.h"
+/* A metric is data: a descriptor with one function. Those of the library are in trainer/metrics/,
+ * several of one kind in a file; mr_metric_register adds others.
+ *
+ * thread   update: each replica in its own, inside steps
+ * since    0.1 */
+#include "component.h"
+#include "math.h"
+#include "strategy.h"
 
-typedef struct mr__metric_pass {
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Tensors and totals are in device memory. */
+typedef struct mr_metric_pass {
+    const void *params;
+    mr_replica *replica;
+    mr_stream *stream; /* the replica's */
+    const mr_math_table *math;
     const mr_array *labels; /* NULL: none */
     const mr_array *predictions;
-    double threshold;
-    double total; /* out: sum over what was counted */
-    double count; /* out */
-} mr__metric_pass;
+    double threshold; /* of metrics that compare predictions with one */
+    bool logits;      /* predictions are logits */
+    double *total; /* to be added to: a sum and a count; with the slot totals, as many as it says */
+} mr_metric_pass;
 
-typedef struct mr__metric_desc {
-    const char *name, *alias, *doc;
+typedef struct mr_metric_desc {
+    mr_component is;
     bool needs_labels;
-    mr_code (*update)(mr__metric_pass *p, mr_status *st);
-} mr__metric_desc;
+    /* Submits operations to the stream. */
+    mr_code (*update)(const mr_metric_pass *p, mr_status *st);
+    /* How many totals there are, and the result from their sums over replicas and workers. Both or
+     * neither. NULL: two totals, and total[0] / total[1], or 0 if total[1] is 0. */
+    size_t (*totals)(const void *params);
+    double (*result)(const void *params, const double *totals);
+} mr_metric_desc;
 
-#define MR_METRIC(name) extern const mr__metric_desc mr__metric_##name;
-#include "trainer/metrics.def"
-#undef MR_METRIC
+/* Makes a metric known to mr_metric_parse; d must stay valid.
+ * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table
+ * thread   any */
+MR_API mr_code mr_metric_register(const mr_metric_desc *d, mr_status *st) MR_NODISCARD;
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distributed values between steps: making, reducing and gathering them. None of this is on a hot
- * path, so values are read one by one through a switch over the dtype. */
+/* Distributed values between steps: making and reducing them (gather_values.c brings them
+ * together). None of this is on a hot path, so values are read singly, through a switch over the
+ * dtype. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/strategy.h"
+#include "trainer/strategy_impl.h"
 #include "trainer/tensor.h"
 
 mr_code mr_tensor_alloc(mr_array *t, mr_dtype dtype, int rank, const int64_t *shape, mr_status *st)
@@ -16,7 +18,7 @@ mr_code mr_tensor_alloc(mr_array *t, mr_dtype dtype, int rank, const int64_t *sh
 
 mr_code mr_distributed_init(mr_distributed *d, const mr_strategy *s, mr_status *st)
 {
-    size_t n = mr_strategy_num_replicas_in_sync(s);
+    size_t n = mr_strategy_num_local_replicas(s);
     mr_array *values = mr_calloc(n, sizeof *values);
     if (!values)
         return mr_fail_memory(st, n * sizeof *values, "a distributed value");
@@ -52,7 +54,8 @@ mr_code mr_strategy_distribute_values_from_function(
     mr_distributed made;
     MR_TRY(mr_distributed_init(&made, s, st));
     for (size_t i = 0; i < made.n; i++) {
-        mr_value_context v = {i, made.n};
+        mr_value_context v = {mr_strategy_first_replica_id(s) + i,
+                              mr_strategy_num_replicas_in_sync(s)};
         mr_code rc = fn(&v, ctx, &made.values[i], st);
         if (rc == MR_OK && made.values[i].rows != 1)
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
@@ -76,33 +79,28 @@ void mr_strategy_local_results(const mr_strategy *s, const mr_distributed *d,
     *n = d->n;
 }
 
-static mr_code check_between_steps(const char *what, mr_status *st)
-{
-    if (mr_replica_current())
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "%s was called inside a step; call it between steps", what);
-    return MR_OK;
-}
-
 static bool is_number(mr_dtype t)
 {
     return mr_dtype_is_integer(t) || mr_dtype_is_floating(t);
 }
 
-static mr_code check_values(const mr_strategy *s, const mr_distributed *d, const char *what,
-                            mr_status *st)
+mr_code mr__check_values(const mr_strategy *s, const mr_distributed *d, bool any, const char *what,
+                         mr_status *st)
 {
-    size_t n = mr_strategy_num_replicas_in_sync(s);
+    if (mr_replica_current())
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "%s was called inside a step; call it between steps", what);
+    size_t n = mr_strategy_num_local_replicas(s);
     if (d->n != (d->plain ? 1 : n))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "%s needs a value for each of %zu replicas, found %zu", what, n, d->n);
     for (size_t i = 0; i < d->n; i++) {
         const mr_array *a = &d->values[i];
-        if (a->rows != 1 || a->storage != MR_DENSE || !is_number(a->dtype))
+        bool fits = any ? a->dtype != MR_DATASET && a->storage != MR_RAGGED : is_number(a->dtype);
+        if (a->rows != 1 || !fits || (a->storage != MR_DENSE && a->dtype != MR_STRING))
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "%s needs one dense tensor of numbers a replica, found %zu of %s on "
-                           "replica %zu",
-                           what, a->rows, mr_dtype_name(a->dtype), i);
+                           "%s needs one dense tensor%s a replica, found %zu of %s on replica %zu",
+                           what, any ? "" : " of numbers", a->rows, mr_dtype_name(a->dtype), i);
         if (a->dtype != d->values[0].dtype || a->rank != d->values[0].rank)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "%s needs the same dtype and rank on every replica, found %s of rank %d "
@@ -208,7 +206,7 @@ static bool same_shape(const mr_array *a, const mr_array *b)
     return true;
 }
 
-/* Which axes go; fails on one that is out of range or given twice. */
+/* Which axes are summed over; fails on one that is out of range or given twice. */
 static mr_code mark_axes(const mr_axes *axes, int rank, bool *gone, mr_status *st)
 {
     memset(gone, 0, MR_MAX_RANK * sizeof *gone);
@@ -238,7 +236,7 @@ typedef struct sums {
     size_t n;
 } sums;
 
-/* Adds all of a's values to the output places their remaining coordinates name, `times` times. */
+/* Adds each value of a, `times` times, to the output at its coordinates along the other axes. */
 static void add_values(sums *s, const mr_array *a, const bool *gone, size_t times)
 {
     size_t n = mr_array_row_values(a);
@@ -257,7 +255,7 @@ static void add_values(sums *s, const mr_array *a, const bool *gone, size_t time
     }
 }
 
-/* The shape that is left, and how many values of each tensor go into one result. */
+/* The shape of the result, and how many values of each tensor are summed into one of it. */
 static int left_shape(const mr_array *a, const bool *gone, int64_t *shape, size_t *summed)
 {
     int rank = 0;
@@ -271,17 +269,30 @@ static int left_shape(const mr_array *a, const bool *gone, int64_t *shape, size_
     return rank;
 }
 
+/* The other workers' sums, and how many values they are of. */
+static mr_code add_workers(mr_strategy *s, sums *x, size_t *total, mr_status *st)
+{
+    mr__ring *ring = mr__strategy_ring(s);
+    double counts[] = {(double)*total};
+    if (!ring)
+        return MR_OK;
+    MR_TRY(mr__ring_all_reduce(ring, MR__RING_SUM, MR_FLOAT64, x->f, x->n, st));
+    MR_TRY(mr__ring_all_reduce(ring, MR__RING_SUM, MR_INT64, x->u, x->n, st));
+    MR_TRY(mr__ring_all_reduce(ring, MR__RING_SUM, MR_FLOAT64, counts, 1, st));
+    *total = (size_t)counts[0];
+    return MR_OK;
+}
+
 mr_code mr_strategy_reduce(mr_strategy *s, mr_reduce_op op, const mr_distributed *d,
                            const mr_axes *axes, mr_array *out, mr_status *st)
 {
     size_t replicas = mr_strategy_num_replicas_in_sync(s);
     bool gone[MR_MAX_RANK] = {0};
-    MR_TRY(check_between_steps("reduce", st));
-    MR_TRY(check_values(s, d, "reduce", st));
+    MR_TRY(mr__check_values(s, d, false, "reduce", st));
     const mr_array *first = &d->values[0];
     if (axes)
         MR_TRY(mark_axes(axes, first->rank, gone, st));
-    if (d->plain && !axes && op == MR_REDUCE_SUM)
+    if (d->plain && !axes && op == MR_REDUCE_SUM && replicas > 1)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "a plain value is not summed over replicas without an axis: it is one value, "
@@ -320,60 +331,16 @@ mr_code mr_strategy_reduce(mr_strategy *s, mr_reduce_op op, const mr_distributed
     }
     for (size_t i = 0; i < d->n; i++)
         add_values(&x, &d->values[i], gone, d->plain ? replicas : 1);
-    for (size_t i = 0; i < x.n; i++)
+    mr_code rc = d->plain ? MR_OK : add_workers(s, &x, &total, st);
+    for (size_t i = 0; i < x.n && rc == MR_OK; i++)
         store(t, made.data, i, mean ? x.f[i] / (double)total : x.f[i], x.u[i]);
     mr_free(x.f);
     mr_free(x.u);
-    *out = made;
-    return MR_OK;
-}
-
-mr_code mr_strategy_gather(mr_strategy *s, const mr_distributed *d, int64_t axis, mr_array *out,
-                           mr_status *st)
-{
-    MR_TRY(check_between_steps("gather", st));
-    MR_TRY(check_values(s, d, "gather", st));
-    const mr_array *first = &d->values[0];
-    size_t copies = d->plain ? mr_strategy_num_replicas_in_sync(s) : 1;
-    if (first->rank == 0 && d->n * copies == 1) {
-        mr_array_slice(out, first, 0, 1);
-        return MR_OK;
-    }
-    int64_t at = axis < 0 ? axis + first->rank : axis;
-    if (first->rank == 0 || at < 0 || at >= first->rank)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "gather along axis %" PRId64 " needs tensors that have it, found rank %d",
-                       axis, first->rank);
-    int64_t shape[MR_MAX_RANK];
-    memcpy(shape, first->shape, sizeof shape);
-    shape[at] = 0;
-    for (size_t i = 0; i < d->n; i++) {
-        mr_array like = d->values[i];
-        like.shape[at] = first->shape[at];
-        if (!same_shape(first, &like))
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "replica %zu has another shape than replica 0 besides axis %" PRId64, i,
-                           axis);
-        shape[at] += (int64_t)copies * d->values[i].shape[at];
-    }
-    mr_array made;
-    MR_TRY(mr_tensor_alloc(&made, first->dtype, first->rank, shape, st));
-    size_t outer = 1, inner = mr_dtype_size(first->dtype);
-    for (int k = 0; k < at; k++)
-        outer *= (size_t)shape[k];
-    for (int k = (int)at + 1; k < first->rank; k++)
-        inner *= (size_t)shape[k];
-    char *to = made.data;
-    for (size_t o = 0; o < outer; o++)
-        for (size_t i = 0; i < d->n * copies; i++) {
-            const mr_array *a = &d->values[d->plain ? 0 : i];
-            size_t bytes = (size_t)a->shape[at] * inner;
-            if (bytes > 0)
-                memcpy(to, (const char *)a->data + o * bytes, bytes);
-            to += bytes;
-        }
-    *out = made;
-    return MR_OK;
+    if (rc == MR_OK)
+        *out = made;
+    else
+        mr_array_reset(&made);
+    return rc;
 }
 
 static mr_code check_loss(const mr_array *a, const char *what, mr_status *st)
@@ -388,8 +355,8 @@ static mr_code check_loss(const mr_array *a, const char *what, mr_status *st)
 static mr_code fail_weights(mr_status *st)
 {
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "weights must have the shape of the losses, or be [n] or [n, 1] for losses of n "
-                   "rows");
+                   "weights must have the shape of the losses, be [n] or [n, 1] for losses of n "
+                   "rows, or a scalar");
 }
 
 mr_code mr_compute_average_loss(const mr_array *per_example, const mr_array *sample_weight,
@@ -420,9 +387,9 @@ mr_code mr_compute_average_loss(const mr_array *per_example, const mr_array *sam
         bool same = w->rank == l->rank && same_shape(w, l);
         bool rows = w->rank >= 1 && w->rank <= 2 && w->shape[0] == l->shape[0] &&
                     (w->rank == 1 || w->shape[1] == 1);
-        if (!same && !rows)
+        if (!same && !rows && w->rank > 0)
             return fail_weights(st);
-        per_weight = same || n == 0 ? 1 : n / (size_t)l->shape[0];
+        per_weight = same || n == 0 ? 1 : w->rank == 0 ? n : n / (size_t)l->shape[0];
     }
     double sum = 0;
     for (size_t i = 0; i < n; i++) {

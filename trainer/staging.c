@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "trainer/landing.h"
 
 /* One replica's rows of one column. */
 typedef struct cell {
@@ -11,10 +12,12 @@ typedef struct cell {
 } cell;
 
 typedef struct slot {
+    mr__landing copied;
     cell *cells;                    /* [column * replicas + replica] */
     mr_event **arrived, **released; /* one a replica */
-    size_t rows;
-    mr_array *columns; /* dtype and shape of each, no data */
+    size_t *rows;                   /* one a replica */
+    size_t before, elsewhere;       /* rows of workers before this one; of all others */
+    mr_array *columns;              /* dtype and shape of each, no data */
 } slot;
 
 struct mr__staging {
@@ -23,25 +26,17 @@ struct mr__staging {
     mr_stream **copies;                  /* one a replica */
     slot *slots;
     size_t next;       /* the slot to fill */
-    size_t full_rows;  /* of the largest batch seen; 0: none */
-    size_t *row_bytes; /* of each column, when it was seen */
+    size_t full_rows;  /* most that a replica got so far; 0: none */
+    size_t *row_bytes; /* of each column, when it was last seen */
     mr_segment *segments;
-    mr_into into;
-    bool wished; /* into was given out for the slot reserved */
+    mr_destination destination;
+    bool wished; /* the destination was given out for the slot reserved */
     uint64_t placed;
 };
 
 static mr_device *device_of(const mr__staging *g, size_t r)
 {
     return mr_replica_device(mr_strategy_replica(g->s, r));
-}
-
-static size_t slice_rows(size_t rows, size_t n, size_t r, size_t *first)
-{
-    size_t w = rows / n + (rows % n != 0);
-    size_t from = r * w < rows ? r * w : rows;
-    *first = from;
-    return rows - from < w ? rows - from : w;
 }
 
 static void free_slot(mr__staging *g, slot *s)
@@ -56,8 +51,10 @@ static void free_slot(mr__staging *g, slot *s)
         if (s->released)
             mr_event_free(s->released[r]);
     }
+    mr__landing_destroy(&s->copied);
     mr_free(s->arrived);
     mr_free(s->released);
+    mr_free(s->rows);
     mr_free(s->cells);
     mr_free(s->columns);
 }
@@ -68,8 +65,9 @@ void mr__staging_free(mr__staging *g)
         return;
     for (size_t i = 0; g->slots && i < g->depth; i++)
         for (size_t r = 0; r < g->n_replicas; r++)
-            if (g->slots[i].released && g->slots[i].released[r])
-                mr_event_synchronize(g->slots[i].released[r]);
+            if (g->slots[i].released && g->slots[i].released[r] &&
+                mr_event_synchronize(g->slots[i].released[r], NULL) != MR_OK)
+                continue; /* a failed device uses nothing any more */
     for (size_t r = 0; g->copies && r < g->n_replicas; r++)
         mr_stream_free(g->copies[r]);
     for (size_t i = 0; g->slots && i < g->depth; i++)
@@ -85,7 +83,8 @@ static mr_code make_slot(mr__staging *g, slot *s, mr_status *st)
 {
     s->arrived = mr_calloc(g->n_replicas, sizeof *s->arrived);
     s->released = mr_calloc(g->n_replicas, sizeof *s->released);
-    if (!s->arrived || !s->released)
+    s->rows = mr_calloc(g->n_replicas, sizeof *s->rows);
+    if (!s->arrived || !s->released || !s->rows)
         return mr_fail_memory(st, g->n_replicas * sizeof *s->arrived, "a staging slot");
     for (size_t r = 0; r < g->n_replicas; r++) {
         MR_TRY(mr_event_new(&s->arrived[r], device_of(g, r), st));
@@ -100,8 +99,10 @@ static mr_code make_all(mr__staging *g, mr_status *st)
     g->slots = mr_calloc(g->depth, sizeof *g->slots);
     if (!g->copies || !g->slots)
         return mr_fail_memory(st, g->depth * sizeof *g->slots, "a staging ring");
+    for (size_t i = 0; i < g->depth; i++)
+        mr__landing_init(&g->slots[i].copied);
     for (size_t r = 0; r < g->n_replicas; r++)
-        MR_TRY(mr_stream_new(&g->copies[r], device_of(g, r), st));
+        MR_TRY(mr_stream_new(&g->copies[r], device_of(g, r), MR_STREAM_COPY, st));
     for (size_t i = 0; i < g->depth; i++)
         MR_TRY(make_slot(g, &g->slots[i], st));
     return MR_OK;
@@ -114,7 +115,7 @@ mr_code mr__staging_new(mr__staging **out, mr_strategy *s, size_t depth, mr_stat
         return mr_fail_memory(st, sizeof *g, "a staging ring");
     g->s = s;
     g->depth = depth;
-    g->n_replicas = mr_strategy_num_replicas_in_sync(s);
+    g->n_replicas = mr_strategy_num_local_replicas(s);
     mr_code rc = make_all(g, st);
     if (rc != MR_OK) {
         mr__staging_free(g);
@@ -154,29 +155,24 @@ static mr_code see_columns(mr__staging *g, size_t n, mr_status *st)
     return rc;
 }
 
-mr_code mr__staging_reserve(mr__staging *g, const mr_into **into, mr_status *st)
+mr_code mr__staging_reserve(mr__staging *g, const mr_destination **destination, mr_status *st)
 {
-    (void)st;
     slot *s = &g->slots[g->next];
     /* Only a ring that is full makes the host wait here: for room, as any full queue does. */
-    for (size_t r = 0; r < g->n_replicas; r++)
-        mr_event_synchronize(s->arrived[r]);
+    MR_TRY(mr__landing_await(&s->copied, g->copies, g->n_replicas, st));
     g->wished = g->full_rows > 0;
-    for (size_t c = 0; c < g->n_columns && g->wished; c++)
-        for (size_t r = 0; r < g->n_replicas; r++) {
-            size_t first, i = c * g->n_replicas + r;
-            size_t bytes = slice_rows(g->full_rows, g->n_replicas, r, &first) * g->row_bytes[c];
-            g->segments[i] = (mr_segment){s->cells[i].pinned, bytes};
-            g->wished = g->wished && bytes <= s->cells[i].capacity;
-        }
-    g->into = (mr_into){g->n_columns, g->n_replicas, g->segments};
-    *into = g->wished ? &g->into : NULL;
+    for (size_t i = 0; i < g->n_columns * g->n_replicas && g->wished; i++) {
+        size_t bytes = g->full_rows * g->row_bytes[i / g->n_replicas];
+        g->segments[i] = (mr_segment){s->cells[i].pinned, bytes};
+        g->wished = bytes <= s->cells[i].capacity;
+    }
+    g->destination = (mr_destination){g->n_columns, g->n_replicas, g->segments};
+    *destination = g->wished ? &g->destination : NULL;
     return MR_OK;
 }
 
-static mr_code check_column(const mr__staging *g, const mr_block *b, size_t c, mr_status *st)
+static mr_code check_column(const mr__staging *g, const mr_array *a, size_t c, mr_status *st)
 {
-    const mr_array *a = &b->columns[c], *first = &b->columns[0];
     if (a->storage != MR_DENSE && !(a->storage == MR_PLACED && g->wished))
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
@@ -188,119 +184,145 @@ static mr_code check_column(const mr__staging *g, const mr_block *b, size_t c, m
                        "component %zu is a scalar; batch the dataset first (with the global batch "
                        "size)",
                        c);
-    if (a->shape[0] != first->shape[0])
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "component %zu has %" PRId64 " rows where component 0 has %" PRId64, c,
-                       a->shape[0], first->shape[0]);
     return MR_OK;
 }
 
+/* Checks a column on every replica; *rows = those of the global batch, *widest = of the replica
+ * that has most. */
+static mr_code measure_column(mr__staging *g, const mr_step *step, size_t c, size_t *rows,
+                              size_t *widest, mr_status *st)
+{
+    *rows = *widest = 0;
+    for (size_t r = 0; r < g->n_replicas; r++) {
+        const mr_array *a = &step->replicas[r].columns[c];
+        MR_TRY(check_column(g, a, c, st));
+        size_t n = (size_t)a->shape[0];
+        *rows += n;
+        *widest = n > *widest ? n : *widest;
+        if (n > 0)
+            g->row_bytes[c] = mr_array_row_bytes(a) / n;
+    }
+    return MR_OK;
+}
+
+/* All cells of a column get the same room, so that a smaller batch, whose slices are narrower, fits
+ * wherever the larger one did. */
 static mr_code make_room(mr__staging *g, slot *s, size_t i, size_t bytes, mr_status *st)
 {
     cell *x = &s->cells[i];
     size_t r = i % g->n_replicas;
     if (bytes <= x->capacity)
         return MR_OK;
-    mr_event_synchronize(s->released[r]); /* the last step that read it may still be running */
     void *pinned, *device;
+    mr_stream *copies = g->copies[r];
     MR_TRY(mr_device_alloc(device_of(g, r), MR_MEMORY_PINNED, bytes, &pinned, st));
-    mr_code rc = mr_device_alloc(device_of(g, r), MR_MEMORY_DEVICE, bytes, &device, st);
-    if (rc != MR_OK) {
-        mr_device_free(device_of(g, r), MR_MEMORY_PINNED, pinned);
-        return rc;
-    }
-    mr_device_free(device_of(g, r), MR_MEMORY_PINNED, x->pinned);
-    mr_device_free(device_of(g, r), MR_MEMORY_DEVICE, x->device);
+    mr_device_free(device_of(g, r), MR_MEMORY_PINNED, x->pinned); /* its copies have landed */
+    x->pinned = pinned;
+    x->capacity = 0;
+    /* The last step that read the old memory may still be running. */
+    MR_TRY(mr_stream_wait(copies, s->released[r], st));
+    MR_TRY(mr_stream_alloc(copies, bytes, &device, st));
+    mr_stream_release(copies, x->device);
     *x = (cell){pinned, device, bytes};
     return MR_OK;
 }
 
-/* The pipeline filled the segments one after the other as if the batch were full; this one has
- * fewer rows, so slices are shorter and every row moves to the same or a later replica. Going from
- * the last row down, a row never overwrites one that has not moved yet. */
-static void cut_again(mr__staging *g, slot *s, size_t c, size_t rows)
+static mr_code fill_column(mr__staging *g, slot *s, const mr_step *step, size_t c, size_t widest,
+                           mr_status *st)
 {
-    size_t old = (g->full_rows + g->n_replicas - 1) / g->n_replicas;
-    size_t now = (rows + g->n_replicas - 1) / g->n_replicas;
-    size_t bytes = g->row_bytes[c];
-    for (size_t i = rows; i-- > 0 && now < old;) {
-        char *from = s->cells[c * g->n_replicas + i / old].pinned;
-        char *to = s->cells[c * g->n_replicas + i / now].pinned;
-        memmove(to + i % now * bytes, from + i % old * bytes, bytes);
-    }
-}
-
-static mr_code fill_column(mr__staging *g, slot *s, const mr_array *a, size_t c, mr_status *st)
-{
-    size_t rows = (size_t)a->shape[0], first;
-    size_t bytes = rows ? mr_array_row_bytes(a) / rows : 0;
-    if (a->storage == MR_PLACED) {
-        if (rows > g->full_rows || (rows > 0 && bytes != g->row_bytes[c]))
-            return mr_fail(st, MR_INTERNAL, "a batch of %zu rows was placed in room for %zu", rows,
-                           g->full_rows);
-        cut_again(g, s, c, rows);
-        g->placed += rows * bytes;
-        return MR_OK;
-    }
     for (size_t r = 0; r < g->n_replicas; r++) {
-        size_t n = slice_rows(rows, g->n_replicas, r, &first), i = c * g->n_replicas + r;
-        MR_TRY(make_room(g, s, i, n * bytes, st));
-        if (n > 0)
-            memcpy(s->cells[i].pinned, (const char *)a->data + first * bytes, n * bytes);
+        const mr_array *a = &step->replicas[r].columns[c];
+        size_t i = c * g->n_replicas + r, bytes = (size_t)a->shape[0] * g->row_bytes[c];
+        if (a->storage == MR_PLACED) {
+            if (bytes > s->cells[i].capacity || bytes != mr_array_row_bytes(a))
+                return mr_fail(st, MR_INTERNAL, "%zu bytes were placed in a slot of %zu",
+                               mr_array_row_bytes(a), s->cells[i].capacity);
+            g->placed += bytes;
+            continue;
+        }
+        MR_TRY(make_room(g, s, i, widest * g->row_bytes[c], st));
+        if (bytes > 0)
+            memcpy(s->cells[i].pinned, a->data, bytes);
     }
     return MR_OK;
 }
 
-static void start_copies(mr__staging *g, slot *s)
+static mr_code start_copies_of(mr__staging *g, slot *s, size_t r, mr_status *st)
 {
-    for (size_t r = 0; r < g->n_replicas; r++) {
-        size_t first, n = slice_rows(s->rows, g->n_replicas, r, &first);
-        mr_stream_wait(g->copies[r], s->released[r]);
-        for (size_t c = 0; c < g->n_columns; c++) {
-            const cell *x = &s->cells[c * g->n_replicas + r];
-            mr_stream_copy(g->copies[r], x->device, x->pinned, n * g->row_bytes[c]);
-        }
-        mr_stream_record(g->copies[r], s->arrived[r]);
+    mr_stream *copies = g->copies[r];
+    MR_TRY(mr_stream_wait(copies, s->released[r], st));
+    for (size_t c = 0; c < g->n_columns; c++) {
+        const cell *x = &s->cells[c * g->n_replicas + r];
+        MR_TRY(mr_stream_copy(copies, x->device, x->pinned, s->rows[r] * g->row_bytes[c], st));
     }
+    MR_TRY(mr_stream_record(copies, s->arrived[r], st));
+    return mr__landing_expect(&s->copied, copies, st);
 }
 
-mr_code mr__staging_put(mr__staging *g, const mr_block *b, size_t *slot_, mr_status *st)
+static mr_code start_copies(mr__staging *g, slot *s, mr_status *st)
+{
+    for (size_t r = 0; r < g->n_replicas; r++)
+        MR_TRY(start_copies_of(g, s, r, st));
+    return MR_OK;
+}
+
+static mr_code put_column(mr__staging *g, slot *s, const mr_step *step, size_t c, mr_status *st)
+{
+    const mr_array *a = &step->replicas[0].columns[c];
+    size_t rows, widest;
+    MR_TRY(measure_column(g, step, c, &rows, &widest, st));
+    if (c == 0)
+        for (size_t r = 0; r < g->n_replicas; r++)
+            s->rows[r] = (size_t)step->replicas[r].columns[0].shape[0];
+    size_t expected = 0;
+    for (size_t r = 0; r < g->n_replicas; r++)
+        expected += s->rows[r];
+    if (rows != expected)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "component %zu has %zu rows where component 0 has %zu", c, rows, expected);
+    MR_TRY(fill_column(g, s, step, c, widest, st));
+    s->columns[c] = (mr_array){.dtype = a->dtype, .storage = MR_DENSE, .rank = a->rank, .rows = 1};
+    memcpy(s->columns[c].shape, a->shape, sizeof a->shape);
+    if (widest > g->full_rows)
+        g->full_rows = widest;
+    return MR_OK;
+}
+
+mr_code mr__staging_put(mr__staging *g, const mr_step *step, size_t *number, mr_status *st)
 {
     slot *s = &g->slots[g->next];
+    size_t n = step->replicas[0].n_columns;
     if (g->n_columns == 0)
-        MR_TRY(see_columns(g, b->n_columns, st));
-    if (b->n_columns != g->n_columns)
+        MR_TRY(see_columns(g, n, st));
+    if (n != g->n_columns)
         return mr_fail(st, MR_INVALID_ARGUMENT, "batches of %zu components, then of %zu",
-                       g->n_columns, b->n_columns);
-    for (size_t c = 0; c < g->n_columns; c++)
-        MR_TRY(check_column(g, b, c, st));
-    s->rows = (size_t)b->columns[0].shape[0];
-    for (size_t c = 0; c < g->n_columns; c++) {
-        const mr_array *a = &b->columns[c];
-        MR_TRY(fill_column(g, s, a, c, st));
-        s->columns[c] =
-            (mr_array){.dtype = a->dtype, .storage = MR_DENSE, .rank = a->rank, .rows = 1};
-        memcpy(s->columns[c].shape, a->shape, sizeof a->shape);
-    }
-    for (size_t c = 0; c < g->n_columns && s->rows > 0; c++)
-        g->row_bytes[c] = mr_array_row_bytes(&b->columns[c]) / s->rows;
-    if (s->rows > g->full_rows)
-        g->full_rows = s->rows;
-    start_copies(g, s);
-    *slot_ = g->next;
+                       g->n_columns, n);
+    for (size_t c = 0; c < n; c++)
+        MR_TRY(put_column(g, s, step, c, st));
+    MR_TRY(start_copies(g, s, st));
+    s->before = s->elsewhere = 0;
+    *number = g->next;
     g->next = (g->next + 1) % g->depth;
     return MR_OK;
 }
 
 size_t mr__staging_rows(const mr__staging *g, size_t i)
 {
-    return g->slots[i].rows;
+    const slot *s = &g->slots[i];
+    return (size_t)mr__staging_first_row(g, i, g->n_replicas) - s->before + s->elsewhere;
+}
+
+void mr__staging_set_others(mr__staging *g, size_t i, size_t before, size_t elsewhere)
+{
+    g->slots[i].before = before;
+    g->slots[i].elsewhere = elsewhere;
 }
 
 int64_t mr__staging_first_row(const mr__staging *g, size_t i, size_t r)
 {
-    size_t first;
-    slice_rows(g->slots[i].rows, g->n_replicas, r, &first);
+    size_t first = g->slots[i].before;
+    while (r-- > 0)
+        first += g->slots[i].rows[r];
     return (int64_t)first;
 }
 
@@ -311,22 +333,21 @@ size_t mr__staging_n_columns(const mr__staging *g)
 
 void mr__staging_tensor(const mr__staging *g, size_t i, size_t r, size_t column, mr_array *t)
 {
-    size_t first;
     *t = g->slots[i].columns[column];
-    t->shape[0] = (int64_t)slice_rows(g->slots[i].rows, g->n_replicas, r, &first);
+    t->shape[0] = (int64_t)g->slots[i].rows[r];
     t->data = g->slots[i].cells[column * g->n_replicas + r].device;
 }
 
-void mr__staging_hand_over(mr__staging *g, size_t i)
+mr_code mr__staging_acquire(mr__staging *g, size_t i, size_t r, mr_status *st)
 {
-    for (size_t r = 0; r < g->n_replicas; r++)
-        mr_stream_wait(mr_replica_stream(mr_strategy_replica(g->s, r)), g->slots[i].arrived[r]);
+    return mr_stream_wait(mr_replica_stream(mr_strategy_replica(g->s, r)), g->slots[i].arrived[r],
+                          st);
 }
 
-void mr__staging_give_back(mr__staging *g, size_t i)
+mr_code mr__staging_release(mr__staging *g, size_t i, size_t r, mr_status *st)
 {
-    for (size_t r = 0; r < g->n_replicas; r++)
-        mr_stream_record(mr_replica_stream(mr_strategy_replica(g->s, r)), g->slots[i].released[r]);
+    return mr_stream_record(mr_replica_stream(mr_strategy_replica(g->s, r)),
+                            g->slots[i].released[r], st);
 }
 
 uint64_t mr__staging_placed_bytes(const mr__staging *g)

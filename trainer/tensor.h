@@ -10,7 +10,4 @@ double mr__value_as_double(mr_dtype t, const void *data, size_t i);
 
 /* "[28, 28]" into buf. */
 void mr__shape_text(int rank, const int64_t *shape, char *buf, size_t size);
-
-/* true between steps in a thread that entered a strategy. */
-bool mr__in_cross_replica_context(void);
 #endif

@@ -4,16 +4,12 @@
  * of microseconds, most tasks less. */
 #include "pipeline/engine/executor.h"
 
-#include <linux/futex.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "pipeline/engine/statistics.h"
 #include "pipeline/log.h"
+#include "pipeline/wait/wait.h"
 
 enum { SPINS = 1500, MAX_THREADS = 1024 };
 
@@ -21,7 +17,7 @@ struct mr_executor {
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t work;  /* a task was queued, or stop was set */
     pthread_cond_t gone;  /* a blocking thread ended */
-    mr_task *head, *tail;
+    mr__task *head, *tail;
     int n_idle;
     int n_blocking;
     bool stop;
@@ -29,37 +25,17 @@ struct mr_executor {
     pthread_t threads[];
 };
 
-static void spin_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-static void futex_wait(void *word, unsigned seen)
-{
-    struct timespec most = {0, 100 * 1000 * 1000};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &most, NULL, 0);
-}
-
-static void futex_wake_all(void *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
 /* Runs a task that this thread has put in state RUNNING. */
-static void run_task(mr_task *t)
+static void run_task(mr__task *t)
 {
     t->run(t);
-    /* Release pairs with the acquire in mr_task_done and mr_task_wait: results before "done". After
-     * this the owner may free t, so a sleeper is woken by address only. */
+    /* Release pairs with the acquire in mr__task_done and mr__task_wait: results before "done".
+     * After this the owner may free t, so a sleeper is woken by address only. */
     if (atomic_exchange_explicit(&t->state, MR_TASK_DONE, memory_order_acq_rel) == MR_TASK_WAITED)
-        futex_wake_all(&t->state);
+        mr__wait_futex_wake(&t->state);
 }
 
-static void unlink_task(mr_executor *ex, mr_task *t)
+static void unlink_task(mr_executor *ex, mr__task *t)
 {
     if (t->prev)
         t->prev->next = t->next;
@@ -75,16 +51,19 @@ static void unlink_task(mr_executor *ex, mr_task *t)
 static void *pool_thread(void *arg)
 {
     mr_executor *ex = arg;
+    mr__stats_pool_thread();
     pthread_mutex_lock(&ex->lock);
     for (;;) {
         while (!ex->head && !ex->stop) {
+            int64_t began = mr__ticks();
             ex->n_idle++;
             pthread_cond_wait(&ex->work, &ex->lock);
             ex->n_idle--;
+            mr__waited_since(began);
         }
         if (!ex->head)
             break;
-        mr_task *t = ex->head;
+        mr__task *t = ex->head;
         unlink_task(ex, t);
         atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
         pthread_mutex_unlock(&ex->lock);
@@ -153,10 +132,15 @@ mr_executor *mr__executor_none(void)
 
 int mr_executor_threads(const mr_executor *ex)
 {
+    return mr__executor_threads(ex);
+}
+
+int mr__executor_threads(const mr_executor *ex)
+{
     return ex->n_threads;
 }
 
-void mr_task_submit(mr_executor *ex, mr_task *t)
+void mr__task_submit(mr_executor *ex, mr__task *t)
 {
     pthread_mutex_lock(&ex->lock);
     atomic_store_explicit(&t->state, MR_TASK_QUEUED, memory_order_relaxed);
@@ -175,13 +159,14 @@ void mr_task_submit(mr_executor *ex, mr_task *t)
 
 struct blocking {
     mr_executor *ex;
-    mr_task *task;
+    mr__task *task;
 };
 
 static void *blocking_thread(void *arg)
 {
     struct blocking b = *(struct blocking *)arg;
     mr_free(arg);
+    mr__stats_pool_thread();
     run_task(b.task);
     pthread_mutex_lock(&b.ex->lock);
     b.ex->n_blocking--;
@@ -190,11 +175,11 @@ static void *blocking_thread(void *arg)
     return NULL;
 }
 
-void mr_task_submit_blocking(mr_executor *ex, mr_task *t)
+void mr__task_submit_blocking(mr_executor *ex, mr__task *t)
 {
     struct blocking *b = ex->n_threads ? mr_malloc(sizeof *b) : NULL;
     if (!b) {
-        mr_task_submit(ex, t);
+        mr__task_submit(ex, t);
         return;
     }
     *b = (struct blocking){ex, t};
@@ -217,13 +202,13 @@ void mr_task_submit_blocking(mr_executor *ex, mr_task *t)
         pthread_mutex_lock(&ex->lock);
         ex->n_blocking--;
         pthread_mutex_unlock(&ex->lock);
-        mr_task_submit(ex, t);
+        mr__task_submit(ex, t);
     }
 }
 
 /* Takes a queued task out of the queue: in one step from QUEUED to `state`, so that nobody sees an
  * idle task, which counts as done, on its way to running. */
-static bool take(mr_executor *ex, mr_task *t, mr_task_state state)
+static bool take(mr_executor *ex, mr__task *t, mr__task_state state)
 {
     /* Relaxed: only a queued task is touched, and that is decided again under the lock. */
     if (atomic_load_explicit(&t->state, memory_order_relaxed) != MR_TASK_QUEUED)
@@ -238,51 +223,73 @@ static bool take(mr_executor *ex, mr_task *t, mr_task_state state)
     return mine;
 }
 
-bool mr_task_withdraw(mr_executor *ex, mr_task *t)
+bool mr__task_withdraw(mr_executor *ex, mr__task *t)
 {
     return take(ex, t, MR_TASK_IDLE);
 }
 
-bool mr_task_done(mr_task *t)
+bool mr__task_done(mr__task *t)
 {
     /* Acquire pairs with run_task's exchange. */
     int s = atomic_load_explicit(&t->state, memory_order_acquire);
     return s == MR_TASK_DONE || s == MR_TASK_IDLE;
 }
 
-void mr_task_wait(mr_executor *ex, mr_task *t)
+/* Someone who sleeps until a task is done. */
+typedef struct sleeper {
+    mr_cancel_waiter waiter; /* first */
+    mr__task *task;
+} sleeper;
+
+static void wake_sleeper(mr_cancel_waiter *w)
 {
-    if (mr_task_done(t))
-        return;
-    if (take(ex, t, MR_TASK_RUNNING)) {
-        run_task(t);
-        return;
-    }
-    for (int i = 0; i < SPINS; i++) {
-        if (mr_task_done(t))
-            return;
-        spin_pause();
-    }
-    while (!mr_task_done(t)) {
+    mr__task *t = ((sleeper *)w)->task;
+    int waited = MR_TASK_WAITED;
+    if (atomic_compare_exchange_strong(&t->state, &waited, MR_TASK_RUNNING))
+        mr__wait_futex_wake(&t->state);
+}
+
+/* The task runs in another thread. */
+static bool sleep_until_done(mr__task *t, mr_cancel *cancel)
+{
+    while (!mr__task_done(t)) {
         int running = MR_TASK_RUNNING;
         /* On failure the task is WAITED already, or done. */
         atomic_compare_exchange_strong(&t->state, &running, MR_TASK_WAITED);
+        /* Looked at after the state has changed: a trigger from now on finds it and changes it. */
+        if (mr_cancel_is_cancelled(cancel))
+            return mr__task_done(t);
         if (atomic_load(&t->state) == MR_TASK_WAITED)
-            futex_wait(&t->state, MR_TASK_WAITED);
+            mr__wait_futex(&t->state, MR_TASK_WAITED);
     }
+    return true;
 }
 
-void mr_executor_sleep(atomic_uint *word, unsigned seen)
+bool mr__task_wait_or_cancel(mr_executor *ex, mr__task *t, mr_cancel *cancel)
 {
+    if (mr__task_done(t))
+        return true;
+    if (mr_cancel_is_cancelled(cancel))
+        return false;
+    if (take(ex, t, MR_TASK_RUNNING)) {
+        run_task(t);
+        return true;
+    }
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != seen)
-            return;
-        spin_pause();
+        if (mr__task_done(t))
+            return true;
+        mr__wait_spin();
     }
-    futex_wait(word, seen);
+    sleeper s = {.waiter.wake = wake_sleeper, .task = t};
+    if (cancel)
+        mr_cancel_register(cancel, &s.waiter);
+    bool done = sleep_until_done(t, cancel);
+    if (cancel)
+        mr_cancel_unregister(cancel, &s.waiter);
+    return done;
 }
 
-void mr_executor_wake(atomic_uint *word)
+void mr__task_wait(mr_executor *ex, mr__task *t)
 {
-    futex_wake_all(word);
+    mr__task_wait_or_cancel(ex, t, NULL);
 }

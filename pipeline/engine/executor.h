@@ -1,54 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_ENGINE_EXECUTOR_H
 #define MR_PIPELINE_ENGINE_EXECUTOR_H
-/* The thread pool. Tasks are of block size; whoever needs a task's result runs it himself if no
- * thread has taken it yet (the helping rule), so a pool never deadlocks, however nested the graph
- * is, and a pool of 0 threads works: every task runs in the thread that waits for it.
+/* The thread pool. Tasks are of block size; a thread that needs a task's result runs it itself if
+ * no thread has taken it yet (the helping rule), so a pool never deadlocks, however nested the
+ * graph is, and a pool of 0 threads works: every task runs in the thread that waits for it.
  *
- *     idle --submit--> queued --taken by a thread or by mr_task_wait--> running --> done
+ *     idle --submit--> queued --taken by a thread or by mr__task_wait--> running --> done
  *
  * Lock order: an op's own lock before the executor's; the executor calls nothing under its lock.
  *
  * thread   any, but for each task submit, wait and reuse follow one another
  * since    0.1 */
 #include <stdatomic.h>
-#include "iter.h"
+#include "op_iterator.h"
 
-typedef enum mr_task_state {
+typedef enum mr__task_state {
     MR_TASK_IDLE,
     MR_TASK_QUEUED,
     MR_TASK_RUNNING,
     MR_TASK_WAITED, /* running, and someone sleeps until it is done */
     MR_TASK_DONE
-} mr_task_state;
+} mr__task_state;
 
 /* Embedded in what it works on; zeroed memory is an idle task. */
-typedef struct mr_task mr_task;
-struct mr_task {
-    mr_task *next, *prev;       /* the executor's queue */
-    void (*run)(mr_task *self); /* set before submitting */
+typedef struct mr__task mr__task;
+struct mr__task {
+    mr__task *next, *prev;       /* the executor's queue */
+    void (*run)(mr__task *self); /* set before submitting */
     atomic_int state;
 };
 
-/* Queues an idle or done task. With 0 threads it waits for mr_task_wait. Never fails. */
-void mr_task_submit(mr_executor *ex, mr_task *t);
+/* Queues an idle or done task. With 0 threads it waits for mr__task_wait. Never fails. */
+void mr__task_submit(mr_executor *ex, mr__task *t);
 /* The same on a thread of its own (for what may block); falls back to the queue if no thread is to
  * be had. */
-void mr_task_submit_blocking(mr_executor *ex, mr_task *t);
+void mr__task_submit_blocking(mr_executor *ex, mr__task *t);
 /* Returns when t is done (an idle one at once): runs it here if nobody has taken it, else spins a
  * little, then sleeps. */
-void mr_task_wait(mr_executor *ex, mr_task *t);
+void mr__task_wait(mr_executor *ex, mr__task *t);
+/* The same, but gives up when `cancel` (may be NULL) is triggered: false, and t still runs, or is
+ * still queued; it must be waited for before it goes. */
+bool mr__task_wait_or_cancel(mr_executor *ex, mr__task *t, mr_cancel *cancel);
 /* true: t is not queued or running. Acquire: its results may be read. */
-bool mr_task_done(mr_task *t);
+bool mr__task_done(mr__task *t);
 /* Takes back a queued task (true), which is then idle. */
-bool mr_task_withdraw(mr_executor *ex, mr_task *t);
+bool mr__task_withdraw(mr_executor *ex, mr__task *t);
 /* One without threads, for when there is no memory for another; shared, never freed. */
 mr_executor *mr__executor_none(void);
 /* Threads in the pool. */
-int mr_executor_threads(const mr_executor *ex);
-/* Sleeps while *word is `seen`, at most 100 ms (so that a loop around it sees a cancellation): for
- * producers that are not tasks. mr_executor_wake wakes all sleepers; call it after changing *word.
- */
-void mr_executor_sleep(atomic_uint *word, unsigned seen);
-void mr_executor_wake(atomic_uint *word);
+int mr__executor_threads(const mr_executor *ex);
 #endif

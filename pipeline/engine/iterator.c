@@ -3,11 +3,13 @@
  *
  * A position:
  *   offset  size  meaning
- *   0       4     "MRP1"
+ *   0       4     "MRP4"
  *   4       4     zlib crc32 of all that follows, little-endian
  *   8       ...   bytes: text of the graph (its list of ops where it has no text)
- *                 number: rows to skip behind the state (0 but for mr_iterator_save_at)
- *                 bytes: state of the root iterator (engine/state.c) */
+ *                 number: rows to skip after the state (0 but for mr_iterator_save_at)
+ *                 bytes: state of the root iterator (engine/position.c)
+ *                 block: rows to deliver before the state; absent but for mr_iterator_save_at
+ *                        where the graph would not produce the same rows again */
 #include "pipeline/engine/iterator.h"
 
 #include <inttypes.h>
@@ -17,51 +19,66 @@
 
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/run.h"
+#include "pipeline/engine/watch.h"
+#include "pipeline/functions/draws.h"
 
 struct mr_iterator {
     mr_run run;
     mr_dataset *graph; /* what the user gave, for its text */
     mr_dataset *instance;
     mr_iter *root;
-    char *signature;   /* made when first needed */
-    mr_buffer *before; /* state before the last block, and behind it, where positions are on */
-    mr_buffer *behind;
-    mr_status save_error; /* why `behind` could not be had */
+    char *signature; /* made when first needed */
+    mr__watched watched;
+    mr_buffer *before; /* state before the last block, and after it, where positions are on */
+    mr_buffer *after;
+    mr_status save_error; /* why `after` could not be had */
 };
 
-static const char magic[4] = {'M', 'R', 'P', '1'};
+static const char magic[4] = {'M', 'R', 'P', '4'};
 
 /* The graph's options: the value nearest the sink wins, in a zip the later input's. */
-static mr_code find_deterministic(const mr_dataset *ds, int *value, mr_status *st)
+static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *memory_limit,
+                            mr_status *st)
 {
-    for (size_t i = 0; i < mr_dataset_n_inputs(ds); i++)
-        MR_TRY(find_deterministic(mr_dataset_input(ds, i), value, st));
-    if (mr_dataset_op(ds)->role == MR_ROLE_OPTIONS) {
-        mr_value v = {0};
-        MR_TRY(mr_dataset_param_named(ds, "deterministic", &v, st));
+    mr__nodes nodes;
+    MR_TRY(mr__nodes_of(ds, &nodes, st));
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
+        mr_value v = {0}, limit = {0};
+        if (!(mr_dataset_op(nodes.v[i])->props & MR_OP_HOLDS_OPTIONS))
+            continue;
+        rc = mr_dataset_param_named(nodes.v[i], "deterministic", &v, st);
+        if (rc == MR_OK)
+            rc = mr_dataset_param_named(nodes.v[i], "memory_limit", &limit, st);
         if (v.kind == MR_V_BOOL)
-            *value = (int)v.i;
+            *deterministic = (int)v.i;
+        if (limit.kind == MR_V_INT)
+            *memory_limit = limit.i;
         mr_value_reset(&v);
+        mr_value_reset(&limit);
     }
-    return MR_OK;
+    mr__nodes_reset(&nodes);
+    return rc;
 }
 
 static mr_code open_root(mr_iterator *it, mr_status *st)
 {
     mr_iter_close(it->root);
     it->root = NULL;
-    return mr__iter_open(&it->run, NULL, 0, it->instance, 0x6d696c6c72616365u, &it->root, st);
+    const mr__place place = {.seed = 0x6d696c6c72616365u,
+                             .scope = it->run.opts.identities ? &it->run.scope : NULL};
+    return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
 }
 
 static void keep_position(mr_iterator *it)
 {
     mr_buffer_unref(it->before);
-    it->before = it->behind;
-    it->behind = NULL;
+    it->before = it->after;
+    it->after = NULL;
     mr_status_init(&it->save_error);
-    /* An op that cannot save is told to who asks for the position, not to who iterates. */
-    if (mr_iter_tag(it->root, &it->behind, &it->save_error) != MR_OK)
-        it->behind = NULL;
+    /* That an op cannot save is reported to who asks for the position, not to who iterates. */
+    if (mr_iter_position(it->root, &it->after, &it->save_error) != MR_OK)
+        it->after = NULL;
 }
 
 mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
@@ -83,12 +100,27 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     it->run.opts = *opts;
     it->run.executor = opts->executor;
     pthread_mutex_init(&it->run.lock, NULL);
-    mr__stats_init(&it->run.stats);
+    /* In the calling thread alone, all times add up to the elapsed time. */
+    mr__stats_init(&it->run.stats, opts->executor ? mr__executor_threads(opts->executor) > 0
+                                                  : !opts->has_threads || opts->threads > 0);
     it->graph = mr_dataset_ref(ds);
     int deterministic = 1;
-    mr_code rc = find_deterministic(ds, &deterministic, st);
+    int64_t memory_limit = 0;
+    mr_code rc = mr_cancel_new(opts->cancel, &it->run.cancel, st);
+    if (rc == MR_OK && opts->trace_spans)
+        rc = mr__stats_trace(&it->run.stats, opts->trace_spans, st);
+    if (rc == MR_OK)
+        rc = find_options(ds, &deterministic, &memory_limit, st);
+    if (rc == MR_OK)
+        rc = mr__memory_start(&it->run.memory, ds, opts, memory_limit, st);
+    it->run.opts.memory_limit = it->run.memory.limit; /* for the iterators that ops open */
     it->run.deterministic =
         opts->deterministic == MR_DEFAULT ? deterministic != 0 : opts->deterministic == MR_YES;
+    /* Random functions draw by what an element was made of. */
+    bool draws = false;
+    if (rc == MR_OK)
+        rc = mr__graph_draws(ds, &draws, st);
+    it->run.opts.identities = opts->identities || draws || opts->ledger;
     if (rc == MR_OK && !(it->instance = mr__dataset_instance(ds)))
         rc = mr_fail_memory(st, 0, "a graph's instance");
     /* Made now, so that next always has them. */
@@ -102,18 +134,38 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     }
     if (opts->positions)
         keep_position(it);
+    if (opts->watch)
+        mr__watch_start(&it->watched, &it->run, it->graph);
     *out = it;
+    return MR_OK;
+}
+
+static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
+{
+    const mr_identities *x = &b->ids;
+    for (size_t i = 0; i < b->rows; i++) {
+        size_t from = x->offsets ? x->offsets[i] : i;
+        size_t n = x->offsets ? x->offsets[i + 1] - from : 1;
+        MR_TRY(mr_ledger_add(ledger, x->ids ? x->ids + from : NULL, x->ids ? n : 0, st));
+    }
     return MR_OK;
 }
 
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
     mr_code rc = mr_iter_next(it->root, want, b, st);
+    if (rc == MR_OK && it->run.opts.ledger && !mr_ledger_takes_steps(it->run.opts.ledger)) {
+        rc = enter_rows(it->run.opts.ledger, b, st);
+        if (rc != MR_OK)
+            mr_block_clear(b);
+    }
     b->names = mr_spec_leaf_names(it->root->spec);
-    if (it->run.opts.positions) {
+    /* Where a wait was given up, the last block delivered is still the last. */
+    bool given_up = rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel);
+    if (it->run.opts.positions && !given_up) {
         keep_position(it);
-        if (rc == MR_OK && it->behind)
-            b->position = mr_buffer_ref(it->behind);
+        if (rc == MR_OK && it->after)
+            b->position = mr_buffer_ref(it->after);
     }
     return rc;
 }
@@ -130,13 +182,18 @@ mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
 
 static mr_code list_ops(const mr_dataset *ds, mr_state_w *w, mr_status *st)
 {
-    const char *name = mr_dataset_op(ds)->name;
-    for (size_t i = 0; i < mr_dataset_n_inputs(ds); i++)
-        MR_TRY(list_ops(mr_dataset_input(ds, i), w, st));
-    MR_TRY(mr_grow((void **)&w->data, &w->capacity, w->size + strlen(name) + 2, 1, 1 << 20,
-                   "a list of ops", st));
-    w->size += (size_t)sprintf((char *)w->data + w->size, ".%s", name);
-    return MR_OK;
+    mr__nodes nodes;
+    MR_TRY(mr__nodes_of(ds, &nodes, st));
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
+        const char *name = mr_dataset_op(nodes.v[i])->name;
+        rc = mr_grow((void **)&w->data, &w->capacity, w->size + strlen(name) + 2, 1, 1 << 28,
+                     "a list of ops", st);
+        if (rc == MR_OK)
+            w->size += (size_t)sprintf((char *)w->data + w->size, ".%s", name);
+    }
+    mr__nodes_reset(&nodes);
+    return rc;
 }
 
 static mr_code sign(mr_iterator *it, mr_status *st)
@@ -165,8 +222,20 @@ static void put_le32(unsigned char *p, uint32_t v)
         p[i] = (unsigned char)(v >> (8 * i));
 }
 
-static mr_code write_position(mr_iterator *it, const mr_buffer *state, size_t skip, void **bytes,
-                              size_t *size, mr_status *st)
+/* Rows of b from row `from` on. */
+static mr_code put_rows(mr_state_w *w, const mr_block *b, size_t from, mr_status *st)
+{
+    mr_block left = MR_BLOCK_EMPTY;
+    mr_code rc = mr_block_slice(&left, b, from, b->rows - from, st);
+    if (rc == MR_OK)
+        rc = mr_state_put_block(w, &left, st);
+    mr_block_reset(&left);
+    return rc;
+}
+
+/* b NULL: `rows` are skipped after the state; else those of b from `rows` on come before it. */
+static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_block *b,
+                              size_t rows, void **bytes, size_t *size, mr_status *st)
 {
     if (!it->run.opts.positions)
         return mr_fail(st, MR_FAILED_PRECONDITION,
@@ -185,9 +254,11 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, size_t sk
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, it->signature, strlen(it->signature), st);
     if (rc == MR_OK)
-        rc = mr_state_put_u64(&w, skip, st);
+        rc = mr_state_put_u64(&w, b ? 0 : rows, st);
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, mr_buffer_data(state), mr_buffer_size(state), st);
+    if (rc == MR_OK && b)
+        rc = put_rows(&w, b, rows, st);
     if (rc != MR_OK) {
         mr__state_w_reset(&w);
         return rc;
@@ -201,7 +272,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, size_t sk
 
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st)
 {
-    return write_position(it, it->behind, 0, bytes, size, st);
+    return write_position(it, it->after, NULL, 0, bytes, size, st);
 }
 
 mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes,
@@ -211,10 +282,12 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
         return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
     if (rows == b->rows)
         return mr_iterator_save(it, bytes, size, st);
-    return write_position(it, it->before, rows, bytes, size, st);
+    if (mr_iter_replays(it->root))
+        return write_position(it, it->before, NULL, rows, bytes, size, st);
+    return write_position(it, it->after, b, rows, bytes, size, st);
 }
 
-/* Tells where two graphs part, by the first op or argument that differs. */
+/* Reports where two graphs part, by the first op or argument that differs. */
 static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
 {
     const char *ours = it->signature;
@@ -230,12 +303,26 @@ static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_s
                    at, (int)(n - word > 60 ? 60 : n - word), theirs + word, ours + word);
 }
 
+/* The rows that come before the state. */
+static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
+{
+    mr_block rows = MR_BLOCK_EMPTY;
+    mr_code rc = mr_state_get_block(r, it->root->spec, &rows, st);
+    if (rc == MR_OK && r->at != r->end)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %zu bytes are left over",
+                     (size_t)(r->end - r->at));
+    if (rc == MR_OK)
+        rc = mr__iter_put_back(it->root, &rows, st);
+    mr_block_reset(&rows);
+    return rc;
+}
+
 mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
 {
     const unsigned char *p = bytes;
     unsigned char sum[4];
     if (size < 8 || memcmp(p, magic, 4) != 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP1");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
     put_le32(sum, (uint32_t)crc32_z(0, p + 8, size - 8));
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
@@ -249,19 +336,19 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     MR_TRY(sign(it, st));
     if (text_size != strlen(it->signature) || memcmp(text, it->signature, text_size) != 0)
         return another_graph(it, text, text_size, st);
-    if (skip > INT32_MAX || r.at != r.end)
+    if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
     MR_TRY(open_root(it, st));
-    MR_TRY(mr_iter_restore_tag(it->root, state, state_size, st));
+    MR_TRY(mr_iter_restore_position(it->root, state, state_size, st));
     mr_block b = MR_BLOCK_EMPTY;
-    mr_code rc = MR_OK;
+    mr_code rc = r.at == r.end ? MR_OK : put_back(it, &r, st);
     while (skip && rc == MR_OK) {
         rc = mr_iter_next(it->root, (size_t)skip, &b, st);
         skip -= rc == MR_OK ? b.rows : 0;
     }
     mr_block_reset(&b);
     if (rc == MR_END)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies behind the end of the data");
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies after the end of the data");
     if (rc == MR_OK && it->run.opts.positions)
         keep_position(it);
     return rc;
@@ -269,25 +356,28 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
 
 void mr_iterator_cancel(mr_iterator *it)
 {
-    /* Relaxed: waits look again within 100 ms, ops at every block. */
-    atomic_store_explicit(&it->run.cancelled, true, memory_order_relaxed);
+    mr_cancel_trigger(it->run.cancel);
 }
 
 void mr_iterator_close(mr_iterator *it)
 {
     if (!it)
         return;
-    mr_iterator_cancel(it);
+    mr__watch_stop(&it->watched);
+    if (it->run.cancel)
+        mr_iterator_cancel(it);
     mr_iter_close(it->root);
     if (it->run.own_executor)
         mr_executor_free(it->run.executor);
+    mr_cancel_unref(it->run.cancel);
     mr_dataset_unref(it->instance);
     mr_dataset_unref(it->graph);
     mr__stats_reset(&it->run.stats);
+    mr__memory_stop(&it->run.memory);
     pthread_mutex_destroy(&it->run.lock);
     mr_buffer_unref(it->before);
-    mr_buffer_unref(it->behind);
-    mr_free(it->run.epochs);
+    mr_buffer_unref(it->after);
+    mr__scope_reset(&it->run.scope);
     mr_free(it->signature);
     mr_free(it);
 }
@@ -300,4 +390,14 @@ const mr_spec *mr_iterator_spec(const mr_iterator *it)
 size_t mr_iterator_stats(mr_iterator *it, mr_op_stats *out, size_t capacity)
 {
     return mr__stats_read(&it->run.stats, out, capacity);
+}
+
+size_t mr_iterator_tuning(mr_iterator *it, mr_op_tuning *out, size_t capacity)
+{
+    return mr__stats_read_tuning(&it->run.stats, out, capacity);
+}
+
+size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, double *left_out)
+{
+    return mr__stats_read_trace(&it->run.stats, out, capacity, left_out);
 }

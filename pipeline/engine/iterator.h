@@ -12,11 +12,13 @@
  *     mr_iterator_close(it);            rc is MR_END, or an error that st describes
  *
  * An error stands for one position in the order: the rows before it are delivered first, then the
- * error once, and the next call goes on behind it where the op can go on. MR_END is sticky.
+ * error once, and the next call continues after it where the op can. MR_END is sticky.
  *
  * thread   one at a time per iterator; mr_iterator_cancel from any
  * since    0.1 */
+#include "../wait/cancel.h"
 #include "../graph/dataset.h"
+#include "../formats/ledger.h"
 #include "../memory/block.h"
 
 #ifdef __cplusplus
@@ -29,6 +31,7 @@ typedef struct mr_executor mr_executor;
 /* A pool of threads for the tasks of iterators. n_threads 0: everything runs in the calling thread,
  * in one fixed order. errors MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st) MR_NODISCARD;
+MR_API int mr_executor_threads(const mr_executor *ex); /* how many it has */
 MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use it are closed */
 
 typedef struct mr_iterator_opts {
@@ -37,35 +40,67 @@ typedef struct mr_iterator_opts {
     int64_t threads;       /* for its own executor; with has_threads, 0: none. Unset: the CPUs this
                               process may use */
     bool has_threads;
-    int64_t block_rows;   /* most rows a block holds; 0: by size */
-    bool positions;       /* mr_iterator_save will be called; blocks carry positions */
-    bool identities;      /* blocks carry where each row came from */
-    bool no_uring;        /* read files by pread only */
-    mr_tri deterministic; /* overrides the graph's with_options */
+    int64_t block_rows;    /* most rows a block holds; 0: by size */
+    bool positions;        /* mr_iterator_save will be called; blocks carry positions */
+    bool identities;       /* blocks carry where each row came from (mr_identity): the same for all
+                             threads and blocks, and after mr_iterator_restore of a position
+                             that was saved with identities */
+    bool no_uring;         /* read files by pread only */
+    const char *directory; /* relative names of files are looked up there; NULL: in the process's
+                              own. Borrowed until the iterator is closed */
+    mr_tri deterministic;  /* overrides the graph's with_options */
     uint64_t seed; /* with has_seed: what unseeded random ops draw from, instead of a fresh one */
     bool has_seed;
+    bool seed_made_up; /* the seed was not given by a user: random functions do not depend on it */
+    mr_cancel *cancel; /* ends every wait with MR_CANCELLED when triggered; a reference is kept.
+                          NULL: only mr_iterator_cancel does */
+    int64_t memory_limit; /* resident bytes of this process, at most; overrides the graph's
+                             with_options. 0: the graph's; negative: refused */
+    void (*on_read)(void *ctx, size_t bytes); /* called for every piece read from a file, as it lies
+                          there, from any thread; may be NULL */
+    void *on_read_ctx;
+    mr_ledger *ledger;  /* every row delivered becomes an entry of it, where it is one of elements;
+                          one of steps is for a distributed iterator. Implies identities. Borrowed
+                          until the iterator is closed; NULL: none */
+    size_t trace_spans; /* mr_iterator_trace has so many spans at most, 32 bytes each; 0: none, and
+                           nothing is kept */
+    bool watch;         /* `millrace top PID` may look at it, run by the same user or root. All such
+                           iterators of a process are served by one thread, which sleeps unless
+                           asked. Where it cannot be had, the log says so */
 } mr_iterator_opts;
 
 /* Makes an iterator at the first element of ds (a reference is kept). opts NULL: all defaults.
- * errors   what ds carries; what the ops meet when opened. *out is untouched then */
+ * errors   what ds carries; what the ops meet when opened; MR_INVALID_ARGUMENT: a memory_limit
+ *          below mr_memory_needed. *out is untouched then */
 MR_API mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
                                 mr_status *st) MR_NODISCARD;
 
-/* Up to `want` (at least 1) next elements into *b, whose earlier content is let go.
- * returns  MR_OK with 1..want rows, MR_END, or an error, which is told once */
+/* *bytes = the least memory_limit that ds runs with: the process as it is, blocks in motion,
+ * buffers of files, and what the ops hold, as the graph and the number of threads in opts (NULL:
+ * the default) say. *unknown = the name of an op that holds elements whose size the graph does not
+ * say, which *bytes lacks (static; NULL: there is none). With a limit such an op fails with
+ * MR_RESOURCE_EXHAUSTED when memory for it is used up.
+ * errors   what ds carries */
+MR_API mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t *bytes,
+                                const char **unknown, mr_status *st) MR_NODISCARD;
+
+/* Up to `want` (at least 1) next elements into *b, whose earlier content is released.
+ * returns  MR_OK with 1..want rows, MR_END, or an error, which is reported once */
 MR_API mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b,
                                 mr_status *st) MR_NODISCARD;
 
 /* Starts the next pass: what the dataset keeps between epochs (shuffle's generator, a memory cache)
- * goes on. */
+ * is kept. */
 MR_API mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st) MR_NODISCARD;
 
-/* The state behind the last element delivered, for mr_iterator_restore on an iterator of an equal
+/* The state after the last element delivered, for mr_iterator_restore on an iterator of an equal
  * graph, in any process. Needs opts.positions. bytes owned: mr_free.
  * errors   MR_FAILED_PRECONDITION: opened without positions, or an op that cannot save */
 MR_API mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size,
                                 mr_status *st) MR_NODISCARD;
-/* The same behind row `rows` (1..b->rows) of the block delivered last. */
+/* The same after row `rows` (1..b->rows) of the block delivered last. Where the graph would not
+ * produce the same rows again (deterministic=false, a generator without a position), the rows of b
+ * that follow are part of the position. */
 MR_API mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes,
                                    size_t *size, mr_status *st) MR_NODISCARD;
 /* Continues where the saved one stood; `it` may have been used already.
@@ -74,10 +109,19 @@ MR_API mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t ro
 MR_API mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size,
                                    mr_status *st) MR_NODISCARD;
 
-/* Ends every wait of the iterator with MR_CANCELLED, now and later. thread any */
+/* Ends every wait of the iterator with MR_CANCELLED, now and later. thread any, also a signal
+ * handler */
 MR_API void mr_iterator_cancel(mr_iterator *it);
 /* Cancels, joins what was started, frees. NULL: nothing. */
 MR_API void mr_iterator_close(mr_iterator *it);
+
+/* A block as bytes, whatever its columns are, in the form that positions use; and back, which must
+ * be of `spec`. bytes owned: mr_free.
+ * errors   MR_INVALID_ARGUMENT: bytes that no block gives; MR_RESOURCE_EXHAUSTED */
+MR_API mr_code mr_block_to_bytes(const mr_block *b, void **bytes, size_t *size,
+                                 mr_status *st) MR_NODISCARD;
+MR_API mr_code mr_block_from_bytes(const void *bytes, size_t size, const mr_spec *spec, mr_block *b,
+                                   mr_status *st) MR_NODISCARD;
 
 /* Spec of its elements; borrowed until close. */
 MR_API const mr_spec *mr_iterator_spec(const mr_iterator *it);
@@ -86,12 +130,51 @@ MR_API const mr_spec *mr_iterator_spec(const mr_iterator *it);
 typedef struct mr_op_stats {
     const char *op, *path; /* valid until close */
     int64_t elements, bytes;
-    double busy_seconds; /* in the op's own code, on any thread */
-    double wait_seconds; /* waiting for tasks, files or producers */
+    double busy_seconds; /* in the op's own code, opening included, on any thread; processor time
+                            where the run has threads, else elapsed time */
+    double wait_seconds; /* asleep: until a task, a file, a pipe or a producer is ready */
+    int64_t blocks;      /* that the elements came in */
+    /* In its queues now: what it read ahead, or its calls under way. A block's elements count until
+     * all of them are taken. Bytes are those of values, where the op bounds them; else 0. */
+    int64_t queued_elements, queued_blocks, queued_bytes;
+    int64_t room_elements, room_blocks; /* that the queues may hold; 0: not bounded that way */
 } mr_op_stats;
-/* Up to `capacity` of them; returns how many there are. Iterators inside functions are added up
- * under the op that opened them. thread any */
+/* Up to `capacity` of them; returns how many there are. Each op is followed by those below it:
+ * first those of the datasets that its function made, added up, as in
+ * "batch/flat_map/(f)/tfrecord", then its inputs. No time is counted twice. thread any */
 MR_API size_t mr_iterator_stats(mr_iterator *it, mr_op_stats *out, size_t capacity);
+
+/* What a parameter that the graph leaves to the engine (auto) stands at. To pin it, write into the
+ * graph `chosen` for num_parallel_calls, and for buffer_size as many elements as `chosen` blocks
+ * hold; the elements and their order are the same. */
+typedef struct mr_op_tuning {
+    const char *op, *path; /* as in mr_op_stats; valid until close */
+    const char *parameter; /* "num_parallel_calls": calls at once; "buffer_size" of prefetch: how
+                              many blocks are read ahead at most, though the parameter of the graph
+                              counts elements */
+    int64_t chosen;
+    double service_seconds;  /* a block takes in the op, a moving average; 0: not known yet */
+    double interval_seconds; /* the consumer's own work between two blocks; 0: not known yet */
+} mr_op_tuning;
+/* Up to `capacity` of them, in the order of mr_iterator_stats; returns how many there are. Where a
+ * function makes more than one dataset, the last to run is meant. There are none without
+ * threads: nothing is tuned then. thread any */
+MR_API size_t mr_iterator_tuning(mr_iterator *it, mr_op_tuning *out, size_t capacity);
+
+/* A time in which an op worked, or one in which it waited. What an op works holds what the ops
+ * below it worked in the same thread meanwhile, and all that was waited. */
+typedef struct mr_op_span {
+    const char *op, *path; /* as in mr_op_stats */
+    int thread;            /* the kernel's number of it */
+    bool waiting;
+    double begin_seconds; /* after the opening of the iterator */
+    double seconds;
+} mr_op_span;
+/* Up to `capacity` of the spans that have ended, in no order; returns how many there are, which is
+ * 0 without opts.trace_spans. *left_out: where there were more than opts.trace_spans, those shorter
+ * than so many seconds are not among them; else 0. thread any */
+MR_API size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity,
+                                double *left_out);
 
 #ifdef __cplusplus
 }

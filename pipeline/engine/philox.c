@@ -24,7 +24,7 @@ void mr__philox_block(const uint32_t key[2], const uint32_t counter[4], uint32_t
     out[3] = c3;
 }
 
-static void add_blocks(mr_philox *p, uint64_t n)
+static void add_blocks(mr__philox *p, uint64_t n)
 {
     uint64_t low = (uint64_t)p->counter[1] << 32 | p->counter[0];
     uint64_t high = (uint64_t)p->counter[3] << 32 | p->counter[2];
@@ -35,7 +35,7 @@ static void add_blocks(mr_philox *p, uint64_t n)
     p->counter[3] = (uint32_t)(high >> 32);
 }
 
-void mr__philox_init(mr_philox *p, uint64_t a, uint64_t b)
+void mr__philox_init(mr__philox *p, uint64_t a, uint64_t b)
 {
     memset(p, 0, sizeof *p);
     p->key[0] = (uint32_t)a;
@@ -44,14 +44,14 @@ void mr__philox_init(mr_philox *p, uint64_t a, uint64_t b)
     p->counter[3] = (uint32_t)(b >> 32);
 }
 
-void mr__philox_refill(mr_philox *p)
+void mr__philox_refill(mr__philox *p)
 {
     mr__philox_block(p->key, p->counter, p->words);
     add_blocks(p, 1);
     p->left = 4;
 }
 
-void mr__philox_skip(mr_philox *p, uint64_t n)
+void mr__philox_skip(mr__philox *p, uint64_t n)
 {
     if (n <= p->left) {
         p->left -= (unsigned)n;

@@ -6,28 +6,28 @@
  * function of (a, b) and the number of words drawn, so a position is three numbers. */
 #include <stdint.h>
 
-typedef struct mr_philox {
+typedef struct mr__philox {
     uint32_t key[2], counter[4];
     uint32_t words[4]; /* of the present block */
     unsigned left;     /* of them not yet taken */
-} mr_philox;
+} mr__philox;
 
 /* The stream Philox(a, b), at its first word. */
-void mr__philox_init(mr_philox *p, uint64_t a, uint64_t b);
+void mr__philox_init(mr__philox *p, uint64_t a, uint64_t b);
 /* Passes over n words. */
-void mr__philox_skip(mr_philox *p, uint64_t n);
+void mr__philox_skip(mr__philox *p, uint64_t n);
 /* One block of four words from any key and counter. */
 void mr__philox_block(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
-void mr__philox_refill(mr_philox *p);
+void mr__philox_refill(mr__philox *p);
 
-static inline uint32_t mr__philox_next(mr_philox *p)
+static inline uint32_t mr__philox_next(mr__philox *p)
 {
     if (p->left == 0)
         mr__philox_refill(p);
     return p->words[4 - p->left--];
 }
 
-/* The op's pair for a user's seed: (87654321, seed mod 2^31 - 1), as tf.data without a global seed.
- */
+/* The op's pair for a user's seed: (87654321, seed mod 2^31 - 1), as tf.data without a global
+ * seed. */
 void mr__seed_pair(int64_t seed, uint64_t pair[2]);
 #endif

@@ -10,33 +10,53 @@
  * thread   `lock` guards what is grouped under it; the rest is set before the first next */
 #include <pthread.h>
 #include <stdatomic.h>
-#include "pipeline/engine/iter.h"
+#include "pipeline/engine/memory_limit.h"
+#include "pipeline/engine/op_iterator.h"
 #include "pipeline/engine/statistics.h"
 #include "pipeline/graph/node.h"
 
-typedef struct mr_epoch_count {
-    uint64_t source, opened;
-} mr_epoch_count;
+typedef struct mr__epoch_count {
+    uint64_t number, opened;
+} mr__epoch_count;
+
+/* Where sources are numbered, from the left: the graph, or one dataset that is a value. */
+typedef struct mr__scope {
+    bool inner;        /* of a dataset that is a value */
+    uint64_t salt;     /* inner: what the sources' numbers are hashed with */
+    mr_identity outer; /* inner: of the element, where `adopted` */
+    bool adopted;      /* a file read here is the outer.ordinal-th of outer.source's */
+    bool replaced;     /* the sources are outer's in other words: they take its source and epoch */
+    mr__epoch_count *counts; /* in the order of numbers; guarded by the run's lock */
+    size_t n, capacity;
+} mr__scope;
 
 struct mr_run {
     mr_iterator_opts opts;
     bool deterministic;
-    atomic_bool cancelled;
-    mr_stats stats;
-    pthread_mutex_t lock; /* guards the executor's making and the epoch counts */
+    mr_cancel *cancel; /* the iterator's own, which opts.cancel triggers too */
+    mr__stats stats;
+    mr__memory memory;
+    pthread_mutex_t lock; /* guards the executor's making and the counts of scopes */
     mr_executor *executor;
     bool own_executor;
-    mr_epoch_count *epochs;
-    size_t n_epochs, epochs_capacity;
+    mr__scope scope; /* of the graph */
 };
 
 struct mr_iter_private {
     mr_iter *parent;
-    size_t place; /* which input of the parent; SIZE_MAX: a dataset that is a value */
-    uint64_t epoch;
-    mr_op_counters *counters; /* NULL: counted under the op that opened it */
-    atomic_bool no_replay;    /* set by mr_iter_set_no_replay */
+    size_t place;     /* which input of the parent; SIZE_MAX: a dataset that is a value */
+    mr__scope *scope; /* NULL: identities are not asked for */
+    bool owns_scope;
+    bool again;                /* an op above opens inputs while it runs */
+    uint64_t number;           /* in the scope, of the first source of this iterator */
+    uint64_t epoch;            /* of a source */
+    uint64_t seed;             /* hash of this place in the graph */
+    size_t most_rows;          /* that a next is asked for; 0: any number */
+    uint64_t delivered;        /* elements so far, failed ones of its own too */
+    mr__op_counters *counters; /* NULL: there was no memory for them */
+    atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
     bool ended;
+    bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is due */
     bool pending;    /* rows and errors not yet delivered */
     size_t at;       /* rows of `rows` delivered */
@@ -46,14 +66,36 @@ struct mr_iter_private {
     mr_status error;
 };
 
-/* Opens an iterator of node (a reference is taken). parent NULL: the root. */
-mr_code mr__iter_open(mr_run *run, mr_iter *parent, size_t place, mr_dataset *node, uint64_t source,
-                      mr_iter **out, mr_status *st) MR_NODISCARD;
-/* Writes the op path of it. */
-void mr__iter_path(const mr_iter *it, char *buf, size_t size);
-/* Shared states of node and all below it that have one. */
-mr_code mr__node_save_shared(mr_dataset *node, mr_state_w *w, mr_status *st) MR_NODISCARD;
-mr_code mr__node_restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st) MR_NODISCARD;
+/* Where an iterator is opened. */
+typedef struct mr__place {
+    mr_iter *parent; /* NULL: the root */
+    size_t input;    /* of the parent; SIZE_MAX: a dataset that is a value */
+    uint64_t seed;
+    mr__scope *scope; /* NULL: none */
+    bool owns_scope;  /* it goes with the iterator, also if that cannot be opened */
+    uint64_t number;  /* of the first source */
+} mr__place;
+/* CPUs that this process may use. */
+int mr__usable_cpus(void);
+/* Opens an iterator of node (a reference is taken). */
+mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,
+                      mr_status *st) MR_NODISCARD;
+
+/* *epoch = how often the source was opened before in its scope; counts this opening. */
+mr_code mr__scope_opened(mr_run *run, mr__scope *s, uint64_t number, uint64_t *epoch,
+                         mr_status *st) MR_NODISCARD;
+mr_code mr__scope_set(mr_run *run, mr__scope *s, uint64_t number, uint64_t opened,
+                      mr_status *st) MR_NODISCARD;
+/* How often each of the sources [first, first + n) was opened. s NULL: nothing is saved, and what
+ * was is skipped. */
+mr_code mr__scope_save(mr_run *run, const mr__scope *s, uint64_t first, uint64_t n, mr_state_w *w,
+                       mr_status *st) MR_NODISCARD;
+mr_code mr__scope_restore(mr_run *run, mr__scope *s, uint64_t first, uint64_t n, mr_state_r *r,
+                          mr_status *st) MR_NODISCARD;
+void mr__scope_reset(mr__scope *s);
+
+/* Makes it deliver rows (emptied), which it delivered last, again. Right after a restore. */
+mr_code mr__iter_put_back(mr_iter *it, mr_block *rows, mr_status *st) MR_NODISCARD;
 
 struct mr_state_w {
     unsigned char *data;

@@ -1,123 +1,338 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/engine/statistics.h"
 
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-#include "pipeline/engine/iter.h"
+#include "pipeline/engine/run.h"
+#include "pipeline/engine/trace.h"
+#include "pipeline/system.h"
+#include "pipeline/wait/wait.h"
 
-/* Ticks spent in callees of the timed call that this thread is in. */
-static _Thread_local int64_t inner_ticks;
+/* Of the frames that ended within the one that this thread is in. */
+static _Thread_local struct {
+    int64_t worked, waited;
+    const mr_iter *traced; /* whose frame this thread is in, where a trace is kept; or NULL */
+} within;
+
+/* How much of this thread's time was work on a processor, where that is asked for. The kernel's
+ * clock for it costs a system call, so it is read when mr__ticks_to_look have passed since the last
+ * time: a frame shorter than that counts as work throughout. */
+static _Thread_local struct {
+    int64_t ticks, waited, clock_ns, cpu_ns; /* when it was read last */
+    int64_t outside;                         /* awake since then, outside of all frames */
+    int64_t left;                            /* work_ticks when the last frame ended */
+    int64_t lost;                            /* neither slept in a known place nor worked, in all */
+    int depth;                               /* of frames */
+    bool in_pool;                            /* what it does between frames is for the next */
+} processor;
 
 double mr_iter_now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-int64_t mr__ticks(void)
-{
-#if defined(__x86_64__)
-    return (int64_t)__builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-    int64_t v;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
-    return v;
-#else
-    return (int64_t)(mr_iter_now() * 1e9);
-#endif
-}
-
-void mr__stats_init(mr_stats *s)
+void mr__stats_init(mr__stats *s, bool by_cpu)
 {
     memset(s, 0, sizeof *s);
+    s->by_cpu = by_cpu;
     pthread_mutex_init(&s->lock, NULL);
     s->start_seconds = mr_iter_now();
     s->start_ticks = mr__ticks();
 }
 
-void mr__stats_reset(mr_stats *s)
+static void trace_wait(int64_t began, int64_t ended)
 {
-    for (mr_op_counters *c = s->first; c;) {
-        mr_op_counters *next = c->next;
+    const mr_iter *it = within.traced;
+    if (it && it->priv->counters)
+        mr__trace_add(it->run->stats.trace, it->priv->counters, true, began, ended);
+}
+
+mr_code mr__stats_trace(mr__stats *s, size_t spans, mr_status *st)
+{
+    MR_TRY(mr__trace_new(spans, &s->trace, st));
+    mr__waited_tell(trace_wait);
+    return MR_OK;
+}
+
+static void free_counters(mr__op_counters *c)
+{
+    while (c) {
+        mr__op_counters *next = c->next;
+        for (size_t i = 0; i <= c->n_inputs; i++)
+            free_counters(c->below[i]);
+        mr_free(c->below);
         mr_free(c);
         c = next;
     }
+}
+
+void mr__stats_reset(mr__stats *s)
+{
+    free_counters(s->root);
+    mr__trace_free(s->trace);
     pthread_mutex_destroy(&s->lock);
 }
 
-mr_op_counters *mr__stats_of(mr_stats *s, const char *op, const char *path)
+static mr__op_counters *new_counters(const mr__op_counters *above, const mr_iter *it, size_t place)
 {
-    pthread_mutex_lock(&s->lock);
-    mr_op_counters *c = s->first;
-    while (c && strcmp(c->path, path) != 0)
-        c = c->next;
-    if (!c && (c = mr_calloc(1, sizeof *c + strlen(path) + 1))) {
-        c->op = op;
-        memcpy(c->path, path, strlen(path) + 1);
-        if (s->last)
-            s->last->next = c;
-        else
-            s->first = c;
-        s->last = c;
+    enum { MOST_PATH = 1000 }; /* a deeper one is cut in front */
+    char between[32] = "";
+    if (place == MR__STATS_INNER)
+        strcpy(between, "/(f)/");
+    else if (above && above->n_inputs > 1)
+        snprintf(between, sizeof between, "[%zu]/", place);
+    else if (above)
+        strcpy(between, "/");
+    const char *path = above ? above->path : "";
+    if (strlen(path) > MOST_PATH)
+        path += strlen(path) - MOST_PATH;
+    size_t size = strlen(path) + strlen(between) + strlen(it->op->name) + 1;
+    mr__op_counters *c = mr_calloc(1, sizeof *c + size);
+    if (!c)
+        return NULL;
+    c->below = mr_calloc(it->n_inputs + 1, sizeof(mr__op_counters *));
+    if (!c->below) {
+        mr_free(c);
+        return NULL;
     }
-    pthread_mutex_unlock(&s->lock);
+    c->op = it->op;
+    c->n_inputs = it->n_inputs;
+    snprintf(c->path, size, "%s%s%s", path, between, it->op->name);
     return c;
 }
 
-static double seconds_per_tick(const mr_stats *s)
+mr__op_counters *mr__stats_of(mr__stats *s, bool has_parent, mr__op_counters *above,
+                              const mr_iter *it, size_t place)
+{
+    if (has_parent && !above)
+        return NULL;
+    pthread_mutex_lock(&s->lock);
+    mr__op_counters **at =
+        above ? &above->below[place == MR__STATS_INNER ? 0 : place + 1] : &s->root;
+    while (*at && ((*at)->op != it->op || (*at)->n_inputs != it->n_inputs))
+        at = &(*at)->next;
+    if (!*at)
+        *at = new_counters(above, it, place);
+    mr__op_counters *found = *at;
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+static double seconds_per_tick(const mr__stats *s)
 {
     int64_t ticks = mr__ticks() - s->start_ticks;
     return ticks > 0 ? (mr_iter_now() - s->start_seconds) / (double)ticks : 0;
 }
 
-int64_t mr__stats_to_ticks(const mr_stats *s, double seconds)
+int64_t mr__stats_to_ticks(const mr__stats *s, double seconds)
 {
     double per = seconds_per_tick(s);
     return per > 0 ? (int64_t)(seconds / per) : 0;
 }
 
-size_t mr__stats_read(mr_stats *s, mr_op_stats *out, size_t capacity)
+/* Relaxed: counters, each right by itself. */
+static int64_t value_of(const atomic_int_fast64_t *counter)
 {
-    double per = seconds_per_tick(s);
-    size_t n = 0;
-    pthread_mutex_lock(&s->lock);
-    for (mr_op_counters *c = s->first; c; c = c->next, n++) {
-        if (n >= capacity)
-            continue;
-        /* Relaxed: counters, each right by itself. */
-        out[n] = (mr_op_stats){
-            .op = c->op,
-            .path = c->path,
-            .elements = atomic_load_explicit(&c->elements, memory_order_relaxed),
-            .bytes = atomic_load_explicit(&c->bytes, memory_order_relaxed),
-            .busy_seconds =
-                (double)atomic_load_explicit(&c->busy_ticks, memory_order_relaxed) * per,
-            .wait_seconds =
-                (double)atomic_load_explicit(&c->wait_ticks, memory_order_relaxed) * per,
-        };
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* Depth first, so that what is below an op is listed under it. */
+static size_t read_counters(const mr__op_counters *c, double per, mr_op_stats *out, size_t capacity,
+                            size_t n)
+{
+    for (; c; c = c->next) {
+        int64_t busy = value_of(&c->busy_ticks);
+        if (n < capacity)
+            out[n] = (mr_op_stats){
+                .op = c->op->name,
+                .path = c->path,
+                .elements = value_of(&c->elements),
+                .bytes = value_of(&c->bytes),
+                /* Below 0: what its neighbours lost in a tenth of a millisecond was taken from
+                 * it. */
+                .busy_seconds = busy > 0 ? (double)busy * per : 0,
+                .wait_seconds = (double)value_of(&c->wait_ticks) * per,
+                .blocks = value_of(&c->blocks),
+                .queued_elements = value_of(&c->queued_elements),
+                .queued_blocks = value_of(&c->queued_blocks),
+                .queued_bytes = value_of(&c->queued_bytes),
+                .room_elements = value_of(&c->room_elements),
+                .room_blocks = value_of(&c->room_blocks),
+            };
+        n++;
+        for (size_t i = 0; i <= c->n_inputs; i++)
+            n = read_counters(c->below[i], per, out, capacity, n);
     }
+    return n;
+}
+
+size_t mr__stats_read(mr__stats *s, mr_op_stats *out, size_t capacity)
+{
+    pthread_mutex_lock(&s->lock);
+    size_t n = read_counters(s->root, seconds_per_tick(s), out, capacity, 0);
     pthread_mutex_unlock(&s->lock);
     return n;
 }
 
-int64_t mr__stats_enter(int64_t *outer)
+static size_t read_tuning(const mr__op_counters *c, mr_op_tuning *out, size_t capacity, size_t n)
 {
-    *outer = inner_ticks;
-    inner_ticks = 0;
-    return mr__ticks();
+    for (; c; c = c->next) {
+        const char *parameter = atomic_load_explicit(&c->parameter, memory_order_acquire);
+        /* Relaxed: figures, each right by itself. */
+        if (parameter && n < capacity)
+            out[n] = (mr_op_tuning){
+                .op = c->op->name,
+                .path = c->path,
+                .parameter = parameter,
+                .chosen = atomic_load_explicit(&c->chosen, memory_order_relaxed),
+                .service_seconds =
+                    1e-9 * (double)atomic_load_explicit(&c->service_ns, memory_order_relaxed),
+                .interval_seconds =
+                    1e-9 * (double)atomic_load_explicit(&c->interval_ns, memory_order_relaxed),
+            };
+        n += parameter != NULL;
+        for (size_t i = 0; i <= c->n_inputs; i++)
+            n = read_tuning(c->below[i], out, capacity, n);
+    }
+    return n;
 }
 
-int64_t mr__stats_leave(int64_t began, int64_t outer)
+size_t mr__stats_read_tuning(mr__stats *s, mr_op_tuning *out, size_t capacity)
 {
-    int64_t all = mr__ticks() - began;
-    int64_t own = all - inner_ticks;
-    inner_ticks = outer + all;
-    return own;
+    pthread_mutex_lock(&s->lock);
+    size_t n = read_tuning(s->root, out, capacity, 0);
+    pthread_mutex_unlock(&s->lock);
+    return n;
 }
 
-void mr__stats_exclude(int64_t ticks)
+void mr__stats_tuned(const mr_iter *it, const char *parameter, size_t chosen, double service,
+                     double interval)
 {
-    inner_ticks += ticks;
+    mr__op_counters *c = it->priv->counters;
+    if (!c)
+        return;
+    /* Relaxed: figures. Release: the name makes the first of them known. */
+    atomic_store_explicit(&c->chosen, (int64_t)chosen, memory_order_relaxed);
+    atomic_store_explicit(&c->service_ns, (int64_t)(service * 1e9), memory_order_relaxed);
+    atomic_store_explicit(&c->interval_ns, (int64_t)(interval * 1e9), memory_order_relaxed);
+    atomic_store_explicit(&c->parameter, parameter, memory_order_release);
+}
+
+static void add_to(atomic_int_fast64_t *gauge, int64_t n)
+{
+    if (n)
+        atomic_fetch_add_explicit(gauge, n, memory_order_relaxed);
+}
+
+void mr__stats_queued(const mr_iter *it, int64_t blocks, int64_t elements, int64_t bytes)
+{
+    mr__op_counters *c = it->priv->counters;
+    if (!c)
+        return;
+    add_to(&c->queued_blocks, blocks);
+    add_to(&c->queued_elements, elements);
+    add_to(&c->queued_bytes, bytes);
+}
+
+void mr__stats_room(const mr_iter *it, int64_t blocks, int64_t elements)
+{
+    mr__op_counters *c = it->priv->counters;
+    if (!c)
+        return;
+    add_to(&c->room_blocks, blocks);
+    add_to(&c->room_elements, elements);
+}
+
+size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, double *left_out)
+{
+    *left_out = 0;
+    return s->trace ? mr__trace_read(s->trace, s->start_ticks, seconds_per_tick(s), out, capacity,
+                                     left_out)
+                    : 0;
+}
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    mr__sys->clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t work_ticks(int64_t now, int64_t waited)
+{
+    return now - waited - processor.lost;
+}
+
+/* Reads the clocks. correct: all time since the last reading, but for `outside`, was in frames. */
+static void look(int64_t now, int64_t waited, bool correct)
+{
+    int64_t clock = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (correct && clock > processor.clock_ns) {
+        double share = (double)(cpu - processor.cpu_ns) / (double)(clock - processor.clock_ns);
+        int64_t all = now - processor.ticks, ran = (int64_t)((double)all * share);
+        int64_t worked = all - (waited - processor.waited) - processor.outside;
+        /* Work outside of frames is not known from sleep. Without any, a wait's own work counts. */
+        if (processor.outside && ran > worked)
+            ran = worked;
+        processor.lost += worked - ran;
+    }
+    processor.ticks = now;
+    processor.waited = waited;
+    processor.clock_ns = clock;
+    processor.cpu_ns = cpu;
+    processor.outside = 0;
+}
+
+void mr__stats_pool_thread(void)
+{
+    processor.in_pool = true;
+    look(mr__ticks(), mr__waited_ticks(), false);
+    processor.left = work_ticks(processor.ticks, processor.waited);
+}
+
+void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w)
+{
+    int64_t now = mr__ticks(), waited = mr__waited_ticks();
+    bool outside = processor.depth++ == 0 && !processor.in_pool;
+    if (it->run->stats.by_cpu) {
+        if (now - processor.ticks > mr__ticks_to_look())
+            look(now, waited, !outside);
+        else if (outside)
+            processor.outside += work_ticks(now, waited) - processor.left;
+    }
+    bool next_task = processor.depth == 1 && processor.in_pool;
+    *w = (mr_iter_work){.inner = within.worked,
+                        .inner_waited = within.waited,
+                        .waited = waited,
+                        .began = next_task ? processor.left : work_ticks(now, waited),
+                        .entered = now,
+                        .above = within.traced};
+    within.worked = within.waited = 0;
+    within.traced = it->run->stats.trace ? it : NULL;
+}
+
+void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
+{
+    int64_t now = mr__ticks(), waited_until = mr__waited_ticks();
+    processor.depth--;
+    if (it->run->stats.by_cpu && now - processor.ticks > mr__ticks_to_look())
+        look(now, waited_until, true);
+    processor.left = work_ticks(now, waited_until);
+    int64_t worked = processor.left - w->began;
+    int64_t waited = waited_until - w->waited, own_wait = waited - within.waited;
+    mr__op_counters *c = it->priv->counters;
+    if (c) {
+        /* Relaxed: statistics order nothing. */
+        atomic_fetch_add_explicit(&c->busy_ticks, worked - within.worked, memory_order_relaxed);
+        if (own_wait)
+            atomic_fetch_add_explicit(&c->wait_ticks, own_wait, memory_order_relaxed);
+    }
+    if (c && it->run->stats.trace)
+        mr__trace_add(it->run->stats.trace, c, false, w->entered, now);
+    within.traced = w->above;
+    within.worked = w->inner + worked;
+    within.waited = w->inner_waited + waited;
 }

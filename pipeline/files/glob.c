@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/files/remote.h"
+#include "pipeline/system.h"
 #include "pipeline/memory/alloc.h"
 
 #define MAX_PATHS ((size_t)1 << 26)
@@ -122,7 +123,7 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
 }
 
 /* One part of the pattern for all prefixes found so far; `rest` is what stood before the next part:
- * the part and the slashes behind it. */
+ * the part and the slashes after it. */
 static mr_code step(paths *now, paths *next, const char *part, size_t n, const char *slashes,
                     size_t n_slashes, mr_status *st)
 {
@@ -191,8 +192,11 @@ static mr_code no_match(const char *const *patterns, size_t n, mr_status *st)
     for (size_t i = 0; i < n && used < sizeof text - 1; i++)
         used +=
             (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", patterns[i]);
-    return mr_fail(st, MR_NOT_FOUND, "no file matches %s; check the pattern and the directory",
-                   text);
+    const char *remote = "";
+    for (size_t i = 0; i < n && !*remote; i++)
+        remote = mr__remote_hint(patterns[i]);
+    return mr_fail(st, MR_NOT_FOUND, "no file matches %s%s", text,
+                   *remote ? remote : "; check the pattern and the directory");
 }
 
 mr_code mr_glob(const char *const *patterns, size_t n_patterns, char ***list, size_t *n_list,

@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "pipeline/files/read_async.h"
-#include "pipeline/files/system.h"
+#include "pipeline/files/remote.h"
+#include "pipeline/system.h"
 #include "pipeline/log.h"
+#include "pipeline/wait/wait.h"
 
 #define ALIGNMENT ((size_t)4096) /* of O_DIRECT's memory, offsets and lengths */
 /* What is left of a file must be worth a ring and a second buffer. */
@@ -25,28 +28,87 @@ typedef struct slot {
 struct mr__read_ahead {
     int fd, direct_fd; /* direct_fd -1: buffered */
     char *path;
-    int64_t size;   /* -1: not a regular file */
-    int64_t offset; /* of the next byte handed out */
-    bool async_mode, sync_only;
+    int64_t origin; /* where the file begins for its users: not 0 where standard input stood */
+    int64_t size;   /* end of the file; -1: not known */
+    bool seekable;  /* a regular file */
+    int64_t offset; /* of the next byte returned */
+    bool async_mode, sync_only, no_uring;
+    bool nonblocking; /* of the descriptor */
+    mr_cancel *cancel;
+    void (*on_read)(void *ctx, size_t bytes);
+    void *on_read_ctx;
     mr__read_async *async;
     slot slots[MR__READ_DEPTH]; /* a ring of requests in file order */
     unsigned head, n_slots;
     int64_t ahead; /* offset of the next request */
 };
 
-static atomic_bool uring_allowed = true;
 static atomic_bool refusal_logged;
-
-void mr__read_use_uring(bool allowed)
-{
-    atomic_store(&uring_allowed, allowed);
-}
 
 static mr_code fail_at(mr__read_ahead *r, int err, const char *what, mr_status *st)
 {
-    mr_code rc = mr_fail_errno(st, err, "%s", what);
+    mr_code rc = err == ECANCELED ? mr_fail(st, MR_CANCELLED, "reading was cancelled")
+                                  : mr_fail_errno(st, err, "%s", what);
     mr_status_at(st, r->path, r->offset, -1);
     return rc;
+}
+
+/* The pipe that standard input was when it was last opened, as its inode + 1. */
+static atomic_uint_fast64_t pipe_read;
+
+/* Standard input. A file is read from where it stands, as often as asked. What one reader took of a
+ * pipe is not there for the next: it must not look like an empty file. */
+static mr_code open_input(mr__read_ahead *r, mr_status *st)
+{
+    struct stat s;
+    r->fd = STDIN_FILENO;
+    if (mr__sys->fstat(r->fd, &s) != 0)
+        return fail_at(r, errno, "cannot look at standard input", st);
+    if (S_ISREG(s.st_mode)) {
+        r->origin = (int64_t)mr__sys->lseek(r->fd, 0, SEEK_CUR);
+        return r->origin < 0 ? fail_at(r, errno, "cannot tell where standard input stands", st)
+                             : MR_OK;
+    }
+    if (!S_ISFIFO(s.st_mode) && !S_ISSOCK(s.st_mode))
+        return MR_OK;
+    if (atomic_exchange(&pipe_read, (uint64_t)s.st_ino + 1) != (uint64_t)s.st_ino + 1)
+        return MR_OK;
+    mr_code rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                         "standard input is a pipe, which can be read once; write it to a file to "
+                         "read it again");
+    mr_status_at(st, r->path, -1, -1);
+    return rc;
+}
+
+static mr_code open_path(mr__read_ahead *r, mr_status *st)
+{
+    if (strcmp(r->path, "-") == 0)
+        return open_input(r, st);
+    /* A FIFO without a writer must not block here. Regular files stay as they are: some kernels let
+     * io_uring fail where the flag is set. */
+    struct stat s;
+    r->nonblocking = mr__sys->stat(r->path, &s) == 0 && S_ISFIFO(s.st_mode);
+    do
+        r->fd = mr__sys->open(r->path, O_RDONLY | O_CLOEXEC | (r->nonblocking ? O_NONBLOCK : 0), 0);
+    while (r->fd < 0 && errno == EINTR);
+    if (r->fd >= 0)
+        return MR_OK;
+    int err = errno;
+    char what[160];
+    snprintf(what, sizeof what, "cannot open the file%s", mr__remote_hint(r->path));
+    return fail_at(r, err, what, st);
+}
+
+/* Files of /proc and of some FUSE file systems say that they have 0 bytes, and have some. */
+static bool is_empty(const mr__read_ahead *r)
+{
+    char byte;
+    ssize_t got;
+    int tries = 0;
+    do
+        got = mr__sys->pread(r->fd, &byte, 1, (off_t)r->origin);
+    while (got < 0 && errno == EINTR && tries++ < MAX_RETRIES);
+    return got == 0; /* an error is met again, and reported, by the first read */
 }
 
 static int64_t half_of_memory(void)
@@ -55,27 +117,30 @@ static int64_t half_of_memory(void)
     return pages > 0 && size > 0 ? (int64_t)pages * size / 2 : INT64_MAX;
 }
 
-mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t start, bool direct,
-                            mr_status *st)
+mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t start,
+                            const mr__read_opts *opts, mr_status *st)
 {
+    static const mr__read_opts defaults;
+    if (!opts)
+        opts = &defaults;
     mr_code rc = MR_OK;
     struct stat s;
     mr__read_ahead *r = mr_calloc(1, sizeof *r);
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a file reader");
     r->fd = r->direct_fd = -1;
+    r->no_uring = opts->no_uring;
+    r->cancel = opts->cancel;
+    r->on_read = opts->on_read;
+    r->on_read_ctx = opts->on_read_ctx;
     r->path = mr_strdup(path);
     if (!r->path) {
         rc = mr_fail_memory(st, strlen(path) + 1, "a file name");
         goto out;
     }
-    do
-        r->fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
-    while (r->fd < 0 && errno == EINTR);
-    if (r->fd < 0) {
-        rc = fail_at(r, errno, "cannot open the file", st);
+    rc = open_path(r, st);
+    if (rc != MR_OK)
         goto out;
-    }
     if (mr__sys->fstat(r->fd, &s) != 0) {
         rc = fail_at(r, errno, "cannot look at the file", st);
         goto out;
@@ -84,12 +149,16 @@ mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t star
         rc = fail_at(r, EISDIR, "cannot read the file", st);
         goto out;
     }
-    r->size = S_ISREG(s.st_mode) ? (int64_t)s.st_size : -1;
-    r->sync_only = r->size < 0;
-    if (r->size >= 0 && (direct || r->size > half_of_memory()))
+    r->seekable = S_ISREG(s.st_mode);
+    r->size = r->seekable && (s.st_size > 0 || is_empty(r)) ? (int64_t)s.st_size : -1;
+    r->sync_only = r->size < 0 || (opts && opts->no_ahead);
+    if (r->size >= 0 && r->size < r->origin)
+        r->size = r->origin;
+    bool named = r->fd != STDIN_FILENO || strcmp(path, "-") != 0;
+    if (named && r->size >= 0 && (opts->direct || r->size > half_of_memory()))
         r->direct_fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_DIRECT, 0);
     r->async_mode = r->direct_fd >= 0;
-    r->offset = r->ahead = r->size < 0 ? 0 : start;
+    r->offset = r->ahead = r->seekable ? r->origin + start : 0;
     *out = r;
     return MR_OK;
 out:
@@ -99,7 +168,12 @@ out:
 
 int64_t mr__read_ahead_size(const mr__read_ahead *r)
 {
-    return r->size;
+    return r->size < 0 ? -1 : r->size - r->origin;
+}
+
+bool mr__read_ahead_seekable(const mr__read_ahead *r)
+{
+    return r->seekable;
 }
 
 /* Ends all reads in flight and lets their buffers go. */
@@ -107,7 +181,7 @@ static void drop_slots(mr__read_ahead *r)
 {
     for (unsigned i = 0; i < MR__READ_DEPTH; i++) {
         slot *s = &r->slots[i];
-        if (s->in_flight && r->async->class_->wait(r->async, &s->request) != 0) {
+        if (s->in_flight && r->async->class_->wait(r->async, &s->request, NULL) != 0) {
             /* Nobody knows whether the kernel still writes there: that memory is given up. */
             s->buffer = NULL;
         }
@@ -125,7 +199,7 @@ void mr__read_ahead_close(mr__read_ahead *r)
     drop_slots(r);
     if (r->async)
         r->async->class_->close(r->async);
-    if (r->fd >= 0)
+    if (r->fd > STDIN_FILENO || (r->fd == STDIN_FILENO && strcmp(r->path, "-") != 0))
         mr__sys->close(r->fd);
     if (r->direct_fd >= 0)
         mr__sys->close(r->direct_fd);
@@ -135,9 +209,10 @@ void mr__read_ahead_close(mr__read_ahead *r)
 
 mr_code mr__read_ahead_seek(mr__read_ahead *r, int64_t offset, mr_status *st)
 {
+    offset += r->origin;
     if (offset == r->offset)
         return MR_OK;
-    if (r->size < 0)
+    if (!r->seekable)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "%s is a pipe, which cannot be read from byte %lld", r->path,
                        (long long)offset);
@@ -146,16 +221,36 @@ mr_code mr__read_ahead_seek(mr__read_ahead *r, int64_t offset, mr_status *st)
     return MR_OK;
 }
 
-/* As pread (from pipes: read), but goes on after an interruption. -errno on failure. */
-static ssize_t read_some(const mr__read_ahead *r, void *dst, size_t n, int64_t offset)
+/* As pread, but goes on after an interruption. -errno on failure. */
+static ssize_t read_at(const mr__read_ahead *r, void *dst, size_t n, int64_t offset)
 {
+    int64_t began = mr__ticks();
     for (int tries = 0;; tries++) {
-        ssize_t got = r->size < 0 ? mr__sys->read(r->fd, dst, n)
-                                  : mr__sys->pread(r->fd, dst, n, (off_t)offset);
+        ssize_t got = mr__sys->pread(r->fd, dst, n, (off_t)offset);
+        int err = errno;
+        if (got < 0 && (err == EINTR || err == EAGAIN) && tries < MAX_RETRIES)
+            continue;
+        mr__waited_since(began); /* it was not cached */
+        return got < 0 ? -err : got;
+    }
+}
+
+/* As read of a pipe or the like, when there is something. A FIFO that was opened before its first
+ * writer came would read as ended, but is not ready; one that had its writers need not become ready
+ * at its end, but reads as ended. */
+static ssize_t read_stream(mr__read_ahead *r, void *dst, size_t n)
+{
+    bool ask = !r->nonblocking || !r->offset;
+    for (int tries = 0;; tries++) {
+        int err = ask ? mr__wait_readable(r->fd, r->cancel) : 0;
+        if (err != 0)
+            return err;
+        ssize_t got = mr__sys->read(r->fd, dst, n);
         if (got >= 0)
             return got;
         if ((errno != EINTR && errno != EAGAIN) || tries == MAX_RETRIES)
             return -errno;
+        ask = true;
     }
 }
 
@@ -173,7 +268,7 @@ static bool async_open(mr__read_ahead *r)
     if (r->async)
         return true;
     int err = 0;
-    if (atomic_load(&uring_allowed))
+    if (!r->no_uring)
         r->async = mr__read_uring_open(2 * MR__READ_DEPTH, &err);
     if (!r->async) {
         log_refusal(err);
@@ -224,8 +319,8 @@ static ssize_t finish_request(mr__read_ahead *r, slot *s)
         s->request.fd = r->fd;
     }
     while (have < s->request.n && s->request.offset + (off_t)have < (off_t)r->size) {
-        ssize_t got = read_some(r, s->request.data + have, s->request.n - have,
-                                s->request.offset + (off_t)have);
+        ssize_t got = read_at(r, s->request.data + have, s->request.n - have,
+                              s->request.offset + (off_t)have);
         if (got < 0)
             return got;
         if (got == 0)
@@ -245,7 +340,7 @@ static mr_code next_slot(mr__read_ahead *r, mr_buffer **out, uint8_t **data, siz
         return MR_END;
     slot *s = &r->slots[r->head];
     if (s->in_flight) {
-        int err = r->async->class_->wait(r->async, &s->request);
+        int err = r->async->class_->wait(r->async, &s->request, r->cancel);
         if (err != 0)
             return fail_at(r, -err, "cannot wait for a read", st);
         s->in_flight = false;
@@ -298,8 +393,8 @@ static ssize_t read_cached(mr__read_ahead *r, void *dst, size_t n)
     }
 }
 
-mr_code mr__read_ahead_next(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out,
-                            uint8_t **data, size_t *got, mr_status *st)
+static mr_code next(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out, uint8_t **data,
+                    size_t *got, mr_status *st)
 {
     *out = NULL;
     if (r->size >= 0 && r->offset >= r->size)
@@ -318,7 +413,7 @@ mr_code mr__read_ahead_next(mr__read_ahead *r, void *dst, size_t want, mr_buffer
         r->sync_only = true;
     }
     if (n == -EAGAIN)
-        n = read_some(r, dst, want, r->offset);
+        n = r->seekable ? read_at(r, dst, want, r->offset) : read_stream(r, dst, want);
     if (n < 0)
         return fail_at(r, (int)-n, "cannot read the file", st);
     if (n == 0)
@@ -326,4 +421,13 @@ mr_code mr__read_ahead_next(mr__read_ahead *r, void *dst, size_t want, mr_buffer
     r->offset += n;
     *got = (size_t)n;
     return MR_OK;
+}
+
+mr_code mr__read_ahead_next(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out,
+                            uint8_t **data, size_t *got, mr_status *st)
+{
+    mr_code rc = next(r, dst, want, out, data, got, st);
+    if (rc == MR_OK && r->on_read)
+        r->on_read(r->on_read_ctx, *got);
+    return rc;
 }

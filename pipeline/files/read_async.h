@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_READ_ASYNC_H
 #define MR_PIPELINE_FILES_READ_ASYNC_H
-/* Reads in flight: what io_uring and the pread pool have in common, for read_ahead.c alone. Every
- * request that was started is waited for before its memory goes.
+/* Reads in flight: what io_uring and the pread pool have in common, for read_ahead.c and
+ * read_scattered.c alone. Every request that was started is waited for before its memory goes.
  *
  * thread   one at a time per object */
-#include "pipeline/status.h"
+#include "pipeline/wait/cancel.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -16,15 +17,18 @@ typedef struct mr__read_request {
     off_t offset;
     ssize_t result; /* when done: bytes, or -errno */
     bool done;
-    struct mr__read_request *next; /* the pool's queue */
+    /* the pool's */
+    atomic_uint state; /* bit 0: done */
+    struct mr__read_request *next;
 } mr__read_request;
 
 typedef struct mr__read_async mr__read_async;
 typedef struct mr__read_async_class {
     /* Starts request; 0 or -errno (then it is not in flight). */
     int (*start)(mr__read_async *a, mr__read_request *request);
-    /* Returns when request is done; 0, or -errno (then nothing in flight can be trusted to end). */
-    int (*wait)(mr__read_async *a, mr__read_request *request);
+    /* Returns when request is done: 0. -ECANCELED: `cancel` (may be NULL) was triggered first, and
+     * it is still in flight. Another -errno: nothing in flight can be trusted to end. */
+    int (*wait)(mr__read_async *a, mr__read_request *request, mr_cancel *cancel);
     /* Nothing is in flight any more. */
     void (*close)(mr__read_async *a);
 } mr__read_async_class;

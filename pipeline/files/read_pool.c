@@ -4,23 +4,22 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/system.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/wait/wait.h"
 
-#define THREADS 4
+enum { THREADS = 4, DONE = 1 };
 
 /* One pool for the process, alive while a file uses it: threads are dear, and a file needs them
  * only until its reads are done. */
 static struct {
     pthread_mutex_t lock; /* guards everything below */
-    pthread_cond_t work, finished;
+    pthread_cond_t work;
     mr__read_request *first, **last;
     pthread_t threads[THREADS];
     int n_threads, users;
     bool stopping;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
-          .work = PTHREAD_COND_INITIALIZER,
-          .finished = PTHREAD_COND_INITIALIZER};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
 /* Held while threads are started or joined, so that a new user waits for the last one's join.
  * Taken before pool.lock. */
@@ -41,11 +40,12 @@ static void *run(void *unused)
             pool.last = &pool.first;
         pthread_mutex_unlock(&pool.lock);
         ssize_t got = mr__sys->pread(r->fd, r->data, r->n, r->offset);
-        ssize_t result = got < 0 ? -errno : got;
+        r->result = got < 0 ? -errno : got;
+        /* Release pairs with wait_for's acquire. From here on r is its owner's, who may free it:
+         * who sleeps is woken by address only. */
+        atomic_fetch_or_explicit(&r->state, DONE, memory_order_release);
+        mr__wait_wake(&r->state);
         pthread_mutex_lock(&pool.lock);
-        r->result = result;
-        r->done = true;
-        pthread_cond_broadcast(&pool.finished);
     }
     pthread_mutex_unlock(&pool.lock);
     return NULL;
@@ -54,9 +54,11 @@ static void *run(void *unused)
 static int start(mr__read_async *a, mr__read_request *request)
 {
     (void)a;
-    pthread_mutex_lock(&pool.lock);
+    /* Relaxed: the lock hands it over. */
+    atomic_store_explicit(&request->state, 0, memory_order_relaxed);
     request->done = false;
     request->next = NULL;
+    pthread_mutex_lock(&pool.lock);
     *pool.last = request;
     pool.last = &request->next;
     pthread_cond_signal(&pool.work);
@@ -64,13 +66,18 @@ static int start(mr__read_async *a, mr__read_request *request)
     return 0;
 }
 
-static int wait_for(mr__read_async *a, mr__read_request *request)
+static int wait_for(mr__read_async *a, mr__read_request *request, mr_cancel *cancel)
 {
     (void)a;
-    pthread_mutex_lock(&pool.lock);
-    while (!request->done)
-        pthread_cond_wait(&pool.finished, &pool.lock);
-    pthread_mutex_unlock(&pool.lock);
+    for (;;) {
+        unsigned seen = atomic_load_explicit(&request->state, memory_order_acquire);
+        if (seen & DONE)
+            break;
+        if (mr_cancel_is_cancelled(cancel))
+            return -ECANCELED;
+        mr__wait_while(&request->state, seen, cancel);
+    }
+    request->done = true;
     return 0;
 }
 

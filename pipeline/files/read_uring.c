@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <liburing.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/system.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/wait/wait.h"
 
 typedef struct uring {
     mr__read_async base;
@@ -34,12 +35,19 @@ static int start(mr__read_async *a, mr__read_request *request)
     return rc;
 }
 
-static int wait_for(mr__read_async *a, mr__read_request *request)
+static int wait_for(mr__read_async *a, mr__read_request *request, mr_cancel *cancel)
 {
     uring *u = (uring *)a;
     while (!request->done) {
         struct io_uring_cqe *cqe = NULL;
-        int rc = mr__sys->uring_wait(&u->ring, &cqe);
+        int rc = 0;
+        if (cancel && !io_uring_cq_ready(&u->ring))
+            rc = mr__wait_readable(u->ring.ring_fd, cancel);
+        if (rc == -ECANCELED)
+            return rc;
+        int64_t began = mr__ticks();
+        rc = mr__sys->uring_wait(&u->ring, &cqe);
+        mr__waited_since(began);
         if (rc == -EINTR || rc == -EAGAIN)
             continue;
         if (rc < 0)

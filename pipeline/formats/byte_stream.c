@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/log.h"
+
 /* A chunk and what is made from it stay in the L2 cache. For large records it grows, so that little
  * of it is the part of one that has to be carried over (bench/tfrecord.c). */
 #define CHUNK     ((size_t)512 << 10)
@@ -12,28 +15,6 @@
 
 /* Where empty windows point: NULL must not be added to. */
 static uint8_t nothing;
-
-mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
-                             mr_status *st)
-{
-    memset(s, 0, sizeof *s);
-    mr_status_init(&s->failure);
-    s->at = s->end = s->base = s->packed_at = s->packed_end = &nothing;
-    s->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
-    s->direct = opts && opts->direct;
-    s->path = mr_strdup(path);
-    if (!s->path)
-        return mr_fail_memory(st, strlen(path) + 1, "a file name");
-    mr_code rc = mr__read_ahead_open(&s->source, path, 0, s->direct, st);
-    if (rc == MR_OK && s->compression != MR_COMPRESSION_NONE)
-        rc = mr__codec_decode_open(&s->codec, s->compression, st);
-    if (rc != MR_OK) {
-        mr__byte_stream_close(s);
-        return rc;
-    }
-    s->size = s->codec ? -1 : mr__read_ahead_size(s->source);
-    return MR_OK;
-}
 
 void mr__byte_stream_close(mr__byte_stream *s)
 {
@@ -58,14 +39,98 @@ static void set_window(mr__byte_stream *s, uint8_t *at, uint8_t *end)
     s->end = end;
 }
 
-/* Makes room behind the window, for `bytes` of it in all if that is more than a chunk. */
+/* What the first bytes say; a TFRecord's length whose checksum is right decides for an uncompressed
+ * file. */
+static mr_compression compression_of(const uint8_t *b, size_t n)
+{
+    if (n >= 12) {
+        uint32_t crc =
+            (uint32_t)b[8] | (uint32_t)b[9] << 8 | (uint32_t)b[10] << 16 | (uint32_t)b[11] << 24;
+        if (mr_crc32c_mask(mr_crc32c(b, 8)) == crc)
+            return MR_COMPRESSION_NONE;
+    }
+    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
+        return MR_COMPRESSION_GZIP;
+    if (n >= 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
+        return MR_COMPRESSION_ZSTD;
+    if (n >= 2 && (b[0] & 0x0f) == 8 && (b[0] >> 4) <= 7 && (b[0] * 256 + b[1]) % 31 == 0)
+        return MR_COMPRESSION_ZLIB;
+    return MR_COMPRESSION_NONE;
+}
+
+/* Decides by the first bytes. Those of a pipe are kept: compressed ones to be decoded, others as
+ * the window. */
+static mr_code detect(mr__byte_stream *s, mr_status *st)
+{
+    mr_code rc = MR_OK;
+    size_t have = 0;
+    MR_TRY(mr_buffer_alloc(&s->packed, PACKED, st));
+    uint8_t *bytes = mr_buffer_data(s->packed);
+    while (rc == MR_OK && have < 12) {
+        mr_buffer *slot = NULL;
+        uint8_t *data = NULL;
+        size_t got = 0;
+        rc = mr__read_ahead_next(s->source, bytes + have, PACKED - have, &slot, &data, &got, st);
+        if (slot) { /* of a regular file, which is read again */
+            got = got < PACKED - have ? got : PACKED - have;
+            memcpy(bytes + have, data, got);
+            mr_buffer_unref(slot);
+        }
+        have += got;
+    }
+    if (rc < MR_OK)
+        return rc;
+    s->compression = compression_of(bytes, have);
+    if (mr__read_ahead_seekable(s->source))
+        return mr__read_ahead_seek(s->source, 0, st);
+    if (s->compression == MR_COMPRESSION_NONE) {
+        s->chunk = s->packed;
+        s->packed = NULL;
+        set_window(s, bytes, bytes + have);
+    } else {
+        s->packed_at = bytes;
+        s->packed_end = bytes + have;
+    }
+    return MR_OK;
+}
+
+mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
+                             mr_status *st)
+{
+    memset(s, 0, sizeof *s);
+    mr_status_init(&s->failure);
+    s->at = s->end = s->base = s->packed_at = s->packed_end = &nothing;
+    s->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
+    s->strict = opts && opts->strict;
+    s->path = mr_strdup(path);
+    if (!s->path)
+        return mr_fail_memory(st, strlen(path) + 1, "a file name");
+    mr__read_opts read = {0};
+    if (opts)
+        read = (mr__read_opts){opts->direct,  opts->no_uring,    opts->cancel,
+                               opts->on_read, opts->on_read_ctx, opts->no_ahead};
+    mr_code rc = mr__read_ahead_open(&s->source, path, 0, &read, st);
+    if (rc == MR_OK && s->compression == MR_COMPRESSION_DETECT)
+        rc = detect(s, st);
+    if (rc == MR_OK && s->compression != MR_COMPRESSION_NONE)
+        rc = mr__codec_decode_open(&s->codec, s->compression, st);
+    if (rc != MR_OK) {
+        mr_status_at(st, path, -1, -1);
+        mr__byte_stream_close(s);
+        return rc;
+    }
+    s->size = s->codec ? -1 : mr__read_ahead_size(s->source);
+    return MR_OK;
+}
+
+/* Makes room after the window, for `bytes` of it in all if that is more than a chunk. */
 static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
 {
     size_t unread = (size_t)(s->end - s->at), capacity = bytes > CHUNK ? bytes : CHUNK;
     if (bytes > CHUNK / PER_CHUNK && bytes < CHUNK_MAX)
         capacity = bytes * PER_CHUNK < CHUNK_MAX ? bytes * PER_CHUNK : CHUNK_MAX;
     if (s->chunk) {
-        /* Nobody has a view of what lies behind the window. */
+        /* Nobody has a view of what lies after the window. */
         size_t room = (size_t)(buffer_end(s->chunk) - s->end);
         if (room >= CHUNK / 2 && unread + room >= bytes)
             return MR_OK;
@@ -90,7 +155,7 @@ static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
     return MR_OK;
 }
 
-/* A slot with n bytes at data becomes the chunk, or its bytes go behind the window. Takes slot. */
+/* A slot with n bytes at data becomes the chunk, or its bytes go after the window. Takes slot. */
 static mr_code take_slot(mr__byte_stream *s, mr_buffer *slot, uint8_t *data, size_t n,
                          mr_status *st)
 {
@@ -153,6 +218,27 @@ static mr_code add_packed(mr__byte_stream *s, mr_status *st)
     return MR_OK;
 }
 
+/* The compressed stream has ended: says so if the file has not. A pipe is not waited for. */
+static mr_code check_end(mr__byte_stream *s, mr_status *st)
+{
+    if (s->packed_at == s->packed_end && !s->source_ended && mr__read_ahead_seekable(s->source)) {
+        mr_code rc = add_packed(s, st);
+        if (rc < MR_OK)
+            return rc;
+        s->source_ended = rc == MR_END;
+    }
+    if (s->packed_at == s->packed_end)
+        return MR_END;
+    const char *name = mr_compression_name(s->compression);
+    if (s->strict)
+        return mr_fail(st, MR_DATA_LOSS,
+                       "bytes follow the end of the %s stream, and only the first of several is "
+                       "read",
+                       name);
+    mr_log(MR_LOG_WARNING, "%s: what follows the end of its %s stream is not read", s->path, name);
+    return MR_END;
+}
+
 static mr_code add_decoded(mr__byte_stream *s, mr_status *st)
 {
     uint8_t *room_end = buffer_end(s->chunk), *before = s->end;
@@ -173,6 +259,8 @@ static mr_code add_decoded(mr__byte_stream *s, mr_status *st)
         s->packed_at = s->packed_end - io.n_in;
         s->end = io.out;
     }
+    if (rc == MR_END)
+        rc = check_end(s, st);
     if (s->end > before && rc == MR_END) {
         s->ended = true;
         return MR_OK;
@@ -213,6 +301,32 @@ mr_code mr__byte_stream_fill(mr__byte_stream *s, size_t need, mr_status *st)
     return s->failure.code;
 }
 
+mr_code mr__byte_stream_scan(mr__byte_stream *s, uint64_t bytes,
+                             void (*see)(void *ctx, const uint8_t *p, size_t n), void *ctx,
+                             mr_status *st)
+{
+    size_t unread = (size_t)(s->end - s->at);
+    int64_t stands = mr__byte_stream_offset(s) + (int64_t)unread;
+    mr_buffer *room = NULL;
+    mr_code rc = mr_buffer_alloc(&room, CHUNK, st);
+    see(ctx, s->at, unread < bytes ? unread : (size_t)bytes);
+    for (uint64_t left = bytes - (unread < bytes ? unread : bytes); left && rc == MR_OK;) {
+        mr_buffer *slot = NULL;
+        uint8_t *data = NULL;
+        size_t got = 0;
+        rc = mr__read_ahead_next(s->source, mr_buffer_data(room), CHUNK, &slot, &data, &got, st);
+        if (rc != MR_OK)
+            break;
+        got = got < left ? got : (size_t)left;
+        see(ctx, slot ? data : mr_buffer_data(room), got);
+        mr_buffer_unref(slot);
+        left -= got;
+    }
+    mr_buffer_unref(room);
+    mr_code back = mr__read_ahead_seek(s->source, stands, rc < MR_OK ? NULL : st);
+    return rc != MR_OK ? rc : back;
+}
+
 /* Starts a compressed file again from its first byte. */
 static mr_code restart(mr__byte_stream *s, mr_status *st)
 {
@@ -238,10 +352,17 @@ mr_code mr__byte_stream_seek(mr__byte_stream *s, int64_t offset, mr_status *st)
         mr_status_at(st, s->path, -1, -1);
         return rc;
     }
-    if (!s->codec || offset < mr__byte_stream_offset(s)) {
+    bool jump = !s->codec && mr__read_ahead_seekable(s->source);
+    if (jump || offset < mr__byte_stream_offset(s)) {
         mr_code rc = s->codec ? restart(s, st) : mr__read_ahead_seek(s->source, offset, st);
         if (rc != MR_OK)
             return rc;
+        if (s->chunk && !mr_buffer_writable(s->chunk)) {
+            /* Somebody has views of what would be overwritten. */
+            mr_buffer_unref(s->chunk);
+            s->chunk = NULL;
+            s->base = &nothing;
+        }
         s->at = s->end = s->base;
         s->offset = s->codec ? 0 : offset;
         s->ended = false;

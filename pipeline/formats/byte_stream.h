@@ -2,17 +2,16 @@
 #ifndef MR_PIPELINE_FORMATS_BYTE_STREAM_H
 #define MR_PIPELINE_FORMATS_BYTE_STREAM_H
 /* The uncompressed bytes of a file as a window over chunk buffers. A reader of records looks at
- * [at, end), moves `at` behind what it took, and calls fill when a record is not whole:
+ * [at, end), moves `at` after what it took, and calls fill when a record is not whole:
  *
  *     chunk buffer  | taken ....... | at ... unread ... end | room |
  *
  * Views into the window stay good as long as their holder holds `chunk`: fill overwrites a chunk
- * only while its count is 1, else it goes on in another buffer and carries the unread rest over.
+ * only while its count is 1, else it continues in another buffer and carries the unread rest over.
  *
  * thread   one at a time per object */
 #include "pipeline/files/read_ahead.h"
-#include "pipeline/formats/codec.h"
-#include "pipeline/formats/file_position.h"
+#include "pipeline/formats/reader.h"
 
 typedef struct mr__byte_stream {
     mr_buffer *chunk;
@@ -22,12 +21,12 @@ typedef struct mr__byte_stream {
     int64_t size; /* uncompressed bytes of the file; -1 unknown (compressed, a pipe) */
     char *path;
     mr_compression compression;
-    bool direct, source_ended, ended;
+    bool source_ended, ended, strict;
     mr__read_ahead *source;
     mr__codec *codec;
     mr_buffer *packed; /* compressed bytes not yet decoded */
     uint8_t *packed_at, *packed_end;
-    mr_status failure; /* met behind bytes that are still to be taken; MR_OK: none */
+    mr_status failure; /* met after bytes that are still to be taken; MR_OK: none */
 } mr__byte_stream;
 
 mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
@@ -45,7 +44,14 @@ static inline int64_t mr__byte_stream_offset(const mr__byte_stream *s)
     return s->offset + (s->at - s->base);
 }
 
-/* Moves `at` to an uncompressed offset; a compressed file is decoded up to it.
- * errors   MR_OUT_OF_RANGE: the file ends before it */
+/* Calls see for the next `bytes` bytes, in pieces, without keeping them; `at` and the window stay.
+ * Only where `size` is known. MR_END: the file has become shorter. */
+mr_code mr__byte_stream_scan(mr__byte_stream *s, uint64_t bytes,
+                             void (*see)(void *ctx, const uint8_t *p, size_t n), void *ctx,
+                             mr_status *st) MR_NODISCARD;
+
+/* Moves `at` to an uncompressed offset; what cannot be sought is read up to it.
+ * errors   MR_OUT_OF_RANGE: the file ends before it
+ *          MR_FAILED_PRECONDITION: it lies before what was read of a pipe */
 mr_code mr__byte_stream_seek(mr__byte_stream *s, int64_t offset, mr_status *st) MR_NODISCARD;
 #endif

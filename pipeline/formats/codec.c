@@ -33,6 +33,7 @@ mr_code mr__codec_decode_open(mr__codec **out, mr_compression c, mr_status *st)
     case MR_COMPRESSION_ZSTD:
         return mr__zstd_decode_open(out, st);
     case MR_COMPRESSION_NONE:
+    case MR_COMPRESSION_DETECT:
         break;
     }
     return mr_fail(st, MR_INVALID_ARGUMENT, "unsupported compression type %d", (int)c);
@@ -48,6 +49,7 @@ mr_code mr__codec_encode_open(mr__codec **out, mr_compression c, mr_status *st)
     case MR_COMPRESSION_ZSTD:
         return mr__zstd_encode_open(out, st);
     case MR_COMPRESSION_NONE:
+    case MR_COMPRESSION_DETECT:
         break;
     }
     return mr_fail(st, MR_INVALID_ARGUMENT, "unsupported compression type %d", (int)c);
@@ -57,4 +59,16 @@ void mr__codec_close(mr__codec *c)
 {
     if (c)
         c->class_->close(c);
+}
+
+mr_code mr__codec_cut_short(mr_compression c, bool empty, mr_status *st)
+{
+    const char *name = mr_compression_name(c);
+    if (empty)
+        return mr_fail(st, MR_DATA_LOSS, "truncated %s stream: the file is empty", name);
+    return mr_fail(
+        st, MR_DATA_LOSS,
+        "truncated %s stream: the file stops before the end of the stream; was it copied "
+        "or written whole?",
+        name);
 }

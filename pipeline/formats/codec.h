@@ -15,7 +15,8 @@ typedef enum mr_compression {
     MR_COMPRESSION_NONE,
     MR_COMPRESSION_GZIP,
     MR_COMPRESSION_ZLIB,
-    MR_COMPRESSION_ZSTD
+    MR_COMPRESSION_ZSTD,
+    MR_COMPRESSION_DETECT /* for reading: whichever of the others the first bytes say */
 } mr_compression;
 
 /* "" (or NULL), "GZIP", "ZLIB", "ZSTD", in capitals; false: no such name. */
@@ -39,8 +40,9 @@ typedef struct mr__codec mr__codec;
 typedef struct mr__codec_class {
     /* in_ended: nothing follows io->in. Decoding returns
      *   MR_OK    went on, or needs more input or room
-     *   MR_END   the last byte has been delivered: the stream's end, or it was cut short
-     *   MR_DATA_LOSS  not a valid stream from here on; what came out before is good */
+     *   MR_END   the stream's end, trailer included; all of it has been delivered
+     *   MR_DATA_LOSS  not a valid stream from here on, or cut short; what came out before is
+     *                 good */
     mr_code (*step)(mr__codec *c, mr__codec_io *io, bool in_ended, mr_status *st);
     void (*close)(mr__codec *c);
 } mr__codec_class;
@@ -52,6 +54,8 @@ mr_code mr__codec_decode_open(mr__codec **out, mr_compression c, mr_status *st) 
 /* Encoding: step with in_ended returns MR_END when all is written. */
 mr_code mr__codec_encode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
 void mr__codec_close(mr__codec *c); /* NULL: nothing */
+/* MR_DATA_LOSS of a stream that stops before its own end; empty: it has no byte at all. */
+mr_code mr__codec_cut_short(mr_compression c, bool empty, mr_status *st);
 
 mr_code mr__zlib_decode_open(mr__codec **out, bool gzip, mr_status *st) MR_NODISCARD;
 mr_code mr__zlib_encode_open(mr__codec **out, bool gzip, mr_status *st) MR_NODISCARD;

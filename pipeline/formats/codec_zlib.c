@@ -10,7 +10,9 @@
 typedef struct zlib_codec {
     mr__codec base;
     z_stream z;
-    bool gzip, at_start; /* of a gzip member */
+    bool gzip;
+    bool at_start; /* of a member: none of its bytes was seen */
+    bool any;      /* byte was seen at all */
     bool ended;
 } zlib_codec;
 
@@ -47,22 +49,21 @@ static int run(z_stream *z, mr__codec_io *io, int (*fn)(z_stream *, int), int fl
     return rc;
 }
 
-static mr_code member_ended(zlib_codec *c, mr__codec_io *io, bool in_ended)
+/* A stream with its trailer is complete: gzip may go on with another member. */
+static void member_ended(zlib_codec *c)
 {
-    if (!c->gzip) /* of several zlib streams the first alone counts */
-        c->ended = true;
-    else if (!c->at_start) {
+    c->at_start = true;
+    if (c->gzip)
         inflateReset(&c->z);
-        c->at_start = true;
-    }
-    return c->ended || (in_ended && io->n_in == 0) ? MR_END : MR_OK;
+    else /* of several zlib streams the first alone counts */
+        c->ended = true;
 }
 
 static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
 {
     zlib_codec *c = (zlib_codec *)self;
     while (!c->ended) {
-        if (io->n_in == 0 && in_ended && c->at_start)
+        if (c->at_start && io->n_in == 0 && in_ended && c->any)
             return MR_END;
         if (c->at_start && io->n_in && c->gzip && io->in[0] != 0x1f)
             return mr_fail(
@@ -72,12 +73,12 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
                 io->in[0]);
         size_t n_in = io->n_in, n_out = io->n_out;
         int rc = run(&c->z, io, inflate, Z_NO_FLUSH);
-        if (io->n_in != n_in)
+        if (io->n_in != n_in) {
             c->at_start = false;
+            c->any = true;
+        }
         if (rc == Z_STREAM_END) {
-            mr_code done = member_ended(c, io, in_ended);
-            if (done != MR_OK || io->n_in == 0)
-                return done;
+            member_ended(c);
             continue;
         }
         if (rc == Z_MEM_ERROR)
@@ -87,8 +88,9 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
                            c->z.msg ? c->z.msg : "needs a dictionary");
         if (io->n_out == 0 || (io->n_in == 0 && !in_ended))
             return MR_OK;
-        if (io->n_in == n_in && io->n_out == n_out) /* cut short */
-            c->ended = true;
+        if (io->n_in == n_in && io->n_out == n_out)
+            return mr__codec_cut_short(c->gzip ? MR_COMPRESSION_GZIP : MR_COMPRESSION_ZLIB, !c->any,
+                                       st);
     }
     return MR_END;
 }

@@ -13,6 +13,7 @@ typedef struct zstd_codec {
     ZSTD_DCtx *d;
     ZSTD_CCtx *e;
     bool between_frames;
+    bool any; /* byte was seen at all */
 } zstd_codec;
 
 static void *z_alloc(void *ctx, size_t bytes)
@@ -40,11 +41,12 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
 {
     zstd_codec *c = (zstd_codec *)self;
     for (;;) {
-        if (in_ended && io->n_in == 0 && c->between_frames)
+        if (in_ended && io->n_in == 0 && c->between_frames && c->any)
             return MR_END;
         ZSTD_inBuffer in = {io->in, io->n_in, 0};
         ZSTD_outBuffer out = {io->out, io->n_out, 0};
         size_t rc = ZSTD_decompressStream(c->d, &out, &in);
+        c->any |= in.pos > 0;
         io->in += in.pos;
         io->n_in -= in.pos;
         io->out += out.pos;
@@ -55,8 +57,8 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
             c->between_frames = rc == 0;
         if (io->n_out == 0 || (io->n_in == 0 && !in_ended))
             return MR_OK;
-        if (!in.pos && !out.pos) /* cut short */
-            return MR_END;
+        if (!in.pos && !out.pos)
+            return mr__codec_cut_short(MR_COMPRESSION_ZSTD, !c->any, st);
     }
 }
 

@@ -5,8 +5,8 @@
  * costs more than the checksum of a length. All take and return the bare register (no final xor).
  *
  * source   V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction"
- *          (2011); the same, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ" (2009)
- */
+ *          (2011); the same, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
+ *          (2009) */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -40,7 +40,7 @@ typedef struct parse {
     const mr_example_plan *plan;
     mr_array *columns;
     mr__list *lists;  /* n a row for variable-length features; see ragged_of */
-    uint32_t *follow; /* follow[i]: the feature that came behind feature i - 1 last time */
+    uint32_t *follow; /* follow[i]: the feature that followed feature i - 1 last time */
     uint32_t *seen;   /* seen[i] == stamp: feature i is in this record */
     uint32_t stamp;
     mr__entry *entries; /* the slow way's: the last entry of each feature */

@@ -43,7 +43,7 @@ MR_API mr_code mr_example_plan_new(mr_example_plan **out, const mr_example_featu
 MR_API void mr_example_plan_free(mr_example_plan *p); /* NULL: nothing */
 MR_API size_t mr_example_plan_columns(const mr_example_plan *p);
 
-/* Told of each bad record, in row order; st is valid during the call. */
+/* Called for each bad record, in row order; st is valid during the call. */
 typedef void (*mr_example_error_fn)(void *ctx, size_t row, const mr_status *st);
 
 /* Parses n records into plan_columns() columns of n rows each (overwritten): fixed shapes DENSE, or

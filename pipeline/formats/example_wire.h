@@ -67,7 +67,7 @@ static inline const uint8_t *mr__varint_any(const uint8_t *p, const uint8_t *e, 
     return mr__varint_slow(p, e, v);
 }
 
-/* A length and that many bytes before e: p behind the length, *n the bytes. NULL: not there. */
+/* A length and that many bytes before e: p after the length, *n the bytes. NULL: not there. */
 static inline const uint8_t *mr__length(const uint8_t *p, const uint8_t *e, size_t *n)
 {
     uint64_t v;
@@ -78,7 +78,7 @@ static inline const uint8_t *mr__length(const uint8_t *p, const uint8_t *e, size
     return p;
 }
 
-/* Passes by the value of an unknown field. */
+/* Skips the value of an unknown field. */
 static inline const uint8_t *mr__skip_field(const uint8_t *p, const uint8_t *e, uint64_t tag)
 {
     uint64_t v;

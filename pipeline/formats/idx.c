@@ -98,28 +98,13 @@ static mr_code read_header(mr_idx_reader *r, mr_status *st)
     return read_dimensions(r, rank, st);
 }
 
-/* Whether the file starts with gzip's magic number. */
-static mr_code is_gzip(mr_idx_reader *r, bool *gzip, mr_status *st)
+mr_code mr_idx_reader_open(mr_idx_reader **out, const char *path, mr_cancel *cancel, mr_status *st)
 {
-    MR_TRY(have(r, 2, "its header", st));
-    *gzip = r->in.at[0] == 0x1f && r->in.at[1] == 0x8b;
-    return MR_OK;
-}
-
-mr_code mr_idx_reader_open(mr_idx_reader **out, const char *path, mr_status *st)
-{
-    bool gzip = false;
+    const mr_file_opts o = {.compression = MR_COMPRESSION_DETECT, .cancel = cancel};
     mr_idx_reader *r = mr_calloc(1, sizeof *r);
     if (!r)
         return mr_fail_memory(st, sizeof *r, "an IDX reader");
-    mr_code rc = mr__byte_stream_open(&r->in, path, NULL, st);
-    if (rc == MR_OK)
-        rc = is_gzip(r, &gzip, st);
-    if (rc == MR_OK && gzip) {
-        mr__byte_stream_close(&r->in);
-        rc = mr__byte_stream_open(&r->in, path, &(mr_file_opts){.compression = MR_COMPRESSION_GZIP},
-                                  st);
-    }
+    mr_code rc = mr__byte_stream_open(&r->in, path, &o, st);
     if (rc == MR_OK)
         rc = read_header(r, st);
     if (rc != MR_OK) {

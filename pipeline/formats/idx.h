@@ -14,6 +14,7 @@
  * source   the format description on yann.lecun.com/exdb/mnist
  * since    0.1 */
 #include "../memory/array.h"
+#include "../wait/cancel.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,9 +22,11 @@ extern "C" {
 
 typedef struct mr_idx_reader mr_idx_reader;
 
-/* Opens path; whether it is gzipped is seen from its first two bytes.
- * errors   as open(2); MR_DATA_LOSS: not an IDX file, with file and offset */
-MR_API mr_code mr_idx_reader_open(mr_idx_reader **out, const char *path,
+/* Opens path; whether it is gzipped is seen from its first two bytes. cancel, which may be NULL,
+ * ends waits for a pipe, here and in reads; it outlives the reader.
+ * errors   as open(2); MR_DATA_LOSS: not an IDX file, with file and offset;
+ *          MR_CANCELLED */
+MR_API mr_code mr_idx_reader_open(mr_idx_reader **out, const char *path, mr_cancel *cancel,
                                   mr_status *st) MR_NODISCARD;
 MR_API void mr_idx_reader_close(mr_idx_reader *r);
 
@@ -34,8 +37,8 @@ MR_API int64_t mr_idx_reader_rows(const mr_idx_reader *r);
 MR_API const int64_t *mr_idx_reader_shape(const mr_idx_reader *r, int *rank);
 
 /* The next 1 to `want` rows as a DENSE array in host byte order; *out is empty before. MR_END at
- * the end. errors   MR_DATA_LOSS: the file ends early or more follows the last row, with file and
- * offset */
+ * the end.
+ * errors   MR_DATA_LOSS: the file ends early, or more follows the last row; with file and offset */
 MR_API mr_code mr_idx_reader_read(mr_idx_reader *r, size_t want, mr_array *out,
                                   mr_status *st) MR_NODISCARD;
 

@@ -5,25 +5,53 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/generation.h"
+#include "pipeline/formats/tfrecord_writer.h"
+
 struct mr_shard_writer {
+    mr__generation generation;
+    bool overwrite;
+    mr_shard_format format;
+    char *npy_type; /* of NPY: what its heads say but for the number of entries, in two texts */
     int64_t n, next, records;
     mr_tfrecord_writer *files[];
 };
 
 mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards,
-                             const mr_tfrecord_writer_opts *opts, mr_status *st)
+                             const mr_shard_writer_opts *opts, mr_status *st)
 {
     if (n_shards < 1 || n_shards > 99999)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the number of shards must be 1 to 99999, not %" PRId64, n_shards);
+    /* Of a prefix without a name every file of the directory would be an old shard. */
+    const char *slash = strrchr(prefix, '/');
+    if (!(slash ? slash[1] : *prefix))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the prefix '%s' has no name after its directory; give one: '%strain'",
+                       prefix, prefix);
+    mr_shard_format format = opts ? opts->format : MR_SHARDS_TFRECORD;
+    if (format == MR_SHARDS_NPY && opts->compression != MR_COMPRESSION_NONE)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "npy files cannot be compressed");
     size_t path_size = strlen(prefix) + 64;
     char *path = mr_malloc(path_size);
     mr_shard_writer *w = mr_calloc(1, sizeof *w + (size_t)n_shards * sizeof *w->files);
+    const mr_tfrecord_writer_opts each = {
+        .compression = opts ? opts->compression : MR_COMPRESSION_NONE, .sync = true};
     mr_code rc = path && w ? MR_OK : mr_fail_memory(st, path_size, "a shard writer");
+    if (rc == MR_OK)
+        rc = mr__generation_init(&w->generation, prefix, st);
+    if (rc == MR_OK) {
+        w->format = format;
+        w->overwrite = opts && opts->overwrite;
+        rc = mr__generation_recover(&w->generation, st);
+    }
+    if (rc == MR_OK)
+        rc = mr__generation_find_old(&w->generation, n_shards, mr_shard_ending(format),
+                                     w->overwrite, st);
     for (int64_t i = 0; i < n_shards && rc == MR_OK; i++) {
-        snprintf(path, path_size, "%s-%05" PRId64 "-of-%05" PRId64 ".tfrecord", prefix, i,
-                 n_shards);
-        rc = mr_tfrecord_writer_open(&w->files[i], path, opts, st);
+        snprintf(path, path_size, "%s-%05" PRId64 "-of-%05" PRId64 ".%s", prefix, i, n_shards,
+                 mr_shard_ending(format));
+        rc = mr_tfrecord_writer_open(&w->files[i], path, &each, st);
         if (rc == MR_OK)
             w->n = i + 1;
     }
@@ -36,9 +64,83 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     return MR_OK;
 }
 
+const char *mr_shard_ending(mr_shard_format format)
+{
+    static const char *const endings[] = {
+        [MR_SHARDS_TFRECORD] = "tfrecord", [MR_SHARDS_JSONL] = "jsonl", [MR_SHARDS_NPY] = "npy"};
+    return endings[format];
+}
+
+/* ---- heads of NPY files ----
+ *
+ *   offset  size  meaning
+ *   0       6     "\x93NUMPY"
+ *   6       2     version: 1, 2 (long heads) or 3 (names beyond ASCII), and 0
+ *   8       2, 4  bytes that follow, little-endian: 2 bytes in version 1
+ *           n     a dictionary of Python, spaces and a line end; the whole is a multiple of 64
+ */
+
+/* The head of file i; before the end of the data with room for any number of entries. */
+static mr_code put_head(mr_shard_writer *w, int64_t i, bool last, mr_status *st)
+{
+    enum { COUNT_DIGITS = 20, ALIGN = 64 };
+    int64_t n = last ? w->records / w->n + (i < w->records % w->n) : 0;
+    const char *axes = w->npy_type + strlen(w->npy_type) + 1;
+    bool ascii = true;
+    for (const char *p = w->npy_type; *p; p++)
+        ascii = ascii && (unsigned char)*p < 0x80;
+    size_t text = strlen(w->npy_type) + strlen(axes) + COUNT_DIGITS + 1;
+    bool wide = !ascii || text + 12 + ALIGN > UINT16_MAX;
+    size_t before = wide ? 12 : 10, size = (before + text + ALIGN - 1) / ALIGN * ALIGN;
+    char *head = mr_malloc(size + 1);
+    if (!head)
+        return mr_fail_memory(st, size, "the head of an npy file");
+    memcpy(head, "\x93NUMPY\x01\x00", 8);
+    head[6] = (char)(!ascii ? 3 : wide ? 2 : 1);
+    for (size_t b = 0; b < before - 8; b++)
+        head[8 + b] = (char)((size - before) >> 8 * b);
+    int used = snprintf(head + before, size + 1 - before, "%s%" PRId64 "%s", w->npy_type, n, axes);
+    memset(head + before + used, ' ', size - before - (size_t)used);
+    head[size - 1] = '\n';
+    mr_code rc = last ? mr__tfrecord_writer_replace_head(w->files[i], head, size, st)
+                      : mr__tfrecord_writer_put(w->files[i], head, size, st);
+    mr_free(head);
+    return rc;
+}
+
+mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, int rank,
+                                  const int64_t *shape, mr_status *st)
+{
+    if (w->format != MR_SHARDS_NPY || w->npy_type || w->records)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the type of entries is said once, before the first, and of npy files only");
+    static const char first[] = "{'descr': ", second[] = ", 'fortran_order': False, 'shape': (";
+    size_t size = sizeof first + strlen(descr) + sizeof second + (size_t)rank * 24 + 8;
+    char *text = w->npy_type = mr_malloc(size);
+    if (!text)
+        return mr_fail_memory(st, size, "the head of an npy file");
+    size_t used = (size_t)snprintf(text, size, "%s%s%s", first, descr, second) + 1;
+    text[used] = ',';
+    text[used + 1] = '\0';
+    for (int d = 0; d < rank; d++)
+        snprintf(text + used + strlen(text + used), size - used - strlen(text + used),
+                 " %" PRId64 "%s", shape[d], d + 1 < rank ? "," : "");
+    snprintf(text + used + strlen(text + used), size - used - strlen(text + used), "), }");
+    mr_code rc = MR_OK;
+    for (int64_t i = 0; i < w->n && rc == MR_OK; i++)
+        rc = put_head(w, i, false, st);
+    return rc;
+}
+
 mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, mr_status *st)
 {
-    mr_code rc = mr_tfrecord_writer_append(w->files[w->next], data, n, st);
+    mr_tfrecord_writer *f = w->files[w->next];
+    if (w->format == MR_SHARDS_NPY && !w->npy_type)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the entries of npy files are");
+    mr_code rc = w->format == MR_SHARDS_TFRECORD ? mr_tfrecord_writer_append(f, data, n, st)
+                                                 : mr__tfrecord_writer_put(f, data, n, st);
+    if (rc == MR_OK && w->format == MR_SHARDS_JSONL)
+        rc = mr__tfrecord_writer_put(f, "\n", 1, st);
     if (rc == MR_OK) {
         w->records++;
         w->next = (w->next + 1) % w->n;
@@ -48,20 +150,47 @@ mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, m
 
 mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
 {
+    bool kept = false;
+    mr__generation *g = &w->generation;
     mr_code rc = MR_OK;
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++) {
-        rc = mr_tfrecord_writer_close(w->files[i], st);
-        w->files[i] = NULL;
+        if (w->npy_type)
+            rc = put_head(w, i, true, st);
+        if (rc == MR_OK)
+            rc = mr__tfrecord_writer_finish(w->files[i], st);
     }
+    /* Again: files may have come since it was opened. */
+    if (rc == MR_OK)
+        rc = mr__generation_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
+    for (int64_t i = 0; i < w->n && rc == MR_OK; i++)
+        rc = mr__generation_add(g, mr__tfrecord_writer_file(w->files[i])->partial,
+                                mr__tfrecord_writer_file(w->files[i])->path, st);
+    if (rc == MR_OK)
+        rc = mr__generation_publish(g, &kept, st);
+    for (int64_t i = 0; i < w->n && (rc == MR_OK || kept); i++)
+        mr__tfrecord_writer_file(w->files[i])->created = false;
     mr_shard_writer_abort(w);
     return rc;
 }
 
 void mr_shard_writer_abort(mr_shard_writer *w)
 {
-    for (int64_t i = 0; w && i < w->n; i++)
+    if (!w)
+        return;
+    for (int64_t i = 0; i < w->n; i++)
         mr_tfrecord_writer_abort(w->files[i]);
+    mr__generation_reset(&w->generation);
+    mr_free(w->npy_type);
     mr_free(w);
+}
+
+mr_code mr_shard_writer_recover(const char *prefix, mr_status *st)
+{
+    mr__generation g;
+    MR_TRY(mr__generation_init(&g, prefix, st));
+    mr_code rc = mr__generation_recover(&g, st);
+    mr__generation_reset(&g);
+    return rc;
 }
 
 int64_t mr_shard_writer_records(const mr_shard_writer *w)

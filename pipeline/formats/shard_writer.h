@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_SHARD_WRITER_H
 #define MR_PIPELINE_FORMATS_SHARD_WRITER_H
-/* A set of TFRecord files, PREFIX-00000-of-0000N.tfrecord and so on, records dealt round robin.
- * Each file is complete or not there at all: they get their names when all of them are written.
+/* A set of files, PREFIX-00000-of-0000N.tfrecord (or .jsonl, .npy) and so on, records dealt round
+ * robin.
+ *
+ * Files get their names when all of them are written and on the disk; before that they lie beside
+ * them, as .NAME. ... .partial, which PREFIX-* does not match. They replace files of these names,
+ * and with `overwrite` all sets of shards of the prefix, as one: where a rename fails, those before
+ * it are undone. After a crash, or kill -9, at any place either the old set or the new one is
+ * whole, and PREFIX-* never finds files of both. It finds a part of one of them only where the
+ * crash came between the renames. Then the journal .PREFIX.commit is there: patterns in datasets
+ * fail with MR_FAILED_PRECONDITION instead of reading a part, and mr_shard_writer_recover, or the
+ * next mr_shard_writer_open of the prefix, puts the new set in place. Partial files of a killed
+ * process stay until somebody removes them.
  *
  * thread   one at a time per writer
  * since    0.1 */
@@ -14,18 +24,48 @@ extern "C" {
 
 typedef struct mr_shard_writer mr_shard_writer;
 
-/* units    n_shards 1 to 99,999 files, all open at once
- * errors   MR_INVALID_ARGUMENT: n_shards; what mr_tfrecord_writer_open says */
+typedef enum mr_shard_format {
+    MR_SHARDS_TFRECORD,
+    MR_SHARDS_JSONL, /* a record is a line, without its end */
+    MR_SHARDS_NPY    /* numpy's files of arrays, version 1.0 to 3.0: a record is an entry along
+                        axis 0, as it lies in memory; mr_shard_writer_set_entry says its type */
+} mr_shard_format;
+
+typedef struct mr_shard_writer_opts {
+    mr_compression compression; /* not of NPY, whose heads are completed at the end */
+    bool overwrite;             /* replaces sets of other numbers of shards and formats too */
+    mr_shard_format format;
+} mr_shard_writer_opts;
+
+/* What names of the files end in, "tfrecord". */
+MR_API const char *mr_shard_ending(mr_shard_format format);
+
+/* opts NULL: all zero. One writer of a prefix at a time.
+ * units    n_shards 1 to 99,999 files, all open at once
+ * errors   MR_INVALID_ARGUMENT: n_shards, NPY with a compression, a prefix without a name after its
+ *          last slash; what mr_tfrecord_writer_open says
+ *          MR_ALREADY_EXISTS: a set of another number of shards or format is there, and not
+ *          `overwrite` */
 MR_API mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards,
-                                    const mr_tfrecord_writer_opts *opts,
-                                    mr_status *st) MR_NODISCARD;
-/* Appends a record to the file whose turn it is. errors as mr_tfrecord_writer_append */
+                                    const mr_shard_writer_opts *opts, mr_status *st) MR_NODISCARD;
+/* Of NPY, once, before the first record: descr is what the format calls so, "'<f4'" or
+ * "[('x', '<f4', (2,))]"; shape the axes of an entry.
+ * errors   MR_INVALID_ARGUMENT: the files are of another format; those of appending */
+MR_API mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, int rank,
+                                         const int64_t *shape, mr_status *st) MR_NODISCARD;
+/* Appends a record to the file whose turn it is.
+ * errors   MR_FAILED_PRECONDITION: NPY without mr_shard_writer_set_entry; those of
+ *          mr_tfrecord_writer_append */
 MR_API mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n,
                                       mr_status *st) MR_NODISCARD;
-/* Finishes all files and frees w; on failure the files not finished by then are removed. */
+/* Completes all files, syncs them, gives them their names and frees w. On failure what was there
+ * before stands, and the new files are removed. */
 MR_API mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st) MR_NODISCARD;
 /* Removes everything and frees w. NULL: nothing. */
 MR_API void mr_shard_writer_abort(mr_shard_writer *w);
+/* Finishes what a crash between the renames left of an earlier set. Nothing, where there was none.
+ * errors   MR_DATA_LOSS: the journal is damaged; those of renaming */
+MR_API mr_code mr_shard_writer_recover(const char *prefix, mr_status *st) MR_NODISCARD;
 /* Records so far. */
 MR_API int64_t mr_shard_writer_records(const mr_shard_writer *w);
 

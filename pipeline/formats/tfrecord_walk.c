@@ -53,10 +53,8 @@ static inline uint32_t little32(const uint8_t *p)
                 why = MR__WALK_BAD_DATA;                                                           \
                 break;                                                                             \
             }                                                                                      \
-            if (views) {                                                                           \
-                views[rows].data = (const char *)data;                                             \
-                views[rows].size = size;                                                           \
-            }                                                                                      \
+            views[rows].data = (const char *)data;                                                 \
+            views[rows].size = size;                                                               \
             rows++;                                                                                \
             left -= size < left ? size : left;                                                     \
             at = data + size + 4;                                                                  \

@@ -5,15 +5,15 @@
 #include "pipeline/memory/array.h"
 
 typedef enum mr__walk_end {
-    MR__WALK_MORE,       /* the next record is not whole: `need` bytes would show more of it */
+    MR__WALK_MORE,       /* the next record is not whole: `need` bytes are wanted */
     MR__WALK_FULL,       /* max_rows or max_bytes reached */
     MR__WALK_BAD_LENGTH, /* the next record's length is corrupted */
     MR__WALK_BAD_DATA    /* its data are */
 } mr__walk_end;
 
 typedef struct mr__walk {
-    const uint8_t *at, *end; /* in, out: behind the last good record */
-    mr_bytes *views;         /* room for max_rows; NULL: count only */
+    const uint8_t *at, *end; /* in, out: after the last good record */
+    mr_bytes *views;         /* room for max_rows */
     size_t rows, max_rows;   /* rows: in, out */
     size_t max_bytes;        /* of payload; at least one record is taken */
     uint64_t need;           /* out with MR__WALK_MORE */

@@ -11,6 +11,7 @@
 #include "pipeline/functions/building.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/op.h"
+#include "pipeline/params/params.h"
 
 static mr_code no_memory(mr_status *st)
 {
@@ -19,14 +20,16 @@ static mr_code no_memory(mr_status *st)
 
 /* ---- calls of ops ---- */
 
+enum { MAX_PLACES = 16 };
+
 typedef struct op_call {
     const builder *b;
     const mr_expr *e;
     const mr_op *op;
-    mr_value *values;
-    size_t n_params;
+    mr__arguments args;
     mr_dataset **inputs;
     size_t n_inputs, inputs_capacity;
+    const mr_expr *given[MAX_PLACES]; /* what each of the first parameters was given as */
 } op_call;
 
 static mr_code add_input(op_call *c, const mr_expr *e, mr_status *st)
@@ -58,16 +61,6 @@ static bool is_dataset_list(const mr_expr *e, const scope *s)
     return true;
 }
 
-static const mr_param *param_named(const mr_op *op, const char *name, size_t *at)
-{
-    for (size_t i = 0; op->params && op->params[i].name; i++)
-        if (strcmp(op->params[i].name, name) == 0) {
-            *at = i;
-            return &op->params[i];
-        }
-    return NULL;
-}
-
 static mr_code build_argument(op_call *c, const mr_param *p, const mr_expr *e, mr_value *out,
                               mr_status *st)
 {
@@ -78,88 +71,19 @@ static mr_code build_argument(op_call *c, const mr_param *p, const mr_expr *e, m
         return mr__build_fail(c->b, st, e, "%s: %s must be a function, as in x => x * 2",
                               c->op->name, p->name);
     }
+    bool names_value = e->kind == MR_EX_NAME && !bare;
+    if ((p->flags & MR_P_EXPRESSION) && e->kind != MR_EX_STRING && !names_value) {
+        char *text = NULL;
+        MR_TRY(mr_expr_print(e, &text, st));
+        *out = (mr_value){.kind = MR_V_STRING, .s = text, .size = strlen(text)};
+        return MR_OK;
+    }
     if (e->kind == MR_EX_LAMBDA && p->type != MR_PT_VALUE)
         return mr__build_fail(c->b, st, e, "%s: %s cannot be a function", c->op->name, p->name);
     return mr__build_value(c->b, e, out, st);
 }
 
-static mr_code append_item(mr_value *group, mr_value_kind kind, const char *name, mr_value *item,
-                           mr_status *st)
-{
-    mr_value *items = mr_realloc(group->items, (group->n + 1) * sizeof *items);
-    if (!items)
-        return no_memory(st);
-    group->items = items;
-    if (name) {
-        char **names = mr_realloc(group->names, (group->n + 1) * sizeof *names);
-        if (!names)
-            return no_memory(st);
-        group->names = names;
-        if (!(names[group->n] = mr_strdup(name)))
-            return no_memory(st);
-    }
-    group->kind = kind;
-    group->items[group->n++] = *item;
-    *item = (mr_value){0};
-    return MR_OK;
-}
-
-static mr_code add_variadic(op_call *c, size_t at, const char *key, const mr_expr *e, mr_status *st)
-{
-    mr_value *group = &c->values[at], item = {0};
-    mr_value_kind kind = key ? MR_V_RECORD : MR_V_TUPLE;
-    if (group->kind != MR_V_UNSET && group->kind != kind)
-        return mr__build_fail(c->b, st, e, "%s: positional and named components do not mix",
-                              c->op->name);
-    for (size_t i = 0; key && i < group->n; i++)
-        if (strcmp(group->names[i], key) == 0)
-            return mr__build_fail(c->b, st, e, "%s: '%s' is given twice", c->op->name, key);
-    MR_TRY(build_argument(c, &c->op->params[at], e, &item, st));
-    mr_code rc = append_item(group, kind, key, &item, st);
-    mr_value_reset(&item);
-    return rc;
-}
-
-/* The parameter that the next positional argument is for; -1: none is left. */
-static int64_t next_positional(const op_call *c)
-{
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < c->n_params; i++) {
-            const mr_param *p = &c->op->params[i];
-            bool wanted =
-                pass == 0 ? (p->flags & MR_P_POSITIONAL) != 0 : (p->flags & MR_P_OPTIONAL) != 0;
-            if (wanted && ((p->flags & MR_P_VARIADIC) || c->values[i].kind == MR_V_UNSET))
-                return (int64_t)i;
-        }
-    return -1;
-}
-
-static mr_code unknown_keyword(const op_call *c, const char *key, const mr_expr *e, mr_status *st)
-{
-    char all[300] = "";
-    for (size_t i = 0; i < c->n_params; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "",
-                 c->op->params[i].name);
-    return mr__build_fail(c->b, st, e, "%s has no parameter '%s'; it has %s", c->op->name, key,
-                          all[0] ? all : "none");
-}
-
-static mr_code add_keyword(op_call *c, const char *key, const mr_expr *e, mr_status *st)
-{
-    size_t at = 0;
-    const mr_param *p = param_named(c->op, key, &at);
-    if (!p || ((p->flags & MR_P_VARIADIC) && p->type == MR_PT_VALUE)) {
-        for (at = 0; at < c->n_params; at++)
-            if ((c->op->params[at].flags & MR_P_VARIADIC) && c->op->params[at].type == MR_PT_VALUE)
-                return add_variadic(c, at, key, e, st);
-        return unknown_keyword(c, key, e, st);
-    }
-    if (c->values[at].kind != MR_V_UNSET)
-        return mr__build_fail(c->b, st, e, "%s: %s is given twice", c->op->name, key);
-    return build_argument(c, p, e, &c->values[at], st);
-}
-
-static size_t distance(const char *a, const char *b)
+size_t mr__name_distance(const char *a, const char *b)
 {
     /* Levenshtein's, over names of at most 63 letters. */
     size_t n = strlen(b), row[64];
@@ -186,9 +110,12 @@ static size_t distance(const char *a, const char *b)
 static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
 {
     const mr_op *op, *best = NULL;
+    const char *hint = mr__type_hint(e);
     size_t least = 3;
+    if (*hint)
+        return mr__build_fail(b, st, e, "unknown op '%s'%s", e->text, hint);
     for (size_t i = 0; (op = mr_op_at(i)); i++) {
-        size_t d = op->props & MR_OP_INTERNAL ? 99 : distance(e->text, op->name);
+        size_t d = op->props & MR_OP_INTERNAL ? 99 : mr__name_distance(e->text, op->name);
         if (d < least) {
             least = d;
             best = op;
@@ -199,26 +126,68 @@ static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
     return mr__build_fail(b, st, e, "unknown op '%s'; 'millrace ops' lists them", e->text);
 }
 
-static mr_code add_argument(op_call *c, const char *key, const mr_expr *e, mr_status *st)
+/* An error of an argument, at its place: byte `at` of the text. */
+static mr_code at_argument(const op_call *c, const mr_expr *e, size_t at, mr_code rc,
+                           const mr_status *why, mr_status *st)
 {
-    if (key)
-        return add_keyword(c, key, e, st);
-    if (takes_inputs(c) && mr__is_dataset(e, c->b->s))
+    size_t size;
+    const char *text = mr_expr_source(e, &size);
+    if (rc == MR_INVALID_ARGUMENT && !c->b->body)
+        return mr_expr_fail(st, rc, text, size, at, "%s", why->message);
+    if (rc != MR_OK && st)
+        *st = *why;
+    return rc;
+}
+
+/* What an error of the whole node is about. Messages of tables and of check slots begin with the
+ * op's name and that of a parameter: then it is that argument, else the op. */
+static const mr_expr *at_fault(const op_call *c, const char *message)
+{
+    size_t n = strlen(c->op->name);
+    if (strncmp(message, c->op->name, n) != 0 || strncmp(message + n, ": ", 2) != 0)
+        return c->e;
+    const char *word = message + n + 2;
+    size_t length = strcspn(word, " :");
+    for (size_t i = 0; i < c->args.n && i < MAX_PLACES; i++) {
+        const char *name = c->op->params[i].name;
+        if (c->given[i] && strlen(name) == length && strncmp(name, word, length) == 0)
+            return c->given[i];
+    }
+    return c->e;
+}
+
+/* The i-th child of the call is an argument. */
+static mr_code add_parameter(op_call *c, size_t i, mr_status *st)
+{
+    const char *key = c->e->keys ? c->e->keys[i] : NULL;
+    const mr_expr *e = c->e->children[i];
+    size_t begin = key && c->e->key_begins ? c->e->key_begins[i] : mr_expr_place(e), at = 0;
+    mr_value v = {0};
+    mr_status why;
+    mr_status_init(&why);
+    MR_TRY(at_argument(c, e, begin, mr__arguments_place(&c->args, key, &at, &why), &why, st));
+    if (at < MAX_PLACES)
+        c->given[at] = e;
+    MR_TRY(build_argument(c, &c->op->params[at], e, &v, st));
+    mr_code rc = mr__arguments_put(&c->args, at, key, &v, &why);
+    mr_value_reset(&v);
+    return at_argument(c, e, begin, rc, &why, st);
+}
+
+static mr_code add_argument(op_call *c, size_t index, mr_status *st)
+{
+    const char *key = c->e->keys ? c->e->keys[index] : NULL;
+    const mr_expr *e = c->e->children[index];
+    if (!key && takes_inputs(c) && mr__is_dataset(e, c->b->s))
         return add_input(c, e, st);
-    if (c->op->max_inputs < 0 && is_dataset_list(e, c->b->s)) {
+    if (!key && c->op->max_inputs < 0 && is_dataset_list(e, c->b->s)) {
         for (size_t i = 0; i < e->n; i++)
             MR_TRY(add_input(c, e->children[i], st));
         return MR_OK;
     }
-    int64_t at = next_positional(c);
-    if (at < 0 && takes_inputs(c) && e->kind == MR_EX_CALL)
+    if (!key && mr__arguments_next(&c->args) < 0 && takes_inputs(c) && e->kind == MR_EX_CALL)
         return unknown_op(c->b, e, st);
-    if (at < 0)
-        return mr__build_fail(c->b, st, e, "%s takes no further argument here", c->op->name);
-    const mr_param *p = &c->op->params[at];
-    if (p->flags & MR_P_VARIADIC)
-        return add_variadic(c, (size_t)at, NULL, e, st);
-    return build_argument(c, p, e, &c->values[at], st);
+    return add_parameter(c, index, st);
 }
 
 /* The node. Inside a function a bad value is an error of the call, not of the graph: the template
@@ -235,13 +204,13 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
     }
     size_t n = c->n_inputs;
     c->n_inputs = 0; /* taken over */
-    mr_dataset *ds = mr_dataset_from_values(c->op, c->values, c->inputs, n);
+    mr_dataset *ds = mr_dataset_from_values(c->op, c->args.values, c->inputs, n);
     mr_status why;
     mr_code rc = mr_dataset_check(ds, &why);
     if (rc == MR_INVALID_ARGUMENT && c->b->record) {
-        for (size_t i = 0; i < c->n_params; i++) {
+        for (size_t i = 0; i < c->args.n; i++) {
             mr_spec *spec = NULL;
-            mr_value *v = &c->values[i];
+            mr_value *v = &c->args.values[i];
             if (v->kind == MR_V_UNSET || v->kind == MR_V_FN || v->kind == MR_V_NONE ||
                 v->kind == MR_V_AUTO || mr__value_spec(v, &spec, NULL) != MR_OK)
                 continue;
@@ -249,7 +218,7 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
             *v = (mr_value){.kind = MR_V_UNKNOWN, .spec = spec};
         }
         mr_dataset_unref(ds);
-        ds = mr_dataset_from_values(c->op, c->values, again, n);
+        ds = mr_dataset_from_values(c->op, c->args.values, again, n);
         mr_free(again);
         again = NULL;
         rc = mr_dataset_check(ds, &why);
@@ -259,9 +228,9 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
     mr_free(again);
     if (rc != MR_OK) {
         mr_dataset_unref(ds);
-        if (rc == MR_INVALID_ARGUMENT && !c->b->body)
-            return strchr(why.message, '\n') ? (st ? (*st = why, rc) : rc)
-                                             : mr__type_fail(st, c->e, "%s", why.message);
+        /* An error that shows a place already is one of a function of the op. */
+        if (rc == MR_INVALID_ARGUMENT && !c->b->body && !strchr(why.message, '\n'))
+            return mr_expr_fail_at(st, at_fault(c, why.message), "%s", why.message);
         if (st)
             *st = why;
         return rc;
@@ -277,41 +246,38 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
     if (!op || ((op->props & MR_OP_INTERNAL) && !b->body && b->env))
         return unknown_op(b, e, st);
     if (method && op->max_inputs == 0)
-        return mr__build_fail(b, st, e, "%s is a source and stands at the beginning", op->name);
+        return mr__build_fail(b, st, e, "%s is a source and stands at the beginning%s", op->name,
+                              mr__type_hint(e));
     if (!method && op->min_inputs > 0 && !(op->props & MR_OP_SOURCE_CALL))
         return mr__build_fail(b, st, e,
-                              "%s is a method: write it behind a dataset, as in "
+                              "%s is a method: write it after a dataset, as in "
                               "range(10).%s(...)",
                               op->name, op->name);
     op_call c = {.b = b, .e = e, .op = op};
-    while (op->params && op->params[c.n_params].name)
-        c.n_params++;
-    c.values = mr_calloc(c.n_params + 1, sizeof *c.values);
-    mr_code rc = c.values ? MR_OK : no_memory(st);
+    const mr_param_table table = {op->name, op->params, op->params_size};
+    mr_code rc = mr__arguments_init(&c.args, &table, st);
     if (rc == MR_OK && method) {
         const mr_expr *receiver = e->children[0];
         if (receiver->kind == MR_EX_CALL && !mr_op_find(receiver->text, receiver->text_size) &&
-            !mr__builtin_find(receiver->text))
+            !mr_function_find(receiver->text))
             rc = unknown_op(b, receiver, st);
         else if (!mr__is_dataset(receiver, b->s))
-            rc = mr__build_fail(b, st, e->children[0], "%s wants a dataset before the point",
-                                op->name);
+            rc = mr__build_fail(b, st, e->children[0], "%s expects a dataset before the point%s",
+                                op->name, mr__type_hint(e->children[0]));
         else
             rc = add_input(&c, e->children[0], st);
     }
     for (size_t i = method; i < e->n && rc == MR_OK; i++)
-        rc = add_argument(&c, e->keys ? e->keys[i] : NULL, e->children[i], st);
+        rc = add_argument(&c, i, st);
     if (rc == MR_OK && c.n_inputs < (size_t)op->min_inputs)
-        rc = mr__build_fail(b, st, e, "%s wants %d dataset%s, not %zu", op->name, op->min_inputs,
-                            op->min_inputs == 1 ? "" : "s", c.n_inputs);
+        rc = mr__build_fail(b, st, e, "%s expects %d dataset%s, found %zu", op->name,
+                            op->min_inputs, op->min_inputs == 1 ? "" : "s", c.n_inputs);
     if (rc == MR_OK)
         rc = make_node(&c, out, st);
-    for (size_t i = 0; c.values && i < c.n_params; i++)
-        mr_value_reset(&c.values[i]);
+    mr__arguments_reset(&c.args);
     for (size_t i = 0; i < c.n_inputs; i++)
         mr_dataset_unref(c.inputs[i]);
     mr_free(c.inputs);
-    mr_free(c.values);
     return rc;
 }
 
@@ -437,6 +403,7 @@ mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, m
         rc = mr__build_dataset(&b, e, &ds, st);
     }
     if (rc == MR_OK) {
+        mr__dataset_body_sort(body);
         *element = mr_spec_ref(mr_dataset_spec(ds));
         *out = body;
     } else
@@ -476,7 +443,8 @@ mr_code mr__dataset_body_make(const dataset_body *body, const frame *f, size_t r
         for (size_t i = 0; i < f->n; i++)
             if (used[i])
                 mr_array_slice(&v[i], &f->v[i], f->constant && f->constant[i] ? 0 : row, 1);
-        frame one = {v, NULL, f->n, 1, NULL};
+        mr_row_sink here = {.outer = f->sink, .base = row, .cancel = f->sink->cancel};
+        frame one = {v, NULL, f->n, 1, &here};
         builder b = {.s = &body->s, .values = &one, .body = body};
         rc = mr__build_dataset(&b, body->e, out, st);
         for (size_t i = 0; i < f->n; i++)
@@ -498,7 +466,7 @@ typedef struct surroundings {
     mr_spec **specs;
     char **names;
     mr_array *columns;
-    size_t n_columns, capacity;
+    size_t n_columns, columns_capacity, capacity;
     frame f;
 } surroundings;
 
@@ -541,16 +509,17 @@ static mr_code add_name(surroundings *x, const char *name, const mr_value *v, mr
     mr_spec *spec = NULL;
     MR_TRY(mr__value_spec(v, &spec, st));
     size_t k = mr_spec_n_leaves(spec);
-    mr_array *columns = mr_realloc(x->columns, (x->n_columns + k + 1) * sizeof *columns);
-    if (columns)
-        x->columns = columns;
+    mr_code rc = mr_grow((void **)&x->columns, &x->columns_capacity, x->n_columns + k,
+                         sizeof *x->columns, MR_EXPR_MAX_TEXT, "arguments", st);
     char *copy = mr_strdup(name);
-    if (!columns || !copy) {
+    if (rc == MR_OK && !copy)
+        rc = no_memory(st);
+    if (rc != MR_OK) {
         mr_spec_unref(spec);
         mr_free(copy);
-        return no_memory(st);
+        return rc;
     }
-    memset(columns + x->n_columns, 0, k * sizeof *columns);
+    memset(x->columns + x->n_columns, 0, k * sizeof *x->columns);
     x->names[n] = copy;
     x->specs[n] = spec;
     x->s.first[n] = x->n_columns;
@@ -568,7 +537,7 @@ static mr_code compute_calls(surroundings *x, const mr_env *env, const mr_expr *
 {
     for (size_t i = 0; i < e->n; i++)
         MR_TRY(compute_calls(x, env, e->children[i], st));
-    if (e->kind != MR_EX_CALL || mr_op_find(e->text, strlen(e->text)) || mr__builtin_find(e->text))
+    if (e->kind != MR_EX_CALL || mr_op_find(e->text, strlen(e->text)) || mr_function_find(e->text))
         return MR_OK;
     mr_value *args = mr_calloc(e->n + 1, sizeof *args), result = {0};
     mr_code rc = args ? MR_OK : no_memory(st);
@@ -620,5 +589,23 @@ mr_code mr_dataset_from_text(const char *text, size_t size, const mr_env *env, m
         *out = ds;
     else
         mr_dataset_unref(ds);
+    return rc;
+}
+
+mr_code mr_value_from_text(const char *text, size_t size, mr_value *out, mr_status *st)
+{
+    static const mr_env none;
+    const mr_expr *e = NULL;
+    mr_value v = {0};
+    MR_TRY(mr_expr_parse(text, size, &e, st));
+    const scope nothing = {0};
+    const frame one = {.rows = 1};
+    builder b = {.s = &nothing, .values = &one, .env = &none};
+    mr_code rc = mr__build_value(&b, e, &v, st);
+    mr_expr_unref(e);
+    if (rc == MR_OK)
+        *out = v;
+    else
+        mr_value_reset(&v);
     return rc;
 }

@@ -3,11 +3,13 @@
  * and which expressions are datasets. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/functions/building.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/op.h"
+#include "pipeline/params/params.h"
 
 mr_code mr__build_fail(const builder *b, mr_status *st, const mr_expr *e, const char *fmt, ...)
 {
@@ -18,7 +20,7 @@ mr_code mr__build_fail(const builder *b, mr_status *st, const mr_expr *e, const 
     va_end(ap);
     if (b->body)
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s", text);
-    return mr__type_fail(st, e, "%s", text);
+    return mr_expr_fail_at(st, e, "%s", text);
 }
 
 static mr_code no_memory(mr_status *st)
@@ -110,7 +112,8 @@ void mr__mark_names(const mr_expr *e, const scope *s, bool *used)
     mark_names(e, s, NULL, used);
 }
 
-mr_code mr__free_names(const mr_expr *e, const scope *s, size_t **out, size_t *n, mr_status *st)
+/* Names of s that e uses freely (indexes into s, ascending, each once); *n of them, owned. */
+static mr_code free_names(const mr_expr *e, const scope *s, size_t **out, size_t *n, mr_status *st)
 {
     bool *used = mr_calloc(s->n + 1, sizeof *used);
     *out = mr_calloc(s->n + 1, sizeof **out);
@@ -143,7 +146,8 @@ mr_code mr__build_name(const builder *b, size_t i, mr_value *out, mr_status *st)
 
 static mr_code run_tree(const builder *b, const typed *t, mr_value *out, mr_status *st)
 {
-    mr_row_sink sink = {.n_rows = 1};
+    mr_row_sink *outer = b->values ? b->values->sink : NULL;
+    mr_row_sink sink = {.n_rows = 1, .outer = outer, .cancel = outer ? outer->cancel : NULL};
     frame empty = {.rows = 1, .sink = &sink};
     frame f = b->values ? *b->values : empty;
     f.sink = &sink;
@@ -158,25 +162,49 @@ static mr_code run_tree(const builder *b, const typed *t, mr_value *out, mr_stat
         rc = mr__value_of_columns(t->spec, c.v, NULL, 0, out, st);
     out->computed = true;
     mr__columns_free(&c);
-    mr_row_errors_reset(&sink.errors);
-    mr_free(sink.bad);
+    mr__sink_free(&sink);
     return rc;
 }
 
 static mr_code keep_tree(dataset_body *r, const mr_expr *e, typed *t, mr_status *st)
 {
+    uint64_t number = UINT64_C(1) << 32; /* apart from those of the function around the body */
+    mr__type_number_draws(t, &number);
     MR_TRY(mr_grow((void **)&r->arguments, &r->arguments_capacity, r->n_arguments + 1,
                    sizeof *r->arguments, 1 << 20, "arguments", st));
     r->arguments[r->n_arguments++] = (struct typed_argument){e, t};
     return MR_OK;
 }
 
+/* Both tables begin their entries with the expression, and are in order of its address. */
+static int compare_places(const void *a, const void *b)
+{
+    const mr_expr *x = *(const mr_expr *const *)a, *y = *(const mr_expr *const *)b;
+    return (x > y) - (x < y);
+}
+
+void mr__dataset_body_sort(dataset_body *b)
+{
+    if (b->n_arguments)
+        qsort(b->arguments, b->n_arguments, sizeof *b->arguments, compare_places);
+    if (b->n_fns)
+        qsort(b->fns, b->n_fns, sizeof *b->fns, compare_places);
+}
+
 static const typed *find_tree(const dataset_body *body, const mr_expr *e)
 {
-    for (size_t i = 0; body && i < body->n_arguments; i++)
-        if (body->arguments[i].e == e)
-            return body->arguments[i].tree;
-    return NULL;
+    if (!body || !body->n_arguments)
+        return NULL;
+    const struct typed_argument *found =
+        bsearch(&e, body->arguments, body->n_arguments, sizeof *body->arguments, compare_places);
+    return found ? found->tree : NULL;
+}
+
+static const struct template_fn *find_fn(const dataset_body *body, const mr_expr *e)
+{
+    if (!body || !body->n_fns)
+        return NULL;
+    return bsearch(&e, body->fns, body->n_fns, sizeof *body->fns, compare_places);
 }
 
 /* An argument that is arithmetic. */
@@ -206,27 +234,16 @@ mr_code mr__build_computed(const builder *b, const mr_expr *e, mr_value *out, mr
     return rc;
 }
 
-static mr_code literal_string(const mr_expr *e, mr_value *out, mr_status *st)
-{
-    out->kind = MR_V_STRING;
-    out->s = mr_strndup(e->text, e->text_size);
-    out->size = e->text_size;
-    return out->s ? MR_OK : no_memory(st);
-}
-
 mr_code mr__build_fn(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
 {
-    const struct template_fn *known = NULL;
-    for (size_t i = 0; b->body && i < b->body->n_fns && !known; i++)
-        if (b->body->fns[i].e == e)
-            known = &b->body->fns[i];
+    const struct template_fn *known = find_fn(b->body, e);
     size_t *captured = NULL, n = 0;
     mr_code rc = MR_OK;
     if (known) {
         captured = known->captured;
         n = known->n_captured;
     } else
-        rc = mr__free_names(e, b->s, &captured, &n, st);
+        rc = free_names(e, b->s, &captured, &n, st);
     const char **names = mr_calloc(n + 1, sizeof *names);
     mr_value *values = mr_calloc(n + 1, sizeof *values);
     if (rc == MR_OK && (!names || !values))
@@ -364,26 +381,12 @@ static bool has_computed(const mr_expr *e, const builder *b)
 
 mr_code mr__build_value(const builder *b, const mr_expr *e, mr_value *out, mr_status *st)
 {
+    bool literal;
     *out = (mr_value){0};
-    mr_code rc;
+    mr_code rc = mr__literal_value(e, out, &literal, st);
+    if (rc != MR_OK || literal)
+        return rc;
     switch (e->kind) {
-    case MR_EX_INT:
-        *out = (mr_value){.kind = MR_V_INT, .i = e->i};
-        return MR_OK;
-    case MR_EX_FLOAT:
-        *out = (mr_value){.kind = MR_V_FLOAT, .f = e->f};
-        return MR_OK;
-    case MR_EX_BOOL:
-        *out = (mr_value){.kind = MR_V_BOOL, .i = e->i};
-        return MR_OK;
-    case MR_EX_NONE:
-        out->kind = MR_V_NONE;
-        return MR_OK;
-    case MR_EX_AUTO:
-        out->kind = MR_V_AUTO;
-        return MR_OK;
-    case MR_EX_STRING:
-        return literal_string(e, out, st);
     case MR_EX_LAMBDA:
         return mr__build_fn(b, e, out, st);
     case MR_EX_LIST:
@@ -395,16 +398,6 @@ mr_code mr__build_value(const builder *b, const mr_expr *e, mr_value *out, mr_st
     case MR_EX_RECORD:
         rc = build_items(b, e, out, st);
         break;
-    case MR_EX_UNARY:
-        if (e->op == '-' && e->children[0]->kind == MR_EX_INT) {
-            *out = (mr_value){.kind = MR_V_INT, .i = (int64_t)(0 - (uint64_t)e->children[0]->i)};
-            return MR_OK;
-        }
-        if (e->op == '-' && e->children[0]->kind == MR_EX_FLOAT) {
-            *out = (mr_value){.kind = MR_V_FLOAT, .f = -e->children[0]->f};
-            return MR_OK;
-        }
-        return mr__build_computed(b, e, out, st);
     default:
         if (!mr__is_dataset(e, b->s))
             return mr__build_computed(b, e, out, st);

@@ -4,33 +4,13 @@
  * Rows of one shape go through a kernel together. Where rows differ in shape (a RAGGED column, or a
  * shape that is computed), the node alone is evaluated row by row and its rows are put together
  * again. A row that fails is marked and carried along with any value; the program drops it. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/functions/row_kernels.h"
+#include "pipeline/functions/typed.h"
 #include "pipeline/memory/object.h"
-
-void mr__row_fail(mr_row_sink *sink, size_t row, mr_code code, const char *fmt, ...)
-{
-    if (!sink->n_rows)
-        return;
-    size_t at = sink->rows ? sink->rows[sink->base + row] : sink->base + row;
-    if (!sink->bad && !(sink->bad = mr_calloc(sink->n_rows, sizeof *sink->bad))) {
-        sink->out_of_memory = true;
-        return;
-    }
-    if (sink->bad[at])
-        return;
-    sink->bad[at] = true;
-    mr_status e;
-    va_list ap;
-    va_start(ap, fmt);
-    mr_failv(&e, code, fmt, ap);
-    va_end(ap);
-    if (mr_row_errors_add(&sink->errors, at, &e, NULL) != MR_OK)
-        sink->out_of_memory = true;
-}
 
 void mr__columns_free(column_set *c)
 {
@@ -117,73 +97,126 @@ static void hide_failed(mr_array *rows, size_t n, const mr_row_sink *sink)
         }
 }
 
-static mr_code row_by_row(const typed *t, const arguments *a, mr_array *out, mr_row_sink *sink,
-                          mr_status *st)
+/* A shape that no memory can hold is an error of the rows that ask for it: asking again would give
+ * the same. */
+static mr_code too_large(const typed *t, const mr_rows *r, const char *why, mr_array *out,
+                         mr_status *st)
 {
-    mr_array *rows = mr_calloc(a->rows, sizeof *rows), *v = mr_calloc(a->n, sizeof *v);
-    bool *one = mr_calloc(a->n, sizeof *one);
-    mr_code rc = rows && v && one
+    mr__fail_all(r, "%s: %s; use a smaller shape", t->function->name, why);
+    for (size_t i = 0; i < mr_spec_n_leaves(t->spec); i++) {
+        mr_array_reset(&out[i]);
+        MR_TRY(mr__any_value(mr_spec_leaf(t->spec, i)->dtype, r->rows, &out[i], st));
+    }
+    return MR_OK;
+}
+
+/* The function of t over columns; each leaf of the result goes to one of out. */
+static mr_code run_call(const typed *t, const mr_array *in, const bool *constant, size_t rows,
+                        mr_array *out, mr_row_sink *sink, mr_status *st)
+{
+    const mr_rows r = {.function = t->function,
+                       .params = t->params,
+                       .plan = t->plan,
+                       .in = in,
+                       .constant = constant,
+                       .n = t->n,
+                       .rows = rows,
+                       .number = t->number,
+                       .errors = sink};
+    sink->e = t->e;
+    mr_status why;
+    mr_code rc = t->function->run(&r, out, &why);
+    if (rc == MR_RESOURCE_EXHAUSTED && why.sys_errno != ENOMEM)
+        return too_large(t, &r, why.message, out, st);
+    if (rc != MR_OK && st)
+        *st = why;
+    return rc;
+}
+
+/* The same one row at a time. */
+static mr_code row_by_row(const typed *t, const mr_array *in, const bool *constant, size_t rows,
+                          column_set *out, mr_row_sink *sink, mr_status *st)
+{
+    size_t n = out->n, base = sink->base;
+    mr_array *parts = mr_calloc(n * rows, sizeof *parts), *v = mr_calloc(t->n + 1, sizeof *v);
+    mr_array *leaves = mr_calloc(n, sizeof *leaves);
+    bool *one = mr_calloc(t->n + 1, sizeof *one);
+    mr_code rc = parts && v && leaves && one
                      ? MR_OK
-                     : mr_fail_memory(st, a->rows * sizeof *rows, "the rows of a block");
-    size_t base = sink->base;
-    for (size_t r = 0; r < a->rows && rc == MR_OK; r++) {
-        for (size_t i = 0; i < a->n; i++)
-            lone_row(&a->v[i], a->constant[i], r, &v[i]);
+                     : mr_fail_memory(st, n * rows * sizeof *parts, "the rows of a block");
+    for (size_t r = 0; r < rows && rc == MR_OK; r++) {
+        for (size_t i = 0; i < t->n; i++)
+            lone_row(&in[i], constant[i], r, &v[i]);
         sink->base = base + r;
-        rc = mr__run_kernel(t, &(arguments){v, one, a->n, 1}, &rows[r], sink, st);
-        for (size_t i = 0; i < a->n; i++)
+        rc = run_call(t, v, one, 1, leaves, sink, st);
+        for (size_t k = 0; k < n; k++)
+            mr_array_move(&parts[k * rows + r], &leaves[k]);
+        for (size_t i = 0; i < t->n; i++)
             mr_array_reset(&v[i]);
     }
     sink->base = base;
-    if (rc == MR_OK) {
-        hide_failed(rows, a->rows, sink);
-        rc = merge_rows(rows, a->rows, out, st);
+    for (size_t k = 0; k < n && rc == MR_OK; k++) {
+        hide_failed(parts + k * rows, rows, sink);
+        rc = merge_rows(parts + k * rows, rows, &out->v[k], st);
     }
-    for (size_t r = 0; rows && r < a->rows; r++)
-        mr_array_reset(&rows[r]);
-    mr_free(rows);
+    for (size_t k = 0; parts && k < n * rows; k++)
+        mr_array_reset(&parts[k]);
+    mr_free(parts);
     mr_free(v);
+    mr_free(leaves);
     mr_free(one);
     return rc;
 }
 
-/* Whether argument i decides the shape of the result. */
-static bool decides_shape(const typed *t, size_t i)
+enum { FEW = 4 };
+
+/* An argument that is there already, a literal or a column: it is borrowed. NULL: it must be made,
+ * also where one row is to become many (expand). */
+static const mr_array *argument_at_hand(const typed *t, const frame *f, bool expand)
 {
-    return ((t->kind == TYPED_RESHAPE || t->kind == TYPED_ONE_HOT) && i == 1) ||
-           (t->kind == TYPED_FILL && i == 0);
+    bool constant = t->kind == TYPED_CONST || t->constant;
+    if (constant && expand)
+        return NULL;
+    return t->kind == TYPED_CONST ? &t->value : t->kind == TYPED_COLUMN ? &f->v[t->first] : NULL;
 }
 
-static mr_code eval_kernel(const typed *t, const frame *f, column_set *out, mr_status *st)
+static mr_code eval_call(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
-    mr_array few[4];
-    bool few_constant[4];
-    column_set values[4], *c = t->n <= 4 ? values : mr_calloc(t->n, sizeof *c);
-    mr_array *v = t->n <= 4 ? few : mr_calloc(t->n, sizeof *v);
-    bool *constant = t->n <= 4 ? few_constant : mr_calloc(t->n, sizeof *constant);
+    mr_array few[FEW];
+    bool few_constant[FEW];
+    column_set values[FEW], *c = t->n <= FEW ? values : mr_calloc(t->n, sizeof *c);
+    mr_array *v = t->n <= FEW ? few : mr_calloc(t->n, sizeof *v);
+    bool *constant = t->n <= FEW ? few_constant : mr_calloc(t->n, sizeof *constant);
+    bool knows_constants = t->function->props & MR_FUNCTION_CONSTANTS, alone = false;
     size_t got = 0;
-    bool ragged = false;
     mr_code rc = c && v && constant ? MR_OK : mr_fail_memory(st, t->n * sizeof *c, "arguments");
-    for (; got < t->n && rc == MR_OK; got++) {
-        c[got] = (column_set){0};
-        rc = mr__eval(t->children[got], f, &c[got], st);
+    while (got < t->n && rc == MR_OK) {
+        const typed *child = t->children[got];
+        const mr_array *value = argument_at_hand(child, f, !knows_constants);
+        column_set *x = &c[got];
+        *x = (column_set){.constant = child->kind == TYPED_CONST || child->constant};
+        if (!value) {
+            rc = mr__eval(child, f, x, st);
+            if (rc == MR_OK && !knows_constants)
+                rc = mr__columns_expand(x, f->rows, st);
+            value = x->v;
+        }
+        got++;
         if (rc != MR_OK)
             break;
-        v[got] = c[got].v[0];
-        constant[got] = c[got].constant;
-        ragged = ragged || v[got].storage == MR_RAGGED || (decides_shape(t, got) && !constant[got]);
+        v[got - 1] = *value;
+        constant[got - 1] = x->constant;
+        alone = alone || value->storage == MR_RAGGED ||
+                (!x->constant && mr__input_decides_shape(t->function, got - 1));
     }
-    /* A kernel of one argument sees its rows only. */
     if (rc == MR_OK)
-        rc = new_columns(out, 1, st);
-    if (rc == MR_OK) {
-        arguments a = {v, constant, t->n, f->rows};
-        rc = ragged ? row_by_row(t, &a, &out->v[0], f->sink, st)
-                    : mr__run_kernel(t, &a, &out->v[0], f->sink, st);
-    }
+        rc = new_columns(out, mr_spec_n_leaves(t->spec), st);
+    if (rc == MR_OK)
+        rc = alone ? row_by_row(t, v, constant, f->rows, out, f->sink, st)
+                   : run_call(t, v, constant, f->rows, out->v, f->sink, st);
     for (size_t i = 0; i < got; i++)
         mr__columns_free(&c[i]);
-    if (t->n > 4) {
+    if (t->n > FEW) {
         mr_free(c);
         mr_free(v);
         mr_free(constant);
@@ -227,15 +260,12 @@ static mr_code eval_some(const typed *t, const frame *f, const uint32_t *index, 
     }
     mr_row_sink *sink = f->sink;
     const uint32_t *outer = sink->rows;
-    size_t base = sink->base;
     for (size_t i = 0; i < n && rc == MR_OK; i++)
-        rows[i] = outer ? outer[base + index[i]] : (uint32_t)(base + index[i]);
+        rows[i] = outer ? outer[index[i]] : index[i];
     if (rc == MR_OK) {
         sink->rows = rows;
-        sink->base = 0;
         rc = mr__eval(t, &(frame){v, f->constant, f->n, n, sink}, out, st);
         sink->rows = outer;
-        sink->base = base;
     }
     if (rc == MR_OK)
         rc = mr__columns_expand(out, n, st);
@@ -278,33 +308,25 @@ static mr_code weave(const uint8_t *take, size_t rows, mr_array *yes, mr_array *
     return MR_OK;
 }
 
-/* `yes` on the rows where take is set, `no` on the others; a NULL side is the constant `other`. */
-static mr_code eval_branches(const uint8_t *take, const typed *yes, const typed *no, bool other,
-                             const frame *f, column_set *out, mr_status *st)
+/* Child 1 on the rows where take is set, child 2 on the others. */
+static mr_code eval_branches(const typed *t, const uint8_t *take, const frame *f, column_set *out,
+                             mr_status *st)
 {
     uint32_t *index = mr_malloc(f->rows * sizeof *index);
     if (!index)
         return mr_fail_memory(st, f->rows * sizeof *index, "a branch");
     column_set side[2] = {{0}, {0}};
-    const typed *tree[2] = {yes, no};
     mr_code rc = MR_OK;
     for (int s = 0; s < 2 && rc == MR_OK; s++) {
+        const typed *tree = t->children[s + 1];
         size_t n = 0;
         for (size_t r = 0; r < f->rows; r++)
             if ((take[r] != 0) == (s == 0))
                 index[n++] = (uint32_t)r;
         if (n == 0)
             continue;
-        if (tree[s])
-            rc = n == f->rows ? mr__eval(tree[s], f, &side[s], st)
-                              : eval_some(tree[s], f, index, n, &side[s], st);
-        else {
-            rc = new_columns(&side[s], 1, st);
-            if (rc == MR_OK)
-                rc = mr_array_alloc(&side[s].v[0], MR_BOOL, 0, NULL, n, st);
-            if (rc == MR_OK)
-                memset(side[s].v[0].data, other, n);
-        }
+        rc = n == f->rows ? mr__eval(tree, f, &side[s], st)
+                          : eval_some(tree, f, index, n, &side[s], st);
         if (rc == MR_OK && n == f->rows) {
             /* A node that is not constant has all its rows, whatever its branch was. */
             mr_free(index);
@@ -329,39 +351,19 @@ static mr_code eval_choice(const typed *t, const frame *f, column_set *out, mr_s
     if (rc == MR_OK)
         rc = mr__columns_expand(&c, f->rows, st);
     if (rc == MR_OK && c.v[0].rank != 0) {
-        mr__fail_all(f->sink, f->rows, "a condition must be a single bool");
+        f->sink->e = t->e;
+        mr__fail_all(&(mr_rows){.rows = f->rows, .errors = f->sink},
+                     "a condition must be a single bool");
         mr_array_reset(&c.v[0]);
         rc = mr__any_value(MR_BOOL, f->rows, &c.v[0], st);
     }
-    if (rc == MR_OK) {
-        const uint8_t *take = c.v[0].data;
-        rc = t->kind == TYPED_IF
-                 ? eval_branches(take, t->children[1], t->children[2], false, f, out, st)
-             : t->kind == TYPED_AND ? eval_branches(take, t->children[1], NULL, false, f, out, st)
-                                    : eval_branches(take, NULL, t->children[1], true, f, out, st);
-    }
+    if (rc == MR_OK)
+        rc = eval_branches(t, c.v[0].data, f, out, st);
     mr__columns_free(&c);
     return rc;
 }
 
 /* ---- groups, functions, datasets ---- */
-
-static mr_code eval_group(const typed *t, const frame *f, column_set *out, mr_status *st)
-{
-    MR_TRY(new_columns(out, mr_spec_n_leaves(t->spec), st));
-    size_t at = 0;
-    for (size_t i = 0; i < t->n; i++) {
-        column_set c = {0};
-        mr_code rc = mr__eval(t->children[i], f, &c, st);
-        if (rc == MR_OK)
-            rc = mr__columns_expand(&c, f->rows, st);
-        for (size_t k = 0; k < c.n && rc == MR_OK; k++)
-            mr_array_move(&out->v[at++], &c.v[k]);
-        mr__columns_free(&c);
-        MR_TRY(rc);
-    }
-    return MR_OK;
-}
 
 static mr_code eval_part(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
@@ -395,67 +397,21 @@ static mr_code eval_all(const typed *t, const frame *f, column_set *out, mr_stat
     return MR_OK;
 }
 
-static mr_code builtin_rows(const typed *t, const column_set *args, const frame *f, column_set *out,
-                            mr_status *st)
-{
-    size_t base = f->sink->base, n = out->n;
-    mr_array *rows = mr_calloc(n * f->rows, sizeof *rows), *v = mr_calloc(args->n + 1, sizeof *v);
-    mr_array *one = mr_calloc(n, sizeof *one);
-    mr_code rc = rows && v && one ? MR_OK : mr_fail_memory(st, n * f->rows, "the rows of a block");
-    for (size_t r = 0; r < f->rows && rc == MR_OK; r++) {
-        for (size_t i = 0; i < args->n; i++)
-            lone_row(&args->v[i], false, r, &v[i]);
-        f->sink->base = base + r;
-        rc = t->builtin->run(t->plan, v, args->n, 1, one, f->sink, st);
-        for (size_t k = 0; k < n; k++)
-            mr_array_move(&rows[k * f->rows + r], &one[k]);
-        for (size_t i = 0; i < args->n; i++)
-            mr_array_reset(&v[i]);
-    }
-    f->sink->base = base;
-    for (size_t k = 0; k < n && rc == MR_OK; k++) {
-        hide_failed(rows + k * f->rows, f->rows, f->sink);
-        rc = merge_rows(rows + k * f->rows, f->rows, &out->v[k], st);
-    }
-    for (size_t k = 0; rows && k < n * f->rows; k++)
-        mr_array_reset(&rows[k]);
-    mr_free(rows);
-    mr_free(v);
-    mr_free(one);
-    return rc;
-}
-
-static mr_code eval_builtin(const typed *t, const frame *f, column_set *out, mr_status *st)
-{
-    column_set args = {0};
-    mr_code rc = eval_all(t, f, &args, st);
-    bool ragged = false;
-    for (size_t i = 0; i < args.n && rc == MR_OK; i++)
-        ragged = ragged || args.v[i].storage == MR_RAGGED;
-    if (rc == MR_OK)
-        rc = new_columns(out, mr_spec_n_leaves(t->spec), st);
-    if (rc == MR_OK)
-        rc = ragged ? builtin_rows(t, &args, f, out, st)
-                    : t->builtin->run(t->plan, args.v, args.n, f->rows, out->v, f->sink, st);
-    mr__columns_free(&args);
-    return rc;
-}
-
-static mr_code eval_function(const typed *t, const frame *f, column_set *out, mr_status *st)
+static mr_code eval_program(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
     column_set args = {0};
     mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
     mr_block result = MR_BLOCK_EMPTY;
     MR_TRY(eval_all(t, f, &args, st));
     mr_block in = {.rows = f->rows, .n_columns = args.n, .columns = args.v};
-    mr_code rc = mr_program_run(t->program, &in, &result, &errors, st);
+    mr_code rc = mr__program_run_within(t->program, &in, f->sink, &result, &errors, st);
     uint32_t *index = mr_calloc(f->rows + 1, sizeof *index);
     if (rc == MR_OK && !index)
         rc = mr_fail_memory(st, f->rows * sizeof *index, "the rows of a block");
     size_t good = 0, e = 0;
     for (size_t r = 0; r < f->rows && rc == MR_OK; r++)
         if (e < errors.n && errors.v[e].row == r) {
-            mr__row_fail(f->sink, r, errors.v[e].status.code, "%s", errors.v[e].status.message);
+            mr__row_failed(f->sink, r, &errors.v[e].status);
             e++;
         } else
             index[r] = (uint32_t)good++;
@@ -494,7 +450,7 @@ static mr_code eval_dataset(const typed *t, const frame *f, column_set *out, mr_
         if (rc == MR_OK)
             ((mr_dataset **)out->v[0].data)[r] = ds;
         else
-            mr__row_fail(f->sink, r, rc, "%s", why.message);
+            mr__row_failed(f->sink, r, &why);
     }
     return MR_OK;
 }
@@ -508,35 +464,44 @@ static mr_code eval_column(const typed *t, const frame *f, column_set *out, mr_s
     return MR_OK;
 }
 
+static mr_code eval_node(const typed *t, const frame *f, column_set *out, mr_status *st)
+{
+    switch (t->kind) {
+    case TYPED_CONST:
+        MR_TRY(new_columns(out, 1, st));
+        mr_array_slice(&out->v[0], &t->value, 0, 1);
+        out->constant = true;
+        return MR_OK;
+    case TYPED_COLUMN:
+        return eval_column(t, f, out, st);
+    case TYPED_GROUP:
+        return eval_all(t, f, out, st);
+    case TYPED_PART:
+        return eval_part(t, f, out, st);
+    case TYPED_CHOICE:
+        return eval_choice(t, f, out, st);
+    case TYPED_CALL:
+        return eval_call(t, f, out, st);
+    case TYPED_PROGRAM:
+        return eval_program(t, f, out, st);
+    case TYPED_DATASET:
+        return eval_dataset(t, f, out, st);
+    }
+    return mr_fail(st, MR_INTERNAL, "an expression node of no kind");
+}
+
 /* What does not depend on the rows is computed once; an error in it is every row's. */
 static mr_code eval_once(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
-    mr_row_sink sink = {.n_rows = 1};
-    mr_code rc = MR_OK;
-    frame one = {f->v, f->constant, f->n, 1, &sink};
-    switch (t->kind) {
-    case TYPED_GROUP:
-        rc = eval_group(t, &one, out, st);
-        break;
-    case TYPED_IF:
-    case TYPED_AND:
-    case TYPED_OR:
-        rc = eval_choice(t, &one, out, st);
-        break;
-    case TYPED_BUILTIN:
-        rc = eval_builtin(t, &one, out, st);
-        break;
-    default:
-        rc = eval_kernel(t, &one, out, st);
-    }
+    mr_row_sink sink = {.n_rows = 1, .cancel = f->sink->cancel};
+    const frame one = {f->v, f->constant, f->n, 1, &sink};
+    mr_code rc = eval_node(t, &one, out, st);
     out->constant = true;
     if (sink.out_of_memory)
         f->sink->out_of_memory = true;
     for (size_t r = 0; sink.errors.n && r < f->rows; r++)
-        mr__row_fail(f->sink, r, sink.errors.v[0].status.code, "%s",
-                     sink.errors.v[0].status.message);
-    mr_row_errors_reset(&sink.errors);
-    mr_free(sink.bad);
+        mr__row_failed(f->sink, r, &sink.errors.v[0].status);
+    mr__sink_free(&sink);
     return rc;
 }
 
@@ -557,49 +522,30 @@ static mr_code restore_axes(const typed *t, column_set *out, mr_status *st)
     return MR_OK;
 }
 
+/* Notes how much a node's own value takes. */
+static void note_bytes(const column_set *c, mr_row_sink *sink)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < c->n; i++)
+        bytes += mr_array_payload_bytes(&c->v[i], 0, c->v[i].rows);
+    if (bytes > sink->widest)
+        sink->widest = bytes;
+}
+
 mr_code mr__eval(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
-    mr_code rc;
-    if (t->kind == TYPED_CONST) {
-        rc = new_columns(out, 1, st);
-        if (rc == MR_OK)
-            mr_array_slice(&out->v[0], &t->value, 0, 1);
-        out->constant = true;
+    bool once =
+        t->constant && (t->kind == TYPED_GROUP || t->kind == TYPED_CHOICE || t->kind == TYPED_CALL);
+    mr_code rc = once ? eval_once(t, f, out, st) : eval_node(t, f, out, st);
+    if (t->kind == TYPED_CONST)
         return rc;
-    }
-    if (t->kind == TYPED_COLUMN)
-        rc = eval_column(t, f, out, st);
-    else if (t->kind == TYPED_PART)
-        rc = eval_part(t, f, out, st);
-    else if (t->constant)
-        rc = eval_once(t, f, out, st);
-    else
-        switch (t->kind) {
-        case TYPED_GROUP:
-            rc = eval_group(t, f, out, st);
-            break;
-        case TYPED_IF:
-        case TYPED_AND:
-        case TYPED_OR:
-            rc = eval_choice(t, f, out, st);
-            break;
-        case TYPED_BUILTIN:
-            rc = eval_builtin(t, f, out, st);
-            break;
-        case TYPED_FUNCTION:
-            rc = eval_function(t, f, out, st);
-            break;
-        case TYPED_DATASET:
-            rc = eval_dataset(t, f, out, st);
-            break;
-        default:
-            rc = eval_kernel(t, f, out, st);
-        }
     if (rc == MR_OK && f->sink->out_of_memory)
         rc = mr_fail_memory(st, sizeof(mr_row_error), "the errors of rows");
     if (rc == MR_OK && f->sink->bad)
         rc = restore_axes(t, out, st);
     if (rc != MR_OK)
         mr__columns_free(out);
+    else if (!out->constant && t->kind != TYPED_COLUMN && t->kind != TYPED_PART)
+        note_bytes(out, f->sink);
     return rc;
 }

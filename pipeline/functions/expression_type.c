@@ -4,12 +4,11 @@
  * Numbers written in the text are weak: beside a tensor they take its type, among themselves they
  * are computed here, as Python would, and alone an integer is int64 and a float float32. Nothing
  * else is converted but by cast. */
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/functions/typing.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/params/hints.h"
 
 int64_t mr__scope_find(const scope *s, const char *name)
 {
@@ -19,16 +18,11 @@ int64_t mr__scope_find(const scope *s, const char *name)
     return -1;
 }
 
-mr_code mr__type_fail(mr_status *st, const mr_expr *e, const char *fmt, ...)
+const char *mr__type_hint(const mr_expr *e)
 {
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     size_t size = 0;
     const char *source = mr_expr_source(e, &size);
-    return mr_expr_fail(st, MR_INVALID_ARGUMENT, source, size, mr_expr_place(e), "%s", text);
+    return mr__hint(source, size, mr_expr_place(e));
 }
 
 void mr__typed_free(typed *t)
@@ -40,7 +34,9 @@ void mr__typed_free(typed *t)
     mr_spec_unref(t->spec);
     mr_array_reset(&t->value);
     if (t->plan)
-        t->builtin->free_plan(t->plan);
+        t->function->free_plan(t->plan);
+    if (t->params)
+        mr__function_params_free(t->function, t->params);
     mr_program_unref(t->program);
     mr__dataset_body_free(t->body);
     mr_free(t);
@@ -77,7 +73,7 @@ const mr_leaf *mr__type_tensor_of(const typed *t)
     return leaf->dtype == MR_DATASET ? NULL : leaf;
 }
 
-bool mr__type_is_numeric(mr_dtype t)
+static bool is_numeric(mr_dtype t)
 {
     return mr_dtype_is_integer(t) || mr_dtype_is_floating(t);
 }
@@ -89,16 +85,16 @@ mr_code mr__type_want_tensor(const typed *t, const mr_expr *e, const char *what,
     if (!*leaf) {
         char found[128];
         mr_spec_format(t->spec, found, sizeof found);
-        return mr__type_fail(st, e, "%s wants a tensor, not %s", what, found);
+        return mr_expr_fail_at(st, e, "%s wants a tensor, not %s", what, found);
     }
     if ((*leaf)->ragged)
-        return mr__type_fail(st, e, "%s does not take ragged tensors", what);
+        return mr_expr_fail_at(st, e, "%s does not take ragged tensors", what);
     return MR_OK;
 }
 
 /* ---- literals ---- */
 
-static mr_code new_const(mr_array *value, char weak, typed **out, mr_status *st)
+mr_code mr__type_constant(mr_array *value, char weak, typed **out, mr_status *st)
 {
     typed *t = new_typed(TYPED_CONST, 0);
     if (!t) {
@@ -124,15 +120,15 @@ static mr_code literal(const mr_expr *e, typed **out, mr_status *st)
     case MR_EX_INT:
         MR_TRY(mr_array_alloc(&a, MR_INT64, 0, NULL, 1, st));
         *(int64_t *)a.data = e->i;
-        return new_const(&a, 'i', out, st);
+        return mr__type_constant(&a, 'i', out, st);
     case MR_EX_FLOAT:
         MR_TRY(mr_array_alloc(&a, MR_FLOAT64, 0, NULL, 1, st));
         *(double *)a.data = e->f;
-        return new_const(&a, 'f', out, st);
+        return mr__type_constant(&a, 'f', out, st);
     case MR_EX_BOOL:
         MR_TRY(mr_array_alloc(&a, MR_BOOL, 0, NULL, 1, st));
         *(uint8_t *)a.data = e->i != 0;
-        return new_const(&a, 0, out, st);
+        return mr__type_constant(&a, 0, out, st);
     default: {
         mr_buffer *text;
         MR_TRY(mr_buffer_alloc(&text, e->text_size, st));
@@ -148,7 +144,7 @@ static mr_code literal(const mr_expr *e, typed **out, mr_status *st)
             mr_array_reset(&a);
             return rc;
         }
-        return new_const(&a, 0, out, st);
+        return mr__type_constant(&a, 0, out, st);
     }
     }
 }
@@ -174,14 +170,15 @@ mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
 {
     if (!t->weak)
         return MR_OK;
-    if (!mr__type_is_numeric(to))
-        return mr__type_fail(st, e, "a number stands beside a %s", mr_dtype_name(to));
+    if (!is_numeric(to))
+        return mr_expr_fail_at(st, e, "a number stands beside a %s", mr_dtype_name(to));
     if (t->weak != 'i' && mr_dtype_is_integer(to))
-        return mr__type_fail(st, e,
-                             "a float literal stands beside an %s; use cast, or an integer literal",
-                             mr_dtype_name(to));
+        return mr_expr_fail_at(
+            st, e, "a float literal stands beside an %s; use cast, or an integer literal",
+            mr_dtype_name(to));
     if (mr_dtype_is_integer(to) && !literals_fit(&t->value, to))
-        return mr__type_fail(st, e, "a literal beside an %s exceeds its range", mr_dtype_name(to));
+        return mr_expr_fail_at(st, e, "a literal beside an %s exceeds its range",
+                               mr_dtype_name(to));
     mr_array value = {0};
     MR_TRY(mr__kernel_cast(&t->value, to, &value, st));
     mr_spec *spec = mr_spec_tensor(to, value.rank, value.shape);
@@ -198,7 +195,7 @@ mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
 }
 
 /* The stronger of two kinds of literals, and what it is by itself. */
-static char stronger(char a, char b)
+char mr__type_stronger(char a, char b)
 {
     return a == 'd' || b == 'd' ? 'd' : a == 'f' || b == 'f' ? 'f' : a == 'i' || b == 'i' ? 'i' : 0;
 }
@@ -222,47 +219,17 @@ mr_code mr__type_unify(typed **v, const mr_expr *const *es, size_t n, const char
     for (size_t i = 0; i < n; i++) {
         if (!v[i]->weak && !strong)
             strong = v[i];
-        weak = stronger(weak, v[i]->weak);
+        weak = mr__type_stronger(weak, v[i]->weak);
     }
     *t = strong ? mr_spec_leaf(strong->spec, 0)->dtype : literal_type(weak);
     for (size_t i = 0; i < n; i++) {
         MR_TRY(mr__type_settle(v[i], *t, es[i], st));
         mr_dtype other = mr_spec_leaf(v[i]->spec, 0)->dtype;
         if (other != *t)
-            return mr__type_fail(st, es[i], "%s has operands of two types, %s and %s; use cast",
-                                 what, mr_dtype_name(*t), mr_dtype_name(other));
+            return mr_expr_fail_at(st, es[i], "%s has operands of two types, %s and %s; use cast",
+                                   what, mr_dtype_name(*t), mr_dtype_name(other));
     }
     return MR_OK;
-}
-
-/* ---- shapes ---- */
-
-mr_code mr__type_broadcast(const mr_leaf *a, const mr_leaf *b, mr_leaf *out, const mr_expr *e,
-                           mr_status *st)
-{
-    if (a->rank < 0 || b->rank < 0) {
-        out->rank = -1;
-        return MR_OK;
-    }
-    out->rank = a->rank > b->rank ? a->rank : b->rank;
-    for (int d = 0; d < out->rank; d++) {
-        int da = d - (out->rank - a->rank), db = d - (out->rank - b->rank);
-        int64_t x = da < 0 ? 1 : a->shape[da], y = db < 0 ? 1 : b->shape[db];
-        if (x > 1 && y > 1 && x != y) {
-            char left[96], right[96];
-            mr_shape_format(a->rank, a->shape, left, sizeof left);
-            mr_shape_format(b->rank, b->shape, right, sizeof right);
-            return mr__type_fail(st, e, "shapes %s and %s do not fit each other", left, right);
-        }
-        out->shape[d] = x == 1 ? y : y == 1 ? x : x == -1 ? y : x;
-    }
-    return MR_OK;
-}
-
-mr_code mr__type_set_leaf(typed *t, const mr_leaf *leaf, mr_status *st)
-{
-    t->spec = mr_spec_of_leaf(leaf);
-    return t->spec ? MR_OK : mr__type_no_memory(st);
 }
 
 /* ---- operators ---- */
@@ -285,133 +252,46 @@ mr_code mr__type_node_of(typed_kind kind, typed **children, size_t n, typed **ou
     return MR_OK;
 }
 
-/* Literals among themselves are numbers of the text: computed now. false: that fails, so it is left
- * to run (and to fail) with the elements. */
-static bool fold(char op, const typed *a, const typed *b, mr_array *out, char *weak)
+/* The children of a written operator; of single bools, `and` and `or` look only at what they need:
+ * they are choices between the right side and a constant. */
+static mr_code type_operator(const mr_function *f, const mr_expr *e, typed **v, size_t n,
+                             typed **out, mr_status *st)
 {
-    char kind = stronger(a->weak, b ? b->weak : 0);
-    mr_dtype t = kind == 'i' ? MR_INT64 : MR_FLOAT64;
-    mr_array x = {0}, y = {0};
-    mr_row_sink sink = {.n_rows = 1};
-    mr_code rc = mr__kernel_cast(&a->value, t, &x, NULL);
-    if (rc == MR_OK && b)
-        rc = mr__kernel_cast(&b->value, t, &y, NULL);
-    if (rc == MR_OK)
-        rc = b ? mr__kernel_binary(op, &x, true, &y, true, 1, out, &sink, NULL)
-               : mr__kernel_unary(op, &x, out, NULL);
-    mr_array_reset(&x);
-    mr_array_reset(&y);
-    bool good = rc == MR_OK && sink.errors.n == 0 && !sink.out_of_memory;
-    mr_row_errors_reset(&sink.errors);
-    mr_free(sink.bad);
-    if (!good) {
-        mr_array_reset(out);
-        return false;
+    MR_TRY(mr__type_function(f, e, v, e->children, n, NULL, out, st));
+    bool and = f == &mr_function_and;
+    if (!and&&f != &mr_function_or)
+        return MR_OK;
+    typed *t = *out, *c[3] = {t->children[0], NULL, NULL}, *other = NULL;
+    if (mr_spec_leaf(t->spec, 0)->rank != 0)
+        return MR_OK;
+    mr_array value = {0};
+    MR_TRY(mr_array_alloc(&value, MR_BOOL, 0, NULL, 1, st));
+    *(uint8_t *)value.data = !and;
+    MR_TRY(mr__type_constant(&value, 0, &other, st));
+    c[and? 1 : 2] = t->children[1];
+    c[and? 2 : 1] = other;
+    t->children[0] = t->children[1] = NULL;
+    *out = NULL;
+    mr_code rc = mr__type_node_of(TYPED_CHOICE, c, 3, out, st);
+    if (rc == MR_OK) {
+        (*out)->e = e;
+        (*out)->spec = mr_spec_ref(t->spec);
     }
-    /* What dividing integers gives is a float64 by itself. */
-    *weak = out->dtype == MR_BOOL ? 0 : kind == 'i' && out->dtype == MR_FLOAT64 ? 'd' : kind;
-    return true;
-}
-
-static bool is_comparison(char op)
-{
-    return strchr("=!<l>g", op) != NULL;
-}
-
-static const char *op_text(char op)
-{
-    static const char *const names[] = {
-        ['+'] = "+",  ['-'] = "-",   ['*'] = "*",  ['/'] = "/",  ['%'] = "%",  ['f'] = "//",
-        ['p'] = "**", ['='] = "==",  ['!'] = "!=", ['<'] = "<",  ['l'] = "<=", ['>'] = ">",
-        ['g'] = ">=", ['a'] = "and", ['o'] = "or", ['n'] = "not"};
-    return names[(unsigned char)op];
-}
-
-static mr_code type_binary(const mr_expr *e, typed **v, typed **out, mr_status *st)
-{
-    const mr_leaf *a, *b;
-    const char *what = op_text(e->op);
-    MR_TRY(mr__type_want_tensor(v[0], e->children[0], what, &a, st));
-    MR_TRY(mr__type_want_tensor(v[1], e->children[1], what, &b, st));
-    if (v[0]->weak && v[1]->weak) {
-        mr_array value = {0};
-        char weak;
-        if (fold(e->op, v[0], v[1], &value, &weak))
-            return new_const(&value, weak, out, st);
-    }
-    mr_dtype t;
-    MR_TRY(mr__type_unify(v, e->children, 2, what, &t, st));
-    bool fits = mr__type_is_numeric(t) ||
-                (t == MR_STRING && (is_comparison(e->op) || e->op == '+')) ||
-                (t == MR_BOOL && (e->op == '=' || e->op == '!'));
-    if (!fits)
-        return mr__type_fail(st, e, "%s does not take %s", what, mr_dtype_name(t));
-    a = mr__type_tensor_of(v[0]);
-    b = mr__type_tensor_of(v[1]);
-    mr_leaf leaf = {.dtype = is_comparison(e->op)                     ? MR_BOOL
-                             : e->op == '/' && mr_dtype_is_integer(t) ? MR_FLOAT64
-                                                                      : t};
-    MR_TRY(mr__type_broadcast(a, b, &leaf, e, st));
-    MR_TRY(mr__type_node_of(TYPED_BINARY, v, 2, out, st));
-    (*out)->op = e->op;
-    return mr__type_set_leaf(*out, &leaf, st);
-}
-
-static mr_code type_unary(const mr_expr *e, typed **v, typed **out, mr_status *st)
-{
-    const mr_leaf *a;
-    MR_TRY(mr__type_want_tensor(v[0], e->children[0], op_text(e->op), &a, st));
-    if (e->op == 'n' ? a->dtype != MR_BOOL : !mr__type_is_numeric(a->dtype))
-        return mr__type_fail(st, e, "%s does not take %s", op_text(e->op), mr_dtype_name(a->dtype));
-    if (v[0]->weak) {
-        mr_array value = {0};
-        char weak;
-        if (fold('-', v[0], NULL, &value, &weak))
-            return new_const(&value, weak, out, st);
-    }
-    mr_leaf leaf = *a;
-    MR_TRY(mr__type_node_of(TYPED_UNARY, v, 1, out, st));
-    (*out)->op = e->op;
-    return mr__type_set_leaf(*out, &leaf, st);
-}
-
-static mr_code want_scalar_bool(const typed *t, const mr_expr *e, const char *what, mr_status *st)
-{
-    const mr_leaf *leaf;
-    MR_TRY(mr__type_want_tensor(t, e, what, &leaf, st));
-    if (leaf->dtype != MR_BOOL || leaf->rank > 0) {
-        char found[96];
-        mr_spec_format(t->spec, found, sizeof found);
-        return mr__type_fail(st, e, "%s wants a single bool, not %s", what, found);
-    }
-    return MR_OK;
-}
-
-/* `and` and `or`: on single bools only what is needed is looked at, on tensors all of it. */
-static mr_code type_logical(const mr_expr *e, typed **v, typed **out, mr_status *st)
-{
-    const mr_leaf *a, *b;
-    MR_TRY(mr__type_want_tensor(v[0], e->children[0], op_text(e->op), &a, st));
-    MR_TRY(mr__type_want_tensor(v[1], e->children[1], op_text(e->op), &b, st));
-    for (int i = 0; i < 2; i++)
-        if (mr__type_tensor_of(v[i])->dtype != MR_BOOL)
-            return mr__type_fail(st, e->children[i], "%s wants bools, not %s", op_text(e->op),
-                                 mr_dtype_name(mr__type_tensor_of(v[i])->dtype));
-    mr_leaf leaf = {.dtype = MR_BOOL};
-    MR_TRY(mr__type_broadcast(a, b, &leaf, e, st));
-    bool scalars = a->rank == 0 && b->rank == 0;
-    MR_TRY(mr__type_node_of(scalars ? e->op == 'a' ? TYPED_AND : TYPED_OR : TYPED_BINARY, v, 2, out,
-                            st));
-    /* On 0 and 1 `and` is the lesser, `or` the greater. */
-    (*out)->op = e->op == 'a' ? '(' : ')';
-    return mr__type_set_leaf(*out, &leaf, st);
+    mr__typed_free(t);
+    return rc;
 }
 
 static mr_code type_if(const mr_expr *e, typed **v, typed **out, mr_status *st)
 {
     /* Written value, condition, other; run condition first. */
     typed *c[3] = {v[1], v[0], v[2]};
-    MR_TRY(want_scalar_bool(c[0], e->children[1], "if", st));
+    const mr_leaf *condition;
+    MR_TRY(mr__type_want_tensor(c[0], e->children[1], "if", &condition, st));
+    if (condition->dtype != MR_BOOL || condition->rank > 0) {
+        char found[96];
+        mr_spec_format(c[0]->spec, found, sizeof found);
+        return mr_expr_fail_at(st, e->children[1], "if wants a single bool, not %s", found);
+    }
     if (c[1]->weak || c[2]->weak) {
         const mr_leaf *leaf;
         MR_TRY(mr__type_want_tensor(c[1], e->children[0], "if", &leaf, st));
@@ -424,22 +304,23 @@ static mr_code type_if(const mr_expr *e, typed **v, typed **out, mr_status *st)
         char a[128], b[128];
         mr_spec_format(c[1]->spec, a, sizeof a);
         mr_spec_format(c[2]->spec, b, sizeof b);
-        return mr__type_fail(st, e, "the two sides of if are of two types, %s and %s", a, b);
+        return mr_expr_fail_at(st, e, "the two sides of if are of two types, %s and %s", a, b);
     }
     for (size_t i = 0; i < mr_spec_n_leaves(c[1]->spec); i++) {
         int yes = mr_spec_leaf(c[1]->spec, i)->rank, no = mr_spec_leaf(c[2]->spec, i)->rank;
         if (yes >= 0 && no >= 0 && yes != no)
-            return mr__type_fail(st, e, "the two sides of if are of %d and of %d axes", yes, no);
+            return mr_expr_fail_at(st, e, "the two sides of if are of %d and of %d axes", yes, no);
     }
     mr_spec *spec = mr_spec_merge(c[1]->spec, c[2]->spec);
     if (!spec)
         return mr__type_no_memory(st);
     v[0] = v[1] = v[2] = NULL;
-    mr_code rc = mr__type_node_of(TYPED_IF, c, 3, out, st);
+    mr_code rc = mr__type_node_of(TYPED_CHOICE, c, 3, out, st);
     if (rc != MR_OK) {
         mr_spec_unref(spec);
         return rc;
     }
+    (*out)->e = e;
     (*out)->spec = spec;
     return MR_OK;
 }
@@ -459,8 +340,11 @@ static mr_code type_group(const mr_expr *e, typed **v, typed **out, mr_status *s
     if (rc == MR_OK) {
         spec = e->kind == MR_EX_RECORD ? mr_spec_record((const char *const *)e->keys, specs, e->n)
                                        : mr_spec_tuple(specs, e->n);
+        mr_status why;
         if (!spec)
             rc = mr__type_no_memory(st);
+        else if (mr__spec_check(spec, &why) != MR_OK)
+            rc = mr_expr_fail_at(st, e, "%s", why.message);
     }
     /* A record's components stand in order of their names. */
     for (size_t i = 0; i < e->n && rc == MR_OK; i++)
@@ -484,7 +368,7 @@ static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st
         mr_array none = {0};
         const int64_t zero = 0;
         MR_TRY(mr_array_alloc(&none, MR_FLOAT64, 1, &zero, 1, st));
-        return new_const(&none, 'f', out, st);
+        return mr__type_constant(&none, 'f', out, st);
     }
     bool weak = true;
     char kind = 0;
@@ -492,10 +376,10 @@ static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st
         weak = weak && v[i]->weak && v[i]->value.rank == v[0]->value.rank &&
                memcmp(v[i]->value.shape, v[0]->value.shape,
                       (size_t)v[0]->value.rank * sizeof(int64_t)) == 0;
-        kind = stronger(kind, v[i]->weak);
+        kind = mr__type_stronger(kind, v[i]->weak);
     }
     if (!weak || v[0]->value.rank >= MR_MAX_RANK)
-        return mr__type_stack(e, v, e->n, false, out, st);
+        return mr__type_function(&mr_function_stack, e, v, e->children, e->n, NULL, out, st);
     /* Numbers alone stay weak, as one tensor. */
     mr_array all = {0};
     int64_t shape[MR_MAX_RANK];
@@ -515,7 +399,7 @@ static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st
             memcpy((char *)all.data + i * bytes, x.data, bytes);
         mr_array_reset(&x);
     }
-    return new_const(&all, kind, out, st);
+    return mr__type_constant(&all, kind, out, st);
 }
 
 static mr_code part_of(typed *t, size_t child, typed **out, mr_status *st)
@@ -532,39 +416,50 @@ static mr_code part_of(typed *t, size_t child, typed **out, mr_status *st)
     return MR_OK;
 }
 
-static mr_code type_row(const mr_expr *e, typed **v, typed **out, mr_status *st)
+/* Whether brackets hold more than one index: ranges, or indices of several axes. */
+static bool is_slice(const mr_expr *at)
 {
-    const mr_leaf *a, *i;
-    MR_TRY(mr__type_want_tensor(v[0], e->children[0], "[ ]", &a, st));
-    MR_TRY(mr__type_want_tensor(v[1], e->children[1], "[ ]", &i, st));
-    MR_TRY(mr__type_settle_default(v[1], e->children[1], st));
-    i = mr__type_tensor_of(v[1]);
-    if (!mr_dtype_is_integer(i->dtype) || i->rank > 0)
-        return mr__type_fail(st, e->children[1], "an index must be an integer");
-    if (a->rank == 0)
-        return mr__type_fail(st, e, "a scalar has no rows to pick from");
-    mr_leaf leaf = *a;
-    if (a->rank > 0) {
-        if (v[1]->kind == TYPED_CONST && a->shape[0] >= 0) {
-            int64_t k = mr__int_at(&v[1]->value, 0), n = a->shape[0];
-            if (k < -n || k >= n)
-                return mr__type_fail(st, e->children[1],
-                                     "index %lld is out of range: axis 0 has length %lld",
-                                     (long long)k, (long long)n);
-        }
-        leaf.rank = (int8_t)(a->rank - 1);
-        memmove(leaf.shape, leaf.shape + 1, (size_t)leaf.rank * sizeof *leaf.shape);
+    return at->kind == MR_EX_SLICE || (at->kind == MR_EX_TUPLE && at->n > 0);
+}
+
+/* x[i:j, k]: the numbers that are there are the inputs of one call. */
+static mr_code type_slice(const mr_expr *e, const scope *s, typed **out, mr_status *st)
+{
+    const mr_expr *at = e->children[1], *const *parts =
+                                            at->kind == MR_EX_TUPLE ? at->children : &at;
+    size_t n_parts = at->kind == MR_EX_TUPLE ? at->n : 1, n = 0;
+    typed **v = mr_calloc(3 * n_parts + 1, sizeof *v);
+    const mr_expr **places = mr_calloc(3 * n_parts + 1, sizeof *places);
+    mr_code rc = v && places ? MR_OK : mr__type_no_memory(st);
+    if (rc == MR_OK) {
+        places[0] = e->children[0];
+        rc = mr__type(places[0], s, &v[n++], st);
     }
-    MR_TRY(mr__type_settle_default(v[0], e->children[0], st));
-    leaf.dtype = mr__type_tensor_of(v[0])->dtype;
-    MR_TRY(mr__type_node_of(TYPED_ROW, v, 2, out, st));
-    return mr__type_set_leaf(*out, &leaf, st);
+    for (size_t i = 0; i < n_parts && rc == MR_OK; i++) {
+        bool range = parts[i]->kind == MR_EX_SLICE;
+        for (size_t k = 0; k < (range ? 3 : 1) && rc == MR_OK; k++) {
+            const mr_expr *bound = range ? parts[i]->children[k] : parts[i];
+            if (range && bound->kind == MR_EX_NONE)
+                continue;
+            places[n] = bound;
+            rc = mr__type(bound, s, &v[n++], st);
+        }
+    }
+    if (rc == MR_OK)
+        rc = mr__type_function(&mr_function_slice, e, v, places, n, NULL, out, st);
+    for (size_t i = 0; v && i < n; i++)
+        mr__typed_free(v[i]);
+    mr_free(v);
+    mr_free(places);
+    return rc;
 }
 
 static mr_code type_index(const mr_expr *e, const scope *s, typed **out, mr_status *st)
 {
     if (e->n != 2)
-        return mr__type_fail(st, e, "an index is missing between [ and ]");
+        return mr_expr_fail_at(st, e, "an index is missing between [ and ]");
+    if (is_slice(e->children[1]))
+        return type_slice(e, s, out, st);
     typed *v[2] = {NULL, NULL};
     mr_code rc = mr__type(e->children[0], s, &v[0], st);
     const mr_expr *at = e->children[1];
@@ -575,7 +470,7 @@ static mr_code type_index(const mr_expr *e, const scope *s, typed **out, mr_stat
             return part_of(v[0], (size_t)k, out, st);
         char found[160];
         mr_spec_format(v[0]->spec, found, sizeof found);
-        rc = mr__type_fail(st, at, "there is no component \"%s\" in %s", at->text, found);
+        rc = mr_expr_fail_at(st, at, "there is no component \"%s\" in %s", at->text, found);
     } else if (rc == MR_OK)
         rc = mr__type(at, s, &v[1], st);
     if (rc == MR_OK && mr_spec_kind_of(v[0]->spec) == MR_SPEC_TUPLE) {
@@ -585,12 +480,12 @@ static mr_code type_index(const mr_expr *e, const scope *s, typed **out, mr_stat
             mr__typed_free(v[1]);
             return part_of(v[0], (size_t)(k < 0 ? k + n : k), out, st);
         }
-        rc = mr__type_fail(st, at, "a tuple of %lld is indexed with an integer from %lld to %lld",
-                           (long long)n, (long long)-n, (long long)(n - 1));
+        rc = mr_expr_fail_at(st, at, "a tuple of %lld is indexed with an integer from %lld to %lld",
+                             (long long)n, (long long)-n, (long long)(n - 1));
     } else if (rc == MR_OK && mr_spec_kind_of(v[0]->spec) == MR_SPEC_RECORD)
-        rc = mr__type_fail(st, at, "a record is indexed with a name, as in x[\"label\"]");
+        rc = mr_expr_fail_at(st, at, "a record is indexed with a name, as in x[\"label\"]");
     if (rc == MR_OK)
-        rc = type_row(e, v, out, st);
+        rc = mr__type_function(&mr_function_row, e, v, e->children, 2, NULL, out, st);
     mr__typed_free(v[0]);
     mr__typed_free(v[1]);
     return rc;
@@ -603,7 +498,7 @@ mr_code mr__type_name(const mr_expr *e, const char *name, const scope *s, typed 
 {
     int64_t i = mr__scope_find(s, name);
     if (i < 0)
-        return mr__type_fail(st, e, "unknown name '%s'", name);
+        return mr_expr_fail_at(st, e, "unknown name '%s'%s", name, mr__type_hint(e));
     typed *t = new_typed(TYPED_COLUMN, 0);
     if (!t)
         return mr__type_no_memory(st);
@@ -642,17 +537,14 @@ static mr_code type_children(const mr_expr *e, const scope *s, typed **out, mr_s
         case MR_EX_TUPLE:
         case MR_EX_RECORD:
             rc = e->n ? type_group(e, v, &t, st)
-                      : mr__type_fail(st, e, "an element has at least one component");
+                      : mr_expr_fail_at(st, e, "an element has at least one component");
             break;
         case MR_EX_LIST:
             rc = type_list(e, v, &t, st);
             break;
         case MR_EX_UNARY:
-            rc = type_unary(e, v, &t, st);
-            break;
         case MR_EX_BINARY:
-            rc = e->op == 'a' || e->op == 'o' ? type_logical(e, v, &t, st)
-                                              : type_binary(e, v, &t, st);
+            rc = type_operator(mr__operator(mr_expr_operator(e), e->n), e, v, e->n, &t, st);
             break;
         default:
             rc = type_if(e, v, &t, st);
@@ -691,10 +583,10 @@ mr_code mr__type(const mr_expr *e, const scope *s, typed **out, mr_status *st)
     case MR_EX_IF:
         return type_children(e, s, out, st);
     case MR_EX_METHOD:
-        return mr__type_fail(st, e, "unknown op '%s'", e->text);
+        return mr_expr_fail_at(st, e, "unknown op '%s'%s", e->text, mr__type_hint(e));
     case MR_EX_LAMBDA:
-        return mr__type_fail(st, e, "a function cannot be a value here");
+        return mr_expr_fail_at(st, e, "a function cannot be a value here");
     default:
-        return mr__type_fail(st, e, "none and auto are not values of an expression");
+        return mr_expr_fail_at(st, e, "none and auto are not values of an expression");
     }
 }

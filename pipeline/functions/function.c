@@ -2,7 +2,6 @@
 /* Making functions, and the names they are registered under. */
 #include "pipeline/functions/function.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -45,11 +44,14 @@ mr_fn *mr_fn_text(const char *text)
     return rc == MR_OK ? fn : carry(&st);
 }
 
-static mr_fn *of_callback(mr_fn_kind kind, mr_fn_call f, void *ctx, const mr_fn_opts *opts)
+static mr_fn *of_callback(mr__fn_kind kind, mr_fn_call f, void *ctx, const mr_fn_opts *opts)
 {
     mr_fn *fn = mr__fn_new(kind);
-    if (!fn)
+    if (!fn) {
+        if (opts && opts->release)
+            opts->release(ctx);
         return NULL;
+    }
     fn->callback = f;
     fn->ctx = ctx;
     if (!opts)
@@ -75,37 +77,11 @@ mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts)
     return of_callback(MR_FN_ELEMENT, f, ctx, opts);
 }
 
-static bool is_name(const char *name)
-{
-    if (!isalpha((unsigned char)*name) && *name != '_')
-        return false;
-    for (; *name; name++)
-        if (!isalnum((unsigned char)*name) && *name != '_')
-            return false;
-    return true;
-}
-
-/* Names that the grammar gives a meaning. */
-static bool is_taken(const char *name)
-{
-    static const char *const words[] = {"abs", "cast",  "concat",  "length",  "max",  "mean",
-                                        "min", "ones",  "one_hot", "reshape", "size", "stack",
-                                        "sum", "zeros", "true",    "false",   "none", "auto",
-                                        "and", "or",    "not",     "if",      "else", "feature"};
-    mr_dtype t;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(words[i], name) == 0)
-            return true;
-    return mr__builtin_find(name) || mr_op_find(name, strlen(name)) ||
-           mr_dtype_find(name, strlen(name), &t);
-}
-
 mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
 {
-    if (!is_name(name) || is_taken(name))
+    if (mr__function_name_taken(name))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "'%s' cannot name a function: it is no name, or one of the grammar's own",
-                       name);
+                       "'%s' cannot name a function: it is no name, or one that is taken", name);
     if (fn->error) {
         if (st)
             *st = *fn->error;
@@ -141,32 +117,4 @@ mr_fn *mr__fn_registered(const char *name)
             fn = mr_fn_ref(registry[i].fn);
     pthread_mutex_unlock(&registry_lock);
     return fn;
-}
-
-/* ---- builtins ---- */
-
-#define MR_BUILTIN(name) extern const mr_builtin mr_builtin_##name;
-#include "pipeline/functions/builtins.def"
-#undef MR_BUILTIN
-
-const mr_builtin *mr__builtin_find(const char *name)
-{
-    static const mr_builtin *const all[] = {
-#define MR_BUILTIN(name) &mr_builtin_##name,
-#include "pipeline/functions/builtins.def"
-#undef MR_BUILTIN
-        NULL};
-    for (const mr_builtin *const *b = all; *b; b++)
-        if (strcmp((*b)->name, name) == 0)
-            return *b;
-    return NULL;
-}
-
-mr_code mr__builtin_dtype(const mr_builtin_arg *arg, mr_dtype *out, mr_status *st)
-{
-    const mr_expr *e = arg->expr;
-    if ((e->kind == MR_EX_STRING || e->kind == MR_EX_NAME) &&
-        mr_dtype_find(e->text, strlen(e->text), out))
-        return MR_OK;
-    return mr_fail(st, MR_INVALID_ARGUMENT, "a dtype is wanted, as in \"float32\"");
 }

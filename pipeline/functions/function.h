@@ -38,13 +38,15 @@ MR_API mr_fn *mr_fn_block(mr_fn_call f, void *ctx, const mr_fn_opts *opts);
 MR_API mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts);
 
 /* Makes fn (a reference is kept) callable by name from text and from graphs that travelled, for the
- * whole process. errors MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: not a name, or one of the grammar's
- */
+ * whole process. errors MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: not a name, or one of the
+ * grammar's */
 MR_API mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st) MR_NODISCARD;
 
-/* ref returns fn; the last unref frees. NULL: nothing. */
-MR_API mr_fn *mr_fn_ref(mr_fn *fn);
-MR_API void mr_fn_unref(mr_fn *fn);
+/* *out = the value that text says, as an argument of an op may be: "0", "[1, 2]",
+ * "(0, zeros([3]))". Owned: mr_value_reset.
+ * errors   MR_INVALID_ARGUMENT: syntax, unknown names; shows the place */
+MR_API mr_code mr_value_from_text(const char *text, size_t size, mr_value *out,
+                                  mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
 }

@@ -6,27 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/functions/binding.h"
 #include "pipeline/functions/typed.h"
+#include "pipeline/functions/width.h"
+#include "pipeline/params/infer.h"
 #include "pipeline/graph/fn.h"
 
 /* What is cached: independent of captured values. */
 typedef struct code {
-    mr_object obj;
+    mr__object obj;
     const mr_expr *lambda;
     typed *tree;
     size_t n_in;       /* columns of the input */
-    size_t n_captured; /* columns of captures, behind them */
+    size_t n_captured; /* columns of captures, after those */
     mr_spec *out;
-    bool identity; /* x => x */
+    bool identity;    /* x => x */
+    size_t row_bytes; /* see mr__program_row_bytes */
 } code;
 
 struct mr_program {
-    mr_object obj;
+    mr__object obj;
     mr_fn *fn;
     code *code; /* NULL: a callback */
     mr_spec *out;
     size_t n_out;
     mr_array *captured; /* NULL: a template, which cannot run */
+    uint64_t seed;      /* the job's */
+    mr_cancel *cancel;  /* the job's, borrowed; NULL: none */
 };
 
 void mr_row_errors_reset(mr_row_errors *e)
@@ -45,7 +51,7 @@ mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status,
 
 /* ---- compiling ---- */
 
-static void destroy_code(mr_object *o)
+static void destroy_code(mr__object *o)
 {
     code *c = (code *)o;
     mr__typed_free(c->tree);
@@ -127,10 +133,10 @@ static mr_code bind_names(const mr_fn *fn, const mr_expr *lambda, const mr_spec 
         (mr_spec_kind_of(in) != MR_SPEC_TUPLE || mr_spec_n_children(in) != lambda->n_params)) {
         char found[160];
         mr_spec_format(in, found, sizeof found);
-        return mr__type_fail(st, lambda,
-                             "a function of %zu parameters is given elements of %s; it takes a "
-                             "tuple of %zu components",
-                             lambda->n_params, found, lambda->n_params);
+        return mr_expr_fail_at(st, lambda,
+                               "a function of %zu parameters is given elements of %s; it takes a "
+                               "tuple of %zu components",
+                               lambda->n_params, found, lambda->n_params);
     }
     for (size_t i = 0; i < lambda->n_params; i++) {
         size_t k = x->s.n++;
@@ -141,12 +147,33 @@ static mr_code bind_names(const mr_fn *fn, const mr_expr *lambda, const mr_spec 
     return MR_OK;
 }
 
+static size_t widest(const typed *t)
+{
+    size_t most = t->spec ? mr__row_bytes(t->spec) : 0;
+    for (size_t i = 0; most && i < t->n; i++) {
+        size_t bytes = t->children[i]->constant ? 1 : widest(t->children[i]);
+        most = bytes == 0 || bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+void mr__type_number_draws(typed *t, uint64_t *n)
+{
+    for (size_t i = 0; i < t->n; i++)
+        mr__type_number_draws(t->children[i], n);
+    if (t->kind == TYPED_CALL && (t->function->props & MR_FUNCTION_DRAWS))
+        t->number = (*n)++;
+}
+
 static mr_code settle_tree(typed *t, code *c, mr_status *st)
 {
     if (t->weak)
         MR_TRY(mr__type_settle_default(t, c->lambda->children[0], st));
+    uint64_t n_draws = 0;
+    mr__type_number_draws(t, &n_draws);
     c->tree = t;
     c->out = mr_spec_ref(t->spec);
+    c->row_bytes = widest(t);
     return MR_OK;
 }
 
@@ -155,7 +182,7 @@ static mr_code compile(const mr_fn *fn, const mr_spec *in, code **out, mr_status
     code *c = mr_calloc(1, sizeof *c);
     if (!c)
         return mr_fail_memory(st, sizeof *c, "a program");
-    mr_object_init(&c->obj, destroy_code);
+    mr__object_init(&c->obj, destroy_code);
     naming x = {0};
     typed *t = NULL;
     c->n_in = mr_spec_n_leaves(in);
@@ -170,7 +197,7 @@ static mr_code compile(const mr_fn *fn, const mr_spec *in, code **out, mr_status
     if (rc != MR_OK) {
         if (!c->tree)
             mr__typed_free(t);
-        mr_object_unref(&c->obj);
+        mr__object_unref(&c->obj);
         return rc;
     }
     *out = c;
@@ -184,33 +211,33 @@ static mr_code cached_code(mr_fn *fn, const mr_spec *in, code **out, mr_status *
     pthread_mutex_lock(&cache->lock);
     if (cache->program && (cache->in == in || mr_spec_equal(cache->in, in))) {
         *out = (code *)cache->program;
-        mr_object_ref(cache->program);
+        mr__object_ref(cache->program);
     }
     pthread_mutex_unlock(&cache->lock);
     if (*out)
         return MR_OK;
     MR_TRY(compile(fn, in, out, st));
     mr_spec *spec = mr_spec_ref(in);
-    mr_object_ref(&(*out)->obj);
+    mr__object_ref(&(*out)->obj);
     pthread_mutex_lock(&cache->lock);
-    mr_object *old = cache->program;
+    mr__object *old = cache->program;
     mr_spec *old_in = cache->in;
     cache->program = &(*out)->obj;
     cache->in = spec;
     pthread_mutex_unlock(&cache->lock);
-    mr_object_unref(old);
+    mr__object_unref(old);
     mr_spec_unref(old_in);
     return MR_OK;
 }
 
-static void destroy_program(mr_object *o)
+static void destroy_program(mr__object *o)
 {
     mr_program *p = (mr_program *)o;
     for (size_t i = 0; p->captured && i < p->code->n_captured; i++)
         mr_array_reset(&p->captured[i]);
     mr_free(p->captured);
     if (p->code)
-        mr_object_unref(&p->code->obj);
+        mr__object_unref(&p->code->obj);
     mr_fn_unref(p->fn);
     mr_spec_unref(p->out);
     mr_free(p);
@@ -249,7 +276,7 @@ mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out, mr_
     mr_program *p = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "a program");
-    mr_object_init(&p->obj, destroy_program);
+    mr__object_init(&p->obj, destroy_program);
     p->fn = mr_fn_ref(fn);
     mr_code rc = MR_OK;
     if (fn->kind == MR_FN_EXPR) {
@@ -269,14 +296,14 @@ mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out, mr_
 
 const mr_program *mr_program_ref(const mr_program *p)
 {
-    mr_object_ref((mr_object *)(uintptr_t)&p->obj);
+    mr__object_ref((mr__object *)(uintptr_t)&p->obj);
     return p;
 }
 
 void mr_program_unref(const mr_program *p)
 {
     if (p)
-        mr_object_unref((mr_object *)(uintptr_t)&p->obj);
+        mr__object_unref((mr__object *)(uintptr_t)&p->obj);
 }
 
 const mr_spec *mr_program_output(const mr_program *p)
@@ -428,7 +455,7 @@ static mr_code drop_failed(mr_block *out, const mr_row_errors *errors, size_t ro
     return rc;
 }
 
-/* Rows that came out one by one, but of one shape after all. */
+/* Rows that were computed one at a time, but turned out to have one shape. */
 static mr_code tidy(const mr_program *p, mr_block *out, mr_status *st)
 {
     for (size_t i = 0; i < out->n_columns; i++) {
@@ -449,8 +476,8 @@ static mr_code tidy(const mr_program *p, mr_block *out, mr_status *st)
     return MR_OK;
 }
 
-static mr_code run_code(const mr_program *p, const mr_block *in, mr_block *out,
-                        mr_row_errors *errors, mr_status *st)
+static mr_code run_code(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
+                        mr_block *out, mr_row_errors *errors, size_t *bytes, mr_status *st)
 {
     const code *c = p->code;
     if (!p->captured && c->n_captured)
@@ -460,7 +487,11 @@ static mr_code run_code(const mr_program *p, const mr_block *in, mr_block *out,
     size_t n = c->n_in + c->n_captured;
     mr_array *v = n <= 16 ? few : mr_calloc(n, sizeof *v);
     bool *constant = n <= 16 ? few_constant : mr_calloc(n, sizeof *constant);
-    mr_row_sink sink = {.n_rows = in->rows};
+    mr_row_sink sink = {.n_rows = in->rows,
+                        .outer = outer,
+                        .ids = &in->ids,
+                        .seed = p->seed,
+                        .cancel = outer ? outer->cancel : p->cancel};
     column_set result = {0};
     mr_code rc = v && constant ? MR_OK : mr_fail_memory(st, n * sizeof *v, "columns");
     if (rc == MR_OK) {
@@ -472,6 +503,7 @@ static mr_code run_code(const mr_program *p, const mr_block *in, mr_block *out,
     }
     if (rc == MR_OK)
         rc = mr__columns_expand(&result, in->rows, st);
+    *bytes = sink.widest;
     if (rc == MR_OK)
         rc = mr_block_prepare(out, result.n, st);
     if (rc == MR_OK) {
@@ -485,8 +517,7 @@ static mr_code run_code(const mr_program *p, const mr_block *in, mr_block *out,
         sink.errors = (mr_row_errors){0};
     }
     mr__columns_free(&result);
-    mr_row_errors_reset(&sink.errors);
-    mr_free(sink.bad);
+    mr__sink_free(&sink);
     if (n > 16) {
         mr_free(v);
         mr_free(constant);
@@ -494,18 +525,51 @@ static mr_code run_code(const mr_program *p, const mr_block *in, mr_block *out,
     return rc;
 }
 
-mr_code mr_program_run(const mr_program *p, const mr_block *in, mr_block *out,
-                       mr_row_errors *errors, mr_status *st)
+size_t mr__program_row_bytes(const mr_program *p)
 {
+    return p->code ? p->code->row_bytes : mr__row_bytes(p->out);
+}
+
+static mr_code run_any(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
+                       mr_block *out, mr_row_errors *errors, size_t *bytes, mr_status *st)
+{
+    *bytes = 0;
     if (p->fn->kind != MR_FN_EXPR) {
         MR_TRY(run_callback(p, in, out, errors, st));
         if (out->rows && !out->ids.ids && in->ids.ids && errors->n == 0)
             mr_identities_take(&out->ids, &in->ids, 0, in->rows);
         return MR_OK;
     }
-    MR_TRY(run_code(p, in, out, errors, st));
+    MR_TRY(run_code(p, in, outer, out, errors, bytes, st));
     if (in->ids.ids)
         mr_identities_take(&out->ids, &in->ids, 0, in->rows);
     MR_TRY(drop_failed(out, errors, in->rows, st));
     return tidy(p, out, st);
+}
+
+mr_code mr__program_run_measured(const mr_program *p, const mr_block *in, mr_block *out,
+                                 mr_row_errors *errors, size_t *bytes, mr_status *st)
+{
+    return run_any(p, in, NULL, out, errors, bytes, st);
+}
+
+mr_code mr_program_run(const mr_program *p, const mr_block *in, mr_block *out,
+                       mr_row_errors *errors, mr_status *st)
+{
+    size_t bytes;
+    return run_any(p, in, NULL, out, errors, &bytes, st);
+}
+
+mr_code mr__program_run_within(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
+                               mr_block *out, mr_row_errors *errors, mr_status *st)
+{
+    size_t bytes;
+    return run_any(p, in, outer, out, errors, &bytes, st);
+}
+
+void mr__program_bind(const mr_program *p, uint64_t seed, mr_cancel *cancel)
+{
+    mr_program *bound = (mr_program *)(uintptr_t)p;
+    bound->seed = seed;
+    bound->cancel = cancel;
 }

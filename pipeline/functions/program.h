@@ -46,9 +46,9 @@ MR_API void mr_row_errors_reset(mr_row_errors *e);
 MR_API mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status,
                                  mr_status *st) MR_NODISCARD;
 
-/* Runs p over all rows of `in`. out (any earlier content is let go) gets the rows that succeeded,
+/* Runs p over all rows of `in`. out (any earlier content is released) gets the rows that succeeded,
  * in order: in->rows - errors->n of them; a column whose rows came out in different shapes is
- * RAGGED. Identities go along. errors starts empty. Fails as a whole only for want of memory. */
+ * RAGGED. Identities go along. errors starts empty. Fails as a whole only for lack of memory. */
 MR_API mr_code mr_program_run(const mr_program *p, const mr_block *in, mr_block *out,
                               mr_row_errors *errors, mr_status *st) MR_NODISCARD;
 

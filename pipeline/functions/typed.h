@@ -9,50 +9,35 @@
  * value does not depend on the block is constant: it has one row, and kernels broadcast it.
  *
  * thread   trees are immutable once typed */
-#include "pipeline/functions/builtin.h"
+#include "pipeline/functions/descriptor.h"
 #include "pipeline/functions/program.h"
 #include "pipeline/graph/dataset.h"
+#include "pipeline/wait/cancel.h"
 
 typedef enum typed_kind {
-    TYPED_CONST,  /* .value: one row */
-    TYPED_COLUMN, /* the block's columns from .first on */
-    TYPED_GROUP,  /* a tuple or record of the children, in the order of the spec */
-    TYPED_PART,   /* child 0's leaves from .first on */
-    TYPED_UNARY,  /* .op: '-' 'n' */
-    TYPED_BINARY, /* .op as in mr_expr; not a, o */
-    TYPED_AND,
-    TYPED_OR,
-    TYPED_IF,   /* condition, value, other */
-    TYPED_ROW,  /* child 0 [ child 1 ] */
-    TYPED_CAST, /* .to */
-    TYPED_ABS,
-    TYPED_REDUCE,  /* .op: 's' sum, 'm' mean, '<' min, '>' max */
-    TYPED_EXTREME, /* .op: '<' '>' elementwise over the children */
-    TYPED_SIZE,
-    TYPED_LENGTH,
-    TYPED_CONCAT,
-    TYPED_STACK,
-    TYPED_RESHAPE,  /* child 1: the shape */
-    TYPED_ONE_HOT,  /* child 1: the depth */
-    TYPED_FILL,     /* .op: 0 or 1; child 0: the shape; .to */
-    TYPED_BUILTIN,  /* .builtin, .plan */
-    TYPED_FUNCTION, /* .program over a group of the children */
-    TYPED_DATASET   /* .body */
+    TYPED_CONST,   /* .value: one row */
+    TYPED_COLUMN,  /* the block's columns from .first on */
+    TYPED_GROUP,   /* a tuple or record of the children, in the order of the spec */
+    TYPED_PART,    /* child 0's leaves from .first on */
+    TYPED_CHOICE,  /* child 1 where child 0 is true, else child 2: only what is needed */
+    TYPED_CALL,    /* .function over the children, with .params and .plan */
+    TYPED_PROGRAM, /* .program over a tuple of the children */
+    TYPED_DATASET  /* .body */
 } typed_kind;
 
 typedef struct typed typed;
 struct typed {
     typed_kind kind;
-    mr_spec *spec;
     bool constant;
     char weak; /* CONST: a literal that takes its neighbour's type: 'i' integer, 'f' float, 'd' a
                   quotient of integers */
-    char op;
-    mr_dtype to;
+    mr_spec *spec;
+    const mr_expr *e; /* CHOICE, CALL: where it is written, for messages */
     size_t first;
     mr_array value;
-    const mr_builtin *builtin;
-    void *plan;
+    const mr_function *function;
+    void *params, *plan;
+    uint64_t number; /* CALL that draws: see mr_rows */
     const mr_program *program;
     struct dataset_body *body;
     size_t n;
@@ -73,8 +58,11 @@ int64_t mr__scope_find(const scope *s, const char *name); /* -1: not there */
 
 mr_code mr__type(const mr_expr *e, const scope *s, typed **out, mr_status *st) MR_NODISCARD;
 void mr__typed_free(typed *t);
-/* A message with the place of e in its source. */
-mr_code mr__type_fail(mr_status *st, const mr_expr *e, const char *fmt, ...) MR_PRINTF(3, 4);
+/* What was probably meant at e's place, as the end of a message; "" if there is no telling. */
+const char *mr__type_hint(const mr_expr *e);
+
+/* Numbers the calls that draw, from *n on, in the order they run. */
+void mr__type_number_draws(typed *t, uint64_t *n);
 
 /* A weak literal alone: int64, float32, or float64 for a quotient of integers. */
 mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st) MR_NODISCARD;
@@ -97,7 +85,19 @@ struct mr_row_sink {
     mr_row_errors errors; /* in any order, at most one a row */
     bool *bad;            /* made with the first error */
     bool out_of_memory;
+    const mr_expr *e;     /* what is being evaluated; NULL: messages get no place */
+    const mr_expr *shown; /* whose text is in place */
+    char place[96];
+    size_t widest; /* bytes of the largest value of a node, over all rows */
+    const mr_row_sink
+        *outer; /* whose rows the block's are, one for one; NULL: it is the element's */
+    const mr_identities *ids; /* without outer: of the block's rows, and the job's seed */
+    uint64_t seed;
+    mr_cancel *cancel; /* ends what waits; or NULL */
 };
+void mr__sink_free(mr_row_sink *sink);
+/* Row `row` of what the sink's rows are fails as e says. */
+void mr__row_failed(mr_row_sink *sink, size_t row, const mr_status *e);
 
 typedef struct column_set {
     mr_array *v;
@@ -117,16 +117,41 @@ mr_code mr__eval(const typed *t, const frame *f, column_set *out, mr_status *st)
 /* Constant c as `rows` rows. */
 mr_code mr__columns_expand(column_set *c, size_t rows, mr_status *st) MR_NODISCARD;
 
-/* ---- kernels: dense columns of one row shape ---- */
+/* mr_program_run within a function whose rows are sink's. */
+mr_code mr__program_run_within(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
+                               mr_block *out, mr_row_errors *errors, mr_status *st) MR_NODISCARD;
 
-/* rows of a and b (constant: one row) with numpy's broadcasting within a row. op as in mr_expr. */
-mr_code mr__kernel_binary(char op, const mr_array *a, bool a_const, const mr_array *b, bool b_const,
-                          size_t rows, mr_array *out, mr_row_sink *sink,
-                          mr_status *st) MR_NODISCARD;
-mr_code mr__kernel_unary(char op, const mr_array *a, mr_array *out, mr_status *st) MR_NODISCARD;
-mr_code mr__kernel_reduce(char op, const mr_array *a, mr_array *out, mr_row_sink *sink,
-                          mr_status *st) MR_NODISCARD;
+/* ---- what functions share ---- */
+
+/* a with its values as dtype `to`. */
 mr_code mr__kernel_cast(const mr_array *a, mr_dtype to, mr_array *out, mr_status *st) MR_NODISCARD;
+/* Any value of dtype t, for rows that are lost. */
+mr_code mr__any_value(mr_dtype t, size_t rows, mr_array *out, mr_status *st) MR_NODISCARD;
+/* a's one row becomes `rows` of it. */
+mr_code mr__repeat_row(mr_array *a, size_t rows, mr_status *st) MR_NODISCARD;
+/* All rows of r fail. */
+void mr__fail_all(const mr_rows *r, const char *fmt, ...) MR_PRINTF(2, 3);
+/* The shape that input i says, when typed: -1 where it is not known. one_free: one -1 is
+ * allowed in it. */
+mr_code mr__call_shape(const mr_call *c, size_t i, bool one_free, mr_leaf *leaf,
+                       mr_status *st) MR_NODISCARD;
+/* The same when run. false: it says none; the rows have failed. */
+bool mr__rows_shape(const mr_rows *r, size_t i, bool one_free, int *rank, int64_t *shape);
+/* out = `rows` vectors of these lengths: DENSE (BYTES) where all are equal, else RAGGED. *values:
+ * where they lie, one row after the other, to be written. */
+mr_code mr__vectors(mr_dtype t, const int64_t *lengths, size_t rows, mr_array *out, void **values,
+                    mr_status *st) MR_NODISCARD;
+/* The same for rows of k vectors each, of k * rows lengths: every row is itself ragged. */
+mr_code mr__lists(mr_dtype t, const int64_t *lengths, size_t rows, size_t k, mr_array *out,
+                  void **values, mr_status *st) MR_NODISCARD;
+/* Writes values of `size` bytes one after the other, in the order of `shape`, which stand
+ * strides[d] values apart along axis d. */
+void mr__copy_strided(char *to, const char *from, size_t size, int rank, const int64_t *shape,
+                      const int64_t *strides);
+/* Strings of out are views of those of the first n inputs. On failure out is empty. */
+mr_code mr__hold_strings(mr_array *out, const mr_rows *r, size_t n, mr_status *st) MR_NODISCARD;
+/* Row `row` of input i, which may be constant. */
+const void *mr__row_at(const mr_rows *r, size_t i, size_t row);
 /* Integer at value i of an integer array. */
 int64_t mr__int_at(const mr_array *a, size_t i);
 
@@ -144,10 +169,11 @@ mr_code mr__dataset_body_make(const dataset_body *b, const frame *f, size_t row,
                               mr_status *st) MR_NODISCARD;
 /* true if e is a dataset: a call or method of an op, or a name that stands for one. */
 bool mr__is_dataset(const mr_expr *e, const scope *s);
-/* Names of s that e uses freely (indexes into s, ascending, each once); *n of them, owned. */
-mr_code mr__free_names(const mr_expr *e, const scope *s, size_t **out, size_t *n,
-                       mr_status *st) MR_NODISCARD;
 
 /* The function registered as name (a new reference), or NULL. */
 mr_fn *mr__fn_registered(const char *name);
+/* true if name is no name, or an op, a function, a dtype or a word of the grammar. */
+bool mr__function_name_taken(const char *name);
+bool mr__input_decides_shape(const mr_function *f, size_t i);
+void mr__function_params_free(const mr_function *f, void *params);
 #endif

@@ -5,36 +5,44 @@
  *     mr_dataset (an instance of it)     --/
  *
  * Datasets refer to datasets along inputs, values and captures, in chains of any length: the last
- * reference to one is let go without recursion, by a list of the dead that one loop a thread works
- * off. */
+ * reference to one is released without recursion, by a list of the dead that one loop a thread
+ * works off. */
 #include "pipeline/graph/dataset.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/graph/fn.h"
 #include "pipeline/graph/node.h"
-#include "pipeline/graph/params.h"
+#include "pipeline/params/params.h"
 #include "pipeline/memory/object.h"
+#include "pipeline/params/infer.h"
+
+/* Nobody has asked yet for the number of elements, which takes a look into files. */
+#define NOT_COUNTED INT64_MIN
 
 struct body {
-    mr_object obj;
+    mr__object obj;
     const mr_op *op; /* NULL: carries an error */
     void *params;
     mr_value *unknown; /* UNKNOWN for each parameter that is; NULL: none is */
     bool is_template;  /* some value is not known, also deep within one */
     mr_spec *spec;
-    int64_t cardinality;
+    _Atomic int64_t cardinality; /* or NOT_COUNTED */
     mr_status *error;
 };
 
 struct mr_dataset {
-    mr_object obj;
+    mr__object obj;
     struct body *body;
     mr_dataset **inputs;
     size_t n_inputs;
-    pthread_mutex_t lock; /* guards the two below */
+    uint64_t n_sources, *sources_before; /* a number an input; after `inputs` in one piece */
+    uint32_t all_props;                  /* of its op and all below */
+    pthread_mutex_t lock;                /* guards the two below */
     void *shared;
     void (*destroy_shared)(void *);
     mr_dataset *next_dead;
@@ -42,14 +50,14 @@ struct mr_dataset {
 
 /* ---- life ---- */
 
-static void destroy_body(mr_object *o)
+static void destroy_body(mr__object *o)
 {
     struct body *b = (struct body *)o;
     if (b->op) {
-        size_t n = mr__params_count(b->op);
+        size_t n = mr__params_count(b->op->params);
         for (size_t i = 0; b->unknown && i < n; i++)
             mr_value_reset(&b->unknown[i]);
-        mr__params_free(b->op, b->params);
+        mr_params_free(MR__TABLE(b->op), b->params);
     }
     mr_free(b->unknown);
     mr_spec_unref(b->spec);
@@ -65,12 +73,12 @@ static void free_node(mr_dataset *ds)
     for (size_t i = 0; i < ds->n_inputs; i++)
         mr_dataset_unref(ds->inputs[i]);
     mr_free(ds->inputs);
-    mr_object_unref(&ds->body->obj);
+    mr__object_unref(&ds->body->obj);
     pthread_mutex_destroy(&ds->lock);
     mr_free(ds);
 }
 
-static void destroy(mr_object *o)
+static void destroy(mr__object *o)
 {
     static _Thread_local mr_dataset *dead;
     static _Thread_local bool working;
@@ -90,14 +98,14 @@ static void destroy(mr_object *o)
 
 mr_dataset *mr_dataset_ref(mr_dataset *ds)
 {
-    mr_object_ref(&ds->obj);
+    mr__object_ref(&ds->obj);
     return ds;
 }
 
 void mr_dataset_unref(mr_dataset *ds)
 {
     if (ds)
-        mr_object_unref(&ds->obj);
+        mr__object_unref(&ds->obj);
 }
 
 /* ---- errors ---- */
@@ -121,25 +129,40 @@ static mr_dataset no_memory = {
 static mr_dataset *new_node(struct body *body, size_t n_inputs)
 {
     mr_dataset *ds = mr_calloc(1, sizeof *ds);
-    mr_dataset **inputs = n_inputs ? mr_calloc(n_inputs, sizeof(mr_dataset *)) : NULL;
+    size_t room = sizeof(mr_dataset *) + sizeof(uint64_t);
+    mr_dataset **inputs = n_inputs ? mr_calloc(n_inputs, room) : NULL;
     if (!ds || (n_inputs && !inputs) || pthread_mutex_init(&ds->lock, NULL) != 0) {
         mr_free(inputs);
         mr_free(ds);
-        mr_object_unref(&body->obj);
+        mr__object_unref(&body->obj);
         return NULL;
     }
-    mr_object_init(&ds->obj, destroy);
+    mr__object_init(&ds->obj, destroy);
     ds->body = body;
     ds->inputs = inputs;
+    if (inputs)
+        ds->sources_before = (uint64_t *)(inputs + n_inputs);
     ds->n_inputs = n_inputs;
     return ds;
+}
+
+/* To be called when the inputs are there. */
+static void sum_inputs(mr_dataset *ds)
+{
+    ds->n_sources = ds->n_inputs == 0;
+    ds->all_props = ds->body->op->props;
+    for (size_t i = 0; i < ds->n_inputs; i++) {
+        ds->sources_before[i] = ds->n_sources;
+        ds->n_sources += ds->inputs[i]->n_sources;
+        ds->all_props |= ds->inputs[i]->all_props;
+    }
 }
 
 static struct body *new_body(void)
 {
     struct body *b = mr_calloc(1, sizeof *b);
     if (b) {
-        mr_object_init(&b->obj, destroy_body);
+        mr__object_init(&b->obj, destroy_body);
         b->cardinality = MR_UNKNOWN_COUNT;
     }
     return b;
@@ -150,7 +173,7 @@ mr_dataset *mr_dataset_fail(const mr_status *st)
     assert(st->code < 0 && "a dataset carries errors only");
     struct body *b = new_body();
     if (b && !(b->error = mr_memdup(st, sizeof *st))) {
-        mr_object_unref(&b->obj);
+        mr__object_unref(&b->obj);
         b = NULL;
     }
     mr_dataset *ds = b ? new_node(b, 0) : NULL;
@@ -174,9 +197,10 @@ const mr_spec *mr_dataset_spec(const mr_dataset *ds)
     return ds->body->spec;
 }
 
-int64_t mr_dataset_cardinality(const mr_dataset *ds)
+/* Relaxed: all who count write the same number. */
+static int64_t count_of(const mr_dataset *ds)
 {
-    return ds->body->cardinality;
+    return atomic_load_explicit(&ds->body->cardinality, memory_order_relaxed);
 }
 
 const mr_op *mr_dataset_op(const mr_dataset *ds)
@@ -215,7 +239,7 @@ mr_code mr_dataset_param(const mr_dataset *ds, size_t index, mr_value *out, mr_s
 /* Index of the parameter called name, or the number of parameters. */
 static size_t find_param(const mr_op *op, const char *name)
 {
-    size_t i = 0, n = mr__params_count(op);
+    size_t i = 0, n = mr__params_count(op->params);
     while (i < n && strcmp(op->params[i].name, name) != 0)
         i++;
     return i;
@@ -225,7 +249,7 @@ mr_code mr_dataset_param_named(const mr_dataset *ds, const char *name, mr_value 
 {
     const mr_op *op = ds->body->op;
     size_t i = op ? find_param(op, name) : 0;
-    if (op && i < mr__params_count(op))
+    if (op && i < mr__params_count(op->params))
         return mr_dataset_param(ds, i, out, st);
     *out = (mr_value){0};
     return MR_OK;
@@ -251,7 +275,6 @@ static void unref_inputs(mr_dataset *const *inputs, size_t n)
 /* The error says which op it is about, however deep it came from. */
 static void name_op(mr_status *st, const mr_op *op)
 {
-    char message[sizeof st->message];
     size_t n = strlen(op->name);
     if (strncmp(st->message, op->name, n) == 0 && st->message[n] == ':')
         return;
@@ -259,9 +282,7 @@ static void name_op(mr_status *st, const mr_op *op)
         mr_status_set_op(st, op->name);
         return;
     }
-    memcpy(message, st->message, sizeof message);
-    snprintf(st->message, sizeof st->message, "%s: %.*s", op->name, (int)(sizeof message - n - 3),
-             message);
+    mr_status_prefix(st, "%s", op->name);
 }
 
 static mr_code check_inputs(const mr_op *op, mr_dataset *const *inputs, size_t n, mr_status *st)
@@ -285,10 +306,10 @@ static int64_t count_elements(const mr_dataset *ds)
     int64_t few[4], *in = few, n = MR_UNKNOWN_COUNT;
     if (b->is_template)
         return MR_UNKNOWN_COUNT;
-    if (!b->op->cardinality) {
-        bool keeps = (b->op->props & MR_OP_KEEPS_COUNT) && ds->n_inputs == 1;
-        return keeps ? mr_dataset_cardinality(ds->inputs[0]) : MR_UNKNOWN_COUNT;
-    }
+    if (b->op->props & MR_OP_KEEPS_COUNT)
+        return mr_dataset_cardinality(ds->inputs[0]);
+    if (!b->op->cardinality)
+        return MR_UNKNOWN_COUNT;
     if (ds->n_inputs > sizeof few / sizeof *few)
         in = mr_calloc(ds->n_inputs, sizeof *in);
     for (size_t i = 0; in && i < ds->n_inputs; i++)
@@ -298,6 +319,32 @@ static int64_t count_elements(const mr_dataset *ds)
     if (in != few)
         mr_free(in);
     return n;
+}
+
+int64_t mr_dataset_cardinality(const mr_dataset *ds)
+{
+    mr__nodes nodes;
+    if (count_of(ds) != NOT_COUNTED)
+        return count_of(ds);
+    if (mr__nodes_of(ds, &nodes, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    /* Inputs come before what uses them. */
+    for (size_t i = 0; i < nodes.n; i++)
+        if (count_of(nodes.v[i]) == NOT_COUNTED)
+            atomic_store_explicit(&nodes.v[i]->body->cardinality, count_elements(nodes.v[i]),
+                                  memory_order_relaxed);
+    mr__nodes_reset(&nodes);
+    return count_of(ds);
+}
+
+/* Is the number of elements left until somebody wants it? */
+static bool counts_late(const mr_dataset *ds)
+{
+    const struct body *b = ds->body;
+    bool late = b->op->props & MR_OP_COUNTS_LATE;
+    for (size_t i = 0; i < ds->n_inputs && !late; i++)
+        late = count_of(ds->inputs[i]) == NOT_COUNTED;
+    return late && !b->is_template;
 }
 
 static bool is_template(const struct body *b)
@@ -310,17 +357,32 @@ static bool is_template(const struct body *b)
     return false;
 }
 
+/* The error that a function among the parameters carries. */
+static mr_code check_functions(const struct body *b, mr_status *st)
+{
+    for (const mr_param *p = b->op->params; p && p->name; p++) {
+        const mr_fn *fn = p->type == MR_PT_FN ? *(mr_fn **)mr__param_field(p, b->params) : NULL;
+        if (fn && fn->error) {
+            *st = *fn->error;
+            return st->code;
+        }
+    }
+    return MR_OK;
+}
+
 static mr_code check_and_infer(mr_dataset *ds, mr_status *st)
 {
     struct body *b = ds->body;
+    MR_TRY(check_functions(b, st));
     b->is_template = is_template(b);
     if (b->op->check && !b->is_template)
         MR_TRY(b->op->check(b->params, st));
-    MR_TRY(b->op->infer(ds, b->params, &b->spec, st));
-    if (mr__spec_depth(b->spec) > MR__SPEC_MAX_DEPTH)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "its elements would nest more than %d levels deep",
-                       MR__SPEC_MAX_DEPTH);
-    b->cardinality = count_elements(ds);
+    if (b->op->infer)
+        MR_TRY(b->op->infer(ds, b->params, &b->spec, st));
+    else
+        b->spec = mr_spec_ref(ds->inputs[0]->body->spec);
+    MR_TRY(mr__spec_check(b->spec, st));
+    b->cardinality = counts_late(ds) ? NOT_COUNTED : count_elements(ds);
     return MR_OK;
 }
 
@@ -333,10 +395,10 @@ static mr_dataset *make(const mr_op *op, void *params, mr_value *unknown, mr_dat
     struct body *b = new_body();
     if (!b) {
         struct body lost = {.op = op, .params = params, .unknown = unknown};
-        for (size_t i = 0; unknown && i < mr__params_count(op); i++)
+        for (size_t i = 0; unknown && i < mr__params_count(op->params); i++)
             mr_value_reset(&lost.unknown[i]);
         mr_free(unknown);
-        mr__params_free(op, params);
+        mr_params_free(MR__TABLE(op), params);
         unref_inputs(inputs, n_inputs);
         return &no_memory;
     }
@@ -350,6 +412,7 @@ static mr_dataset *make(const mr_op *op, void *params, mr_value *unknown, mr_dat
     }
     for (size_t i = 0; i < n_inputs; i++)
         ds->inputs[i] = inputs[i];
+    sum_inputs(ds);
     if (check_and_infer(ds, &st) == MR_OK)
         return ds;
     name_op(&st, op);
@@ -378,7 +441,7 @@ mr_dataset *mr_dataset_new(const mr_op *op, const void *params, mr_dataset *cons
     void *own = NULL;
     mr_status_init(&st);
     if (check_inputs(op, inputs, n_inputs, &st) != MR_OK ||
-        mr__params_of_c(op, params, &own, &st) != MR_OK)
+        mr__params_of_c(MR__TABLE(op), params, &own, &st) != MR_OK)
         return fail_over(&st, op, inputs, n_inputs);
     return make(op, own, NULL, inputs, n_inputs);
 }
@@ -388,13 +451,13 @@ static mr_code set_param(const mr_op *op, size_t i, void *own, mr_value **unknow
                          const mr_value *v, mr_status *st)
 {
     bool is_unknown;
-    MR_TRY(mr__param_set(op, &op->params[i], own, v, &is_unknown, st));
+    MR_TRY(mr__param_set(op->name, &op->params[i], own, v, &is_unknown, st));
     if (*unknown)
         mr_value_reset(&(*unknown)[i]);
     if (!is_unknown)
         return MR_OK;
     if (!*unknown)
-        *unknown = mr_calloc(mr__params_count(op), sizeof **unknown);
+        *unknown = mr_calloc(mr__params_count(op->params), sizeof **unknown);
     if (!*unknown)
         return mr_fail_memory(st, sizeof **unknown, "an op's parameters");
     if (v->kind == MR_V_UNKNOWN)
@@ -403,17 +466,17 @@ static mr_code set_param(const mr_op *op, size_t i, void *own, mr_value **unknow
     return MR_OK;
 }
 
-/* Lets go of an array of unknowns; an array without any is none. */
+/* Frees an array of unknowns; NULL where none is unknown. */
 static void free_unknown(const mr_op *op, mr_value *unknown)
 {
-    for (size_t i = 0; unknown && i < mr__params_count(op); i++)
+    for (size_t i = 0; unknown && i < mr__params_count(op->params); i++)
         mr_value_reset(&unknown[i]);
     mr_free(unknown);
 }
 
 static mr_value *some_unknown(const mr_op *op, mr_value *unknown)
 {
-    for (size_t i = 0; unknown && i < mr__params_count(op); i++)
+    for (size_t i = 0; unknown && i < mr__params_count(op->params); i++)
         if (unknown[i].kind == MR_V_UNKNOWN)
             return unknown;
     mr_free(unknown);
@@ -429,20 +492,20 @@ mr_dataset *mr_dataset_from_values(const mr_op *op, const mr_value *values,
     mr_status_init(&st);
     mr_code rc = check_inputs(op, inputs, n_inputs, &st);
     if (rc == MR_OK)
-        rc = mr__params_defaults(op, &own, &st);
-    for (size_t i = 0; rc == MR_OK && i < mr__params_count(op); i++)
+        rc = mr__params_defaults(MR__TABLE(op), &own, &st);
+    for (size_t i = 0; rc == MR_OK && i < mr__params_count(op->params); i++)
         rc = set_param(op, i, own, &unknown, &values[i], &st);
     if (rc == MR_OK)
         return make(op, own, unknown, inputs, n_inputs);
     if (own)
-        mr__params_free(op, own);
+        mr_params_free(MR__TABLE(op), own);
     free_unknown(op, unknown);
     return fail_over(&st, op, inputs, n_inputs);
 }
 
 static mr_code copy_unknown(const struct body *b, mr_value **out, mr_status *st)
 {
-    size_t n = b->unknown ? mr__params_count(b->op) : 0;
+    size_t n = b->unknown ? mr__params_count(b->op->params) : 0;
     mr_value *copy = n ? mr_calloc(n, sizeof *copy) : NULL;
     if (n && !copy)
         return mr_fail_memory(st, n * sizeof *copy, "an op's parameters");
@@ -468,7 +531,7 @@ static mr_dataset *remake(const mr_dataset *ds, size_t index, const mr_value *v,
     mr_status_init(&st);
     mr_code rc = check_inputs(b->op, inputs, n, &st);
     if (rc == MR_OK)
-        rc = mr__params_copy(b->op, b->params, &own, &st);
+        rc = mr__params_copy(MR__TABLE(b->op), b->params, &own, &st);
     if (rc == MR_OK)
         rc = copy_unknown(b, &unknown, &st);
     if (rc == MR_OK && v)
@@ -476,7 +539,7 @@ static mr_dataset *remake(const mr_dataset *ds, size_t index, const mr_value *v,
     if (rc == MR_OK)
         return make(b->op, own, some_unknown(b->op, unknown), inputs, n);
     if (own)
-        mr__params_free(b->op, own);
+        mr_params_free(MR__TABLE(b->op), own);
     free_unknown(b->op, unknown);
     return fail_over(&st, b->op, inputs, n);
 }
@@ -498,7 +561,7 @@ mr_dataset *mr_dataset_with_param(const mr_dataset *ds, const char *name, const 
     mr_status st;
     mr_status_init(&st);
     size_t index = find_param(b->op, name);
-    if (index == mr__params_count(b->op)) {
+    if (index == mr__params_count(b->op->params)) {
         mr_fail(&st, MR_INVALID_ARGUMENT, "%s: has no parameter %.60s", b->op->name, name);
         return mr_dataset_fail(&st);
     }
@@ -507,16 +570,33 @@ mr_dataset *mr_dataset_with_param(const mr_dataset *ds, const char *name, const 
     return remake(ds, index, v, ds->inputs, ds->n_inputs);
 }
 
+uint64_t mr__dataset_n_sources(const mr_dataset *ds)
+{
+    return ds->n_sources;
+}
+
+uint64_t mr__dataset_sources_before(const mr_dataset *ds, size_t i)
+{
+    return ds->sources_before[i];
+}
+
+uint32_t mr__dataset_all_props(const mr_dataset *ds)
+{
+    return ds->all_props;
+}
+
 /* ---- instances ---- */
 
 /* A copy of `node` over the copies of its inputs; NULL: no memory. */
 static mr_dataset *copy_node(const mr_dataset *node, mr_dataset *const *copies,
                              const size_t *inputs)
 {
-    mr_object_ref(&node->body->obj);
+    mr__object_ref(&node->body->obj);
     mr_dataset *ds = new_node(node->body, node->n_inputs);
     for (size_t i = 0; ds && i < node->n_inputs; i++)
         ds->inputs[i] = mr_dataset_ref(copies[inputs[i]]);
+    if (ds)
+        sum_inputs(ds);
     return ds;
 }
 

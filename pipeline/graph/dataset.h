@@ -5,16 +5,16 @@
  *
  *     mr_dataset *ds = mr_batch(mr_shuffle(mr_range(0, 100, 1), 10, NULL), 32, NULL);
  *
- * A constructor (pipeline/ops: source.h, order.h, batch.h, function_ops.h) takes over its inputs,
- * also on failure, and always returns a dataset. A bad call gives one that carries its error: the
- * error is passed on by every op above it and surfaces when an iterator is opened (or here, by
- * mr_dataset_check), so nobody checks every line.
+ * A constructor (pipeline/ops: sources.h, sequence.h, batch.h, apply.h) takes over its inputs,
+ * also on failure, and always returns a dataset. A bad call returns one that carries its error.
+ * Every op above it carries the same error, which mr_iterator_open (or mr_dataset_check) returns,
+ * so that not every line needs a check.
  *
  * A dataset has three equal forms: C calls, text and protobuf, each convertible into the others.
  *
  * thread   any
  * since    0.1 */
-#include "value.h"
+#include "../params/param.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,24 +23,12 @@ extern "C" {
 #define MR_INFINITE      (-1)
 #define MR_UNKNOWN_COUNT (-2)
 
-typedef enum mr_tri { MR_DEFAULT, MR_YES, MR_NO } mr_tri;
-
-typedef struct mr_ints {
-    int64_t *v;
-    size_t n;
-} mr_ints;
-typedef struct mr_floats {
-    double *v;
-    size_t n;
-} mr_floats;
-typedef struct mr_strs {
-    mr_bytes *v; /* not NUL-ended by contract, but always followed by a NUL byte */
-    size_t n;
-    bool *is_path; /* n of them, or NULL: all are literals (patterns where the op takes patterns) */
-} mr_strs;
-
 MR_API mr_dataset *mr_dataset_ref(mr_dataset *ds); /* returns ds */
 MR_API void mr_dataset_unref(mr_dataset *ds);      /* NULL: nothing */
+
+/* The same for functions, which functions/function.h makes. */
+MR_API mr_fn *mr_fn_ref(mr_fn *fn);
+MR_API void mr_fn_unref(mr_fn *fn);
 
 /* MR_OK, or the error that ds carries. */
 MR_API mr_code mr_dataset_check(const mr_dataset *ds, mr_status *st) MR_NODISCARD;

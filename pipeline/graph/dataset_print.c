@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "pipeline/graph/op.h"
-#include "pipeline/graph/params.h"
+#include "pipeline/params/params.h"
 #include "pipeline/graph/text_print.h"
-#include "pipeline/graph/token.h"
+#include "pipeline/params/token.h"
 
 /* The arguments of one call. */
 struct call {
@@ -51,6 +51,8 @@ static mr_code print_name(mr__printer *p, const mr_value *v)
 
 static mr_code print_param_value(mr__printer *p, const mr_param *param, const mr_value *v)
 {
+    if ((param->flags & MR_P_EXPRESSION) && v->kind == MR_V_STRING)
+        return put(p, v->s);
     if (!(param->flags & MR_P_PATTERN))
         return mr__print_value(p, v, MR__BIND_LAMBDA);
     if (v->kind != MR_V_LIST)
@@ -118,6 +120,22 @@ static mr_code print_param(struct call *c, const mr_op *op, const mr_param *para
     return print_param_value(c->p, param, v);
 }
 
+static mr_code print_inputs(struct call *c, const mr_dataset *ds)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    size_t n = mr_dataset_n_inputs(ds), first = op->props & MR_OP_SOURCE_CALL ? 0 : 1;
+    size_t listed = op->props & MR_OP_LISTS_INPUTS ? n - (size_t)op->min_inputs + 1 : 0;
+    if (listed)
+        MR_TRY(put(c->p, "["));
+    for (size_t i = first; i < n; i++) {
+        MR_TRY(begin_argument(c, NULL));
+        MR_TRY(mr__print_dataset(c->p, mr_dataset_input(ds, i)));
+        if (i + 1 == listed)
+            MR_TRY(put(c->p, "]"));
+    }
+    return MR_OK;
+}
+
 static mr_code print_call(mr__printer *p, const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
@@ -127,11 +145,8 @@ static mr_code print_call(mr__printer *p, const mr_dataset *ds)
                        "%s can be made from C only: a graph with it has no text form", op->name);
     MR_TRY(put(p, op->name));
     MR_TRY(put(p, "("));
-    for (size_t i = op->props & MR_OP_SOURCE_CALL ? 0 : 1; i < mr_dataset_n_inputs(ds); i++) {
-        MR_TRY(begin_argument(&c, NULL));
-        MR_TRY(mr__print_dataset(p, mr_dataset_input(ds, i)));
-    }
-    for (size_t i = 0; i < mr__params_count(op); i++) {
+    MR_TRY(print_inputs(&c, ds));
+    for (size_t i = 0; i < mr__params_count(op->params); i++) {
         mr_value v = {0};
         MR_TRY(mr_dataset_param(ds, i, &v, p->st));
         mr_code rc = print_param(&c, op, &op->params[i], &v);

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-static void destroy_cache(mr_object *o)
+static void destroy_cache(mr__object *o)
 {
     struct mr_fn_cache *c = (struct mr_fn_cache *)o;
     mr_spec_unref(c->in);
-    mr_object_unref(c->program);
+    mr__object_unref(c->program);
     pthread_mutex_destroy(&c->lock);
     mr_free(c);
 }
@@ -20,11 +20,11 @@ static struct mr_fn_cache *new_cache(void)
         return NULL;
     }
     if (c)
-        mr_object_init(&c->obj, destroy_cache);
+        mr__object_init(&c->obj, destroy_cache);
     return c;
 }
 
-static void destroy_fn(mr_object *o)
+static void destroy_fn(mr__object *o)
 {
     mr_fn *fn = (mr_fn *)o;
     mr_expr_unref(fn->expr);
@@ -40,16 +40,16 @@ static void destroy_fn(mr_object *o)
     mr_spec_unref(fn->out);
     mr_free(fn->error);
     if (fn->cache)
-        mr_object_unref(&fn->cache->obj);
+        mr__object_unref(&fn->cache->obj);
     mr_free(fn);
 }
 
-mr_fn *mr__fn_new(mr_fn_kind kind)
+mr_fn *mr__fn_new(mr__fn_kind kind)
 {
     mr_fn *fn = mr_calloc(1, sizeof *fn);
     if (!fn)
         return NULL;
-    mr_object_init(&fn->obj, destroy_fn);
+    mr__object_init(&fn->obj, destroy_fn);
     fn->kind = kind;
     fn->cache = new_cache();
     if (!fn->cache) {
@@ -62,14 +62,14 @@ mr_fn *mr__fn_new(mr_fn_kind kind)
 mr_fn *mr_fn_ref(mr_fn *fn)
 {
     if (fn)
-        mr_object_ref(&fn->obj);
+        mr__object_ref(&fn->obj);
     return fn;
 }
 
 void mr_fn_unref(mr_fn *fn)
 {
     if (fn)
-        mr_object_unref(&fn->obj);
+        mr__object_unref(&fn->obj);
 }
 
 static mr_code copy_captures(mr_fn *fn, const char *const *names, const mr_value *values, size_t n,
@@ -109,9 +109,9 @@ mr_code mr__fn_with_captures(const mr_fn *fn, const mr_value *values, mr_fn **ou
     mr_fn *copy = NULL;
     MR_TRY(mr__fn_of_expr(fn->expr, (const char *const *)fn->capture_names, values, fn->n_captures,
                           &copy, st));
-    mr_object_unref(&copy->cache->obj);
+    mr__object_unref(&copy->cache->obj);
     copy->cache = fn->cache;
-    mr_object_ref(&copy->cache->obj);
+    mr__object_ref(&copy->cache->obj);
     *out = copy;
     return MR_OK;
 }

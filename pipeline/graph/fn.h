@@ -12,16 +12,16 @@
 #include "../memory/block.h"
 #include "../memory/object.h"
 #include "dataset.h"
-#include "expr.h"
+#include "../params/expr.h"
 
-typedef enum mr_fn_kind { MR_FN_EXPR, MR_FN_BLOCK, MR_FN_ELEMENT } mr_fn_kind;
+typedef enum mr__fn_kind { MR_FN_EXPR, MR_FN_BLOCK, MR_FN_ELEMENT } mr__fn_kind;
 
 /* Both callbacks have the same C type; an element function sees blocks of one row. */
 typedef mr_code (*mr_fn_callback)(void *ctx, const mr_block *in, mr_block *out, mr_status *st);
 
 struct mr_fn {
-    mr_object obj;
-    mr_fn_kind kind;
+    mr__object obj;
+    mr__fn_kind kind;
     /* MR_FN_EXPR: a LAMBDA, or the NAME of an op or function to apply to the element */
     const mr_expr *expr;
     size_t n_captures;
@@ -42,10 +42,8 @@ struct mr_fn {
     struct mr_fn_cache *cache;
 };
 
-mr_fn *mr_fn_ref(mr_fn *fn);
-void mr_fn_unref(mr_fn *fn);
 /* New function with nothing set but its kind and an empty cache; NULL: no memory. */
-mr_fn *mr__fn_new(mr_fn_kind kind);
+mr_fn *mr__fn_new(mr__fn_kind kind);
 /* New function of an expression (takes a reference of its own); captures are copied. */
 mr_code mr__fn_of_expr(const mr_expr *expr, const char *const *names, const mr_value *values,
                        size_t n, mr_fn **out, mr_status *st) MR_NODISCARD;
@@ -53,11 +51,16 @@ mr_code mr__fn_of_expr(const mr_expr *expr, const char *const *names, const mr_v
 mr_code mr__fn_with_captures(const mr_fn *fn, const mr_value *values, mr_fn **out,
                              mr_status *st) MR_NODISCARD;
 
-/* The compiled form, by input spec. program is kept by mr_object reference. */
+/* Does a function of the graph ds, or e, call one that `is` says yes to? */
+mr_code mr__dataset_calls(const mr_dataset *ds, bool (*is)(const char *function), bool *out,
+                          mr_status *st) MR_NODISCARD;
+bool mr__expr_calls(const mr_expr *e, bool (*is)(const char *function));
+
+/* The compiled form, by input spec. program is kept by mr__object reference. */
 struct mr_fn_cache {
-    mr_object obj;
+    mr__object obj;
     pthread_mutex_t lock; /* guards the two below */
     mr_spec *in;
-    mr_object *program;
+    mr__object *program;
 };
 #endif

@@ -5,9 +5,9 @@
 
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/graph.pb-c.h"
-#include "pipeline/graph/literal.h"
+#include "pipeline/params/literal.h"
 #include "pipeline/graph/node.h"
-#include "pipeline/graph/params.h"
+#include "pipeline/params/params.h"
 
 enum {
     FORMAT = 1, /* Graph.version */
@@ -228,7 +228,7 @@ static mr_code write_value(struct writer *w, const mr_value *v, uint32_t *index)
 static mr_code write_params(struct writer *w, const mr_dataset *ds, Mr__Graph__Node *to)
 {
     const mr_op *op = mr_dataset_op(ds);
-    size_t n = mr__params_count(op);
+    size_t n = mr__params_count(op->params);
     to->params = allocate(w, n * sizeof *to->params);
     if (!to->params)
         return MR_RESOURCE_EXHAUSTED;

@@ -8,11 +8,11 @@
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/graph/node.h"
-#include "pipeline/graph/params.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/params/params.h"
 
 enum {
     FORMAT = 1,
-    MAX_NAMES = 4096,   /* of a record's components */
     MAX_DEPTH = 256,    /* of lists in lists */
     MEMORY_FACTOR = 64, /* unpacked bytes for each byte of input: an empty item takes 2 */
     MEMORY_BASE = 64 << 10
@@ -213,18 +213,10 @@ static mr_code make_items(struct reader *r, const Mr__Graph__Value *v, mr_value 
     return MR_OK;
 }
 
-static bool distinct(char **names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(names[i], names[k]) == 0)
-                return false;
-    return true;
-}
-
 static mr_code make_content(struct reader *r, const Mr__Graph__Value *v, mr_value *to, int *depth)
 {
     mr_dataset *node = NULL;
+    const char *twice;
     to->computed = v->computed;
     switch (to->kind) {
     case MR_V_BOOL:
@@ -243,8 +235,9 @@ static mr_code make_content(struct reader *r, const Mr__Graph__Value *v, mr_valu
     case MR_V_TENSOR:
         return make_tensor(r, v, &to->tensor);
     case MR_V_RECORD:
-        if (v->n_names > MAX_NAMES || !distinct(v->names, v->n_names))
-            return malformed(r, "a record of too many components or with a name twice");
+        MR_TRY(mr__name_twice(v->names, v->n_names, &twice, r->st));
+        if (twice)
+            return malformed(r, "a record has a name twice");
         return make_items(r, v, to, depth);
     case MR_V_LIST:
     case MR_V_TUPLE:
@@ -314,7 +307,7 @@ static mr_code make_fn(struct reader *r, const Mr__Graph__Function *f, struct ma
 static mr_code take_params(struct reader *r, const Mr__Graph__Node *node, const mr_op *op,
                            mr_value *values)
 {
-    size_t n = mr__params_count(op);
+    size_t n = mr__params_count(op->params);
     for (size_t i = 0; i < node->n_params; i++) {
         const char *key = node->params[i]->key;
         size_t k = 0;
@@ -348,7 +341,7 @@ static mr_code make_node(struct reader *r, const Mr__Graph__Node *node, struct m
                        "there is no op %.60s here: the graph is of format %" PRIu32
                        ", this millrace is %s; use a newer one or register the op",
                        node->op, r->graph->version, MR_VERSION);
-    size_t n = mr__params_count(op), n_inputs = node->n_inputs;
+    size_t n = mr__params_count(op->params), n_inputs = node->n_inputs;
     mr_value *values = mr_calloc(n ? n : 1, sizeof *values);
     mr_dataset **inputs = mr_calloc(n_inputs ? n_inputs : 1, sizeof(mr_dataset *));
     mr_code rc = values && inputs ? MR_OK : mr_fail_memory(r->st, n * sizeof *values, "a node");

@@ -12,12 +12,7 @@
  * thread   any */
 #include "op.h"
 
-/* Levels of a spec, itself included; elements of datasets count. Nodes whose elements go deeper
- * than the limit carry an error, so that recursion over specs is bounded. */
-#define MR__SPEC_MAX_DEPTH 256
-int mr__spec_depth(const mr_spec *s);
-
-/* The distinct nodes that a graph is made of, each behind its inputs; ds is the last. Inputs only:
+/* The distinct nodes that a graph is made of, each after its inputs; ds is the last. Inputs only:
  * datasets inside parameters are not entered. */
 typedef struct mr__nodes {
     mr_dataset **v; /* borrowed from the graph */
@@ -41,6 +36,9 @@ mr_code mr__numbering_set(mr__numbering *t, const mr_dataset *ds, size_t number,
                           mr_status *st) MR_NODISCARD;
 void mr__numbering_reset(mr__numbering *t);
 
+/* An op's table, for as long as the expression that this stands in. */
+#define MR__TABLE(op) (&(const mr_param_table){(op)->name, (op)->params, (op)->params_size})
+
 /* What a descriptor must be, as mr_op_register checks it. */
 mr_code mr__op_check(const mr_op *op, mr_status *st) MR_NODISCARD;
 
@@ -48,6 +46,13 @@ mr_code mr__op_check(const mr_op *op, mr_status *st) MR_NODISCARD;
  * within the copy. Datasets that are values (elements, captures) are not copied. Owned; NULL: no
  * memory. */
 mr_dataset *mr__dataset_instance(const mr_dataset *ds);
+
+/* How often sources stand in the graph's text, not counting those in functions; modulo 2^64. */
+uint64_t mr__dataset_n_sources(const mr_dataset *ds);
+/* Of them, those in the inputs before input i. */
+uint64_t mr__dataset_sources_before(const mr_dataset *ds, size_t i);
+/* The props of its op and of all below, or-ed. */
+uint32_t mr__dataset_all_props(const mr_dataset *ds);
 
 /* *out = this node's shared state: made at the first call as `size` zeroed bytes, then init(state)
  * if not NULL; destroy(state) runs when the node goes. Thread safe. */

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "pipeline/graph/node.h"
-#include "pipeline/graph/params.h"
+#include "pipeline/params/params.h"
 
 #define MR_OP(name) extern const mr_op mr_op_##name;
 #include "pipeline/ops/ops.def"
 #undef MR_OP
 
-/* In order of names, NULL behind the last. */
+/* In order of names, NULL after the last. */
 static const mr_op *const built_in[] = {
 #define MR_OP(name) &mr_op_##name,
 #include "pipeline/ops/ops.def"
@@ -78,59 +78,54 @@ const mr_op *mr_op_at(size_t i)
 
 /* ---- what a descriptor must be ---- */
 
-static bool good_name(const char *s)
-{
-    if (!s || *s < 'a' || *s > 'z')
-        return false;
-    return s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
-}
-
 static bool good_text(const char *s)
 {
     return s && *s;
 }
 
-static size_t field_size(mr_ptype t)
+/* What only ops may not have: a type that cannot travel; a default that a C caller could not tell
+ * from a zero that he means. */
+static const char *bad_param(const mr_param *p)
 {
-    static const size_t sizes[] = {
-        [MR_PT_I64] = sizeof(int64_t),      [MR_PT_F64] = sizeof(double),
-        [MR_PT_BOOL] = sizeof(bool),        [MR_PT_TRI] = sizeof(mr_tri),
-        [MR_PT_STR] = sizeof(char *),       [MR_PT_FN] = sizeof(mr_fn *),
-        [MR_PT_VALUE] = sizeof(mr_value),   [MR_PT_INTS] = sizeof(mr_ints),
-        [MR_PT_FLOATS] = sizeof(mr_floats), [MR_PT_STRS] = sizeof(mr_strs)};
-    return t >= 0 && (size_t)t < sizeof sizes / sizeof *sizes ? sizes[t] : 0;
+    if (p->type == MR_PT_OWN)
+        return "a type of its own, which no other form of a graph could say";
+    if (p->type != MR_PT_I64 || mr__param_required(p) || p->def.i == 0 || p->has_at)
+        return NULL;
+    bool zero_legal = p->min.i >= p->max.i || (p->min.i <= 0 && p->max.i >= 0);
+    return zero_legal ? "a default that 0 from C would hide; give it a has_ field" : NULL;
 }
 
-/* A default that the table's own range refuses, or that a C caller could not tell from a zero that
- * he means. */
-static const char *bad_default(const mr_param *p)
+/* Traits that are about a parameter or an input need one. */
+static const char *bad_trait(const mr_op *op)
 {
-    if (p->type != MR_PT_I64 || (p->flags & (MR_P_POSITIONAL | MR_P_OPTIONAL)) == MR_P_POSITIONAL)
-        return NULL;
-    bool ranged = p->min.i < p->max.i;
-    bool zero_legal = !ranged || (p->min.i <= 0 && p->max.i >= 0);
-    if (p->def.i == 0)
-        return NULL;
-    if (ranged && p->def.i != MR_AUTO && (p->def.i < p->min.i || p->def.i > p->max.i))
-        return "a default outside its range";
-    if (zero_legal && !p->has_at)
-        return "a default that 0 from C would hide; give it a has_ field";
+    static const struct {
+        uint32_t trait;
+        const char *param, *without;
+    } needs[] = {{MR_OP_RANDOM, "seed", "is random without a parameter seed"},
+                 {MR_OP_READS_AHEAD, "buffer_size", "reads ahead without a parameter buffer_size"},
+                 {MR_OP_SHARDS, "num_shards", "shards without a parameter num_shards"},
+                 {MR_OP_SHARDS, "index", "shards without a parameter index"}};
+    const uint32_t of_input = MR_OP_KEEPS_COUNT | MR_OP_TRAILS | MR_OP_READS_AHEAD |
+                              MR_OP_HOLDS_OPTIONS | MR_OP_OF_WHOLE | MR_OP_SHARDS |
+                              MR_OP_KEEPS_SHARDS;
+    if (op->min_inputs == 0 && (!op->infer || (op->props & of_input)))
+        return "may have no input, but a slot or trait of it is about one";
+    if ((op->props & MR_OP_KEEPS_COUNT) && op->cardinality)
+        return "has two cardinalities: MR_OP_KEEPS_COUNT and the slot";
+    int8_t inputs = 1;
+    for (const mr_param *p = op->params; p && p->name; p++)
+        if (p->type == MR_PT_BOOL && (p->flags & MR_P_SHUFFLES))
+            inputs = 0;
+    if ((op->props & MR_OP_REORDERS) && (op->min_inputs != inputs || op->max_inputs != inputs))
+        return "reorders without one input, and is no source with a parameter MR_P_SHUFFLES";
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        const mr_param *p = op->params;
+        while (p && p->name && strcmp(p->name, needs[i].param) != 0)
+            p++;
+        if ((op->props & needs[i].trait) && (!p || !p->name))
+            return needs[i].without;
+    }
     return NULL;
-}
-
-static const char *bad_param(const mr_op *op, const mr_param *p)
-{
-    size_t size = field_size(p->type);
-    if (!good_name(p->name))
-        return "a name that is not [a-z][a-z0-9_]*";
-    if (!good_text(p->doc))
-        return "no doc";
-    if (size == 0 || p->at + size > op->params_size || p->has_at >= op->params_size)
-        return "a field outside the params struct";
-    for (const mr_param *q = op->params; q < p; q++)
-        if (strcmp(p->name, q->name) == 0 || p->at == q->at)
-            return "the name or the field of another";
-    return bad_default(p);
 }
 
 mr_code mr__op_check(const mr_op *op, mr_status *st)
@@ -139,16 +134,17 @@ mr_code mr__op_check(const mr_op *op, mr_status *st)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "an op has ABI version %u; this library has %u: build both from one version",
                        op->abi, MR_ABI_VERSION);
-    if (!good_name(op->name))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "an op's name must be [a-z][a-z0-9_]*, not \"%s\"",
-                       op->name ? op->name : "");
-    if (!good_text(op->doc) || !good_text(op->example) || !op->infer)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "op %s needs doc, example and infer", op->name);
+    MR_TRY(mr_params_check(MR__TABLE(op), st));
+    if (!good_text(op->doc) || !good_text(op->example))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "op %s needs doc and example", op->name);
     if (op->min_inputs < 0 || (op->max_inputs >= 0 && op->max_inputs < op->min_inputs))
         return mr_fail(st, MR_INVALID_ARGUMENT, "op %s takes %d to %d inputs", op->name,
                        op->min_inputs, op->max_inputs);
+    const char *wrong = bad_trait(op);
+    if (wrong)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "op %s %s", op->name, wrong);
     for (const mr_param *p = op->params; p && p->name; p++) {
-        const char *bad = bad_param(op, p);
+        const char *bad = bad_param(p);
         if (bad)
             return mr_fail(st, MR_INVALID_ARGUMENT, "parameter %s of op %s has %s", p->name,
                            op->name, bad);

@@ -5,14 +5,37 @@
  * protobuf form, `millrace ops`, the reference page and all checks of arguments come from it; no
  * other code knows an op by name.
  *
- *     struct params { int64_t buffer_size; mr_shuffle_opts o; };   required ones, then the public
- *                                                                  options struct itself
- *     static const mr_param table[] = {
- *         MR_ARG(struct params, buffer_size, .min.i = 1, .max.i = INT64_MAX, .doc = "..."),
- *         MR_OPT(struct params, seed, .has_at = offsetof(struct params, o.has_seed), .doc = "..."),
- *         {0}};
+ * This is a whole op, first(count), which emits the first elements of its input. Its parameters:
  *
- * The descriptor's slots are called by the engine; engine/iter.h is what they may use.
+ *     struct params {
+ *         int64_t count;
+ *     };
+ *     static const mr_param table[] = {
+ *         MR_ARG(struct params, count, .max.i = INT64_MAX, .doc = "Elements to emit."), {0}};
+ *
+ * Its open, next, save and restore are in the head of engine/op_iterator.h, which has what such
+ * functions may call. The descriptor:
+ *
+ *     static const mr_op first = {
+ *         .abi = MR_ABI_VERSION,
+ *         .name = "first",
+ *         .doc = "Emits the first elements and ends.",
+ *         .example = "range(5).first(3)",
+ *         .params = table,
+ *         .params_size = sizeof(struct params),
+ *         .iter_size = sizeof(struct state),
+ *         .min_inputs = 1,
+ *         .max_inputs = 1,
+ *         .role = MR_ROLE_PASS,
+ *         .open = open,
+ *         .next = next,
+ *         .save = save,
+ *         .restore = restore,
+ *     };
+ *
+ * After mr_op_register(&first, &st) text may say range(5).first(3), and a constructor in C is a
+ * call of mr_dataset_new. An op with options has their public struct as the field `o` of its
+ * params, and MR_OPT for each of them in its table.
  *
  * thread   descriptors are static and immutable
  * since    0.1 */
@@ -22,79 +45,57 @@
 extern "C" {
 #endif
 
-#define MR_ABI_VERSION 1
-
-typedef enum mr_ptype {
-    MR_PT_I64,    /* int64_t */
-    MR_PT_F64,    /* double */
-    MR_PT_BOOL,   /* bool */
-    MR_PT_TRI,    /* mr_tri */
-    MR_PT_STR,    /* char *, NULL if unset */
-    MR_PT_FN,     /* mr_fn *, a reference */
-    MR_PT_VALUE,  /* mr_value, by value: anything the grammar can say; the op checks it */
-    MR_PT_INTS,   /* mr_ints: one integer or a list of them */
-    MR_PT_FLOATS, /* mr_floats: a list of numbers */
-    MR_PT_STRS    /* mr_strs: one string or a list of them */
-} mr_ptype;
-
-enum {
-    MR_P_POSITIONAL = 1, /* required; given by position (or by name) */
-    MR_P_AUTO = 2,       /* I64: `auto` is legal and becomes MR_AUTO */
-    MR_P_VARIADIC = 4,   /* the last positional one, VALUE or STRS: takes all further positional
-                            arguments (STRS: strings and lists of them, joined; VALUE: a TUPLE of
-                            them, or a RECORD where they came with names of their own) */
-    MR_P_OPTIONAL = 8, /* may also be given by position, after the required ones, but need not be */
-    MR_P_DIMENSION = 16, /* its value decides shapes: unknown ones become -1 */
-    MR_P_PATTERN = 32,   /* STRS: a literal in text is a glob pattern, a computed value is a path.
-                            mr_strs.is_path says which */
-    MR_P_NONE = 64       /* I64: `none` is legal and means unset */
-};
-
-#define MR_AUTO (INT64_MIN + 1) /* an I64 parameter given as `auto` */
-
-union mr_pval {
-    int64_t i;
-    double f;
-    bool b;
-    const char *s;
-};
-
-typedef struct mr_param {
-    const char *name, *doc; /* key in text, protobuf and reference; one sentence with its unit */
-    mr_ptype type;
-    uint16_t flags, since; /* MR_P_...; graph format version that brought it (0: the first) */
-    uint32_t at, has_at; /* offset of the value; of its has_ bool where unset is not 0 (0: none) */
-    union mr_pval def, min, max; /* I64, F64: range checked unless min == max. TRI: def.b */
-    const char *const *names;    /* STR: the allowed words, NULL-ended; NULL: any */
-} mr_param;
-
-/* What rewrites may do with an op (docs/sharding.md). */
+/* What the walk that shards by file, from the sink to the sources, does at an op
+ * (docs/sharding.md). */
 typedef enum mr_role {
-    MR_ROLE_BARRIER,    /* ends the walk to the sources */
-    MR_ROLE_FILES,      /* reads files: sharded by its list of files (split_files) */
-    MR_ROLE_SOURCE,     /* makes elements from nothing: cannot be sharded by file */
-    MR_ROLE_FILE_NAMES, /* a list of file names as elements (list_files): a shardable end */
-    MR_ROLE_PASS,       /* passes through: walk on to input 0 */
-    MR_ROLE_FUNCTION,   /* flat_map, interleave: may read files in its function */
-    MR_ROLE_PARALLEL,   /* zip, concatenate: walk every input */
-    MR_ROLE_BATCH,      /* PASS that makes batches */
-    MR_ROLE_SHUFFLE,    /* PASS that a file shard is moved above */
-    MR_ROLE_SHARD,      /* PASS: num_shards, index */
-    MR_ROLE_PREFETCH,   /* PASS, stepped over at the sink */
-    MR_ROLE_OPTIONS,    /* PASS, stepped over at the sink; holds options */
-    MR_ROLE_ASSERT      /* dropped when its input is sharded */
+    MR_ROLE_BARRIER, /* stops: files below it cannot be divided */
+    MR_ROLE_SOURCE,  /* stops: the op reads no files */
+    MR_ROLE_FILES,   /* has arrived: the op reads the files that its parameter MR_P_PATTERN lists */
+    MR_ROLE_PASS,    /* continues at input 0, unless a function of the op reads files: then the
+                         elements of input 0 are divided */
+    MR_ROLE_FUNCTION, /* as PASS; the op makes its elements from the datasets that its function
+                         returns, so that datasets as elements can be divided too */
+    MR_ROLE_PARALLEL  /* continues at every input */
 } mr_role;
 
+/* Traits of an op, which the engine and the rewrites go by; an op may have any of them. */
 enum {
-    MR_OP_KEEPS_COUNT = 1,  /* as many elements out as in */
-    MR_OP_MAY_BLOCK = 2,    /* next may wait for an outside producer */
-    MR_OP_NO_REPLAY = 4,    /* cannot produce the same again (a generator without a position,
-                               deterministic=false): queues above save their rows */
-    MR_OP_OPENS_INPUTS = 8, /* open opens the inputs itself (or later); otherwise the engine opens
-                               all of them before open */
-    MR_OP_RANDOM = 16,      /* draws from its seed parameter; unseeded, from a fresh one */
-    MR_OP_INTERNAL = 32,    /* not for users: left out of the reference */
-    MR_OP_SOURCE_CALL = 64  /* in text a function, not a method, although it has inputs (zip) */
+    MR_OP_KEEPS_COUNT = 1,      /* emits as many elements as input 0 has */
+    MR_OP_MAY_BLOCK = 2,        /* next may wait for an outside producer */
+    MR_OP_NO_REPLAY = 4,        /* cannot produce the same again (a generator without a position,
+                                   deterministic=false): queues above save their rows */
+    MR_OP_OPENS_INPUTS = 8,     /* open opens the inputs itself (or later); otherwise the engine
+                                   opens all of them before open */
+    MR_OP_RANDOM = 16,          /* draws from its parameter seed; unseeded, from a fresh one */
+    MR_OP_INTERNAL = 32,        /* not for users: left out of the reference */
+    MR_OP_SOURCE_CALL = 64,     /* in text a function, not a method, although it has inputs (zip) */
+    MR_OP_REORDERS = 128,       /* emits its one input's elements (a source: its own) in another
+                                   order: a shard of files goes below it */
+    MR_OP_TRAILS = 256,         /* where it ends a graph, a shard of the data goes below it */
+    MR_OP_READS_AHEAD = 512,    /* by its parameter buffer_size: a consumer with slots of its own
+                                   takes the depth over and drops the op where it trails */
+    MR_OP_HOLDS_OPTIONS = 1024, /* its parameters are options of the whole graph */
+    MR_OP_OF_WHOLE = 2048,      /* states what holds for the whole input only: dropped where each
+                                   worker has a part of it */
+    MR_OP_SHARDS = 4096,        /* keeps every num_shards-th element, from index; num_shards=-1
+                                   is a hint that the HINT policy replaces */
+    MR_OP_FILE_NAMES = 8192,    /* a source whose elements are names of files */
+    MR_OP_OPENS_LATER = 16384,  /* opens inputs while it runs: the same again, or the next */
+    MR_OP_LISTS_INPUTS = 65536, /* with SOURCE_CALL: in text its inputs stand in a list, but for the
+                                   last min_inputs - 1, which follow it */
+    MR_OP_REMEMBERS = 131072,   /* what was pulled of it counts in later iterators too (cache): an
+                                   op above that may end before its input must not pull more than
+                                   its element-at-a-time definition does */
+    MR_OP_COUNTS = 262144,      /* its elements are the numbers that its parameters start, stop and
+                                   step say, as Python's range */
+    MR_OP_COUNTS_LATE = 524288, /* how many elements it has is looked up in files: `cardinality` is
+                                   called when somebody wants to know, not when the node is made */
+    MR_OP_OF_RECORDS = 1048576, /* goes to any record of its input, which reads files: that must
+                                   stay the op that it is */
+    MR_OP_KEEPS_SHARDS = 32768 /* a shard of its input (of each, where it has several) gives a shard
+                                   of its output: it treats each element alone, or only groups and
+                                   reorders them. Without it, each stream of a service runs the op
+                                   and what is below it on all elements (shard/stream_cut.h) */
 };
 
 struct mr_iter;
@@ -105,19 +106,24 @@ struct mr_block;
 typedef struct mr_op {
     uint32_t abi;                     /* MR_ABI_VERSION */
     const char *name, *doc, *example; /* example: text form, printed in the docs, run by tests */
-    const mr_param *params;           /* ends with name == NULL; NULL: none */
-    uint32_t params_size, iter_size;  /* the engine allocates, zeroes and frees both */
-    int8_t min_inputs, max_inputs;    /* -1: any number */
+    /* For the reference, a phrase each. NULL: the input's order; a block of elements; no state but
+     * that of the inputs; as many elements (n) as input 0 has, or an unknown number. */
+    const char *order_doc, *memory_doc, *state_doc, *count_doc;
+    const mr_param *params;          /* ends with name == NULL; NULL: none */
+    uint32_t params_size, iter_size; /* the engine allocates, zeroes and frees both */
+    int8_t min_inputs, max_inputs;   /* -1: any number */
     mr_role role;
     uint32_t props;
     /* What the table can't say; NULL: nothing. Called with every parameter known. */
     mr_code (*check)(const void *p, mr_status *st);
-    /* *out = the element's spec, owned. An unknown parameter (mr_param_unknown) has its default. */
+    /* *out = the element's spec, owned. An unknown parameter (mr_param_unknown) has its default.
+     * NULL: elements are as those of input 0. */
     mr_code (*infer)(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st);
-    /* Number of elements, MR_INFINITE or MR_UNKNOWN_COUNT; in[i] that of input i. NULL: unknown. */
+    /* Number of elements, MR_INFINITE or MR_UNKNOWN_COUNT; in[i] that of input i. NULL: that of
+     * input 0 with MR_OP_KEEPS_COUNT, else unknown. */
     int64_t (*cardinality)(const mr_dataset *self, const void *p, const int64_t *in);
-    /* p is the params struct; it->state is iter_size zeroed bytes. close sees every partial state.
-     */
+    /* p is the params struct; it->state is iter_size zeroed bytes. close sees every partial
+     * state. */
     mr_code (*open)(struct mr_iter *it, mr_status *st);
     mr_code (*next)(struct mr_iter *it, size_t want, struct mr_block *out, mr_status *st);
     void (*close)(struct mr_iter *it);
@@ -131,32 +137,16 @@ typedef struct mr_op {
      * (the second input of concatenate in the next epoch). NULL: nothing is shared. */
     mr_code (*save_shared)(mr_dataset *node, struct mr_state_w *w, mr_status *st);
     mr_code (*restore_shared)(mr_dataset *node, struct mr_state_r *r, mr_status *st);
-    /* MR_ROLE_FILES: the same dataset as (list of file names as a dataset) + a function of one
-     * name: calls shard(ctx, names) with the names' dataset (taken), which returns what to put in
-     * its place (owned), and returns the whole, owned. */
-    mr_dataset *(*split_files)(const mr_dataset *self,
-                               mr_dataset *(*shard)(void *ctx, mr_dataset *names), void *ctx);
+    /* Moves on by up to n elements without making them, where that is cheaper than to make them:
+     * *skipped (0 before) of them, less than n where the next ones are to be pulled. Errors in what
+     * is skipped need not be met. NULL: it cannot. */
+    mr_code (*skip)(struct mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
+    const void *kind; /* what tells ops apart whose slots are the same functions; NULL: nothing */
 } mr_op;
-
-#define MR_PT_OF(x)                                                                                \
-    _Generic((x), int64_t: MR_PT_I64, double: MR_PT_F64, bool: MR_PT_BOOL, mr_tri: MR_PT_TRI,      \
-        char *: MR_PT_STR, mr_fn *: MR_PT_FN, mr_value: MR_PT_VALUE, mr_ints: MR_PT_INTS,          \
-        mr_floats: MR_PT_FLOATS, mr_strs: MR_PT_STRS)
-/* A required parameter: field f of struct T. */
-#define MR_ARG(T, f, ...)                                                                          \
-    {                                                                                              \
-        .name = #f, .at = offsetof(T, f), .type = MR_PT_OF(((T *)0)->f), .flags = MR_P_POSITIONAL, \
-        __VA_ARGS__                                                                                \
-    }
-/* An option: field o.f of struct T. */
-#define MR_OPT(T, f, ...)                                                                          \
-    {                                                                                              \
-        .name = #f, .at = offsetof(T, o.f), .type = MR_PT_OF(((T *)0)->o.f), __VA_ARGS__           \
-    }
 
 /* The op called name (built in or registered), or NULL. */
 MR_API const mr_op *mr_op_find(const char *name, size_t n);
-/* The i-th op in order of names, NULL behind the last: built-in ones, then registered ones. */
+/* The i-th op in order of names, NULL after the last: built-in ones, then registered ones. */
 MR_API const mr_op *mr_op_at(size_t i);
 /* Adds an op for the whole process; op must stay valid.
  * errors   MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: another ABI version, a bad name or table
@@ -179,15 +169,19 @@ MR_API const mr_op *mr_dataset_op(const mr_dataset *ds);
 MR_API const void *mr_dataset_params(const mr_dataset *ds);
 MR_API size_t mr_dataset_n_inputs(const mr_dataset *ds);
 MR_API mr_dataset *mr_dataset_input(const mr_dataset *ds, size_t i); /* borrowed */
-/* Parameter `index` of the table as a value (UNSET where it has its default). Owned by the caller.
- */
+/* Parameter `index` of the table as a value (UNSET where it has its default). Owned by the
+ * caller. */
 MR_API mr_code mr_dataset_param(const mr_dataset *ds, size_t index, mr_value *out,
                                 mr_status *st) MR_NODISCARD;
 /* The same by name; UNSET also if there is no such parameter. */
 MR_API mr_code mr_dataset_param_named(const mr_dataset *ds, const char *name, mr_value *out,
                                       mr_status *st) MR_NODISCARD;
-/* true if the parameter whose field lies at offset `at` is unknown (inside a function's template).
- */
+/* What the op holds at most, beside the blocks that move: *elements of input 0 as its parameters
+ * say (MR_INFINITE: all that come; MR_UNKNOWN_COUNT: decided while it runs; 0: none), and their
+ * *bytes, -1 where the types of the graph do not say. ds may carry an error: nothing then. */
+MR_API void mr_dataset_held(const mr_dataset *ds, int64_t *elements, int64_t *bytes);
+/* true if the parameter whose field lies at offset `at` is unknown (inside a function's
+ * template). */
 MR_API bool mr_param_unknown(const mr_dataset *ds, size_t at);
 /* The same op and parameters over other inputs (taken over). */
 MR_API mr_dataset *mr_dataset_with_inputs(const mr_dataset *ds, mr_dataset *const *inputs,

@@ -23,7 +23,7 @@ typedef struct mr_explanation {
     size_t n, capacity;
 } mr_explanation;
 
-/* Lets all decisions go. */
+/* Frees all decisions. */
 MR_API void mr_explanation_reset(mr_explanation *e);
 /* Adds a decision; e NULL: nothing. */
 MR_API mr_code mr_explain(mr_explanation *e, const char *what, const char *op, mr_status *st,
@@ -49,6 +49,19 @@ MR_API mr_dataset *mr_dataset_transform(mr_dataset *ds,
 /* *out = a function among ds's parameters calls an op of this role, however deep inside it. */
 MR_API mr_code mr_dataset_functions_have_role(const mr_dataset *ds, mr_role role, bool *out,
                                               mr_status *st) MR_NODISCARD;
+
+/* Calls fn for every name or pattern of a file that the graph's text has, also in functions, as the
+ * argument of an op that reads or lists files; names that are computed are left out. Ends with the
+ * first code that is not MR_OK, which it returns. */
+typedef mr_code (*mr_file_name_fn)(void *ctx, const char *name, mr_status *st);
+MR_API mr_code mr_dataset_file_names(const mr_dataset *ds, mr_file_name_fn fn, void *ctx,
+                                     mr_status *st) MR_NODISCARD;
+
+/* For ds, which reads files (MR_ROLE_FILES): the function of one name that reads that file as ds
+ * does, f => tfrecord(f, ...): its op and parameters, but those that are MR_P_PATTERN, in whose
+ * place f stands, and MR_P_READS. Returns owned in *out. */
+MR_API mr_code mr_dataset_read_function(const mr_dataset *ds, mr_fn **out,
+                                        mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
 }

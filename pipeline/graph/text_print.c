@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The canonical text of expressions: one space round binary operators and behind commas, brackets
+/* The canonical text of expressions: one space around binary operators and after commas, brackets
  * only where the grammar needs them, strings in double quotes. */
 #include "pipeline/graph/text_print.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/graph/token.h"
+#include "pipeline/params/token.h"
 
 /* A graph may nest expressions, values and datasets in turn. */
 enum { MAX_LEVEL = 2 * MR_EXPR_MAX_DEPTH };
@@ -86,6 +86,9 @@ static const mr_value *captured(const mr__printer *p, const char *name)
     return NULL;
 }
 
+/* e, in brackets if it binds less strongly than `least`. */
+static mr_code print_expr(mr__printer *p, const mr_expr *e, mr__binding least);
+
 /* children[from..n), with their keys, separated by commas. */
 static mr_code print_children(mr__printer *p, const mr_expr *e, size_t from)
 {
@@ -99,7 +102,7 @@ static mr_code print_children(mr__printer *p, const mr_expr *e, size_t from)
             MR_TRY(put(p, e->keys[i]));
             MR_TRY(put(p, "="));
         }
-        MR_TRY(mr__print_expr(p, e->children[i], MR__BIND_LAMBDA));
+        MR_TRY(print_expr(p, e->children[i], MR__BIND_LAMBDA));
     }
     return MR_OK;
 }
@@ -114,7 +117,7 @@ static mr_code print_bracketed(mr__printer *p, const char *open, const mr_expr *
 
 static mr_code print_method(mr__printer *p, const mr_expr *e)
 {
-    MR_TRY(mr__print_expr(p, e->children[0], MR__BIND_POSTFIX));
+    MR_TRY(print_expr(p, e->children[0], MR__BIND_POSTFIX));
     MR_TRY(put(p, "."));
     MR_TRY(put(p, e->text));
     return print_bracketed(p, "(", e, 1, ")");
@@ -122,10 +125,23 @@ static mr_code print_method(mr__printer *p, const mr_expr *e)
 
 static mr_code print_index(mr__printer *p, const mr_expr *e)
 {
-    MR_TRY(mr__print_expr(p, e->children[0], MR__BIND_POSTFIX));
+    MR_TRY(print_expr(p, e->children[0], MR__BIND_POSTFIX));
     if (e->n == 2 && e->children[1]->kind == MR_EX_TUPLE && e->children[1]->n > 0)
         return print_bracketed(p, "[", e->children[1], 0, "]");
     return print_bracketed(p, "[", e, 1, "]");
+}
+
+/* i:j:k, without what was left out. */
+static mr_code print_slice(mr__printer *p, const mr_expr *e)
+{
+    for (size_t i = 0; i < 3; i++) {
+        bool given = e->children[i]->kind != MR_EX_NONE;
+        if (i == 1 || (i == 2 && given))
+            MR_TRY(put(p, ":"));
+        if (given)
+            MR_TRY(print_expr(p, e->children[i], MR__BIND_LAMBDA));
+    }
+    return MR_OK;
 }
 
 static mr_code print_unary(mr__printer *p, const mr_expr *e)
@@ -133,14 +149,14 @@ static mr_code print_unary(mr__printer *p, const mr_expr *e)
     const mr_expr *operand = e->children[0];
     if (e->op == 'n') {
         MR_TRY(put(p, "not "));
-        return mr__print_expr(p, operand, MR__BIND_NOT);
+        return print_expr(p, operand, MR__BIND_NOT);
     }
     MR_TRY(put(p, "-"));
     /* "-2" would read as one literal. */
     bool literal = (operand->kind == MR_EX_INT || operand->kind == MR_EX_FLOAT) &&
                    binding_of(operand) == MR__BIND_ATOM;
     if (!literal)
-        return mr__print_expr(p, operand, MR__BIND_SIGN);
+        return print_expr(p, operand, MR__BIND_SIGN);
     return print_bracketed(p, "(", e, 0, ")");
 }
 
@@ -154,18 +170,18 @@ static mr_code print_binary(mr__printer *p, const mr_expr *e)
         left = MR__BIND_POSTFIX;
         right = MR__BIND_SIGN;
     }
-    MR_TRY(mr__print_expr(p, e->children[0], left));
+    MR_TRY(print_expr(p, e->children[0], left));
     MR_TRY(put(p, b->text));
-    return mr__print_expr(p, e->children[1], right);
+    return print_expr(p, e->children[1], right);
 }
 
 static mr_code print_if(mr__printer *p, const mr_expr *e)
 {
-    MR_TRY(mr__print_expr(p, e->children[0], MR__BIND_OR));
+    MR_TRY(print_expr(p, e->children[0], MR__BIND_OR));
     MR_TRY(put(p, " if "));
-    MR_TRY(mr__print_expr(p, e->children[1], MR__BIND_OR));
+    MR_TRY(print_expr(p, e->children[1], MR__BIND_OR));
     MR_TRY(put(p, " else "));
-    return mr__print_expr(p, e->children[2], MR__BIND_LAMBDA);
+    return print_expr(p, e->children[2], MR__BIND_LAMBDA);
 }
 
 static mr_code print_lambda(mr__printer *p, const mr_expr *e)
@@ -179,7 +195,7 @@ static mr_code print_lambda(mr__printer *p, const mr_expr *e)
     }
     MR_TRY(put(p, e->n_params != 1 ? ") => " : " => "));
     p->scope = &scope;
-    mr_code rc = mr__print_expr(p, e->children[0], MR__BIND_LAMBDA);
+    mr_code rc = print_expr(p, e->children[0], MR__BIND_LAMBDA);
     p->scope = scope.outer;
     return rc;
 }
@@ -230,6 +246,8 @@ static mr_code print_bare(mr__printer *p, const mr_expr *e)
         return print_lambda(p, e);
     case MR_EX_INDEX:
         return print_index(p, e);
+    case MR_EX_SLICE:
+        return print_slice(p, e);
     case MR_EX_UNARY:
         return print_unary(p, e);
     case MR_EX_BINARY:
@@ -240,7 +258,7 @@ static mr_code print_bare(mr__printer *p, const mr_expr *e)
     return mr_fail(p->st, MR_INTERNAL, "a syntax tree has a node of kind %d", (int)e->kind);
 }
 
-mr_code mr__print_expr(mr__printer *p, const mr_expr *e, mr__binding least)
+static mr_code print_expr(mr__printer *p, const mr_expr *e, mr__binding least)
 {
     const mr_value *value = e->kind == MR_EX_NAME ? captured(p, e->text) : NULL;
     if (value)
@@ -257,7 +275,7 @@ mr_code mr__print_expr(mr__printer *p, const mr_expr *e, mr__binding least)
 mr_code mr_expr_print(const mr_expr *e, char **out, mr_status *st)
 {
     mr__printer p = {.st = st};
-    mr_code rc = mr__print_expr(&p, e, MR__BIND_LAMBDA);
+    mr_code rc = print_expr(&p, e, MR__BIND_LAMBDA);
     if (rc == MR_OK)
         rc = mr__text_finish(&p.text, out, st);
     mr_free(p.text.s);
@@ -317,7 +335,7 @@ static mr_code print_fn(mr__printer *p, const mr_fn *fn)
     }
     mr__scope scope = {.outer = p->scope, .fn = fn};
     p->scope = &scope;
-    mr_code rc = mr__print_expr(p, fn->expr, MR__BIND_LAMBDA);
+    mr_code rc = print_expr(p, fn->expr, MR__BIND_LAMBDA);
     p->scope = scope.outer;
     return rc;
 }

@@ -2,9 +2,9 @@
 #ifndef MR_PIPELINE_GRAPH_TEXT_PRINT_H
 #define MR_PIPELINE_GRAPH_TEXT_PRINT_H
 /* Expressions, values and datasets as text. Private to graph/. */
-#include "expr.h"
+#include "../params/expr.h"
 #include "fn.h"
-#include "literal.h"
+#include "../params/literal.h"
 
 /* How strongly the parts of the grammar bind, from the weakest on. */
 typedef enum mr__binding {
@@ -37,8 +37,6 @@ typedef struct mr__printer {
     mr_status *st;
 } mr__printer;
 
-/* e, in brackets if it binds less strongly than `least`. */
-mr_code mr__print_expr(mr__printer *p, const mr_expr *e, mr__binding least) MR_NODISCARD;
 mr_code mr__print_value(mr__printer *p, const mr_value *v, mr__binding least) MR_NODISCARD;
 mr_code mr__print_dataset(mr__printer *p, const mr_dataset *ds) MR_NODISCARD;
 /* Counts a level of recursion. */

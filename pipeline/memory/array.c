@@ -71,12 +71,11 @@ size_t mr_array_payload_bytes(const mr_array *a, size_t from, size_t n)
     }
     if (a->storage != MR_RAGGED)
         return n * mr_array_row_bytes(a);
-    size_t bytes = 0;
+    size_t bytes = 0, size = mr_dtype_size(a->dtype);
     for (size_t i = from; i < from + n; i++) {
         const mr_row *r = row_at(a, i);
         size_t values = row_values(r, a->rank);
-        bytes += a->dtype == MR_STRING ? string_bytes(r->data, values)
-                                       : values * mr_dtype_size(a->dtype);
+        bytes += a->dtype == MR_STRING ? string_bytes(r->data, values) : values * size;
     }
     return bytes;
 }
@@ -157,16 +156,16 @@ mr_code mr_array_alloc_ragged(mr_array *a, mr_dtype t, int rank, size_t rows, mr
 
 static void unref_datasets(void *n, void *data)
 {
-    mr_object **o = data;
+    mr__object **o = data;
     for (size_t i = 0; i < (uintptr_t)n; i++)
-        mr_object_unref(o[i]);
+        mr__object_unref(o[i]);
 }
 
 mr_code mr_array_alloc_datasets(mr_array *a, size_t rows, mr_status *st)
 {
     MR_TRY(mr_array_alloc(a, MR_DATASET, 0, NULL, rows, st));
     a->storage = MR_DATASETS;
-    memset(a->data, 0, rows * sizeof(mr_object *));
+    memset(a->data, 0, rows * sizeof(mr__object *));
     mr_buffer_on_release(a->owner, unref_datasets, (void *)(uintptr_t)rows);
     return MR_OK;
 }
@@ -283,13 +282,13 @@ static mr_code become_ragged(mr_array *a, mr_status *st)
 static void append_datasets(mr_array *dst, const mr_array *src, const uint32_t *index, size_t from,
                             size_t n)
 {
-    mr_object **to = (mr_object **)dst->data + dst->rows;
-    mr_object *const *values = src->data;
+    mr__object **to = (mr__object **)dst->data + dst->rows;
+    mr__object *const *values = src->data;
     for (size_t i = 0; i < n; i++) {
-        mr_object *o = values[pick(index, from, i)];
+        mr__object *o = values[pick(index, from, i)];
         if (o)
-            mr_object_ref(o);
-        mr_object_unref(to[i]); /* left by an append that was taken back */
+            mr__object_ref(o);
+        mr__object_unref(to[i]); /* left by an append that was taken back */
         to[i] = o;
     }
 }

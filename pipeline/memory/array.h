@@ -8,7 +8,7 @@
  *   BYTES      rows * prod(shape) mr_bytes views (MR_STRING)   the same for all
  *   RAGGED     one mr_row a row: its own values and shape      row.shape[0..rank)
  *   DATASETS   one reference a row                             scalar
- *   PLACED     nothing: the rows lie in the consumer's segments (block.into), DENSE there
+ *   PLACED     nothing: the rows lie in the consumer's segments (block.destination), DENSE there
  *
  * `owner` keeps all of it alive: what mr_bytes and mr_row point at (values, splits) lies in buffers
  * that the owner holds (mr_buffer_hold), not in the owner's own bytes; only shapes may. An array is
@@ -78,7 +78,7 @@ MR_API int64_t *mr_array_shape_slot(const mr_array *a, size_t i);
 
 /* dst = rows [from, from + n) of src: a view with its own reference. dst is overwritten. */
 MR_API void mr_array_slice(mr_array *dst, const mr_array *src, size_t from, size_t n);
-/* Lets the reference go and empties a. */
+/* Releases the reference and empties a. */
 MR_API void mr_array_reset(mr_array *a);
 /* dst takes over what src had; src becomes empty. dst is overwritten. */
 MR_API void mr_array_move(mr_array *dst, mr_array *src);

@@ -42,10 +42,11 @@ void mr_block_move(mr_block *dst, mr_block *src)
     /* The arrays of columns change places, so that both blocks can be reused. */
     mr_array *columns = dst->columns;
     size_t capacity = dst->columns_capacity;
-    const mr_into *into = dst->into;
+    const mr_destination *destination = dst->destination;
     *dst = *src;
-    dst->into = into;
-    *src = (mr_block){.columns = columns, .columns_capacity = capacity, .into = src->into};
+    dst->destination = destination;
+    *src = (mr_block){
+        .columns = columns, .columns_capacity = capacity, .destination = src->destination};
 }
 
 /* Clears b and makes room for n columns, which are yet to be counted. */

@@ -19,11 +19,15 @@ extern "C" {
 
 /* Where a row came from: stable over threads, batches, workers and machines. */
 typedef struct mr_identity {
-    uint64_t source;  /* hash of the source node's path in the graph (and of the outer element's
-                         identity inside a function) */
-    uint64_t file;    /* index in the source's list of files; 0 for sources without files */
+    uint64_t source;  /* number of the source in the text of the graph, from the left and from 0,
+                         without those in functions; of one in a function, a hash of its number
+                         there and of the identities of the element that the function was called
+                         for */
+    uint64_t file;    /* index in the source's whole list of files, also where workers share it; 0
+                         for sources without files */
     uint64_t ordinal; /* number of the element within the file or source, from 0 */
-    uint64_t epoch;   /* how often the source was opened before in this iterator */
+    uint64_t epoch;   /* how often the source was opened before in this iterator (one in a function:
+                         in this call of it) */
 } mr_identity;
 
 /* Optional identity column: row r was made from ids[offsets[r]..offsets[r+1]), or from ids[r] alone
@@ -36,16 +40,16 @@ typedef struct mr_identities {
 
 /* Where the consumer wants rows to land. For each column the segments are filled one after the
  * other, each to its end, with the bytes of the wanted rows in row order. An op that copies may
- * write there and return the column as MR_PLACED; an op that does not leaves `into` alone. A column
- * is placed whole or not at all: its rows fill all of its segments. */
+ * write there and return the column as MR_PLACED; an op that does not leaves `destination` alone. A
+ * column is placed whole or not at all, from the first segment on; there may be more room. */
 typedef struct mr_segment {
     void *data;
     size_t bytes;
 } mr_segment;
-typedef struct mr_into {
+typedef struct mr_destination {
     size_t n_columns, n_segments;
     const mr_segment *segments; /* segments[column * n_segments + i] */
-} mr_into;
+} mr_destination;
 
 typedef struct mr_block {
     size_t rows;
@@ -53,8 +57,8 @@ typedef struct mr_block {
     mr_array *columns;
     size_t columns_capacity;
     mr_identities ids;
-    const mr_into *into; /* in: a wish, borrowed during the call; NULL: anywhere */
-    mr_buffer *position; /* out, where the iterator was opened with positions: the state behind the
+    const mr_destination *destination; /* in: a wish, borrowed during the call; NULL: anywhere */
+    mr_buffer *position; /* out, where the iterator was opened with positions: the state after the
                             last row, for mr_iterator_restore; NULL otherwise */
     const char *const *names; /* a path for each column ("label", "0", "0/image"), set on blocks of
                                  mr_iterator_next; valid until the iterator is closed */
@@ -72,12 +76,12 @@ typedef struct mr_block {
     }
 #endif
 
-/* Lets all rows go; keeps the array of columns for reuse. `into` is left as it is. */
+/* Releases all rows; keeps the array of columns for reuse. `destination` is left as it is. */
 MR_API void mr_block_clear(mr_block *b);
-/* Lets everything go. */
+/* Releases everything. */
 MR_API void mr_block_reset(mr_block *b);
-/* dst takes over src's rows, columns, ids and position; src becomes empty. dst's are let go;
- * its `into` stays. */
+/* dst takes over src's rows, columns, ids and position; src becomes empty. dst's are
+ * released; its `destination` stays. */
 MR_API void mr_block_move(mr_block *dst, mr_block *src);
 
 /* Clears b and gives it n empty columns to fill in. errors MR_RESOURCE_EXHAUSTED */

@@ -20,6 +20,7 @@ enum {
     N_CLASSES = 23, /* the last is 8 MiB */
     NO_CLASS = N_CLASSES,
     KEEP_HELD = 64,    /* entries that a pooled buffer's array of held buffers may keep */
+    MOST_COPIED = 8,   /* held buffers that mr_buffer_hold_all takes from another */
     LOOK_BACK = 8,     /* held buffers compared with before a new one is added */
     SQUEEZE_FROM = 64, /* entries from which duplicates are searched for before growing */
     MAX_HELD_DEPTH = 4 /* levels of holders that mr_buffer_held_bytes follows */
@@ -48,6 +49,7 @@ struct mr_buffer {
     void *release_ctx;
     void (*on_release)(void *ctx, void *data);
     void *on_release_ctx;
+    mr_origin origin; /* path NULL: unknown */
     mr_buffer **held;
     size_t n_held, held_capacity;
     mr_buffer *next_free; /* in the pool */
@@ -67,8 +69,10 @@ typedef struct pool_class {
     }
 #define C4 C1, C1, C1, C1
 static pool_class pool[N_CLASSES] = {C4, C4, C4, C4, C4, C1, C1, C1};
-static atomic_size_t pool_free; /* bytes of all free buffers */
-static atomic_uint victim;      /* class that gives one back next */
+static atomic_int limits;        /* that are in force */
+static atomic_size_t limited_to; /* what the pool keeps then */
+static atomic_size_t pool_free;  /* bytes of all free buffers */
+static atomic_uint victim;       /* class that gives one back next */
 
 static size_t class_bytes(unsigned c)
 {
@@ -119,7 +123,10 @@ static void pool_push(mr_buffer *b)
     unsigned c = b->class;
     /* Relaxed: a figure. */
     size_t all = atomic_fetch_add_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
-    if (all + class_bytes(c) > POOL_KEEPS) {
+    size_t keeps = atomic_load_explicit(&limits, memory_order_relaxed)
+                       ? atomic_load_explicit(&limited_to, memory_order_relaxed)
+                       : POOL_KEEPS;
+    if (all + class_bytes(c) > keeps) {
         atomic_fetch_sub_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
         pool_forget(c);
         free_memory(b);
@@ -149,6 +156,7 @@ static void start(mr_buffer *b, size_t bytes)
     b->read_only = false;
     b->release = NULL;
     b->on_release = NULL;
+    b->origin.path = NULL;
     b->n_held = 0;
 }
 
@@ -209,6 +217,7 @@ static void destroy(mr_buffer *b)
         b->release(b->release_ctx, b->data);
     for (size_t i = 0; i < b->n_held; i++)
         mr_buffer_unref(b->held[i]);
+    mr_buffer_unref(b->origin.path);
     if (b->class == NO_CLASS)
         free_memory(b);
     else
@@ -220,7 +229,7 @@ void mr_buffer_unref(mr_buffer *b)
     if (!b)
         return;
     /* A sole owner needs no locked instruction: nobody else can change the count. Acquire pairs
-     * with the release below of those who let go before. */
+     * with the release below of the other holders. */
     if (atomic_load_explicit(&b->refs, memory_order_acquire) != 1) {
         /* Release: what this thread did with the bytes comes before the owner that destroys. */
         if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_release) != 1)
@@ -242,7 +251,7 @@ size_t mr_buffer_size(const mr_buffer *b)
 
 bool mr_buffer_writable(const mr_buffer *b)
 {
-    /* Acquire pairs with the release of holders who let go. */
+    /* Acquire pairs with the release in other holders' unref. */
     return !b->read_only && atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 
@@ -291,6 +300,9 @@ mr_code mr_buffer_hold_all(mr_buffer *b, const mr_buffer *views, mr_status *st)
 {
     if (!views || views == b)
         return MR_OK;
+    /* A block whose rows have a buffer each is taken apart in many calls. */
+    if (views->n_held > MOST_COPIED)
+        return mr_buffer_hold(b, (mr_buffer *)(uintptr_t)views, st);
     for (size_t i = 0; i < views->n_held; i++)
         MR_TRY(mr_buffer_hold(b, views->held[i], st));
     return MR_OK;
@@ -313,11 +325,54 @@ size_t mr_buffer_held_bytes(const mr_buffer *b)
     return held_bytes(b, MAX_HELD_DEPTH);
 }
 
+void mr_buffer_set_origin(mr_buffer *b, const mr_origin *o)
+{
+    mr_buffer *old = b->origin.path;
+    mr_buffer_ref(o->path);
+    b->origin = *o;
+    mr_buffer_unref(old);
+}
+
+/* The buffer of known origin that p lies in, among b and what it holds. */
+static const mr_buffer *buffer_around(const mr_buffer *b, uintptr_t p, int depth)
+{
+    uintptr_t from = (uintptr_t)b->origin.at, end = (uintptr_t)b->data + b->size;
+    if (b->origin.path && p >= from && p <= end)
+        return b;
+    const mr_buffer *found = NULL;
+    for (size_t i = 0; i < b->n_held && !found && depth > 0; i++)
+        found = buffer_around(b->held[i], p, depth - 1);
+    return found;
+}
+
+void mr_buffer_locate(const mr_buffer *b, const void *p, mr_status *st)
+{
+    const mr_buffer *chunk = b && p ? buffer_around(b, (uintptr_t)p, MAX_HELD_DEPTH) : NULL;
+    if (!chunk)
+        return;
+    const mr_origin *o = &chunk->origin;
+    int64_t n = 0;
+    const char *start = o->record_of(o->at, p, &n);
+    mr_status_at(st, o->path->data, o->offset + (start - (const char *)o->at), o->record + n);
+}
+
 void mr_buffer_on_release(mr_buffer *b, void (*fn)(void *ctx, void *data), void *ctx)
 {
     assert(!b->on_release && "a buffer has one release function");
     b->on_release = fn;
     b->on_release_ctx = ctx;
+}
+
+void mr__buffer_pool_limit(int change, size_t bytes)
+{
+    /* Relaxed: a figure; what the pool has now goes as it is used. */
+    atomic_store_explicit(&limited_to, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&limits, change, memory_order_relaxed);
+}
+
+int mr__buffer_pool_limits(void)
+{
+    return atomic_load_explicit(&limits, memory_order_relaxed); /* a figure */
 }
 
 void mr_buffer_pool_trim(void)

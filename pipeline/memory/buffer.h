@@ -3,8 +3,8 @@
 #define MR_PIPELINE_MEMORY_BUFFER_H
 /* Reference-counted memory.
  *
- * A buffer is bytes with an owner count and a way to give them back. It is writable iff its count
- * is 1 and it was not wrapped read-only. Buffers from mr_buffer_alloc come from a pool (fresh pages
+ * A buffer is bytes with a reference count and a way to free them. It is writable if its count is 1
+ * and it was not wrapped read-only. Buffers from mr_buffer_alloc come from a pool (fresh pages
  * cost more than the work done on them), start 64-byte aligned and are followed by MR_SLACK
  * readable bytes, which vector code may read (never use) past the end.
  *
@@ -24,7 +24,7 @@ extern "C" {
 
 typedef struct mr_buffer mr_buffer;
 
-#define MR_SLACK 64 /* readable bytes behind every pooled buffer */
+#define MR_SLACK 64 /* readable bytes after every pooled buffer */
 
 /* A buffer of `bytes` bytes, contents undefined. Returns owned in *out.
  * errors   MR_RESOURCE_EXHAUSTED */
@@ -43,12 +43,30 @@ MR_API size_t mr_buffer_size(const mr_buffer *b); /* bytes that were asked for *
 MR_API bool mr_buffer_writable(const mr_buffer *b);
 
 /* Makes b (sole reference) keep `other` alive until b goes. Holding one again costs
- * nothing. mr_buffer_hold_all holds everything that `views` holds, not `views` itself. */
+ * nothing. mr_buffer_hold_all holds everything that `views` holds, not `views` itself unless that
+ * holds very many. */
 MR_API mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_buffer_hold_all(mr_buffer *b, const mr_buffer *views, mr_status *st) MR_NODISCARD;
 /* Bytes of all buffers that b holds, and those hold: what keeping b costs besides itself. One held
  * along two ways may count twice. */
 MR_API size_t mr_buffer_held_bytes(const mr_buffer *b);
+
+/* Where bytes that were read from a file come from, so that an error in them can say so: kept per
+ * chunk, at no cost per record. */
+typedef struct mr_origin {
+    mr_buffer *path;        /* the file's name, with its NUL byte */
+    const void *at;         /* a place in the buffer where a record starts */
+    int64_t offset, record; /* byte offset in the (uncompressed) file and number of that record */
+    /* Where the record that p lies in starts; *n is the number of records from `at` to it. */
+    const void *(*record_of)(const void *at, const void *p, int64_t *n);
+} mr_origin;
+/* Says where b's bytes from o->at on come from, replacing what was said before; takes a reference
+ * of o->path. b must not be in use by another thread. */
+MR_API void mr_buffer_set_origin(mr_buffer *b, const mr_origin *o);
+/* Finds the origin of the byte at p among b and the buffers it holds: adds file, byte offset and
+ * record to the place of st. Nothing if p was copied, or does not come from a file.
+ * thread   any, while b is held */
+MR_API void mr_buffer_locate(const mr_buffer *b, const void *p, mr_status *st);
 
 /* Runs fn(ctx, data) on b's data when b goes, before its memory is reused: for arrays of
  * references. b must have no such function yet. */
@@ -56,6 +74,9 @@ MR_API void mr_buffer_on_release(mr_buffer *b, void (*fn)(void *ctx, void *data)
 
 /* Gives the pool's free memory back to the system. The pool keeps at most 32 MiB by itself. */
 MR_API void mr_buffer_pool_trim(void);
+/* One more user (change 1), or one less (-1), who wants no more than `bytes` kept. */
+void mr__buffer_pool_limit(int change, size_t bytes);
+int mr__buffer_pool_limits(void); /* how many such users there are */
 /* Bytes in live pooled buffers, and in free ones kept by the pool. */
 MR_API void mr_buffer_pool_usage(size_t *live_bytes, size_t *free_bytes);
 

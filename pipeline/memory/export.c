@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An Arrow tree is a chain here: one list level for each axis of a row, and the values last. Each
- * node of it owns what its buffers lie in, since a consumer may move any child out of its parent.
- */
+ * node of it owns what its buffers lie in, since a consumer may move any child out of its
+ * parent. */
 #include "pipeline/memory/export.h"
 
 #include <inttypes.h>
@@ -168,7 +168,7 @@ static const char *arrow_format(mr_dtype t)
     return formats[t];
 }
 
-/* All values of a column, one behind the other. */
+/* All values of a column, one after the other. */
 typedef struct values {
     const void *data;
     size_t n;
@@ -272,7 +272,7 @@ static size_t lists_of_row(const mr_row *r, int k)
     return n;
 }
 
-/* Adds one row's list ends on axis k behind the last of `ends`; returns where the next go. */
+/* Adds one row's list ends on axis k after the last of `ends`; returns where the next go. */
 static int64_t *add_ends(int64_t *ends, const mr_row *r, int k)
 {
     size_t n = lists_of_row(r, k);

@@ -12,6 +12,9 @@
  *   RAGGED     -                     an axis is a large_list; no copy of the values where each
  *                                    row's follow those of the one before, else one copy
  *
+ * Where elements may differ in shape, a block of them that do not is DENSE or BYTES:
+ * mr_array_to_ragged first gives all blocks of the component one type of Arrow.
+ *
  * A column without a copy is shared with whatever else refers to it: neither interface lets the
  * consumer see whether it may write, so it must not. Values of a whole column start 64-byte
  * aligned, those of a slice at any row.
@@ -68,6 +71,17 @@ struct ArrowArray {
     const void **buffers;
     struct ArrowArray **children, *dictionary;
     void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
     void *private_data;
 };
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An error in the input is not counted. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
 
 struct params {
     int64_t cardinality; /* -1: infinite */
@@ -12,14 +12,14 @@ struct params {
 
 struct state {
     uint64_t seen;
-    uint64_t told; /* that the input ended too soon */
+    uint64_t reported; /* that the input ended too soon */
 };
 
 static mr_code too_few(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    s->told = 1;
+    s->reported = 1;
     if (p->cardinality < 0)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "expected a dataset without end, found that it ends after %" PRIu64
@@ -34,7 +34,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    if (s->told)
+    if (s->reported)
         return MR_END;
     bool full = p->cardinality >= 0 && s->seen >= (uint64_t)p->cardinality;
     if (full)
@@ -59,7 +59,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     const struct state *s = it->state;
     MR_TRY(mr_state_put_u64(w, s->seen, st));
-    MR_TRY(mr_state_put_u64(w, s->told, st));
+    MR_TRY(mr_state_put_u64(w, s->reported, st));
     return mr_iter_save_input(it, 0, w, st);
 }
 
@@ -67,7 +67,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->seen, st));
-    MR_TRY(mr_state_get_u64(r, &s->told, st));
+    MR_TRY(mr_state_get_u64(r, &s->reported, st));
     return mr_iter_restore_input(it, 0, r, st);
 }
 
@@ -89,13 +89,15 @@ const mr_op mr_op_assert_cardinality = {
     .name = "assert_cardinality",
     .doc = "Fails unless the input has that many elements, and makes their number known.",
     .example = "range(9).filter(x => x % 2 == 0).assert_cardinality(5)",
+    .state_doc = "a counter",
+    .count_doc = "cardinality",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_ASSERT,
-    .infer = mr__infer_pass,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_OF_WHOLE,
     .cardinality = cardinality,
     .next = next,
     .save = save,

@@ -4,12 +4,12 @@
  * rows are collected, one batch at a time.
  *
  * An error of the input in the middle of a batch loses the rows collected for it; so does a row of
- * another shape, which is told when the batch is full. */
+ * another shape, which is reported when the batch is full. */
 #include "pipeline/ops/batch.h"
 
-#include "pipeline/ops/cursor.h"
-#include "pipeline/ops/pass.h"
-#include "pipeline/ops/stack.h"
+#include "pipeline/streams/cursor.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/columns/batch_builder.h"
 
 struct params {
     int64_t batch_size;
@@ -17,8 +17,8 @@ struct params {
 };
 
 struct state {
-    mr_cursor input;
-    mr_stack stack; /* empty between calls */
+    mr__cursor input;
+    mr__batch_builder stack; /* empty between calls */
 };
 
 /* Rows to ask for: whole batches, as many as a block should hold, at least one. */
@@ -32,15 +32,12 @@ static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
 }
 
 /* The first rows for a call: straight into the consumer's segments if upstream can. */
-static mr_code pull(mr_iter *it, size_t want, size_t n, const mr_into *into, mr_status *st)
+static mr_code pull(mr_iter *it, size_t want, size_t n, const mr_destination *destination,
+                    mr_status *st)
 {
     struct state *s = it->state;
     size_t rows = s->stack.n ? n - s->stack.n : rows_to_pull(it, want, n);
-    if (s->stack.n == 0)
-        s->input.rows.into = into;
-    mr_code rc = mr__cursor_pull(it, 0, rows, &s->input, st);
-    s->input.rows.into = NULL;
-    return rc;
+    return mr__cursor_pull(it, 0, rows, &s->input, s->stack.n ? NULL : destination, st);
 }
 
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
@@ -50,32 +47,34 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     size_t n = (size_t)p->batch_size;
     for (;;) {
         if (mr__cursor_left(&s->input) == 0) {
-            mr_code rc = pull(it, want, n, out->into, st);
+            mr_code rc = pull(it, want, n, out->destination, st);
             if (rc == MR_END && s->stack.n && !p->o.drop_remainder)
-                return mr__stack_finish(&s->stack, out, st);
+                return mr__batch_builder_finish(&s->stack, out, st);
             if (rc != MR_OK) {
-                mr__stack_drop(&s->stack);
+                mr__batch_builder_drop(&s->stack);
                 return rc;
             }
         }
         size_t left = mr__cursor_left(&s->input);
-        if (s->stack.n == 0 && left >= n && mr__can_group(&s->input.rows)) {
+        const mr_block *rows = mr__cursor_rows(&s->input);
+        size_t at = mr__cursor_at(&s->input);
+        if (s->stack.n == 0 && left >= n && mr__can_group(rows)) {
             size_t groups = left / n < want ? left / n : want;
-            MR_TRY(mr__group(out, &s->input.rows, s->input.at, groups, n, st));
+            MR_TRY(mr__group(out, rows, at, groups, n, st));
             mr__cursor_use(&s->input, groups * n);
             mr__place(out);
             return MR_OK;
         }
         size_t k = n - s->stack.n < left ? n - s->stack.n : left;
-        const mr_into *into = want == 1 ? out->into : NULL;
-        mr_code rc = mr__stack_add(&s->stack, &s->input.rows, s->input.at, k, n, into, st);
+        const mr_destination *destination = want == 1 ? out->destination : NULL;
+        mr_code rc = mr__batch_builder_add(&s->stack, rows, at, k, n, destination, st);
         mr__cursor_use(&s->input, k);
         if (rc != MR_OK) {
-            mr__stack_drop(&s->stack);
+            mr__batch_builder_drop(&s->stack);
             return rc;
         }
         if (s->stack.n == n)
-            return mr__stack_finish(&s->stack, out, st);
+            return mr__batch_builder_finish(&s->stack, out, st);
     }
 }
 
@@ -83,14 +82,13 @@ static void close(mr_iter *it)
 {
     struct state *s = it->state;
     mr__cursor_reset(&s->input);
-    mr_block_reset(&s->input.rows);
-    mr__stack_reset(&s->stack);
+    mr__batch_builder_reset(&s->stack);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    const struct state *s = it->state;
-    return mr__cursor_save(it, 0, &s->input, w, st);
+    struct state *s = it->state;
+    return mr__cursor_save(it, 0, &s->input, 0, w, st);
 }
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
@@ -119,13 +117,8 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 }
 
 static const mr_param table[] = {
-    {.name = "batch_size",
-     .doc = "Elements in a batch, at least 1.",
-     .type = MR_PT_I64,
-     .flags = MR_P_POSITIONAL | MR_P_DIMENSION,
-     .at = offsetof(struct params, batch_size),
-     .min.i = 1,
-     .max.i = INT64_MAX},
+    MR_PARAM_WITH(struct params, batch_size, MR_P_POSITIONAL | MR_P_DIMENSION | MR_P_HOLDS,
+                  .min.i = 1, .max.i = INT64_MAX, .doc = "Elements in a batch, at least 1."),
     MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
            .doc = "Drops a last batch of fewer than batch_size elements."),
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE, .min.i = 1,
@@ -139,12 +132,15 @@ const mr_op mr_op_batch = {
     .name = "batch",
     .doc = "Groups consecutive elements along a new axis 0.",
     .example = "range(10).batch(4)",
+    .memory_doc = "a batch",
+    .count_doc = "n / batch_size, rounded up; down with drop_remainder",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_BATCH,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_SHARDS,
     .infer = infer,
     .cardinality = cardinality,
     .next = next,

@@ -6,34 +6,41 @@
  *
  * A position holds no elements: of a recording iterator the input's position where recording began
  * and the counts since; of a complete cache the same, and it is filled again when first needed.
- * Only where the input cannot be read again are the rows saved. */
-#include "pipeline/ops/order.h"
+ * Only where the input cannot be read again are the rows saved.
+ *
+ * With a file name all of this is streams/file_cache.c's. */
+#include "pipeline/ops/sequence.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "pipeline/log.h"
-#include "pipeline/ops/cursor.h"
-#include "pipeline/ops/pass.h"
+#include "pipeline/streams/file_cache.h"
+#include "pipeline/streams/read_ahead_queue.h"
+
+struct params {
+    char *filename; /* NULL or empty: in memory */
+};
 
 /* Recorded rows, in the blocks they came in. */
 struct record {
     mr_block *blocks;
     size_t n, capacity;
-    uint64_t rows;   /* recorded since `tag` */
-    uint64_t errors; /* behind the last of them */
-    mr_buffer *tag;  /* the input's position where it began; NULL: cannot be read again */
+    uint64_t rows;       /* recorded since `position` */
+    uint64_t errors;     /* after the last of them */
+    mr_buffer *position; /* the input's position where it began; NULL: cannot be read again */
 };
 
 struct shared {
     pthread_mutex_t lock; /* guards the rest */
     bool complete;
-    bool lost; /* complete, but to be read again from record.tag before use */
+    bool lost; /* complete, but to be read again from record.position before use */
     struct record record;
 };
 
 struct state {
+    mr__file_cache file;  /* first; of a cache in a file, which has nothing else */
     bool reading;         /* from the cache */
     bool published;       /* this iterator completed the cache */
     struct record record; /* what it records */
@@ -55,7 +62,7 @@ static void reset_record(struct record *r)
     for (size_t i = 0; i < r->n; i++)
         mr_block_reset(&r->blocks[i]);
     mr_free(r->blocks);
-    mr_buffer_unref(r->tag);
+    mr_buffer_unref(r->position);
     *r = (struct record){0};
 }
 
@@ -95,8 +102,8 @@ static mr_code begin(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     MR_TRY(mr_iter_open_input(it, 0, st));
-    if (mr_iter_positions(it) && mr_iter_replays(it->inputs[0]))
-        MR_TRY(mr_iter_tag(it->inputs[0], &s->record.tag, st));
+    if (mr_iter_keeps_positions(it) && mr_iter_replays(it->inputs[0]))
+        MR_TRY(mr_iter_position(it->inputs[0], &s->record.position, st));
     return MR_OK;
 }
 
@@ -106,8 +113,8 @@ static mr_code publish(mr_iter *it, mr_status *st)
     struct shared *c;
     MR_TRY(shared_of(it, &c, st));
     if (!mr_iter_replays(it->inputs[0])) {
-        mr_buffer_unref(s->record.tag);
-        s->record.tag = NULL;
+        mr_buffer_unref(s->record.position);
+        s->record.position = NULL;
     }
     pthread_mutex_lock(&c->lock);
     if (!c->complete) {
@@ -132,14 +139,14 @@ static bool all_seen(const mr_iter *it, const struct state *s)
 static mr_code record_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
-    const mr_into *into = out->into;
-    out->into = NULL; /* what is kept must not lie in the consumer's memory */
+    const mr_destination *destination = out->destination;
+    out->destination = NULL; /* what is kept must not lie in the consumer's memory */
     mr_code rc = MR_OK;
     if (s->ahead.rows)
         mr_block_move(out, &s->ahead);
     else
         rc = mr_iter_pull(it, 0, want, out, st);
-    out->into = into;
+    out->destination = destination;
     if (s->published)
         return rc;
     if (rc == MR_OK) {
@@ -157,26 +164,26 @@ static mr_code record_next(mr_iter *it, size_t want, mr_block *out, mr_status *s
     return rc;
 }
 
-/* Fills s->record from its tag up to these counts. */
-static mr_code record_again(mr_iter *it, const void *tag, size_t n, uint64_t rows, uint64_t errors,
-                            mr_status *st)
+/* Fills s->record from its position up to these counts. */
+static mr_code record_again(mr_iter *it, const void *position, size_t n, uint64_t rows,
+                            uint64_t errors, mr_status *st)
 {
     struct state *s = it->state;
     reset_record(&s->record);
-    MR_TRY(mr_buffer_alloc(&s->record.tag, n, st));
-    memcpy(mr_buffer_data(s->record.tag), tag, n);
-    MR_TRY(mr__reread(it, 0, tag, n, 0, st));
+    MR_TRY(mr_buffer_alloc(&s->record.position, n, st));
+    memcpy(mr_buffer_data(s->record.position), position, n);
+    MR_TRY(mr__reopen_at(it, 0, position, n, st));
     mr_block b = MR_BLOCK_EMPTY;
     mr_status error;
     mr_code rc = MR_OK;
     while (rc >= 0 && s->record.rows < rows) {
         rc = mr_iter_pull(it, 0, (size_t)(rows - s->record.rows), &b, &error);
         if (rc == MR_END)
-            rc = mr__damaged(&error, "the input has fewer elements than were cached");
+            rc = mr_state_damaged(&error, "the input has fewer elements than were cached");
         else if (rc == MR_OK)
             rc = add(&s->record, &b, &error);
         else if (!mr_iter_cancelled(it) && error.sys_errno != ENOMEM)
-            rc = MR_OK; /* it was told before */
+            rc = MR_OK; /* it was reported before */
     }
     if (rc < 0 && st)
         *st = error;
@@ -198,13 +205,14 @@ static mr_code refill(mr_iter *it, struct shared *c, mr_status *st)
     struct state *s = it->state;
     pthread_mutex_lock(&c->lock);
     bool lost = c->lost;
-    mr_buffer *tag = lost ? mr_buffer_ref(c->record.tag) : NULL;
+    mr_buffer *position = lost ? mr_buffer_ref(c->record.position) : NULL;
     uint64_t rows = c->record.rows, errors = c->record.errors;
     pthread_mutex_unlock(&c->lock);
     if (!lost)
         return MR_OK;
-    mr_code rc = record_again(it, mr_buffer_data(tag), mr_buffer_size(tag), rows, errors, st);
-    mr_buffer_unref(tag);
+    mr_code rc =
+        record_again(it, mr_buffer_data(position), mr_buffer_size(position), rows, errors, st);
+    mr_buffer_unref(position);
     mr_iter_close_input(it, 0);
     if (rc == MR_OK) {
         pthread_mutex_lock(&c->lock);
@@ -220,10 +228,34 @@ static mr_code refill(mr_iter *it, struct shared *c, mr_status *st)
 
 /* ---- slots ---- */
 
+static bool in_file(const mr_iter *it)
+{
+    const struct params *p = it->params;
+    return p->filename && p->filename[0];
+}
+
+static mr_code open_file(mr_iter *it, mr_status *st)
+{
+    static const char ending[] = ".cache";
+    const struct params *p = it->params;
+    char *prefix, *path;
+    MR_TRY(mr_iter_file_path(it, p->filename, &prefix, st));
+    size_t n = strlen(prefix);
+    path = mr_realloc(prefix, n + sizeof ending);
+    if (!path) {
+        mr_free(prefix);
+        return mr_fail_memory(st, n, "a path");
+    }
+    memcpy(path + n, ending, sizeof ending);
+    return mr__file_cache_open(it, path, true, false, st);
+}
+
 static mr_code open(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     struct shared *c;
+    if (in_file(it))
+        return open_file(it, st);
     MR_TRY(shared_of(it, &c, st));
     pthread_mutex_lock(&c->lock);
     s->reading = c->complete;
@@ -255,12 +287,15 @@ static mr_code read_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
+    if (in_file(it))
+        return mr__file_cache_next(it, want, out, st);
     return s->reading ? read_next(it, want, out, st) : record_next(it, want, out, st);
 }
 
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
+    mr__file_cache_close(it);
     if (!s->reading && !s->published && s->record.rows)
         mr_log(MR_LOG_WARNING,
                "cache: an iterator was closed before the end of its input; the %llu elements it "
@@ -271,7 +306,7 @@ static void close(mr_iter *it)
 }
 
 /* ---- positions ----
- * A record: rows, errors, 1 and the tag, or 0 and its blocks (number of them, then each).
+ * A record: rows, errors, 1 and the position, or 0 and its blocks (number of them, then each).
  * Shared: whether it is complete, then the record if so.
  * An iterator: 0 recording, the record | 1 reading, rows read | 2 has completed it; the input. */
 
@@ -281,29 +316,29 @@ static mr_code save_record(const struct record *r, bool replays, mr_state_w *w, 
 {
     MR_TRY(mr_state_put_u64(w, r->rows, st));
     MR_TRY(mr_state_put_u64(w, r->errors, st));
-    MR_TRY(mr_state_put_u64(w, r->tag && replays, st));
-    if (r->tag && replays)
-        return mr_state_put_bytes(w, mr_buffer_data(r->tag), mr_buffer_size(r->tag), st);
+    MR_TRY(mr_state_put_u64(w, r->position && replays, st));
+    if (r->position && replays)
+        return mr_state_put_bytes(w, mr_buffer_data(r->position), mr_buffer_size(r->position), st);
     MR_TRY(mr_state_put_u64(w, r->n, st));
     for (size_t i = 0; i < r->n; i++)
         MR_TRY(mr_state_put_block(w, &r->blocks[i], st));
     return MR_OK;
 }
 
-/* Into r: its counts and tag, or its blocks. */
+/* Into r: its counts and position, or its blocks. */
 static mr_code restore_record(struct record *r, const mr_spec *spec, mr_state_r *in, mr_status *st)
 {
-    uint64_t rows, errors, tagged, n;
+    uint64_t rows, errors, positioned, n;
     reset_record(r);
     MR_TRY(mr_state_get_u64(in, &rows, st));
     MR_TRY(mr_state_get_u64(in, &errors, st));
-    MR_TRY(mr_state_get_u64(in, &tagged, st));
-    if (tagged) {
-        const void *tag;
+    MR_TRY(mr_state_get_u64(in, &positioned, st));
+    if (positioned) {
+        const void *position;
         size_t bytes;
-        MR_TRY(mr_state_get_bytes(in, &tag, &bytes, st));
-        MR_TRY(mr_buffer_alloc(&r->tag, bytes, st));
-        memcpy(mr_buffer_data(r->tag), tag, bytes);
+        MR_TRY(mr_state_get_bytes(in, &position, &bytes, st));
+        MR_TRY(mr_buffer_alloc(&r->position, bytes, st));
+        memcpy(mr_buffer_data(r->position), position, bytes);
         r->rows = rows;
         r->errors = errors;
         return MR_OK;
@@ -314,13 +349,13 @@ static mr_code restore_record(struct record *r, const mr_spec *spec, mr_state_r 
     for (uint64_t i = 0; i < n && rc == MR_OK; i++) {
         rc = mr_state_get_block(in, spec, &b, st);
         if (rc == MR_OK && b.rows == 0)
-            rc = mr__damaged(st, "a cached block has no rows");
+            rc = mr_state_damaged(st, "a cached block has no rows");
         if (rc == MR_OK)
             rc = add(r, &b, st);
     }
     mr_block_reset(&b);
     if (rc == MR_OK && r->rows != rows)
-        rc = mr__damaged(st, "a cache has another number of rows");
+        rc = mr_state_damaged(st, "a cache has another number of rows");
     r->errors = errors;
     return rc;
 }
@@ -356,7 +391,7 @@ static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
     struct record old = c->record;
     c->record = fresh;
     c->complete = complete;
-    c->lost = complete && fresh.tag;
+    c->lost = complete && fresh.position;
     pthread_mutex_unlock(&c->lock);
     reset_record(&old);
     return MR_OK;
@@ -364,7 +399,9 @@ static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    const struct state *s = it->state;
+    struct state *s = it->state;
+    if (in_file(it))
+        return mr__file_cache_save(it, w, st);
     MR_TRY(mr_state_put_u64(w, s->reading ? READING : s->published ? PUBLISHED : RECORDING, st));
     if (s->reading)
         MR_TRY(mr_state_put_u64(w, s->at, st));
@@ -381,7 +418,7 @@ static mr_code seek(mr_iter *it, uint64_t at, mr_status *st)
     MR_TRY(shared_of(it, &c, st));
     MR_TRY(refill(it, c, st));
     if (!c->complete || at > c->record.rows)
-        return mr__damaged(st, "a row lies behind the end of the cache");
+        return mr_state_damaged(st, "a row lies after the end of the cache");
     for (s->at = s->block = 0; s->block < c->record.n; s->block++) {
         size_t rows = c->record.blocks[s->block].rows;
         if (s->at + rows > at)
@@ -397,9 +434,11 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     uint64_t mode, at;
+    if (in_file(it))
+        return mr__file_cache_restore(it, r, st);
     MR_TRY(mr_state_get_u64(r, &mode, st));
     if (mode > PUBLISHED)
-        return mr__damaged(st, "a cache has no such mode");
+        return mr_state_damaged(st, "a cache has no such mode");
     reset_record(&s->record);
     mr_block_clear(&s->ahead);
     s->reading = mode == READING;
@@ -410,9 +449,9 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     } else if (mode == RECORDING) {
         struct record saved = {0};
         mr_code rc = restore_record(&saved, it->spec, r, st);
-        if (rc == MR_OK && saved.tag)
-            rc = record_again(it, mr_buffer_data(saved.tag), mr_buffer_size(saved.tag), saved.rows,
-                              saved.errors, st);
+        if (rc == MR_OK && saved.position)
+            rc = record_again(it, mr_buffer_data(saved.position), mr_buffer_size(saved.position),
+                              saved.rows, saved.errors, st);
         else if (rc == MR_OK) {
             s->record = saved;
             saved = (struct record){0};
@@ -423,18 +462,28 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return mr_iter_restore_input(it, 0, r, st);
 }
 
+static const mr_param table[] = {
+    {.name = "filename",
+     .doc = "Keeps the elements in the file FILENAME.cache, for later runs too; else in memory.",
+     .type = MR_PT_STR,
+     .flags = MR_P_OPTIONAL | MR_P_KEEPS_FILE,
+     .at = offsetof(struct params, filename)},
+    {0}};
+
 const mr_op mr_op_cache = {
     .abi = MR_ABI_VERSION,
     .name = "cache",
-    .doc = "Keeps the elements in memory; later passes do not read the input again.",
+    .doc = "Keeps the elements in memory or in a file; later passes do not read the input again.",
     .example = "range(3).cache().repeat(2)",
+    .memory_doc = "all elements; with a file, a block",
+    .state_doc = "a counter, and the input's position where recording began",
+    .params = table,
+    .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
-    .props = MR_OP_KEEPS_COUNT | MR_OP_OPENS_INPUTS,
-    .infer = mr__infer_pass,
-    .cardinality = mr__cardinality_pass,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_OPENS_INPUTS | MR_OP_KEEPS_SHARDS | MR_OP_REMEMBERS,
     .open = open,
     .next = next,
     .close = close,
@@ -446,5 +495,12 @@ const mr_op mr_op_cache = {
 
 mr_dataset *mr_cache(mr_dataset *input)
 {
-    return mr_dataset_new(&mr_op_cache, NULL, &input, 1);
+    struct params p = {0};
+    return mr_dataset_new(&mr_op_cache, &p, &input, 1);
+}
+
+mr_dataset *mr_cache_file(mr_dataset *input, const char *filename)
+{
+    struct params p = {.filename = (char *)(uintptr_t)filename};
+    return mr_dataset_new(&mr_op_cache, &p, &input, 1);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The second input is opened when the first has ended. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/params/infer.h"
 
 struct state {
     uint64_t current; /* input being read; 2: none is left */
@@ -40,7 +41,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->current, st));
     if (s->current > 2)
-        return mr__damaged(st, "an input is out of range");
+        return mr_state_damaged(st, "an input is out of range");
     MR_TRY(mr_iter_restore_input(it, 0, r, st));
     return mr_iter_restore_input(it, 1, r, st);
 }
@@ -79,11 +80,14 @@ const mr_op mr_op_concatenate = {
     .name = "concatenate",
     .doc = "Goes over one dataset, then over another of the same types.",
     .example = "range(3).concatenate(range(10, 12))",
+    .order_doc = "the first input, then the second",
+    .state_doc = "which input",
+    .count_doc = "the sum of both",
     .iter_size = sizeof(struct state),
     .min_inputs = 2,
     .max_inputs = 2,
     .role = MR_ROLE_PARALLEL,
-    .props = MR_OP_OPENS_INPUTS,
+    .props = MR_OP_OPENS_INPUTS | MR_OP_OPENS_LATER | MR_OP_KEEPS_SHARDS,
     .infer = infer,
     .cardinality = cardinality,
     .open = open,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts for ever; wraps around at the ends of int64. */
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/params/infer.h"
 
 struct params {
     int64_t start, step;
@@ -57,18 +58,10 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     return MR_INFINITE;
 }
 
-static const mr_param table[] = {{.name = "start",
-                                  .doc = "First number.",
-                                  .type = MR_PT_I64,
-                                  .flags = MR_P_OPTIONAL,
-                                  .at = offsetof(struct params, start)},
-                                 {.name = "step",
-                                  .doc = "Distance from one number to the next.",
-                                  .type = MR_PT_I64,
-                                  .flags = MR_P_OPTIONAL,
-                                  .at = offsetof(struct params, step),
-                                  .has_at = offsetof(struct params, has_step),
-                                  .def.i = 1},
+static const mr_param table[] = {MR_PARAM(struct params, start, .doc = "First number."),
+                                 MR_PARAM(struct params, step,
+                                          .has_at = offsetof(struct params, has_step), .def.i = 1,
+                                          .doc = "Distance from one number to the next."),
                                  {0}};
 
 const mr_op mr_op_counter = {
@@ -76,6 +69,9 @@ const mr_op mr_op_counter = {
     .name = "counter",
     .doc = "Counts from start by step, for ever.",
     .example = "counter(5, step=2).take(3)",
+    .order_doc = "by number",
+    .state_doc = "a counter",
+    .count_doc = "without end",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),

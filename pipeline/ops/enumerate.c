@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An error in the input uses up a number. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/params/infer.h"
 
 struct params {
     int64_t start;
@@ -68,18 +69,15 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     return mr__inferred(mr_spec_tuple(children, 2), out, st);
 }
 
-static const mr_param table[] = {{.name = "start",
-                                  .doc = "Number of the first element.",
-                                  .type = MR_PT_I64,
-                                  .flags = MR_P_OPTIONAL,
-                                  .at = offsetof(struct params, start)},
-                                 {0}};
+static const mr_param table[] = {
+    MR_PARAM(struct params, start, .doc = "Number of the first element."), {0}};
 
 const mr_op mr_op_enumerate = {
     .abi = MR_ABI_VERSION,
     .name = "enumerate",
     .doc = "Pairs each element with its number.",
     .example = "range(5, 8).enumerate(start=1)",
+    .state_doc = "a counter",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
@@ -88,7 +86,6 @@ const mr_op mr_op_enumerate = {
     .role = MR_ROLE_BARRIER, /* by file, the numbers would start anew on every worker */
     .props = MR_OP_KEEPS_COUNT,
     .infer = infer,
-    .cardinality = mr__cardinality_pass,
     .next = next,
     .close = close,
     .save = save,

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* filter: keeps what a function says. Sequential or parallel, the work is parallel_calls.c's; a
- * block that is kept whole is passed on as it is. */
-#include "pipeline/ops/function_ops.h"
-#include "pipeline/ops/parallel_calls.h"
+/* filter: keeps what a function says. Sequential or parallel, the work is done by streams/calls.c;
+ * a block that is kept whole is passed on as it is. */
+#include "pipeline/ops/apply.h"
+#include "pipeline/columns/pick_rows.h"
+#include "pipeline/functions/width.h"
+#include "pipeline/streams/calls.h"
+#include "pipeline/streams/predicate.h"
 
 struct params {
     mr_fn *fn;
@@ -11,55 +14,39 @@ struct params {
 
 /* Lists the rows of `in` that are kept; an error then stands before the kept rows that follow it.
  * keep has an entry for each row without an error. */
-static size_t choose(const bool *keep, size_t rows, mr_row_errors *errors, uint32_t *index)
+static size_t choose(const uint8_t *keep, size_t rows, mr_row_errors *errors, uint32_t *index)
 {
-    size_t n = 0, e = 0;
-    for (size_t row = 0; row < rows; row++) {
+    size_t n = 0, e = 0, first = errors->n ? errors->v[0].row : rows;
+    for (size_t row = 0; row < first; row++) { /* without a branch */
+        index[n] = (uint32_t)row;
+        n += keep[row] != 0;
+    }
+    for (size_t row = first; row < rows; row++) {
         if (e < errors->n && errors->v[e].row == row) {
             errors->v[e].row = n + e;
             e++;
             continue;
         }
         index[n] = (uint32_t)row;
-        n += keep[row - e];
+        n += keep[row - e] != 0;
     }
     return n;
 }
 
-/* out = the n rows of `in` that index lists. */
-static mr_code gather(mr_block *in, const uint32_t *index, size_t n, mr_block *out, mr_status *st)
-{
-    if (n == in->rows) {
-        mr_block_move(out, in);
-        return MR_OK;
-    }
-    if (n && index[n - 1] - index[0] == n - 1)
-        return mr_block_slice(out, in, index[0], n, st);
-    mr_block_clear(out);
-    if (n == 0)
-        return MR_OK;
-    MR_TRY(mr_block_start(out, in, n, st));
-    return mr_block_append_rows(out, in, index, n, st);
-}
-
 static mr_code apply(const mr_program *program, mr_block *in, mr_block *out, mr_row_errors *errors,
-                     mr_status *st)
+                     size_t *bytes, mr_status *st)
 {
     mr_block verdict = MR_BLOCK_EMPTY;
     mr_buffer *index = NULL;
-    mr_code rc = mr_program_run(program, in, &verdict, errors, st);
-    if (rc == MR_OK && verdict.rows &&
-        (verdict.columns[0].storage != MR_DENSE || verdict.columns[0].rank != 0))
-        rc =
-            mr_fail(st, MR_INVALID_ARGUMENT,
-                    "filter expects a scalar bool of each element, found one of shape with rank %d",
-                    verdict.columns[0].rank);
+    mr_code rc = mr__program_run_measured(program, in, &verdict, errors, bytes, st);
+    if (rc == MR_OK)
+        rc = mr__predicate_check_verdict("filter", &verdict, st);
     if (rc == MR_OK)
         rc = mr_buffer_alloc(&index, in->rows * sizeof(uint32_t), st);
     if (rc == MR_OK) {
-        const bool *keep = verdict.rows ? verdict.columns[0].data : NULL;
+        const uint8_t *keep = verdict.rows ? verdict.columns[0].data : NULL;
         size_t n = choose(keep, in->rows, errors, mr_buffer_data(index));
-        rc = gather(in, mr_buffer_data(index), n, out, st);
+        rc = mr__pick_rows(in, mr_buffer_data(index), n, out, st);
     }
     mr_buffer_unref(index);
     mr_block_reset(&verdict);
@@ -70,50 +57,17 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     const mr_program *program;
-    MR_TRY(mr_program_get(p->fn, mr_iter_input_spec(it, 0), &program, st));
+    MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
     return mr__calls_open(it->state, it, program, apply, p->o.num_parallel_calls,
                           p->o.deterministic, st);
-}
-
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
-{
-    return mr__calls_next(it->state, want, out, st);
-}
-
-static void close(mr_iter *it)
-{
-    mr__calls_close(it->state);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    return mr__calls_save(it->state, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    return mr__calls_restore(it->state, r, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
 {
     const struct params *p = params;
-    const mr_spec *in = mr_dataset_spec(mr_dataset_input(self, 0));
-    const mr_program *program;
-    MR_TRY(mr_program_get(p->fn, in, &program, st));
-    const mr_spec *made = mr_program_output(program);
-    mr_code rc = MR_OK;
-    const mr_leaf *leaf = mr_spec_leaf(made, 0);
-    if (mr_spec_kind_of(made) != MR_SPEC_LEAF || leaf->dtype != MR_BOOL || leaf->rank > 0) {
-        char text[256];
-        mr_spec_format(made, text, sizeof text);
-        rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "filter expects a function that returns one scalar bool, not %s", text);
-    }
-    mr_program_unref(program);
-    if (rc == MR_OK)
-        *out = mr_spec_ref(in);
-    return rc;
+    MR_TRY(mr__predicate_check(self, p->fn, st));
+    *out = mr_spec_ref(mr_dataset_spec(mr_dataset_input(self, 0)));
+    return MR_OK;
 }
 
 static mr_code check(const void *params, mr_status *st)
@@ -125,7 +79,7 @@ static const mr_param table[] = {
     MR_ARG(struct params, fn, .doc = "True for the elements that stay."),
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE, .min.i = 1,
            .max.i = INT64_MAX,
-           .doc = "Blocks evaluated at once; auto: as the pool has threads; none: one by one."),
+           .doc = "Blocks evaluated at once; auto: as needed; none: sequential."),
     MR_OPT(struct params, deterministic, .def.b = true,
            .doc = "Keeps the order; false: what is finished first comes first."),
     {0}};
@@ -135,19 +89,22 @@ const mr_op mr_op_filter = {
     .name = "filter",
     .doc = "Keeps the elements for which a function returns true.",
     .example = "range(10).filter(x => x % 2 == 1)",
+    .memory_doc = "a block for each parallel call",
+    .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(mr__calls),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_SHARDS,
     .check = check,
     .infer = infer,
     .open = open,
-    .next = next,
-    .close = close,
-    .save = save,
-    .restore = restore,
+    .next = mr__calls_next,
+    .close = mr__calls_close,
+    .save = mr__calls_save,
+    .restore = mr__calls_restore,
 };
 
 mr_dataset *mr_filter(mr_dataset *input, mr_fn *fn, const mr_filter_opts *opts)

@@ -1,116 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fixed_length_record: files of records of one length, between a header and a footer. */
-#include <inttypes.h>
-#include <stdio.h>
-
-#include "pipeline/formats/fixed_length.h"
-#include "pipeline/ops/file_source.h"
-#include "pipeline/ops/function_ops.h"
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/streams/file_source.h"
 
 struct params {
     mr_strs files;
-    int64_t record_bytes;
-    mr_fixed_length_record_opts o;
+    mr_fixed_length_opts own;
+    char *compression;
 };
 
-static mr_code open_reader(const void *params, const char *path, void **reader, mr_status *st)
-{
-    const struct params *p = params;
-    mr_fixed_length_opts o = {.record_bytes = p->record_bytes,
-                              .header_bytes = p->o.header_bytes,
-                              .footer_bytes = p->o.footer_bytes};
-    mr_compression_find(p->o.compression, &o.file.compression);
-    mr_fixed_length_reader *r;
-    MR_TRY(mr_fixed_length_reader_open(&r, path, &o, st));
-    *reader = r;
-    return MR_OK;
-}
-
-static void close_reader(void *reader)
-{
-    mr_fixed_length_reader_close(reader);
-}
-
-static mr_code read_reader(void *reader, size_t want, size_t max_bytes, mr_array *out,
-                           mr_status *st)
-{
-    return mr_fixed_length_reader_read(reader, want, max_bytes, out, st);
-}
-
-static void position_of(const void *reader, mr_file_position *out)
-{
-    mr_fixed_length_reader_position(reader, out);
-}
-
-static mr_code seek_reader(void *reader, const mr_file_position *to, mr_status *st)
-{
-    return mr_fixed_length_reader_seek(reader, to, st);
-}
-
-static const mr__reader_class reader_class = {open_reader, close_reader, read_reader, position_of,
-                                              seek_reader};
-
-static mr_code open(mr_iter *it, mr_status *st)
-{
-    const struct params *p = it->params;
-    (void)st;
-    mr__file_source_open(it->state, it, &reader_class, &p->files);
-    return MR_OK;
-}
-
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
-{
-    return mr__file_source_next(it->state, want, out, st);
-}
-
-static void close(mr_iter *it)
-{
-    mr__file_source_close(it->state);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    return mr__file_source_save(it->state, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    return mr__file_source_restore(it->state, r, st);
-}
-
-static mr_code check(const void *params, mr_status *st)
-{
-    return mr__file_names_check(&((const struct params *)params)->files, st);
-}
-
-static mr_dataset *split_files(const mr_dataset *self,
-                               mr_dataset *(*shard)(void *ctx, mr_dataset *names), void *ctx)
-{
-    const struct params *p = mr_dataset_params(self);
-    char text[256];
-    snprintf(text, sizeof text,
-             "f => fixed_length_record(f, %" PRId64 ", header_bytes=%" PRId64
-             ", footer_bytes=%" PRId64 ", compression=\"%s\")",
-             p->record_bytes, p->o.header_bytes, p->o.footer_bytes,
-             p->o.compression ? p->o.compression : "");
-    return mr_flat_map(shard(ctx, mr__file_names_dataset(&p->files)), mr_fn_text(text));
-}
+static const mr__file_kind kind = {.format = &mr_format_fixed_length,
+                                   .compression_at = offsetof(struct params, compression),
+                                   .own_at = offsetof(struct params, own)};
 
 static const mr_param table[] = {
-    {.name = "files",
-     .doc = "Paths, or patterns; several are read in the order given.",
-     .type = MR_PT_STRS,
-     .flags = MR_P_POSITIONAL | MR_P_PATTERN,
-     .at = offsetof(struct params, files)},
-    MR_ARG(struct params, record_bytes, .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Bytes of a record; at least 1."),
-    MR_OPT(struct params, header_bytes, .min.i = 0, .max.i = INT64_MAX, .flags = MR_P_OPTIONAL,
-           .doc = "Bytes passed by at the beginning of each file."),
-    MR_OPT(struct params, footer_bytes, .min.i = 0, .max.i = INT64_MAX, .flags = MR_P_OPTIONAL,
-           .doc = "Bytes passed by at the end of each file."),
-    MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+    MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_PATTERN,
+                  .doc = "Paths, or patterns; several are read in the order given."),
+    {.name = "record_bytes",
+     .doc = "Bytes of a record; at least 1.",
+     .type = MR_PT_I64,
+     .flags = MR_P_POSITIONAL,
+     .at = offsetof(struct params, own.record_bytes),
+     .min.i = 1,
+     .max.i = INT64_MAX},
+    {.name = "header_bytes",
+     .doc = "Bytes skipped at the beginning of each file.",
+     .type = MR_PT_I64,
+     .flags = MR_P_OPTIONAL,
+     .at = offsetof(struct params, own.header_bytes),
+     .min.i = 0,
+     .max.i = INT64_MAX},
+    {.name = "footer_bytes",
+     .doc = "Bytes skipped at the end of each file.",
+     .type = MR_PT_I64,
+     .flags = MR_P_OPTIONAL,
+     .at = offsetof(struct params, own.footer_bytes),
+     .min.i = 0,
+     .max.i = INT64_MAX},
+    {.name = "compression",
+     .doc = "How the files as a whole are compressed; empty: not.",
+     .type = MR_PT_STR,
+     .at = offsetof(struct params, compression),
+     .names = mr__compression_names},
     {0}};
 
 const mr_op mr_op_fixed_length_record = {
@@ -118,35 +49,22 @@ const mr_op mr_op_fixed_length_record = {
     .name = "fixed_length_record",
     .doc = "The records of files in which all have one length.",
     .example = "fixed_length_record(\"labels.bin\", 1, header_bytes=8)",
+    .order_doc = "by file, then by record",
+    .memory_doc = "the chunk at hand, and what is read of the file ahead",
+    .state_doc = "file and offset",
+    .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(mr__file_source),
-    .role = MR_ROLE_FILES,
-    .check = check,
-    .infer = mr__file_infer,
-    .open = open,
-    .next = next,
-    .close = close,
-    .save = save,
-    .restore = restore,
-    .save_shared = mr__file_list_save_shared,
-    .restore_shared = mr__file_list_restore_shared,
-    .split_files = split_files,
+    .kind = &kind,
+    MR__FILE_SOURCE_SLOTS,
 };
 
 mr_dataset *mr_fixed_length_record(const char *const *files, size_t n, int64_t record_bytes,
                                    const mr_fixed_length_record_opts *opts)
 {
-    struct params p = {.files = mr__file_names_of(files, n, opts && opts->paths),
-                       .record_bytes = record_bytes};
-    if (!p.files.v) {
-        mr_status st;
-        mr_fail_memory(&st, n * sizeof *p.files.v, "file names");
-        return mr_dataset_fail(&st);
-    }
-    if (opts)
-        p.o = *opts;
-    mr_dataset *ds = mr_dataset_new(&mr_op_fixed_length_record, &p, NULL, 0);
-    mr_free(p.files.v);
-    return ds;
+    static const mr_fixed_length_record_opts none;
+    opts = opts ? opts : &none;
+    struct params p = {.own = {record_bytes, opts->header_bytes, opts->footer_bytes},
+                       .compression = opts->compression};
+    return mr__file_names_dataset(&mr_op_fixed_length_record, &p, files, n, opts->paths);
 }

@@ -1,45 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flat_map: a cycle with one slot. Small inner datasets are collected into one block, blocks of
  * large ones are passed on as they are. */
-#include "pipeline/ops/cycle.h"
-#include "pipeline/ops/function_ops.h"
+#include "pipeline/streams/cycle.h"
+#include "pipeline/ops/apply.h"
 
 struct params {
-    mr_fn *fn;
+    mr_fn *fn; /* first, for mr__cycle_infer */
 };
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     const mr_program *program;
-    MR_TRY(mr_program_get(p->fn, mr_iter_input_spec(it, 0), &program, st));
+    MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
     return mr__cycle_open(it->state, it, program, 1, 1, 0, MR_DEFAULT, st);
-}
-
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
-{
-    return mr__cycle_next(it->state, want, out, st);
-}
-
-static void close(mr_iter *it)
-{
-    mr__cycle_close(it->state);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    return mr__cycle_save(it->state, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    return mr__cycle_restore(it->state, r, st);
-}
-
-static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
-{
-    const struct params *p = params;
-    return mr__cycle_infer(p->fn, mr_dataset_spec(mr_dataset_input(self, 0)), "flat_map", out, st);
 }
 
 static const mr_param table[] = {
@@ -48,20 +22,25 @@ static const mr_param table[] = {
 const mr_op mr_op_flat_map = {
     .abi = MR_ABI_VERSION,
     .name = "flat_map",
-    .doc = "Puts the elements of the datasets that a function returns one behind the other.",
+    .doc = "Puts the elements of the datasets that a function returns one after the other.",
     .example = "range(4).flat_map(n => range(n))",
+    .order_doc = "of each dataset kept, one after the other",
+    .memory_doc = "a block of the dataset at hand",
+    .state_doc = "the dataset at hand: the element that it was made from, and its own position",
+    .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(mr__cycle),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_FUNCTION,
-    .infer = infer,
+    .props = MR_OP_KEEPS_SHARDS,
+    .infer = mr__cycle_infer,
     .open = open,
-    .next = next,
-    .close = close,
-    .save = save,
-    .restore = restore,
+    .next = mr__cycle_next,
+    .close = mr__cycle_close,
+    .save = mr__cycle_save,
+    .restore = mr__cycle_restore,
 };
 
 mr_dataset *mr_flat_map(mr_dataset *input, mr_fn *fn)

@@ -1,62 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of arrays in the caller's memory, without a copy. In the graph each column is one tensor
  * whose axis 0 are the rows; as it may be of any size, it has no text form. */
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
 
-#include "pipeline/ops/constant.h"
+#include "pipeline/columns/constant.h"
 
 struct params {
     mr_value columns; /* a TUPLE of them, or a RECORD */
 };
 
-static mr_code open(mr_iter *it, mr_status *st)
-{
-    const struct params *p = it->params;
-    mr_constant *s = it->state;
-    return mr__constant_block(&p->columns, MR_SLICES, it->spec, &s->all, st);
-}
-
-static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
-{
-    (void)self;
-    const struct params *q = p;
-    int64_t count = -1;
-    return mr__constant_spec(&q->columns, MR_SLICES, out, &count, st);
-}
-
-static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
-{
-    (void)self;
-    (void)in;
-    const struct params *q = p;
-    mr_spec *spec = NULL;
-    int64_t count = -1;
-    if (mr__constant_spec(&q->columns, MR_SLICES, &spec, &count, NULL) != MR_OK)
-        return MR_UNKNOWN_COUNT;
-    mr_spec_unref(spec);
-    return count >= 0 ? count : MR_UNKNOWN_COUNT;
-}
-
-static const mr_param table[] = {{.name = "columns",
-                                  .doc = "Tensors whose axis 0 are the elements, each a component.",
-                                  .type = MR_PT_VALUE,
-                                  .flags = MR_P_POSITIONAL | MR_P_VARIADIC,
-                                  .at = offsetof(struct params, columns)},
-                                 {0}};
+static const mr_param table[] = {
+    MR_PARAM_WITH(struct params, columns, MR_P_POSITIONAL | MR_P_VARIADIC,
+                  .doc = "Tensors whose axis 0 are the elements, each a component."),
+    {0}};
 
 const mr_op mr_op_from_arrays = {
     .abi = MR_ABI_VERSION,
     .name = "from_arrays",
-    .doc = "Gives the rows of C arrays.",
+    .doc = "Emits the rows of C arrays.",
     .example = "from_arrays([1, 2, 3])",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(mr_constant),
+    .iter_size = sizeof(mr__constant),
     .role = MR_ROLE_SOURCE,
     .props = MR_OP_INTERNAL,
-    .infer = infer,
-    .cardinality = cardinality,
-    .open = open,
+    .infer = mr__slices_infer,
+    .cardinality = mr__slices_cardinality,
+    .open = mr__slices_open,
     .next = mr__constant_next,
     .close = mr__constant_close,
     .save = mr__constant_save,
@@ -88,15 +58,11 @@ mr_dataset *mr_from_arrays(const mr_array *columns, const char *const *names, si
 {
     mr_status st;
     mr_status_init(&st);
-    struct params p = {0};
-    mr_dataset *ds = NULL;
     mr_array *tensors = mr_calloc(n ? n : 1, sizeof *tensors);
     mr_code rc = tensors ? group_columns(columns, n, tensors, &st)
                          : mr_fail_memory(&st, n * sizeof *tensors, "the columns of from_arrays");
-    if (rc == MR_OK)
-        rc = mr__constant_value(tensors, names, n, &p.columns, &st);
-    ds = rc == MR_OK ? mr_dataset_new(&mr_op_from_arrays, &p, NULL, 0) : mr_dataset_fail(&st);
-    mr_value_reset(&p.columns);
+    mr_dataset *ds = rc == MR_OK ? mr__constant_dataset(&mr_op_from_arrays, tensors, names, n)
+                                 : mr_dataset_fail(&st);
     for (size_t i = 0; tensors && i < n; i++)
         mr_array_reset(&tensors[i]);
     mr_free(tensors);

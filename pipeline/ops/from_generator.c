@@ -8,14 +8,15 @@
  *     task: the callback fills `ready`
  *
  * so that a cancelled iterator gives up at once, and only closing waits for the producer. */
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
+#include "pipeline/engine/op_iterator.h"
 #include "pipeline/engine/executor.h"
 #include "pipeline/graph/fn.h"
-#include "pipeline/ops/pass.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/streams/arrow_stream.h"
 
 struct params {
     mr_fn *generator; /* its ctx is a struct source */
@@ -31,9 +32,8 @@ struct state {
     bool opened;
     uint64_t count; /* elements delivered */
     /* of the task */
-    mr_task task;
+    mr__task task;
     mr_executor *executor;
-    atomic_uint done; /* counts finished tasks */
     bool running;
     size_t want;
     mr_block ready;
@@ -61,7 +61,7 @@ static void release(void *ctx)
 
 /* ---- calling it ---- */
 
-/* What the callback gave must be what the graph was told. */
+/* What the callback returned must have the spec that the graph was built with. */
 static mr_code check_rows(const mr_iter *it, size_t want, const mr_block *b, mr_status *st)
 {
     size_t n = mr_spec_n_leaves(it->spec);
@@ -91,39 +91,25 @@ static mr_code call(struct state *s, size_t want, mr_block *b, mr_status *st)
     return rc == MR_OK ? check_rows(s->it, want, b, st) : rc;
 }
 
-static void run(mr_task *task)
+static void run(mr__task *task)
 {
     struct state *s = (struct state *)((char *)task - offsetof(struct state, task));
     mr_status_init(&s->error);
     s->rc = call(s, s->want, &s->ready, &s->error);
-    /* Release pairs with the acquire of the waiting loop. */
-    atomic_fetch_add_explicit(&s->done, 1, memory_order_release);
-    mr_executor_wake(&s->done);
 }
 
 /* The next rows, made in a thread that may wait for them. */
 static mr_code call_elsewhere(struct state *s, size_t want, mr_block *out, mr_status *st)
 {
-    unsigned seen = atomic_load_explicit(&s->done, memory_order_acquire);
     if (!s->running) {
         s->want = want;
         s->running = true;
         s->task.run = run;
-        mr_task_submit_blocking(s->executor, &s->task);
+        mr__task_submit_blocking(s->executor, &s->task);
     }
-    double began = mr_iter_now();
-    while (!mr_task_done(&s->task)) {
-        if (mr_iter_cancelled(s->it))
-            return mr_fail(st, MR_CANCELLED, "the iterator was cancelled");
-        if (mr_executor_threads(s->executor) == 0) {
-            mr_task_wait(s->executor, &s->task);
-            break;
-        }
-        mr_executor_sleep(&s->done, seen);
-        seen = atomic_load_explicit(&s->done, memory_order_acquire);
-    }
-    mr_task_wait(s->executor, &s->task);
-    mr_iter_add_wait(s->it, mr_iter_now() - began);
+    bool done = mr__task_wait_or_cancel(s->executor, &s->task, mr_iter_cancel(s->it));
+    if (!done)
+        return mr_iter_fail_cancelled(st);
     s->running = false;
     if (s->rc != MR_OK && st)
         *st = s->error;
@@ -169,17 +155,17 @@ static void close(mr_iter *it)
 {
     struct state *s = it->state;
     if (s->running) {
-        if (s->g->cancel)
+        if (!mr__task_withdraw(s->executor, &s->task) && s->g->cancel)
             s->g->cancel(s->g->ctx, s->pass);
-        mr_task_wait(s->executor, &s->task);
+        mr__task_wait(s->executor, &s->task);
     }
     if (s->opened && s->g->close)
         s->g->close(s->g->ctx, s->pass);
     mr_block_reset(&s->ready);
 }
 
-/* State: elements delivered, and the generator's own bytes if it has a position. Rows that a
- * cancelled call left behind are not waited for. */
+/* State: elements delivered, and the generator's own bytes if it has a position. The rest of a
+ * cancelled call's rows is not waited for. */
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
@@ -206,7 +192,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &s->count, st));
     MR_TRY(mr_state_get_u64(r, &positioned, st));
     if (positioned != (s->g->save && s->g->restore))
-        return mr__damaged(st, "it is of a generator of another kind");
+        return mr_state_damaged(st, "it is of a generator of another kind");
     if (!positioned)
         return MR_OK;
     const void *bytes;
@@ -237,7 +223,7 @@ static const mr_param table[] = {
 const mr_op mr_op_from_generator = {
     .abi = MR_ABI_VERSION,
     .name = "from_generator",
-    .doc = "Gives what C callbacks make.",
+    .doc = "Emits what C callbacks make.",
     .example = "from_generator(x => x)",
     .params = table,
     .params_size = sizeof(struct params),
@@ -277,5 +263,42 @@ mr_dataset *mr_from_generator(const mr_generator *g, const mr_spec *element)
     }
     mr_dataset *ds = mr_dataset_new(&mr_op_from_generator, &p, NULL, 0);
     mr_fn_unref(p.generator);
+    return ds;
+}
+
+/* ---- a generator over an Arrow stream ---- */
+
+static mr_code start_stream(void *ctx, void **pass, mr_status *st)
+{
+    *pass = ctx;
+    return mr__arrow_stream_start(ctx, st);
+}
+
+static mr_code next_of_stream(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)pass;
+    return mr__arrow_stream_next(ctx, want, out, st);
+}
+
+static void free_stream(void *ctx)
+{
+    mr__arrow_stream_free(ctx);
+}
+
+mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream)
+{
+    mr_status st;
+    mr__arrow_stream *s;
+    mr_status_init(&st);
+    if (mr__arrow_stream_new(stream, &s, &st) != MR_OK)
+        return mr_dataset_fail(&st);
+    const mr_generator g = {.ctx = s,
+                            .open = start_stream,
+                            .next = next_of_stream,
+                            .release = free_stream,
+                            .may_block = true};
+    mr_spec *spec = mr_spec_ref(mr__arrow_stream_spec(s));
+    mr_dataset *ds = mr_from_generator(&g, spec);
+    mr_spec_unref(spec);
     return ds;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One element. A dataset may be a component. */
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
 
-#include "pipeline/ops/constant.h"
+#include "pipeline/columns/constant.h"
 
 struct params {
     mr_value components; /* a TUPLE of them, or a RECORD */
@@ -11,7 +11,7 @@ struct params {
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
-    mr_constant *s = it->state;
+    mr__constant *s = it->state;
     return mr__constant_block(&p->components, MR_WHOLE, it->spec, &s->all, st);
 }
 
@@ -31,21 +31,23 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     return 1;
 }
 
-static const mr_param table[] = {{.name = "components",
-                                  .doc = "Tensors or datasets, each a component of the element.",
-                                  .type = MR_PT_VALUE,
-                                  .flags = MR_P_POSITIONAL | MR_P_VARIADIC,
-                                  .at = offsetof(struct params, components)},
-                                 {0}};
+static const mr_param table[] = {
+    MR_PARAM_WITH(struct params, components, MR_P_POSITIONAL | MR_P_VARIADIC,
+                  .doc = "Tensors or datasets, each a component of the element."),
+    {0}};
 
 const mr_op mr_op_from_tensors = {
     .abi = MR_ABI_VERSION,
     .name = "from_tensors",
-    .doc = "Gives the components as one element.",
+    .doc = "Emits the components as one element.",
     .example = "from_tensors(1, [2, 3])",
+    .order_doc = "one element",
+    .memory_doc = "the values, which belong to the graph",
+    .state_doc = "a counter",
+    .count_doc = "1",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(mr_constant),
+    .iter_size = sizeof(mr__constant),
     .role = MR_ROLE_SOURCE,
     .infer = infer,
     .cardinality = cardinality,
@@ -58,12 +60,5 @@ const mr_op mr_op_from_tensors = {
 
 mr_dataset *mr_from_tensors(const mr_array *components, const char *const *names, size_t n)
 {
-    mr_status st;
-    mr_status_init(&st);
-    struct params p = {0};
-    if (mr__constant_value(components, names, n, &p.components, &st) != MR_OK)
-        return mr_dataset_fail(&st);
-    mr_dataset *ds = mr_dataset_new(&mr_op_from_tensors, &p, NULL, 0);
-    mr_value_reset(&p.components);
-    return ds;
+    return mr__constant_dataset(&mr_op_from_tensors, components, names, n);
 }

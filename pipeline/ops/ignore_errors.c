@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drops errors of elements. Two are not about an element and pass: that the iterator was cancelled,
  * and that there is no memory, where pulling again might never get on. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
 #include <errno.h>
 
+#include "pipeline/engine/op_iterator.h"
 #include "pipeline/log.h"
-#include "pipeline/ops/pass.h"
 
 struct params {
     mr_ignore_errors_opts o;
@@ -47,13 +47,14 @@ const mr_op mr_op_ignore_errors = {
     .name = "ignore_errors",
     .doc = "Drops elements that failed.",
     .example = "from_tensor_slices([2, 0, 1]).map(x => 2 // x).ignore_errors()",
+    .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_BARRIER,
-    .infer = mr__infer_pass,
+    .props = MR_OP_KEEPS_SHARDS,
     .next = next,
 };
 

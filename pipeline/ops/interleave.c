@@ -3,13 +3,13 @@
  * arguments may be. */
 #include <inttypes.h>
 
-#include "pipeline/ops/cycle.h"
-#include "pipeline/ops/function_ops.h"
+#include "pipeline/streams/cycle.h"
+#include "pipeline/ops/apply.h"
 
 enum { CYCLE_AUTO = 16 }; /* the same on every machine, or the order would not be */
 
 struct params {
-    mr_fn *fn;
+    mr_fn *fn; /* first, for mr__cycle_infer */
     mr_interleave_opts o;
 };
 
@@ -23,37 +23,10 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     const mr_program *program;
-    MR_TRY(mr_program_get(p->fn, mr_iter_input_spec(it, 0), &program, st));
+    MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
     int64_t block = p->o.block_length ? p->o.block_length : 1;
     return mr__cycle_open(it->state, it, program, cycle_length(p), block, p->o.num_parallel_calls,
                           p->o.deterministic, st);
-}
-
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
-{
-    return mr__cycle_next(it->state, want, out, st);
-}
-
-static void close(mr_iter *it)
-{
-    mr__cycle_close(it->state);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    return mr__cycle_save(it->state, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    return mr__cycle_restore(it->state, r, st);
-}
-
-static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
-{
-    const struct params *p = params;
-    return mr__cycle_infer(p->fn, mr_dataset_spec(mr_dataset_input(self, 0)), "interleave", out,
-                           st);
 }
 
 static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
@@ -83,7 +56,7 @@ static const mr_param table[] = {
            .max.i = INT64_MAX, .doc = "Elements taken from one before the next."),
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL,
            .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Datasets read at once; auto: as many as are open; none: one by one."),
+           .doc = "Datasets read at once; auto: as the consumer needs; none: sequential."),
     MR_OPT(struct params, deterministic, .def.b = true,
            .doc = "Keeps the order; false: what is there first comes first."),
     {0}};
@@ -93,20 +66,26 @@ const mr_op mr_op_interleave = {
     .name = "interleave",
     .doc = "Goes round the datasets that a function returns, taking elements of each in turn.",
     .example = "range(4).interleave(n => range(n), cycle_length=2)",
+    .order_doc = "block_length elements of each dataset in turn; with deterministic=false as they "
+                 "come",
+    .memory_doc = "a block of each of cycle_length datasets",
+    .state_doc = "each dataset at hand: the element that it was made from, and its own position",
+    .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(mr__cycle),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_FUNCTION,
+    .props = MR_OP_KEEPS_SHARDS,
     .check = check,
-    .infer = infer,
+    .infer = mr__cycle_infer,
     .cardinality = cardinality,
     .open = open,
-    .next = next,
-    .close = close,
-    .save = save,
-    .restore = restore,
+    .next = mr__cycle_next,
+    .close = mr__cycle_close,
+    .save = mr__cycle_save,
+    .restore = mr__cycle_restore,
 };
 
 mr_dataset *mr_interleave(mr_dataset *input, mr_fn *fn, const mr_interleave_opts *opts)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list_files: the names of files that match patterns, sorted bytewise together. The list is made
- * once for all iterators of the dataset and goes with the position. With shuffle, each iterator
- * gives it in another order: that of shuffle with a buffer as large as the list. */
+ * once for all iterators of the dataset; a position has its fingerprint. With shuffle, each
+ * iterator emits it in another order: that of shuffle with a buffer as large as the list. */
 #include <string.h>
 
 #include "pipeline/engine/philox.h"
-#include "pipeline/ops/file_source.h"
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/streams/file_list.h"
 
 struct params {
     mr_strs patterns;
@@ -14,7 +14,7 @@ struct params {
 };
 
 struct state {
-    mr__file_list *list; /* NULL: nothing matched, which is yet to be told */
+    mr__file_list *list; /* NULL: nothing matched, which is yet to be reported */
     mr_buffer *keep;     /* keeps the list for the blocks that point into it */
     uint64_t words[2];
     mr_buffer *order; /* uint32_t a file; NULL: as listed */
@@ -36,7 +36,7 @@ static mr_code make_order(struct state *s, mr_status *st)
     uint32_t *p = mr_buffer_data(s->order);
     for (size_t i = 0; i < n; i++)
         p[i] = (uint32_t)i;
-    mr_philox r;
+    mr__philox r;
     mr__philox_init(&r, s->words[0], s->words[1]);
     for (size_t i = 0; i < n; i++) {
         size_t j = i + mr__philox_next(&r) % (uint32_t)(n - i);
@@ -57,23 +57,29 @@ static void drop(struct state *s)
     s->list = NULL;
 }
 
+/* Makes s->list, if the patterns match anything, what blocks point into. */
+static mr_code use_list(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (!s->list)
+        return MR_OK;
+    mr_code rc = mr_buffer_wrap(&s->keep, s->list->paths, 0, true, release_list, s->list, st);
+    if (rc == MR_OK)
+        mr__file_list_ref(s->list); /* the wrapped buffer's */
+    if (rc == MR_OK && p->o.shuffle)
+        rc = make_order(s, st);
+    if (rc != MR_OK)
+        drop(s);
+    return rc;
+}
+
 static mr_code take_list(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
     MR_TRY(mr__file_list_match(it, &p->patterns, true, &s->list, st));
-    mr_code rc = mr_buffer_wrap(&s->keep, s->list->paths, 0, true, release_list, s->list, st);
-    if (rc != MR_OK) {
-        drop(s);
-        return rc;
-    }
-    /* The wrapped buffer has a reference of its own. */
-    atomic_fetch_add_explicit(&s->list->refs, 1, memory_order_relaxed);
-    if (p->o.shuffle)
-        rc = make_order(s, st);
-    if (rc != MR_OK)
-        drop(s);
-    return rc;
+    return use_list(it, st);
 }
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -82,7 +88,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     struct state *s = it->state;
     if (p->o.shuffle)
         MR_TRY(mr__file_list_draw(it, p->o.has_seed ? &p->o.seed : NULL, s->words, st));
-    /* A failure is told by the first next: a position may bring a list of its own. */
+    /* A failure is reported by the first next: a restore may come before. */
     if (take_list(it, NULL) != MR_OK)
         drop(s);
     return MR_OK;
@@ -150,23 +156,19 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
+    const struct params *p = it->params;
     struct state *s = it->state;
     uint64_t at, failed;
     MR_TRY(mr_state_get_u64(r, &at, st));
     MR_TRY(mr_state_get_u64(r, &failed, st));
     MR_TRY(mr_state_get_u64(r, &s->words[0], st));
     MR_TRY(mr_state_get_u64(r, &s->words[1], st));
-    drop(s); /* the list is the one that came with the position */
-    mr_status why;
-    mr_code rc = take_list(it, &why);
-    if (rc == MR_RESOURCE_EXHAUSTED) { /* says nothing about the position */
-        if (st)
-            *st = why;
-        return rc;
-    }
+    drop(s); /* as the position's list says */
+    MR_TRY(mr__file_list_rematch(it, &p->patterns, true, &s->list, st));
+    MR_TRY(use_list(it, st));
     s->failed = failed;
     s->at = (size_t)at;
-    if (failed > 1 || (rc == MR_OK && at > s->list->n) || (rc != MR_OK && at))
+    if (failed > 1 || at > (s->list ? s->list->n : 0))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a place in a list of files");
     return MR_OK;
 }
@@ -180,12 +182,10 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    {.name = "patterns",
-     .doc = "Patterns of paths; * ? and [..] match within one part of a path.",
-     .type = MR_PT_STRS,
-     .flags = MR_P_POSITIONAL | MR_P_VARIADIC,
-     .at = offsetof(struct params, patterns)},
-    MR_OPT(struct params, shuffle, .doc = "Gives the names in another order in each epoch."),
+    MR_PARAM_WITH(struct params, patterns, MR_P_POSITIONAL | MR_P_VARIADIC,
+                  .doc = "Patterns of paths; * ? and [..] match within one part of a path."),
+    MR_OPT(struct params, shuffle, .flags = MR_P_SHUFFLES,
+           .doc = "Emits the names in another order in each epoch."),
     MR_OPT(struct params, seed, .has_at = offsetof(struct params, o.has_seed),
            .doc = "Fixes the order of shuffle; drawn at random if absent."),
     {0}};
@@ -195,10 +195,15 @@ const mr_op mr_op_list_files = {
     .name = "list_files",
     .doc = "The names of the files that match patterns, sorted.",
     .example = "list_files(\"*.md\")",
+    .order_doc = "by name; random with shuffle",
+    .memory_doc = "all names",
+    .state_doc = "a counter, and two numbers of the order",
+    .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
-    .role = MR_ROLE_FILE_NAMES,
+    .role = MR_ROLE_SOURCE,
+    .props = MR_OP_FILE_NAMES | MR_OP_RANDOM | MR_OP_REORDERS,
     .check = check,
     .infer = mr__file_infer,
     .open = open,
@@ -212,15 +217,8 @@ const mr_op mr_op_list_files = {
 
 mr_dataset *mr_list_files(const char *const *patterns, size_t n, const mr_list_files_opts *opts)
 {
-    struct params p = {.patterns = mr__file_names_of(patterns, n, false)};
-    if (!p.patterns.v) {
-        mr_status st;
-        mr_fail_memory(&st, n * sizeof *p.patterns.v, "file patterns");
-        return mr_dataset_fail(&st);
-    }
+    struct params p = {0};
     if (opts)
         p.o = *opts;
-    mr_dataset *ds = mr_dataset_new(&mr_op_list_files, &p, NULL, 0);
-    mr_free(p.patterns.v);
-    return ds;
+    return mr__file_names_dataset(&mr_op_list_files, &p, patterns, n, false);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map: a function of each element. Sequential or parallel, the work is parallel_calls.c's. */
-#include "pipeline/ops/function_ops.h"
-#include "pipeline/ops/parallel_calls.h"
+/* map: a function of each element. Sequential or parallel, the work is done by streams/calls.c. */
+#include "pipeline/ops/apply.h"
+#include "pipeline/functions/width.h"
+#include "pipeline/streams/calls.h"
 
 struct params {
     mr_fn *fn;
@@ -9,38 +10,18 @@ struct params {
 };
 
 static mr_code apply(const mr_program *program, mr_block *in, mr_block *out, mr_row_errors *errors,
-                     mr_status *st)
+                     size_t *bytes, mr_status *st)
 {
-    return mr_program_run(program, in, out, errors, st);
+    return mr__program_run_measured(program, in, out, errors, bytes, st);
 }
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     const mr_program *program;
-    MR_TRY(mr_program_get(p->fn, mr_iter_input_spec(it, 0), &program, st));
+    MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
     return mr__calls_open(it->state, it, program, apply, p->o.num_parallel_calls,
                           p->o.deterministic, st);
-}
-
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
-{
-    return mr__calls_next(it->state, want, out, st);
-}
-
-static void close(mr_iter *it)
-{
-    mr__calls_close(it->state);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    return mr__calls_save(it->state, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    return mr__calls_restore(it->state, r, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
@@ -53,13 +34,6 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     return MR_OK;
 }
 
-static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
-{
-    (void)self;
-    (void)params;
-    return in[0];
-}
-
 static mr_code check(const void *params, mr_status *st)
 {
     return mr__calls_check(((const struct params *)params)->o.num_parallel_calls, st);
@@ -69,7 +43,7 @@ static const mr_param table[] = {
     MR_ARG(struct params, fn, .doc = "What is made of each element."),
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL,
            .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Blocks evaluated at once; auto: as the pool has threads; none: one by one."),
+           .doc = "Blocks evaluated at once; auto: as needed; none: sequential."),
     MR_OPT(struct params, deterministic, .def.b = true,
            .doc = "Keeps the order; false: what is finished first comes first."),
     {0}};
@@ -79,21 +53,22 @@ const mr_op mr_op_map = {
     .name = "map",
     .doc = "Replaces each element by what a function makes of it.",
     .example = "range(5).map(x => x * x, num_parallel_calls=2)",
+    .order_doc = "kept; with deterministic=false as they come",
+    .memory_doc = "a block for each parallel call",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(mr__calls),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
-    .props = MR_OP_KEEPS_COUNT,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_KEEPS_SHARDS,
     .check = check,
     .infer = infer,
-    .cardinality = cardinality,
     .open = open,
-    .next = next,
-    .close = close,
-    .save = save,
-    .restore = restore,
+    .next = mr__calls_next,
+    .close = mr__calls_close,
+    .save = mr__calls_save,
+    .restore = mr__calls_restore,
 };
 
 mr_dataset *mr_map(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts)

@@ -9,9 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/ops/cursor.h"
-#include "pipeline/ops/pass.h"
-#include "pipeline/ops/stack.h"
+#include "pipeline/streams/collect.h"
+#include "pipeline/params/infer.h"
 
 struct params {
     int64_t batch_size;
@@ -29,8 +28,8 @@ struct target {
 };
 
 struct state {
-    mr_cursor input;
-    mr_stack stack; /* empty between calls */
+    mr__cursor input;
+    mr__batch_builder stack; /* empty between calls */
     struct target *targets;
     size_t n_targets;
 };
@@ -171,7 +170,7 @@ static mr_code resolve(const mr_spec *spec, const mr_value *shapes, const mr_val
         return resolve_padding(values, leaf, t, st);
     }
     for (size_t i = 0; i < mr_spec_n_children(spec); i++) {
-        const mr_value *shape, *value = values;
+        const mr_value *shape = NULL, *value = values;
         MR_TRY(child_value(spec, i, shapes, "padded_shapes", &shape, st));
         if (!is_scalar(values))
             MR_TRY(child_value(spec, i, values, "padding_values", &value, st));
@@ -307,7 +306,7 @@ static mr_code pad_column(const struct target *t, const mr_array *a, size_t colu
 
 static mr_code finish(struct state *s, mr_block *out, mr_status *st)
 {
-    mr_stack *k = &s->stack;
+    mr__batch_builder *k = &s->stack;
     mr_code rc = MR_OK;
     if (k->misfit)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
@@ -320,7 +319,7 @@ static mr_code finish(struct state *s, mr_block *out, mr_status *st)
     if (rc == MR_OK)
         rc = mr_identities_group(&out->ids, &k->rows.ids, k->rows.rows, k->rows.rows, st);
     out->rows = 1;
-    mr__stack_drop(k);
+    mr__batch_builder_drop(k);
     if (rc == MR_OK)
         mr__place(out);
     return rc;
@@ -342,44 +341,24 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     (void)want;
     const struct params *p = it->params;
     struct state *s = it->state;
-    size_t n = (size_t)p->batch_size;
     s->stack.ragged = true;
-    for (;;) {
-        if (mr__cursor_left(&s->input) == 0) {
-            mr_code rc = mr__cursor_pull(it, 0, n - s->stack.n, &s->input, st);
-            if (rc == MR_END && s->stack.n && !p->o.drop_remainder)
-                return finish(s, out, st);
-            if (rc != MR_OK) {
-                mr__stack_drop(&s->stack);
-                return rc;
-            }
-        }
-        size_t left = mr__cursor_left(&s->input);
-        size_t k = n - s->stack.n < left ? n - s->stack.n : left;
-        mr_code rc = mr__stack_add(&s->stack, &s->input.rows, s->input.at, k, n, NULL, st);
-        mr__cursor_use(&s->input, k);
-        if (rc != MR_OK) {
-            mr__stack_drop(&s->stack);
-            return rc;
-        }
-        if (s->stack.n == n)
-            return finish(s, out, st);
-    }
+    MR_TRY(mr__collect_batch(it, &s->input, &s->stack, (size_t)p->batch_size, p->o.drop_remainder,
+                             st));
+    return finish(s, out, st);
 }
 
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
     mr__cursor_reset(&s->input);
-    mr_block_reset(&s->input.rows);
-    mr__stack_reset(&s->stack);
+    mr__batch_builder_reset(&s->stack);
     free_targets(s->targets, s->n_targets);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    const struct state *s = it->state;
-    return mr__cursor_save(it, 0, &s->input, w, st);
+    struct state *s = it->state;
+    return mr__cursor_save(it, 0, &s->input, 0, w, st);
 }
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
@@ -396,7 +375,7 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     bool known = q->o.drop_remainder &&
                  !mr_param_unknown(self, offsetof(struct params, batch_size)) &&
                  !mr_param_unknown(self, offsetof(struct params, o.drop_remainder));
-    struct target *targets;
+    struct target *targets = NULL;
     MR_TRY(make_targets(in, q, &targets, st));
     mr_leaf *leaves = mr_calloc(n ? n : 1, sizeof *leaves);
     mr_code rc = leaves ? MR_OK : mr_fail_memory(st, n * sizeof *leaves, "a spec");
@@ -429,13 +408,8 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 }
 
 static const mr_param table[] = {
-    {.name = "batch_size",
-     .doc = "Elements in a batch, at least 1.",
-     .type = MR_PT_I64,
-     .flags = MR_P_POSITIONAL | MR_P_DIMENSION,
-     .at = offsetof(struct params, batch_size),
-     .min.i = 1,
-     .max.i = INT64_MAX},
+    MR_PARAM_WITH(struct params, batch_size, MR_P_POSITIONAL | MR_P_DIMENSION | MR_P_HOLDS,
+                  .min.i = 1, .max.i = INT64_MAX, .doc = "Elements in a batch, at least 1."),
     MR_OPT(struct params, padded_shapes, .flags = MR_P_OPTIONAL,
            .doc = "Shapes to pad to, like the element; -1 or none: the largest in the batch."),
     MR_OPT(struct params, padding_values, .flags = MR_P_OPTIONAL,
@@ -449,12 +423,15 @@ const mr_op mr_op_padded_batch = {
     .name = "padded_batch",
     .doc = "Groups consecutive elements, each padded to a common shape.",
     .example = "range(1, 5).map(x => zeros([x])).padded_batch(2)",
+    .memory_doc = "a batch",
+    .count_doc = "n / batch_size, rounded up; down with drop_remainder",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_BATCH,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_SHARDS,
     .infer = infer,
     .cardinality = cardinality,
     .open = open,

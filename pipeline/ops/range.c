@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Python's range as a source. In text `range(n)` counts to n: the first argument is the stop if it
  * is alone. */
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/clones.h"
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/params/infer.h"
 
 struct params {
     int64_t start, stop, step;
@@ -32,12 +34,16 @@ static mr_code open(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-static void fill(int64_t *to, size_t n, uint64_t value, uint64_t step)
+MR__CLONES static void fill(int64_t *restrict to, size_t n, uint64_t value, uint64_t step)
 {
+    enum { GROUP = 16 }; /* a constant count, so that compilers vectorise it */
+    uint64_t steps[GROUP];
+    for (uint64_t k = 0; k < GROUP; k++)
+        steps[k] = k * step;
     size_t i = 0;
-    for (; i + 8 <= n; i += 8, value += 8 * step)
-        for (uint64_t k = 0; k < 8; k++) /* a constant count, so that compilers vectorise it */
-            to[i + k] = (int64_t)(value + k * step);
+    for (; i + GROUP <= n; i += GROUP, value += GROUP * step)
+        for (size_t k = 0; k < GROUP; k++)
+            to[i + k] = (int64_t)(value + steps[k]);
     for (; i < n; i++, value += step)
         to[i] = (int64_t)value;
 }
@@ -70,7 +76,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->next, st));
-    return s->next <= s->count ? MR_OK : mr__damaged(st, "an index lies behind the end");
+    return s->next <= s->count ? MR_OK : mr_state_damaged(st, "an index lies after the end");
 }
 
 static mr_code check(const void *p, mr_status *st)
@@ -98,19 +104,10 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 
 static const mr_param table[] = {
     MR_ARG(struct params, start, .doc = "First number; if it is alone, the stop, and 0 is first."),
-    {.name = "stop",
-     .doc = "End of the numbers, not among them.",
-     .type = MR_PT_I64,
-     .flags = MR_P_OPTIONAL,
-     .at = offsetof(struct params, stop),
-     .has_at = offsetof(struct params, has_stop)},
-    {.name = "step",
-     .doc = "Distance from one number to the next; not 0, may be negative.",
-     .type = MR_PT_I64,
-     .flags = MR_P_OPTIONAL,
-     .at = offsetof(struct params, step),
-     .has_at = offsetof(struct params, has_step),
-     .def.i = 1},
+    MR_PARAM(struct params, stop, .has_at = offsetof(struct params, has_stop),
+             .doc = "End of the numbers, not among them."),
+    MR_PARAM(struct params, step, .has_at = offsetof(struct params, has_step), .def.i = 1,
+             .doc = "Distance from one number to the next; not 0, may be negative."),
     {0}};
 
 const mr_op mr_op_range = {
@@ -118,10 +115,14 @@ const mr_op mr_op_range = {
     .name = "range",
     .doc = "Counts from start to stop by step, as Python's range.",
     .example = "range(2, 10, 3)",
+    .order_doc = "by number",
+    .state_doc = "a counter",
+    .count_doc = "(stop - start) / step, rounded up",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_SOURCE,
+    .props = MR_OP_COUNTS,
     .check = check,
     .infer = infer,
     .cardinality = cardinality,

@@ -3,9 +3,8 @@
  * without reading the input; the end is where a size other than 0 finds nothing left. */
 #include "pipeline/ops/batch.h"
 
-#include "pipeline/ops/flat.h"
-#include "pipeline/ops/pass.h"
-#include "pipeline/ops/stack.h"
+#include "pipeline/streams/unbatcher.h"
+#include "pipeline/columns/batch_builder.h"
 
 struct params {
     mr_ints batch_sizes;
@@ -13,10 +12,10 @@ struct params {
 };
 
 struct state {
-    mr_flat input;
-    mr_stack stack; /* empty between calls */
-    uint64_t turn;  /* index of the next size */
-    uint64_t ended; /* a short batch was the last */
+    mr__unbatcher input;
+    mr__batch_builder stack; /* empty between calls */
+    uint64_t turn;           /* index of the next size */
+    uint64_t ended;          /* a short batch was the last */
 };
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -50,36 +49,36 @@ static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    mr_flat *f = &s->input;
+    mr__unbatcher *f = &s->input;
     for (;;) {
         size_t rows = size - s->stack.n;
         if (s->stack.n == 0 && __builtin_mul_overflow(size, want, &rows))
             rows = size;
-        mr_code rc = mr__flat_fill(it, f, rows, st);
+        mr_code rc = mr__unbatcher_fill(it, f, rows, st);
         if (rc == MR_END && s->stack.n && !p->o.drop_remainder) {
             s->ended = 1;
-            return mr__stack_finish(&s->stack, out, st);
+            return mr__batch_builder_finish(&s->stack, out, st);
         }
         if (rc != MR_OK) {
-            mr__stack_drop(&s->stack);
+            mr__batch_builder_drop(&s->stack);
             return rc;
         }
-        size_t left = mr__flat_left(f);
+        size_t left = mr__unbatcher_left(f);
         if (s->stack.n == 0 && left >= size && mr__can_group(&f->rows)) {
             size_t groups = left / size < want ? left / size : want;
             MR_TRY(mr__group(out, &f->rows, f->at, groups, size, st));
-            mr__flat_use(f, groups * size);
+            mr__unbatcher_use(f, groups * size);
             return MR_OK;
         }
         size_t k = size - s->stack.n < left ? size - s->stack.n : left;
-        rc = mr__stack_add(&s->stack, &f->rows, f->at, k, size, NULL, st);
-        mr__flat_use(f, k);
+        rc = mr__batch_builder_add(&s->stack, &f->rows, f->at, k, size, NULL, st);
+        mr__unbatcher_use(f, k);
         if (rc != MR_OK) {
-            mr__stack_drop(&s->stack);
+            mr__batch_builder_drop(&s->stack);
             return rc;
         }
         if (s->stack.n == size)
-            return mr__stack_finish(&s->stack, out, st);
+            return mr__batch_builder_finish(&s->stack, out, st);
     }
 }
 
@@ -99,16 +98,16 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
-    mr__flat_reset(&s->input);
-    mr__stack_reset(&s->stack);
+    mr__unbatcher_reset(&s->input);
+    mr__batch_builder_reset(&s->stack);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    const struct state *s = it->state;
+    struct state *s = it->state;
     MR_TRY(mr_state_put_u64(w, s->turn, st));
     MR_TRY(mr_state_put_u64(w, s->ended, st));
-    return mr__flat_save(it, &s->input, w, st);
+    return mr__unbatcher_save(it, &s->input, w, st);
 }
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
@@ -118,8 +117,8 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &s->turn, st));
     MR_TRY(mr_state_get_u64(r, &s->ended, st));
     if (s->turn >= p->batch_sizes.n)
-        return mr__damaged(st, "a size is out of range");
-    return mr__flat_restore(it, &s->input, r, st);
+        return mr_state_damaged(st, "a size is out of range");
+    return mr__unbatcher_restore(it, &s->input, r, st);
 }
 
 static mr_code check(const void *p, mr_status *st)
@@ -146,13 +145,10 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
 }
 
 static const mr_param table[] = {
-    {.name = "batch_sizes",
-     .doc = "Rows of an element, or a list of such sizes to go round; 0 makes an empty one.",
-     .type = MR_PT_INTS,
-     .flags = MR_P_POSITIONAL | MR_P_DIMENSION,
-     .at = offsetof(struct params, batch_sizes),
-     .min.i = 0,
-     .max.i = INT64_MAX},
+    MR_PARAM_WITH(
+        struct params, batch_sizes, MR_P_POSITIONAL | MR_P_DIMENSION, .min.i = 0,
+        .max.i = INT64_MAX,
+        .doc = "Rows of an element, or a list of such sizes to go round; 0 makes an empty one."),
     MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
            .doc = "Drops a last element that is short."),
     {0}};
@@ -162,12 +158,16 @@ const mr_op mr_op_rebatch = {
     .name = "rebatch",
     .doc = "Cuts batches into others of the given sizes, across their borders.",
     .example = "range(12).batch(4).rebatch(6)",
+    .memory_doc = "a batch that is cut",
+    .state_doc = "counters",
+    .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_SHARDS,
     .check = check,
     .infer = infer,
     .open = open,

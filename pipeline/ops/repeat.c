@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each epoch is a new iterator of the input, made as soon as the one before it has ended. Without a
  * count it ends with an epoch that has no element: it must not spin over an empty input. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
 
 struct params {
     int64_t count; /* negative: for ever */
@@ -45,7 +45,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         s->any = false;
         mr_iter_close_input(it, 0);
         if (mr_iter_cancelled(it))
-            return mr_fail(st, MR_CANCELLED, "the iterator was cancelled");
+            return mr_iter_fail_cancelled(st);
     }
 }
 
@@ -65,7 +65,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &s->epoch, st));
     MR_TRY(mr_state_get_u64(r, &any, st));
     if (any > 1 || (p->count > 0 && s->epoch >= (uint64_t)p->count))
-        return mr__damaged(st, "an epoch is out of range");
+        return mr_state_damaged(st, "an epoch is out of range");
     s->any = any;
     return mr_iter_restore_input(it, 0, r, st);
 }
@@ -84,13 +84,10 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     return __builtin_mul_overflow(in[0], q->count, &n) ? INT64_MAX : n;
 }
 
-static const mr_param table[] = {{.name = "count",
-                                  .doc = "Epochs; 0: none, negative: no end.",
-                                  .type = MR_PT_I64,
-                                  .flags = MR_P_OPTIONAL | MR_P_NONE,
-                                  .at = offsetof(struct params, count),
-                                  .has_at = offsetof(struct params, has_count),
-                                  .def.i = -1},
+static const mr_param table[] = {MR_PARAM_WITH(struct params, count, MR_P_OPTIONAL | MR_P_NONE,
+                                               .has_at = offsetof(struct params, has_count),
+                                               .def.i = -1,
+                                               .doc = "Epochs; 0: none, negative: no end."),
                                  {0}};
 
 const mr_op mr_op_repeat = {
@@ -98,14 +95,15 @@ const mr_op mr_op_repeat = {
     .name = "repeat",
     .doc = "Goes over the input several times, each a new iterator of it.",
     .example = "range(3).repeat(2)",
+    .state_doc = "which pass",
+    .count_doc = "n times count",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
-    .props = MR_OP_OPENS_INPUTS,
-    .infer = mr__infer_pass,
+    .props = MR_OP_OPENS_INPUTS | MR_OP_OPENS_LATER | MR_OP_KEEPS_SHARDS,
     .cardinality = cardinality,
     .open = open,
     .next = next,

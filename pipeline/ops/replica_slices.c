@@ -8,16 +8,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/ops/cursor.h"
-#include "pipeline/ops/pass.h"
+#include "pipeline/streams/cursor.h"
+#include "pipeline/params/infer.h"
 
 struct params {
     int64_t n;
 };
 
 struct state {
-    mr_cursor input;
-    uint64_t slice; /* of the element at input.at, the next */
+    mr__cursor input;
+    uint64_t slice; /* of the input's first element left, the next */
 };
 
 struct cut {
@@ -42,12 +42,11 @@ static size_t run_of(const mr_block *b, size_t row, uint64_t n, uint64_t slice, 
             return 1;
         int64_t rows = mr_array_row_shape(a, row)[0];
         struct cut first = cut_of(rows, n, slice);
-        uint64_t width = (uint64_t)rows / n + ((uint64_t)rows % n != 0);
         size_t same = 1; /* a short one stands alone */
         if (first.rows == 0)
             same = most;
-        else if (first.rows == width)
-            same = ((size_t)rows - first.from) / (size_t)width;
+        else if (first.rows == cut_of(rows, n, 0).rows) /* the first is as wide as any */
+            same = ((size_t)rows - first.from) / first.rows;
         if (same < run)
             run = same;
     }
@@ -125,8 +124,8 @@ static mr_code cut(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    const mr_block *b = &s->input.rows;
-    size_t row = s->input.at;
+    const mr_block *b = mr__cursor_rows(&s->input);
+    size_t row = mr__cursor_at(&s->input);
     uint64_t n = (uint64_t)p->n;
     for (size_t c = 0; c < b->n_columns; c++)
         if (b->columns[c].rank == 0)
@@ -154,15 +153,16 @@ static mr_code cut(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 }
 
 /* The consumer's slots as one batch, if they are n equal ones. */
-static const mr_into *slots(const mr_block *out, size_t want, uint64_t n)
+static const mr_destination *slots(const mr_block *out, size_t want, uint64_t n)
 {
-    const mr_into *into = out->into;
-    if (!into || want < n || into->n_segments != n)
+    const mr_destination *destination = out->destination;
+    if (!destination || want < n || destination->n_segments != n)
         return NULL;
-    for (size_t i = 0; i < into->n_columns * into->n_segments; i++)
-        if (into->segments[i].bytes != into->segments[i - i % into->n_segments].bytes)
+    for (size_t i = 0; i < destination->n_columns * destination->n_segments; i++)
+        if (destination->segments[i].bytes !=
+            destination->segments[i - i % destination->n_segments].bytes)
             return NULL;
-    return into;
+    return destination;
 }
 
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
@@ -170,11 +170,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     if (mr__cursor_left(&s->input) == 0) {
-        s->input.rows.into = slots(out, want, (uint64_t)p->n);
-        mr_code rc = mr__cursor_pull(it, 0, 1, &s->input, st);
-        s->input.rows.into = NULL;
-        if (rc != MR_OK)
-            return rc;
+        const mr_destination *destination = slots(out, want, (uint64_t)p->n);
+        MR_TRY(mr__cursor_pull(it, 0, 1, &s->input, destination, st));
     }
     mr_code rc = cut(it, want, out, st);
     if (rc != MR_OK || s->slice == (uint64_t)p->n) {
@@ -188,14 +185,13 @@ static void close(mr_iter *it)
 {
     struct state *s = it->state;
     mr__cursor_reset(&s->input);
-    mr_block_reset(&s->input.rows);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    const struct state *s = it->state;
+    struct state *s = it->state;
     MR_TRY(mr_state_put_u64(w, s->slice, st));
-    return mr__cursor_save(it, 0, &s->input, w, st);
+    return mr__cursor_save(it, 0, &s->input, 0, w, st);
 }
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
@@ -204,7 +200,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->slice, st));
     if (s->slice >= (uint64_t)p->n)
-        return mr__damaged(st, "a slice is out of range");
+        return mr_state_damaged(st, "a slice is out of range");
     return mr__cursor_restore(it, 0, &s->input, r, st);
 }
 
@@ -245,13 +241,9 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     return __builtin_mul_overflow(in[0], q->n, &all) ? INT64_MAX : all;
 }
 
-static const mr_param table[] = {{.name = "n",
-                                  .doc = "Slices of each element, at least 1.",
-                                  .type = MR_PT_I64,
-                                  .flags = MR_P_POSITIONAL | MR_P_DIMENSION,
-                                  .at = offsetof(struct params, n),
-                                  .min.i = 1,
-                                  .max.i = INT32_MAX},
+static const mr_param table[] = {MR_PARAM_WITH(struct params, n, MR_P_POSITIONAL | MR_P_DIMENSION,
+                                               .min.i = 1, .max.i = INT32_MAX,
+                                               .doc = "Slices of each element, at least 1."),
                                  {0}};
 
 const mr_op mr_op_replica_slices = {
@@ -259,6 +251,8 @@ const mr_op mr_op_replica_slices = {
     .name = "replica_slices",
     .doc = "Cuts each element into n equal slices along axis 0; late ones are short or empty.",
     .example = "range(8).batch(4).replica_slices(3)",
+    .state_doc = "a counter",
+    .count_doc = "n times the number of slices",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),

@@ -2,19 +2,26 @@
 /* Parameters: `count` rows; `columns`, the element's tree with, for each component, a tensor whose
  * axis 0 are the rows, or a list of one value a row.
  *
+ * `identities`, where they are known, is a tensor of five numbers each: the row, and the source,
+ * file, ordinal and epoch of a record that it was made from; in the order of rows.
+ *
  * A column of no rows needs a type all the same: a tensor of 0 rows has one, for datasets the list
  * holds one that is not counted. */
 #include "pipeline/ops/rows.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/ops/constant.h"
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/columns/constant.h"
 
 struct params {
     int64_t count;
     mr_value columns;
+    mr_value identities;
 };
+
+enum { ID_NUMBERS = 5 };
 
 struct state {
     mr_block all;
@@ -22,6 +29,65 @@ struct state {
 };
 
 extern const mr_op mr_op_rows;
+
+/* ---- identities ---- */
+
+/* The records' identities, if they are known, into s->all. */
+static mr_code take_identities(const struct params *p, struct state *s, mr_status *st)
+{
+    const mr_array *a = &p->identities.tensor;
+    if (p->identities.kind != MR_V_TENSOR)
+        return MR_OK;
+    if (a->dtype != MR_INT64 || a->rank != 2 || a->shape[1] != ID_NUMBERS)
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "rows: identities must be integers, %d for each, and not of another type or shape",
+            ID_NUMBERS);
+    size_t n = (size_t)a->shape[0], rows = s->all.rows, row = 0,
+           offsets_bytes = (rows + 1) * sizeof(uint64_t);
+    mr_buffer *owner;
+    MR_TRY(mr_buffer_alloc(&owner, offsets_bytes + n * sizeof(mr_identity), st));
+    uint64_t *offsets = mr_buffer_data(owner);
+    mr_identity *ids = (mr_identity *)(offsets + rows + 1);
+    s->all.ids = (mr_identities){ids, offsets, owner};
+    offsets[0] = 0;
+    const int64_t *v = a->data;
+    for (size_t i = 0; i < n; i++, v += ID_NUMBERS) {
+        if (v[0] < 0 || (uint64_t)v[0] < row || (uint64_t)v[0] >= rows)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "rows: an identity is of row %" PRId64 ", out of order or not there",
+                           v[0]);
+        while (row < (uint64_t)v[0])
+            offsets[++row] = i;
+        ids[i] = (mr_identity){(uint64_t)v[1], (uint64_t)v[2], (uint64_t)v[3], (uint64_t)v[4]};
+    }
+    while (row < rows)
+        offsets[++row] = n;
+    return MR_OK;
+}
+
+static mr_code keep_identities(const mr_block *b, mr_value *out, mr_status *st)
+{
+    const mr_identities *x = &b->ids;
+    uint64_t first = x->offsets ? x->offsets[0] : 0,
+             end = x->offsets ? x->offsets[b->rows] : b->rows;
+    int64_t shape[2] = {(int64_t)(end - first), ID_NUMBERS};
+    MR_TRY(mr_array_alloc(&out->tensor, MR_INT64, 2, shape, 1, st));
+    out->kind = MR_V_TENSOR;
+    int64_t *v = out->tensor.data;
+    size_t row = 0;
+    for (uint64_t i = first; i < end; i++, v += ID_NUMBERS) {
+        while (x->offsets && x->offsets[row + 1] <= i)
+            row++;
+        const mr_identity *id = &x->ids[i];
+        v[0] = (int64_t)(x->offsets ? row : i);
+        v[1] = (int64_t)id->source;
+        v[2] = (int64_t)id->file;
+        v[3] = (int64_t)id->ordinal;
+        v[4] = (int64_t)id->epoch;
+    }
+    return MR_OK;
+}
 
 /* ---- slots ---- */
 
@@ -36,6 +102,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     if (rc == MR_OK)
         rc = mr_block_slice(&s->all, &all, 0, (size_t)p->count, st);
     mr_block_reset(&all);
+    if (rc == MR_OK && mr_iter_identities(it))
+        rc = take_identities(p, s, st);
     return rc;
 }
 
@@ -46,7 +114,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (n == 0)
         return MR_END;
     MR_TRY(mr_block_slice(out, &s->all, s->at, n, st));
-    MR_TRY(mr_iter_set_identities(it, out, 0, s->at, st));
+    if (!out->ids.ids)
+        MR_TRY(mr_iter_set_identities(it, out, 0, s->at, st));
     s->at += n;
     return MR_OK;
 }
@@ -69,7 +138,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     uint64_t at;
     MR_TRY(mr_state_get_u64(r, &at, st));
     if (at > s->all.rows)
-        return mr__damaged(st, "an index lies behind the end");
+        return mr_state_damaged(st, "an index lies after the end");
     s->at = (size_t)at;
     return MR_OK;
 }
@@ -93,12 +162,13 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 static const mr_param table[] = {
     MR_ARG(struct params, count, .min.i = 0, .max.i = INT64_MAX, .doc = "Rows."),
     MR_ARG(struct params, columns, .doc = "The rows' components, as in from_tensor_slices."),
+    MR_PARAM(struct params, identities, .doc = "Where the rows came from, if that is known."),
     {0}};
 
 const mr_op mr_op_rows = {
     .abi = MR_ABI_VERSION,
     .name = "rows",
-    .doc = "Gives rows that another op held, such as those of a window.",
+    .doc = "Emits rows that another op held, such as those of a window.",
     .example = "rows(2, [1, 2])",
     .params = table,
     .params_size = sizeof(struct params),
@@ -198,7 +268,10 @@ mr_dataset *mr__rows_dataset(const mr_block *b, const mr_spec *spec)
     size_t column = 0;
     struct params p = {.count = b ? (int64_t)b->rows : 0};
     mr_code rc = value_of_spec(spec, b, &column, &p.columns, &st);
+    if (rc == MR_OK && b && b->ids.ids)
+        rc = keep_identities(b, &p.identities, &st);
     mr_dataset *ds = rc == MR_OK ? mr_dataset_new(&mr_op_rows, &p, NULL, 0) : mr_dataset_fail(&st);
     mr_value_reset(&p.columns);
+    mr_value_reset(&p.identities);
     return ds;
 }

@@ -4,11 +4,11 @@
  * require_non_empty (what the sharding rewrite inserts): before the first element, num_shards
  * elements must have been seen, so that no worker runs dry from the start; on every worker, also on
  * one whose own share would be empty. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
 
 enum { HINT = -1, MAX_PICKED = 4096 };
 
@@ -45,7 +45,7 @@ static mr_code check_first_round(mr_iter *it, mr_status *st)
         mr_code rc = mr_iter_pull(it, 0, (size_t)((uint64_t)p->num_shards - s->seen), &s->rows, st);
         if (rc == MR_END && s->seen) {
             uint64_t found = s->seen;
-            s->seen = 0; /* told once; the next call meets the end */
+            s->seen = 0; /* reported once; the next call meets the end */
             mr_block_clear(&s->first);
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "found %" PRIu64 " elements (files) to shard, need at least %" PRId64
@@ -168,7 +168,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 
 static const mr_param table[] = {
     MR_ARG(struct params, num_shards, .doc = "Shards in all; -1: to be replaced by the rewrite."),
-    MR_ARG(struct params, index, .doc = "The shard to hand on, from 0."),
+    MR_ARG(struct params, index, .doc = "The shard to keep, from 0."),
     MR_OPT(struct params, require_non_empty,
            .doc = "Fails if the input has elements, but fewer than num_shards."),
     {0}};
@@ -176,17 +176,18 @@ static const mr_param table[] = {
 const mr_op mr_op_shard = {
     .abi = MR_ABI_VERSION,
     .name = "shard",
-    .doc = "Hands on every num_shards-th element.",
+    .doc = "Keeps every num_shards-th element.",
     .example = "range(10).shard(3, 1)",
+    .state_doc = "a counter",
+    .count_doc = "n / num_shards, rounded up for the first ones",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_SHARD,
-    .props = MR_OP_OPENS_INPUTS,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_OPENS_INPUTS | MR_OP_SHARDS,
     .check = check,
-    .infer = mr__infer_pass,
     .cardinality = cardinality,
     .open = open,
     .next = next,

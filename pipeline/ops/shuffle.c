@@ -13,15 +13,16 @@
  * A position is the input's position when the iterator was opened, the pair, and how many outputs
  * and errors were delivered since; restoring goes through the input again. Where the input cannot
  * be read again the rows are saved. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
-#include <pthread.h>
+#include <errno.h>
 #include <string.h>
 
 #include "pipeline/engine/philox.h"
-#include "pipeline/ops/cursor.h"
-#include "pipeline/ops/pass.h"
-#include "pipeline/ops/shuffle_store.h"
+#include "pipeline/streams/read_ahead_queue.h"
+#include "pipeline/streams/seeds.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/columns/row_store.h"
 
 enum { WHOLE = -2, MAX_OUTPUTS = 1 << 16, SAVE_ROWS = 1024 };
 
@@ -30,21 +31,13 @@ struct params {
     mr_shuffle_opts o;
 };
 
-struct shared {
-    pthread_mutex_t lock; /* guards the rest */
-    bool seeded;
-    uint64_t seed[2];
-    mr_philox generator;
-    uint64_t drawn; /* words of it */
-};
-
 struct state {
     uint64_t pair[2];
-    mr_philox random;
+    mr__philox random;
     uint64_t outputs, errors; /* delivered */
     bool ended;               /* the input */
-    mr_buffer *tag;           /* the input's position at the start; NULL: it cannot be read again */
-    mr_store store;
+    mr_buffer *position;      /* the input's position at the start; NULL: it cannot be read again */
+    mr__row_store store;
     uint32_t *ring; /* of `capacity`, a power of two */
     size_t capacity, first, held;
     uint32_t *slots; /* of a block that comes in, and of one that goes out */
@@ -59,54 +52,12 @@ static uint64_t limit_of(const struct params *p)
     return p->buffer_size == WHOLE ? UINT64_MAX : (uint64_t)p->buffer_size;
 }
 
-/* ---- seeds ---- */
-
-static void init_shared(void *p)
-{
-    struct shared *c = p;
-    pthread_mutex_init(&c->lock, NULL);
-}
-
-static void destroy_shared(void *p)
-{
-    struct shared *c = p;
-    pthread_mutex_destroy(&c->lock);
-}
-
-static void start_generator(struct shared *c)
-{
-    mr__philox_init(&c->generator, c->seed[0], c->seed[1]);
-    mr__philox_skip(&c->generator, c->drawn);
-    c->seeded = true;
-}
-
 static mr_code draw_pair(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    void *shared;
-    MR_TRY(mr_iter_shared(it, sizeof(struct shared), init_shared, destroy_shared, &shared, st));
-    struct shared *c = shared;
-    uint64_t fresh = p->o.has_seed ? 0 : mr_iter_fresh_seed(it);
-    pthread_mutex_lock(&c->lock);
-    if (!c->seeded) {
-        if (p->o.has_seed)
-            mr__seed_pair(p->o.seed, c->seed);
-        else {
-            c->seed[0] = fresh;
-            c->seed[1] = ~fresh * 0x9E3779B97F4A7C15u;
-        }
-        start_generator(c);
-    }
-    if (p->o.reshuffle_each_iteration == MR_NO) {
-        s->pair[0] = c->seed[0];
-        s->pair[1] = c->seed[1];
-    } else {
-        s->pair[0] = mr__philox_next(&c->generator);
-        s->pair[1] = mr__philox_next(&c->generator);
-        c->drawn += 2;
-    }
-    pthread_mutex_unlock(&c->lock);
+    MR_TRY(mr__seeds_draw(it, p->o.has_seed ? &p->o.seed : NULL,
+                          p->o.reshuffle_each_iteration != MR_NO, s->pair, st));
     mr__philox_init(&s->random, s->pair[0], s->pair[1]);
     return MR_OK;
 }
@@ -159,7 +110,7 @@ static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_statu
     MR_TRY(mr_grow((void **)&s->slots, &s->slots_capacity, n, sizeof *s->slots, UINT32_MAX,
                    "the slots of shuffle", st));
     MR_TRY(grow_ring(s, s->held + n, st));
-    MR_TRY(mr__store_put(&s->store, &s->rows, 0, n, s->slots, st));
+    MR_TRY(mr__row_store_put(&s->store, &s->rows, 0, n, s->slots, st));
     for (size_t i = 0; i < n; i++) {
         if (s->held == limit)
             s->outs[(*n_outs)++] = draw(s);
@@ -169,8 +120,8 @@ static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_statu
     return MR_OK;
 }
 
-/* Draws up to `want` outputs into s->outs: MR_OK with some, MR_END, or an error before the first.
- */
+/* Draws up to `want` outputs into s->outs: MR_OK with some, MR_END, or an error before the
+ * first. */
 static mr_code draw_outputs(mr_iter *it, size_t want, size_t *n_outs, mr_status *st)
 {
     struct state *s = it->state;
@@ -211,8 +162,8 @@ static mr_code reserve_outs(struct state *s, size_t want, mr_status *st)
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
-    size_t bytes = mr__store_row_bytes(&s->store);
-    if (!out->into)
+    size_t bytes = mr__row_store_row_bytes(&s->store);
+    if (!out->destination)
         want = mr_iter_block_rows(it, want, bytes ? bytes : mr__row_bytes(it->spec));
     if (want > MAX_OUTPUTS)
         want = MAX_OUTPUTS;
@@ -223,10 +174,10 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     }
     const uint32_t *outs = s->outs + s->due_from;
     /* The size of strings is only known now: what is too much for one block stays due. */
-    if (!out->into && (bytes = mr__store_row_bytes(&s->store)) > 0)
+    if (!out->destination && (bytes = mr__row_store_row_bytes(&s->store)) > 0)
         want = mr_iter_block_rows(it, want, bytes);
-    size_t n = mr__store_fits(&s->store, outs, s->due < want ? s->due : want);
-    MR_TRY(mr__store_take(&s->store, outs, n, out, st));
+    size_t n = mr__row_store_fits(&s->store, outs, s->due < want ? s->due : want);
+    MR_TRY(mr__row_store_take(&s->store, outs, n, out, st));
     s->due_from += n;
     s->due -= n;
     s->outputs += n;
@@ -239,14 +190,14 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     MR_TRY(draw_pair(it, st));
-    if (mr_iter_positions(it) && mr_iter_replays(it->inputs[0]))
-        MR_TRY(mr_iter_tag(it->inputs[0], &s->tag, st));
+    if (mr_iter_keeps_positions(it) && mr_iter_replays(it->inputs[0]))
+        MR_TRY(mr_iter_position(it->inputs[0], &s->position, st));
     return MR_OK;
 }
 
 static void clear(struct state *s)
 {
-    mr__store_reset(&s->store);
+    mr__row_store_reset(&s->store);
     mr_block_clear(&s->rows);
     s->first = s->held = s->due = 0;
     s->outputs = s->errors = 0;
@@ -256,9 +207,9 @@ static void clear(struct state *s)
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
-    mr__store_reset(&s->store);
+    mr__row_store_reset(&s->store);
     mr_block_reset(&s->rows);
-    mr_buffer_unref(s->tag);
+    mr_buffer_unref(s->position);
     mr_free(s->ring);
     mr_free(s->slots);
     mr_free(s->outs);
@@ -276,51 +227,10 @@ static mr_code check(const void *p, mr_status *st)
 }
 
 /* ---- positions ----
- * Shared: 0 | 1, the seeds, words drawn.
  * An iterator: pair, outputs, errors, then
- *   1, tag                                                   the input can be read again
+ *   1, position                                                   the input can be read again
  *   0, ended, rows in order (outputs due, then the buffer): number of them and of the due ones,
  *      blocks; rows that found no memory yet; the input */
-
-static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
-{
-    void *p;
-    MR_TRY(mr_node_shared(node, sizeof(struct shared), init_shared, destroy_shared, &p, st));
-    struct shared *c = p;
-    pthread_mutex_lock(&c->lock);
-    bool seeded = c->seeded;
-    uint64_t seed[2] = {c->seed[0], c->seed[1]}, drawn = c->drawn;
-    pthread_mutex_unlock(&c->lock);
-    MR_TRY(mr_state_put_u64(w, seeded, st));
-    if (!seeded)
-        return MR_OK;
-    MR_TRY(mr_state_put_u64(w, seed[0], st));
-    MR_TRY(mr_state_put_u64(w, seed[1], st));
-    return mr_state_put_u64(w, drawn, st);
-}
-
-static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
-{
-    void *p;
-    uint64_t seeded, seed[2] = {0}, drawn = 0;
-    MR_TRY(mr_node_shared(node, sizeof(struct shared), init_shared, destroy_shared, &p, st));
-    struct shared *c = p;
-    MR_TRY(mr_state_get_u64(r, &seeded, st));
-    if (seeded) {
-        MR_TRY(mr_state_get_u64(r, &seed[0], st));
-        MR_TRY(mr_state_get_u64(r, &seed[1], st));
-        MR_TRY(mr_state_get_u64(r, &drawn, st));
-    }
-    pthread_mutex_lock(&c->lock);
-    c->seed[0] = seed[0];
-    c->seed[1] = seed[1];
-    c->drawn = drawn;
-    c->seeded = false;
-    if (seeded)
-        start_generator(c);
-    pthread_mutex_unlock(&c->lock);
-    return MR_OK;
-}
 
 /* The slots of all rows that are held, in order: due ones, then the buffer. */
 static mr_code list_slots(const struct state *s, uint32_t **out, mr_status *st)
@@ -348,8 +258,9 @@ static mr_code save_rows(struct state *s, mr_state_w *w, mr_status *st)
     mr_block b = MR_BLOCK_EMPTY;
     mr_code rc = MR_OK;
     for (size_t at = 0; at < n && rc == MR_OK;) {
-        size_t k = mr__store_fits(&s->store, slots + at, n - at < SAVE_ROWS ? n - at : SAVE_ROWS);
-        rc = mr__store_copy(&s->store, slots + at, k, &b, st);
+        size_t k =
+            mr__row_store_fits(&s->store, slots + at, n - at < SAVE_ROWS ? n - at : SAVE_ROWS);
+        rc = mr__row_store_copy(&s->store, slots + at, k, &b, st);
         if (rc == MR_OK)
             rc = mr_state_put_block(w, &b, st);
         at += k;
@@ -366,10 +277,10 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
     MR_TRY(mr_state_put_u64(w, s->pair[1], st));
     MR_TRY(mr_state_put_u64(w, s->outputs, st));
     MR_TRY(mr_state_put_u64(w, s->errors, st));
-    bool tagged = s->tag && mr_iter_replays(it->inputs[0]);
-    MR_TRY(mr_state_put_u64(w, tagged, st));
-    if (tagged)
-        return mr_state_put_bytes(w, mr_buffer_data(s->tag), mr_buffer_size(s->tag), st);
+    bool positioned = s->position && mr_iter_replays(it->inputs[0]);
+    MR_TRY(mr_state_put_u64(w, positioned, st));
+    if (positioned)
+        return mr_state_put_bytes(w, mr_buffer_data(s->position), mr_buffer_size(s->position), st);
     MR_TRY(save_rows(s, w, st));
     return mr_iter_save_input(it, 0, w, st);
 }
@@ -384,24 +295,30 @@ static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status 
         uint64_t left = outputs - s->outputs;
         size_t n = 0;
         mr_code rc;
+        mr_status error;
         if (left)
-            rc = draw_outputs(it, left < SAVE_ROWS ? (size_t)left : SAVE_ROWS, &n, st);
+            rc = draw_outputs(it, left < SAVE_ROWS ? (size_t)left : SAVE_ROWS, &n, &error);
         else { /* errors met while filling for the output that was not drawn yet */
             if (s->held == limit)
                 return MR_OK;
-            rc = mr_iter_pull(it, 0, (size_t)(limit - s->held), &s->rows, st);
+            rc = mr_iter_pull(it, 0, (size_t)(limit - s->held), &s->rows, &error);
             s->errors += rc < 0;
             if (rc == MR_OK)
-                rc = take_in(s, limit, &n, st);
+                rc = take_in(s, limit, &n, &error);
             if (rc == MR_END) /* one of them was of the moment */
                 return MR_OK;
         }
-        mr__store_drop(&s->store, s->outs, n);
+        mr__row_store_drop(&s->store, s->outs, n);
         s->outputs += n;
         if (rc == MR_END)
-            return mr__damaged(st, "elements before it are missing");
-        if (rc < 0 && (++met > errors || s->rows.rows || mr_iter_cancelled(it)))
+            return mr_state_damaged(st, "elements before it are missing");
+        /* A lack of memory is none of the errors that were met. */
+        if (rc < 0 && (++met > errors || s->rows.rows || error.sys_errno == ENOMEM ||
+                       mr_iter_cancelled(it))) {
+            if (st)
+                *st = error;
             return rc;
+        }
     }
     return MR_OK;
 }
@@ -415,21 +332,21 @@ static mr_code restore_rows(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &due, st));
     s->ended = ended;
     if (due > n || due > MAX_OUTPUTS || n - due > limit_of(it->params))
-        return mr__damaged(st, "more rows are held than may be");
+        return mr_state_damaged(st, "more rows are held than may be");
     MR_TRY(reserve_outs(s, (size_t)due, st));
     s->due_from = 0;
     for (uint64_t at = 0; at < n;) {
         mr_code rc = mr_state_get_block(r, it->spec, &s->rows, st);
         size_t k = s->rows.rows;
         if (rc == MR_OK && (k == 0 || k > n - at))
-            rc = mr__damaged(st, "a block has another number of rows");
+            rc = mr_state_damaged(st, "a block has another number of rows");
         if (rc == MR_OK)
             rc = mr_grow((void **)&s->slots, &s->slots_capacity, k, sizeof *s->slots, UINT32_MAX,
                          "the slots of shuffle", st);
         if (rc == MR_OK)
             rc = grow_ring(s, s->held + k, st);
         if (rc == MR_OK)
-            rc = mr__store_put(&s->store, &s->rows, 0, k, s->slots, st);
+            rc = mr__row_store_put(&s->store, &s->rows, 0, k, s->slots, st);
         mr_block_clear(&s->rows);
         if (rc != MR_OK)
             return rc;
@@ -447,34 +364,35 @@ static mr_code restore_rows(mr_iter *it, mr_state_r *r, mr_status *st)
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
-    uint64_t outputs, errors, tagged;
+    uint64_t outputs, errors, positioned;
     clear(s);
     MR_TRY(mr_state_get_u64(r, &s->pair[0], st));
     MR_TRY(mr_state_get_u64(r, &s->pair[1], st));
     MR_TRY(mr_state_get_u64(r, &outputs, st));
     MR_TRY(mr_state_get_u64(r, &errors, st));
-    MR_TRY(mr_state_get_u64(r, &tagged, st));
+    MR_TRY(mr_state_get_u64(r, &positioned, st));
     mr__philox_init(&s->random, s->pair[0], s->pair[1]);
-    mr_buffer_unref(s->tag);
-    s->tag = NULL;
-    if (!tagged) {
+    mr_buffer_unref(s->position);
+    s->position = NULL;
+    if (!positioned) {
         MR_TRY(restore_rows(it, r, st));
         mr__philox_skip(&s->random, outputs + s->due);
         s->outputs = outputs;
         s->errors = errors;
         return MR_OK;
     }
-    const void *tag;
+    const void *position;
     size_t n;
-    MR_TRY(mr_state_get_bytes(r, &tag, &n, st));
-    MR_TRY(mr_buffer_alloc(&s->tag, n, st));
-    memcpy(mr_buffer_data(s->tag), tag, n);
-    MR_TRY(mr__reread(it, 0, tag, n, 0, st));
+    MR_TRY(mr_state_get_bytes(r, &position, &n, st));
+    MR_TRY(mr_buffer_alloc(&s->position, n, st));
+    memcpy(mr_buffer_data(s->position), position, n);
+    MR_TRY(mr__reopen_at(it, 0, position, n, st));
     return replay(it, outputs, errors, st);
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, buffer_size, .doc = "Elements held, at least 1; -2: the whole dataset."),
+    MR_PARAM_WITH(struct params, buffer_size, MR_P_POSITIONAL | MR_P_HOLDS,
+                  .doc = "Elements held, at least 1; -2: the whole dataset."),
     MR_OPT(struct params, seed, .flags = MR_P_OPTIONAL | MR_P_NONE,
            .has_at = offsetof(struct params, o.has_seed),
            .doc = "Fixes the order; drawn at random if absent."),
@@ -485,25 +403,27 @@ static const mr_param table[] = {
 const mr_op mr_op_shuffle = {
     .abi = MR_ABI_VERSION,
     .name = "shuffle",
-    .doc = "Gives the elements in random order, each from a buffer of the next ones.",
+    .doc = "Emits the elements in random order, each from a buffer of the next ones.",
     .example = "range(10).shuffle(10, seed=42)",
+    .order_doc = "random, from a buffer",
+    .memory_doc = "buffer_size elements",
+    .state_doc = "the input's position at its start and counters; the elements where the input "
+                 "cannot be read again",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_SHUFFLE,
-    .props = MR_OP_KEEPS_COUNT | MR_OP_RANDOM,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_RANDOM | MR_OP_REORDERS | MR_OP_KEEPS_SHARDS,
     .check = check,
-    .infer = mr__infer_pass,
-    .cardinality = mr__cardinality_pass,
     .open = open,
     .next = next,
     .close = close,
     .save = save,
     .restore = restore,
-    .save_shared = save_shared,
-    .restore_shared = restore_shared,
+    .save_shared = mr__seeds_save_shared,
+    .restore_shared = mr__seeds_restore_shared,
 };
 
 mr_dataset *mr_shuffle(mr_dataset *input, int64_t buffer_size, const mr_shuffle_opts *opts)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Skipped elements are produced, so errors in them come up; a failed position is not counted. A
- * negative count skips what may never end: then the input is not even opened. */
-#include "pipeline/ops/order.h"
+/* Skipped elements are produced, so errors in them come up; a failed position is not counted. An
+ * input that knows where its elements lie goes past them instead. A negative count skips what may
+ * never end: then the input is not even opened. */
+#include "pipeline/ops/sequence.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
 
 struct params {
     int64_t count; /* negative: everything */
@@ -26,7 +27,12 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (p->count < 0)
         return MR_END;
     while (s->skipped < (uint64_t)p->count) {
-        uint64_t left = (uint64_t)p->count - s->skipped;
+        uint64_t left = (uint64_t)p->count - s->skipped, passed;
+        MR_TRY(mr_iter_skip_input(it, 0, left, &passed, st));
+        s->skipped += passed;
+        left -= passed;
+        if (left == 0)
+            break;
         MR_TRY(mr_iter_pull(it, 0, left < SIZE_MAX ? (size_t)left : SIZE_MAX, out, st));
         s->skipped += out->rows;
     }
@@ -47,7 +53,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &s->skipped, st));
     MR_TRY(mr_iter_restore_input(it, 0, r, st));
     if (p->count >= 0 && !it->inputs[0])
-        return mr__damaged(st, "an input is not open");
+        return mr_state_damaged(st, "an input is not open");
     return MR_OK;
 }
 
@@ -68,6 +74,8 @@ const mr_op mr_op_skip = {
     .name = "skip",
     .doc = "Leaves out the first elements.",
     .example = "range(10).skip(7)",
+    .state_doc = "a counter",
+    .count_doc = "n less count",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
@@ -75,7 +83,6 @@ const mr_op mr_op_skip = {
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
     .props = MR_OP_OPENS_INPUTS,
-    .infer = mr__infer_pass,
     .cardinality = cardinality,
     .open = open,
     .next = next,

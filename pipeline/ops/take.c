@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Never pulls an element behind the last one it hands on: what stands there (an error, a wait) must
- * not show. take(0) does not even open its input. */
-#include "pipeline/ops/order.h"
+/* Never pulls an element after the last one it emits: what stands there (an error, a wait) must not
+ * show. take(0) does not even open its input. */
+#include "pipeline/ops/sequence.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
 
 struct params {
     int64_t count; /* negative: everything */
@@ -48,10 +48,10 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->taken, st));
     if (p->count >= 0 && s->taken > (uint64_t)p->count)
-        return mr__damaged(st, "more was taken than there is");
+        return mr_state_damaged(st, "more was taken than there is");
     MR_TRY(mr_iter_restore_input(it, 0, r, st));
     if (p->count && !it->inputs[0])
-        return mr__damaged(st, "an input is not open");
+        return mr_state_damaged(st, "an input is not open");
     return MR_OK;
 }
 
@@ -67,13 +67,15 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, count, .doc = "Elements to hand on; negative: all."), {0}};
+    MR_ARG(struct params, count, .doc = "Elements to keep; negative: all."), {0}};
 
 const mr_op mr_op_take = {
     .abi = MR_ABI_VERSION,
     .name = "take",
-    .doc = "Hands on the first elements and ends.",
+    .doc = "Emits the first elements and ends.",
     .example = "range(10).take(3)",
+    .state_doc = "a counter",
+    .count_doc = "count, or n if that is less",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
@@ -81,7 +83,6 @@ const mr_op mr_op_take = {
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
     .props = MR_OP_OPENS_INPUTS,
-    .infer = mr__infer_pass,
     .cardinality = cardinality,
     .open = open,
     .next = next,

@@ -2,13 +2,12 @@
 /* An element whose components differ in axis 0 is an error in its place. */
 #include "pipeline/ops/batch.h"
 
-#include "pipeline/ops/flat.h"
-#include "pipeline/ops/pass.h"
-#include "pipeline/ops/stack.h"
+#include "pipeline/streams/unbatcher.h"
+#include "pipeline/columns/batch_builder.h"
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
-    mr_flat *f = it->state;
+    mr__unbatcher *f = it->state;
     mr_spec *rows = NULL;
     MR_TRY(mr__unbatched_spec(mr_iter_input_spec(it, 0), &f->size, &rows, st));
     mr_spec_unref(rows);
@@ -17,27 +16,27 @@ static mr_code open(mr_iter *it, mr_status *st)
 
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
-    mr_flat *f = it->state;
-    MR_TRY(mr__flat_fill(it, f, want, st));
-    size_t n = mr__flat_left(f) < want ? mr__flat_left(f) : want;
+    mr__unbatcher *f = it->state;
+    MR_TRY(mr__unbatcher_fill(it, f, want, st));
+    size_t n = mr__unbatcher_left(f) < want ? mr__unbatcher_left(f) : want;
     MR_TRY(mr_block_slice(out, &f->rows, f->at, n, st));
-    mr__flat_use(f, n);
+    mr__unbatcher_use(f, n);
     return MR_OK;
 }
 
 static void close(mr_iter *it)
 {
-    mr__flat_reset(it->state);
+    mr__unbatcher_reset(it->state);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    return mr__flat_save(it, it->state, w, st);
+    return mr__unbatcher_save(it, it->state, w, st);
 }
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
-    return mr__flat_restore(it, it->state, r, st);
+    return mr__unbatcher_restore(it, it->state, r, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
@@ -66,10 +65,14 @@ const mr_op mr_op_unbatch = {
     .name = "unbatch",
     .doc = "Splits each element along axis 0.",
     .example = "range(10).batch(4).unbatch()",
-    .iter_size = sizeof(mr_flat),
+    .memory_doc = "an element",
+    .state_doc = "the rows taken of the element at hand",
+    .count_doc = "n times axis 0 where that is known",
+    .iter_size = sizeof(mr__unbatcher),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_SHARDS,
     .infer = infer,
     .cardinality = cardinality,
     .open = open,

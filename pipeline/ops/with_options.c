@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hands everything on; the engine and the sharding rewrite read the parameters. The value nearest
  * the sink wins. */
-#include "pipeline/ops/order.h"
+#include "pipeline/ops/sequence.h"
 
-#include "pipeline/ops/pass.h"
+#include "pipeline/engine/op_iterator.h"
 
 struct params {
     mr_dataset_opts o;
@@ -14,13 +14,16 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return mr_iter_pull(it, 0, want, out, st);
 }
 
-static const char *const policies[] = {"AUTO", "FILE", "DATA", "OFF", "HINT", NULL};
+static const char *const policies[] = {"AUTO", "FILE", "DATA", "OFF", "HINT", "RANGE", NULL};
 
 static const mr_param table[] = {
     MR_OPT(struct params, auto_shard_policy, .names = policies,
            .doc = "How a distributed dataset is split over workers."),
     MR_OPT(struct params, deterministic, .def.b = true,
            .doc = "Keeps the order in ops that do not say so themselves."),
+    MR_OPT(struct params, memory_limit, .max.i = INT64_MAX,
+           .doc = "Resident bytes of the process, at most: at the limit less is read ahead; "
+                  "0: none."),
     {0}};
 
 const mr_op mr_op_with_options = {
@@ -32,10 +35,8 @@ const mr_op mr_op_with_options = {
     .params_size = sizeof(struct params),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_OPTIONS,
-    .props = MR_OP_KEEPS_COUNT,
-    .infer = mr__infer_pass,
-    .cardinality = mr__cardinality_pass,
+    .role = MR_ROLE_PASS,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_TRAILS | MR_OP_HOLDS_OPTIONS | MR_OP_KEEPS_SHARDS,
     .next = next,
 };
 

@@ -3,16 +3,47 @@
  * size; where a later one gives fewer rows, the surplus of the earlier ones stays in their cursors.
  *
  * An error stands for an element: the other inputs still advance by one, so that they stay in step.
- * At the first END the inputs to the right are not pulled. */
-#include "pipeline/ops/order.h"
+ * At the first END the inputs to the right are not pulled.
+ *
+ * Of an input that remembers what was pulled of it (a cache below) nothing may be pulled that would
+ * be surplus at the end. So the blocks then end with the last full round, if it is known; if not,
+ * they are of one row. */
+#include "pipeline/ops/sequence.h"
 
-#include "pipeline/ops/cursor.h"
-#include "pipeline/ops/pass.h"
+#include <errno.h>
+
+#include "pipeline/graph/node.h"
+#include "pipeline/streams/cursor.h"
+#include "pipeline/params/infer.h"
 
 struct state {
-    mr_cursor *inputs; /* n_inputs */
-    uint64_t ended;    /* an input ended in the round of an error; told at the next call */
+    mr__cursor *inputs; /* n_inputs */
+    uint64_t ended;     /* an input ended in the round of an error; reported at the next call */
+    uint64_t rounds;    /* done */
+    uint64_t in_blocks; /* as many rounds may be pulled in blocks */
 };
+
+/* How many rounds leave no surplus in an input that remembers. */
+static uint64_t safe_rounds(const mr_iter *it)
+{
+    uint64_t least = UINT64_MAX;
+    size_t remembering = 0, unknown = 0;
+    bool both = false;
+    for (size_t i = 0; i < it->n_inputs; i++) {
+        const mr_dataset *input = mr_dataset_input(it->node, i);
+        int64_t n = mr_dataset_cardinality(input);
+        bool remembers = mr__dataset_all_props(input) & MR_OP_REMEMBERS;
+        remembering += remembers;
+        unknown += n == MR_UNKNOWN_COUNT;
+        both |= remembers && n == MR_UNKNOWN_COUNT;
+        if (n >= 0 && (uint64_t)n < least)
+            least = (uint64_t)n;
+    }
+    if (remembering == 0)
+        return UINT64_MAX;
+    /* An unknown length may be the shortest, which is well where it is of the only one. */
+    return unknown == 0 || (unknown == 1 && both && remembering == 1) ? least : 0;
+}
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
@@ -20,25 +51,34 @@ static mr_code open(mr_iter *it, mr_status *st)
     s->inputs = mr_calloc(it->n_inputs, sizeof *s->inputs);
     if (!s->inputs)
         return mr_fail_memory(st, it->n_inputs * sizeof *s->inputs, "the inputs of zip");
+    s->in_blocks = safe_rounds(it);
     return MR_OK;
 }
 
-/* Input `failed` has an error in this round: uses up the round in all others. */
-static void finish_failed_round(mr_iter *it, size_t failed)
+/* Input `failed` has an error in this round, `failure`: uses up the round in all others. Returns
+ * it, or that another input lacks memory: that one has not used up the round. */
+static mr_code finish_failed_round(mr_iter *it, size_t failed, mr_code failure, mr_status *st)
 {
     struct state *s = it->state;
+    s->rounds++;
     for (size_t i = 0; i < failed; i++)
         mr__cursor_use(&s->inputs[i], 1);
     for (size_t i = failed + 1; i < it->n_inputs; i++) {
-        mr_cursor *c = &s->inputs[i];
-        mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, 1, c, NULL);
+        mr__cursor *c = &s->inputs[i];
+        mr_status error;
+        mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, 1, c, NULL, &error);
         if (rc == MR_OK)
             mr__cursor_use(c, 1);
         else if (rc == MR_END) {
             s->ended = 1;
-            return;
+            break;
+        } else if (error.sys_errno == ENOMEM) {
+            failure = rc;
+            if (st)
+                *st = error;
         }
     }
+    return failure;
 }
 
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
@@ -47,26 +87,33 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (s->ended)
         return MR_END;
     size_t rows = want, columns = 0;
+    uint64_t safe = s->rounds < s->in_blocks ? s->in_blocks - s->rounds : 1;
+    if (rows > safe)
+        rows = (size_t)safe;
     for (size_t i = 0; i < it->n_inputs; i++) {
-        mr_cursor *c = &s->inputs[i];
-        mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, rows, c, st);
-        if (rc < 0)
-            finish_failed_round(it, i);
+        mr__cursor *c = &s->inputs[i];
+        mr_status error;
+        mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, rows, c, NULL, &error);
+        if (rc < 0 && st)
+            *st = error;
+        if (rc < 0 && error.sys_errno != ENOMEM) /* else nothing was taken of any input */
+            rc = finish_failed_round(it, i, rc, st);
         if (rc != MR_OK)
             return rc;
         if (rows > mr__cursor_left(c))
             rows = mr__cursor_left(c);
-        columns += c->rows.n_columns;
+        columns += mr__cursor_rows(c)->n_columns;
     }
     MR_TRY(mr_block_prepare(out, columns, st));
     size_t at = 0;
     mr_code rc = MR_OK;
     for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++) {
-        const mr_cursor *c = &s->inputs[i];
-        for (size_t k = 0; k < c->rows.n_columns; k++)
-            mr_array_slice(&out->columns[at++], &c->rows.columns[k], c->at, rows);
+        const mr_block *from = mr__cursor_rows(&s->inputs[i]);
+        size_t first = mr__cursor_at(&s->inputs[i]);
+        for (size_t k = 0; k < from->n_columns; k++)
+            mr_array_slice(&out->columns[at++], &from->columns[k], first, rows);
         mr_identities mine, both = {0};
-        mr_identities_take(&mine, &c->rows.ids, c->at, rows);
+        mr_identities_take(&mine, &from->ids, first, rows);
         rc = mr_identities_join(&both, &out->ids, &mine, rows, st);
         mr_identities_reset(&mine);
         mr_identities_reset(&out->ids);
@@ -74,6 +121,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     }
     for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++)
         mr__cursor_use(&s->inputs[i], rows);
+    s->rounds += rows;
     out->rows = rows;
     return rc;
 }
@@ -81,10 +129,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
-    for (size_t i = 0; s->inputs && i < it->n_inputs; i++) {
+    for (size_t i = 0; s->inputs && i < it->n_inputs; i++)
         mr__cursor_reset(&s->inputs[i]);
-        mr_block_reset(&s->inputs[i].rows);
-    }
     mr_free(s->inputs);
 }
 
@@ -92,8 +138,9 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     const struct state *s = it->state;
     MR_TRY(mr_state_put_u64(w, s->ended, st));
+    MR_TRY(mr_state_put_u64(w, s->rounds, st));
     for (size_t i = 0; i < it->n_inputs; i++)
-        MR_TRY(mr__cursor_save(it, i, &s->inputs[i], w, st));
+        MR_TRY(mr__cursor_save(it, i, &s->inputs[i], 0, w, st));
     return MR_OK;
 }
 
@@ -101,6 +148,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->ended, st));
+    MR_TRY(mr_state_get_u64(r, &s->rounds, st));
     for (size_t i = 0; i < it->n_inputs; i++)
         MR_TRY(mr__cursor_restore(it, i, &s->inputs[i], r, st));
     return MR_OK;
@@ -138,6 +186,9 @@ const mr_op mr_op_zip = {
     .name = "zip",
     .doc = "Puts one element of each input together; ends with the shortest.",
     .example = "zip(range(3), range(10, 20))",
+    .order_doc = "of each input kept",
+    .memory_doc = "a block of each input",
+    .count_doc = "that of the shortest input",
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = -1,

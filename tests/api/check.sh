@@ -11,7 +11,7 @@ failed=0
 warnings="-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I$MR_BUILD/include -I$MR_BUILD/generated"
 
 for header in $(awk '/^set\(MR_[A-Z]+_HEADERS/ { on = 1 } on { print } /\)/ { on = 0 }' \
-    "$MR_SOURCE/CMakeLists.txt" | tr ' ()' '\n\n\n' | grep '\.h$') millrace.h; do
+    "$MR_SOURCE/CMakeLists.txt" | tr ' ()' '\n\n\n' | grep '\.h$') millrace.h millrace-transport.h; do
     echo "#include <millrace/$header>" >"$tmp/one.c"
     cp "$tmp/one.c" "$tmp/one.cpp"
     # shellcheck disable=SC2086
@@ -36,7 +36,7 @@ if [ "$MR_TEST_UPDATE" = 1 ]; then
     # A symbol keeps the version that brought it; new ones get the current one.
     version=$(sed -n 's/^project(millrace VERSION \([0-9]*\.[0-9]*\).*/\1/p' "$MR_SOURCE/CMakeLists.txt")
     awk -v now="$version" 'FILENAME == ARGV[1] { since[$1 " " $2] = $3; next }
-        { print $0, ($0 in since) ? since[$0] : now }' "$here/symbols.txt" "$tmp/symbols" >"$tmp/new"
+        { print $0, since[$0] ? since[$0] : now }' "$here/symbols.txt" "$tmp/symbols" >"$tmp/new"
     cp "$tmp/new" "$here/symbols.txt"
 fi
 cut -d' ' -f1,2 "$here/symbols.txt" | diff - "$tmp/symbols" >"$tmp/diff" && rc=0 || rc=1

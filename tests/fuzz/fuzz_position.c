@@ -29,13 +29,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mr_dataset_unref(ds);
         return 0;
     }
-    /* The checksum is made right, so that what lies behind it is reached. */
+    /* The checksum is made right, so that what follows it is reached. */
     uint8_t *copy = mr_memdup(data + 1, size - 1);
     if (copy) {
         uint32_t sum = (uint32_t)crc32_z(0, copy + 8, size - 9);
         for (int i = 0; i < 4; i++)
             copy[4 + i] = (uint8_t)(sum >> (8 * i));
-        memcpy(copy, "MRP1", 4);
+        memcpy(copy, "MRP4", 4);
         mr_block b = MR_BLOCK_EMPTY;
         mr_status st;
         if (mr_iterator_restore(it, copy, size - 1, &st) == MR_OK)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pipeline/graph/dataset.h"
-#include "pipeline/graph/expr.h"
+#include "pipeline/params/expr.h"
 #include "tests/fuzz/small_memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

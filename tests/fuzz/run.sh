@@ -4,7 +4,7 @@
 mutations=100
 [ "$MR_TEST_LONG" = 1 ] && mutations=5000
 last=$MR_BUILD/tap/$(basename "$1").last-input
-timeout 1500 "$1" --mutations=$mutations --seed="${MR_TEST_SEED:-1}" --last="$last" "$2" || {
+timeout 3500 "$1" --mutations=$mutations --seed="${MR_TEST_SEED:-1}" --last="$last" "$2" || {
     rc=$?
     echo "exit status $rc; the input is $last (seed ${MR_TEST_SEED:-1})"
     exit 1

@@ -2,7 +2,7 @@
 #ifndef MR_TESTS_SMALL_MEMORY_H
 #define MR_TESTS_SMALL_MEMORY_H
 /* Fuzzers' allocator: a graph may rightly ask for more memory than a fuzzer has
- * (zeros([1000000000])), and is then told that there is none. */
+ * (zeros([1000000000])), and then finds none. */
 #include <stdlib.h>
 
 #include "pipeline/memory/alloc.h"

@@ -16,14 +16,78 @@ cmake --install "$MR_BUILD" --prefix "$prefix" >"$tmp/install.log" || { cat "$tm
 1" ]
 pass "the installed program runs"
 
+doc=$prefix/share/doc/millrace
+for f in LICENSE README.md docs/cli.md docs/CHANGELOG.md examples/first_pipeline.c; do
+    cmp "$MR_SOURCE/$f" "$doc/$f"
+done
+pass "licence, documentation and examples are installed"
+gzip -dc "$prefix/share/man/man1/millrace.1.gz" >"$tmp/millrace.1"
+commands=$("$prefix/bin/millrace" --help=options | cut -f 1 | grep -v '^-')
+for command in $commands; do
+    grep -q "^\.B $command\$" "$tmp/millrace.1"
+    "$prefix/bin/millrace" "$command" --help=options >"$tmp/options" 2>/dev/null || [ "$command" = train ]
+    [ -s "$tmp/options" ] || continue
+    gzip -dc "$prefix/share/man/man1/millrace-$command.1.gz" | tr -d '\\' >"$tmp/page"
+    # Every option of --help is on the page, with its words.
+    while IFS="$(printf '\t')" read -r option rest; do
+        grep -q "^\.B $option" "$tmp/page" || { echo "$option $rest is not on the page of $command"; exit 1; }
+    done <"$tmp/options"
+done
+pass "a manual page for each command has its options"
+if command -v mandoc >/dev/null; then
+    for page in "$prefix"/share/man/man1/*; do
+        gzip -dc "$page" | mandoc -Tlint -W warning | grep -v 'missing date' && exit 1
+    done
+    pass "manual pages are well formed"
+else
+    echo "ok - install::manual pages are well formed # SKIP mandoc is not installed" >>"$TAP_FILE"
+fi
+
+# complete NAME SHELL WANTED TEXT: what the shell offers after TEXT
+complete() {
+    command -v "$2" >/dev/null ||
+        { echo "ok - install::$1 # SKIP $2 is not installed" >>"$TAP_FILE"; return; }
+    PATH=$prefix/bin:$PATH $2 -c "$4" >"$tmp/offered"
+    for word in $3; do
+        grep -q -- "^$word" "$tmp/offered" || { cat "$tmp/offered"; echo "$1: no $word"; exit 1; }
+    done
+    pass "$1"
+}
+bash_words() { # WORD...: a script that completes the last one
+    echo "source '$prefix/share/bash-completion/completions/millrace'; COMP_WORDS=($*); COMP_CWORD=$(($# - 1))
+        _millrace millrace; printf '%s\n' \"\${COMPREPLY[@]}\""
+}
+complete "bash completes commands" bash "show" "$(bash_words millrace sh)"
+complete "bash completes options" bash "--save-after --seed" "$(bash_words millrace show --s)"
+complete "bash completes words of options" bash "file" "$(bash_words millrace show --auto-shard f)"
+fish="source '$prefix/share/fish/vendor_completions.d/millrace.fish'; complete -C"
+complete "fish completes commands" fish "show explain" "$fish 'millrace '"
+complete "fish completes options" fish "--save-after --seed" "$fish 'millrace show --s'"
+complete "fish completes words of options" fish "GZIP ZSTD" "$fish 'millrace write --compress '"
+# Completion in zsh needs its line editor: an interactive shell in a pseudo terminal.
+zsh="zmodload zsh/zpty; zpty z zsh -f -i
+    zpty -w z 'fpath=($prefix/share/zsh/site-functions \$fpath); autoload -U compinit; compinit -u -d $tmp/dump'
+    zpty -w -n z \$'millrace show --save\\t'
+    for i in {1..6000}; do
+        sleep 0.1
+        while zpty -r -t z part; do all+=\$part; done
+        [[ \$all != *--save-after* ]] || { print -- --save-after; break; }
+    done"
+complete "zsh completes options" zsh "--save-after" "$zsh"
+
 cmake -S "$here/outside" -B "$tmp/outside" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
     -DCMAKE_CXX_COMPILER="$cxx" >"$tmp/log" 2>&1 && cmake --build "$tmp/outside" >>"$tmp/log" 2>&1 ||
     { cat "$tmp/log"; exit 1; }
-for program in c c-static cpp trainer; do
+for program in c c-static cpp service service-cpp service-static trainer; do
     [ -x "$tmp/outside/$program" ] || continue
     "$tmp/outside/$program"
     pass "find_package, $program"
 done
+
+cmake -S "$MR_SOURCE/examples/own_op" -B "$tmp/own_op" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+    >"$tmp/log" 2>&1 && cmake --build "$tmp/own_op" >>"$tmp/log" 2>&1 || { cat "$tmp/log"; exit 1; }
+[ "$("$prefix/bin/millrace" show --load "$tmp/own_op/own_op.so" 'range(5).every(2)' | tr '\n' ' ')" = "0 2 4 " ]
+pass "find_package, an op of one's own"
 
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name millrace.pc)")
 export PKG_CONFIG_PATH
@@ -42,6 +106,16 @@ done
     "$libdir/libmillrace.a" $(pkg-config --static --libs millrace | sed 's/-lmillrace //')
 "$tmp/pc-static"
 pass "pkg-config, static"
+# shellcheck disable=SC2046
+"$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -shared -fPIC $(pkg-config --cflags millrace) \
+    "$MR_SOURCE/examples/own_op/own_op.c" -o "$tmp/own_op.so" $(pkg-config --libs millrace)
+[ "$(LD_LIBRARY_PATH=$libdir "$prefix/bin/millrace" show --load "$tmp/own_op.so" 'range(5).every(2)' | tr '\n' ' ')" = "0 2 4 " ]
+pass "pkg-config, an op of one's own"
+# shellcheck disable=SC2046
+"$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags millrace-transport) "$here/outside/service.c" \
+    -o "$tmp/pc-service" $(pkg-config --libs millrace-transport)
+LD_LIBRARY_PATH=$libdir "$tmp/pc-service"
+pass "pkg-config, transport"
 if [ -e "$PKG_CONFIG_PATH/millrace-trainer.pc" ]; then
     # shellcheck disable=SC2046
     "$cc" -std=c11 $(pkg-config --cflags millrace-trainer) "$here/outside/trainer.c" \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs graphs whose output is known against the program.
 
-    run.py MILLRACE [CASES.jsonl...] [--only PART_OF_ID] [--sanitized] [--jobs N]
+    run.py MILLRACE [CASES.jsonl...] [--only PART_OF_ID] [--sanitized] [--emulator COMMAND] [--jobs N]
+           [--identities HELD]
 
 A case is one JSON object a line:
     id, expr        the expression for `millrace show`
@@ -15,6 +16,10 @@ A case is one JSON object a line:
 Each case runs with several of --threads {0, 1, 4} x --block-rows {1, 3, 1024}, which must not change
 anything; sampled cases are also saved and restored after each (sampled) element. MR_TEST_LONG=1
 leaves no sampling. TAP goes to $TAP_FILE, one test a case.
+
+With --identities all cases that can run go through one process of that program (tests/oracle/held.c)
+instead, which looks only at where elements came from: for all threads and blocks, restored at sampled
+places (MR_TEST_SEED draws them; MR_TEST_LONG=1: at all), and shared by two workers.
 """
 import argparse
 import base64
@@ -36,13 +41,16 @@ THREADS = (0, 1, 4)
 BLOCK_ROWS = (1, 3, 1024)
 # Ops of the grammar that may be missing: a case that uses one is skipped while it is.
 LATER = {
-    "take_while", "scan", "unique", "group_by_window", "bucket_by_sequence_length", "ragged_batch",
-    "snapshot", "save", "load", "sample_from_datasets", "choose_from_datasets", "random",
+    "snapshot", "save", "load",
 }
+# What only the command line knows, from --worker and its like.
+OF_WORKERS = re.compile(r"\b(num_input_pipelines|input_pipeline_id|per_replica_batch_size)\b")
 # Some cases drawn from the seed beyond these counts are not saved and restored in the short run.
 RESUMED = 60
 RESUMED_SANITIZED = 10
 POSITIONS = 5
+# Places at which each run of a case's identities is restored in the short run.
+PLACES = 3
 
 
 def crc32c_table():
@@ -123,9 +131,9 @@ class Failure(Exception):
 
 def show(program, folder, case, extra):
     """Runs the case's expression; (exit status, values printed, stderr)."""
-    command = [program, "show", *extra, *case.get("args", []), case["expr"]]
+    command = [*program, "show", *extra, *case.get("args", []), case["expr"]]
     try:
-        run = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
+        run = subprocess.run(command, cwd=folder, capture_output=True, timeout=1200, check=False)
     except subprocess.TimeoutExpired:
         raise Failure("ran longer than 120 s: " + " ".join(extra)) from None
     err = run.stderr.decode(errors="replace").strip()
@@ -184,6 +192,11 @@ def configurations(draw, sanitized, everything):
     return [["--threads", str(t), "--block-rows", str(b)] for t, b in pairs]
 
 
+def resumable(case):
+    """Whether a position of it can be saved: it runs, and what it prints is known."""
+    return case.get("lines") is not None and case.get("exit", 0) != 2
+
+
 def run_case(program, case, options, resumed, everything):
     draw = random.Random(f"{options['seed']}/{case['id']}")
     pairs = configurations(draw, options["sanitized"], everything)
@@ -191,7 +204,7 @@ def run_case(program, case, options, resumed, everything):
         make_files(case, folder)
         for extra in pairs:
             run_plain(program, folder, case, extra)
-        if resumed and case.get("lines") is not None and case.get("exit", 0) != 2:
+        if resumed:
             # After the last line of a case that fails there is the error, not the end.
             last = len(case["lines"]) + (1 if case.get("exit", 0) == 0 else 0)
             places = list(range(last))
@@ -201,8 +214,36 @@ def run_case(program, case, options, resumed, everything):
                 run_resumed(program, folder, case, draw.choice(pairs), n)
 
 
+def same_identities(held, cases, seed, everything, tap):
+    """Whether all cases have the same identities however they run."""
+    with tempfile.TemporaryDirectory(prefix="millrace-known-") as root:
+        text = []
+        for i, case in enumerate(cases):
+            folder = os.path.join(root, str(i))
+            os.mkdir(folder)
+            make_files(case, folder)
+            text.append(f"case {i}\nfolder {folder}\nsame {0 if everything else PLACES} {seed}\ngraph {case['expr']}\n")
+        run = subprocess.run([held], input="".join(text).encode(), capture_output=True, check=False)
+    output, bad, done = run.stdout.decode(errors="replace").splitlines(), {}, 0
+    for line in output:
+        word, _, rest = line.partition(" ")
+        if word == "FAIL":
+            number, _, why = rest.partition(": ")
+            bad[int(number)] = why
+        elif word == "start":
+            done += 1
+    for i, case in enumerate(cases):
+        if i in bad:
+            print(f"FAIL {case['id']}: {case['expr']}\n     {bad[i]}")
+        print("not ok" if i in bad or i >= done else "ok", "-", f"identities::{case['id']}", file=tap)
+    if run.returncode not in (0, 1):
+        print(f"the process ended with {run.returncode} in {cases[done - 1]['id']}: {run.stderr.decode()[-2000:]}")
+    print(f"{done - len(bad)} graphs with the same identities, {len(bad)} others, seed {seed}; {output[-1] if output else ''}")
+    return done == len(cases) and not bad and run.returncode == 0
+
+
 def missing_ops(program):
-    run = subprocess.run([program, "ops", "--names"], capture_output=True, text=True, check=True)
+    run = subprocess.run([*program, "ops", "--names"], capture_output=True, text=True, check=True)
     return LATER - set(run.stdout.split())
 
 
@@ -213,9 +254,13 @@ def main():
     parser.add_argument("cases", nargs="*", default=[os.path.join(here, "known_answers.jsonl")])
     parser.add_argument("--only", default="")
     parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--emulator", help="runs the program of another architecture, as qemu-aarch64")
+    parser.add_argument("--identities", metavar="HELD", help="looks at identities, with this program")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    program = os.path.abspath(options.program)
+    program = [os.path.abspath(options.program)]
+    if options.emulator:
+        program.insert(0, options.emulator)
     everything = os.environ.get("MR_TEST_LONG") == "1"
     seed = os.environ.get("MR_TEST_SEED", "1")
 
@@ -226,13 +271,25 @@ def main():
     cases = [case for case in cases if options.only in case["id"]]
     missing = missing_ops(program)
     n_resumed = RESUMED_SANITIZED if options.sanitized else RESUMED
-    chosen = cases if everything else random.Random(seed).sample(cases, min(n_resumed, len(cases)))
+    lacking = {}
+    for case in cases:
+        for op in sorted(missing):
+            if re.search(rf"\b{op}\s*\(", case["expr"]):
+                lacking.setdefault(case["id"], op)
+    if options.identities:
+        runs = [case for case in cases if case["id"] not in lacking and case.get("exit", 0) != 2
+                and not OF_WORKERS.search(case["expr"])]
+        with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
+            return 0 if same_identities(os.path.abspath(options.identities), runs, seed, everything, tap) else 1
+    can_resume = [case for case in cases if case["id"] not in lacking and resumable(case)]
+    chosen = can_resume
+    if not everything:
+        chosen = random.Random(seed).sample(can_resume, min(n_resumed, len(can_resume)))
     resumed = {case["id"] for case in chosen}
 
     def outcome(case):
-        lacks = sorted(op for op in missing if re.search(rf"\b{op}\s*\(", case["expr"]))
-        if lacks:
-            return "skip", f"op {lacks[0]} is not built"
+        if case["id"] in lacking:
+            return "skip", f"op {lacking[case['id']]} is not built"
         try:
             shared = {"seed": seed, "sanitized": options.sanitized}
             run_case(program, case, shared, case["id"] in resumed, everything)
@@ -249,7 +306,8 @@ def main():
                 print(f"FAIL {case['id']}: {' '.join(case.get('args', []))} {case['expr']}\n     {why}")
             print("not ok" if result == "fail" else "ok", "-", f"known::{case['id']}",
                   f"# SKIP {why}" if result == "skip" else "", file=tap)
-    print(f"{counts['pass']} passed, {counts['fail']} failed, {counts['skip']} skipped")
+    print(f"{counts['pass']} passed, {counts['fail']} failed, {counts['skip']} skipped; "
+          f"{len(resumed)} of {len(can_resume)} resumed")
     return 1 if counts["fail"] else 0
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ops once more, one element at a time and as plainly as Python allows.
 
-An iterator is a generator of elements and Error objects: an error takes a position like an element,
-and the iteration goes on behind it. Elements are Tensor, tuple, dict (a record) or Dataset.
+An iterator is a generator of Row and Error objects: an error takes a position like an element, and
+the iteration goes on after it. A Row is an element and its identities: (place, file, ordinal, epoch)
+of each record that it was made from; the place is the source's number in the text, and None inside a
+function, where the library has a hash. Elements are Tensor, tuple, dict (a record) or Dataset.
 Iterators of inputs are made where the library makes them, because a shuffle draws its pair then.
 """
+import math
 import struct
 
 M32 = 0xFFFFFFFF
@@ -13,6 +16,17 @@ INFINITE, UNKNOWN = -1, -2
 
 class Error(Exception):
     """One position that failed."""
+
+
+class Row:
+    __slots__ = ("value", "ids")
+
+    def __init__(self, value, ids):
+        self.value, self.ids = value, ids
+
+
+def joined(rows):
+    return tuple(identity for row in rows for identity in row.ids)
 
 
 class TooLong(Exception):
@@ -71,17 +85,20 @@ def pull(iterator):
 
 
 # ---- random words
+def philox_words(key, count):
+    """One block of the generator."""
+    c, k = list(count), list(key)
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q & M32, (p >> 32) ^ c[3] ^ k[1], p & M32]
+        k = [(k[0] + 0x9E3779B9) & M32, (k[1] + 0xBB67AE85) & M32]
+    return c
+
+
 def philox(a, b):
-    key = [a & M32, a >> 32]
     count = b << 64
     while True:
-        c = [count >> 32 * i & M32 for i in range(4)]
-        k = list(key)
-        for _ in range(10):
-            p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-            c = [(q >> 32) ^ c[1] ^ k[0], q & M32, (p >> 32) ^ c[3] ^ k[1], p & M32]
-            k = [(k[0] + 0x9E3779B9) & M32, (k[1] + 0xBB67AE85) & M32]
-        yield from c
+        yield from philox_words((a & M32, a >> 32), [count >> 32 * i & M32 for i in range(4)])
         count = (count + 1) & (1 << 128) - 1
 
 
@@ -186,7 +203,7 @@ def map_leaves(dataset, fn):
                     yield value
                     continue
                 try:
-                    result = fn(value)
+                    result = Row(fn(value.value), value.ids)
                 except Error as error:
                     result = error
                 yield result
@@ -194,8 +211,19 @@ def map_leaves(dataset, fn):
     return Dataset(make, dataset.card)
 
 
-def from_list(values):
-    return Dataset(lambda: iter(list(values)), len(values))
+def source(values, card, place=None):
+    """values() gives the elements; each opening is an epoch."""
+    opened = [0]
+
+    def make():
+        epoch = opened[0]
+        opened[0] += 1
+        return (Row(value, ((place, 0, i, epoch),)) for i, value in enumerate(values()))
+    return Dataset(make, card)
+
+
+def from_list(values, place=None):
+    return source(lambda: list(values), len(values), place)
 
 
 def need(condition, why):
@@ -203,25 +231,35 @@ def need(condition, why):
         raise Error(why)
 
 
-def source_range(start, stop, stride):
+def source_range(start, stop, stride, place=None):
     need(stride != 0, "range")
     values = range(start, stop, stride)
-    return Dataset(lambda: (scalar("int64", v) for v in values), len(values))
+    return source(lambda: (scalar("int64", v) for v in values), len(values), place)
 
 
-def source_counter(start, stride):
+def source_counter(start, stride, place=None):
     def run(v):
         while True:
             yield scalar("int64", v)
             v = wrap(v + stride)
-    return Dataset(lambda: run(start), INFINITE)
+    return source(lambda: run(start), INFINITE, place)
 
 
-def slices(value):
+def source_random(seed, again, place=None):
+    pair = (87654321, seed % (2 ** 31 - 1))
+    generator = philox(*pair)
+
+    def run():
+        words = philox(next(generator), next(generator)) if again else philox(*pair)
+        return (scalar("int64", w) for w in words)
+    return source(run, INFINITE, place)
+
+
+def slices(value, place=None):
     parts = leaves(value)
     need(len({part.shape[0] for part in parts}) == 1, "axis 0")
     columns = [part.rows() for part in parts]
-    return from_list([rebuild(value, iter(row)) for row in zip(*columns)])
+    return from_list([rebuild(value, iter(row)) for row in zip(*columns)], place)
 
 
 def collect(source, n):
@@ -248,7 +286,7 @@ def batched(dataset, n, drop, join):
                     if not got or drop and len(got) < n:
                         return
                     try:
-                        got = join(got)
+                        got = Row(join([row.value for row in got]), joined(got))
                     except Error as error:
                         got = error
                 yield got
@@ -296,8 +334,30 @@ def stack_padded(values, fill, wanted):
     return rebuild(values[0], iter(parts))
 
 
+class Ragged:
+    """Rows of which the first axis differs."""
+
+    def __init__(self, rows):
+        self.shape, self.parts = (len(rows),), rows
+
+    def rows(self):
+        return self.parts
+
+
+def stack_ragged(values, kinds):
+    """kinds: of each leaf whether shapes may differ"""
+    parts = []
+    for column, ragged in zip(zip(*map(leaves, values)), kinds):
+        if not ragged:
+            parts.append(stack(list(column)))
+            continue
+        need(len({t.shape[1:] for t in column if t.shape[0]}) < 2, "axis")
+        parts.append(Ragged(list(column)))
+    return rebuild(values[0], iter(parts))
+
+
 def expanded(dataset, split):
-    """Each element gives a list of elements."""
+    """Each row gives a list of rows."""
     def make():
         def run(source):
             for value in source:
@@ -315,10 +375,13 @@ def expanded(dataset, split):
     return Dataset(make, UNKNOWN)
 
 
-def split_rows(value):
-    parts = leaves(value)
+def split_rows(row):
+    """As many identities as rows are cut; else every row keeps all."""
+    parts = leaves(row.value)
     need(len({part.shape[0] for part in parts}) == 1, "axis 0")
-    return [rebuild(value, iter(row)) for row in zip(*(part.rows() for part in parts))]
+    values = [rebuild(row.value, iter(values)) for values in zip(*(part.rows() for part in parts))]
+    cut = len(row.ids) == len(values)
+    return [Row(value, row.ids[i:i + 1] if cut else row.ids) for i, value in enumerate(values)]
 
 
 def unbatched(dataset):
@@ -342,7 +405,7 @@ def rebatched(dataset, sizes, drop):
                         return
                     at += 1
                     try:
-                        got = stack(got)
+                        got = Row(stack([row.value for row in got]), joined(got))
                     except Error as error:
                         got = error
                 yield got
@@ -388,7 +451,7 @@ def repeated(dataset, n):
                     step()
                     seen = seen or not isinstance(value, Error)
                     yield value
-                if n < 0 and not seen:
+                if not seen and (n < 0 or dataset.card == 0):
                     return
                 source = None
                 epoch += 1
@@ -453,7 +516,94 @@ def sharded(dataset, n, index):
 
 
 def filtered(dataset, fn):
-    return expanded(dataset, lambda value: [value] if fn(value).data[0] else [])
+    return expanded(dataset, lambda row: [row] if fn(row.value).data[0] else [])
+
+
+def taken_while(dataset, fn):
+    def run(source):
+        for value in source:
+            step()
+            if not isinstance(value, Error):
+                try:
+                    if not fn(value.value).data[0]:
+                        return
+                except Error as error:
+                    value = error
+            yield value
+    return Dataset(lambda: run(dataset.iterator()), UNKNOWN)
+
+
+def distinct(dataset):
+    def run(source):
+        seen = set()
+        for value in source:
+            step()
+            if not isinstance(value, Error):
+                key = (value.value.shape, tuple(value.value.data))
+                if key in seen:
+                    continue
+                seen.add(key)
+            yield value
+    return Dataset(lambda: run(dataset.iterator()), UNKNOWN)
+
+
+def scanned(dataset, init, fn):
+    def run(source):
+        state = init
+        for value in source:
+            step()
+            if not isinstance(value, Error):
+                try:
+                    state, out = fn((state, value.value))
+                    value = Row(out, value.ids)
+                except Error as error:
+                    value = error
+            yield value
+    return Dataset(lambda: run(dataset.iterator()), dataset.card)
+
+
+def grouped(dataset, key_of, reduce, size_of):
+    def run(source):
+        groups, sizes, more = {}, {}, True
+
+        def flush(key):
+            rows = groups.pop(key)
+            columns = kept_rows([row.value for row in rows], rows)
+            try:
+                made = reduce((scalar("int64", key), columns)).iterator()
+            except Error as error:
+                made = iter([error])
+            yield from made
+        while more:
+            more, value = pull(source)
+            if not more:
+                break
+            if isinstance(value, Error):
+                yield value
+                continue
+            try:
+                key = key_of(value.value).data[0]
+                if key not in sizes:
+                    size = size_of(key)
+                    need(size > 0, "window")
+                    sizes[key] = size
+            except Error as error:
+                yield error
+                continue
+            groups.setdefault(key, []).append(value)
+            if len(groups[key]) == sizes[key]:
+                yield from flush(key)
+        for key in sorted(groups):
+            yield from flush(key)
+    return Dataset(lambda: run(dataset.iterator()), INFINITE if dataset.card == INFINITE else UNKNOWN)
+
+
+def bucketed(dataset, length_of, boundaries, sizes, drop):
+    def key_of(value):
+        n = length_of(value).data[0]
+        return scalar("int64", sum(b <= n for b in boundaries))
+    return grouped(dataset, key_of, lambda v: batched(
+        v[1], sizes[v[0].data[0]], drop, lambda values: stack_padded(values, None, None)), lambda key: sizes[key])
 
 
 def interleaved(dataset, fn, cycle, block):
@@ -474,7 +624,7 @@ def interleaved(dataset, fn, cycle, block):
                     yield value
                 else:
                     try:
-                        slots[c] = fn(value).iterator()
+                        slots[c] = fn(value.value).iterator()
                     except Error as error:
                         yield error
                 continue
@@ -506,7 +656,7 @@ def zipped(datasets):
             if len(values) < len(sources):
                 return
             if not errors:
-                yield tuple(values)
+                yield Row(tuple(row.value for row in values), joined(values))
     cards = [d.card for d in datasets]
     finite = [c for c in cards if c >= 0]
     card = UNKNOWN if UNKNOWN in cards else min(finite) if finite else INFINITE
@@ -522,12 +672,82 @@ def concatenated(a, b):
     return Dataset(lambda: run(a.iterator()), card)
 
 
+def selected(datasets, numbers, card, stop):
+    """numbers() yields an input's number, or an Error; the inputs that are None are never used."""
+    def run(sources, choices):
+        left = sum(source is not None for source in sources)
+        while left:
+            more, i = pull(choices)
+            if not more:
+                return
+            if isinstance(i, Error):
+                yield i
+                continue
+            if not 0 <= i < len(sources):
+                yield Error("range")
+                continue
+            if sources[i] is None:
+                continue
+            more, value = pull(sources[i])
+            if more:
+                yield value
+                continue
+            sources[i] = None
+            left -= 1
+            if stop:
+                return
+    return Dataset(lambda: run([d and d.iterator() for d in datasets], numbers()), card)
+
+
+def chosen(datasets, choice, stop):
+    card = INFINITE if any(d.card == INFINITE for d in datasets) else UNKNOWN
+    return selected(datasets, lambda: (v if isinstance(v, Error) else v.value.data[0] for v in choice.iterator()),
+                    card, stop)
+
+
+def uniform(word0, word1):
+    """A number below 1 from two words of random()."""
+    k0, k1, c2, c3 = philox_words((0x3EC8F720, 0x02461E29), (word0, 0, word1, 0))
+    x0, x1, _, _ = philox_words((k0, k1), (0, 0, c2, c3))
+    return struct.unpack("<d", struct.pack("<Q", 1023 << 52 | (x0 & 0xFFFFF) << 32 | x1))[0] - 1.0
+
+
+def sampled(datasets, weights, seed, stop, again):
+    used = [i for i in range(len(datasets)) if weights is None or weights[i] > 0]
+    pair = (87654321, seed % (2 ** 31 - 1))
+    generator = philox(*pair)
+    logits = [float32(math.log(float32(weights[i]))) if weights else 1.0 for i in used]
+    sums, total = [], 0.0
+    for logit in logits:
+        total += math.exp(logit - max(logits))
+        sums.append(total)
+
+    def draw(words):
+        while True:
+            if len(used) == 1:
+                yield used[0]
+                continue
+            at = uniform(next(words), next(words)) * total
+            yield used[sum(s <= at for s in sums)]
+
+    def numbers():
+        return draw(philox(next(generator), next(generator)) if again else philox(*pair))
+    cards = [datasets[i].card for i in used]
+    card = 0 if not used else cards[0] if len(used) == 1 else INFINITE if INFINITE in cards else UNKNOWN
+    return selected([d if i in used else None for i, d in enumerate(datasets)], numbers, card, stop)
+
+
 def enumerated(dataset, start):
     def run(source):
         for i, value in enumerate(source, start):
             step()
-            yield value if isinstance(value, Error) else (scalar("int64", i), value)
+            yield value if isinstance(value, Error) else Row((scalar("int64", i), value.value), value.ids)
     return Dataset(lambda: run(dataset.iterator()), dataset.card)
+
+
+def kept_rows(values, rows):
+    """A component of rows that keep their identities."""
+    return Dataset(lambda: iter([Row(value, row.ids) for value, row in zip(values, rows)]), len(values))
 
 
 def windowed(dataset, size, shift, stride, drop):
@@ -545,15 +765,16 @@ def windowed(dataset, size, shift, stride, drop):
                 return
             picked = buffer[:target:stride]
             for _ in range(max(0, shift - len(buffer))):
-                if more:
-                    more, _value = pull(source)
+                if not more:
+                    break
+                more, _value = pull(source)
             del buffer[:shift]
             errors = [value for value in picked if isinstance(value, Error)]
             if errors:
                 yield errors[0]
                 continue
-            columns = [from_list(column) for column in zip(*map(leaves, picked))]
-            yield rebuild(picked[0], iter(columns))
+            columns = [kept_rows(column, picked) for column in zip(*(leaves(row.value) for row in picked))]
+            yield Row(rebuild(picked[0].value, iter(columns)), joined(picked))
     card = dataset.card
     if card >= 0:
         card = max(0, (card - target) // shift + 1) if drop else -(-card // shift)
@@ -601,12 +822,24 @@ def asserted(dataset, n):
     return Dataset(lambda: run(dataset.iterator()), n)
 
 
-# ---- what the command line prints
+# ---- what comes out
+def realized(value):
+    """The same with lists of what came out for datasets, each of which is run once."""
+    if isinstance(value, tuple):
+        return tuple(realized(v) for v in value)
+    if isinstance(value, dict):
+        return {name: realized(v) for name, v in value.items()}
+    if isinstance(value, Dataset):
+        return [row if isinstance(row, Error) else realized(row.value) for row in value.iterator()]
+    return value
+
+
 def printed(value):
+    """As the command line prints a realized value."""
     if isinstance(value, Error):
         raise value
-    if isinstance(value, Dataset):
-        return {"dataset": [printed(v) for v in value.iterator()]}
+    if isinstance(value, list):
+        return {"dataset": [printed(v) for v in value]}
     if isinstance(value, tuple):
         return {str(i): printed(v) for i, v in enumerate(value)}
     if isinstance(value, dict):
@@ -617,3 +850,24 @@ def printed(value):
     if isinstance(v, float) and (v != v or abs(v) == float("inf")):
         return "nan" if v != v else "inf" if v > 0 else "-inf"
     return v
+
+
+def event(value):
+    """As tests/events.h says it: leaves alone, without blanks."""
+    if isinstance(value, Error):
+        return "!"
+    parts = [leaf_event(leaf) for leaf in leaves(value)]
+    return parts[0] if len(parts) == 1 else "(" + ",".join(parts) + ")"
+
+
+def leaf_event(value):
+    if isinstance(value, list):
+        return "{" + ",".join(map(event, value)) + "}"
+    if value.shape:
+        return "[" + ",".join(leaf_event(row) for row in value.rows()) + "]"
+    v = value.data[0]
+    if value.dtype == "bool":
+        return "true" if v else "false"
+    if value.dtype == "string":
+        return '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(v)

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the program with a second implementation (model.py) on random expressions.
 
-    oracle.py MILLRACE [--cases N] [--seed S] [--jobs N] [--only NUMBER]
+    oracle.py MILLRACE [--held PROGRAM] [--cases N] [--held-cases N] [--seed S] [--jobs N] [--only NUMBER]
 
 Draws expressions with what they should print, and runs each with two of --threads {0, 1, 4} x
---block-rows {1, 3, 1024}, now and then saving and restoring at a random line. TAP goes to $TAP_FILE,
+--block-rows {1, 3, 1024}, now and then saving and restoring at a random line. With --held many more graphs go through one process
+each hundred (held.c), which holds values, errors, identities, cardinality and memory at once, over threads,
+blocks, rows asked for and chains of positions. TAP goes to $TAP_FILE,
 one test for each hundred cases. A failing case is printed with the number that draws it again
 (--seed S --only NUMBER). MR_TEST_SEED and MR_TEST_LONG=1 set the defaults.
 """
@@ -25,6 +27,7 @@ import model  # noqa: E402
 from model import Error, Tensor, TooLong, scalar
 
 LINES = 60
+ANY_EPOCH = 2 ** 64 - 1
 NAMES = "xyzuvwpqst"
 
 
@@ -85,12 +88,20 @@ class Draw:
 
     def __init__(self, seed):
         self.r = random.Random(seed)
+        self.places = 0
         self.names = 0
         self.wrong = False
         self.depth = 0
 
     def chance(self, p):
         return self.r.random() < p
+
+    def place(self, scope):
+        """The number of a source that stands in no function."""
+        if scope:
+            return None
+        self.places += 1
+        return self.places - 1
 
     def fresh(self):
         name = NAMES[self.names % len(NAMES)] + (str(self.names // len(NAMES)) if self.names >= len(NAMES) else "")
@@ -382,6 +393,7 @@ class Draw:
                 a = self.r.choice(shaped)
                 return Part(f"from_tensor_slices({a.text})", ("dataset", drop_axis(a.kind)),
                             lambda env: model.slices(a.value(env)))
+        place = self.place(scope)
         if scope and what < 0.35:
             a = self.result(scope, 0)
             return Part(f"from_tensors({a.text})", ("dataset", a.kind),
@@ -394,16 +406,20 @@ class Draw:
                 a = self.number(scope, a)
                 b = self.number(scope, b)
                 return Part(f"range({a.text}, {b.text}, {c})", ("dataset", INT),
-                            lambda env: model.source_range(a.value(env), b.value(env), c))
+                            lambda env: model.source_range(a.value(env), b.value(env), c, place))
             n = self.number(scope, self.r.choice([0, 1, 2, 3, 4, 5, 6, 7, 9, 13]) if not scope else self.r.randint(0, 5))
-            return Part(f"range({n.text})", ("dataset", INT), lambda env: model.source_range(0, n.value(env), 1))
+            return Part(f"range({n.text})", ("dataset", INT), lambda env: model.source_range(0, n.value(env), 1, place))
         if what < 0.62:
             a, b = self.r.randint(-2, 4), self.r.choice([1, 2, -1])
-            return Part(f"counter({a}, {b})", ("dataset", INT), lambda env: model.source_counter(a, b))
+            return Part(f"counter({a}, {b})", ("dataset", INT), lambda env: model.source_counter(a, b, place))
+        if what < 0.64:
+            seed, again = self.r.choice([0, 1, -1, 42, 2147483648]), self.chance(0.3)
+            text = f"random(seed={seed}{', rerandomize_each_iteration=true' if again else ''})"
+            return Part(text, ("dataset", INT), lambda env: model.source_random(seed, again, place))
         if what < 0.66 and not scope:
             a, b, n = self.r.randint(-2, 4), self.r.choice([1, 2, -1]), self.r.randint(0, 9)
             return Part(f"counter({a}, {b}).take({n})", ("dataset", INT),
-                        lambda env: model.taken(model.source_counter(a, b), n))
+                        lambda env: model.taken(model.source_counter(a, b, place), n))
         rows = self.r.choice([1, 1, 2, 3, 4, 5, 6, 8, 9, 12])
         kinds = [leaf(self.r.choice(["int64", "int64", "float32", "string", "bool"]),
                       self.r.choice([(), (), (2,), (3,), (1, 2)])) for _ in range(self.r.choice([1, 1, 2, 3]))]
@@ -416,7 +432,7 @@ class Draw:
         def value(env):
             parts = [p.value(env) for p in full]
             whole = dict(zip(names, parts)) if named else tuple(parts) if len(parts) > 1 else parts[0]
-            return model.slices(whole) if slices else model.from_list([whole])
+            return model.slices(whole, place) if slices else model.from_list([whole], place)
         kind = ("record", dict(zip(names, kinds))) if named else ("tuple", kinds) if len(kinds) > 1 else kinds[0]
         return Part(f"{'from_tensor_slices' if slices else 'from_tensors'}({text})", ("dataset", kind), value)
 
@@ -429,13 +445,50 @@ class Draw:
                         lambda env: model.zipped([p.value(env) for p in parts]))
         else:
             made = self.source(scope)
+        if self.depth < 4 and self.chance(0.08):
+            made = self.selection(scope, made)
         for _ in range(ops):
             made = self.method(made, scope)
         self.depth -= 1
         return made
 
+    def alike(self, scope, kind):
+        """A dataset of the given types."""
+        n, name, place = self.r.randint(0, 5), self.fresh(), self.place(scope)
+        if kind == INT:
+            a = self.r.randint(-2, 3)
+            return Part(f"range({a}, {a + n})", ("dataset", kind), lambda env: model.source_range(a, a + n, 1, place))
+        other = self.constant(kind)
+        return Part(f"range({n}).map({name} => {other.text})", ("dataset", other.kind), lambda env: model.map_leaves(
+            model.source_range(0, n, 1, place), lambda v: other.value(env)))
+
+    def selection(self, scope, first):
+        """One of several datasets at a time."""
+        kind = first.kind[1]
+        if not plain(kind) or any(k[1] == "float64" or 0 in k[2] for k in kind_leaves(kind)):
+            return first
+        parts = [first] + [self.alike(scope, kind) for _ in range(self.r.randint(0, 2))]
+        for part in parts[1:]:
+            kind = common(kind, part.kind[1])
+        text, stop = "[" + ", ".join(p.text for p in parts) + "]", self.r.choice([None, True, False])
+        tail = "" if stop is None else f", stop_on_empty_dataset={str(stop).lower()}"
+        if self.chance(0.5):
+            choice = self.alike(scope, INT)
+            if self.chance(0.6):
+                n, name, inner = len(parts), self.fresh(), choice
+                choice = Part(f"{inner.text}.map({name} => {name} % {n})", inner.kind, lambda env: model.map_leaves(
+                    inner.value(env), lambda v: model.elementwise("%", v, scalar("int64", n))))
+            return Part(f"choose_from_datasets({text}, {choice.text}{tail})", ("dataset", kind), lambda env: model.chosen(
+                [p.value(env) for p in parts], choice.value(env), stop is not False))
+        seed, again = self.r.choice([0, 7, -1, 42]), self.chance(0.2)
+        weights = [self.r.choice([0.0, 0.5, 1.0, 3.0, 0.1]) for _ in parts] if self.chance(0.5) else None
+        text += f", weights={weights}" if weights else ""
+        text += f", seed={seed}{tail}" + (", rerandomize_each_iteration=true" if again else "")
+        return Part(f"sample_from_datasets({text})", ("dataset", kind), lambda env: model.sampled(
+            [p.value(env) for p in parts], weights, seed, stop is True, again))
+
     def method(self, d, scope):
-        """One more op behind d; ops that do not fit its type are drawn again."""
+        """One more op after d; ops that do not fit its type are drawn again."""
         while True:
             name = self.r.choice(METHODS)
             made = getattr(self, "op_" + name)(d, scope, d.kind[1])
@@ -464,6 +517,76 @@ class Draw:
     def op_filter(self, d, scope, kind):
         text, _made, call = self.function(kind, scope, self.boolean)
         return f"filter({text})", kind, lambda env: model.filtered(d.value(env), call(env))
+
+    def op_take_while(self, d, scope, kind):
+        text, _made, call = self.function(kind, scope, self.boolean)
+        return f"take_while({text})", kind, lambda env: model.taken_while(d.value(env), call(env))
+
+    def op_unique(self, d, scope, kind):
+        if kind[0] != "leaf" or kind[1] not in ("int64", "string"):
+            return None
+        return "unique()", kind, lambda env: model.distinct(d.value(env))
+
+    def op_scan(self, d, scope, kind):
+        if not plain(kind):
+            return None
+        state = self.r.choice([INT, INT, INT, leaf("int64", (2,)), ("tuple", [INT, leaf("string")])])
+        first = self.integer(scope, 1) if state == INT and scope and self.chance(0.5) else self.constant(state)
+
+        def step(inner):
+            held = next(p for p in self.atoms(inner, lambda k: True) if p.kind == state)
+            if state == INT:
+                next_state = self.integer(inner)
+            elif state[0] == "leaf":
+                a, op = self.integer(inner, 1), self.r.choice(["+", "-", "*"])
+                next_state = Part(f"({held.text} {op} {a.text})", state,
+                                  lambda env: model.elementwise(op, held.value(env), a.value(env)))
+            else:
+                a = self.integer(inner, 1)
+                text, v = self.literal("string", ())
+                next_state = Part(f"({a.text}, {held.text}[1] + {text})", state, lambda env: (
+                    a.value(env), model.elementwise("+", held.value(env)[1], Tensor("string", (), v))))
+            out = self.result(inner, 1)
+            return Part(f"({next_state.text}, {out.text})", ("tuple", [state, out.kind]),
+                        lambda env: (next_state.value(env), out.value(env)))
+        text, made, call = self.function(("tuple", [state, kind]), scope, step)
+        return f"scan({first.text}, {text})", made.kind[1][1], lambda env: model.scanned(
+            d.value(env), first.value(env), call(env))
+
+    def op_group_by_window(self, d, scope, kind):
+        if not plain(kind) or self.depth > 2:
+            return None
+        n = self.r.randint(1, 4)
+
+        def key(inner):
+            a = self.integer(inner, 1)
+            if self.chance(0.15):
+                return a
+            return Part(f"({a.text} % {n})", INT, lambda env: model.elementwise("%", a.value(env), scalar("int64", n)))
+        key_text, _made, key_call = self.function(kind, scope, key)
+        pair = ("tuple", [INT, ("dataset", kind)])
+        text, made, call = self.function(pair, scope, lambda s: self.dataset(s, self.r.choice([0, 1, 1, 2])))
+        size = self.number(scope, self.r.choice([1, 2, 3, 3, 5, 9]), 1)
+        size_text, size_of = size.text, lambda env: (lambda n: lambda key: n)(size.value(env))
+        if self.chance(0.3):
+            size_text, _made, size_call = self.function(INT, scope, lambda s: self.number(s, 2, 1))
+            size_of = lambda env: lambda key: self.plain_number(size_call(env)(scalar("int64", key)))
+        return f"group_by_window({key_text}, {text}, {size_text})", made.kind[1], lambda env: model.grouped(
+            d.value(env), key_call(env), call(env), size_of(env))
+
+    @staticmethod
+    def plain_number(v):
+        return v.data[0] if isinstance(v, Tensor) else v
+
+    def op_bucket_by_sequence_length(self, d, scope, kind):
+        if not plain(kind):
+            return None
+        bounds = sorted(self.r.randint(-1, 6) for _ in range(self.r.randint(0, 3)))
+        sizes = [self.r.randint(1, 4) for _ in range(len(bounds) + 1)]
+        text, _made, call = self.function(kind, scope, lambda s: self.integer(s, 1))
+        drop = self.chance(0.2)
+        return (f"bucket_by_sequence_length({text}, {bounds}, {sizes}{', drop_remainder=true' if drop else ''})",
+                add_axis(kind, None), lambda env: model.bucketed(d.value(env), call(env), bounds, sizes, drop))
 
     def inner(self, scope):
         return self.dataset(scope, self.r.choice([0, 0, 1, 1, 2]))
@@ -518,6 +641,17 @@ class Draw:
         made = kind if wanted is None else leaf("int64", wanted)
         return f"padded_batch({text})", add_axis(made, known), lambda env: model.batched(
             d.value(env), size.value(env), drop, lambda values: model.stack_padded(values, fill, wanted))
+
+    def op_ragged_batch(self, d, scope, kind):
+        if not plain(kind):
+            return None
+        n, drop = self.r.choice([1, 2, 3, 4]), self.chance(0.2)
+        size = self.number(scope, n, 1)
+        kinds = [None in k[2] for k in kind_leaves(kind)]
+        known = n if drop and size.text == str(n) else None
+        made = map_kind(kind, lambda k: ("ragged",) if None in k[2] else leaf(k[1], (known,) + k[2]))
+        return f"ragged_batch({size.text}{', drop_remainder=true' if drop else ''})", made, \
+            lambda env: model.batched(d.value(env), size.value(env), drop, lambda v: model.stack_ragged(v, kinds))
 
     def shaped(self, kind):
         parts = kind_leaves(kind)
@@ -586,12 +720,12 @@ class Draw:
         if not plain(kind):
             return None
         n, name = self.r.randint(0, 4), self.fresh()
-        if any(k[1] == "float64" for k in kind_leaves(kind)):
+        if any(k[1] == "float64" or 0 in k[2] for k in kind_leaves(kind)):
             return None
-        other = self.constant(kind)
+        other, place = self.constant(kind), self.place(scope)
         return f"concatenate(range({n}).map({name} => {other.text}))", common(kind, other.kind), \
             lambda env: model.concatenated(d.value(env), model.map_leaves(
-                model.source_range(0, n, 1), lambda v: other.value(env)))
+                model.source_range(0, n, 1, place), lambda v: other.value(env)))
 
     def op_enumerate(self, d, scope, kind):
         start = self.r.choice([None, 5, -2])
@@ -630,7 +764,7 @@ class Draw:
         if self.chance(0.8):
             return None
         typed = ['repeat("x")', "zip(4)", "batch(2, nonsense=1)", "map(x => x and missing)", "take(1.5)",
-                 'concatenate(from_tensors(("q", [[[1.5]]])))', "filter(x => 3)", "nothing()"]
+                 'concatenate(from_tensors(("q", [[[1.5]]], true, 2, 1.5, "q")))', "filter(x => 3)", "nothing()"]
         text = self.r.choice(typed if scope else typed + ["batch(0)", "shard(5, 7)", "window(0)", "shuffle(0, seed=1)",
                                                          "prefetch(-2)", "interleave(x => range(2), cycle_length=0)"])
         self.wrong = True
@@ -642,23 +776,36 @@ METHODS = [name[3:] for name in sorted(vars(Draw)) if name.startswith("op_")] + 
 
 
 def draw_case(seed, number):
-    """{"expr", "lines", "exit", "args"}, or None where the model gives up."""
+    """What should come out of a drawn expression, or None where the model gives up.
+
+    events: (text, identities) of elements and errors, LINES of them at most; lines and exit: what the
+    program prints, which ends at the first error.
+    """
     draw = Draw(f"{seed}/{number}")
     made = draw.dataset([], draw.r.choice([1, 2, 3, 4, 5, 6, 8]))
     if len(made.text) > 3000:
         return None
-    case = {"expr": made.text, "lines": [], "exit": 0, "ended": True}
+    case = {"expr": made.text, "lines": [], "events": [], "exit": 0, "ended": True, "more": False}
     if draw.wrong:
         case["exit"] = 2
         return case
     model.Steps.left = 20000
     try:
-        for value in made.value({}).iterator():
-            case["lines"].append(model.printed(value))
-            if len(case["lines"]) == LINES:
-                case["ended"] = False
+        dataset = made.value({})
+        case["cardinality"] = dataset.card
+        for row in dataset.iterator():
+            value = row if isinstance(row, Error) else model.realized(row.value)
+            case["events"].append((model.event(value), () if value is row else row.ids))
+            if not case["exit"]:
+                try:
+                    case["lines"].append(model.printed(value))
+                except Error:
+                    case["exit"] = 1
+            if len(case["events"]) == LINES:
+                case["more"] = True
+                case["ended"] = case["exit"] == 1
                 break
-    except Error:
+    except Error:  # the graph itself cannot be made
         case["exit"] = 1
     except (TooLong, RecursionError, MemoryError):
         return None
@@ -680,7 +827,7 @@ def same(a, b):
 def show(program, case, extra):
     """(exit status, values, standard error); the status is a text where the output makes no sense"""
     try:
-        run = subprocess.run([program, "show", *extra, case["expr"]], capture_output=True, timeout=60, check=False)
+        run = subprocess.run([program, "show", *extra, case["expr"]], capture_output=True, timeout=600, check=False)
     except subprocess.TimeoutExpired:
         return "hangs", [], ""
     err = run.stderr.decode(errors="replace").strip()
@@ -732,11 +879,78 @@ def compare(program, seed, number):
     return case, why
 
 
+def held_text(seed, number):
+    """The case as held.c reads it; "" where the model gives up."""
+    case = draw_case(seed, number)
+    if case is None or case["exit"] == 1 and "cardinality" not in case:
+        return ""
+    text = case["expr"]
+    loose = "cache(" in text
+    lines = [f"case {number}"]
+    if case["exit"] == 2:
+        lines.append("wrong")
+    else:
+        lines.append(f"cardinality {case['cardinality']}")
+    if loose:
+        lines.append("loose")
+    for text, ids in case["events"]:
+        if ids:
+            lines.append("ids " + " ".join(
+                f"{'?' if p is None else p}:{f}:{n}:{ANY_EPOCH if loose else e}" for p, f, n, e in ids))
+        lines.append("event " + text)
+    if case["more"]:
+        lines.append("more")
+    lines.append("graph " + case["expr"])
+    return "".join(line + "\n" for line in lines)
+
+
+def held(program, seed, numbers):
+    """(cases run, KiB of the one that used most, [(number, what differs)]) of one process for many cases"""
+    texts = [held_text(seed, number) for number in numbers]
+    run = subprocess.run([program], input="".join(texts).encode(), capture_output=True, check=False)
+    last, done, most, bad = None, 0, 0, []
+    for line in run.stdout.decode(errors="replace").splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "start":
+            last = int(rest)
+        elif word == "FAIL":
+            number, _, why = rest.partition(": ")
+            bad.append((int(number), why))
+        elif word == "most":
+            most = int(rest.split()[0])
+        done += word in ("ok", "FAIL")
+    if run.returncode not in (0, 1):
+        bad.append((last, f"the process ended with {run.returncode}: {run.stderr.decode(errors='replace')[-2000:]}"))
+    return done, most, bad
+
+
+def hold_all(pool, options, tap):
+    """Everything at once, many graphs to a process."""
+    numbers = range(options.held_cases) if options.only is None else [options.only]
+    parts = [numbers[i:i + 100] for i in range(0, len(numbers), 100)]
+    done = failed = most = 0
+    program = os.path.abspath(options.held)
+    todo = pool.map(held, itertools.repeat(program), itertools.repeat(options.seed), parts)
+    for part, (n, kib, bad) in zip(parts, todo):
+        done += n
+        most = max(most, kib)
+        failed += len(bad)
+        for number, why in bad:
+            print(f"FAIL --seed {options.seed} --only {number} held: {why}\n     {draw_case(options.seed, number)['expr']}",
+                  flush=True)
+        print("not ok" if bad else "ok", f"- oracle::held {part[0]} and on", file=tap)
+    print(f"{done} graphs held, {failed} other, {most} KiB in use at most")
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description="Compares the program with a second implementation.")
     parser.add_argument("program")
     parser.add_argument("--cases", type=int,
                         default=3000 if os.environ.get("MR_TEST_LONG") == "1" else 300)
+    parser.add_argument("--held", help="the program of held.c, which runs many graphs in one process")
+    parser.add_argument("--held-cases", type=int,
+                        default=20000 if os.environ.get("MR_TEST_LONG") == "1" else 400)
     parser.add_argument("--seed", default=os.environ.get("MR_TEST_SEED", "1"))
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--only", type=int, help="this case of the seed and no other")
@@ -756,11 +970,12 @@ def main():
                 print(f"FAIL --seed {options.seed} --only {number}: {case['expr']}\n     {why}", flush=True)
             elif options.only is not None:
                 print(json.dumps(case))
-    with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
-        for group, failed in worst.items():
-            print("not ok" if failed else "ok", f"- oracle::cases {100 * group} and on", file=tap)
+        with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
+            for group, failed in worst.items():
+                print("not ok" if failed else "ok", f"- oracle::cases {100 * group} and on", file=tap)
+            bad = hold_all(pool, options, tap) if options.held else 0
     print(", ".join(f"{n} {what}" for what, n in counts.items()))
-    return 1 if counts["other"] else 0
+    return 1 if counts["other"] or bad else 0
 
 
 if __name__ == "__main__":

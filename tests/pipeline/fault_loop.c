@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/system.h"
 #include "pipeline/memory/alloc.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
@@ -54,7 +54,7 @@ MR_TEST(system_calls_fail_with_the_chosen_error)
         mr_check(mr_fault_seen() == !ok);
         failed += !ok;
     }
-    mr_eq_i64(failed, 4);
+    mr_check(failed == 4 || (mr_test_for_races() && failed == 3)); /* there the loop draws */
 }
 
 MR_TEST(short_reads_give_some_bytes_in_order)

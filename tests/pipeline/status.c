@@ -41,6 +41,29 @@ MR_TEST(a_place_once_set_stays)
     mr_eq_u64(n, strlen(line));
 }
 
+MR_TEST(a_prefix_keeps_the_place_and_costs_a_long_message_its_end)
+{
+    mr_status st;
+    mr_fail(&st, MR_DATA_LOSS, "bad length");
+    mr_status_at(&st, "a", 40, 7);
+    mr_status_prefix(&st, "shard %d of %s", 3, st.file);
+    mr_eq_str(st.message, "shard 3 of a: bad length");
+    mr_eq_i64(st.code, MR_DATA_LOSS);
+    mr_eq_i64(st.offset, 40);
+    mr_eq_str(st.file, "a");
+    mr_status_prefix(NULL, "nothing");
+
+    memset(st.message, 'm', sizeof st.message - 1);
+    st.message[sizeof st.message - 1] = '\0';
+    mr_status_prefix(&st, "ab");
+    mr_eq_u64(strlen(st.message), sizeof st.message - 1);
+    mr_check(strncmp(st.message, "ab: mmm", 7) == 0);
+
+    memset(st.message, 'm', sizeof st.message - 1);
+    mr_status_prefix(&st, "%s", st.message);
+    mr_eq_u64(strlen(st.message), sizeof st.message - 1);
+}
+
 MR_TEST(success_takes_no_place)
 {
     mr_status st;
@@ -69,9 +92,11 @@ MR_TEST(errno_becomes_a_code_and_keeps_its_text)
     static const struct {
         int err;
         mr_code code;
-    } cases[] = {{ENOENT, MR_NOT_FOUND},          {EACCES, MR_PERMISSION_DENIED},
-                 {ENOSPC, MR_RESOURCE_EXHAUSTED}, {EIO, MR_DATA_LOSS},
-                 {EINVAL, MR_INVALID_ARGUMENT},   {EEXIST, MR_ALREADY_EXISTS}};
+    } cases[] = {{ENOENT, MR_NOT_FOUND},           {EACCES, MR_PERMISSION_DENIED},
+                 {ENOSPC, MR_RESOURCE_EXHAUSTED},  {EIO, MR_DATA_LOSS},
+                 {EHOSTUNREACH, MR_UNAVAILABLE},   {EADDRNOTAVAIL, MR_INVALID_ARGUMENT},
+                 {EISDIR, MR_FAILED_PRECONDITION}, {ENOTEMPTY, MR_FAILED_PRECONDITION},
+                 {EINVAL, MR_INVALID_ARGUMENT},    {EEXIST, MR_ALREADY_EXISTS}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_status st;
         mr_eq_i64(mr_fail_errno(&st, cases[i].err, "x"), cases[i].code);
@@ -97,4 +122,24 @@ MR_TEST(formatting_into_a_small_buffer_cuts_and_ends)
     mr_fail(&st, MR_DATA_LOSS, "bad length");
     mr_check(mr_status_format(&st, small, sizeof small) > sizeof small);
     mr_eq_u64(strlen(small), sizeof small - 1);
+}
+
+MR_TEST(control_bytes_of_names_are_shown_not_obeyed)
+{
+    mr_status st;
+    char line[2048], small[6];
+    mr_fail(&st, MR_NOT_FOUND, "no file matches %s", "a\x1b[2J\r\x7f");
+    mr_status_at(&st,
+                 "b\x1b]0;x\a\n\xc2\x9b"
+                 "e\xc3\xa9",
+                 -1, -1);
+    mr_status_format(&st, line, sizeof line);
+    mr_eq_str(line, "b\\x1b]0;x\\x07\\x0a\\xc2\\x9be\xc3\xa9: not found: no file matches "
+                    "a\\x1b[2J\\x0d\\x7f");
+    mr_fail(&st, MR_INVALID_ARGUMENT, "line 1\n  x\n  ^"); /* a message may have several lines */
+    mr_status_format(&st, line, sizeof line);
+    mr_eq_str(line, "invalid argument: line 1\n  x\n  ^");
+    mr_eq_u64(mr_text_visible("a\nb", true, line, sizeof line), 3);
+    mr_eq_u64(mr_text_visible("a\nb", false, small, sizeof small), 6);
+    mr_eq_str(small, "a\\x0a");
 }

@@ -10,20 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static mr_dataset *parse(const char *text)
-{
-    mr_status st;
-    mr_dataset *ds = NULL;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    return ds;
-}
-
 /* ds is what `want` says, however either is written. */
 static void check_text(mr_dataset *ds, const char *want)
 {
     mr_status st;
     char *text = NULL, *canonical = NULL;
-    mr_dataset *wanted = parse(want);
+    mr_dataset *wanted = mr_test_graph(want);
     mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
     mr_ok(mr_dataset_to_text(wanted, &canonical, &st), &st);
     mr_eq_str(text, canonical);
@@ -56,7 +48,7 @@ static void check_plans(const plan *plans, size_t n)
     for (size_t i = 0; i < n; i++) {
         const plan *p = &plans[i];
         const mr_auto_shard_opts o = {p->workers, p->index, 0, p->policy};
-        mr_dataset *ds = parse(p->before), *out = NULL;
+        mr_dataset *ds = mr_test_graph(p->before), *out = NULL;
         mr_explanation e = {0};
         mr_shard_policy chosen;
         mr_status st;
@@ -87,6 +79,15 @@ MR_TEST(file_shards_lists_of_readers)
          "the list of files of text_line"},
         {FILE_PLAN, "text_line(\"*.txt\")",
          "list_files(\"*.txt\")" SHARD ".flat_map(f => text_line(f))", NULL},
+        /* patterns are sorted, names stay in their order */
+        {FILE_PLAN, "text_line([\"b\", \"a-*\", \"c\"])",
+         "from_tensor_slices([\"b\"]).concatenate(list_files(\"a-*\"))"
+         ".concatenate(from_tensor_slices([\"c\"]))" SHARD ".flat_map(f => text_line(f))",
+         NULL},
+        {FILE_PLAN, "tfrecord([\"a\", \"b\"], num_parallel_reads=2)",
+         "from_tensor_slices([\"a\", \"b\"])" SHARD
+         ".interleave(f => tfrecord(f), cycle_length=2, num_parallel_calls=2)",
+         NULL},
         {AUTO_FILE, "tfrecord(\"a\").map(x => x).filter(x => true).repeat(2).take(3).skip(1)",
          "from_tensor_slices([\"a\"])" SHARD
          ".flat_map(f => tfrecord(f)).map(x => x).filter(x => true).repeat(2).take(3).skip(1)",
@@ -162,7 +163,7 @@ MR_TEST(data_goes_before_trailing_prefetch_and_options)
 {
     static const plan plans[] = {
         {2, 1, MR_SHARD_DATA, MR_SHARD_DATA, "range(9).batch(2).prefetch(3)",
-         "range(9).batch(2)" SHARD ".prefetch(3)", "goes behind batch"},
+         "range(9).batch(2)" SHARD ".prefetch(3)", "goes after batch"},
         {2, 1, MR_SHARD_DATA, MR_SHARD_DATA,
          "range(9).prefetch(1).batch(2).with_options(deterministic=true).prefetch(3)",
          "range(9).prefetch(1).batch(2)" SHARD ".with_options(deterministic=true).prefetch(3)",
@@ -205,7 +206,7 @@ MR_TEST(shuffles_before_a_file_shard_move_behind_it)
 {
     static const plan plans[] = {
         {FILE_PLAN, "list_files(\"f*\").shuffle(8, seed=3).flat_map(text_line)",
-         "list_files(\"f*\")" SHARD ".shuffle(8, seed=3).flat_map(text_line)", "moves behind it"},
+         "list_files(\"f*\")" SHARD ".shuffle(8, seed=3).flat_map(text_line)", "moves after it"},
         {FILE_PLAN,
          "list_files(\"f*\").shuffle(8, seed=3).repeat(2).shuffle(9).flat_map(text_line)",
          "list_files(\"f*\").repeat(2)" SHARD ".shuffle(8, seed=3).flat_map(text_line)",
@@ -240,7 +241,7 @@ MR_TEST(options_merge_along_the_chain)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_status st;
         mr_shard_policy got;
-        mr_dataset *ds = parse(cases[i].text);
+        mr_dataset *ds = mr_test_graph(cases[i].text);
         mr_test_context("%s", cases[i].text);
         mr_ok(mr_shard_policy_of(ds, &got, &st), &st);
         mr_eq_str(mr_shard_policy_name(got), mr_shard_policy_name(cases[i].want));
@@ -251,7 +252,7 @@ MR_TEST(options_merge_along_the_chain)
 MR_TEST(random_ops_get_the_jobs_seed)
 {
     mr_status st;
-    mr_dataset *ds = parse("range(9).shuffle(3).map(x => x).shuffle(4, seed=8).shuffle(5)");
+    mr_dataset *ds = mr_test_graph("range(9).shuffle(3).map(x => x).shuffle(4, seed=8).shuffle(5)");
     mr_dataset *a = NULL, *b = NULL, *c = NULL;
     char *text[3];
     mr_explanation e = {0};
@@ -284,7 +285,7 @@ MR_TEST(numbers_out_of_range_are_refused)
                                              {2, -1, 0, MR_SHARD_OFF},
                                              {2, 0, -1, MR_SHARD_OFF},
                                              {2, 0, 0, MR_N_SHARD_POLICIES}};
-    mr_dataset *ds = parse("range(3)"), *out = NULL;
+    mr_dataset *ds = mr_test_graph("range(3)"), *out = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mr_status st;
         mr_code_is(mr_auto_shard(ds, &bad[i], &out, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
@@ -315,15 +316,19 @@ static void count_warning(void *ctx, mr_log_level level, const char *message)
 MR_TEST(auto_warns_once_when_it_chooses_data)
 {
     mr_status st;
-    mr_dataset *ds = parse("range(3)"), *out = NULL;
+    mr_dataset *ds = mr_test_graph("range(3)"), *out = NULL;
     const mr_auto_shard_opts o = {2, 0, 2, MR_SHARD_AUTO};
     mr_explanation e = {0};
     mr_log_set(count_warning, NULL, MR_LOG_WARNING);
     mr_ok(mr_auto_shard(ds, &o, &out, NULL, &e, &st), &st);
     mr_dataset_unref(out);
     mr_ok(mr_auto_shard(ds, &o, &out, NULL, NULL, &st), &st);
-    mr_log_set(NULL, NULL, MR_LOG_ERROR);
+    mr_dataset_unref(out);
     mr_eq_i64(warnings, 1);
+    const mr_auto_shard_opts alone = {1, 0, 2, MR_SHARD_AUTO};
+    mr_ok(mr_auto_shard(ds, &alone, &out, NULL, &e, &st), &st);
+    mr_log_set(NULL, NULL, MR_LOG_ERROR);
+    mr_eq_i64(warnings, 1); /* nothing was sharded */
     mr_explanation_reset(&e);
     mr_dataset_unref(out);
     mr_dataset_unref(ds);
@@ -335,7 +340,7 @@ MR_TEST(allocation_failures_leave_the_graph_alone)
         "zip(list_files(\"f*\").repeat(2).flat_map(text_line), text_line([\"a\"])).batch(2)",
         "zip(text_line([\"a\"]), range(3)).prefetch(2)"};
     for (size_t i = 0; i < 2; i++) {
-        mr_dataset *ds = parse(texts[i]);
+        mr_dataset *ds = mr_test_graph(texts[i]);
         mr_fault_each_allocation(n)
         {
             mr_status st;
@@ -349,4 +354,72 @@ MR_TEST(allocation_failures_leave_the_graph_alone)
         check_text(ds, texts[i]);
         mr_dataset_unref(ds);
     }
+}
+
+static void check_ranges(const char *text, const char *want)
+{
+    mr_status st;
+    mr_dataset *ds = mr_test_graph(text), *made = NULL;
+    const mr_auto_shard_opts o = {3, 1, 3, MR_SHARD_RANGE};
+    mr_shard_policy chosen;
+    mr_ok(mr_auto_shard(ds, &o, &made, &chosen, NULL, &st), &st);
+    mr_eq_i64(chosen, MR_SHARD_RANGE);
+    check_text(made, want);
+    mr_dataset_unref(made);
+    mr_dataset_unref(ds);
+}
+
+static void check_no_ranges(const char *text, const char *part)
+{
+    mr_status st;
+    mr_dataset *ds = mr_test_graph(text), *made = NULL;
+    const mr_auto_shard_opts o = {3, 1, 3, MR_SHARD_RANGE};
+    mr_test_context("%s", text);
+    mr_code_is(mr_auto_shard(ds, &o, &made, NULL, NULL, &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.message, part);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(range_divides_the_records_of_readers)
+{
+    check_ranges("tfrecord(\"a\").batch(2)", "tfrecord(\"a\", record_range=[1, 3]).batch(2)");
+    check_ranges("tfrecord(\"a\", \"b\", num_parallel_reads=2).map(x => x).shuffle(3).repeat()",
+                 "tfrecord(\"a\", \"b\", record_range=[1, 3]).map(x => x).shuffle(3).repeat()");
+    check_ranges("tfrecord(\"a*\").global_shuffle(1).prefetch(1)",
+                 "tfrecord(\"a*\", record_range=[1, 3]).global_shuffle(1).prefetch(1)");
+    check_ranges("zip(tfrecord(\"a\"), tfrecord(\"b\").flat_map(x => range(2)))",
+                 "zip(tfrecord(\"a\", record_range=[1, 3]), tfrecord(\"b\", record_range=[1, "
+                 "3]).flat_map(x => range(2)))");
+    check_ranges("tfrecord(\"a\").assert_cardinality(9)", "tfrecord(\"a\", record_range=[1, 3])");
+    check_no_ranges("range(3)", "reads no files");
+    check_no_ranges("text_line(\"a\")", "any record");
+    check_no_ranges("zip(tfrecord(\"a\"), range(3))", "range");
+    check_no_ranges("list_files(\"a\").flat_map(tfrecord)", "one for an element");
+    check_no_ranges("tfrecord(\"a\").enumerate()", "cannot be divided");
+    check_no_ranges("tfrecord(\"a\", record_range=[0, 2])", "already");
+}
+
+MR_TEST(file_leaves_a_part_of_the_records_alone)
+{
+    mr_status st;
+    mr_dataset *ds = mr_test_graph("tfrecord(\"a\", \"b\", record_range=[0, 2])"), *made = NULL;
+    const mr_auto_shard_opts o = {2, 1, 2, MR_SHARD_FILE};
+    mr_code_is(mr_auto_shard(ds, &o, &made, NULL, NULL, &st), MR_NOT_FOUND, &st);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(file_divides_readers_whose_features_decide_the_type)
+{
+    mr_status st;
+    mr_dataset *made = NULL, *ds = mr_test_graph("jsonl([\"a\", \"b\"], {\"n\": feature(int64, "
+                                                 "default=1)}, compression=\"GZIP\").batch(2)");
+    const mr_auto_shard_opts o = {2, 1, 2, MR_SHARD_FILE};
+    mr_ok(mr_auto_shard(ds, &o, &made, NULL, NULL, &st), &st);
+    char *text = NULL;
+    mr_ok(mr_dataset_to_text(made, &text, &st), &st);
+    mr_has_str(text, "jsonl(f, ");
+    mr_dataset_unref(mr_test_graph(text)); /* it is a graph as any other */
+    mr_free(text);
+    mr_dataset_unref(made);
+    mr_dataset_unref(ds);
 }

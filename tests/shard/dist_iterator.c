@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/crc32c.h"
 #include "pipeline/log.h"
 #include "tests/fault.h"
 #include "tests/shard/steps.h"
@@ -18,7 +19,7 @@ static job open_job(const char *expr, bool from_function, const mr_distribute_op
     if (from_function)
         mr_ok(mr_distribute_from_text(expr, strlen(expr), o, &j.dd, &st), &st);
     else {
-        mr_dataset *ds = steps_parse(expr);
+        mr_dataset *ds = mr_test_graph(expr);
         mr_ok(mr_distribute_dataset(ds, o, &j.dd, &st), &st);
         mr_dataset_unref(ds);
     }
@@ -69,8 +70,16 @@ MR_TEST(rewind_starts_the_next_pass)
     mr_status st;
     static steps_text t;
     job j = open_job("range(2 + input_pipeline_id).batch(1)", true,
-                     &(mr_distribute_opts){.num_workers = 2}, NULL);
-    for (int pass = 0; pass < 3; pass++) {
+                     &(mr_distribute_opts){.num_workers = 2},
+                     &(mr_dist_iterator_opts){.run = {.positions = true}});
+    for (unsigned char pass = 0; pass < 3; pass++) {
+        unsigned char passes[8] = {pass};
+        void *bytes = NULL;
+        size_t size = 0;
+        mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+        mr_check(size > 24);
+        mr_eq_mem((char *)bytes + 16, passes, sizeof passes);
+        mr_free(bytes);
         t.n = 0;
         mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
         mr_eq_str(t.v, "[0]\n[1]\n_[]\n");
@@ -156,9 +165,13 @@ MR_TEST(own_error_is_told_once_and_nothing_is_lost)
     static steps_text t;
     job j = open_job("range(6).map(x => 10 // (x - 1)).batch(1)", true,
                      &(mr_distribute_opts){.replicas = 2},
-                     &(mr_dist_iterator_opts){.run = {.has_threads = true}});
+                     &(mr_dist_iterator_opts){.run = {.has_threads = true, .positions = true}});
+    void *bytes = NULL;
+    size_t size = 0;
     mr_code rc = mr_dist_iterator_next(j.it, NULL, &s, &st);
     mr_check(rc < 0);
+    mr_code_is(mr_dist_iterator_save(j.it, &bytes, &size, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "half way");
     mr_code_is(steps_run(j.it, -1, &t, &st), MR_END, &st);
     mr_eq_str(t.v, "[-10] [10]\n[5] [3]\n[2] _[]\n");
     close_job(&j);
@@ -280,6 +293,16 @@ MR_TEST(positions_of_other_jobs_are_refused)
         ((unsigned char *)bytes)[i] ^= 0x20;
     }
     mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+    unsigned char *longer = mr_malloc(size + 1); /* its checksum is right */
+    mr_check(longer != NULL);
+    memcpy(longer, bytes, size);
+    longer[size] = 0;
+    uint32_t crc = mr_crc32c(longer + 8, size + 1 - 8);
+    for (int i = 0; i < 4; i++)
+        longer[4 + i] = (unsigned char)(crc >> 8 * i);
+    mr_code_is(mr_dist_iterator_restore(j.it, longer, size + 1, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "bytes after its end");
+    mr_free(longer);
     close_job(&j);
     mr_free(bytes);
 }
@@ -292,13 +315,13 @@ MR_TEST(slots_are_filled_or_left_alone)
     mr_step s;
     int64_t slots[2][8];
     const mr_segment segments[] = {{slots[0], sizeof slots[0]}, {slots[1], sizeof slots[1]}};
-    const mr_into into = {1, 2, segments};
+    const mr_destination destination = {1, 2, segments};
     job j = open_job("range(22).batch(16).prefetch(3)", false,
                      &(mr_distribute_opts){.replicas = 2, .owns_slots = true}, NULL);
     /* replica_slices' own prefetch of 2 is absorbed, the user's stands below it */
     mr_eq_i64(mr_dist_dataset_absorbed_prefetch(j.dd), 2);
     for (int64_t first = 0, rows = 8; first < 22; first += 16, rows = 3) {
-        mr_ok(mr_dist_iterator_next(j.it, &into, &s, &st), &st);
+        mr_ok(mr_dist_iterator_next(j.it, &destination, &s, &st), &st);
         for (size_t r = 0; r < 2; r++) {
             const mr_array *a = &s.replicas[r].columns[0];
             const int64_t *v = a->storage == MR_PLACED ? slots[r] : a->data;

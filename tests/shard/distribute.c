@@ -132,7 +132,7 @@ MR_TEST(shard_interacts_with_repeat_take_and_interleave)
          "[0,1]\n[2]\n[6,7]\n[8]\n[3,4]\n[5]\n"},
         {1, 2, 1, MR_SHARD_FILE, false, "list_files(\"f*\").repeat(2).flat_map(tfrecord).batch(3)",
          "[3,4]\n[5]\n[0,1]\n[2]\n[6,7]\n[8]\n"},
-        /* repeat behind the reader repeats the worker's own files */
+        /* repeat after the reader repeats the worker's own files */
         {1, 2, 1, MR_SHARD_FILE, false, "list_files(\"f*\").flat_map(tfrecord).repeat(2).batch(3)",
          "[3,4]\n[5]\n[3,4]\n[5]\n_[]\n_[]\n_[]\n_[]\n"},
         /* take counts the worker's records, under DATA those of all */
@@ -209,7 +209,7 @@ MR_TEST(own_infinite_stream_needs_no_peer)
 
 static mr_code distribute(const char *expr, const mr_distribute_opts *o, mr_status *st)
 {
-    mr_dataset *ds = steps_parse(expr);
+    mr_dataset *ds = mr_test_graph(expr);
     mr_dist_dataset *dd = NULL;
     mr_code rc = mr_distribute_dataset(ds, o, &dd, st);
     mr_dataset_unref(ds);
@@ -323,7 +323,7 @@ static void check_spec(const char *expr, int64_t replicas, bool from_function, c
     if (from_function)
         mr_ok(mr_distribute_from_text(expr, strlen(expr), &o, &dd, &st), &st);
     else {
-        mr_dataset *ds = steps_parse(expr);
+        mr_dataset *ds = mr_test_graph(expr);
         mr_ok(mr_distribute_dataset(ds, &o, &dd, &st), &st);
         mr_dataset_unref(ds);
     }
@@ -346,7 +346,7 @@ static int64_t cardinality_of(const char *expr, const mr_distribute_opts *o)
 {
     mr_status st;
     mr_dist_dataset *dd = NULL;
-    mr_dataset *ds = steps_parse(expr);
+    mr_dataset *ds = mr_test_graph(expr);
     mr_ok(mr_distribute_dataset(ds, o, &dd, &st), &st);
     int64_t n = mr_dist_dataset_cardinality(dd);
     mr_dataset_unref(ds);
@@ -373,7 +373,7 @@ MR_TEST(cluster_gives_workers_and_rank)
     mr_ok(mr_cluster_add(&c, MR_TASK_WORKER, "b:1", &st), &st);
     mr_ok(mr_cluster_set_task(&c, MR_TASK_WORKER, 1, &st), &st);
     const mr_distribute_opts o = {.cluster = &c, .replicas = 3};
-    mr_dataset *ds = steps_parse("range(20).batch(12)");
+    mr_dataset *ds = mr_test_graph("range(20).batch(12)");
     mr_ok(mr_distribute_dataset(ds, &o, &dd, &st), &st);
     mr_eq_i64(mr_dist_dataset_num_workers(dd), 2);
     mr_eq_i64(mr_dist_dataset_worker(dd), 1);

@@ -99,14 +99,6 @@ static inline mr_code steps_run(mr_dist_iterator *it, int64_t limit, steps_text 
     return rc;
 }
 
-static inline mr_dataset *steps_parse(const char *expr)
-{
-    mr_status st;
-    mr_dataset *ds = NULL;
-    mr_ok(mr_dataset_from_text(expr, strlen(expr), NULL, &ds, &st), &st);
-    return ds;
-}
-
 /* The text of one run; rc of what ended it. from_function: expr is an input function. */
 static inline mr_code steps_of(const char *expr, bool from_function, const mr_distribute_opts *o,
                                int64_t limit, steps_text *t, mr_status *st)
@@ -120,7 +112,7 @@ static inline mr_code steps_of(const char *expr, bool from_function, const mr_di
     if (from_function)
         rc = mr_distribute_from_text(expr, strlen(expr), o, &dd, st);
     else {
-        mr_dataset *ds = steps_parse(expr);
+        mr_dataset *ds = mr_test_graph(expr);
         rc = mr_distribute_dataset(ds, o, &dd, st);
         mr_dataset_unref(ds);
     }

@@ -16,12 +16,12 @@ static size_t row_bytes(const mr_array *a)
 
 static bool place(const mr_block *out, size_t c, const char *from, size_t bytes)
 {
-    const mr_into *into = out->into;
+    const mr_destination *destination = out->destination;
     size_t room = 0;
-    if (!into || data->never_place || into->n_columns != (size_t)data->n_columns)
+    if (!destination || data->never_place || destination->n_columns != (size_t)data->n_columns)
         return false;
-    const mr_segment *s = into->segments + c * into->n_segments;
-    for (size_t i = 0; i < into->n_segments; i++)
+    const mr_segment *s = destination->segments + c * destination->n_segments;
+    for (size_t i = 0; i < destination->n_segments; i++)
         room += s[i].bytes;
     if (room < bytes)
         return false;
@@ -40,6 +40,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     state *s = it->state;
     if (s->at == data->rows)
         return MR_END;
+    if (data->read)
+        ++*data->read;
     size_t n = data->rows - s->at < data->batch ? data->rows - s->at : data->batch;
     if (++s->number == data->fail_at)
         return mr_fail(st, MR_DATA_LOSS, "batch %zu is broken", s->number);
@@ -99,4 +101,14 @@ void test_fill(float *x, size_t n, uint64_t seed)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = (float)(mr_test_random(&seed) % 2001) / 1000 - 1;
+}
+
+mr_code test_take(void *ctx, const mr_array *p, mr_status *st)
+{
+    predicted *g = ctx;
+    size_t n = mr_array_row_values(p);
+    (void)st;
+    memcpy(g->values + g->n, p->data, n * sizeof(float));
+    g->n += n;
+    return MR_OK;
 }

@@ -3,7 +3,7 @@
 #define MR_TESTS_TRAINER_BATCHES_H
 /* A source of batches for the trainer's tests: an op of its own over arrays in memory, so that
  * these tests need nothing of the pipeline but the engine. It writes in place where asked to. */
-#include "pipeline/engine/iter.h"
+#include "pipeline/engine/op_iterator.h"
 
 typedef struct batches {
     size_t rows, batch,
@@ -11,10 +11,17 @@ typedef struct batches {
     int n_columns;
     mr_array columns[3]; /* one row: [rows, ...] */
     bool never_place;
+    size_t *read; /* counts the batches made; NULL: not wanted */
 } batches;
 
 /* A dataset over b, which must outlive it. One at a time in a process. */
 mr_dataset *test_batches(const batches *b);
+/* What a model predicted: mr_predict's taker, and what it took. */
+typedef struct predicted {
+    float values[64];
+    size_t n;
+} predicted;
+mr_code test_take(void *ctx, const mr_array *p, mr_status *st);
 /* n numbers between -1 and 1. */
 void test_fill(float *x, size_t n, uint64_t seed);
 #endif

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/device.h"
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "tests/harness.h"
+#include "trainer/cpu/device_cpu.h"
+#include "trainer/cpu/stream_cpu.h"
 
 static mr_status st;
 
@@ -26,8 +29,10 @@ MR_TEST(opens_logical_cpus_by_name)
 MR_TEST(missing_kinds_and_bad_names_are_told)
 {
     mr_device *d = NULL;
-    mr_code_is(mr_device_open(&d, "cuda:0", &st), MR_NOT_FOUND, &st);
-    mr_has_str(st.message, "no device module for 'cuda'");
+    mr_code_is(mr_device_open(&d, "cuda:999", &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.message, "device cuda:999 is not here; there is cpu:0, cpu:1, ...; cuda:");
+    mr_code_is(mr_device_open(&d, "abacus", &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.message, "device abacus is not here; there is cpu:0");
     const char *bad[] = {"", ":0", "cpu:", "cpu:x", "cpu:1x", "cpu:-1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mr_test_context("'%s'", bad[i]);
@@ -37,31 +42,45 @@ MR_TEST(missing_kinds_and_bad_names_are_told)
     mr_check(d == NULL);
 }
 
-static size_t none_count(void)
+static void none_probe(size_t *count, char *why, size_t size)
 {
-    return 0;
+    *count = 0;
+    snprintf(why, size, "they are all out");
 }
 
-static void note_kind(void *ctx, const char *kind, size_t n)
+static void note_kind(void *ctx, const char *kind, size_t n, const char *why)
 {
-    if (strcmp(kind, "none") == 0)
+    if (strcmp(kind, "none") == 0 && strcmp(why, "they are all out") == 0)
         *(size_t *)ctx = n + 1;
+}
+
+static void note_library(void *ctx, const char *kind, const char *name, const char *version)
+{
+    if (strcmp(kind, "cpu") == 0 && strcmp(name, "onednn") == 0 && version[0])
+        ++*(size_t *)ctx;
 }
 
 MR_TEST(back_ends_register_with_the_right_interface_version)
 {
     static const mr_device_backend old = {.abi = MR_DEVICE_ABI + 1, .kind = "none"};
-    static const mr_device_backend none = {
-        .abi = MR_DEVICE_ABI, .kind = "none", .count = none_count};
+    static mr_device_backend none;
+    none = mr__device_cpu;
+    none.kind = "none";
+    none.probe = none_probe;
     mr_device *d = NULL;
     size_t seen = 0;
     mr_code_is(mr_device_backend_register(&old, &st), MR_FAILED_PRECONDITION, &st);
+    none.copy = NULL;
+    mr_code_is(mr_device_backend_register(&none, &st), MR_INVALID_ARGUMENT, &st);
+    none.copy = mr__device_cpu.copy;
     mr_ok(mr_device_backend_register(&none, &st), &st);
     mr_code_is(mr_device_backend_register(&none, &st), MR_ALREADY_EXISTS, &st);
     mr_code_is(mr_device_open(&d, "none:0", &st), MR_NOT_FOUND, &st);
-    mr_has_str(st.message, "there are 0 devices");
+    mr_has_str(st.message, "none: they are all out");
     mr_device_each(note_kind, &seen);
     mr_eq_u64(seen, 1);
+    mr_device_each_library(note_library, &seen);
+    mr_eq_u64(seen, 2);
 }
 
 typedef struct trace {
@@ -89,10 +108,10 @@ MR_TEST(a_stream_runs_more_commands_than_it_holds_in_order)
     mr_device *d = NULL;
     mr_stream *s = NULL;
     mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
-    mr_ok(mr_stream_new(&s, d, &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
     for (int i = 0; i < 2000; i++) {
         notes[i] = (note){&t, i, 0};
-        mr_stream_call(s, write_note, &notes[i]);
+        mr_ok(mr_stream_host_call(s, write_note, &notes[i], &st), &st);
     }
     mr_stream_free(s);
     mr_eq_i64(atomic_load(&t.n), 2000);
@@ -110,18 +129,18 @@ MR_TEST(an_event_orders_two_streams_and_the_host_does_not_wait)
     static char from[1000], to[1000];
     memset(from, 7, sizeof from);
     mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
-    mr_ok(mr_stream_new(&a, d, &st), &st);
-    mr_ok(mr_stream_new(&b, d, &st), &st);
+    mr_ok(mr_stream_new(&a, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_new(&b, d, MR_STREAM_COMPUTE, &st), &st);
     mr_ok(mr_event_new(&e, d, &st), &st);
     mr_check(mr_event_done(e)); /* never recorded */
-    note slow = {&t, 1, 30}, behind = {&t, 2, 0};
-    mr_stream_call(a, write_note, &slow);
-    mr_stream_copy(a, to, from, sizeof from);
-    mr_stream_record(a, e);
+    note slow = {&t, 1, 30}, late = {&t, 2, 0};
+    mr_ok(mr_stream_host_call(a, write_note, &slow, &st), &st);
+    mr_ok(mr_stream_copy(a, to, from, sizeof from, &st), &st);
+    mr_ok(mr_stream_record(a, e, &st), &st);
     mr_check(!mr_event_done(e)); /* all of this returned while the first call rests */
-    mr_stream_wait(b, e);
-    mr_stream_call(b, write_note, &behind);
-    mr_event_synchronize(e);
+    mr_ok(mr_stream_wait(b, e, &st), &st);
+    mr_ok(mr_stream_host_call(b, write_note, &late, &st), &st);
+    mr_ok(mr_event_synchronize(e, &st), &st);
     mr_check(mr_event_done(e));
     mr_eq_mem(to, from, sizeof to);
     mr_stream_free(b);
@@ -139,16 +158,16 @@ MR_TEST(a_wait_is_for_the_record_before_it)
     mr_stream *a = NULL, *b = NULL;
     mr_event *e = NULL;
     mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
-    mr_ok(mr_stream_new(&a, d, &st), &st);
-    mr_ok(mr_stream_new(&b, d, &st), &st);
+    mr_ok(mr_stream_new(&a, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_new(&b, d, MR_STREAM_COMPUTE, &st), &st);
     mr_ok(mr_event_new(&e, d, &st), &st);
     note first = {&t, 1, 0}, free_to_go = {&t, 2, 0}, slow = {&t, 3, 100};
-    mr_stream_call(a, write_note, &first);
-    mr_stream_record(a, e);
-    mr_stream_wait(b, e); /* for the first record, not the one that follows */
-    mr_stream_call(a, write_note, &slow);
-    mr_stream_record(a, e);
-    mr_stream_call(b, write_note, &free_to_go);
+    mr_ok(mr_stream_host_call(a, write_note, &first, &st), &st);
+    mr_ok(mr_stream_record(a, e, &st), &st);
+    mr_ok(mr_stream_wait(b, e, &st), &st); /* for the first record, not the one that follows */
+    mr_ok(mr_stream_host_call(a, write_note, &slow, &st), &st);
+    mr_ok(mr_stream_record(a, e, &st), &st);
+    mr_ok(mr_stream_host_call(b, write_note, &free_to_go, &st), &st);
     mr_stream_free(b);
     mr_stream_free(a);
     mr_eq_i64(t.order[0], 1);
@@ -171,5 +190,103 @@ MR_TEST(memory_of_every_kind_is_aligned_and_writable)
     }
     void *p = NULL;
     mr_code_is(mr_device_alloc(d, MR_MEMORY_DEVICE, SIZE_MAX, &p, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_device_close(d);
+}
+
+static void add_numbers(void *args)
+{
+    int *const *x = args;
+    **x += 1;
+}
+
+static void fail_kernel(void *args)
+{
+    (void)args;
+    mr__cpu_fail(MR_DATA_LOSS, "the %s failed", "second");
+}
+
+MR_TEST(kernels_of_the_host_run_on_a_copy_of_their_arguments)
+{
+    int number = 4, *args = &number;
+    char large[MR_KERNEL_ARGS + 1] = {0};
+    mr_device *d = NULL;
+    mr_stream *s = NULL;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_launch(s, add_numbers, &args, sizeof args, &st), &st);
+    args = NULL;
+    mr_ok(mr_stream_synchronize(s, &st), &st);
+    mr_eq_i64(number, 5);
+    mr_code_is(mr_stream_launch(s, add_numbers, large, sizeof large, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_stream_free(s);
+    mr_device_close(d);
+}
+
+MR_TEST(an_error_of_a_stream_stays)
+{
+    mr_device *d = NULL;
+    mr_stream *s = NULL, *other = NULL;
+    mr_event *e = NULL;
+    char from[8] = "kept", to[8] = "";
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_new(&other, d, MR_STREAM_COPY, &st), &st);
+    mr_ok(mr_event_new(&e, d, &st), &st);
+    mr_ok(mr_stream_synchronize(s, &st), &st);
+    mr_ok(mr_stream_launch(s, fail_kernel, NULL, 0, &st), &st);
+    mr_ok(mr_stream_record(s, e, &st), &st);
+    for (int i = 0; i < 2; i++) {
+        mr_code_is(mr_stream_synchronize(s, &st), MR_DATA_LOSS, &st);
+        mr_eq_str(st.message, "the second failed");
+        mr_code_is(mr_stream_status(s, &st), MR_DATA_LOSS, &st);
+        mr_code_is(mr_event_synchronize(e, &st), MR_DATA_LOSS, &st);
+    }
+    mr_ok(mr_stream_copy(other, to, from, sizeof to, &st), &st);
+    mr_ok(mr_stream_synchronize(other, &st), &st); /* another stream is not concerned */
+    mr_eq_str(to, "kept");
+    mr_event_free(e);
+    mr_stream_free(s);
+    mr_stream_free(other);
+    mr_device_close(d);
+}
+
+static void divide_by_a_lot(void *args)
+{
+    volatile float *x = *(float *volatile *)args;
+    *x /= 1e10f;
+}
+
+MR_TEST(denormal_numbers_are_flushed_in_streams)
+{
+    float x = 1e-30f, *args = &x;
+    mr_device *d = NULL;
+    mr_stream *s = NULL;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_launch(s, divide_by_a_lot, &args, sizeof args, &st), &st);
+    mr_ok(mr_stream_synchronize(s, &st), &st);
+    mr_eq_f64(x, 0, 0);
+    mr_stream_free(s);
+    mr_device_close(d);
+}
+
+MR_TEST(memory_comes_and_goes_in_stream_order)
+{
+    mr_device *d = NULL;
+    mr_stream *s = NULL;
+    char got[64];
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    for (int i = 0; i < 300; i++) {
+        void *p = NULL;
+        mr_ok(mr_stream_alloc(s, sizeof got, &p, &st), &st);
+        mr_ok(mr_stream_set(s, p, i & 127, sizeof got, &st), &st);
+        mr_ok(mr_stream_copy(s, got, p, sizeof got, &st), &st);
+        mr_stream_release(s, p);
+    }
+    mr_ok(mr_stream_synchronize(s, &st), &st);
+    mr_check(got[0] == (299 & 127) && got[63] == got[0]);
+    mr_stream_free(s);
     mr_device_close(d);
 }

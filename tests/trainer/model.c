@@ -9,6 +9,7 @@
 #include "pipeline/memory/alloc.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
+#include "tests/trainer/batches.h"
 #include "trainer/loss.h"
 #include "trainer/model_impl.h"
 
@@ -46,23 +47,26 @@ static mr_code probe_step(mr_replica *r, void *ctx, mr_status *status)
         p->m, r, &x, &(mr_forward_opts){.training = !p->inference, .first_row = (int64_t)from}, &y,
         status));
     size_t out = mine ? mr_array_row_values(&y) / mine : 0;
-    memcpy(p->y + from * out, y.data, mine * out * sizeof(float));
+    size_t bytes = mine * out * sizeof(float);
+    mr_stream *s = mr_replica_stream(r);
+    MR_TRY(mr_stream_copy(s, p->y + from * out, y.data, bytes, status));
     if (p->inference)
         return MR_OK;
-    memcpy(mr_model_output_gradient(p->m, r), p->dy + from * out, mine * out * sizeof(float));
+    MR_TRY(mr_stream_copy(s, mr_model_output_gradient(p->m, r), p->dy + from * out, bytes, status));
     MR_TRY(mr_model_backward(p->m, r, status));
     for (size_t v = 0; v < mr_model_n_variables(p->m); v++) {
         const float *g;
         MR_TRY(mr_model_gradient(p->m, r, v, &g, status));
+        bytes = mr_variable_size(mr_model_variable(p->m, v)) * sizeof *g;
         if (id == 0 && p->grads)
-            memcpy(p->grads[v], g, mr_variable_size(mr_model_variable(p->m, v)) * sizeof *g);
+            MR_TRY(mr_stream_copy(s, p->grads[v], g, bytes, status));
     }
     return p->o ? mr_model_apply_gradients(p->m, r, p->o, status) : MR_OK;
 }
 
 static double objective(probe *p, mr_strategy *s, size_t n)
 {
-    p->m->replicas[0].step = p->m->replicas[mr_strategy_num_replicas_in_sync(s) - 1].step = 7;
+    p->m->replicas[0].pending = p->m->replicas[mr_strategy_num_replicas_in_sync(s) - 1].pending = 7;
     mr_ok(mr_strategy_run(s, probe_step, p, &st), &st);
     double sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -150,6 +154,27 @@ MR_TEST(backward_agrees_with_finite_differences)
     }
 }
 
+MR_TEST(gradients_go_through_residuals_and_around_them)
+{
+    int64_t five[] = {5}, image[] = {4, 3, 2};
+    check_gradients("dense(5).residual(dense(5, activation=\"tanh\")).dense(2)", 1, five, 3);
+    check_gradients("residual(dense(5, activation=\"tanh\")).activation(\"tanh\").dense(2)", 1,
+                    five, 3);
+    check_gradients("dense(4).residual(dense(3, activation=\"tanh\"), projection=true).dense(2)", 1,
+                    five, 3);
+    check_gradients("dense(5).residual(residual(dense(5, activation=\"tanh\")).dense(5))", 1, five,
+                    3);
+    check_gradients(
+        "dense(5).residual(activation(\"tanh\").residual(dense(4, activation=\"tanh\"), "
+        "projection=true), projection=true)",
+        1, five, 3);
+    check_gradients("dense(5).residual(activation(\"tanh\")).reshape(5).residual(flatten())", 1,
+                    five, 3);
+    check_gradients("conv2d(3, 3, padding=\"same\").residual(conv2d(4, 3, strides=2, "
+                    "padding=\"same\", activation=\"tanh\"), projection=true).flatten().dense(2)",
+                    3, image, 2);
+}
+
 MR_TEST(dense_is_the_plain_loop)
 {
     mr_model *m = NULL;
@@ -158,9 +183,9 @@ MR_TEST(dense_is_the_plain_loop)
     mr_ok(mr_model_parse(&m, "input(3).dense(2, activation=\"relu\")", &st), &st);
     mr_ok(mr_model_build(m, s, 1, (int64_t[]){3}, NULL, &st), &st);
     mr_eq_u64(mr_model_n_variables(m), 2);
-    mr_eq_str(mr_variable_name(mr_model_variable(m, 0)), "dense_0/kernel");
-    mr_variable_assign(mr_model_variable(m, 0), w);
-    mr_variable_assign(mr_model_variable(m, 1), b);
+    mr_eq_str(mr_variable_name(mr_model_variable(m, 0)), "dense/kernel");
+    mr_ok(mr_variable_assign(mr_model_variable(m, 0), w, &st), &st);
+    mr_ok(mr_variable_assign(mr_model_variable(m, 1), b, &st), &st);
     probe p = {.m = m,
                .y = y,
                .inference = true,
@@ -236,7 +261,7 @@ static void train_steps(size_t n, size_t rows, const char *text, float *weights,
             mr_eq_mem(mr_variable_copy(m->variables[v], 0), mr_variable_copy(m->variables[v], r),
                       mr_variable_size(m->variables[v]) * sizeof(float));
     mr_eq_i64(mr_optimizer_iterations(o), 10);
-    mr_variable_read(m->variables[0], weights);
+    mr_ok(mr_variable_read(m->variables[0], weights, &st), &st);
     mr_optimizer_free(o);
     mr_model_free(m);
     mr_strategy_free(s);
@@ -266,18 +291,22 @@ MR_TEST(bad_models_say_what_is_wrong)
     static const struct {
         const char *text, *says;
     } cases[] = {{"input(3).dens(4)", "no layer 'dens'"},
-                 {"dense()", "needs units"},
-                 {"dense(0)", "between 1"},
+                 {"dense()", "expected units"},
+                 {"dense(0)", "at least 1"},
                  {"dense(2.5)", "integer"},
                  {"dense(4, 5, 6, 7, 8, 9, 10, 11)", "must be"},
                  {"dense(4, units=3)", "twice"},
                  {"dense(4, activation=\"rleu\")", "one of linear, relu"},
                  {"dense(4, kernel_initializer=\"x\")", "initializer"},
                  {"dense(4, kernel_regularizer=7)", "l1(v)"},
-                 {"dense(4, color=3)", "no argument 'color'"},
-                 {"dropout(1.5)", "between 0 and 1"},
+                 {"dense(4, color=3)", "no parameter 'color'"},
+                 {"dropout(1.5)", "at most 1"},
                  {"input(3)", "at least one layer"},
-                 {"input(0).dense(1)", "dimension"},
+                 {"input(0).dense(1)", "shape must be at least 1"},
+                 {"residual(7)", "needs a chain of layers"},
+                 {"residual(input(3))", "no layer 'input'"},
+                 {"residual(dens(3))", "no layer 'dens'"},
+                 {"residual()", "layers"},
                  {"7", "chain of layers"},
                  {"dense(4", "expected"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -298,7 +327,9 @@ MR_TEST(shapes_that_do_not_fit_are_refused_when_built)
     } cases[] = {{"input(28, 28, 1).dense(2)", "[28, 28, 1]", 2, {28, 28}},
                  {"reshape(4, 5).dense(1)", "12 values", 1, {12}},
                  {"reshape(-1, -1).dense(1)", "at most one", 1, {12}},
-                 {"dense(2)", "at least one axis", 0, {0}}};
+                 {"dense(2)", "at least one axis", 0, {0}},
+                 {"residual(dense(4))", "its layers make [4] of [12]", 1, {12}},
+                 {"residual(flatten(), projection=true)", "no projection", 2, {3, 4}}};
     mr_strategy *s = open_strategy(2);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_model *m = NULL;
@@ -311,6 +342,80 @@ MR_TEST(shapes_that_do_not_fit_are_refused_when_built)
         mr_model_free(m);
     }
     mr_strategy_free(s);
+}
+
+/* One training step over two rows a replica; replica 1 may give up at either of two places. */
+typedef struct training {
+    mr_model *m;
+    mr_optimizer *o;
+    int fail_at; /* 0: never; 1: before the forward pass, 2: after the backward pass */
+    float x[2][2 * 4];
+} training;
+
+static mr_code train_or_fail(mr_replica *r, void *ctx, mr_status *status)
+{
+    training *t = ctx;
+    size_t id = mr_replica_id(r);
+    mr_array y, x = {.dtype = MR_FLOAT32,
+                     .storage = MR_DENSE,
+                     .rank = 2,
+                     .rows = 1,
+                     .shape = {2, 4},
+                     .data = t->x[id]};
+    if (id == 1 && t->fail_at == 1)
+        return mr_fail(status, MR_DATA_LOSS, "gave up");
+    MR_TRY(mr_model_forward(t->m, r, &x,
+                            &(mr_forward_opts){.training = true, .first_row = 2 * (int64_t)id}, &y,
+                            status));
+    /* dy = y - 1 */
+    const mr_math_fill ones = {2 * 3, -1, mr_model_output_gradient(t->m, r)};
+    const mr_math_combine add = {2 * 3, 1, 1, y.data, ones.dst};
+    MR_TRY(mr_replica_math(r)->fill(mr_replica_stream(r), &ones, status));
+    MR_TRY(mr_replica_math(r)->combine(mr_replica_stream(r), &add, status));
+    MR_TRY(mr_model_backward(t->m, r, status));
+    if (id == 1 && t->fail_at == 2)
+        return mr_fail(status, MR_DATA_LOSS, "gave up");
+    return mr_model_apply_gradients(t->m, r, t->o, status);
+}
+
+/* Trains five steps, with failing ones among them, and leaves the weights of both copies in w. */
+static size_t train_with_failures(bool failures, float w[2][256])
+{
+    mr_strategy *s = open_strategy(2);
+    training t = {0};
+    size_t n = 0;
+    test_fill(t.x[0], 16, 3);
+    mr_ok(mr_model_parse(&t.m, "dense(6, activation=\"tanh\").dropout(0.5).dense(3)", &st), &st);
+    mr_ok(mr_optimizer_parse(&t.o, "adam(learning_rate=0.1)", &st), &st);
+    mr_ok(mr_model_build(t.m, s, 1, (int64_t[]){4}, &(mr_model_opts){.seed = 8}, &st), &st);
+    for (int step = 0; step < 5; step++) {
+        for (t.fail_at = 1; failures && t.fail_at <= 2; t.fail_at++) {
+            mr_code_is(mr_strategy_run(s, train_or_fail, &t, &st), MR_DATA_LOSS, &st);
+            mr_eq_i64(mr_optimizer_iterations(t.o), step);
+        }
+        t.fail_at = 0;
+        mr_ok(mr_strategy_run(s, train_or_fail, &t, &st), &st);
+    }
+    for (size_t v = 0; v < mr_model_n_variables(t.m); v++) {
+        size_t size = mr_variable_size(mr_model_variable(t.m, v));
+        for (size_t r = 0; r < 2; r++)
+            memcpy(w[r] + n, mr_variable_copy(mr_model_variable(t.m, v), r), size * sizeof(float));
+        n += size;
+    }
+    mr_optimizer_free(t.o);
+    mr_model_free(t.m);
+    mr_strategy_free(s);
+    return n;
+}
+
+MR_TEST(a_step_that_fails_on_one_replica_leaves_nothing_on_any)
+{
+    float good[2][256], bad[2][256];
+    size_t n = train_with_failures(false, good);
+    mr_eq_u64(n, 4 * 6 + 6 + 6 * 3 + 3);
+    mr_eq_u64(train_with_failures(true, bad), n);
+    mr_eq_mem(bad[1], bad[0], n * sizeof(float));
+    mr_eq_mem(bad[0], good[0], n * sizeof(float)); /* dropout drew the same, too */
 }
 
 /* Everything that a model, an optimizer and a step allocate, failing one after the other. */

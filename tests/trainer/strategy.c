@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "tests/harness.h"
+#include "trainer/cpu/device_cpu.h"
 
 static mr_status st;
 
@@ -172,6 +173,60 @@ MR_TEST(gather_joins_in_replica_order_along_any_axis)
     mr_strategy_free(s);
 }
 
+MR_TEST(bools_and_strings_are_gathered)
+{
+    static const char *const words[] = {"the", "quick", "", "brown"};
+    mr_strategy *s = open_strategy(2);
+    mr_distributed d;
+    mr_array out;
+    mr_axes rows = {1, {0}};
+    mr_ok(mr_distributed_init(&d, s, &st), &st);
+    d.values[0] = tensor(MR_BOOL, 1, (int64_t[]){2}, (bool[]){true, false});
+    d.values[1] = tensor(MR_BOOL, 1, (int64_t[]){1}, (bool[]){true});
+    mr_ok(mr_strategy_gather(s, &d, 0, &out, &st), &st);
+    mr_eq_i64(out.dtype, MR_BOOL);
+    mr_eq_mem(out.data, ((bool[]){true, false, true}), 3);
+    mr_array_reset(&out);
+    mr_code_is(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, &rows, &out, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_distributed_reset(&d);
+    mr_ok(mr_distributed_init(&d, s, &st), &st);
+    for (int64_t r = 0, at = 0; r < 2; at += ++r) {
+        mr_array *a = &d.values[r];
+        mr_ok(mr_tensor_alloc(a, MR_STRING, 1, (int64_t[]){r + 1}, &st), &st);
+        for (int64_t i = 0; i <= r; i++) {
+            mr_buffer *b = NULL;
+            size_t n = strlen(words[at + i]);
+            mr_ok(mr_buffer_alloc(&b, n + 1, &st), &st);
+            memcpy(mr_buffer_data(b), words[at + i], n + 1);
+            ((mr_bytes *)a->data)[i] = (mr_bytes){mr_buffer_data(b), n};
+            mr_ok(mr_buffer_hold(a->owner, b, &st), &st);
+            mr_buffer_unref(b);
+        }
+    }
+    mr_ok(mr_strategy_gather(s, &d, 0, &out, &st), &st);
+    mr_distributed_reset(&d); /* the gathered strings stay */
+    mr_eq_i64(out.shape[0], 3);
+    for (int i = 0; i < 3; i++)
+        mr_eq_str((const char *)((mr_bytes *)out.data)[i].data, words[i]);
+    mr_array_reset(&out);
+    mr_strategy_free(s);
+}
+
+MR_TEST(on_one_replica_the_sum_of_a_plain_value_is_the_value)
+{
+    mr_strategy *s = open_strategy(1);
+    mr_distributed d;
+    mr_array a = tensor(MR_FLOAT32, 0, NULL, (float[]){1}), out;
+    mr_ok(mr_distributed_init_plain(&d, &a, &st), &st);
+    mr_ok(mr_strategy_reduce(s, MR_REDUCE_SUM, &d, NULL, &out, &st), &st);
+    mr_eq_i64(out.rank, 0);
+    mr_eq_f64(*(float *)out.data, 1, 0);
+    mr_array_reset(&out);
+    mr_distributed_reset(&d);
+    mr_strategy_free(s);
+}
+
 static mr_code twice_its_number(const mr_value_context *v, void *ctx, mr_array *out,
                                 mr_status *status)
 {
@@ -228,6 +283,10 @@ MR_TEST(average_loss_divides_by_the_global_batch)
     mr_eq_f64(loss, (3 + 3.5) / 10, 1e-12);
     mr_ok(mr_compute_average_loss(&x.per_example, NULL, 0, &loss, &st), &st);
     mr_eq_f64(loss, 0, 0);
+    mr_array half = tensor(MR_FLOAT32, 0, NULL, (float[]){0.5f});
+    mr_ok(mr_compute_average_loss(&x.per_example, &half, 2, &loss, &st), &st);
+    mr_eq_f64(loss, 2.5, 0);
+    mr_array_reset(&half);
     mr_code_is(mr_compute_average_loss(&x.per_example, NULL, -2, &loss, &st), MR_INVALID_ARGUMENT,
                &st);
     mr_ok(mr_strategy_run(s, average_inside, &x, &st), &st);
@@ -249,6 +308,44 @@ MR_TEST(average_loss_divides_by_the_global_batch)
     mr_array_reset(&x.per_example);
     mr_array_reset(&x.weight);
     mr_strategy_free(s);
+}
+
+static void three_probe(size_t *count, char *why, size_t size)
+{
+    *count = 3;
+    if (size > 0)
+        why[0] = '\0';
+}
+
+MR_TEST(without_names_replicas_go_to_every_accelerator)
+{
+    static mr_device_backend other;
+    mr_strategy *s = NULL;
+    mr_ok(mr_strategy_mirrored(&s, NULL, &st), &st);
+    mr_eq_u64(mr_strategy_num_replicas_in_sync(s), 1);
+    mr_eq_str(mr_device_name(mr_replica_device(mr_strategy_replica(s, 0))), "cpu:0");
+    mr_strategy_free(s);
+    other = mr__device_cpu;
+    other.kind = "other";
+    other.probe = three_probe;
+    mr_ok(mr_device_backend_register(&other, &st), &st);
+    mr_ok(mr_strategy_mirrored(&s, NULL, &st), &st);
+    mr_eq_u64(mr_strategy_num_replicas_in_sync(s), 3);
+    mr_eq_str(mr_device_name(mr_replica_device(mr_strategy_replica(s, 2))), "other:2");
+    mr_strategy_free(s);
+    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = 4}, &st), &st);
+    mr_eq_str(mr_device_name(mr_replica_device(mr_strategy_replica(s, 3))), "other:0");
+    mr_strategy_free(s);
+    const char *names[] = {"other", "cpu", "other:1"};
+    mr_strategy_opts mixed = {.devices = names, .n_devices = 3},
+                     all = {.devices = names, .n_devices = 1};
+    mr_ok(mr_strategy_mirrored(&s, &all, &st), &st);
+    mr_eq_u64(mr_strategy_num_replicas_in_sync(s), 3);
+    mr_strategy_free(s);
+    s = NULL;
+    mr_code_is(mr_strategy_mirrored(&s, &mixed, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "other:0 and cpu:0 are of different kinds");
+    mr_check(s == NULL);
 }
 
 MR_TEST(bad_counts_and_devices_are_refused)

@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The processor as a device with real asynchronous streams.
  *
- * A stream is a thread that works off a ring of commands; submitting blocks only while the ring is
+ * A stream is a thread that runs the commands of a ring; submitting blocks only while the ring is
  * full. An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
  * remembers the count it was submitted at, so events can be recorded again and again without a
- * reset (the meaning CUDA gives them). */
+ * reset, as in CUDA. */
 #include "trainer/cpu/device_cpu.h"
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/cpu/matmul.h"
+#include "trainer/cpu/stream_cpu.h"
 
-enum { RING = 256, MAX_DEVICES = 1024, ALIGNMENT = 64 };
+enum { RING = 128, MAX_DEVICES = 1024, ALIGNMENT = 64 };
 
 typedef struct event {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     uint64_t recorded, reached;
     unsigned waiters;
+    mr_code rc; /* of the stream that reached it last */
 } event;
 
-typedef enum verb { COPY, CALL, RECORD, WAIT, STOP } verb;
+typedef enum verb { COPY, SET, LAUNCH, HOST_CALL, RECORD, WAIT, FREE, STOP } verb;
 
 typedef struct command {
     verb verb;
+    int byte;
+    mr_kernel_fn kernel;
     union {
         struct {
             void *dst;
@@ -39,20 +45,42 @@ typedef struct command {
             event *e;
             uint64_t count;
         } event;
+        _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
     } u;
 } command;
 
 typedef struct stream {
     pthread_mutex_t lock;
-    pthread_cond_t not_empty, not_full;
-    size_t head, tail; /* head: next to run; tail: next free; tail - head <= RING */
-    command ring[RING];
+    pthread_cond_t moved;
+    size_t head, tail; /* head: running or next to run; tail: next free; tail - head <= RING */
+    unsigned waiters;  /* for any of: a command, room, the end of all */
+    bool failed;       /* st is the sticky error */
     pthread_t thread;
+    void *plans;
+    mr_status st;
+    command ring[RING];
 } stream;
 
-static size_t cpu_count(void)
+/* The stream whose thread this is. */
+static _Thread_local stream *running;
+
+/* Running means that lose their strength come to denormal numbers, on which processors are slow. */
+static void flush_denormals(void)
 {
-    return MAX_DEVICES; /* logical: as many as anyone asks for */
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#elif defined(__aarch64__)
+    uint64_t fpcr;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    __asm__ volatile("msr fpcr, %0" : : "r"(fpcr | (UINT64_C(1) << 24)));
+#endif
+}
+
+static void cpu_probe(size_t *count, char *why, size_t size)
+{
+    *count = MAX_DEVICES; /* logical: any number */
+    if (size > 0)
+        why[0] = '\0';
 }
 
 static mr_code cpu_open(size_t index, void **self, mr_status *st)
@@ -68,10 +96,46 @@ static void cpu_close(void *self)
     (void)self;
 }
 
-static mr_code cpu_memory_alloc(void *self, mr_memory kind, size_t bytes, void **out, mr_status *st)
+static void cpu_properties(void *self, mr_device_properties *out)
+{
+    (void)self;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    *out = (mr_device_properties){.unified = true, .host_kernels = true};
+    snprintf(out->model, sizeof out->model, "processor");
+    if (pages > 0 && page > 0)
+        out->memory_bytes = (uint64_t)pages * (uint64_t)page;
+}
+
+static size_t cpu_libraries(mr_device_library *out, size_t room)
+{
+    if (room == 0)
+        return 0;
+    *out = (mr_device_library){.name = "onednn"};
+    mr__matmul_version(out->version, sizeof out->version);
+    return 1;
+}
+
+static void submit(stream *s, const command *c, size_t args)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->tail - s->head == RING) {
+        s->waiters++;
+        pthread_cond_wait(&s->moved, &s->lock);
+        s->waiters--;
+    }
+    /* Of the arguments only what there is: most commands are small. */
+    memcpy(&s->ring[s->tail % RING], c, offsetof(command, u) + args);
+    if (s->tail++ == s->head && s->waiters > 0)
+        pthread_cond_broadcast(&s->moved);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static mr_code cpu_memory_alloc(void *self, mr_memory kind, size_t bytes, void *stream_, void **out,
+                                mr_status *st)
 {
     (void)self;
     (void)kind;
+    (void)stream_; /* memory is free when it has been freed: that keeps any order */
     void *p = bytes <= SIZE_MAX - ALIGNMENT ? mr_aligned_alloc(ALIGNMENT, bytes + ALIGNMENT) : NULL;
     if (!p)
         return mr_fail_memory(st, bytes, "device memory");
@@ -79,11 +143,14 @@ static mr_code cpu_memory_alloc(void *self, mr_memory kind, size_t bytes, void *
     return MR_OK;
 }
 
-static void cpu_memory_free(void *self, mr_memory kind, void *p)
+static void cpu_memory_free(void *self, mr_memory kind, void *p, void *stream_)
 {
     (void)self;
     (void)kind;
-    mr_free(p);
+    if (stream_)
+        submit(stream_, &(command){.verb = FREE, .u.copy = {.dst = p}}, sizeof(void *));
+    else
+        mr_free(p);
 }
 
 static mr_code cpu_event_new(void *self, void **out, mr_status *st)
@@ -106,11 +173,12 @@ static void cpu_event_free(void *event_)
     mr_free(e);
 }
 
-static void event_reach(event *e, uint64_t count)
+static void event_reach(event *e, uint64_t count, const stream *s)
 {
     pthread_mutex_lock(&e->lock);
     if (e->reached < count)
         e->reached = count;
+    e->rc = s->failed ? s->st.code : MR_OK;
     if (e->waiters > 0)
         pthread_cond_broadcast(&e->moved);
     pthread_mutex_unlock(&e->lock);
@@ -126,13 +194,24 @@ static void event_await(event *e, uint64_t count)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void cpu_event_synchronize(void *event_)
+static mr_code report(bool failed, const mr_status *from, mr_status *st)
+{
+    if (failed && st)
+        *st = *from;
+    return failed ? from->code : MR_OK;
+}
+
+static mr_code cpu_event_synchronize(void *event_, mr_status *st)
 {
     event *e = event_;
     pthread_mutex_lock(&e->lock);
     uint64_t count = e->recorded;
     pthread_mutex_unlock(&e->lock);
     event_await(e, count);
+    pthread_mutex_lock(&e->lock);
+    mr_code rc = e->rc;
+    pthread_mutex_unlock(&e->lock);
+    return rc == MR_OK ? rc : mr_fail(st, rc, "an operation before this event failed");
 }
 
 static bool cpu_event_done(void *event_)
@@ -144,20 +223,43 @@ static bool cpu_event_done(void *event_)
     return done;
 }
 
-static void run_command(const command *c)
+void mr__cpu_fail(mr_code code, const char *fmt, ...)
+{
+    stream *s = running;
+    va_list ap;
+    va_start(ap, fmt);
+    pthread_mutex_lock(&s->lock);
+    if (!s->failed) {
+        mr_failv(&s->st, code, fmt, ap);
+        s->failed = true;
+    }
+    pthread_mutex_unlock(&s->lock);
+    va_end(ap);
+}
+
+static void run_command(stream *s, command *c)
 {
     switch (c->verb) {
     case COPY:
         memcpy(c->u.copy.dst, c->u.copy.src, c->u.copy.bytes);
         break;
-    case CALL:
+    case SET:
+        memset(c->u.copy.dst, c->byte, c->u.copy.bytes);
+        break;
+    case LAUNCH:
+        c->kernel(c->u.args);
+        break;
+    case HOST_CALL:
         c->u.call.fn(c->u.call.ctx);
         break;
     case RECORD:
-        event_reach(c->u.event.e, c->u.event.count);
+        event_reach(c->u.event.e, c->u.event.count, s);
         break;
     case WAIT:
         event_await(c->u.event.e, c->u.event.count);
+        break;
+    case FREE:
+        mr_free(c->u.copy.dst);
         break;
     case STOP:
         break;
@@ -167,46 +269,40 @@ static void run_command(const command *c)
 static void *stream_main(void *stream_)
 {
     stream *s = stream_;
+    running = s;
+    flush_denormals();
     mr__matmul_use_one_thread();
+    pthread_mutex_lock(&s->lock);
     for (;;) {
-        pthread_mutex_lock(&s->lock);
-        while (s->head == s->tail)
-            pthread_cond_wait(&s->not_empty, &s->lock);
-        command c = s->ring[s->head % RING];
-        if (s->tail - s->head == RING)
-            pthread_cond_signal(&s->not_full);
-        s->head++;
+        while (s->head == s->tail) {
+            s->waiters++;
+            pthread_cond_wait(&s->moved, &s->lock);
+            s->waiters--;
+        }
+        command *c = &s->ring[s->head % RING]; /* not written again before head moves on */
         pthread_mutex_unlock(&s->lock);
-        if (c.verb == STOP)
+        if (c->verb == STOP)
             return NULL;
-        run_command(&c);
+        run_command(s, c);
+        pthread_mutex_lock(&s->lock);
+        bool full = s->tail - s->head == RING;
+        if ((++s->head == s->tail || full) && s->waiters > 0)
+            pthread_cond_broadcast(&s->moved);
     }
 }
 
-static void submit(stream *s, const command *c)
-{
-    pthread_mutex_lock(&s->lock);
-    while (s->tail - s->head == RING)
-        pthread_cond_wait(&s->not_full, &s->lock);
-    s->ring[s->tail % RING] = *c;
-    if (s->tail++ == s->head)
-        pthread_cond_signal(&s->not_empty);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static mr_code cpu_stream_new(void *self, void **out, mr_status *st)
+static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_status *st)
 {
     (void)self;
+    (void)kind;
     stream *s = mr_calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "a stream");
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->not_empty, NULL);
-    pthread_cond_init(&s->not_full, NULL);
+    pthread_cond_init(&s->moved, NULL);
     int err = pthread_create(&s->thread, NULL, stream_main, s);
     if (err) {
-        pthread_cond_destroy(&s->not_full);
-        pthread_cond_destroy(&s->not_empty);
+        pthread_cond_destroy(&s->moved);
         pthread_mutex_destroy(&s->lock);
         mr_free(s);
         return mr_fail_errno(st, err, "cannot start the thread of a device stream");
@@ -218,50 +314,126 @@ static mr_code cpu_stream_new(void *self, void **out, mr_status *st)
 static void cpu_stream_free(void *stream_)
 {
     stream *s = stream_;
-    submit(s, &(command){.verb = STOP});
+    submit(s, &(command){.verb = STOP}, 0);
     pthread_join(s->thread, NULL);
-    pthread_cond_destroy(&s->not_full);
-    pthread_cond_destroy(&s->not_empty);
+    mr__cpu_plans_free(s->plans);
+    pthread_cond_destroy(&s->moved);
     pthread_mutex_destroy(&s->lock);
     mr_free(s);
 }
 
-static void cpu_copy(void *stream_, void *dst, const void *src, size_t bytes)
+static mr_code cpu_copy(void *stream_, void *dst, const void *src, size_t bytes, mr_status *st)
 {
-    submit(stream_, &(command){.verb = COPY, .u.copy = {dst, src, bytes}});
+    (void)st;
+    command c = {.verb = COPY, .u.copy = {dst, src, bytes}};
+    submit(stream_, &c, sizeof c.u.copy);
+    return MR_OK;
 }
 
-static void cpu_call(void *stream_, mr_stream_fn fn, void *ctx)
+static mr_code cpu_set(void *stream_, void *dst, int byte, size_t bytes, mr_status *st)
 {
-    submit(stream_, &(command){.verb = CALL, .u.call = {fn, ctx}});
+    (void)st;
+    command c = {.verb = SET, .byte = byte, .u.copy = {.dst = dst, .bytes = bytes}};
+    submit(stream_, &c, sizeof c.u.copy);
+    return MR_OK;
 }
 
-static void cpu_record(void *stream_, void *event_)
+static mr_code cpu_host_call(void *stream_, mr_stream_fn fn, void *ctx, mr_status *st)
+{
+    (void)st;
+    command c = {.verb = HOST_CALL, .u.call = {fn, ctx}};
+    submit(stream_, &c, sizeof c.u.call);
+    return MR_OK;
+}
+
+static mr_code cpu_launch(void *stream_, mr_kernel_fn fn, const void *args, size_t size,
+                          mr_status *st)
+{
+    command c;
+    if (size > sizeof c.u.args)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a kernel takes at most %zu bytes, found %zu",
+                       sizeof c.u.args, size);
+    c.verb = LAUNCH;
+    c.byte = 0;
+    c.kernel = fn;
+    if (size > 0)
+        memcpy(c.u.args, args, size);
+    submit(stream_, &c, size);
+    return MR_OK;
+}
+
+mr_code mr__cpu_launch(mr_stream *s, mr_kernel_fn fn, const void *args, size_t size, mr_status *st)
+{
+    return cpu_launch(s->self, fn, args, size, st);
+}
+
+void **mr__cpu_plans(mr_stream *s)
+{
+    return &((stream *)s->self)->plans;
+}
+
+static mr_code cpu_record(void *stream_, void *event_, mr_status *st)
 {
     event *e = event_;
+    (void)st;
     pthread_mutex_lock(&e->lock);
     uint64_t count = ++e->recorded;
     pthread_mutex_unlock(&e->lock);
-    submit(stream_, &(command){.verb = RECORD, .u.event = {e, count}});
+    command c = {.verb = RECORD, .u.event = {e, count}};
+    submit(stream_, &c, sizeof c.u.event);
+    return MR_OK;
 }
 
-static void cpu_wait(void *stream_, void *event_)
+static mr_code cpu_wait(void *stream_, void *event_, mr_status *st)
 {
     event *e = event_;
+    (void)st;
     pthread_mutex_lock(&e->lock);
     uint64_t count = e->recorded;
     bool reached = e->reached >= count;
     pthread_mutex_unlock(&e->lock);
+    command c = {.verb = WAIT, .u.event = {e, count}};
     if (!reached)
-        submit(stream_, &(command){.verb = WAIT, .u.event = {e, count}});
+        submit(stream_, &c, sizeof c.u.event);
+    return MR_OK;
+}
+
+static mr_code cpu_stream_status(void *stream_, mr_status *st)
+{
+    stream *s = stream_;
+    pthread_mutex_lock(&s->lock);
+    mr_code rc = report(s->failed, &s->st, st);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
+{
+    stream *s = stream_;
+    pthread_mutex_lock(&s->lock);
+    s->waiters++;
+    while (s->head != s->tail)
+        pthread_cond_wait(&s->moved, &s->lock);
+    s->waiters--;
+    pthread_mutex_unlock(&s->lock);
+    return cpu_stream_status(stream_, st);
+}
+
+static void *cpu_native_stream(void *stream_)
+{
+    (void)stream_;
+    return NULL;
 }
 
 const mr_device_backend mr__device_cpu = {
     .abi = MR_DEVICE_ABI,
+    .size = sizeof(mr_device_backend),
     .kind = "cpu",
-    .count = cpu_count,
+    .probe = cpu_probe,
     .open = cpu_open,
     .close = cpu_close,
+    .properties = cpu_properties,
+    .libraries = cpu_libraries,
     .memory_alloc = cpu_memory_alloc,
     .memory_free = cpu_memory_free,
     .stream_new = cpu_stream_new,
@@ -269,9 +441,15 @@ const mr_device_backend mr__device_cpu = {
     .event_new = cpu_event_new,
     .event_free = cpu_event_free,
     .copy = cpu_copy,
-    .call = cpu_call,
+    .set = cpu_set,
+    .host_call = cpu_host_call,
+    .launch = cpu_launch,
     .record = cpu_record,
     .wait = cpu_wait,
     .event_synchronize = cpu_event_synchronize,
     .event_done = cpu_event_done,
+    .stream_synchronize = cpu_stream_synchronize,
+    .stream_status = cpu_stream_status,
+    .native_stream = cpu_native_stream,
+    .math = &mr__math_cpu,
 };

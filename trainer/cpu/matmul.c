@@ -1,15 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/cpu/matmul.h"
 #include <dnnl.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Debian's oneDNN runs on OpenMP, whose thread count belongs to the calling thread. Declared here
  * because clang does not find gcc's omp.h. */
 extern void omp_set_num_threads(int n);
+extern int omp_get_max_threads(void);
+
+void mr__matmul_version(char *buf, size_t size)
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(buf, size, "%d.%d.%d", v->major, v->minor, v->patch);
+}
 
 void mr__matmul_use_one_thread(void)
 {
     omp_set_num_threads(1);
+}
+
+int mr__matmul_enter_one_thread(void)
+{
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    return threads;
+}
+
+void mr__matmul_leave_one_thread(int threads)
+{
+    omp_set_num_threads(threads);
 }
 
 mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CPU_MATMUL_H
 #define MR_TRAINER_CPU_MATMUL_H
-/* The matrix product of the CPU device, by oneDNN; the only file that knows it. */
+/* The matrix product of the CPU device, by oneDNN. */
 #include <stdbool.h>
 #include <stddef.h>
 #include "pipeline/status.h"
@@ -11,7 +11,13 @@
 mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
                    const float *b, bool add, float *c, mr_status *st) MR_NODISCARD;
 
+/* "2.6.3" into buf. */
+void mr__matmul_version(char *buf, size_t size);
+
 /* Makes products of the calling thread run in it alone: replicas are the parallelism here, and the
  * same number of threads gives the same bits everywhere. */
 void mr__matmul_use_one_thread(void);
+/* The same for a while: leave takes what enter gave. */
+int mr__matmul_enter_one_thread(void);
+void mr__matmul_leave_one_thread(int threads);
 #endif

@@ -1,65 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y = activation(x kernel + bias), over the last axis of x: an input [a, b] gives [a, units].
  *
- *   x      [m, k]   m = rows * leading dimensions, k = last dimension
- *   kernel [k, n]   n = units
- *   y, dy  [m, n] */
-#include <string.h>
-#include "trainer/cpu/matmul.h"
+ *   x      [rows, in]   rows of the batch times leading dimensions; in: the last dimension
+ *   kernel [in, out]    out: units
+ *   y, dy  [rows, out] */
 #include "trainer/layer.h"
+#include "trainer/onnx.h"
 
 struct params {
     int64_t units;
-    const mr__activation *activation;
+    const mr_activation *activation;
     bool use_bias;
     mr_initializer kernel_initializer, bias_initializer;
     mr_regularizer kernel_regularizer, bias_regularizer;
 };
 
-typedef struct sizes {
-    size_t m, k, n;
-} sizes;
-
-static sizes sizes_of(const mr__pass *p)
+/* rows: rows of x as a matrix. */
+static void sizes_of(const mr_layer_pass *p, size_t *rows, size_t *in, size_t *out)
 {
-    const mr__layer *l = p->layer;
-    size_t k = (size_t)l->in.shape[l->in.rank - 1];
-    return (sizes){p->rows * (mr__dims_values(&l->in) / k), k,
-                   (size_t)l->out.shape[l->out.rank - 1]};
+    const mr_layer *l = p->layer;
+    *in = (size_t)l->in.shape[l->in.rank - 1];
+    *out = (size_t)l->out.shape[l->out.rank - 1];
+    *rows = p->rows * (mr_dims_values(&l->in) / *in);
 }
 
-static mr_code forward(const mr__pass *p, mr_status *st)
+static mr_code forward(const mr_layer_pass *p, mr_status *st)
 {
     const struct params *o = p->layer->params;
-    sizes s = sizes_of(p);
-    if (o->use_bias)
-        for (size_t i = 0; i < s.m; i++)
-            memcpy(p->y + i * s.n, p->w[1], s.n * sizeof(float));
-    MR_TRY(mr__matmul(false, false, s.m, s.n, s.k, p->x, p->w[0], o->use_bias, p->y, st));
-    if (o->activation->forward)
-        o->activation->forward(p->y, s.m, s.n);
-    return MR_OK;
+    mr_math_dense d = {.f = o->activation->function,
+                       .x = p->x,
+                       .w = p->w[0],
+                       .bias = o->use_bias ? p->w[1] : NULL,
+                       .y = p->y};
+    sizes_of(p, &d.rows, &d.in, &d.out);
+    return p->math->dense(p->stream, &d, st);
 }
 
-static mr_code backward(const mr__pass *p, mr_status *st)
+static mr_code backward(const mr_layer_pass *p, mr_status *st)
 {
     const struct params *o = p->layer->params;
-    sizes s = sizes_of(p);
-    if (o->activation->backward)
-        o->activation->backward(p->y, p->dy, s.m, s.n);
-    MR_TRY(mr__matmul(true, false, s.k, s.n, s.m, p->x, p->dy, false, p->dw[0], st));
-    if (o->use_bias) {
-        memset(p->dw[1], 0, s.n * sizeof(float));
-        for (size_t i = 0; i < s.m; i++)
-            for (size_t j = 0; j < s.n; j++)
-                p->dw[1][j] += p->dy[i * s.n + j];
-    }
-    if (p->dx)
-        return mr__matmul(false, true, s.m, s.k, s.n, p->dy, p->w[0], false, p->dx, st);
-    return MR_OK;
+    size_t rows, in, out;
+    sizes_of(p, &rows, &in, &out);
+    const mr_math_activate_backward a = {o->activation->function, rows, out, p->y, p->dy, p->dy};
+    const mr_math_dense_backward_weights w = {
+        rows, in, out, p->x, p->dy, p->dw[0], o->use_bias ? p->dw[1] : NULL};
+    const mr_math_dense_backward_data d = {rows, in, out, p->dy, p->w[0], p->dx};
+    if (a.f != MR_ACT_LINEAR)
+        MR_TRY(p->math->activate_backward(p->stream, &a, st));
+    MR_TRY(p->math->dense_backward_weights(p->stream, &w, st));
+    return p->dx ? p->math->dense_backward_data(p->stream, &d, st) : MR_OK;
 }
 
-static mr_code build(mr__layer *l, mr_status *st)
+static mr_code build(mr_layer *l, mr_status *st)
 {
     const struct params *o = l->params;
     if (l->in.rank < 1)
@@ -71,46 +63,60 @@ static mr_code build(mr__layer *l, mr_status *st)
     l->out = l->in;
     l->out.shape[l->out.rank - 1] = o->units;
     l->n_wanted = o->use_bias ? 2 : 1;
-    l->wanted[0] = (mr__variable_spec){.name = "kernel",
-                                       .rank = 2,
-                                       .shape = {k, o->units},
-                                       .initializer = o->kernel_initializer,
-                                       .regularizer = o->kernel_regularizer,
-                                       .fan_in = (size_t)k,
-                                       .fan_out = (size_t)o->units};
-    l->wanted[1] = (mr__variable_spec){.name = "bias",
-                                       .rank = 1,
-                                       .shape = {o->units},
-                                       .initializer = o->bias_initializer,
-                                       .regularizer = o->bias_regularizer,
-                                       .fan_in = (size_t)o->units,
-                                       .fan_out = (size_t)o->units};
+    l->wanted[0] = (mr_variable_spec){.name = "kernel",
+                                      .rank = 2,
+                                      .shape = {k, o->units},
+                                      .initializer = o->kernel_initializer,
+                                      .regularizer = o->kernel_regularizer,
+                                      .fan_in = (size_t)k,
+                                      .fan_out = (size_t)o->units};
+    l->wanted[1] = (mr_variable_spec){.name = "bias",
+                                      .rank = 1,
+                                      .shape = {o->units},
+                                      .initializer = o->bias_initializer,
+                                      .regularizer = o->bias_regularizer,
+                                      .fan_in = (size_t)o->units,
+                                      .fan_out = (size_t)o->units};
     return MR_OK;
 }
 
-static const mr__arg args[] = {
-    MR__ARG(struct params, units, MR__I64, .required = true, .min = 1, .max = 1 << 24,
-            .doc = "Values it gives for each example."),
-    MR__ARG(struct params, activation, MR__ACTIVATION, .doc = "Applied to the result."),
-    MR__ARG(struct params, use_bias, MR__BOOL, .def = 1,
-            .doc = "Adds a learned value to each unit."),
-    MR__ARG(struct params, kernel_initializer, MR__INITIALIZER, .def_name = "glorot_uniform",
-            .doc = "First values of the kernel."),
-    MR__ARG(struct params, bias_initializer, MR__INITIALIZER, .def_name = "zeros",
-            .doc = "First values of the bias."),
-    MR__ARG(struct params, kernel_regularizer, MR__REGULARIZER,
-            .doc = "Penalty on the kernel, added to the loss."),
-    MR__ARG(struct params, bias_regularizer, MR__REGULARIZER,
-            .doc = "Penalty on the bias, added to the loss."),
+static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
+{
+    const struct params *o = l->params;
+    const char *const kernel = mr_onnx_variable(g, 0);
+    MR_TRY(mr_onnx_node(g, "MatMul", &kernel, 1, NULL, 0, st));
+    if (o->use_bias) {
+        const char *const bias = mr_onnx_variable(g, 1);
+        MR_TRY(mr_onnx_node(g, "Add", &bias, 1, NULL, 0, st));
+    }
+    return mr_onnx_activation(g, o->activation->function, st);
+}
+
+static const mr_param table[] = {
+    MR_ARG(struct params, units, .min.i = 1, .max.i = 1 << 24, .doc = "Values of each result."),
+    MR_PARAM_OWN(struct params, activation, mr_param_activation, .def.s = "linear",
+                 .doc = "Applied to the result."),
+    MR_PARAM(struct params, use_bias, .def.b = true, .doc = "Adds a learned value to each unit."),
+    MR_PARAM_OWN(struct params, kernel_initializer, mr_param_initializer, .def.s = "glorot_uniform",
+                 .doc = "First values of the kernel."),
+    MR_PARAM_OWN(struct params, bias_initializer, mr_param_initializer, .def.s = "zeros",
+                 .doc = "First values of the bias."),
+    MR_PARAM_OWN(struct params, kernel_regularizer, mr_param_regularizer,
+                 .doc = "Penalty on the kernel, added to the loss."),
+    MR_PARAM_OWN(struct params, bias_regularizer, mr_param_regularizer,
+                 .doc = "Penalty on the bias, added to the loss."),
     {0}};
 
-const mr__layer_desc mr__layer_dense = {
-    .name = "dense",
-    .doc = "Multiplies by a learned matrix, adds a learned bias, applies an activation.",
-    .example = "input(784).dense(128, activation=\"relu\").dense(10)",
-    .args = args,
-    .params_size = sizeof(struct params),
+const mr_layer_desc mr__layer_dense = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "dense",
+           .doc = "Multiplies by a learned matrix, adds a learned bias, applies an activation.",
+           .example = "input(784).dense(128, activation=\"relu\").dense(10)",
+           .params = table,
+           .params_size = sizeof(struct params)},
+    .multiplies = true,
     .build = build,
     .forward = forward,
     .backward = backward,
+    .onnx = onnx,
 };

@@ -2,20 +2,18 @@
 /* One axis of all the values of an example; a scalar becomes [1]. */
 #include "trainer/layer.h"
 
-static mr_code build(mr__layer *l, mr_status *st)
+static mr_code build(mr_layer *l, mr_status *st)
 {
     (void)st;
-    l->out = (mr__dims){.rank = 1, .shape = {(int64_t)mr__dims_values(&l->in)}};
+    l->out = (mr_dims){.rank = 1, .shape = {(int64_t)mr_dims_values(&l->in)}};
     return MR_OK;
 }
 
-static const mr__arg args[] = {{0}};
-
-const mr__layer_desc mr__layer_flatten = {
-    .name = "flatten",
-    .doc = "Makes one axis of all axes of an example.",
-    .example = "input(28, 28).flatten().dense(10)",
-    .args = args,
+const mr_layer_desc mr__layer_flatten = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "flatten",
+           .doc = "Makes one axis of all axes of an example.",
+           .example = "input(28, 28).flatten().dense(10)"},
     .view = true,
     .build = build,
 };

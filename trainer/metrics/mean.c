@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/metric_desc.h"
 
-static mr_code update(mr__metric_pass *p, mr_status *st)
+static mr_code update(const mr_metric_pass *p, mr_status *st)
 {
-    (void)st;
-    const float *x = p->predictions->data;
-    size_t n = mr_array_row_values(p->predictions);
-    for (size_t i = 0; i < n; i++)
-        p->total += x[i];
-    p->count += (double)n;
-    return MR_OK;
+    return p->math->metric(p->stream,
+                           &(mr_math_metric){.kind = MR_METRIC_MEAN,
+                                             .n = mr_array_row_values(p->predictions),
+                                             .width = 1,
+                                             .x = p->predictions->data,
+                                             .label_dtype = MR_FLOAT32,
+                                             .total = p->total},
+                           st);
 }
 
-const mr__metric_desc mr__metric_mean = {
-    .name = "mean",
-    .doc = "Mean of all values added.",
+const mr_metric_desc mr__metric_mean = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "mean",
+           .doc = "Mean of all values added.",
+           .example = "mean"},
     .update = update,
 };

@@ -13,39 +13,34 @@ static size_t slots(const void *params)
     return ((const struct params *)params)->momentum != 0;
 }
 
-static void update(const mr__update *u)
+static mr_code update(const mr_optimizer_step *u, mr_status *st)
 {
     const struct params *o = u->params;
-    float rate = (float)u->learning_rate, momentum = (float)o->momentum;
-    if (momentum == 0) {
-        for (size_t i = 0; i < u->n; i++)
-            u->w[i] -= rate * u->gradient[i];
-        return;
-    }
-    float *restrict m = u->slots[0], *restrict w = u->w;
-    const float *restrict g = u->gradient;
-    for (size_t i = 0; i < u->n; i++)
-        m[i] = momentum * m[i] - rate * g[i];
-    if (o->nesterov)
-        for (size_t i = 0; i < u->n; i++)
-            w[i] += momentum * m[i] - rate * g[i];
-    else
-        for (size_t i = 0; i < u->n; i++)
-            w[i] += m[i];
+    return u->math->sgd(u->stream,
+                        &(mr_math_sgd){.n = u->n,
+                                       .rate = (float)u->learning_rate,
+                                       .momentum = (float)o->momentum,
+                                       .nesterov = o->nesterov,
+                                       .g = u->gradient,
+                                       .w = u->w,
+                                       .m = u->slots[0],
+                                       .skip = u->skip},
+                        st);
 }
 
-static const mr__arg args[] = {
-    MR__ARG(struct params, learning_rate, MR__F64, .def = 0.01, .max = 1e30, .doc = "Step size."),
-    MR__ARG(struct params, momentum, MR__F64, .max = 1, .doc = "Share of the last step kept."),
-    MR__ARG(struct params, nesterov, MR__BOOL, .doc = "Looks ahead along the momentum."),
+static const mr_param table[] = {
+    MR_PARAM(struct params, learning_rate, .def.f = 0.01, .max.f = 1e30, .doc = "Step size."),
+    MR_PARAM(struct params, momentum, .max.f = 1, .doc = "Share of the last step kept."),
+    MR_PARAM(struct params, nesterov, .doc = "Looks ahead along the momentum."),
     {0}};
 
-const mr__optimizer_desc mr__optimizer_sgd = {
-    .name = "sgd",
-    .doc = "Gradient descent, with momentum if asked.",
-    .example = "sgd(learning_rate=0.01, momentum=0.9)",
-    .args = args,
-    .params_size = sizeof(struct params),
+const mr_optimizer_desc mr__optimizer_sgd = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "sgd",
+           .doc = "Gradient descent, with momentum if asked.",
+           .example = "sgd(learning_rate=0.01, momentum=0.9)",
+           .params = table,
+           .params_size = sizeof(struct params)},
     .slots = slots,
     .update = update,
 };

@@ -3,22 +3,24 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
+#include "pipeline/wait/wait.h"
 #include "tests/harness.h"
 
 struct work {
-    mr_task task; /* first, so that run finds the rest */
+    mr__task task; /* first, so that run finds the rest */
     mr_executor *ex;
     struct work *needs;
     int64_t result;
     pthread_t ran_on;
 };
 
-static void add(mr_task *t)
+static void add(mr__task *t)
 {
     struct work *w = (struct work *)t;
     if (w->needs) {
-        mr_task_wait(w->ex, &w->needs->task);
+        mr__task_wait(w->ex, &w->needs->task);
         w->result = w->needs->result + 1;
     } else
         w->result = 1;
@@ -42,11 +44,11 @@ static void run_chain(int threads)
     for (int i = 0; i < N; i++)
         w[i] = (struct work){.ex = ex, .needs = i ? &w[i - 1] : NULL, .task.run = add};
     for (int i = 0; i < N; i++)
-        mr_task_submit(ex, &w[i].task);
-    mr_task_wait(ex, &w[N - 1].task);
+        mr__task_submit(ex, &w[i].task);
+    mr__task_wait(ex, &w[N - 1].task);
     mr_eq_i64(w[N - 1].result, N);
     for (int i = 0; i < N; i++)
-        mr_task_wait(ex, &w[i].task);
+        mr__task_wait(ex, &w[i].task);
     mr_executor_free(ex);
 }
 
@@ -69,11 +71,11 @@ MR_TEST(without_threads_tasks_run_in_the_waiting_thread)
 {
     mr_executor *ex = executor(0);
     struct work w = {.ex = ex, .task.run = add};
-    mr_eq_i64(mr_executor_threads(ex), 0);
-    mr_task_submit(ex, &w.task);
-    mr_check(!mr_task_done(&w.task));
-    mr_task_wait(ex, &w.task);
-    mr_check(mr_task_done(&w.task));
+    mr_eq_i64(mr__executor_threads(ex), 0);
+    mr__task_submit(ex, &w.task);
+    mr_check(!mr__task_done(&w.task));
+    mr__task_wait(ex, &w.task);
+    mr_check(mr__task_done(&w.task));
     mr_check(pthread_equal(w.ran_on, pthread_self()));
     mr_executor_free(ex);
 }
@@ -82,13 +84,13 @@ MR_TEST(a_withdrawn_task_does_not_run)
 {
     mr_executor *ex = executor(0);
     struct work w = {.ex = ex, .task.run = add};
-    mr_task_submit(ex, &w.task);
-    mr_check(mr_task_withdraw(ex, &w.task));
-    mr_check(!mr_task_withdraw(ex, &w.task));
-    mr_task_wait(ex, &w.task);
+    mr__task_submit(ex, &w.task);
+    mr_check(mr__task_withdraw(ex, &w.task));
+    mr_check(!mr__task_withdraw(ex, &w.task));
+    mr__task_wait(ex, &w.task);
     mr_eq_i64(w.result, 0);
-    mr_task_submit(ex, &w.task);
-    mr_task_wait(ex, &w.task);
+    mr__task_submit(ex, &w.task);
+    mr__task_wait(ex, &w.task);
     mr_eq_i64(w.result, 1);
     mr_executor_free(ex);
 }
@@ -100,14 +102,45 @@ MR_TEST(blocking_tasks_have_threads_of_their_own)
     struct work w[N];
     for (int i = 0; i < N; i++) {
         w[i] = (struct work){.ex = ex, .task.run = add};
-        mr_task_submit_blocking(ex, &w[i].task);
+        mr__task_submit_blocking(ex, &w[i].task);
     }
     for (int i = 0; i < N; i++) {
-        mr_task_wait(ex, &w[i].task);
+        mr__task_wait(ex, &w[i].task);
         mr_eq_i64(w[i].result, 1);
         mr_check(!pthread_equal(w[i].ran_on, pthread_self()));
     }
     mr_executor_free(ex);
+}
+
+MR_TEST(freeing_wakes_all_idle_threads)
+{
+    mr_executor *ex = executor(8);
+    usleep(20000); /* all of them sleep */
+    mr_executor_free(ex);
+}
+
+struct late {
+    mr__task task; /* first */
+    atomic_int ended;
+};
+
+static void end_late(mr__task *t)
+{
+    usleep(50000);
+    atomic_store(&((struct late *)t)->ended, 1);
+}
+
+MR_TEST(freeing_waits_for_blocking_tasks)
+{
+    struct late w[3] = {0};
+    mr_executor *ex = executor(1);
+    for (int i = 0; i < 3; i++) {
+        w[i].task.run = end_late;
+        mr__task_submit_blocking(ex, &w[i].task);
+    }
+    mr_executor_free(ex);
+    for (int i = 0; i < 3; i++)
+        mr_eq_i64(atomic_load(&w[i].ended), 1);
 }
 
 struct sleeper {
@@ -119,7 +152,7 @@ static void *sleep_until_changed(void *arg)
 {
     struct sleeper *s = arg;
     while (atomic_load(&s->word) == 0)
-        mr_executor_sleep(&s->word, 0);
+        mr__wait_while(&s->word, 0, NULL);
     atomic_store(&s->woke, 1);
     return NULL;
 }
@@ -130,7 +163,7 @@ MR_TEST(a_sleeper_is_woken_by_a_change)
     pthread_t t;
     mr_eq_i64(pthread_create(&t, NULL, sleep_until_changed, &s), 0);
     atomic_store(&s.word, 1);
-    mr_executor_wake(&s.word);
+    mr__wait_wake(&s.word);
     pthread_join(t, NULL);
     mr_eq_i64(atomic_load(&s.woke), 1);
 }

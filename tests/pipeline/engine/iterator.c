@@ -2,8 +2,14 @@
 /* The iterator as a user holds it. */
 #include "pipeline/engine/iterator.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/harness.h"
 
@@ -221,6 +227,135 @@ MR_TEST(every_op_counts_its_elements)
     mr_eq_u64(mr_iterator_stats(it, NULL, 0), 3);
     mr_block_reset(&b);
     mr_iterator_close(it);
+}
+
+enum { BUSY_TRIES = 20 }; /* on a machine that may be busy with something else */
+
+/* Runs `text` in the calling thread; *seconds it took, opening included. */
+static mr_iterator *run_here(const char *text, mr_op_stats *stats, size_t n, double *seconds)
+{
+    struct timespec began, ended;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    mr_iterator *it = open_text(text, &(mr_iterator_opts){.has_threads = true});
+    while (mr_iterator_next(it, 4096, &b, &st) == MR_OK)
+        ;
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    *seconds =
+        (double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec) * 1e-9;
+    mr_block_reset(&b);
+    mr_eq_u64(mr_iterator_stats(it, stats, n), n);
+    return it;
+}
+
+MR_TEST(times_of_all_ops_add_up_and_those_inside_functions_are_listed_under_theirs)
+{
+    static const char *const paths[] = {"batch", "batch/flat_map", "batch/flat_map/(f)/map",
+                                        "batch/flat_map/(f)/map/range", "batch/flat_map/range"};
+    mr_op_stats stats[5];
+    double ratio = 0;
+    /* Something else may have the processor just while no op is in work. */
+    for (int i = 0; i < BUSY_TRIES && !(ratio >= 0.95 && ratio <= 1.05); i++) {
+        double seconds, all = 0;
+        mr_iterator *it = run_here(
+            "range(20000).flat_map(x => range(20).map(y => x + y)).batch(100)", stats, 5, &seconds);
+        for (int k = 0; k < 5; k++) {
+            mr_eq_str(stats[k].path, paths[k]);
+            mr_check(stats[k].busy_seconds >= 0 && stats[k].wait_seconds == 0);
+            all += stats[k].busy_seconds;
+        }
+        mr_eq_i64(stats[3].elements, 400000);
+        mr_iterator_close(it);
+        ratio = all / seconds;
+    }
+    mr_eq_f64(ratio, 1, 0.05);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* What the ops of `text` were busy, over the CPU time of its run in 3 threads. */
+static double busy_over_cpu(const char *text)
+{
+    mr_op_stats stats[8];
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    double began = cpu_seconds(), busy = 0;
+    mr_iterator *it = open_text(text, &(mr_iterator_opts){.has_threads = true, .threads = 3});
+    while (cpu_seconds() - began < 0.4 && mr_iterator_next(it, 4096, &b, &st) == MR_OK)
+        ;
+    double cpu = cpu_seconds() - began;
+    mr_check(cpu >= 0.3);
+    size_t n = mr_iterator_stats(it, stats, 8);
+    mr_check(n <= 8);
+    for (size_t i = 0; i < n; i++)
+        busy += stats[i].busy_seconds;
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    return busy / cpu;
+}
+
+/* On a machine that is busy with something else, some of the time is in nobody's account. */
+static void busy_is_cpu(const char *text)
+{
+    double ratio = 0;
+    for (int i = 0; i < BUSY_TRIES && !(ratio >= 0.9 && ratio <= 1.1); i++)
+        ratio = busy_over_cpu(text);
+    if (ratio < 0.5 || ratio > 1.1)
+        mr_fail_test("busy for %.2f of the CPU time", ratio);
+}
+
+/* All threads share one processor, so that much of the elapsed time is neither work nor sleep. */
+MR_TEST(busy_times_of_all_ops_and_threads_add_up_to_the_cpu_time)
+{
+    cpu_set_t before, one;
+    mr_check(sched_getaffinity(0, sizeof before, &before) == 0);
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    mr_check(sched_setaffinity(0, sizeof one, &one) == 0);
+    busy_is_cpu("range(1000000000).map(x => x * x + 1, num_parallel_calls=3).batch(100)"
+                ".prefetch(2)");
+    busy_is_cpu("range(1000000000).flat_map(x => range(20).map(y => x + y)).batch(100)"
+                ".map(x => x + 1, num_parallel_calls=3).prefetch(2)");
+    mr_check(sched_setaffinity(0, sizeof before, &before) == 0);
+}
+
+static void *write_late(void *path)
+{
+    int fd = open(path, O_WRONLY); /* waits for the reader */
+    usleep(100000);
+    ssize_t n = write(fd, "a\n", 2);
+    close(fd);
+    return (void *)(intptr_t)n;
+}
+
+MR_TEST(waiting_for_a_pipe_is_waiting)
+{
+    const char *path = mr_test_path("fifo");
+    char text[300];
+    mr_op_stats stats[2];
+    double seconds;
+    pthread_t t;
+    bool waited = false;
+    mr_check(mkfifo(path, 0600) == 0);
+    for (int i = 0; i < BUSY_TRIES && !waited; i++) {
+        mr_check(pthread_create(&t, NULL, write_late, (void *)(uintptr_t)path) == 0);
+        snprintf(text, sizeof text, "text_line(\"%s\").batch(2)", path);
+        mr_iterator *it = run_here(text, stats, 2, &seconds);
+        pthread_join(t, NULL);
+        mr_check(stats[0].wait_seconds == 0);
+        waited = stats[1].wait_seconds >= 0.09 && stats[0].busy_seconds < 0.05 &&
+                 stats[1].busy_seconds < 0.05;
+        mr_iterator_close(it);
+    }
+    mr_check(waited);
 }
 
 MR_TEST(identities_follow_rows_through_shuffle_map_and_batch)

@@ -9,7 +9,7 @@ MR_TEST(known_streams)
     static const uint32_t one_two[] = {0xe73404cf, 0x8cedc5d3, 0x3f071736, 0x0a0afddd};
     static const uint32_t user_42[] = {2985944072, 4132877644, 929418493,
                                        249609589,  146598941,  4149265688};
-    mr_philox p;
+    mr__philox p;
     mr__philox_init(&p, 0, 0);
     for (int i = 0; i < 4; i++)
         mr_eq_u64(mr__philox_next(&p), zero[i]);
@@ -25,7 +25,7 @@ MR_TEST(skipping_is_drawing)
 {
     for (uint64_t before = 0; before < 6; before++)
         for (uint64_t n = 0; n < 14; n++) {
-            mr_philox a, b;
+            mr__philox a, b;
             mr__philox_init(&a, 3, UINT64_MAX);
             mr__philox_init(&b, 3, UINT64_MAX);
             for (uint64_t i = 0; i < before; i++) {
@@ -42,7 +42,7 @@ MR_TEST(skipping_is_drawing)
 
 MR_TEST(the_counter_carries_into_its_upper_half)
 {
-    mr_philox a, b;
+    mr__philox a, b;
     mr__philox_init(&a, 5, 7);
     mr__philox_init(&b, 5, 8);
     for (int i = 0; i < 16; i++)

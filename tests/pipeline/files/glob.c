@@ -7,16 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/system.h"
 #include "tests/harness.h"
 #include "tests/pipeline/memory/fail_nth.h"
-
-static void touch(const char *name)
-{
-    FILE *f = fopen(mr_test_path(name), "w");
-    mr_check(f != NULL);
-    fclose(f);
-}
 
 static void make_tree(void)
 {
@@ -26,7 +19,7 @@ static void make_tree(void)
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
         mkdir(mr_test_path(dirs[i]), 0777);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        touch(files[i]);
+        mr_test_file(files[i], "");
     mr_eq_i64(chdir(mr_test_dir()), 0);
 }
 
@@ -109,7 +102,7 @@ MR_TEST(a_directory_that_cannot_be_read_is_an_error_with_its_name)
     char **paths;
     size_t n;
     mr_status st;
-    mr_system table = *mr__system_real();
+    mr__system table = *mr__system_real();
     table.opendir = refused_opendir;
     mr__system_set(&table);
     mr_code_is(mr_glob(&pattern, 1, &paths, &n, &st), MR_PERMISSION_DENIED, &st);

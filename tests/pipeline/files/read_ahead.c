@@ -14,9 +14,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/system.h"
 #include "pipeline/log.h"
 #include "tests/harness.h"
 
@@ -55,6 +56,8 @@ static const char *make_file(void)
     return path;
 }
 
+static bool no_uring, no_ahead;
+
 /* Reads from `start` on and compares every byte; *slots: how many came in buffers of their own. */
 static void expect_content(const char *path, int64_t start, bool direct, size_t *slots)
 {
@@ -64,7 +67,10 @@ static void expect_content(const char *path, int64_t start, bool direct, size_t 
     mr_code rc;
     size_t at = (size_t)start;
     *slots = 0;
-    mr_ok(mr__read_ahead_open(&r, path, start, direct, &st), &st);
+    mr_ok(mr__read_ahead_open(
+              &r, path, start,
+              &(mr__read_opts){.direct = direct, .no_uring = no_uring, .no_ahead = no_ahead}, &st),
+          &st);
     mr_eq_i64(mr__read_ahead_size(r), SIZE);
     for (;;) {
         mr_buffer *slot = NULL;
@@ -102,17 +108,83 @@ MR_TEST(uncached_files_come_by_ring_or_pool)
 {
     const char *path = make_file();
     size_t slots;
-    mr_system table = *mr__system_real();
+    mr__system table = *mr__system_real();
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
     for (int pool = 0; pool < 2; pool++) {
-        mr__read_use_uring(!pool);
+        no_uring = pool;
         expect_content(path, 0, false, &slots);
         mr_check(slots > 0);
         expect_content(path, 70001, false, &slots);
         expect_content(path, 70001, true, &slots);
     }
     mr_eq_i64(lines_logged, 1);
+}
+
+MR_TEST(without_reads_in_flight_the_bytes_are_the_same)
+{
+    const char *path = make_file();
+    size_t slots;
+    mr__system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    no_ahead = true;
+    for (int direct = 0; direct < 2; direct++) {
+        expect_content(path, 0, direct, &slots);
+        mr_eq_u64(slots, 0);
+        expect_content(path, 70001, direct, &slots);
+        mr_eq_u64(slots, 0);
+    }
+}
+
+MR_TEST(a_file_that_becomes_shorter_ends_there)
+{
+    const char *path = mr_test_path("shrinks");
+    mr__system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    for (int pool = 0; pool < 2; pool++) {
+        FILE *f = fopen(path, "wb");
+        mr_check(f != NULL);
+        fclose(f);
+        mr_eq_i64(truncate(path, (off_t)(20 * MR__READ_SLOT)), 0);
+        mr__read_ahead *r = NULL;
+        mr_status st;
+        mr_ok(mr__read_ahead_open(&r, path, 0, &(mr__read_opts){.no_uring = pool}, &st), &st);
+        mr_code rc = MR_OK;
+        for (size_t n = 0; rc == MR_OK; n++) {
+            static uint8_t dst[4096];
+            mr_buffer *slot = NULL;
+            uint8_t *data = dst;
+            size_t got = 0;
+            rc = mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st);
+            mr_check(rc != MR_OK || got > 0);
+            mr_check(n <= 2 * MR__READ_DEPTH); /* what was under way, and no more */
+            mr_buffer_unref(slot);
+            mr_eq_i64(truncate(path, 0), 0);
+        }
+        mr_code_is(rc, MR_END, &st);
+        mr__read_ahead_close(r);
+    }
+}
+
+static ssize_t read_slowly(int fd, void *data, size_t n, off_t offset)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
+    return pread(fd, data, n, offset);
+}
+
+MR_TEST(who_sleeps_for_a_read_of_the_pool_is_woken)
+{
+    const char *path = make_file();
+    size_t slots;
+    mr__system table = *mr__system_real();
+    table.preadv2 = nothing_cached;
+    table.pread = read_slowly;
+    mr__system_set(&table);
+    no_uring = true;
+    expect_content(path, 0, false, &slots);
+    mr_check(slots > 0);
 }
 
 static int refuse_ring(unsigned entries, struct io_uring *ring, unsigned flags)
@@ -125,7 +197,7 @@ MR_TEST(a_kernel_without_io_uring_gives_the_same_bytes_and_one_line)
 {
     const char *path = make_file();
     size_t slots;
-    mr_system table = *mr__system_real();
+    mr__system table = *mr__system_real();
     table.preadv2 = nothing_cached;
     table.uring_init = refuse_ring;
     mr__system_set(&table);
@@ -149,7 +221,7 @@ MR_TEST(a_seccomp_filter_that_forbids_io_uring_gives_the_same_bytes_and_one_line
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
         mr_skip_test("seccomp filters are not to be had here");
-    mr_system table = *mr__system_real();
+    mr__system table = *mr__system_real();
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
     expect_content(path, 0, false, &slots);
@@ -168,7 +240,7 @@ MR_TEST(an_unprivileged_user_with_a_small_memlock_limit_reads_the_same_bytes)
         if (setresuid(65534, 65534, 65534) != 0 || access(path, R_OK) != 0)
             mr_skip_test("cannot become an unprivileged user here");
     }
-    mr_system table = *mr__system_real();
+    mr__system table = *mr__system_real();
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
     expect_content(path, 0, false, &slots);
@@ -229,13 +301,13 @@ MR_TEST(short_reads_and_interruptions_change_nothing)
     size_t slots;
     fault_state = mr_test_seed();
     for (int way = 0; way < 3; way++) {
-        mr_system table = *mr__system_real();
+        mr__system table = *mr__system_real();
         table.pread = shy_pread;
         table.preadv2 = way ? nothing_cached : shy_preadv2;
         table.uring_wait = shy_wait;
         table.uring_submit = shy_submit;
         mr__system_set(&table);
-        mr__read_use_uring(way < 2);
+        no_uring = way == 2;
         for (int k = 0; k < 5; k++)
             expect_content(path, k * 9999, false, &slots);
     }
@@ -254,17 +326,16 @@ MR_TEST(a_failing_disk_is_reported_with_file_and_offset)
 {
     const char *path = make_file();
     static uint8_t dst[100000];
-    mr_system table = *mr__system_real();
+    mr__system table = *mr__system_real();
     table.pread = failing_pread;
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
-    mr__read_use_uring(false);
     preads_left = 2;
     mr_status st;
     mr__read_ahead *r = NULL;
     mr_code rc;
     size_t got;
-    mr_ok(mr__read_ahead_open(&r, path, 0, false, &st), &st);
+    mr_ok(mr__read_ahead_open(&r, path, 0, &(mr__read_opts){.no_uring = true}, &st), &st);
     do {
         mr_buffer *slot = NULL;
         uint8_t *data;
@@ -282,7 +353,7 @@ MR_TEST(closing_with_reads_in_flight_waits_for_them)
 {
     const char *path = make_file();
     static uint8_t dst[1000];
-    mr_system table = *mr__system_real();
+    mr__system table = *mr__system_real();
     table.preadv2 = nothing_cached;
     mr__system_set(&table);
     for (int k = 0; k < 20; k++) {
@@ -291,8 +362,7 @@ MR_TEST(closing_with_reads_in_flight_waits_for_them)
         mr_buffer *slot = NULL;
         uint8_t *data;
         size_t got;
-        mr__read_use_uring(k % 2);
-        mr_ok(mr__read_ahead_open(&r, path, 0, false, &st), &st);
+        mr_ok(mr__read_ahead_open(&r, path, 0, &(mr__read_opts){.no_uring = k % 2}, &st), &st);
         mr_ok(mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st), &st);
         mr_ok(mr__read_ahead_seek(r, 1 << 20, &st), &st);
         mr_buffer_unref(slot);
@@ -316,7 +386,7 @@ MR_TEST(pipes_are_read_to_their_end)
     mr_eq_i64(pipe(ends), 0);
     mr_eq_i64(write(ends[1], "hello", 5), 5);
     snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
-    mr_ok(mr__read_ahead_open(&r, path, 0, false, &st), &st);
+    mr_ok(mr__read_ahead_open(&r, path, 0, NULL, &st), &st);
     close(ends[1]);
     mr_eq_i64(mr__read_ahead_size(r), -1);
     mr_ok(mr__read_ahead_next(r, dst, sizeof dst, &slot, &data, &got, &st), &st);

@@ -350,3 +350,61 @@ MR_TEST(visiting_with_no_one_to_show_them_only_checks)
     mr_ok(mr_example_visit(A_7_8, sizeof A_7_8 - 1, NULL, NULL, &st), &st);
     mr_code_is(mr_example_visit("\x0a\x7f", 2, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
 }
+
+/* What an Example of one feature `a` is seen as, whose message is given; "!": it is refused. */
+typedef struct seen {
+    char text[128];
+    size_t n;
+} seen;
+
+static mr_code see(void *ctx, const mr_example_value *v, mr_status *st)
+{
+    seen *s = ctx;
+    (void)st;
+    for (size_t i = 0; i < v->n; i++)
+        s->n +=
+            (size_t)(v->dtype == MR_INT64 ? snprintf(s->text + s->n, sizeof s->text - s->n, "%lld ",
+                                                     (long long)((const int64_t *)v->values)[i])
+                                          : snprintf(s->text + s->n, sizeof s->text - s->n, "%.1f ",
+                                                     (double)((const float *)v->values)[i]));
+    return MR_OK;
+}
+
+static const char *seen_of(const char *feature, size_t n)
+{
+    static seen s;
+    mr_status st;
+    uint8_t *record = malloc(9 + n); /* of its own size, so that reading past its end is seen */
+    const uint8_t head[9] = {0x0a, (uint8_t)(7 + n), 0x0a, (uint8_t)(5 + n), 0x0a, 1, 'a',
+                             0x12, (uint8_t)n};
+    s = (seen){0};
+    mr_check(record != NULL);
+    memcpy(record, head, sizeof head);
+    memcpy(record + sizeof head, feature, n);
+    mr_code rc = mr_example_visit(record, sizeof head + n, see, &s, &st);
+    free(record);
+    mr_check(rc == MR_OK || rc == MR_INVALID_ARGUMENT);
+    return rc == MR_OK ? s.text : "!";
+}
+
+#define SEEN(feature) seen_of(feature, sizeof(feature) - 1)
+#define INT_5         "\x1a\x03\x0a\x01\x05"
+#define INT_6         "\x1a\x02\x08\x06"
+#define FLOAT_1       "\x12\x06\x0a\x04\0\0\x80\x3f"
+#define FLOAT_2       "\x12\x05\x0d\0\0\0\x40"
+
+MR_TEST(the_last_kind_of_a_feature_counts_and_its_lists_are_joined)
+{
+    mr_eq_str(SEEN(INT_5 FLOAT_1), "1.0 ");
+    mr_eq_str(SEEN(FLOAT_1 INT_5), "5 ");
+    mr_eq_str(SEEN(INT_5 INT_6), "5 6 ");
+    mr_eq_str(SEEN(FLOAT_2 FLOAT_1 FLOAT_2), "2.0 1.0 2.0 ");
+    mr_eq_str(SEEN(INT_5 FLOAT_1 INT_6), "6 ");
+}
+
+MR_TEST(floats_that_are_cut_short_are_refused)
+{
+    mr_eq_str(SEEN("\x12\x04\x0d\0\0\x80"), "!");
+    mr_eq_str(SEEN("\x12\x05\x0a\x03\0\0\x80"), "!");
+    mr_eq_str(SEEN("\x12\x07\x0a\x05\0\0\x80\x3f\0"), "!");
+}

@@ -12,7 +12,7 @@ static void expect_rows(const char *path)
     mr_status st;
     mr_idx_reader *r = NULL;
     int rank = 0;
-    mr_ok(mr_idx_reader_open(&r, path, &st), &st);
+    mr_ok(mr_idx_reader_open(&r, path, NULL, &st), &st);
     mr_eq_i64(mr_idx_reader_rows(r), 3);
     mr_eq_i64(mr_idx_reader_dtype(r), MR_INT16);
     const int64_t *shape = mr_idx_reader_shape(r, &rank);
@@ -45,7 +45,7 @@ static mr_code read_all(const char *path, mr_status *st)
 {
     mr_idx_reader *r = NULL;
     mr_array a = {0};
-    mr_code rc = mr_idx_reader_open(&r, path, st);
+    mr_code rc = mr_idx_reader_open(&r, path, NULL, st);
     while (rc == MR_OK) {
         rc = mr_idx_reader_read(r, 2, &a, st);
         mr_array_reset(&a);

@@ -31,6 +31,7 @@ static inline void *keep(size_t n)
 
 static inline void put(byte_string *b, const void *data, size_t n)
 {
+    mr_check(n < SIZE_MAX / 4);
     if (b->n + n + 1 > b->room) {
         uint8_t *old = b->data;
         b->room = 2 * (b->n + n + 1);
@@ -111,23 +112,23 @@ static inline const char *all_records(const char *path, mr_compression c, size_t
                                       mr_status *st)
 {
     static byte_string b;
-    mr_tfrecord_reader *r = NULL;
+    mr_reader *r = NULL;
     mr_array a = {0};
     b.n = 0;
     put(&b, "", 0);
     b.data[0] = '\0';
     mr_status_init(st);
-    *end = mr_tfrecord_reader_open(&r, path, &(mr_file_opts){.compression = c}, st);
-    while (*end == MR_OK && (*end = mr_tfrecord_reader_read(r, want, 1 << 18, &a, st)) == MR_OK) {
+    *end = mr_reader_open(&r, &mr_format_tfrecord, path, &(mr_file_opts){.compression = c}, st);
+    while (*end == MR_OK && (*end = mr_reader_read(r, want, 1 << 18, &a, st)) == MR_OK) {
         mr_check(a.rows >= 1 && a.rows <= want);
         put_rows(&b, &a);
         mr_array_reset(&a);
     }
     if (r && *end < 0) {
         mr_array none = {0};
-        mr_eq_i64(mr_tfrecord_reader_read(r, want, 1 << 18, &none, NULL), MR_END);
+        mr_eq_i64(mr_reader_read(r, want, 1 << 18, &none, NULL), MR_END);
     }
-    mr_tfrecord_reader_close(r);
+    mr_reader_close(r);
     return (const char *)b.data;
 }
 #endif

@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "pipeline/files/system.h"
+#include "pipeline/log.h"
+#include "pipeline/system.h"
 #include "pipeline/formats/crc32c.h"
 #include "tests/pipeline/formats/record_files.h"
 #include "tests/pipeline/memory/fail_nth.h"
@@ -146,20 +147,146 @@ MR_TEST(only_the_first_of_several_zlib_streams_is_read)
     put(&x, "garbage", 7);
     write_file(mr_test_path("z"), x.data, x.n);
     expect(mr_test_path("z"), MR_COMPRESSION_ZLIB, "first||third record|", MR_END, "", 0, 0);
+
+    /* Strictly, bytes after it are an error. */
+    for (size_t after = 0; after < 2; after++) {
+        mr_status st;
+        mr_code end;
+        mr_array a = {0};
+        mr_reader *r = NULL;
+        mr_file_opts strict = {.compression = MR_COMPRESSION_ZLIB, .strict = true};
+        x = deflated(b.data, b.n, 15);
+        put(&x, "!", after);
+        write_file(mr_test_path("strict"), x.data, x.n);
+        mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("strict"), &strict, &st), &st);
+        while ((end = mr_reader_read(r, 100, 1 << 20, &a, &st)) == MR_OK)
+            mr_array_reset(&a);
+        mr_code_is(end, after ? MR_DATA_LOSS : MR_END, &st);
+        mr_reader_close(r);
+    }
 }
 
-MR_TEST(a_missing_gzip_trailer_is_fine_and_a_wrong_checksum_is_not)
+MR_TEST(a_missing_gzip_trailer_and_a_wrong_checksum_are_data_loss)
 {
     byte_string b = framed(three, 3);
     byte_string x = deflated(b.data, b.n, 31);
     for (size_t cut = 1; cut <= 8; cut++) {
         write_file(mr_test_path("t"), x.data, x.n - cut);
-        expect(mr_test_path("t"), MR_COMPRESSION_GZIP, "first||third record|", MR_END, "", 0, 0);
+        expect(mr_test_path("t"), MR_COMPRESSION_GZIP, "first||third record|", MR_DATA_LOSS,
+               "truncated GZIP stream", 3, 65);
     }
     x.data[x.n - 6] ^= 1;
     write_file(mr_test_path("t"), x.data, x.n);
     expect(mr_test_path("t"), MR_COMPRESSION_GZIP, "first||third record|", MR_DATA_LOSS,
            "incorrect data check", 3, 65);
+}
+
+/* Memory of this process that the system knows of, in bytes. */
+static size_t resident(void)
+{
+    long pages = 0, all = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    mr_check(f && fscanf(f, "%ld %ld", &all, &pages) == 2);
+    fclose(f);
+    return (size_t)pages * 4096;
+}
+
+MR_TEST(a_huge_length_in_a_sparse_file_takes_no_memory)
+{
+    /* A record of 2 GiB whose length has a right checksum; its data are a hole. */
+    const uint64_t size = (uint64_t)2 << 30;
+    uint8_t head[12];
+    mr_status st;
+    for (int i = 0; i < 8; i++)
+        head[i] = (uint8_t)(size >> 8 * i);
+    uint32_t crc = mr_crc32c_mask(mr_crc32c(head, 8));
+    memcpy(head + 8, &crc, 4);
+    byte_string b = framed(three, 1);
+    put(&b, head, sizeof head);
+    write_file(mr_test_path("sparse"), b.data, b.n);
+    mr_eq_i64(truncate(mr_test_path("sparse"), (off_t)(b.n + size + 4)), 0);
+    mr_reader *r = NULL;
+    mr_array a = {0};
+    mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("sparse"), NULL, &st), &st);
+    mr_ok(mr_reader_read(r, 10, 1 << 18, &a, &st), &st);
+    mr_eq_u64(a.rows, 1);
+    mr_array_reset(&a);
+    size_t before = resident();
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* they need terabytes */
+    setrlimit(RLIMIT_DATA, &(struct rlimit){(rlim_t)1 << 29, RLIM_INFINITY});
+#endif
+    mr_code_is(mr_reader_read(r, 10, 1 << 18, &a, &st), MR_DATA_LOSS, &st);
+    setrlimit(RLIMIT_DATA, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    mr_has_str(st.message, "corrupted record at 33");
+    mr_check(resident() < before + ((size_t)64 << 20));
+    mr_reader_close(r);
+}
+
+MR_TEST(a_record_of_many_chunks_is_read_whole)
+{
+    enum { SIZE = 70 << 20 };
+    mr_status st;
+    mr_tfrecord_writer *w = NULL;
+    mr_reader *r = NULL;
+    mr_array a = {0};
+    uint8_t *data = malloc(SIZE);
+    for (size_t i = 0; i < SIZE; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 24);
+    mr_ok(mr_tfrecord_writer_open(&w, mr_test_path("long"), NULL, &st), &st);
+    mr_ok(mr_tfrecord_writer_append(w, "first", 5, &st), &st);
+    mr_ok(mr_tfrecord_writer_append(w, data, SIZE, &st), &st);
+    mr_ok(mr_tfrecord_writer_append(w, "last", 4, &st), &st);
+    mr_ok(mr_tfrecord_writer_close(w, &st), &st);
+    mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("long"), NULL, &st), &st);
+    static const size_t sizes[] = {5, SIZE, 4};
+    for (int i = 0; i < 3; i++) {
+        mr_ok(mr_reader_read(r, 1, 1 << 18, &a, &st), &st);
+        const mr_bytes *v = a.data;
+        mr_eq_u64(v->size, sizes[i]);
+        mr_eq_mem(v->data, i == 1 ? (const void *)data : i ? "last" : "first", v->size);
+        mr_array_reset(&a);
+    }
+    mr_eq_i64(mr_reader_read(r, 1, 1 << 18, &a, &st), MR_END);
+    mr_reader_close(r);
+    free(data);
+}
+
+static char logged[2048];
+static void keep_log(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == MR_LOG_WARNING)
+        snprintf(logged, sizeof logged, "%s", message);
+}
+
+MR_TEST(stray_bytes_at_the_end_are_warned_of_and_with_strict_data_loss)
+{
+    byte_string b = framed(three, 3);
+    mr_log_set(keep_log, NULL, MR_LOG_WARNING);
+    for (size_t n = 0; n <= 11; n++) {
+        mr_status st;
+        mr_reader *r = NULL;
+        int64_t skipped;
+        char text[64];
+        write_file(mr_test_path("stray"), b.data, b.n);
+        logged[0] = '\0';
+        mr_test_context("%zu bytes", n);
+        expect(mr_test_path("stray"), MR_COMPRESSION_NONE, "first||third record|", MR_END, "", 0,
+               0);
+        snprintf(text, sizeof text, "%zu bytes after its 3 records", n);
+        mr_has_str(logged, n ? text : "");
+        mr_check(n || !logged[0]);
+        mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("stray"),
+                             &(mr_file_opts){.strict = true}, &st),
+              &st);
+        mr_code rc = mr_reader_skip(r, 10, &skipped, &st);
+        mr_eq_i64(skipped, 3);
+        mr_code_is(rc, n ? MR_DATA_LOSS : MR_OK, &st);
+        if (n)
+            mr_eq_i64(st.offset, 65);
+        mr_reader_close(r);
+        put(&b, "x", 1);
+    }
 }
 
 MR_TEST(wrong_compression_is_data_loss)
@@ -178,10 +305,12 @@ MR_TEST(wrong_compression_is_data_loss)
 MR_TEST(a_missing_file_is_not_found_and_a_directory_is_refused)
 {
     mr_status st;
-    mr_tfrecord_reader *r = NULL;
-    mr_code_is(mr_tfrecord_reader_open(&r, mr_test_path("none"), NULL, &st), MR_NOT_FOUND, &st);
+    mr_reader *r = NULL;
+    mr_code_is(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("none"), NULL, &st),
+               MR_NOT_FOUND, &st);
     mr_has_str(st.file, "none");
-    mr_code_is(mr_tfrecord_reader_open(&r, mr_test_dir(), NULL, &st), MR_FAILED_PRECONDITION, &st);
+    mr_code_is(mr_reader_open(&r, &mr_format_tfrecord, mr_test_dir(), NULL, &st),
+               MR_FAILED_PRECONDITION, &st);
 }
 
 /* Record i: its number, then so many bytes of it that sizes go over chunks and slots. */
@@ -200,7 +329,7 @@ MR_TEST(seeking_to_every_position_gives_the_rest_of_the_file)
     for (int c = MR_COMPRESSION_NONE; c <= MR_COMPRESSION_ZSTD; c += 3) {
         mr_status st;
         mr_tfrecord_writer *w = NULL;
-        mr_tfrecord_reader *r = NULL, *other = NULL;
+        mr_reader *r = NULL, *other = NULL;
         mr_file_opts opts = {.compression = (mr_compression)c};
         mr_file_position at[N + 1];
         uint64_t state = mr_test_seed(), i = 0;
@@ -211,13 +340,13 @@ MR_TEST(seeking_to_every_position_gives_the_rest_of_the_file)
         for (i = 0; i < N; i++)
             mr_ok(mr_tfrecord_writer_append(w, record, sized(record, i, &state), &st), &st);
         mr_ok(mr_tfrecord_writer_close(w, &st), &st);
-        mr_ok(mr_tfrecord_reader_open(&r, mr_test_path("s"), &opts, &st), &st);
-        mr_ok(mr_tfrecord_reader_open(&other, mr_test_path("s"), &opts, &st), &st);
+        mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("s"), &opts, &st), &st);
+        mr_ok(mr_reader_open(&other, &mr_format_tfrecord, mr_test_path("s"), &opts, &st), &st);
         for (i = 0; i <= N; i++) {
             mr_array a = {0};
-            mr_tfrecord_reader_position(r, &at[i]);
+            mr_reader_position(r, &at[i]);
             mr_eq_i64(at[i].record, i);
-            mr_code rc = mr_tfrecord_reader_read(r, 1, 1 << 18, &a, &st);
+            mr_code rc = mr_reader_read(r, 1, 1 << 18, &a, &st);
             mr_code_is(rc, i < N ? MR_OK : MR_END, &st);
             if (i < N)
                 mr_eq_mem(((mr_bytes *)a.data)->data, &i, 8);
@@ -226,22 +355,22 @@ MR_TEST(seeking_to_every_position_gives_the_rest_of_the_file)
         for (int k = 0; k < 40; k++) {
             mr_array a = {0};
             i = mr_test_random(&state) % (N + 1);
-            mr_ok(mr_tfrecord_reader_seek(other, &at[i], &st), &st);
-            mr_code rc = mr_tfrecord_reader_read(other, 5, 1 << 18, &a, &st);
+            mr_ok(mr_reader_seek(other, &at[i], &st), &st);
+            mr_code rc = mr_reader_read(other, 5, 1 << 18, &a, &st);
             mr_code_is(rc, i < N ? MR_OK : MR_END, &st);
             if (i < N)
                 mr_eq_mem(((mr_bytes *)a.data)->data, &i, 8);
             mr_array_reset(&a);
         }
         int64_t skipped = 0;
-        mr_ok(mr_tfrecord_reader_seek(other, &at[0], &st), &st);
-        mr_ok(mr_tfrecord_reader_skip(other, 7, &skipped, &st), &st);
+        mr_ok(mr_reader_seek(other, &at[0], &st), &st);
+        mr_ok(mr_reader_skip(other, 7, &skipped, &st), &st);
         mr_eq_i64(skipped, 7);
         mr_file_position now;
-        mr_tfrecord_reader_position(other, &now);
+        mr_reader_position(other, &now);
         mr_eq_i64(now.offset, at[7].offset);
-        mr_tfrecord_reader_close(r);
-        mr_tfrecord_reader_close(other);
+        mr_reader_close(r);
+        mr_reader_close(other);
     }
 }
 
@@ -251,7 +380,7 @@ MR_TEST(views_stay_good_while_their_column_is_held)
     enum { N = 400 };
     mr_status st;
     mr_tfrecord_writer *w = NULL;
-    mr_tfrecord_reader *r = NULL;
+    mr_reader *r = NULL;
     mr_array held[N];
     size_t n_held = 0;
     uint64_t state = 7, number = 0;
@@ -259,10 +388,10 @@ MR_TEST(views_stay_good_while_their_column_is_held)
     for (uint64_t i = 0; i < N; i++)
         mr_ok(mr_tfrecord_writer_append(w, record, sized(record, i, &state), &st), &st);
     mr_ok(mr_tfrecord_writer_close(w, &st), &st);
-    mr_ok(mr_tfrecord_reader_open(&r, mr_test_path("v"), NULL, &st), &st);
-    while (mr_tfrecord_reader_read(r, 100, 1 << 18, &held[n_held], &st) == MR_OK)
+    mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("v"), NULL, &st), &st);
+    while (mr_reader_read(r, 100, 1 << 18, &held[n_held], &st) == MR_OK)
         n_held++;
-    mr_tfrecord_reader_close(r);
+    mr_reader_close(r);
     state = 7;
     for (size_t k = 0; k < n_held; k++) {
         const mr_bytes *v = held[k].data;
@@ -307,7 +436,7 @@ MR_TEST(a_full_disk_at_any_write_leaves_no_file)
 {
     for (int n = 0; n < 6; n++) {
         mr_status st;
-        mr_system table = *mr__system_real();
+        mr__system table = *mr__system_real();
         mr_tfrecord_writer *w = NULL;
         static uint8_t record[1 << 20];
         table.write = failing_write;
@@ -331,14 +460,13 @@ MR_TEST(running_out_of_memory_at_any_call_is_reported)
         mr_compression c = gzip ? MR_COMPRESSION_GZIP : MR_COMPRESSION_NONE;
         for (size_t nth = 0; fail_nth_next(nth); nth++) {
             mr_status st;
-            mr_tfrecord_reader *r = NULL;
+            mr_reader *r = NULL;
             mr_array a = {0};
-            mr_code rc = mr_tfrecord_reader_open(&r, mr_test_path("oom"),
-                                                 &(mr_file_opts){.compression = c}, &st);
+            mr_code rc = mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("oom"),
+                                        &(mr_file_opts){.compression = c}, &st);
             size_t rows = 0;
             mr_test_context("gzip %d, call %zu", gzip, nth);
-            while (rc == MR_OK &&
-                   (rc = mr_tfrecord_reader_read(r, 10, 1 << 18, &a, &st)) == MR_OK) {
+            while (rc == MR_OK && (rc = mr_reader_read(r, 10, 1 << 18, &a, &st)) == MR_OK) {
                 rows += a.rows;
                 mr_array_reset(&a);
             }
@@ -346,7 +474,7 @@ MR_TEST(running_out_of_memory_at_any_call_is_reported)
                 mr_eq_u64(rows, 3);
             else
                 mr_code_is(rc, MR_RESOURCE_EXHAUSTED, &st);
-            mr_tfrecord_reader_close(r);
+            mr_reader_close(r);
             mr_tfrecord_writer *w = NULL;
             rc = mr_tfrecord_writer_open(&w, mr_test_path("oom.out"),
                                          &(mr_tfrecord_writer_opts){.compression = c}, &st);
@@ -358,4 +486,80 @@ MR_TEST(running_out_of_memory_at_any_call_is_reported)
             fail_nth_end();
         }
     }
+}
+
+/* 3,000 records of 300 to 1,300 bytes, several chunks; record i begins with its number. */
+static const char *numbered_records(mr_compression c)
+{
+    mr_status st;
+    mr_tfrecord_writer *w = NULL;
+    const char *path = mr_test_path("numbered");
+    char data[1300];
+    mr_tfrecord_writer_opts opts = {.compression = c};
+    mr_ok(mr_tfrecord_writer_open(&w, path, &opts, &st), &st);
+    for (int i = 0; i < 3000; i++) {
+        memset(data, 'a' + i % 26, sizeof data);
+        snprintf(data, 16, "%d", i);
+        mr_ok(mr_tfrecord_writer_append(w, data, 300 + (size_t)(i * 37 % 1000), &st), &st);
+    }
+    mr_ok(mr_tfrecord_writer_close(w, &st), &st);
+    return path;
+}
+
+MR_TEST(every_record_knows_its_file_number_and_offset)
+{
+    for (int c = MR_COMPRESSION_NONE; c <= MR_COMPRESSION_GZIP; c++) {
+        mr_status st, where;
+        mr_reader *r = NULL;
+        const char *path = numbered_records((mr_compression)c);
+        const mr_file_opts opts = {.compression = (mr_compression)c};
+        mr_array held[8] = {{0}};
+        mr_code rc = mr_reader_open(&r, &mr_format_tfrecord, path, &opts, &st);
+        int64_t record = 0, offset = 0;
+        for (size_t k = 0; rc == MR_OK; k = (k + 1) % 8) {
+            /* Every other array is released at once, so that chunks are used again. */
+            mr_array_reset(&held[k % 2 ? k : 0]);
+            mr_array *a = &held[k % 2 ? k : 0];
+            rc = mr_reader_read(r, 100, SIZE_MAX, a, &st);
+            for (size_t i = 0; rc == MR_OK && i < a->rows; i++) {
+                const mr_bytes *v = (const mr_bytes *)a->data + i;
+                mr_fail(&where, MR_INVALID_ARGUMENT, "bad");
+                mr_buffer_locate(a->owner, v->data + v->size / 2, &where);
+                mr_eq_str(where.file, path);
+                mr_eq_i64(where.record, record);
+                mr_eq_i64(where.offset, offset);
+                mr_eq_i64(atoi(v->data), record);
+                record++;
+                offset += 16 + (int64_t)v->size;
+            }
+        }
+        mr_eq_i64(rc, MR_END);
+        mr_eq_i64(record, 3000);
+        for (size_t k = 0; k < 8; k++)
+            mr_array_reset(&held[k]);
+        mr_reader_close(r);
+    }
+}
+
+MR_TEST(seeking_leaves_records_alone_that_somebody_holds)
+{
+    mr_status st;
+    mr_reader *r = NULL;
+    mr_file_position start, later;
+    mr_array first = {0}, second = {0};
+    mr_ok(mr_reader_open(&r, &mr_format_tfrecord, numbered_records(MR_COMPRESSION_NONE), NULL, &st),
+          &st);
+    mr_reader_position(r, &start);
+    mr_ok(mr_reader_read(r, 3, SIZE_MAX, &first, &st), &st);
+    mr_reader_position(r, &later);
+    mr_eq_i64(later.record, 3);
+    mr_ok(mr_reader_seek(r, &later, &st), &st);
+    mr_ok(mr_reader_read(r, 3, SIZE_MAX, &second, &st), &st);
+    for (size_t i = 0; i < 3; i++) {
+        mr_eq_i64(atoi(((const mr_bytes *)first.data)[i].data), (int64_t)i);
+        mr_eq_i64(atoi(((const mr_bytes *)second.data)[i].data), (int64_t)i + 3);
+    }
+    mr_array_reset(&first);
+    mr_array_reset(&second);
+    mr_reader_close(r);
 }

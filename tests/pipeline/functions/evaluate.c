@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
-#include "pipeline/graph/literal.h"
+#include "pipeline/params/literal.h"
 #include "tests/harness.h"
 
 typedef struct text {
@@ -91,9 +91,11 @@ static void put_leaf(text *t, const mr_array *a, size_t row)
     const char *at = r->data;
     put(t, "[");
     for (int64_t i = 0; i < r->shape[0]; i++) {
-        int64_t n = r->splits[i + 1] - r->splits[i];
+        int64_t shape[MR_MAX_RANK] = {r->splits[i + 1] - r->splits[i]};
+        for (int d = 2; d < a->rank; d++)
+            shape[d - 1] = r->shape[d];
         put(t, i ? ", " : "");
-        at = put_axes(t, a->dtype, 1, &n, at);
+        at = put_axes(t, a->dtype, a->rank - 1, shape, at);
     }
     put(t, "]");
 }

@@ -88,14 +88,18 @@ MR_TEST(integers_wrap_around)
 
 MR_TEST(an_error_is_its_rows_alone)
 {
-    mr_eq_str(evaluate(3, "x => 10 // (x - 1)"), "-10; !integer division by zero; 10");
-    mr_eq_str(evaluate(3, "x => 10 % (x - 1)"), "0; !integer division by zero; 0");
-    mr_eq_str(evaluate(3, "x => 2 ** (x - 1)"), "!an integer to a negative power; 1; 2");
-    mr_has_str(evaluate(2, "x => 1 // 0"), "division by zero; !");
-    mr_eq_str(evaluate(4, "x => ([1, 2, 3][x], x)"),
-              "(1, 0); (2, 1); (3, 2); !index 3 is out of range: axis 0 has length 3");
+    mr_eq_str(evaluate(3, "x => 10 // (x - 1)"),
+              "-10; !integer division by zero in 10 // (x - 1); 10");
+    mr_eq_str(evaluate(3, "x => 10 % (x - 1)"), "0; !integer division by zero in 10 % (x - 1); 0");
+    mr_eq_str(evaluate(3, "x => 2 ** (x - 1)"),
+              "!an integer to a negative power in 2 ** (x - 1); 1; 2");
+    mr_has_str(evaluate(2, "x => 1 // 0"), "division by zero in 1 // 0; !");
+    mr_eq_str(
+        evaluate(4, "x => ([1, 2, 3][x], x)"),
+        "(1, 0); (2, 1); (3, 2); !index 3 is out of range: axis 0 has length 3 in [1, 2, 3][x]");
     mr_eq_str(evaluate(3, "x => [10 // x, 10 // (x - 1)]"),
-              "!integer division by zero; !integer division by zero; [5, 10]");
+              "!integer division by zero in 10 // x; !integer division by zero in 10 // (x - 1); "
+              "[5, 10]");
 }
 
 MR_TEST(failed_rows_of_unequal_shapes_stay_apart)
@@ -274,7 +278,7 @@ MR_TEST(every_dtype_computes)
               "(false, 0); (true, 1)");
 }
 
-/* Blocks of many rows and rows one by one agree, on expressions drawn at random. */
+/* Blocks of many rows and blocks of one row agree, on expressions drawn at random. */
 static void draw(char *to, size_t size, int depth, uint64_t *random)
 {
     static const char *const leaves[] = {"x", "2", "-3", "7", "y", "[x, y]", "x", "y"};

@@ -42,6 +42,13 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     return mr_fail(st, MR_INTERNAL, "never called");
 }
 
+static int64_t count(const mr_dataset *self, const void *p, const int64_t *in)
+{
+    (void)self;
+    (void)p;
+    return in[0];
+}
+
 struct params {
     int64_t a, b;
 };
@@ -52,6 +59,16 @@ static void refused(const mr_op *op, const char *why)
     mr_code_is(mr_op_register(op, &st), MR_INVALID_ARGUMENT, NULL);
     mr_has_str(st.message, why);
 }
+
+static mr_code parse_own(const mr_param *p, const mr_expr *e, void *field, mr_status *st)
+{
+    (void)p;
+    (void)e;
+    (void)field;
+    (void)st;
+    return MR_OK;
+}
+static const mr_param_kind own = {.size = 4, .parse = parse_own};
 
 MR_TEST(bad_descriptors_are_refused_with_the_reason)
 {
@@ -85,4 +102,49 @@ MR_TEST(bad_descriptors_are_refused_with_the_reason)
     refused(&good, "0 from C would hide");
     one[0].min.i = 8;
     refused(&good, "outside its range");
+    one[0] = (mr_param){.name = "k", .doc = "K.", .type = MR_PT_OWN, .kind = &own};
+    refused(&good, "a type of its own");
+}
+
+MR_TEST(traits_need_what_they_are_about)
+{
+    const mr_param none[] = {{0}};
+    const mr_op good = {.abi = MR_ABI_VERSION,
+                        .name = "never_registered",
+                        .doc = "D.",
+                        .example = "e",
+                        .params = none,
+                        .min_inputs = 1,
+                        .max_inputs = 1};
+    mr_op op = good;
+    op.min_inputs = 0;
+    refused(&op, "about one"); /* no infer */
+    op.infer = infer;
+    op.props = MR_OP_KEEPS_COUNT;
+    refused(&op, "about one");
+    op.props = MR_OP_REORDERS;
+    refused(&op, "MR_P_SHUFFLES");
+    op = good;
+    op.max_inputs = 2;
+    op.props = MR_OP_REORDERS;
+    refused(&op, "without one input");
+    op = good;
+    op.props = MR_OP_RANDOM;
+    refused(&op, "without a parameter seed");
+    op.props = MR_OP_READS_AHEAD;
+    refused(&op, "without a parameter buffer_size");
+    op.props = MR_OP_SHARDS;
+    refused(&op, "without a parameter num_shards");
+    op.props = MR_OP_KEEPS_COUNT;
+    op.cardinality = count;
+    refused(&op, "two cardinalities");
+}
+
+MR_TEST(an_op_that_passes_its_input_on_needs_neither_infer_nor_cardinality)
+{
+    mr_dataset *ds = sample_pass(sample_source(7, NULL), 1);
+    mr_check(mr_spec_equal(mr_dataset_spec(ds), mr_dataset_spec(mr_dataset_input(ds, 0))));
+    mr_eq_i64(mr_dataset_cardinality(ds), 7);
+    mr_check(!mr_dataset_op(ds)->infer && !mr_dataset_op(ds)->cardinality);
+    mr_dataset_unref(ds);
 }

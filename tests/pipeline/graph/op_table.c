@@ -3,33 +3,52 @@
  * three forms. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/graph/node.h"
-#include "pipeline/graph/params.h"
+#include "pipeline/params/params.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 
 enum { MOST_ROWS = 1000, MOST_PARAMS_BYTES = 4096 };
 
-/* The i-th op of the reference, NULL behind the last. */
+/* Goes to a folder with the elements that load's example reads as it is built. */
+static void enter_folder(void)
+{
+    mr_iterator *it = NULL;
+    mr_iterator_opts opts = {.has_threads = true};
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_code rc;
+    mr_check(chdir(mr_test_dir()) == 0);
+    mr_dataset *ds = mr_test_graph("range(3).save(\"elements\")");
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    do
+        rc = mr_iterator_next(it, MOST_ROWS, &b, &st);
+    while (rc == MR_OK);
+    mr_code_is(rc, MR_END, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+/* The ops of sample_ops.c. */
+static bool is_sample(const mr_op *op)
+{
+    return strncmp(op->name, "sample_", 7) == 0 && strcmp(op->name, "sample_from_datasets") != 0;
+}
+
+/* The i-th op of the reference, NULL after the last. */
 static const mr_op *public_op(size_t *i)
 {
     const mr_op *op = mr_op_at((*i)++);
-    while (op && ((op->props & MR_OP_INTERNAL) || strncmp(op->name, "sample_", 7) == 0))
+    while (op && ((op->props & MR_OP_INTERNAL) || is_sample(op)))
         op = mr_op_at((*i)++);
     if (op)
         mr_test_context("op %s", op->name);
     return op;
-}
-
-static mr_dataset *build(const char *text)
-{
-    mr_dataset *ds = NULL;
-    mr_status st;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    return ds;
 }
 
 static char *print(const mr_dataset *ds)
@@ -52,6 +71,61 @@ MR_TEST(descriptors_are_sound)
         for (const mr_param *p = op->params; p && p->name; p++)
             mr_check(p->doc[strlen(p->doc) - 1] == '.');
     }
+}
+
+/* The reference has no default for these. */
+MR_TEST(descriptors_say_what_cannot_be_concluded)
+{
+    size_t i = 0;
+    for (const mr_op *op; (op = public_op(&i));) {
+        mr_check(op->order_doc || op->max_inputs != 0);
+        mr_check(op->count_doc || (op->props & MR_OP_KEEPS_COUNT));
+        mr_check(op->state_doc || op->max_inputs != 0);
+        bool holds = false;
+        for (const mr_param *p = op->params; p && p->name; p++)
+            holds = holds || (p->flags & MR_P_HOLDS);
+        mr_check(!holds || op->memory_doc);
+    }
+}
+
+MR_TEST(what_ops_hold_follows_from_their_parameters)
+{
+    static const struct held {
+        const char *text;
+        int64_t elements, bytes;
+    } cases[] = {
+        {"range(9)", 0, 0},
+        {"range(9).map(x => x)", 0, 0},
+        {"range(9).shuffle(4)", 4, 32},
+        {"range(9).shuffle(400)", 9, 72}, /* no more than there are */
+        {"range(9).shuffle(-2)", 9, 72},
+        {"range(9).filter(x => x > 1).shuffle(-2)", MR_INFINITE, -1},
+        {"range(9).map(x => zeros([2, 3])).batch(2)", 2, 48},
+        {"range(9).map(x => \"s\").padded_batch(2)", 2, -1},
+        {"range(9).map(x => zeros([x])).ragged_batch(2)", 2, -1},
+        {"range(9).window(3)", 3, 24},
+        {"range(9).prefetch(2)", 2, 16},
+        {"range(9).prefetch(auto)", MR_UNKNOWN_COUNT, -1},
+        {"range(9).batch(3).cache()", 3, -1},
+        {"range(9).cache()", 9, 72},
+        {"range(9).cache(\"file\")", 0, 0},
+        {"counter().cache()", MR_INFINITE, -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mr_test_context("%s", cases[i].text);
+        mr_dataset *ds = mr_test_graph(cases[i].text);
+        int64_t elements, bytes;
+        mr_dataset_held(ds, &elements, &bytes);
+        mr_eq_i64(elements, cases[i].elements);
+        mr_eq_i64(bytes, cases[i].bytes);
+        mr_dataset_unref(ds);
+    }
+    mr_dataset *bad = mr_dataset_fail(&(mr_status){.code = MR_INTERNAL});
+    int64_t elements, bytes;
+    mr_dataset_held(bad, &elements, &bytes);
+    mr_eq_i64(elements, 0);
+    mr_eq_i64(bytes, 0);
+    mr_dataset_unref(bad);
 }
 
 static void cover(bool *covered, uint32_t at, size_t size)
@@ -89,9 +163,10 @@ MR_TEST(tables_cover_their_structs_but_for_padding)
 
 MR_TEST(every_example_is_one_graph_in_three_forms)
 {
+    enter_folder();
     size_t i = 0;
     for (const mr_op *op; (op = public_op(&i));) {
-        mr_dataset *ds = build(op->example), *back = NULL;
+        mr_dataset *ds = mr_test_graph(op->example), *back = NULL;
         char *text = print(ds);
         void *bytes = NULL, *again = NULL;
         size_t n = 0, m = 0;
@@ -103,7 +178,7 @@ MR_TEST(every_example_is_one_graph_in_three_forms)
         mr_check(mr_spec_equal(mr_dataset_spec(back), mr_dataset_spec(ds)));
         mr_eq_i64(mr_dataset_cardinality(back), mr_dataset_cardinality(ds));
         mr_dataset_unref(back);
-        back = build(text);
+        back = mr_test_graph(text);
         char *rebuilt = print(back);
         mr_eq_str(rebuilt, text);
         mr_ok(mr_dataset_to_proto(back, &again, &m, &st), &st);
@@ -119,24 +194,24 @@ MR_TEST(every_example_is_one_graph_in_three_forms)
     }
 }
 
-static void write_file(const char *name, const char *text)
-{
-    FILE *f = fopen(mr_test_path(name), "w");
-    mr_check(f != NULL);
-    mr_check(fputs(text, f) >= 0);
-    mr_check(fclose(f) == 0);
-}
-
 MR_TEST(every_example_runs)
 {
-    write_file("train-0.tfrecord", "");
-    write_file("notes-1.txt", "a line\nanother\n");
-    write_file("labels.bin", "01234567abc");
-    write_file("README.md", "#\n");
-    mr_check(chdir(mr_test_dir()) == 0);
+    mr_test_file("train-0.tfrecord", "");
+    mr_test_file("train-0.tfrecord.idx", "");
+    mr_test_file("notes-1.txt", "a line\nanother\n");
+    mr_test_file("labels.bin", "01234567abc");
+    mr_test_file("README.md", "#\n");
+    mr_check(mkdir(mr_test_path("pets"), 0777) == 0 && mkdir(mr_test_path("pets/cat"), 0777) == 0);
+    mr_test_file("pets/cat/1.jpg", "");
+    FILE *archive = fopen(mr_test_path("shard-0.tar"), "wb");
+    static const char end[1024];
+    mr_check(archive && fwrite(end, 1, sizeof end, archive) == sizeof end && fclose(archive) == 0);
+    mr_test_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
+    mr_test_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
+    enter_folder();
     size_t i = 0;
     for (const mr_op *op; (op = public_op(&i));) {
-        mr_dataset *ds = build(op->example);
+        mr_dataset *ds = mr_test_graph(op->example);
         mr_iterator *it = NULL;
         mr_iterator_opts opts = {.has_threads = true};
         mr_block b = MR_BLOCK_EMPTY;
@@ -159,6 +234,7 @@ MR_TEST(every_example_runs)
 
 MR_TEST(every_failed_allocation_while_building_is_reported)
 {
+    enter_folder();
     size_t i = 0;
     for (const mr_op *op; (op = public_op(&i));) {
         mr_fault_each_allocation(n)

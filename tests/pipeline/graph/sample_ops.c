@@ -15,14 +15,6 @@ static mr_code infer_int(const mr_dataset *self, const void *p, mr_spec **out, m
     return *out ? MR_OK : mr_fail_memory(st, 100, "a spec");
 }
 
-static mr_code infer_input(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
-{
-    (void)p;
-    (void)st;
-    *out = mr_spec_ref(mr_dataset_spec(mr_dataset_input(self, 0)));
-    return MR_OK;
-}
-
 static mr_code infer_join(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {
     (void)p;
@@ -96,8 +88,7 @@ static const mr_op pass_op = {.abi = MR_ABI_VERSION,
                               .params_size = sizeof(struct one),
                               .min_inputs = 1,
                               .max_inputs = 1,
-                              .props = MR_OP_KEEPS_COUNT,
-                              .infer = infer_input};
+                              .props = MR_OP_KEEPS_COUNT};
 static const mr_op join_op = {.abi = MR_ABI_VERSION,
                               .name = "sample_join",
                               .doc = "A sample.",

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "pipeline/graph/expr.h"
+#include "pipeline/params/expr.h"
 #include "pipeline/graph/fn.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
@@ -61,6 +61,8 @@ MR_TEST(tensors_print_as_what_gives_them_again)
            "sample_source(1, value=[[1, -2], [3, -9223372036854775808]])");
     prints(value(sample_tensor(MR_FLOAT32, 1, four, (float[]){0.1f, 1, 16777216, -0.0f})),
            "sample_source(1, value=[0.1, 1.0, 16777216.0, -0.0])");
+    prints(value(sample_tensor(MR_FLOAT32, 1, four, (float[]){0x1.5c87fap-84f, 0, 0, 0})),
+           "sample_source(1, value=[7.038530691851209e-26, 0.0, 0.0, 0.0])");
     prints(value(sample_tensor(MR_BOOL, 1, (int64_t[]){2}, (bool[]){true, false})),
            "sample_source(1, value=[true, false])");
     prints(value(sample_tensor(MR_INT32, 1, four, (int32_t[]){1, 2, 3, 4})),

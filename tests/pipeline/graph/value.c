@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/graph/value.h"
+#include "pipeline/params/value.h"
 
 #include <string.h>
 

@@ -351,7 +351,7 @@ MR_TEST(a_row_with_splits_ungroups_into_ragged_rows)
 }
 
 static int n_destroyed;
-static void count_destroyed(mr_object *o)
+static void count_destroyed(mr__object *o)
 {
     (void)o;
     n_destroyed++;
@@ -360,21 +360,21 @@ static void count_destroyed(mr_object *o)
 MR_TEST(dataset_references_are_counted_in_every_copy)
 {
     mr_status st;
-    mr_object o[3];
+    mr__object o[3];
     n_destroyed = 0;
     for (int i = 0; i < 3; i++)
-        mr_object_init(&o[i], count_destroyed);
+        mr__object_init(&o[i], count_destroyed);
     mr_array a, dst;
     mr_ok(mr_array_alloc_datasets(&a, 3, &st), &st);
     for (int i = 0; i < 3; i++)
-        ((mr_object **)a.data)[i] = &o[i];
+        ((mr__object **)a.data)[i] = &o[i];
     mr_ok(mr_array_start(&dst, &a, 4, &st), &st);
     mr_ok(mr_array_append(&dst, &a, 1, 2, &st), &st);
     mr_ok(mr_array_append_rows(&dst, &a, (uint32_t[]){2}, 1, &st), &st);
     mr_array_reset(&a);
     mr_eq_i64(n_destroyed, 1);
-    mr_check(mr_object_sole(&o[1]));
-    mr_check(!mr_object_sole(&o[2]));
+    mr_check(mr__object_sole(&o[1]));
+    mr_check(!mr__object_sole(&o[2]));
     dst.rows = 2; /* an append taken back, and done again */
     mr_array s;
     mr_array_slice(&s, &dst, 0, 1);
@@ -383,7 +383,7 @@ MR_TEST(dataset_references_are_counted_in_every_copy)
     mr_ok(mr_array_start(&again, &dst, 1, &st), &st);
     mr_ok(mr_array_append(&again, &dst, 0, 1, &st), &st);
     mr_ok(mr_array_append(&dst, &again, 0, 1, &st), &st);
-    mr_check(mr_object_sole(&o[2]));
+    mr_check(mr__object_sole(&o[2]));
     mr_array_reset(&again);
     mr_array_reset(&dst);
     mr_eq_i64(n_destroyed, 3);

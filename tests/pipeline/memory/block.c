@@ -93,14 +93,15 @@ MR_TEST(slicing_into_a_used_block_does_not_allocate)
 MR_TEST(clear_keeps_the_array_of_columns_and_the_wish)
 {
     mr_status st;
-    const mr_into into = {0};
+    const mr_destination destination = {0};
     mr_block b = MR_BLOCK_EMPTY;
-    b.into = &into;
+    b.destination = &destination;
     mr_ok(make_block(&b, 3, true, &st), &st);
     mr_ok(mr_buffer_alloc(&b.position, 5, &st), &st);
     mr_array *columns = b.columns;
     mr_block_clear(&b);
-    mr_check(b.columns == columns && b.into == &into && b.rows == 0 && b.n_columns == 0);
+    mr_check(b.columns == columns && b.destination == &destination && b.rows == 0 &&
+             b.n_columns == 0);
     mr_check(b.ids.ids == NULL && b.position == NULL && b.names == NULL);
     mr_block_reset(&b);
 }
@@ -108,15 +109,15 @@ MR_TEST(clear_keeps_the_array_of_columns_and_the_wish)
 MR_TEST(move_takes_everything_but_the_wish)
 {
     mr_status st;
-    const mr_into into = {0};
+    const mr_destination destination = {0};
     mr_block a = MR_BLOCK_EMPTY, b = MR_BLOCK_EMPTY;
     mr_ok(make_block(&a, 3, true, &st), &st);
     mr_ok(make_block(&b, 5, false, &st), &st);
     mr_ok(mr_buffer_alloc(&a.position, 5, &st), &st);
-    b.into = &into;
+    b.destination = &destination;
     mr_block_move(&b, &a);
     mr_eq_u64(b.rows, 3);
-    mr_check(b.into == &into && b.position && b.ids.ids && b.names == names);
+    mr_check(b.destination == &destination && b.position && b.ids.ids && b.names == names);
     mr_check(a.rows == 0 && a.n_columns == 0 && !a.position && !a.ids.ids);
     mr_check(a.columns_capacity >= 2); /* reused next time */
     mr_block_reset(&a);

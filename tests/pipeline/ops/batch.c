@@ -64,8 +64,8 @@ MR_TEST(a_full_batch_lands_in_the_callers_segments)
         mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
         int64_t low[3], high[1];
         mr_segment segments[2] = {{low, sizeof low}, {high, sizeof high}};
-        mr_into into = {.n_columns = 1, .n_segments = 2, .segments = segments};
-        mr_block b = {.into = &into};
+        mr_destination destination = {.n_columns = 1, .n_segments = 2, .segments = segments};
+        mr_block b = {.destination = &destination};
         int64_t sum = 0;
         for (int i = 0; i < 3; i++) {
             mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
@@ -89,8 +89,8 @@ MR_TEST(a_short_batch_is_not_placed)
     mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
     int64_t room[4];
     mr_segment segment = {room, sizeof room};
-    mr_into into = {.n_columns = 1, .n_segments = 1, .segments = &segment};
-    mr_block b = {.into = &into};
+    mr_destination destination = {.n_columns = 1, .n_segments = 1, .segments = &segment};
+    mr_block b = {.destination = &destination};
     mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
     mr_eq_i64(b.columns[0].storage, MR_DENSE);
     mr_eq_i64(b.columns[0].shape[0], 3);

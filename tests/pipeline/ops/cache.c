@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/log.h"
+#include "pipeline/ops/sequence.h"
 
 MR_TEST(later_passes_do_not_read_the_input)
 {
@@ -70,8 +71,59 @@ MR_TEST(throwing_away_is_logged)
     mr_eq_i64(warnings, 2);
 }
 
+MR_TEST(a_recording_does_not_lie_in_the_callers_segments)
+{
+    mr_dataset *ds = mr_drive_build("range(8).batch(4).cache()");
+    mr_iterator *it = NULL;
+    mr_status st;
+    int64_t room[4] = {0};
+    mr_segment segment = {room, sizeof room};
+    mr_destination destination = {.n_columns = 1, .n_segments = 1, .segments = &segment};
+    mr_block b = {.destination = &destination};
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
+    while (mr_iterator_next(it, 1, &b, &st) == MR_OK)
+        memset(room, 0xff, sizeof room);
+    b.destination = NULL;
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    for (int64_t i = 0; i < 8; i += 4) {
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_eq_i64(b.columns[0].storage, MR_DENSE);
+        for (int64_t k = 0; k < 4; k++)
+            mr_eq_i64(((const int64_t *)b.columns[0].data)[k], i + k);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
 MR_TEST(every_allocation_may_fail)
 {
     mr_drive_faults("range(9).cache().repeat(3)");
     mr_drive_faults("from_tensor_slices([1, 0, 2]).map(x => 2 // x).cache().repeat(2)");
+}
+
+MR_TEST(the_first_complete_recording_stays)
+{
+    /* Two iterators record one cache at a time, in other orders; the left one is complete first. */
+    mr_dataset *cache = mr_cache(mr_drive_build("range(8).shuffle(8, seed=1)"));
+    mr_dataset *both[2] = {cache, mr_dataset_ref(cache)};
+    mr_dataset *ds = mr_repeat(mr_zip(both, 2), 2);
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    int64_t left[16], right[16];
+    size_t n = 0;
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
+    while (mr_iterator_next(it, 16, &b, &st) == MR_OK)
+        for (size_t i = 0; i < b.rows; i++, n++) {
+            left[n] = ((const int64_t *)b.columns[0].data)[i];
+            right[n] = ((const int64_t *)b.columns[1].data)[i];
+        }
+    mr_eq_u64(n, 16);
+    mr_check(memcmp(left, right, 8 * sizeof *left) != 0);
+    mr_eq_mem(left + 8, left, 8 * sizeof *left);
+    mr_eq_mem(right + 8, left, 8 * sizeof *left);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
 }

@@ -2,17 +2,20 @@
 #ifndef MR_TESTS_DRIVE_H
 #define MR_TESTS_DRIVE_H
 /* One graph, one expected result, every way to run it: blocks of 1, 3 and 1024 rows, 0, 1 and 4
- * threads, and saved and restored at every position, into an iterator that runs another way.
+ * threads, and for each of these saved at every place (between pulls, and after every row of a
+ * block of which more rows were asked for than are used), restored into an iterator that runs
+ * another way.
  *
  *     mr_drive("range(5).batch(2)", "[0,1] [2,3] [4]");
  *     mr_drive("from_tensor_slices([1, 0]).map(x => 1 // x)", "1 !zero");
  *
- * Expected: answers separated by blanks. An element is its value, (a,b) for several leaves, strings
- * in "", datasets as {their answers}, separated by commas; !part is an error whose line holds part.
- */
+ * Expected: events (tests/events.h) separated by blanks; !part is an error whose line holds part.
+ * After each graph as much memory must be in use, and as many files open, as before it. */
 #include "pipeline/engine/iterator.h"
 
 void mr_drive(const char *text, const char *expected);
+/* The same, in any order and with any message. */
+void mr_drive_any(const char *text, const char *expected);
 /* The same for a dataset made in C (taken over). */
 void mr_drive_dataset(mr_dataset *ds, const char *expected);
 /* Only that every way of running and restoring gives what the plain run does. */
@@ -25,6 +28,13 @@ void mr_drive_count(const char *text, int64_t cardinality);
 
 /* Builds text, which must be good. */
 mr_dataset *mr_drive_build(const char *text);
-/* All answers of one plain run, as in `expected`. Owned: free. */
+/* All events of one plain run, as in `expected`. Owned: free. */
 char *mr_drive_show(const char *text);
+/* The last error of one plain run. */
+void mr_drive_error(const char *text, mr_status *error);
+
+/* A graph in which every @ is the test's directory. Valid until the eighth next call. */
+const char *mr_drive_path(const char *graph);
+/* File `name` of the test's directory holds text. */
+void mr_drive_file(const char *name, const char *text);
 #endif

@@ -1,41 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "replay.h"
+#include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
 MR_TEST(keeps_what_the_function_says)
 {
-    check_graph("range(10).filter(x => x % 2 == 1)", "1 3 5 7 9");
-    check_graph("range(10).filter(x => x > 3 and x < 7)", "4 5 6");
-    check_graph("range(5).filter(x => x >= 0)", "0 1 2 3 4");
-    check_graph("range(5).filter(x => x < 0)", "");
-    check_graph("range(6).map(x => (x, x * x)).filter((a, b) => b % 3 == 1)", "1/1 2/4 4/16 5/25");
+    mr_drive("range(10).filter(x => x % 2 == 1)", "1 3 5 7 9");
+    mr_drive("range(10).filter(x => x > 3 and x < 7)", "4 5 6");
+    mr_drive("range(5).filter(x => x >= 0)", "0 1 2 3 4");
+    mr_drive("range(5).filter(x => x < 0)", "");
+    mr_drive("range(6).map(x => (x, x * x)).filter((a, b) => b % 3 == 1)",
+             "(1,1) (2,4) (4,16) (5,25)");
 }
 
 MR_TEST(an_error_stands_between_the_elements_kept_around_it)
 {
-    check_graph("range(-2, 4).filter(x => 6 // x > 2)", "! 1 2");
-    check_graph("range(-3, 4).map(x => 6 // x).filter(x => 12 // (x + 3) < 3)", "! -6 ! 6 3 2");
+    mr_drive("range(-2, 4).filter(x => 6 // x > 2)", "! 1 2");
+    mr_drive("range(-3, 4).map(x => 6 // x).filter(x => 12 // (x + 3) < 3)", "! -6 ! 6 3 2");
 }
 
 MR_TEST(parallel_calls_keep_the_order_and_the_errors)
 {
-    check_graph("range(-20, 20).filter(x => 6 // x != -1, num_parallel_calls=3)",
-                "-5 -4 -3 -2 -1 ! 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19");
-    check_graph("range(40).filter(x => x % 10 == 9, num_parallel_calls=auto).prefetch(1)",
-                "9 19 29 39");
-    check_dataset(parse_graph("range(-9, 20).filter(x => 6 // x > 0, num_parallel_calls=4, "
-                              "deterministic=false)"),
-                  "! 1 2 3 4 5 6", ANY_ORDER);
+    mr_drive("range(-20, 20).filter(x => 6 // x != -1, num_parallel_calls=3)",
+             "-5 -4 -3 -2 -1 ! 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19");
+    mr_drive("range(40).filter(x => x % 10 == 9, num_parallel_calls=auto).prefetch(1)",
+             "9 19 29 39");
+    mr_drive_any("range(-9, 20).filter(x => 6 // x > 0, num_parallel_calls=4, "
+                 "deterministic=false)",
+                 "! 1 2 3 4 5 6");
 }
 
 MR_TEST(the_function_must_return_one_bool)
 {
-    check_refused("range(3).filter(x => x)", "bool");
-    check_refused("range(3).filter(x => (x > 1, x > 2))", "bool");
-    check_refused("range(6).batch(2, drop_remainder=true).filter(x => x > 1)", "bool");
+    mr_drive_bad("range(3).filter(x => x)", "bool");
+    mr_drive_bad("range(3).filter(x => (x > 1, x > 2))", "bool");
+    mr_drive_bad("range(6).batch(2, drop_remainder=true).filter(x => x > 1)", "bool");
 }
 
-MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+MR_TEST(every_failing_allocation_is_reported_and_nothing_leaks)
 {
-    check_faults("range(-3, 9).filter(x => 6 // x > 0, num_parallel_calls=2)");
+    mr_drive_faults("range(-3, 9).filter(x => 6 // x > 0, num_parallel_calls=2)");
 }

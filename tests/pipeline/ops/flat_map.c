@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "replay.h"
+#include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
 MR_TEST(puts_the_datasets_one_behind_the_other)
 {
-    check_graph("range(5).flat_map(n => range(n))", "0 0 1 0 1 2 0 1 2 3");
-    check_graph("range(3).flat_map(n => range(0))", "");
-    check_graph("range(0).flat_map(n => range(3))", "");
-    check_graph("range(3).flat_map(n => range(2).flat_map(m => range(n).map(x => x + 10 * m)))",
-                "0 10 0 1 10 11");
+    mr_drive("range(5).flat_map(n => range(n))", "0 0 1 0 1 2 0 1 2 3");
+    mr_drive("range(3).flat_map(n => range(0))", "");
+    mr_drive("range(0).flat_map(n => range(3))", "");
+    mr_drive("range(3).flat_map(n => range(2).flat_map(m => range(n).map(x => x + 10 * m)))",
+             "0 10 0 1 10 11");
 }
 
 MR_TEST(shapes_may_differ_between_the_datasets)
 {
-    check_graph("range(1, 4).flat_map(n => range(6).batch(n))",
-                "[0] [1] [2] [3] [4] [5] [0,1] [2,3] [4,5] [0,1,2] [3,4,5]");
+    mr_drive("range(1, 4).flat_map(n => range(6).batch(n))",
+             "[0] [1] [2] [3] [4] [5] [0,1] [2,3] [4,5] [0,1,2] [3,4,5]");
 }
 
 MR_TEST(errors_of_input_function_and_dataset_stand_in_their_places)
 {
-    check_graph("range(-1, 3).map(x => 4 // x).flat_map(n => range(n))", "! 0 1 2 3 0 1");
-    check_graph("range(-1, 3).flat_map(n => range(6 // n).take(2))", "! 0 1 0 1");
-    check_graph("range(2).flat_map(n => range(-1, 2).map(x => 6 // x))", "-6 ! 6 -6 ! 6");
-    check_graph("range(2).flat_map(n => range(3).batch(n))", "! [0] [1] [2]");
+    mr_drive("range(-1, 3).map(x => 4 // x).flat_map(n => range(n))", "! 0 1 2 3 0 1");
+    mr_drive("range(-1, 3).flat_map(n => range(6 // n).take(2))", "! 0 1 0 1");
+    mr_drive("range(2).flat_map(n => range(-1, 2).map(x => 6 // x))", "-6 ! 6 -6 ! 6");
+    mr_drive("range(2).flat_map(n => range(3).batch(n))", "! [0] [1] [2]");
 }
 
 MR_TEST(the_function_must_return_a_dataset)
 {
-    check_refused("range(3).flat_map(x => x + 1)", "dataset");
+    mr_drive_bad("range(3).flat_map(x => x + 1)", "dataset");
 }
 
 MR_TEST(large_datasets_come_through_whole)
@@ -35,7 +35,7 @@ MR_TEST(large_datasets_come_through_whole)
     mr_status st;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
-    mr_dataset *ds = parse_graph("range(3).flat_map(n => range(100000))");
+    mr_dataset *ds = mr_drive_build("range(3).flat_map(n => range(100000))");
     mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
     int64_t next = 0, calls = 0;
     while (mr_iterator_next(it, 1 << 20, &b, &st) == MR_OK) {
@@ -50,7 +50,34 @@ MR_TEST(large_datasets_come_through_whole)
     mr_dataset_unref(ds);
 }
 
-MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+MR_TEST(every_failing_allocation_is_reported_and_nothing_leaks)
 {
-    check_faults("range(-1, 5).flat_map(n => range(n).batch(2 // n))");
+    mr_drive_faults("range(-1, 5).flat_map(n => range(n).batch(2 // n))");
+}
+
+MR_TEST(an_error_after_rows_is_saved_and_restored)
+{
+    mr_dataset *ds = mr_drive_build("range(1).flat_map(n => range(3).map(x => 6 // (x - 1)))");
+    mr_iterator_opts o = {.has_threads = true, .positions = true};
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    void *bytes;
+    size_t size;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_ok(mr_iterator_next(it, 9, &b, &st), &st); /* the error is due now */
+    mr_eq_u64(b.rows, 1);
+    mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+    mr_iterator_close(it);
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_ok(mr_iterator_restore(it, bytes, size, &st), &st);
+    mr_code_is(mr_iterator_next(it, 9, &b, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "zero");
+    mr_ok(mr_iterator_next(it, 9, &b, &st), &st);
+    mr_eq_i64(*(const int64_t *)b.columns[0].data, 6);
+    mr_code_is(mr_iterator_next(it, 9, &b, &st), MR_END, &st);
+    mr_free(bytes);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
 
 static mr_array numbers(int64_t n)
 {

@@ -9,8 +9,8 @@
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/batch.h"
-#include "pipeline/ops/order.h"
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
 
 /* Counts to 5, an error in place of 2. */
 struct pass {
@@ -121,6 +121,71 @@ MR_TEST(without_a_position_rows_read_ahead_are_saved)
     mr_iterator_close(it);
     mr_free(bytes);
     mr_dataset_unref(ds);
+}
+
+/* Counts on over all passes: no row comes twice. */
+static mr_code next_number(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)pass;
+    int64_t *next = ctx;
+    if (*next == 12)
+        return MR_END;
+    size_t n = want < 6 ? want : 6;
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, n, st));
+    for (size_t i = 0; i < n; i++)
+        ((int64_t *)out->columns[0].data)[i] = (*next)++;
+    out->rows = n;
+    return MR_OK;
+}
+
+/* Pulls up to `want` rows, which must be numbered from `from` on. */
+static void pull_numbers(mr_iterator *it, size_t want, int64_t from, size_t n, mr_block *b)
+{
+    mr_status st;
+    mr_ok(mr_iterator_next(it, want, b, &st), &st);
+    mr_eq_u64(b->rows, n);
+    for (size_t i = 0; i < n; i++)
+        mr_eq_i64(((const int64_t *)b->columns[0].data)[i], from + (int64_t)i);
+}
+
+/* Restores `it` after row `rows` of b, the block that it delivered last. */
+static void go_to_row(mr_iterator *it, const mr_block *b, size_t rows)
+{
+    void *bytes;
+    size_t size;
+    mr_status st;
+    mr_ok(mr_iterator_save_at(it, b, rows, &bytes, &size, &st), &st);
+    mr_ok(mr_iterator_restore(it, bytes, size, &st), &st);
+    mr_free(bytes);
+}
+
+MR_TEST(a_position_within_a_block_holds_the_rows_that_cannot_come_again)
+{
+    int64_t next = 0;
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds =
+        mr_skip(mr_from_generator(&(mr_generator){.ctx = &next, .next = next_number}, spec), 0);
+    mr_iterator_opts opts = {.positions = true, .has_threads = true};
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    pull_numbers(it, 1024, 0, 6, &b);
+    go_to_row(it, &b, 1);
+    pull_numbers(it, 3, 1, 3, &b); /* of the rows in the position */
+    go_to_row(it, &b, 2);          /* those that are left of them too */
+    pull_numbers(it, 1, 3, 1, &b);
+    pull_numbers(it, 1024, 4, 2, &b);
+    go_to_row(it, &b, 2);
+    pull_numbers(it, 1024, 6, 6, &b);
+    go_to_row(it, &b, 5);
+    pull_numbers(it, 1024, 11, 1, &b);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_END, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
 }
 
 static mr_code wait_for_ever(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)

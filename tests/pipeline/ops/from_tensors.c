@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pipeline/ops/drive.h"
 
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 
 MR_TEST(one_element)

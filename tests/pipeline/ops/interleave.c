@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "replay.h"
+#include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
 #include <stdio.h>
@@ -9,11 +9,11 @@ static void check_both(const char *head, const char *arguments, const char *expe
 {
     char text[512];
     snprintf(text, sizeof text, "%s, %s)", head, arguments);
-    check_graph(text, expected);
+    mr_drive(text, expected);
     snprintf(text, sizeof text, "%s, %s, num_parallel_calls=2)", head, arguments);
-    check_graph(text, expected);
+    mr_drive(text, expected);
     snprintf(text, sizeof text, "%s, %s, num_parallel_calls=auto)", head, arguments);
-    check_graph(text, expected);
+    mr_drive(text, expected);
 }
 
 MR_TEST(a_slot_that_ends_is_refilled_when_the_cycle_comes_round)
@@ -27,18 +27,17 @@ MR_TEST(a_slot_that_ends_is_refilled_when_the_cycle_comes_round)
 
 MR_TEST(one_slot_is_flat_map)
 {
-    check_graph("range(4).interleave(n => range(n), cycle_length=1)", "0 0 1 0 1 2");
-    check_graph("range(4).interleave(n => range(n), cycle_length=1, block_length=2, "
-                "num_parallel_calls=1)",
-                "0 0 1 0 1 2");
+    mr_drive("range(4).interleave(n => range(n), cycle_length=1)", "0 0 1 0 1 2");
+    mr_drive("range(4).interleave(n => range(n), cycle_length=1, block_length=2, "
+             "num_parallel_calls=1)",
+             "0 0 1 0 1 2");
 }
 
 MR_TEST(without_a_length_sixteen_are_open)
 {
-    check_graph(
-        "range(18).interleave(n => range(n, n + 40, 20))",
-        "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 "
-        "35 16 17 36 37");
+    mr_drive("range(18).interleave(n => range(n, n + 40, 20))",
+             "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 "
+             "35 16 17 36 37");
 }
 
 MR_TEST(more_slots_than_datasets)
@@ -56,22 +55,23 @@ MR_TEST(errors_change_nothing_but_their_element)
 
 MR_TEST(without_order_nothing_is_lost_or_repeated)
 {
-    check_dataset(parse_graph("range(6).interleave(n => range(-1, n).map(x => 6 // x), "
-                              "cycle_length=3, num_parallel_calls=3, deterministic=false)"),
-                  "-6 -6 -6 -6 -6 -6 ! ! ! ! ! 6 6 6 6 3 3 3 2 2 1", ANY_ORDER);
+    mr_drive_any("range(6).interleave(n => range(-1, n).map(x => 6 // x), "
+                 "cycle_length=3, num_parallel_calls=3, deterministic=false)",
+                 "-6 -6 -6 -6 -6 -6 ! ! ! ! ! 6 6 6 6 3 3 3 2 2 1");
 }
 
 MR_TEST(bad_arguments_are_refused_when_the_graph_is_built)
 {
-    check_refused("range(3).interleave(n => range(n), cycle_length=0)", "cycle_length");
-    check_refused("range(3).interleave(n => range(n), block_length=0)", "block_length");
-    check_refused("range(3).interleave(n => range(n), cycle_length=2, num_parallel_calls=3)",
-                  "num_parallel_calls");
-    check_refused("range(3).interleave(n => n)", "dataset");
+    mr_drive_bad("range(3).interleave(n => range(n), cycle_length=0)", "cycle_length");
+    mr_drive_bad("range(3).interleave(n => range(n), block_length=0)", "block_length");
+    mr_drive_bad("range(3).interleave(n => range(n), cycle_length=2, num_parallel_calls=3)",
+                 "num_parallel_calls");
+    mr_drive_bad("range(3).interleave(n => n)", "dataset");
 }
 
-MR_TEST(every_failing_allocation_is_told_and_nothing_leaks)
+MR_TEST(every_failing_allocation_is_reported_and_nothing_leaks)
 {
-    check_faults("range(-1, 5).interleave(n => range(-1, n).map(x => (6 // x, x)), cycle_length=3, "
-                 "block_length=2, num_parallel_calls=2)");
+    mr_drive_faults(
+        "range(-1, 5).interleave(n => range(-1, n).map(x => (6 // x, x)), cycle_length=3, "
+        "block_length=2, num_parallel_calls=2)");
 }

@@ -41,8 +41,8 @@ MR_TEST(n_slots_are_one_batch_to_the_op_below)
     mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
     int64_t slots[2][2];
     mr_segment segments[2] = {{slots[0], 16}, {slots[1], 16}};
-    mr_into into = {.n_columns = 1, .n_segments = 2, .segments = segments};
-    mr_block b = {.into = &into};
+    mr_destination destination = {.n_columns = 1, .n_segments = 2, .segments = segments};
+    mr_block b = {.destination = &destination};
     int64_t sum = 0;
     for (int i = 0; i < 4; i++) {
         mr_ok(mr_iterator_next(it, 2, &b, &st), &st);

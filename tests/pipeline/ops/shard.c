@@ -22,6 +22,10 @@ MR_TEST(too_few_elements_are_told_once_where_that_is_asked)
     mr_drive("range(3).shard(4, 3, require_non_empty=true)", "!found_3_elements");
     mr_drive("range(0).shard(4, 3, require_non_empty=true)", "");
     mr_drive("range(9).shard(4, 1, require_non_empty=true)", "1 5");
+    /* Its element is seen before the error, and delivered after it. */
+    mr_drive("from_tensor_slices([1, 0, 2, 4]).map(x => 4 // x).shard(3, 0, "
+             "require_non_empty=true)",
+             "!zero 4");
 }
 
 MR_TEST(bad_arguments_are_refused)

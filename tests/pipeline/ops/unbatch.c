@@ -7,6 +7,8 @@ MR_TEST(splits_along_axis_0)
 {
     mr_drive("range(7).batch(3).unbatch()", "0 1 2 3 4 5 6");
     mr_drive("from_tensors([[1, 2], [3, 4]]).unbatch()", "[1,2] [3,4]");
+    /* Rows of several elements at once, of which a block takes a part. */
+    mr_drive("from_tensor_slices([[1, 2], [3, 4], [5, 6], [7, 8]]).unbatch()", "1 2 3 4 5 6 7 8");
     mr_drive("range(4).map(x => zeros([x])).unbatch()", "0 0 0 0 0 0");
     mr_drive("range(3).batch(2).map(x => (x, x + 1)).unbatch()", "(0,1) (1,2) (2,3)");
     mr_drive("from_tensors([\"a\", \"b\"]).unbatch().batch(3)", "[\"a\",\"b\"]");

@@ -3,8 +3,8 @@
 
 #include "tests/harness.h"
 
-#include "pipeline/ops/order.h"
-#include "pipeline/ops/source.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
 
 MR_TEST(hands_everything_on)
 {

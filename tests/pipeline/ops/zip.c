@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pipeline/ops/drive.h"
 
+#include <stdlib.h>
+
 #include "tests/harness.h"
 
 MR_TEST(ends_with_the_shortest)
@@ -23,6 +25,24 @@ MR_TEST(inputs_with_blocks_of_other_sizes_stay_in_step)
     mr_drive_alike(
         "zip(range(20), range(100).filter(x => x % 3 == 0), range(40).batch(3).unbatch())");
     mr_drive_alike("zip(range(7).shuffle(4, seed=1).repeat(2), range(50).shard(3, 1))");
+}
+
+/* Whether a cache is complete, and so what repeat() gives, does not depend on block sizes. */
+MR_TEST(a_cache_below_is_pulled_no_further_than_elements_are_used)
+{
+    mr_drive("zip(range(6).shuffle(6, seed=1).cache(), range(1)).repeat(4).map((a, b) => a)",
+             "4 4 3 0");
+    char *want = mr_drive_show("range(6).shuffle(6, seed=1).take(2).repeat(3)");
+    mr_drive("zip(range(2), range(6).shuffle(6, seed=1).cache()).repeat(3).map((a, b) => b)", want);
+    free(want);
+    mr_drive(
+        "zip(range(9).filter(x => x < 1), range(6).shuffle(6, seed=1).cache(), range(3).cache())"
+        ".repeat(4).map((a, b, c) => b)",
+        "4 4 3 0");
+    mr_drive_alike(
+        "zip(range(6).shuffle(6, seed=1).cache().filter(x => x != 1), range(3)).repeat(4)");
+    mr_drive_alike("zip(range(4).shuffle(4, seed=1).cache(), range(9).shuffle(9, seed=2).cache(), "
+                   "range(8).map(x => 6 // (x - 2))).ignore_errors().repeat(4)");
 }
 
 MR_TEST(one_dataset_twice_draws_two_orders)

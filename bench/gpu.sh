@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Rates on the first GPU, each beside a ceiling: staging beside a bare pinned copy, operations beside
+# PyTorch's of the same shapes where it is installed (float32, no TF32); then steps of training.
+#   bench/gpu.sh [FOLDER]      of gpu_staging and gpu_math; default build/bench
+# tests/gpu.sh runs it where its libraries are found.
+set -euo pipefail
+programs=$(cd "${1:-$(dirname "$0")/../build/bench}" && pwd)
+millrace=$(command -v millrace || echo "$programs/../millrace")
+export MILLRACE_CUDA_MODULE=${MILLRACE_CUDA_MODULE:-$programs/../millrace-cuda.so}
+"$programs/gpu_staging"
+"$programs/gpu_math" | {
+    cat
+    python3 - <<'PY' 2>/dev/null || true
+import time
+import torch
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+torch.backends.cudnn.deterministic = True
+def rate(name, f, work, unit):
+    f(); torch.cuda.synchronize(); t = time.perf_counter()
+    for _ in range(20): f()
+    torch.cuda.synchronize()
+    print("torch:%s %.2f %s" % (name, work * 20 / (time.perf_counter() - t) / 1e9, unit))
+g = dict(device="cuda")
+x, w, b = torch.ones(8192, 4096, **g), torch.ones(4096, 4096, **g), torch.ones(4096, **g)
+work = 2e-3 * 8192 * 4096 * 4096
+rate("dense", lambda: torch.relu_(torch.addmm(b, x, w)), work, "TFLOP/s")
+rate("dense_backward_data", lambda: x @ w.t(), work, "TFLOP/s")
+rate("dense_backward_weights", lambda: (x.t() @ x, x.sum(0)), work, "TFLOP/s")
+del x, w
+c = dict(memory_format=torch.channels_last)
+x, k = torch.ones(64, 64, 56, 56, **g).to(**c), torch.ones(64, 64, 3, 3, **g).to(**c)
+b = torch.ones(64, **g)
+work = 2e-3 * 64 * 56 * 56 * 64 * 64 * 9
+rate("conv2d", lambda: torch.relu_(torch.conv2d(x, k, b, padding=1)), work, "TFLOP/s")
+def back(dx, dw):
+    return lambda: torch.ops.aten.convolution_backward(x, x, k, [64], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [dx, dw, dw])
+rate("conv2d_backward_data", back(True, False), work, "TFLOP/s")
+rate("conv2d_backward_weights", back(False, True), work, "TFLOP/s")
+x = torch.ones(4096, 32000, **g); y = torch.ones_like(x); gb = 4.0 * x.numel()
+rate("combine", lambda: torch.add(x, y, alpha=0.5, out=y), 3 * gb, "GB/s")
+rate("softmax", lambda: torch.softmax(x, 1), 2 * gb, "GB/s")
+rate("sum", lambda: x.sum(), gb, "GB/s")
+PY
+} | awk '/^torch:/ { sub("torch:", "", $1); torch[$1] = $2; next }
+    { name[++n] = $1; value[n] = $2; unit[n] = $3 }
+    END {
+        for (i = 1; i <= n; i++)
+            printf "%-24s %10.2f %-10s%s\n", name[i], value[i], unit[i],
+                name[i] in torch ? sprintf("PyTorch %10.2f, %3.0f %% of it", torch[name[i]], 100 * value[i] / torch[name[i]]) : ""
+    }'
+
+# Steps of the guide's CNN on batches that are there already, of 256 and of 4096 images; what a step
+# takes is the difference of two runs.
+cnn='conv2d(32, 3, activation="relu").max_pool(2).flatten().dense(64, activation="relu").dense(10)'
+seconds() { # STEPS BATCH
+    local began
+    began=$(date +%s.%N)
+    "$millrace" train --data "range($2).map(i => (ones([28, 28, 1]) * cast(i % 10, \"float32\"), i % 10)).batch($2).cache().repeat()" \
+        --model "$cnn" --loss 'sparse_categorical_crossentropy(from_logits=true)' --optimizer 'adam(0.001)' \
+        --steps "$1" --seed 1 --devices cuda:0 >/dev/null
+    date +%s.%N | awk -v b="$began" '{ print $1 - b }'
+}
+for batch in 256 4096; do
+    few=$(seconds 50 $batch) many=$(seconds 1050 $batch)
+    torch=$(python3 - $batch 2>/dev/null <<'PY' || true
+import sys, time
+import torch
+from torch import nn
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+torch.backends.cudnn.deterministic = True
+n = int(sys.argv[1])
+m = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(5408, 64), nn.ReLU(), nn.Linear(64, 10)).cuda()
+o, loss = torch.optim.Adam(m.parameters(), fused=True), nn.CrossEntropyLoss()
+x, y = torch.ones(n, 1, 28, 28, device="cuda"), torch.arange(n, device="cuda") % 10
+def step():
+    o.zero_grad(); loss(m(x), y).backward(); o.step()
+for _ in range(50): step()
+torch.cuda.synchronize(); t = time.perf_counter()
+for _ in range(1000): step()
+torch.cuda.synchronize()
+print((time.perf_counter() - t) * 1e3)
+PY
+    )
+    awk -v a="$few" -v b="$many" -v n=$batch -v t="$torch" 'BEGIN { s = (b - a) * 1e3; printf "CNN step of %-12d %10.1f us%s\n", n, s, t ? sprintf("         PyTorch %10.1f, %3.0f %% of its rate", t, 100 * t / s) : "" }'
+done

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How fast a device is fed: batches from a ring of pinned slots, with events both ways, against
+ * bare copies of pinned memory.
+ *   gpu_staging [DEVICE [MEGABYTES]]      default cuda:0, batches of 16 MiB
+ * Prints, in GB/s: one buffer copied again and again (the ceiling); a ring whose slots are full
+ * already; a ring that the host fills by memcpy, beside that memcpy alone. */
+#include <millrace/trainer/device.h>
+#include <millrace/trainer/math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEPTH = 4, BATCHES = 200 };
+
+typedef struct ring {
+    mr_device *d;
+    mr_stream *copies, *compute;
+    mr_event *arrived[DEPTH], *released[DEPTH];
+    void *pinned[DEPTH], *device[DEPTH], *source;
+    size_t bytes;
+} ring;
+
+static mr_status st;
+
+static void must(mr_code rc)
+{
+    if (rc == MR_OK)
+        return;
+    fprintf(stderr, "gpu_staging: %s\n", st.message);
+    exit(1);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void make(ring *g, const char *name)
+{
+    must(mr_device_open(&g->d, name, &st));
+    must(mr_stream_new(&g->copies, g->d, MR_STREAM_COPY, &st));
+    must(mr_stream_new(&g->compute, g->d, MR_STREAM_COMPUTE, &st));
+    g->source = calloc(1, g->bytes);
+    for (int i = 0; i < DEPTH; i++) {
+        must(mr_event_new(&g->arrived[i], g->d, &st));
+        must(mr_event_new(&g->released[i], g->d, &st));
+        must(mr_device_alloc(g->d, MR_MEMORY_PINNED, g->bytes, &g->pinned[i], &st));
+        must(mr_device_alloc(g->d, MR_MEMORY_DEVICE, g->bytes, &g->device[i], &st));
+        memset(g->pinned[i], i, g->bytes);
+    }
+}
+
+static void unmake(ring *g)
+{
+    mr_stream_free(g->copies);
+    mr_stream_free(g->compute);
+    for (int i = 0; i < DEPTH; i++) {
+        mr_event_free(g->arrived[i]);
+        mr_event_free(g->released[i]);
+        mr_device_free(g->d, MR_MEMORY_PINNED, g->pinned[i]);
+        mr_device_free(g->d, MR_MEMORY_DEVICE, g->device[i]);
+    }
+    free(g->source);
+    mr_device_close(g->d);
+}
+
+static double rate(const ring *g, double seconds)
+{
+    return (double)g->bytes * BATCHES / seconds / 1e9;
+}
+
+static double bare(ring *g)
+{
+    double began = now();
+    for (int k = 0; k < BATCHES; k++)
+        must(mr_stream_copy(g->copies, g->device[0], g->pinned[0], g->bytes, &st));
+    must(mr_stream_synchronize(g->copies, &st));
+    return rate(g, now() - began);
+}
+
+/* Each batch is read by an operation on the compute stream. */
+static double staged(ring *g, bool fill)
+{
+    double began = now();
+    for (int k = 0; k < BATCHES; k++) {
+        int i = k % DEPTH;
+        mr_math_fill mark = {.n = 1, .value = 1, .dst = g->device[i]};
+        must(mr_event_synchronize(g->arrived[i], &st));
+        if (fill)
+            memcpy(g->pinned[i], g->source, g->bytes);
+        must(mr_stream_wait(g->copies, g->released[i], &st));
+        must(mr_stream_copy(g->copies, g->device[i], g->pinned[i], g->bytes, &st));
+        must(mr_stream_record(g->copies, g->arrived[i], &st));
+        must(mr_stream_wait(g->compute, g->arrived[i], &st));
+        must(mr_device_math(g->d)->fill(g->compute, &mark, &st));
+        must(mr_stream_record(g->compute, g->released[i], &st));
+    }
+    must(mr_stream_synchronize(g->compute, &st));
+    return rate(g, now() - began);
+}
+
+static double filled(ring *g)
+{
+    double began = now();
+    for (int k = 0; k < BATCHES; k++)
+        memcpy(g->pinned[k % DEPTH], g->source, g->bytes);
+    return rate(g, now() - began);
+}
+
+int main(int argc, char **argv)
+{
+    ring g = {.bytes = (argc > 2 ? strtoul(argv[2], NULL, 10) : 16) << 20};
+    mr_device_properties p;
+    make(&g, argc > 1 ? argv[1] : "cuda:0");
+    mr_device_describe(g.d, &p);
+    bare(&g);
+    double ceiling = bare(&g), full = staged(&g, false), memory = filled(&g);
+    double all = staged(&g, true), slower = memory < ceiling ? memory : ceiling;
+    printf("%s %s, batches of %zu MiB\n", mr_device_name(g.d), p.model, g.bytes >> 20);
+    printf("pinned copy alone           %7.2f GB/s\n", ceiling);
+    printf("ring of %d slots             %7.2f GB/s  %.0f %% of it\n", DEPTH, full,
+           100 * full / ceiling);
+    printf("memcpy into the slots alone %7.2f GB/s\n", memory);
+    printf("ring that memcpy fills      %7.2f GB/s  %.0f %% of the slower of both\n", all,
+           100 * all / slower);
+    unmake(&g);
+    return 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops over values in memory, one thread, each against the plainest loop that does the same:
+ *
+ *     filter         of random int64, every second one stays, batches of 1000
+ *     padded_batch   of 64 rows of 4 to 64 floats, from a cache
+ *     cache          replay of rows of 784 bytes in batches of 256, every byte looked at
+ *
+ *     ops */
+#include <stdint.h>
+#include <string.h>
+
+#include <millrace/millrace.h>
+
+#include "ceiling.h"
+
+enum {
+    VALUES = 4000000,
+    BATCH = 1000,
+    ROWS = 20000,
+    LONGEST = 64,
+    PADDED = 64,
+    IMAGE = 784,
+    IMAGES = 256,
+    EPOCHS = 20
+};
+
+static uint64_t looked; /* what keeps the loops from being thrown away */
+
+static void die(const mr_status *st)
+{
+    char text[2048];
+    mr_status_format(st, text, sizeof text);
+    fprintf(stderr, "ops: %s\n", text);
+    exit(1);
+}
+
+static uint64_t sum_of_bytes(const uint8_t *p, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += p[i];
+    return sum;
+}
+
+/* Takes ds over. whole: every byte is looked at; else the first of each batch. */
+static void run(mr_dataset *ds, size_t want, bool whole)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st);
+    while (rc == MR_OK && (rc = mr_iterator_next(it, want, &b, &st)) == MR_OK) {
+        const mr_array *a = &b.columns[0];
+        for (size_t i = 0; i < b.rows; i++)
+            looked += whole ? sum_of_bytes(mr_array_at(a, i), mr_array_row_bytes(a))
+                            : *(const uint8_t *)mr_array_at(a, i);
+    }
+    if (rc != MR_END)
+        die(&st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+static void run_text(const char *text, size_t want, bool whole)
+{
+    mr_status st;
+    mr_dataset *ds = NULL;
+    if (mr_dataset_from_text(text, strlen(text), NULL, &ds, &st) != MR_OK)
+        die(&st);
+    run(ds, want, whole);
+}
+
+/* ---- filter ---- */
+
+static double filter(void *ctx)
+{
+    mr_status st;
+    mr_array a = {.dtype = MR_INT64, .rows = VALUES, .data = ctx};
+    if (mr_buffer_wrap(&a.owner, ctx, VALUES * sizeof(int64_t), true, NULL, NULL, &st) != MR_OK)
+        die(&st);
+    mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
+    mr_buffer_unref(a.owner);
+    run(mr_batch(mr_filter(ds, mr_fn_text("x => x < 0"), NULL), BATCH, NULL), 32, false);
+    return VALUES;
+}
+
+static double compact(void *ctx)
+{
+    enum { BLOCK = 32 * BATCH };
+    static int64_t kept[BLOCK];
+    const int64_t *v = ctx;
+    size_t n = 0;
+    for (size_t i = 0; i < VALUES; i++) {
+        kept[n] = v[i];
+        n += v[i] < 0;
+        if (n == BLOCK) {
+            for (size_t k = 0; k < BLOCK; k += BATCH)
+                looked += (uint64_t)kept[k];
+            n = 0;
+        }
+    }
+    return VALUES;
+}
+
+/* ---- padded_batch ---- */
+
+static size_t length_of(size_t row)
+{
+    return row * 7919 % (LONGEST - 3) + 4;
+}
+
+static double padded(void *ctx)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "range(%d).map(x => ones([x * 7919 %% %d + 4])).cache().repeat(%d).padded_batch(%d)",
+             ROWS, LONGEST - 3, EPOCHS, PADDED);
+    (void)ctx;
+    run_text(text, 8, false);
+    return (double)ROWS * EPOCHS;
+}
+
+/* The rows lie one after the other. */
+static double fill_and_copy(void *ctx)
+{
+    const float *rows = ctx, *p = rows;
+    static float batch[PADDED * LONGEST];
+    for (size_t done = 0, row = 0; done < (size_t)ROWS * EPOCHS; done += PADDED) {
+        size_t longest = 0, n = (size_t)ROWS * EPOCHS - done;
+        n = n < PADDED ? n : PADDED;
+        for (size_t i = 0; i < n; i++) {
+            size_t length = length_of((row + i) % ROWS);
+            longest = length > longest ? length : longest;
+        }
+        for (size_t i = 0; i < n; i++) {
+            size_t length = length_of(row);
+            memcpy(batch + i * longest, p, length * sizeof *p);
+            memset(batch + i * longest + length, 0, (longest - length) * sizeof *p);
+            p += length;
+            if (++row == ROWS)
+                row = 0, p = rows;
+        }
+        looked += (uint64_t)batch[0];
+        __asm__ volatile("" : : : "memory");
+    }
+    return (double)ROWS * EPOCHS;
+}
+
+/* ---- cache ---- */
+
+static double replay(void *ctx)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "range(%d).map(x => zeros([%d], \"uint8\")).cache().repeat(%d).batch(%d)", ROWS, IMAGE,
+             EPOCHS, IMAGES);
+    (void)ctx;
+    run_text(text, 1, true);
+    return (double)ROWS * EPOCHS;
+}
+
+static double look(void *ctx)
+{
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        for (size_t i = 0; i < ROWS; i++)
+            looked += sum_of_bytes((const uint8_t *)ctx + i * IMAGE, IMAGE);
+    return (double)ROWS * EPOCHS;
+}
+
+int main(void)
+{
+    uint64_t x = 88172645463325252u, *values = malloc(VALUES * sizeof *values);
+    float *rows = malloc((size_t)ROWS * LONGEST * sizeof *rows);
+    uint8_t *images = malloc((size_t)ROWS * IMAGE);
+    if (!values || !rows || !images)
+        return 1;
+    for (size_t i = 0; i < VALUES; i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        values[i] = x;
+    }
+    for (size_t i = 0; i < (size_t)ROWS * LONGEST; i++)
+        rows[i] = 1;
+    memset(images, 0, (size_t)ROWS * IMAGE);
+    bench_in_turns("filter, every second stays", "M/s", 1e-6, 9, filter, compact, values);
+    bench_in_turns("padded_batch of 64", "M/s", 1e-6, 9, padded, fill_and_copy, rows);
+    bench_in_turns("cache, replayed", "M/s", 1e-6, 9, replay, look, images);
+    free(values);
+    free(rows);
+    free(images);
+    return looked == 42;
+}

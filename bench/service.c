@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The data service with one dispatcher, one worker and one client on this host: 1 MiB elements by
+ * TCP against blocking sends and receives of 1 MiB over loopback, and through shared memory against
+ * a loop that copies each element once, into as much memory as the service has on its way; 1 KiB
+ * records, verified on the worker and batched here, against the local pipeline in one thread;
+ * exactly once against parallel_epochs.
+ *
+ *     service [MIB]     in each round, default 1024
+ *
+ * Each part wants a core of its own: on a machine that is busy, or has less than three, the ratios
+ * say little. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <millrace/millrace-transport.h>
+#include <millrace/millrace.h>
+
+#include "ceiling.h"
+
+enum { MIB = 1 << 20, SOURCE = 16, ON_THE_WAY = 32, RECORDS = 200000, MOST_CHILDREN = 8 };
+
+/* 16 elements of 1 MiB, that the worker has in memory from the second time on. */
+static const char elements[] = "range(2097152).batch(131072).cache().repeat(1000000)";
+
+static pid_t children[MOST_CHILDREN];
+static size_t n_children;
+
+static void end_children(void)
+{
+    for (size_t i = 0; i < n_children; i++)
+        kill(children[i], SIGTERM);
+    for (size_t i = 0; i < n_children; i++)
+        waitpid(children[i], NULL, 0);
+    n_children = 0;
+}
+
+static void die(const char *what)
+{
+    fprintf(stderr, "service: %s\n", what);
+    end_children();
+    exit(1);
+}
+
+static void check(mr_code rc, const mr_status *st)
+{
+    char text[2048];
+    if (rc == MR_OK)
+        return;
+    mr_status_format(st, text, sizeof text);
+    die(text);
+}
+
+/* Starts one of the service's programs; address: where it is ready. */
+static void start(const char *program, const char *verb, const char *option, const char *value,
+                  char address[128])
+{
+    int ends[2];
+    char line[256] = "";
+    if (pipe(ends) != 0)
+        die("no pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], 1);
+        close(ends[0]);
+        close(ends[1]);
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(1);
+        execl(program, "millrace", verb, option, value, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    children[n_children++] = child;
+    FILE *f = fdopen(ends[0], "r");
+    if (!f || !fgets(line, sizeof line, f) || sscanf(line, "ready %127s", address) != 1)
+        die("the service does not start; is build/millrace there?");
+    fclose(f);
+}
+
+/* ---- what is measured ---- */
+
+typedef struct job {
+    size_t n; /* elements in a round */
+    mr_dataset *ds[2];
+    mr_iterator *it[2]; /* measured, ceiling */
+    int64_t threads;    /* of iterators that are opened for each round */
+    int tcp;
+    char *source, *target;
+    size_t at;
+} job;
+
+static mr_iterator *open_one(mr_dataset *ds, bool one_thread)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    check(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = one_thread}, &st), &st);
+    return it;
+}
+
+static mr_dataset *parse(const char *text)
+{
+    mr_status st;
+    mr_dataset *ds;
+    check(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    return ds;
+}
+
+static double read_elements(mr_iterator *it, size_t n)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    for (size_t rows = 0; rows < n; rows += b.rows) {
+        check(mr_iterator_next(it, 1, &b, &st), &st);
+        if (mr_array_row_bytes(&b.columns[0]) != MIB)
+            die("an element has another size");
+    }
+    mr_block_reset(&b);
+    return (double)n * MIB;
+}
+
+static double measured(void *ctx)
+{
+    job *j = ctx;
+    return read_elements(j->it[0], j->n);
+}
+
+static double other_mode(void *ctx)
+{
+    job *j = ctx;
+    return read_elements(j->it[1], j->n);
+}
+
+static double all_rows(mr_dataset *ds, bool one_thread)
+{
+    mr_iterator *it = open_one(ds, one_thread);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_code rc;
+    size_t batches = 0;
+    while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
+        batches += b.rows;
+    if (rc != MR_END)
+        check(rc, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    return (double)batches;
+}
+
+static double served_rows(void *ctx)
+{
+    return all_rows(((job *)ctx)->ds[0], false);
+}
+
+static double local_rows(void *ctx)
+{
+    return all_rows(((job *)ctx)->ds[1], true);
+}
+
+/* ---- ceilings ---- */
+
+/* The other end sends 1 MiB at a time, blocking. */
+static void start_sender(job *j)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int one = 1, door = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(door, (struct sockaddr *)&at, size) != 0 || listen(door, 1) != 0 ||
+        getsockname(door, (struct sockaddr *)&at, &size) != 0)
+        die("no listener");
+    pid_t child = fork();
+    int fd = child == 0 ? socket(AF_INET, SOCK_STREAM, 0) : accept(door, NULL, NULL);
+    if (child == 0 && connect(fd, (struct sockaddr *)&at, size) != 0)
+        _exit(1);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+    if (child == 0)
+        for (;;)
+            for (size_t i = 0; i < SOURCE; i++)
+                if (send(fd, j->source + i * MIB, MIB, MSG_NOSIGNAL) <= 0)
+                    _exit(0);
+    close(door);
+    children[n_children++] = child;
+    j->tcp = fd;
+}
+
+static double blocking_loop(void *ctx)
+{
+    job *j = ctx;
+    for (size_t i = 0; i < j->n; i++)
+        if (recv(j->tcp, j->target + i % ON_THE_WAY * MIB, MIB, MSG_WAITALL) != MIB)
+            die("the TCP loop broke");
+    return (double)j->n * MIB;
+}
+
+static double copy_loop(void *ctx)
+{
+    job *j = ctx;
+    for (size_t i = 0; i < j->n; i++)
+        memcpy(j->target + i % ON_THE_WAY * MIB, j->source + i % SOURCE * MIB, MIB);
+    return (double)j->n * MIB;
+}
+
+/* ---- all of it ---- */
+
+static void run(job *j, const char *at, const char *name, const char *options, bench_fn ceiling)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s.distribute(\"%s\", %s)", elements, at, options);
+    mr_dataset *ds = parse(text);
+    j->it[0] = open_one(ds, false);
+    (void)read_elements(j->it[0], 4 * SOURCE); /* the caches are full then */
+    bench_in_turns(name, "GB/s", 1e-9, 7, measured, ceiling, j);
+    mr_iterator_close(j->it[0]);
+    mr_dataset_unref(ds);
+}
+
+static void run_modes(job *j, const char *at)
+{
+    char text[512];
+    mr_dataset *ds[2];
+    for (int k = 0; k < 2; k++) {
+        snprintf(text, sizeof text, "%s.distribute(\"%s\", processing_mode=\"%s\"%s)", elements, at,
+                 k ? "parallel_epochs" : "exactly_once", k ? "" : ", streams=1");
+        ds[k] = parse(text);
+        j->it[k] = open_one(ds[k], false);
+        (void)read_elements(j->it[k], 4 * SOURCE);
+    }
+    bench_in_turns("exactly once / one epoch each", "GB/s", 1e-9, 7, measured, other_mode, j);
+    for (int k = 0; k < 2; k++) {
+        mr_iterator_close(j->it[k]);
+        mr_dataset_unref(ds[k]);
+    }
+}
+
+static void write_records(const char *path)
+{
+    mr_status st;
+    mr_tfrecord_writer *w;
+    char record[1024];
+    check(mr_tfrecord_writer_open(&w, path, NULL, &st), &st);
+    for (int i = 0; i < RECORDS; i++) {
+        memset(record, i, sizeof record);
+        check(mr_tfrecord_writer_append(w, record, sizeof record, &st), &st);
+    }
+    check(mr_tfrecord_writer_close(w, &st), &st);
+}
+
+static void run_records(job *j, const char *at)
+{
+    char path[] = "/tmp/millrace-bench-XXXXXX", text[512];
+    int fd = mkstemp(path);
+    if (fd < 0)
+        die("no file in /tmp");
+    close(fd);
+    write_records(path);
+    snprintf(text, sizeof text,
+             "tfrecord(\"%s\").repeat(8).distribute(\"%s\", streams=1).batch(128)", path, at);
+    j->ds[0] = parse(text);
+    snprintf(text, sizeof text, "tfrecord(\"%s\").repeat(8).batch(128)", path);
+    j->ds[1] = parse(text);
+    bench_in_turns("1 KiB records / local", "batches/s", 1, 7, served_rows, local_rows, j);
+    mr_dataset_unref(j->ds[0]);
+    mr_dataset_unref(j->ds[1]);
+    unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    mr_status st;
+    job j = {.n = argc > 1 ? (size_t)atol(argv[1]) : 1024};
+    char program[4096], at[128], worker[128];
+    const char *slash = strrchr(argv[0], '/');
+    snprintf(program, sizeof program, "%.*s/../millrace", slash ? (int)(slash - argv[0]) : 1,
+             slash ? argv[0] : ".");
+    check(mr_service_register_ops(&st), &st);
+    j.source = malloc((size_t)SOURCE * MIB);
+    j.target = malloc((size_t)ON_THE_WAY * MIB);
+    if (!j.n || !j.source || !j.target)
+        die("no memory");
+    memset(j.source, 1, (size_t)SOURCE * MIB);
+    memset(j.target, 0, (size_t)ON_THE_WAY * MIB);
+    start_sender(&j);
+    start(program, "dispatcher", "--listen", "127.0.0.1:0", at);
+    start(program, "worker", "--dispatcher", at, worker);
+    run(&j, at, "1 MiB elements, TCP", "streams=1, transfer=\"tcp\"", blocking_loop);
+    run(&j, at, "1 MiB elements, shared", "streams=1, transfer=\"shared_memory\"", copy_loop);
+    run_modes(&j, at);
+    run_records(&j, at);
+    end_children();
+    free(j.source);
+    free(j.target);
+    return 0;
+}

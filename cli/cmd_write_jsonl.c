@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A feature has one type in all lines, which no line alone can tell: [] may be of any type, 1 be a
+ * float among floats, and "nan" a float among numbers. What was seen of a feature so far decides;
+ * where a later line changes that, the rest is only looked at, and all is written again. */
+#include "cli/write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/formats/base64.h"
+#include "pipeline/formats/example.h"
+#include "pipeline/memory/alloc.h"
+
+/* Kinds of values, bits of a set. Bools are integers. */
+enum { INTEGER = 1, REAL = 2, SPECIAL = 4 /* "nan", "inf", "-inf" */, TEXT = 8, NUMBER = 3 };
+
+typedef struct feature {
+    unsigned kinds;
+    bool written;
+    int64_t line; /* where the first number or text stood */
+    const char *path;
+} feature;
+
+struct cli_jsonl {
+    const cli_texts *files;
+    const char *spool;
+    FILE **copies;   /* for each file: what was read of one that cannot be read twice, or NULL */
+    json_t *numbers; /* feature -> its index */
+    feature *features;
+    size_t n, capacity;
+    bool again;
+    uint8_t *buffer; /* the record */
+    size_t buffer_capacity;
+    const char *path; /* of the line at hand */
+    int64_t line;
+};
+
+cli_jsonl *cli_jsonl_new(const cli_texts *files, const char *spool)
+{
+    cli_jsonl *j = mr_calloc(1, sizeof *j);
+    if (!j)
+        return NULL;
+    j->files = files;
+    j->spool = spool;
+    j->copies = mr_calloc(files->n, sizeof *j->copies);
+    j->numbers = json_object();
+    if (j->copies && j->numbers)
+        return j;
+    cli_jsonl_free(j);
+    return NULL;
+}
+
+void cli_jsonl_free(cli_jsonl *j)
+{
+    if (!j)
+        return;
+    for (size_t i = 0; j->copies && i < j->files->n; i++)
+        if (j->copies[i])
+            fclose(j->copies[i]);
+    mr_free(j->copies);
+    mr_free(j->features);
+    mr_free(j->buffer);
+    json_decref(j->numbers);
+    mr_free(j);
+}
+
+static mr_dtype type_of(unsigned kinds)
+{
+    if (kinds & TEXT || kinds == SPECIAL)
+        return MR_STRING;
+    return kinds & (REAL | SPECIAL) ? MR_FLOAT32 : MR_INT64;
+}
+
+/* ---- one value ---- */
+
+/* *out: the bytes of base64 text as a JSON string. */
+static mr_code decode_base64(const json_t *text, json_t **out, mr_status *st)
+{
+    const char *s = json_string_value(text);
+    size_t n = json_string_length(text), size;
+    char *bytes = mr_malloc(mr_base64_room(n) + 1);
+    if (!bytes)
+        return mr_fail_memory(st, n, "a string");
+    bool good = mr_base64_decode(s, n, bytes, &size);
+    *out = good ? json_stringn_nocheck(bytes, size) : NULL;
+    mr_free(bytes);
+    if (!good)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "'%.40s' is not base64", s);
+    return *out ? MR_OK : mr_fail_memory(st, size, "a string");
+}
+
+/* The kind of *item; {"b64": text} becomes a new string of its bytes. */
+static mr_code kind_of(const char *key, json_t **item, unsigned *kind, mr_status *st)
+{
+    const char *s = json_string_value(*item);
+    const json_t *text = json_object_size(*item) == 1 ? json_object_get(*item, "b64") : NULL;
+    if (json_is_integer(*item) || json_is_boolean(*item))
+        *kind = INTEGER;
+    else if (json_is_real(*item))
+        *kind = REAL;
+    else if (s)
+        *kind = strcmp(s, "nan") == 0 || strcmp(s, "inf") == 0 || strcmp(s, "-inf") == 0 ? SPECIAL
+                                                                                         : TEXT;
+    else if (json_is_string(text)) {
+        *kind = TEXT;
+        return decode_base64(text, item, st);
+    } else
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "\"%s\" is null, a nested list, or an object other than {\"b64\": BASE64}; "
+                       "a feature is a number, a string, or a list of one of them",
+                       key);
+    return MR_OK;
+}
+
+/* The kinds in a value; strings in base64 are replaced. */
+static mr_code look_at(json_t *object, const char *key, json_t *value, unsigned *kinds,
+                       mr_status *st)
+{
+    bool list = json_is_array(value); /* value itself may be replaced and freed */
+    *kinds = 0;
+    for (size_t i = 0, n = list ? json_array_size(value) : 1; i < n; i++) {
+        json_t *item = list ? json_array_get(value, i) : value, *was = item;
+        unsigned kind;
+        MR_TRY(kind_of(key, &item, &kind, st));
+        *kinds |= kind;
+        if (item != was && (list ? json_array_set_new(value, i, item)
+                                 : json_object_set_new_nocheck(object, key, item)))
+            return mr_fail_memory(st, json_string_length(item), "a string");
+    }
+    if (*kinds & TEXT && *kinds & NUMBER)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "\"%s\" mixes strings and numbers; a feature has one type", key);
+    return MR_OK;
+}
+
+/* ---- one line ---- */
+
+static mr_code find_feature(cli_jsonl *j, const char *key, feature **out, mr_status *st)
+{
+    const json_t *number = json_object_get(j->numbers, key);
+    if (!number) {
+        MR_TRY(mr_grow((void **)&j->features, &j->capacity, j->n + 1, sizeof *j->features,
+                       SIZE_MAX / sizeof *j->features, "features", st));
+        if (json_object_set_new_nocheck(j->numbers, key, json_integer((json_int_t)j->n)))
+            return mr_fail_memory(st, strlen(key), "features");
+        j->features[j->n++] = (feature){0};
+        *out = &j->features[j->n - 1];
+    } else
+        *out = &j->features[json_integer_value(number)];
+    return MR_OK;
+}
+
+/* Adds a value's kinds to what is known of its feature. */
+static mr_code learn(cli_jsonl *j, const char *key, feature *f, unsigned kinds, mr_status *st)
+{
+    unsigned all = f->kinds | kinds;
+    if (all & TEXT && all & NUMBER)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "\"%.200s\" is a %s here and a %s in line %" PRId64
+                       " of %.200s; a feature has one type",
+                       key, kinds & TEXT ? "string" : "number", kinds & TEXT ? "number" : "string",
+                       f->line, f->path);
+    if (!f->path && kinds & (TEXT | NUMBER)) {
+        f->line = j->line;
+        f->path = j->path;
+    }
+    if (f->written && type_of(all) != type_of(f->kinds))
+        j->again = true;
+    f->kinds = all;
+    f->written = true;
+    return MR_OK;
+}
+
+static mr_code fill(mr_example_value *v, const json_t *value, mr_dtype dtype, mr_status *st)
+{
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    size_t size = dtype == MR_STRING ? sizeof(mr_bytes) : mr_dtype_size(dtype);
+    void *values = mr_calloc(n, size);
+    if (!values)
+        return mr_fail_memory(st, n * size, "a feature");
+    v->dtype = dtype;
+    v->values = values;
+    v->n = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        if (dtype == MR_STRING)
+            ((mr_bytes *)values)[i] = (mr_bytes){json_string_value(item), json_string_length(item)};
+        else if (dtype == MR_FLOAT32)
+            ((float *)values)[i] = json_is_string(item)   ? strtof(json_string_value(item), NULL)
+                                   : json_is_number(item) ? (float)json_number_value(item)
+                                                          : (float)json_is_true(item);
+        else
+            ((int64_t *)values)[i] =
+                json_is_boolean(item) ? json_is_true(item) : json_integer_value(item);
+    }
+    return MR_OK;
+}
+
+static mr_code write_object(cli_jsonl *j, json_t *object, mr_shard_writer *w, mr_status *st)
+{
+    size_t n = json_object_size(object), i = 0, size = 0;
+    mr_example_value *values = mr_calloc(n, sizeof *values);
+    mr_code rc = values ? MR_OK : mr_fail_memory(st, n * sizeof *values, "features");
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        unsigned kinds;
+        feature *f = NULL;
+        if (rc == MR_OK)
+            rc = look_at(object, key, value, &kinds, st);
+        if (rc == MR_OK)
+            rc = find_feature(j, key, &f, st);
+        if (rc == MR_OK)
+            rc = learn(j, key, f, kinds, st);
+        if (rc != MR_OK)
+            break;
+        if (j->again)
+            continue;
+        values[i] = (mr_example_value){.name = key, .name_size = strlen(key)};
+        rc = fill(&values[i++], json_object_get(object, key), type_of(f->kinds), st);
+    }
+    if (rc == MR_OK && !j->again)
+        rc = mr_example_encode(values, n, &j->buffer, &j->buffer_capacity, &size, st);
+    if (rc == MR_OK && !j->again)
+        rc = mr_shard_writer_append(w, j->buffer, size, st);
+    for (i = 0; values && i < n; i++)
+        mr_free((void *)(uintptr_t)values[i].values);
+    mr_free(values);
+    return rc;
+}
+
+static mr_code write_line(cli_jsonl *j, const char *line, size_t n, mr_shard_writer *w,
+                          mr_status *st)
+{
+    json_error_t why;
+    json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    mr_code rc;
+    if (!object && json_error_code(&why) == json_error_numeric_overflow)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                     "%s: integers go from -9223372036854775808 to 9223372036854775807", why.text);
+    else if (!object)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "not JSON: %s at column %d", why.text, why.column);
+    else if (!json_is_object(object))
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "a line must be a JSON object");
+    else
+        rc = write_object(j, object, w, st);
+    json_decref(object);
+    if (rc == MR_INVALID_ARGUMENT) {
+        char message[sizeof st->message];
+        memcpy(message, st->message, sizeof message);
+        mr_fail(st, rc, "line %" PRId64 ": %.700s", j->line, message);
+    }
+    return rc;
+}
+
+/* ---- files ---- */
+
+static FILE *open_spool(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? mr_strdup(path) : NULL;
+    if (folder)
+        folder[slash - path + 1] = '\0';
+    int fd = open(folder ? folder : ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    mr_free(folder);
+    return fd >= 0 ? fdopen(fd, "w+b") : tmpfile(); /* not every file system has O_TMPFILE */
+}
+
+static mr_code read_lines(cli_jsonl *j, FILE *f, FILE *copy, mr_shard_writer *w, mr_status *st)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    mr_code rc = MR_OK;
+    for (j->line = 1; rc == MR_OK && (n = getline(&line, &room, f)) >= 0; j->line++) {
+        if (cli_interrupted())
+            rc = mr_fail(st, MR_CANCELLED, "interrupted");
+        else if (copy && fwrite(line, 1, (size_t)n, copy) != (size_t)n)
+            rc = mr_fail_errno(st, errno, "a copy of it could not be written");
+        else if (strspn(line, " \t\r\n") != (size_t)n)
+            rc = write_line(j, line, (size_t)n, w, st);
+    }
+    if (rc == MR_OK && copy && fflush(copy) != 0)
+        rc = mr_fail_errno(st, errno, "a copy of it could not be written");
+    if (rc == MR_OK && ferror(f))
+        rc = mr_fail_errno(st, errno, "it could not be read");
+    free(line);
+    return rc;
+}
+
+static mr_code write_file(cli_jsonl *j, size_t i, mr_shard_writer *w, mr_status *st)
+{
+    FILE *f = j->copies[i], *copy = NULL;
+    mr_code rc = MR_OK;
+    j->path = j->files->v[i];
+    if (f)
+        rewind(f);
+    else {
+        f = strcmp(j->path, "-") == 0 ? stdin : fopen(j->path, "rb");
+        if (!f)
+            rc = mr_fail_errno(st, errno, "it could not be opened");
+        else if ((f == stdin || fseek(f, 0, SEEK_CUR) != 0) &&
+                 !(copy = j->copies[i] = open_spool(j->spool)))
+            rc = mr_fail_errno(st, errno, "no copy of it could be made");
+    }
+    if (rc == MR_OK)
+        rc = read_lines(j, f, copy, w, st);
+    if (rc != MR_OK)
+        mr_status_at(st, j->path, -1, -1);
+    if (f && f != stdin && f != j->copies[i])
+        fclose(f);
+    return rc;
+}
+
+mr_code cli_jsonl_write(cli_jsonl *j, mr_shard_writer *w, bool *again, mr_status *st)
+{
+    j->again = false;
+    for (size_t i = 0; i < j->files->n; i++)
+        MR_TRY(write_file(j, i, w, st));
+    *again = j->again;
+    return MR_OK;
+}

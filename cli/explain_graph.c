@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ops of a graph, one a line, with what is known of each before it runs. */
+#include "cli/explain_graph.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/graph/op.h"
+#include "pipeline/memory/alloc.h"
+
+/* An op of a graph, in the order of the text; inputs of an op that has several are deeper. */
+typedef struct line {
+    char *op, *spec; /* its call, without its inputs; what its elements look like */
+    int depth;
+    int64_t count, held, bytes;
+    char mark; /* '+': the other graph has no such op; '-': only the other one has it; ' ' */
+} line;
+struct explained {
+    line *v;
+    size_t n, capacity;
+};
+
+enum {
+    MOST_LINES = 1 << 16,
+    MOST_DEPTH = 1000,
+    WIDEST_OP = 44,
+    WIDEST_SPEC = 36,
+    MOST_COMPARED = 2000
+};
+
+void explained_free(explained *x)
+{
+    for (size_t i = 0; x && i < x->n; i++) {
+        mr_free(x->v[i].op);
+        mr_free(x->v[i].spec);
+    }
+    if (x)
+        mr_free(x->v);
+    mr_free(x);
+}
+
+/* *out = ".batch(4)" of a method, "range(3)" of a source; an op of several inputs: "zip(...)". */
+static mr_code call_text(const mr_dataset *ds, char **out, mr_status *st)
+{
+    size_t n = mr_dataset_n_inputs(ds);
+    char *text = NULL, *input = NULL;
+    if (n > 1) {
+        const mr_op *op = mr_dataset_op(ds);
+        bool call = op->props & MR_OP_SOURCE_CALL;
+        size_t size = strlen(op->name) + sizeof ".(...)";
+        *out = mr_malloc(size);
+        if (!*out)
+            return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");
+        snprintf(*out, size, "%s%s(...)", call ? "" : ".", op->name);
+        return MR_OK;
+    }
+    MR_TRY(mr_dataset_to_text(ds, &text, st));
+    mr_code rc = n ? mr_dataset_to_text(mr_dataset_input(ds, 0), &input, st) : MR_OK;
+    size_t common = rc == MR_OK && n ? strlen(input) : 0;
+    if (common && strncmp(text, input, common) == 0)
+        memmove(text, text + common, strlen(text + common) + 1);
+    mr_free(input);
+    if (rc != MR_OK)
+        mr_free(text);
+    else
+        *out = text;
+    return rc;
+}
+
+static mr_code spec_text(const mr_dataset *ds, char **out, mr_status *st)
+{
+    const mr_spec *spec = mr_dataset_spec(ds);
+    size_t size = mr_spec_format(spec, NULL, 0) + 1;
+    *out = mr_malloc(size);
+    if (!*out)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");
+    mr_spec_format(spec, *out, size);
+    return MR_OK;
+}
+
+static mr_code add_line(explained *x, const mr_dataset *ds, int depth, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&x->v, &x->capacity, x->n + 1, sizeof *x->v, MOST_LINES,
+                   "an explanation", st));
+    line *l = &x->v[x->n++];
+    *l = (line){.depth = depth, .count = mr_dataset_cardinality(ds), .mark = ' '};
+    mr_dataset_held(ds, &l->held, &l->bytes);
+    MR_TRY(call_text(ds, &l->op, st));
+    return spec_text(ds, &l->spec, st);
+}
+
+/* The ops from the source to ds: a chain without recursion, since it may have any length. */
+static mr_code add_chain(explained *x, const mr_dataset *ds, int depth, mr_status *st)
+{
+    const mr_dataset **chain = NULL;
+    size_t n = 0, capacity = 0;
+    if (depth > MOST_DEPTH)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                       "a graph of ops of several inputs more than %d deep is not explained",
+                       MOST_DEPTH);
+    mr_code rc = MR_OK;
+    for (const mr_dataset *at = ds; at && rc == MR_OK;
+         at = mr_dataset_n_inputs(at) == 1 ? mr_dataset_input(at, 0) : NULL) {
+        rc = mr_grow((void **)&chain, &capacity, n + 1, sizeof *chain, MOST_LINES, "an explanation",
+                     st);
+        if (rc == MR_OK)
+            chain[n++] = at;
+    }
+    const mr_dataset *first = rc == MR_OK ? chain[n - 1] : NULL;
+    for (size_t i = 0; first && i < mr_dataset_n_inputs(first) && rc == MR_OK; i++)
+        rc = add_chain(x, mr_dataset_input(first, i), depth + 1, st);
+    while (rc == MR_OK && n > 0)
+        rc = add_line(x, chain[--n], depth, st);
+    mr_free(chain);
+    return rc;
+}
+
+mr_code explained_new(const mr_dataset *ds, explained **out, mr_status *st)
+{
+    explained *x = mr_calloc(1, sizeof *x);
+    if (!x)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");
+    mr_code rc = add_chain(x, ds, 0, st);
+    if (rc == MR_OK)
+        *out = x;
+    else
+        explained_free(x);
+    return rc;
+}
+
+/* ---- what changed ---- */
+
+static bool same_line(const line *a, const line *b)
+{
+    return a->depth == b->depth && strcmp(a->op, b->op) == 0;
+}
+
+/* Lines of `a` that go into `x` before x's line `at`, with their mark. */
+static mr_code insert(explained *x, size_t at, const line *a, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&x->v, &x->capacity, x->n + 1, sizeof *x->v, 2 * MOST_LINES,
+                   "an explanation", st));
+    line gone = {.op = mr_strdup(a->op), .depth = a->depth, .mark = '-'};
+    if (!gone.op)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");
+    memmove(x->v + at + 1, x->v + at, (x->n - at) * sizeof *x->v);
+    x->v[at] = gone;
+    x->n++;
+    return MR_OK;
+}
+
+mr_code explained_compare(explained *x, const explained *before, mr_status *st)
+{
+    size_t n = before->n, m = x->n, w = m + 1;
+    if (n > MOST_COMPARED || m > MOST_COMPARED)
+        return MR_OK;
+    /* common[i * w + j]: most lines that before[i..) and x[j..) have in common, in order */
+    uint16_t *common = mr_calloc((n + 1) * w, sizeof *common);
+    if (!common)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");
+    for (size_t i = n; i-- > 0;)
+        for (size_t j = m; j-- > 0;) {
+            uint16_t a = common[(i + 1) * w + j], b = common[i * w + j + 1];
+            common[i * w + j] = same_line(&before->v[i], &x->v[j])
+                                    ? (uint16_t)(common[(i + 1) * w + j + 1] + 1)
+                                    : (a > b ? a : b);
+        }
+    mr_code rc = MR_OK;
+    size_t i = 0, j = 0, at = 0;
+    while (rc == MR_OK && (i < n || j < m))
+        if (i < n && j < m && same_line(&before->v[i], &x->v[at])) {
+            i++;
+            j++;
+            at++;
+        } else if (i < n && (j == m || common[(i + 1) * w + j] >= common[i * w + j + 1])) {
+            rc = insert(x, at++, &before->v[i++], st);
+        } else {
+            x->v[at++].mark = '+';
+            j++;
+        }
+    mr_free(common);
+    return rc;
+}
+
+/* ---- printing ---- */
+
+static void format_count(int64_t n, char *out, size_t size)
+{
+    if (n >= 0)
+        snprintf(out, size, "%" PRId64, n);
+    else
+        snprintf(out, size, "%s", n == MR_INFINITE ? "without end" : "unknown");
+}
+
+static void format_bytes(int64_t n, char *out, size_t size)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double v = (double)n / 1024;
+    size_t unit = 0;
+    while (v >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        v /= 1024;
+        unit++;
+    }
+    if (n < 1024)
+        snprintf(out, size, "%" PRId64 " B", n);
+    else
+        snprintf(out, size, "%.1f %s", v, units[unit]);
+}
+
+static void format_memory(const line *l, char *out, size_t size)
+{
+    char bytes[32];
+    if (l->held == 0)
+        snprintf(out, size, "a block");
+    else if (l->held == MR_UNKNOWN_COUNT)
+        snprintf(out, size, "tuned while running");
+    else if (l->held == MR_INFINITE)
+        snprintf(out, size, "all elements");
+    else if (l->bytes < 0)
+        snprintf(out, size, "%" PRId64 " element%s", l->held, l->held == 1 ? "" : "s");
+    else {
+        format_bytes(l->bytes, bytes, sizeof bytes);
+        snprintf(out, size, "%" PRId64 " element%s, %s", l->held, l->held == 1 ? "" : "s", bytes);
+    }
+}
+
+static void widen(int *width, size_t n, int most)
+{
+    if ((int)n > *width)
+        *width = n > (size_t)most ? most : (int)n;
+}
+
+void explained_print(const explained *x)
+{
+    bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    int op_width = 2, spec_width = 7, count_width = 8;
+    char count[32], memory[64];
+    for (size_t i = 0; i < x->n; i++) {
+        const line *l = &x->v[i];
+        widen(&op_width, strlen(l->op) + 2 * (size_t)l->depth, WIDEST_OP);
+        widen(&spec_width, l->spec ? strlen(l->spec) : 0, WIDEST_SPEC);
+        format_count(l->count, count, sizeof count);
+        widen(&count_width, strlen(count), (int)sizeof count);
+    }
+    printf("    %-*s  %*s  %-*s  memory\n", op_width, "op", count_width, "elements", spec_width,
+           "element");
+    for (size_t i = 0; i < x->n; i++) {
+        const line *l = &x->v[i];
+        const char *paint = !colour || l->mark == ' ' ? ""
+                            : l->mark == '+'          ? "\033[32m"
+                                                      : "\033[31m";
+        int indent = 2 * l->depth;
+        printf("%s  %c %*s%-*s", paint, l->mark, indent, "", l->mark == '-' ? 0 : op_width - indent,
+               l->op);
+        if (l->mark != '-') {
+            format_count(l->count, count, sizeof count);
+            format_memory(l, memory, sizeof memory);
+            printf("  %*s  %-*s  %s", count_width, count, spec_width, l->spec, memory);
+        }
+        puts(*paint ? "\033[0m" : "");
+    }
+}
+
+static void print_number(const char *key, int64_t n)
+{
+    printf(", \"%s\": ", key);
+    if (n == MR_INFINITE)
+        fputs("\"infinite\"", stdout);
+    else if (n < 0)
+        fputs("null", stdout);
+    else
+        printf("%" PRId64, n);
+}
+
+void explained_print_json(const explained *x)
+{
+    putchar('[');
+    for (size_t i = 0; i < x->n; i++) {
+        const line *l = &x->v[i];
+        fputs(i ? ", {\"op\": " : "{\"op\": ", stdout);
+        cli_print_string(stdout, l->op, strlen(l->op));
+        printf(", \"depth\": %d", l->depth);
+        fputs(", \"element\": ", stdout);
+        cli_print_string(stdout, l->spec, strlen(l->spec));
+        print_number("elements", l->count);
+        print_number("held_elements", l->held);
+        print_number("held_bytes", l->bytes < 0 ? MR_UNKNOWN_COUNT : l->bytes);
+        putchar('}');
+    }
+    putchar(']');
+}

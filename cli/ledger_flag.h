@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_CLI_LEDGER_FLAG_H
+#define MR_CLI_LEDGER_FLAG_H
+/* --ledger FILE of the commands that run a graph. */
+#include "cli/cli.h"
+#include "pipeline/formats/ledger.h"
+
+/* The flag, whose value goes to *path. */
+cli_flag cli_ledger_flag(const char **path);
+/* path NULL: *out is NULL. -1 to go on, or an exit status after the error was printed. */
+int cli_ledger_open(const char *path, bool steps, mr_ledger **out);
+/* Ends the ledger (NULL: there is none); returns status, or that of a failure. */
+int cli_ledger_close(mr_ledger *l, int status);
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --load FILE, which every command takes, and MILLRACE_PLUGINS. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "pipeline/graph/plugin.h"
+#include "pipeline/memory/alloc.h"
+
+#define VARIABLE "MILLRACE_PLUGINS"
+
+/* Adds a path to the variable, from which it is loaded: also by the program that this one may go on
+ * as. */
+static void add(const char *path)
+{
+    const char *before = getenv(VARIABLE);
+    size_t n = before ? strlen(before) : 0;
+    char *all = mr_malloc(n + strlen(path) + 2);
+    if (!all) {
+        fputs("millrace: out of memory\n", stderr);
+        exit(CLI_FAILED);
+    }
+    if (n)
+        memcpy(all, before, n);
+    if (n)
+        all[n++] = ':';
+    strcpy(all + n, path);
+    setenv(VARIABLE, all, 1);
+    mr_free(all);
+}
+
+/* Takes the option out of the arguments; returns how many are left. */
+static int take_options(int argc, char **argv)
+{
+    int n = 0;
+    bool flags = true;
+    for (int i = 0; i < argc; i++) {
+        flags = flags && strcmp(argv[i], "--") != 0;
+        if (flags && strncmp(argv[i], "--load=", 7) == 0) {
+            add(argv[i] + 7);
+        } else if (flags && strcmp(argv[i], "--load") == 0) {
+            if (i + 1 == argc)
+                exit(cli_error(NULL, CLI_USAGE, "--load needs FILE"));
+            add(argv[++i]);
+        } else {
+            argv[n++] = argv[i];
+        }
+    }
+    argv[n] = NULL;
+    return n;
+}
+
+int cli_load_plugins(int argc, char **argv)
+{
+    argc = take_options(argc, argv);
+    const char *all = getenv(VARIABLE);
+    char *paths = all ? mr_strdup(all) : NULL;
+    for (char *path = paths, *next; path; path = next) {
+        mr_status st;
+        next = strchr(path, ':');
+        if (next)
+            *next++ = '\0';
+        if (*path && mr_plugin_load(path, &st) != MR_OK)
+            exit(cli_fail(&st, CLI_FAILED));
+    }
+    mr_free(paths);
+    return argc;
+}

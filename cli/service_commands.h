@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_CLI_SERVICE_COMMANDS_H
+#define MR_CLI_SERVICE_COMMANDS_H
+/* The data service's commands, and what its daemons share. */
+#include "cli/cli.h"
+#include "transport/wire/handshake.h"
+
+extern const cli_command cli_dispatcher, cli_service, cli_worker;
+
+/* *out = the token in the file at path (NULL: the one that MILLRACE_TOKEN_FILE names; neither: no
+ * token), without the white space at its end; kept until the program ends. -1, or an exit status
+ * after the error was printed. */
+int cli_token(const cli_command *cmd, const char *path, mr__token *out);
+/* The log goes to standard error from INFO on, as text or as a JSON object a line. */
+void cli_daemon_log(bool json);
+/* As many files and connections as the system allows. */
+void cli_daemon_files(void);
+/* Reports "READY=1" or "STOPPING=1" to systemd, or to who else started this (sd_notify(3)). */
+void cli_notify(const char *state);
+/* The drain begins: it is reported to systemd, and what takes longer than 5 s ends the program. */
+void cli_daemon_drains(void);
+/* The exit status of a daemon whose end was `status`: draining on SIGTERM is no failure. */
+int cli_daemon_status(int status);
+#endif

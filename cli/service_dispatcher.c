@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace dispatcher: hands out the data service's work and keeps the account of it. */
+#include <string.h>
+
+#include "cli/service_commands.h"
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "transport/service/dispatcher_run.h"
+
+enum { MOST_WORKERS = 65536, AUTO_STREAMS = 8 };
+
+/* Whoever looked up the job's files has counted them. */
+static mr_code count_streams(void *ctx, const Mr__Wire__Job *job, uint32_t *n, mr_status *st)
+{
+    (void)ctx;
+    (void)st;
+    if (job->mode == MR__WIRE__MODE__DYNAMIC)
+        *n = (uint32_t)job->splits;
+    else
+        *n = job->streams ? job->streams : AUTO_STREAMS;
+    return MR_OK;
+}
+
+static void draining(void *ctx)
+{
+    (void)ctx;
+    cli_daemon_drains();
+}
+
+/* *words = the addresses in list, which commas separate; one owned block of memory. */
+static int split(const char *list, const char ***words, size_t *n)
+{
+    size_t most = 1;
+    for (const char *s = list; *s; s++)
+        most += *s == ',';
+    const char **w = mr_malloc(most * sizeof *w + strlen(list) + 1);
+    if (!w)
+        return cli_error(&cli_dispatcher, CLI_FAILED, "out of memory");
+    char *text = strcpy((char *)(w + most), list);
+    *n = 0;
+    for (char *at = text, *end; at; at = end) {
+        end = strchr(at, ',');
+        if (end)
+            *end++ = '\0';
+        if (!strrchr(at, ':')) {
+            int rc = cli_usage(&cli_dispatcher, "--workers needs HOST:PORT,HOST:PORT,..., not '%s'",
+                               list);
+            mr_free(w);
+            return rc;
+        }
+        w[(*n)++] = at;
+    }
+    *words = w;
+    return -1;
+}
+
+static int serve(const mr__dispatcher_run_opts *opts)
+{
+    mr_status st;
+    mr__dispatcher_run *r;
+    mr_code rc = mr__dispatcher_run_open(&r, opts, &st);
+    if (rc != MR_OK)
+        return cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+    if (!opts->state)
+        mr_log(MR_LOG_INFO, "the account is kept in memory and ends with this process; "
+                            "--state DIR keeps it on disk");
+    printf("ready %s\n", mr__dispatcher_run_address(r));
+    if (opts->status)
+        printf("status %s\n", mr__dispatcher_run_status_address(r));
+    int status = cli_flush(CLI_OK);
+    if (status == CLI_OK) {
+        cli_notify("READY=1");
+        rc = mr__dispatcher_run_serve(r, &st);
+        if (rc != MR_OK)
+            status = cli_fail(&st, CLI_FAILED);
+    }
+    mr__dispatcher_run_close(r);
+    return status;
+}
+
+static int run_with(int argc, char **argv, const char **rest)
+{
+    static const char *const forms[] = {"text", "json", NULL};
+    const char *listen = "127.0.0.1:5050", *state = NULL, *status = NULL, *token_file = NULL,
+               *log = "text", *list = NULL, **words = NULL;
+    int64_t num_workers = 0;
+    bool no_uring = false;
+    size_t n_rest, n_words = 0;
+    const cli_flag flags[] = {
+        {.name = "listen",
+         .kind = CLI_TEXT,
+         .value = &listen,
+         .what = "HOST:PORT",
+         .help = "where clients and workers connect, port 0: a free one; default: 127.0.0.1:5050"},
+        {.name = "state",
+         .kind = CLI_TEXT,
+         .value = &state,
+         .what = "DIR",
+         .help = "keep the account on disk, to go on from after a restart; default: in memory"},
+        {.name = "status",
+         .kind = CLI_TEXT,
+         .value = &status,
+         .what = "HOST:PORT",
+         .help = "serve the status page there: /, /healthz, /metrics, /status.json; port 0: a "
+                 "free one; default: no page"},
+        {.name = "token-file",
+         .kind = CLI_TEXT,
+         .value = &token_file,
+         .what = "FILE",
+         .help = "who connects must know the token in FILE; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "no-uring",
+         .kind = CLI_SWITCH,
+         .value = &no_uring,
+         .help = "wait for connections without io_uring"},
+        {.name = "log",
+         .kind = CLI_TEXT,
+         .value = &log,
+         .what = "FORM",
+         .words = forms,
+         .help = "form of the log on standard error: text or json; default: text"},
+        {.name = "workers",
+         .kind = CLI_TEXT,
+         .value = &list,
+         .what = "LIST",
+         .help = "the workers' addresses, HOST:PORT,...; others are refused"},
+        {.name = "num-workers",
+         .kind = CLI_INT,
+         .value = &num_workers,
+         .what = "N",
+         .min = 1,
+         .max = MOST_WORKERS,
+         .help = "for static modes: the first N workers that come, in that order"},
+        {0}};
+    int rc = cli_parse(&cli_dispatcher, (const cli_flag *const[]){flags, NULL}, argc, argv, rest,
+                       &n_rest);
+    if (rc >= 0)
+        return rc;
+    if (n_rest)
+        return cli_usage(&cli_dispatcher, "it takes options only, not %zu words", n_rest);
+    if (list && num_workers)
+        return cli_usage(&cli_dispatcher, "--workers and --num-workers exclude each other");
+    mr__token token;
+    if ((rc = cli_token(&cli_dispatcher, token_file, &token)) >= 0 ||
+        (list && (rc = split(list, &words, &n_words)) >= 0))
+        return rc;
+    cli_daemon_log(strcmp(log, "json") == 0);
+    cli_daemon_files();
+    cli_catch_termination();
+    rc = serve(&(mr__dispatcher_run_opts){.listen = listen,
+                                          .state = state,
+                                          .status = status,
+                                          .token = token,
+                                          .workers = words,
+                                          .n_workers = words ? n_words : (size_t)num_workers,
+                                          .loop = no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
+                                          .cancel = cli_cancel(),
+                                          .draining = draining,
+                                          .streams = count_streams});
+    mr_free(words);
+    return cli_daemon_status(rc);
+}
+
+static int run(int argc, char **argv)
+{
+    const char **rest = cli_words(argc);
+    int rc = run_with(argc, argv, rest);
+    mr_free(rest);
+    return rc;
+}
+
+const cli_command cli_dispatcher = {
+    .name = "dispatcher",
+    .summary = "hands out the data service's work and keeps the account of it",
+    .usage = "[OPTIONS]",
+    .details =
+        "Prints 'ready HOST:PORT' once it serves, then 'status HOST:PORT' with --status. That "
+        "page\n"
+        "needs no token; it may be open to other hosts only where --listen is. SIGTERM makes the\n"
+        "account durable and ends it within 5 s with exit status 0; a second SIGTERM ends it at "
+        "once.",
+    .run = run,
+};

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace checkpoints: what is in a directory of checkpoints. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/train.h"
+#include "pipeline/memory/alloc.h"
+#include "trainer/checkpoint.h"
+
+static int checkpoints(int argc, char **argv);
+
+const cli_command cli_checkpoints = {
+    .name = "checkpoints",
+    .summary = "lists the checkpoints of a directory, and whether they are whole",
+    .usage = "DIR [--json]",
+    .details =
+        "One that is not whole is damaged, or was being written when its process ended. With\n"
+        "--json an object each:\n"
+        "  {\"name\": \"ckpt_3\", \"epoch\": 3, \"step\": 1407, \"loss\": 0.31, \"bytes\": 9130,\n"
+        "   \"whole\": true, \"latest\": true}",
+    .run = checkpoints,
+};
+
+static void print_json(const mr_checkpoint_info *c)
+{
+    fputs("{\"name\": ", stdout);
+    cli_print_string(stdout, c->name, strlen(c->name));
+    printf(", \"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"loss\": ", c->epoch, c->step);
+    cli_print_double(stdout, c->loss);
+    printf(", \"bytes\": %" PRIu64 ", \"whole\": %s, \"latest\": %s", c->bytes,
+           c->whole ? "true" : "false", c->latest ? "true" : "false");
+    if (!c->whole) {
+        fputs(", \"why\": ", stdout);
+        cli_print_string(stdout, c->why, strlen(c->why));
+    }
+    puts("}");
+}
+
+static mr_code print_one(void *ctx, const mr_checkpoint_info *c, mr_status *st)
+{
+    char name[1024];
+    (void)st;
+    if (*(const bool *)ctx) {
+        print_json(c);
+        return MR_OK;
+    }
+    mr_text_visible(c->name, false, name, sizeof name);
+    if (c->whole)
+        printf("%-24s epoch %" PRId64 "  step %" PRId64 "  loss %.6g  %" PRIu64 " bytes%s\n", name,
+               c->epoch, c->step, c->loss, c->bytes, c->latest ? "  (latest)" : "");
+    else
+        printf("%-24s not whole: %s\n", name, c->why);
+    return MR_OK;
+}
+
+static int checkpoints(int argc, char **argv)
+{
+    bool json = false;
+    const cli_flag flags[] = {{.name = "json",
+                               .kind = CLI_SWITCH,
+                               .value = &json,
+                               .help = "print one object per checkpoint"},
+                              {0}};
+    const cli_flag *const tables[] = {flags, NULL};
+    const char **rest = cli_words(argc);
+    size_t n;
+    mr_status st;
+    int status = cli_parse(&cli_checkpoints, tables, argc, argv, rest, &n);
+    if (status < 0 && n != 1)
+        status = cli_usage(&cli_checkpoints, "give one directory");
+    if (status < 0)
+        status = mr_checkpoint_list(rest[0], print_one, &json, &st) == MR_OK
+                     ? cli_flush(CLI_OK)
+                     : cli_fail(&st, CLI_FAILED);
+    mr_free(rest);
+    return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace server: a worker or parameter server of training. */
+#include <signal.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "pipeline/memory/alloc.h"
+#include "shard/cluster.h"
+#include "trainer/parameter_server.h"
+
+static void ready(void *ctx, const char *address)
+{
+    (void)ctx;
+    printf("ready %s\n", address);
+    fflush(stdout);
+}
+
+static int serve(mr_server_opts *o, mr_cluster *cluster)
+{
+    mr_status st;
+    if (mr_cluster_from_env(cluster, &st) != MR_OK)
+        return cli_fail(&st, CLI_USAGE);
+    o->cluster = cluster;
+    cli_catch_termination();
+    mr_code rc = mr_server_run(o, &st);
+    if (rc == MR_OK)
+        return cli_flush(CLI_OK);
+    if (cli_interrupted())
+        return cli_interrupt_status();
+    return cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+}
+
+static int run(int argc, char **argv)
+{
+    mr_server_opts o = {.cancel = cli_cancel(), .ready = ready};
+    mr_cluster cluster = {0};
+    int64_t gone = 60;
+    const cli_flag flags[] = {
+        {.name = "listen",
+         .kind = CLI_TEXT,
+         .value = &o.listen,
+         .what = "HOST:PORT",
+         .help = "listen there instead of at the task's address, as where that is a name that only "
+                 "others resolve"},
+        {.name = "token-file",
+         .kind = CLI_TEXT,
+         .value = &o.token_file,
+         .what = "FILE",
+         .help = "the token that callers must know is in FILE; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "gone",
+         .kind = CLI_INT,
+         .value = &gone,
+         .what = "S",
+         .min = 1,
+         .max = 86400,
+         .help = "end S seconds after the coordinator was lost (default 60)"},
+        {0}};
+    const cli_flag *const tables[] = {flags, NULL};
+    const char **rest = cli_words(argc);
+    size_t n;
+    int status = cli_parse(&cli_server, tables, argc, argv, rest, &n);
+    if (status < 0 && n)
+        status = cli_usage(&cli_server, "unexpected '%s'", rest[0]);
+    if (status < 0) {
+        o.gone_s = (double)gone;
+        status = serve(&o, &cluster);
+    }
+    mr_cluster_reset(&cluster);
+    mr_free(rest);
+    return status;
+}
+
+const cli_command cli_server = {
+    .name = "server",
+    .summary = "is a worker or parameter server of training",
+    .usage = "[--listen HOST:PORT] [--token-file FILE] [--gone S]",
+    .details =
+        "TF_CONFIG says which task it is, of type worker or ps:\n"
+        "  {\"cluster\": {\"chief\": [\"a:1\"], \"ps\": [\"a:2\"], \"worker\": [\"a:3\", "
+        "\"b:3\"]},\n"
+        "   \"task\": {\"type\": \"ps\", \"index\": 0}}\n"
+        "Prints 'ready HOST:PORT' once it serves. The chief, or a process whose TF_CONFIG has no\n"
+        "task, runs millrace train --strategy parameter_server, which ends the servers at its own\n"
+        "end. Whoever can call a server can have it read any file: without a token it listens on\n"
+        "this host alone.",
+    .run = run,
+};

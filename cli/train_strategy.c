@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "cli/train.h"
+#include "cli/train_progress.h"
+#include "pipeline/memory/alloc.h"
+
+mr_code train_devices_read(train_devices *d, const char *devices, int64_t replicas, mr_status *st)
+{
+    *d = (train_devices){.opts.num_replicas = (size_t)replicas};
+    if (!devices)
+        return MR_OK;
+    if (!(d->text = mr_strdup(devices)))
+        return mr_fail_memory(st, strlen(devices), "device names");
+    size_t n = 0;
+    for (char *at = d->text; at && n < MR_MAX_REPLICAS;) {
+        d->names[n++] = at;
+        at = strchr(at, ',');
+        if (at)
+            *at++ = '\0';
+    }
+    d->opts = (mr_strategy_opts){.devices = d->names, .n_devices = n};
+    return MR_OK;
+}
+
+void train_devices_reset(train_devices *d)
+{
+    mr_free(d->text);
+    d->text = NULL;
+}
+
+mr_code train_of_graph(const char *flag, mr_code rc, mr_status *st)
+{
+    if (rc < 0 && !cli_interrupted())
+        mr_status_prefix(st, "%s", flag);
+    return rc;
+}
+
+void train_print_evaluation(const mr_fit_result *r, const char *const *metrics, size_t n)
+{
+    fputs("{\"eval_loss\": ", stdout);
+    cli_print_float(stdout, r->loss);
+    train_print_results("eval_", r, metrics, n, true);
+    puts("}");
+}
+
+void train_print_results(const char *prefix, const mr_fit_result *r, const char *const *metrics,
+                         size_t n, bool json)
+{
+    char name[128];
+    for (size_t i = 0; i < r->outputs.n; i++)
+        if (json) {
+            printf(", \"%s%s_loss\": ", prefix, r->outputs.names[i]);
+            cli_print_float(stdout, r->outputs.values[i]);
+        } else
+            printf("  %s%s_loss %.4f", prefix, r->outputs.names[i],
+                   train_number((double)r->outputs.values[i]));
+    for (size_t i = 0; i < n; i++) {
+        mr_metric_value_name(metrics[i], name, sizeof name);
+        if (json) {
+            printf(", \"%s%s\": ", prefix, name);
+            cli_print_double(stdout, r->metrics[i]);
+        } else
+            printf("  %s%s %.4f", prefix, name, train_number(r->metrics[i]));
+    }
+}

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs what docs/guides.md lists, guide by guide, and compares with what the guides print.
+#   examples/guides/run.sh [BUILD]
+build=${1:-$(dirname "$0")/../../build}
+failed=0
+for script in custom_loops template keras strategies input; do
+    bash "$(dirname "$0")/$script.sh" "$build" || failed=1
+done
+exit $failed

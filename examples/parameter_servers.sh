@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Trains with two parameter servers and three workers, all on this machine: the servers keep the
+# variables, the workers make steps without waiting for each other, and `millrace train` gives the steps
+# out. On several machines each task is started on its own, with addresses that all can reach and a
+# token (MILLRACE_TOKEN_FILE).
+#   examples/parameter_servers.sh [MILLRACE]      default: build/millrace
+set -euo pipefail
+millrace=${1:-$(dirname "$0")/../build/millrace}
+# Free ports below those that the kernel gives to connections, which could take them before the tasks do.
+read -r -a at < <(python3 -c '
+import random, socket
+s = []
+while len(s) < 5:
+    x = socket.socket()
+    try:
+        x.bind(("127.0.0.1", random.randrange(20000, 30000)))
+        s.append(x)
+    except OSError:
+        pass
+print(*["\"127.0.0.1:%d\"" % x.getsockname()[1] for x in s])')
+cluster="{\"ps\": [${at[0]}, ${at[1]}], \"worker\": [${at[2]}, ${at[3]}, ${at[4]}]}"
+said=$(mktemp)
+trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -f "$said"' EXIT # where training fails, it leaves them
+for task in 'ps 0' 'ps 1' 'worker 0' 'worker 1' 'worker 2'; do
+    TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"${task% *}\", \"index\": ${task#* }}}" "$millrace" server >"$said" &
+    until grep -q ready "$said"; do # it serves, or it has failed
+        kill -0 $!
+        sleep 0.1
+    done
+done
+TF_CONFIG="{\"cluster\": $cluster}" "$millrace" train --strategy parameter_server --epochs 3 --steps-per-epoch 100 \
+    --data 'range(1200).map(i => ([cast(i % 10, "float32") / 10.0, 1.0], [cast(i % 10, "float32") / 5.0 - 1.0])).shuffle(1200).batch(60)' \
+    --model 'input(2).dense(1)' --loss mse --optimizer 'sgd(learning_rate=0.1)'
+wait # they end with training

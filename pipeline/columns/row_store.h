@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_COLUMNS_ROW_STORE_H
+#define MR_PIPELINE_COLUMNS_ROW_STORE_H
+/* Rows in numbered slots, for shuffle: put blocks in, gather any slots out.
+ *
+ * How a column's rows are kept:
+ *   COPY    dense rows, copied into chunks that grow with the rows
+ *   POINT   resident rows: an address a slot, the rows stay where they live
+ *   STRING  lone strings, copied into cells of size classes (at most an eighth larger) that are
+ *           used again
+ *   VIEW    anything else (ragged rows, datasets, rows of differing shapes): a view a slot
+ * so that a stream's rows cost their own size, and not the blocks they came in. A column that meets
+ * rows which do not fit its way becomes VIEW.
+ *
+ * Zeroed memory is an empty store. */
+#include "pipeline/memory/block.h"
+
+typedef enum mr__keep { MR_KEEP_COPY, MR_KEEP_POINT, MR_KEEP_STRING, MR_KEEP_VIEW } mr__keep;
+
+enum { MR_STORE_CLASSES = 8 * 14 };
+
+typedef struct mr__store_column {
+    mr__keep keep;
+    mr_array like;  /* dtype, rank, shape of the rows; no data */
+    size_t stride;  /* bytes of a slot */
+    unsigned shift; /* 2^shift slots a chunk */
+    mr_buffer **chunks;
+    char **base; /* of each chunk */
+    size_t n_chunks, chunks_capacity, bases_capacity;
+    mr_buffer *holder;             /* POINT: keeps the rows alive */
+    bool mixed;                    /* VIEW: the views' ranks differ */
+    void *cells[MR_STORE_CLASSES]; /* STRING: free cells, by class */
+    mr_buffer **slabs;             /* STRING: what cells lie in */
+    size_t n_slabs, slabs_capacity;
+    uint64_t put_bytes, put_rows; /* STRING: so far, for their mean */
+    char *fresh;                  /* STRING: unused end of the last slab */
+    size_t fresh_bytes;
+} mr__store_column;
+
+typedef struct mr__row_store {
+    mr__store_column *columns;
+    size_t n_columns;
+    uint32_t *free_slots;
+    size_t n_free, free_capacity;
+    size_t n_slots;     /* ever used */
+    mr_identities *ids; /* a view a slot, where the rows have any */
+    size_t ids_capacity;
+    bool has_ids;
+} mr__row_store;
+
+/* Puts rows [from, from + n) of b into slots[0..n). On failure nothing is stored. */
+mr_code mr__row_store_put(mr__row_store *s, const mr_block *b, size_t from, size_t n,
+                          uint32_t *slots, mr_status *st) MR_NODISCARD;
+/* out = the rows of n slots, in that order; the slots are then free. out->destination is honoured
+ * where the rows fill it. On failure the slots keep their rows. */
+mr_code mr__row_store_take(mr__row_store *s, const uint32_t *slots, size_t n, mr_block *out,
+                           mr_status *st) MR_NODISCARD;
+/* The same, but the rows stay. */
+mr_code mr__row_store_copy(mr__row_store *s, const uint32_t *slots, size_t n, mr_block *out,
+                           mr_status *st) MR_NODISCARD;
+/* Frees slots without a look at their rows. */
+void mr__row_store_drop(mr__row_store *s, const uint32_t *slots, size_t n);
+/* How many of these slots' rows one block can hold: fewer than n only if their ranks differ. */
+size_t mr__row_store_fits(const mr__row_store *s, const uint32_t *slots, size_t n);
+/* Bytes of a row: dense columns exactly, strings by their mean so far. */
+size_t mr__row_store_row_bytes(const mr__row_store *s);
+void mr__row_store_reset(mr__row_store *s);
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs of an iterator's ops. */
+#include "pipeline/engine/run.h"
+#include "pipeline/functions/binding.h"
+
+void mr_iter_bind_program(const mr_iter *it, const mr_program *p)
+{
+    const mr_iterator_opts *o = &it->run->opts;
+    mr__program_bind(p, o->has_seed && !o->seed_made_up ? o->seed : 0, it->run->cancel);
+}
+
+mr_code mr_iter_program(const mr_iter *it, mr_fn *fn, const mr_spec *in, const mr_program **out,
+                        mr_status *st)
+{
+    MR_TRY(mr_program_get(fn, in, out, st));
+    mr_iter_bind_program(it, *out);
+    return MR_OK;
+}

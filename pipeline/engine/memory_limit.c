@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/engine/memory_limit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/engine/executor.h"
+#include "pipeline/engine/run.h"
+#include "pipeline/graph/rewrite.h"
+#include "pipeline/memory/buffer.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/system.h"
+
+#define MIB ((int64_t)1 << 20)
+
+/* What is reckoned with: bytes beside those of elements. */
+#define PROCESS    (12 * MIB) /* this program, its libraries, the graph */
+#define OF_THREAD  MIB        /* stack, the allocator's arena, a block in work */
+#define OF_BLOCK   (MIB / 4)
+#define AUTO_OPEN  16
+#define BLOCKS     4         /* in motion in an op */
+#define OF_FILE    (2 * MIB) /* a chunk of one that is read, and what is made of it */
+#define POOL_KEEPS (2 * MIB) /* free buffers */
+#define ASKS       16        /* between two looks at the process, at most */
+
+int64_t mr__memory_resident(void)
+{
+    char text[128];
+    int fd = mr__sys->open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    ssize_t n = mr__sys->read(fd, text, sizeof text - 1);
+    mr__sys->close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    char *at, *end;
+    (void)strtoll(text, &at, 10);
+    long long pages = strtoll(at, &end, 10);
+    return end == at ? -1 : pages * sysconf(_SC_PAGESIZE);
+}
+
+/* ---- what a graph needs ---- */
+
+static int64_t add(int64_t a, int64_t b)
+{
+    return __builtin_add_overflow(a, b, &a) ? INT64_MAX : a;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    return __builtin_mul_overflow(a, b, &a) ? INT64_MAX : a;
+}
+
+/* Blocks of ds in motion. */
+static int64_t blocks_of(const mr_dataset *ds)
+{
+    size_t row = mr__row_bytes(mr_dataset_spec(ds));
+    int64_t bytes = row > INT64_MAX ? INT64_MAX : (int64_t)row;
+    return times(BLOCKS, bytes > OF_BLOCK ? bytes : OF_BLOCK);
+}
+
+/* The parameter `name`; 16 for auto, as for all that are open at once. */
+static mr_code int_param(const mr_dataset *ds, const char *name, int64_t unset, int64_t *out,
+                         mr_status *st)
+{
+    mr_value v = {0};
+    MR_TRY(mr_dataset_param_named(ds, name, &v, st));
+    *out = v.kind == MR_V_AUTO ? AUTO_OPEN : v.kind == MR_V_INT && v.i > 0 ? v.i : unset;
+    mr_value_reset(&v);
+    return MR_OK;
+}
+
+static bool has_param(const mr_op *op, const char *name)
+{
+    for (const mr_param *p = op->params; p && p->name; p++)
+        if (strcmp(p->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Files that the op reads at once, and datasets of its function that are open at once. */
+static mr_code open_at_once(const mr_dataset *ds, int64_t *files, int64_t *datasets, mr_status *st)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    *files = *datasets = 0;
+    if (op->role == MR_ROLE_FILES)
+        return int_param(ds, "num_parallel_reads", 1, files, st);
+    if (op->role != MR_ROLE_FUNCTION)
+        return MR_OK;
+    bool reads = false;
+    MR_TRY(
+        int_param(ds, "cycle_length", has_param(op, "cycle_length") ? AUTO_OPEN : 1, datasets, st));
+    MR_TRY(mr_dataset_functions_have_role(ds, MR_ROLE_FILES, &reads, st));
+    *files = reads ? *datasets : 0;
+    return MR_OK;
+}
+
+bool mr__memory_guards(const mr_dataset *node)
+{
+    int64_t elements, bytes;
+    mr_dataset_held(node, &elements, &bytes);
+    return bytes < 0 && !(mr_dataset_op(node)->props & MR_OP_READS_AHEAD);
+}
+
+static mr_code needed_by(const mr_dataset *ds, int64_t *bytes, mr_status *st)
+{
+    int64_t elements, held, files, datasets;
+    *bytes = add(*bytes, blocks_of(ds));
+    MR_TRY(open_at_once(ds, &files, &datasets, st));
+    *bytes = add(*bytes, times(files, OF_FILE));
+    *bytes = add(*bytes, times(datasets, blocks_of(ds) / 2));
+    mr_dataset_held(ds, &elements, &held);
+    if (held > 0 && !(mr_dataset_op(ds)->props & MR_OP_READS_AHEAD))
+        *bytes = add(*bytes, add(held, held / 4)); /* arrays grow by half, and some room is lost */
+    return MR_OK;
+}
+
+/* A node that stands in more than one place runs in each. */
+static mr_code add_graph(const mr_dataset *ds, int64_t *bytes, const char **unknown, mr_status *st)
+{
+    mr__nodes nodes;
+    MR_TRY(mr__nodes_of(ds, &nodes, st));
+    int64_t *sums = mr_calloc(nodes.n, sizeof *sums); /* of a node and all below */
+    mr_code rc = sums ? MR_OK : mr_fail_memory(st, nodes.n * sizeof *sums, "what a graph needs");
+    const size_t *input = nodes.inputs;
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
+        rc = needed_by(nodes.v[i], &sums[i], st);
+        for (size_t k = 0; k < mr_dataset_n_inputs(nodes.v[i]); k++)
+            sums[i] = add(sums[i], sums[*input++]);
+        if (!*unknown && mr__memory_guards(nodes.v[i]))
+            *unknown = mr_dataset_op(nodes.v[i])->name;
+    }
+    if (rc == MR_OK)
+        *bytes = add(*bytes, sums[nodes.n - 1]);
+    mr_free(sums);
+    mr__nodes_reset(&nodes);
+    return rc;
+}
+
+static int64_t threads_of(const mr_iterator_opts *o)
+{
+    if (o->executor)
+        return mr__executor_threads(o->executor);
+    return o->has_threads ? o->threads : mr__usable_cpus();
+}
+
+mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t *bytes,
+                         const char **unknown, mr_status *st)
+{
+    static const mr_iterator_opts defaults;
+    MR_TRY(mr_dataset_check(ds, st));
+    int64_t now = mr__memory_resident();
+    *bytes = now > PROCESS ? (now + MIB - 1) / MIB * MIB : PROCESS;
+    *bytes += POOL_KEEPS + (threads_of(opts ? opts : &defaults) + 1) * OF_THREAD;
+    *unknown = NULL;
+    return add_graph(ds, bytes, unknown, st);
+}
+
+/* ---- a run ---- */
+
+mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
+                         int64_t limit_of_graph, mr_status *st)
+{
+    int64_t limit = opts->memory_limit ? opts->memory_limit : limit_of_graph, needed;
+    const char *unknown;
+    if (limit < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "memory_limit must be 0 (none) or more bytes, not %" PRId64, limit);
+    if (limit == 0)
+        return MR_OK;
+    MR_TRY(mr_memory_needed(ds, opts, &needed, &unknown, st));
+    if (limit < needed) { /* what is free is not needed */
+        mr_buffer_pool_trim();
+        malloc_trim(0);
+        MR_TRY(mr_memory_needed(ds, opts, &needed, &unknown, st));
+    }
+    /* What other limited runs hold, and may, counts for the process: a run beside them, of
+     * validation data or of an element that is a dataset, reads ahead what room there is. */
+    if (limit < needed && mr__buffer_pool_limits() == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "memory_limit is %" PRId64 " bytes, but the graph needs at least %" PRId64
+                       " bytes (%" PRId64 "M)%s%s; raise the limit, or hold fewer elements",
+                       limit, needed, needed / MIB + (needed % MIB != 0),
+                       unknown ? " and the elements that it holds in " : "",
+                       unknown ? unknown : "");
+    m->limit = limit;
+    m->for_ahead = limit > needed ? limit - needed : 0;
+    m->threads = threads_of(opts);
+    mr__buffer_pool_limit(1, POOL_KEEPS);
+    return MR_OK;
+}
+
+void mr__memory_stop(mr__memory *m)
+{
+    if (m->limit)
+        mr__buffer_pool_limit(-1, POOL_KEEPS);
+    m->limit = 0;
+}
+
+bool mr__memory_limited(const mr_iter *it)
+{
+    return it->run->memory.limit != 0;
+}
+
+void mr__memory_ahead(const mr_iter *it, int64_t bytes)
+{
+    mr__memory *m = &it->run->memory;
+    /* Relaxed: a figure. */
+    if (m->limit && bytes)
+        atomic_fetch_add_explicit(&m->ahead, bytes, memory_order_relaxed);
+}
+
+/* Resident bytes now; if they are more than `most`, after what is free was given back. */
+static int64_t look(mr__memory *m, int64_t ahead, int64_t most)
+{
+    int64_t now = mr__memory_resident();
+    if (now > most) {
+        mr_buffer_pool_trim();
+        malloc_trim(0);
+        now = mr__memory_resident();
+    }
+    /* Relaxed: figures. */
+    atomic_store_explicit(&m->sample, now, memory_order_relaxed);
+    atomic_store_explicit(&m->sampled_at, ahead, memory_order_relaxed);
+    return now;
+}
+
+bool mr__memory_room(const mr_iter *it, size_t bytes)
+{
+    mr__memory *m = &it->run->memory;
+    if (!m->limit)
+        return true;
+    int64_t one = bytes > OF_BLOCK ? (int64_t)bytes : OF_BLOCK;
+    /* Relaxed: figures; others may ask at the same time, so one for each thread of each limited run
+     * stays free. */
+    int64_t ahead = atomic_load_explicit(&m->ahead, memory_order_relaxed);
+    int64_t free_for_all = times(one, (m->threads + 1) * mr__buffer_pool_limits());
+    if (add(ahead, one) > m->for_ahead)
+        return false;
+    int64_t most = m->limit - free_for_all;
+    unsigned asked = atomic_fetch_add_explicit(&m->asked, 1, memory_order_relaxed);
+    int64_t at = atomic_load_explicit(&m->sampled_at, memory_order_relaxed);
+    int64_t seen = atomic_load_explicit(&m->sample, memory_order_relaxed);
+    if (asked % ASKS == 0 || ahead - at >= OF_BLOCK)
+        seen = look(m, ahead, most);
+    return seen <= most;
+}
+
+mr_code mr__memory_check(const mr_iter *it, mr_status *st)
+{
+    mr__memory *m = &it->run->memory;
+    /* Relaxed: a figure. What is read ahead gives way first. */
+    if (atomic_load_explicit(&m->ahead, memory_order_relaxed) > 0 ||
+        mr__memory_resident() <= m->limit)
+        return MR_OK;
+    int64_t now = look(m, 0, m->limit);
+    if (now <= m->limit)
+        return MR_OK;
+    mr_fail(st, MR_RESOURCE_EXHAUSTED,
+            "the memory limit of %" PRId64 " bytes is reached: %" PRId64
+            " bytes are in use, and '%s' is to hold more; raise memory_limit, or hold fewer "
+            "elements",
+            m->limit, now, it->op->name);
+    if (st)
+        st->sys_errno = ENOMEM; /* another try may not meet it */
+    return MR_RESOURCE_EXHAUSTED;
+}

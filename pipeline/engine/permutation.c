@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/engine/permutation.h"
+
+#include "pipeline/engine/philox.h"
+
+enum { MIN_BITS = 10 }; /* of a smaller domain a network makes too few of the orders there are */
+
+void mr__permutation_init(mr__permutation *p, const uint64_t pair[2], uint64_t n)
+{
+    mr__philox words;
+    unsigned bits = MIN_BITS;
+    while (bits < 64 && n > (uint64_t)1 << bits)
+        bits += 2;
+    p->n = n;
+    p->half = bits / 2;
+    p->mask = ((uint64_t)1 << p->half) - 1;
+    mr__philox_init(&words, pair[0], pair[1]);
+    for (int i = 0; i < MR__PERMUTATION_ROUNDS; i++) {
+        uint64_t low = mr__philox_next(&words);
+        p->keys[i] = low | (uint64_t)mr__philox_next(&words) << 32;
+    }
+}
+
+/* splitmix64's finaliser (Steele et al. 2014). */
+static inline uint64_t mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+uint64_t mr__permutation_at(const mr__permutation *p, uint64_t i)
+{
+    do {
+        uint64_t left = i >> p->half, right = i & p->mask;
+        for (int k = 0; k < MR__PERMUTATION_ROUNDS; k++) {
+            uint64_t next = left ^ (mix(right + p->keys[k]) & p->mask);
+            left = right;
+            right = next;
+        }
+        i = left << p->half | right;
+    } while (i >= p->n);
+    return i;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_ENGINE_PERMUTATION_H
+#define MR_PIPELINE_ENGINE_PERMUTATION_H
+/* A random order of the numbers 0..n-1 as a function of a pair of words: no table, so its state is
+ * the pair. A Feistel network over the next even number of bits, at least MIN_BITS, applied until
+ * the result is less than n.
+ *
+ * source   Black and Rogaway, "Ciphers with arbitrary finite domains", 2002 (cycle walking) */
+#include <stdint.h>
+
+enum { MR__PERMUTATION_ROUNDS = 6 };
+
+typedef struct mr__permutation {
+    uint64_t n, mask;
+    unsigned half; /* bits of each half */
+    uint64_t keys[MR__PERMUTATION_ROUNDS];
+} mr__permutation;
+
+void mr__permutation_init(mr__permutation *p, const uint64_t pair[2], uint64_t n);
+/* The i-th number, i < n. */
+uint64_t mr__permutation_at(const mr__permutation *p, uint64_t i);
+#endif

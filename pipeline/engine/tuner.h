@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_ENGINE_TUNER_H
+#define MR_PIPELINE_ENGINE_TUNER_H
+/* How many rows to ask for at once. The first request is for one row, which tells how large a row
+ * is and how long it takes; each later one may double, as long as a request ends soon and its rows
+ * fit into a block (about 256 KiB). Few slow elements are so spread over threads, and large ones
+ * stay few.
+ *
+ * Without threads the clock is not looked at: the same rows are asked for in every run.
+ *
+ * thread   one at a time per object */
+#include "pipeline/engine/op_iterator.h"
+
+typedef struct mr__tuner {
+    size_t rows;      /* as many as time allows */
+    size_t row_bytes; /* as seen last; 0: not known */
+    bool by_clock;
+} mr__tuner;
+
+/* row_bytes: of each row where the graph says so (one request then fills a block), else 0. */
+void mr__tuner_start(mr__tuner *t, const mr_iter *it, size_t row_bytes);
+/* Rows for the next request: 1..want. */
+size_t mr__tuner_ask(const mr__tuner *t, const mr_iter *it, size_t want);
+/* A request for `asked` rows took `seconds` (ignored without threads) and gave `rows` rows (0:
+ * nothing to learn from) of `bytes` in all. */
+void mr__tuner_note(mr__tuner *t, size_t asked, double seconds, size_t rows, size_t bytes);
+#endif

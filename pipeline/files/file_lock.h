@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FILES_FILE_LOCK_H
+#define MR_PIPELINE_FILES_FILE_LOCK_H
+/* A lock that processes and iterators share by the name of a file. It lives as long as an open file
+ * does: whoever dies leaves none (the empty file may stay, and locks nothing).
+ *
+ * thread   any */
+#include "pipeline/status.h"
+
+/* Makes path if need be and locks it: *fd, for mr__file_unlock. *busy: somebody else has it, and
+ * *fd is -1. */
+mr_code mr__file_lock(const char *path, int *fd, bool *busy, mr_status *st) MR_NODISCARD;
+/* Removes path and gives the lock back. fd -1: nothing. */
+void mr__file_unlock(const char *path, int fd);
+#endif

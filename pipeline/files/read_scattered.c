@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/files/read_scattered.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "pipeline/files/read_async.h"
+#include "pipeline/system.h"
+#include "pipeline/wait/wait.h"
+
+enum {
+    DEPTH = 64,      /* reads in flight */
+    MOST_OPEN = 128, /* files; at least DEPTH */
+    MAX_RETRIES = 1000
+};
+
+typedef struct open_file {
+    size_t file;
+    int fd;
+    uint64_t turn; /* in which it was last read */
+} open_file;
+
+struct mr__scattered {
+    char *const *paths;
+    mr__read_opts opts;
+    uint32_t *slots; /* a file: its number in `open` plus 1; 0: it is not open */
+    open_file open[MOST_OPEN];
+    size_t n_open, oldest;
+    uint64_t turn;
+    mr__read_async *async;
+    bool sync_only;
+    mr__read_request requests[DEPTH];
+};
+
+mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n,
+                           const mr__read_opts *opts, mr_status *st)
+{
+    mr__scattered *s = mr_calloc(1, sizeof *s);
+    if (s)
+        s->slots = mr_calloc(n + 1, sizeof *s->slots);
+    if (!s || !s->slots) {
+        mr_free(s);
+        return mr_fail_memory(st, sizeof *s + n * sizeof *s->slots, "a reader of records");
+    }
+    s->paths = paths;
+    if (opts)
+        s->opts = *opts;
+    *out = s;
+    return MR_OK;
+}
+
+void mr__scattered_close(mr__scattered *s)
+{
+    if (!s)
+        return;
+    if (s->async)
+        s->async->class_->close(s->async);
+    for (size_t i = 0; i < s->n_open; i++)
+        mr__sys->close(s->open[i].fd);
+    mr_free(s->slots);
+    mr_free(s);
+}
+
+/* A place for one more open file: a free one, or that of a file which this turn does not read. */
+static open_file *take_place(mr__scattered *s)
+{
+    if (s->n_open < MOST_OPEN)
+        return &s->open[s->n_open++];
+    while (s->open[s->oldest].turn == s->turn)
+        s->oldest = (s->oldest + 1) % MOST_OPEN;
+    open_file *f = &s->open[s->oldest];
+    s->oldest = (s->oldest + 1) % MOST_OPEN;
+    mr__sys->close(f->fd);
+    s->slots[f->file] = 0;
+    return f;
+}
+
+/* -errno on failure. */
+static int fd_of(mr__scattered *s, size_t file)
+{
+    if (s->slots[file]) {
+        open_file *f = &s->open[s->slots[file] - 1];
+        f->turn = s->turn;
+        return f->fd;
+    }
+    int fd, tries = 0;
+    do
+        fd = mr__sys->open(s->paths[file], O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    while (fd < 0 && errno == EINTR && tries++ < MAX_RETRIES);
+    if (fd < 0)
+        return -errno;
+    open_file *f = take_place(s);
+    *f = (open_file){.file = file, .fd = fd, .turn = s->turn};
+    s->slots[file] = (uint32_t)(f - s->open) + 1;
+    return fd;
+}
+
+/* Reads on from v->got; cached: only what need not be waited for. false: there is more to read. */
+static bool read_on(mr__scattered_read *v, int fd, bool cached)
+{
+    int64_t began = mr__ticks();
+    int tries = 0;
+    while (v->got < v->size) {
+        struct iovec io = {v->data + v->got, v->size - v->got};
+        off_t at = (off_t)(v->offset + (int64_t)v->got);
+        ssize_t n = cached ? mr__sys->preadv2(fd, &io, 1, at, RWF_NOWAIT)
+                           : mr__sys->pread(fd, io.iov_base, io.iov_len, at);
+        if (n < 0 && errno == EINTR && tries++ < MAX_RETRIES)
+            continue;
+        /* Not supported here: one cannot tell what is cached. */
+        if (n < 0 && cached &&
+            (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL))
+            return false;
+        if (n < 0)
+            v->err = errno;
+        if (n <= 0)
+            break;
+        v->got += (size_t)n;
+    }
+    if (!cached)
+        mr__waited_since(began);
+    return true;
+}
+
+static bool async_open(mr__scattered *s)
+{
+    int err;
+    if (!s->async && !s->sync_only && !s->opts.no_uring)
+        s->async = mr__read_uring_open(DEPTH, &err);
+    if (!s->async && !s->sync_only)
+        s->async = mr__read_pool_open();
+    s->sync_only = s->async == NULL;
+    return s->async;
+}
+
+/* Waits for all of them, also after a failure: they write into memory that is to be freed. *lost:
+ * one of them cannot be waited for. */
+static int wait_all(mr__scattered *s, const bool *started, size_t n, bool *lost)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!started[i])
+            continue;
+        mr__read_request *r = &s->requests[i];
+        int err = s->async->class_->wait(s->async, r, rc ? NULL : s->opts.cancel);
+        if (err == 0)
+            continue;
+        rc = rc ? rc : err;
+        *lost = s->async->class_->wait(s->async, r, NULL) != 0 || *lost;
+    }
+    return rc;
+}
+
+/* The reads of `left`, of which none is cached. */
+static mr_code run_async(mr__scattered *s, mr__scattered_read *const *left, const int *fds,
+                         size_t n, mr_buffer *memory, mr_status *st)
+{
+    bool started[DEPTH] = {false}, lost = false;
+    for (size_t i = 0; i < n; i++) {
+        mr__scattered_read *v = left[i];
+        s->requests[i] = (mr__read_request){.fd = fds[i],
+                                            .data = v->data + v->got,
+                                            .n = v->size - v->got,
+                                            .offset = (off_t)(v->offset + (int64_t)v->got)};
+        started[i] = s->async->class_->start(s->async, &s->requests[i]) == 0;
+    }
+    int err = wait_all(s, started, n, &lost);
+    if (lost) /* nobody knows whether the kernel still writes there: that memory is given up */
+        mr_buffer_ref(memory);
+    if (err == -ECANCELED)
+        return mr_fail(st, MR_CANCELLED, "reading was cancelled");
+    if (err != 0)
+        return mr_fail_errno(st, -err, "cannot wait for reads");
+    for (size_t i = 0; i < n; i++) {
+        if (started[i] && s->requests[i].result > 0)
+            left[i]->got += (size_t)s->requests[i].result;
+        read_on(left[i], fds[i], false); /* the rest, and what failed, which says why */
+    }
+    return MR_OK;
+}
+
+/* Up to DEPTH reads. */
+static mr_code run_some(mr__scattered *s, mr__scattered_read *v, size_t n, mr_buffer *memory,
+                        mr_status *st)
+{
+    mr__scattered_read *left[DEPTH];
+    int fds[DEPTH];
+    size_t n_left = 0;
+    s->turn++;
+    for (size_t i = 0; i < n; i++) {
+        int fd = fd_of(s, v[i].file);
+        v[i].got = 0;
+        v[i].err = fd < 0 ? -fd : 0;
+        if (fd < 0 || read_on(&v[i], fd, true))
+            continue;
+        fds[n_left] = fd;
+        left[n_left++] = &v[i];
+    }
+    if (n_left > 1 && async_open(s))
+        return run_async(s, left, fds, n_left, memory, st);
+    for (size_t i = 0; i < n_left; i++) {
+        if (mr_cancel_is_cancelled(s->opts.cancel))
+            return mr_fail(st, MR_CANCELLED, "reading was cancelled");
+        read_on(left[i], fds[i], false);
+    }
+    return MR_OK;
+}
+
+mr_code mr__scattered_run(mr__scattered *s, mr__scattered_read *v, size_t n, mr_buffer *memory,
+                          mr_status *st)
+{
+    for (size_t i = 0; i < n; i += DEPTH) {
+        size_t part = n - i < DEPTH ? n - i : DEPTH;
+        MR_TRY(run_some(s, v + i, part, memory, st));
+        for (size_t k = i; s->opts.on_read && k < i + part; k++)
+            if (v[k].got)
+                s->opts.on_read(s->opts.on_read_ctx, v[k].got);
+    }
+    return MR_OK;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/files/remote.h"
+
+#include <string.h>
+
+const char *mr__remote_hint(const char *path)
+{
+    static const char *const schemes[] = {"s3:", "gs:", "hdfs:", "http:", "https:", "az:", "abfs:"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t n = strlen(schemes[i]);
+        if (strncmp(path, schemes[i], n) == 0 && strncmp(path + n, "//", 2) == 0)
+            return "; only local files are read: mount the bucket or copy the files here, and "
+                   "write "
+                   "their path";
+    }
+    return strncmp(path, "file://", 7) == 0 ? "; write the path alone, without file://" : "";
+}

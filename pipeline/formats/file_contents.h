@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_FILE_CONTENTS_H
+#define MR_PIPELINE_FORMATS_FILE_CONTENTS_H
+/* Files whose one record is all their bytes, at most 4 GiB of them; an empty file has an empty
+ * record. */
+#include "pipeline/formats/reader.h"
+
+extern const mr_format mr__format_contents;
+#endif

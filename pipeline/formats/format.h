@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_FORMAT_H
+#define MR_PIPELINE_FORMATS_FORMAT_H
+/* What a format is made of: where records lie in the bytes of a file. Opening, positions, seeking
+ * and closing are reader.c's. */
+#include "pipeline/formats/byte_stream.h"
+
+struct mr_format {
+    size_t reader_size; /* of a struct that begins with mr_reader; allocated zeroed */
+    /* Prepares to read from the first byte; own: mr_file_opts.own. NULL: nothing to do. */
+    mr_code (*start)(mr_reader *r, const void *own, mr_status *st);
+    /* As mr_reader_read, for a reader that has not ended. An error is final: mr__reader_give_up. */
+    mr_code (*read)(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st);
+    void (*moved)(mr_reader *r); /* in.at was put elsewhere; NULL: nothing else depends on it */
+    void (*stop)(mr_reader *r);  /* before closing, also after a failed start; NULL: nothing */
+};
+
+struct mr_reader {
+    const mr_format *format;
+    mr__byte_stream in;
+    mr_buffer *path; /* for the origin of chunks; NULL: they have none */
+    int64_t record;  /* number of the record at in.at */
+    bool ended, strict;
+    bool has_place; /* the next record starts at `place`, and in.at has gone past it */
+    int64_t place;
+};
+
+/* The error that rc and *st carry is the file's last word. Returns rc. */
+mr_code mr__reader_give_up(mr_reader *r, mr_code rc, mr_status *st);
+
+/* n views in `a`, the first `rows` of them set, become *out, which keeps the current chunk. */
+mr_code mr__reader_emit(const mr_reader *r, mr_array *a, size_t rows, mr_array *out,
+                        mr_status *st) MR_NODISCARD;
+#endif

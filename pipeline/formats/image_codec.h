@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_IMAGE_CODEC_H
+#define MR_PIPELINE_FORMATS_IMAGE_CODEC_H
+/* Compressed images: JPEG by libjpeg-turbo, PNG by libspng. Pixels are uint8, rows from the top,
+ * channels of a pixel side by side: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
+ *
+ *     mr__image_decoder d = {0};
+ *     mr_code rc = mr__image_header(&d, MR__IMAGE_ANY, data, size, 0, &info, st);
+ *     if (rc == MR_OK)
+ *         rc = mr__image_decode(&d, &info, data, size, pixels, st);
+ *     mr__image_decoder_reset(&d);
+ *
+ * errors   MR_INVALID_ARGUMENT: no such image, or a damaged one; the message says what is wrong
+ * thread   one at a time per decoder */
+#include "pipeline/status.h"
+
+typedef enum mr__image_format { MR__IMAGE_ANY, MR__IMAGE_JPEG, MR__IMAGE_PNG } mr__image_format;
+
+/* What an image will be when it is decoded. */
+typedef struct mr__image_info {
+    mr__image_format format; /* never ANY */
+    int64_t height, width;   /* at most 65,535 each of a JPEG */
+    int channels;
+    bool cmyk, inverted; /* a JPEG whose file has four inks; as most programs store them */
+    int ratio;           /* JPEG: decoded at 1/ratio of its size, rounded up. Set by _shrink */
+} mr__image_info;
+
+typedef struct mr__image_decoder {
+    void *jpeg; /* made with the first one */
+} mr__image_decoder;
+void mr__image_decoder_reset(mr__image_decoder *d);
+
+/* channels 0: as in the file. An image of more than 512 MiB of pixels is refused. */
+mr_code mr__image_header(mr__image_decoder *d, mr__image_format format, const void *data,
+                         size_t size, int channels, mr__image_info *info,
+                         mr_status *st) MR_NODISCARD;
+/* A JPEG will be decoded at 1/ratio of its size; ratio is 1, 2, 4 or 8. */
+void mr__image_shrink(mr__image_info *info, int ratio);
+/* Writes height * width * channels bytes. */
+mr_code mr__image_decode(mr__image_decoder *d, const mr__image_info *info, const void *data,
+                         size_t size, void *pixels, mr_status *st) MR_NODISCARD;
+
+/* The JPEG of an image of 1 or 3 channels, at quality 1 to 100, chroma at half the resolution.
+ * *out is owned: mr_free. */
+mr_code mr__jpeg_encode(const void *pixels, int64_t height, int64_t width, int channels,
+                        int quality, void **out, size_t *size, mr_status *st) MR_NODISCARD;
+
+/* The parts of it, a file each. */
+void mr__jpeg_decoder_free(void *jpeg);
+mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_info *info,
+                        mr_status *st) MR_NODISCARD;
+mr_code mr__jpeg_decode(void **jpeg, const mr__image_info *info, const void *data, size_t size,
+                        void *pixels, mr_status *st) MR_NODISCARD;
+mr_code mr__png_header(const void *data, size_t size, mr__image_info *info,
+                       mr_status *st) MR_NODISCARD;
+mr_code mr__png_decode(const mr__image_info *info, const void *data, size_t size, void *pixels,
+                       mr_status *st) MR_NODISCARD;
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JPEG by libjpeg-turbo's own interface. It decodes what it can of a damaged image, fills the rest
+ * with gray and leaves a warning; here that is an error, but for warnings about what many programs
+ * write and that costs no pixel. */
+#include <string.h>
+#include <turbojpeg.h>
+
+#include "pipeline/formats/image_codec.h"
+#include "pipeline/memory/alloc.h"
+
+/* A limit on the scans of a progressive file: more are an attack on the time it takes. */
+enum { FLAGS = TJFLAG_LIMITSCANS };
+
+static mr_code failed(void *handle, const char *doing, mr_status *st)
+{
+    char *why = tjGetErrorStr2(handle);
+    if (strstr(why, "emory"))
+        return mr_fail_memory(st, 0, "a JPEG image");
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s a JPEG image: %s", doing, why);
+}
+
+/* The last message is one about bytes between segments, or numbers that nobody needs. */
+static bool harmless(void *handle)
+{
+    static const char *const known[] = {"extraneous bytes before marker", "Invalid SOS parameters",
+                                        "Unknown Adobe color transform code",
+                                        "Unrecognized component IDs"};
+    if (tjGetErrorCode(handle) != TJERR_WARNING)
+        return false;
+    const char *why = tjGetErrorStr2(handle);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(why, known[i]))
+            return true;
+    return false;
+}
+
+/* An Adobe segment says that inks are stored inverted, as its programs do. */
+static bool has_adobe_segment(const unsigned char *v, size_t size)
+{
+    for (size_t at = 2; at + 4 <= size && v[at] == 0xFF;) {
+        size_t length = (size_t)v[at + 2] << 8 | v[at + 3];
+        if (v[at + 1] == 0xEE && length >= 14 && at + 9 <= size &&
+            memcmp(v + at + 4, "Adobe", 5) == 0)
+            return true;
+        if (v[at + 1] == 0xDA || length < 2)
+            break;
+        at += 2 + length;
+    }
+    return false;
+}
+
+static mr_code prepare(void **jpeg, mr_status *st)
+{
+    if (!*jpeg)
+        *jpeg = tjInitDecompress();
+    return *jpeg ? MR_OK : mr_fail_memory(st, 0, "a JPEG decoder");
+}
+
+mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_info *info,
+                        mr_status *st)
+{
+    int width, height, sampling, space;
+    MR_TRY(prepare(jpeg, st));
+    if (tjDecompressHeader3(*jpeg, data, (unsigned long)size, &width, &height, &sampling, &space) &&
+        !harmless(*jpeg)) {
+        mr_code rc = failed(*jpeg, "the header of", st);
+        tjDestroy(*jpeg); /* it would go on in the middle of this image */
+        *jpeg = NULL;
+        return rc;
+    }
+    info->width = width;
+    info->height = height;
+    info->channels = space == TJCS_GRAY ? 1 : 3;
+    info->cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
+    info->inverted = info->cmyk && has_adobe_segment(data, size);
+    return MR_OK;
+}
+
+static mr_code decompress(void *jpeg, const mr__image_info *info, const void *data, size_t size,
+                          int pixel_format, void *pixels, mr_status *st)
+{
+    int width = (int)info->width, height = (int)info->height;
+    if (!tjDecompress2(jpeg, data, (unsigned long)size, pixels, width, 0, height, pixel_format,
+                       FLAGS | TJFLAG_STOPONWARNING))
+        return MR_OK;
+    if (!harmless(jpeg))
+        return failed(jpeg, "decoding", st);
+    if (tjDecompress2(jpeg, data, (unsigned long)size, pixels, width, 0, height, pixel_format,
+                      FLAGS) &&
+        !harmless(jpeg))
+        return failed(jpeg, "decoding", st);
+    return MR_OK;
+}
+
+/* Four inks as light: what cyan, magenta and yellow leave of it, times what black leaves. */
+static void mix_inks(const unsigned char *ink, size_t n, bool inverted, int channels,
+                     unsigned char *to)
+{
+    for (size_t i = 0; i < n; i++, ink += 4) {
+        unsigned light[3], black = inverted ? ink[3] : 255u - ink[3];
+        for (int c = 0; c < 3; c++)
+            light[c] = (inverted ? ink[c] : 255u - ink[c]) * black / 255;
+        if (channels == 1)
+            *to++ =
+                (unsigned char)((299 * light[0] + 587 * light[1] + 114 * light[2] + 500) / 1000);
+        for (int c = 0; c < 3 && channels == 3; c++)
+            *to++ = (unsigned char)light[c];
+    }
+}
+
+mr_code mr__jpeg_decode(void **jpeg, const mr__image_info *info, const void *data, size_t size,
+                        void *pixels, mr_status *st)
+{
+    MR_TRY(prepare(jpeg, st));
+    if (!info->cmyk)
+        return decompress(*jpeg, info, data, size, info->channels == 1 ? TJPF_GRAY : TJPF_RGB,
+                          pixels, st);
+    size_t n = (size_t)info->height * (size_t)info->width;
+    unsigned char *inks = mr_malloc(4 * n);
+    if (!inks)
+        return mr_fail_memory(st, 4 * n, "a JPEG image");
+    mr_code rc = decompress(*jpeg, info, data, size, TJPF_CMYK, inks, st);
+    if (rc == MR_OK)
+        mix_inks(inks, n, info->inverted, info->channels, pixels);
+    mr_free(inks);
+    return rc;
+}
+
+void mr__jpeg_decoder_free(void *jpeg)
+{
+    if (jpeg)
+        tjDestroy(jpeg);
+}
+
+mr_code mr__jpeg_encode(const void *pixels, int64_t height, int64_t width, int channels,
+                        int quality, void **out, size_t *size, mr_status *st)
+{
+    int sampling = channels == 1 ? TJSAMP_GRAY : TJSAMP_420;
+    tjhandle jpeg = tjInitCompress();
+    if (!jpeg)
+        return mr_fail_memory(st, 0, "a JPEG encoder");
+    unsigned long n = tjBufSize((int)width, (int)height, sampling);
+    unsigned char *buffer = n == (unsigned long)-1 ? NULL : mr_malloc(n);
+    mr_code rc = MR_OK;
+    if (!buffer)
+        rc = mr_fail_memory(st, n, "a JPEG image");
+    else if (tjCompress2(jpeg, pixels, (int)width, 0, (int)height,
+                         channels == 1 ? TJPF_GRAY : TJPF_RGB, &buffer, &n, sampling, quality,
+                         TJFLAG_NOREALLOC))
+        rc = failed(jpeg, "encoding", st);
+    tjDestroy(jpeg);
+    if (rc != MR_OK) {
+        mr_free(buffer);
+        return rc;
+    }
+    *out = buffer;
+    *size = n;
+    return MR_OK;
+}

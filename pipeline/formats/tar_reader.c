@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records of tar archives. libarchive is given the byte stream piece by piece; what it gives back
+ * of a member is mostly a view into such a piece, which is then not copied.
+ *
+ *     stream   | header data | header data | header ...
+ *                              record's end ^ pending: read, but of the next record
+ *
+ * A record can only be known to end by the header of the next one. The reader's place is therefore
+ * kept apart from the stream's: it is where the pending member's header begins, from which an
+ * archive can be read anew. */
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pipeline/formats/format.h"
+#include "pipeline/formats/libarchive.h"
+#include "pipeline/formats/tar.h"
+
+enum { MOST_ROWS = 64 };
+#define MOST_BYTES ((int64_t)1 << 32)
+/* Of a sparse member, all holes together; memory is to grow with what the file holds. */
+#define MOST_HOLES ((int64_t)64 << 20)
+
+const char mr__tar_missing[1] = "";
+
+typedef struct tar_reader {
+    mr_reader base;
+    mr__tar_opts opts; /* names are borrowed from who opened it */
+    const mr__libarchive *lib;
+    struct archive *archive;     /* NULL: to be opened where the stream stands */
+    int64_t origin;              /* offset in the stream where it was opened */
+    struct archive_entry *entry; /* NULL: none is being read */
+    char *key, *member;          /* of the pending member: one allocation; NULL: none is pending */
+    int64_t offset;              /* of its header */
+    mr_status failure;           /* of the stream, or one that is due after rows before it */
+    mr_code due_code;
+    bool failed, due, in_member; /* in_member: the last error is one of a member's data */
+} tar_reader;
+
+static tar_reader *of(mr_reader *r)
+{
+    return (tar_reader *)r;
+}
+
+static void drop_archive(tar_reader *t)
+{
+    if (t->archive)
+        t->lib->archive_read_free(t->archive);
+    mr_free(t->key);
+    t->archive = NULL;
+    t->entry = NULL;
+    t->key = NULL;
+    t->failed = false;
+}
+
+/* ---- what libarchive calls and says ---- */
+
+static la_ssize_t give_bytes(struct archive *a, void *ctx, const void **bytes)
+{
+    tar_reader *t = ctx;
+    mr__byte_stream *in = &t->base.in;
+    (void)a;
+    if (in->at == in->end) {
+        mr_code rc = mr__byte_stream_fill(in, 1, &t->failure);
+        if (rc == MR_END)
+            return 0;
+        if (rc != MR_OK) {
+            t->failed = true;
+            return -1;
+        }
+    }
+    *bytes = in->at;
+    la_ssize_t n = in->end - in->at;
+    in->at = in->end;
+    return n;
+}
+
+/* The error that libarchive reports, or the stream's that it comes from. */
+static mr_code damaged(tar_reader *t, mr_status *st)
+{
+    if (t->failed) {
+        if (st)
+            *st = t->failure;
+        return t->failure.code;
+    }
+    const char *why = t->lib->archive_error_string(t->archive);
+    if (why && strstr(why, "llocate"))
+        return mr_fail_memory(st, 0, "a tar archive");
+    return mr_fail(st, MR_DATA_LOSS, "damaged tar archive: %s", why ? why : "of no known kind");
+}
+
+static mr_code open_archive(tar_reader *t, mr_status *st)
+{
+    MR_TRY(mr__libarchive_need(&t->lib, st));
+    t->archive = t->lib->archive_read_new();
+    if (!t->archive)
+        return mr_fail_memory(st, 0, "a tar archive");
+    t->origin = mr__byte_stream_offset(&t->base.in);
+    t->lib->archive_read_support_format_tar(t->archive);
+    if (t->lib->archive_read_open(t->archive, t, NULL, give_bytes, NULL) == ARCHIVE_OK)
+        return MR_OK;
+    mr_code rc = damaged(t, st);
+    drop_archive(t);
+    return rc;
+}
+
+/* Splits a path at the first point of its last part. false: it has none, or begins with one. */
+static bool split(tar_reader *t, const char *path, mr_status *st, mr_code *rc)
+{
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    const char *point = strchr(base, '.');
+    *rc = MR_OK;
+    if (!point || point == base || !point[1])
+        return false;
+    mr_free(t->key);
+    t->key = mr_strdup(path);
+    if (!t->key) {
+        *rc = mr_fail_memory(st, strlen(path), "a member's name");
+        return false;
+    }
+    t->key[point - path] = '\0';
+    t->member = t->key + (point - path) + 1;
+    return true;
+}
+
+/* Passes over what is left of the present member. The stream stands at the next header then. */
+static mr_code leave_member(tar_reader *t, mr_status *st)
+{
+    int said = t->entry ? t->lib->archive_read_data_skip(t->archive) : ARCHIVE_OK;
+    t->entry = NULL;
+    t->in_member = said < ARCHIVE_WARN;
+    if (t->in_member)
+        return damaged(t, st);
+    t->offset = t->origin + t->lib->archive_filter_bytes(t->archive, 0);
+    return MR_OK;
+}
+
+/* Makes the next member pending. MR_END: there is none. */
+static mr_code next_member(tar_reader *t, mr_status *st)
+{
+    if (!t->archive)
+        MR_TRY(open_archive(t, st));
+    mr_free(t->key);
+    t->key = NULL;
+    for (;;) {
+        mr_code rc;
+        struct archive_entry *entry;
+        MR_TRY(leave_member(t, st));
+        int said = t->lib->archive_read_next_header(t->archive, &entry);
+        if (said == ARCHIVE_EOF && !t->failed)
+            return MR_END;
+        if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
+            return damaged(t, st);
+        t->entry = entry;
+        const char *path = t->lib->archive_entry_pathname(entry);
+        if (t->lib->archive_entry_filetype(entry) != S_IFREG || !path)
+            continue;
+        if (split(t, path, st, &rc) || rc != MR_OK)
+            return rc;
+    }
+}
+
+/* ---- contents of members ---- */
+
+static const void *start_of(const void *at, const void *p, int64_t *n)
+{
+    (void)p;
+    *n = 0;
+    return at;
+}
+
+static void release(void *ctx, void *data)
+{
+    (void)ctx;
+    mr_free(data);
+}
+
+/* data, which `keeper` holds (or which is *b's own), as a string of a that knows its place. */
+static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t size,
+                          mr_buffer *keeper, mr_bytes *to, mr_status *st)
+{
+    mr_buffer *b;
+    mr_code rc = mr_buffer_wrap(&b, data, size, true, keeper ? NULL : release, NULL, st);
+    if (rc != MR_OK) {
+        if (!keeper)
+            mr_free(data);
+        return rc;
+    }
+    const mr_origin o = {.path = t->base.path,
+                         .at = data,
+                         .offset = t->offset,
+                         .record = t->base.record,
+                         .record_of = start_of};
+    mr_buffer_set_origin(b, &o);
+    if (keeper)
+        rc = mr_buffer_hold(b, keeper, st);
+    if (rc == MR_OK)
+        rc = mr_buffer_hold(a->owner, b, st);
+    mr_buffer_unref(b);
+    *to = (mr_bytes){data, size};
+    return rc;
+}
+
+/* The pieces of a member that lies in several, or has holes. */
+static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, char **out,
+                      size_t *size, mr_status *st)
+{
+    char *all = NULL;
+    size_t capacity = 0, used = 0;
+    int64_t holes = 0;
+    for (int said = ARCHIVE_OK; said != ARCHIVE_EOF;) {
+        mr_code rc = MR_OK;
+        if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
+            rc = damaged(t, st);
+        else if (at < (int64_t)used || at > MOST_BYTES || (int64_t)n > MOST_BYTES - at)
+            rc =
+                mr_fail(st, MR_DATA_LOSS, "a member of more than 4 GiB, or with overlapping parts");
+        else if ((holes += at - (int64_t)used) > MOST_HOLES)
+            rc =
+                mr_fail(st, MR_DATA_LOSS, "a sparse member with %" PRId64 " bytes of holes", holes);
+        else
+            rc = mr_grow((void **)&all, &capacity, (size_t)at + n + 1, 1, SIZE_MAX, "a member", st);
+        if (rc != MR_OK) {
+            mr_free(all);
+            return rc;
+        }
+        memset(all + used, 0, (size_t)at - used);
+        if (n)
+            memcpy(all + at, piece, n);
+        used = (size_t)at + n;
+        said = t->lib->archive_read_data_block(t->archive, &piece, &n, &at);
+    }
+    *out = all;
+    *size = used;
+    return MR_OK;
+}
+
+static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *st)
+{
+    const void *piece = NULL;
+    size_t n = 0;
+    int64_t at = 0;
+    int said = t->lib->archive_read_data_block(t->archive, &piece, &n, &at);
+    if (said == ARCHIVE_EOF) { /* empty */
+        *to = (mr_bytes){NULL, 0};
+        return MR_OK;
+    }
+    if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
+        return damaged(t, st);
+    mr_buffer *chunk = t->base.in.chunk;
+    const char *first = chunk ? mr_buffer_data(chunk) : NULL, *p = piece;
+    if (at == 0 && (int64_t)n == t->lib->archive_entry_size(t->entry) && first && p >= first &&
+        p + n <= first + mr_buffer_size(chunk))
+        return put_string(t, a, (void *)(uintptr_t)piece, n, chunk, to, st);
+    char *all = NULL;
+    MR_TRY(gather(t, piece, n, at, &all, &n, st));
+    return put_string(t, a, all, n, NULL, to, st);
+}
+
+/* ---- records ---- */
+
+static mr_code put_key(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *st)
+{
+    size_t n = strlen(t->key);
+    char *copy = mr_memdup(t->key, n + 1);
+    if (!copy)
+        return mr_fail_memory(st, n, "a key");
+    return put_string(t, a, copy, n, NULL, to, st);
+}
+
+static mr_code put_member(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *st)
+{
+    for (size_t i = 0; i < t->opts.n; i++) {
+        if (strcmp(t->opts.names[i], t->member) != 0)
+            continue;
+        if (row[i].data != mr__tar_missing)
+            return mr_fail(st, MR_DATA_LOSS, "member %s.%s stands twice in its record", t->key,
+                           t->member);
+        return read_member(t, a, &row[i], st);
+    }
+    return MR_OK;
+}
+
+/* An error after what was read: the rows before it come first. */
+static void keep_failure(tar_reader *t, mr_code rc, const mr_status *why)
+{
+    t->due = true;
+    t->due_code = rc;
+    t->failure = *why;
+    mr_free(t->key);
+    t->key = NULL;
+}
+
+/* The record that begins with the pending member, into `row`; the next one's is pending then.
+ * Damage after a member ends the record, and is due after it. */
+static mr_code read_record(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *st)
+{
+    for (size_t i = 0; i < t->opts.n; i++) {
+        row[i] = (mr_bytes){mr__tar_missing, 0};
+        if (strcmp(t->opts.names[i], MR__TAR_KEY) == 0)
+            MR_TRY(put_key(t, a, &row[i], st));
+    }
+    char *key = mr_strdup(t->key);
+    if (!key)
+        return mr_fail_memory(st, strlen(t->key), "a key");
+    mr_code rc = MR_OK;
+    while (rc == MR_OK && t->key && strcmp(t->key, key) == 0) {
+        mr_status why;
+        rc = put_member(t, a, row, st);
+        if (rc != MR_OK)
+            break;
+        rc = next_member(t, &why);
+        if (rc != MR_OK && rc != MR_END && !t->in_member) {
+            keep_failure(t, rc, &why);
+            rc = MR_OK;
+        } else if (rc != MR_OK && rc != MR_END && st)
+            *st = why;
+    }
+    mr_free(key);
+    return rc == MR_END ? MR_OK : rc;
+}
+
+static size_t row_bytes(const tar_reader *t, const mr_bytes *row)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < t->opts.n; i++)
+        bytes += row[i].size;
+    return bytes;
+}
+
+/* Fills rows of a; *rows is how many. An error after some is kept for the next call. */
+static mr_code read_rows(tar_reader *t, mr_array *a, size_t want, size_t max_bytes, size_t *rows,
+                         mr_status *st)
+{
+    mr_status why;
+    mr_code rc = t->key ? MR_OK : next_member(t, &why);
+    size_t bytes = 0;
+    while (rc == MR_OK && t->key && *rows < want && (*rows == 0 || bytes < max_bytes)) {
+        mr_bytes *row = mr_array_at(a, *rows);
+        rc = read_record(t, a, row, &why);
+        if (rc != MR_OK)
+            break;
+        bytes += row_bytes(t, row);
+        t->base.record++;
+        t->base.place = t->offset;
+        t->base.ended = !t->key && !t->due; /* what follows the last is not looked at again */
+        ++*rows;
+    }
+    if (rc != MR_OK && rc != MR_END && *rows)
+        keep_failure(t, rc, &why);
+    else if (rc != MR_OK && rc != MR_END && st)
+        *st = why;
+    return *rows ? MR_OK : rc;
+}
+
+static mr_code read_records(mr_reader *r, size_t want, size_t max_bytes, mr_array *out,
+                            mr_status *st)
+{
+    tar_reader *t = of(r);
+    const int64_t shape[] = {(int64_t)t->opts.n};
+    size_t rows = 0, room = want < MOST_ROWS ? want : MOST_ROWS;
+    mr_array a;
+    if (t->due) {
+        t->due = false;
+        if (st)
+            *st = t->failure;
+        return mr__reader_give_up(r, t->due_code, st);
+    }
+    if (!r->has_place) {
+        r->has_place = true;
+        r->place = mr__byte_stream_offset(&r->in);
+    }
+    MR_TRY(mr_array_alloc(&a, MR_STRING, 1, shape, room, st));
+    mr_status why;
+    mr_code rc = read_rows(t, &a, room, max_bytes, &rows, &why);
+    if (rc == MR_OK && rows) {
+        a.rows = rows;
+        *out = a;
+        return MR_OK;
+    }
+    mr_array_reset(&a);
+    if (rc == MR_OK || rc == MR_END) {
+        r->ended = true;
+        return MR_END;
+    }
+    if (st)
+        *st = why;
+    return mr__reader_give_up(r, rc, st);
+}
+
+static mr_code start(mr_reader *r, const void *own, mr_status *st)
+{
+    static const mr__tar_opts none;
+    size_t size = strlen(r->in.path) + 1;
+    of(r)->opts = own ? *(const mr__tar_opts *)own : none;
+    MR_TRY(mr_buffer_alloc(&r->path, size, st));
+    memcpy(mr_buffer_data(r->path), r->in.path, size);
+    return MR_OK;
+}
+
+static void moved(mr_reader *r)
+{
+    drop_archive(of(r));
+    of(r)->due = false;
+    r->has_place = false;
+}
+
+static void stop(mr_reader *r)
+{
+    drop_archive(of(r));
+}
+
+const mr_format mr__format_tar = {.reader_size = sizeof(tar_reader),
+                                  .start = start,
+                                  .read = read_records,
+                                  .moved = moved,
+                                  .stop = stop};
+
+/* ---- members of the first record ---- */
+
+static mr_code add_name(tar_reader *t, char ***names, size_t *n, size_t *capacity, mr_status *st)
+{
+    for (size_t i = 0; i < *n; i++)
+        if (strcmp((*names)[i], t->member) == 0)
+            return MR_OK;
+    MR_TRY(
+        mr_grow((void **)names, capacity, *n + 1, sizeof **names, 65536, "names of members", st));
+    (*names)[*n] = mr_strdup(t->member);
+    if (!(*names)[*n])
+        return mr_fail_memory(st, strlen(t->member), "a member's name");
+    ++*n;
+    return MR_OK;
+}
+
+static mr_code list_members(tar_reader *t, char ***names, size_t *n, mr_status *st)
+{
+    size_t capacity = 0;
+    mr_code rc = next_member(t, st);
+    if (rc == MR_END)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the archive has no members with a key and an extension, as \"0001.jpg\"");
+    MR_TRY(rc);
+    char *key = mr_strdup(t->key);
+    if (!key)
+        return mr_fail_memory(st, strlen(t->key), "a key");
+    while (rc == MR_OK && t->key && strcmp(t->key, key) == 0) {
+        rc = add_name(t, names, n, &capacity, st);
+        if (rc == MR_OK)
+            rc = next_member(t, st);
+    }
+    mr_free(key);
+    return rc == MR_END ? MR_OK : rc;
+}
+
+mr_code mr__tar_members(const char *path, const mr_file_opts *opts, char ***names, size_t *n,
+                        mr_status *st)
+{
+    mr_reader *r = NULL;
+    *names = NULL;
+    *n = 0;
+    mr_code rc = mr_reader_open(&r, &mr__format_tar, path, opts, st);
+    if (rc == MR_OK)
+        rc = list_members(of(r), names, n, st);
+    if (rc != MR_OK) {
+        mr_status_at(st, path, -1, -1);
+        for (size_t i = 0; i < *n; i++)
+            mr_free((*names)[i]);
+        mr_free(*names);
+    }
+    mr_reader_close(r);
+    return rc;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines of text files. */
+#include <string.h>
+
+#include "pipeline/formats/format.h"
+
+#define MAX_LINE ((size_t)1 << 30)
+
+typedef struct text_line_reader {
+    mr_reader base;
+    bool tail;      /* the window holds the rest of the file */
+    size_t typical; /* bytes of a line in the last call; 0: none yet */
+} text_line_reader;
+
+/* Takes the \r out of a line, in place: the chunk is the reader's until the line is returned, and
+ * views returned before show other bytes of it. Returns the new length. */
+static size_t drop_returns(uint8_t *line, size_t n)
+{
+    uint8_t *from = n ? memchr(line, '\r', n) : NULL;
+    if (!from)
+        return n;
+    uint8_t *to = from;
+    for (; from < line + n; from++)
+        if (*from != '\r')
+            *to++ = *from;
+    return (size_t)(to - line);
+}
+
+/* Lines that are whole in the window, up to max_rows and max_bytes. */
+static size_t split(text_line_reader *t, mr_bytes *views, size_t max_rows, size_t max_bytes)
+{
+    mr__byte_stream *in = &t->base.in;
+    size_t rows = 0, bytes = 0;
+    while (rows < max_rows && (rows == 0 || bytes < max_bytes)) {
+        size_t unread = (size_t)(in->end - in->at);
+        uint8_t *stop = unread ? memchr(in->at, '\n', unread) : NULL;
+        if (!stop && !t->tail)
+            break;
+        size_t n = drop_returns(in->at, stop ? (size_t)(stop - in->at) : unread);
+        if (!stop && n == 0)
+            break;
+        views[rows++] = (mr_bytes){(const char *)in->at, n};
+        bytes += n;
+        in->at = stop ? stop + 1 : in->end;
+    }
+    return rows;
+}
+
+/* Makes the window longer, or finds that it holds all there is. */
+static mr_code more(text_line_reader *t, mr_status *st)
+{
+    mr_reader *r = &t->base;
+    size_t unread = (size_t)(r->in.end - r->in.at);
+    if (unread > MAX_LINE)
+        return mr__reader_give_up(
+            r,
+            mr_fail(st, MR_RESOURCE_EXHAUSTED, "a line is longer than 1 GiB; is this a text file?"),
+            st);
+    mr_code rc = mr__byte_stream_fill(&r->in, 2 * unread + 1, st);
+    t->tail = rc == MR_END;
+    return rc < MR_OK ? mr__reader_give_up(r, rc, st) : MR_OK;
+}
+
+static bool has_line(const text_line_reader *t)
+{
+    const mr__byte_stream *in = &t->base.in;
+    return t->tail || (in->end > in->at && memchr(in->at, '\n', (size_t)(in->end - in->at)));
+}
+
+static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st)
+{
+    text_line_reader *t = (text_line_reader *)r;
+    mr_array a = {0};
+    t->tail = false; /* a seek may have come between */
+    while (!has_line(t))
+        MR_TRY(more(t, st));
+    if (r->in.at == r->in.end) {
+        r->ended = true;
+        return MR_END;
+    }
+    size_t n = (size_t)(r->in.end - r->in.at) / (t->typical ? t->typical : 16);
+    n += n / 4 + 4;
+    n = n < want ? n : want;
+    MR_TRY(mr_array_alloc(&a, MR_STRING, 0, NULL, n, st));
+    /* The chunk is held first: once a \r is dropped, the lines cannot be split again. */
+    mr_array held = {0};
+    MR_TRY(mr__reader_emit(r, &a, 0, &held, st));
+    uint8_t *first = r->in.at;
+    held.rows = split(t, held.data, n, max_bytes);
+    if (held.rows == 0) { /* nothing but \r is left */
+        mr_array_reset(&held);
+        r->ended = true;
+        return MR_END;
+    }
+    t->typical = (size_t)(r->in.at - first) / held.rows;
+    r->record += (int64_t)held.rows;
+    *out = held;
+    return MR_OK;
+}
+
+const mr_format mr_format_text_line = {.reader_size = sizeof(text_line_reader), .read = read};

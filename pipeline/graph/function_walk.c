@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking into graphs and the functions in them for ops of a role, never by their names. */
+#include <string.h>
+
+#include "pipeline/graph/fn.h"
+#include "pipeline/graph/node.h"
+#include "pipeline/graph/rewrite.h"
+
+/* What is called for each op: as a node of a graph, and as a call written in a function. */
+typedef struct walk {
+    mr_code (*node)(struct walk *w, const mr_dataset *ds, mr_status *st);
+    mr_code (*call)(struct walk *w, const mr_op *op, const mr_expr *e, mr_status *st);
+    void *ctx;
+    mr_file_name_fn name;             /* of mr_dataset_file_names */
+    mr_role role;                     /* of mr_dataset_functions_have_role */
+    bool (*is)(const char *function); /* of mr__dataset_calls; NULL elsewhere */
+    bool found;
+} walk;
+
+/* Names that a lambda binds, and those of the lambdas around it. */
+typedef struct scope {
+    const struct scope *outer;
+    const mr_expr *lambda;
+} scope;
+
+static bool is_bound(const scope *s, const char *name)
+{
+    for (; s; s = s->outer)
+        for (size_t i = 0; i < s->lambda->n_params; i++)
+            if (strcmp(s->lambda->params[i], name) == 0)
+                return true;
+    return false;
+}
+
+/* The op that e calls, or names as a function (map(tfrecord)). */
+static const mr_op *op_of(const mr_expr *e, const scope *s)
+{
+    if (e->kind != MR_EX_NAME && e->kind != MR_EX_CALL && e->kind != MR_EX_METHOD)
+        return NULL;
+    if (e->kind == MR_EX_NAME && is_bound(s, e->text))
+        return NULL;
+    return mr_op_find(e->text, strlen(e->text));
+}
+
+/* Trees are at most MR_EXPR_MAX_DEPTH levels deep. */
+static mr_code walk_expr(walk *w, const mr_expr *e, const scope *s, mr_status *st)
+{
+    const mr_op *op = op_of(e, s);
+    bool named = e->kind == MR_EX_CALL || (e->kind == MR_EX_NAME && !is_bound(s, e->text));
+    if (w->is && named)
+        w->found = w->found || w->is(e->text);
+    if (op)
+        MR_TRY(w->call(w, op, e, st));
+    scope inner = {s, e};
+    for (size_t i = 0; i < e->n; i++)
+        MR_TRY(walk_expr(w, e->children[i], e->kind == MR_EX_LAMBDA ? &inner : s, st));
+    return MR_OK;
+}
+
+static mr_code walk_functions(walk *w, const mr_dataset *ds, mr_status *st);
+
+static mr_code walk_graph(walk *w, const mr_dataset *ds, mr_status *st)
+{
+    mr__nodes nodes;
+    MR_TRY(mr__nodes_of(ds, &nodes, st));
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
+        rc = w->node(w, nodes.v[i], st);
+        if (rc == MR_OK)
+            rc = walk_functions(w, nodes.v[i], st);
+    }
+    mr__nodes_reset(&nodes);
+    return rc;
+}
+
+/* Values nest as deep as the text they came from. */
+static mr_code walk_value(walk *w, const mr_value *v, mr_status *st)
+{
+    if (v->kind == MR_V_DATASET)
+        MR_TRY(walk_graph(w, v->dataset, st));
+    if (v->kind == MR_V_FN && v->fn->kind == MR_FN_EXPR && v->fn->expr)
+        MR_TRY(walk_expr(w, v->fn->expr, NULL, st));
+    for (size_t i = 0; v->kind == MR_V_FN && i < v->fn->n_captures; i++)
+        MR_TRY(walk_value(w, &v->fn->captures[i], st));
+    for (size_t i = 0; i < v->n; i++)
+        MR_TRY(walk_value(w, &v->items[i], st));
+    return MR_OK;
+}
+
+static mr_code walk_functions(walk *w, const mr_dataset *ds, mr_status *st)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    mr_code rc = MR_OK;
+    for (size_t i = 0; op && op->params && op->params[i].name && rc == MR_OK; i++) {
+        if (op->params[i].type != MR_PT_FN)
+            continue;
+        mr_value v = {0};
+        MR_TRY(mr_dataset_param(ds, i, &v, st));
+        rc = walk_value(w, &v, st);
+        mr_value_reset(&v);
+    }
+    return rc;
+}
+
+/* ---- roles ---- */
+
+static mr_code role_of_node(walk *w, const mr_dataset *ds, mr_status *st)
+{
+    (void)st;
+    const mr_op *op = mr_dataset_op(ds);
+    w->found |= op && op->role == w->role;
+    return MR_OK;
+}
+
+static mr_code role_of_call(walk *w, const mr_op *op, const mr_expr *e, mr_status *st)
+{
+    (void)e;
+    (void)st;
+    w->found |= op->role == w->role;
+    return MR_OK;
+}
+
+mr_code mr_dataset_functions_have_role(const mr_dataset *ds, mr_role role, bool *out, mr_status *st)
+{
+    walk w = {.node = role_of_node, .call = role_of_call, .role = role};
+    MR_TRY(walk_functions(&w, ds, st));
+    *out = w.found;
+    return MR_OK;
+}
+
+/* ---- functions ---- */
+
+static mr_code nothing_of_node(walk *w, const mr_dataset *ds, mr_status *st)
+{
+    (void)w;
+    (void)ds;
+    (void)st;
+    return MR_OK;
+}
+
+static mr_code nothing_of_call(walk *w, const mr_op *op, const mr_expr *e, mr_status *st)
+{
+    (void)w;
+    (void)op;
+    (void)e;
+    (void)st;
+    return MR_OK;
+}
+
+mr_code mr__dataset_calls(const mr_dataset *ds, bool (*is)(const char *function), bool *out,
+                          mr_status *st)
+{
+    walk w = {.node = nothing_of_node, .call = nothing_of_call, .is = is};
+    MR_TRY(walk_graph(&w, ds, st));
+    *out = w.found;
+    return MR_OK;
+}
+
+bool mr__expr_calls(const mr_expr *e, bool (*is)(const char *function))
+{
+    walk w = {.node = nothing_of_node, .call = nothing_of_call, .is = is};
+    return walk_expr(&w, e, NULL, NULL) == MR_OK && w.found;
+}
+
+/* ---- names of files ---- */
+
+static bool is_file_list(const mr_op *op, const mr_param *p)
+{
+    return p->type == MR_PT_STRS && (op->role == MR_ROLE_FILES || (op->props & MR_OP_FILE_NAMES));
+}
+
+static mr_code names_of_node(walk *w, const mr_dataset *ds, mr_status *st)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    for (const mr_param *p = op ? op->params : NULL; p && p->name; p++) {
+        if (!is_file_list(op, p))
+            continue;
+        const mr_strs *names = (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at);
+        for (size_t i = 0; i < names->n; i++)
+            if (!(names->is_path && names->is_path[i])) /* else it was computed */
+                MR_TRY(w->name(w->ctx, names->v[i].data, st));
+    }
+    return MR_OK;
+}
+
+static mr_code names_of_argument(walk *w, const mr_expr *e, mr_status *st)
+{
+    if (e->kind == MR_EX_STRING)
+        return w->name(w->ctx, e->text, st);
+    for (size_t i = 0; e->kind == MR_EX_LIST && i < e->n; i++)
+        MR_TRY(names_of_argument(w, e->children[i], st));
+    return MR_OK;
+}
+
+/* The parameter that child i of a call is for; NULL: none. */
+static const mr_param *param_of(const mr_op *op, const mr_expr *e, size_t i)
+{
+    const char *key = e->keys ? e->keys[i] : NULL;
+    for (size_t k = 0; op->params && op->params[k].name; k++) {
+        const mr_param *p = &op->params[k];
+        if (key ? strcmp(p->name, key) == 0 : k == i || (p->flags & MR_P_VARIADIC))
+            return p;
+    }
+    return NULL;
+}
+
+static mr_code names_of_call(walk *w, const mr_op *op, const mr_expr *e, mr_status *st)
+{
+    for (size_t i = 0; e->kind == MR_EX_CALL && i < e->n; i++) {
+        const mr_param *p = param_of(op, e, i);
+        if (p && is_file_list(op, p))
+            MR_TRY(names_of_argument(w, e->children[i], st));
+    }
+    return MR_OK;
+}
+
+mr_code mr_dataset_file_names(const mr_dataset *ds, mr_file_name_fn fn, void *ctx, mr_status *st)
+{
+    walk w = {.node = names_of_node, .call = names_of_call, .name = fn, .ctx = ctx};
+    return walk_graph(&w, ds, st);
+}

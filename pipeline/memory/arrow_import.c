@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An Arrow array of lists is a chain down to its values:
+ *
+ *     list      offsets [0 2 3]       rows   [0, 2) [2, 3)    of the lists below
+ *       list    offsets [0 1 4 6]            [0, 1) [1, 4) [4, 6)
+ *         int64 values  [a b c d e f]
+ *
+ * walk() goes down it and finds which values the rows use; a row is then the addresses of its own
+ * values, and, with two levels of lists, the offsets of its inner ones, from 0. */
+#include "pipeline/memory/arrow_import.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- types ---- */
+
+static mr_code fail_type(const struct ArrowSchema *s, const char *why, mr_status *st)
+{
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "field '%s' of Arrow's type '%s' cannot be a column: %s", s->name ? s->name : "",
+                   s->format ? s->format : "", why);
+}
+
+/* The dtype of values that lie as they are in a buffer; false: they do not. */
+static bool plain_dtype(const char *f, mr_dtype *out)
+{
+    static const struct known {
+        const char *format; /* of the time types: its first characters */
+        mr_dtype dtype;
+    } all[] = {{"c", MR_INT8},    {"C", MR_UINT8},   {"s", MR_INT16},   {"S", MR_UINT16},
+               {"i", MR_INT32},   {"I", MR_UINT32},  {"l", MR_INT64},   {"L", MR_UINT64},
+               {"e", MR_FLOAT16}, {"f", MR_FLOAT32}, {"g", MR_FLOAT64}, {"tdD", MR_INT32},
+               {"tdm", MR_INT64}, {"tts", MR_INT32}, {"ttm", MR_INT32}, {"ttu", MR_INT64},
+               {"ttn", MR_INT64}, {"ts", MR_INT64},  {"tD", MR_INT64},  {"tiM", MR_INT32}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        size_t n = strlen(all[i].format);
+        if (n == 2 ? strncmp(f, all[i].format, 2) == 0 : strcmp(f, all[i].format) == 0) {
+            *out = all[i].dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_binary(const char *f)
+{
+    return (strchr("zZuU", f[0]) && f[0] && !f[1]) || strncmp(f, "w:", 2) == 0;
+}
+
+/* The number after the two first characters of a format; -1: there is none. */
+static int64_t number_of(const char *f)
+{
+    char *end;
+    long long n = strtoll(f + 2, &end, 10);
+    return end == f + 2 || *end || n < 0 ? -1 : n;
+}
+
+static bool is_list(const char *f)
+{
+    return strcmp(f, "+l") == 0 || strcmp(f, "+L") == 0 || strncmp(f, "+w:", 3) == 0;
+}
+
+static bool is_fixed_list(const char *f)
+{
+    return f[1] == 'w';
+}
+
+mr_code mr__arrow_type_of(const struct ArrowSchema *schema, mr__arrow_type *out, mr_status *st)
+{
+    mr__arrow_type t = {0};
+    const struct ArrowSchema *s = schema;
+    for (; s->format && is_list(s->format) && !s->dictionary; s = s->children[0]) {
+        if (t.rank == MR_MAX_RANK || s->n_children != 1)
+            return fail_type(schema, "it has too many axes", st);
+        bool fixed = is_fixed_list(s->format);
+        int64_t n = fixed ? number_of(s->format + 1) : -1;
+        if (fixed && n < 0)
+            return fail_type(schema, "it has no size", st);
+        if (!fixed && t.rank > 1)
+            return fail_type(schema, "lists of several lengths may nest twice", st);
+        t.varies = t.varies || !fixed;
+        t.ragged = t.ragged || (!fixed && t.rank == 1);
+        t.shape[t.rank++] = n;
+    }
+    if (s->dictionary) {
+        mr__arrow_type inner;
+        mr_dtype index;
+        if (t.rank)
+            return fail_type(schema, "it has lists of a dictionary's values; decode them first",
+                             st);
+        if (!plain_dtype(s->format, &index) || !mr_dtype_is_integer(index))
+            return fail_type(schema, "a dictionary's indices are integers", st);
+        MR_TRY(mr__arrow_type_of(s->dictionary, &inner, st));
+        *out = inner;
+        return MR_OK;
+    }
+    if (s->format && s->format[0] == 'b' && !s->format[1])
+        t.dtype = MR_BOOL;
+    else if (s->format && is_binary(s->format))
+        t.dtype = MR_STRING;
+    else if (!s->format || !plain_dtype(s->format, &t.dtype))
+        return fail_type(schema,
+                         s->format && strcmp(s->format, "+s") == 0
+                             ? "it is a struct"
+                             : "expected numbers, bools, strings, and lists of them; cast it first",
+                         st);
+    *out = t;
+    return MR_OK;
+}
+
+/* ---- nulls ---- */
+
+mr_code mr__arrow_no_nulls(const struct ArrowArray *array, int64_t from, int64_t n,
+                           const struct ArrowSchema *schema, mr_status *st)
+{
+    const uint8_t *valid = array->n_buffers ? array->buffers[0] : NULL;
+    if (array->null_count == 0 || !valid)
+        return MR_OK;
+    for (int64_t i = from + array->offset; i < from + array->offset + n; i++)
+        if (!(valid[i / 8] >> (i % 8) & 1))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "field '%s' has a null at entry %" PRId64
+                           ", which columns cannot hold; fill or drop nulls first",
+                           schema->name ? schema->name : "", i - array->offset);
+    return MR_OK;
+}
+
+/* ---- lists ---- */
+
+/* A level of lists: entries [first, first + n) of it are used, offsets counted. */
+typedef struct level {
+    bool fixed, large;
+    int64_t size; /* fixed */
+    const void *offsets;
+    int64_t first, n;
+} level;
+
+typedef struct walked {
+    level levels[MR_MAX_RANK];
+    int n_levels;
+    const struct ArrowArray *values;
+    const struct ArrowSchema *schema; /* of them */
+    int64_t first, n;                 /* of the values, as those of a level */
+} walked;
+
+/* Where entry i of the level, counted from its first one, begins among those below. */
+static int64_t begin_of(const level *l, int64_t i)
+{
+    if (l->fixed)
+        return (l->first + i) * l->size;
+    if (l->n == 0)
+        return 0;
+    return l->large ? ((const int64_t *)l->offsets)[l->first + i]
+                    : ((const int32_t *)l->offsets)[l->first + i];
+}
+
+/* The same, counted from that of the first. */
+static int64_t start_of(const level *l, int64_t i)
+{
+    return begin_of(l, i) - begin_of(l, 0);
+}
+
+static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t n,
+                    const struct ArrowSchema *s, mr_status *st)
+{
+    for (; is_list(s->format); a = a->children[0], s = s->children[0]) {
+        level *l = &w->levels[w->n_levels++];
+        MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
+        *l = (level){.fixed = is_fixed_list(s->format),
+                     .large = s->format[1] == 'L',
+                     .first = from + a->offset,
+                     .n = n};
+        if (l->fixed)
+            l->size = number_of(s->format + 1);
+        else if (n)
+            l->offsets = a->buffers[1];
+        for (int64_t i = 0; i < n && !l->fixed; i++)
+            if (begin_of(l, i) < 0 || begin_of(l, i + 1) < begin_of(l, i))
+                return mr_fail(st, MR_INVALID_ARGUMENT,
+                               "field '%s': the offsets of entry %" PRId64 " go backwards",
+                               s->name ? s->name : "", i);
+        from = begin_of(l, 0);
+        n = start_of(l, n);
+        const struct ArrowArray *values = a->children[0];
+        if (values->offset < 0 || n < 0 || from > values->length - n)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "field '%s': its lists reach beyond their values",
+                           s->name ? s->name : "");
+    }
+    w->values = a;
+    w->schema = s;
+    w->first = from + a->offset;
+    w->n = n;
+    return mr__arrow_no_nulls(a, from, n, s, st);
+}
+
+/* ---- values ---- */
+
+/* The values [first, first + n) as rows without axes. */
+static mr_code plain_values(mr_array *out, const walked *w, mr_buffer *keeper, mr_status *st)
+{
+    size_t size = mr_dtype_size(out->dtype), n = (size_t)w->n;
+    const char *data = n ? (const char *)w->values->buffers[1] + (size_t)w->first * size : NULL;
+    out->rows = n;
+    if ((uintptr_t)data % size == 0) {
+        out->data = (void *)(uintptr_t)data;
+        out->owner = mr_buffer_ref(keeper);
+        return MR_OK;
+    }
+    MR_TRY(mr_array_alloc(out, out->dtype, 0, NULL, n, st));
+    memcpy(out->data, data, n * size);
+    return MR_OK;
+}
+
+static mr_code bool_values(mr_array *out, const walked *w, mr_status *st)
+{
+    MR_TRY(mr_array_alloc(out, MR_BOOL, 0, NULL, (size_t)w->n, st));
+    const uint8_t *bits = w->n ? w->values->buffers[1] : NULL;
+    for (int64_t i = 0; i < w->n; i++)
+        ((bool *)out->data)[i] = bits[(w->first + i) / 8] >> ((w->first + i) % 8) & 1;
+    return MR_OK;
+}
+
+static mr_code string_values(mr_array *out, const walked *w, mr_buffer *keeper, mr_status *st)
+{
+    const char *f = w->schema->format;
+    const level l = {.fixed = f[0] == 'w',
+                     .large = f[0] == 'Z' || f[0] == 'U',
+                     .size = f[0] == 'w' ? number_of(f) : 0,
+                     .offsets = f[0] != 'w' && w->n ? w->values->buffers[1] : NULL,
+                     .first = w->first,
+                     .n = w->n};
+    const char *bytes = w->n ? w->values->buffers[f[0] == 'w' ? 1 : 2] : NULL;
+    MR_TRY(mr_array_alloc(out, MR_STRING, 0, NULL, (size_t)w->n, st));
+    mr_code rc = mr_buffer_hold(out->owner, keeper, st);
+    for (int64_t i = 0; i < w->n && rc == MR_OK; i++) {
+        int64_t at = begin_of(&l, i), size = begin_of(&l, i + 1) - at;
+        if (at < 0 || size < 0)
+            rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                         "field '%s': the offsets of entry %" PRId64 " go backwards",
+                         w->schema->name ? w->schema->name : "", i);
+        else
+            ((mr_bytes *)out->data)[i] = (mr_bytes){size ? bytes + at : NULL, (size_t)size};
+    }
+    if (rc != MR_OK)
+        mr_array_reset(out);
+    return rc;
+}
+
+static mr_code make_values(mr_array *out, const mr__arrow_type *t, const walked *w,
+                           mr_buffer *keeper, mr_status *st)
+{
+    *out = (mr_array){.dtype = t->dtype};
+    if (t->dtype == MR_STRING)
+        return string_values(out, w, keeper, st);
+    return t->dtype == MR_BOOL ? bool_values(out, w, st) : plain_values(out, w, keeper, st);
+}
+
+/* ---- rows ---- */
+
+/* Rows of axes that are the same for all: the values with a shape. */
+static void shape_rows(mr_array *out, mr_array *values, const mr__arrow_type *t, size_t rows)
+{
+    mr_array_move(out, values);
+    out->rows = rows;
+    out->rank = (int8_t)t->rank;
+    memcpy(out->shape, t->shape, (size_t)t->rank * sizeof *t->shape);
+}
+
+static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arrow_type *t,
+                           const walked *w, size_t rows, mr_status *st)
+{
+    const level *outer = &w->levels[0], *inner = t->ragged ? &w->levels[1] : NULL;
+    mr_buffer *splits = NULL;
+    size_t size = mr_dtype_size(t->dtype), inner_values = 1;
+    for (int d = t->ragged ? 2 : 1; d < t->rank; d++)
+        inner_values *= (size_t)t->shape[d];
+    MR_TRY(mr_array_alloc_ragged(out, t->dtype, t->rank, rows, st));
+    mr_code rc = values->owner ? mr_buffer_hold(out->owner, values->owner, st) : MR_OK;
+    if (rc == MR_OK && inner)
+        rc = mr_buffer_alloc(&splits, ((size_t)inner->n + rows) * sizeof(int64_t), st);
+    if (rc == MR_OK && splits)
+        rc = mr_buffer_hold(out->owner, splits, st);
+    int64_t *split = splits ? mr_buffer_data(splits) : NULL;
+    for (size_t r = 0; r < rows && rc == MR_OK; r++) {
+        int64_t at = start_of(outer, (int64_t)r), n = start_of(outer, (int64_t)r + 1) - at;
+        int64_t *shape = mr_array_shape_slot(out, r);
+        mr_row *row = &((mr_row *)out->data)[r];
+        memcpy(shape, t->shape, (size_t)t->rank * sizeof *shape);
+        shape[0] = n;
+        row->shape = shape;
+        if (inner) {
+            row->splits = split;
+            for (int64_t i = 0; i <= n; i++)
+                *split++ = start_of(inner, at + i) - start_of(inner, at);
+            at = start_of(inner, at);
+        }
+        row->data = (const char *)values->data + (size_t)at * inner_values * size;
+    }
+    mr_buffer_unref(splits);
+    if (rc != MR_OK)
+        mr_array_reset(out);
+    return rc;
+}
+
+/* The rows of a dictionary that the indices name. */
+static mr_code decode(mr_array *out, const struct ArrowArray *a, int64_t from, int64_t n,
+                      const struct ArrowSchema *s, mr_buffer *keeper, mr_status *st)
+{
+    mr_array values = {0}, result = {0};
+    mr_dtype index = MR_INT32;
+    MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
+    const struct ArrowArray *d = a->dictionary;
+    MR_TRY(mr__arrow_column(&values, d, 0, d->length, s->dictionary, keeper, st));
+    plain_dtype(s->format, &index);
+    size_t size = mr_dtype_size(index);
+    uint32_t *rows = mr_malloc((n ? (size_t)n : 1) * sizeof *rows);
+    mr_code rc = rows ? MR_OK : mr_fail_memory(st, (size_t)n * sizeof *rows, "a dictionary's rows");
+    const char *at = n ? (const char *)a->buffers[1] + (size_t)(from + a->offset) * size : NULL;
+    for (int64_t i = 0; i < n && rc == MR_OK; i++, at += size) {
+        uint64_t v = 0;
+        memcpy(&v, at, size); /* little-endian; a negative one is too large below */
+        if (v >= values.rows || v > UINT32_MAX)
+            rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                         "field '%s': entry %" PRId64 " is none of the dictionary's %zu values",
+                         s->name ? s->name : "", i, values.rows);
+        else
+            rows[i] = (uint32_t)v;
+    }
+    if (rc == MR_OK)
+        rc = mr_array_start(&result, &values, n ? (size_t)n : 1, st);
+    if (rc == MR_OK)
+        rc = mr_array_append_rows(&result, &values, rows, (size_t)n, st);
+    if (rc == MR_OK)
+        mr_array_move(out, &result);
+    mr_array_reset(&result);
+    mr_array_reset(&values);
+    mr_free(rows);
+    return rc;
+}
+
+mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t from, int64_t n,
+                         const struct ArrowSchema *schema, mr_buffer *keeper, mr_status *st)
+{
+    mr__arrow_type t;
+    MR_TRY(mr__arrow_type_of(schema, &t, st));
+    if (array->length < 0 || array->offset < 0 || from < 0 || n < 0 || from + n > array->length)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "field '%s': expected %" PRId64 " entries from %" PRId64
+                       " on, the array has %" PRId64,
+                       schema->name ? schema->name : "", n, from, array->length);
+    if (schema->dictionary)
+        return decode(out, array, from, n, schema, keeper, st);
+    walked w = {.n_levels = 0};
+    mr_array values;
+    MR_TRY(walk(&w, array, from, n, schema, st));
+    MR_TRY(make_values(&values, &t, &w, keeper, st));
+    if (!t.varies) {
+        shape_rows(out, &values, &t, (size_t)n);
+        return MR_OK;
+    }
+    mr_code rc = ragged_rows(out, &values, &t, &w, (size_t)n, st);
+    mr_array_reset(&values);
+    return rc;
+}
+
+/* ---- taking over ---- */
+
+static void release_kept(void *ctx, void *data)
+{
+    struct ArrowArray *a = ctx;
+    (void)data;
+    if (a->release)
+        a->release(a);
+    mr_free(a);
+}
+
+mr_code mr__arrow_keep(struct ArrowArray *array, mr_buffer **keeper, mr_status *st)
+{
+    struct ArrowArray *a = mr_memdup(array, sizeof *array);
+    if (!a)
+        return mr_fail_memory(st, sizeof *array, "an arrow array");
+    mr_code rc = mr_buffer_wrap(keeper, a, sizeof *a, true, release_kept, a, st);
+    if (rc != MR_OK)
+        mr_free(a);
+    else
+        array->release = NULL;
+    return rc;
+}
+
+mr_code mr_import_arrow(mr_array *out, struct ArrowArray *array, const struct ArrowSchema *schema,
+                        mr_status *st)
+{
+    mr_array a;
+    mr_buffer *keeper;
+    const struct ArrowArray whole = *array;
+    MR_TRY(mr__arrow_keep(array, &keeper, st));
+    mr_code rc = mr__arrow_column(&a, mr_buffer_data(keeper), 0, whole.length, schema, keeper, st);
+    if (rc == MR_OK)
+        *out = a;
+    else { /* it goes back */
+        ((struct ArrowArray *)mr_buffer_data(keeper))->release = NULL;
+        *array = whole;
+    }
+    mr_buffer_unref(keeper);
+    return rc;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* csv: the rows of CSV files (RFC 4180), as records or tuples of typed fields. With a header,
+ * columns are found by their names in each file; else by their places. Blank lines are no rows. */
+#include <string.h>
+
+#include "pipeline/formats/csv_reader.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/streams/text_rows.h"
+
+enum { MOST_COLUMNS = 1 << 20 };
+#define NO_FIELD SIZE_MAX
+
+struct params {
+    mr_strs files;
+    char *features;
+    mr_csv_opts o;
+};
+
+struct state {
+    mr__text_rows rows;
+    mr__csv_opts opts;
+    size_t *fields; /* for each column: the field that it fills, or NO_FIELD */
+    size_t n_columns, columns_room;
+    char *name; /* of a column in which quotes were written twice */
+    size_t name_room;
+};
+
+static char sep_of(const struct params *p)
+{
+    return p->o.sep ? *p->o.sep : ',';
+}
+
+static bool has_header(const struct params *p)
+{
+    return p->o.header != MR_NO;
+}
+
+/* ---- columns ---- */
+
+static mr_code add_column(struct state *s, size_t field, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&s->fields, &s->columns_room, s->n_columns + 1, sizeof *s->fields,
+                   MOST_COLUMNS, "the columns of a CSV file", st));
+    s->fields[s->n_columns++] = field;
+    return MR_OK;
+}
+
+/* Columns in the order in which the features are written. */
+static mr_code columns_by_place(struct state *s, mr_status *st)
+{
+    const mr__features *f = s->rows.features;
+    s->n_columns = 0;
+    for (size_t place = 0; place < f->n; place++)
+        for (size_t i = 0; i < f->n; i++)
+            if (f->v[i].place == place)
+                MR_TRY(add_column(s, i, st));
+    return MR_OK;
+}
+
+/* The name with each quote once; valid until the next call. */
+static mr_code plain_name(struct state *s, mr_bytes *v, bool doubled, mr_status *st)
+{
+    if (!doubled)
+        return MR_OK;
+    MR_TRY(mr_grow((void **)&s->name, &s->name_room, v->size, 1, SIZE_MAX / 2,
+                   "a field of a CSV file", st));
+    size_t n = 0;
+    for (size_t i = 0; i < v->size; i++) {
+        s->name[n++] = v->data[i];
+        i += v->data[i] == '"';
+    }
+    *v = (mr_bytes){s->name, n};
+    return MR_OK;
+}
+
+static mr_code bad_quotes(size_t column, mr_status *st)
+{
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "column %zu: text follows the closing quote of its field; a quote within quotes "
+                   "is written twice",
+                   column + 1);
+}
+
+static mr_code add_named(struct state *s, const mr_bytes *name, mr_status *st)
+{
+    const mr__features *f = s->rows.features;
+    for (size_t i = 0; i < f->n; i++) {
+        if (strlen(f->v[i].name) != name->size || memcmp(f->v[i].name, name->data, name->size) != 0)
+            continue;
+        for (size_t k = 0; k < s->n_columns; k++)
+            if (s->fields[k] == i)
+                return mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called %.80s",
+                               f->v[i].name);
+        return add_column(s, i, st);
+    }
+    return add_column(s, NO_FIELD, st);
+}
+
+/* The header of a file. */
+static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
+{
+    struct state *s = it->state;
+    const mr__features *f = s->rows.features;
+    const char *at = line->data, *end = at + line->size;
+    if (!has_header(it->params))
+        return MR_OK;
+    if (!f->named)
+        return MR_END;
+    if (line->size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
+        at += 3; /* the byte order mark that some programs write */
+    s->n_columns = 0;
+    while (at) {
+        mr_bytes name;
+        bool doubled;
+        if (!mr__csv_field(&at, end, s->opts.sep, &name, &doubled))
+            return bad_quotes(s->n_columns, st);
+        MR_TRY(plain_name(s, &name, doubled, st));
+        MR_TRY(add_named(s, &name, st));
+    }
+    for (size_t i = 0; i < f->n; i++) {
+        size_t k = 0;
+        while (k < s->n_columns && s->fields[k] != i)
+            k++;
+        if (k == s->n_columns && !f->v[i].preset)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "the header has no column %.80s; is sep=\"%c\" right, and is there a "
+                           "header?",
+                           f->v[i].name, s->opts.sep);
+    }
+    return MR_END;
+}
+
+/* ---- rows ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static mr_code put_field(struct state *s, size_t column, mr_bytes v, bool doubled, mr_status *st)
+{
+    size_t i = s->fields[column];
+    if (i == NO_FIELD)
+        return MR_OK;
+    const mr__feature *f = &s->rows.features->v[i];
+    mr__sheet *to = &s->rows.sheet;
+    const char *name = f->name ? f->name : "";
+    char z[sizeof(uint64_t)];
+    while (f->dtype != MR_STRING && v.size && is_blank(*v.data))
+        v = (mr_bytes){v.data + 1, v.size - 1};
+    while (f->dtype != MR_STRING && v.size && is_blank(v.data[v.size - 1]))
+        v.size--;
+    if (v.size == 0 && f->preset)
+        return mr__sheet_put_missing(to, i, st);
+    if (f->dtype == MR_STRING)
+        return mr__sheet_put_quoted(to, i, &v, doubled, st);
+    if (v.size == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "field %.80s (column %zu): it is empty; give it a default where it may be, "
+                       "as in feature(int64, default=0)",
+                       name, column + 1);
+    if (mr__read_value(v.data, v.size, f->dtype, z))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "field %.80s (column %zu): expected %s, found '%.*s'", name, column + 1,
+                       mr_dtype_name(f->dtype), (int)(v.size < 40 ? v.size : 40), v.data);
+    return mr__sheet_put(to, i, z, st);
+}
+
+static mr_code parse(mr_iter *it, const mr_bytes *line, mr_status *st)
+{
+    struct state *s = it->state;
+    const char *at = line->data, *end = at + line->size;
+    const mr__features *f = s->rows.features;
+    size_t column = 0;
+    if (line->size == 0)
+        return MR_END;
+    for (; at; column++) {
+        mr_bytes v;
+        bool doubled;
+        if (!mr__csv_field(&at, end, s->opts.sep, &v, &doubled))
+            return bad_quotes(column, st);
+        if (column < s->n_columns)
+            MR_TRY(put_field(s, column, v, doubled, st));
+    }
+    if (column != s->n_columns)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%zu fields, expected %zu, as the %s has", column,
+                       s->n_columns, has_header(it->params) && f->named ? "header" : "features");
+    for (size_t i = 0; has_header(it->params) && f->named && i < f->n; i++) {
+        size_t k = 0; /* one with a default, which this file has no column for */
+        while (k < s->n_columns && s->fields[k] != i)
+            k++;
+        if (k == s->n_columns)
+            MR_TRY(mr__sheet_put_missing(&s->rows.sheet, i, st));
+    }
+    return MR_OK;
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    s->opts.sep = sep_of(it->params);
+    MR_TRY(mr__text_rows_open(it, st));
+    s->rows.source.own = &s->opts;
+    return columns_by_place(s, st);
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr__text_rows_close(it);
+    mr_free(s->fields);
+    mr_free(s->name);
+}
+
+static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
+{
+    MR_TRY(mr__text_rows_infer(self, params, out, st));
+    for (size_t i = 0; i < mr_spec_n_leaves(*out); i++)
+        if (mr_spec_leaf(*out, i)->rank != 0) {
+            mr_spec_unref(*out);
+            *out = NULL;
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "csv: features are scalars: a column holds one value");
+        }
+    return MR_OK;
+}
+
+static mr_code check(const void *params, mr_status *st)
+{
+    const struct params *p = params;
+    if (p->o.sep && (strlen(p->o.sep) != 1 || strchr("\"\n\r", *p->o.sep)))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "csv: sep is one character, no quote and no line's end");
+    return mr__file_source_check(params, st);
+}
+
+static const mr__text_kind kind = {
+    .files = {.format = &mr__format_csv, .compression_at = offsetof(struct params, o.compression)},
+    .features_at = offsetof(struct params, features),
+    .parse = parse,
+    .begin = begin};
+
+static const mr_param table[] = {
+    MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_PATTERN,
+                  .doc = "Paths, or patterns; several are read in the order given."),
+    MR_PARAM_WITH(struct params, features, MR_P_POSITIONAL | MR_P_EXPRESSION,
+                  .doc =
+                      "{\"name\": feature, ...}, or a list of features by their places. A feature "
+                      "is a dtype, or feature(dtype, default=v) for where the field is empty."),
+    MR_OPT(struct params, header, .flags = MR_P_OPTIONAL, .def.b = true,
+           .doc = "The first line of each file names its columns."),
+    MR_OPT(struct params, sep, .doc = "The character between fields; a comma if absent."),
+    MR_OPT(struct params, compression, .names = mr__compression_names,
+           .doc = "How the files as a whole are compressed; empty: not."),
+    {0}};
+
+const mr_op mr_op_csv = {
+    .abi = MR_ABI_VERSION,
+    .name = "csv",
+    .doc = "The rows of CSV files, as records or tuples of typed fields.",
+    .example = "csv(\"table.csv\", {\"name\": bytes, \"x\": float32})",
+    .order_doc = "by file, then by line",
+    .memory_doc = "the chunk at hand, and what is read of the file ahead",
+    .state_doc = "file, offset and line",
+    .count_doc = "unknown",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .kind = &kind,
+    MR__TEXT_ROWS_SLOTS,
+    .check = check,
+    .infer = infer,
+    .open = open,
+    .close = close,
+};
+
+mr_dataset *mr_csv(const char *const *files, size_t n, const char *features,
+                   const mr_csv_opts *opts)
+{
+    struct params p = {.features = (char *)(uintptr_t)features};
+    if (opts)
+        p.o = *opts;
+    return mr__file_names_dataset(&mr_op_csv, &p, files, n, p.o.paths);
+}

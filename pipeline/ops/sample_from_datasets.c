@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tf.data's draws, bit for bit: two words of random() choose an input by its weight. Inputs of
+ * weight 0 are never opened; with one input left nothing is drawn. */
+#include "pipeline/ops/sequence.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "pipeline/engine/philox.h"
+#include "pipeline/streams/seeds.h"
+#include "pipeline/streams/selection.h"
+
+struct params {
+    mr_floats weights;
+    mr_sample_from_datasets_opts o;
+};
+
+struct state {
+    mr__selection selection;
+    uint64_t pair[2];
+    mr__philox words;
+    uint64_t drawn; /* words */
+    size_t n;       /* inputs of a weight */
+    size_t *input;  /* of each of them, its number */
+    double *up_to;  /* of each of them, the sum of the weights up to it */
+};
+
+static bool has_weight(const struct params *p, size_t i)
+{
+    return p->weights.n == 0 || p->weights.v[i] > 0;
+}
+
+/* Sums of the weights, by way of their logarithms, as TensorFlow has them. */
+static void sum_weights(const struct params *p, struct state *s)
+{
+    double largest = -INFINITY, sum = 0;
+    for (size_t k = 0; k < s->n; k++) {
+        float weight = p->weights.n ? (float)p->weights.v[s->input[k]] : 1;
+        s->up_to[k] = p->weights.n ? (double)(float)log((double)weight) : 1.0;
+        largest = s->up_to[k] > largest ? s->up_to[k] : largest;
+    }
+    for (size_t k = 0; k < s->n; k++)
+        s->up_to[k] = sum += exp(s->up_to[k] - largest);
+}
+
+static mr_code open_inputs(mr_iter *it, bool *used, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    for (size_t i = 0; i < it->n_inputs; i++) {
+        used[i] = has_weight(p, i);
+        if (!used[i])
+            continue;
+        s->input[s->n++] = i;
+        MR_TRY(mr_iter_open_input(it, i, st));
+    }
+    return mr__selection_open(&s->selection, it, it->n_inputs, used,
+                              p->o.stop_on_empty_dataset == MR_YES, st);
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    bool *used = mr_calloc(it->n_inputs, sizeof *used);
+    s->input = mr_calloc(it->n_inputs, sizeof *s->input);
+    s->up_to = mr_calloc(it->n_inputs, sizeof *s->up_to);
+    mr_code rc = used && s->input && s->up_to
+                     ? open_inputs(it, used, st)
+                     : mr_fail_memory(st, it->n_inputs * sizeof *s->up_to, "weights");
+    mr_free(used);
+    MR_TRY(rc);
+    sum_weights(p, s);
+    MR_TRY(mr__seeds_draw(it, p->o.has_seed ? &p->o.seed : NULL,
+                          p->o.rerandomize_each_iteration == MR_YES, s->pair, st));
+    mr__philox_init(&s->words, s->pair[0], s->pair[1]);
+    return MR_OK;
+}
+
+/* A number 0 <= u < 1 of two words: they are scrambled first, which gives a generator of its own.
+ */
+static double uniform(uint32_t word0, uint32_t word1)
+{
+    static const uint32_t key[2] = {0x3EC8F720u, 0x02461E29u};
+    uint32_t scrambled[4], x[4];
+    mr__philox_block(key, (const uint32_t[4]){word0, 0, word1, 0}, scrambled);
+    mr__philox_block(scrambled, (const uint32_t[4]){0, 0, scrambled[2], scrambled[3]}, x);
+    uint64_t bits = UINT64_C(1023) << 52 | (uint64_t)(x[0] & 0xFFFFF) << 32 | x[1];
+    double u;
+    memcpy(&u, &bits, sizeof u);
+    return u - 1;
+}
+
+static size_t draw(struct state *s)
+{
+    if (s->n == 1)
+        return s->input[0];
+    uint32_t word0 = mr__philox_next(&s->words), word1 = mr__philox_next(&s->words);
+    s->drawn += 2;
+    double at = uniform(word0, word1) * s->up_to[s->n - 1];
+    size_t k = 0;
+    while (k + 1 < s->n && s->up_to[k] <= at)
+        k++;
+    return s->input[k];
+}
+
+static mr_code refill(mr_iter *it, size_t want, mr_status *st)
+{
+    struct state *s = it->state;
+    int64_t *to;
+    MR_TRY(mr__selection_room(&s->selection, want, &to, st));
+    for (size_t i = 0; i < want; i++)
+        to[i] = (int64_t)draw(s);
+    s->selection.n_numbers += want;
+    return MR_OK;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    return mr__selection_next(&s->selection, want, refill, out, st);
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr__selection_reset(&s->selection);
+    mr_free(s->input);
+    mr_free(s->up_to);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->pair[0], st));
+    MR_TRY(mr_state_put_u64(w, s->pair[1], st));
+    MR_TRY(mr_state_put_u64(w, s->drawn, st));
+    return mr__selection_save(&s->selection, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_state_get_u64(r, &s->pair[0], st));
+    MR_TRY(mr_state_get_u64(r, &s->pair[1], st));
+    MR_TRY(mr_state_get_u64(r, &s->drawn, st));
+    mr__philox_init(&s->words, s->pair[0], s->pair[1]);
+    mr__philox_skip(&s->words, s->drawn);
+    return mr__selection_restore(&s->selection, r, st);
+}
+
+static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
+{
+    const struct params *p = params;
+    size_t n = mr_dataset_n_inputs(self);
+    if (p->weights.n && p->weights.n != n)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "sample_from_datasets: weights has %zu numbers for %zu datasets; give one "
+                       "for each",
+                       p->weights.n, n);
+    for (size_t i = 0; i < p->weights.n; i++)
+        if (!(p->weights.v[i] >= 0) || isinf(p->weights.v[i]))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "sample_from_datasets: weights must be finite and at least 0, found %g",
+                           p->weights.v[i]);
+    return mr__selection_infer(self, n, out, st);
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    const struct params *p = params;
+    size_t n = 0, last = 0;
+    bool infinite = false;
+    if (mr_param_unknown(self, offsetof(struct params, weights)))
+        return MR_UNKNOWN_COUNT;
+    for (size_t i = 0; i < mr_dataset_n_inputs(self); i++)
+        if (has_weight(p, i)) {
+            n++;
+            last = i;
+            infinite = infinite || in[i] == MR_INFINITE;
+        }
+    return n == 0 ? 0 : n == 1 ? in[last] : infinite ? MR_INFINITE : MR_UNKNOWN_COUNT;
+}
+
+static const mr_param table[] = {
+    MR_PARAM_WITH(struct params, weights, MR_P_OPTIONAL | MR_P_NONE,
+                  .doc =
+                      "How often each dataset is drawn, in proportion; equally often if absent."),
+    MR_OPT(struct params, seed, .flags = MR_P_OPTIONAL | MR_P_NONE,
+           .has_at = offsetof(struct params, o.has_seed),
+           .doc = "Fixes the order; drawn at random if absent."),
+    MR_OPT(struct params, stop_on_empty_dataset, .flags = MR_P_OPTIONAL,
+           .doc = "Ends with the first dataset that ends; false: goes on with the others."),
+    MR_OPT(struct params, rerandomize_each_iteration, .flags = MR_P_OPTIONAL | MR_P_NONE,
+           .doc = "Draws another order in each epoch."),
+    {0}};
+
+const mr_op mr_op_sample_from_datasets = {
+    .abi = MR_ABI_VERSION,
+    .name = "sample_from_datasets",
+    .doc = "Takes each element from a dataset drawn at random.",
+    .example = "sample_from_datasets([range(5), range(10, 15)], weights=[0.5, 0.5], seed=42)",
+    .order_doc = "of each input kept; between them random",
+    .memory_doc = "a block of each input",
+    .state_doc = "the draws",
+    .count_doc = "unknown; without end where an input with a weight is",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .role = MR_ROLE_BARRIER,
+    .props = MR_OP_SOURCE_CALL | MR_OP_LISTS_INPUTS | MR_OP_OPENS_INPUTS | MR_OP_RANDOM,
+    .infer = infer,
+    .cardinality = cardinality,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+    .save_shared = mr__seeds_save_shared,
+    .restore_shared = mr__seeds_restore_shared,
+};
+
+mr_dataset *mr_sample_from_datasets(mr_dataset *const *inputs, size_t n, const double *weights,
+                                    const mr_sample_from_datasets_opts *opts)
+{
+    struct params p = {.weights = {(double *)(uintptr_t)weights, weights ? n : 0}};
+    if (opts)
+        p.o = *opts;
+    return mr_dataset_new(&mr_op_sample_from_datasets, &p, inputs, n);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is written is streams/element_file.h's, and read by load. */
+#include "pipeline/ops/sequence.h"
+
+#include "pipeline/streams/file_cache.h"
+
+struct params {
+    char *path;
+};
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    char *folder, *file = NULL;
+    MR_TRY(mr_iter_file_path(it, p->path, &folder, st));
+    mr_code rc = mr__file_cache_folder(folder, st);
+    if (rc == MR_OK)
+        rc = mr__file_cache_path(folder, MR_ELEMENTS_FILE, &file, st);
+    mr_free(folder);
+    return rc == MR_OK ? mr__file_cache_open(it, file, false, false, st) : rc;
+}
+
+static mr_code check(const void *params, mr_status *st)
+{
+    return mr__file_cache_check_path("save", ((const struct params *)params)->path, st);
+}
+
+static const mr_param table[] = {
+    MR_ARG(struct params, path, .doc = "The folder that the elements are written to."), {0}};
+
+const mr_op mr_op_save = {
+    .abi = MR_ABI_VERSION,
+    .name = "save",
+    .doc = "Passes elements through and writes them to a folder, for load.",
+    .example = "range(3).save(\"saved\")",
+    .state_doc = "a counter, and the input's position at its start",
+    .params = table,
+    .params_size = sizeof(struct params),
+    MR__FILE_CACHE_SLOTS,
+    .check = check,
+    .open = open,
+};
+
+mr_dataset *mr_save(mr_dataset *input, const char *path)
+{
+    struct params p = {.path = (char *)(uintptr_t)path};
+    return mr_dataset_new(&mr_op_save, &p, &input, 1);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of elements for each graph that was run: its folder is named by the graph's fingerprint,
+ * FNV-1a over its protobuf form. */
+#include "pipeline/ops/sequence.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "pipeline/fnv.h"
+#include "pipeline/streams/file_cache.h"
+
+struct params {
+    char *path;
+};
+
+static mr_code fingerprint(const mr_dataset *ds, char out[17], mr_status *st)
+{
+    void *bytes;
+    size_t n;
+    MR_TRY(mr_dataset_to_proto(ds, &bytes, &n, st));
+    snprintf(out, 17, "%016" PRIx64, mr__fnv1a(MR__FNV_BASIS, bytes, n));
+    mr_free(bytes);
+    return MR_OK;
+}
+
+/* *file = FOLDER/FINGERPRINT/elements.mre, whose folders are made. */
+static mr_code make_path(mr_iter *it, const char *folder, char **file, mr_status *st)
+{
+    char name[17], *own = NULL;
+    MR_TRY(fingerprint(mr_dataset_input(it->node, 0), name, st));
+    MR_TRY(mr__file_cache_folder(folder, st));
+    mr_code rc = mr__file_cache_path(folder, name, &own, st);
+    if (rc == MR_OK)
+        rc = mr__file_cache_folder(own, st);
+    if (rc == MR_OK)
+        rc = mr__file_cache_path(own, MR_ELEMENTS_FILE, file, st);
+    mr_free(own);
+    return rc;
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    char *folder, *file = NULL;
+    MR_TRY(mr_iter_file_path(it, p->path, &folder, st));
+    mr_code rc = make_path(it, folder, &file, st);
+    mr_free(folder);
+    return rc == MR_OK ? mr__file_cache_open(it, file, true, true, st) : rc;
+}
+
+static mr_code check(const void *params, mr_status *st)
+{
+    return mr__file_cache_check_path("snapshot", ((const struct params *)params)->path, st);
+}
+
+static const mr_param table[] = {
+    MR_ARG(struct params, path, .doc = "The folder of the snapshots, one for each graph."), {0}};
+
+const mr_op mr_op_snapshot = {
+    .abi = MR_ABI_VERSION,
+    .name = "snapshot",
+    .doc = "Keeps the elements in a file by the graph that makes them; later runs of that graph "
+           "read them.",
+    .example = "range(3).snapshot(\"snapshots\")",
+    .state_doc = "a counter, and the input's position at its start",
+    .params = table,
+    .params_size = sizeof(struct params),
+    MR__FILE_CACHE_SLOTS,
+    .check = check,
+    .open = open,
+};
+
+mr_dataset *mr_snapshot(mr_dataset *input, const char *path)
+{
+    struct params p = {.path = (char *)(uintptr_t)path};
+    return mr_dataset_new(&mr_op_snapshot, &p, &input, 1);
+}

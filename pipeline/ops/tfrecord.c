@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tfrecord: the records of TFRecord files, as views into the chunks they were read in.
+ *
+ * With num_parallel_reads it runs as what it is defined to be: the names, interleaved with one
+ * record of each of k files in turn. */
+#include <string.h>
+
+#include "pipeline/formats/tfrecord.h"
+#include "pipeline/graph/rewrite.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/quarantine.h"
+
+#define MOST_PARTS ((int64_t)1 << 31)
+
+struct params {
+    mr_strs files;
+    mr_tfrecord_opts o;
+};
+
+struct state {
+    mr__file_source source;
+    mr_iter *inner; /* num_parallel_reads: the interleaved form, and nothing above but the list */
+    mr__quarantine quarantine; /* on_corrupt="skip" */
+};
+
+static const mr__file_kind kind = {.format = &mr_format_tfrecord,
+                                   .compression_at = offsetof(struct params, o.compression),
+                                   .indexed = true,
+                                   .range_at = offsetof(struct params, o.record_range)};
+
+static bool is_parallel(const mr_iter *it)
+{
+    return ((const struct params *)it->params)->o.num_parallel_reads != 0;
+}
+
+enum { ON_CORRUPT_ERROR, ON_CORRUPT_SKIP };
+static const char *const on_corrupt_names[] = {"error", "skip", NULL};
+
+static bool skips(const struct params *p)
+{
+    return p->o.on_corrupt && strcmp(p->o.on_corrupt, on_corrupt_names[ON_CORRUPT_SKIP]) == 0;
+}
+
+static bool skips_corrupt(const mr_iter *it)
+{
+    return skips(it->params);
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (skips_corrupt(it)) {
+        mr__quarantine_init(&s->quarantine, it, p->o.has_max_skipped ? p->o.max_skipped : -1,
+                            p->o.quarantine);
+        s->source.own = &s->quarantine.opts;
+    }
+    return mr__file_source_open(it, st);
+}
+
+static mr_dataset *names_of(const mr__file_source *f)
+{
+    if (f->list)
+        return mr_from_strings((const char *const *)f->list->paths, f->list->n);
+    mr_status st;
+    const char **paths = mr_malloc(f->names->n * sizeof *paths);
+    if (!paths) {
+        mr_fail_memory(&st, f->names->n * sizeof *paths, "file names");
+        return mr_dataset_fail(&st);
+    }
+    for (size_t i = 0; i < f->names->n; i++)
+        paths[i] = f->names->v[i].data;
+    mr_dataset *ds = mr_from_strings(paths, f->names->n);
+    mr_free((void *)paths);
+    return ds;
+}
+
+static mr_code open_parallel(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    mr__file_source *f = &s->source;
+    mr_iter_close(s->inner);
+    s->inner = NULL;
+    if (f->patterns && !f->list)
+        MR_TRY(mr__file_list_match(it, f->names, false, &f->list, st));
+    mr_fn *fn = NULL;
+    MR_TRY(mr_dataset_read_function(it->node, &fn, st));
+    int64_t reads =
+        p->o.num_parallel_reads == MR_AUTO ? MR_PARALLEL_READS_AUTO : p->o.num_parallel_reads;
+    mr_dataset *ds = mr_interleave(
+        names_of(f), fn, &(mr_interleave_opts){.cycle_length = reads, .num_parallel_calls = reads});
+    mr_code rc = mr_iter_open_replacement(it, ds, &s->inner, st);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    if (!is_parallel(it))
+        return mr__file_source_next(it, want, out, st);
+    if (s->source.failed)
+        return MR_END;
+    if (!s->inner) {
+        mr_code rc = open_parallel(it, st);
+        s->source.failed = rc != MR_OK;
+        if (rc != MR_OK)
+            return rc;
+    }
+    return mr_iter_next(s->inner, want, out, st);
+}
+
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    return is_parallel(it) ? MR_OK : mr__file_source_skip(it, n, skipped, st);
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr_iter_close(s->inner);
+    mr__file_source_close(it);
+    mr__quarantine_close(&s->quarantine);
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr__file_source_save(it, w, st));
+    if (skips_corrupt(it))
+        MR_TRY(mr_state_put_u64(w, s->quarantine.skipped, st));
+    if (!is_parallel(it))
+        return MR_OK;
+    MR_TRY(mr_state_put_u64(w, s->inner != NULL, st));
+    return s->inner ? mr_iter_save(s->inner, w, st) : MR_OK;
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    uint64_t is_open;
+    MR_TRY(mr__file_source_restore(it, r, st));
+    if (skips_corrupt(it))
+        MR_TRY(mr_state_get_u64(r, &s->quarantine.skipped, st));
+    if (!is_parallel(it))
+        return MR_OK;
+    mr_iter_close(s->inner);
+    s->inner = NULL;
+    MR_TRY(mr_state_get_u64(r, &is_open, st));
+    if (!is_open)
+        return MR_OK;
+    MR_TRY(open_parallel(it, st));
+    return mr_iter_restore(s->inner, r, st);
+}
+
+static const mr_param table[] = {
+    MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
+                  .doc = "Paths, or patterns; several are read in the order given."),
+    MR_OPT(struct params, compression, .names = mr__compression_names,
+           .doc = "How the files as a whole are compressed; empty: not."),
+    MR_OPT(struct params, num_parallel_reads, .flags = MR_P_AUTO | MR_P_NONE | MR_P_READS,
+           .min.i = 1, .max.i = INT64_MAX,
+           .doc = "Files read at once, a record of each in turn; auto: 16."),
+    MR_OPT(struct params, record_range, .flags = MR_P_RANGE,
+           .doc =
+               "[i, n]: part i of n equal parts of all records together, by the files' indexes."),
+    MR_OPT(struct params, on_corrupt, .names = on_corrupt_names,
+           .doc = "What a damaged record is: an error, or skipped up to the next valid one."),
+    MR_OPT(struct params, max_skipped, .flags = MR_P_NONE,
+           .has_at = offsetof(struct params, o.has_max_skipped), .max.i = INT64_MAX,
+           .doc = "Damaged places to skip in a pass; one more is an error."),
+    MR_OPT(struct params, quarantine,
+           .doc = "Folder for the bytes that are skipped, a file for each place."),
+    {0}};
+
+static mr_code check(const void *params, mr_status *st)
+{
+    const struct params *p = params;
+    const mr_ints *r = &p->o.record_range;
+    MR_TRY(mr__file_source_check(params, st));
+    if ((p->o.has_max_skipped || p->o.quarantine) && !skips(p))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tfrecord: max_skipped and quarantine need on_corrupt=\"skip\"");
+    if (p->o.quarantine && !*p->o.quarantine)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tfrecord: quarantine is the path of a folder, and is empty");
+    if (r->n == 0)
+        return MR_OK;
+    if (r->n != 2 || r->v[1] < 1 || r->v[0] < 0 || r->v[0] >= r->v[1] || r->v[1] > MOST_PARTS)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tfrecord: record_range is [i, n], part i of n, with 0 <= i < n <= %lld",
+                       (long long)MOST_PARTS);
+    if (p->o.num_parallel_reads)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tfrecord: a record_range is read file after file; leave num_parallel_reads "
+                       "out");
+    if (p->o.compression && *p->o.compression)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tfrecord: a record_range goes by the files' indexes, and compressed files "
+                       "have none");
+    return MR_OK;
+}
+
+const mr_op mr_op_tfrecord = {
+    .abi = MR_ABI_VERSION,
+    .name = "tfrecord",
+    .doc = "The records of TFRecord files, checksums verified.",
+    .example = "tfrecord(\"train-*.tfrecord\", num_parallel_reads=4)",
+    .order_doc = "by file, then by record; with num_parallel_reads a record of each file in turn",
+    .memory_doc = "the chunk at hand of each file that is read, and what is read ahead",
+    .state_doc = "file and offset",
+    .count_doc = "the number of records where all files have an index, else unknown",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .role = MR_ROLE_FILES,
+    .props = MR_OP_COUNTS_LATE,
+    .kind = &kind,
+    .check = check,
+    .cardinality = mr__file_source_cardinality,
+    .infer = mr__file_infer,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+    .skip = skip,
+    .save_shared = mr__file_list_save_shared,
+    .restore_shared = mr__file_list_restore_shared,
+};
+
+mr_dataset *mr_tfrecord(const char *const *files, size_t n, const mr_tfrecord_opts *opts)
+{
+    struct params p = {0};
+    if (opts)
+        p.o = *opts;
+    return mr__file_names_dataset(&mr_op_tfrecord, &p, files, n, p.o.paths);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/params/hints.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define FUNCTION  "; a function is written x => x + 1, or (a, b) => a + b"
+#define FILE_NAME "; a file name is written in quotes, as in tfrecord(\"train-*.tfrecord\")"
+#define FEATURE   "; a component of a record is written x[\"label\"]"
+#define BARE      "; functions and ops have no prefix, as in sum(x) or range(10)"
+#define SOURCE    "; a pipeline begins with a source, as in range(10) or tfrecord(\"a.tfrecord\")"
+
+typedef struct rule {
+    const char *found, *hint;
+} rule;
+
+/* Whole words; of a dotted name, the last one that has a rule decides. */
+static const rule words[] = {
+    {"lambda", FUNCTION},
+    {"def", FUNCTION},
+    {"function", FUNCTION},
+    {"True", "; write true"},
+    {"TRUE", "; write true"},
+    {"False", "; write false"},
+    {"FALSE", "; write false"},
+    {"None", "; write none"},
+    {"null", "; write none"},
+    {"NULL", "; write none"},
+    {"nil", "; write none"},
+    {"AUTOTUNE", "; write auto"},
+    {"AUTO", "; write auto"},
+    {"AND", "; write and"},
+    {"OR", "; write or"},
+    {"NOT", "; write not"},
+    {"is", "; write =="},
+    {"in", "; write x == a or x == b"},
+    {"elif", "; write a if c else b if d else e"},
+    {"len", "; write length(x) for axis 0, size(x) for all values"},
+    {"int", "; write cast(x, \"int64\")"},
+    {"float", "; write cast(x, \"float32\")"},
+    {"bool", "; write cast(x, \"bool\")"},
+    {"astype", "; write cast(x, \"float32\")"},
+    {"shape", "; length(x) is the size of axis 0, size(x) counts values"},
+    {"TFRecordDataset", "; write tfrecord(files)"},
+    {"TextLineDataset", "; write text_line(files)"},
+    {"FixedLengthRecordDataset", "; write fixed_length_record(files, record_bytes)"},
+    {"Dataset", SOURCE},
+    {"tf", BARE},
+    {"np", BARE},
+    {"numpy", BARE},
+    {"jnp", BARE},
+    {"torch", BARE}};
+
+/* What stands at the token, or begins a character or two before it. */
+static const rule signs[] = {{"->", FUNCTION},
+                             {"&&", "; write and"},
+                             {"||", "; write or"},
+                             {"&", "; write and"},
+                             {"|", "; write or"},
+                             {"===", "; write =="},
+                             {"<>", "; write !="},
+                             {"^", "; write ** for a power"},
+                             {" ? ", "; write a if condition else b"},
+                             {";", "; a pipeline is one expression, without a semicolon"},
+                             {"+=", "; an expression changes nothing; write x + 1"},
+                             {"-=", "; an expression changes nothing; write x - 1"},
+                             {"++", "; an expression changes nothing; write x + 1"}};
+
+static bool in_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static const char *find_word(const char *s, size_t n)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i].found) == n && memcmp(words[i].found, s, n) == 0)
+            return words[i].hint;
+    return NULL;
+}
+
+/* The hint of the last word in text[begin, end) that has one. */
+static const char *last_word(const char *text, size_t begin, size_t end)
+{
+    while (end > begin) {
+        size_t from = end;
+        while (from > begin && in_word(text[from - 1]))
+            from--;
+        const char *hint = from < end ? find_word(text + from, end - from) : NULL;
+        if (hint)
+            return hint;
+        end = from > begin ? from - 1 : begin;
+    }
+    return NULL;
+}
+
+static const char *find_sign(const char *text, size_t size, size_t at)
+{
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        size_t n = strlen(signs[i].found);
+        for (size_t back = 0; back < n && back <= at; back++)
+            if (size - (at - back) >= n && memcmp(text + at - back, signs[i].found, n) == 0)
+                return signs[i].hint;
+    }
+    return NULL;
+}
+
+static bool in_path(char c)
+{
+    return in_word(c) || (c && strchr("./-*~:+@", c));
+}
+
+/* Whether text[begin, end) looks like the name of a file: it starts as a path does, or has an
+ * extension that is not a method's name. */
+static bool is_path(const char *text, size_t size, size_t begin, size_t end)
+{
+    const char *s = text + begin;
+    size_t n = end - begin, dot = n;
+    if (n < 2)
+        return false;
+    if (s[0] == '/' || s[0] == '~' || memcmp(s, "./", 2) == 0 || memcmp(s, "..", 2) == 0)
+        return true;
+    for (size_t i = 0; i + 2 < n; i++)
+        if (memcmp(s + i, "://", 3) == 0)
+            return true;
+    while (dot > 0 && in_word(s[dot - 1]))
+        dot--;
+    return dot > 1 && dot < n && s[dot - 1] == '.' && !(end < size && text[end] == '(');
+}
+
+static bool in_function(const char *text, size_t at)
+{
+    while (at >= 2 && memcmp(text + at - 2, "=>", 2) != 0)
+        at--;
+    return at >= 2;
+}
+
+const char *mr__hint(const char *text, size_t size, size_t at)
+{
+    if (at > size)
+        at = size;
+    size_t begin = at, end = at, path_begin = at, path_end = at;
+    while (begin > 0 && (in_word(text[begin - 1]) || text[begin - 1] == '.'))
+        begin--;
+    while (end < size && (in_word(text[end]) || text[end] == '.'))
+        end++;
+    const char *hint = last_word(text, begin, end);
+    if (!hint && begin == at) {
+        /* "lambda x": the word before is what nobody expected. */
+        size_t space = at;
+        while (space > 0 && text[space - 1] == ' ')
+            space--;
+        size_t word = space;
+        while (word > 0 && in_word(text[word - 1]))
+            word--;
+        hint = word < space ? find_word(text + word, space - word) : NULL;
+    }
+    if (!hint)
+        hint = find_sign(text, size, at);
+    while (path_begin > 0 && in_path(text[path_begin - 1]))
+        path_begin--;
+    while (path_end < size && in_path(text[path_end]))
+        path_end++;
+    if (!hint && is_path(text, size, path_begin, path_end))
+        hint = in_function(text, path_begin) && path_begin == begin ? FEATURE : FILE_NAME;
+    return hint ? hint : "";
+}

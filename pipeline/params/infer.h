@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_PARAMS_INFER_H
+#define MR_PIPELINE_PARAMS_INFER_H
+/* Specs as the infer slots of ops make, read and bound them. Private to pipeline/. */
+#include "spec.h"
+
+/* Levels of a spec, itself included; elements of datasets count. Nodes whose elements go deeper
+ * carry an error, so that recursion over specs is bounded. */
+#define MR__SPEC_MAX_DEPTH 256
+
+/* Leaves of an element: each is a column of every block. */
+#define MR__SPEC_MAX_LEAVES 65536
+/* Fails if s is deeper or has more leaves than a node's elements may. */
+mr_code mr__spec_check(const mr_spec *s, mr_status *st) MR_NODISCARD;
+
+/* *twice = a name that is there more than once, borrowed; NULL: there is none. */
+mr_code mr__name_twice(char *const *names, size_t n, const char **twice,
+                       mr_status *st) MR_NODISCARD;
+
+/* Ends an infer: *out = spec (owned), or for NULL the error that memory ran out. */
+mr_code mr__inferred(mr_spec *spec, mr_spec **out, mr_status *st) MR_NODISCARD;
+/* Bytes of one element as far as its shape is known when the graph is built; 0: it is not. */
+size_t mr__row_bytes(const mr_spec *spec);
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_STREAMS_ARROW_STREAM_H
+#define MR_PIPELINE_STREAMS_ARROW_STREAM_H
+/* The rows of an Arrow stream, array after array.
+ *
+ * thread   one at a time */
+#include "pipeline/memory/block.h"
+#include "pipeline/memory/export.h"
+#include "pipeline/params/spec.h"
+
+typedef struct mr__arrow_stream mr__arrow_stream;
+
+/* Takes *stream over, also on failure, and asks it for its schema. */
+mr_code mr__arrow_stream_new(struct ArrowArrayStream *stream, mr__arrow_stream **out,
+                             mr_status *st) MR_NODISCARD;
+void mr__arrow_stream_free(mr__arrow_stream *s); /* NULL: nothing */
+const mr_spec *mr__arrow_stream_spec(const mr__arrow_stream *s);
+/* Starts the only pass. errors MR_FAILED_PRECONDITION: there was one */
+mr_code mr__arrow_stream_start(mr__arrow_stream *s, mr_status *st) MR_NODISCARD;
+/* 1 to want next rows, views of the array at hand; MR_END. An array that cannot be imported is an
+ * error, and the next call goes on after it. */
+mr_code mr__arrow_stream_next(mr__arrow_stream *s, size_t want, mr_block *out,
+                              mr_status *st) MR_NODISCARD;
+#endif

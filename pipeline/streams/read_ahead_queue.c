@@ -1,0 +1,760 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/read_ahead_queue.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "pipeline/engine/memory_limit.h"
+#include "pipeline/wait/wait.h"
+
+enum { CHEAP_PULLS = 16, MOST_ENTRIES = 1 << 24 };
+#define CHEAP_PULL 5e-6 /* seconds */
+
+static void lock(mr__queue *q)
+{
+    if (q->has_lock)
+        pthread_mutex_lock(&q->lock);
+}
+
+static void unlock(mr__queue *q)
+{
+    if (q->has_lock)
+        pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- entries ---- */
+
+size_t mr__entry_left(const mr__entry *e)
+{
+    if (e->rc != MR_OK)
+        return 1 - e->error_at;
+    return e->rows.rows - e->at + e->errors.n - e->error_at;
+}
+
+void mr__entry_fail(mr__entry *e, mr_code rc, const mr_status *error)
+{
+    e->rc = rc;
+    e->error = mr_memdup(error, sizeof *error);
+}
+
+static mr_code entry_error(const mr__entry *e, mr_status *st)
+{
+    if (!e->error)
+        return mr_fail_memory(st, sizeof *e->error, "an error");
+    if (st)
+        *st = *e->error;
+    return e->rc;
+}
+
+/* The same where the input is past it: where its text was lost for want of memory, that is an error
+ * of its place, since it does not come again. */
+static mr_code read_error(const mr__entry *e, mr_status *st)
+{
+    mr_code rc = entry_error(e, st);
+    if (!e->error && st)
+        st->sys_errno = 0;
+    return rc;
+}
+
+mr_code mr__entry_retry(mr__entry *e, mr_status *st)
+{
+    mr_code rc = entry_error(e, st);
+    mr_free(e->error);
+    e->error = NULL;
+    e->rc = MR_OK;
+    return rc;
+}
+
+/* No error of the data. */
+static bool of_no_place(const mr__entry *e)
+{
+    return e->rc != MR_OK && (e->rc == MR_CANCELLED || !e->error || e->error->sys_errno == ENOMEM);
+}
+
+/* What is needed again of an entry that is used again. */
+static void empty_entry(mr__entry *e)
+{
+    mr_block_clear(&e->rows);
+    mr_block_clear(&e->in);
+    mr_row_errors_reset(&e->errors);
+    mr_buffer_unref(e->position);
+    mr_free(e->error);
+    e->position = NULL;
+    e->error = NULL;
+    e->rc = MR_OK;
+    e->at = e->error_at = e->counted = e->bytes = e->asked = 0;
+    e->seconds = 0;
+    e->next = NULL;
+}
+
+static mr__entry *take_spare(mr__queue *q)
+{
+    lock(q);
+    mr__entry *e = q->spare;
+    if (e)
+        q->spare = e->next;
+    unlock(q);
+    if (!e)
+        e = mr_calloc(1, sizeof *e);
+    if (e) {
+        e->next = NULL;
+        e->queue = q;
+    }
+    return e;
+}
+
+static void put_spare(mr__queue *q, mr__entry *e)
+{
+    empty_entry(e);
+    lock(q);
+    e->next = q->spare;
+    q->spare = e;
+    unlock(q);
+}
+
+/* Appends e; true if the consumer is to be woken. */
+static bool push(mr__queue *q, mr__entry *e)
+{
+    /* An error takes a place too, or a source of errors would fill the memory. */
+    e->counted = e->rc == MR_OK ? e->rows.rows : 1;
+    lock(q);
+    if (q->tail)
+        q->tail->next = e;
+    else
+        q->head = e;
+    q->tail = e;
+    q->n++;
+    q->rows += e->counted;
+    q->bytes += e->bytes;
+    if (q->gives_way)
+        mr__memory_ahead(q->it, (int64_t)e->bytes);
+    e->shown = e->counted;
+    mr__stats_queued(q->it, 1, (int64_t)e->shown, (int64_t)e->bytes);
+    q->ended |= e->rc == MR_CANCELLED;
+    bool wake = q->waiting;
+    q->waiting = false;
+    if (q->executor) /* else nobody waits */
+        atomic_fetch_add(&q->changes, 1);
+    unlock(q);
+    return wake;
+}
+
+static void pop(mr__queue *q)
+{
+    lock(q);
+    mr__entry *e = q->head;
+    q->head = e->next;
+    if (!q->head)
+        q->tail = NULL;
+    q->n--;
+    q->rows -= e->counted;
+    q->bytes -= e->bytes;
+    if (q->gives_way)
+        mr__memory_ahead(q->it, -(int64_t)e->bytes);
+    mr__stats_queued(q->it, -1, -(int64_t)e->shown, -(int64_t)e->bytes);
+    unlock(q);
+    put_spare(q, e);
+}
+
+/* Notes that n rows of e, which stays, were taken. */
+static void take_rows(mr__queue *q, mr__entry *e, size_t n)
+{
+    e->at += n;
+    lock(q);
+    e->counted -= n < e->counted ? n : e->counted;
+    q->rows -= n < q->rows ? n : q->rows;
+    unlock(q);
+}
+
+/* Rows of e before the error that stands next. */
+static size_t run_of_rows(const mr__entry *e)
+{
+    size_t limit =
+        e->error_at < e->errors.n ? e->errors.v[e->error_at].row - e->error_at : e->rows.rows;
+    return limit - e->at;
+}
+
+/* Takes up to *n events of e and counts *n down. */
+static void skip_events(mr__queue *q, mr__entry *e, size_t *n)
+{
+    while (*n && mr__entry_left(e)) {
+        size_t rows = e->rc == MR_OK ? run_of_rows(e) : 0;
+        if (rows > *n)
+            rows = *n;
+        if (rows)
+            take_rows(q, e, rows);
+        else
+            e->error_at++;
+        *n -= rows ? rows : 1;
+    }
+}
+
+/* ---- pulling ---- */
+
+/* One pull into e. MR_END, MR_OK (also with an error in e), or the want of a position. */
+static mr_code read_entry(mr__queue *q, mr__entry *e, size_t want, bool keep, mr_status *st)
+{
+    if (keep && q->positions && mr_iter_replays(q->input))
+        MR_TRY(mr_iter_position(q->input, &e->position, st));
+    bool by_clock = q->tuned && q->tuner.by_clock;
+    double began = by_clock ? mr_iter_now() : 0;
+    mr_status error;
+    mr_code rc = mr_iter_next(q->input, want, &e->rows, &error);
+    if (rc < 0)
+        mr__entry_fail(e, rc, &error);
+    e->seconds = by_clock ? mr_iter_now() - began : 0;
+    e->bytes = q->tuned || q->gives_way ? mr_block_payload_bytes(&e->rows) : 0;
+    if (q->tuned)
+        mr__tuner_note(&q->tuner, want, e->seconds, e->rows.rows, e->bytes);
+    return rc == MR_END ? MR_END : MR_OK;
+}
+
+static mr_code pull(mr__queue *q, size_t want, bool keep, const mr_destination *destination,
+                    mr__entry **out, mr_status *st)
+{
+    mr__entry *e = take_spare(q);
+    if (!e)
+        return mr_fail_memory(st, sizeof *e, "a block read ahead");
+    e->rows.destination = destination;
+    mr_code rc = read_entry(q, e, want, keep, st);
+    e->rows.destination = NULL;
+    q->cheap = e->seconds < CHEAP_PULL ? q->cheap + 1 : 0;
+    if (rc == MR_OK && of_no_place(e))
+        rc = read_error(e, st);
+    if (rc != MR_OK) {
+        q->ended |= rc == MR_END;
+        put_spare(q, e);
+        return rc;
+    }
+    (void)push(q, e);
+    if (out)
+        *out = e;
+    return MR_OK;
+}
+
+mr_code mr__queue_pull(mr__queue *q, size_t want, const mr_destination *destination, mr__entry **e,
+                       mr_status *st)
+{
+    return pull(q, want, true, destination, e, st);
+}
+
+/* ---- the fill ---- */
+
+/* Called with the lock: whether one more entry may be queued, and of how many rows at most. */
+static bool has_room(const mr__queue *q, size_t *rows)
+{
+    const mr__ahead *a = &q->ahead;
+    if (q->ended || q->stop)
+        return false;
+    *rows = a->rows == SIZE_MAX ? SIZE_MAX : a->rows - q->rows;
+    bool room = q->n < a->least || (q->n < a->entries && q->rows < a->rows && q->bytes < a->bytes);
+    return room && mr__memory_room(q->it, q->tuner.row_bytes);
+}
+
+/* As read_entry; what cannot be read for want of memory is an error of its place. */
+static mr_code fill_entry(mr__queue *q, mr__entry *e, size_t most)
+{
+    mr_status st;
+    mr_code rc = read_entry(q, e, mr__tuner_ask(&q->tuner, q->it, most), true, &st);
+    if (rc < 0)
+        mr__entry_fail(e, rc, &st);
+    return rc == MR_END ? MR_END : MR_OK;
+}
+
+/* Called by the fill without the lock: wakes the consumer, which may look again. */
+static void report(mr__queue *q, bool ended)
+{
+    lock(q);
+    q->ended |= ended;
+    bool wake = q->waiting;
+    q->waiting = q->filling = false;
+    atomic_fetch_add(&q->changes, 1);
+    unlock(q);
+    if (wake)
+        mr__wait_wake(&q->changes);
+}
+
+static void run_fill(mr__task *task)
+{
+    mr__queue *q = (mr__queue *)((char *)task - offsetof(mr__queue, fill));
+    mr_iter_work work;
+    mr_iter_work_begin(q->it, &work);
+    bool ended = false;
+    while (!ended) {
+        size_t rows;
+        lock(q);
+        bool go = has_room(q, &rows);
+        q->was_full |= !go;
+        unlock(q);
+        mr__entry *e = go ? take_spare(q) : NULL;
+        if (!e) /* no memory: the consumer pulls for itself, and meets it there */
+            break;
+        ended = fill_entry(q, e, rows) == MR_END;
+        if (ended)
+            put_spare(q, e);
+        else if (push(q, e))
+            mr__wait_wake(&q->changes);
+    }
+    report(q, ended);
+    mr_iter_work_end(q->it, &work);
+}
+
+bool mr__queue_filling(const mr__queue *q)
+{
+    return q->executor && !mr__task_done((mr__task *)(uintptr_t)&q->fill);
+}
+
+void mr__queue_start(mr__queue *q)
+{
+    if (!q->executor || mr__queue_filling(q))
+        return;
+    if (q->cheap >= CHEAP_PULLS) /* until a pull takes longer */
+        return;
+    size_t rows;
+    lock(q);
+    /* Not for every row of a long queue. */
+    bool go = q->rows <= q->ahead.rows / 2 && has_room(q, &rows);
+    q->filling = go;
+    unlock(q);
+    if (!go)
+        return;
+    if (q->blocking)
+        mr__task_submit_blocking(q->executor, &q->fill);
+    else
+        mr__task_submit(q->executor, &q->fill);
+}
+
+/* Takes the fill back if no thread has taken it yet. */
+static void withdraw_fill(mr__queue *q)
+{
+    if (!mr__task_withdraw(q->executor, &q->fill))
+        return;
+    lock(q);
+    q->filling = false;
+    unlock(q);
+}
+
+/* Waits until something is queued, or the fill has ended and left the input to the consumer. false:
+ * cancelled meanwhile. */
+static bool wait_for_fill(mr__queue *q)
+{
+    lock(q);
+    while (!q->head && q->filling && !mr_iter_cancelled(q->it)) {
+        unsigned seen = atomic_load(&q->changes);
+        q->waiting = true;
+        unlock(q);
+        mr__wait_while(&q->changes, seen, mr_iter_cancel(q->it));
+        lock(q);
+    }
+    q->waiting = false;
+    bool there = q->head, filling = q->filling;
+    unlock(q);
+    if (!there && !filling) /* it says so a moment before its task is done */
+        mr__task_wait(q->executor, &q->fill);
+    return there || !filling;
+}
+
+/* After it the input is in the consumer's hands. */
+static void stop_fill(mr__queue *q)
+{
+    if (!q->executor)
+        return;
+    lock(q);
+    q->stop = true;
+    unlock(q);
+    withdraw_fill(q);
+    mr__task_wait(q->executor, &q->fill);
+    q->stop = false;
+}
+
+/* ---- the consumer ---- */
+
+static mr__entry *peek(mr__queue *q)
+{
+    lock(q);
+    mr__entry *e = q->head;
+    unlock(q);
+    return e;
+}
+
+static void wait_for_entry(mr__queue *q, mr__entry *e)
+{
+    if (mr__task_done(&e->task))
+        return;
+    mr__task_wait(mr_iter_executor(q->it), &e->task);
+}
+
+mr__entry *mr__queue_wait(mr__queue *q)
+{
+    mr__entry *e = peek(q);
+    if (e)
+        wait_for_entry(q, e);
+    return e;
+}
+
+mr__entry *mr__queue_head(mr__queue *q)
+{
+    mr__entry *e;
+    while ((e = mr__queue_wait(q))) {
+        if (q->skip && e->rc == MR_OK)
+            skip_events(q, e, &q->skip);
+        else if (q->gap && !q->skip && !of_no_place(e))
+            skip_events(q, e, &q->gap);
+        if (mr__entry_left(e))
+            return e;
+        pop(q);
+    }
+    return NULL;
+}
+
+mr_code mr__queue_take_error(mr__queue *q, mr_status *st)
+{
+    mr_code rc = read_error(q->head, st);
+    pop(q);
+    return rc;
+}
+
+static mr_code front(mr__queue *q, size_t want, bool keep, const mr_destination *destination,
+                     mr__entry **out, mr_status *st)
+{
+    while (!(*out = mr__queue_head(q))) {
+        if (q->executor) {
+            withdraw_fill(q);
+            if (!wait_for_fill(q))
+                return mr_iter_fail_cancelled(st);
+            if (peek(q))
+                continue;
+        }
+        if (q->ended)
+            return MR_END;
+        if (!q->skip && !q->gap) /* what comes is the head, and nothing of it is skipped */
+            return pull(q, want ? want : mr__tuner_ask(&q->tuner, q->it, SIZE_MAX), keep,
+                        destination, out, st);
+        MR_TRY(pull(q, q->skip ? q->skip : q->gap, false, NULL, NULL, st));
+    }
+    return q->skip || of_no_place(*out) ? mr__queue_take_error(q, st) : MR_OK;
+}
+
+mr_code mr__queue_front(mr__queue *q, size_t want, const mr_destination *destination, mr__entry **e,
+                        mr_status *st)
+{
+    return front(q, want, true, destination, e, st);
+}
+
+mr_code mr__queue_deliver(mr__queue *q, size_t want, mr_block *out, mr_status *st)
+{
+    mr__entry *e = q->head;
+    if (e->rc != MR_OK)
+        return mr__queue_take_error(q, st);
+    mr_code rc = MR_OK;
+    size_t n = run_of_rows(e);
+    if (n == 0) {
+        const mr_status *error = &e->errors.v[e->error_at++].status;
+        rc = error->code;
+        if (st)
+            *st = *error;
+    } else if (n == e->rows.rows && n <= want && e->errors.n == 0) {
+        mr_block_move(out, &e->rows);
+        pop(q);
+        return MR_OK;
+    } else {
+        n = n < want ? n : want;
+        MR_TRY(mr_block_slice(out, &e->rows, e->at, n, st));
+        take_rows(q, e, n);
+    }
+    if (mr__entry_left(e) == 0)
+        pop(q);
+    return rc;
+}
+
+/* The consumer asked at `asked`, and e came; `there`: it was there before. */
+static void tune_depth(mr__queue *q, const mr__entry *e, double asked, bool there)
+{
+    mr__ahead *a = &q->ahead;
+    size_t one = a->bytes / a->entries;
+    lock(q);
+    /* A queue that was never full is not made fuller by more room. */
+    mr__supply supply = there ? MR_SUPPLY_READY : q->was_full ? MR_SUPPLY_LATE : MR_SUPPLY_NEITHER;
+    q->was_full = q->was_full && there;
+    unlock(q);
+    mr__depth_took(&q->depth, asked, e->seconds, supply);
+    lock(q);
+    a->entries = q->depth.now;
+    a->bytes = one * a->entries;
+    unlock(q);
+    mr__queue_show_room(q, a->entries, a->rows);
+}
+
+mr_code mr__queue_next(mr__queue *q, size_t want, mr_block *out, mr_status *st)
+{
+    mr__entry *e;
+    /* Not more than the queue may hold, so that the fill starts soon. */
+    size_t ask = q->executor && want > q->ahead.rows ? q->ahead.rows : want;
+    const mr__entry *head = q->depth.it ? peek(q) : NULL;
+    bool counts = q->depth.it && (!head || (head->at == 0 && head->error_at == 0));
+    double asked = counts ? mr_iter_now() : 0;
+    MR_TRY(front(q, ask, false, out->destination, &e, st));
+    if (counts)
+        tune_depth(q, e, asked, head != NULL);
+    return mr__queue_deliver(q, want, out, st);
+}
+
+void mr__queue_drop(mr__queue *q, size_t n)
+{
+    while (n && q->head) {
+        size_t left = mr__entry_left(q->head);
+        if (n < left) {
+            skip_events(q, q->head, &n);
+            return;
+        }
+        n -= left;
+        pop(q);
+    }
+    q->gap += n;
+}
+
+/* ---- opening and closing ---- */
+
+void mr__queue_open(mr__queue *q, mr_iter *it, mr_iter *input)
+{
+    q->it = it;
+    q->input = input;
+    q->positions = mr_iter_keeps_positions(it);
+}
+
+void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows)
+{
+    blocks = blocks == SIZE_MAX ? 0 : blocks;
+    rows = rows == SIZE_MAX ? 0 : rows;
+    if (blocks == q->room_blocks && rows == q->room_rows)
+        return;
+    mr__stats_room(q->it, (int64_t)(blocks - q->room_blocks), (int64_t)(rows - q->room_rows));
+    q->room_blocks = blocks;
+    q->room_rows = rows;
+}
+
+static bool may_block(const mr_iter *it)
+{
+    if (it->op->props & MR_OP_MAY_BLOCK)
+        return true;
+    for (size_t i = 0; i < it->n_inputs; i++)
+        if (it->inputs[i] && may_block(it->inputs[i]))
+            return true;
+    return false;
+}
+
+mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_executor *executor,
+                             const mr__ahead *ahead, mr_status *st)
+{
+    mr__queue_open(q, it, input);
+    mr__tuner_start(&q->tuner, it, 0);
+    q->tuned = true;
+    q->cheap = 0;
+    q->executor = NULL;
+    if (!executor || mr__executor_threads(executor) == 0)
+        return MR_OK;
+    if (!q->has_lock && pthread_mutex_init(&q->lock, NULL))
+        return mr_fail_memory(st, sizeof q->lock, "a lock");
+    q->has_lock = true;
+    q->executor = executor;
+    q->ahead = *ahead;
+    q->fill.run = run_fill;
+    q->blocking = may_block(input);
+    if (ahead->most)
+        mr__depth_start(&q->depth, it, "buffer_size", ahead->least, ahead->entries, ahead->most);
+    mr__queue_show_room(q, ahead->entries, ahead->rows);
+    return MR_OK;
+}
+
+void mr__queue_clear(mr__queue *q)
+{
+    stop_fill(q);
+    for (mr__entry *e = q->head; e; e = e->next) {
+        mr_executor *executor = mr__task_done(&e->task) ? NULL : mr_iter_executor(q->it);
+        if (executor && !mr__task_withdraw(executor, &e->task))
+            mr__task_wait(executor, &e->task);
+    }
+    while (q->head)
+        pop(q);
+    q->ended = q->was_full = false;
+    q->skip = q->gap = 0;
+}
+
+void mr__queue_reset(mr__queue *q)
+{
+    mr__queue_clear(q);
+    mr__queue_show_room(q, 0, 0);
+    while (q->spare) {
+        mr__entry *e = q->spare;
+        q->spare = e->next;
+        mr_block_reset(&e->rows);
+        mr_block_reset(&e->in);
+        mr_free(e);
+    }
+    if (q->has_lock)
+        pthread_mutex_destroy(&q->lock);
+    q->has_lock = false;
+    q->executor = NULL;
+}
+
+/* ---- the state ---- */
+
+enum { LIVE, AT_HEAD };
+
+static mr_code save_entry(const mr__entry *e, size_t taken, mr_state_w *w, mr_status *st)
+{
+    MR_TRY(mr_state_put_i64(w, e->rc, st));
+    if (e->rc != MR_OK)
+        return mr_state_put_status(w, e->error, st);
+    size_t at = e->at + taken;
+    mr_block left = MR_BLOCK_EMPTY;
+    mr_code rc = mr_block_slice(&left, &e->rows, at, e->rows.rows - at, st);
+    if (rc == MR_OK)
+        rc = mr_state_put_block(w, &left, st);
+    mr_block_reset(&left);
+    if (rc == MR_OK)
+        rc = mr_state_put_u64(w, e->errors.n - e->error_at, st);
+    for (size_t i = e->error_at; i < e->errors.n && rc == MR_OK; i++) {
+        /* Places are counted from what is left. */
+        rc = mr_state_put_u64(w, e->errors.v[i].row - at - e->error_at, st);
+        if (rc == MR_OK)
+            rc = mr_state_put_status(w, &e->errors.v[i].status, st);
+    }
+    return rc;
+}
+
+static bool is_saved(const mr__entry *e, size_t taken)
+{
+    return mr__entry_left(e) > taken && !of_no_place(e);
+}
+
+/* The entries, with the input in our hands. */
+static mr_code save_live(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st)
+{
+    uint64_t n = 0;
+    mr__entry *head = mr__queue_head(q);
+    for (mr__entry *e = head; e; e = e->next) {
+        wait_for_entry(q, e);
+        if (of_no_place(e) && e->in.rows) /* a task failed: its rows are nowhere else */
+            return entry_error(e, st);
+        n += is_saved(e, e == head ? taken : 0);
+    }
+    MR_TRY(mr_state_put_u64(w, LIVE, st));
+    MR_TRY(mr_iter_save(q->input, w, st));
+    MR_TRY(mr_state_put_u64(w, q->skip, st));
+    MR_TRY(mr_state_put_u64(w, q->gap, st));
+    MR_TRY(mr_state_put_u64(w, n, st));
+    for (mr__entry *e = head; e; e = e->next) {
+        size_t gone = e == head ? taken : 0;
+        if (is_saved(e, gone))
+            MR_TRY(save_entry(e, gone, w, st));
+    }
+    return MR_OK;
+}
+
+mr_code mr__queue_save(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st)
+{
+    bool filling = mr__queue_filling(q);
+    mr__entry *head = peek(q);
+    if (!head) {
+        stop_fill(q);
+        head = q->head; /* the fill may have brought one meanwhile */
+    }
+    mr_code rc;
+    if (head && head->position && mr_iter_replays(q->input)) {
+        const mr_buffer *position = head->position;
+        size_t done = mr__task_done(&head->task) ? head->at + head->error_at : 0;
+        rc = mr_state_put_u64(w, AT_HEAD, st);
+        if (rc == MR_OK)
+            rc = mr_state_put_bytes(w, mr_buffer_data(position), mr_buffer_size(position), st);
+        if (rc == MR_OK)
+            rc = mr_state_put_u64(w, done + taken + q->skip, st);
+        if (rc == MR_OK)
+            rc = mr_state_put_u64(w, q->gap, st);
+        if (rc == MR_OK)
+            rc = mr_state_put_u64(w, 0, st);
+    } else {
+        stop_fill(q);
+        rc = save_live(q, taken, w, st);
+    }
+    if (filling)
+        mr__queue_start(q);
+    return rc;
+}
+
+static mr_code get_rows(mr__entry *e, const mr_spec *spec, mr_state_r *r, mr_status *st)
+{
+    uint64_t n, row, last = 0;
+    MR_TRY(mr_state_get_block(r, spec, &e->rows, st));
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    if (n == 0 && e->rows.rows == 0)
+        return mr_state_damaged(st, "a block that was read ahead has no rows");
+    for (uint64_t i = 0; i < n; i++) {
+        mr_status error;
+        MR_TRY(mr_state_get_u64(r, &row, st));
+        MR_TRY(mr_state_get_status(r, &error, st));
+        if (row > e->rows.rows + i || (i && row <= last))
+            return mr_state_damaged(st, "an error stands outside of its block");
+        last = row;
+        MR_TRY(mr_row_errors_add(&e->errors, (size_t)row, &error, st));
+    }
+    return MR_OK;
+}
+
+static mr_code restore_entry(mr__queue *q, const mr_spec *spec, mr_state_r *r, mr_status *st)
+{
+    int64_t code;
+    MR_TRY(mr_state_get_i64(r, &code, st));
+    mr__entry *e = take_spare(q);
+    if (!e)
+        return mr_fail_memory(st, sizeof *e, "a block read ahead");
+    mr_code rc;
+    mr_status error;
+    if (code == MR_OK) {
+        rc = get_rows(e, spec, r, st);
+        e->bytes = q->tuned ? mr_block_payload_bytes(&e->rows) : 0;
+    } else {
+        rc = mr_state_get_status(r, &error, st);
+        if (rc == MR_OK)
+            mr__entry_fail(e, error.code, &error);
+        if (rc == MR_OK && !e->error)
+            rc = mr_fail_memory(st, sizeof error, "an error");
+    }
+    if (rc == MR_OK)
+        (void)push(q, e);
+    else
+        put_spare(q, e);
+    return rc;
+}
+
+mr_code mr__queue_restore(mr__queue *q, const mr_spec *spec, mr_state_r *r, mr_status *st)
+{
+    uint64_t where, skip, gap, n;
+    mr__queue_clear(q);
+    MR_TRY(mr_state_get_u64(r, &where, st));
+    if (where == AT_HEAD) {
+        const void *position;
+        size_t size;
+        MR_TRY(mr_state_get_bytes(r, &position, &size, st));
+        MR_TRY(mr_iter_restore_position(q->input, position, size, st));
+    } else if (where == LIVE)
+        MR_TRY(mr_iter_restore(q->input, r, st));
+    else
+        return mr_state_damaged(st, "a queue is neither at its head nor after its tail");
+    MR_TRY(mr_state_get_u64(r, &skip, st));
+    MR_TRY(mr_state_get_u64(r, &gap, st));
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    if (skip > INT32_MAX || n > MOST_ENTRIES || ((where == AT_HEAD || gap) && n > 0))
+        return mr_state_damaged(st, "a queue holds more than it may");
+    for (uint64_t i = 0; i < n; i++)
+        MR_TRY(restore_entry(q, spec, r, st));
+    q->skip = (size_t)skip;
+    q->gap = (size_t)gap;
+    return MR_OK;
+}
+
+mr_code mr__reopen_at(mr_iter *it, size_t i, const void *position, size_t n, mr_status *st)
+{
+    MR_TRY(mr_iter_open_input(it, i, st));
+    return mr_iter_restore_position(it->inputs[i], position, n, st);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/selection.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "pipeline/graph/node.h"
+#include "pipeline/params/infer.h"
+
+struct mr__selected {
+    mr__cursor rows;
+    bool gone; /* it has ended, or is never used */
+    bool used;
+    bool one_by_one; /* it remembers what was pulled (MR_OP_REMEMBERS), and others may end first */
+};
+
+enum { MOST_NUMBERS = 1 << 20 };
+
+mr_code mr__selection_open(mr__selection *s, mr_iter *it, size_t n, const bool *used, bool stop,
+                           mr_status *st)
+{
+    s->it = it;
+    s->stop = stop;
+    s->row_bytes = mr__row_bytes(it->spec);
+    s->inputs = mr_calloc(n ? n : 1, sizeof *s->inputs);
+    if (!s->inputs)
+        return mr_fail_memory(st, n * sizeof *s->inputs, "the inputs to choose from");
+    s->n = n;
+    for (size_t i = 0; i < n; i++) {
+        s->inputs[i].used = !used || used[i];
+        s->inputs[i].gone = !s->inputs[i].used;
+        s->inputs[i].one_by_one =
+            stop && (mr__dataset_all_props(mr_dataset_input(it->node, i)) & MR_OP_REMEMBERS);
+        s->left += s->inputs[i].used;
+    }
+    return MR_OK;
+}
+
+mr_code mr__selection_room(mr__selection *s, size_t n, int64_t **to, mr_status *st)
+{
+    if (s->at == s->n_numbers)
+        s->at = s->n_numbers = 0;
+    MR_TRY(mr_grow((void **)&s->numbers, &s->capacity, s->n_numbers + n, sizeof *s->numbers,
+                   SIZE_MAX / 16, "numbers of inputs", st));
+    *to = s->numbers + s->n_numbers;
+    return MR_OK;
+}
+
+/* How often the next `most` numbers name input i. */
+static size_t count_ahead(const mr__selection *s, int64_t i, size_t most)
+{
+    size_t n = 0;
+    for (size_t k = s->at; k < s->n_numbers && k - s->at < most; k++)
+        n += s->numbers[k] == i;
+    return n;
+}
+
+/* How many of the numbers at hand name input i in a row. */
+static size_t run_length(const mr__selection *s, int64_t i, size_t most)
+{
+    size_t n = 0;
+    while (s->at + n < s->n_numbers && n < most && s->numbers[s->at + n] == i)
+        n++;
+    return n;
+}
+
+/* Makes sure that the input that the number at hand names has a row, or passes the number over. An
+ * error takes the number's place, unless it is of no place. */
+static mr_code fetch(mr__selection *s, size_t want, mr_status *st)
+{
+    int64_t i = s->numbers[s->at];
+    if (i < 0 || (uint64_t)i >= s->n) {
+        s->at++;
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the number of a dataset must be in the range 0 to %zu, found %" PRId64,
+                       s->n - 1, i);
+    }
+    struct mr__selected *in = &s->inputs[i];
+    if (in->gone) {
+        s->at++;
+        return MR_OK;
+    }
+    if (mr__cursor_left(&in->rows))
+        return MR_OK;
+    mr_status error;
+    size_t ask = in->one_by_one ? 1 : count_ahead(s, i, want);
+    mr_code rc = mr__cursor_pull(s->it, (size_t)i, ask, &in->rows, NULL, &error);
+    if (rc < 0) {
+        s->at += error.sys_errno != ENOMEM && rc != MR_CANCELLED;
+        if (st)
+            *st = error;
+        return rc;
+    }
+    if (rc == MR_END) {
+        s->at++;
+        in->gone = true;
+        s->left--;
+        s->ended = s->stop || s->left == 0;
+    }
+    return MR_OK;
+}
+
+/* Adds rows of the input that the number at hand names; *full: they fit no more. */
+static mr_code add(mr__selection *s, size_t want, mr_block *out, bool *full, mr_status *st)
+{
+    mr__cursor *c = &s->inputs[s->numbers[s->at]].rows;
+    const mr_block *rows = mr__cursor_rows(c);
+    size_t left = mr__cursor_left(c), most = want - out->rows;
+    size_t n = run_length(s, s->numbers[s->at], left < most ? left : most);
+    if (out->rows == 0 && (n == most || s->at + n == s->n_numbers)) {
+        MR_TRY(mr_block_slice(out, rows, mr__cursor_at(c), n, st));
+        *full = true;
+    } else {
+        if (out->rows == 0)
+            MR_TRY(mr_block_start(out, rows, want, st));
+        else if (!mr_block_fits(out, rows)) {
+            *full = true;
+            return MR_OK;
+        }
+        MR_TRY(mr_block_append(out, rows, mr__cursor_at(c), n, st));
+    }
+    mr__cursor_use(c, n);
+    s->at += n;
+    return MR_OK;
+}
+
+mr_code mr__selection_next(mr__selection *s, size_t want,
+                           mr_code (*refill)(mr_iter *it, size_t want, mr_status *st),
+                           mr_block *out, mr_status *st)
+{
+    mr_status error;
+    mr_code rc = MR_OK;
+    bool full = false;
+    if (want > MOST_NUMBERS)
+        want = MOST_NUMBERS;
+    want = mr_iter_block_rows(s->it, want, s->row_bytes);
+    while (rc == MR_OK && !full && out->rows < want) {
+        if (s->ended || s->left == 0)
+            rc = MR_END;
+        else if (s->at == s->n_numbers) {
+            if (out->rows)
+                break;
+            rc = refill(s->it, want, &error);
+        } else {
+            rc = fetch(s, want - out->rows, &error);
+            if (rc == MR_OK && s->at < s->n_numbers && !s->ended) {
+                int64_t i = s->numbers[s->at];
+                if (i >= 0 && (uint64_t)i < s->n && mr__cursor_left(&s->inputs[i].rows))
+                    rc = add(s, want, out, &full, &error);
+            }
+        }
+    }
+    if (out->rows == 0) {
+        if (rc < 0 && st)
+            *st = error;
+        return rc;
+    }
+    s->row_bytes = mr_block_payload_bytes(out) / out->rows;
+    if (rc < 0 && error.sys_errno != ENOMEM && rc != MR_CANCELLED)
+        mr_iter_defer(s->it, &error);
+    return MR_OK;
+}
+
+void mr__selection_reset(mr__selection *s)
+{
+    for (size_t i = 0; s->inputs && i < s->n; i++)
+        mr__cursor_reset(&s->inputs[i].rows);
+    mr_free(s->inputs);
+    mr_free(s->numbers);
+}
+
+/* ended; of each used input: gone, its rows; how many numbers are at hand, and they themselves */
+mr_code mr__selection_save(mr__selection *s, mr_state_w *w, mr_status *st)
+{
+    MR_TRY(mr_state_put_u64(w, s->ended, st));
+    for (size_t i = 0; i < s->n; i++) {
+        if (!s->inputs[i].used)
+            continue;
+        MR_TRY(mr_state_put_u64(w, s->inputs[i].gone, st));
+        MR_TRY(mr__cursor_save(s->it, i, &s->inputs[i].rows, 0, w, st));
+    }
+    MR_TRY(mr_state_put_u64(w, s->n_numbers - s->at, st));
+    for (size_t k = s->at; k < s->n_numbers; k++)
+        MR_TRY(mr_state_put_i64(w, s->numbers[k], st));
+    return MR_OK;
+}
+
+mr_code mr__selection_restore(mr__selection *s, mr_state_r *r, mr_status *st)
+{
+    uint64_t ended, gone, n;
+    MR_TRY(mr_state_get_u64(r, &ended, st));
+    s->left = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (!s->inputs[i].used)
+            continue;
+        MR_TRY(mr_state_get_u64(r, &gone, st));
+        if (gone > 1)
+            return mr_state_damaged(st, "a flag is neither set nor clear");
+        s->inputs[i].gone = gone;
+        s->left += !gone;
+        MR_TRY(mr__cursor_restore(s->it, i, &s->inputs[i].rows, r, st));
+    }
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    if (ended > 1 || n > MOST_NUMBERS)
+        return mr_state_damaged(st, "more numbers of inputs are at hand than are ever drawn");
+    s->ended = ended;
+    s->at = s->n_numbers = 0;
+    for (; n; n--) {
+        int64_t *to;
+        MR_TRY(mr__selection_room(s, 1, &to, st));
+        MR_TRY(mr_state_get_i64(r, to, st));
+        s->n_numbers++;
+    }
+    return MR_OK;
+}
+
+mr_code mr__selection_infer(const mr_dataset *self, size_t n, mr_spec **out, mr_status *st)
+{
+    mr_spec *all = mr_spec_ref(mr_dataset_spec(mr_dataset_input(self, 0)));
+    for (size_t i = 1; i < n; i++) {
+        const mr_spec *one = mr_dataset_spec(mr_dataset_input(self, i));
+        if (!mr_spec_same_types(all, one)) {
+            char x[160], y[160];
+            mr_spec_format(all, x, sizeof x);
+            mr_spec_format(one, y, sizeof y);
+            mr_spec_unref(all);
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "%s: all datasets must have elements of the same types, found %s in the "
+                           "first and %s in that of index %zu",
+                           mr_dataset_op(self)->name, x, y, i);
+        }
+        mr_spec *both = mr_spec_merge(all, one);
+        mr_spec_unref(all);
+        all = both;
+        if (!all)
+            break;
+    }
+    return mr__inferred(all, out, st);
+}

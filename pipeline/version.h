@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_VERSION_H
+#define MR_PIPELINE_VERSION_H
+/* The version of these headers, and that of the library that runs with them.
+ *
+ * thread   any
+ * since    0.1 */
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MR_VERSION_MAJOR 0
+#define MR_VERSION_MINOR 1
+#define MR_VERSION_PATCH 0
+
+/* "0.1.0": the library's own, which may be another than that of the headers. */
+MR_API const char *mr_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

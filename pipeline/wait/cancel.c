@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lock is never held with signals enabled: a handler that triggers cannot have interrupted its
+ * holder, so it may wait for it. */
+#include "pipeline/wait/cancel.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system.h"
+
+struct mr_cancel {
+    atomic_size_t refs;
+    atomic_bool cancelled;
+    mr_cancel *parent;
+    mr_cancel_waiter link; /* registered with parent. Lock order: the parent's first */
+    pthread_mutex_t lock;  /* guards what follows */
+    mr_cancel_waiter *first;
+    int fd; /* -1: nobody asked for it yet */
+};
+
+static void wake_child(mr_cancel_waiter *w)
+{
+    mr_cancel_trigger((mr_cancel *)((char *)w - offsetof(mr_cancel, link)));
+}
+
+mr_code mr_cancel_new(mr_cancel *parent, mr_cancel **out, mr_status *st)
+{
+    mr_cancel *c = mr_calloc(1, sizeof *c);
+    if (!c)
+        return mr_fail_memory(st, sizeof *c, "a cancel object");
+    atomic_init(&c->refs, 1);
+    pthread_mutex_init(&c->lock, NULL);
+    c->fd = -1;
+    if (parent) {
+        c->parent = mr_cancel_ref(parent);
+        c->link.wake = wake_child;
+        mr_cancel_register(parent, &c->link);
+    }
+    *out = c;
+    return MR_OK;
+}
+
+mr_cancel *mr_cancel_ref(mr_cancel *c)
+{
+    /* Relaxed: whoever takes a reference has one. */
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
+void mr_cancel_unref(mr_cancel *c)
+{
+    /* Acquire and release: the last one frees what others used. */
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (c->parent)
+        mr_cancel_unregister(c->parent, &c->link);
+    mr_cancel_unref(c->parent);
+    if (c->fd >= 0)
+        mr__sys->close(c->fd);
+    pthread_mutex_destroy(&c->lock);
+    mr_free(c);
+}
+
+static void lock(mr_cancel *c, sigset_t *old)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, old);
+    pthread_mutex_lock(&c->lock);
+}
+
+static void unlock(mr_cancel *c, const sigset_t *old)
+{
+    pthread_mutex_unlock(&c->lock);
+    pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
+/* An eventfd takes this unless it holds 2^64 - 2 of them. */
+static void signal_fd(int fd)
+{
+    static const uint64_t one = 1;
+    ssize_t n = mr__sys->write(fd, &one, sizeof one);
+    (void)n;
+}
+
+void mr_cancel_trigger(mr_cancel *c)
+{
+    int err = errno;
+    sigset_t old;
+    if (atomic_exchange(&c->cancelled, true))
+        return;
+    lock(c, &old);
+    if (c->fd >= 0)
+        signal_fd(c->fd);
+    for (mr_cancel_waiter *w = c->first; w; w = w->next)
+        w->wake(w);
+    unlock(c, &old);
+    errno = err;
+}
+
+bool mr_cancel_is_cancelled(const mr_cancel *c)
+{
+    return c && atomic_load(&c->cancelled);
+}
+
+void mr_cancel_register(mr_cancel *c, mr_cancel_waiter *w)
+{
+    sigset_t old;
+    lock(c, &old);
+    w->prev = NULL;
+    w->next = c->first;
+    if (w->next)
+        w->next->prev = w;
+    c->first = w;
+    /* A trigger sets the flag before it takes the lock: it either finds w in the list, or is seen
+     * here. */
+    if (atomic_load(&c->cancelled))
+        w->wake(w);
+    unlock(c, &old);
+}
+
+void mr_cancel_unregister(mr_cancel *c, mr_cancel_waiter *w)
+{
+    sigset_t old;
+    lock(c, &old);
+    if (w->prev)
+        w->prev->next = w->next;
+    else
+        c->first = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    unlock(c, &old);
+}
+
+mr_code mr_cancel_fd(mr_cancel *c, int *fd, mr_status *st)
+{
+    sigset_t old;
+    lock(c, &old);
+    int err = 0;
+    if (c->fd < 0) {
+        c->fd = mr__sys->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        err = errno;
+        if (c->fd >= 0 && atomic_load(&c->cancelled))
+            signal_fd(c->fd);
+    }
+    *fd = c->fd;
+    unlock(c, &old);
+    return *fd >= 0 ? MR_OK : mr_fail_errno(st, err, "cannot wait for a cancellation");
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The op distribute with service="local": the streams' elements, their order, and positions.
+. "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+show() { timeout $patience "$m" show --seed 5 "$@" 2>&1; }
+refused() { # NAME STATUS EXPR WORD...
+    local name=$1 want=$2 text=$3 rc bad=0 w
+    "$m" show "$text" >out 2>err
+    rc=$?
+    [ $rc = "$want" ] || bad=1
+    shift 3
+    for w; do grep -qF -- "$w" err || bad=1; done
+    result "$name" $bad "  status $rc, $(cat err)"
+}
+
+for i in 0 1 2 3 4 5 6 7 8 9; do seq $((i * 10)) $((i * 10 + i)) >part-$i.txt; done
+mkdir few
+cp part-3.txt part-7.txt few/
+
+# ---- the other modes: this process is the one worker
+for mode in dynamic parallel_epochs file data file_or_data hint; do
+    same "one worker has all: $mode" "$(show "text_line(\"part-*.txt\").shuffle(9, seed=1).batch(4).distribute(\"local\", processing_mode=\"$mode\")")" \
+        "$(show 'text_line("part-*.txt").shuffle(9, seed=1).batch(4)')"
+done
+same a_hint_with_one_worker "$(show 'range(9).shard(-1, 0).distribute("local", processing_mode="hint")')" "$(seq 0 8)"
+same a_graph_that_is_never_the_same "$(show 'range(9).map(x => x * x, num_parallel_calls=3, deterministic=false).distribute("local", processing_mode="parallel_epochs")' | sort -n)" \
+    "$(show 'range(9).map(x => x * x)')"
+
+# ---- each element once, in the order of interleave over the graphs that the rules give
+# cut NAME S BLOCK GRAPH-WITH-%s PART: what is below distribute, and the same with the stream's shard in it
+cut() {
+    local name=$1 s=$2 block=$3 whole=$4 part=$5 ids
+    ids=$(seq -s, 0 $((s - 1)))
+    same "cut: $name" "$(show "$whole.distribute(\"local\", streams=$s, block_length=$block)")" \
+        "$(show "from_tensor_slices([$ids]).interleave(s => $part, cycle_length=$s, block_length=$block)")"
+}
+cut after_a_source 3 1 'range(20).batch(3)' 'range(20).shard(3, s).batch(3)'
+cut blocks_of_two 3 2 'range(20).map(x => x * x)' 'range(20).shard(3, s).map(x => x * x)'
+cut after_take 3 1 'range(20).take(7).batch(2)' 'range(20).take(7).shard(3, s).batch(2)'
+cut after_enumerate 2 1 'range(5).enumerate().filter((i, x) => x > 0)' 'range(5).enumerate().shard(2, s).filter((i, x) => x > 0)'
+cut after_a_zip 2 1 'zip(range(5), text_line("part-9.txt")).prefetch(1)' 'zip(range(5), text_line("part-9.txt")).shard(2, s).prefetch(1)'
+cut after_a_shard 2 1 'range(20).shard(3, 1).map(x => x + 1)' 'range(20).shard(3, 1).shard(2, s).map(x => x + 1)'
+cut after_a_window 2 1 'range(9).window(2).flat_map(w => w)' 'range(9).window(2).shard(2, s).flat_map(w => w)'
+cut every_input_of_concatenate 2 1 'range(5).concatenate(range(10, 15).skip(1)).batch(2)' 'range(5).shard(2, s).concatenate(range(10, 15).skip(1).shard(2, s)).batch(2)'
+cut through_everything 2 3 'range(30).map(x => x % 7).batch(2).unbatch().shuffle(4, seed=1).cache().repeat(2).padded_batch(3).prefetch(2)' \
+    'range(30).shard(2, s).map(x => x % 7).batch(2).unbatch().shuffle(4, seed=1).cache().repeat(2).padded_batch(3).prefetch(2)'
+cut files_are_dealt 4 1 'text_line("part-*.txt").batch(3)' 'list_files("part-*.txt").shard(4, s).flat_map(f => text_line(f)).batch(3)'
+cut few_files_are_read_by_all 4 1 'text_line("few/*.txt").batch(3)' 'text_line("few/*.txt").shard(4, s).batch(3)'
+cut names_as_data 4 1 'list_files("part-*.txt", shuffle=true, seed=3).flat_map(f => text_line(f))' \
+    'list_files("part-*.txt", shuffle=true, seed=3).shard(4, s).flat_map(f => text_line(f))'
+cut few_names_as_data 4 1 'list_files("few/*.txt").flat_map(f => text_line(f)).batch(2)' 'list_files("few/*.txt").flat_map(f => text_line(f)).shard(4, s).batch(2)'
+cut errors_in_their_places_ignored 3 1 'range(12).map(x => 12 // (x - 5)).ignore_errors()' 'range(12).shard(3, s).map(x => 12 // (x - 5)).ignore_errors()'
+same errors_stay_in_the_order "$(show 'range(12).map(x => 12 // (x - 5)).distribute("local", streams=3).ignore_errors()')" \
+    "$(show 'from_tensor_slices([0,1,2]).interleave(s => range(12).shard(3, s).map(x => 12 // (x - 5)), cycle_length=3).ignore_errors()')"
+
+# ---- properties
+for g in 'range(50)' 'range(50).shuffle(7)' 'range(50).shuffle(7, seed=2).take(20)' 'text_line("part-*.txt").shuffle(5)' \
+    'range(9).flat_map(x => range(x).shuffle(9)).take(20).map(x => x + 1)' 'list_files("part-*.txt", shuffle=true).flat_map(f => text_line(f))' \
+    'range(4).interleave(x => range(x * 3), cycle_length=2)' 'text_line("few/*.txt").repeat(3)'; do
+    for s in 1 3 auto; do
+        same "every element once: $g, $s" "$(show "$g.distribute(\"local\", streams=$s, seed=9)" | sort)" "$(show --seed 9 "$g" | sort)"
+    done
+done
+for g in 'text_line("part-*.txt").shuffle(5).batch(2)' 'range(40).map(x => 7 // (x - 11), num_parallel_calls=3).ignore_errors().batch(4).prefetch(2)'; do
+    d="$g.distribute(\"local\", streams=3, block_length=2)"
+    all=$(show "$d")
+    for o in '--threads 0' '--threads 1' '--threads 4' '--block-rows 1' '--block-rows 3' '--block-rows 1024'; do
+        # shellcheck disable=SC2086
+        same "the same with $o: $g" "$(show $o "$d")" "$all"
+    done
+    bad=0
+    for k in $(seq 0 $(echo "$all" | wc -l)); do
+        got=$(show --save-after "$k" --state pos "$d"; "$m" show --restore pos "$d" 2>&1)
+        [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || bad=1
+    done
+    result "resumes anywhere, without the seed: $g" $bad
+done
+same "unseeded ops below the cut draw the same in every stream" \
+    "$(show 'range(50).shuffle(9).take(20).distribute("local", streams=3)' | sort -u | wc -l)" 20
+d='range(12).shuffle(5).distribute("local", streams=3).repeat(3)'
+all=$(show "$d")
+result "another order in each repetition" $([ "$(echo "$all" | head -n 12)" != "$(echo "$all" | sed -n 13,24p)" ]; echo $?) "$all"
+same "every repetition has every element" "$(echo "$all" | sort -n)" "$(show 'range(12).repeat(3)' | sort -n)"
+bad=0
+for k in $(seq 0 36); do
+    got=$(show --save-after "$k" --state pos "$d"; "$m" show --restore pos "$d" 2>&1)
+    [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || bad=1
+done
+result "resumes in any repetition" $bad
+(for c in 0 1 2; do show "range(20).distribute(\"local\", streams=8, consumer_index=$c, num_consumers=3)"; done) | sort -n >got
+same "consumers have every element once" "$(cat got)" "$(seq 0 19)"
+same "without an order every element comes once" "$(show 'range(20).distribute("local", deterministic=false)' | sort -n)" "$(seq 0 19)"
+same "as many streams as files" "$(show 'text_line("few/*.txt").batch(100).distribute("local")' | wc -l)" 2
+same "8 streams of anything else" "$(show 'range(99).batch(100).distribute("local")' | wc -l)" 8
+mkdir elsewhere
+show --save-after 4 --state pos 'text_line("part-*.txt").distribute("local")' >head
+(cd elsewhere && "$m" show --restore ../pos 'text_line("part-*.txt").distribute("local")') >tail 2>&1
+same "a position keeps the directory that it was made in" "$(cat head tail)" "$(show 'text_line("part-*.txt").distribute("local")')"
+"$m" show 'counter().filter(x => x < 0).distribute("local", streams=2)' >out 2>err & pid=$!
+until_it_catches $pid; sleep 0.5; kill -INT $pid; wait $pid; rc=$?
+result "an interrupt ends it" $([ $rc = 130 ]; echo $?) "status $rc $(cat err)"
+same "millrace ops has its page" "$("$m" ops --names | grep -c '^distribute$')" 1
+
+# ---- explain
+"$m" explain 'text_line("part-*.txt").take(5).batch(2).distribute("local", streams=2)' >out 2>&1
+result "explain has each stream's graph and why" $(grep -q 'stream 0: .*take(5).shard(2, 0).batch(2)' out && grep -q 'stream 1: .*take(5).shard(2, 1).batch(2)' out &&
+    grep -q 'the shard goes after take, .* what lies below it runs in every stream' out; echo $?) "$(cat out)"
+"$m" explain --json 'text_line("part-*.txt").distribute("local", streams=4)' >out 2>&1
+result "explain as JSON" $(python3 -c '
+import json
+r = json.load(open("out"))
+assert len(r["streams"]) == 1 and len(r["streams"][0]) == 4 and "shard(4, 3)" in r["streams"][0][3]' 2>err; echo $?) "$(cat out err)"
+for mode in dynamic parallel_epochs file data hint; do
+    "$m" explain 'text_line("part-*.txt").shard(-1, 0).batch(2).distribute("127.0.0.1:5050", processing_mode="'$mode'")' >out 2>&1
+    case $mode in
+        dynamic) words='dynamic: its splits (1) are given, on demand' ;;
+        parallel_epochs) words='parallel_epochs: every worker has a stream of its own' ;;
+        *) words="$mode: worker i of the dispatcher's list has stream i" ;;
+    esac
+    result "explain without a server: $mode" "$(grep -q '^  stream 0: ' out && grep -qF "mode: $words" out; echo $?)" "$(cat out)"
+done
+
+# ---- refusals
+refused no_files 1 'text_line("none-*").distribute("local")' 'no file matches' 'none-*'
+refused unknown_mode 2 'range(3).distribute("local", processing_mode="twice")' 'processing_mode'
+refused consumers_of_shared_jobs 2 'range(3).distribute("local", processing_mode="dynamic", consumer_index=0, num_consumers=2)' 'num_consumers' 'job_name'
+refused nobody_there 1 'range(3).distribute("127.0.0.1:1", connect_timeout=0.1)' '127.0.0.1:1' unavailable
+refused no_such_port 2 'range(3).distribute("127.0.0.1:65536")' '65536' 'a port from 0 to 65535'
+refused port_nobody_has 2 'range(3).distribute("127.0.0.1:0")' 'port 0'
+refused no_port 2 'distributed_dataset("localhost", "d6f1")' 'host:port' '"localhost"'
+refused no_service 2 'range(3).distribute("")' 'HOST:PORT'
+refused half_a_consumer 2 'range(3).distribute("local", num_consumers=2)' 'consumer_index'
+refused consumer_out_of_range 2 'range(3).distribute("local", num_consumers=2, consumer_index=2)' 'below num_consumers'
+refused more_consumers_than_streams 2 'range(3).distribute("local", streams=2, num_consumers=3, consumer_index=0)' 'at most'
+refused more_consumers_than_files 1 'text_line("few/*").distribute("local", num_consumers=3, consumer_index=0)' 'num_consumers'
+refused resume_without_a_name 2 'range(3).distribute("local", resume=true)' 'job_name'
+refused too_many_streams 2 'range(3).distribute("local", streams=65537)' 'streams'
+refused unordered_map 1 'range(3).map(x => x, num_parallel_calls=2, deterministic=false).distribute("local")' 'deterministic=false' 'dynamic'
+
+finish

@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What Millrace writes and exports, read by numpy and pyarrow, and what they export, read by Millrace.
+
+    exchange.py BUILD_DIR
+
+Columns cross by DLPack and by the Arrow C interfaces, through ctypes: no code of a binding is between.
+torch is tried where it is installed. TAP goes to $TAP_FILE.
+"""
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import pyarrow
+import pyarrow.parquet
+
+build = os.path.abspath(sys.argv[1])
+mr = ctypes.CDLL(f"{build}/libmillrace.so")
+for name in ("mr_from_arrow", "mr_from_arrays", "mr_batch", "mr_shuffle", "mr_block_column", "mr_dataset_spec"):
+    getattr(mr, name).restype = ctypes.c_void_p
+mr.mr_status_init.argtypes = [ctypes.c_void_p]
+END = 1
+BIG = 4096  # bytes that any struct of the interface fits in
+
+
+class Failure(Exception):
+    pass
+
+
+def room():
+    return ctypes.create_string_buffer(BIG)
+
+
+class Status:
+    """An mr_status: code and message through mr_status_format."""
+
+    def __init__(self):
+        self.bytes = room()
+        mr.mr_status_init(self.bytes)
+
+    def check(self, code, good=(0,)):
+        if code not in good:
+            text = ctypes.create_string_buffer(2048)
+            mr.mr_status_format(self.bytes, text, ctypes.c_size_t(2048))
+            raise Failure(text.value.decode(errors="replace"))
+        return code
+
+
+def dataset(text):
+    out, st, data = ctypes.c_void_p(), Status(), text.encode()
+    st.check(mr.mr_dataset_from_text(data, ctypes.c_size_t(len(data)), None, ctypes.byref(out), st.bytes))
+    return out.value
+
+
+def blocks(ds, want=1 << 20):
+    """Blocks of the dataset, which is taken over: each is valid until the next one."""
+    it, st, block = ctypes.c_void_p(), Status(), room()
+    try:
+        st.check(mr.mr_iterator_open(ctypes.byref(it), ctypes.c_void_p(ds), None, st.bytes))
+        while st.check(mr.mr_iterator_next(it, ctypes.c_size_t(want), block, st.bytes), (0, END)) != END:
+            yield block
+    finally:
+        mr.mr_block_reset(block)
+        mr.mr_iterator_close(it)
+        mr.mr_dataset_unref(ctypes.c_void_p(ds))
+
+
+def column(block, name):
+    found = mr.mr_block_column(block, name.encode())
+    if not found:
+        raise Failure(f"there is no column '{name}'")
+    return ctypes.c_void_p(found)
+
+
+def to_arrow(col, name="x"):
+    array, schema, st = room(), room(), Status()
+    st.check(mr.mr_export_arrow(array, schema, col, name.encode(), st.bytes))
+    return pyarrow.Array._import_from_c(ctypes.addressof(array), ctypes.addressof(schema))
+
+
+def as_ragged(col):
+    ragged, st = room(), Status()
+    st.check(mr.mr_array_to_ragged(ragged, col, st.bytes))
+    return ragged
+
+
+def arrow_of(text, ragged=False):
+    """Component 0 of all elements as one Arrow array; the graph is gone when they are looked at."""
+    parts = []
+    for b in blocks(dataset(text)):
+        col = as_ragged(column(b, "0")) if ragged else column(b, "0")
+        parts.append(to_arrow(col))
+        if ragged:
+            mr.mr_array_reset(col)
+    made = pyarrow.concat_arrays(parts)
+    gc.collect()
+    made.validate(full=True)
+    return made
+
+
+class Tensor:
+    """What numpy.from_dlpack and torch.from_dlpack take: a column as a capsule."""
+
+    def __init__(self, col):
+        self.managed, st = ctypes.c_void_p(), Status()
+        st.check(mr.mr_export_dlpack(ctypes.byref(self.managed), col, st.bytes))
+
+    def __dlpack__(self, **_):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(self.managed, b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+def tensor_column(array):
+    """The column of an object with __dlpack__, in an mr_array."""
+    get, name = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_SetName
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    name.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    capsule, col, st = array.__dlpack__(), room(), Status()
+    st.check(mr.mr_import_dlpack(col, ctypes.c_void_p(get(capsule, b"dltensor")), st.bytes))
+    name(capsule, b"used_dltensor")  # the column deletes the tensor
+    return col
+
+
+def from_arrow(reader):
+    stream = room()
+    reader._export_to_c(ctypes.addressof(stream))
+    return mr.mr_from_arrow(stream)
+
+
+def equal(got, want):
+    if got != want:
+        raise Failure(f"got {got!r}, expected {want!r}")
+
+
+# ---- files
+
+def write(folder, out, kind, expr, *more):
+    subprocess.run([f"{build}/millrace", "write", "--out", f"{folder}/{out}", "--format", kind, "--expr", expr, *more],
+                   check=True, stdout=subprocess.DEVNULL)
+
+
+def npy_files_are_arrays(folder):
+    write(folder, "plain", "npy", "range(10).map(x => [cast(x, \"float32\") / 2, 1.0])", "--shards", "3")
+    parts = [numpy.load(f"{folder}/plain-0000{i}-of-00003.npy", mmap_mode="r") for i in range(3)]
+    equal([p.shape for p in parts], [(4, 2), (3, 2), (3, 2)])
+    equal(parts[0].dtype, numpy.dtype("float32"))
+    equal(parts[1][:, 0].tolist(), [0.5, 2.0, 3.5])
+    write(folder, "none", "npy", "range(3).filter(x => x > 5)")
+    equal(numpy.load(f"{folder}/none-00000-of-00001.npy").shape, (0,))
+
+
+def npy_files_of_every_type(folder):
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+                 "float32", "float64"):
+        write(folder, name, "npy", f"range(3).map(x => cast(x, \"{name}\"))")
+        loaded = numpy.load(f"{folder}/{name}-00000-of-00001.npy")
+        equal(loaded.dtype, numpy.dtype(name))
+        equal(loaded.tolist(), numpy.arange(3).astype(name).tolist())
+
+
+def npy_files_of_components_are_structured(folder):
+    write(folder, "rec", "npy", "range(4).map(x => {\"image\": zeros([2, 3], \"uint8\"), \"it's \\u00e9\": x, \"b\": [x, x]})")
+    loaded = numpy.load(f"{folder}/rec-00000-of-00001.npy")
+    equal(loaded.dtype.names, ("b", "image", "it's \u00e9"))
+    equal(loaded["image"].shape, (4, 2, 3))
+    equal(loaded["it's \u00e9"].tolist(), [0, 1, 2, 3])
+    equal(loaded["b"][2].tolist(), [2, 2])
+
+
+# ---- out
+
+def numbers_reach_arrow(_):
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"):
+        got = arrow_of(f"range(5).map(x => (cast(x, \"{name}\"), x))")
+        equal(got.to_pylist(), numpy.arange(5).astype(name).tolist())
+    equal(arrow_of("range(2).map(x => (cast(x, \"float16\"), x))").type, pyarrow.float16())
+
+
+def shapes_reach_arrow(_):
+    got = arrow_of("range(3).map(x => ([[x, 1, 2], [3, 4, x]], x))")
+    equal((got.type.list_size, got.type.value_type.list_size), (2, 3))
+    equal(got.to_pylist()[2], [[2, 1, 2], [3, 4, 2]])
+    got = arrow_of("range(4).map(x => (ones([x]), x))", ragged=True)
+    equal(got.to_pylist(), [[1.0] * i for i in range(4)])
+    got = arrow_of("range(4).map(x => ones([x])).ragged_batch(2).map(x => (x, 1))")
+    equal(got.to_pylist(), [[[], [1.0]], [[1.0, 1.0], [1.0, 1.0, 1.0]]])
+
+
+def strings_reach_arrow(_):
+    got = arrow_of("from_tensor_slices([\"a\", \"\", \"\\xff\\x00\"]).map(x => (x, 1))")
+    equal(got.to_pylist(), [b"a", b"", b"\xff\x00"])
+    got = arrow_of("from_tensor_slices([\"a b\", \"c\"]).map(x => (split(x), 1))", ragged=True)
+    equal(got.to_pylist(), [[b"a", b"b"], [b"c"]])
+
+
+def columns_are_tensors(_):
+    libraries = [(numpy.from_dlpack, lambda x: x)]
+    try:
+        import torch
+        libraries.append((torch.from_dlpack, lambda x: x.numpy()))
+    except ImportError:
+        pass
+    for load, plain in libraries:
+        for name in ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64"):
+            got = [plain(load(Tensor(column(b, "0")))) for b in
+                   blocks(dataset(f"range(6).map(x => (cast([[x], [1]], \"{name}\"), x)).batch(3)"))]
+            gc.collect()
+            whole = numpy.concatenate(got)
+            equal((whole.shape, str(whole.dtype)), ((2, 3, 2, 1), name))
+            equal(whole[1, 2].tolist(), numpy.array([[5], [1]]).astype(name).tolist())
+
+
+# ---- in
+
+def table():
+    return pyarrow.table({
+        "n": pyarrow.array(range(10), pyarrow.int32()),
+        "s": pyarrow.array([f"row {i}" for i in range(10)]),
+        "l": pyarrow.array([[j / 2 for j in range(i % 3)] for i in range(10)], pyarrow.list_(pyarrow.float32())),
+        "ll": pyarrow.array([[[i], [], [1, 2]] for i in range(10)], pyarrow.list_(pyarrow.large_list(pyarrow.int64()))),
+        "f": pyarrow.array([[i, i] for i in range(10)], pyarrow.list_(pyarrow.uint8(), 2)),
+        "b": pyarrow.array([i % 3 == 0 for i in range(10)]),
+        "d": pyarrow.array([f"kind {i % 2}" for i in range(10)]).dictionary_encode(),
+        "t": pyarrow.array(range(10), pyarrow.timestamp("us", tz="UTC")),
+        "in": pyarrow.array([{"x": i, "y": {"z": b"%d" % i}} for i in range(10)]),
+    })
+
+
+def check_table(ds):
+    """Rows of the dataset against those of table()."""
+    got = {}
+    for b in blocks(ds, want=4):
+        for name in ("n", "s", "l", "ll", "f", "b", "d", "t", "in/x", "in/y/z"):
+            got.setdefault(name, []).append(to_arrow(column(b, name)))
+    got = {name: pyarrow.concat_arrays(parts).to_pylist() for name, parts in got.items()}
+    want = table().to_pylist()
+    for name in ("n", "l", "ll", "f", "b"):
+        equal(got[name], [row[name] for row in want])
+    for name in ("s", "d"):
+        equal(got[name], [row[name].encode() for row in want])
+    equal(got["t"], list(range(10)))
+    equal(got["in/x"], [row["in"]["x"] for row in want])
+    equal(got["in/y/z"], [row["in"]["y"]["z"] for row in want])
+
+
+def tables_become_datasets(_):
+    check_table(from_arrow(table().to_reader()))
+    check_table(from_arrow(table().to_reader(max_chunksize=3)))  # arrays with offsets
+
+
+def parquet_files_become_datasets(folder):
+    pyarrow.parquet.write_table(table(), f"{folder}/t.parquet", row_group_size=4)
+    # Arrow's own schema is kept in the file, dictionaries and the width of offsets with it.
+    reader = pyarrow.parquet.ParquetFile(f"{folder}/t.parquet")
+    check_table(from_arrow(pyarrow.RecordBatchReader.from_batches(reader.schema_arrow, reader.iter_batches(batch_size=3))))
+
+
+def nulls_are_errors(_):
+    reader = pyarrow.table({"n": pyarrow.array([1, None, 3])}).to_reader()
+    try:
+        list(blocks(from_arrow(reader)))
+    except Failure as why:
+        if "'n' has a null at entry 1" not in str(why):
+            raise
+    else:
+        raise Failure("a null was read as a number")
+
+
+def batches_go_through_ops(_):
+    ds = mr.mr_shuffle(ctypes.c_void_p(from_arrow(table().select(["n", "s"]).to_reader())), ctypes.c_int64(4), None)
+    ds = mr.mr_batch(ctypes.c_void_p(ds), ctypes.c_int64(5), None)
+    rows = []
+    for b in blocks(ds):
+        for n, s in zip(to_arrow(column(b, "n")).to_pylist(), to_arrow(column(b, "s")).to_pylist()):
+            rows += list(zip(n, s))
+    equal(sorted(rows), [(i, b"row %d" % i) for i in range(10)])
+
+
+def tensors_become_columns(_):
+    whole = numpy.arange(24, dtype="float32").reshape(4, 3, 2)
+    for array in (whole, whole[::2], whole.transpose(2, 0, 1), whole[:, ::-1], numpy.zeros((0, 2), "int8")):
+        col = tensor_column(array)
+        got = to_arrow(col)
+        mr.mr_array_reset(col)
+        equal(got.to_pylist(), array.tolist())
+
+
+def tensors_become_datasets(_):
+    col = tensor_column(numpy.arange(6, dtype="int64").reshape(3, 2))
+    ds = mr.mr_from_arrays(col, None, ctypes.c_size_t(1))
+    mr.mr_array_reset(col)
+    gc.collect()
+    got = [to_arrow(column(b, "")).to_pylist() for b in blocks(ds)]
+    equal(got, [[[0, 1], [2, 3], [4, 5]]])
+
+
+TESTS = (npy_files_are_arrays, npy_files_of_every_type, npy_files_of_components_are_structured, numbers_reach_arrow,
+         shapes_reach_arrow, strings_reach_arrow, columns_are_tensors, tables_become_datasets,
+         parquet_files_become_datasets, nulls_are_errors, batches_go_through_ops, tensors_become_columns,
+         tensors_become_datasets)
+
+
+def main():
+    failed = 0
+    with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
+        for test in TESTS:
+            with tempfile.TemporaryDirectory(prefix="millrace-exchange-") as folder:
+                try:
+                    test(folder)
+                    print(f"ok - exchange::{test.__name__}", file=tap)
+                except Exception as why:  # any of the libraries' own
+                    failed += 1
+                    print(f"not ok - exchange::{test.__name__}", file=tap)
+                    print(f"FAILED {test.__name__}: {type(why).__name__}: {why}")
+        print(f"1..{len(TESTS)}", file=tap)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

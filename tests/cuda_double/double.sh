@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# millrace-cuda.so on the double of NVIDIA's libraries, and the double itself.
+#   double.sh PART MILLRACE      PART: itself, operations, trainer, training, faults
+part=$1
+shift
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+build=$(dirname "$m")
+unset CUDA_VISIBLE_DEVICES # run_one.sh hides GPUs
+plain_path=${LD_LIBRARY_PATH:-}
+export LD_LIBRARY_PATH=$build/tests/cuda_double/lib${plain_path:+:$plain_path}
+export MILLRACE_CUDA_MODULE=$build/millrace-cuda.so
+ulimit -c 0 2>/dev/null
+
+itself() {
+    local name want word rc
+    # What must come of it: a status, and a word of the message.
+    while read -r name want word; do
+        timeout 1500 "$build/tests/cuda_double/misuse" "$name" >out 2>&1
+        rc=$?
+        [ $rc = "$want" ] && { [ -z "$word" ] || grep -qF "$word" out; }
+        result "misuse: $name" $? "status $rc (want $want, '$word'): $(cat out)"
+    done <<'END'
+nothing 0
+missing_wait 134 missing wait
+with_wait 0
+wait_before_record 134 missing wait
+wait_of_the_host 0
+two_readers 0
+write_after_read 134 missing wait
+freed_too_early 134 cuda double:
+use_after_free 134 that was freed
+freed_twice 134 freed twice
+not_allocated_yet 134 has not allocated yet
+out_of_bounds 134 writes bytes 0 to 4004 of a block of 4000
+nobody_wrote 134 which nobody wrote
+host_reads 139
+call_in_host_call 134 in a function that a stream runs
+event_of_another_device 134 an event of cuda:1 in a stream of cuda:0
+pinned_freed_too_early 134 cuda double:
+threads_apart 0
+threads_race 134 two threads of mr_cast touch
+leak 99 leak: 1 event
+sums_agree 0
+sums_of_other_lengths 134 rank 1 sums 999
+sums_of_other_kinds 134 rank 1 sums 1000
+sum_asked_for 0
+sum_not_asked_for 134 1 sums have not run
+sum_not_finalized 134 ncclCommFinalize was not called
+END
+    MR_DOUBLE_FAIL=cudaEventRecord:1 timeout 1500 "$build/tests/cuda_double/misuse" with_wait >out 2>&1
+    rc=$?
+    [ $rc != 0 ] && grep -q 'cudaEventRecord(e, a): cudaErrorUnknown' out
+    result 'a call fails when it is told to' $? "status $rc: $(cat out)"
+
+    MR_DOUBLE_DEVICES=3 "$m" devices >out 2>err
+    rc=$?
+    [ $rc = 0 ] && [ "$(grep -c '^cuda:[0-2]  double ' out)" = 3 ] && ! grep -q '^cuda:3' out
+    result 'its devices are named double' $? "status $rc: $(cat out err)"
+    LD_LIBRARY_PATH=$plain_path "$m" devices >out 2>err
+    rc=$?
+    [ $rc = 0 ] && ! grep -q double out
+    result 'without its folder there is none' $? "status $rc: $(cat out err)"
+}
+
+# Globs where Criterion is, parts of names where the tests' own runner is.
+math='math_' end=
+grep -q '^MR_SANITIZE:[A-Z]*=.' "$build/CMakeCache.txt" || math='math_*' end='/*'
+
+# Tests of the trainer that name no device take all GPUs where there are some.
+trainer() {
+    local suite
+    for suite in check_replicas fit metrics model_layers number_layers; do
+        MR_DOUBLE_DELAY=20 MR_DOUBLE_DEVICES=2 MR_DOUBLE_COUNT=$dir/count MR_TEST_TIMEOUT=900 timeout 1500 \
+            "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
+        rc=$?
+        grep -q 'cuda double:' out && rc=1
+        [ -s "$dir/count" ] || rc=1 # the double was not asked for anything
+        result "trainer: $suite" $rc "$(tail -n 40 out)"
+        rm -f "$dir/count"
+    done
+}
+
+# The tests of devices that tests/gpu.sh runs on GPUs.
+operations() {
+    local filter rc seed
+    for filter in device_streams "$math" nccl; do
+        MR_TEST_DEVICES=cuda:0,cuda:1 MR_DOUBLE_DELAY=20 MR_TEST_TIMEOUT=900 timeout 1500 \
+            "$build/tests/test_trainer" --filter="trainer_$filter$end" >out 2>&1
+        rc=$?
+        grep -q 'cuda double:' out && rc=1
+        result "operations: $filter" $rc "$(tail -n 40 out)"
+    done
+    for seed in 2 3 4; do
+        MR_TEST_SEED=$seed MR_DOUBLE_DELAY=2000 MR_TEST_DEVICES=cuda:3 timeout 1500 \
+            "$build/tests/test_trainer" --filter="trainer_device_streams$end" >out 2>&1
+        result "streams with seed $seed" $? "$(tail -n 40 out)"
+    done
+}
+
+loss='sparse_categorical_crossentropy(from_logits=true)'
+data='range(1500).map(i => (cast([i % 7, i % 11, i % 13, i * i % 17], "float32") / 10.0, i % 3)).batch(128)'
+mlp='dense(64, activation="relu").dropout(0.2).dense(32, activation="tanh").dense(3)'
+images='range(200).map(i => (reshape(sin(cumsum(ones([432])) * cast(i % 13 + 1, "float32") / 10.0), [12, 12, 3]), i * i % 17 % 3)).batch(32)'
+cnn='conv2d(8, 3, activation="relu").max_pool(2).conv2d(32, 3, padding="same").batch_norm().activation("relu").conv2d(24, 1, strides=2).conv2d(16, 1).average_pool(2).flatten().dense(3)'
+
+train() { # FILE DEVICES MODEL OPTIMIZER DATA [FLAG...]
+    local file=$1 devices=$2 model=$3 optimizer=$4 data=$5
+    shift 5
+    timeout 1500 "$m" train --data "$data" --model "$model" --loss "$loss" --optimizer "$optimizer" \
+        --metrics accuracy --seed 5 --devices "$devices" --log json "$@" >"$file" 2>"$file.err"
+}
+# The losses of the double are those of as many replicas on processors, and nothing is left at the end.
+compare() { # NAME DEVICES MODEL OPTIMIZER DATA [FLAG...]
+    local name=$1 devices=$2 rc
+    shift 2
+    train cpu.log "${devices//cuda/cpu}" "$@" && train gpu.log "$devices" "$@" || {
+        result "$name" 1 "$(cat cpu.log.err gpu.log.err)"
+        return
+    }
+    python3 - <<'PY' >compare.log 2>&1
+import json
+a, b = ([json.loads(l) for l in open(f)] for f in ("cpu.log", "gpu.log"))
+assert [sorted(x) for x in a] == [sorted(x) for x in b] and len(a) > 5, (len(a), len(b))
+assert [(x.get("step"), x.get("epoch")) for x in a] == [(x.get("step"), x.get("epoch")) for x in b]
+worst = max(abs(x["loss"] - y["loss"]) / (1 + abs(x["loss"])) for x, y in zip(a, b))
+assert worst < 1e-5, worst
+PY
+    rc=$?
+    grep -q 'cuda double:' gpu.log.err && rc=1
+    result "$name" $rc "$(cat compare.log gpu.log.err)"
+}
+
+training() {
+    compare 'an MLP with Adam' cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 2
+    compare 'an MLP with momentum' cuda:1 "$mlp" 'sgd(0.02, momentum=0.9)' "$data" --epochs 2
+    compare 'two replicas on one GPU' cuda:0,cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 2
+    compare 'four GPUs' cuda:0,cuda:1,cuda:2,cuda:3 "$mlp" 'adam(0.003)' "$data" --check-replicas
+    grep -q 'sums by nccl' gpu.log.err
+    result 'four GPUs sum by NCCL' $? "$(cat gpu.log.err)"
+    compare 'a CNN with Adam' cuda:0 "$cnn" 'adam(0.0005)' "$images"
+    compare 'a CNN on three GPUs' cuda:0,cuda:1,cuda:2 "${cnn/batch_norm()/batch_norm(synchronized=true)}" \
+        'sgd(0.02, momentum=0.9)' "$images"
+    for flags in '--strategy central_storage' '--cross-device-ops reduction_to_one_device' \
+        '--cross-device-ops hierarchical_copy'; do
+        # shellcheck disable=SC2086
+        compare "two GPUs, $flags" cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" $flags
+    done
+    for ops in auto reduction_to_one_device; do
+        MR_DOUBLE_PEERS=0 compare "GPUs that cannot reach each other, $ops" cuda:0,cuda:1,cuda:2 "$mlp" 'adam(0.003)' \
+            "$data" --cross-device-ops "$ops"
+    done
+    for seed in 2 3 4; do
+        MR_TEST_SEED=$seed MR_DOUBLE_DELAY=3000 compare "two GPUs, held up by seed $seed" cuda:0,cuda:1 "$mlp" \
+            'adam(0.003)' "$data"
+    done
+    train gpu.log cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --save saved --callback 'checkpoint("kept/ckpt_{epoch}")' --epochs 2
+    local pairs='range(100).map(i => (cast([i % 7, i % 11, i % 13, i], "float32") / 10.0, i % 3)).batch(16)'
+    for devices in cpu:0 cuda:0 cuda:1,cuda:2; do
+        "$m" evaluate --saved saved --data "$pairs" --devices $devices >"evaluated.$devices" 2>>gpu.log.err
+        "$m" predict --saved kept --data "$pairs" --devices $devices >"predicted.$devices" 2>>gpu.log.err
+    done
+    python3 - <<'PY' >compare.log 2>&1
+import json
+def numbers(x):
+    return [x] if isinstance(x, (int, float)) else [n for v in (x.values() if isinstance(x, dict) else x) for n in numbers(v)]
+for what, least in (("evaluated", 2), ("predicted", 300)):
+    a, *others = ([n for l in open(what + "." + d) for n in numbers(json.loads(l))] for d in ("cpu:0", "cuda:0", "cuda:1,cuda:2"))
+    assert len(a) >= least, (what, len(a))
+    for b in others:
+        assert len(a) == len(b) and max(abs(x - y) / (1 + abs(x)) for x, y in zip(a, b)) < 1e-5, (what, a[:5], b[:5])
+PY
+    rc=$?
+    grep -q 'cuda double:' gpu.log.err && rc=1
+    result 'what was saved is evaluated and predicted with' $rc "$(cat compare.log gpu.log.err)"
+    train gpu.log cuda:0 'dense(3)' 'sgd(0.1)' 'range(64).map(i => ([1.0, 2.0], i // 8)).batch(8)'
+    rc=$?
+    [ $rc = 1 ] && grep -q 'label 3 ' gpu.log.err && ! grep -q 'cuda double:' gpu.log.err
+    result 'a label out of range is reported' $? "status $rc: $(cat gpu.log.err)"
+}
+
+faults() {
+    "$here/faults.py" "$m" 45 >out 2>&1
+    result 'one call or kernel that fails ends training with an error' $? "$(cat out)"
+}
+
+"$part"
+finish

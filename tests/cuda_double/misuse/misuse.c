@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* misuse NAME does one thing to the double that is wrong, or nearly wrong; double.sh knows what
+ * must come of it. */
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trainer/math.h"
+
+enum { N = 1000, BYTES = N * 4 };
+
+static cudaStream_t a, b; /* of cuda:0 */
+static float *x, *y;      /* of a, filled */
+
+static void need(cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess)
+        return;
+    fprintf(stderr, "%s: %s\n", what, cudaGetErrorName(e));
+    exit(3);
+}
+#define NEED(call) need(call, #call)
+
+static void set_up(void)
+{
+    NEED(cudaSetDevice(0));
+    NEED(cudaStreamCreateWithPriority(&a, cudaStreamNonBlocking, 0));
+    NEED(cudaStreamCreateWithPriority(&b, cudaStreamNonBlocking, 0));
+    NEED(cudaMallocAsync((void **)&x, BYTES, a));
+    NEED(cudaMallocAsync((void **)&y, BYTES, a));
+    NEED(cudaMemsetAsync(x, 0, BYTES, a));
+    NEED(cudaMemsetAsync(y, 0, BYTES, a));
+    NEED(cudaStreamSynchronize(a));
+}
+
+static void tear_down(void)
+{
+    NEED(cudaStreamSynchronize(a));
+    NEED(cudaStreamSynchronize(b));
+    NEED(cudaFreeAsync(x, a));
+    NEED(cudaFreeAsync(y, a));
+    NEED(cudaStreamDestroy(a));
+    NEED(cudaStreamDestroy(b));
+}
+
+static void nothing(void)
+{
+}
+
+static void missing_wait(void)
+{
+    NEED(cudaMemsetAsync(x, 1, BYTES, a));
+    NEED(cudaMemcpyAsync(y, x, BYTES, cudaMemcpyDefault, b));
+}
+
+static cudaEvent_t event(void)
+{
+    cudaEvent_t e;
+    NEED(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    return e;
+}
+
+static void with_wait(void)
+{
+    cudaEvent_t e = event();
+    NEED(cudaMemsetAsync(x, 1, BYTES, a));
+    NEED(cudaEventRecord(e, a));
+    NEED(cudaStreamWaitEvent(b, e, 0));
+    NEED(cudaMemcpyAsync(y, x, BYTES, cudaMemcpyDefault, b));
+    NEED(cudaEventDestroy(e));
+}
+
+/* A wait is for the record before it. */
+static void wait_before_record(void)
+{
+    cudaEvent_t e = event();
+    NEED(cudaMemsetAsync(x, 1, BYTES, a));
+    NEED(cudaStreamWaitEvent(b, e, 0));
+    NEED(cudaEventRecord(e, a));
+    NEED(cudaMemcpyAsync(y, x, BYTES, cudaMemcpyDefault, b));
+    NEED(cudaEventDestroy(e));
+}
+
+static void wait_of_the_host(void)
+{
+    NEED(cudaMemsetAsync(x, 1, BYTES, a));
+    NEED(cudaStreamSynchronize(a));
+    NEED(cudaMemcpyAsync(y, x, BYTES, cudaMemcpyDefault, b));
+}
+
+static void two_readers(void)
+{
+    float *z;
+    NEED(cudaMallocAsync((void **)&z, BYTES, b));
+    NEED(cudaMemcpyAsync(y, x, BYTES, cudaMemcpyDefault, a));
+    NEED(cudaMemcpyAsync(z, x, BYTES, cudaMemcpyDefault, b));
+    NEED(cudaFreeAsync(z, b));
+}
+
+static void write_after_read(void)
+{
+    NEED(cudaMemcpyAsync(y, x, BYTES, cudaMemcpyDefault, a));
+    NEED(cudaMemsetAsync(x, 1, BYTES, b));
+}
+
+static void freed_too_early(void)
+{
+    NEED(cudaMemcpyAsync(y, x, BYTES, cudaMemcpyDefault, a));
+    NEED(cudaFreeAsync(x, b));
+    NEED(cudaStreamSynchronize(a));
+}
+
+static void use_after_free(void)
+{
+    NEED(cudaFreeAsync(x, a));
+    NEED(cudaMemsetAsync(x, 0, BYTES, a));
+}
+
+static void freed_twice(void)
+{
+    NEED(cudaFreeAsync(x, a));
+    NEED(cudaFreeAsync(x, a));
+}
+
+static void not_allocated_yet(void)
+{
+    float *z;
+    NEED(cudaMallocAsync((void **)&z, BYTES, b));
+    NEED(cudaMemsetAsync(z, 0, BYTES, a));
+}
+
+static void out_of_bounds(void)
+{
+    NEED(cudaMemsetAsync(x, 0, BYTES + 4, a));
+}
+
+static void nobody_wrote(void)
+{
+    float *z;
+    ncclUniqueId id;
+    ncclComm_t c;
+    NEED(cudaMallocAsync((void **)&z, BYTES, a));
+    if (ncclGetUniqueId(&id) || ncclCommInitRankConfig(&c, 1, id, 0, NULL) ||
+        ncclAllReduce(z, z, N, ncclFloat32, ncclSum, c, a))
+        exit(3);
+}
+
+static void host_reads(void)
+{
+    printf("%f\n", (double)*(volatile float *)x);
+}
+
+static void host_call_calls(void *e)
+{
+    (void)cudaEventQuery(e);
+}
+
+static void call_in_host_call(void)
+{
+    NEED(cudaLaunchHostFunc(a, host_call_calls, event()));
+}
+
+static void event_of_another_device(void)
+{
+    NEED(cudaSetDevice(1));
+    NEED(cudaEventRecord(event(), a));
+}
+
+static void pinned_freed_too_early(void)
+{
+    void *pinned;
+    NEED(cudaHostAlloc(&pinned, BYTES, cudaHostAllocPortable));
+    NEED(cudaMemcpyAsync(pinned, x, BYTES, cudaMemcpyDefault, a));
+    NEED(cudaFreeHost(pinned));
+}
+
+/* dst[i] = src[i], by as many threads, where src is dst + apart. */
+static void cast_within(size_t apart)
+{
+    static const unsigned image = 0xba55ed50;
+    cudaLibrary_t library;
+    cudaKernel_t kernel;
+    mr_math_cast p = {.n = N - apart, .from = MR_FLOAT32, .scale = 1, .src = x + apart, .dst = x};
+    void *args[] = {&p};
+    NEED(cudaLibraryLoadData(&library, &image, NULL, NULL, 0, NULL, NULL, 0));
+    NEED(cudaLibraryGetKernel(&kernel, library, "mr_cast"));
+    NEED(cudaLaunchKernel(kernel, (dim3){4, 1, 1}, (dim3){256, 1, 1}, args, 0, a));
+}
+
+static void threads_apart(void)
+{
+    cast_within(0);
+}
+
+static void threads_race(void)
+{
+    cast_within(1);
+}
+
+static void leak(void)
+{
+    void *z;
+    (void)event();
+    NEED(cudaMallocAsync(&z, 64, a));
+}
+
+static void sums(size_t n0, size_t n1, ncclRedOp_t op1)
+{
+    ncclUniqueId id;
+    ncclComm_t c[2];
+    cudaStream_t s;
+    float *z;
+    NEED(cudaSetDevice(1));
+    NEED(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, 0));
+    NEED(cudaMallocAsync((void **)&z, BYTES, s));
+    NEED(cudaMemsetAsync(z, 0, BYTES, s));
+    if (ncclGetUniqueId(&id) || ncclGroupStart())
+        exit(3);
+    for (int i = 0; i < 2; i++) {
+        NEED(cudaSetDevice(i));
+        if (ncclCommInitRankConfig(&c[i], 2, id, i, NULL))
+            exit(3);
+    }
+    if (ncclGroupEnd() || ncclGroupStart() ||
+        ncclAllReduce(x, x, n0, ncclFloat32, ncclSum, c[0], a) ||
+        ncclAllReduce(z, z, n1, ncclFloat32, op1, c[1], s) || ncclGroupEnd())
+        exit(3);
+    NEED(cudaStreamSynchronize(s));
+    NEED(cudaStreamSynchronize(a));
+    NEED(cudaFreeAsync(z, s));
+    NEED(cudaStreamDestroy(s));
+    if (ncclCommDestroy(c[0]) || ncclCommDestroy(c[1]))
+        exit(3);
+}
+
+static void sums_agree(void)
+{
+    sums(N, N, ncclSum);
+}
+
+static void sums_of_other_lengths(void)
+{
+    sums(N, N - 1, ncclSum);
+}
+
+static void sums_of_other_kinds(void)
+{
+    sums(N, N, ncclMax);
+}
+
+/* Returns when the last call to c is done, as one must ask. */
+static void ask(ncclComm_t c)
+{
+    ncclResult_t e = ncclInProgress;
+    while (e == ncclInProgress)
+        if (ncclCommGetAsyncError(c, &e))
+            exit(3);
+    if (e)
+        exit(3);
+}
+
+/* By a communicator that does not block. */
+static void sum_of_one(int asks, int finalizes)
+{
+    ncclUniqueId id;
+    ncclComm_t c;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (ncclGetUniqueId(&id) || ncclGroupStart() ||
+        ncclCommInitRankConfig(&c, 1, id, 0, &config) != ncclInProgress ||
+        ncclGroupEnd() != ncclInProgress)
+        exit(3);
+    ask(c);
+    if (ncclGroupStart() || ncclAllReduce(x, x, N, ncclFloat32, ncclSum, c, a) ||
+        ncclGroupEnd() != ncclInProgress)
+        exit(3);
+    if (asks)
+        ask(c);
+    NEED(cudaStreamSynchronize(a));
+    if (finalizes && ncclCommFinalize(c) != ncclInProgress)
+        exit(3);
+    if (finalizes)
+        ask(c);
+    if (ncclCommDestroy(c))
+        exit(3);
+}
+
+static void sum_asked_for(void)
+{
+    sum_of_one(1, 1);
+}
+
+static void sum_not_asked_for(void)
+{
+    sum_of_one(0, 0);
+}
+
+static void sum_not_finalized(void)
+{
+    sum_of_one(1, 0);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} all[] = {
+#define DO(name)                                                                                   \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    DO(nothing),
+    DO(missing_wait),
+    DO(with_wait),
+    DO(wait_before_record),
+    DO(wait_of_the_host),
+    DO(two_readers),
+    DO(write_after_read),
+    DO(freed_too_early),
+    DO(use_after_free),
+    DO(freed_twice),
+    DO(not_allocated_yet),
+    DO(out_of_bounds),
+    DO(nobody_wrote),
+    DO(host_reads),
+    DO(call_in_host_call),
+    DO(event_of_another_device),
+    DO(pinned_freed_too_early),
+    DO(threads_apart),
+    DO(threads_race),
+    DO(leak),
+    DO(sums_agree),
+    DO(sums_of_other_lengths),
+    DO(sums_of_other_kinds),
+    DO(sum_asked_for),
+    DO(sum_not_asked_for),
+    DO(sum_not_finalized)};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc == 2 && i < sizeof all / sizeof *all; i++)
+        if (strcmp(argv[1], all[i].name) == 0) {
+            set_up();
+            all[i].run();
+            tear_down();
+            return 0;
+        }
+    return 2;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of strings: what Python gives for the same arguments, and what is refused. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/fault.h"
+#include "tests/harness.h"
+#include "tests/pipeline/functions/evaluate.h"
+
+MR_TEST(parts_of_strings)
+{
+    mr_eq_str(evaluate(1, "x => (length(\"abc\"), length(\"\"), length([\"a\", \"b\"]))"),
+              "(3, 0, 2)");
+    mr_eq_str(evaluate(1, "x => (length(\"h\\u00e9\"), length(\"h\\u00e9\", unit=\"char\"))"),
+              "(3, 2)");
+    mr_eq_str(evaluate(1, "x => length(\"\\xffa\\xe2\\x82\", unit=\"char\")"), "4");
+    mr_has_str(evaluate(1, "x => length(x)"), "length of a scalar");
+    mr_has_str(evaluate(1, "x => length(\"a\", unit=\"word\")"), "unit");
+    mr_eq_str(evaluate(4, "x => substring(\"abc\", x)"), "\"abc\"; \"bc\"; \"c\"; \"\"");
+    mr_eq_str(evaluate(1, "x => substring(\"abc\", -2)"), "\"bc\"");
+    mr_eq_str(evaluate(1, "x => substring(\"abc\", -9, 2)"), "\"ab\"");
+    mr_eq_str(evaluate(1, "x => substring(\"abc\", 1, length=9)"), "\"bc\"");
+    mr_eq_str(evaluate(1, "x => substring([\"abc\", \"d\", \"\"], 0, 1)"), "[\"a\", \"d\", \"\"]");
+    mr_eq_str(evaluate(1, "x => substring(\"abc\", 1, none)"), "\"bc\"");
+    mr_eq_str(evaluate(1, "x => substring(\"h\\u00e9llo\", 1, 2, unit=\"char\") == \"\\u00e9l\""),
+              "true");
+    mr_has_str(evaluate(1, "x => substring(\"abc\", 1, -1)"), "a length is not negative");
+    mr_eq_str(evaluate(2, "x => substring(\"abc\", 1, -x)"),
+              "\"\"; !substring of the length -1 in substring(\"abc\", 1, -x)");
+    mr_eq_str(evaluate(1, "x => (lower(\"aBC1\\xc4\") == \"abc1\\xc4\", upper([\"aBz\", \"\"]))"),
+              "(true, [\"ABZ\", \"\"])");
+    mr_eq_str(evaluate(1, "x => [strip(\" \\ta b\\x0b\\n\"), lstrip(\" a \"), rstrip(\" a \")]"),
+              "[\"a b\", \"a \", \" a\"]");
+    mr_eq_str(evaluate(1, "x => [strip(\" \"), strip(\"\")]"), "[\"\", \"\"]");
+    mr_has_str(evaluate(1, "x => lower(x)"), "lower wants strings, not int64");
+}
+
+MR_TEST(strings_are_found_in_strings)
+{
+    mr_eq_str(evaluate(1, "x => starts_with([\"abc\", \"b\", \"\"], \"ab\")"),
+              "[true, false, false]");
+    mr_eq_str(evaluate(1, "x => ends_with([\"abc\", \"c\", \"\"], \"bc\")"),
+              "[true, false, false]");
+    mr_eq_str(evaluate(1, "x => contains([\"abc\", \"c\", \"\"], \"b\")"), "[true, false, false]");
+    mr_eq_str(evaluate(1, "x => find([\"abcb\", \"c\", \"\"], \"b\")"), "[1, -1, -1]");
+    mr_eq_str(evaluate(1, "x => (find(\"\", \"\"), contains(\"a\", \"\"), ends_with(\"\", \"\"))"),
+              "(0, true, true)");
+    mr_eq_str(
+        evaluate(1, "x => (find(\"\\u00e9b\", \"b\"), find(\"\\u00e9b\", \"b\", unit=\"char\"))"),
+        "(2, 1)");
+    mr_eq_str(evaluate(2, "x => starts_with(\"10\", format(\"{}\", x))"), "false; true");
+    mr_has_str(evaluate(1, "x => find(\"a\", [\"a\"])"), "what is looked for is one string");
+}
+
+MR_TEST(strings_are_split_and_joined)
+{
+    mr_eq_str(evaluate(1, "x => split(\" a  b c \")"), "[\"a\", \"b\", \"c\"]");
+    mr_eq_str(evaluate(1, "x => split(\" 1  2 3 \", maxsplit=1)"), "[\"1\", \"2 3 \"]");
+    mr_eq_str(evaluate(1, "x => split(\" 1 \", none, 0)"), "[\"1 \"]");
+    mr_eq_str(evaluate(1, "x => split(\"\")"), "[]");
+    mr_eq_str(evaluate(1, "x => split(\"  \")"), "[]");
+    mr_eq_str(evaluate(1, "x => split(\"a,b,,c,\", \",\")"), "[\"a\", \"b\", \"\", \"c\", \"\"]");
+    mr_eq_str(evaluate(1, "x => split(\"a,b,c\", \",\", maxsplit=1)"), "[\"a\", \"b,c\"]");
+    mr_eq_str(evaluate(1, "x => split(\"\", sep=\",\")"), "[\"\"]");
+    mr_eq_str(evaluate(1, "x => split(\"a::b:\", \"::\")"), "[\"a\", \"b:\"]");
+    mr_eq_str(evaluate(3, "x => split(join(where(ones([x]) > 0, \"a\", \"\"), \",\"), \",\")"),
+              "[\"\"]; [\"a\"]; [\"a\", \"a\"]");
+    mr_eq_str(evaluate(1, "x => split([\"a b\", \"\", \"c\"])"), "[[\"a\", \"b\"], [], [\"c\"]]");
+    mr_has_str(evaluate(1, "x => split(\"a\", \"\")"), "the separator is empty");
+    mr_has_str(evaluate(1, "x => split([[\"a\"]])"), "a string or a vector of strings");
+    mr_eq_str(evaluate(1, "x => join([\"a\", \"\", \"c\"], \"-\")"), "\"a--c\"");
+    mr_eq_str(evaluate(1, "x => join([[\"a\", \"b\"], [\"c\", \"d\"]])"), "[\"ab\", \"cd\"]");
+    mr_eq_str(evaluate(1, "x => join(split(\"\"), \"-\")"), "\"\"");
+    mr_has_str(evaluate(1, "x => join(\"a\")"), "join of one string");
+}
+
+MR_TEST(patterns_match_and_rewrite)
+{
+    mr_eq_str(evaluate(1, "x => regex_replace(\"baac\", \"a*\", \"x\")"), "\"xbxxcx\"");
+    mr_eq_str(evaluate(1, "x => regex_replace(\"a1b22\", \"([a-z])([0-9]+)\", \"\\\\2\\\\1.\")"),
+              "\"1a.22b.\"");
+    mr_eq_str(evaluate(1, "x => regex_replace(\"aaa\", \"a\", \"b\", global=false)"), "\"baa\"");
+    mr_eq_str(evaluate(1, "x => regex_replace([\"ab\", \"\"], \"^\", \"\\\\\\\\\") == "
+                          "[\"\\\\ab\", \"\\\\\"]"),
+              "[true, true]");
+    mr_eq_str(evaluate(1, "x => regex_replace(\"ab\", \"(a)|(b)\", \"<\\\\1\\\\2\\\\0>\")"),
+              "\"<aa><bb>\"");
+    mr_eq_str(evaluate(1, "x => regex_replace(\"\\u00e9\", \"(*UTF).\", \"x\")"), "\"x\"");
+    mr_eq_str(evaluate(1, "x => regex_replace(\"\\u00e9\", \".\", \"x\")"), "\"xx\"");
+    mr_eq_str(
+        evaluate(1, "x => regex_replace(\"a\\u00e9\", \"(*UTF)x*\", \"-\") == \"-a-\\u00e9-\""),
+        "true");
+    mr_eq_str(evaluate(1, "x => regex_match([\"ab\", \"abc\", \"\"], \"a.\")"),
+              "[true, false, false]");
+    mr_eq_str(evaluate(1, "x => regex_match(\"ab\", \"a|ab\")"), "true");
+    mr_eq_str(evaluate(1, "x => regex_search([\"cab\", \"\"], \"a.$\")"), "[true, false]");
+    mr_has_str(evaluate(1, "x => regex_match(\"a\", \"(\")"), "byte 1 of the pattern: missing");
+    mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"(a)\", \"\\\\2\")"),
+               "the rewrite has \\2, the pattern 1 groups");
+    mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"a\", \"\\\\n\")"), "before a digit");
+    mr_has_str(evaluate(1, "x => regex_search(\"\\xff\", \"(*UTF)a\")"),
+               "!regex_search: UTF-8 error");
+    mr_has_str(
+        evaluate(1,
+                 "x => regex_match(\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\", \"([ab]+)+[0-9]\")"),
+        "!regex_match: match limit exceeded");
+}
+
+MR_TEST(numbers_out_of_strings)
+{
+    mr_eq_str(evaluate(1, "x => to_number([\"1.5\", \" -2e3\\n\", \"+.5\"])"),
+              "[1.5, -2000.0, 0.5]");
+    mr_eq_str(evaluate(1, "x => to_number(\"0.1\", \"float64\")"), "0.1");
+    mr_eq_str(evaluate(1, "x => to_number([\"inf\", \"1e999\"])"), "[1e999, 1e999]");
+    mr_eq_str(evaluate(1, "x => to_number(\"65504\", float16)"), "65504.0");
+    mr_eq_str(evaluate(1, "x => to_number([\"-128\", \"127\"], \"int8\")"), "[-128, 127]");
+    mr_eq_str(evaluate(1, "x => to_number([\"18446744073709551615\", \"-0\"], \"uint64\")[1]"),
+              "0");
+    mr_eq_str(evaluate(1, "x => to_number(\"-9223372036854775808\", \"int64\")"),
+              "-9223372036854775808");
+    static const char *const bad[] = {"", "a", "1a", "0x10", "1 2", "--1", "+", "nan(1)", "1e"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char f[100];
+        snprintf(f, sizeof f, "x => to_number(\"%s\", \"float32\")", bad[i]);
+        mr_has_str(evaluate(1, f), "is no number in to_number");
+        snprintf(f, sizeof f, "x => to_number(\"%s\", \"int32\")", bad[i]);
+        mr_has_str(evaluate(1, f), "is no integer in to_number");
+    }
+    mr_has_str(evaluate(1, "x => to_number(\"1.0\", \"int32\")"), "\"1.0\" is no integer");
+    mr_has_str(evaluate(1, "x => to_number(\"128\", \"int8\")"), "\"128\" does not fit int8");
+    mr_has_str(evaluate(1, "x => to_number(\"-1\", \"uint8\")"), "does not fit uint8");
+    mr_has_str(evaluate(1, "x => to_number(\"9223372036854775808\", \"int64\")"), "does not fit");
+    mr_has_str(evaluate(1, "x => to_number(\"99999999999999999999\", \"uint64\")"), "does not fit");
+    mr_has_str(evaluate(1, "x => to_number(\"1\", \"bool\")"), "makes numbers, not bool");
+}
+
+MR_TEST(values_are_formatted)
+{
+    mr_eq_str(evaluate(2, "x => format(\"{} of {}\", x, x / 2)"), "\"0 of 0.0\"; \"1 of 0.5\"");
+    mr_eq_str(evaluate(1, "x => format(\"{1}{0}{{}}\", \"a\", \"b\")"), "\"ba{}\"");
+    mr_eq_str(evaluate(1, "x => format(\"plain\")"), "\"plain\"");
+    mr_eq_str(evaluate(1, "x => format(\"\")"), "\"\"");
+    mr_eq_str(evaluate(1, "x => format(\"{}\", [1, 2])"), "[\"1\", \"2\"]");
+    mr_eq_str(evaluate(2, "x => format(\"{}-{}\", [\"a\", \"b\"], x)"),
+              "[\"a-0\", \"b-0\"]; [\"a-1\", \"b-1\"]");
+    mr_eq_str(evaluate(1, "x => format(\"{:5}|{:<5}|{:05}|{:+}\", 42, 42, -42, 42)"),
+              "\"   42|42   |-0042|+42\"");
+    mr_eq_str(evaluate(1, "x => format(\"{:.2f} {:e} {:g} {:8.3f}\", 1.5, 1.5, 1e10, -1.5)"),
+              "\"1.50 1.500000e+00 1e+10   -1.500\"");
+    mr_eq_str(evaluate(1, "x => format(\"{:x} {:d} {}\", 255, -1, true)"), "\"ff -1 true\"");
+    mr_eq_str(evaluate(1, "x => format(\"{:4}|{:>4}|{:.1}\", \"ab\", \"ab\", \"ab\")"),
+              "\"ab  |  ab|a\"");
+    mr_eq_str(evaluate(1, "x => format(\"{} {}\", -1e999, cast(0.5, \"float16\"))"),
+              "\"-inf 0.5\"");
+    mr_eq_str(evaluate(1, "x => format(\"{}\", cast(-1, \"uint64\"))"), "\"18446744073709551615\"");
+    mr_eq_str(
+        evaluate(1, "x => length(format(\"{:.1000f}\", to_number(\"-1.7e308\", \"float64\")))"),
+        "1311");
+    mr_has_str(evaluate(1, "x => format(\"{} {}\", 1)"), "there is no value for this field");
+    mr_has_str(evaluate(1, "x => format(\"a}b\", 1)"), "byte 1 of the text: a lone }");
+    mr_has_str(evaluate(1, "x => format(\"{\", 1)"), "a field is {}");
+    mr_has_str(evaluate(1, "x => format(\"{:d}\", 1.5)"), "not one of the value's type");
+    mr_has_str(evaluate(1, "x => format(\"{:5000}\", 1)"), "over 1000");
+    mr_has_str(evaluate(1, "x => format(x, 1)"), "unknown name 'x'");
+    mr_has_str(evaluate(3, "x => format(\"{}{}\", ones([x]), [1])"),
+               "!format: tensors of different shapes");
+}
+
+MR_TEST(hashes_never_change)
+{
+    mr_eq_str(evaluate(1, "x => hash([\"\", \"a\", \"abc\"])"),
+              "[3244421341483603138, 16629034431890738719, 8696274497037089104]");
+    mr_eq_str(evaluate(1, "x => hash([\"\", \"a\", \"abc\"], buckets=10)"), "[8, 9, 4]");
+    mr_eq_str(evaluate(1, "x => hash(\"a\", 1)"), "0");
+    mr_has_str(evaluate(1, "x => hash(\"a\", 0)"), "buckets must be");
+    mr_has_str(evaluate(1, "x => hash(x)"), "hash wants strings, not int64");
+}
+
+MR_TEST(characters_are_decoded)
+{
+    mr_eq_str(evaluate(1, "x => utf8_decode(\"a\\u00e9\\u20ac\\xf0\\x9f\\x98\\x80\")"),
+              "[97, 233, 8364, 128512]");
+    mr_eq_str(evaluate(1, "x => utf8_decode(\"\")"), "[]");
+    mr_eq_str(evaluate(1, "x => utf8_decode([\"ab\", \"\", \"c\"])"), "[[97, 98], [], [99]]");
+    static const char *const bad[] = {"\\xff",           "\\xc0\\x80",           "\\xe2\\x82",
+                                      "\\xed\\xa0\\x80", "\\xf4\\x90\\x80\\x80", "\\x80"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char f[100];
+        snprintf(f, sizeof f, "x => utf8_decode(\"ab%s\")", bad[i]);
+        mr_has_str(evaluate(1, f), "!utf8_decode: byte 2 of the string is no UTF-8");
+        snprintf(f, sizeof f, "x => utf8_decode(\"a%s\", errors=\"replace\")[:2]", bad[i]);
+        mr_eq_str(evaluate(1, f), "[97, 65533]");
+    }
+}
+
+/* ---- lookup ---- */
+
+static const char *in_file(size_t rows, const char *path, const char *form)
+{
+    char f[1000];
+    snprintf(f, sizeof f, form, path);
+    return evaluate(rows, f);
+}
+
+MR_TEST(tokens_are_looked_up)
+{
+    mr_eq_str(
+        evaluate(1, "x => lookup([\"a\", \"c\", \"e\"], [\"a\", \"b\", \"c\", \"d\", \"f\"])"),
+        "[1, 3, 0]");
+    mr_eq_str(evaluate(1, "x => lookup([\"a\", \"e\"], vocabulary=[\"a\"], default=-1)"),
+              "[1, -1]");
+    mr_eq_str(evaluate(1, "x => lookup([\"b\", \"e\"], [\"a\", \"b\"], oov=0, default=9)"),
+              "[1, 9]");
+    mr_eq_str(evaluate(1, "x => lookup([\"\", \"a\", \"abc\", \"z\"], [\"z\"], oov=10)"),
+              "[8, 9, 4, 10]");
+    mr_eq_str(evaluate(3, "x => lookup(x, [2, 0])"), "2; 0; 1");
+    mr_eq_str(evaluate(1, "x => lookup(cast([7, 8], \"uint8\"), [8])"), "[0, 1]");
+    mr_eq_str(evaluate(2, "x => lookup(x, [0], oov=0)"),
+              "0; !lookup: 1 is not in the vocabulary in lookup(x, [0], oov=0)");
+    mr_has_str(evaluate(1, "x => lookup(\"e\", [\"a\"], oov=0)"), "!lookup: \"e\" is not in");
+    mr_has_str(evaluate(1, "x => lookup(\"e\", [\"a\", \"b\", \"a\"])"),
+               "token 2 of the vocabulary");
+    mr_has_str(evaluate(1, "x => lookup(x, [\"a\"])"), "is a list of integers, or the name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", [1])"), "is a list of strings, or the name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", [])"), "is a list of strings, or the name");
+    mr_has_str(evaluate(1, "x => lookup(1.5, [1])"), "lookup wants strings or integers");
+    mr_eq_str(
+        evaluate(1, "x => text_vectorization(\"The  CAT's, \\tcat - a\", [\"cat\", \"the\"], 6)"),
+        "[3, 1, 2, 1, 0, 0]"); /* "the", "cats", "cat", "a" */
+    mr_eq_str(evaluate(1, "x => text_vectorization([\"a b c\", \"\"], [\"b\"], 2)"),
+              "[[1, 2], [0, 0]]");
+    mr_eq_str(evaluate(1, "x => text_vectorization([[\"b\"], [\"...\"]], [\"b\"], 1)"),
+              "[[2], [0]]");
+    mr_has_str(evaluate(1, "x => text_vectorization(x, [\"b\"], 2)"),
+               "text_vectorization wants strings");
+    mr_has_str(evaluate(1, "x => text_vectorization(\"a\", [\"b\"], 0)"), "output_sequence_length");
+    mr_has_str(evaluate(1, "x => text_vectorization(\"a\", [1], 2)"), "list of strings");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", [\"b\"], oov=-1)"), "oov must be");
+}
+
+MR_TEST(a_vocabulary_may_be_a_file)
+{
+    const char *path = mr_test_file("words", "b\na\r\n\nc d");
+    mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"b\", \"\", \"c d\", \"c\"], \"%s\")"),
+              "[2, 1, 3, 4, 0]");
+    mr_has_str(in_file(1, path, "x => lookup(x, \"%s\")"), "line 1 is no integer");
+    path = mr_test_file("numbers", "30\n-1\n1\n");
+    mr_eq_str(in_file(2, path, "x => lookup(x, \"%s\")"), "0; 3");
+    mr_eq_str(in_file(2, path, "x => lookup(x - 1, \"%s\", oov=0, default=7)"), "1; 7");
+    path = mr_test_file("twice", "a\nb\na\n");
+    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"), "line 3 stands there twice");
+    path = mr_test_file("empty", "");
+    mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"\"], \"%s\")"), "[0, 0]");
+    mr_has_str(evaluate(2, "x => lookup(\"a\", \"/nowhere/words\")"),
+               "!/nowhere/words: cannot open the file: No such file");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", \"s3://b/words\")"),
+               "!s3://b/words: cannot open the file; only local");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", \"\")"), "is no name");
+}
+
+MR_TEST(every_failed_call_for_a_vocabulary_is_reported)
+{
+    char f[1000];
+    snprintf(f, sizeof f, "x => lookup([\"a\", \"b\"], \"%s\")", mr_test_file("faulty", "b\nc\n"));
+    mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EIO, false)
+    {
+        const char *shown = evaluate(1, f);
+        mr_check(strcmp(shown, "[0, 1]") == 0 || strstr(shown, "cannot "));
+    }
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pipeline/ops/sources.h"
+#include "tests/harness.h"
+#include "tests/pipeline/ops/drive.h"
+
+/* dog before cat by time of making; what is no image, hidden or not in a folder stands between. */
+static void make_folders(void)
+{
+    static const char *const folders[] = {"dog", "cat", "empty", ".cache", "cat-2", "dog/inner"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        mr_check(mkdir(mr_test_path(folders[i]), 0777) == 0);
+    mr_drive_file("dog/2.jpg", "d2");
+    mr_drive_file("dog/1.JPG", "d1");
+    mr_drive_file("dog/notes.txt", "no");
+    mr_drive_file("dog/inner/3.jpg", "no");
+    mr_drive_file("cat/x.jpeg", "cx");
+    mr_drive_file("cat/.hidden.jpg", "no");
+    mr_drive_file("cat-2/y.png", "cy");
+    mr_drive_file(".cache/z.png", "no");
+    mr_drive_file("top.jpg", "no");
+}
+
+MR_TEST(labels_are_the_numbers_of_sorted_folders)
+{
+    make_folders();
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => (x[\"image\"], x[\"label\"]))"),
+             "(\"cy\",1) (\"cx\",0) (\"d1\",2) (\"d2\",2)");
+    mr_drive(mr_drive_path("image_folder(\"@/\", extensions=[\"TXT\"]).map(x => x[\"label\"])"),
+             "2");
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"]).repeat(2).batch(3)"),
+             "[1,0,2] [2,1,0] [2,2]");
+    char *shown = mr_drive_show(mr_drive_path("image_folder(\"@\").map(x => x[\"path\"]).take(1)"));
+    mr_has_str(shown, mr_test_path("cat-2/y.png"));
+    free(shown);
+}
+
+MR_TEST(a_folder_may_have_a_patterns_name)
+{
+    mr_check(mkdir(mr_test_path("[a]*"), 0777) == 0);
+    mr_check(mkdir(mr_test_path("[a]*/one"), 0777) == 0);
+    mr_drive_file("[a]*/one/1.png", "p");
+    mr_drive(mr_drive_path("image_folder(\"@/[a]*\").map(x => x[\"image\"])"), "\"p\"");
+}
+
+MR_TEST(nothing_there_is_an_error_when_run)
+{
+    mr_drive(mr_drive_path("image_folder(\"@/none\").map(x => x[\"label\"])"),
+             "!no_folders_of_images");
+    mr_check(mkdir(mr_test_path("one"), 0777) == 0);
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"), "!");
+    mr_drive_file("one/a.gif", "g");
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"),
+             "!no_images_in_the_folders");
+    mr_drive_bad("image_folder(\"\")", "expects the name of a folder");
+    mr_drive_bad("image_folder(\"a\", extensions=[\".jpg\"])", "without its point");
+}
+
+MR_TEST(what_cannot_be_read_is_one_error)
+{
+    make_folders();
+    mr_check(unlink(mr_test_path("cat/x.jpeg")) == 0);
+    mr_check(mkdir(mr_test_path("cat/x.jpeg"), 0777) == 0);
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"), "1 ! 2 2");
+}
+
+/* A position is refused where there is another folder, whose number others took over. */
+MR_TEST(a_position_needs_the_same_folders)
+{
+    make_folders();
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    void *bytes = NULL;
+    size_t size = 0;
+    const mr_iterator_opts opts = {.positions = true};
+    mr_dataset *ds = mr_drive_build(mr_drive_path("image_folder(\"@\")"));
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_check(mkdir(mr_test_path("bird"), 0777) == 0);
+    ds = mr_drive_build(mr_drive_path("image_folder(\"@\")"));
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_code_is(mr_iterator_restore(it, bytes, size, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "other folders than when the position was saved");
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_free(bytes);
+}
+
+MR_TEST(every_failed_allocation_is_reported)
+{
+    mr_check(mkdir(mr_test_path("one"), 0777) == 0);
+    mr_drive_file("one/1.png", "p");
+    mr_drive_file("one/2.png", "q");
+    mr_drive_faults(mr_drive_path("image_folder(\"@\").batch(2)"));
+}
+
+MR_TEST(the_constructor_is_the_text)
+{
+    mr_bytes v[] = {{"jpg", 3}};
+    mr_dataset *ds =
+        mr_image_folder("pets", &(mr_image_folder_opts){.extensions = {.v = v, .n = 1}});
+    char *text = NULL;
+    mr_status st;
+    mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
+    mr_eq_str(text, "image_folder(\"pets\", extensions=\"jpg\")");
+    mr_free(text);
+    mr_dataset_unref(ds);
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs under a memory limit, the process being as large as the library's own bytes and `base`. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/engine/iterator.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/memory/buffer.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/system.h"
+#include "tests/harness.h"
+#include "tests/pipeline/streams/counted_memory.h"
+
+#define MIB (1LL << 20)
+enum { STATM = 1 << 20 }; /* descriptor of the process's size */
+
+static mr__system table;
+static long long base; /* resident beside what the library has */
+
+static int open_statm(const char *path, int flags, mode_t mode)
+{
+    if (strcmp(path, "/proc/self/statm") == 0)
+        return STATM;
+    return mr__system_real()->open(path, flags, mode);
+}
+
+static int open_no_statm(const char *path, int flags, mode_t mode)
+{
+    if (strcmp(path, "/proc/self/statm") != 0)
+        return mr__system_real()->open(path, flags, mode);
+    errno = ENOENT;
+    return -1;
+}
+
+static ssize_t read_statm(int fd, void *buf, size_t n)
+{
+    if (fd != STATM)
+        return mr__system_real()->read(fd, buf, n);
+    long long pages = (base + mr_live_memory()) / sysconf(_SC_PAGESIZE);
+    return snprintf(buf, n, "%lld %lld 0 0 0 0 0\n", 2 * pages, pages);
+}
+
+static int close_statm(int fd)
+{
+    return fd == STATM ? 0 : mr__system_real()->close(fd);
+}
+
+static void start(void)
+{
+    table = *mr__system_real();
+    table.open = open_statm;
+    table.read = read_statm;
+    table.close = close_statm;
+    mr__system_set(&table);
+    mr_count_memory();
+    base = 4 * MIB;
+}
+
+static mr_dataset *graph(const char *text)
+{
+    mr_status st;
+    mr_dataset *ds = NULL;
+    mr_test_context("%s", text);
+    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    return ds;
+}
+
+static int64_t needed(const mr_dataset *ds, const mr_iterator_opts *o)
+{
+    mr_status st;
+    int64_t bytes = 0;
+    const char *unknown = NULL;
+    mr_ok(mr_memory_needed(ds, o, &bytes, &unknown, &st), &st);
+    return bytes;
+}
+
+/* The rest of the run as one number for each row: a sum that depends on the order. */
+static uint64_t rest(mr_iterator *it, size_t want, int64_t *rows)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    uint64_t hash = 1;
+    mr_code rc;
+    while ((rc = mr_iterator_next(it, want, &b, &st)) == MR_OK) {
+        mr_block first = MR_BLOCK_EMPTY;
+        for (size_t i = 0; i < b.rows; i++) {
+            void *bytes = NULL;
+            size_t size = 0;
+            mr_ok(mr_block_slice(&first, &b, i, 1, &st), &st);
+            mr_ok(mr_block_to_bytes(&first, &bytes, &size, &st), &st);
+            for (size_t k = 0; k<size; k += size> 4096 ? 1024 : 1)
+                hash = (hash ^ ((unsigned char *)bytes)[k]) * 0x100000001b3u;
+            mr_free(bytes);
+            mr_block_reset(&first);
+        }
+        *rows += (int64_t)b.rows;
+    }
+    mr_code_is(rc, MR_END, &st);
+    mr_block_reset(&b);
+    return hash;
+}
+
+MR_TEST(a_limit_below_what_is_needed_is_refused_with_that_figure)
+{
+    start();
+    mr_dataset *ds = graph("range(100).map(x => zeros([262144])).shuffle(50, seed=1).batch(2)");
+    mr_iterator_opts o = {.threads = 1, .has_threads = true};
+    int64_t bytes = needed(ds, &o);
+    mr_check(bytes > 50 * MIB && bytes < 120 * MIB);
+    mr_status st;
+    mr_iterator *it = NULL;
+    char figure[32];
+    snprintf(figure, sizeof figure, "%lld bytes", (long long)bytes);
+    o.memory_limit = bytes - 1;
+    mr_code_is(mr_iterator_open(&it, ds, &o, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, figure);
+    o.memory_limit = -1;
+    mr_code_is(mr_iterator_open(&it, ds, &o, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "0 (none) or more bytes, not -1");
+    mr_check(!it);
+    o.memory_limit = bytes;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_iterator_close(it);
+    base = 500 * MIB; /* the same graph in a larger process */
+    mr_check(needed(ds, &o) > bytes + 450 * MIB);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(what_is_needed_counts_every_place_and_has_no_bound)
+{
+    start();
+    mr_iterator_opts o = {.threads = 0, .has_threads = true};
+    mr_dataset *none = graph("range(3)");
+    mr_dataset *one = graph("range(100000000).shuffle(10000000, seed=1)");
+    mr_dataset *const both[] = {mr_dataset_ref(one), mr_dataset_ref(one)};
+    mr_dataset *two = mr_zip(both, 2);
+    mr_check(needed(one, &o) - needed(none, &o) > 90 * MIB);
+    mr_check(needed(two, &o) - needed(one, &o) > 90 * MIB);
+    mr_dataset *most = graph("range(9000000000000000000).shuffle(1000000000000000000, seed=1)");
+    mr_eq_i64(needed(most, &o), INT64_MAX);
+    mr_status st;
+    mr_iterator *it = NULL;
+    o.memory_limit = INT64_MAX - 1;
+    mr_code_is(mr_iterator_open(&it, most, &o, &st), MR_INVALID_ARGUMENT, &st);
+    mr_dataset_unref(none);
+    mr_dataset_unref(one);
+    mr_dataset_unref(two);
+    mr_dataset_unref(most);
+}
+
+/* What needs at least so much more than it would with one file at a time. */
+MR_TEST(what_is_needed_counts_the_files_that_are_open_at_once)
+{
+    static const char *const graphs[][2] = {
+        {"tfrecord(\"a\", \"b\")", "tfrecord(\"a\", \"b\", num_parallel_reads=16)"},
+        {"tfrecord(\"a\", \"b\")", "tfrecord(\"a\", \"b\", num_parallel_reads=auto)"},
+        {"from_tensor_slices([\"a\"]).flat_map(f => tfrecord(f))",
+         "from_tensor_slices([\"a\"]).interleave(f => tfrecord(f), cycle_length=16)"},
+        {"from_tensor_slices([\"a\"]).interleave(f => from_tensors(f), cycle_length=16)",
+         "from_tensor_slices([\"a\"]).interleave(f => tfrecord(f), cycle_length=16)"},
+    };
+    start();
+    mr_iterator_opts o = {.threads = 0, .has_threads = true};
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        mr_dataset *one = graph(graphs[i][0]), *many = graph(graphs[i][1]);
+        mr_check(needed(many, &o) - needed(one, &o) >= 16 * MIB);
+        mr_dataset_unref(one);
+        mr_dataset_unref(many);
+    }
+}
+
+MR_TEST(the_option_nearest_the_sink_counts_and_the_callers_before_it)
+{
+    start();
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_dataset *low = graph("range(3).with_options(memory_limit=9).with_options()");
+    mr_dataset *high =
+        graph("range(3).with_options(memory_limit=9).with_options(memory_limit=1000000000)");
+    mr_dataset_opts opts = {.memory_limit = 9};
+    mr_dataset *called = mr_with_options(mr_dataset_ref(high), &opts);
+    mr_iterator_opts o = {.threads = 0, .has_threads = true};
+    mr_code_is(mr_iterator_open(&it, low, &o, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_iterator_open(&it, called, &o, &st), MR_INVALID_ARGUMENT, &st);
+    mr_ok(mr_iterator_open(&it, high, &o, &st), &st);
+    mr_iterator_close(it);
+    o.memory_limit = 100 * MIB;
+    mr_ok(mr_iterator_open(&it, low, &o, &st), &st);
+    mr_iterator_close(it);
+    mr_dataset_unref(low);
+    mr_dataset_unref(high);
+    mr_dataset_unref(called);
+}
+
+/* Rows of 512 KiB. */
+#define ROWS "range(24).map(x => zeros([131072]) + cast(x, \"float32\"))"
+static const char *const graphs[] = {
+    ROWS ".filter(x => x[0] > 3.0)",
+    ROWS ".take(20).skip(3).shard(2, 1).enumerate()",
+    ROWS ".repeat(2).concatenate(" ROWS ")",
+    "zip(" ROWS ", " ROWS ").map((a, b) => a + b)",
+    ROWS ".batch(4).unbatch()",
+    ROWS ".padded_batch(4)",
+    ROWS ".batch(4).rebatch(3).replica_slices(2)",
+    ROWS ".window(3, 1).flat_map(w => w)",
+    ROWS ".shuffle(8, seed=1)",
+    ROWS ".take(6).cache().repeat(3)",
+    ROWS ".prefetch(1000)",
+    ROWS ".prefetch(auto).prefetch(100)",
+    ROWS ".map(x => x + 1.0, num_parallel_calls=64)",
+    ROWS ".map(x => x + 1.0, num_parallel_calls=auto).prefetch(auto)",
+    ROWS ".filter(x => x[0] > 3.0, num_parallel_calls=16).prefetch(50)",
+    "range(8).interleave(n => " ROWS ".take(5), cycle_length=4, num_parallel_calls=4)",
+    "range(8).interleave(n => " ROWS ".take(5), cycle_length=4, num_parallel_calls=auto)"
+    ".prefetch(20)",
+    ROWS ".scan(0.0, (s, x) => (x[0], x)).take_while(x => x[0] < 20.0)",
+    "sample_from_datasets([" ROWS ", " ROWS "], seed=1).prefetch(30)",
+    "choose_from_datasets([" ROWS ", " ROWS "], range(20).map(x => x % 2)).prefetch(30)",
+    ROWS ".group_by_window(x => 0, (k, w) => w.batch(3), 3).prefetch(30)",
+    ROWS ".ignore_errors().assert_cardinality(24).prefetch(30)",
+};
+
+MR_TEST(every_op_runs_at_the_least_limit_and_within_it)
+{
+    start();
+    for (size_t g = 0; g < sizeof graphs / sizeof *graphs; g++) {
+        mr_dataset *ds = graph(graphs[g]);
+        uint64_t want = 0;
+        int64_t want_rows = 0;
+        for (int way = 0; way < 3; way++) {
+            mr_status st;
+            mr_iterator *it = NULL;
+            int64_t rows = 0;
+            mr_iterator_opts o = {
+                .threads = way, .has_threads = true, .block_rows = way == 1 ? 1 : 0};
+            mr_buffer_pool_trim();
+            if (way)
+                o.memory_limit = needed(ds, &o);
+            mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+            mr_restart_peak();
+            uint64_t got = rest(it, way == 2 ? 7 : 1, &rows);
+            mr_iterator_close(it);
+            if (way == 0) {
+                want = got;
+                want_rows = rows;
+            }
+            mr_eq_i64(rows, want_rows);
+            mr_eq_u64(got, want);
+            if (way && base + mr_peak_memory() > o.memory_limit)
+                mr_fail_test("%lld bytes were in use, with a limit of %lld",
+                             base + mr_peak_memory(), (long long)o.memory_limit);
+        }
+        mr_dataset_unref(ds);
+    }
+}
+
+/* What reads ahead fills what there is while the consumer sleeps, and no more. A machine too busy
+ * to fill it in that time passes all the more. */
+MR_TEST(what_is_read_ahead_stops_at_the_limit)
+{
+    static const char *const ahead[] = {
+        ROWS ".repeat(6).prefetch(1000)",
+        ROWS ".repeat(6).prefetch(1000).map(x => x + 1.0).prefetch(1000)",
+        ROWS ".repeat(6).map(x => x + 1.0, num_parallel_calls=100)",
+    };
+    start();
+    for (size_t g = 0; g < sizeof ahead / sizeof *ahead; g++) {
+        mr_status st;
+        mr_iterator *it = NULL;
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_dataset *ds = graph(ahead[g]);
+        mr_iterator_opts o = {.threads = 2, .has_threads = true};
+        mr_buffer_pool_trim();
+        o.memory_limit = needed(ds, &o) + 12 * MIB;
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        mr_restart_peak();
+        for (int i = 0; i < 20; i++) {
+            mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+            usleep(20000);
+        }
+        int64_t rows = 20;
+        mr_block_reset(&b);
+        rest(it, 1, &rows);
+        mr_eq_i64(rows, 144);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+        if (base + mr_peak_memory() > o.memory_limit)
+            mr_fail_test("%lld bytes were in use, with a limit of %lld", base + mr_peak_memory(),
+                         (long long)o.memory_limit);
+    }
+}
+
+MR_TEST(a_run_beside_another_is_not_refused_for_what_that_holds)
+{
+    start();
+    mr_status st;
+    mr_iterator *first = NULL, *second = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_dataset *ds = graph(ROWS ".repeat(6).prefetch(1000)");
+    mr_iterator_opts o = {.threads = 2, .has_threads = true};
+    mr_buffer_pool_trim();
+    o.memory_limit = needed(ds, &o) + 12 * MIB;
+    mr_ok(mr_iterator_open(&first, ds, &o, &st), &st);
+    mr_ok(mr_iterator_next(first, 1, &b, &st), &st);
+    base = o.memory_limit - 4 * MIB; /* it has taken all that it may */
+    mr_check(needed(ds, &o) > o.memory_limit);
+    mr_ok(mr_iterator_open(&second, ds, &o, &st), &st);
+    int64_t rows = 0, others = 1;
+    uint64_t hash = rest(second, 1, &rows);
+    mr_iterator_close(second);
+    mr_eq_i64(rows, 144);
+    rest(first, 1, &others);
+    mr_eq_i64(others, 144);
+    mr_iterator_close(first);
+    mr_block_reset(&b);
+    /* Alone it is. */
+    second = NULL;
+    mr_code_is(mr_iterator_open(&second, ds, &o, &st), MR_INVALID_ARGUMENT, &st);
+    base = 4 * MIB;
+    mr_buffer_pool_trim();
+    mr_ok(mr_iterator_open(&second, ds, &o, &st), &st);
+    rows = 0;
+    mr_eq_u64(rest(second, 1, &rows), hash);
+    mr_iterator_close(second);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(a_position_saved_under_a_limit_restores_with_another)
+{
+    start();
+    mr_dataset *ds = graph(ROWS ".shuffle(5, seed=3).map(x => x * 2.0, num_parallel_calls=4)"
+                                ".prefetch(30)");
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_iterator_opts o = {.threads = 2, .has_threads = true, .positions = true};
+    o.memory_limit = needed(ds, &o);
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    for (int i = 0; i < 13; i++)
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    void *position = NULL;
+    size_t size = 0;
+    int64_t rows = 0, again = 0;
+    mr_ok(mr_iterator_save(it, &position, &size, &st), &st);
+    uint64_t want = rest(it, 1, &rows);
+    mr_iterator_close(it);
+    o.memory_limit = 0;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_ok(mr_iterator_restore(it, position, size, &st), &st);
+    mr_eq_u64(rest(it, 4, &again), want);
+    mr_eq_i64(rows, 11);
+    mr_eq_i64(again, 11);
+    mr_iterator_close(it);
+    mr_free(position);
+    mr_block_reset(&b);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(elements_of_unknown_size_are_held_up_to_the_limit_and_none_is_lost)
+{
+    start();
+    mr_dataset *ds = graph("range(40).map(x => zeros([x * 0 + 262144])).shuffle(30, seed=1)"
+                           ".map(x => length(x))");
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    const char *unknown = NULL;
+    int64_t bytes = 0;
+    mr_iterator_opts o = {.threads = 0, .has_threads = true, .positions = true};
+    mr_ok(mr_memory_needed(ds, &o, &bytes, &unknown, &st), &st);
+    mr_eq_str(unknown, "shuffle");
+    o.memory_limit = bytes + 10 * MIB;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_has_str(st.message, "memory limit");
+    mr_has_str(st.message, "shuffle");
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_RESOURCE_EXHAUSTED, &st);
+    base = -1000 * MIB; /* another part of the program gave memory back */
+    int64_t rows = 0;
+    rest(it, 1, &rows);
+    mr_eq_i64(rows, 40);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(a_system_that_does_not_say_its_size_limits_by_what_is_counted)
+{
+    start();
+    table.open = open_no_statm;
+    mr_dataset *ds = graph("range(30).map(x => zeros([262144])).prefetch(1000)");
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_iterator_opts o = {.threads = 1, .has_threads = true};
+    o.memory_limit = needed(ds, &o);
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    int64_t rows = 0;
+    rest(it, 3, &rows);
+    mr_eq_i64(rows, 30);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dispatcher's status page as browsers, Prometheus and strangers meet it."""
+import concurrent.futures
+import fcntl
+import http.client
+import http.server
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import termios
+import threading
+import time
+
+import kit
+from kit import result
+
+hostile = '<script>alert(1)</script>"\'&\\\n\x01\x7f'
+
+
+def get(at, path, method="GET", headers={}):
+    while True:
+        c = http.client.HTTPConnection(*kit.address(at), timeout=kit.PATIENCE)
+        try:
+            c.request(method, path, headers=headers)
+            r = c.getresponse()
+            if r.status != 503:  # a busy machine had no report ready in time
+                return r.status, dict(r.getheaders()), r.read()
+        finally:
+            c.close()
+        time.sleep(0.2)
+
+
+def text(at, path):
+    return get(at, path)[2].decode()
+
+
+def raw(at, data, wait=True):
+    """The whole answer to these bytes; b"" where the connection is just closed."""
+    with kit.connect(at) as s:
+        got = b""
+        try:
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # closed already
+        try:
+            while part := s.recv(65536):
+                got += part
+        except ConnectionError:
+            pass
+        return got
+
+
+d = kit.Dispatcher("--status", "127.0.0.1:0", "--state", "state")
+at = d.page
+
+# ---- nothing there yet
+empty = text(at, "/")
+result("a_page_without_jobs", "There are no jobs" in empty and "No worker has come" in empty, empty)
+result("health", get(at, "/healthz")[::2] == (200, b"ok\n"))
+
+# ---- jobs, one of them with a name that is none
+load = kit.load(d.at, jobs=3, streams=4, workers=2, every=5)
+odd = kit.load(d.at, jobs=1, streams=2, workers=1, every=50, name=hostile, worker="<b>evil</b>")
+
+
+def all_run():
+    global report
+    report = json.loads(text(at, "/status.json"))
+    status = report["status"]
+    return (status["elements_per_second"] > 0 and [status[x] for x in ("jobs", "streams", "workers")] == [4, 14, 3] and
+            {j["state"] for j in report["jobs"]} == {"running"} and
+            all(s["worker"] in [w["worker"] for w in report["workers"]] for s in report["streams"]))
+
+
+ready = kit.until(all_run)
+result("jobs_in_json", ready and report["status"]["jobs"] == 4 and report["status"]["streams"] == 14 and
+       report["status"]["workers"] == 3 and {j["state"] for j in report["jobs"]} == {"running"}, str(report))
+result("where_streams_live", len(report["streams"]) == 14 and
+       all(s["worker"] in [w["worker"] for w in report["workers"]] for s in report["streams"]), str(report))
+result("events", any("serves" in e["event"] and e["seconds_ago"] >= 0 for e in report["events"]), str(report))
+result("json_has_the_name", hostile + "-0" in [j["job"] for j in report["jobs"]], str(report["jobs"]))
+result("rates_add_up", abs(sum(j["elements_per_second"] for j in report["jobs"]) -
+                           report["status"]["elements_per_second"]) < 1e-6, str(report))
+more = kit.until(lambda: json.loads(text(at, "/status.json"))["status"]["elements"] > report["status"]["elements"])
+result("numbers_move", more)
+
+# ---- the page
+status, headers, body = get(at, "/")
+page = body.decode()
+result("page_for_people", status == 200 and headers["Content-Type"].startswith("text/html") and
+       all(f"<h2>{x}</h2>" in page for x in ("Jobs", "Streams, and where they live", "Workers", "Last events")) and
+       "load-0" in page and "exactly_once" in page, page)
+# Tags of ours only: what came from outside is text.
+tags = set(re.findall(r"<\s*/?\s*([a-zA-Z]+)", page))
+result("what_comes_from_outside_is_text", "&#60;script&#62;alert(1)" in page and "&#60;b&#62;evil" in page and
+       page.count("<script") == 1 and "b" not in tags and "\x01" not in page and "\x7f" not in page, str(tags) + page)
+result("nothing_from_elsewhere", not re.search(r"""(src|href|action)\s*=\s*["']?\s*(https?:)?//""", page) and
+       "http" not in text(at, "/page.js") + text(at, "/page.css"), page)
+result("it_may_load_nothing_else", "default-src 'none'" in headers["Content-Security-Policy"] and
+       "unsafe" not in headers["Content-Security-Policy"], str(headers))
+result("page_without_scripts_is_loaded_again", '<noscript><meta http-equiv="refresh"' in page)
+for path, kind in (("/page.css", "text/css"), ("/page.js", "text/javascript")):
+    status, headers, body = get(at, path)
+    result("what_the_page_loads " + path, status == 200 and headers["Content-Type"] == kind and len(body) > 100)
+
+# ---- metrics
+status, headers, body = get(at, "/metrics")
+metrics = body.decode()
+result("metrics", status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4") and
+       re.search(r'^millrace_dispatcher_jobs 4$', metrics, re.M) and
+       re.search(r'^millrace_dispatcher_job_elements_total\{job="load-0",id="[0-9a-f]{16}"\} [0-9]+$', metrics, re.M) and
+       re.search(r'^millrace_dispatcher_worker_serving\{worker="127.0.0.1:20000"\} 1$', metrics, re.M), metrics)
+result("labels_are_escaped", 'job="<script>alert(1)</script>\\"\'&\\\\\\n\x01\x7f-0"' in metrics, metrics)
+samples = [x.rsplit(" ", 1)[0] for x in metrics.splitlines() if not x.startswith("#")]
+result("each_sample_once", len(samples) == len(set(samples)), metrics)
+if shutil.which("promtool"):
+    p = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, text=True)
+    result("promtool", p.returncode == 0 and not p.stdout + p.stderr, p.stdout + p.stderr)
+else:
+    kit.skip("promtool", "promtool is not installed (package prometheus)")
+
+# ---- the same on a terminal
+p = subprocess.run([kit.millrace, "service", "status", "--dispatcher", d.at], capture_output=True, text=True, timeout=kit.PATIENCE)
+result("as_text", p.returncode == 0 and "jobs 4, workers 3, streams 14" in p.stdout and
+       re.search(r"^load-0 .* exactly_once +running +0 of 4 +[0-9,]+ +[0-9,.]+/s$", p.stdout, re.M) and
+       re.search(r"^load-0 +3  127.0.0.1:2000[01] +1 +[0-9,]+  no$", p.stdout, re.M) and
+       re.search(r"^127.0.0.1:20001 +serving +[0-9]+$", p.stdout, re.M) and
+       re.search(r"^[0-9:]+ UTC  info +worker 127.0.0.1:20000 serves$", p.stdout, re.M), p.stdout + p.stderr)
+result("text_has_no_control_bytes", not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", p.stdout) and
+       "alert(1)</script>\"'&\\\\x0a\\x01\\x7f-0" in p.stdout, p.stdout)
+terminal, side = pty.openpty()
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 70, 0, 0))
+watch = subprocess.Popen([kit.millrace, "service", "status", "--watch", "--dispatcher", d.at], stdin=side, stdout=side,
+                         stderr=side)
+os.close(side)
+shown, screens, numbers = b"", [], [0]
+while len(screens) < 3 or numbers[-1] == numbers[0]:
+    shown += os.read(terminal, 65536)
+    screens = [s.replace("\r", "") for s in shown.decode(errors="replace").split("\x1b[2J")][1:-1]
+    numbers = [int(re.search("^([0-9,]+) elements", s, re.M)[1].replace(",", "")) for s in screens] or [0]
+watch.send_signal(signal.SIGINT)
+result("watched_numbers_move", numbers == sorted(numbers), str(screens))
+result("a_watched_screen_fits", all(s.count("\n") < 20 and max(map(len, s.split("\n"))) <= 70 for s in screens) and
+       "and 13 more" in screens[0], "\n".join(screens))
+os.close(terminal)
+result("watching_ends_on_ctrl_c", watch.wait() == 130)
+
+# ---- wrong paths, methods and requests
+for path in ("/nothing", "/metrics/", "//", "/../etc/passwd", "/%2e%2e/", "/" + "a" * 4000):
+    status, _, body = get(at, path)
+    result("no_such_path " + path[:20], status == 404 and b"/metrics" in body and b"aaaa" not in body, f"{status} {body}")
+result("a_query_changes_nothing", get(at, "/healthz?verbose=1")[0] == 200)
+for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"):
+    status, headers, _ = get(at, "/", method)
+    result("no_such_method " + method, status == 405 and headers["Allow"] == "GET, HEAD", f"{status} {headers}")
+for path in ("/", "/healthz", "/metrics", "/status.json"):
+    status, headers, body = get(at, path, "HEAD")
+    result("head " + path, status == 200 and body == b"" and int(headers["Content-Length"]) > 0, f"{status} {headers}")
+    result("one_request_a_connection " + path, headers["Connection"].lower() == "close", str(headers))
+garbage, pool = [], concurrent.futures.ThreadPoolExecutor(16)  # some are closed after 10 s
+for name, data in (("garbage", b"\x00\xff" * 500), ("no_http", b"hello\r\n\r\n"), ("nothing", b""),
+                   ("tls", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x55" * 300),
+                   ("a_huge_header", b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 300000 + b"\r\n\r\n"),
+                   ("many_headers", b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 30000 + b"\r\n"),
+                   ("a_body_that_never_ends", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\nx"),
+                   ("a_frame_of_the_service", b"MRF1\x01\x00\x00\x00" + b"\x00" * 100)):
+    garbage.append((name, pool.submit(raw, at, data)))
+result("it_serves_on_after_garbage", get(at, "/healthz")[0] == 200)
+
+# ---- connections that say nothing, by the hundred; slow ones
+idle = [kit.connect(at) for _ in range(100)]
+begin = time.monotonic()
+good = [get(at, "/healthz")[0] for _ in range(20)]
+result("a_hundred_half_open_connections", good == [200] * 20 and kit.ask(d.at, "status") is not None,
+       f"{good}: {time.monotonic() - begin} s")
+storm = [kit.connect(at) for _ in range(500)]
+result("connections_are_bounded", kit.until(lambda: d.connections() < 300), str(d.connections()))
+result("served_in_a_storm", [get(at, "/healthz")[0] for _ in range(20)] == [200] * 20)
+drips = []
+for s in [kit.connect(at) for _ in range(100)]:
+    try:
+        s.sendall(b"GET / HTTP/1.1\r\nHost:")
+        drips.append(s)
+    except OSError:
+        pass
+result("served_beside_slow_ones", [get(at, "/healthz")[0] for _ in range(20)] == [200] * 20)
+readers = []
+for s in [kit.connect(at) for _ in range(60)]:
+    readers.append(s)
+    try:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # and does not read
+    except OSError:
+        pass  # it was closed: this took longer than ten seconds
+result("served_beside_those_that_do_not_read", [get(at, "/")[0] for _ in range(20)] == [200] * 20)
+for s in idle + storm + drips + readers:
+    s.close()
+result("closed_connections_are_gone", kit.until(lambda: d.connections() < 40), str(d.connections()))
+result("each_is_a_line_of_the_log", "the status page: the connection from 127.0.0.1" in d.log(), d.log()[-2000:])
+moved = kit.until(lambda: json.loads(text(at, "/status.json"))["status"]["elements"] > report["status"]["elements"])
+result("jobs_went_on", moved and load.poll() is None and odd.poll() is None)
+
+# ---- a browser
+chromium = shutil.which("chromium")
+
+
+def browse(where, *options):
+    return subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                           "--user-data-dir=" + kit.path("browser"), "--window-size=1200,1000", *options, f"http://{where}/"],
+                          capture_output=True, timeout=kit.PATIENCE)
+
+
+class Watched(http.server.BaseHTTPRequestHandler):
+    """The page as the browser asks for it: what each answer to / was for, and what it showed."""
+    seen = []
+
+    def do_GET(self):
+        status, headers, body = get(at, self.path)
+        if self.path == "/":
+            Watched.seen.append((self.headers["Sec-Fetch-Dest"], number(body.decode(), "Elements since the start")))
+            time.sleep(0.6)  # a report may be half a second old
+        self.send_response(status)
+        for name in ("Content-Type", "Content-Security-Policy"):
+            self.send_header(name, headers[name])
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def number(dom, title):
+    found = re.search(rf"<dt>{title}</dt><dd>([0-9,]+)</dd>", dom)
+    return int(found[1].replace(",", "")) if found else -1
+
+
+if chromium:
+    between = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Watched)
+    threading.Thread(target=between.serve_forever, daemon=True).start()
+    p = browse("%s:%d" % between.server_address, "--virtual-time-budget=5000", "--dump-dom")
+    dom = p.stdout.decode(errors="replace")
+    between.shutdown()
+    result("browser_shows_jobs", "load-0" in dom and "exactly_once" in dom and "127.0.0.1:20000" in dom and
+           "alert(1)&lt;/script&gt;" in dom, dom + p.stderr.decode(errors="replace"))
+    # One document, and what it shows at the end is what its script was given later.
+    documents = [n for why, n in Watched.seen if why == "document"]
+    later = [n for why, n in Watched.seen if why == "empty"]
+    shown = number(dom, "Elements since the start")
+    result("numbers_move_without_loading_again", len(documents) == 1 and shown in later and shown > documents[0] > 0,
+           f"{Watched.seen}: {shown}\n{dom}")
+    p = browse(at, "--screenshot=" + kit.path("page.png"), "--hide-scrollbars")
+    with open(kit.path("page.png"), "rb") as f:
+        image = f.read()
+    result("browser_draws_it", image[:8] == b"\x89PNG\r\n\x1a\n" and len(image) > 20000, p.stderr.decode(errors="replace"))
+else:
+    kit.skip("browser", "chromium is not installed")
+
+for name, answer in garbage:
+    # An error, or nothing; never a report.
+    got = answer.result()
+    result("garbage_gets_no_report " + name, not got or re.match(rb"HTTP/1\.[01] [45]", got), str(got[:200]))
+
+# ---- a worker's page, while it is read
+worker = kit.Daemon("worker", "--dispatcher", d.at, "--listen", "127.0.0.1:0", "--status", "127.0.0.1:0", name="worker")
+read = subprocess.Popen([kit.millrace, "show", 'range(100000000).batch(10).distribute("%s", streams=2, job_name="real")' % d.at],
+                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+for _ in range(2000):
+    read.stdout.readline()
+kit.until(lambda: json.loads(text(worker.page, "/status.json"))["status"]["bytes"] > 8000)
+show = text(worker.page, "/")
+report = json.loads(text(worker.page, "/status.json"))
+result("a_worker's_page", f"Millrace worker {worker.at}" in show and "Streams that are read here" in show and
+       report["status"]["elements"] >= 1000 and report["status"]["bytes"] > 8000 and report["status"]["connected"] and
+       report["status"]["dispatcher"] == d.at, show + str(report))
+metrics = text(worker.page, "/metrics")
+result("a_worker's_metrics", re.search(r"^millrace_worker_sent_elements_total [1-9]", metrics, re.M) and
+       re.search("^millrace_worker_connected 1$", metrics, re.M) and get(worker.page, "/healthz")[0] == 200, metrics)
+if shutil.which("promtool"):
+    p = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, text=True)
+    result("a_worker's_promtool", p.returncode == 0 and not p.stdout + p.stderr, p.stdout + p.stderr)
+result("the_job_is_on_the_dispatcher's", kit.until(lambda: '<td>real</td>' in text(at, "/")), text(at, "/"))
+read.kill()
+read.communicate()
+result("a_worker_ends_with_its_page", worker.stop() == 0, worker.log())
+
+# ---- nobody to ask: it is stopped, and goes on
+d.process.send_signal(signal.SIGSTOP)
+d.process.send_signal(signal.SIGCONT)
+result("it_goes_on_after_a_stop", get(at, "/healthz")[0] == 200)
+load.kill()
+odd.kill()
+result("lost_workers_are_shown", kit.until(lambda: "lost" in text(at, "/")) and kit.until(
+    lambda: re.search(r'worker_serving\{worker="127.0.0.1:20000"\} 0', text(at, "/metrics"))), text(at, "/"))
+result("who_waits_is_shown", kit.until(lambda: "waits for a client" in text(at, "/")), text(at, "/"))
+begin = time.monotonic()
+result("it_ends_with_connections_open", d.stop() == 0, d.log())
+kit.end()

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The callbacks that text can name, each by what it leaves. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "tests/fault.h"
+#include "tests/harness.h"
+#include "trainer/callback.h"
+#include "trainer/callback_desc.h"
+#include "trainer/checkpoint.h"
+
+static mr_status st;
+static const char ten[] =
+    "range(10).map(i => ([cast(i, \"float32\") / 8.0, 1.0], [cast(i, \"float32\")])).batch(2)";
+
+typedef struct parts {
+    mr_strategy *s;
+    mr_model *m;
+    mr_loss *loss;
+    mr_optimizer *o;
+    mr_dataset *ds;
+} parts;
+
+static parts make(const char *optimizer)
+{
+    parts p = {0};
+    const char *const cpu = "cpu:0";
+    mr_ok(mr_dataset_from_text(ten, sizeof ten - 1, NULL, &p.ds, &st), &st);
+    mr_ok(mr_strategy_mirrored(&p.s, &(mr_strategy_opts){.devices = &cpu, .n_devices = 1}, &st),
+          &st);
+    mr_ok(mr_model_parse(&p.m, "dense(1)", &st), &st);
+    mr_ok(mr_loss_parse(&p.loss, "mse", &st), &st);
+    mr_ok(mr_optimizer_parse(&p.o, optimizer, &st), &st);
+    return p;
+}
+
+static void drop(parts *p)
+{
+    mr_dataset_unref(p->ds);
+    mr_optimizer_free(p->o);
+    mr_loss_free(p->loss);
+    mr_model_free(p->m);
+    mr_strategy_free(p->s);
+}
+
+static char printed[2048];
+
+static void print(void *ctx, const char *text, const char *json)
+{
+    size_t n = strlen(printed);
+    snprintf(printed + n, sizeof printed - n, "%s\n", ctx ? json : text);
+}
+
+/* The callback of text before one of the test's own, over so many epochs. */
+static mr_code fit(parts *p, const char *text, const mr_callback *own, int64_t epochs,
+                   mr_fit_result *r)
+{
+    mr_callback list[2] = {{0}};
+    const char *const metrics[] = {"mse"};
+    MR_TRY(mr_callback_parse(&list[0], text, &st));
+    if (own)
+        list[1] = *own;
+    printed[0] = '\0';
+    mr_code rc = mr_fit(p->s, p->m, p->ds, p->loss, p->o,
+                        &(mr_fit_opts){.epochs = epochs,
+                                       .metrics = metrics,
+                                       .n_metrics = 1,
+                                       .callbacks = list,
+                                       .n_callbacks = own ? 2 : 1,
+                                       .validation = p->ds,
+                                       .print = print},
+                        r, &st);
+    mr_callback_reset(&list[0]);
+    return rc;
+}
+
+static const char *content(const char *name)
+{
+    static char text[8192];
+    FILE *f = fopen(mr_test_path(name), "rb");
+    mr_check(f != NULL);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static bool there(const char *name)
+{
+    return access(mr_test_path(name), F_OK) == 0;
+}
+
+static const char *call(const char *format, const char *name)
+{
+    static char text[1024];
+    snprintf(text, sizeof text, format, mr_test_path(name));
+    return text;
+}
+
+static mr_code note_rate(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    double *rates = ctx;
+    (void)status;
+    rates[e->epoch - 1] = mr_optimizer_learning_rate(e->optimizer);
+    return MR_OK;
+}
+
+MR_TEST(arguments_are_checked)
+{
+    static const struct {
+        const char *text, *word;
+    } cases[] = {
+        {"chekpoint(\"a\")", "there is no callback 'chekpoint'"},
+        {"checkpoint()", "path"},
+        {"checkpoint(\"ckpt_{loss}\")", "{epoch} and {step}"},
+        {"checkpoint(\"run_{epoch}/ckpt\")", "last part"},
+        {"checkpoint(\"dir/\")", "names no checkpoint"},
+        {"checkpoint(\"a\", save_freq=0)", "save_freq"},
+        {"checkpoint(\"a\", save_freq=\"hour\")", "save_freq"},
+        {"checkpoint(\"a\", keep=0)", "keep"},
+        {"checkpoint(\"a\", mode=\"best\")", "mode"},
+        {"checkpoint(\"a\", on_error=\"ignore\")", "on_error"},
+        {"learning_rate_schedule()", "schedule"},
+        {"learning_rate_schedule([])", "pairs"},
+        {"learning_rate_schedule([[3, 0.1], [3, 0.2]])", "rise"},
+        {"learning_rate_schedule([[0, -0.1]])", "pairs"},
+        {"learning_rate_schedule([[0.5, 0.1]])", "pairs"},
+        {"early_stopping(patience=-1)", "patience"},
+        {"reduce_lr_on_plateau(factor=1.0)", "factor"},
+        {"csv_logger()", "file"},
+        {"csv_logger(\"a\", separator=\"\")", "separator"},
+        {"terminate_on_nan(1)", "argument"},
+    };
+    mr_callback c;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mr_test_context("%s", cases[i].text);
+        mr_code_is(mr_callback_parse(&c, cases[i].text, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, cases[i].word);
+    }
+}
+
+MR_TEST(schedules_set_the_rate_of_each_epoch)
+{
+    double rates[6];
+    mr_callback own = {.ctx = rates, .epoch_end = note_rate};
+    parts p = make("sgd(0.5)");
+    mr_ok(fit(&p, "learning_rate_schedule([[1, 0.1], [3, 0.01]])", &own, 5, NULL), &st);
+    const double want[] = {0.5, 0.1, 0.1, 0.01, 0.01};
+    for (int i = 0; i < 5; i++)
+        mr_eq_f64(rates[i], want[i], 0);
+    drop(&p);
+}
+
+static double halve(void *ctx, int64_t epoch, double rate)
+{
+    (*(int *)ctx)++;
+    return epoch == 0 ? rate : rate / 2;
+}
+
+static double negative(void *ctx, int64_t epoch, double rate)
+{
+    (void)ctx;
+    (void)rate;
+    return epoch < 1 ? 0.1 : -1;
+}
+
+MR_TEST(a_schedule_may_be_a_function)
+{
+    double rates[4];
+    int calls = 0;
+    parts p = make("sgd(0.08)");
+    mr_callback list[2] = {{0}, {.ctx = rates, .epoch_end = note_rate}};
+    mr_fit_opts o = {.epochs = 3, .callbacks = list, .n_callbacks = 2};
+    mr_ok(mr_callback_learning_rate(&list[0], halve, &calls, &st), &st);
+    mr_ok(mr_fit(p.s, p.m, p.ds, p.loss, p.o, &o, NULL, &st), &st);
+    mr_eq_i64(calls, 3);
+    mr_eq_f64(rates[0], 0.08, 0);
+    mr_eq_f64(rates[2], 0.02, 0);
+    mr_callback_reset(&list[0]);
+    mr_ok(mr_callback_learning_rate(&list[0], negative, NULL, &st), &st);
+    mr_code_is(mr_fit(p.s, p.m, p.ds, p.loss, p.o, &o, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "epoch 2");
+    mr_callback_reset(&list[0]);
+    drop(&p);
+}
+
+MR_TEST(the_learning_rate_is_printed)
+{
+    parts p = make("adam(learning_rate=0.001)");
+    mr_ok(fit(&p, "print_learning_rate()", NULL, 2, NULL), &st);
+    mr_eq_str(printed, "Learning rate for epoch 1 is 0.001\nLearning rate for epoch 2 is 0.001\n");
+    drop(&p);
+}
+
+MR_TEST(training_stops_when_nothing_gets_better)
+{
+    mr_fit_result r;
+    parts p = make("sgd(0.0)");
+    mr_ok(fit(&p, "early_stopping(patience=3)", NULL, 20, &r), &st);
+    mr_eq_i64(r.epochs, 4); /* the first is the best, three more pass */
+    mr_ok(fit(&p, "early_stopping()", NULL, 20, &r), &st);
+    mr_eq_i64(r.epochs, 2);
+    mr_ok(fit(&p, "early_stopping(start_from_epoch=5)", NULL, 20, &r), &st);
+    mr_eq_i64(r.epochs, 7);
+    mr_ok(fit(&p, "early_stopping(monitor=\"val_auc\")", NULL, 3, &r), &st);
+    mr_eq_i64(r.epochs, 3); /* a warning an epoch */
+    drop(&p);
+    p = make("sgd(0.01)");
+    mr_ok(fit(&p, "early_stopping(patience=2)", NULL, 6, &r), &st);
+    mr_eq_i64(r.epochs, 6); /* it gets better all the time */
+    mr_ok(fit(&p, "early_stopping(patience=2, min_delta=1000)", NULL, 6, &r), &st);
+    mr_eq_i64(r.epochs, 3);
+    mr_ok(fit(&p, "early_stopping(patience=2, mode=\"max\")", NULL, 6, &r), &st);
+    mr_eq_i64(r.epochs, 3);
+    mr_ok(fit(&p, "early_stopping(patience=2, baseline=-1.0)", NULL, 6, &r), &st);
+    mr_eq_i64(r.epochs, 6); /* better than before counts, but not for the wait */
+    drop(&p);
+}
+
+/* Spoils the weights after the second epoch. */
+static mr_code spoil(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    const float bad[2] = {100, 100};
+    float *kept = ctx;
+    if (e->epoch == 2)
+        MR_TRY(mr_variable_read(mr_model_variable(e->model, 0), kept, status));
+    return e->epoch < 2 ? MR_OK : mr_variable_assign(mr_model_variable(e->model, 0), bad, status);
+}
+
+MR_TEST(the_best_weights_are_restored)
+{
+    float best[2], now[2];
+    mr_callback own = {.ctx = best, .epoch_end = spoil};
+    mr_fit_result r;
+    parts p = make("sgd(0.01)");
+    mr_ok(fit(&p, "early_stopping(patience=2, restore_best_weights=true)", &own, 9, &r), &st);
+    mr_eq_i64(r.epochs, 4);
+    mr_ok(mr_variable_read(mr_model_variable(p.m, 0), now, &st), &st);
+    mr_eq_mem(now, best, sizeof now);
+    drop(&p);
+}
+
+MR_TEST(the_rate_is_lowered_on_a_plateau)
+{
+    double rates[8];
+    mr_callback own = {.ctx = rates, .epoch_end = note_rate};
+    parts p = make("sgd(0.08)");
+    mr_ok(fit(&p,
+              "reduce_lr_on_plateau(monitor=\"loss\", mode=\"max\", factor=0.5, patience=2, "
+              "cooldown=1, min_lr=0.03)",
+              &own, 8, NULL),
+          &st);
+    /* The loss falls, hence the first is the best: two pass, one cools, two pass. */
+    const double want[] = {0.08, 0.08, 0.04, 0.04, 0.03, 0.03, 0.03, 0.03};
+    for (int i = 0; i < 8; i++)
+        mr_eq_f64(rates[i], want[i], 0);
+    mr_has_str(printed, "epoch 3: the learning rate is lowered to 0.04");
+    drop(&p);
+}
+
+MR_TEST(a_line_of_values_for_each_epoch)
+{
+    parts p = make("sgd(0.01)");
+    mr_ok(fit(&p, call("csv_logger(\"%s\")", "log.csv"), NULL, 2, NULL), &st);
+    mr_check(strncmp(content("log.csv"), "epoch,loss,mse,val_loss,val_mse\n0,", 34) == 0);
+    mr_has_str(content("log.csv"), "\n1,");
+    mr_ok(fit(&p, call("csv_logger(\"%s\", append=true)", "log.csv"), NULL, 1, NULL), &st);
+    size_t lines = 0;
+    for (const char *at = content("log.csv"); *at; at++)
+        lines += *at == '\n';
+    mr_eq_u64(lines, 4);
+    mr_ok(fit(&p, call("csv_logger(\"%s\", separator=\";\")", "log.csv"), NULL, 1, NULL), &st);
+    mr_check(strncmp(content("log.csv"), "epoch;loss;mse;val_loss;val_mse\n0;", 34) == 0);
+    mr_code_is(fit(&p, call("csv_logger(\"%s\")", "no/such/log.csv"), NULL, 1, NULL), MR_NOT_FOUND,
+               &st);
+    drop(&p);
+}
+
+MR_TEST(training_ends_at_a_loss_that_is_no_number)
+{
+    parts p = make("sgd(1e30)");
+    mr_code_is(fit(&p, "terminate_on_nan()", NULL, 9, NULL), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "at step 2 of epoch 1");
+    drop(&p);
+    p = make("sgd(0.01)");
+    mr_ok(fit(&p, "terminate_on_nan()", NULL, 2, NULL), &st);
+    drop(&p);
+}
+
+MR_TEST(events_are_records_in_two_directories)
+{
+    parts p = make("sgd(0.01)");
+    struct stat is;
+    mr_ok(fit(&p, call("tensorboard(\"%s\", update_freq=2)", "logs"), NULL, 2, NULL), &st);
+    mr_check(stat(mr_test_path("logs/train"), &is) == 0 && S_ISDIR(is.st_mode));
+    mr_check(stat(mr_test_path("logs/validation"), &is) == 0 && S_ISDIR(is.st_mode));
+    fclose(fopen(mr_test_path("file"), "w"));
+    mr_check(fit(&p, call("tensorboard(\"%s\")", "file/logs"), NULL, 1, NULL) != MR_OK);
+    drop(&p);
+}
+
+typedef struct names {
+    char text[512];
+} names;
+
+static mr_code add_name(void *ctx, const mr_checkpoint_info *c, mr_status *status)
+{
+    names *n = ctx;
+    size_t at = strlen(n->text);
+    (void)status;
+    snprintf(n->text + at, sizeof n->text - at, "%s:%d%s%s ", c->name, (int)c->step,
+             c->whole ? "" : "!", c->latest ? "*" : "");
+    return MR_OK;
+}
+
+static const char *list(const char *name)
+{
+    static names n;
+    n.text[0] = '\0';
+    mr_ok(mr_checkpoint_list(mr_test_path(name), add_name, &n, &st), &st);
+    return n.text;
+}
+
+MR_TEST(checkpoints_of_epochs_and_steps)
+{
+    parts p = make("sgd(0.01)");
+    mr_ok(fit(&p, call("checkpoint(\"%s\")", "a/ckpt_{epoch}"), NULL, 3, NULL), &st);
+    mr_eq_str(list("a"), "ckpt_1:5 ckpt_2:10 ckpt_3:15* ");
+    mr_eq_str(content("a/checkpoint"), "ckpt_3\n");
+    mr_check(there("a/finished"));
+    mr_ok(fit(&p, call("checkpoint(\"%s\", save_freq=4)", "b/s_{epoch}_{step}"), NULL, 2, NULL),
+          &st);
+    mr_eq_str(list("b"), "s_1_4:4 s_2_8:8* ");
+    mr_ok(fit(&p, call("checkpoint(\"%s\", keep=2)", "c/ckpt_{epoch}"), NULL, 5, NULL), &st);
+    mr_eq_str(list("c"), "ckpt_4:20 ckpt_5:25* ");
+    mr_ok(fit(&p, call("checkpoint(\"%s\")", "d/ckpt"), NULL, 3, NULL), &st);
+    mr_eq_str(list("d"), "ckpt:15* ");
+    drop(&p);
+}
+
+MR_TEST(only_the_best_is_saved)
+{
+    parts p = make("sgd(0.0)");
+    mr_ok(fit(&p, call("checkpoint(\"%s\", save_best_only=true)", "a/ckpt_{epoch}"), NULL, 4, NULL),
+          &st);
+    mr_eq_str(list("a"), "ckpt_1:5* ");
+    drop(&p);
+    p = make("sgd(0.01)");
+    mr_ok(fit(&p,
+              call("checkpoint(\"%s\", save_best_only=true, monitor=\"mse\", mode=\"max\")",
+                   "b/ckpt_{epoch}"),
+              NULL, 4, NULL),
+          &st);
+    mr_eq_str(list("b"), "ckpt_1:5* ");
+    mr_ok(fit(&p, call("checkpoint(\"%s\", save_best_only=true)", "c/ckpt_{epoch}"), NULL, 3, NULL),
+          &st);
+    mr_eq_str(list("c"), "ckpt_1:5 ckpt_2:10 ckpt_3:15* ");
+    drop(&p);
+}
+
+MR_TEST(a_save_that_fails_ends_training_or_is_warned_of)
+{
+    mr_fit_result r;
+    parts p = make("sgd(0.01)");
+    fclose(fopen(mr_test_path("file"), "w"));
+    mr_check(fit(&p, call("checkpoint(\"%s\")", "file"), NULL, 3, NULL) == MR_ALREADY_EXISTS);
+    mr_has_str(st.message, "checkpoint of step 5");
+    mr_ok(fit(&p, call("checkpoint(\"%s\", on_error=\"warn\")", "file"), NULL, 3, &r), &st);
+    mr_eq_i64(r.epochs, 3);
+    drop(&p);
+}
+
+MR_TEST(a_damaged_checkpoint_is_not_whole)
+{
+    parts p = make("sgd(0.01, momentum=0.9)");
+    mr_ok(fit(&p, call("checkpoint(\"%s\")", "a/ckpt_{epoch}"), NULL, 3, NULL), &st);
+    mr_check(truncate(mr_test_path("a/ckpt_2/optimizer.safetensors"), 20) == 0);
+    mr_check(mkdir(mr_test_path("a/.ckpt_4.partial"), 0777) == 0);
+    mr_check(mkdir(mr_test_path("a/other"), 0777) == 0);
+    mr_eq_str(list("a"), ".ckpt_4.partial:0! ckpt_2:0! ckpt_1:5 ckpt_3:15* ");
+    mr_code_is(mr_checkpoint_list(mr_test_path("nowhere"), add_name, NULL, &st), MR_NOT_FOUND, &st);
+    drop(&p);
+}
+
+/* ---- of a program's own ---- */
+
+struct own_params {
+    int64_t times;
+};
+
+struct own_state {
+    const struct own_params *params;
+};
+
+static int64_t own_calls, own_freed;
+
+static mr_code own_epoch_end(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    const struct own_state *s = ctx;
+    double v;
+    (void)status;
+    own_calls += s->params->times;
+    mr_check(mr_train_value(e, "val_mse", &v) && !mr_train_value(e, "val_auc", &v));
+    return MR_OK;
+}
+
+static void own_free(void *ctx)
+{
+    (void)ctx;
+    own_freed++;
+}
+
+static const mr_param own_table[] = {
+    MR_ARG(struct own_params, times, .max.i = 9, .doc = "How often it counts."), {0}};
+
+static const mr_callback_desc own = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "count_epochs",
+           .doc = "Counts epochs.",
+           .example = "count_epochs(2)",
+           .params = own_table,
+           .params_size = sizeof(struct own_params)},
+    .calls = {.epoch_end = own_epoch_end, .free = own_free},
+    .state_size = sizeof(struct own_state),
+};
+
+MR_TEST(programs_add_callbacks_that_text_names)
+{
+    parts p = make("sgd(0.01)");
+    mr_ok(mr_callback_register(&own, &st), &st);
+    mr_code_is(mr_callback_register(&own, &st), MR_ALREADY_EXISTS, &st);
+    mr_ok(fit(&p, "count_epochs(2)", NULL, 3, NULL), &st);
+    mr_eq_i64(own_calls, 6);
+    mr_eq_i64(own_freed, 1);
+    drop(&p);
+}
+
+MR_TEST(memory_may_run_out)
+{
+    mr_fault_each_allocation(n)
+    {
+        mr_callback c = {0};
+        if (mr_fault_expect(
+                mr_callback_parse(&c, "learning_rate_schedule([[0, 0.1], [1, 0.2]])", &st), &st) ==
+            MR_OK)
+            mr_callback_reset(&c);
+    }
+}

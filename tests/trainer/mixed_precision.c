@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mixed precision: what is rounded to bfloat16 and what is not, against plain loops. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/fault.h"
+#include "tests/harness.h"
+#include "tests/trainer/batches.h"
+#include "trainer/fit.h"
+#include "trainer/model.h"
+#include "trainer/saved_model.h"
+
+enum { ROWS = 5, IN = 4, MID = 3, OUT = 2 };
+static mr_status st;
+
+static mr_strategy *open_strategy(size_t n)
+{
+    mr_strategy *s = NULL;
+    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
+    return s;
+}
+
+static float rounded(float v)
+{
+    return mr_bfloat_to_float(mr_float_to_bfloat(v));
+}
+
+/* Numbers that bfloat16 has not, but whose products and sums float32 has: multiples of 1/512. */
+static void fill(float *v, size_t n, uint64_t seed)
+{
+    test_fill(v, n, seed);
+    for (size_t i = 0; i < n; i++)
+        v[i] = roundf(v[i] * 800) / 512;
+}
+
+typedef struct pass {
+    mr_model *m;
+    float x[ROWS * IN], dy[ROWS * OUT], y[ROWS * OUT], grads[2][IN * MID];
+} pass;
+
+static mr_code run(mr_replica *r, void *ctx, mr_status *status)
+{
+    pass *p = ctx;
+    size_t n = mr_strategy_num_replicas_in_sync(mr_replica_strategy(r)), id = mr_replica_id(r);
+    size_t most = (ROWS + n - 1) / n, from = id * most < ROWS ? id * most : ROWS;
+    size_t rows = ROWS - from < most ? ROWS - from : most;
+    size_t at = from * OUT, bytes = rows * OUT * sizeof(float);
+    mr_array y, x = {.dtype = MR_FLOAT32,
+                     .rank = 2,
+                     .rows = 1,
+                     .shape = {(int64_t)rows, IN},
+                     .data = p->x + from * IN};
+    mr_stream *s = mr_replica_stream(r);
+    const float *g;
+    MR_TRY(mr_model_forward(p->m, r, &x, &(mr_forward_opts){.training = true}, &y, status));
+    MR_TRY(mr_stream_copy(s, p->y + at, y.data, bytes, status));
+    MR_TRY(mr_stream_copy(s, mr_model_output_gradient(p->m, r), p->dy + at, bytes, status));
+    MR_TRY(mr_model_backward(p->m, r, status));
+    for (size_t v = 0; v < 2; v++) {
+        MR_TRY(mr_model_gradient(p->m, r, v, &g, status));
+        if (id == 0)
+            MR_TRY(mr_stream_copy(s, p->grads[v], g,
+                                  mr_variable_size(mr_model_variable(p->m, v)) * sizeof *g,
+                                  status));
+    }
+    return MR_OK;
+}
+
+/* Two dense layers: w1 [IN, MID], relu, w2 [MID, OUT]. */
+static void plain(const pass *p, const float *w1, const float *w2, double *y, double *g1,
+                  double *g2)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        float h[MID], dh[MID];
+        for (size_t j = 0; j < MID; j++) {
+            float sum = 0;
+            for (size_t k = 0; k < IN; k++)
+                sum += rounded(p->x[i * IN + k]) * rounded(w1[k * MID + j]);
+            h[j] = rounded(sum > 0 ? sum : 0);
+            dh[j] = 0;
+        }
+        for (size_t j = 0; j < MID; j++)
+            for (size_t c = 0; c < OUT; c++) {
+                float dy = rounded(p->dy[i * OUT + c]);
+                y[i * OUT + c] += (double)h[j] * (double)rounded(w2[j * OUT + c]);
+                g2[j * OUT + c] += (double)h[j] * (double)dy;
+                dh[j] += dy * rounded(w2[j * OUT + c]);
+            }
+        for (size_t j = 0; j < MID; j++)
+            for (size_t k = 0; k < IN && h[j] > 0; k++)
+                g1[k * MID + j] += (double)rounded(p->x[i * IN + k]) * (double)rounded(dh[j]);
+    }
+}
+
+MR_TEST(products_are_of_rounded_numbers_forward_and_backward)
+{
+    for (size_t n = 1; n <= 3; n++) {
+        static pass p;
+        float w1[IN * MID], w2[MID * OUT];
+        double y[ROWS * OUT] = {0}, g1[IN * MID] = {0}, g2[MID * OUT] = {0};
+        mr_test_context("%zu replicas", n);
+        mr_strategy *s = open_strategy(n);
+        mr_ok(mr_model_parse(&p.m,
+                             "dense(3, activation=\"relu\", use_bias=false)"
+                             ".dense(2, use_bias=false)",
+                             &st),
+              &st);
+        mr_ok(mr_model_build(p.m, s, 1, (int64_t[]){IN}, &(mr_model_opts){.mixed_precision = true},
+                             &st),
+              &st);
+        fill(p.x, ROWS * IN, 1);
+        fill(p.dy, ROWS * OUT, 2);
+        fill(w1, IN * MID, 3);
+        fill(w2, MID * OUT, 4);
+        mr_ok(mr_variable_assign(mr_model_variable(p.m, 0), w1, &st), &st);
+        mr_ok(mr_variable_assign(mr_model_variable(p.m, 1), w2, &st), &st);
+        mr_ok(mr_strategy_run(s, run, &p, &st), &st);
+        plain(&p, w1, w2, y, g1, g2);
+        for (size_t i = 0; i < ROWS * OUT; i++)
+            mr_eq_f64((double)p.y[i], y[i], 1e-5);
+        for (size_t i = 0; i < IN * MID; i++)
+            mr_eq_f64((double)p.grads[0][i], g1[i], 1e-5);
+        for (size_t i = 0; i < MID * OUT; i++)
+            mr_eq_f64((double)p.grads[1][i], g2[i], 1e-5);
+        mr_model_free(p.m);
+        mr_strategy_free(s);
+    }
+}
+
+typedef struct applied {
+    mr_model *m;
+    float x[ROWS * 32], y[ROWS * 64];
+} applied;
+
+static mr_code apply(mr_replica *r, void *ctx, mr_status *status)
+{
+    applied *a = ctx;
+    mr_array y,
+        x = {.dtype = MR_FLOAT32, .rank = 4, .rows = 1, .shape = {ROWS, 4, 4, 2}, .data = a->x};
+    MR_TRY(mr_model_forward(a->m, r, &x, NULL, &y, status));
+    mr_check(mr_array_row_bytes(&y) <= sizeof a->y);
+    return mr_stream_copy(mr_replica_stream(r), a->y, y.data, mr_array_row_bytes(&y), status);
+}
+
+/* What a model with one kernel gives; all_rounded: its numbers are rounded beforehand. */
+static void give(const char *text, bool mixed, bool all_rounded, applied *a)
+{
+    float w[64];
+    mr_strategy *s = open_strategy(1);
+    mr_ok(mr_model_parse(&a->m, text, &st), &st);
+    mr_ok(mr_model_build(a->m, s, 3, (int64_t[]){4, 4, 2},
+                         &(mr_model_opts){.mixed_precision = mixed}, &st),
+          &st);
+    mr_variable *v = mr_model_variable(a->m, 0);
+    memset(a->y, 0, sizeof a->y);
+    mr_check(mr_variable_size(v) <= 64);
+    test_fill(a->x, ROWS * 32, 5);
+    test_fill(w, mr_variable_size(v), 6);
+    for (size_t i = 0; i < ROWS * 32 && all_rounded; i++)
+        a->x[i] = rounded(a->x[i]);
+    for (size_t i = 0; i < mr_variable_size(v) && all_rounded; i++)
+        w[i] = rounded(w[i]);
+    mr_ok(mr_variable_assign(v, w, &st), &st);
+    mr_ok(mr_strategy_run(s, apply, a, &st), &st);
+    mr_model_free(a->m);
+    mr_strategy_free(s);
+}
+
+MR_TEST(convolutions_are_of_rounded_numbers)
+{
+    static const char *const models[] = {"conv2d(3, 3)", "conv2d(4, 1)", "depthwise_conv2d(2)",
+                                         "dense(2)"};
+    static applied mixed, by_hand, not_mixed;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        double most = 0;
+        mr_test_context("%s", models[i]);
+        give(models[i], true, false, &mixed);
+        give(models[i], false, true, &by_hand);
+        give(models[i], false, false, &not_mixed);
+        for (size_t k = 0; k < ROWS * 64; k++) {
+            mr_eq_f64((double)mixed.y[k], (double)by_hand.y[k], 1e-5);
+            most = fmax(most, fabs((double)mixed.y[k] - (double)not_mixed.y[k]));
+        }
+        mr_check(most > 1e-4);
+    }
+}
+
+static mr_dataset *read_data(const char *text)
+{
+    mr_dataset *ds = NULL;
+    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    return ds;
+}
+
+/* Steps that are too small for bfloat16 add up. */
+MR_TEST(variables_are_float32)
+{
+    mr_strategy *s = open_strategy(2);
+    mr_dataset *ds = read_data("from_tensors([1.0], [0.0]).repeat(8).batch(2)");
+    mr_model *m = NULL;
+    mr_loss *loss = NULL;
+    mr_optimizer *o = NULL;
+    mr_fit_result r;
+    float w;
+    mr_ok(mr_model_parse(&m, "dense(1, use_bias=false, kernel_initializer=\"ones\")", &st), &st);
+    mr_ok(mr_loss_parse(&loss, "mse", &st), &st);
+    mr_ok(mr_optimizer_parse(&o, "sgd(5e-5)", &st), &st);
+    mr_ok(mr_fit(s, m, ds, loss, o, &(mr_fit_opts){.mixed_precision = true}, &r, &st), &st);
+    mr_check(mr_model_is_mixed(m));
+    mr_ok(mr_variable_read(mr_model_variable(m, 0), &w, &st), &st);
+    mr_eq_f64((double)r.loss, 1, 0);
+    mr_eq_f64((double)w, 1 - 4 * 1e-4, 1e-6);
+    mr_optimizer_free(o);
+    mr_loss_free(loss);
+    mr_model_free(m);
+    mr_dataset_unref(ds);
+    mr_strategy_free(s);
+}
+
+static const char shared[] = "a = input(3); t = dense(3, activation=\"tanh\"); "
+                             "a.t().t().batch_norm(synchronized=true).dense(1)";
+
+MR_TEST(training_is_the_same_on_all_numbers_of_replicas_and_is_saved)
+{
+    float first = 0;
+    for (size_t n = 1; n <= 4; n++) {
+        mr_test_context("%zu replicas", n);
+        mr_strategy *s = open_strategy(n);
+        mr_dataset *ds = read_data("range(10).map(i => cast(i, \"float32\") / 10.0)"
+                                   ".map(f => ([f, 1.0 - f, f * f], [f * 2.0 - 0.5])).batch(4)");
+        mr_model *m = NULL, *same = NULL, *other = NULL;
+        mr_loss *loss = NULL;
+        mr_optimizer *o = NULL;
+        mr_saved *saved = NULL;
+        mr_fit_result r, before, after, unlike;
+        mr_ok(mr_model_parse(&m, shared, &st), &st);
+        mr_ok(mr_loss_parse(&loss, "mse", &st), &st);
+        mr_ok(mr_optimizer_parse(&o, "adam(0.02)", &st), &st);
+        const mr_fit_opts opts = {
+            .epochs = 20, .seed = 4, .mixed_precision = true, .check_replicas = true};
+        mr_ok(mr_fit(s, m, ds, loss, o, &opts, &r, &st), &st);
+        first = n == 1 ? r.loss : first;
+        mr_check(r.loss < 0.45f);
+        mr_eq_f64((double)r.loss, (double)first, 0.02);
+        mr_ok(mr_model_save(m, mr_test_path("saved"), NULL, &st), &st);
+        mr_ok(mr_saved_open(&saved, mr_test_path("saved"), &st), &st);
+        mr_ok(mr_model_parse(&same, mr_saved_model_text(saved), &st), &st);
+        mr_ok(mr_model_parse(&other, mr_saved_model_text(saved), &st), &st);
+        mr_ok(mr_saved_build(saved, same, s, NULL, &st), &st);
+        mr_ok(mr_saved_build(saved, other, s, &(mr_model_opts){.seed = 1}, &st), &st);
+        mr_check(mr_model_is_mixed(same) && !mr_model_is_mixed(other));
+        mr_ok(mr_evaluate(s, m, ds, loss, NULL, &before, &st), &st);
+        mr_ok(mr_evaluate(s, same, ds, loss, NULL, &after, &st), &st);
+        mr_ok(mr_evaluate(s, other, ds, loss, NULL, &unlike, &st), &st);
+        mr_eq_f64((double)after.loss, (double)before.loss, 0);
+        mr_check(unlike.loss != before.loss);
+        mr_saved_close(saved);
+        mr_model_free(other);
+        mr_model_free(same);
+        mr_model_free(m);
+        mr_optimizer_free(o);
+        mr_loss_free(loss);
+        mr_dataset_unref(ds);
+        mr_strategy_free(s);
+    }
+}
+
+MR_TEST(memory_may_run_out)
+{
+    mr_fault_each_allocation(n)
+    {
+        mr_strategy *s = NULL;
+        mr_model *m = NULL;
+        mr_code rc = mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = 2}, &st);
+        if (rc == MR_OK)
+            rc = mr_model_parse(&m, shared, &st);
+        if (rc == MR_OK)
+            rc = mr_model_build(m, s, 1, (int64_t[]){3}, &(mr_model_opts){.mixed_precision = true},
+                                &st);
+        mr_fault_expect(rc, &st);
+        mr_model_free(m);
+        mr_strategy_free(s);
+    }
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Workers that mpirun starts and that sum by MPI.
+. "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+mpirun=${MPIRUN:-mpirun}
+MILLRACE_MPI_MODULE=$MR_BUILD/millrace-mpi.so
+export MILLRACE_MPI_MODULE OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+[ -x "$MR_BUILD/tests/worker" ] || exit 77 # built without the trainer
+one='range(64).map(i => ([cast(i, "float32") / 64.0], [1.0])).batch(8)'
+model=(--model 'dense(16, activation="relu").dense(3)' --loss 'sparse_categorical_crossentropy(from_logits=true)'
+    --optimizer 'adam(learning_rate=0.01)' --log json)
+
+# ---- without mpirun, or without the module
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 expect mpi_needs_mpirun 1 '' 'not started by mpirun' -- \
+    "$m" train --data "$one" --model 'dense(1)' --loss mse --optimizer sgd --communication mpi
+if [ ! -e "$MILLRACE_MPI_MODULE" ] || ! command -v "$mpirun" >/dev/null; then
+    skip mpi "no Open MPI here, or under a sanitizer, which reports Open MPI's own leaks"
+    finish
+    exit
+fi
+# by_mpi N COMMAND...: output of all in out, errors in err
+by_mpi() {
+    timeout -k 5 $patience "$mpirun" --oversubscribe -n "$1" "${@:2}" >out 2>err </dev/null
+}
+said() { tail -n 4 err out | head -c 1500; }
+PMIX_RANK=0 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 MILLRACE_MPI_MODULE=/nowhere.so \
+    expect a_module_that_is_not_there_is_named 1 '' '/nowhere.so' -- \
+    "$m" train --data "$one" --model 'dense(1)' --loss mse --optimizer sgd --communication mpi
+
+# ---- operations
+for n in 2 3 4; do
+    by_mpi $n "$MR_BUILD/tests/rank" --mpi check
+    result "all_operations_on_$n" "$([ $? = 0 ] && [ "$(grep -v '^connected' out | sort -u | wc -l)" = 1 ]; echo $?)" "$(said)"
+done
+for how in '2 2' '3 1'; do
+    # shellcheck disable=SC2086
+    set -- $how
+    COMMUNICATION=mpi by_mpi "$1" "$MR_BUILD/tests/worker" "$2" collective
+    result "collectives_of_${1}_workers_with_$2" $? "$(said)"
+done
+COMMUNICATION=mpi by_mpi 4 "$MR_BUILD/tests/worker" 1 values
+result values_on_4_workers "$([ $? = 0 ] && [ "$(grep -c '^gather \[6, 1\] 0 10 11 20 21 22$' out)" = 8 ]; echo $?)" "$(said)"
+
+# ---- training: one global batch, spread in three ways
+data='range(403).map(i => ([cast(i % 17, "float32") / 17.0, cast(i % 5, "float32"), 1.0], i % 3)).batch(32)'
+all=(--data "$data" --metrics accuracy --check-replicas --eval "$data" --epochs 20 --steps 200)
+for how in '1 4' '2 2' '4 1'; do
+    # shellcheck disable=SC2086
+    set -- $how
+    by_mpi "$1" "$m" train "${model[@]}" --replicas "$2" "${all[@]}" --communication auto
+    status=$?
+    sort out | uniq -c | awk -v n="$1" '$1 != n { exit 1 }'
+    result "workers_${1}_replicas_$2" "$([ $? = 0 ] && [ $status = 0 ] && { [ "$1" = 1 ] || grep -q 'workers by MPI, 4 replicas in sync, sums by mpi' err; }; echo $?)" "$(said)"
+    sort -u out >"losses.$1"
+done
+python3 - <<'PYTHON'
+import json
+runs = []
+for n in (1, 2, 4):
+    lines = map(json.loads, open(f"losses.{n}"))
+    runs.append({(x.get("step"), x.get("epoch")): x for x in lines})
+assert runs[0].keys() == runs[1].keys() == runs[2].keys() and len(runs[0]) > 200
+for k in runs[0]:
+    for r in runs[1:]:
+        for name, v in r[k].items():
+            assert abs(v - runs[0][k][name]) <= 2e-5 * abs(runs[0][k][name]), (runs[0][k], r[k])
+PYTHON
+result the_spread_of_replicas_does_not_change_the_losses $? "$(tail -qn 1 losses.*)"
+by_mpi 2 "$m" train "${model[@]}" --replicas 2 "${all[@]}" --communication mpi
+sort -u out >again
+result the_same_command_gives_the_same_bits "$(cmp again losses.2; echo $?)" "$(said)"
+by_mpi 2 "$m" train "${model[@]}" --data "$data" --communication ring
+result the_ring_works_under_mpirun_too "$([ $? = 0 ] && grep -q 'sums by ring' err; echo $?)" "$(said)"
+
+# ---- failures: nobody is left
+by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do shorter steps 1000
+result another_size_is_found "$([ $? != 0 ] && grep -q 'rank [01] .*values of float32, at step 4: another process does something else' err; echo $?)" "$(said)"
+by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort steps 1000
+result a_failure_is_everybodys "$([ $? != 0 ] && grep -q 'no such file' err; echo $?)" "$(said)"
+long=(--data "${data/.batch/.repeat().batch}" --steps 1000000)
+find_workers() { # timeout's child is mpirun, whose children they are
+    mapfile -t workers < <(pgrep -P "$(pgrep -P "$started" | head -n 1)")
+    [ ${#workers[@]} = 3 ]
+}
+for how in KILL STOP; do
+    rm -f out
+    timeout -k 5 $patience "$mpirun" --oversubscribe -n 3 "$m" train "${model[@]}" --peer-timeout 10 "${long[@]}" >out 2>err </dev/null &
+    started=$!
+    until_true grep -q '"step": 20,' out
+    workers=()
+    until_true find_workers
+    kill -$how "${workers[1]:-$started}"
+    wait "$started"
+    status=$?
+    sleep 0.2
+    left=0
+    for p in "${workers[@]}"; do
+        kill -CONT "$p" 2>/dev/null
+        until_true is_over "$p" || left=1
+    done
+    result "a_worker_that_gets_SIG${how}_ends_all" "$([ $status != 0 ] && [ $status != 124 ] && [ $left = 0 ]; echo $?)" "$(said)"
+done
+finish

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Saved models from the command line: train --save and --init, evaluate, predict, summary.
+. "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+"$m" train --help >/dev/null 2>&1 || exit 77 # built without the trainer
+data='range(10).map(i => ([cast(i, "float32") / 8.0, 1.0], [cast(i, "float32")])).batch(4)'
+model='dense(3, activation="relu").dense(1)'
+train() { "$m" train --data "$data" --model "$model" --loss mse --optimizer 'sgd(0.01)' --seed 5 --log json "$@"; }
+
+train --metrics mse --epochs 2 --save out/model --eval "$data" >log 2>err
+result train_saves $? "$(cat err)"
+result files_of_a_saved_model $([ "$(ls -A out out/model | tr '\n' ' ')" = 'out: model  out/model: model.txt training.json weights.safetensors ' ]; echo $?) "$(ls -A out out/model)"
+result the_model_is_its_text $([ "$(cat out/model/model.txt)" = "$model" ]; echo $?)
+evaluation=$(tail -n 1 log)
+for r in 1 2 3; do
+    expect "evaluate_gives_what_train_gave_on_$r" 0 "$([ $r = 1 ] && echo "$evaluation" || echo ANY)" -- "$m" evaluate --saved out/model --data "$data" --replicas $r
+    "$m" predict --saved out/model --data "$data" --replicas $r >predicted.$r
+done
+result predict_prints_a_line_an_example $([ "$(wc -l <predicted.1)" = 10 ]; echo $?)
+result predict_keeps_the_order_on_replicas "$(python3 -c '
+import json
+one, two, three = ([json.loads(x)[0] for x in open(f"predicted.{r}")] for r in (1, 2, 3))
+assert all(abs(a - b) + abs(a - c) < 1e-5 for a, b, c in zip(one, two, three))'; echo $?)" "$(paste predicted.1 predicted.2 predicted.3)"
+result predictions_are_json "$(python3 -c '
+import json
+for line in open("predicted.1"):
+    v = json.loads(line)
+    assert isinstance(v, list) and len(v) == 1 and isinstance(v[0], float), v' >err 2>&1; echo $?)" "$(cat err)"
+expect evaluate_with_another_loss 0 ANY -- "$m" evaluate --saved out/model --data "$data" --metrics mean mse
+result metrics_that_are_asked_for $(echo "$evaluation" | grep -q eval_mse; echo $?)
+expect evaluate_needs_labels 1 '' 'labels' -- "$m" evaluate --saved out/model --data 'range(4).map(i => [1.0, 2.0]).batch(2)'
+expect predict_names_the_flag 1 '' '--data' 'shape' -- "$m" predict --saved out/model --data 'range(4).map(i => [1.0]).batch(2)'
+expect saved_is_needed 2 '' '--saved DIR is missing' -- "$m" predict --data "$data"
+expect data_are_needed 2 '' '--data EXPR is missing' -- "$m" evaluate --saved out/model
+expect a_model_that_is_not_there 1 '' 'nowhere' 'no such saved model' -- "$m" evaluate --saved nowhere --data "$data"
+
+# ---- init
+train --init out/model --epochs 1 >again 2>err
+result init_goes_on_where_the_weights_are $([ "$(tail -n 1 log | tr -dc '0-9.')" ] && python3 -c '
+import json
+log = [json.loads(x) for x in open("log")]
+again = [json.loads(x) for x in open("again")]
+assert again[0]["loss"] < log[0]["loss"], (again[0], log[0])'; echo $?) "$(cat err again)"
+expect init_of_another_model 1 '' '--init' 'dense/kernel' -- "$m" train --data "$data" --model 'dense(4).dense(1)' --loss mse --optimizer 'sgd(0.01)' --init out/model
+mkdir -p other; : >other/letter
+expect save_is_looked_at_first 1 '' '--save' 'letter' -- "$m" train --data "$data" --model "$model" --loss mse --optimizer 'sgd(0.01)' --save other
+result what_was_there_stays $([ -e other/letter ]; echo $?)
+if [ "$(id -u)" != 0 ]; then
+    mkdir fixed; chmod a-w fixed
+    expect save_into_a_read_only_directory 1 '' 'permission' -- "$m" train --data "$data" --model "$model" --loss mse --optimizer 'sgd(0.01)' --save fixed/model
+else
+    skip save_into_a_read_only_directory 'root may write anywhere'
+fi
+printf '{"format": 2, "millrace": "7.0"}' >out/model/training.json
+expect a_newer_model_is_refused 1 '' '7.0' 'format 2' -- "$m" evaluate --saved out/model --data "$data"
+
+# ---- adapt, and models that take text
+letters='from_tensor_slices(["d", "a", "d", "c", "d", "c"]).map(x => ([x], [cast(length(x), "float32")])).batch(4)'
+expect adapt_is_silent 0 '' -- "$m" adapt --data "$letters" --layer 'lookup(max_tokens=3)' --out words
+result adapt_writes_a_vocabulary $([ "$(cat words/vocabulary.txt | xargs)" = 'd c' ]; echo $?) "$(cat words/vocabulary.txt)"
+"$m" train --data "$letters" --model 'lookup("words").embedding(3, 2).flatten().dense(1)' --loss mse --optimizer adam --seed 1 --save text --eval "$letters" --log json 2>err | tail -n 1 >trained
+rm -r words
+expect what_was_learned_is_in_the_saved_model 0 "$(cat trained)" -- "$m" evaluate --saved text --data "$letters" --replicas 2
+expect adapt_needs_a_layer 2 '' '--layer LAYER is missing' -- "$m" adapt --data "$letters" --out words
+expect adapt_names_the_layers 1 '' 'a layer that learns' -- "$m" adapt --data "$letters" --layer 'dense(2)' --out words
+expect adapt_needs_a_graph 2 '' 'nothing' -- "$m" adapt --data 'nothing()' --layer 'lookup()' --out words
+
+# ---- summary
+expect summary_of_a_text 0 'input (28, 28, 1)
+flatten                      (784)                               0
+dense                        (10)                             7850
+parameters: 7850 (30.7 KiB)' -- "$m" summary 'flatten().dense(10)' --input 28,28,1
+expect summary_as_json 0 '{"layers": [{"name": "dense", "type": "dense", "shape": [2], "parameters": 8}, {"name": "dense_1", "type": "dense", "shape": [1], "parameters": 3}], "parameters": 11}' -- "$m" summary 'input(3).dense(2).dense(1)' --json
+expect summary_needs_a_shape 2 '' '--input' -- "$m" summary 'dense(2)'
+expect summary_of_no_shape 2 '' 'not a shape' -- "$m" summary 'dense(2)' --input 28x28
+expect summary_of_nothing 2 '' 'give a model' -- "$m" summary
+expect summary_of_a_bad_model 2 '' 'denso' -- "$m" summary 'denso(2)' --input 3
+finish

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# millrace train as a user sees it: what is refused before the first step, what is printed.
+. "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+"$m" train --help >/dev/null 2>&1 || exit 77 # built without the trainer
+# train NAME STATUS PATTERN-OF-STDOUT WORD-OF-STDERR FLAG...: both as extended patterns; '' : none
+train() {
+    local name=$1 status=$2 want=$3 words=$4 rc bad=0
+    shift 4
+    "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json "$@" >out 2>err </dev/null
+    rc=$?
+    [ "$rc" = "$status" ] || bad=1
+    if [ "$want" ]; then tr '\n' ' ' <out | grep -qE -- "$want" || bad=1; else [ ! -s out ] || bad=1; fi
+    if [ "$words" ]; then grep -qE -- "$words" err || bad=1; else [ ! -s err ] || bad=1; fi
+    result "$name" $bad "  status $rc (want $status), stdout: $(head -c 300 out), stderr: $(head -c 400 err)"
+}
+data='range(8).map(i => ([cast(i, "float32") / 8.0], [1.0])).batch(4)'
+two='^\{"step": 1, .*\} \{"step": 2, .*\} \{"epoch": 1, .*\} $'
+
+train an_epoch_is_two_steps 0 "$two" '' --data "$data"
+
+# ---- an input function: each of two replicas takes an element, and they see the slices of one batch
+rows='range(18).map(i => ([cast(i, "float32") / 8.0], [1.0]))'
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --replicas 2 --data "$rows.batch(6)" >want 2>err
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --replicas 2 --from-function \
+    --data "$rows.batch(per_replica_batch_size(6))" >out 2>err
+[ "$(wc -l <want)" = 4 ] && cmp want out
+result an_input_function_makes_the_batch_of_a_replica $? "$(head -c 300 err)"
+train its_batch_must_divide 1 '' '5 is not divisible by the 2 replicas' --replicas 2 --from-function \
+    --data "$rows.batch(per_replica_batch_size(5))"
+train its_text_is_checked_first 2 '' 'line 1, column' --from-function --data 'range(input_pipeline)'
+
+# bfloat16 has 0.1015625 and 0.2001953125 where float32 has 0.1015 and 0.2: their product is the prediction.
+for flags in '' --mixed-precision; do
+    want=$([ "$flags" ] && echo '0\.02033' || echo '0\.020(29|30)')
+    train "a_product$flags" 0 "\"eval_mean\": $want" '' --data 'from_tensors([0.1015], [0.0]).batch(1)' --metrics mean $flags \
+        --model 'dense(1, use_bias=false, kernel_initializer=constant(0.2))' --optimizer 'sgd(0.0)' --eval 'from_tensors([0.1015], [0.0]).batch(1)'
+done
+
+# ---- before the first step
+train eval_files_are_looked_up_first 1 '' 'nowhere\.txt' --data "$data" \
+    --eval 'text_line("nowhere.txt").map(x => ([1.0], [1.0])).batch(4)'
+train eval_patterns_are_looked_up_first 1 '' 'nowhere-\*' --data "$data" \
+    --eval 'tfrecord("nowhere-*").map(x => ([1.0], [1.0])).batch(4)'
+train lists_of_files_are_looked_up_first 1 '' 'nowhere' --data "$data" \
+    --eval 'list_files("nowhere/*").map(x => ([1.0], [1.0])).batch(4)'
+: >there.txt
+train files_in_functions_are_looked_up_first 1 '' '--data.*nowhere' \
+    --data 'range(8).flat_map(i => text_line(["there.txt", "nowhere.txt"]).map(x => ([1.0], [1.0]))).batch(1)'
+train patterns_in_functions_are_looked_up_first 1 '' '--eval.*nowhere-\*' --data "$data" \
+    --eval 'range(2).interleave(i => range(2).flat_map(j => tfrecord("nowhere-*"))).map(x => ([1.0], [1.0])).batch(1)'
+echo 1 >here.txt
+train what_is_computed_is_not_looked_up 0 'eval_loss' '' --data "$data" \
+    --eval 'from_tensor_slices(["here.txt"]).flat_map(f => text_line(f)).map(x => ([1.0], [1.0])).batch(4)'
+train later_files_of_the_data_are_looked_up_first 1 '' 'nowhere\.txt' \
+    --data 'text_line(["here.txt", "nowhere.txt"]).map(x => ([1.0], [1.0])).batch(1)'
+train files_that_are_there_are_read 0 'eval_loss' '' --data "$data" \
+    --eval 'text_line("here.txt").map(x => ([1.0], [1.0])).batch(4)'
+train an_eval_that_cannot_be_distributed_is_found_first 1 '' 'batch the dataset first' --replicas 2 \
+    --data "$data" --eval 'range(8).map(i => (1.0, 1.0))'
+
+# ---- what is printed
+train empty_data_print_no_epoch 1 '' 'no batch' --data 'range(0).map(i => ([1.0], [1.0])).batch(4)'
+train epochs_of_empty_batches_end 1 '"step": 1' 'only empty batches' --data 'from_tensors((zeros([0, 1]), zeros([0, 1])))' \
+    --epochs 9223372036854775807
+train an_empty_eval_is_found_first 1 '' '--eval.*empty' --data "$data" --eval 'range(0).map(i => ([1.0], [1.0])).batch(4)'
+train an_eval_without_batches_is_named 1 '"epoch": 1' '--eval.*no batch' --data "$data" \
+    --eval 'range(3).filter(x => x > 5).map(i => ([1.0], [1.0])).batch(4)'
+train the_first_nan_is_warned_of 0 '"step": 2, "epoch": 1, "loss": "nan"' 'NaN from step 2 of epoch 1' \
+    --data 'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(3)' --epochs 2
+result the_warning_comes_once $([ "$(grep -c NaN err)" = 1 ]; echo $?) "$(cat err)"
+
+# ---- strategies
+strategies='--seed 1 --epochs 2 --optimizer adam(0.05)'
+train one_replica_is_one_device 0 "$two" '' --data "$data" --strategy one_device
+for s in default one_device 'mirrored --replicas 3' 'central_storage --replicas 3' \
+    'mirrored --replicas 2 --cross-device-ops reduction_to_one_device'; do
+    # shellcheck disable=SC2086
+    "$m" train --model 'dense(3).dense(1)' --loss mse $strategies --log json --data "$data" --check-replicas --strategy $s >>all 2>>all.err
+done
+result all_strategies_print_the_same_losses "$(sed 's/\(\.[0-9]\{5\}\)[0-9]*/\1/' all | sort | uniq -c | awk '$1 != 5 { bad = 1 } END { print NR != 6 || bad }')" "$(cat all all.err)"
+train several_replicas_say_how_they_sum 0 '"epoch": 1' 'mirrored, 2 replicas on cpu:0, cpu:1, sums by hierarchical_copy' --data "$data" \
+    --replicas 2
+train what_was_chosen_is_named 0 '"epoch": 1' 'central_storage, 2 replicas on cpu:0, cpu:1, sums by reduction_to_one_device' --data "$data" \
+    --devices cpu:0,cpu:1 --strategy central_storage --cross-device-ops reduction_to_one_device
+# One that its module knows is refused for its devices.
+train nccl_needs_gpus "$([ -e "$MR_BUILD/millrace-cuda.so" ] && echo 2 || echo 1)" '' 'nccl' --data "$data" --replicas 2 --cross-device-ops nccl
+train one_device_takes_one 2 '' 'found 2' --data "$data" --strategy one_device --replicas 2
+train the_default_takes_no_devices 2 '' 'name devices for one_device' --data "$data" --strategy default --devices cpu:1
+train a_tpu_is_refused 1 '' 'libtpu' --data "$data" --strategy tpu
+train parameter_servers_need_a_cluster 2 '' 'at least one task of type ps' --data "$data" --strategy parameter_server
+
+# ---- validation and the length of an epoch
+train validation_after_every_epoch 0 '"epoch": 1, "loss": [^,]*, "mse": [^,]*, "val_loss": [^,]*, "val_mse": [^,}]*\} .*"epoch": 2,.*"val_mse"' '' \
+    --data "$data" --validation "$data" --metrics mse --epochs 2
+result validation_is_what_evaluation_gives "$(python3 -c '
+import json
+lines = [json.loads(x) for x in open("out")]
+assert abs(lines[-1]["val_loss"] - lines[-1]["val_mse"]) < 1e-6 * lines[-1]["val_loss"], lines[-1]'; echo $?)" "$(cat out)"
+train metrics_with_a_comma_between 0 '"mse": [^,]*, "mae": ' '' --data "$data" --metrics mse,mae
+train validation_of_another_kind_is_refused_before_training 1 '' 'validation: the data have 1 component;' \
+    --data "$data" --validation 'range(3)'
+train validation_of_another_shape_too 1 '' 'validation: axis 1 of component 0 is 3' \
+    --data 'range(4).map(i => ([1.0], [2.0])).batch(2)' --validation 'range(4).map(i => ([1.0, 2.0, 3.0], [2.0])).batch(2)'
+train validation_files_are_looked_up_first 1 '' '--validation.*nowhere\.txt' --data "$data" \
+    --validation 'text_line("nowhere.txt").map(x => ([1.0], [1.0])).batch(4)'
+train an_endless_validation_is_refused 1 '' 'validation data never end' --data "$data" --validation "$data.repeat()"
+train endless_data_need_steps 1 '' '--steps-per-epoch' --data "$data.repeat()"
+train steps_per_epoch_make_an_epoch 0 '^\{"step": 1, .*\} \{"step": 2, .*\} \{"step": 3, .*\} \{"epoch": 1, .*\} \{"step": 4, .*\} \{"step": 5, .*\} \{"step": 6, .*\} \{"epoch": 2, .*\} $' '' \
+    --data "$data.repeat()" --steps-per-epoch 3 --epochs 2
+train data_that_run_out_end_training 0 '"step": 2, .*"epoch": 1.* $' 'ran out at step 2 of epoch 1' --data "$data" --steps-per-epoch 3 --epochs 2
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --validation "$data" --epochs 2 >out 2>err
+result a_line_an_epoch_and_a_summary $([ "$(grep -c 'val_loss' out)" = 2 ] && grep -qE 'trained on [0-9]+ examples/s; the devices waited for data [0-9.]+ % of the time' out; echo $?) "$(cat out err)"
+
+# ---- TF_CONFIG
+export TF_CONFIG='{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+train an_address_that_cannot_be_looked_up_is_named 1 '' 'host "a" cannot be looked up' --data "$data"
+export TF_CONFIG='{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}'
+train a_parameter_server_is_refused 1 '' 'ps' --data "$data"
+export TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+train a_cluster_of_one_trains 0 "$two" '' --data "$data"
+export TF_CONFIG='{"cluster": '
+train a_malformed_cluster_is_refused 2 '' 'TF_CONFIG' --data "$data"
+unset TF_CONFIG
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data.map((x, y) => (x, y * (0.0 / 0.0)))" >out 2>err
+result nan_has_no_sign_in_the_log $(grep -q 'loss nan' out; echo $?) "$(cat out err)"
+train a_bound_is_printed_in_full 2 '' 'at most 0.9999999, not 1' --data "$data" --optimizer 'adam(beta_1=1)'
+
+# ---- the bar
+unknown='range(8).filter(x => true).map(i => ([1.0], [1.0])).batch(2)'
+on_terminal() { # FLAG...
+    script -qec "$m train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' $*" /dev/null </dev/null |
+        tr '\r' '\n' >out 2>&1
+}
+if command -v script >/dev/null; then
+    on_terminal --data "'$unknown'" --epochs 2
+    result the_first_epoch_tells_the_length_of_the_second $(grep -q 'epoch 2/2 \[=*\] 4/4' out &&
+        ! grep -q 'epoch 1/2 \[' out; echo $?) "$(cat -v out | head -20)"
+    seq 400000 >lines.txt
+    on_terminal --data "'text_line(\"lines.txt\").filter(x => true).map(i => ([1.0], [1.0])).batch(1000)'"
+    result bytes_read_tell_how_far_the_first_epoch_is $(grep -qE 'epoch 1 \[=+\.+\]  step 1  [0-9]+ s left' out; echo $?) "$(cat -v out | head -20)"
+    on_terminal --data "'text_line(\"here.txt\").repeat(9).filter(x => true).map(i => ([1.0], [1.0])).batch(4)'"
+    result bytes_tell_nothing_of_files_read_twice $(grep -qE 'epoch 1  step' out; echo $?) "$(cat -v out | head -20)"
+    on_terminal --data "'$unknown'" --steps 3
+    result steps_tell_how_far_training_is $(grep -q '\[=*\] 3/3' out; echo $?) "$(cat -v out | head -20)"
+    on_terminal --data "'$data'"
+    result the_bar_shows_rate_and_waiting $(grep -qE 'lr 0.01  waiting [0-9]+ %' out; echo $?) "$(cat -v out | head -20)"
+    result a_known_length_shows_from_the_start $(grep -q 'epoch 1 \[=*\.*\] 1/2' out; echo $?) "$(cat -v out | head -20)"
+fi
+finish

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The service under simulated faults. MR_SIMULATION=seed runs one seed and prints its history;
+ * MR_SIMULATION_COUNTS prints how often each fault happened. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness.h"
+#include "tests/transport/service/simulation.h"
+
+static const char *const modes[] = {"exactly_once", "dynamic", "parallel_epochs", "file", "data",
+                                    "file_or_data", "hint"};
+
+static void run_seed(uint64_t seed, bool history)
+{
+    mr__simulation_opts o;
+    mr__simulation_draw(seed, &o);
+    o.history = history;
+    const char *broken = mr__simulation_run(&o);
+    if (broken)
+        mr_fail_test("seed %" PRIu64 " (%s, %d workers, %d streams, %d consumers, %d faults%s%s): "
+                     "%s; MR_SIMULATION=%" PRIu64 " repeats it",
+                     seed, modes[o.mode], o.workers, o.streams, o.consumers, o.faults,
+                     o.memory ? ", no account" : "", o.restores ? ", restores" : "", broken, seed);
+}
+
+/* Each stood still, or lost something, once. */
+MR_TEST(seeds_that_found_something)
+{
+    static const uint64_t seeds[] = {92405, 2022266, 10062672, 375380008};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
+        run_seed(seeds[i], false);
+}
+
+/* Clients begin before and after the dispatcher loses its account: nothing is lost, and what comes
+ * twice is an error at one of them. */
+MR_TEST(a_lost_account_is_never_silent)
+{
+    const char *one = getenv("MR_SIMULATION");
+    uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;
+    int n = one ? 1 : mr_test_long() ? 20000 : 1000;
+    for (int i = 0; i < n; i++) {
+        mr__simulation_opts o;
+        mr__simulation_draw_newcomers(first + (uint64_t)i, &o);
+        o.history = one != NULL;
+        const char *broken = mr__simulation_run(&o);
+        if (broken)
+            mr_fail_test("seed %" PRIu64 " (%d workers, %d consumers, %d faults%s): %s; "
+                         "MR_SIMULATION=%" PRIu64 " repeats it",
+                         o.seed, o.workers, o.consumers, o.faults,
+                         o.loses ? ", an account is lost once" : "", broken, o.seed);
+    }
+}
+
+MR_TEST(every_element_as_promised_whatever_fails)
+{
+    const char *one = getenv("MR_SIMULATION");
+    uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;
+    int n = one ? 1 : mr_test_long() ? 20000 : 2000;
+    for (int i = 0; i < n; i++)
+        run_seed(first + (uint64_t)i, one != NULL);
+    for (int k = 0; !one && k < MR__SIM_KINDS; k++) /* what the seeds are to show did happen */
+        if (mr__simulation_happened[k] == 0)
+            mr_fail_test("there were no %s in %d runs", mr__simulation_kinds[k], n);
+    for (int k = 0; getenv("MR_SIMULATION_COUNTS") && k < MR__SIM_KINDS; k++)
+        printf("%10" PRIu64 " %s\n", mr__simulation_happened[k], mr__simulation_kinds[k]);
+}

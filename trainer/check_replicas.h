@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_CHECK_REPLICAS_H
+#define MR_TRAINER_CHECK_REPLICAS_H
+#include "trainer/model.h"
+
+/* Between steps, on all workers: whether all replicas hold the same bits of each variable.
+ * errors   MR_DATA_LOSS: names the first variable that differs, two replicas, and the step */
+mr_code mr__check_replicas(mr_model *m, int64_t step, mr_status *st) MR_NODISCARD;
+#endif

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all engines share: ranks come together here, and their streams are ordered by events. The
+ * rank that arrives last at an operation submits it for all, so that no engine ever waits for a
+ * rank that does not come. */
+#include "trainer/collective.h"
+#include "trainer/collective_host.h"
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include "pipeline/memory/alloc.h"
+#include "trainer/collective_impl.h"
+#include "trainer/collective_processes.h"
+#include "trainer/collective_ring.h"
+#include "trainer/ring/ring_sums.h"
+
+enum { IN_FLIGHT = 64, MAX_ENGINES = 16 }; /* IN_FLIGHT: operations a rank may be ahead */
+
+/* Operation number k lies in slot k % IN_FLIGHT. What it was launched with stays until all ranks
+ * have started, and thereby waited for, what comes into the slot next. */
+typedef struct operation {
+    mr_collective_call *calls; /* one a rank */
+    size_t arrived;            /* ranks that have started what comes next */
+    mr_collective_call next;   /* which is this */
+    size_t n;                  /* values; a barrier has one */
+    bool host;                 /* by way of pinned memory, in the first rank's stream */
+    bool single;               /* one stream does it: that of rank number % n_ranks */
+    mr_event **ready, **done;  /* one a rank: recorded in its stream; in that of the engine */
+} operation;
+
+struct mr_collective {
+    const mr_collective_backend *b;
+    void *self;
+    mr_device *first;      /* rank 0's */
+    mr__ring *ring;        /* NULL: there are no other processes */
+    mr__engine_link *link; /* of an engine that reaches them itself; NULL: the ring does */
+    size_t total;          /* ranks of all processes */
+    bool apart;            /* the first device cannot reach the memory of all others */
+    mr__host_sums *host;   /* made when it is first needed */
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    size_t n_ranks;
+    bool aborted;
+    uint64_t launched;   /* operations that all ranks have started */
+    uint64_t *posted;    /* operations started, by rank */
+    uint64_t step_began; /* posted by every rank when the step began */
+    bool *left;          /* ranks that start no more in this step */
+    mr_stream **streams; /* of the engine, one a rank */
+    operation ops[IN_FLIGHT];
+};
+
+static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
+static const mr_collective_backend *engines[MAX_ENGINES] = {&mr__collective_one_device,
+                                                            &mr__collective_local};
+static size_t n_engines = 2;
+
+mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status *st)
+{
+    if (b->abi != MR_COLLECTIVE_ABI)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "collective engine '%s' was built for interface %" PRIu32
+                       ", this library has %d; use the module of the same release",
+                       b->name, b->abi, MR_COLLECTIVE_ABI);
+    pthread_mutex_lock(&engines_lock);
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < n_engines && rc == MR_OK; i++)
+        if (strcmp(engines[i]->name, b->name) == 0)
+            rc = mr_fail(st, MR_ALREADY_EXISTS, "there is a collective engine '%s' already",
+                         b->name);
+    if (rc == MR_OK && n_engines == MAX_ENGINES)
+        rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "at most %d collective engines", MAX_ENGINES);
+    if (rc == MR_OK)
+        engines[n_engines++] = b;
+    pthread_mutex_unlock(&engines_lock);
+    return rc;
+}
+
+static mr_code choose_engine(const char *name, mr_device *const *devices, size_t n,
+                             const mr_collective_backend **out, mr_status *st)
+{
+    const mr_collective_backend *copy[MAX_ENGINES];
+    char why[256] = "";
+    pthread_mutex_lock(&engines_lock);
+    /* Alone there is nothing to sum: the engines of this library need no set-up. */
+    size_t i = n == 1 && !name ? 2 : n_engines;
+    memcpy(copy, engines, sizeof copy);
+    pthread_mutex_unlock(&engines_lock);
+    while (i-- > 0) {
+        if (name && strcmp(copy[i]->name, name) != 0)
+            continue;
+        *out = copy[i];
+        if (copy[i]->suits(devices, n, why, sizeof why))
+            return MR_OK;
+        if (name)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "%s: %s", name, why);
+    }
+    if (name)
+        return mr_fail(st, MR_NOT_FOUND, "there is no collective engine '%s' here%s", name,
+                       strcmp(name, "nccl") == 0
+                           ? "; it comes with the module for GPUs (see millrace devices)"
+                           : "");
+    return mr_fail(st, MR_INVALID_ARGUMENT, "no way to sum over these devices: %s", why);
+}
+
+const char *mr_collective_engine(const mr_collective *c)
+{
+    return c->b->name;
+}
+
+static bool moves_data(const mr_collective *c, size_t n)
+{
+    return n > 0 && c->total > 1;
+}
+
+/* The stream of `rank` in operation `number` is one that the engine submits to. */
+static bool is_used(const mr_collective *c, const operation *o, uint64_t number, size_t rank)
+{
+    bool first = o->host || c->b->split == SIZE_MAX;
+    return !(o->host || o->single) || rank == (first ? 0 : number % c->n_ranks);
+}
+
+/* A stream of the operation does work on several ranks' memory. */
+static bool touches_peers(const mr_collective *c, const operation *o)
+{
+    return o->host || c->b->touches_peers;
+}
+
+/* Under the lock, which also keeps submissions to a stream one at a time and in order. */
+static mr_code launch(mr_collective *c, operation *o, uint64_t number, mr_status *st)
+{
+    for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
+        for (size_t peer = 0; is_used(c, o, number, r) && peer < c->n_ranks; peer++)
+            if (touches_peers(c, o) || peer == r)
+                MR_TRY(mr_stream_wait(c->streams[r], o->ready[peer], st));
+    if (o->host && moves_data(c, o->n))
+        MR_TRY(mr__host_sums_submit(c->host, o->calls, number, st));
+    else if (moves_data(c, o->n))
+        MR_TRY(c->b->submit(c->self, o->calls, c->n_ranks, number, st));
+    for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
+        if (is_used(c, o, number, r))
+            MR_TRY(mr_stream_record(c->streams[r], o->done[r], st));
+    return MR_OK;
+}
+
+/* The first rank that will never start operation `number`; n_ranks: none. */
+static size_t absent_rank(const mr_collective *c, uint64_t number)
+{
+    size_t r = 0;
+    while (r < c->n_ranks && !(c->left[r] && c->posted[r] <= number))
+        r++;
+    return r;
+}
+
+/* Under the lock: waits until all ranks have started operation `number`, which this rank has. Where
+ * they have, it goes well whatever else happens, so that all ranks agree on it. */
+static mr_code meet(mr_collective *c, size_t rank, uint64_t number, mr_status *st)
+{
+    while (number >= c->launched) {
+        size_t absent = absent_rank(c, number);
+        if (c->aborted)
+            return mr_fail(st, MR_ABORTED,
+                           "another replica failed, so this sum cannot be completed");
+        if (absent < c->n_ranks)
+            return mr_fail(st, MR_FAILED_PRECONDITION,
+                           "replica %zu ended its step after %" PRIu64
+                           " sums, but replica %zu waits for one more; all replicas must take "
+                           "part in the same sums, also those without rows",
+                           absent, c->posted[absent] - c->step_began, rank);
+        pthread_cond_wait(&c->moved, &c->lock);
+    }
+    return MR_OK;
+}
+
+/* Under the lock, after meet: the rank's stream waits for the result. */
+static mr_code wait_for(mr_collective *c, size_t rank, mr_stream *stream, uint64_t number,
+                        mr_status *st)
+{
+    const operation *o = &c->ops[number % IN_FLIGHT];
+    if (c->posted[rank] > number + IN_FLIGHT)
+        return MR_OK; /* it waited when it started what is in the slot now */
+    for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
+        /* A rank that is ahead may have put its next operation into the slot. Where there is no
+         * event yet, the one asked about had no data. */
+        if (is_used(c, o, number, r) && (touches_peers(c, o) || r == rank) && o->done[r])
+            MR_TRY(mr_stream_wait(stream, o->done[r], st));
+    return MR_OK;
+}
+
+/* The rank's events of a slot are made when it is first used. */
+static mr_code make_events(const mr_collective *c, operation *o, size_t rank, mr_status *st)
+{
+    if (!o->ready[rank])
+        MR_TRY(mr_event_new(&o->ready[rank], c->streams[rank]->device, st));
+    return o->done[rank] ? MR_OK : mr_event_new(&o->done[rank], c->streams[rank]->device, st);
+}
+
+static bool is_same(const mr_collective_call *a, const mr_collective_call *b)
+{
+    return a->op == b->op && a->reduction == b->reduction && a->dtype == b->dtype &&
+           a->count == b->count && a->root == b->root;
+}
+
+/* "sums 3 values of float32" */
+static void describe(const mr_collective_call *c, char *out, size_t size)
+{
+    static const char *const reductions[] = {"sums", "averages", "takes the maximum of",
+                                             "takes the minimum of"};
+    const char *type = mr_dtype_name(c->dtype);
+    if (c->op == MR_BARRIER)
+        snprintf(out, size, "waits at a barrier");
+    else if (c->op == MR_ALL_GATHER)
+        snprintf(out, size, "gathers %zu values of %s", c->count, type);
+    else if (c->op == MR_BROADCAST)
+        snprintf(out, size, "takes %zu values of %s from rank %zu", c->count, type, c->root);
+    else if (c->op == MR_REDUCE)
+        snprintf(out, size, "%s %zu values of %s on rank %zu", reductions[c->reduction & 3],
+                 c->count, type, c->root);
+    else
+        snprintf(out, size, "%s %zu values of %s", reductions[c->reduction & 3], c->count, type);
+}
+
+static mr_code check_call(const mr_collective *c, const mr_collective_call *call, mr_status *st)
+{
+    bool reduces = call->op == MR_ALL_REDUCE || call->op == MR_REDUCE;
+    if (call->op > MR_BARRIER || call->reduction > MR_REDUCTION_MIN)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "there is no collective operation %d, reduction %d",
+                       (int)call->op, (int)call->reduction);
+    if (call->op != MR_BARRIER && !mr__ring_fold(MR__RING_SUM, call->dtype))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "values of float16, bfloat16, float32, float64, int32 or int64 can be "
+                       "exchanged, not of %s",
+                       mr_dtype_name(call->dtype));
+    if (reduces && call->reduction == MR_REDUCTION_MEAN && mr_dtype_is_integer(call->dtype))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "integers have no mean; sum them as float64");
+    if ((call->op == MR_REDUCE || call->op == MR_BROADCAST) && call->root >= c->total)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "there is no rank %zu among %zu", call->root,
+                       c->total);
+    return MR_OK;
+}
+
+static bool is_plain_sum(const mr_collective_call *call)
+{
+    return call->op == MR_ALL_REDUCE && call->reduction == MR_REDUCTION_SUM &&
+           call->dtype == MR_FLOAT32 && call->in == call->out;
+}
+
+/* Whether the operation goes by way of pinned memory. A barrier of one process is made of events
+ * alone, but takes the same way. */
+static bool needs_host(const mr_collective *c, const mr_collective_call *call)
+{
+    bool beyond = c->apart && c->b->touches_peers;
+    return beyond || call->op == MR_BARRIER ||
+           !(c->b->does ? c->b->does(call) : is_plain_sum(call));
+}
+
+/* All ranks have started the operation: submits it. */
+static mr_code launch_next(mr_collective *c, operation *o, uint64_t number, mr_status *st)
+{
+    o->arrived = 0;
+    o->n = o->next.op == MR_BARRIER ? 1 : o->next.count;
+    o->host = false;
+    for (size_t r = 0; r < c->n_ranks; r++)
+        o->host = o->host || needs_host(c, &o->calls[r]);
+    o->single = c->b->split > 0 && o->n < c->b->split;
+    if (o->host && moves_data(c, o->n) && !c->host)
+        MR_TRY(mr__host_sums_new(&c->host, c->first, c->n_ranks, c->ring, st));
+    return launch(c, o, number, st);
+}
+
+/* Under the lock. Without data the ranks only meet. */
+static mr_code start(mr_collective *c, size_t rank, mr_stream *stream,
+                     const mr_collective_call *call, uint64_t *ticket, mr_status *st)
+{
+    uint64_t number = c->posted[rank];
+    operation *o = &c->ops[number % IN_FLIGHT];
+    size_t n = call->op == MR_BARRIER ? 1 : call->count;
+    if (number >= IN_FLIGHT) {
+        MR_TRY(meet(c, rank, number - IN_FLIGHT, st));
+        MR_TRY(wait_for(c, rank, stream, number - IN_FLIGHT, st));
+    }
+    if (c->aborted)
+        return mr_fail(st, MR_ABORTED, "another replica failed, so this sum cannot be completed");
+    if (o->arrived > 0 && !is_same(&o->next, call)) {
+        char mine[96], other[96];
+        describe(call, mine, sizeof mine);
+        describe(&o->next, other, sizeof other);
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "replica %zu %s where another %s; all replicas must run the same steps",
+                       rank, mine, other);
+    }
+    if (moves_data(c, n))
+        MR_TRY(make_events(c, o, rank, st));
+    else if (n > 0 && call->in != call->out && call->op != MR_BARRIER) /* alone */
+        MR_TRY(mr_stream_copy(stream, call->out, call->in, n * mr_dtype_size(call->dtype), st));
+    o->next = o->calls[rank] = *call;
+    o->calls[rank].stream = c->streams[rank];
+    if (moves_data(c, n))
+        MR_TRY(mr_stream_record(stream, o->ready[rank], st));
+    c->posted[rank]++;
+    *ticket = number;
+    if (++o->arrived < c->n_ranks)
+        return MR_OK;
+    mr_code rc = launch_next(c, o, number, st);
+    c->aborted = c->aborted || rc != MR_OK;
+    c->launched += rc == MR_OK;
+    pthread_cond_broadcast(&c->moved);
+    return rc;
+}
+
+mr_code mr_collective_begin(mr_collective *c, size_t rank, mr_stream *stream,
+                            const mr_collective_call *call, uint64_t *ticket, mr_status *st)
+{
+    MR_TRY(check_call(c, call, st));
+    pthread_mutex_lock(&c->lock);
+    mr_code rc = start(c, rank, stream, call, ticket, st);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+static mr_collective_call sum_of(float *data, size_t n)
+{
+    return (mr_collective_call){.op = MR_ALL_REDUCE,
+                                .reduction = MR_REDUCTION_SUM,
+                                .dtype = MR_FLOAT32,
+                                .count = n,
+                                .in = data,
+                                .out = data};
+}
+
+mr_code mr_collective_start(mr_collective *c, size_t rank, mr_stream *stream, float *data, size_t n,
+                            uint64_t *ticket, mr_status *st)
+{
+    const mr_collective_call call = sum_of(data, n);
+    pthread_mutex_lock(&c->lock);
+    mr_code rc = start(c, rank, stream, &call, ticket, st);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+mr_code mr_collective_wait(mr_collective *c, size_t rank, mr_stream *stream, uint64_t ticket,
+                           mr_status *st)
+{
+    pthread_mutex_lock(&c->lock);
+    mr_code rc = meet(c, rank, ticket, st);
+    if (rc == MR_OK)
+        rc = wait_for(c, rank, stream, ticket, st);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+mr_code mr__collective_commit(mr_collective *c, size_t rank, mr_stream *stream, mr_status *st)
+{
+    uint64_t ticket;
+    const mr_collective_call nothing = sum_of(NULL, 0);
+    pthread_mutex_lock(&c->lock);
+    mr_code rc = start(c, rank, stream, &nothing, &ticket, st);
+    if (rc == MR_OK)
+        rc = meet(c, rank, ticket, st);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+void mr__collective_leave(mr_collective *c, size_t rank)
+{
+    pthread_mutex_lock(&c->lock);
+    c->left[rank] = true;
+    pthread_cond_broadcast(&c->moved);
+    pthread_mutex_unlock(&c->lock);
+}
+
+mr_code mr__collective_end_step(mr_collective *c, mr_status *st)
+{
+    mr_code rc = MR_OK;
+    pthread_mutex_lock(&c->lock);
+    for (size_t r = 1; r < c->n_ranks && rc == MR_OK; r++)
+        if (c->posted[r] != c->posted[0])
+            rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                         "replica 0 took part in %" PRIu64
+                         " sums of the step and replica %zu in %" PRIu64
+                         "; all replicas must take part in the same sums, also those without rows",
+                         c->posted[0] - c->step_began, r, c->posted[r] - c->step_began);
+    if (rc == MR_OK && c->b->poll)
+        rc = c->b->poll(c->self, st);
+    if (rc == MR_OK && c->host)
+        rc = mr__host_sums_poll(c->host, st);
+    c->step_began = c->posted[0];
+    memset(c->left, 0, c->n_ranks * sizeof *c->left);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+void mr_collective_abort(mr_collective *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->aborted = true;
+    pthread_cond_broadcast(&c->moved);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void mr_collective_reset(mr_collective *c)
+{
+    pthread_mutex_lock(&c->lock);
+    for (size_t r = 0; r < c->n_ranks; r++)
+        if (mr_stream_synchronize(c->streams[r], NULL) != MR_OK && c->b->abort)
+            c->b->abort(c->self); /* its error comes again with the next step */
+    c->aborted = false;
+    memset(c->posted, 0, c->n_ranks * sizeof *c->posted);
+    memset(c->left, 0, c->n_ranks * sizeof *c->left);
+    c->step_began = c->launched = 0;
+    for (size_t i = 0; i < IN_FLIGHT; i++)
+        c->ops[i].arrived = 0;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static mr_code make_operation(const mr_collective *c, operation *o, mr_status *st)
+{
+    o->calls = mr_calloc(c->n_ranks, sizeof *o->calls);
+    o->ready = mr_calloc(c->n_ranks, sizeof(mr_event *));
+    o->done = mr_calloc(c->n_ranks, sizeof(mr_event *));
+    if (!o->calls || !o->ready || !o->done)
+        return mr_fail_memory(st, c->n_ranks * sizeof *o->calls, "a collective");
+    return MR_OK;
+}
+
+static mr_code make_all(mr_collective *c, mr_device *const *devices, mr_status *st)
+{
+    c->posted = mr_calloc(c->n_ranks, sizeof *c->posted);
+    c->left = mr_calloc(c->n_ranks, sizeof *c->left);
+    c->streams = mr_calloc(c->n_ranks, sizeof(mr_stream *));
+    if (!c->posted || !c->left || !c->streams)
+        return mr_fail_memory(st, c->n_ranks * sizeof *c->posted, "a collective");
+    for (size_t r = 0; r < c->n_ranks; r++)
+        MR_TRY(mr_stream_new(&c->streams[r], devices[r], MR_STREAM_COMM, st));
+    for (size_t i = 0; i < IN_FLIGHT; i++)
+        MR_TRY(make_operation(c, &c->ops[i], st));
+    return MR_OK;
+}
+
+static mr_code open_engine(mr_collective *c, mr_device *const *devices, mr_status *st)
+{
+    if (!c->ring)
+        return c->b->open(devices, c->n_ranks, &c->self, st);
+    if (c->b == &mr__collective_ring)
+        return mr__collective_ring_engine(c->ring, devices, c->n_ranks, &c->self, st);
+    return mr__engine_link_new(&c->link, c->b, c->ring, devices, c->n_ranks, &c->self, st);
+}
+
+/* ring NULL: the ranks are all. */
+static mr_code make(mr_collective **out, const mr_collective_backend *b, mr__ring *ring,
+                    mr_device *const *devices, size_t n, mr_status *st)
+{
+    mr_collective *c = mr_calloc(1, sizeof *c);
+    if (!c)
+        return mr_fail_memory(st, sizeof *c, "a collective");
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->moved, NULL);
+    c->b = b;
+    c->n_ranks = n;
+    c->first = devices[0];
+    for (size_t r = 1; r < n; r++)
+        c->apart = c->apart || !mr_device_reaches(devices[0], devices[r]);
+    c->ring = ring;
+    c->total = n * (ring ? mr__world_size(mr__ring_world(ring)) : 1);
+    mr_code rc = make_all(c, devices, st);
+    if (rc == MR_OK)
+        rc = open_engine(c, devices, st);
+    if (rc != MR_OK) {
+        mr_collective_free(c);
+        return rc;
+    }
+    *out = c;
+    return MR_OK;
+}
+
+mr_code mr_collective_new(mr_collective **out, const char *engine, mr_device *const *devices,
+                          size_t n, mr_status *st)
+{
+    const mr_collective_backend *b;
+    MR_TRY(choose_engine(engine, devices, n, &b, st));
+    return make(out, b, NULL, devices, n, st);
+}
+
+const mr_collective_backend *mr__collective_find(const char *name)
+{
+    const mr_collective_backend *found = NULL;
+    pthread_mutex_lock(&engines_lock);
+    for (size_t i = 0; i < n_engines && !found; i++)
+        if (strcmp(engines[i]->name, name) == 0)
+            found = engines[i];
+    pthread_mutex_unlock(&engines_lock);
+    return found;
+}
+
+mr_code mr__collective_over_processes(mr_collective **out, mr__ring *ring, const char *name,
+                                      mr_device *const *devices, size_t n, mr_status *st)
+{
+    const mr_collective_backend *b;
+    MR_TRY(mr__engine_agree(ring, name, devices, n, &b, st));
+    return make(out, b ? b : &mr__collective_ring, ring, devices, n, st);
+}
+
+void mr_collective_free(mr_collective *c)
+{
+    if (!c)
+        return;
+    for (size_t r = 0; c->streams && r < c->n_ranks; r++)
+        mr_stream_free(c->streams[r]);
+    mr__host_sums_free(c->host);
+    mr__engine_link_free(c->link);
+    if (c->self)
+        c->b->close(c->self);
+    for (size_t i = 0; i < IN_FLIGHT; i++) {
+        operation *o = &c->ops[i];
+        for (size_t r = 0; r < c->n_ranks; r++) {
+            mr_event_free(o->ready ? o->ready[r] : NULL);
+            mr_event_free(o->done ? o->done[r] : NULL);
+        }
+        mr_free(o->calls);
+        mr_free(o->ready);
+        mr_free(o->done);
+    }
+    mr_free(c->streams);
+    mr_free(c->posted);
+    mr_free(c->left);
+    pthread_cond_destroy(&c->moved);
+    pthread_mutex_destroy(&c->lock);
+    mr_free(c);
+}

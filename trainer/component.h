@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_COMPONENT_H
+#define MR_TRAINER_COMPONENT_H
+/* What layers, losses, optimizers and metrics have in common: a name by which text calls them and a
+ * table of parameters, as ops have one. The descriptor of each begins with it. Those of the library
+ * are one file each; a program registers its own with mr_layer_register, mr_loss_register,
+ * mr_optimizer_register or mr_metric_register, and text may name them from then on.
+ *
+ *     const mr_layer_desc scale = {
+ *         .is = {.abi = MR_ABI_VERSION, .name = "scale", .doc = "Multiplies by a constant.",
+ *                .example = "input(4).scale(2.0).dense(1)",
+ *                .params = table, .params_size = sizeof(struct params)},
+ *         .build = build, .forward = forward, .backward = backward};
+ *
+ * thread   descriptors are static and immutable
+ * since    0.1 */
+#include "../pipeline/params/param.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_component {
+    uint32_t abi;              /* MR_ABI_VERSION */
+    const char *name, *alias;  /* [a-z][a-z0-9_]*; alias NULL: none */
+    const char *doc, *example; /* one sentence; text that uses it */
+    const mr_param *params;    /* ends with name == NULL; NULL: none */
+    uint32_t params_size;      /* of the struct that they fill; 0: none */
+} mr_component;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

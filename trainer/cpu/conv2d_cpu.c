@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions by oneDNN. Images stay as they are (channels last); kernels go through the layout
+ * that the primitive likes best. A primitive is made once for a shape and kept with the stream and
+ * the memory that it needs; submitting makes it, so that a failure is the caller's. */
+#include <dnnl.h>
+#include <string.h>
+#include "pipeline/memory/alloc.h"
+#include "trainer/cpu/matmul.h"
+#include "trainer/cpu/operations.h"
+
+enum { MAX_PLANS = 64, ALIGNMENT = 64 };
+
+typedef enum direction { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS } direction;
+typedef mr_math_conv2d_shape shape;
+
+typedef struct key {
+    shape s;
+    direction d;
+    bool bias;
+} key;
+
+/* The operands of any of the three directions. */
+enum { IMAGE, KERNEL, BIAS, RESULT, N_OPERANDS };
+
+typedef struct plan {
+    struct plan *next;
+    key k;
+    dnnl_primitive_t primitive, reorder; /* reorder NULL: the kernel's layout is the caller's */
+    dnnl_memory_t operands[N_OPERANDS], own_kernel, scratchpad;
+    void *own_kernel_data, *scratchpad_data;
+} plan;
+
+typedef struct plans {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream; /* used by the stream's thread alone */
+    plan *first;          /* the one used last */
+    size_t n;
+} plans;
+
+static mr_code refused(dnnl_status_t s, const key *k, mr_status *st)
+{
+    static const char *const names[] = {"conv2d", "conv2d by data", "conv2d by weights"};
+    if (s == dnnl_success)
+        return MR_OK;
+    if (s == dnnl_out_of_memory)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "no memory for a convolution");
+    return mr_fail(st, s == dnnl_unimplemented ? MR_UNIMPLEMENTED : MR_INTERNAL,
+                   "oneDNN refused %s of %zux%zux%zux%zu with %zu filters of %zux%zu (status %d)",
+                   names[k->d], k->s.n, k->s.height, k->s.width, k->s.channels, k->s.filters,
+                   k->s.kernel_h, k->s.kernel_w, (int)s);
+}
+
+#define TRY_DNNL(call)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t try_status_ = (call);                                                        \
+        if (try_status_ != dnnl_success)                                                           \
+            return try_status_;                                                                    \
+    } while (0)
+
+static void free_plan(plan *p)
+{
+    dnnl_primitive_destroy(p->primitive);
+    dnnl_primitive_destroy(p->reorder);
+    for (size_t i = 0; i < N_OPERANDS; i++)
+        dnnl_memory_destroy(p->operands[i]);
+    dnnl_memory_destroy(p->own_kernel);
+    dnnl_memory_destroy(p->scratchpad);
+    mr_free(p->own_kernel_data);
+    mr_free(p->scratchpad_data);
+    mr_free(p);
+}
+
+void mr__cpu_plans_free(void *plans_)
+{
+    plans *all = plans_;
+    if (!all)
+        return;
+    for (plan *p = all->first, *next; p; p = next) {
+        next = p->next;
+        free_plan(p);
+    }
+    dnnl_stream_destroy(all->stream);
+    dnnl_engine_destroy(all->engine);
+    mr_free(all);
+}
+
+static mr_code open_plans(mr_stream *s, plans **out, mr_status *st)
+{
+    void **place = mr__cpu_plans(s);
+    *out = *place;
+    if (*out)
+        return MR_OK;
+    plans *all = mr_calloc(1, sizeof *all);
+    if (!all)
+        return mr_fail_memory(st, sizeof *all, "the plans of a stream");
+    if (dnnl_engine_create(&all->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&all->stream, all->engine, dnnl_stream_default_flags) != dnnl_success) {
+        mr__cpu_plans_free(all);
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "oneDNN could not be started");
+    }
+    *place = *out = all;
+    return MR_OK;
+}
+
+static dnnl_status_t describe(const shape *s, dnnl_memory_desc_t md[N_OPERANDS])
+{
+    const dnnl_dim_t g = (dnnl_dim_t)s->groups, c = (dnnl_dim_t)(s->channels / s->groups),
+                     o = (dnnl_dim_t)s->filters, h = (dnnl_dim_t)s->kernel_h,
+                     w = (dnnl_dim_t)s->kernel_w;
+    const dnnl_dims_t image = {(dnnl_dim_t)s->n, (dnnl_dim_t)s->channels, (dnnl_dim_t)s->height,
+                               (dnnl_dim_t)s->width};
+    const dnnl_dims_t result = {(dnnl_dim_t)s->n, o, (dnnl_dim_t)s->out_h, (dnnl_dim_t)s->out_w};
+    const dnnl_dims_t kernel = {g, o / g, c, h, w}, strides = {o / g, 1, o, w * c * o, c * o};
+    const dnnl_dims_t bias = {o};
+    bool grouped = g > 1;
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&md[IMAGE], 4, image, dnnl_f32, dnnl_nhwc));
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&md[RESULT], 4, result, dnnl_f32, dnnl_nhwc));
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&md[BIAS], 1, bias, dnnl_f32, dnnl_a));
+    return dnnl_memory_desc_init_by_strides(&md[KERNEL], grouped ? 5 : 4, kernel + !grouped,
+                                            dnnl_f32, strides + !grouped);
+}
+
+static dnnl_dim_t pad_after(size_t out, size_t stride, size_t kernel, size_t dilation, size_t size,
+                            size_t pad)
+{
+    return (dnnl_dim_t)((out - 1) * stride + (kernel - 1) * dilation + 1) - (dnnl_dim_t)size -
+           (dnnl_dim_t)pad;
+}
+
+static dnnl_status_t describe_convolution(const key *k, const dnnl_memory_desc_t md[N_OPERANDS],
+                                          const dnnl_memory_desc_t *any_kernel,
+                                          dnnl_convolution_desc_t *out)
+{
+    const shape *s = &k->s;
+    const dnnl_dims_t strides = {(dnnl_dim_t)s->stride_h, (dnnl_dim_t)s->stride_w};
+    const dnnl_dims_t dilates = {(dnnl_dim_t)s->dilation_h - 1, (dnnl_dim_t)s->dilation_w - 1};
+    const dnnl_dims_t before = {(dnnl_dim_t)s->pad_top, (dnnl_dim_t)s->pad_left};
+    const dnnl_dims_t after = {
+        pad_after(s->out_h, s->stride_h, s->kernel_h, s->dilation_h, s->height, s->pad_top),
+        pad_after(s->out_w, s->stride_w, s->kernel_w, s->dilation_w, s->width, s->pad_left)};
+    const dnnl_memory_desc_t *bias = k->bias ? &md[BIAS] : NULL;
+    if (k->d == FORWARD)
+        return dnnl_dilated_convolution_forward_desc_init(
+            out, dnnl_forward_training, dnnl_convolution_direct, &md[IMAGE], any_kernel, bias,
+            &md[RESULT], strides, dilates, before, after);
+    if (k->d == BACKWARD_DATA)
+        return dnnl_dilated_convolution_backward_data_desc_init(out, dnnl_convolution_direct,
+                                                                &md[IMAGE], any_kernel, &md[RESULT],
+                                                                strides, dilates, before, after);
+    return dnnl_dilated_convolution_backward_weights_desc_init(
+        out, dnnl_convolution_direct, &md[IMAGE], any_kernel, bias, &md[RESULT], strides, dilates,
+        before, after);
+}
+
+static dnnl_status_t make_primitive_desc(dnnl_engine_t engine, const key *k,
+                                         const dnnl_memory_desc_t md[N_OPERANDS],
+                                         dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_convolution_desc_t d;
+    dnnl_memory_desc_t any = md[KERNEL];
+    any.format_kind = dnnl_format_kind_any;
+    key forward = {k->s, FORWARD, false};
+    dnnl_status_t rc = dnnl_primitive_attr_create(&attr);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (rc == dnnl_success && k->d != FORWARD)
+        rc = describe_convolution(&forward, md, &any, &d);
+    if (rc == dnnl_success && k->d != FORWARD)
+        rc = dnnl_primitive_desc_create(&hint, &d, attr, engine, NULL);
+    if (rc == dnnl_success)
+        rc = describe_convolution(k, md, &any, &d);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_desc_create(out, &d, attr, engine, hint);
+    dnnl_primitive_desc_destroy(hint);
+    dnnl_primitive_attr_destroy(attr);
+    return rc;
+}
+
+static dnnl_status_t make_reorder(dnnl_engine_t engine, const dnnl_memory_desc_t *from,
+                                  const dnnl_memory_desc_t *to, dnnl_primitive_t *out)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    TRY_DNNL(dnnl_primitive_attr_create(&attr));
+    dnnl_status_t rc = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (rc == dnnl_success)
+        rc = dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, attr);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_create(out, pd);
+    dnnl_primitive_desc_destroy(pd);
+    dnnl_primitive_attr_destroy(attr);
+    return rc;
+}
+
+static dnnl_status_t make_memory(dnnl_engine_t engine, const dnnl_memory_desc_t *md, void **data,
+                                 dnnl_memory_t *out)
+{
+    size_t bytes = dnnl_memory_desc_get_size(md);
+    *data = mr_aligned_alloc(ALIGNMENT, bytes ? bytes : 1);
+    return *data ? dnnl_memory_create(out, md, engine, *data) : dnnl_out_of_memory;
+}
+
+static dnnl_status_t finish_plan(dnnl_engine_t engine, plan *p, const dnnl_memory_desc_t *md,
+                                 const_dnnl_primitive_desc_t pd)
+{
+    const dnnl_memory_desc_t *own = dnnl_primitive_desc_query_md(
+        pd, p->k.d == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+    const dnnl_memory_desc_t *scratchpad =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    TRY_DNNL(dnnl_primitive_create(&p->primitive, pd));
+    for (size_t i = 0; i < N_OPERANDS; i++)
+        TRY_DNNL(dnnl_memory_create(&p->operands[i], &md[i], engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(make_memory(engine, scratchpad, &p->scratchpad_data, &p->scratchpad));
+    if (dnnl_memory_desc_equal(own, &md[KERNEL]))
+        return dnnl_success;
+    TRY_DNNL(make_memory(engine, own, &p->own_kernel_data, &p->own_kernel));
+    return p->k.d == BACKWARD_WEIGHTS ? make_reorder(engine, own, &md[KERNEL], &p->reorder)
+                                      : make_reorder(engine, &md[KERNEL], own, &p->reorder);
+}
+
+static dnnl_status_t make_plan(dnnl_engine_t engine, plan *p)
+{
+    dnnl_memory_desc_t md[N_OPERANDS];
+    dnnl_primitive_desc_t pd = NULL;
+    TRY_DNNL(describe(&p->k.s, md));
+    TRY_DNNL(make_primitive_desc(engine, &p->k, md, &pd));
+    dnnl_status_t rc = finish_plan(engine, p, md, pd);
+    dnnl_primitive_desc_destroy(pd);
+    return rc;
+}
+
+static void run_free(void *args)
+{
+    free_plan(*(plan **)args);
+}
+
+/* Forgets the plan that was used longest ago, when the stream has used it. */
+static mr_code drop_last(mr_stream *s, plans *all, mr_status *st)
+{
+    plan **last = &all->first;
+    while ((*last)->next)
+        last = &(*last)->next;
+    MR_TRY(mr__cpu_launch(s, run_free, last, sizeof *last, st));
+    *last = NULL;
+    all->n--;
+    return MR_OK;
+}
+
+static mr_code find_plan(mr_stream *s, const key *k, plan **out, mr_status *st)
+{
+    plans *all;
+    MR_TRY(open_plans(s, &all, st));
+    plan **at = &all->first;
+    while (*at && memcmp(&(*at)->k, k, sizeof *k) != 0)
+        at = &(*at)->next;
+    plan *p = *at;
+    if (p) {
+        *at = p->next;
+    } else {
+        if (all->n == MAX_PLANS)
+            MR_TRY(drop_last(s, all, st));
+        p = mr_calloc(1, sizeof *p);
+        if (!p)
+            return mr_fail_memory(st, sizeof *p, "a convolution");
+        p->k = *k;
+        int threads = mr__matmul_enter_one_thread();
+        dnnl_status_t rc = make_plan(all->engine, p);
+        mr__matmul_leave_one_thread(threads);
+        if (rc != dnnl_success) {
+            free_plan(p);
+            return refused(rc, k, st);
+        }
+        all->n++;
+    }
+    p->next = all->first;
+    all->first = p;
+    *out = p;
+    return MR_OK;
+}
+
+/* What a kernel of any direction is given. */
+typedef struct call {
+    plan *p;
+    dnnl_stream_t stream;
+    void *operands[N_OPERANDS];
+    mr_math_activation f;
+} call;
+
+static dnnl_status_t reorder(const call *c, dnnl_memory_t from, dnnl_memory_t to)
+{
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    return c->p->reorder ? dnnl_primitive_execute(c->p->reorder, c->stream, 2, args) : dnnl_success;
+}
+
+static dnnl_status_t execute(const call *c)
+{
+    const plan *p = c->p;
+    static const int names[3][N_OPERANDS] = {
+        {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
+        {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST},
+        {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST}};
+    dnnl_exec_arg_t args[N_OPERANDS + 1];
+    int n = 0;
+    for (size_t i = 0; i < N_OPERANDS; i++) {
+        if (i == BIAS && !p->k.bias)
+            continue;
+        TRY_DNNL(dnnl_memory_set_data_handle(p->operands[i], c->operands[i]));
+        args[n++] = (dnnl_exec_arg_t){
+            names[p->k.d][i], i == KERNEL && p->own_kernel ? p->own_kernel : p->operands[i]};
+    }
+    args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratchpad};
+    if (p->k.d != BACKWARD_WEIGHTS)
+        TRY_DNNL(reorder(c, p->operands[KERNEL], p->own_kernel));
+    TRY_DNNL(dnnl_primitive_execute(p->primitive, c->stream, n, args));
+    if (p->k.d == BACKWARD_WEIGHTS)
+        TRY_DNNL(reorder(c, p->own_kernel, p->operands[KERNEL]));
+    return dnnl_stream_wait(c->stream);
+}
+
+static void run_convolution(void *args)
+{
+    const call *c = args;
+    const shape *s = &c->p->k.s;
+    dnnl_status_t rc = execute(c);
+    if (rc != dnnl_success)
+        mr__cpu_fail(rc == dnnl_out_of_memory ? MR_RESOURCE_EXHAUSTED : MR_INTERNAL,
+                     "oneDNN failed in a convolution (status %d)", (int)rc);
+    if (c->p->k.d == FORWARD)
+        mr__cpu_apply(c->f, c->operands[RESULT], s->n * s->out_h * s->out_w, s->filters);
+}
+
+/* The result's or image's pointers are const where they are read: one array serves all. */
+static void *plain(const void *p)
+{
+    return (void *)(uintptr_t)p;
+}
+
+static mr_code submit(mr_stream *s, direction d, const shape *sh, call *c, mr_status *st)
+{
+    key k;
+    memset(&k, 0, sizeof k); /* compared as bytes */
+    k.s = *sh;
+    k.d = d;
+    k.bias = c->operands[BIAS] != NULL;
+    MR_TRY(find_plan(s, &k, &c->p, st));
+    c->stream = ((plans *)*mr__cpu_plans(s))->stream;
+    return mr__cpu_launch(s, run_convolution, c, sizeof *c, st);
+}
+
+static size_t image_values(const shape *s)
+{
+    return s->n * s->height * s->width * s->channels;
+}
+
+static size_t result_values(const shape *s)
+{
+    return s->n * s->out_h * s->out_w * s->filters;
+}
+
+mr_code mr__cpu_conv2d(mr_stream *s, const mr_math_conv2d *p, mr_status *st)
+{
+    call c = {.operands = {plain(p->x), plain(p->kernel), plain(p->bias), p->y}, .f = p->f};
+    if (result_values(&p->s) == 0)
+        return MR_OK;
+    return submit(s, FORWARD, &p->s, &c, st);
+}
+
+mr_code mr__cpu_conv2d_backward_data(mr_stream *s, const mr_math_conv2d_backward_data *p,
+                                     mr_status *st)
+{
+    call c = {.operands = {p->dx, plain(p->kernel), NULL, plain(p->dy)}};
+    if (image_values(&p->s) == 0)
+        return MR_OK;
+    if (result_values(&p->s) == 0)
+        return mr__cpu_fill(s, &(mr_math_fill){.n = image_values(&p->s), .dst = p->dx}, st);
+    return submit(s, BACKWARD_DATA, &p->s, &c, st);
+}
+
+mr_code mr__cpu_conv2d_backward_weights(mr_stream *s, const mr_math_conv2d_backward_weights *p,
+                                        mr_status *st)
+{
+    const shape *sh = &p->s;
+    size_t kernel = sh->kernel_h * sh->kernel_w * (sh->channels / sh->groups) * sh->filters;
+    call c = {.operands = {plain(p->x), p->dkernel, p->dbias, plain(p->dy)}};
+    if (result_values(sh) > 0)
+        return submit(s, BACKWARD_WEIGHTS, sh, &c, st);
+    MR_TRY(mr__cpu_fill(s, &(mr_math_fill){.n = kernel, .dst = p->dkernel}, st));
+    if (!p->dbias)
+        return MR_OK;
+    return mr__cpu_fill(s, &(mr_math_fill){.n = sh->filters, .dst = p->dbias}, st);
+}

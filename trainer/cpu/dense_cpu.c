@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dense layers: oneDNN's products, and loops around them. */
+#include <string.h>
+#include "trainer/cpu/matmul.h"
+#include "trainer/cpu/operations.h"
+
+static void check(mr_code rc, const mr_status *st)
+{
+    if (rc != MR_OK)
+        mr__cpu_fail(rc, "%s", st->message);
+}
+
+static void run_dense(void *args)
+{
+    const mr_math_dense *p = args;
+    mr_status st;
+    for (size_t i = 0; p->bias && i < p->rows; i++)
+        memcpy(p->y + i * p->out, p->bias, p->out * sizeof(float));
+    check(mr__matmul(false, false, p->rows, p->out, p->in, p->x, p->w, p->bias != NULL, p->y, &st),
+          &st);
+    mr__cpu_apply(p->f, p->y, p->rows, p->out);
+}
+
+static void run_dense_backward_data(void *args)
+{
+    const mr_math_dense_backward_data *p = args;
+    mr_status st;
+    check(mr__matmul(false, true, p->rows, p->in, p->out, p->dy, p->w, false, p->dx, &st), &st);
+}
+
+static void run_dense_backward_weights(void *args)
+{
+    const mr_math_dense_backward_weights *p = args;
+    mr_status st;
+    check(mr__matmul(true, false, p->in, p->out, p->rows, p->x, p->dy, false, p->dw, &st), &st);
+    if (p->dbias)
+        mr__cpu_column_sums(p->rows, p->out, p->dy, p->dbias);
+}
+
+MR__CPU_SUBMIT(dense)
+MR__CPU_SUBMIT(dense_backward_data)
+MR__CPU_SUBMIT(dense_backward_weights)

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over many values, in stages: the lanes of a warp add up a fixed part, strided so that
+ * neighbours read neighbours, and a later stage adds the parts. */
+#include "trainer/cuda/kernels/kernel.h"
+
+/* The first value of this lane in part k of `parts`, and how far the next one is. */
+#define MR_PART_FIRST(k, lane) ((size_t)(k)*MR_LANES + (lane))
+#define MR_PART_STEP(parts)    ((parts)*MR_LANES)
+
+template <typename T> MR_HD void sum_part(const mr_k_sum &p, int64_t at)
+{
+    size_t lane = (size_t)at % MR_LANES, k = (size_t)at / MR_LANES;
+    const T *x = (const T *)p.x;
+    double sum = 0;
+#pragma unroll 4
+    for (size_t i = MR_PART_FIRST(k, lane); i < p.n; i += MR_PART_STEP(p.parts))
+        sum += (double)x[i];
+    sum = mr_lanes_sum(sum);
+    if (lane > 0)
+        return;
+    p.out[k] = p.add ? p.out[k] + sum : sum;
+    if (k == 0 && p.count != 0)
+        p.out[p.parts] += p.count;
+}
+
+MR_HD void sum_floats_at(const mr_k_sum &p, int64_t i)
+{
+    sum_part<float>(p, i);
+}
+MR_KERNEL(sum_floats, mr_k_sum, p.parts *MR_LANES)
+
+MR_HD void sum_doubles_at(const mr_k_sum &p, int64_t i)
+{
+    sum_part<double>(p, i);
+}
+MR_KERNEL(sum_doubles, mr_k_sum, p.parts *MR_LANES)
+
+MR_HD void sum_penalty_at(const mr_k_penalty &p, int64_t at)
+{
+    size_t lane = (size_t)at % MR_LANES, k = (size_t)at / MR_LANES;
+    double ones = 0, twos = 0;
+#pragma unroll 4
+    for (size_t i = MR_PART_FIRST(k, lane); i < p.n; i += MR_PART_STEP(p.parts)) {
+        double w = (double)p.w[i];
+        ones += fabs(w);
+        twos += w * w;
+    }
+    double sum = mr_lanes_sum(p.l1 * ones + p.l2 * twos);
+    if (lane == 0)
+        p.out[k] = sum;
+}
+MR_KERNEL(sum_penalty, mr_k_penalty, p.parts *MR_LANES)
+
+/* A thread a column and part: neighbours read neighbouring columns. */
+MR_HD void sum_columns_at(const mr_k_columns &p, int64_t i)
+{
+    int64_t k, j = mr_split(i, p.width, &k);
+    double sum = 0;
+#pragma unroll 8
+    for (size_t r = (size_t)k; r < p.rows; r += p.parts)
+        sum += (double)p.x[r * p.width + (size_t)j];
+    p.out[i] = (float)sum;
+}
+MR_KERNEL(sum_columns, mr_k_columns, p.parts *p.width)
+
+/* A warp a column: for few rows that are parts themselves. */
+MR_HD void sum_parts_at(const mr_k_columns &p, int64_t i)
+{
+    size_t lane = (size_t)i % MR_LANES, j = (size_t)i / MR_LANES;
+    double sum = 0;
+    for (size_t r = lane; r < p.rows; r += MR_LANES)
+        sum += (double)p.x[r * p.width + j];
+    sum = mr_lanes_sum(sum);
+    if (lane == 0)
+        p.out[j] = (float)sum;
+}
+MR_KERNEL(sum_parts, mr_k_columns, p.width *MR_LANES)

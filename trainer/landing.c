@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/landing.h"
+#include <math.h>
+#include <time.h>
+#include "pipeline/engine/op_iterator.h"
+
+enum { LOOK_SECONDS = 1 }; /* how often, about, a wait looks whether the streams are well */
+
+void mr__landing_init(mr__landing *l)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->moved, &attr);
+    pthread_condattr_destroy(&attr);
+    l->under_way = 0;
+    l->landed_at = 0;
+}
+
+void mr__landing_destroy(mr__landing *l)
+{
+    pthread_cond_destroy(&l->moved);
+    pthread_mutex_destroy(&l->lock);
+}
+
+static void land(void *landing)
+{
+    mr__landing *l = landing;
+    pthread_mutex_lock(&l->lock);
+    if (--l->under_way == 0) {
+        l->landed_at = mr_iter_now();
+        pthread_cond_signal(&l->moved);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+mr_code mr__landing_expect(mr__landing *l, mr_stream *s, mr_status *st)
+{
+    pthread_mutex_lock(&l->lock);
+    l->under_way++;
+    pthread_mutex_unlock(&l->lock);
+    mr_code rc = mr_stream_host_call(s, land, l, st);
+    if (rc != MR_OK)
+        land(l);
+    return rc;
+}
+
+bool mr__landing_is_clear(mr__landing *l)
+{
+    pthread_mutex_lock(&l->lock);
+    bool clear = l->under_way == 0;
+    pthread_mutex_unlock(&l->lock);
+    return clear;
+}
+
+double mr__landing_time(mr__landing *l)
+{
+    pthread_mutex_lock(&l->lock);
+    double at = l->under_way == 0 ? l->landed_at : (double)INFINITY;
+    pthread_mutex_unlock(&l->lock);
+    return at;
+}
+
+static mr_code look(mr_stream *const *streams, size_t n, mr_status *st)
+{
+    for (size_t i = 0; i < n; i++)
+        MR_TRY(mr_stream_status(streams[i], st));
+    return MR_OK;
+}
+
+mr_code mr__landing_await(mr__landing *l, mr_stream *const *streams, size_t n, mr_status *st)
+{
+    mr_code rc = MR_OK;
+    pthread_mutex_lock(&l->lock);
+    while (l->under_way > 0 && rc == MR_OK) {
+        struct timespec until = {.tv_sec = (time_t)mr_iter_now() + LOOK_SECONDS};
+        if (pthread_cond_timedwait(&l->moved, &l->lock, &until) != 0)
+            rc = look(streams, n, st); /* a stream that failed calls nobody */
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/registry.h"
+#include <stdio.h>
+#include <string.h>
+#include "pipeline/memory/alloc.h"
+#include "trainer/callback_desc.h"
+#include "trainer/layer.h"
+#include "trainer/loss_desc.h"
+#include "trainer/metric_desc.h"
+#include "trainer/optimizer_desc.h"
+
+#define MR_LAYER(name)     extern const mr_layer_desc mr__layer_##name;
+#define MR_LOSS(name)      extern const mr_loss_desc mr__loss_##name;
+#define MR_OPTIMIZER(name) extern const mr_optimizer_desc mr__optimizer_##name;
+#define MR_METRIC(name)    extern const mr_metric_desc mr__metric_##name;
+#define MR_CALLBACK(name)  extern const mr_callback_desc mr__callback_##name;
+#include "trainer/callbacks.def"
+#include "trainer/layers.def"
+#include "trainer/losses.def"
+#include "trainer/metrics.def"
+#include "trainer/optimizers.def"
+#undef MR_LAYER
+#undef MR_LOSS
+#undef MR_OPTIMIZER
+#undef MR_METRIC
+#undef MR_CALLBACK
+
+static const mr_component *const layers[] = {
+#define MR_LAYER(name) &mr__layer_##name.is,
+#include "trainer/layers.def"
+    NULL};
+static const mr_component *const losses[] = {
+#define MR_LOSS(name) &mr__loss_##name.is,
+#include "trainer/losses.def"
+    NULL};
+static const mr_component *const optimizers[] = {
+#define MR_OPTIMIZER(name) &mr__optimizer_##name.is,
+#include "trainer/optimizers.def"
+    NULL};
+static const mr_component *const metrics[] = {
+#define MR_METRIC(name) &mr__metric_##name.is,
+#include "trainer/metrics.def"
+    NULL};
+static const mr_component *const callbacks[] = {
+#define MR_CALLBACK(name) &mr__callback_##name.is,
+#include "trainer/callbacks.def"
+    NULL};
+
+mr__registry mr__layers = {"layer", layers, .lock = PTHREAD_MUTEX_INITIALIZER};
+mr__registry mr__losses = {"loss", losses, .lock = PTHREAD_MUTEX_INITIALIZER};
+mr__registry mr__optimizers = {"optimizer", optimizers, .lock = PTHREAD_MUTEX_INITIALIZER};
+mr__registry mr__metrics = {"metric", metrics, .lock = PTHREAD_MUTEX_INITIALIZER};
+mr__registry mr__callbacks = {"callback", callbacks, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+enum { MAX_REGISTERED = 4096 };
+
+/* Under the lock. */
+static const mr_component *at(const mr__registry *r, size_t i)
+{
+    size_t built_in = 0;
+    while (built_in < i && r->built_in[built_in])
+        built_in++;
+    if (r->built_in[built_in])
+        return r->built_in[built_in];
+    return i - built_in < r->n ? r->registered[i - built_in] : NULL;
+}
+
+const mr_component *mr__registry_at(mr__registry *r, size_t i)
+{
+    pthread_mutex_lock(&r->lock);
+    const mr_component *c = at(r, i);
+    pthread_mutex_unlock(&r->lock);
+    return c;
+}
+
+static bool bears(const mr_component *c, const char *name)
+{
+    return strcmp(c->name, name) == 0 || (c->alias && strcmp(c->alias, name) == 0);
+}
+
+mr_code mr__registry_find(mr__registry *r, const mr_expr *e, const mr_component **out,
+                          mr_status *st)
+{
+    const mr_component *c;
+    char known[1024] = "";
+    for (size_t i = 0; (c = mr__registry_at(r, i)) && !bears(c, e->text); i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 c->name);
+    if (!c)
+        return mr_expr_fail_at(st, e, "there is no %s '%s'; there are %s", r->group, e->text,
+                               known);
+    *out = c;
+    return MR_OK;
+}
+
+static mr_code make(mr__registry *r, const mr_expr *e, const mr_component **out, void **params,
+                    mr_status *st)
+{
+    const mr_component *c;
+    MR_TRY(mr__registry_find(r, e, &c, st));
+    MR_TRY(mr_params_parse(&(mr_param_table){c->name, c->params, c->params_size}, e, params, st));
+    *out = c;
+    return MR_OK;
+}
+
+mr_code mr__registry_parse(mr__registry *r, const char *text, const mr_component **c, void **params,
+                           mr_status *st)
+{
+    const mr_expr *e;
+    MR_TRY(mr_expr_parse(text, strlen(text), &e, st));
+    mr_code rc;
+    if (e->kind == MR_EX_NAME || e->kind == MR_EX_CALL || e->kind == MR_EX_STRING)
+        rc = make(r, e, c, params, st);
+    else
+        rc = mr_expr_fail_at(
+            st, e, "expected the name of a %s, with or without arguments in brackets", r->group);
+    mr_expr_unref(e);
+    return rc;
+}
+
+/* Under the lock. */
+static mr_code add(mr__registry *r, const mr_component *c, mr_status *st)
+{
+    const mr_component *other;
+    for (size_t i = 0; (other = at(r, i)); i++)
+        if (bears(other, c->name) || (c->alias && bears(other, c->alias)))
+            return mr_fail(st, MR_ALREADY_EXISTS, "there is a %s %s already", r->group,
+                           other->name);
+    MR_TRY(mr_grow((void **)&r->registered, &r->capacity, r->n + 1, sizeof *r->registered,
+                   MAX_REGISTERED, "a table of components", st));
+    r->registered[r->n++] = c;
+    return MR_OK;
+}
+
+mr_code mr__registry_add(mr__registry *r, const mr_component *c, bool complete, mr_status *st)
+{
+    if (c->abi != MR_ABI_VERSION)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "a %s has ABI version %u; this library has %u: build both from one version",
+                       r->group, c->abi, MR_ABI_VERSION);
+    MR_TRY(mr_params_check(&(mr_param_table){c->name, c->params, c->params_size}, st));
+    if (!c->doc || !*c->doc || !c->example || !*c->example || !complete)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "%s %s lacks its doc, its example or a function that its descriptor needs",
+                       r->group, c->name);
+    pthread_mutex_lock(&r->lock);
+    mr_code rc = add(r, c, st);
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+void mr__component_free_params(const mr_component *c, void *params)
+{
+    mr_params_free(&(mr_param_table){c->name, c->params, c->params_size}, params);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/ring/ring_mpi.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/system.h"
+#include "trainer/device_modules_impl.h"
+#include "trainer/ring/ring_sums.h"
+
+enum { SPINS = 2000, PAUSE_NS = 20000, ASK_EVERY = 64 };
+
+static const mr__mpi *module; /* NULL: why_not */
+static char why_not[256];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Open MPI's own plug-ins look for the symbols of its libraries in the whole process. */
+static void load(void)
+{
+    char path[PATH_MAX];
+    void *so = NULL, *symbol;
+    mr__mpi_fn *entry = NULL;
+    if (!mr__module_find("millrace-mpi.so", "MILLRACE_MPI_MODULE", path, sizeof path)) {
+        snprintf(why_not, sizeof why_not, "module not built");
+        return;
+    }
+    so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!so) {
+        snprintf(why_not, sizeof why_not, "the module cannot be opened: %s", dlerror());
+        return;
+    }
+    symbol = dlsym(so, MR__MPI_SYMBOL);
+    memcpy(&entry, &symbol, sizeof entry);
+    const mr__mpi *m = entry ? entry() : NULL;
+    if (m && m->abi == MR__MPI_ABI)
+        module = m;
+    else
+        snprintf(why_not, sizeof why_not, "%.200s is not a module of this release", path);
+}
+
+bool mr__mpi_is_there(char *why, size_t size)
+{
+    pthread_once(&once, load);
+    if (!module)
+        snprintf(why, size, "%s", why_not);
+    return module != NULL;
+}
+
+mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, mr_status *st)
+{
+    static const mr_dtype types[MR__MPI_TYPES] = {
+        [MR__MPI_FLOAT16] = MR_FLOAT16, [MR__MPI_BFLOAT16] = MR_BFLOAT16,
+        [MR__MPI_FLOAT32] = MR_FLOAT32, [MR__MPI_FLOAT64] = MR_FLOAT64,
+        [MR__MPI_INT32] = MR_INT32,     [MR__MPI_INT64] = MR_INT64};
+    static const mr__ring_op ops[] = {
+        [MR__MPI_SUM] = MR__RING_SUM, [MR__MPI_MAX] = MR__RING_MAX, [MR__MPI_MIN] = MR__RING_MIN};
+    mr__mpi_fold folds[MR__MPI_TYPES][3];
+    char why[256] = "", version[64];
+    int rank, size;
+    if (!mr__mpi_is_there(why, sizeof why))
+        return mr_fail(st, MR_NOT_FOUND, "mpi: %s", why);
+    for (int t = 0; t < MR__MPI_TYPES; t++)
+        for (int k = 0; k < 3; k++)
+            folds[t][k] = mr__ring_fold(ops[k], types[t]);
+    if (!module->open(folds, room, why, sizeof why))
+        return mr_fail(st, MR_FAILED_PRECONDITION, "mpi: %s", why);
+    module->describe(&rank, &size, version, sizeof version);
+    if ((uint32_t)rank != mr__world_rank(w) || (uint32_t)size != mr__world_size(w)) {
+        module->close(false);
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "mpi: %s counts this process as %d of %d, the cluster as %" PRIu32
+                       " of %" PRIu32 "; start all processes by one mpirun",
+                       version, rank, size, mr__world_rank(w), mr__world_size(w));
+    }
+    *out = module;
+    return MR_OK;
+}
+
+static mr_code end_world(mr__world *w, mr_code code, const char *what, const char *why,
+                         mr_status *st)
+{
+    mr_status reason;
+    mr_fail(&reason, code, "rank %" PRIu32 " (%s) %s, at step %" PRId64 ": %s", mr__world_rank(w),
+            mr__world_address(w, mr__world_rank(w)), what, mr__world_step(w), why);
+    mr__world_abort(w, &reason, true);
+    return mr__world_status(w, st);
+}
+
+/* MPI's operations cannot be called off: what a lost peer leaves open stays so. */
+static mr_code finish(const mr__mpi *m, mr__world *w, const char *what, mr_status *st)
+{
+    char why[256] = "";
+    bool done = false;
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    for (uint64_t i = 0;; i++) {
+        if (!m->test(&done, why, sizeof why))
+            return end_world(w, MR_UNAVAILABLE, what, why, st);
+        if (done)
+            return MR_OK;
+        if (i % ASK_EVERY == 0)
+            MR_TRY(mr__world_status(w, st));
+        if (i > SPINS)
+            nanosleep(&pause, NULL);
+        else
+            sched_yield();
+    }
+}
+
+static mr_code run(const mr__mpi *m, mr__world *w, const mr__mpi_call *call, const char *what,
+                   mr_status *st)
+{
+    char why[256] = "";
+    if (!m->start(call, why, sizeof why))
+        return end_world(w, MR_UNAVAILABLE, what, why, st);
+    return finish(m, w, what, st);
+}
+
+mr_code mr__mpi_run(const mr__mpi *m, mr__world *w, const mr__mpi_call *call, uint64_t key,
+                    const char *what, mr_status *st)
+{
+    /* The largest key of all, and the smallest. A rank with another one would send what the others
+     * do not expect, which MPI does not always find. */
+    int64_t keys[2] = {(int64_t)(key >> 1), -(int64_t)(key >> 1)};
+    const mr__mpi_call compare = {.kind = MR__MPI_ALL_REDUCE,
+                                  .op = MR__MPI_MAX,
+                                  .type = MR__MPI_INT64,
+                                  .data = keys,
+                                  .count = 2};
+    MR_TRY(mr__world_status(w, st));
+    MR_TRY(run(m, w, &compare, "compares what it does with the others", st));
+    if (keys[0] != -keys[1])
+        return end_world(w, MR_INVALID_ARGUMENT, what,
+                         "another process does something else in this place; all processes must "
+                         "run the same steps",
+                         st);
+    return run(m, w, call, what, st);
+}

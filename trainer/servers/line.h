@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_SERVERS_LINE_H
+#define MR_TRAINER_SERVERS_LINE_H
+/* Servers, as those who call them see them: a connection to each, with one call under way at most.
+ * Nothing calls back: whoever turns the loop looks at the peers afterwards.
+ *
+ * thread   one at a time per loop */
+#include "pipeline/wait/cancel.h"
+#include "trainer/servers/server_call.h"
+#include "transport/net/lookup.h"
+
+typedef struct mr__lines mr__lines;
+
+typedef enum mr__line_state {
+    MR__LINE_AWAY, /* not connected; `why` says how the last connection ended */
+    MR__LINE_DIALING,
+    MR__LINE_READY
+} mr__line_state;
+
+typedef struct mr__line {
+    mr__connection c; /* first */
+    mr__lines *all;
+    mr__line_state state;
+    mr__lookup *lookup; /* DIALING: under way, before there is a connection; NULL: none */
+    bool is_waiting;    /* for the answer to call `number` */
+    bool has_answer;
+    uint64_t number;   /* of the call made last */
+    mr__call answer;   /* with has_answer */
+    const char *what;  /* "parameter server" */
+    size_t index;      /* among those */
+    char address[256]; /* as it was given */
+    int64_t again_ns;  /* when it may be dialed again */
+    mr_status why;
+} mr__line;
+
+struct mr__lines {
+    mr__loop *loop;
+    mr_cancel *cancel;   /* NULL: none */
+    Mr__Wire__Role role; /* who calls: a COORDINATOR, or a TRAINER, which a worker is */
+    mr__token token;
+    uint64_t job;
+    mr__line *v;
+    size_t n;
+};
+
+/* p stays where it is.
+ * errors   MR_INVALID_ARGUMENT: no address · MR_RESOURCE_EXHAUSTED · those of the loop */
+mr_code mr__lines_open(mr__lines *p, size_t n, mr_status *st) MR_NODISCARD;
+/* what is static text. */
+mr_code mr__line_name(mr__line *p, const char *what, size_t index, const char *address,
+                      mr_status *st) MR_NODISCARD;
+/* Closes the connections, after what is queued has been sent where `finish` is set. */
+void mr__lines_close(mr__lines *p, bool finish);
+
+/* Dials those of [from, to) that are away, and whose time has come. Names are looked up meanwhile.
+ * errors   MR_RESOURCE_EXHAUSTED, ... */
+mr_code mr__lines_dial(mr__lines *p, size_t from, size_t to, mr_status *st) MR_NODISCARD;
+/* One turn of the loop, of at most 100 ms. errors MR_CANCELLED · the loop's */
+mr_code mr__lines_turn(mr__lines *p, mr_status *st) MR_NODISCARD;
+/* The peer must be ready and have no call under way; of an answer that lies there nothing is kept.
+ * errors   as mr__call_send */
+mr_code mr__line_say(mr__lines *all, mr__line *p, mr__call_kind kind, const json_t *text,
+                     const float *values, size_t n, mr_status *st) MR_NODISCARD;
+/* Turns until all of [0, n) have answered; answers stay until the next call.
+ * errors   MR_UNAVAILABLE: one is lost; names it · what one of them answered */
+mr_code mr__lines_hear(mr__lines *all, size_t n, mr_status *st) MR_NODISCARD;
+/* MR_OK while [0, n) are connected. errors MR_UNAVAILABLE: names the first that is not */
+mr_code mr__lines_check(const mr__lines *all, size_t n, mr_status *st) MR_NODISCARD;
+/* Dials until [from, to) are ready (any: at least one), for at most `seconds`.
+ * errors   MR_DEADLINE_EXCEEDED: names one that did not come · MR_CANCELLED · MR_PERMISSION_DENIED,
+ *          ...: it refused */
+mr_code mr__lines_gather(mr__lines *all, size_t from, size_t to, bool any, double seconds,
+                         mr_status *st) MR_NODISCARD;
+#endif

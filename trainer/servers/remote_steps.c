@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/servers/remote_steps.h"
+#include <inttypes.h>
+#include <string.h>
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "trainer/checkpoint_impl.h"
+#include "trainer/loss.h"
+#include "trainer/metric_impl.h"
+#include "trainer/model_impl.h"
+#include "trainer/optimizer_impl.h"
+#include "trainer/servers/layout.h"
+
+enum {
+    STEPS_A_WORKER = 2, /* scheduled at once, so that none waits for the coordinator */
+    MOST_CUT_OFFS = 3   /* of each worker, where none can make a step */
+};
+
+typedef enum task_state { WAITING, RUNNING, DONE } task_state;
+
+typedef struct task {
+    task_state state;
+    int64_t step, epoch;
+    mr__call answer; /* DONE */
+} task;
+
+typedef struct hand {
+    bool is_set_up, is_setting_up;
+    task *task; /* under way; NULL: none */
+} hand;
+
+struct mr__remote {
+    mr__servers *s;
+    char **data; /* of each worker, or one of all */
+    size_t n_data;
+    task *tasks; /* step number i of the run: tasks[i % capacity] */
+    size_t capacity;
+    hand *hands;     /* one a worker */
+    size_t cut_offs; /* since a worker did anything */
+    bool is_out;     /* the state is on the servers */
+    double rate;     /* that they have; with has_rate */
+    bool has_rate;
+    double *totals; /* of all metrics, over the epoch so far */
+    mr__layout layout;
+    float *state;  /* all variables' values in the model's order, then each slot's the same way */
+    float *packed; /* one server's part of it */
+    int64_t last_step;
+    mr__step_result result;
+};
+
+size_t mr__remote_most(const mr__remote *r)
+{
+    return r->capacity - 1;
+}
+
+static mr_code describe_data(mr__remote *r, const mr__run *x, const mr_dataset *ds,
+                             size_t n_workers, mr_status *st)
+{
+    r->n_data = ds ? 1 : n_workers;
+    r->data = mr_calloc(r->n_data, sizeof *r->data);
+    if (!r->data)
+        return mr_fail_memory(st, r->n_data * sizeof *r->data, "the data of workers");
+    if (ds)
+        return mr_dataset_to_text(ds, &r->data[0], st);
+    for (size_t i = 0; i < n_workers; i++) {
+        const mr_input_context c = {(int64_t)n_workers, (int64_t)i, 1};
+        mr_dataset *made;
+        MR_TRY(mr__run_input(x, &c, &made, st));
+        mr_code rc = mr_dataset_to_text(made, &r->data[i], st);
+        mr_dataset_unref(made);
+        MR_TRY(rc);
+    }
+    return MR_OK;
+}
+
+mr_code mr__remote_open(mr__remote **out, mr__servers *s, const mr__run *x, const mr_dataset *ds,
+                        mr_status *st)
+{
+    size_t n_workers = s->all.n - s->n_ps;
+    if (s->n_ps > 1 && mr__optimizer_needs_all(x->o))
+        return mr_fail(st, MR_UNIMPLEMENTED,
+                       "global_clipnorm needs all gradients in one place: start one parameter "
+                       "server, or clip each by clipnorm");
+    if (s->partitioner && mr__optimizer_clips_each(x->o))
+        return mr_fail(st, MR_UNIMPLEMENTED,
+                       "clipnorm needs the whole gradient of a variable, which a partitioner cuts: "
+                       "clip by clipvalue");
+    mr__remote *r = mr_calloc(1, sizeof *r);
+    if (!r)
+        return mr_fail_memory(st, sizeof *r, "a job's steps");
+    *out = r;
+    r->s = s;
+    r->capacity = n_workers * STEPS_A_WORKER + 1;
+    r->tasks = mr_calloc(r->capacity, sizeof *r->tasks);
+    r->hands = mr_calloc(n_workers, sizeof *r->hands);
+    r->totals = mr_calloc(x->n_totals + 1, sizeof *r->totals);
+    if (!r->tasks || !r->hands || !r->totals)
+        return mr_fail_memory(st, r->capacity * sizeof *r->tasks, "a job's steps");
+    return describe_data(r, x, ds, n_workers, st);
+}
+
+void mr__remote_close(mr__remote *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; r->tasks && i < r->capacity; i++)
+        mr__call_reset(&r->tasks[i].answer);
+    for (size_t i = 0; r->data && i < r->n_data; i++)
+        mr_free(r->data[i]);
+    mr_free(r->data);
+    mr_free(r->tasks);
+    mr_free(r->hands);
+    mr_free(r->totals);
+    mr__layout_reset(&r->layout);
+    mr_free(r->state);
+    mr_free(r->packed);
+    mr_free(r);
+}
+
+/* ---- the state of the servers ---- */
+
+static json_t *shape_of(int rank, const int64_t *shape)
+{
+    json_t *list = json_array();
+    for (int d = 0; d < rank; d++)
+        json_array_append_new(list, json_integer(shape[d]));
+    return list;
+}
+
+static mr_code make_room(mr__remote *r, mr__run *x, mr_status *st)
+{
+    size_t kinds = 1 + mr__optimizer_n_slots(x->o);
+    if (r->state)
+        return MR_OK;
+    MR_TRY(mr__layout_make(&r->layout, x->m, r->s->partitioner, r->s->n_ps, st));
+    for (size_t k = 0; k < r->s->n_ps; k++) { /* that it can be read back, before it is trained */
+        size_t learned = mr__layout_pack(&r->layout, x->m, k, MR__LEARNED_VALUES, NULL, NULL);
+        MR_TRY(
+            mr__call_check_values(mr__layout_pack(&r->layout, x->m, k, MR__ALL_VALUES, NULL, NULL) +
+                                      (kinds - 1) * learned,
+                                  st));
+    }
+    size_t n = r->layout.n_values * kinds + 1;
+    r->state = mr_calloc(n, sizeof *r->state);
+    r->packed = mr_calloc(n, sizeof *r->packed);
+    return r->state && r->packed ? MR_OK : mr_fail_memory(st, n * sizeof *r->state, "variables");
+}
+
+/* Between the model and r->state: the values of all variables, then each slot's. */
+static mr_code load(mr__remote *r, mr__run *x, bool slots, mr_status *st)
+{
+    float *to = r->state;
+    for (size_t k = 0; k <= (slots ? mr__optimizer_n_slots(x->o) : 0); k++)
+        for (size_t i = 0; i < mr_model_n_variables(x->m); i++) {
+            mr_variable *v = mr_model_variable(x->m, i);
+            if (k == 0)
+                MR_TRY(mr_variable_read(v, to, st));
+            else if (mr_variable_role_of(v) == MR_LEARNED)
+                MR_TRY(mr__optimizer_read_slot(x->o, v, x->s, k - 1, to, st));
+            to += mr_variable_size(v);
+        }
+    return MR_OK;
+}
+
+static mr_code store(mr__remote *r, mr__run *x, bool slots, mr_status *st)
+{
+    const float *from = r->state;
+    for (size_t k = 0; k <= (slots ? mr__optimizer_n_slots(x->o) : 0); k++)
+        for (size_t i = 0; i < mr_model_n_variables(x->m); i++) {
+            mr_variable *v = mr_model_variable(x->m, i);
+            if (k == 0)
+                MR_TRY(mr_variable_assign(v, from, st));
+            else if (mr_variable_role_of(v) == MR_LEARNED)
+                MR_TRY(mr__optimizer_write_slot(x->o, v, x->s, k - 1, from, st));
+            from += mr_variable_size(v);
+        }
+    return MR_OK;
+}
+
+/* What one server has of r->state, to r->packed; the number of its values. */
+static size_t pack(const mr__remote *r, const mr__run *x, size_t server, bool slots)
+{
+    const mr__layout *l = &r->layout;
+    size_t at = mr__layout_pack(l, x->m, server, MR__ALL_VALUES, r->state, r->packed);
+    for (size_t k = 1; k <= (slots ? mr__optimizer_n_slots(x->o) : 0); k++)
+        at += mr__layout_pack(l, x->m, server, MR__LEARNED_VALUES, r->state + k * l->n_values,
+                              r->packed + at);
+    return at;
+}
+
+static mr_code unpack(mr__remote *r, const mr__run *x, size_t server, bool slots,
+                      const mr__call *from, mr_status *st)
+{
+    const mr__layout *l = &r->layout;
+    size_t kinds = slots ? mr__optimizer_n_slots(x->o) : 0;
+    size_t at = mr__layout_pack(l, x->m, server, MR__ALL_VALUES, NULL, NULL);
+    size_t learned = mr__layout_pack(l, x->m, server, MR__LEARNED_VALUES, NULL, NULL);
+    if (from->n != at + kinds * learned)
+        return mr_fail(st, MR_DATA_LOSS, "parameter server %zu gave %zu values of %zu", server,
+                       from->n, at + kinds * learned);
+    mr__layout_unpack(l, x->m, server, MR__ALL_VALUES, r->state, from->values);
+    for (size_t k = 1; k <= kinds; k++, at += learned)
+        mr__layout_unpack(l, x->m, server, MR__LEARNED_VALUES, r->state + k * l->n_values,
+                          from->values + at);
+    return MR_OK;
+}
+
+/* "dense/kernel", or of a piece of it "dense/kernel/part_3", by the piece's number of all. */
+static json_t *describe_piece(const mr__remote *r, const mr__run *x, size_t i)
+{
+    const mr__piece *p = &r->layout.v[i];
+    const mr_variable *v = mr_model_variable(x->m, p->variable);
+    char name[256];
+    if (p->is_part)
+        snprintf(name, sizeof name, "%.200s/part_%zu", mr_variable_name(v), i);
+    else
+        snprintf(name, sizeof name, "%.200s", mr_variable_name(v));
+    json_t *shape = shape_of(mr_variable_rank(v), mr_variable_shape(v));
+    if (p->is_part)
+        json_array_set_new(shape, 0, json_integer((json_int_t)p->rows));
+    return json_pack("{s:s, s:i, s:o}", "name", name, "role", (int)mr_variable_role_of(v), "shape",
+                     shape);
+}
+
+static json_t *describe(const mr__remote *r, const mr__run *x, size_t k)
+{
+    json_t *variables = json_array();
+    for (size_t i = 0; i < r->layout.n; i++)
+        if (r->layout.v[i].server == k)
+            json_array_append_new(variables, describe_piece(r, x, i));
+    json_t *text = json_pack("{s:s, s:I, s:o}", "optimizer", mr_optimizer_text(x->o), "iterations",
+                             (json_int_t)mr_optimizer_iterations(x->o), "variables", variables);
+    if (text && !mr__optimizer_is_scheduled(x->o))
+        json_object_set_new(text, "learning_rate",
+                            mr__json_number(mr_optimizer_learning_rate(x->o)));
+    return text;
+}
+
+/* Brings it there. */
+static mr_code send_state(mr__remote *r, mr__run *x, mr_status *st)
+{
+    mr__lines *all = &r->s->all;
+    bool slots = mr_optimizer_iterations(x->o) > 0; /* before, they are as the optimizer begins */
+    size_t at = 0;
+    MR_TRY(make_room(r, x, st));
+    MR_TRY(load(r, x, slots, st));
+    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    for (size_t k = 0; k < r->s->n_ps; k++) {
+        size_t n = pack(r, x, k, slots);
+        json_t *text = describe(r, x, k);
+        mr_code rc = text ? mr__line_say(all, &all->v[k], MR__CALL_PREPARE, text, r->packed, n, st)
+                          : mr_fail_memory(st, 0, "a call");
+        json_decref(text);
+        MR_TRY(rc);
+    }
+    MR_TRY(mr__lines_hear(all, r->s->n_ps, st));
+    for (size_t i = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))
+        MR_TRY(mr__metric_read(x->metrics[i], mr_strategy_replica(x->s, 0), r->totals + at, st));
+    r->is_out = true;
+    r->rate = mr_optimizer_learning_rate(x->o);
+    r->has_rate = !mr__optimizer_is_scheduled(x->o);
+    return MR_OK;
+}
+
+/* A rate that was set since, within an epoch. */
+static mr_code send_rate(mr__remote *r, const mr__run *x, mr_status *st)
+{
+    mr__lines *all = &r->s->all;
+    double rate = mr_optimizer_learning_rate(x->o);
+    if (mr__optimizer_is_scheduled(x->o) || (r->has_rate && r->rate == rate))
+        return MR_OK;
+    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    json_t *text = json_pack("{s:o}", "learning_rate", mr__json_number(rate));
+    mr_code rc = text ? MR_OK : mr_fail_memory(st, 0, "a call");
+    for (size_t k = 0; k < r->s->n_ps && rc == MR_OK; k++)
+        rc = mr__line_say(all, &all->v[k], MR__CALL_RATE, text, NULL, 0, st);
+    json_decref(text);
+    MR_TRY(rc);
+    r->rate = rate;
+    r->has_rate = true;
+    return mr__lines_hear(all, r->s->n_ps, st);
+}
+
+mr_code mr__remote_settle(mr__remote *r, mr__run *x, mr_status *st)
+{
+    mr__lines *all = &r->s->all;
+    int64_t iterations = 0, theirs;
+    size_t at = 0;
+    if (!r->is_out)
+        return MR_OK;
+    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    for (size_t k = 0; k < r->s->n_ps; k++)
+        MR_TRY(mr__line_say(all, &all->v[k], MR__CALL_READ, NULL, NULL, 0, st));
+    MR_TRY(mr__lines_hear(all, r->s->n_ps, st));
+    for (size_t k = 0; k < r->s->n_ps; k++) {
+        const mr__call *a = &all->v[k].answer;
+        MR_TRY(mr__call_integer(a, "iterations", &theirs, st));
+        MR_TRY(unpack(r, x, k, theirs > 0, a, st));
+        iterations = theirs > iterations ? theirs : iterations;
+    }
+    MR_TRY(store(r, x, iterations > 0, st));
+    mr__optimizer_set_iterations(x->o, iterations);
+    mr__model_set_steps(x->m, (uint64_t)r->last_step);
+    for (size_t i = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))
+        MR_TRY(mr__metric_write(x->metrics[i], mr_strategy_replica(x->s, 0), r->totals + at, st));
+    r->is_out = false;
+    return MR_OK;
+}
+
+/* ---- the workers ---- */
+
+static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker)
+{
+    int rank;
+    const int64_t *shape;
+    const mr_iterator_opts *read = x->opts->iterator;
+    json_t *servers = json_array(), *metrics = json_array();
+    for (size_t k = 0; k < r->s->n_ps; k++)
+        json_array_append_new(servers, json_string(r->s->all.v[k].address));
+    for (size_t i = 0; i < x->opts->n_metrics; i++)
+        json_array_append_new(metrics, json_string(x->opts->metrics[i]));
+    mr_model_input_shape(x->m, &rank, &shape);
+    json_t *text = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:I}", "data",
+                             r->data[worker % r->n_data], "model", mr_model_text(x->m), "loss",
+                             mr_loss_text(x->loss), "optimizer", mr_optimizer_text(x->o), "shape",
+                             shape_of(rank, shape), "servers", servers, "metrics", metrics, "seed",
+                             (json_int_t)mr__model_seed(x->m), "worker", (json_int_t)worker);
+    if (text && mr_model_is_mixed(x->m))
+        json_object_set_new(text, "mixed_precision", json_true());
+    if (text && r->s->partitioner)
+        json_object_set_new(text, "partitioner", json_string(r->s->partitioner));
+    if (text && read && read->has_seed && !read->seed_made_up)
+        json_object_set_new(text, "data_seed", json_integer((json_int_t)read->seed));
+    return text;
+}
+
+/* A worker can do nothing now: its step, if it had one, waits for another. */
+static void take_back(hand *h, const mr__line *p, const char *why)
+{
+    if (h->task) {
+        mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s; its step %" PRId64 " is given to another",
+               p->index, p->address, why, h->task->step);
+        h->task->state = WAITING;
+    } else if (h->is_set_up || h->is_setting_up)
+        mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s", p->index, p->address, why);
+    *h = (hand){0};
+}
+
+/* Nobody is left who could make a step: all have tried some times to reach the servers. */
+static bool all_are_cut_off(const mr__remote *r)
+{
+    size_t n = r->s->all.n - r->s->n_ps;
+    for (size_t i = 0; i < n; i++)
+        if (r->hands[i].is_set_up)
+            return false;
+    return r->cut_offs >= MOST_CUT_OFFS * n;
+}
+
+static mr_code take_answer(mr__remote *r, hand *h, mr__line *p, mr_status *st)
+{
+    mr_status why;
+    mr_code rc = mr__call_error(&p->answer, &why);
+    if (rc != MR_OK && mr__call_is_cut_off(&p->answer)) { /* it is set up again, and looks anew */
+        mr_status_prefix(&why, "is cut off");
+        take_back(h, p, why.message);
+        p->has_answer = false;
+        r->cut_offs++;
+        return all_are_cut_off(r)
+                   ? mr_fail(st, rc, "no worker can make a step; worker %zu (%s) %.600s", p->index,
+                             p->address, why.message)
+                   : MR_OK;
+    }
+    if (rc != MR_OK) /* it stays, and is found again: whoever met it first may not end the run */
+        return mr_fail(st, rc, "worker %zu (%s): %.650s", p->index, p->address, why.message);
+    p->has_answer = false;
+    r->cut_offs = 0;
+    if (h->is_setting_up) {
+        h->is_set_up = true;
+        h->is_setting_up = false;
+    } else if (h->task) {
+        mr__call_reset(&h->task->answer);
+        h->task->answer = p->answer;
+        h->task->state = DONE;
+        h->task = NULL;
+        p->answer = (mr__call){0};
+    }
+    return MR_OK;
+}
+
+static task *next_waiting(const mr__remote *r, const mr__run *x)
+{
+    for (size_t i = x->head; i < x->tail; i++)
+        if (r->tasks[i % r->capacity].state == WAITING)
+            return &r->tasks[i % r->capacity];
+    return NULL;
+}
+
+/* The next thing that a free worker has to do. */
+static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__line *p, mr_status *st)
+{
+    task *t = h->is_set_up ? next_waiting(r, x) : NULL;
+    if (h->is_set_up && !t)
+        return MR_OK;
+    json_t *text =
+        t ? json_pack("{s:I, s:I}", "step", (json_int_t)t->step, "epoch", (json_int_t)t->epoch)
+          : describe_job(r, x, p->index);
+    mr_code rc =
+        text ? mr__line_say(&r->s->all, p, t ? MR__CALL_STEP : MR__CALL_SETUP, text, NULL, 0, st)
+             : mr_fail_memory(st, 0, "a call");
+    json_decref(text);
+    MR_TRY(rc);
+    h->is_setting_up = !t;
+    h->task = t;
+    if (t)
+        t->state = RUNNING;
+    return MR_OK;
+}
+
+/* What has come is taken, and what can be done is given out. */
+static mr_code go_on(mr__remote *r, const mr__run *x, mr_status *st)
+{
+    mr__lines *all = &r->s->all;
+    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    for (size_t i = r->s->n_ps; i < all->n; i++) {
+        mr__line *p = &all->v[i];
+        hand *h = &r->hands[i - r->s->n_ps];
+        if (p->state != MR__LINE_READY)
+            take_back(h, p, "is lost");
+        else if (p->has_answer)
+            MR_TRY(take_answer(r, h, p, st));
+        if (p->state == MR__LINE_READY && !p->is_waiting)
+            MR_TRY(give_work(r, x, h, p, st));
+    }
+    return mr__lines_dial(all, r->s->n_ps, all->n, st);
+}
+
+/* ---- steps ---- */
+
+mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch, mr_status *st)
+{
+    if (r->is_out)
+        MR_TRY(send_rate(r, x, st));
+    else
+        MR_TRY(send_state(r, x, st));
+    task *t = &r->tasks[x->tail % r->capacity];
+    mr__call_reset(&t->answer);
+    *t = (task){.state = WAITING, .step = step, .epoch = epoch};
+    r->last_step = step;
+    x->tail++;
+    return go_on(r, x, st);
+}
+
+bool mr__remote_is_ready(const mr__remote *r, const mr__run *x)
+{
+    return r->tasks[x->head % r->capacity].state == DONE;
+}
+
+mr_code mr__remote_collect(mr__remote *r, mr__run *x, const mr__step_result **result, mr_status *st)
+{
+    task *t = &r->tasks[x->head % r->capacity];
+    json_t *totals, *losses;
+    for (;;) {
+        MR_TRY(go_on(r, x, st));
+        if (t->state == DONE)
+            break;
+        MR_TRY(mr__lines_turn(&r->s->all, st));
+    }
+    x->head++;
+    r->result = (mr__step_result){.step = t->step, .epoch = t->epoch};
+    MR_TRY(mr__call_number(&t->answer, "loss", &r->result.loss, st));
+    MR_TRY(mr__call_integer(&t->answer, "rows", &r->result.rows, st));
+    MR_TRY(mr__call_list(&t->answer, "totals", &totals, st));
+    MR_TRY(mr__call_list(&t->answer, "losses", &losses, st));
+    if (json_array_size(losses) != x->n_outputs)
+        return mr_fail(st, MR_DATA_LOSS, "a worker has losses of %zu outputs where %zu are wanted",
+                       json_array_size(losses), x->n_outputs);
+    for (size_t k = 0; k < x->n_outputs; k++)
+        if (!mr__read_json_number(json_array_get(losses, k), &r->result.losses[k]))
+            return mr_fail(st, MR_DATA_LOSS, "a worker's losses are no numbers");
+    if (json_array_size(totals) != x->n_totals)
+        return mr_fail(st, MR_DATA_LOSS, "a worker has %zu totals of metrics where %zu are wanted",
+                       json_array_size(totals), x->n_totals);
+    for (size_t i = 0; i < x->n_totals; i++) {
+        double v;
+        if (!mr__read_json_number(json_array_get(totals, i), &v))
+            return mr_fail(st, MR_DATA_LOSS, "a worker's metrics are no numbers");
+        r->totals[i] += v;
+    }
+    for (size_t i = 0, at = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))
+        mr__metric_show(x->metrics[i], r->totals + at);
+    *result = &r->result;
+    return MR_OK;
+}

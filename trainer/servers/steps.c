@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/servers/steps.h"
+#include <inttypes.h>
+#include <string.h>
+#include "pipeline/memory/alloc.h"
+#include "trainer/checkpoint_impl.h"
+#include "trainer/metric_impl.h"
+#include "trainer/model_impl.h"
+#include "trainer/random_bits.h"
+
+/* For the parameter servers, which the coordinator has found: it asks again. */
+enum { FIND_SECONDS = 10 };
+
+static void drop(mr__steps *x)
+{
+    if (x->is_running)
+        mr__run_close(&x->run);
+    if (x->has_servers)
+        mr__lines_close(&x->servers, false);
+    mr_model_free(x->m);
+    mr_loss_free(x->loss);
+    mr_optimizer_free(x->o);
+    mr_dataset_unref(x->ds);
+    mr_free(x->metrics);
+    mr__layout_reset(&x->layout);
+    mr_free(x->values);
+    mr_free(x->packed);
+    mr_free(x->expected);
+    mr__wanted_reset(&x->wanted);
+    json_decref(x->setup);
+    *x = (mr__steps){.s = x->s, .cancel = x->cancel, .token = x->token};
+}
+
+void mr__steps_close(mr__steps *x)
+{
+    drop(x);
+    mr_strategy_free(x->s);
+    x->s = NULL;
+}
+
+/* ---- SETUP ---- */
+
+static mr_code find_servers(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    json_t *list;
+    MR_TRY(mr__call_list(call, "servers", &list, st));
+    size_t n = json_array_size(list);
+    x->servers = (mr__lines){
+        .cancel = x->cancel, .role = MR__WIRE__ROLE__TRAINER, .token = x->token, .job = call->job};
+    x->has_servers = true;
+    MR_TRY(mr__lines_open(&x->servers, n, st));
+    for (size_t i = 0; i < n; i++) {
+        const char *address = json_string_value(json_array_get(list, i));
+        MR_TRY(mr__line_name(&x->servers.v[i], "parameter server", i, address ? address : "", st));
+    }
+    return mr__lines_gather(&x->servers, 0, n, false, FIND_SECONDS, st);
+}
+
+static mr_code parse_parts(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    const char *data, *model, *loss, *optimizer;
+    MR_TRY(mr__call_text(call, "data", &data, st));
+    MR_TRY(mr__call_text(call, "model", &model, st));
+    MR_TRY(mr__call_text(call, "loss", &loss, st));
+    MR_TRY(mr__call_text(call, "optimizer", &optimizer, st));
+    MR_TRY(mr_dataset_from_text(data, strlen(data), NULL, &x->ds, st));
+    MR_TRY(mr_model_parse(&x->m, model, st));
+    MR_TRY(mr_loss_parse(&x->loss, loss, st));
+    return mr_optimizer_parse(&x->o, optimizer, st);
+}
+
+/* The same model, built for the same examples. */
+static mr_code build(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    int64_t shape[MR_MAX_RANK], seed;
+    int rank;
+    MR_TRY(mr__call_lengths(json_object_get(call->text, "shape"), &rank, shape, st));
+    MR_TRY(mr__call_integer(call, "seed", &seed, st));
+    const mr_model_opts opts = {.seed = (uint64_t)seed,
+                                .mixed_precision =
+                                    json_is_true(json_object_get(call->text, "mixed_precision"))};
+    return mr_model_build(x->m, x->s, rank, shape, &opts, st);
+}
+
+static mr_code lay_out(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    const char *partitioner = json_string_value(json_object_get(call->text, "partitioner"));
+    MR_TRY(mr__layout_make(&x->layout, x->m, partitioner, x->servers.n, st));
+    size_t n = x->layout.n_values;
+    x->values = mr_calloc(n + 1, sizeof *x->values);
+    x->packed = mr_calloc(n + 1, sizeof *x->packed);
+    x->expected = mr_calloc(x->servers.n, sizeof *x->expected);
+    return x->values && x->packed && x->expected
+               ? MR_OK
+               : mr_fail_memory(st, n * sizeof(float), "variables");
+}
+
+/* Where variable i begins in values. */
+static size_t place_of(const mr__steps *x, size_t i)
+{
+    size_t at = 0;
+    for (size_t k = 0; k < i; k++)
+        at += mr_variable_size(mr_model_variable(x->m, k));
+    return at;
+}
+
+/* The last part of a training pass of x->run: what is to be pushed goes to values. */
+static mr_code give(void *ctx, mr_replica *r, mr_status *st)
+{
+    mr__steps *x = ctx;
+    size_t id = mr_replica_id(r);
+    const mr__model_replica *p = &x->m->replicas[id];
+    MR_TRY(mr__model_finish_sums(x->m, r, st));
+    for (size_t i = 0; i < x->m->n_variables; i++) {
+        mr_variable *v = x->m->variables[i];
+        const float *from = p->grads[i];
+        if (mr_variable_role_of(v) == MR_FIXED)
+            continue;
+        if (mr_variable_role_of(v) == MR_AVERAGE) {
+            const mr_math_average mean = {mr_variable_size(v),
+                                          x->m->momenta[i],
+                                          p->grads[i],
+                                          p->gradients + MR__WORD_HAS_ROWS,
+                                          mr_variable_copy(v, id),
+                                          p->gradients + MR__WORD_FAULT};
+            MR_TRY(mr_replica_math(r)->average(mr_replica_stream(r), &mean, st));
+            continue; /* read when the step has ended */
+        }
+        MR_TRY(mr_stream_copy(mr_replica_stream(r), x->values + place_of(x, i), from,
+                              mr_variable_size(v) * sizeof *from, st));
+    }
+    return MR_OK;
+}
+
+static mr_code open_run(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    json_t *metrics;
+    int64_t worker;
+    const json_t *seed = json_object_get(call->text, "data_seed");
+    MR_TRY(mr__call_list(call, "metrics", &metrics, st));
+    MR_TRY(mr__call_integer(call, "worker", &worker, st));
+    size_t n = json_array_size(metrics);
+    x->metrics = mr_calloc(n + 1, sizeof *x->metrics);
+    if (!x->metrics)
+        return mr_fail_memory(st, n, "metrics");
+    for (size_t i = 0; i < n; i++) {
+        x->metrics[i] = json_string_value(json_array_get(metrics, i));
+        if (!x->metrics[i])
+            return mr_fail(st, MR_DATA_LOSS, "metric %zu has no name", i);
+    }
+    /* Each worker shuffles in an order of its own. */
+    x->iterator = (mr_iterator_opts){.cancel = x->cancel, .has_seed = json_is_integer(seed)};
+    if (x->iterator.has_seed)
+        x->iterator.seed = mr__mix_in((uint64_t)json_integer_value(seed), (uint64_t)worker);
+    x->opts = (mr_fit_opts){.metrics = x->metrics, .n_metrics = n, .iterator = &x->iterator};
+    x->run = (mr__run){.s = x->s,
+                       .m = x->m,
+                       .loss = x->loss,
+                       .o = x->o,
+                       .opts = &x->opts,
+                       .give = give,
+                       .give_ctx = x};
+    x->is_running = true; /* also after a failure it is closed */
+    return mr__run_open(&x->run, x->ds, st);
+}
+
+static mr_code set_up(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    drop(x);
+    if (!x->s)
+        MR_TRY(mr_strategy_one_device(&x->s, NULL, st));
+    x->setup = json_incref(call->text);
+    MR_TRY(parse_parts(x, call, st));
+    MR_TRY(build(x, call, st));
+    MR_TRY(find_servers(x, call, st));
+    MR_TRY(lay_out(x, call, st));
+    MR_TRY(open_run(x, call, st));
+    x->job = call->job;
+    return MR_OK;
+}
+
+/* ---- STEP ---- */
+
+/* What is pulled of a server; *n: the values that come. */
+static mr_code pull_from(mr__steps *x, size_t server, size_t *n, mr_status *st)
+{
+    size_t n_rows;
+    json_t *counts = json_array();
+    json_t *text = json_pack("{s:o}", "rows", counts);
+    if (!text)
+        return mr_fail_memory(st, 0, "a call");
+    mr_code rc = mr__wanted_ask(&x->wanted, &x->layout, server, counts, x->packed, &n_rows, n, st);
+    if (rc == MR_OK)
+        rc = mr__line_say(&x->servers, &x->servers.v[server], MR__CALL_PULL, text, x->packed,
+                          n_rows, st);
+    json_decref(text);
+    return rc;
+}
+
+/* Every server is asked once. Rows that the step does not read stay what they were. */
+static mr_code pull(mr__steps *x, mr_status *st)
+{
+    mr__lines *all = &x->servers;
+    MR_TRY(mr__wanted_find(&x->wanted, &x->run, st));
+    MR_TRY(mr__lines_check(all, all->n, st));
+    for (size_t k = 0; k < all->n; k++)
+        MR_TRY(pull_from(x, k, &x->expected[k], st));
+    MR_TRY(mr__lines_hear(all, all->n, st));
+    for (size_t k = 0; k < all->n; k++) {
+        const mr__call *a = &all->v[k].answer;
+        if (a->n != x->expected[k])
+            return mr_fail(st, MR_DATA_LOSS, "%s %zu gave %zu values of %zu", all->v[k].what, k,
+                           a->n, x->expected[k]);
+        mr__wanted_place(&x->wanted, &x->layout, k, x->values, a->values);
+    }
+    for (size_t i = 0; i < mr_model_n_variables(x->m); i++)
+        MR_TRY(mr_variable_assign(mr_model_variable(x->m, i), x->values + place_of(x, i), st));
+    return MR_OK;
+}
+
+/* By how much the running means were changed. */
+static mr_code find_changes(mr__steps *x, mr_status *st)
+{
+    for (size_t i = 0; i < mr_model_n_variables(x->m); i++) {
+        const mr_variable *v = mr_model_variable(x->m, i);
+        if (mr_variable_role_of(v) != MR_AVERAGE)
+            continue;
+        float *to = x->values + place_of(x, i);
+        MR_TRY(mr_variable_read(v, x->packed, st));
+        for (size_t k = 0; k < mr_variable_size(v); k++)
+            to[k] = x->packed[k] - to[k];
+    }
+    return MR_OK;
+}
+
+static bool is_zero(const float *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (v[i] != 0) /* also of NaN */
+            return false;
+    return true;
+}
+
+/* A piece of what is pushed, to `to`: where that is less, the numbers of the rows that are not 0 (a
+ * batch's gradient of an embedding has few), then these rows. *rows: how many; -1: it is whole. */
+static size_t fold(const mr__piece *p, const float *from, float *to, int64_t *rows)
+{
+    size_t width = p->rows ? p->n / p->rows : 0, some = 0, k = 0;
+    for (size_t i = 0; i < p->rows; i++)
+        some += !is_zero(from + i * width, width);
+    if (some * (width + 1) >= p->n || p->rows > UINT32_MAX) {
+        *rows = -1;
+        memcpy(to, from, p->n * sizeof *to);
+        return p->n;
+    }
+    for (size_t i = 0; i < p->rows; i++) {
+        uint32_t row = (uint32_t)i;
+        if (is_zero(from + i * width, width))
+            continue;
+        memcpy(to + k, &row, sizeof row);
+        memcpy(to + some + k++ * width, from + i * width, width * sizeof *to);
+    }
+    *rows = (int64_t)some;
+    return some * (width + 1);
+}
+
+static mr_code push_to(mr__steps *x, size_t server, mr_status *st)
+{
+    size_t at = 0;
+    json_t *list = json_array();
+    json_t *text = json_pack("{s:o}", "rows", list);
+    if (!text)
+        return mr_fail_memory(st, 0, "a call");
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < x->layout.n && rc == MR_OK; i++) {
+        const mr__piece *p = &x->layout.v[i];
+        int64_t rows;
+        if (p->server != server ||
+            !mr__is_meant(mr_model_variable(x->m, p->variable), MR__PUSHED_VALUES))
+            continue;
+        at += fold(p, x->values + p->at, x->packed + at, &rows);
+        if (json_array_append_new(list, json_integer(rows)) != 0)
+            rc = mr_fail_memory(st, 0, "a call");
+    }
+    if (rc == MR_OK)
+        rc = mr__line_say(&x->servers, &x->servers.v[server], MR__CALL_PUSH, text, x->packed, at,
+                          st);
+    json_decref(text);
+    return rc;
+}
+
+static mr_code push(mr__steps *x, mr_status *st)
+{
+    mr__lines *all = &x->servers;
+    MR_TRY(find_changes(x, st));
+    MR_TRY(mr__lines_check(all, all->n, st));
+    for (size_t k = 0; k < all->n; k++)
+        MR_TRY(push_to(x, k, st));
+    return mr__lines_hear(all, all->n, st);
+}
+
+/* A pass over the data follows the other. */
+static mr_code take_batch(mr__steps *x, mr_status *st)
+{
+    mr_code rc = mr__run_take(&x->run, st);
+    if (rc != MR_END)
+        return rc;
+    MR_TRY(mr__feed_rewind(&x->run.feed, st));
+    rc = mr__run_take(&x->run, st);
+    return rc == MR_END ? mr_fail(st, MR_FAILED_PRECONDITION,
+                                  "the data of this worker have no batch; nothing to train on")
+                        : rc;
+}
+
+/* NULL: no memory. */
+static json_t *numbers(const double *v, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, mr__json_number(v[i])) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+static mr_code answer(const mr__steps *x, const mr__step_result *s, mr__connection *c,
+                      const mr__call *call, mr_status *st)
+{
+    const double *after_losses = s->replicas[0]->sums + x->run.n_outputs + 1;
+    json_t *text = json_pack("{s:o, s:I, s:o, s:o}", "loss", mr__json_number(s->loss), "rows",
+                             (json_int_t)s->rows, "totals", numbers(after_losses, x->run.n_totals),
+                             "losses", numbers(s->losses, x->run.n_outputs));
+    if (!text)
+        return mr_fail_memory(st, 0, "an answer");
+    mr_code rc = mr__call_send(c, MR__CALL_ANSWER, call->job, call->number, text, NULL, 0, st);
+    json_decref(text);
+    return rc;
+}
+
+static mr_code step(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
+{
+    const mr__step_result *s;
+    int64_t number, epoch;
+    if (x->job == 0 || x->job != call->job)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "this worker was not set up for the job");
+    MR_TRY(mr__call_integer(call, "step", &number, st));
+    MR_TRY(mr__call_integer(call, "epoch", &epoch, st));
+    MR_TRY(take_batch(x, st));
+    MR_TRY(pull(x, st));
+    /* What dropout drops depends on the number of the step, not on who makes it. */
+    mr__model_set_steps(x->m, (uint64_t)number - 1);
+    x->m->replicas[0].pending = 0;
+    for (size_t i = 0; i < x->opts.n_metrics; i++)
+        MR_TRY(mr_metric_reset(x->run.metrics[i], st));
+    MR_TRY(mr__run_submit(&x->run, number, epoch, true, st));
+    MR_TRY(mr__run_collect(&x->run, &s, st));
+    MR_TRY(push(x, st));
+    return answer(x, s, c, call, st);
+}
+
+mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
+{
+    if (call->kind == MR__CALL_STEP)
+        return step(x, c, call, st);
+    if (call->kind != MR__CALL_SETUP)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a worker does not take call %d", (int)call->kind);
+    mr_code rc = set_up(x, call, st);
+    if (rc != MR_OK)
+        return rc;
+    return mr__call_send(c, MR__CALL_ANSWER, call->job, call->number, NULL, NULL, 0, st);
+}
+
+bool mr__steps_is_cut_off(const mr__steps *x, mr_code rc)
+{
+    return (rc == MR_UNAVAILABLE || rc == MR_DEADLINE_EXCEEDED) && x->has_servers &&
+           mr__lines_check(&x->servers, x->servers.n, NULL) != MR_OK;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/net/address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "pipeline/system.h"
+
+enum { BACKLOG = 1024 };
+
+static mr_code resolve_local(const char *name, mr__address *out, mr_status *st)
+{
+    struct sockaddr_un *u = (struct sockaddr_un *)&out->to;
+    size_t n = strlen(name);
+    if (n == 0 || n >= sizeof u->sun_path)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the name of a local socket has 1 to %zu characters, not %zu",
+                       sizeof u->sun_path - 1, n);
+    u->sun_family = AF_UNIX;
+    memcpy(u->sun_path + 1, name, n); /* an abstract name begins with a zero byte */
+    out->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+    snprintf(out->text, sizeof out->text, "@%s", name);
+    return MR_OK;
+}
+
+/* Splits "host:port" at the last colon; brackets around an IPv6 address are taken off. */
+static mr_code split(const char *text, char *host, size_t size, const char **port, mr_status *st)
+{
+    *port = "";
+    const char *colon = strrchr(text, ':'), *from = text;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    char *end = NULL;
+    long number = colon && colon[1] ? strtol(colon + 1, &end, 10) : -1;
+    if (n && text[0] == '[' && text[n - 1] == ']') {
+        from++;
+        n -= 2;
+    } else if (n && memchr(text, ':', n)) {
+        n = 0; /* an IPv6 address without brackets */
+    }
+    if (n == 0 || n >= size || number < 0 || number > 65535 || *end || colon[1] < '0' ||
+        colon[1] > '9')
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "an address is host:port or [IPv6]:port with a port from 0 to 65535, not "
+                       "\"%.100s\"",
+                       text);
+    memcpy(host, from, n);
+    host[n] = '\0';
+    *port = colon + 1;
+    return MR_OK;
+}
+
+mr_code mr__address_resolve(const char *text, mr__address *out, mr_status *st)
+{
+    char host[256];
+    const char *port;
+    mr__address a = {0};
+    if (text[0] == '@') {
+        MR_TRY(resolve_local(text + 1, &a, st));
+        *out = a;
+        return MR_OK;
+    }
+    MR_TRY(split(text, host, sizeof host, &port, st));
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    struct addrinfo *list = NULL;
+    int rc = getaddrinfo(host, port, &hints, &list);
+    if (rc == EAI_NONAME || rc == EAI_ADDRFAMILY) { /* a numeric address needs no interface */
+        hints.ai_flags = AI_NUMERICHOST;
+        rc = getaddrinfo(host, port, &hints, &list);
+    }
+    if (rc != 0) {
+        mr_code code = rc == EAI_MEMORY                      ? MR_RESOURCE_EXHAUSTED
+                       : rc == EAI_AGAIN || rc == EAI_SYSTEM ? MR_UNAVAILABLE
+                                                             : MR_NOT_FOUND;
+        return mr_fail(st, code, "the host \"%.100s\" cannot be looked up: %s", host,
+                       gai_strerror(rc));
+    }
+    mr__address_of(list->ai_addr, list->ai_addrlen, out);
+    freeaddrinfo(list);
+    return MR_OK;
+}
+
+mr_code mr__address_check(const char *text, mr_status *st)
+{
+    char host[256];
+    const char *port;
+    mr__address a;
+    if (text[0] == '@')
+        return resolve_local(text + 1, &a, st);
+    MR_TRY(split(text, host, sizeof host, &port, st));
+    if (strtol(port, NULL, 10) == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "nobody can be reached at port 0; give the port of \"%.100s\" that the "
+                       "service's \"ready\" line names",
+                       text);
+    return MR_OK;
+}
+
+void mr__address_of(const struct sockaddr *from, socklen_t size, mr__address *out)
+{
+    memset(out, 0, sizeof *out);
+    if (size > sizeof out->to)
+        size = sizeof out->to;
+    memcpy(&out->to, from, size);
+    out->size = size;
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (from->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&out->to;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
+        snprintf(out->text, sizeof out->text, "%s:%u", host, ntohs(v4->sin_port));
+    } else if (from->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&out->to;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
+        snprintf(out->text, sizeof out->text, "[%s]:%u", host, ntohs(v6->sin6_port));
+    } else {
+        snprintf(out->text, sizeof out->text, "a local socket");
+    }
+}
+
+static mr_code bind_and_listen(int fd, const mr__address *at, mr__address *bound, mr_status *st)
+{
+    int one = 1;
+    mr__sys->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    socklen_t size = sizeof(struct sockaddr_storage);
+    struct sockaddr_storage name;
+    if (mr__sys->bind(fd, (const struct sockaddr *)&at->to, at->size) != 0 ||
+        mr__sys->listen(fd, BACKLOG) != 0) {
+        int err = errno;
+        mr_code rc = mr_fail_errno(st, err, "cannot listen on %s", at->text);
+        if (err != EADDRINUSE)
+            return rc;
+        if (st)
+            st->code = MR_ALREADY_EXISTS;
+        return MR_ALREADY_EXISTS;
+    }
+    if (mr__sys->getsockname(fd, (struct sockaddr *)&name, &size) != 0)
+        return mr_fail_errno(st, errno, "no address of the listener on %s", at->text);
+    *bound = *at;
+    if (name.ss_family != AF_UNIX)
+        mr__address_of((struct sockaddr *)&name, size, bound);
+    return MR_OK;
+}
+
+mr_code mr__address_listen(const mr__address *at, int *out, mr__address *bound, mr_status *st)
+{
+    int fd = mr__sys->socket(at->to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return mr_fail_errno(st, errno, "no socket for %s", at->text);
+    mr_code rc = bind_and_listen(fd, at, bound, st);
+    if (rc != MR_OK)
+        mr__sys->close(fd);
+    else
+        *out = fd;
+    return rc;
+}
+
+bool mr__address_is_loopback(const mr__address *a)
+{
+    if (a->to.ss_family == AF_UNIX)
+        return true;
+    if (a->to.ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&a->to;
+        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    }
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->to;
+    return a->to.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+static bool is_any_address(const mr__address *a)
+{
+    static const struct in6_addr any = IN6ADDR_ANY_INIT;
+    if (a->to.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)&a->to)->sin_addr.s_addr == 0;
+    return a->to.ss_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)&a->to)->sin6_addr, &any, sizeof any) == 0;
+}
+
+mr_code mr__address_reached(const mr__address *bound, const char *peer, char text[128],
+                            mr_status *st)
+{
+    mr__address to, own;
+    struct sockaddr_storage from;
+    socklen_t size = sizeof from;
+    memcpy(text, bound->text, sizeof bound->text);
+    if (!is_any_address(bound))
+        return MR_OK;
+    MR_TRY(mr__address_resolve(peer, &to, st));
+    int fd = mr__sys->socket(to.to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found = fd >= 0 && mr__sys->connect(fd, (struct sockaddr *)&to.to, to.size) == 0 &&
+                 mr__sys->getsockname(fd, (struct sockaddr *)&from, &size) == 0;
+    if (fd >= 0)
+        mr__sys->close(fd);
+    if (!found)
+        return mr_fail(st, MR_UNAVAILABLE,
+                       "there is no way to %s, so that the address that others reach this one at "
+                       "is not known; listen at that address",
+                       peer);
+    in_port_t port = bound->to.ss_family == AF_INET6
+                         ? ((const struct sockaddr_in6 *)&bound->to)->sin6_port
+                         : ((const struct sockaddr_in *)&bound->to)->sin_port;
+    if (from.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&from)->sin6_port = port;
+    else
+        ((struct sockaddr_in *)&from)->sin_port = port;
+    mr__address_of((struct sockaddr *)&from, size, &own);
+    memcpy(text, own.text, sizeof own.text);
+    return MR_OK;
+}

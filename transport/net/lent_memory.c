@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/net/lent_memory.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "transport/net/shared_memory.h"
+
+/* Blocks begin at pages, so that no two share one; the last page stays free for MR_SLACK. */
+enum { PAGE = 4096 };
+
+/* ---- the lender ---- */
+
+typedef struct extent {
+    struct extent *next; /* the next one after it */
+    size_t at, bytes;
+} extent;
+
+struct mr__lender {
+    atomic_size_t refs;
+    unsigned char *map;
+    size_t bytes;
+    pthread_mutex_t lock;
+    /* guarded by the lock */
+    extent *held; /* in order */
+    size_t held_bytes;
+};
+
+mr_code mr__lender_new(mr__lender **out, size_t bytes, int *fd, mr_status *st)
+{
+    mr__lender *l = mr_calloc(1, sizeof *l);
+    void *map;
+    if (!l)
+        return mr_fail_memory(st, sizeof *l, "shared memory");
+    mr_code rc = mr__shared_memory_new(bytes, MR__SHARED_OWNER_WRITES, &map, fd, st);
+    if (rc != MR_OK) {
+        mr_free(l);
+        return rc;
+    }
+    l->map = map;
+    l->bytes = bytes;
+    atomic_init(&l->refs, 1);
+    pthread_mutex_init(&l->lock, NULL);
+    *out = l;
+    return MR_OK;
+}
+
+mr__lender *mr__lender_ref(mr__lender *l)
+{
+    atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    return l;
+}
+
+void mr__lender_unref(mr__lender *l)
+{
+    /* acq_rel: what other threads did with it comes before it is freed */
+    if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    while (l->held) {
+        extent *x = l->held;
+        l->held = x->next;
+        mr_free(x);
+    }
+    mr__shared_memory_free(l->map, l->bytes);
+    pthread_mutex_destroy(&l->lock);
+    mr_free(l);
+}
+
+void *mr__lender_take(mr__lender *l, size_t n, uint64_t *at)
+{
+    if (n > l->bytes - PAGE)
+        return NULL;
+    size_t from = 0, whole = (n + PAGE - 1) / PAGE * PAGE;
+    extent *x = mr_calloc(1, sizeof *x);
+    if (!x)
+        return NULL;
+    pthread_mutex_lock(&l->lock);
+    extent **place = &l->held;
+    while (*place && (*place)->at - from < whole) {
+        from = (*place)->at + (*place)->bytes;
+        place = &(*place)->next;
+    }
+    bool fits = l->bytes - PAGE - from >= whole;
+    if (fits) {
+        *x = (extent){.next = *place, .at = from, .bytes = whole};
+        *place = x;
+        l->held_bytes += whole;
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (!fits) {
+        mr_free(x);
+        return NULL;
+    }
+    *at = from;
+    return l->map + from;
+}
+
+bool mr__lender_give(mr__lender *l, uint64_t at)
+{
+    pthread_mutex_lock(&l->lock);
+    extent **place = &l->held;
+    while (*place && (*place)->at < at)
+        place = &(*place)->next;
+    extent *x = *place && (*place)->at == at ? *place : NULL;
+    if (x) {
+        *place = x->next;
+        l->held_bytes -= x->bytes;
+    }
+    pthread_mutex_unlock(&l->lock);
+    mr_free(x);
+    return x != NULL;
+}
+
+size_t mr__lender_held(mr__lender *l)
+{
+    pthread_mutex_lock(&l->lock);
+    size_t n = l->held_bytes;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+/* ---- the borrower ---- */
+
+typedef struct done {
+    uint64_t at;
+    size_t bytes;
+} done;
+
+struct mr__borrower {
+    atomic_size_t refs; /* its owner's, and one of each buffer */
+    unsigned char *map;
+    size_t bytes;
+    pthread_mutex_t lock;
+    /* guarded by the lock */
+    done *done; /* room for all that are wrapped, so that giving one back needs no memory */
+    size_t n_done, done_bytes, n_wrapped, capacity;
+};
+
+mr_code mr__borrower_new(mr__borrower **out, int fd, size_t bytes, mr_status *st)
+{
+    mr__borrower *b = mr_calloc(1, sizeof *b);
+    void *map;
+    if (!b)
+        return mr_fail_memory(st, sizeof *b, "shared memory");
+    mr_code rc = mr__shared_memory_map(fd, bytes, MR__SHARED_OWNER_WRITES, &map, st);
+    if (rc != MR_OK) {
+        mr_free(b);
+        return rc;
+    }
+    b->map = map;
+    b->bytes = bytes;
+    atomic_init(&b->refs, 1);
+    pthread_mutex_init(&b->lock, NULL);
+    *out = b;
+    return MR_OK;
+}
+
+mr__borrower *mr__borrower_ref(mr__borrower *b)
+{
+    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+
+void mr__borrower_unref(mr__borrower *b)
+{
+    /* acq_rel: what other threads read there comes before it is unmapped */
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    mr__shared_memory_free(b->map, b->bytes);
+    pthread_mutex_destroy(&b->lock);
+    mr_free(b->done);
+    mr_free(b);
+}
+
+/* A buffer of it. */
+typedef struct loan {
+    mr__borrower *from;
+    done what;
+} loan;
+
+static void buffer_gone(void *ctx, void *data)
+{
+    loan *x = ctx;
+    mr__borrower *b = x->from;
+    (void)data;
+    pthread_mutex_lock(&b->lock);
+    b->done[b->n_done++] = x->what;
+    b->done_bytes += x->what.bytes;
+    b->n_wrapped--;
+    pthread_mutex_unlock(&b->lock);
+    mr_free(x);
+    mr__borrower_unref(b);
+}
+
+mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, mr_buffer **out, mr_status *st)
+{
+    if (n == 0 || at % PAGE != 0 || n > b->bytes || at > b->bytes - n ||
+        b->bytes - n - at < MR_SLACK)
+        return mr_fail(st, MR_DATA_LOSS,
+                       "a block of %" PRIu64 " bytes at %" PRIu64
+                       " does not lie in the %zu bytes of shared memory",
+                       n, at, b->bytes);
+    loan *x = mr_malloc(sizeof *x);
+    if (!x)
+        return mr_fail_memory(st, sizeof *x, "a block");
+    *x = (loan){b, {at, (size_t)n}};
+    pthread_mutex_lock(&b->lock);
+    mr_code rc = mr_grow((void **)&b->done, &b->capacity, b->n_done + b->n_wrapped + 1,
+                         sizeof *b->done, SIZE_MAX / 16, "blocks in shared memory", st);
+    if (rc == MR_OK)
+        b->n_wrapped++;
+    pthread_mutex_unlock(&b->lock);
+    if (rc == MR_OK) {
+        rc = mr_buffer_wrap(out, b->map + at, (size_t)n, true, buffer_gone, x, st);
+        if (rc == MR_OK) {
+            mr__borrower_ref(b);
+            return MR_OK;
+        }
+        pthread_mutex_lock(&b->lock);
+        b->n_wrapped--;
+        pthread_mutex_unlock(&b->lock);
+    }
+    mr_free(x);
+    return rc;
+}
+
+size_t mr__borrower_done(mr__borrower *b, size_t least_bytes, uint64_t *at, size_t most)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&b->lock);
+    if (b->done_bytes >= least_bytes)
+        for (; n < most && b->n_done; n++) {
+            const done *x = &b->done[--b->n_done];
+            at[n] = x->at;
+            b->done_bytes -= x->bytes;
+        }
+    pthread_mutex_unlock(&b->lock);
+    return n;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRANSPORT_NET_LOOP_ENGINE_H
+#define MR_TRANSPORT_NET_LOOP_ENGINE_H
+/* What an engine of the loop implements, and what it may use of the loop. Private to net/.
+ *
+ * A socket's life:   CONNECTING --> OPEN --> CLOSING --> CLOSED (`closed` was called)
+ * An engine closes the descriptor once nothing is in flight, then calls mr__socket_is_gone. */
+#include <pthread.h>
+#include "transport/net/loop.h"
+#include "transport/net/shared_memory.h"
+
+enum { MR__SOCKET_CONNECTING = 1, MR__SOCKET_OPEN, MR__SOCKET_CLOSING, MR__SOCKET_CLOSED };
+enum {
+    MR__SOCKET_READABLE = 1, /* epoll: more may be read, written */
+    MR__SOCKET_WRITABLE = 2,
+    MR__SOCKET_STARTED = 4,   /* `opened` was called */
+    MR__SOCKET_FINISHING = 8, /* closes when its queue is empty */
+    MR__SOCKET_QUEUED = 16,   /* on the list of sockets to serve */
+    MR__SOCKET_PAUSED = 32    /* `room` had none */
+};
+/* Most pieces of memory in one send, and most bytes one socket may move before the others' turn. */
+enum { MR__SEND_PIECES = 64, MR__TURN_BYTES = 4 << 20 };
+
+typedef struct mr__loop_engine {
+    const char *name;
+    /* Fills l->engine. */
+    mr_code (*open)(mr__loop *l, mr_status *st);
+    void (*close)(mr__loop *l);
+    /* Waits at most until until_ns for something to happen (not at all where it is past) and
+     * notes it: sockets to serve by mr__socket_serve_later, accepted descriptors by callbacks. */
+    mr_code (*wait)(mr__loop *l, int64_t until_ns, mr_status *st);
+    /* Ends a wait; any thread. */
+    void (*wake)(mr__loop *l);
+    /* A socket in state CONNECTING (to: where to) or OPEN is new. */
+    mr_code (*add)(mr__loop *l, mr__socket *s, const mr__address *to, mr_status *st);
+    /* s has something to send, wants to receive, or is closing: does what can be done now. */
+    void (*serve)(mr__loop *l, mr__socket *s);
+    mr_code (*listen)(mr__loop *l, mr__listener *x, mr_status *st);
+    void (*accept_again)(mr__loop *l, mr__listener *x); /* after mr__listener_pause */
+    void (*unlisten)(mr__loop *l, mr__listener *x);
+} mr__loop_engine;
+
+struct mr__loop {
+    const mr__loop_engine *engine_class;
+    void *engine;
+    int64_t now_ns;
+    mr__timer **timers; /* a heap, the first due first */
+    size_t n_timers, timers_capacity;
+    mr__socket *sockets;
+    mr__socket *serve_first, *serve_last;
+    mr__listener *listeners_closed; /* `closed` is to be called */
+    pthread_mutex_t lock;           /* guards what follows */
+    mr__posted *posted_first, *posted_last;
+    bool waiting; /* the engine may be asleep */
+};
+
+extern const mr__loop_engine mr__loop_uring, mr__loop_epoll;
+
+/* Called by wait when it has waited, before any callback. */
+void mr__loop_woke(mr__loop *l);
+/* Serves s in this turn or the next. */
+void mr__socket_serve_later(mr__socket *s);
+/* Calls `opened`. */
+void mr__socket_is_open(mr__socket *s);
+/* n bytes of the queue were taken by the kernel: tells their owners. */
+void mr__socket_sent(mr__socket *s, size_t n);
+/* Gathers what is queued into the at most `most` pieces of m->msg_iov, with the descriptor that
+ * goes with them in `room`. */
+void mr__socket_gather(const mr__socket *s, struct msghdr *m, size_t most, mr__passing *room);
+/* Keeps the descriptor that came with m. */
+void mr__socket_keep_passed(mr__socket *s, const struct msghdr *m);
+/* Notes why the socket ends (the first reason counts) and starts closing. */
+void mr__socket_fail_errno(mr__socket *s, int err, const char *what);
+void mr__socket_at_end(mr__socket *s); /* the peer sends no more */
+/* Its descriptor is closed and nothing is in flight: calls `closed`. */
+void mr__socket_is_gone(mr__socket *s);
+/* Accepting failed by err: says so on the log, and asks the engine again in a while. false: it
+ * could not be arranged; ask at once. */
+bool mr__listener_pause(mr__listener *x, int err);
+/* A listener's descriptor is closed and nothing is in flight. */
+void mr__listener_is_gone(mr__listener *x);
+#endif

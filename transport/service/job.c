@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/service/job.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/files/glob.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/splitmix.h"
+#include "shard/auto_shard.h"
+#include "shard/stream_cut.h"
+#include "shard/stream_splits.h"
+
+#define MOST_ARRAY_BYTES ((size_t)64 << 20)
+#define ALL_NAMES        (-2) /* as buffer of a shuffle: the whole of its input */
+
+/* ---- what may become a job ---- */
+
+static size_t bytes_in(const mr_value *v)
+{
+    size_t n = 0;
+    if (v->kind == MR_V_TENSOR) {
+        const mr_block b = {
+            .columns = (mr_array *)&v->tensor, .n_columns = 1, .rows = v->tensor.rows};
+        n = mr_block_payload_bytes(&b);
+    }
+    for (size_t i = 0; v->items && i < v->n; i++)
+        n += bytes_in(&v->items[i]);
+    return n;
+}
+
+static mr_code check_node(const mr_dataset *ds, bool replays, mr_status *st)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    mr_value v = {0};
+    MR_TRY(mr_dataset_param_named(ds, "deterministic", &v, st));
+    bool unordered = v.kind == MR_V_BOOL && v.i == 0;
+    mr_value_reset(&v);
+    mr_code rc = MR_OK;
+    if (replays && unordered)
+        rc =
+            mr_fail(st, MR_FAILED_PRECONDITION,
+                    "%s with deterministic=false may not produce the same again, so that "
+                    "exactly_once cannot be kept; leave it out, or use processing_mode=\"dynamic\"",
+                    op->name);
+    else if (replays && (op->props & MR_OP_NO_REPLAY))
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "%s cannot produce the same again, so that exactly_once cannot be kept; put "
+                     "distribute below it, or use processing_mode=\"parallel_epochs\"",
+                     op->name);
+    for (size_t i = 0; rc == MR_OK && op->params && op->params[i].name; i++) {
+        MR_TRY(mr_dataset_param(ds, i, &v, st));
+        size_t n = bytes_in(&v);
+        mr_value_reset(&v);
+        if (n > MOST_ARRAY_BYTES)
+            rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                         "%s holds an array of %zu bytes, and at most 64 MiB travel to workers; "
+                         "write it to files that they can read",
+                         op->name, n);
+    }
+    if (rc != MR_OK)
+        mr_status_set_op(st, op->name);
+    return rc;
+}
+
+typedef struct checking {
+    bool replays;
+    mr_status status;
+} checking;
+
+static mr_dataset *visit(void *ctx, mr_dataset *node)
+{
+    checking *k = ctx;
+    if (check_node(node, k->replays, &k->status) == MR_OK)
+        return node;
+    mr_dataset_unref(node);
+    return mr_dataset_fail(&k->status);
+}
+
+/* replays: it must give the same again. */
+static mr_code check_graph(mr_dataset *ds, bool replays, mr_status *st)
+{
+    checking k = {.replays = replays};
+    mr_dataset *same = mr_dataset_transform(ds, visit, &k);
+    mr_code rc = mr_dataset_check(same, st);
+    mr_dataset_unref(same);
+    return rc;
+}
+
+/* *out = job, owned. */
+static mr_code copy(const Mr__Wire__Job *job, Mr__Wire__Job **out, mr_status *st)
+{
+    size_t n = mr__wire__job__get_packed_size(job);
+    uint8_t *bytes = mr_malloc(n ? n : 1);
+    if (!bytes)
+        return mr_fail_memory(st, n, "a job");
+    mr__wire__job__pack(job, bytes);
+    mr_code rc = mr__wire_unpack(&mr__wire__job__descriptor, bytes, n, out, st);
+    mr_free(bytes);
+    return rc;
+}
+
+mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **out, mr_status *st)
+{
+    char directory[PATH_MAX];
+    void *graph = NULL;
+    size_t n = 0;
+    MR_TRY(mr_dataset_check(ds, st));
+    MR_TRY(check_graph(ds, opts->mode == MR__WIRE__MODE__EXACTLY_ONCE, st));
+    if (mr_dataset_to_proto(ds, &graph, &n, st) != MR_OK) {
+        mr_status why = *st;
+        return mr_fail(st, why.code,
+                       "the graph cannot travel: %s; put distribute below what holds it",
+                       why.message);
+    }
+    Mr__Wire__Job job = MR__WIRE__JOB__INIT;
+    job.graph = (ProtobufCBinaryData){n, graph};
+    job.mode = opts->mode;
+    job.streams = opts->streams;
+    job.block_length = opts->block_length;
+    job.consumers = opts->consumers;
+    job.seed = opts->seed;
+    job.repetition = opts->repetition;
+    job.match = (char *)opts->match;
+    job.directory = getcwd(directory, sizeof directory) ? directory : (char *)"";
+    mr_code rc = copy(&job, out, st);
+    mr_free(graph);
+    return rc;
+}
+
+const char *mr__job_directory(const Mr__Wire__Job *job)
+{
+    char here[PATH_MAX];
+    if (!*job->directory || (getcwd(here, sizeof here) && strcmp(here, job->directory) == 0))
+        return NULL;
+    return job->directory;
+}
+
+/* ---- patterns ---- */
+
+/* The names that an op has for files; NULL: none. *all: each is a pattern. */
+static const mr_param *names_param(const mr_dataset *ds, bool *all)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    *all = op->props & MR_OP_FILE_NAMES;
+    if (*all || op->role == MR_ROLE_FILES)
+        for (const mr_param *p = op->params; p && p->name; p++)
+            if (p->type == MR_PT_STRS && (*all || (p->flags & MR_P_PATTERN)))
+                return p;
+    return NULL;
+}
+
+static bool is_pattern(const mr_strs *names, size_t i, bool all)
+{
+    return all || (!(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data));
+}
+
+typedef struct matching {
+    const char *directory; /* NULL: this process's */
+    Mr__Wire__FileList **lists;
+    size_t n, capacity;
+    mr_status status;
+} matching;
+
+static void free_list(Mr__Wire__FileList *l)
+{
+    for (size_t i = 0; i < l->n_files; i++)
+        mr_free(l->files[i]);
+    mr_free(l->files);
+    mr_free(l->pattern);
+    mr_free(l);
+}
+
+void mr__job_lists_free(Mr__Wire__FileList **lists, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free_list(lists[i]);
+    mr_free(lists);
+}
+
+static Mr__Wire__FileList *find_list(Mr__Wire__FileList *const *lists, size_t n,
+                                     const char *pattern)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(lists[i]->pattern, pattern) == 0)
+            return lists[i];
+    return NULL;
+}
+
+/* l->files = what its pattern matches, as written: without the directory. No match is no files. */
+static mr_code match_files(matching *m, Mr__Wire__FileList *l, mr_status *st)
+{
+    size_t before = m->directory && *l->pattern != '/' ? strlen(m->directory) + 1 : 0, n = 0;
+    char *whole = mr_malloc(before + strlen(l->pattern) + 1), **paths = NULL;
+    if (!whole)
+        return mr_fail_memory(st, before, "a file pattern");
+    if (before) {
+        memcpy(whole, m->directory, before - 1);
+        whole[before - 1] = '/';
+    }
+    memcpy(whole + before, l->pattern, strlen(l->pattern) + 1);
+    mr_code rc = mr_glob(&(const char *){whole}, 1, &paths, &n, st);
+    mr_free(whole);
+    if (rc == MR_NOT_FOUND)
+        return MR_OK;
+    MR_TRY(rc);
+    l->files = mr_calloc(n ? n : 1, sizeof *l->files);
+    for (; l->files && l->n_files < n; l->n_files++)
+        if (!(l->files[l->n_files] = mr_strdup(paths[l->n_files] + before)))
+            break;
+    rc = l->files && l->n_files == n ? MR_OK : mr_fail_memory(st, n, "a list of files");
+    mr_glob_free(paths, n);
+    return rc;
+}
+
+static mr_code match_pattern(matching *m, const char *pattern, size_t *files, mr_status *st)
+{
+    Mr__Wire__FileList *l = find_list(m->lists, m->n, pattern);
+    if (!l) {
+        MR_TRY(mr_grow((void **)&m->lists, &m->capacity, m->n + 1, sizeof *m->lists, 1 << 20,
+                       "lists of files", st));
+        l = mr_malloc(sizeof *l);
+        if (!l)
+            return mr_fail_memory(st, sizeof *l, "a list of files");
+        mr__wire__file_list__init(l);
+        l->pattern = mr_strdup(pattern);
+        m->lists[m->n++] = l;
+        if (!l->pattern)
+            return mr_fail_memory(st, strlen(pattern), "a file pattern");
+        MR_TRY(match_files(m, l, st));
+    }
+    *files += l->n_files;
+    return MR_OK;
+}
+
+static mr_code match_names(matching *m, const mr_strs *names, bool all, mr_status *st)
+{
+    for (size_t i = 0; i < names->n;) {
+        size_t files = 0, first = i;
+        for (; i < names->n && is_pattern(names, i, all); i++)
+            MR_TRY(match_pattern(m, names->v[i].data, &files, st));
+        if (i > first && !files)
+            return mr_fail(st, MR_NOT_FOUND, "no file matches '%.200s'%s in %s",
+                           names->v[first].data, i > first + 1 ? " and the patterns after it" : "",
+                           m->directory ? m->directory : "the working directory");
+        i += i == first;
+    }
+    return MR_OK;
+}
+
+static mr_dataset *match_node(void *ctx, mr_dataset *node)
+{
+    matching *m = ctx;
+    bool all;
+    const mr_param *p = names_param(node, &all);
+    if (!p)
+        return node;
+    const mr_strs *names = (const mr_strs *)((const char *)mr_dataset_params(node) + p->at);
+    if (match_names(m, names, all, &m->status) == MR_OK)
+        return node;
+    mr_dataset_unref(node);
+    return mr_dataset_fail(&m->status);
+}
+
+mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, size_t *n,
+                      mr_status *st)
+{
+    matching m = {.directory = mr__job_directory(job)};
+    mr_dataset *ds = NULL;
+    MR_TRY(mr_dataset_from_proto(job->graph.data, job->graph.len, &ds, st));
+    mr_dataset *same = mr_dataset_transform(ds, match_node, &m);
+    mr_code rc = mr_dataset_check(same, st);
+    mr_dataset_unref(same);
+    mr_dataset_unref(ds);
+    if (rc != MR_OK) {
+        mr__job_lists_free(m.lists, m.n);
+        return rc;
+    }
+    *lists = m.lists;
+    *n = m.n;
+    return MR_OK;
+}
+
+/* ---- lists in the place of patterns ---- */
+
+typedef struct listing {
+    const Mr__Wire__Job *job;
+    bool data; /* sources of names are replaced; else readers' names are */
+    mr_status status;
+} listing;
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* names with what each group of patterns matches, sorted together, in its place. *out: borrowed
+ * names in an array of its own. */
+static mr_code names_of(listing *l, const mr_strs *names, bool all, const char ***out, size_t *n,
+                        mr_status *st)
+{
+    const char **v = NULL;
+    size_t capacity = 0, have = 0;
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < names->n && rc == MR_OK;) {
+        size_t first = have, start = i;
+        for (; i < names->n && rc == MR_OK && is_pattern(names, i, all); i++) {
+            const Mr__Wire__FileList *f =
+                find_list(l->job->lists, l->job->n_lists, names->v[i].data);
+            if (!f) {
+                rc = mr_fail(st, MR_INVALID_ARGUMENT, "the job has no list of files for '%.200s'",
+                             names->v[i].data);
+                break;
+            }
+            rc = mr_grow((void **)&v, &capacity, have + f->n_files, sizeof *v, 1 << 28,
+                         "a list of files", st);
+            for (size_t k = 0; rc == MR_OK && k < f->n_files; k++)
+                v[have++] = f->files[k];
+        }
+        if (have > first)
+            qsort(v + first, have - first, sizeof *v, compare_names);
+        if (rc == MR_OK && i == start) {
+            rc = mr_grow((void **)&v, &capacity, have + 1, sizeof *v, 1 << 28, "a list of files",
+                         st);
+            if (rc == MR_OK)
+                v[have++] = names->v[i].data;
+            i++;
+        }
+    }
+    if (rc != MR_OK) {
+        mr_free((void *)v);
+        return rc;
+    }
+    *out = v;
+    *n = have;
+    return MR_OK;
+}
+
+/* The reader ds with these names, none of which is a pattern. */
+static mr_dataset *with_names(mr_dataset *ds, const mr_param *p, const char **v, size_t n)
+{
+    mr_status st;
+    mr_value *items = mr_calloc(n ? n : 1, sizeof *items);
+    if (!items) {
+        mr_fail_memory(&st, n * sizeof *items, "file names");
+        return mr_dataset_fail(&st);
+    }
+    for (size_t i = 0; i < n; i++)
+        items[i] = (mr_value){
+            .kind = MR_V_STRING, .computed = true, .s = (char *)v[i], .size = strlen(v[i])};
+    const mr_value list = {.kind = MR_V_LIST, .items = items, .n = n};
+    mr_dataset *made = mr_dataset_with_param(ds, p->name, &list);
+    mr_free(items);
+    return made;
+}
+
+/* The names themselves as a dataset, shuffled where ds shuffles them. */
+static mr_dataset *names_as_data(mr_dataset *ds, const char **v, size_t n)
+{
+    mr_dataset *names = mr_from_strings(v, n);
+    mr_value on = {0}, seed = {0};
+    mr_status st;
+    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
+        if ((p->flags & MR_P_SHUFFLES) && mr_dataset_param_named(ds, p->name, &on, &st) == MR_OK &&
+            on.kind == MR_V_BOOL && on.i) {
+            if (mr_dataset_param_named(ds, "seed", &seed, &st) != MR_OK) {
+                mr_dataset_unref(names);
+                return mr_dataset_fail(&st);
+            }
+            const mr_shuffle_opts o = {.seed = seed.i, .has_seed = seed.kind == MR_V_INT};
+            names = mr_shuffle(names, ALL_NAMES, &o);
+            break;
+        }
+    mr_value_reset(&on);
+    mr_value_reset(&seed);
+    return names;
+}
+
+static mr_dataset *list_node(void *ctx, mr_dataset *node)
+{
+    listing *l = ctx;
+    bool all, any = false;
+    const char **v = NULL;
+    size_t n = 0;
+    const mr_param *p = names_param(node, &all);
+    const mr_strs *names =
+        p ? (const mr_strs *)((const char *)mr_dataset_params(node) + p->at) : NULL;
+    for (size_t i = 0; p && all == l->data && i < names->n; i++)
+        any = any || is_pattern(names, i, all);
+    if (!any)
+        return node;
+    mr_dataset *made;
+    if (names_of(l, names, all, &v, &n, &l->status) != MR_OK)
+        made = mr_dataset_fail(&l->status);
+    else
+        made = all ? names_as_data(node, v, n) : with_names(node, p, v, n);
+    mr_free((void *)v);
+    mr_dataset_unref(node);
+    return made;
+}
+
+/* *out = ds (taken over) with the job's lists: those that readers have, or those that are data. */
+static mr_code put_lists(const Mr__Wire__Job *job, bool data, mr_dataset *ds, mr_dataset **out,
+                         mr_status *st)
+{
+    listing l = {.job = job, .data = data};
+    mr_dataset *made = mr_dataset_transform(ds, list_node, &l);
+    mr_dataset_unref(ds);
+    mr_code rc = mr_dataset_check(made, st);
+    if (rc == MR_OK)
+        *out = made;
+    else
+        mr_dataset_unref(made);
+    return rc;
+}
+
+/* *out = the job's graph, whose readers have their lists. Sources of names stay what they are until
+ * it is cut: a shard goes after them, also where they shuffle. */
+static mr_code graph_of(const Mr__Wire__Job *job, mr_dataset **out, mr_status *st)
+{
+    mr_dataset *ds = NULL;
+    MR_TRY(mr_dataset_from_proto(job->graph.data, job->graph.len, &ds, st));
+    return put_lists(job, false, ds, out, st);
+}
+
+/* Names that a source of them gives, by the lists of the job ctx. */
+static int64_t count_names(void *ctx, const mr_dataset *ds)
+{
+    listing l = {.job = ctx};
+    bool all;
+    size_t n = 0;
+    const char **v = NULL;
+    const mr_param *p = names_param(ds, &all);
+    if (!p || names_of(&l, (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at), all, &v,
+                       &n, &l.status) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    mr_free((void *)v);
+    return (int64_t)n;
+}
+
+/* Ops that may give their elements in any order keep it, so that a stream that goes on elsewhere
+ * goes on as the same elements. */
+static mr_dataset *keep_order(void *ctx, mr_dataset *node)
+{
+    mr_status *st = ctx;
+    mr_value v = {0};
+    const mr_value on = {.kind = MR_V_BOOL, .i = 1};
+    mr_dataset *made = node;
+    if (mr_dataset_param_named(node, "deterministic", &v, st) != MR_OK)
+        made = mr_dataset_fail(st);
+    else if (v.kind == MR_V_BOOL && v.i == 0)
+        made = mr_dataset_with_param(node, "deterministic", &on);
+    mr_value_reset(&v);
+    if (made != node)
+        mr_dataset_unref(node);
+    return made;
+}
+
+/* job->splits = how many the graph ds has. */
+static mr_code count_splits(Mr__Wire__Job *job, mr_dataset *ds, mr_status *st)
+{
+    mr_dataset *listed = NULL;
+    int64_t n = 0;
+    MR_TRY(put_lists(job, true, mr_dataset_ref(ds), &listed, st));
+    mr_code rc = mr_count_splits(listed, &n, st);
+    mr_dataset_unref(listed);
+    job->splits = (uint64_t)n;
+    return rc;
+}
+
+mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size_t n,
+                       Mr__Wire__Job **out, mr_status *st)
+{
+    Mr__Wire__Job final = *job;
+    mr_dataset *ds = NULL;
+    int64_t streams = job->streams;
+    final.lists = lists;
+    final.n_lists = n;
+    final.has_lists = true;
+    MR_TRY(graph_of(&final, &ds, st));
+    const mr_stream_cut_opts o = {.count_names = count_names, .ctx = &final};
+    bool is_cut = job->mode == MR__WIRE__MODE__EXACTLY_ONCE;
+    mr_code rc = streams || !is_cut ? MR_OK : mr_count_streams(ds, &o, &streams, st);
+    if (rc == MR_OK && job->mode == MR__WIRE__MODE__DYNAMIC)
+        rc = count_splits(&final, ds, st);
+    mr_dataset_unref(ds);
+    MR_TRY(rc);
+    if (is_cut && job->consumers > streams)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "num_consumers is %" PRIu32 ", but there are %" PRId64
+                       " streams to read; give at most that many, or more streams",
+                       job->consumers, streams);
+    final.streams = (uint32_t)streams;
+    return copy(&final, out, st);
+}
+
+/* The seed of one stream of a mode whose streams draw each their own. */
+static uint64_t seed_of(const Mr__Wire__Job *job, uint32_t stream)
+{
+    return mr__splitmix(job->seed + MR__GOLDEN * ((uint64_t)stream + 1));
+}
+
+/* What worker `index` of job->streams has: random ops draw the same on all of them. */
+static mr_code shard_for_worker(const Mr__Wire__Job *job, uint32_t index, mr_dataset *ds,
+                                mr_dataset **out, mr_explanation *e, mr_status *st)
+{
+    static const mr_shard_policy policies[] = {[MR__WIRE__MODE__FILE] = MR_SHARD_FILE,
+                                               [MR__WIRE__MODE__DATA] = MR_SHARD_DATA,
+                                               [MR__WIRE__MODE__FILE_OR_DATA] = MR_SHARD_AUTO,
+                                               [MR__WIRE__MODE__HINT] = MR_SHARD_HINT};
+    const mr_auto_shard_opts o = {
+        .num_workers = job->streams, .index = index, .policy = policies[job->mode]};
+    mr_dataset *seeded = NULL;
+    MR_TRY(mr_seed_random_ops(ds, job->seed, &seeded, e, st));
+    mr_code rc = mr_auto_shard(seeded, &o, out, NULL, e, st);
+    mr_dataset_unref(seeded);
+    return rc;
+}
+
+mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
+                    mr_explanation *e, mr_status *st)
+{
+    const mr_stream_cut_opts o = {.streams = job->streams,
+                                  .stream = stream,
+                                  .seed = job->seed,
+                                  .count_names = count_names,
+                                  .ctx = (void *)job};
+    mr_dataset *ds = NULL, *cut = NULL;
+    mr_code rc;
+    MR_TRY(graph_of(job, &ds, st));
+    switch (job->mode) {
+    case MR__WIRE__MODE__EXACTLY_ONCE:
+        rc = mr_cut_stream(ds, &o, &cut, run_seed, e, st);
+        break;
+    case MR__WIRE__MODE__DYNAMIC:
+    case MR__WIRE__MODE__PARALLEL_EPOCHS:
+        rc = mr_explain(e, "seed", NULL, st,
+                        "random ops without a seed draw each stream's own, from the job's seed");
+        if (rc == MR_OK)
+            rc = mr_seed_random_ops(ds, seed_of(job, stream), &cut, NULL, st);
+        if (rc == MR_OK) {
+            mr_dataset *any_order = cut;
+            cut = mr_dataset_transform(any_order, keep_order, st);
+            mr_dataset_unref(any_order);
+            if ((rc = mr_dataset_check(cut, st)) != MR_OK)
+                mr_dataset_unref(cut);
+        }
+        if (run_seed)
+            *run_seed = seed_of(job, stream);
+        break;
+    default:
+        rc = shard_for_worker(job, stream, ds, &cut, e, st);
+        if (run_seed)
+            *run_seed = job->seed;
+    }
+    mr_dataset_unref(ds);
+    return rc == MR_OK ? put_lists(job, true, cut, out, st) : rc;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRANSPORT_SERVICE_JOB_H
+#define MR_TRANSPORT_SERVICE_JOB_H
+/* A job as it travels: made of a graph, made final (its lists of files, its number of streams), and
+ * made into what runs a stream of it.
+ *
+ *     graph --new--> job --match--> lists --finish--> final job --cut(s)--> graph of stream s
+ *
+ * A final job gives the same streams on every machine. Jobs from here are owned: mr__wire_free.
+ *
+ * thread   any */
+#include "pipeline/graph/rewrite.h"
+#include "transport/wire/messages.h"
+
+typedef struct mr__job_opts {
+    Mr__Wire__Mode mode;
+    uint32_t streams; /* 0: auto */
+    uint32_t block_length, consumers;
+    uint64_t seed, repetition;
+    const char *match;
+} mr__job_opts;
+
+/* *out = the job of ds, in the directory that this process is in.
+ * errors   MR_FAILED_PRECONDITION: ds cannot travel, or cannot be produced again; names the op and
+ *          says what to do
+ *          what ds carries */
+mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **out,
+                    mr_status *st) MR_NODISCARD;
+/* *lists = the files that the patterns in the job's graph stand for, seen from the job's directory;
+ * owned, mr__job_lists_free.
+ * errors   MR_NOT_FOUND and others: as mr_glob */
+mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, size_t *n,
+                      mr_status *st) MR_NODISCARD;
+void mr__job_lists_free(Mr__Wire__FileList **lists, size_t n);
+/* *out = job with these lists, and its number of streams where that was left open. */
+mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size_t n,
+                       Mr__Wire__Job **out, mr_status *st) MR_NODISCARD;
+/* *out = the dataset of one stream of a final job; owned. In parallel_epochs and dynamic it is the
+ * whole graph (whose splits, in dynamic, are all this stream's), in the static modes what worker
+ * number `stream` of job->streams has. *run_seed: mr_iterator_opts.seed for it
+ * (with has_seed), beside .directory = job->directory. e may be NULL.
+ * errors   MR_INVALID_ARGUMENT: the graph is none, or cannot be cut so */
+mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
+                    mr_explanation *e, mr_status *st) MR_NODISCARD;
+/* job->directory as mr_iterator_opts.directory; NULL where this process is in it. */
+const char *mr__job_directory(const Mr__Wire__Job *job);
+#endif

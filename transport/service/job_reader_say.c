@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client's reader tells the dispatcher, and pulses. */
+#include "transport/service/job_reader_state.h"
+
+#include "pipeline/memory/alloc.h"
+
+static Mr__Wire__Place place_of(const mr__r_stream *s)
+{
+    Mr__Wire__Place p = MR__WIRE__PLACE__INIT;
+    p.stream = s->index;
+    p.generation = s->generation;
+    p.worker = s->worker ? s->worker->address : (char *)"";
+    p.elements = s->consumed;
+    p.position = (ProtobufCBinaryData){s->position_bytes, s->position};
+    p.skip = s->skip;
+    p.end = s->ended && s->consumed == s->received;
+    if (p.end && s->end_position) {
+        p.position = (ProtobufCBinaryData){s->end_position_bytes, s->end_position};
+        p.skip = 0;
+    }
+    p.home = s->home;
+    return p;
+}
+
+/* Fills places with every stream of this client, or those with news only. Returns how many; frees
+ * nothing of *places, which is one allocation with *list after them. */
+static size_t places_of(const mr__job_reader *r, bool news, Mr__Wire__Place **places,
+                        Mr__Wire__Place ***list)
+{
+    size_t n = 0;
+    *places = mr_calloc(r->n_streams + 1, sizeof **places);
+    *list = mr_calloc(r->n_streams + 1, sizeof **list);
+    for (size_t i = 0; *places && *list && i < r->n_streams; i++) {
+        const mr__r_stream *s = &r->streams[i];
+        if (s->gone)
+            continue;
+        Mr__Wire__Place p = place_of(s);
+        if (!news) {
+            p.n_splits = s->n_splits;
+            p.splits = s->splits;
+        }
+        if (news && s->consumed == s->acknowledged && (!p.end || s->end_said))
+            continue;
+        (*places)[n] = p;
+        (*list)[n] = &(*places)[n];
+        n++;
+    }
+    return n;
+}
+
+void mr__r_join(mr__job_reader *r)
+{
+    Mr__Wire__Join j = *r->opts.join;
+    Mr__Wire__Place *places = NULL, **list = NULL;
+    j.request = ++r->request;
+    j.client_id = r->client_id;
+    if (r->is_joined) {
+        j.job_id = r->job_id;
+        j.n_places = places_of(r, false, &places, &list);
+        j.places = list;
+    }
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_JOIN;
+    m.join = &j;
+    r->out.to_dispatcher(r->ctx, &m);
+    mr_free(places);
+    mr_free(list);
+}
+
+void mr__r_acknowledge(mr__job_reader *r)
+{
+    Mr__Wire__Place *places, **list;
+    Mr__Wire__Acknowledge a = MR__WIRE__ACKNOWLEDGE__INIT;
+    a.job_id = r->job_id;
+    a.client_id = r->client_id;
+    a.request = ++r->request;
+    a.n_places = places_of(r, true, &places, &list);
+    a.places = list;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE;
+    m.acknowledge = &a;
+    r->out.to_dispatcher(r->ctx, &m);
+    if (r->flushing)
+        r->flush_request = a.request;
+    mr_free(places);
+    mr_free(list);
+}
+
+void mr__r_note_said(mr__job_reader *r)
+{
+    for (size_t i = 0; i < r->n_streams; i++) {
+        mr__r_stream *s = &r->streams[i];
+        s->acknowledged = s->consumed;
+        s->end_said = s->ended && s->consumed == s->received;
+    }
+}
+
+bool mr__r_has_news(const mr__job_reader *r)
+{
+    for (size_t i = 0; i < r->n_streams; i++) {
+        const mr__r_stream *s = &r->streams[i];
+        bool end = s->ended && s->consumed == s->received && !s->end_said;
+        if (s->consumed != s->acknowledged || end)
+            return true;
+    }
+    return false;
+}
+
+void mr__r_pulse(mr__job_reader *r, const char *address)
+{
+    Mr__Wire__Pulse p = MR__WIRE__PULSE__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
+    m.pulse = &p;
+    if (address)
+        r->out.to_worker(r->ctx, address, &m);
+    else
+        r->out.to_dispatcher(r->ctx, &m);
+}
+
+void mr__r_say_lost(mr__job_reader *r, mr__r_stream *s)
+{
+    Mr__Wire__Lost l = MR__WIRE__LOST__INIT;
+    l.job_id = r->job_id;
+    l.stream = s->index;
+    l.generation = s->generation;
+    l.missing = s->misses > 0 || s->elsewhere;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_LOST;
+    m.lost = &l;
+    r->out.to_dispatcher(r->ctx, &m);
+    s->lost_at = INT64_MAX;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRANSPORT_SERVICE_RANDOM_H
+#define MR_TRANSPORT_SERVICE_RANDOM_H
+/* Times to try again. */
+#include <stdint.h>
+
+/* Half to one and a half times d (>= 0), so that many do not come at once; *random changes. */
+static inline int64_t mr__jittered(uint64_t *random, int64_t d)
+{
+    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return d / 2 + (int64_t)((*random >> 33) % (uint64_t)(d + 1));
+}
+#endif

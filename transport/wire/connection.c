@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/wire/connection.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system.h"
+
+#define HELLO_NS ((int64_t)10000000000) /* for the handshake */
+
+/* What is queued: a message's bytes, or a block. */
+typedef struct queued {
+    mr__send send;
+    struct iovec one;
+    void *bytes;
+    mr__outgoing block;
+    int pass; /* a descriptor, owned; -1: none */
+    mr__connection *connection;
+} queued;
+
+static mr__connection *of_socket(mr__socket *s)
+{
+    return (mr__connection *)s;
+}
+
+/* ---- sending ---- */
+
+static void sent(mr__send *s, bool was_sent)
+{
+    queued *q = (queued *)s;
+    mr__connection *c = q->connection;
+    mr_free(q->bytes);
+    if (was_sent)
+        mr__outgoing_sent(&q->block);
+    mr__outgoing_reset(&q->block);
+    if (q->pass >= 0)
+        mr__sys->close(q->pass);
+    mr_free(q);
+    if (was_sent && c->class_->sent && !c->closing)
+        c->class_->sent(c);
+}
+
+/* fd -1: none goes with it. */
+static mr_code send_bytes(mr__connection *c, void *bytes, size_t n, int fd, mr_status *st)
+{
+    queued *q = mr_calloc(1, sizeof *q);
+    if (!q) {
+        mr_free(bytes);
+        if (fd >= 0)
+            mr__sys->close(fd);
+        return mr_fail_memory(st, sizeof *q, "a message");
+    }
+    q->bytes = bytes;
+    q->connection = c;
+    q->pass = fd;
+    q->one = (struct iovec){bytes, n};
+    q->send = (mr__send){.v = &q->one, .n = 1, .pass = fd >= 0 ? &q->pass : NULL, .done = sent};
+    mr__socket_send(&c->socket, &q->send);
+    return MR_OK;
+}
+
+mr_code mr__connection_send_frame(mr__connection *c, void *bytes, size_t n, mr_status *st)
+{
+    return send_bytes(c, bytes, n, -1, st);
+}
+
+mr_code mr__connection_pass(mr__connection *c, const mr__message *m, int fd, mr_status *st)
+{
+    void *bytes;
+    size_t n;
+    mr_code rc = mr__message_pack(m, &bytes, &n, st);
+    if (rc != MR_OK)
+        mr__sys->close(fd);
+    return rc == MR_OK ? send_bytes(c, bytes, n, fd, st) : rc;
+}
+
+mr_code mr__connection_send(mr__connection *c, const mr__message *m, mr_status *st)
+{
+    void *bytes;
+    size_t n;
+    MR_TRY(mr__message_pack(m, &bytes, &n, st));
+    return mr__connection_send_frame(c, bytes, n, st);
+}
+
+mr_code mr__connection_send_block(mr__connection *c, mr__outgoing *frame, mr_status *st)
+{
+    queued *q = mr_calloc(1, sizeof *q);
+    if (!q) {
+        mr__outgoing_reset(frame);
+        return mr_fail_memory(st, sizeof *q, "a block");
+    }
+    q->pass = -1;
+    q->block = *frame;
+    *frame = (mr__outgoing){0};
+    q->connection = c;
+    q->send = (mr__send){.v = q->block.v, .n = q->block.n, .done = sent};
+    mr__socket_send(&c->socket, &q->send);
+    return MR_OK;
+}
+
+size_t mr__connection_queued(const mr__connection *c)
+{
+    return c->socket.queued_bytes;
+}
+
+/* ---- closing ---- */
+
+void mr__connection_close(mr__connection *c, const mr_status *why)
+{
+    if (c->closing)
+        return;
+    c->closing = true;
+    if (why)
+        c->why = *why;
+    mr__socket_close(&c->socket);
+}
+
+void mr__connection_finish(mr__connection *c)
+{
+    if (c->closing)
+        return;
+    c->closing = true;
+    mr__socket_finish(&c->socket);
+}
+
+/* Closes for why, what is queued (a refusal) being sent first. */
+static void end_with(mr__connection *c, const mr_status *why)
+{
+    if (c->closing)
+        return;
+    c->why = *why;
+    mr__connection_finish(c);
+}
+
+static void closed(mr__socket *s, const mr_status *why)
+{
+    mr__connection *c = of_socket(s);
+    mr__timer_clear(s->loop, &c->deadline);
+    mr_free(c->in);
+    mr_free(c->head);
+    mr__incoming_reset(&c->incoming);
+    mr_buffer_unref(c->payload);
+    c->in = c->head = NULL;
+    c->payload = NULL;
+    mr_status st = c->why.code != MR_OK ? c->why : *why;
+    if (!c->handshake.done && st.code == MR_END)
+        mr_fail(&st, MR_UNAVAILABLE, "the peer closed in the middle of the handshake");
+    c->class_->closed(c, &st);
+}
+
+/* ---- the handshake ---- */
+
+static void late(mr__timer *t)
+{
+    mr__connection *c = (mr__connection *)((char *)t - offsetof(mr__connection, deadline));
+    mr_status why;
+    mr_fail(&why, MR_DEADLINE_EXCEEDED, "the peer did not finish its handshake within 10 s");
+    mr__connection_close(c, &why);
+}
+
+static void shake(mr__connection *c, const mr__message *m)
+{
+    void *frame;
+    size_t bytes;
+    mr_status st;
+    mr_code rc = mr__handshake_take(&c->handshake, m, &frame, &bytes, &st), sending = MR_OK;
+    mr_status other;
+    if (frame)
+        sending = mr__connection_send_frame(c, frame, bytes, &other);
+    if (rc != MR_OK) {
+        end_with(c, &st);
+    } else if (sending != MR_OK) {
+        mr__connection_close(c, &other);
+    } else if (c->handshake.done) {
+        mr__timer_clear(c->socket.loop, &c->deadline);
+        c->class_->ready(c);
+    }
+}
+
+static void opened(mr__socket *s)
+{
+    mr__connection *c = of_socket(s);
+    mr_status st;
+    void *frame;
+    size_t bytes;
+    if (c->handshake.accepts)
+        return;
+    if (mr__handshake_hello(&c->handshake, &frame, &bytes, &st) != MR_OK ||
+        mr__connection_send_frame(c, frame, bytes, &st) != MR_OK)
+        mr__connection_close(c, &st);
+}
+
+/* ---- receiving ---- */
+
+static void *room(mr__socket *s, size_t *n)
+{
+    mr__connection *c = of_socket(s);
+    if (c->paused || c->closing)
+        return NULL;
+    if (c->has_head) { /* the rest of a payload */
+        *n = mr_buffer_size(c->payload) - c->payload_got;
+        return (char *)mr_buffer_data(c->payload) + c->payload_got;
+    }
+    if (c->head) {
+        *n = c->frame.head_bytes - c->head_got;
+        return c->head + c->head_got;
+    }
+    if (c->from > 0) {
+        memmove(c->in, c->in + c->from, c->to - c->from);
+        c->to -= c->from;
+        c->from = 0;
+    }
+    *n = MR__CONNECTION_IN - c->to;
+    return c->in + c->to;
+}
+
+/* Ends the frame under way. */
+static void next_frame(mr__connection *c)
+{
+    c->has_frame = c->has_head = false;
+    mr_free(c->head);
+    c->head = NULL;
+    c->head_got = 0;
+    mr__incoming_reset(&c->incoming);
+}
+
+static void give_block(mr__connection *c)
+{
+    mr_buffer *payload = c->payload;
+    mr__incoming in = c->incoming;
+    c->payload = NULL;
+    c->incoming = (mr__incoming){0};
+    next_frame(c);
+    c->class_->block(c, &in, payload);
+    mr__incoming_reset(&in);
+}
+
+/* A block's head is there: makes room for the payload, whose first bytes may be in `in`. */
+static mr_code start_block(mr__connection *c, const void *head, mr_status *st)
+{
+    if (!c->class_->block || !c->handshake.done)
+        return mr_fail(st, MR_DATA_LOSS, "the peer sent a block that nobody asked for");
+    MR_TRY(mr__incoming_head(&c->incoming, head, c->frame.head_bytes, c->frame.payload_bytes, st));
+    MR_TRY(mr_buffer_alloc(&c->payload, (size_t)c->frame.payload_bytes, st));
+    c->payload_got = 0;
+    c->has_head = true;
+    return MR_OK;
+}
+
+/* n bytes more of the payload lie in their place. */
+static void payload_came(mr__connection *c, size_t n)
+{
+    if (n)
+        mr__incoming_came(&c->incoming, (char *)mr_buffer_data(c->payload) + c->payload_got, n);
+    c->payload_got += n;
+    if (c->payload_got == mr_buffer_size(c->payload))
+        give_block(c);
+}
+
+static void take_payload(mr__connection *c)
+{
+    size_t left = mr_buffer_size(c->payload) - c->payload_got, n = c->to - c->from;
+    n = n < left ? n : left;
+    if (n)
+        memcpy((char *)mr_buffer_data(c->payload) + c->payload_got, c->in + c->from, n);
+    c->from += n;
+    payload_came(c, n);
+}
+
+static mr_code take_head(mr__connection *c, const void *head, mr_status *st)
+{
+    MR_TRY(mr__frame_check_head(&c->frame, c->fixed, head, st));
+    if (c->frame.kind == MR__FRAME_BLOCK)
+        return start_block(c, head, st);
+    mr__message *m;
+    MR_TRY(mr__message_unpack(head, c->frame.head_bytes, &m, st));
+    next_frame(c);
+    if (c->handshake.done)
+        c->class_->message(c, m);
+    else
+        shake(c, m);
+    mr__message_free(m);
+    return MR_OK;
+}
+
+/* The fixed part of a frame is in `in`. */
+static mr_code start_frame(mr__connection *c, mr_status *st)
+{
+    uint64_t most = c->handshake.done ? MR__FRAME_MOST_HEAD : MR__FRAME_MOST_UNKNOWN;
+    memcpy(c->fixed, c->in + c->from, MR__FRAME_BYTES);
+    MR_TRY(mr__frame_get(c->fixed, most, &c->frame, st));
+    c->from += MR__FRAME_BYTES;
+    c->has_frame = true;
+    if (c->frame.head_bytes <= MR__CONNECTION_IN / 2)
+        return MR_OK;
+    c->head = mr_malloc(c->frame.head_bytes);
+    if (!c->head)
+        return mr_fail_memory(st, c->frame.head_bytes, "a message");
+    c->head_got = c->to - c->from < c->frame.head_bytes ? c->to - c->from : c->frame.head_bytes;
+    memcpy(c->head, c->in + c->from, c->head_got);
+    c->from += c->head_got;
+    return MR_OK;
+}
+
+/* One step on what has come in; *more: another may be possible. */
+static mr_code step(mr__connection *c, bool *more, mr_status *st)
+{
+    size_t have = c->to - c->from;
+    *more = true;
+    if (c->has_head) {
+        take_payload(c);
+        *more = !c->has_head;
+        return MR_OK;
+    }
+    if (!c->has_frame) {
+        *more = have >= MR__FRAME_BYTES;
+        return *more ? start_frame(c, st) : MR_OK;
+    }
+    if (c->head) {
+        *more = c->head_got == c->frame.head_bytes;
+        uint8_t *head = c->head;
+        if (!*more)
+            return MR_OK;
+        c->head = NULL;
+        mr_code rc = take_head(c, head, st);
+        mr_free(head);
+        return rc;
+    }
+    *more = have >= c->frame.head_bytes;
+    if (!*more)
+        return MR_OK;
+    const uint8_t *head = c->in + c->from;
+    c->from += c->frame.head_bytes; /* stays where it is until the next receive */
+    return take_head(c, head, st);
+}
+
+/* Takes what has come in, until the owner pauses. */
+static void take_all(mr__connection *c)
+{
+    mr_status st;
+    bool more = !c->is_taking;
+    mr_code rc = MR_OK;
+    c->is_taking = true;
+    while (rc == MR_OK && more && !c->closing && !c->paused)
+        rc = step(c, &more, &st);
+    c->is_taking = false;
+    if (rc != MR_OK)
+        mr__connection_close(c, &st);
+}
+
+static void received(mr__socket *s, size_t n)
+{
+    mr__connection *c = of_socket(s);
+    if (c->has_head) {
+        payload_came(c, n);
+        if (c->has_head)
+            return;
+    } else if (c->head)
+        c->head_got += n;
+    else
+        c->to += n;
+    take_all(c);
+}
+
+static const mr__socket_class sockets = {opened, room, received, closed};
+
+void mr__connection_pause(mr__connection *c)
+{
+    c->paused = true;
+}
+
+void mr__connection_resume(mr__connection *c)
+{
+    c->paused = false;
+    if (c->is_taking) /* called from `message`, whose caller goes on */
+        return;
+    take_all(c);
+    mr__socket_receive(&c->socket);
+}
+
+/* ---- opening ---- */
+
+static mr_code init(mr__connection *c, mr__loop *l, bool accepts, Mr__Wire__Role role,
+                    mr__token token, const char *local, mr_status *st)
+{
+    uint8_t nonce[MR__NONCE_BYTES];
+    const mr__connection_class *class_ = c->class_;
+    *c = (mr__connection){.class_ = class_, .socket.class_ = &sockets, .deadline.fire = late};
+    mr_status_init(&c->why);
+    if (mr__sys->getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
+        return mr_fail(st, MR_INTERNAL, "no random bytes for a handshake");
+    mr__handshake_init(&c->handshake, accepts, role, token, nonce, local);
+    c->in = mr_malloc(MR__CONNECTION_IN);
+    if (!c->in)
+        return mr_fail_memory(st, MR__CONNECTION_IN, "a connection");
+    mr_code rc = mr__timer_set(l, &c->deadline, mr__loop_now(l) + HELLO_NS, st);
+    if (rc != MR_OK)
+        mr_free(c->in);
+    return rc;
+}
+
+static mr_code begun(mr__connection *c, mr__loop *l, mr_code rc)
+{
+    if (rc == MR_OK)
+        return rc;
+    mr__timer_clear(l, &c->deadline);
+    mr_free(c->in);
+    return rc;
+}
+
+mr_code mr__connection_open(mr__connection *c, mr__loop *l, const mr__address *to,
+                            Mr__Wire__Role role, mr__token token, mr_status *st)
+{
+    MR_TRY(init(c, l, false, role, token, "", st));
+    return begun(c, l, mr__socket_connect(l, &c->socket, to, st));
+}
+
+mr_code mr__connection_accept(mr__connection *c, mr__loop *l, int fd, Mr__Wire__Role role,
+                              mr__token token, const char *local, mr_status *st)
+{
+    mr_code rc = init(c, l, true, role, token, local, st);
+    if (rc != MR_OK) {
+        mr__sys->close(fd);
+        return rc;
+    }
+    return begun(c, l, mr__socket_adopt(l, &c->socket, fd, st));
+}
