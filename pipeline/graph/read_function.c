@@ -9,13 +9,14 @@
 enum { MAX_PARAMS = 32 };
 
 /* A parameter that is set becomes an argument that names what it captures: the parameter's name
- * serves for both. One that is an expression decides the type of the elements, and is written
- * out. */
+ * serves for both. What decides the type of the elements is written out: an expression, and the
+ * names of the components, whether they were given or found in the first file. */
 typedef struct captures {
     size_t n;
     const char *names[MAX_PARAMS];
     bool positional[MAX_PARAMS], literal[MAX_PARAMS];
     mr_value values[MAX_PARAMS];
+    const char *of_spec; /* the parameter of the components' names; NULL: there is none */
 } captures;
 
 static mr_code capture(const mr_dataset *ds, captures *c, mr_status *st)
@@ -26,6 +27,10 @@ static mr_code capture(const mr_dataset *ds, captures *c, mr_status *st)
             continue;
         if (c->n == MAX_PARAMS)
             return mr_fail(st, MR_UNIMPLEMENTED, "more than %d parameters", MAX_PARAMS);
+        if (op->params[i].flags & MR_P_OF_SPEC) {
+            c->of_spec = op->params[i].name;
+            continue;
+        }
         mr_value *v = &c->values[c->n];
         MR_TRY(mr_dataset_param(ds, i, v, st));
         if (v->kind == MR_V_UNSET)
@@ -58,10 +63,29 @@ static mr_expr *node(mr__expr_tree *t, mr_expr_kind kind, const char *text, size
     return e;
 }
 
-/* f => op(f, a, b=b) */
-static mr_expr *lambda_of(mr__expr_tree *t, const char *op, const captures *c)
+/* Adds name=["a", "b"], the names of the components, as the call's last argument. */
+static bool add_names(mr__expr_tree *t, mr_expr *call, const char *name, const mr_spec *spec)
 {
-    mr_expr *lambda = node(t, MR_EX_LAMBDA, NULL, 1), *call = node(t, MR_EX_CALL, op, c->n + 1);
+    size_t n = mr_spec_n_leaves(spec), last = call->n - 1;
+    const char *const *names = mr_spec_leaf_names(spec);
+    mr_expr *key = node(t, MR_EX_NAME, name, 0), *list = node(t, MR_EX_LIST, NULL, n);
+    if (!names || !key || !list)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!(list->children[i] = node(t, MR_EX_STRING, names[i], 0)))
+            return false;
+    list->depth = 2;
+    call->children[last] = list;
+    call->keys[last] = key->text;
+    return true;
+}
+
+/* f => op(f, a, b=b) */
+static mr_expr *lambda_of(mr__expr_tree *t, const mr_dataset *ds, const captures *c)
+{
+    size_t n = c->n + (c->of_spec ? 2 : 1);
+    mr_expr *lambda = node(t, MR_EX_LAMBDA, NULL, 1);
+    mr_expr *call = node(t, MR_EX_CALL, mr_dataset_op(ds)->name, n);
     char **params = mr__expr_alloc(t, sizeof *params);
     mr_expr *file = node(t, MR_EX_NAME, "f", 0);
     if (!lambda || !call || !params || !file)
@@ -75,8 +99,10 @@ static mr_expr *lambda_of(mr__expr_tree *t, const char *op, const captures *c)
         call->children[i + 1] = argument;
         call->keys[i + 1] = c->positional[i] ? NULL : argument->text;
     }
-    call->depth = 2;
-    lambda->depth = 3;
+    if (c->of_spec && !add_names(t, call, c->of_spec, mr_dataset_spec(ds)))
+        return NULL;
+    call->depth = c->of_spec ? 3 : 2;
+    lambda->depth = call->depth + 1;
     lambda->n_params = 1;
     lambda->params = params;
     params[0] = file->text;
@@ -90,7 +116,7 @@ mr_code mr_dataset_read_function(const mr_dataset *ds, mr_fn **out, mr_status *s
     mr__expr_tree *t = mr__expr_tree_new("", 0);
     mr_code rc = capture(ds, &c, st);
     if (rc == MR_OK) {
-        mr_expr *e = t ? lambda_of(t, mr_dataset_op(ds)->name, &c) : NULL;
+        mr_expr *e = t ? lambda_of(t, ds, &c) : NULL;
         rc = e ? mr__fn_of_expr(e, c.names, c.values, c.n, out, st)
                : mr_fail_memory(st, sizeof *e, "a function");
     }

@@ -6,6 +6,8 @@
 
 #include "pipeline/formats/reader.h"
 #include "pipeline/formats/tar.h"
+#include "pipeline/graph/rewrite.h"
+#include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/drive.h"
@@ -100,6 +102,30 @@ MR_TEST(members_of_one_key_are_one_element)
 }
 
 /* The third member does not lie in one piece of the file, and the fifth is larger than any. */
+MR_TEST(the_function_of_one_archive_has_the_components_of_the_node)
+{
+    static const char *const cases[][2] = {
+        {"tar(\"@/a.tar\")", ".flat_map(f => tar(f, members=[\"__key__\", \"cls\", \"jpg\"]))"},
+        {"tar(\"@/?.tar\", members=[\"cls\"], compression=\"\")",
+         ".flat_map(f => tar(f, compression=\"\", members=[\"__key__\", \"cls\"]))"}};
+    write_samples();
+    const char *const archives[] = {mr_test_path("a.tar"), mr_test_path("b.tar")};
+    for (size_t i = 0; i < 2; i++) {
+        mr_status st;
+        mr_fn *fn = NULL;
+        char *printed = NULL;
+        mr_dataset *ds = mr_drive_build(mr_drive_path(cases[i][0]));
+        mr_ok(mr_dataset_read_function(ds, &fn, &st), &st);
+        mr_dataset_unref(ds);
+        ds = mr_flat_map(mr_from_strings(archives, 2), fn);
+        mr_ok(mr_dataset_to_text(ds, &printed, &st), &st);
+        mr_has_str(printed, cases[i][1]);
+        mr_free(printed);
+        ds = mr_map(ds, mr_fn_text("r => r[\"cls\"]"), NULL);
+        mr_drive_dataset(ds, "\"1\" \"2\" \"3\"");
+    }
+}
+
 MR_TEST(large_members_come_whole)
 {
     static const size_t sizes[] = {1000, 200000, 700001, 3, 2500000, 65536};
