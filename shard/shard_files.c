@@ -211,7 +211,8 @@ static mr_dataset *shard_names(mr__branches *k, mr_dataset *names)
         made = mr_dataset_fail(&k->status);
         goto out;
     }
-    if (k->opts->num_workers == 1 && s.n < 2) {
+    /* One worker's shuffle moves too, past what stands between it and the reader. */
+    if (k->opts->num_workers == 1 && (s.n == 0 || (s.n == 1 && s.last == names))) {
         mr_dataset_unref(made);
         made = mr_dataset_ref(names);
         goto out;

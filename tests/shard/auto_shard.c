@@ -198,7 +198,13 @@ MR_TEST(one_worker_reads_everything)
     static const plan plans[] = {
         {1, 0, MR_SHARD_FILE, MR_SHARD_FILE, "range(3)", "range(3)", NULL},
         {1, 0, MR_SHARD_AUTO, MR_SHARD_FILE, "text_line([\"a\"])", "text_line([\"a\"])", NULL},
-        {1, 0, MR_SHARD_AUTO, MR_SHARD_DATA, "range(3)", "range(3)", "AUTO chose DATA"}};
+        {1, 0, MR_SHARD_AUTO, MR_SHARD_DATA, "range(3)", "range(3)", "AUTO chose DATA"},
+        {1, 0, MR_SHARD_AUTO, MR_SHARD_FILE,
+         "list_files(\"f*\", shuffle=true, seed=5).flat_map(text_line)",
+         "list_files(\"f*\", shuffle=true, seed=5).flat_map(text_line)", NULL},
+        {1, 0, MR_SHARD_FILE, MR_SHARD_FILE,
+         "list_files(\"f*\").shuffle(3, seed=1).repeat(2).flat_map(text_line)",
+         "list_files(\"f*\").shuffle(3, seed=1).repeat(2).flat_map(text_line)", NULL}};
     CHECK(plans);
 }
 
@@ -213,6 +219,12 @@ MR_TEST(shuffles_before_a_file_shard_move_behind_it)
          "become one"},
         {FILE_PLAN, "list_files(\"f*\", shuffle=true, seed=5).flat_map(text_line)",
          "list_files(\"f*\")" SHARD ".shuffle(-2, seed=5).flat_map(text_line)", NULL},
+        {1, 0, MR_SHARD_AUTO, MR_SHARD_FILE,
+         "list_files(\"f*\").shuffle(3, seed=1).repeat(2).flat_map(text_line)",
+         "list_files(\"f*\").repeat(2).shuffle(3, seed=1).flat_map(text_line)", "moves after it"},
+        {1, 0, MR_SHARD_AUTO, MR_SHARD_FILE,
+         "list_files(\"f*\", shuffle=true, seed=5).take(2).flat_map(text_line)",
+         "list_files(\"f*\").take(2).shuffle(-2, seed=5).flat_map(text_line)", NULL},
         {FILE_PLAN, "list_files(\"f*\").flat_map(text_line).shuffle(7)",
          "list_files(\"f*\")" SHARD ".flat_map(text_line).shuffle(7)", NULL},
         {2, 1, MR_SHARD_DATA, MR_SHARD_DATA, "range(5).shuffle(7).batch(2)",
