@@ -37,7 +37,7 @@ void cli_distribution_flags(cli_distribution *d, cli_flag *table)
          .value = &d->policy,
          .what = "POLICY",
          .words = policies,
-         .help = "how workers share the data: auto, file, data, off or hint"},
+         .help = "how workers share the data: auto, file, data, off, hint or range"},
         {.name = "from-function",
          .kind = CLI_SWITCH,
          .value = &d->from_function,

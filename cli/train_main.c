@@ -515,7 +515,7 @@ static int train(int argc, char **argv)
          .value = &o.auto_shard,
          .what = "POLICY",
          .words = policies,
-         .help = "how processes share the data: auto, file, data, off or hint"},
+         .help = "how processes share the data: auto, file, data, off, hint or range"},
         {.name = "connect-timeout",
          .kind = CLI_INT,
          .value = &o.connect_timeout,

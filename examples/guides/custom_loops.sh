@@ -39,6 +39,29 @@ done
 block 0.11 "a generator and a discriminator" "/^mean [23]\\.[0-9]+, deviation 0\\.[0-9]+/" "$guides/gan" 2
 block 0.15 "the same under central_storage" "$(printf '210\nsame')" same 210 0.0001 "$guides/custom_loop" central_storage 2 1000 0.0001
 block 0.14 "the same in three processes" "/3 workers by TF_CONFIG, 6 replicas in sync.*epoch 3/" sh -c "bash '$root/examples/multi_worker.sh' '$m' 2>&1"
+# two: the loop in two processes, on ports below those that the kernel gives to connections
+two() {
+    local a b first
+    read -r a b < <(python3 -c '
+import random, socket
+s = []
+while len(s) < 2:
+    x = socket.socket()
+    try:
+        x.bind(("127.0.0.1", random.randrange(20000, 30000)))
+        s.append(x)
+    except OSError:
+        pass
+print(*[x.getsockname()[1] for x in s])')
+    one() {
+        TF_CONFIG="{\"cluster\": {\"worker\": [\"127.0.0.1:$a\", \"127.0.0.1:$b\"]}, \"task\": {\"type\": \"worker\", \"index\": $1}}" \
+            "$guides/custom_loop" multi_worker_mirrored 1 100
+    }
+    one 1 >of_worker_1 &
+    first=$!
+    one 0 && wait $first && cmp -s of_worker_1 printed
+}
+block 0.16 "30 losses in two processes, which print the same" "$(printf '30\nsame')" same 30 0 two
 export TF_CONFIG='{"cluster": {"worker": ["localhost:1", "localhost:2", "localhost:3"], "ps": ["localhost:4", "localhost:5"]}, "task": {"type": "worker", "index": 1}}'
 block 0.17 "TF_CONFIG says which share of the data this task has" '{"step": 0, "replicas": [[2, 3]]}' \
     "$m" show --replicas 1 --limit 1 --auto-shard data 'range(12).batch(6)'

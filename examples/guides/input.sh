@@ -74,6 +74,10 @@ block 4.28 "a model that takes text, with its vocabulary" same sh -c "
     '$m' predict --saved text --data 'from_tensor_slices([\"d\", \"d\", \"x\", \"y\"]).map(x => [x]).batch(2)' | uniq | wc -l | grep -qx 2 && echo same"
 printf '10\n20\n40\n' >numbers.txt
 block 4.29 "IntegerLookup by a file" "[1, 0, 3]" "$m" show 'from_tensors([10, 30, 40]).map(x => lookup(x, vocabulary="numbers.txt"))'
+"$m" train --data 'from_tensor_slices([10, 20, 40, 30]).map(x => ([x], [1.0])).batch(2)' \
+    --model 'lookup("numbers.txt").embedding(4, 2).flatten().dense(1)' --loss mse --optimizer sgd --seed 1 --save numbers >/dev/null
+block 4.29 "IntegerLookup by a file, in a model: what it does not list is one class" same sh -c "
+    '$m' predict --saved numbers --data 'from_tensor_slices([30, 99, 10, 20]).map(x => [x]).batch(2)' | uniq | wc -l | grep -qx 3 && echo same"
 block 4.34 "partial batches, and the end" "[0], [1], [2], [3]
 [4], [5], [6], [7]
 [8], [], [], []" steps --replicas 4 'range(9).batch(4)'
