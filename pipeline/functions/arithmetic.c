@@ -37,6 +37,24 @@ static double floor_mod(double a, double b)
     return (m < 0) != (b < 0) ? m + b : m;
 }
 
+/* a = b * q + m for a whole q, m of b's sign. As in Python q is not floor(a / b): a division may
+ * have rounded up to a whole number. */
+#define FLOOR_QUOTIENT(NAME, T, FMOD, FLOOR, COPYSIGN)                                             \
+    static T NAME(T a, T b)                                                                        \
+    {                                                                                              \
+        if (b == 0)                                                                                \
+            return a / b;                                                                          \
+        T m = FMOD(a, b), q = (a - m) / b;                                                         \
+        if (m != 0 && (m < 0) != (b < 0))                                                          \
+            q -= 1;                                                                                \
+        if (q == 0)                                                                                \
+            return COPYSIGN(0, a / b);                                                             \
+        T whole = FLOOR(q);                                                                        \
+        return q - whole > (T)0.5 ? whole + 1 : whole;                                             \
+    }
+FLOOR_QUOTIENT(floor_quotient_f32, float, fmodf, floorf, copysignf)
+FLOOR_QUOTIENT(floor_quotient_f64, double, fmod, floor, copysign)
+
 #define INTEGERS(S, T, U)                                                                          \
     MR__BINARY(add_##S, T, T, (U)a + (U)b)                                                         \
     MR__BINARY(subtract_##S, T, T, (U)a - (U)b)                                                    \
@@ -52,17 +70,15 @@ static double floor_mod(double a, double b)
     MR__BINARY(subtract_##S, T, T, a - b)                                                          \
     MR__BINARY(multiply_##S, T, T, a *b)                                                           \
     MR__BINARY(divide_##S, T, T, a / b)                                                            \
-    MR__BINARY(floor_divide_##S, T, T, FLOOR_##S(a / b))                                           \
+    MR__BINARY(floor_divide_##S, T, T, floor_quotient_##S(a, b))                                   \
     MR__BINARY(remainder_##S, T, T, floor_mod((double)a, (double)b))                               \
     MR__BINARY(power_##S, T, T, POW_##S(a, b))                                                     \
     MR__UNARY(negate_##S, T, -a)                                                                   \
     MR__UNARY(abs_##S, T, ABS_##S(a))
-#define FLOOR_f32 floorf
-#define FLOOR_f64 floor
-#define POW_f32   powf
-#define POW_f64   pow
-#define ABS_f32   fabsf
-#define ABS_f64   fabs
+#define POW_f32 powf
+#define POW_f64 pow
+#define ABS_f32 fabsf
+#define ABS_f64 fabs
 MR__EACH_INTEGER(INTEGERS)
 MR__EACH_FLOAT(FLOATS)
 

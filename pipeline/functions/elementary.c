@@ -29,15 +29,13 @@ struct decimals {
 
 static mr_code type(mr_call *c, mr_status *st)
 {
+    (void)st;
     const elementary *f = c->function->family;
     c->out = *c->in[0];
     if (!mr_dtype_is_integer(c->out.dtype))
         return MR_OK;
     if (!f->rounds)
         c->out.dtype = MR_FLOAT64;
-    const struct decimals *p = c->params;
-    if (p && p->decimals < 0)
-        return mr_call_fail(c, st, -1, "round of integers to tens; cast them to a float");
     return MR_OK;
 }
 
@@ -55,6 +53,33 @@ static void round_decimals(mr_dtype t, void *v, size_t n, int64_t decimals)
     }
 }
 
+/* Integers to tens, hundreds and so on, halves to the even one; what a type cannot hold wraps. */
+static mr_code round_tens(const mr_array *x, int64_t digits, mr_array *out, mr_status *st)
+{
+    mr_dtype t = x->dtype == MR_UINT64 ? MR_UINT64 : MR_INT64;
+    mr_array wide = {0}, whole = {0};
+    uint64_t ten = 1;
+    for (int64_t i = 0; i < digits && ten; i++)
+        ten = ten > UINT64_MAX / 10 ? 0 : ten * 10; /* 0: more than twice any value */
+    mr_code rc = mr__kernel_cast(x, t, &wide, st);
+    if (rc == MR_OK)
+        rc = mr_array_alloc(&whole, t, x->rank, x->shape, x->rows, st);
+    const uint64_t *v = wide.data;
+    uint64_t *z = whole.data;
+    for (size_t i = 0, n = x->rows * mr_array_row_values(x); i < n && rc == MR_OK; i++) {
+        bool minus = t == MR_INT64 && (int64_t)v[i] < 0;
+        uint64_t size = minus ? 0 - v[i] : v[i], part = ten ? size % ten : 0,
+                 tens = ten ? size / ten : 0;
+        tens += part > ten / 2 || (ten && part == ten / 2 && tens % 2);
+        z[i] = minus ? 0 - tens * ten : tens * ten;
+    }
+    if (rc == MR_OK)
+        rc = mr__kernel_cast(&whole, x->dtype, out, st);
+    mr_array_reset(&wide);
+    mr_array_reset(&whole);
+    return rc;
+}
+
 static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 {
     const elementary *f = r->function->family;
@@ -64,7 +89,8 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
                  : mr_dtype_is_integer(x->dtype) ? MR_FLOAT64
                                                  : x->dtype;
     if (f->rounds && mr_dtype_is_integer(x->dtype))
-        return mr__kernel_cast(x, x->dtype, out, st);
+        return p && p->decimals < 0 ? round_tens(x, -p->decimals, out, st)
+                                    : mr__kernel_cast(x, x->dtype, out, st);
     mr_array wide = {0}, z = {0};
     mr_code rc = mr__kernel_cast(x, t, &wide, st);
     if (rc == MR_OK)
@@ -121,5 +147,5 @@ ELEMENTARY(floor, single, 0, true, "Each value rounded down; integers as they ar
 ELEMENTARY(ceil, single, 0, true, "Each value rounded up; integers as they are.",
            "range(3).map(x => ceil(x / 2))");
 ELEMENTARY(round, rounded, sizeof(struct decimals), true,
-           "Each value rounded to the nearest, halves to the even one; integers as they are.",
+           "Each value rounded to the nearest, halves to the even one; integers only to tens.",
            "range(3).map(x => round(x / 2))");

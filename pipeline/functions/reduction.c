@@ -29,12 +29,19 @@ typedef struct reduction {
         }                                                                                          \
     }
 #define FIRST(T) T m = n ? x[0] : 0
-/* The mean of integers is cut towards zero; their sum wraps around. */
-#define INTEGER_MEAN(T)                                                                            \
-    (!n ? 0 : (T)-1 < 0 ? (T)((int64_t)(T)sum / (int64_t)n) : (T)((uint64_t)(T)sum / n))
+/* Sums that cannot wrap around, for means: those of integers are cut towards zero. */
+__extension__ typedef __int128 wide_sum;
+#define SUM_i8  int64_t
+#define SUM_i16 int64_t
+#define SUM_i32 int64_t
+#define SUM_i64 wide_sum
+#define SUM_u8  int64_t
+#define SUM_u16 int64_t
+#define SUM_u32 int64_t
+#define SUM_u64 wide_sum
 #define INTEGERS(S, T, U)                                                                          \
     REDUCER(sum_##S, T, uint64_t sum = 0, sum += (uint64_t)v, sum)                                 \
-    REDUCER(mean_##S, T, uint64_t sum = 0, sum += (uint64_t)v, INTEGER_MEAN(T))                    \
+    REDUCER(mean_##S, T, SUM_##S sum = 0, sum += v, n ? sum / (SUM_##S)n : 0)                      \
     REDUCER(min_##S, T, FIRST(T), m = v < m ? v : m, m)                                            \
     REDUCER(max_##S, T, FIRST(T), m = v > m ? v : m, m)                                            \
     MR__BINARY(lesser_##S, T, T, a < b ? a : b)                                                    \

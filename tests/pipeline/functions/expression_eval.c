@@ -53,6 +53,12 @@ MR_TEST(floor_division_and_remainder_are_pythons)
     mr_eq_str(evaluate(6, "x => (x - 3) % -2"), "-1; 0; -1; 0; -1; 0");
     mr_eq_str(evaluate(3, "x => cast(x, \"float32\") - 1.5", "x => (x // 1, x % 1)"),
               "(-2.0, 0.5); (-1.0, 0.5); (0.0, 0.5)");
+    /* Not floor(a / b): 1 / 0.1 is rounded up to 10. */
+    mr_eq_str(evaluate(1, "x => cast(1, \"float64\") // to_number(\"0.1\", \"float64\")"), "9.0");
+    mr_eq_str(evaluate(1, "x => [1.0 // -1e999, -1.0 // 1e999, 1.0 // 1e999]"),
+              "[-1.0, -1.0, 0.0]");
+    mr_eq_str(evaluate(1, "x => [1e999 // 2.0, 1.0 // 0.0, -0.0 // 1.0]"),
+              "[(1e999 - 1e999), 1e999, -0.0]");
 }
 
 MR_TEST(literals_take_the_type_beside_them)
@@ -149,6 +155,11 @@ MR_TEST(reductions_go_over_all_values)
     mr_eq_str(evaluate(1, "x => (sum([[1, 2], [3, 4]]), min([3, 1, 2]), max([3, 1, 2]))"),
               "(10, 1, 3)");
     mr_eq_str(evaluate(1, "x => (mean([1, 2]), mean([-1, -2]), mean([1.0, 2.0]))"), "(1, -1, 1.5)");
+    /* Of any integers: the sum does not wrap around. */
+    mr_eq_str(evaluate(1, "x => mean(cast([216, 160, 255], \"uint8\"))"), "210");
+    mr_eq_str(evaluate(1, "x => mean([9223372036854775807, 9223372036854775805])"),
+              "9223372036854775806");
+    mr_eq_str(evaluate(1, "x => mean(cast([[-32768, -32767]], \"int16\"), axis=1)"), "[-32767]");
     mr_eq_str(evaluate(1, "x => (size([[1, 2, 3]]), length([[1, 2, 3]]), size(5))"), "(3, 1, 1)");
     mr_eq_str(evaluate(1, "x => sum(zeros([0]))"), "0.0");
     mr_has_str(evaluate(1, "x => mean(zeros([0]))"), "!mean of no values");

@@ -264,7 +264,13 @@ MR_TEST(values_one_by_one)
     mr_eq_str(evaluate(1, "x => round([1.25, 1e999], decimals=1)"), "[1.2, 1e999]");
     mr_eq_str(evaluate(1, "x => round(cast(15, \"float64\"), -1)"), "20.0");
     mr_eq_str(evaluate(1, "x => (round(7), floor(-7), ceil(7))"), "(7, -7, 7)");
-    mr_has_str(evaluate(1, "x => round(17, -1)"), "round of integers to tens");
+    mr_eq_str(evaluate(1, "x => round([17, 15, 25, -25, -26, 4], -1)"),
+              "[20, 20, 20, -20, -30, 0]");
+    mr_eq_str(evaluate(1, "x => round(9223372036854775807, decimals=-18)"), "9000000000000000000");
+    mr_eq_str(evaluate(1, "x => (round(5, -19), round(5, -300), round(5, 3))"), "(0, 0, 5)");
+    mr_eq_str(evaluate(1, "x => round(cast(255, \"uint8\"), -1)"), "4"); /* 260 wraps */
+    mr_eq_str(evaluate(1, "x => round(to_number(\"18446744073709551614\", \"uint64\"), -1)"),
+              "18446744073709551610");
     mr_eq_str(evaluate(1, "x => (floor(-1.5), ceil(-1.5))"), "(-2.0, -1.0)");
     mr_eq_str(evaluate(1, "x => floor(cast(1.5, \"float16\"))"), "1.0");
     mr_eq_str(evaluate(1, "x => exp([0, 1])"), "[1.0, 2.718281828459045]");
