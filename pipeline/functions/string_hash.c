@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash(x, buckets=none): XXH3 with 64 bits and seed 0. */
+/* hash(x, buckets=none): XXH3 with 64 bits and seed 0. hashing(x, num_bins) is what the layer
+ * of that name does. */
 #include "pipeline/functions/string_hash.h"
 
 #define XXH_INLINE_ALL
@@ -54,6 +55,27 @@ const mr_function mr_function_hash = {
            "seed 0, an int64 below buckets or the whole uint64.",
     .example = "from_tensor_slices([\"a\", \"b\"]).map(x => hash(x, buckets=10))",
     .params = table,
+    .params_size = sizeof(struct params),
+    .type = type,
+    .run = run,
+};
+
+static const mr_param bins_table[] = {MR_INPUT(mr_input_strings, "x", "Strings."),
+                                      {.name = "num_bins",
+                                       .doc = "How many numbers there are, from 0.",
+                                       .type = MR_PT_I64,
+                                       .flags = MR_P_POSITIONAL,
+                                       .min.i = 1,
+                                       .max.i = INT64_C(1) << 40,
+                                       .at = offsetof(struct params, buckets),
+                                       .has_at = offsetof(struct params, has_buckets)},
+                                      {0}};
+const mr_function mr_function_hashing = {
+    .abi = MR_ABI_VERSION,
+    .name = "hashing",
+    .doc = "The bin of each string, hash(x, buckets=num_bins), as the layer.",
+    .example = "from_tensor_slices([\"a\", \"b\"]).map(x => hashing(x, num_bins=10))",
+    .params = bins_table,
     .params_size = sizeof(struct params),
     .type = type,
     .run = run,

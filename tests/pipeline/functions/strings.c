@@ -235,6 +235,9 @@ MR_TEST(tokens_are_looked_up)
     mr_has_str(evaluate(1, "x => text_vectorization(x, [\"b\"], 2)"),
                "text_vectorization wants strings");
     mr_has_str(evaluate(1, "x => text_vectorization(\"a\", [\"b\"], 0)"), "output_sequence_length");
+    mr_eq_str(evaluate(1, "x => hashing([\"a\", \"b\"], 10) == hash([\"a\", \"b\"], buckets=10)"),
+              "[true, true]");
+    mr_has_str(evaluate(1, "x => hashing(\"a\", num_bins=0)"), "num_bins");
     mr_has_str(evaluate(1, "x => text_vectorization(\"a\", [1], 2)"), "list of strings");
     mr_has_str(evaluate(1, "x => lookup(\"a\", [\"b\"], oov=-1)"), "oov must be");
 }

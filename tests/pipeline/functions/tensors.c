@@ -298,3 +298,46 @@ MR_TEST(values_one_by_one)
     mr_has_str(evaluate(1, "x => discretization(x, [1.0, 1.0])"), "bin_boundaries must rise");
     mr_has_str(evaluate(1, "x => discretization(\"a\", [1.0])"), "discretization wants numbers");
 }
+
+MR_TEST(rescaling_and_normalization_are_the_layers)
+{
+    mr_eq_str(evaluate(2, "x => rescaling([x, 4], 0.5)"), "[0.0, 2.0]; [0.5, 2.0]");
+    mr_eq_str(evaluate(1, "x => rescaling(cast([255, 0], \"uint8\"), 2, offset=-1)"),
+              "[509.0, -1.0]");
+    mr_eq_str(evaluate(1, "x => rescaling(cast(1, \"float64\") / 3, 1.0)"), "0.3333333333333333");
+    mr_eq_str(evaluate(1, "x => normalization([[1, 4], [3, 2]], mean=[1, 2], variance=[4, 1])"),
+              "[[0.0, 2.0], [1.0, 0.0]]");
+    mr_eq_str(evaluate(2, "x => normalization(x, mean=[1], variance=[4.0])"), "-0.5; 0.0");
+    mr_eq_str(evaluate(1, "x => normalization([3, 5], [1.0], [0.0]) > [1e6, 1e6]"), "[true, true]");
+    mr_eq_str(evaluate(1, "x => normalization(zeros([0, 2]), [1, 2], [1, 1])"), "[]");
+    mr_has_str(evaluate(1, "x => normalization([1, 2, 3], [1, 2], [1])"), "mean has 2 values");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], [1], [-1])"), "a variance is -1");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], [], [1])"), "mean has 0 values");
+    mr_has_str(evaluate(2, "x => normalization(ones([x + 1]), [1, 2], [1])"),
+               "do not fit an axis of 1");
+    mr_has_str(evaluate(1, "x => rescaling(\"a\", 1.0)"), "refused");
+}
+
+MR_TEST(category_encoding_is_the_layer)
+{
+    mr_eq_str(evaluate(2, "x => category_encoding([x, 2, 2], 3)"),
+              "[1.0, 0.0, 1.0]; [0.0, 1.0, 1.0]");
+    mr_eq_str(evaluate(1, "x => category_encoding([0, 2, 2], 3, output_mode=\"count\")"),
+              "[1.0, 0.0, 2.0]");
+    mr_eq_str(evaluate(1, "x => category_encoding([0, 2], 3, output_mode=\"one_hot\")"),
+              "[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]");
+    mr_eq_str(evaluate(1, "x => category_encoding([[0], [1]], 2, output_mode=\"one_hot\")"),
+              "[[1.0, 0.0], [0.0, 1.0]]");
+    mr_eq_str(evaluate(1, "x => category_encoding([[0, 1], [1, 1]], 2)"),
+              "[[1.0, 1.0], [0.0, 1.0]]");
+    mr_eq_str(evaluate(2, "x => category_encoding(cast(x, \"uint8\"), 2)"),
+              "[1.0, 0.0]; [0.0, 1.0]");
+    mr_eq_str(
+        evaluate(2, "x => category_encoding([2 - x, 0], 2)"),
+        "!category_encoding: 2 is no class from 0 to below 2 in category_encoding([2 - x, 0], "
+        "2); [1.0, 1.0]");
+    mr_has_str(evaluate(1, "x => category_encoding([-1], 2)"), "-1 is no class");
+    mr_has_str(evaluate(1, "x => category_encoding([1.0], 2)"), "refused");
+    mr_has_str(evaluate(1, "x => category_encoding([1], 0)"), "num_tokens");
+    mr_has_str(evaluate(1, "x => category_encoding([1], 2, output_mode=\"hot\")"), "multi_hot");
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rescaling and normalization: numbers on another scale, by the formulas of the layers of the same
+ * names, so that a model may have either. */
+#include <math.h>
+
+#include "pipeline/functions/typed.h"
+
+struct rescaling {
+    double scale, offset;
+};
+struct normalization {
+    mr_floats mean, variance;
+};
+
+/* What is added to a variance, as the layer does: Keras's max(deviation, 1e-7) but next to 0. */
+static const float epsilon = 1e-14F;
+
+/* Floats of x's values, float64 of float64, in *out, and room for the result. */
+static mr_code floats_of(const mr_array *x, mr_array *values, mr_array *out, mr_status *st)
+{
+    mr_dtype t = x->dtype == MR_FLOAT64 ? MR_FLOAT64 : MR_FLOAT32;
+    MR_TRY(mr__kernel_cast(x, t, values, st));
+    mr_code rc = mr_array_alloc(out, t, x->rank, x->shape, x->rows, st);
+    if (rc != MR_OK)
+        mr_array_reset(values);
+    return rc;
+}
+
+static mr_code type_floats(mr_call *c, mr_status *st)
+{
+    (void)st;
+    c->out = *c->in[0];
+    if (c->out.dtype != MR_FLOAT64)
+        c->out.dtype = MR_FLOAT32;
+    return MR_OK;
+}
+
+#define RESCALE(NAME, T)                                                                           \
+    static void NAME(const T *x, size_t n, const struct rescaling *p, T *z)                        \
+    {                                                                                              \
+        T scale = (T)p->scale, offset = (T)p->offset;                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            z[i] = x[i] * scale + offset;                                                          \
+    }
+RESCALE(rescale_f32, float)
+RESCALE(rescale_f64, double)
+
+static mr_code run_rescaling(const mr_rows *r, mr_array *out, mr_status *st)
+{
+    const mr_array *x = &r->in[0];
+    mr_array v = {0};
+    MR_TRY(floats_of(x, &v, out, st));
+    size_t n = x->rows * mr_array_row_values(x);
+    if (v.dtype == MR_FLOAT64)
+        rescale_f64(v.data, n, r->params, out->data);
+    else
+        rescale_f32(v.data, n, r->params, out->data);
+    mr_array_reset(&v);
+    return MR_OK;
+}
+
+/* ---- normalization ---- */
+
+static mr_code type_normalization(mr_call *c, mr_status *st)
+{
+    const struct normalization *p = c->params;
+    const mr_leaf *x = c->in[0];
+    const mr_floats *lists[] = {&p->mean, &p->variance};
+    int64_t width = x->rank < 0 ? -1 : x->rank == 0 ? 1 : x->shape[x->rank - 1];
+    for (size_t i = 0; i < 2; i++)
+        if (lists[i]->n == 0 || (width >= 0 && lists[i]->n != 1 && (int64_t)lists[i]->n != width))
+            return mr_call_fail(c, st, -1,
+                                "normalization: %s has %zu values; one, or as many as the last "
+                                "axis has are wanted",
+                                i ? "variance" : "mean", lists[i]->n);
+    for (size_t i = 0; i < p->variance.n; i++)
+        if (!(p->variance.v[i] >= 0))
+            return mr_call_fail(c, st, -1, "normalization: a variance is %g, which none can be",
+                                p->variance.v[i]);
+    return type_floats(c, st);
+}
+
+static double along(const mr_floats *list, size_t i)
+{
+    return list->v[list->n == 1 ? 0 : i];
+}
+
+#define NORMALIZE(NAME, T, SQRT)                                                                   \
+    static void NAME(const T *x, size_t n, size_t width, const struct normalization *p, T *z)      \
+    {                                                                                              \
+        for (size_t k = 0; k < width; k++) {                                                       \
+            T mean = (T)along(&p->mean, k);                                                        \
+            T deviation = SQRT((T)along(&p->variance, k) + epsilon);                               \
+            for (size_t i = k; i < n; i += width)                                                  \
+                z[i] = (x[i] - mean) / deviation;                                                  \
+        }                                                                                          \
+    }
+NORMALIZE(normalize_f32, float, sqrtf)
+NORMALIZE(normalize_f64, double, sqrt)
+
+static mr_code run_normalization(const mr_rows *r, mr_array *out, mr_status *st)
+{
+    const struct normalization *p = r->params;
+    const mr_array *x = &r->in[0];
+    mr_array v = {0};
+    MR_TRY(floats_of(x, &v, out, st));
+    size_t n = x->rows * mr_array_row_values(x);
+    size_t width = x->rank ? (size_t)x->shape[x->rank - 1] : 1;
+    bool fits =
+        (p->mean.n == 1 || p->mean.n == width) && (p->variance.n == 1 || p->variance.n == width);
+    if (!fits)
+        mr__fail_all(r, "normalization: %zu means and %zu variances do not fit an axis of %zu",
+                     p->mean.n, p->variance.n, width);
+    else if (v.dtype == MR_FLOAT64)
+        normalize_f64(v.data, n, width, p, out->data);
+    else
+        normalize_f32(v.data, n, width, p, out->data);
+    mr_array_reset(&v);
+    return MR_OK;
+}
+
+/* ---- descriptors ---- */
+
+static const mr_param rescaling_table[] = {
+    MR_INPUT(mr_input_numbers, "x", "Numbers."),
+    MR_ARG(struct rescaling, scale, .doc = "What values are multiplied by."),
+    MR_PARAM(struct rescaling, offset, .doc = "What is added then."),
+    {0}};
+static const mr_param normalization_table[] = {
+    MR_INPUT(mr_input_numbers, "x", "Numbers."),
+    MR_ARG(struct normalization, mean, .doc = "Means along the last axis, or one for all."),
+    MR_ARG(struct normalization, variance, .doc = "The variances, likewise."),
+    {0}};
+
+const mr_function mr_function_rescaling = {
+    .abi = MR_ABI_VERSION,
+    .name = "rescaling",
+    .doc = "x * scale + offset: float64 of float64, else float32.",
+    .example = "range(3).map(x => rescaling(x, 0.5, offset=-1.0))",
+    .params = rescaling_table,
+    .params_size = sizeof(struct rescaling),
+    .type = type_floats,
+    .run = run_rescaling,
+};
+const mr_function mr_function_normalization = {
+    .abi = MR_ABI_VERSION,
+    .name = "normalization",
+    .doc = "(x - mean) / sqrt(variance) for each place along the last axis, as the layer: float64 "
+           "of float64, else float32.",
+    .example = "range(3).map(x => normalization([x, 4], mean=[1, 2], variance=[4, 1]))",
+    .params = normalization_table,
+    .params_size = sizeof(struct normalization),
+    .type = type_normalization,
+    .run = run_normalization,
+};
