@@ -32,10 +32,10 @@ static void print_base64(FILE *f, const unsigned char *s, size_t n)
         size_t left = n - i;
         unsigned v = (unsigned)s[i] << 16 | (left > 1 ? (unsigned)s[i + 1] << 8 : 0) |
                      (left > 2 ? s[i + 2] : 0);
-        putc(digits[v >> 18], f);
-        putc(digits[v >> 12 & 63], f);
-        putc(left > 1 ? digits[v >> 6 & 63] : '=', f);
-        putc(left > 2 ? digits[v & 63] : '=', f);
+        putc_unlocked(digits[v >> 18], f);
+        putc_unlocked(digits[v >> 12 & 63], f);
+        putc_unlocked(left > 1 ? digits[v >> 6 & 63] : '=', f);
+        putc_unlocked(left > 2 ? digits[v & 63] : '=', f);
     }
 }
 
@@ -52,11 +52,11 @@ void cli_print_string(FILE *f, const char *text, size_t n)
         }
         i += len;
     }
-    putc('"', f);
+    putc_unlocked('"', f);
     for (size_t i = 0; i < n; i++) {
         unsigned char c = s[i];
         if (c == '"' || c == '\\')
-            putc('\\', f);
+            putc_unlocked('\\', f);
         if (c == '\n')
             fputs("\\n", f);
         else if (c == '\t')
@@ -66,9 +66,9 @@ void cli_print_string(FILE *f, const char *text, size_t n)
         else if (c < 0x20 || c == 0x7f)
             fprintf(f, "\\u%04x", c);
         else
-            putc(c, f);
+            putc_unlocked(c, f);
     }
-    putc('"', f);
+    putc_unlocked('"', f);
 }
 
 static void print_integer(FILE *f, bool negative, uint64_t v)
@@ -197,7 +197,7 @@ static void print_tensor(FILE *f, mr_dtype t, const void *values, int rank, cons
         print_value(f, t, values, (*at)++);
         return;
     }
-    putc('[', f);
+    putc_unlocked('[', f);
     for (int64_t i = 0; i < shape[0]; i++) {
         if (i)
             fwrite_unlocked(", ", 1, 2, f);
@@ -209,7 +209,7 @@ static void print_tensor(FILE *f, mr_dtype t, const void *values, int rank, cons
         } else
             print_tensor(f, t, values, rank - 1, shape + 1, NULL, at);
     }
-    putc(']', f);
+    putc_unlocked(']', f);
 }
 
 static mr_code print_dataset(FILE *f, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st)
@@ -255,7 +255,7 @@ static mr_code print_tree(FILE *f, const mr_spec *spec, const mr_array *columns,
 {
     if (mr_spec_kind_of(spec) == MR_SPEC_LEAF)
         return print_leaf(f, columns, row, opts, st);
-    putc('{', f);
+    putc_unlocked('{', f);
     for (size_t i = 0; i < mr_spec_n_children(spec); i++) {
         const char *name = mr_spec_child_name(spec, i);
         if (i)
@@ -268,7 +268,7 @@ static mr_code print_tree(FILE *f, const mr_spec *spec, const mr_array *columns,
         MR_TRY(print_tree(f, mr_spec_child(spec, i), columns + mr_spec_first_leaf(spec, i), row,
                           opts, st));
     }
-    putc('}', f);
+    putc_unlocked('}', f);
     return MR_OK;
 }
 
@@ -300,6 +300,6 @@ mr_code cli_print_line(FILE *f, const mr_spec *spec, const mr_block *b, size_t r
     } else
         rc = cli_print_element(f, spec, b, row, opts, st);
     if (rc == MR_OK)
-        putc('\n', f);
+        putc_unlocked('\n', f);
     return rc;
 }

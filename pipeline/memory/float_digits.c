@@ -7,7 +7,6 @@
  *
  * The paper's table of 617 powers is computed when the first float is printed (about 50
  * microseconds), instead of standing here. */
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -117,6 +116,22 @@ static uint64_t shortest(uint64_t c, int q, bool closer_below, int *k)
     return value < middle || (value == middle && !(s & 1)) ? s : s + 1;
 }
 
+/* Writes the digits of d up to `end`; returns the first. */
+static char *put_digits(uint64_t d, char *end)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
+    for (; d >= 100; d /= 100)
+        memcpy(end -= 2, pairs + d % 100 * 2, 2);
+    if (d >= 10)
+        memcpy(end -= 2, pairs + d * 2, 2);
+    else
+        *--end = (char)('0' + d);
+    return end;
+}
+
 size_t mr_float_digits(mr_dtype t, double v, char digits[MR_FLOAT_DIGITS], int *exponent)
 {
     static const struct {
@@ -131,19 +146,26 @@ size_t mr_float_digits(mr_dtype t, double v, char digits[MR_FLOAT_DIGITS], int *
     *exponent = 0;
     if (v == 0)
         return 1;
-    int bits = formats[t - MR_FLOAT16].mantissa_bits, binary, k;
+    int bits = formats[t - MR_FLOAT16].mantissa_bits, k;
     int least_q = formats[t - MR_FLOAT16].least_exponent;
-    double fraction = frexp(fabs(v), &binary); /* in [1/2, 1) */
-    int q = binary - bits - 1 > least_q ? binary - bits - 1 : least_q;
-    uint64_t c = (uint64_t)ldexp(fraction, binary - q);
+    uint64_t c;
+    memcpy(&c, &v, sizeof c);
+    int biased = (int)(c >> 52 & 0x7ff);
+    c = (c & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(biased > 0) << 52;
+    int q = (biased ? biased : 1) - 1023 - bits; /* of a mantissa cut to its bits */
+    int cut = 52 - bits;
+    if (q < least_q) {
+        cut += least_q - q;
+        q = least_q;
+    }
+    c >>= cut;
     uint64_t d = shortest(c, q, c == UINT64_C(1) << bits && q > least_q, &k);
     for (; d % 10 == 0; d /= 10)
         k++;
-    size_t n = 0;
-    for (uint64_t left = d; left; left /= 10)
-        n++;
-    for (size_t i = n; i-- > 0; d /= 10)
-        digits[i] = (char)('0' + d % 10);
+    char text[MR_FLOAT_DIGITS];
+    const char *first = put_digits(d, text + sizeof text);
+    size_t n = (size_t)(text + sizeof text - first);
+    memcpy(digits, first, n);
     *exponent = k + (int)n - 1;
     return n;
 }
