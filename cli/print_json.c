@@ -6,24 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-
-/* Length of the UTF-8 sequence at s (of n bytes), 0 if it is none (RFC 3629). */
-static size_t utf8_length(const unsigned char *s, size_t n)
-{
-    unsigned c = s[0];
-    if (c < 0x80)
-        return 1;
-    size_t len = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (c < 0xc2 || c > 0xf4 || n < len)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f) || (c == 0xf0 && s[1] < 0x90) ||
-        (c == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return len;
-}
+#include "pipeline/utf8.h"
 
 static void print_base64(FILE *f, const unsigned char *s, size_t n)
 {
@@ -43,7 +26,8 @@ void cli_print_string(FILE *f, const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
-        size_t len = utf8_length(s + i, n - i);
+        int32_t point;
+        size_t len = mr__utf8_at(text + i, text + n, &point);
         if (!len) {
             fputs("{\"b64\": \"", f);
             print_base64(f, s, n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tasks of a job and their ranks. */
 #include "shard/cluster.h"
+#include "pipeline/fnv.h"
 #include "pipeline/memory/alloc.h"
 
 #include <inttypes.h>
@@ -93,26 +94,17 @@ bool mr_cluster_is_chief(const mr_cluster *c)
     return c->type == MR_TASK_WORKER && c->index == 0 && c->tasks[MR_TASK_CHIEF].n == 0;
 }
 
-/* FNV-1a, 64 bits. */
-static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
-{
-    const unsigned char *bytes = p;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ bytes[i]) * 0x100000001b3u;
-    return h;
-}
-
 uint64_t mr_cluster_hash(const mr_cluster *c)
 {
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = MR__FNV_BASIS;
     for (size_t t = 0; t < MR_N_TASK_TYPES; t++) {
         /* The evaluator is listed by some launchers only in its own description. */
         if (t == MR_TASK_EVALUATOR)
             continue;
         for (size_t i = 0; i < c->tasks[t].n; i++) {
             const char *address = c->tasks[t].addresses[i];
-            h = hash_bytes(h, type_names[t], strlen(type_names[t]) + 1);
-            h = hash_bytes(h, address, strlen(address) + 1);
+            h = mr__fnv1a(h, type_names[t], strlen(type_names[t]) + 1);
+            h = mr__fnv1a(h, address, strlen(address) + 1);
         }
     }
     return h;

@@ -2,6 +2,7 @@
 /* The cluster from the variables that mpirun sets. They number the processes but do not say where
  * rank 0 is. */
 #include "shard/env_launcher.h"
+#include "pipeline/fnv.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,10 +23,11 @@ static const mpi_names kinds[] = {
 /* A port from 20000 to 39999 that follows from the job's name. */
 static int64_t port_of_job(const mpi_names *k)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < 2; i++)
-        for (const char *p = mr__env_text(k->job[i]); p && *p; p++)
-            h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    uint64_t h = MR__FNV_BASIS;
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = mr__env_text(k->job[i]);
+        h = mr__fnv1a(h, name, name ? strlen(name) : 0);
+    }
     return 20000 + (int64_t)(h % 20000);
 }
 

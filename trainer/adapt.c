@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/fnv.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/batch.h"
@@ -34,9 +35,7 @@ typedef struct kind {
 
 static uint64_t hash_of(const char *text, size_t size)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, size);
     return h ^ h >> 32;
 }
 

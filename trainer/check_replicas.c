@@ -2,20 +2,12 @@
 #include "trainer/check_replicas.h"
 #include <inttypes.h>
 #include <string.h>
+#include "pipeline/fnv.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/model_impl.h"
 #include "trainer/strategy_impl.h"
 
 enum { AT_ONCE = MR__MAX_VALUES / 2 /* variables whose hashes go in one message */ };
-
-static uint64_t hash(const void *p, size_t n)
-{
-    const unsigned char *bytes = p;
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ bytes[i]) * 0x100000001b3u;
-    return h;
-}
 
 static mr_code differ(const mr_variable *v, size_t a, size_t b, int64_t step, mr_status *st)
 {
@@ -33,7 +25,7 @@ static mr_code hash_local(mr_strategy *s, mr_variable *v, float *values, uint64_
     for (size_t r = 0; r < mr_strategy_num_local_replicas(s); r++) {
         MR_TRY(
             mr__replica_read(mr_strategy_replica(s, r), values, mr_variable_copy(v, r), bytes, st));
-        uint64_t own = hash(values, bytes);
+        uint64_t own = mr__fnv1a(MR__FNV_BASIS, values, bytes);
         if (r > 0 && own != *h)
             return differ(v, first, first + r, step, st);
         *h = own;

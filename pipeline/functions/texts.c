@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/functions/texts.h"
 
+#include "pipeline/utf8.h"
+
 const char *const mr__units[] = {"byte", "char", NULL};
 
 mr_code mr__texts_start(mr__texts *t, int rank, const int64_t *shape, size_t rows, mr_status *st)
@@ -54,23 +56,6 @@ mr_code mr__texts_finish(mr__texts *t, mr_code rc, mr_array *out, mr_status *st)
     mr_free(t->v);
     *t = (mr__texts){.n = 0};
     return rc;
-}
-
-size_t mr__utf8_at(const char *s, const char *end, int32_t *point)
-{
-    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned char c = (unsigned char)*s;
-    size_t n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
-    if (n == 0 || (size_t)(end - s) < n)
-        return 0;
-    int32_t v = n == 1 ? c : c & (0x7f >> n);
-    for (size_t i = 1; i < n; i++) {
-        if (((unsigned char)s[i] & 0xc0) != 0x80)
-            return 0;
-        v = v << 6 | (s[i] & 0x3f);
-    }
-    *point = v;
-    return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) ? 0 : n;
 }
 
 size_t mr__utf8_count(const mr_bytes *s)

@@ -41,9 +41,6 @@ static inline mr_code mr__texts_put(mr__texts *t, const char *s, size_t n, mr_st
     return MR_OK;
 }
 
-/* Bytes of the well-formed UTF-8 character at s, which is before end; 0: it is none. *point is its
- * code point. */
-size_t mr__utf8_at(const char *s, const char *end, int32_t *point);
 /* The characters of s; a byte that belongs to none counts as one. */
 size_t mr__utf8_count(const mr_bytes *s);
 /* The byte at which character i of s begins, or where s ends. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* utf8_decode(x): the code points of strings, a vector of any length each. */
 #include "pipeline/functions/texts.h"
+#include "pipeline/utf8.h"
 
 struct params {
     char *errors;

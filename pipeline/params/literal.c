@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/params/expr.h"
+#include "pipeline/utf8.h"
 
 /* ---- growing text ---- */
 
@@ -94,28 +95,6 @@ void mr__literal_float(float f, char *buf)
 
 /* ---- strings ---- */
 
-/* Bytes of the well-formed UTF-8 character at s, or 0. */
-static size_t utf8_length(const unsigned char *s, size_t n)
-{
-    static const struct {
-        unsigned char lead_from, lead_to, second_from, second_to;
-    } forms[] = {{0xc2, 0xdf, 0x80, 0xbf}, {0xe0, 0xe0, 0xa0, 0xbf}, {0xe1, 0xec, 0x80, 0xbf},
-                 {0xed, 0xed, 0x80, 0x9f}, {0xee, 0xef, 0x80, 0xbf}, {0xf0, 0xf0, 0x90, 0xbf},
-                 {0xf1, 0xf3, 0x80, 0xbf}, {0xf4, 0xf4, 0x80, 0x8f}};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        size_t length = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-        if (s[0] < forms[i].lead_from || s[0] > forms[i].lead_to)
-            continue;
-        if (n < length || s[1] < forms[i].second_from || s[1] > forms[i].second_to)
-            return 0;
-        for (size_t k = 2; k < length; k++)
-            if ((s[k] & 0xc0) != 0x80)
-                return 0;
-        return length;
-    }
-    return 0;
-}
-
 mr_code mr__literal_string(mr__text *t, const char *s, size_t n, mr_status *st)
 {
     static const char special[] = "\n\t\\\"", letters[] = "nt\\\"";
@@ -124,10 +103,11 @@ mr_code mr__literal_string(mr__text *t, const char *s, size_t n, mr_status *st)
     for (size_t i = 0; i < n;) {
         char out[8] = {s[i]};
         size_t length = 1;
+        int32_t point;
         const char *hit = s[i] ? strchr(special, s[i]) : NULL;
         if (hit)
             length = (size_t)snprintf(out, sizeof out, "\\%c", letters[hit - special]);
-        else if (u[i] >= 0x80 && (length = utf8_length(u + i, n - i)) > 0) {
+        else if (u[i] >= 0x80 && (length = mr__utf8_at(s + i, s + n, &point)) > 0) {
             MR_TRY(text_put(t, s + i, length, st));
             i += length;
             continue;

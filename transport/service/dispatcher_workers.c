@@ -4,15 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/fnv.h"
 #include "pipeline/memory/alloc.h"
 #include "transport/service/dispatcher_state.h"
 
-/* FNV-1a; never 0. */
+/* Never 0. */
 static uint64_t hash_of(const char *address)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *address; address++)
-        h = (h ^ (unsigned char)*address) * 0x100000001b3u;
+    uint64_t h = mr__fnv1a(MR__FNV_BASIS, address, strlen(address));
     return h ? h : 1;
 }
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_UTF8_H
+#define MR_PIPELINE_UTF8_H
+/* Characters of UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. */
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of the character at s, before `end`, and its code point; 0: there is none. */
+static inline size_t mr__utf8_at(const char *s, const char *end, int32_t *point)
+{
+    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char c = (unsigned char)*s;
+    size_t n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+    if (n == 0 || (size_t)(end - s) < n)
+        return 0;
+    int32_t v = n == 1 ? c : c & (0x7f >> n);
+    for (size_t i = 1; i < n; i++) {
+        if (((unsigned char)s[i] & 0xc0) != 0x80)
+            return 0;
+        v = v << 6 | (s[i] & 0x3f);
+    }
+    *point = v;
+    return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) ? 0 : n;
+}
+#endif
