@@ -140,10 +140,14 @@ static mr_code at_argument(const op_call *c, const mr_expr *e, size_t at, mr_cod
 }
 
 /* What an error of the whole node is about. Messages of tables and of check slots begin with the
- * op's name and that of a parameter: then it is that argument, else the op. */
+ * op's name and that of a parameter: then it is that argument; else the op, or the only argument of
+ * a source that has one parameter. */
 static const mr_expr *at_fault(const op_call *c, const char *message)
 {
     size_t n = strlen(c->op->name);
+    const mr_param *p = c->op->params;
+    if (c->op->max_inputs == 0 && p[0].name && !p[1].name && c->given[0])
+        return c->given[0];
     if (strncmp(message, c->op->name, n) != 0 || strncmp(message + n, ": ", 2) != 0)
         return c->e;
     const char *word = message + n + 2;

@@ -278,7 +278,7 @@ static void name_op(mr_status *st, const mr_op *op)
     size_t n = strlen(op->name);
     if (strncmp(st->message, op->name, n) == 0 && st->message[n] == ':')
         return;
-    if (strncmp(st->message, "line ", 5) == 0) { /* shows its place, with a caret */
+    if (st->file[0] || strncmp(st->message, "line ", 5) == 0) { /* says where, maybe with a caret */
         mr_status_set_op(st, op->name);
         return;
     }

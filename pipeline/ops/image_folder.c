@@ -315,11 +315,11 @@ static mr_code check(const void *params, mr_status *st)
 {
     const struct params *p = params;
     if (!p->dir || !*p->dir)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "image_folder expects the name of a folder");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "dir expects the name of a folder");
     for (size_t i = 0; i < p->o.extensions.n; i++)
         if (!p->o.extensions.v[i].size || strchr(p->o.extensions.v[i].data, '.'))
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "image_folder: an extension is written without its point, as \"jpg\"");
+                           "extensions: one is written without its point, as \"jpg\"");
     return MR_OK;
 }
 

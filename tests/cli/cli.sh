@@ -470,6 +470,12 @@ refused place_of_a_missing_argument 'range(3).take()' 10 'take: expected count, 
 refused place_of_a_check 'range(1, 2, 0)' 13 'range: step must not be 0'
 refused place_of_a_check_of_two 'range(3).shard(2, 5)' 19 \
     'shard: index must be 0 or more and below num_shards (2), not 5'
+refused place_of_the_values_of_a_source 'from_tensor_slices([[1, 2], [3]])' 20 \
+    'from_tensor_slices: a list must hold numbers, bools or strings, in one shape'
+refused place_of_an_empty_name 'image_folder("")' 14 'image_folder: dir expects the name of a folder'
+refused place_of_an_option_of_names 'image_folder("a", extensions=[".jpg"])' 30 \
+    'image_folder: extensions: one is written without its point, as "jpg"'
+expect op_before_the_file_when_built 1 '' 'millrace: tar: none: byte 0: not found: cannot open' -- "$m" show 'tar("none")'
 refused place_of_a_function 'range(3).flat_map(x => x)' 19 \
     'flat_map: fn must return a dataset, not int64[]; use map for that'
 refused place_in_a_function 'range(3).map(x => y)' 19 "unknown name 'y'" 'map: '
