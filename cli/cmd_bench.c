@@ -265,6 +265,8 @@ static int bench_runs(mr_dataset *ds, bench_opts *o)
 static int bench(mr_dataset *ds, bench_opts *o)
 {
     mr_status st;
+    if (o->trace_file)
+        cli_catch_termination(); /* the trace is to get its name */
     if (o->trace_file && bench_trace_open(&o->trace, o->trace_file, &st) != MR_OK) {
         bench_trace_abort(&o->trace);
         return cli_fail(&st, CLI_FAILED);

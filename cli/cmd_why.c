@@ -3,8 +3,10 @@
  * differ; from the ledgers that --ledger wrote. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "pipeline/formats/ledger.h"
@@ -130,8 +132,7 @@ static int look_up(const char *path, const why_opts *o)
     int64_t n = 0, bare = 0, seen = 0;
     bool one = o->has_step || o->has_element, found = !one && !o->record;
     mr_code rc = mr_ledger_open(path, &r, &st);
-    while (rc == MR_OK && !(one && found) && !cli_interrupted() &&
-           (rc = mr_ledger_next(r, &e, &st)) == MR_OK) {
+    while (rc == MR_OK && !(one && found) && (rc = mr_ledger_next(r, &e, &st)) == MR_OK) {
         bool asked = !one || e.number == (o->has_step ? o->step : o->element);
         n = e.number + 1;
         seen += asked;
@@ -143,7 +144,7 @@ static int look_up(const char *path, const why_opts *o)
             found = true;
         }
     }
-    int status = cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    int status = CLI_OK;
     if (rc < 0)
         status = cli_fail(&st, CLI_FAILED);
     else if (status == CLI_OK && !found)
@@ -234,7 +235,7 @@ static mr_code compare(const why_opts *o, side s[2], int64_t *different, mr_stat
                 return rc[i];
             s[i].n += rc[i] == MR_OK;
         }
-        if ((rc[0] == MR_END && rc[1] == MR_END) || cli_interrupted())
+        if (rc[0] == MR_END && rc[1] == MR_END)
             return MR_OK;
         if (rc[0] == MR_OK && rc[1] == MR_OK && !is_same(&s[0].e, &s[1].e)) {
             ++*different;
@@ -256,7 +257,7 @@ static int compare_ledgers(const char *const *paths, const why_opts *o)
                      "one ledger is of steps and the other of elements; compare like with like");
     if (rc == MR_OK)
         rc = compare(o, s, &different, &st);
-    int status = rc < 0 ? cli_fail(&st, CLI_FAILED) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    int status = rc < 0 ? cli_fail(&st, CLI_FAILED) : CLI_OK;
     if (status == CLI_OK && (different || s[0].n != s[1].n)) {
         const char *what = unit(o, s[0].r);
         fprintf(stderr,
@@ -285,6 +286,12 @@ static int check_usage(why_opts *o, size_t n)
     if (asked > 1)
         return cli_usage(&cli_why, "--step, --element and --record do not go together");
     return o->record ? parse_record(o) : -1;
+}
+
+/* Also while it waits for a pipe. Nothing is left undone. */
+static void end_at_once(int sig)
+{
+    _exit(128 + sig);
 }
 
 static int run(int argc, char **argv)
@@ -317,6 +324,7 @@ static int run(int argc, char **argv)
     int status = cli_parse(&cli_why, tables, argc, argv, rest, &n);
     if (status < 0)
         status = check_usage(&o, n);
+    signal(SIGINT, end_at_once);
     if (status < 0)
         status = n == 2 ? compare_ledgers(rest, &o) : look_up(rest[0], &o);
     mr_free(rest);

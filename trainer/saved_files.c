@@ -83,6 +83,8 @@ static mr_code read_open(int fd, void **bytes, size_t *size, mr_status *st)
         return mr_fail_errno(st, errno, "cannot look at the file");
     if (S_ISDIR(s.st_mode))
         return mr_fail_errno(st, EISDIR, "cannot read it");
+    if (!S_ISREG(s.st_mode))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "this is no file but a pipe or a device");
     size_t n = (size_t)s.st_size, at = 0;
     char *p = mr_malloc(n + 1);
     if (!p)
@@ -108,7 +110,7 @@ static mr_code read_open(int fd, void **bytes, size_t *size, mr_status *st)
 mr_code mr__read_file(const char *path, void **bytes, size_t *size, mr_status *st)
 {
     int fd;
-    AGAIN(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0));
+    AGAIN(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
     if (fd < 0)
         return fail_at(st, "open it", path);
     mr_code rc = read_open(fd, bytes, size, st);

@@ -261,6 +261,18 @@ static mr_code read_header(mr__element_reader *r, mr_status *st)
     return rc;
 }
 
+/* A pipe would have to be read to its end to say what is in it, and may have none. */
+static mr_code check_kind(const char *path, mr_status *st)
+{
+    struct stat s;
+    if (mr__sys->stat(path, &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode))
+        return MR_OK; /* or what opening it says */
+    mr_fail(st, MR_FAILED_PRECONDITION,
+            "elements are kept in regular files alone, which this is not");
+    mr_status_at(st, path, -1, -1);
+    return MR_FAILED_PRECONDITION;
+}
+
 mr_code mr__element_reader_open(mr__element_reader **out, const mr_iter *it, const char *path,
                                 mr_status *st)
 {
@@ -271,6 +283,8 @@ mr_code mr__element_reader_open(mr__element_reader **out, const mr_iter *it, con
         opts.cancel = mr_iter_cancel(it);
     }
     mr_code rc = r && (r->path = mr_strdup(path)) ? MR_OK : mr_fail_memory(st, sizeof *r, "a file");
+    if (rc == MR_OK)
+        rc = check_kind(path, st);
     if (rc == MR_OK)
         rc = mr_reader_open(&r->file, &mr_format_tfrecord, path, &opts, st);
     if (rc == MR_OK)

@@ -41,11 +41,16 @@ mkfifo fifo
 timeout -s KILL $patience "$m" show -f fifo >out 2>err & pid=$!
 until_it_catches $pid; sleep 0.3; kill -INT $pid; wait $pid; rc=$?
 result sigint_ends_a_wait_for_the_pipeline $([ $rc = 130 ] && [ ! -s err ]; echo $?) "status $rc $(cat err)"
+mkdir -p piped
+ln fifo piped/elements.mre
+ln fifo piped/c.cache
+expect load_takes_no_pipe 2 '' 'regular files' -- "$m" show 'load("piped")'
+expect cache_takes_no_pipe 1 '' 'regular files' -- "$m" show 'range(3).cache("piped/c")'
 expect bench_stops_while_it_waits_for_an_element 0 ANY -- "$m" bench --seconds 0.2 --repeat 2 'text_line("fifo")'
 expect bench_stops_in_a_filter 0 ANY -- "$m" bench --seconds 0.2 'counter().filter(x => x < 0)'
 for c in "show text_line(\"fifo\")" "show --threads 0 text_line(\"fifo\")" "bench text_line(\"fifo\")" \
     "show --replicas 2 text_line(\"fifo\").batch(2)" "write --out x --text fifo" "write --out x --jsonl fifo" "write --out x --idx fifo fifo" \
-    "inspect fifo" "show tar(\"fifo\",members=[\"a\"])" \
+    "inspect fifo" "why fifo" "why fifo fifo" "show range(3) --restore fifo" "show tar(\"fifo\",members=[\"a\"])" \
     "show from_tensors(\"fifo\").map(read_file)" "show --threads 0 range(9).map(x=>lookup(\"a\",\"fifo\"))" \
     'train --data text_line("fifo").map(x=>(zeros([2]),0)).batch(2) --model dense(2) --loss sparse_categorical_crossentropy() --optimizer sgd()'; do
     "$m" "${c%% *}" --help >/dev/null 2>&1 || continue # built without the trainer
@@ -539,6 +544,10 @@ has_worked() { # for two seconds of its own, however long that took
 until_it_catches $pid; until_true has_worked; kill -INT $pid; wait $pid; rc=$?
 result bench_prints_what_it_measured_until_interrupted \
     $([ $rc = 130 ] && grep -q '"path": "counter"' out && ! grep -q '"elements": 0' out && [ ! -s err ]; echo $?) "status $rc $(cat out err)"
+"$m" bench --json --trace stopped.json 'counter()' >out 2>err & pid=$!
+until_it_catches $pid; until_true has_worked; kill -TERM $pid; wait $pid; rc=$?
+result sigterm_leaves_a_whole_trace \
+    $([ $rc = 143 ] && python3 -m json.tool stopped.json >/dev/null && [ ! -e stopped.json.partial ]; echo $?) "status $rc $(cat err)"
 expect bench_table 0 ANY -- "$m" bench 'range(1000).batch(10)'
 "$m" bench --threads 0 'range(300000).map(x => x * x).batch(10)' >out 2>err
 grep -qE '^batch.* twice as fast would save [0-9.]+ s \([0-9]+ %\)$' out && ! grep -q '##' out
