@@ -14,12 +14,16 @@ const cli_command cli_checkpoints = {
     .summary = "lists the checkpoints of a directory, and whether they are whole",
     .usage = "DIR [--json]",
     .details =
-        "One that is not whole is damaged, or was being written when its process ended. With\n"
-        "--json an object each:\n"
+        "One that is not whole is damaged, or was being written when its process ended. The exit\n"
+        "status is 1 where one is damaged. With --json an object each:\n"
         "  {\"name\": \"ckpt_3\", \"epoch\": 3, \"step\": 1407, \"loss\": 0.31, \"bytes\": 9130,\n"
         "   \"whole\": true, \"latest\": true}",
     .run = checkpoints,
 };
+
+typedef struct listing {
+    bool json, damaged;
+} listing;
 
 static void print_json(const mr_checkpoint_info *c)
 {
@@ -38,9 +42,12 @@ static void print_json(const mr_checkpoint_info *c)
 
 static mr_code print_one(void *ctx, const mr_checkpoint_info *c, mr_status *st)
 {
+    listing *l = ctx;
     char name[1024];
     (void)st;
-    if (*(const bool *)ctx) {
+    /* A hidden name is that of one that is being written, or was. */
+    l->damaged = l->damaged || (!c->whole && c->name[0] != '.');
+    if (l->json) {
         print_json(c);
         return MR_OK;
     }
@@ -55,10 +62,10 @@ static mr_code print_one(void *ctx, const mr_checkpoint_info *c, mr_status *st)
 
 static int checkpoints(int argc, char **argv)
 {
-    bool json = false;
+    listing l = {.json = false};
     const cli_flag flags[] = {{.name = "json",
                                .kind = CLI_SWITCH,
-                               .value = &json,
+                               .value = &l.json,
                                .help = "print one object per checkpoint"},
                               {0}};
     const cli_flag *const tables[] = {flags, NULL};
@@ -69,8 +76,8 @@ static int checkpoints(int argc, char **argv)
     if (status < 0 && n != 1)
         status = cli_usage(&cli_checkpoints, "give one directory");
     if (status < 0)
-        status = mr_checkpoint_list(rest[0], print_one, &json, &st) == MR_OK
-                     ? cli_flush(CLI_OK)
+        status = mr_checkpoint_list(rest[0], print_one, &l, &st) == MR_OK
+                     ? cli_flush(l.damaged ? CLI_FAILED : CLI_OK)
                      : cli_fail(&st, CLI_FAILED);
     mr_free(rest);
     return status;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/safetensors.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/saved_model_impl.h"
 
 /* The format's own limit on headers. */
-enum { MAX_HEADER = 100000000, MAX_TENSORS = 1 << 20, LENGTH_BYTES = 8 };
+enum { MAX_HEADER = 100000000, MAX_TENSORS = 1 << 20, LENGTH_BYTES = 8, CHECKSUM = 9 };
 
-static const char metadata_key[] = "__metadata__";
+static const char metadata_key[] = "__metadata__", checksum_key[] = "crc32c";
 
 struct mr_safetensors {
     unsigned char *bytes; /* the file */
@@ -162,6 +164,20 @@ static mr_code check_metadata(const json_t *m, mr_status *st)
     return MR_OK;
 }
 
+/* Files of other programs have none. */
+static mr_code check_sum(const mr_safetensors *f, const unsigned char *data, size_t size,
+                         mr_status *st)
+{
+    const char *want = mr_safetensors_metadata(f, checksum_key);
+    char have[CHECKSUM];
+    snprintf(have, sizeof have, "%08" PRIx32, mr_crc32c(data, size));
+    if (!want || strcmp(want, have) == 0)
+        return MR_OK;
+    return mr_fail(st, MR_DATA_LOSS,
+                   "the values have the CRC-32C %s, but the header says %.16s; the file is damaged",
+                   have, want);
+}
+
 static mr_code read_tensors(mr_safetensors *f, const unsigned char *data, uint64_t size,
                             mr_status *st)
 {
@@ -182,7 +198,8 @@ static mr_code read_tensors(mr_safetensors *f, const unsigned char *data, uint64
         f->n++;
     }
     qsort(f->tensors, f->n, sizeof *f->tensors, by_data);
-    return check_order(f, data, size, st);
+    MR_TRY(check_order(f, data, size, st));
+    return check_sum(f, data, (size_t)size, st);
 }
 
 static mr_code read_all(mr_safetensors *f, size_t size, mr_status *st)
@@ -321,6 +338,18 @@ static mr_code describe(json_t *root, const mr_named_tensor *t, uint64_t *at, mr
     return MR_OK;
 }
 
+static mr_code add_checksum(json_t *root, const mr_named_tensor *tensors, size_t n, mr_status *st)
+{
+    uint32_t crc = 0;
+    char text[CHECKSUM];
+    for (size_t i = 0; i < n; i++)
+        crc = mr_crc32c_extend(crc, tensors[i].data, mr_named_tensor_bytes(&tensors[i]));
+    snprintf(text, sizeof text, "%08" PRIx32, crc);
+    int rc =
+        json_object_set_new(json_object_get(root, metadata_key), checksum_key, json_string(text));
+    return rc == 0 ? MR_OK : mr_fail_memory(st, sizeof text, "a safetensors header");
+}
+
 static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out, size_t *size,
                            mr_status *st)
 {
@@ -331,6 +360,8 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     mr_code rc = root ? MR_OK : mr_fail_memory(st, 0, "a safetensors header");
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = describe(root, &tensors[i], &at, st);
+    if (rc == MR_OK)
+        rc = add_checksum(root, tensors, n, st);
     if (rc == MR_OK && !(text = mr__json_text(root, JSON_COMPACT, &length)))
         rc = mr_fail_memory(st, 0, "a safetensors header");
     json_decref(root);

@@ -44,6 +44,26 @@ MR_TEST(what_is_written_is_read)
     mr_safetensors_close(f);
 }
 
+MR_TEST(every_flipped_bit_of_the_values_is_found)
+{
+    unsigned char bytes[4096];
+    mr_safetensors *f;
+    mr_ok(mr_safetensors_write(mr_test_path("w"), three, N, &st), &st);
+    FILE *file = fopen(mr_test_path("w"), "rb");
+    mr_check(file != NULL);
+    size_t n = fread(bytes, 1, sizeof bytes, file), from = 8 + bytes[0] + 256U * bytes[1];
+    fclose(file);
+    mr_check(n > from && n < sizeof bytes);
+    for (size_t bit = 8 * from; bit < 8 * n; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        mr_code_is(mr_safetensors_parse(&f, bytes, n, &st), MR_DATA_LOSS, &st);
+        mr_has_str(st.message, "CRC-32C");
+        bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    mr_ok(mr_safetensors_parse(&f, bytes, n, &st), &st);
+    mr_safetensors_close(f);
+}
+
 MR_TEST(values_begin_at_a_multiple_of_eight)
 {
     FILE *f;

@@ -51,6 +51,20 @@ if [ "$(id -u)" != 0 ]; then
 else
     skip save_into_a_read_only_directory 'root may write anywhere'
 fi
+# damage FILE: another last byte
+damage() { python3 -c 'import sys; b = bytearray(open(sys.argv[1], "rb").read()); b[-1] ^= 1; open(sys.argv[1], "wb").write(b)' "$1"; }
+train --epochs 2 --callback 'checkpoint("points/c_{epoch}")' >log 2>err
+expect checkpoints_that_are_whole 0 ANY -- "$m" checkpoints points
+damage out/model/weights.safetensors
+train --optimizer 'adam(0.01)' --callback 'checkpoint("points/d_{epoch}")' >log 2>err
+damage points/d_1/optimizer.safetensors
+"$m" checkpoints points --json >list 2>err
+rc=$?
+result a_damaged_checkpoint_is_listed_and_status_1 $([ $rc = 1 ] && [ "$(wc -l <list)" = 3 ] && grep '"d_1".*"whole": false' list | grep -q 'CRC-32C'; echo $?) "$rc $(cat list err)"
+expect a_flipped_bit_in_the_weights_is_found 1 '' 'weights.safetensors' 'CRC-32C' -- "$m" evaluate --saved out/model --data "$data"
+rm out/model/training.json; mkfifo out/model/training.json
+expect a_pipe_is_no_file_of_a_model 1 '' 'pipe' -- timeout -s KILL $patience "$m" evaluate --saved out/model --data "$data"
+rm out/model/training.json
 printf '{"format": 2, "millrace": "7.0"}' >out/model/training.json
 expect a_newer_model_is_refused 1 '' '7.0' 'format 2' -- "$m" evaluate --saved out/model --data "$data"
 
