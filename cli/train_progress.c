@@ -66,11 +66,18 @@ static void print_outputs(const char *prefix, const mr_output_losses *l, bool js
     }
 }
 
+static void print_metric(const char *prefix, const mr_train_event *e, size_t i, double v, bool json)
+{
+    char name[128];
+    mr_metric_value_name(e->opts->metrics, i, name, sizeof name);
+    print_value(prefix, name, v, json);
+}
+
 static void print_metrics(const mr_train_event *e, bool json)
 {
     print_outputs("", &e->outputs, json);
     for (size_t i = 0; i < e->n_metrics; i++)
-        print_value("", mr_metric_name(e->metrics[i]), mr_metric_result(e->metrics[i]), json);
+        print_metric("", e, i, mr_metric_result(e->metrics[i]), json);
 }
 
 static void print_validation(const mr_train_event *e, bool json)
@@ -80,7 +87,7 @@ static void print_validation(const mr_train_event *e, bool json)
     print_loss("val_", "loss", e->validation->loss, json);
     print_outputs("val_", &e->validation->outputs, json);
     for (size_t i = 0; i < e->n_metrics; i++)
-        print_value("val_", mr_metric_name(e->metrics[i]), e->validation->metrics[i], json);
+        print_metric("val_", e, i, e->validation->metrics[i], json);
 }
 
 static mr_code on_epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)

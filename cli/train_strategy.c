@@ -56,7 +56,7 @@ void train_print_results(const char *prefix, const mr_fit_result *r, const char 
             printf("  %s%s_loss %.4f", prefix, r->outputs.names[i],
                    train_number((double)r->outputs.values[i]));
     for (size_t i = 0; i < n; i++) {
-        mr_metric_value_name(metrics[i], name, sizeof name);
+        mr_metric_value_name(metrics, i, name, sizeof name);
         if (json) {
             printf(", \"%s%s\": ", prefix, name);
             cli_print_double(stdout, r->metrics[i]);

@@ -63,7 +63,7 @@ static bool find_metric(const mr_train_event *e, const char *name, size_t *i)
 {
     char known[128];
     for (*i = 0; *i < e->n_metrics; (*i)++) {
-        mr_metric_value_name(e->opts->metrics[*i], known, sizeof known);
+        mr_metric_value_name(e->opts->metrics, *i, known, sizeof known);
         if (strcmp(name, known) == 0)
             return true;
     }
@@ -114,7 +114,7 @@ bool mr_train_value_name(const mr_train_event *e, size_t i, char *name, size_t s
     else if (k >= n)
         return false;
     else if (k >= first) {
-        mr_metric_value_name(e->opts->metrics[k - first], metric, sizeof metric);
+        mr_metric_value_name(e->opts->metrics, k - first, metric, sizeof metric);
         snprintf(name, size, "%s%s", is_val ? "val_" : "", metric);
     } else
         snprintf(name, size, "%s%s%s", is_val ? "val_" : "", k ? e->outputs.names[k - 1] : "",

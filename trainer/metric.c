@@ -48,12 +48,36 @@ static size_t output_length(const char *text)
     return text[n] == '.' ? n : 0;
 }
 
-void mr_metric_value_name(const char *text, char *out, size_t size)
+static bool is_in_name(char c)
 {
-    size_t n = output_length(text);
-    snprintf(out, size, "%s", text);
-    if (n > 0 && n < size)
-        out[n] = '_';
+    return isalnum((unsigned char)c) || c == '_' || c == '.';
+}
+
+/* The name that text begins with, after blanks and a quote. */
+static const char *find_name(const char *text, size_t *n)
+{
+    while (*text && !is_in_name(*text))
+        text++;
+    for (*n = 0; is_in_name(text[*n]);)
+        ++*n;
+    return text;
+}
+
+void mr_metric_value_name(const char *const *metrics, size_t i, char *out, size_t size)
+{
+    size_t n, n_before, same = 0;
+    const char *name = find_name(metrics[i], &n);
+    for (size_t k = 0; k < i; k++) {
+        const char *before = find_name(metrics[k], &n_before);
+        same += n == n_before && memcmp(name, before, n) == 0;
+    }
+    if (same > 0)
+        snprintf(out, size, "%.*s_%zu", (int)n, name, same);
+    else
+        snprintf(out, size, "%.*s", (int)n, name);
+    for (char *c = out; *c; c++)
+        if (*c == '.')
+            *c = '_';
 }
 
 /* A metric by its name, or the mean of a loss by that of the loss. */

@@ -35,9 +35,10 @@ MR_API mr_code mr_metric_parse(mr_metric **out, const char *text, mr_status *st)
 MR_API void mr_metric_free(mr_metric *m); /* before the strategy; NULL: nothing */
 /* "accuracy", "kind_accuracy"; borrowed. */
 MR_API const char *mr_metric_name(const mr_metric *m);
-/* What a metric's value is called in histories and logs: the text itself, and of "kind.accuracy"
- * kind_accuracy. */
-MR_API void mr_metric_value_name(const char *text, char *out, size_t size);
+/* What the value of metrics[i], texts as above, is called in histories and logs: the name without
+ * arguments, and of "kind.accuracy" kind_accuracy. Where k before it are called so too, "_k"
+ * follows. */
+MR_API void mr_metric_value_name(const char *const *metrics, size_t i, char *out, size_t size);
 
 /* The threshold of binary_accuracy, precision and recall where their text gives none. It is 0.5,
  * for probabilities; logits need 0. */

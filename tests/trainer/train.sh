@@ -105,6 +105,17 @@ train validation_of_another_shape_too 1 '' 'validation: axis 1 of component 0 is
 train validation_files_are_looked_up_first 1 '' '--validation.*nowhere\.txt' --data "$data" \
     --validation 'text_line("nowhere.txt").map(x => ([1.0], [1.0])).batch(4)'
 train an_endless_validation_is_refused 1 '' 'validation data never end' --data "$data" --validation "$data.repeat()"
+data_of_classes='from_tensor_slices([[0.1], [0.2]], [[0.0], [1.0]]).batch(2)'
+"$m" train --model 'dense(1, activation="sigmoid")' --loss binary_crossentropy --optimizer sgd --log json --data "$data_of_classes" --validation "$data_of_classes" \
+    --eval "$data_of_classes" --metrics 'precision,precision(thresholds=0.4),auc(curve="PR"),mean_squared_error' --callback 'csv_logger("names.csv")' >out 2>err
+result metrics_have_one_name_each_everywhere "$(python3 -c '
+import json
+names = ["precision", "precision_1", "auc", "mean_squared_error"]
+step, epoch, evaluation = [json.loads(x) for x in open("out")]
+assert list(epoch) == ["epoch", "loss"] + names + ["val_loss"] + ["val_" + x for x in names], epoch
+assert list(evaluation) == ["eval_loss"] + ["eval_" + x for x in names], evaluation
+head = open("names.csv").readline().strip().split(",")
+assert set(names) < set(head) and "val_auc" in head, head'; echo $?)" "$(cat out err)"
 train endless_data_need_steps 1 '' '--steps-per-epoch' --data "$data.repeat()"
 train steps_per_epoch_make_an_epoch 0 '^\{"step": 1, .*\} \{"step": 2, .*\} \{"step": 3, .*\} \{"epoch": 1, .*\} \{"step": 4, .*\} \{"step": 5, .*\} \{"step": 6, .*\} \{"epoch": 2, .*\} $' '' \
     --data "$data.repeat()" --steps-per-epoch 3 --epochs 2
