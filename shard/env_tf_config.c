@@ -65,6 +65,33 @@ static mr_code read_addresses(mr_cluster *c, mr_task_type type, const json_t *li
     return MR_OK;
 }
 
+/* Where a task is reached: {"host:port": "worker[1]"}. Nobody calls an evaluator. */
+static mr_code check_address(json_t *seen, mr_task_type type, size_t index, const char *address,
+                             mr_status *st)
+{
+    const char *before = json_string_value(json_object_get(seen, address));
+    if (before)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "TF_CONFIG: cluster.%s and cluster.%s[%zu] have one address, %.200s; each "
+                       "task listens on its own",
+                       before, mr_task_type_name(type), index, address);
+    json_t *name = json_sprintf("%s[%zu]", mr_task_type_name(type), index);
+    return json_object_set_new(seen, address, name) == 0
+               ? MR_OK
+               : mr_fail_memory(st, strlen(address), "the addresses of a cluster");
+}
+
+static mr_code check_addresses(const mr_cluster *c, mr_status *st)
+{
+    json_t *seen = json_object();
+    mr_code rc = seen ? MR_OK : mr_fail_memory(st, 0, "the addresses of a cluster");
+    for (int t = 0; t < MR_N_TASK_TYPES; t++)
+        for (size_t i = 0; i < c->tasks[t].n && rc == MR_OK && t != MR_TASK_EVALUATOR; i++)
+            rc = check_address(seen, (mr_task_type)t, i, c->tasks[t].addresses[i], st);
+    json_decref(seen);
+    return rc;
+}
+
 static mr_code read_cluster(mr_cluster *c, json_t *cluster, mr_status *st)
 {
     if (!json_is_object(cluster))
@@ -79,7 +106,7 @@ static mr_code read_cluster(mr_cluster *c, json_t *cluster, mr_status *st)
         MR_TRY(find_type(name, "cluster", &type, st));
         MR_TRY(read_addresses(c, type, list, st));
     }
-    return MR_OK;
+    return check_addresses(c, st);
 }
 
 static mr_code read_task(mr_cluster *c, const json_t *task, mr_status *st)

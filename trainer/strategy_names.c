@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strategies by name, and which one a program gets that names none. */
 #include <string.h>
+#include "trainer/servers/layout.h"
 #include "trainer/servers/remote_steps.h"
 #include "trainer/strategy_impl.h"
 
@@ -56,11 +57,19 @@ mr_code mr_strategy_parameter_server(mr_strategy **out, const mr_strategy_opts *
     return MR_OK;
 }
 
+/* Also where the strategy has no use for it. */
+static mr_code check_partitioner(const mr_workers_opts *w, mr_status *st)
+{
+    return w && w->variable_partitioner ? mr__partitioner_check(w->variable_partitioner, st)
+                                        : MR_OK;
+}
+
 mr_code mr_strategy_by_name(mr_strategy **out, const char *name, const mr_strategy_opts *opts,
                             const mr_workers_opts *workers, mr_status *st)
 {
     static const mr_strategy_opts none;
     const mr_strategy_opts *o = opts ? opts : &none;
+    MR_TRY(check_partitioner(workers, st));
     if (!name)
         return has_workers(workers) ? open_workers(out, o, workers, st)
                                     : mr__strategy_choose(out, o, st);

@@ -51,6 +51,12 @@ MR_TEST(bad_descriptions_are_told_clearly)
         {"{\"cluster\": {\"worker\": \"a:1\"}}", "must be a list"},
         {"{\"cluster\": {\"worker\": [1]}}", "cluster.worker[0] must be a string"},
         {"{\"cluster\": {\"worker\": [\"a:1\", \"\"]}}", "cluster.worker[1] is empty"},
+        {"{\"cluster\": {\"worker\": [\"a:1\", \"b:1\", \"a:1\"]}, \"task\": {\"type\": "
+         "\"worker\", "
+         "\"index\": 1}}",
+         "cluster.worker[0] and cluster.worker[2] have one address, a:1"},
+        {"{\"cluster\": {\"ps\": [\"b:1\"], \"worker\": [\"b:1\"]}}",
+         "cluster.worker[0] and cluster.ps[0] have one address"},
         {"{\"cluster\": {\"boss\": [\"a:1\"]}}", "unknown task type 'boss'"},
         {"{\"cluster\": {\"master\": [\"a:1\"]}}", "what was master is chief"},
         {"{\"cluster\": {\"worker\": [\"a:1\"]}}", "no task"},

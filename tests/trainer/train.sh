@@ -116,6 +116,7 @@ assert list(epoch) == ["epoch", "loss"] + names + ["val_loss"] + ["val_" + x for
 assert list(evaluation) == ["eval_loss"] + ["eval_" + x for x in names], evaluation
 head = open("names.csv").readline().strip().split(",")
 assert set(names) < set(head) and "val_auc" in head, head'; echo $?)" "$(cat out err)"
+train a_wrong_partitioner_is_refused_by_all_strategies 2 '' 'partitioner.*nonsense' --data "$data" --variable-partitioner 'nonsense(3)'
 train endless_data_need_steps 1 '' '--steps-per-epoch' --data "$data.repeat()"
 train steps_per_epoch_make_an_epoch 0 '^\{"step": 1, .*\} \{"step": 2, .*\} \{"step": 3, .*\} \{"epoch": 1, .*\} \{"step": 4, .*\} \{"step": 5, .*\} \{"step": 6, .*\} \{"epoch": 2, .*\} $' '' \
     --data "$data.repeat()" --steps-per-epoch 3 --epochs 2
@@ -132,6 +133,8 @@ export TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "i
 train a_cluster_of_one_trains 0 "$two" '' --data "$data"
 export TF_CONFIG='{"cluster": '
 train a_malformed_cluster_is_refused 2 '' 'TF_CONFIG' --data "$data"
+export TF_CONFIG='{"cluster": {"chief": ["127.0.0.1:9"], "worker": ["127.0.0.1:9"]}, "task": {"type": "worker", "index": 0}}'
+train two_tasks_of_one_address_are_refused 2 '' 'cluster.chief\[0\] and cluster.worker\[0\]' --data "$data"
 unset TF_CONFIG
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data.map((x, y) => (x, y * (0.0 / 0.0)))" >out 2>err
 result nan_has_no_sign_in_the_log $(grep -q 'loss nan' out; echo $?) "$(cat out err)"
