@@ -322,6 +322,7 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                         .steps = o->steps,
                         .steps_per_epoch = o->steps_per_epoch,
                         .validation = p->validation,
+                        .evaluation = p->eval,
                         .metrics = o->metrics.v,
                         .n_metrics = o->metrics.n,
                         .callbacks = p->callbacks,

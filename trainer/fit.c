@@ -240,10 +240,31 @@ static bool is_saved(const mr__loop *x, const mr_train_event *e)
     return saved;
 }
 
+static mr_code check_form(mr__loop *x, mr_dataset *ds, const char *what, mr_status *st)
+{
+    mr_code rc = ds ? mr__run_check_form(&x->run, ds, st) : MR_OK;
+    if (rc != MR_OK)
+        mr_status_prefix(st, "%s", what);
+    return rc;
+}
+
+/* Before the first step: what is read after it shall not be what training is lost by. */
+static mr_code check_forms(mr__loop *x, mr_status *st)
+{
+    if (x->checked)
+        return MR_OK;
+    x->checked = true;
+    MR_TRY(mr__run_build(&x->run, st));
+    MR_TRY(check_form(x, x->run.opts->validation, "validation", st));
+    return check_form(x, x->run.opts->evaluation, "evaluation", st);
+}
+
 /* Submits the batch taken. fetches: another follows in this epoch. */
 static mr_code submit(mr__loop *x, mr_train_event *e, bool fetches, mr_status *st)
 {
-    mr_code rc = mr__run_submit(&x->run, e->step, e->epoch, fetches, st);
+    mr_code rc = check_forms(x, st);
+    if (rc == MR_OK)
+        rc = mr__run_submit(&x->run, e->step, e->epoch, fetches, st);
     if (rc == MR_OK)
         return MR_OK;
     mr_status first; /* unless a step before it was bad already */
@@ -479,6 +500,9 @@ static mr_code check_end(const mr__loop *x, mr_status *st)
         mr_dataset_cardinality(o->validation) == MR_INFINITE)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the validation data never end: take(n) of their batches");
+    if (o->evaluation && mr_dataset_cardinality(o->evaluation) == MR_INFINITE)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the evaluation data never end: take(n) of their batches");
     return MR_OK;
 }
 

@@ -174,6 +174,9 @@ typedef struct mr_fit_opts {
      * sync. Borrowed during the call to mr_fit. */
     mr_input_fn input;
     void *input_ctx;
+    /* What mr_evaluate is to be given afterwards, with the same loss and metrics: whether its form
+     * fits is found out before the first step, as of validation. NULL: nothing. */
+    mr_dataset *evaluation;
 } mr_fit_opts;
 
 /* Finds out before a long run whether ds can be read: looks up the files that its text names, also

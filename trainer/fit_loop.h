@@ -16,6 +16,7 @@ typedef struct mr__loop {
     bool between;   /* epochs: this one is over, the next has not begun */
     bool resumed;   /* within the epoch, by a callback at the beginning */
     bool saw_nan;   /* and it was logged */
+    bool checked;   /* the forms of what else is to be read */
     bool waits;     /* a callback wants the loss of each step at its end */
     bool saving;    /* a callback saves after this step */
     float last_loss;

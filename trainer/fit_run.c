@@ -198,10 +198,11 @@ mr_code mr__run_take(mr__run *x, mr_status *st)
     return mr__feed_take(&x->feed, &x->slot, st);
 }
 
-/* Checks the form of the batch, and builds the model from the first one. */
-static mr_code check_batch(mr__run *x, mr_status *st)
+mr_code mr__run_build(mr__run *x, mr_status *st)
 {
     mr_array t;
+    if (x->remote && mr_model_is_built(x->m))
+        return MR_OK;
     MR_TRY(mr__run_check_columns(x, mr__staging_n_columns(x->feed.ring), st));
     mr__staging_tensor(x->feed.ring, x->slot, 0, 0, &t);
     if (mr_model_is_built(x->m))
@@ -334,12 +335,9 @@ static double scale_of(const mr__run *x, size_t output, size_t rows)
 mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_next, mr_status *st)
 {
     mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
-    if (x->remote) {
-        if (!mr_model_is_built(x->m))
-            MR_TRY(check_batch(x, st));
+    MR_TRY(mr__run_build(x, st));
+    if (x->remote)
         return mr__remote_submit(x->remote, x, number, epoch, st);
-    }
-    MR_TRY(check_batch(x, st));
     size_t rows = mr__staging_rows(x->feed.ring, x->slot);
     s->step = number;
     s->epoch = epoch;

@@ -89,6 +89,8 @@ void mr__run_close(mr__run *x);
 
 /* Takes the next batch; MR_END. */
 mr_code mr__run_take(mr__run *x, mr_status *st) MR_NODISCARD;
+/* Checks the form of the batch taken, and builds the model from the first one. */
+mr_code mr__run_build(mr__run *x, mr_status *st) MR_NODISCARD;
 /* Submits the step on the batch taken, and meanwhile fetches the next where that is wanted. Fewer
  * than MR__RUN_SLOTS steps may be under way before. */
 mr_code mr__run_submit(mr__run *x, int64_t step, int64_t epoch, bool fetch_next,
@@ -120,4 +122,7 @@ mr_code mr__run_open_terms(mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCA
 /* Checks the form of a batch of n columns, and with one output finds its labels and weights. */
 mr_code mr__run_check_columns(mr__run *x, size_t n, mr_status *st) MR_NODISCARD;
 void mr__run_close_terms(mr__run *x);
+/* Could ds be evaluated by the model, which is built, with the loss and the metrics of x? Looks at
+ * types and shapes as far as they are known without reading. */
+mr_code mr__run_check_form(const mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
 #endif

@@ -158,6 +158,78 @@ mr_code mr__run_check_columns(mr__run *x, size_t n, mr_status *st)
     return MR_OK;
 }
 
+/* A batch of one example of this form; sizes that are not known are -1. */
+static mr_array array_of(const mr_leaf *l)
+{
+    mr_array a = {.dtype = l->dtype, .rank = l->rank, .rows = 1};
+    a.storage = l->ragged ? MR_RAGGED : l->dtype == MR_STRING ? MR_BYTES : MR_DENSE;
+    for (int d = 0; d < l->rank; d++)
+        a.shape[d] = d == 0 ? 1 : l->shape[d];
+    return a;
+}
+
+static mr_code check_features(const mr__run *x, const mr_spec *spec, mr_status *st)
+{
+    for (size_t i = 0; i < mr_model_n_inputs(x->m); i++) {
+        mr_array a = array_of(mr_spec_leaf(spec, i));
+        int rank;
+        const int64_t *shape;
+        mr_model_input_shape_of(x->m, i, &rank, &shape);
+        for (int d = 1; d < a.rank; d++)
+            if (a.shape[d] < 0)
+                a.shape[d] = d - 1 < rank ? shape[d - 1] : 1;
+        if (a.rank >= 0)
+            MR_TRY(mr__model_check_input(x->m, i, &a, st));
+    }
+    return MR_OK;
+}
+
+static mr_code check_term(const mr__run *x, size_t k, const mr_spec *spec, mr_status *st)
+{
+    const mr__term *t = &x->terms[k];
+    mr_array y = {.dtype = MR_FLOAT32, .rows = 1, .shape[0] = 1};
+    int rank;
+    const int64_t *shape;
+    mr_model_output_shape_of(x->m, k, &rank, &shape);
+    memcpy(y.shape + 1, shape, (size_t)rank * sizeof *shape);
+    y.rank = (int8_t)(rank + 1);
+    mr_array labels = array_of(mr_spec_leaf(spec, (size_t)t->labels));
+    if (labels.rank >= 0)
+        MR_TRY(mr__loss_check_labels(t->loss, &labels, &y, st));
+    if (t->sample_weight < 0)
+        return MR_OK;
+    mr_array weights = array_of(mr_spec_leaf(spec, (size_t)t->sample_weight));
+    return weights.rank >= 0 ? mr__loss_check_weights(&weights, &y, st) : MR_OK;
+}
+
+static mr_code check_columns(mr__run *x, const mr_spec *spec, mr_status *st)
+{
+    MR_TRY(mr__run_check_columns(x, mr_spec_n_leaves(spec), st));
+    MR_TRY(check_features(x, spec, st));
+    for (size_t k = 0; k < x->n_outputs; k++) {
+        mr_code rc = x->terms[k].loss ? check_term(x, k, spec, st) : MR_OK;
+        if (rc != MR_OK && x->n_outputs > 1)
+            mr_status_prefix(st, "output %s", mr_model_output_name(x->m, k));
+        MR_TRY(rc);
+    }
+    return MR_OK;
+}
+
+mr_code mr__run_check_form(const mr__run *x, mr_dataset *ds, mr_status *st)
+{
+    const mr_fit_opts opts = {.metrics = x->opts->metrics, .n_metrics = x->opts->n_metrics};
+    mr__run y = {.s = x->s, .m = x->m, .loss = x->loss, .opts = &opts, .n_outputs = x->n_outputs};
+    mr_dataset *prepared = NULL;
+    mr_code rc = mr_model_prepare(x->m, ds, &prepared, st);
+    if (rc == MR_OK)
+        rc = mr__run_open_terms(&y, ds, st);
+    if (rc == MR_OK)
+        rc = check_columns(&y, mr_dataset_spec(prepared), st);
+    mr__run_close_terms(&y);
+    mr_dataset_unref(prepared);
+    return rc;
+}
+
 void mr__run_close_terms(mr__run *x)
 {
     for (size_t i = 0; i < MR_MAX_METRICS; i++)

@@ -157,20 +157,63 @@ static mr_code check_labels(const mr_loss_desc *d, const mr_array *labels, const
                    d->is.name, have, need);
 }
 
+/* One value an example: a column of them. */
+static mr_array as_columns(const mr_array *x)
+{
+    mr_array columns = *x;
+    if (x->rank == 1) {
+        columns.rank = 2;
+        columns.shape[1] = 1;
+    }
+    return columns;
+}
+
+/* Sizes that are not known are those of `like`, from axis 1 on. */
+static mr_array fill_in(const mr_array *a, const mr_array *like, int like_rank)
+{
+    mr_array whole = *a;
+    for (int i = 0; i < a->rank; i++)
+        if (whole.shape[i] < 0)
+            whole.shape[i] = i < like_rank ? like->shape[i] : 1;
+    return whole;
+}
+
+mr_code mr__loss_check_labels(const mr_loss *l, const mr_array *labels, const mr_array *predictions,
+                              mr_status *st)
+{
+    mr_array columns = as_columns(predictions);
+    mr_array whole = fill_in(labels, &columns, columns.rank - l->desc->sparse);
+    return check_labels(l->desc, &whole, &columns, st);
+}
+
+/* rows examples with n losses in all. */
+static mr_code check_weights(const mr_array *w, size_t rows, size_t n_losses, mr_status *st)
+{
+    char have[128];
+    size_t n = mr_array_row_values(w);
+    bool fits = w->rank == 0 || ((size_t)w->shape[0] == rows && (n == rows || n == n_losses));
+    if (w->storage == MR_DENSE && w->dtype < MR_STRING && fits)
+        return MR_OK;
+    mr__shape_text(w->rank, w->shape, have, sizeof have);
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "sample weights are %s of shape %s, expected a number for each of the %zu examples",
+        mr_dtype_name(w->dtype), have, rows);
+}
+
+mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions, mr_status *st)
+{
+    mr_array columns = as_columns(predictions), whole = fill_in(w, &columns, columns.rank - 1);
+    size_t rows = (size_t)columns.shape[0];
+    return check_weights(&whole, rows, rows * mr_loss_values_per_example(&columns), st);
+}
+
 /* The weights as floats, and how many losses share one. */
 static mr_code read_weights(const mr_array *w, size_t rows, mr_loss_pass *p, mr_status *st)
 {
     void *floats;
     size_t n = mr_array_row_values(w);
-    bool fits = w->rank == 0 || ((size_t)w->shape[0] == rows && (n == rows || n == p->n));
-    if (w->storage != MR_DENSE || w->dtype >= MR_STRING || !fits) {
-        char have[128];
-        mr__shape_text(w->rank, w->shape, have, sizeof have);
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "sample weights are %s of shape %s, expected a number for each of the %zu "
-                       "examples",
-                       mr_dtype_name(w->dtype), have, rows);
-    }
+    MR_TRY(check_weights(w, rows, p->n, st));
     p->per_weight = w->rank == 0 ? p->n : n == p->n ? 1 : p->per_row;
     p->per_weight += p->per_weight == 0; /* of no losses */
     p->weights = w->data;
@@ -199,11 +242,7 @@ mr_code mr_loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "%s: predictions must be a float32 tensor of rank 1 or more",
                        l->desc->is.name);
-    mr_array columns = *x;
-    if (x->rank == 1) { /* one value an example */
-        columns.rank = 2;
-        columns.shape[1] = 1;
-    }
+    mr_array columns = as_columns(x);
     MR_TRY(check_labels(l->desc, labels, &columns, st));
     mr_loss_pass p = {.params = l->params,
                       .from_logits = l->from_logits,

@@ -27,6 +27,14 @@ struct mr_loss {
 /* Settles from_logits, where it was left out, by what the model ends in; NULL: no activation. */
 void mr__loss_fit_model(mr_loss *l, const mr_activation *last);
 
+/* Could labels be those of these predictions, and w weights of their examples? Neither has data; a
+ * size of -1 is not known, and fits.
+ * errors   MR_INVALID_ARGUMENT: says what both have */
+mr_code mr__loss_check_labels(const mr_loss *l, const mr_array *labels, const mr_array *predictions,
+                              mr_status *st) MR_NODISCARD;
+mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions,
+                               mr_status *st) MR_NODISCARD;
+
 /* In loss_outputs.c: the parts of a record or list of losses. */
 mr_code mr__loss_parse_parts(mr_loss *l, const mr_expr *e, mr_status *st) MR_NODISCARD;
 void mr__loss_parts_free(mr_loss *l);

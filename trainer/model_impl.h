@@ -127,6 +127,10 @@ void mr__residual_set_target(mr_layer *projection, const mr_dims *target);
 mr_code mr__model_check_dtype(const mr_model *m, size_t input, mr_dtype t,
                               mr_status *st) MR_NODISCARD;
 
+/* The same of dtype and shape of an input of a model that is built; x needs no data. */
+mr_code mr__model_check_input(const mr_model *m, size_t input, const mr_array *x,
+                              mr_status *st) MR_NODISCARD;
+
 /* This replica's stream waits for the sums of its last pass, if any are under way. */
 mr_code mr__model_finish_sums(mr_model *m, mr_replica *r, mr_status *st) MR_NODISCARD;
 

@@ -50,7 +50,7 @@ mr_code mr__model_check_dtype(const mr_model *m, size_t input, mr_dtype t, mr_st
                    of, mr_dtype_name(t));
 }
 
-static mr_code check_input(const mr_model *m, size_t i, const mr_array *x, mr_status *st)
+mr_code mr__model_check_input(const mr_model *m, size_t i, const mr_array *x, mr_status *st)
 {
     int rank;
     const int64_t *shape;
@@ -82,7 +82,7 @@ static mr_code check_inputs(const mr_model *m, const mr_array *x, mr_status *st)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the model is not built yet; call mr_model_build");
     for (size_t i = 0; i < m->n_inputs; i++) {
-        MR_TRY(check_input(m, i, &x[i], st));
+        MR_TRY(mr__model_check_input(m, i, &x[i], st));
         if (x[i].shape[0] != x->shape[0])
             return mr_fail(
                 st, MR_INVALID_ARGUMENT, "input %s has %" PRId64 " examples, input %s has %" PRId64,

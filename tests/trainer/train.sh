@@ -105,6 +105,14 @@ train validation_of_another_shape_too 1 '' 'validation: axis 1 of component 0 is
 train validation_files_are_looked_up_first 1 '' '--validation.*nowhere\.txt' --data "$data" \
     --validation 'text_line("nowhere.txt").map(x => ([1.0], [1.0])).batch(4)'
 train an_endless_validation_is_refused 1 '' 'validation data never end' --data "$data" --validation "$data.repeat()"
+others='range(4).map(i => '
+for case in '([1.0, 2.0], [2.0])|an example has shape \[2\]' '([i], [2.0])|features are int64' '([1.0], [2.0, 3.0])|label of an example has shape \[2\]' \
+    '([1.0], "x")|labels are string' '[1.0]|found 1 component' '([1.0], [1.0], 1.0, 1.0)|found 4 component' '([1.0], [1.0], "w")|sample weights are string'; do
+    train "evaluation_is_refused_before_training: ${case%|*}" 1 '' "evaluation: .*${case#*|}" --data "$data" --eval "$others${case%|*}).batch(2)"
+done
+train an_endless_evaluation_is_refused 1 '' 'evaluation data never end' --data "$data" --eval "$data.repeat()"
+train validation_of_another_dtype_is_refused_before_training 1 '' 'validation: features are int64' --data "$data" --validation "$others([i], [2.0])).batch(2)"
+train an_evaluation_may_have_labels_without_an_axis 0 '"eval_loss"' '' --data "$data" --eval "$others([1.0], 2)).batch(2)"
 data_of_classes='from_tensor_slices([[0.1], [0.2]], [[0.0], [1.0]]).batch(2)'
 "$m" train --model 'dense(1, activation="sigmoid")' --loss binary_crossentropy --optimizer sgd --log json --data "$data_of_classes" --validation "$data_of_classes" \
     --eval "$data_of_classes" --metrics 'precision,precision(thresholds=0.4),auc(curve="PR"),mean_squared_error' --callback 'csv_logger("names.csv")' >out 2>err
