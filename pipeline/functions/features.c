@@ -26,7 +26,8 @@ static mr_code refuse(const struct reading *r, mr_status *st, const mr_expr *e, 
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     if (!r->op)
-        return mr_expr_fail_at(st, e, "%s: %s", r->who, text);
+        return mr_expr_fail_at(st, e, "%s: %.80s%s%s", r->who, r->name ? r->name : "",
+                               r->name ? ": " : "", text);
     return mr_fail(st, MR_INVALID_ARGUMENT, "%s: features: %.80s%s%s", r->who,
                    r->name ? r->name : "", r->name ? ": " : "", text);
 }
@@ -49,9 +50,10 @@ static mr_code read_shape(const struct reading *r, const mr_expr *e, int most, m
     f->n = 1;
     for (size_t d = 0; d < n; d++) {
         const mr_expr *at = list ? e->children[d] : e;
-        if (at->kind != MR_EX_INT || at->i < 0 ||
-            __builtin_mul_overflow(f->n, (size_t)at->i, &f->n) || f->n > INT32_MAX)
+        if (at->kind != MR_EX_INT || at->i < 0)
             return refuse(r, st, at, "a dimension is an integer of at least 0");
+        if (__builtin_mul_overflow(f->n, (size_t)at->i, &f->n) || f->n > INT32_MAX)
+            return refuse(r, st, at, "a feature has at most %d values", INT32_MAX);
         f->shape[d] = at->i;
     }
     return MR_OK;
@@ -106,6 +108,7 @@ static mr_code read_preset(const struct reading *r, const mr_expr *e, mr__featur
     if (all != 1 && all != f->n)
         return refuse(r, st, e, "the default has %zu values, its shape %zu", all, f->n);
     f->preset = e;
+    f->n_preset = all;
     return MR_OK;
 }
 
@@ -128,6 +131,13 @@ static mr_code read_feature(const struct reading *r, const mr_expr *e, int most,
             return bad_feature(r, e, st);
     }
     return preset ? read_preset(r, preset, f, st) : MR_OK;
+}
+
+mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, int most,
+                         mr__feature *out, mr_status *st)
+{
+    *out = (mr__feature){.name = name};
+    return read_feature(&(struct reading){.who = who, .name = name}, e, most, out, st);
 }
 
 static int by_name(const void *a, const void *b)
@@ -322,7 +332,6 @@ mr_code mr__sheet_put_bytes(mr__sheet *s, size_t i, const char *v, size_t n, mr_
 mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
 {
     const mr__feature *f = &s->f->v[i];
-    size_t all = 0;
     if (f->ragged)
         return MR_OK;
     if (!f->preset)
@@ -330,10 +339,9 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
                        "it is missing; give it a default where it may be, as in feature(%s, "
                        "default=..)",
                        f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype));
-    literal_at(f->preset, SIZE_MAX, &all);
     for (size_t k = 0; k < f->n; k++) {
         size_t n = 0;
-        const mr_expr *e = literal_at(f->preset, all == 1 ? 0 : k, &n);
+        const mr_expr *e = literal_at(f->preset, f->n_preset == 1 ? 0 : k, &n);
         bool minus = e->kind == MR_EX_UNARY;
         const mr_expr *v = minus ? e->children[0] : e;
         if (f->dtype == MR_STRING)

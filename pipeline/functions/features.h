@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_FEATURES_H
 #define MR_PIPELINE_FUNCTIONS_FEATURES_H
-/* Typed values out of records in text (parse_json, parse_csv; the sources jsonl and csv): what is
- * wanted of them, and columns that are filled value by value.
+/* Typed values out of records (parse_example) and those in text (parse_json, parse_csv; the sources
+ * jsonl and csv): what is wanted of them, and columns that are filled value by value.
  *
  *     dtype   dtype[3, 4]   dtype[]   feature(dtype, shape=[..], default=v)
  *
@@ -18,6 +18,7 @@ typedef struct mr__feature {
     int64_t shape[MR_MAX_RANK];
     size_t n;              /* values of a record; unused where ragged */
     const mr_expr *preset; /* literals, one for all values or one each; NULL: none */
+    size_t n_preset;
 } mr__feature;
 
 typedef struct mr__features {
@@ -27,6 +28,10 @@ typedef struct mr__features {
     bool vector; /* of records: each feature has an axis before its own */
     const mr_expr *e;
 } mr__features;
+/* The feature e, called name, with at most `most` axes. who begins the messages.
+ * errors   MR_INVALID_ARGUMENT, with its place */
+mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, int most,
+                         mr__feature *out, mr_status *st);
 /* What a call names, name=feature, ... or {"name": feature, ...}, or lists ([feature, ...]) for
  * records in input 0, and c->spec: a record or a tuple. The plan of the call is out, which it
  * owns. */

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "pipeline/formats/example.h"
-#include "pipeline/functions/typed.h"
+#include "pipeline/functions/features.h"
 
 struct params {
     mr_exprs features;
@@ -70,68 +70,35 @@ static mr_code bad_feature(const struct wanted *w, mr_status *st)
         w->f.name);
 }
 
-static mr_code read_dimension(const mr_expr *e, struct wanted *w, mr_status *st)
+/* A feature as other records have it, within what an Example can hold. */
+static mr_code read_plain(const mr_expr *e, int most, struct wanted *w, mr__feature *f,
+                          mr_status *st)
 {
-    if (e->kind != MR_EX_INT || e->i < 0)
-        return mr_expr_fail_at(
-            st, e, "parse_example: a dimension of %.80s is no integer of at least 0", w->f.name);
-    if (w->f.rank == MR_MAX_RANK)
-        return mr_expr_fail_at(st, e, "parse_example: %.80s has more than %d axes", w->f.name,
-                               MR_MAX_RANK);
-    w->f.shape[w->f.rank++] = e->i;
-    return MR_OK;
-}
-
-static mr_code read_shape(const mr_expr *e, struct wanted *w, mr_status *st)
-{
-    w->f.rank = 0;
-    if (e->kind == MR_EX_INT)
-        return read_dimension(e, w, st);
-    if (e->kind != MR_EX_LIST && e->kind != MR_EX_TUPLE)
-        return bad_feature(w, st);
-    for (size_t i = 0; i < e->n; i++)
-        MR_TRY(read_dimension(e->children[i], w, st));
-    return MR_OK;
-}
-
-/* dtype, dtype[..] or dtype[] */
-static mr_code read_dtype(const mr_expr *e, struct wanted *w, mr_status *st)
-{
-    const mr_expr *name = e->kind == MR_EX_INDEX ? e->children[0] : e;
-    if (mr_option_dtype.parse(NULL, name, &w->f.dtype, NULL) != MR_OK)
-        return bad_feature(w, st);
-    if (w->f.dtype != MR_INT64 && w->f.dtype != MR_FLOAT32 && w->f.dtype != MR_STRING)
+    MR_TRY(mr__feature_read("parse_example", w->f.name, e, most, f, st));
+    if (f->dtype != MR_INT64 && f->dtype != MR_FLOAT32 && f->dtype != MR_STRING)
         return mr_expr_fail_at(
             st, e,
             "parse_example: an Example holds int64, float32 and bytes; read %.80s as one "
             "of them and cast it",
             w->f.name);
-    if (e->kind != MR_EX_INDEX)
-        return MR_OK;
-    if (e->n == 1) {
-        w->f.ragged = true;
-        return MR_OK;
-    }
-    return read_shape(e->children[1], w, st);
+    w->f.dtype = f->dtype;
+    w->f.ragged = f->ragged;
+    w->f.rank = f->rank;
+    memcpy(w->f.shape, f->shape, sizeof f->shape);
+    return MR_OK;
 }
 
-/* Values of a default: a literal, or nested lists of them, flat. Counts only where to is NULL. */
-static bool read_values(const mr_expr *e, mr_dtype t, char *to, size_t *n)
+/* The values of a default, which are literals, flat: *n so far. */
+static void read_values(const mr_expr *e, mr_dtype t, char *to, size_t *n)
 {
-    bool minus = e->kind == MR_EX_UNARY && e->op == '-';
+    bool minus = e->kind == MR_EX_UNARY;
     const mr_expr *v = minus ? e->children[0] : e;
     if (e->kind == MR_EX_LIST || e->kind == MR_EX_TUPLE) {
         for (size_t i = 0; i < e->n; i++)
-            if (!read_values(e->children[i], t, to, n))
-                return false;
-        return true;
+            read_values(e->children[i], t, to, n);
+        return;
     }
-    bool number = v->kind == MR_EX_INT || (v->kind == MR_EX_FLOAT && t == MR_FLOAT32);
-    if (t == MR_STRING ? e->kind != MR_EX_STRING : !number)
-        return false;
     size_t i = (*n)++;
-    if (!to)
-        return true;
     if (t == MR_STRING) {
         ((mr_bytes *)to)[i] = (mr_bytes){e->text, e->text_size};
     } else if (t == MR_INT64) {
@@ -140,45 +107,32 @@ static bool read_values(const mr_expr *e, mr_dtype t, char *to, size_t *n)
         double d = v->kind == MR_EX_INT ? (double)v->i : v->f;
         ((float *)to)[i] = (float)(minus ? -d : d);
     }
-    return true;
 }
 
-static mr_code read_default(const mr_expr *e, struct wanted *w, mr_status *st)
+static mr_code read_default(const mr__feature *f, struct wanted *w, mr_status *st)
 {
-    size_t n = 0, want = 1, size = mr_dtype_size(w->f.dtype);
-    if (w->f.ragged)
-        return mr_expr_fail_at(
-            st, e,
-            "parse_example: %.80s is of any length and has no default: without values it "
-            "is empty",
-            w->f.name);
-    if (!read_values(e, w->f.dtype, NULL, &n))
-        return mr_expr_fail_at(
-            st, e, "parse_example: the default of %.80s is wanted as %s literals", w->f.name,
-            w->f.dtype == MR_STRING ? "string" : mr_dtype_name(w->f.dtype));
-    for (int d = 0; d < w->f.rank; d++)
-        if (__builtin_mul_overflow(want, (size_t)w->f.shape[d], &want))
-            return bad_feature(w, st);
-    if (n != want)
-        return mr_expr_fail_at(st, e,
+    if (f->n_preset != f->n)
+        return mr_expr_fail_at(st, f->preset,
                                "parse_example: the default of %.80s has %zu values, its shape %zu",
-                               w->f.name, n, want);
-    w->defaults = mr_calloc(n + 1, size);
+                               w->f.name, f->n_preset, f->n);
+    size_t n = 0, size = mr_dtype_size(f->dtype);
+    w->defaults = mr_calloc(f->n + 1, size);
     if (!w->defaults)
-        return mr_fail_memory(st, n * size, "a default");
-    n = 0;
-    read_values(e, w->f.dtype, w->defaults, &n);
+        return mr_fail_memory(st, f->n * size, "a default");
+    read_values(f->preset, f->dtype, w->defaults, &n);
     w->f.default_values = w->defaults;
-    w->f.n_default_values = want;
+    w->f.n_default_values = n;
     return MR_OK;
 }
 
 /* sparse(dtype, index="..", value="..", size=n) */
 static mr_code read_sparse(const mr_expr *e, struct wanted *w, mr_status *st)
 {
-    if (e->n == 0 || (e->keys && e->keys[0]) || e->children[0]->kind == MR_EX_INDEX)
+    mr__feature f;
+    if (e->n == 0 || (e->keys && e->keys[0]) || e->children[0]->kind == MR_EX_INDEX ||
+        e->children[0]->kind == MR_EX_CALL)
         return bad_feature(w, st);
-    MR_TRY(read_dtype(e->children[0], w, st));
+    MR_TRY(read_plain(e->children[0], 0, w, &f, st));
     for (size_t i = 1; i < e->n; i++) {
         const char *key = e->keys ? e->keys[i] : NULL;
         const mr_expr *v = e->children[i];
@@ -200,29 +154,17 @@ static mr_code read_sparse(const mr_expr *e, struct wanted *w, mr_status *st)
     return MR_OK;
 }
 
-static mr_code read_feature(const char *name, const mr_expr *e, struct wanted *w, mr_status *st)
+static mr_code read_feature(const char *name, const mr_expr *e, int most, struct wanted *w,
+                            mr_status *st)
 {
+    mr__feature f;
     w->e = e;
     w->f.name = name;
     w->f.name_size = strlen(name);
-    if (e->kind != MR_EX_CALL)
-        return read_dtype(e, w, st);
-    if (strcmp(e->text, "sparse") == 0)
+    if (e->kind == MR_EX_CALL && strcmp(e->text, "sparse") == 0)
         return read_sparse(e, w, st);
-    if (strcmp(e->text, "feature") != 0 || e->n == 0 || (e->keys && e->keys[0]))
-        return bad_feature(w, st);
-    MR_TRY(read_dtype(e->children[0], w, st));
-    const mr_expr *preset = NULL;
-    for (size_t i = 1; i < e->n; i++) {
-        const char *key = e->keys ? e->keys[i] : NULL;
-        if (key ? strcmp(key, "shape") == 0 : i == 1)
-            MR_TRY(read_shape(e->children[i], w, st));
-        else if (key ? strcmp(key, "default") == 0 : i == 2)
-            preset = e->children[i];
-        else
-            return bad_feature(w, st);
-    }
-    return preset ? read_default(preset, w, st) : MR_OK;
+    MR_TRY(read_plain(e, most, w, &f, st));
+    return f.preset ? read_default(&f, w, st) : MR_OK;
 }
 
 static int by_name(const void *a, const void *b)
@@ -328,10 +270,7 @@ static mr_code read_features(const mr_call *c, const mr_expr *const *v, char *co
             return mr_expr_fail_at(
                 st, v[i],
                 "parse_example: features have names, as in parse_example(x, label=int64)");
-        MR_TRY(read_feature(names[i], v[i], &w[i], st));
-        if (c->in[0]->rank == 1 && w[i].f.rank == MR_MAX_RANK)
-            return mr_expr_fail_at(st, v[i], "parse_example: %.80s has more than %d axes", names[i],
-                                   MR_MAX_RANK - 1);
+        MR_TRY(read_feature(names[i], v[i], MR_MAX_RANK - c->in[0]->rank, &w[i], st));
     }
     qsort(w, n, sizeof *w, by_name);
     for (size_t i = 0; i + 1 < n; i++)

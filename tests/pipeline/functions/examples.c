@@ -77,6 +77,12 @@ MR_TEST(bad_sparse_features_fail_their_element)
 
 MR_TEST(wrong_sparse_features_are_refused)
 {
+    mr_has_str(parse("\"\"", "f=5"), "f: a feature is wanted as int64");
+    mr_has_str(parse("\"\"", "f=int32"), "an Example holds int64, float32 and bytes; read f");
+    mr_has_str(parse("\"\"", "f=int64[-1]"), "f: a dimension is an integer of at least 0");
+    mr_has_str(parse("\"\"", "f=int64[100000, 100000]"), "at most 2147483647 values");
+    mr_has_str(parse("\"\"", "f=feature(int64[], default=1)"), "f: a feature of any length has no");
+    mr_has_str(parse("\"\"", "f=feature(int64, [3], 1)"), "of f has 1 values, its shape 3");
     mr_has_str(parse("\"\"", "f=sparse(float32)"), "or sparse(dtype, index=");
     mr_has_str(parse("\"\"", "f=sparse(float32, index=\"i\", value=\"v\", size=0)"),
                "is wanted as");
