@@ -97,37 +97,48 @@ static mr_code make_data(void *ctx, const mr_input_context *c, mr_dataset **out,
                                 st);
 }
 
-static mr_code parse_parts(train_opts *o, parts *p, mr_status *st)
+static mr_code parse_graph(const char *flag, const char *text, mr_dataset **out, mr_status *st)
 {
-    const mr_input_context alone = MR_INPUT_CONTEXT_ALONE;
-    mr_dataset *data;
-    MR_TRY(make_data(o, &alone, &data, st));
-    if (o->from_function) /* its text is right; each worker has its own */
-        mr_dataset_unref(data);
-    else
-        p->data = data;
-    if (o->eval)
-        MR_TRY(mr_dataset_from_text(o->eval, strlen(o->eval), NULL, &p->eval, st));
-    if (o->validation)
-        MR_TRY(
-            mr_dataset_from_text(o->validation, strlen(o->validation), NULL, &p->validation, st));
-    MR_TRY(mr_model_parse(&p->model, o->model, st));
-    MR_TRY(mr_loss_parse(&p->loss, o->loss, st));
-    if (o->loss_weights)
-        MR_TRY(mr_loss_weigh(p->loss, o->loss_weights, st));
-    MR_TRY(mr_optimizer_parse(&p->optimizer, o->optimizer, st));
+    if (!text)
+        return MR_OK;
+    return train_of_graph(flag, mr_dataset_from_text(text, strlen(text), NULL, out, st), st);
+}
+
+static mr_code parse_lists(const train_opts *o, parts *p, mr_status *st)
+{
     for (size_t i = 0; i < o->metrics.n; i++) {
         mr_metric *m = NULL;
-        MR_TRY(mr_metric_parse(&m, o->metrics.v[i], st));
+        MR_TRY(train_of_graph("--metrics", mr_metric_parse(&m, o->metrics.v[i], st), st));
         mr_metric_free(m);
     }
     p->callbacks = mr_calloc(o->callbacks.n + 1, sizeof *p->callbacks);
     if (!p->callbacks)
         return mr_fail_memory(st, o->callbacks.n * sizeof *p->callbacks, "callbacks");
     for (p->n_callbacks = 1; p->n_callbacks <= o->callbacks.n; p->n_callbacks++)
-        MR_TRY(mr_callback_parse(&p->callbacks[p->n_callbacks], o->callbacks.v[p->n_callbacks - 1],
-                                 st));
+        MR_TRY(train_of_graph("--callback",
+                              mr_callback_parse(&p->callbacks[p->n_callbacks],
+                                                o->callbacks.v[p->n_callbacks - 1], st),
+                              st));
     return MR_OK;
+}
+
+static mr_code parse_parts(train_opts *o, parts *p, mr_status *st)
+{
+    const mr_input_context alone = MR_INPUT_CONTEXT_ALONE;
+    mr_dataset *data;
+    MR_TRY(train_of_graph("--data", make_data(o, &alone, &data, st), st));
+    if (o->from_function) /* its text is right; each worker has its own */
+        mr_dataset_unref(data);
+    else
+        p->data = data;
+    MR_TRY(parse_graph("--eval", o->eval, &p->eval, st));
+    MR_TRY(parse_graph("--validation", o->validation, &p->validation, st));
+    MR_TRY(train_of_graph("--model", mr_model_parse(&p->model, o->model, st), st));
+    MR_TRY(train_of_graph("--loss", mr_loss_parse(&p->loss, o->loss, st), st));
+    if (o->loss_weights)
+        MR_TRY(train_of_graph("--loss-weights", mr_loss_weigh(p->loss, o->loss_weights, st), st));
+    MR_TRY(train_of_graph("--optimizer", mr_optimizer_parse(&p->optimizer, o->optimizer, st), st));
+    return parse_lists(o, p, st);
 }
 
 /* Builds the model and gives it the weights of --init. */

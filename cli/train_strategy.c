@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/train.h"
 #include "cli/train_progress.h"
 #include "pipeline/memory/alloc.h"
 
+/* oneDNN ends the program where it gets no memory. */
+static void warn_of_limit(void)
+{
+    enum { ENOUGH = 1024 };
+    struct rlimit space;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur >> 20 < ENOUGH)
+        fprintf(
+            stderr,
+            "millrace: warning: the address space is limited to %llu MiB (ulimit -v); with less "
+            "than %d MiB devices may end the program for lack of memory\n",
+            (unsigned long long)(space.rlim_cur >> 20), ENOUGH);
+}
+
 mr_code train_devices_read(train_devices *d, const char *devices, int64_t replicas, mr_status *st)
 {
+    warn_of_limit();
     *d = (train_devices){.opts.num_replicas = (size_t)replicas};
     if (!devices)
         return MR_OK;
