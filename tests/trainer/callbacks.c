@@ -348,6 +348,11 @@ MR_TEST(only_the_best_is_saved)
           &st);
     mr_eq_str(list("a"), "ckpt_1:5* ");
     drop(&p);
+    p = make("sgd(1e30)"); /* NaN is not the best of anything */
+    mr_ok(fit(&p, call("checkpoint(\"%s\", save_best_only=true)", "a/nan_{epoch}"), NULL, 2, NULL),
+          &st);
+    mr_eq_str(list("a"), "ckpt_1:5* ");
+    drop(&p);
     p = make("sgd(0.01)");
     mr_ok(fit(&p,
               call("checkpoint(\"%s\", save_best_only=true, monitor=\"mse\", mode=\"max\")",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saves checkpoints: each under a name of its own, or all under one. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/log.h"
@@ -116,7 +117,7 @@ static mr_code save(struct state *s, const mr_train_event *e, mr_status *st)
         if (!mr__watched(e, "checkpoint", o->monitor, &v))
             return MR_OK;
         bool more = mr__prefers_more(o->monitor, o->mode);
-        if (s->has_best && !(more ? v > s->best : v < s->best))
+        if (isnan(v) || (s->has_best && !(more ? v > s->best : v < s->best)))
             return MR_OK;
         s->best = v;
         s->has_best = true;
