@@ -10,6 +10,7 @@
 
 #include "cli/bench.h"
 #include "cli/cli.h"
+#include "cli/distributed.h"
 #include "cli/ledger_flag.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/memory/alloc.h"
@@ -347,8 +348,10 @@ static int run(int argc, char **argv)
     if (status < 0) {
         cli_run_start(&o.run);
         status = cli_dataset(o.run.file, text, size, &ds);
-        if (status < 0)
+        if (status < 0) {
+            cli_warn_of_cluster(&cli_bench);
             status = bench(ds, &o);
+        }
     }
     mr_dataset_unref(ds);
     mr_free(text);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/distributed.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/streams/reduce_dataset.h"
 
@@ -60,8 +61,10 @@ static int run(int argc, char **argv)
         cli_run_start(&r);
         status = cli_dataset(r.file, text, size, &ds);
     }
-    if (status < 0)
+    if (status < 0) {
+        cli_warn_of_cluster(&cli_reduce);
         status = reduce(&r, ds, init, fn);
+    }
     mr_dataset_unref(ds);
     mr_free(text);
     mr_free(rest);

@@ -315,8 +315,10 @@ static int run(int argc, char **argv)
         o.run.opts.positions = o.has_save_after;
         if (o.distribution.has_replicas)
             status = cli_show_replicas(&o, text, size);
-        else if ((status = cli_dataset(o.run.file, text, size, &ds)) < 0)
+        else if ((status = cli_dataset(o.run.file, text, size, &ds)) < 0) {
+            cli_warn_of_cluster(&cli_show);
             status = o.spec ? cli_show_spec(mr_dataset_spec(ds)) : show_elements(&o, ds);
+        }
     }
     mr_dataset_unref(ds);
     mr_free(text);

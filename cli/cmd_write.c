@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/distributed.h"
 #include "cli/ledger_flag.h"
 #include "cli/write.h"
 #include "pipeline/formats/example.h"
@@ -415,8 +416,10 @@ static int run(int argc, char **argv)
             status = cli_usage(&cli_write, "out of memory");
         else if (o.expr)
             status = cli_dataset(NULL, o.expr, strlen(o.expr), &ds);
-        if (status < 0)
+        if (status < 0) {
+            cli_warn_of_cluster(&cli_write);
             status = write_all(&o, ds, j);
+        }
     }
     cli_jsonl_free(j);
     mr_dataset_unref(ds);

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pipeline/log.h"
+
 void cli_distribution_flags(cli_distribution *d, cli_flag *table)
 {
     static const char *const policies[] = {"auto", "file", "data", "off", "hint", "range", NULL};
@@ -75,6 +77,17 @@ int cli_distribution_check(const cli_command *cmd, cli_distribution *d)
             cmd, "--worker must be less than the number of workers (%" PRId64 "), not %" PRId64,
             d->workers, d->worker);
     return -1;
+}
+
+void cli_warn_of_cluster(const cli_command *cmd)
+{
+    mr_cluster c = {0};
+    if (mr_cluster_from_env(&c, NULL) == MR_OK && mr_cluster_num_workers(&c) > 1)
+        mr_log(MR_LOG_WARNING,
+               "TF_CONFIG describes a job of %" PRId64
+               " workers; %s takes no part in it and runs on all of the data",
+               mr_cluster_num_workers(&c), cmd->name);
+    mr_cluster_reset(&c);
 }
 
 int cli_distribute(const cli_distribution *d, const cli_run *run, const char *text, size_t size,

@@ -518,6 +518,14 @@ expect broken_tf_config 2 '' 'TF_CONFIG is not JSON: line 1' -- env TF_CONFIG='{
 expect tf_config_without_a_task 2 '' 'TF_CONFIG' 'task' -- env TF_CONFIG='{"cluster": {"worker": ["a:1"]}}' "$m" explain "$graph"
 expect broken_tf_config_overridden 0 ANY -- env TF_CONFIG='{' "$m" explain --workers 2 "$graph"
 expect tf_config_only_where_something_is_distributed 0 0 -- env TF_CONFIG='{' "$m" show 'range(1)'
+for command in 'show range(1)' 'bench range(1)' 'write --out of_all --expr range(1)' 'reduce range(1) --init 0 --fn (s,x)=>s+x'; do
+    # shellcheck disable=SC2086
+    expect "a_cluster_is_not_passed_over_in_silence_by_${command%% *}" 0 ANY 'TF_CONFIG describes a job of 3 workers' "${command%% *} takes no part" -- \
+        env TF_CONFIG="$cluster" "$m" $command
+done
+TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}' "$m" show 'range(1)' >out 2>err
+grep -q . err
+result a_cluster_of_one_is_no_warning $((! $?)) "$(cat err)"
 "$m" show --replicas 2 'range(4).batch(4)' >out 2>err
 grep -q . err
 result one_worker_is_not_warned $((! $?)) "$(cat err)"
