@@ -102,10 +102,11 @@ static mr_code not_found(const mr_dataset *ds, const char *path, mr_status *st)
             "auto_shard_policy DATA or OFF, or shard it yourself",
             op->name);
     else if (op->role == MR_ROLE_SOURCE)
-        rc = mr_fail(st, MR_NOT_FOUND,
-                     "the walk to the files stopped at '%s', a source that reads no files; use "
-                     "auto_shard_policy DATA or OFF",
-                     op->name);
+        rc = mr_fail(
+            st, MR_NOT_FOUND,
+            "the walk to the files stopped at '%s', a source that reads no list of files; use "
+            "auto_shard_policy DATA or OFF",
+            op->name);
     else
         rc = mr_fail(st, MR_NOT_FOUND,
                      "the walk to the files stopped at '%s', below which files cannot be sharded; "

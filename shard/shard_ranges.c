@@ -48,7 +48,7 @@ static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *end
     if (op->role == MR_ROLE_FILES)
         return not_found(op->name, "which cannot go to any record of its files", path, st);
     if (op->role == MR_ROLE_SOURCE)
-        return not_found(op->name, "a source that reads no files", path, st);
+        return not_found(op->name, "a source that reads no list of files", path, st);
     MR_TRY(mr_dataset_functions_have_role(ds, MR_ROLE_FILES, &reads, st));
     if (reads)
         return not_found(op->name, "whose function reads the files, one for an element", path, st);
