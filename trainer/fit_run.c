@@ -303,20 +303,31 @@ static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_st
     return mr__landing_expect(&s->landed, x->results[id], st);
 }
 
+/* The model's pass over this replica's part of the batch, and what follows from it. */
+static mr_code pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+{
+    size_t id = mr_replica_id(r);
+    mr_array features[MR_MAX_INPUTS], y[MR_MAX_OUTPUTS];
+    mr_forward_opts how = {.training = x->o != NULL,
+                           .first_row = mr__staging_first_row(x->feed.ring, x->slot, id)};
+    for (size_t i = 0; i < mr_model_n_inputs(x->m); i++)
+        mr__staging_tensor(x->feed.ring, x->slot, id, i, &features[i]);
+    MR_TRY(mr_model_forward(x->m, r, features, &how, y, st));
+    return x->loss ? learn(x, s, r, y, st) : fetch_predictions(x, s, r, y, st);
+}
+
 /* One step of one replica. */
 static mr_code step(mr_replica *r, void *ctx, mr_status *st)
 {
     mr__run *x = ctx;
     mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
     size_t id = mr_replica_id(r);
-    mr_array features[MR_MAX_INPUTS], y[MR_MAX_OUTPUTS];
-    mr_forward_opts how = {.training = x->o != NULL,
-                           .first_row = mr__staging_first_row(x->feed.ring, x->slot, id)};
     MR_TRY(mr__staging_acquire(x->feed.ring, x->slot, id, st));
-    for (size_t i = 0; i < mr_model_n_inputs(x->m); i++)
-        mr__staging_tensor(x->feed.ring, x->slot, id, i, &features[i]);
-    MR_TRY(mr_model_forward(x->m, r, features, &how, y, st));
-    MR_TRY(x->loss ? learn(x, s, r, y, st) : fetch_predictions(x, s, r, y, st));
+    if (x->instead) {
+        MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
+        MR_TRY(x->instead(x->give_ctx, r, st));
+    } else
+        MR_TRY(pass(x, s, r, st));
     MR_TRY(mr__staging_release(x->feed.ring, x->slot, id, st));
     return send_results(x, s, r, st);
 }
@@ -337,7 +348,7 @@ mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_nex
     mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
     MR_TRY(mr__run_build(x, st));
     if (x->remote)
-        return mr__remote_submit(x->remote, x, number, epoch, st);
+        return mr__remote_submit(x->remote, x, number, epoch, NULL, NULL, st);
     size_t rows = mr__staging_rows(x->feed.ring, x->slot);
     s->step = number;
     s->epoch = epoch;

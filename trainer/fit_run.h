@@ -74,7 +74,10 @@ typedef struct mr__run {
     int64_t steps_in_pass; /* over the data; MR_INFINITE, MR_UNKNOWN_COUNT */
     /* The last part of a training step, inside it, instead of the update by o; NULL: that. */
     mr_code (*give)(void *ctx, mr_replica *r, mr_status *st);
-    void *give_ctx;
+    /* The next step, instead of a pass of the model; what it adds to sums[replica][0] is its
+     * result. NULL: that. */
+    mr_code (*instead)(void *ctx, mr_replica *r, mr_status *st);
+    void *give_ctx;     /* of both */
     mr__remote *remote; /* training steps are made by workers of parameter servers; NULL: here */
     double waited;      /* seconds in which no step was under way while the data were fetched */
 } mr__run;

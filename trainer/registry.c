@@ -46,11 +46,14 @@ static const mr_component *const callbacks[] = {
 #include "trainer/callbacks.def"
     NULL};
 
+static const mr_component *const none[] = {NULL};
+
 mr__registry mr__layers = {"layer", layers, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__losses = {"loss", losses, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__optimizers = {"optimizer", optimizers, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__metrics = {"metric", metrics, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__callbacks = {"callback", callbacks, .lock = PTHREAD_MUTEX_INITIALIZER};
+mr__registry mr__worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 enum { MAX_REGISTERED = 4096 };
 

@@ -65,6 +65,7 @@ epoch 2: the loss fell, the learning rate was 0.02'
         if command -v "${MPIRUN:-mpirun}" >/dev/null; then [ "$(grep -c 'epoch [123]/3  ' out)" = 6 ] && grep -q '3 workers by MPI' err
         else [ "$(grep -c '^epoch' out)" = 3 ]; fi; echo $?)" "$(cat out err)"
 
+    runs coordinator 'y = 2.00 x + -1.00, the loss is less than at first' "$b/examples/guides/coordinator"
     result parameter_servers "$(timeout $patience bash "$MR_SOURCE/examples/parameter_servers.sh" "$m" >out 2>err && grep -q '2 servers, 3 workers' err &&
         [ "$(grep -c '^epoch' out)" = 3 ]; echo $?)" "$(cat out err)"
 

@@ -21,7 +21,8 @@ typedef enum task_state { WAITING, RUNNING, DONE } task_state;
 typedef struct task {
     task_state state;
     int64_t step, epoch;
-    mr__call answer; /* DONE */
+    json_t *name, *ctx; /* of a named step; NULL: the training step */
+    mr__call answer;    /* DONE */
 } task;
 
 typedef struct hand {
@@ -99,12 +100,20 @@ mr_code mr__remote_open(mr__remote **out, mr__servers *s, const mr__run *x, cons
     return describe_data(r, x, ds, n_workers, st);
 }
 
+static void reset_task(task *t)
+{
+    mr__call_reset(&t->answer);
+    json_decref(t->name);
+    json_decref(t->ctx);
+    *t = (task){.state = WAITING};
+}
+
 void mr__remote_close(mr__remote *r)
 {
     if (!r)
         return;
     for (size_t i = 0; r->tasks && i < r->capacity; i++)
-        mr__call_reset(&r->tasks[i].answer);
+        reset_task(&r->tasks[i]);
     for (size_t i = 0; r->data && i < r->n_data; i++)
         mr_free(r->data[i]);
     mr_free(r->data);
@@ -395,15 +404,21 @@ static task *next_waiting(const mr__remote *r, const mr__run *x)
     return NULL;
 }
 
+static json_t *describe_task(const task *t)
+{
+    const json_int_t step = t->step, epoch = t->epoch;
+    return t->name ? json_pack("{s:I, s:I, s:O, s:O}", "step", step, "epoch", epoch, "name",
+                               t->name, "ctx", t->ctx)
+                   : json_pack("{s:I, s:I}", "step", step, "epoch", epoch);
+}
+
 /* The next thing that a free worker has to do. */
 static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__line *p, mr_status *st)
 {
     task *t = h->is_set_up ? next_waiting(r, x) : NULL;
     if (h->is_set_up && !t)
         return MR_OK;
-    json_t *text =
-        t ? json_pack("{s:I, s:I}", "step", (json_int_t)t->step, "epoch", (json_int_t)t->epoch)
-          : describe_job(r, x, p->index);
+    json_t *text = t ? describe_task(t) : describe_job(r, x, p->index);
     mr_code rc =
         text ? mr__line_say(&r->s->all, p, t ? MR__CALL_STEP : MR__CALL_SETUP, text, NULL, 0, st)
              : mr_fail_memory(st, 0, "a call");
@@ -436,17 +451,38 @@ static mr_code go_on(mr__remote *r, const mr__run *x, mr_status *st)
 
 /* ---- steps ---- */
 
-mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch, mr_status *st)
+static mr_code name_task(task *t, const char *name, const char *ctx, mr_status *st)
+{
+    if (!name)
+        return MR_OK;
+    t->name = json_string(name);
+    t->ctx = json_string(ctx ? ctx : "");
+    return t->name && t->ctx
+               ? MR_OK
+               : mr_fail(st, MR_INVALID_ARGUMENT, "the name of a step and its ctx must be UTF-8");
+}
+
+mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch, const char *name,
+                          const char *ctx, mr_status *st)
 {
     if (r->is_out)
         MR_TRY(send_rate(r, x, st));
     else
         MR_TRY(send_state(r, x, st));
     task *t = &r->tasks[x->tail % r->capacity];
-    mr__call_reset(&t->answer);
-    *t = (task){.state = WAITING, .step = step, .epoch = epoch};
+    reset_task(t);
+    t->step = step;
+    t->epoch = epoch;
+    MR_TRY(name_task(t, name, ctx, st));
     r->last_step = step;
     x->tail++;
+    return go_on(r, x, st);
+}
+
+mr_code mr__remote_look(mr__remote *r, const mr__run *x, mr_status *st)
+{
+    mr__loop *loop = r->s->all.loop;
+    MR_TRY(mr__loop_turn(loop, mr__loop_now(loop), st));
     return go_on(r, x, st);
 }
 

@@ -24,9 +24,12 @@ mr_code mr__remote_open(mr__remote **out, mr__servers *s, const mr__run *x, cons
                         mr_status *st) MR_NODISCARD;
 void mr__remote_close(mr__remote *r); /* NULL: nothing */
 size_t mr__remote_most(const mr__remote *r);
-/* Schedules a step. errors: a lost parameter server's · what a worker failed of */
-mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch,
-                          mr_status *st) MR_NODISCARD;
+/* Schedules a step: the training step, or the one that workers have registered as `name`, with ctx
+ * (coordinator.h). errors: a lost parameter server's · what a worker failed of */
+mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch, const char *name,
+                          const char *ctx, mr_status *st) MR_NODISCARD;
+/* Takes what has come, and gives out what can be done, without waiting. errors: as above */
+mr_code mr__remote_look(mr__remote *r, const mr__run *x, mr_status *st) MR_NODISCARD;
 bool mr__remote_is_ready(const mr__remote *r, const mr__run *x);
 mr_code mr__remote_collect(mr__remote *r, mr__run *x, const mr__step_result **result,
                            mr_status *st) MR_NODISCARD;

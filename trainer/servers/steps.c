@@ -7,6 +7,7 @@
 #include "trainer/metric_impl.h"
 #include "trainer/model_impl.h"
 #include "trainer/random_bits.h"
+#include "trainer/registry.h"
 
 /* For the parameter servers, which the coordinator has found: it asks again. */
 enum { FIND_SECONDS = 10 };
@@ -110,6 +111,7 @@ static mr_code give(void *ctx, mr_replica *r, mr_status *st)
     mr__steps *x = ctx;
     size_t id = mr_replica_id(r);
     const mr__model_replica *p = &x->m->replicas[id];
+    x->has_given = true;
     MR_TRY(mr__model_finish_sums(x->m, r, st));
     for (size_t i = 0; i < x->m->n_variables; i++) {
         mr_variable *v = x->m->variables[i];
@@ -130,6 +132,26 @@ static mr_code give(void *ctx, mr_replica *r, mr_status *st)
                               mr_variable_size(v) * sizeof *from, st));
     }
     return MR_OK;
+}
+
+/* All of a named step, in x->run's place. */
+static mr_code run_named(void *ctx, mr_replica *r, mr_status *st)
+{
+    mr__steps *x = ctx;
+    mr_array columns[MR_MAX_INPUTS + 2 * MR_MAX_OUTPUTS];
+    size_t id = mr_replica_id(r), n = mr__staging_n_columns(x->run.feed.ring);
+    for (size_t i = 0; i < n; i++)
+        mr__staging_tensor(x->run.feed.ring, x->run.slot, id, i, &columns[i]);
+    const mr_worker_step w = {.model = x->m,
+                              .loss = x->loss,
+                              .columns = columns,
+                              .n_columns = n,
+                              .rows = (int64_t)mr__staging_rows(x->run.feed.ring, x->run.slot),
+                              .step = x->number,
+                              .ctx = x->ctx,
+                              .value = x->run.sums[id]};
+    MR_TRY(x->named->run(r, &w, st));
+    return x->m->replicas[id].summing ? give(ctx, r, st) : MR_OK;
 }
 
 static mr_code open_run(mr__steps *x, const mr__call *call, mr_status *st)
@@ -327,8 +349,9 @@ static json_t *numbers(const double *v, size_t n)
 static mr_code answer(const mr__steps *x, const mr__step_result *s, mr__connection *c,
                       const mr__call *call, mr_status *st)
 {
-    const double *after_losses = s->replicas[0]->sums + x->run.n_outputs + 1;
-    json_t *text = json_pack("{s:o, s:I, s:o, s:o}", "loss", mr__json_number(s->loss), "rows",
+    const double *sums = s->replicas[0]->sums, *after_losses = sums + x->run.n_outputs + 1;
+    double loss = x->named ? sums[0] : s->loss;
+    json_t *text = json_pack("{s:o, s:I, s:o, s:o}", "loss", mr__json_number(loss), "rows",
                              (json_int_t)s->rows, "totals", numbers(after_losses, x->run.n_totals),
                              "losses", numbers(s->losses, x->run.n_outputs));
     if (!text)
@@ -338,24 +361,49 @@ static mr_code answer(const mr__steps *x, const mr__step_result *s, mr__connecti
     return rc;
 }
 
+/* Which step this is. */
+static mr_code find_step(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    const mr_component *k;
+    const char *name = json_string_value(json_object_get(call->text, "name"));
+    x->named = NULL;
+    x->run.instead = NULL;
+    if (!name)
+        return MR_OK;
+    MR_TRY(mr__call_text(call, "ctx", &x->ctx, st));
+    for (size_t i = 0; (k = mr__registry_at(&mr__worker_steps, i)); i++)
+        if (strcmp(k->name, name) == 0)
+            x->named = (const mr_worker_step_desc *)k;
+    if (!x->named)
+        return mr_fail(st, MR_NOT_FOUND,
+                       "no step is registered as '%.100s' in the worker's process: load what "
+                       "registers it (--load, mr_worker_step_register)",
+                       name);
+    x->run.instead = run_named;
+    return MR_OK;
+}
+
 static mr_code step(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
 {
     const mr__step_result *s;
-    int64_t number, epoch;
+    int64_t epoch;
     if (x->job == 0 || x->job != call->job)
         return mr_fail(st, MR_FAILED_PRECONDITION, "this worker was not set up for the job");
-    MR_TRY(mr__call_integer(call, "step", &number, st));
+    MR_TRY(mr__call_integer(call, "step", &x->number, st));
     MR_TRY(mr__call_integer(call, "epoch", &epoch, st));
+    MR_TRY(find_step(x, call, st));
     MR_TRY(take_batch(x, st));
     MR_TRY(pull(x, st));
     /* What dropout drops depends on the number of the step, not on who makes it. */
-    mr__model_set_steps(x->m, (uint64_t)number - 1);
+    mr__model_set_steps(x->m, (uint64_t)x->number - 1);
     x->m->replicas[0].pending = 0;
     for (size_t i = 0; i < x->opts.n_metrics; i++)
         MR_TRY(mr_metric_reset(x->run.metrics[i], st));
-    MR_TRY(mr__run_submit(&x->run, number, epoch, true, st));
+    x->has_given = false;
+    MR_TRY(mr__run_submit(&x->run, x->number, epoch, true, st));
     MR_TRY(mr__run_collect(&x->run, &s, st));
-    MR_TRY(push(x, st));
+    if (x->has_given)
+        MR_TRY(push(x, st));
     return answer(x, s, c, call, st);
 }
 

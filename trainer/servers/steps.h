@@ -5,6 +5,7 @@
  * the coordinator gives out: pulls the variables, computes a batch's gradients, pushes them.
  *
  * thread   one at a time per object */
+#include "trainer/coordinator.h"
 #include "trainer/fit_run.h"
 #include "trainer/servers/layout.h"
 #include "trainer/servers/line.h"
@@ -17,12 +18,17 @@ typedef struct mr__steps {
     uint64_t job; /* 0: not set up */
     mr__lines servers;
     bool has_servers, is_running;
+    bool has_given; /* there are gradients of the step under way, in values */
     mr_model *m;
     mr_loss *loss;
     mr_optimizer *o; /* says that the passes are training; the servers have those that update */
     mr_dataset *ds;
     const char **metrics;
     json_t *setup; /* keeps the texts */
+    /* The named step under way; NULL: the training step. */
+    const mr_worker_step_desc *named;
+    const char *ctx;
+    int64_t number;
     mr_fit_opts opts;
     mr_iterator_opts iterator;
     mr__run run;

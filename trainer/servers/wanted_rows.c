@@ -80,7 +80,9 @@ mr_code mr__wanted_find(mr__wanted_rows *w, const mr__run *x, mr_status *st)
         mr__wanted_of *of = &w->v[m->first_variable[i]];
         size_t classes = (size_t)mr_variable_shape(v)[0], width = mr_variable_size(v) / classes;
         mr__staging_tensor(x->feed.ring, x->slot, 0, input, &t);
-        of->is_part = t.dtype == MR_INT64 || t.dtype == MR_INT32 || t.dtype == MR_UINT8;
+        /* A named step may read any row. */
+        of->is_part =
+            !x->instead && (t.dtype == MR_INT64 || t.dtype == MR_INT32 || t.dtype == MR_UINT8);
         if (of->is_part)
             MR_TRY(take_numbers(w, of, x, &t, (int64_t)classes, st));
         of->is_part = of->is_part && of->n * (width + 1) < classes * width;

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps are those of mr_fit (remote_steps.h), in the order in which they were scheduled. */
+#include "trainer/coordinator.h"
+#include "pipeline/memory/alloc.h"
+#include "trainer/fit_run.h"
+#include "trainer/registry.h"
+#include "trainer/servers/remote_steps.h"
+
+struct mr_coordinator {
+    mr_fit_opts opts;
+    mr__run run;
+    bool is_open;
+    int64_t step;    /* scheduled last */
+    double **values; /* of the steps under way, in order: step i of the run at i modulo capacity */
+    size_t capacity;
+    mr_status failed; /* code MR_OK: nothing has */
+};
+
+mr_code mr_worker_step_register(const mr_worker_step_desc *d, mr_status *st)
+{
+    return mr__registry_add(&mr__worker_steps, &d->is, d->run && !d->is.params, st);
+}
+
+/* An error stays, and the servers wait for another start. */
+static mr_code settle(mr_coordinator *c, mr_code rc, mr_status *st)
+{
+    if (rc == MR_OK || c->failed.code != MR_OK)
+        return rc;
+    if (st)
+        c->failed = *st;
+    else
+        mr_fail(&c->failed, rc, "%s", mr_code_text(rc));
+    mr_strategy_abandon(c->run.s, &c->failed);
+    return rc;
+}
+
+static mr_code check(const mr_coordinator *c, mr_status *st)
+{
+    if (c->failed.code != MR_OK && st)
+        *st = c->failed;
+    return c->failed.code;
+}
+
+mr_code mr_coordinator_open(mr_coordinator **out, mr_strategy *s, mr_model *m, mr_loss *loss,
+                            mr_optimizer *o, const mr_fit_opts *opts, mr_status *st)
+{
+    if (!mr__strategy_servers(s))
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a coordinator needs the strategy parameter_server, not %s",
+                       mr_strategy_name(s));
+    mr_coordinator *c = mr_calloc(1, sizeof *c);
+    if (!c)
+        return mr_fail_memory(st, sizeof *c, "a coordinator");
+    if (opts)
+        c->opts = (mr_fit_opts){.seed = opts->seed,
+                                .mixed_precision = opts->mixed_precision,
+                                .iterator = opts->iterator};
+    c->run = (mr__run){.s = s, .m = m, .loss = loss, .o = o, .opts = &c->opts};
+    mr_status_init(&c->failed);
+    *out = c;
+    return MR_OK;
+}
+
+static void close_run(mr_coordinator *c)
+{
+    mr__run *x = &c->run;
+    if (c->is_open)
+        mr__run_close(x);
+    *x = (mr__run){.s = x->s, .m = x->m, .loss = x->loss, .o = x->o, .opts = x->opts};
+    c->is_open = false;
+}
+
+void mr_coordinator_close(mr_coordinator *c)
+{
+    if (!c)
+        return;
+    mr_code rc = mr_coordinator_join(c, NULL);
+    (void)rc; /* who wants to know joins before */
+    close_run(c);
+    mr_free(c->values);
+    mr_free(c);
+}
+
+/* The result of the earliest step under way goes to its place. */
+static mr_code collect(mr_coordinator *c, mr_status *st)
+{
+    const mr__step_result *s;
+    double *value = c->values[c->run.head % c->capacity];
+    MR_TRY(settle(c, mr__run_collect(&c->run, &s, st), st));
+    if (value)
+        *value = s->loss;
+    return MR_OK;
+}
+
+static mr_code collect_all(mr_coordinator *c, size_t but, mr_status *st)
+{
+    MR_TRY(check(c, st));
+    while (mr__run_under_way(&c->run) > but)
+        MR_TRY(collect(c, st));
+    return MR_OK;
+}
+
+mr_code mr_coordinator_join(mr_coordinator *c, mr_status *st)
+{
+    MR_TRY(collect_all(c, 0, st));
+    return c->is_open ? settle(c, mr__run_settle(&c->run, st), st) : MR_OK;
+}
+
+mr_code mr_coordinator_create_per_worker_dataset(mr_coordinator *c, mr_input_fn fn, void *ctx,
+                                                 mr_status *st)
+{
+    MR_TRY(mr_coordinator_join(c, st));
+    close_run(c);
+    c->opts.input = fn;
+    c->opts.input_ctx = ctx;
+    mr_code rc = mr__run_open(&c->run, NULL, st);
+    c->is_open = true; /* also after a failure it is closed */
+    MR_TRY(settle(c, rc, st));
+    mr_free(c->values);
+    c->capacity = mr__run_most(&c->run);
+    c->values = mr_calloc(c->capacity, sizeof *c->values);
+    return c->values ? MR_OK
+                     : settle(c, mr_fail_memory(st, c->capacity, "the values of steps"), st);
+}
+
+static mr_code schedule(mr_coordinator *c, const char *step, const char *ctx, double *value,
+                        mr_status *st)
+{
+    mr__run *x = &c->run;
+    mr_code rc = mr__run_take(x, st); /* a batch, where the model is to be built from it */
+    if (rc == MR_END)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "the data have no batch; there is no step");
+    MR_TRY(rc);
+    MR_TRY(mr__run_build(x, st));
+    c->values[x->tail % c->capacity] = value;
+    return mr__remote_submit(x->remote, x, ++c->step, 1, step, ctx, st);
+}
+
+mr_code mr_coordinator_schedule(mr_coordinator *c, const char *step, const char *ctx, double *value,
+                                mr_status *st)
+{
+    MR_TRY(check(c, st));
+    if (!c->is_open)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "there is no dataset for the workers: call "
+                       "mr_coordinator_create_per_worker_dataset first");
+    MR_TRY(collect_all(c, c->capacity - 1, st));
+    return settle(c, schedule(c, step, ctx, value, st), st);
+}
+
+mr_code mr_coordinator_done(mr_coordinator *c, bool *done, mr_status *st)
+{
+    MR_TRY(check(c, st));
+    if (mr__run_under_way(&c->run) > 0)
+        MR_TRY(settle(c, mr__remote_look(c->run.remote, &c->run, st), st));
+    while (mr__run_under_way(&c->run) > 0 && mr__run_is_ready(&c->run))
+        MR_TRY(collect(c, st));
+    *done = mr__run_under_way(&c->run) == 0;
+    return MR_OK;
+}
+
+mr_code mr_coordinator_fetch(mr_coordinator *c, const double *value, mr_status *st)
+{
+    size_t last = c->run.head; /* the step after the last one that is to write there */
+    for (size_t i = c->run.head; i < c->run.tail; i++)
+        if (c->values[i % c->capacity] == value)
+            last = i + 1;
+    return collect_all(c, c->run.tail - last, st);
+}
