@@ -143,6 +143,22 @@ const cli_command cli_evaluate = {
     .run = evaluate,
 };
 
+/* What is asked for is text that can be read. -1, or an exit status. */
+static int check_words(const use_opts *o)
+{
+    mr_status st;
+    mr_loss *loss = NULL;
+    mr_code rc =
+        o->loss ? train_of_graph("--loss", mr_loss_parse(&loss, o->loss, &st), &st) : MR_OK;
+    mr_loss_free(loss);
+    for (size_t i = 0; i < o->metrics.n && rc == MR_OK; i++) {
+        mr_metric *m = NULL;
+        rc = train_of_graph("--metrics", mr_metric_parse(&m, o->metrics.v[i], &st), &st);
+        mr_metric_free(m);
+    }
+    return rc == MR_OK ? -1 : cli_fail(&st, CLI_USAGE);
+}
+
 static mr_code evaluate_parts(use_opts *o, use_parts *p, mr_fit_opts *opts, mr_status *st)
 {
     mr_fit_result r;
@@ -154,7 +170,7 @@ static mr_code evaluate_parts(use_opts *o, use_parts *p, mr_fit_opts *opts, mr_s
                        "the model was saved without a loss: give it by --loss");
     MR_TRY(mr_loss_parse(&p->loss, loss, st));
     if (o->loss_weights)
-        MR_TRY(mr_loss_weigh(p->loss, o->loss_weights, st));
+        MR_TRY(train_of_graph("--loss-weights", mr_loss_weigh(p->loss, o->loss_weights, st), st));
     size_t n = o->has_metrics ? o->metrics.n : mr_saved_n_metrics(p->saved);
     const char *names[MR_MAX_METRICS];
     for (size_t i = 0; i < n && i < MR_MAX_METRICS; i++)
@@ -195,6 +211,8 @@ static int evaluate(int argc, char **argv)
     o.metrics.v = cli_words(argc);
     cli_run_flags(&o.run, run_flags, false);
     int status = begin(&cli_evaluate, flags, run_flags, &o, &p, argc, argv);
+    if (status < 0)
+        status = check_words(&o);
     if (status < 0) {
         mr_fit_opts opts = {.iterator = &o.run.opts};
         status = evaluate_parts(&o, &p, &opts, &st) == MR_OK ? cli_flush(CLI_OK) : end(&st);

@@ -30,6 +30,8 @@ expect evaluate_with_another_loss 0 ANY -- "$m" evaluate --saved out/model --dat
 result metrics_that_are_asked_for $(echo "$evaluation" | grep -q eval_mse; echo $?)
 expect evaluate_needs_labels 1 '' 'labels' -- "$m" evaluate --saved out/model --data 'range(4).map(i => [1.0, 2.0]).batch(2)'
 expect predict_names_the_flag 1 '' '--data' 'shape' -- "$m" predict --saved out/model --data 'range(4).map(i => [1.0]).batch(2)'
+expect evaluate_with_no_loss 2 '' '--loss: line 1, column 1: there is no loss' -- "$m" evaluate --saved out/model --data "$data" --loss nonsense
+expect evaluate_with_no_metric 2 '' '--metrics: line 1, column 1: there is no metric' -- "$m" evaluate --saved out/model --data "$data" --metrics mse nonsense
 expect saved_is_needed 2 '' '--saved DIR is missing' -- "$m" predict --data "$data"
 expect data_are_needed 2 '' '--data EXPR is missing' -- "$m" evaluate --saved out/model
 expect a_model_that_is_not_there 1 '' 'nowhere' 'no such saved model' -- "$m" evaluate --saved nowhere --data "$data"
