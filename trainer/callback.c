@@ -171,6 +171,13 @@ int64_t mr__remembered_count(double v)
     return v > 0 && v < 0x1p53 ? (int64_t)v : 0;
 }
 
+mr_code mr__check_directory(const char *callback, const char *directory, mr_status *st)
+{
+    if (*directory)
+        return MR_OK;
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: the name of the directory is empty", callback);
+}
+
 bool mr__writes_files(const mr_train_event *e)
 {
     return mr_strategy_worker(e->strategy) == 0;

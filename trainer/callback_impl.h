@@ -23,6 +23,10 @@ bool mr__watched(const mr_train_event *e, const char *callback, const char *moni
 /* A count that a callback remembered; 0 where the number is none. */
 int64_t mr__remembered_count(double v);
 
+/* errors   MR_INVALID_ARGUMENT: the name of the callback's directory is empty */
+mr_code mr__check_directory(const char *callback, const char *directory,
+                            mr_status *st) MR_NODISCARD;
+
 /* Does this process write files? */
 bool mr__writes_files(const mr_train_event *e);
 /* Gives a line to mr_fit_opts.print: the text, or the object of JSON; the text to the log where

@@ -133,6 +133,8 @@ MR_TEST(arguments_are_checked)
         {"csv_logger()", "file"},
         {"csv_logger(\"a\", separator=\"\")", "separator"},
         {"terminate_on_nan(1)", "argument"},
+        {"tensorboard(\"\")", "is empty"},
+        {"backup_and_restore(\"\")", "is empty"},
     };
     mr_callback c;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -375,6 +377,8 @@ MR_TEST(a_save_that_fails_ends_training_or_is_warned_of)
     mr_has_str(st.message, "checkpoint of step 5");
     mr_ok(fit(&p, call("checkpoint(\"%s\", on_error=\"warn\")", "file"), NULL, 3, &r), &st);
     mr_eq_i64(r.epochs, 3);
+    mr_ok(fit(&p, "checkpoint(\"/proc/not/there\", on_error=\"warn\")", NULL, 1, &r), &st);
+    mr_eq_i64(r.epochs, 1);
     drop(&p);
 }
 

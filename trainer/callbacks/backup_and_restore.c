@@ -115,6 +115,12 @@ static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
     return rc;
 }
 
+static mr_code check(const void *params, mr_status *st)
+{
+    return mr__check_directory("backup_and_restore", ((const struct params *)params)->directory,
+                               st);
+}
+
 static const mr_param table[] = {
     MR_ARG(struct params, directory, .doc = "Where the backup is kept."),
     MR_PARAM_OWN(struct params, save_freq, mr__param_freq, .def.s = "epoch",
@@ -135,4 +141,5 @@ const mr_callback_desc mr__callback_backup_and_restore = {
               .saves = saves,
               .backs_up = true},
     .state_size = sizeof(struct state),
+    .check = check,
 };

@@ -108,6 +108,23 @@ static mr_code save_now(struct state *s, const mr_train_event *e, mr_status *st)
     return rc;
 }
 
+/* What comes of a save that gave rc and `own`: a warning, or an error. */
+static mr_code react(const struct state *s, const mr_train_event *e, mr_code rc,
+                     const mr_status *own, mr_status *st)
+{
+    if (rc != MR_OK && strcmp(s->params->on_error, "warn") == 0) {
+        char message[1024];
+        mr_status_format(own, message, sizeof message);
+        mr_log(MR_LOG_WARNING, "checkpoint of step %" PRId64 ": %s", e->step, message);
+        return MR_OK;
+    }
+    if (rc != MR_OK && st) {
+        *st = *own;
+        mr_status_prefix(st, "checkpoint of step %" PRId64, e->step);
+    }
+    return rc;
+}
+
 static mr_code save(struct state *s, const mr_train_event *e, mr_status *st)
 {
     const struct params *o = s->params;
@@ -123,18 +140,7 @@ static mr_code save(struct state *s, const mr_train_event *e, mr_status *st)
         s->has_best = true;
     }
     s->saved_step = e->step;
-    mr_code rc = save_now(s, e, &own);
-    if (rc != MR_OK && strcmp(o->on_error, "warn") == 0) {
-        char message[1024];
-        mr_status_format(&own, message, sizeof message);
-        mr_log(MR_LOG_WARNING, "checkpoint of step %" PRId64 ": %s", e->step, message);
-        return MR_OK;
-    }
-    if (rc != MR_OK && st) {
-        *st = own;
-        mr_status_prefix(st, "checkpoint of step %" PRId64, e->step);
-    }
-    return rc;
+    return react(s, e, save_now(s, e, &own), &own, st);
 }
 
 static bool saves(void *ctx, const mr_train_event *e)
@@ -182,7 +188,10 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     const struct state *s = ctx;
-    return e->error == MR_OK && !e->stopping && s->saved_step > 0 ? mark(s, e, true, st) : MR_OK;
+    mr_status own;
+    if (e->error != MR_OK || e->stopping || s->saved_step == 0)
+        return MR_OK;
+    return react(s, e, mark(s, e, true, &own), &own, st);
 }
 
 static void remember(const void *ctx, mr_callback_memory *out)

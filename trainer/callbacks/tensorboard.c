@@ -80,6 +80,11 @@ static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
+static mr_code check(const void *params, mr_status *st)
+{
+    return mr__check_directory("tensorboard", ((const struct params *)params)->directory, st);
+}
+
 static const mr_param table[] = {
     MR_ARG(struct params, directory, .doc = "Where the directories train and validation are."),
     MR_PARAM_OWN(struct params, update_freq, mr__param_freq, .def.s = "epoch",
@@ -100,4 +105,5 @@ const mr_callback_desc mr__callback_tensorboard = {
               .train_end = train_end,
               .free = clear},
     .state_size = sizeof(struct state),
+    .check = check,
 };
