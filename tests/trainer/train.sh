@@ -139,6 +139,10 @@ else
     skip a_small_address_space_is_warned_of 'sanitizers take more'
 fi
 train an_error_names_its_flag 2 '' '--loss: line 1, column 1' --data "$data" --loss ''
+"$m" train --data "$data" --model 'dense(' --loss mse --optimizer sgd 2>err
+result its_caret_is_below_the_place "$([ "$(cat err)" = 'millrace: invalid argument: --model: line 1, column 7: expected a value, found the end of the text
+  dense(
+        ^' ]; echo $?)" "$(cat err)"
 train an_error_names_its_callback 2 '' '--callback: line 1, column 1: there is no callback' --data "$data" --callback 'nonsense()'
 
 # ---- TF_CONFIG
