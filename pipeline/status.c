@@ -196,10 +196,15 @@ size_t mr_text_visible(const char *text, bool lines, char *buf, size_t size)
 }
 
 /* Where the two lines of the text form begin that a message shows at its end, the place and the
- * caret; NULL: it shows none. */
+ * caret; NULL: it shows none. A flag may stand before them: "--data: line 1, column 3". */
 static const char *place_shown(const char *message)
 {
-    if (strncmp(message, "line ", 5) != 0)
+    const char *words = message;
+    if (strncmp(words, "--", 2) == 0) {
+        words += strspn(words, "-abcdefghijklmnopqrstuvwxyz");
+        words += strncmp(words, ": ", 2) == 0 ? 2 : 0;
+    }
+    if (strncmp(words, "line ", 5) != 0)
         return NULL;
     const char *caret = strrchr(message, '\n'), *line = caret;
     while (line && line > message && *--line != '\n')

@@ -139,6 +139,12 @@ MR_TEST(control_bytes_of_names_are_shown_not_obeyed)
     mr_fail(&st, MR_INVALID_ARGUMENT, "line 1\n  x\n  ^"); /* a message may have several lines */
     mr_status_format(&st, line, sizeof line);
     mr_eq_str(line, "invalid argument: line 1\n  x\n  ^");
+    mr_status_prefix(&st, "--loss-weights");
+    mr_status_format(&st, line, sizeof line);
+    mr_eq_str(line, "invalid argument: --loss-weights: line 1\n  x\n  ^");
+    mr_fail(&st, MR_INVALID_ARGUMENT, "--a: b: line 1\n  x\n  ^");
+    mr_status_format(&st, line, sizeof line);
+    mr_eq_str(line, "invalid argument: --a: b: line 1\\x0a  x\\x0a  ^");
     mr_eq_u64(mr_text_visible("a\nb", true, line, sizeof line), 3);
     mr_eq_u64(mr_text_visible("a\nb", false, small, sizeof small), 6);
     mr_eq_str(small, "a\\x0a");
