@@ -108,8 +108,7 @@ mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, double sec
         rc = put_span(t, &spans[i], run, st);
     if (left_out > 0)
         fprintf(stderr,
-                "millrace bench: the trace of run %" PRId64
-                " (%.3f s) has room for %d spans; those "
+                "millrace: the trace of run %" PRId64 " (%.3f s) has room for %d spans; those "
                 "of less than %.3g us are left out\n",
                 run, seconds, BENCH_TRACE_SPANS, left_out * 1e6);
     mr_free(spans);

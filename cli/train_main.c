@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/ledger_flag.h"
 #include "cli/train.h"
@@ -32,7 +33,7 @@ static const cli_command command = {
         "    [--callback CALL...]\n"
         "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
         "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
-        "    [--init DIR] [--save DIR]",
+        "    [--init DIR] [--save DIR] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
         "goes through the data as often as needed, --epochs alone stops after that many; with\n"
@@ -50,7 +51,7 @@ typedef struct train_opts {
     cli_run run;
     const char *data, *eval, *validation, *model, *loss, *loss_weights, *optimizer, *devices, *log;
     const char *strategy, *communication, *cross_device_ops, *auto_shard, *init, *save,
-        *partitioner, *ledger;
+        *partitioner, *ledger, *trace;
     int64_t replicas, epochs, steps, steps_per_epoch, connect_timeout, peer_timeout;
     cli_texts metrics, callbacks;
     mr_cluster cluster;
@@ -305,6 +306,15 @@ static mr_code follow_training(const train_opts *o, const parts *p, mr_status *s
     return train_evaluate_checkpoints(&e, st);
 }
 
+/* Whether the file can be written, before training; nothing of it stays. */
+static mr_code check_trace(const char *path, mr_status *st)
+{
+    bench_trace t = {0};
+    mr_code rc = bench_trace_open(&t, path, st);
+    bench_trace_abort(&t);
+    return rc;
+}
+
 static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
 {
     mr_status st;
@@ -324,6 +334,7 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                          .silent = o->silent,
                          .epochs = o->epochs,
                          .steps = o->steps,
+                         .trace = o->trace,
                          .steps_in_epoch = o->steps_per_epoch ? o->steps_per_epoch
                                            : p->data          ? mr_dataset_cardinality(p->data)
                                                               : MR_UNKNOWN_COUNT};
@@ -363,15 +374,19 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
         rc = train_of_graph("--save", mr_check_save_path(o->save, &st), &st);
     if (rc == MR_OK)
         rc = train_of_graph("--init", take_weights(o, p, &st), &st);
+    if (rc == MR_OK && o->trace)
+        rc = train_of_graph("--trace", check_trace(o->trace, &st), &st);
     stop_on_termination(p, &opts);
     train_progress_start(&at, p->data, &read_opts);
     read_opts.ledger = ledger;
+    read_opts.trace_spans = o->trace ? BENCH_TRACE_SPANS : 0;
     if (rc == MR_OK)
         rc = mr_fit(p->strategy, p->model, p->data, p->loss, p->optimizer, &opts, &r, &st);
     else
         mr_strategy_abandon(p->strategy, &st);
     read_opts.on_read = NULL;
     read_opts.ledger = NULL;
+    read_opts.trace_spans = 0;
     if (rc == MR_OK && r.stopped)
         return cli_flush(128 + SIGTERM);
     if (rc == MR_OK)
@@ -386,7 +401,7 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
             putchar('\n');
         return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
     }
-    return cli_flush(CLI_OK);
+    return cli_flush(at.failed ? CLI_FAILED : CLI_OK);
 }
 
 static int run_parts(train_opts *o, parts *p)
@@ -562,6 +577,12 @@ static int train(int argc, char **argv)
          .value = &o.mixed_precision,
          .help = "bfloat16 math in dense layers and convolutions, with float32 variables"},
         cli_ledger_flag(&o.ledger),
+        {.name = "trace",
+         .kind = CLI_TEXT,
+         .value = &o.trace,
+         .what = "FILE",
+         .help = "write when each operation of the training data worked and waited, as Perfetto "
+                 "and chrome://tracing read it"},
         {.name = "epochs",
          .kind = CLI_INT,
          .value = &o.epochs,

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/bench.h"
 #include "cli/train_progress.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/files/glob.h"
@@ -205,6 +206,31 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
+static mr_code write_trace(const char *path, const mr_train_event *e, mr_status *st)
+{
+    bench_trace t = {0};
+    mr_code rc = bench_trace_open(&t, path, st);
+    if (rc == MR_OK)
+        rc = bench_trace_run(&t, mr_train_input(e), 1, e->seconds, st);
+    if (rc == MR_OK)
+        rc = bench_trace_close(&t, st);
+    bench_trace_abort(&t);
+    return rc;
+}
+
+/* What was trained is not lost by a trace that cannot be written. */
+static mr_code on_train_end(void *ctx, const mr_train_event *e, mr_status *st)
+{
+    train_progress *p = ctx;
+    mr_status why;
+    (void)st;
+    if (p->trace && e->error == MR_OK && write_trace(p->trace, e, &why) != MR_OK) {
+        mr_status_prefix(&why, "--trace");
+        p->failed = cli_fail(&why, CLI_FAILED) != CLI_OK;
+    }
+    return MR_OK;
+}
+
 void train_progress_start(train_progress *p, mr_dataset *data, mr_iterator_opts *reads)
 {
     mr_status st;
@@ -223,7 +249,8 @@ mr_callback train_progress_callback(train_progress *p)
                          .epoch_begin = on_epoch_begin,
                          .batch_end = on_batch_end,
                          .batch_result = on_batch_result,
-                         .epoch_end = on_epoch_end};
+                         .epoch_end = on_epoch_end,
+                         .train_end = on_train_end};
 }
 
 void train_progress_print(void *progress, const char *text, const char *json)

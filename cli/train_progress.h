@@ -17,6 +17,8 @@ typedef struct train_progress {
     int64_t epoch_first_step;
     int64_t file_bytes;         /* of all files that the data name; 0: unknown */
     _Atomic int64_t bytes_read; /* of any file */
+    const char *trace;          /* the file to be written at the end; NULL: none */
+    bool failed;                /* it was not, which was said */
 } train_progress;
 
 /* Before training; reads: of the training data, which it may watch. data NULL: not known. */

@@ -122,6 +122,11 @@ bool mr_train_value_name(const mr_train_event *e, size_t i, char *name, size_t s
     return true;
 }
 
+mr_iterator *mr_train_input(const mr_train_event *e)
+{
+    return mr_dist_iterator_worker(e->loop->run.feed.it, 0);
+}
+
 /* When callbacks are called. */
 typedef enum moment {
     TRAIN_BEGIN,
@@ -314,7 +319,8 @@ static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     mr_iterator_opts run = o->iterator ? *o->iterator : (mr_iterator_opts){0};
-    run.ledger = NULL; /* it is of what is trained on */
+    run.ledger = NULL;   /* it is of what is trained on, */
+    run.trace_spans = 0; /* as is a trace */
     mr_fit_opts how = {.steps = o->validation_steps,
                        .metrics = o->metrics,
                        .n_metrics = o->n_metrics,

@@ -81,6 +81,10 @@ MR_API bool mr_train_value(const mr_train_event *e, const char *name, double *va
 /* The names of all values that it has, the i-th written to name; false: there are fewer. */
 MR_API bool mr_train_value_name(const mr_train_event *e, size_t i, char *name, size_t size);
 
+/* What this process reads the batches of training from, for mr_iterator_trace and its kin. Borrowed
+ * during a callback. */
+MR_API mr_iterator *mr_train_input(const mr_train_event *e);
+
 /* What a callback remembers of the epochs so far, as checkpoints keep it; borrowed. */
 enum { MR_MAX_REMEMBERED = 8 };
 typedef struct mr_callback_memory {

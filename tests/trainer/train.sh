@@ -161,6 +161,16 @@ unset TF_CONFIG
 result nan_has_no_sign_in_the_log $(grep -q 'loss nan' out; echo $?) "$(cat out err)"
 train a_bound_is_printed_in_full 2 '' 'at most 0.9999999, not 1' --data "$data" --optimizer 'adam(beta_1=1)'
 
+# ---- a trace
+train a_trace_is_written 0 '"epoch": 2' '' --data "$data" --epochs 2 --validation "$data" --trace trace.json
+result a_trace_has_the_operations "$(python3 -c '
+import json
+events = json.load(open("trace.json"))["traceEvents"]
+spans = [e for e in events if e["ph"] == "X"]
+assert {"batch", "map", "range"} <= {e["name"] for e in spans} and all(e["dur"] >= 0 for e in spans), events' 2>&1; echo $?)" "$(head -c 500 trace.json)"
+result a_trace_leaves_nothing_else $([ ! -e trace.json.partial ]; echo $?)
+train a_trace_that_cannot_be_written_is_found_first 1 '' '--trace' --data "$data" --trace nowhere/trace.json
+
 # ---- the bar
 unknown='range(8).filter(x => true).map(i => ([1.0], [1.0])).batch(2)'
 on_terminal() { # FLAG...
