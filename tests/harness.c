@@ -94,16 +94,6 @@ mr_dataset *mr_test_graph(const char *text)
     return ds;
 }
 
-const char *mr_test_source(void)
-{
-    return MR_SOURCE_DIR;
-}
-
-const char *mr_test_build(void)
-{
-    return MR_BUILD_DIR;
-}
-
 uint64_t mr_test_seed(void)
 {
     const char *s = getenv("MR_TEST_SEED");

@@ -85,9 +85,6 @@ const char *mr_test_path(const char *name);
 const char *mr_test_file(const char *name, const char *text);
 /* The dataset that text says, owned; the test fails if it says none. */
 struct mr_dataset *mr_test_graph(const char *text);
-/* Root of the source tree, and of the build. */
-const char *mr_test_source(void);
-const char *mr_test_build(void);
 
 void mr__eq_i64(const char *f, int l, const char *as, const char *bs, int64_t a, int64_t b);
 void mr__eq_u64(const char *f, int l, const char *as, const char *bs, uint64_t a, uint64_t b);

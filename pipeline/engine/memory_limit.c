@@ -202,11 +202,6 @@ void mr__memory_stop(mr__memory *m)
     m->limit = 0;
 }
 
-bool mr__memory_limited(const mr_iter *it)
-{
-    return it->run->memory.limit != 0;
-}
-
 void mr__memory_ahead(const mr_iter *it, int64_t bytes)
 {
     mr__memory *m = &it->run->memory;

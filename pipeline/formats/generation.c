@@ -12,7 +12,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 
-enum { MOST_SHARDS = 99999, MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28, MAX_RETRIES = 1000 };
+enum { MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28, MAX_RETRIES = 1000 };
 
 static const char magic[] = "MRG1";
 

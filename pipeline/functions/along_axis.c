@@ -111,8 +111,11 @@ static mr_code move_to_end(const mr_array *x, unsigned gone, mr_array *out, mr_s
     return MR_OK;
 }
 
-mr_code mr__axes_run(const mr_rows *r, const mr__axes *p, const mr_array *x, int *rank,
-                     int64_t *shape, mr_array *lines, size_t *n, bool *known, mr_status *st)
+/* *rank and shape of what is left of x, and *lines = x with the axes that go at its end, so that
+ * each value of what is left has one line (inner is 1); a view where they are there. Owned.
+ * *known false: x has no such axes; the rows have failed. */
+static mr_code to_lines(const mr_rows *r, const mr__axes *p, const mr_array *x, int *rank,
+                        int64_t *shape, mr_array *lines, size_t *n, bool *known, mr_status *st)
 {
     unsigned gone, all = (1u << x->rank) - 1;
     char why[96];
@@ -159,7 +162,7 @@ mr_code mr__axes_reduce(const mr_rows *r, const mr_array *x, const mr__reducer *
     bool known;
     if (mr__is_half(x->dtype))
         return reduce_half(r, x, loops, gives, needs_values, out, st);
-    MR_TRY(mr__axes_run(r, r->params, x, &rank, shape, &lines, &n, &known, st));
+    MR_TRY(to_lines(r, r->params, x, &rank, shape, &lines, &n, &known, st));
     if (!known)
         return mr__any_value(gives, x->rows, out, st);
     mr_code rc = mr_array_alloc(out, gives, rank, shape, x->rows, st);

@@ -50,11 +50,6 @@ bool mr__axis_run(const mr_rows *r, int64_t axis, int rank, int *at);
 /* *out = rank and shape of what is left of x. */
 mr_code mr__axes_type(const mr_call *c, const mr__axes *p, const mr_leaf *x, mr_leaf *out,
                       mr_status *st);
-/* *rank and shape of what is left of x, and *lines = x with the axes that go at its end, so that
- * each value of what is left has one line (inner is 1); a view where they are there. Owned.
- * *known false: x has no such axes; the rows have failed. */
-mr_code mr__axes_run(const mr_rows *r, const mr__axes *p, const mr_array *x, int *rank,
-                     int64_t *shape, mr_array *lines, size_t *n, bool *known, mr_status *st);
 /* z[k] = the reduction of line k of n values. */
 typedef void (*mr__reducer)(const void *x, void *z, size_t lines, size_t n);
 /* *out, of dtype `gives`, = x reduced along the axes of r's parameters, which are an mr__axes, by

@@ -20,7 +20,6 @@ typedef struct code {
     size_t n_in;       /* columns of the input */
     size_t n_captured; /* columns of captures, after those */
     mr_spec *out;
-    bool identity;    /* x => x */
     size_t row_bytes; /* see mr__program_row_bytes */
 } code;
 

@@ -34,11 +34,4 @@ static inline void mr__object_unref(mr__object *o)
     if (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1)
         o->destroy(o);
 }
-
-/* true if the caller holds the only reference. */
-static inline int mr__object_sole(const mr__object *o)
-{
-    /* Acquire pairs with the release in other holders' unref. */
-    return atomic_load_explicit(&o->refs, memory_order_acquire) == 1;
-}
 #endif

@@ -100,7 +100,6 @@ mr_code mr__meeting_listen(mr__meeting *m, mr_status *st)
     bool given = m->all_addresses || m->rank == 0;
     mr__known *at = &m->known[m->all_addresses ? m->rank : 0];
     MR_TRY(mr__address_resolve(at->address, &at->to, st));
-    at->has_address = true;
     mr__address a = given ? at->to : any_address(&at->to, 0);
     int err;
     m->listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
@@ -170,7 +169,6 @@ mr_code mr__meeting_dial(mr__meeting *m, uint32_t rank, mr__role role, const cha
     }
     if (!local)
         a = k->to;
-    k->has_address = true;
     int fd = mr__sys->socket(a.to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return mr_fail_errno(st, errno, "no socket for %s", a.text);

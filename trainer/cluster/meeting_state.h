@@ -18,7 +18,7 @@ struct mr__talk {
     int fd; /* -1: ended; freed in the next round */
     mr__role role;
     uint32_t rank;
-    bool connecting, incoming, local, closes; /* closes: when everything is sent */
+    bool connecting, incoming, local;
     int64_t since_ns;
     unsigned char head[MR__HEAD_BYTES], *payload;
     bool has_head;
@@ -31,7 +31,7 @@ struct mr__talk {
 
 typedef struct mr__known {
     char address[200]; /* "": not known yet */
-    bool has_address, met, dialing;
+    bool met, dialing;
     mr__address to;
     int64_t dial_at_ns, delay_ns;
     char error[160]; /* why it could not be reached the last time */
