@@ -22,7 +22,7 @@ if [ -z "$program" ]; then
     program=build/millrace
     tests/run.sh --deps
     cmake -S . -B build -DMR_BUILD_TESTS=OFF >/dev/null
-    cmake --build build --parallel "$(nproc)" --target millrace millrace-train
+    cmake --build build --parallel "$(nproc)" --target millrace millrace-service millrace-train
 fi
 
 run() { printf '\n$ %s\n' "${*@Q}"; "$@"; }
@@ -52,3 +52,4 @@ run "$program" train \
     --save "$out/model"
 run "$program" checkpoints "$out/checkpoints"
 run "$program" summary --saved "$out/model"
+printf '\nTensorBoard (pip install tensorboard) shows how it went: tensorboard --logdir %s\n' "$out/logs"

@@ -121,7 +121,8 @@ input (80)
 flatten                      (80)                                0
 dense                        (128)                           10368
 dense_1                      (10)                             1290
-parameters: 11658 (45.5 KiB)" cat trained
+parameters: 11658 (45.5 KiB)
+TensorBoard (pip install tensorboard) shows how it went: tensorboard --logdir shards/logs" cat trained
     result quickstart_leaves_logs_for_tensorboard $(ls shards/logs/train/events* shards/logs/validation/events* >/dev/null 2>&1; echo $?)
     "$MR_SOURCE/examples/service.sh" --program "$b/millrace" --data "$dir/idx" --out "$dir/service" --epochs 20 >served 2>&1
     runs service "the losses of all 160 steps are equal" sh -c 'grep -o "the losses of all [0-9]* steps are equal" served || cat served'
