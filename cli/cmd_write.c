@@ -16,6 +16,7 @@
 #include "pipeline/ops/sources.h"
 
 enum { WANT = 1024 };
+#define ZSTD_RECORD "zstd-record"
 
 typedef struct write_opts {
     cli_run run;
@@ -238,7 +239,8 @@ static mr_code write_input(const write_opts *o, mr_dataset *ds, cli_jsonl *j, mr
 static int write_all(const write_opts *o, mr_dataset *ds, cli_jsonl *j)
 {
     mr_shard_writer_opts opts = {.overwrite = o->overwrite, .format = o->shard_format};
-    if (o->compress && !mr_compression_find(o->compress, &opts.compression))
+    opts.zstd_records = o->compress && strcmp(o->compress, ZSTD_RECORD) == 0;
+    if (o->compress && !opts.zstd_records && !mr_compression_find(o->compress, &opts.compression))
         return cli_usage(&cli_write, "there is no compression '%s'", o->compress);
     mr_shard_writer *w = NULL;
     mr_status st;
@@ -295,6 +297,8 @@ static int check_format(write_opts *o, const char *const *words)
                          "--format %s is of pipelines: --expr, --text, --images, and "
                          "--jsonl with --schema",
                          o->format);
+    if (o->compress && strcmp(o->compress, ZSTD_RECORD) == 0)
+        return cli_usage(&cli_write, "--compress " ZSTD_RECORD " is of tfrecord files");
     if (o->shard_format == MR_SHARDS_NPY && o->compress)
         return cli_usage(&cli_write,
                          "--compress is not of npy files, which numpy maps as they are");
@@ -303,7 +307,7 @@ static int check_format(write_opts *o, const char *const *words)
 
 static int run(int argc, char **argv)
 {
-    static const char *const codecs[] = {"GZIP", "ZLIB", "ZSTD", NULL};
+    static const char *const codecs[] = {"GZIP", "ZLIB", "ZSTD", ZSTD_RECORD, NULL};
     static const char *const formats[] = {"tfrecord", "jsonl", "npy", NULL};
     write_opts o = {.shards = 1};
     o.jsonl.v = cli_words(argc);
@@ -343,7 +347,7 @@ static int run(int argc, char **argv)
          .value = &o.compress,
          .what = "CODEC",
          .words = codecs,
-         .help = "GZIP, ZLIB or ZSTD"},
+         .help = "GZIP, ZLIB or ZSTD: whole files; zstd-record: each record, with a dictionary"},
         cli_ledger_flag(&o.ledger),
         {.name = "expr",
          .kind = CLI_TEXT,
@@ -444,6 +448,11 @@ const cli_command cli_write = {
         "it is. --idx names its features \"image\" and \"label\". --images writes the files as\n"
         "they are as \"image\", the number of the folder in the order of names as \"label\", and\n"
         "\"path\". A file is complete or not there at all.\n"
+        "\n"
+        "--compress zstd-record makes each record a zstd frame of its own, so that any reader\n"
+        "of TFRecords finds it, and tfrecord(..., record_compression=\"ZSTD\") its data. Where\n"
+        "that saves more than it takes, the frames are made with a dictionary, the file\n"
+        "PREFIX.dict, which is trained of the first records.\n"
         "\n"
         "--format jsonl writes the lines that 'millrace show' prints. --format npy writes\n"
         "numpy arrays: elements of numbers and bools, all of one shape, along axis 0; those\n"

@@ -6,6 +6,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "pipeline/formats/zstd_memory.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct zstd_codec {
@@ -28,7 +29,10 @@ static void z_free(void *ctx, void *p)
     mr_free(p);
 }
 
-static const ZSTD_customMem memory = {z_alloc, z_free, NULL};
+ZSTD_customMem mr__zstd_memory(void)
+{
+    return (ZSTD_customMem){z_alloc, z_free, NULL};
+}
 
 static mr_code fail(size_t rc, const char *doing, mr_code otherwise, mr_status *st)
 {
@@ -97,7 +101,7 @@ mr_code mr__zstd_decode_open(mr__codec **out, mr_status *st)
     if (c) {
         c->base.class_ = &decode_class;
         c->between_frames = true;
-        c->d = ZSTD_createDCtx_advanced(memory);
+        c->d = ZSTD_createDCtx_advanced(mr__zstd_memory());
     }
     if (!c || !c->d) {
         mr_free(c);
@@ -112,7 +116,7 @@ mr_code mr__zstd_encode_open(mr__codec **out, mr_status *st)
     zstd_codec *c = mr_calloc(1, sizeof *c);
     if (c) {
         c->base.class_ = &encode_class;
-        c->e = ZSTD_createCCtx_advanced(memory);
+        c->e = ZSTD_createCCtx_advanced(mr__zstd_memory());
     }
     if (!c || !c->e || ZSTD_isError(ZSTD_CCtx_setParameter(c->e, ZSTD_c_checksumFlag, 1))) {
         if (c)

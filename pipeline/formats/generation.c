@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "pipeline/formats/new_file.h"
+#include "pipeline/formats/record_frames.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 
@@ -41,7 +42,7 @@ static mr_code fail_rename(const char *from, const char *to, mr_status *st)
     return rc;
 }
 
-static bool exists(const char *path)
+bool mr__generation_has(const char *path)
 {
     struct stat s;
     return mr__sys->stat(path, &s) == 0;
@@ -129,8 +130,7 @@ static const char shard_number[] = "-00000-of-00000.";
 static const char *const shard_endings[] = {"tfrecord", "jsonl", "npy"};
 enum { NUMBER = sizeof shard_number - 1 };
 
-/* The length of the prefix of a shard's name; 0: it is none. */
-static size_t prefix_size(const char *name)
+size_t mr__shard_prefix(const char *name)
 {
     size_t n = strlen(name);
     for (size_t e = 0; e < sizeof shard_endings / sizeof *shard_endings; e++) {
@@ -151,7 +151,7 @@ static size_t prefix_size(const char *name)
 static int64_t shards_of(const mr__generation *g, const char *name)
 {
     size_t n = strlen(g->base);
-    if (prefix_size(name) != n || strncmp(name, g->base, n) != 0)
+    if (mr__shard_prefix(name) != n || strncmp(name, g->base, n) != 0)
         return 0;
     return strtoll(name + n + strlen("-00000-of-"), NULL, 10);
 }
@@ -174,6 +174,22 @@ static struct dirent *next_entry(DIR *dir)
         if (entry || errno != EINTR || tries == MAX_RETRIES)
             return entry;
     }
+}
+
+/* The dictionary of an old set goes with it. A file of that name that is none is left alone. */
+static mr_code find_dictionary(mr__generation *g, bool overwrite, mr_status *st)
+{
+    char head[4], *path = join(g->directory, g->base, ".dict");
+    if (!path)
+        return mr_fail_memory(st, 0, "a file name");
+    int fd = g->n || overwrite ? mr__open_again(path, O_RDONLY | O_NONBLOCK) : -1;
+    ssize_t n = fd < 0 ? 0 : mr__sys->read(fd, head, sizeof head);
+    if (fd >= 0)
+        mr__sys->close(fd);
+    if (n == sizeof head && mr__is_dictionary(head, sizeof head))
+        return add_move(g, path, mr__hidden_name(path, ".old"), st);
+    mr_free(path);
+    return MR_OK;
 }
 
 mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char *ending,
@@ -211,6 +227,8 @@ mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char 
     }
     if (dir)
         mr__sys->closedir(dir);
+    if (rc == MR_OK)
+        rc = find_dictionary(g, overwrite, st);
     g->n_old = g->n;
     return rc;
 }
@@ -319,7 +337,7 @@ static mr_code check_set(const char *prefix, size_t size, mr_status *st)
     mr_code rc = text ? mr__generation_init(&g, text, st) : mr_fail_memory(st, 0, "a file name");
     if (rc == MR_OK && !(journal = journal_path(&g)))
         rc = mr_fail_memory(st, 0, "a file name");
-    if (rc == MR_OK && exists(journal)) {
+    if (rc == MR_OK && mr__generation_has(journal)) {
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "a write of this set is giving its files their names, or was killed while it "
                      "did; if no write runs, 'millrace write --recover --out %s' finishes it",
@@ -337,7 +355,7 @@ mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st)
     const char *before = "";
     size_t size = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t k = prefix_size(paths[i]);
+        size_t k = mr__shard_prefix(paths[i]);
         if (k == 0 || (k == size && memcmp(paths[i], before, k) == 0))
             continue;
         MR_TRY(check_set(paths[i], k, st));
@@ -425,8 +443,8 @@ static mr_code finish(const mr__generation *g, const char *journal, mr_status *s
 {
     bool complete = true, begun = false;
     for (size_t i = g->n_old; i < g->n; i++) {
-        bool waits = exists(g->from[i]);
-        complete = complete && (waits || exists(g->to[i]));
+        bool waits = mr__generation_has(g->from[i]);
+        complete = complete && (waits || mr__generation_has(g->to[i]));
         begun = begun || !waits;
     }
     for (size_t i = 0; i < g->n; i++) {
@@ -437,11 +455,11 @@ static mr_code finish(const mr__generation *g, const char *journal, mr_status *s
                 break;
             from = g->to[i];
             to = g->from[i];
-            if (exists(to))
+            if (mr__generation_has(to))
                 continue;
         } else if (is_old && begun)
             continue; /* old files all moved before the first new one did */
-        if (exists(from) && mr__rename_again(from, to) != 0)
+        if (mr__generation_has(from) && mr__rename_again(from, to) != 0)
             return fail_rename(from, to, st);
     }
     MR_TRY(sync_directory(g, st));

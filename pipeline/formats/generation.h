@@ -4,9 +4,10 @@
 /* Putting a set of files in the place of another, so that a pattern over their names never finds
  * some of each. For shard_writer.c, and for who lists files.
  *
- * The names are PREFIX-00000-of-0000N.tfrecord (or .jsonl, .npy) and so on; beside them, where
- * PREFIX-* does not match, lie .PREFIX-... .partial (a new file, complete), .PREFIX-... .old (one
- * that is replaced) and .PREFIX.commit, the journal. Publishing
+ * The names are PREFIX-00000-of-0000N.tfrecord (or .jsonl, .npy) and so on, and PREFIX.dict, where
+ * their records are compressed with a dictionary; beside them, where PREFIX-* does not match, lie
+ * .PREFIX-... .partial (a new file, complete), .PREFIX-... .old (one that is replaced) and
+ * .PREFIX.commit, the journal. Publishing
  *
  *     1. writes the journal, all renames that follow, under another name, syncs it, and renames it
  *     2. renames the old files to their hidden names
@@ -29,6 +30,9 @@
  * errors   MR_FAILED_PRECONDITION: it is; names the journal, and says what to do */
 mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st) MR_NODISCARD;
 
+/* The length of the prefix in the path of a shard, PREFIX-00000-of-0000N.tfrecord; 0: it is none */
+size_t mr__shard_prefix(const char *path);
+
 /* Directory and base name of a prefix, and names in that directory. */
 typedef struct mr__generation {
     char *directory; /* "" or with its slash */
@@ -43,8 +47,11 @@ void mr__generation_reset(mr__generation *g);
 /* Finishes what a crash left of an earlier publishing. */
 mr_code mr__generation_recover(const mr__generation *g, mr_status *st) MR_NODISCARD;
 
+/* Whether a file is there. */
+bool mr__generation_has(const char *path);
+
 /* Finds the files of sets that are there (any number of shards, any ending), to be replaced by one
- * of n_shards with this ending, "tfrecord".
+ * of n_shards with this ending, "tfrecord"; and their dictionary, PREFIX.dict.
  * errors   MR_ALREADY_EXISTS: a set of another number of shards or ending, and not `overwrite` */
 mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char *ending,
                                 bool overwrite, mr_status *st) MR_NODISCARD;

@@ -6,7 +6,15 @@
 #include <string.h>
 
 #include "pipeline/formats/generation.h"
+#include "pipeline/formats/record_frames.h"
 #include "pipeline/formats/tfrecord_writer.h"
+
+/* Records that a dictionary is trained of, back to back, before they are written. */
+struct samples {
+    void *bytes;
+    size_t *sizes;
+    size_t used, n, capacity, sizes_capacity;
+};
 
 struct mr_shard_writer {
     mr__generation generation;
@@ -14,8 +22,31 @@ struct mr_shard_writer {
     mr_shard_format format;
     char *npy_type; /* of NPY: what its heads say but for the number of entries, in two texts */
     int64_t n, next, records;
+    bool zstd_records;
+    mr_code failed;           /* to begin with frames; MR_OK: no */
+    mr__frame_writer *frames; /* NULL: the first records are still being collected */
+    struct samples samples;
+    mr__new_file dictionary; /* its path is NULL where there is none */
     mr_tfrecord_writer *files[];
 };
+
+enum { SAMPLE_BYTES = 4 << 20, MOST_SAMPLES = 1 << 20 };
+
+/* What would be replaced by a dictionary at path is one of the old files. */
+static mr_code check_dictionary(const mr_shard_writer *w, const char *path, mr_status *st)
+{
+    const mr__generation *g = &w->generation;
+    for (size_t i = 0; i < g->n_old; i++)
+        if (strcmp(g->from[i], path) == 0)
+            return MR_OK;
+    if (!mr__generation_has(path))
+        return MR_OK;
+    mr_code rc = mr_fail(st, MR_ALREADY_EXISTS,
+                         "this file is in the place of the dictionary; remove it, or, if it is the "
+                         "dictionary of a set that is gone, overwrite it (--overwrite)");
+    mr_status_at(st, path, -1, -1);
+    return rc;
+}
 
 mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards,
                              const mr_shard_writer_opts *opts, mr_status *st)
@@ -32,6 +63,9 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     mr_shard_format format = opts ? opts->format : MR_SHARDS_TFRECORD;
     if (format == MR_SHARDS_NPY && opts->compression != MR_COMPRESSION_NONE)
         return mr_fail(st, MR_INVALID_ARGUMENT, "npy files cannot be compressed");
+    if (format != MR_SHARDS_TFRECORD && opts->zstd_records)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "records are compressed one after the other in tfrecord files alone");
     size_t path_size = strlen(prefix) + 64;
     char *path = mr_malloc(path_size);
     mr_shard_writer *w = mr_calloc(1, sizeof *w + (size_t)n_shards * sizeof *w->files);
@@ -43,11 +77,16 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     if (rc == MR_OK) {
         w->format = format;
         w->overwrite = opts && opts->overwrite;
+        w->zstd_records = opts && opts->zstd_records;
         rc = mr__generation_recover(&w->generation, st);
     }
     if (rc == MR_OK)
         rc = mr__generation_find_old(&w->generation, n_shards, mr_shard_ending(format),
                                      w->overwrite, st);
+    if (rc == MR_OK && w->zstd_records) {
+        snprintf(path, path_size, "%s.dict", prefix);
+        rc = check_dictionary(w, path, st);
+    }
     for (int64_t i = 0; i < n_shards && rc == MR_OK; i++) {
         snprintf(path, path_size, "%s-%05" PRId64 "-of-%05" PRId64 ".%s", prefix, i, n_shards,
                  mr_shard_ending(format));
@@ -132,19 +171,107 @@ mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, int ran
     return rc;
 }
 
-mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, mr_status *st)
+/* ---- records that are frames of their own ---- */
+
+static mr_code collect(struct samples *s, const void *data, size_t n, mr_status *st)
+{
+    void *sizes = s->sizes;
+    mr_code rc = mr_grow(&s->bytes, &s->capacity, s->used + n, 1, SIZE_MAX / 2,
+                         "records for a dictionary", st);
+    if (rc == MR_OK)
+        rc = mr_grow(&sizes, &s->sizes_capacity, s->n + 1, sizeof *s->sizes, MOST_SAMPLES,
+                     "records for a dictionary", st);
+    s->sizes = sizes;
+    if (rc != MR_OK)
+        return rc;
+    if (n)
+        memcpy((char *)s->bytes + s->used, data, n);
+    s->used += n;
+    s->sizes[s->n++] = n;
+    return MR_OK;
+}
+
+static void drop_samples(struct samples *s)
+{
+    mr_free(s->bytes);
+    mr_free(s->sizes);
+    *s = (struct samples){0};
+}
+
+/* To the file whose turn it is. */
+static mr_code put_record(mr_shard_writer *w, const void *data, size_t n, mr_status *st)
 {
     mr_tfrecord_writer *f = w->files[w->next];
-    if (w->format == MR_SHARDS_NPY && !w->npy_type)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the entries of npy files are");
-    mr_code rc = w->format == MR_SHARDS_TFRECORD ? mr_tfrecord_writer_append(f, data, n, st)
-                                                 : mr__tfrecord_writer_put(f, data, n, st);
+    mr_bytes frame = {data, n};
+    if (w->frames)
+        MR_TRY(mr__frame_write(w->frames, data, n, &frame, st));
+    mr_code rc = w->format == MR_SHARDS_TFRECORD
+                     ? mr_tfrecord_writer_append(f, frame.data, frame.size, st)
+                     : mr__tfrecord_writer_put(f, data, n, st);
     if (rc == MR_OK && w->format == MR_SHARDS_JSONL)
         rc = mr__tfrecord_writer_put(f, "\n", 1, st);
-    if (rc == MR_OK) {
-        w->records++;
+    if (rc == MR_OK)
         w->next = (w->next + 1) % w->n;
-    }
+    return rc;
+}
+
+static mr_code write_dictionary(mr_shard_writer *w, const void *bytes, size_t n, mr_status *st)
+{
+    const mr__generation *g = &w->generation;
+    size_t size = strlen(g->directory) + strlen(g->base) + sizeof ".dict";
+    char *path = mr_malloc(size);
+    if (!path)
+        return mr_fail_memory(st, size, "a file name");
+    snprintf(path, size, "%s%s.dict", g->directory, g->base);
+    mr_code rc = mr__new_file_open(&w->dictionary, path, st);
+    if (rc == MR_OK)
+        rc = mr__new_file_put(&w->dictionary, bytes, n, st);
+    if (rc == MR_OK)
+        rc = mr__new_file_finish(&w->dictionary, true, st);
+    mr_free(path);
+    return rc;
+}
+
+/* Makes the dictionary of what was collected, and writes that. */
+static mr_code begin_frames(mr_shard_writer *w, mr_status *st)
+{
+    struct samples *s = &w->samples;
+    void *dictionary = NULL;
+    size_t size = 0, at = 0;
+    mr_code rc = mr__frames_train(s->bytes, s->sizes, s->n, &dictionary, &size, st);
+    if (rc == MR_OK && dictionary)
+        rc = write_dictionary(w, dictionary, size, st);
+    if (rc == MR_OK)
+        rc = mr__frame_writer_open(&w->frames, dictionary, size, st);
+    mr_free(dictionary);
+    for (size_t i = 0; i < s->n && rc == MR_OK; at += s->sizes[i++])
+        rc = put_record(w, (const char *)s->bytes + at, s->sizes[i], st);
+    drop_samples(s);
+    w->failed = rc;
+    return rc;
+}
+
+static mr_code given_up(const mr_shard_writer *w, mr_status *st)
+{
+    return mr_fail(st, w->failed, "the set of files was given up after an earlier failure");
+}
+
+mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, mr_status *st)
+{
+    struct samples *s = &w->samples;
+    if (w->format == MR_SHARDS_NPY && !w->npy_type)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the entries of npy files are");
+    if (w->failed != MR_OK)
+        return given_up(w, st);
+    mr_code rc;
+    if (w->zstd_records && !w->frames &&
+        (s->used + n > SAMPLE_BYTES || s->n == MOST_SAMPLES)) /* enough of them */
+        MR_TRY(begin_frames(w, st));
+    if (w->zstd_records && !w->frames)
+        rc = collect(s, data, n, st);
+    else
+        rc = put_record(w, data, n, st);
+    w->records += rc == MR_OK;
     return rc;
 }
 
@@ -152,7 +279,9 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
 {
     bool kept = false;
     mr__generation *g = &w->generation;
-    mr_code rc = MR_OK;
+    mr_code rc = w->failed != MR_OK              ? given_up(w, st)
+                 : w->zstd_records && !w->frames ? begin_frames(w, st)
+                                                 : MR_OK;
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++) {
         if (w->npy_type)
             rc = put_head(w, i, true, st);
@@ -162,6 +291,10 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
     /* Again: files may have come since it was opened. */
     if (rc == MR_OK)
         rc = mr__generation_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
+    if (rc == MR_OK && w->dictionary.path)
+        rc = check_dictionary(w, w->dictionary.path, st);
+    if (rc == MR_OK && w->dictionary.path)
+        rc = mr__generation_add(g, w->dictionary.partial, w->dictionary.path, st);
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++)
         rc = mr__generation_add(g, mr__tfrecord_writer_file(w->files[i])->partial,
                                 mr__tfrecord_writer_file(w->files[i])->path, st);
@@ -169,6 +302,8 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
         rc = mr__generation_publish(g, &kept, st);
     for (int64_t i = 0; i < w->n && (rc == MR_OK || kept); i++)
         mr__tfrecord_writer_file(w->files[i])->created = false;
+    if (rc == MR_OK || kept)
+        w->dictionary.created = false;
     mr_shard_writer_abort(w);
     return rc;
 }
@@ -179,6 +314,9 @@ void mr_shard_writer_abort(mr_shard_writer *w)
         return;
     for (int64_t i = 0; i < w->n; i++)
         mr_tfrecord_writer_abort(w->files[i]);
+    mr__new_file_abort(&w->dictionary);
+    mr__frame_writer_close(w->frames);
+    drop_samples(&w->samples);
     mr__generation_reset(&w->generation);
     mr_free(w->npy_type);
     mr_free(w);

@@ -35,6 +35,11 @@ typedef struct mr_shard_writer_opts {
     mr_compression compression; /* not of NPY, whose heads are completed at the end */
     bool overwrite;             /* replaces sets of other numbers of shards and formats too */
     mr_shard_format format;
+    /* Of TFRECORD: each record is one zstd frame, so that any TFRecord reader finds it. Where one
+     * saves more than it takes, they are made with a dictionary, the file PREFIX.dict, which is
+     * trained of the first 4 MiB; they are kept in memory until then. tfrecord(...,
+     * record_compression="ZSTD") reads such files */
+    bool zstd_records;
 } mr_shard_writer_opts;
 
 /* What names of the files end in, "tfrecord". */
@@ -42,10 +47,11 @@ MR_API const char *mr_shard_ending(mr_shard_format format);
 
 /* opts NULL: all zero. One writer of a prefix at a time.
  * units    n_shards 1 to 99,999 files, all open at once
- * errors   MR_INVALID_ARGUMENT: n_shards, NPY with a compression, a prefix without a name after its
- *          last slash; what mr_tfrecord_writer_open says
+ * errors   MR_INVALID_ARGUMENT: n_shards, NPY with a compression, zstd_records of another format
+ *          than TFRECORD, a prefix without a name after its last slash; what
+ *          mr_tfrecord_writer_open says
  *          MR_ALREADY_EXISTS: a set of another number of shards or format is there, and not
- *          `overwrite` */
+ *          `overwrite`; zstd_records, and PREFIX.dict is not the dictionary of an old set */
 MR_API mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards,
                                     const mr_shard_writer_opts *opts, mr_status *st) MR_NODISCARD;
 /* Of NPY, once, before the first record: descr is what the format calls so, "'<f4'" or

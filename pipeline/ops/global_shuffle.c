@@ -14,7 +14,7 @@
 #include "pipeline/engine/permutation.h"
 #include "pipeline/files/read_scattered.h"
 #include "pipeline/formats/tfrecord_walk.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/frame_rows.h"
 #include "pipeline/streams/seeds.h"
 
 enum { MOST_ROWS = 256, MOST_BYTES = 1 << 20, FIRST_ROWS = 8 };
@@ -144,6 +144,46 @@ static mr_code check_record(const struct state *s, const batch *b, size_t i, mr_
     return rc;
 }
 
+/* Unpacks the first n frames, up to one that cannot be: its error is kept. *n: the good ones. */
+static mr_code unpack(mr_iter *it, const batch *b, size_t *n, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_array *column = &s->rows.columns[0], rows = {0};
+    const mr__file_source *source = it->inputs[0]->state;
+    size_t done = 0;
+    MR_TRY(mr_array_alloc(&rows, MR_STRING, 0, NULL, *n, st));
+    mr_code rc = MR_OK;
+    for (; done < *n && rc == MR_OK; done++) {
+        mr_array one = {0};
+        size_t file = b->reads[done].file;
+        mr_code good =
+            mr__frame_rows_unpack(it, source->frames, s->records->paths[file],
+                                  (const mr_bytes *)column->data + done, 1, 1, &one, &s->error);
+        if (good == MR_RESOURCE_EXHAUSTED || good == MR_CANCELLED) {
+            if (st)
+                *st = s->error;
+            rc = good;
+        } else if (good != MR_OK) {
+            mr_status_at(&s->error, s->records->paths[file], b->reads[done].offset,
+                         b->records[done]);
+            s->has_error = true;
+            break;
+        } else {
+            ((mr_bytes *)rows.data)[done] = *(const mr_bytes *)one.data;
+            rc = mr_buffer_hold(rows.owner, one.owner, st);
+        }
+        mr_array_reset(&one);
+    }
+    if (rc != MR_OK) {
+        mr_array_reset(&rows);
+        return rc;
+    }
+    mr_array_reset(column);
+    mr_array_move(column, &rows);
+    *n = done;
+    return MR_OK;
+}
+
 static mr_code set_identities(mr_iter *it, const batch *b, mr_block *rows, mr_status *st)
 {
     const mr_iter *source = it->inputs[0];
@@ -174,10 +214,11 @@ static mr_code take_in(mr_iter *it, batch *b, mr_buffer *memory, mr_status *st)
     size_t n = 0;
     while (n < b->n && check_record(s, b, n, &views[n], &s->error) == MR_OK)
         n++;
-    column->rows = s->rows.rows = n;
-    MR_TRY(set_identities(it, b, &s->rows, st));
     s->has_error = n < b->n;
-    return MR_OK;
+    if (((const mr__file_source *)it->inputs[0]->state)->frames)
+        MR_TRY(unpack(it, b, &n, st));
+    column->rows = s->rows.rows = n;
+    return set_identities(it, b, &s->rows, st);
 }
 
 static mr_code fetch(mr_iter *it, size_t want, mr_status *st)

@@ -163,7 +163,13 @@ typedef struct mr_tfrecord_opts {
     int64_t max_skipped; /* with has_max_skipped: places to skip in a pass (with parallel reads: of
                              a file); one more is an error */
     bool has_max_skipped;
-    char *quarantine; /* folder for the bytes that are skipped; NULL: they are not kept */
+    char *quarantine;         /* folder for the bytes that are skipped; NULL: they are not kept */
+    char *record_compression; /* "ZSTD": the data of each record are one zstd frame, as of
+                             mr_shard_writer_opts.zstd_records; "" or NULL: as they are. Borrowed
+                             during the call */
+    char *dictionary;         /* path of the zstd dictionary; NULL: none, or, for frames that name
+                             one, PREFIX.dict beside PREFIX-00000-of-0000N.tfrecord. Borrowed
+                             during the call */
 } mr_tfrecord_opts;
 
 /* The records of TFRecord files. Where each file has an index (formats/record_index.h), how many
@@ -171,7 +177,9 @@ typedef struct mr_tfrecord_opts {
  *
  * errors   MR_NOT_FOUND, MR_FAILED_PRECONDITION: record_range, and a file without a good index
  *          MR_DATA_LOSS: a corrupted or truncated record, with file, offset and record number; the
- *          records before it come first
+ *          records before it come first. Of record_compression: a frame that is damaged, which is
+ *          the error of this record alone
+ *          MR_FAILED_PRECONDITION: a record that was compressed with another dictionary
  * memory   records are views into what was read
  * source   tf.data.TFRecordDataset */
 MR_API mr_dataset *mr_tfrecord(const char *const *files, size_t n, const mr_tfrecord_opts *opts);

@@ -10,6 +10,7 @@
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/file_source.h"
+#include "pipeline/streams/frame_rows.h"
 #include "pipeline/streams/quarantine.h"
 
 #define MOST_PARTS ((int64_t)1 << 31)
@@ -23,6 +24,7 @@ struct state {
     mr__file_source source;
     mr_iter *inner; /* num_parallel_reads: the interleaved form, and nothing above but the list */
     mr__quarantine quarantine; /* on_corrupt="skip" */
+    mr__frame_rows frames;     /* record_compression */
 };
 
 static const mr__file_kind kind = {.format = &mr_format_tfrecord,
@@ -48,14 +50,24 @@ static bool skips_corrupt(const mr_iter *it)
     return skips(it->params);
 }
 
+static bool unpacks(const struct params *p)
+{
+    return p->o.record_compression && *p->o.record_compression;
+}
+
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
+    s->frames.dictionary = p->o.dictionary;
+    if (unpacks(p))
+        s->source.frames = &s->frames;
     if (skips_corrupt(it)) {
         mr__quarantine_init(&s->quarantine, it, p->o.has_max_skipped ? p->o.max_skipped : -1,
                             p->o.quarantine);
         s->source.own = &s->quarantine.opts;
+        s->frames.damage = &s->quarantine.opts;
+        s->frames.skipped = &s->quarantine.skipped;
     }
     return mr__file_source_open(it, st);
 }
@@ -101,7 +113,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
     if (!is_parallel(it))
-        return mr__file_source_next(it, want, out, st);
+        return s->source.frames ? mr__frame_rows_next(it, &s->frames, want, out, st)
+                                : mr__file_source_next(it, want, out, st);
     if (s->source.failed)
         return MR_END;
     if (!s->inner) {
@@ -115,13 +128,17 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 
 static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
-    return is_parallel(it) ? MR_OK : mr__file_source_skip(it, n, skipped, st);
+    const struct state *s = it->state;
+    /* Records that wait to be unpacked are skipped by pulling them. */
+    bool pulled = is_parallel(it) || mr__frame_rows_pending(&s->frames);
+    return pulled ? MR_OK : mr__file_source_skip(it, n, skipped, st);
 }
 
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
     mr_iter_close(s->inner);
+    mr__frame_rows_close(&s->frames);
     mr__file_source_close(it);
     mr__quarantine_close(&s->quarantine);
 }
@@ -129,9 +146,11 @@ static void close(mr_iter *it)
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
-    MR_TRY(mr__file_source_save(it, w, st));
+    MR_TRY(s->source.frames ? mr__frame_rows_save(it, &s->frames, w, st)
+                            : mr__file_source_save(it, w, st));
     if (skips_corrupt(it))
-        MR_TRY(mr_state_put_u64(w, s->quarantine.skipped, st));
+        MR_TRY(mr_state_put_u64(
+            w, s->source.frames ? mr__frame_rows_skipped(&s->frames) : s->quarantine.skipped, st));
     if (!is_parallel(it))
         return MR_OK;
     MR_TRY(mr_state_put_u64(w, s->inner != NULL, st));
@@ -142,7 +161,8 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     uint64_t is_open;
-    MR_TRY(mr__file_source_restore(it, r, st));
+    MR_TRY(s->source.frames ? mr__frame_rows_restore(it, &s->frames, r, st)
+                            : mr__file_source_restore(it, r, st));
     if (skips_corrupt(it))
         MR_TRY(mr_state_get_u64(r, &s->quarantine.skipped, st));
     if (!is_parallel(it))
@@ -155,6 +175,8 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(open_parallel(it, st));
     return mr_iter_restore(s->inner, r, st);
 }
+
+static const char *const record_compression_names[] = {"", "ZSTD", NULL};
 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
@@ -174,6 +196,11 @@ static const mr_param table[] = {
            .doc = "Damaged places to skip in a pass; one more is an error."),
     MR_OPT(struct params, quarantine,
            .doc = "Folder for the bytes that are skipped, a file for each place."),
+    MR_OPT(struct params, record_compression, .names = record_compression_names,
+           .doc = "How each record is compressed by itself (write --compress zstd-record); empty: "
+                  "not."),
+    MR_OPT(struct params, dictionary, .flags = MR_P_NONE,
+           .doc = "File of the zstd dictionary; none: PREFIX.dict, for records that name one."),
     {0}};
 
 static mr_code check(const void *params, mr_status *st)
@@ -187,6 +214,12 @@ static mr_code check(const void *params, mr_status *st)
     if (p->o.quarantine && !*p->o.quarantine)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "tfrecord: quarantine is the path of a folder, and is empty");
+    if (p->o.dictionary && !unpacks(p))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tfrecord: a dictionary needs record_compression=\"ZSTD\"");
+    if (p->o.dictionary && !*p->o.dictionary)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tfrecord: dictionary is the path of a file, and is empty");
     if (r->n == 0)
         return MR_OK;
     if (r->n != 2 || r->v[1] < 1 || r->v[0] < 0 || r->v[0] >= r->v[1] || r->v[1] > MOST_PARTS)

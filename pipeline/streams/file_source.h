@@ -37,6 +37,8 @@ typedef struct mr__file_source {
     mr_record_index *index;  /* of file number indexed_file, for skipping; NULL: it has none */
     size_t indexed_file;
     bool has_indexed_file;
+    struct mr__frame_rows *frames; /* the op's, where records are to be unpacked (frame_rows.h);
+                                      NULL: they are as they lie in the files */
 } mr__file_source;
 
 mr_code mr__file_source_open(mr_iter *it, mr_status *st);

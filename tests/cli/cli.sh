@@ -348,6 +348,8 @@ EOF
 same arrays_read_back "$(cat shown)" "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2)} (1, 2, 3, 6)"
 expect arrays_of_one_shape 1 '' 'record 2' 'shape [2]' 'pad or batch' -- "$m" write --out wrong --format npy --expr 'range(3).map(x => ones([1 + x // 2]))'
 expect no_arrays_of_strings 1 '' "'0'" 'string' -- "$m" write --out wrong --format npy --expr 'range(3).map(x => ("a", x))'
+expect frames_in_records 0 "$("$m" show 'range(400).map(x => format("user {} of town {}", x, x % 9))')" -- sh -c "'$m' write --out frames --shards 2 --compress zstd-record --expr 'range(400).map(x => format(\"user {} of town {}\", x, x % 9))' >/dev/null && test -f frames.dict && '$m' show 'tfrecord(\"frames-*\", record_compression=\"ZSTD\", num_parallel_reads=2)'"
+expect frames_of_records_alone 2 '' 'tfrecord files' -- "$m" write --out wrong --format jsonl --compress zstd-record --expr 'range(3)'
 expect no_packed_arrays 2 '' 'compress' -- "$m" write --out wrong --format npy --compress GZIP --expr 'range(3)'
 expect formats_are_of_pipelines 2 '' '--schema' -- "$m" write --out wrong --format jsonl --idx a b
 expect unknown_format 2 '' 'npy' -- "$m" write --out wrong --format parquet --expr 'range(3)'

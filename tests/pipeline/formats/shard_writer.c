@@ -218,6 +218,80 @@ MR_TEST(running_out_of_memory_leaves_whole_arrays)
     }
 }
 
+/* A set of n_shards of records that are alike, each compressed by itself. */
+static mr_code write_frames(const char *prefix, int64_t n_shards, int n, bool overwrite,
+                            mr_status *st)
+{
+    mr_shard_writer *w = NULL;
+    mr_code rc = mr_shard_writer_open(
+        &w, prefix, n_shards, &(mr_shard_writer_opts){.overwrite = overwrite, .zstd_records = true},
+        st);
+    for (int i = 0; rc == MR_OK && i < n; i++) {
+        char record[128];
+        int size = snprintf(record, sizeof record, "{\"name\": \"user %d\", \"city\": \"town %d\"}",
+                            i, i * 7919 % 1000);
+        rc = mr_shard_writer_append(w, record, (size_t)size, st);
+    }
+    if (rc == MR_OK)
+        return mr_shard_writer_close(w, st);
+    mr_shard_writer_abort(w);
+    return rc;
+}
+
+/* 0: there is none. */
+static off_t dictionary_size(const char *prefix)
+{
+    char path[700];
+    struct stat is;
+    snprintf(path, sizeof path, "%s.dict", prefix);
+    return stat(path, &is) == 0 ? is.st_size : 0;
+}
+
+MR_TEST(a_dictionary_comes_and_goes_with_its_set)
+{
+    mr_status st;
+    char prefix[600], path[700];
+    fresh_directory(0, prefix, sizeof prefix);
+    mr_ok(write_frames(prefix, 2, 400, false, &st), &st);
+    mr_check(dictionary_size(prefix) > 0);
+    mr_code_is(write_frames(prefix, 1, 400, false, &st), MR_ALREADY_EXISTS, &st);
+    mr_ok(write_frames(prefix, 1, 3, true, &st), &st); /* too few for one */
+    mr_eq_i64(dictionary_size(prefix), 0);
+    mr_ok(write_frames(prefix, 1, 400, false, &st), &st);
+    mr_check(dictionary_size(prefix) > 0);
+    mr_ok(write_set(prefix, 2, 'a', true, &st), &st);
+    mr_eq_i64(dictionary_size(prefix), 0);
+    mr_code_is(mr_shard_writer_open(
+                   &(mr_shard_writer *){NULL}, prefix, 1,
+                   &(mr_shard_writer_opts){.format = MR_SHARDS_JSONL, .zstd_records = true}, &st),
+               MR_INVALID_ARGUMENT, &st);
+    /* Somebody else's file is left alone. */
+    snprintf(path, sizeof path, "%s.dict", prefix);
+    FILE *f = fopen(path, "w");
+    fputs("mine", f);
+    fclose(f);
+    mr_code_is(write_frames(prefix, 1, 400, true, &st), MR_ALREADY_EXISTS, &st);
+    mr_has_str(st.file, ".dict");
+    mr_ok(write_set(prefix, 1, 'a', true, &st), &st);
+    mr_eq_i64(dictionary_size(prefix), 4);
+}
+
+MR_TEST(running_out_of_memory_leaves_a_set_with_its_dictionary)
+{
+    mr_status st;
+    char prefix[600];
+    fresh_directory(0, prefix, sizeof prefix);
+    mr_ok(write_frames(prefix, 2, 400, false, &st), &st);
+    off_t size = dictionary_size(prefix);
+    mr_fault_each_allocation(n)
+    {
+        mr_code rc = mr_fault_expect(write_frames(prefix, 2, 400, false, &st), &st);
+        if (n == 0)
+            mr_ok(rc, &st);
+        mr_eq_i64(dictionary_size(prefix), size); /* the same records make the same one */
+    }
+}
+
 MR_TEST(nothing_is_seen_before_all_is_written)
 {
     mr_status st;

@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pipeline/formats/record_frames.h"
 #include "pipeline/formats/record_index.h"
+#include "pipeline/formats/shard_writer.h"
 #include "pipeline/formats/tfrecord.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/graph/rewrite.h"
@@ -489,4 +491,155 @@ MR_TEST(what_was_skipped_is_reported)
     mr_log_set(NULL, NULL, MR_LOG_WARNING);
     mr_has_str(last, "/c: record 3 at byte 54: corrupted record at 54");
     mr_has_str(last, "up to 72 are skipped, the 2. damaged place");
+}
+
+/* ---- records that are each a zstd frame ---- */
+
+/* "z0", "z1", ... in file z, but where `bad` says so: no frame, one cut short, two in one record,
+ * and one that claims a terabyte. */
+static void write_frames(const char *name, int n, bool bad)
+{
+    mr_tfrecord_writer *w = NULL;
+    mr__frame_writer *z = NULL;
+    mr_status st;
+    mr_ok(mr_tfrecord_writer_open(&w, mr_test_path(name), NULL, &st), &st);
+    mr_ok(mr__frame_writer_open(&z, NULL, 0, &st), &st);
+    for (int i = 0; i < n; i++) {
+        char record[64], two[256];
+        mr_bytes f;
+        int size = snprintf(record, sizeof record, "%s%d", name, i);
+        mr_ok(mr__frame_write(z, record, (size_t)size, &f, &st), &st);
+        memcpy(two, f.data, f.size);
+        memcpy(two + f.size, f.data, f.size);
+        const mr_bytes damaged[] = {{"", 0},
+                                    {f.data, f.size - 1},
+                                    {two, 2 * f.size},
+                                    {"(\xb5/\xfd\xe0\0\0\0\0\0\1\0\0\1\0\0", 16}};
+        if (bad && i % 2)
+            f = damaged[i / 2 % 4];
+        mr_ok(mr_tfrecord_writer_append(w, f.data, f.size, &st), &st);
+    }
+    mr__frame_writer_close(z);
+    mr_ok(mr_tfrecord_writer_close(w, &st), &st);
+}
+
+static void write_index(const char *name)
+{
+    mr_status st;
+    mr_ok(mr_record_index_write(mr_test_path(name), NULL, NULL, &st), &st);
+}
+
+MR_TEST(records_that_are_frames_are_unpacked)
+{
+    write_frames("z", 4, false);
+    write_frames("y", 2, false);
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", \"@/y\", record_compression=\"ZSTD\")"),
+             "\"z0\" \"z1\" \"z2\" \"z3\" \"y0\" \"y1\"");
+    mr_drive(mr_drive_path("tfrecord(\"@/[yz]\", record_compression=\"ZSTD\", "
+                           "num_parallel_reads=2).repeat(2)"),
+             "\"y0\" \"z0\" \"y1\" \"z1\" \"z2\" \"z3\" \"y0\" \"z0\" \"y1\" \"z1\" \"z2\" \"z3\"");
+    write_index("z");
+    write_index("y");
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", \"@/y\", record_compression=\"ZSTD\").skip(3)"),
+             "\"z3\" \"y0\" \"y1\"");
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", \"@/y\", record_compression=\"ZSTD\", "
+                           "record_range=[1, 3])"),
+             "\"z2\" \"z3\"");
+    mr_drive_bad("tfrecord(\"a\", record_compression=\"GZIP\")", "record_compression");
+    mr_drive_bad("tfrecord(\"a\", dictionary=\"d\")", "record_compression");
+    mr_drive_bad("tfrecord(\"a\", record_compression=\"ZSTD\", dictionary=\"\")", "dictionary");
+}
+
+MR_TEST(a_damaged_frame_is_the_error_of_its_record)
+{
+    write_frames("z", 9, true);
+    write_three();
+    const char *text = mr_drive_path("tfrecord(\"@/z\", \"@/c\", record_compression=\"ZSTD\")");
+    mr_drive(text, "\"z0\" !zstd \"z2\" !incorrect \"z4\" !follow \"z6\" !cannot \"z8\" "
+                   "!zstd !zstd !zstd !zstd !zstd");
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\").ignore_errors()"),
+             "\"z0\" \"z2\" \"z4\" \"z6\" \"z8\"");
+    mr_status last;
+    mr_drive_error(mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\")"), &last);
+    mr_code_is(last.code, MR_DATA_LOSS, &last);
+    mr_has_str(last.file, "/z");
+    mr_eq_i64(last.record, 7);
+    write_index("z");
+    mr_drive_any(
+        mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\").global_shuffle(seed=1)"),
+        "\"z0\" ! \"z2\" ! \"z4\" ! \"z6\" ! \"z8\"");
+}
+
+MR_TEST(damaged_frames_are_skipped_where_asked)
+{
+    write_frames("z", 9, true);
+    damage("z", 12 + 4); /* the first record, which is more than a frame */
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\", on_corrupt=\"skip\")"),
+             "\"z2\" \"z4\" \"z6\" \"z8\"");
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\", on_corrupt=\"skip\", "
+                           "max_skipped=5)"),
+             "\"z2\" \"z4\" \"z6\" \"z8\"");
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", \"@/z\", record_compression=\"ZSTD\", "
+                           "on_corrupt=\"skip\", max_skipped=3)"),
+             "\"z2\" \"z4\" !max_skipped=3 !max_skipped=3");
+    mr_drive(mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\", on_corrupt=\"skip\", "
+                           "quarantine=\"@/bad\")"),
+             "\"z2\" \"z4\" \"z6\" \"z8\"");
+}
+
+/* A set of one shard, t-00000-of-00001.tfrecord, whose records are alike, with its dictionary. */
+static void write_with_dictionary(void)
+{
+    mr_shard_writer *w = NULL;
+    mr_status st;
+    char record[128];
+    mr_ok(mr_shard_writer_open(&w, mr_test_path("t"), 1,
+                               &(mr_shard_writer_opts){.zstd_records = true}, &st),
+          &st);
+    for (int i = 0; i < 400; i++) {
+        int n = snprintf(record, sizeof record, "{\"name\":\"user%d\",\"city\":\"town%d\"}", i,
+                         i * 7919 % 1000);
+        mr_ok(mr_shard_writer_append(w, record, (size_t)n, &st), &st);
+    }
+    mr_ok(mr_shard_writer_close(w, &st), &st);
+}
+
+MR_TEST(the_dictionary_is_found_beside_the_shards)
+{
+    mr_status last;
+    write_with_dictionary();
+    static const char first[] = "\"{\\\"name\\\":\\\"user0\\\",\\\"city\\\":\\\"town0\\\"}\"";
+    mr_eq_i64(access(mr_test_path("t.dict"), F_OK), 0);
+    mr_drive(mr_drive_path("tfrecord(\"@/t-*\", record_compression=\"ZSTD\").take(1)"), first);
+    mr_eq_i64(rename(mr_test_path("t.dict"), mr_test_path("d")), 0);
+    mr_drive(mr_drive_path("tfrecord(\"@/t-*\", record_compression=\"ZSTD\", "
+                           "dictionary=\"@/d\").take(1)"),
+             first);
+    mr_drive_error(mr_drive_path("tfrecord(\"@/t-*\", record_compression=\"ZSTD\")"), &last);
+    mr_has_str(last.message, "t.dict");
+    mr_drive_file("other", "no dictionary, but what a frame may point into");
+    mr_drive_error(mr_drive_path("tfrecord(\"@/t-*\", record_compression=\"ZSTD\", "
+                                 "dictionary=\"@/other\")"),
+                   &last);
+    mr_has_str(last.message, "is dictionary 0");
+    mr_drive_file("damaged", "7\xa4"
+                             "0\xec and nothing else");
+    mr_drive_error(mr_drive_path("tfrecord(\"@/t-*\", record_compression=\"ZSTD\", "
+                                 "dictionary=\"@/damaged\")"),
+                   &last);
+    mr_has_str(last.message, "is damaged");
+    mr_eq_i64(rename(mr_test_path("t-00000-of-00001.tfrecord"), mr_test_path("t")), 0);
+    mr_drive_error(mr_drive_path("tfrecord(\"@/t\", record_compression=\"ZSTD\")"), &last);
+    mr_has_str(last.message, "say where that is");
+}
+
+MR_TEST(every_allocation_may_fail_with_frames)
+{
+    write_with_dictionary();
+    mr_drive_faults(mr_drive_path("tfrecord(\"@/t-*\", record_compression=\"ZSTD\").take(5)"));
+    write_frames("z", 6, true);
+    write_index("z");
+    mr_drive_faults(mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\")"));
+    mr_drive_faults(
+        mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\").global_shuffle(seed=1)"));
 }
