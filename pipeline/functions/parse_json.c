@@ -38,9 +38,28 @@ static mr_code put_base64(mr__sheet *s, size_t i, const json_t *text, mr_status 
     return MR_OK;
 }
 
+/* An integer that int64 does not hold is this key's text in an object: see mark_long_integers. */
+#define LONG_INTEGER "\001"
+
+static mr_code put_long_integer(mr__sheet *s, size_t i, const json_t *text, mr_status *st)
+{
+    mr_dtype t = s->f->v[i].dtype;
+    const char *v = json_string_value(text);
+    char z[sizeof(uint64_t)];
+    const char *why = t == MR_BOOL ? "is no bool" : mr__read_value(v, strlen(v), t, z);
+    if (why)
+        return mr_fail(st, MR_OUT_OF_RANGE, "%.40s does not fit %s", v, mr_dtype_name(t));
+    return mr__sheet_put(s, i, z, st);
+}
+
 static mr_code put_scalar(mr__sheet *s, size_t i, const json_t *v, mr_status *st)
 {
     const mr__feature *f = &s->f->v[i];
+    const json_t *integer = json_object_size(v) == 1 ? json_object_get(v, LONG_INTEGER) : NULL;
+    if (json_is_string(integer))
+        return f->dtype == MR_STRING
+                   ? mr_fail(st, MR_INVALID_ARGUMENT, "expected bytes, found an integer")
+                   : put_long_integer(s, i, integer, st);
     const json_t *packed = json_object_size(v) == 1 ? json_object_get(v, "b64") : NULL;
     const char *text = json_string_value(v);
     if (json_is_integer(v) && f->dtype != MR_STRING)
@@ -89,12 +108,69 @@ static mr_code put_object(mr__sheet *s, const json_t *object, const char **bad, 
     return rc;
 }
 
+/* The end of the number at p, and whether it is an integer that int64 may not hold. */
+static const char *number_end(const char *p, const char *end, bool *is_long)
+{
+    const char *begin = p;
+    bool whole = true;
+    for (; p < end && (strchr("+-.eE", *p) || (*p >= '0' && *p <= '9')) && *p; p++)
+        whole = whole && *p != '.' && *p != 'e' && *p != 'E';
+    *is_long = whole && p - begin >= 19; /* the digits of the largest */
+    return p;
+}
+
+/* text with objects in the place of long integers, which the parser refuses: Python's and others
+ * have integers of any size. Owned; NULL: no memory. */
+static char *mark_long_integers(const mr_bytes *text, size_t *size)
+{
+    static const char head[] = "{\"\\u0001\":\"", tail[] = "\"}";
+    const char *p = text->data, *end = p + text->size;
+    size_t most = text->size + (text->size / 19 + 1) * (sizeof head + sizeof tail);
+    char *out = mr_malloc(most), *to = out;
+    bool within = false, is_long;
+    while (out && p < end) {
+        if (within || !((*p >= '0' && *p <= '9') || *p == '-')) {
+            if (within && *p == '\\' && p + 1 < end)
+                *to++ = *p++;
+            else if (*p == '"')
+                within = !within;
+            *to++ = *p++;
+            continue;
+        }
+        const char *stop = number_end(p, end, &is_long);
+        if (is_long)
+            to = stpcpy(to, head);
+        memcpy(to, p, (size_t)(stop - p));
+        to += stop - p;
+        if (is_long)
+            to = stpcpy(to, tail);
+        p = stop;
+    }
+    *size = (size_t)(to - out);
+    return out;
+}
+
+static json_t *parse(const mr_bytes *text, json_error_t *error)
+{
+    enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY };
+    json_t *v = json_loadb(text->size ? text->data : "", text->size, FLAGS, error);
+    if (v || json_error_code(error) != json_error_numeric_overflow)
+        return v;
+    json_error_t second;
+    size_t size;
+    char *marked = mark_long_integers(text, &size);
+    v = marked ? json_loadb(marked, size, FLAGS, &second) : NULL;
+    if (!marked || (!v && json_error_code(&second) == json_error_out_of_memory))
+        error->text[sizeof error->text - 1] = (char)json_error_out_of_memory;
+    mr_free(marked);
+    return v;
+}
+
 mr_code mr__sheet_put_json(mr__sheet *s, const mr_bytes *text, const char **bad, mr_status *st)
 {
     json_error_t error;
     char line[32] = "";
-    json_t *v = json_loadb(text->size ? text->data : "", text->size,
-                           JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+    json_t *v = parse(text, &error);
     mr_code rc;
     *bad = NULL;
     if (!v && error.line > 1)
