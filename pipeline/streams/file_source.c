@@ -186,7 +186,11 @@ static mr_code read_file(mr_iter *it, size_t want, mr_array *records, mr_file_po
             return MR_END;
         want = want < left ? want : (size_t)left;
     }
-    return mr_reader_read(s->reader, want, BLOCK_BYTES, records, st);
+    mr_file_position after;
+    MR_TRY(mr_reader_read(s->reader, want, BLOCK_BYTES, records, st));
+    mr_reader_position(s->reader, &after);
+    s->first = (uint64_t)after.record - records->rows;
+    return MR_OK;
 }
 
 mr_code mr__file_source_lines(mr_iter *it, size_t want, mr_array *out, size_t *file,
@@ -231,7 +235,7 @@ mr_code mr__file_source_next(mr_iter *it, size_t want, mr_block *out, mr_status 
     }
     out->rows = records.rows;
     mr_array_move(&out->columns[0], &records);
-    return mr__file_source_identify(it, out, file, (uint64_t)at.record, st);
+    return mr__file_source_identify(it, out, file, ((mr__file_source *)it->state)->first, st);
 }
 
 /* ---- by index ---- */

@@ -29,6 +29,8 @@ typedef struct mr__file_source {
     bool patterns, failed;
     size_t file; /* the one being read, or the next */
     mr_reader *reader;
+    uint64_t first;          /* number of the first record that was read last: not that of the
+                                position before, where damage was gone past in between */
     mr_file_position resume; /* with has_resume: where to go on in the file when it is opened */
     bool has_resume;
     const void *own;         /* the format's own options, instead of those of the kind; or NULL */

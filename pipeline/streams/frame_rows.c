@@ -163,7 +163,9 @@ static mr_code read_records(mr_iter *it, mr__frame_rows *f, size_t want, mr_stat
     drop_records(f);
     f->skipped_before = f->skipped ? *f->skipped : 0;
     f->passed = 0;
-    return mr__file_source_lines(it, want, &f->records, &f->file, &f->before, st);
+    MR_TRY(mr__file_source_lines(it, want, &f->records, &f->file, &f->before, st));
+    f->first = ((const mr__file_source *)it->state)->first;
+    return MR_OK;
 }
 
 /* The record at hand cannot be unpacked, as *why says: its error, or MR_OK: it is passed. */
@@ -173,7 +175,7 @@ static mr_code fail_record(mr_iter *it, mr__frame_rows *f, const mr_status *why,
     const char *path = mr__file_source_path(it->state, f->file);
     mr_status e = *why;
     mr_buffer_locate(f->records.owner, frame->data, &e);
-    mr_status_at(&e, path, -1, f->before.record + (int64_t)f->at);
+    mr_status_at(&e, path, -1, (int64_t)(f->first + f->at));
     f->at++;
     if (e.code == MR_DATA_LOSS && f->damage) {
         /* The record's framing lies around its data. */
@@ -245,7 +247,7 @@ mr_code mr__frame_rows_next(mr_iter *it, mr__frame_rows *f, size_t want, mr_bloc
     }
     out->rows = rows.rows;
     mr_array_move(&out->columns[0], &rows);
-    rc = mr__file_source_identify(it, out, f->file, (uint64_t)f->before.record + f->at, st);
+    rc = mr__file_source_identify(it, out, f->file, f->first + f->at, st);
     if (rc == MR_OK)
         f->at += out->rows;
     return rc;

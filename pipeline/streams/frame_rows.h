@@ -24,7 +24,8 @@ typedef struct mr__frame_rows {
     char *loaded;            /* path of the reader's dictionary; NULL: it has none */
     mr_array records;        /* read; those from `at` on are still to be unpacked */
     size_t at, file;         /* of `file` */
-    mr_file_position before; /* where the first of them stands */
+    mr_file_position before; /* where they were read from */
+    uint64_t first;          /* number of the first of them */
     uint64_t skip;           /* records to read over first, after a restore */
 } mr__frame_rows;
 

@@ -439,6 +439,34 @@ MR_TEST(damaged_records_are_skipped_where_asked)
     mr_drive_bad("tfrecord(\"a\", on_corrupt=\"skip\", quarantine=\"\")", "quarantine");
 }
 
+/* The numbers of the records that a graph emits, pulled by `want`. */
+static void check_ordinals(const char *text, size_t want, const char *expected)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_dataset *ds = mr_drive_build(text);
+    char got[64] = "";
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.identities = true}, &st), &st);
+    for (mr_code rc; (rc = mr_iterator_next(it, want, &b, &st)) != MR_END;)
+        for (size_t i = 0; rc == MR_OK && i < b.rows; i++)
+            sprintf(got + strlen(got), "%d", (int)b.ids.ids[i].ordinal);
+    mr_eq_str(got, expected);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(records_after_damage_know_their_number)
+{
+    write_damaged();
+    damage("a", 0);
+    for (size_t want = 1; want < 4; want++) {
+        check_ordinals(mr_drive_path("tfrecord(\"@/c\", on_corrupt=\"skip\")"), want, "024");
+        check_ordinals(mr_drive_path("tfrecord(\"@/a\", on_corrupt=\"skip\")"), want, "12");
+    }
+}
+
 /* The contents of the quarantine's file that ends so. */
 static void check_kept(const char *ending, const char *source, off_t from, size_t n)
 {
@@ -582,6 +610,10 @@ MR_TEST(damaged_frames_are_skipped_where_asked)
     mr_drive(mr_drive_path("tfrecord(\"@/z\", \"@/z\", record_compression=\"ZSTD\", "
                            "on_corrupt=\"skip\", max_skipped=3)"),
              "\"z2\" \"z4\" !max_skipped=3 !max_skipped=3");
+    for (size_t want = 1; want < 4; want++)
+        check_ordinals(
+            mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\", on_corrupt=\"skip\")"),
+            want, "2468");
     mr_drive(mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\", on_corrupt=\"skip\", "
                            "quarantine=\"@/bad\")"),
              "\"z2\" \"z4\" \"z6\" \"z8\"");
