@@ -401,6 +401,8 @@ static mr_code replace_slowly(const mr__new_directory *d, mr_status *st)
     if (rc == MR_OK && (rc = rename_to(d->partial, d->path, st)) != MR_OK)
         (void)!rename_to(old, d->path, NULL);
     if (rc == MR_OK)
+        rc = sync_parent(d->path, st);
+    if (rc == MR_OK)
         rc = mr__remove_saved(old, st);
     mr_free(old);
     return rc;

@@ -3,7 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "pipeline/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/killed_at.h"
@@ -114,6 +117,121 @@ MR_TEST(a_saved_model_is_replaced_and_nothing_else_is)
     drop(&a);
     drop(&b);
     drop(&c);
+}
+
+MR_TEST(a_model_that_is_read_in_parts_is_whole)
+{
+    made a = make(1, text, 1), b = make(1, text, 2);
+    mr_saved *saved;
+    mr_ok(mr_model_save(a.m, mr_test_path("s"), NULL, &st), &st);
+    mr_fault_short_reads(1);
+    mr_ok(mr_saved_open(&saved, mr_test_path("s"), &st), &st);
+    mr_fault_off();
+    mr_ok(mr_saved_load(saved, b.m, &st), &st);
+    expect_equal(&a, &b);
+    mr_saved_close(saved);
+    drop(&a);
+    drop(&b);
+}
+
+/* ---- a file system that cannot exchange names ---- */
+
+static mr__system plain;
+static char calls[256]; /* r: a rename, d: a directory was synced, u: a file was removed */
+static int renames_left;
+
+static void note(char c)
+{
+    size_t n = strlen(calls);
+    mr_check(n + 1 < sizeof calls);
+    calls[n] = c;
+}
+
+static int no_exchange(const char *a, const char *b)
+{
+    (void)a;
+    (void)b;
+    errno = EINVAL;
+    return -1;
+}
+
+static int noted_rename(const char *from, const char *to)
+{
+    note('r');
+    if (renames_left-- == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return mr__system_real()->rename(from, to);
+}
+
+static int noted_fsync(int fd)
+{
+    struct stat s;
+    if (fstat(fd, &s) == 0 && S_ISDIR(s.st_mode))
+        note('d');
+    return mr__system_real()->fsync(fd);
+}
+
+static int noted_unlink(const char *path)
+{
+    int rc = mr__system_real()->unlink(path);
+    if (rc == 0)
+        note('u');
+    return rc;
+}
+
+static void cannot_exchange(int renames)
+{
+    plain = *mr__system_real();
+    plain.rename_exchange = no_exchange;
+    plain.rename = noted_rename;
+    plain.fsync = noted_fsync;
+    plain.unlink = noted_unlink;
+    memset(calls, 0, sizeof calls);
+    renames_left = renames;
+    mr__system_set(&plain);
+}
+
+static void expect_saved(const made *like)
+{
+    made x = make(1, text, 9);
+    mr_saved *saved;
+    mr_ok(mr_saved_open(&saved, mr_test_path("s"), &st), &st);
+    mr_ok(mr_saved_load(saved, x.m, &st), &st);
+    expect_equal(like, &x);
+    mr_saved_close(saved);
+    mr_check(access(mr_test_path(".s.partial"), F_OK) != 0);
+    mr_check(access(mr_test_path(".s.old"), F_OK) != 0);
+    drop(&x);
+}
+
+MR_TEST(a_model_is_replaced_where_names_cannot_be_exchanged)
+{
+    made a = make(1, text, 1), b = make(1, text, 2);
+    mr_ok(mr_model_save(a.m, mr_test_path("s"), NULL, &st), &st);
+    cannot_exchange(9);
+    mr_ok(mr_model_save(b.m, mr_test_path("s"), NULL, &st), &st);
+    mr__system_set(NULL);
+    /* The new names are on the disk before the old model is removed from it. */
+    mr_has_str(calls, "rrdu");
+    expect_saved(&b);
+    drop(&a);
+    drop(&b);
+}
+
+MR_TEST(a_model_that_cannot_get_its_name_leaves_the_old_one)
+{
+    made a = make(1, text, 1), b = make(1, text, 2);
+    mr_ok(mr_model_save(a.m, mr_test_path("s"), NULL, &st), &st);
+    cannot_exchange(1); /* the old one gives its name up, the new one does not get it */
+    mr_code rc = mr_model_save(b.m, mr_test_path("s"), NULL, &st);
+    mr__system_set(NULL);
+    mr_check(rc != MR_OK);
+    mr_has_str(st.message, "give it this name");
+    expect_saved(&a);
+    drop(&a);
+    drop(&b);
 }
 
 MR_TEST(a_mismatch_is_named_and_nothing_is_touched)
