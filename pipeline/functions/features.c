@@ -348,8 +348,8 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
             MR_TRY(mr__sheet_put_bytes(s, i, v->text, v->text_size, st));
         else if (v->kind == MR_EX_FLOAT)
             MR_TRY(mr__sheet_put_float(s, i, minus ? -v->f : v->f, st));
-        else
-            MR_TRY(mr__sheet_put_int(s, i, minus ? -v->i : v->i, st));
+        else /* minus wraps around, as where it is computed */
+            MR_TRY(mr__sheet_put_int(s, i, minus ? (int64_t)(0 - (uint64_t)v->i) : v->i, st));
     }
     return MR_OK;
 }

@@ -24,6 +24,11 @@ MR_TEST(json_objects_become_records)
                           "\"c\": feature(bytes, shape=[2], default=\"d\"), "
                           "\"e\": feature(bool, default=true), \"f\": int32[]})"),
               "{a: -3, b: [1.0, 2.5], c: [\"d\", \"d\"], e: true, f: []}");
+    mr_eq_str(evaluate(1,
+                       "x => parse_json('{}', {\"a\": feature(int64, shape=[3], default=[1, -(2), "
+                       "--3]), \"b\": feature(float32, default=-(0.5)), "
+                       "\"c\": feature(int64, default=--9223372036854775808)})"),
+              "{a: [1, -2, 3], b: -0.5, c: -9223372036854775808}");
     mr_eq_str(
         evaluate(1, "x => parse_json('{\"a\": [\"nan\", \"-inf\", 1]}', a=float32[3])[\"a\"][1:]"),
         "[-1e999, 1.0]");
