@@ -2,10 +2,12 @@
 #include "pipeline/formats/record_index.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <sys/stat.h>
 
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system.h"
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"
 
@@ -210,6 +212,22 @@ MR_TEST(a_stale_index_is_refused)
     expect_refused(path, MR_NOT_FOUND, "cannot look");
 }
 
+/* Files of one size and time that differ in the middle, or at the end. */
+MR_TEST(the_middle_and_the_last_record_are_looked_at)
+{
+    static const int sizes[] = {3, 0, 10, 5, 7}, middle[] = {3, 10, 0, 5, 7},
+                     last[] = {3, 0, 10, 7, 5};
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    mr_status st;
+    const char *path = records("data", sizes, 5);
+    mr_ok(mr_record_index_write(path, NULL, NULL, &st), &st);
+    for (int i = 0; i < 2; i++) {
+        records("data", i ? last : middle, 5);
+        mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
+        expect_refused(path, MR_FAILED_PRECONDITION, "other records");
+    }
+}
+
 MR_TEST(bytes_that_are_no_record_may_follow_the_last)
 {
     static const int sizes[] = {3, 4};
@@ -258,6 +276,8 @@ static void write_and_open(int64_t n, bool compact)
         mr_record_index_close(ix);
     } else
         mr_eq_i64(access(index_of(path), F_OK), -1);
+    glob_t left;
+    mr_eq_i64(glob(mr_test_path(".data.idx.*"), 0, NULL, &left), GLOB_NOMATCH);
 }
 
 MR_TEST(every_allocation_and_system_call_may_fail)
@@ -267,4 +287,34 @@ MR_TEST(every_allocation_and_system_call_may_fail)
         mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EIO, false) write_and_open(n, compact);
         mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EINTR, false) write_and_open(n, compact);
     }
+}
+
+static ssize_t no_space(int fd, const void *p, size_t n)
+{
+    (void)fd;
+    (void)p;
+    (void)n;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* Longer than what is written at once. */
+MR_TEST(a_long_index_that_cannot_be_written_leaves_nothing)
+{
+    static const int sizes[120000];
+    const char *path = records("data", sizes, 120000);
+    mr__system table = *mr__system_real();
+    mr_status st;
+    glob_t left;
+    int before = dup(0);
+    close(before);
+    table.write = no_space;
+    mr__system_set(&table);
+    mr_check(mr_record_index_write(path, NULL, NULL, &st) != MR_OK);
+    mr__system_set(NULL);
+    mr_has_str(st.message, "cannot write");
+    mr_eq_i64(glob(mr_test_path(".data.idx.*"), 0, NULL, &left), GLOB_NOMATCH);
+    int after = dup(0);
+    close(after);
+    mr_eq_i64(after, before); /* nothing is left open */
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "pipeline/formats/crc32c.h"
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"
 
@@ -101,6 +102,7 @@ MR_TEST(bytes_may_be_missing_or_too_many)
     expect(39 + 12, 0, "more", "zero|one|<39-62#2>three|four|");
     expect(20, 19, "", "zero|two|three|four|");
     expect(39, 0, "between", "zero|one|<39-46#2>two|three|four|");
+    expect(39, 0, "x", "zero|one|<39-40#2>two|three|four|");
     expect(91, 8, "", "zero|one|two|three|<79-91#4>");
     expect(95, 4, "", "zero|one|two|three|<79-95#4>");
 }
@@ -121,6 +123,26 @@ MR_TEST(a_record_within_a_damaged_one_is_data)
     byte_string b = read_file(path);
     b.data[12] ^= 1; /* its length is good, and shows where the next record is */
     mr_eq_str(read_past(&b, MR_COMPRESSION_NONE, 9), "<0-38#0>last|");
+    b.n = 38; /* or that it is the last one */
+    mr_eq_str(read_past(&b, MR_COMPRESSION_NONE, 9), "<0-38#0>");
+}
+
+/* The last byte of the header that no record follows is the first of a record. */
+MR_TEST(a_record_may_begin_in_what_looked_like_a_header)
+{
+    uint8_t head[12] = {[5] = 1}; /* of more bytes than there are */
+    uint32_t crc = mr_crc32c_mask(mr_crc32c(head, 8));
+    for (int i = 0; i < 4; i++)
+        head[8 + i] = (uint8_t)(crc >> 8 * i);
+    char text[256] = "", want[300];
+    memset(text, 'r', head[11]);
+    const char *const records[] = {text};
+    byte_string record = framed(records, 1), b = {0};
+    put(&b, "x", 1);
+    put(&b, head, 11);
+    put(&b, record.data, record.n);
+    snprintf(want, sizeof want, "<0-12#0>%s|", text);
+    mr_eq_str(read_past(&b, MR_COMPRESSION_NONE, 9), want);
 }
 
 MR_TEST(damage_across_chunks_is_gone_past)

@@ -107,13 +107,12 @@ MR_TEST(a_branch_and_a_ragged_row_draw_as_their_element)
               ragged);
 }
 
-MR_TEST(places_are_equally_likely)
+static void expect_even(const char *crop)
 {
-    int count[10] = {0};
+    int count[10] = {0}, n = 0;
     char text[256];
-    snprintf(text, sizeof text, "range(2000).map(x => " CROP ", seed=9))");
+    snprintf(text, sizeof text, "range(2000).map(x => %s, seed=9))", crop);
     const char *shown = elements(text, NULL);
-    int n = 0;
     for (const char *s = shown; *s; s++)
         if (*s >= '0' && *s <= '9') {
             count[*s - '0']++;
@@ -122,6 +121,14 @@ MR_TEST(places_are_equally_likely)
     mr_eq_i64(n, 2000);
     for (int i = 0; i < 10; i++)
         mr_check(count[i] > 140 && count[i] < 260);
+}
+
+MR_TEST(places_are_equally_likely)
+{
+    expect_even(CROP);
+    expect_even(
+        "random_crop([[[0]], [[1]], [[2]], [[3]], [[4]], [[5]], [[6]], [[7]], [[8]], [[9]]],"
+        " [1, 1]");
 }
 
 MR_TEST(numbers_below_a_bound_cover_it)
@@ -140,28 +147,39 @@ MR_TEST(numbers_below_a_bound_cover_it)
     }
 }
 
+static int64_t reduced(mr_dataset *ds, const mr_iterator_opts *opts)
+{
+    mr_status st;
+    mr_value init = {0};
+    mr_block out = MR_BLOCK_EMPTY;
+    mr_ok(mr_value_from_text("0", 1, &init, &st), &st);
+    mr_fn *fn = mr_fn_text("(s, x) => s * 3 % 1000003 + sum(" CROP ", seed=1))");
+    mr_ok(mr_reduce(ds, &init, fn, opts, &out, &st), &st);
+    int64_t v = *(int64_t *)out.columns[0].data;
+    mr_block_reset(&out);
+    mr_value_reset(&init);
+    mr_fn_unref(fn);
+    return v;
+}
+
 /* What a scan or a reduction adds up is drawn for each element too. */
 MR_TEST(folds_draw_by_the_elements)
 {
     const char *drawn = elements("range(20).map(x => " CROP ", seed=1))", NULL);
     mr_eq_str(elements("range(20).scan(0, (s, x) => (s, " CROP ", seed=1)))", NULL), drawn);
+    const mr_iterator_opts job = {.seed = 5, .has_seed = true},
+                           made_up = {.seed = 5, .has_seed = true, .seed_made_up = true};
     mr_status st;
-    mr_value init = {0};
-    mr_block out = MR_BLOCK_EMPTY;
     static const char text[] = "range(20)";
     mr_dataset *ds = NULL;
     mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    mr_ok(mr_value_from_text("0", 1, &init, &st), &st);
-    mr_fn *fn = mr_fn_text("(s, x) => s * 3 % 1000003 + sum(" CROP ", seed=1))");
-    mr_ok(mr_reduce(ds, &init, fn, NULL, &out, &st), &st);
     int64_t want = 0;
     for (const char *s = drawn; *s; s++)
         if (*s >= '0' && *s <= '9')
             want = want * 3 % 1000003 + (*s - '0');
-    mr_eq_i64(*(int64_t *)out.columns[0].data, want);
-    mr_block_reset(&out);
-    mr_value_reset(&init);
-    mr_fn_unref(fn);
+    mr_eq_i64(reduced(ds, NULL), want);
+    mr_eq_i64(reduced(ds, &made_up), want);
+    mr_check(reduced(ds, &job) != want);
     mr_dataset_unref(ds);
 }
 

@@ -315,6 +315,8 @@ MR_TEST(parts_are_cut_and_frames_put_round)
     mr_has_str(evaluate(1, "x => crop(" NINE ", 0, -1, 2, 2)"), "negative");
     mr_has_str(evaluate(4, "x => crop(" NINE ", x, 0, 1, 1)"),
                "[[[7]]]; !crop of 1 x 1 at row 3, column 0 leaves an image of 3 x 3");
+    mr_has_str(evaluate(3, "x => crop(" NINE ", 0, x, 1, 2)"),
+               "[[[2], [3]]]; !crop of 1 x 2 at row 0, column 2 leaves an image of 3 x 3");
     mr_has_str(evaluate(1, "x => crop(" NINE ", 0, 0, x + 4, 1)"), "crop of 4 x 1 from an image");
     mr_eq_str(evaluate(1, "x => central_crop(" NINE ", 0.5)"), "[[[1], [2], [3]], [[4], [5], [6]], "
                                                                "[[7], [8], [9]]]");
@@ -340,6 +342,7 @@ MR_TEST(values_are_weighed_and_scaled)
               "[[[0.2989], [0.587], [0.114]]]");
     mr_eq_str(evaluate(1, "x => grayscale(cast([[[255, 255, 255], [10, 20, 30]]], \"uint8\"))"),
               "[[[255], [18]]]");
+    mr_eq_str(evaluate(1, "x => grayscale(cast([[[101, 100, 95]]], \"int8\"))"), "[[[100]]]");
     mr_has_str(evaluate(1, "x => grayscale([[[1.0]]])"), "wants 3 channels, not 1");
     mr_has_str(evaluate(1, "x => grayscale(zeros([1, 1, x + 1]))"), "wants 3 channels, not 1");
     mr_eq_str(

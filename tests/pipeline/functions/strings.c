@@ -62,6 +62,7 @@ MR_TEST(strings_are_split_and_joined)
     mr_eq_str(evaluate(1, "x => split(\"  \")"), "[]");
     mr_eq_str(evaluate(1, "x => split(\"a,b,,c,\", \",\")"), "[\"a\", \"b\", \"\", \"c\", \"\"]");
     mr_eq_str(evaluate(1, "x => split(\"a,b,c\", \",\", maxsplit=1)"), "[\"a\", \"b,c\"]");
+    mr_eq_str(evaluate(1, "x => split(\"a,b,c,d\", \",\", maxsplit=2)"), "[\"a\", \"b\", \"c,d\"]");
     mr_eq_str(evaluate(1, "x => split(\"\", sep=\",\")"), "[\"\"]");
     mr_eq_str(evaluate(1, "x => split(\"a::b:\", \"::\")"), "[\"a\", \"b:\"]");
     mr_eq_str(evaluate(3, "x => split(join(where(ones([x]) > 0, \"a\", \"\"), \",\"), \",\")"),

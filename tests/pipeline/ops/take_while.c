@@ -19,6 +19,9 @@ MR_TEST(errors_keep_their_places_and_those_behind_the_end_are_not_seen)
     mr_drive("range(-2, 4).map(x => 6 // x).take_while(x => x != 3)", "-3 -6 ! 6");
     mr_drive("range(-2, 4).take_while(x => 6 // x != 3)", "-2 -1 ! 1");
     mr_drive("range(-3, 4).take_while(x => 6 // x > -9)", "-3 -2 -1 ! 1 2 3");
+    mr_drive("range(-2, 4).take_while(x => 6 // x != -6)", "-2");
+    mr_drive("range(-2, 4).take_while(x => 6 // x != -3)", "");
+    mr_drive("from_tensor_slices([0, 1, 2, 0, 3]).take_while(x => 6 // x != 3)", "! 1");
     mr_drive("range(4).map(x => 6 // (x - 2)).take_while(x => x != -6)", "-3");
     mr_drive("from_tensors(0).take_while(x => 1 // x > 0)", "!zero");
 }

@@ -502,6 +502,27 @@ MR_TEST(the_bytes_of_damaged_records_are_kept_where_asked)
     /* A folder that cannot be made is an error in the record's place. */
     mr_drive(mr_drive_path("tfrecord(\"@/c\", on_corrupt=\"skip\", quarantine=\"@/a/b\")"),
              "\"c0\" !folder");
+    /* What is not skipped any more is not kept. */
+    mr_drive(mr_drive_path("tfrecord(\"@/c\", on_corrupt=\"skip\", max_skipped=0, "
+                           "quarantine=\"@/a/b\")"),
+             "\"c0\" !max_skipped=0");
+}
+
+MR_TEST(damage_in_files_of_one_name_is_kept_apart)
+{
+    write_damaged();
+    mr_check(mkdir(mr_test_path("x"), 0777) == 0);
+    mr_check(link(mr_test_path("c"), mr_test_path("x/c")) == 0);
+    mr_drive(
+        mr_drive_path("tfrecord(\"@/c\", \"@/x/c\", on_corrupt=\"skip\", quarantine=\"@/bad\")"),
+        "\"c0\" \"c2\" \"c4\" \"c0\" \"c2\" \"c4\"");
+    int n = 0;
+    DIR *dir = opendir(mr_test_path("bad"));
+    mr_check(dir != NULL);
+    for (struct dirent *e; (e = readdir(dir));)
+        n += strncmp(e->d_name, "c-", 2) == 0;
+    closedir(dir);
+    mr_eq_i64(n, 4); /* two places in each */
 }
 
 static void remember(void *ctx, mr_log_level level, const char *message)

@@ -150,6 +150,23 @@ MR_TEST(positions_of_load)
     positions_of(graph("load(\"@/s\").unbatch().cache(\"@/c\").repeat(2)"), "c.cache", false);
 }
 
+/* Another iterator completed the file after this one was opened. */
+MR_TEST(a_file_that_was_completed_meanwhile_is_read)
+{
+    mr_events e = {0};
+    mr_dataset *late = mr_test_graph(graph("range(9).cache(\"@/a\")"));
+    mr_iterator *it = open_graph(late, true);
+    shows(graph("range(3).cache(\"@/a\")"), "0 1 2");
+    mr_events_run(&e, it, 2, SIZE_MAX);
+    mr_iterator_close(it);
+    mr_dataset_unref(late);
+    char *got = mr_events_join(&e);
+    mr_eq_str(got, "0 1 2");
+    free(got);
+    mr_events_reset(&e, 0);
+    shows(graph("range(9).cache(\"@/a\")"), "0 1 2");
+}
+
 MR_TEST(one_writer_at_a_time)
 {
     shows(graph("zip(range(3).cache(\"@/a\"), range(3).cache(\"@/a\")).ignore_errors()"), "");

@@ -64,6 +64,8 @@ MR_TEST(the_first_error_ends_it)
 {
     mr_block out = MR_BLOCK_EMPTY;
     mr_status st;
+    mr_ok(reduce("range(3)", "0", "(s, x) => s + x", NULL, &out, &st), &st);
+    mr_eq_u64(out.rows, 1); /* and none after an error */
     mr_code_is(reduce("range(-3, 3).map(x => 6 // x)", "0", "(s, x) => s + x", NULL, &out, &st),
                MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "zero");
