@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "pipeline/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "trainer/callback.h"
@@ -263,6 +264,20 @@ MR_TEST(the_rate_is_lowered_on_a_plateau)
     drop(&p);
 }
 
+MR_TEST(what_grows_by_less_than_min_delta_is_on_a_plateau)
+{
+    double rates[4];
+    mr_callback own = {.ctx = rates, .epoch_end = note_rate};
+    parts p = make("sgd(1e-9)");
+    mr_ok(fit(&p, "reduce_lr_on_plateau(monitor=\"mse\", mode=\"max\", factor=0.5, patience=2)",
+              &own, 4, NULL),
+          &st);
+    const double want[] = {1e-9, 1e-9, 0.5e-9, 0.5e-9};
+    for (int i = 0; i < 4; i++)
+        mr_eq_f64(rates[i], want[i], 0);
+    drop(&p);
+}
+
 MR_TEST(a_line_of_values_for_each_epoch)
 {
     parts p = make("sgd(0.01)");
@@ -278,6 +293,31 @@ MR_TEST(a_line_of_values_for_each_epoch)
     mr_check(strncmp(content("log.csv"), "epoch;loss;mse;val_loss;val_mse\n0;", 34) == 0);
     mr_code_is(fit(&p, call("csv_logger(\"%s\")", "no/such/log.csv"), NULL, 1, NULL), MR_NOT_FOUND,
                &st);
+    drop(&p);
+}
+
+/* Interrupted before each byte. */
+static ssize_t write_a_byte(int fd, const void *p, size_t n)
+{
+    static bool again;
+    again = !again;
+    if (!again)
+        return mr__system_real()->write(fd, p, n ? 1 : 0);
+    errno = EINTR;
+    return -1;
+}
+
+MR_TEST(a_line_that_is_written_in_parts_is_whole)
+{
+    parts p = make("sgd(0.01)");
+    mr__system table = *mr__system_real();
+    table.write = write_a_byte;
+    mr__system_set(&table);
+    mr_ok(fit(&p, call("csv_logger(\"%s\")", "log.csv"), NULL, 1, NULL), &st);
+    mr__system_set(NULL);
+    const char *text = content("log.csv");
+    mr_check(strncmp(text, "epoch,loss,mse,val_loss,val_mse\n0,", 34) == 0);
+    mr_check(strchr(text + 34, '\n') == text + strlen(text) - 1);
     drop(&p);
 }
 
@@ -365,6 +405,199 @@ MR_TEST(only_the_best_is_saved)
     mr_ok(fit(&p, call("checkpoint(\"%s\", save_best_only=true)", "c/ckpt_{epoch}"), NULL, 3, NULL),
           &st);
     mr_eq_str(list("c"), "ckpt_1:5 ckpt_2:10 ckpt_3:15* ");
+    drop(&p);
+}
+
+/* ---- going on ---- */
+
+static mr_code go_on(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    return mr_checkpoint_restore(e, ctx, status);
+}
+
+static mr_code save_here(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    return mr_checkpoint_save(e, ctx, status);
+}
+
+static bool never(void *ctx, const mr_train_event *e)
+{
+    (void)ctx;
+    (void)e;
+    return false;
+}
+
+MR_TEST(the_best_so_far_is_known_where_training_goes_on)
+{
+    char path[500];
+    parts p = make("sgd(0.01)");
+    const char *best = call("checkpoint(\"%s\", save_best_only=true)", "a/ckpt_{epoch}");
+    snprintf(path, sizeof path, "%s", mr_test_path("a/ckpt_2"));
+    mr_ok(fit(&p, best, NULL, 2, NULL), &st);
+    mr_ok(fit(&p, best, &(mr_callback){.ctx = path, .train_begin = go_on}, 3, NULL), &st);
+    mr_eq_str(list("a"), "ckpt_1:5 ckpt_2:10 ckpt_3:15* ");
+    drop(&p);
+}
+
+/* Spoils the weights after they were looked at. */
+static mr_code spoil_first(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    const float bad[2] = {100, 100};
+    MR_TRY(mr_variable_read(mr_model_variable(e->model, 0), ctx, status));
+    return mr_variable_assign(mr_model_variable(e->model, 0), bad, status);
+}
+
+static mr_code fit_three(parts *p, const char *text, const mr_callback *own,
+                         const mr_callback *other, int64_t epochs, mr_fit_result *r)
+{
+    const char *const metrics[] = {"mse"};
+    mr_callback list[3] = {{0}, *own, *other};
+    MR_TRY(mr_callback_parse(&list[0], text, &st));
+    mr_code rc = mr_fit(p->s, p->m, p->ds, p->loss, p->o,
+                        &(mr_fit_opts){.epochs = epochs,
+                                       .metrics = metrics,
+                                       .n_metrics = 1,
+                                       .callbacks = list,
+                                       .n_callbacks = 3,
+                                       .validation = p->ds,
+                                       .print = print},
+                        r, &st);
+    mr_callback_reset(&list[0]);
+    return rc;
+}
+
+MR_TEST(the_best_weights_are_those_before_training_went_on)
+{
+    static const char stop[] = "early_stopping(patience=2, restore_best_weights=true)";
+    char path[500];
+    float best[2], now[2];
+    mr_fit_result r;
+    parts p = make("sgd(0.001)");
+    snprintf(path, sizeof path, "%s", mr_test_path("one"));
+    mr_ok(fit_three(&p, stop, &(mr_callback){.ctx = best, .epoch_end = spoil_first},
+                    &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = never}, 1, NULL),
+          &st);
+    drop(&p);
+    p = make("sgd(0.001)");
+    mr_ok(fit(&p, stop, &(mr_callback){.ctx = path, .train_begin = go_on}, 9, &r), &st);
+    mr_eq_i64(r.epochs, 2);
+    mr_ok(mr_variable_read(mr_model_variable(p.m, 0), now, &st), &st);
+    mr_eq_mem(now, best, sizeof now);
+    drop(&p);
+}
+
+MR_TEST(momentum_and_schedule_go_on_where_training_does)
+{
+    static const char rule[] = "sgd(exponential_decay(0.01, 5, 0.5), momentum=0.9)";
+    static const char nothing[] = "terminate_on_nan()";
+    char path[500];
+    float want[2], got[2];
+    snprintf(path, sizeof path, "%s", mr_test_path("one"));
+    parts p = make(rule);
+    mr_ok(fit(&p, nothing, NULL, 3, NULL), &st);
+    mr_ok(mr_variable_read(mr_model_variable(p.m, 0), want, &st), &st);
+    drop(&p);
+    p = make(rule);
+    mr_ok(fit(&p, nothing, &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = never}, 1,
+              NULL),
+          &st);
+    drop(&p);
+    p = make(rule);
+    mr_ok(fit(&p, nothing, &(mr_callback){.ctx = path, .train_begin = go_on}, 3, NULL), &st);
+    mr_ok(mr_variable_read(mr_model_variable(p.m, 0), got, &st), &st);
+    mr_eq_mem(got, want, sizeof got);
+    drop(&p);
+}
+
+MR_TEST(a_cooldown_goes_on_where_training_does)
+{
+    static const char plateau[] = "reduce_lr_on_plateau(monitor=\"mse\", mode=\"max\", factor=0.5, "
+                                  "patience=1, cooldown=3)";
+    char path[500];
+    double rates[6] = {0};
+    parts p = make("sgd(1e-9)");
+    snprintf(path, sizeof path, "%s", mr_test_path("one"));
+    mr_ok(fit(&p, plateau, &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = never}, 2,
+              NULL),
+          &st);
+    drop(&p);
+    p = make("sgd(1e-9)");
+    mr_ok(fit_three(&p, plateau, &(mr_callback){.ctx = path, .train_begin = go_on},
+                    &(mr_callback){.ctx = rates, .epoch_end = note_rate}, 5, NULL),
+          &st);
+    /* Lowered after the second epoch; three cool. */
+    const double want[] = {0, 0, 0.5e-9, 0.5e-9, 0.25e-9};
+    for (int i = 0; i < 5; i++)
+        mr_eq_f64(rates[i], want[i], 0);
+    drop(&p);
+}
+
+/* ---- the mark that there will be no more ---- */
+
+static mr_code expect_no_mark(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    (void)ctx;
+    (void)e;
+    (void)status;
+    mr_check(!there("a/finished"));
+    return MR_OK;
+}
+
+static bool stop_now(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+MR_TEST(the_mark_of_the_end_is_of_a_whole_run)
+{
+    parts p = make("sgd(0.01)");
+    const char *each = call("checkpoint(\"%s\", save_freq=1)", "a/s_{step}");
+    mr_callback c;
+    mr_ok(fit(&p, each, NULL, 1, NULL), &st);
+    mr_check(there("a/finished"));
+    mr_ok(fit(&p, each, &(mr_callback){.epoch_end = expect_no_mark}, 1, NULL), &st);
+    mr_check(there("a/finished"));
+    mr_ok(mr_callback_parse(&c, each, &st), &st);
+    mr_ok(
+        mr_fit(p.s, p.m, p.ds, p.loss, p.o,
+               &(mr_fit_opts){.epochs = 2, .callbacks = &c, .n_callbacks = 1, .stopping = stop_now},
+               NULL, &st),
+        &st);
+    mr_check(!there("a/finished"));
+    mr_callback_reset(&c);
+    drop(&p);
+}
+
+MR_TEST(a_backup_is_there_until_training_has_ended_well)
+{
+    mr_fit_result first, second;
+    for (int stops = 1; stops >= 0; stops--) {
+        parts p = make("sgd(0.01)");
+        mr_callback c;
+        mr_ok(mr_callback_parse(&c, call("backup_and_restore(\"%s\")", "kept"), &st), &st);
+        mr_ok(mr_fit(p.s, p.m, p.ds, p.loss, p.o,
+                     &(mr_fit_opts){.epochs = 2,
+                                    .callbacks = &c,
+                                    .n_callbacks = 1,
+                                    .stopping = stops ? stop_now : NULL},
+                     stops ? &first : &second, &st),
+              &st);
+        mr_check(there("kept/backup") == (stops == 1));
+        mr_callback_reset(&c);
+        drop(&p);
+    }
+    mr_check(first.stopped && !second.stopped);
+    mr_eq_i64(first.steps + second.steps, 10);
+    mr_eq_i64(first.rows + second.rows, 20);
+}
+
+MR_TEST(only_names_that_the_pattern_gives_are_removed)
+{
+    parts p = make("sgd(0.01)");
+    mr_ok(fit(&p, call("checkpoint(\"%s\")", "a/ckpt_{epoch}_kept"), NULL, 2, NULL), &st);
+    mr_ok(fit(&p, call("checkpoint(\"%s\", keep=1)", "a/ckpt_{epoch}"), NULL, 3, NULL), &st);
+    mr_eq_str(list("a"), "ckpt_1_kept:5 ckpt_2_kept:10 ckpt_3:15* ");
     drop(&p);
 }
 

@@ -215,6 +215,55 @@ MR_TEST(executions_of_several_steps_call_back_once)
               NULL),
           &st);
     mr_eq_str(t.calls, "(1 2)(3 4)(5e5 (6 7)(8 9)(10e5 ");
+    t = (trace){0};
+    mr_ok(fit(&p,
+              &(mr_fit_opts){.epochs = 1,
+                             .steps_per_epoch = 3,
+                             .steps_per_execution = 2,
+                             .callbacks = &c,
+                             .n_callbacks = 1},
+              NULL),
+          &st);
+    mr_eq_str(t.calls, "(1 2)(3 3)e3 "); /* the epoch ends with the third */
+    drop(&p);
+}
+
+static char order[8];
+
+static mr_code note_turn(void *ctx, const mr_train_event *e, mr_status *status)
+{
+    (void)e;
+    (void)status;
+    strcat(order, ctx);
+    return MR_OK;
+}
+
+static bool never(void *ctx, const mr_train_event *e)
+{
+    (void)ctx;
+    (void)e;
+    return false;
+}
+
+MR_TEST(a_backup_has_what_the_other_callbacks_did)
+{
+    parts p = make(ten);
+    char backs_up[] = "b", saves[] = "s", plain[] = "p";
+    const mr_callback list[] = {
+        {.ctx = backs_up, .epoch_end = note_turn, .saves = never, .backs_up = true},
+        {.ctx = saves, .epoch_end = note_turn, .saves = never},
+        {.ctx = plain, .epoch_end = note_turn}};
+    mr_ok(fit(&p, &(mr_fit_opts){.callbacks = list, .n_callbacks = 3}, NULL), &st);
+    mr_eq_str(order, "psb");
+    drop(&p);
+}
+
+MR_TEST(the_loss_of_an_output_with_axes_is_their_mean)
+{
+    parts p = make("range(4).map(i => (zeros([3, 2]), ones([3, 1]))).batch(2)");
+    mr_fit_result r;
+    mr_ok(mr_evaluate(p.s, p.m, p.ds, p.loss, NULL, &r, &st), &st);
+    mr_eq_f64((double)r.loss, 1, 0); /* it predicts 0 */
     drop(&p);
 }
 
