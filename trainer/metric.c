@@ -243,7 +243,8 @@ mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
                         .predictions = x,
                         .threshold = m->threshold,
                         .logits = m->logits,
-                        .total = mine->totals};
+                        .total = mine->totals,
+                        .name = mr_metric_name(m)};
     return m->desc->update(&p, st);
 }
 

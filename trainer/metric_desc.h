@@ -25,6 +25,7 @@ typedef struct mr_metric_pass {
     double threshold; /* of metrics that compare predictions with one */
     bool logits;      /* predictions are logits */
     double *total; /* to be added to: a sum and a count; with the slot totals, as many as it says */
+    const char *name; /* of the metric, for messages */
 } mr_metric_pass;
 
 typedef struct mr_metric_desc {

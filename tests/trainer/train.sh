@@ -113,6 +113,8 @@ done
 train an_endless_evaluation_is_refused 1 '' 'evaluation data never end' --data "$data" --eval "$data.repeat()"
 train validation_of_another_dtype_is_refused_before_training 1 '' 'validation: features are int64' --data "$data" --validation "$others([i], [2.0])).batch(2)"
 train an_evaluation_may_have_labels_without_an_axis 0 '"eval_loss"' '' --data "$data" --eval "$others([1.0], 2)).batch(2)"
+train an_error_of_a_metric_names_it 1 '' 'categorical_accuracy: 2 labels do not go with 6 predictions' --data "$others([1.0], i % 3)).batch(2)" \
+    --model 'dense(3)' --loss sparse_categorical_crossentropy --metrics categorical_accuracy
 data_of_classes='from_tensor_slices([[0.1], [0.2]], [[0.0], [1.0]]).batch(2)'
 "$m" train --model 'dense(1, activation="sigmoid")' --loss binary_crossentropy --optimizer sgd --log json --data "$data_of_classes" --validation "$data_of_classes" \
     --eval "$data_of_classes" --metrics 'precision,precision(thresholds=0.4),auc(curve="PR"),mean_squared_error' --callback 'csv_logger("names.csv")' >out 2>err

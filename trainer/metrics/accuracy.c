@@ -15,7 +15,7 @@ static mr_code need_values(const mr_metric_pass *p, size_t n, mr_status *st)
     if (have == n)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "accuracy: %zu labels do not go with %zu predictions of width %zu", have,
+                   "%s: %zu labels do not go with %zu predictions of width %zu", p->name, have,
                    mr_array_row_values(p->predictions), width_of(p->predictions));
 }
 
