@@ -117,8 +117,9 @@ class Run:
         except ProcessLookupError:
             pass  # the client has ended
 
-    def show(self, expression, *words, slowly=True, limit=None):
-        """What the client reads while the others suffer; limit: it is killed after so many bytes."""
+    def show(self, expression, *words, slowly=True, limit=None, first=False):
+        """What the client reads while the others suffer; limit: it is killed after so many bytes;
+        first: they suffer once it has read something."""
         out, done, moved = bytearray(), threading.Event(), [time.time()]
         with self.lock:
             self.clients += 1
@@ -147,7 +148,7 @@ class Run:
             if time.time() - moved[0] > MOST_SECONDS:
                 client.kill()
                 self.say("the client was given up")
-            elif slowly and strikes < 6:
+            elif slowly and strikes < 6 and (out or not first):
                 strikes += 1
                 with self.lock:
                     self.strike(client)
@@ -331,7 +332,8 @@ def read_parallel_epochs(run):
         time.sleep(0.05)
     expression = f'{graph}.distribute("{run.at}", {run.options("parallel_epochs")})'
     run.say(expression)
-    got, status = run.show(expression)
+    # A worker that is away as the job begins has no part of it, if it stays away until the others are done.
+    got, status = run.show(expression, first=True)
     if status != 0:
         return f"status {status}"
     return counts(numbers(got), [x for x in want for _ in run.workers])

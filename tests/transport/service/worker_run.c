@@ -464,7 +464,7 @@ MR_TEST(blocks_are_compressed_where_the_link_is_slower_than_that)
 #endif
     static const mr__producer_out out = {
         .made = block_made, .failed = stream_failed, .ended = stream_ended, .gone = stream_gone};
-    static const double links[] = {0, 1e6, 1e12};
+    static const double links[] = {0, 1e3, 1e12}; /* the second one also on a busy machine */
     mr_status st;
     mr__loop *l;
     mr_executor *executor;
@@ -490,7 +490,7 @@ MR_TEST(blocks_are_compressed_where_the_link_is_slower_than_that)
         while (!b.gone)
             mr_ok(mr__loop_turn(l, INT64_MAX, &st), &st);
         mr_check(b.n > 10);
-        if (links[i] == 1e6)
+        if (links[i] == 1e3)
             mr_eq_u64(b.packed, b.n - 1); /* nothing was known of the link for the first */
         else
             mr_check(b.packed <= 1); /* to measure it */
