@@ -113,6 +113,23 @@ wait $reader
 exactly a_new_worker_begins 3 0 39999 got
 kill -9 $three_pid; wait $three_pid
 
+# ---- one that is lost when it has given all of a repetition is awaited in the next one
+serving 2
+slowly got "$m" show "$(p 'range(200000).batch(50)' 'job_name="twice", max_outstanding_bytes=4000').repeat(2)"; reader=$!
+started got
+kill -STOP $one_pid # else the repetition ends; what it has sent is less than all of it
+go_on got
+a_stream_has_ended() { "$m" service streams twice --dispatcher "$service" --json | grep -q '"end": true'; }
+until_true a_stream_has_ended
+kill -9 $two_pid; wait $two_pid
+kill -CONT $one_pid
+wait $reader
+result the_next_repetition_awaits_it "$([ "$(cat got.rc)" = 0 ] && grep -q "goes on without worker $two" got.err; echo $?)" "$(cat got.rc got.err)"
+exactly but_not_for_ever 1 0 199999 <(elements <got | uniq)
+same of_the_others_it_has_all "$(elements <got | wc -l)" 600000
+start two "$m" worker --dispatcher "$service" --listen "$two"
+two_pid=$pid
+
 # ---- the dispatcher is killed, and the client
 serving 2
 slowly got "$m" show "$(p 'range(40000).batch(5)' 'job_name="kept", max_outstanding_bytes=4000')"; reader=$!

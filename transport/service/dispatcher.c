@@ -335,13 +335,16 @@ mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *s
     d->has_loaded = true;
     switch (r->kind) {
     case MR__RECORD_JOB:
-        if (j) { /* it is shared by now */
-            j->spec->shared = r->job->shared;
-            return MR_OK;
+        if (!j) {
+            MR_TRY(mr__d_job_new(d, r->job_id, r->name, r->job, &j, st));
+            j->prepared = true;
+            MR_TRY(mr__d_job_streams(j, st));
         }
-        MR_TRY(mr__d_job_new(d, r->job_id, r->name, r->job, &j, st));
-        j->prepared = true;
-        return mr__d_job_streams(j, st);
+        j->spec->shared = r->job->shared; /* as it is by now */
+        j->rebuilding = r->job->rebuilding;
+        j->former = r->job->former;
+        j->awaits = r->job->awaits;
+        return MR_OK;
     case MR__RECORD_STREAM:
         return load_stream(d, j, r->place, st);
     case MR__RECORD_SPLIT:
@@ -369,14 +372,20 @@ static int64_t earlier(int64_t a, int64_t b)
 
 static void end_rebuilding(mr__dispatcher *d, mr__d_job *j, int64_t now)
 {
-    bool own = j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
     uint64_t n = mr__d_rebuilt(d, j);
-    if (n)
+    /* Which splits there were after the last one that a client names, nobody knows. */
+    if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
         mr__d_warn(d, j,
-                   "the dispatcher lost its account: %" PRIu64 " %s of job \"%s\" that none of its "
-                   "clients has %s; what clients that left read of them comes again",
-                   n, own ? "streams" : "splits", j->name,
-                   own ? "begin again" : "are given out again");
+                   "the dispatcher lost its account: splits of job \"%s\" that none of its "
+                   "clients has are given out, again or for the first time; what clients that left "
+                   "read of them comes again",
+                   j->name);
+    else if (n)
+        mr__d_warn(
+            d, j,
+            "the dispatcher lost its account: %" PRIu64 " streams of job \"%s\" that none "
+            "of its clients has begin again; what clients that left read of them comes again",
+            n, j->name);
     finish(d, j, now);
 }
 
@@ -414,6 +423,7 @@ static void tick_jobs(mr__dispatcher *d, int64_t now)
         }
         if (j->awaits && !mr__d_awaits_workers(d, now)) {
             j->awaits = false;
+            j->recorded = mr__d_record_job(d, j);
             mr__d_go_on_without(d, j);
             finish(d, j, now);
         }
@@ -495,6 +505,9 @@ int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now)
     }
     tick_workers(d, now);
     tick_jobs(d, now);
+    if (!mr__d_awaits_workers(d, now)) /* all jobs that did go on without them */
+        for (mr__d_worker *w = d->workers; w; w = w->next)
+            w->back_until = 0;
     mr__d_measure(d, now);
     mr__d_tick_awaiting(d, now);
     mr__d_assign_all(d);

@@ -153,7 +153,11 @@ Mr__Wire__Place mr__d_place(const mr__d_stream *s)
 
 uint64_t mr__d_record_job(mr__dispatcher *d, const mr__d_job *j)
 {
-    mr__record r = {.kind = MR__RECORD_JOB, .job_id = j->id, .name = j->name, .job = j->spec};
+    Mr__Wire__Job spec = *j->spec;
+    spec.rebuilding = j->rebuilding;
+    spec.former = j->former;
+    spec.awaits = j->awaits;
+    mr__record r = {.kind = MR__RECORD_JOB, .job_id = j->id, .name = j->name, .job = &spec};
     return d->out.record(d->ctx, &r);
 }
 

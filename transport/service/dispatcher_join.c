@@ -311,6 +311,7 @@ static void await_others(mr__d_job *j, int64_t now)
 {
     j->rebuilding = j->holding = true;
     j->hold_until = now + MR__COME_BACK_S * MR__SECOND;
+    j->recorded = mr__d_record_job(j->d, j);
 }
 
 void mr__d_await_former(mr__dispatcher *d, mr__d_job *j, bool seen, int64_t now)
@@ -347,12 +348,13 @@ static mr_code await_workers(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Jo
         if (!join->places[i]->home[0])
             continue;
         MR_TRY(mr__d_worker_known(d, join->places[i]->home, &w, st));
-        if (w->connection)
+        if (w->connection || w->taken_out)
             continue;
         w->back_until = now + MR__COME_BACK_S * MR__SECOND;
         w->lost_at = now;
         j->awaits = true;
     }
+    j->recorded = mr__d_record_job(d, j);
     return MR_OK;
 }
 
@@ -365,9 +367,12 @@ static mr_code take_shared_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wir
         await_others(j, now);
     else
         mr__d_await_former(d, j, is_of_former(j, join), now);
-    if (join->n_places && join->job_id && join->job_id != j->id && j->rebuilding && !j->former)
+    if (join->n_places && join->job_id && join->job_id != j->id && j->rebuilding && !j->former) {
         j->former = join->job_id;
-    if (made_now && join->begins && j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
+        j->recorded = mr__d_record_job(d, j);
+    }
+    if (join->begins && join->n_places && !join->job_id && !mr__d_finished(j) &&
+        j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
         MR_TRY(await_workers(d, j, join, now, st));
     if ((!join->n_places && !restores) || (join->begins && !join->job_id))
         return MR_OK;

@@ -37,6 +37,7 @@ struct mr__d_worker {
     uint64_t connection;       /* 0: lost */
     char *address;
     bool draining, listed; /* listed: on the list of the static modes */
+    bool taken_out;        /* a tool has drained it: it is not awaited */
     int64_t heard, lost_at;
     int64_t back_until;    /* the account, or a client, names it: until then it may come; 0: no */
     mr__d_stream *streams; /* hosted here */

@@ -625,7 +625,7 @@ void mr__d_go_on_rebuilding(mr__dispatcher *d, mr__d_job *j)
 {
     mr_status st;
     mr_code rc = MR_OK;
-    if (is_whole(j))
+    if (!j->rebuilding && is_whole(j)) /* an older version has no record of rebuilding */
         return;
     for (uint32_t i = 0; i < j->n_streams; i++)
         for (size_t k = 0; k < j->streams[i]->n_splits && rc == MR_OK; k++)
@@ -641,6 +641,7 @@ uint64_t mr__d_rebuilt(mr__dispatcher *d, mr__d_job *j)
     mr_status st;
     uint64_t n = 0;
     mr_code rc = MR_OK;
+    bool was = j->rebuilding;
     end.end = true;
     j->rebuilding = false;
     if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
@@ -652,10 +653,13 @@ uint64_t mr__d_rebuilt(mr__dispatcher *d, mr__d_job *j)
             rc = mr__d_stream_set(j->streams[i], &end, &st);
             mr__d_record_stream(d, j->streams[i]);
         }
-    if (own) /* also where all that was named has ended */
+    /* Also where all that was named has ended; but a position has named all there are. */
+    if (own && was)
         make_own(d, j, NULL);
     if (rc != MR_OK)
         mr__d_note(d, MR_LOG_ERROR, "job \"%s\" cannot be made again: %s", j->name, st.message);
     mr__id_map_reset(&j->rebuilt);
+    if (was)
+        j->recorded = mr__d_record_job(d, j);
     return n;
 }

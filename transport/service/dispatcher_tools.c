@@ -35,7 +35,7 @@ static mr_code drain_worker(mr__dispatcher *d, const char *address, mr_status *s
     mr__d_worker *w = mr__d_worker_at(d, address);
     if (!w || !w->connection)
         return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s", address);
-    w->draining = true;
+    w->draining = w->taken_out = true;
     mr__d_rank(d, w);
     Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
     pulse.draining = true;

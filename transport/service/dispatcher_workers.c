@@ -230,7 +230,7 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     w->connection = x->id;
     w->heard = now;
     w->back_until = 0;
-    w->draining = false;
+    w->draining = w->taken_out = false;
     x->worker = w;
     mr__d_rank(d, w);
     for (size_t i = 0; !w->listed && i < d->opts.n_workers; i++)

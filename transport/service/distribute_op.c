@@ -274,12 +274,38 @@ static void say_where_it_stands(struct state *s)
                                       s->slots[i].rows.rows - s->slots[i].at);
 }
 
+/* Of parallel_epochs, which workers had the streams of this client: no more of a place counts in
+ * the next repetition. */
+static mr_code homes_of(const struct state *s, Mr__Wire__Place ***out, size_t *n, mr_status *st)
+{
+    Mr__Wire__Place **all = NULL;
+    size_t n_all = 0;
+    mr_code rc = s->source->class_->places(s->source, &all, &n_all, st);
+    *n = 0;
+    *out = mr_calloc(n_all + 1, sizeof **out);
+    if (rc == MR_OK && !*out)
+        rc = mr_fail_memory(st, n_all * sizeof **out, "a position");
+    for (size_t i = 0; rc == MR_OK && i < n_all; i++) {
+        Mr__Wire__Place home = MR__WIRE__PLACE__INIT;
+        home.stream = all[i]->stream;
+        home.home = all[i]->home;
+        rc = home.home[0] ? mr__wire_copy(&home.base, &(*out)[*n], st) : MR_OK;
+        *n += (*out)[*n] != NULL;
+    }
+    free_places(all, n_all);
+    return rc;
+}
+
 /* *out = where the repetition after the source's begins. */
 static mr_code next_beginning(struct state *s, beginning *out, mr_status *st)
 {
     beginning b = {0};
     mr_code rc = mr__wire_copy(&s->source->job->base, &b.job, st);
-    if (rc == MR_OK) {
+    if (rc == MR_OK && is_shared(s)) {
+        b.job->repetition++;
+        if (b.job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
+            rc = homes_of(s, &b.places, &b.n, st);
+    } else if (rc == MR_OK) {
         b.job->repetition++;
         b.places = mr_calloc(s->n + 1, sizeof *b.places);
         if (!b.places)
@@ -505,11 +531,13 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
         return MR_OK;
     if (s->begin.job) {
         MR_TRY(put_message(w, &s->begin.job->base, st));
+        bool come_and_go = is_shared_job(it->params, s->begin.job);
+        size_t n = come_and_go ? 0 : s->begin.n;
         MR_TRY(mr_state_put_u64(w, 0, st));
         MR_TRY(mr_state_put_u64(w, 0, st));
-        if (is_shared_job(it->params, s->begin.job))
-            MR_TRY(mr_state_put_u64(w, 0, st));
-        for (size_t i = 0; i < s->begin.n; i++)
+        if (come_and_go)
+            MR_TRY(mr_state_put_u64(w, n, st));
+        for (size_t i = 0; i < n; i++)
             MR_TRY(put_message(w, &s->begin.places[i]->base, st));
         return MR_OK;
     }

@@ -16,6 +16,7 @@ enum {
     MOST_MISSES = 8, /* then a missing file is an element's error */
     SILENT_S = 5,
     SAY_AFTER_S = 10,
+    LEFT_OUT_S = 15,
     REFUSED_S = 60,
     BLOCKS_AHEAD = 4
 };
@@ -679,26 +680,44 @@ static void tick_workers(mr__job_reader *r, int64_t now)
         r->pulse_at = now + SECOND;
 }
 
+/* A client of a shared job has read all of its streams, and the job goes on. */
+static bool is_left_out(const mr__job_reader *r)
+{
+    bool open = false;
+    for (size_t i = 0; i < r->n_streams; i++)
+        open |= !r->streams[i].ended;
+    return r->shared && r->admitted && !open;
+}
+
+/* When it has waited for too long. The dispatcher, which is there, may wait for workers itself
+ * before the job ends. */
+static int64_t stalls_at(const mr__job_reader *r)
+{
+    int64_t most = r->opts.stall_timeout_ns;
+    if (!most)
+        return INT64_MAX;
+    if (is_left_out(r) && most < LEFT_OUT_S * SECOND)
+        most = LEFT_OUT_S * SECOND;
+    return r->waits_since + most;
+}
+
 static void tick_waiting(mr__job_reader *r, int64_t now)
 {
     mr_status why;
     if (!is_waiting(r))
         return;
-    if (r->opts.stall_timeout_ns && now - r->waits_since >= r->opts.stall_timeout_ns) {
+    if (now >= stalls_at(r)) {
         mr_fail(&why, MR_UNAVAILABLE, "nothing came from the service at %s for %.1f s",
-                r->opts.dispatcher, (double)r->opts.stall_timeout_ns * 1e-9);
+                r->opts.dispatcher, (double)(now - r->waits_since) * 1e-9);
         mr__r_fail(r, &why);
     } else if (!r->said_waits && now - r->waits_since >= SAY_AFTER_S * SECOND) {
-        size_t n = 0, open = 0;
-        for (size_t i = 0; i < r->n_streams; i++) {
-            open += !r->streams[i].ended;
+        size_t n = 0;
+        for (size_t i = 0; i < r->n_streams; i++)
             n += !r->streams[i].ended && !r->streams[i].opened;
-        }
-        bool is_left_out = r->shared && r->admitted && !open;
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
                  r->dispatcher != MR__UP ? "waiting for the dispatcher at %s"
-                 : is_left_out ? "waiting for a stream of the job at %s: other clients read all "
-                                 "that there are, or their workers are away"
+                 : is_left_out(r) ? "waiting for a stream of the job at %s: other clients read all "
+                                    "that there are, or their workers are away"
                  : r->opts.local_workers ? "waiting for workers on this host of the service at %s"
                                          : "waiting for workers of the service at %s",
                  r->opts.dispatcher);
@@ -732,8 +751,7 @@ int64_t mr__job_reader_tick(mr__job_reader *r, int64_t now)
     tick_waiting(r, now);
     if (is_waiting(r)) {
         int64_t due = r->waits_since + (r->said_waits ? 3600 : SAY_AFTER_S) * SECOND;
-        int64_t stall =
-            r->opts.stall_timeout_ns ? r->waits_since + r->opts.stall_timeout_ns : INT64_MAX;
+        int64_t stall = stalls_at(r);
         due = stall < due ? stall : due;
         next = due < next ? due : next;
     }

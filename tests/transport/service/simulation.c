@@ -135,9 +135,14 @@ static void tick_at(node_kind kind, int node, int64_t at)
 void sim_tick(node_kind kind, int node)
 {
     int64_t next = INT64_MAX;
-    if (kind == DISPATCHER && S->d)
+    if (kind == DISPATCHER && S->d) {
+        /* One that is made again of what clients say warns of what comes again. */
+        for (const mr__d_job *j = S->d->jobs; j && S->begun; j = j->next)
+            S->begun = j->rebuilding ? 0 : S->begun;
+        S->repeats += S->begun;
+        S->begun = 0;
         next = mr__dispatcher_tick(S->d, S->now);
-    else if (kind == WORKER && S->w[node])
+    } else if (kind == WORKER && S->w[node])
         next = mr__host_tick(S->w[node], S->now);
     else if (kind == CLIENT && S->c[node].reader)
         next = mr__job_reader_tick(S->c[node].reader, S->now);

@@ -118,7 +118,7 @@ static void d_note(void *ctx, mr_log_level level, const char *line)
     bool anew = strstr(line, "begins, in") != NULL;
     S->warns |= strstr(line, "of them comes again") != NULL;
     for (int i = 0; anew && i < S->o.consumers; i++)
-        S->repeats += S->c[i].done;
+        S->begun += S->c[i].done;
     sim_say("dispatcher: %s", line);
 }
 

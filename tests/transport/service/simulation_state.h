@@ -188,6 +188,7 @@ typedef struct simulation {
      * that heard of it, and how often it had to be since some had left */
     uint8_t given_split[MOST_TICKETS][MOST_SPLIT_ELEMENTS];
     int twice, refused, repeats;
+    int begun; /* how many had left when a job began last, till it is seen whether it is anew */
     /* the dispatcher said that elements come again, and did not crash since; a client heard it */
     bool warns, warned;
     uint64_t heard[3][MOST_WORKERS];  /* order of the latest message that came */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_ALONE_H
+#define MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_ALONE_H
+/* The dispatcher alone: tests say what peers say, and see what it says, and after which record. */
+#include <stdbool.h>
+#include "transport/service/dispatcher.h"
+
+/* What it said last, and what it recorded. */
+typedef struct dispatcher_alone {
+    mr__dispatcher *d;
+    uint64_t records, after;
+    uint64_t hosted;         /* generation in which stream 0 was given to a worker last */
+    uint64_t second;         /* the same of stream 1 */
+    uint64_t host;           /* that was given a stream last */
+    uint64_t job;            /* that somebody joined last */
+    uint64_t elements;       /* of the first place that this client heard of then */
+    size_t joined;           /* streams that it heard of */
+    int finished;            /* how often clients heard so */
+    bool rebuilding, awaits; /* of the job that was recorded last */
+    uint64_t former;
+    char warning[512];
+    int64_t now;
+    int kind, code;
+    char text[512];
+    mr__record_kind last;
+    /* What clients say that join with a place: its splits (with splits), and with is_set, what else
+     * of that stream. These are kept by alone_begin. */
+    bool splits;
+    uint64_t split;
+    struct {
+        bool is_set, ended;
+        uint32_t stream;
+        uint64_t generation, elements, seed;
+        const char *home;
+    } also;
+} dispatcher_alone;
+extern dispatcher_alone alone;
+
+/* A new one; with the list of workers of the static modes, or how many. */
+void alone_begin(const char *const *workers, size_t n_workers);
+void alone_say(uint64_t from, Mr__Wire__Message__BodyCase kind, void *body);
+/* A client joins. place: it says where a stream of its own stands. */
+void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint32_t consumers,
+                uint64_t job_id, bool place);
+/* A worker comes. hosted: what it says it hosts; NULL: nothing. */
+void alone_serve_with(uint64_t connection, const char *address, Mr__Wire__Hosted *hosted);
+void alone_serve(uint64_t connection, const char *address);
+/* One that a former account gave a stream to. */
+void alone_serve_former(uint64_t connection, const char *address, uint64_t job_id);
+/* Time goes by, second after second; all that are there say so. */
+void alone_wait(int64_t from, int64_t seconds);
+#endif
