@@ -132,6 +132,16 @@ kill -INT $reader; wait $reader; rc=$?
 result an_interrupt_ends_it "$([ $rc = 130 ]; echo $?)" "status $rc $(cat interrupted.err)"
 rm -f endless interrupted
 
+# ---- what is asked for next is not: the rest is acknowledged, also while its consumer does nothing
+mkfifo busy
+"$m" show "$(d 'counter()' 'streams=2, job_name="busy"')" >busy 2>busy.err &
+reader=$!
+exec 4<busy
+some_are_acknowledged() { "$m" service streams busy --dispatcher "$service" --json | grep -q '"acknowledged": [1-9]'; }
+result a_busy_consumer_has_acknowledged "$(until_true some_are_acknowledged; echo $?)" "$("$m" service streams busy --dispatcher "$service")"
+kill -9 $reader; wait $reader
+exec 4<&-
+
 # ---- registered datasets
 id=$("$m" service register 'text_line("part-*.txt").batch(2)' --dispatcher "$service")
 expect a_dataset_by_its_id 0 "$(show "$(l 'text_line("part-*.txt").batch(2)' streams=3)")" -- "$m" show "distributed_dataset(\"$service\", \"$id\", streams=3)"

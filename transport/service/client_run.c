@@ -273,11 +273,9 @@ static mr_code place(mr__stream_source *src, uint32_t index, Mr__Wire__Place *ou
     return MR_OK;
 }
 
-void mr__c_flush(mr__stream_source *src, bool now)
+void mr__c_flush(mr__stream_source *src)
 {
     mr__remote *r = (mr__remote *)src;
-    if (!now) /* the reader tells the dispatcher every second */
-        return;
     pthread_mutex_lock(&r->lock);
     r->wants_flush = true;
     mr__c_post_news(r);

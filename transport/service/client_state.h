@@ -113,7 +113,7 @@ void mr__c_release(mr__remote *r, mr__c_stream *s);
 void mr__c_consume(mr__remote *r, mr__c_stream *s);
 
 /* As of mr__stream_source_class. */
-void mr__c_flush(mr__stream_source *src, bool now);
+void mr__c_flush(mr__stream_source *src);
 void mr__c_close(mr__stream_source *src);
 
 /* ---- client_shared.c ---- */

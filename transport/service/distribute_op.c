@@ -21,14 +21,13 @@
 
 #define CONNECT_TIMEOUT 60.0
 #define CLIENT_TIMEOUT  30.0
-#define TELL_SECONDS    0.1 /* between saying what was consumed */
 enum { ZSTD_LEVEL = 1, MOST_PARAMS = 64 };
 
 typedef struct slot {
     uint32_t stream;
     mr_block rows; /* what the stream gave last; rows before `at` were delivered */
     size_t at;
-    bool ended;
+    bool ended, has_news; /* has_news: the source does not know where it stands */
 } slot;
 
 /* Where the next repetition of a service elsewhere begins. */
@@ -54,10 +53,10 @@ struct state {
     beginning begin;    /* instead of job */
     mr__stream_source *source;
     slot *slots;          /* the streams that this consumer reads, in their order */
+    size_t *news, n_news; /* those with news, by their place in slots */
     size_t n, n_ended, c; /* c: whose turn it is */
     uint64_t b;           /* elements of it that were taken */
     bool failed;          /* there are no streams, which was reported */
-    double said_at;       /* when the source last heard what was consumed */
 };
 
 static void free_places(Mr__Wire__Place **v, size_t n)
@@ -126,9 +125,15 @@ static bool is_shared(const struct state *s)
 static mr_code make_slots(mr_iter *it, uint32_t streams, mr_status *st)
 {
     struct state *s = it->state;
-    s->slots = mr_calloc(streams + (size_t)1, sizeof *s->slots);
-    if (!s->slots)
-        return mr_fail_memory(st, streams * sizeof *s->slots, "the streams of a job");
+    slot *slots = mr_calloc(streams + (size_t)1, sizeof *slots);
+    s->news = mr_calloc(streams + (size_t)1, sizeof *s->news);
+    if (!slots || !s->news) {
+        mr_free(slots);
+        mr_free(s->news);
+        s->news = NULL;
+        return mr_fail_memory(st, streams * sizeof *slots, "the streams of a job");
+    }
+    s->slots = slots;
     for (uint32_t i = 0; i < streams && !is_shared(s); i++)
         if (mr__distribute_reads(it->params, i))
             s->slots[s->n++].stream = i;
@@ -258,8 +263,10 @@ static void drop_slots(struct state *s)
     for (size_t i = 0; i < s->n; i++)
         mr_block_reset(&s->slots[i].rows);
     mr_free(s->slots);
+    mr_free(s->news);
     s->slots = NULL;
-    s->n = s->n_ended = s->c = 0;
+    s->news = NULL;
+    s->n = s->n_ended = s->c = s->n_news = 0;
     s->b = 0;
 }
 
@@ -379,6 +386,18 @@ static void close(mr_iter *it)
 
 /* ---- elements ---- */
 
+/* The consumer asks for what comes after what it was given: that counts as consumed. */
+static void say_consumed(struct state *s)
+{
+    for (size_t i = 0; i < s->n_news; i++) {
+        slot *t = &s->slots[s->news[i]];
+        t->has_news = false;
+        if (s->source->class_->stands)
+            s->source->class_->stands(s->source, t->stream, t->rows.rows - t->at);
+    }
+    s->n_news = 0;
+}
+
 static void next_turn(struct state *s)
 {
     s->b = 0;
@@ -406,6 +425,10 @@ static mr_code take_turn(mr_iter *it, size_t *limit, mr_block *out, bool *full, 
         MR_TRY(s->source->class_->any(s->source, &stream, st));
         s->c = stream / step;
         t = &s->slots[s->c];
+    }
+    if (!t->has_news) {
+        t->has_news = true;
+        s->news[s->n_news++] = (size_t)(t - s->slots);
     }
     if (t->at == t->rows.rows) {
         mr_code rc = s->source->class_->next(s->source, t->stream,
@@ -457,11 +480,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (s->failed)
         return MR_END;
     MR_TRY(ensure_source(it, st));
-    if (!is_shared(s) && s->source->class_->flush && mr_iter_now() - s->said_at > TELL_SECONDS) {
-        say_where_it_stands(s);
-        s->source->class_->flush(s->source, false);
-        s->said_at = mr_iter_now();
-    }
+    say_consumed(s);
     if (is_shared(s))
         return s->source->class_->next_of_all(s->source, mr_iter_block_rows(it, want, 1), out, st);
     while (rc == MR_OK && !full && (out->rows == 0 || out->rows < want)) {
@@ -559,7 +578,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
         MR_TRY(put_message(w, &place.base, st));
     }
     if (s->source->class_->flush)
-        s->source->class_->flush(s->source, true);
+        s->source->class_->flush(s->source);
     return MR_OK;
 }
 

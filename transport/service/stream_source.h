@@ -24,9 +24,9 @@ typedef struct mr__stream_source_class {
     /* The consumer still has the last `back` rows of what next gave of s: place, flush and close go
      * by that until it is called for s again. NULL: nothing is kept of who consumed what. */
     void (*stands)(mr__stream_source *src, uint32_t s, size_t back);
-    /* What `stands` said is acknowledged: soon, or now; does not wait for it. NULL: there is nobody
-     * to tell. */
-    void (*flush)(mr__stream_source *src, bool now);
+    /* What `stands` said is acknowledged now, not within a second; does not wait for it. NULL:
+     * there is nobody to tell. */
+    void (*flush)(mr__stream_source *src);
     /* *s = a stream of which next has something at once, waiting for one. NULL: next of any. */
     mr_code (*any)(mr__stream_source *src, uint32_t *s, mr_status *st);
     /* Of a job whose streams come and go, instead of next, place and any; else NULL. next_of_all:
