@@ -162,6 +162,8 @@ until_true has drained
 expect a_worker_is_drained 0 '' -- "$m" service drain "$one" --dispatcher "$service"
 wait "$one_pid"; rc=$?
 result it_ends_with_status_0 "$([ $rc = 0 ]; echo $?)" "$rc $(cat one.err)"
+until_true grep -q "worker $one has drained" dispatcher.err
+result and_that_is_no_warning "$(grep -q "warning: worker $one" dispatcher.err; echo $((1 - $?)))" "$(cat dispatcher.err)"
 wait $reader; rc=$?
 "$m" show "$(l 'range(400000).map(x => x + 1)' 'streams=4')" >want
 result nothing_is_lost_by_it "$([ $rc = 0 ] && cmp -s drained want; echo $?)" "$rc $(cat drained.err)"
