@@ -58,6 +58,7 @@ typedef struct train_opts {
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, from_function, mixed_precision;
+    bool no_cuda_graph; /* there are none yet */
 } train_opts;
 
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -572,6 +573,10 @@ static int train(int argc, char **argv)
          .kind = CLI_SWITCH,
          .value = &o.check_replicas,
          .help = "compare the variables of all replicas after each step"},
+        {.name = "no-cuda-graph",
+         .kind = CLI_SWITCH,
+         .value = &o.no_cuda_graph,
+         .help = "submit each operation of a step to GPUs by itself, as this version always does"},
         {.name = "mixed-precision",
          .kind = CLI_SWITCH,
          .value = &o.mixed_precision,

@@ -126,6 +126,7 @@ assert list(epoch) == ["epoch", "loss"] + names + ["val_loss"] + ["val_" + x for
 assert list(evaluation) == ["eval_loss"] + ["eval_" + x for x in names], evaluation
 head = open("names.csv").readline().strip().split(",")
 assert set(names) < set(head) and "val_auc" in head, head'; echo $?)" "$(cat out err)"
+train steps_without_cuda_graphs 0 "$two" '' --data "$data" --no-cuda-graph
 train a_wrong_partitioner_is_refused_by_all_strategies 2 '' 'partitioner.*nonsense' --data "$data" --variable-partitioner 'nonsense(3)'
 train endless_data_need_steps 1 '' '--steps-per-epoch' --data "$data.repeat()"
 train steps_per_epoch_make_an_epoch 0 '^\{"step": 1, .*\} \{"step": 2, .*\} \{"step": 3, .*\} \{"epoch": 1, .*\} \{"step": 4, .*\} \{"step": 5, .*\} \{"step": 6, .*\} \{"epoch": 2, .*\} $' '' \
