@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What millrace train prints while it trains: a line of JSON for each step and epoch, or a bar and
- * a line an epoch. */
+/* What millrace train prints: while it trains a line of JSON for each step and epoch, or a bar and
+ * a line an epoch; and what an evaluation gave. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 
 #include "cli/bench.h"
 #include "cli/train_progress.h"
+#include "cli/train.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/files/glob.h"
 
@@ -67,10 +68,11 @@ static void print_outputs(const char *prefix, const mr_output_losses *l, bool js
     }
 }
 
-static void print_metric(const char *prefix, const mr_train_event *e, size_t i, double v, bool json)
+static void print_metric(const char *prefix, const char *const *metrics, size_t i, double v,
+                         bool json)
 {
     char name[128];
-    mr_metric_value_name(e->opts->metrics, i, name, sizeof name);
+    mr_metric_value_name(metrics, i, name, sizeof name);
     print_value(prefix, name, v, json);
 }
 
@@ -78,7 +80,7 @@ static void print_metrics(const mr_train_event *e, bool json)
 {
     print_outputs("", &e->outputs, json);
     for (size_t i = 0; i < e->n_metrics; i++)
-        print_metric("", e, i, mr_metric_result(e->metrics[i]), json);
+        print_metric("", e->opts->metrics, i, mr_metric_result(e->metrics[i]), json);
 }
 
 static void print_validation(const mr_train_event *e, bool json)
@@ -88,7 +90,23 @@ static void print_validation(const mr_train_event *e, bool json)
     print_loss("val_", "loss", e->validation->loss, json);
     print_outputs("val_", &e->validation->outputs, json);
     for (size_t i = 0; i < e->n_metrics; i++)
-        print_metric("val_", e, i, e->validation->metrics[i], json);
+        print_metric("val_", e->opts->metrics, i, e->validation->metrics[i], json);
+}
+
+void train_print_results(const char *prefix, const mr_fit_result *r, const char *const *metrics,
+                         size_t n, bool json)
+{
+    print_outputs(prefix, &r->outputs, json);
+    for (size_t i = 0; i < n; i++)
+        print_metric(prefix, metrics, i, r->metrics[i], json);
+}
+
+void train_print_evaluation(const mr_fit_result *r, const char *const *metrics, size_t n)
+{
+    fputs("{\"eval_loss\": ", stdout);
+    cli_print_float(stdout, r->loss);
+    train_print_results("eval_", r, metrics, n, true);
+    puts("}");
 }
 
 static mr_code on_epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)

@@ -50,32 +50,3 @@ mr_code train_of_graph(const char *flag, mr_code rc, mr_status *st)
         mr_status_prefix(st, "%s", flag);
     return rc;
 }
-
-void train_print_evaluation(const mr_fit_result *r, const char *const *metrics, size_t n)
-{
-    fputs("{\"eval_loss\": ", stdout);
-    cli_print_float(stdout, r->loss);
-    train_print_results("eval_", r, metrics, n, true);
-    puts("}");
-}
-
-void train_print_results(const char *prefix, const mr_fit_result *r, const char *const *metrics,
-                         size_t n, bool json)
-{
-    char name[128];
-    for (size_t i = 0; i < r->outputs.n; i++)
-        if (json) {
-            printf(", \"%s%s_loss\": ", prefix, r->outputs.names[i]);
-            cli_print_float(stdout, r->outputs.values[i]);
-        } else
-            printf("  %s%s_loss %.4f", prefix, r->outputs.names[i],
-                   train_number((double)r->outputs.values[i]));
-    for (size_t i = 0; i < n; i++) {
-        mr_metric_value_name(metrics, i, name, sizeof name);
-        if (json) {
-            printf(", \"%s%s\": ", prefix, name);
-            cli_print_double(stdout, r->metrics[i]);
-        } else
-            printf("  %s%s %.4f", prefix, name, train_number(r->metrics[i]));
-    }
-}
