@@ -112,3 +112,11 @@ mr_code test_take(void *ctx, const mr_array *p, mr_status *st)
     g->n += n;
     return MR_OK;
 }
+
+mr_strategy *open_strategy(size_t n)
+{
+    mr_strategy *s = NULL;
+    mr_status st;
+    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
+    return s;
+}

@@ -4,6 +4,7 @@
 /* A source of batches for the trainer's tests: an op of its own over arrays in memory, so that
  * these tests need nothing of the pipeline but the engine. It writes in place where asked to. */
 #include "pipeline/engine/op_iterator.h"
+#include "trainer/strategy.h"
 
 typedef struct batches {
     size_t rows, batch,
@@ -22,6 +23,8 @@ typedef struct predicted {
     size_t n;
 } predicted;
 mr_code test_take(void *ctx, const mr_array *p, mr_status *st);
+/* A mirrored strategy of n replicas on whatever devices there are. */
+mr_strategy *open_strategy(size_t n);
 /* n numbers between -1 and 1. */
 void test_fill(float *x, size_t n, uint64_t seed);
 #endif

@@ -16,13 +16,6 @@
 enum { ROWS = 5, MAX_IN = 3, MAX_WEIGHTS = 512 };
 static mr_status st;
 
-static mr_strategy *open_strategy(size_t n)
-{
-    mr_strategy *s = NULL;
-    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
-    return s;
-}
-
 typedef struct pass {
     mr_model *m;
     size_t n_inputs, out;

@@ -11,13 +11,6 @@
 enum { ROWS = 5 };
 static mr_status st;
 
-static mr_strategy *open_strategy(size_t n)
-{
-    mr_strategy *s = NULL;
-    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
-    return s;
-}
-
 typedef struct pass {
     mr_model *m;
     mr_array x;      /* of all rows */

@@ -13,13 +13,6 @@
 enum { ROWS = 5, IN = 4, MID = 3, OUT = 2 };
 static mr_status st;
 
-static mr_strategy *open_strategy(size_t n)
-{
-    mr_strategy *s = NULL;
-    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
-    return s;
-}
-
 static float rounded(float v)
 {
     return mr_bfloat_to_float(mr_float_to_bfloat(v));

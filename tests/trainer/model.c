@@ -15,13 +15,6 @@
 
 static mr_status st;
 
-static mr_strategy *open_strategy(size_t n)
-{
-    mr_strategy *s = NULL;
-    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
-    return s;
-}
-
 /* One step of a model on x [rows, ...] with given derivatives of the output. */
 typedef struct probe {
     mr_model *m;

@@ -18,13 +18,6 @@
 enum { ROWS = 5, MOST = 4, MAX_VALUES = 256 };
 static mr_status st;
 
-static mr_strategy *open_strategy(size_t n)
-{
-    mr_strategy *s = NULL;
-    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
-    return s;
-}
-
 /* ---- gradients ---- */
 
 typedef struct pass {

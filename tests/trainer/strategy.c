@@ -4,16 +4,10 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "tests/harness.h"
+#include "tests/trainer/batches.h"
 #include "trainer/cpu/device_cpu.h"
 
 static mr_status st;
-
-static mr_strategy *open_strategy(size_t n)
-{
-    mr_strategy *s = NULL;
-    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
-    return s;
-}
 
 static mr_array tensor(mr_dtype t, int rank, const int64_t *shape, const void *values)
 {
