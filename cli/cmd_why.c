@@ -333,7 +333,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_why = {
     .name = "why",
-    .summary = "tells from the ledger of a run which records its steps were made of",
+    .summary = "says from the ledger of a run which records its steps were made of",
     .usage = "LEDGER [--step K | --element K | --record FILE:N]\n"
              "LEDGER LEDGER",
     .details =

@@ -16,7 +16,7 @@ static void flag_words(const cli_flag *f, char *out, size_t room)
     snprintf(out, room, "%s%s%s%s", dashes, f->name, f->what ? " " : "", f->what ? f->what : "");
 }
 
-/* "millrace show" and a line of the usage, whose length is *n. */
+/* "millrace show" */
 static void print_name(FILE *f, const cli_command *cmd)
 {
     fprintf(f, "millrace%s%s", *cmd->name ? " " : "", cmd->name);

@@ -52,11 +52,16 @@ static int version(void)
 
 int main(int argc, char **argv)
 {
+    static char help_word[] = "--help";
     cli_start(argv);
     argc = cli_load_plugins(argc, argv);
     if (argc < 2) {
         help(stderr, "--help");
         return CLI_USAGE;
+    }
+    if (argc > 2 && strcmp(argv[1], "help") == 0) { /* help show: show --help */
+        argv[1] = argv[2];
+        argv[2] = help_word;
     }
     if (strcmp(argv[1], "--version") == 0)
         return version();
@@ -72,5 +77,7 @@ int main(int argc, char **argv)
             return cli_interrupted() ? cli_interrupt_status() : status;
         }
     cli_try_service(NULL, NULL, 0);
-    return cli_error(NULL, CLI_USAGE, "unknown command '%s'; see 'millrace --help'", argv[1]);
+    const char *lack = "; millrace-service, which has more, is not beside this program";
+    return cli_error(NULL, CLI_USAGE, "unknown command '%s'%s; see 'millrace --help'", argv[1],
+                     cli_this.next ? lack : "");
 }

@@ -271,7 +271,7 @@ static int run_with(int argc, char **argv, const char **rest)
         return rc;
     const verb *v = verbs;
     if (!n_rest)
-        return cli_usage(&cli_service, "what to ask is wanted");
+        return cli_usage(&cli_service, "a request is wanted");
     while (v < verbs + N_VERBS && strcmp(v->name, rest[0]) != 0)
         v++;
     if (v == verbs + N_VERBS)

@@ -136,7 +136,7 @@ static int run_with(int argc, char **argv, const char **rest)
     if (rc >= 0)
         return rc;
     if (n_rest)
-        return cli_usage(&cli_dispatcher, "it takes options only, not %zu words", n_rest);
+        return cli_usage(&cli_dispatcher, "unexpected '%s'; it takes options only", rest[0]);
     if (list && num_workers)
         return cli_usage(&cli_dispatcher, "--workers and --num-workers exclude each other");
     mr__token token;

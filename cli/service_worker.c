@@ -168,7 +168,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
     if (rc >= 0)
         return rc;
     if (n_rest)
-        return cli_usage(&cli_worker, "it takes options only, not %zu words", n_rest);
+        return cli_usage(&cli_worker, "unexpected '%s'; it takes options only", rest[0]);
     if (!o.run.dispatcher)
         return cli_usage(&cli_worker, "--dispatcher HOST:PORT is needed");
     if (o.memory && o.memory < 16 << 20)

@@ -19,8 +19,10 @@ echo 'range(2) # a comment' >e.txt
 expect expression_from_a_file 0 $'0\n1' -- "$m" show -f e.txt
 expect replicas 0 '{"step": 0, "replicas": [[0, 1], [2, 3]]}' -- "$m" show --replicas 2 'range(4).batch(4)'
 expect version 0 ANY -- "$m" --version
+expect help_of_nothing 2 '' "unknown command 'nonsense'" -- "$m" help nonsense
 for c in show explain ops inspect index reduce why write bench top train; do
     expect "help_$c" 0 ANY -- "$m" "$c" --help
+    expect "help_of_$c" 0 "$("$m" "$c" --help)" -- "$m" help "$c"
     expect "wrong_flag_$c" 2 '' "$c" '--no-such-flag' -- "$m" "$c" --no-such-flag
 done
 "$m" show 'counter()' 2>err | head -n 1 >out
@@ -171,7 +173,7 @@ expect a_megabyte_of_noise 2 '' -- "$m" show -f long.txt
 # ---- what millrace-service may know is given to it: a command, an op, the help, however -f was read
 mkdir alone
 cp "$m" alone/millrace
-expect unknown_command_alone 2 '' 'unknown command' nonsense -- alone/millrace nonsense
+expect unknown_command_alone 2 '' 'unknown command' nonsense 'millrace-service' -- alone/millrace nonsense
 expect unknown_op_alone 2 '' 'unknown op' nonsense -- alone/millrace show 'range(3).nonsense()'
 expect known_graphs_need_no_service 0 $'0\n1\n2' -- alone/millrace show 'range(3)'
 cat >alone/millrace-service <<'SERVICE'

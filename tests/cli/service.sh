@@ -9,13 +9,14 @@ for c in dispatcher worker service; do
     expect "manual_$c" 0 ANY -- "$m" "$c" --help=man
     expect "wrong_flag_$c" 2 '' "$c" '--no-such-flag' -- "$m" "$c" --no-such-flag
 done
-expect dispatcher_takes_no_words 2 '' options -- "$m" dispatcher now
+expect dispatcher_takes_no_words 2 '' "unexpected 'now'" options -- "$m" dispatcher now
 expect dispatcher_of_no_address 2 '' 'host:port' -- "$m" dispatcher --listen nonsense
 expect dispatcher_two_lists 2 '' exclude -- "$m" dispatcher --workers a:1 --num-workers 2
 expect dispatcher_list_of_no_addresses 2 '' 'HOST:PORT' -- "$m" dispatcher --workers a:1,b
 expect dispatcher_without_its_token_file 2 '' 'none.token' -- "$m" dispatcher --token-file none.token
 expect worker_takes_no_words 2 '' options -- "$m" worker now --dispatcher 127.0.0.1:1
 expect worker_of_nobody 2 '' --dispatcher -- "$m" worker
+expect worker_of_words 2 '' "unexpected 'now'" options -- "$m" worker now
 expect worker_of_no_address 2 '' 'host:port' -- "$m" worker --dispatcher 127.0.0.1:1 --listen nonsense
 expect worker_without_its_root 2 '' 'none/' -- "$m" worker --dispatcher 127.0.0.1:1 --root none/
 expect worker_whose_root_is_a_file 2 '' 'directory' -- "$m" worker --dispatcher 127.0.0.1:1 --root "$m"
