@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CALLBACK_H
 #define MR_TRAINER_CALLBACK_H
-/* Callbacks from text, in Keras's names: "early_stopping(patience=3)". callback_desc.h says how to
- * add one; a callback of a program's own is a struct of functions (fit.h) beside these. docs/
- * callbacks.md lists them.
+/* Callbacks from text, in Keras's names: "early_stopping(patience=3)". docs/callbacks.md lists
+ * them, callback_desc.h says how to add one; a callback of a program's own is a struct of functions
+ * (fit.h) beside these.
  *
  *     mr_callback list[2] = {{0}, {.ctx = mine, .epoch_end = on_epoch_end}};
  *     mr_callback_parse(&list[0], "csv_logger(\"log.csv\")", &st);

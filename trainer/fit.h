@@ -41,7 +41,7 @@ typedef struct mr_output_losses {
 typedef struct mr_fit_result {
     int64_t steps, epochs, rows; /* done, since the call */
     float loss;                  /* mean over the rows of the last epoch; of all rows evaluated */
-    mr_output_losses outputs;    /* of which that is the weighted sum, with penalties */
+    mr_output_losses outputs;    /* whose weighted sum, with penalties, is loss */
     double metrics[MR_MAX_METRICS]; /* of the last epoch, in the order asked for */
     double seconds, waited_seconds; /* the time it took; the part of it in which the next batch was
                                        fetched and no step was under way */
@@ -74,9 +74,9 @@ typedef struct mr_train_event {
     struct mr__loop *loop;           /* for mr_checkpoint_save and _restore */
 } mr_train_event;
 
-/* A value of the event by Keras's name: "loss", of a model with several outputs "OUTPUT_loss" and
- * "OUTPUT_METRIC", "accuracy" and other metrics asked for, "val_loss",
- * "val_accuracy" (with validation), "learning_rate". false: it has none of that name. */
+/* A value of the event by Keras's name: "loss", "accuracy" and other metrics asked for, of a model
+ * with several outputs "OUTPUT_loss" and "OUTPUT_METRIC", with validation "val_loss" and so on, and
+ * "learning_rate". false: it has none of that name. */
 MR_API bool mr_train_value(const mr_train_event *e, const char *name, double *value);
 /* The names of all values that it has, the i-th written to name; false: there are fewer. */
 MR_API bool mr_train_value_name(const mr_train_event *e, size_t i, char *name, size_t size);
@@ -163,8 +163,8 @@ typedef struct mr_fit_opts {
     size_t n_metrics;
     const mr_callback *callbacks; /* called in this order, but for those that save */
     size_t n_callbacks;
-    uint64_t seed;                    /* for a model that is not built yet, */
-    bool mixed_precision;             /* as is this: mr_model_opts says what it does */
+    uint64_t seed;                    /* mr_model_opts.seed, for a model that is not built yet */
+    bool mixed_precision;             /* mr_model_opts.mixed_precision, for such a model */
     const mr_iterator_opts *iterator; /* NULL: defaults. Its cancel object ends the call with
                                          MR_CANCELLED, also while it waits for the data */
     bool check_replicas; /* compare the variables of all replicas after each step: any difference

@@ -161,8 +161,8 @@ typedef struct mr_op_tuning {
  * threads: nothing is tuned then. thread any */
 MR_API size_t mr_iterator_tuning(mr_iterator *it, mr_op_tuning *out, size_t capacity);
 
-/* A time in which an op worked, or one in which it waited. What an op works holds what the ops
- * below it worked in the same thread meanwhile, and all that was waited. */
+/* A time in which an op worked, or one in which it waited. A time of work includes what the ops
+ * below it worked in the same thread meanwhile, and what was waited in it. */
 typedef struct mr_op_span {
     const char *op, *path; /* as in mr_op_stats */
     int thread;            /* the kernel's number of it */

@@ -191,7 +191,7 @@ typedef struct mr_ignore_errors_opts {
 MR_API mr_dataset *mr_ignore_errors(mr_dataset *input, const mr_ignore_errors_opts *opts);
 
 typedef struct mr_dataset_opts {
-    char *auto_shard_policy; /* "AUTO", "FILE", "DATA", "OFF" or "HINT"; borrowed during the call */
+    char *auto_shard_policy; /* AUTO, FILE, DATA, OFF, HINT or RANGE; borrowed during the call */
     mr_tri deterministic;    /* for ops that do not say so themselves */
     int64_t memory_limit;    /* resident bytes of the process that runs it, at most; 0: none */
 } mr_dataset_opts;
