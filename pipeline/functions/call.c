@@ -115,8 +115,13 @@ mr_code mr__call_shape(const mr_call *c, size_t i, bool one_free, mr_leaf *leaf,
     if (!known) {
         if (in->rank == 1 && in->shape[0] >= 0 && in->shape[0] <= MR_MAX_RANK)
             leaf->rank = (int8_t)in->shape[0];
-        for (int d = 0; d < leaf->rank; d++)
-            leaf->shape[d] = -1;
+        /* Of [n, 2] the text says one axis. */
+        const mr_expr *e = c->at[i];
+        bool list = e->kind == MR_EX_LIST && (int64_t)e->n == leaf->rank;
+        for (int d = 0; d < leaf->rank; d++) {
+            bool said = list && e->children[d]->kind == MR_EX_INT && e->children[d]->i >= 0;
+            leaf->shape[d] = said ? e->children[d]->i : -1;
+        }
         return MR_OK;
     }
     size_t n = mr_array_row_values(known);

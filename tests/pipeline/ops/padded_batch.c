@@ -39,6 +39,14 @@ MR_TEST(bad_arguments_are_refused)
     mr_drive_bad("range(3).padded_batch(0)", "batch");
     mr_drive_bad("from_tensors([1, 2, 3]).padded_batch(2, padded_shapes=[2])", "pad");
     mr_drive_bad("from_tensors([1, 2, 3]).padded_batch(2, padded_shapes=[2, 2])", "pad");
+    /* The axis that the text says, beside one that each element says. */
+    mr_drive_bad("range(3).map(x => zeros([x, 2])).padded_batch(2, padded_shapes=[none, 1])",
+                 "pad axis 1 of size 2");
+    mr_drive_bad("range(3).map(x => reshape([x, x], [x - x + 1, 2])).padded_batch(2, "
+                 "padded_shapes=[none, 1])",
+                 "pad axis 1 of size 2");
+    mr_drive("range(2).map(x => reshape(zeros([x, 2]), [2 * x, -1])).padded_batch(2)",
+             "[[[0.0],[0.0]],[[0.0],[0.0]]]");
     mr_drive_bad("range(3).padded_batch(2, padding_values=\"x\")", "padding_values");
     mr_drive_bad("zip(range(3), range(3)).padded_batch(2, padded_shapes=([],[],[]))", "tuple");
 }
