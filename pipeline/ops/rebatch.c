@@ -135,11 +135,14 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
 {
     const struct params *q = p;
     mr_spec *rows = NULL;
+    int64_t n = q->batch_sizes.n ? q->batch_sizes.v[0] : 0;
     MR_TRY(mr__unbatched_spec(mr_dataset_spec(mr_dataset_input(self, 0)), NULL, &rows, st));
-    bool known = q->batch_sizes.n == 1 && q->o.drop_remainder &&
+    bool known = n > 0 && q->o.drop_remainder &&
                  !mr_param_unknown(self, offsetof(struct params, batch_sizes)) &&
                  !mr_param_unknown(self, offsetof(struct params, o.drop_remainder));
-    mr_code rc = mr__batched_spec(rows, known ? q->batch_sizes.v[0] : -1, out, st);
+    for (size_t i = 1; i < q->batch_sizes.n; i++)
+        known = known && q->batch_sizes.v[i] == n;
+    mr_code rc = mr__batched_spec(rows, known ? n : -1, out, st);
     mr_spec_unref(rows);
     return rc;
 }

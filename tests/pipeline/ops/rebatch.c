@@ -30,6 +30,16 @@ MR_TEST(bad_arguments_are_refused)
     mr_drive_bad("range(3).rebatch(2)", "scalar");
 }
 
+MR_TEST(batches_of_one_size_have_a_known_axis)
+{
+#define DROPPED "range(8).batch(3).rebatch([2, 2], drop_remainder=true)"
+    mr_drive(DROPPED, "[0,1] [2,3] [4,5] [6,7]");
+    mr_drive_bad(DROPPED ".padded_batch(2, padded_shapes=[1])", "pad axis 0 of size 2");
+#undef DROPPED
+    mr_drive("range(4).batch(2).rebatch([2, 1]).padded_batch(2, padded_shapes=[2])",
+             "[[0,1],[2,0]] [[3,0]]");
+}
+
 MR_TEST(every_allocation_may_fail)
 {
     mr_drive_faults("range(20).batch(3).rebatch([4, 0, 1])");
