@@ -5,7 +5,7 @@ is what service="local" gives, byte for byte; in the modes without an order, eve
 
     killed.py [SEED [RUNS]]     a run that fails prints its seed and what was done to whom
 
-6 runs by default, 16 under tests/run.sh (each way of reading twice), 200 with --long; half of them on io_uring, half
+6 runs by default, 40 under tests/run.sh (each way of reading five times), 200 with --long; half of them on io_uring, half
 on epoll.
 """
 import os
@@ -387,7 +387,7 @@ def one(seed):
 def main():
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else int(os.environ.get("MR_TEST_SEED", "0")) or int(time.time())
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else (
-        200 if os.environ.get("MR_TEST_LONG") == "1" else 2 * len(KINDS) if "MR_TEST_SEED" in os.environ else 6)
+        200 if os.environ.get("MR_TEST_LONG") == "1" else 5 * len(KINDS) if "MR_TEST_SEED" in os.environ else 6)
     for i in range(7):
         with open(kit.path(f"lines-{i}.txt"), "w") as f:
             f.writelines(f"{i} {n} {n * n}\n" for n in range(3000 + 1000 * i))
