@@ -55,7 +55,7 @@ MR_TEST(what_is_not_as_announced_is_an_error_with_its_line_and_field)
                {"{\"n\": -129}", "-129_does_not_fit"},
                {"{\"n\": true}", "found_true"},
                {"{\"n\": [1]}", "found_a_list"},
-               {"{\"n\": 99999999999999999999}", "not_JSON"},
+               {"{\"n\": 99999999999999999999}", "99999999999999999999_does_not_fit_int8"},
                {"{\"n\": 1", "line_2:_it_is_not_JSON"},
                {"{\"n\": 1} 2", "not_JSON"},
                {"{\"n\": 1, \"n\": 2}", "duplicate"},
