@@ -40,7 +40,11 @@ echo "the program runs in a clean root"
 inside 'apt-get install -q -y --no-install-recommends gcc libc6-dev pkg-config \
     /packages/libmillrace0*.deb /packages/libmillrace-dev_*.deb /packages/libmillrace-transport_*.deb /packages/libmillrace-trainer_*.deb' >/dev/null
 inside 'cd /root; ldconfig -p | grep -q "libmillrace.so.0"
-    gcc -std=c11 -Wall -Werror $(pkg-config --cflags millrace) /packages/main.c -o main $(pkg-config --libs millrace); ./main
-    gcc -std=c11 -Wall -Werror $(pkg-config --cflags millrace-transport) /packages/service.c -o service $(pkg-config --libs millrace-transport); ./service
-    gcc -std=c11 -Wall -Werror $(pkg-config --cflags millrace-trainer) /packages/trainer.c -o trainer $(pkg-config --libs millrace-trainer); ./trainer'
+    build() { # PACKAGE PROGRAM: sh ends where pkg-config fails in an assignment alone
+        cflags=$(pkg-config --cflags "$1")
+        libs=$(pkg-config --libs "$1")
+        gcc -std=c11 -Wall -Werror $cflags /packages/$2.c -o $2 $libs
+        ./$2
+    }
+    build millrace main; build millrace-transport service; build millrace-trainer trainer'
 echo "programs build on the development packages there"
