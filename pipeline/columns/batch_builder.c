@@ -374,12 +374,28 @@ mr_code mr__batched_spec(const mr_spec *in, int64_t size, mr_spec **out, mr_stat
     return rc;
 }
 
-mr_code mr__unbatched_spec(const mr_spec *in, int64_t *size, mr_spec **out, mr_status *st)
+/* Whether the axes 0 that are known are one, and which (-1: none is known). */
+static mr_code common_axis(const mr_spec *in, int64_t *size, mr_status *st)
+{
+    *size = -1;
+    for (size_t i = 0; i < mr_spec_n_leaves(in); i++) {
+        const mr_leaf *leaf = mr_spec_leaf(in, i);
+        if (leaf->rank <= 0 || leaf->shape[0] < 0)
+            continue;
+        if (*size >= 0 && leaf->shape[0] != *size)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "components must agree in axis 0, found %lld and %lld (component %zu)",
+                           (long long)*size, (long long)leaf->shape[0], i);
+        *size = leaf->shape[0];
+    }
+    return MR_OK;
+}
+
+static mr_code without_axis_0(const mr_spec *in, mr_spec **out, mr_status *st)
 {
     mr_leaf *leaves;
     MR_TRY(leaves_of(in, &leaves, st));
     mr_code rc = MR_OK;
-    int64_t rows = -1;
     for (size_t i = 0; i < mr_spec_n_leaves(in) && rc == MR_OK; i++) {
         mr_leaf *leaf = &leaves[i];
         if (leaf->rank < 0)
@@ -391,20 +407,29 @@ mr_code mr__unbatched_spec(const mr_spec *in, int64_t *size, mr_spec **out, mr_s
                          i);
             break;
         }
-        if (rows >= 0 && leaf->shape[0] >= 0 && leaf->shape[0] != rows)
-            rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "components must agree in axis 0, found %lld and %lld (component %zu)",
-                         (long long)rows, (long long)leaf->shape[0], i);
-        if (leaf->shape[0] >= 0)
-            rows = leaf->shape[0];
         leaf->rank--;
         memmove(leaf->shape, leaf->shape + 1, (size_t)leaf->rank * sizeof *leaf->shape);
         leaf->ragged = false;
     }
     if (rc == MR_OK)
         rc = mr__inferred(mr_spec_with_leaves(in, leaves), out, st);
-    if (rc == MR_OK && size)
-        *size = rows;
     mr_free(leaves);
     return rc;
+}
+
+mr_code mr__unbatched_spec(const mr_spec *in, int64_t *size, mr_spec **out, mr_status *st)
+{
+    int64_t rows;
+    MR_TRY(common_axis(in, &rows, st));
+    MR_TRY(without_axis_0(in, out, st));
+    if (size)
+        *size = rows;
+    return MR_OK;
+}
+
+mr_code mr__rows_spec(const mr_spec *in, int64_t *size, mr_spec **out, mr_status *st)
+{
+    if (common_axis(in, size, NULL) != MR_OK)
+        *size = -1;
+    return without_axis_0(in, out, st);
 }

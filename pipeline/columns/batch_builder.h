@@ -48,4 +48,6 @@ mr_code mr__batched_spec(const mr_spec *in, int64_t size, mr_spec **out,
  * components of unequal axis 0. *size = axis 0, -1: unknown. */
 mr_code mr__unbatched_spec(const mr_spec *in, int64_t *size, mr_spec **out,
                            mr_status *st) MR_NODISCARD;
+/* The same where unequal components are left to the elements: *size is then unknown. */
+mr_code mr__rows_spec(const mr_spec *in, int64_t *size, mr_spec **out, mr_status *st) MR_NODISCARD;
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* As unbatch().batch(n) with n going round a list of sizes. A size of 0 gives an empty batch
- * without reading the input; the end is where a size other than 0 finds nothing left. */
+ * without reading the input; the end is where a size other than 0 finds nothing left. An element
+ * whose components differ in axis 0 is an error in its place, also where the graph says so. */
 #include "pipeline/ops/batch.h"
 
 #include "pipeline/streams/unbatcher.h"
@@ -22,7 +23,7 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     mr_spec *rows = NULL;
-    MR_TRY(mr__unbatched_spec(mr_iter_input_spec(it, 0), &s->input.size, &rows, st));
+    MR_TRY(mr__rows_spec(mr_iter_input_spec(it, 0), &s->input.size, &rows, st));
     mr_spec_unref(rows);
     return MR_OK;
 }
@@ -131,15 +132,17 @@ static mr_code check(const void *p, mr_status *st)
                    "rebatch: batch_sizes must hold at least one size greater than 0");
 }
 
+/* Axis 0 where all elements have the same: no batch is short, or elements of a known size make up
+ * whole batches. */
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {
     const struct params *q = p;
     mr_spec *rows = NULL;
-    int64_t n = q->batch_sizes.n ? q->batch_sizes.v[0] : 0;
-    MR_TRY(mr__unbatched_spec(mr_dataset_spec(mr_dataset_input(self, 0)), NULL, &rows, st));
-    bool known = n > 0 && q->o.drop_remainder &&
-                 !mr_param_unknown(self, offsetof(struct params, batch_sizes)) &&
-                 !mr_param_unknown(self, offsetof(struct params, o.drop_remainder));
+    int64_t n = q->batch_sizes.n ? q->batch_sizes.v[0] : 0, size;
+    MR_TRY(mr__rows_spec(mr_dataset_spec(mr_dataset_input(self, 0)), &size, &rows, st));
+    bool known = n > 0 && !mr_param_unknown(self, offsetof(struct params, batch_sizes)) &&
+                 !mr_param_unknown(self, offsetof(struct params, o.drop_remainder)) &&
+                 (q->o.drop_remainder || (size >= 0 && size % n == 0));
     for (size_t i = 1; i < q->batch_sizes.n; i++)
         known = known && q->batch_sizes.v[i] == n;
     mr_code rc = mr__batched_spec(rows, known ? n : -1, out, st);

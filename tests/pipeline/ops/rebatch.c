@@ -40,6 +40,26 @@ MR_TEST(batches_of_one_size_have_a_known_axis)
              "[[0,1],[2,0]] [[3,0]]");
 }
 
+MR_TEST(batches_that_divide_evenly_have_a_known_axis)
+{
+#define EVEN "range(8).batch(4, drop_remainder=true).rebatch(2)"
+    mr_drive(EVEN, "[0,1] [2,3] [4,5] [6,7]");
+    mr_drive_bad(EVEN ".padded_batch(2, padded_shapes=[1])", "pad axis 0 of size 2");
+#undef EVEN
+#define ODD "range(8).batch(4, drop_remainder=true).rebatch(3)"
+    mr_drive(ODD ".padded_batch(3, padded_shapes=[3])", "[[0,1,2],[3,4,5],[6,7,0]]");
+#undef ODD
+}
+
+MR_TEST(components_of_unequal_axis_0_are_an_error_in_their_place)
+{
+#define UNEQUAL "from_tensors([1, 2], [1, 2, 3]).rebatch(2"
+    mr_drive(UNEQUAL ")", "!components_must_agree");
+    mr_drive(UNEQUAL ", drop_remainder=true)", "!components_must_agree");
+    mr_drive(UNEQUAL ", drop_remainder=true).take(0)", "");
+#undef UNEQUAL
+}
+
 MR_TEST(every_allocation_may_fail)
 {
     mr_drive_faults("range(20).batch(3).rebatch([4, 0, 1])");
