@@ -2,11 +2,15 @@
 /* millrace inspect: what is in TFRecord files, and whether it is whole. */
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
+#include "pipeline/engine/iterator.h"
 #include "pipeline/formats/example.h"
 #include "pipeline/formats/tfrecord.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
 
 enum { WANT = 4096, BLOCK_BYTES = 1 << 20, SHOWN_VALUES = 6 };
 
@@ -14,6 +18,7 @@ typedef struct inspect_opts {
     cli_run run;
     bool verify, json;
     int64_t examples;
+    const char *dictionary;
 } inspect_opts;
 
 typedef struct report {
@@ -52,10 +57,9 @@ static mr_code print_feature(void *ctx, const mr_example_value *f, mr_status *st
     return MR_OK;
 }
 
-static void print_record(int64_t number, const mr_bytes *r)
+static void print_data(const mr_bytes *r)
 {
     mr_status st;
-    printf("    record %" PRId64 ", %zu bytes", number, r->size);
     /* First without printing: a record that is no Example is shown as bytes. */
     if (r->size && mr_example_visit(r->data, r->size, NULL, NULL, &st) == MR_OK) {
         puts(", an Example:");
@@ -68,10 +72,79 @@ static void print_record(int64_t number, const mr_bytes *r)
     puts(r->size > 60 ? "..." : "");
 }
 
+/* ---- records that are zstd frames ---- */
+
+static bool is_frame(const mr_bytes *r)
+{
+    static const unsigned char magic[] = {0x28, 0xb5, 0x2f, 0xfd};
+    return r->size > sizeof magic && memcmp(r->data, magic, sizeof magic) == 0;
+}
+
+/* A pipeline that reads the file once more: it knows frames and finds their dictionary. */
+typedef struct frames {
+    mr_iterator *it;
+    int64_t next; /* number of the record that it gives next */
+    mr_block record;
+} frames;
+
+static mr_code read_frame(frames *f, const char *path, const inspect_opts *o,
+                          mr_compression compression, int64_t number, mr_status *st)
+{
+    if (!f->it || f->next != number) {
+        const mr_tfrecord_opts opts = {
+            .paths = true,
+            .compression = (char *)(uintptr_t)mr_compression_name(compression),
+            .record_compression = (char *)(uintptr_t) "ZSTD",
+            .dictionary = (char *)(uintptr_t)o->dictionary,
+        };
+        mr_iterator_close(f->it);
+        f->it = NULL;
+        f->next = number;
+        mr_dataset *ds = mr_skip(mr_tfrecord(&path, 1, &opts), number);
+        mr_code rc = mr_iterator_open(&f->it, ds, &(mr_iterator_opts){.cancel = cli_cancel()}, st);
+        mr_dataset_unref(ds);
+        if (rc != MR_OK)
+            return rc;
+    }
+    f->next++;
+    mr_code rc = mr_iterator_next(f->it, 1, &f->record, st);
+    return rc == MR_END ? mr_fail(st, MR_DATA_LOSS, "the file has become shorter") : rc;
+}
+
+static void print_frame(frames *f, const char *path, const inspect_opts *o,
+                        mr_compression compression, int64_t number, const mr_bytes *frame)
+{
+    mr_status st;
+    struct stat file;
+    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode)) { /* a pipe cannot be read twice */
+        printf("%zu bytes, a zstd frame; name its file to see the record", frame->size);
+        print_data(frame);
+    } else if (read_frame(f, path, o, compression, number, &st) != MR_OK) {
+        printf("%zu bytes, a zstd frame that cannot be read: %s\n", frame->size, st.message);
+    } else {
+        const mr_bytes *record = f->record.columns[0].data;
+        printf("%zu bytes in a zstd frame of %zu", record->size, frame->size);
+        print_data(record);
+    }
+}
+
+static void print_record(frames *f, const char *path, const inspect_opts *o,
+                         mr_compression compression, int64_t number, const mr_bytes *r)
+{
+    printf("    record %" PRId64 ", ", number);
+    if (is_frame(r)) {
+        print_frame(f, path, o, compression, number, r);
+        return;
+    }
+    printf("%zu bytes", r->size);
+    print_data(r);
+}
+
 static void examine(const char *path, const inspect_opts *o, report *r)
 {
     mr_reader *reader = NULL;
     mr_array a = {0};
+    frames f = {.record = MR_BLOCK_EMPTY};
     const mr_file_opts opts = {
         .compression = MR_COMPRESSION_DETECT, .strict = o->verify, .cancel = cli_cancel()};
     *r = (report){.smallest = INT64_MAX};
@@ -89,10 +162,12 @@ static void examine(const char *path, const inspect_opts *o, report *r)
             r->smallest = n < r->smallest ? n : r->smallest;
             r->largest = n > r->largest ? n : r->largest;
             if (!o->json && r->records < o->examples)
-                print_record(r->records, &records[i]);
+                print_record(&f, path, o, r->compression, r->records, &records[i]);
         }
     }
     mr_array_reset(&a);
+    mr_block_reset(&f.record);
+    mr_iterator_close(f.it);
     mr_reader_close(reader);
     if (r->rc == MR_END)
         r->rc = MR_OK;
@@ -159,6 +234,11 @@ static int run(int argc, char **argv)
          .what = "N",
          .max = INT64_MAX,
          .help = "show the first N records (default 1)"},
+        {.name = "dictionary",
+         .kind = CLI_TEXT,
+         .value = &o.dictionary,
+         .what = "FILE",
+         .help = "the zstd dictionary of its records; else PREFIX.dict, where they name one"},
         {.name = "json",
          .kind = CLI_SWITCH,
          .value = &o.json,
@@ -198,8 +278,9 @@ static int run(int argc, char **argv)
 const cli_command cli_inspect = {
     .name = "inspect",
     .summary = "says what is in TFRecord files, and whether they are undamaged",
-    .usage = "FILE... [--verify] [--examples N] [--json]",
-    .details =
-        "The file - is standard input. How a file is compressed is seen from its first bytes.",
+    .usage = "FILE... [--verify] [--examples N] [--dictionary FILE] [--json]",
+    .details = "The file - is standard input. How a file is compressed is seen from its first "
+               "bytes; records\n"
+               "that are zstd frames (write --compress zstd-record) are shown as what is in them.",
     .run = run,
 };

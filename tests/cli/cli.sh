@@ -351,6 +351,12 @@ same arrays_read_back "$(cat shown)" "{'descr': '<i8', 'fortran_order': False, '
 expect arrays_of_one_shape 1 '' 'record 2' 'shape [2]' 'pad or batch' -- "$m" write --out wrong --format npy --expr 'range(3).map(x => ones([1 + x // 2]))'
 expect no_arrays_of_strings 1 '' "'0'" 'string' -- "$m" write --out wrong --format npy --expr 'range(3).map(x => ("a", x))'
 expect frames_in_records 0 "$("$m" show 'range(400).map(x => format("user {} of town {}", x, x % 9))')" -- sh -c "'$m' write --out frames --shards 2 --compress zstd-record --expr 'range(400).map(x => format(\"user {} of town {}\", x, x % 9))' >/dev/null && test -f frames.dict && '$m' show 'tfrecord(\"frames-*\", record_compression=\"ZSTD\", num_parallel_reads=2)'"
+expect inspect_shows_what_is_in_frames 0 ANY -- "$m" inspect --examples 2 frames-00000-of-00002.tfrecord
+result inspect_reads_their_dictionary "$("$m" inspect --examples 2 frames-00000-of-00002.tfrecord | grep -q 'record 1, 16 bytes in a zstd frame of [0-9]*: "user 2 of town 2"'; echo $?)"
+cp frames-00000-of-00002.tfrecord frame_alone
+result inspect_takes_a_dictionary "$("$m" inspect --dictionary frames.dict frame_alone | grep -q ': "user 0 of town 0"'; echo $?)"
+result inspect_says_what_a_frame_lacks "$("$m" inspect frame_alone | grep -q 'a zstd frame that cannot be read: .*dictionary'; echo $?)"
+result frames_of_a_pipe_stay_packed "$(cat frame_alone | "$m" inspect - | grep -q 'a zstd frame; name its file'; echo $?)"
 expect frames_of_records_alone 2 '' 'tfrecord files' -- "$m" write --out wrong --format jsonl --compress zstd-record --expr 'range(3)'
 expect no_packed_arrays 2 '' 'compress' -- "$m" write --out wrong --format npy --compress GZIP --expr 'range(3)'
 expect formats_are_of_pipelines 2 '' '--schema' -- "$m" write --out wrong --format jsonl --idx a b
