@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/layer_state.h"
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <jansson.h>
+#include "pipeline/functions/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 #include "trainer/saved_files.h"
@@ -55,50 +54,27 @@ static mr_code parse_vocabulary(const mr_param *p, const mr_expr *e, void *field
 
 /* ---- lists of numbers in JSON files ---- */
 
-static mr_code read_list(const json_t *root, const char *key, mr_floats *out, mr_status *st)
+static mr_code read_moments(mr__learned *out, mr_status *st)
 {
-    const json_t *list = json_object_get(root, key);
-    size_t n = json_array_size(list);
-    if (n == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "it has no list \"%s\"", key);
-    if (!(out->v = mr_calloc(n, sizeof *out->v)))
-        return mr_fail_memory(st, n * sizeof *out->v, key);
-    for (out->n = 0; out->n < n; out->n++) {
-        const json_t *v = json_array_get(list, out->n);
-        if (!json_is_number(v))
-            return mr_fail(st, MR_INVALID_ARGUMENT, "value %zu of \"%s\" is no number", out->n,
-                           key);
-        out->v[out->n] = json_number_value(v);
-    }
-    return MR_OK;
+    return mr_learned_moments(out->bytes, out->size, &out->a, &out->b, st);
 }
 
-/* The lists of two keys; second NULL: one. */
-static mr_code read_file(const char *path, const char *first, const char *second, mr__learned *out,
-                         mr_status *st)
+static mr_code read_boundaries(mr__learned *out, mr_status *st)
 {
-    json_error_t error;
-    MR_TRY(mr__read_file(path, &out->bytes, &out->size, st));
-    json_t *root = json_loadb(out->bytes, out->size, JSON_REJECT_DUPLICATES, &error);
-    mr_code rc = root ? MR_OK
-                      : mr_fail(st, MR_INVALID_ARGUMENT, "it is not JSON: %s (line %d)", error.text,
-                                error.line);
-    if (rc == MR_OK)
-        rc = read_list(root, first, &out->a, st);
-    if (rc == MR_OK && second)
-        rc = read_list(root, second, &out->b, st);
-    json_decref(root);
-    return rc;
+    return mr_learned_boundaries(out->bytes, out->size, &out->a, st);
 }
 
-static mr_code parse_file(const mr_expr *e, const char *file, const char *first, const char *second,
-                          mr__learned *out, mr_status *st)
+static mr_code parse_file(const mr_expr *e, const char *file,
+                          mr_code (*read)(mr__learned *out, mr_status *st), mr__learned *out,
+                          mr_status *st)
 {
     mr_status why;
     char *path = path_of(e, file), message[700];
     mr_status_init(&why);
-    mr_code rc =
-        path ? read_file(path, first, second, out, &why) : mr_fail_memory(&why, 0, "a file name");
+    mr_code rc = path ? mr__read_file(path, &out->bytes, &out->size, &why)
+                      : mr_fail_memory(&why, 0, "a file name");
+    if (rc == MR_OK)
+        rc = read(out, &why);
     if (rc == MR_OK)
         out->e = mr_expr_ref(e);
     else {
@@ -116,20 +92,9 @@ static mr_code parse_file(const mr_expr *e, const char *file, const char *first,
 
 static mr_code parse_moments(const mr_param *p, const mr_expr *e, void *field, mr_status *st)
 {
-    mr__learned *out = field;
     if (!is_name(e))
         return mr_expr_fail_at(st, e, "%s must be the name of a file or directory", p->name);
-    MR_TRY(parse_file(e, "normalization.json", "mean", "variance", out, st));
-    mr_code rc = MR_OK;
-    for (size_t i = 0; i < out->b.n && rc == MR_OK; i++)
-        if (!(out->b.v[i] >= 0))
-            rc = mr_expr_fail_at(st, e, "variance %zu is %g, which none can be", i, out->b.v[i]);
-    if (rc == MR_OK && out->a.n != out->b.n)
-        rc =
-            mr_expr_fail_at(st, e, "the file has %zu means, but %zu variances", out->a.n, out->b.n);
-    if (rc != MR_OK)
-        drop(out);
-    return rc;
+    return parse_file(e, "normalization.json", read_moments, field, st);
 }
 
 static mr_code read_numbers(const mr_expr *e, mr_floats *out, mr_status *st)
@@ -152,20 +117,16 @@ static mr_code read_numbers(const mr_expr *e, mr_floats *out, mr_status *st)
 static mr_code parse_boundaries(const mr_param *p, const mr_expr *e, void *field, mr_status *st)
 {
     mr__learned *out = field;
-    mr_code rc = MR_OK;
+    mr_status why;
     if (is_name(e))
-        MR_TRY(parse_file(e, "boundaries.json", "boundaries", NULL, out, st));
-    else if (e->kind != MR_EX_LIST || e->n == 0)
+        return parse_file(e, "boundaries.json", read_boundaries, out, st);
+    if (e->kind != MR_EX_LIST || e->n == 0)
         return mr_expr_fail_at(st, e, "%s must be a list of numbers or the name of a file",
                                p->name);
-    else {
-        rc = read_numbers(e, &out->a, st);
-        out->e = mr_expr_ref(e);
-    }
-    for (size_t i = 0; i < out->a.n && rc == MR_OK; i++)
-        if (!isfinite(out->a.v[i]) || (i > 0 && !(out->a.v[i - 1] < out->a.v[i])))
-            rc = mr_expr_fail_at(st, e, "boundaries must be finite and rise; boundary %zu is %g", i,
-                                 out->a.v[i]);
+    mr_code rc = read_numbers(e, &out->a, st);
+    if (rc == MR_OK && mr_learned_boundaries_check(&out->a, &why) != MR_OK)
+        rc = mr_expr_fail_at(st, e, "%s", why.message);
+    out->e = mr_expr_ref(e);
     if (rc != MR_OK)
         drop(out);
     return rc;

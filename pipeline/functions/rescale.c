@@ -3,12 +3,20 @@
  * names, so that a model may have either. */
 #include <math.h>
 
-#include "pipeline/functions/typed.h"
+#include "pipeline/functions/late.h"
+#include "pipeline/functions/learned_lists.h"
 
 struct rescaling {
     double scale, offset;
 };
 struct normalization {
+    mr_floats mean, variance;
+    char *adapted;
+};
+
+/* What to subtract, and the squares of what to divide by. */
+struct moments {
+    mr__late late; /* `adapted`: guards the lists, which are of the file */
     mr_floats mean, variance;
 };
 
@@ -66,9 +74,22 @@ static mr_code type_normalization(mr_call *c, mr_status *st)
     const struct normalization *p = c->params;
     const mr_leaf *x = c->in[0];
     const mr_floats *lists[] = {&p->mean, &p->variance};
+    struct moments *m = c->plan = mr_calloc(1, sizeof *m);
+    if (!m)
+        return mr_fail_memory(st, sizeof *m, "moments");
+    mr__late_init(&m->late);
+    if (p->adapted ? p->mean.n || p->variance.n : !p->mean.n || !p->variance.n)
+        return mr_call_fail(c, st, -1,
+                            "normalization wants mean and variance, or adapted and neither of "
+                            "them");
+    if (p->adapted)
+        return *p->adapted ? type_floats(c, st)
+                           : mr_call_fail(c, st, -1,
+                                          "normalization: adapted is the name of a file or "
+                                          "directory, and is empty");
     int64_t width = x->rank < 0 ? -1 : x->rank == 0 ? 1 : x->shape[x->rank - 1];
     for (size_t i = 0; i < 2; i++)
-        if (lists[i]->n == 0 || (width >= 0 && lists[i]->n != 1 && (int64_t)lists[i]->n != width))
+        if (width >= 0 && lists[i]->n != 1 && (int64_t)lists[i]->n != width)
             return mr_call_fail(c, st, -1,
                                 "normalization: %s has %zu values; one, or as many as the last "
                                 "axis has are wanted",
@@ -86,11 +107,11 @@ static double along(const mr_floats *list, size_t i)
 }
 
 #define NORMALIZE(NAME, T, SQRT)                                                                   \
-    static void NAME(const T *x, size_t n, size_t width, const struct normalization *p, T *z)      \
+    static void NAME(const T *x, size_t n, size_t width, const mr_floats *const m[2], T *z)        \
     {                                                                                              \
         for (size_t k = 0; k < width; k++) {                                                       \
-            T mean = (T)along(&p->mean, k);                                                        \
-            T deviation = SQRT((T)along(&p->variance, k) + epsilon);                               \
+            T mean = (T)along(m[0], k);                                                            \
+            T deviation = SQRT((T)along(m[1], k) + epsilon);                                       \
             for (size_t i = k; i < n; i += width)                                                  \
                 z[i] = (x[i] - mean) / deviation;                                                  \
         }                                                                                          \
@@ -98,23 +119,56 @@ static double along(const mr_floats *list, size_t i)
 NORMALIZE(normalize_f32, float, sqrtf)
 NORMALIZE(normalize_f64, double, sqrt)
 
+static void free_moments(void *plan)
+{
+    struct moments *m = plan;
+    mr__late_reset(&m->late);
+    mr_free(m->mean.v);
+    mr_free(m->variance.v);
+    mr_free(m);
+}
+
+static mr_code open_moments(const mr_rows *r, mr_status *st)
+{
+    struct moments *m = (struct moments *)(uintptr_t)r->plan;
+    const struct normalization *p = r->params;
+    mr_buffer *bytes = NULL;
+    char *path = NULL;
+    size_t size;
+    mr_code rc = mr__late_read(r, p->adapted, "normalization.json", &path, &bytes, &size, st);
+    if (rc == MR_OK) {
+        rc = mr_learned_moments(mr_buffer_data(bytes), size, &m->mean, &m->variance, st);
+        if (rc != MR_OK)
+            mr_status_prefix(st, "normalization: %s", path);
+    }
+    mr_buffer_unref(bytes);
+    mr_free(path);
+    return rc;
+}
+
 static mr_code run_normalization(const mr_rows *r, mr_array *out, mr_status *st)
 {
     const struct normalization *p = r->params;
+    struct moments *m = (struct moments *)(uintptr_t)r->plan;
+    const mr_floats *const lists[] = {p->adapted ? &m->mean : &p->mean,
+                                      p->adapted ? &m->variance : &p->variance};
     const mr_array *x = &r->in[0];
     mr_array v = {0};
+    bool good = true;
+    if (p->adapted)
+        MR_TRY(mr__late_get(r, &m->late, open_moments, &good, st));
     MR_TRY(floats_of(x, &v, out, st));
     size_t n = x->rows * mr_array_row_values(x);
     size_t width = x->rank ? (size_t)x->shape[x->rank - 1] : 1;
     bool fits =
-        (p->mean.n == 1 || p->mean.n == width) && (p->variance.n == 1 || p->variance.n == width);
-    if (!fits)
+        (lists[0]->n == 1 || lists[0]->n == width) && (lists[1]->n == 1 || lists[1]->n == width);
+    if (good && !fits)
         mr__fail_all(r, "normalization: %zu means and %zu variances do not fit an axis of %zu",
-                     p->mean.n, p->variance.n, width);
-    else if (v.dtype == MR_FLOAT64)
-        normalize_f64(v.data, n, width, p, out->data);
-    else
-        normalize_f32(v.data, n, width, p, out->data);
+                     lists[0]->n, lists[1]->n, width);
+    else if (good && v.dtype == MR_FLOAT64)
+        normalize_f64(v.data, n, width, lists, out->data);
+    else if (good)
+        normalize_f32(v.data, n, width, lists, out->data);
     mr_array_reset(&v);
     return MR_OK;
 }
@@ -128,8 +182,11 @@ static const mr_param rescaling_table[] = {
     {0}};
 static const mr_param normalization_table[] = {
     MR_INPUT(mr_input_numbers, "x", "Numbers."),
-    MR_ARG(struct normalization, mean, .doc = "Means along the last axis, or one for all."),
-    MR_ARG(struct normalization, variance, .doc = "The variances, likewise."),
+    MR_PARAM(struct normalization, mean, .doc = "Means along the last axis, or one for all."),
+    MR_PARAM(struct normalization, variance, .doc = "The variances, likewise."),
+    MR_PARAM(struct normalization, adapted,
+             .doc = "Instead of both: the directory that adapt wrote, or its "
+                    "normalization.json."),
     {0}};
 
 const mr_function mr_function_rescaling = {
@@ -151,5 +208,6 @@ const mr_function mr_function_normalization = {
     .params = normalization_table,
     .params_size = sizeof(struct normalization),
     .type = type_normalization,
+    .free_plan = free_moments,
     .run = run_normalization,
 };

@@ -6,11 +6,10 @@
  * A list is put in order when the graph is built, a file when the first block is looked up: graphs
  * are built on machines too that only hand them on. */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/files/whole_file.h"
+#include "pipeline/functions/late.h"
 #include "pipeline/functions/string_hash.h"
 #include "pipeline/functions/text_tokens.h"
 #include "pipeline/functions/typed.h"
@@ -30,9 +29,8 @@ typedef struct words {
 } words;
 
 struct plan {
-    bool replaces;        /* text_vectorization: its axis takes the place of the last one */
-    pthread_mutex_t lock; /* guards the rest */
-    bool ready;
+    bool replaces; /* text_vectorization: its axis takes the place of the last one */
+    mr__late late; /* guards the words */
     words words;
 };
 
@@ -48,7 +46,7 @@ static void free_plan(void *plan)
 {
     struct plan *p = plan;
     free_words(&p->words);
-    pthread_mutex_destroy(&p->lock);
+    mr__late_reset(&p->late);
     mr_free(p);
 }
 
@@ -114,12 +112,10 @@ static bool line_integer(const mr_bytes *line, int64_t *out)
     return good && *end >= '0' && *end <= '9';
 }
 
-/* The lines of the file; those of integers in 8 bytes each. */
-static mr_code file_words(const char *path, bool integers, mr_cancel *cancel, words *w,
-                          mr_status *st)
+/* The lines of w's text, the file `path`; those of integers in 8 bytes each. */
+static mr_code file_words(const char *path, size_t size, bool integers, words *w, mr_status *st)
 {
-    size_t size, n = 0;
-    MR_TRY(mr__whole_file(path, cancel, &w->text, &size, st));
+    size_t n = 0;
     const char *at = mr_buffer_data(w->text), *end = at + size;
     for (const char *c = at; c < end; c++)
         n += *c == '\n';
@@ -156,19 +152,24 @@ static mr_code file_words(const char *path, bool integers, mr_cancel *cancel, wo
     return rc;
 }
 
-static mr_code open_file(const struct params *p, bool integers, mr_cancel *cancel, words *out,
-                         mr_status *st)
+static mr_code open_file(const mr_rows *r, mr_status *st)
 {
+    struct plan *p = (struct plan *)(uintptr_t)r->plan;
+    const char *name = ((const struct params *)r->params)->vocabulary.s;
     words w = {0};
-    size_t twice = 0;
-    mr_code rc = file_words(p->vocabulary.s, integers, cancel, &w, st);
+    char *path = NULL;
+    size_t size, twice = 0;
+    mr_code rc = mr__late_read(r, name, "vocabulary.txt", &path, &w.text, &size, st);
+    if (rc == MR_OK)
+        rc = file_words(path, size, r->in[0].dtype != MR_STRING, &w, st);
     if (rc == MR_OK)
         rc = index_words(&w, &twice, st);
     if (rc == MR_OK && twice < w.n)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: line %zu stands there twice",
-                     p->vocabulary.s, twice + 1);
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: line %zu stands there twice", path,
+                     twice + 1);
+    mr_free(path);
     if (rc == MR_OK)
-        *out = w;
+        p->words = w;
     else
         free_words(&w);
     return rc;
@@ -187,7 +188,7 @@ static mr_code type(mr_call *c, mr_status *st)
     struct plan *p = c->plan = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "a vocabulary");
-    pthread_mutex_init(&p->lock, NULL);
+    mr__late_init(&p->late);
     c->out = *c->in[0];
     c->out.dtype = MR_INT64;
     if (v->kind == MR_V_STRING) {
@@ -206,32 +207,19 @@ static mr_code type(mr_call *c, mr_status *st)
     if (twice < p->words.n)
         return mr_call_fail(c, st, -1, "lookup: token %zu of the vocabulary stands there twice",
                             twice);
-    p->ready = true;
+    p->late.ready = true;
     return MR_OK;
 }
 
 /* ---- running ---- */
 
-/* The words, of the file if need be. They stay as they are once they are there. *out = NULL: the
- * file is not good, which is now the error of every row. */
+/* The words, of the file if need be. *out = NULL: that is not good. */
 static mr_code words_of(const mr_rows *r, const words **out, mr_status *st)
 {
     struct plan *p = (struct plan *)(uintptr_t)r->plan;
-    mr_status why;
-    mr_code rc = MR_OK;
-    pthread_mutex_lock(&p->lock);
-    if (!p->ready)
-        rc = open_file(r->params, r->in[0].dtype != MR_STRING, r->errors->cancel, &p->words, &why);
-    p->ready = p->ready || rc == MR_OK;
-    pthread_mutex_unlock(&p->lock);
-    if (rc == MR_RESOURCE_EXHAUSTED || rc == MR_CANCELLED) {
-        if (st)
-            *st = why;
-        return rc;
-    }
-    *out = rc == MR_OK ? &p->words : NULL;
-    for (size_t row = 0; row < r->rows && !*out; row++)
-        mr_row_fail(r, row, why.code, "%s", why.message);
+    bool good;
+    MR_TRY(mr__late_get(r, &p->late, open_file, &good, st));
+    *out = good ? &p->words : NULL;
     return MR_OK;
 }
 
@@ -288,8 +276,11 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param table[] = {
     MR_INPUT(mr_input_tensor, "x", "Strings or integers."),
-    MR_ARG(struct params, vocabulary,
-           .doc = "A list of the tokens, or the name of a file with one on each line."),
+    MR_ARG(
+        struct params, vocabulary,
+        .doc =
+            "A list of the tokens, the name of a file with one on each line, or the directory of "
+            "vocabulary.txt."),
     MR_PARAM(struct params, oov, .def.i = 1, .min.i = 0, .max.i = INT64_C(1) << 40,
              .doc = "How many indices, from 0, are for what is not in the vocabulary."),
     {.name = "default",
@@ -390,7 +381,8 @@ static mr_code run_texts(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param text_table[] = {
     MR_INPUT(mr_input_strings, "x", "Texts."),
     {.name = "vocabulary",
-     .doc = "A list of the tokens, or the name of a file with one on each line.",
+     .doc = "A list of the tokens, the name of a file with one on each line, or the directory of "
+            "vocabulary.txt.",
      .type = MR_PT_VALUE,
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct text_params, p.vocabulary)},

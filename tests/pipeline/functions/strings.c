@@ -243,6 +243,31 @@ MR_TEST(tokens_are_looked_up)
     mr_has_str(evaluate(1, "x => lookup(\"a\", [\"b\"], oov=-1)"), "oov must be");
 }
 
+MR_TEST(what_adapt_wrote_is_read)
+{
+    const char *path =
+        mr_test_file("normalization.json", "{\"mean\": [1, 2], \"variance\": [4, 1]}");
+    char directory[400];
+    snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
+    mr_eq_str(in_file(2, path, "x => normalization([x, 4], adapted=\"%s\")"),
+              "[-0.5, 2.0]; [0.0, 2.0]");
+    mr_eq_str(in_file(1, directory, "x => normalization([[1, 4], [3, 2]], adapted=\"%s\")"),
+              "[[0.0, 2.0], [1.0, 0.0]]");
+    mr_has_str(in_file(1, path, "x => normalization([1, 2, 3], adapted=\"%s\")"),
+               "do not fit an axis of 3");
+    mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "no list \"boundaries\"");
+    mr_has_str(in_file(1, directory, "x => discretization(x, \"%s\")"), "boundaries.json: cannot");
+    path = mr_test_file("boundaries.json", "{\"boundaries\": [0.5, 2]}");
+    mr_eq_str(in_file(3, path, "x => discretization(x, \"%s\")"), "0; 1; 2");
+    mr_eq_str(in_file(3, directory, "x => discretization(x, \"%s\")"), "0; 1; 2");
+    mr_has_str(in_file(1, path, "x => normalization(x, adapted=\"%s\")"), "no list \"mean\"");
+    mr_test_file("vocabulary.txt", "a\nb\n");
+    mr_eq_str(in_file(1, directory, "x => lookup([\"b\", \"z\"], \"%s\")"), "[2, 0]");
+    path = mr_test_file("fall.json", "{\"boundaries\": [2, 2]}");
+    mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "boundary 1 is 2");
+    mr_has_str(evaluate(1, "x => discretization(x, \"\")"), "is no name");
+}
+
 MR_TEST(a_vocabulary_may_be_a_file)
 {
     const char *path = mr_test_file("words", "b\na\r\n\nc d");

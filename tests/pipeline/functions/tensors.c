@@ -295,7 +295,7 @@ MR_TEST(values_one_by_one)
               "[0, 1, 2, 3, 3]");
     mr_eq_str(evaluate(1, "x => discretization([[3, 4]], bin_boundaries=[4.0])"), "[[0, 1]]");
     mr_eq_str(evaluate(1, "x => discretization(cast(2.5, \"float16\"), [-1.0])"), "1");
-    mr_has_str(evaluate(1, "x => discretization(x, [1.0, 1.0])"), "bin_boundaries must rise");
+    mr_has_str(evaluate(1, "x => discretization(x, [1.0, 1.0])"), "finite and rise");
     mr_has_str(evaluate(1, "x => discretization(\"a\", [1.0])"), "discretization wants numbers");
 }
 
@@ -312,7 +312,11 @@ MR_TEST(rescaling_and_normalization_are_the_layers)
     mr_eq_str(evaluate(1, "x => normalization(zeros([0, 2]), [1, 2], [1, 1])"), "[]");
     mr_has_str(evaluate(1, "x => normalization([1, 2, 3], [1, 2], [1])"), "mean has 2 values");
     mr_has_str(evaluate(1, "x => normalization([1, 2], [1], [-1])"), "a variance is -1");
-    mr_has_str(evaluate(1, "x => normalization([1, 2], [], [1])"), "mean has 0 values");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], [], [1])"), "wants mean and variance");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], mean=[1])"), "wants mean and variance");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], mean=[1], adapted=\"d\")"),
+               "or adapted and neither");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], adapted=\"\")"), "and is empty");
     mr_has_str(evaluate(2, "x => normalization(ones([x + 1]), [1, 2], [1])"),
                "do not fit an axis of 1");
     mr_has_str(evaluate(1, "x => rescaling(\"a\", 1.0)"), "refused");
