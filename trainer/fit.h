@@ -130,6 +130,7 @@ typedef struct mr_callback {
     void (*remember)(const void *ctx, mr_callback_memory *out);
     mr_code (*recall)(void *ctx, const mr_callback_memory *m, mr_status *st);
     void (*free)(void *ctx); /* called by mr_callback_reset alone */
+    bool sets_learning_rate; /* csv_logger, where it comes after this one, writes the rate too */
 } mr_callback;
 /* Frees what c owns; it may be zeroed. */
 MR_API void mr_callback_reset(mr_callback *c);

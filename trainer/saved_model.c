@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/saved_model.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include "pipeline/formats/crc32c.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/version.h"
@@ -60,12 +62,30 @@ char *mr__json_text(const json_t *v, size_t flags, size_t *size)
     return text;
 }
 
-mr_code mr__save_json(const char *directory, const char *name, const json_t *v, mr_status *st)
+/* ---- JSON with a checksum: its last entry, the CRC-32C of the file with zeros in its place ---- */
+
+static const char checksum_key[] = "crc32c", no_checksum[] = "00000000";
+
+/* Where the digits of a checksum stand last in n bytes; NULL: nowhere. */
+static char *find_digits(char *text, size_t n, const char *digits)
+{
+    size_t size = strlen(digits);
+    for (size_t i = n; i-- > size;)
+        if (memcmp(text + i - size, digits, size) == 0)
+            return text + i - size;
+    return NULL;
+}
+
+mr_code mr__save_json(const char *directory, const char *name, json_t *v, mr_status *st)
 {
     size_t n;
-    char *text = mr__json_text(v, JSON_INDENT(2), &n);
+    char sum[sizeof no_checksum], *text = NULL;
+    if (json_object_set_new(v, checksum_key, json_string(no_checksum)) == 0)
+        text = mr__json_text(v, JSON_INDENT(2), &n);
     if (!text)
         return mr_fail_memory(st, 0, name);
+    snprintf(sum, sizeof sum, "%08" PRIx32, mr_crc32c(text, n + 1));
+    memcpy(find_digits(text, n, no_checksum), sum, sizeof sum - 1);
     mr_code rc = save_bytes(directory, name, text, n + 1, st);
     mr_free(text);
     return rc;
@@ -216,6 +236,27 @@ static mr_code check_format(const json_t *v, const char *name, mr_status *st)
     return MR_OK;
 }
 
+/* Files of before have none. */
+static mr_code check_sum(const json_t *v, char *bytes, size_t size, const char *name, mr_status *st)
+{
+    const json_t *entry = json_object_get(v, checksum_key);
+    const char *want = json_string_value(entry);
+    char have[sizeof no_checksum];
+    char *at = want && strlen(want) == sizeof have - 1 ? find_digits(bytes, size, want) : NULL;
+    if (!entry)
+        return MR_OK;
+    if (!at)
+        return mr_fail(st, MR_DATA_LOSS, "%s: %s is not what it must be", name, checksum_key);
+    memcpy(at, no_checksum, sizeof have - 1);
+    snprintf(have, sizeof have, "%08" PRIx32, mr_crc32c(bytes, size));
+    if (strcmp(want, have) == 0)
+        return MR_OK;
+    return mr_fail(st, MR_DATA_LOSS,
+                   "%s has the CRC-32C %s, but says %s; the file is damaged, or was changed: then "
+                   "take the entry out",
+                   name, have, want);
+}
+
 mr_code mr__load_json(const char *directory, const char *name, json_t **out, mr_status *st)
 {
     void *bytes;
@@ -231,6 +272,8 @@ mr_code mr__load_json(const char *directory, const char *name, json_t **out, mr_
             mr_fail(st, MR_DATA_LOSS, "%s is not JSON: %s (line %d)", name, error.text, error.line);
     else
         rc = check_format(v, name, st);
+    if (rc == MR_OK)
+        rc = check_sum(v, bytes, size, name, st);
     mr_free(bytes);
     if (rc == MR_OK) {
         *out = v;

@@ -16,14 +16,14 @@ mr_code mr__save_into(const mr_model *m, const char *directory, const mr_save_op
                       mr_status *st) MR_NODISCARD;
 /* Warns where m, which is built, has another precision than what was saved. */
 void mr__saved_compare_precision(const mr_saved *saved, const mr_model *m);
-/* One file of a directory: a JSON object, and tensors. */
-mr_code mr__save_json(const char *directory, const char *name, const json_t *v,
+/* One file of a directory: a JSON object, which gets an entry with the checksum, and tensors. */
+mr_code mr__save_json(const char *directory, const char *name, json_t *v,
                       mr_status *st) MR_NODISCARD;
 mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
                          size_t n, mr_status *st) MR_NODISCARD;
 /* A JSON value as text of *size bytes and a line's end, owned: mr_free. NULL: no memory. */
 char *mr__json_text(const json_t *v, size_t flags, size_t *size);
-/* Reads a JSON object and checks its format; *out owned: json_decref. */
+/* Reads a JSON object and checks its format and checksum; *out owned: json_decref. */
 mr_code mr__load_json(const char *directory, const char *name, json_t **out,
                       mr_status *st) MR_NODISCARD;
 mr_code mr__load_tensors(const char *directory, const char *name, mr_safetensors **out,

@@ -296,6 +296,41 @@ MR_TEST(a_line_of_values_for_each_epoch)
     drop(&p);
 }
 
+/* The learning rates of the file's lines, 9 where there is no such column. */
+static void logged_rates(double *rates, size_t n)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "%s", content("log.csv"));
+    bool has = strncmp(text, "epoch,learning_rate,loss,", 25) == 0;
+    mr_check(has == (strstr(text, "learning_rate") != NULL));
+    char *line = text;
+    for (size_t i = 0; i < n; i++) {
+        line = strchr(line, '\n') + 1;
+        rates[i] = has ? strtod(strchr(line, ',') + 1, NULL) : 9;
+    }
+}
+
+MR_TEST(the_learning_rate_is_logged_where_it_may_change)
+{
+    double rates[3];
+    mr_callback log;
+    parts p = make("sgd(1e-9)");
+    mr_ok(mr_callback_parse(&log, call("csv_logger(\"%s\")", "log.csv"), &st), &st);
+    mr_ok(fit(&p, "learning_rate_schedule([[0, 4e-9], [2, 2e-9]])", &log, 3, NULL), &st);
+    logged_rates(rates, 3);
+    mr_check(rates[0] == 4e-9 && rates[1] == 4e-9 && rates[2] == 2e-9);
+    /* That of the epoch, not what was made of it at its end. */
+    mr_ok(fit(&p, "reduce_lr_on_plateau(factor=0.5, patience=1, mode=\"max\")", &log, 3, NULL),
+          &st);
+    logged_rates(rates, 3);
+    mr_check(rates[0] == 2e-9 && rates[1] == 2e-9 && rates[2] == 1e-9);
+    mr_ok(fit(&p, "print_learning_rate()", &log, 1, NULL), &st);
+    logged_rates(rates, 1);
+    mr_check(rates[0] == 9);
+    mr_callback_reset(&log);
+    drop(&p);
+}
+
 /* Interrupted before each byte. */
 static ssize_t write_a_byte(int fd, const void *p, size_t n)
 {
@@ -624,6 +659,43 @@ MR_TEST(a_damaged_checkpoint_is_not_whole)
     mr_check(mkdir(mr_test_path("a/other"), 0777) == 0);
     mr_eq_str(list("a"), ".ckpt_4.partial:0! ckpt_2:0! ckpt_1:5 ckpt_3:15* ");
     mr_code_is(mr_checkpoint_list(mr_test_path("nowhere"), add_name, NULL, &st), MR_NOT_FOUND, &st);
+    drop(&p);
+}
+
+/* Every digit of the file but in the checksum's name; and without it, as files of before are. */
+static void change_digits(const char *name)
+{
+    FILE *f = fopen(mr_test_path(name), "r+");
+    char text[4096];
+    size_t n = fread(text, 1, sizeof text, f);
+    mr_check(n > 100 && n < sizeof text);
+    text[n] = 0;
+    size_t key = (size_t)(strstr(text, "crc32c") - text);
+    for (size_t i = 0; i < n; i++) {
+        char changed = text[i] == '9' ? '8' : (char)(text[i] + 1);
+        if (text[i] < '0' || text[i] > '9' || (i >= key && i < key + 6))
+            continue;
+        mr_test_context("byte %zu of %s", i, name);
+        mr_check(pwrite(fileno(f), &changed, 1, (off_t)i) == 1);
+        mr_eq_str(list("a"), "ckpt_1:0!* ");
+        mr_check(pwrite(fileno(f), &text[i], 1, (off_t)i) == 1);
+    }
+    mr_eq_str(list("a"), "ckpt_1:5* ");
+    char *sum = strstr(text, ",\n  \"crc32c\"");
+    mr_check(sum != NULL);
+    static const char end[] = "\n}\n";
+    mr_check(pwrite(fileno(f), end, sizeof end - 1, sum - text) == (ssize_t)sizeof end - 1);
+    mr_check(ftruncate(fileno(f), sum - text + (off_t)sizeof end - 1) == 0);
+    mr_eq_str(list("a"), "ckpt_1:5* ");
+    fclose(f);
+}
+
+MR_TEST(a_changed_digit_of_a_checkpoint_is_found)
+{
+    parts p = make("sgd(0.01, momentum=0.9)");
+    mr_ok(fit(&p, call("checkpoint(\"%s\")", "a/ckpt_{epoch}"), NULL, 1, NULL), &st);
+    change_digits("a/ckpt_1/state.json");
+    change_digits("a/ckpt_1/training.json");
     drop(&p);
 }
 

@@ -243,6 +243,7 @@ static void change_callbacks(const char *json)
     json_t *root = json_load_file(path, 0, &e), *list = json_loads(json, JSON_DECODE_ANY, &e);
     mr_check(root && list);
     mr_check(json_object_set_new(root, "callbacks", list) == 0);
+    mr_check(json_object_del(root, "crc32c") == 0);
     mr_check(json_dump_file(root, path, 0) == 0);
     json_decref(root);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of comma-separated values for each epoch: its number from 0, then the values in the order
- * of their names, as Keras writes them. */
+ * of their names, as Keras writes them. The learning rate of the epoch is one of them where a
+ * callback before this one may change it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,10 +25,13 @@ enum {
 struct state {
     const struct params *params;
     bool open, has_names;
+    double rate; /* at the beginning of the epoch, once those before have set it */
     int fd;
     size_t n;
     char names[MAX_NAMES][NAME];
 };
+
+static const char rate_name[] = "learning_rate";
 
 static mr_code fail(const struct state *s, const char *what, mr_status *st)
 {
@@ -73,12 +77,28 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
+static bool writes_rate(const struct state *s, const mr_train_event *e)
+{
+    for (size_t i = 0; i < e->opts->n_callbacks && e->opts->callbacks[i].ctx != s; i++)
+        if (e->opts->callbacks[i].sets_learning_rate)
+            return true;
+    return false;
+}
+
+static mr_code epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
+{
+    struct state *s = ctx;
+    (void)st;
+    s->rate = mr_optimizer_learning_rate(e->optimizer);
+    return MR_OK;
+}
+
 /* The names of the first epoch are those of the file. */
 static void find_names(struct state *s, const mr_train_event *e)
 {
     for (size_t i = 0;
          s->n < MAX_NAMES && mr_train_value_name(e, i, s->names[s->n], sizeof s->names[0]); i++)
-        s->n += strcmp(s->names[s->n], "learning_rate") != 0;
+        s->n += strcmp(s->names[s->n], rate_name) != 0 || writes_rate(s, e);
     qsort(s->names, s->n, sizeof s->names[0], by_name);
 }
 
@@ -103,7 +123,10 @@ static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     for (size_t i = 0; i < s->n; i++) {
         double v;
         value[0] = '\0';
-        if (mr_train_value(e, s->names[i], &v))
+        bool is_rate = strcmp(s->names[i], rate_name) == 0;
+        if (is_rate)
+            v = s->rate;
+        if (is_rate || mr_train_value(e, s->names[i], &v))
             mr__number_text(v, value, sizeof value);
         at += (size_t)snprintf(line + at, sizeof line - at, "%s%s", s->params->separator, value);
     }
@@ -150,6 +173,7 @@ const mr_callback_desc mr__callback_csv_logger = {
            .params = table,
            .params_size = sizeof(struct params)},
     .calls = {.train_begin = train_begin,
+              .epoch_begin = epoch_begin,
               .epoch_end = epoch_end,
               .train_end = train_end,
               .free = clear},

@@ -42,7 +42,7 @@ const mr_callback_desc mr__callback_learning_rate_schedule = {
            .example = "learning_rate_schedule([[0, 0.001], [3, 0.0001], [7, 0.00001]])",
            .params = table,
            .params_size = sizeof(struct params)},
-    .calls = {.epoch_begin = epoch_begin},
+    .calls = {.epoch_begin = epoch_begin, .sets_learning_rate = true},
     .state_size = sizeof(struct state),
 };
 
@@ -73,6 +73,7 @@ mr_code mr_callback_learning_rate(mr_callback *out,
     if (!f)
         return mr_fail_memory(st, sizeof *f, "a callback");
     *f = (by_function){fn, ctx};
-    *out = (mr_callback){.ctx = f, .epoch_begin = call, .free = mr_free};
+    *out =
+        (mr_callback){.ctx = f, .epoch_begin = call, .free = mr_free, .sets_learning_rate = true};
     return MR_OK;
 }

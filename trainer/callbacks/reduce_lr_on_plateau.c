@@ -121,6 +121,7 @@ const mr_callback_desc mr__callback_reduce_lr_on_plateau = {
     .calls = {.train_begin = train_begin,
               .epoch_end = epoch_end,
               .remember = remember,
-              .recall = recall},
+              .recall = recall,
+              .sets_learning_rate = true},
     .state_size = sizeof(struct state),
 };
