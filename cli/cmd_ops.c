@@ -1,81 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace ops: the reference of ops and of the functions of expressions, from their
  * descriptors. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/reference_text.h"
 #include "pipeline/functions/descriptor.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/memory/alloc.h"
-
-static const char *type_name(const mr_param *p)
-{
-    switch (p->type) {
-    case MR_PT_I64:
-        return p->flags & MR_P_AUTO ? "integer or auto" : "integer";
-    case MR_PT_F64:
-        return "number";
-    case MR_PT_BOOL:
-    case MR_PT_TRI:
-        return "bool";
-    case MR_PT_STR:
-        return "string";
-    case MR_PT_FN:
-        return "function";
-    case MR_PT_VALUE:
-        return "value";
-    case MR_PT_INTS:
-        return "integer or list of integers";
-    case MR_PT_FLOATS:
-        return "list of numbers";
-    case MR_PT_STRS:
-        return "string or list of strings";
-    case MR_PT_OWN:
-        if (mr_param_input(p))
-            return mr_param_input(p)->name;
-        return p->kind == &mr_option_dtype ? "dtype" : "as described";
-    }
-    return "value";
-}
-
-static void print_default(const mr_param *p)
-{
-    if (p->flags & (MR_P_POSITIONAL | MR_P_VARIADIC))
-        return;
-    switch (p->type) {
-    case MR_PT_I64:
-        if (p->def.i == MR_AUTO)
-            fputs("=auto", stdout);
-        else if (p->has_at || (p->flags & MR_P_NONE))
-            fputs("=none", stdout);
-        else
-            printf("=%" PRId64, p->def.i);
-        break;
-    case MR_PT_F64:
-        putchar('=');
-        cli_print_double(stdout, p->def.f);
-        break;
-    case MR_PT_BOOL:
-    case MR_PT_TRI:
-        fputs(p->has_at ? "=none" : p->def.b ? "=true" : "=false", stdout);
-        break;
-    case MR_PT_STR:
-        putchar('=');
-        cli_print_string(stdout, p->def.s ? p->def.s : "", p->def.s ? strlen(p->def.s) : 0);
-        break;
-    case MR_PT_FN:
-    case MR_PT_VALUE:
-    case MR_PT_INTS:
-    case MR_PT_FLOATS:
-    case MR_PT_STRS:
-        fputs("=none", stdout);
-        break;
-    case MR_PT_OWN:
-        printf("=%s", p->def.s ? p->def.s : "none");
-        break;
-    }
-}
 
 /* An op or a function, as the pages show it. */
 typedef struct entry {
@@ -117,11 +49,7 @@ static void print_signature(const entry *e)
         fputs("EXPR", stdout);
         first = false;
     }
-    for (const mr_param *p = e->params; p && p->name; p++) {
-        printf("%s%s%s", first ? "" : ", ", p->name, p->flags & MR_P_VARIADIC ? "..." : "");
-        print_default(p);
-        first = false;
-    }
+    cli_print_parameters(e->params, first);
     putchar(')');
 }
 
@@ -162,18 +90,7 @@ static void print_entry(const entry *e, bool markdown)
     print_signature(e);
     puts(markdown ? "`" : "");
     printf("%s%s\n", markdown ? "\n" : "  ", e->doc);
-    if (markdown && e->params && e->params->name)
-        putchar('\n');
-    for (const mr_param *p = e->params; p && p->name; p++) {
-        printf(markdown ? "* `%s`, %s: %s" : "    %-22s %s: %s", p->name, type_name(p), p->doc);
-        if (p->names) {
-            fputs(" One of", stdout);
-            for (const char *const *w = p->names; *w; w++)
-                printf("%s \"%s\"", w == p->names ? "" : ",", *w);
-            putchar('.');
-        }
-        putchar('\n');
-    }
+    cli_describe_parameters(e->params, markdown);
     if (e->op)
         print_traits(e->op, markdown);
     if (e->example)
@@ -181,28 +98,11 @@ static void print_entry(const entry *e, bool markdown)
     putchar('\n');
 }
 
-static void print_field(const char *key, const char *text)
-{
-    printf("%s: ", key);
-    if (text)
-        cli_print_string(stdout, text, strlen(text));
-    else
-        fputs("null", stdout);
-}
-
 static void print_json(const entry *e)
 {
-    print_field(e->op ? "{\"op\"" : "{\"function\"", e->name);
-    print_field(", \"doc\"", e->doc);
-    fputs(", \"params\": [", stdout);
-    for (const mr_param *p = e->params; p && p->name; p++) {
-        print_field(p == e->params ? "{\"name\"" : ", {\"name\"", p->name);
-        print_field(", \"type\"", type_name(p));
-        printf(", \"required\": %s", p->flags & MR_P_POSITIONAL ? "true" : "false");
-        print_field(", \"doc\"", p->doc);
-        putchar('}');
-    }
-    fputs("]", stdout);
+    cli_print_field(e->op ? "{\"op\"" : "{\"function\"", e->name);
+    cli_print_field(", \"doc\"", e->doc);
+    cli_print_parameters_json(e->params);
     trait all[TRAITS];
     if (e->op)
         traits_of(e->op, all);
@@ -212,7 +112,7 @@ static void print_json(const entry *e)
         fputs(": ", stdout);
         cli_print_string(stdout, all[i].text, strlen(all[i].text));
     }
-    print_field(", \"example\"", e->example);
+    cli_print_field(", \"example\"", e->example);
     puts("}");
 }
 

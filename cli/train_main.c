@@ -679,7 +679,7 @@ int main(int argc, char **argv)
     argc = cli_load_plugins(argc, argv);
     static const cli_command *const others[] = {&cli_devices, &cli_export,  &cli_evaluate,
                                                 &cli_adapt,   &cli_predict, &cli_checkpoints,
-                                                &cli_summary, &cli_server};
+                                                &cli_summary, &cli_server,  &cli_components};
     for (size_t i = 0; argc > 0 && i < sizeof others / sizeof *others; i++)
         if (strcmp(argv[0], others[i]->name) == 0)
             return others[i]->run(argc, argv);

@@ -28,6 +28,20 @@ typedef struct mr_component {
     uint32_t params_size;      /* of the struct that they fill; 0: none */
 } mr_component;
 
+typedef enum mr_component_group {
+    MR_LAYERS,
+    MR_LOSSES,
+    MR_OPTIMIZERS,
+    MR_SCHEDULES, /* of learning rates */
+    MR_METRICS,
+    MR_CALLBACKS,
+    MR_COMPONENT_GROUPS /* how many there are */
+} mr_component_group;
+/* The i-th of a group: those of the library in the order of the reference, then registered ones;
+ * NULL after the last.
+ * thread   any */
+MR_API const mr_component *mr_component_at(mr_component_group group, size_t i);
+
 #ifdef __cplusplus
 }
 #endif

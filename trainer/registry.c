@@ -8,6 +8,7 @@
 #include "trainer/loss_desc.h"
 #include "trainer/metric_desc.h"
 #include "trainer/optimizer_desc.h"
+#include "trainer/schedule.h"
 
 #define MR_LAYER(name)     extern const mr_layer_desc mr__layer_##name;
 #define MR_LOSS(name)      extern const mr_loss_desc mr__loss_##name;
@@ -46,11 +47,14 @@ static const mr_component *const callbacks[] = {
 #include "trainer/callbacks.def"
     NULL};
 
+static const mr_component *const schedules[] = {&mr__exponential_decay, &mr__cosine_decay,
+                                                &mr__piecewise_constant_decay, NULL};
 static const mr_component *const none[] = {NULL};
 
 mr__registry mr__layers = {"layer", layers, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__losses = {"loss", losses, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__optimizers = {"optimizer", optimizers, .lock = PTHREAD_MUTEX_INITIALIZER};
+mr__registry mr__schedules = {"schedule", schedules, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__metrics = {"metric", metrics, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__callbacks = {"callback", callbacks, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -74,6 +78,15 @@ const mr_component *mr__registry_at(mr__registry *r, size_t i)
     const mr_component *c = at(r, i);
     pthread_mutex_unlock(&r->lock);
     return c;
+}
+
+const mr_component *mr_component_at(mr_component_group group, size_t i)
+{
+    static mr__registry *const groups[] = {
+        [MR_LAYERS] = &mr__layers,         [MR_LOSSES] = &mr__losses,
+        [MR_OPTIMIZERS] = &mr__optimizers, [MR_SCHEDULES] = &mr__schedules,
+        [MR_METRICS] = &mr__metrics,       [MR_CALLBACKS] = &mr__callbacks};
+    return group < MR_COMPONENT_GROUPS ? mr__registry_at(groups[group], i) : NULL;
 }
 
 static bool bears(const mr_component *c, const char *name)

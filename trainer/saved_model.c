@@ -62,7 +62,7 @@ char *mr__json_text(const json_t *v, size_t flags, size_t *size)
     return text;
 }
 
-/* ---- JSON with a checksum: its last entry, the CRC-32C of the file with zeros in its place ---- */
+/* ---- JSON: its last entry is the CRC-32C of the file with zeros in its place ---- */
 
 static const char checksum_key[] = "crc32c", no_checksum[] = "00000000";
 

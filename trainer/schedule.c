@@ -27,13 +27,34 @@ static const mr_param piecewise[] = {
     MR_ARG(mr__schedule, values, .max.f = 1e30, .doc = "Rates, one more than boundaries."),
     {0}};
 
+const mr_component mr__exponential_decay = {
+    .abi = MR_ABI_VERSION,
+    .name = "exponential_decay",
+    .doc = "The first rate times decay_rate to the power of updates / decay_steps.",
+    .example = "sgd(learning_rate=exponential_decay(0.1, decay_steps=1000, decay_rate=0.96))",
+    .params = exponential,
+    .params_size = sizeof(mr__schedule)};
+const mr_component mr__cosine_decay = {
+    .abi = MR_ABI_VERSION,
+    .name = "cosine_decay",
+    .doc = "Falls along half a wave, after a warm-up if there is one.",
+    .example = "adam(cosine_decay(0.0, 10000, warmup_target=0.001, warmup_steps=500))",
+    .params = cosine,
+    .params_size = sizeof(mr__schedule)};
+const mr_component mr__piecewise_constant_decay = {
+    .abi = MR_ABI_VERSION,
+    .name = "piecewise_constant_decay",
+    .doc = "One rate after the other.",
+    .example = "sgd(piecewise_constant_decay([1000, 2000], [0.1, 0.01, 0.001]))",
+    .params = piecewise,
+    .params_size = sizeof(mr__schedule)};
+
 static const struct form {
-    const char *name;
-    const mr_param *params;
+    const mr_component *is;
     mr__schedule_kind kind;
-} forms[] = {{"exponential_decay", exponential, MR__RATE_EXPONENTIAL},
-             {"cosine_decay", cosine, MR__RATE_COSINE},
-             {"piecewise_constant_decay", piecewise, MR__RATE_PIECEWISE}};
+} forms[] = {{&mr__exponential_decay, MR__RATE_EXPONENTIAL},
+             {&mr__cosine_decay, MR__RATE_COSINE},
+             {&mr__piecewise_constant_decay, MR__RATE_PIECEWISE}};
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
 static double cosine_at(const mr__schedule *s, double step)
@@ -94,7 +115,7 @@ static void clear(void *field)
 /* The lists that the params struct owns go over to the field. */
 static mr_code parse_form(const struct form *f, const mr_expr *e, mr__schedule *s, mr_status *st)
 {
-    const mr_param_table t = {f->name, f->params, sizeof(mr__schedule)};
+    const mr_param_table t = {f->is->name, f->is->params, f->is->params_size};
     void *made = NULL;
     MR_TRY(mr_params_parse(&t, e, &made, st));
     *s = *(mr__schedule *)made;
@@ -119,7 +140,7 @@ static mr_code parse(const mr_param *p, const mr_expr *e, void *field, mr_status
         return MR_OK;
     }
     for (size_t i = 0; i < N_FORMS; i++)
-        if (e->kind == MR_EX_CALL && strcmp(e->text, forms[i].name) == 0)
+        if (e->kind == MR_EX_CALL && strcmp(e->text, forms[i].is->name) == 0)
             return parse_form(&forms[i], e, s, st);
     return mr_expr_fail_at(st, e,
                            "%s must be a number from %g to %g, or one of exponential_decay(...), "

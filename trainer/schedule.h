@@ -23,6 +23,8 @@ typedef struct mr__schedule {
 
 /* The rate of the update after `step` others. */
 double mr__schedule_at(const mr__schedule *s, int64_t step);
+/* What text may call. */
+extern const mr_component mr__exponential_decay, mr__cosine_decay, mr__piecewise_constant_decay;
 /* The type of a parameter that is one: zeroed where nothing is given. Numbers are within the
  * parameter's range. */
 extern const mr_param_kind mr__param_schedule;

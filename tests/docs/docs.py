@@ -15,7 +15,7 @@ A block (indented by four spaces, or fenced) is one of these, recognised by how 
     <!-- not run: REASON -->    on the line before: anything else
 Blocks of a page run in turn in one directory, which has the files that FIXTURES makes. The code in the
 head comments of op.h and op_iterator.h and in introduction.txt is one program (OWN_OP), which runs too.
-docs/ops.md and docs/expressions.md must be what the program prints of its descriptors.
+docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
 TAP goes to $TAP_FILE, one test a block and one a page for its links.
 """
 import glob
@@ -316,13 +316,15 @@ def main():
         with tempfile.TemporaryDirectory(prefix="millrace-docs-") as folder:
             test("the op in the headers runs", lambda: run_own_op(root, folder, build, compiler))
 
-        def page_is_what_the_table_says(page):
-            status, printed = run("", root, ["millrace", "ops", "--page", page])
+        def page_is_what_the_table_says(page, *command):
+            status, printed = run("", root, ["millrace", *command])
             with open(f"{root}/docs/{page}.md", encoding="utf-8") as source:
                 if status or source.read() != printed:
-                    raise Failure(f"'millrace ops --page {page}' prints another page: write that to docs/{page}.md")
-        for page in ("ops", "expressions"):
-            test(f"docs/{page}.md is what millrace ops prints", lambda page=page: page_is_what_the_table_says(page))
+                    raise Failure(f"'millrace {' '.join(command)}' prints another page: write that to docs/{page}.md")
+        for page in (("ops", "ops", "--page", "ops"), ("expressions", "ops", "--page", "expressions"),
+                     ("components", "components", "--page")):
+            test(f"docs/{page[0]}.md is what millrace {page[1]} prints",
+                 lambda page=page: page_is_what_the_table_says(*page))
 
         def every_page_is_linked():
             missing = set(pages) - linked

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_CLI_REFERENCE_TEXT_H
+#define MR_CLI_REFERENCE_TEXT_H
+/* Tables of parameters as the reference shows them: `millrace ops` and `millrace components`. */
+#include "pipeline/params/param.h"
+
+/* "a, b=1": all of a table (NULL: none), after a comma unless they are the first. */
+void cli_print_parameters(const mr_param *params, bool first);
+/* What each is, a line each. */
+void cli_describe_parameters(const mr_param *params, bool markdown);
+/* , "params": [{...}, ...] */
+void cli_print_parameters_json(const mr_param *params);
+/* key: "text", or null. */
+void cli_print_field(const char *key, const char *text);
+#endif
