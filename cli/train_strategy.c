@@ -6,7 +6,7 @@
 #include "cli/train_progress.h"
 #include "pipeline/memory/alloc.h"
 
-/* oneDNN ends the program where it gets no memory. */
+/* Threads take much of it for their stacks and their part of the heap. */
 static void warn_of_limit(void)
 {
     enum { ENOUGH = 1024 };
@@ -15,7 +15,7 @@ static void warn_of_limit(void)
         fprintf(
             stderr,
             "millrace: warning: the address space is limited to %llu MiB (ulimit -v); with less "
-            "than %d MiB devices may end the program for lack of memory\n",
+            "than %d MiB training may end for lack of memory\n",
             (unsigned long long)(space.rlim_cur >> 20), ENOUGH);
 }
 

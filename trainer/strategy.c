@@ -177,9 +177,10 @@ static mr_code open_replica(mr_strategy *s, size_t i, const char *name, mr_statu
 
 static mr_code start_thread(mr_replica *r, mr_status *st)
 {
-    int err = pthread_create(&r->thread, NULL, replica_main, r);
-    if (err)
-        return mr_fail_errno(st, err, "cannot start the thread of a replica");
+    if (pthread_create(&r->thread, NULL, replica_main, r) != 0)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                       "cannot start the thread of a replica: there is no memory for its stack, or "
+                       "there are too many threads");
     r->has_thread = true;
     return MR_OK;
 }

@@ -138,6 +138,16 @@ result a_line_an_epoch_and_a_summary $([ "$(grep -c 'val_loss' out)" = 2 ] && gr
 if { (ulimit -v 800000; "$m" train --help >/dev/null 2>&1); } 2>/dev/null; then
     (ulimit -v 800000; "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" >out 2>err)
     result a_small_address_space_is_warned_of $(grep -q 'limited to 781 MiB (ulimit -v)' err; echo $?) "$(cat out err)"
+    # Too small: an error, whichever of its libraries finds no memory. How small that is depends on the machine.
+    said=1
+    for kib in 100000 130000 200000 300000 400000 500000; do
+        (ulimit -v $kib; "$m" train --model 'conv2d(4, 3).flatten().dense(1)' --loss mse --optimizer 'sgd(0.01)' --replicas 2 \
+            --data 'range(64).map(i => (ones([8, 8, 1]), [1.0])).batch(16)' >out 2>err)
+        rc=$?
+        [ $rc = 0 ] || [ $rc = 1 ] || break
+        grep -q 'resource exhausted' err && said=0
+    done
+    result training_ends_with_an_error_without_address_space $([ $rc -lt 2 ] && [ $said = 0 ]; echo $?) "$kib KiB: status $rc $(cat out err)"
 else
     skip a_small_address_space_is_warned_of 'sanitizers take more'
 fi

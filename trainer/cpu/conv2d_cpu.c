@@ -251,6 +251,7 @@ static mr_code drop_last(mr_stream *s, plans *all, mr_status *st)
 static mr_code find_plan(mr_stream *s, const key *k, plan **out, mr_status *st)
 {
     plans *all;
+    MR_TRY(mr__onednn_room(st));
     MR_TRY(open_plans(s, &all, st));
     plan **at = &all->first;
     while (*at && memcmp(&(*at)->k, k, sizeof *k) != 0)
@@ -323,6 +324,11 @@ static void run_convolution(void *args)
 {
     const call *c = args;
     const shape *s = &c->p->k.s;
+    mr_status full;
+    if (mr__onednn_room(&full) != MR_OK) {
+        mr__cpu_fail(full.code, "%s", full.message);
+        return;
+    }
     dnnl_status_t rc = execute(c);
     if (rc != dnnl_success)
         mr__cpu_fail(rc == dnnl_out_of_memory ? MR_RESOURCE_EXHAUSTED : MR_INTERNAL,

@@ -300,12 +300,13 @@ static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_st
         return mr_fail_memory(st, sizeof *s, "a stream");
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->moved, NULL);
-    int err = pthread_create(&s->thread, NULL, stream_main, s);
-    if (err) {
+    if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
         pthread_cond_destroy(&s->moved);
         pthread_mutex_destroy(&s->lock);
         mr_free(s);
-        return mr_fail_errno(st, err, "cannot start the thread of a device stream");
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                       "cannot start the thread of a device stream: there is no memory for its "
+                       "stack, or there are too many threads");
     }
     *out = s;
     return MR_OK;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/cpu/matmul.h"
 #include <dnnl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 /* Debian's oneDNN runs on OpenMP, whose thread count belongs to the calling thread. Declared here
  * because clang does not find gcc's omp.h. */
@@ -32,6 +35,35 @@ void mr__matmul_leave_one_thread(int threads)
     omp_set_num_threads(threads);
 }
 
+/* What one call of oneDNN takes at most beside its operands: code that it makes, packed panels, the
+ * 64 MiB that malloc sets aside for a thread. */
+enum { ROOM = 80 << 20 };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct rlimit space; /* as it was at the first call */
+
+static void find_limit(void)
+{
+    if (getrlimit(RLIMIT_AS, &space) != 0)
+        space.rlim_cur = RLIM_INFINITY;
+}
+
+mr_code mr__onednn_room(mr_status *st)
+{
+    pthread_once(&once, find_limit);
+    if (space.rlim_cur == RLIM_INFINITY)
+        return MR_OK;
+    void *p = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                       "the address space is limited to %llu MiB, of which less than %d MiB are "
+                       "left: oneDNN, which computes on CPUs, would end the process; raise the "
+                       "limit (ulimit -v)",
+                       (unsigned long long)(space.rlim_cur >> 20), ROOM >> 20);
+    munmap(p, ROOM);
+    return MR_OK;
+}
+
 mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
                    const float *b, bool add, float *c, mr_status *st)
 {
@@ -42,6 +74,7 @@ mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, con
             memset(c, 0, m * n * sizeof *c);
         return MR_OK;
     }
+    MR_TRY(mr__onednn_room(st));
     dnnl_status_t s =
         dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n,
                    (dnnl_dim_t)k, 1.0f, a, (dnnl_dim_t)(trans_a ? m : k), b,

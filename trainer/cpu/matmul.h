@@ -11,6 +11,11 @@
 mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
                    const float *b, bool add, float *c, mr_status *st) MR_NODISCARD;
 
+/* oneDNN and the libraries that it stands on end the process where they get no memory. Where the
+ * address space of the process is limited (ulimit -v), this looks for room before each call of it;
+ * otherwise it does nothing. errors MR_RESOURCE_EXHAUSTED */
+mr_code mr__onednn_room(mr_status *st) MR_NODISCARD;
+
 /* "2.6.3" into buf. */
 void mr__matmul_version(char *buf, size_t size);
 
