@@ -279,9 +279,13 @@ MR_TEST(what_a_step_fails_of_is_said)
     mr_ok(mr_coordinator_create_per_worker_dataset(j.c, make, NULL, &st), &st);
     mr_code_is(mr_coordinator_schedule(j.c, "fail", "\xff", NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "UTF-8");
-    close_job(&j, true);
-    open_job(&j, 1, 2);
-    mr_ok(mr_coordinator_create_per_worker_dataset(j.c, make, NULL, &st), &st);
+    char *large = calloc(1, (2 << 20) + 1);
+    memset(large, 'a', 2 << 20);
+    mr_code_is(mr_coordinator_schedule(j.c, "fail", large, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "2097152 bytes");
+    mr_code_is(mr_coordinator_schedule(j.c, "\xc0\x80", NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    free(large);
+    /* These calls alone were refused. */
     mr_ok(mr_coordinator_schedule(j.c, NULL, NULL, NULL, &st), &st);
     mr_ok(mr_coordinator_join(j.c, &st), &st);
     mr_ok(mr_coordinator_schedule(j.c, "fail", NULL, NULL, &st), &st);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps are those of mr_fit (remote_steps.h), in the order in which they were scheduled. */
 #include "trainer/coordinator.h"
+#include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/utf8.h"
 #include "trainer/fit_run.h"
 #include "trainer/registry.h"
 #include "trainer/servers/remote_steps.h"
+
+enum { MOST_TEXT = 1 << 20 };
 
 struct mr_coordinator {
     mr_fit_opts opts;
@@ -123,6 +127,21 @@ mr_code mr_coordinator_create_per_worker_dataset(mr_coordinator *c, mr_input_fn 
                      : settle(c, mr_fail_memory(st, c->capacity, "the values of steps"), st);
 }
 
+/* What cannot travel is refused before anything is done. */
+static mr_code check_text(const char *what, const char *text, mr_status *st)
+{
+    int32_t point;
+    size_t size = text ? strlen(text) : 0, n;
+    if (size > MOST_TEXT)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the %s of a step has %zu bytes; at most %d travel",
+                       what, size, MOST_TEXT);
+    for (size_t i = 0; i < size; i += n)
+        if (!(n = mr__utf8_at(text + i, text + size, &point)))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "the %s of a step must be UTF-8, which byte %zu of it is not", what, i);
+    return MR_OK;
+}
+
 static mr_code schedule(mr_coordinator *c, const char *step, const char *ctx, double *value,
                         mr_status *st)
 {
@@ -140,6 +159,8 @@ mr_code mr_coordinator_schedule(mr_coordinator *c, const char *step, const char 
                                 mr_status *st)
 {
     MR_TRY(check(c, st));
+    MR_TRY(check_text("name", step, st));
+    MR_TRY(check_text("ctx", ctx, st));
     if (!c->is_open)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "there is no dataset for the workers: call "

@@ -457,9 +457,7 @@ static mr_code name_task(task *t, const char *name, const char *ctx, mr_status *
         return MR_OK;
     t->name = json_string(name);
     t->ctx = json_string(ctx ? ctx : "");
-    return t->name && t->ctx
-               ? MR_OK
-               : mr_fail(st, MR_INVALID_ARGUMENT, "the name of a step and its ctx must be UTF-8");
+    return t->name && t->ctx ? MR_OK : mr_fail_memory(st, strlen(name), "a step");
 }
 
 mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch, const char *name,
