@@ -4,7 +4,10 @@
 #include <time.h>
 #include "pipeline/engine/op_iterator.h"
 
-enum { LOOK_SECONDS = 1 }; /* how often, about, a wait looks whether the streams are well */
+/* How often, about, a wait looks whether the streams are well. It must: a stream that has failed runs
+ * nothing more, on CUDA not even a call back to the host, so nothing would end the wait. It counts
+ * on no time-out otherwise: what lands signals. */
+enum { LOOK_SECONDS = 1 };
 
 void mr__landing_init(mr__landing *l)
 {
@@ -76,7 +79,7 @@ mr_code mr__landing_await(mr__landing *l, mr_stream *const *streams, size_t n, m
     while (l->under_way > 0 && rc == MR_OK) {
         struct timespec until = {.tv_sec = (time_t)mr_iter_now() + LOOK_SECONDS};
         if (pthread_cond_timedwait(&l->moved, &l->lock, &until) != 0)
-            rc = look(streams, n, st); /* a stream that failed calls nobody */
+            rc = look(streams, n, st);
     }
     pthread_mutex_unlock(&l->lock);
     return rc;

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "pipeline/functions/texts.h"
 #include "pipeline/params/literal.h"
@@ -158,12 +160,35 @@ static double number_at(const mr_array *a, size_t i)
 
 enum { ROOM = 2400 /* a number's text: 309 digits, or a width and digits of 1000 */ };
 
+/* Shortest digits as Python writes them: with an exponent below 1e-4 and from 1e16 on, whose sign
+ * is there and which has two digits at least. */
+static void as_python(char *text)
+{
+    size_t minus = *text == '-', n = strlen(text);
+    char *e = strchr(text, 'e');
+    if (e) {
+        int power = (int)strtol(e + 1, NULL, 10);
+        snprintf(e, ROOM - n, "e%+03d", power);
+    } else if (strncmp(text + minus, "0.0000", 6) == 0) {
+        char *from = text + minus + strspn(text + minus, "0."), *to = text + minus;
+        int power = (int)(from - to) - 1;
+        size_t digits = strlen(from);
+        *to = *from;
+        if (digits > 1) {
+            memmove(to + 2, from + 1, digits - 1);
+            to[1] = '.';
+        }
+        snprintf(to + digits + (digits > 1), 8, "e-%02d", power % 1000);
+    }
+}
+
 /* The digits of value i of a, with their sign. */
 static size_t put_number(const piece *p, const mr_array *a, size_t i, char *text)
 {
     double d = number_at(a, i);
     int digits = p->digits < 0 ? 6 : p->digits;
-    if (mr_dtype_is_integer(a->dtype) && (!p->kind || strchr("dx", p->kind))) {
+    bool whole_number = mr_dtype_is_integer(a->dtype) || a->dtype == MR_BOOL;
+    if (whole_number && (!p->kind || strchr("dx", p->kind))) {
         int64_t v = mr__int_at(a, i);
         bool minus = v < 0 && a->dtype != MR_UINT64;
         uint64_t whole = minus ? 0 - (uint64_t)v : (uint64_t)v;
@@ -177,6 +202,7 @@ static size_t put_number(const piece *p, const mr_array *a, size_t i, char *text
             mr__literal_double(d, text);
         else
             mr__literal_float((float)d, text);
+        as_python(text);
         return strlen(text);
     }
     const char *form = p->kind == 'f' ? "%.*f" : p->kind == 'e' ? "%.*e" : "%.*g";
@@ -206,10 +232,9 @@ static mr_code put_value(mr__texts *t, const piece *p, const mr_array *a, size_t
         size_t n = p->digits >= 0 && (size_t)p->digits < s->size ? (size_t)p->digits : s->size;
         return put_padded(t, p, s->size ? s->data : "", n, p->align ? p->align : '<', st);
     }
-    if (a->dtype == MR_BOOL) {
-        const char *word = ((const uint8_t *)a->data)[i] ? "true" : "false";
-        return put_padded(t, p, word, strlen(word), p->align ? p->align : '<', st);
-    }
+    bool plain = !p->align && !p->plus && !p->zero && p->width == 0;
+    if (a->dtype == MR_BOOL && plain) /* else it is 1 or 0, as in Python */
+        return mr__texts_put(t, mr__int_at(a, i) ? "True" : "False", mr__int_at(a, i) ? 4 : 5, st);
     size_t n = put_number(p, a, i, text + 1);
     bool plus = p->plus && text[1] != '-';
     text[0] = '+';

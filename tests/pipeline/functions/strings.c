@@ -149,7 +149,13 @@ MR_TEST(values_are_formatted)
               "\"   42|42   |-0042|+42\"");
     mr_eq_str(evaluate(1, "x => format(\"{:.2f} {:e} {:g} {:8.3f}\", 1.5, 1.5, 1e10, -1.5)"),
               "\"1.50 1.500000e+00 1e+10   -1.500\"");
-    mr_eq_str(evaluate(1, "x => format(\"{:x} {:d} {}\", 255, -1, true)"), "\"ff -1 true\"");
+    mr_eq_str(evaluate(1, "x => format(\"{:x} {:d} {}\", 255, -1, true)"), "\"ff -1 True\"");
+    mr_eq_str(evaluate(1, "x => format(\"{} {:3}|{:<3}|{:+}\", x > 0, true, true, false)"),
+              "\"False   1|1  |+0\"");
+    mr_eq_str(evaluate(1, "x => format(\"{} {} {} {} {}\", 1e15, 1e16, -0.0001, -0.00001, 1e-30)"),
+              "\"1000000000000000.0 1e+16 -0.0001 -1e-05 1e-30\"");
+    mr_eq_str(evaluate(1, "x => format(\"{} {} {} {}\", 1.25e20, 0.0000125, 0.0, 2.5e-310 * 1.0)"),
+              "\"1.25e+20 1.25e-05 0.0 0.0\"");
     mr_eq_str(evaluate(1, "x => format(\"{:4}|{:>4}|{:.1}\", \"ab\", \"ab\", \"ab\")"),
               "\"ab  |  ab|a\"");
     mr_eq_str(evaluate(1, "x => format(\"{} {}\", -1e999, cast(0.5, \"float16\"))"),
