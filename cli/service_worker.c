@@ -101,7 +101,10 @@ static int start(worker_opts *o)
 static int run_with(int argc, char **argv, const char **rest, const char **roots, const char **tags)
 {
     static const char *const forms[] = {"text", "json", NULL};
-    worker_opts o = {.run = {.listen = "127.0.0.1:0", .cancel = cli_cancel(), .draining = draining},
+    worker_opts o = {.run = {.listen = "127.0.0.1:0",
+                             .cancel = cli_cancel(),
+                             .draining = draining,
+                             .watch = true},
                      .log = "text",
                      .roots.v = roots,
                      .tags.v = tags};

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # millrace top: what is seen of a program that runs, and what is said of one that cannot be seen.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+. "$tests/daemons.sh"
 
 top() { timeout $patience "$m" top "$@"; }
 # is CONDITION: of the report x of $pid, whose first pipeline has its ops by path in ops
@@ -73,6 +74,18 @@ taken=$!
 until_true has taken.out
 expect another_took_the_name 1 '' "the name of process $$ is taken by process $taken" -- "$m" top $$
 wait $taken
+
+# ---- a data service's worker: its streams
+start dispatcher "$m" dispatcher --listen 127.0.0.1:0
+dispatcher=$pid at_dispatcher=$at
+start worker "$m" worker --dispatcher "$at"
+mkfifo slow
+"$m" show "counter().map(x => x + 1).distribute(\"$at_dispatcher\", streams=2)" >slow 2>client.err & client=$!
+exec 6<slow
+seen streams_of_a_worker 'len(x["pipelines"]) == 2 and ops["map"]["elements"] > 0 and "worker --dispatcher" in x["command"]'
+exec 6<&-
+kill -TERM $pid $dispatcher
+wait $client $pid $dispatcher
 if [ "$(id -u)" = 0 ] && setpriv --reuid 1234 --clear-groups true 2>/dev/null; then
     # The other user must reach the program, and it is not open to all everywhere.
     cp "$m" millrace && chmod a+rx . millrace

@@ -128,7 +128,8 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
                           .positions = true,
                           .directory = mr__job_directory(p->what->job),
                           .has_seed = true,
-                          .cancel = p->cancel};
+                          .cancel = p->cancel,
+                          .watch = p->o.watch};
     MR_TRY(mr__job_cut(p->what->job, place->stream, &ds, &o.seed, NULL, st));
     mr_dataset *fed = p->splits ? NULL : mr_dataset_ref(ds);
     mr_code rc = p->splits ? mr__split_list_feed(p->splits, ds, &fed, st) : MR_OK;

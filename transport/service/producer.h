@@ -42,6 +42,7 @@ typedef struct mr__producer_out {
 typedef struct mr__producer_opts {
     mr__loop *loop;
     mr_executor *executor;
+    bool watch;         /* as mr_iterator_opts.watch */
     const char *worker; /* its address, for errors; borrowed */
     mr__lender *lender; /* memory that its client shares; NULL: none. Borrowed for the call */
     const mr__producer_out *out;

@@ -176,6 +176,7 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
     mr_status st;
     const mr__producer_opts opts = {.loop = r->s.loop,
                                     .executor = r->o.executor,
+                                    .watch = r->o.watch,
                                     .worker = r->address,
                                     .lender = g ? g->lender : NULL,
                                     .out = &producer_out,

@@ -27,6 +27,7 @@ typedef struct mr__worker_run_opts {
     const char *const *tags;
     size_t n_tags;
     mr_executor *executor; /* that streams run on; borrowed */
+    bool watch;            /* their iterators are, as by mr_iterator_opts.watch */
     mr__loop_kind loop;
     mr_cancel *cancel;           /* triggered: drains and ends */
     void (*draining)(void *ctx); /* the drain begins; NULL: nobody asks */
