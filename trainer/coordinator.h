@@ -81,8 +81,8 @@ MR_API mr_code mr_coordinator_create_per_worker_dataset(mr_coordinator *c, mr_in
  * (NULL: not wanted) is written when the step has been made, and must stay until then: until
  * mr_coordinator_fetch of it, or mr_coordinator_join, has returned. At most two steps for each
  * worker are under way: then this waits for the earliest.
- * errors   MR_INVALID_ARGUMENT: step or ctx are not UTF-8, or have over 1 MiB; nothing is scheduled,
- *          and the coordinator goes on ·
+ * errors   MR_INVALID_ARGUMENT: step or ctx are not UTF-8, or have over 1 MiB; nothing is
+ *          scheduled, and the coordinator goes on ·
  *          MR_FAILED_PRECONDITION: there is no dataset yet, or it has no batch · MR_NOT_FOUND: a
  *          worker knows no step of this name · MR_UNAVAILABLE: a parameter server is lost; names
  *          it · MR_CANCELLED · what an earlier step failed of */

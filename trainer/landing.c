@@ -4,9 +4,9 @@
 #include <time.h>
 #include "pipeline/engine/op_iterator.h"
 
-/* How often, about, a wait looks whether the streams are well. It must: a stream that has failed runs
- * nothing more, on CUDA not even a call back to the host, so nothing would end the wait. It counts
- * on no time-out otherwise: what lands signals. */
+/* How often, about, a wait looks whether the streams are well. It must: a stream that has failed
+ * runs nothing more, on CUDA not even a call back to the host, so nothing would end the wait. It
+ * counts on no time-out otherwise: what lands signals. */
 enum { LOOK_SECONDS = 1 };
 
 void mr__landing_init(mr__landing *l)

@@ -7,6 +7,15 @@
 
 #include "pipeline/system.h"
 
+enum { MAX_RETRIES = 1000 };
+
+/* A system call failed: *again where it was interrupted, or the name is gone. */
+static mr_code failed(const char *path, const char *what, bool *again, mr_status *st)
+{
+    *again = errno == EINTR || (errno == ENOENT && *what == 'l');
+    return *again ? MR_OK : mr_fail_errno(st, errno, "the lock %s cannot be %s", path, what);
+}
+
 /* A lock counts only on the file that has the name: its owner may have removed it meanwhile. */
 static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_status *st)
 {
@@ -14,21 +23,14 @@ static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_s
     *again = *busy = false;
     *fd = mr__sys->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
-        return mr_fail_errno(st, errno, "the lock %s cannot be made", path);
-    int locked = mr__sys->flock(*fd, LOCK_EX | LOCK_NB), err = errno;
+        return failed(path, "made", again, st);
     mr_code rc = MR_OK;
-    if (locked != 0 && (err == EWOULDBLOCK || err == EINTR)) {
-        *busy = err == EWOULDBLOCK;
-        *again = err == EINTR;
-    } else if (locked != 0)
-        rc = mr_fail_errno(st, err, "the lock %s cannot be taken", path);
-    else if (mr__sys->fstat(*fd, &mine) != 0)
-        rc = mr_fail_errno(st, errno, "the lock %s cannot be looked at", path);
-    else if (mr__sys->stat(path, &named) != 0) {
-        err = errno;
-        *again = err == ENOENT;
-        rc = *again ? MR_OK : mr_fail_errno(st, err, "the lock %s cannot be looked at", path);
-    } else
+    if (mr__sys->flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+        *busy = errno == EWOULDBLOCK;
+        rc = *busy ? MR_OK : failed(path, "taken", again, st);
+    } else if (mr__sys->fstat(*fd, &mine) != 0 || mr__sys->stat(path, &named) != 0)
+        rc = failed(path, "looked at", again, st);
+    else
         *again = mine.st_ino != named.st_ino || mine.st_dev != named.st_dev;
     if (rc != MR_OK || *busy || *again) {
         mr__sys->close(*fd);
@@ -40,15 +42,21 @@ static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_s
 mr_code mr__file_lock(const char *path, int *fd, bool *busy, mr_status *st)
 {
     bool again = true;
-    while (again)
+    for (int tries = 0; again && tries < MAX_RETRIES; tries++)
         MR_TRY(try_lock(path, fd, busy, &again, st));
-    return MR_OK;
+    return again ? mr_fail(st, MR_UNAVAILABLE,
+                           "the lock %s cannot be taken, however often it is "
+                           "tried",
+                           path)
+                 : MR_OK;
 }
 
 void mr__file_unlock(const char *path, int fd)
 {
     if (fd < 0)
         return;
-    mr__sys->unlink(path); /* should that fail, an empty file stays that locks nothing */
+    /* Should that fail, an empty file stays that locks nothing. */
+    for (int tries = 0; mr__sys->unlink(path) != 0 && errno == EINTR && tries < MAX_RETRIES;)
+        tries++;
     mr__sys->close(fd);
 }

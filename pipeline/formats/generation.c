@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/files/file_lock.h"
 #include "pipeline/formats/new_file.h"
 #include "pipeline/formats/record_frames.h"
 #include "pipeline/memory/alloc.h"
@@ -90,8 +91,46 @@ static void drop_moves(mr__generation *g)
     g->n = g->n_old = g->capacity = 0;
 }
 
+mr_code mr__generation_lock(mr__generation *g, mr_status *st)
+{
+    static const int none[] = {ENOENT, ENOTDIR, EACCES, EROFS, EOPNOTSUPP, ENOLCK, ENOSYS};
+    bool busy = false;
+    mr_status why;
+    char *hidden = join(".", g->base, ".lock");
+    char *path = hidden ? join(g->directory, hidden, "") : NULL;
+    mr_free(hidden);
+    if (!path)
+        return mr_fail_memory(st, strlen(g->base), "a file name");
+    mr_status_init(&why);
+    mr_code rc = mr__file_lock(path, &g->lock, &busy, &why);
+    if (rc == MR_OK && !busy) {
+        g->lock_path = path;
+        return MR_OK;
+    }
+    if (busy) {
+        rc =
+            mr_fail(st, MR_ALREADY_EXISTS,
+                    "another write under this prefix is going on; wait for it, or write to another "
+                    "prefix");
+        mr_status_at(st, path, -1, -1);
+    }
+    mr_free(path);
+    if (busy)
+        return rc;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (why.sys_errno == none[i])
+            return MR_OK;
+    if (st)
+        *st = why;
+    return rc;
+}
+
 void mr__generation_reset(mr__generation *g)
 {
+    if (g->lock_path)
+        mr__file_unlock(g->lock_path, g->lock);
+    mr_free(g->lock_path);
+    g->lock_path = NULL;
     drop_moves(g);
     mr_free(g->directory);
     mr_free(g->base);

@@ -39,10 +39,17 @@ typedef struct mr__generation {
     char *base;
     char **from, **to; /* whole paths: the old files, then the new ones */
     size_t n_old, n, capacity;
+    char *lock_path; /* .BASE.lock; NULL: not locked */
+    int lock;
 } mr__generation;
 
 mr_code mr__generation_init(mr__generation *g, const char *prefix, mr_status *st) MR_NODISCARD;
 void mr__generation_reset(mr__generation *g);
+
+/* Nobody else can until the reset; whoever dies leaves no lock. Where the directory takes no file,
+ * or no lock, there is none: creating the files says what is wrong.
+ * errors   MR_ALREADY_EXISTS: another process, or writer, has the prefix */
+mr_code mr__generation_lock(mr__generation *g, mr_status *st) MR_NODISCARD;
 
 /* Finishes what a crash left of an earlier publishing. */
 mr_code mr__generation_recover(const mr__generation *g, mr_status *st) MR_NODISCARD;

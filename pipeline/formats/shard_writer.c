@@ -74,6 +74,8 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     mr_code rc = path && w ? MR_OK : mr_fail_memory(st, path_size, "a shard writer");
     if (rc == MR_OK)
         rc = mr__generation_init(&w->generation, prefix, st);
+    if (rc == MR_OK)
+        rc = mr__generation_lock(&w->generation, st);
     if (rc == MR_OK) {
         w->format = format;
         w->overwrite = opts && opts->overwrite;
@@ -326,7 +328,9 @@ mr_code mr_shard_writer_recover(const char *prefix, mr_status *st)
 {
     mr__generation g;
     MR_TRY(mr__generation_init(&g, prefix, st));
-    mr_code rc = mr__generation_recover(&g, st);
+    mr_code rc = mr__generation_lock(&g, st);
+    if (rc == MR_OK)
+        rc = mr__generation_recover(&g, st);
     mr__generation_reset(&g);
     return rc;
 }

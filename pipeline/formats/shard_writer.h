@@ -45,13 +45,14 @@ typedef struct mr_shard_writer_opts {
 /* What names of the files end in, "tfrecord". */
 MR_API const char *mr_shard_ending(mr_shard_format format);
 
-/* opts NULL: all zero. One writer of a prefix at a time.
+/* opts NULL: all zero. A prefix has one writer at a time, of all processes of the host.
  * units    n_shards 1 to 99,999 files, all open at once
  * errors   MR_INVALID_ARGUMENT: n_shards, NPY with a compression, zstd_records of another format
  *          than TFRECORD, a prefix without a name after its last slash; what
  *          mr_tfrecord_writer_open says
  *          MR_ALREADY_EXISTS: a set of another number of shards or format is there, and not
- *          `overwrite`; zstd_records, and PREFIX.dict is not the dictionary of an old set */
+ *          `overwrite`; zstd_records, and PREFIX.dict is not the dictionary of an old set; another
+ *          writer has the prefix */
 MR_API mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards,
                                     const mr_shard_writer_opts *opts, mr_status *st) MR_NODISCARD;
 /* Of NPY, once, before the first record: descr is what the format calls so, "'<f4'" or
@@ -70,7 +71,8 @@ MR_API mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st) MR_NODIS
 /* Removes everything and frees w. NULL: nothing. */
 MR_API void mr_shard_writer_abort(mr_shard_writer *w);
 /* Finishes what a crash between the renames left of an earlier set. Nothing, where there was none.
- * errors   MR_DATA_LOSS: the journal is damaged; those of renaming */
+ * errors   MR_DATA_LOSS: the journal is damaged; MR_ALREADY_EXISTS: a writer has the prefix; those
+ *          of renaming */
 MR_API mr_code mr_shard_writer_recover(const char *prefix, mr_status *st) MR_NODISCARD;
 /* Records so far. */
 MR_API int64_t mr_shard_writer_records(const mr_shard_writer *w);

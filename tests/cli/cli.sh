@@ -357,6 +357,13 @@ cp frames-00000-of-00002.tfrecord frame_alone
 result inspect_takes_a_dictionary "$("$m" inspect --dictionary frames.dict frame_alone | grep -q ': "user 0 of town 0"'; echo $?)"
 result inspect_says_what_a_frame_lacks "$("$m" inspect frame_alone | grep -q 'a zstd frame that cannot be read: .*dictionary'; echo $?)"
 result frames_of_a_pipe_stay_packed "$(cat frame_alone | "$m" inspect - | grep -q 'a zstd frame; name its file'; echo $?)"
+mkfifo never
+"$m" write --out held --text never >/dev/null 2>&1 & pid=$!
+until_true test -f .held.lock
+until_true sh -c "! flock -n .held.lock true"
+expect a_prefix_takes_one_write 1 '' 'another write' -- "$m" write --out held --shards 2 --overwrite --expr 'range(3)'
+kill -9 $pid; wait $pid 2>/dev/null
+expect a_killed_write_leaves_no_lock 0 '3 records in 2 files: held-*-of-00002.tfrecord' -- "$m" write --out held --shards 2 --overwrite --expr 'range(3)'
 expect frames_of_records_alone 2 '' 'tfrecord files' -- "$m" write --out wrong --format jsonl --compress zstd-record --expr 'range(3)'
 expect no_packed_arrays 2 '' 'compress' -- "$m" write --out wrong --format npy --compress GZIP --expr 'range(3)'
 expect formats_are_of_pipelines 2 '' '--schema' -- "$m" write --out wrong --format jsonl --idx a b

@@ -137,6 +137,26 @@ static mr_code write_formatted(const char *prefix, mr_shard_format format, bool 
     return rc;
 }
 
+MR_TEST(a_prefix_has_one_writer)
+{
+    char prefix[600], lock[700], *directory = fresh_directory(1, prefix, sizeof prefix);
+    mr_shard_writer *w, *other;
+    mr_status st;
+    snprintf(lock, sizeof lock, "%s/.set.lock", directory);
+    fclose(fopen(lock, "w")); /* of a process that was killed: it locks nothing */
+    mr_ok(mr_shard_writer_open(&w, prefix, 2, NULL, &st), &st);
+    const mr_shard_writer_opts over = {.overwrite = true};
+    mr_code_is(mr_shard_writer_open(&other, prefix, 3, &over, &st), MR_ALREADY_EXISTS, &st);
+    mr_has_str(st.message, "another write");
+    mr_code_is(mr_shard_writer_recover(prefix, &st), MR_ALREADY_EXISTS, &st);
+    mr_ok(mr_shard_writer_append(w, "a", 1, &st), &st);
+    mr_ok(mr_shard_writer_close(w, &st), &st);
+    mr_ok(write_set(prefix, 2, 'b', false, &st), &st);
+    found f = look(directory);
+    mr_eq_i64(f.n['b'], 2);
+    mr_eq_i64(f.hidden, 0);
+}
+
 MR_TEST(lines_end_and_arrays_have_heads)
 {
     mr_status st;
@@ -301,7 +321,7 @@ MR_TEST(nothing_is_seen_before_all_is_written)
     mr_ok(mr_shard_writer_open(&w, prefix, 4, NULL, &st), &st);
     mr_ok(mr_shard_writer_append(w, "x", 1, &st), &st);
     mr_eq_i64(look(d).files, 0);
-    mr_eq_i64(look(d).hidden, 4);
+    mr_eq_i64(look(d).hidden, 5); /* the lock too */
     mr_shard_writer_abort(w);
     mr_eq_i64(look(d).hidden, 0);
 }
