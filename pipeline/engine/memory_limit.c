@@ -13,6 +13,7 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/graph/rewrite.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/system.h"
@@ -264,4 +265,21 @@ mr_code mr__memory_check(const mr_iter *it, mr_status *st)
     if (st)
         st->sys_errno = ENOMEM; /* another try may not meet it */
     return MR_RESOURCE_EXHAUSTED;
+}
+
+void mr__memory_made(const mr_iter *it, size_t bytes)
+{
+    mr__memory *m = &it->run->memory;
+    bool large = bytes > OF_BLOCK && times(BLOCKS, (int64_t)bytes) > m->for_ahead;
+    /* Relaxed: a figure. */
+    if (!m->limit || !large || atomic_load_explicit(&m->has_warned, memory_order_relaxed))
+        return;
+    int64_t now = mr__memory_resident();
+    if (now <= m->limit || atomic_exchange(&m->has_warned, true))
+        return;
+    mr_log(MR_LOG_WARNING,
+           "an element of %zu bytes that '%s' made takes the process to %" PRId64
+           " bytes, over the memory limit of %" PRId64
+           ": one element is never divided; raise the limit, or make smaller elements",
+           bytes, it->op->name, now, m->limit);
 }

@@ -27,6 +27,7 @@ typedef struct mr__memory {
     atomic_int_fast64_t sample;     /* resident bytes when they were looked at last */
     atomic_int_fast64_t sampled_at; /* `ahead` then */
     atomic_uint asked;
+    atomic_bool has_warned; /* of an element that is too large */
 } mr__memory;
 
 /* Reads the limit that opts (0: the graph) say.
@@ -45,4 +46,7 @@ void mr__memory_ahead(const struct mr_iter *it, int64_t bytes);
 bool mr__memory_guards(const mr_dataset *node);
 /* For such an op, before it pulls. errors MR_RESOURCE_EXHAUSTED, of no place */
 mr_code mr__memory_check(const struct mr_iter *it, mr_status *st) MR_NODISCARD;
+/* An element of so many bytes has been made, as a block of its own. It is not divided, and what the
+ * types do not say, nothing was reckoned for: the log warns once of one that breaks the limit. */
+void mr__memory_made(const struct mr_iter *it, size_t bytes);
 #endif

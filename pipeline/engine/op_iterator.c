@@ -340,6 +340,8 @@ void mr_iter_defer(mr_iter *it, const mr_status *error)
 static void count(mr_iter *it, const mr_block *b)
 {
     mr__op_counters *c = it->priv->counters;
+    if (b->rows == 1 && it->run->memory.limit)
+        mr__memory_made(it, mr_block_payload_bytes(b));
     if (!c || !b->rows)
         return;
     /* Relaxed: statistics order nothing. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/sequence.h"
@@ -385,6 +386,42 @@ MR_TEST(elements_of_unknown_size_are_held_up_to_the_limit_and_none_is_lost)
     mr_eq_i64(rows, 40);
     mr_block_reset(&b);
     mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+static char warned[2][400];
+static int warnings;
+
+static void keep_warning(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == MR_LOG_WARNING && warnings < 2)
+        snprintf(warned[warnings++], sizeof warned[0], "%s", message);
+}
+
+MR_TEST(an_element_that_breaks_the_limit_is_warned_of_once)
+{
+    start();
+    mr_dataset *ds =
+        graph("range(5).map(x => zeros([x * 4000000 + 1])).map(x => length(x)).prefetch(2)");
+    mr_status st;
+    mr_iterator_opts o = {.threads = 1, .has_threads = true};
+    int64_t least = needed(ds, &o);
+    mr_log_set(keep_warning, NULL, MR_LOG_WARNING);
+    for (int large = 1; large >= 0; large--) {
+        mr_iterator *it = NULL;
+        int64_t rows = 0;
+        o.memory_limit = least + (large ? 10 : 500) * MIB;
+        warnings = 0;
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        rest(it, 1, &rows);
+        mr_iterator_close(it);
+        mr_eq_i64(rows, 5);
+        mr_eq_i64(warnings, large);
+    }
+    mr_log_set(NULL, NULL, MR_LOG_WARNING);
+    mr_has_str(warned[0], "bytes that 'map' made");
+    mr_has_str(warned[0], "memory limit of");
     mr_dataset_unref(ds);
 }
 
