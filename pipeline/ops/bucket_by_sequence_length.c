@@ -172,12 +172,10 @@ static const mr__grouper grouper = {.key = bucket_of, .size = size_of, .make = m
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
-    const mr_program *length;
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < p->batch_sizes.n; i++)
         least = p->batch_sizes.v[i] < least ? p->batch_sizes.v[i] : least;
-    MR_TRY(mr_iter_program(it, p->length_fn, mr_iter_input_spec(it, 0), &length, st));
-    return mr__groups_open(it->state, it, &grouper, length, least, st);
+    return mr__groups_open(it->state, it, &grouper, p->length_fn, least, st);
 }
 
 static mr_code check_lists(const mr_dataset *self, const struct params *p, mr_status *st)
@@ -248,22 +246,13 @@ const mr_op mr_op_bucket_by_sequence_length = {
                "[2, 2, 2])",
     .order_doc = "batches as they fill; at the end those that are left, by bucket",
     .memory_doc = "up to a batch for each bucket",
-    .state_doc = "the elements held",
-    .count_doc = "unknown; without end where the input is",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(mr__groups),
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .role = MR_ROLE_BARRIER,
-    .props = MR_OP_KEEPS_SHARDS,
     .infer = infer,
-    .cardinality = mr__groups_cardinality,
     .open = open,
-    .next = mr__groups_next,
     .close = mr__groups_close,
-    .save = mr__groups_save,
-    .restore = mr__groups_restore,
+    MR__GROUPS_SLOTS,
 };
 
 mr_dataset *mr_bucket_by_sequence_length(mr_dataset *input, mr_fn *length_fn,

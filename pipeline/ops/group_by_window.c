@@ -156,7 +156,6 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    const mr_program *key;
     s->fixed = p->window_size.kind == MR_V_INT ? p->window_size.i : 0;
     if (size_fn(p)) {
         mr_spec *scalar = NULL;
@@ -167,8 +166,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     }
     MR_TRY(reduce_program(p, mr_iter_input_spec(it, 0), &s->reduce, st));
     mr_iter_bind_program(it, s->reduce);
-    MR_TRY(mr_iter_program(it, p->key_fn, mr_iter_input_spec(it, 0), &key, st));
-    return mr__groups_open(&s->groups, it, &grouper, key, s->size ? 1 : s->fixed, st);
+    return mr__groups_open(&s->groups, it, &grouper, p->key_fn, s->size ? 1 : s->fixed, st);
 }
 
 static void close(mr_iter *it)
@@ -202,22 +200,13 @@ const mr_op mr_op_group_by_window = {
     .example = "range(10).group_by_window(x => x % 2, (key, w) => w.batch(3), 3)",
     .order_doc = "windows as they fill; at the end those that are left, by key",
     .memory_doc = "up to a window for each key",
-    .state_doc = "the elements held",
-    .count_doc = "unknown; without end where the input is",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .role = MR_ROLE_BARRIER,
-    .props = MR_OP_KEEPS_SHARDS,
     .infer = infer,
-    .cardinality = mr__groups_cardinality,
     .open = open,
-    .next = mr__groups_next,
     .close = close,
-    .save = mr__groups_save,
-    .restore = mr__groups_restore,
+    MR__GROUPS_SLOTS,
 };
 
 mr_dataset *mr_group_by_window(mr_dataset *input, mr_fn *key_fn, mr_fn *reduce_fn,

@@ -11,13 +11,7 @@ struct params {
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
-    char *folder, *file = NULL;
-    MR_TRY(mr_iter_file_path(it, p->path, &folder, st));
-    mr_code rc = mr__file_cache_folder(folder, st);
-    if (rc == MR_OK)
-        rc = mr__file_cache_path(folder, MR_ELEMENTS_FILE, &file, st);
-    mr_free(folder);
-    return rc == MR_OK ? mr__file_cache_open(it, file, false, false, st) : rc;
+    return mr__file_cache_open_folder(it, p->path, NULL, false, false, st);
 }
 
 static mr_code check(const void *params, mr_status *st)

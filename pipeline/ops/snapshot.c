@@ -23,29 +23,12 @@ static mr_code fingerprint(const mr_dataset *ds, char out[17], mr_status *st)
     return MR_OK;
 }
 
-/* *file = FOLDER/FINGERPRINT/elements.mre, whose folders are made. */
-static mr_code make_path(mr_iter *it, const char *folder, char **file, mr_status *st)
-{
-    char name[17], *own = NULL;
-    MR_TRY(fingerprint(mr_dataset_input(it->node, 0), name, st));
-    MR_TRY(mr__file_cache_folder(folder, st));
-    mr_code rc = mr__file_cache_path(folder, name, &own, st);
-    if (rc == MR_OK)
-        rc = mr__file_cache_folder(own, st);
-    if (rc == MR_OK)
-        rc = mr__file_cache_path(own, MR_ELEMENTS_FILE, file, st);
-    mr_free(own);
-    return rc;
-}
-
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
-    char *folder, *file = NULL;
-    MR_TRY(mr_iter_file_path(it, p->path, &folder, st));
-    mr_code rc = make_path(it, folder, &file, st);
-    mr_free(folder);
-    return rc == MR_OK ? mr__file_cache_open(it, file, true, true, st) : rc;
+    char own[17];
+    MR_TRY(fingerprint(mr_dataset_input(it->node, 0), own, st));
+    return mr__file_cache_open_folder(it, p->path, own, true, true, st);
 }
 
 static mr_code check(const void *params, mr_status *st)

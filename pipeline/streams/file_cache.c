@@ -18,7 +18,8 @@ mr_code mr__file_cache_check_path(const char *op, const char *path, mr_status *s
                            : mr_fail(st, MR_INVALID_ARGUMENT, "%s: path must not be empty", op);
 }
 
-mr_code mr__file_cache_folder(const char *path, mr_status *st)
+/* Makes a folder, unless it is there. */
+static mr_code make_folder(const char *path, mr_status *st)
 {
     struct stat info;
     if (mr__sys->mkdir(path, 0777) == 0 || errno == EEXIST) {
@@ -238,6 +239,23 @@ mr_code mr__file_cache_open(mr_iter *it, char *path, bool reuse, bool pass_if_bu
     if (mr_iter_keeps_positions(it) && mr_iter_replays(it->inputs[0]))
         MR_TRY(mr_iter_position(it->inputs[0], &c->position, st));
     return MR_OK;
+}
+
+mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *own, bool reuse,
+                                   bool pass_if_busy, mr_status *st)
+{
+    char *folder, *below = NULL, *file = NULL;
+    MR_TRY(mr_iter_file_path(it, path, &folder, st));
+    mr_code rc = make_folder(folder, st);
+    if (rc == MR_OK && own)
+        rc = mr__file_cache_path(folder, own, &below, st);
+    if (rc == MR_OK && own)
+        rc = make_folder(below, st);
+    if (rc == MR_OK)
+        rc = mr__file_cache_path(own ? below : folder, MR_ELEMENTS_FILE, &file, st);
+    mr_free(below);
+    mr_free(folder);
+    return rc == MR_OK ? mr__file_cache_open(it, file, reuse, pass_if_busy, st) : rc;
 }
 
 mr_code mr__file_cache_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)

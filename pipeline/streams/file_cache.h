@@ -38,6 +38,10 @@ typedef struct mr__file_cache {
  * failure. */
 mr_code mr__file_cache_open(mr_iter *it, char *path, bool reuse, bool pass_if_busy,
                             mr_status *st) MR_NODISCARD;
+/* The same for elements.mre in the folder `path`, or (own not NULL) in the folder `own` below it;
+ * folders are made. */
+mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *own, bool reuse,
+                                   bool pass_if_busy, mr_status *st) MR_NODISCARD;
 mr_code mr__file_cache_next(mr_iter *it, size_t want, mr_block *out, mr_status *st) MR_NODISCARD;
 void mr__file_cache_close(mr_iter *it);
 mr_code mr__file_cache_save(mr_iter *it, mr_state_w *w, mr_status *st) MR_NODISCARD;
@@ -57,6 +61,4 @@ mr_code mr__file_cache_check_path(const char *op, const char *path, mr_status *s
 /* *out = folder/name; owned. */
 mr_code mr__file_cache_path(const char *folder, const char *name, char **out,
                             mr_status *st) MR_NODISCARD;
-/* Makes a folder, unless it is there. */
-mr_code mr__file_cache_folder(const char *path, mr_status *st) MR_NODISCARD;
 #endif

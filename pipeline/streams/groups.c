@@ -287,15 +287,13 @@ static mr_code next_left(mr__groups *g)
 
 /* ---- slots ---- */
 
-mr_code mr__groups_open(mr__groups *g, mr_iter *it, const mr__grouper *ops,
-                        const mr_program *program, int64_t least_size, mr_status *st)
+mr_code mr__groups_open(mr__groups *g, mr_iter *it, const mr__grouper *ops, mr_fn *number,
+                        int64_t least_size, mr_status *st)
 {
-    (void)st;
     g->it = it;
     g->ops = ops;
-    g->program = program;
     g->least_size = least_size < 1 ? 1 : least_size;
-    return MR_OK;
+    return mr_iter_program(it, number, mr_iter_input_spec(it, 0), &g->program, st);
 }
 
 mr_code mr__groups_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)

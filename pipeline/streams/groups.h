@@ -54,15 +54,22 @@ typedef struct mr__groups {
     int64_t key;
 } mr__groups;
 
-/* Takes `program` over, also on failure. least_size: no group is smaller. */
-mr_code mr__groups_open(mr__groups *g, mr_iter *it, const mr__grouper *ops,
-                        const mr_program *program, int64_t least_size, mr_status *st) MR_NODISCARD;
+/* number: the function that gives the number of an element. least_size: no group is smaller. */
+mr_code mr__groups_open(mr__groups *g, mr_iter *it, const mr__grouper *ops, mr_fn *number,
+                        int64_t least_size, mr_status *st) MR_NODISCARD;
 /* Slots of an op whose state begins with an mr__groups. */
 void mr__groups_close(mr_iter *it);
 mr_code mr__groups_next(mr_iter *it, size_t want, mr_block *out, mr_status *st);
 mr_code mr__groups_save(mr_iter *it, mr_state_w *w, mr_status *st);
 mr_code mr__groups_restore(mr_iter *it, mr_state_r *r, mr_status *st);
 int64_t mr__groups_cardinality(const mr_dataset *self, const void *p, const int64_t *in);
+
+/* In a descriptor, beside iter_size, infer, open and close. */
+#define MR__GROUPS_SLOTS                                                                           \
+    .state_doc = "the elements held", .count_doc = "unknown; without end where the input is",      \
+    .min_inputs = 1, .max_inputs = 1, .role = MR_ROLE_BARRIER, .props = MR_OP_KEEPS_SHARDS,        \
+    .cardinality = mr__groups_cardinality, .next = mr__groups_next, .save = mr__groups_save,       \
+    .restore = mr__groups_restore
 
 /* Of an infer slot: fn must return one scalar int64 of elements `in`; `what` names it.
  * errors   MR_INVALID_ARGUMENT */
