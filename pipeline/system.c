@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/system.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pipeline/status.h"
+#include "pipeline/late_library.h"
 
 /* Some are variadic, inline or have other types in some C libraries: each gets one plain
  * address. */
@@ -86,10 +87,45 @@ static int real_fcntl(int fd, int command, int v)
     return fcntl(fd, command, v);
 }
 
-static int real_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
-                                        unsigned n, struct __kernel_timespec *timeout)
+/* liburing is opened with the first ring; where it is missing, so is io_uring. */
+#define URING(X)                                                                                   \
+    X(io_uring_queue_init)                                                                         \
+    X(io_uring_submit)                                                                             \
+    X(io_uring_submit_and_wait_timeout)                                                            \
+    X(io_uring_wait_cqes)                                                                          \
+    X(io_uring_queue_exit)
+static struct {
+    URING(MR__LATE_MEMBER)
+} uring;
+static mr__late_library liburing =
+    MR__LATE_LIBRARY("io_uring is used", "liburing.so.2", "liburing2", URING, uring);
+
+static int real_uring_init(unsigned entries, struct io_uring *ring, unsigned flags)
 {
-    return io_uring_submit_and_wait_timeout(ring, cqe, n, timeout, NULL);
+    return mr__late_library_need(&liburing, NULL) == MR_OK
+               ? uring.io_uring_queue_init(entries, ring, flags)
+               : -ENOSYS;
+}
+
+static int real_uring_submit(struct io_uring *ring)
+{
+    return uring.io_uring_submit(ring);
+}
+
+static int real_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+                                              unsigned n, struct __kernel_timespec *timeout)
+{
+    return uring.io_uring_submit_and_wait_timeout(ring, cqe, n, timeout, NULL);
+}
+
+static int real_uring_wait(struct io_uring *ring, struct io_uring_cqe **cqe)
+{
+    return uring.io_uring_wait_cqes(ring, cqe, 1, NULL, NULL);
+}
+
+static void real_uring_exit(struct io_uring *ring)
+{
+    uring.io_uring_queue_exit(ring);
 }
 
 static const mr__system real_table = {
@@ -140,11 +176,11 @@ static const mr__system real_table = {
     .epoll_create1 = epoll_create1,
     .epoll_ctl = epoll_ctl,
     .epoll_wait = epoll_wait,
-    .uring_init = io_uring_queue_init,
-    .uring_submit = io_uring_submit,
-    .uring_submit_and_wait_timeout = real_submit_and_wait_timeout,
-    .uring_wait = io_uring_wait_cqe,
-    .uring_exit = io_uring_queue_exit,
+    .uring_init = real_uring_init,
+    .uring_submit = real_uring_submit,
+    .uring_submit_and_wait_timeout = real_uring_submit_and_wait_timeout,
+    .uring_wait = real_uring_wait,
+    .uring_exit = real_uring_exit,
 };
 
 MR_API const mr__system *mr__sys = &real_table;

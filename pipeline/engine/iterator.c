@@ -15,11 +15,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
+#include "pipeline/formats/libz.h"
 #include "pipeline/functions/draws.h"
 
 struct mr_iterator {
@@ -247,6 +247,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
                                    : mr_fail(st, MR_FAILED_PRECONDITION, "nothing was delivered");
     }
     MR_TRY(sign(it, st));
+    MR_TRY(mr__zlib_need(st));
     mr_state_w w = {0};
     static const unsigned char room[8];
     mr_code rc = mr_grow((void **)&w.data, &w.capacity, sizeof room, 1, SIZE_MAX, "a position", st);
@@ -264,7 +265,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
         return rc;
     }
     memcpy(w.data, magic, 4);
-    put_le32(w.data + 4, (uint32_t)crc32_z(0, w.data + 8, w.size - 8));
+    put_le32(w.data + 4, (uint32_t)mr__zlib.crc32_z(0, w.data + 8, w.size - 8));
     *bytes = w.data;
     *size = w.size;
     return MR_OK;
@@ -323,7 +324,8 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     unsigned char sum[4];
     if (size < 8 || memcmp(p, magic, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
-    put_le32(sum, (uint32_t)crc32_z(0, p + 8, size - 8));
+    MR_TRY(mr__zlib_need(st));
+    put_le32(sum, (uint32_t)mr__zlib.crc32_z(0, p + 8, size - 8));
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
     mr_state_r r = {p + 8, p + size};

@@ -3,8 +3,8 @@
 #include "pipeline/formats/codec.h"
 
 #include <limits.h>
-#include <zlib.h>
 
+#include "pipeline/formats/libz.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct zlib_codec {
@@ -54,7 +54,7 @@ static void member_ended(zlib_codec *c)
 {
     c->at_start = true;
     if (c->gzip)
-        inflateReset(&c->z);
+        mr__zlib.inflateReset(&c->z);
     else /* of several zlib streams the first alone counts */
         c->ended = true;
 }
@@ -72,7 +72,7 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
                 "GZIP",
                 io->in[0]);
         size_t n_in = io->n_in, n_out = io->n_out;
-        int rc = run(&c->z, io, inflate, Z_NO_FLUSH);
+        int rc = run(&c->z, io, mr__zlib.inflate, Z_NO_FLUSH);
         if (io->n_in != n_in) {
             c->at_start = false;
             c->any = true;
@@ -98,7 +98,7 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
 static void decode_close(mr__codec *self)
 {
     zlib_codec *c = (zlib_codec *)self;
-    inflateEnd(&c->z);
+    mr__zlib.inflateEnd(&c->z);
     mr_free(c);
 }
 
@@ -107,7 +107,7 @@ static mr_code encode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
     zlib_codec *c = (zlib_codec *)self;
     while (io->n_out && (io->n_in || in_ended)) {
         bool last = in_ended && io->n_in <= UINT_MAX;
-        int rc = run(&c->z, io, deflate, last ? Z_FINISH : Z_NO_FLUSH);
+        int rc = run(&c->z, io, mr__zlib.deflate, last ? Z_FINISH : Z_NO_FLUSH);
         if (rc == Z_STREAM_END)
             return MR_END;
         if (rc != Z_OK && rc != Z_BUF_ERROR)
@@ -120,7 +120,7 @@ static mr_code encode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
 static void encode_close(mr__codec *self)
 {
     zlib_codec *c = (zlib_codec *)self;
-    deflateEnd(&c->z);
+    mr__zlib.deflateEnd(&c->z);
     mr_free(c);
 }
 
@@ -142,8 +142,9 @@ static zlib_codec *codec_new(bool gzip, const mr__codec_class *class_)
 
 mr_code mr__zlib_decode_open(mr__codec **out, bool gzip, mr_status *st)
 {
+    MR_TRY(mr__zlib_need(st));
     zlib_codec *c = codec_new(gzip, &decode_class);
-    if (!c || inflateInit2(&c->z, gzip ? 31 : 15) != Z_OK) {
+    if (!c || mr__zlib.inflateInit2_(&c->z, gzip ? 31 : 15, ZLIB_VERSION, sizeof c->z) != Z_OK) {
         mr_free(c);
         return mr_fail_memory(st, sizeof *c, "decompression");
     }
@@ -153,9 +154,10 @@ mr_code mr__zlib_decode_open(mr__codec **out, bool gzip, mr_status *st)
 
 mr_code mr__zlib_encode_open(mr__codec **out, bool gzip, mr_status *st)
 {
+    MR_TRY(mr__zlib_need(st));
     zlib_codec *c = codec_new(gzip, &encode_class);
-    if (!c || deflateInit2(&c->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip ? 31 : 15, 8,
-                           Z_DEFAULT_STRATEGY) != Z_OK) {
+    if (!c || mr__zlib.deflateInit2_(&c->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip ? 31 : 15, 8,
+                                     Z_DEFAULT_STRATEGY, ZLIB_VERSION, sizeof c->z) != Z_OK) {
         mr_free(c);
         return mr_fail_memory(st, sizeof *c, "compression");
     }

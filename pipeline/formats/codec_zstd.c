@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Zstandard (RFC 8878): frames one after another. */
-#define ZSTD_STATIC_LINKING_ONLY /* for contexts that take their memory from a table */
 #include "pipeline/formats/codec.h"
 
-#include <zstd.h>
-#include <zstd_errors.h>
-
-#include "pipeline/formats/zstd_memory.h"
+#include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct zstd_codec {
@@ -17,28 +13,11 @@ typedef struct zstd_codec {
     bool any; /* byte was seen at all */
 } zstd_codec;
 
-static void *z_alloc(void *ctx, size_t bytes)
-{
-    (void)ctx;
-    return mr_malloc(bytes);
-}
-
-static void z_free(void *ctx, void *p)
-{
-    (void)ctx;
-    mr_free(p);
-}
-
-ZSTD_customMem mr__zstd_memory(void)
-{
-    return (ZSTD_customMem){z_alloc, z_free, NULL};
-}
-
 static mr_code fail(size_t rc, const char *doing, mr_code otherwise, mr_status *st)
 {
-    if (ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation)
+    if (mr__zstd.ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation)
         return mr_fail_memory(st, 0, doing);
-    return mr_fail(st, otherwise, "%s: %s", doing, ZSTD_getErrorName(rc));
+    return mr_fail(st, otherwise, "%s: %s", doing, mr__zstd.ZSTD_getErrorName(rc));
 }
 
 static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
@@ -49,13 +28,13 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
             return MR_END;
         ZSTD_inBuffer in = {io->in, io->n_in, 0};
         ZSTD_outBuffer out = {io->out, io->n_out, 0};
-        size_t rc = ZSTD_decompressStream(c->d, &out, &in);
+        size_t rc = mr__zstd.ZSTD_decompressStream(c->d, &out, &in);
         c->any |= in.pos > 0;
         io->in += in.pos;
         io->n_in -= in.pos;
         io->out += out.pos;
         io->n_out -= out.pos;
-        if (ZSTD_isError(rc))
+        if (mr__zstd.ZSTD_isError(rc))
             return fail(rc, "corrupted ZSTD stream", MR_DATA_LOSS, st);
         if (in.pos || out.pos)
             c->between_frames = rc == 0;
@@ -73,13 +52,15 @@ static mr_code encode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
     ZSTD_outBuffer out = {io->out, io->n_out, 0};
     size_t rc;
     do
-        rc = ZSTD_compressStream2(c->e, &out, &in, in_ended ? ZSTD_e_end : ZSTD_e_continue);
-    while (!ZSTD_isError(rc) && out.pos < out.size && (in_ended ? rc != 0 : in.pos < in.size));
+        rc =
+            mr__zstd.ZSTD_compressStream2(c->e, &out, &in, in_ended ? ZSTD_e_end : ZSTD_e_continue);
+    while (!mr__zstd.ZSTD_isError(rc) && out.pos < out.size &&
+           (in_ended ? rc != 0 : in.pos < in.size));
     io->in += in.pos;
     io->n_in -= in.pos;
     io->out += out.pos;
     io->n_out -= out.pos;
-    if (ZSTD_isError(rc))
+    if (mr__zstd.ZSTD_isError(rc))
         return fail(rc, "zstd failed to compress", MR_INTERNAL, st);
     return in_ended && rc == 0 ? MR_END : MR_OK;
 }
@@ -87,8 +68,8 @@ static mr_code encode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
 static void close_codec(mr__codec *self)
 {
     zstd_codec *c = (zstd_codec *)self;
-    ZSTD_freeDCtx(c->d);
-    ZSTD_freeCCtx(c->e);
+    mr__zstd.ZSTD_freeDCtx(c->d);
+    mr__zstd.ZSTD_freeCCtx(c->e);
     mr_free(c);
 }
 
@@ -97,11 +78,12 @@ static const mr__codec_class encode_class = {encode, close_codec};
 
 mr_code mr__zstd_decode_open(mr__codec **out, mr_status *st)
 {
+    MR_TRY(mr__zstd_need(st));
     zstd_codec *c = mr_calloc(1, sizeof *c);
     if (c) {
         c->base.class_ = &decode_class;
         c->between_frames = true;
-        c->d = ZSTD_createDCtx_advanced(mr__zstd_memory());
+        c->d = mr__zstd.ZSTD_createDCtx_advanced(mr__zstd_memory());
     }
     if (!c || !c->d) {
         mr_free(c);
@@ -113,14 +95,16 @@ mr_code mr__zstd_decode_open(mr__codec **out, mr_status *st)
 
 mr_code mr__zstd_encode_open(mr__codec **out, mr_status *st)
 {
+    MR_TRY(mr__zstd_need(st));
     zstd_codec *c = mr_calloc(1, sizeof *c);
     if (c) {
         c->base.class_ = &encode_class;
-        c->e = ZSTD_createCCtx_advanced(mr__zstd_memory());
+        c->e = mr__zstd.ZSTD_createCCtx_advanced(mr__zstd_memory());
     }
-    if (!c || !c->e || ZSTD_isError(ZSTD_CCtx_setParameter(c->e, ZSTD_c_checksumFlag, 1))) {
+    if (!c || !c->e ||
+        mr__zstd.ZSTD_isError(mr__zstd.ZSTD_CCtx_setParameter(c->e, ZSTD_c_checksumFlag, 1))) {
         if (c)
-            ZSTD_freeCCtx(c->e);
+            mr__zstd.ZSTD_freeCCtx(c->e);
         mr_free(c);
         return mr_fail_memory(st, sizeof *c, "compression");
     }

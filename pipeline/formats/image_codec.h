@@ -11,6 +11,7 @@
  *     mr__image_decoder_reset(&d);
  *
  * errors   MR_INVALID_ARGUMENT: no such image, or a damaged one; the message says what is wrong
+ *          MR_NOT_FOUND, MR_FAILED_PRECONDITION: the library that decodes it is not installed
  * thread   one at a time per decoder */
 #include "pipeline/status.h"
 

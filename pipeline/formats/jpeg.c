@@ -6,14 +6,31 @@
 #include <turbojpeg.h>
 
 #include "pipeline/formats/image_codec.h"
+#include "pipeline/late_library.h"
 #include "pipeline/memory/alloc.h"
+
+#define TURBOJPEG(X)                                                                               \
+    X(tjGetErrorStr2)                                                                              \
+    X(tjGetErrorCode)                                                                              \
+    X(tjInitDecompress)                                                                            \
+    X(tjDecompressHeader3)                                                                         \
+    X(tjDestroy)                                                                                   \
+    X(tjDecompress2)                                                                               \
+    X(tjInitCompress)                                                                              \
+    X(tjBufSize)                                                                                   \
+    X(tjCompress2)
+static struct {
+    TURBOJPEG(MR__LATE_MEMBER)
+} tj;
+static mr__late_library library = MR__LATE_LIBRARY(
+    "JPEG images are read and written", "libturbojpeg.so.0", "libturbojpeg0", TURBOJPEG, tj);
 
 /* A limit on the scans of a progressive file: more are an attack on the time it takes. */
 enum { FLAGS = TJFLAG_LIMITSCANS };
 
 static mr_code failed(void *handle, const char *doing, mr_status *st)
 {
-    char *why = tjGetErrorStr2(handle);
+    char *why = tj.tjGetErrorStr2(handle);
     if (strstr(why, "emory"))
         return mr_fail_memory(st, 0, "a JPEG image");
     return mr_fail(st, MR_INVALID_ARGUMENT, "%s a JPEG image: %s", doing, why);
@@ -25,9 +42,9 @@ static bool harmless(void *handle)
     static const char *const known[] = {"extraneous bytes before marker", "Invalid SOS parameters",
                                         "Unknown Adobe color transform code",
                                         "Unrecognized component IDs"};
-    if (tjGetErrorCode(handle) != TJERR_WARNING)
+    if (tj.tjGetErrorCode(handle) != TJERR_WARNING)
         return false;
-    const char *why = tjGetErrorStr2(handle);
+    const char *why = tj.tjGetErrorStr2(handle);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strstr(why, known[i]))
             return true;
@@ -51,8 +68,9 @@ static bool has_adobe_segment(const unsigned char *v, size_t size)
 
 static mr_code prepare(void **jpeg, mr_status *st)
 {
+    MR_TRY(mr__late_library_need(&library, st));
     if (!*jpeg)
-        *jpeg = tjInitDecompress();
+        *jpeg = tj.tjInitDecompress();
     return *jpeg ? MR_OK : mr_fail_memory(st, 0, "a JPEG decoder");
 }
 
@@ -61,10 +79,11 @@ mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_in
 {
     int width, height, sampling, space;
     MR_TRY(prepare(jpeg, st));
-    if (tjDecompressHeader3(*jpeg, data, (unsigned long)size, &width, &height, &sampling, &space) &&
+    if (tj.tjDecompressHeader3(*jpeg, data, (unsigned long)size, &width, &height, &sampling,
+                               &space) &&
         !harmless(*jpeg)) {
         mr_code rc = failed(*jpeg, "the header of", st);
-        tjDestroy(*jpeg); /* it would go on in the middle of this image */
+        tj.tjDestroy(*jpeg); /* it would go on in the middle of this image */
         *jpeg = NULL;
         return rc;
     }
@@ -80,13 +99,13 @@ static mr_code decompress(void *jpeg, const mr__image_info *info, const void *da
                           int pixel_format, void *pixels, mr_status *st)
 {
     int width = (int)info->width, height = (int)info->height;
-    if (!tjDecompress2(jpeg, data, (unsigned long)size, pixels, width, 0, height, pixel_format,
-                       FLAGS | TJFLAG_STOPONWARNING))
+    if (!tj.tjDecompress2(jpeg, data, (unsigned long)size, pixels, width, 0, height, pixel_format,
+                          FLAGS | TJFLAG_STOPONWARNING))
         return MR_OK;
     if (!harmless(jpeg))
         return failed(jpeg, "decoding", st);
-    if (tjDecompress2(jpeg, data, (unsigned long)size, pixels, width, 0, height, pixel_format,
-                      FLAGS) &&
+    if (tj.tjDecompress2(jpeg, data, (unsigned long)size, pixels, width, 0, height, pixel_format,
+                         FLAGS) &&
         !harmless(jpeg))
         return failed(jpeg, "decoding", st);
     return MR_OK;
@@ -129,26 +148,27 @@ mr_code mr__jpeg_decode(void **jpeg, const mr__image_info *info, const void *dat
 void mr__jpeg_decoder_free(void *jpeg)
 {
     if (jpeg)
-        tjDestroy(jpeg);
+        tj.tjDestroy(jpeg);
 }
 
 mr_code mr__jpeg_encode(const void *pixels, int64_t height, int64_t width, int channels,
                         int quality, void **out, size_t *size, mr_status *st)
 {
     int sampling = channels == 1 ? TJSAMP_GRAY : TJSAMP_420;
-    tjhandle jpeg = tjInitCompress();
+    MR_TRY(mr__late_library_need(&library, st));
+    tjhandle jpeg = tj.tjInitCompress();
     if (!jpeg)
         return mr_fail_memory(st, 0, "a JPEG encoder");
-    unsigned long n = tjBufSize((int)width, (int)height, sampling);
+    unsigned long n = tj.tjBufSize((int)width, (int)height, sampling);
     unsigned char *buffer = n == (unsigned long)-1 ? NULL : mr_malloc(n);
     mr_code rc = MR_OK;
     if (!buffer)
         rc = mr_fail_memory(st, n, "a JPEG image");
-    else if (tjCompress2(jpeg, pixels, (int)width, 0, (int)height,
-                         channels == 1 ? TJPF_GRAY : TJPF_RGB, &buffer, &n, sampling, quality,
-                         TJFLAG_NOREALLOC))
+    else if (tj.tjCompress2(jpeg, pixels, (int)width, 0, (int)height,
+                            channels == 1 ? TJPF_GRAY : TJPF_RGB, &buffer, &n, sampling, quality,
+                            TJFLAG_NOREALLOC))
         rc = failed(jpeg, "encoding", st);
-    tjDestroy(jpeg);
+    tj.tjDestroy(jpeg);
     if (rc != MR_OK) {
         mr_free(buffer);
         return rc;

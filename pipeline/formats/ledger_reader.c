@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <zstd.h>
 
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/ledger.h"
 #include "pipeline/formats/ledger_format.h"
 #include "pipeline/formats/ledger_names.h"
+#include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 
@@ -100,8 +100,8 @@ static mr_code read_chunk(mr_ledger_reader *r, mr_status *st)
         return damaged(r, "the checksum of a chunk does not match", st);
     if (!size)
         return check_end(r, st);
-    size_t made = ZSTD_decompress(r->text, MR__LEDGER_TEXT, r->chunk, size);
-    if (ZSTD_isError(made) || made != n)
+    size_t made = mr__zstd.ZSTD_decompress(r->text, MR__LEDGER_TEXT, r->chunk, size);
+    if (mr__zstd.ZSTD_isError(made) || made != n)
         return damaged(r, "a chunk that cannot be decompressed", st);
     r->offset += MR__LEDGER_CHUNK + (int64_t)size;
     r->at = 0;
@@ -221,12 +221,13 @@ static mr_code read_header(mr_ledger_reader *r, mr_status *st)
 
 mr_code mr_ledger_open(const char *path, mr_ledger_reader **out, mr_status *st)
 {
+    MR_TRY(mr__zstd_need(st));
     mr_ledger_reader *r = mr_calloc(1, sizeof *r);
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a reader of ledgers");
     r->fd = -1;
     r->last.ordinal = UINT64_MAX;
-    r->chunk_room = ZSTD_compressBound(MR__LEDGER_TEXT);
+    r->chunk_room = mr__zstd.ZSTD_compressBound(MR__LEDGER_TEXT);
     r->path = mr_memdup(path, strlen(path) + 1);
     r->chunk = mr_malloc(r->chunk_room);
     mr_code rc = r->path && r->chunk ? read_header(r, st)

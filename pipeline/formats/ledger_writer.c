@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
-#include <zstd.h>
 
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/ledger_format.h"
 #include "pipeline/formats/ledger_names.h"
+#include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 
@@ -56,9 +56,9 @@ static mr_code write_chunk(mr_ledger *l)
 {
     size_t size = 0;
     if (l->n) {
-        size = ZSTD_compressCCtx(l->zstd, l->chunk + MR__LEDGER_CHUNK,
-                                 l->chunk_room - MR__LEDGER_CHUNK, l->text, l->n, LEVEL);
-        if (ZSTD_isError(size))
+        size = mr__zstd.ZSTD_compressCCtx(l->zstd, l->chunk + MR__LEDGER_CHUNK,
+                                          l->chunk_room - MR__LEDGER_CHUNK, l->text, l->n, LEVEL);
+        if (mr__zstd.ZSTD_isError(size))
             return mr_fail_memory(&l->error, l->n, "the compression of a ledger");
     }
     put_le32(l->chunk, (uint32_t)size);
@@ -147,7 +147,7 @@ static void release(mr_ledger *l)
     if (l->fd >= 0)
         mr__sys->close(l->fd);
     mr__ledger_names_reset(&l->names);
-    ZSTD_freeCCtx(l->zstd);
+    mr__zstd.ZSTD_freeCCtx(l->zstd);
     pthread_mutex_destroy(&l->lock);
     mr_free(l->path);
     mr_free(l->text);
@@ -167,6 +167,7 @@ static mr_code begin(mr_ledger *l)
 
 mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out, mr_status *st)
 {
+    MR_TRY(mr__zstd_need(st));
     mr_ledger *l = mr_calloc(1, sizeof *l);
     if (!l)
         return mr_fail_memory(st, sizeof *l, "a ledger");
@@ -175,11 +176,11 @@ mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out, mr_statu
     l->last.ordinal = UINT64_MAX;
     mr_status_init(&l->error);
     pthread_mutex_init(&l->lock, NULL);
-    l->chunk_room = MR__LEDGER_CHUNK + ZSTD_compressBound(MR__LEDGER_TEXT);
+    l->chunk_room = MR__LEDGER_CHUNK + mr__zstd.ZSTD_compressBound(MR__LEDGER_TEXT);
     l->path = mr_memdup(path, strlen(path) + 1);
     l->text = mr_malloc(MR__LEDGER_TEXT);
     l->chunk = mr_malloc(l->chunk_room);
-    l->zstd = ZSTD_createCCtx();
+    l->zstd = mr__zstd.ZSTD_createCCtx();
     mr_code rc = MR_OK;
     if (!l->path || !l->text || !l->chunk || !l->zstd)
         rc = mr_fail_memory(&l->error, l->chunk_room, "a ledger");

@@ -3,7 +3,24 @@
 #include <spng.h>
 
 #include "pipeline/formats/image_codec.h"
+#include "pipeline/late_library.h"
 #include "pipeline/memory/alloc.h"
+
+#define SPNG(X)                                                                                    \
+    X(spng_strerror)                                                                               \
+    X(spng_ctx_new2)                                                                               \
+    X(spng_set_chunk_limits)                                                                       \
+    X(spng_set_png_buffer)                                                                         \
+    X(spng_get_ihdr)                                                                               \
+    X(spng_get_trns)                                                                               \
+    X(spng_ctx_free)                                                                               \
+    X(spng_decode_image)                                                                           \
+    X(spng_decode_chunks)
+static struct {
+    SPNG(MR__LATE_MEMBER)
+} spng;
+static mr__late_library library =
+    MR__LATE_LIBRARY("PNG images are read", "libspng.so.0", "libspng0", SPNG, spng);
 
 /* No chunk beside the pixels needs more, and a file of a few bytes may claim gigabytes. */
 enum { MOST_CHUNK_BYTES = 64 << 20 };
@@ -36,22 +53,22 @@ static mr_code failed(int error, mr_status *st)
 {
     if (no_memory)
         return mr_fail_memory(st, 0, "a PNG image");
-    return mr_fail(st, MR_INVALID_ARGUMENT, "decoding a PNG image: %s", spng_strerror(error));
+    return mr_fail(st, MR_INVALID_ARGUMENT, "decoding a PNG image: %s", spng.spng_strerror(error));
 }
 
 static spng_ctx *start(const void *data, size_t size, struct spng_ihdr *header, int *error)
 {
     struct spng_alloc memory = {allocate, allocate_again, allocate_zeroed, mr_free};
     no_memory = false;
-    spng_ctx *png = spng_ctx_new2(&memory, 0);
+    spng_ctx *png = spng.spng_ctx_new2(&memory, 0);
     *error = SPNG_EMEM;
     if (!png)
         return NULL;
-    *error = spng_set_chunk_limits(png, MOST_CHUNK_BYTES, MOST_CHUNK_BYTES);
+    *error = spng.spng_set_chunk_limits(png, MOST_CHUNK_BYTES, MOST_CHUNK_BYTES);
     if (!*error)
-        *error = spng_set_png_buffer(png, data, size);
+        *error = spng.spng_set_png_buffer(png, data, size);
     if (!*error)
-        *error = spng_get_ihdr(png, header);
+        *error = spng.spng_get_ihdr(png, header);
     return png;
 }
 
@@ -60,17 +77,18 @@ mr_code mr__png_header(const void *data, size_t size, mr__image_info *info, mr_s
     struct spng_ihdr header = {0};
     struct spng_trns transparency;
     int error;
+    MR_TRY(mr__late_library_need(&library, st));
     spng_ctx *png = start(data, size, &header, &error);
     bool alpha = false, gray = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
                                header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
     if (!error && header.color_type == SPNG_COLOR_TYPE_INDEXED) {
-        error = spng_get_trns(png, &transparency);
+        error = spng.spng_get_trns(png, &transparency);
         alpha = !error;
         error = error == SPNG_ECHUNKAVAIL ? 0 : error;
     } else
         alpha = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ||
                 header.color_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA;
-    spng_ctx_free(png);
+    spng.spng_ctx_free(png);
     if (error)
         return failed(error, st);
     info->height = header.height;
@@ -95,6 +113,7 @@ mr_code mr__png_decode(const mr__image_info *info, const void *data, size_t size
 {
     struct spng_ihdr header = {0};
     int error;
+    MR_TRY(mr__late_library_need(&library, st));
     spng_ctx *png = start(data, size, &header, &error);
     size_t n = (size_t)info->height * (size_t)info->width;
     bool gray = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ||
@@ -103,21 +122,21 @@ mr_code mr__png_decode(const mr__image_info *info, const void *data, size_t size
     if (error)
         ; /* the header was good before: there is no memory now */
     else if (info->channels == 1 && plain)
-        error = spng_decode_image(png, pixels, n, SPNG_FMT_G8, 0);
+        error = spng.spng_decode_image(png, pixels, n, SPNG_FMT_G8, 0);
     else if (info->channels == 3)
-        error = spng_decode_image(png, pixels, 3 * n, SPNG_FMT_RGB8, 0);
+        error = spng.spng_decode_image(png, pixels, 3 * n, SPNG_FMT_RGB8, 0);
     else if (info->channels == 4)
-        error = spng_decode_image(png, pixels, 4 * n, SPNG_FMT_RGBA8, SPNG_DECODE_TRNS);
+        error = spng.spng_decode_image(png, pixels, 4 * n, SPNG_FMT_RGBA8, SPNG_DECODE_TRNS);
     else {
         unsigned char *rgba = allocate(4 * n);
-        error = rgba ? spng_decode_image(png, rgba, 4 * n, SPNG_FMT_RGBA8, SPNG_DECODE_TRNS)
+        error = rgba ? spng.spng_decode_image(png, rgba, 4 * n, SPNG_FMT_RGBA8, SPNG_DECODE_TRNS)
                      : SPNG_EMEM;
         if (!error)
             weigh(rgba, n, gray, info->channels, pixels);
         mr_free(rgba);
     }
     if (!error)
-        error = spng_decode_chunks(png); /* the last checksums too */
-    spng_ctx_free(png);
+        error = spng.spng_decode_chunks(png); /* the last checksums too */
+    spng.spng_ctx_free(png);
     return error ? failed(error, st) : MR_OK;
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define ZSTD_STATIC_LINKING_ONLY /* for contexts that take their memory from a table */
 #include "pipeline/formats/record_frames.h"
 
 #include <pthread.h>
 #include <string.h>
-#include <zdict.h>
-#include <zstd_errors.h>
 
-#include "pipeline/formats/zstd_memory.h"
+#include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
 
 /* A block of a frame has at least 4 bytes, if it holds any data, of which it makes 128 KiB. */
@@ -31,21 +28,23 @@ struct mr__frame_writer {
 mr_code mr__frame_reader_open(mr__frame_reader **out, const void *dictionary, size_t n,
                               mr_status *st)
 {
+    MR_TRY(mr__zstd_need(st));
     mr__frame_reader *r = mr_calloc(1, sizeof *r);
-    if (!r || !(r->d = ZSTD_createDCtx_advanced(mr__zstd_memory()))) {
+    if (!r || !(r->d = mr__zstd.ZSTD_createDCtx_advanced(mr__zstd_memory()))) {
         mr_free(r);
         return mr_fail_memory(st, sizeof *r, "decompression");
     }
     /* Loading says of one that is damaged too that there is no memory. */
-    if (mr__is_dictionary(dictionary, n) && ZDICT_isError(ZDICT_getDictHeaderSize(dictionary, n))) {
+    if (mr__is_dictionary(dictionary, n) &&
+        mr__zstd.ZDICT_isError(mr__zstd.ZDICT_getDictHeaderSize(dictionary, n))) {
         mr__frame_reader_close(r);
         return mr_fail(st, MR_INVALID_ARGUMENT, "the zstd dictionary is damaged");
     }
-    if (n && ZSTD_isError(ZSTD_DCtx_loadDictionary(r->d, dictionary, n))) {
+    if (n && mr__zstd.ZSTD_isError(mr__zstd.ZSTD_DCtx_loadDictionary(r->d, dictionary, n))) {
         mr__frame_reader_close(r);
         return mr_fail_memory(st, n, "a dictionary");
     }
-    r->dictionary = n ? ZSTD_getDictID_fromDict(dictionary, n) : 0;
+    r->dictionary = n ? mr__zstd.ZSTD_getDictID_fromDict(dictionary, n) : 0;
     *out = r;
     return MR_OK;
 }
@@ -54,7 +53,7 @@ void mr__frame_reader_close(mr__frame_reader *r)
 {
     if (!r)
         return;
-    ZSTD_freeDCtx(r->d);
+    mr__zstd.ZSTD_freeDCtx(r->d);
     mr_free(r);
 }
 
@@ -65,7 +64,7 @@ uint32_t mr__frame_reader_dictionary(const mr__frame_reader *r)
 
 uint32_t mr__frame_dictionary(const mr_bytes *frame)
 {
-    return frame->size ? ZSTD_getDictID_fromFrame(frame->data, frame->size) : 0;
+    return frame->size ? mr__zstd.ZSTD_getDictID_fromFrame(frame->data, frame->size) : 0;
 }
 
 mr_code mr__frame_room(const mr_bytes *frame, size_t *room, mr_status *st)
@@ -76,17 +75,19 @@ mr_code mr__frame_room(const mr_bytes *frame, size_t *room, mr_status *st)
     if (n < sizeof magic || memcmp(p, magic, sizeof magic) != 0)
         return mr_fail(st, MR_DATA_LOSS,
                        "the record is no zstd frame (is record_compression the right one?)");
-    size_t whole = ZSTD_findFrameCompressedSize(p, n);
-    if (ZSTD_isError(whole))
-        return mr_fail(st, MR_DATA_LOSS, "corrupted zstd frame: %s", ZSTD_getErrorName(whole));
+    MR_TRY(mr__zstd_need(st));
+    size_t whole = mr__zstd.ZSTD_findFrameCompressedSize(p, n);
+    if (mr__zstd.ZSTD_isError(whole))
+        return mr_fail(st, MR_DATA_LOSS, "corrupted zstd frame: %s",
+                       mr__zstd.ZSTD_getErrorName(whole));
     if (whole != n)
         return mr_fail(st, MR_DATA_LOSS,
                        "corrupted zstd frame: %zu bytes follow it, and a record is one frame",
                        n - whole);
-    unsigned long long says = ZSTD_getFrameContentSize(p, n),
+    unsigned long long says = mr__zstd.ZSTD_getFrameContentSize(p, n),
                        can = (unsigned long long)(n / BLOCK_LEAST + 1) * BLOCK_MOST;
     if (says == ZSTD_CONTENTSIZE_UNKNOWN)
-        says = ZSTD_decompressBound(p, n); /* of its blocks */
+        says = mr__zstd.ZSTD_decompressBound(p, n); /* of its blocks */
     else if (says > can)
         return mr_fail(st, MR_DATA_LOSS,
                        "corrupted zstd frame: %zu bytes cannot be %llu when unpacked", n, says);
@@ -101,11 +102,12 @@ mr_code mr__frame_room(const mr_bytes *frame, size_t *room, mr_status *st)
 mr_code mr__frame_read(mr__frame_reader *r, const mr_bytes *frame, void *to, size_t room, size_t *n,
                        mr_status *st)
 {
-    size_t rc = ZSTD_decompressDCtx(r->d, to, room, frame->data, frame->size);
-    if (ZSTD_isError(rc))
-        return ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation
+    size_t rc = mr__zstd.ZSTD_decompressDCtx(r->d, to, room, frame->data, frame->size);
+    if (mr__zstd.ZSTD_isError(rc))
+        return mr__zstd.ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation
                    ? mr_fail_memory(st, room, "decompression")
-                   : mr_fail(st, MR_DATA_LOSS, "corrupted zstd frame: %s", ZSTD_getErrorName(rc));
+                   : mr_fail(st, MR_DATA_LOSS, "corrupted zstd frame: %s",
+                             mr__zstd.ZSTD_getErrorName(rc));
     *n = rc;
     return MR_OK;
 }
@@ -116,14 +118,14 @@ mr_code mr__frame_read(mr__frame_reader *r, const mr_bytes *frame, void *to, siz
 static mr_code prepare_dictionary(mr__frame_writer *w, const void *dictionary, size_t n,
                                   mr_status *st)
 {
-    const ZSTD_compressionParameters how = ZSTD_getCParams(LEVEL, 0, n);
-    size_t size = ZSTD_estimateCDictSize_advanced(n, how, ZSTD_dlm_byCopy);
+    const ZSTD_compressionParameters how = mr__zstd.ZSTD_getCParams(LEVEL, 0, n);
+    size_t size = mr__zstd.ZSTD_estimateCDictSize_advanced(n, how, ZSTD_dlm_byCopy);
     w->dictionary = mr_malloc(size);
     if (!w->dictionary)
         return mr_fail_memory(st, size, "a dictionary");
-    const ZSTD_CDict *d = ZSTD_initStaticCDict(w->dictionary, size, dictionary, n, ZSTD_dlm_byCopy,
-                                               ZSTD_dct_auto, how);
-    if (!d || ZSTD_isError(ZSTD_CCtx_refCDict(w->c, d)))
+    const ZSTD_CDict *d = mr__zstd.ZSTD_initStaticCDict(w->dictionary, size, dictionary, n,
+                                                        ZSTD_dlm_byCopy, ZSTD_dct_auto, how);
+    if (!d || mr__zstd.ZSTD_isError(mr__zstd.ZSTD_CCtx_refCDict(w->c, d)))
         return mr_fail(st, MR_INVALID_ARGUMENT, "the zstd dictionary is damaged");
     return MR_OK;
 }
@@ -131,11 +133,14 @@ static mr_code prepare_dictionary(mr__frame_writer *w, const void *dictionary, s
 mr_code mr__frame_writer_open(mr__frame_writer **out, const void *dictionary, size_t n,
                               mr_status *st)
 {
+    MR_TRY(mr__zstd_need(st));
     mr__frame_writer *w = mr_calloc(1, sizeof *w);
     if (w)
-        w->c = ZSTD_createCCtx_advanced(mr__zstd_memory());
+        w->c = mr__zstd.ZSTD_createCCtx_advanced(mr__zstd_memory());
     mr_code rc = MR_OK;
-    if (!w || !w->c || ZSTD_isError(ZSTD_CCtx_setParameter(w->c, ZSTD_c_compressionLevel, LEVEL)))
+    if (!w || !w->c ||
+        mr__zstd.ZSTD_isError(
+            mr__zstd.ZSTD_CCtx_setParameter(w->c, ZSTD_c_compressionLevel, LEVEL)))
         rc = mr_fail_memory(st, sizeof *w, "compression");
     if (rc == MR_OK && n)
         rc = prepare_dictionary(w, dictionary, n, st);
@@ -151,7 +156,7 @@ void mr__frame_writer_close(mr__frame_writer *w)
 {
     if (!w)
         return;
-    ZSTD_freeCCtx(w->c);
+    mr__zstd.ZSTD_freeCCtx(w->c);
     mr_free(w->dictionary);
     mr_free(w->frame);
     mr_free(w);
@@ -165,14 +170,15 @@ mr_code mr__frame_write(mr__frame_writer *w, const void *data, size_t size, mr_b
                        "a record of %zu bytes is over %d MiB, the most that is compressed by "
                        "itself",
                        size, MR__FRAME_MOST >> 20);
-    size_t room = ZSTD_compressBound(size);
+    size_t room = mr__zstd.ZSTD_compressBound(size);
     MR_TRY(mr_grow(&w->frame, &w->capacity, room, 1, (size_t)2 * MR__FRAME_MOST,
                    "a compressed record", st));
-    size_t rc = ZSTD_compress2(w->c, w->frame, w->capacity, size ? data : "", size);
-    if (ZSTD_isError(rc))
-        return ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation
+    size_t rc = mr__zstd.ZSTD_compress2(w->c, w->frame, w->capacity, size ? data : "", size);
+    if (mr__zstd.ZSTD_isError(rc))
+        return mr__zstd.ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation
                    ? mr_fail_memory(st, room, "compression")
-                   : mr_fail(st, MR_INTERNAL, "zstd failed to compress: %s", ZSTD_getErrorName(rc));
+                   : mr_fail(st, MR_INTERNAL, "zstd failed to compress: %s",
+                             mr__zstd.ZSTD_getErrorName(rc));
     *frame = (mr_bytes){w->frame, rc};
     return MR_OK;
 }
@@ -208,19 +214,20 @@ mr_code mr__frames_train(const void *samples, const size_t *sizes, size_t n, voi
         capacity = LEAST;
     if (n < SAMPLES_LEAST || total < 4 * capacity || n > UINT32_MAX)
         return MR_OK;
+    MR_TRY(mr__zstd_need(st));
     void *made = mr_malloc(capacity);
     if (!made)
         return mr_fail_memory(st, capacity, "a dictionary");
     pthread_mutex_lock(&one_at_a_time);
-    size_t got = ZDICT_trainFromBuffer(made, capacity, samples, sizes, (unsigned)n);
+    size_t got = mr__zstd.ZDICT_trainFromBuffer(made, capacity, samples, sizes, (unsigned)n);
     pthread_mutex_unlock(&one_at_a_time);
     mr_code rc = MR_OK;
-    if (!ZDICT_isError(got)) { /* an error: the samples have nothing in common */
+    if (!mr__zstd.ZDICT_isError(got)) { /* an error: the samples have nothing in common */
         rc = size_with(NULL, 0, samples, sizes, n, &without, st);
         if (rc == MR_OK)
             rc = size_with(made, got, samples, sizes, n, &with, st);
     }
-    if (rc != MR_OK || ZDICT_isError(got) || with >= without) {
+    if (rc != MR_OK || mr__zstd.ZDICT_isError(got) || with >= without) {
         mr_free(made);
         return rc;
     }

@@ -8,13 +8,35 @@
  * A record can only be known to end by the header of the next one. The reader's place is therefore
  * kept apart from the stream's: it is where the pending member's header begins, from which an
  * archive can be read anew. */
+#include <archive.h>
+#include <archive_entry.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "pipeline/formats/format.h"
-#include "pipeline/formats/libarchive.h"
 #include "pipeline/formats/tar.h"
+#include "pipeline/late_library.h"
+
+/* It brings a dozen other libraries with it. */
+#define ARCHIVE(X)                                                                                 \
+    X(archive_read_new)                                                                            \
+    X(archive_read_support_format_tar)                                                             \
+    X(archive_read_open)                                                                           \
+    X(archive_read_next_header)                                                                    \
+    X(archive_read_data_block)                                                                     \
+    X(archive_read_data_skip)                                                                      \
+    X(archive_filter_bytes)                                                                        \
+    X(archive_read_free)                                                                           \
+    X(archive_error_string)                                                                        \
+    X(archive_entry_pathname)                                                                      \
+    X(archive_entry_filetype)                                                                      \
+    X(archive_entry_size)
+static struct {
+    ARCHIVE(MR__LATE_MEMBER)
+} tar;
+static mr__late_library library =
+    MR__LATE_LIBRARY("tar archives are read", "libarchive.so.13", "libarchive13", ARCHIVE, tar);
 
 enum { MOST_ROWS = 64 };
 #define MOST_BYTES ((int64_t)1 << 32)
@@ -25,8 +47,7 @@ const char mr__tar_missing[1] = "";
 
 typedef struct tar_reader {
     mr_reader base;
-    mr__tar_opts opts; /* names are borrowed from who opened it */
-    const mr__libarchive *lib;
+    mr__tar_opts opts;           /* names are borrowed from who opened it */
     struct archive *archive;     /* NULL: to be opened where the stream stands */
     int64_t origin;              /* offset in the stream where it was opened */
     struct archive_entry *entry; /* NULL: none is being read */
@@ -45,7 +66,7 @@ static tar_reader *of(mr_reader *r)
 static void drop_archive(tar_reader *t)
 {
     if (t->archive)
-        t->lib->archive_read_free(t->archive);
+        tar.archive_read_free(t->archive);
     mr_free(t->key);
     t->archive = NULL;
     t->entry = NULL;
@@ -83,7 +104,7 @@ static mr_code damaged(tar_reader *t, mr_status *st)
             *st = t->failure;
         return t->failure.code;
     }
-    const char *why = t->lib->archive_error_string(t->archive);
+    const char *why = tar.archive_error_string(t->archive);
     if (why && strstr(why, "llocate"))
         return mr_fail_memory(st, 0, "a tar archive");
     return mr_fail(st, MR_DATA_LOSS, "damaged tar archive: %s", why ? why : "of no known kind");
@@ -91,13 +112,13 @@ static mr_code damaged(tar_reader *t, mr_status *st)
 
 static mr_code open_archive(tar_reader *t, mr_status *st)
 {
-    MR_TRY(mr__libarchive_need(&t->lib, st));
-    t->archive = t->lib->archive_read_new();
+    MR_TRY(mr__late_library_need(&library, st));
+    t->archive = tar.archive_read_new();
     if (!t->archive)
         return mr_fail_memory(st, 0, "a tar archive");
     t->origin = mr__byte_stream_offset(&t->base.in);
-    t->lib->archive_read_support_format_tar(t->archive);
-    if (t->lib->archive_read_open(t->archive, t, NULL, give_bytes, NULL) == ARCHIVE_OK)
+    tar.archive_read_support_format_tar(t->archive);
+    if (tar.archive_read_open(t->archive, t, NULL, give_bytes, NULL) == ARCHIVE_OK)
         return MR_OK;
     mr_code rc = damaged(t, st);
     drop_archive(t);
@@ -127,12 +148,12 @@ static bool split(tar_reader *t, const char *path, mr_status *st, mr_code *rc)
 /* Passes over what is left of the present member. The stream stands at the next header then. */
 static mr_code leave_member(tar_reader *t, mr_status *st)
 {
-    int said = t->entry ? t->lib->archive_read_data_skip(t->archive) : ARCHIVE_OK;
+    int said = t->entry ? tar.archive_read_data_skip(t->archive) : ARCHIVE_OK;
     t->entry = NULL;
     t->in_member = said < ARCHIVE_WARN;
     if (t->in_member)
         return damaged(t, st);
-    t->offset = t->origin + t->lib->archive_filter_bytes(t->archive, 0);
+    t->offset = t->origin + tar.archive_filter_bytes(t->archive, 0);
     return MR_OK;
 }
 
@@ -147,14 +168,14 @@ static mr_code next_member(tar_reader *t, mr_status *st)
         mr_code rc;
         struct archive_entry *entry;
         MR_TRY(leave_member(t, st));
-        int said = t->lib->archive_read_next_header(t->archive, &entry);
+        int said = tar.archive_read_next_header(t->archive, &entry);
         if (said == ARCHIVE_EOF && !t->failed)
             return MR_END;
         if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
             return damaged(t, st);
         t->entry = entry;
-        const char *path = t->lib->archive_entry_pathname(entry);
-        if (t->lib->archive_entry_filetype(entry) != S_IFREG || !path)
+        const char *path = tar.archive_entry_pathname(entry);
+        if (tar.archive_entry_filetype(entry) != S_IFREG || !path)
             continue;
         if (split(t, path, st, &rc) || rc != MR_OK)
             return rc;
@@ -229,7 +250,7 @@ static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, ch
         if (n)
             memcpy(all + at, piece, n);
         used = (size_t)at + n;
-        said = t->lib->archive_read_data_block(t->archive, &piece, &n, &at);
+        said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
     }
     *out = all;
     *size = used;
@@ -241,7 +262,7 @@ static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *
     const void *piece = NULL;
     size_t n = 0;
     int64_t at = 0;
-    int said = t->lib->archive_read_data_block(t->archive, &piece, &n, &at);
+    int said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
     if (said == ARCHIVE_EOF) { /* empty */
         *to = (mr_bytes){NULL, 0};
         return MR_OK;
@@ -250,7 +271,7 @@ static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *
         return damaged(t, st);
     mr_buffer *chunk = t->base.in.chunk;
     const char *first = chunk ? mr_buffer_data(chunk) : NULL, *p = piece;
-    if (at == 0 && (int64_t)n == t->lib->archive_entry_size(t->entry) && first && p >= first &&
+    if (at == 0 && (int64_t)n == tar.archive_entry_size(t->entry) && first && p >= first &&
         p + n <= first + mr_buffer_size(chunk))
         return put_string(t, a, (void *)(uintptr_t)piece, n, chunk, to, st);
     char *all = NULL;

@@ -93,10 +93,11 @@ static bool same_size(const mr__image_info *a, const mr__image_info *b)
     return a->height == b->height && a->width == b->width && a->channels == b->channels;
 }
 
-/* MR_OK, or there is no memory; another error is the row's. */
+/* MR_OK where the image is to blame, which is the row's error; else there is no memory, or the
+ * library that decodes is missing. */
 static mr_code row_error(job *j, size_t row, size_t i, const mr_status *why, mr_status *st)
 {
-    if (why->code == MR_RESOURCE_EXHAUSTED) {
+    if (why->code != MR_INVALID_ARGUMENT) {
         if (st)
             *st = *why;
         return why->code;

@@ -5,6 +5,28 @@
 #include <pcre2.h>
 
 #include "pipeline/functions/texts.h"
+#include "pipeline/late_library.h"
+
+#define PCRE2(X)                                                                                   \
+    X(pcre2_code_free)                                                                             \
+    X(pcre2_general_context_free)                                                                  \
+    X(pcre2_general_context_create)                                                                \
+    X(pcre2_compile_context_create)                                                                \
+    X(pcre2_compile)                                                                               \
+    X(pcre2_compile_context_free)                                                                  \
+    X(pcre2_get_error_message)                                                                     \
+    X(pcre2_jit_compile)                                                                           \
+    X(pcre2_pattern_info)                                                                          \
+    X(pcre2_match)                                                                                 \
+    X(pcre2_match_data_create)                                                                     \
+    X(pcre2_match_data_free)                                                                       \
+    X(pcre2_get_ovector_pointer)                                                                   \
+    X(pcre2_match_data_create_from_pattern)
+static struct {
+    PCRE2(MR__LATE_MEMBER)
+} pcre2;
+static mr__late_library library = MR__LATE_LIBRARY("regular expressions are matched",
+                                                   "libpcre2-8.so.0", "libpcre2-8-0", PCRE2, pcre2);
 
 struct params {
     char *pattern, *rewrite;
@@ -32,8 +54,8 @@ static void release(void *p, void *ctx)
 static void free_plan(void *plan)
 {
     struct plan *p = plan;
-    pcre2_code_free(p->code);
-    pcre2_general_context_free(p->memory);
+    pcre2.pcre2_code_free(p->code);
+    pcre2.pcre2_general_context_free(p->memory);
     mr_free(p);
 }
 
@@ -65,29 +87,30 @@ static mr_code type(mr_call *c, mr_status *st)
     const struct params *o = c->params;
     const bool *match = c->function->family;
     uint32_t flags = match && *match ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0, groups = 0, all = 0;
+    MR_TRY(mr__late_library_need(&library, st));
     struct plan *p = c->plan = mr_calloc(1, sizeof *p);
-    if (!p || !(p->memory = pcre2_general_context_create(allocate, release, NULL)))
+    if (!p || !(p->memory = pcre2.pcre2_general_context_create(allocate, release, NULL)))
         return mr_fail_memory(st, sizeof *p, "a pattern");
-    pcre2_compile_context *context = pcre2_compile_context_create(p->memory);
+    pcre2_compile_context *context = pcre2.pcre2_compile_context_create(p->memory);
     if (!context)
         return mr_fail_memory(st, sizeof *p, "a pattern");
     int error = 0;
     PCRE2_SIZE at = 0;
-    p->code =
-        pcre2_compile((PCRE2_SPTR)o->pattern, PCRE2_ZERO_TERMINATED, flags, &error, &at, context);
-    pcre2_compile_context_free(context);
+    p->code = pcre2.pcre2_compile((PCRE2_SPTR)o->pattern, PCRE2_ZERO_TERMINATED, flags, &error, &at,
+                                  context);
+    pcre2.pcre2_compile_context_free(context);
     if (!p->code && error == PCRE2_ERROR_HEAP_FAILED)
         return mr_fail_memory(st, strlen(o->pattern), "a pattern");
     if (!p->code) {
         PCRE2_UCHAR why[160] = "";
-        pcre2_get_error_message(error, why, sizeof why);
+        pcre2.pcre2_get_error_message(error, why, sizeof why);
         return mr_call_fail(c, st, -1, "%s: byte %zu of the pattern: %s", c->function->name,
                             (size_t)at, (const char *)why);
     }
     /* Where no code may be made, the pattern is interpreted. */
-    (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
-    pcre2_pattern_info(p->code, PCRE2_INFO_CAPTURECOUNT, &groups);
-    pcre2_pattern_info(p->code, PCRE2_INFO_ALLOPTIONS, &all);
+    (void)pcre2.pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
+    pcre2.pcre2_pattern_info(p->code, PCRE2_INFO_CAPTURECOUNT, &groups);
+    pcre2.pcre2_pattern_info(p->code, PCRE2_INFO_ALLOPTIONS, &all);
     p->utf = all & PCRE2_UTF;
     c->out = *c->in[0];
     if (match)
@@ -100,9 +123,9 @@ static int match(const struct plan *p, const mr_bytes *s, size_t at, uint32_t op
                  pcre2_match_data *found)
 {
     PCRE2_SPTR text = (PCRE2_SPTR)(s->size ? s->data : "");
-    int n = pcre2_match(p->code, text, s->size, at, options, found, NULL);
+    int n = pcre2.pcre2_match(p->code, text, s->size, at, options, found, NULL);
     return n == PCRE2_ERROR_JIT_STACKLIMIT
-               ? pcre2_match(p->code, text, s->size, at, options | PCRE2_NO_JIT, found, NULL)
+               ? pcre2.pcre2_match(p->code, text, s->size, at, options | PCRE2_NO_JIT, found, NULL)
                : n;
 }
 
@@ -113,7 +136,7 @@ static mr_code failed(const mr_rows *r, size_t i, int error, mr_status *st)
     PCRE2_UCHAR why[160] = "";
     if (error == PCRE2_ERROR_NOMEMORY)
         return mr_fail_memory(st, sizeof why, "a match");
-    pcre2_get_error_message(error, why, sizeof why);
+    pcre2.pcre2_get_error_message(error, why, sizeof why);
     mr_row_fail_at(r, i / per_row, 0, i % per_row, MR_INVALID_ARGUMENT, "%s: %s", r->function->name,
                    (const char *)why);
     return MR_OK;
@@ -124,7 +147,7 @@ static mr_code run_match(const mr_rows *r, mr_array *out, mr_status *st)
     const struct plan *p = r->plan;
     const mr_array *x = &r->in[0];
     size_t n = x->rows * mr_array_row_values(x);
-    pcre2_match_data *found = pcre2_match_data_create(1, p->memory);
+    pcre2_match_data *found = pcre2.pcre2_match_data_create(1, p->memory);
     mr_code rc = found ? MR_OK : mr_fail_memory(st, sizeof *p, "a match");
     if (rc == MR_OK)
         rc = mr_array_alloc(out, MR_BOOL, x->rank, x->shape, x->rows, st);
@@ -134,7 +157,7 @@ static mr_code run_match(const mr_rows *r, mr_array *out, mr_status *st)
         if (m < 0 && m != PCRE2_ERROR_NOMATCH)
             rc = failed(r, i, m, st);
     }
-    pcre2_match_data_free(found);
+    pcre2.pcre2_match_data_free(found);
     if (rc != MR_OK)
         mr_array_reset(out);
     return rc;
@@ -162,7 +185,7 @@ static mr_code replace(const mr_rows *r, size_t i, pcre2_match_data *found, mr__
     const struct plan *p = r->plan;
     const struct params *o = r->params;
     const mr_bytes *s = (const mr_bytes *)r->in[0].data + i;
-    const PCRE2_SIZE *v = pcre2_get_ovector_pointer(found);
+    const PCRE2_SIZE *v = pcre2.pcre2_get_ovector_pointer(found);
     const uint32_t not_empty = PCRE2_NOTEMPTY_ATSTART | PCRE2_ANCHORED;
     size_t at = 0, copied = 0;
     uint32_t options = 0;
@@ -196,7 +219,7 @@ static mr_code run_replace(const mr_rows *r, mr_array *out, mr_status *st)
     const struct plan *p = r->plan;
     const mr_array *x = &r->in[0];
     size_t n = x->rows * mr_array_row_values(x);
-    pcre2_match_data *found = pcre2_match_data_create_from_pattern(p->code, p->memory);
+    pcre2_match_data *found = pcre2.pcre2_match_data_create_from_pattern(p->code, p->memory);
     if (!found)
         return mr_fail_memory(st, sizeof *p, "a match");
     mr__texts t;
@@ -208,7 +231,7 @@ static mr_code run_replace(const mr_rows *r, mr_array *out, mr_status *st)
         }
         rc = mr__texts_finish(&t, rc, out, st);
     }
-    pcre2_match_data_free(found);
+    pcre2.pcre2_match_data_free(found);
     return rc;
 }
 

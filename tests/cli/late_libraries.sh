@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Libraries that are opened when something needs them. An empty file stands for one that is missing;
+# another library under its name for one of another version.
+. "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+
+mkdir missing other
+another=$(ldd "$m" | awk '/libjansson/ { print $3 }')
+printf 'a\nb\n' >two.txt
+gzip -c two.txt >two.gz
+tar -cf two.tar two.txt
+"$m" write --out frames --compress zstd-record --text two.txt >/dev/null
+"$m" write --out whole --compress ZSTD --text two.txt >/dev/null
+
+# package, file, then the same pipeline with all libraries and without this one
+needs() {
+    local package=$1 file=$2
+    shift 2
+    : >"missing/$file"
+    cp "$another" "other/$file"
+    "$m" "$@" >out 2>err
+    result "$*: with $package" $? "$(cat err)"
+    local without
+    for without in missing other; do
+        LD_LIBRARY_PATH=$PWD/$without "$m" "$@" >out 2>err
+        result "$*: $without $file" $([ $? != 0 ] && [ ! -s out ] &&
+            grep -q "by $file, which cannot be used (.*$file.*); install $package\$" err; echo $?) "$(cat err)"
+    done
+    rm -f "missing/$file" "other/$file"
+}
+# A missing library is no fault of an element: ignore_errors does not hide it.
+needs libturbojpeg0 libturbojpeg.so.0 show 'range(1).map(x => encode_jpeg(zeros([2, 3, 3], "uint8")))'
+needs libturbojpeg0 libturbojpeg.so.0 show 'from_tensors("\xff\xd8\xff").map(decode_jpeg).ignore_errors()'
+needs libturbojpeg0 libturbojpeg.so.0 show 'from_tensors("\xff\xd8\xff").map(decode_image).ignore_errors()'
+needs libspng0 libspng.so.0 show 'from_tensors("\x89PNG\x0d\x0a\x1a\x0a").map(decode_png).ignore_errors()'
+needs libpcre2-8-0 libpcre2-8.so.0 show 'from_tensors("a").map(x => regex_match(x, "a"))'
+needs libarchive13 libarchive.so.13 show 'tar("two.tar", members=["txt"])'
+needs libzstd1 libzstd.so.1 show 'tfrecord("frames-00000-of-00001.tfrecord", record_compression="ZSTD")'
+needs libzstd1 libzstd.so.1 show 'tfrecord("whole-00000-of-00001.tfrecord", compression="ZSTD")'
+needs libzstd1 libzstd.so.1 write --overwrite --out packed --compress ZSTD --text two.txt
+needs libzstd1 libzstd.so.1 write --overwrite --out packed --compress zstd-record --text two.txt
+needs libzstd1 libzstd.so.1 show --ledger ledger 'range(2)'
+needs libzstd1 libzstd.so.1 why ledger --step 0
+needs zlib1g libz.so.1 show 'text_line("two.gz", compression="GZIP")'
+needs zlib1g libz.so.1 write --overwrite --out packed --compress GZIP --text two.txt
+needs zlib1g libz.so.1 show --save-after 0 --state position 'range(2)'
+
+# Without liburing files are read by threads.
+: >missing/liburing.so.2
+expect reads_without_liburing 0 $'"a"\n"b"' -- env LD_LIBRARY_PATH="$PWD/missing" "$m" show 'text_line("two.txt")'
+
+finish
