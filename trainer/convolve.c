@@ -43,7 +43,7 @@ mr_code mr__convolve_backward(const mr_layer_pass *p, const mr__convolution *c, 
     const mr_math_conv2d_backward_weights w = {s, p->x, p->dy, p->dw[0],
                                                c->use_bias ? p->dw[1] : NULL};
     const mr_math_conv2d_backward_data d = {s, p->dy, p->w[0], p->dx};
-    if (a.f != MR_ACT_LINEAR)
+    if (a.f != MR_ACT_LINEAR && !p->layer->derived)
         MR_TRY(p->math->activate_backward(p->stream, &a, st));
     MR_TRY(p->math->conv2d_backward_weights(p->stream, &w, st));
     return p->dx ? p->math->conv2d_backward_data(p->stream, &d, st) : MR_OK;

@@ -97,6 +97,11 @@ typedef struct mr_layer_desc {
     bool reads_rows;    /* it has one variable, and reads the rows of it that its numbers name */
     bool merges;        /* it reads the results of several layers: concat(a, b) */
     bool multiplies;    /* it is a product with its first variable, which mixed precision rounds */
+    /* Its output ends with the activation of its parameters, and backward leaves the derivative of
+     * that to others where layer->derived. */
+    bool may_be_derived;
+    bool picks; /* each value of its output is one of its input's, which has the gradient: backward
+                   multiplies dy by the derivative of layer->derives, in terms of y, first */
     /* From layer->in (and layer->ins): sets layer->out, and the variables wanted. */
     mr_code (*build)(mr_layer *l, mr_status *st);
     /* Submit what fills y; what fills dx and dw from dy. NULL for a view. */
@@ -125,7 +130,12 @@ struct mr_layer {
     /* Set by build: forward and backward take part in sums over all replicas when training, so they
      * are called without rows too. */
     bool joins;
-    /* The model's. source: the layer whose output it reads, plus 1; 0: the features. begin, depth:
+    bool in_place; /* set by build: backward may be given the input's memory as dx */
+    /* The model's. derived, derives: a layer that picks, and alone reads one with an activation,
+     * applies that one's derivative to its own smaller dy. */
+    bool derived;
+    mr_math_activation derives;
+    /* source: the layer whose output it reads, plus 1; 0: the features. begin, depth:
      * of a layer that belongs to a residual, where that begins and how many there are around it. */
     struct mr__layer_own *own;
     size_t source, begin, depth;

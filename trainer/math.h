@@ -230,7 +230,8 @@ typedef struct mr_math_pool2d {
 } mr_math_pool2d;
 
 /* Overwrites dx. Of equal largest values the first of the window in row-major order has the
- * gradient. */
+ * gradient. For largest values dx may be x where every value of an image lies in exactly one
+ * window. y is what pool2d made of x. */
 typedef struct mr_math_pool2d_backward {
     mr_math_pool2d_shape s;
     const float *x, *y, *dy;

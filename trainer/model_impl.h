@@ -22,6 +22,12 @@ typedef struct mr__bucket {
  * turns to use. What is read by several layers has the sum: the first of them (in the backward
  * pass) writes it, the others write elsewhere, and that is added. */
 enum { MR__NO_SLOT = -1 };
+/* Numbers below MR__NO_SLOT are the output itself of a maker, which nobody reads any more when its
+ * gradient is written over it. */
+static inline int mr__slot_in_place(size_t maker)
+{
+    return MR__NO_SLOT - (int)maker;
+}
 typedef struct mr__edge {
     size_t maker; /* mr__maker_of what is read */
     int to, add;  /* slots; add MR__NO_SLOT: `to` is it */
@@ -106,7 +112,8 @@ size_t mr__input_made(const mr_model *m, size_t maker);
 size_t mr__values_made(const mr_model *m, size_t maker);
 /* Source k of a layer: the layer, plus 1, whose output it reads. */
 size_t mr__source_of(const mr_layer *l, size_t k);
-/* Decides on slots and edges, when shapes are known. */
+/* Decides on slots and edges, and which layer applies an activation's derivative, when shapes are
+ * known. */
 mr_code mr__plan_gradients(mr_model *m, mr_status *st) MR_NODISCARD;
 
 /* What a model with named inputs begins with. */

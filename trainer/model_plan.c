@@ -47,13 +47,54 @@ static int take_slot(plan *p, size_t values)
     return (int)i;
 }
 
+/* The activation that a layer's output ends with, where others may apply its derivative. */
+static mr_math_activation activation_of(const mr_layer *l)
+{
+    for (const mr_param *p = l->desc->is.params; l->desc->may_be_derived && p->name; p++)
+        if (p->type == MR_PT_OWN && p->kind == &mr_param_activation)
+            return (*(const mr_activation *const *)((const char *)l->params + p->at))->function;
+    return MR_ACT_LINEAR;
+}
+
+static size_t readers_of(const mr_model *m, size_t maker)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_layers; i++)
+        for (size_t k = 0; k < m->layers[i].n_inputs && !m->layers[i].desc->view; k++)
+            n += mr__maker_of(m, mr__source_of(&m->layers[i], k)) == maker;
+    for (size_t i = 0; i < m->n_outputs; i++)
+        n += mr__maker_of(m, m->outputs[i]) == maker;
+    return n;
+}
+
+/* A pool after a convolution: the derivative of the activation goes to the smaller side of the
+ * pool, and where nobody needs the convolution's output then, its gradient takes its place. */
+static void join_layers(mr_model *m)
+{
+    for (size_t i = 0; i < m->n_layers; i++) {
+        mr_layer *l = &m->layers[i], *below;
+        size_t maker = l->desc->picks ? mr__maker_of(m, l->source) : 0;
+        if (maker == 0 || mr__input_made(m, maker) < m->n_inputs || readers_of(m, maker) != 1)
+            continue;
+        below = &m->layers[maker - 1];
+        mr_math_activation f = activation_of(below);
+        if (!below->desc->may_be_derived || f == MR_ACT_SOFTMAX)
+            continue;
+        l->derives = f;
+        below->derived = true;
+        if (l->in_place)
+            m->edges[m->first_edge[i]].to = mr__slot_in_place(maker);
+    }
+}
+
 static void plan_layer(plan *p, size_t i)
 {
     mr_model *m = p->m;
     mr__edge *edges = m->edges + m->first_edge[i];
     for (size_t k = 0; k < m->layers[i].n_inputs; k++) {
         size_t maker = mr__maker_of(m, mr__source_of(&m->layers[i], k));
-        int slot = take_slot(p, mr__values_made(m, maker));
+        int slot =
+            edges[k].to < MR__NO_SLOT ? edges[k].to : take_slot(p, mr__values_made(m, maker));
         bool first = m->slot_of[maker] == MR__NO_SLOT;
         edges[k] = (mr__edge){maker, slot, first ? MR__NO_SLOT : m->slot_of[maker]};
         if (first)
@@ -62,7 +103,8 @@ static void plan_layer(plan *p, size_t i)
     for (size_t k = 0; k < m->layers[i].n_inputs; k++)
         if (edges[k].add != MR__NO_SLOT)
             p->taken[edges[k].to] = false;
-    p->taken[m->slot_of[i + 1]] = false;
+    if (m->slot_of[i + 1] > MR__NO_SLOT)
+        p->taken[m->slot_of[i + 1]] = false;
 }
 
 /* Losses write to all outputs before anything goes backward. What several of them give alike has
@@ -118,6 +160,7 @@ mr_code mr__plan_gradients(mr_model *m, mr_status *st)
     m->first_edge[n] = n_edges;
     for (size_t i = 0; i <= n; i++)
         m->slot_of[i] = MR__NO_SLOT;
+    join_layers(m);
     plan_outputs(&p);
     for (size_t i = n; i-- > 0;)
         if (!m->layers[i].desc->view && m->slot_of[i + 1] != MR__NO_SLOT)

@@ -375,6 +375,11 @@ static mr_code add_shared(const mr_model *m, mr_replica *r, size_t layer, mr_sta
     return MR_OK;
 }
 
+static float *slot(const mr__model_replica *p, int i)
+{
+    return i < MR__NO_SLOT ? p->outputs[MR__NO_SLOT - i - 1] : p->slots[i];
+}
+
 /* The backward pass of one layer. to_input: all that it reads needs a gradient. */
 static mr_code layer_backward(mr_model *m, mr_replica *r, size_t i, bool to_input, mr_status *st)
 {
@@ -384,10 +389,10 @@ static mr_code layer_backward(mr_model *m, mr_replica *r, size_t i, bool to_inpu
     mr_layer_pass pass = pass_of(m, r, i, true);
     if (l->desc->view || !(m->learns[i + 1] || to_input) || !(p->rows > 0 || l->joins))
         return MR_OK;
-    pass.dy = p->slots[m->slot_of[i + 1]];
+    pass.dy = slot(p, m->slot_of[i + 1]);
     for (size_t k = 0; k < l->n_inputs; k++)
         if (to_input || m->learns[edges[k].maker]) /* below the first variables none is needed */
-            p->dxs[k] = p->slots[edges[k].to];
+            p->dxs[k] = slot(p, edges[k].to);
     pass.dx = p->dxs[0];
     MR_TRY(round_input(m, &pass, st));
     if (m->mixed && l->desc->multiplies && p->rows > 0)

@@ -118,6 +118,18 @@ MR_TEST(agrees_with_finite_differences)
          3,
          {4, 4, 2}},
         {"layer_norm().dense(3)", 1, {6}},
+        /* A pool that fills the image, one that does not, windows that overlap; not the only one to
+         * read what the convolution gives. */
+        {"conv2d(3, 2, activation=\"tanh\").max_pool(2).flatten().dense(2)", 3, {5, 5, 2}},
+        {"conv2d(3, 2, activation=\"sigmoid\").max_pool(2).flatten().dense(2)", 3, {6, 4, 2}},
+        {"conv2d(3, 2, activation=\"tanh\").max_pool(3, strides=1).flatten().dense(2)",
+         3,
+         {5, 5, 2}},
+        {"conv2d(3, 2, activation=\"tanh\").max_pool(3).flatten().dense(2)", 3, {7, 7, 2}},
+        {"a = input(5, 5, 2); c = a.conv2d(3, 2, activation=\"tanh\"); "
+         "concat(c.max_pool(2).flatten(), c.flatten()).dense(2)",
+         3,
+         {5, 5, 2}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t replicas = 1; replicas <= 4; replicas += 3) /* one of four has no rows */

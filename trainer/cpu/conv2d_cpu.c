@@ -8,7 +8,7 @@
 #include "trainer/cpu/matmul.h"
 #include "trainer/cpu/operations.h"
 
-enum { MAX_PLANS = 64, ALIGNMENT = 64 };
+enum { MAX_PLANS = 64, ALIGNMENT = 64, AT_ONCE = 512 << 10 /* bytes */ };
 
 typedef enum direction { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS } direction;
 typedef mr_math_conv2d_shape shape;
@@ -284,20 +284,22 @@ static mr_code find_plan(mr_stream *s, const key *k, plan **out, mr_status *st)
 /* What a kernel of any direction is given. */
 typedef struct call {
     plan *p;
+    plan *rest;   /* of the images that p's number does not divide; NULL: none */
+    size_t times; /* p runs */
     dnnl_stream_t stream;
     void *operands[N_OPERANDS];
     mr_math_activation f;
 } call;
 
-static dnnl_status_t reorder(const call *c, dnnl_memory_t from, dnnl_memory_t to)
+static dnnl_status_t reorder(const plan *p, dnnl_stream_t s, dnnl_memory_t from, dnnl_memory_t to)
 {
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    return c->p->reorder ? dnnl_primitive_execute(c->p->reorder, c->stream, 2, args) : dnnl_success;
+    return p->reorder ? dnnl_primitive_execute(p->reorder, s, 2, args) : dnnl_success;
 }
 
-static dnnl_status_t execute(const call *c)
+/* again: with the kernel of the run before. */
+static dnnl_status_t execute(const plan *p, const call *c, bool again)
 {
-    const plan *p = c->p;
     static const int names[3][N_OPERANDS] = {
         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
         {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST},
@@ -312,47 +314,12 @@ static dnnl_status_t execute(const call *c)
             names[p->k.d][i], i == KERNEL && p->own_kernel ? p->own_kernel : p->operands[i]};
     }
     args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratchpad};
-    if (p->k.d != BACKWARD_WEIGHTS)
-        TRY_DNNL(reorder(c, p->operands[KERNEL], p->own_kernel));
+    if (p->k.d != BACKWARD_WEIGHTS && !again)
+        TRY_DNNL(reorder(p, c->stream, p->operands[KERNEL], p->own_kernel));
     TRY_DNNL(dnnl_primitive_execute(p->primitive, c->stream, n, args));
     if (p->k.d == BACKWARD_WEIGHTS)
-        TRY_DNNL(reorder(c, p->own_kernel, p->operands[KERNEL]));
+        TRY_DNNL(reorder(p, c->stream, p->own_kernel, p->operands[KERNEL]));
     return dnnl_stream_wait(c->stream);
-}
-
-static void run_convolution(void *args)
-{
-    const call *c = args;
-    const shape *s = &c->p->k.s;
-    mr_status full;
-    if (mr__onednn_room(&full) != MR_OK) {
-        mr__cpu_fail(full.code, "%s", full.message);
-        return;
-    }
-    dnnl_status_t rc = execute(c);
-    if (rc != dnnl_success)
-        mr__cpu_fail(rc == dnnl_out_of_memory ? MR_RESOURCE_EXHAUSTED : MR_INTERNAL,
-                     "oneDNN failed in a convolution (status %d)", (int)rc);
-    if (c->p->k.d == FORWARD)
-        mr__cpu_apply(c->f, c->operands[RESULT], s->n * s->out_h * s->out_w, s->filters);
-}
-
-/* The result's or image's pointers are const where they are read: one array serves all. */
-static void *plain(const void *p)
-{
-    return (void *)(uintptr_t)p;
-}
-
-static mr_code submit(mr_stream *s, direction d, const shape *sh, call *c, mr_status *st)
-{
-    key k;
-    memset(&k, 0, sizeof k); /* compared as bytes */
-    k.s = *sh;
-    k.d = d;
-    k.bias = c->operands[BIAS] != NULL;
-    MR_TRY(find_plan(s, &k, &c->p, st));
-    c->stream = ((plans *)*mr__cpu_plans(s))->stream;
-    return mr__cpu_launch(s, run_convolution, c, sizeof *c, st);
 }
 
 static size_t image_values(const shape *s)
@@ -363,6 +330,65 @@ static size_t image_values(const shape *s)
 static size_t result_values(const shape *s)
 {
     return s->n * s->out_h * s->out_w * s->filters;
+}
+
+static void run_plan(const plan *p, const call *c, bool again)
+{
+    const shape *s = &p->k.s;
+    dnnl_status_t rc = execute(p, c, again);
+    if (rc != dnnl_success)
+        mr__cpu_fail(rc == dnnl_out_of_memory ? MR_RESOURCE_EXHAUSTED : MR_INTERNAL,
+                     "oneDNN failed in a convolution (status %d)", (int)rc);
+    if (p->k.d == FORWARD)
+        mr__cpu_apply(c->f, c->operands[RESULT], s->n * s->out_h * s->out_w, s->filters);
+}
+
+static void run_convolution(void *args)
+{
+    call *c = args;
+    mr_status full;
+    if (mr__onednn_room(&full) != MR_OK) {
+        mr__cpu_fail(full.code, "%s", full.message);
+        return;
+    }
+    for (size_t i = 0; i < c->times; i++) {
+        run_plan(c->p, c, i > 0);
+        c->operands[IMAGE] = (float *)c->operands[IMAGE] + image_values(&c->p->k.s);
+        c->operands[RESULT] = (float *)c->operands[RESULT] + result_values(&c->p->k.s);
+    }
+    if (c->rest)
+        run_plan(c->rest, c, false);
+}
+
+/* The result's or image's pointers are const where they are read: one array serves all. */
+static void *plain(const void *p)
+{
+    return (void *)(uintptr_t)p;
+}
+
+/* An activation finds what it works on in the cache if there is not too much of it. */
+static size_t images_at_once(const shape *s, direction d, mr_math_activation f)
+{
+    size_t n = AT_ONCE / (result_values(s) / s->n * sizeof(float));
+    return d != FORWARD || f == MR_ACT_LINEAR || n >= s->n ? s->n : n > 0 ? n : 1;
+}
+
+static mr_code submit(mr_stream *s, direction d, const shape *sh, call *c, mr_status *st)
+{
+    key k;
+    memset(&k, 0, sizeof k); /* compared as bytes */
+    k.s = *sh;
+    k.d = d;
+    k.bias = c->operands[BIAS] != NULL;
+    k.s.n = images_at_once(sh, d, c->f);
+    c->times = sh->n / k.s.n;
+    c->rest = NULL;
+    MR_TRY(find_plan(s, &k, &c->p, st));
+    k.s.n = sh->n % k.s.n;
+    if (k.s.n > 0)
+        MR_TRY(find_plan(s, &k, &c->rest, st));
+    c->stream = ((plans *)*mr__cpu_plans(s))->stream;
+    return mr__cpu_launch(s, run_convolution, c, sizeof *c, st);
 }
 
 mr_code mr__cpu_conv2d(mr_stream *s, const mr_math_conv2d *p, mr_status *st)

@@ -103,6 +103,7 @@ const mr_layer_desc mr__layer_conv2d = {
            .params = table,
            .params_size = sizeof(struct params)},
     .multiplies = true,
+    .may_be_derived = true,
     .build = build,
     .forward = forward,
     .backward = backward,

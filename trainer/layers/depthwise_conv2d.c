@@ -101,6 +101,7 @@ const mr_layer_desc mr__layer_depthwise_conv2d = {
            .params = table,
            .params_size = sizeof(struct params)},
     .multiplies = true,
+    .may_be_derived = true,
     .build = build,
     .forward = forward,
     .backward = backward,

@@ -58,6 +58,10 @@ static mr_code forward_max(const mr_layer_pass *p, mr_status *st)
 
 static mr_code backward_max(const mr_layer_pass *p, mr_status *st)
 {
+    const mr_math_activate_backward a = {
+        p->layer->derives, p->rows, mr_dims_values(&p->layer->out), p->y, p->dy, p->dy};
+    if (a.f != MR_ACT_LINEAR && p->dx)
+        MR_TRY(p->math->activate_backward(p->stream, &a, st));
     return backward_of(p, shape_of(p, false), st);
 }
 
@@ -77,6 +81,21 @@ static mr_code build(mr_layer *l, mr_status *st)
     MR_TRY(mr__window2d_check(l, &windows, st));
     mr__window2d w = mr__window2d_place(l, &windows);
     l->out = (mr_dims){.rank = 3, .shape = {(int64_t)w.h.out, (int64_t)w.w.out, l->in.shape[2]}};
+    return MR_OK;
+}
+
+/* Do the windows lie side by side, and fill the axis? */
+static bool fills(const mr__window_axis *a, size_t size)
+{
+    return a->before == 0 && a->stride == a->size && a->out * a->size == size;
+}
+
+static mr_code build_max(mr_layer *l, mr_status *st)
+{
+    MR_TRY(build(l, st));
+    mr__window2d_params windows = windows_of(l->params);
+    mr__window2d w = mr__window2d_place(l, &windows);
+    l->in_place = fills(&w.h, w.height) && fills(&w.w, w.width);
     return MR_OK;
 }
 
@@ -117,7 +136,8 @@ const mr_layer_desc mr__layer_max_pool = {
            .example = "input(28, 28, 1).conv2d(8, 3).max_pool(2).flatten().dense(10)",
            .params = table,
            .params_size = sizeof(struct params)},
-    .build = build,
+    .picks = true,
+    .build = build_max,
     .forward = forward_max,
     .backward = backward_max,
     .onnx = onnx_max,
