@@ -54,8 +54,9 @@ typedef struct sum {
 
 static world *worlds; /* guarded by cd_lock */
 static _Thread_local int depth, inits;
-static _Thread_local cd_op *group;  /* what the open group will submit */
-static _Thread_local world *opened; /* by the open group, with other processes */
+static _Thread_local cd_op *group;      /* what the open group will submit */
+static _Thread_local bool group_failed; /* a call of the open group */
+static _Thread_local world *opened;     /* by the open group, with other processes */
 
 #define ENTER(call)                                                                                \
     do {                                                                                           \
@@ -143,6 +144,8 @@ ncclResult_t ncclGroupEnd(void)
     if (--depth > 0)
         return fails ? ncclSystemError : ncclSuccess;
     inits = 0;
+    fails = fails || group_failed; /* then nothing of the group starts */
+    group_failed = false;
     world *w = opened, *sums = world_of_group();
     opened = NULL;
     if (fails) {
@@ -496,7 +499,10 @@ static void drop_sum(cd_op *op)
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t c, cudaStream_t stream)
 {
-    ENTER("ncclAllReduce");
+    if (cd_fails("ncclAllReduce")) {
+        group_failed = depth > 0;
+        return ncclSystemError;
+    }
     cd_check(CD_COMM, c, "ncclAllReduce");
     int device = cd_stream_device(stream, "ncclAllReduce");
     if (device != c->device)
