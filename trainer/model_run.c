@@ -506,13 +506,13 @@ static mr_code update(mr_model *m, mr_replica *r, mr_optimizer *o, size_t v, mr_
 }
 
 /* Waits for all sums, and has the optimizer see all gradients. */
-static mr_code measure(mr_model *m, mr_replica *r, mr_optimizer *o, mr_status *st)
+static mr_code measure(mr_model *m, mr_replica *r, mr_status *st)
 {
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
     MR_TRY(mr__model_finish_sums(m, r, st));
     for (size_t v = 0; v < m->n_variables; v++)
         if (mr_variable_role_of(m->variables[v]) == MR_LEARNED)
-            MR_TRY(mr__optimizer_measure(o, r, mr_variable_size(m->variables[v]), p->grads[v], st));
+            MR_TRY(mr__optimizer_measure(r, mr_variable_size(m->variables[v]), p->grads[v], st));
     return MR_OK;
 }
 
@@ -540,7 +540,7 @@ mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o, mr
         mr__strategy_on_undo(m->s, take_back, m, p->pending);
     MR_TRY(mr__optimizer_begin(o, r, st));
     if (mr__optimizer_needs_all(o))
-        MR_TRY(measure(m, r, o, st));
+        MR_TRY(measure(m, r, st));
     for (size_t b = 0; b < m->n_buckets; b++) {
         size_t layer = m->buckets[b].layer;
         if (p->summing)

@@ -31,9 +31,8 @@ struct mr_optimizer {
     mr_param table[MAX_PARAMS + N_COMMON]; /* the descriptor's, and those of common */
     size_t params_size;                    /* of what it describes */
     void *params;
-    common *common;                 /* in params */
-    double *norms[MR_MAX_REPLICAS]; /* scratch of the step: the sum of squares of gradients */
-    char *text;                     /* as it was parsed */
+    common *common; /* in params */
+    char *text;     /* as it was parsed */
     size_t n_slots;
     int64_t iterations[MR_MAX_REPLICAS]; /* each replica counts its own updates */
     pthread_mutex_t lock;                /* guards the list, which the first update fills */
@@ -264,11 +263,6 @@ mr_code mr__optimizer_prepare(mr_optimizer *o, mr_replica *r, mr_variable *const
     bool updates = mr_replica_id(r) == 0 || !mr__strategy_is_central(mr_replica_strategy(r));
     for (size_t i = 0; i < n && o->n_slots > 0 && updates; i++)
         MR_TRY(make_slots(o, r, variables[i], st));
-    if (o->common->clipnorm == 0 && o->common->global_clipnorm == 0)
-        return MR_OK;
-    void *norm;
-    MR_TRY(mr_replica_scratch(r, sizeof(double), &norm, st));
-    o->norms[mr_replica_id(r)] = norm;
     return MR_OK;
 }
 
@@ -287,7 +281,7 @@ mr_code mr__optimizer_begin(mr_optimizer *o, const mr_replica *r, mr_status *st)
     o->iterations[id]++;
     if (!mr__optimizer_needs_all(o))
         return MR_OK;
-    return mr_stream_set(mr_replica_stream(r), o->norms[id], 0, sizeof(double), st);
+    return mr_stream_set(mr_replica_stream(r), mr__replica_squares(r), 0, sizeof(double), st);
 }
 
 bool mr__optimizer_clips_each(const mr_optimizer *o)
@@ -300,17 +294,16 @@ bool mr__optimizer_needs_all(const mr_optimizer *o)
     return o->common->global_clipnorm > 0;
 }
 
-mr_code mr__optimizer_measure(mr_optimizer *o, mr_replica *r, size_t n, const float *gradient,
-                              mr_status *st)
+mr_code mr__optimizer_measure(mr_replica *r, size_t n, const float *gradient, mr_status *st)
 {
-    const mr_math_penalty squares = {n, 0, 1, gradient, o->norms[mr_replica_id(r)]};
+    const mr_math_penalty squares = {n, 0, 1, gradient, mr__replica_squares(r)};
     return mr_replica_math(r)->penalty(mr_replica_stream(r), &squares, st);
 }
 
 static mr_code clip(mr_optimizer *o, mr_replica *r, size_t n, float *gradient, mr_status *st)
 {
     const common *c = o->common;
-    double *norm = o->norms[mr_replica_id(r)];
+    double *norm = mr__replica_squares(r);
     mr_math_clip k = {.n = n,
                       .value = (float)c->clipvalue,
                       .norm = (float)(c->clipnorm > 0 ? c->clipnorm : c->global_clipnorm),
@@ -320,7 +313,7 @@ static mr_code clip(mr_optimizer *o, mr_replica *r, size_t n, float *gradient, m
         return MR_OK;
     if (c->clipnorm > 0) {
         MR_TRY(mr_stream_set(mr_replica_stream(r), norm, 0, sizeof *norm, st));
-        MR_TRY(mr__optimizer_measure(o, r, n, gradient, st));
+        MR_TRY(mr__optimizer_measure(r, n, gradient, st));
     }
     return mr_replica_math(r)->clip(mr_replica_stream(r), &k, st);
 }
@@ -374,7 +367,7 @@ mr_code mr_optimizer_apply_gradients(mr_optimizer *o, mr_replica *r, mr_variable
     MR_TRY(mr__collective_commit(c, id, s, st));
     MR_TRY(mr__optimizer_begin(o, r, st));
     for (size_t i = 0; i < n && mr__optimizer_needs_all(o); i++)
-        MR_TRY(mr__optimizer_measure(o, r, mr_variable_size(variables[i]), gradients[i], st));
+        MR_TRY(mr__optimizer_measure(r, mr_variable_size(variables[i]), gradients[i], st));
     for (size_t i = 0; i < n && !(central && id > 0); i++)
         MR_TRY(mr__optimizer_update(o, r, variables[i], gradients[i], flag, st));
     return central ? mr__variables_publish(variables, n, r, flag, st) : MR_OK;

@@ -15,7 +15,7 @@ mr_code mr__optimizer_begin(mr_optimizer *o, const mr_replica *r, mr_status *st)
 bool mr__optimizer_needs_all(const mr_optimizer *o);
 /* Whether the norm of a variable's whole gradient counts. */
 bool mr__optimizer_clips_each(const mr_optimizer *o);
-mr_code mr__optimizer_measure(mr_optimizer *o, mr_replica *r, size_t n, const float *gradient,
+mr_code mr__optimizer_measure(mr_replica *r, size_t n, const float *gradient,
                               mr_status *st) MR_NODISCARD;
 mr_code mr__optimizer_update(mr_optimizer *o, mr_replica *r, mr_variable *v, float *gradient,
                              const float *skip, mr_status *st) MR_NODISCARD;

@@ -19,6 +19,7 @@ struct mr_replica {
     mr_stream *compute;
     mr_math_fault *fault; /* in device memory */
     mr_math_fault *seen;  /* pinned: a copy of it */
+    double *squares;      /* in device memory, for optimizers */
     pthread_t thread;
     bool has_thread;
     void **scratch; /* of the step under way */
@@ -111,6 +112,12 @@ bool mr__in_cross_replica_context(void)
     return !here && n_scopes > 0;
 }
 
+static void release_scratch(mr_replica *r)
+{
+    while (r->n_scratch > 0)
+        mr_stream_release(r->compute, r->scratch[--r->n_scratch]);
+}
+
 static void run_step(mr_replica *r)
 {
     here = r;
@@ -121,8 +128,8 @@ static void run_step(mr_replica *r)
         mr_collective_abort(r->s->collective);
     else
         mr__collective_leave(r->s->collective, r->id);
-    while (r->n_scratch > 0)
-        mr_stream_release(r->compute, r->scratch[--r->n_scratch]);
+    if (r->rc == MR_OK) /* else a sum that nobody has waited for may be using it */
+        release_scratch(r);
     here = NULL;
 }
 
@@ -171,6 +178,8 @@ static mr_code open_replica(mr_strategy *s, size_t i, const char *name, mr_statu
     r->seen = p;
     MR_TRY(mr_device_alloc(r->device, MR_MEMORY_DEVICE, sizeof *r->fault, &p, st));
     r->fault = p;
+    MR_TRY(mr_device_alloc(r->device, MR_MEMORY_DEVICE, sizeof *r->squares, &p, st));
+    r->squares = p;
     *r->seen = MR_MATH_FAULT_NONE;
     return mr__replica_write(r, r->fault, r->seen, sizeof *r->seen, st);
 }
@@ -360,6 +369,7 @@ static void free_replica(mr_replica *r)
     if (r->device) {
         mr_device_free(r->device, MR_MEMORY_PINNED, r->seen);
         mr_device_free(r->device, MR_MEMORY_DEVICE, r->fault);
+        mr_device_free(r->device, MR_MEMORY_DEVICE, r->squares);
     }
     mr_device_close(r->device);
     mr_free(r->scratch);
@@ -532,6 +542,11 @@ mr_math_fault *mr__replica_fault(const mr_replica *r)
     return r->fault;
 }
 
+double *mr__replica_squares(const mr_replica *r)
+{
+    return r->squares;
+}
+
 mr_code mr_replica_scratch(mr_replica *r, size_t bytes, void **out, mr_status *st)
 {
     void *list = r->scratch;
@@ -680,6 +695,8 @@ mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
     /* A failed device fails the next step too. */
     mr_code rest = mr__strategy_synchronize(s, NULL);
     mr_collective_reset(s->collective);
+    for (size_t i = 0; i < s->n; i++)
+        release_scratch(&s->replicas[i]);
     if (rest == MR_OK)
         rest = clear_faults(s, NULL);
     if (st)

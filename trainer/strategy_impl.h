@@ -71,7 +71,9 @@ mr_code mr__strategy_undo(mr_strategy *s, uint64_t step, mr_status *st) MR_NODIS
 
 /* The replica's word for labels out of range, in device memory. */
 mr_math_fault *mr__replica_fault(const mr_replica *r);
-/* The error that it means; MR_OK: none. */
+/* Its sum of squares of gradients, for the update under way, in device memory. */
+double *mr__replica_squares(const mr_replica *r);
+/* The error that a fault means; MR_OK: none. */
 mr_code mr__fault_status(const mr_math_fault *f, mr_status *st) MR_NODISCARD;
 
 /* Between steps: copies between plain host memory and the replica's device, and waits for it. */
