@@ -58,7 +58,7 @@ typedef struct train_opts {
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, from_function, mixed_precision;
-    bool no_cuda_graph; /* there are none yet */
+    bool no_cuda_graph;
 } train_opts;
 
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -355,7 +355,8 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                         .seed = o->run.opts.seed,
                         .iterator = &read_opts,
                         .mixed_precision = o->mixed_precision,
-                        .check_replicas = o->check_replicas};
+                        .check_replicas = o->check_replicas,
+                        .no_cuda_graph = o->no_cuda_graph};
     if (o->from_function) {
         opts.input = make_data;
         opts.input_ctx = o;
@@ -576,7 +577,7 @@ static int train(int argc, char **argv)
         {.name = "no-cuda-graph",
          .kind = CLI_SWITCH,
          .value = &o.no_cuda_graph,
-         .help = "submit each operation of a step to GPUs by itself, as this version always does"},
+         .help = "submit each operation of a step to GPUs by itself, not as CUDA graphs"},
         {.name = "mixed-precision",
          .kind = CLI_SWITCH,
          .value = &o.mixed_precision,

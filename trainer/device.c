@@ -33,7 +33,8 @@ static bool is_complete(const mr_device_backend *b)
            b->libraries && b->memory_alloc && b->memory_free && b->stream_new && b->stream_free &&
            b->event_new && b->event_free && b->copy && b->set && b->host_call && b->record &&
            b->wait && b->event_synchronize && b->event_done && b->stream_synchronize &&
-           b->stream_status && b->native_stream && b->math && b->math->size == sizeof *b->math;
+           b->stream_status && b->native_stream && b->math && b->math->size == sizeof *b->math &&
+           !b->repeat_begin == !b->repeat_end;
 }
 
 mr_code mr_device_backend_register(const mr_device_backend *b, mr_status *st)
@@ -341,6 +342,16 @@ mr_code mr_stream_status(mr_stream *s, mr_status *st)
 void *mr_stream_native(mr_stream *s)
 {
     return s->backend->native_stream(s->self);
+}
+
+mr_code mr_stream_repeat_begin(mr_stream *s, uint64_t key, mr_status *st)
+{
+    return s->backend->repeat_begin ? s->backend->repeat_begin(s->self, key, st) : MR_OK;
+}
+
+mr_code mr_stream_repeat_end(mr_stream *s, mr_status *st)
+{
+    return s->backend->repeat_end ? s->backend->repeat_end(s->self, st) : MR_OK;
 }
 
 mr_code mr_event_synchronize(mr_event *e, mr_status *st)

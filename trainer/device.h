@@ -71,7 +71,7 @@ typedef struct mr_device_library {
 } mr_device_library;
 
 /* Must match exactly: a back end built for another version is refused. */
-#define MR_DEVICE_ABI 3
+#define MR_DEVICE_ABI 4
 
 /* A kind of device. `self` is what open returned; stream and event handles are the back end's own
  * (mr_stream.self). Calls for one stream come one at a time, all others from any thread: a back end
@@ -138,6 +138,9 @@ typedef struct mr_device_backend {
     /* Whether operations of this device may use the memory of another of this kind; copies always
      * may. NULL: they may. */
     bool (*reaches)(void *self, void *other);
+    /* See mr_stream_repeat_begin. NULL, both: sections mean nothing. */
+    mr_code (*repeat_begin)(void *stream, uint64_t key, mr_status *st);
+    mr_code (*repeat_end)(void *stream, mr_status *st);
 } mr_device_backend;
 
 /* Makes a kind of device known; b stays the caller's and must outlive its use. "cpu" is always
@@ -207,7 +210,16 @@ MR_API mr_code mr_stream_record(mr_stream *s, mr_event *e, mr_status *st) MR_NOD
 MR_API mr_code mr_stream_wait(mr_stream *s, mr_event *e, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_stream_synchronize(mr_stream *s, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_stream_status(mr_stream *s, mr_status *st) MR_NODISCARD;
+/* Within a section that repeats (below) it is asked for again each time, just before the launch. */
 MR_API void *mr_stream_native(mr_stream *s);
+/* From repeat_begin to repeat_end: what is submitted is likely to be what was submitted in earlier
+ * sections of this key. It means what it means without them. A device may hold work back until the
+ * section ends, or until something has to wait for it, and submit it as one: GPUs launch a CUDA
+ * graph. A section that begins ends the one before it; one thread at a time submits to the stream.
+ * End it also after an error: what was submitted before the error runs.
+ * errors   those of what was held back */
+MR_API mr_code mr_stream_repeat_begin(mr_stream *s, uint64_t key, mr_status *st) MR_NODISCARD;
+MR_API mr_code mr_stream_repeat_end(mr_stream *s, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_event_synchronize(mr_event *e, mr_status *st) MR_NODISCARD;
 MR_API bool mr_event_done(mr_event *e);
 

@@ -328,7 +328,8 @@ static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
                        .iterator = o->iterator ? &run : NULL,
                        .has_auto_shard = o->has_auto_shard,
                        .auto_shard = o->auto_shard,
-                       .staging_depth = o->staging_depth};
+                       .staging_depth = o->staging_depth,
+                       .no_cuda_graph = o->no_cuda_graph};
     mr_code rc = mr_evaluate(x->run.s, x->run.m, o->validation, x->run.loss, &how, made, st);
     if (rc != MR_OK)
         mr_status_prefix(st, "validation");

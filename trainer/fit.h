@@ -173,6 +173,7 @@ typedef struct mr_fit_opts {
     bool has_auto_shard; /* several workers: auto_shard instead of what the graph says */
     mr_shard_policy auto_shard;
     size_t staging_depth; /* batches on their way to the devices, at least 2 */
+    bool no_cuda_graph;   /* each operation of a step is submitted to GPUs by itself */
     /* Where mr_fit and mr_check_data are given no dataset: makes that of each worker, batched by
      * the size of a replica's batch; nothing is sharded. It may be called any number of times, as
      * by a coordinator of parameter servers for all workers, of which each has one replica in

@@ -8,6 +8,7 @@
 #include "trainer/loss_impl.h"
 #include "trainer/metric_impl.h"
 #include "trainer/model_impl.h"
+#include "trainer/random_bits.h"
 #include "trainer/servers/remote_steps.h"
 #include "trainer/strategy_impl.h"
 
@@ -316,6 +317,35 @@ static mr_code pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st
     return x->loss ? learn(x, s, r, y, st) : fetch_predictions(x, s, r, y, st);
 }
 
+/* Steps that are alike for the devices: of this model and purpose, whose batch is as large and lies
+ * in the same memory. */
+static uint64_t kind_of_step(const mr__run *x, size_t id)
+{
+    mr_array features;
+    mr__staging_tensor(x->feed.ring, x->slot, id, 0, &features);
+    const uint64_t is[] = {(uintptr_t)x->m, (uintptr_t)x->o, x->slot, (uint64_t)features.shape[0],
+                           mr__staging_rows(x->feed.ring, x->slot)};
+    uint64_t key = 0;
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        key = mr__mix_in(key, is[i]);
+    return key;
+}
+
+/* pass(), which devices may run as one. */
+static mr_code repeat_pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+{
+    mr_stream *compute = mr_replica_stream(r);
+    mr_status end;
+    mr_status_init(&end);
+    if (x->opts->no_cuda_graph)
+        return pass(x, s, r, st);
+    MR_TRY(mr_stream_repeat_begin(compute, kind_of_step(x, mr_replica_id(r)), st));
+    mr_code rc = pass(x, s, r, st), ended = mr_stream_repeat_end(compute, &end);
+    if (rc == MR_OK && ended != MR_OK && st)
+        *st = end;
+    return rc == MR_OK ? ended : rc;
+}
+
 /* One step of one replica. */
 static mr_code step(mr_replica *r, void *ctx, mr_status *st)
 {
@@ -327,7 +357,7 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *st)
         MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
         MR_TRY(x->instead(x->give_ctx, r, st));
     } else
-        MR_TRY(pass(x, s, r, st));
+        MR_TRY(repeat_pass(x, s, r, st));
     MR_TRY(mr__staging_release(x->feed.ring, x->slot, id, st));
     return send_results(x, s, r, st);
 }

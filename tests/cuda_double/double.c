@@ -91,11 +91,24 @@ static bool is_it(const char *call)
     return fails;
 }
 
+/* Calls of a thread that captures a stream: those that submit work to it. */
+static bool is_captured(const char *call)
+{
+    static const char *const names[] = {"cudaLaunchKernel", "cudaMemsetAsync", "cudaSetDevice",
+                                        "cudaStreamEndCapture"};
+    bool is = strncmp(call, "cublasLt", 8) == 0 || strncmp(call, "cudnnConvolution", 16) == 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        is = is || strcmp(call, names[i]) == 0;
+    return is;
+}
+
 bool cd_fails(const char *call)
 {
     cd_set();
     if (cd_in_host_call)
         cd_misuse("%s is called in a function that a stream runs", call);
+    if (cd_capturing && !is_captured(call))
+        cd_misuse("%s is called while a stream is captured", call);
     atomic_fetch_add(&calls, 1);
     return is_it(call);
 }
@@ -115,8 +128,9 @@ uint64_t cd_random(uint64_t *s)
 }
 
 static const char *const kind_names[CD_N_KINDS] = {
-    "stream",       "event",  "cuBLASLt handle", "product",     "matrix layout", "preference",
-    "cuDNN handle", "tensor", "filter",          "convolution", "communicator"};
+    "stream",       "event",        "cuBLASLt handle", "product", "matrix layout",
+    "preference",   "cuDNN handle", "tensor",          "filter",  "convolution",
+    "communicator", "graph",        "executable graph"};
 
 void *cd_new(cd_kind kind, size_t bytes)
 {

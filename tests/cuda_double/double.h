@@ -64,6 +64,8 @@ typedef enum cd_kind {
     CD_FILTER,
     CD_CONVOLUTION,
     CD_COMM,
+    CD_GRAPH,
+    CD_GRAPH_EXEC,
     CD_N_KINDS
 } cd_kind;
 
@@ -100,6 +102,7 @@ struct cd_op {
     int device;
     uint32_t epoch; /* slot << 24 | number in the stream */
     cd_clock clock;
+    size_t bytes; /* of the payload */
     _Alignas(16) char payload[];
 };
 
@@ -109,8 +112,19 @@ extern _Thread_local cd_op *cd_running;
 /* A new operation of a stream, to be filled; and its submission. */
 cd_op *cd_op_new(cudaStream_t s, const char *name, cd_run *run, size_t payload);
 void cd_submit(cd_op *op);
+/* The same for another stream; NULL: for none yet, in a graph. */
+cd_op *cd_op_copy(const cd_op *op, cudaStream_t s);
 /* With cd_lock held; gives the operation's epoch. */
 uint32_t cd_submit_locked(cd_op *op);
+
+/* From begin to end, operations that this thread submits to s are kept for a graph; it calls
+ * nothing that has to do with other streams or with memory. */
+extern _Thread_local bool cd_capturing;
+void cd_capture_begin(cudaStream_t s);
+cd_op *cd_capture_end(cudaStream_t s);
+/* The launch of a kernel; s NULL: as a node of the current device's. */
+cd_op *cd_kernel_op(cudaStream_t s, const void *kernel, dim3 grid, dim3 block, void **args,
+                    size_t shared);
 
 /* What s gets from now on comes after op; cd_lock is held. */
 void cd_stream_follows(cudaStream_t s, const cd_op *op);

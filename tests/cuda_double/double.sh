@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # millrace-cuda.so on the double of NVIDIA's libraries, and the double itself.
-#   double.sh PART MILLRACE      PART: itself, operations, trainer, training, faults
+#   double.sh PART MILLRACE      PART: itself, operations, trainer, training, graphs, faults
 part=$1
 shift
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -48,6 +48,15 @@ sums_of_other_kinds 134 rank 1 sums 1000
 sum_asked_for 0
 sum_not_asked_for 134 1 sums have not run
 sum_not_finalized 134 ncclCommFinalize was not called
+graph_runs 0
+graph_without_wait 134 missing wait
+graph_left 99 leak: 1 executable graph
+node_without_its_graph 134 is no graph that exists
+nodes_side_by_side 134 does not follow the one before it
+waits_in_capture 134 is called while a stream is captured
+allocates_in_capture 134 is called while a stream is captured
+records_in_capture 134 is called while a stream is captured
+never_ends_capture 134 is called while a stream is captured
 END
     MR_DOUBLE_FAIL=cudaEventRecord:1 timeout 1500 "$build/tests/cuda_double/misuse" with_wait >out 2>&1
     rc=$?
@@ -178,6 +187,58 @@ PY
     rc=$?
     [ $rc = 1 ] && grep -q 'label 3 ' gpu.log.err && ! grep -q 'cuda double:' gpu.log.err
     result 'a label out of range is reported' $? "status $rc: $(cat gpu.log.err)"
+}
+
+# Graphs give the bits that single launches give, over many steps, and are what most of those run as.
+with_graphs() { # NAME DEVICES MODEL OPTIMIZER DATA [FLAG...]
+    local name=$1 devices=$2 rc of none
+    shift 2
+    of=$(MR_DOUBLE_DELAY=20 MR_DOUBLE_COUNT=$dir/count train graphs.log "$devices" "$@" && cat count) &&
+        none=$(MR_DOUBLE_DELAY=20 MR_DOUBLE_COUNT=$dir/count train single.log "$devices" "$@" --no-cuda-graph && cat count) &&
+        [ -s graphs.log ] && cmp graphs.log single.log >cmp.log 2>&1 &&
+        [ "${of% *}" != "${none% *}" ] && [ "$((10 * ${of%% *}))" -lt "$((8 * ${none%% *}))" ]
+    rc=$?
+    grep -q 'cuda double:' graphs.log.err single.log.err && rc=1
+    result "graphs: $name" $rc "calls and kernels: $of with graphs, $none without; $(cat cmp.log graphs.log.err single.log.err)"
+}
+
+graphs() {
+    local call at of rc
+    with_graphs 'an MLP with dropout and Adam' cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 8
+    with_graphs 'momentum, in mixed precision' cuda:1 "$mlp" 'sgd(0.02, momentum=0.9)' "$data" --epochs 6 --mixed-precision
+    with_graphs 'a CNN' cuda:0 "$cnn" 'adamw(0.0005)' "$images" --epochs 6
+    with_graphs 'batches in the same memory' cuda:0 'dense(8, activation="relu").dense(3)' 'sgd(0.1)' "$data" --epochs 8
+    with_graphs 'a rate that decays with each step' cuda:0 "$mlp" \
+        'rmsprop(learning_rate=exponential_decay(0.01, decay_steps=10, decay_rate=0.9))' "$data" --epochs 6
+    with_graphs 'a rate that callbacks set, and validation' cuda:0 "$mlp" 'sgd(0.1)' "$data" --epochs 6 \
+        --callback 'learning_rate_schedule([[0, 0.1], [2, 0.01], [4, 0.001]])' --validation "$data.take(2)"
+    with_graphs 'gradients that are clipped' cuda:0 "$mlp" 'adagrad(0.01, clipnorm=0.5)' "$data" --epochs 6
+    with_graphs 'gradients that are clipped together' cuda:0 "$mlp" 'adam(0.01, global_clipnorm=0.5)' "$data" --epochs 6
+    with_graphs 'two replicas on one GPU' cuda:0,cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 6 --check-replicas
+    with_graphs 'three GPUs' cuda:0,cuda:1,cuda:2 "$mlp" 'adam(0.003)' "$data" --epochs 6
+    with_graphs 'central storage' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --epochs 6 --strategy central_storage
+    compare 'graphs: the losses of processors' cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 6
+
+    # What has to do with graphs alone may fail: it goes on without, and says so where it is asked to.
+    train good.log cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 4
+    for call in cudaStreamBeginCapture cudaStreamEndCapture cudaGraphCreate cudaGraphAddKernelNode \
+        cudaGraphAddChildGraphNode cudaGraphInstantiate cudaGraphExecKernelNodeSetParams cudaGraphLaunch \
+        cudaGraphDestroy cudaGraphExecDestroy; do
+        for at in 1 2 7; do
+            MR_DOUBLE_DELAY=20 MR_DOUBLE_COUNT=$dir/count MR_DOUBLE_FAIL=$call:$at \
+                train gpu.log cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 4 -v
+            rc=$?
+            of=$(cat count)
+            case $call:$at in *Destroy:*) ;; *ExecKernelNodeSetParams:*) ;; *:7) ;; *)
+                grep -q 'not as a CUDA graph: CUDA could not' gpu.log.err || rc=2
+                ;;
+            esac
+            # a graph is destroyed for each piece that was captured; there may be fewer than n of the others
+            [ $rc = 0 ] && cmp good.log gpu.log && ! grep -q 'cuda double:' gpu.log.err &&
+                { [ "${of##* }" = "$call" ] || [ $at = 7 ]; }
+            result "graphs: $call fails, number $at" $? "status $rc, $of: $(cat gpu.log.err)"
+        done
+    done
 }
 
 faults() {

@@ -295,12 +295,11 @@ static void run_kernel(cd_op *op)
     cd_kernel_run(k->kernel, k->words, k->blocks, k->threads, cd_set()->seed + op->epoch);
 }
 
-cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
-                             cudaStream_t s)
+cd_op *cd_kernel_op(cudaStream_t s, const void *kernel, dim3 grid, dim3 block, void **args,
+                    size_t shared)
 {
-    int device = cd_stream_device(s, "cudaLaunchKernel");
+    int device = s ? cd_stream_device(s, "cudaLaunchKernel") : cd_current_device();
     uintptr_t k = (uintptr_t)kernel;
-    ENTER("cudaLaunchKernel", device);
     if (k < 1 || k > INT_MAX || !cd_kernel_name((int)k - 1))
         cd_misuse("cudaLaunchKernel: %p is no kernel", kernel);
     if (device != cd_current_device())
@@ -317,7 +316,14 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
     x->blocks = grid.x;
     x->threads = block.x;
     memcpy(x->words, args[0], bytes);
-    cd_submit(op);
+    return op;
+}
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                             cudaStream_t s)
+{
+    ENTER("cudaLaunchKernel", cd_stream_device(s, "cudaLaunchKernel"));
+    cd_submit(cd_kernel_op(s, kernel, grid, block, args, shared));
     return cudaSuccess;
 }
 

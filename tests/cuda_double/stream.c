@@ -9,6 +9,7 @@
 pthread_mutex_t cd_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t cd_moved = PTHREAD_COND_INITIALIZER;
 _Thread_local cd_op *cd_running;
+_Thread_local bool cd_capturing;
 
 struct CUstream_st {
     cd_head head;
@@ -16,7 +17,8 @@ struct CUstream_st {
     unsigned slot;
     cd_op *first, *last;
     uint64_t submitted, done, wake_at; /* somebody waits for that many to be done */
-    bool closing;
+    bool closing, captures;
+    cd_op *captured, *last_captured;
     cd_clock clock; /* of what is submitted */
     pthread_cond_t more;
     pthread_t thread;
@@ -118,18 +120,32 @@ cd_op *cd_op_new(cudaStream_t s, const char *name, cd_run *run, size_t payload)
     cd_op *op = calloc(1, sizeof *op + payload);
     if (!op)
         cd_misuse("no memory of the host");
-    cd_check(CD_STREAM, s, name);
+    if (s)
+        cd_check(CD_STREAM, s, name);
     op->name = name;
     op->run = run;
     op->stream = s;
-    op->device = s->device;
+    op->device = s ? s->device : current;
+    op->bytes = payload;
     return op;
+}
+
+cd_op *cd_op_copy(const cd_op *op, cudaStream_t s)
+{
+    cd_op *copy = cd_op_new(s, op->name, op->run, op->bytes);
+    memcpy(copy->payload, op->payload, op->bytes);
+    copy->device = s ? s->device : op->device;
+    if (copy->device != op->device)
+        cd_misuse("%s of cuda:%d in a stream of cuda:%d", op->name, op->device, copy->device);
+    return copy;
 }
 
 uint32_t cd_submit_locked(cd_op *op)
 {
     cudaStream_t s = op->stream;
     struct slot *slot = &slots[s->slot];
+    if (s->captures)
+        cd_misuse("%s: its stream is captured", op->name);
     join(&s->clock, &host);
     if (++slot->n >> 24)
         cd_misuse("more operations than can be counted");
@@ -145,9 +161,36 @@ uint32_t cd_submit_locked(cd_op *op)
 
 void cd_submit(cd_op *op)
 {
+    cudaStream_t s = op->stream;
     pthread_mutex_lock(&cd_lock);
-    cd_submit_locked(op);
+    if (s->captures && cd_capturing && !op->drop) {
+        *(s->last_captured ? &s->last_captured->next : &s->captured) = op;
+        s->last_captured = op;
+    } else
+        cd_submit_locked(op);
     pthread_mutex_unlock(&cd_lock);
+}
+
+void cd_capture_begin(cudaStream_t s)
+{
+    pthread_mutex_lock(&cd_lock);
+    if (s->captures || cd_capturing)
+        cd_misuse("cudaStreamBeginCapture: in a capture");
+    s->captures = cd_capturing = true;
+    pthread_mutex_unlock(&cd_lock);
+}
+
+cd_op *cd_capture_end(cudaStream_t s)
+{
+    cd_check(CD_STREAM, s, "cudaStreamEndCapture");
+    pthread_mutex_lock(&cd_lock);
+    if (!s->captures || !cd_capturing)
+        cd_misuse("cudaStreamEndCapture: the stream is not captured by this thread");
+    cd_op *ops = s->captured;
+    s->captures = cd_capturing = false;
+    s->captured = s->last_captured = NULL;
+    pthread_mutex_unlock(&cd_lock);
+    return ops;
 }
 
 void cd_stream_follows(cudaStream_t s, const cd_op *op)
@@ -285,6 +328,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
     bool fails = cd_fails("cudaStreamDestroy");
     cd_check(CD_STREAM, s, "cudaStreamDestroy");
     cudaError_t e = cd_device_error(s->device);
+    if (s->captures)
+        cd_misuse("cudaStreamDestroy: the stream is captured");
     cd_retire(CD_STREAM, s,
               "cudaStreamDestroy"); /* the thread frees it when the stream has run dry */
     pthread_mutex_lock(&cd_lock);
@@ -301,6 +346,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     bool fails =
         cd_fails("cudaStreamSynchronize"); /* with what an operation left, after the wait */
     pthread_mutex_lock(&cd_lock);
+    if (s->captures)
+        cd_misuse("cudaStreamSynchronize: the stream is captured");
     cd_clock upto = s->clock;
     uint64_t n = s->submitted;
     while (s->done < n) {
@@ -317,6 +364,8 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
     cd_check(CD_STREAM, s, "cudaStreamQuery");
     ENTER("cudaStreamQuery", s->device);
     pthread_mutex_lock(&cd_lock);
+    if (s->captures)
+        cd_misuse("cudaStreamQuery: the stream is captured");
     bool all = s->done == s->submitted;
     if (all)
         join(&host, &s->clock);

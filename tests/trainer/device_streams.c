@@ -232,6 +232,74 @@ ON_DEVICES(sums_and_products_give_the_same_bits_each_time)
     free(host);
 }
 
+/* One section's work on p, which differs from time to time in ways that `way` says, and what p then
+ * holds. */
+enum { SECTION = 1000, WAYS = 9 };
+
+static float work(bench *b, float *p, mr_event *e, int way, float value)
+{
+    void *more = NULL;
+    const mr_math_fill fill = {.n = way == 1 ? SECTION / 2 : SECTION, .value = value, .dst = p};
+    const mr_math_combine once_more = {.n = SECTION, .a = 1, .b = 1, .x = p + SECTION, .y = p};
+    const mr_math_activate copy = {
+        .f = MR_ACT_LINEAR, .rows = 1, .width = SECTION, .x = p, .y = p + SECTION};
+    float expected = value;
+    mr_ok(mr_stream_set(b->s, p, 0, 2 * SECTION * sizeof *p, &st), &st);
+    if (way != 2)
+        mr_ok(b->m->fill(b->s, &fill, &st), &st);
+    else
+        expected = 0;
+    if (way == 3) /* divides it in two */
+        mr_ok(mr_stream_record(b->s, e, &st), &st);
+    mr_ok(b->m->activate(b->s, &copy, &st), &st);
+    if (way == 4)
+        mr_ok(mr_stream_alloc(b->s, 4000, &more, &st), &st);
+    mr_ok(b->m->combine(b->s, &once_more, &st), &st);
+    if (way == 5)
+        return 2 * expected; /* stops short, as after an error */
+    if (way == 6)
+        mr_ok(b->m->combine(b->s, &once_more, &st), &st);
+    if (way == 7)
+        mr_check(mr_stream_native(b->s) != NULL || strcmp(mr_device_kind(b->d), "cuda") != 0);
+    if (way == 8)
+        mr_ok(mr_stream_synchronize(b->s, &st), &st);
+    mr_ok(b->m->combine(b->s, &once_more, &st), &st);
+    mr_stream_release(b->s, more);
+    return (way == 6 ? 4 : 3) * expected;
+}
+
+ON_DEVICES(work_that_repeats_does_what_it_does_alone)
+{
+    static const int ways[] = {0, 0, 0, 0, 1, 0, 0, 2, 2, 2, 3, 0, 3, 3, 3, 4, 4, 5, 0, 0, 5, 5, 5,
+                               6, 6, 0, 7, 7, 7, 8, 8, 8, 0, 0, 0, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0};
+    float *p = put_floats(b, NULL, 2 * SECTION);
+    mr_event *e = NULL;
+    mr_ok(mr_event_new(&e, b->d, &st), &st);
+    for (uint64_t key = 1; key <= 40; key += key < 3 ? 1 : 37) /* also of one that was pushed out */
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            mr_test_context("section %d, time %zu, way %d", (int)key, i, ways[i]);
+            mr_ok(mr_stream_repeat_begin(b->s, key, &st), &st);
+            float expected = work(b, p, e, ways[i], (float)(i % 7) + 1);
+            if (i % 5 > 0) /* else the next begins, or what waits for it comes first */
+                mr_ok(mr_stream_repeat_end(b->s, &st), &st);
+            float *got = get(b, p, SECTION * sizeof *got);
+            mr_eq_f64(got[0], expected, 1e-6);
+            mr_eq_f64(got[SECTION - 1], ways[i] == 1 ? 0 : expected, 1e-6);
+            free(got);
+        }
+    for (uint64_t key = 100; key < 150; key++)
+        for (int i = 0; i < 3; i++) {
+            mr_ok(mr_stream_repeat_begin(b->s, key, &st), &st);
+            float expected = work(b, p, e, 0, (float)key);
+            mr_ok(mr_stream_repeat_end(b->s, &st), &st);
+            mr_ok(mr_stream_repeat_end(b->s, &st), &st);
+            float *got = get(b, p, sizeof *got);
+            mr_eq_f64(*got, expected, 1e-6);
+            free(got);
+        }
+    mr_event_free(e);
+}
+
 ON_DEVICES(an_error_of_a_kernel_sticks_to_the_stream)
 {
     mr_device_properties d;

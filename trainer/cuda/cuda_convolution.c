@@ -8,6 +8,7 @@
 #include "trainer/cuda/cuda_convolution.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "trainer/cuda/cuda_graph.h"
 #include "trainer/cuda/cuda_host.h"
 #include "trainer/cuda/cuda_kernels.h"
 #include "trainer/cuda/cuda_math.h"
@@ -275,6 +276,16 @@ static mr_code find_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, dire
     return MR_OK;
 }
 
+/* The same, good for as long as it is wanted: work that is submitted may need room for plans. */
+static mr_code copy_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to, plan *out,
+                         mr_status *st)
+{
+    plan *p;
+    MR_TRY(find_plan(s, c, to, &p, st));
+    *out = *p;
+    return MR_OK;
+}
+
 /* What a plan works on: filters; x and y as planes; x padded, before or after it is turned. */
 typedef struct rooms {
     float *filters, *x, *y, *padded;
@@ -361,6 +372,53 @@ static mr_code y_planes(mr__cuda_stream *s, const plan *p, const float *y, const
 
 static const float one = 1, zero = 0;
 
+/* What cuDNN is called with: x, the filters and y, of which one is written. No gaps: it is compared
+ * as bytes. */
+typedef struct convolve_args {
+    mr_math_conv2d_shape shape;
+    size_t to;
+    const float *x, *filters, *y;
+    void *workspace;
+} convolve_args;
+
+static float *written(const float *p)
+{
+    return (float *)(uintptr_t)p;
+}
+
+static mr_code run_convolution(mr__cuda_stream *s, const void *args, mr_status *st)
+{
+    const convolve_args *a = args;
+    cudnnStatus_t e;
+    plan *p;
+    MR_TRY(find_plan(s, &a->shape, (direction)a->to, &p, st));
+    if (p->to == FORWARD)
+        e = mr__cu.cudnnConvolutionForward(s->dnn, &one, p->x, a->x, p->filter, a->filters,
+                                           p->convolution, (cudnnConvolutionFwdAlgo_t)p->algorithm,
+                                           a->workspace, p->workspace, &zero, p->y, written(a->y));
+    else if (p->to == BY_DATA)
+        e = mr__cu.cudnnConvolutionBackwardData(
+            s->dnn, &one, p->filter, a->filters, p->y, a->y, p->convolution,
+            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, a->workspace, p->workspace, &zero, p->x,
+            written(a->x));
+    else
+        e = mr__cu.cudnnConvolutionBackwardFilter(
+            s->dnn, &one, p->x, a->x, p->y, a->y, p->convolution,
+            (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, a->workspace, p->workspace, &zero,
+            p->filter, written(a->filters));
+    if (e != CUDNN_STATUS_SUCCESS)
+        return mr__cudnn_fail(
+            st, e, p->to == FORWARD ? "compute a convolution" : "compute a convolution's gradient");
+    return MR_OK;
+}
+
+static mr_code convolve(mr__cuda_stream *s, const plan *p, const float *x, const float *filters,
+                        const float *y, mr_status *st)
+{
+    const convolve_args a = {p->shape, (size_t)p->to, x, filters, y, s->workspace.p};
+    return mr__cuda_submit(s, run_convolution, &a, sizeof a, st);
+}
+
 static bool is_empty(const mr_math_conv2d_shape *c)
 {
     return c->n == 0 || c->out_h == 0 || c->out_w == 0 || c->filters == 0;
@@ -381,7 +439,7 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
     size_t rows = c->n * c->out_h * c->out_w;
     const float *planes;
     rooms r;
-    plan *x;
+    plan x;
     if (is_empty(c))
         return MR_OK;
     if (is_product(c))
@@ -397,8 +455,8 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
                               st);
     bool narrow = is_narrow(c) && is_aligned(p->kernel) && is_aligned(p->bias) && is_aligned(p->y);
     if (!narrow)
-        MR_TRY(find_plan(s, c, FORWARD, &x, st));
-    if (narrow || !x->usable) {
+        MR_TRY(copy_plan(s, c, FORWARD, &x, st));
+    if (narrow || !x.usable) {
         mr_math_conv2d k = *p;
         if (p->f == MR_ACT_SOFTMAX)
             k.f = MR_ACT_LINEAR;
@@ -407,15 +465,11 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
         return mr__cuda_bias_activate(s, p->f == MR_ACT_SOFTMAX ? p->f : MR_ACT_LINEAR, rows,
                                       c->filters, NULL, p->y, st);
     }
-    MR_TRY(reserve(s, x, &r, st));
+    MR_TRY(reserve(s, &x, &r, st));
     MR_TRY(to_filters(s, c, p->kernel, r.filters, st));
-    MR_TRY(x_planes(s, x, p->x, &r, &planes, st));
+    MR_TRY(x_planes(s, &x, p->x, &r, &planes, st));
     float *y = c->filters == 1 ? p->y : r.y;
-    cudnnStatus_t e = mr__cu.cudnnConvolutionForward(
-        s->dnn, &one, x->x, planes, x->filter, r.filters, x->convolution,
-        (cudnnConvolutionFwdAlgo_t)x->algorithm, s->workspace.p, x->workspace, &zero, x->y, y);
-    if (e != CUDNN_STATUS_SUCCESS)
-        return mr__cudnn_fail(st, e, "compute a convolution");
+    MR_TRY(convolve(s, &x, planes, r.filters, y, st));
     MR_TRY(from_planes(s, c->n, c->out_h * c->out_w, c->filters, y, p->y, st));
     return mr__cuda_bias_activate(s, p->f, rows, c->filters, p->bias, p->y, st);
 }
@@ -428,14 +482,11 @@ mr_code mr__cuda_conv2d_backward_data(mr_stream *stream, const mr_math_conv2d_ba
     size_t values = c->n * c->height * c->width * c->channels;
     const float *dy;
     rooms r;
-    plan *x;
+    plan x;
     if (values == 0)
         return MR_OK;
-    if (is_empty(c)) {
-        MR_CUDA_TRY(mr__cu.cudaMemsetAsync(p->dx, 0, values * sizeof *p->dx, s->stream),
-                    "fill memory");
-        return MR_OK;
-    }
+    if (is_empty(c))
+        return mr__cuda_set(s, p->dx, 0, values * sizeof *p->dx, st);
     if (is_product(c))
         return mr__cuda_dense_backward_data(
             stream,
@@ -446,22 +497,18 @@ mr_code mr__cuda_conv2d_backward_data(mr_stream *stream, const mr_math_conv2d_ba
                                            .w = p->kernel,
                                            .dx = p->dx},
             st);
-    MR_TRY(find_plan(s, c, BY_DATA, &x, st));
-    if (!x->usable)
+    MR_TRY(copy_plan(s, c, BY_DATA, &x, st));
+    if (!x.usable)
         return mr__launch_conv2d_backward_data(s, p, values, st);
-    MR_TRY(reserve(s, x, &r, st));
+    MR_TRY(reserve(s, &x, &r, st));
     MR_TRY(to_filters(s, c, p->kernel, r.filters, st));
-    MR_TRY(y_planes(s, x, p->dy, &r, &dy, st));
-    float *whole = x->padded ? r.padded : p->dx, *dx = c->channels == 1 ? whole : r.x;
-    cudnnStatus_t e = mr__cu.cudnnConvolutionBackwardData(
-        s->dnn, &one, x->filter, r.filters, x->y, dy, x->convolution,
-        (cudnnConvolutionBwdDataAlgo_t)x->algorithm, s->workspace.p, x->workspace, &zero, x->x, dx);
-    if (e != CUDNN_STATUS_SUCCESS)
-        return mr__cudnn_fail(st, e, "compute a convolution's gradient");
-    MR_TRY(from_planes(s, c->n, x->height * x->width, c->channels, dx, whole, st));
-    if (!x->padded)
+    MR_TRY(y_planes(s, &x, p->dy, &r, &dy, st));
+    float *whole = x.padded ? r.padded : p->dx, *dx = c->channels == 1 ? whole : r.x;
+    MR_TRY(convolve(s, &x, dx, r.filters, dy, st));
+    MR_TRY(from_planes(s, c->n, x.height * x.width, c->channels, dx, whole, st));
+    if (!x.padded)
         return MR_OK;
-    mr_k_pad k = {c->n,        x->height,  x->width,    c->height, c->width,
+    mr_k_pad k = {c->n,        x.height,   x.width,     c->height, c->width,
                   c->channels, c->pad_top, c->pad_left, whole,     p->dx};
     return mr__launch_crop(s, &k, values, st);
 }
@@ -492,7 +539,7 @@ mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
     size_t weights = weights_of(c);
     const float *planes, *dy;
     rooms r;
-    plan *x;
+    plan x;
     if (is_product(c) && !is_empty(c) && weights > 0)
         return mr__cuda_dense_backward_weights(
             stream,
@@ -509,25 +556,17 @@ mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
             mr__cuda_column_sums(s, c->n * c->out_h * c->out_w, c->filters, p->dy, p->dbias, st));
     if (weights == 0)
         return MR_OK;
-    if (is_empty(c)) {
-        MR_CUDA_TRY(mr__cu.cudaMemsetAsync(p->dkernel, 0, weights * sizeof *p->dkernel, s->stream),
-                    "fill memory");
-        return MR_OK;
-    }
+    if (is_empty(c))
+        return mr__cuda_set(s, p->dkernel, 0, weights * sizeof *p->dkernel, st);
     if (is_narrow(c) && is_aligned(p->dy))
         return own_weights(s, p, true, st);
-    MR_TRY(find_plan(s, c, BY_WEIGHTS, &x, st));
-    if (!x->usable)
+    MR_TRY(copy_plan(s, c, BY_WEIGHTS, &x, st));
+    if (!x.usable)
         return own_weights(s, p, false, st);
-    MR_TRY(reserve(s, x, &r, st));
-    MR_TRY(x_planes(s, x, p->x, &r, &planes, st));
-    MR_TRY(y_planes(s, x, p->dy, &r, &dy, st));
-    cudnnStatus_t e = mr__cu.cudnnConvolutionBackwardFilter(
-        s->dnn, &one, x->x, planes, x->y, dy, x->convolution,
-        (cudnnConvolutionBwdFilterAlgo_t)x->algorithm, s->workspace.p, x->workspace, &zero,
-        x->filter, r.filters);
-    if (e != CUDNN_STATUS_SUCCESS)
-        return mr__cudnn_fail(st, e, "compute a convolution's gradient");
+    MR_TRY(reserve(s, &x, &r, st));
+    MR_TRY(x_planes(s, &x, p->x, &r, &planes, st));
+    MR_TRY(y_planes(s, &x, p->dy, &r, &dy, st));
+    MR_TRY(convolve(s, &x, planes, r.filters, dy, st));
     mr_k_filters k = {c->kernel_h * c->kernel_w, c->channels / c->groups, c->filters, r.filters,
                       p->dkernel};
     return mr__launch_filters_to_kernel(s, &k, weights, st);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/cuda/cuda_convolution.h"
+#include "trainer/cuda/cuda_graph.h"
 #include "trainer/cuda/cuda_kernels.h"
 #include "trainer/cuda/cuda_math.h"
 #include "trainer/cuda/cuda_module.h"
@@ -238,6 +239,8 @@ static void cuda_memory_free(void *self, mr_memory kind, void *p, void *stream)
 {
     mr__cuda_device *d = self;
     mr__cuda_stream *s = stream;
+    if (kind == MR_MEMORY_DEVICE && s)
+        mr__cuda_flush_later(s); /* what uses it comes before */
     if (kind == MR_MEMORY_DEVICE)
         mr__cu.cudaFreeAsync(p, s ? s->stream : d->home);
     else if (kind == MR_MEMORY_PINNED)
@@ -271,6 +274,7 @@ static void cuda_stream_free(void *stream)
     void *const rooms[] = {s->scratch.p, s->workspace.p, s->filters.p, s->bad};
     mr__cu.cudaSetDevice(s->d->index);
     mr__cu.cudaStreamSynchronize(s->stream);
+    mr__cuda_graphs_free(s);
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         if (rooms[i])
             mr__cu.cudaFreeAsync(rooms[i], s->d->home);
@@ -284,6 +288,8 @@ mr_code mr__cuda_reserve(mr__cuda_stream *s, mr__cuda_room *r, size_t bytes, mr_
     void *p;
     if (bytes <= r->bytes)
         return MR_OK;
+    if (r->p)
+        MR_TRY(mr__cuda_flush(s, st));
     MR_TRY(alloc_device(s->d, bytes, s, &p, st));
     if (r->p)
         mr__cu.cudaFreeAsync(r->p, s->stream);
@@ -309,20 +315,39 @@ static void cuda_event_free(void *event)
 static mr_code cuda_copy(void *stream, void *dst, const void *src, size_t bytes, mr_status *st)
 {
     mr__cuda_stream *s = stream;
+    MR_TRY(mr__cuda_flush(s, st));
     MR_CUDA_TRY(mr__cu.cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, s->stream), "copy");
     return MR_OK;
 }
 
+typedef struct set_args {
+    void *p;
+    size_t bytes;
+    int64_t byte;
+} set_args;
+
+static mr_code run_set(mr__cuda_stream *s, const void *args, mr_status *st)
+{
+    const set_args *a = args;
+    MR_CUDA_TRY(mr__cu.cudaMemsetAsync(a->p, (int)a->byte, a->bytes, s->stream), "fill memory");
+    return MR_OK;
+}
+
+mr_code mr__cuda_set(mr__cuda_stream *s, void *p, int byte, size_t bytes, mr_status *st)
+{
+    const set_args a = {p, bytes, byte};
+    return mr__cuda_submit(s, run_set, &a, sizeof a, st);
+}
+
 static mr_code cuda_set(void *stream, void *dst, int byte, size_t bytes, mr_status *st)
 {
-    mr__cuda_stream *s = stream;
-    MR_CUDA_TRY(mr__cu.cudaMemsetAsync(dst, byte, bytes, s->stream), "fill memory");
-    return MR_OK;
+    return mr__cuda_set(stream, dst, byte, bytes, st);
 }
 
 static mr_code cuda_host_call(void *stream, mr_stream_fn fn, void *ctx, mr_status *st)
 {
     mr__cuda_stream *s = stream;
+    MR_TRY(mr__cuda_flush(s, st));
     MR_CUDA_TRY(mr__cu.cudaLaunchHostFunc(s->stream, fn, ctx), "call a function of the host");
     return MR_OK;
 }
@@ -330,6 +355,7 @@ static mr_code cuda_host_call(void *stream, mr_stream_fn fn, void *ctx, mr_statu
 static mr_code cuda_record(void *stream, void *event, mr_status *st)
 {
     mr__cuda_stream *s = stream;
+    MR_TRY(mr__cuda_flush(s, st));
     MR_CUDA_TRY(mr__cu.cudaEventRecord(event, s->stream), "record an event");
     return MR_OK;
 }
@@ -337,6 +363,7 @@ static mr_code cuda_record(void *stream, void *event, mr_status *st)
 static mr_code cuda_wait(void *stream, void *event, mr_status *st)
 {
     mr__cuda_stream *s = stream;
+    MR_TRY(mr__cuda_flush(s, st));
     MR_CUDA_TRY(mr__cu.cudaStreamWaitEvent(s->stream, event, 0), "wait for an event");
     return MR_OK;
 }
@@ -355,6 +382,7 @@ static bool cuda_event_done(void *event)
 static mr_code cuda_stream_synchronize(void *stream, mr_status *st)
 {
     mr__cuda_stream *s = stream;
+    MR_TRY(mr__cuda_flush(s, st));
     MR_CUDA_TRY(mr__cu.cudaStreamSynchronize(s->stream), "finish what was submitted");
     return MR_OK;
 }
@@ -370,6 +398,7 @@ static mr_code cuda_stream_status(void *stream, mr_status *st)
 
 static void *cuda_native_stream(void *stream)
 {
+    mr__cuda_flush_later(stream); /* what is launched on it comes after */
     return ((mr__cuda_stream *)stream)->stream;
 }
 
@@ -410,4 +439,6 @@ const mr_device_backend mr__device_cuda = {
     .native_stream = cuda_native_stream,
     .math = &mr__math_cuda,
     .reaches = cuda_reaches,
+    .repeat_begin = mr__cuda_repeat_begin,
+    .repeat_end = mr__cuda_repeat_end,
 };

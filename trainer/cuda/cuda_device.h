@@ -31,7 +31,12 @@ typedef struct mr__cuda_stream {
     cudnnHandle_t dnn;                         /* made by the first convolution */
     bool no_dnn;                               /* it could not be made */
     struct mr__cuda_convolution *convolutions; /* cuda_convolution.c */
+    struct mr__cuda_graphs *graphs;            /* cuda_graph.c; NULL: none yet */
 } mr__cuda_stream;
+
+/* Fills device memory with a byte. bytes > 0. */
+mr_code mr__cuda_set(mr__cuda_stream *s, void *p, int byte, size_t bytes,
+                     mr_status *st) MR_NODISCARD;
 
 /* Makes r hold at least `bytes`, in stream order. */
 mr_code mr__cuda_reserve(mr__cuda_stream *s, mr__cuda_room *r, size_t bytes,

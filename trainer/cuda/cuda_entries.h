@@ -42,7 +42,17 @@
     X(cudaLaunchHostFunc)                                                                          \
     X(cudaLaunchKernel)                                                                            \
     X(cudaLibraryLoadData)                                                                         \
-    X(cudaLibraryGetKernel)
+    X(cudaLibraryGetKernel)                                                                        \
+    X(cudaStreamBeginCapture)                                                                      \
+    X(cudaStreamEndCapture)                                                                        \
+    X(cudaGraphCreate)                                                                             \
+    X(cudaGraphDestroy)                                                                            \
+    X(cudaGraphAddKernelNode)                                                                      \
+    X(cudaGraphAddChildGraphNode)                                                                  \
+    X(cudaGraphInstantiate)                                                                        \
+    X(cudaGraphExecKernelNodeSetParams)                                                            \
+    X(cudaGraphLaunch)                                                                             \
+    X(cudaGraphExecDestroy)
 
 /* libcublasLt.so, likewise */
 #define MR_CUDA_BLAS(X)                                                                            \

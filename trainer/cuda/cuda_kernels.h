@@ -2,7 +2,7 @@
 #ifndef MR_TRAINER_CUDA_CUDA_KERNELS_H
 #define MR_TRAINER_CUDA_CUDA_KERNELS_H
 /* The kernels of our own, as the host starts them. */
-#include "trainer/cuda/cuda_device.h"
+#include "trainer/cuda/cuda_graph.h"
 #include "trainer/cuda/kernels/kernel_params.h"
 
 typedef enum mr__cuda_kernel {
@@ -17,6 +17,12 @@ mr_code mr__cuda_kernels_load(mr_status *st) MR_NODISCARD;
 
 mr_code mr__cuda_launch(mr__cuda_stream *s, mr__cuda_kernel k, const void *params, size_t n,
                         mr_status *st) MR_NODISCARD;
+
+/* For graphs: is this what submits a kernel? Of its arguments: do two differ in parameters alone?
+ * *p as a node, good as long as args and *params. */
+bool mr__cuda_is_kernel(mr__cuda_run *run);
+bool mr__cuda_same_launch(const void *args, const void *others);
+void mr__cuda_kernel_node(const void *args, struct cudaKernelNodeParams *p, void **params);
 
 /* mr__cuda_launch with the parameters checked against the kernel: mr__launch_fill(s, &p, n, st).
  * n: indices to go over; 0: nothing is started. */

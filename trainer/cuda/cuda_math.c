@@ -112,8 +112,7 @@ static mr_code op_pool2d_backward(mr_stream *stream, const mr_math_pool2d_backwa
                c->stride_w == c->pool_w && c->out_h * c->pool_h >= c->height &&
                c->out_w * c->pool_w >= c->width;
     if (!all && values > 0)
-        MR_CUDA_TRY(mr__cu.cudaMemsetAsync(p->dx, 0, values * sizeof *p->dx, s->stream),
-                    "fill memory");
+        MR_TRY(mr__cuda_set(s, p->dx, 0, values * sizeof *p->dx, st));
     return mr__launch_pool2d_backward_apart(s, p, c->n * c->out_h * c->out_w * c->channels, st);
 }
 
@@ -199,10 +198,8 @@ static mr_code ready_bad(mr__cuda_stream *s, mr_status *st)
     MR_TRY(mr__cuda_reserve(s, &r, sizeof(mr_k_bad), st));
     s->bad = r.p;
     mr_k_bad *bad = r.p;
-    MR_CUDA_TRY(mr__cu.cudaMemsetAsync(&bad->count, 0, sizeof bad->count, s->stream),
-                "fill memory");
-    MR_CUDA_TRY(mr__cu.cudaMemsetAsync(&bad->row, 0xff, sizeof bad->row, s->stream), "fill memory");
-    return MR_OK;
+    MR_TRY(mr__cuda_set(s, &bad->count, 0, sizeof bad->count, st));
+    return mr__cuda_set(s, &bad->row, 0xff, sizeof bad->row, st);
 }
 
 static mr_code op_loss(mr_stream *stream, const mr_math_loss *p, mr_status *st)

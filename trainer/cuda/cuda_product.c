@@ -7,18 +7,22 @@
 #include "trainer/cuda/cuda_product.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "trainer/cuda/cuda_graph.h"
 #include "trainer/cuda/cuda_math.h"
 
 /* Plans kept of a device: the one not used for longest makes room. */
 enum { WORKSPACE = 32 << 20, MAX_ALIGNMENT = 256, N_POINTERS = 4, MAX_PLANS = 256 };
 
-/* D [m, n] = op(A) op(B), column major; the epilogue adds a bias of m values. */
+/* D [m, n] = op(A) op(B), column major; the epilogue adds a bias of m values. No gaps: it is
+ * compared as bytes. */
 typedef struct product {
     size_t m, n, k;
-    bool trans_a, trans_b;
-    cublasLtEpilogue_t epilogue;
+    int32_t trans_a, trans_b;
+    int64_t epilogue;
     const float *a, *b, *bias;
     float *d;
+    void *workspace;
+    size_t workspace_bytes;
 } product;
 
 typedef struct key {
@@ -76,6 +80,7 @@ static mr_code describe(plan *p, const product *x, mr_status *st)
     cublasOperation_t tb = x->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     size_t a_rows = x->trans_a ? x->k : x->m, a_columns = x->trans_a ? x->m : x->k;
     size_t b_rows = x->trans_b ? x->n : x->k, b_columns = x->trans_b ? x->k : x->n;
+    cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)x->epilogue;
     static const char what[] = "describe a product";
     BLAS_TRY(mr__cu.cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
     BLAS_TRY(
@@ -85,7 +90,7 @@ static mr_code describe(plan *p, const product *x, mr_status *st)
         mr__cu.cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb),
         what);
     BLAS_TRY(mr__cu.cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                                   &x->epilogue, sizeof x->epilogue),
+                                                   &epilogue, sizeof epilogue),
              what);
     BLAS_TRY(
         mr__cu.cublasLtMatrixLayoutCreate(&p->a, CUDA_R_32F, a_rows, a_columns, (int64_t)a_rows),
@@ -175,25 +180,25 @@ static mr_code submit(mr__cuda_stream *s, const product *x, plan *p, mr_status *
                                                        &x->bias, sizeof x->bias),
                  "set the bias of a product");
     BLAS_TRY(mr__cu.cublasLtMatmul(s->d->blas, p->desc, &one, x->a, p->a, x->b, p->b, &zero, x->d,
-                                   p->d, x->d, p->d, &p->algo, s->workspace.p, s->workspace.bytes,
+                                   p->d, x->d, p->d, &p->algo, x->workspace, x->workspace_bytes,
                                    s->stream),
              "compute a product");
     return MR_OK;
 }
 
-static mr_code multiply(mr__cuda_stream *s, const product *x, mr_status *st)
+static mr_code run_product(mr__cuda_stream *s, const void *args, mr_status *st)
 {
+    const product *x = args;
     key k;
     memset(&k, 0, sizeof k); /* compared as bytes */
     k.m = x->m;
     k.n = x->n;
     k.k = x->k;
-    k.trans = x->trans_a | x->trans_b << 1;
+    k.trans = (int)(x->trans_a | x->trans_b << 1);
     k.epilogue = (int)x->epilogue;
     const void *const pointers[N_POINTERS] = {x->a, x->b, x->d, x->d};
     for (int i = 0; i < N_POINTERS; i++)
         k.alignment[i] = alignment_of(pointers[i]);
-    MR_TRY(mr__cuda_reserve(s, &s->workspace, WORKSPACE, st));
     MR_CUDA_TRY(mr__cu.cudaSetDevice(s->d->index), "choose the device");
     pthread_mutex_lock(&s->d->plans_lock);
     plan *p = take_plan(s->d, &k);
@@ -208,11 +213,17 @@ static mr_code multiply(mr__cuda_stream *s, const product *x, mr_status *st)
     return rc;
 }
 
+static mr_code multiply(mr__cuda_stream *s, product *x, mr_status *st)
+{
+    MR_TRY(mr__cuda_reserve(s, &s->workspace, WORKSPACE, st));
+    x->workspace = s->workspace.p;
+    x->workspace_bytes = s->workspace.bytes;
+    return mr__cuda_submit(s, run_product, x, sizeof *x, st);
+}
+
 static mr_code zero(mr__cuda_stream *s, float *p, size_t n, mr_status *st)
 {
-    if (n > 0)
-        MR_CUDA_TRY(mr__cu.cudaMemsetAsync(p, 0, n * sizeof *p, s->stream), "fill memory");
-    return MR_OK;
+    return n > 0 ? mr__cuda_set(s, p, 0, n * sizeof *p, st) : MR_OK;
 }
 
 mr_code mr__cuda_dense(mr_stream *stream, const mr_math_dense *p, mr_status *st)

@@ -302,6 +302,145 @@ static void sum_not_finalized(void)
     sum_of_one(1, 0);
 }
 
+/* A kernel that does *p, as a node. */
+static struct cudaKernelNodeParams fill(mr_math_fill *p, void **params)
+{
+    static const unsigned image = 0xba55ed50;
+    cudaLibrary_t library;
+    cudaKernel_t kernel;
+    NEED(cudaLibraryLoadData(&library, &image, NULL, NULL, 0, NULL, NULL, 0));
+    NEED(cudaLibraryGetKernel(&kernel, library, "mr_fill"));
+    *params = p;
+    return (struct cudaKernelNodeParams){.func = (void *)kernel,
+                                         .gridDim = {4, 1, 1},
+                                         .blockDim = {256, 1, 1},
+                                         .kernelParams = params};
+}
+
+static cudaGraph_t graph;
+static cudaGraphNode_t node;
+static cudaGraphExec_t exec;
+
+/* Of a kernel that fills x with 1, and a copy of the graph of what fills y with zeros. */
+static void make_graph(struct cudaKernelNodeParams *p)
+{
+    cudaGraph_t captured;
+    cudaGraphNode_t second;
+    NEED(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+    NEED(cudaMemsetAsync(y, 0, BYTES, a));
+    NEED(cudaStreamEndCapture(a, &captured));
+    NEED(cudaGraphCreate(&graph, 0));
+    NEED(cudaGraphAddKernelNode(&node, graph, NULL, 0, p));
+    NEED(cudaGraphAddChildGraphNode(&second, graph, &node, 1, captured));
+    NEED(cudaGraphDestroy(captured));
+    NEED(cudaGraphInstantiate(&exec, graph, 0));
+}
+
+static float first_of(const float *from)
+{
+    float *pinned, v;
+    NEED(cudaHostAlloc((void **)&pinned, BYTES, cudaHostAllocPortable));
+    NEED(cudaMemcpyAsync(pinned, from, BYTES, cudaMemcpyDefault, a));
+    NEED(cudaStreamSynchronize(a));
+    v = *pinned;
+    NEED(cudaFreeHost(pinned));
+    return v;
+}
+
+static void graph_runs(void)
+{
+    mr_math_fill one = {N, 1, x}, two = {N, 2, x};
+    void *params;
+    struct cudaKernelNodeParams p = fill(&one, &params);
+    NEED(cudaMemsetAsync(y, 1, BYTES, a));
+    make_graph(&p);
+    if (first_of(x) != 0 || first_of(y) == 0)
+        exit(4); /* it ran when it was made */
+    NEED(cudaGraphLaunch(exec, a));
+    if (first_of(x) != 1 || first_of(y) != 0)
+        exit(5);
+    params = &two; /* of launches from now on */
+    NEED(cudaGraphLaunch(exec, a));
+    NEED(cudaGraphExecKernelNodeSetParams(exec, node, &p));
+    if (first_of(x) != 1)
+        exit(6);
+    NEED(cudaGraphLaunch(exec, a));
+    if (first_of(x) != 2)
+        exit(7);
+    NEED(cudaGraphExecDestroy(exec));
+    NEED(cudaGraphDestroy(graph));
+}
+
+static void graph_without_wait(void)
+{
+    mr_math_fill one = {N, 1, x};
+    void *params;
+    struct cudaKernelNodeParams p = fill(&one, &params);
+    make_graph(&p);
+    NEED(cudaGraphLaunch(exec, a));
+    NEED(cudaMemsetAsync(y, 1, BYTES, b));
+}
+
+static void graph_left(void)
+{
+    mr_math_fill one = {N, 1, x};
+    void *params;
+    struct cudaKernelNodeParams p = fill(&one, &params);
+    make_graph(&p);
+    NEED(cudaGraphDestroy(graph));
+}
+
+static void node_without_its_graph(void)
+{
+    mr_math_fill one = {N, 1, x};
+    void *params;
+    struct cudaKernelNodeParams p = fill(&one, &params);
+    make_graph(&p);
+    NEED(cudaGraphDestroy(graph));
+    NEED(cudaGraphExecKernelNodeSetParams(exec, node, &p));
+}
+
+static void nodes_side_by_side(void)
+{
+    mr_math_fill one = {N, 1, x};
+    void *params;
+    struct cudaKernelNodeParams p = fill(&one, &params);
+    make_graph(&p);
+    NEED(cudaGraphAddKernelNode(&node, graph, &node, 1, &p));
+}
+
+static void capture(void)
+{
+    NEED(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+    NEED(cudaMemsetAsync(x, 0, BYTES, a));
+}
+
+static void waits_in_capture(void)
+{
+    capture();
+    NEED(cudaStreamSynchronize(a));
+}
+
+static void allocates_in_capture(void)
+{
+    void *z;
+    capture();
+    NEED(cudaMallocAsync(&z, BYTES, a));
+}
+
+static void records_in_capture(void)
+{
+    cudaEvent_t e = event();
+    capture();
+    NEED(cudaEventRecord(e, a));
+}
+
+static void never_ends_capture(void)
+{
+    capture();
+    cudaStreamDestroy(a);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -335,7 +474,16 @@ static const struct {
     DO(sums_of_other_kinds),
     DO(sum_asked_for),
     DO(sum_not_asked_for),
-    DO(sum_not_finalized)};
+    DO(sum_not_finalized),
+    DO(graph_runs),
+    DO(graph_without_wait),
+    DO(graph_left),
+    DO(node_without_its_graph),
+    DO(nodes_side_by_side),
+    DO(waits_in_capture),
+    DO(allocates_in_capture),
+    DO(records_in_capture),
+    DO(never_ends_capture)};
 
 int main(int argc, char **argv)
 {
