@@ -14,7 +14,11 @@
 #include "trainer/collective_ring.h"
 #include "trainer/ring/ring_sums.h"
 
-enum { IN_FLIGHT = 64, MAX_ENGINES = 16 }; /* IN_FLIGHT: operations a rank may be ahead */
+enum {
+    IN_FLIGHT = 64,
+    MAX_ENGINES = 16,
+    MAX_USUAL = 1 << 20
+}; /* IN_FLIGHT: operations a rank may be ahead */
 
 /* Operation number k lies in slot k % IN_FLIGHT. What it was launched with stays until all ranks
  * have started, and thereby waited for, what comes into the slot next. */
@@ -28,6 +32,12 @@ typedef struct operation {
     mr_event **ready, **done;  /* one a rank: recorded in its stream; in that of the engine */
 } operation;
 
+/* What the processes did at a place of the last step: alike, by what they said. */
+typedef struct usual {
+    mr_collective_call call;
+    bool ends; /* the step */
+} usual;
+
 struct mr_collective {
     const mr_collective_backend *b;
     void *self;
@@ -35,8 +45,10 @@ struct mr_collective {
     mr__ring *ring;        /* NULL: there are no other processes */
     mr__engine_link *link; /* of an engine that reaches them itself; NULL: the ring does */
     size_t total;          /* ranks of all processes */
-    bool apart;            /* the first device cannot reach the memory of all others */
-    mr__host_sums *host;   /* made when it is first needed */
+    usual *usual;          /* of the places of a step; with a link alone */
+    size_t n_usual, usual_capacity, place;
+    bool apart;          /* the first device cannot reach the memory of all others */
+    mr__host_sums *host; /* made when it is first needed */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     size_t n_ranks;
@@ -253,6 +265,33 @@ static bool needs_host(const mr_collective *c, const mr_collective_call *call)
            !(c->b->does ? c->b->does(call) : is_plain_sum(call));
 }
 
+/* Engines that reach other processes would hang, or worse, where these did something else. call
+ * NULL: the step ends. */
+static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status *st)
+{
+    char what[MR__MAX_CLAIM];
+    usual now = {.ends = !call};
+    size_t place = c->place++;
+    if (call) {
+        now.call = *call;
+        describe(call, what, sizeof what);
+    } else
+        snprintf(what, sizeof what, "ends its step");
+    if (place < c->n_usual && c->usual[place].ends == now.ends &&
+        (now.ends || is_same(&c->usual[place].call, call)))
+        return mr__world_claim(mr__ring_world(c->ring), what, true, st);
+    MR_TRY(mr__world_claim(mr__ring_world(c->ring), what, false, st));
+    void *list = c->usual;
+    mr_code rc = mr_grow(&list, &c->usual_capacity, place + 1, sizeof now, MAX_USUAL,
+                         "the sums of a step", st);
+    c->usual = list;
+    MR_TRY(rc);
+    c->usual[place] = now;
+    if (place == c->n_usual || now.ends) /* what came after it is not usual any more */
+        c->n_usual = place + 1;
+    return MR_OK;
+}
+
 /* All ranks have started the operation: submits it. */
 static mr_code launch_next(mr_collective *c, operation *o, uint64_t number, mr_status *st)
 {
@@ -262,6 +301,8 @@ static mr_code launch_next(mr_collective *c, operation *o, uint64_t number, mr_s
     for (size_t r = 0; r < c->n_ranks; r++)
         o->host = o->host || needs_host(c, &o->calls[r]);
     o->single = c->b->split > 0 && o->n < c->b->split;
+    if (c->link && moves_data(c, o->n))
+        MR_TRY(agree(c, &o->next, st));
     if (o->host && moves_data(c, o->n) && !c->host)
         MR_TRY(mr__host_sums_new(&c->host, c->first, c->n_ranks, c->ring, st));
     return launch(c, o, number, st);
@@ -383,6 +424,9 @@ mr_code mr__collective_end_step(mr_collective *c, mr_status *st)
         rc = c->b->poll(c->self, st);
     if (rc == MR_OK && c->host)
         rc = mr__host_sums_poll(c->host, st);
+    if (rc == MR_OK && c->place > 0)
+        rc = agree(c, NULL, st);
+    c->place = 0;
     c->step_began = c->posted[0];
     memset(c->left, 0, c->n_ranks * sizeof *c->left);
     pthread_mutex_unlock(&c->lock);
@@ -506,6 +550,8 @@ void mr_collective_free(mr_collective *c)
     for (size_t r = 0; c->streams && r < c->n_ranks; r++)
         mr_stream_free(c->streams[r]);
     mr__host_sums_free(c->host);
+    if (c->link)
+        mr__world_claim_end(mr__ring_world(c->ring));
     mr__engine_link_free(c->link);
     if (c->self)
         c->b->close(c->self);
@@ -520,6 +566,7 @@ void mr_collective_free(mr_collective *c)
         mr_free(o->done);
     }
     mr_free(c->streams);
+    mr_free(c->usual);
     mr_free(c->posted);
     mr_free(c->left);
     pthread_cond_destroy(&c->moved);

@@ -65,8 +65,7 @@ typedef struct mr_workers_opts {
     mr_cancel *cancel;        /* ends the wait for the others; NULL: none */
     /* How values travel: "ring", "nccl" (every replica has a GPU of its own) or "mpi" (the
      * processes were started by mpirun, and the module for MPI is there). NULL, "auto": nccl where
-     * all processes can, else mpi, else ring. With nccl, steps of one's own must sum the same
-     * numbers of values in every process: nobody compares them. */
+     * all processes can, else mpi, else ring. */
     const char *communication;
     bool keep_servers; /* parameter_server: the servers are not ended with the strategy */
     /* parameter_server: how variables are cut along their first axis, before they are dealt to the

@@ -70,6 +70,36 @@ start 0 --devices cuda --data "$data"; start 1 --devices cuda --data "$data" --c
 ended 1 1 && all_say "communication is '(auto|ring)' here and '(auto|ring)' on rank" 0 1
 result another_communication_is_refused_by_both $? "$(said)"
 
+# ---- steps of one's own: what another process sums is compared before the GPUs sum it
+sums() { # WHAT: worker 1 does in step 5
+    workers=3 port=$(free_port) pids=()
+    rm -f out.* err.*
+    local i
+    for i in 0 1 2; do
+        RANK=$i WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port COMMUNICATION=nccl MR_DOUBLE_DEVICES=2 \
+            MR_DOUBLE_FIRST=$((2 * i)) timeout -k 1 $patience "$MR_BUILD/tests/worker" 2 sums "$1" >"out.$i" 2>"err.$i" &
+        pids[i]=$!
+    done
+}
+sums nothing
+ended 0 0 0 && same_output && calm && grep -q '^8 steps' out.0
+result steps_of_ones_own_sum_what_they_like $? "$(said)"
+a='rank [0-2] \(127\.0\.0\.1:[0-9]+\)'
+while read -r what mine other; do
+    sums "$what"
+    ended 1 1 1 && calm && all_say "$a (${mine//_/ }|${other//_/ }) where $a (${mine//_/ }|${other//_/ }), in operation [0-9]+ at step 5; all" 0 1 2
+    result "worker_1_${what}_is_named" $? "$(said)"
+done <<'END'
+shorter sums_1000_values_of_float32 sums_999_values_of_float32
+maximum sums_1000_values_of_float32 takes_the_maximum_of_1000_values_of_float32
+doubles sums_1000_values_of_float32 sums_1000_values_of_float64
+fewer sums_1000_values_of_float32 ends_its_step
+more ends_its_step sums_1000_values_of_float32
+END
+sums leaves
+ended 1 0 1 && calm && all_say "$a (sums 1000 values of float32|has ended) where $a .* at step 5" 0 2
+result worker_1_leaves_is_named $? "$(said)"
+
 # ---- failures of one worker are all workers'
 gpus=1
 long=(--devices cuda --data "${data/.batch/.repeat().batch}" --steps 1000000)

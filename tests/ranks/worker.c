@@ -8,6 +8,9 @@
  *                                   what came out, which must be equal on all workers
  *     worker REPLICAS mismatch      gathers another dtype on worker 1
  *     worker REPLICAS broken        gathers a scalar on worker 1
+ *     worker REPLICAS sums WHAT     eight steps of two sums each, the second of which is longer in
+ *                                   step 3; worker 1 does something else in step 5: WHAT is
+ *                                   nothing, shorter, maximum, doubles, fewer, more or leaves
  *     worker REPLICAS predict ROWS BATCH    prints predictions for 0, 1, 2, ... as fn gets them
  *     worker REPLICAS predict_fails         fn fails at the second batch
  * Ends with 1 and the error on standard error where something failed. */
@@ -103,6 +106,54 @@ static mr_code differ(mr_strategy *s, bool scalar, mr_status *st)
     return rc;
 }
 
+enum { STEPS = 8, VALUES = 1000 };
+
+typedef struct summing {
+    int step;
+    const char *what; /* worker 1 does in step 5 */
+} summing;
+
+/* The sum of `count` times 1 over all ranks. */
+static mr_code add_ones(mr_replica *r, const summing *x, size_t count, bool other, mr_status *st)
+{
+    bool doubles = other && strcmp(x->what, "doubles") == 0;
+    mr_collective *c = mr_strategy_collective(mr_replica_strategy(r));
+    mr_collective_call call = {.dtype = doubles ? MR_FLOAT64 : MR_FLOAT32, .count = count};
+    uint64_t ticket;
+    void *p;
+    if (other && strcmp(x->what, "maximum") == 0)
+        call.reduction = MR_REDUCTION_MAX;
+    if (other && strcmp(x->what, "shorter") == 0)
+        call.count--;
+    MR_TRY(mr_replica_scratch(r, count * sizeof(double), &p, st));
+    MR_TRY(mr_replica_math(r)->fill(mr_replica_stream(r), &(mr_math_fill){2 * count, 1, p}, st));
+    call.in = call.out = p;
+    MR_TRY(mr_collective_begin(c, mr_replica_id(r), mr_replica_stream(r), &call, &ticket, st));
+    return mr_collective_wait(c, mr_replica_id(r), mr_replica_stream(r), ticket, st);
+}
+
+static mr_code sum_step(mr_replica *r, void *ctx, mr_status *st)
+{
+    const summing *x = ctx;
+    bool other = x->step == 5 && mr_strategy_worker(mr_replica_strategy(r)) == 1;
+    MR_TRY(add_ones(r, x, VALUES, false, st));
+    if (!(other && strcmp(x->what, "fewer") == 0))
+        MR_TRY(add_ones(r, x, VALUES + 100 * (size_t)(x->step == 3), other, st));
+    return other && strcmp(x->what, "more") == 0 ? add_ones(r, x, VALUES, false, st) : MR_OK;
+}
+
+static mr_code sums(mr_strategy *s, const char *what, mr_status *st)
+{
+    summing x = {.what = what};
+    for (x.step = 1; x.step <= STEPS; x.step++) {
+        if (x.step == 5 && mr_strategy_worker(s) == 1 && strcmp(what, "leaves") == 0)
+            return MR_OK;
+        MR_TRY(mr_strategy_run(s, sum_step, &x, st));
+    }
+    printf("%d steps\n", STEPS);
+    return MR_OK;
+}
+
 static mr_code print_batch(void *ctx, const mr_array *predictions, mr_status *st)
 {
     int *fail_at = ctx;
@@ -137,6 +188,8 @@ static mr_code run(mr_strategy *s, char **argv, mr_status *st)
         return values(s, st);
     if (strcmp(what, "mismatch") == 0 || strcmp(what, "broken") == 0)
         return differ(s, strcmp(what, "broken") == 0, st);
+    if (strcmp(what, "sums") == 0)
+        return sums(s, argv[3], st);
     if (strcmp(what, "predict") == 0)
         return predict(s, argv[3], argv[4], -1, st);
     return predict(s, "100", "8", 2, st);

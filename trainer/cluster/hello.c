@@ -141,6 +141,19 @@ mr_code mr__say_values(mr__saying *o, uint32_t channel, uint64_t number, const d
     return finish(o, at, rc);
 }
 
+mr_code mr__say_claim(mr__saying *o, uint64_t number, int64_t step, const char *what, mr_status *st)
+{
+    size_t at = o->size;
+    mr_code rc = begin(o, MR__SAY_CLAIM, &at, st);
+    if (rc == MR_OK)
+        rc = put_u64(o, number, st);
+    if (rc == MR_OK)
+        rc = put_u64(o, (uint64_t)step, st);
+    if (rc == MR_OK)
+        rc = put_text(o, what, st);
+    return finish(o, at, rc);
+}
+
 mr_code mr__say_abort(mr__saying *o, const mr_status *why, mr_status *st)
 {
     size_t at = o->size;
@@ -225,7 +238,8 @@ mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__word *wo
                                   [MR__SAY_ALIVE] = 0,
                                   [MR__SAY_ABORT] = 4096,
                                   [MR__SAY_BYE] = 0,
-                                  [MR__SAY_VALUES] = 12 + 8 * MR__MAX_VALUES};
+                                  [MR__SAY_VALUES] = 12 + 8 * MR__MAX_VALUES,
+                                  [MR__SAY_CLAIM] = 20 + MR__MAX_CLAIM};
     if (load_u32(head) != MAGIC)
         return mr_fail(st, MR_DATA_LOSS,
                        "what it sends is not from a training process of millrace");
@@ -236,7 +250,7 @@ mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__word *wo
                        " there; run the same release everywhere",
                        (int)MR__MEET_VERSION, *version);
     uint32_t w = load_u32(head + 8), n = load_u32(head + 12);
-    if (w < MR__SAY_HELLO || w > MR__SAY_VALUES || n > most[w])
+    if (w < MR__SAY_HELLO || w > MR__SAY_CLAIM || n > most[w])
         return mr_fail(st, MR_DATA_LOSS, "it sent message %" PRIu32 " of %" PRIu32 " bytes", w, n);
     *word = (mr__word)w;
     *bytes = n;
@@ -303,6 +317,20 @@ mr_code mr__read_values(const unsigned char *data, size_t bytes, uint32_t *chann
         MR_TRY(get_u64(&r, &bits, st));
         memcpy(&values[*n], &bits, sizeof bits);
     }
+    return at_end(&r, st);
+}
+
+mr_code mr__read_claim(const unsigned char *data, size_t bytes, uint64_t *number, int64_t *step,
+                       const char **what, mr_status *st)
+{
+    reader r = {data, data + bytes};
+    uint64_t at = 0;
+    MR_TRY(get_u64(&r, number, st));
+    MR_TRY(get_u64(&r, &at, st));
+    *step = (int64_t)at;
+    MR_TRY(get_text(&r, what, st));
+    if (strlen(*what) >= MR__MAX_CLAIM)
+        return cut_short(st);
     return at_end(&r, st);
 }
 

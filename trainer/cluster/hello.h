@@ -12,6 +12,7 @@
  *                <---------------  READY      will go here
  *     ALIVE, ABORT, BYE <------>              from then on
  *     VALUES            <------>              a few numbers, see mr__world_exchange
+ *     CLAIM             <------>              what is summed next, see mr__world_claim
  *
  * Everything that comes in is checked: whoever reaches the port can send.
  *
@@ -26,7 +27,8 @@ enum {
     MR__NONCE = 16,
     MR__MAX_HELLO = 16 << 20, /* bytes of a payload */
     MR__MAX_FACTS = 32,
-    MR__MAX_VALUES = 256
+    MR__MAX_VALUES = 256,
+    MR__MAX_CLAIM = 96 /* bytes of a text, with its end */
 };
 
 typedef enum mr__word {
@@ -37,7 +39,8 @@ typedef enum mr__word {
     MR__SAY_ALIVE,
     MR__SAY_ABORT,
     MR__SAY_BYE,
-    MR__SAY_VALUES
+    MR__SAY_VALUES,
+    MR__SAY_CLAIM
 } mr__word;
 
 /* Something on which all processes must agree: "model", "flatten().dense(10)". */
@@ -70,6 +73,9 @@ mr_code mr__say_data(mr__saying *o, uint32_t rank, const uint8_t *nonce,
                      mr_status *st) MR_NODISCARD;
 mr_code mr__say_values(mr__saying *o, uint32_t channel, uint64_t number, const double *values,
                        uint32_t n, mr_status *st) MR_NODISCARD;
+/* what: shorter than MR__MAX_CLAIM. */
+mr_code mr__say_claim(mr__saying *o, uint64_t number, int64_t step, const char *what,
+                      mr_status *st) MR_NODISCARD;
 mr_code mr__say_abort(mr__saying *o, const mr_status *why, mr_status *st) MR_NODISCARD;
 mr_code mr__say(mr__saying *o, mr__word word, mr_status *st) MR_NODISCARD; /* without payload */
 void mr__saying_reset(mr__saying *o);
@@ -89,6 +95,9 @@ mr_code mr__read_data(const unsigned char *data, size_t bytes, uint32_t *rank, u
 /* values has room for MR__MAX_VALUES. */
 mr_code mr__read_values(const unsigned char *data, size_t bytes, uint32_t *channel,
                         uint64_t *number, double *values, uint32_t *n, mr_status *st) MR_NODISCARD;
+/* *what points into data. */
+mr_code mr__read_claim(const unsigned char *data, size_t bytes, uint64_t *number, int64_t *step,
+                       const char **what, mr_status *st) MR_NODISCARD;
 /* *why = what the peer ended with. */
 mr_code mr__read_abort(const unsigned char *data, size_t bytes, mr_status *why,
                        mr_status *st) MR_NODISCARD;

@@ -5,84 +5,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
-#include "transport/net/loop.h"
+#include "trainer/cluster/world_state.h"
 
-enum { BEATS = 8 /* signs of life in the time that a peer may be silent */, MAX_WORDS = 4096 };
+enum { BEATS = 8 /* signs of life in the time that a peer may be silent */ };
 
-/* A peer that has all values of one exchange may begin the next, so there are two at a time. */
-enum { ROUNDS = 2 };
-
-typedef struct values {
-    bool there;
-    uint32_t n;
-    double v[MR__MAX_VALUES];
-} values;
-
-/* This process's part of an exchange, until it is sent to all. */
-typedef struct round {
-    mr__posted post;
-    mr__world *w;
-    mr__saying out;
-    struct iovec v;
-    mr__send *sends; /* one a peer */
-    uint32_t unsent;
-    bool posted;
-} round;
-
-typedef struct peer {
-    mr__world *w;
-    uint32_t rank;
-    mr__socket socket;
-    bool open, left; /* left: it said good-bye */
-    int64_t heard_ns;
-    unsigned char head[MR__HEAD_BYTES], payload[MAX_WORDS];
-    bool has_head;
-    size_t got, bytes;
-    mr__word word;
-    mr__send alive, last; /* last: good-bye, or what ended us */
-    bool alive_queued;
-    struct iovec alive_v, last_v;
-    values came[MR__CHANNELS][ROUNDS]; /* under the lock */
-    bool gone;                         /* under the lock: it gives no more */
-    uint64_t numbers[MR__CHANNELS];    /* exchanges that came */
-} peer;
-
-struct mr__world {
-    mr__met met;
-    peer *peers;       /* by rank; this process's is unused */
-    mr_cancel *cancel; /* looked at with each beat; NULL: none */
-    double timeout_s;
-    int64_t beat_ns, last_beat_ns;
-    mr__loop *loop;
-    mr__timer timer;
-    mr__saying alive, last;
-    uint32_t n_open;
-    bool ending; /* the last words were said */
-    bool loop_failed;
-    pthread_t thread;
-    bool has_thread;
-    mr__posted wake;
-    _Atomic int64_t step;
-    _Atomic bool failed;
-    pthread_mutex_t lock;
-    pthread_cond_t moved;
-    round rounds[MR__CHANNELS][ROUNDS];
-    uint64_t numbers[MR__CHANNELS]; /* exchanges begun here */
-    bool posted, closing;           /* under the lock, as all that follows */
-    mr_status failure;              /* for this process */
-    mr_status for_the_rest;         /* the same as the others shall read it */
-    struct {
-        void (*fn)(void *ctx); /* NULL: nobody */
-        void *ctx;
-    } on_end[MR__PARTS];
-};
+typedef mr__peer peer;
+typedef mr__round round;
+typedef mr__values values;
 
 /* ---- what anybody may ask ---- */
 
@@ -123,8 +57,7 @@ mr_code mr__world_status(mr__world *w, mr_status *st)
     return rc;
 }
 
-/* "rank 2 (c:5000)" */
-static void name_peer(const mr__world *w, uint32_t rank, char *out, size_t size)
+void mr__world_name(const mr__world *w, uint32_t rank, char *out, size_t size)
 {
     snprintf(out, size, "rank %u (%s)", rank, w->met.members[rank].address);
 }
@@ -138,8 +71,7 @@ static void wake_loop(mr__world *w)
     }
 }
 
-/* Under the lock: only the first failure counts, the others follow from it. */
-static void fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
+void mr__world_fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
 {
     if (w->failure.code != MR_OK)
         return;
@@ -156,7 +88,7 @@ static void fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
 static void fail_both(mr__world *w, const mr_status *why)
 {
     pthread_mutex_lock(&w->lock);
-    fail(w, why, why);
+    mr__world_fail(w, why, why);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -164,12 +96,12 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
 {
     mr_status theirs = *why;
     char us[256];
-    name_peer(w, w->met.rank, us, sizeof us);
+    mr__world_name(w, w->met.rank, us, sizeof us);
     if (!names_all)
         mr_fail(&theirs, why->code, "%s failed at step %" PRId64 ": %.400s", us, mr__world_step(w),
                 why->message);
     pthread_mutex_lock(&w->lock);
-    fail(w, why, &theirs);
+    mr__world_fail(w, why, &theirs);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -184,10 +116,10 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
     while (w->failure.code == MR_OK &&
            pthread_cond_timedwait(&w->moved, &w->lock, &until) != ETIMEDOUT)
         ;
-    name_peer(w, rank, who, sizeof who);
+    mr__world_name(w, rank, who, sizeof who);
     mr_fail(&why, MR_UNAVAILABLE, "the connection for values with %s broke at step %" PRId64 ": %s",
             who, mr__world_step(w), what);
-    fail(w, &why, &why);
+    mr__world_fail(w, &why, &why);
     if (st)
         *st = w->failure;
     mr_code rc = w->failure.code;
@@ -243,13 +175,28 @@ static void send_round(mr__posted *p)
     }
 }
 
+mr_code mr__round_init(mr__world *w, round *r, mr_status *st)
+{
+    r->w = w;
+    r->post.run = send_round;
+    r->sends = mr_calloc(w->met.world, sizeof *r->sends);
+    return r->sends ? MR_OK
+                    : mr_fail_memory(st, w->met.world * sizeof *r->sends, "the peers of a job");
+}
+
+void mr__round_reset(round *r)
+{
+    mr__saying_reset(&r->out);
+    mr_free(r->sends);
+}
+
 /* Under the lock: waits until all have given theirs. */
 static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 {
     mr_status why;
     for (uint32_t i = 0; i < w->met.world; i++) {
         const peer *p = &w->peers[i];
-        while (i != w->met.rank && !p->came[channel][number % ROUNDS].there) {
+        while (i != w->met.rank && !p->came[channel][number % MR__ROUNDS].there) {
             if (w->failure.code != MR_OK)
                 return w->failure.code;
             if (p->gone) {
@@ -257,7 +204,7 @@ static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
                         "rank %u (%s) has ended, while rank %u (%s) goes on at step %" PRId64, i,
                         w->met.members[i].address, w->met.rank, w->met.members[w->met.rank].address,
                         mr__world_step(w));
-                fail(w, &why, &why);
+                mr__world_fail(w, &why, &why);
             } else
                 pthread_cond_wait(&w->moved, &w->lock);
         }
@@ -270,7 +217,7 @@ static mr_code collect(mr__world *w, uint32_t channel, uint64_t number, const do
                        uint32_t n, double *all, mr_status *st)
 {
     for (uint32_t i = 0; i < w->met.world; i++) {
-        values *v = &w->peers[i].came[channel][number % ROUNDS];
+        values *v = &w->peers[i].came[channel][number % MR__ROUNDS];
         if (i != w->met.rank && v->n != n)
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "rank %u (%s) gives %u numbers where rank %u gives %u, at step %" PRId64,
@@ -286,7 +233,7 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
                            double *all, mr_status *st)
 {
     uint64_t number = w->numbers[channel]++;
-    round *r = &w->rounds[channel][number % ROUNDS];
+    round *r = &w->rounds[channel][number % MR__ROUNDS];
     mr_status why;
     pthread_mutex_lock(&w->lock);
     while ((r->unsent || r->posted) && w->failure.code == MR_OK)
@@ -318,7 +265,7 @@ static void peer_failed(peer *p, mr_code code, const char *what)
 {
     char who[256];
     mr_status why;
-    name_peer(p->w, p->rank, who, sizeof who);
+    mr__world_name(p->w, p->rank, who, sizeof who);
     mr_fail(&why, code, "%s %.300s", who, what);
     fail_both(p->w, &why);
 }
@@ -341,7 +288,7 @@ static void take_values(peer *p)
     values *to = NULL;
     if (mr__read_values(p->payload, p->bytes, &channel, &number, v, &n, &bad) == MR_OK &&
         channel < MR__CHANNELS && number == p->numbers[channel])
-        to = &p->came[channel][number % ROUNDS];
+        to = &p->came[channel][number % MR__ROUNDS];
     pthread_mutex_lock(&p->w->lock);
     bool good = to && !to->there;
     if (good) {
@@ -364,6 +311,10 @@ static void take(peer *p)
         return;
     case MR__SAY_VALUES:
         take_values(p);
+        return;
+    case MR__SAY_CLAIM:
+        if (!mr__claim_take(p))
+            peer_failed(p, MR_DATA_LOSS, "sums what is far from what is summed here");
         return;
     case MR__SAY_BYE:
         p->left = true;
@@ -407,7 +358,7 @@ static void received(mr__socket *s, size_t n)
     p->got += n;
     if (!p->has_head && p->got == MR__HEAD_BYTES) {
         if (mr__read_head(p->head, &version, &p->word, &p->bytes, &why) != MR_OK ||
-            p->bytes > MAX_WORDS) {
+            p->bytes > MR__MAX_WORDS) {
             peer_failed(p, MR_DATA_LOSS, "sent what is no message");
             mr__socket_close(s);
             return;
@@ -563,13 +514,9 @@ static void *watch(void *world)
 static mr_code make_rounds(mr__world *w, mr_status *st)
 {
     for (size_t c = 0; c < MR__CHANNELS; c++)
-        for (size_t i = 0; i < ROUNDS; i++) {
+        for (size_t i = 0; i < MR__ROUNDS; i++) {
             round *r = &w->rounds[c][i];
-            r->w = w;
-            r->post.run = send_round;
-            r->sends = mr_calloc(w->met.world, sizeof *r->sends);
-            if (!r->sends)
-                return mr_fail_memory(st, w->met.world * sizeof *r->sends, "the peers of a job");
+            MR_TRY(mr__round_init(w, r, st));
         }
     return MR_OK;
 }
@@ -667,10 +614,10 @@ void mr__world_close(mr__world *w)
     mr_cancel_unref(w->cancel);
     mr_free(w->peers);
     for (size_t c = 0; c < MR__CHANNELS; c++)
-        for (size_t i = 0; i < ROUNDS; i++) {
-            mr__saying_reset(&w->rounds[c][i].out);
-            mr_free(w->rounds[c][i].sends);
+        for (size_t i = 0; i < MR__ROUNDS; i++) {
+            mr__round_reset(&w->rounds[c][i]);
         }
+    mr__claims_reset(w);
     mr__saying_reset(&w->alive);
     mr__saying_reset(&w->last);
     pthread_cond_destroy(&w->moved);

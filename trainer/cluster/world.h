@@ -53,6 +53,16 @@ enum { MR__CHANNEL_DATA, MR__CHANNEL_RESULTS, MR__CHANNELS };
 mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, uint32_t n,
                            double *all, mr_status *st) MR_NODISCARD;
 
+/* What this process does next of what all must do alike: "sums 3 values of float32", shorter than
+ * MR__MAX_CLAIM. The k-th claim must be that of all others, at the same step; else the world ends,
+ * with an error that names both. Returns when all have made theirs. `usual`: says nothing and waits
+ * for nobody, unless another process is not so sure; for what was compared at this place before.
+ * errors   MR_INVALID_ARGUMENT: another claim · what ended the world
+ * thread   one at a time */
+mr_code mr__world_claim(mr__world *w, const char *what, bool usual, mr_status *st) MR_NODISCARD;
+/* The last one, that this process makes no more; waits for nobody. */
+void mr__world_claim_end(mr__world *w);
+
 /* The connections to the neighbours, for values; the caller's from then on. Once. */
 void mr__world_take_ways(mr__world *w, mr__way *next, mr__way *prev);
 /* Called (once, from any thread) when the world ends: must wake whoever waits for values, and ask
