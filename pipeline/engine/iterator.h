@@ -59,6 +59,8 @@ typedef struct mr_iterator_opts {
     void (*on_read)(void *ctx, size_t bytes); /* called for every piece read from a file, as it lies
                           there, from any thread; may be NULL */
     void *on_read_ctx;
+    const mr_landing *landing; /* of mr_file_opts, for the files that sources read. Borrowed until
+                                  the iterator is closed; NULL: none */
     mr_ledger *ledger;  /* every row delivered becomes an entry of it, where it is one of elements;
                           one of steps is for a distributed iterator. Implies identities. Borrowed
                           until the iterator is closed; NULL: none */

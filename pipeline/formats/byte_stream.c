@@ -106,6 +106,7 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
     if (!s->path)
         return mr_fail_memory(st, strlen(path) + 1, "a file name");
     mr__read_opts read = {0};
+    s->landing = opts ? opts->landing : NULL;
     if (opts)
         read = (mr__read_opts){opts->direct,  opts->no_uring,    opts->cancel,
                                opts->on_read, opts->on_read_ctx, opts->no_ahead};
@@ -142,10 +143,9 @@ static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
             return MR_OK;
         }
     }
-    mr_buffer *fresh = NULL;
-    mr_code rc = mr_buffer_alloc(&fresh, capacity, st);
-    if (rc != MR_OK)
-        return rc;
+    mr_buffer *fresh = s->landing ? s->landing->take(s->landing->ctx, capacity) : NULL;
+    if (!fresh)
+        MR_TRY(mr_buffer_alloc(&fresh, capacity, st));
     uint8_t *start = mr_buffer_data(fresh);
     if (unread)
         memcpy(start, s->at, unread);

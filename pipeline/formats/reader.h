@@ -65,8 +65,10 @@ typedef struct mr_file_opts {
     void (*on_read)(void *ctx, size_t bytes); /* called for every piece read, as it lies in the
                                    file; may be NULL */
     void *on_read_ctx;
-    const void *own; /* options of the format; borrowed while the file is opened */
-    bool no_ahead;   /* keep no reads in flight: they take 3 MiB */
+    const void *own;           /* options of the format; borrowed while the file is opened */
+    bool no_ahead;             /* keep no reads in flight: they take 3 MiB */
+    const mr_landing *landing; /* what is read from the page cache, or decoded, lies there; NULL: in
+                                   the pool's memory. Borrowed until the reader is closed */
 } mr_file_opts;
 
 /* Where in a file a reader is. */

@@ -420,6 +420,12 @@ static void free_slot(mr__cycle *c)
     c->n_open--;
 }
 
+/* Records that land come in larger blocks (file_source.c), which are passed on whole. */
+static size_t block_parts(const mr__cycle *c)
+{
+    return mr_iter_opts(c->it)->landing ? 2 : 1;
+}
+
 /* The slot's turn: adds a run of it. *full: the output is to be delivered first. */
 static mr_code take_turn(mr__cycle *c, assembly *a, bool *full, mr_status *st)
 {
@@ -445,7 +451,7 @@ static mr_code take_turn(mr__cycle *c, assembly *a, bool *full, mr_status *st)
     }
     size_t bytes = s->bytes;
     if (a->have == 0)
-        a->limit = mr_iter_block_rows(c->it, a->limit, bytes);
+        a->limit = mr_iter_block_rows(c->it, a->limit, bytes / block_parts(c));
     size_t n = rows_left(s), turn = (size_t)(c->block_length - c->b);
     if (n > turn)
         n = turn;

@@ -5,7 +5,9 @@
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
 
-enum { BLOCK_BYTES = 256 << 10 };
+/* Records that land where they are to stay come as many as a read brings: little is done with them
+ * that would want to find them in the L2 cache. */
+enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 512 << 10 };
 
 const char *const mr__compression_names[] = {"", "GZIP", "ZLIB", "ZSTD", NULL};
 
@@ -117,6 +119,7 @@ static mr_code open_file(mr_iter *it, mr_status *st)
                       .cancel = mr_iter_cancel(it),
                       .on_read = mr_iter_opts(it)->on_read,
                       .on_read_ctx = mr_iter_opts(it)->on_read_ctx,
+                      .landing = mr_iter_opts(it)->landing,
                       .no_ahead = !mr__memory_room(it, MR__READ_DEPTH * MR__READ_SLOT),
                       .compression = compression_of(kind, params)};
     char *whole = NULL;
@@ -186,8 +189,9 @@ static mr_code read_file(mr_iter *it, size_t want, mr_array *records, mr_file_po
             return MR_END;
         want = want < left ? want : (size_t)left;
     }
+    size_t most = mr_iter_opts(it)->landing ? LANDED_BYTES : BLOCK_BYTES;
     mr_file_position after;
-    MR_TRY(mr_reader_read(s->reader, want, BLOCK_BYTES, records, st));
+    MR_TRY(mr_reader_read(s->reader, want, most, records, st));
     mr_reader_position(s->reader, &after);
     s->first = (uint64_t)after.record - records->rows;
     return MR_OK;

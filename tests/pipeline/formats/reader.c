@@ -131,3 +131,78 @@ MR_TEST(a_file_that_says_it_is_empty_is_read_to_its_end)
     write_file(mr_test_path("none"), "", 0);
     mr_eq_i64(count(&mr_format_text_line, mr_test_path("none"), NULL, MR_OK), 0);
 }
+
+/* Memory of the user's: every third buffer is not to be had. */
+typedef struct land {
+    uint8_t *memory;
+    size_t bytes, used, asked, gone;
+} land;
+
+static void land_gone(void *ctx, void *data)
+{
+    (void)data;
+    ((land *)ctx)->gone++;
+}
+
+static mr_buffer *take_land(void *ctx, size_t bytes)
+{
+    land *l = ctx;
+    mr_buffer *b = NULL;
+    size_t n = (bytes + MR_SLACK + 63) / 64 * 64;
+    if (l->asked++ % 3 == 2 || n > l->bytes - l->used)
+        return NULL;
+    if (mr_buffer_wrap(&b, l->memory + l->used, bytes, false, land_gone, l, NULL) == MR_OK)
+        l->used += n;
+    return b;
+}
+
+/* All records, each held until the end; *landed: how many lie in l. */
+static byte_string all_held(const mr_format *format, const char *path, const mr_file_opts *opts,
+                            const land *l, size_t *landed)
+{
+    mr_status st;
+    mr_reader *r = NULL;
+    mr_array a[200] = {0};
+    size_t n = 0;
+    byte_string all = {0};
+    mr_code rc;
+    mr_ok(mr_reader_open(&r, format, path, opts, &st), &st);
+    while ((rc = mr_reader_read(r, 5000, 1 << 18, &a[n], &st)) == MR_OK)
+        mr_check(++n < 200);
+    mr_code_is(rc, MR_END, &st);
+    mr_reader_close(r);
+    *landed = 0;
+    for (size_t i = 0; i < n; i++) {
+        const mr_bytes *v = a[i].data;
+        for (size_t k = 0; k < a[i].rows; k++) {
+            uintptr_t at = (uintptr_t)v[k].data - (uintptr_t)l->memory;
+            *landed += v[k].size && at < l->used;
+        }
+        put_rows(&all, &a[i]);
+        mr_array_reset(&a[i]);
+    }
+    return all;
+}
+
+MR_TEST(records_land_in_memory_of_the_users_while_there_is_some)
+{
+    const char *path = mr_test_path("lines");
+    byte_string b = lines(400000), packed = deflated(b.data, b.n, 31);
+    for (int c = 0; c < 2; c++) {
+        land l = {.bytes = (size_t)32 << 20};
+        mr_landing landing = {take_land, &l};
+        mr_file_opts opts = {.compression = c ? MR_COMPRESSION_GZIP : MR_COMPRESSION_NONE};
+        size_t n, landed;
+        l.memory = aligned_alloc(64, l.bytes);
+        write_file(path, c ? packed.data : b.data, c ? packed.n : b.n);
+        byte_string want = all_held(&mr_format_text_line, path, &opts, &l, &n);
+        mr_eq_u64(n, 0);
+        opts.landing = &landing;
+        byte_string got = all_held(&mr_format_text_line, path, &opts, &l, &landed);
+        mr_eq_u64(want.n, got.n);
+        mr_eq_mem(want.data, got.data, want.n);
+        mr_check(l.asked >= 6 && landed > 400000 / 2 && landed < 400000);
+        mr_eq_u64(l.gone, l.asked - l.asked / 3); /* none is held any more */
+        free(l.memory);
+    }
+}
