@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         } else if (data[0] % 4 == 2) {
             mr_buffer_unref(*place);
             *place = NULL;
-            if (mr__borrower_wrap(b, x, y, place, &st) == MR_OK) {
+            if (mr__borrower_wrap(b, x, y, y, place, &st) == MR_OK) {
                 const uint8_t *p = mr_buffer_data(*place);
                 seen ^= (uint8_t)(p[0] ^ p[y - 1] ^ p[y + MR_SLACK - 1]);
             }

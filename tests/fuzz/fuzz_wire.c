@@ -37,7 +37,7 @@ static void try_block(const uint8_t *head, size_t head_bytes, const uint8_t *pay
         void *p = mr__lender_take(lender, SHARED / 2, &at);
         if (left)
             memcpy(p, payload, left < SHARED / 2 ? left : SHARED / 2);
-        if (mr__borrower_wrap(borrower, in.memory_at, in.memory, &buffer, &st) == MR_OK)
+        if (mr__borrower_wrap(borrower, in.memory_at, in.memory, in.raw, &buffer, &st) == MR_OK)
             (void)!mr__incoming_block(&in, buffer, spec, &b, &st);
         mr__lender_give(lender, at);
     } else if (mr_buffer_alloc(&buffer, payload_bytes, &st) == MR_OK) {

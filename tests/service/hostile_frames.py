@@ -33,7 +33,7 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def hello(version=1, role=4, nonce=b"n" * 32, host=b"stranger"):
+def hello(version=2, role=4, nonce=b"n" * 32, host=b"stranger"):
     return frame(field(1, field(1, version) + field(2, role) + field(3, nonce) + field(4, host) + field(5, 1)))
 
 

@@ -7,12 +7,13 @@ import os
 import random
 import re
 import socket
+import struct
 import subprocess
 import threading
 import time
 
 import kit
-from hostile_frames import field, frame, frames, hello, is_closed, parse, send, varint
+from hostile_frames import crc32c, field, frame, frames, hello, is_closed, parse, send, varint
 from kit import result
 
 random.seed(int(os.environ.get("MR_TEST_SEED", "1")))
@@ -136,7 +137,7 @@ class Worker(threading.Thread):
     def attack_client(self, s, local):
         stream = frames(s)
         next(stream)
-        send(s, frame(field(2, field(1, 1) + field(2, WORKER) + field(3, b"w" * 32) + field(5, self.name.encode()))))
+        send(s, frame(field(2, field(1, 2) + field(2, WORKER) + field(3, b"w" * 32) + field(5, self.name.encode()))))
         next(stream)
         send(s, frame(field(4, b"")))
         if not local:
@@ -153,14 +154,24 @@ class Worker(threading.Thread):
         self.closed += 1
 
 
-def block(job, stream, generation, memory, at, columns=None, rows=4, payload=b"", raw=0):
+def block(job, stream, generation, memory, at, columns=None, rows=4, payload=b"", raw=0, elsewhere=0):
     if columns is None:  # the values of rows of 500
         columns = field(1, 1) + field(2, 4) + field(3, varint(500)) + field(5, memory)
     head = (field(1, job) + field(2, stream) + field(3, generation) + field(6, rows) + field(7, columns) +
-            (field(8, raw) if raw else b"") + field(10, memory) + field(11, at))
+            (field(8, raw) if raw else b"") + field(9, crc32c(payload)) + field(10, memory) + field(11, at) +
+            (field(12, elsewhere) if elsewhere else b""))
     return frame(head, kind=2, payload=len(payload)) + payload
 
 
+def places(*strings):
+    """Memory that begins with where strings lie in it, and how long they are."""
+    fd = memfd(1 << 20)
+    os.pwrite(fd, struct.pack(f"<{2 * len(strings)}I", *(x for s in strings for x in s)), 0)
+    return [fd], 1 << 20
+
+
+STRING, FORM_PLACES = 13, 4
+named = field(1, FORM_PLACES) + field(2, STRING) + field(5, 64)  # so many bytes of places: 8 strings
 good = lambda: ([memfd(1 << 20)], 1 << 20)  # noqa: E731
 agreed, outside = "not as agreed", "does not lie"
 attacks = {
@@ -177,8 +188,34 @@ attacks = {
     "compressed": (good, lambda *o: block(*o, 16000, 0, raw=32000), "in two places"),
     "of_another_size": (good, lambda *o: block(*o, 16064, 0), "of another shape"),
     "no_column": (good, lambda *o: block(*o, 16000, 0, columns=b""), "do not fill it"),
+    "places_of_numbers": (good, lambda *o: block(*o, 64, 0, elsewhere=1,
+                                                 columns=field(1, FORM_PLACES) + field(2, 4) + field(5, 64)),
+                          "another form"),
 }
-for name, (memory, attack, word) in attacks.items():
+# The same where elements are strings, which may be named by their places.
+STRINGS = 'from_tensor_slices(["a", "bc", "", "def"]).repeat(2000)'
+WANT_STRINGS = subprocess.run([kit.millrace, "show", f'{STRINGS}.distribute("local", {OPTIONS})'],
+                              capture_output=True, check=True).stdout
+END, LAST = 1 << 20, (1 << 20) - 64  # a string ends before the last 64 bytes
+some = lambda *o: block(*o, 64, 0, rows=8, columns=named, elsewhere=800)  # noqa: E731
+of_strings = {
+    "places_beyond_the_end": (lambda: places(*[(END, 100)] * 8), some, "in shared memory"),
+    "places_up_to_the_last_byte": (lambda: places(*[(LAST - 99, 100)] * 8), some, "in shared memory"),
+    "places_around_the_end_of_numbers": (lambda: places(*[((1 << 32) - 1, 100)] * 8), some, "in shared memory"),
+    "places_of_four_gigabytes": (lambda: places(*[(0, (1 << 32) - 1)] * 8), some, "in shared memory"),
+    "places_of_more_bytes": (lambda: places(*[(0, 101)] * 8), some, "in shared memory"),
+    "places_of_fewer_bytes": (lambda: places(*[(0, 99)] * 8), some, "another number of bytes"),
+    "places_of_more_strings": (lambda: places(*[(0, 100)] * 8),
+                               lambda *o: block(*o, 64, 0, rows=9, columns=named, elsewhere=800), "another shape"),
+    "places_without_memory": (good, lambda *o: block(*o, 0, 0, rows=8, columns=named, payload=bytes(64)),
+                              "another form"),
+    "bytes_elsewhere_without_memory": (good, lambda *o: block(*o, 0, 0, rows=8, columns=named, payload=bytes(64),
+                                                              elsewhere=800), "in two places"),
+    "a_gigabyte_elsewhere": (good, lambda *o: block(*o, 64, 0, rows=8, columns=named, elsewhere=1 << 31),
+                             "out of range"),
+}
+for name, (memory, attack, word) in {**attacks, **of_strings}.items():
+    graph, want = (STRINGS, WANT_STRINGS) if name in of_strings else (GRAPH, WANT)
     d = kit.Dispatcher(name="d-" + name)
     bad = Worker(d.at, memory, attack)
     bad.start()
@@ -186,7 +223,7 @@ for name, (memory, attack, word) in attacks.items():
     out = []
     # The lists of files are looked up by the client: the hostile worker does not know how.
     t = threading.Thread(target=lambda: out.append(
-        subprocess.run([kit.millrace, "show", f'{GRAPH}.distribute("{d.at}", {OPTIONS}, match="client")'],
+        subprocess.run([kit.millrace, "show", f'{graph}.distribute("{d.at}", {OPTIONS}, match="client")'],
                        capture_output=True, timeout=kit.PATIENCE)))
     t.start()
     kit.until(lambda: bad.closed > 0)
@@ -196,7 +233,7 @@ for name, (memory, attack, word) in attacks.items():
     p = out[0]
     lost = re.findall(f"worker {bad.at} is lost: .*", p.stderr.decode())
     result("the_connection_ends " + name, bad.closed > 0 and any(word in line for line in lost), p.stderr.decode()[-800:])
-    result("and_the_streams_go_on " + name, p.returncode == 0 and p.stdout == WANT, p.stderr.decode()[-800:])
+    result("and_the_streams_go_on " + name, p.returncode == 0 and p.stdout == want, p.stderr.decode()[-800:])
     d.stop()
     w.stop()
 kit.end()

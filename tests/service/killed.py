@@ -31,6 +31,8 @@ GRAPHS = [
     'text_line("lines-*.txt").shuffle(300).batch(2).prefetch(2)',
     'list_files("lines-*.txt", shuffle=true).flat_map(f => text_line(f)).padded_batch(2)',
     "range(20000).shuffle(100).batch(2).repeat(3)",
+    # long enough to be lent, and to be named where they landed: by 6 streams too, whole files of them
+    'text_line("long-*.txt").batch(3).repeat(2)',
 ]
 
 
@@ -391,6 +393,9 @@ def main():
     for i in range(7):
         with open(kit.path(f"lines-{i}.txt"), "w") as f:
             f.writelines(f"{i} {n} {n * n}\n" for n in range(3000 + 1000 * i))
+    for i in range(7):
+        with open(kit.path(f"long-{i}.txt"), "w") as f:
+            f.writelines(f"{i} {n} " + "abcdefghij" * (n % 97) + "\n" for n in range(600 + 10 * i))
     for i in range(9):
         with open(kit.path(f"numbers-{i}.txt"), "w") as f:
             f.writelines(f"{n}\n" for n in range(5000 * i, 5000 * i + 5000))

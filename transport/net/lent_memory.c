@@ -15,16 +15,20 @@ enum { PAGE = 4096 };
 typedef struct extent {
     struct extent *next; /* the next one after it */
     size_t at, bytes;
+    bool lands;       /* it is a landing, and no business of the borrower's */
+    mr_buffer *keeps; /* NULL: nothing */
 } extent;
 
 struct mr__lender {
     atomic_size_t refs;
     unsigned char *map;
     size_t bytes;
+    bool is_ours; /* the borrower cannot write */
     pthread_mutex_t lock;
     /* guarded by the lock */
     extent *held; /* in order */
-    size_t held_bytes;
+    size_t held_bytes, landed_bytes;
+    bool has_ended; /* there is no borrower any more */
 };
 
 mr_code mr__lender_new(mr__lender **out, size_t bytes, int *fd, mr_status *st)
@@ -40,6 +44,7 @@ mr_code mr__lender_new(mr__lender **out, size_t bytes, int *fd, mr_status *st)
     }
     l->map = map;
     l->bytes = bytes;
+    l->is_ours = mr__shared_memory_is_read_only(*fd);
     atomic_init(&l->refs, 1);
     pthread_mutex_init(&l->lock, NULL);
     *out = l;
@@ -57,9 +62,10 @@ void mr__lender_unref(mr__lender *l)
     /* acq_rel: what other threads did with it comes before it is freed */
     if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
         return;
-    while (l->held) {
+    while (l->held) { /* no landing: that has a reference */
         extent *x = l->held;
         l->held = x->next;
+        mr_buffer_unref(x->keeps);
         mr_free(x);
     }
     mr__shared_memory_free(l->map, l->bytes);
@@ -67,49 +73,140 @@ void mr__lender_unref(mr__lender *l)
     mr_free(l);
 }
 
-void *mr__lender_take(mr__lender *l, size_t n, uint64_t *at)
+/* The first room for `whole` bytes, which x becomes; false: there is none. The lock is held. */
+static bool take_first(mr__lender *l, extent *x, size_t whole, bool lands)
 {
-    if (n > l->bytes - PAGE)
-        return NULL;
-    size_t from = 0, whole = (n + PAGE - 1) / PAGE * PAGE;
-    extent *x = mr_calloc(1, sizeof *x);
-    if (!x)
-        return NULL;
-    pthread_mutex_lock(&l->lock);
+    size_t from = 0;
     extent **place = &l->held;
     while (*place && (*place)->at - from < whole) {
         from = (*place)->at + (*place)->bytes;
         place = &(*place)->next;
     }
-    bool fits = l->bytes - PAGE - from >= whole;
-    if (fits) {
-        *x = (extent){.next = *place, .at = from, .bytes = whole};
-        *place = x;
-        l->held_bytes += whole;
+    if (l->bytes - PAGE - from < whole)
+        return false;
+    *x = (extent){.next = *place, .at = from, .bytes = whole, .lands = lands};
+    *place = x;
+    l->held_bytes += whole;
+    l->landed_bytes += lands ? whole : 0;
+    return true;
+}
+
+static void *take(mr__lender *l, size_t n, bool lands, uint64_t *at)
+{
+    if (n > l->bytes - PAGE)
+        return NULL;
+    size_t whole = (n + PAGE - 1) / PAGE * PAGE;
+    extent *x = mr_calloc(1, sizeof *x);
+    bool taken = false;
+    if (!x)
+        return NULL;
+    pthread_mutex_lock(&l->lock);
+    if (!lands || (!l->has_ended && l->landed_bytes + whole <= l->bytes / MR__LANDED_PART))
+        taken = take_first(l, x, whole, lands);
+    *at = x->at; /* not later: a peer that knows no better may give it already */
+    pthread_mutex_unlock(&l->lock);
+    if (taken)
+        return l->map + *at;
+    mr_free(x);
+    return NULL;
+}
+
+void *mr__lender_take(mr__lender *l, size_t n, uint64_t *at)
+{
+    return take(l, n, false, at);
+}
+
+/* The link to what begins there; to NULL: nothing does. The lock is held. */
+static extent **find(mr__lender *l, uint64_t at, bool lands)
+{
+    extent **place = &l->held;
+    while (*place && (*place)->at < at)
+        place = &(*place)->next;
+    bool is_it = *place && (*place)->at == at && (*place)->lands == lands;
+    return is_it ? place : NULL;
+}
+
+bool mr__lender_keep(mr__lender *l, uint64_t at, mr_buffer *keeps)
+{
+    mr_buffer *old = NULL;
+    pthread_mutex_lock(&l->lock);
+    extent **place = l->has_ended ? NULL : find(l, at, false);
+    if (place) {
+        old = (*place)->keeps;
+        (*place)->keeps = mr_buffer_ref(keeps);
     }
     pthread_mutex_unlock(&l->lock);
-    if (!fits) {
-        mr_free(x);
-        return NULL;
+    mr_buffer_unref(old);
+    return place != NULL;
+}
+
+static bool give(mr__lender *l, uint64_t at, bool lands)
+{
+    extent *x = NULL;
+    pthread_mutex_lock(&l->lock);
+    extent **place = find(l, at, lands);
+    if (place) {
+        x = *place;
+        *place = x->next;
+        l->held_bytes -= x->bytes;
+        l->landed_bytes -= lands ? x->bytes : 0;
     }
-    *at = from;
-    return l->map + from;
+    pthread_mutex_unlock(&l->lock);
+    if (x)
+        mr_buffer_unref(x->keeps); /* which may give a landing */
+    mr_free(x);
+    return x != NULL;
 }
 
 bool mr__lender_give(mr__lender *l, uint64_t at)
 {
-    pthread_mutex_lock(&l->lock);
-    extent **place = &l->held;
-    while (*place && (*place)->at < at)
-        place = &(*place)->next;
-    extent *x = *place && (*place)->at == at ? *place : NULL;
-    if (x) {
-        *place = x->next;
-        l->held_bytes -= x->bytes;
+    return give(l, at, false);
+}
+
+void mr__lender_end(mr__lender *l)
+{
+    mr_buffer *keeps;
+    do {
+        keeps = NULL;
+        pthread_mutex_lock(&l->lock);
+        l->has_ended = true;
+        for (extent *x = l->held; x && !keeps; x = x->next) {
+            keeps = x->keeps;
+            x->keeps = NULL;
+        }
+        pthread_mutex_unlock(&l->lock);
+        mr_buffer_unref(keeps);
+    } while (keeps);
+}
+
+static void landing_gone(void *ctx, void *data)
+{
+    mr__lender *l = ctx;
+    give(l, (uint64_t)((unsigned char *)data - l->map), true);
+    mr__lender_unref(l);
+}
+
+mr_buffer *mr__lender_land(mr__lender *l, size_t n)
+{
+    mr_buffer *b = NULL;
+    uint64_t at;
+    if (!l->is_ours || n > SIZE_MAX - MR_SLACK)
+        return NULL;
+    void *p = take(l, n + MR_SLACK, true, &at);
+    if (!p)
+        return NULL;
+    if (mr_buffer_wrap(&b, p, n, false, landing_gone, l, NULL) != MR_OK) {
+        give(l, at, true);
+        return NULL;
     }
-    pthread_mutex_unlock(&l->lock);
-    mr_free(x);
-    return x != NULL;
+    mr__lender_ref(l);
+    return b;
+}
+
+const uint8_t *mr__lender_memory(const mr__lender *l, size_t *bytes)
+{
+    *bytes = l->bytes;
+    return l->map;
 }
 
 size_t mr__lender_held(mr__lender *l)
@@ -193,7 +290,14 @@ static void buffer_gone(void *ctx, void *data)
     mr__borrower_unref(b);
 }
 
-mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, mr_buffer **out, mr_status *st)
+const uint8_t *mr__borrower_memory(const mr__borrower *b, size_t *bytes)
+{
+    *bytes = b->bytes;
+    return b->map;
+}
+
+mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, uint64_t worth, mr_buffer **out,
+                          mr_status *st)
 {
     if (n == 0 || at % PAGE != 0 || n > b->bytes || at > b->bytes - n ||
         b->bytes - n - at < MR_SLACK)
@@ -204,7 +308,7 @@ mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, mr_buffer **
     loan *x = mr_malloc(sizeof *x);
     if (!x)
         return mr_fail_memory(st, sizeof *x, "a block");
-    *x = (loan){b, {at, (size_t)n}};
+    *x = (loan){b, {at, (size_t)worth}};
     pthread_mutex_lock(&b->lock);
     mr_code rc = mr_grow((void **)&b->done, &b->capacity, b->n_done + b->n_wrapped + 1,
                          sizeof *b->done, SIZE_MAX / 16, "blocks in shared memory", st);

@@ -63,6 +63,12 @@ mr_code mr__shared_memory_map(int fd, size_t bytes, mr__shared_rights rights, vo
                   map, st);
 }
 
+bool mr__shared_memory_is_read_only(int fd)
+{
+    int seals = mr__sys->fcntl(fd, F_GET_SEALS, 0);
+    return seals >= 0 && (seals & F_SEAL_FUTURE_WRITE);
+}
+
 void mr__shared_memory_free(void *map, size_t bytes)
 {
     if (map)

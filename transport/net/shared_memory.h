@@ -26,6 +26,8 @@ mr_code mr__shared_memory_new(size_t bytes, mr__shared_rights rights, void **map
 mr_code mr__shared_memory_map(int fd, size_t bytes, mr__shared_rights rights, void **map,
                               mr_status *st) MR_NODISCARD;
 void mr__shared_memory_free(void *map, size_t bytes); /* NULL: nothing */
+/* The peer, given this descriptor, can map it for reading only. */
+bool mr__shared_memory_is_read_only(int fd);
 
 /* ---- one descriptor beside the bytes of a unix socket ---- */
 

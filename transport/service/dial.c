@@ -197,12 +197,13 @@ static void message(mr__connection *c, const mr__message *m)
 }
 
 /* *payload = the part of the memory that the head names. */
-static mr_code borrow(mr__dial *x, const mr__incoming *head, mr_buffer **payload, mr_status *st)
+static mr_code borrow(mr__dial *x, mr__incoming *head, mr_buffer **payload, mr_status *st)
 {
     mr_buffer *there;
     if (!x->memory)
         return mr_fail(st, MR_DATA_LOSS, "a block lies in shared memory, of which there is none");
-    MR_TRY(mr__borrower_wrap(x->memory, head->memory_at, head->memory, &there, st));
+    MR_TRY(mr__borrower_wrap(x->memory, head->memory_at, head->memory, head->raw, &there, st));
+    head->shared = mr__borrower_memory(x->memory, &head->shared_bytes);
     mr_buffer_unref(*payload);
     *payload = there;
     return MR_OK;
@@ -211,12 +212,13 @@ static mr_code borrow(mr__dial *x, const mr__incoming *head, mr_buffer **payload
 static void block(mr__connection *c, const mr__incoming *head, mr_buffer *payload)
 {
     mr__dial *x = (mr__dial *)c;
+    mr__incoming in = *head;
     mr_status st;
-    if (x->is_forgotten || (head->memory && borrow(x, head, &payload, &st) != MR_OK)) {
+    if (x->is_forgotten || (in.memory && borrow(x, &in, &payload, &st) != MR_OK)) {
         mr_buffer_unref(payload);
         if (!x->is_forgotten)
             mr__connection_close(c, &st);
-    } else if (x->dials->out->block(x->dials->ctx, x->address, head, payload, &st) != MR_OK)
+    } else if (x->dials->out->block(x->dials->ctx, x->address, &in, payload, &st) != MR_OK)
         mr__connection_close(c, &st);
 }
 

@@ -34,6 +34,7 @@ typedef struct item {
 
 struct mr__producer {
     mr__producer_opts o;
+    mr_landing landing; /* files are read into what its client shares */
     uint64_t number;
     Mr__Wire__Host *what; /* a copy */
     uint64_t generation, opened_at;
@@ -120,6 +121,11 @@ static bool is_shared(const mr__producer *p)
            p->what->job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
 }
 
+static mr_buffer *land(void *lender, size_t bytes)
+{
+    return mr__lender_land(lender, bytes);
+}
+
 static mr_code open_stream(mr__producer *p, mr_status *st)
 {
     const Mr__Wire__Place *place = p->what->place;
@@ -128,6 +134,7 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
                           .positions = true,
                           .directory = mr__job_directory(p->what->job),
                           .has_seed = true,
+                          .landing = p->o.lender ? &p->landing : NULL,
                           .cancel = p->cancel,
                           .watch = p->o.watch};
     MR_TRY(mr__job_cut(p->what->job, place->stream, &ds, &o.seed, NULL, st));
@@ -450,7 +457,7 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
         return mr_fail_memory(st, sizeof *p, "a stream");
     p->o = *opts;
     if (p->o.lender)
-        mr__lender_ref(p->o.lender);
+        p->landing = (mr_landing){land, mr__lender_ref(p->o.lender)};
     p->number = number;
     p->opened_at = open->first;
     p->level = (int)open->compression;

@@ -530,7 +530,10 @@ static void closed(mr__guest *g, bool tell)
     mr__worker_run *r = (mr__worker_run *)g->server;
     if (tell)
         mr__host_client_closed(r->host, g->id, now_of(r));
-    mr__lender_unref(((guest *)g)->lender);
+    mr__lender *l = ((guest *)g)->lender;
+    if (l)
+        mr__lender_end(l);
+    mr__lender_unref(l);
 }
 
 /* ---- the end ---- */

@@ -11,6 +11,9 @@
 #include "transport/wire/messages.pb-c.h"
 
 enum { ALIGN = 64, LONG_STRING = 8 << 10, MOST_PIECES = 1 << 24, MOST_COLUMNS = 1 << 16 };
+/* Strings are named by their places where the buffers that are kept for that have at most so many
+ * times their bytes: half of a file's records may have been left out. */
+enum { MOST_KEPT = 4 };
 
 static size_t aligned(size_t n)
 {
@@ -25,7 +28,8 @@ typedef struct plan {
     size_t bytes;       /* of payload */
     size_t small_bytes; /* of those, gathered */
     size_t pieces;
-    void *rows; /* ROWS: the bytes, owned */
+    void *rows;       /* ROWS: the bytes, owned */
+    size_t elsewhere; /* STRINGS, where all of them lie in shared memory: their bytes */
 } plan;
 
 static mr_code plan_strings(const mr_array *a, plan *p, mr_status *st)
@@ -43,7 +47,7 @@ static mr_code plan_strings(const mr_array *a, plan *p, mr_status *st)
         else
             pieces += 2;
     }
-    *p = (plan){MR__WIRE__FORM__STRINGS, all, gathered, pieces, NULL};
+    *p = (plan){MR__WIRE__FORM__STRINGS, all, gathered, pieces, NULL, 0};
     return MR_OK;
 }
 
@@ -60,7 +64,7 @@ static mr_code plan_rows(const mr_array *a, size_t rows, plan *p, mr_status *st)
 static mr_code plan_column(const mr_array *a, size_t rows, plan *p, mr_status *st)
 {
     if (a->storage == MR_DENSE) {
-        *p = (plan){MR__WIRE__FORM__DENSE, rows * mr_array_row_bytes(a), 0, 2, NULL};
+        *p = (plan){MR__WIRE__FORM__DENSE, rows * mr_array_row_bytes(a), 0, 2, NULL, 0};
         return MR_OK;
     }
     if (a->storage == MR_BYTES)
@@ -136,16 +140,104 @@ static void put_strings(uint8_t *to, const mr_array *a)
     }
 }
 
-/* Writes the payload of `raw` bytes there; false: there is no room. */
-static bool lend(mr__outgoing *o, const plan *plans, mr__lender *lender, size_t raw)
+/* The bytes of a column's strings, where all of them lie in the shared memory [memory, memory + n)
+ * already, and what is kept with them is not much more; else 0. */
+static size_t bytes_in(const uint8_t *memory, size_t n, const mr_array *a)
 {
+    const mr_bytes *s = a->data;
+    size_t values = a->rows * mr_array_row_values(a), all = 0, outside = 0;
+    for (size_t i = 0; i < values; i++) {
+        uintptr_t at = (uintptr_t)s[i].data - (uintptr_t)memory;
+        outside |= (size_t)(s[i].size > 0) & (size_t)(at >= n || s[i].size > n - at);
+        all += s[i].size;
+    }
+    return !outside && all && all >= mr_buffer_held_bytes(a->owner) / MOST_KEPT ? all : 0;
+}
+
+static void put_places(uint8_t *to, const uint8_t *memory, const mr_array *a)
+{
+    const mr_bytes *s = a->data;
+    size_t values = a->rows * mr_array_row_values(a);
+    for (size_t i = 0; i < values; i++) {
+        uintptr_t at = s[i].size ? (uintptr_t)s[i].data - (uintptr_t)memory : 0;
+        const uint32_t place[2] = {(uint32_t)at, (uint32_t)s[i].size};
+        memcpy(to + 8 * i, place, 8);
+    }
+}
+
+/* keeps holds what the strings lie in: what their views hold, so that these need not stay. */
+static mr_code hold_strings(mr_buffer *keeps, const uint8_t *memory, size_t n, const mr_array *a)
+{
+    uintptr_t at = (uintptr_t)mr_buffer_data(a->owner) - (uintptr_t)memory;
+    return at < n ? mr_buffer_hold(keeps, a->owner, NULL)
+                  : mr_buffer_hold_all(keeps, a->owner, NULL);
+}
+
+/* What is named by its place stays until the peer gives the block back. */
+static bool keep(const mr__outgoing *o, const plan *plans, mr__lender *lender)
+{
+    size_t n;
+    const uint8_t *memory = mr__lender_memory(lender, &n);
+    mr_buffer *keeps = NULL;
+    bool kept = mr_buffer_alloc(&keeps, 1, NULL) == MR_OK;
+    for (size_t c = 0; c < o->block.n_columns && kept; c++)
+        if (plans[c].form == MR__WIRE__FORM__PLACES)
+            kept = hold_strings(keeps, memory, n, &o->block.columns[c]) == MR_OK;
+    kept = kept && mr__lender_keep(lender, o->lent_at, keeps);
+    mr_buffer_unref(keeps);
+    return kept;
+}
+
+/* Strings that lie in shared memory are named by their places. *raw: bytes of the payload then.
+ * returns  bytes of these strings */
+static size_t plan_places(const mr__outgoing *o, plan *plans, const mr__lender *lender, size_t *raw)
+{
+    size_t all = 0, n;
+    const uint8_t *memory = mr__lender_memory(lender, &n);
+    *raw = 0;
+    for (size_t c = 0; c < o->block.n_columns; c++) {
+        plan *p = &plans[c];
+        if (p->form == MR__WIRE__FORM__STRINGS && n <= UINT32_MAX)
+            p->elsewhere = bytes_in(memory, n, &o->block.columns[c]);
+        if (p->elsewhere) {
+            p->form = MR__WIRE__FORM__PLACES;
+            p->bytes -= p->elsewhere;
+        }
+        all += p->elsewhere;
+        *raw += aligned(p->bytes);
+    }
+    return all;
+}
+
+/* Back to what can be sent. */
+static void plan_no_places(const mr__outgoing *o, plan *plans)
+{
+    for (size_t c = 0; c < o->block.n_columns; c++)
+        if (plans[c].form == MR__WIRE__FORM__PLACES) {
+            plans[c].form = MR__WIRE__FORM__STRINGS;
+            plans[c].bytes += plans[c].elsewhere;
+        }
+}
+
+/* Writes the payload of `raw` bytes there; false: there is no room. */
+static bool lend(mr__outgoing *o, const plan *plans, mr__lender *lender, size_t raw,
+                 size_t elsewhere)
+{
+    size_t n;
+    const uint8_t *memory = mr__lender_memory(lender, &n);
     uint8_t *to = mr__lender_take(lender, raw, &o->lent_at);
     if (!to)
         return false;
+    if (elsewhere && !keep(o, plans, lender)) {
+        mr__lender_give(lender, o->lent_at);
+        return false;
+    }
     for (size_t c = 0; c < o->block.n_columns; c++) {
         const mr_array *a = &o->block.columns[c];
         const plan *p = &plans[c];
-        if (p->form == MR__WIRE__FORM__STRINGS)
+        if (p->form == MR__WIRE__FORM__PLACES)
+            put_places(to, memory, a);
+        else if (p->form == MR__WIRE__FORM__STRINGS)
             put_strings(to, a);
         else if (p->bytes)
             memcpy(to, p->form == MR__WIRE__FORM__DENSE ? a->data : p->rows, p->bytes);
@@ -203,11 +295,11 @@ static mr_code put_front(mr__outgoing *o, const Mr__Wire__BlockHead *head, uint6
 }
 
 /* The pieces and the head, the columns being planned. */
-static mr_code lay_out(mr__outgoing *o, const mr__block_place *place, const plan *plans,
+static mr_code lay_out(mr__outgoing *o, const mr__block_place *place, plan *plans,
                        Mr__Wire__Column *columns, Mr__Wire__Column **list, int level, mr_status *st)
 {
     const mr_block *b = &o->block;
-    size_t pieces = 1, small_bytes = 0, raw = 0, packed = 0;
+    size_t pieces = 1, small_bytes = 0, raw = 0, packed = 0, lent_bytes = 0, elsewhere = 0;
     for (size_t c = 0; c < b->n_columns; c++) {
         pieces += plans[c].pieces;
         small_bytes += plans[c].small_bytes;
@@ -218,11 +310,18 @@ static mr_code lay_out(mr__outgoing *o, const mr__block_place *place, const plan
                            "batches",
                            (uint64_t)MR__FRAME_MOST_PAYLOAD);
     }
-    bool lent = place->lender && raw >= MR__LEND_LEAST && lend(o, plans, place->lender, raw);
+    bool lent = place->lender && raw >= MR__LEND_LEAST;
+    if (lent) {
+        elsewhere = plan_places(o, plans, place->lender, &lent_bytes);
+        lent = lend(o, plans, place->lender, lent_bytes, elsewhere);
+        if (!lent)
+            plan_no_places(o, plans);
+    }
     MR_TRY(mr_grow((void **)&o->v, &o->capacity, lent ? 1 : pieces, sizeof *o->v, MOST_PIECES,
                    "the pieces of a block", st));
-    MR_TRY(mr_buffer_alloc(&o->small, lent ? 0 : small_bytes, st));
-    uint8_t *small = mr_buffer_data(o->small);
+    if (!lent)
+        MR_TRY(mr_buffer_alloc(&o->small, small_bytes, st));
+    uint8_t *small = lent ? NULL : mr_buffer_data(o->small);
     uint64_t at = 0;
     o->n = 1;
     for (size_t c = 0; c < b->n_columns; c++) {
@@ -256,9 +355,10 @@ static mr_code lay_out(mr__outgoing *o, const mr__block_place *place, const plan
     head.columns = list;
     head.raw_bytes = packed ? raw : 0;
     head.crc = lent ? 0 : crc;
-    head.memory = lent ? raw : 0;
+    head.memory = lent ? lent_bytes : 0;
     head.memory_at = o->lent_at;
-    o->raw = raw;
+    head.elsewhere = lent ? elsewhere : 0;
+    o->raw = lent ? lent_bytes + elsewhere : raw;
     MR_TRY(put_front(o, &head, lent ? 0 : packed ? packed : raw, st));
     if (lent)
         mr_block_reset(&o->block);
@@ -323,9 +423,11 @@ static mr_code check_layout(const Mr__Wire__BlockHead *head, uint64_t payload_by
         if (head->raw_bytes || payload_bytes)
             return damaged(st, "it is in two places");
         raw = head->memory;
+    } else if (head->elsewhere) {
+        return damaged(st, "it is in two places");
     }
     if (head->rows == 0 || head->rows > INT32_MAX || head->n_columns > MOST_COLUMNS ||
-        raw > MR__FRAME_MOST_PAYLOAD)
+        raw > MR__FRAME_MOST_PAYLOAD || head->elsewhere > MR__FRAME_MOST_PAYLOAD)
         return damaged(st, "its numbers are out of range");
     for (size_t c = 0; c < head->n_columns; c++) {
         const Mr__Wire__Column *column = head->columns[c];
@@ -355,7 +457,7 @@ mr_code mr__incoming_head(mr__incoming *in, const void *bytes, size_t n, uint64_
                                    .position = head->position.data,
                                    .position_bytes = head->position.len},
                          .rows = head->rows,
-                         .raw = head->memory      ? head->memory
+                         .raw = head->memory      ? head->memory + head->elsewhere
                                 : head->raw_bytes ? head->raw_bytes
                                                   : payload_bytes,
                          .memory = head->memory,
@@ -431,6 +533,24 @@ static mr_code get_strings(mr_array *a, const uint8_t *p, size_t bytes, size_t v
     return mr_buffer_hold(a->owner, payload, st);
 }
 
+/* Strings that lie anywhere in what is shared; *elsewhere: less their bytes. */
+static mr_code get_places(mr_array *a, const uint8_t *p, size_t values, const mr__incoming *in,
+                          uint64_t *elsewhere, mr_buffer *payload, mr_status *st)
+{
+    mr_bytes *s = a->data;
+    size_t most = in->shared_bytes < MR_SLACK ? 0 : in->shared_bytes - MR_SLACK;
+    for (size_t i = 0; i < values; i++) {
+        /* Read once, as above. */
+        const volatile uint32_t *place = (const volatile uint32_t *)(const void *)(p + 8 * i);
+        size_t at = place[0], size = place[1];
+        if (size > most || at > most - size || size > *elsewhere)
+            return damaged(st, "a string does not lie in shared memory");
+        *elsewhere -= size;
+        s[i] = (mr_bytes){(const char *)in->shared + at, (size_t)size};
+    }
+    return mr_buffer_hold(a->owner, payload, st);
+}
+
 static mr_code get_rows(mr_array *a, const uint8_t *p, size_t bytes, const mr_leaf *leaf,
                         uint64_t rows, mr_status *st)
 {
@@ -462,28 +582,33 @@ static mr_code get_rows_of_memory(mr_array *a, const uint8_t *p, size_t bytes, c
     return rc;
 }
 
-static mr_code get_column(const Mr__Wire__Column *column, const mr_leaf *leaf, uint64_t rows,
-                          mr_buffer *payload, bool memory, mr_array *a, mr_status *st)
+static mr_code get_column(const mr__incoming *in, const Mr__Wire__Column *column,
+                          const mr_leaf *leaf, mr_buffer *payload, uint64_t *elsewhere, mr_array *a,
+                          mr_status *st)
 {
     uint8_t *p = (uint8_t *)mr_buffer_data(payload) + column->offset;
     size_t bytes = (size_t)column->bytes, values, needed;
+    uint64_t rows = in->rows;
     int64_t shape[MR_MAX_RANK];
-    bool strings = column->form == MR__WIRE__FORM__STRINGS;
+    bool places = column->form == MR__WIRE__FORM__PLACES && in->memory && in->shared;
+    bool strings = places || column->form == MR__WIRE__FORM__STRINGS;
+    size_t each = strings ? 8 : mr_dtype_size(leaf->dtype);
     if (column->dtype != (uint32_t)leaf->dtype)
         return damaged(st, "a column is of another type");
     if (column->form == MR__WIRE__FORM__ROWS)
-        return (memory ? get_rows_of_memory : get_rows)(a, p, bytes, leaf, rows, st);
+        return (in->memory ? get_rows_of_memory : get_rows)(a, p, bytes, leaf, rows, st);
     if ((column->form != MR__WIRE__FORM__DENSE && !strings) || leaf->dtype == MR_DATASET ||
         strings != (leaf->dtype == MR_STRING))
         return damaged(st, "a column is of another form");
     int rank = (int)column->n_shape;
     if (!count_values(column, rows, shape, &values) || !mr_leaf_admits(leaf, rank, shape) ||
-        __builtin_mul_overflow(values, strings ? 8 : mr_dtype_size(leaf->dtype), &needed) ||
-        (strings ? needed > bytes : needed != bytes))
+        __builtin_mul_overflow(values, each, &needed) ||
+        (strings && !places ? needed > bytes : needed != bytes))
         return damaged(st, "a column is of another shape");
     if (strings) {
         MR_TRY(mr_array_alloc(a, MR_STRING, rank, shape, (size_t)rows, st));
-        return get_strings(a, p, bytes, values, payload, st);
+        return places ? get_places(a, p, values, in, elsewhere, payload, st)
+                      : get_strings(a, p, bytes, values, payload, st);
     }
     *a = (mr_array){.dtype = leaf->dtype,
                     .storage = MR_DENSE,
@@ -499,6 +624,7 @@ mr_code mr__incoming_block(const mr__incoming *in, mr_buffer *payload, const mr_
                            mr_block *b, mr_status *st)
 {
     const Mr__Wire__BlockHead *head = in->head;
+    uint64_t elsewhere = head->elsewhere;
     mr_code rc = MR_OK;
     if (!head->memory && checksum(in, payload) != head->crc)
         rc = damaged(st, "its checksum does not match");
@@ -509,8 +635,10 @@ mr_code mr__incoming_block(const mr__incoming *in, mr_buffer *payload, const mr_
     if (rc == MR_OK)
         rc = mr_block_prepare(b, head->n_columns, st);
     for (size_t c = 0; c < head->n_columns && rc == MR_OK; c++)
-        rc = get_column(head->columns[c], mr_spec_leaf(spec, c), head->rows, payload,
-                        head->memory > 0, &b->columns[c], st);
+        rc = get_column(in, head->columns[c], mr_spec_leaf(spec, c), payload, &elsewhere,
+                        &b->columns[c], st);
+    if (rc == MR_OK && elsewhere)
+        rc = damaged(st, "its strings have another number of bytes");
     b->rows = (size_t)head->rows;
     if (rc != MR_OK)
         mr_block_clear(b);

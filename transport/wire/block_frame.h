@@ -7,6 +7,8 @@
  *     block --outgoing--> [frame][head][column][column]...   pieces of memory for one send
  *                                 payload buffer --incoming--> block of views
  *
+ * In shared memory, strings that lie there already are named by where they are.
+ *
  * thread   one at a time per object */
 #include <sys/uio.h>
 #include "pipeline/params/spec.h"
@@ -31,7 +33,7 @@ typedef struct mr__outgoing {
     struct iovec *v;
     size_t n, capacity;
     uint64_t bytes;     /* of all pieces */
-    uint64_t raw;       /* of the payload, before it was compressed */
+    uint64_t raw;       /* of the payload, before it was compressed, and of strings elsewhere */
     mr_block block;     /* keeps what is sent from where it lies */
     mr_buffer *small;   /* what was gathered: lengths, short strings, columns as rows */
     mr_buffer *packed;  /* the compressed payload */
@@ -56,10 +58,13 @@ void mr__outgoing_sent(mr__outgoing *o);
 typedef struct mr__incoming {
     mr__block_place place; /* position points into message memory */
     uint64_t rows;
-    uint64_t raw;               /* bytes of the payload, when it is decompressed */
+    uint64_t raw;               /* bytes of the payload, when it is decompressed, and of strings
+                                   elsewhere */
     uint64_t memory, memory_at; /* where it lies in shared memory; 0 bytes: it follows the head */
-    void *head;                 /* the unpacked message */
-    uint32_t crc;               /* of the payload's first crc_bytes */
+    const uint8_t *shared;      /* with memory, to be set by the caller: all that is shared */
+    size_t shared_bytes;
+    void *head;   /* the unpacked message */
+    uint32_t crc; /* of the payload's first crc_bytes */
     uint64_t crc_bytes;
 } mr__incoming;
 

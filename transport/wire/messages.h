@@ -10,7 +10,7 @@
 #include "transport/wire/messages.pb-c.h"
 
 /* The protocol's version: both ends of a connection must have the same. */
-enum { MR__WIRE_VERSION = 1 };
+enum { MR__WIRE_VERSION = 2 };
 /* What an error counts against a stream's credit, in bytes. */
 enum { MR__ERROR_CREDIT = 1024 };
 

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ MR_TEST(bytes_that_were_written_are_read_and_given_back)
     meet(&l, &b);
     char *p = mr__lender_take(l, 5000, &at);
     memset(p, 'x', 5000);
-    mr_ok(mr__borrower_wrap(b, at, 5000, &got, &st), &st);
+    mr_ok(mr__borrower_wrap(b, at, 5000, 5000, &got, &st), &st);
     mr_eq_u64(mr_buffer_size(got), 5000);
     mr_eq_mem(mr_buffer_data(got), p, 5000);
     mr_check(!mr_buffer_writable(got));
@@ -104,7 +105,7 @@ MR_TEST(no_two_blocks_share_a_byte_whatever_the_order_they_go_in)
                 continue;
             h[n] = (held){.n = bytes, .value = (unsigned char)step};
             memset(p, h[n].value, bytes);
-            mr_ok(mr__borrower_wrap(b, at, bytes, &h[n].buffer, &st), &st);
+            mr_ok(mr__borrower_wrap(b, at, bytes, bytes, &h[n].buffer, &st), &st);
             n++;
         } else if (n) {
             size_t i = mr_test_random(&random) % n;
@@ -147,9 +148,10 @@ MR_TEST(a_place_that_is_not_in_the_memory_is_refused)
     mr_status st;
     meet(&l, &b);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        mr_code_is(mr__borrower_wrap(b, wrong[i][0], wrong[i][1], &got, &st), MR_DATA_LOSS, &st);
+        mr_code_is(mr__borrower_wrap(b, wrong[i][0], wrong[i][1], wrong[i][1], &got, &st),
+                   MR_DATA_LOSS, &st);
     mr_has_str(st.message, "does not lie");
-    mr_ok(mr__borrower_wrap(b, PAGE, SIZE - PAGE - 64, &got, &st), &st);
+    mr_ok(mr__borrower_wrap(b, PAGE, SIZE - PAGE - 64, SIZE - PAGE - 64, &got, &st), &st);
     mr_buffer_unref(got);
     mr__borrower_unref(b);
     mr__lender_unref(l);
@@ -185,7 +187,7 @@ MR_TEST(blocks_outlive_both_sides)
     uint64_t at;
     meet(&l, &b);
     memset(mr__lender_take(l, 100, &at), 'y', 100);
-    mr_ok(mr__borrower_wrap(b, at, 100, &got, &st), &st);
+    mr_ok(mr__borrower_wrap(b, at, 100, 100, &got, &st), &st);
     mr__lender_unref(l);
     mr__borrower_unref(b);
     for (size_t i = 0; i < 100; i++)
@@ -288,13 +290,110 @@ MR_TEST(what_a_killed_process_lent_can_be_read)
     close(fd);
     kill(child, SIGKILL);
     mr_check(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
-    mr_ok(mr__borrower_wrap(b, 0, PAGE, &got, &st), &st);
+    mr_ok(mr__borrower_wrap(b, 0, PAGE, PAGE, &got, &st), &st);
     for (size_t i = 0; i < PAGE; i++)
         mr_eq_i64(((char *)mr_buffer_data(got))[i], 'a');
     mr_buffer_unref(got);
     mr__borrower_unref(b);
     close(ends[0]);
     close(ends[1]);
+}
+
+MR_TEST(a_landing_stays_while_a_block_that_was_lent_keeps_it)
+{
+    mr__lender *l;
+    mr__borrower *b;
+    mr_buffer *got;
+    mr_status st;
+    uint64_t at;
+    size_t n;
+    meet(&l, &b);
+    mr_buffer *landing = mr__lender_land(l, 2 * PAGE - MR_SLACK);
+    mr_check(landing && mr_buffer_writable(landing));
+    char *p = mr_buffer_data(landing);
+    mr_eq_u64((uintptr_t)p % 64, 0);
+    memset(p, 'x', 2 * PAGE);
+    mr_eq_u64(mr__lender_held(l), 2 * PAGE);
+    /* It is no business of the borrower's. */
+    uint64_t place = (uint64_t)((const uint8_t *)p - mr__lender_memory(l, &n));
+    mr_eq_u64(n, SIZE);
+    mr_check(!mr__lender_give(l, place) && !mr__lender_keep(l, place, landing));
+    mr_check(mr__lender_take(l, 100, &at) != NULL);
+    mr_check(mr__lender_keep(l, at, landing) && !mr_buffer_writable(landing));
+    mr_buffer_unref(landing);
+    mr_eq_u64(mr__lender_held(l), 3 * PAGE);
+    mr_ok(mr__borrower_wrap(b, at, 100, 2 * PAGE, &got, &st), &st);
+    const uint8_t *seen = mr__borrower_memory(b, &n);
+    mr_eq_u64(n, SIZE);
+    mr_eq_i64(seen[place + 2 * PAGE - MR_SLACK - 1], 'x');
+    mr_buffer_unref(got);
+    mr_eq_u64(mr__borrower_done(b, 2 * PAGE, &at, 1), 1); /* what it is worth */
+    mr_check(mr__lender_give(l, at));
+    mr_eq_u64(mr__lender_held(l), 0);
+    /* One that is kept and held goes with the last of the two. */
+    landing = mr__lender_land(l, 100);
+    mr_check(mr__lender_take(l, 100, &at) && mr__lender_keep(l, at, landing));
+    mr_check(mr__lender_give(l, at));
+    mr_eq_u64(mr__lender_held(l), PAGE);
+    mr__lender_unref(l); /* it is there as long as its landings */
+    memset(mr_buffer_data(landing), 'y', 100);
+    mr_buffer_unref(landing);
+    mr__borrower_unref(b);
+}
+
+MR_TEST(landings_leave_most_of_the_memory_to_blocks_and_end_with_the_borrower)
+{
+    mr__lender *l;
+    mr__borrower *b;
+    mr_buffer *landing[SIZE / PAGE], *one;
+    size_t n = 0;
+    uint64_t at;
+    meet(&l, &b);
+    while ((landing[n] = mr__lender_land(l, PAGE - MR_SLACK)))
+        n++;
+    mr_eq_u64(n, SIZE / PAGE / MR__LANDED_PART);
+    mr_check(!mr__lender_land(l, SIZE_MAX) && mr__lender_take(l, ROOM - n * PAGE, &at));
+    mr_check(mr__lender_give(l, at));
+    for (size_t i = 0; i < n; i++) {
+        mr_check(mr__lender_take(l, 1, &at) && mr__lender_keep(l, at, landing[i]));
+        mr_buffer_unref(landing[i]);
+    }
+    mr_check((one = mr__lender_land(l, 1)) == NULL);
+    mr__lender_end(l);
+    mr_eq_u64(mr__lender_held(l), n * PAGE); /* the blocks, which may be on their way */
+    mr_check(!mr__lender_land(l, 1));
+    mr_buffer *any;
+    mr_status st;
+    mr_ok(mr_buffer_alloc(&any, 1, &st), &st);
+    mr_check(mr__lender_take(l, 1, &at) && !mr__lender_keep(l, at, any));
+    mr_buffer_unref(any);
+    mr__borrower_unref(b);
+    mr__lender_unref(l);
+}
+
+static int without_future_write(int fd, int command, int v)
+{
+    if (command == F_ADD_SEALS && v == 0x10) {
+        errno = EINVAL;
+        return -1;
+    }
+    return mr__system_real()->fcntl(fd, command, v);
+}
+
+MR_TEST(nothing_lands_where_the_borrower_could_write)
+{
+    mr__system old = *mr__system_real();
+    mr__lender *l;
+    mr_status st;
+    uint64_t at;
+    int fd;
+    old.fcntl = without_future_write;
+    mr__sys = &old;
+    mr_ok(mr__lender_new(&l, SIZE, &fd, &st), &st);
+    mr__sys = mr__system_real();
+    mr_check(!mr__lender_land(l, 100) && mr__lender_take(l, 100, &at));
+    mr__lender_unref(l);
+    close(fd);
 }
 
 static void use_all(void)
@@ -309,10 +408,14 @@ static void use_all(void)
     if (rc == MR_OK)
         rc = mr__borrower_new(&b, fd, SIZE, &st);
     for (size_t i = 0; rc == MR_OK && i < 3; i++) {
+        mr_buffer *landing = mr__lender_land(l, 100);
         if (!mr__lender_take(l, 100, &at))
             rc = mr_fail(&st, MR_RESOURCE_EXHAUSTED, "no room"); /* a block goes another way then */
+        else if (landing)
+            mr_check(mr__lender_keep(l, at, landing));
+        mr_buffer_unref(landing);
         if (rc == MR_OK)
-            rc = mr__borrower_wrap(b, at, 100, &got[i], &st);
+            rc = mr__borrower_wrap(b, at, 100, 100, &got[i], &st);
     }
     bool refused = rc == MR_DATA_LOSS && mr_fault_seen(); /* its seals could not be read */
     if (!refused)
@@ -320,6 +423,8 @@ static void use_all(void)
     for (size_t i = 0; i < 3; i++)
         mr_buffer_unref(got[i]);
     mr__borrower_unref(b);
+    if (l)
+        mr__lender_end(l); /* what is kept is kept by what it keeps */
     mr__lender_unref(l);
     if (fd >= 0)
         mr__sys->close(fd);

@@ -457,6 +457,107 @@ MR_TEST(a_stream_is_made_ahead_within_bounds_and_given_in_order)
     mr__loop_close(l);
 }
 
+/* Records of a stream that are named where they landed, and all of them. */
+typedef struct landed {
+    mr__producer *p;
+    uint64_t named, all;
+    bool waits, gone;
+} landed;
+
+static void landed_made(void *ctx, uint64_t number, const mr__made *made)
+{
+    landed *x = ctx;
+    mr__produced *block = made->block;
+    const uint8_t *front = block->frame.v[0].iov_base;
+    Mr__Wire__BlockHead *head;
+    mr__frame f;
+    mr_status st;
+    (void)number;
+    mr_ok(mr__frame_get(front, MR__FRAME_MOST_HEAD, &f, &st), &st);
+    mr_ok(mr__wire_unpack(&mr__wire__block_head__descriptor, front + MR__FRAME_BYTES, f.head_bytes,
+                          &head, &st),
+          &st);
+    x->all += made->rows;
+    x->named += head->columns[0]->form == MR__WIRE__FORM__PLACES ? made->rows : 0;
+    mr_eq_u64(block->frame.raw, made->bytes); /* what counts against the credit */
+    mr_check(made->bytes >= 1000 * made->rows);
+    mr__wire_free(head);
+    mr__producer_drop(block);
+    x->waits = true;
+}
+
+static void landed_ended(void *ctx, uint64_t number, uint64_t elements, const void *position,
+                         size_t position_bytes)
+{
+    landed *x = ctx;
+    (void)number;
+    (void)position;
+    (void)position_bytes;
+    mr_eq_u64(elements, x->all);
+    mr__producer_stop(x->p);
+}
+
+static void landed_gone(void *ctx, uint64_t number)
+{
+    (void)number;
+    ((landed *)ctx)->gone = true;
+}
+
+/* A client of this host gets the records of a file where they were read to. */
+MR_TEST(records_of_a_file_are_not_copied_for_a_client_that_shares_memory)
+{
+    enum { LINES = 20000 };
+    static const mr__producer_out out = {
+        .made = landed_made, .failed = ahead_failed, .ended = landed_ended, .gone = landed_gone};
+    const char *path = mr_test_path("lines");
+    char graph[512];
+    FILE *f = fopen(path, "w");
+    mr_check(f != NULL);
+    for (int i = 0; i < LINES; i++)
+        fprintf(f, "%01000d\n", i);
+    fclose(f);
+    snprintf(graph, sizeof graph, "text_line(\"%s\").repeat(2)", path);
+    landed x = {0};
+    mr_status st;
+    mr_dataset *ds = NULL;
+    Mr__Wire__Job *job, *final;
+    Mr__Wire__Place place = MR__WIRE__PLACE__INIT;
+    Mr__Wire__Host host = MR__WIRE__HOST__INIT;
+    Mr__Wire__Open open = MR__WIRE__OPEN__INIT;
+    mr__lender *lender;
+    mr__loop *l;
+    mr_executor *executor;
+    int fd;
+    mr_ok(mr__loop_open(MR__LOOP_AUTO, &l, &st), &st);
+    mr_ok(mr_executor_new(0, &executor, &st), &st);
+    mr_ok(mr_dataset_from_text(graph, strlen(graph), NULL, &ds, &st), &st);
+    const mr__job_opts jo = {.streams = 1, .block_length = 1, .match = "worker"};
+    mr_ok(mr__job_new(ds, &jo, &job, &st), &st);
+    mr_ok(mr__job_finish(job, NULL, 0, &final, &st), &st);
+    mr_ok(mr__lender_new(&lender, (size_t)64 << 20, &fd, &st), &st);
+    close(fd);
+    host.job = final;
+    host.place = &place;
+    const mr__producer_opts po = {
+        .loop = l, .executor = executor, .worker = "w", .lender = lender, .out = &out, .ctx = &x};
+    mr_ok(mr__producer_start(&x.p, 7, &host, &open, &po, &st), &st);
+    while (!x.gone) {
+        mr_ok(mr__loop_turn(l, INT64_MAX, &st), &st);
+        if (x.waits)
+            mr__producer_go(x.p, 0);
+        x.waits = false;
+    }
+    mr_eq_u64(x.all, 2 * LINES);
+    mr_check(x.named > x.all / 10 * 9); /* all but the first small blocks */
+    mr_eq_u64(mr__lender_held(lender), 0);
+    mr__lender_unref(lender);
+    mr__wire_free(job);
+    mr__wire_free(final);
+    mr_dataset_unref(ds);
+    mr_executor_free(executor);
+    mr__loop_close(l);
+}
+
 MR_TEST(blocks_are_compressed_where_the_link_is_slower_than_that)
 {
 #ifdef __SANITIZE_THREAD__

@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "transport/wire/block_frame.h"
 #include "transport/wire/messages.h"
+#include "transport/wire/messages.pb-c.h"
 
 /* Every storage, empty strings and tensors, long strings that are sent in place. */
 static const char *const graphs[] = {
@@ -157,7 +160,8 @@ static mr_code read_lent(const mr__outgoing *o, const shared *s, const mr_spec *
     if (rc == MR_OK)
         rc = mr__incoming_head(&in, all + MR__FRAME_BYTES, f.head_bytes, f.payload_bytes, st);
     if (rc == MR_OK)
-        rc = mr__borrower_wrap(s->borrower, in.memory_at, in.memory, &payload, st);
+        rc = mr__borrower_wrap(s->borrower, in.memory_at, in.memory, in.raw, &payload, st);
+    in.shared = mr__borrower_memory(s->borrower, &in.shared_bytes);
     if (rc == MR_OK)
         rc = mr__incoming_block(&in, payload, spec, b, st);
     mr__incoming_reset(&in);
@@ -238,6 +242,8 @@ MR_TEST(blocks_that_have_no_room_in_shared_memory_follow_their_head)
     unshare(&s);
 }
 
+static volatile int seen; /* what is read must be read */
+
 /* A peer that writes whatever it likes there while the block is read. */
 MR_TEST(garbage_in_shared_memory_is_a_block_of_garbage_or_refused)
 {
@@ -268,7 +274,7 @@ MR_TEST(garbage_in_shared_memory_is_a_block_of_garbage_or_refused)
                     const mr_bytes *v = got.columns[c].data;
                     size_t n = got.rows * mr_array_row_values(&got.columns[c]);
                     for (size_t k = 0; k < n; k++)
-                        mr_check(v[k].size == 0 || v[k].data[v[k].size - 1] >= -128);
+                        seen = seen + (v[k].size ? v[k].data[v[k].size - 1] : 0);
                 }
             mr_block_reset(&got);
             (void)!mr__borrower_done(s.borrower, 0, &unused, 1);
@@ -278,6 +284,275 @@ MR_TEST(garbage_in_shared_memory_is_a_block_of_garbage_or_refused)
         mr_dataset_unref(ds);
         unshare(&s);
     }
+}
+
+enum { RECORD = 1000, IN_LANDING = 500 };
+
+/* `rows` of the records in a landing of IN_LANDING, each with its number; the first one is empty.
+ * What they lie in is held by the block alone. */
+static void landed_block(const shared *s, size_t rows, mr_block *b)
+{
+    mr_status st;
+    mr_buffer *landing = mr__lender_land(s->lender, IN_LANDING * RECORD);
+    mr_check(landing != NULL);
+    char *p = mr_buffer_data(landing);
+    for (size_t i = 0; i < IN_LANDING * RECORD; i++)
+        p[i] = (char)('a' + i % 23);
+    mr_ok(mr_block_prepare(b, 2, &st), &st);
+    mr_ok(mr_array_alloc(&b->columns[0], MR_STRING, 0, NULL, rows, &st), &st);
+    mr_ok(mr_array_alloc(&b->columns[1], MR_INT64, 0, NULL, rows, &st), &st);
+    b->rows = rows;
+    for (size_t i = 0; i < rows; i++) {
+        ((mr_bytes *)b->columns[0].data)[i] = (mr_bytes){p + i * RECORD, i ? RECORD - i % 7 : 0};
+        ((int64_t *)b->columns[1].data)[i] = (int64_t)i;
+    }
+    mr_ok(mr_buffer_hold(b->columns[0].owner, landing, &st), &st);
+    mr_buffer_unref(landing);
+}
+
+static const char landed_text[] = "from_tensors(\"x\").map(x => (x, 1))";
+
+MR_TEST(strings_that_landed_in_shared_memory_are_named_by_their_places)
+{
+    static const size_t rows[] = {IN_LANDING, IN_LANDING / 4 + 3};
+    for (size_t k = 0; k < 2; k++) {
+        shared s;
+        mr_block b = MR_BLOCK_EMPTY, copy = MR_BLOCK_EMPTY, got = MR_BLOCK_EMPTY,
+                 unused = MR_BLOCK_EMPTY;
+        mr__block_place to = place;
+        mr_dataset *ds;
+        mr__outgoing o = {0};
+        mr_status st;
+        uint64_t at;
+        size_t n, bytes = 0;
+        share(&s, (size_t)16 << 20);
+        to.lender = s.lender;
+        block_of(landed_text, &unused, &ds);
+        landed_block(&s, rows[k], &b);
+        const mr_bytes *v = b.columns[0].data;
+        for (size_t i = 0; i < b.rows; i++)
+            bytes += v[i].size;
+        void *want;
+        mr_ok(mr_block_to_bytes(&b, &want, &n, &st), &st);
+        mr_ok(mr__outgoing_block(&o, &to, &b, 1, &st), &st);
+        mr_check(o.lender == s.lender && o.bytes < 1000);
+        mr_check(o.raw >= bytes + 16 * rows[k] && o.raw < bytes + 17 * rows[k] + 64);
+        mr_eq_u64(mr__lender_held(s.lender) / 4096,
+                  (IN_LANDING * RECORD + 4095 + 64) / 4096 + (16 * rows[k] + 4095) / 4096);
+        mr_ok(read_lent(&o, &s, mr_dataset_spec(ds), &got, &st), &st);
+        mr__outgoing_sent(&o);
+        v = got.columns[0].data;
+        const uint8_t *memory = mr__borrower_memory(s.borrower, &n);
+        mr_check((const uint8_t *)v[1].data >= memory && (const uint8_t *)v[1].data < memory + n);
+        void *have;
+        mr_ok(mr_block_to_bytes(&got, &have, &bytes, &st), &st);
+        mr_eq_mem(want, have, bytes);
+        mr_check(mr__lender_held(s.lender) > IN_LANDING * RECORD); /* nobody else holds it */
+        mr_block_reset(&got);
+        mr_eq_u64(mr__borrower_done(s.borrower, RECORD * rows[k] / 2, &at, 1), 1);
+        mr_check(mr__lender_give(s.lender, at));
+        mr_eq_u64(mr__lender_held(s.lender), 0);
+        mr_free(want);
+        mr_free(have);
+        mr_block_reset(&copy);
+        mr_block_reset(&unused);
+        mr_dataset_unref(ds);
+        unshare(&s);
+    }
+}
+
+/* They are copied where too few of what landed are sent, where one is not of the landing, and where
+ * the borrower has gone. */
+MR_TEST(strings_are_copied_where_naming_their_places_would_keep_too_much)
+{
+    for (size_t k = 0; k < 3; k++) {
+        shared s;
+        mr_block b = MR_BLOCK_EMPTY, unused = MR_BLOCK_EMPTY, got = MR_BLOCK_EMPTY;
+        mr__block_place to = place;
+        mr_dataset *ds;
+        mr__outgoing o = {0};
+        mr_status st;
+        share(&s, (size_t)16 << 20);
+        to.lender = s.lender;
+        block_of(landed_text, &unused, &ds);
+        landed_block(&s, k == 0 ? IN_LANDING / 4 - 3 : IN_LANDING, &b);
+        if (k == 1)
+            ((mr_bytes *)b.columns[0].data)[7] = (mr_bytes){"elsewhere", 9};
+        if (k == 2)
+            mr__lender_end(s.lender);
+        mr_ok(mr__outgoing_block(&o, &to, &b, 0, &st), &st);
+        if (k < 2) {
+            mr_ok(read_lent(&o, &s, mr_dataset_spec(ds), &got, &st), &st);
+            mr_eq_mem(((const mr_bytes *)got.columns[0].data)[9].data, "hijklmnopq", 10);
+            mr_check(mr__lender_held(s.lender) < (o.raw + 8191)); /* the landing has gone */
+        } else {
+            mr_check(!o.lender && o.bytes > (IN_LANDING - 1) * (RECORD - 7));
+        }
+        mr__outgoing_reset(&o);
+        mr_block_reset(&got);
+        mr_eq_u64(mr__lender_held(s.lender), 0);
+        mr_block_reset(&unused);
+        mr_dataset_unref(ds);
+        unshare(&s);
+    }
+}
+
+/* As garbage_in_shared_memory_..., with places, each of which may be anywhere in what is shared and
+ * nowhere else. */
+MR_TEST(garbage_for_places_is_a_block_of_what_is_shared_or_refused)
+{
+    uint64_t random = mr_test_seed(), at, unused_at;
+    shared s;
+    mr_block b = MR_BLOCK_EMPTY, got = MR_BLOCK_EMPTY, unused = MR_BLOCK_EMPTY;
+    mr__block_place to = place;
+    mr_dataset *ds;
+    mr__outgoing o = {0};
+    mr_status st;
+    size_t n, taken = 0;
+    share(&s, (size_t)16 << 20);
+    to.lender = s.lender;
+    block_of(landed_text, &unused, &ds);
+    landed_block(&s, IN_LANDING, &b);
+    mr_ok(mr__outgoing_block(&o, &to, &b, 0, &st), &st);
+    mr_check(o.lender != NULL);
+    uint8_t *memory = (uint8_t *)(uintptr_t)mr__lender_memory(s.lender, &n);
+    uint32_t *places = (uint32_t *)(void *)(memory + o.lent_at), good[2 * IN_LANDING];
+    memcpy(good, places, sizeof good);
+    for (int i = 0; i < 3000; i++) {
+        size_t k = 2 * (1 + mr_test_random(&random) % (IN_LANDING - 1));
+        uint32_t x = (uint32_t)mr_test_random(&random);
+        memcpy(places, good, sizeof good);
+        if (i % 4 == 0) /* the sum of the lengths is kept */
+            places[k] = x % (32u << 20);
+        else if (i % 4 == 1)
+            places[k] = (uint32_t)n - MR_SLACK - places[k + 1] + x % 2;
+        else
+            places[k + x % 2] = x >> x % 32;
+        mr_code rc = read_lent(&o, &s, mr_dataset_spec(ds), &got, &st);
+        mr_check(rc == MR_OK || rc == MR_DATA_LOSS);
+        taken += rc == MR_OK;
+        const mr_bytes *v = rc == MR_OK ? got.columns[0].data : NULL;
+        for (size_t j = 0; v && j < got.rows; j++)
+            seen = seen + (v[j].size ? v[j].data[0] + v[j].data[v[j].size + MR_SLACK - 1] : 0);
+        mr_block_reset(&got);
+        (void)!mr__borrower_done(s.borrower, 0, &unused_at, 1);
+    }
+    mr_check(taken > 100 && taken < 2900);
+    at = o.lent_at;
+    mr__outgoing_sent(&o);
+    mr_check(mr__lender_give(s.lender, at));
+    mr_block_reset(&unused);
+    mr_dataset_unref(ds);
+    unshare(&s);
+}
+
+/* What no sender writes: places without shared memory, and bytes elsewhere that are not there. */
+MR_TEST(heads_with_wrong_places_are_refused)
+{
+    static const struct {
+        Mr__Wire__Form form;
+        uint64_t memory, elsewhere, payload, bytes;
+        const char *says;
+    } wrong[] = {
+        {MR__WIRE__FORM__PLACES, 0, 0, 8, 8, "another form"},
+        {MR__WIRE__FORM__STRINGS, 0, 1, 8, 8, "two places"},
+        {MR__WIRE__FORM__PLACES, 64, 1, 0, 8, "another number of bytes"},
+        {MR__WIRE__FORM__STRINGS, 64, 1, 0, 8, "another number of bytes"},
+        {MR__WIRE__FORM__PLACES, 64, (uint64_t)1 << 62, 0, 8, "out of range"},
+        {MR__WIRE__FORM__PLACES, 64, 0, 0, 16, "another shape"},
+    };
+    mr_block unused = MR_BLOCK_EMPTY, got = MR_BLOCK_EMPTY;
+    mr_dataset *ds;
+    shared s;
+    share(&s, (size_t)1 << 20);
+    block_of("from_tensors(\"x\")", &unused, &ds);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        Mr__Wire__Column column = MR__WIRE__COLUMN__INIT, *list = &column;
+        Mr__Wire__BlockHead head = MR__WIRE__BLOCK_HEAD__INIT;
+        uint8_t bytes[200], payload[64] = {0};
+        mr__incoming in = {0};
+        mr_buffer *there = NULL;
+        mr_status st;
+        column.form = wrong[i].form;
+        column.dtype = MR_STRING;
+        column.bytes = wrong[i].bytes;
+        head.rows = 1;
+        head.n_columns = 1;
+        head.columns = &list;
+        head.memory = wrong[i].memory;
+        head.elsewhere = wrong[i].elsewhere;
+        size_t sent = head.memory ? 0 : 64;
+        head.crc = mr_crc32c(payload, sent);
+        size_t n = mr__wire__block_head__pack(&head, bytes);
+        mr_test_context("%zu", i);
+        mr_code rc = mr__incoming_head(&in, bytes, n, sent, &st);
+        if (rc == MR_OK && head.memory) {
+            mr_ok(mr__borrower_wrap(s.borrower, 0, head.memory, 0, &there, &st), &st);
+            in.shared = mr__borrower_memory(s.borrower, &in.shared_bytes);
+        } else if (rc == MR_OK) {
+            mr_ok(mr_buffer_alloc(&there, sent, &st), &st);
+            memcpy(mr_buffer_data(there), payload, sent);
+        }
+        if (rc == MR_OK)
+            rc = mr__incoming_block(&in, there, mr_dataset_spec(ds), &got, &st);
+        mr_code_is(rc, MR_DATA_LOSS, &st);
+        mr_has_str(st.message, wrong[i].says);
+        mr__incoming_reset(&in);
+    }
+    mr_block_reset(&unused);
+    mr_block_reset(&got);
+    mr_dataset_unref(ds);
+    unshare(&s);
+}
+
+MR_TEST(places_for_which_memory_runs_out_are_copied_or_fail)
+{
+    mr_block unused = MR_BLOCK_EMPTY;
+    mr_dataset *ds;
+    block_of(landed_text, &unused, &ds);
+    mr_fault_each_allocation(n)
+    {
+        shared s = {0};
+        mr_block b = MR_BLOCK_EMPTY, got = MR_BLOCK_EMPTY;
+        mr__block_place to = place;
+        mr__outgoing o = {0};
+        mr_status st;
+        int fd = -1;
+        mr_code rc = mr__lender_new(&s.lender, (size_t)16 << 20, &fd, &st);
+        if (rc == MR_OK)
+            rc = mr__borrower_new(&s.borrower, fd, (size_t)16 << 20, &st);
+        mr_buffer *landing = rc == MR_OK ? mr__lender_land(s.lender, IN_LANDING * RECORD) : NULL;
+        to.lender = s.lender;
+        if (rc == MR_OK)
+            rc = mr_block_prepare(&b, 2, &st);
+        for (size_t c = 0; rc == MR_OK && c < 2; c++)
+            rc = mr_array_alloc(&b.columns[c], c ? MR_INT64 : MR_STRING, 0, NULL, 400, &st);
+        if (rc == MR_OK && landing)
+            rc = mr_buffer_hold(b.columns[0].owner, landing, &st);
+        for (size_t i = 0; rc == MR_OK && i < 400; i++) {
+            ((mr_bytes *)b.columns[0].data)[i] =
+                landing ? (mr_bytes){(char *)mr_buffer_data(landing) + i * RECORD, RECORD}
+                        : (mr_bytes){"some string of some bytes", 25};
+            ((int64_t *)b.columns[1].data)[i] = 1;
+        }
+        b.rows = rc == MR_OK ? 400 : 0;
+        mr_buffer_unref(landing);
+        if (rc == MR_OK)
+            rc = mr__outgoing_block(&o, &to, &b, 0, &st);
+        if (rc == MR_OK && o.lender)
+            rc = read_lent(&o, &s, mr_dataset_spec(ds), &got, &st);
+        mr_fault_expect(rc, &st);
+        mr__outgoing_reset(&o);
+        mr_block_reset(&b);
+        mr_block_reset(&got);
+        if (s.lender)
+            mr_eq_u64(mr__lender_held(s.lender), 0);
+        unshare(&s);
+        if (fd >= 0)
+            mr__sys->close(fd);
+    }
+    mr_block_reset(&unused);
+    mr_dataset_unref(ds);
 }
 
 MR_TEST(values_and_long_strings_are_sent_from_where_they_lie)

@@ -259,7 +259,7 @@ static void local_block(mr__connection *c, const mr__incoming *in, mr_buffer *pa
     mr_status st;
     if (in->memory) {
         mr_buffer_unref(payload);
-        mr_ok(mr__borrower_wrap(e->memory, in->memory_at, in->memory, &payload, &st), &st);
+        mr_ok(mr__borrower_wrap(e->memory, in->memory_at, in->memory, in->raw, &payload, &st), &st);
     }
     mr_ok(mr__incoming_block(in, payload, e->spec, &b, &st), &st);
     for (size_t i = 0; i < b.rows; i++)
