@@ -41,19 +41,17 @@ mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_
     size_t depth = opts ? opts->staging_depth : 0;
     memset(f, 0, sizeof *f);
     f->s = s;
-    /* One worker alone has all the data. With one replica nothing is cut, and a prefetch that ends
-     * the graph stays what it is. */
+    /* With one worker and replica nothing is cut, and a prefetch that ends the graph stays what it
+     * is. */
     mr_distribute_opts how = {.num_workers = workers,
                               .worker = (int64_t)mr_strategy_worker(s),
                               .replicas = n,
-                              .policy = MR_SHARD_OFF,
-                              .has_policy = workers == 1,
                               .owns_slots = n > 1 || workers > 1};
-    if (workers > 1 && opts && opts->has_auto_shard) {
+    if (opts && opts->has_auto_shard) {
         how.has_policy = true;
         how.policy = opts->auto_shard;
     }
-    if (workers > 1 && opts && opts->iterator && opts->iterator->has_seed) {
+    if (opts && opts->iterator && opts->iterator->has_seed) {
         how.has_seed = true;
         how.seed = opts->iterator->seed;
     }

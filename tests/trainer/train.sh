@@ -135,6 +135,29 @@ train data_that_run_out_end_training 0 '"step": 2, .*"epoch": 1.* $' 'ran out at
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --validation "$data" --epochs 2 >out 2>err
 result a_line_an_epoch_and_a_summary $([ "$(grep -c 'val_loss' out)" = 2 ] && grep -qE 'trained on [0-9]+ examples/s; the devices waited for data [0-9.]+ % of the time' out; echo $?) "$(cat out err)"
 
+# One worker rewrites the graph as several do, and as show --replicas does: of two shuffles of names the first stays.
+for i in 0 1 2 3 4 5; do echo $i >of-$i; done
+# squares COMMAND...: of the numbers that a command prints, or of a step's loss
+squares() {
+    "$@" 2>err | python3 -c '
+import json
+rows = [json.loads(l) for l in open(0)]
+print([x["loss"] if "loss" in x else (x["replicas"][0] if "replicas" in x else x)["0"][0][0] ** 2 for x in rows if "epoch" not in x or "step" in x])'
+}
+one_replica() { # GRAPH [OPTION...]
+    local data=$1
+    shift
+    shown=$(squares "$m" show "$@" --replicas 1 "$data")
+    trained=$(squares "$m" train "$@" --data "$data" --model 'dense(1, kernel_initializer="ones", use_bias=false)' --loss mse \
+        --optimizer 'sgd(0.0)' --log json)
+}
+numbers='.interleave(f => text_line(f), cycle_length=1).map(x => ([to_number(x, "float32")], [0.0])).batch(1)'
+one_replica "list_files(\"of-*\").shuffle(6, seed=4).shuffle(3, seed=5)$numbers"
+same one_worker_shuffles_as_show_replicas "$trained" "$shown"
+result it_is_not_the_order_of_the_text "$([ "$shown" != "$(squares "$m" show "list_files(\"of-*\").shuffle(6, seed=4).shuffle(3, seed=5)$numbers")" ]; echo $?)"
+one_replica "list_files(\"of-*\").shuffle(6)$numbers" --seed 7
+same one_worker_seeds_as_show_replicas "$trained" "$shown"
+
 if { (ulimit -v 800000; "$m" train --help >/dev/null 2>&1); } 2>/dev/null; then
     (ulimit -v 800000; "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" >out 2>err)
     result a_small_address_space_is_warned_of $(grep -q 'limited to 781 MiB (ulimit -v)' err; echo $?) "$(cat out err)"
