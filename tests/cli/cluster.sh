@@ -150,6 +150,9 @@ expect an_id_of_nothing 1 '' 'not found' 0123 -- "$m" show "distributed_dataset(
 expect an_id_of_nobody 2 '' unavailable 127.0.0.1:1 -- "$m" show 'distributed_dataset("127.0.0.1:1", "0123", connect_timeout=0.1)'
 expect an_id_in_this_process 2 '' HOST:PORT -- "$m" show 'distributed_dataset("local", "0123")'
 
+result anonymous_jobs_are_told_apart "$(grep -Eq 'anonymous job [0-9a-f]{16} begins, in 3 streams' dispatcher.err; echo $?)" "$(head -20 dispatcher.err)"
+result named_jobs_by_their_names "$(grep -q 'job "busy" begins' dispatcher.err; echo $?)" "$(head -20 dispatcher.err)"
+
 # ---- garbage on a worker's port
 printf 'GET / HTTP/1.0\r\n\r\n%0100d' 0 >"/dev/tcp/${two%:*}/${two##*:}"
 until_true grep -q 'the connection from' two.err

@@ -125,6 +125,8 @@ refused no_files 1 'text_line("none-*").distribute("local")' 'no file matches' '
 refused unknown_mode 2 'range(3).distribute("local", processing_mode="twice")' 'processing_mode'
 refused consumers_of_shared_jobs 2 'range(3).distribute("local", processing_mode="dynamic", consumer_index=0, num_consumers=2)' 'num_consumers' 'job_name'
 refused nobody_there 1 'range(3).distribute("127.0.0.1:1", connect_timeout=0.1)' '127.0.0.1:1' unavailable
+refused no_time_to_connect 2 'range(3).distribute("local", connect_timeout=0.0)' 'connect_timeout must be at least 0.001'
+refused no_time_to_be_silent 2 'range(3).distribute("local", client_timeout=0.5)' 'client_timeout must be at least 1'
 refused no_such_port 2 'range(3).distribute("127.0.0.1:65536")' '65536' 'a port from 0 to 65535'
 refused port_nobody_has 2 'range(3).distribute("127.0.0.1:0")' 'port 0'
 refused no_port 2 'distributed_dataset("localhost", "d6f1")' 'host:port' '"localhost"'

@@ -117,7 +117,7 @@ static void finish(mr__dispatcher *d, mr__d_job *j, int64_t now)
     if (!mr__d_finished(j) || j->finished_at)
         return;
     j->finished_at = now;
-    mr__d_note(d, MR_LOG_INFO, "job \"%s\" was read to its end", j->name);
+    mr__d_note(d, MR_LOG_INFO, "%s was read to its end", mr__d_title(j));
     if (mr__d_shared(j))
         mr__d_tell_finished(d, j, NULL, j->recorded);
 }
@@ -376,16 +376,15 @@ static void end_rebuilding(mr__dispatcher *d, mr__d_job *j, int64_t now)
     /* Which splits there were after the last one that a client names, nobody knows. */
     if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
         mr__d_warn(d, j,
-                   "the dispatcher lost its account: splits of job \"%s\" that none of its "
-                   "clients has are given out, again or for the first time; what clients that left "
-                   "read of them comes again",
-                   j->name);
+                   "the dispatcher lost its account: splits of %s that none of its clients has are "
+                   "given out, again or for the first time; what clients that left read of them "
+                   "comes again",
+                   mr__d_title(j));
     else if (n)
-        mr__d_warn(
-            d, j,
-            "the dispatcher lost its account: %" PRIu64 " streams of job \"%s\" that none "
-            "of its clients has begin again; what clients that left read of them comes again",
-            n, j->name);
+        mr__d_warn(d, j,
+                   "the dispatcher lost its account: %" PRIu64 " streams of %s that none of its "
+                   "clients has begin again; what clients that left read of them comes again",
+                   n, mr__d_title(j));
     finish(d, j, now);
 }
 
@@ -399,9 +398,9 @@ static void tick_jobs(mr__dispatcher *d, int64_t now)
             if (now - c->heard < c->silent_ns)
                 continue;
             mr__d_note(d, MR_LOG_WARNING,
-                       "the client of job \"%s\" (process %" PRIu32 " on %s) is silent; its "
-                       "streams are kept for it",
-                       j->name, c->process, c->host);
+                       "the client of %s (process %" PRIu32 " on %s) is silent; its streams are "
+                       "kept for it",
+                       mr__d_title(j), c->process, c->host);
             if (c->connection)
                 d->out.close(d->ctx, c->connection, NULL);
             mr__d_drop_client(d, c, now);
@@ -416,9 +415,9 @@ static void tick_jobs(mr__dispatcher *d, int64_t now)
                 end_rebuilding(d, j, now);
             if (mr__d_share_out(d, j) && !rebuilt)
                 mr__d_note(d, MR_LOG_WARNING,
-                           "a client of job \"%s\" that did not come back is silent; its streams "
-                           "go to others",
-                           j->name);
+                           "a client of %s that did not come back is silent; its streams go to "
+                           "others",
+                           mr__d_title(j));
             mr__d_make_streams(d, j, NULL);
         }
         if (j->awaits && !mr__d_awaits_workers(d, now)) {

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs: making them, recording them, and what peers learn of their streams. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
 #include "transport/service/dispatcher_state.h"
+
+const char *mr__d_title(const mr__d_job *j)
+{
+    char *to = j->d->title;
+    if (j->name[0])
+        snprintf(to, sizeof j->d->title, "job \"%.100s\"", j->name);
+    else
+        snprintf(to, sizeof j->d->title, "anonymous job %016" PRIx64, j->id);
+    return to;
+}
 
 mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *name, uint64_t repetition)
 {

@@ -138,9 +138,9 @@ static void say_goes_on(mr__dispatcher *d, const mr__d_client *c)
 {
     char line[256];
     snprintf(line, sizeof line,
-             "job \"%.100s\" has several clients: one that restores a position goes on after what "
-             "was acknowledged",
-             c->job->name);
+             "%s has several clients: one that restores a position goes on after what was "
+             "acknowledged",
+             mr__d_title(c->job));
     mr__d_note(d, MR_LOG_WARNING, "%s", line);
     mr__d_tell_warning(d, c, line);
 }
@@ -177,17 +177,19 @@ static mr_code check_place(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join
             continue;
         }
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "job \"%.100s\" is being read%s by process %" PRIu32
+                       "%s is being read%s by process %" PRIu32
                        " on %.100s; wait until it ends, or use num_consumers to share the job",
-                       j->name, consumers ? " for this consumer_index" : "", c->process, c->host);
+                       mr__d_title(j), consumers ? " for this consumer_index" : "", c->process,
+                       c->host);
     }
     bool again = shared || join->resume || join->job_id || (join->n_places && !join->begins) ||
                  mr__d_finished(j);
     if (!again && progressed(j, join->consumer))
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "job \"%.100s\" was read in part by a client that left; go on with "
-                       "resume=true, or end it by 'millrace service cancel'",
-                       j->name);
+        return mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "%s was read in part by a client that left; go on with resume=true, or end it "
+            "by 'millrace service cancel'",
+            mr__d_title(j));
     return MR_OK;
 }
 
@@ -195,10 +197,9 @@ static mr_code begun_anew(const mr__d_job *j, mr_status *st)
 {
     return mr_fail(
         st, MR_DATA_LOSS,
-        "the dispatcher lost its account, and job \"%.100s\" was made again without this "
-        "client: what it has read is given out once more; start the job anew, or under "
-        "another job_name",
-        j->name);
+        "the dispatcher lost its account, and %s was made again without this client: what it has "
+        "read is given out once more; start the job anew, or under another job_name",
+        mr__d_title(j));
 }
 
 /* The client was in a job of this name that is not on record, and not in this one: the account was
@@ -383,9 +384,10 @@ static mr_code take_shared_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wir
         uint64_t n = j->rebuilding ? 0 : mr__d_rebuilt(d, j);
         if (n && made_now)
             mr__d_warn(d, j,
-                       "job \"%s\" is made again from a position: %" PRIu64 " splits or streams "
-                       "that it does not name begin; what other clients read of them comes again",
-                       j->name, n);
+                       "%s is made again from a position: %" PRIu64
+                       " splits or streams that it does "
+                       "not name begin; what other clients read of them comes again",
+                       mr__d_title(j), n);
         return MR_OK;
     }
     if (restores) /* the client hears so, once it is let in */
@@ -523,12 +525,12 @@ void mr__d_prepare(mr__dispatcher *d, mr__d_job *j, int64_t now)
     j->awaits = j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS && mr__d_awaits_workers(d, now);
     j->recorded = mr__d_record_job(d, j);
     if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
-        mr__d_note(d, MR_LOG_INFO, "job \"%s\" begins, in %" PRIu64 " splits", j->name,
+        mr__d_note(d, MR_LOG_INFO, "%s begins, in %" PRIu64 " splits", mr__d_title(j),
                    j->spec->splits);
     else if (mr__d_shared(j))
-        mr__d_note(d, MR_LOG_INFO, "job \"%s\" begins, on every worker", j->name);
+        mr__d_note(d, MR_LOG_INFO, "%s begins, on every worker", mr__d_title(j));
     else
-        mr__d_note(d, MR_LOG_INFO, "job \"%s\" begins, in %" PRIu32 " streams", j->name,
+        mr__d_note(d, MR_LOG_INFO, "%s begins, in %" PRIu32 " streams", mr__d_title(j),
                    j->n_streams);
     while (j->waiting) {
         mr__d_waiting *w = j->waiting;

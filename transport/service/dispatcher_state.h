@@ -162,6 +162,7 @@ struct mr__dispatcher {
     mr__d_job *jobs;
     size_t n_jobs;
     mr__d_dataset *datasets;
+    char title[160]; /* what mr__d_title gave last */
 };
 
 /* The last repetition of that name; NULL: there is none. */
@@ -177,6 +178,8 @@ void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64
 mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *name, uint64_t repetition);
 /* Any job of that name but `not`: another repetition of it. */
 mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *name, const mr__d_job * not );
+/* What people call it: job "NAME", or an anonymous one by its number. Good until the next call. */
+const char *mr__d_title(const mr__d_job *j);
 mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr__Wire__Job *spec,
                       mr__d_job **out, mr_status *st) MR_NODISCARD;
 void mr__d_job_free(mr__dispatcher *d, mr__d_job *j);

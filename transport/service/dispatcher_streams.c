@@ -331,7 +331,7 @@ static mr__d_stream *add_stream(mr__dispatcher *d, mr__d_job *j, mr__d_client *c
     mr_status st;
     mr__d_stream *s = NULL;
     if (mr__d_stream_new(j, &s, &st) != MR_OK) {
-        mr__d_note(d, MR_LOG_ERROR, "job \"%s\" gets no more streams: %s", j->name, st.message);
+        mr__d_note(d, MR_LOG_ERROR, "%s gets no more streams: %s", mr__d_title(j), st.message);
         return NULL;
     }
     mr__d_set_reader(s, c);
@@ -412,10 +412,11 @@ void mr__d_go_on_without(mr__dispatcher *d, mr__d_job *j)
 {
     for (const mr__d_worker *w = d->workers; w; w = w->next)
         if (!w->connection && w->back_until && !has_some_of(w, j))
-            mr__d_warn(d, j,
-                       "job \"%s\" goes on without worker %s, which is not back after %d s: "
-                       "nothing of it comes, unless it is back before the job ends",
-                       j->name, w->address, MR__COME_BACK_S);
+            mr__d_warn(
+                d, j,
+                "%s goes on without worker %s, which is not back after %d s: nothing of it comes, "
+                "unless it is back before the job ends",
+                mr__d_title(j), w->address, MR__COME_BACK_S);
 }
 
 /* ---- splits ---- */
@@ -631,7 +632,7 @@ void mr__d_go_on_rebuilding(mr__dispatcher *d, mr__d_job *j)
         for (size_t k = 0; k < j->streams[i]->n_splits && rc == MR_OK; k++)
             rc = mr__id_map_set(&j->rebuilt, j->streams[i]->splits[k] + 1, j->streams[i], &st);
     if (rc != MR_OK)
-        mr__d_note(d, MR_LOG_ERROR, "job \"%s\" cannot be made again: %s", j->name, st.message);
+        mr__d_note(d, MR_LOG_ERROR, "%s cannot be made again: %s", mr__d_title(j), st.message);
     j->rebuilding = rc == MR_OK;
 }
 
@@ -657,7 +658,7 @@ uint64_t mr__d_rebuilt(mr__dispatcher *d, mr__d_job *j)
     if (own && was)
         make_own(d, j, NULL);
     if (rc != MR_OK)
-        mr__d_note(d, MR_LOG_ERROR, "job \"%s\" cannot be made again: %s", j->name, st.message);
+        mr__d_note(d, MR_LOG_ERROR, "%s cannot be made again: %s", mr__d_title(j), st.message);
     mr__id_map_reset(&j->rebuilt);
     if (was)
         j->recorded = mr__d_record_job(d, j);

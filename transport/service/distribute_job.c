@@ -53,11 +53,11 @@ const mr_param mr__distribute_table[] = {
            .doc = "Where a worker cannot see a file: an error, or another worker."),
     OPTION(seed, .flags = MR_P_NONE, .has_at = offsetof(struct mr__distribute_params, o.has_seed),
            .doc = "Of random ops that have none; drawn at random if absent."),
-    OPTION(connect_timeout, .def.f = 60, .min.f = 0, .max.f = 1e6,
+    OPTION(connect_timeout, .def.f = MR__CONNECT_TIMEOUT, .min.f = 0.001, .max.f = 1e6,
            .doc = "Seconds to wait for the dispatcher."),
     OPTION(stall_timeout, .flags = MR_P_NONE, .min.f = 0, .max.f = 1e9,
            .doc = "Seconds without an element after which reading fails; none: it waits."),
-    OPTION(client_timeout, .def.f = 30, .min.f = 0, .max.f = 1e6,
+    OPTION(client_timeout, .def.f = MR__CLIENT_TIMEOUT, .min.f = 1, .max.f = 1e6,
            .doc = "Seconds after which a client that is silent loses its streams."),
     {0}};
 

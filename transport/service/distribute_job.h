@@ -6,6 +6,10 @@
 #include "transport/service/service.h"
 #include "transport/wire/messages.h"
 
+/* Of timeouts that are not given, in seconds. */
+#define MR__CONNECT_TIMEOUT 60.0
+#define MR__CLIENT_TIMEOUT  30.0
+
 typedef struct mr__distribute_params {
     char *service;
     mr_service_opts o;

@@ -19,8 +19,6 @@
 #include "transport/service/registered.h"
 #include "transport/service/stream_position.h"
 
-#define CONNECT_TIMEOUT 60.0
-#define CLIENT_TIMEOUT  30.0
 enum { ZSTD_LEVEL = 1, MOST_PARAMS = 64 };
 
 typedef struct slot {
@@ -182,9 +180,9 @@ static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
         .begins = begins,
         .restores = restores,
         .missing_moves = o->on_missing && strcmp(o->on_missing, "move") == 0,
-        .connect_timeout = o->connect_timeout > 0 ? o->connect_timeout : CONNECT_TIMEOUT,
+        .connect_timeout = o->connect_timeout,
         .stall_timeout = o->stall_timeout,
-        .client_timeout = o->client_timeout > 0 ? o->client_timeout : CLIENT_TIMEOUT,
+        .client_timeout = o->client_timeout,
         .most_bytes = o->max_outstanding_bytes > 0 ? (uint64_t)o->max_outstanding_bytes : 0,
         .compression = o->compression ? ZSTD_LEVEL : 0,
         .measured = o->compression && strcmp(o->compression, "auto") == 0,
@@ -729,13 +727,23 @@ const mr_op mr_op_distributed_dataset = {
     .restore = restore,
 };
 
+/* In C a timeout of 0 is the default. */
+static void take_opts(mr__distribute_params *p, const mr_service_opts *opts)
+{
+    if (opts)
+        p->o = *opts;
+    if (p->o.connect_timeout == 0)
+        p->o.connect_timeout = MR__CONNECT_TIMEOUT;
+    if (p->o.client_timeout == 0)
+        p->o.client_timeout = MR__CLIENT_TIMEOUT;
+}
+
 mr_dataset *mr_service_dataset(const char *service, const char *dataset_id,
                                const mr_service_opts *opts)
 {
     mr__distribute_params p = {.service = (char *)(uintptr_t)service,
                                .dataset_id = (char *)(uintptr_t)dataset_id};
-    if (opts)
-        p.o = *opts;
+    take_opts(&p, opts);
     return mr_dataset_new(&mr_op_distributed_dataset, &p, NULL, 0);
 }
 
@@ -743,8 +751,7 @@ mr_dataset *mr_service_distribute(mr_dataset *input, const char *service,
                                   const mr_service_opts *opts)
 {
     mr__distribute_params p = {.service = (char *)service};
-    if (opts)
-        p.o = *opts;
+    take_opts(&p, opts);
     return mr_dataset_new(&mr_op_distribute, &p, &input, 1);
 }
 

@@ -8,8 +8,6 @@
 #include "transport/service/ask.h"
 #include "transport/wire/token_file.h"
 
-#define CONNECT_TIMEOUT 60.0
-
 typedef struct known {
     struct known *next;
     char *service, *id;
@@ -21,8 +19,8 @@ static known *all;
 
 static mr_code ask(const mr__distribute_params *p, mr_dataset **out, mr_status *st)
 {
-    double timeout = p->o.connect_timeout > 0 ? p->o.connect_timeout : CONNECT_TIMEOUT;
-    mr__ask_opts opts = {.dispatcher = p->service, .timeout_ns = (int64_t)(timeout * 1e9)};
+    mr__ask_opts opts = {.dispatcher = p->service,
+                         .timeout_ns = (int64_t)(p->o.connect_timeout * 1e9)};
     Mr__Wire__Ask question = MR__WIRE__ASK__INIT;
     mr__message *m;
     if (mr__distribute_is_local(p))

@@ -34,9 +34,9 @@ typedef struct mr_service_opts {
     char *on_missing;              /* a file that a worker cannot see; NULL: "fail"; "move" */
     int64_t seed;                  /* with has_seed: the job's; else drawn at random */
     bool has_seed;
-    double connect_timeout; /* seconds; 0: 60 */
+    double connect_timeout; /* seconds, 0.001 at least; 0: 60 */
     double stall_timeout;   /* seconds without an element; 0: none */
-    double client_timeout;  /* seconds; 0: 30 */
+    double client_timeout;  /* seconds, 1 at least; 0: 30 */
 } mr_service_opts;
 
 /* What `input` (taken over, also on failure) yields, run as streams by the service whose dispatcher
