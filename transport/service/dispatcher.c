@@ -274,6 +274,7 @@ void mr__dispatcher_closed(mr__dispatcher *d, uint64_t connection, int64_t now)
     if (!x)
         return;
     mr__id_map_remove(&d->connections, connection);
+    d->n_draining -= x->drains != NULL;
     if (x->worker)
         mr__d_lose_worker(d, x->worker, "closed its connection", now);
     if (x->client) {

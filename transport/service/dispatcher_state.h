@@ -138,6 +138,8 @@ typedef struct mr__d_connection {
     uint32_t process;
     mr__d_worker *worker;
     mr__d_client *client;
+    mr__d_worker *drains; /* a tool's: it is answered when this one has ended; NULL: none */
+    uint64_t drain_request;
 } mr__d_connection;
 
 struct mr__dispatcher {
@@ -162,7 +164,8 @@ struct mr__dispatcher {
     mr__d_job *jobs;
     size_t n_jobs;
     mr__d_dataset *datasets;
-    char title[160]; /* what mr__d_title gave last */
+    size_t n_draining; /* connections of tools that wait for a worker to end */
+    char title[160];   /* what mr__d_title gave last */
 };
 
 /* The last repetition of that name; NULL: there is none. */
@@ -309,8 +312,9 @@ void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w);
 void mr__d_measure(mr__dispatcher *d, int64_t now);
 
 /* ---- dispatcher_tools.c ---- */
-void mr__d_take_ask(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Ask *ask,
-                    int64_t now);
+/* The tools hear that wait for w to end, which it has. */
+void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w);
+void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask, int64_t now);
 mr_code mr__d_add_dataset(mr__dispatcher *d, const char *id, const void *graph, size_t bytes,
                           mr__d_dataset **out, mr_status *st) MR_NODISCARD;
 #endif

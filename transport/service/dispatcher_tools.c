@@ -30,9 +30,15 @@ static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, 
     return MR_OK;
 }
 
-static mr_code drain_worker(mr__dispatcher *d, const char *address, mr_status *st)
+/* Nothing of it is on record: the answer comes when the worker has ended, and none where this
+ * dispatcher ends before that, so that it is asked for again. */
+static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const char *address,
+                            uint64_t request, mr_status *st)
 {
     mr__d_worker *w = mr__d_worker_at(d, address);
+    if (x->drains)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "worker %.100s is being drained for this tool",
+                       x->drains->address);
     if (!w || !w->connection)
         return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s", address);
     w->draining = w->taken_out = true;
@@ -42,8 +48,28 @@ static mr_code drain_worker(mr__dispatcher *d, const char *address, mr_status *s
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
     m.pulse = &pulse;
+    x->drains = w;
+    x->drain_request = request;
+    d->n_draining++;
     d->out.send(d->ctx, w->connection, &m, 0);
     return MR_OK;
+}
+
+void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w)
+{
+    Mr__Wire__Report report = MR__WIRE__REPORT__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_REPORT;
+    m.report = &report;
+    for (size_t i = 0; d->n_draining && i < d->connections.size; i++) {
+        mr__d_connection *x = d->connections.slots[i].id ? d->connections.slots[i].value : NULL;
+        if (!x || x->drains != w)
+            continue;
+        x->drains = NULL;
+        d->n_draining--;
+        report.request = x->drain_request;
+        d->out.send(d->ctx, x->id, &m, 0);
+    }
 }
 
 mr_code mr__d_add_dataset(mr__dispatcher *d, const char *id, const void *graph, size_t bytes,
@@ -86,8 +112,7 @@ static mr_code register_dataset(mr__dispatcher *d, const ProtobufCBinaryData *gr
     return MR_OK;
 }
 
-void mr__d_take_ask(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Ask *ask,
-                    int64_t now)
+void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask, int64_t now)
 {
     mr_status st;
     mr_code rc = MR_OK;
@@ -98,7 +123,9 @@ void mr__d_take_ask(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire
     if (strcmp(ask->what, "cancel") == 0) {
         rc = cancel_job(d, ask->name, &after, &st);
     } else if (strcmp(ask->what, "drain") == 0) {
-        rc = drain_worker(d, ask->name, &st);
+        rc = drain_worker(d, x, ask->name, ask->request, &st);
+        if (rc == MR_OK)
+            return;
     } else if (strcmp(ask->what, "register") == 0) {
         const char *id = "";
         rc = register_dataset(d, &ask->graph, &id, &after, &st);

@@ -178,6 +178,7 @@ void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int6
     d->n_with_orphans -= w->n_orphans != 0;
     w->n_orphans = 0;
     mr__d_rank(d, w);
+    mr__d_say_drained(d, w);
     if (w->draining && !w->n_streams)
         mr__d_note(d, MR_LOG_INFO, "worker %s has drained", w->address);
     else

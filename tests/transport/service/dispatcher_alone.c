@@ -25,6 +25,11 @@ static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t afte
         alone.joined = m->joined->n_places;
     }
     alone.finished += m->body_case == MR__WIRE__MESSAGE__BODY_FINISHED;
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_REPORT) {
+        const Mr__Wire__Status *why = m->report->status;
+        alone.n_reports++;
+        snprintf(alone.report, sizeof alone.report, "%s", why ? why->message : "");
+    }
     if (m->body_case == MR__WIRE__MESSAGE__BODY_WARNING)
         snprintf(alone.warning, sizeof alone.warning, "%s", m->warning->text);
     const Mr__Wire__Status *why =

@@ -19,6 +19,8 @@ typedef struct dispatcher_alone {
     bool rebuilding, awaits; /* of the job that was recorded last */
     uint64_t former;
     char warning[512];
+    int n_reports;    /* answers to tools */
+    char report[512]; /* what the last one says is wrong */
     int64_t now;
     int kind, code;
     char text[512];
