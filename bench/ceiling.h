@@ -9,22 +9,22 @@
 
 typedef double (*bench_fn)(void *ctx); /* does the work, returns its units (bytes, rows) */
 
-static double bench_now(void)
+static inline double bench_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int bench_compare(const void *a, const void *b)
+static inline int bench_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* Prints "name  figure unit  ceiling unit  ratio"; rates are units * scale a second. */
-static void bench_in_turns(const char *name, const char *unit, double scale, int repetitions,
-                           bench_fn measured, bench_fn ceiling, void *ctx)
+static inline void bench_in_turns(const char *name, const char *unit, double scale, int repetitions,
+                                  bench_fn measured, bench_fn ceiling, void *ctx)
 {
     double rates[2][64];
     if (repetitions > 64)

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "ceiling.h"
 
 enum { REPEATS = 20, BUFFERS = 4 };
 
@@ -25,24 +26,18 @@ static void must(mr_code rc)
     exit(1);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Prints how many of `work` (1e9 of the unit) a second; the first call makes plans. */
 #define RATE(name, op, p, work, unit) RATE_OF(REPEATS, name, op, p, work, unit)
 #define RATE_OF(times, name, op, p, work, unit)                                                    \
     do {                                                                                           \
         must(math->op(stream, p, &st));                                                            \
         must(mr_stream_synchronize(stream, &st));                                                  \
-        double began_ = now();                                                                     \
+        double began_ = bench_now();                                                               \
         for (int i_ = 0; i_ < (times); i_++)                                                       \
             must(math->op(stream, p, &st));                                                        \
         must(mr_stream_synchronize(stream, &st));                                                  \
-        printf("%s %.2f %s\n", name, (double)(work) * (times) / (now() - began_) / 1e9, unit);     \
+        printf("%s %.2f %s\n", name, (double)(work) * (times) / (bench_now() - began_) / 1e9,      \
+               unit);                                                                              \
     } while (0)
 
 static void dense(void)

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "ceiling.h"
 
 enum { DEPTH = 4, BATCHES = 200 };
 
@@ -29,13 +30,6 @@ static void must(mr_code rc)
         return;
     fprintf(stderr, "gpu_staging: %s\n", st.message);
     exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static void make(ring *g, const char *name)
@@ -74,17 +68,17 @@ static double rate(const ring *g, double seconds)
 
 static double bare(ring *g)
 {
-    double began = now();
+    double began = bench_now();
     for (int k = 0; k < BATCHES; k++)
         must(mr_stream_copy(g->copies, g->device[0], g->pinned[0], g->bytes, &st));
     must(mr_stream_synchronize(g->copies, &st));
-    return rate(g, now() - began);
+    return rate(g, bench_now() - began);
 }
 
 /* Each batch is read by an operation on the compute stream. */
 static double staged(ring *g, bool fill)
 {
-    double began = now();
+    double began = bench_now();
     for (int k = 0; k < BATCHES; k++) {
         int i = k % DEPTH;
         mr_math_fill mark = {.n = 1, .value = 1, .dst = g->device[i]};
@@ -99,15 +93,15 @@ static double staged(ring *g, bool fill)
         must(mr_stream_record(g->compute, g->released[i], &st));
     }
     must(mr_stream_synchronize(g->compute, &st));
-    return rate(g, now() - began);
+    return rate(g, bench_now() - began);
 }
 
 static double filled(ring *g)
 {
-    double began = now();
+    double began = bench_now();
     for (int k = 0; k < BATCHES; k++)
         memcpy(g->pinned[k % DEPTH], g->source, g->bytes);
-    return rate(g, now() - began);
+    return rate(g, bench_now() - began);
 }
 
 int main(int argc, char **argv)

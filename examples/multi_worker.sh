@@ -6,18 +6,7 @@
 #   examples/multi_worker.sh [MILLRACE]      default: build/millrace
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}
-# Free ports below those that the kernel gives to connections, which could take them before the tasks do.
-read -r a b c < <(python3 -c '
-import random, socket
-s = []
-while len(s) < 3:
-    x = socket.socket()
-    try:
-        x.bind(("127.0.0.1", random.randrange(20000, 30000)))
-        s.append(x)
-    except OSError:
-        pass
-print(*[x.getsockname()[1] for x in s])')
+read -r a b c < <(python3 "$(dirname "$0")/free_ports.py" 3)
 cluster="{\"chief\": [\"127.0.0.1:$a\"], \"worker\": [\"127.0.0.1:$b\", \"127.0.0.1:$c\"]}"
 train=("$millrace" train --replicas 2 --epochs 3 --seed 1 --check-replicas --auto-shard data
     --data 'range(1200).map(i => ([cast(i % 10, "float32") / 10.0, 1.0], [cast(i % 10, "float32") / 5.0 - 1.0])).batch(60)'

@@ -7,19 +7,9 @@
 #   examples/parameter_servers.sh [MILLRACE]      default: build/millrace
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}
-# Free ports below those that the kernel gives to connections, which could take them before the tasks do.
-read -r -a at < <(python3 -c '
-import random, socket
-s = []
-while len(s) < 5:
-    x = socket.socket()
-    try:
-        x.bind(("127.0.0.1", random.randrange(20000, 30000)))
-        s.append(x)
-    except OSError:
-        pass
-print(*["\"127.0.0.1:%d\"" % x.getsockname()[1] for x in s])')
-cluster="{\"ps\": [${at[0]}, ${at[1]}], \"worker\": [${at[2]}, ${at[3]}, ${at[4]}]}"
+read -r -a port < <(python3 "$(dirname "$0")/free_ports.py" 5)
+at() { printf '"127.0.0.1:%s"' "${port[$1]}"; }
+cluster="{\"ps\": [$(at 0), $(at 1)], \"worker\": [$(at 2), $(at 3), $(at 4)]}"
 said=$(mktemp)
 trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -f "$said"' EXIT # where training fails, it leaves them
 for task in 'ps 0' 'ps 1' 'worker 0' 'worker 1' 'worker 2'; do

@@ -39,20 +39,10 @@ done
 block 0.11 "a generator and a discriminator" "/^mean [23]\\.[0-9]+, deviation 0\\.[0-9]+/" "$guides/gan" 2
 block 0.15 "the same under central_storage" "$(printf '210\nsame')" same 210 0.0001 "$guides/custom_loop" central_storage 2 1000 0.0001
 block 0.14 "the same in three processes" "/3 workers by TF_CONFIG, 6 replicas in sync.*epoch 3/" sh -c "bash '$root/examples/multi_worker.sh' '$m' 2>&1"
-# two: the loop in two processes, on ports below those that the kernel gives to connections
+# two: the loop in two processes
 two() {
     local a b first
-    read -r a b < <(python3 -c '
-import random, socket
-s = []
-while len(s) < 2:
-    x = socket.socket()
-    try:
-        x.bind(("127.0.0.1", random.randrange(20000, 30000)))
-        s.append(x)
-    except OSError:
-        pass
-print(*[x.getsockname()[1] for x in s])')
+    read -r a b < <(python3 "$root/examples/free_ports.py" 2)
     one() {
         TF_CONFIG="{\"cluster\": {\"worker\": [\"127.0.0.1:$a\", \"127.0.0.1:$b\"]}, \"task\": {\"type\": \"worker\", \"index\": $1}}" \
             "$guides/custom_loop" multi_worker_mirrored 1 100

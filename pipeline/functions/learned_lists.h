@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* What normalization adds to a variance before it takes the root: Keras's max(deviation, 1e-7) but
+ * where a variance is next to nothing. */
+#define MR_NORMALIZATION_EPSILON 1e-14F
+
 /* Owned: mr_free(mean->v); nothing is after a failure.
  * errors   MR_INVALID_ARGUMENT: no JSON, a list that is missing or empty, what is no number, a
  *          variance below 0, more of one than of the other */

@@ -20,9 +20,6 @@ struct moments {
     mr_floats mean, variance;
 };
 
-/* What is added to a variance, as the layer does: Keras's max(deviation, 1e-7) but next to 0. */
-static const float epsilon = 1e-14F;
-
 /* Floats of x's values, float64 of float64, in *out, and room for the result. */
 static mr_code floats_of(const mr_array *x, mr_array *values, mr_array *out, mr_status *st)
 {
@@ -111,7 +108,7 @@ static double along(const mr_floats *list, size_t i)
     {                                                                                              \
         for (size_t k = 0; k < width; k++) {                                                       \
             T mean = (T)along(m[0], k);                                                            \
-            T deviation = SQRT((T)along(m[1], k) + epsilon);                                       \
+            T deviation = SQRT((T)along(m[1], k) + MR_NORMALIZATION_EPSILON);                      \
             for (size_t i = k; i < n; i += width)                                                  \
                 z[i] = (x[i] - mean) / deviation;                                                  \
         }                                                                                          \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = (x - mean) / sqrt(variance + 1e-14), Keras's max(sqrt(variance), 1e-7) but where the variance
- * is next to nothing. Mean and variance are known: a number for each value along the last axis, or
- * one for all. They are kept as variables that nothing changes, so
- * that they are saved with the model. Kept, in the backward pass: zeros for a mean. */
+/* y = (x - mean) / sqrt(variance + MR_NORMALIZATION_EPSILON), as the function of pipelines. Mean and
+ * variance are known: a number for each value along the last axis, or one for all. They are kept as
+ * variables that nothing changes, so that they are saved with the model. Kept, in the backward
+ * pass: zeros for a mean. */
+#include "pipeline/functions/learned_lists.h"
 #include "trainer/layer.h"
 #include "trainer/layer_state.h"
 #include "trainer/onnx_impl.h"
@@ -12,7 +13,7 @@ struct params {
     mr__learned adapted;
 };
 
-static const float epsilon = 1e-14f;
+static const float epsilon = MR_NORMALIZATION_EPSILON;
 
 static size_t width_of(const mr_layer *l)
 {
