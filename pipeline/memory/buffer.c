@@ -4,13 +4,16 @@
  *     [struct mr_buffer | pad to 64 | data, size bytes | MR_SLACK]
  *
  * so that plain malloc, which is faster than its aligned kin, will do. Sizes from 4 KiB to 8 MiB
- * are rounded up to a class (4, 6, 8, 12, 16, ... KiB) and go through the pool: a stack of free
- * buffers a class, under the class's mutex. A pooled buffer keeps its array of held buffers, so
- * that a stream of view columns allocates nothing. */
+ * are rounded up to a class (4, 6, 8, 12, 16, ... KiB) and go through the pool: stacks of free
+ * buffers a class, under the class's mutex. There is one for each processor (for every HOMES-th of
+ * many), and a buffer goes back to that of the processor that asked for it, which wrote it last:
+ * the cache lines of memory that another one wrote cost several times the copy. A pooled buffer
+ * keeps its array of held buffers, so that a stream of view columns allocates nothing. */
 #include "pipeline/memory/buffer.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -19,6 +22,7 @@ enum {
     CLASS_MIN = 4096,
     N_CLASSES = 23, /* the last is 8 MiB */
     NO_CLASS = N_CLASSES,
+    HOMES = 16,
     KEEP_HELD = 64,    /* entries that a pooled buffer's array of held buffers may keep */
     MOST_COPIED = 8,   /* held buffers that mr_buffer_hold_all takes from another */
     LOOK_BACK = 8,     /* held buffers compared with before a new one is added */
@@ -43,7 +47,7 @@ struct mr_buffer {
     atomic_size_t refs;
     void *data;
     size_t size;
-    unsigned class;
+    unsigned class, home;
     bool read_only;
     void (*release)(void *ctx, void *data); /* wrapped: gives the bytes back */
     void *release_ctx;
@@ -58,7 +62,7 @@ struct mr_buffer {
 typedef struct pool_class {
     pthread_mutex_t lock;
     /* under lock: */
-    mr_buffer *free;
+    mr_buffer *free[HOMES];
     size_t n_live;
     char pad[64];
 } pool_class;
@@ -90,13 +94,25 @@ static unsigned class_of(size_t bytes)
     return 2 * (k - 12) + (bytes <= (size_t)3 << (k - 1) ? 1 : 2);
 }
 
+/* Of the processor that this runs on. */
+static unsigned home(void)
+{
+    int cpu = sched_getcpu();
+    return cpu < 0 ? 0 : (unsigned)cpu % HOMES;
+}
+
 static mr_buffer *pool_pop(unsigned c, size_t live)
 {
     pool_class *p = &pool[c];
+    mr_buffer *b = NULL;
+    unsigned here = home();
     pthread_mutex_lock(&p->lock);
-    mr_buffer *b = p->free;
-    if (b)
-        p->free = b->next_free;
+    for (unsigned i = 0; i < HOMES && !b; i++) {
+        mr_buffer **first = &p->free[(here + i) % HOMES];
+        b = *first;
+        if (b)
+            *first = b->next_free;
+    }
     p->n_live += live;
     pthread_mutex_unlock(&p->lock);
     /* Relaxed: a figure; the lock orders the buffers. */
@@ -144,8 +160,8 @@ static void pool_push(mr_buffer *b)
     }
     pthread_mutex_lock(&pool[c].lock);
     pool[c].n_live--;
-    b->next_free = pool[c].free;
-    pool[c].free = b;
+    b->next_free = pool[c].free[b->home];
+    pool[c].free[b->home] = b;
     pthread_mutex_unlock(&pool[c].lock);
 }
 
@@ -179,6 +195,7 @@ mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st)
         b->held = NULL;
         b->held_capacity = 0;
     }
+    b->home = home();
     start(b, bytes);
     *out = b;
     return MR_OK;

@@ -2,6 +2,7 @@
 #include "pipeline/memory/buffer.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "tests/harness.h"
@@ -97,6 +98,61 @@ MR_TEST(pool_keeps_at_most_32_mib)
     size_t idle;
     mr_buffer_pool_usage(NULL, &idle);
     mr_check(idle <= (32U << 20));
+    mr_buffer_pool_trim();
+}
+
+static void run_on(size_t cpu)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    mr_check(sched_setaffinity(0, sizeof one, &one) == 0);
+}
+
+/* The first CPU from `cpu` on that this process may run on; CPU_SETSIZE: there is none. */
+static size_t cpu_from(const cpu_set_t *all, size_t cpu)
+{
+    while (cpu < CPU_SETSIZE && !CPU_ISSET(cpu, all))
+        cpu++;
+    return cpu;
+}
+
+MR_TEST(a_buffer_comes_back_to_the_processor_that_wrote_it)
+{
+    enum { BYTES = 3 << 20 };
+    cpu_set_t all;
+    size_t live0, live;
+    mr_check(sched_getaffinity(0, sizeof all, &all) == 0);
+    size_t one = cpu_from(&all, 0), other = cpu_from(&all, one + 1);
+    while (other < CPU_SETSIZE && (other - one) % 16 == 0) /* they share a stack */
+        other = cpu_from(&all, other + 1);
+    if (other >= CPU_SETSIZE)
+        mr_skip_test("one processor");
+    mr_buffer_pool_trim();
+    mr_buffer_pool_usage(&live0, NULL);
+    run_on(one);
+    mr_buffer *of_one = make(BYTES), *of_one_too = make(BYTES);
+    mr_buffer_pool_usage(&live, NULL);
+    run_on(other);
+    mr_buffer *of_other = make(BYTES);
+    /* A single stack would give back what was freed last, whoever wrote it. */
+    mr_buffer_unref(of_other);
+    mr_buffer_unref(of_one);
+    mr_buffer_unref(of_one_too);
+    if (live > live0) { /* there is a pool */
+        mr_buffer *b = make(BYTES);
+        mr_check(b == of_other);
+        /* What is left of others is better than fresh memory, and is this one's from then on. */
+        mr_buffer *c = make(BYTES);
+        mr_check(c == of_one_too);
+        run_on(one);
+        mr_buffer *d = make(BYTES);
+        mr_check(d == of_one);
+        mr_buffer_unref(b);
+        mr_buffer_unref(c);
+        mr_buffer_unref(d);
+    }
+    mr_check(sched_setaffinity(0, sizeof all, &all) == 0);
     mr_buffer_pool_trim();
 }
 
