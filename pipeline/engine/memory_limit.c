@@ -226,6 +226,11 @@ static int64_t look(mr__memory *m, int64_t ahead, int64_t most)
     return now;
 }
 
+bool mr__memory_limited(const mr_iter *it)
+{
+    return it->run->memory.limit != 0;
+}
+
 bool mr__memory_room(const mr_iter *it, size_t bytes)
 {
     mr__memory *m = &it->run->memory;

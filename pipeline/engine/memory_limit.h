@@ -38,6 +38,7 @@ void mr__memory_stop(mr__memory *m);
 
 /* Resident bytes of this process. -1: the system does not say. */
 int64_t mr__memory_resident(void);
+bool mr__memory_limited(const struct mr_iter *it);
 /* May about `bytes` more be read ahead? */
 bool mr__memory_room(const struct mr_iter *it, size_t bytes);
 /* Notes that as many bytes more (less) are read ahead; nothing where there is no limit. */

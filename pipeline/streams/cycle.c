@@ -12,8 +12,10 @@ enum {
     MOST_RUNS = 256,
     PASS_BYTES = 16 << 10, /* a run of as many bytes is passed on as it is */
     OPEN_BYTES = 4 << 20,  /* for a dataset opened ahead: the buffers of a file, mostly */
-    MOST_CALLS = 1024
+    MOST_CALLS = 1024,
+    FETCH_BLOCKS = 4
 };
+#define FETCH_SECONDS 0.0005
 
 struct mr__stream {
     mr__stream *next;
@@ -85,12 +87,26 @@ static size_t fetches_under_way(const mr__cycle *c)
     return n;
 }
 
-/* Starts the fetch of the next block of s, if as many calls are allowed. */
+/* Blocks of s that one fetch brings: as many as take FETCH_SECONDS, since one that is there before
+ * a thread wakes up is not worth that. What a memory limit must hold is one. */
+static size_t blocks_of_fetch(const mr__cycle *c, const mr__stream *s)
+{
+    if (!s->block || s->block->seconds <= 0 || mr__memory_limited(c->it))
+        return 1;
+    double n = FETCH_SECONDS / s->block->seconds;
+    return n < 1 ? 1 : n > FETCH_BLOCKS ? FETCH_BLOCKS : (size_t)n;
+}
+
+/* Starts a fetch for s, if as many calls are allowed and half of what the last one brought is
+ * used. */
 static void submit(mr__cycle *c, mr__stream *s)
 {
     if (!c->executor || mr__queue_filling(&s->queue) || fetches_under_way(c) >= c->most)
         return;
-    s->queue.ahead.entries = s->block ? 2 : 1; /* the present one counts */
+    size_t present = s->block ? 1 : 0, blocks = blocks_of_fetch(c, s);
+    if (s->queue.n > present + blocks / 2)
+        return;
+    s->queue.ahead.entries = present + blocks;
     mr__queue_start(&s->queue);
 }
 
