@@ -14,7 +14,7 @@ typedef struct loop {
     mr_distributed share; /* out: the sum of each replica's losses */
 } loop;
 
-/* Runs on every replica, in a thread of its own: submits work, whose end mr_strategy_run awaits. */
+/* Runs on every replica: submits work, whose end mr_strategy_run awaits. */
 static mr_code step(mr_replica *r, void *ctx, mr_status *st)
 {
     loop *l = ctx;

@@ -53,6 +53,8 @@ struct mr_collective {
     pthread_cond_t moved;
     size_t n_ranks;
     bool aborted;
+    unsigned waiters;    /* of moved */
+    bool moves;          /* they are to be woken when the lock is free */
     uint64_t launched;   /* operations that all ranks have started */
     uint64_t *posted;    /* operations started, by rank */
     uint64_t step_began; /* posted by every rank when the step began */
@@ -119,6 +121,16 @@ const char *mr_collective_engine(const mr_collective *c)
     return c->b->name;
 }
 
+/* Who is woken finds the lock free. */
+static void unlock(mr_collective *c)
+{
+    bool tell = c->moves && c->waiters > 0;
+    c->moves = false;
+    pthread_mutex_unlock(&c->lock);
+    if (tell)
+        pthread_cond_broadcast(&c->moved);
+}
+
 static bool moves_data(const mr_collective *c, size_t n)
 {
     return n > 0 && c->total > 1;
@@ -178,7 +190,9 @@ static mr_code meet(mr_collective *c, size_t rank, uint64_t number, mr_status *s
                            " sums, but replica %zu waits for one more; all replicas must take "
                            "part in the same sums, also those without rows",
                            absent, c->posted[absent] - c->step_began, rank);
+        c->waiters++;
         pthread_cond_wait(&c->moved, &c->lock);
+        c->waiters--;
     }
     return MR_OK;
 }
@@ -344,7 +358,7 @@ static mr_code start(mr_collective *c, size_t rank, mr_stream *stream,
     mr_code rc = launch_next(c, o, number, st);
     c->aborted = c->aborted || rc != MR_OK;
     c->launched += rc == MR_OK;
-    pthread_cond_broadcast(&c->moved);
+    c->moves = true;
     return rc;
 }
 
@@ -354,7 +368,7 @@ mr_code mr_collective_begin(mr_collective *c, size_t rank, mr_stream *stream,
     MR_TRY(check_call(c, call, st));
     pthread_mutex_lock(&c->lock);
     mr_code rc = start(c, rank, stream, call, ticket, st);
-    pthread_mutex_unlock(&c->lock);
+    unlock(c);
     return rc;
 }
 
@@ -374,7 +388,7 @@ mr_code mr_collective_start(mr_collective *c, size_t rank, mr_stream *stream, fl
     const mr_collective_call call = sum_of(data, n);
     pthread_mutex_lock(&c->lock);
     mr_code rc = start(c, rank, stream, &call, ticket, st);
-    pthread_mutex_unlock(&c->lock);
+    unlock(c);
     return rc;
 }
 
@@ -385,7 +399,7 @@ mr_code mr_collective_wait(mr_collective *c, size_t rank, mr_stream *stream, uin
     mr_code rc = meet(c, rank, ticket, st);
     if (rc == MR_OK)
         rc = wait_for(c, rank, stream, ticket, st);
-    pthread_mutex_unlock(&c->lock);
+    unlock(c);
     return rc;
 }
 
@@ -397,7 +411,7 @@ mr_code mr__collective_commit(mr_collective *c, size_t rank, mr_stream *stream, 
     mr_code rc = start(c, rank, stream, &nothing, &ticket, st);
     if (rc == MR_OK)
         rc = meet(c, rank, ticket, st);
-    pthread_mutex_unlock(&c->lock);
+    unlock(c);
     return rc;
 }
 
@@ -405,8 +419,8 @@ void mr__collective_leave(mr_collective *c, size_t rank)
 {
     pthread_mutex_lock(&c->lock);
     c->left[rank] = true;
-    pthread_cond_broadcast(&c->moved);
-    pthread_mutex_unlock(&c->lock);
+    c->moves = true;
+    unlock(c);
 }
 
 mr_code mr__collective_end_step(mr_collective *c, mr_status *st)
@@ -429,7 +443,7 @@ mr_code mr__collective_end_step(mr_collective *c, mr_status *st)
     c->place = 0;
     c->step_began = c->posted[0];
     memset(c->left, 0, c->n_ranks * sizeof *c->left);
-    pthread_mutex_unlock(&c->lock);
+    unlock(c);
     return rc;
 }
 
@@ -437,8 +451,8 @@ void mr_collective_abort(mr_collective *c)
 {
     pthread_mutex_lock(&c->lock);
     c->aborted = true;
-    pthread_cond_broadcast(&c->moved);
-    pthread_mutex_unlock(&c->lock);
+    c->moves = true;
+    unlock(c);
 }
 
 void mr_collective_reset(mr_collective *c)
@@ -453,7 +467,7 @@ void mr_collective_reset(mr_collective *c)
     c->step_began = c->launched = 0;
     for (size_t i = 0; i < IN_FLIGHT; i++)
         c->ops[i].arrived = 0;
-    pthread_mutex_unlock(&c->lock);
+    unlock(c);
 }
 
 static mr_code make_operation(const mr_collective *c, operation *o, mr_status *st)

@@ -70,7 +70,9 @@ mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_
         run.agree_ctx = f;
     }
     MR_TRY(mr_dist_iterator_open(&f->it, f->dd, &run, st));
-    return mr__staging_new(&f->ring, s, depth > 2 ? depth : 2, st);
+    /* One to fill, beside those of the two steps that may be under way. */
+    size_t least = mr__staging_is_direct(s) ? 3 : 2;
+    return mr__staging_new(&f->ring, s, depth > least ? depth : least, st);
 }
 
 void mr__feed_close(mr__feed *f)

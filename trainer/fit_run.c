@@ -52,7 +52,14 @@ static mr_code make_replicas(mr__run *x, mr_status *st)
         return mr_fail_memory(st, n * sizeof(mr_stream *), "a training run");
     for (size_t r = 0; r < n; r++) {
         void *p;
-        MR_TRY(mr_stream_new(&x->results[r], device_of(x, r), MR_STREAM_COPY, st));
+        mr_device_properties is;
+        mr_device_describe(device_of(x, r), &is);
+        /* Where kernels are functions of the host, one more costs nothing; elsewhere it would hold
+         * up the stream. */
+        if (is.host_kernels)
+            x->results[r] = mr_replica_stream(mr_strategy_replica(x->s, r));
+        else
+            MR_TRY(mr_stream_new(&x->results[r], device_of(x, r), MR_STREAM_COPY, st));
         MR_TRY(mr_event_new(&x->ended[r], device_of(x, r), st));
         MR_TRY(mr_device_alloc(device_of(x, r), MR_MEMORY_DEVICE, losses_bytes(x), &p, st));
         x->sums[r] = p;
@@ -152,7 +159,8 @@ void mr__run_close(mr__run *x)
     mr_code rc = mr__strategy_synchronize(x->s, NULL);
     (void)rc; /* whoever uses the devices next finds out */
     for (size_t r = 0; x->results && r < x->n_replicas; r++)
-        mr_stream_free(x->results[r]);
+        if (x->results[r] != mr_replica_stream(mr_strategy_replica(x->s, r)))
+            mr_stream_free(x->results[r]);
     mr__feed_close(&x->feed);
     mr__run_close_terms(x);
     for (size_t i = 0; i < MR__RUN_SLOTS; i++)
@@ -299,8 +307,10 @@ static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_st
         MR_TRY(mr__metric_fetch(x->metrics[i], r, to->sums + at, st));
         at += mr__metric_totals(x->metrics[i]);
     }
-    MR_TRY(mr_stream_record(compute, x->ended[id], st));
-    MR_TRY(mr_stream_wait(x->results[id], x->ended[id], st));
+    if (x->results[id] != compute) {
+        MR_TRY(mr_stream_record(compute, x->ended[id], st));
+        MR_TRY(mr_stream_wait(x->results[id], x->ended[id], st));
+    }
     return mr__landing_expect(&s->landed, x->results[id], st);
 }
 
@@ -358,8 +368,8 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *st)
         MR_TRY(x->instead(x->give_ctx, r, st));
     } else
         MR_TRY(repeat_pass(x, s, r, st));
-    MR_TRY(mr__staging_release(x->feed.ring, x->slot, id, st));
-    return send_results(x, s, r, st);
+    MR_TRY(send_results(x, s, r, st));
+    return mr__staging_release(x->feed.ring, x->slot, id, st);
 }
 
 /* 1 over the number of losses that an output has in a batch; 0: it has none. */
@@ -385,10 +395,10 @@ mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_nex
     s->rows = (int64_t)rows;
     for (size_t k = 0; k < x->n_outputs; k++)
         s->scales[k] = scale_of(x, k, rows);
-    MR_TRY(mr_strategy_start(x->s, step, x, st));
+    MR_TRY(mr__strategy_begin(x->s, step, x, st));
     s->strategy_step = mr__strategy_step(x->s);
     double began = 0, now = 0;
-    if (fetch_next) /* while the replicas submit and work */
+    if (fetch_next) /* while the replicas work */
         began = fetch(x, &now);
     mr_code rc = mr__strategy_submitted(x->s, st);
     if (fetch_next && rc == MR_OK)

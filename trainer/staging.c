@@ -12,7 +12,7 @@ typedef struct cell {
 } cell;
 
 typedef struct slot {
-    mr__landing copied;
+    mr__landing copied;             /* where there are no copies: read */
     cell *cells;                    /* [column * replicas + replica] */
     mr_event **arrived, **released; /* one a replica */
     size_t *rows;                   /* one a replica */
@@ -23,13 +23,14 @@ typedef struct slot {
 struct mr__staging {
     mr_strategy *s;
     size_t depth, n_replicas, n_columns; /* n_columns 0: no batch seen yet */
-    mr_stream **copies;                  /* one a replica */
+    mr_stream **copies; /* one a replica; where there are none, the replica's own */
     slot *slots;
     size_t next;       /* the slot to fill */
     size_t full_rows;  /* most that a replica got so far; 0: none */
     size_t *row_bytes; /* of each column, when it was last seen */
     mr_segment *segments;
     mr_destination destination;
+    bool direct; /* the host fills what the devices read: there are no copies */
     bool wished; /* the destination was given out for the slot reserved */
     uint64_t placed;
 };
@@ -43,7 +44,8 @@ static void free_slot(mr__staging *g, slot *s)
 {
     for (size_t i = 0; s->cells && i < g->n_columns * g->n_replicas; i++) {
         mr_device_free(device_of(g, i % g->n_replicas), MR_MEMORY_PINNED, s->cells[i].pinned);
-        mr_device_free(device_of(g, i % g->n_replicas), MR_MEMORY_DEVICE, s->cells[i].device);
+        if (!g->direct)
+            mr_device_free(device_of(g, i % g->n_replicas), MR_MEMORY_DEVICE, s->cells[i].device);
     }
     for (size_t r = 0; r < g->n_replicas; r++) {
         if (s->arrived)
@@ -68,7 +70,7 @@ void mr__staging_free(mr__staging *g)
             if (g->slots[i].released && g->slots[i].released[r] &&
                 mr_event_synchronize(g->slots[i].released[r], NULL) != MR_OK)
                 continue; /* a failed device uses nothing any more */
-    for (size_t r = 0; g->copies && r < g->n_replicas; r++)
+    for (size_t r = 0; g->copies && r < g->n_replicas && !g->direct; r++)
         mr_stream_free(g->copies[r]);
     for (size_t i = 0; g->slots && i < g->depth; i++)
         free_slot(g, &g->slots[i]);
@@ -102,10 +104,24 @@ static mr_code make_all(mr__staging *g, mr_status *st)
     for (size_t i = 0; i < g->depth; i++)
         mr__landing_init(&g->slots[i].copied);
     for (size_t r = 0; r < g->n_replicas; r++)
-        MR_TRY(mr_stream_new(&g->copies[r], device_of(g, r), MR_STREAM_COPY, st));
+        if (g->direct)
+            g->copies[r] = mr_replica_stream(mr_strategy_replica(g->s, r));
+        else
+            MR_TRY(mr_stream_new(&g->copies[r], device_of(g, r), MR_STREAM_COPY, st));
     for (size_t i = 0; i < g->depth; i++)
         MR_TRY(make_slot(g, &g->slots[i], st));
     return MR_OK;
+}
+
+bool mr__staging_is_direct(mr_strategy *s)
+{
+    bool direct = true;
+    for (size_t r = 0; r < mr_strategy_num_local_replicas(s); r++) {
+        mr_device_properties p;
+        mr_device_describe(mr_replica_device(mr_strategy_replica(s, r)), &p);
+        direct = direct && p.unified;
+    }
+    return direct;
 }
 
 mr_code mr__staging_new(mr__staging **out, mr_strategy *s, size_t depth, mr_status *st)
@@ -116,6 +132,7 @@ mr_code mr__staging_new(mr__staging **out, mr_strategy *s, size_t depth, mr_stat
     g->s = s;
     g->depth = depth;
     g->n_replicas = mr_strategy_num_local_replicas(s);
+    g->direct = mr__staging_is_direct(s);
     mr_code rc = make_all(g, st);
     if (rc != MR_OK) {
         mr__staging_free(g);
@@ -219,6 +236,10 @@ static mr_code make_room(mr__staging *g, slot *s, size_t i, size_t bytes, mr_sta
     mr_device_free(device_of(g, r), MR_MEMORY_PINNED, x->pinned); /* its copies have landed */
     x->pinned = pinned;
     x->capacity = 0;
+    if (g->direct) { /* the step that read the old memory has run */
+        *x = (cell){pinned, pinned, bytes};
+        return MR_OK;
+    }
     /* The last step that read the old memory may still be running. */
     MR_TRY(mr_stream_wait(copies, s->released[r], st));
     MR_TRY(mr_stream_alloc(copies, bytes, &device, st));
@@ -261,7 +282,7 @@ static mr_code start_copies_of(mr__staging *g, slot *s, size_t r, mr_status *st)
 
 static mr_code start_copies(mr__staging *g, slot *s, mr_status *st)
 {
-    for (size_t r = 0; r < g->n_replicas; r++)
+    for (size_t r = 0; r < g->n_replicas && !g->direct; r++)
         MR_TRY(start_copies_of(g, s, r, st));
     return MR_OK;
 }
@@ -346,8 +367,10 @@ mr_code mr__staging_acquire(mr__staging *g, size_t i, size_t r, mr_status *st)
 
 mr_code mr__staging_release(mr__staging *g, size_t i, size_t r, mr_status *st)
 {
-    return mr_stream_record(mr_replica_stream(mr_strategy_replica(g->s, r)),
-                            g->slots[i].released[r], st);
+    mr_stream *s = mr_replica_stream(mr_strategy_replica(g->s, r));
+    if (g->direct)
+        MR_TRY(mr__landing_expect(&g->slots[i].copied, s, st));
+    return mr_stream_record(s, g->slots[i].released[r], st);
 }
 
 uint64_t mr__staging_placed_bytes(const mr__staging *g)

@@ -11,7 +11,9 @@
  *     copy stream    wait(released) copy record(arrived)
  *     compute stream                              wait(arrived) step record(released)
  *
- * The host learns of copies that are done from a call at their end in the copy stream.
+ * The host learns of copies that are done from a call at their end in the copy stream. Where device
+ * memory is host memory there are no copies: both memories of a slot are one, and the host is
+ * called when the step has read it.
  *
  * Once the size of a full batch is known, the pipeline's last copying op fills pinned memory in
  * place (mr_block.destination). Which rows a replica gets is the iterator's matter: late replicas
@@ -21,6 +23,8 @@
 
 typedef struct mr__staging mr__staging;
 
+/* Is what the host fills what the devices of s read? */
+bool mr__staging_is_direct(mr_strategy *s);
 mr_code mr__staging_new(mr__staging **out, mr_strategy *s, size_t depth,
                         mr_status *st) MR_NODISCARD;
 /* Waits until every step that reads a slot has run; NULL: nothing. */

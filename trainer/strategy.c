@@ -43,11 +43,14 @@ struct mr_strategy {
     mr__ring *ring;
     mr__servers *servers; /* NULL: none */
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t moved;
-    uint64_t step; /* started so far */
-    size_t busy;   /* replicas whose thread is in the step */
+    pthread_cond_t moved; /* a step begins, or stop */
+    pthread_cond_t ended; /* busy is 0 */
+    bool awaited;         /* somebody waits for that */
+    uint64_t step;        /* started so far */
+    size_t busy;          /* replicas whose thread is in the step */
     bool stop;
-    mr_step_fn fn; /* of the step under way; NULL: none */
+    bool first_called; /* the first replica's part of the step is the caller's, not its thread's */
+    mr_step_fn fn;     /* of the step under way; NULL: none */
     void *ctx;
     uint64_t failures; /* steps that failed; changes between steps only */
     undo *undos;       /* of steps that have not ended, in order */
@@ -66,7 +69,8 @@ static mr_strategy the_default = {.kind = MR__DEFAULT,
                                   .n = 1,
                                   .replicas = &default_replica,
                                   .lock = PTHREAD_MUTEX_INITIALIZER,
-                                  .moved = PTHREAD_COND_INITIALIZER};
+                                  .moved = PTHREAD_COND_INITIALIZER,
+                                  .ended = PTHREAD_COND_INITIALIZER};
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool default_is_open;
 
@@ -140,7 +144,7 @@ static void *replica_main(void *replica)
     uint64_t done = 0;
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        while (s->step == done && !s->stop)
+        while ((s->step == done || (r->id == 0 && s->first_called)) && !s->stop)
             pthread_cond_wait(&s->moved, &s->lock);
         if (s->stop)
             break;
@@ -148,8 +152,11 @@ static void *replica_main(void *replica)
         pthread_mutex_unlock(&s->lock);
         run_step(r);
         pthread_mutex_lock(&s->lock);
-        if (--s->busy == 0)
-            pthread_cond_broadcast(&s->moved);
+        if (--s->busy == 0 && s->awaited) {
+            pthread_mutex_unlock(&s->lock); /* who is woken finds it free */
+            pthread_cond_broadcast(&s->ended);
+            pthread_mutex_lock(&s->lock);
+        }
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -313,6 +320,7 @@ static mr_code new_strategy(mr_strategy **out, mr__strategy_kind kind, const mr_
         return mr_fail_memory(st, sizeof *s, "a strategy");
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->moved, NULL);
+    pthread_cond_init(&s->ended, NULL);
     s->kind = kind;
     s->n = l.n;
     s->replicas = mr_calloc(s->n, sizeof *s->replicas);
@@ -420,6 +428,7 @@ void mr_strategy_free(mr_strategy *s)
     mr__servers_close(s->servers);
     close_all(s);
     pthread_cond_destroy(&s->moved);
+    pthread_cond_destroy(&s->ended);
     pthread_mutex_destroy(&s->lock);
     mr_free(s->replicas);
     mr_free(s->undos);
@@ -637,7 +646,7 @@ mr_code mr__strategy_undo(mr_strategy *s, uint64_t step, mr_status *st)
     return clear_faults(s, st);
 }
 
-mr_code mr_strategy_start(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st)
+static mr_code start(mr_strategy *s, mr_step_fn fn, void *ctx, bool first_called, mr_status *st)
 {
     if (here)
         return mr_fail(st, MR_FAILED_PRECONDITION,
@@ -649,12 +658,27 @@ mr_code mr_strategy_start(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *s
     pthread_mutex_lock(&s->lock);
     s->fn = fn;
     s->ctx = ctx;
-    s->busy = s->n;
+    s->busy = s->n - first_called;
+    s->first_called = first_called;
     s->step++;
     if (s->world)
         mr__world_set_step(s->world, (int64_t)s->step);
-    pthread_cond_broadcast(&s->moved);
+    bool others = s->busy > 0;
     pthread_mutex_unlock(&s->lock);
+    if (others)
+        pthread_cond_broadcast(&s->moved);
+    return MR_OK;
+}
+
+mr_code mr_strategy_start(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st)
+{
+    return start(s, fn, ctx, false, st);
+}
+
+mr_code mr__strategy_begin(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st)
+{
+    MR_TRY(start(s, fn, ctx, true, st));
+    run_step(&s->replicas[0]);
     return MR_OK;
 }
 
@@ -674,8 +698,10 @@ mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
     if (!s->fn)
         return mr_fail(st, MR_FAILED_PRECONDITION, "no step is under way");
     pthread_mutex_lock(&s->lock);
+    s->awaited = true;
     while (s->busy > 0)
-        pthread_cond_wait(&s->moved, &s->lock);
+        pthread_cond_wait(&s->ended, &s->lock);
+    s->awaited = false;
     s->fn = NULL;
     pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < s->n; i++) {
@@ -735,6 +761,6 @@ mr_code mr_strategy_join(mr_strategy *s, mr_status *st)
 
 mr_code mr_strategy_run(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st)
 {
-    MR_TRY(mr_strategy_start(s, fn, ctx, st));
+    MR_TRY(mr__strategy_begin(s, fn, ctx, st));
     return mr_strategy_join(s, st);
 }

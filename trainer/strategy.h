@@ -195,16 +195,16 @@ MR_API void mr_strategy_exit(mr_strategy *s);
 
 typedef mr_code (*mr_step_fn)(mr_replica *r, void *ctx, mr_status *st);
 
-/* Runs fn on every replica, each in its own thread, and waits until the devices have run what was
- * submitted. Every replica must take part in the same sums (of gradients), also one whose batch is
- * empty.
+/* Runs fn on every replica, the first in the calling thread and each other in its own, and waits
+ * until the devices have run what was submitted. Every replica must take part in the same sums (of
+ * gradients), also one whose batch is empty.
  * errors   that of the first replica that failed by itself · MR_INVALID_ARGUMENT: a label out of
  *          range, whose row it names; no variable was changed · MR_FAILED_PRECONDITION: called
  *          inside a step; a replica took part in fewer sums than another, which the message names ·
  *          a failed device's */
 MR_API mr_code mr_strategy_run(mr_strategy *s, mr_step_fn fn, void *ctx,
                                mr_status *st) MR_NODISCARD;
-/* The two halves of it: start returns at once, and nothing else may be started before join, which
+/* The two halves of it, all replicas in threads of their own: start returns at once, and nothing else may be started before join, which
  * waits. ctx is borrowed until then. */
 MR_API mr_code mr_strategy_start(mr_strategy *s, mr_step_fn fn, void *ctx,
                                  mr_status *st) MR_NODISCARD;

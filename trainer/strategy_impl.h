@@ -52,6 +52,9 @@ uint64_t mr__strategy_failures(const mr_strategy *s);
 /* The number of the step started last. */
 uint64_t mr__strategy_step(const mr_strategy *s);
 
+/* mr_strategy_start, but that the first replica of this process submits in the calling thread: a
+ * change of threads costs as much as a small step. */
+mr_code mr__strategy_begin(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st) MR_NODISCARD;
 /* Joins the threads of the step alone. Where this fails, the devices have come to rest too.
  * errors   as join, but for labels */
 mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st) MR_NODISCARD;

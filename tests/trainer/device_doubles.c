@@ -60,6 +60,13 @@ static mr_code strict_alloc(void *self, mr_memory kind, size_t bytes, void *stre
     return MR_OK;
 }
 
+/* As those of an accelerator. */
+static void strict_properties(void *self, mr_device_properties *out)
+{
+    mr__device_cpu.properties(self, out);
+    out->unified = out->host_kernels = false;
+}
+
 static void strict_free(void *self, mr_memory kind, void *p, void *stream)
 {
     mr__device_cpu.memory_free(self, kind, unmark(p), stream);
@@ -223,6 +230,7 @@ void test_register_doubles(void)
     counting.event_synchronize = counted_event_synchronize;
     counting.memory_alloc = counted_alloc;
     strict.kind = "strict";
+    strict.properties = strict_properties;
     strict.memory_alloc = strict_alloc;
     strict.memory_free = strict_free;
     strict.copy = strict_copy;

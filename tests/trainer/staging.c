@@ -8,6 +8,7 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
+#include "tests/trainer/device_doubles.h"
 
 static mr_status st;
 
@@ -42,9 +43,12 @@ typedef struct bench {
     mr_dist_iterator *it;
 } bench;
 
-static void open_over(bench *x, size_t replicas)
+/* devices NULL: of the processor, whose memory is the host's. */
+static void open_over(bench *x, size_t replicas, const char *const *devices)
 {
-    mr_ok(mr_strategy_mirrored(&x->s, &(mr_strategy_opts){.num_replicas = replicas}, &st), &st);
+    mr_strategy_opts o = {
+        .num_replicas = replicas, .devices = devices, .n_devices = devices ? replicas : 0};
+    mr_ok(mr_strategy_mirrored(&x->s, &o, &st), &st);
     mr_ok(mr__staging_new(&x->ring, x->s, 2, &st), &st);
     mr_ok(mr_distribute_dataset(
               x->ds, &(mr_distribute_opts){.replicas = (int64_t)replicas, .owns_slots = true},
@@ -56,7 +60,7 @@ static void open_over(bench *x, size_t replicas)
 static bench open_bench(size_t replicas, const batches *b)
 {
     bench x = {.ds = test_batches(b)};
-    open_over(&x, replicas);
+    open_over(&x, replicas, NULL);
     return x;
 }
 
@@ -135,7 +139,7 @@ MR_TEST(batches_that_the_replicas_do_not_divide_are_written_in_place_too)
     for (size_t replicas = 1; replicas <= 4; replicas++) {
         bench x = {0};
         mr_ok(mr_dataset_from_text(text, sizeof text - 1, NULL, &x.ds, &st), &st);
-        open_over(&x, replicas);
+        open_over(&x, replicas, NULL);
         mr_test_context("%zu replicas", replicas);
         for (int64_t number = 0; number < 6; number++) {
             bool wished;
@@ -201,10 +205,11 @@ static mr_code read_late(mr_replica *r, void *ctx, mr_status *status)
     return MR_OK;
 }
 
-MR_TEST(a_slot_is_not_overwritten_while_a_step_reads_it)
+static void check_late_reading(const char *const *devices)
 {
     batches b = rows_of(48, 8);
-    bench x = open_bench(2, &b);
+    bench x = {.ds = test_batches(&b)};
+    open_over(&x, 2, devices);
     bool wished;
     slow_reader late;
     for (size_t round = 0; round < 2; round++) {
@@ -224,6 +229,14 @@ MR_TEST(a_slot_is_not_overwritten_while_a_step_reads_it)
                       4 * WIDTH * sizeof(float));
     }
     close_bench(&x);
+}
+
+/* With copies to the device's memory and without. */
+MR_TEST(a_slot_is_not_overwritten_while_a_step_reads_it)
+{
+    test_register_doubles();
+    check_late_reading(NULL);
+    check_late_reading((const char *const[]){"strict:0", "strict:1"});
 }
 
 static void put_fails(mr__staging *ring, mr_array *columns, size_t n, const char *says)

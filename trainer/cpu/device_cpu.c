@@ -2,7 +2,9 @@
 /* The processor as a device with real asynchronous streams.
  *
  * A stream is a thread that runs the commands of a ring; submitting blocks only while the ring is
- * full. An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
+ * full. A thread that sleeps is not woken by each command, which would cost more than most of them,
+ * but by those that somebody may wait for: marks, calls of the host, synchronising, asking.
+ * An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
  * remembers the count it was submitted at, so events can be recorded again and again without a
  * reset, as in CUDA. */
 #include "trainer/cpu/device_cpu.h"
@@ -15,7 +17,7 @@
 #include "trainer/cpu/matmul.h"
 #include "trainer/cpu/stream_cpu.h"
 
-enum { RING = 128, MAX_DEVICES = 1024, ALIGNMENT = 64 };
+enum { RING = 128, UNTOLD = 32, MAX_DEVICES = 1024, ALIGNMENT = 64 };
 
 typedef struct event {
     pthread_mutex_t lock;
@@ -54,6 +56,7 @@ typedef struct stream {
     pthread_cond_t moved;
     size_t head, tail; /* head: running or next to run; tail: next free; tail - head <= RING */
     unsigned waiters;  /* for any of: a command, room, the end of all */
+    bool asleep;       /* its thread sleeps until it is told of a command */
     bool failed;       /* st is the sticky error */
     pthread_t thread;
     void *plans;
@@ -115,6 +118,23 @@ static size_t cpu_libraries(mr_device_library *out, size_t room)
     return 1;
 }
 
+/* Under the lock, which it gives back, since who is woken wants it: the thread looks whether there
+ * are commands. */
+static void wake_and_unlock(stream *s)
+{
+    bool wake = s->asleep && s->head != s->tail;
+    if (wake)
+        s->asleep = false;
+    pthread_mutex_unlock(&s->lock);
+    if (wake)
+        pthread_cond_broadcast(&s->moved);
+}
+
+static bool can_wait(verb v)
+{
+    return v == COPY || v == SET || v == LAUNCH || v == FREE;
+}
+
 static void submit(stream *s, const command *c, size_t args)
 {
     pthread_mutex_lock(&s->lock);
@@ -125,9 +145,11 @@ static void submit(stream *s, const command *c, size_t args)
     }
     /* Of the arguments only what there is: most commands are small. */
     memcpy(&s->ring[s->tail % RING], c, offsetof(command, u) + args);
-    if (s->tail++ == s->head && s->waiters > 0)
-        pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    s->tail++;
+    if (can_wait(c->verb) && s->tail - s->head < UNTOLD)
+        pthread_mutex_unlock(&s->lock);
+    else
+        wake_and_unlock(s);
 }
 
 static mr_code cpu_memory_alloc(void *self, mr_memory kind, size_t bytes, void *stream_, void **out,
@@ -275,10 +297,10 @@ static void *stream_main(void *stream_)
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (s->head == s->tail) {
-            s->waiters++;
+            s->asleep = true;
             pthread_cond_wait(&s->moved, &s->lock);
-            s->waiters--;
         }
+        s->asleep = false;
         command *c = &s->ring[s->head % RING]; /* not written again before head moves on */
         pthread_mutex_unlock(&s->lock);
         if (c->verb == STOP)
@@ -404,13 +426,15 @@ static mr_code cpu_stream_status(void *stream_, mr_status *st)
     stream *s = stream_;
     pthread_mutex_lock(&s->lock);
     mr_code rc = report(s->failed, &s->st, st);
-    pthread_mutex_unlock(&s->lock);
+    wake_and_unlock(s);
     return rc;
 }
 
 static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
 {
     stream *s = stream_;
+    pthread_mutex_lock(&s->lock);
+    wake_and_unlock(s);
     pthread_mutex_lock(&s->lock);
     s->waiters++;
     while (s->head != s->tail)
