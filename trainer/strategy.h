@@ -204,8 +204,8 @@ typedef mr_code (*mr_step_fn)(mr_replica *r, void *ctx, mr_status *st);
  *          a failed device's */
 MR_API mr_code mr_strategy_run(mr_strategy *s, mr_step_fn fn, void *ctx,
                                mr_status *st) MR_NODISCARD;
-/* The two halves of it, all replicas in threads of their own: start returns at once, and nothing else may be started before join, which
- * waits. ctx is borrowed until then. */
+/* The two halves of it, all replicas in threads of their own: start returns at once, and nothing
+ * else may be started before join, which waits. ctx is borrowed until then. */
 MR_API mr_code mr_strategy_start(mr_strategy *s, mr_step_fn fn, void *ctx,
                                  mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_strategy_join(mr_strategy *s, mr_status *st) MR_NODISCARD;

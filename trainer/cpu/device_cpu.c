@@ -56,7 +56,7 @@ typedef struct stream {
     pthread_cond_t moved;
     size_t head, tail; /* head: running or next to run; tail: next free; tail - head <= RING */
     unsigned waiters;  /* for any of: a command, room, the end of all */
-    bool asleep;       /* its thread sleeps until it is told of a command */
+    bool asleep;       /* its thread waits to be woken */
     bool failed;       /* st is the sticky error */
     pthread_t thread;
     void *plans;
