@@ -14,6 +14,10 @@ if [ -x build/bench/allreduce ]; then
     printf '\nallreduce\n'
     build/bench/allreduce
 fi
+if [ -x build/bench/train ]; then
+    printf '\ntraining on the processor\n'
+    build/bench/train
+fi
 printf '\nthe service\n'
 build/bench/service
 printf '\nstart-up and memory\n'
