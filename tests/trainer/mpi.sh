@@ -18,9 +18,16 @@ if [ ! -e "$MILLRACE_MPI_MODULE" ] || ! command -v "$mpirun" >/dev/null; then
     finish
     exit
 fi
-# by_mpi N COMMAND...: output of all in out, errors in err
+# by_mpi N COMMAND...: output of all in out, errors in err. mpirun would mix parts of lines.
 by_mpi() {
-    timeout -k 5 $patience "$mpirun" --oversubscribe -n "$1" "${@:2}" >out 2>err </dev/null
+    local status
+    rm -f out.*
+    # shellcheck disable=SC2016
+    timeout -k 5 $patience "$mpirun" --oversubscribe -n "$1" \
+        bash -c 'exec "$@" >"out.$OMPI_COMM_WORLD_RANK"' - "${@:2}" 2>err </dev/null
+    status=$?
+    cat out.* >out
+    return $status
 }
 said() { tail -n 4 err out | head -c 1500; }
 PMIX_RANK=0 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 MILLRACE_MPI_MODULE=/nowhere.so \
