@@ -31,7 +31,8 @@ mr_code mr__convolve(const mr_layer_pass *p, const mr__convolution *c, mr_status
                                              .x = p->x,
                                              .kernel = p->w[0],
                                              .bias = c->use_bias ? p->w[1] : NULL,
-                                             .y = p->y},
+                                             .y = p->y,
+                                             .bfloat = p->bfloat},
                            st);
 }
 
@@ -40,11 +41,13 @@ mr_code mr__convolve_backward(const mr_layer_pass *p, const mr__convolution *c, 
     mr_math_conv2d_shape s = shape_of(p, c);
     const mr_math_activate_backward a = {c->f, s.n * s.out_h * s.out_w, s.filters, p->y, p->dy,
                                          p->dy};
-    const mr_math_conv2d_backward_weights w = {s, p->x, p->dy, p->dw[0],
-                                               c->use_bias ? p->dw[1] : NULL};
-    const mr_math_conv2d_backward_data d = {s, p->dy, p->w[0], p->dx};
-    if (a.f != MR_ACT_LINEAR && !p->layer->derived)
+    const mr_math_conv2d_backward_weights w = {
+        s, p->x, p->dy, p->dw[0], c->use_bias ? p->dw[1] : NULL, p->bfloat};
+    const mr_math_conv2d_backward_data d = {s, p->dy, p->w[0], p->dx, p->bfloat};
+    if (a.f != MR_ACT_LINEAR && !p->layer->derived) {
         MR_TRY(p->math->activate_backward(p->stream, &a, st));
+        MR_TRY(mr_layer_round_gradient(p, st));
+    }
     MR_TRY(p->math->conv2d_backward_weights(p->stream, &w, st));
     return p->dx ? p->math->conv2d_backward_data(p->stream, &d, st) : MR_OK;
 }

@@ -73,7 +73,9 @@ typedef struct mr_layer_pass {
     const mr_math_table *math;
     size_t rows; /* at least 1, but where the layer joins */
     bool training;
-    uint64_t key;          /* random bits of this layer in this step; the same on every replica */
+    bool bfloat;  /* mixed precision, of a layer that multiplies: bfloat16 has all values of x, w[0]
+                    and dy; mr_layer_round_gradient where backward changes dy */
+    uint64_t key; /* random bits of this layer in this step; the same on every replica */
     uint64_t first_row;    /* number of row 0 in the global batch */
     const float *const *w; /* the layer's variables, in the order of `wanted` */
     const float *x;        /* [rows, in values]; in a first layer with takes_numbers these are
@@ -144,6 +146,9 @@ struct mr_layer {
     size_t shares;   /* the layer, plus 1, whose variables it uses too; 0: it has its own */
     size_t copies;   /* layers that share this one's */
 };
+
+/* dy again as mixed precision wants it, when its values have changed; else nothing. */
+MR_API mr_code mr_layer_round_gradient(const mr_layer_pass *p, mr_status *st) MR_NODISCARD;
 
 /* Makes a layer known to mr_model_parse; d must stay valid.
  * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table

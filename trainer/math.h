@@ -150,7 +150,10 @@ typedef struct mr_math_dropout {
     float *y;
 } mr_math_dropout;
 
-/* ---- dense layers */
+/* ---- dense layers
+ *
+ * bfloat, here and of convolutions: bfloat16 has all values of the two that are multiplied, so that
+ * units for bfloat16 may do it. Sums and results are float32 all the same. */
 
 /* y = f(x w + bias): x [rows, in], w [in, out], bias [out] or NULL, y [rows, out]. Overwrites. */
 typedef struct mr_math_dense {
@@ -158,6 +161,7 @@ typedef struct mr_math_dense {
     mr_math_activation f;
     const float *x, *w, *bias;
     float *y;
+    bool bfloat;
 } mr_math_dense;
 
 /* dx = dy w^T, overwritten; dy is the gradient of x w + bias, before the activation. */
@@ -165,6 +169,7 @@ typedef struct mr_math_dense_backward_data {
     size_t rows, in, out;
     const float *dy, *w;
     float *dx;
+    bool bfloat;
 } mr_math_dense_backward_data;
 
 /* dw = x^T dy; dbias = column sums of dy, or NULL. Overwrites. */
@@ -172,6 +177,7 @@ typedef struct mr_math_dense_backward_weights {
     size_t rows, in, out;
     const float *x, *dy;
     float *dw, *dbias;
+    bool bfloat;
 } mr_math_dense_backward_weights;
 
 /* ---- convolutions and pools */
@@ -196,6 +202,7 @@ typedef struct mr_math_conv2d {
     mr_math_activation f;
     const float *x, *kernel, *bias;
     float *y;
+    bool bfloat;
 } mr_math_conv2d;
 
 /* Overwrites dx. */
@@ -203,6 +210,7 @@ typedef struct mr_math_conv2d_backward_data {
     mr_math_conv2d_shape s;
     const float *dy, *kernel;
     float *dx;
+    bool bfloat;
 } mr_math_conv2d_backward_data;
 
 /* Overwrites dkernel, and dbias (the sum of dy over n, out_h and out_w) unless it is NULL. */
@@ -210,6 +218,7 @@ typedef struct mr_math_conv2d_backward_weights {
     mr_math_conv2d_shape s;
     const float *x, *dy;
     float *dkernel, *dbias;
+    bool bfloat;
 } mr_math_conv2d_backward_weights;
 
 /* y[b, i, j, c] = the largest value, or the mean, of x[b, i stride_h - pad_top + u, j stride_w -

@@ -176,6 +176,7 @@ static mr_layer_pass pass_of(const mr_model *m, mr_replica *r, size_t i, bool tr
         .math = mr_replica_math(r),
         .rows = p->rows,
         .training = training,
+        .bfloat = m->mixed && l->desc->multiplies,
         .key = mr__mix_in(mr__mix_in(mr__mix_in(1, m->seed), p->steps + p->pending), i),
         .first_row = (uint64_t)p->first_row,
         .w = p->factors + v,
@@ -198,11 +199,17 @@ static mr_code round_values(const mr_layer_pass *p, size_t n, const float *x, fl
 static mr_code round_input(const mr_model *m, mr_layer_pass *p, mr_status *st)
 {
     mr__model_replica *of = &m->replicas[mr_replica_id(p->replica)];
-    if (!m->mixed || !p->layer->desc->multiplies || p->rows == 0)
+    if (!p->bfloat || p->rows == 0)
         return MR_OK;
     MR_TRY(round_values(p, p->rows * mr_dims_values(&p->layer->in), p->x, of->rounded_x, st));
     p->x = of->xs[0] = of->rounded_x;
     return MR_OK;
+}
+
+mr_code mr_layer_round_gradient(const mr_layer_pass *p, mr_status *st)
+{
+    return p->bfloat ? round_values(p, p->rows * mr_dims_values(&p->layer->out), p->dy, p->dy, st)
+                     : MR_OK;
 }
 
 static bool is_output(const mr_model *m, size_t layer)
@@ -216,7 +223,7 @@ static bool is_output(const mr_model *m, size_t layer)
 /* What it gives too, but for the model's outputs, which are float32. */
 static mr_code round_result(const mr_model *m, const mr_layer_pass *p, size_t layer, mr_status *st)
 {
-    if (!m->mixed || !p->layer->desc->multiplies || p->rows == 0 || is_output(m, layer))
+    if (!p->bfloat || p->rows == 0 || is_output(m, layer))
         return MR_OK;
     return round_values(p, p->rows * mr_dims_values(&p->layer->out), p->y, p->y, st);
 }
@@ -395,8 +402,8 @@ static mr_code layer_backward(mr_model *m, mr_replica *r, size_t i, bool to_inpu
             p->dxs[k] = slot(p, edges[k].to);
     pass.dx = p->dxs[0];
     MR_TRY(round_input(m, &pass, st));
-    if (m->mixed && l->desc->multiplies && p->rows > 0)
-        MR_TRY(round_values(&pass, p->rows * mr_dims_values(&l->out), pass.dy, pass.dy, st));
+    if (p->rows > 0)
+        MR_TRY(mr_layer_round_gradient(&pass, st));
     MR_TRY(l->desc->backward(&pass, st));
     for (size_t k = 0; k < l->n_inputs && p->rows > 0; k++) {
         if (edges[k].add == MR__NO_SLOT || !p->dxs[k])

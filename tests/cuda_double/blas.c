@@ -23,6 +23,7 @@ typedef struct layout {
     cd_head head;
     size_t rows, columns;
     int64_t ld;
+    cudaDataType type;
 } layout;
 
 typedef struct preference {
@@ -113,13 +114,15 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataT
                                           uint64_t rows, uint64_t columns, int64_t ld)
 {
     ENTER("cublasLtMatrixLayoutCreate");
-    if (type != CUDA_R_32F || rows == 0 || columns == 0 || ld < (int64_t)rows)
+    if ((type != CUDA_R_32F && type != CUDA_R_16BF) || rows == 0 || columns == 0 ||
+        ld < (int64_t)rows)
         cd_misuse("cublasLtMatrixLayoutCreate: type %d, %llu x %llu, %lld apart", (int)type,
                   (unsigned long long)rows, (unsigned long long)columns, (long long)ld);
     layout *l = cd_new(CD_LAYOUT, sizeof *l);
     l->rows = rows;
     l->columns = columns;
     l->ld = ld;
+    l->type = type;
     *out = (cublasLtMatrixLayout_t)l;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -186,13 +189,15 @@ static algorithm shape_of(const desc *d, const layout *a, const layout *b, const
     size_t k = d->ta == CUBLAS_OP_N ? a->columns : a->rows;
     size_t k2 = d->tb == CUBLAS_OP_N ? b->rows : b->columns;
     size_t n = d->tb == CUBLAS_OP_N ? b->columns : b->rows;
+    if (a->type != b->type || c->type != CUDA_R_32F)
+        cd_misuse("%s: types %d and %d into %d", call, (int)a->type, (int)b->type, (int)c->type);
     if (k != k2 || c->rows != m || c->columns != n)
         cd_misuse("%s: [%zu, %zu] times [%zu, %zu] into [%zu, %zu]", call, m, k, k2, n, c->rows,
                   c->columns);
     return (algorithm){.m = (uint32_t)m,
                        .n = (uint32_t)n,
                        .k = (uint32_t)k,
-                       .trans = (uint32_t)d->ta << 8 | (uint32_t)d->tb};
+                       .trans = (uint32_t)d->ta << 8 | (uint32_t)d->tb | (uint32_t)a->type << 16};
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
@@ -223,7 +228,7 @@ typedef struct matmul {
     algorithm shape;
     desc d;
     layout a, b, c;
-    const float *pa, *pb;
+    const void *pa, *pb;
     float *pd;
     void *workspace;
     size_t workspace_bytes;
@@ -232,7 +237,19 @@ typedef struct matmul {
 
 static size_t bytes_of(const layout *l)
 {
-    return ((l->columns - 1) * (size_t)l->ld + l->rows) * sizeof(float);
+    size_t size = l->type == CUDA_R_16BF ? sizeof(uint16_t) : sizeof(float);
+    return ((l->columns - 1) * (size_t)l->ld + l->rows) * size;
+}
+
+static double value_of(const layout *l, const void *p, size_t i)
+{
+    float v;
+    uint32_t bits;
+    if (l->type != CUDA_R_16BF)
+        return (double)((const float *)p)[i];
+    bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+    memcpy(&v, &bits, sizeof v);
+    return (double)v;
 }
 
 static void run_matmul(cd_op *op)
@@ -240,8 +257,7 @@ static void run_matmul(cd_op *op)
     const matmul *x = (const matmul *)op->payload;
     bool relu = x->d.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
     bool biased = relu || x->d.epilogue == CUBLASLT_EPILOGUE_BIAS;
-    const float *a = cd_reads(op, x->pa, bytes_of(&x->a)),
-                *b = cd_reads(op, x->pb, bytes_of(&x->b));
+    const void *a = cd_reads(op, x->pa, bytes_of(&x->a)), *b = cd_reads(op, x->pb, bytes_of(&x->b));
     const float *bias = biased ? cd_reads(op, x->d.bias, x->shape.m * sizeof(float)) : NULL;
     float *d = cd_writes(op, x->pd, bytes_of(&x->c));
     /* Two products that share a workspace must not run beside each other. */
@@ -256,7 +272,7 @@ static void run_matmul(cd_op *op)
         for (size_t i = 0; i < x->shape.m; i++) {
             double sum = 0;
             for (size_t k = 0; k < x->shape.k; k++)
-                sum += (double)a[i * am + k * ak] * (double)b[k * bk + j * bn];
+                sum += value_of(&x->a, a, i * am + k * ak) * value_of(&x->b, b, k * bk + j * bn);
             float v = x->alpha * (float)sum + (bias ? bias[i] : 0);
             d[j * (size_t)x->c.ld + i] = relu && v < 0 ? 0 : v;
         }

@@ -73,6 +73,12 @@ float *draw(bench *b, size_t n)
     return x;
 }
 
+void round_where(bool bfloat, float *x, size_t n)
+{
+    for (size_t i = 0; i < n && bfloat; i++)
+        x[i] = mr_bfloat_to_float(mr_float_to_bfloat(x[i]));
+}
+
 float *put_floats(bench *b, const float *x, size_t n)
 {
     return put(b, x, n * sizeof *x);

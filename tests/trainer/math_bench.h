@@ -28,6 +28,8 @@ void *get(bench *b, const void *p, size_t bytes);
 void drop_blocks(bench *b);
 /* n values between -2 and 2, some of them 0; to be freed. */
 float *draw(bench *b, size_t n);
+/* Rounds to values that bfloat16 has. */
+void round_where(bool bfloat, float *x, size_t n);
 double *doubles(size_t n); /* zeros, to be freed */
 /* Checks device values against expected ones, which it frees. */
 void expect(bench *b, const float *p, double *want, size_t n, double tolerance);

@@ -66,14 +66,17 @@ static void add_product(void *ctx, size_t x, size_t k, size_t y)
 
 ON_DEVICES(convolutions_and_their_gradients_are_the_plain_loops)
 {
-    for (size_t t = 0; t < 2 * N_CONVOLUTIONS; t++) {
+    for (size_t t = 0; t < 3 * N_CONVOLUTIONS; t++) {
         const conv *s = &convolutions[t % N_CONVOLUTIONS];
-        bool with_bias = t < N_CONVOLUTIONS;
+        bool with_bias = t < N_CONVOLUTIONS, bfloat = t >= 2 * N_CONVOLUTIONS;
         size_t images = s->n * s->height * s->width * s->channels,
                kernel = s->kernel_h * s->kernel_w * (s->channels / s->groups) * s->filters,
                result = s->n * s->out_h * s->out_w * s->filters;
         float *x = draw(b, images), *k = draw(b, kernel), *bias = draw(b, s->filters),
               *dy = draw(b, result);
+        round_where(bfloat, x, images);
+        round_where(bfloat, k, kernel);
+        round_where(bfloat, dy, result);
         loops l = {x, k, dy, doubles(result), doubles(images), doubles(kernel)};
         double *db = doubles(s->filters);
         each_product(s, add_product, &l);
@@ -88,11 +91,16 @@ ON_DEVICES(convolutions_and_their_gradients_are_the_plain_loops)
                             .x = put_floats(b, x, images),
                             .kernel = put_floats(b, k, kernel),
                             .bias = with_bias ? put_floats(b, bias, s->filters) : NULL,
-                            .y = put_floats(b, NULL, result)};
+                            .y = put_floats(b, NULL, result),
+                            .bfloat = bfloat};
         mr_math_conv2d_backward_data d = {*s, put_floats(b, dy, result), f.kernel,
-                                          put_floats(b, NULL, images)};
-        mr_math_conv2d_backward_weights w = {*s, f.x, d.dy, put_floats(b, NULL, kernel),
-                                             with_bias ? put_floats(b, NULL, s->filters) : NULL};
+                                          put_floats(b, NULL, images), bfloat};
+        mr_math_conv2d_backward_weights w = {*s,
+                                             f.x,
+                                             d.dy,
+                                             put_floats(b, NULL, kernel),
+                                             with_bias ? put_floats(b, NULL, s->filters) : NULL,
+                                             bfloat};
         for (int twice = 0; twice < 2; twice++) { /* the second time with plans that are there */
             mr_ok(b->m->conv2d(b->s, &f, &st), &st);
             mr_ok(b->m->conv2d_backward_data(b->s, &d, &st), &st);

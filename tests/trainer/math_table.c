@@ -406,14 +406,18 @@ ON_DEVICES(dense_layers_are_the_plain_products)
     static const size_t sizes[][3] = {
         {0, 3, 4}, {1, 1, 1}, {5, 7, 3}, {129, 33, 10}, {17, 301, 65}};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-        for (int with_bias = 0; with_bias < 2; with_bias++)
+        for (int with_bias = 0; with_bias < 3; with_bias++) /* 2: of bfloat16 */
             for (int f = MR_ACT_LINEAR; f < MR_N_ACTIVATIONS; f += k == 2 ? 1 : 4) {
+                bool bfloat = with_bias == 2;
                 size_t rows = sizes[k][0], in = sizes[k][1], out = sizes[k][2];
                 float *x = draw(b, rows * in), *w = draw(b, in * out), *bias = draw(b, out),
                       *dy = draw(b, rows * out);
                 for (size_t i = 0; i < in * out; i++)
                     w[i] /= (float)in;
-                mr_test_context("%zux%zux%zu, activation %d", rows, in, out, f);
+                round_where(bfloat, x, rows * in);
+                round_where(bfloat, w, in * out);
+                round_where(bfloat, dy, rows * out);
+                mr_test_context("%zux%zux%zu, activation %d, %d", rows, in, out, f, with_bias);
                 mr_math_dense o = {.rows = rows,
                                    .in = in,
                                    .out = out,
@@ -421,7 +425,8 @@ ON_DEVICES(dense_layers_are_the_plain_products)
                                    .x = put_floats(b, x, rows * in),
                                    .w = put_floats(b, w, in * out),
                                    .bias = with_bias ? put_floats(b, bias, out) : NULL,
-                                   .y = put_floats(b, NULL, rows * out)};
+                                   .y = put_floats(b, NULL, rows * out),
+                                   .bfloat = bfloat};
                 mr_ok(b->m->dense(b->s, &o, &st), &st);
                 double *y = product(rows, out, in, x, in, 1, w, out, 1);
                 float *before = malloc((rows * out + 1) * sizeof *before);
@@ -430,9 +435,9 @@ ON_DEVICES(dense_layers_are_the_plain_products)
                 expect(b, o.y, activated(o.f, before, rows, out), rows * out, 2e-5);
                 float *pdy = put_floats(b, dy, rows * out), *dx = put_floats(b, NULL, rows * in),
                       *dw = put_floats(b, NULL, in * out), *db = put_floats(b, NULL, out);
-                mr_math_dense_backward_data d = {rows, in, out, pdy, o.w, dx};
+                mr_math_dense_backward_data d = {rows, in, out, pdy, o.w, dx, bfloat};
                 mr_math_dense_backward_weights g = {
-                    rows, in, out, o.x, pdy, dw, with_bias ? db : NULL};
+                    rows, in, out, o.x, pdy, dw, with_bias ? db : NULL, bfloat};
                 mr_ok(b->m->dense_backward_data(b->s, &d, &st), &st);
                 mr_ok(b->m->dense_backward_weights(b->s, &g, &st), &st);
                 expect(b, dx, product(rows, in, out, dy, out, 1, w, 1, out), rows * in, 2e-5);

@@ -451,7 +451,8 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
                                                .x = p->x,
                                                .w = p->kernel,
                                                .bias = p->bias,
-                                               .y = p->y},
+                                               .y = p->y,
+                                               .bfloat = p->bfloat},
                               st);
     bool narrow = is_narrow(c) && is_aligned(p->kernel) && is_aligned(p->bias) && is_aligned(p->y);
     if (!narrow)
@@ -495,7 +496,8 @@ mr_code mr__cuda_conv2d_backward_data(mr_stream *stream, const mr_math_conv2d_ba
                                            .out = c->filters,
                                            .dy = p->dy,
                                            .w = p->kernel,
-                                           .dx = p->dx},
+                                           .dx = p->dx,
+                                           .bfloat = p->bfloat},
             st);
     MR_TRY(copy_plan(s, c, BY_DATA, &x, st));
     if (!x.usable)
@@ -549,7 +551,8 @@ mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
                                               .x = p->x,
                                               .dy = p->dy,
                                               .dw = p->dkernel,
-                                              .dbias = p->dbias},
+                                              .dbias = p->dbias,
+                                              .bfloat = p->bfloat},
             st);
     if (p->dbias && c->filters > 0)
         MR_TRY(

@@ -271,7 +271,7 @@ static mr_code cuda_stream_new(void *self, mr_stream_kind kind, void **out, mr_s
 static void cuda_stream_free(void *stream)
 {
     mr__cuda_stream *s = stream;
-    void *const rooms[] = {s->scratch.p, s->workspace.p, s->filters.p, s->bad};
+    void *const rooms[] = {s->scratch.p, s->workspace.p, s->filters.p, s->packed.p, s->bad};
     mr__cu.cudaSetDevice(s->d->index);
     mr__cu.cudaStreamSynchronize(s->stream);
     mr__cuda_graphs_free(s);

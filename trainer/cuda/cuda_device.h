@@ -27,6 +27,7 @@ typedef struct mr__cuda_stream {
     mr__cuda_device *d;
     cudaStream_t stream;
     mr__cuda_room scratch, workspace, filters; /* of kernels; of libraries; of convolutions */
+    mr__cuda_room packed;                      /* bfloat16 that is multiplied */
     void *bad;                                 /* mr_k_bad, for losses */
     cudnnHandle_t dnn;                         /* made by the first convolution */
     bool no_dnn;                               /* it could not be made */

@@ -2,16 +2,19 @@
 /* Dense layers by cuBLASLt, whose matrices are column major: a row-major [r, c] is its [c, r], so
  * that y = x w is asked for as y' = w' x', and nothing is transposed in memory.
  *
- * Products are of float32 throughout, without TF32: the losses of GPUs and CPUs agree. What
+ * Products are of float32 throughout, without TF32: the losses of GPUs and CPUs agree. In mixed
+ * precision what is multiplied is packed as bfloat16 first; sums are float32 all the same. What
  * cuBLASLt found best for a shape is kept as a plan of the device. */
 #include "trainer/cuda/cuda_product.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/cuda/cuda_graph.h"
+#include "trainer/cuda/cuda_kernels.h"
 #include "trainer/cuda/cuda_math.h"
 
-/* Plans kept of a device: the one not used for longest makes room. */
-enum { WORKSPACE = 32 << 20, MAX_ALIGNMENT = 256, N_POINTERS = 4, MAX_PLANS = 256 };
+/* Plans kept of a device: the one not used for longest makes room. Packed values begin at multiples
+ * of PACKED. */
+enum { WORKSPACE = 32 << 20, MAX_ALIGNMENT = 256, N_POINTERS = 4, MAX_PLANS = 256, PACKED = 128 };
 
 /* D [m, n] = op(A) op(B), column major; the epilogue adds a bias of m values. No gaps: it is
  * compared as bytes. */
@@ -19,7 +22,9 @@ typedef struct product {
     size_t m, n, k;
     int32_t trans_a, trans_b;
     int64_t epilogue;
-    const float *a, *b, *bias;
+    int64_t bfloat; /* what a and b are of: else float */
+    const void *a, *b;
+    const float *bias;
     float *d;
     void *workspace;
     size_t workspace_bytes;
@@ -81,6 +86,7 @@ static mr_code describe(plan *p, const product *x, mr_status *st)
     size_t a_rows = x->trans_a ? x->k : x->m, a_columns = x->trans_a ? x->m : x->k;
     size_t b_rows = x->trans_b ? x->n : x->k, b_columns = x->trans_b ? x->k : x->n;
     cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)x->epilogue;
+    cudaDataType_t type = x->bfloat ? CUDA_R_16BF : CUDA_R_32F;
     static const char what[] = "describe a product";
     BLAS_TRY(mr__cu.cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
     BLAS_TRY(
@@ -92,12 +98,10 @@ static mr_code describe(plan *p, const product *x, mr_status *st)
     BLAS_TRY(mr__cu.cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                                    &epilogue, sizeof epilogue),
              what);
-    BLAS_TRY(
-        mr__cu.cublasLtMatrixLayoutCreate(&p->a, CUDA_R_32F, a_rows, a_columns, (int64_t)a_rows),
-        what);
-    BLAS_TRY(
-        mr__cu.cublasLtMatrixLayoutCreate(&p->b, CUDA_R_32F, b_rows, b_columns, (int64_t)b_rows),
-        what);
+    BLAS_TRY(mr__cu.cublasLtMatrixLayoutCreate(&p->a, type, a_rows, a_columns, (int64_t)a_rows),
+             what);
+    BLAS_TRY(mr__cu.cublasLtMatrixLayoutCreate(&p->b, type, b_rows, b_columns, (int64_t)b_rows),
+             what);
     BLAS_TRY(mr__cu.cublasLtMatrixLayoutCreate(&p->d, CUDA_R_32F, x->m, x->n, (int64_t)x->m), what);
     return MR_OK;
 }
@@ -194,7 +198,7 @@ static mr_code run_product(mr__cuda_stream *s, const void *args, mr_status *st)
     k.m = x->m;
     k.n = x->n;
     k.k = x->k;
-    k.trans = (int)(x->trans_a | x->trans_b << 1);
+    k.trans = (int)(x->trans_a | x->trans_b << 1 | x->bfloat << 2);
     k.epilogue = (int)x->epilogue;
     const void *const pointers[N_POINTERS] = {x->a, x->b, x->d, x->d};
     for (int i = 0; i < N_POINTERS; i++)
@@ -213,8 +217,27 @@ static mr_code run_product(mr__cuda_stream *s, const void *args, mr_status *st)
     return rc;
 }
 
+/* *values, of which there are n, as bfloat16 at `to`. */
+static mr_code pack(mr__cuda_stream *s, size_t n, const void **values, uint16_t *to, mr_status *st)
+{
+    const mr_k_pack_bfloat k = {n, *values, (uint32_t *)(void *)to};
+    *values = to;
+    return mr__launch_pack_bfloat(s, &k, (n + 1) / 2, st);
+}
+
+static mr_code pack_both(mr__cuda_stream *s, product *x, mr_status *st)
+{
+    size_t a = x->m * x->k, b = x->k * x->n, b_at = (a + PACKED - 1) / PACKED * PACKED;
+    MR_TRY(mr__cuda_reserve(s, &s->packed, (b_at + b + 1) * sizeof(uint16_t), st));
+    uint16_t *to = s->packed.p;
+    MR_TRY(pack(s, a, &x->a, to, st));
+    return pack(s, b, &x->b, to + b_at, st);
+}
+
 static mr_code multiply(mr__cuda_stream *s, product *x, mr_status *st)
 {
+    if (x->bfloat)
+        MR_TRY(pack_both(s, x, st));
     MR_TRY(mr__cuda_reserve(s, &s->workspace, WORKSPACE, st));
     x->workspace = s->workspace.p;
     x->workspace_bytes = s->workspace.bytes;
@@ -245,7 +268,8 @@ mr_code mr__cuda_dense(mr_stream *stream, const mr_math_dense *p, mr_status *st)
                  .a = p->w,
                  .b = p->x,
                  .bias = p->bias,
-                 .d = p->y};
+                 .d = p->y,
+                 .bfloat = p->bfloat};
     MR_TRY(multiply(s, &x, st));
     return mr__cuda_bias_activate(s, relu ? MR_ACT_LINEAR : p->f, p->rows, p->out, NULL, p->y, st);
 }
@@ -265,7 +289,8 @@ mr_code mr__cuda_dense_backward_data(mr_stream *stream, const mr_math_dense_back
                  .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
                  .a = p->w,
                  .b = p->dy,
-                 .d = p->dx};
+                 .d = p->dx,
+                 .bfloat = p->bfloat};
     return multiply(s, &x, st);
 }
 
@@ -286,6 +311,7 @@ mr_code mr__cuda_dense_backward_weights(mr_stream *stream, const mr_math_dense_b
                  .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
                  .a = p->dy,
                  .b = p->x,
-                 .d = p->dw};
+                 .d = p->dw,
+                 .bfloat = p->bfloat};
     return multiply(s, &x, st);
 }

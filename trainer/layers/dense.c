@@ -31,7 +31,8 @@ static mr_code forward(const mr_layer_pass *p, mr_status *st)
                        .x = p->x,
                        .w = p->w[0],
                        .bias = o->use_bias ? p->w[1] : NULL,
-                       .y = p->y};
+                       .y = p->y,
+                       .bfloat = p->bfloat};
     sizes_of(p, &d.rows, &d.in, &d.out);
     return p->math->dense(p->stream, &d, st);
 }
@@ -43,10 +44,12 @@ static mr_code backward(const mr_layer_pass *p, mr_status *st)
     sizes_of(p, &rows, &in, &out);
     const mr_math_activate_backward a = {o->activation->function, rows, out, p->y, p->dy, p->dy};
     const mr_math_dense_backward_weights w = {
-        rows, in, out, p->x, p->dy, p->dw[0], o->use_bias ? p->dw[1] : NULL};
-    const mr_math_dense_backward_data d = {rows, in, out, p->dy, p->w[0], p->dx};
-    if (a.f != MR_ACT_LINEAR)
+        rows, in, out, p->x, p->dy, p->dw[0], o->use_bias ? p->dw[1] : NULL, p->bfloat};
+    const mr_math_dense_backward_data d = {rows, in, out, p->dy, p->w[0], p->dx, p->bfloat};
+    if (a.f != MR_ACT_LINEAR) {
         MR_TRY(p->math->activate_backward(p->stream, &a, st));
+        MR_TRY(mr_layer_round_gradient(p, st));
+    }
     MR_TRY(p->math->dense_backward_weights(p->stream, &w, st));
     return p->dx ? p->math->dense_backward_data(p->stream, &d, st) : MR_OK;
 }

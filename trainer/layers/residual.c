@@ -78,7 +78,8 @@ static mr_math_dense dense_of(const mr_layer_pass *p)
                            .x = p->x,
                            .w = p->w[0],
                            .bias = p->w[1],
-                           .y = p->y};
+                           .y = p->y,
+                           .bfloat = p->bfloat};
 }
 
 static mr_code project(const mr_layer_pass *p, mr_status *st)
@@ -86,25 +87,29 @@ static mr_code project(const mr_layer_pass *p, mr_status *st)
     const mr_math_dense d = is_image(p->layer) ? (mr_math_dense){0} : dense_of(p);
     if (!is_image(p->layer))
         return p->math->dense(p->stream, &d, st);
-    return p->math->conv2d(
-        p->stream,
-        &(mr_math_conv2d){
-            .s = shape_of(p), .x = p->x, .kernel = p->w[0], .bias = p->w[1], .y = p->y},
-        st);
+    return p->math->conv2d(p->stream,
+                           &(mr_math_conv2d){.s = shape_of(p),
+                                             .x = p->x,
+                                             .kernel = p->w[0],
+                                             .bias = p->w[1],
+                                             .y = p->y,
+                                             .bfloat = p->bfloat},
+                           st);
 }
 
 static mr_code project_backward(const mr_layer_pass *p, mr_status *st)
 {
     if (is_image(p->layer)) {
         mr_math_conv2d_shape s = shape_of(p);
-        const mr_math_conv2d_backward_weights w = {s, p->x, p->dy, p->dw[0], p->dw[1]};
-        const mr_math_conv2d_backward_data d = {s, p->dy, p->w[0], p->dx};
+        const mr_math_conv2d_backward_weights w = {s, p->x, p->dy, p->dw[0], p->dw[1], p->bfloat};
+        const mr_math_conv2d_backward_data d = {s, p->dy, p->w[0], p->dx, p->bfloat};
         MR_TRY(p->math->conv2d_backward_weights(p->stream, &w, st));
         return p->dx ? p->math->conv2d_backward_data(p->stream, &d, st) : MR_OK;
     }
     const mr_math_dense f = dense_of(p);
-    const mr_math_dense_backward_weights w = {f.rows, f.in, f.out, p->x, p->dy, p->dw[0], p->dw[1]};
-    const mr_math_dense_backward_data d = {f.rows, f.in, f.out, p->dy, p->w[0], p->dx};
+    const mr_math_dense_backward_weights w = {f.rows, f.in,     f.out,    p->x,
+                                              p->dy,  p->dw[0], p->dw[1], p->bfloat};
+    const mr_math_dense_backward_data d = {f.rows, f.in, f.out, p->dy, p->w[0], p->dx, p->bfloat};
     MR_TRY(p->math->dense_backward_weights(p->stream, &w, st));
     return p->dx ? p->math->dense_backward_data(p->stream, &d, st) : MR_OK;
 }

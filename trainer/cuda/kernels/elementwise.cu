@@ -30,15 +30,28 @@ MR_HD void place_at(const mr_math_place &p, int64_t i)
 }
 MR_KERNEL(place, mr_math_place, p.rows * p.width)
 
-MR_HD void round_bfloat_at(const mr_math_round_bfloat &p, int64_t i)
+/* v rounded to the nearest bfloat16, as the upper half of its bits. */
+MR_HD uint32_t bfloat_bits(float v)
 {
     uint32_t bits;
-    memcpy(&bits, &p.x[i], sizeof bits);
+    memcpy(&bits, &v, sizeof bits);
     uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1);
-    bits = ((bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : nearest) & 0xffff0000;
+    return ((bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : nearest) & 0xffff0000;
+}
+
+MR_HD void round_bfloat_at(const mr_math_round_bfloat &p, int64_t i)
+{
+    uint32_t bits = bfloat_bits(p.x[i]);
     memcpy(&p.y[i], &bits, sizeof bits);
 }
 MR_KERNEL(round_bfloat, mr_math_round_bfloat, p.n)
+
+MR_HD void pack_bfloat_at(const mr_k_pack_bfloat &p, int64_t i)
+{
+    uint32_t second = 2 * i + 1 < (int64_t)p.n ? bfloat_bits(p.x[2 * i + 1]) : 0;
+    p.pairs[i] = bfloat_bits(p.x[2 * i]) >> 16 | second;
+}
+MR_KERNEL(pack_bfloat, mr_k_pack_bfloat, (p.n + 1) / 2)
 
 MR_HD void cast_at(const mr_math_cast &p, int64_t i)
 {

@@ -19,6 +19,7 @@ enum { MR_CUDA_BLOCK = 256 }; /* threads of a block */
     X(elementwise, product, mr_math_product)                                                       \
     X(elementwise, place, mr_math_place)                                                           \
     X(elementwise, round_bfloat, mr_math_round_bfloat)                                             \
+    X(elementwise, pack_bfloat, mr_k_pack_bfloat)                                                  \
     X(elementwise, cast, mr_math_cast)                                                             \
     X(elementwise, reduce, mr_math_reduce)                                                         \
     X(elementwise, activate, mr_math_activate)                                                     \
@@ -71,6 +72,13 @@ enum { MR_CUDA_BLOCK = 256 }; /* threads of a block */
     X(normalization, share_moments, mr_math_share_moments)                                         \
     X(normalization, joint_moments, mr_math_joint_moments)                                         \
     X(normalization, joint_backward, mr_math_joint_backward)
+
+/* x as bfloat16, to the nearest, two in a word; where n is odd the last has 0 beside it. */
+typedef struct mr_k_pack_bfloat {
+    size_t n;
+    const float *x;
+    uint32_t *pairs;
+} mr_k_pack_bfloat;
 
 /* y = f(y + bias), y [rows, width], in place; bias NULL: 0. Not softmax. */
 typedef struct mr_k_bias_activate {
