@@ -150,7 +150,7 @@ fails_in() { # RANK CALL:N
     done
 }
 for what in ncclGetUniqueId:1 ncclCommInitRankConfig:1 ncclGroupEnd:1 ncclCommGetAsyncError:2 ncclAllReduce:5 \
-    ncclGroupEnd:9 ncclCommGetAsyncError:30 cudaLaunchKernel:20 cudaGraphLaunch:10 kernel:100; do
+    ncclGroupEnd:9 ncclCommGetAsyncError:30 cudaLaunchKernel:30 cudaGraphLaunch:10 kernel:100; do
     for i in 0 1; do
         [ "$what$i" = ncclGetUniqueId:11 ] && continue # the first process makes it
         fails_in "$i" "$what"

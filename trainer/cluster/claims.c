@@ -68,7 +68,8 @@ static mr_code compare_claims(mr__world *w, const claim *mine, uint32_t rank, co
         mr_fail(&why, MR_INVALID_ARGUMENT,
                 "%s %s where %s %s, in operation %" PRIu64 " at step %" PRId64
                 "; all processes must run the same steps",
-                who_a, a->what, who_b, b->what, mine->number - 1, mine->step);
+                who_a, a->what, who_b, b->what, mine->number - 1,
+                a->step > b->step ? a->step : b->step);
     mr__world_fail(w, &why, &why);
     if (st)
         *st = w->failure;
@@ -156,6 +157,7 @@ void mr__world_claim_end(mr__world *w)
     bool asked;
     pthread_mutex_lock(&w->lock);
     claim *c = new_claim(w, "has ended");
+    c->step = 0; /* which may have been one of this process alone */
     mr_code rc = w->failure.code;
     if (rc == MR_OK)
         rc = see_claims(w, c, &asked, NULL);
