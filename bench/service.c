@@ -2,8 +2,8 @@
 /* The data service with one dispatcher, one worker and one client on this host: 1 MiB elements by
  * TCP against blocking sends and receives of 1 MiB over loopback, and through shared memory against
  * a loop that copies each element once, into as much memory as the service has on its way; 1 KiB
- * records, verified on the worker and batched here, against the local pipeline in one thread;
- * exactly once against parallel_epochs.
+ * records, verified on the worker and batched here, against the local pipeline in one thread, also
+ * by CPU seconds, which a busy machine changes less; exactly once against parallel_epochs.
  *
  *     service [MIB]     in each round, default 1024
  *
@@ -22,7 +22,14 @@
 
 #include "ceiling.h"
 
-enum { MIB = 1 << 20, SOURCE = 16, ON_THE_WAY = 32, RECORDS = 200000, MOST_CHILDREN = 8 };
+enum {
+    BATCH = 128,
+    MIB = 1 << 20,
+    SOURCE = 16,
+    ON_THE_WAY = 32,
+    RECORDS = 200000,
+    MOST_CHILDREN = 8
+};
 
 /* 16 elements of 1 MiB, that the worker has in memory from the second time on. */
 static const char elements[] = "range(2097152).batch(131072).cache().repeat(1000000)";
@@ -91,6 +98,9 @@ typedef struct job {
     int tcp;
     char *source, *target;
     size_t at;
+    clockid_t worker;  /* its CPU time */
+    double seconds[3]; /* of CPU, for records: the worker's, this client's, the local pipeline's */
+    double rows[2];    /* batches: from the service, local */
 } job;
 
 static mr_iterator *open_one(mr_dataset *ds, bool one_thread)
@@ -150,14 +160,32 @@ static double all_rows(mr_dataset *ds, bool one_thread)
     return (double)batches;
 }
 
+static double cpu(clockid_t of)
+{
+    struct timespec t;
+    if (clock_gettime(of, &t) != 0)
+        die("no CPU time of the worker");
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static double served_rows(void *ctx)
 {
-    return all_rows(((job *)ctx)->ds[0], false);
+    job *j = ctx;
+    double worker = cpu(j->worker), client = cpu(CLOCK_PROCESS_CPUTIME_ID);
+    double rows = all_rows(j->ds[0], false);
+    j->seconds[0] += cpu(j->worker) - worker;
+    j->seconds[1] += cpu(CLOCK_PROCESS_CPUTIME_ID) - client;
+    j->rows[0] += rows;
+    return rows;
 }
 
 static double local_rows(void *ctx)
 {
-    return all_rows(((job *)ctx)->ds[1], true);
+    job *j = ctx;
+    double local = cpu(CLOCK_PROCESS_CPUTIME_ID), rows = all_rows(j->ds[1], true);
+    j->seconds[2] += cpu(CLOCK_PROCESS_CPUTIME_ID) - local;
+    j->rows[1] += rows;
+    return rows;
 }
 
 /* ---- ceilings ---- */
@@ -258,11 +286,15 @@ static void run_records(job *j, const char *at)
     close(fd);
     write_records(path);
     snprintf(text, sizeof text,
-             "tfrecord(\"%s\").repeat(8).distribute(\"%s\", streams=1).batch(128)", path, at);
+             "tfrecord(\"%s\").repeat(8).distribute(\"%s\", streams=1).batch(%d)", path, at, BATCH);
     j->ds[0] = parse(text);
-    snprintf(text, sizeof text, "tfrecord(\"%s\").repeat(8).batch(128)", path);
+    snprintf(text, sizeof text, "tfrecord(\"%s\").repeat(8).batch(%d)", path, BATCH);
     j->ds[1] = parse(text);
     bench_in_turns("1 KiB records / local", "batches/s", 1, 7, served_rows, local_rows, j);
+    double gb[2] = {j->rows[0] * BATCH * 1024e-9, j->rows[1] * BATCH * 1024e-9};
+    double worker = j->seconds[0] / gb[0], local = j->seconds[2] / gb[1];
+    printf("%-28s worker %.3f, client %.3f, local %.3f s/GB   ratio of the worker %.2f\n",
+           "1 KiB records, CPU", worker, j->seconds[1] / gb[0], local, local / worker);
     mr_dataset_unref(j->ds[0]);
     mr_dataset_unref(j->ds[1]);
     unlink(path);
@@ -286,6 +318,8 @@ int main(int argc, char **argv)
     start_sender(&j);
     start(program, "dispatcher", "--listen", "127.0.0.1:0", at);
     start(program, "worker", "--dispatcher", at, worker);
+    if (clock_getcpuclockid(children[n_children - 1], &j.worker) != 0)
+        die("no CPU time of the worker");
     run(&j, at, "1 MiB elements, TCP", "streams=1, transfer=\"tcp\"", blocking_loop);
     run(&j, at, "1 MiB elements, shared", "streams=1, transfer=\"shared_memory\"", copy_loop);
     run_modes(&j, at);
