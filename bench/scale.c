@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "transport/service/dispatcher.h"
+#include "transport/service/id_map.h"
 
 #define MS        ((int64_t)1000000)
 #define SECOND    (1000 * MS)
@@ -76,6 +77,8 @@ static struct {
     uint32_t *last_written; /* of a stream of a job: its place in streams, + 1 */
     Mr__Wire__Job job;
     char (*names)[40];
+    uint64_t *job_ids; /* that the dispatcher drew; 0: none yet */
+    mr__id_map jobs;   /* of an id the job's index + 1, as a pointer */
 } S;
 
 static void *grow(void *p, size_t *capacity, size_t need, size_t size)
@@ -194,10 +197,25 @@ static void out_close(void *ctx, uint64_t connection, const mr_status *why)
     (void)why;
 }
 
+/* A job "job N" is on record: from then on it goes by the number that the dispatcher drew. */
+static void name_job(const mr__record *r)
+{
+    uintptr_t i = strtoul(r->name + strlen("job "), NULL, 10);
+    mr_status st;
+    if (!S.job_ids[i] && mr__id_map_set(&S.jobs, r->job_id, (void *)(i + 1), &st) != MR_OK)
+        exit(1);
+    S.job_ids[i] = r->job_id;
+}
+
+static uint32_t job_index(uint64_t id)
+{
+    return (uint32_t)((uintptr_t)mr__id_map_get(&S.jobs, id) - 1);
+}
+
 static void write_down(const mr__record *r)
 {
     if (r->kind == MR__RECORD_STREAM) {
-        uint32_t *last = &S.last_written[(r->job_id - 1) * 65536 + r->place->stream];
+        uint32_t *last = &S.last_written[(size_t)job_index(r->job_id) * 65536 + r->place->stream];
         if (!*last) {
             S.streams = grow(S.streams, &S.streams_capacity, S.n_streams + 1, sizeof *S.streams);
             *last = (uint32_t)++S.n_streams;
@@ -210,7 +228,7 @@ static void write_down(const mr__record *r)
         S.splits_written = grow(S.splits_written, &S.splits_capacity, S.n_splits_written + 1,
                                 sizeof *S.splits_written);
         S.splits_written[S.n_splits_written++] =
-            (struct written_split){(uint32_t)r->job_id, r->stream, r->split};
+            (struct written_split){job_index(r->job_id), r->stream, r->split};
     }
 }
 
@@ -220,6 +238,8 @@ static uint64_t out_record(void *ctx, const mr__record *r)
     if (S.commit_at <= S.now) /* a transaction begins, with all that waited */
         S.commit_at = S.now + COMMIT_NS + (int64_t)S.commit_n * RECORD_NS, S.commit_n = 0;
     S.commit_n++;
+    if (r->kind == MR__RECORD_JOB)
+        name_job(r);
     if (S.keeps)
         write_down(r);
     return ++S.records;
@@ -316,7 +336,7 @@ static void open_client(uint32_t i)
     }
     j.name = name;
     j.job = &S.job;
-    j.job_id = i % S.n_jobs + 1;
+    j.job_id = p->connection ? S.job_ids[i % S.n_jobs] : 0; /* it comes back, or is new */
     j.client_id = (uint64_t)i + 1;
     j.n_places = p->n;
     j.places = list;
@@ -353,7 +373,7 @@ static void acknowledge(uint32_t i, peer *p)
         v[k].position = (ProtobufCBinaryData){sizeof position, position};
         list[k] = &v[k];
     }
-    a.job_id = i % S.n_jobs + 1;
+    a.job_id = S.job_ids[i % S.n_jobs];
     a.client_id = (uint64_t)i + 1;
     a.request = elements;
     a.n_places = p->n;
@@ -501,7 +521,7 @@ static int64_t read_back(void)
         Mr__Wire__Job job = S.job;
         job.has_lists = true;
         job.splits = S.n_splits / S.n_jobs;
-        mr__record r = {.kind = MR__RECORD_JOB, .job_id = j + 1, .name = name, .job = &job};
+        mr__record r = {.kind = MR__RECORD_JOB, .job_id = S.job_ids[j], .name = name, .job = &job};
         load(&r);
     }
     for (size_t i = 0; i < S.n_streams; i++) {
@@ -513,8 +533,10 @@ static int64_t read_back(void)
     }
     for (size_t i = 0; i < S.n_splits_written; i++) {
         const struct written_split *w = &S.splits_written[i];
-        load(&(mr__record){
-            .kind = MR__RECORD_SPLIT, .job_id = w->job, .stream = w->stream, .split = w->split});
+        load(&(mr__record){.kind = MR__RECORD_SPLIT,
+                           .job_id = S.job_ids[w->job],
+                           .stream = w->stream,
+                           .split = w->split});
     }
     return (int64_t)((cpu_now() - began) * 1e9);
 }
@@ -533,6 +555,7 @@ int main(int argc, char **argv)
     S.workers = calloc(S.n_workers, sizeof *S.workers);
     S.clients = calloc(S.n_clients, sizeof *S.clients);
     S.names = calloc(S.n_workers, sizeof *S.names);
+    S.job_ids = calloc(S.n_jobs, sizeof *S.job_ids);
     S.last_written = calloc(S.n_jobs * 65536, sizeof *S.last_written);
     for (size_t i = 0; i < S.n_workers; i++)
         snprintf(S.names[i], sizeof S.names[i], "10.%zu.%zu.%zu:5051", i >> 16 & 255, i >> 8 & 255,
