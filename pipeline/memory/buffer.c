@@ -22,7 +22,7 @@ enum {
     CLASS_MIN = 4096,
     N_CLASSES = 23, /* the last is 8 MiB */
     NO_CLASS = N_CLASSES,
-    HOMES = 16,
+    HOMES = 8,
     KEEP_HELD = 64,    /* entries that a pooled buffer's array of held buffers may keep */
     MOST_COPIED = 8,   /* held buffers that mr_buffer_hold_all takes from another */
     LOOK_BACK = 8,     /* held buffers compared with before a new one is added */
@@ -47,7 +47,7 @@ struct mr_buffer {
     atomic_size_t refs;
     void *data;
     size_t size;
-    unsigned class, home;
+    uint16_t class, home;
     bool read_only;
     void (*release)(void *ctx, void *data); /* wrapped: gives the bytes back */
     void *release_ctx;
@@ -101,11 +101,10 @@ static unsigned home(void)
     return cpu < 0 ? 0 : (unsigned)cpu % HOMES;
 }
 
-static mr_buffer *pool_pop(unsigned c, size_t live)
+static mr_buffer *pool_pop(unsigned c, size_t live, unsigned here)
 {
     pool_class *p = &pool[c];
     mr_buffer *b = NULL;
-    unsigned here = home();
     pthread_mutex_lock(&p->lock);
     for (unsigned i = 0; i < HOMES && !b; i++) {
         mr_buffer **first = &p->free[(here + i) % HOMES];
@@ -148,7 +147,7 @@ static void pool_push(mr_buffer *b)
         free_memory(b);
         /* Classes that fell out of use must not fill the pool for ever. */
         unsigned v = atomic_fetch_add_explicit(&victim, 1, memory_order_relaxed) % N_CLASSES;
-        mr_buffer *old = v == c ? NULL : pool_pop(v, 0);
+        mr_buffer *old = v == c ? NULL : pool_pop(v, 0, 0);
         if (old)
             free_memory(old);
         return;
@@ -179,7 +178,8 @@ static void start(mr_buffer *b, size_t bytes)
 mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st)
 {
     unsigned c = class_of(bytes);
-    mr_buffer *b = c == NO_CLASS ? NULL : pool_pop(c, 1);
+    unsigned here = c == NO_CLASS ? 0 : home();
+    mr_buffer *b = c == NO_CLASS ? NULL : pool_pop(c, 1, here);
     if (!b) {
         size_t all, room = c == NO_CLASS ? bytes : class_bytes(c);
         bool fits = !__builtin_add_overflow(room, sizeof *b + (ALIGNMENT - 1) + MR_SLACK, &all);
@@ -191,11 +191,11 @@ mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st)
         }
         uintptr_t at = (uintptr_t)(b + 1);
         b->data = (char *)(b + 1) + (-at & (ALIGNMENT - 1));
-        b->class = c;
+        b->class = (uint16_t)c;
         b->held = NULL;
         b->held_capacity = 0;
     }
-    b->home = home();
+    b->home = (uint16_t)here;
     start(b, bytes);
     *out = b;
     return MR_OK;
@@ -396,7 +396,7 @@ void mr_buffer_pool_trim(void)
 {
     for (unsigned c = 0; c < N_CLASSES; c++) {
         mr_buffer *b;
-        while ((b = pool_pop(c, 0)))
+        while ((b = pool_pop(c, 0, 0)))
             free_memory(b);
     }
 }

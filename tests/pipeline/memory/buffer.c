@@ -124,7 +124,7 @@ MR_TEST(a_buffer_comes_back_to_the_processor_that_wrote_it)
     size_t live0, live;
     mr_check(sched_getaffinity(0, sizeof all, &all) == 0);
     size_t one = cpu_from(&all, 0), other = cpu_from(&all, one + 1);
-    while (other < CPU_SETSIZE && (other - one) % 16 == 0) /* they share a stack */
+    while (other < CPU_SETSIZE && (other - one) % 8 == 0) /* they share a stack */
         other = cpu_from(&all, other + 1);
     if (other >= CPU_SETSIZE)
         mr_skip_test("one processor");
