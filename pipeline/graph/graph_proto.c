@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
+#include "pipeline/graph/libprotobuf.h"
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/params/literal.h"
 #include "pipeline/graph/node.h"
@@ -307,6 +308,7 @@ mr_code mr_dataset_to_proto(const mr_dataset *ds, void **bytes, size_t *size, mr
 {
     struct writer w = {.st = st};
     uint32_t root;
+    MR_TRY(mr__protobuf_need(st));
     mr_code rc = write_dataset(&w, ds, &root);
     if (rc == MR_OK) {
         Mr__Graph__Graph graph = MR__GRAPH__GRAPH__INIT;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
+#include "pipeline/graph/libprotobuf.h"
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/params/infer.h"
@@ -418,6 +419,7 @@ mr_code mr_dataset_from_proto(const void *bytes, size_t size, mr_dataset **out, 
     if (size >= (size_t)1 << 31)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "malformed graph: expected at most 2 GiB, found %zu bytes", size);
+    MR_TRY(mr__protobuf_need(st));
     budget.left += size * MEMORY_FACTOR;
     Mr__Graph__Graph *graph = mr__graph__graph__unpack(&allocator, size, bytes);
     if (!graph && budget.refused)

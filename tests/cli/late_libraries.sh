@@ -44,6 +44,7 @@ needs libzstd1 libzstd.so.1 why ledger --step 0
 needs zlib1g libz.so.1 show 'text_line("two.gz", compression="GZIP")'
 needs zlib1g libz.so.1 write --overwrite --out packed --compress GZIP --text two.txt
 needs zlib1g libz.so.1 show --save-after 0 --state position 'range(2)'
+needs libprotobuf-c1 libprotobuf-c.so.1 show --limit 2 'range(4).snapshot("taken")'
 
 # Without liburing files are read by threads.
 : >missing/liburing.so.2

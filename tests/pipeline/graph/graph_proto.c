@@ -3,6 +3,7 @@
 
 #include "pipeline/graph/dataset.h"
 #include "pipeline/graph/fn.h"
+#include "pipeline/graph/libprotobuf.h"
 #include "pipeline/graph/graph.pb-c.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
@@ -153,6 +154,7 @@ static void refuses(Mr__Graph__Item **items, size_t n, const char *why)
     g.version = 1;
     g.items = items;
     g.n_items = n;
+    mr_ok(mr__protobuf_need(&st), &st);
     mr_check(mr__graph__graph__get_packed_size(&g) <= sizeof bytes);
     size_t size = mr__graph__graph__pack(&g, bytes);
     mr_code_is(mr_dataset_from_proto(bytes, size, &ds, &st), MR_INVALID_ARGUMENT, &st);
