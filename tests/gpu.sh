@@ -3,8 +3,8 @@
 # What there is to run on a machine with NVIDIA GPUs.
 #   tests/gpu.sh                 builds into build-gpu and tests there
 #   tests/gpu.sh --bundle DIR [BUILD]
-#       puts BUILD (default build) into DIR, less than 64 MiB, with the libraries that its programs
-#       need: DIR/gpu.sh then runs on a machine of the same kind without anything to install but the
+#       puts BUILD into DIR, less than 64 MiB, with the libraries that its programs need (without BUILD
+#       it makes build-bundle, without Criterion, which brings a dozen libraries): DIR/gpu.sh then runs on a machine of the same kind without anything to install but the
 #       driver and CUDA's libraries, cuDNN's and NCCL's (of pip, or in the loader's path)
 # Tests of devices and operations, training on GPUs against training on the CPU, NCCL over all GPUs,
 # and compute-sanitizer where it is installed; ends with the rates of bench/gpu.sh. 77: no GPU.
@@ -19,9 +19,8 @@ bundle() { # DIR BUILD
         [ -e "$build/$p" ] || { echo "gpu.sh: $build/$p is not built" >&2; return 1; }
         cp -L "$build/$p" "$dir/bin/" || return 1
     done
-    # Those that are opened when something first needs them are named in the program; no test reads tar, whose
-    # library brings 40 MiB.
-    late=$(grep -aoE 'lib[a-z0-9-]+\.so\.[0-9]+' "$build/millrace" | grep -v libarchive | sort -u | while read -r p; do
+    # Of those that are opened when something first needs them, what these tests need.
+    late=$(for p in libz.so.1 liburing.so.2 libprotobuf-c.so.1; do
         ldconfig -p | awk -v so="$p" '$1 == so { print $NF; exit }'
     done)
     strip "$dir"/bin/*
@@ -35,7 +34,13 @@ bundle() { # DIR BUILD
 }
 
 if [ "${1:-}" = --bundle ]; then
-    bundle "${2:?gpu.sh --bundle DIR [BUILD]}" "${3:-$here/../build}"
+    dir=$(realpath -m "${2:?gpu.sh --bundle DIR [BUILD]}") build=${3:-}
+    if [ -z "$build" ]; then
+        build=$here/../build-bundle
+        cmake -S "$here/.." -B "$build" -DCMAKE_BUILD_TYPE=Release -DMR_WITH_CUDA=ON -DMR_WITH_TRAINER=ON \
+            -DMR_WITH_CRITERION=OFF >/dev/null && cmake --build "$build" --parallel "$(nproc)" || exit 1
+    fi
+    bundle "$dir" "$build"
     exit
 fi
 
