@@ -493,6 +493,11 @@ static mr_code take_split_list(mr__dispatcher *d, mr__d_stream *s, const Mr__Wir
     size_t had = 0; /* on record, where this dispatcher died before the stream was */
     while (had < s->n_splits && had < p->n_splits && s->splits[had] == p->splits[had])
         had++;
+    if (had < s->n_splits && had < p->n_splits)
+        return mr_fail(st, MR_DATA_LOSS,
+                       "the dispatcher lost its account, and stream %" PRIu32
+                       " has other splits than its client says; start the job anew",
+                       s->index);
     for (size_t i = had; i < p->n_splits; i++) {
         if (p->splits[i] >= MOST_REBUILT)
             return mr_fail(st, MR_DATA_LOSS,
@@ -578,8 +583,12 @@ mr_code mr__d_rebuild(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *joi
         s = j->streams[p->stream];
         if (!s->owner)
             MR_TRY(rebuild_stream(d, s, p, join->client_id, st));
-        else if (s->owner == join->client_id) /* it was here before, and lost its connection */
+        else if (s->owner == join->client_id) { /* it was here before, and lost its connection */
+            /* Its stream may have come to a split since then, at the worker that it was read from. */
+            if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
+                MR_TRY(take_split_list(d, s, p, st));
             MR_TRY(mr__d_take_news(d, s, p, st));
+        }
         /* else another client has it, or had it later */
     }
     return MR_OK;

@@ -32,6 +32,24 @@ MR_TEST(seeds_that_found_something)
         run_seed(seeds[i], false);
 }
 
+static void run_newcomers(uint64_t seed, bool history)
+{
+    mr__simulation_opts o;
+    mr__simulation_draw_newcomers(seed, &o);
+    o.history = history;
+    const char *broken = mr__simulation_run(&o);
+    if (broken)
+        mr_fail_test("seed %" PRIu64 " (%d workers, %d consumers, %d faults%s): %s; "
+                     "MR_SIMULATION=%" PRIu64 " repeats it",
+                     o.seed, o.workers, o.consumers, o.faults,
+                     o.loses ? ", an account is lost once" : "", broken, o.seed);
+}
+
+MR_TEST(seeds_of_lost_accounts_that_found_something)
+{
+    run_newcomers(9474620824, false); /* a split that came while its client was away */
+}
+
 /* Clients begin before and after the dispatcher loses its account: nothing is lost, and what comes
  * twice is an error at one of them. */
 MR_TEST(a_lost_account_is_never_silent)
@@ -39,17 +57,8 @@ MR_TEST(a_lost_account_is_never_silent)
     const char *one = getenv("MR_SIMULATION");
     uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;
     int n = one ? 1 : mr_test_long() ? 20000 : 1000;
-    for (int i = 0; i < n; i++) {
-        mr__simulation_opts o;
-        mr__simulation_draw_newcomers(first + (uint64_t)i, &o);
-        o.history = one != NULL;
-        const char *broken = mr__simulation_run(&o);
-        if (broken)
-            mr_fail_test("seed %" PRIu64 " (%d workers, %d consumers, %d faults%s): %s; "
-                         "MR_SIMULATION=%" PRIu64 " repeats it",
-                         o.seed, o.workers, o.consumers, o.faults,
-                         o.loses ? ", an account is lost once" : "", broken, o.seed);
-    }
+    for (int i = 0; i < n; i++)
+        run_newcomers(first + (uint64_t)i, one != NULL);
 }
 
 MR_TEST(every_element_as_promised_whatever_fails)
