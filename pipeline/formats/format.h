@@ -12,7 +12,11 @@ struct mr_format {
     /* As mr_reader_read, for a reader that has not ended. An error is final: mr__reader_give_up. */
     mr_code (*read)(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st);
     void (*moved)(mr_reader *r); /* in.at was put elsewhere; NULL: nothing else depends on it */
-    void (*stop)(mr_reader *r);  /* before closing, also after a failed start; NULL: nothing */
+    /* As mr_reader_seek, where `to` has not ended, and as mr_reader_skip, for formats that find
+     * records by other means than an offset. NULL: in.at is moved; records are read. */
+    mr_code (*seek)(mr_reader *r, const mr_file_position *to, mr_status *st);
+    mr_code (*skip)(mr_reader *r, int64_t n, int64_t *skipped, mr_status *st);
+    void (*stop)(mr_reader *r); /* before closing, also after a failed start; NULL: nothing */
 };
 
 struct mr_reader {

@@ -16,6 +16,7 @@
     X(ZSTD_getErrorName)                                                                           \
     X(ZSTD_createDCtx_advanced)                                                                    \
     X(ZSTD_freeDCtx)                                                                               \
+    X(ZSTD_DCtx_reset)                                                                             \
     X(ZSTD_decompressStream)                                                                       \
     X(ZSTD_decompressDCtx)                                                                         \
     X(ZSTD_decompress)                                                                             \

@@ -64,6 +64,8 @@ mr_code mr_reader_read(mr_reader *r, size_t want, size_t max_bytes, mr_array *ou
 mr_code mr_reader_skip(mr_reader *r, int64_t n, int64_t *skipped, mr_status *st)
 {
     *skipped = 0;
+    if (r->format->skip)
+        return r->ended ? MR_OK : r->format->skip(r, n, skipped, st);
     while (*skipped < n) {
         mr_array a = {0};
         int64_t left = n - *skipped;
@@ -87,7 +89,8 @@ void mr_reader_position(const mr_reader *r, mr_file_position *out)
 mr_code mr_reader_seek(mr_reader *r, const mr_file_position *to, mr_status *st)
 {
     if (!to->ended)
-        MR_TRY(mr__byte_stream_seek(&r->in, to->offset, st));
+        MR_TRY(r->format->seek ? r->format->seek(r, to, st)
+                               : mr__byte_stream_seek(&r->in, to->offset, st));
     if (r->format->moved)
         r->format->moved(r);
     r->record = to->record;

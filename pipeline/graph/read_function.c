@@ -5,6 +5,7 @@
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/params/expr_tree.h"
+#include "pipeline/params/spec_text.h"
 
 enum { MAX_PARAMS = 32 };
 
@@ -17,6 +18,7 @@ typedef struct captures {
     bool positional[MAX_PARAMS], literal[MAX_PARAMS];
     mr_value values[MAX_PARAMS];
     const char *of_spec; /* the parameter of the components' names; NULL: there is none */
+    char *types;         /* its text where it takes their types too; NULL: it does not */
 } captures;
 
 static mr_code capture(const mr_dataset *ds, captures *c, mr_status *st)
@@ -28,7 +30,11 @@ static mr_code capture(const mr_dataset *ds, captures *c, mr_status *st)
         if (c->n == MAX_PARAMS)
             return mr_fail(st, MR_UNIMPLEMENTED, "more than %d parameters", MAX_PARAMS);
         if (op->params[i].flags & MR_P_OF_SPEC) {
-            c->of_spec = op->params[i].name;
+            bool types = op->params[i].type == MR_PT_STR; /* which say the names too */
+            if (types || !c->types)
+                c->of_spec = op->params[i].name;
+            if (types)
+                MR_TRY(mr__spec_text(mr_dataset_spec(ds), &c->types, st));
             continue;
         }
         mr_value *v = &c->values[c->n];
@@ -63,7 +69,19 @@ static mr_expr *node(mr__expr_tree *t, mr_expr_kind kind, const char *text, size
     return e;
 }
 
-/* Adds name=["a", "b"], the names of the components, as the call's last argument. */
+/* Adds name={"a": int64}, the types of the components, as the call's last argument. */
+static bool add_types(mr__expr_tree *t, mr_expr *call, const char *name, const char *types)
+{
+    size_t last = call->n - 1;
+    mr_expr *key = node(t, MR_EX_NAME, name, 0), *text = node(t, MR_EX_STRING, types, 0);
+    if (!key || !text)
+        return false;
+    call->children[last] = text;
+    call->keys[last] = key->text;
+    return true;
+}
+
+/* Adds name=["a", "b"], the names of the components. */
 static bool add_names(mr__expr_tree *t, mr_expr *call, const char *name, const mr_spec *spec)
 {
     size_t n = mr_spec_n_leaves(spec), last = call->n - 1;
@@ -99,7 +117,8 @@ static mr_expr *lambda_of(mr__expr_tree *t, const mr_dataset *ds, const captures
         call->children[i + 1] = argument;
         call->keys[i + 1] = c->positional[i] ? NULL : argument->text;
     }
-    if (c->of_spec && !add_names(t, call, c->of_spec, mr_dataset_spec(ds)))
+    if (c->of_spec && !(c->types ? add_types(t, call, c->of_spec, c->types)
+                                 : add_names(t, call, c->of_spec, mr_dataset_spec(ds))))
         return NULL;
     call->depth = c->of_spec ? 3 : 2;
     lambda->depth = call->depth + 1;
@@ -122,6 +141,7 @@ mr_code mr_dataset_read_function(const mr_dataset *ds, mr_fn **out, mr_status *s
     }
     for (size_t i = 0; i < MAX_PARAMS; i++)
         mr_value_reset(&c.values[i]);
+    mr_free(c.types);
     mr__expr_tree_unref(t);
     return rc;
 }

@@ -59,8 +59,8 @@ MR_API mr_code mr_dataset_file_names(const mr_dataset *ds, mr_file_name_fn fn, v
 
 /* For ds, which reads files (MR_ROLE_FILES): the function of one name that reads that file as ds
  * does, f => tfrecord(f, ...): its op and parameters, but those that are MR_P_PATTERN, in whose
- * place f stands, and MR_P_READS. One that is MR_P_OF_SPEC has the names of the components, also
- * where it was not given. Returns owned in *out. */
+ * place f stands, and MR_P_READS. One that is MR_P_OF_SPEC has the names of the components, or
+ * their types, also where it was not given. Returns owned in *out. */
 MR_API mr_code mr_dataset_read_function(const mr_dataset *ds, mr_fn **out,
                                         mr_status *st) MR_NODISCARD;
 

@@ -296,7 +296,8 @@ static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arro
                 *split++ = start_of(inner, at + i) - start_of(inner, at);
             at = start_of(inner, at);
         }
-        row->data = (const char *)values->data + (size_t)at * inner_values * size;
+        if (values->data) /* there are values at all */
+            row->data = (const char *)values->data + (size_t)at * inner_values * size;
     }
     mr_buffer_unref(splits);
     if (rc != MR_OK)

@@ -269,6 +269,28 @@ typedef struct mr_jsonl_opts {
 MR_API mr_dataset *mr_jsonl(const char *const *files, size_t n, const char *features,
                             const mr_jsonl_opts *opts);
 
+/* Of files of tables. */
+typedef struct mr_table_opts {
+    mr_strs columns; /* those that are read; none: all. Borrowed during the call, as schema */
+    char *schema;    /* in the text form, {"x": float32, "tags": bytes[]}: the columns and their
+                        types; NULL: those of the first file */
+    bool paths;      /* names are paths as they stand, none is a pattern */
+} mr_table_opts;
+
+/* The rows of Arrow IPC files (streams and files), as records of their columns: numbers, bools,
+ * strings, lists of numbers, structs, dictionaries' values; dates and times are int64. Buffers may
+ * be compressed (zstd, LZ4). Without a schema the first file is looked into when the graph is
+ * built. How many rows there are is known, and mr_skip goes past them without reading them.
+ *
+ * errors   MR_NOT_FOUND (carried): no file to look into; liblz4 is not installed (at the batch)
+ *          MR_INVALID_ARGUMENT (carried): no such column; one that elements cannot have
+ *          MR_INVALID_ARGUMENT: a row with a null, which is one error: the next row follows; a file
+ *          with other columns or types: the next file follows
+ *          MR_DATA_LOSS: a damaged or truncated file, after the rows before it; the next file
+ *          follows
+ * memory   a record batch; columns are views of what was read or unpacked */
+MR_API mr_dataset *mr_arrow(const char *const *files, size_t n, const mr_table_opts *opts);
+
 typedef struct mr_csv_opts {
     mr_tri header;     /* the first line of each file names its columns; yes by default */
     char *sep;         /* one character; NULL: a comma. Borrowed during the call */

@@ -72,7 +72,9 @@ enum {
                               not to be divided by dividing its input */
     MR_P_RANGE = 1024,     /* INTS: [i, n], the op reads part i of n of all its files' records */
     MR_P_OF_SPEC = 4096,   /* STRS: an op that is made from this one to read a part of the files is
-                              given the names of the elements' components here */
+                              given the names of the elements' components here; STR, an
+                              MR_P_EXPRESSION: their types too (spec_text.h), and an STRS beside
+                              it is left out */
     MR_P_EXPRESSION = 2048, /* STR: given as an expression of any meaning, and kept as its text */
     MR_P_HOLDS = 1 << 14,   /* I64: so many elements of input 0 are held at once */
     MR_P_READS = 256 /* I64: how many of the files are read at once, an element of each in turn;

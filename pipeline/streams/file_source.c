@@ -314,10 +314,33 @@ static mr_code skip_in_file(mr_iter *it, uint64_t n, uint64_t *skipped, mr_statu
     return MR_OK;
 }
 
+/* By readers that can go past records without reading them. */
+static mr_code skip_by_reader(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    mr__file_source *s = it->state;
+    mr_code rc = MR_OK;
+    while (rc == MR_OK && *skipped < n && s->file < n_files(s)) {
+        uint64_t left = n - *skipped;
+        int64_t more = 0;
+        if (!s->reader)
+            rc = open_file(it, st);
+        if (rc == MR_OK)
+            rc = mr_reader_skip(s->reader, left < INT64_MAX ? (int64_t)left : INT64_MAX, &more, st);
+        *skipped += (uint64_t)more;
+        if (rc != MR_OK || *skipped < n)
+            leave_file(s);
+    }
+    return rc;
+}
+
 mr_code mr__file_source_skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     mr__file_source *s = it->state;
     const mr__file_kind *kind = it->op->kind;
+    if (!s->failed && kind->skips) {
+        MR_TRY(prepare(it, st));
+        return skip_by_reader(it, n, skipped, st);
+    }
     if (s->failed || !kind->indexed || compression_of(kind, it->params) != MR_COMPRESSION_NONE)
         return MR_OK;
     MR_TRY(prepare(it, st));

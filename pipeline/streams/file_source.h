@@ -17,6 +17,7 @@ typedef struct mr__file_kind {
     size_t compression_at; /* offset in the params of a char *, one of mr__compression_names */
     size_t own_at;         /* and of the format's own options; 0: it has none */
     bool indexed;          /* files may have an index (record_index.h) */
+    bool skips;            /* the format goes past records without reading them */
     size_t range_at;       /* with it: offset in the params of an mr_ints, the MR_P_RANGE */
 } mr__file_kind;
 

@@ -11,6 +11,7 @@
 #include "pipeline/params/params.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
+#include "tests/pipeline/ops/arrow_file.h"
 
 enum { MOST_ROWS = 1000, MOST_PARAMS_BYTES = 4096 };
 
@@ -208,6 +209,7 @@ MR_TEST(every_example_runs)
     mr_check(archive && fwrite(end, 1, sizeof end, archive) == sizeof end && fclose(archive) == 0);
     mr_test_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
     mr_test_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
+    arrow_file("people-0.arrow", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000);
     enter_folder();
     size_t i = 0;
     for (const mr_op *op; (op = public_op(&i));) {

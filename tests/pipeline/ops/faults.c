@@ -21,6 +21,7 @@
 #include "tests/events.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
+#include "tests/pipeline/ops/arrow_file.h"
 #include "tests/pipeline/ops/drive.h"
 
 /* ---- graphs: of each op its example, and these. @ is the test's directory ---- */
@@ -31,6 +32,10 @@ static const struct graph {
     const char *op, *text;
     int flags;
 } graphs[] = {
+    {"arrow",
+     "arrow([\"@/table.arrow\", \"@/missing\", \"@/damaged\", \"@/table.stream\"]).batch(2)", 0},
+    {"arrow",
+     "arrow(\"@/packed.arrow\", columns=[\"name\"]).skip(1).map(r => r[\"name\"]).repeat(2)", 0},
     {"assert_cardinality", "range(-2, 3).map(x => 6 // x).assert_cardinality(7).repeat(2)", 0},
     {"batch",
      "from_tensor_slices([\"a\", \"bb\", \"\", \"d\"], [1, 2, 3, 4]).filter((s, n) => n != "
@@ -311,6 +316,11 @@ static void write_files(void)
     mr_drive_file("classes/a/1.txt", "one");
     mr_drive_file("classes/b/2.txt", "two");
     mr_drive_file("classes/b/3.txt", "three");
+    arrow_file("people-0.arrow", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000);
+    arrow_file("table.arrow", "range(3).map(n => {\"name\": format(\"n{}\", n), \"x\": ones([n])})",
+               2);
+    arrow_stream("table.stream", "table.arrow");
+    arrow_file_packed("packed.arrow", "range(3).map(n => {\"name\": \"abc\", \"x\": n})", 12);
     mr_drive_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
     mr_drive_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
     mr_drive_file("objects.jsonl", "{\"a\": 1, \"s\": [\"b\", \"\"]}\n\n{\"a\": 2}\n{\"a\": true}\n"
@@ -673,6 +683,10 @@ static void each_graph(const char *op, void (*test)(struct run *r))
 #include "pipeline/ops/ops.def"
 #undef MR_OP
 
+MR_TEST(each_system_call_of_arrow)
+{
+    each_graph("arrow", fail_reads);
+}
 MR_TEST(each_system_call_of_tar)
 {
     each_graph("tar", fail_reads);
@@ -716,9 +730,9 @@ MR_TEST(each_system_call_of_tfrecord)
 
 MR_TEST(every_op_that_reads_files_is_among_them)
 {
-    static const char *const known[] = {
-        "csv", "fixed_length_record", "files",   "list_files", "jsonl",
-        "tar", "text_line",           "tfrecord"};
+    static const char *const known[] = {"arrow", "csv",        "fixed_length_record",
+                                        "files", "list_files", "jsonl",
+                                        "tar",   "text_line",  "tfrecord"};
     const mr_op *op;
     for (size_t i = 0; (op = mr_op_at(i)) != NULL; i++) {
         bool found = op->role != MR_ROLE_FILES && !(op->props & MR_OP_FILE_NAMES);

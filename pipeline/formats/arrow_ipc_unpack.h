@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_UNPACK_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_UNPACK_H
+/* Compressed buffers of Arrow files.
+ *
+ *   offset  size  meaning
+ *   0       8     int64: bytes when unpacked; -1: the rest is not packed
+ *   8             one LZ4 frame, or one zstd frame
+ *
+ * An empty buffer has none of this.
+ *
+ * thread   one at a time per object */
+#include "pipeline/memory/buffer.h"
+
+typedef enum mr__arrow_codec { MR__ARROW_LZ4, MR__ARROW_ZSTD, MR__ARROW_PLAIN } mr__arrow_codec;
+
+typedef struct mr__arrow_unpacker {
+    void *zstd, *lz4; /* NULL: not needed yet */
+} mr__arrow_unpacker;
+
+/* *data, *size: the buffer's bytes; *owner: a new buffer that they lie in, or NULL: they lie in the
+ * packed one. Memory grows with what is unpacked, not with what the length claims.
+ * errors   MR_DATA_LOSS; MR_NOT_FOUND: the library is not there; MR_RESOURCE_EXHAUSTED */
+mr_code mr__arrow_unpack(mr__arrow_unpacker *u, mr__arrow_codec codec, const uint8_t *packed,
+                         size_t n, mr_buffer **owner, const uint8_t **data, size_t *size,
+                         mr_status *st) MR_NODISCARD;
+void mr__arrow_unpacker_reset(mr__arrow_unpacker *u);
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/table_writer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/memory/alloc.h"
+#include "pipeline/params/infer.h"
+
+void mr__table_writer_close(mr__table_writer *w)
+{
+    if (w)
+        w->class_->close(w);
+}
+
+/* Component i of s, which is called `name`; owned. */
+static char *child_name(const mr_spec *s, size_t i, const char *name)
+{
+    char number[24];
+    const char *own = mr_spec_child_name(s, i);
+    if (!own) {
+        snprintf(number, sizeof number, "%zu", i);
+        own = number;
+    }
+    size_t n = strlen(name), size = n + 1 + strlen(own) + 1;
+    char *whole = mr_malloc(size);
+    if (whole)
+        snprintf(whole, size, "%s%s%s", name, n ? "." : "", own);
+    return whole;
+}
+
+static mr_code name_leaves(const mr_spec *s, const char *name, mr__table_column *c, size_t *n,
+                           mr_status *st)
+{
+    mr_code rc = MR_OK;
+    if (mr_spec_kind_of(s) == MR_SPEC_LEAF) {
+        c[*n].name = mr_strdup(*name ? name : "value");
+        return c[(*n)++].name ? MR_OK : mr_fail_memory(st, strlen(name), "a column's name");
+    }
+    for (size_t i = 0; i < mr_spec_n_children(s) && rc == MR_OK; i++) {
+        char *child = child_name(s, i, name);
+        rc = child ? name_leaves(mr_spec_child(s, i), child, c, n, st)
+                   : mr_fail_memory(st, strlen(name), "a column's name");
+        mr_free(child);
+    }
+    return rc;
+}
+
+static mr_code describe(mr__table_column *c, const char *format, const mr_leaf *leaf,
+                        const mr_array *first, mr_status *st)
+{
+    bool known = leaf->rank >= 0;
+    if (leaf->dtype == MR_DATASET || leaf->dtype == MR_BFLOAT16)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "component '%.200s' is %s, for which %s has no type%s", c->name,
+                       mr_dtype_name(leaf->dtype), format,
+                       leaf->dtype == MR_BFLOAT16 ? "; cast it to float32" : "");
+    c->dtype = leaf->dtype;
+    c->rank = known ? leaf->rank : first ? first->rank : 0;
+    for (int k = 0; k < c->rank; k++) {
+        bool fixed =
+            known && leaf->shape[k] > 0 && leaf->shape[k] <= INT32_MAX && !(leaf->ragged && k == 1);
+        c->shape[k] = fixed ? leaf->shape[k] : -1;
+    }
+    return MR_OK;
+}
+
+static mr_code check_names(const mr__table_column *c, size_t n, mr_status *st)
+{
+    const char *twice = NULL;
+    char **names = mr_malloc(n * sizeof *names);
+    if (!names)
+        return mr_fail_memory(st, n * sizeof *names, "names of columns");
+    for (size_t i = 0; i < n; i++)
+        names[i] = c[i].name;
+    mr_code rc = mr__name_twice(names, n, &twice, st);
+    if (rc == MR_OK && twice)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'", twice);
+    mr_free(names);
+    return rc;
+}
+
+mr_code mr__table_columns(const mr__table_opts *o, const char *format, mr__table_column **out,
+                          size_t *n, mr_status *st)
+{
+    size_t all = mr_spec_n_leaves(o->spec), named = 0;
+    if (all == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "elements without components have no columns");
+    mr__table_column *c = mr_calloc(all, sizeof *c);
+    mr_code rc = c ? name_leaves(o->spec, "", c, &named, st)
+                   : mr_fail_memory(st, all * sizeof *c, "columns");
+    if (rc == MR_OK)
+        rc = check_names(c, all, st);
+    for (size_t i = 0; i < all && rc == MR_OK; i++)
+        rc = describe(&c[i], format, mr_spec_leaf(o->spec, i),
+                      o->first && o->first->rows ? &o->first->columns[i] : NULL, st);
+    if (rc == MR_OK) {
+        *out = c;
+        *n = all;
+    } else
+        mr__table_columns_free(c, all);
+    return rc;
+}
+
+void mr__table_columns_free(mr__table_column *c, size_t n)
+{
+    for (size_t i = 0; c && i < n; i++)
+        mr_free(c[i].name);
+    mr_free(c);
+}
+
+mr_code mr__table_row(const mr__table_column *c, const char *format, const mr_array *a, size_t row,
+                      mr_row *out, mr_status *st)
+{
+    bool ragged = a->storage == MR_RAGGED;
+    if (a->dtype != c->dtype || !(ragged || a->storage == MR_DENSE || a->storage == MR_BYTES))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "component '%.200s' is %s, expected %s", c->name,
+                       mr_dtype_name(a->dtype), mr_dtype_name(c->dtype));
+    mr_row r = {NULL, mr_array_row_shape(a, row), NULL};
+    if (ragged)
+        r = ((const mr_row *)a->data)[row];
+    else
+        r.data = mr_array_at(a, row);
+    bool fits = a->rank == c->rank && !(r.splits && c->shape[1] >= 0);
+    for (int k = 0; k < c->rank && fits; k++)
+        fits = c->shape[k] < 0 || c->shape[k] == r.shape[k];
+    if (fits) {
+        *out = r;
+        return MR_OK;
+    }
+    char here[128], there[128];
+    mr_shape_format(a->rank, r.shape, here, sizeof here);
+    mr_shape_format(c->rank, c->shape, there, sizeof there);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "component '%.200s' has shape %s, expected %s: a column of %s files has one "
+                   "number of axes",
+                   c->name, here, there, format);
+}

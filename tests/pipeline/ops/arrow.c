@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/base64.h"
+#include "pipeline/graph/rewrite.h"
+#include "pipeline/memory/buffer.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
+#include "tests/harness.h"
+#include "tests/pipeline/ops/arrow_file.h"
+#include "tests/pipeline/ops/arrow_fixtures.h"
+#include "tests/pipeline/ops/drive.h"
+
+static void fixture(const char *name, const char *text)
+{
+    size_t n = strlen(text), size;
+    void *v = malloc(mr_base64_room(n));
+    mr_check(mr_base64_decode(text, n, v, &size));
+    table_write(name, v, size);
+    free(v);
+}
+
+static void refused(const char *graph, mr_code code, const char *part)
+{
+    table_refused(mr_drive_path(graph), code, part);
+}
+
+/* Elements of every kind, a batch for each few of them. */
+#define ROWS                                                                                       \
+    "range(11).map(n => {\"n\": n, \"s\": format(\"s{}\", n), \"f\": cast(n, \"float32\") / 4.0, " \
+    "\"b\": n % 3 == 0, \"l\": ones([n % 3]), \"d\": [[n, 1], [2, n]]})"
+
+static void drive_same(const char *graph, const char *as)
+{
+    char *expected = mr_drive_show(as);
+    mr_drive(mr_drive_path(graph), expected);
+    free(expected);
+}
+
+MR_TEST(files_and_streams_give_what_was_written)
+{
+    arrow_file("a.arrow", ROWS, 100);
+    arrow_file_packed("z.arrow", ROWS, 100);
+    arrow_stream("a.stream", "a.arrow");
+    arrow_stream("z.stream", "z.arrow");
+    arrow_file("one.arrow", ROWS, 1);
+    arrow_file("whole.arrow", ROWS, 1 << 20);
+    static const char *const names[] = {"a.arrow",  "z.arrow",   "a.stream",
+                                        "z.stream", "one.arrow", "whole.arrow"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char graph[200];
+        snprintf(graph, sizeof graph, "arrow(\"@/%s\")", names[i]);
+        drive_same(graph, ROWS);
+        mr_drive_count(mr_drive_path(graph), 11);
+    }
+    drive_same("arrow([\"@/a.arrow\", \"@/z.stream\"]).repeat(2).batch(4).map(r => r[\"n\"])",
+               ROWS ".repeat(4).batch(4).map(r => r[\"n\"])");
+    drive_same("arrow(\"@/?.arrow\", columns=[\"s\", \"d\"])",
+               ROWS ".map(r => {\"s\": r[\"s\"], \"d\": r[\"d\"]}).repeat(2)");
+    mr_drive_count(mr_drive_path("arrow(\"@/?.*\")"), 44);
+}
+
+MR_TEST(rows_are_skipped_and_ranges_of_files_taken)
+{
+    arrow_file("a.arrow", "range(100).map(n => {\"n\": n})", 56);
+    arrow_stream("b.arrow", "a.arrow");
+    static const int64_t skips[] = {0, 1, 6, 7, 8, 99, 100, 101, 150, 199, 200, 201};
+    for (size_t i = 0; i < sizeof skips / sizeof *skips; i++) {
+        char graph[200], as[200];
+        snprintf(graph, sizeof graph, "arrow(\"@/?.arrow\").map(r => r[\"n\"]).skip(%d).take(9)",
+                 (int)skips[i]);
+        snprintf(as, sizeof as, "range(100).repeat(2).skip(%d).take(9)", (int)skips[i]);
+        drive_same(graph, as);
+    }
+}
+
+/* Of a file with a footer nothing but metadata is read on the way to a row, and of a batch only the
+ * columns wanted. */
+static size_t bytes_read;
+static void count_bytes(void *ctx, size_t n)
+{
+    (void)ctx;
+    bytes_read += n;
+}
+
+static size_t bytes_of(const char *graph, size_t rows)
+{
+    mr_dataset *ds = mr_drive_build(mr_drive_path(graph));
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_code rc;
+    size_t got = 0;
+    bytes_read = 0;
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.on_read = count_bytes}, &st), &st);
+    while ((rc = mr_iterator_next(it, 1000, &b, &st)) == MR_OK)
+        got += b.rows;
+    mr_code_is(rc, MR_END, &st);
+    mr_eq_u64(got, rows);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    return bytes_read;
+}
+
+MR_TEST(only_what_is_wanted_is_read)
+{
+    arrow_file("a.arrow", "range(1000).map(n => {\"n\": n, \"x\": ones([500])})", 200000);
+    size_t all = bytes_of("arrow(\"@/a.arrow\")", 1000);
+    size_t n = bytes_of("arrow(\"@/a.arrow\", columns=[\"n\"])", 1000);
+    size_t last = bytes_of("arrow(\"@/a.arrow\").skip(999)", 1);
+    mr_check(all > 2000000);
+    mr_check(n > 8000 && n < 20000);
+    mr_check(last > 200000 && last < 230000);
+}
+
+MR_TEST(dictionaries_are_decoded)
+{
+    fixture("deltas", arrow_deltas);
+    fixture("replaced", arrow_replaced);
+    mr_drive(mr_drive_path("arrow(\"@/deltas\", columns=[\"s\"]).map(r => r[\"s\"])"),
+             "\"b\" \"a\" !column_'s':_the_row_has_a_null \"b\" \"c\" \"b\"");
+    mr_drive(mr_drive_path("arrow(\"@/deltas\").map(r => (r[\"n\"], r[\"s\"]))"),
+             "(0,\"b\") !column_'n':_the_row_has_a_null !column_'s':_the_row_has_a_null (3,\"b\") "
+             "(4,\"c\") (5,\"b\")");
+    mr_drive(mr_drive_path("arrow(\"@/replaced\").map(r => r[\"s\"])"),
+             "\"a\" \"b\" \"x\" \"x\" \"y\" !column_'s':_the_row_has_a_null");
+    mr_drive_count(mr_drive_path("arrow(\"@/replaced\")"), 6);
+}
+
+MR_TEST(compressed_buffers_are_unpacked)
+{
+    fixture("lz4", arrow_lz4);
+    fixture("zstd", arrow_zstd);
+    drive_same("arrow(\"@/lz4\").map(r => (r[\"s\"], r[\"x\"]))",
+               "range(100).map(n => (\"same\", 7))");
+    drive_same("arrow(\"@/zstd\").map(r => r[\"x\"])",
+               "range(100).map(n => cast(n // 10, \"int16\"))");
+}
+
+MR_TEST(old_streams_and_times_are_read)
+{
+    fixture("legacy", arrow_legacy);
+    mr_drive(mr_drive_path("arrow(\"@/legacy\").map(r => (r[\"days\"], r[\"seconds\"], r[\"ts\"], "
+                           "cast(r[\"half\"], \"float32\"), r[\"bits\"], r[\"fixed\"]))"),
+             "(-1,1,-5,0.5,true,\"abc\") (20000,2,1099511627776,-2.0,false,\"xyz\")");
+    mr_dataset *ds = mr_drive_build(mr_drive_path("arrow(\"@/legacy\")"));
+    char spec[200];
+    mr_spec_format(mr_dataset_spec(ds), spec, sizeof spec);
+    mr_eq_str(spec, "{bits: bool[], days: int64[], fixed: string[], half: float16[], seconds: "
+                    "int64[], ts: int64[]}");
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(a_row_with_a_null_is_one_error)
+{
+    fixture("nulls", arrow_nulls);
+    mr_drive(
+        mr_drive_path("arrow(\"@/nulls\", columns=[\"l\"]).map(r => cast(r[\"l\"], \"int64\"))"),
+        "[1] !batch_0,_column_'l':_the_row_has_a_null !batch_0,_column_'l':_the_row_has_a_null "
+        "[3]");
+    mr_drive(mr_drive_path("arrow(\"@/nulls\", columns=[\"q\"]).map(r => r[\"q\"][\"x\"])"),
+             "1 !column_'q':_the_row_has_a_null !column_'q':_the_row_has_a_null 4");
+    mr_drive(mr_drive_path("arrow(\"@/nulls\", columns=[\"p\"]).map(r => r[\"p\"][\"x\"])"),
+             "1 2 3 4");
+    mr_status error;
+    mr_drive_error(mr_drive_path("arrow(\"@/nulls\", columns=[\"q\"]).take(2)"), &error);
+    mr_eq_i64(error.code, MR_INVALID_ARGUMENT);
+    mr_eq_i64(error.record, 2);
+    mr_eq_str(error.file, mr_test_path("nulls"));
+    mr_has_str(error.message, "batch 0, column 'q': the row has a null");
+}
+
+MR_TEST(types_that_elements_cannot_have_are_named)
+{
+    static const char *const bad[][2] = {
+        {"decimal", "column 'decimal' cannot be read: it is of Arrow's type decimal"},
+        {"map", "column 'map' cannot be read: it is of Arrow's type map"},
+        {"none", "column 'none' cannot be read: it is of Arrow's type null"},
+        {"union", "column 'union' cannot be read: it is of Arrow's type union"},
+        {"runs", "it is of Arrow's type run_end_encoded"},
+        {"structs", "column 'structs' cannot be read: it holds lists of structs"},
+        {"missing", "there is no column 'missing'"}};
+    fixture("odd", arrow_odd);
+    mr_drive_bad(mr_drive_path("arrow(\"@/odd\")"), "cannot be read: it ");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char graph[200];
+        snprintf(graph, sizeof graph, "arrow(\"@/odd\", columns=[\"a\", \"%s\"])", bad[i][0]);
+        mr_drive_bad(mr_drive_path(graph), bad[i][1]);
+    }
+    mr_drive(
+        mr_drive_path("arrow(\"@/odd\", columns=[\"z\", \"a\"]).map(r => (r[\"a\"], r[\"z\"]))"),
+        "(1,3) (2,4)");
+    mr_drive(mr_drive_path("arrow(\"@/odd\", columns=[\"view\"]).map(r => length(r[\"view\"]))"),
+             "5 24");
+    mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "asked for twice");
+}
+
+MR_TEST(a_file_that_differs_from_the_first_is_an_error)
+{
+    arrow_file("1.arrow", "range(2).map(n => {\"n\": n, \"s\": \"x\"})", 100);
+    arrow_file("2.arrow", "range(2).map(n => {\"n\": cast(n, \"int32\"), \"s\": \"x\"})", 100);
+    arrow_file("3.arrow", "range(2).map(n => {\"n\": n, \"s\": \"x\", \"more\": n})", 100);
+    arrow_file("4.arrow", "range(2).map(n => {\"n\": n})", 100);
+    mr_drive(mr_drive_path("arrow(\"@/?.arrow\").map(r => r[\"n\"])"),
+             "0 1 !column_'n'_is_int32[]_here,_and_int64[]_in_the_first_file_or "
+             "!column_'more'_is_not_in_the_first_file;_columns=[...] !there_is_no_column_'s'");
+    mr_drive(mr_drive_path("arrow([\"@/1.arrow\", \"@/3.arrow\", \"@/4.arrow\"], "
+                           "columns=[\"n\"]).map(r => r[\"n\"])"),
+             "0 1 0 1 0 1");
+    mr_status error;
+    mr_drive_error(mr_drive_path("arrow([\"@/1.arrow\", \"@/2.arrow\"])"), &error);
+    mr_eq_i64(error.code, MR_INVALID_ARGUMENT);
+    mr_eq_str(error.file, mr_test_path("2.arrow"));
+}
+
+MR_TEST(files_without_rows_are_empty)
+{
+    arrow_file("none.arrow", "range(0).map(n => {\"n\": n, \"l\": ones([n])})", 100);
+    arrow_stream("none.stream", "none.arrow");
+    mr_drive(mr_drive_path("arrow([\"@/none.arrow\", \"@/none.stream\"])"), "");
+    mr_drive_count(mr_drive_path("arrow(\"@/none.*\")"), 0);
+    mr_drive_bad("arrow([])", "at least one file");
+}
+
+/* Cut at every byte: what is read is the rows of the batches that are whole, then an error, but for
+ * a stream that ends between two messages. */
+static void drive_cut(const char *name, size_t step)
+{
+    size_t n, errors = 0;
+    unsigned char *v = table_bytes(name, &n);
+    char *all = mr_drive_show(mr_drive_path("arrow(\"@/a.arrow\")"));
+    for (size_t cut = 0; cut < n; cut += step) {
+        table_write("cut.arrow", v, cut);
+        char *part = mr_drive_show(mr_drive_path("arrow(\"@/cut.arrow\", "
+                                                 "schema={\"n\": int64, \"s\": bytes})"));
+        size_t good = strcspn(part, "!"), rows = good && part[good] ? good - 1 : good;
+        if (strncmp(part, all, rows) != 0)
+            mr_fail_test("%s cut at %zu: %s", name, cut, part);
+        errors += part[good] == '!';
+        if (part[good] == '!' && !strstr(part, "data_loss"))
+            mr_fail_test("%s cut at %zu: %s", name, cut, part);
+        free(part);
+    }
+    free(all);
+    free(v);
+    mr_check(errors > n / step * 8 / 10);
+}
+
+MR_TEST(truncated_files_end_with_an_error)
+{
+    arrow_file("a.arrow", "range(5).map(n => {\"n\": n, \"s\": \"text\"})", 16);
+    arrow_stream("a.stream", "a.arrow");
+    drive_cut("a.arrow", 7);
+    drive_cut("a.stream", 7);
+    mr_drive_file("text.arrow", "this is no Arrow file at all, whatever its name says");
+    mr_drive_file("empty.arrow", "");
+    mr_drive(
+        mr_drive_path("arrow([\"@/text.arrow\", \"@/empty.arrow\", \"@/missing\", "
+                      "\"@/a.arrow\"], schema={\"n\": int64, \"s\": bytes}).map(r => r[\"n\"])"),
+        "!data_loss !there_is_no_schema !not_found 0 1 2 3 4");
+    refused("arrow(\"@/empty.arrow\")", MR_DATA_LOSS, "there is no schema");
+}
+
+/* A file that lost its end gives its rows, then the error. */
+MR_TEST(a_file_without_a_footer_is_read_as_the_stream_in_it)
+{
+    size_t n;
+    arrow_file("a.arrow", "range(5).map(n => {\"n\": n})", 16);
+    unsigned char *v = table_bytes("a.arrow", &n);
+    table_write("cut.arrow", v, n - 4);
+    mr_drive(mr_drive_path("arrow(\"@/cut.arrow\").map(r => r[\"n\"])"),
+             "0 1 2 3 4 !it_has_no_footer;_it_is_truncated");
+    mr_drive_count(mr_drive_path("arrow(\"@/cut.arrow\")"), MR_UNKNOWN_COUNT);
+    memset(v + n - 10, 0xff, 4);
+    table_write("cut.arrow", v, n);
+    mr_drive(mr_drive_path("arrow(\"@/cut.arrow\").map(r => r[\"n\"])"),
+             "0 1 2 3 4 !its_footer_would_be_longer_than_the_file");
+    free(v);
+}
+
+/* Damage of the body of the third batch: the rows before it come first. */
+MR_TEST(damage_is_an_error_in_its_place)
+{
+    size_t n, at = 0;
+    arrow_file("a.arrow", "range(5).map(n => {\"s\": format(\"<{}>\", n)})", 1);
+    unsigned char *v = table_bytes("a.arrow", &n);
+    while (memcmp(v + at, "<2>", 3) != 0)
+        at++;
+    v[at - 64 + 8] = 99; /* the end of the string, in the offsets before it */
+    table_write("b.arrow", v, n);
+    free(v);
+    mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
+             "\"<0>\" \"<1>\" !batch_2:_column_'s':_its_strings_reach_beyond_their_bytes "
+             "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
+    mr_status error;
+    mr_drive_error(mr_drive_path("arrow(\"@/b.arrow\")"), &error);
+    mr_eq_i64(error.code, MR_DATA_LOSS);
+    mr_eq_i64(error.record, 2);
+    mr_check(error.offset > 0 && error.offset < (int64_t)at);
+    mr_eq_str(error.file, mr_test_path("b.arrow"));
+}
+
+/* A schema alone, as a stream, with one number of its table set. */
+static void write_schema(const char *name, int endianness, int version)
+{
+    mr__flat_writer f = {0};
+    mr_bytes v;
+    mr_status st;
+    size_t fields = mr__flat_put_places(&f, NULL, 0);
+    mr__flat_begin_table(&f);
+    mr__flat_put_place(&f, 1, fields);
+    mr__flat_put_int(&f, 0, 2, endianness);
+    size_t schema = mr__flat_end_table(&f);
+    mr__flat_begin_table(&f);
+    mr__flat_put_place(&f, 2, schema);
+    mr__flat_put_int(&f, 1, 1, MR__ARROW_IS_SCHEMA);
+    mr__flat_put_int(&f, 0, 2, version);
+    mr_ok(mr__flat_finish(&f, mr__flat_end_table(&f), &v, &st), &st);
+    FILE *file = fopen(mr_test_path(name), "wb");
+    const uint32_t head[] = {UINT32_MAX, (uint32_t)v.size};
+    mr_check(file && fwrite(head, 1, 8, file) == 8 && fwrite(v.data, 1, v.size, file) == v.size);
+    fclose(file);
+    mr__flat_writer_reset(&f);
+}
+
+MR_TEST(big_endian_and_old_versions_are_refused)
+{
+    write_schema("big", 1, 4);
+    write_schema("old", 0, 2);
+    write_schema("bare", 0, 4);
+    refused("arrow(\"@/big\")", MR_UNIMPLEMENTED, "the file is big-endian");
+    refused("arrow(\"@/old\")", MR_UNIMPLEMENTED, "version V3");
+    mr_drive_bad(mr_drive_path("arrow(\"@/bare\")"), "no columns");
+}
+
+/* The text of the schema is read again, whatever the types. */
+MR_TEST(the_function_of_one_file_has_the_types_of_the_node)
+{
+    static const char *const types[][2] = {
+        {"{\"n\": n, \"s\": \"x\"}", "{\\\"n\\\": int64, \\\"s\\\": bytes}"},
+        {"{\"a\": ones([2, 3]), \"b\": ones([n]), \"c\": ones([n, 2])}",
+         "{\\\"a\\\": float32[2, 3], \\\"b\\\": float32[], \\\"c\\\": float32[none, 2]}"},
+        {"{\"a\": ones([n, n])}", "{\\\"a\\\": float32[none, none]}"},
+        {"{\"a\": ones([3])}", "{\\\"a\\\": float32[3]}"}};
+    const char *const files[] = {mr_test_path("1.arrow"), mr_test_path("1.arrow")};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char graph[300], part[300];
+        char *printed = NULL;
+        mr_status st;
+        mr_fn *fn = NULL;
+        snprintf(graph, sizeof graph, "range(1, 3).map(n => %s)", types[i][0]);
+        arrow_file("1.arrow", graph, 100);
+        char *expected = mr_drive_show(graph);
+        mr_dataset *ds = mr_drive_build(mr_drive_path("arrow(\"@/1.arrow\")"));
+        mr_ok(mr_dataset_read_function(ds, &fn, &st), &st);
+        mr_dataset_unref(ds);
+        ds = mr_take(mr_flat_map(mr_from_strings(files, 2), fn), 2);
+        mr_ok(mr_dataset_to_text(ds, &printed, &st), &st);
+        snprintf(part, sizeof part, ".flat_map(f => arrow(f, schema=\"%s\"))", types[i][1]);
+        mr_has_str(printed, part);
+        mr_drive(printed, expected);
+        mr_free(printed);
+        free(expected);
+        mr_dataset_unref(ds);
+    }
+}
+
+MR_TEST(a_schema_stands_for_the_first_file)
+{
+    arrow_file("1.arrow", "range(2).map(n => {\"n\": n, \"l\": [[n]]})", 100);
+    fixture("nulls", arrow_nulls);
+    mr_drive(mr_drive_path("arrow(\"@/1.arrow\", schema={\"n\": int64}).map(r => r[\"n\"])"),
+             "0 1");
+    mr_drive(mr_drive_path("arrow(\"@/1.arrow\", schema={\"z\": int64})"),
+             "!there_is_no_column_'z',_which_the_first_file_or_the_schema_has");
+    mr_drive(mr_drive_path("arrow(\"@/1.arrow\", schema={\"n\": int64[]})"),
+             "!column_'n'_is_int64[]_here,_and_int64[?]_in_the_first_file_or_the_schema");
+    mr_drive_bad("arrow(\"x\", schema={\"n\": {\"a\": 3}})", "a type is wanted");
+    mr_drive_bad("arrow(\"x\", schema={\"n\": int64}, columns=[\"y\"])", "not among columns");
+    mr_drive_bad("arrow(\"x\", columns=[\"\"])", "a column has a name");
+    mr_drive_bad("list_files(\"*.arrow\").flat_map(f => arrow(f))", "schema must be given");
+    arrow_file("2.arrow", "range(2, 4).map(n => {\"n\": n, \"l\": [[n]]})", 100);
+    mr_drive(mr_drive_path("list_files(\"@/?.arrow\", shuffle=false).interleave(f => arrow(f, "
+                           "schema={\"n\": int64}), cycle_length=2).map(r => r[\"n\"])"),
+             "0 2 1 3");
+}
+
+MR_TEST(every_failed_allocation_is_reported)
+{
+    arrow_file_packed("a.arrow", ROWS ".take(4)", 60);
+    fixture("deltas", arrow_deltas);
+    fixture("nulls", arrow_nulls);
+    mr_drive_faults(mr_drive_path("arrow(\"@/a.arrow\").batch(2, drop_remainder=true)"));
+    mr_drive_faults(mr_drive_path("arrow(\"@/deltas\")"));
+    mr_drive_faults(mr_drive_path("arrow(\"@/nulls\")"));
+}
+
+MR_TEST(the_constructor_is_the_text)
+{
+    const char *names[] = {mr_test_path("a.arrow")};
+    mr_bytes columns[] = {{"n", 1}};
+    char *text = NULL, expected[600];
+    mr_status st;
+    arrow_file("a.arrow", "range(2).map(n => {\"n\": n})", 100);
+    mr_dataset *ds = mr_arrow(names, 1, &(mr_table_opts){.columns = {.v = columns, .n = 1}});
+    mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
+    snprintf(expected, sizeof expected, "arrow(\"%s\", columns=\"n\")", names[0]);
+    mr_eq_str(text, expected);
+    mr_free(text);
+    mr_dataset_unref(ds);
+}
