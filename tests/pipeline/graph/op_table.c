@@ -12,6 +12,7 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/arrow_file.h"
+#include "tests/pipeline/ops/parquet_table.h"
 
 enum { MOST_ROWS = 1000, MOST_PARAMS_BYTES = 4096 };
 
@@ -210,6 +211,8 @@ MR_TEST(every_example_runs)
     mr_test_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
     mr_test_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
     arrow_file("people-0.arrow", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000);
+    parquet_file("people-0.parquet", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000,
+                 MR_COMPRESSION_ZSTD);
     enter_folder();
     size_t i = 0;
     for (const mr_op *op; (op = public_op(&i));) {

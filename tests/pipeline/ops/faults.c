@@ -23,6 +23,7 @@
 #include "tests/harness.h"
 #include "tests/pipeline/ops/arrow_file.h"
 #include "tests/pipeline/ops/drive.h"
+#include "tests/pipeline/ops/parquet_table.h"
 
 /* ---- graphs: of each op its example, and these. @ is the test's directory ---- */
 
@@ -119,6 +120,11 @@ static const struct graph {
      "range(1, 6).map(x => zeros([x, 2])).padded_batch(2, padded_shapes=[4, "
      "none])",
      0},
+    {"parquet",
+     "parquet([\"@/rows-0.parquet\", \"@/missing\", \"@/rows-1.parquet\"], "
+     "columns=[\"x\", \"t\"]).batch(2)",
+     0},
+    {"parquet", "parquet(\"@/rows-?.parquet\").skip(3).map(r => r[\"s\"])", 0},
     {"prefetch", "range(-3, 9).map(x => 6 // x).prefetch(2).batch(2).prefetch(auto)", 0},
     {"ragged_batch", "range(-2, 6).map(x => (ones([6 // x % 4]), \"s\")).ragged_batch(3).repeat(2)",
      0},
@@ -316,6 +322,13 @@ static void write_files(void)
     mr_drive_file("classes/a/1.txt", "one");
     mr_drive_file("classes/b/2.txt", "two");
     mr_drive_file("classes/b/3.txt", "three");
+    parquet_file("people-0.parquet", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000,
+                 MR_COMPRESSION_ZSTD);
+    for (int i = 0; i < 2; i++)
+        parquet_file(
+            i ? "rows-1.parquet" : "rows-0.parquet",
+            "range(5).map(x => {\"x\": x, \"s\": format(\"{}\", x), \"t\": [\"a\", \"b\"]})", 60,
+            MR_COMPRESSION_ZSTD);
     arrow_file("people-0.arrow", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000);
     arrow_file("table.arrow", "range(3).map(n => {\"name\": format(\"n{}\", n), \"x\": ones([n])})",
                2);
@@ -687,6 +700,10 @@ MR_TEST(each_system_call_of_arrow)
 {
     each_graph("arrow", fail_reads);
 }
+MR_TEST(each_system_call_of_parquet)
+{
+    each_graph("parquet", fail_reads);
+}
 MR_TEST(each_system_call_of_tar)
 {
     each_graph("tar", fail_reads);
@@ -730,9 +747,9 @@ MR_TEST(each_system_call_of_tfrecord)
 
 MR_TEST(every_op_that_reads_files_is_among_them)
 {
-    static const char *const known[] = {"arrow", "csv",        "fixed_length_record",
-                                        "files", "list_files", "jsonl",
-                                        "tar",   "text_line",  "tfrecord"};
+    static const char *const known[] = {
+        "arrow",   "csv", "fixed_length_record", "files",   "list_files", "jsonl",
+        "parquet", "tar", "text_line",           "tfrecord"};
     const mr_op *op;
     for (size_t i = 0; (op = mr_op_at(i)) != NULL; i++) {
         bool found = op->role != MR_ROLE_FILES && !(op->props & MR_OP_FILE_NAMES);

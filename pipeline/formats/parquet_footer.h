@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_PARQUET_FOOTER_H
+#define MR_PIPELINE_FORMATS_PARQUET_FOOTER_H
+/* What the footer of a Parquet file says: its columns, and where their chunks lie.
+ *
+ *   offset   size   meaning
+ *   0        4      "PAR1"
+ *   ...             chunks of columns, group of rows after group of rows
+ *   -8-n     n      FileMetaData, in Thrift's compact protocol
+ *   -8       4      n, little-endian
+ *   -4       4      "PAR1"; "PARE" where the footer is encrypted
+ *
+ * A column is a leaf of the schema, which is a tree. A leaf of groups is called "a.b"; a list by
+ * the name of the list. Values of a leaf have two levels: the definition level says how much of the
+ * path to the leaf is there, the repetition level whether the value begins a row.
+ *
+ * thread   immutable once it is read
+ * source   parquet.thrift and LogicalTypes.md of apache/parquet-format 2.11 */
+#include "pipeline/memory/array.h"
+
+typedef enum mr__parquet_type {
+    MR__PARQUET_BOOLEAN,
+    MR__PARQUET_INT32,
+    MR__PARQUET_INT64,
+    MR__PARQUET_INT96,
+    MR__PARQUET_FLOAT,
+    MR__PARQUET_DOUBLE,
+    MR__PARQUET_BYTE_ARRAY,
+    MR__PARQUET_FIXED /* FIXED_LEN_BYTE_ARRAY */
+} mr__parquet_type;
+
+/* Codes of the format that writer and reader share. */
+enum {
+    MR__PARQUET_REQUIRED = 0,
+    MR__PARQUET_OPTIONAL = 1,
+    MR__PARQUET_REPEATED = 2,
+    MR__PARQUET_PLAIN = 0,
+    MR__PARQUET_PLAIN_DICTIONARY = 2,
+    MR__PARQUET_RLE = 3,
+    MR__PARQUET_BIT_PACKED = 4,
+    MR__PARQUET_DELTA_BINARY_PACKED = 5,
+    MR__PARQUET_DELTA_LENGTH_BYTE_ARRAY = 6,
+    MR__PARQUET_DELTA_BYTE_ARRAY = 7,
+    MR__PARQUET_RLE_DICTIONARY = 8,
+    MR__PARQUET_BYTE_STREAM_SPLIT = 9,
+    MR__PARQUET_DATA_PAGE = 0,
+    MR__PARQUET_DICTIONARY_PAGE = 2,
+    MR__PARQUET_DATA_PAGE_V2 = 3
+};
+
+#define MR__PARQUET_MAGIC     "PAR1"
+#define MR__PARQUET_MOST_PAGE ((int64_t)1 << 30) /* bytes of a page, not compressed */
+
+typedef struct mr__parquet_leaf {
+    char *name;
+    mr__parquet_type type;
+    int32_t size;        /* of FIXED */
+    mr_dtype dtype;      /* of the column */
+    bool list;           /* a row is any number of values */
+    int max_definition;  /* the level of a value that is there */
+    int max_repetition;  /* 0; 1: list */
+    int in_list;         /* list: the level from which on the list has a value, or a null */
+    const char *refusal; /* why it cannot be a column, as the end of a message; NULL: it can */
+} mr__parquet_leaf;
+
+typedef struct mr__parquet_chunk {
+    int64_t begin, size; /* in the file: pages with their heads */
+    int64_t values;      /* entries with levels */
+    int64_t bytes;       /* of the pages, not compressed */
+    int32_t codec;
+    const char *refusal; /* why it cannot be read; NULL: it can */
+} mr__parquet_chunk;
+
+typedef struct mr__parquet_group {
+    int64_t first, rows;       /* number of its first row in the file */
+    mr__parquet_chunk *chunks; /* one for each leaf */
+} mr__parquet_group;
+
+typedef struct mr__parquet_footer {
+    mr__parquet_leaf *leaves; /* in the order of the file */
+    mr__parquet_group *groups;
+    size_t n_leaves, n_groups, leaves_room, groups_room;
+    int64_t rows;
+} mr__parquet_footer;
+
+/* Reads the n bytes of FileMetaData of a file whose chunks end at byte `end`. *out is overwritten,
+ * and owned.
+ * errors   MR_DATA_LOSS: it is damaged
+ *          MR_UNIMPLEMENTED: the file is encrypted */
+mr_code mr__parquet_footer_read(const uint8_t *p, size_t n, int64_t end, mr__parquet_footer *out,
+                                mr_status *st) MR_NODISCARD;
+void mr__parquet_footer_reset(mr__parquet_footer *f); /* also of a zeroed one */
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parquet: the rows of Parquet files, as records of their columns. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/formats/parquet_file.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/table_source.h"
+
+struct state {
+    mr__file_source source; /* its list of files, and where it stands in it; no reader */
+    mr__parquet *file;      /* number source.file of the list; NULL: none is open */
+};
+
+static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression)};
+
+/* ---- which columns ---- */
+
+/* Each name that is asked for is a column, or holds some. */
+static mr_code check_columns(const mr__parquet_footer *f, const mr_strs *columns, mr_status *st)
+{
+    for (size_t i = 0; i < columns->n; i++) {
+        const mr_strs one = {.v = &columns->v[i], .n = 1};
+        size_t k = 0;
+        while (k < f->n_leaves && !mr__table_wants(&one, f->leaves[k].name))
+            k++;
+        if (k == f->n_leaves)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'",
+                           columns->v[i].data);
+    }
+    return MR_OK;
+}
+
+static mr_spec *spec_of_leaf(const mr__parquet_leaf *leaf)
+{
+    const mr_leaf l = {.dtype = leaf->dtype, .rank = leaf->list, .shape = {-1}};
+    return mr_spec_of_leaf(&l);
+}
+
+static mr_code spec_of(const mr__parquet_footer *f, const mr_strs *columns, mr_spec **out,
+                       mr_status *st)
+{
+    const char **names = mr_calloc(f->n_leaves + 1, sizeof *names), *twice = NULL;
+    mr_spec **parts = mr_calloc(f->n_leaves + 1, sizeof *parts);
+    size_t n = 0, *chosen = mr_calloc(f->n_leaves + 1, sizeof *chosen);
+    mr_code rc = names && parts && chosen
+                     ? check_columns(f, columns, st)
+                     : mr_fail_memory(st, f->n_leaves * sizeof *names, "a type");
+    for (size_t i = 0; i < f->n_leaves && rc == MR_OK; i++) {
+        const mr__parquet_leaf *leaf = &f->leaves[i];
+        if (!mr__table_wants(columns, leaf->name))
+            continue;
+        if (leaf->refusal)
+            rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                         "column '%.200s' cannot be read: %s; columns=[...] says which are read",
+                         leaf->name, leaf->refusal);
+        names[n] = leaf->name;
+        chosen[n++] = i;
+    }
+    if (rc == MR_OK && n == 0)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the file has no columns");
+    if (rc == MR_OK)
+        rc = mr__name_twice((char *const *)(uintptr_t)names, n, &twice, st);
+    if (rc == MR_OK && twice)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'", twice);
+    if (rc == MR_OK) {
+        for (size_t i = 0; i < n; i++)
+            parts[i] = spec_of_leaf(&f->leaves[chosen[i]]);
+        rc = mr__inferred(mr_spec_record(names, parts, n), out, st);
+    }
+    mr_free((void *)(uintptr_t)names);
+    mr_free(parts);
+    mr_free(chosen);
+    return rc;
+}
+
+/* The leaf can be component i of the elements. */
+static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_spec *spec, size_t i,
+                          mr_status *st)
+{
+    const mr_leaf *want = mr_spec_leaf(spec, i);
+    if (leaf->refusal)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "column '%.200s' cannot be read: %s", leaf->name,
+                       leaf->refusal);
+    if (leaf->dtype == want->dtype && leaf->list == (want->rank == 1))
+        return MR_OK;
+    char is[64] = "", wanted[64] = "";
+    mr_spec *here = spec_of_leaf(leaf);
+    if (here)
+        mr_spec_format(here, is, sizeof is);
+    mr_spec_format(mr_spec_child(spec, i), wanted, sizeof wanted);
+    mr_spec_unref(here);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "column '%.200s' is %s here, and %s in the first file or the schema", leaf->name,
+                   is, wanted);
+}
+
+/* leaves[i]: that of component i, before f->n_leaves. Where all are read there are no others. */
+static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
+                           const mr__parquet_footer *f, size_t *leaves, mr_status *st)
+{
+    size_t n = mr_spec_n_children(spec);
+    bool all = mr__table_takes_all(p);
+    for (size_t i = 0; i < n; i++)
+        leaves[i] = f->n_leaves;
+    for (size_t k = 0; k < f->n_leaves; k++) {
+        int64_t i = mr_spec_find(spec, f->leaves[k].name);
+        if (i >= 0 && leaves[i] < f->n_leaves)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'",
+                           f->leaves[k].name);
+        if (i >= 0)
+            leaves[i] = k;
+        else if (all)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "column '%.200s' is not in the first file; columns=[...] says which are "
+                           "read",
+                           f->leaves[k].name);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (leaves[i] == f->n_leaves)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "there is no column '%.200s', which the first file or the schema has",
+                           mr_spec_child_name(spec, i));
+        MR_TRY(check_leaf(&f->leaves[leaves[i]], spec, i, st));
+    }
+    return MR_OK;
+}
+
+static mr_code select_columns(const mr__table_params *p, const mr_spec *spec, mr__parquet *file,
+                              mr_status *st)
+{
+    size_t n = mr_spec_n_children(spec);
+    size_t *leaves = mr_calloc(n, sizeof *leaves);
+    mr_code rc = leaves ? find_leaves(p, spec, mr__parquet_footer_of(file), leaves, st)
+                        : mr_fail_memory(st, n * sizeof *leaves, "columns");
+    if (rc == MR_OK)
+        rc = mr__parquet_select(file, leaves, n, st);
+    mr_free(leaves);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static void close_file(struct state *s)
+{
+    mr__parquet_close(s->file);
+    s->file = NULL;
+}
+
+static void close(mr_iter *it)
+{
+    close_file(it->state);
+    mr__file_source_close(it);
+}
+
+static mr_code open_file(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    const char *path = mr__file_source_path(&s->source, s->source.file);
+    const mr_file_opts o = {.cancel = mr_iter_cancel(it),
+                            .on_read = mr_iter_opts(it)->on_read,
+                            .on_read_ctx = mr_iter_opts(it)->on_read_ctx};
+    char *whole = NULL;
+    mr_code rc = mr_iter_file_path(it, path, &whole, st);
+    if (rc == MR_OK)
+        rc = mr__parquet_open(&s->file, whole, &o, st);
+    mr_free(whole);
+    if (rc == MR_OK)
+        rc = select_columns(it->params, it->spec, s->file, st);
+    int64_t row = s->source.has_resume ? s->source.resume.record : 0;
+    if (rc == MR_OK && row > mr__parquet_count(s->file))
+        rc = mr_fail(st, MR_OUT_OF_RANGE,
+                     "the file has %" PRId64 " rows, and the position is row %" PRId64
+                     " of it; is it the file that was saved?",
+                     mr__parquet_count(s->file), row);
+    s->source.has_resume = false;
+    if (rc == MR_OK)
+        mr__parquet_seek(s->file, row);
+    else
+        close_file(s);
+    mr_status_at(st, path, -1, -1);
+    return rc;
+}
+
+static size_t n_files(const struct state *s)
+{
+    return s->source.list ? s->source.list->n : s->source.names->n;
+}
+
+/* The list of files is there. A failure is the only element. */
+static mr_code list_files(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_code rc = MR_OK;
+    if (s->source.patterns && !s->source.list)
+        rc = mr__file_list_match(it, s->source.names, false, &s->source.list, st);
+    s->source.failed = rc != MR_OK;
+    return rc;
+}
+
+static void leave_file(struct state *s)
+{
+    close_file(s);
+    s->source.has_resume = false;
+    s->source.file++;
+}
+
+static mr_code read_rows(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    if (!s->file)
+        MR_TRY(open_file(it, st));
+    int64_t row = mr__parquet_row(s->file);
+    MR_TRY(mr_block_prepare(out, mr_spec_n_leaves(it->spec), st));
+    MR_TRY(mr__parquet_read(s->file, want, out->columns, &out->rows, st));
+    return mr__file_source_identify(it, out, s->source.file, (uint64_t)row, st);
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    if (s->source.failed)
+        return MR_END;
+    MR_TRY(list_files(it, st));
+    while (s->source.file < n_files(s)) {
+        mr_code rc = read_rows(it, want, out, st);
+        if (rc == MR_OK)
+            return MR_OK;
+        /* A row with a null is one error; any other is the file's last word. */
+        bool more = s->file && mr__parquet_row(s->file) < mr__parquet_count(s->file);
+        if (rc == MR_END || !more)
+            leave_file(s);
+        if (rc != MR_END)
+            return rc;
+    }
+    return MR_END;
+}
+
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    struct state *s = it->state;
+    if (s->source.failed || list_files(it, NULL) != MR_OK) {
+        s->source.failed = false; /* the next pull says it */
+        return MR_OK;
+    }
+    while (*skipped < n && s->source.file < n_files(s)) {
+        mr_code rc = s->file ? MR_OK : open_file(it, st);
+        if (rc != MR_OK) {
+            leave_file(s);
+            return rc;
+        }
+        int64_t row = mr__parquet_row(s->file);
+        uint64_t left = (uint64_t)(mr__parquet_count(s->file) - row), more = n - *skipped;
+        *skipped += more < left ? more : left;
+        if (more < left)
+            mr__parquet_seek(s->file, row + (int64_t)more);
+        else
+            leave_file(s);
+    }
+    return MR_OK;
+}
+
+/* Position: as that of a source of records, whose offset is not used. */
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    mr_file_position at = {.record = s->file ? mr__parquet_row(s->file) : 0};
+    return mr__file_source_save_at(it, s->file ? &at : NULL, s->source.file, w, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    close_file(it->state);
+    return mr__file_source_restore(it, r, st);
+}
+
+/* ---- what is known before it runs ---- */
+
+static mr_code look(const char *path, const mr_strs *columns, mr_spec **out, mr_status *st)
+{
+    mr__parquet *file = NULL;
+    MR_TRY(mr__parquet_open(&file, path, NULL, st));
+    mr_code rc = spec_of(mr__parquet_footer_of(file), columns, out, st);
+    mr__parquet_close(file);
+    return rc;
+}
+
+static mr_code count_rows(const char *path, int64_t *rows, mr_status *st)
+{
+    mr__parquet *file = NULL;
+    MR_TRY(mr__parquet_open(&file, path, NULL, st));
+    *rows = mr__parquet_count(file);
+    mr__parquet_close(file);
+    return MR_OK;
+}
+
+/* What a schema may say of a column of these files. */
+static mr_code check_types(const mr_spec *spec, mr_status *st)
+{
+    for (size_t i = 0; i < mr_spec_n_children(spec); i++) {
+        const mr_spec *child = mr_spec_child(spec, i);
+        const mr_leaf *leaf = mr_spec_leaf(child, 0);
+        if (mr_spec_kind_of(child) != MR_SPEC_LEAF || leaf->rank > 1 ||
+            (leaf->rank == 1 && leaf->shape[0] >= 0))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "parquet: schema: %.80s: columns are values and lists of any length "
+                           "([]); those of a group are called \"group.column\"",
+                           mr_spec_child_name(spec, i));
+    }
+    return MR_OK;
+}
+
+static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
+{
+    mr_spec *spec = NULL;
+    MR_TRY(mr__table_infer(self, params, look, &spec, st));
+    mr_code rc = check_types(spec, st);
+    if (rc == MR_OK)
+        *out = spec;
+    else
+        mr_spec_unref(spec);
+    return rc;
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    (void)self;
+    (void)in;
+    return mr__table_cardinality(params, count_rows);
+}
+
+static mr_code check(const void *params, mr_status *st)
+{
+    return mr__table_check("parquet", params, st);
+}
+
+const mr_op mr_op_parquet = {
+    .abi = MR_ABI_VERSION,
+    .name = "parquet",
+    .doc = "The rows of Parquet files, as records of their columns.",
+    .example = "parquet(\"people-*.parquet\", schema={\"name\": bytes, \"age\": int64})",
+    .order_doc = "by file, then by row",
+    .memory_doc = "a page of each column, its dictionary, and about 256 KiB of decoded rows",
+    .state_doc = "file and row",
+    .count_doc = "the number of rows that the files say",
+    .params = mr__table_param_list,
+    .params_size = sizeof(mr__table_params),
+    .iter_size = sizeof(struct state),
+    .role = MR_ROLE_FILES,
+    .props = MR_OP_COUNTS_LATE,
+    .kind = &kind,
+    .check = check,
+    .cardinality = cardinality,
+    .infer = infer,
+    .open = mr__file_source_open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+    .skip = skip,
+    .save_shared = mr__file_list_save_shared,
+    .restore_shared = mr__file_list_restore_shared,
+};
+
+mr_dataset *mr_parquet(const char *const *files, size_t n, const mr_table_opts *opts)
+{
+    mr__table_params p = {0};
+    if (opts)
+        p.o = (mr__table_choice){opts->columns, opts->schema, opts->paths};
+    return mr__file_names_dataset(&mr_op_parquet, &p, files, n, p.o.paths);
+}

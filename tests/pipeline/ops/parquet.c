@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/formats/parquet_file.h"
+#include "pipeline/graph/rewrite.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sources.h"
+#include "tests/pipeline/ops/drive.h"
+#include "tests/pipeline/ops/parquet_files.h"
+#include "tests/pipeline/ops/parquet_table.h"
+
+static void write_known_files(void)
+{
+    for (size_t i = 0; i < sizeof parquet_files / sizeof *parquet_files; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.parquet", parquet_files[i].name);
+        table_write(name, parquet_files[i].data, parquet_files[i].size);
+    }
+}
+
+/* A codec whose library is not there is an error that says so, and no test. */
+static bool reads(const char *name)
+{
+    char graph[128];
+    mr_status error;
+    snprintf(graph, sizeof graph, "parquet(\"@/%s.parquet\")", name);
+    mr_drive_error(mr_drive_path(graph), &error);
+    if (error.code != MR_NOT_FOUND)
+        return true;
+    mr_has_str(error.message, "; install lib");
+    fprintf(stderr, "%s: not tried: %s\n", name, error.message);
+    return false;
+}
+
+/* ---- what other writers write (parquet_files.py) ---- */
+
+MR_TEST(every_encoding_codec_and_version_of_pages_is_read)
+{
+    static const char *const names[] = {"dictionary", "plain", "delta", "delta_v2"};
+    write_known_files();
+    for (size_t i = 0; i < 4; i++) {
+        char graph[256];
+        if (!reads(names[i]))
+            continue;
+        snprintf(graph, sizeof graph,
+                 "parquet(\"@/%s.parquet\").map(r => (cast(r[\"i\"], \"int64\"), r[\"f\"], "
+                 "r[\"s\"], r[\"x\"], "
+                 "r[\"t\"], r[\"l\"]))",
+                 names[i]);
+        mr_drive(mr_drive_path(graph), "(7,0.5,\"abc\",\"12345\",true,[\"x\",\"y\"]) "
+                                       "(-1,-1.5,\"abd\",\"12346\",true,[]) "
+                                       "(1048576,2,\"\",\"12346\",true,[\"x\"]) "
+                                       "(5,0,\"abdominal\",\"00000\",false,[\"zz\",\"zz\",\"zz\"]) "
+                                       "(5,1.0000000000000000199e+30,\"b\",\"abcde\",true,[]) "
+                                       "(-2147483648,3.25,\"bc\",\"abcdf\",true,[\"y\"])");
+    }
+}
+
+MR_TEST(a_row_with_a_null_is_one_error)
+{
+    static const char *const names[] = {"nulls", "nulls_v2"};
+    write_known_files();
+    for (size_t i = 0; i < 2; i++) {
+        char graph[256];
+        snprintf(graph, sizeof graph,
+                 "parquet(\"@/%s.parquet\").map(r => (cast(r[\"a\"], \"int64\"), r[\"b\"]))",
+                 names[i]);
+        mr_drive(mr_drive_path(graph),
+                 "(1,[1]) !column_'a':_the_row_has_a_null "
+                 "!column_'b':_the_row_has_a_null !column_'b':_the_row_has_a_null "
+                 "!column_'a':_the_row_has_a_null (6,[4])");
+        snprintf(graph, sizeof graph,
+                 "parquet(\"@/%s.parquet\", columns=[\"a\"]).ignore_errors()"
+                 ".map(r => cast(r[\"a\"], \"int64\"))",
+                 names[i]);
+        mr_drive(mr_drive_path(graph), "1 3 4 6");
+    }
+    mr_status error;
+    mr_drive_error(mr_drive_path("parquet(\"@/nulls.parquet\", columns=[\"a\"]).skip(4)"), &error);
+    mr_eq_i64(error.record, 4);
+    mr_eq_str(error.file, mr_test_path("nulls.parquet"));
+    mr_has_str(error.message, "row group 1, column 'a': ");
+}
+
+MR_TEST(leaves_of_groups_have_their_path_as_name)
+{
+    write_known_files();
+    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\")"
+                           ".map(r => (r[\"g.a\"], r[\"g.b\"], cast(r[\"h\"], \"int64\")))"),
+             "(1,\"p\",3) (2,\"q\",4)");
+    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", columns=[\"g\"])"
+                           ".map(r => (r[\"g.a\"], r[\"g.b\"]))"),
+             "(1,\"p\") (2,\"q\")");
+}
+
+MR_TEST(what_cannot_be_a_column_is_refused_by_name)
+{
+    write_known_files();
+    table_refused(mr_drive_path("parquet(\"@/refused.parquet\")"), MR_INVALID_ARGUMENT,
+                  "column 'm.key_value.key'");
+    table_refused(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"m\"])"),
+                  MR_INVALID_ARGUMENT, "it is a map");
+    table_refused(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"n\"])"),
+                  MR_INVALID_ARGUMENT, "column 'n' cannot be read: it holds lists within lists");
+    table_refused(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"d\"])"),
+                  MR_INVALID_ARGUMENT, "column 'd' cannot be read: it holds decimal numbers");
+    mr_drive_bad(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"none\"])"),
+                 "there is no column 'none'");
+    mr_drive(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"k\"]).map(r => r[\"k\"])"),
+             "1");
+}
+
+MR_TEST(files_without_rows_are_empty)
+{
+    write_known_files();
+    mr_drive(mr_drive_path("parquet(\"@/no_rows.parquet\")"), "");
+    mr_drive_count(mr_drive_path("parquet(\"@/no_rows.parquet\")"), 0);
+    mr_drive(mr_drive_path("parquet([\"@/no_rows.parquet\", \"@/dictionary.parquet\"], "
+                           "columns=[\"i\"]).take(2).map(r => cast(r[\"i\"], \"int64\"))"),
+             reads("dictionary") ? "7 -1" : "!install");
+}
+
+/* ---- what the writer writes ---- */
+
+static const char rows[] =
+    "range(40).map(i => {\"i8\": cast(i - 20, \"int8\"), \"u8\": cast(i * 6, \"uint8\"), "
+    "\"i16\": cast(i * -800, \"int16\"), \"u16\": cast(i * 1600, \"uint16\"), "
+    "\"i32\": cast(i * -50000000, \"int32\"), \"u32\": cast(i * 100000000, \"uint32\"), "
+    "\"i64\": i * -200000000000000000, \"u64\": cast(i, \"uint64\"), "
+    "\"f16\": cast(i, \"float16\"), \"f32\": cast(i, \"float32\") / 7.0, "
+    "\"f64\": cast(i, \"float64\") / 7.0, \"b\": i % 3 == 0, \"s\": format(\"row{}\", i), "
+    "\"l\": where(ones([i % 5]) > 0.0, 1, 0), \"t\": [\"a\", format(\"{}\", i)]})";
+
+static const char all_as_int64[] =
+    ".map(r => (cast(r[\"i8\"], \"int64\"), cast(r[\"u8\"], \"int64\"), cast(r[\"i16\"], "
+    "\"int64\"), cast(r[\"u16\"], \"int64\"), cast(r[\"i32\"], \"int64\"), cast(r[\"u32\"], "
+    "\"int64\"), r[\"i64\"], cast(r[\"u64\"], \"int64\"), cast(r[\"f16\"], \"float32\"), "
+    "r[\"f32\"], r[\"f64\"], r[\"b\"], r[\"s\"], r[\"l\"], r[\"t\"]))";
+
+MR_TEST(what_was_written_is_read_again)
+{
+    static const mr_compression codecs[] = {MR_COMPRESSION_NONE, MR_COMPRESSION_GZIP,
+                                            MR_COMPRESSION_ZSTD};
+    char graph[2048];
+    snprintf(graph, sizeof graph, "%s%s", rows, all_as_int64);
+    char *expected = mr_drive_show(graph);
+    snprintf(graph, sizeof graph, "parquet(\"@/rows.parquet\")%s", all_as_int64);
+    for (size_t i = 0; i < 3; i++) {
+        parquet_file("rows.parquet", rows, i == 0 ? 400 : 1 << 20, codecs[i]);
+        mr_drive(mr_drive_path(graph), expected);
+    }
+    free(expected);
+}
+
+static void write_numbers(void)
+{
+    parquet_file("n-0.parquet", "range(7).map(x => {\"x\": x, \"s\": format(\"{}\", x)})", 20,
+                 MR_COMPRESSION_NONE);
+    parquet_file("n-1.parquet", "range(0).map(x => {\"x\": x, \"s\": format(\"{}\", x)})", 20,
+                 MR_COMPRESSION_NONE);
+    parquet_file("n-2.parquet", "range(7, 10).map(x => {\"x\": x, \"s\": format(\"{}\", x)})", 20,
+                 MR_COMPRESSION_ZSTD);
+}
+
+MR_TEST(several_files_are_one_table)
+{
+    write_numbers();
+    mr_drive(mr_drive_path("parquet(\"@/n-?.parquet\").map(r => (r[\"x\"], r[\"s\"]))"),
+             "(0,\"0\") (1,\"1\") (2,\"2\") (3,\"3\") (4,\"4\") (5,\"5\") (6,\"6\") (7,\"7\") "
+             "(8,\"8\") (9,\"9\")");
+    mr_drive_count(mr_drive_path("parquet(\"@/n-?.parquet\")"), 10);
+    mr_drive_count(mr_drive_path("parquet(\"@/n-0.parquet\").skip(3)"), 4);
+    mr_drive(mr_drive_path("parquet(\"@/n-2.parquet\", \"@/n-0.parquet\", columns=[\"x\"])"
+                           ".skip(5).repeat(2).map(r => r[\"x\"])"),
+             "2 3 4 5 6 2 3 4 5 6");
+    mr_drive(mr_drive_path("parquet(\"@/n-?.parquet\").skip(10)"), "");
+    mr_drive(mr_drive_path("parquet([\"@/n-0.parquet\", \"@/none.parquet\", \"@/n-2.parquet\"], "
+                           "columns=[\"x\"]).map(r => r[\"x\"])"),
+             "0 1 2 3 4 5 6 !not_found 7 8 9");
+    mr_drive(mr_drive_path("list_files(\"@/n-?.parquet\", shuffle=false)"
+                           ".flat_map(f => parquet(f, schema={\"x\": int64}).take(2))"
+                           ".map(r => r[\"x\"])"),
+             "0 1 7 8");
+    mr_drive_bad("list_files(\"*.parquet\").flat_map(f => parquet(f))", "schema must be given");
+    table_refused(mr_drive_path("parquet(\"@/none.parquet\")"), MR_NOT_FOUND,
+                  "cannot open the file");
+}
+
+MR_TEST(the_function_of_one_file_has_the_types_of_the_node)
+{
+    write_numbers();
+    const char *const paths[] = {mr_test_path("n-0.parquet"), mr_test_path("n-2.parquet")};
+    mr_status st;
+    mr_fn *fn = NULL;
+    char *printed = NULL;
+    mr_dataset *ds =
+        mr_drive_build(mr_drive_path("parquet(\"@/n-0.parquet\", columns=[\"x\", \"s\"])"));
+    mr_ok(mr_dataset_read_function(ds, &fn, &st), &st);
+    mr_dataset_unref(ds);
+    ds = mr_flat_map(mr_from_strings(paths, 2), fn);
+    mr_ok(mr_dataset_to_text(ds, &printed, &st), &st);
+    mr_has_str(printed,
+               ".flat_map(f => parquet(f, schema=\"{\\\"s\\\": bytes, \\\"x\\\": int64}\"))");
+    mr_free(printed);
+    mr_drive_dataset(mr_map(ds, mr_fn_text("r => r[\"x\"]"), NULL), "0 1 2 3 4 5 6 7 8 9");
+}
+
+MR_TEST(a_file_of_another_schema_is_an_error_of_its_own)
+{
+    write_numbers();
+    parquet_file("text.parquet", "range(2).map(x => {\"x\": \"a\", \"s\": \"b\"})", 1000,
+                 MR_COMPRESSION_NONE);
+    parquet_file("more.parquet", "range(2).map(x => {\"x\": x, \"s\": \"b\", \"y\": 1})", 1000,
+                 MR_COMPRESSION_NONE);
+    parquet_file("list.parquet", "range(2).map(x => {\"x\": [x], \"s\": \"b\"})", 1000,
+                 MR_COMPRESSION_NONE);
+    mr_drive(mr_drive_path("parquet(\"@/n-2.parquet\", \"@/text.parquet\", \"@/more.parquet\", "
+                           "\"@/list.parquet\", \"@/n-2.parquet\").map(r => r[\"x\"])"),
+             "7 8 9 !column_'x'_is_string[]_here,_and_int64[]_in_the_first_file "
+             "!column_'y'_is_not_in_the_first_file "
+             "!column_'x'_is_int64[?]_here,_and_int64[]_in_the_first_file 7 8 9");
+    mr_drive(mr_drive_path("parquet(\"@/n-2.parquet\", \"@/more.parquet\", columns=[\"x\"])"
+                           ".map(r => r[\"x\"])"),
+             "7 8 9 0 1");
+    mr_drive(mr_drive_path("parquet(\"@/n-2.parquet\", schema={\"x\": int64, \"z\": bytes})"),
+             "!there_is_no_column_'z'");
+    mr_drive_bad("parquet(\"n\", schema={\"x\": int64[2]})", "lists of any length");
+    mr_drive_bad("parquet(\"n\", schema={\"x\": 3})", "a type is wanted");
+    mr_drive_bad("parquet(\"n\", schema=[int64])", "schema is wanted as");
+    mr_drive_bad("parquet(\"n\", schema={\"x\": int64}, columns=[\"y\"])", "not among columns");
+    mr_drive_bad("parquet(\"n\", columns=[\"\"])", "a column has a name");
+}
+
+MR_TEST(damage_comes_after_the_rows_before_it)
+{
+    size_t n;
+    parquet_file("good.parquet", "range(9).map(x => {\"x\": x, \"y\": -x})", 48,
+                 MR_COMPRESSION_NONE);
+    unsigned char *v = table_bytes("good.parquet", &n);
+    for (size_t i = 0; i + 8 < n; i++) /* y of row 4: -4 */
+        if (memcmp(v + i, "\xfc\xff\xff\xff\xff\xff\xff\xff", 8) == 0)
+            v[i] = 0;
+    table_write("bad.parquet", v, n);
+    free(v);
+    mr_drive(mr_drive_path("parquet(\"@/bad.parquet\", \"@/good.parquet\").map(r => r[\"x\"])"),
+             "0 1 2 !checksum_does_not_match 0 1 2 3 4 5 6 7 8");
+    mr_drive(mr_drive_path("parquet(\"@/bad.parquet\", columns=[\"x\"]).map(r => r[\"x\"])"),
+             "0 1 2 3 4 5 6 7 8");
+    mr_drive(mr_drive_path("parquet(\"@/bad.parquet\").skip(6).map(r => r[\"x\"])"), "6 7 8");
+    mr_status error;
+    mr_drive_error(mr_drive_path("parquet(\"@/bad.parquet\")"), &error);
+    mr_code_is(error.code, MR_DATA_LOSS, &error);
+    mr_eq_i64(error.record, 3);
+    mr_check(error.offset > 0);
+    mr_eq_str(error.file, mr_test_path("bad.parquet"));
+    mr_has_str(error.message, "row group 1, column 'y': ");
+}
+
+/* The columns of a file whatever its bytes; no call fails without a message. */
+static void read_anything(const char *name)
+{
+    mr__parquet *f = NULL;
+    mr_status st;
+    size_t leaves[64], n = 0, got = 0;
+    if (mr__parquet_open(&f, mr_test_path(name), NULL, &st) != MR_OK) {
+        mr_check(st.message[0] != '\0');
+        return;
+    }
+    const mr__parquet_footer *footer = mr__parquet_footer_of(f);
+    for (size_t i = 0; i < footer->n_leaves && n < 64; i++)
+        if (!footer->leaves[i].refusal)
+            leaves[n++] = i;
+    mr_ok(mr__parquet_select(f, leaves, n, &st), &st);
+    for (int pulls = 0; pulls < 100 && n; pulls++) {
+        mr_array columns[64] = {{0}};
+        mr_code rc = mr__parquet_read(f, 7, columns, &got, &st);
+        for (size_t i = 0; i < n && rc == MR_OK; i++)
+            mr_array_reset(&columns[i]);
+        if (rc == MR_END)
+            break;
+        mr_check(rc == MR_OK || st.message[0] != '\0');
+    }
+    mr__parquet_close(f);
+}
+
+MR_TEST(files_cut_anywhere_and_with_any_byte_changed_are_errors_or_rows)
+{
+    for (size_t i = 0; i < sizeof parquet_files / sizeof *parquet_files; i++) {
+        const struct parquet_file *p = &parquet_files[i];
+        unsigned char *v = malloc(p->size);
+        for (size_t n = 0; n < p->size; n++) {
+            memcpy(v, p->data, p->size);
+            table_write("cut.parquet", v, n);
+            read_anything("cut.parquet");
+            v[n] ^= (unsigned char)(1 << n % 8);
+            table_write("changed.parquet", v, p->size);
+            read_anything("changed.parquet");
+            v[n] = 0xff;
+            table_write("changed.parquet", v, p->size);
+            read_anything("changed.parquet");
+        }
+        free(v);
+    }
+}
+
+MR_TEST(what_is_no_parquet_file_is_said_with_its_name)
+{
+    mr_drive_file("empty.parquet", "");
+    mr_drive_file("text.parquet", "this is text, and no table");
+    mr_drive_file("cut.parquet", "PAR1 and no end to it");
+    mr_drive_file("encrypted.parquet", "PARE1234\x04\x01\x01\x01PARE");
+    mr_drive_bad(mr_drive_path("parquet(\"@/empty.parquet\")"),
+                 "empty.parquet: not a Parquet file: it is empty");
+    mr_drive_bad(mr_drive_path("parquet(\"@/text.parquet\")"),
+                 "text.parquet: not a Parquet file: it does not begin");
+    table_refused(mr_drive_path("parquet(\"@/cut.parquet\")"), MR_DATA_LOSS,
+                  "the file is cut short");
+    table_refused(mr_drive_path("parquet(\"@/encrypted.parquet\")"), MR_UNIMPLEMENTED,
+                  "the file is encrypted");
+    table_refused(mr_drive_path("parquet(\"@\")"), MR_FAILED_PRECONDITION, "directory");
+    mr_drive_bad("parquet(\"/dev/null\")", "a pipe does not have");
+}
+
+static void count(void *ctx, size_t bytes)
+{
+    *(size_t *)ctx += bytes;
+}
+
+MR_TEST(only_the_columns_asked_for_are_read)
+{
+    size_t bytes = 0, n;
+    parquet_file("wide.parquet",
+                 "range(2000).map(x => {\"x\": cast(x, \"int32\"), \"y\": zeros([500])})", 1 << 22,
+                 MR_COMPRESSION_NONE);
+    free(table_bytes("wide.parquet", &n));
+    mr_check(n > 3 << 20);
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    const mr_iterator_opts opts = {.on_read = count, .on_read_ctx = &bytes};
+    mr_dataset *ds = mr_drive_build(mr_drive_path("parquet(\"@/wide.parquet\", columns=[\"x\"])"));
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    size_t got = 0;
+    while (mr_iterator_next(it, 1000, &b, &st) == MR_OK)
+        got += b.rows;
+    mr_eq_u64(got, 2000);
+    mr_check(bytes > 8000 && bytes < 100000); /* the chunk, and 64 KiB at the end of the file */
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(rows_before_a_position_are_not_read)
+{
+    size_t bytes = 0, got = 0;
+    mr_status st;
+    mr__parquet *f = NULL;
+    mr_array a = {0};
+    parquet_file("long.parquet", "range(100000).map(x => {\"x\": x})", 100000, MR_COMPRESSION_NONE);
+    const mr_file_opts opts = {.on_read = count, .on_read_ctx = &bytes};
+    mr_ok(mr__parquet_open(&f, mr_test_path("long.parquet"), &opts, &st), &st);
+    mr_ok(mr__parquet_select(f, (const size_t[]){0}, 1, &st), &st);
+    mr__parquet_seek(f, 99999);
+    bytes = 0;
+    mr_ok(mr__parquet_read(f, 10, &a, &got, &st), &st);
+    mr_eq_u64(got, 1);
+    mr_eq_i64(*(const int64_t *)a.data, 99999);
+    mr_check(bytes <= 100100);
+    mr_array_reset(&a);
+    mr_code_is(mr__parquet_read(f, 10, &a, &got, &st), MR_END, &st);
+    mr__parquet_close(f);
+}
+
+MR_TEST(pages_are_gone_past_without_being_decoded)
+{
+    parquet_file("pages.parquet",
+                 "range(300).map(x => {\"x\": x, \"y\": zeros([3000]), \"s\": format(\"{}\", x)})",
+                 1 << 30, MR_COMPRESSION_ZSTD);
+    mr_drive(mr_drive_path("parquet(\"@/pages.parquet\").skip(297)"
+                           ".map(r => (r[\"x\"], length(r[\"y\"]), r[\"s\"]))"),
+             "(297,3000,\"297\") (298,3000,\"298\") (299,3000,\"299\")");
+}
+
+MR_TEST(every_failed_allocation_is_reported)
+{
+    write_numbers();
+    mr_drive_faults(mr_drive_path("parquet(\"@/n-?.parquet\").batch(2)"));
+}
+
+MR_TEST(the_constructor_is_the_text)
+{
+    const char *names[] = {"a-*.parquet"};
+    mr_bytes columns[] = {{"x", 1}};
+    mr_dataset *ds = mr_parquet(
+        names, 1,
+        &(mr_table_opts){.columns = {.v = columns, .n = 1}, .schema = (char[]){"{\"x\": int64}"}});
+    char *text = NULL;
+    mr_status st;
+    mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
+    mr_eq_str(text, "parquet(\"a-*.parquet\", columns=\"x\", schema={\"x\": int64})");
+    mr_free(text);
+    mr_dataset_unref(ds);
+}
