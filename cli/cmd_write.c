@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace write: expressions, JSON lines, text or IDX files into TFRecord shards. */
+/* millrace write: expressions, JSON lines, text or IDX files into shards. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +36,16 @@ typedef struct encoder {
     const mr_iterator_opts *opts;
     mr_element_encoder *example;
     mr_npy_encoder *npy;
-    bool begun; /* npy: the type of entries is said */
+    bool begun; /* npy and formats of rows: the types are said */
     char *text; /* jsonl: of a line */
     size_t size;
     FILE *line;
 } encoder;
+
+static bool is_of_rows(mr_shard_format f)
+{
+    return f == MR_SHARDS_ARROW || f == MR_SHARDS_PARQUET;
+}
 
 static mr_code encoder_open(encoder *e, mr_status *st)
 {
@@ -50,6 +55,9 @@ static mr_code encoder_open(encoder *e, mr_status *st)
         return e->line ? MR_OK : mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
     case MR_SHARDS_NPY:
         return mr_npy_encoder_new(&e->npy, e->spec, st);
+    case MR_SHARDS_ARROW:
+    case MR_SHARDS_PARQUET:
+        return MR_OK;
     default:
         return mr_element_encoder_new(&e->example, e->spec, st);
     }
@@ -68,9 +76,11 @@ static void encoder_close(encoder *e)
 static mr_code begin(encoder *e, const mr_block *b, mr_shard_writer *w, mr_status *st)
 {
     mr_npy_entry entry;
-    if (e->format != MR_SHARDS_NPY || e->begun)
+    if (e->begun || (e->format != MR_SHARDS_NPY && !is_of_rows(e->format)))
         return MR_OK;
     e->begun = true;
+    if (is_of_rows(e->format))
+        return mr_shard_writer_set_spec(w, e->spec, b, st);
     mr_code rc = mr_npy_encoder_begin(e->npy, b, &entry, st);
     return rc == MR_OK ? mr_shard_writer_set_entry(w, entry.descr, entry.rank, entry.shape, st)
                        : rc;
@@ -92,6 +102,19 @@ static mr_code encode(encoder *e, const mr_block *b, size_t row, mr_bytes *recor
     return rc;
 }
 
+static mr_code write_row(encoder *e, const mr_block *b, size_t row, mr_shard_writer *w,
+                         mr_status *st)
+{
+    mr_bytes record;
+    mr_code rc = is_of_rows(e->format) ? mr_shard_writer_append_row(w, b, row, st)
+                                       : encode(e, b, row, &record, st);
+    if (rc != MR_OK)
+        mr_status_at(st, NULL, -1, mr_shard_writer_records(w));
+    else if (!is_of_rows(e->format))
+        rc = mr_shard_writer_append(w, record.data, record.size, st);
+    return rc;
+}
+
 static mr_code write_rows(mr_dataset *ds, const write_opts *o, mr_ledger *ledger,
                           mr_shard_writer *w, mr_status *st)
 {
@@ -107,14 +130,8 @@ static mr_code write_rows(mr_dataset *ds, const write_opts *o, mr_ledger *ledger
     }
     while (rc == MR_OK && (rc = mr_iterator_next(it, WANT, &b, st)) == MR_OK) {
         rc = begin(&e, &b, w, st);
-        for (size_t i = 0; i < b.rows && rc == MR_OK; i++) {
-            mr_bytes record;
-            rc = encode(&e, &b, i, &record, st);
-            if (rc != MR_OK)
-                mr_status_at(st, NULL, -1, mr_shard_writer_records(w));
-            else
-                rc = mr_shard_writer_append(w, record.data, record.size, st);
-        }
+        for (size_t i = 0; i < b.rows && rc == MR_OK; i++)
+            rc = write_row(&e, &b, i, w, st);
     }
     if (rc == MR_END)
         rc = begin(&e, NULL, w, st);
@@ -240,6 +257,8 @@ static int write_all(const write_opts *o, mr_dataset *ds, cli_jsonl *j)
 {
     mr_shard_writer_opts opts = {.overwrite = o->overwrite, .format = o->shard_format};
     opts.zstd_records = o->compress && strcmp(o->compress, ZSTD_RECORD) == 0;
+    if (o->shard_format == MR_SHARDS_PARQUET)
+        opts.compression = MR_COMPRESSION_ZSTD;
     if (o->compress && !opts.zstd_records && !mr_compression_find(o->compress, &opts.compression))
         return cli_usage(&cli_write, "there is no compression '%s'", o->compress);
     mr_shard_writer *w = NULL;
@@ -302,13 +321,17 @@ static int check_format(write_opts *o, const char *const *words)
     if (o->shard_format == MR_SHARDS_NPY && o->compress)
         return cli_usage(&cli_write,
                          "--compress is not of npy files, which numpy maps as they are");
+    if (o->shard_format == MR_SHARDS_ARROW && o->compress && strcmp(o->compress, "ZSTD") != 0)
+        return cli_usage(&cli_write, "--compress of arrow files is ZSTD, of their buffers");
+    if (o->shard_format == MR_SHARDS_PARQUET && o->compress && strcmp(o->compress, "ZLIB") == 0)
+        return cli_usage(&cli_write, "--compress of parquet files is ZSTD or GZIP, of their pages");
     return -1;
 }
 
 static int run(int argc, char **argv)
 {
     static const char *const codecs[] = {"GZIP", "ZLIB", "ZSTD", ZSTD_RECORD, NULL};
-    static const char *const formats[] = {"tfrecord", "jsonl", "npy", NULL};
+    static const char *const formats[] = {"tfrecord", "jsonl", "npy", "arrow", "parquet", NULL};
     write_opts o = {.shards = 1};
     o.jsonl.v = cli_words(argc);
     o.text.v = cli_words(argc);
@@ -320,7 +343,7 @@ static int run(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.out,
          .what = "PREFIX",
-         .help = "files are PREFIX-00000-of-0000N.tfrecord (.jsonl, .npy) and so on"},
+         .help = "files are PREFIX-00000-of-0000N.tfrecord (or the format's ending) and so on"},
         {.name = "shards",
          .kind = CLI_INT,
          .value = &o.shards,
@@ -341,7 +364,7 @@ static int run(int argc, char **argv)
          .value = &o.format,
          .what = "FORMAT",
          .words = formats,
-         .help = "tfrecord (the default), jsonl, or npy"},
+         .help = "tfrecord (the default), jsonl, npy, arrow or parquet"},
         {.name = "compress",
          .kind = CLI_TEXT,
          .value = &o.compress,
@@ -436,7 +459,8 @@ static int run(int argc, char **argv)
 
 const cli_command cli_write = {
     .name = "write",
-    .summary = "writes TFRecord, JSON-lines or npy shards from a pipeline, JSON lines, text, "
+    .summary = "writes TFRecord, JSON-lines, npy, Arrow or Parquet shards from a pipeline, JSON "
+               "lines, text, "
                "images or IDX files",
     .usage = "--out PREFIX [--shards N] [--overwrite] [--format FORMAT] [--compress CODEC]\n"
              "    (--expr EXPR | --jsonl FILE... [--schema FEATURES] | --text FILE... |\n"
@@ -456,7 +480,10 @@ const cli_command cli_write = {
         "\n"
         "--format jsonl writes the lines that 'millrace show' prints. --format npy writes\n"
         "numpy arrays: elements of numbers and bools, all of one shape, along axis 0; those\n"
-        "of several components as records of a structured type.\n"
+        "of several components as records of a structured type. --format arrow (Arrow IPC\n"
+        "files) and --format parquet write a column for each component: axes are lists, of\n"
+        "Parquet files one at most. --compress ZSTD is that of Arrow's buffers; ZSTD (the\n"
+        "default) or GZIP that of Parquet's pages.\n"
         "\n"
         "JSON lines are what 'millrace show' prints: a value is a number, a string,\n"
         "{\"b64\": BASE64} for bytes, or a list of one of them. A feature has one type in all\n"

@@ -11,6 +11,7 @@
 #include "pipeline/files/file_lock.h"
 #include "pipeline/formats/new_file.h"
 #include "pipeline/formats/record_frames.h"
+#include "pipeline/formats/shard_writer.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 
@@ -166,15 +167,19 @@ mr_code mr__generation_add(mr__generation *g, const char *partial, const char *p
 /* How the names of a set go on after the prefix, with any digits for the zeros; then the ending,
  * one of these. */
 static const char shard_number[] = "-00000-of-00000.";
-static const char *const shard_endings[] = {"tfrecord", "jsonl", "npy"};
+const char *const mr__shard_endings[MR__SHARD_ENDINGS] = {[MR_SHARDS_TFRECORD] = "tfrecord",
+                                                          [MR_SHARDS_JSONL] = "jsonl",
+                                                          [MR_SHARDS_NPY] = "npy",
+                                                          [MR_SHARDS_ARROW] = "arrow",
+                                                          [MR_SHARDS_PARQUET] = "parquet"};
 enum { NUMBER = sizeof shard_number - 1 };
 
 size_t mr__shard_prefix(const char *name)
 {
     size_t n = strlen(name);
-    for (size_t e = 0; e < sizeof shard_endings / sizeof *shard_endings; e++) {
-        size_t end = strlen(shard_endings[e]), i = 0;
-        if (n <= NUMBER + end || strcmp(name + n - end, shard_endings[e]) != 0)
+    for (size_t e = 0; e < MR__SHARD_ENDINGS; e++) {
+        size_t end = strlen(mr__shard_endings[e]), i = 0;
+        if (n <= NUMBER + end || strcmp(name + n - end, mr__shard_endings[e]) != 0)
             continue;
         const char *number = name + n - end - NUMBER;
         while (i < NUMBER && (shard_number[i] == '0' ? number[i] >= '0' && number[i] <= '9'

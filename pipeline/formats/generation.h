@@ -4,10 +4,10 @@
 /* Putting a set of files in the place of another, so that a pattern over their names never finds
  * some of each. For shard_writer.c, and for who lists files.
  *
- * The names are PREFIX-00000-of-0000N.tfrecord (or .jsonl, .npy) and so on, and PREFIX.dict, where
- * their records are compressed with a dictionary; beside them, where PREFIX-* does not match, lie
- * .PREFIX-... .partial (a new file, complete), .PREFIX-... .old (one that is replaced) and
- * .PREFIX.commit, the journal. Publishing
+ * The names are PREFIX-00000-of-0000N.tfrecord (or another of the endings below) and so on, and
+ * PREFIX.dict, where their records are compressed with a dictionary; beside them, where PREFIX-*
+ * does not match, lie .PREFIX-... .partial (a new file, complete), .PREFIX-... .old (one that is
+ * replaced) and .PREFIX.commit, the journal. Publishing
  *
  *     1. writes the journal, all renames that follow, under another name, syncs it, and renames it
  *     2. renames the old files to their hidden names
@@ -30,6 +30,9 @@
  * errors   MR_FAILED_PRECONDITION: it is; names the journal, and says what to do */
 mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st) MR_NODISCARD;
 
+/* What names end in, by their mr_shard_format. */
+enum { MR__SHARD_ENDINGS = 5 };
+extern const char *const mr__shard_endings[MR__SHARD_ENDINGS];
 /* The length of the prefix in the path of a shard, PREFIX-00000-of-0000N.tfrecord; 0: it is none */
 size_t mr__shard_prefix(const char *path);
 

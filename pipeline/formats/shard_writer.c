@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/arrow_ipc_writer.h"
 #include "pipeline/formats/generation.h"
+#include "pipeline/formats/parquet_writer.h"
 #include "pipeline/formats/record_frames.h"
 #include "pipeline/formats/tfrecord_writer.h"
 
@@ -23,7 +25,10 @@ struct mr_shard_writer {
     char *npy_type; /* of NPY: what its heads say but for the number of entries, in two texts */
     int64_t n, next, records;
     bool zstd_records;
-    mr_code failed;           /* to begin with frames; MR_OK: no */
+    mr_compression compression; /* of parts of tables */
+    mr__table_writer **tables;  /* of formats of rows: one for each file; NULL: no spec yet */
+    size_t n_columns;
+    mr_code failed;           /* to begin with frames, or to write a row; MR_OK: no */
     mr__frame_writer *frames; /* NULL: the first records are still being collected */
     struct samples samples;
     mr__new_file dictionary; /* its path is NULL where there is none */
@@ -31,6 +36,15 @@ struct mr_shard_writer {
 };
 
 enum { SAMPLE_BYTES = 4 << 20, MOST_SAMPLES = 1 << 20 };
+/* Values of rows in memory, of all files and at least of each. */
+enum { TABLE_BYTES = 256 << 20, LEAST_TABLE_BYTES = 64 << 10 };
+
+/* The formats whose records are rows. */
+static const struct {
+    const char *name;
+    mr_code (*open)(mr__table_writer **out, const mr__table_opts *o, mr_status *st);
+} of_rows[MR__SHARD_ENDINGS] = {[MR_SHARDS_ARROW] = {"Arrow", mr__arrow_writer_open},
+                                [MR_SHARDS_PARQUET] = {"Parquet", mr__parquet_writer_open}};
 
 /* What would be replaced by a dictionary at path is one of the old files. */
 static mr_code check_dictionary(const mr_shard_writer *w, const char *path, mr_status *st)
@@ -63,6 +77,7 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     mr_shard_format format = opts ? opts->format : MR_SHARDS_TFRECORD;
     if (format == MR_SHARDS_NPY && opts->compression != MR_COMPRESSION_NONE)
         return mr_fail(st, MR_INVALID_ARGUMENT, "npy files cannot be compressed");
+    bool rows = of_rows[format].open != NULL;
     if (format != MR_SHARDS_TFRECORD && opts->zstd_records)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "records are compressed one after the other in tfrecord files alone");
@@ -70,7 +85,7 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     char *path = mr_malloc(path_size);
     mr_shard_writer *w = mr_calloc(1, sizeof *w + (size_t)n_shards * sizeof *w->files);
     const mr_tfrecord_writer_opts each = {
-        .compression = opts ? opts->compression : MR_COMPRESSION_NONE, .sync = true};
+        .compression = opts && !rows ? opts->compression : MR_COMPRESSION_NONE, .sync = true};
     mr_code rc = path && w ? MR_OK : mr_fail_memory(st, path_size, "a shard writer");
     if (rc == MR_OK)
         rc = mr__generation_init(&w->generation, prefix, st);
@@ -80,6 +95,7 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
         w->format = format;
         w->overwrite = opts && opts->overwrite;
         w->zstd_records = opts && opts->zstd_records;
+        w->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
         rc = mr__generation_recover(&w->generation, st);
     }
     if (rc == MR_OK)
@@ -107,9 +123,7 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
 
 const char *mr_shard_ending(mr_shard_format format)
 {
-    static const char *const endings[] = {
-        [MR_SHARDS_TFRECORD] = "tfrecord", [MR_SHARDS_JSONL] = "jsonl", [MR_SHARDS_NPY] = "npy"};
-    return endings[format];
+    return mr__shard_endings[format];
 }
 
 /* ---- heads of NPY files ----
@@ -171,6 +185,70 @@ mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, int ran
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++)
         rc = put_head(w, i, false, st);
     return rc;
+}
+
+/* ---- rows ---- */
+
+static mr_code put_bytes(void *ctx, const void *data, size_t n, mr_status *st)
+{
+    return mr__tfrecord_writer_put(ctx, data, n, st);
+}
+
+mr_code mr_shard_writer_set_spec(mr_shard_writer *w, const mr_spec *spec, const mr_block *first,
+                                 mr_status *st)
+{
+    size_t share = TABLE_BYTES / (size_t)w->n;
+    mr__table_opts o = {.spec = spec,
+                        .first = first,
+                        .most_bytes = share > LEAST_TABLE_BYTES ? share : LEAST_TABLE_BYTES,
+                        .compression = w->compression,
+                        .put = put_bytes};
+    if (!of_rows[w->format].open || w->tables)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the types of rows are said once, before the first, and of files of rows "
+                       "only, which are Arrow and Parquet files");
+    w->tables = mr_calloc((size_t)w->n, sizeof *w->tables);
+    if (!w->tables)
+        return mr_fail_memory(st, (size_t)w->n * sizeof *w->tables, "a shard writer");
+    w->n_columns = mr_spec_n_leaves(spec);
+    for (int64_t i = 0; i < w->n && w->failed == MR_OK; i++) {
+        o.ctx = w->files[i];
+        w->failed = of_rows[w->format].open(&w->tables[i], &o, st);
+    }
+    return w->failed;
+}
+
+static mr_code fail_no_spec(const mr_shard_writer *w, mr_status *st)
+{
+    return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the rows of %s files are",
+                   of_rows[w->format].name);
+}
+
+static mr_code given_up(const mr_shard_writer *w, mr_status *st)
+{
+    return mr_fail(st, w->failed, "the set of files was given up after an earlier failure");
+}
+
+mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t row, mr_status *st)
+{
+    if (!of_rows[w->format].open)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "records of %s files are no rows",
+                       mr_shard_ending(w->format));
+    if (w->failed != MR_OK)
+        return given_up(w, st);
+    if (!w->tables)
+        return fail_no_spec(w, st);
+    mr__table_writer *t = w->tables[w->next];
+    w->failed =
+        b->n_columns == w->n_columns
+            ? t->class_->append(t, b, row, st)
+            : mr_fail(st, MR_INVALID_ARGUMENT, "a row of %zu columns, and the files have %zu",
+                      b->n_columns, w->n_columns);
+    if (w->failed == MR_OK) {
+        w->next = (w->next + 1) % w->n;
+        w->records++;
+    }
+    return w->failed;
 }
 
 /* ---- records that are frames of their own ---- */
@@ -253,14 +331,12 @@ static mr_code begin_frames(mr_shard_writer *w, mr_status *st)
     return rc;
 }
 
-static mr_code given_up(const mr_shard_writer *w, mr_status *st)
-{
-    return mr_fail(st, w->failed, "the set of files was given up after an earlier failure");
-}
-
 mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, mr_status *st)
 {
     struct samples *s = &w->samples;
+    if (of_rows[w->format].open)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "records of %s files are rows",
+                       of_rows[w->format].name);
     if (w->format == MR_SHARDS_NPY && !w->npy_type)
         return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the entries of npy files are");
     if (w->failed != MR_OK)
@@ -281,12 +357,15 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
 {
     bool kept = false;
     mr__generation *g = &w->generation;
-    mr_code rc = w->failed != MR_OK              ? given_up(w, st)
-                 : w->zstd_records && !w->frames ? begin_frames(w, st)
-                                                 : MR_OK;
+    mr_code rc = w->failed != MR_OK                      ? given_up(w, st)
+                 : w->zstd_records && !w->frames         ? begin_frames(w, st)
+                 : of_rows[w->format].open && !w->tables ? fail_no_spec(w, st)
+                                                         : MR_OK;
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++) {
         if (w->npy_type)
             rc = put_head(w, i, true, st);
+        if (w->tables)
+            rc = w->tables[i]->class_->finish(w->tables[i], st);
         if (rc == MR_OK)
             rc = mr__tfrecord_writer_finish(w->files[i], st);
     }
@@ -314,6 +393,9 @@ void mr_shard_writer_abort(mr_shard_writer *w)
 {
     if (!w)
         return;
+    for (int64_t i = 0; w->tables && i < w->n; i++)
+        mr__table_writer_close(w->tables[i]);
+    mr_free(w->tables);
     for (int64_t i = 0; i < w->n; i++)
         mr_tfrecord_writer_abort(w->files[i]);
     mr__new_file_abort(&w->dictionary);

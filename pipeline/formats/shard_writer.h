@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_SHARD_WRITER_H
 #define MR_PIPELINE_FORMATS_SHARD_WRITER_H
-/* A set of files, PREFIX-00000-of-0000N.tfrecord (or .jsonl, .npy) and so on, records dealt round
- * robin.
+/* A set of files, PREFIX-00000-of-0000N.tfrecord (or .jsonl, .npy, .arrow, .parquet) and so on,
+ * records dealt round robin.
  *
  * Files get their names when all of them are written and on the disk; before that they lie beside
  * them, as .NAME. ... .partial, which PREFIX-* does not match. They replace files of these names,
@@ -16,6 +16,8 @@
  *
  * thread   one at a time per writer
  * since    0.1 */
+#include "../memory/block.h"
+#include "../params/spec.h"
 #include "tfrecord.h"
 
 #ifdef __cplusplus
@@ -27,12 +29,17 @@ typedef struct mr_shard_writer mr_shard_writer;
 typedef enum mr_shard_format {
     MR_SHARDS_TFRECORD,
     MR_SHARDS_JSONL, /* a record is a line, without its end */
-    MR_SHARDS_NPY    /* numpy's files of arrays, version 1.0 to 3.0: a record is an entry along
+    MR_SHARDS_NPY,   /* numpy's files of arrays, version 1.0 to 3.0: a record is an entry along
                         axis 0, as it lies in memory; mr_shard_writer_set_entry says its type */
+    /* Formats of rows: a record is a row of columns, which mr_shard_writer_append_row takes;
+     * mr_shard_writer_set_spec says their types. */
+    MR_SHARDS_ARROW, /* Arrow IPC files, with a footer */
+    MR_SHARDS_PARQUET
 } mr_shard_format;
 
 typedef struct mr_shard_writer_opts {
-    mr_compression compression; /* not of NPY, whose heads are completed at the end */
+    mr_compression compression; /* not of NPY, whose heads are completed at the end; of ARROW that
+                                   of each buffer, ZSTD; of PARQUET of each page, ZSTD or GZIP */
     bool overwrite;             /* replaces sets of other numbers of shards and formats too */
     mr_shard_format format;
     /* Of TFRECORD: each record is one zstd frame, so that any TFRecord reader finds it. Where one
@@ -60,7 +67,29 @@ MR_API mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, i
  * errors   MR_INVALID_ARGUMENT: the files are of another format; those of appending */
 MR_API mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, int rank,
                                          const int64_t *shape, mr_status *st) MR_NODISCARD;
-/* Appends a record to the file whose turn it is.
+/* Of formats of rows, once, before the first: rows are elements of spec, with a column for each
+ * leaf, called "a.b" where records hold records, by its place in a tuple, and "value" where it is
+ * the only one. first: NULL, or the first rows, which say the number of axes where spec does not.
+ * Rows are kept in memory before they are written, of all files about 256 MiB at most.
+ *
+ *     leaf                          ARROW                  PARQUET
+ *     strings                       large_binary           BYTE_ARRAY
+ *     an axis of one size           fixed_size_list        a list; one axis at most
+ *     of several, or a ragged one   large_list             the same
+ *
+ * errors   MR_INVALID_ARGUMENT: the files are of another format; they have no such compression; no
+ *          leaves, or two that are called alike; a leaf that is a dataset or bfloat16, for which
+ *          they have no type; PARQUET: one of several axes; those of appending */
+MR_API mr_code mr_shard_writer_set_spec(mr_shard_writer *w, const mr_spec *spec,
+                                        const mr_block *first, mr_status *st) MR_NODISCARD;
+/* Appends row `row` of b to the file whose turn it is.
+ * errors   MR_FAILED_PRECONDITION: without mr_shard_writer_set_spec
+ *          MR_INVALID_ARGUMENT: the files are of another format; other columns than the spec's, or
+ *          another number of axes than the first row's; those of writing. After an error the files
+ *          can only be given up */
+MR_API mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t row,
+                                          mr_status *st) MR_NODISCARD;
+/* Appends a record to the file whose turn it is; not of formats of rows.
  * errors   MR_FAILED_PRECONDITION: NPY without mr_shard_writer_set_entry; those of
  *          mr_tfrecord_writer_append */
 MR_API mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n,

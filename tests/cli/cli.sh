@@ -367,7 +367,30 @@ expect a_killed_write_leaves_no_lock 0 '3 records in 2 files: held-*-of-00002.tf
 expect frames_of_records_alone 2 '' 'tfrecord files' -- "$m" write --out wrong --format jsonl --compress zstd-record --expr 'range(3)'
 expect no_packed_arrays 2 '' 'compress' -- "$m" write --out wrong --format npy --compress GZIP --expr 'range(3)'
 expect formats_are_of_pipelines 2 '' '--schema' -- "$m" write --out wrong --format jsonl --idx a b
-expect unknown_format 2 '' 'npy' -- "$m" write --out wrong --format parquet --expr 'range(3)'
+expect unknown_format 2 '' 'npy' -- "$m" write --out wrong --format xml --expr 'range(3)'
+for format in arrow parquet; do
+    expect "$format: written" 0 "5 records in 2 files: $format-*-of-00002.$format" -- "$m" write --out $format --shards 2 --format $format --expr 'range(5).map(x => {"n": x, "s": "\xff", "l": ones([x])})'
+    expect "$format: read back" 0 "$("$m" show 'range(5).map(x => {"n": x, "s": "\xff", "l": ones([x])}).shard(2, 0)'; "$m" show 'range(5).map(x => {"n": x, "s": "\xff", "l": ones([x])}).shard(2, 1)')" -- "$m" show "$format(\"$format-*\")"
+    expect "$format: counted" 0 $'0\n2\n4\n1\n3' -- "$m" show "$format(\"$format-*\").map(r => r[\"n\"]).assert_cardinality(5)"
+    expect "$format: computed names" 0 $'0\n2\n1\n3' -- "$m" show "list_files(\"$format-*\", shuffle=false).flat_map(f => $format(f, schema={\"n\": int64}).take(2)).map(r => r[\"n\"])"
+    expect "$format: no schema" 2 '' 'schema must be given' "$format(f, schema=" -- "$m" show "list_files(\"$format-*\").flat_map(f => $format(f))"
+    expect "$format: no column" 2 '' "$format: $format-00000-of-00002.$format: there is no column 'y'" -- "$m" show "$format(\"$format-*\", columns=[\"n\", \"y\"])"
+    expect "$format: another type" 1 '' "column 'n' is int64[] here, and int8[] in the first file or the schema" -- "$m" show "$format(\"$format-*\", schema={\"n\": int8})"
+    after=$("$m" explain --workers 2 --auto-shard file "$format(\"$format-*\", columns=[\"n\", \"s\"]).batch(2)" | sed -n '/after, on worker 0/{n;s/^ *//;s/[.]replica_slices.*//;p}')
+    expect "$format: divided by files" 0 $'0\n2\n4' -- "$m" show "$after.unbatch().map(r => r[\"n\"])"
+    expect "$format: in pieces" 0 $'{"0": "a", "1": 0}\n{"0": "a", "1": 1}' -- sh -c "'$m' write --out few --overwrite --format $format --compress ZSTD --expr 'range(2).map(x => (\"a\", x))' >/dev/null && '$m' show '$format(\"few-*\")'"
+    expect "$format: not in ZLIB" 2 '' 'ZSTD' -- "$m" write --out wrong --format $format --compress ZLIB --expr 'range(3)'
+    expect "$format: not of datasets" 1 '' "'value'" 'dataset' -- "$m" write --out wrong --format $format --expr 'range(3).window(2)'
+    expect "$format: of nothing" 0 '' -- sh -c "'$m' write --out nothing --overwrite --format $format --expr 'range(0).map(x => {\"x\": x})' >/dev/null && '$m' show '$format(\"nothing-*\")'"
+    expect "$format: input that is a file" 0 $'{"n": 1}\n{"n": 3}' -- sh -c "'$m' show '$format(\"-\", columns=[\"n\"])' <$format-00001-of-00002.$format"
+done
+expect tables_of_pipes 0 $'{"n": 0}\n{"n": 2}\n{"n": 4}' -- sh -c "cat arrow-00000-of-00002.arrow | '$m' show 'arrow(\"-\", columns=[\"n\"])'"
+expect tables_of_pipes_once 1 '' 'read once' -- sh -c "cat arrow-00000-of-00002.arrow | '$m' show 'arrow(\"-\", columns=[\"n\"]).take(1).repeat(2)' >/dev/null"
+expect no_tables_of_other_pipes 2 '' 'standard input' -- sh -c "rm -f fifo; mkfifo fifo; '$m' show 'arrow(\"fifo\")'"
+expect no_parquet_of_pipes 2 '' 'write it to a file' -- sh -c "cat parquet-* | '$m' show 'parquet(\"-\")'"
+expect parquet_of_one_axis 1 '' '2 axes' 'reshape' -- "$m" write --out wrong --format parquet --expr 'range(3).map(x => ones([2, 2]))'
+expect parquet_in_gzip 0 '{"value": 0}' -- sh -c "'$m' write --out few --overwrite --compress GZIP --format parquet --expr 'range(1)' >/dev/null && '$m' show 'parquet(\"few-*\")'"
+expect no_arrow_in_gzip 2 '' 'ZSTD' -- "$m" write --out wrong --format arrow --compress GZIP --expr 'range(3)'
 result nothing_is_left_of_what_failed $([ -z "$(find . -name '*wrong*')" ]; echo $?) "$(ls -a)"
 expect file_size_limit 1 '' -- bash -c "ulimit -f 64; '$m' write --out limited --expr 'range(100000).map(x => zeros([100], \"uint8\"))'"
 result file_size_limit_leaves_no_file $([ -z "$(ls limited* .limited* 2>/dev/null)" ]; echo $?) "$(ls -a)"

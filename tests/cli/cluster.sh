@@ -13,6 +13,9 @@ l() { echo "$1.distribute(\"local\"${2:+, $2})"; }
 for i in 0 1 2 3 4 5 6 7 8 9; do seq $((i * 10)) $((i * 10 + i)) >part-$i.txt; done
 mkdir few elsewhere
 cp part-3.txt part-7.txt few/
+for format in arrow parquet; do
+    "$m" write --out $format --shards 3 --format $format --expr 'range(40).map(x => {"x": x, "l": ones([x % 3])})' 2>/dev/null
+done
 "$m" write --out squares --shards 3 --expr "range(3000).map(x => {\"x\": x * x})" 2>/dev/null
 
 start dispatcher "$m" dispatcher --listen 127.0.0.1:0
@@ -32,6 +35,8 @@ range(200).map(x => x * x).shuffle(9)|seed=1, streams=3, block_length=2
 range(20).take(7).batch(2)|streams=3
 text_line("part-*.txt").batch(3)|streams=4
 text_line("part-*.txt").shuffle(5).batch(2)|seed=9
+arrow("arrow-*").map(r => r["l"])|streams=3
+parquet("parquet-*", columns=["x", "l"]).map(r => r["x"]).batch(2)|streams=2
 text_line("few/*.txt").batch(3)|
 text_line("few/*.txt").take(9)|
 list_files("part-*.txt", shuffle=true).flat_map(f => text_line(f))|seed=2

@@ -9,6 +9,7 @@ torch is tried where it is installed. TAP goes to $TAP_FILE.
 """
 import ctypes
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -251,6 +252,137 @@ def check_table(ds):
     equal(got["in/y/z"], [row["in"]["y"]["z"] for row in want])
 
 
+def shown(text):
+    done = subprocess.run([f"{build}/millrace", "show", text], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Failure(done.stderr)
+    return done.stdout
+
+
+def arrow_files_become_datasets(folder):
+    """Of every codec and version, as streams and as files, in batches that end anywhere."""
+    kinds = {"file": pyarrow.ipc.new_file, "stream": pyarrow.ipc.new_stream}
+    for (kind, new), packing, version in itertools.product(kinds.items(), (None, "lz4", "zstd"), ("V4", "V5")):
+        if packing and version == "V4":
+            continue  # which has no compression
+        options = pyarrow.ipc.IpcWriteOptions(compression=packing, use_legacy_format=version == "V4",
+                                              metadata_version=getattr(pyarrow.ipc.MetadataVersion, version))
+        for rows in (3, 10):
+            with new(f"{folder}/t.arrow", table().schema, options=options) as out:
+                out.write_table(table(), max_chunksize=rows)
+            try:
+                check_table(dataset(f'arrow("{folder}/t.arrow")'))
+                got = [to_arrow(column(b, "n")).to_pylist() for b in blocks(dataset(f'arrow("{folder}/t.arrow", columns=["n"]).skip(7)'))]
+                equal(sum(got, []), [7, 8, 9])
+            except Failure as why:
+                raise Failure(f"{kind}, {packing}, {version}, {rows} rows: {why}") from why
+
+
+def arrow_types():
+    numbers = {name: pyarrow.array([0, 1, 100], name) for name in
+               ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")}
+    times = {str(t): pyarrow.array([0, 1, 86400000 * 3], pyarrow.int64()).cast(t) for t in
+             (pyarrow.date64(), pyarrow.timestamp("ns"), pyarrow.timestamp("s", "UTC"), pyarrow.duration("ms"))}
+    short = {str(t): pyarrow.array([0, 1, 3600], pyarrow.int32()).cast(t) for t in
+             (pyarrow.date32(), pyarrow.time32("s"), pyarrow.time32("ms"))}
+    return pyarrow.table({
+        **numbers, **times, **short,
+        "half": pyarrow.array(numpy.array([0, 1.5, -2], "float16")),
+        "bool": pyarrow.array([True, False, True]),
+        "utf8": pyarrow.array(["", "a", "\u00e9" * 9]),
+        "large_utf8": pyarrow.array(["x", "", "yz"], pyarrow.large_utf8()),
+        "binary": pyarrow.array([b"\xff", b"", b"00"], pyarrow.binary()),
+        "large_binary": pyarrow.array([b"", b"1", b"22"], pyarrow.large_binary()),
+        "views": pyarrow.array(["", "exactly 12 b", "more than twelve bytes"], pyarrow.string_view()),
+        "binary_views": pyarrow.array([b"\xff" * 13, b"\xfe" * 4000, b""], pyarrow.binary_view()),
+        "views": pyarrow.array(["", "exactly 12 b", "more than twelve bytes"], pyarrow.string_view()),
+        "binary_views": pyarrow.array([b"\xff" * 13, b"\xfe" * 4000, b""], pyarrow.binary_view()),
+        "fixed": pyarrow.array([b"abc", b"def", b"ghi"], pyarrow.binary(3)),
+        "strings": pyarrow.array([["a"], [], ["b", ""]]),
+        "pairs": pyarrow.array([["a", "b"]] * 3, pyarrow.list_(pyarrow.utf8(), 2)),
+        "days": pyarrow.array([[1], [], [2, 3]], pyarrow.list_(pyarrow.int32())).cast(pyarrow.list_(pyarrow.date32())),
+        "codes": pyarrow.DictionaryArray.from_arrays(pyarrow.array([2, 0, 2], pyarrow.uint16()), pyarrow.array([1.5, 2, 3])),
+    })
+
+
+def plain(value):
+    """A value as Millrace has it: times are numbers, text is bytes."""
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return value.encode() if isinstance(value, str) else value
+
+
+def arrow_files_of_every_type(folder):
+    whole = arrow_types()
+    with pyarrow.ipc.new_file(f"{folder}/t.arrow", whole.schema) as out:
+        out.write_table(whole)
+    for block, name in ((b, n) for b in blocks(dataset(f'arrow("{folder}/t.arrow")')) for n in whole.column_names):
+        want = whole[name]
+        if want.type in (pyarrow.date32(), pyarrow.time32("s"), pyarrow.time32("ms")):
+            want = want.cast(pyarrow.int32())
+        elif pyarrow.types.is_temporal(want.type):
+            want = want.cast(pyarrow.int64())
+        elif name == "days":
+            want = want.cast(pyarrow.list_(pyarrow.int32()))
+        try:
+            equal(to_arrow(column(block, name)).to_pylist(), plain(want.to_pylist()))
+        except Failure as why:
+            raise Failure(f"{name}: {why}") from why
+
+
+def arrow_streams_of_pipes(folder):
+    with pyarrow.ipc.new_stream(f"{folder}/t.arrows", table().schema) as out:
+        out.write_table(table(), max_chunksize=4)
+    whole = shown(f'arrow("{folder}/t.arrows")')
+    with open(f"{folder}/t.arrows", "rb") as stream:
+        piped = subprocess.run(["sh", "-c", f"cat | {build}/millrace show 'arrow(\"-\")'"], stdin=stream,
+                               capture_output=True, text=True, check=True)
+    equal(piped.stdout, whole)
+    equal(len(whole.splitlines()), 10)
+
+
+def arrow_dictionaries_grow_and_change(folder):
+    def batch(indices, values):
+        return pyarrow.RecordBatch.from_pydict(
+            {"s": pyarrow.DictionaryArray.from_arrays(pyarrow.array(indices, pyarrow.int8()), pyarrow.array(values))})
+    grown = [batch([0, 1], ["a", "b"]), batch([2, 0], ["a", "b", "c"]), batch([3], ["a", "b", "c", "d"])]
+    changed = [batch([0, 1], ["a", "b"]), batch([0, 1], ["x", "y"])]
+    options = pyarrow.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    for new, batches, want in ((pyarrow.ipc.new_stream, grown, "abcad"), (pyarrow.ipc.new_file, grown, "abcad"),
+                               (pyarrow.ipc.new_stream, changed, "abxy")):
+        with new(f"{folder}/t.arrow", batches[0].schema, options=options) as out:
+            for one in batches:
+                out.write_batch(one)
+        equal(shown(f'arrow("{folder}/t.arrow").map(r => r["s"])').split(), [f'"{c}"' for c in want])
+
+
+def arrow_files_are_tables(folder):
+    expr = ('range(10).map(x => {"n": cast(x, "int32"), "s": format("row {}", x), "l": ones([x % 3]), "u": x % 2 == 0, '
+            '"f": [[x, 1], [2, x]], "h": cast(x, "float16"), "lists": split(join(split("a b", " "), "-") , "-")})')
+    for more in ((), ("--compress", "ZSTD")):
+        write(folder, "t", "arrow", expr, "--shards", "3", *more)
+        parts = [pyarrow.ipc.open_file(f"{folder}/t-0000{i}-of-00003.arrow").read_all() for i in range(3)]
+        for part in parts:
+            part.validate(full=True)
+        equal([part.num_rows for part in parts], [4, 3, 3])
+        rows = [row for group in itertools.zip_longest(*(part.to_pylist() for part in parts)) for row in group if row]
+        want = [{"f": [[x, 1], [2, x]], "h": float(x), "l": [1.0] * (x % 3), "lists": [b"a", b"b"], "n": x,
+                 "s": b"row %d" % x, "u": x % 2 == 0} for x in range(10)]
+        equal(rows, want)
+        equal(str(parts[0].schema.field("f").type), "fixed_size_list<item: fixed_size_list<item: int64 not null>[2] not null>[2]")
+    write(folder, "none", "arrow", 'range(3).filter(x => x > 5)')
+    none = pyarrow.ipc.open_file(f"{folder}/none-00000-of-00001.arrow").read_all()
+    equal((none.num_rows, none.schema.names), (0, ["value"]))
+
+
+def arrow_files_of_many_batches(folder):
+    write(folder, "t", "arrow", 'range(150000).map(x => {"x": x})')
+    file = pyarrow.ipc.open_file(f"{folder}/t-00000-of-00001.arrow")
+    equal([file.get_batch(i).num_rows for i in range(file.num_record_batches)], [65536, 65536, 18928])
+    equal(file.read_all()["x"].to_pylist() == list(range(150000)), True)
+    equal(shown(f'arrow("{folder}/t-*").skip(149998)').split("\n")[:2], ['{"x": 149998}', '{"x": 149999}'])
+
+
 def tables_become_datasets(_):
     check_table(from_arrow(table().to_reader()))
     check_table(from_arrow(table().to_reader(max_chunksize=3)))  # arrays with offsets
@@ -305,7 +437,8 @@ def tensors_become_datasets(_):
 TESTS = (npy_files_are_arrays, npy_files_of_every_type, npy_files_of_components_are_structured, numbers_reach_arrow,
          shapes_reach_arrow, strings_reach_arrow, columns_are_tensors, tables_become_datasets,
          parquet_files_become_datasets, nulls_are_errors, batches_go_through_ops, tensors_become_columns,
-         tensors_become_datasets)
+         tensors_become_datasets, arrow_files_become_datasets, arrow_files_of_every_type, arrow_streams_of_pipes,
+         arrow_dictionaries_grow_and_change, arrow_files_are_tables, arrow_files_of_many_batches)
 
 
 def main():

@@ -8,6 +8,7 @@ if nm -D "$MR_BUILD/libmillrace.so" 2>/dev/null | grep -q '__[at]san_init'; then
     exit 77
 fi
 venv=$MR_BUILD/exchange
+exec 9>"$venv.lock" && flock 9
 if ! "$venv/bin/python" -c 'import numpy, pyarrow' 2>/dev/null; then
     python3 -m venv "$venv" >/dev/null 2>&1 &&
         timeout 600 "$venv/bin/pip" -q install numpy pyarrow >"$venv/log" 2>&1 || {
@@ -15,4 +16,5 @@ if ! "$venv/bin/python" -c 'import numpy, pyarrow' 2>/dev/null; then
         exit 77
     }
 fi
+exec 9>&-
 exec "$venv/bin/python" "$MR_SOURCE/tests/cli/exchange.py" "$MR_BUILD"

@@ -41,6 +41,17 @@ needs libzstd1 libzstd.so.1 write --overwrite --out packed --compress ZSTD --tex
 needs libzstd1 libzstd.so.1 write --overwrite --out packed --compress zstd-record --text two.txt
 needs libzstd1 libzstd.so.1 show --ledger ledger 'range(2)'
 needs libzstd1 libzstd.so.1 why ledger --step 0
+"$m" write --out table --format arrow --compress ZSTD --expr 'range(99).map(x => 7)' >/dev/null
+needs libzstd1 libzstd.so.1 show 'arrow("table-*").ignore_errors()'
+needs libzstd1 libzstd.so.1 write --overwrite --out packed --format arrow --compress ZSTD --text two.txt
+needs zlib1g libz.so.1 write --overwrite --out packed --format parquet --text two.txt
+known=$MR_SOURCE/tests/fuzz/corpus
+needs liblz4-1 liblz4.so.1 show "arrow(\"$known/arrow_ipc/lz4\").ignore_errors()"
+needs liblz4-1 liblz4.so.1 show "parquet(\"$known/parquet/delta\").ignore_errors()"
+needs libbrotli1 libbrotlidec.so.1 show "parquet(\"$known/parquet/delta_v2\").skip(2).ignore_errors()"
+needs libsnappy1v5 libsnappy.so.1 show "parquet(\"$known/parquet/dictionary\").ignore_errors()"
+needs libzstd1 libzstd.so.1 show "parquet(\"$known/parquet/groups\").ignore_errors()"
+needs zlib1g libz.so.1 show "parquet(\"$known/parquet/plain\").ignore_errors()"
 needs zlib1g libz.so.1 show 'text_line("two.gz", compression="GZIP")'
 needs zlib1g libz.so.1 write --overwrite --out packed --compress GZIP --text two.txt
 needs zlib1g libz.so.1 show --save-after 0 --state position 'range(2)'

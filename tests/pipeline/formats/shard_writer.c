@@ -238,6 +238,170 @@ MR_TEST(running_out_of_memory_leaves_whole_arrays)
     }
 }
 
+/* Three rows in two files. */
+static mr_code write_table(const char *prefix, mr_shard_format format, mr_compression compression,
+                           bool overwrite, mr_status *st)
+{
+    mr_shard_writer *w = NULL;
+    mr_dataset *ds = NULL;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    static const char graph[] = "range(3).map(n => (n, format(\"s{}\", n), ones([n]), n > 0))";
+    const mr_shard_writer_opts opts = {
+        .format = format, .compression = compression, .overwrite = overwrite};
+    mr_code rc = mr_shard_writer_open(&w, prefix, 2, &opts, st);
+    if (rc == MR_OK)
+        rc = mr_dataset_from_text(graph, sizeof graph - 1, NULL, &ds, st);
+    if (rc == MR_OK)
+        rc = mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, st);
+    if (rc == MR_OK)
+        rc = mr_shard_writer_set_spec(w, mr_iterator_spec(it), NULL, st);
+    while (rc == MR_OK && (rc = mr_iterator_next(it, 100, &b, st)) == MR_OK)
+        for (size_t i = 0; i < b.rows && rc == MR_OK; i++)
+            rc = mr_shard_writer_append_row(w, &b, i, st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    if (rc == MR_END)
+        return mr_shard_writer_close(w, st);
+    mr_shard_writer_abort(w);
+    return rc;
+}
+
+/* All that is read of the set, where a row is (n, s, l, b). */
+static void is_table(const char *prefix, mr_shard_format format)
+{
+    char graph[800];
+    int64_t sum = 0, rows = 0;
+    mr_dataset *ds = NULL;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    snprintf(graph, sizeof graph,
+             "%s(\"%s-*\").map(r => r[\"0\"] * 100 + length(r[\"2\"]) * 10 + "
+             "to_number(substring(r[\"1\"], 1), \"int64\") + cast(r[\"3\"], \"int64\"))",
+             mr_shard_ending(format), prefix);
+    mr_ok(mr_dataset_from_text(graph, strlen(graph), NULL, &ds, &st), &st);
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
+    mr_code rc;
+    while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK) {
+        sum = sum * 1000 + *(const int64_t *)mr_array_at(&b.columns[0], 0);
+        rows++;
+    }
+    mr_code_is(rc, MR_END, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_eq_i64(rows, 3);
+    mr_eq_i64(sum, 223112); /* 0 and 223 are of the first file, 112 of the second */
+}
+
+static const mr_shard_format of_rows[] = {MR_SHARDS_ARROW, MR_SHARDS_PARQUET};
+
+MR_TEST(rows_become_tables)
+{
+    static const mr_compression packings[] = {MR_COMPRESSION_NONE, MR_COMPRESSION_ZSTD};
+    char prefix[600];
+    mr_status st;
+    for (int f = 0; f < 2; f++) {
+        mr_compression other = f ? MR_COMPRESSION_ZLIB : MR_COMPRESSION_GZIP;
+        fresh_directory(f, prefix, sizeof prefix);
+        for (size_t i = 0; i < 2; i++) {
+            mr_ok(write_table(prefix, of_rows[f], packings[i], false, &st), &st);
+            is_table(prefix, of_rows[f]);
+        }
+        /* A set of another format is another set. */
+        mr_code_is(write_formatted(prefix, MR_SHARDS_JSONL, false, &st), MR_ALREADY_EXISTS, &st);
+        mr_code_is(write_table(prefix, of_rows[!f], MR_COMPRESSION_NONE, false, &st),
+                   MR_ALREADY_EXISTS, &st);
+        mr_code_is(write_table(prefix, of_rows[f], other, true, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, mr_compression_name(other));
+        is_table(prefix, of_rows[f]);
+    }
+}
+
+/* set_spec says no. */
+static void refuse_spec(const char *prefix, mr_shard_format format, mr_spec *spec, const char *part)
+{
+    mr_shard_writer *w = NULL;
+    mr_status st;
+    mr_ok(mr_shard_writer_open(&w, prefix, 1, &(mr_shard_writer_opts){.format = format}, &st), &st);
+    mr_code_is(mr_shard_writer_set_spec(w, spec, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, part);
+    mr_code_is(mr_shard_writer_close(w, &st), MR_INVALID_ARGUMENT, &st);
+    mr_spec_unref(spec);
+}
+
+MR_TEST(tables_are_of_rows_whose_types_were_said)
+{
+    mr_status st;
+    char prefix[600];
+    mr_shard_writer *w = NULL;
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    int64_t seven = 7;
+    mr_array column = {.dtype = MR_INT64, .rows = 1, .data = &seven};
+    mr_array pair = {.dtype = MR_INT64, .rows = 1, .rank = 1, .shape = {1}, .data = &seven};
+    mr_array other = {.dtype = MR_UINT64, .rows = 1, .data = &seven};
+    const struct {
+        mr_block b;
+        const char *said;
+    } bad[] = {{{.rows = 1, .n_columns = 1, .columns = &pair},
+                "component 'value' has shape [1], expected []"},
+               {{.rows = 1, .n_columns = 1, .columns = &other}, "is uint64, expected int64"},
+               {{.rows = 1, .n_columns = 2, .columns = &other}, "a row of 2 columns"}};
+    const mr_block b = {.rows = 1, .n_columns = 1, .columns = &column};
+    for (int f = 0; f < 2; f++) {
+        const mr_shard_writer_opts opts = {.format = of_rows[f]};
+        fresh_directory(f, prefix, sizeof prefix);
+        for (size_t i = 0; i < 3; i++) {
+            mr_ok(mr_shard_writer_open(&w, prefix, 1, &opts, &st), &st);
+            mr_code_is(mr_shard_writer_append(w, "x", 1, &st), MR_INVALID_ARGUMENT, &st);
+            mr_code_is(mr_shard_writer_append_row(w, &b, 0, &st), MR_FAILED_PRECONDITION, &st);
+            mr_ok(mr_shard_writer_set_spec(w, spec, &b, &st), &st);
+            mr_code_is(mr_shard_writer_set_spec(w, spec, &b, &st), MR_INVALID_ARGUMENT, &st);
+            mr_ok(mr_shard_writer_append_row(w, &b, 0, &st), &st);
+            mr_code_is(mr_shard_writer_append_row(w, &bad[i].b, 0, &st), MR_INVALID_ARGUMENT, &st);
+            mr_has_str(st.message, bad[i].said);
+            mr_code_is(mr_shard_writer_close(w, &st), MR_INVALID_ARGUMENT, &st);
+        }
+        mr_ok(mr_shard_writer_open(&w, prefix, 1, &opts, &st), &st);
+        mr_code_is(mr_shard_writer_close(w, &st), MR_FAILED_PRECONDITION, &st);
+        refuse_spec(prefix, of_rows[f], mr_spec_scalar(MR_BFLOAT16), "cast it to float32");
+        refuse_spec(prefix, of_rows[f], mr_spec_tuple(NULL, 0), "have no columns");
+        const char *names[] = {"a", "a.b"}, *b_alone[] = {"b"};
+        mr_spec *leaf = mr_spec_scalar(MR_INT8);
+        mr_spec *parts[] = {mr_spec_record(b_alone, &leaf, 1), mr_spec_scalar(MR_INT8)};
+        refuse_spec(prefix, of_rows[f], mr_spec_record(names, parts, 2),
+                    "two columns are called 'a.b'");
+    }
+    refuse_spec(prefix, MR_SHARDS_PARQUET, mr_spec_tensor(MR_INT8, 2, (const int64_t[]){2, 2}),
+                "has 2 axes");
+    refuse_spec(prefix, MR_SHARDS_ARROW, mr_spec_dataset(mr_spec_scalar(MR_INT8)), "is dataset");
+    mr_ok(mr_shard_writer_open(&w, prefix, 1, NULL, &st), &st);
+    mr_code_is(mr_shard_writer_set_spec(w, spec, &b, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_shard_writer_append_row(w, &b, 0, &st), MR_INVALID_ARGUMENT, &st);
+    mr_shard_writer_abort(w);
+    mr_spec_unref(spec);
+}
+
+MR_TEST(running_out_of_memory_leaves_whole_tables)
+{
+    char prefix[600];
+    mr_status st;
+    for (int f = 0; f < 2; f++) {
+        fresh_directory(f, prefix, sizeof prefix);
+        mr_ok(write_table(prefix, of_rows[f], MR_COMPRESSION_NONE, false, &st), &st);
+        mr_fault_each_allocation(n)
+        {
+            mr_code rc = write_table(prefix, of_rows[f], MR_COMPRESSION_ZSTD, false, &st);
+            rc = mr_fault_expect(rc, &st);
+            if (n == 0)
+                mr_ok(rc, &st);
+        }
+        is_table(prefix, of_rows[f]);
+    }
+}
+
 /* A set of n_shards of records that are alike, each compressed by itself. */
 static mr_code write_frames(const char *prefix, int64_t n_shards, int n, bool overwrite,
                             mr_status *st)
