@@ -584,7 +584,7 @@ mr_code mr__d_rebuild(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *joi
         if (!s->owner)
             MR_TRY(rebuild_stream(d, s, p, join->client_id, st));
         else if (s->owner == join->client_id) { /* it was here before, and lost its connection */
-            /* Its stream may have come to a split since then, at the worker that it was read from. */
+            /* It may have come to a split since then, at the worker that it was read from. */
             if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
                 MR_TRY(take_split_list(d, s, p, st));
             MR_TRY(mr__d_take_news(d, s, p, st));
