@@ -253,16 +253,16 @@ mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char 
         if (n == 0)
             continue;
         bool other = n != n_shards || strcmp(strrchr(entry->d_name, '.') + 1, ending) != 0;
+        char *path = join(g->directory, entry->d_name, "");
         if (other && !overwrite) {
-            rc =
-                mr_fail(st, MR_ALREADY_EXISTS,
-                        "there is a set of %" PRId64 " shards under this prefix, %s; remove it, or "
-                        "overwrite it (--overwrite)",
-                        n, entry->d_name);
-            mr_status_at(st, where, -1, -1);
+            rc = mr_fail(st, MR_ALREADY_EXISTS,
+                         "there is a set of %" PRId64 " shards under this prefix; remove it, or "
+                         "overwrite it (--overwrite)",
+                         n);
+            mr_status_at(st, path ? path : where, -1, -1);
+            mr_free(path);
             break;
         }
-        char *path = join(g->directory, entry->d_name, "");
         rc = add_move(g, path, path ? mr__hidden_name(path, ".old") : NULL, st);
     }
     if (rc == MR_OK && (!dir || errno)) {
