@@ -50,7 +50,7 @@ def map_kind(kind, fn):
     if kind[0] == "tuple":
         return ("tuple", [map_kind(k, fn) for k in kind[1]])
     if kind[0] == "record":
-        return ("record", {n: map_kind(k, fn) for n, k in kind[1].items()})
+        return ("record", {n: map_kind(k, fn) for n, k in sorted(kind[1].items())})  # the order of values' leaves
     return fn(kind)
 
 
@@ -673,8 +673,10 @@ class Draw:
         sizes = [self.r.randint(1, 4) for _ in range(self.r.randint(1, 3))]
         drop = self.chance(0.3)
         text = str(sizes[0]) if len(sizes) == 1 else str(sizes)
+        rows = {k[2][0] for k in kind_leaves(kind)} - {None}
+        even = drop or len(rows) == 1 and rows.pop() % sizes[0] == 0
         return f"rebatch({text}{', drop_remainder=true' if drop else ''})", add_axis(
-            drop_axis(kind), sizes[0] if drop and len(set(sizes)) == 1 else None), \
+            drop_axis(kind), sizes[0] if even and len(set(sizes)) == 1 else None), \
             lambda env: model.rebatched(d.value(env), sizes, drop)
 
     def op_shuffle(self, d, scope, kind):
