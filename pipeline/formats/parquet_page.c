@@ -146,6 +146,8 @@ static void read_head(mr__thrift *t, mr__parquet_head *h)
                h->type == MR__PARQUET_DATA_PAGE_V2;
     if (one && !there)
         t->bad = true;
+    if (h->type != MR__PARQUET_DATA_PAGE_V2) /* a damaged head may have several types */
+        h->definition_bytes = h->repetition_bytes = 0;
 }
 
 static mr_code check_head(const mr__parquet_column *c, const mr__parquet_head *h, mr_status *st)

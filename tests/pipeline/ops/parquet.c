@@ -305,6 +305,18 @@ MR_TEST(files_cut_anywhere_and_with_any_byte_changed_are_errors_or_rows)
     }
 }
 
+/* Its page's head ends early; what comes then says that it is of version 1. The size of the levels
+ * of version 2, below 0, was taken off the page. */
+MR_TEST(a_head_of_two_types_is_damaged)
+{
+    static const unsigned char changed[] = {0xff, 0xff, 0xff, 0xff};
+    unsigned char v[sizeof parquet_delta_v2];
+    memcpy(v, parquet_delta_v2, sizeof v);
+    memcpy(v + 262, changed, sizeof changed);
+    table_write("changed.parquet", v, sizeof v);
+    mr_drive(mr_drive_path("parquet(\"@/changed.parquet\", columns=[\"s\"])"), "!BROTLI");
+}
+
 MR_TEST(what_is_no_parquet_file_is_said_with_its_name)
 {
     mr_drive_file("empty.parquet", "");
