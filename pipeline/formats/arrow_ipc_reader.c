@@ -289,7 +289,10 @@ static mr_code read_message(arrow_reader *r, mr_buffer **bytes, mr_status *st)
     if (r->footer)
         MR_TRY(place_of(r, &r->batches, i, &r->next, st));
     r->offset = r->next;
-    MR_TRY(mr__arrow_source_message(&r->source, r->next, bytes, &r->message, &body, st));
+    mr_code rc = mr__arrow_source_message(&r->source, r->next, bytes, &r->message, &body, st);
+    if (rc == MR_END && r->footer)
+        return damaged("its footer leads to no batch", st);
+    MR_TRY(rc);
     r->body = body;
     int64_t end = body + r->message.body_bytes;
     if (r->source.size >= 0 && end > r->source.size)

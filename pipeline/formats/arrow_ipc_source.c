@@ -217,6 +217,8 @@ mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **by
     uint8_t head[8];
     size_t got, before = 4;
     MR_TRY(mr__arrow_source_read(s, at, head, 4, &got, st));
+    if (got == 0 && at < s->size)
+        return mr_fail(st, MR_DATA_LOSS, "the file has become shorter while it was read");
     if (got == 0)
         return MR_END;
     if (got < 4)

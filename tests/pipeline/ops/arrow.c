@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <unistd.h>
+
 #include "pipeline/formats/arrow_ipc.h"
 #include "pipeline/formats/base64.h"
 #include "pipeline/graph/rewrite.h"
@@ -299,6 +301,64 @@ MR_TEST(damage_is_an_error_in_its_place)
     mr_eq_i64(error.record, 2);
     mr_check(error.offset > 0 && error.offset < (int64_t)at);
     mr_eq_str(error.file, mr_test_path("b.arrow"));
+}
+
+/* Where the third batch should be is what ends a stream, or nothing at all. */
+MR_TEST(a_footer_that_leads_to_no_batch_is_an_error)
+{
+    size_t n, at = 0;
+    arrow_file("a.arrow", "range(5).map(n => {\"s\": format(\"<{}>\", n)})", 1);
+    unsigned char *v = table_bytes("a.arrow", &n);
+    while (memcmp(v + at, "<2>", 3) != 0)
+        at++;
+    while (memcmp(v + at, "\xff\xff\xff\xff", 4) != 0)
+        at--;
+    memset(v + at, 0, 8);
+    table_write("b.arrow", v, n);
+    free(v);
+    mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
+             "\"<0>\" \"<1>\" !its_footer_leads_to_no_batch "
+             "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
+}
+
+/* Pulls the rows of the graph one at a time; after the fourth the file is cut to `size` bytes. */
+static mr_code pull_and_cut(const char *graph, const char *name, off_t size, size_t *rows,
+                            mr_status *st)
+{
+    mr_dataset *ds = mr_drive_build(mr_drive_path(graph));
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc;
+    *rows = 0;
+    mr_ok(mr_iterator_open(&it, ds, NULL, st), st);
+    while ((rc = mr_iterator_next(it, 1, &b, st)) == MR_OK) {
+        *rows += b.rows;
+        if (*rows == 4)
+            mr_check(truncate(mr_test_path(name), size) == 0);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
+MR_TEST(a_file_that_is_cut_while_it_is_read_does_not_end_in_silence)
+{
+    /* A batch is more than is read ahead. */
+    static const char graph[] =
+        "range(40).map(n => {\"d\": zeros([100000]) + cast(n, \"float32\")})";
+    static const char *const names[] = {"a.arrow", "a.stream"};
+    for (size_t i = 0; i < 2; i++) {
+        char text[100];
+        size_t rows;
+        mr_status st;
+        arrow_file("a.arrow", graph, 800000);
+        arrow_stream("a.stream", "a.arrow");
+        snprintf(text, sizeof text, "arrow(\"@/%s\").map(r => r[\"d\"][0])", names[i]);
+        mr_code rc = pull_and_cut(text, names[i], 100000, &rows, &st);
+        mr_code_is(rc, MR_DATA_LOSS, &st);
+        mr_check(rows < 40);
+    }
 }
 
 /* A schema alone, as a stream, with one number of its table set. */
