@@ -203,6 +203,12 @@ mr_code mr__arrow_source_is_file(mr__arrow_source *s, bool *out, mr_status *st)
     size_t got;
     MR_TRY(mr__arrow_source_read(s, 0, first, sizeof first, &got, st));
     *out = got == sizeof first && memcmp(first, MR__ARROW_FILE_HEAD, sizeof first) == 0;
+    if (s->seekable || s->head || got == 0)
+        return MR_OK;
+    s->head = mr_memdup(first, got);
+    if (!s->head)
+        return mr_fail_memory(st, got, "the head of a pipe");
+    s->head_size = got;
     return MR_OK;
 }
 

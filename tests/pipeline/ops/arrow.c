@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pipeline/formats/arrow_ipc.h"
@@ -359,6 +361,33 @@ MR_TEST(a_file_that_is_cut_while_it_is_read_does_not_end_in_silence)
         mr_code_is(rc, MR_DATA_LOSS, &st);
         mr_check(rows < 40);
     }
+}
+
+static void *write_stream(void *name)
+{
+    size_t n;
+    unsigned char *v = table_bytes("a.stream", &n);
+    FILE *f = fopen(mr_test_path(name), "wb");
+    bool whole = f && fwrite(v, 1, n, f) == n && fclose(f) == 0;
+    free(v);
+    return whole ? name : NULL;
+}
+
+/* Its first bytes say that it is no file with a footer, and are not there a second time. */
+MR_TEST(a_pipe_gives_a_stream_of_a_known_schema)
+{
+    static char name[] = "pipe";
+    pthread_t writer;
+    void *written;
+    arrow_file("a.arrow", "range(5).map(n => {\"n\": n})", 16);
+    arrow_stream("a.stream", "a.arrow");
+    mr_check(mkfifo(mr_test_path(name), 0600) == 0);
+    mr_check(pthread_create(&writer, NULL, write_stream, name) == 0);
+    char *shown =
+        mr_drive_show(mr_drive_path("arrow(\"@/pipe\", schema={\"n\": int64}).map(r => r[\"n\"])"));
+    mr_check(pthread_join(writer, &written) == 0 && written);
+    mr_eq_str(shown, "0 1 2 3 4");
+    free(shown);
 }
 
 /* A schema alone, as a stream, with one number of its table set. */
