@@ -341,6 +341,34 @@ MR_TEST(a_landing_stays_while_a_block_that_was_lent_keeps_it)
     mr__borrower_unref(b);
 }
 
+static void count_gone(void *n, void *data)
+{
+    (void)data;
+    ++*(int *)n;
+}
+
+MR_TEST(what_a_block_keeps_goes_with_the_lender_or_where_it_keeps_another)
+{
+    static char bytes[64];
+    mr__lender *l;
+    mr__borrower *b;
+    mr_status st;
+    uint64_t at;
+    int gone = 0;
+    meet(&l, &b);
+    mr_check(mr__lender_take(l, 100, &at) != NULL);
+    for (int i = 0; i < 2; i++) {
+        mr_buffer *keeps;
+        mr_ok(mr_buffer_wrap(&keeps, bytes, sizeof bytes, true, count_gone, &gone, &st), &st);
+        mr_check(mr__lender_keep(l, at, keeps));
+        mr_buffer_unref(keeps);
+        mr_eq_i64(gone, i);
+    }
+    mr__lender_unref(l); /* without an end of the borrower before */
+    mr_eq_i64(gone, 2);
+    mr__borrower_unref(b);
+}
+
 MR_TEST(landings_leave_most_of_the_memory_to_blocks_and_end_with_the_borrower)
 {
     mr__lender *l;
@@ -354,6 +382,12 @@ MR_TEST(landings_leave_most_of_the_memory_to_blocks_and_end_with_the_borrower)
     mr_eq_u64(n, SIZE / PAGE / MR__LANDED_PART);
     mr_check(!mr__lender_land(l, SIZE_MAX) && mr__lender_take(l, ROOM - n * PAGE, &at));
     mr_check(mr__lender_give(l, at));
+    /* One that went leaves room for one more, however often. */
+    for (size_t i = 0; i < 2 * n; i++) {
+        mr_buffer_unref(landing[i % n]);
+        landing[i % n] = mr__lender_land(l, PAGE - MR_SLACK);
+        mr_check(landing[i % n] != NULL);
+    }
     for (size_t i = 0; i < n; i++) {
         mr_check(mr__lender_take(l, 1, &at) && mr__lender_keep(l, at, landing[i]));
         mr_buffer_unref(landing[i]);
