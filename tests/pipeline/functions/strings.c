@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/iterator.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
@@ -267,6 +268,10 @@ MR_TEST(what_adapt_wrote_is_read)
     mr_eq_str(in_file(3, path, "x => discretization(x, \"%s\")"), "0; 1; 2");
     mr_eq_str(in_file(3, directory, "x => discretization(x, \"%s\")"), "0; 1; 2");
     mr_has_str(in_file(1, path, "x => normalization(x, adapted=\"%s\")"), "no list \"mean\"");
+    path = mr_test_file("flat.json", "{\"mean\": [1], \"variance\": [0]}");
+    mr_eq_str(in_file(1, path, "x => normalization([x + 1], adapted=\"%s\")"), "[0.0]");
+    path = mr_test_file("two.json", "{\"boundaries\": [1], \"boundaries\": [2]}");
+    mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "it is not JSON");
     mr_test_file("vocabulary.txt", "a\nb\n");
     mr_eq_str(in_file(1, directory, "x => lookup([\"b\", \"z\"], \"%s\")"), "[2, 0]");
     path = mr_test_file("fall.json", "{\"boundaries\": [2, 2]}");
@@ -302,5 +307,49 @@ MR_TEST(every_failed_call_for_a_vocabulary_is_reported)
     {
         const char *shown = evaluate(1, f);
         mr_check(strcmp(shown, "[0, 1]") == 0 || strstr(shown, "cannot "));
+    }
+}
+
+/* How many elements a graph has. */
+static mr_code count(const char *graph, size_t *n, mr_status *st)
+{
+    mr_dataset *ds = NULL;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = mr_dataset_from_text(graph, strlen(graph), NULL, &ds, st);
+    if (rc == MR_OK)
+        rc = mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, st);
+    for (*n = 0; rc == MR_OK; *n += rc == MR_OK ? b.rows : 0)
+        rc = mr_iterator_next(it, 100, &b, st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
+MR_TEST(a_file_that_cannot_be_read_is_an_error_of_every_element)
+{
+    mr_status st;
+    size_t n;
+    mr_code rc =
+        count("range(20000).map(x => lookup(\"a\", \"/nowhere/words\")).ignore_errors()", &n, &st);
+    mr_check(rc == MR_END);
+    mr_eq_u64(n, 0);
+}
+
+MR_TEST(missing_memory_for_a_file_is_no_error_of_an_element)
+{
+    char graph[1000];
+    snprintf(graph, sizeof graph, "range(3).map(x => lookup(\"c\", \"%s\")).ignore_errors()",
+             mr_test_file("short", "b\nc\n"));
+    mr_fault_each_allocation(k)
+    {
+        mr_status st;
+        size_t n;
+        mr_code rc = count(graph, &n, &st);
+        if (rc == MR_END)
+            mr_eq_u64(n, 3);
+        else
+            mr_fault_expect(rc, &st);
     }
 }

@@ -48,7 +48,10 @@ MR_TEST(batches_that_divide_evenly_have_a_known_axis)
 #undef EVEN
 #define ODD "range(8).batch(4, drop_remainder=true).rebatch(3)"
     mr_drive(ODD ".padded_batch(3, padded_shapes=[3])", "[[0,1,2],[3,4,5],[6,7,0]]");
+    /* Padding to less than a known axis would be refused. */
+    mr_drive(ODD ".skip(2).padded_batch(1, padded_shapes=[2])", "[[6,7]]");
 #undef ODD
+    mr_drive("range(3).batch(2).rebatch(4).padded_batch(1, padded_shapes=[3])", "[[0,1,2]]");
 }
 
 MR_TEST(components_of_unequal_axis_0_are_an_error_in_their_place)
