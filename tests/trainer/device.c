@@ -251,6 +251,26 @@ MR_TEST(an_error_of_a_stream_stays)
     mr_device_close(d);
 }
 
+/* The thread of a stream that sleeps is not woken by a command alone. */
+MR_TEST(who_asks_how_a_stream_is_has_its_commands_run)
+{
+    mr_device *d = NULL;
+    mr_stream *s = NULL;
+    mr_code rc = MR_OK;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_synchronize(s, &st), &st);
+    rest(50); /* it sleeps by now */
+    mr_ok(mr_stream_launch(s, fail_kernel, NULL, 0, &st), &st);
+    for (int i = 0; i < 10000 && rc == MR_OK; i++) {
+        rc = mr_stream_status(s, &st);
+        rest(1);
+    }
+    mr_code_is(rc, MR_DATA_LOSS, &st);
+    mr_stream_free(s);
+    mr_device_close(d);
+}
+
 static void divide_by_a_lot(void *args)
 {
     volatile float *x = *(float *volatile *)args;

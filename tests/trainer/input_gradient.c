@@ -122,6 +122,7 @@ MR_TEST(agrees_with_finite_differences)
          * read what the convolution gives. */
         {"conv2d(3, 2, activation=\"tanh\").max_pool(2).flatten().dense(2)", 3, {5, 5, 2}},
         {"conv2d(3, 2, activation=\"sigmoid\").max_pool(2).flatten().dense(2)", 3, {6, 4, 2}},
+        {"conv2d(3, 2, activation=\"softmax\").max_pool(2).flatten().dense(2)", 3, {5, 5, 2}},
         {"conv2d(3, 2, activation=\"tanh\").max_pool(3, strides=1).flatten().dense(2)",
          3,
          {5, 5, 2}},

@@ -21,6 +21,7 @@ static const conv convolutions[] = {
     {1, 7, 7, 4, 12, 4, 3, 3, 2, 2, 1, 1, 0, 0, 3, 3},  /* depthwise with a multiplier */
     {2, 6, 6, 8, 4, 2, 3, 3, 1, 1, 1, 1, 1, 1, 6, 6},   /* two groups */
     {2, 28, 28, 1, 32, 1, 3, 3, 1, 1, 1, 1, 1, 1, 28, 28},
+    {19, 8, 8, 8, 256, 4, 3, 3, 1, 1, 1, 1, 1, 1, 8, 8}, /* a few at once, and a rest */
     {0, 5, 5, 3, 4, 1, 3, 3, 1, 1, 1, 1, 1, 1, 5, 5},
 };
 enum { N_CONVOLUTIONS = sizeof convolutions / sizeof *convolutions };
@@ -146,10 +147,14 @@ typedef mr_math_pool2d_shape pool;
 
 static const pool pools[] = {
     /* average n height width channels, pool, strides, padding, out */
-    {false, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1}, {false, 2, 6, 8, 3, 2, 2, 2, 2, 0, 0, 3, 4},
-    {false, 2, 7, 5, 5, 3, 2, 2, 1, 1, 0, 4, 5}, {false, 3, 7, 7, 17, 3, 3, 1, 1, 1, 1, 7, 7},
-    {true, 2, 6, 8, 3, 2, 2, 2, 2, 0, 0, 3, 4},  {true, 2, 7, 5, 5, 3, 2, 2, 1, 1, 0, 4, 5},
-    {true, 3, 7, 9, 11, 7, 9, 1, 1, 0, 0, 1, 1}, {true, 0, 4, 4, 2, 2, 2, 2, 2, 0, 0, 2, 2},
+    {false, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1},   {false, 2, 6, 8, 3, 2, 2, 2, 2, 0, 0, 3, 4},
+    {false, 2, 7, 5, 5, 3, 2, 2, 1, 1, 0, 4, 5},   {false, 3, 7, 7, 17, 3, 3, 1, 1, 1, 1, 7, 7},
+    {true, 2, 6, 8, 3, 2, 2, 2, 2, 0, 0, 3, 4},    {true, 2, 7, 5, 5, 3, 2, 2, 1, 1, 0, 4, 5},
+    {true, 3, 7, 9, 11, 7, 9, 1, 1, 0, 0, 1, 1},   {true, 0, 4, 4, 2, 2, 2, 2, 2, 0, 0, 2, 2},
+    {false, 2, 6, 8, 4, 2, 2, 2, 2, 0, 0, 3, 4},   /* ties in a row */
+    {false, 2, 4, 5, 3, 2, 2, 2, 2, 0, 0, 2, 2},   /* a column in no window */
+    {false, 1, 3, 6, 300, 3, 3, 3, 3, 0, 0, 1, 2}, /* more channels than are taken at once */
+    {false, 1, 5, 5, 300, 3, 2, 1, 1, 0, 0, 3, 4},
 };
 
 /* One window: the result, and dy shared out over dx. */

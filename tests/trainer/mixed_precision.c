@@ -59,9 +59,9 @@ static mr_code run(mr_replica *r, void *ctx, mr_status *status)
     return MR_OK;
 }
 
-/* Two dense layers: w1 [IN, MID], relu, w2 [MID, OUT]. */
-static void plain(const pass *p, const float *w1, const float *w2, double *y, double *g1,
-                  double *g2)
+/* Two dense layers: w1 [IN, MID], relu or tanh, w2 [MID, OUT]. */
+static void plain(const pass *p, bool is_tanh, const float *w1, const float *w2, double *y,
+                  double *g1, double *g2)
 {
     for (size_t i = 0; i < ROWS; i++) {
         float h[MID], dh[MID];
@@ -69,7 +69,7 @@ static void plain(const pass *p, const float *w1, const float *w2, double *y, do
             float sum = 0;
             for (size_t k = 0; k < IN; k++)
                 sum += rounded(p->x[i * IN + k]) * rounded(w1[k * MID + j]);
-            h[j] = rounded(sum > 0 ? sum : 0);
+            h[j] = rounded(is_tanh ? tanhf(sum) : sum > 0 ? sum : 0);
             dh[j] = 0;
         }
         for (size_t j = 0; j < MID; j++)
@@ -79,23 +79,30 @@ static void plain(const pass *p, const float *w1, const float *w2, double *y, do
                 g2[j * OUT + c] += (double)h[j] * (double)dy;
                 dh[j] += dy * rounded(w2[j * OUT + c]);
             }
-        for (size_t j = 0; j < MID; j++)
-            for (size_t k = 0; k < IN && h[j] > 0; k++)
-                g1[k * MID + j] += (double)rounded(p->x[i * IN + k]) * (double)rounded(dh[j]);
+        for (size_t j = 0; j < MID; j++) { /* what comes from above is rounded, and what it makes */
+            float slope = is_tanh ? 1 - h[j] * h[j] : h[j] > 0;
+            for (size_t k = 0; k < IN; k++)
+                g1[k * MID + j] +=
+                    (double)rounded(p->x[i * IN + k]) * (double)rounded(rounded(dh[j]) * slope);
+        }
     }
 }
 
 MR_TEST(products_are_of_rounded_numbers_forward_and_backward)
 {
-    for (size_t n = 1; n <= 3; n++) {
+    for (size_t t = 2; t <= 7; t++) {
+        const size_t n = t / 2;
+        const bool is_tanh = t % 2;
         static pass p;
         float w1[IN * MID], w2[MID * OUT];
         double y[ROWS * OUT] = {0}, g1[IN * MID] = {0}, g2[MID * OUT] = {0};
-        mr_test_context("%zu replicas", n);
+        mr_test_context("%zu replicas, %s", n, is_tanh ? "tanh" : "relu");
         mr_strategy *s = open_strategy(n);
         mr_ok(mr_model_parse(&p.m,
-                             "dense(3, activation=\"relu\", use_bias=false)"
-                             ".dense(2, use_bias=false)",
+                             is_tanh ? "dense(3, activation=\"tanh\", use_bias=false)"
+                                       ".dense(2, use_bias=false)"
+                                     : "dense(3, activation=\"relu\", use_bias=false)"
+                                       ".dense(2, use_bias=false)",
                              &st),
               &st);
         mr_ok(mr_model_build(p.m, s, 1, (int64_t[]){IN}, &(mr_model_opts){.mixed_precision = true},
@@ -108,7 +115,7 @@ MR_TEST(products_are_of_rounded_numbers_forward_and_backward)
         mr_ok(mr_variable_assign(mr_model_variable(p.m, 0), w1, &st), &st);
         mr_ok(mr_variable_assign(mr_model_variable(p.m, 1), w2, &st), &st);
         mr_ok(mr_strategy_run(s, run, &p, &st), &st);
-        plain(&p, w1, w2, y, g1, g2);
+        plain(&p, is_tanh, w1, w2, y, g1, g2);
         for (size_t i = 0; i < ROWS * OUT; i++)
             mr_eq_f64((double)p.y[i], y[i], 1e-5);
         for (size_t i = 0; i < IN * MID; i++)
@@ -133,6 +140,46 @@ static mr_code apply(mr_replica *r, void *ctx, mr_status *status)
     MR_TRY(mr_model_forward(a->m, r, &x, NULL, &y, status));
     mr_check(mr_array_row_bytes(&y) <= sizeof a->y);
     return mr_stream_copy(mr_replica_stream(r), a->y, y.data, mr_array_row_bytes(&y), status);
+}
+
+/* Also where the next layer takes it as it is. */
+MR_TEST(what_a_layer_that_multiplies_gives_is_rounded)
+{
+    static applied a;
+    for (int mixed = 0; mixed < 2; mixed++) {
+        size_t others = 0;
+        mr_strategy *s = open_strategy(1);
+        mr_ok(mr_model_parse(&a.m, "conv2d(2, 1, use_bias=false).rescaling(1.0)", &st), &st);
+        mr_ok(mr_model_build(a.m, s, 3, (int64_t[]){4, 4, 2},
+                             &(mr_model_opts){.seed = 1, .mixed_precision = mixed}, &st),
+              &st);
+        test_fill(a.x, ROWS * 32, 7);
+        mr_ok(mr_strategy_run(s, apply, &a, &st), &st);
+        for (size_t i = 0; i < ROWS * 32; i++)
+            others += memcmp(&a.y[i], &(float){rounded(a.y[i])}, sizeof *a.y) != 0;
+        mr_check(mixed ? others == 0 : others > 100);
+        mr_model_free(a.m);
+        mr_strategy_free(s);
+    }
+}
+
+MR_TEST(layers_that_multiply_nothing_round_nothing)
+{
+    static applied a;
+    float y[2][ROWS * 32];
+    for (int mixed = 0; mixed < 2; mixed++) {
+        mr_strategy *s = open_strategy(1);
+        mr_ok(mr_model_parse(&a.m, "rescaling(0.3).activation(\"tanh\").layer_norm()", &st), &st);
+        mr_ok(mr_model_build(a.m, s, 3, (int64_t[]){4, 4, 2},
+                             &(mr_model_opts){.mixed_precision = mixed}, &st),
+              &st);
+        test_fill(a.x, ROWS * 32, 7);
+        mr_ok(mr_strategy_run(s, apply, &a, &st), &st);
+        memcpy(y[mixed], a.y, sizeof y[mixed]);
+        mr_model_free(a.m);
+        mr_strategy_free(s);
+    }
+    mr_eq_mem(y[0], y[1], sizeof y[0]);
 }
 
 /* What a model with one kernel gives; all_rounded: its numbers are rounded beforehand. */
