@@ -277,14 +277,16 @@ ON_DEVICES(work_that_repeats_does_what_it_does_alone)
     mr_ok(mr_event_new(&e, b->d, &st), &st);
     for (uint64_t key = 1; key <= 40; key += key < 3 ? 1 : 37) /* also of one that was pushed out */
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-            mr_test_context("section %d, time %zu, way %d", (int)key, i, ways[i]);
+            /* One stops short where all of it was launched before. */
+            int way = key == 2 && i == 4 ? 5 : ways[i];
+            mr_test_context("section %d, time %zu, way %d", (int)key, i, way);
             mr_ok(mr_stream_repeat_begin(b->s, key, &st), &st);
-            float expected = work(b, p, e, ways[i], (float)(i % 7) + 1);
+            float expected = work(b, p, e, way, (float)(i % 7) + 1);
             if (i % 5 > 0) /* else the next begins, or what waits for it comes first */
                 mr_ok(mr_stream_repeat_end(b->s, &st), &st);
             float *got = get(b, p, SECTION * sizeof *got);
             mr_eq_f64(got[0], expected, 1e-6);
-            mr_eq_f64(got[SECTION - 1], ways[i] == 1 ? 0 : expected, 1e-6);
+            mr_eq_f64(got[SECTION - 1], way == 1 ? 0 : expected, 1e-6);
             free(got);
         }
     for (uint64_t key = 100; key < 150; key++)
