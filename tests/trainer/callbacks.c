@@ -328,6 +328,12 @@ MR_TEST(the_learning_rate_is_logged_where_it_may_change)
     logged_rates(rates, 1);
     mr_check(rates[0] == 9);
     mr_callback_reset(&log);
+    /* One that comes after it sets a rate that it does not see. */
+    mr_ok(mr_callback_parse(&log, "learning_rate_schedule([[0, 4e-9]])", &st), &st);
+    mr_ok(fit(&p, call("csv_logger(\"%s\")", "log.csv"), &log, 1, NULL), &st);
+    logged_rates(rates, 1);
+    mr_check(rates[0] == 9);
+    mr_callback_reset(&log);
     drop(&p);
 }
 
