@@ -438,6 +438,24 @@ static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
 
 /* ---- both ---- */
 
+/* Whether the bytes of the chunk that are left begin with a page that has values. Anything else
+ * there is nobody's: old writers left some. */
+static bool page_follows(mr__parquet_column *c)
+{
+    mr__parquet_head h;
+    return c->at < c->end && mr__parquet_next_head(c, &h, NULL) == MR_OK &&
+           h.type != MR__PARQUET_DICTIONARY_PAGE && h.values > 0;
+}
+
+mr_code mr__parquet_column_end(mr__parquet_column *c, mr_status *st)
+{
+    if (c->page_left || c->level_at < c->level_n || c->values_left || page_follows(c)) {
+        mr_fail(st, MR_DATA_LOSS, "its chunk has more values than the rows of the row group");
+        return at_page(c, MR_DATA_LOSS, st);
+    }
+    return MR_OK;
+}
+
 mr_code mr__parquet_column_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
                                 mr_status *st)
 {

@@ -63,5 +63,8 @@ mr_code mr__parquet_column_rows(mr__parquet_column *c, size_t n, mr__parquet_row
 /* Goes past n rows, past whole pages without reading them where their heads say how many there
  * are. errors as above */
 mr_code mr__parquet_column_skip(mr__parquet_column *c, int64_t n, mr_status *st) MR_NODISCARD;
+/* That nothing is left of the chunk, all rows of the group having been taken.
+ * errors   MR_DATA_LOSS, with the offset of the page; the column is not to be read on */
+mr_code mr__parquet_column_end(mr__parquet_column *c, mr_status *st) MR_NODISCARD;
 void mr__parquet_rows_reset(mr__parquet_rows *r); /* also of a zeroed one */
 #endif

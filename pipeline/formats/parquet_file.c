@@ -318,6 +318,10 @@ static mr_code open_group(mr__parquet *f, mr_status *st)
         mr__parquet_column_start(&c->chunk, leaf_of(f, i), chunk, read_at, f);
         if (chunk->refusal)
             rc = mr_fail(st, MR_UNIMPLEMENTED, "it cannot be read: %s", chunk->refusal);
+        else if (!leaf_of(f, i)->list && chunk->values != g->rows)
+            rc = mr_fail(st, MR_DATA_LOSS,
+                         "its chunk has %" PRId64 " values, and the row group %" PRId64 " rows",
+                         chunk->values, g->rows);
         else if (f->row > g->first)
             rc = mr__parquet_column_skip(&c->chunk, f->row - g->first, st);
         if (rc != MR_OK) {
@@ -341,6 +345,21 @@ static size_t first_null(const column *c, size_t n)
     return found ? (size_t)(found - nulls) - c->at : n;
 }
 
+/* The next rows of a column, at most `most`; `left` are left of the group. The last of the group
+ * is not there where more follows it in the chunk. */
+static mr_code decode_column(column *c, size_t most, int64_t left, mr_status *st)
+{
+    mr__parquet_rows_reset(&c->rows);
+    c->at = 0;
+    MR_TRY(mr__parquet_column_rows(&c->chunk, most, &c->rows, st));
+    if ((int64_t)c->rows.a.rows < left)
+        return MR_OK;
+    mr_code rc = mr__parquet_column_end(&c->chunk, st);
+    if (rc != MR_OK)
+        c->rows.a.rows--;
+    return rc;
+}
+
 /* Decodes where a column has no rows left. Returns how many rows all of them have. */
 static size_t decode(mr__parquet *f, int64_t left)
 {
@@ -353,9 +372,7 @@ static size_t decode(mr__parquet *f, int64_t left)
         if (n == 0)
             return 0;
         if (pending(c) == 0) {
-            mr__parquet_rows_reset(&c->rows);
-            c->at = 0;
-            mr_code rc = mr__parquet_column_rows(&c->chunk, most, &c->rows, &why);
+            mr_code rc = decode_column(c, most, left, &why);
             if (rc != MR_OK) {
                 f->fails_at = f->row + (int64_t)c->rows.a.rows;
                 f->fails = rc;

@@ -258,6 +258,64 @@ MR_TEST(damage_comes_after_the_rows_before_it)
     mr_has_str(error.message, "row group 1, column 'y': ");
 }
 
+/* The numbers of a column of two pages, and those of a list of two rows; where their footers count
+ * the rows of the file, those of the row group, and the values of the column. */
+/* clang-format off */
+static const unsigned char flat_counts[] = {
+    80, 65, 82, 49, 21, 0, 21, 16, 21, 16, 44, 21, 4, 21, 0, 21, 6, 21, 6, 0, 0, 1, 0, 0, 0, 2, 0,
+    0, 0, 21, 0, 21, 8, 21, 8, 44, 21, 2, 21, 0, 21, 6, 21, 6, 0, 0, 3, 0, 0, 0, 21, 4, 25, 44,
+    72, 1, 109, 21, 2, 0, 21, 2, 37, 0, 24, 1, 120, 0, 22, 6, 25, 28, 25, 28, 38, 8, 28, 21, 2,
+    25, 37, 0, 6, 25, 24, 1, 120, 21, 0, 22, 6, 22, 92, 22, 92, 38, 8, 0, 0, 22, 92, 22, 6, 0, 0,
+    55, 0, 0, 0, 80, 65, 82, 49
+};
+static const unsigned char list_counts[] = {
+    80, 65, 82, 49, 21, 0, 21, 64, 21, 64, 44, 21, 6, 21, 0, 21, 6, 21, 6, 0, 0, 6, 0, 0, 0, 2, 0,
+    2, 1, 2, 0, 6, 0, 0, 0, 2, 2, 2, 2, 2, 2, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 21, 4, 25, 76,
+    72, 1, 109, 21, 2, 0, 53, 2, 24, 1, 120, 21, 2, 21, 6, 0, 53, 4, 24, 4, 108, 105, 115, 116,
+    21, 2, 0, 21, 2, 37, 0, 24, 7, 101, 108, 101, 109, 101, 110, 116, 0, 22, 4, 25, 28, 25, 28,
+    38, 8, 28, 21, 2, 25, 37, 0, 6, 25, 56, 1, 120, 4, 108, 105, 115, 116, 7, 101, 108, 101, 109,
+    101, 110, 116, 21, 0, 22, 6, 22, 98, 22, 98, 38, 8, 0, 0, 22, 98, 22, 4, 0, 0, 95, 0, 0, 0,
+    80, 65, 82, 49
+};
+/* clang-format on */
+enum { FLAT_ROWS = 69, FLAT_GROUP = 102, FLAT_VALUES = 90 };
+enum { LIST_ROWS = 99, LIST_GROUP = 145, LIST_VALUES = 133 };
+
+/* The rows of the file, where `n_rows` and `values` (below 64) are written in its footer. */
+static void drive_counts(bool list, int n_rows, int values, const char *want)
+{
+    unsigned char v[sizeof list_counts];
+    size_t n = list ? sizeof list_counts : sizeof flat_counts;
+    memcpy(v, list ? list_counts : flat_counts, n);
+    v[list ? LIST_ROWS : FLAT_ROWS] = v[list ? LIST_GROUP : FLAT_GROUP] =
+        (unsigned char)(2 * n_rows);
+    v[list ? LIST_VALUES : FLAT_VALUES] = (unsigned char)(2 * values);
+    table_write("counts.parquet", v, n);
+    mr_drive(mr_drive_path("parquet(\"@/counts.parquet\").map(r => cast(r[\"x\"], \"int64\"))"),
+             want);
+}
+
+MR_TEST(counts_that_differ_are_damage)
+{
+    drive_counts(false, 3, 3, "1 2 3");
+    drive_counts(false, 2, 3, "!3_values,_and_the_row_group_2_rows");
+    drive_counts(false, 3, 4, "!4_values,_and_the_row_group_3_rows");
+    drive_counts(false, 3, 0, "!0_values,_and_the_row_group_3_rows");
+    drive_counts(false, 2, 2, "1 !more_values_than_the_rows"); /* the second page */
+    drive_counts(true, 2, 3, "[1,2] [3]");
+    drive_counts(true, 1, 3, "!more_values_than_the_rows");
+    drive_counts(true, 2, 4, "[1,2] !more_values_than_the_rows"); /* which are nowhere */
+    drive_counts(true, 3, 3, "[1,2] [3] !fewer_rows");
+    drive_counts(true, 2, 2, "!more_values_than_its_column_chunk");
+    drive_counts(true, 1, 3, "!more_values_than_the_rows");
+    mr_status error;
+    mr_drive_error(mr_drive_path("parquet(\"@/counts.parquet\")"), &error);
+    mr_code_is(error.code, MR_DATA_LOSS, &error);
+    mr_eq_str(error.file, mr_test_path("counts.parquet"));
+    mr_has_str(error.message, "row group 0, column 'x': ");
+    mr_check(error.offset > 0);
+}
+
 /* The columns of a file whatever its bytes; no call fails without a message. */
 static void read_anything(const char *name)
 {
