@@ -636,8 +636,10 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
         return mr_fail(st, MR_DATA_LOSS, "column '%.200s': its dictionary does not come before it",
                        l->schema->v[i].name);
     MR_TRY(read_buffers(l, b, i, i + 1, &keeper, st));
-    uint32_t *index = mr_malloc((rows + 1) * sizeof *index);
+    uint32_t *index = NULL;
     mr_code rc = check_field(l, i, (int64_t)rows, true, st);
+    if (rc == MR_OK) /* so many rows are there */
+        index = mr_malloc((rows + 1) * sizeof *index);
     if (rc == MR_OK && !index)
         rc = mr_fail_memory(st, rows * sizeof *index, "a dictionary's indices");
     if (rc == MR_OK)

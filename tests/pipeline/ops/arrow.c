@@ -6,6 +6,7 @@
 #include "pipeline/formats/arrow_ipc.h"
 #include "pipeline/formats/base64.h"
 #include "pipeline/graph/rewrite.h"
+#include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sequence.h"
@@ -130,6 +131,62 @@ MR_TEST(dictionaries_are_decoded)
     mr_drive(mr_drive_path("arrow(\"@/replaced\").map(r => r[\"s\"])"),
              "\"a\" \"b\" \"x\" \"x\" \"y\" !column_'s':_the_row_has_a_null");
     mr_drive_count(mr_drive_path("arrow(\"@/replaced\")"), 6);
+}
+
+static void *malloc_noted(void *most, size_t bytes)
+{
+    if (bytes > *(size_t *)most)
+        *(size_t *)most = bytes;
+    return malloc(bytes);
+}
+
+static void *realloc_plain(void *ctx, void *old, size_t bytes)
+{
+    (void)ctx;
+    return realloc(old, bytes);
+}
+
+static void *aligned_plain(void *ctx, size_t alignment, size_t bytes)
+{
+    (void)ctx;
+    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+static void free_plain(void *ctx, void *p)
+{
+    (void)ctx;
+    free(p);
+}
+
+/* A batch of numbers of a dictionary's values says that it has 2^39 + 2 rows; its column has 2. */
+MR_TEST(huge_numbers_of_rows_are_not_believed)
+{
+    enum { ROWS_AT = 0x1a8 };
+    size_t n, most = 0;
+    fixture("replaced", arrow_replaced);
+    unsigned char *v = table_bytes("replaced", &n);
+    mr_eq_i64(v[ROWS_AT], 2);
+    v[ROWS_AT + 4] = 0x80;
+    table_write("changed", v, n);
+    free(v);
+    const mr_allocator noted = {.malloc = malloc_noted,
+                                .realloc = realloc_plain,
+                                .aligned_alloc = aligned_plain,
+                                .free = free_plain,
+                                .ctx = &most};
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_dataset *ds = mr_drive_build(mr_drive_path("arrow(\"@/changed\")"));
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){0}, &st), &st);
+    mr_allocator_set(&noted);
+    mr_code_is(mr_iterator_next(it, 10, &b, &st), MR_DATA_LOSS, &st);
+    mr_allocator_set(NULL);
+    mr_has_str(st.message, "it has fewer rows than its batch");
+    mr_check(most > 0 && most < (size_t)1 << 30);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
 }
 
 MR_TEST(compressed_buffers_are_unpacked)
