@@ -104,17 +104,20 @@ static mr_code open_file(mr__parquet *f, const char *path, mr_status *st)
         return mr_fail_errno(st, errno, "%s", what);
     if (S_ISDIR(s.st_mode))
         return mr_fail_errno(st, EISDIR, "%s", what);
-    if (!S_ISREG(s.st_mode))
+    if (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "a Parquet file is read from its end, which a pipe does not have before all "
                        "of it was read; write it to a file first");
+    if (!S_ISREG(s.st_mode))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "not a regular file; a Parquet file is read from its end");
     f->size = s.st_size;
     return MR_OK;
 }
 
 static mr_code no_parquet(const char *why, mr_status *st)
 {
-    return mr_fail(st, MR_INVALID_ARGUMENT, "not a Parquet file: %s", why);
+    return mr_fail(st, MR_DATA_LOSS, "not a Parquet file: %s", why);
 }
 
 /* The last bytes are at `tail`, n of them. */

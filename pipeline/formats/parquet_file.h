@@ -19,8 +19,8 @@
 typedef struct mr__parquet mr__parquet;
 
 /* Of opts (NULL: all zero) cancel and on_read count. "-" is standard input, a regular file.
- * errors   as open(2); MR_INVALID_ARGUMENT: no regular file, no Parquet file
- *          MR_DATA_LOSS: damaged, or cut short; MR_UNIMPLEMENTED: encrypted */
+ * errors   as open(2); MR_INVALID_ARGUMENT: no regular file
+ *          MR_DATA_LOSS: no Parquet file, damaged, or cut short; MR_UNIMPLEMENTED: encrypted */
 mr_code mr__parquet_open(mr__parquet **out, const char *path, const mr_file_opts *opts,
                          mr_status *st) MR_NODISCARD;
 void mr__parquet_close(mr__parquet *f); /* NULL: nothing */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "pipeline/formats/parquet_file.h"
 #include "pipeline/graph/rewrite.h"
@@ -381,16 +382,25 @@ MR_TEST(what_is_no_parquet_file_is_said_with_its_name)
     mr_drive_file("text.parquet", "this is text, and no table");
     mr_drive_file("cut.parquet", "PAR1 and no end to it");
     mr_drive_file("encrypted.parquet", "PARE1234\x04\x01\x01\x01PARE");
-    mr_drive_bad(mr_drive_path("parquet(\"@/empty.parquet\")"),
-                 "empty.parquet: not a Parquet file: it is empty");
-    mr_drive_bad(mr_drive_path("parquet(\"@/text.parquet\")"),
-                 "text.parquet: not a Parquet file: it does not begin");
+    mr_drive_file("short.parquet", "PAR1 and no"); /* 11 bytes */
+    table_refused(mr_drive_path("parquet(\"@/empty.parquet\")"), MR_DATA_LOSS,
+                  "not a Parquet file: it is empty");
+    table_refused(mr_drive_path("parquet(\"@/short.parquet\")"), MR_DATA_LOSS,
+                  "not a Parquet file: it is too short");
+    table_refused(mr_drive_path("parquet(\"@/text.parquet\")"), MR_DATA_LOSS,
+                  "not a Parquet file: it does not begin");
+    mr_drive(mr_drive_path("parquet([\"@/text.parquet\", \"@/short.parquet\"], "
+                           "schema={\"x\": int64})"),
+             "!text.parquet:_data_loss:_not_a_Parquet_file !data_loss");
     table_refused(mr_drive_path("parquet(\"@/cut.parquet\")"), MR_DATA_LOSS,
                   "the file is cut short");
     table_refused(mr_drive_path("parquet(\"@/encrypted.parquet\")"), MR_UNIMPLEMENTED,
                   "the file is encrypted");
     table_refused(mr_drive_path("parquet(\"@\")"), MR_FAILED_PRECONDITION, "directory");
-    mr_drive_bad("parquet(\"/dev/null\")", "a pipe does not have");
+    mr_drive_bad("parquet(\"/dev/null\")", "not a regular file");
+    mr_drive_bad("parquet(\"/dev/zero\")", "not a regular file");
+    mr_check(mkfifo(mr_test_path("pipe"), 0600) == 0);
+    mr_drive_bad(mr_drive_path("parquet(\"@/pipe\")"), "a pipe does not have");
 }
 
 static void count(void *ctx, size_t bytes)
