@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/memory/arrow_import.h"
@@ -53,6 +54,7 @@ void mr__arrow_schema_reset(mr__arrow_schema *s)
         mr_free(s->v[i].name);
     mr_free(s->v);
     mr_free(s->pointers);
+    mr_free((void *)(uintptr_t)s->columns);
     *s = (mr__arrow_schema){0};
 }
 
@@ -216,6 +218,25 @@ static mr_code make_forms(mr__arrow_schema *s, mr_status *st)
     return MR_OK;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    const mr__arrow_field *x = *(const mr__arrow_field *const *)a;
+    const mr__arrow_field *y = *(const mr__arrow_field *const *)b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x > y) - (x < y);
+}
+
+static mr_code sort_columns(mr__arrow_schema *s, mr_status *st)
+{
+    s->columns = mr_malloc((s->n + 1) * sizeof *s->columns);
+    if (!s->columns)
+        return mr_fail_memory(st, s->n * sizeof *s->columns, "columns of an Arrow file");
+    for (size_t i = 0; i < s->n; i += 1 + s->v[i].n_below)
+        s->columns[s->n_columns++] = &s->v[i];
+    qsort((void *)(uintptr_t)s->columns, s->n_columns, sizeof *s->columns, by_name);
+    return MR_OK;
+}
+
 mr_code mr__arrow_schema_read(mr__arrow_schema *s, mr__flat *f, const mr__flat_table *schema,
                               int64_t version, mr_status *st)
 {
@@ -235,17 +256,35 @@ mr_code mr__arrow_schema_read(mr__arrow_schema *s, mr__flat *f, const mr__flat_t
     }
     if (f->bad)
         return damaged("an offset that leads nowhere", st);
-    return make_forms(s, st);
+    MR_TRY(make_forms(s, st));
+    return sort_columns(s, st);
 }
 
 /* ---- columns ---- */
 
+/* Its place among columns, or that of the one that would follow it. */
+static size_t place_of(const mr__arrow_schema *s, const char *name)
+{
+    size_t low = 0, high = s->n_columns;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(s->columns[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_called(const mr__arrow_schema *s, size_t place, const char *name)
+{
+    return place < s->n_columns && strcmp(s->columns[place]->name, name) == 0;
+}
+
 int64_t mr__arrow_schema_find(const mr__arrow_schema *s, const char *name)
 {
-    for (size_t i = 0; i < s->n; i += 1 + s->v[i].n_below)
-        if (strcmp(s->v[i].name, name) == 0)
-            return (int64_t)i;
-    return -1;
+    size_t place = place_of(s, name);
+    return is_called(s, place, name) ? s->columns[place] - s->v : -1;
 }
 
 static mr_code fail_type(const mr__arrow_field *column, const mr__arrow_field *a, mr_status *st)
@@ -324,30 +363,21 @@ mr_code mr__arrow_schema_spec_of(const mr__arrow_schema *s, size_t i, mr_spec **
     return *out ? MR_OK : mr_fail_memory(st, sizeof leaf, "a type");
 }
 
-static size_t n_columns(const mr__arrow_schema *s)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s->n; i += 1 + s->v[i].n_below)
-        n++;
-    return n;
-}
-
 static mr_code find_once(const mr__arrow_schema *s, const char *name, size_t *out, mr_status *st)
 {
-    int64_t found = mr__arrow_schema_find(s, name);
-    if (found < 0)
+    size_t place = place_of(s, name);
+    if (!is_called(s, place, name))
         return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'", name);
-    *out = (size_t)found;
-    for (size_t i = *out + 1 + s->v[*out].n_below; i < s->n; i += 1 + s->v[i].n_below)
-        if (strcmp(s->v[i].name, name) == 0)
-            return mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'", name);
+    if (is_called(s, place + 1, name))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'", name);
+    *out = (size_t)(s->columns[place] - s->v);
     return MR_OK;
 }
 
 mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *wanted, size_t n,
                               mr_spec **out, mr_status *st)
 {
-    size_t all = n ? n : n_columns(s), made = 0;
+    size_t all = n ? n : s->n_columns, made = 0;
     if (all == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "the file has no columns");
     const char **names = mr_calloc(all, sizeof *names);

@@ -83,7 +83,9 @@ static inline bool mr__arrow_is_view(const mr__arrow_field *a)
 
 typedef struct mr__arrow_schema {
     mr__arrow_field *v;
-    struct ArrowSchema **pointers; /* those that c.children refer to */
+    struct ArrowSchema **pointers;   /* those that c.children refer to */
+    const mr__arrow_field **columns; /* fields below none, by name; those of one name in order */
+    size_t n_columns;
     size_t n, capacity;
     int version; /* of the metadata, 4 or 5 */
 } mr__arrow_schema;

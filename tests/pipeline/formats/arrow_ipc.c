@@ -4,6 +4,7 @@
 #include <lz4frame.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <zstd.h>
 
 #include "pipeline/formats/arrow_ipc_source.h"
@@ -142,6 +143,53 @@ MR_TEST(schemas_nest_only_so_deep_and_have_only_so_many_fields)
     mr_ok(read_nested(10, 2, &st), &st);
     mr_code_is(read_nested(60, 2, &st), MR_RESOURCE_EXHAUSTED, &st);
     mr_has_str(st.message, "columns of an Arrow file");
+}
+
+/* Each of 65536 columns is found in a few comparisons, where trying all takes many seconds. */
+MR_TEST(columns_are_found_by_name_however_many_there_are)
+{
+    enum { N = MR__ARROW_MOST_FIELDS, TWICE = 77 };
+    mr__flat_writer w = {0};
+    mr__arrow_schema s = {0};
+    mr_bytes v;
+    mr_status st;
+    struct timespec from, to;
+    char name[16];
+    size_t *places = malloc(N * sizeof *places);
+    mr__flat_begin_table(&w);
+    size_t type = mr__flat_end_table(&w);
+    for (size_t i = 0; i < N; i++) {
+        size_t k = i == N - 1 ? TWICE : N - i;
+        snprintf(name, sizeof name, "c%zu", k);
+        size_t text = mr__flat_put_string(&w, name, strlen(name));
+        mr__flat_begin_table(&w);
+        mr__flat_put_place(&w, 0, text);
+        mr__flat_put_place(&w, 3, type);
+        mr__flat_put_int(&w, 2, 1, MR__ARROW_BOOL);
+        places[i] = mr__flat_end_table(&w);
+    }
+    size_t fields = mr__flat_put_places(&w, places, N);
+    mr__flat_begin_table(&w);
+    mr__flat_put_place(&w, 1, fields);
+    mr_ok(mr__flat_finish(&w, mr__flat_end_table(&w), &v, &st), &st);
+    mr__flat f = {.v = (const uint8_t *)v.data, .n = v.size};
+    mr__flat_table t = mr__flat_root(&f);
+    mr_ok(mr__arrow_schema_read(&s, &f, &t, 4, &st), &st);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    for (size_t k = 2; k <= N; k++) {
+        snprintf(name, sizeof name, "c%zu", k);
+        mr_eq_i64(mr__arrow_schema_find(&s, name), (int64_t)(N - k)); /* the first of two */
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    mr_check(to.tv_sec - from.tv_sec < 3);
+    mr_eq_i64(mr__arrow_schema_find(&s, "c1"), -1);
+    mr_eq_i64(mr__arrow_schema_find(&s, "z"), -1);
+    mr_spec *spec = NULL;
+    mr_code_is(mr__arrow_schema_spec(&s, NULL, 0, &spec, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "two columns are called 'c77'");
+    mr__arrow_schema_reset(&s);
+    mr__flat_writer_reset(&w);
+    free(places);
 }
 
 /* ---- packed buffers ---- */
