@@ -16,22 +16,66 @@ static mr_code failed(const char *path, const char *what, bool *again, mr_status
     return *again ? MR_OK : mr_fail_errno(st, errno, "the lock %s cannot be %s", path, what);
 }
 
+static bool same(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev;
+}
+
+static bool is_lock(const struct stat *s)
+{
+    return S_ISREG(s->st_mode) && s->st_size == 0;
+}
+
+/* Something else has the lock's name; is->st_mode 0: that cannot be looked at. */
+static mr_code foreign(const char *path, const struct stat *is, mr_status *st)
+{
+    const char *what = S_ISREG(is->st_mode)   ? "a file with content"
+                       : S_ISLNK(is->st_mode) ? "a symbolic link"
+                       : S_ISDIR(is->st_mode) ? "a directory"
+                                              : "something else";
+    mr_code rc = mr_fail(st, MR_ALREADY_EXISTS,
+                         "the name of the lock is taken by %s, and a lock is an empty file; move "
+                         "it away, or write under another name",
+                         what);
+    mr_status_at(st, path, -1, -1);
+    return rc;
+}
+
+/* The name could not be opened for writing: by what it is, or for another reason. */
+static mr_code not_opened(const char *path, bool *again, mr_status *st)
+{
+    struct stat is = {0};
+    int err = errno;
+    if (err == ELOOP || err == EISDIR || err == ENXIO) {
+        int fd = mr__sys->open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+        bool seen = fd >= 0 && mr__sys->fstat(fd, &is) == 0;
+        if (fd >= 0)
+            mr__sys->close(fd);
+        if (seen)
+            return foreign(path, &is, st);
+        errno = err;
+    }
+    return failed(path, "made", again, st);
+}
+
 /* A lock counts only on the file that has the name: its owner may have removed it meanwhile. */
 static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_status *st)
 {
     struct stat mine, named;
     *again = *busy = false;
-    *fd = mr__sys->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *fd = mr__sys->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (*fd < 0)
-        return failed(path, "made", again, st);
+        return not_opened(path, again, st);
     mr_code rc = MR_OK;
     if (mr__sys->flock(*fd, LOCK_EX | LOCK_NB) != 0) {
         *busy = errno == EWOULDBLOCK;
         rc = *busy ? MR_OK : failed(path, "taken", again, st);
     } else if (mr__sys->fstat(*fd, &mine) != 0 || mr__sys->stat(path, &named) != 0)
         rc = failed(path, "looked at", again, st);
-    else
-        *again = mine.st_ino != named.st_ino || mine.st_dev != named.st_dev;
+    else if (!same(&mine, &named))
+        *again = true;
+    else if (!is_lock(&mine))
+        rc = foreign(path, &mine, st);
     if (rc != MR_OK || *busy || *again) {
         mr__sys->close(*fd);
         *fd = -1;
@@ -55,8 +99,17 @@ void mr__file_unlock(const char *path, int fd)
 {
     if (fd < 0)
         return;
+    /* What took its place meanwhile, or was written into it, is somebody's. */
+    struct stat mine = {0}, named = {0};
+    bool seen = false;
+    for (int tries = 0; !seen && tries < MAX_RETRIES; tries++) {
+        seen = mr__sys->fstat(fd, &mine) == 0 && mr__sys->stat(path, &named) == 0;
+        if (!seen && errno != EINTR)
+            break;
+    }
     /* Should that fail, an empty file stays that locks nothing. */
-    for (int tries = 0; mr__sys->unlink(path) != 0 && errno == EINTR && tries < MAX_RETRIES;)
-        tries++;
+    if (seen && is_lock(&mine) && same(&mine, &named))
+        for (int tries = 0; mr__sys->unlink(path) != 0 && errno == EINTR && tries < MAX_RETRIES;)
+            tries++;
     mr__sys->close(fd);
 }

@@ -8,8 +8,9 @@
 #include "pipeline/status.h"
 
 /* Makes path if need be and locks it: *fd, for mr__file_unlock. *busy: somebody else has it, and
- * *fd is -1. */
+ * *fd is -1. A lock is an empty file: anything else of that name is left as it is.
+ * errors   MR_ALREADY_EXISTS: path is a file with content, a symbolic link, a directory */
 mr_code mr__file_lock(const char *path, int *fd, bool *busy, mr_status *st) MR_NODISCARD;
-/* Removes path and gives the lock back. fd -1: nothing. */
+/* Removes path, where it still is the lock, and gives that back. fd -1: nothing. */
 void mr__file_unlock(const char *path, int fd);
 #endif
