@@ -20,8 +20,17 @@ static mr_code enlarge(mr_buffer **b, mr_status *st)
     return MR_OK;
 }
 
+static mr_code fail_size(const char *path, size_t most, mr_status *st)
+{
+    return mr_fail(st, MR_OUT_OF_RANGE,
+                   "%s: it has more than the %zu bytes that such a file may have; is it the right "
+                   "one?",
+                   path, most);
+}
+
 /* *n bytes of b are taken. */
-static mr_code read_all(mr__read_ahead *r, mr_buffer **b, size_t *n, mr_status *st)
+static mr_code read_all(mr__read_ahead *r, const char *path, size_t most, mr_buffer **b, size_t *n,
+                        mr_status *st)
 {
     mr_code rc = MR_OK;
     while (rc == MR_OK) {
@@ -35,12 +44,14 @@ static mr_code read_all(mr__read_ahead *r, mr_buffer **b, size_t *n, mr_status *
         rc = mr__read_ahead_next(r, (char *)mr_buffer_data(*b) + *n, room - *n, &slot, &data, &got,
                                  st);
         *n += got;
+        if (*n > most)
+            return fail_size(path, most, st);
     }
     return rc == MR_END ? MR_OK : rc;
 }
 
-mr_code mr__whole_file(const char *path, mr_cancel *cancel, mr_buffer **out, size_t *size,
-                       mr_status *st)
+mr_code mr__whole_file(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
+                       size_t *size, mr_status *st)
 {
     mr_status why;
     mr_buffer *b = NULL;
@@ -49,11 +60,13 @@ mr_code mr__whole_file(const char *path, mr_cancel *cancel, mr_buffer **out, siz
     *size = 0;
     mr_code rc = mr__read_ahead_open(&r, path, 0, &opts, &why);
     int64_t known = rc == MR_OK ? mr__read_ahead_size(r) : -1;
+    if (known > 0 && (uint64_t)known > most)
+        rc = fail_size(path, most, &why);
     /* A byte more than there should be: the read that finds the end needs no larger buffer. */
     if (rc == MR_OK)
         rc = mr_buffer_alloc(&b, known < 0 ? FIRST : (size_t)known + 1, &why);
     if (rc == MR_OK)
-        rc = read_all(r, &b, size, &why);
+        rc = read_all(r, path, most, &b, size, &why);
     mr__read_ahead_close(r);
     if (rc == MR_OK) {
         *out = b;

@@ -41,8 +41,8 @@ mr_code mr__late_get(const mr_rows *r, mr__late *l,
     return MR_OK;
 }
 
-mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, char **path,
-                      mr_buffer **bytes, size_t *size, mr_status *st)
+mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, size_t most,
+                      char **path, mr_buffer **bytes, size_t *size, mr_status *st)
 {
     struct stat is;
     bool folder = mr__sys->stat(name, &is) == 0 && S_ISDIR(is.st_mode);
@@ -51,5 +51,5 @@ mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, ch
     if (!*path)
         return mr_fail_memory(st, n, "a file name");
     snprintf(*path, n, folder ? "%s/%s" : "%s", name, within);
-    return mr__whole_file(*path, r->errors->cancel, bytes, size, st);
+    return mr__whole_file(*path, most, r->errors->cancel, bytes, size, st);
 }

@@ -25,8 +25,8 @@ mr_code mr__late_get(const mr_rows *r, mr__late *l,
                      mr_status *st) MR_NODISCARD;
 
 /* Reads `name`, or the file called `within` where that is a directory, as `millrace adapt` writes
- * it. *bytes is owned; *path (owned) is what was read, also after a failure.
+ * it; at most `most` bytes. *bytes is owned; *path (owned) is what was read, also after a failure.
  * errors   MR_NOT_FOUND and others, with the path */
-mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, char **path,
-                      mr_buffer **bytes, size_t *size, mr_status *st) MR_NODISCARD;
+mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, size_t most,
+                      char **path, mr_buffer **bytes, size_t *size, mr_status *st) MR_NODISCARD;
 #endif

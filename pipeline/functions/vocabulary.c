@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/files/whole_file.h"
 #include "pipeline/functions/late.h"
 #include "pipeline/functions/string_hash.h"
 #include "pipeline/functions/text_tokens.h"
@@ -159,7 +160,8 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     words w = {0};
     char *path = NULL;
     size_t size, twice = 0;
-    mr_code rc = mr__late_read(r, name, "vocabulary.txt", &path, &w.text, &size, st);
+    mr_code rc =
+        mr__late_read(r, name, "vocabulary.txt", MR__VOCABULARY_MOST, &path, &w.text, &size, st);
     if (rc == MR_OK)
         rc = file_words(path, size, r->in[0].dtype != MR_STRING, &w, st);
     if (rc == MR_OK)
@@ -276,11 +278,10 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param table[] = {
     MR_INPUT(mr_input_tensor, "x", "Strings or integers."),
-    MR_ARG(
-        struct params, vocabulary,
-        .doc =
-            "A list of the tokens, the name of a file with one on each line, or the directory of "
-            "vocabulary.txt."),
+    MR_ARG(struct params, vocabulary,
+           .doc = "A list of the tokens, the name of a file with one on each line (at most 1 GiB), "
+                  "or the "
+                  "directory of vocabulary.txt."),
     MR_PARAM(struct params, oov, .def.i = 1, .min.i = 0, .max.i = INT64_C(1) << 40,
              .doc = "How many indices, from 0, are for what is not in the vocabulary."),
     {.name = "default",
@@ -381,8 +382,9 @@ static mr_code run_texts(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param text_table[] = {
     MR_INPUT(mr_input_strings, "x", "Texts."),
     {.name = "vocabulary",
-     .doc = "A list of the tokens, the name of a file with one on each line, or the directory of "
-            "vocabulary.txt.",
+     .doc =
+         "A list of the tokens, the name of a file with one on each line (at most 1 GiB), or the "
+         "directory of vocabulary.txt.",
      .type = MR_PT_VALUE,
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct text_params, p.vocabulary)},

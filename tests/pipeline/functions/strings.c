@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
 #include "tests/fault.h"
@@ -277,6 +278,20 @@ MR_TEST(what_adapt_wrote_is_read)
     path = mr_test_file("fall.json", "{\"boundaries\": [2, 2]}");
     mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "boundary 1 is 2");
     mr_has_str(evaluate(1, "x => discretization(x, \"\")"), "is no name");
+}
+
+/* /dev/zero never ends; a file of holes says its size. */
+MR_TEST(a_file_that_is_too_large_is_an_error)
+{
+    const char *path = mr_test_file("large", "");
+    mr_has_str(evaluate(1, "x => discretization(x, \"/dev/zero\")"),
+               "/dev/zero: it has more than the 268435456 bytes");
+    mr_eq_i64(truncate(path, (1 << 28) + 1), 0);
+    mr_has_str(in_file(1, path, "x => normalization([x], adapted=\"%s\")"),
+               "large: it has more than the 268435456 bytes");
+    mr_eq_i64(truncate(path, (1 << 30) + 1), 0);
+    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"),
+               "large: it has more than the 1073741824 bytes");
 }
 
 MR_TEST(a_vocabulary_may_be_a_file)
