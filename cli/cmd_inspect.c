@@ -2,15 +2,14 @@
 /* millrace inspect: what is in TFRecord files, and whether it is whole. */
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/cli.h"
-#include "pipeline/engine/iterator.h"
+#include "pipeline/files/whole_file.h"
 #include "pipeline/formats/example.h"
+#include "pipeline/formats/generation.h"
+#include "pipeline/formats/record_frames.h"
 #include "pipeline/formats/tfrecord.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/ops/sequence.h"
-#include "pipeline/ops/sources.h"
 
 enum { WANT = 4096, BLOCK_BYTES = 1 << 20, SHOWN_VALUES = 6 };
 
@@ -80,71 +79,126 @@ static bool is_frame(const mr_bytes *r)
     return r->size > sizeof magic && memcmp(r->data, magic, sizeof magic) == 0;
 }
 
-/* A pipeline that reads the file once more: it knows frames and finds their dictionary. */
-typedef struct frames {
-    mr_iterator *it;
-    int64_t next; /* number of the record that it gives next */
-    mr_block record;
-} frames;
+/* Reads frames, with the dictionary that they name. */
+typedef struct unpacker {
+    mr__frame_reader *reader;
+    void *text; /* of the last one */
+    size_t capacity;
+} unpacker;
 
-static mr_code read_frame(frames *f, const char *path, const inspect_opts *o,
-                          mr_compression compression, int64_t number, mr_status *st)
+static mr_code load_dictionary(unpacker *u, const char *name, mr_status *st)
 {
-    if (!f->it || f->next != number) {
-        const mr_tfrecord_opts opts = {
-            .paths = true,
-            .compression = (char *)(uintptr_t)mr_compression_name(compression),
-            .record_compression = (char *)(uintptr_t) "ZSTD",
-            .dictionary = (char *)(uintptr_t)o->dictionary,
-        };
-        mr_iterator_close(f->it);
-        f->it = NULL;
-        f->next = number;
-        mr_dataset *ds = mr_skip(mr_tfrecord(&path, 1, &opts), number);
-        mr_code rc = mr_iterator_open(&f->it, ds, &(mr_iterator_opts){.cancel = cli_cancel()}, st);
-        mr_dataset_unref(ds);
-        if (rc != MR_OK)
-            return rc;
+    mr_buffer *bytes = NULL;
+    size_t n = 0;
+    mr_code rc = name ? mr__whole_file(name, MR__LIST_MOST, cli_cancel(), &bytes, &n, st) : MR_OK;
+    if (rc == MR_OK && name && n == 0)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the dictionary %s is empty", name);
+    if (rc == MR_OK) {
+        mr__frame_reader_close(u->reader);
+        u->reader = NULL;
+        rc = mr__frame_reader_open(&u->reader, bytes ? mr_buffer_data(bytes) : NULL, n, st);
+        if (rc != MR_OK && name)
+            mr_status_prefix(st, "%s", name);
     }
-    f->next++;
-    mr_code rc = mr_iterator_next(f->it, 1, &f->record, st);
-    return rc == MR_END ? mr_fail(st, MR_DATA_LOSS, "the file has become shorter") : rc;
+    mr_buffer_unref(bytes);
+    return rc;
 }
 
-static void print_frame(frames *f, const char *path, const inspect_opts *o,
-                        mr_compression compression, int64_t number, const mr_bytes *frame)
+/* u->reader has dictionary `id`: the one that was named, else PREFIX.dict beside the file. */
+static mr_code prepare(unpacker *u, const char *path, const inspect_opts *o, uint32_t id,
+                       mr_status *st)
 {
-    mr_status st;
-    struct stat file;
-    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode)) { /* a pipe cannot be read twice */
-        printf("%zu bytes, a zstd frame; name its file to see the record", frame->size);
-        print_data(frame);
-    } else if (read_frame(f, path, o, compression, number, &st) != MR_OK) {
-        printf("%zu bytes, a zstd frame that cannot be read: %s\n", frame->size, st.message);
-    } else {
-        const mr_bytes *record = f->record.columns[0].data;
-        printf("%zu bytes in a zstd frame of %zu", record->size, frame->size);
-        print_data(record);
-    }
+    uint32_t has = u->reader ? mr__frame_reader_dictionary(u->reader) : 0;
+    if (u->reader && (o->dictionary || !id || has == id))
+        return !id || has == id ? MR_OK
+                                : mr_fail(st, MR_FAILED_PRECONDITION,
+                                          "the record was compressed with dictionary %" PRIu32
+                                          ", and %s is dictionary %" PRIu32,
+                                          id, o->dictionary, has);
+    if (!id)
+        return load_dictionary(u, NULL, st);
+    static const char ending[] = ".dict";
+    size_t n = mr__shard_prefix(path);
+    char *beside = n ? mr_malloc(n + sizeof ending) : NULL;
+    if (n == 0)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the record was compressed with dictionary %" PRIu32
+                       "; say where that is: --dictionary PREFIX.dict",
+                       id);
+    if (!beside)
+        return mr_fail_memory(st, n, "a file name");
+    memcpy(beside, path, n);
+    memcpy(beside + n, ending, sizeof ending);
+    mr_code rc = load_dictionary(u, beside, st);
+    if (rc == MR_OK && mr__frame_reader_dictionary(u->reader) != id)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION, "%s is dictionary %" PRIu32, beside,
+                     mr__frame_reader_dictionary(u->reader));
+    if (rc != MR_OK)
+        mr_status_prefix(st, "the record was compressed with dictionary %" PRIu32, id);
+    mr_free(beside);
+    return rc;
 }
 
-static void print_record(frames *f, const char *path, const inspect_opts *o,
-                         mr_compression compression, int64_t number, const mr_bytes *r)
+/* *record is borrowed until the next call. */
+static mr_code unpack(unpacker *u, const char *path, const inspect_opts *o, const mr_bytes *frame,
+                      mr_bytes *record, mr_status *st)
+{
+    size_t room = 0;
+    MR_TRY(mr__frame_room(frame, &room, st));
+    MR_TRY(prepare(u, path, o, mr__frame_dictionary(frame), st));
+    if (!u->text || room > u->capacity) {
+        mr_free(u->text);
+        u->text = mr_malloc(room + 1);
+        u->capacity = u->text ? room : 0;
+        if (!u->text)
+            return mr_fail_memory(st, room, "a record");
+    }
+    record->data = u->text;
+    return mr__frame_read(u->reader, frame, u->text, room, &record->size, st);
+}
+
+static void print_record(int64_t number, const mr_bytes *r, const mr_bytes *unpacked,
+                         const mr_status *why)
 {
     printf("    record %" PRId64 ", ", number);
-    if (is_frame(r)) {
-        print_frame(f, path, o, compression, number, r);
+    if (why) {
+        printf("%zu bytes, a zstd frame that cannot be read: %s\n", r->size, why->message);
         return;
     }
-    printf("%zu bytes", r->size);
-    print_data(r);
+    if (unpacked)
+        printf("%zu bytes in a zstd frame of %zu", unpacked->size, r->size);
+    else
+        printf("%zu bytes", r->size);
+    print_data(unpacked ? unpacked : r);
 }
 
-static void examine(const char *path, const inspect_opts *o, report *r)
+/* Shows the next record, if that is wanted. A frame that cannot be read is an error where all are
+ * checked, or its dictionary was named. */
+static mr_code look_at(unpacker *u, const char *path, const inspect_opts *o, const report *r,
+                       const mr_bytes *record, mr_status *st)
+{
+    bool shown = !o->json && r->records < o->examples, frame = is_frame(record);
+    mr_bytes text = {0};
+    mr_code rc = MR_OK;
+    if (!shown && !o->verify)
+        return MR_OK;
+    if (frame)
+        rc = unpack(u, path, o, record, &text, st);
+    if (shown)
+        print_record(r->records, record, frame ? &text : NULL, rc == MR_OK ? NULL : st);
+    if (rc == MR_OK || (!o->verify && !o->dictionary))
+        return MR_OK;
+    /* A record of n bytes has n + 16 in the file. */
+    bool plain = !*mr_compression_name(r->compression);
+    mr_status_prefix(st, "a zstd frame that cannot be read");
+    mr_status_at(st, path, plain && o->verify ? r->bytes + 16 * r->records : -1, r->records);
+    return rc;
+}
+
+static void examine(const char *path, unpacker *u, const inspect_opts *o, report *r)
 {
     mr_reader *reader = NULL;
     mr_array a = {0};
-    frames f = {.record = MR_BLOCK_EMPTY};
     const mr_file_opts opts = {
         .compression = MR_COMPRESSION_DETECT, .strict = o->verify, .cancel = cli_cancel()};
     *r = (report){.smallest = INT64_MAX};
@@ -158,16 +212,15 @@ static void examine(const char *path, const inspect_opts *o, report *r)
         const mr_bytes *records = a.data;
         for (size_t i = 0; r->rc == MR_OK && i < a.rows; i++, r->records++) {
             int64_t n = (int64_t)records[i].size;
+            r->rc = look_at(u, path, o, r, &records[i], &r->st);
+            if (r->rc != MR_OK)
+                break;
             r->bytes += n;
             r->smallest = n < r->smallest ? n : r->smallest;
             r->largest = n > r->largest ? n : r->largest;
-            if (!o->json && r->records < o->examples)
-                print_record(&f, path, o, r->compression, r->records, &records[i]);
         }
     }
     mr_array_reset(&a);
-    mr_block_reset(&f.record);
-    mr_iterator_close(f.it);
     mr_reader_close(reader);
     if (r->rc == MR_END)
         r->rc = MR_OK;
@@ -255,11 +308,21 @@ static int run(int argc, char **argv)
         cli_run_start(&o.run); /* the log tells of bytes that are no record */
         if (o.verify)
             o.examples = 0;
+        unpacker u = {0};
+        mr_status st;
+        if (o.dictionary && load_dictionary(&u, o.dictionary, &st) != MR_OK) {
+            status = cli_fail(&st, CLI_FAILED);
+            n = 0;
+        }
         for (size_t i = 0; i < n; i++) {
             report r;
+            if (!o.dictionary) { /* of the file before */
+                mr__frame_reader_close(u.reader);
+                u.reader = NULL;
+            }
             if (!o.json)
                 print_name(files[i]);
-            examine(files[i], &o, &r);
+            examine(files[i], &u, &o, &r);
             if (cli_interrupted())
                 break;
             if (o.json)
@@ -269,6 +332,8 @@ static int run(int argc, char **argv)
             if (r.rc != MR_OK)
                 status = cli_fail(&r.st, CLI_FAILED);
         }
+        mr__frame_reader_close(u.reader);
+        mr_free(u.text);
         status = cli_flush(status);
     }
     mr_free(files);

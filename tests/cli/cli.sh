@@ -356,7 +356,30 @@ result inspect_reads_their_dictionary "$("$m" inspect --examples 2 frames-00000-
 cp frames-00000-of-00002.tfrecord frame_alone
 result inspect_takes_a_dictionary "$("$m" inspect --dictionary frames.dict frame_alone | grep -q ': "user 0 of town 0"'; echo $?)"
 result inspect_says_what_a_frame_lacks "$("$m" inspect frame_alone | grep -q 'a zstd frame that cannot be read: .*dictionary'; echo $?)"
-result frames_of_a_pipe_stay_packed "$(cat frame_alone | "$m" inspect - | grep -q 'a zstd frame; name its file'; echo $?)"
+result inspect_unpacks_frames_of_a_pipe "$(cat frame_alone | "$m" inspect --dictionary frames.dict - | grep -q ': "user 0 of town 0"'; echo $?)"
+expect verify_unpacks_frames 0 ANY -- sh -c "'$m' inspect --verify frames-00000-of-00002.tfrecord && cat frame_alone | '$m' inspect --verify --dictionary frames.dict -"
+expect verify_lacks_a_dictionary 1 ANY 'frame_alone' 'record 0' 'say where that is' -- "$m" inspect --verify frame_alone
+expect a_dictionary_that_is_missing 1 '' 'nofile: cannot open' -- "$m" inspect --dictionary nofile frame_alone
+"$m" write --out others --compress zstd-record --expr 'range(400).map(x => format("place {} of list {}", x, x % 7))' >/dev/null
+expect a_dictionary_of_others 1 ANY 'frame_alone' 'record 0' 'others.dict is dictionary' -- "$m" inspect --dictionary others.dict frame_alone
+expect a_dictionary_without_end 1 '' '/dev/zero: it has more than the 268435456 bytes' -- "$m" inspect --dictionary /dev/zero frame_alone
+python3 - <<'EOF'
+import struct
+def crc(data):
+    c = 0xffffffff
+    for byte in data:
+        c ^= byte
+        for _ in range(8):
+            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+    c ^= 0xffffffff
+    return struct.pack("<I", ((c >> 15 | c << 17) + 0xa282ead8) & 0xffffffff)
+def record(data):
+    size = struct.pack("<Q", len(data))
+    return size + crc(size) + data + crc(data)
+open("bad_frame", "wb").write(record(b"whole") + record(b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 26) + b"\1\0\0"))
+EOF
+expect verify_a_damaged_frame 1 ANY 'bad_frame' 'record 1' 'a zstd frame that cannot be read' -- "$m" inspect --verify bad_frame
+result verify_says_where_it_lies "$("$m" inspect --verify --json bad_frame 2>/dev/null | grep -q '"corrupt": {"record": 1, "offset": 21, "error": "a zstd frame'; echo $?)"
 mkfifo never
 "$m" write --out held --text never >/dev/null 2>&1 & pid=$!
 until_true test -f .held.lock
