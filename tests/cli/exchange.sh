@@ -7,14 +7,5 @@ if nm -D "$MR_BUILD/libmillrace.so" 2>/dev/null | grep -q '__[at]san_init'; then
     echo "Python does not load a library with a sanitizer in it"
     exit 77
 fi
-venv=$MR_BUILD/exchange
-exec 9>"$venv.lock" && flock 9
-if ! "$venv/bin/python" -c 'import numpy, pyarrow' 2>/dev/null; then
-    python3 -m venv "$venv" >/dev/null 2>&1 &&
-        timeout 600 "$venv/bin/pip" -q install numpy pyarrow >"$venv/log" 2>&1 || {
-        echo "numpy and pyarrow cannot be had from PyPI: $(tail -n 1 "$venv/log" 2>/dev/null)"
-        exit 77
-    }
-fi
-exec 9>&-
+. "$MR_SOURCE/tests/pypi.sh"
 exec "$venv/bin/python" "$MR_SOURCE/tests/cli/exchange.py" "$MR_BUILD"
