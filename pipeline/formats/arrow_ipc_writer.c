@@ -10,11 +10,7 @@
 enum { MOST_ROWS = 65536, BATCH_BYTES = 4 << 20, PADDING = 64, VERSION = 4, LEVEL = 3 };
 #define MOST_BYTES (SIZE_MAX / 4)
 
-/* Bytes that grow. */
-typedef struct bytes {
-    void *v;
-    size_t n, capacity;
-} bytes;
+typedef mr__table_bytes bytes;
 
 typedef struct column {
     const mr__table_column *t;
@@ -55,11 +51,7 @@ typedef struct arrow_writer {
 
 static mr_code add(bytes *b, const void *data, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow(&b->v, &b->capacity, b->n + n, 1, MOST_BYTES, "a batch of rows", st));
-    if (n)
-        memcpy((char *)b->v + b->n, data, n);
-    b->n += n;
-    return MR_OK;
+    return mr__table_add(b, data, n, MOST_BYTES, "a batch of rows", st);
 }
 
 /* ---- opening ---- */
@@ -91,9 +83,9 @@ static void close(mr__table_writer *self)
     for (size_t i = 0; w->columns && i < w->n_columns; i++) {
         column *c = &w->columns[i];
         for (int k = 0; k < MR_MAX_RANK; k++)
-            mr_free(c->ends[k].v);
-        mr_free(c->string_ends.v);
-        mr_free(c->values.v);
+            mr__table_bytes_reset(&c->ends[k]);
+        mr__table_bytes_reset(&c->string_ends);
+        mr__table_bytes_reset(&c->values);
     }
     mr_free(w->columns);
     mr__table_columns_free(w->described, w->n_columns);
@@ -104,7 +96,7 @@ static void close(mr__table_writer *self)
     mr_free(w->nodes);
     mr_free(w->buffers);
     mr_free(w->data);
-    mr_free(w->packed.v);
+    mr__table_bytes_reset(&w->packed);
     mr_free(w);
 }
 
@@ -322,18 +314,6 @@ static mr_code add_offsets(arrow_writer *w, bytes *ends, mr_status *st)
     return add_buffer(w, ends->v, ends->n, st);
 }
 
-/* Bools as bits, in place: a byte that is read is never before the one that is written. */
-static void pack_bits(bytes *b)
-{
-    uint8_t *v = b->v;
-    size_t n = b->n;
-    for (size_t i = 0; i < n; i++) {
-        uint8_t bit = (uint8_t)((v[i] != 0) << (i % 8));
-        v[i / 8] = (uint8_t)(i % 8 ? v[i / 8] | bit : bit);
-    }
-    b->n = n / 8 + (n % 8 != 0);
-}
-
 static mr_code add_column(arrow_writer *w, column *c, mr_status *st)
 {
     size_t length = w->rows;
@@ -354,7 +334,7 @@ static mr_code add_column(arrow_writer *w, column *c, mr_status *st)
     if (c->t->dtype == MR_STRING)
         MR_TRY(add_offsets(w, &c->string_ends, st));
     if (c->t->dtype == MR_BOOL)
-        pack_bits(&c->values);
+        mr__table_pack_bits(&c->values);
     return add_buffer(w, c->values.v, c->values.n, st);
 }
 

@@ -14,11 +14,7 @@ enum { PAGE_BYTES = 1 << 20, PAGE_ENTRIES = 1 << 20, GROUP_ROWS = 1 << 20, GROUP
 #define MOST_PAGE  ((size_t)INT32_MAX)
 #define MOST_CHUNK ((size_t)1 << 40)
 
-/* Bytes that grow. */
-typedef struct bytes {
-    void *v;
-    size_t n, capacity;
-} bytes;
+typedef mr__table_bytes bytes;
 
 typedef struct field {
     const char *name; /* of the columns' */
@@ -56,17 +52,7 @@ typedef struct parquet_writer {
 
 static mr_code append(bytes *b, const void *p, size_t n, size_t most, mr_status *st)
 {
-    MR_TRY(mr_grow(&b->v, &b->capacity, b->n + n, 1, most, "a Parquet file", st));
-    if (n)
-        memcpy((char *)b->v + b->n, p, n);
-    b->n += n;
-    return MR_OK;
-}
-
-static void drop(bytes *b)
-{
-    mr_free(b->v);
-    *b = (bytes){0};
+    return mr__table_add(b, p, n, most, "a Parquet file", st);
 }
 
 /* ---- opening ---- */
@@ -116,13 +102,13 @@ static void close_writer(mr__table_writer *self)
     parquet_writer *w = (parquet_writer *)self;
     for (size_t i = 0; w->fields && i < w->n; i++) {
         field *f = &w->fields[i];
-        drop(&f->values);
-        drop(&f->repetitions);
-        drop(&f->present);
-        drop(&f->pages);
+        mr__table_bytes_reset(&f->values);
+        mr__table_bytes_reset(&f->repetitions);
+        mr__table_bytes_reset(&f->present);
+        mr__table_bytes_reset(&f->pages);
     }
-    drop(&w->page);
-    drop(&w->packed);
+    mr__table_bytes_reset(&w->page);
+    mr__table_bytes_reset(&w->packed);
     mr__table_columns_free(w->columns, w->n);
     mr_free(w->fields);
     mr_free(w->groups);
@@ -133,9 +119,8 @@ static void close_writer(mr__table_writer *self)
 /* ---- pages ---- */
 
 /* Levels of one bit, all in one group of packed ones, with their size before them. */
-static mr_code put_levels(bytes *page, const bytes *levels, mr_status *st)
+static mr_code put_levels(bytes *page, bytes *levels, mr_status *st)
 {
-    const uint8_t *v = levels->v;
     size_t groups = (levels->n + 7) / 8, head = groups << 1 | 1;
     uint8_t first[4 + 10];
     size_t n = 4;
@@ -145,28 +130,8 @@ static mr_code put_levels(bytes *page, const bytes *levels, mr_status *st)
     uint32_t size = (uint32_t)(n - 4 + groups);
     memcpy(first, &size, sizeof size);
     MR_TRY(append(page, first, n, MOST_PAGE, st));
-    for (size_t i = 0; i < levels->n; i += 8) {
-        uint8_t packed = 0;
-        for (size_t k = 0; k < 8 && i + k < levels->n; k++)
-            packed |= (uint8_t)(v[i + k] << k);
-        MR_TRY(append(page, &packed, 1, MOST_PAGE, st));
-    }
-    return MR_OK;
-}
-
-static mr_code put_values(bytes *page, const field *f, mr_status *st)
-{
-    if (f->dtype != MR_BOOL)
-        return append(page, f->values.v, f->values.n, MOST_PAGE, st);
-    const bytes bits = f->values;
-    const uint8_t *v = bits.v;
-    for (size_t i = 0; i < bits.n; i += 8) {
-        uint8_t packed = 0;
-        for (size_t k = 0; k < 8 && i + k < bits.n; k++)
-            packed |= (uint8_t)(v[i + k] << k);
-        MR_TRY(append(page, &packed, 1, MOST_PAGE, st));
-    }
-    return MR_OK;
+    mr__table_pack_bits(levels);
+    return append(page, levels->v, levels->n, MOST_PAGE, st);
 }
 
 /* w->page, compressed, in w->packed. */
@@ -204,7 +169,9 @@ static mr_code end_page(parquet_writer *w, field *f, mr_status *st)
         MR_TRY(put_levels(&w->page, &f->repetitions, st));
         MR_TRY(put_levels(&w->page, &f->present, st));
     }
-    MR_TRY(put_values(&w->page, f, st));
+    if (f->dtype == MR_BOOL)
+        mr__table_pack_bits(&f->values);
+    MR_TRY(append(&w->page, f->values.v, f->values.n, MOST_PAGE, st));
     if (w->compression != MR_COMPRESSION_NONE) {
         MR_TRY(pack(w, st));
         body = &w->packed;

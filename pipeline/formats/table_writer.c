@@ -13,6 +13,34 @@ void mr__table_writer_close(mr__table_writer *w)
         w->class_->close(w);
 }
 
+mr_code mr__table_add(mr__table_bytes *b, const void *data, size_t n, size_t most, const char *what,
+                      mr_status *st)
+{
+    MR_TRY(mr_grow(&b->v, &b->capacity, b->n + n, 1, most, what, st));
+    if (n)
+        memcpy((char *)b->v + b->n, data, n);
+    b->n += n;
+    return MR_OK;
+}
+
+/* A byte that is read is never before the one that is written. */
+void mr__table_pack_bits(mr__table_bytes *b)
+{
+    uint8_t *v = b->v;
+    size_t n = b->n;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t bit = (uint8_t)((v[i] != 0) << (i % 8));
+        v[i / 8] = (uint8_t)(i % 8 ? v[i / 8] | bit : bit);
+    }
+    b->n = n / 8 + (n % 8 != 0);
+}
+
+void mr__table_bytes_reset(mr__table_bytes *b)
+{
+    mr_free(b->v);
+    *b = (mr__table_bytes){0};
+}
+
 /* Component i of s, which is called `name`; owned. */
 static char *child_name(const mr_spec *s, size_t i, const char *name)
 {

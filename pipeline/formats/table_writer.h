@@ -45,6 +45,20 @@ void mr__table_writer_close(mr__table_writer *w); /* NULL: nothing */
 
 /* ---- for the formats ---- */
 
+/* Bytes that grow. */
+typedef struct mr__table_bytes {
+    void *v;
+    size_t n, capacity;
+} mr__table_bytes;
+/* Appends n bytes; what: whose memory it is, for errors.
+ * errors   MR_RESOURCE_EXHAUSTED: no memory, or more than `most` bytes */
+mr_code mr__table_add(mr__table_bytes *b, const void *data, size_t n, size_t most, const char *what,
+                      mr_status *st) MR_NODISCARD;
+/* Bools of a byte each become bits in their place, the first one the lowest of its byte; the last
+ * byte ends with zeros. */
+void mr__table_pack_bits(mr__table_bytes *b);
+void mr__table_bytes_reset(mr__table_bytes *b);
+
 typedef struct mr__table_column {
     char *name;
     mr_dtype dtype;
