@@ -17,6 +17,15 @@ rm -f "$TAP_FILE"
 : "${LSAN_OPTIONS:=exitcode=99}"
 : "${UBSAN_OPTIONS:=exitcode=99:print_stacktrace=1}"
 : "${TSAN_OPTIONS:=exitcode=99:halt_on_error=1:allocator_may_return_null=1:suppressions=$MR_SOURCE/tests/tsan.supp}"
+# What a sanitizer finds in a process whose exit status nobody looks at, a worker of a service, fails the test too.
+reports=$MR_BUILD/tap/$name.report
+rm -f "$reports".*
+if [ "$name" != planted ]; then
+    ASAN_OPTIONS=$ASAN_OPTIONS:log_path=$reports
+    LSAN_OPTIONS=$LSAN_OPTIONS:log_path=$reports
+    UBSAN_OPTIONS=$UBSAN_OPTIONS:log_path=$reports
+    TSAN_OPTIONS=$TSAN_OPTIONS:log_path=$reports
+fi
 export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 
 # These tests are about the processor's devices; tests/gpu.sh runs those that GPUs pass too.
@@ -35,6 +44,12 @@ done
 out=$MR_BUILD/tap/$name.log
 "$@" >"$out" 2>&1 </dev/null
 rc=$?
+for report in "$reports".*; do
+    [ -e "$report" ] || continue
+    cat "$report" >>"$out"
+    echo "not ok - $name: a sanitizer's report: $(grep -m 1 SUMMARY "$report")" >>"$TAP_FILE"
+    rc=1
+done
 cat "$out"
 if [ ! -s "$TAP_FILE" ]; then
     case $rc in

@@ -244,14 +244,14 @@ void mr__watch_start(mr__watched *w, mr_run *run, const mr_dataset *graph)
 
 void mr__watch_stop(mr__watched *w)
 {
-    if (!w->at)
+    if (!w->run) /* not `at`: that is its neighbour's to change too, under the lock */
         return;
     pthread_mutex_lock(&watch.turn);
     pthread_mutex_lock(&watch.lock);
     *w->at = w->next;
     if (w->next)
         w->next->at = w->at;
-    w->at = NULL;
+    w->run = NULL;
     bool last = !watch.first;
     pthread_mutex_unlock(&watch.lock);
     if (last && watch.serves) {

@@ -27,7 +27,7 @@
 
 typedef struct mr__watched mr__watched;
 struct mr__watched {
-    mr__watched *next, **at; /* the list; at NULL: not in it */
+    mr__watched *next, **at; /* the list */
     mr_run *run;
     const mr_dataset *graph;
     int64_t number;

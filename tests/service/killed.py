@@ -81,6 +81,13 @@ class Run:
         for w in self.workers:
             w.start()
 
+    def gone(self):
+        """What is said of a process that ended though nobody killed it; None while all run."""
+        for p in (self.dispatcher, *self.workers):
+            if p.p and p.p.poll() is not None:
+                return f"{p.name} ended by itself with {p.p.returncode}"
+        return None
+
     def say(self, text):
         self.history.append(f"{time.time() - self.began:7.3f} {text}")
 
@@ -147,9 +154,11 @@ class Run:
         reader.start()
         strikes = 0
         while not done.wait(self.random.uniform(0.02, 0.5)):
-            if time.time() - moved[0] > MOST_SECONDS:
+            with self.lock:
+                gone = self.gone()
+            if gone or time.time() - moved[0] > MOST_SECONDS:
                 client.kill()
-                self.say("the client was given up")
+                self.say(f"the client was given up: {gone or 'it stands still'}")
             elif slowly and strikes < 6 and (out or not first):
                 strikes += 1
                 with self.lock:
@@ -376,7 +385,7 @@ def one(seed):
     run = Run(seed)
     kind = KINDS[seed % len(KINDS)]
     try:
-        why = kind(run)
+        why = kind(run) or run.gone()
     except (OSError, RuntimeError) as e:
         why = repr(e)
     finally:

@@ -81,6 +81,11 @@ class Daemon:
             sys.exit(1)
         return line[len(word):].strip()
 
+    def gone(self):
+        """What is said of a daemon that ended, though nobody stopped it; None while it runs."""
+        status = self.process.poll()
+        return None if status is None else f"{self.log_path} ended with {status}"
+
     def log(self):
         with open(self.log_path, errors="replace") as f:
             return f.read()
