@@ -160,8 +160,9 @@ run_tests() { # build
     fi
     section "testing $dir"
     # What hangs is found, and leaves the other tests their time; what is only slow passes on a busy machine.
-    "${personality[@]}" ctest --test-dir "$dir" -j "$jobs" --timeout $((long ? 36000 : 1800)) -E '^planted$' ${filter:+-R "$filter"} >"$dir/ctest.log" 2>&1
-    ! grep -E '^ *[0-9]+/[0-9]+ Test' "$dir/ctest.log" || matched=1
+    # Results are printed as they come: a run that is cut off has said how far it was.
+    "${personality[@]}" ctest --test-dir "$dir" -j "$jobs" --timeout $((long ? 36000 : 1800)) -E '^planted$' ${filter:+-R "$filter"} 2>&1 |
+        tee "$dir/ctest.log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test' && matched=1
     # ctest kills what runs too long: then there is no TAP file.
     while read -r name; do
         [ -e "$dir/tap/$name.tap" ] || echo "not ok - $name: killed by ctest" >"$dir/tap/$name.tap"
