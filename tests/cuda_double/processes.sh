@@ -143,19 +143,29 @@ result workers_of_uneven_data_stop_together $? "$(said)"
 fails_in() { # RANK CALL:N
     local i
     workers=2 port=$(free_port) pids=()
-    rm -f out.* err.*
+    rm -f out.* err.* count
     for i in 0 1; do
-        fail=$([ "$i" = "$1" ] && echo "$2")
-        MR_DOUBLE_FAIL=$fail start "$i" --devices cuda --data "$data" --epochs 2
+        fail='' count=''
+        [ "$i" = "$1" ] && fail=$2 count=$dir/count
+        MR_DOUBLE_FAIL=$fail MR_DOUBLE_COUNT=$count start "$i" --devices cuda --data "$data" --epochs 2
     done
 }
 for what in ncclGetUniqueId:1 ncclCommInitRankConfig:1 ncclGroupEnd:1 ncclCommGetAsyncError:2 ncclAllReduce:5 \
-    ncclGroupEnd:9 ncclCommGetAsyncError:30 cudaLaunchKernel:30 cudaGraphLaunch:10 kernel:100; do
+    ncclGroupEnd:9 ncclCommGetAsyncError:30 cudaLaunchKernel:30 kernel:100; do
     for i in 0 1; do
         [ "$what$i" = ncclGetUniqueId:11 ] && continue # the first process makes it
         fails_in "$i" "$what"
         ended 1 1 && calm && all_say "rank $i \(127\.0\.0\.1:[0-9]+\) failed at step " $((1 - i))
         result "${what%:*}_number_${what#*:}_fails_in_process_$i" $? "$(said)"
     done
+done
+# What a graph that does not start would have done is submitted by itself, between the same sums.
+fails_in 0 ''
+ended 0 0 && same_output && cp out.0 undisturbed
+result two_processes_train_undisturbed $? "$(said)"
+for i in 0 1; do
+    fails_in $i cudaGraphLaunch:10
+    ended 0 0 && same_output && calm && cmp -s out.0 undisturbed && grep -q ' cudaGraphLaunch$' count
+    result "a_graph_that_does_not_start_in_process_${i}_changes_nothing" $? "$(said; cat count)"
 done
 finish
