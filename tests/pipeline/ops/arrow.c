@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "pipeline/formats/arrow_ipc.h"
-#include "pipeline/formats/base64.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
@@ -13,15 +12,16 @@
 #include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/arrow_file.h"
-#include "tests/pipeline/ops/arrow_fixtures.h"
 #include "tests/pipeline/ops/drive.h"
 
-static void fixture(const char *name, const char *text)
+/* What pyarrow wrote (tests/fuzz/pyarrow_files.py). */
+static void fixture(const char *name)
 {
-    size_t n = strlen(text), size;
-    void *v = malloc(mr_base64_room(n));
-    mr_check(mr_base64_decode(text, n, v, &size));
-    table_write(name, v, size);
+    char path[512];
+    size_t n;
+    snprintf(path, sizeof path, MR_CORPUS "/arrow_ipc/%s", name);
+    unsigned char *v = table_read(path, &n);
+    table_write(name, v, n);
     free(v);
 }
 
@@ -121,8 +121,8 @@ MR_TEST(only_what_is_wanted_is_read)
 
 MR_TEST(dictionaries_are_decoded)
 {
-    fixture("deltas", arrow_deltas);
-    fixture("replaced", arrow_replaced);
+    fixture("deltas");
+    fixture("replaced");
     mr_drive(mr_drive_path("arrow(\"@/deltas\", columns=[\"s\"]).map(r => r[\"s\"])"),
              "\"b\" \"a\" !column_'s':_the_row_has_a_null \"b\" \"c\" \"b\"");
     mr_drive(mr_drive_path("arrow(\"@/deltas\").map(r => (r[\"n\"], r[\"s\"]))"),
@@ -163,7 +163,7 @@ MR_TEST(huge_numbers_of_rows_are_not_believed)
 {
     enum { ROWS_AT = 0x1a8 };
     size_t n, most = 0;
-    fixture("replaced", arrow_replaced);
+    fixture("replaced");
     unsigned char *v = table_bytes("replaced", &n);
     mr_eq_i64(v[ROWS_AT], 2);
     v[ROWS_AT + 4] = 0x80;
@@ -191,8 +191,8 @@ MR_TEST(huge_numbers_of_rows_are_not_believed)
 
 MR_TEST(compressed_buffers_are_unpacked)
 {
-    fixture("lz4", arrow_lz4);
-    fixture("zstd", arrow_zstd);
+    fixture("lz4");
+    fixture("zstd");
     drive_same("arrow(\"@/lz4\").map(r => (r[\"s\"], r[\"x\"]))",
                "range(100).map(n => (\"same\", 7))");
     drive_same("arrow(\"@/zstd\").map(r => r[\"x\"])",
@@ -201,7 +201,7 @@ MR_TEST(compressed_buffers_are_unpacked)
 
 MR_TEST(old_streams_and_times_are_read)
 {
-    fixture("legacy", arrow_legacy);
+    fixture("legacy");
     mr_drive(mr_drive_path("arrow(\"@/legacy\").map(r => (r[\"days\"], r[\"seconds\"], r[\"ts\"], "
                            "cast(r[\"half\"], \"float32\"), r[\"bits\"], r[\"fixed\"]))"),
              "(-1,1,-5,0.5,true,\"abc\") (20000,2,1099511627776,-2.0,false,\"xyz\")");
@@ -215,7 +215,7 @@ MR_TEST(old_streams_and_times_are_read)
 
 MR_TEST(a_row_with_a_null_is_one_error)
 {
-    fixture("nulls", arrow_nulls);
+    fixture("nulls");
     mr_drive(
         mr_drive_path("arrow(\"@/nulls\", columns=[\"l\"]).map(r => cast(r[\"l\"], \"int64\"))"),
         "[1] !batch_0,_column_'l':_the_row_has_a_null !batch_0,_column_'l':_the_row_has_a_null "
@@ -242,7 +242,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         {"runs", "it is of Arrow's type run_end_encoded"},
         {"structs", "column 'structs' cannot be read: it holds lists of structs"},
         {"missing", "there is no column 'missing'"}};
-    fixture("odd", arrow_odd);
+    fixture("odd");
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\")"), "cannot be read: it ");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char graph[200];
@@ -515,7 +515,7 @@ MR_TEST(the_function_of_one_file_has_the_types_of_the_node)
 MR_TEST(a_schema_stands_for_the_first_file)
 {
     arrow_file("1.arrow", "range(2).map(n => {\"n\": n, \"l\": [[n]]})", 100);
-    fixture("nulls", arrow_nulls);
+    fixture("nulls");
     mr_drive(mr_drive_path("arrow(\"@/1.arrow\", schema={\"n\": int64}).map(r => r[\"n\"])"),
              "0 1");
     mr_drive(mr_drive_path("arrow(\"@/1.arrow\", schema={\"z\": int64})"),
@@ -535,8 +535,8 @@ MR_TEST(a_schema_stands_for_the_first_file)
 MR_TEST(every_failed_allocation_is_reported)
 {
     arrow_file_packed("a.arrow", ROWS ".take(4)", 60);
-    fixture("deltas", arrow_deltas);
-    fixture("nulls", arrow_nulls);
+    fixture("deltas");
+    fixture("nulls");
     mr_drive_faults(mr_drive_path("arrow(\"@/a.arrow\").batch(2, drop_remainder=true)"));
     mr_drive_faults(mr_drive_path("arrow(\"@/deltas\")"));
     mr_drive_faults(mr_drive_path("arrow(\"@/nulls\")"));

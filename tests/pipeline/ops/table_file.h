@@ -56,16 +56,21 @@ static inline void table_file(table_open open, const char *name, const char *gra
     mr_check(fclose(f) == 0);
 }
 
-/* The bytes of a file of the test's directory. Owned: free. */
-static inline unsigned char *table_bytes(const char *name, size_t *n)
+static inline unsigned char *table_read(const char *path, size_t *n)
 {
-    FILE *f = fopen(mr_test_path(name), "rb");
+    FILE *f = fopen(path, "rb");
     mr_check(f && fseek(f, 0, SEEK_END) == 0);
     *n = (size_t)ftell(f);
     rewind(f);
     unsigned char *v = malloc(*n + 1);
     mr_check(v && fread(v, 1, *n, f) == *n && fclose(f) == 0);
     return v;
+}
+
+/* The bytes of a file of the test's directory. Owned: free. */
+static inline unsigned char *table_bytes(const char *name, size_t *n)
+{
+    return table_read(mr_test_path(name), n);
 }
 
 static inline void table_write(const char *name, const void *v, size_t n)
