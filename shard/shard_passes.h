@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_SHARD_SHARD_PASSES_H
 #define MR_SHARD_SHARD_PASSES_H
-/* The passes that auto_shard.c runs, and what they share. Private to shard/. */
+/* The passes that auto_shard.c runs, and what they and the cuts into streams share. Private to
+ * shard/. */
 #include "shard/auto_shard.h"
 #include "shard/graph_walk.h"
 
@@ -17,6 +18,10 @@ const mr_param *mr__shuffle_switch(const mr_dataset *ds);
 bool mr__reads_range(const mr_dataset *ds);
 /* true if the op has the trait MR_OP_RANDOM or MR_OP_REORDERS, and is switched on. */
 bool mr__shuffles(const mr_dataset *ds, uint32_t trait);
+/* true if what a stream of the service has of the inputs of ds makes its part of ds. */
+bool mr__stream_passes(const mr_dataset *ds);
+/* *out = a function of the op reads the files that its input names. */
+mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st) MR_NODISCARD;
 /* Adds a "warning" decision and logs it. */
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
     MR_PRINTF(4, 5);

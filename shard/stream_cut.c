@@ -11,6 +11,7 @@
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
+#include "pipeline/splitmix.h"
 #include "shard/node_map.h"
 #include "shard/shard_passes.h"
 
@@ -30,17 +31,9 @@ typedef struct cutter {
     mr_status *st;
 } cutter;
 
-/* splitmix64's finalizer. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
 static uint64_t seed_of_stream(const mr_stream_cut_opts *o)
 {
-    return mix(o->seed + 0x9E3779B97F4A7C15u * ((uint64_t)o->stream + 1));
+    return mr__splitmix(o->seed + MR__GOLDEN * ((uint64_t)o->stream + 1));
 }
 
 /* ---- what a node is ---- */
@@ -58,7 +51,7 @@ static bool keeps_file(const mr_dataset *ds)
     return false;
 }
 
-static bool passes(const mr_dataset *ds)
+bool mr__stream_passes(const mr_dataset *ds)
 {
     return mr_dataset_n_inputs(ds) > 0 && (mr_dataset_op(ds)->props & MR_OP_KEEPS_SHARDS) &&
            !keeps_file(ds);
@@ -76,8 +69,7 @@ static const mr_strs *names_read(const mr_dataset *ds)
     return NULL;
 }
 
-/* *out = a function of the op reads the files that its input names. */
-static mr_code reads_files(const mr_dataset *ds, bool *out, mr_status *st)
+mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st)
 {
     *out = false;
     return mr_dataset_op(ds)->role == MR_ROLE_FUNCTION
@@ -132,7 +124,7 @@ static mr_code count_names(const mr_stream_cut_opts *o, const mr_dataset *ds, in
         int64_t more = mr_dataset_cardinality(at);
         if (o && o->count_names && (mr_dataset_op(at)->props & MR_OP_FILE_NAMES))
             more = o->count_names(o->ctx, at);
-        if (passes(at))
+        if (mr__stream_passes(at))
             rc = add_inputs(&t, at, st);
         else if (n < 0 || more < 0 || __builtin_add_overflow(n, more, &n))
             n = MR_UNKNOWN_COUNT;
@@ -155,13 +147,13 @@ mr_code mr_count_streams(mr_dataset *ds, const mr_stream_cut_opts *opts, int64_t
         const mr_strs *names = names_read(at);
         bool reads = false;
         int64_t more = names ? (int64_t)names->n : 0;
-        rc = reads_files(at, &reads, st);
+        rc = mr__stream_reads_files(at, &reads, st);
         if (rc == MR_OK && reads)
             rc = count_names(opts, mr_dataset_input(at, 0), &more, st);
         any = any || names || reads;
         if (more < 0 || __builtin_add_overflow(files, more, &files))
             files = MR_AUTO_STREAMS;
-        if (rc == MR_OK && !reads && passes(at))
+        if (rc == MR_OK && !reads && mr__stream_passes(at))
             rc = add_inputs(&t, at, st);
     }
     forget(&t);
@@ -186,7 +178,7 @@ static mr_dataset *with_seed(cutter *k, mr_dataset *ds, size_t preorder, const c
 {
     if (mr_dataset_check(ds, NULL) != MR_OK || !wants_seed(ds))
         return ds;
-    uint64_t h = mix(seed_of_stream(k->opts) + 0x9E3779B97F4A7C15u * (preorder + 1));
+    uint64_t h = mr__splitmix(seed_of_stream(k->opts) + MR__GOLDEN * (preorder + 1));
     mr_value seed = {.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
     mr_dataset *made;
     if (mr_explain(
@@ -220,7 +212,7 @@ static mr_dataset *shard(const cutter *k, mr_dataset *input)
 static mr_code cut_after(cutter *k, mr_dataset *ds, mr_dataset **out)
 {
     mr_dataset *seeded = NULL;
-    uint64_t seed = k->cuts++ ? mix(k->opts->seed + k->cuts) : k->opts->seed;
+    uint64_t seed = k->cuts++ ? mr__splitmix(k->opts->seed + k->cuts) : k->opts->seed;
     MR_TRY(mr_seed_random_ops(ds, seed, &seeded, k->e, k->st));
     mr_dataset_unref(mr_dataset_transform(seeded, find_functions, &k->functions_below));
     *out = shard(k, seeded);
@@ -313,9 +305,9 @@ static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
     *out = NULL;
     if (names)
         return cut_reader(k, ds, names, out);
-    if (!passes(ds))
+    if (!mr__stream_passes(ds))
         return cut_stop(k, ds, out);
-    MR_TRY(reads_files(ds, &reads, k->st));
+    MR_TRY(mr__stream_reads_files(ds, &reads, k->st));
     if (!reads)
         return MR_OK;
     MR_TRY(count_names(k->opts, mr_dataset_input(ds, 0), &n, k->st));

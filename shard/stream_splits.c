@@ -69,30 +69,6 @@ static const mr_strs *names_of(const mr_dataset *ds, const mr_param *p)
     return (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at);
 }
 
-static bool keeps_file(const mr_dataset *ds)
-{
-    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
-        if ((p->flags & MR_P_KEEPS_FILE) &&
-            *(char *const *)((const char *)mr_dataset_params(ds) + p->at))
-            return true;
-    return false;
-}
-
-static bool passes(const mr_dataset *ds)
-{
-    return mr_dataset_n_inputs(ds) && (mr_dataset_op(ds)->props & MR_OP_KEEPS_SHARDS) &&
-           !keeps_file(ds);
-}
-
-/* *out = a function of the op reads the files that its input names. */
-static mr_code reads_files(const mr_dataset *ds, bool *out, mr_status *st)
-{
-    *out = false;
-    return mr_dataset_op(ds)->role == MR_ROLE_FUNCTION
-               ? mr_dataset_functions_have_role(ds, MR_ROLE_FILES, out, st)
-               : MR_OK;
-}
-
 static bool is_zip(const mr_dataset *ds)
 {
     const uint32_t props = mr_dataset_op(ds)->props;
@@ -153,9 +129,9 @@ static mr_code finds_files(mr_dataset *ds, bool *out, mr_status *st)
             continue;
         rc = set_mark(&k, at, WALKED);
         if (rc == MR_OK)
-            rc = reads_files(at, out, st);
+            rc = mr__stream_reads_files(at, out, st);
         *out |= names_param(at) != NULL;
-        for (size_t i = 0; rc == MR_OK && passes(at) && i < mr_dataset_n_inputs(at); i++)
+        for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
     mr__node_map_reset(&k.marks);
@@ -168,8 +144,8 @@ static mr_dataset *reader_below(mr_dataset *ds)
 {
     while (!names_param(ds)) {
         const uint32_t props = mr_dataset_op(ds)->props;
-        if (!passes(ds) || mr_dataset_n_inputs(ds) != 1 || !(props & MR_OP_KEEPS_COUNT) ||
-            (props & MR_OP_REORDERS))
+        if (!mr__stream_passes(ds) || mr_dataset_n_inputs(ds) != 1 ||
+            !(props & MR_OP_KEEPS_COUNT) || (props & MR_OP_REORDERS))
             return NULL;
         ds = mr_dataset_input(ds, 0);
     }
@@ -247,7 +223,7 @@ static mr_code is_gone_over_once(mr_dataset *ds, bool *out, mr_status *st)
         *out = mark_of(&k, at) == UNMET && !is_zip(at) &&
                !(mr_dataset_n_inputs(at) == 1 && (props & MR_OP_OPENS_LATER));
         rc = set_mark(&k, at, WALKED);
-        for (size_t i = 0; rc == MR_OK && passes(at) && i < mr_dataset_n_inputs(at); i++)
+        for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
     mr__node_map_reset(&k.marks);
@@ -263,7 +239,7 @@ static mr_code look(walker *k, mr_dataset *ds, bool names)
         return new_source(k, ds, MR_SPLIT_FILES, (int64_t)names_of(ds, p)->n, 0);
     if (is_zip(ds))
         return walk_zip(k, ds);
-    if (!passes(ds))
+    if (!mr__stream_passes(ds))
         return can_be_sliced(ds) ? new_slices(k, ds, names)
                                  : new_source(k, ds, MR_SPLIT_WHOLE, 1, 0);
     if (mr_dataset_n_inputs(ds) > 1)
@@ -272,7 +248,7 @@ static mr_code look(walker *k, mr_dataset *ds, bool names)
         return new_source(k, ds, MR_SPLIT_WHOLE, 1, 0);
     /* A shuffle of names would ask for all of them at once. */
     MR_TRY(set_mark(k, ds, names && mr__shuffles(ds, MR_OP_REORDERS) ? TAKEN_OUT : WALKED));
-    MR_TRY(reads_files(ds, &reads, k->st));
+    MR_TRY(mr__stream_reads_files(ds, &reads, k->st));
     for (size_t i = mr_dataset_n_inputs(ds); i-- > 0;)
         MR_TRY(add(k, mr_dataset_input(ds, i), names || reads));
     return MR_OK;

@@ -48,6 +48,8 @@ MR_TEST(sources_are_split_by_file_by_range_or_not_at_all)
          "=> text_line(f), cycle_length=2)",
          "2 splits"},
         {"range(5).map(x => x)", 5, 4, "range(4, 5).map(x => x)", "5 splits"},
+        {"range(5).cache(\"\")", 5, 4, "range(4, 5).cache(\"\")", "5 splits"}, /* in memory */
+        {"range(5).cache(\"f\")", 1, 0, "range(5).cache(\"f\")", "cache is handed out"},
         {"range(10, 0, -3)", 4, 3, "range(1, 0, -3)", "range of the numbers"},
         {"range(1000)", 250, 2, "range(8, 12)", "250 splits"},
         {"range(1001)", 251, 250, "range(1000, 1001)", "251 splits"},
