@@ -74,11 +74,8 @@ static void register_ops(void)
 static mr_dataset *parse(const char *text)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    mr_status st;
-    mr_dataset *ds = NULL;
     pthread_once(&once, register_ops);
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    return ds;
+    return mr_test_graph(text);
 }
 
 static void check_text(mr_dataset *ds, const char *want)

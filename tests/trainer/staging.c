@@ -138,7 +138,7 @@ MR_TEST(batches_that_the_replicas_do_not_divide_are_written_in_place_too)
     static const char text[] = "range(60).batch(10)";
     for (size_t replicas = 1; replicas <= 4; replicas++) {
         bench x = {0};
-        mr_ok(mr_dataset_from_text(text, sizeof text - 1, NULL, &x.ds, &st), &st);
+        x.ds = mr_test_graph(text);
         open_over(&x, replicas, NULL);
         mr_test_context("%zu replicas", replicas);
         for (int64_t number = 0; number < 6; number++) {

@@ -116,9 +116,8 @@ static size_t tuned(const char *text, int64_t threads, mr_op_tuning *out, size_t
                     mr_iterator **run)
 {
     mr_status st;
-    mr_dataset *ds = NULL;
     mr_block b = MR_BLOCK_EMPTY;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     const mr_iterator_opts o = {.threads = threads, .has_threads = true, .block_rows = 3};
     mr_ok(mr_iterator_open(run, ds, &o, &st), &st);
     int64_t n = 0;
@@ -178,10 +177,9 @@ MR_TEST(the_order_is_that_of_one_thread)
     static const int64_t threads[] = {1, 2, 5};
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
         mr_status st;
-        mr_dataset *ds = NULL;
         mr_iterator *a = NULL, *b = NULL;
         mr_block x = MR_BLOCK_EMPTY, y = MR_BLOCK_EMPTY;
-        mr_ok(mr_dataset_from_text(GRAPH, strlen(GRAPH), NULL, &ds, &st), &st);
+        mr_dataset *ds = mr_test_graph(GRAPH);
         mr_iterator_opts o = {.threads = 0, .has_threads = true};
         mr_ok(mr_iterator_open(&a, ds, &o, &st), &st);
         o.threads = threads[i];

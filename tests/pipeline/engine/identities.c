@@ -31,7 +31,6 @@ static char *records_of(const mr_events *e, size_t from)
 
 static mr_iterator *open_it(const char *text, int64_t threads, int64_t rows)
 {
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_status st;
     mr_iterator_opts opts = {.has_threads = true,
@@ -39,7 +38,7 @@ static mr_iterator *open_it(const char *text, int64_t threads, int64_t rows)
                              .block_rows = rows,
                              .identities = true,
                              .positions = true};
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
     mr_dataset_unref(ds);
     return it;
@@ -151,11 +150,10 @@ MR_TEST(identities_change_no_order)
     const char *text = "range(3).flat_map(x => range(20).shuffle(20))";
     char *texts[2];
     for (int i = 0; i < 2; i++) {
-        mr_dataset *ds = NULL;
         mr_iterator *it = NULL;
         mr_events e = {0};
         mr_status st;
-        mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+        mr_dataset *ds = mr_test_graph(text);
         mr_iterator_opts opts = {.has_seed = true, .seed = 3, .identities = i == 1};
         mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
         mr_events_run(&e, it, 64, SIZE_MAX);

@@ -15,10 +15,9 @@
 
 static mr_iterator *open_text(const char *text, const mr_iterator_opts *opts)
 {
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_status st;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, opts, &st), &st);
     mr_dataset_unref(ds);
     return it;
@@ -69,7 +68,7 @@ MR_TEST(the_error_of_a_dataset_surfaces_when_it_is_opened)
     mr_code_is(mr_dataset_from_text("range(3).batch(0)", 17, NULL, &ds, &st), MR_INVALID_ARGUMENT,
                &st);
     mr_check(ds == NULL);
-    mr_ok(mr_dataset_from_text("range(3)", 8, NULL, &ds, &st), &st);
+    ds = mr_test_graph("range(3)");
     mr_iterator_opts bad = {.block_rows = -1};
     mr_code_is(mr_iterator_open(&it, ds, &bad, &st), MR_INVALID_ARGUMENT, &st);
     bad = (mr_iterator_opts){.has_threads = true, .threads = 5000};

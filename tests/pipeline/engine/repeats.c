@@ -126,10 +126,9 @@ static char *repeat(const char *graph, time_t seconds, unsigned char random, boo
     run.random = random;
     run.no_random = no_random;
     mr__system_set(&table);
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_status st;
-    mr_ok(mr_dataset_from_text(graph, strlen(graph), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(graph);
     mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
     mr_dataset_unref(ds);
     mr_events e = {0};

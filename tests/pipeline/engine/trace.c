@@ -7,11 +7,10 @@
 
 static mr_iterator *run_text(const char *text, const mr_iterator_opts *opts)
 {
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     mr_status st;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, opts, &st), &st);
     mr_dataset_unref(ds);
     mr_code rc;
@@ -87,10 +86,9 @@ MR_TEST(several_threads_write_one_trace)
 
 MR_TEST(there_may_be_no_memory_for_it)
 {
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_status st;
-    mr_ok(mr_dataset_from_text("range(3)", 8, NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph("range(3)");
     mr_code_is(mr_iterator_open(&it, ds, &(mr_iterator_opts){.trace_spans = SIZE_MAX}, &st),
                MR_RESOURCE_EXHAUSTED, &st);
     mr_check(!it);

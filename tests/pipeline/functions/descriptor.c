@@ -346,12 +346,11 @@ MR_TEST(an_element_keeps_its_number_over_a_restore)
 {
     static const char text[] = "range(7).map(x => 6 // (x - 5))";
     mr_status st;
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL, *again = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     void *position = NULL;
     size_t size = 0;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     const mr_iterator_opts opts = {.positions = true};
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
     for (int i = 0; i < 3; i++)

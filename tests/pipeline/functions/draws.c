@@ -19,14 +19,13 @@ static const char *elements(const char *text, const mr_iterator_opts *opts)
     static int k;
     char *buf = lines[k++ % 4];
     mr_status st;
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     const mr_row_errors none = MR_ROW_ERRORS_EMPTY;
     size_t n = 0;
     mr_code rc;
     buf[0] = '\0';
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, opts, &st), &st);
     while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK) {
         n += (size_t)snprintf(buf + n, sizeof lines[0] - n, "%s", n ? "; " : "");
@@ -169,10 +168,8 @@ MR_TEST(folds_draw_by_the_elements)
     mr_eq_str(elements("range(20).scan(0, (s, x) => (s, " CROP ", seed=1)))", NULL), drawn);
     const mr_iterator_opts job = {.seed = 5, .has_seed = true},
                            made_up = {.seed = 5, .has_seed = true, .seed_made_up = true};
-    mr_status st;
     static const char text[] = "range(20)";
-    mr_dataset *ds = NULL;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     int64_t want = 0;
     for (const char *s = drawn; *s; s++)
         if (*s >= '0' && *s <= '9')

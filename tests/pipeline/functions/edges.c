@@ -15,14 +15,13 @@
 static uint64_t digest(const char *text, int64_t block, size_t *rows)
 {
     mr_status st;
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     mr_row_errors none = MR_ROW_ERRORS_EMPTY;
     const mr_iterator_opts opts = {.block_rows = block, .has_threads = true};
     uint64_t h = 14695981039346656037u;
     *rows = 0;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
     for (mr_code rc; (rc = mr_iterator_next(it, 1024, &b, &st)) != MR_END;) {
         for (size_t r = 0; r < (rc == MR_OK ? b.rows : 1); r++) {
@@ -302,8 +301,7 @@ MR_TEST(an_element_has_a_bounded_number_of_leaves)
         strcat(text, ".map(x => (x, x))");
     digest("range(1).map(x => (x, x)).map(x => (x, x))", 0, &rows);
     mr_status st;
-    mr_dataset *ds = NULL;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_dataset_unref(ds);
     for (int i = 0; i < 14; i++)
         strcat(text, ".map(x => (x, x))");

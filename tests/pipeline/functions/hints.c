@@ -94,11 +94,10 @@ MR_TEST(names_of_other_machines_say_what_to_do)
         "range(1).flat_map(x => text_line(\"https://a\" + \"/b\"))"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         mr_status st;
-        mr_dataset *ds = NULL;
         mr_iterator *it = NULL;
         mr_block b = MR_BLOCK_EMPTY;
         mr_test_context("%s", texts[i]);
-        mr_ok(mr_dataset_from_text(texts[i], strlen(texts[i]), NULL, &ds, &st), &st);
+        mr_dataset *ds = mr_test_graph(texts[i]);
         mr_code rc = mr_iterator_open(&it, ds, NULL, &st);
         if (rc == MR_OK)
             rc = mr_iterator_next(it, 1, &b, &st);

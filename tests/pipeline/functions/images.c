@@ -528,10 +528,9 @@ MR_TEST(an_error_names_file_and_record)
     char text[512], shown[2048];
     snprintf(text, sizeof text, "tfrecord(\"%s\").map(x => decode_jpeg(x))",
              mr_test_path("a.tfrecord"));
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
     mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
     mr_eq_i64(b.columns[0].shape[1], 64);

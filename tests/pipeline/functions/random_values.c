@@ -15,13 +15,12 @@ static const char *show(const char *text, const mr_iterator_opts *opts)
     static int turn;
     char *s = buf[turn++ % 4];
     mr_status st;
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     const mr_row_errors none = MR_ROW_ERRORS_EMPTY;
     size_t n = 0;
     *s = '\0';
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, opts, &st), &st);
     for (mr_code rc; (rc = mr_iterator_next(it, 1000, &b, &st)) != MR_END;) {
         if (rc == MR_OK)
@@ -190,13 +189,12 @@ MR_TEST(a_restored_pipeline_draws_on)
     static const char text[] = "range(9).shuffle(4, seed=1).map(x => (x, random_int(0, 1000)))"
                                ".repeat(2)";
     mr_status st;
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL, *again = NULL;
     mr_block a = MR_BLOCK_EMPTY, b = MR_BLOCK_EMPTY;
     void *position = NULL;
     size_t size = 0;
     const mr_iterator_opts opts = {.positions = true};
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
     for (int i = 0; i < 5; i++)
         mr_ok(mr_iterator_next(it, 1, &a, &st), &st);

@@ -43,7 +43,7 @@ static void live(const char *text)
     size_t size;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    ds = mr_test_graph(text);
     mr_ok(mr_dataset_to_text(ds, &printed, &st), &st);
     mr_free(printed);
     mr_ok(mr_dataset_to_proto(ds, &bytes, &size, &st), &st);
@@ -115,9 +115,7 @@ MR_TEST(more_leaves_than_can_be_handled_are_an_error)
     char doubled[1024] = "range(3)";
     for (int i = 0; i < 16; i++)
         strcat(doubled, ".map(x => (x, x))");
-    mr_dataset *ds = NULL;
-    mr_status st;
-    mr_ok(mr_dataset_from_text(doubled, strlen(doubled), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(doubled);
     mr_dataset_unref(ds);
     for (int i = 0; i < 14; i++)
         strcat(doubled, ".map(x => (x, x))");

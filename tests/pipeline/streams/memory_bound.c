@@ -73,13 +73,12 @@ MR_TEST(large_rows_stay_few_under_every_op)
     for (size_t g = 0; g < 2 * (sizeof graphs / sizeof *graphs); g++) {
         char text[1024];
         mr_status st;
-        mr_dataset *ds = NULL;
         mr_iterator *it = NULL;
         mr_block b = MR_BLOCK_EMPTY;
         expand(graphs[g / 2].text, rows[g % 2], text, sizeof text);
         mr_test_context("%s", text);
         mr_iterator_opts o = {.threads = graphs[g / 2].threads, .has_threads = true};
-        mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+        mr_dataset *ds = mr_test_graph(text);
         mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
         mr_buffer_pool_trim();
         mr_restart_peak();

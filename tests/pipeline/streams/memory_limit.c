@@ -63,11 +63,8 @@ static void start(void)
 
 static mr_dataset *graph(const char *text)
 {
-    mr_status st;
-    mr_dataset *ds = NULL;
     mr_test_context("%s", text);
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    return ds;
+    return mr_test_graph(text);
 }
 
 static int64_t needed(const mr_dataset *ds, const mr_iterator_opts *o)

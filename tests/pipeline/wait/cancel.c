@@ -295,9 +295,8 @@ MR_TEST(a_read_through_io_uring_ends)
 
 static mr_iterator *open_graph(const char *text, int64_t threads, mr_cancel *c)
 {
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_iterator_opts o = {.threads = threads, .has_threads = true, .positions = true, .cancel = c};
     mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
     mr_dataset_unref(ds);
@@ -408,8 +407,7 @@ MR_TEST(prefetch_gives_up_while_a_callback_blocks)
     mr_iterator *it = NULL;
     mr_cancel *c = new_cancel(NULL);
     mr_block b = MR_BLOCK_EMPTY;
-    mr_dataset *source = NULL;
-    mr_ok(mr_dataset_from_text("counter()", 9, NULL, &source, &st), &st);
+    mr_dataset *source = mr_test_graph("counter()");
     mr_dataset *ds =
         mr_prefetch(mr_map(source, mr_fn_element(block_elsewhere, NULL, NULL), NULL), 8);
     mr_iterator_opts o = {.threads = 2, .has_threads = true, .cancel = c};

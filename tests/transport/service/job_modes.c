@@ -11,13 +11,12 @@
 static Mr__Wire__Job *job_of(const char *text, Mr__Wire__Mode mode, uint32_t streams)
 {
     mr_status st;
-    mr_dataset *ds = NULL;
     Mr__Wire__Job *job = NULL, *final = NULL;
     Mr__Wire__FileList **lists = NULL;
     size_t n = 0;
     const mr__job_opts o = {
         .mode = mode, .streams = streams, .block_length = 1, .seed = 7, .match = "worker"};
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr__job_new(ds, &o, &job, &st), &st);
     mr_ok(mr__job_match(job, &lists, &n, &st), &st);
     mr_ok(mr__job_finish(job, lists, n, &final, &st), &st);
@@ -105,10 +104,9 @@ MR_TEST(only_exactly_once_needs_the_same_again)
 {
     static const char text[] = "range(9).map(x => x, num_parallel_calls=2, deterministic=false)";
     mr_status st;
-    mr_dataset *ds = NULL;
     Mr__Wire__Job *job = NULL;
     mr__job_opts o = {.mode = MR__WIRE__MODE__EXACTLY_ONCE, .block_length = 1, .match = "worker"};
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_code_is(mr__job_new(ds, &o, &job, &st), MR_FAILED_PRECONDITION, &st);
     mr_has_str(st.message, "dynamic");
     o.mode = MR__WIRE__MODE__PARALLEL_EPOCHS;

@@ -70,7 +70,7 @@ static mr_dataset *fed(const char *text, const uint64_t *v, size_t n, uint64_t t
     mr_status st;
     mr_dataset *whole = NULL, *out = NULL;
     int64_t splits = 0;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &whole, &st), &st);
+    whole = mr_test_graph(text);
     mr_ok(mr_count_splits(whole, &splits, &st), &st);
     mr_eq_u64((uint64_t)splits, total);
     mr_ok(mr__split_list_new(list, v, n, total, ask, a, &st), &st);

@@ -143,10 +143,9 @@ MR_TEST(messages_of_all_sizes_and_blocks_arrive_in_order)
         while (!p.a.ready || !p.b.ready)
             turn(&p);
         static const char text[] = "range(10000000).map(x => (x, zeros([100])))";
-        mr_dataset *ds;
         mr_iterator *it;
         mr_block b = MR_BLOCK_EMPTY;
-        mr_ok(mr_dataset_from_text(text, sizeof text - 1, NULL, &ds, &st), &st);
+        mr_dataset *ds = mr_test_graph(text);
         mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
         p.b.spec = mr_dataset_spec(ds);
         uint64_t rows = 0;
@@ -329,9 +328,8 @@ MR_TEST(memory_and_blocks_come_over_a_local_socket)
                                   &st),
               &st);
         static const char text[] = "range(1500000)";
-        mr_dataset *ds;
         mr_iterator *it;
-        mr_ok(mr_dataset_from_text(text, sizeof text - 1, NULL, &ds, &st), &st);
+        mr_dataset *ds = mr_test_graph(text);
         p.a.spec = mr_dataset_spec(ds);
         mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
         while (!p.a.ready || !p.b.ready)
