@@ -115,6 +115,29 @@ static size_t shorter(size_t n)
     return plan.short_reads && n > 1 ? 1 + (size_t)(draw() % n) : n;
 }
 
+/* The calls that are the real ones where they do not fail. */
+#define CALL(result, name, parameters, arguments, fails)                                           \
+    static result fault_##name parameters                                                          \
+    {                                                                                              \
+        return fails() ? -1 : mr__system_real()->name arguments;                                   \
+    }
+CALL(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n), call_fails)
+CALL(off_t, lseek, (int fd, off_t offset, int whence), (fd, offset, whence), quick_call_fails)
+CALL(int, fstat, (int fd, struct stat *out), (fd, out), quick_call_fails)
+CALL(int, stat, (const char *path, struct stat *out), (path, out), quick_call_fails)
+CALL(int, fsync, (int fd), (fd), call_fails)
+CALL(int, rename, (const char *from, const char *to), (from, to), quick_call_fails)
+CALL(int, rename_exchange, (const char *a, const char *b), (a, b), quick_call_fails)
+CALL(int, rmdir, (const char *path), (path), quick_call_fails)
+CALL(int, mkdir, (const char *path, mode_t mode), (path, mode), call_fails)
+CALL(int, statvfs, (const char *path, struct statvfs *out), (path, out), call_fails)
+CALL(int, flock, (int fd, int operation), (fd, operation), quick_call_fails)
+CALL(int, unlink, (const char *path), (path), quick_call_fails)
+CALL(int, ftruncate, (int fd, off_t size), (fd, size), call_fails)
+CALL(int, fcntl, (int fd, int command, int v), (fd, command, v), quick_call_fails)
+CALL(int, poll, (struct pollfd * fds, nfds_t n, int timeout_ms), (fds, n, timeout_ms), call_fails)
+CALL(ssize_t, getrandom, (void *buf, size_t n, unsigned flags), (buf, n, flags), call_fails)
+
 static int fault_open(const char *path, int flags, mode_t mode)
 {
     int fd = call_fails() ? -1 : mr__system_real()->open(path, flags, mode);
@@ -154,66 +177,6 @@ static ssize_t fault_preadv2(int fd, const struct iovec *iov, int n, off_t offse
 static ssize_t fault_read(int fd, void *buf, size_t n)
 {
     return call_fails() ? -1 : mr__system_real()->read(fd, buf, shorter(n));
-}
-
-static ssize_t fault_write(int fd, const void *buf, size_t n)
-{
-    return call_fails() ? -1 : mr__system_real()->write(fd, buf, n);
-}
-
-static off_t fault_lseek(int fd, off_t offset, int whence)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->lseek(fd, offset, whence);
-}
-
-static int fault_fstat(int fd, struct stat *out)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->fstat(fd, out);
-}
-
-static int fault_stat(const char *path, struct stat *out)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->stat(path, out);
-}
-
-static int fault_fsync(int fd)
-{
-    return call_fails() ? -1 : mr__system_real()->fsync(fd);
-}
-
-static int fault_rename(const char *from, const char *to)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->rename(from, to);
-}
-
-static int fault_rename_exchange(const char *a, const char *b)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->rename_exchange(a, b);
-}
-
-static int fault_rmdir(const char *path)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->rmdir(path);
-}
-
-static int fault_mkdir(const char *path, mode_t mode)
-{
-    return call_fails() ? -1 : mr__system_real()->mkdir(path, mode);
-}
-
-static int fault_statvfs(const char *path, struct statvfs *out)
-{
-    return call_fails() ? -1 : mr__system_real()->statvfs(path, out);
-}
-
-static int fault_flock(int fd, int operation)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->flock(fd, operation);
-}
-
-static int fault_unlink(const char *path)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->unlink(path);
 }
 
 static DIR *fault_opendir(const char *path)
@@ -259,16 +222,6 @@ static int fault_memfd_create(const char *name, unsigned flags)
     return fd;
 }
 
-static int fault_ftruncate(int fd, off_t size)
-{
-    return call_fails() ? -1 : mr__system_real()->ftruncate(fd, size);
-}
-
-static int fault_fcntl(int fd, int command, int v)
-{
-    return quick_call_fails() ? -1 : mr__system_real()->fcntl(fd, command, v);
-}
-
 static void *fault_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 {
     return quick_call_fails() ? MAP_FAILED
@@ -280,20 +233,10 @@ static int fault_munmap(void *p, size_t n)
     return mr__system_real()->munmap(p, n);
 }
 
-static int fault_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
-{
-    return call_fails() ? -1 : mr__system_real()->poll(fds, n, timeout_ms);
-}
-
-/* A clock does not fail; randomness may, and another source takes its place. */
+/* A clock does not fail. */
 static int fault_clock_gettime(clockid_t clock, struct timespec *out)
 {
     return mr__system_real()->clock_gettime(clock, out);
-}
-
-static ssize_t fault_getrandom(void *buf, size_t n, unsigned flags)
-{
-    return call_fails() ? -1 : mr__system_real()->getrandom(buf, n, flags);
 }
 
 static int fault_uring_init(unsigned entries, struct io_uring *ring, unsigned flags)

@@ -10,15 +10,15 @@
 #include "pipeline/engine/iterator.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
+#include "tests/fault_calls.h"
 #include "tests/harness.h"
 
 static mr_iterator *open_text(const char *text, int64_t threads, bool watch)
 {
     const mr_iterator_opts opts = {.has_threads = true, .threads = threads, .watch = watch};
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_status st;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(text);
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
     mr_dataset_unref(ds);
     return it;
@@ -178,30 +178,11 @@ MR_TEST(pipelines_run_where_they_cannot_be_watched)
 
 static int calls_until_failure;
 
-static bool fails(void)
+static bool fails(const char *call)
 {
+    (void)call;
     errno = EMFILE;
     return calls_until_failure-- == 0;
-}
-
-static int failing_socket(int domain, int type, int protocol)
-{
-    return fails() ? -1 : mr__system_real()->socket(domain, type, protocol);
-}
-
-static int failing_bind(int fd, const struct sockaddr *at, socklen_t size)
-{
-    return fails() ? -1 : mr__system_real()->bind(fd, at, size);
-}
-
-static int failing_listen(int fd, int n)
-{
-    return fails() ? -1 : mr__system_real()->listen(fd, n);
-}
-
-static int failing_accept(int fd, struct sockaddr *from, socklen_t *size, int flags)
-{
-    return fails() ? -1 : mr__system_real()->accept4(fd, from, size, flags);
 }
 
 /* Of what only watching calls: the first three keep it from being watched, the last makes a client
@@ -209,10 +190,7 @@ static int failing_accept(int fd, struct sockaddr *from, socklen_t *size, int fl
 MR_TEST(pipelines_run_when_calls_for_watching_fail)
 {
     mr__system table = *mr__system_real();
-    table.socket = failing_socket;
-    table.bind = failing_bind;
-    table.listen = failing_listen;
-    table.accept4 = failing_accept;
+    mr_fault_calls(&table, "socket bind listen accept4", fails);
     mr__system_set(&table);
     for (int n = 0; n < 4; n++) {
         calls_until_failure = n;

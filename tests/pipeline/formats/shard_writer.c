@@ -10,6 +10,7 @@
 #include "pipeline/graph/dataset.h"
 #include "pipeline/system.h"
 #include "tests/fault.h"
+#include "tests/fault_calls.h"
 #include "tests/pipeline/formats/record_files.h"
 
 /* A set of n_shards, whose records all begin with its tag. */
@@ -273,7 +274,6 @@ static void is_table(const char *prefix, mr_shard_format format)
 {
     char graph[800];
     int64_t sum = 0, rows = 0;
-    mr_dataset *ds = NULL;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     mr_status st;
@@ -281,7 +281,7 @@ static void is_table(const char *prefix, mr_shard_format format)
              "%s(\"%s-*\").map(r => r[\"0\"] * 100 + length(r[\"2\"]) * 10 + "
              "to_number(substring(r[\"1\"], 1), \"int64\") + cast(r[\"3\"], \"int64\"))",
              mr_shard_ending(format), prefix);
-    mr_ok(mr_dataset_from_text(graph, strlen(graph), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(graph);
     mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
     mr_code rc;
     while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK) {
@@ -503,8 +503,9 @@ static struct {
     bool hit;
 } fault = {.left = -1};
 
-static bool hits(void)
+static bool hits(const char *call)
 {
+    (void)call;
     if (fault.left < 0 || fault.left-- > 0)
         return false;
     if (fault.err == 0)
@@ -514,49 +515,9 @@ static bool hits(void)
     return true;
 }
 
-static int faulty_open(const char *path, int flags, mode_t mode)
-{
-    return hits() ? -1 : mr__system_real()->open(path, flags, mode);
-}
-/* A close that fails has closed the file all the same. */
-static int faulty_close(int fd)
-{
-    bool hit = hits();
-    int err = errno, rc = mr__system_real()->close(fd);
-    errno = err;
-    return hit ? -1 : rc;
-}
-static ssize_t faulty_read(int fd, void *data, size_t n)
-{
-    return hits() ? -1 : mr__system_real()->read(fd, data, n);
-}
-static ssize_t faulty_write(int fd, const void *data, size_t n)
-{
-    return hits() ? -1 : mr__system_real()->write(fd, data, n);
-}
-static int faulty_stat(const char *path, struct stat *out)
-{
-    return hits() ? -1 : mr__system_real()->stat(path, out);
-}
 static int faulty_fsync(int fd)
 {
-    return hits() ? -1 : no_fsync(fd);
-}
-static int faulty_rename(const char *from, const char *to)
-{
-    return hits() ? -1 : mr__system_real()->rename(from, to);
-}
-static int faulty_unlink(const char *path)
-{
-    return hits() ? -1 : mr__system_real()->unlink(path);
-}
-static DIR *faulty_opendir(const char *path)
-{
-    return hits() ? NULL : mr__system_real()->opendir(path);
-}
-static struct dirent *faulty_readdir(DIR *d)
-{
-    return hits() ? NULL : mr__system_real()->readdir(d);
+    return hits("fsync") ? -1 : no_fsync(fd);
 }
 
 /* write_set with the n-th call failing (n from 0); *hit: there was such a call. */
@@ -564,16 +525,8 @@ static mr_code write_with_fault(int n, int err, const char *prefix, int64_t shar
                                 bool *hit, mr_status *st)
 {
     mr__system table = *mr__system_real();
-    table.open = faulty_open;
-    table.close = faulty_close;
-    table.read = faulty_read;
-    table.write = faulty_write;
-    table.stat = faulty_stat;
+    mr_fault_calls(&table, "open close read write stat rename unlink opendir readdir", hits);
     table.fsync = faulty_fsync;
-    table.rename = faulty_rename;
-    table.unlink = faulty_unlink;
-    table.opendir = faulty_opendir;
-    table.readdir = faulty_readdir;
     fault.left = n;
     fault.err = err;
     fault.hit = false;

@@ -13,6 +13,7 @@
 #include "pipeline/system.h"
 #include "tests/events.h"
 #include "tests/fault.h"
+#include "tests/fault_calls.h"
 #include "tests/harness.h"
 
 static mr_iterator *open_graph(mr_dataset *ds, bool identities)
@@ -280,51 +281,12 @@ MR_TEST(any_allocation_may_fail)
 
 static int calls_left = -1;
 
-static void maybe_die(void)
+static bool dies(const char *call)
 {
+    (void)call;
     if (calls_left >= 0 && calls_left-- == 0)
         _exit(9);
-}
-
-static int dying_open(const char *path, int flags, mode_t mode)
-{
-    maybe_die();
-    return mr__system_real()->open(path, flags, mode);
-}
-static ssize_t dying_write(int fd, const void *p, size_t n)
-{
-    maybe_die();
-    return mr__system_real()->write(fd, p, n);
-}
-static int dying_fsync(int fd)
-{
-    maybe_die();
-    return mr__system_real()->fsync(fd);
-}
-static int dying_rename(const char *from, const char *to)
-{
-    maybe_die();
-    return mr__system_real()->rename(from, to);
-}
-static int dying_unlink(const char *path)
-{
-    maybe_die();
-    return mr__system_real()->unlink(path);
-}
-static int dying_mkdir(const char *path, mode_t mode)
-{
-    maybe_die();
-    return mr__system_real()->mkdir(path, mode);
-}
-static int dying_flock(int fd, int operation)
-{
-    maybe_die();
-    return mr__system_real()->flock(fd, operation);
-}
-static int dying_close(int fd)
-{
-    maybe_die();
-    return mr__system_real()->close(fd);
+    return false;
 }
 
 /* false: it came to its end. */
@@ -338,14 +300,7 @@ static bool die_at(int n, const char *text)
         static mr__system table;
         mr_status st;
         table = *mr__system_real();
-        table.open = dying_open;
-        table.write = dying_write;
-        table.fsync = dying_fsync;
-        table.rename = dying_rename;
-        table.unlink = dying_unlink;
-        table.mkdir = dying_mkdir;
-        table.flock = dying_flock;
-        table.close = dying_close;
+        mr_fault_calls(&table, "open write fsync rename unlink mkdir flock close", dies);
         mr__system_set(&table);
         calls_left = n;
         _exit(run_through(text, &st) == MR_OK ? 0 : 1);

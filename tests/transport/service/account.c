@@ -17,6 +17,7 @@
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
+#include "tests/fault_calls.h"
 #include "tests/harness.h"
 #include "tests/transport/service/failing_vfs.h"
 
@@ -315,19 +316,16 @@ static size_t size_of(const char *path)
     return n;
 }
 
-/* The log is cut at every byte of its last three transactions (of all with --long), as by a crash
- * whose writes did not all arrive. (Other processes copy and measure: a file that this one closes
- * would lose its locks.) */
-MR_TEST(a_log_cut_anywhere_gives_an_acknowledged_state)
+/* Writes n numbers, each in a transaction of its own; ends[i]: where the log ends after i of them.
+ * Copies the account, and returns the size of the copy's log. Owned: free *db and *wal. */
+static size_t copy_of_live(uint64_t n, size_t *ends, char **db, size_t *n_db, char **wal)
 {
-    enum { N = 12 };
     book b;
-    mr_failing_vfs();
-    size_t ends[N + 1] = {0};
     char command[1024], measure[512];
+    mr_failing_vfs();
     snprintf(measure, sizeof measure, "stat -c %%s %s/live/account.db-wal", mr_test_dir());
     begin(&b, mr_test_path("live"));
-    for (uint64_t i = 1; i <= N; i++) { /* each in a transaction of its own */
+    for (uint64_t i = 1; i <= n; i++) {
         turn_until(&b, put_number(&b, i));
         ends[i] = size_of(measure);
     }
@@ -336,10 +334,21 @@ MR_TEST(a_log_cut_anywhere_gives_an_acknowledged_state)
              mr_test_dir());
     mr_check(system(command) == 0);
     end(&b);
+    *n_db = read_whole(mr_test_path("copy/account.db"), db);
+    size_t n_wal = read_whole(mr_test_path("copy/account.db-wal"), wal);
+    mr_eq_u64(n_wal, ends[n]);
+    return n_wal;
+}
+
+/* The log is cut at every byte of its last three transactions (of all with --long), as by a crash
+ * whose writes did not all arrive. (Other processes copy and measure: a file that this one closes
+ * would lose its locks.) */
+MR_TEST(a_log_cut_anywhere_gives_an_acknowledged_state)
+{
+    enum { N = 12 };
+    size_t ends[N + 1] = {0};
     char *db, *wal;
-    size_t n_db = read_whole(mr_test_path("copy/account.db"), &db);
-    size_t n_wal = read_whole(mr_test_path("copy/account.db-wal"), &wal);
-    mr_eq_u64(n_wal, ends[N]);
+    size_t n_db, n_wal = copy_of_live(N, ends, &db, &n_db, &wal);
     uint64_t before = N;
     size_t least = mr_test_long() ? 0 : ends[N - 3] - 1;
     for (size_t cut = n_wal + 1; cut-- > least;) {
@@ -363,25 +372,9 @@ MR_TEST(a_log_cut_anywhere_gives_an_acknowledged_state)
 MR_TEST(a_torn_last_transaction_is_as_if_it_had_not_been)
 {
     enum { N = 4, SECTOR = 512 };
-    book b;
-    mr_failing_vfs();
     size_t ends[N + 1] = {0};
-    char command[1024], measure[512];
-    snprintf(measure, sizeof measure, "stat -c %%s %s/live/account.db-wal", mr_test_dir());
-    begin(&b, mr_test_path("live"));
-    for (uint64_t i = 1; i <= N; i++) {
-        turn_until(&b, put_number(&b, i));
-        ends[i] = size_of(measure);
-    }
-    mr_check(mkdir(mr_test_path("copy"), 0700) == 0);
-    snprintf(command, sizeof command, "cp %s/live/account.db* %s/copy/", mr_test_dir(),
-             mr_test_dir());
-    mr_check(system(command) == 0);
-    end(&b);
     char *db, *wal;
-    size_t n_db = read_whole(mr_test_path("copy/account.db"), &db);
-    size_t n_wal = read_whole(mr_test_path("copy/account.db-wal"), &wal);
-    mr_eq_u64(n_wal, ends[N]);
+    size_t n_db, n_wal = copy_of_live(N, ends, &db, &n_db, &wal);
     size_t step = mr_test_long() ? 1 : 61;
     for (int bytes = 0; bytes < 2; bytes++)
         for (size_t at = ends[N - 1]; at < n_wal; at += bytes ? step : SECTOR) {
@@ -467,26 +460,11 @@ static struct {
     int64_t nth, calls;
 } directory_calls;
 
-static bool directory_call_fails(void)
+static bool directory_call_fails(const char *call)
 {
+    (void)call;
     errno = EIO;
     return ++directory_calls.calls == directory_calls.nth;
-}
-static int fail_stat(const char *path, struct stat *out)
-{
-    return directory_call_fails() ? -1 : mr__system_real()->stat(path, out);
-}
-static int fail_mkdir(const char *path, mode_t mode)
-{
-    return directory_call_fails() ? -1 : mr__system_real()->mkdir(path, mode);
-}
-static int fail_open(const char *path, int flags, mode_t mode)
-{
-    return directory_call_fails() ? -1 : mr__system_real()->open(path, flags, mode);
-}
-static int fail_fsync(int fd)
-{
-    return directory_call_fails() ? -1 : mr__system_real()->fsync(fd);
 }
 
 MR_TEST(a_directory_that_cannot_be_made_to_last_is_not_there)
@@ -496,10 +474,7 @@ MR_TEST(a_directory_that_cannot_be_made_to_last_is_not_there)
     book b;
     mr_status st;
     snprintf(path, sizeof path, "%s", mr_test_path("made"));
-    table.stat = fail_stat;
-    table.mkdir = fail_mkdir;
-    table.open = fail_open;
-    table.fsync = fail_fsync;
+    mr_fault_calls(&table, "stat mkdir open fsync", directory_call_fails);
     for (int64_t n = 1;; n++) {
         directory_calls.nth = n;
         directory_calls.calls = 0;
