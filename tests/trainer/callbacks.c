@@ -10,6 +10,7 @@
 #include "pipeline/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
+#include "tests/trainer/parts.h"
 #include "trainer/callback.h"
 #include "trainer/callback_desc.h"
 #include "trainer/checkpoint.h"
@@ -18,34 +19,9 @@ static mr_status st;
 static const char ten[] =
     "range(10).map(i => ([cast(i, \"float32\") / 8.0, 1.0], [cast(i, \"float32\")])).batch(2)";
 
-typedef struct parts {
-    mr_strategy *s;
-    mr_model *m;
-    mr_loss *loss;
-    mr_optimizer *o;
-    mr_dataset *ds;
-} parts;
-
 static parts make(const char *optimizer)
 {
-    parts p = {0};
-    const char *const cpu = "cpu:0";
-    mr_ok(mr_dataset_from_text(ten, sizeof ten - 1, NULL, &p.ds, &st), &st);
-    mr_ok(mr_strategy_mirrored(&p.s, &(mr_strategy_opts){.devices = &cpu, .n_devices = 1}, &st),
-          &st);
-    mr_ok(mr_model_parse(&p.m, "dense(1)", &st), &st);
-    mr_ok(mr_loss_parse(&p.loss, "mse", &st), &st);
-    mr_ok(mr_optimizer_parse(&p.o, optimizer, &st), &st);
-    return p;
-}
-
-static void drop(parts *p)
-{
-    mr_dataset_unref(p->ds);
-    mr_optimizer_free(p->o);
-    mr_loss_free(p->loss);
-    mr_model_free(p->m);
-    mr_strategy_free(p->s);
+    return parts_make(1, "dense(1)", "mse", optimizer, mr_test_graph(ten));
 }
 
 static char printed[2048];
@@ -56,27 +32,36 @@ static void print(void *ctx, const char *text, const char *json)
     snprintf(printed + n, sizeof printed - n, "%s\n", ctx ? json : text);
 }
 
-/* The callback of text before one of the test's own, over so many epochs. */
-static mr_code fit(parts *p, const char *text, const mr_callback *own, int64_t epochs,
-                   mr_fit_result *r)
+/* The callback of text before up to two of the test's own, over so many epochs. */
+static mr_code fit_with(parts *p, const char *text, const mr_callback *own,
+                        const mr_callback *other, int64_t epochs, mr_fit_result *r)
 {
-    mr_callback list[2] = {{0}};
+    mr_callback list[3] = {{0}};
     const char *const metrics[] = {"mse"};
     MR_TRY(mr_callback_parse(&list[0], text, &st));
     if (own)
         list[1] = *own;
+    if (other)
+        list[2] = *other;
     printed[0] = '\0';
-    mr_code rc = mr_fit(p->s, p->m, p->ds, p->loss, p->o,
-                        &(mr_fit_opts){.epochs = epochs,
-                                       .metrics = metrics,
-                                       .n_metrics = 1,
-                                       .callbacks = list,
-                                       .n_callbacks = own ? 2 : 1,
-                                       .validation = p->ds,
-                                       .print = print},
-                        r, &st);
+    const mr_fit_opts opts = {.epochs = epochs,
+                              .metrics = metrics,
+                              .n_metrics = 1,
+                              .callbacks = list,
+                              .n_callbacks = other ? 3
+                                             : own ? 2
+                                                   : 1,
+                              .validation = p->ds,
+                              .print = print};
+    mr_code rc = parts_fit(p, &opts, r, &st);
     mr_callback_reset(&list[0]);
     return rc;
+}
+
+static mr_code fit(parts *p, const char *text, const mr_callback *own, int64_t epochs,
+                   mr_fit_result *r)
+{
+    return fit_with(p, text, own, NULL, epochs, r);
 }
 
 static const char *content(const char *name)
@@ -154,7 +139,7 @@ MR_TEST(schedules_set_the_rate_of_each_epoch)
     const double want[] = {0.5, 0.1, 0.1, 0.01, 0.01};
     for (int i = 0; i < 5; i++)
         mr_eq_f64(rates[i], want[i], 0);
-    drop(&p);
+    parts_drop(&p);
 }
 
 static double halve(void *ctx, int64_t epoch, double rate)
@@ -178,16 +163,16 @@ MR_TEST(a_schedule_may_be_a_function)
     mr_callback list[2] = {{0}, {.ctx = rates, .epoch_end = note_rate}};
     mr_fit_opts o = {.epochs = 3, .callbacks = list, .n_callbacks = 2};
     mr_ok(mr_callback_learning_rate(&list[0], halve, &calls, &st), &st);
-    mr_ok(mr_fit(p.s, p.m, p.ds, p.loss, p.o, &o, NULL, &st), &st);
+    mr_ok(parts_fit(&p, &o, NULL, &st), &st);
     mr_eq_i64(calls, 3);
     mr_eq_f64(rates[0], 0.08, 0);
     mr_eq_f64(rates[2], 0.02, 0);
     mr_callback_reset(&list[0]);
     mr_ok(mr_callback_learning_rate(&list[0], negative, NULL, &st), &st);
-    mr_code_is(mr_fit(p.s, p.m, p.ds, p.loss, p.o, &o, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(parts_fit(&p, &o, NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "epoch 2");
     mr_callback_reset(&list[0]);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(the_learning_rate_is_printed)
@@ -195,7 +180,7 @@ MR_TEST(the_learning_rate_is_printed)
     parts p = make("adam(learning_rate=0.001)");
     mr_ok(fit(&p, "print_learning_rate()", NULL, 2, NULL), &st);
     mr_eq_str(printed, "Learning rate for epoch 1 is 0.001\nLearning rate for epoch 2 is 0.001\n");
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(training_stops_when_nothing_gets_better)
@@ -210,7 +195,7 @@ MR_TEST(training_stops_when_nothing_gets_better)
     mr_eq_i64(r.epochs, 7);
     mr_ok(fit(&p, "early_stopping(monitor=\"val_auc\")", NULL, 3, &r), &st);
     mr_eq_i64(r.epochs, 3); /* a warning an epoch */
-    drop(&p);
+    parts_drop(&p);
     p = make("sgd(0.01)");
     mr_ok(fit(&p, "early_stopping(patience=2)", NULL, 6, &r), &st);
     mr_eq_i64(r.epochs, 6); /* it gets better all the time */
@@ -220,7 +205,7 @@ MR_TEST(training_stops_when_nothing_gets_better)
     mr_eq_i64(r.epochs, 3);
     mr_ok(fit(&p, "early_stopping(patience=2, baseline=-1.0)", NULL, 6, &r), &st);
     mr_eq_i64(r.epochs, 6); /* better than before counts, but not for the wait */
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* Spoils the weights after the second epoch. */
@@ -243,7 +228,7 @@ MR_TEST(the_best_weights_are_restored)
     mr_eq_i64(r.epochs, 4);
     mr_ok(mr_variable_read(mr_model_variable(p.m, 0), now, &st), &st);
     mr_eq_mem(now, best, sizeof now);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(the_rate_is_lowered_on_a_plateau)
@@ -261,7 +246,7 @@ MR_TEST(the_rate_is_lowered_on_a_plateau)
     for (int i = 0; i < 8; i++)
         mr_eq_f64(rates[i], want[i], 0);
     mr_has_str(printed, "epoch 3: the learning rate is lowered to 0.04");
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(what_grows_by_less_than_min_delta_is_on_a_plateau)
@@ -275,7 +260,7 @@ MR_TEST(what_grows_by_less_than_min_delta_is_on_a_plateau)
     const double want[] = {1e-9, 1e-9, 0.5e-9, 0.5e-9};
     for (int i = 0; i < 4; i++)
         mr_eq_f64(rates[i], want[i], 0);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(a_line_of_values_for_each_epoch)
@@ -293,7 +278,7 @@ MR_TEST(a_line_of_values_for_each_epoch)
     mr_check(strncmp(content("log.csv"), "epoch;loss;mse;val_loss;val_mse\n0;", 34) == 0);
     mr_code_is(fit(&p, call("csv_logger(\"%s\")", "no/such/log.csv"), NULL, 1, NULL), MR_NOT_FOUND,
                &st);
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* The learning rates of the file's lines, 9 where there is no such column. */
@@ -334,7 +319,7 @@ MR_TEST(the_learning_rate_is_logged_where_it_may_change)
     logged_rates(rates, 1);
     mr_check(rates[0] == 9);
     mr_callback_reset(&log);
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* Interrupted before each byte. */
@@ -359,7 +344,7 @@ MR_TEST(a_line_that_is_written_in_parts_is_whole)
     const char *text = content("log.csv");
     mr_check(strncmp(text, "epoch,loss,mse,val_loss,val_mse\n0,", 34) == 0);
     mr_check(strchr(text + 34, '\n') == text + strlen(text) - 1);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(training_ends_at_a_loss_that_is_no_number)
@@ -367,10 +352,10 @@ MR_TEST(training_ends_at_a_loss_that_is_no_number)
     parts p = make("sgd(1e30)");
     mr_code_is(fit(&p, "terminate_on_nan()", NULL, 9, NULL), MR_FAILED_PRECONDITION, &st);
     mr_has_str(st.message, "at step 2 of epoch 1");
-    drop(&p);
+    parts_drop(&p);
     p = make("sgd(0.01)");
     mr_ok(fit(&p, "terminate_on_nan()", NULL, 2, NULL), &st);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(events_are_records_in_two_directories)
@@ -382,7 +367,7 @@ MR_TEST(events_are_records_in_two_directories)
     mr_check(stat(mr_test_path("logs/validation"), &is) == 0 && S_ISDIR(is.st_mode));
     fclose(fopen(mr_test_path("file"), "w"));
     mr_check(fit(&p, call("tensorboard(\"%s\")", "file/logs"), NULL, 1, NULL) != MR_OK);
-    drop(&p);
+    parts_drop(&p);
 }
 
 typedef struct names {
@@ -421,7 +406,7 @@ MR_TEST(checkpoints_of_epochs_and_steps)
     mr_eq_str(list("c"), "ckpt_4:20 ckpt_5:25* ");
     mr_ok(fit(&p, call("checkpoint(\"%s\")", "d/ckpt"), NULL, 3, NULL), &st);
     mr_eq_str(list("d"), "ckpt:15* ");
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(only_the_best_is_saved)
@@ -430,12 +415,12 @@ MR_TEST(only_the_best_is_saved)
     mr_ok(fit(&p, call("checkpoint(\"%s\", save_best_only=true)", "a/ckpt_{epoch}"), NULL, 4, NULL),
           &st);
     mr_eq_str(list("a"), "ckpt_1:5* ");
-    drop(&p);
+    parts_drop(&p);
     p = make("sgd(1e30)"); /* NaN is not the best of anything */
     mr_ok(fit(&p, call("checkpoint(\"%s\", save_best_only=true)", "a/nan_{epoch}"), NULL, 2, NULL),
           &st);
     mr_eq_str(list("a"), "ckpt_1:5* ");
-    drop(&p);
+    parts_drop(&p);
     p = make("sgd(0.01)");
     mr_ok(fit(&p,
               call("checkpoint(\"%s\", save_best_only=true, monitor=\"mse\", mode=\"max\")",
@@ -446,7 +431,7 @@ MR_TEST(only_the_best_is_saved)
     mr_ok(fit(&p, call("checkpoint(\"%s\", save_best_only=true)", "c/ckpt_{epoch}"), NULL, 3, NULL),
           &st);
     mr_eq_str(list("c"), "ckpt_1:5 ckpt_2:10 ckpt_3:15* ");
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* ---- going on ---- */
@@ -461,13 +446,6 @@ static mr_code save_here(void *ctx, const mr_train_event *e, mr_status *status)
     return mr_checkpoint_save(e, ctx, status);
 }
 
-static bool never(void *ctx, const mr_train_event *e)
-{
-    (void)ctx;
-    (void)e;
-    return false;
-}
-
 MR_TEST(the_best_so_far_is_known_where_training_goes_on)
 {
     char path[500];
@@ -477,7 +455,7 @@ MR_TEST(the_best_so_far_is_known_where_training_goes_on)
     mr_ok(fit(&p, best, NULL, 2, NULL), &st);
     mr_ok(fit(&p, best, &(mr_callback){.ctx = path, .train_begin = go_on}, 3, NULL), &st);
     mr_eq_str(list("a"), "ckpt_1:5 ckpt_2:10 ckpt_3:15* ");
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* Spoils the weights after they were looked at. */
@@ -488,25 +466,6 @@ static mr_code spoil_first(void *ctx, const mr_train_event *e, mr_status *status
     return mr_variable_assign(mr_model_variable(e->model, 0), bad, status);
 }
 
-static mr_code fit_three(parts *p, const char *text, const mr_callback *own,
-                         const mr_callback *other, int64_t epochs, mr_fit_result *r)
-{
-    const char *const metrics[] = {"mse"};
-    mr_callback list[3] = {{0}, *own, *other};
-    MR_TRY(mr_callback_parse(&list[0], text, &st));
-    mr_code rc = mr_fit(p->s, p->m, p->ds, p->loss, p->o,
-                        &(mr_fit_opts){.epochs = epochs,
-                                       .metrics = metrics,
-                                       .n_metrics = 1,
-                                       .callbacks = list,
-                                       .n_callbacks = 3,
-                                       .validation = p->ds,
-                                       .print = print},
-                        r, &st);
-    mr_callback_reset(&list[0]);
-    return rc;
-}
-
 MR_TEST(the_best_weights_are_those_before_training_went_on)
 {
     static const char stop[] = "early_stopping(patience=2, restore_best_weights=true)";
@@ -515,16 +474,17 @@ MR_TEST(the_best_weights_are_those_before_training_went_on)
     mr_fit_result r;
     parts p = make("sgd(0.001)");
     snprintf(path, sizeof path, "%s", mr_test_path("one"));
-    mr_ok(fit_three(&p, stop, &(mr_callback){.ctx = best, .epoch_end = spoil_first},
-                    &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = never}, 1, NULL),
+    mr_ok(fit_with(&p, stop, &(mr_callback){.ctx = best, .epoch_end = spoil_first},
+                   &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = parts_never}, 1,
+                   NULL),
           &st);
-    drop(&p);
+    parts_drop(&p);
     p = make("sgd(0.001)");
     mr_ok(fit(&p, stop, &(mr_callback){.ctx = path, .train_begin = go_on}, 9, &r), &st);
     mr_eq_i64(r.epochs, 2);
     mr_ok(mr_variable_read(mr_model_variable(p.m, 0), now, &st), &st);
     mr_eq_mem(now, best, sizeof now);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(momentum_and_schedule_go_on_where_training_does)
@@ -537,17 +497,17 @@ MR_TEST(momentum_and_schedule_go_on_where_training_does)
     parts p = make(rule);
     mr_ok(fit(&p, nothing, NULL, 3, NULL), &st);
     mr_ok(mr_variable_read(mr_model_variable(p.m, 0), want, &st), &st);
-    drop(&p);
+    parts_drop(&p);
     p = make(rule);
-    mr_ok(fit(&p, nothing, &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = never}, 1,
-              NULL),
+    mr_ok(fit(&p, nothing,
+              &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = parts_never}, 1, NULL),
           &st);
-    drop(&p);
+    parts_drop(&p);
     p = make(rule);
     mr_ok(fit(&p, nothing, &(mr_callback){.ctx = path, .train_begin = go_on}, 3, NULL), &st);
     mr_ok(mr_variable_read(mr_model_variable(p.m, 0), got, &st), &st);
     mr_eq_mem(got, want, sizeof got);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(a_cooldown_goes_on_where_training_does)
@@ -558,19 +518,19 @@ MR_TEST(a_cooldown_goes_on_where_training_does)
     double rates[6] = {0};
     parts p = make("sgd(1e-9)");
     snprintf(path, sizeof path, "%s", mr_test_path("one"));
-    mr_ok(fit(&p, plateau, &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = never}, 2,
-              NULL),
+    mr_ok(fit(&p, plateau,
+              &(mr_callback){.ctx = path, .epoch_end = save_here, .saves = parts_never}, 2, NULL),
           &st);
-    drop(&p);
+    parts_drop(&p);
     p = make("sgd(1e-9)");
-    mr_ok(fit_three(&p, plateau, &(mr_callback){.ctx = path, .train_begin = go_on},
-                    &(mr_callback){.ctx = rates, .epoch_end = note_rate}, 5, NULL),
+    mr_ok(fit_with(&p, plateau, &(mr_callback){.ctx = path, .train_begin = go_on},
+                   &(mr_callback){.ctx = rates, .epoch_end = note_rate}, 5, NULL),
           &st);
     /* Lowered after the second epoch; three cool. */
     const double want[] = {0, 0, 0.5e-9, 0.5e-9, 0.25e-9};
     for (int i = 0; i < 5; i++)
         mr_eq_f64(rates[i], want[i], 0);
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* ---- the mark that there will be no more ---- */
@@ -600,14 +560,14 @@ MR_TEST(the_mark_of_the_end_is_of_a_whole_run)
     mr_ok(fit(&p, each, &(mr_callback){.epoch_end = expect_no_mark}, 1, NULL), &st);
     mr_check(there("a/finished"));
     mr_ok(mr_callback_parse(&c, each, &st), &st);
-    mr_ok(
-        mr_fit(p.s, p.m, p.ds, p.loss, p.o,
-               &(mr_fit_opts){.epochs = 2, .callbacks = &c, .n_callbacks = 1, .stopping = stop_now},
-               NULL, &st),
-        &st);
+    mr_ok(parts_fit(
+              &p,
+              &(mr_fit_opts){.epochs = 2, .callbacks = &c, .n_callbacks = 1, .stopping = stop_now},
+              NULL, &st),
+          &st);
     mr_check(!there("a/finished"));
     mr_callback_reset(&c);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(a_backup_is_there_until_training_has_ended_well)
@@ -617,16 +577,16 @@ MR_TEST(a_backup_is_there_until_training_has_ended_well)
         parts p = make("sgd(0.01)");
         mr_callback c;
         mr_ok(mr_callback_parse(&c, call("backup_and_restore(\"%s\")", "kept"), &st), &st);
-        mr_ok(mr_fit(p.s, p.m, p.ds, p.loss, p.o,
-                     &(mr_fit_opts){.epochs = 2,
-                                    .callbacks = &c,
-                                    .n_callbacks = 1,
-                                    .stopping = stops ? stop_now : NULL},
-                     stops ? &first : &second, &st),
+        mr_ok(parts_fit(&p,
+                        &(mr_fit_opts){.epochs = 2,
+                                       .callbacks = &c,
+                                       .n_callbacks = 1,
+                                       .stopping = stops ? stop_now : NULL},
+                        stops ? &first : &second, &st),
               &st);
         mr_check(there("kept/backup") == (stops == 1));
         mr_callback_reset(&c);
-        drop(&p);
+        parts_drop(&p);
     }
     mr_check(first.stopped && !second.stopped);
     mr_eq_i64(first.steps + second.steps, 10);
@@ -639,7 +599,7 @@ MR_TEST(only_names_that_the_pattern_gives_are_removed)
     mr_ok(fit(&p, call("checkpoint(\"%s\")", "a/ckpt_{epoch}_kept"), NULL, 2, NULL), &st);
     mr_ok(fit(&p, call("checkpoint(\"%s\", keep=1)", "a/ckpt_{epoch}"), NULL, 3, NULL), &st);
     mr_eq_str(list("a"), "ckpt_1_kept:5 ckpt_2_kept:10 ckpt_3:15* ");
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(a_save_that_fails_ends_training_or_is_warned_of)
@@ -653,7 +613,7 @@ MR_TEST(a_save_that_fails_ends_training_or_is_warned_of)
     mr_eq_i64(r.epochs, 3);
     mr_ok(fit(&p, "checkpoint(\"/proc/not/there\", on_error=\"warn\")", NULL, 1, &r), &st);
     mr_eq_i64(r.epochs, 1);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(a_damaged_checkpoint_is_not_whole)
@@ -665,7 +625,7 @@ MR_TEST(a_damaged_checkpoint_is_not_whole)
     mr_check(mkdir(mr_test_path("a/other"), 0777) == 0);
     mr_eq_str(list("a"), ".ckpt_4.partial:0! ckpt_2:0! ckpt_1:5 ckpt_3:15* ");
     mr_code_is(mr_checkpoint_list(mr_test_path("nowhere"), add_name, NULL, &st), MR_NOT_FOUND, &st);
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* Every digit of the file but in the checksum's name; and without it, as files of before are. */
@@ -702,7 +662,7 @@ MR_TEST(a_changed_digit_of_a_checkpoint_is_found)
     mr_ok(fit(&p, call("checkpoint(\"%s\")", "a/ckpt_{epoch}"), NULL, 1, NULL), &st);
     change_digits("a/ckpt_1/state.json");
     change_digits("a/ckpt_1/training.json");
-    drop(&p);
+    parts_drop(&p);
 }
 
 /* ---- of a program's own ---- */
@@ -755,7 +715,7 @@ MR_TEST(programs_add_callbacks_that_text_names)
     mr_ok(fit(&p, "count_epochs(2)", NULL, 3, NULL), &st);
     mr_eq_i64(own_calls, 6);
     mr_eq_i64(own_freed, 1);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(memory_may_run_out)

@@ -10,20 +10,13 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/killed_at.h"
+#include "tests/trainer/parts.h"
 #include "trainer/callback.h"
 #include "trainer/saved_model.h"
 
 static mr_status st;
 static const char data[] =
     "range(6).map(i => ([cast(i, \"float32\") / 8.0, 1.0], [cast(i, \"float32\")])).batch(2)";
-
-typedef struct parts {
-    mr_strategy *s;
-    mr_model *m;
-    mr_loss *loss;
-    mr_optimizer *o;
-    mr_dataset *ds;
-} parts;
 
 /* Without a test's assertions: it runs in processes of its own too. */
 static mr_code make(parts *p, mr_status *status)
@@ -38,21 +31,12 @@ static mr_code make(parts *p, mr_status *status)
     return mr_optimizer_parse(&p->o, "sgd(0.01, momentum=0.9)", status);
 }
 
-static void drop(parts *p)
-{
-    mr_dataset_unref(p->ds);
-    mr_optimizer_free(p->o);
-    mr_loss_free(p->loss);
-    mr_model_free(p->m);
-    mr_strategy_free(p->s);
-}
-
 static mr_code fit(parts *p, const mr_callback *c, mr_status *status)
 {
     const mr_iterator_opts here = {.has_threads = true};
-    return mr_fit(p->s, p->m, p->ds, p->loss, p->o,
-                  &(mr_fit_opts){.epochs = 2, .callbacks = c, .n_callbacks = 1, .iterator = &here},
-                  NULL, status);
+    return parts_fit(
+        p, &(mr_fit_opts){.epochs = 2, .callbacks = c, .n_callbacks = 1, .iterator = &here}, NULL,
+        status);
 }
 
 static mr_code train_with(const char *callback, mr_status *status)
@@ -65,7 +49,7 @@ static mr_code train_with(const char *callback, mr_status *status)
     if (rc == MR_OK)
         rc = fit(&p, &c, status);
     mr_callback_reset(&c);
-    drop(&p);
+    parts_drop(&p);
     return rc;
 }
 
@@ -163,13 +147,6 @@ MR_TEST(memory_may_run_out)
     }
 }
 
-static bool never(void *ctx, const mr_train_event *e)
-{
-    (void)ctx;
-    (void)e;
-    return false;
-}
-
 static mr_code save_at_any_time(void *ctx, const mr_train_event *e, mr_status *status)
 {
     return mr_checkpoint_save(e, ctx, status);
@@ -186,15 +163,17 @@ MR_TEST(checkpoints_have_their_places)
     char path[500];
     snprintf(path, sizeof path, "%s", mr_test_path("one"));
     mr_ok(make(&p, &st), &st);
-    mr_code_is(
-        fit(&p, &(mr_callback){.ctx = path, .batch_end = save_at_any_time, .saves = never}, &st),
-        MR_FAILED_PRECONDITION, &st);
+    mr_code_is(fit(&p,
+                   &(mr_callback){.ctx = path, .batch_end = save_at_any_time, .saves = parts_never},
+                   &st),
+               MR_FAILED_PRECONDITION, &st);
     mr_has_str(st.message, "saves");
-    mr_ok(fit(&p, &(mr_callback){.ctx = path, .epoch_end = save_at_any_time, .saves = never}, &st),
+    mr_ok(fit(&p, &(mr_callback){.ctx = path, .epoch_end = save_at_any_time, .saves = parts_never},
+              &st),
           &st);
     mr_code_is(fit(&p, &(mr_callback){.ctx = path, .epoch_end = restore_late}, &st),
                MR_FAILED_PRECONDITION, &st);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(damaged_states_are_refused)
@@ -218,7 +197,8 @@ MR_TEST(damaged_states_are_refused)
         float kernel[4];
         mr_test_context("%s: %s", cases[i].name, cases[i].content);
         mr_ok(make(&p, &st), &st);
-        mr_ok(fit(&p, &(mr_callback){.ctx = path, .epoch_end = save_at_any_time, .saves = never},
+        mr_ok(fit(&p,
+                  &(mr_callback){.ctx = path, .epoch_end = save_at_any_time, .saves = parts_never},
                   &st),
               &st);
         mr_test_file(cases[i].name, cases[i].content);
@@ -231,7 +211,7 @@ MR_TEST(damaged_states_are_refused)
         mr_has_str(all, cases[i].word);
         mr_ok(mr_variable_read(mr_model_variable(p.m, 0), kernel, &st), &st);
         mr_eq_mem(kernel, before, sizeof kernel);
-        drop(&p);
+        parts_drop(&p);
     }
 }
 
@@ -257,8 +237,7 @@ static mr_code fit_two(parts *p, const char *text, const mr_callback *own, int64
     mr_callback list[2] = {*own};
     MR_TRY(mr_callback_parse(&list[1], text, &st));
     mr_code rc =
-        mr_fit(p->s, p->m, p->ds, p->loss, p->o,
-               &(mr_fit_opts){.epochs = epochs, .callbacks = list, .n_callbacks = 2}, r, &st);
+        parts_fit(p, &(mr_fit_opts){.epochs = epochs, .callbacks = list, .n_callbacks = 2}, r, &st);
     mr_callback_reset(&list[1]);
     return rc;
 }
@@ -295,7 +274,8 @@ MR_TEST(damaged_memories_of_callbacks_are_refused)
         parts p;
         mr_test_context("%s", cases[i].list);
         mr_ok(make(&p, &st), &st);
-        const mr_callback saves = {.ctx = path, .epoch_end = save_at_any_time, .saves = never};
+        const mr_callback saves = {
+            .ctx = path, .epoch_end = save_at_any_time, .saves = parts_never};
         mr_ok(fit_two(&p, stopping, &saves, 2, &r), &st);
         change_callbacks(cases[i].list);
         mr_code rc =
@@ -305,7 +285,7 @@ MR_TEST(damaged_memories_of_callbacks_are_refused)
             mr_eq_i64(r.epochs, 2);
         else
             mr_has_str(st.message, cases[i].word);
-        drop(&p);
+        parts_drop(&p);
     }
 }
 
@@ -318,7 +298,7 @@ MR_TEST(each_callback_gets_its_own_memory_back)
     mr_fit_result r;
     snprintf(path, sizeof path, "%s", mr_test_path("one"));
     mr_ok(make(&p, &st), &st);
-    const mr_callback saves = {.ctx = path, .epoch_end = save_at_any_time, .saves = never};
+    const mr_callback saves = {.ctx = path, .epoch_end = save_at_any_time, .saves = parts_never};
     const mr_callback restores = {.ctx = path, .train_begin = restore_late};
     mr_ok(fit_two(&p, stopping, &saves, 2, &r), &st);
     change_callbacks(
@@ -337,7 +317,7 @@ MR_TEST(each_callback_gets_its_own_memory_back)
     mr_eq_i64(r.epochs, 0); /* the second had ended training */
     mr_callback_reset(&list[1]);
     mr_callback_reset(&list[2]);
-    drop(&p);
+    parts_drop(&p);
 }
 
 static mr_code train_and_go_on(char *path, mr_status *status)
@@ -348,7 +328,7 @@ static mr_code train_and_go_on(char *path, mr_status *status)
         mr_callback list[2] = {{.ctx = path,
                                 .train_begin = second ? restore_late : NULL,
                                 .epoch_end = save_at_any_time,
-                                .saves = never}};
+                                .saves = parts_never}};
         mr_code rc = make(&p, status);
         if (rc == MR_OK)
             rc = mr_callback_parse(&list[1], stopping, status);
@@ -359,7 +339,7 @@ static mr_code train_and_go_on(char *path, mr_status *status)
                     .epochs = 1 + second, .callbacks = list, .n_callbacks = 2, .iterator = &here},
                 NULL, status);
         mr_callback_reset(&list[1]);
-        drop(&p);
+        parts_drop(&p);
         MR_TRY(rc);
     }
     return MR_OK;

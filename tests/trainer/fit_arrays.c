@@ -4,39 +4,21 @@
 #include <string.h>
 #include "tests/fault.h"
 #include "tests/harness.h"
+#include "tests/trainer/parts.h"
 
 enum { ROWS = 10 };
 static mr_status st;
 static float features[ROWS], labels[ROWS], weights[ROWS];
 
-typedef struct parts {
-    mr_strategy *s;
-    mr_model *m;
-    mr_loss *loss;
-    mr_optimizer *o;
-} parts;
-
 static parts make(size_t replicas)
 {
-    parts p = {0};
     for (int i = 0; i < ROWS; i++) {
         features[i] = (float)i;
         labels[i] = 0;
         weights[i] = (float)(1 << i);
     }
-    mr_ok(mr_strategy_mirrored(&p.s, &(mr_strategy_opts){.num_replicas = replicas}, &st), &st);
-    mr_ok(mr_model_parse(&p.m, "dense(1, kernel_initializer=ones, use_bias=false)", &st), &st);
-    mr_ok(mr_loss_parse(&p.loss, "mae", &st), &st);
-    mr_ok(mr_optimizer_parse(&p.o, "sgd(0.0)", &st), &st);
-    return p;
-}
-
-static void drop(parts *p)
-{
-    mr_optimizer_free(p->o);
-    mr_loss_free(p->loss);
-    mr_model_free(p->m);
-    mr_strategy_free(p->s);
+    return parts_make(replicas, "dense(1, kernel_initializer=ones, use_bias=false)", "mae",
+                      "sgd(0.0)", NULL);
 }
 
 static const mr_array
@@ -68,7 +50,7 @@ static losses train(const mr_fit_arrays *a, size_t replicas, uint64_t seed, int6
               &(mr_fit_opts){.epochs = epochs, .seed = seed, .callbacks = &c, .n_callbacks = 1},
               NULL, &st),
           &st);
-    drop(&p);
+    parts_drop(&p);
     return l;
 }
 
@@ -130,7 +112,7 @@ MR_TEST(weights_and_a_part_for_validation)
         want += (double)i * (1 << i) / ROWS;
     mr_eq_f64(r.loss, want, 1e-3);
     mr_history_free(h);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(arrays_that_do_not_fit_are_refused)
@@ -160,5 +142,5 @@ MR_TEST(arrays_that_do_not_fit_are_refused)
     mr_code_is(mr_fit_from_arrays(p.s, p.m, &(mr_fit_arrays){.x = &none, .y = &few}, p.loss, p.o,
                                   NULL, NULL, &st),
                MR_FAILED_PRECONDITION, &st);
-    drop(&p);
+    parts_drop(&p);
 }

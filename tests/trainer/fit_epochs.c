@@ -5,44 +5,21 @@
 #include <string.h>
 #include "tests/fault.h"
 #include "tests/harness.h"
-#include "trainer/fit.h"
+#include "tests/trainer/parts.h"
 
 static mr_status st;
 static const char ten[] =
     "range(10).map(i => ([cast(i, \"float32\") / 8.0, 1.0], [cast(i, \"float32\")])).batch(2)";
 
-typedef struct parts {
-    mr_strategy *s;
-    mr_model *m;
-    mr_loss *loss;
-    mr_optimizer *o;
-    mr_dataset *ds;
-} parts;
-
 static parts make(const char *text)
 {
-    parts p = {.ds = mr_test_graph(text)};
-    const char *const cpus[] = {"cpu:0", "cpu:1"};
-    mr_ok(mr_strategy_mirrored(&p.s, &(mr_strategy_opts){.devices = cpus, .n_devices = 2}, &st),
-          &st);
-    mr_ok(mr_model_parse(&p.m, "dense(3, activation=\"tanh\").dense(1)", &st), &st);
-    mr_ok(mr_loss_parse(&p.loss, "mse", &st), &st);
-    mr_ok(mr_optimizer_parse(&p.o, "sgd(0.01)", &st), &st);
-    return p;
-}
-
-static void drop(parts *p)
-{
-    mr_dataset_unref(p->ds);
-    mr_optimizer_free(p->o);
-    mr_loss_free(p->loss);
-    mr_model_free(p->m);
-    mr_strategy_free(p->s);
+    return parts_make(2, "dense(3, activation=\"tanh\").dense(1)", "mse", "sgd(0.01)",
+                      mr_test_graph(text));
 }
 
 static mr_code fit(parts *p, const mr_fit_opts *o, mr_fit_result *r)
 {
-    return mr_fit(p->s, p->m, p->ds, p->loss, p->o, o, r, &st);
+    return parts_fit(p, o, r, &st);
 }
 
 typedef struct trace {
@@ -115,7 +92,7 @@ MR_TEST(history_has_every_value_of_every_epoch)
     mr_eq_f64(mr_history_values(h, "val_mean")[2], evaluated.metrics[1], 0);
     mr_history_free(h);
     mr_dataset_unref(validation);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(a_value_that_comes_late_is_nan_before)
@@ -163,8 +140,8 @@ MR_TEST(steps_per_epoch_go_on_where_the_last_epoch_ended)
     mr_eq_f64(mean, mr_history_values(fifteen, "loss")[0], 1e-5);
     mr_history_free(three);
     mr_history_free(fifteen);
-    drop(&p);
-    drop(&q);
+    parts_drop(&p);
+    parts_drop(&q);
 }
 
 MR_TEST(an_epoch_of_exactly_a_pass_starts_the_data_again)
@@ -175,8 +152,8 @@ MR_TEST(an_epoch_of_exactly_a_pass_starts_the_data_again)
     mr_ok(fit(&q, &(mr_fit_opts){.epochs = 3}, &b), &st);
     mr_eq_i64(a.steps, 15);
     mr_eq_mem(&a.loss, &b.loss, sizeof a.loss);
-    drop(&p);
-    drop(&q);
+    parts_drop(&p);
+    parts_drop(&q);
 }
 
 MR_TEST(data_that_run_out_end_training)
@@ -185,7 +162,7 @@ MR_TEST(data_that_run_out_end_training)
     mr_fit_result r;
     mr_ok(fit(&p, &(mr_fit_opts){.epochs = 4, .steps_per_epoch = 3}, &r), &st);
     mr_eq_i64(r.steps, 5);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(endless_data_need_a_length)
@@ -201,7 +178,7 @@ MR_TEST(endless_data_need_a_length)
     mr_ok(fit(&p, &(mr_fit_opts){.steps = 1, .validation = p.ds, .validation_steps = 2}, NULL),
           &st);
     mr_code_is(fit(&p, &(mr_fit_opts){.steps_per_epoch = -1}, NULL), MR_INVALID_ARGUMENT, &st);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(executions_of_several_steps_call_back_once)
@@ -225,7 +202,7 @@ MR_TEST(executions_of_several_steps_call_back_once)
               NULL),
           &st);
     mr_eq_str(t.calls, "(1 2)(3 3)e3 "); /* the epoch ends with the third */
-    drop(&p);
+    parts_drop(&p);
 }
 
 static char order[8];
@@ -238,24 +215,17 @@ static mr_code note_turn(void *ctx, const mr_train_event *e, mr_status *status)
     return MR_OK;
 }
 
-static bool never(void *ctx, const mr_train_event *e)
-{
-    (void)ctx;
-    (void)e;
-    return false;
-}
-
 MR_TEST(a_backup_has_what_the_other_callbacks_did)
 {
     parts p = make(ten);
     char backs_up[] = "b", saves[] = "s", plain[] = "p";
     const mr_callback list[] = {
-        {.ctx = backs_up, .epoch_end = note_turn, .saves = never, .backs_up = true},
-        {.ctx = saves, .epoch_end = note_turn, .saves = never},
+        {.ctx = backs_up, .epoch_end = note_turn, .saves = parts_never, .backs_up = true},
+        {.ctx = saves, .epoch_end = note_turn, .saves = parts_never},
         {.ctx = plain, .epoch_end = note_turn}};
     mr_ok(fit(&p, &(mr_fit_opts){.callbacks = list, .n_callbacks = 3}, NULL), &st);
     mr_eq_str(order, "psb");
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(the_loss_of_an_output_with_axes_is_their_mean)
@@ -264,7 +234,7 @@ MR_TEST(the_loss_of_an_output_with_axes_is_their_mean)
     mr_fit_result r;
     mr_ok(mr_evaluate(p.s, p.m, p.ds, p.loss, NULL, &r, &st), &st);
     mr_eq_f64((double)r.loss, 1, 0); /* it predicts 0 */
-    drop(&p);
+    parts_drop(&p);
 }
 
 static bool after_three(void *ctx)
@@ -288,7 +258,7 @@ MR_TEST(stopping_ends_training_after_the_batch_fetched_next)
           &st);
     mr_check(r.stopped);
     mr_check(r.steps >= 4 && r.steps <= 5);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(a_validation_that_fails_says_so)
@@ -298,7 +268,7 @@ MR_TEST(a_validation_that_fails_says_so)
     mr_code_is(fit(&p, &(mr_fit_opts){.validation = bad}, NULL), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "validation: ");
     mr_dataset_unref(bad);
-    drop(&p);
+    parts_drop(&p);
 }
 
 MR_TEST(memory_may_run_out)
@@ -343,7 +313,7 @@ MR_TEST(class_weights_are_sample_weights_of_the_labels)
             mr_ok(mr_loss_parse(&p.loss, "sparse_categorical_crossentropy", &st), &st);
             mr_ok(fit(&p, own ? &(mr_fit_opts){.epochs = 2} : &o, &r), &st);
             loss[own] = r.loss;
-            drop(&p);
+            parts_drop(&p);
         }
         mr_eq_f64(loss[0], loss[1], 1e-6);
     }
@@ -362,8 +332,8 @@ MR_TEST(class_weights_need_labels_that_are_classes)
     mr_code_is(fit(&q, &(mr_fit_opts){.class_weights = two, .n_class_weights = 2}, NULL),
                MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "features, labels");
-    drop(&p);
-    drop(&q);
+    parts_drop(&p);
+    parts_drop(&q);
 }
 
 typedef struct maker {
@@ -412,7 +382,7 @@ MR_TEST(data_may_come_from_an_input_function)
             }
             mr_ok(fit(&p, &o, &r), &st);
             loss[function] = r.loss;
-            drop(&p);
+            parts_drop(&p);
         }
         mr_eq_f64((double)loss[0], (double)loss[1], 0);
         mr_eq_i64(k.last.num_input_pipelines, 1);
@@ -439,5 +409,5 @@ MR_TEST(an_input_function_must_make_a_dataset)
     mr_has_str(st.message, "made no dataset");
     p.ds = ds;
     mr_ok(fit(&p, &o, NULL), &st); /* the dataset counts where there is one */
-    drop(&p);
+    parts_drop(&p);
 }

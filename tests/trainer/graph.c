@@ -9,161 +9,14 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
+#include "tests/trainer/parts.h"
+#include "tests/trainer/pass.h"
 #include "trainer/fit.h"
 #include "trainer/model.h"
 #include "trainer/saved_model.h"
 
-enum { ROWS = 5, MAX_IN = 3, MAX_WEIGHTS = 512 };
+enum { ROWS = PASS_ROWS, MAX_WEIGHTS = 512 };
 static mr_status st;
-
-typedef struct pass {
-    mr_model *m;
-    size_t n_inputs, out;
-    mr_array x[MAX_IN]; /* of all rows */
-    float *dx[MAX_IN];
-    float *dy, *y, *grads[16];
-    bool backward, no_dx;
-} pass;
-
-/* The rows of this replica: as many as any, but for the last ones. */
-static mr_code run(mr_replica *r, void *ctx, mr_status *status)
-{
-    pass *p = ctx;
-    size_t n = mr_strategy_num_replicas_in_sync(mr_replica_strategy(r)), id = mr_replica_id(r);
-    size_t most = (ROWS + n - 1) / n, from = id * most < ROWS ? id * most : ROWS;
-    size_t rows = ROWS - from < most ? ROWS - from : most;
-    const float *dx[MR_MAX_INPUTS] = {NULL}, *g;
-    mr_array x[MAX_IN], y;
-    mr_stream *s = mr_replica_stream(r);
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        x[i] = p->x[i];
-        x[i].shape[0] = (int64_t)rows;
-        x[i].data = (float *)p->x[i].data + from * (mr_array_row_values(&p->x[i]) / ROWS);
-    }
-    MR_TRY(mr_model_forward(p->m, r, x, &(mr_forward_opts){.training = true}, &y, status));
-    size_t bytes = rows * p->out * sizeof(float);
-    MR_TRY(mr_stream_copy(s, p->y + from * p->out, y.data, bytes, status));
-    if (!p->backward)
-        return MR_OK;
-    MR_TRY(
-        mr_stream_copy(s, mr_model_output_gradient(p->m, r), p->dy + from * p->out, bytes, status));
-    MR_TRY(mr_model_backward_with(p->m, r, &(mr_backward_opts){.input_gradient = !p->no_dx},
-                                  p->no_dx ? NULL : dx, status));
-    for (size_t i = 0; i < p->n_inputs && !p->no_dx; i++) {
-        size_t width = mr_array_row_values(&p->x[i]) / ROWS;
-        MR_TRY(mr_stream_copy(s, p->dx[i] + from * width, dx[i], rows * width * sizeof(float),
-                              status));
-    }
-    for (size_t v = 0; v < mr_model_n_variables(p->m); v++) {
-        if (mr_variable_role_of(mr_model_variable(p->m, v)) != MR_LEARNED)
-            continue;
-        MR_TRY(mr_model_gradient(p->m, r, v, &g, status));
-        if (id == 0)
-            MR_TRY(mr_stream_copy(s, p->grads[v], g,
-                                  mr_variable_size(mr_model_variable(p->m, v)) * sizeof(float),
-                                  status));
-    }
-    return MR_OK;
-}
-
-static double objective(const pass *p, mr_strategy *s)
-{
-    pass q = *p;
-    double sum = 0;
-    q.backward = false;
-    mr_ok(mr_strategy_run(s, run, &q, &st), &st);
-    for (size_t i = 0; i < ROWS * p->out; i++)
-        sum += (double)p->y[i] * (double)p->dy[i];
-    return sum;
-}
-
-static pass open_pass(const char *model, mr_strategy *s)
-{
-    pass p = {.backward = true, .out = 1};
-    int rank;
-    const int64_t *shape;
-    mr_ok(mr_model_parse(&p.m, model, &st), &st);
-    mr_model_input_shape(p.m, &rank, &shape);
-    mr_ok(mr_model_build(p.m, s, rank, shape, &(mr_model_opts){.seed = 3}, &st), &st);
-    p.n_inputs = mr_model_n_inputs(p.m);
-    for (size_t i = 0; i < p.n_inputs; i++) {
-        mr_model_input_shape_of(p.m, i, &rank, &shape);
-        p.x[i] =
-            (mr_array){.dtype = MR_FLOAT32, .rank = (int8_t)(rank + 1), .rows = 1, .shape = {ROWS}};
-        memcpy(p.x[i].shape + 1, shape, (size_t)rank * sizeof *shape);
-        size_t n = mr_array_row_values(&p.x[i]);
-        p.x[i].data = malloc(n * sizeof(float));
-        p.dx[i] = malloc(n * sizeof(float));
-        test_fill(p.x[i].data, n, 5 + i);
-    }
-    mr_model_output_shape(p.m, &rank, &shape);
-    for (int i = 0; i < rank; i++)
-        p.out *= (size_t)shape[i];
-    p.dy = malloc(ROWS * p.out * sizeof(float));
-    p.y = malloc(ROWS * p.out * sizeof(float));
-    test_fill(p.dy, ROWS * p.out, 9);
-    for (size_t v = 0; v < mr_model_n_variables(p.m); v++)
-        p.grads[v] = malloc(mr_variable_size(mr_model_variable(p.m, v)) * sizeof(float));
-    return p;
-}
-
-static void close_pass(pass *p)
-{
-    for (size_t i = 0; i < p->n_inputs; i++) {
-        free(p->x[i].data);
-        free(p->dx[i]);
-    }
-    for (size_t v = 0; v < mr_model_n_variables(p->m); v++)
-        free(p->grads[v]);
-    free(p->dy);
-    free(p->y);
-    mr_model_free(p->m);
-}
-
-/* The derivative by *x, which is one of the values of a variable or, `of` NULL, of an input. */
-static double difference(const pass *p, mr_strategy *s, float *x, mr_variable *of, float *values)
-{
-    const float was = *x;
-    double at[2], sum[2];
-    for (int k = 0; k < 2; k++) {
-        *x = was + (k ? 0.004f : -0.004f);
-        at[k] = (double)*x;
-        if (of)
-            mr_ok(mr_variable_assign(of, values, &st), &st);
-        sum[k] = objective(p, s);
-    }
-    *x = was;
-    if (of)
-        mr_ok(mr_variable_assign(of, values, &st), &st);
-    return (sum[1] - sum[0]) / (at[1] - at[0]);
-}
-
-static void check_gradients(const char *model, size_t replicas)
-{
-    float w[MAX_WEIGHTS];
-    mr_test_context("%s on %zu replicas", model, replicas);
-    mr_strategy *s = open_strategy(replicas);
-    pass p = open_pass(model, s);
-    mr_ok(mr_strategy_run(s, run, &p, &st), &st);
-    for (size_t i = 0; i < p.n_inputs; i++) {
-        size_t n = mr_array_row_values(&p.x[i]);
-        float *x = p.x[i].data;
-        for (size_t k = 0; k < n; k += n / 5 + 1)
-            mr_eq_f64(p.dx[i][k], difference(&p, s, x + k, NULL, NULL), 0.02);
-    }
-    for (size_t v = 0; v < mr_model_n_variables(p.m); v++) {
-        mr_variable *of = mr_model_variable(p.m, v);
-        size_t n = mr_variable_size(of);
-        mr_check(n <= MAX_WEIGHTS);
-        if (mr_variable_role_of(of) != MR_LEARNED)
-            continue;
-        mr_ok(mr_variable_read(of, w, &st), &st);
-        for (size_t k = 0; k < n; k += n / 5 + 1)
-            mr_eq_f64(p.grads[v][k], difference(&p, s, w + k, of, w), 0.02);
-    }
-    close_pass(&p);
-    mr_strategy_free(s);
-}
 
 MR_TEST(gradients_agree_with_finite_differences)
 {
@@ -191,7 +44,7 @@ MR_TEST(gradients_agree_with_finite_differences)
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (size_t replicas = 1; replicas <= 4; replicas += 3) /* one of four has no rows */
-            check_gradients(models[i], replicas);
+            pass_check_gradients(models[i], replicas, false);
 }
 
 /* Differences of a result say nothing of values that are always the same. */
@@ -199,31 +52,31 @@ MR_TEST(joining_layers_give_their_values)
 {
     enum { A = 3, B = 4 };
     mr_strategy *s = open_strategy(1);
-    pass p = open_pass("a = input(2, 3); b = input(2, 4); concat(a, b)", s);
+    pass p = pass_open("a = input(2, 3); b = input(2, 4); concat(a, b)", s, NULL);
     const float *a = p.x[0].data, *b = p.x[1].data;
-    mr_ok(mr_strategy_run(s, run, &p, &st), &st);
+    mr_ok(mr_strategy_run(s, pass_run, &p, &st), &st);
     for (size_t i = 0; i < ROWS * 2; i++) {
-        mr_eq_mem(p.y + i * (A + B), a + i * A, A * sizeof *a);
-        mr_eq_mem(p.y + i * (A + B) + A, b + i * B, B * sizeof *b);
-        mr_eq_mem(p.dx[0] + i * A, p.dy + i * (A + B), A * sizeof *a);
-        mr_eq_mem(p.dx[1] + i * B, p.dy + i * (A + B) + A, B * sizeof *b);
+        mr_eq_mem(p.y[0] + i * (A + B), a + i * A, A * sizeof *a);
+        mr_eq_mem(p.y[0] + i * (A + B) + A, b + i * B, B * sizeof *b);
+        mr_eq_mem(p.dx[0] + i * A, p.dy[0] + i * (A + B), A * sizeof *a);
+        mr_eq_mem(p.dx[1] + i * B, p.dy[0] + i * (A + B) + A, B * sizeof *b);
     }
-    close_pass(&p);
+    pass_close(&p);
     static const char *const models[] = {"add(a, b, c)", "average(a, b, c)", "multiply(a, b, c)",
                                          "subtract(a, b).add(c)"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         char text[128];
         snprintf(text, sizeof text, "a = input(4); b = input(4); c = input(4); %s", models[i]);
         mr_test_context("%s", text);
-        p = open_pass(text, s);
-        mr_ok(mr_strategy_run(s, run, &p, &st), &st);
+        p = pass_open(text, s, NULL);
+        mr_ok(mr_strategy_run(s, pass_run, &p, &st), &st);
         for (size_t k = 0; k < ROWS * 4; k++) {
             double x = ((float *)p.x[0].data)[k], y = ((float *)p.x[1].data)[k],
                    z = ((float *)p.x[2].data)[k];
             const double want[] = {x + y + z, (x + y + z) / 3, x * y * z, x - y + z};
-            mr_eq_f64(p.y[k], want[i], 1e-5);
+            mr_eq_f64(p.y[0][k], want[i], 1e-5);
         }
-        close_pass(&p);
+        pass_close(&p);
     }
     mr_strategy_free(s);
 }
@@ -239,19 +92,19 @@ MR_TEST(variables_behind_any_input_of_a_layer_learn)
         float got[4][MAX_WEIGHTS];
         mr_test_context("%s", models[i]);
         mr_strategy *s = open_strategy(1);
-        pass p = open_pass(models[i], s);
+        pass p = pass_open(models[i], s, NULL);
         size_t n = mr_model_n_variables(p.m);
         mr_eq_u64(n, 4);
         p.no_dx = true; /* first: what is left out then has no gradient of a pass before */
-        mr_ok(mr_strategy_run(s, run, &p, &st), &st);
+        mr_ok(mr_strategy_run(s, pass_run, &p, &st), &st);
         for (size_t v = 0; v < n; v++)
             memcpy(got[v], p.grads[v], mr_variable_size(mr_model_variable(p.m, v)) * sizeof(float));
         p.no_dx = false;
-        mr_ok(mr_strategy_run(s, run, &p, &st), &st);
+        mr_ok(mr_strategy_run(s, pass_run, &p, &st), &st);
         for (size_t v = 0; v < n; v++)
             mr_eq_mem(got[v], p.grads[v],
                       mr_variable_size(mr_model_variable(p.m, v)) * sizeof(float));
-        close_pass(&p);
+        pass_close(&p);
         mr_strategy_free(s);
     }
 }
@@ -270,32 +123,17 @@ MR_TEST(statements_end_outside_of_strings_and_comments)
     mr_model_free(m);
 }
 
-static mr_code train_once(mr_replica *r, void *ctx, mr_status *status)
-{
-    pass *p = ctx;
-    mr_array y;
-    MR_TRY(mr_model_forward(p->m, r, p->x, &(mr_forward_opts){.training = true}, &y, status));
-    MR_TRY(mr_stream_set(mr_replica_stream(r), mr_model_output_gradient(p->m, r), 0,
-                         ROWS * p->out * sizeof(float), status));
-    MR_TRY(mr_model_backward(p->m, r, status));
-    mr_optimizer *o = (mr_optimizer *)(void *)p->dy;
-    return mr_model_apply_gradients(p->m, r, o, status);
-}
-
 /* Keras moves them once for each use, in order. */
 MR_TEST(a_shared_layer_s_running_means_move_once_for_each_use)
 {
     mr_strategy *s = open_strategy(1);
-    pass p = open_pass("a = input(1); b = input(1); c = input(1); n = batch_norm(momentum=0.5); "
+    pass p = pass_open("a = input(1); b = input(1); c = input(1); n = batch_norm(momentum=0.5); "
                        "concat(a.n(), b.n(), c.n())",
-                       s);
-    mr_optimizer *o = NULL;
-    mr_ok(mr_optimizer_parse(&o, "sgd(0.0)", &st), &st);
-    float *kept = p.dy, moving;
+                       s, NULL);
+    float moving;
     double want = 0;
-    p.dy = (float *)(void *)o;
-    mr_ok(mr_strategy_run(s, train_once, &p, &st), &st);
-    p.dy = kept;
+    mr_ok(mr_optimizer_parse(&p.o, "sgd(0.0)", &st), &st);
+    mr_ok(mr_strategy_run(s, pass_run, &p, &st), &st);
     for (size_t i = 0; i < 3; i++) {
         double mean = 0;
         for (size_t k = 0; k < ROWS; k++)
@@ -306,8 +144,8 @@ MR_TEST(a_shared_layer_s_running_means_move_once_for_each_use)
     mr_eq_str(mr_variable_name(mr_model_variable(p.m, 2)), "batch_norm/moving_mean");
     mr_ok(mr_variable_read(mr_model_variable(p.m, 2), &moving, &st), &st);
     mr_eq_f64(moving, want, 1e-6);
-    mr_optimizer_free(o);
-    close_pass(&p);
+    mr_optimizer_free(p.o);
+    pass_close(&p);
     mr_strategy_free(s);
 }
 
@@ -319,7 +157,6 @@ static const char siamese[] = "# two pictures, one tower\n"
 /* Examples as a tuple, and as a record in another order. */
 static mr_dataset *data(bool record)
 {
-    mr_dataset *ds = NULL;
     const char *const as_tuple =
         "range(10).map(i => cast(i, \"float32\") / 10.0)"
         ".map(f => (([f, 1.0 - f, f * f], [f * 0.5, f, 1.0]), [f * 2.0 - 0.5])).batch(4)";
@@ -327,9 +164,7 @@ static mr_dataset *data(bool record)
         "range(10).map(i => cast(i, \"float32\") / 10.0)"
         ".map(f => ({\"right\": [f * 0.5, f, 1.0], \"left\": [f, 1.0 - f, f * f]}, "
         "[f * 2.0 - 0.5])).batch(4)";
-    const char *text = record ? as_record : as_tuple;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    return ds;
+    return mr_test_graph(record ? as_record : as_tuple);
 }
 
 typedef struct outputs {
@@ -350,47 +185,38 @@ static mr_code take(void *ctx, const mr_array *y, mr_status *status)
 MR_TEST(training_is_the_same_on_all_numbers_of_replicas_and_is_saved)
 {
     float losses[5];
-    mr_loss *loss = NULL;
-    mr_ok(mr_loss_parse(&loss, "mse", &st), &st);
     for (size_t n = 1; n <= 4; n++) {
         mr_test_context("%zu replicas", n);
-        mr_strategy *s = open_strategy(n);
-        mr_dataset *ds = data(n % 2 == 0), *features = NULL;
-        mr_model *m = NULL, *read = NULL;
-        mr_optimizer *o = NULL;
+        parts p = parts_make(n, siamese, "mse", "adam(0.01)", data(n % 2 == 0));
+        mr_dataset *features = NULL;
+        mr_model *read = NULL;
         mr_saved *saved = NULL;
         mr_fit_result r, again;
         outputs y = {.n = 0}, y2 = {.n = 0};
         const char *path = mr_test_path("saved");
-        mr_ok(mr_model_parse(&m, siamese, &st), &st);
-        mr_ok(mr_optimizer_parse(&o, "adam(0.01)", &st), &st);
-        mr_fit_opts opts = {.epochs = 8, .seed = 4, .check_replicas = true, .validation = ds};
-        mr_ok(mr_fit(s, m, ds, loss, o, &opts, &r, &st), &st);
+        mr_fit_opts opts = {.epochs = 8, .seed = 4, .check_replicas = true, .validation = p.ds};
+        mr_ok(parts_fit(&p, &opts, &r, &st), &st);
         losses[n] = r.loss;
         mr_check(r.loss < 0.4f);
         mr_eq_f64(losses[n], losses[1], 1e-5);
-        mr_ok(mr_evaluate(s, m, ds, loss, NULL, &r, &st), &st);
-        mr_ok(mr_model_save(m, path, NULL, &st), &st);
+        mr_ok(mr_evaluate(p.s, p.m, p.ds, p.loss, NULL, &r, &st), &st);
+        mr_ok(mr_model_save(p.m, path, NULL, &st), &st);
         mr_ok(mr_saved_open(&saved, path, &st), &st);
         mr_ok(mr_model_parse(&read, mr_saved_model_text(saved), &st), &st);
-        mr_ok(mr_saved_build(saved, read, s, NULL, &st), &st);
-        mr_ok(mr_evaluate(s, read, ds, loss, NULL, &again, &st), &st);
+        mr_ok(mr_saved_build(saved, read, p.s, NULL, &st), &st);
+        mr_ok(mr_evaluate(p.s, read, p.ds, p.loss, NULL, &again, &st), &st);
         mr_eq_f64(again.loss, r.loss, 0);
-        mr_ok(mr_predict(s, read, ds, take, &y, NULL, &st), &st);
-        features = mr_map(mr_dataset_ref(ds), mr_fn_text("(x, y) => x"), NULL);
-        mr_ok(mr_predict(s, m, features, take, &y2, NULL, &st), &st);
+        mr_ok(mr_predict(p.s, read, p.ds, take, &y, NULL, &st), &st);
+        features = mr_map(mr_dataset_ref(p.ds), mr_fn_text("(x, y) => x"), NULL);
+        mr_ok(mr_predict(p.s, p.m, features, take, &y2, NULL, &st), &st);
         mr_eq_u64(y.n, 10);
         mr_eq_u64(y2.n, 10);
         mr_eq_mem(y.v, y2.v, sizeof y.v);
         mr_dataset_unref(features);
-        mr_dataset_unref(ds);
         mr_saved_close(saved);
         mr_model_free(read);
-        mr_model_free(m);
-        mr_optimizer_free(o);
-        mr_strategy_free(s);
+        parts_drop(&p);
     }
-    mr_loss_free(loss);
 }
 
 /* Text and numbers of one example, each prepared by its own layer. */
@@ -405,24 +231,12 @@ MR_TEST(each_input_is_prepared_by_its_own_layers)
         "6.0]], "
         "[[1], [0], [1]], [[1.0], [0.0], [1.0]]).map((c, s, f, y) => "
         "({\"flag\": f, \"colour\": c, \"size\": cast(s, \"float32\"), \"more\": s}, y)).batch(2)";
-    mr_strategy *s = open_strategy(2);
-    mr_dataset *ds = NULL;
-    mr_model *m = NULL;
-    mr_loss *loss = NULL;
-    mr_optimizer *o = NULL;
+    parts p = parts_make(2, model, "mse", "adam(0.05)", mr_test_graph(text));
     mr_fit_result first, last;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    mr_ok(mr_model_parse(&m, model, &st), &st);
-    mr_ok(mr_loss_parse(&loss, "mse", &st), &st);
-    mr_ok(mr_optimizer_parse(&o, "adam(0.05)", &st), &st);
-    mr_ok(mr_fit(s, m, ds, loss, o, NULL, &first, &st), &st);
-    mr_ok(mr_fit(s, m, ds, loss, o, &(mr_fit_opts){.epochs = 200}, &last, &st), &st);
+    mr_ok(parts_fit(&p, NULL, &first, &st), &st);
+    mr_ok(parts_fit(&p, &(mr_fit_opts){.epochs = 200}, &last, &st), &st);
     mr_check(last.loss < first.loss / 4);
-    mr_optimizer_free(o);
-    mr_loss_free(loss);
-    mr_model_free(m);
-    mr_dataset_unref(ds);
-    mr_strategy_free(s);
+    parts_drop(&p);
 }
 
 MR_TEST(memory_may_run_out)
@@ -555,10 +369,9 @@ MR_TEST(data_that_do_not_fit_the_inputs_are_refused)
     mr_ok(mr_optimizer_parse(&o, "sgd", &st), &st);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_model *m = NULL;
-        mr_dataset *ds = NULL;
         mr_test_context("%s", cases[i].data);
         mr_ok(mr_model_parse(&m, siamese, &st), &st);
-        mr_ok(mr_dataset_from_text(cases[i].data, strlen(cases[i].data), NULL, &ds, &st), &st);
+        mr_dataset *ds = mr_test_graph(cases[i].data);
         mr_code_is(mr_fit(s, m, ds, loss, o, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
         mr_has_str(st.message, cases[i].message);
         mr_dataset_unref(ds);

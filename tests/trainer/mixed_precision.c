@@ -6,11 +6,13 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
+#include "tests/trainer/parts.h"
+#include "tests/trainer/pass.h"
 #include "trainer/fit.h"
 #include "trainer/model.h"
 #include "trainer/saved_model.h"
 
-enum { ROWS = 5, IN = 4, MID = 3, OUT = 2 };
+enum { ROWS = PASS_ROWS, IN = 4, MID = 3, OUT = 2 };
 static mr_status st;
 
 static float rounded(float v)
@@ -26,55 +28,23 @@ static void fill(float *v, size_t n, uint64_t seed)
         v[i] = roundf(v[i] * 800) / 512;
 }
 
-typedef struct pass {
-    mr_model *m;
-    float x[ROWS * IN], dy[ROWS * OUT], y[ROWS * OUT], grads[2][IN * MID];
-} pass;
-
-static mr_code run(mr_replica *r, void *ctx, mr_status *status)
-{
-    pass *p = ctx;
-    size_t n = mr_strategy_num_replicas_in_sync(mr_replica_strategy(r)), id = mr_replica_id(r);
-    size_t most = (ROWS + n - 1) / n, from = id * most < ROWS ? id * most : ROWS;
-    size_t rows = ROWS - from < most ? ROWS - from : most;
-    size_t at = from * OUT, bytes = rows * OUT * sizeof(float);
-    mr_array y, x = {.dtype = MR_FLOAT32,
-                     .rank = 2,
-                     .rows = 1,
-                     .shape = {(int64_t)rows, IN},
-                     .data = p->x + from * IN};
-    mr_stream *s = mr_replica_stream(r);
-    const float *g;
-    MR_TRY(mr_model_forward(p->m, r, &x, &(mr_forward_opts){.training = true}, &y, status));
-    MR_TRY(mr_stream_copy(s, p->y + at, y.data, bytes, status));
-    MR_TRY(mr_stream_copy(s, mr_model_output_gradient(p->m, r), p->dy + at, bytes, status));
-    MR_TRY(mr_model_backward(p->m, r, status));
-    for (size_t v = 0; v < 2; v++) {
-        MR_TRY(mr_model_gradient(p->m, r, v, &g, status));
-        if (id == 0)
-            MR_TRY(mr_stream_copy(s, p->grads[v], g,
-                                  mr_variable_size(mr_model_variable(p->m, v)) * sizeof *g,
-                                  status));
-    }
-    return MR_OK;
-}
-
 /* Two dense layers: w1 [IN, MID], relu or tanh, w2 [MID, OUT]. */
 static void plain(const pass *p, bool is_tanh, const float *w1, const float *w2, double *y,
                   double *g1, double *g2)
 {
+    const float *x = p->x[0].data;
     for (size_t i = 0; i < ROWS; i++) {
         float h[MID], dh[MID];
         for (size_t j = 0; j < MID; j++) {
             float sum = 0;
             for (size_t k = 0; k < IN; k++)
-                sum += rounded(p->x[i * IN + k]) * rounded(w1[k * MID + j]);
+                sum += rounded(x[i * IN + k]) * rounded(w1[k * MID + j]);
             h[j] = rounded(is_tanh ? tanhf(sum) : sum > 0 ? sum : 0);
             dh[j] = 0;
         }
         for (size_t j = 0; j < MID; j++)
             for (size_t c = 0; c < OUT; c++) {
-                float dy = rounded(p->dy[i * OUT + c]);
+                float dy = rounded(p->dy[0][i * OUT + c]);
                 y[i * OUT + c] += (double)h[j] * (double)rounded(w2[j * OUT + c]);
                 g2[j * OUT + c] += (double)h[j] * (double)dy;
                 dh[j] += dy * rounded(w2[j * OUT + c]);
@@ -83,7 +53,7 @@ static void plain(const pass *p, bool is_tanh, const float *w1, const float *w2,
             float slope = is_tanh ? 1 - h[j] * h[j] : h[j] > 0;
             for (size_t k = 0; k < IN; k++)
                 g1[k * MID + j] +=
-                    (double)rounded(p->x[i * IN + k]) * (double)rounded(rounded(dh[j]) * slope);
+                    (double)rounded(x[i * IN + k]) * (double)rounded(rounded(dh[j]) * slope);
         }
     }
 }
@@ -93,36 +63,30 @@ MR_TEST(products_are_of_rounded_numbers_forward_and_backward)
     for (size_t t = 2; t <= 7; t++) {
         const size_t n = t / 2;
         const bool is_tanh = t % 2;
-        static pass p;
         float w1[IN * MID], w2[MID * OUT];
         double y[ROWS * OUT] = {0}, g1[IN * MID] = {0}, g2[MID * OUT] = {0};
         mr_test_context("%zu replicas, %s", n, is_tanh ? "tanh" : "relu");
         mr_strategy *s = open_strategy(n);
-        mr_ok(mr_model_parse(&p.m,
-                             is_tanh ? "dense(3, activation=\"tanh\", use_bias=false)"
-                                       ".dense(2, use_bias=false)"
-                                     : "dense(3, activation=\"relu\", use_bias=false)"
-                                       ".dense(2, use_bias=false)",
-                             &st),
-              &st);
-        mr_ok(mr_model_build(p.m, s, 1, (int64_t[]){IN}, &(mr_model_opts){.mixed_precision = true},
-                             &st),
-              &st);
-        fill(p.x, ROWS * IN, 1);
-        fill(p.dy, ROWS * OUT, 2);
+        pass p = pass_open(is_tanh ? "input(4).dense(3, activation=\"tanh\", use_bias=false)"
+                                     ".dense(2, use_bias=false)"
+                                   : "input(4).dense(3, activation=\"relu\", use_bias=false)"
+                                     ".dense(2, use_bias=false)",
+                           s, &(mr_model_opts){.mixed_precision = true});
+        fill(p.x[0].data, ROWS * IN, 1);
+        fill(p.dy[0], ROWS * OUT, 2);
         fill(w1, IN * MID, 3);
         fill(w2, MID * OUT, 4);
         mr_ok(mr_variable_assign(mr_model_variable(p.m, 0), w1, &st), &st);
         mr_ok(mr_variable_assign(mr_model_variable(p.m, 1), w2, &st), &st);
-        mr_ok(mr_strategy_run(s, run, &p, &st), &st);
+        mr_ok(mr_strategy_run(s, pass_run, &p, &st), &st);
         plain(&p, is_tanh, w1, w2, y, g1, g2);
         for (size_t i = 0; i < ROWS * OUT; i++)
-            mr_eq_f64((double)p.y[i], y[i], 1e-5);
+            mr_eq_f64((double)p.y[0][i], y[i], 1e-5);
         for (size_t i = 0; i < IN * MID; i++)
             mr_eq_f64((double)p.grads[0][i], g1[i], 1e-5);
         for (size_t i = 0; i < MID * OUT; i++)
             mr_eq_f64((double)p.grads[1][i], g2[i], 1e-5);
-        mr_model_free(p.m);
+        pass_close(&p);
         mr_strategy_free(s);
     }
 }
@@ -225,36 +189,20 @@ MR_TEST(convolutions_are_of_rounded_numbers)
     }
 }
 
-static mr_dataset *read_data(const char *text)
-{
-    mr_dataset *ds = NULL;
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    return ds;
-}
-
 /* Steps that are too small for bfloat16 add up. */
 MR_TEST(variables_are_float32)
 {
-    mr_strategy *s = open_strategy(2);
-    mr_dataset *ds = read_data("from_tensors([1.0], [0.0]).repeat(8).batch(2)");
-    mr_model *m = NULL;
-    mr_loss *loss = NULL;
-    mr_optimizer *o = NULL;
+    parts p =
+        parts_make(2, "dense(1, use_bias=false, kernel_initializer=\"ones\")", "mse", "sgd(5e-5)",
+                   mr_test_graph("from_tensors([1.0], [0.0]).repeat(8).batch(2)"));
     mr_fit_result r;
     float w;
-    mr_ok(mr_model_parse(&m, "dense(1, use_bias=false, kernel_initializer=\"ones\")", &st), &st);
-    mr_ok(mr_loss_parse(&loss, "mse", &st), &st);
-    mr_ok(mr_optimizer_parse(&o, "sgd(5e-5)", &st), &st);
-    mr_ok(mr_fit(s, m, ds, loss, o, &(mr_fit_opts){.mixed_precision = true}, &r, &st), &st);
-    mr_check(mr_model_is_mixed(m));
-    mr_ok(mr_variable_read(mr_model_variable(m, 0), &w, &st), &st);
+    mr_ok(parts_fit(&p, &(mr_fit_opts){.mixed_precision = true}, &r, &st), &st);
+    mr_check(mr_model_is_mixed(p.m));
+    mr_ok(mr_variable_read(mr_model_variable(p.m, 0), &w, &st), &st);
     mr_eq_f64((double)r.loss, 1, 0);
     mr_eq_f64((double)w, 1 - 4 * 1e-4, 1e-6);
-    mr_optimizer_free(o);
-    mr_loss_free(loss);
-    mr_model_free(m);
-    mr_dataset_unref(ds);
-    mr_strategy_free(s);
+    parts_drop(&p);
 }
 
 static const char shared[] = "a = input(3); t = dense(3, activation=\"tanh\"); "
@@ -265,43 +213,35 @@ MR_TEST(training_is_the_same_on_all_numbers_of_replicas_and_is_saved)
     float first = 0;
     for (size_t n = 1; n <= 4; n++) {
         mr_test_context("%zu replicas", n);
-        mr_strategy *s = open_strategy(n);
-        mr_dataset *ds = read_data("range(10).map(i => cast(i, \"float32\") / 10.0)"
-                                   ".map(f => ([f, 1.0 - f, f * f], [f * 2.0 - 0.5])).batch(4)");
-        mr_model *m = NULL, *same = NULL, *other = NULL;
-        mr_loss *loss = NULL;
-        mr_optimizer *o = NULL;
+        parts p =
+            parts_make(n, shared, "mse", "adam(0.02)",
+                       mr_test_graph("range(10).map(i => cast(i, \"float32\") / 10.0)"
+                                     ".map(f => ([f, 1.0 - f, f * f], [f * 2.0 - 0.5])).batch(4)"));
+        mr_model *same = NULL, *other = NULL;
         mr_saved *saved = NULL;
         mr_fit_result r, before, after, unlike;
-        mr_ok(mr_model_parse(&m, shared, &st), &st);
-        mr_ok(mr_loss_parse(&loss, "mse", &st), &st);
-        mr_ok(mr_optimizer_parse(&o, "adam(0.02)", &st), &st);
         const mr_fit_opts opts = {
             .epochs = 20, .seed = 4, .mixed_precision = true, .check_replicas = true};
-        mr_ok(mr_fit(s, m, ds, loss, o, &opts, &r, &st), &st);
+        mr_ok(parts_fit(&p, &opts, &r, &st), &st);
         first = n == 1 ? r.loss : first;
         mr_check(r.loss < 0.45f);
         mr_eq_f64((double)r.loss, (double)first, 0.02);
-        mr_ok(mr_model_save(m, mr_test_path("saved"), NULL, &st), &st);
+        mr_ok(mr_model_save(p.m, mr_test_path("saved"), NULL, &st), &st);
         mr_ok(mr_saved_open(&saved, mr_test_path("saved"), &st), &st);
         mr_ok(mr_model_parse(&same, mr_saved_model_text(saved), &st), &st);
         mr_ok(mr_model_parse(&other, mr_saved_model_text(saved), &st), &st);
-        mr_ok(mr_saved_build(saved, same, s, NULL, &st), &st);
-        mr_ok(mr_saved_build(saved, other, s, &(mr_model_opts){.seed = 1}, &st), &st);
+        mr_ok(mr_saved_build(saved, same, p.s, NULL, &st), &st);
+        mr_ok(mr_saved_build(saved, other, p.s, &(mr_model_opts){.seed = 1}, &st), &st);
         mr_check(mr_model_is_mixed(same) && !mr_model_is_mixed(other));
-        mr_ok(mr_evaluate(s, m, ds, loss, NULL, &before, &st), &st);
-        mr_ok(mr_evaluate(s, same, ds, loss, NULL, &after, &st), &st);
-        mr_ok(mr_evaluate(s, other, ds, loss, NULL, &unlike, &st), &st);
+        mr_ok(mr_evaluate(p.s, p.m, p.ds, p.loss, NULL, &before, &st), &st);
+        mr_ok(mr_evaluate(p.s, same, p.ds, p.loss, NULL, &after, &st), &st);
+        mr_ok(mr_evaluate(p.s, other, p.ds, p.loss, NULL, &unlike, &st), &st);
         mr_eq_f64((double)after.loss, (double)before.loss, 0);
         mr_check(unlike.loss != before.loss);
         mr_saved_close(saved);
         mr_model_free(other);
         mr_model_free(same);
-        mr_model_free(m);
-        mr_optimizer_free(o);
-        mr_loss_free(loss);
-        mr_dataset_unref(ds);
-        mr_strategy_free(s);
+        parts_drop(&p);
     }
 }
 

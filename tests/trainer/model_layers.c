@@ -7,6 +7,7 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
+#include "tests/trainer/parts.h"
 #include "trainer/fit.h"
 
 static mr_status st;
@@ -38,10 +39,6 @@ typedef struct job {
 /* Trains on batches of 5, 5 and 3 rows. Fewer rows than replicas leave some without. */
 static losses train(const job *j, size_t replicas)
 {
-    mr_strategy *s = NULL;
-    mr_model *m = NULL;
-    mr_loss *l = NULL;
-    mr_optimizer *o = NULL;
     losses out = {0};
     size_t values = 1, width = j->classes ? 1 : j->width;
     for (int i = 0; i < j->rank; i++)
@@ -74,17 +71,9 @@ static losses train(const job *j, size_t replicas)
     mr_callback c = {.ctx = &out, .batch_result = note};
     mr_fit_opts opts = {
         .epochs = EPOCHS, .callbacks = &c, .n_callbacks = 1, .seed = 4, .check_replicas = true};
-    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = replicas}, &st), &st);
-    mr_ok(mr_model_parse(&m, j->model, &st), &st);
-    mr_ok(mr_loss_parse(&l, j->loss, &st), &st);
-    mr_ok(mr_optimizer_parse(&o, j->optimizer, &st), &st);
-    mr_dataset *ds = test_batches(&b);
-    mr_ok(mr_fit(s, m, ds, l, o, &opts, NULL, &st), &st);
-    mr_dataset_unref(ds);
-    mr_optimizer_free(o);
-    mr_loss_free(l);
-    mr_model_free(m);
-    mr_strategy_free(s);
+    parts p = parts_make(replicas, j->model, j->loss, j->optimizer, test_batches(&b));
+    mr_ok(parts_fit(&p, &opts, NULL, &st), &st);
+    parts_drop(&p);
     free(x);
     free(y);
     free(ids);

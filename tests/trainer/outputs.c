@@ -8,6 +8,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
+#include "tests/trainer/parts.h"
+#include "tests/trainer/pass.h"
 #include "trainer/callback.h"
 #include "trainer/checkpoint.h"
 #include "trainer/fit.h"
@@ -15,119 +17,7 @@
 #include "trainer/onnx.h"
 #include "trainer/saved_model.h"
 
-enum { ROWS = 5, MOST = 4, MAX_VALUES = 256 };
 static mr_status st;
-
-/* ---- gradients ---- */
-
-typedef struct pass {
-    mr_model *m;
-    size_t n, width[MOST]; /* outputs, and values of each for one example */
-    mr_array x;
-    float dy[MOST][MAX_VALUES], y[MOST][MAX_VALUES], grads[16][MAX_VALUES];
-    bool backward;
-} pass;
-
-/* The rows of this replica: as many as any, but for the last ones. */
-static mr_code run(mr_replica *r, void *ctx, mr_status *status)
-{
-    pass *p = ctx;
-    size_t n = mr_strategy_num_replicas_in_sync(mr_replica_strategy(r)), id = mr_replica_id(r);
-    size_t most = (ROWS + n - 1) / n, from = id * most < ROWS ? id * most : ROWS;
-    size_t rows = ROWS - from < most ? ROWS - from : most;
-    mr_array x = p->x, y[MOST];
-    mr_stream *s = mr_replica_stream(r);
-    const float *g;
-    x.shape[0] = (int64_t)rows;
-    x.data = (float *)p->x.data + from * (mr_array_row_values(&p->x) / ROWS);
-    MR_TRY(mr_model_forward(p->m, r, &x, &(mr_forward_opts){.training = true}, y, status));
-    for (size_t k = 0; k < p->n; k++) {
-        size_t at = from * p->width[k], bytes = rows * p->width[k] * sizeof(float);
-        MR_TRY(mr_stream_copy(s, p->y[k] + at, y[k].data, bytes, status));
-        if (p->backward)
-            MR_TRY(mr_stream_copy(s, mr_model_output_gradient_of(p->m, r, k), p->dy[k] + at, bytes,
-                                  status));
-    }
-    if (!p->backward)
-        return MR_OK;
-    MR_TRY(mr_model_backward(p->m, r, status));
-    for (size_t v = 0; v < mr_model_n_variables(p->m); v++) {
-        MR_TRY(mr_model_gradient(p->m, r, v, &g, status));
-        if (id == 0)
-            MR_TRY(mr_stream_copy(s, p->grads[v], g,
-                                  mr_variable_size(mr_model_variable(p->m, v)) * sizeof(float),
-                                  status));
-    }
-    return MR_OK;
-}
-
-static double objective(pass *p, mr_strategy *s)
-{
-    double sum = 0;
-    p->backward = false;
-    mr_ok(mr_strategy_run(s, run, p, &st), &st);
-    p->backward = true;
-    for (size_t k = 0; k < p->n; k++)
-        for (size_t i = 0; i < ROWS * p->width[k]; i++)
-            sum += (double)p->y[k][i] * (double)p->dy[k][i];
-    return sum;
-}
-
-static void open_pass(pass *p, const char *model, mr_strategy *s)
-{
-    int rank;
-    const int64_t *shape;
-    *p = (pass){.backward = true};
-    mr_ok(mr_model_parse(&p->m, model, &st), &st);
-    mr_model_input_shape(p->m, &rank, &shape);
-    mr_ok(mr_model_build(p->m, s, rank, shape, &(mr_model_opts){.seed = 3}, &st), &st);
-    p->x = (mr_array){.dtype = MR_FLOAT32, .rank = (int8_t)(rank + 1), .rows = 1, .shape = {ROWS}};
-    memcpy(p->x.shape + 1, shape, (size_t)rank * sizeof *shape);
-    p->x.data = malloc(mr_array_row_values(&p->x) * sizeof(float));
-    test_fill(p->x.data, mr_array_row_values(&p->x), 5);
-    p->n = mr_model_n_outputs(p->m);
-    mr_check(p->n <= MOST);
-    for (size_t k = 0; k < p->n; k++) {
-        mr_model_output_shape_of(p->m, k, &rank, &shape);
-        p->width[k] = 1;
-        for (int i = 0; i < rank; i++)
-            p->width[k] *= (size_t)shape[i];
-        mr_check(ROWS * p->width[k] <= MAX_VALUES);
-        test_fill(p->dy[k], ROWS * p->width[k], 9 + k);
-    }
-}
-
-static void check_gradients(const char *model, size_t replicas)
-{
-    static pass p;
-    float w[MAX_VALUES];
-    mr_test_context("%s on %zu replicas", model, replicas);
-    mr_strategy *s = open_strategy(replicas);
-    open_pass(&p, model, s);
-    mr_ok(mr_strategy_run(s, run, &p, &st), &st);
-    for (size_t v = 0; v < mr_model_n_variables(p.m); v++) {
-        mr_variable *of = mr_model_variable(p.m, v);
-        size_t n = mr_variable_size(of);
-        mr_check(n <= MAX_VALUES);
-        mr_ok(mr_variable_read(of, w, &st), &st);
-        for (size_t k = 0; k < n; k += n / 5 + 1) {
-            const float was = w[k];
-            double at[2], sum[2];
-            for (int i = 0; i < 2; i++) {
-                w[k] = was + (i ? 0.004f : -0.004f);
-                at[i] = (double)w[k];
-                mr_ok(mr_variable_assign(of, w, &st), &st);
-                sum[i] = objective(&p, s);
-            }
-            w[k] = was;
-            mr_ok(mr_variable_assign(of, w, &st), &st);
-            mr_eq_f64(p.grads[v][k], (sum[1] - sum[0]) / (at[1] - at[0]), 0.02);
-        }
-    }
-    free(p.x.data);
-    mr_model_free(p.m);
-    mr_strategy_free(s);
-}
 
 MR_TEST(gradients_agree_with_finite_differences)
 {
@@ -145,7 +35,7 @@ MR_TEST(gradients_agree_with_finite_differences)
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (size_t replicas = 1; replicas <= 4; replicas += 3) /* one of four has no rows */
-            check_gradients(models[i], replicas);
+            pass_check_gradients(models[i], replicas, false);
 }
 
 /* ---- training, against loops ---- */
@@ -157,15 +47,13 @@ static const char heads[] = "x = input(3); h = x.dense(2, use_bias=false);"
 
 static mr_dataset *read_data(const char *labels, const char *weights)
 {
-    mr_dataset *ds = NULL;
     char text[1024];
     snprintf(text, sizeof text,
              "range(10).map(i => cast(i, \"float32\") / 10.0).map(f => ([f, 1.0 - f, f * f], "
              "%s%s%s)).batch(4)",
              labels, *weights ? ", " : "", weights);
     mr_test_context("%s", text);
-    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
-    return ds;
+    return mr_test_graph(text);
 }
 
 /* One dense layer h [3, 2] under a [2, 1] and b [2, 2]. */
@@ -240,6 +128,15 @@ static mr_model *build_heads(mr_strategy *s)
     return m;
 }
 
+/* Training of such a model. */
+static parts make(size_t replicas, const char *loss, const char *optimizer, const char *labels,
+                  const char *weights)
+{
+    parts x = parts_make(replicas, heads, loss, optimizer, read_data(labels, weights));
+    mr_ok(mr_model_build(x.m, x.s, 1, (int64_t[]){3}, &(mr_model_opts){.seed = 8}, &st), &st);
+    return x;
+}
+
 static double last_of(const mr_history *h, const char *name, size_t epoch)
 {
     mr_test_context("%s", name);
@@ -252,29 +149,23 @@ static void train_and_compare(size_t replicas, const char *loss, const char *los
                               double wa, double wb, const char *labels, const char *weights)
 {
     static const char *const metrics[] = {"b.mae", "a.mse"};
-    mr_strategy *s = open_strategy(replicas);
-    mr_dataset *ds = read_data(labels, weights);
-    mr_model *m = build_heads(s);
-    mr_loss *l = NULL;
-    mr_optimizer *o = NULL;
+    parts x = make(replicas, loss, "sgd(0.1)", labels, weights);
     mr_history *h = NULL;
     mr_fit_result r, again;
     plain p = {.loss = 0};
-    read_doubles(m, 0, p.h);
-    read_doubles(m, 1, p.a);
-    read_doubles(m, 2, p.b);
-    mr_ok(mr_loss_parse(&l, loss, &st), &st);
+    read_doubles(x.m, 0, p.h);
+    read_doubles(x.m, 1, p.a);
+    read_doubles(x.m, 2, p.b);
     if (loss_weights)
-        mr_ok(mr_loss_weigh(l, loss_weights, &st), &st);
-    mr_ok(mr_optimizer_parse(&o, "sgd(0.1)", &st), &st);
+        mr_ok(mr_loss_weigh(x.loss, loss_weights, &st), &st);
     mr_ok(mr_history_new(&h, &st), &st);
     const mr_fit_opts opts = {.epochs = EPOCHS,
                               .metrics = metrics,
                               .n_metrics = 2,
                               .history = h,
-                              .validation = ds,
+                              .validation = x.ds,
                               .check_replicas = true};
-    mr_ok(mr_fit(s, m, ds, l, o, &opts, &r, &st), &st);
+    mr_ok(parts_fit(&x, &opts, &r, &st), &st);
     for (size_t e = 0; e < EPOCHS; e++) {
         plain_epoch(&p, wa, wb, *weights != '\0');
         mr_eq_f64(last_of(h, "loss", e), p.loss, 1e-5);
@@ -285,18 +176,14 @@ static void train_and_compare(size_t replicas, const char *loss, const char *los
     mr_eq_u64(r.outputs.n, 2);
     mr_eq_str(r.outputs.names[1], "b");
     mr_eq_f64((double)r.outputs.values[1], p.loss_b, 1e-5);
-    mr_ok(mr_evaluate(s, m, ds, l, &opts, &again, &st), &st);
+    mr_ok(mr_evaluate(x.s, x.m, x.ds, x.loss, &opts, &again, &st), &st);
     mr_eq_f64((double)again.loss, last_of(h, "val_loss", EPOCHS - 1), 0);
     mr_eq_f64((double)again.outputs.values[0], last_of(h, "val_a_loss", EPOCHS - 1), 0);
     mr_eq_f64(again.metrics[0], last_of(h, "val_b_mae", EPOCHS - 1), 0);
     mr_eq_f64((double)again.loss,
               wa * (double)again.outputs.values[0] + wb * (double)again.outputs.values[1], 1e-6);
     mr_history_free(h);
-    mr_optimizer_free(o);
-    mr_loss_free(l);
-    mr_model_free(m);
-    mr_dataset_unref(ds);
-    mr_strategy_free(s);
+    parts_drop(&x);
 }
 
 static const char as_record[] = "{\"b\": [f, 1.0], \"more\": f, \"a\": [f * 2.0 - 0.5]}",
@@ -325,20 +212,10 @@ MR_TEST(sample_weights_are_of_each_output)
 /* The last epoch of a fit on other data or with other losses. */
 static mr_fit_result fit_once(const char *loss, const char *labels, const char *weights)
 {
-    mr_strategy *s = open_strategy(2);
-    mr_dataset *ds = read_data(labels, weights);
-    mr_model *m = build_heads(s);
-    mr_loss *l = NULL;
-    mr_optimizer *o = NULL;
+    parts x = make(2, loss, "sgd(0.1)", labels, weights);
     mr_fit_result r;
-    mr_ok(mr_loss_parse(&l, loss, &st), &st);
-    mr_ok(mr_optimizer_parse(&o, "sgd(0.1)", &st), &st);
-    mr_ok(mr_fit(s, m, ds, l, o, &(mr_fit_opts){.epochs = 2}, &r, &st), &st);
-    mr_optimizer_free(o);
-    mr_loss_free(l);
-    mr_model_free(m);
-    mr_dataset_unref(ds);
-    mr_strategy_free(s);
+    mr_ok(parts_fit(&x, &(mr_fit_opts){.epochs = 2}, &r, &st), &st);
+    parts_drop(&x);
     return r;
 }
 
@@ -366,12 +243,11 @@ MR_TEST(each_loss_follows_what_its_output_ends_in)
     static const char rows[] =
         "range(8).map(i => ([cast(i, \"float32\"), 1.0, 0.5], (i % 2, i % 2))).batch(8)";
     mr_strategy *s = open_strategy(1);
-    mr_dataset *ds = NULL;
     mr_model *m = NULL;
     mr_loss *l = NULL;
     mr_fit_result r;
     float kernel[6];
-    mr_ok(mr_dataset_from_text(rows, strlen(rows), NULL, &ds, &st), &st);
+    mr_dataset *ds = mr_test_graph(rows);
     mr_ok(mr_model_parse(&m, text, &st), &st);
     mr_ok(mr_model_build(m, s, 1, (int64_t[]){3}, NULL, &st), &st);
     mr_ok(mr_variable_read(mr_model_variable(m, 0), kernel, &st), &st);
@@ -451,28 +327,16 @@ static mr_code restore(void *ctx, const mr_train_event *e, mr_status *status)
 /* The second epoch's losses, of a run that may go on from a checkpoint within it. */
 static mr_output_losses resume(const char *saving, char *from, int64_t steps)
 {
-    mr_strategy *s = open_strategy(2);
-    mr_dataset *ds = read_data(as_record, "");
-    mr_model *m = build_heads(s);
-    mr_loss *l = NULL;
-    mr_optimizer *o = NULL;
+    parts x = make(2, "mse", "adam(0.1)", as_record, "");
     mr_fit_result r;
     mr_callback c = {.ctx = from, .train_begin = restore};
-    mr_ok(mr_loss_parse(&l, "mse", &st), &st);
-    mr_ok(mr_optimizer_parse(&o, "adam(0.1)", &st), &st);
     if (saving)
         mr_ok(mr_callback_parse(&c, saving, &st), &st);
-    mr_ok(mr_fit(s, m, ds, l, o,
-                 &(mr_fit_opts){.epochs = 2, .steps = steps, .callbacks = &c, .n_callbacks = 1}, &r,
-                 &st),
-          &st);
+    const mr_fit_opts opts = {.epochs = 2, .steps = steps, .callbacks = &c, .n_callbacks = 1};
+    mr_ok(parts_fit(&x, &opts, &r, &st), &st);
     if (saving)
         mr_callback_reset(&c);
-    mr_optimizer_free(o);
-    mr_loss_free(l);
-    mr_model_free(m);
-    mr_dataset_unref(ds);
-    mr_strategy_free(s);
+    parts_drop(&x);
     return r.outputs;
 }
 
@@ -568,65 +432,34 @@ MR_TEST(what_does_not_fit_the_outputs_is_refused)
         {"mse", "c.mae", as_tuple, "", "the model's outputs are called a, b"},
         {"{\"a\": mse}", "b.mae", "{\"a\": [f]}", "", "no component \"b\""},
     };
-    mr_strategy *s = open_strategy(2);
-    mr_optimizer *o = NULL;
-    mr_ok(mr_optimizer_parse(&o, "sgd", &st), &st);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        mr_model *m = NULL;
-        mr_loss *l = NULL;
-        mr_dataset *ds = read_data(cases[i].labels, cases[i].weights);
-        mr_ok(mr_model_parse(&m, heads, &st), &st);
-        mr_ok(mr_loss_parse(&l, cases[i].loss, &st), &st);
         const mr_fit_opts opts = {.metrics = &cases[i].metric,
                                   .n_metrics = cases[i].metric != NULL};
+        parts x = parts_make(2, heads, cases[i].loss, "sgd",
+                             read_data(cases[i].labels, cases[i].weights));
         mr_test_context("%s %s", cases[i].loss, cases[i].labels);
-        mr_code_is(mr_fit(s, m, ds, l, o, &opts, NULL, &st), MR_INVALID_ARGUMENT, &st);
+        mr_code_is(parts_fit(&x, &opts, NULL, &st), MR_INVALID_ARGUMENT, &st);
         mr_has_str(st.message, cases[i].message);
-        mr_loss_free(l);
-        mr_model_free(m);
-        mr_dataset_unref(ds);
+        parts_drop(&x);
     }
-    mr_optimizer_free(o);
-    mr_strategy_free(s);
 }
 
 MR_TEST(weights_of_one_loss_for_all_name_every_output)
 {
-    mr_strategy *s = open_strategy(1);
-    mr_optimizer *o = NULL;
-    mr_model *m = NULL;
-    mr_loss *l = NULL;
-    mr_dataset *ds = read_data(as_tuple, "");
-    mr_ok(mr_optimizer_parse(&o, "sgd", &st), &st);
-    mr_ok(mr_model_parse(&m, heads, &st), &st);
-    mr_ok(mr_loss_parse(&l, "mse", &st), &st);
-    mr_ok(mr_loss_weigh(l, "{\"a\": 2}", &st), &st);
-    mr_code_is(mr_fit(s, m, ds, l, o, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    parts x = parts_make(1, heads, "mse", "sgd", read_data(as_tuple, ""));
+    mr_ok(mr_loss_weigh(x.loss, "{\"a\": 2}", &st), &st);
+    mr_code_is(parts_fit(&x, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "weights of 1 output, but the model has 2 (a, b)");
-    mr_loss_free(l);
-    mr_model_free(m);
-    mr_dataset_unref(ds);
-    mr_optimizer_free(o);
-    mr_strategy_free(s);
+    parts_drop(&x);
 }
 
 MR_TEST(class_weights_are_for_one_output)
 {
-    mr_strategy *s = open_strategy(1);
-    mr_dataset *ds = read_data(as_tuple, "");
-    mr_model *m = build_heads(s);
-    mr_loss *l = NULL;
-    mr_optimizer *o = NULL;
-    mr_ok(mr_loss_parse(&l, "mse", &st), &st);
-    mr_ok(mr_optimizer_parse(&o, "sgd", &st), &st);
+    parts x = make(1, "mse", "sgd", as_tuple, "");
     const mr_fit_opts opts = {.class_weights = (double[]){1, 2}, .n_class_weights = 2};
-    mr_code_is(mr_fit(s, m, ds, l, o, &opts, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(parts_fit(&x, &opts, NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "models with one output");
-    mr_optimizer_free(o);
-    mr_loss_free(l);
-    mr_model_free(m);
-    mr_dataset_unref(ds);
-    mr_strategy_free(s);
+    parts_drop(&x);
 }
 
 MR_TEST(memory_may_run_out)
