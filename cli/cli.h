@@ -2,7 +2,8 @@
 #ifndef MR_CLI_CLI_H
 #define MR_CLI_CLI_H
 /* What the commands of the program share: flags as tables (parsing and --help come from them),
- * exit statuses, printing. A command is one file, cmd_<verb>.c, and one line in millrace.c. */
+ * exit statuses, printing. A command is one file, cmd_<verb>.c (those of millrace-train are all in
+ * cmd_train.c), and one line in millrace.c. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -61,9 +62,9 @@ typedef struct cli_program {
 } cli_program;
 extern const cli_program cli_this;
 
-/* Goes on as millrace-train, which lies beside this program, for its command of this name. Where
- * that cannot be, says why and returns an exit status. */
-int cli_exec_train(const char *command, char **argv);
+/* Goes on as millrace-train, which lies beside this program, for its command argv[0]. Where that
+ * cannot be, says why and returns an exit status. */
+int cli_exec_train(int argc, char **argv);
 /* Goes on as the program that knows more, with the same arguments. file (NULL: none) is the value
  * of -f, from which text was read: it may be a pipe, so that the program gets the text itself.
  * Returns where there is no such program. */

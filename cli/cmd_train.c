@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace train: executes millrace-train, which lies beside this program and has the trainer
- * and its libraries linked in, so that the other commands start without them. */
+/* The commands of millrace-train, which lies beside this program and has the trainer and its
+ * libraries linked in, so that the other commands start without them. It has their flags too. */
 #include "cli/cli.h"
 
-static int run(int argc, char **argv)
-{
-    (void)argc;
-    return cli_exec_train("train", argv);
-}
+#define COMMAND(variable, command, text)                                                           \
+    const cli_command variable = {                                                                 \
+        .name = command, .summary = text, .usage = "", .run = cli_exec_train}
 
-const cli_command cli_train = {
-    .name = "train",
-    .summary = "trains a model on mirrored replicas",
-    .usage = "", /* millrace-train has the flags */
-    .run = run,
-};
+COMMAND(cli_adapt, "adapt", "learns a vocabulary, moments or boundaries from data");
+COMMAND(cli_train, "train", "trains a model on mirrored replicas");
+COMMAND(cli_evaluate, "evaluate", "loss and metrics of a saved model over data");
+COMMAND(cli_predict, "predict", "prints the predictions of a saved model");
+COMMAND(cli_summary, "summary", "lists the layers of a model, their shapes and parameters");
+COMMAND(cli_checkpoints, "checkpoints",
+        "lists the checkpoints of a directory, and whether they are whole");
+COMMAND(cli_export, "export", "writes a saved model as ONNX, for other programs");
+COMMAND(cli_devices, "devices", "lists the devices that train can use, and why others are missing");
+COMMAND(cli_components, "components",
+        "lists the layers, losses, optimizers, metrics and callbacks of train");
+COMMAND(cli_server, "server", "is a worker or parameter server of training");

@@ -40,12 +40,13 @@ static int exec_beside(const char *suffix, char **argv)
     return errno;
 }
 
-int cli_exec_train(const char *command, char **argv)
+int cli_exec_train(int argc, char **argv)
 {
+    (void)argc;
     int why = exec_beside("-train", argv);
     fprintf(stderr,
             "millrace %s: millrace-train: %s; build it with oneDNN (libdnnl-dev) installed\n",
-            command, strerror(why));
+            argv[0], strerror(why));
     return CLI_FAILED;
 }
 
