@@ -25,25 +25,18 @@ typedef struct job {
     char *data, *other;
 } job;
 
-static void die(const char *what)
-{
-    fprintf(stderr, "allreduce: %s\n", what);
-    exit(1);
-}
-
 static void together(job *j)
 {
     mr_status st;
-    if (mr__ring_barrier(j->ring, &st) != MR_OK)
-        die(st.message);
+    bench_must(mr__ring_barrier(j->ring, &st), &st);
 }
 
 static double all_reduce(void *ctx)
 {
     job *j = ctx;
     mr_status st;
-    if (mr__ring_all_reduce(j->ring, MR__RING_SUM, MR_FLOAT32, j->data, j->bytes / 4, &st) != MR_OK)
-        die(st.message);
+    bench_must(mr__ring_all_reduce(j->ring, MR__RING_SUM, MR_FLOAT32, j->data, j->bytes / 4, &st),
+               &st);
     return (double)j->bytes;
 }
 
@@ -89,9 +82,11 @@ static void run(uint32_t rank, int tcp, size_t bytes, bool sockets_only)
     mr__world_opts opts = {
         .meeting = {.cluster = &c, .connect_timeout_s = 30, .sockets_only = sockets_only},
         .peer_timeout_s = 30};
-    if (!j.data || !j.other || mr_cluster_from_launcher(&c, &st) != MR_OK ||
-        mr__world_open(&w, &opts, &st) != MR_OK || mr__ring_open(&j.ring, w, &st) != MR_OK)
-        die(st.message);
+    if (!j.data || !j.other)
+        bench_die("no memory");
+    bench_must(mr_cluster_from_launcher(&c, &st), &st);
+    bench_must(mr__world_open(&w, &opts, &st), &st);
+    bench_must(mr__ring_open(&j.ring, w, &st), &st);
     if (rank)
         fclose(stdout); /* both measure, one prints */
     char name[64];
@@ -119,7 +114,7 @@ static void connect_pair(int ends[2])
     if (bind(listener, (struct sockaddr *)&at, size) || listen(listener, 1) ||
         getsockname(listener, (struct sockaddr *)&at, &size) ||
         connect(ends[0], (struct sockaddr *)&at, size))
-        die(strerror(errno));
+        bench_die(strerror(errno));
     ends[1] = accept(listener, NULL, NULL);
     close(listener);
 }
@@ -132,7 +127,7 @@ static void choose_port(void)
     char port[8];
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(fd, (struct sockaddr *)&at, size) || getsockname(fd, (struct sockaddr *)&at, &size))
-        die(strerror(errno));
+        bench_die(strerror(errno));
     snprintf(port, sizeof port, "%d", ntohs(at.sin_port));
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv("MASTER_PORT", port, 1);

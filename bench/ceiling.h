@@ -3,9 +3,12 @@
 #define MR_BENCH_CEILING_H
 /* Two loops that alternate, the one measured and its ceiling, and the medians of their times:
  * figures of the same minute on the same machine are what can be compared. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include <millrace/pipeline/status.h>
 
 typedef double (*bench_fn)(void *ctx); /* does the work, returns its units (bytes, rows) */
 
@@ -20,6 +23,22 @@ static inline int bench_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static inline _Noreturn void bench_die(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
+    exit(1);
+}
+
+/* Ends the program where rc, which st is of, is an error. */
+static inline void bench_must(mr_code rc, const mr_status *st)
+{
+    char text[2048];
+    if (rc == MR_OK)
+        return;
+    mr_status_format(st, text, sizeof text);
+    bench_die(text);
 }
 
 /* Prints "name  figure unit  ceiling unit  ratio"; rates are units * scale a second. */

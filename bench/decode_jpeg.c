@@ -24,19 +24,6 @@ typedef struct job {
 
 static uint64_t looked; /* what keeps the loops from being thrown away */
 
-static void die(const char *what)
-{
-    fprintf(stderr, "decode_jpeg: %s\n", what);
-    exit(1);
-}
-
-static void die_of(const mr_status *st)
-{
-    char text[2048];
-    mr_status_format(st, text, sizeof text);
-    die(text);
-}
-
 /* About as many bits a pixel as photographs have: ramps, edges and some noise. */
 static mr_bytes make_image(int k, int width, int height)
 {
@@ -53,7 +40,7 @@ static mr_bytes make_image(int k, int width, int height)
                                 ((x / 31 + y / 27) % 2 ? 25 : -25) + (int)(noise >> 28) - 8);
         }
     if (!p || !tj || tjCompress2(tj, p, width, 0, height, TJPF_RGB, &out, &size, TJSAMP_420, 88, 0))
-        die("making an image");
+        bench_die("making an image");
     tjDestroy(tj);
     free(p);
     return (mr_bytes){(char *)out, size};
@@ -64,12 +51,12 @@ static void make_file(job *j)
     mr_status st;
     mr_tfrecord_writer *w = NULL;
     snprintf(j->path, sizeof j->path, "/tmp/millrace-bench-%d.tfrecord", (int)getpid());
-    mr_code rc = mr_tfrecord_writer_open(&w, j->path, NULL, &st);
-    for (int i = 0; i < IMAGES && rc == MR_OK; i++)
-        rc =
-            mr_tfrecord_writer_append(w, j->images[i % KINDS].data, j->images[i % KINDS].size, &st);
-    if (rc != MR_OK || mr_tfrecord_writer_close(w, &st) != MR_OK)
-        die_of(&st);
+    bench_must(mr_tfrecord_writer_open(&w, j->path, NULL, &st), &st);
+    for (int i = 0; i < IMAGES; i++) {
+        const mr_bytes *image = &j->images[i % KINDS];
+        bench_must(mr_tfrecord_writer_append(w, image->data, image->size, &st), &st);
+    }
+    bench_must(mr_tfrecord_writer_close(w, &st), &st);
 }
 
 static double library(void *ctx)
@@ -84,7 +71,7 @@ static double library(void *ctx)
                                 &space) ||
             tjDecompress2(tj, (const unsigned char *)s->data, s->size, j->pixels, w, 0, h, TJPF_RGB,
                           0))
-            die(tjGetErrorStr2(tj));
+            bench_die(tjGetErrorStr2(tj));
         looked += j->pixels[0];
         pixels += (double)w * h;
     }
@@ -108,8 +95,7 @@ static double run(const job *j, const char *function)
         looked += *(const unsigned char *)b.columns[0].data;
         rows += (double)b.rows;
     }
-    if (rc != MR_END)
-        die_of(&st);
+    bench_must(rc == MR_END ? MR_OK : rc, &st);
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);

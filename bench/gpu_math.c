@@ -18,24 +18,16 @@ static const mr_math_table *math;
 static float *buffers[BUFFERS]; /* of `values` each */
 static const size_t values = (size_t)160 << 20;
 
-static void must(mr_code rc)
-{
-    if (rc == MR_OK)
-        return;
-    fprintf(stderr, "gpu_math: %s\n", st.message);
-    exit(1);
-}
-
 /* Prints how many of `work` (1e9 of the unit) a second; the first call makes plans. */
 #define RATE(name, op, p, work, unit) RATE_OF(REPEATS, name, op, p, work, unit)
 #define RATE_OF(times, name, op, p, work, unit)                                                    \
     do {                                                                                           \
-        must(math->op(stream, p, &st));                                                            \
-        must(mr_stream_synchronize(stream, &st));                                                  \
+        bench_must(math->op(stream, p, &st), &st);                                                 \
+        bench_must(mr_stream_synchronize(stream, &st), &st);                                       \
         double began_ = bench_now();                                                               \
         for (int i_ = 0; i_ < (times); i_++)                                                       \
-            must(math->op(stream, p, &st));                                                        \
-        must(mr_stream_synchronize(stream, &st));                                                  \
+            bench_must(math->op(stream, p, &st), &st);                                             \
+        bench_must(mr_stream_synchronize(stream, &st), &st);                                       \
         printf("%s %.2f %s\n", name, (double)(work) * (times) / (bench_now() - began_) / 1e9,      \
                unit);                                                                              \
     } while (0)
@@ -196,13 +188,14 @@ static void memory_bound(void)
 int main(int argc, char **argv)
 {
     void *p;
-    must(mr_device_open(&device, argc > 1 ? argv[1] : "cuda:0", &st));
-    must(mr_stream_new(&stream, device, MR_STREAM_COMPUTE, &st));
+    bench_must(mr_device_open(&device, argc > 1 ? argv[1] : "cuda:0", &st), &st);
+    bench_must(mr_stream_new(&stream, device, MR_STREAM_COMPUTE, &st), &st);
     math = mr_device_math(device);
     for (int i = 0; i < BUFFERS; i++) {
-        must(mr_device_alloc(device, MR_MEMORY_DEVICE, values * sizeof(float), &p, &st));
+        bench_must(mr_device_alloc(device, MR_MEMORY_DEVICE, values * sizeof(float), &p, &st), &st);
         buffers[i] = p;
-        must(math->fill(stream, &(mr_math_fill){.n = values, .value = 0.01f, .dst = p}, &st));
+        bench_must(math->fill(stream, &(mr_math_fill){.n = values, .value = 0.01f, .dst = p}, &st),
+                   &st);
     }
     dense();
     convolution();

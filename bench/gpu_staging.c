@@ -24,25 +24,17 @@ typedef struct ring {
 
 static mr_status st;
 
-static void must(mr_code rc)
-{
-    if (rc == MR_OK)
-        return;
-    fprintf(stderr, "gpu_staging: %s\n", st.message);
-    exit(1);
-}
-
 static void make(ring *g, const char *name)
 {
-    must(mr_device_open(&g->d, name, &st));
-    must(mr_stream_new(&g->copies, g->d, MR_STREAM_COPY, &st));
-    must(mr_stream_new(&g->compute, g->d, MR_STREAM_COMPUTE, &st));
+    bench_must(mr_device_open(&g->d, name, &st), &st);
+    bench_must(mr_stream_new(&g->copies, g->d, MR_STREAM_COPY, &st), &st);
+    bench_must(mr_stream_new(&g->compute, g->d, MR_STREAM_COMPUTE, &st), &st);
     g->source = calloc(1, g->bytes);
     for (int i = 0; i < DEPTH; i++) {
-        must(mr_event_new(&g->arrived[i], g->d, &st));
-        must(mr_event_new(&g->released[i], g->d, &st));
-        must(mr_device_alloc(g->d, MR_MEMORY_PINNED, g->bytes, &g->pinned[i], &st));
-        must(mr_device_alloc(g->d, MR_MEMORY_DEVICE, g->bytes, &g->device[i], &st));
+        bench_must(mr_event_new(&g->arrived[i], g->d, &st), &st);
+        bench_must(mr_event_new(&g->released[i], g->d, &st), &st);
+        bench_must(mr_device_alloc(g->d, MR_MEMORY_PINNED, g->bytes, &g->pinned[i], &st), &st);
+        bench_must(mr_device_alloc(g->d, MR_MEMORY_DEVICE, g->bytes, &g->device[i], &st), &st);
         memset(g->pinned[i], i, g->bytes);
     }
 }
@@ -70,8 +62,8 @@ static double bare(ring *g)
 {
     double began = bench_now();
     for (int k = 0; k < BATCHES; k++)
-        must(mr_stream_copy(g->copies, g->device[0], g->pinned[0], g->bytes, &st));
-    must(mr_stream_synchronize(g->copies, &st));
+        bench_must(mr_stream_copy(g->copies, g->device[0], g->pinned[0], g->bytes, &st), &st);
+    bench_must(mr_stream_synchronize(g->copies, &st), &st);
     return rate(g, bench_now() - began);
 }
 
@@ -82,17 +74,17 @@ static double staged(ring *g, bool fill)
     for (int k = 0; k < BATCHES; k++) {
         int i = k % DEPTH;
         mr_math_fill mark = {.n = 1, .value = 1, .dst = g->device[i]};
-        must(mr_event_synchronize(g->arrived[i], &st));
+        bench_must(mr_event_synchronize(g->arrived[i], &st), &st);
         if (fill)
             memcpy(g->pinned[i], g->source, g->bytes);
-        must(mr_stream_wait(g->copies, g->released[i], &st));
-        must(mr_stream_copy(g->copies, g->device[i], g->pinned[i], g->bytes, &st));
-        must(mr_stream_record(g->copies, g->arrived[i], &st));
-        must(mr_stream_wait(g->compute, g->arrived[i], &st));
-        must(mr_device_math(g->d)->fill(g->compute, &mark, &st));
-        must(mr_stream_record(g->compute, g->released[i], &st));
+        bench_must(mr_stream_wait(g->copies, g->released[i], &st), &st);
+        bench_must(mr_stream_copy(g->copies, g->device[i], g->pinned[i], g->bytes, &st), &st);
+        bench_must(mr_stream_record(g->copies, g->arrived[i], &st), &st);
+        bench_must(mr_stream_wait(g->compute, g->arrived[i], &st), &st);
+        bench_must(mr_device_math(g->d)->fill(g->compute, &mark, &st), &st);
+        bench_must(mr_stream_record(g->compute, g->released[i], &st), &st);
     }
-    must(mr_stream_synchronize(g->compute, &st));
+    bench_must(mr_stream_synchronize(g->compute, &st), &st);
     return rate(g, bench_now() - began);
 }
 

@@ -14,14 +14,6 @@ enum { N = 10000000, BATCH = 1000, BLOCK = 32 * BATCH };
 
 static int64_t looked; /* what keeps the loops from being thrown away */
 
-static void die(const mr_status *st)
-{
-    char text[2048];
-    mr_status_format(st, text, sizeof text);
-    fprintf(stderr, "map_batch: %s\n", text);
-    exit(1);
-}
-
 static double block_loop(void *ctx)
 {
     int64_t *b = ctx;
@@ -55,8 +47,7 @@ static double run(size_t want)
             looked += *(const int64_t *)mr_array_at(&b.columns[0], i);
         rows += (int64_t)b.rows * BATCH;
     }
-    if (rc != MR_END)
-        die(&st);
+    bench_must(rc == MR_END ? MR_OK : rc, &st);
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);

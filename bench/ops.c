@@ -26,14 +26,6 @@ enum {
 
 static uint64_t looked; /* what keeps the loops from being thrown away */
 
-static void die(const mr_status *st)
-{
-    char text[2048];
-    mr_status_format(st, text, sizeof text);
-    fprintf(stderr, "ops: %s\n", text);
-    exit(1);
-}
-
 static uint64_t sum_of_bytes(const uint8_t *p, size_t n)
 {
     uint64_t sum = 0;
@@ -55,8 +47,7 @@ static void run(mr_dataset *ds, size_t want, bool whole)
             looked += whole ? sum_of_bytes(mr_array_at(a, i), mr_array_row_bytes(a))
                             : *(const uint8_t *)mr_array_at(a, i);
     }
-    if (rc != MR_END)
-        die(&st);
+    bench_must(rc == MR_END ? MR_OK : rc, &st);
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
@@ -66,8 +57,7 @@ static void run_text(const char *text, size_t want, bool whole)
 {
     mr_status st;
     mr_dataset *ds = NULL;
-    if (mr_dataset_from_text(text, strlen(text), NULL, &ds, &st) != MR_OK)
-        die(&st);
+    bench_must(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
     run(ds, want, whole);
 }
 
@@ -77,8 +67,7 @@ static double filter(void *ctx)
 {
     mr_status st;
     mr_array a = {.dtype = MR_INT64, .rows = VALUES, .data = ctx};
-    if (mr_buffer_wrap(&a.owner, ctx, VALUES * sizeof(int64_t), true, NULL, NULL, &st) != MR_OK)
-        die(&st);
+    bench_must(mr_buffer_wrap(&a.owner, ctx, VALUES * sizeof(int64_t), true, NULL, NULL, &st), &st);
     mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
     mr_buffer_unref(a.owner);
     run(mr_batch(mr_filter(ds, mr_fn_text("x => x < 0"), NULL), BATCH, NULL), 32, false);

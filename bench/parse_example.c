@@ -24,12 +24,6 @@ typedef struct job {
     float *floats[KEYS];
 } job;
 
-static void die(const char *what)
-{
-    fprintf(stderr, "parse_example: %s\n", what);
-    exit(1);
-}
-
 static inline const uint8_t *varint(const uint8_t *p, const uint8_t *e, uint64_t *v)
 {
     if (p < e && *p < 0x80) {
@@ -44,7 +38,7 @@ static inline const uint8_t *varint(const uint8_t *p, const uint8_t *e, uint64_t
             return p;
         }
     }
-    die("varint");
+    bench_die("varint");
     return NULL;
 }
 
@@ -54,10 +48,10 @@ static inline const uint8_t *open_field(const uint8_t *p, const uint8_t *e, uint
 {
     uint64_t n;
     if (p == e || *p != tag)
-        die("tag");
+        bench_die("tag");
     p = varint(p + 1, e, &n);
     if (n > (uint64_t)(e - p))
-        die("length");
+        bench_die("length");
     *end = p + n;
     return p;
 }
@@ -79,7 +73,7 @@ static inline size_t key_index(const job *j, const uint8_t *key, size_t n, size_
         if (j->name_sizes[i] == n && same(j->names[i], key, n))
             return i;
     }
-    die("key");
+    bench_die("key");
     return 0;
 }
 
@@ -100,19 +94,19 @@ static void hand_parse(job *j, const mr_bytes *record, size_t row)
         p = open_field(p, list, 0x0a, &value);
         if (kind == 0x0a) {
             if (value - p != PIXELS)
-                die("image");
+                bench_die("image");
             if (j->pixels)
                 memcpy(j->pixels + row * PIXELS, p, PIXELS);
             else
                 j->images[row] = (mr_bytes){(const char *)p, PIXELS};
         } else if (kind == 0x12) {
             if (value - p != 4)
-                die("float");
+                bench_die("float");
             memcpy(&j->floats[i][row], p, 4);
         } else {
             uint64_t v;
             if (varint(p, value, &v) != value)
-                die("int");
+                bench_die("int");
             j->ints[i][row] = (int64_t)v;
         }
         p = entry;
@@ -120,7 +114,7 @@ static void hand_parse(job *j, const mr_bytes *record, size_t row)
         found++;
     }
     if (found != j->n_features)
-        die("features");
+        bench_die("features");
 }
 
 static double ceiling(void *ctx)
@@ -139,9 +133,8 @@ static double measured(void *ctx)
     mr_status st;
     mr_array columns[KEYS];
     for (size_t r = 0; r < RECORDS; r += ROWS) {
-        if (mr_example_parse(j->plan, &j->records[r], ROWS, NULL, columns, NULL, NULL, &st) !=
-            MR_OK)
-            die(st.message);
+        bench_must(mr_example_parse(j->plan, &j->records[r], ROWS, NULL, columns, NULL, NULL, &st),
+                   &st);
         for (size_t i = 0; i < j->n_features; i++)
             mr_array_reset(&columns[i]);
     }
@@ -186,12 +179,10 @@ static job *make(size_t n, bool image)
         }
         for (size_t i = 0; image && i < PIXELS; i++)
             pixels[i] = (uint8_t)(x >> i % 56);
-        if (mr_example_encode(v, n, &buffer, &capacity, &size, &st) != MR_OK)
-            die(st.message);
+        bench_must(mr_example_encode(v, n, &buffer, &capacity, &size, &st), &st);
         j->records[r] = (mr_bytes){(char *)buffer, size};
     }
-    if (mr_example_plan_new(&j->plan, f, n, &st) != MR_OK)
-        die(st.message);
+    bench_must(mr_example_plan_new(&j->plan, f, n, &st), &st);
     return j;
 }
 

@@ -43,23 +43,6 @@ static void end_children(void)
         kill(children[i], SIGTERM);
     for (size_t i = 0; i < n_children; i++)
         waitpid(children[i], NULL, 0);
-    n_children = 0;
-}
-
-static void die(const char *what)
-{
-    fprintf(stderr, "service: %s\n", what);
-    end_children();
-    exit(1);
-}
-
-static void check(mr_code rc, const mr_status *st)
-{
-    char text[2048];
-    if (rc == MR_OK)
-        return;
-    mr_status_format(st, text, sizeof text);
-    die(text);
 }
 
 /* Starts one of the service's programs; address: where it is ready. */
@@ -69,7 +52,7 @@ static void start(const char *program, const char *verb, const char *option, con
     int ends[2];
     char line[256] = "";
     if (pipe(ends) != 0)
-        die("no pipe");
+        bench_die("no pipe");
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], 1);
@@ -84,7 +67,7 @@ static void start(const char *program, const char *verb, const char *option, con
     children[n_children++] = child;
     FILE *f = fdopen(ends[0], "r");
     if (!f || !fgets(line, sizeof line, f) || sscanf(line, "ready %127s", address) != 1)
-        die("the service does not start; is build/millrace there?");
+        bench_die("the service does not start; is build/millrace there?");
     fclose(f);
 }
 
@@ -107,7 +90,7 @@ static mr_iterator *open_one(mr_dataset *ds, bool one_thread)
 {
     mr_status st;
     mr_iterator *it = NULL;
-    check(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = one_thread}, &st), &st);
+    bench_must(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = one_thread}, &st), &st);
     return it;
 }
 
@@ -115,7 +98,7 @@ static mr_dataset *parse(const char *text)
 {
     mr_status st;
     mr_dataset *ds;
-    check(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    bench_must(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
     return ds;
 }
 
@@ -124,9 +107,9 @@ static double read_elements(mr_iterator *it, size_t n)
     mr_block b = MR_BLOCK_EMPTY;
     mr_status st;
     for (size_t rows = 0; rows < n; rows += b.rows) {
-        check(mr_iterator_next(it, 1, &b, &st), &st);
+        bench_must(mr_iterator_next(it, 1, &b, &st), &st);
         if (mr_array_row_bytes(&b.columns[0]) != MIB)
-            die("an element has another size");
+            bench_die("an element has another size");
     }
     mr_block_reset(&b);
     return (double)n * MIB;
@@ -154,7 +137,7 @@ static double all_rows(mr_dataset *ds, bool one_thread)
     while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
         batches += b.rows;
     if (rc != MR_END)
-        check(rc, &st);
+        bench_must(rc, &st);
     mr_block_reset(&b);
     mr_iterator_close(it);
     return (double)batches;
@@ -164,7 +147,7 @@ static double cpu(clockid_t of)
 {
     struct timespec t;
     if (clock_gettime(of, &t) != 0)
-        die("no CPU time of the worker");
+        bench_die("no CPU time of the worker");
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -198,7 +181,7 @@ static void start_sender(job *j)
     int one = 1, door = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(door, (struct sockaddr *)&at, size) != 0 || listen(door, 1) != 0 ||
         getsockname(door, (struct sockaddr *)&at, &size) != 0)
-        die("no listener");
+        bench_die("no listener");
     pid_t child = fork();
     int fd = child == 0 ? socket(AF_INET, SOCK_STREAM, 0) : accept(door, NULL, NULL);
     if (child == 0 && connect(fd, (struct sockaddr *)&at, size) != 0)
@@ -220,7 +203,7 @@ static double blocking_loop(void *ctx)
     job *j = ctx;
     for (size_t i = 0; i < j->n; i++)
         if (recv(j->tcp, j->target + i % ON_THE_WAY * MIB, MIB, MSG_WAITALL) != MIB)
-            die("the TCP loop broke");
+            bench_die("the TCP loop broke");
     return (double)j->n * MIB;
 }
 
@@ -269,12 +252,12 @@ static void write_records(const char *path)
     mr_status st;
     mr_tfrecord_writer *w;
     char record[1024];
-    check(mr_tfrecord_writer_open(&w, path, NULL, &st), &st);
+    bench_must(mr_tfrecord_writer_open(&w, path, NULL, &st), &st);
     for (int i = 0; i < RECORDS; i++) {
         memset(record, i, sizeof record);
-        check(mr_tfrecord_writer_append(w, record, sizeof record, &st), &st);
+        bench_must(mr_tfrecord_writer_append(w, record, sizeof record, &st), &st);
     }
-    check(mr_tfrecord_writer_close(w, &st), &st);
+    bench_must(mr_tfrecord_writer_close(w, &st), &st);
 }
 
 static void run_records(job *j, const char *at)
@@ -282,7 +265,7 @@ static void run_records(job *j, const char *at)
     char path[] = "/tmp/millrace-bench-XXXXXX", text[512];
     int fd = mkstemp(path);
     if (fd < 0)
-        die("no file in /tmp");
+        bench_die("no file in /tmp");
     close(fd);
     write_records(path);
     snprintf(text, sizeof text,
@@ -308,23 +291,23 @@ int main(int argc, char **argv)
     const char *slash = strrchr(argv[0], '/');
     snprintf(program, sizeof program, "%.*s/../millrace", slash ? (int)(slash - argv[0]) : 1,
              slash ? argv[0] : ".");
-    check(mr_service_register_ops(&st), &st);
+    atexit(end_children);
+    bench_must(mr_service_register_ops(&st), &st);
     j.source = malloc((size_t)SOURCE * MIB);
     j.target = malloc((size_t)ON_THE_WAY * MIB);
     if (!j.n || !j.source || !j.target)
-        die("no memory");
+        bench_die("no memory");
     memset(j.source, 1, (size_t)SOURCE * MIB);
     memset(j.target, 0, (size_t)ON_THE_WAY * MIB);
     start_sender(&j);
     start(program, "dispatcher", "--listen", "127.0.0.1:0", at);
     start(program, "worker", "--dispatcher", at, worker);
     if (clock_getcpuclockid(children[n_children - 1], &j.worker) != 0)
-        die("no CPU time of the worker");
+        bench_die("no CPU time of the worker");
     run(&j, at, "1 MiB elements, TCP", "streams=1, transfer=\"tcp\"", blocking_loop);
     run(&j, at, "1 MiB elements, shared", "streams=1, transfer=\"shared_memory\"", copy_loop);
     run_modes(&j, at);
     run_records(&j, at);
-    end_children();
     free(j.source);
     free(j.target);
     return 0;

@@ -20,14 +20,6 @@ typedef struct job {
     uint64_t looked;
 } job;
 
-static void die(const mr_status *st)
-{
-    char text[2048];
-    mr_status_format(st, text, sizeof text);
-    fprintf(stderr, "shuffle: %s\n", text);
-    exit(1);
-}
-
 static uint32_t draw(uint32_t counter[4])
 {
     uint32_t c[4] = {counter[0] >> 2, counter[1], counter[2], counter[3]}, k0 = 1, k1 = 2;
@@ -120,8 +112,7 @@ static double run(job *j, mr_dataset *source)
                                            : *(const uint8_t *)mr_array_at(a, 0);
         rows += (double)a->shape[0];
     }
-    if (rc != MR_END)
-        die(&st);
+    bench_must(rc == MR_END ? MR_OK : rc, &st);
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
@@ -133,8 +124,7 @@ static double resident(void *ctx)
     job *j = ctx;
     mr_status st;
     mr_array a = {.dtype = MR_UINT8, .rank = 1, .shape = {ROW}, .rows = ROWS, .data = j->rows};
-    if (mr_buffer_wrap(&a.owner, j->rows, (size_t)ROWS * ROW, true, NULL, NULL, &st) != MR_OK)
-        die(&st);
+    bench_must(mr_buffer_wrap(&a.owner, j->rows, (size_t)ROWS * ROW, true, NULL, NULL, &st), &st);
     mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
     mr_buffer_unref(a.owner);
     return run(j, ds);
@@ -152,13 +142,10 @@ static void make_file(job *j, const char *dir)
     mr_status st;
     mr_tfrecord_writer *w = NULL;
     snprintf(j->path, sizeof j->path, "%s/bench-shuffle.tfrecord", dir);
-    mr_code rc = mr_tfrecord_writer_open(&w, j->path, NULL, &st);
-    for (size_t i = 0; i < ROWS && rc == MR_OK; i++)
-        rc = mr_tfrecord_writer_append(w, j->rows + i * ROW, ROW, &st);
-    if (rc == MR_OK)
-        rc = mr_tfrecord_writer_close(w, &st);
-    if (rc != MR_OK)
-        die(&st);
+    bench_must(mr_tfrecord_writer_open(&w, j->path, NULL, &st), &st);
+    for (size_t i = 0; i < ROWS; i++)
+        bench_must(mr_tfrecord_writer_append(w, j->rows + i * ROW, ROW, &st), &st);
+    bench_must(mr_tfrecord_writer_close(w, &st), &st);
 }
 
 int main(int argc, char **argv)

@@ -27,21 +27,6 @@ typedef struct job {
     uint64_t looked; /* what keeps the loops from being thrown away */
 } job;
 
-static _Noreturn void die(const char *what)
-{
-    fprintf(stderr, "tfrecord: %s\n", what);
-    exit(1);
-}
-
-static void check(mr_code rc, const mr_status *st)
-{
-    char text[2048];
-    if (rc == MR_OK)
-        return;
-    mr_status_format(st, text, sizeof text);
-    die(text);
-}
-
 static uint32_t masked(uint32_t reg)
 {
     uint32_t c = ~reg;
@@ -56,11 +41,11 @@ static uint32_t masked(uint32_t reg)
         while (n - at >= 16) {                                                                     \
             uint64_t size = mr__load64(p + at);                                                    \
             if (masked(length_crc(~0u, p + at, 8)) != mr__load32(p + at + 8))                      \
-                die("bad length");                                                                 \
+                bench_die("bad length");                                                           \
             if (size > n - at - 16)                                                                \
                 break;                                                                             \
             if (masked(data_crc(~0u, p + at + 12, size)) != mr__load32(p + at + 12 + size))        \
-                die("bad data");                                                                   \
+                bench_die("bad data");                                                             \
             *looked += p[at + 12];                                                                 \
             at += 16 + size;                                                                       \
             ++*rows;                                                                               \
@@ -102,7 +87,7 @@ static double ceiling(void *ctx)
     }
     close(fd);
     if (rows != j->n)
-        die("the ceiling missed records");
+        bench_die("the ceiling missed records");
     return (double)at;
 }
 
@@ -122,12 +107,12 @@ static double run(job *j, mr_dataset *ds, int64_t threads, size_t records)
         rows += b.rows;
     }
     if (rc != MR_END)
-        check(rc, &st);
+        bench_must(rc, &st);
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
     if (rows != records)
-        die("the iterator missed records");
+        bench_die("the iterator missed records");
     return (double)rows * (double)(j->record + 16);
 }
 
@@ -159,9 +144,9 @@ static double ceiling_in_two(void *ctx)
     pthread_t thread;
     other.buffer = malloc(j->buffer_bytes);
     if (!other.buffer)
-        die("no memory");
+        bench_die("no memory");
     if (pthread_create(&thread, NULL, in_thread, &other))
-        die("no second thread");
+        bench_die("no second thread");
     double bytes = ceiling(j);
     pthread_join(thread, NULL);
     free(other.buffer);
@@ -199,7 +184,7 @@ static double ceiling_in_turn(void *ctx)
                 at[i] = 0;
                 ssize_t got = pread(fd, parts[i] + have[i], PART - have[i], from[i]);
                 if (got <= 0)
-                    die("a file ends early");
+                    bench_die("a file ends early");
                 from[i] += got;
                 have[i] += (size_t)got;
             }
@@ -207,7 +192,7 @@ static double ceiling_in_turn(void *ctx)
         }
     close(fd);
     if (rows != FILES * j->n)
-        die("the ceiling missed records");
+        bench_die("the ceiling missed records");
     return (double)rows * (double)whole;
 }
 
@@ -230,15 +215,15 @@ static void make_file(job *j, const char *dir, size_t bytes)
     uint8_t *record = malloc(j->record);
     uint64_t x = 88172645463325252u;
     snprintf(j->path, sizeof j->path, "%s/bench-%zu.tfrecord", dir, j->record);
-    check(mr_tfrecord_writer_open(&w, j->path, NULL, &st), &st);
+    bench_must(mr_tfrecord_writer_open(&w, j->path, NULL, &st), &st);
     for (j->n = 0; j->n < bytes / (j->record + 16); j->n++) {
         for (size_t i = 0; i < j->record; i += 4) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
             memcpy(record + i, &x, 4);
         }
-        check(mr_tfrecord_writer_append(w, record, j->record, &st), &st);
+        bench_must(mr_tfrecord_writer_append(w, record, j->record, &st), &st);
     }
-    check(mr_tfrecord_writer_close(w, &st), &st);
+    bench_must(mr_tfrecord_writer_close(w, &st), &st);
     free(record);
 }
 
@@ -248,7 +233,7 @@ static void make(job *j, const char *dir, size_t record, size_t bytes)
     make_file(j, dir, bytes);
     j->buffer = malloc(j->buffer_bytes);
     if (!j->buffer)
-        die("no memory");
+        bench_die("no memory");
     memset(j->buffer, 1, j->buffer_bytes);
 }
 
@@ -274,7 +259,7 @@ int main(int argc, char **argv)
             bench_in_turns("1024 B, two threads", "GB/s", 1e-9, 7, iterator_in_two, ceiling_in_two,
                            &j);
         if (sizes[i] == 16384) {
-            check(mr_record_index_write(j.path, NULL, NULL, &st), &st);
+            bench_must(mr_record_index_write(j.path, NULL, NULL, &st), &st);
             bench_in_turns("16384 B, global_shuffle", "GB/s", 1e-9, 7, shuffled, iterator, &j);
             snprintf(name, sizeof name, "%s.idx", j.path);
             unlink(name);

@@ -43,14 +43,6 @@ enum {
 
 static mr_status st;
 
-static void must(mr_code rc)
-{
-    if (rc == MR_OK)
-        return;
-    fprintf(stderr, "train: %s\n", st.message);
-    exit(1);
-}
-
 /* As the streams of the device do: what Adam remembers of a gradient of 0 comes to them. */
 static void flush_denormals(void)
 {
@@ -97,7 +89,7 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *status)
 static void run(job *j, long steps)
 {
     for (long i = 0; i < steps; i++)
-        must(mr_strategy_run(j->s, step, j, &st));
+        bench_must(mr_strategy_run(j->s, step, j, &st), &st);
 }
 
 /* Pixels in [0, 1), the same in every process. */
@@ -115,30 +107,37 @@ static void open_job(job *j, const char *name, size_t batch, size_t replicas)
             *shape = empty ? one : image;
     int rank = empty ? 2 : cnn ? 4 : 3;
     *j = (job){.batch = batch};
-    must(mr_model_parse(&j->model,
-                        empty ? "input(1).activation(\"linear\")"
-                        : cnn
-                            ? "conv2d(32, 3, activation=\"relu\").max_pool(2).flatten().dense(64, "
-                              "activation=\"relu\").dense(10)"
-                            : "flatten().dense(128, activation=\"relu\").dense(10)",
-                        &st));
-    must(mr_optimizer_parse(&j->optimizer, "adam(learning_rate=0.001)", &st));
-    must(mr_loss_parse(&j->loss,
-                       empty ? "mse" : "sparse_categorical_crossentropy(from_logits=true)", &st));
-    must(mr_strategy_mirrored(&j->s, &(mr_strategy_opts){.num_replicas = replicas}, &st));
-    must(mr_model_build(j->model, j->s, rank - 1, shape + 1, &(mr_model_opts){.seed = 1}, &st));
+    bench_must(
+        mr_model_parse(&j->model,
+                       empty ? "input(1).activation(\"linear\")"
+                       : cnn ? "conv2d(32, 3, activation=\"relu\").max_pool(2).flatten().dense(64, "
+                               "activation=\"relu\").dense(10)"
+                             : "flatten().dense(128, activation=\"relu\").dense(10)",
+                       &st),
+        &st);
+    bench_must(mr_optimizer_parse(&j->optimizer, "adam(learning_rate=0.001)", &st), &st);
+    bench_must(mr_loss_parse(&j->loss,
+                             empty ? "mse" : "sparse_categorical_crossentropy(from_logits=true)",
+                             &st),
+               &st);
+    bench_must(mr_strategy_mirrored(&j->s, &(mr_strategy_opts){.num_replicas = replicas}, &st),
+               &st);
+    bench_must(
+        mr_model_build(j->model, j->s, rank - 1, shape + 1, &(mr_model_opts){.seed = 1}, &st), &st);
     for (size_t r = 0; r < replicas; r++) {
         mr_device *d = mr_replica_device(mr_strategy_replica(j->s, r));
         void *sum;
-        must(mr_tensor_alloc(&j->x[r], MR_FLOAT32, rank, shape, &st));
-        must(mr_tensor_alloc(&j->y[r], empty ? MR_FLOAT32 : MR_INT64, empty ? 2 : 1, shape, &st));
+        bench_must(mr_tensor_alloc(&j->x[r], MR_FLOAT32, rank, shape, &st), &st);
+        bench_must(
+            mr_tensor_alloc(&j->y[r], empty ? MR_FLOAT32 : MR_INT64, empty ? 2 : 1, shape, &st),
+            &st);
         fill(j->x[r].data, batch * (empty ? 1 : PIXELS));
         for (size_t i = 0; i < batch; i++)
             if (empty)
                 ((float *)j->y[r].data)[i] = 0;
             else
                 ((int64_t *)j->y[r].data)[i] = (int64_t)(i % CLASSES);
-        must(mr_device_alloc(d, MR_MEMORY_DEVICE, sizeof(double), &sum, &st));
+        bench_must(mr_device_alloc(d, MR_MEMORY_DEVICE, sizeof(double), &sum, &st), &st);
         j->sums[r] = sum;
     }
     run(j, 20);
@@ -178,8 +177,9 @@ static void must_dnnl(dnnl_status_t rc)
 {
     if (rc == dnnl_success)
         return;
-    fprintf(stderr, "train: oneDNN's status %d\n", (int)rc);
-    exit(1);
+    char text[64];
+    snprintf(text, sizeof text, "oneDNN's status %d", (int)rc);
+    bench_die(text);
 }
 
 static dnnl_memory_desc_t tensor(dnnl_format_tag_t tag, int rank, const dnnl_dim_t *dims)
@@ -496,7 +496,7 @@ static mr_dataset *batches(void)
              "range(%d).map(i => (ones([784]) * cast(i %% 7, \"float32\"), cast(i, \"float32\")))"
              ".batch(128)",
              TAKEN * 128);
-    must(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st));
+    bench_must(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
     return ds;
 }
 
@@ -506,10 +506,10 @@ static void read_alone(void)
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     mr_code rc;
-    must(mr_iterator_open(&it, ds, NULL, &st));
+    bench_must(mr_iterator_open(&it, ds, NULL, &st), &st);
     while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
         mr_block_clear(&b);
-    must(rc == MR_END ? MR_OK : rc);
+    bench_must(rc == MR_END ? MR_OK : rc, &st);
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
@@ -522,11 +522,11 @@ static void read_by_fit(void)
     mr_model *m = NULL;
     mr_loss *l = NULL;
     mr_optimizer *o = NULL;
-    must(mr_model_parse(&m, "nothing()", &st));
-    must(mr_loss_parse(&l, "mse", &st));
-    must(mr_optimizer_parse(&o, "sgd(0.1)", &st));
-    must(mr_strategy_one_device(&s, NULL, &st));
-    must(mr_fit(s, m, ds, l, o, NULL, NULL, &st));
+    bench_must(mr_model_parse(&m, "nothing()", &st), &st);
+    bench_must(mr_loss_parse(&l, "mse", &st), &st);
+    bench_must(mr_optimizer_parse(&o, "sgd(0.1)", &st), &st);
+    bench_must(mr_strategy_one_device(&s, NULL, &st), &st);
+    bench_must(mr_fit(s, m, ds, l, o, NULL, NULL, &st), &st);
     mr_optimizer_free(o);
     mr_loss_free(l);
     mr_model_free(m);
@@ -537,7 +537,7 @@ static void read_by_fit(void)
 static void taking_batches(void)
 {
     double times[2][2][ROUNDS]; /* by whom, of the clock and of the processor */
-    must(mr_layer_register(&nothing, &st));
+    bench_must(mr_layer_register(&nothing, &st), &st);
     for (int i = 0; i < ROUNDS; i++)
         for (int k = 0; k < 2; k++) {
             double began = bench_now(), cpu = cpu_now();
