@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_LAYER_H
 #define MR_TRAINER_LAYER_H
-/* A layer is data: a descriptor with three functions. Those of the library are one file each in
+/* A layer is data: a descriptor with a few functions. Those of the library are one file each in
  * trainer/layers/; mr_layer_register adds others.
  *
  * All memory is on the device and owned by the model. For each replica and layer it has the output
@@ -13,7 +13,6 @@
  * In text every layer takes name="...", which its table does not list; its variables are then
  * called NAME/kernel.
  *
- *     static mr_code build(mr_layer *l, mr_status *st) { (void)st; l->out = l->in; return MR_OK; }
  *     static mr_code forward(const mr_layer_pass *p, mr_status *st)
  *     {
  *         const struct params *o = p->layer->params;
@@ -104,7 +103,8 @@ typedef struct mr_layer_desc {
     bool may_be_derived;
     bool picks; /* each value of its output is one of its input's, which has the gradient: backward
                    multiplies dy by the derivative of layer->derives, in terms of y, first */
-    /* From layer->in (and layer->ins): sets layer->out, and the variables wanted. */
+    /* From layer->in (and layer->ins): sets layer->out, and the variables wanted. NULL: the output
+     * has the shape of the input, and there are no variables. */
     mr_code (*build)(mr_layer *l, mr_status *st);
     /* Submit what fills y; what fills dx and dw from dy. NULL for a view. */
     mr_code (*forward)(const mr_layer_pass *p, mr_status *st);

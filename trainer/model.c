@@ -252,7 +252,10 @@ static mr_code build_layer(mr_model *m, mr_layer *l, const mr_dims *in, mr_statu
         ins[k] = l->sources[k] > 0 ? m->layers[l->sources[k] - 1].out : m->built_for;
     l->n_wanted = l->keep = l->keep_per_row = 0;
     l->joins = false;
-    MR_TRY(l->desc->build(l, st));
+    if (l->desc->build)
+        MR_TRY(l->desc->build(l, st));
+    else
+        l->out = l->in;
     MR_TRY(check_size(&l->out, l->desc->is.name, &values, st));
     if (l->shares > 0)
         return check_shared(m, l, st);

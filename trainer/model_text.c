@@ -639,7 +639,7 @@ static mr_code read_chain(mr_model *m, const mr_expr *e, mr_status *st)
 
 mr_code mr_layer_register(const mr_layer_desc *d, mr_status *st)
 {
-    bool complete = d->build && (d->view || !d->prepare) &&
+    bool complete = (d->view || !d->prepare) &&
                     (d->view ? !d->forward && !d->backward : d->forward && d->backward);
     if (d->is.name && strcmp(d->is.name, input.name) == 0)
         return mr_fail(st, MR_ALREADY_EXISTS, "input is what a model begins with, not a layer");

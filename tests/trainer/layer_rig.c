@@ -16,7 +16,9 @@ rig rig_open(bench *b, const char *text, int rank, const int64_t *shape, size_t 
     mr_layer *l = &r.m->layers[0];
     l->in = (mr_dims){.rank = rank};
     memcpy(l->in.shape, shape, (size_t)rank * sizeof *shape);
-    mr_ok(l->desc->build(l, &st), &st);
+    l->out = l->in;
+    if (l->desc->build)
+        mr_ok(l->desc->build(l, &st), &st);
     r.l = l;
     r.in = mr_dims_values(&l->in);
     r.out = mr_dims_values(&l->out);

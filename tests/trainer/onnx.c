@@ -65,13 +65,6 @@ struct params {
     double factor;
 };
 
-static mr_code build(mr_layer *l, mr_status *status)
-{
-    (void)status;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code pass(const mr_layer_pass *p, mr_status *status)
 {
     (void)p;
@@ -97,7 +90,7 @@ static const mr_param table[] = {MR_ARG(struct params, factor, .doc = "What it m
                .example = n "(2.0)",                                                               \
                .params = table,                                                                    \
                .params_size = sizeof(struct params)},                                              \
-        .build = build, .forward = pass, .backward = pass, .onnx = f                               \
+        .forward = pass, .backward = pass, .onnx = f                                               \
     }
 static const mr_layer_desc times = LAYER("times", multiply), silent = LAYER("silent", NULL);
 

@@ -104,13 +104,6 @@ MR_TEST(hashes_are_those_of_the_pipeline)
 
 /* ---- one of a program's own ---- */
 
-static mr_code keep_shape(mr_layer *l, mr_status *status)
-{
-    (void)status;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code make_small(const mr_layer *l, const char *text, char **out, mr_status *status)
 {
     size_t size = strlen(text) + 16;
@@ -135,13 +128,11 @@ MR_TEST(programs_add_layers_that_prepare)
                                                .doc = "Texts in lower case.",
                                                .example = "small().lookup([\"a\"]).cast()"},
                                         .view = true,
-                                        .build = keep_shape,
                                         .prepare = make_small},
                                both = {.is = {.abi = MR_ABI_VERSION,
                                               .name = "both",
                                               .doc = "Prepares, and computes on devices.",
                                               .example = "both()"},
-                                       .build = keep_shape,
                                        .forward = nothing,
                                        .backward = nothing,
                                        .prepare = make_small};

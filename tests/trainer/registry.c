@@ -13,13 +13,6 @@
 
 static mr_status st;
 
-static mr_code build(mr_layer *l, mr_status *status)
-{
-    (void)status;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code pass(const mr_layer_pass *p, mr_status *status)
 {
     (void)p;
@@ -29,7 +22,6 @@ static mr_code pass(const mr_layer_pass *p, mr_status *status)
 
 static const mr_layer_desc good = {
     .is = {.abi = MR_ABI_VERSION, .name = "idle", .doc = "D.", .example = "input(1).idle()"},
-    .build = build,
     .forward = pass,
     .backward = pass};
 

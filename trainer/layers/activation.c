@@ -41,13 +41,6 @@ static mr_code backward(const mr_layer_pass *p, mr_status *st)
                                       st);
 }
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     return mr_onnx_activation(g, ((const struct params *)l->params)->activation->function, st);
@@ -68,7 +61,6 @@ const mr_layer_desc mr__layer_activation = {
            .example = "input(4).dense(8).activation(\"relu\").dense(1)",
            .params = table,
            .params_size = sizeof(struct params)},
-    .build = build,
     .forward = forward,
     .backward = backward,
     .onnx = onnx,

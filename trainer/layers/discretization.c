@@ -27,13 +27,6 @@ static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *
     return MR_OK;
 }
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 /* How many boundaries each value is not below. */
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
@@ -73,7 +66,6 @@ const mr_layer_desc mr__layer_discretization = {
            .params = table,
            .params_size = sizeof(struct params)},
     .view = true,
-    .build = build,
     .prepare = prepare,
     .onnx = onnx,
 };

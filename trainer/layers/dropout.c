@@ -37,13 +37,6 @@ static mr_code backward(const mr_layer_pass *p, mr_status *st)
     return p->dx ? drop(p, p->dy, p->dx, st) : MR_OK;
 }
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 /* Outside of training it is nothing. */
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
@@ -64,7 +57,6 @@ const mr_layer_desc mr__layer_dropout = {
            .example = "input(784).dense(128, activation=\"relu\").dropout(0.2).dense(10)",
            .params = table,
            .params_size = sizeof(struct params)},
-    .build = build,
     .forward = forward,
     .backward = backward,
     .onnx = onnx,

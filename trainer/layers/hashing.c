@@ -21,13 +21,6 @@ static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *
     return MR_OK;
 }
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static const mr_param table[] = {MR_ARG(struct params, num_bins, .min.i = 1,
                                         .max.i = INT64_C(1) << 40,
                                         .doc = "How many numbers there are, from 0."),
@@ -41,6 +34,5 @@ const mr_layer_desc mr__layer_hashing = {
            .params = table,
            .params_size = sizeof(struct params)},
     .view = true,
-    .build = build,
     .prepare = prepare,
 };

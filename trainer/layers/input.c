@@ -3,18 +3,10 @@
  * says its shape; it is no layer that text could apply. */
 #include "trainer/model_impl.h"
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 const mr_layer_desc mr__layer_input = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "input",
            .doc = "Features of a model.",
            .example = "a = input(4); a.dense(1)"},
     .view = true,
-    .build = build,
 };

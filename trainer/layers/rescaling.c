@@ -48,13 +48,6 @@ static mr_code backward_cast(const mr_layer_pass *p, mr_status *st)
     return rescale_backward(p, 1, st);
 }
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     const struct params *o = l->params;
@@ -85,7 +78,6 @@ const mr_layer_desc mr__layer_rescaling = {
            .params = table,
            .params_size = sizeof(struct params)},
     .takes_numbers = true,
-    .build = build,
     .forward = forward,
     .backward = backward,
     .onnx = onnx,
@@ -97,7 +89,6 @@ const mr_layer_desc mr__layer_cast = {
            .doc = "Makes floats of numbers of any type.",
            .example = "input(4).cast().dense(3)"},
     .takes_numbers = true,
-    .build = build,
     .forward = forward_cast,
     .backward = backward_cast,
     .onnx = onnx_cast,

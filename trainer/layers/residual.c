@@ -9,13 +9,6 @@
 
 /* ---- where it begins: the output is the input */
 
-static mr_code build_begin(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code onnx_begin(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     (void)l;
@@ -28,7 +21,6 @@ const mr_layer_desc mr__residual_begin = {
            .doc = "Where a residual begins.",
            .example = "residual(dense(4))"},
     .view = true,
-    .build = build_begin,
     .onnx = onnx_begin,
 };
 
@@ -201,13 +193,6 @@ static mr_code backward(const mr_layer_pass *p, mr_status *st)
     return MR_OK;
 }
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     const char *const other = mr__onnx_result(g, l->sources[1] - 1);
@@ -251,7 +236,6 @@ const mr_layer_desc mr__layer_residual = {
                       ".flatten()",
            .params = table,
            .params_size = sizeof(mr__residual_params)},
-    .build = build,
     .forward = forward,
     .backward = backward,
     .onnx = onnx,

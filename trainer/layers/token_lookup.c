@@ -17,13 +17,6 @@ static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *
     return mr__vocabulary_call(&o->vocabulary, "lookup", x, "oov", o->oov, out, st);
 }
 
-static mr_code build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 /* Tokens of files are strings to ONNX, whatever they look like. */
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
@@ -58,7 +51,6 @@ const mr_layer_desc mr__layer_lookup = {
            .params = table,
            .params_size = sizeof(struct params)},
     .view = true,
-    .build = build,
     .prepare = prepare,
     .onnx = onnx,
 };

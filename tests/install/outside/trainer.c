@@ -13,13 +13,6 @@ struct scale_params {
     const mr_activation *activation;
 };
 
-static mr_code scale_build(mr_layer *l, mr_status *st)
-{
-    (void)st;
-    l->out = l->in;
-    return MR_OK;
-}
-
 static mr_code scale_forward(const mr_layer_pass *p, mr_status *st)
 {
     const struct scale_params *o = p->layer->params;
@@ -53,7 +46,6 @@ static const mr_layer_desc scale = {.is = {.abi = MR_ABI_VERSION,
                                            .example = "input(2).scale(3.0).dense(1)",
                                            .params = scale_table,
                                            .params_size = sizeof(struct scale_params)},
-                                    .build = scale_build,
                                     .forward = scale_forward,
                                     .backward = scale_backward};
 
