@@ -13,6 +13,7 @@
 #include "trainer/collective_processes.h"
 #include "trainer/collective_ring.h"
 #include "trainer/ring/ring_sums.h"
+#include "trainer/spin.h"
 
 enum {
     IN_FLIGHT = 64,
@@ -53,13 +54,15 @@ struct mr_collective {
     pthread_cond_t moved;
     size_t n_ranks;
     bool aborted;
-    unsigned waiters;    /* of moved */
-    bool moves;          /* they are to be woken when the lock is free */
-    uint64_t launched;   /* operations that all ranks have started */
-    uint64_t *posted;    /* operations started, by rank */
-    uint64_t step_began; /* posted by every rank when the step began */
-    bool *left;          /* ranks that start no more in this step */
-    mr_stream **streams; /* of the engine, one a rank */
+    unsigned waiters; /* of moved */
+    bool moves;       /* they are to be woken when the lock is free */
+    _Atomic uint64_t moves_so_far;
+    mr__spinner *spinners; /* one a rank */
+    uint64_t launched;     /* operations that all ranks have started */
+    uint64_t *posted;      /* operations started, by rank */
+    uint64_t step_began;   /* posted by every rank when the step began */
+    bool *left;            /* ranks that start no more in this step */
+    mr_stream **streams;   /* of the engine, one a rank */
     operation ops[IN_FLIGHT];
 };
 
@@ -125,6 +128,8 @@ const char *mr_collective_engine(const mr_collective *c)
 static void unlock(mr_collective *c)
 {
     bool tell = c->moves && c->waiters > 0;
+    if (c->moves)
+        atomic_fetch_add_explicit(&c->moves_so_far, 1, memory_order_release);
     c->moves = false;
     pthread_mutex_unlock(&c->lock);
     if (tell)
@@ -179,7 +184,7 @@ static size_t absent_rank(const mr_collective *c, uint64_t number)
  * they have, it goes well whatever else happens, so that all ranks agree on it. */
 static mr_code meet(mr_collective *c, size_t rank, uint64_t number, mr_status *st)
 {
-    while (number >= c->launched) {
+    for (bool spun = false; number >= c->launched; spun = true) {
         size_t absent = absent_rank(c, number);
         if (c->aborted)
             return mr_fail(st, MR_ABORTED,
@@ -190,6 +195,13 @@ static mr_code meet(mr_collective *c, size_t rank, uint64_t number, mr_status *s
                            " sums, but replica %zu waits for one more; all replicas must take "
                            "part in the same sums, also those without rows",
                            absent, c->posted[absent] - c->step_began, rank);
+        if (!spun) {
+            uint64_t seen = c->moves_so_far;
+            unlock(c);
+            mr__spin_while(&c->spinners[rank], &c->moves_so_far, seen);
+            pthread_mutex_lock(&c->lock);
+            continue;
+        }
         c->waiters++;
         pthread_cond_wait(&c->moved, &c->lock);
         c->waiters--;
@@ -485,8 +497,11 @@ static mr_code make_all(mr_collective *c, mr_device *const *devices, mr_status *
     c->posted = mr_calloc(c->n_ranks, sizeof *c->posted);
     c->left = mr_calloc(c->n_ranks, sizeof *c->left);
     c->streams = mr_calloc(c->n_ranks, sizeof(mr_stream *));
-    if (!c->posted || !c->left || !c->streams)
+    c->spinners = mr_calloc(c->n_ranks, sizeof *c->spinners);
+    if (!c->posted || !c->left || !c->streams || !c->spinners)
         return mr_fail_memory(st, c->n_ranks * sizeof *c->posted, "a collective");
+    for (size_t r = 0; r < c->n_ranks; r++)
+        c->spinners[r] = mr__spinner_of(c->n_ranks);
     for (size_t r = 0; r < c->n_ranks; r++)
         MR_TRY(mr_stream_new(&c->streams[r], devices[r], MR_STREAM_COMM, st));
     for (size_t i = 0; i < IN_FLIGHT; i++)
@@ -510,7 +525,7 @@ static mr_code make(mr_collective **out, const mr_collective_backend *b, mr__rin
     mr_collective *c = mr_calloc(1, sizeof *c);
     if (!c)
         return mr_fail_memory(st, sizeof *c, "a collective");
-    pthread_mutex_init(&c->lock, NULL);
+    mr__spinning_lock_init(&c->lock);
     pthread_cond_init(&c->moved, NULL);
     c->b = b;
     c->n_ranks = n;
@@ -583,6 +598,7 @@ void mr_collective_free(mr_collective *c)
     mr_free(c->usual);
     mr_free(c->posted);
     mr_free(c->left);
+    mr_free(c->spinners);
     pthread_cond_destroy(&c->moved);
     pthread_mutex_destroy(&c->lock);
     mr_free(c);

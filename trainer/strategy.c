@@ -8,6 +8,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective_ring.h"
 #include "trainer/servers/remote_steps.h"
+#include "trainer/spin.h"
 #include "trainer/strategy_impl.h"
 
 enum { MAX_UNDOS = 1 << 20, MAX_SCRATCH = 1 << 16, MAX_SCOPES = 64 };
@@ -20,11 +21,13 @@ struct mr_replica {
     mr_math_fault *fault; /* in device memory */
     mr_math_fault *seen;  /* pinned: a copy of it */
     double *squares;      /* in device memory, for optimizers */
-    pthread_t thread;
+    pthread_t thread; /* the first replica's starts with the first step that is not the caller's */
     bool has_thread;
+    uint64_t done; /* steps started before the thread was */
+    mr__spinner spinner;
     void **scratch; /* of the step under way */
     size_t n_scratch, scratch_capacity;
-    mr_code rc; /* of the last step */
+    mr_code rc, ended; /* of the last step: of fn, and of what it submitted */
     mr_status st;
 };
 
@@ -41,15 +44,17 @@ struct mr_strategy {
     mr_collective *collective;
     mr__world *world; /* NULL, as ring: this process alone */
     mr__ring *ring;
-    mr__servers *servers; /* NULL: none */
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t moved; /* a step begins, or stop */
-    pthread_cond_t ended; /* busy is 0 */
-    bool awaited;         /* somebody waits for that */
-    uint64_t step;        /* started so far */
-    size_t busy;          /* replicas whose thread is in the step */
+    mr__servers *servers;  /* NULL: none */
+    pthread_mutex_t lock;  /* guards what follows */
+    pthread_cond_t moved;  /* a step begins, or stop */
+    pthread_cond_t ended;  /* busy is 0 */
+    bool awaited;          /* somebody waits for that */
+    _Atomic uint64_t step; /* started so far */
+    _Atomic uint64_t busy; /* replicas whose thread is in the step */
+    mr__spinner spinner;   /* of who waits for that */
     bool stop;
     bool first_called; /* the first replica's part of the step is the caller's, not its thread's */
+    bool ends;         /* each replica waits for the end of its part, in whatever thread that is */
     mr_step_fn fn;     /* of the step under way; NULL: none */
     void *ctx;
     uint64_t failures; /* steps that failed; changes between steps only */
@@ -122,6 +127,13 @@ static void release_scratch(mr_replica *r)
         mr_stream_release(r->compute, r->scratch[--r->n_scratch]);
 }
 
+/* Waits for the end of the replica's part of a step, which it runs itself where nobody does. */
+static mr_code end_part(mr_replica *r, mr_status *st)
+{
+    MR_TRY(mr_stream_copy(r->compute, r->seen, r->fault, sizeof *r->seen, st));
+    return mr_stream_synchronize(r->compute, st);
+}
+
 static void run_step(mr_replica *r)
 {
     here = r;
@@ -135,13 +147,14 @@ static void run_step(mr_replica *r)
     if (r->rc == MR_OK) /* else a sum that nobody has waited for may be using it */
         release_scratch(r);
     here = NULL;
+    r->ended = r->rc == MR_OK && r->s->ends ? end_part(r, &r->st) : MR_OK;
 }
 
 static void *replica_main(void *replica)
 {
     mr_replica *r = replica;
     mr_strategy *s = r->s;
-    uint64_t done = 0;
+    uint64_t done = r->done;
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while ((s->step == done || (r->id == 0 && s->first_called)) && !s->stop)
@@ -155,6 +168,11 @@ static void *replica_main(void *replica)
         if (--s->busy == 0 && s->awaited) {
             pthread_mutex_unlock(&s->lock); /* who is woken finds it free */
             pthread_cond_broadcast(&s->ended);
+            pthread_mutex_lock(&s->lock);
+        }
+        if (s->ends) { /* the next step may begin at once */
+            pthread_mutex_unlock(&s->lock);
+            mr__spin_while(&r->spinner, &s->step, done);
             pthread_mutex_lock(&s->lock);
         }
     }
@@ -193,6 +211,8 @@ static mr_code open_replica(mr_strategy *s, size_t i, const char *name, mr_statu
 
 static mr_code start_thread(mr_replica *r, mr_status *st)
 {
+    r->done = r->s->step;
+    r->spinner = mr__spinner_of(r->s->n);
     if (pthread_create(&r->thread, NULL, replica_main, r) != 0)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
                        "cannot start the thread of a replica: there is no memory for its stack, or "
@@ -288,7 +308,8 @@ static mr_code open_all(mr_strategy *s, const name_list *l, const char *engine,
                                              devices, s->n, st));
     } else
         MR_TRY(mr_collective_new(&s->collective, engine, devices, s->n, st));
-    for (size_t i = 0; i < s->n; i++)
+    s->spinner = mr__spinner_of(s->n);
+    for (size_t i = 1; i < s->n; i++)
         MR_TRY(start_thread(&s->replicas[i], st));
     return MR_OK;
 }
@@ -318,7 +339,7 @@ static mr_code new_strategy(mr_strategy **out, mr__strategy_kind kind, const mr_
     mr_strategy *s = mr_calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "a strategy");
-    pthread_mutex_init(&s->lock, NULL);
+    mr__spinning_lock_init(&s->lock);
     pthread_cond_init(&s->moved, NULL);
     pthread_cond_init(&s->ended, NULL);
     s->kind = kind;
@@ -646,7 +667,8 @@ mr_code mr__strategy_undo(mr_strategy *s, uint64_t step, mr_status *st)
     return clear_faults(s, st);
 }
 
-static mr_code start(mr_strategy *s, mr_step_fn fn, void *ctx, bool first_called, mr_status *st)
+static mr_code start(mr_strategy *s, mr_step_fn fn, void *ctx, bool first_called, bool ends,
+                     mr_status *st)
 {
     if (here)
         return mr_fail(st, MR_FAILED_PRECONDITION,
@@ -655,11 +677,14 @@ static mr_code start(mr_strategy *s, mr_step_fn fn, void *ctx, bool first_called
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a step is under way; join it before starting the next");
     MR_TRY(mr__strategy_ready(s, st));
+    if (!first_called && !s->replicas[0].has_thread)
+        MR_TRY(start_thread(&s->replicas[0], st));
     pthread_mutex_lock(&s->lock);
     s->fn = fn;
     s->ctx = ctx;
     s->busy = s->n - first_called;
     s->first_called = first_called;
+    s->ends = ends;
     s->step++;
     if (s->world)
         mr__world_set_step(s->world, (int64_t)s->step);
@@ -672,12 +697,12 @@ static mr_code start(mr_strategy *s, mr_step_fn fn, void *ctx, bool first_called
 
 mr_code mr_strategy_start(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st)
 {
-    return start(s, fn, ctx, false, st);
+    return start(s, fn, ctx, false, true, st);
 }
 
 mr_code mr__strategy_begin(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st)
 {
-    MR_TRY(start(s, fn, ctx, true, st));
+    MR_TRY(start(s, fn, ctx, true, false, st));
     run_step(&s->replicas[0]);
     return MR_OK;
 }
@@ -697,6 +722,9 @@ mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
     const mr_replica *bad = NULL;
     if (!s->fn)
         return mr_fail(st, MR_FAILED_PRECONDITION, "no step is under way");
+    uint64_t busy;
+    for (size_t i = 1; i < s->n && s->ends && (busy = s->busy) > 0; i++)
+        mr__spin_while(&s->spinner, &s->busy, busy);
     pthread_mutex_lock(&s->lock);
     s->awaited = true;
     while (s->busy > 0)
@@ -730,15 +758,18 @@ mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
     return rc;
 }
 
-/* After a step that was submitted well: waits for its end and looks for labels out of range. */
+/* After a step that was submitted well, and has ended: looks for labels out of range. */
 static mr_code end_step(mr_strategy *s, mr_status *st)
 {
     mr_code rc = MR_OK;
     for (size_t i = 0; i < s->n; i++) {
         const mr_replica *r = &s->replicas[i];
-        MR_TRY(mr_stream_copy(r->compute, r->seen, r->fault, sizeof *r->seen, st));
+        if (r->ended == MR_OK)
+            continue;
+        if (st)
+            *st = r->st;
+        return r->ended;
     }
-    MR_TRY(mr__strategy_synchronize(s, st));
     for (size_t i = 0; i < s->n && rc == MR_OK; i++)
         rc = mr__fault_status(s->replicas[i].seen, st);
     if (rc == MR_OK) {
@@ -761,6 +792,7 @@ mr_code mr_strategy_join(mr_strategy *s, mr_status *st)
 
 mr_code mr_strategy_run(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *st)
 {
-    MR_TRY(mr__strategy_begin(s, fn, ctx, st));
+    MR_TRY(start(s, fn, ctx, true, true, st));
+    run_step(&s->replicas[0]);
     return mr_strategy_join(s, st);
 }

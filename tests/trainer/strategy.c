@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/strategy.h"
+#include <float.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
 #include "trainer/cpu/device_cpu.h"
@@ -247,6 +250,79 @@ MR_TEST(values_come_from_a_function_once_a_replica)
     mr_code_is(mr_strategy_distribute_values_from_function(s, twice_its_number, &fail_at, &d, &st),
                MR_ABORTED, &st);
     mr_check(d.values == NULL);
+    mr_strategy_free(s);
+}
+
+/* What the parts of a step found. */
+typedef struct parts {
+    pthread_t threads[2]; /* that called fn */
+    atomic_uint running;
+    bool met[2], flushed[2]; /* the other part ran meanwhile; a denormal number became 0 */
+    int teams[2];            /* of OpenMP's threads */
+} parts;
+
+typedef struct part {
+    parts *all;
+    size_t id;
+} part;
+
+extern int omp_get_max_threads(void);
+extern void omp_set_num_threads(int n);
+
+static volatile float smallest = FLT_MIN;
+
+static void meet_other(void *args)
+{
+    const part *p = args;
+    parts *x = p->all;
+    x->flushed[p->id] = smallest * 0.5f == 0;
+    x->teams[p->id] = omp_get_max_threads();
+    atomic_fetch_add(&x->running, 1);
+    for (int i = 0; i < 20000 && atomic_load(&x->running) < 2; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    x->met[p->id] = atomic_load(&x->running) == 2;
+}
+
+static mr_code run_part(mr_replica *r, void *ctx, mr_status *status)
+{
+    part p = {ctx, mr_replica_id(r)};
+    p.all->threads[p.id] = pthread_self();
+    return mr_stream_launch(mr_replica_stream(r), meet_other, &p, sizeof p, status);
+}
+
+static void check_parts(const parts *x, bool called)
+{
+    mr_check(!pthread_equal(x->threads[1], pthread_self()));
+    mr_eq_i64(pthread_equal(x->threads[0], pthread_self()) != 0, called);
+    for (size_t r = 0; r < 2; r++) {
+        mr_check(x->met[r]);
+        mr_eq_i64(x->teams[r], 1);
+#if defined(__x86_64__) || defined(__aarch64__)
+        mr_check(x->flushed[r]);
+#endif
+    }
+    /* The thread that waited for its part, and may have run it, is as it was. */
+    mr_check(smallest * 0.5f > 0);
+    mr_eq_i64(omp_get_max_threads(), 3);
+}
+
+MR_TEST(parts_of_a_step_run_at_the_same_time_and_leave_the_calling_thread_as_it_was)
+{
+    mr_strategy *s = open_strategy(2);
+    omp_set_num_threads(3);
+    /* Also after a step of the other kind, each twice. */
+    for (int i = 0; i < 8; i++) {
+        parts x = {.running = 0};
+        bool called = i % 4 < 2;
+        mr_test_context("step %d", i);
+        if (called) {
+            mr_ok(mr_strategy_run(s, run_part, &x, &st), &st);
+        } else {
+            mr_ok(mr_strategy_start(s, run_part, &x, &st), &st);
+            mr_ok(mr_strategy_join(s, &st), &st);
+        }
+        check_parts(&x, called);
+    }
     mr_strategy_free(s);
 }
 

@@ -3,7 +3,8 @@
  *
  * A stream is a thread that runs the commands of a ring; submitting blocks only while the ring is
  * full. A thread that sleeps is not woken by each command, which would cost more than most of them,
- * but by those that somebody may wait for: marks, calls of the host, synchronising, asking.
+ * but by those that somebody may wait for: marks, calls of the host, asking. Who synchronises with
+ * a stream that nobody runs runs it, and changes no threads at all.
  * An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
  * remembers the count it was submitted at, so events can be recorded again and again without a
  * reset, as in CUDA. */
@@ -16,6 +17,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/cpu/matmul.h"
 #include "trainer/cpu/stream_cpu.h"
+#include "trainer/spin.h"
 
 enum { RING = 128, UNTOLD = 32, MAX_DEVICES = 1024, ALIGNMENT = 64 };
 
@@ -27,7 +29,7 @@ typedef struct event {
     mr_code rc; /* of the stream that reached it last */
 } event;
 
-typedef enum verb { COPY, SET, LAUNCH, HOST_CALL, RECORD, WAIT, FREE, STOP } verb;
+typedef enum verb { COPY, SET, LAUNCH, HOST_CALL, RECORD, WAIT, FREE } verb;
 
 typedef struct command {
     verb verb;
@@ -55,28 +57,71 @@ typedef struct stream {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     size_t head, tail; /* head: running or next to run; tail: next free; tail - head <= RING */
-    unsigned waiters;  /* for any of: a command, room, the end of all */
-    bool asleep;       /* its thread waits to be woken */
-    bool failed;       /* st is the sticky error */
+    unsigned waiters;  /* for room or the end of all */
+    bool running;      /* some thread runs the commands */
+    bool asleep;       /* the stream's own waits to be woken */
+    bool stop;
+    bool failed; /* st is the sticky error */
     pthread_t thread;
     void *plans;
     mr_status st;
     command ring[RING];
 } stream;
 
-/* The stream whose thread this is. */
+/* The stream whose commands this thread runs. */
 static _Thread_local stream *running;
 
-/* Running means that lose their strength come to denormal numbers, on which processors are slow. */
-static void flush_denormals(void)
+/* What a thread sets while it runs commands, as it was before. */
+typedef struct settings {
+    stream *running;
+    uint64_t floats;
+    int threads;
+} settings;
+
+static uint64_t float_settings(void)
 {
 #if defined(__x86_64__)
-    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+    return __builtin_ia32_stmxcsr();
 #elif defined(__aarch64__)
     uint64_t fpcr;
     __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
-    __asm__ volatile("msr fpcr, %0" : : "r"(fpcr | (UINT64_C(1) << 24)));
+    return fpcr;
+#else
+    return 0;
 #endif
+}
+
+static void set_float_settings(uint64_t v)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr((unsigned)v);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(v));
+#else
+    (void)v;
+#endif
+}
+
+/* Running means that lose their strength come to denormal numbers, on which processors are slow:
+ * they are flushed to 0. */
+static settings enter(stream *s)
+{
+#if defined(__x86_64__)
+    const uint64_t flush = 0x8040;
+#else
+    const uint64_t flush = UINT64_C(1) << 24;
+#endif
+    settings old = {running, float_settings(), mr__matmul_enter_one_thread()};
+    set_float_settings(old.floats | flush);
+    running = s;
+    return old;
+}
+
+static void leave(const settings *old)
+{
+    running = old->running;
+    set_float_settings(old->floats);
+    mr__matmul_leave_one_thread(old->threads);
 }
 
 static void cpu_probe(size_t *count, char *why, size_t size)
@@ -119,10 +164,10 @@ static size_t cpu_libraries(mr_device_library *out, size_t room)
 }
 
 /* Under the lock, which it gives back, since who is woken wants it: the thread looks whether there
- * are commands. */
+ * are commands that nobody runs. */
 static void wake_and_unlock(stream *s)
 {
-    bool wake = s->asleep && s->head != s->tail;
+    bool wake = s->asleep && !s->running && s->head != s->tail;
     if (wake)
         s->asleep = false;
     pthread_mutex_unlock(&s->lock);
@@ -283,34 +328,42 @@ static void run_command(stream *s, command *c)
     case FREE:
         mr_free(c->u.copy.dst);
         break;
-    case STOP:
-        break;
     }
 }
 
-static void *stream_main(void *stream_)
+/* Under the lock, which it gives back for each command: runs all there are. */
+static void run_all(stream *s)
 {
-    stream *s = stream_;
-    running = s;
-    flush_denormals();
-    mr__matmul_use_one_thread();
-    pthread_mutex_lock(&s->lock);
-    for (;;) {
-        while (s->head == s->tail) {
-            s->asleep = true;
-            pthread_cond_wait(&s->moved, &s->lock);
-        }
-        s->asleep = false;
+    s->running = true;
+    while (s->head != s->tail) {
         command *c = &s->ring[s->head % RING]; /* not written again before head moves on */
         pthread_mutex_unlock(&s->lock);
-        if (c->verb == STOP)
-            return NULL;
         run_command(s, c);
         pthread_mutex_lock(&s->lock);
         bool full = s->tail - s->head == RING;
         if ((++s->head == s->tail || full) && s->waiters > 0)
             pthread_cond_broadcast(&s->moved);
     }
+    s->running = false;
+}
+
+static void *stream_main(void *stream_)
+{
+    stream *s = stream_;
+    enter(s);
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (s->running || (s->head == s->tail && !s->stop)) {
+            s->asleep = true;
+            pthread_cond_wait(&s->moved, &s->lock);
+        }
+        s->asleep = false;
+        if (s->head == s->tail)
+            break;
+        run_all(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
 }
 
 static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_status *st)
@@ -320,7 +373,7 @@ static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_st
     stream *s = mr_calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "a stream");
-    pthread_mutex_init(&s->lock, NULL);
+    mr__spinning_lock_init(&s->lock);
     pthread_cond_init(&s->moved, NULL);
     if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
         pthread_cond_destroy(&s->moved);
@@ -337,7 +390,10 @@ static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_st
 static void cpu_stream_free(void *stream_)
 {
     stream *s = stream_;
-    submit(s, &(command){.verb = STOP}, 0);
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_mutex_unlock(&s->lock);
+    pthread_cond_broadcast(&s->moved);
     pthread_join(s->thread, NULL);
     mr__cpu_plans_free(s->plans);
     pthread_cond_destroy(&s->moved);
@@ -433,15 +489,21 @@ static mr_code cpu_stream_status(void *stream_, mr_status *st)
 static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
 {
     stream *s = stream_;
+    settings old = enter(s);
     pthread_mutex_lock(&s->lock);
-    wake_and_unlock(s);
-    pthread_mutex_lock(&s->lock);
-    s->waiters++;
-    while (s->head != s->tail)
+    while (s->head != s->tail) {
+        if (!s->running) {
+            run_all(s);
+            continue;
+        }
+        s->waiters++;
         pthread_cond_wait(&s->moved, &s->lock);
-    s->waiters--;
+        s->waiters--;
+    }
+    mr_code rc = report(s->failed, &s->st, st);
     pthread_mutex_unlock(&s->lock);
-    return cpu_stream_status(stream_, st);
+    leave(&old);
+    return rc;
 }
 
 static void *cpu_native_stream(void *stream_)

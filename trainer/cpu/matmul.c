@@ -18,11 +18,6 @@ void mr__matmul_version(char *buf, size_t size)
     snprintf(buf, size, "%d.%d.%d", v->major, v->minor, v->patch);
 }
 
-void mr__matmul_use_one_thread(void)
-{
-    omp_set_num_threads(1);
-}
-
 int mr__matmul_enter_one_thread(void)
 {
     int threads = omp_get_max_threads();

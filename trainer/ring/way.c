@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/system.h"
+#include "trainer/spin.h"
 
 enum { RING = MR__REGION_RING, SPINS = 400 };
 
@@ -211,15 +212,6 @@ static bool shared_is_ready(mr__writer *w, bool wants_write, mr__reader *r, bool
            (wants_read && r->way.region && has_bytes(r, least));
 }
 
-static void spin(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 void mr__ways_wait(mr__writer *w, bool wants_write, mr__reader *r, bool wants_read, size_t least)
 {
     bool writes_shared = wants_write && w->way.region, reads_shared = wants_read && r->way.region;
@@ -227,7 +219,7 @@ void mr__ways_wait(mr__writer *w, bool wants_write, mr__reader *r, bool wants_re
         for (int i = 0; i < SPINS; i++) {
             if (shared_is_ready(w, wants_write, r, wants_read, least))
                 return;
-            spin();
+            mr__spin_once();
         }
     if (writes_shared)
         atomic_store_explicit(&w->way.region->writer_sleeps, 1, memory_order_seq_cst);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_SPIN_H
+#define MR_TRAINER_SPIN_H
+/* Waiting awake, for what comes sooner than a sleeping thread wakes. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A lock that is held for a moment only: who finds it taken spins a little too. */
+static inline void mr__spinning_lock_init(pthread_mutex_t *m)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(m, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static inline void mr__spin_once(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* One thread's waits at one place. Where a wait was too long to be spun through, so are the next,
+ * probably: only one in LEFT_OUT is tried. */
+typedef struct mr__spinner {
+    unsigned most, left_out;
+} mr__spinner;
+
+enum { MR__SPINS = 400 /* about a wake-up's time */, MR__LEFT_OUT = 32 };
+
+/* For `threads` that work together: while one spins, another must not lack its core. */
+static inline mr__spinner mr__spinner_of(size_t threads)
+{
+    cpu_set_t set;
+    bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    return (mr__spinner){.most = known && threads <= (size_t)CPU_COUNT(&set) ? MR__SPINS : 0};
+}
+
+/* Spins a little while *word is `seen`. */
+static inline void mr__spin_while(mr__spinner *p, const _Atomic uint64_t *word, uint64_t seen)
+{
+    if (p->left_out > 0) {
+        p->left_out--;
+        return;
+    }
+    /* Relaxed: a lock is taken after it, before anything else is read. */
+    for (unsigned i = 0; atomic_load_explicit(word, memory_order_relaxed) == seen; i++) {
+        if (i == p->most) {
+            p->left_out = MR__LEFT_OUT;
+            return;
+        }
+        mr__spin_once();
+    }
+}
+#endif
