@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/functions/features.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,12 +88,30 @@ static const mr_expr *literal_at(const mr_expr *e, size_t i, size_t *n)
     return found;
 }
 
+/* nan and inf are names, as dtypes are: text has no literal of them. */
+static bool is_float(const mr_expr *v)
+{
+    return v->kind == MR_EX_FLOAT ||
+           (v->kind == MR_EX_NAME && (strcmp(v->text, "nan") == 0 || strcmp(v->text, "inf") == 0));
+}
+
 static bool is_literal(const mr_expr *e, mr_dtype t)
 {
     const mr_expr *v = e->kind == MR_EX_UNARY && e->op == '-' ? e->children[0] : e;
     if (t == MR_STRING || t == MR_BOOL)
         return e->kind == (t == MR_STRING ? MR_EX_STRING : MR_EX_BOOL);
-    return v->kind == MR_EX_INT || (v->kind == MR_EX_FLOAT && mr_dtype_is_floating(t));
+    return v->kind == MR_EX_INT || (mr_dtype_is_floating(t) && is_float(v));
+}
+
+double mr__preset_float(const mr_expr *e)
+{
+    bool minus = e->kind == MR_EX_UNARY;
+    const mr_expr *v = minus ? e->children[0] : e;
+    double d = v->kind == MR_EX_INT     ? (double)v->i
+               : v->kind == MR_EX_FLOAT ? v->f
+               : *v->text == 'n'        ? (double)NAN
+                                        : (double)INFINITY;
+    return minus ? -d : d;
 }
 
 static mr_code read_preset(const struct reading *r, const mr_expr *e, mr__feature *f, mr_status *st)
@@ -346,8 +365,8 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
         const mr_expr *v = minus ? e->children[0] : e;
         if (f->dtype == MR_STRING)
             MR_TRY(mr__sheet_put_bytes(s, i, v->text, v->text_size, st));
-        else if (v->kind == MR_EX_FLOAT)
-            MR_TRY(mr__sheet_put_float(s, i, minus ? -v->f : v->f, st));
+        else if (mr_dtype_is_floating(f->dtype))
+            MR_TRY(mr__sheet_put_float(s, i, mr__preset_float(e), st));
         else /* minus wraps around, as where it is computed */
             MR_TRY(mr__sheet_put_int(s, i, minus ? (int64_t)(0 - (uint64_t)v->i) : v->i, st));
     }

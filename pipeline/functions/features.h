@@ -32,6 +32,8 @@ typedef struct mr__features {
  * errors   MR_INVALID_ARGUMENT, with its place */
 mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, int most,
                          mr__feature *out, mr_status *st);
+/* What a literal of a default is where the dtype is a float: 1, -2.5, nan or -inf. */
+double mr__preset_float(const mr_expr *e);
 /* What a call names, name=feature, ... or {"name": feature, ...}, or lists ([feature, ...]) for
  * records in input 0, and c->spec: a record or a tuple. The plan of the call is out, which it
  * owns. */

@@ -104,8 +104,7 @@ static void read_values(const mr_expr *e, mr_dtype t, char *to, size_t *n)
     } else if (t == MR_INT64) {
         ((int64_t *)to)[i] = minus ? (int64_t)(0 - (uint64_t)v->i) : v->i;
     } else {
-        double d = v->kind == MR_EX_INT ? (double)v->i : v->f;
-        ((float *)to)[i] = (float)(minus ? -d : d);
+        ((float *)to)[i] = (float)mr__preset_float(e);
     }
 }
 

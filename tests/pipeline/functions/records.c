@@ -29,6 +29,15 @@ MR_TEST(json_objects_become_records)
                        "--3]), \"b\": feature(float32, default=-(0.5)), "
                        "\"c\": feature(int64, default=--9223372036854775808)})"),
               "{a: [1, -2, 3], b: -0.5, c: -9223372036854775808}");
+    mr_eq_str(evaluate(1, "x => parse_json('{}', a=feature(float32, shape=[3], "
+                          "default=[inf, -inf, 1]))"),
+              "{a: [1e999, -1e999, 1.0]}");
+    mr_eq_str(evaluate(1, "x => format('{} {}', parse_json('{}', a=feature(float64, "
+                          "default=nan))['a'], parse_csv('', [feature(float32, default=nan)]))"),
+              "\"nan nan\"");
+    mr_eq_str(evaluate(1, "nan => parse_example('', a=feature(float32, default=-inf), "
+                          "b=feature(float32, shape=[2], default=[1.5, nan]))['a']"),
+              "-1e999");
     mr_eq_str(
         evaluate(1, "x => parse_json('{\"a\": [\"nan\", \"-inf\", 1]}', a=float32[3])[\"a\"][1:]"),
         "[-1e999, 1.0]");
@@ -108,6 +117,10 @@ MR_TEST(wrong_features_are_refused)
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=float16)"), "read it as float32 and cast it");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, default=1.5))"),
                "the default is wanted as int64 literals");
+    mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, default=nan))"),
+               "the default is wanted as int64 literals");
+    mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(float32, default=x))"),
+               "the default is wanted as float32 literals");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, shape=[3], default=[1, 2]))"),
                "the default has 2 values, its shape 3");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64[], default=1))"),
