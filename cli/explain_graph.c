@@ -25,8 +25,8 @@ struct explained {
 enum {
     MOST_LINES = 1 << 16,
     MOST_DEPTH = 1000,
-    WIDEST_OP = 44,
-    WIDEST_SPEC = 36,
+    WIDEST_OP = 52, /* columns of the table; longer entries are cut */
+    WIDEST_SPEC = 40,
     MOST_COMPARED = 2000
 };
 
@@ -226,6 +226,23 @@ static void format_memory(const line *l, char *out, size_t size)
     }
 }
 
+/* Prints text of at most `most` columns, the last of them "…" where it is longer; returns how many
+ * it took. */
+static int print_cut(const char *text, int most)
+{
+    int columns = 0, before_last = 0;
+    for (const char *p = text; *p; p++)
+        if (((unsigned char)*p & 0xc0) != 0x80) { /* a character begins */
+            if (++columns == most)
+                before_last = (int)(p - text);
+        }
+    if (columns <= most)
+        fputs(text, stdout);
+    else
+        printf("%.*s\u2026", before_last, text);
+    return columns < most ? columns : most;
+}
+
 static void widen(int *width, size_t n, int most)
 {
     if ((int)n > *width)
@@ -252,12 +269,14 @@ void explained_print(const explained *x)
                             : l->mark == '+'          ? "\033[32m"
                                                       : "\033[31m";
         int indent = 2 * l->depth;
-        printf("%s  %c %*s%-*s", paint, l->mark, indent, "", l->mark == '-' ? 0 : op_width - indent,
-               l->op);
+        printf("%s  %c %*s", paint, l->mark, indent, "");
+        int width = indent + print_cut(l->op, WIDEST_OP);
         if (l->mark != '-') {
             format_count(l->count, count, sizeof count);
             format_memory(l, memory, sizeof memory);
-            printf("  %*s  %-*s  %s", count_width, count, spec_width, l->spec, memory);
+            printf("%*s  %*s  ", width < op_width ? op_width - width : 0, "", count_width, count);
+            width = print_cut(l->spec, WIDEST_SPEC);
+            printf("%*s  %s", width < spec_width ? spec_width - width : 0, "", memory);
         }
         puts(*paint ? "\033[0m" : "");
     }

@@ -475,6 +475,13 @@ json explain_lists_the_ops_as_json 'x["ops before"] == [
     {"op": ".shuffle(-2)", "depth": 0, "element": "int64[]", "elements": "infinite", "held_elements": "infinite", "held_bytes": None}]' \
     "$("$m" explain --json 'counter().shuffle(-2)' 2>err)"
 
+long='range(2).map(x => {"a rather long name": x, "another name, no shorter": x})'
+"$m" explain "$long" >out
+result explain_cuts_long_entries "$(grep -q '^    \.map(x => {"a rather long name": x, "another name, …  *2  {"a rather long name": int64\[\], "anothe…  a block$' out &&
+    grep -qxF "  $long" out; echo $?)" "$(cat out)"
+"$m" explain "range(2).map(x => {\"$(printf 'é%.0s' $(seq 60))\": x})" >out
+result explain_cuts_between_characters "$(iconv -f utf-8 -t utf-8 out >/dev/null && grep -q '"é*…  *2  {"é*…  a block$' out; echo $?)" "$(cat out)"
+
 # ---- the memory limit
 graph='range(800).map(x => random_uniform([25000], seed=1)).prefetch(100000).map(x => sum(sort(x)))'
 least=$("$m" explain --json --threads 2 "$graph" | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory before"]["bytes"])')

@@ -484,11 +484,11 @@ MR_TEST(big_endian_and_old_versions_are_refused)
 MR_TEST(the_function_of_one_file_has_the_types_of_the_node)
 {
     static const char *const types[][2] = {
-        {"{\"n\": n, \"s\": \"x\"}", "{\\\"n\\\": int64, \\\"s\\\": bytes}"},
+        {"{\"n\": n, \"s\": \"x\"}", "{\"n\": int64, \"s\": bytes}"},
         {"{\"a\": ones([2, 3]), \"b\": ones([n]), \"c\": ones([n, 2])}",
-         "{\\\"a\\\": float32[2, 3], \\\"b\\\": float32[], \\\"c\\\": float32[none, 2]}"},
-        {"{\"a\": ones([n, n])}", "{\\\"a\\\": float32[none, none]}"},
-        {"{\"a\": ones([3])}", "{\\\"a\\\": float32[3]}"}};
+         "{\"a\": float32[2, 3], \"b\": float32[], \"c\": float32[none, 2]}"},
+        {"{\"a\": ones([n, n])}", "{\"a\": float32[none, none]}"},
+        {"{\"a\": ones([3])}", "{\"a\": float32[3]}"}};
     const char *const files[] = {mr_test_path("1.arrow"), mr_test_path("1.arrow")};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         char graph[300], part[300];
@@ -503,7 +503,7 @@ MR_TEST(the_function_of_one_file_has_the_types_of_the_node)
         mr_dataset_unref(ds);
         ds = mr_take(mr_flat_map(mr_from_strings(files, 2), fn), 2);
         mr_ok(mr_dataset_to_text(ds, &printed, &st), &st);
-        snprintf(part, sizeof part, ".flat_map(f => arrow(f, schema=\"%s\"))", types[i][1]);
+        snprintf(part, sizeof part, ".flat_map(f => arrow(f, schema=%s))", types[i][1]);
         mr_has_str(printed, part);
         mr_drive(printed, expected);
         mr_free(printed);

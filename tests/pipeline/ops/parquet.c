@@ -216,8 +216,7 @@ MR_TEST(the_function_of_one_file_has_the_types_of_the_node)
     mr_dataset_unref(ds);
     ds = mr_flat_map(mr_from_strings(paths, 2), fn);
     mr_ok(mr_dataset_to_text(ds, &printed, &st), &st);
-    mr_has_str(printed,
-               ".flat_map(f => parquet(f, schema=\"{\\\"s\\\": bytes, \\\"x\\\": int64}\"))");
+    mr_has_str(printed, ".flat_map(f => parquet(f, schema={\"s\": bytes, \"x\": int64}))");
     mr_free(printed);
     mr_drive_dataset(mr_map(ds, mr_fn_text("r => r[\"x\"]"), NULL), "0 1 2 3 4 5 6 7 8 9");
 }
