@@ -22,19 +22,24 @@ static void print_base64(FILE *f, const unsigned char *s, size_t n)
     }
 }
 
+static bool is_utf8(const char *text, size_t n)
+{
+    size_t len;
+    int32_t point;
+    for (size_t i = 0; i < n; i += len)
+        if (!(len = mr__utf8_at(text + i, text + n, &point)))
+            return false;
+    return true;
+}
+
 void cli_print_string(FILE *f, const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
-    for (size_t i = 0; i < n;) {
-        int32_t point;
-        size_t len = mr__utf8_at(text + i, text + n, &point);
-        if (!len) {
-            fputs("{\"b64\": \"", f);
-            print_base64(f, s, n);
-            fputs("\"}", f);
-            return;
-        }
-        i += len;
+    if (!is_utf8(text, n)) {
+        fputs("{\"b64\": \"", f);
+        print_base64(f, s, n);
+        fputs("\"}", f);
+        return;
     }
     putc_unlocked('"', f);
     for (size_t i = 0; i < n; i++) {
@@ -53,6 +58,19 @@ void cli_print_string(FILE *f, const char *text, size_t n)
             putc_unlocked(c, f);
     }
     putc_unlocked('"', f);
+}
+
+/* A key is a string: of other bytes it is the text of the object that stands for a value. */
+static void print_key(FILE *f, const char *name)
+{
+    size_t n = strlen(name);
+    if (is_utf8(name, n)) {
+        cli_print_string(f, name, n);
+        return;
+    }
+    fputs("\"{\\\"b64\\\": \\\"", f);
+    print_base64(f, (const unsigned char *)name, n);
+    fputs("\\\"}\"", f);
 }
 
 static void print_integer(FILE *f, bool negative, uint64_t v)
@@ -245,7 +263,7 @@ static mr_code print_tree(FILE *f, const mr_spec *spec, const mr_array *columns,
         if (i)
             fputs(", ", f);
         if (name)
-            cli_print_string(f, name, strlen(name));
+            print_key(f, name);
         else
             fprintf(f, "\"%zu\"", i);
         fputs(": ", f);

@@ -9,6 +9,7 @@ expect floats_look_like_floats 0 $'0.0\n0.5\n1.0' -- "$m" show 'range(3).map(x =
 expect float32_digits 0 0.1 -- "$m" show 'from_tensors(0.1)'
 expect not_numbers 0 $'"inf"\n"nan"' -- "$m" show 'from_tensor_slices([1.0, 0.0]).map(x => x / 0.0)'
 expect strings 0 $'"a\\"b"\n{"b64": "/w=="}' -- "$m" show 'from_tensor_slices(["a\"b", "\xff"])'
+expect keys_that_are_no_text 0 '{"é": 2, "{\"b64\": \"/w==\"}": 1}' -- "$m" show 'from_tensors(1, 2).map((a, b) => {"\xff": a, "\xc3\xa9": b})'
 expect records 0 '{"a": 1}' -- "$m" show 'from_tensors(a=1)'
 expect a_shape_beyond_memory_is_its_elements_error 0 $'[0.0]\n[0.0]' -- "$m" show 'range(3).map(x => zeros([9223372036854775807 if x == 1 else 1])).ignore_errors()'
 expect datasets 0 '{"dataset": [0, 1]}' -- "$m" show 'range(2).window(2)'
