@@ -117,7 +117,7 @@ int cli_distribute(const cli_distribution *d, const cli_run *run, const char *te
         *ds = graph;
     else
         mr_dataset_unref(graph);
-    if (rc == MR_INVALID_ARGUMENT)
+    if (rc == MR_INVALID_ARGUMENT && !st.file[0]) /* as in cli_dataset */
         cli_try_service(run->file, text, size);
     return rc == MR_OK ? -1 : cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
 }

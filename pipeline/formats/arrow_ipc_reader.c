@@ -97,25 +97,51 @@ static mr_code place_of(arrow_reader *r, const mr__flat_vector *v, size_t i, int
     return MR_OK;
 }
 
-/* The schema of the stream that begins at r->first_message, which then is after it. */
-static mr_code read_schema(arrow_reader *r, mr_status *st)
+static mr_code fail_not_arrow(const mr__arrow_source *s, mr_status *st)
 {
+    char text[4 * sizeof s->first + 1];
+    size_t n = 0;
+    if (s->n_first == 0)
+        return mr_fail(st, MR_DATA_LOSS, "not an Arrow IPC file or stream: it is empty");
+    for (size_t i = 0; i < s->n_first; i++) {
+        unsigned c = s->first[i];
+        bool shown = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+        n += (size_t)snprintf(text + n, sizeof text - n, shown ? "%c" : "\\x%02x", c);
+    }
+    return mr_fail(st, MR_DATA_LOSS,
+                   "not an Arrow IPC file or stream: it begins with \"%s\", where a file has "
+                   "\"ARROW1\", and a stream \"\\xff\\xff\\xff\\xff\" or the length of its schema",
+                   text);
+}
+
+/* The schema of the file or stream, after which r->first_message is then. */
+static mr_code read_schema(arrow_reader *r, bool is_file, mr_status *st)
+{
+    static const uint8_t mark[4] = {0xff, 0xff, 0xff, 0xff};
+    const mr__arrow_source *s = &r->source;
     mr__arrow_message m;
+    mr_status why;
     mr_buffer *bytes = NULL;
     int64_t body;
-    mr_code rc = mr__arrow_source_message(&r->source, r->first_message, &bytes, &m, &body, st);
-    if (rc == MR_END)
-        return mr_fail(st, MR_DATA_LOSS, "there is no schema; is it a file of Arrow's?");
-    MR_TRY(rc);
-    if (m.kind != MR__ARROW_IS_SCHEMA)
-        rc = mr_fail(st, MR_DATA_LOSS, "it does not begin with a schema; is it a file of Arrow's?");
+    bool marked = is_file || (s->n_first >= sizeof mark && !memcmp(s->first, mark, sizeof mark));
+    mr_status_init(&why);
+    r->first_message = is_file ? FIRST_MESSAGE : 0;
+    mr_code rc = mr__arrow_source_message(&r->source, r->first_message, &bytes, &m, &body, &why);
+    if (rc == MR_END || (rc == MR_OK && m.kind != MR__ARROW_IS_SCHEMA))
+        rc = damaged("it does not begin with a schema", &why);
+    if (rc == MR_DATA_LOSS && !why.sys_errno && !marked)
+        rc = fail_not_arrow(s, &why);
+    if (rc != MR_OK && st)
+        *st = why;
     if (rc == MR_OK)
         rc = mr__arrow_schema_read(&r->schema, &m.flat, &m.header, m.version, st);
     mr_buffer_unref(bytes);
+    if (rc != MR_OK)
+        return rc;
     r->first_message = body;
     if (m.body_bytes <= INT64_MAX - body)
         r->first_message += m.body_bytes;
-    return rc;
+    return MR_OK;
 }
 
 /* Forgets what begin() found, after its failure. */
@@ -149,10 +175,8 @@ static mr_code begin(arrow_reader *r, mr_status *st)
         }
     }
     mr_code rc = MR_OK;
-    if (!r->footer) {
-        r->first_message = is_file ? FIRST_MESSAGE : 0;
-        rc = read_schema(r, st);
-    }
+    if (!r->footer)
+        rc = read_schema(r, is_file, st);
     if (rc == MR_OK && r->opts.spec)
         rc = mr__arrow_loader_open(&r->loader, &r->schema, r->opts.spec, r->opts.all, st);
     if (rc == MR_OK && r->footer && r->loader)
@@ -516,9 +540,8 @@ static mr_code input_spec(const mr_bytes *names, size_t n, mr_spec **out, mr_sta
     mr_code rc = mr__arrow_input_head(&r.source, st);
     if (rc == MR_OK)
         rc = mr__arrow_source_is_file(&r.source, &is_file, st);
-    r.first_message = is_file ? FIRST_MESSAGE : 0;
     if (rc == MR_OK)
-        rc = read_schema(&r, st);
+        rc = read_schema(&r, is_file, st);
     if (rc == MR_OK)
         rc = mr__arrow_schema_spec(&r.schema, names, n, out, st);
     mr__arrow_schema_reset(&r.schema);

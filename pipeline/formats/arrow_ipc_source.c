@@ -199,13 +199,13 @@ mr_code mr__arrow_source_get(mr__arrow_source *s, int64_t at, uint64_t n, mr_buf
 
 mr_code mr__arrow_source_is_file(mr__arrow_source *s, bool *out, mr_status *st)
 {
-    char first[8];
     size_t got;
-    MR_TRY(mr__arrow_source_read(s, 0, first, sizeof first, &got, st));
-    *out = got == sizeof first && memcmp(first, MR__ARROW_FILE_HEAD, sizeof first) == 0;
+    MR_TRY(mr__arrow_source_read(s, 0, s->first, sizeof s->first, &got, st));
+    s->n_first = got;
+    *out = got == sizeof s->first && memcmp(s->first, MR__ARROW_FILE_HEAD, got) == 0;
     if (s->seekable || s->head || got == 0)
         return MR_OK;
-    s->head = mr_memdup(first, got);
+    s->head = mr_memdup(s->first, got);
     if (!s->head)
         return mr_fail_memory(st, got, "the head of a pipe");
     s->head_size = got;

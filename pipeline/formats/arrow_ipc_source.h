@@ -19,6 +19,8 @@ typedef struct mr__arrow_source {
     int64_t slot_at;
     uint8_t *head; /* bytes of a pipe that were read before; its first ones */
     size_t head_size;
+    uint8_t first[8]; /* bytes of the file, after mr__arrow_source_is_file */
+    size_t n_first;
 } mr__arrow_source;
 
 /* path: what `file` was opened as. errors MR_RESOURCE_EXHAUSTED */

@@ -47,7 +47,7 @@ result sigint_ends_a_wait_for_the_pipeline $([ $rc = 130 ] && [ ! -s err ]; echo
 mkdir -p piped
 ln fifo piped/elements.mre
 ln fifo piped/c.cache
-expect load_takes_no_pipe 2 '' 'regular files' -- "$m" show 'load("piped")'
+expect load_takes_no_pipe 1 '' 'regular files' -- "$m" show 'load("piped")'
 expect cache_takes_no_pipe 1 '' 'regular files' -- "$m" show 'range(3).cache("piped/c")'
 expect bench_stops_while_it_waits_for_an_element 0 ANY -- "$m" bench --seconds 0.2 --repeat 2 'text_line("fifo")'
 expect bench_stops_in_a_filter 0 ANY -- "$m" bench --seconds 0.2 'counter().filter(x => x < 0)'
@@ -408,6 +408,13 @@ for format in arrow parquet; do
     expect "$format: of nothing" 0 '' -- sh -c "'$m' write --out nothing --overwrite --format $format --expr 'range(0).map(x => {\"x\": x})' >/dev/null && '$m' show '$format(\"nothing-*\")'"
     expect "$format: input that is a file" 0 $'{"n": 1}\n{"n": 3}' -- sh -c "'$m' show '$format(\"-\", columns=[\"n\"])' <$format-00001-of-00002.$format"
 done
+mkdir -p folder.d
+for format in arrow parquet tfrecord; do
+    expect "$format: of a directory" 1 '' 'folder.d' 'directory' -- "$m" show "$format(\"folder.d\")"
+done
+printf 'PK\003\004not a table' >zip.arrow
+expect arrow_of_other_files 1 '' 'zip.arrow: ' 'not an Arrow IPC file or stream: it begins with "PK\x03\x04not "' '"ARROW1"' -- "$m" show 'arrow("zip.arrow")'
+expect arrow_of_other_pipes 1 '' 'it begins with "PK\x03\x04not "' -- sh -c "cat zip.arrow | '$m' show 'arrow(\"-\")'"
 expect tables_of_pipes 0 $'{"n": 0}\n{"n": 2}\n{"n": 4}' -- sh -c "cat arrow-00000-of-00002.arrow | '$m' show 'arrow(\"-\", columns=[\"n\"])'"
 expect tables_of_pipes_once 1 '' 'read once' -- sh -c "cat arrow-00000-of-00002.arrow | '$m' show 'arrow(\"-\", columns=[\"n\"]).take(1).repeat(2)' >/dev/null"
 expect no_tables_of_other_pipes 2 '' 'standard input' -- sh -c "rm -f fifo; mkfifo fifo; '$m' show 'arrow(\"fifo\")'"

@@ -319,8 +319,9 @@ MR_TEST(truncated_files_end_with_an_error)
     mr_drive(
         mr_drive_path("arrow([\"@/text.arrow\", \"@/empty.arrow\", \"@/missing\", "
                       "\"@/a.arrow\"], schema={\"n\": int64, \"s\": bytes}).map(r => r[\"n\"])"),
-        "!data_loss !there_is_no_schema !not_found 0 1 2 3 4");
-    refused("arrow(\"@/empty.arrow\")", MR_DATA_LOSS, "there is no schema");
+        "!it_begins_with_\"this_is_\",_where_a_file_has_\"ARROW1\" "
+        "!not_an_Arrow_IPC_file_or_stream:_it_is_empty !not_found 0 1 2 3 4");
+    refused("arrow(\"@/empty.arrow\")", MR_DATA_LOSS, "it is empty");
 }
 
 /* A file that lost its end gives its rows, then the error. */
