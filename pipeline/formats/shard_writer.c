@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/shard_writer.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "pipeline/formats/parquet_writer.h"
 #include "pipeline/formats/record_frames.h"
 #include "pipeline/formats/tfrecord_writer.h"
+#include "pipeline/system.h"
 
 /* Records that a dictionary is trained of, back to back, before they are written. */
 struct samples {
@@ -406,11 +408,20 @@ void mr_shard_writer_abort(mr_shard_writer *w)
     mr_free(w);
 }
 
+static mr_code check_directory(const char *directory, mr_status *st)
+{
+    struct stat s;
+    int err = mr__sys->stat(directory, &s) != 0 ? errno : S_ISDIR(s.st_mode) ? 0 : ENOTDIR;
+    return err ? mr_fail_errno(st, err, "no files can lie in %s", directory) : MR_OK;
+}
+
 mr_code mr_shard_writer_recover(const char *prefix, mr_status *st)
 {
     mr__generation g;
     MR_TRY(mr__generation_init(&g, prefix, st));
-    mr_code rc = mr__generation_lock(&g, st);
+    mr_code rc = *g.directory ? check_directory(g.directory, st) : MR_OK;
+    if (rc == MR_OK)
+        rc = mr__generation_lock(&g, st);
     if (rc == MR_OK)
         rc = mr__generation_recover(&g, st);
     mr__generation_reset(&g);

@@ -100,8 +100,8 @@ MR_API mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st) MR_NODIS
 /* Removes everything and frees w. NULL: nothing. */
 MR_API void mr_shard_writer_abort(mr_shard_writer *w);
 /* Finishes what a crash between the renames left of an earlier set. Nothing, where there was none.
- * errors   MR_DATA_LOSS: the journal is damaged; MR_ALREADY_EXISTS: a writer has the prefix; those
- *          of renaming */
+ * errors   MR_NOT_FOUND: no such directory; MR_DATA_LOSS: the journal is damaged;
+ *          MR_ALREADY_EXISTS: a writer has the prefix; those of renaming */
 MR_API mr_code mr_shard_writer_recover(const char *prefix, mr_status *st) MR_NODISCARD;
 /* Records so far. */
 MR_API int64_t mr_shard_writer_records(const mr_shard_writer *w);

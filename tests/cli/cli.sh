@@ -440,6 +440,8 @@ for signal in INT TERM HUP; do
     result "${signal}_is_the_exit_status" "$([ $? = $((128 + $(kill -l $signal))) ]; echo $?)"
     result "${signal}_leaves_no_partial_files" "$([ "$(echo stopped-* .stopped*)" = 'stopped-* .stopped*' ]; echo $?)"
 done
+expect recover_nowhere 1 '' 'nowhere/' 'No such file' -- "$m" write --out nowhere/a --recover
+expect recover_of_nothing 0 '' -- "$m" write --out unheard --recover
 expect write_nowhere 1 '' 'nowhere' -- "$m" write --out nowhere/a --expr 'range(1)'
 printf 'a\nb\n' >lines.txt
 expect text_of_standard_input 0 '2 records in 1 file: tp-*-of-00001.tfrecord' -- sh -c "printf 'a\nb\n' | '$m' write --out tp --text -"
