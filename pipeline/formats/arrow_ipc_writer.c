@@ -32,6 +32,7 @@ typedef struct pair {
 
 typedef struct arrow_writer {
     mr__table_writer base;
+    mr_spec *spec;
     mr__table_column *described;
     column *columns;
     size_t n_columns, rows, batch_bytes;
@@ -60,6 +61,7 @@ static mr_code put_schema(arrow_writer *w, bool footer, mr_status *st);
 
 static mr_code begin(arrow_writer *w, const mr__table_opts *o, mr_status *st)
 {
+    w->spec = mr_spec_ref(o->spec);
     MR_TRY(mr__table_columns(o, "Arrow", &w->described, &w->n_columns, st));
     w->columns = mr_calloc(w->n_columns, sizeof *w->columns);
     if (!w->columns)
@@ -89,6 +91,7 @@ static void close(mr__table_writer *self)
     }
     mr_free(w->columns);
     mr__table_columns_free(w->described, w->n_columns);
+    mr_spec_unref(w->spec);
     mr__flat_writer_reset(&w->flat);
     if (w->zstd)
         mr__zstd.ZSTD_freeCCtx(w->zstd);
@@ -102,24 +105,10 @@ static void close(mr__table_writer *self)
 
 /* ---- rows ---- */
 
-/* Lists that a row has on axis k; k = rank: values. */
-static size_t lists_of(const mr_row *r, int k)
-{
-    size_t n = 1;
-    int from = 0;
-    if (r->splits && k > 1) { /* of axes 0 and 1 together */
-        n = (size_t)r->splits[r->shape[0]];
-        from = 2;
-    }
-    for (int i = from; i < k; i++)
-        n *= (size_t)r->shape[i];
-    return n;
-}
-
 static mr_code add_ends(column *c, const mr_row *r, int k, mr_status *st)
 {
     bytes *b = &c->ends[k];
-    size_t n = lists_of(r, k);
+    size_t n = mr__table_lists(r, k);
     if (n == 0)
         return MR_OK;
     MR_TRY(mr_grow(&b->v, &b->capacity, b->n + n * sizeof(int64_t), 1, MOST_BYTES,
@@ -151,7 +140,7 @@ static mr_code add_row(column *c, const mr_array *a, size_t row, mr_status *st)
     for (int k = 0; k < t->rank; k++)
         if (t->shape[k] < 0)
             MR_TRY(add_ends(c, &r, k, st));
-    size_t n = lists_of(&r, t->rank);
+    size_t n = mr__table_lists(&r, t->rank);
     return t->dtype == MR_STRING ? add_strings(c, r.data, n, st)
                                  : add(&c->values, r.data, n * mr_dtype_size(t->dtype), st);
 }
@@ -224,14 +213,25 @@ static size_t put_type(mr__flat_writer *f, mr_dtype t, int *kind)
     return mr__flat_end_table(f);
 }
 
-/* Axis k of the column, k = rank: its values. */
-static size_t put_field(mr__flat_writer *f, const mr__table_column *c, int k)
+/* A field of that type and these children. */
+static size_t end_field(mr__flat_writer *f, const char *name, int kind, size_t type,
+                        size_t children)
 {
-    const char *name = k ? "item" : c->name;
-    int kind;
-    size_t child = k < c->rank ? put_field(f, c, k + 1) : 0, type;
-    size_t children = mr__flat_put_places(f, &child, k < c->rank);
     size_t text = mr__flat_put_string(f, name, strlen(name));
+    mr__flat_begin_table(f);
+    mr__flat_put_place(f, 0, text);
+    mr__flat_put_place(f, 3, type);
+    mr__flat_put_place(f, 5, children);
+    mr__flat_put_int(f, 2, 1, kind);
+    return mr__flat_end_table(f);
+}
+
+/* Axis k of the column, k = rank: its values. */
+static size_t put_leaf(mr__flat_writer *f, const mr__table_column *c, int k, const char *name)
+{
+    int kind;
+    size_t child = k < c->rank ? put_leaf(f, c, k + 1, "item") : 0, type;
+    size_t children = mr__flat_put_places(f, &child, k < c->rank);
     if (k == c->rank)
         type = put_type(f, c->dtype, &kind);
     else {
@@ -241,28 +241,57 @@ static size_t put_field(mr__flat_writer *f, const mr__table_column *c, int k)
             mr__flat_put_int(f, 0, 4, c->shape[k]);
         type = mr__flat_end_table(f);
     }
+    return end_field(f, name, kind, type, children);
+}
+
+static mr_code put_children(arrow_writer *w, const mr_spec *s, size_t *leaf, size_t *list,
+                            mr_status *st);
+
+/* s, whose leaves are those from *leaf on, which then is after them. */
+static mr_code put_field(arrow_writer *w, const mr_spec *s, const char *name, size_t *leaf,
+                         size_t *out, mr_status *st)
+{
+    mr__flat_writer *f = &w->flat;
+    size_t children;
+    if (mr_spec_kind_of(s) == MR_SPEC_LEAF) {
+        *out = put_leaf(f, &w->described[(*leaf)++], 0, name);
+        return MR_OK;
+    }
+    MR_TRY(put_children(w, s, leaf, &children, st));
     mr__flat_begin_table(f);
-    mr__flat_put_place(f, 0, text);
-    mr__flat_put_place(f, 3, type);
-    mr__flat_put_place(f, 5, children);
-    mr__flat_put_int(f, 2, 1, kind);
-    return mr__flat_end_table(f);
+    *out = end_field(f, name, MR__ARROW_STRUCT, mr__flat_end_table(f), children);
+    return MR_OK;
+}
+
+static mr_code put_children(arrow_writer *w, const mr_spec *s, size_t *leaf, size_t *list,
+                            mr_status *st)
+{
+    size_t n = mr_spec_n_children(s);
+    size_t *fields = mr_malloc((n + 1) * sizeof *fields);
+    mr_code rc = fields ? MR_OK : mr_fail_memory(st, n * sizeof *fields, "a schema");
+    for (size_t i = 0; i < n && rc == MR_OK; i++) {
+        char number[MR__TABLE_NUMBER];
+        rc = put_field(w, mr_spec_child(s, i), mr__table_child(s, i, number), leaf, &fields[i], st);
+    }
+    if (rc == MR_OK)
+        *list = mr__flat_put_places(&w->flat, fields, n);
+    mr_free(fields);
+    return rc;
 }
 
 /* As a message, or as the footer of the file. */
 static mr_code put_schema(arrow_writer *w, bool footer, mr_status *st)
 {
     mr__flat_writer *f = &w->flat;
-    size_t *fields = mr_malloc((w->n_columns + 1) * sizeof *fields);
+    size_t leaf = 0, list;
     int32_t unused;
     mr_bytes v;
-    if (!fields)
-        return mr_fail_memory(st, w->n_columns * sizeof *fields, "a schema");
     mr__flat_writer_clear(f);
-    for (size_t i = 0; i < w->n_columns; i++)
-        fields[i] = put_field(f, &w->described[i], 0);
-    size_t list = mr__flat_put_places(f, fields, w->n_columns);
-    mr_free(fields);
+    if (mr_spec_kind_of(w->spec) == MR_SPEC_LEAF) {
+        size_t value = put_leaf(f, &w->described[0], 0, w->described[0].name);
+        list = mr__flat_put_places(f, &value, 1);
+    } else
+        MR_TRY(put_children(w, w->spec, &leaf, &list, st));
     mr__flat_begin_table(f);
     mr__flat_put_place(f, 1, list);
     size_t schema = mr__flat_end_table(f);
@@ -336,6 +365,20 @@ static mr_code add_column(arrow_writer *w, column *c, mr_status *st)
     if (c->t->dtype == MR_BOOL)
         mr__table_pack_bits(&c->values);
     return add_buffer(w, c->values.v, c->values.n, st);
+}
+
+/* As put_field: a node and the validity of each struct, then its fields. */
+static mr_code add_field(arrow_writer *w, const mr_spec *s, size_t *leaf, bool inner, mr_status *st)
+{
+    if (mr_spec_kind_of(s) == MR_SPEC_LEAF)
+        return add_column(w, &w->columns[(*leaf)++], st);
+    if (inner) {
+        MR_TRY(add_node(w, w->rows, st));
+        MR_TRY(add_buffer(w, NULL, 0, st));
+    }
+    for (size_t i = 0; i < mr_spec_n_children(s); i++)
+        MR_TRY(add_field(w, mr_spec_child(s, i), leaf, true, st));
+    return MR_OK;
 }
 
 /* Buffer i as it lies in a compressed file, after what is in w->packed: its length, then a frame,
@@ -422,9 +465,9 @@ static mr_code put_lists(arrow_writer *w, mr_status *st)
 
 static mr_code put_batch(arrow_writer *w, mr_status *st)
 {
+    size_t leaf = 0;
     w->n_nodes = w->n_buffers = 0;
-    for (size_t i = 0; i < w->n_columns; i++)
-        MR_TRY(add_column(w, &w->columns[i], st));
+    MR_TRY(add_field(w, w->spec, &leaf, false, st));
     if (w->zstd)
         MR_TRY(pack_all(w, st));
     MR_TRY(put_lists(w, st));

@@ -58,7 +58,7 @@ static mr_code next_page(mr__parquet_column *c, int64_t *skip, mr_status *st)
     for (;;) {
         mr__parquet_head h;
         mr_code rc = mr__parquet_next_head(c, &h, st);
-        int64_t covers = c->leaf->list ? h.rows : h.values;
+        int64_t covers = c->leaf->lists ? h.rows : h.values;
         if (rc != MR_OK)
             return at_page(c, rc, st);
         if (h.type != MR__PARQUET_DICTIONARY_PAGE && skip && covers >= 0 && covers <= *skip &&
@@ -259,13 +259,22 @@ typedef struct lists {
     char *v; /* values, `size` bytes each */
     size_t n, capacity, size;
     size_t waiting;   /* values of the page at hand whose levels are taken */
-    int64_t *lengths; /* of the rows */
+    int64_t *lengths; /* of the rows, in values */
     bool *nulls;
     size_t rows, most;
     int64_t length;  /* of the row that is open */
     int64_t entries; /* and with its nulls */
     bool null;
+    /* of lists of lists */
+    int64_t *outer;                             /* how many lists the rows have */
+    int64_t *inner;                             /* the lengths of those */
+    size_t n_inner, inner_capacity, open_inner; /* of them, those before the row that is open */
 } lists;
+
+static size_t bytes_of(const lists *l)
+{
+    return (l->n + l->waiting) * l->size + l->n_inner * sizeof *l->inner;
+}
 
 /* Takes the values that wait. */
 static mr_code take_waiting(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_status *st)
@@ -287,7 +296,10 @@ static mr_code take_waiting(mr__parquet_column *c, lists *l, mr_buffer *owner, m
 static void end_row(mr__parquet_column *c, lists *l)
 {
     l->nulls[l->rows] = l->null;
+    if (l->outer)
+        l->outer[l->rows] = (int64_t)(l->n_inner - l->open_inner);
     l->lengths[l->rows++] = l->length;
+    l->open_inner = l->n_inner;
     l->length = l->entries = 0;
     l->null = false;
     c->row_open = false;
@@ -301,7 +313,8 @@ static mr_code take_levels(mr__parquet_column *c, mr_status *st)
     size_t d = mr__hybrid_get(&c->definitions, c->definition, n);
     size_t got = r < d ? r : d;
     for (size_t i = 0; i < got; i++)
-        if (c->repetition[i] > 1 || c->definition[i] > (uint32_t)c->leaf->max_definition)
+        if (c->repetition[i] > (uint32_t)c->leaf->lists ||
+            c->definition[i] > (uint32_t)c->leaf->max_definition)
             got = i;
     c->level_at = 0;
     c->level_n = got;
@@ -309,16 +322,38 @@ static mr_code take_levels(mr__parquet_column *c, mr_status *st)
     return got ? MR_OK : fail_short(c, "levels", st);
 }
 
+/* Another list begins in the row that is open. */
+static mr_code add_inner(lists *l, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&l->inner, &l->inner_capacity, l->n_inner + 1, sizeof *l->inner,
+                   MOST_ROW_BYTES / sizeof *l->inner, "the lengths of lists", st));
+    l->inner[l->n_inner++] = 0;
+    return MR_OK;
+}
+
 /* The entry at level_at is of the row that is open. */
-static void take_entry(mr__parquet_column *c, lists *l)
+static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
 {
     const mr__parquet_leaf *leaf = c->leaf;
-    int d = (int)c->definition[c->level_at++];
+    int r = (int)c->repetition[c->level_at], d = (int)c->definition[c->level_at];
+    c->level_at++;
+    if (leaf->lists == 2 && r < 2 && d >= leaf->in_list[0])
+        MR_TRY(add_inner(l, st));
+    if (leaf->lists == 2 && d >= leaf->in_list[0] && l->n_inner == l->open_inner)
+        return fail_short(c, "lists", st);
     if (d == leaf->max_definition) {
         l->waiting++;
         l->length++;
-    } else if (d != leaf->in_list - 1) /* else it is empty */
-        l->null = true;
+        if (leaf->lists == 2)
+            l->inner[l->n_inner - 1]++;
+        return MR_OK;
+    }
+    /* Less of the path is there: an empty list, or a null. */
+    bool empty = false;
+    for (int i = 0; i < leaf->lists; i++)
+        empty = empty || d == leaf->in_list[i] - 1;
+    l->null = l->null || !empty;
+    return MR_OK;
 }
 
 /* Reads on until `most` rows are whole, they take much memory, or an error. */
@@ -331,7 +366,7 @@ static mr_code take_rows(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_s
                 end_row(c, l);
                 continue;
             }
-            if (l->rows && l->n * l->size >= SOFT_BYTES && !c->row_open)
+            if (l->rows && bytes_of(l) >= SOFT_BYTES && !c->row_open)
                 return MR_OK;
             mr_code rc = next_page(c, NULL, st);
             if (rc == MR_END && c->row_open) {
@@ -349,7 +384,7 @@ static mr_code take_rows(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_s
             bool begins = c->repetition[c->level_at] == 0;
             if (begins && c->row_open) {
                 end_row(c, l);
-                if ((l->n + l->waiting) * l->size >= SOFT_BYTES)
+                if (bytes_of(l) >= SOFT_BYTES)
                     return take_waiting(c, l, owner, st);
                 continue;
             }
@@ -359,7 +394,7 @@ static mr_code take_rows(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_s
             if (++l->entries > MOST_ROW_ENTRIES)
                 return mr_fail(st, MR_RESOURCE_EXHAUSTED, "a list of more than %" PRId64 " entries",
                                MOST_ROW_ENTRIES);
-            take_entry(c, l);
+            MR_TRY(take_entry(c, l, st));
         }
         if (l->waiting > SOFT_BYTES) /* a long row */
             MR_TRY(take_waiting(c, l, owner, st));
@@ -373,6 +408,29 @@ static void release(void *ctx, void *data)
     mr_free(data);
 }
 
+/* The first rows of a are lists of lists, of these lengths. */
+static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
+{
+    mr_buffer *splits;
+    size_t rows = a->rows;
+    MR_TRY(mr_buffer_alloc(&splits, (l->n_inner + rows) * sizeof(int64_t), st));
+    mr_code rc = mr_buffer_hold(a->owner, splits, st);
+    int64_t *at = mr_buffer_data(splits);
+    const int64_t *inner = l->inner;
+    for (size_t i = 0; i < rows && rc == MR_OK; i++) {
+        mr_row *row = &((mr_row *)a->data)[i];
+        int64_t *shape = mr_array_shape_slot(a, i);
+        shape[0] = l->outer[i];
+        shape[1] = -1;
+        row->splits = at;
+        *at++ = 0;
+        for (int64_t k = 0; k < shape[0]; k++, at++)
+            *at = at[-1] + *inner++;
+    }
+    mr_buffer_unref(splits);
+    return rc;
+}
+
 /* The rows whose values are there, as ragged ones. Takes l->v over. */
 static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *out, mr_status *st)
 {
@@ -382,7 +440,7 @@ static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *
         used += (size_t)l->lengths[rows++];
     if (rows == 0)
         return MR_OK;
-    MR_TRY(mr_array_alloc_ragged(&out->a, t, 1, rows, st));
+    MR_TRY(mr_array_alloc_ragged(&out->a, t, l->outer ? 2 : 1, rows, st));
     mr_code rc = mr_buffer_hold(out->a.owner, owner, st);
     if (rc == MR_OK && l->v) {
         rc = mr_buffer_wrap(&values, l->v, l->n * l->size, true, release, NULL, st);
@@ -403,6 +461,8 @@ static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *
         shape[0] = l->lengths[i];
         row->shape = shape;
     }
+    if (rc == MR_OK && l->outer)
+        rc = split_rows(l, &out->a, st);
     if (rc != MR_OK)
         mr_array_reset(&out->a);
     return rc;
@@ -413,9 +473,12 @@ static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
     lists l = {.size = mr_dtype_size(c->leaf->dtype), .most = n};
     mr_buffer *owner = NULL; /* holds what strings point at */
     mr_status why;
+    bool nested = c->leaf->lists == 2;
     l.lengths = mr_malloc(n * sizeof *l.lengths);
-    mr_code rc = l.lengths ? mr_buffer_alloc(&out->nulls, n, st)
-                           : mr_fail_memory(st, n * sizeof *l.lengths, "lengths of lists");
+    l.outer = nested ? mr_malloc(n * sizeof *l.outer) : NULL;
+    mr_code rc = l.lengths && (l.outer || !nested)
+                     ? mr_buffer_alloc(&out->nulls, n, st)
+                     : mr_fail_memory(st, n * sizeof *l.lengths, "lengths of lists");
     if (rc == MR_OK)
         rc = mr_buffer_alloc(&owner, 1, st);
     if (rc == MR_OK) {
@@ -432,6 +495,8 @@ static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
     }
     mr_buffer_unref(owner);
     mr_free(l.lengths);
+    mr_free(l.outer);
+    mr_free(l.inner);
     mr_free(l.v);
     return rc;
 }
@@ -459,7 +524,7 @@ mr_code mr__parquet_column_end(mr__parquet_column *c, mr_status *st)
 mr_code mr__parquet_column_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
                                 mr_status *st)
 {
-    return c->leaf->list ? list_rows(c, n, out, st) : flat_rows(c, n, out, st);
+    return c->leaf->lists ? list_rows(c, n, out, st) : flat_rows(c, n, out, st);
 }
 
 mr_code mr__parquet_column_skip(mr__parquet_column *c, int64_t n, mr_status *st)

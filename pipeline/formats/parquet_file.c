@@ -321,7 +321,7 @@ static mr_code open_group(mr__parquet *f, mr_status *st)
         mr__parquet_column_start(&c->chunk, leaf_of(f, i), chunk, read_at, f);
         if (chunk->refusal)
             rc = mr_fail(st, MR_UNIMPLEMENTED, "it cannot be read: %s", chunk->refusal);
-        else if (!leaf_of(f, i)->list && chunk->values != g->rows)
+        else if (!leaf_of(f, i)->lists && chunk->values != g->rows)
             rc = mr_fail(st, MR_DATA_LOSS,
                          "its chunk has %" PRId64 " values, and the row group %" PRId64 " rows",
                          chunk->values, g->rows);

@@ -36,7 +36,7 @@ int64_t mr__parquet_count(const mr__parquet *f);
 void mr__parquet_seek(mr__parquet *f, int64_t row);
 
 /* The next 1 to `want` rows, of one group of rows: *rows of them, a column (empty before) for each
- * leaf selected. Lists are RAGGED. MR_END after the last.
+ * leaf selected. Lists are RAGGED, lists of lists ragged within the row too. MR_END after the last.
  * errors   MR_INVALID_ARGUMENT: this row has a null; the next one follows
  *          MR_DATA_LOSS and all others, with row and offset: the file is given up, and
  *          mr__parquet_row is the number of all */

@@ -40,8 +40,9 @@ typedef struct element {
 /* A group that is open. */
 typedef struct level {
     int64_t left;     /* children to come */
-    size_t name_size; /* of the path down to it */
-    int definition, repetition, in_list;
+    size_t path_size; /* of the path down to it, each part with the NUL byte after it */
+    size_t n_parts;
+    int definition, lists, in_list[MR__PARQUET_LISTS];
     bool is_list;        /* annotated as one: its child is repeated */
     bool is_entry;       /* the repeated group in such a list */
     bool map;            /* or in one */
@@ -51,11 +52,10 @@ typedef struct level {
 typedef struct walk {
     level levels[MOST_DEPTH];
     int depth; /* groups that are open */
-    char name[MOST_NAME];
+    char path[MOST_NAME];
 } walk;
 
-static const char nested[] = "it holds lists within lists, or groups within a list; columns hold "
-                             "lists of one level";
+static const char nested[] = "it holds groups within a list, or lists more than two deep";
 static const char is_map[] = "it is a map";
 
 static mr_code damaged(const char *what, mr_status *st)
@@ -144,21 +144,19 @@ static void read_element(mr__thrift *t, element *e)
 /* ---- the tree ---- */
 
 /* Appends a part to the path of the groups that are open. */
-static mr_code add_name(walk *w, const mr_bytes *name, size_t *size, mr_status *st)
+static mr_code add_part(walk *w, const mr_bytes *name, level *at, mr_status *st)
 {
-    size_t n = w->depth > 1 ? w->levels[w->depth - 1].name_size : 0;
-    if (name->size == 0 && w->depth > 0)
+    size_t n = at->path_size;
+    if (name->size == 0)
         return damaged("a column without a name", st);
-    if (n + name->size + 2 > sizeof w->name)
+    if (n + name->size + 1 > sizeof w->path)
         return damaged("a name of more than 4 KiB", st);
-    if (name->size && memchr(name->data, '\0', name->size))
+    if (memchr(name->data, '\0', name->size))
         return damaged("a name with a NUL byte", st);
-    if (w->depth > 1)
-        w->name[n++] = '.';
-    if (name->size)
-        memcpy(w->name + n, name->data, name->size);
-    *size = n + name->size;
-    w->name[*size] = '\0';
+    memcpy(w->path + n, name->data, name->size);
+    w->path[n + name->size] = '\0';
+    at->path_size = n + name->size + 1;
+    at->n_parts++;
     return MR_OK;
 }
 
@@ -210,19 +208,23 @@ static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, 
     mr__parquet_leaf *leaf = &f->leaves[f->n_leaves];
     *leaf = (mr__parquet_leaf){.type = (mr__parquet_type)e->type,
                                .size = (int32_t)e->size,
-                               .list = at->repetition == 1,
+                               .n_parts = at->n_parts,
+                               .lists = at->lists,
                                .max_definition = at->definition,
-                               .max_repetition = at->repetition,
-                               .in_list = at->in_list,
                                .refusal = at->refusal};
+    memcpy(leaf->in_list, at->in_list, sizeof leaf->in_list);
     const char *refusal = NULL;
     leaf->dtype = dtype_of(e, &refusal);
     if (!leaf->refusal)
         leaf->refusal = refusal;
-    leaf->name = mr_strndup(w->name, at->name_size);
-    if (!leaf->name)
-        return mr_fail_memory(st, at->name_size, "a column's name");
     f->n_leaves++;
+    leaf->path = mr_memdup(w->path, at->path_size);
+    leaf->name = mr_memdup(w->path, at->path_size);
+    if (!leaf->path || !leaf->name)
+        return mr_fail_memory(st, at->path_size, "a column's name");
+    for (size_t i = 0; i + 1 < at->path_size; i++)
+        if (!leaf->name[i])
+            leaf->name[i] = '.';
     return MR_OK;
 }
 
@@ -231,21 +233,19 @@ static mr_code enter(walk *w, const element *e, level *at, mr_status *st)
 {
     const level *up = w->depth ? &w->levels[w->depth - 1] : NULL;
     bool group = e->children > 0;
-    *at = up ? (level){.definition = up->definition,
-                       .repetition = up->repetition,
-                       .in_list = up->in_list,
-                       .refusal = up->refusal}
-             : (level){0};
+    *at = up ? *up : (level){0};
     at->left = e->children;
+    at->is_list = at->is_entry = false;
     if (!up) /* the root, whose own name and repetition say nothing */
         return MR_OK;
     if (e->repetition < MR__PARQUET_REQUIRED || e->repetition > MR__PARQUET_REPEATED)
         return damaged("a column that is neither required, optional nor repeated", st);
     at->definition += e->repetition != MR__PARQUET_REQUIRED;
-    at->map = up->map;
     if (e->repetition == MR__PARQUET_REPEATED) {
-        at->repetition++;
-        at->in_list = at->definition;
+        if (at->lists == MR__PARQUET_LISTS)
+            at->refusal = at->refusal ? at->refusal : nested;
+        else
+            at->in_list[at->lists++] = at->definition;
         /* The group between a list and its values has no name of its own in the column. */
         at->is_entry = group && up->is_list && e->children == 1;
         if (group && !at->is_entry && !at->refusal)
@@ -258,13 +258,12 @@ static mr_code enter(walk *w, const element *e, level *at, mr_status *st)
     if (group && e->kind == VARIANT)
         at->refusal = "it is a variant";
     at->is_list = group && e->kind == LIST && e->repetition != MR__PARQUET_REPEATED;
-    if (!at->refusal && (at->repetition > 1 || (up->is_entry && group)))
+    bool is_repeated = e->repetition == MR__PARQUET_REPEATED;
+    if (!at->refusal &&
+        ((up->is_entry && group && !at->is_list) || (up->is_list && at->lists && !is_repeated)))
         at->refusal = nested;
-    bool hidden = at->is_entry || up->is_entry || (up->is_list && at->repetition);
-    if (!hidden)
-        return add_name(w, &e->name, &at->name_size, st);
-    at->name_size = up->name_size;
-    return MR_OK;
+    bool hidden = at->is_entry || up->is_entry || (up->is_list && is_repeated);
+    return hidden ? MR_OK : add_part(w, &e->name, at, st);
 }
 
 static mr_code read_schema(mr__thrift *t, size_t n, mr__parquet_footer *f, mr_status *st)
@@ -454,8 +453,10 @@ mr_code mr__parquet_footer_read(const uint8_t *p, size_t n, int64_t end, mr__par
 
 void mr__parquet_footer_reset(mr__parquet_footer *f)
 {
-    for (size_t i = 0; i < f->n_leaves; i++)
+    for (size_t i = 0; i < f->n_leaves; i++) {
+        mr_free(f->leaves[i].path);
         mr_free(f->leaves[i].name);
+    }
     for (size_t i = 0; i < f->n_groups; i++)
         mr_free(f->groups[i].chunks);
     mr_free(f->leaves);

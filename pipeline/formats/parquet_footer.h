@@ -10,9 +10,10 @@
  *   -8       4      n, little-endian
  *   -4       4      "PAR1"; "PARE" where the footer is encrypted
  *
- * A column is a leaf of the schema, which is a tree. A leaf of groups is called "a.b"; a list by
- * the name of the list. Values of a leaf have two levels: the definition level says how much of the
- * path to the leaf is there, the repetition level whether the value begins a row.
+ * A column is a leaf of the schema, which is a tree: its path names the groups that it is in, and
+ * of lists the list alone, not what lies in it. Values of a leaf have two levels: the definition
+ * level says how much of the path to the leaf is there, the repetition level how many of the lists
+ * of the value before go on: 0 begins a row.
  *
  * thread   immutable once it is read
  * source   parquet.thrift and LogicalTypes.md of apache/parquet-format 2.11 */
@@ -48,18 +49,22 @@ enum {
     MR__PARQUET_DATA_PAGE_V2 = 3
 };
 
+enum { MR__PARQUET_LISTS = 2 }; /* most lists in each other that rows can be: axes of a tensor */
+
 #define MR__PARQUET_MAGIC     "PAR1"
 #define MR__PARQUET_MOST_PAGE ((int64_t)1 << 30) /* bytes of a page, not compressed */
 
 typedef struct mr__parquet_leaf {
-    char *name;
+    char *name; /* "a.b" */
+    char *path; /* "a", "b": n_parts strings that follow each other */
+    size_t n_parts;
     mr__parquet_type type;
-    int32_t size;        /* of FIXED */
-    mr_dtype dtype;      /* of the column */
-    bool list;           /* a row is any number of values */
-    int max_definition;  /* the level of a value that is there */
-    int max_repetition;  /* 0; 1: list */
-    int in_list;         /* list: the level from which on the list has a value, or a null */
+    int32_t size;                   /* of FIXED */
+    mr_dtype dtype;                 /* of the column */
+    int lists;                      /* axes of a row; 0: it is a value */
+    int max_definition;             /* the level of a value that is there */
+    int in_list[MR__PARQUET_LISTS]; /* of each list: the level from which on it has an entry, or a
+                                       null */
     const char *refusal; /* why it cannot be a column, as the end of a message; NULL: it can */
 } mr__parquet_leaf;
 

@@ -343,12 +343,12 @@ static mr_code start_page(mr__parquet_column *c, const mr__parquet_head *h, cons
         return damaged("it has more values than its column chunk", st);
     if (v2) {
         const uint8_t *middle = levels + h->repetition_bytes;
-        mr__hybrid_start(&c->repetitions, levels, middle, width_of(leaf->max_repetition));
+        mr__hybrid_start(&c->repetitions, levels, middle, width_of(leaf->lists));
         mr__hybrid_start(&c->definitions, middle, middle + h->definition_bytes,
                          width_of(leaf->max_definition));
     } else {
-        MR_TRY(start_levels(&c->repetitions, h->repetition_encoding, leaf->max_repetition, n, &data,
-                            end, st));
+        MR_TRY(
+            start_levels(&c->repetitions, h->repetition_encoding, leaf->lists, n, &data, end, st));
         MR_TRY(start_levels(&c->definitions, h->definition_encoding, leaf->max_definition, n, &data,
                             end, st));
     }

@@ -17,15 +17,13 @@ enum { PAGE_BYTES = 1 << 20, PAGE_ENTRIES = 1 << 20, GROUP_ROWS = 1 << 20, GROUP
 typedef mr__table_bytes bytes;
 
 typedef struct field {
-    const char *name; /* of the columns' */
-    mr_dtype dtype;
-    bool list;
+    const mr__table_column *t; /* of the columns' */
     mr__parquet_type type;
-    bytes values;               /* of the page; bools a byte each */
-    bytes repetitions, present; /* of the page, a byte for each entry of a list */
-    size_t entries;             /* of the page */
-    bytes pages;                /* finished ones of the group */
-    int64_t in_pages, raw;      /* entries in them, and their bytes before they are compressed */
+    bytes values;                   /* of the page; bools a byte each */
+    bytes repetitions, definitions; /* of the page, a byte for each entry of a list */
+    size_t entries;                 /* of the page */
+    bytes pages;                    /* finished ones of the group */
+    int64_t in_pages, raw; /* entries in them, and their bytes before they are compressed */
 } field;
 
 /* What the footer says of a chunk. */
@@ -40,6 +38,7 @@ typedef struct parquet_writer {
     mr_compression compression;
     int64_t offset;
     size_t group_bytes, n;
+    mr_spec *spec;
     mr__table_column *columns;
     field *fields;
     int64_t rows, bytes; /* of the group */
@@ -80,20 +79,13 @@ static mr_code put(parquet_writer *w, const void *p, size_t n, mr_status *st)
 static mr_code begin(parquet_writer *w, const mr__table_opts *o, mr_status *st)
 {
     MR_TRY(mr__zlib_need(st)); /* for checksums */
+    w->spec = mr_spec_ref(o->spec);
     MR_TRY(mr__table_columns(o, "Parquet", &w->columns, &w->n, st));
     w->fields = mr_calloc(w->n, sizeof *w->fields);
     if (!w->fields)
         return mr_fail_memory(st, w->n * sizeof *w->fields, "a writer of Parquet files");
-    for (size_t i = 0; i < w->n; i++) {
-        const mr__table_column *c = &w->columns[i];
-        if (c->rank > 1)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "component '%.200s' has %d axes, and columns of Parquet files here hold "
-                           "values and lists of one level; flatten it with reshape(x, [-1])",
-                           c->name, c->rank);
-        w->fields[i] = (field){
-            .name = c->name, .dtype = c->dtype, .list = c->rank == 1, .type = type_of(c->dtype)};
-    }
+    for (size_t i = 0; i < w->n; i++)
+        w->fields[i] = (field){.t = &w->columns[i], .type = type_of(w->columns[i].dtype)};
     return put(w, MR__PARQUET_MAGIC, 4, st);
 }
 
@@ -104,12 +96,13 @@ static void close_writer(mr__table_writer *self)
         field *f = &w->fields[i];
         mr__table_bytes_reset(&f->values);
         mr__table_bytes_reset(&f->repetitions);
-        mr__table_bytes_reset(&f->present);
+        mr__table_bytes_reset(&f->definitions);
         mr__table_bytes_reset(&f->pages);
     }
     mr__table_bytes_reset(&w->page);
     mr__table_bytes_reset(&w->packed);
     mr__table_columns_free(w->columns, w->n);
+    mr_spec_unref(w->spec);
     mr_free(w->fields);
     mr_free(w->groups);
     mr_free(w->chunks);
@@ -118,20 +111,28 @@ static void close_writer(mr__table_writer *self)
 
 /* ---- pages ---- */
 
-/* Levels of one bit, all in one group of packed ones, with their size before them. */
-static mr_code put_levels(bytes *page, bytes *levels, mr_status *st)
+/* Levels from 0 to `most`, all in one run of packed ones, with its size before it. */
+static mr_code put_levels(bytes *page, const bytes *levels, int most, mr_status *st)
 {
-    size_t groups = (levels->n + 7) / 8, head = groups << 1 | 1;
+    size_t groups = (levels->n + 7) / 8, head = groups << 1 | 1, width = 1;
+    const uint8_t *v = levels->v;
     uint8_t first[4 + 10];
     size_t n = 4;
     for (; head >= 0x80; head >>= 7)
         first[n++] = (uint8_t)((head & 0x7f) | 0x80);
     first[n++] = (uint8_t)head;
-    uint32_t size = (uint32_t)(n - 4 + groups);
+    while (most >> width)
+        width++;
+    uint32_t size = (uint32_t)(n - 4 + groups * width);
     memcpy(first, &size, sizeof size);
     MR_TRY(append(page, first, n, MOST_PAGE, st));
-    mr__table_pack_bits(levels);
-    return append(page, levels->v, levels->n, MOST_PAGE, st);
+    for (size_t i = 0; i < levels->n; i += 8) { /* eight of them are `width` bytes */
+        uint64_t packed = 0;
+        for (size_t k = 0; k < 8 && i + k < levels->n; k++)
+            packed |= (uint64_t)v[i + k] << (k * width);
+        MR_TRY(append(page, &packed, width, MOST_PAGE, st)); /* little-endian */
+    }
+    return MR_OK;
 }
 
 /* w->page, compressed, in w->packed. */
@@ -165,11 +166,11 @@ static mr_code end_page(parquet_writer *w, field *f, mr_status *st)
     if (f->entries == 0)
         return MR_OK;
     w->page.n = 0;
-    if (f->list) {
-        MR_TRY(put_levels(&w->page, &f->repetitions, st));
-        MR_TRY(put_levels(&w->page, &f->present, st));
+    if (f->t->rank) {
+        MR_TRY(put_levels(&w->page, &f->repetitions, f->t->rank, st));
+        MR_TRY(put_levels(&w->page, &f->definitions, f->t->rank, st));
     }
-    if (f->dtype == MR_BOOL)
+    if (f->t->dtype == MR_BOOL)
         mr__table_pack_bits(&f->values);
     MR_TRY(append(&w->page, f->values.v, f->values.n, MOST_PAGE, st));
     if (w->compression != MR_COMPRESSION_NONE) {
@@ -196,7 +197,7 @@ static mr_code end_page(parquet_writer *w, field *f, mr_status *st)
     f->raw += (int64_t)(head.n + w->page.n);
     f->in_pages += (int64_t)f->entries;
     mr__thrift_w_reset(&head);
-    f->entries = f->values.n = f->repetitions.n = f->present.n = 0;
+    f->entries = f->values.n = f->repetitions.n = f->definitions.n = 0;
     return rc;
 }
 
@@ -237,8 +238,9 @@ static mr_code end_group(parquet_writer *w, mr_status *st)
 /* n values, as the format has them, to the page. */
 static mr_code add_values(field *f, const void *v, size_t n, mr_status *st)
 {
-    size_t size = mr_dtype_size(f->dtype);
-    if (f->dtype == MR_STRING) {
+    mr_dtype dtype = f->t->dtype;
+    size_t size = mr_dtype_size(dtype);
+    if (dtype == MR_STRING) {
         const mr_bytes *s = v;
         for (size_t i = 0; i < n; i++) {
             uint32_t length = (uint32_t)s[i].size;
@@ -252,20 +254,37 @@ static mr_code add_values(field *f, const void *v, size_t n, mr_status *st)
     if (f->type != MR__PARQUET_INT32 || size == 4)
         return append(&f->values, v, n * size, MOST_PAGE, st);
     for (size_t i = 0; i < n; i++) {
-        int32_t wide = f->dtype == MR_INT8    ? ((const int8_t *)v)[i]
-                       : f->dtype == MR_INT16 ? ((const int16_t *)v)[i]
-                       : f->dtype == MR_UINT8 ? ((const uint8_t *)v)[i]
-                                              : ((const uint16_t *)v)[i];
+        int32_t wide = dtype == MR_INT8    ? ((const int8_t *)v)[i]
+                       : dtype == MR_INT16 ? ((const int16_t *)v)[i]
+                       : dtype == MR_UINT8 ? ((const uint8_t *)v)[i]
+                                           : ((const uint16_t *)v)[i];
         MR_TRY(append(&f->values, &wide, sizeof wide, MOST_PAGE, st));
     }
     return MR_OK;
 }
 
-static mr_code add_entry(field *f, uint8_t repetition, uint8_t present, mr_status *st)
+/* A value where all axes are there, as many as `definition` says; else an empty list. The lists of
+ * `repetition` axes go on from the entry before. */
+static mr_code add_entry(field *f, int repetition, int definition, mr_status *st)
 {
-    MR_TRY(append(&f->repetitions, &repetition, 1, MOST_PAGE, st));
-    MR_TRY(append(&f->present, &present, 1, MOST_PAGE, st));
+    const uint8_t r = (uint8_t)repetition, d = (uint8_t)definition;
+    MR_TRY(append(&f->repetitions, &r, 1, MOST_PAGE, st));
+    MR_TRY(append(&f->definitions, &d, 1, MOST_PAGE, st));
     f->entries++;
+    return MR_OK;
+}
+
+/* The entries of list i of axis k. */
+static mr_code add_list(field *f, const mr_row *r, int k, int64_t i, int repetition, mr_status *st)
+{
+    int64_t n = r->splits && k == 1 ? r->splits[i + 1] - r->splits[i] : r->shape[k];
+    if (n == 0)
+        return add_entry(f, repetition, k, st);
+    for (int64_t j = 0; j < n; j++) {
+        int of = j ? k + 1 : repetition;
+        MR_TRY(k + 1 == f->t->rank ? add_entry(f, of, k + 1, st)
+                                   : add_list(f, r, k + 1, j, of, st));
+    }
     return MR_OK;
 }
 
@@ -274,15 +293,12 @@ static mr_code add_row(parquet_writer *w, size_t i, const mr_array *a, size_t ro
     field *f = &w->fields[i];
     size_t before = f->values.n;
     mr_row r;
-    MR_TRY(mr__table_row(&w->columns[i], "Parquet", a, row, &r, st));
-    size_t n = f->list ? (size_t)r.shape[0] : 1;
-    MR_TRY(add_values(f, r.data, n, st));
-    if (!f->list)
+    MR_TRY(mr__table_row(f->t, "Parquet", a, row, &r, st));
+    MR_TRY(add_values(f, r.data, mr__table_lists(&r, f->t->rank), st));
+    if (f->t->rank)
+        MR_TRY(add_list(f, &r, 0, 0, 0, st));
+    else
         f->entries++;
-    else if (n == 0)
-        MR_TRY(add_entry(f, 0, 0, st));
-    for (size_t k = 0; f->list && k < n; k++)
-        MR_TRY(add_entry(f, k > 0, 1, st));
     w->bytes += (int64_t)(f->values.n - before);
     return f->values.n >= PAGE_BYTES || f->entries >= PAGE_ENTRIES ? end_page(w, f, st) : MR_OK;
 }
@@ -331,39 +347,69 @@ static void put_logical(mr__thrift_w *t, mr_dtype dtype)
 
 static void put_leaf(mr__thrift_w *t, const field *f, const char *name)
 {
+    mr_dtype dtype = f->t->dtype;
     mr__thrift_item_struct(t);
     mr__thrift_put_int(t, 1, MR__THRIFT_I32, (int64_t)f->type);
     if (f->type == MR__PARQUET_FIXED)
-        mr__thrift_put_int(t, 2, MR__THRIFT_I32, (int64_t)mr_dtype_size(f->dtype));
+        mr__thrift_put_int(t, 2, MR__THRIFT_I32, (int64_t)mr_dtype_size(dtype));
     mr__thrift_put_int(t, 3, MR__THRIFT_I32, MR__PARQUET_REQUIRED);
     put_name(t, name);
-    put_logical(t, f->dtype);
+    put_logical(t, dtype);
     mr__thrift_put_end(t);
 }
 
-static void put_field(mr__thrift_w *t, const field *f)
+/* A group of n nodes, which follow it. Its end is the caller's. */
+static void begin_group(mr__thrift_w *t, const char *name, int repetition, size_t n)
+{
+    mr__thrift_item_struct(t);
+    mr__thrift_put_int(t, 3, MR__THRIFT_I32, repetition);
+    put_name(t, name);
+    mr__thrift_put_int(t, 5, MR__THRIFT_I32, (int64_t)n);
+}
+
+/* A list in a list for each axis. */
+static void put_column(mr__thrift_w *t, const field *f, const char *name)
 {
     enum { LIST = 3 };
-    if (!f->list) {
-        put_leaf(t, f, f->name);
-        return;
+    for (int k = 0; k < f->t->rank; k++) {
+        begin_group(t, k ? "element" : name, MR__PARQUET_REQUIRED, 1);
+        mr__thrift_put_int(t, 6, MR__THRIFT_I32, LIST);
+        mr__thrift_put_struct(t, 10);
+        mr__thrift_put_struct(t, LIST);
+        mr__thrift_put_end(t);
+        mr__thrift_put_end(t);
+        mr__thrift_put_end(t);
+        begin_group(t, "list", MR__PARQUET_REPEATED, 1);
+        mr__thrift_put_end(t);
     }
-    mr__thrift_item_struct(t);
-    mr__thrift_put_int(t, 3, MR__THRIFT_I32, MR__PARQUET_REQUIRED);
-    put_name(t, f->name);
-    mr__thrift_put_int(t, 5, MR__THRIFT_I32, 1);
-    mr__thrift_put_int(t, 6, MR__THRIFT_I32, LIST);
-    mr__thrift_put_struct(t, 10);
-    mr__thrift_put_struct(t, LIST);
-    mr__thrift_put_end(t);
-    mr__thrift_put_end(t);
-    mr__thrift_put_end(t);
-    mr__thrift_item_struct(t);
-    mr__thrift_put_int(t, 3, MR__THRIFT_I32, MR__PARQUET_REPEATED);
-    put_name(t, "list");
-    mr__thrift_put_int(t, 5, MR__THRIFT_I32, 1);
-    mr__thrift_put_end(t);
-    put_leaf(t, f, "element");
+    put_leaf(t, f, f->t->rank ? "element" : name);
+}
+
+/* The nodes of the components of s, whose leaves are those from *leaf on. */
+static void put_nodes(mr__thrift_w *t, const parquet_writer *w, const mr_spec *s, size_t *leaf)
+{
+    for (size_t i = 0; i < mr_spec_n_children(s); i++) {
+        char number[MR__TABLE_NUMBER];
+        const char *name = mr__table_child(s, i, number);
+        const mr_spec *child = mr_spec_child(s, i);
+        if (mr_spec_kind_of(child) == MR_SPEC_LEAF) {
+            put_column(t, &w->fields[(*leaf)++], name);
+            continue;
+        }
+        begin_group(t, name, MR__PARQUET_REQUIRED, mr_spec_n_children(child));
+        mr__thrift_put_end(t);
+        put_nodes(t, w, child, leaf);
+    }
+}
+
+/* Of s, without its own. */
+static size_t count_groups(const mr_spec *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < mr_spec_n_children(s); i++)
+        if (mr_spec_kind_of(mr_spec_child(s, i)) != MR_SPEC_LEAF)
+            n += 1 + count_groups(mr_spec_child(s, i));
+    return n;
 }
 
 static void put_chunk(mr__thrift_w *t, const parquet_writer *w, const field *f, const chunk *c)
@@ -378,9 +424,11 @@ static void put_chunk(mr__thrift_w *t, const parquet_writer *w, const field *f, 
     mr__thrift_put_list(t, 2, MR__THRIFT_I32, 2);
     mr__thrift_item_int(t, MR__PARQUET_PLAIN);
     mr__thrift_item_int(t, MR__PARQUET_RLE);
-    mr__thrift_put_list(t, 3, MR__THRIFT_BINARY, f->list ? 3 : 1);
-    mr__thrift_item_bytes(t, f->name, strlen(f->name));
-    if (f->list) {
+    mr__thrift_put_list(t, 3, MR__THRIFT_BINARY, f->t->n_parts + 2 * (size_t)f->t->rank);
+    const char *part = f->t->path;
+    for (size_t i = 0; i < f->t->n_parts; i++, part += strlen(part) + 1)
+        mr__thrift_item_bytes(t, part, strlen(part));
+    for (int k = 0; k < f->t->rank; k++) {
         mr__thrift_item_bytes(t, "list", 4);
         mr__thrift_item_bytes(t, "element", 7);
     }
@@ -411,17 +459,20 @@ static void put_group(mr__thrift_w *t, const parquet_writer *w, size_t group)
 static void put_footer(mr__thrift_w *t, const parquet_writer *w)
 {
     static const char root[] = "schema", writer[] = "millrace version " MR_VERSION;
-    size_t nodes = 1;
+    bool alone = mr_spec_kind_of(w->spec) == MR_SPEC_LEAF;
+    size_t nodes = 1 + count_groups(w->spec), leaf = 0;
     for (size_t i = 0; i < w->n; i++)
-        nodes += w->fields[i].list ? 3 : 1;
+        nodes += 1 + 2 * (size_t)w->columns[i].rank;
     mr__thrift_put_int(t, 1, MR__THRIFT_I32, 2);
     mr__thrift_put_list(t, 2, MR__THRIFT_STRUCT, nodes);
     mr__thrift_item_struct(t);
     put_name(t, root);
-    mr__thrift_put_int(t, 5, MR__THRIFT_I32, (int64_t)w->n);
+    mr__thrift_put_int(t, 5, MR__THRIFT_I32, alone ? 1 : (int64_t)mr_spec_n_children(w->spec));
     mr__thrift_put_end(t);
-    for (size_t i = 0; i < w->n; i++)
-        put_field(t, &w->fields[i]);
+    if (alone)
+        put_column(t, w->fields, w->columns->path);
+    else
+        put_nodes(t, w, w->spec, &leaf);
     mr__thrift_put_int(t, 3, MR__THRIFT_I64, w->all_rows);
     mr__thrift_put_list(t, 4, MR__THRIFT_STRUCT, w->n_groups);
     for (size_t i = 0; i < w->n_groups; i++)

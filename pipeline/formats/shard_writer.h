@@ -74,8 +74,9 @@ MR_API mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, 
  *
  *     leaf                          ARROW                  PARQUET
  *     strings                       large_binary           BYTE_ARRAY
- *     an axis of one size           fixed_size_list        a list; one axis at most
- *     of several, or a ragged one   large_list             the same
+ *     an axis of one size           fixed_size_list        a list
+ *     of several, or a ragged one   large_list             a list
+ *     a record or a tuple           a struct               a group
  *
  * errors   MR_INVALID_ARGUMENT: the files are of another format; they have no such compression; no
  *          leaves, or two that are called alike; a leaf that is a dataset or bfloat16, for which

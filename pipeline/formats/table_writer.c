@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/params/infer.h"
 
 void mr__table_writer_close(mr__table_writer *w)
 {
@@ -41,34 +40,50 @@ void mr__table_bytes_reset(mr__table_bytes *b)
     *b = (mr__table_bytes){0};
 }
 
-/* Component i of s, which is called `name`; owned. */
-static char *child_name(const mr_spec *s, size_t i, const char *name)
+const char *mr__table_child(const mr_spec *s, size_t i, char number[MR__TABLE_NUMBER])
 {
-    char number[24];
     const char *own = mr_spec_child_name(s, i);
-    if (!own) {
-        snprintf(number, sizeof number, "%zu", i);
-        own = number;
-    }
-    size_t n = strlen(name), size = n + 1 + strlen(own) + 1;
-    char *whole = mr_malloc(size);
-    if (whole)
-        snprintf(whole, size, "%s%s%s", name, n ? "." : "", own);
-    return whole;
+    if (own)
+        return own;
+    snprintf(number, MR__TABLE_NUMBER, "%zu", i);
+    return number;
 }
 
-static mr_code name_leaves(const mr_spec *s, const char *name, mr__table_column *c, size_t *n,
-                           mr_status *st)
+static mr_code name_leaf(mr__table_column *c, const char *path, size_t size, size_t n_parts,
+                         mr_status *st)
+{
+    c->n_parts = n_parts;
+    c->path = mr_memdup(path, size);
+    c->name = mr_memdup(path, size);
+    if (!c->path || !c->name)
+        return mr_fail_memory(st, size, "a column's name");
+    for (size_t i = 0; i + 1 < size; i++)
+        if (!c->name[i])
+            c->name[i] = '.';
+    return MR_OK;
+}
+
+/* The leaves of s, whose path is `size` bytes; *n were before them. */
+static mr_code name_leaves(const mr_spec *s, const char *path, size_t size, size_t n_parts,
+                           mr__table_column *c, size_t *n, mr_status *st)
 {
     mr_code rc = MR_OK;
-    if (mr_spec_kind_of(s) == MR_SPEC_LEAF) {
-        c[*n].name = mr_strdup(*name ? name : "value");
-        return c[(*n)++].name ? MR_OK : mr_fail_memory(st, strlen(name), "a column's name");
-    }
+    if (mr_spec_kind_of(s) == MR_SPEC_LEAF)
+        return name_leaf(&c[(*n)++], path, size, n_parts, st);
+    if (mr_spec_n_children(s) == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "component '%.200s' has no components",
+                       size ? path : "");
     for (size_t i = 0; i < mr_spec_n_children(s) && rc == MR_OK; i++) {
-        char *child = child_name(s, i, name);
-        rc = child ? name_leaves(mr_spec_child(s, i), child, c, n, st)
-                   : mr_fail_memory(st, strlen(name), "a column's name");
+        char number[MR__TABLE_NUMBER];
+        const char *own = mr__table_child(s, i, number);
+        size_t more = strlen(own) + 1;
+        char *child = mr_malloc(size + more);
+        if (!child)
+            return mr_fail_memory(st, size + more, "a column's name");
+        if (size)
+            memcpy(child, path, size);
+        memcpy(child + size, own, more);
+        rc = name_leaves(mr_spec_child(s, i), child, size + more, n_parts + 1, c, n, st);
         mr_free(child);
     }
     return rc;
@@ -93,21 +108,6 @@ static mr_code describe(mr__table_column *c, const char *format, const mr_leaf *
     return MR_OK;
 }
 
-static mr_code check_names(const mr__table_column *c, size_t n, mr_status *st)
-{
-    const char *twice = NULL;
-    char **names = mr_malloc(n * sizeof *names);
-    if (!names)
-        return mr_fail_memory(st, n * sizeof *names, "names of columns");
-    for (size_t i = 0; i < n; i++)
-        names[i] = c[i].name;
-    mr_code rc = mr__name_twice(names, n, &twice, st);
-    if (rc == MR_OK && twice)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'", twice);
-    mr_free(names);
-    return rc;
-}
-
 mr_code mr__table_columns(const mr__table_opts *o, const char *format, mr__table_column **out,
                           size_t *n, mr_status *st)
 {
@@ -115,10 +115,10 @@ mr_code mr__table_columns(const mr__table_opts *o, const char *format, mr__table
     if (all == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "elements without components have no columns");
     mr__table_column *c = mr_calloc(all, sizeof *c);
-    mr_code rc = c ? name_leaves(o->spec, "", c, &named, st)
-                   : mr_fail_memory(st, all * sizeof *c, "columns");
-    if (rc == MR_OK)
-        rc = check_names(c, all, st);
+    bool alone = mr_spec_kind_of(o->spec) == MR_SPEC_LEAF;
+    mr_code rc = !c      ? mr_fail_memory(st, all * sizeof *c, "columns")
+                 : alone ? name_leaf(c, "value", sizeof "value", 1, st)
+                         : name_leaves(o->spec, NULL, 0, 0, c, &named, st);
     for (size_t i = 0; i < all && rc == MR_OK; i++)
         rc = describe(&c[i], format, mr_spec_leaf(o->spec, i),
                       o->first && o->first->rows ? &o->first->columns[i] : NULL, st);
@@ -132,8 +132,10 @@ mr_code mr__table_columns(const mr__table_opts *o, const char *format, mr__table
 
 void mr__table_columns_free(mr__table_column *c, size_t n)
 {
-    for (size_t i = 0; c && i < n; i++)
+    for (size_t i = 0; c && i < n; i++) {
         mr_free(c[i].name);
+        mr_free(c[i].path);
+    }
     mr_free(c);
 }
 
@@ -163,4 +165,17 @@ mr_code mr__table_row(const mr__table_column *c, const char *format, const mr_ar
                    "component '%.200s' has shape %s, expected %s: a column of %s files has one "
                    "number of axes",
                    c->name, here, there, format);
+}
+
+size_t mr__table_lists(const mr_row *r, int k)
+{
+    size_t n = 1;
+    int from = 0;
+    if (r->splits && k > 1) { /* of axes 0 and 1 together */
+        n = (size_t)r->splits[r->shape[0]];
+        from = 2;
+    }
+    for (int i = from; i < k; i++)
+        n *= (size_t)r->shape[i];
+    return n;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_TABLE_WRITER_H
 #define MR_PIPELINE_FORMATS_TABLE_WRITER_H
-/* Files whose records are rows: elements, with a column for each leaf, called "a.b" where records
- * hold records, by its place in a tuple, and "value" where it is the only one.
+/* Files whose records are rows: elements, with a column for each component, called by its place in
+ * a tuple, and "value" where it is the only one. A record or a tuple in it is a struct or group of
+ * columns; what holds values is a leaf.
  *
- *     {"id": int64[], "at": {"x": int8[], "y": int8[]}}      id, at.x, at.y
+ *     {"id": int64[], "at": {"x": int8[], "y": int8[]}}      id, at {x, y}
  *     (string[], float32[3])                                 0, 1
  *
  * Rows are copied as they come, and written when there are many. Within the formats room.
@@ -59,15 +60,21 @@ mr_code mr__table_add(mr__table_bytes *b, const void *data, size_t n, size_t mos
 void mr__table_pack_bits(mr__table_bytes *b);
 void mr__table_bytes_reset(mr__table_bytes *b);
 
+/* A leaf. */
 typedef struct mr__table_column {
-    char *name;
+    char *name; /* "at.x" */
+    char *path; /* "at", "x": n_parts strings that follow each other */
+    size_t n_parts;
     mr_dtype dtype;
     int rank;
     int64_t shape[MR_MAX_RANK]; /* -1: a list of any length */
 } mr__table_column;
 
-/* The columns of o->spec, *n of them. format names it in errors, "Parquet".
- * errors   MR_INVALID_ARGUMENT: no columns, two that are called alike, a leaf that is a dataset or
+/* What component i of s is called; number has room for that of a tuple's. */
+enum { MR__TABLE_NUMBER = 24 };
+const char *mr__table_child(const mr_spec *s, size_t i, char number[MR__TABLE_NUMBER]);
+/* The leaves of o->spec, *n of them. format names it in errors, "Parquet".
+ * errors   MR_INVALID_ARGUMENT: no columns, a record without any, a leaf that is a dataset or
  *          bfloat16 */
 mr_code mr__table_columns(const mr__table_opts *o, const char *format, mr__table_column **out,
                           size_t *n, mr_status *st) MR_NODISCARD;
@@ -76,4 +83,6 @@ void mr__table_columns_free(mr__table_column *c, size_t n); /* c NULL: nothing *
  * errors   MR_INVALID_ARGUMENT: it has another type than the column */
 mr_code mr__table_row(const mr__table_column *c, const char *format, const mr_array *a, size_t row,
                       mr_row *out, mr_status *st) MR_NODISCARD;
+/* Lists that a row has on axis k; k = rank: values. */
+size_t mr__table_lists(const mr_row *r, int k);
 #endif

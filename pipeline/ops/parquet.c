@@ -19,13 +19,19 @@ static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, 
 
 /* ---- which columns ---- */
 
-/* Each name that is asked for is a column, or holds some. */
+static const char *part_of(const mr__parquet_leaf *leaf, size_t k)
+{
+    const char *part = leaf->path;
+    while (k-- > 0)
+        part += strlen(part) + 1;
+    return part;
+}
+
 static mr_code check_columns(const mr__parquet_footer *f, const mr_strs *columns, mr_status *st)
 {
     for (size_t i = 0; i < columns->n; i++) {
-        const mr_strs one = {.v = &columns->v[i], .n = 1};
         size_t k = 0;
-        while (k < f->n_leaves && !mr__table_wants(&one, f->leaves[k].name))
+        while (k < f->n_leaves && strcmp(f->leaves[k].path, columns->v[i].data) != 0)
             k++;
         if (k == f->n_leaves)
             return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'",
@@ -36,29 +42,49 @@ static mr_code check_columns(const mr__parquet_footer *f, const mr_strs *columns
 
 static mr_spec *spec_of_leaf(const mr__parquet_leaf *leaf)
 {
-    const mr_leaf l = {.dtype = leaf->dtype, .rank = leaf->list, .shape = {-1}};
+    const mr_leaf l = {.dtype = leaf->dtype,
+                       .rank = (int8_t)leaf->lists,
+                       .ragged = leaf->lists == 2,
+                       .shape = {-1, -1}};
     return mr_spec_of_leaf(&l);
 }
 
-static mr_code spec_of(const mr__parquet_footer *f, const mr_strs *columns, mr_spec **out,
-                       mr_status *st)
+/* After the leaves from `at` on that lie in the same group, `depth` groups deep; after leaf `at`
+ * where it is in none. */
+static size_t end_of_group(const mr__parquet_footer *f, size_t at, size_t end, size_t depth)
 {
-    const char **names = mr_calloc(f->n_leaves + 1, sizeof *names), *twice = NULL;
-    mr_spec **parts = mr_calloc(f->n_leaves + 1, sizeof *parts);
-    size_t n = 0, *chosen = mr_calloc(f->n_leaves + 1, sizeof *chosen);
-    mr_code rc = names && parts && chosen
-                     ? check_columns(f, columns, st)
-                     : mr_fail_memory(st, f->n_leaves * sizeof *names, "a type");
-    for (size_t i = 0; i < f->n_leaves && rc == MR_OK; i++) {
+    const mr__parquet_leaf *leaf = &f->leaves[at];
+    size_t i = at + 1;
+    while (leaf->n_parts > depth + 1 && i < end && f->leaves[i].n_parts > depth + 1 &&
+           strcmp(part_of(leaf, depth), part_of(&f->leaves[i], depth)) == 0)
+        i++;
+    return i;
+}
+
+/* A record of the leaves [from, to), whose path has `depth` parts before its names. columns: those
+ * of depth 0 that are asked for. */
+static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, size_t depth,
+                         const mr_strs *columns, mr_spec **out, mr_status *st)
+{
+    const char **names = mr_calloc(to - from + 1, sizeof *names), *twice = NULL;
+    mr_spec **parts = mr_calloc(to - from + 1, sizeof *parts);
+    size_t n = 0;
+    mr_code rc = names && parts ? MR_OK : mr_fail_memory(st, (to - from) * sizeof *names, "a type");
+    for (size_t i = from, end; i < to && rc == MR_OK; i = end) {
         const mr__parquet_leaf *leaf = &f->leaves[i];
-        if (!mr__table_wants(columns, leaf->name))
+        end = end_of_group(f, i, to, depth);
+        if (depth == 0 && !mr__table_wants(columns, leaf->path))
             continue;
-        if (leaf->refusal)
+        if (leaf->n_parts > depth + 1)
+            rc = record_of(f, i, end, depth + 1, columns, &parts[n], st);
+        else if (leaf->refusal)
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
                          "column '%.200s' cannot be read: %s; columns=[...] says which are read",
                          leaf->name, leaf->refusal);
-        names[n] = leaf->name;
-        chosen[n++] = i;
+        else if (!(parts[n] = spec_of_leaf(leaf)))
+            rc = mr_fail_memory(st, sizeof(mr_leaf), "a type");
+        names[n] = part_of(leaf, depth);
+        n += rc == MR_OK;
     }
     if (rc == MR_OK && n == 0)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "the file has no columns");
@@ -66,33 +92,54 @@ static mr_code spec_of(const mr__parquet_footer *f, const mr_strs *columns, mr_s
         rc = mr__name_twice((char *const *)(uintptr_t)names, n, &twice, st);
     if (rc == MR_OK && twice)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'", twice);
-    if (rc == MR_OK) {
-        for (size_t i = 0; i < n; i++)
-            parts[i] = spec_of_leaf(&f->leaves[chosen[i]]);
+    if (rc == MR_OK)
         rc = mr__inferred(mr_spec_record(names, parts, n), out, st);
-    }
+    else
+        for (size_t i = 0; parts && i < n; i++)
+            mr_spec_unref(parts[i]);
     mr_free((void *)(uintptr_t)names);
     mr_free(parts);
-    mr_free(chosen);
     return rc;
 }
 
-/* The leaf can be component i of the elements. */
-static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_spec *spec, size_t i,
-                          mr_status *st)
+static mr_code spec_of(const mr__parquet_footer *f, const mr_strs *columns, mr_spec **out,
+                       mr_status *st)
 {
-    const mr_leaf *want = mr_spec_leaf(spec, i);
+    MR_TRY(check_columns(f, columns, st));
+    return record_of(f, 0, f->n_leaves, 0, columns, out, st);
+}
+
+/* The component of the elements that the leaf is; -1: it is none. */
+static int64_t component_of(const mr_spec *spec, const mr__parquet_leaf *leaf)
+{
+    size_t at = 0;
+    for (size_t k = 0; k < leaf->n_parts; k++) {
+        int64_t i =
+            mr_spec_kind_of(spec) == MR_SPEC_RECORD ? mr_spec_find(spec, part_of(leaf, k)) : -1;
+        if (i < 0)
+            return -1;
+        at += mr_spec_first_leaf(spec, (size_t)i);
+        spec = mr_spec_child(spec, (size_t)i);
+    }
+    return mr_spec_kind_of(spec) == MR_SPEC_LEAF ? (int64_t)at : -1;
+}
+
+/* The leaf can be a component of this type. */
+static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_leaf *want, mr_status *st)
+{
     if (leaf->refusal)
         return mr_fail(st, MR_INVALID_ARGUMENT, "column '%.200s' cannot be read: %s", leaf->name,
                        leaf->refusal);
-    if (leaf->dtype == want->dtype && leaf->list == (want->rank == 1))
+    if (leaf->dtype == want->dtype && leaf->lists == want->rank)
         return MR_OK;
     char is[64] = "", wanted[64] = "";
-    mr_spec *here = spec_of_leaf(leaf);
+    mr_spec *here = spec_of_leaf(leaf), *there = mr_spec_of_leaf(want);
     if (here)
         mr_spec_format(here, is, sizeof is);
-    mr_spec_format(mr_spec_child(spec, i), wanted, sizeof wanted);
+    if (there)
+        mr_spec_format(there, wanted, sizeof wanted);
     mr_spec_unref(here);
+    mr_spec_unref(there);
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "column '%.200s' is %s here, and %s in the first file or the schema", leaf->name,
                    is, wanted);
@@ -102,12 +149,12 @@ static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_spec *spec, siz
 static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
                            const mr__parquet_footer *f, size_t *leaves, mr_status *st)
 {
-    size_t n = mr_spec_n_children(spec);
+    size_t n = mr_spec_n_leaves(spec);
     bool all = mr__table_takes_all(p);
     for (size_t i = 0; i < n; i++)
         leaves[i] = f->n_leaves;
     for (size_t k = 0; k < f->n_leaves; k++) {
-        int64_t i = mr_spec_find(spec, f->leaves[k].name);
+        int64_t i = component_of(spec, &f->leaves[k]);
         if (i >= 0 && leaves[i] < f->n_leaves)
             return mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'",
                            f->leaves[k].name);
@@ -120,11 +167,12 @@ static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
                            f->leaves[k].name);
     }
     for (size_t i = 0; i < n; i++) {
+        const char *const *names = mr_spec_leaf_names(spec);
         if (leaves[i] == f->n_leaves)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "there is no column '%.200s', which the first file or the schema has",
-                           mr_spec_child_name(spec, i));
-        MR_TRY(check_leaf(&f->leaves[leaves[i]], spec, i, st));
+                           names ? names[i] : "");
+        MR_TRY(check_leaf(&f->leaves[leaves[i]], mr_spec_leaf(spec, i), st));
     }
     return MR_OK;
 }
@@ -132,7 +180,7 @@ static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
 static mr_code select_columns(const mr__table_params *p, const mr_spec *spec, mr__parquet *file,
                               mr_status *st)
 {
-    size_t n = mr_spec_n_children(spec);
+    size_t n = mr_spec_n_leaves(spec);
     size_t *leaves = mr_calloc(n, sizeof *leaves);
     mr_code rc = leaves ? find_leaves(p, spec, mr__parquet_footer_of(file), leaves, st)
                         : mr_fail_memory(st, n * sizeof *leaves, "columns");
@@ -300,15 +348,17 @@ static mr_code count_rows(const char *path, int64_t *rows, mr_status *st)
 /* What a schema may say of a column of these files. */
 static mr_code check_types(const mr_spec *spec, mr_status *st)
 {
-    for (size_t i = 0; i < mr_spec_n_children(spec); i++) {
-        const mr_spec *child = mr_spec_child(spec, i);
-        const mr_leaf *leaf = mr_spec_leaf(child, 0);
-        if (mr_spec_kind_of(child) != MR_SPEC_LEAF || leaf->rank > 1 ||
-            (leaf->rank == 1 && leaf->shape[0] >= 0))
+    for (size_t i = 0; i < mr_spec_n_leaves(spec); i++) {
+        const mr_leaf *leaf = mr_spec_leaf(spec, i);
+        const char *const *names = mr_spec_leaf_names(spec);
+        bool any = leaf->rank <= MR__PARQUET_LISTS;
+        for (int d = 0; d < leaf->rank; d++)
+            any = any && leaf->shape[d] < 0;
+        if (!any)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "parquet: schema: %.80s: columns are values and lists of any length "
-                           "([]); those of a group are called \"group.column\"",
-                           mr_spec_child_name(spec, i));
+                           "parquet: schema: %.80s: columns are values, lists of any length ([]) "
+                           "and lists of those ([none, none])",
+                           names ? names[i] : "");
     }
     return MR_OK;
 }

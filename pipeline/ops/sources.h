@@ -291,16 +291,16 @@ typedef struct mr_table_opts {
  * memory   a record batch; columns are views of what was read or unpacked */
 MR_API mr_dataset *mr_arrow(const char *const *files, size_t n, const mr_table_opts *opts);
 
-/* The rows of Parquet files, as records of their columns. A column in groups is called "a.b".
- * Integers, floats and bools keep their type; dates and times are the integers that they are stored
- * as; strings, fixed or not, are strings; lists of one level have any length. Without a schema the
- * first file is looked into when the graph is built. Only the columns asked for are read, page by
- * page; restoring and skip go to a row by the footer.
+/* The rows of Parquet files, as records of their columns. A group of columns is a record. Integers,
+ * floats and bools keep their type; dates and times are the integers that they are stored as;
+ * strings, fixed or not, are strings; lists, and lists of lists, have any length. Without a schema
+ * the first file is looked into when the graph is built. Only the columns asked for are read, page
+ * by page; restoring and skip go to a row by the footer.
  *
  * errors   MR_NOT_FOUND (carried): no file to look into; a codec's library is not installed (at the
  *          page)
  *          MR_INVALID_ARGUMENT (carried): no such column; one that cannot be read, as decimals,
- *          maps and lists of lists
+ *          maps and lists of groups
  *          MR_INVALID_ARGUMENT: a row with a null, which is one error: the next row follows; a file
  *          with other columns or types: the next file follows
  *          MR_DATA_LOSS: damage, with file, row group, column and offset, after the rows before it;

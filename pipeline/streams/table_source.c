@@ -33,11 +33,9 @@ mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *s
 
 bool mr__table_wants(const mr_strs *columns, const char *name)
 {
-    for (size_t i = 0; i < columns->n; i++) {
-        size_t n = columns->v[i].size;
-        if (strncmp(name, columns->v[i].data, n) == 0 && (!name[n] || name[n] == '.'))
+    for (size_t i = 0; i < columns->n; i++)
+        if (strcmp(name, columns->v[i].data) == 0)
             return true;
-    }
     return columns->n == 0;
 }
 

@@ -67,7 +67,10 @@ def table():
         "stamp": pa.array(range(n), pa.timestamp("us")),
         "li": pa.array([list(range(i % 5)) for i in range(n)], pa.list_(pa.int32())),
         "ls": pa.array([[f"a{j}" for j in range(i % 4)] for i in range(n)], pa.list_(pa.string())),
-        "g": pa.array([{"a": i, "b": str(i)} for i in range(n)], pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        "ll": pa.array([[list(range(j)) for j in range(i % 4)] for i in range(n)], pa.list_(pa.list_(pa.int16()))),
+        "lls": pa.array([[[f"{i}"] * (i % 3), []][:i % 5] for i in range(n)], pa.list_(pa.list_(pa.string()))),
+        "g": pa.array([{"a": i, "b": str(i), "in": {"l": [i % 100] * (i % 3), "a": i % 2 == 0}} for i in range(n)], pa.struct(
+            [("a", pa.int32()), ("b", pa.string()), ("in", pa.struct([("l", pa.list_(pa.int8())), ("a", pa.bool_())]))])),
     })
 
 
@@ -79,12 +82,12 @@ def plain(v):
         return v.encode()
     if isinstance(v, list):
         return [plain(x) for x in v]
+    if isinstance(v, dict):
+        return {name: plain(x) for name, x in v.items()}
     return v
 
 
 def columns_of(t):
-    while any(pa.types.is_struct(f.type) for f in t.schema):
-        t = t.flatten()
     out = {}
     for name, column in zip(t.column_names, t.columns):
         kind = column.type
@@ -127,7 +130,8 @@ def every_encoding(folder):
     encodings = {"i32": integers, "i64": integers, "u8": integers, "u64": integers, "f16": integers[1:],
                  "f32": integers[1:], "f64": integers[1:], "s": strings, "bin": strings, "stamp": integers,
                  "flba": ("DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"), "b": ("RLE",),
-                 "li.list.element": integers, "ls.list.element": strings}
+                 "li.list.element": integers, "ls.list.element": strings, "lls.list.element.list.element": strings,
+                 "ll.list.element.list.element": integers, "g.in.l.list.element": integers}
     for column, names in encodings.items():
         for encoding, version, size in itertools.product(names, ("1.0", "2.0"), (500, 1 << 20)):
             one = t.select([column.split(".")[0]])
@@ -154,6 +158,13 @@ def long_lists_lie_in_many_pages(folder):
         same(f"{folder}/t.parquet", t)
         got = shown(f'parquet("{folder}/t.parquet").skip(77)')
         equal([r["x"] for r in got], t.column("x").to_pylist()[77:])
+        rows = [[list(range(j * i % 60)) for j in range(i * 7 % 90)] for i in range(60)]
+        t = pa.table({"x": pa.array(rows, pa.list_(pa.list_(pa.int64()))), "i": range(60)})
+        pq.write_table(t, f"{folder}/t.parquet", data_page_size=1000, row_group_size=25, data_page_version=version)
+        same(f"{folder}/t.parquet", t)
+        for skip in (1, 24, 25, 59):
+            equal([r["x"] for r in shown(f'parquet("{folder}/t.parquet").skip({skip})')], rows[skip:])
+        t = t.drop_columns(["i"])
 
 
 def several_row_groups_and_files(folder):
@@ -163,6 +174,10 @@ def several_row_groups_and_files(folder):
     same(f"{folder}/t-*.parquet", t)
     two = t.select(["i64", "ls"])
     same(f"{folder}/t-*.parquet", two, ', columns=["ls", "i64"]')
+    same(f"{folder}/t-*.parquet", t.select(["g", "lls"]), ', columns=["lls", "g"]')
+    got = shown(f'parquet("{folder}/t-*.parquet", schema={{"g": {{"in": {{"l": int8[]}}, "b": bytes}}, "ll": int16[none, none]}})')
+    equal(got, [{"g": {"b": r["b"], "in": {"l": r["in"]["l"]}}, "ll": ll} for r, ll in
+                zip(t.column("g").to_pylist(), t.column("ll").to_pylist())])
     for skip in (0, 1, 149, 150, 399, 400, 401, 1199, 1200):
         got = shown(f'parquet("{folder}/t-*.parquet", columns=["i64"]).skip({skip})')
         equal([r["i64"] for r in got], t.column("i64").to_pylist()[skip:], f"skip({skip})")
@@ -179,6 +194,15 @@ def nulls_are_errors_of_their_rows(folder):
         pq.write_table(t, f"{folder}/n.parquet", data_page_version=version, data_page_size=size, write_batch_size=1)
         equal(shown(f'parquet("{folder}/n.parquet").ignore_errors()'), [{"a": 1, "b": [1]}, {"a": 6, "b": [4]}])
         equal([r["a"] for r in shown(f'parquet("{folder}/n.parquet", columns=["a"]).ignore_errors()')], [1, 3, 4, 6])
+        nested = [[[1], []], [], None, [None], [[None]], [[2], None], [[3, 4], [5]], [[6, None]]]
+        groups = [{"x": {"y": i}} for i in range(8)]
+        groups[1] = {"x": None}
+        for column, good in ((pa.array(nested, pa.list_(pa.list_(pa.int64()))), [0, 1, 6]),
+                             (pa.array(groups), [0, 2, 3, 4, 5, 6, 7])):
+            pq.write_table(pa.table({"c": column, "i": range(8)}), f"{folder}/l.parquet", data_page_version=version,
+                           data_page_size=size, write_batch_size=1)
+            got = shown(f'parquet("{folder}/l.parquet").ignore_errors()')
+            equal(got, [{"c": column.to_pylist()[i], "i": i} for i in good])
         said = run("show", f'parquet("{folder}/n.parquet")', good=False)
         if "record 1" not in said or "row group 0, column 'a'" not in said:
             raise Failure(said)
@@ -200,7 +224,7 @@ def damage_is_found_by_checksums(folder):
 
 
 def types_that_are_no_columns_are_refused(folder):
-    refused = {"map": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())), "lists": pa.array([[[1]]]),
+    refused = {"map": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())), "lists": pa.array([[[[1]]]]),
                "decimal": pa.array([1], pa.decimal128(5, 2)), "in_list": pa.array([[{"a": 1}]])}
     for name, column in refused.items():
         pq.write_table(pa.table({name: column, "k": [1]}), f"{folder}/r.parquet")
@@ -239,12 +263,20 @@ def what_millrace_writes_is_read(folder):
             equal(got.schema.field(name).type, kind, name)
 
 
-def tensors_of_one_axis_are_lists(folder):
-    files = written(folder, "l", "--expr", 'range(4).map(x => (x, [x, x + 1], {"a": "b", "c": zeros([x])}))')
+def tensors_are_lists_and_records_groups(folder):
+    files = written(folder, "l", "--expr", 'range(4).map(x => (x, [x, x + 1], {"a": "b", "c": {"d": zeros([x])}}))')
     got = pq.read_table(files[0])
-    equal(got.column_names, ["0", "1", "2.a", "2.c"])
+    equal(got.column_names, ["0", "1", "2"])
     equal(got.column("1").to_pylist(), [[0, 1], [1, 2], [2, 3], [3, 4]])
-    equal(got.column("2.c").to_pylist(), [[], [0.0], [0.0, 0.0], [0.0, 0.0, 0.0]])
+    equal(got.column("2").to_pylist(), [{"a": b"b", "c": {"d": [0.0] * i}} for i in range(4)])
+    files = written(folder, "n", "--expr", "range(6).map(x => zeros([x % 3, 2 + x, x % 2], \"int8\"))")
+    equal(pq.read_table(files[0]).column("value").to_pylist(),
+          [[[[0] * (x % 2)] * (2 + x)] * (x % 3) for x in range(6)])
+    graph = "range(9).map(x => ones([x % 4])).ragged_batch(4).map(x => {\"x\": x, \"r\": {\"y\": x}})"
+    files = written(folder, "r", "--expr", graph)
+    want = [[[1.0] * (x % 4) for x in range(9)][i:i + 4] for i in (0, 4, 8)]
+    equal(pq.read_table(files[0]).column("x").to_pylist(), want)
+    equal(run("show", f'parquet("{files[0]}")'), run("show", graph))
 
 
 def large_files_have_several_row_groups(folder):
@@ -265,7 +297,7 @@ def files_without_rows_have_columns(folder):
 TESTS = (every_codec_version_and_dictionary, every_encoding, required_columns_and_other_types_of_lists,
          long_lists_lie_in_many_pages, several_row_groups_and_files, nulls_are_errors_of_their_rows,
          damage_is_found_by_checksums, types_that_are_no_columns_are_refused, what_millrace_writes_is_read,
-         tensors_of_one_axis_are_lists, large_files_have_several_row_groups, files_without_rows_have_columns)
+         tensors_are_lists_and_records_groups, large_files_have_several_row_groups, files_without_rows_have_columns)
 
 
 def main():

@@ -99,15 +99,27 @@ MR_TEST(a_row_with_a_null_is_one_error)
     mr_has_str(error.message, "row group 1, column 'a': ");
 }
 
-MR_TEST(leaves_of_groups_have_their_path_as_name)
+MR_TEST(groups_are_records)
 {
     write_known_files();
-    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\")"
-                           ".map(r => (r[\"g.a\"], r[\"g.b\"], cast(r[\"h\"], \"int64\")))"),
-             "(1,\"p\",3) (2,\"q\",4)");
+    mr_drive(
+        mr_drive_path("parquet(\"@/groups.parquet\")"
+                      ".map(r => (r[\"g\"][\"a\"], r[\"g\"][\"b\"], cast(r[\"h\"], \"int64\")))"),
+        "(1,\"p\",3) (2,\"q\",4)");
     mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", columns=[\"g\"])"
-                           ".map(r => (r[\"g.a\"], r[\"g.b\"]))"),
+                           ".map(r => (r[\"g\"][\"a\"], r[\"g\"][\"b\"]))"),
              "(1,\"p\") (2,\"q\")");
+    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", schema={\"g\": {\"b\": bytes}})"
+                           ".map(r => r[\"g\"][\"b\"])"),
+             "\"p\" \"q\"");
+    mr_drive_bad(mr_drive_path("parquet(\"@/groups.parquet\", columns=[\"g.a\"])"),
+                 "there is no column 'g.a'");
+    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", schema={\"g\": int64})"),
+             "!there_is_no_column_'g'");
+    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", schema={\"g\": {\"a\": float32}})"),
+             "!column_'g.a'_is_int64[]_here,_and_float32[]");
+    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", schema={\"h\": {\"a\": int64}})"),
+             "!there_is_no_column_'h/a'");
 }
 
 MR_TEST(what_cannot_be_a_column_is_refused_by_name)
@@ -117,8 +129,9 @@ MR_TEST(what_cannot_be_a_column_is_refused_by_name)
                   "column 'm.key_value.key'");
     table_refused(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"m\"])"),
                   MR_INVALID_ARGUMENT, "it is a map");
-    table_refused(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"n\"])"),
-                  MR_INVALID_ARGUMENT, "column 'n' cannot be read: it holds lists within lists");
+    mr_drive(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"n\"])"
+                           ".map(r => 5)"),
+             "5");
     table_refused(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"d\"])"),
                   MR_INVALID_ARGUMENT, "column 'd' cannot be read: it holds decimal numbers");
     mr_drive_bad(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"none\"])"),
@@ -167,6 +180,36 @@ MR_TEST(what_was_written_is_read_again)
         mr_drive(mr_drive_path(graph), expected);
     }
     free(expected);
+}
+
+/* Tensors of three axes are written, for others to read. */
+MR_TEST(lists_of_lists_and_records_are_read_again)
+{
+    static const char nested[] =
+        "range(30).map(i => ones([i % 4])).ragged_batch(5)"
+        ".map(x => {\"x\": x, \"g\": {\"s\": [\"a\", \"b\"], \"n\": {\"n\": "
+        "7, \"d\": [[1, 2], [3, 4]]}}, \"g.s\": 1})";
+    static const char parts[] = ".map(r => (r[\"x\"], r[\"g\"][\"s\"], r[\"g\"][\"n\"][\"n\"], "
+                                "r[\"g\"][\"n\"][\"d\"], r[\"g.s\"]))";
+    char graph[2048];
+    snprintf(graph, sizeof graph, "%s%s", nested, parts);
+    char *expected = mr_drive_show(graph);
+    snprintf(graph, sizeof graph, "parquet(\"@/nested.parquet\")%s", parts);
+    for (size_t bytes = 1; bytes < 1 << 20; bytes *= 100) {
+        parquet_file("nested.parquet", nested, bytes, MR_COMPRESSION_NONE);
+        mr_drive(mr_drive_path(graph), expected);
+    }
+    free(expected);
+    mr_drive(mr_drive_path("parquet(\"@/nested.parquet\", schema={\"g\": {\"n\": {\"d\": "
+                           "int64[none, none]}}}).map(r => r[\"g\"][\"n\"][\"d\"]).take(1)"),
+             "[[1,2],[3,4]]");
+    mr_drive_bad("parquet(\"n\", schema={\"x\": {\"y\": int64[none, 2]}})", "x/y: columns are");
+    parquet_file("deep.parquet", "range(3).map(x => {\"t\": ones([x, 2, 3]), \"n\": x})", 1 << 20,
+                 MR_COMPRESSION_NONE);
+    table_refused(mr_drive_path("parquet(\"@/deep.parquet\")"), MR_INVALID_ARGUMENT,
+                  "column 't' cannot be read: it holds groups within a list, or lists more than");
+    mr_drive(mr_drive_path("parquet(\"@/deep.parquet\", columns=[\"n\"]).map(r => r[\"n\"])"),
+             "0 1 2");
 }
 
 static void write_numbers(void)
@@ -482,6 +525,11 @@ MR_TEST(every_failed_allocation_is_reported)
 {
     write_numbers();
     mr_drive_faults(mr_drive_path("parquet(\"@/n-?.parquet\").batch(2)"));
+    parquet_file("l.parquet",
+                 "range(6).map(i => ones([i % 3])).ragged_batch(2)"
+                 ".map(x => {\"g\": {\"x\": x}})",
+                 16, MR_COMPRESSION_NONE);
+    mr_drive_faults(mr_drive_path("parquet(\"@/l.parquet\")"));
 }
 
 MR_TEST(the_constructor_is_the_text)
