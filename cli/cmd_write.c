@@ -57,7 +57,7 @@ static mr_code encoder_open(encoder *e, mr_status *st)
         return mr_npy_encoder_new(&e->npy, e->spec, st);
     case MR_SHARDS_ARROW:
     case MR_SHARDS_PARQUET:
-        return MR_OK;
+        return mr_shard_format_check(e->format, e->spec, st);
     default:
         return mr_element_encoder_new(&e->example, e->spec, st);
     }
@@ -253,6 +253,18 @@ static mr_code write_input(const write_opts *o, mr_dataset *ds, cli_jsonl *j, mr
     return j ? cli_jsonl_write(j, w, again, st) : write_idx(&o->idx, w, st);
 }
 
+/* The types of elements are known before there are any. */
+static int check_types(const write_opts *o, const mr_dataset *ds)
+{
+    mr_status st;
+    encoder e = {.format = o->shard_format, .spec = mr_dataset_spec(ds)};
+    mr_code rc = mr_dataset_check(ds, &st);
+    if (rc == MR_OK)
+        rc = encoder_open(&e, &st);
+    encoder_close(&e);
+    return rc == MR_OK ? -1 : cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+}
+
 static int write_all(const write_opts *o, mr_dataset *ds, cli_jsonl *j)
 {
     mr_shard_writer_opts opts = {.overwrite = o->overwrite, .format = o->shard_format};
@@ -445,8 +457,10 @@ static int run(int argc, char **argv)
             status = cli_dataset(NULL, o.expr, strlen(o.expr), &ds);
         if (status < 0) {
             cli_warn_of_cluster(&cli_write);
-            status = write_all(&o, ds, j);
+            status = ds ? check_types(&o, ds) : -1;
         }
+        if (status < 0)
+            status = write_all(&o, ds, j);
     }
     cli_jsonl_free(j);
     mr_dataset_unref(ds);

@@ -220,6 +220,17 @@ mr_code mr_shard_writer_set_spec(mr_shard_writer *w, const mr_spec *spec, const 
     return w->failed;
 }
 
+mr_code mr_shard_format_check(mr_shard_format f, const mr_spec *spec, mr_status *st)
+{
+    mr__table_column *c = NULL;
+    size_t n = 0;
+    if (!of_rows[f].open)
+        return MR_OK;
+    MR_TRY(mr__table_columns(&(mr__table_opts){.spec = spec}, of_rows[f].name, &c, &n, st));
+    mr__table_columns_free(c, n);
+    return MR_OK;
+}
+
 static mr_code fail_no_spec(const mr_shard_writer *w, mr_status *st)
 {
     return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the rows of %s files are",

@@ -68,21 +68,24 @@ MR_API mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, i
 MR_API mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, int rank,
                                          const int64_t *shape, mr_status *st) MR_NODISCARD;
 /* Of formats of rows, once, before the first: rows are elements of spec, with a column for each
- * leaf, called "a.b" where records hold records, by its place in a tuple, and "value" where it is
- * the only one. first: NULL, or the first rows, which say the number of axes where spec does not.
- * Rows are kept in memory before they are written, of all files about 256 MiB at most.
+ * component, called by its place in a tuple, and "value" where it is the only one. first: NULL, or
+ * the first rows, which say the number of axes where spec does not. Rows are kept in memory before
+ * they are written, of all files about 256 MiB at most.
  *
- *     leaf                          ARROW                  PARQUET
+ *     component                     ARROW                  PARQUET
  *     strings                       large_binary           BYTE_ARRAY
  *     an axis of one size           fixed_size_list        a list
  *     of several, or a ragged one   large_list             a list
  *     a record or a tuple           a struct               a group
  *
- * errors   MR_INVALID_ARGUMENT: the files are of another format; they have no such compression; no
- *          leaves, or two that are called alike; a leaf that is a dataset or bfloat16, for which
- *          they have no type; PARQUET: one of several axes; those of appending */
+ * errors   MR_INVALID_ARGUMENT: the files are of another format; they have no such compression;
+ *          those of mr_shard_format_check and of appending */
 MR_API mr_code mr_shard_writer_set_spec(mr_shard_writer *w, const mr_spec *spec,
                                         const mr_block *first, mr_status *st) MR_NODISCARD;
+/* That files of format f, one of rows, have types for elements of spec. Of others nothing is said.
+ * errors   MR_INVALID_ARGUMENT: no components, or a record without any; a dataset or bfloat16 */
+MR_API mr_code mr_shard_format_check(mr_shard_format f, const mr_spec *spec,
+                                     mr_status *st) MR_NODISCARD;
 /* Appends row `row` of b to the file whose turn it is.
  * errors   MR_FAILED_PRECONDITION: without mr_shard_writer_set_spec
  *          MR_INVALID_ARGUMENT: the files are of another format; other columns than the spec's, or
