@@ -229,6 +229,41 @@ def test_two_workers():
                sample=2)
 
 
+def daemon(*words):
+    p = subprocess.Popen([MILLRACE, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return p, p.stdout.readline().split()[-1]
+
+
+def test_a_named_job_of_a_data_service():
+    """Killed within the second epoch or the third, whose job of the service was then read in part."""
+    dispatcher, at = daemon("dispatcher", "--listen", "127.0.0.1:0")
+    worker, _ = daemon("worker", "--dispatcher", at, "--listen", "127.0.0.1:0")
+    try:
+        def args(job):
+            return TRAIN + ["--data", SHUFFLED.replace(".prefetch(2)", f'.distribute("{at}", job_name="{job}").prefetch(2)')]
+        outs, codes, err = run(args("whole"))
+        assert codes == [0], err
+        whole = {key(line): line for line in outs[0]}
+        epoch = max(k[1] for k in whole if k[0] == "step") // 3
+        for freq, first in (('"epoch"', epoch + 1), (1, epoch + 1), (epoch + 3, epoch + 4)):  # something was saved before
+            for step in RNG.sample(range(first, 3 * epoch), 2):
+                remove_backup()
+                job = args(f"from-{first}-every-{str(freq).strip(chr(34))}-to-{step}") + backup(freq)
+                ended, printed = stop_at(job, step, signal.SIGKILL)
+                if 0 in ended or ("epoch", 3) in printed:
+                    continue
+                outs, codes, err = run(job)
+                assert codes == [0] and outs[0], (freq, step, err)
+                for line in outs[0]:
+                    assert line == whole[key(line)], (freq, step, line, whole[key(line)])
+                assert ("epoch", 3) in map(key, outs[0]), (freq, step)
+    finally:
+        for p in (worker, dispatcher):
+            p.terminate()
+            p.wait()
+            p.stdout.close()
+
+
 def test_termination_saves_and_ends_with_143():
     check_case(TRAIN + ["--data", SHUFFLED, "--epochs", "3"], '"epoch"', sig=signal.SIGTERM)
 

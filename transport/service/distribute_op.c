@@ -43,6 +43,7 @@ typedef struct shared {
     beginning next;
     bool has_seed; /* of the job */
     uint64_t seed;
+    bool restored; /* a position was: whoever read on after it is gone, in later repetitions too */
 } shared;
 
 struct state {
@@ -237,7 +238,11 @@ static mr_code ensure_source(mr_iter *it, mr_status *st)
     if (s->begin.job) {
         beginning b = s->begin;
         s->begin = (beginning){0};
-        rc = open_remote(it, b.job, b.places, b.n, true, false, st);
+        pthread_mutex_lock(&s->shared->lock);
+        bool restored = s->shared->restored;
+        pthread_mutex_unlock(&s->shared->lock);
+        size_t n = restored && is_shared_job(p, b.job) ? 0 : b.n;
+        rc = open_remote(it, b.job, b.places, n, !restored, restored, st);
         b.job = NULL;
         free_beginning(&b);
         s->failed = rc != MR_OK;
@@ -647,6 +652,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     }
     pthread_mutex_lock(&s->shared->lock);
     s->shared->seed = job->seed;
+    s->shared->restored = true;
     pthread_mutex_unlock(&s->shared->lock);
     if (begun == 2)
         return get_places(it, r, job, st);
