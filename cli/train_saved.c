@@ -39,6 +39,7 @@ static mr_code open_strategy(const use_opts *o, use_parts *p, mr_status *st)
     train_devices d;
     const mr_job_fact facts[] = {
         {"data", o->data},
+        {"model", mr_saved_model_text(p->saved)},
         {"loss", o->loss ? o->loss : "that of training"},
         {"weights of losses", o->loss_weights ? o->loss_weights : "those of training"}};
     const mr_workers_opts workers = {.cluster = &p->cluster,

@@ -17,6 +17,17 @@ static mr_code differ(const mr_variable *v, size_t a, size_t b, int64_t step, mr
                    step, mr_variable_name(v), b, a);
 }
 
+/* Of two processes before the first step. */
+static mr_code begins_otherwise(mr_strategy *s, const mr_variable *v, size_t w, mr_status *st)
+{
+    const mr__world *world = mr__strategy_world(s);
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "the variable %s begins with other values on rank %zu (%s) than on rank 0 (%s); "
+                   "all processes must begin with the same weights",
+                   mr_variable_name(v), w, mr__world_address(world, (uint32_t)w),
+                   mr__world_address(world, 0));
+}
+
 /* *h = the hash that the replicas of this process agree on. */
 static mr_code hash_local(mr_strategy *s, mr_variable *v, float *values, uint64_t *h, int64_t step,
                           mr_status *st)
@@ -43,7 +54,8 @@ static mr_code compare_workers(mr_strategy *s, mr_variable *const *variables, co
     for (size_t i = 0; i < n; i++)
         for (size_t w = 1; w < mr_strategy_num_workers(s); w++)
             if (memcmp(all + 2 * i, all + 2 * (w * n + i), 2 * sizeof *all) != 0)
-                return differ(variables[i], 0, w * replicas, step, st);
+                return step > 0 ? differ(variables[i], 0, w * replicas, step, st)
+                                : begins_otherwise(s, variables[i], w, st);
     return MR_OK;
 }
 

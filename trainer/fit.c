@@ -253,13 +253,22 @@ static mr_code check_form(mr__loop *x, mr_dataset *ds, const char *what, mr_stat
     return rc;
 }
 
+/* Files that weights come from may not be the same on all machines. */
+static mr_code check_weights(const mr__run *x, mr_status *st)
+{
+    return mr_strategy_num_workers(x->s) > 1 && mr_model_is_built(x->m)
+               ? mr__check_replicas(x->m, 0, st)
+               : MR_OK;
+}
+
 /* Before the first step: what is read after it shall not be what training is lost by. */
-static mr_code check_forms(mr__loop *x, mr_status *st)
+static mr_code check_start(mr__loop *x, mr_status *st)
 {
     if (x->checked)
         return MR_OK;
     x->checked = true;
     MR_TRY(mr__run_build(&x->run, st));
+    MR_TRY(check_weights(&x->run, st));
     MR_TRY(check_form(x, x->run.opts->validation, "validation", st));
     return check_form(x, x->run.opts->evaluation, "evaluation", st);
 }
@@ -267,7 +276,7 @@ static mr_code check_forms(mr__loop *x, mr_status *st)
 /* Submits the batch taken. fetches: another follows in this epoch. */
 static mr_code submit(mr__loop *x, mr_train_event *e, bool fetches, mr_status *st)
 {
-    mr_code rc = check_forms(x, st);
+    mr_code rc = check_start(x, st);
     if (rc == MR_OK)
         rc = mr__run_submit(&x->run, e->step, e->epoch, fetches, st);
     if (rc == MR_OK)
@@ -315,6 +324,63 @@ static mr_code train_step(mr__loop *x, mr_train_event *e, mr_status *st)
     return ends ? call(x, BATCH_END, e, st) : MR_OK;
 }
 
+/* The other workers shall not wait for one that failed. */
+static void abandon(mr_strategy *s, mr_code rc, const mr_status *st)
+{
+    mr_status why;
+    if (rc == MR_OK)
+        return;
+    mr_fail(&why, rc, "%s", mr_code_text(rc));
+    mr_strategy_abandon(s, st ? st : &why);
+}
+
+/* Adds up what there is; waits until at most n steps have no results. */
+static mr_code add_losses(mr__loop *x, size_t n, mr_status *st)
+{
+    while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run)) {
+        const mr__step_result *s;
+        MR_TRY(mr__run_collect(&x->run, &s, st));
+        add_loss(x, s);
+    }
+    return MR_OK;
+}
+
+static mr_code evaluate_steps(mr__loop *x, mr_fit_result *result, mr_status *st)
+{
+    mr_code rc;
+    if (!x->checked)
+        MR_TRY(check_weights(&x->run, st));
+    int64_t limit = x->run.opts->steps, steps = 0;
+    while ((limit == 0 || steps < limit) && (rc = mr__run_take(&x->run, st)) != MR_END) {
+        MR_TRY(rc);
+        steps++;
+        MR_TRY(mr__run_submit(&x->run, steps, 1, steps != limit, st));
+        MR_TRY(add_losses(x, MR__RUN_SLOTS - 1, st));
+    }
+    MR_TRY(add_losses(x, 0, st));
+    if (steps == 0)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "the data have no batch; nothing to evaluate");
+    *result = (mr_fit_result){.steps = steps,
+                              .epochs = 1,
+                              .rows = x->rows,
+                              .loss = mean_loss(x),
+                              .outputs = mean_output_losses(x)};
+    for (size_t i = 0; i < x->run.opts->n_metrics; i++)
+        result->metrics[i] = mr_metric_result(x->run.metrics[i]);
+    return MR_OK;
+}
+
+/* checked: the weights are the same on all workers. */
+static mr_code evaluate(mr__loop *x, mr_dataset *ds, mr_fit_result *result, mr_status *st)
+{
+    mr_code rc = mr__run_open(&x->run, ds, st);
+    if (rc == MR_OK)
+        rc = evaluate_steps(x, result, st);
+    abandon(x->run.s, rc, st);
+    mr__run_close(&x->run);
+    return rc;
+}
+
 static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
@@ -330,7 +396,9 @@ static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
                        .auto_shard = o->auto_shard,
                        .staging_depth = o->staging_depth,
                        .no_cuda_graph = o->no_cuda_graph};
-    mr_code rc = mr_evaluate(x->run.s, x->run.m, o->validation, x->run.loss, &how, made, st);
+    mr__loop v = {.run = {.s = x->run.s, .m = x->run.m, .loss = x->run.loss, .opts = &how},
+                  .checked = true};
+    mr_code rc = evaluate(&v, o->validation, made, st);
     if (rc != MR_OK)
         mr_status_prefix(st, "validation");
     return rc;
@@ -551,16 +619,6 @@ static mr_code check_opts(const mr_fit_opts *o, mr_status *st)
     return MR_OK;
 }
 
-/* The other workers shall not wait for one that failed. */
-static void abandon(mr_strategy *s, mr_code rc, const mr_status *st)
-{
-    mr_status why;
-    if (rc == MR_OK)
-        return;
-    mr_fail(&why, rc, "%s", mr_code_text(rc));
-    mr_strategy_abandon(s, st ? st : &why);
-}
-
 mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_optimizer *o,
                const mr_fit_opts *opts, mr_fit_result *result, mr_status *st)
 {
@@ -596,40 +654,6 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     return rc;
 }
 
-/* Adds up what there is; waits until at most n steps have no results. */
-static mr_code add_losses(mr__loop *x, size_t n, mr_status *st)
-{
-    while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run)) {
-        const mr__step_result *s;
-        MR_TRY(mr__run_collect(&x->run, &s, st));
-        add_loss(x, s);
-    }
-    return MR_OK;
-}
-
-static mr_code evaluate(mr__loop *x, mr_fit_result *result, mr_status *st)
-{
-    mr_code rc;
-    int64_t limit = x->run.opts->steps, steps = 0;
-    while ((limit == 0 || steps < limit) && (rc = mr__run_take(&x->run, st)) != MR_END) {
-        MR_TRY(rc);
-        steps++;
-        MR_TRY(mr__run_submit(&x->run, steps, 1, steps != limit, st));
-        MR_TRY(add_losses(x, MR__RUN_SLOTS - 1, st));
-    }
-    MR_TRY(add_losses(x, 0, st));
-    if (steps == 0)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "the data have no batch; nothing to evaluate");
-    *result = (mr_fit_result){.steps = steps,
-                              .epochs = 1,
-                              .rows = x->rows,
-                              .loss = mean_loss(x),
-                              .outputs = mean_output_losses(x)};
-    for (size_t i = 0; i < x->run.opts->n_metrics; i++)
-        result->metrics[i] = mr_metric_result(x->run.metrics[i]);
-    return MR_OK;
-}
-
 mr_code mr_evaluate(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss,
                     const mr_fit_opts *opts, mr_fit_result *result, mr_status *st)
 {
@@ -637,11 +661,7 @@ mr_code mr_evaluate(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss,
     mr__loop x = {.run = {.s = s, .m = m, .loss = loss, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
     MR_TRY(check_opts(x.run.opts, st));
-    mr_code rc = mr__run_open(&x.run, ds, st);
-    if (rc == MR_OK)
-        rc = evaluate(&x, &made, st);
-    abandon(s, rc, st);
-    mr__run_close(&x.run);
+    mr_code rc = evaluate(&x, ds, &made, st);
     if (rc == MR_OK && result)
         *result = made;
     return rc;
@@ -676,6 +696,7 @@ static mr_code give_predictions(mr__run *x, size_t n, const receiver *to, mr_sta
 static mr_code predict(mr__run *x, const receiver *to, mr_status *st)
 {
     mr_code rc;
+    MR_TRY(check_weights(x, st));
     int64_t limit = x->opts->steps, steps = 0;
     while ((limit == 0 || steps < limit) && (rc = mr__run_take(x, st)) != MR_END) {
         if (rc != MR_OK) { /* it comes after the batches before it */

@@ -199,7 +199,8 @@ MR_API mr_code mr_check_data(mr_strategy *s, mr_dataset *ds, const mr_fit_opts *
  * one tensor for all outputs. ds NULL: what opts->input makes. A model that is not built is built
  * from the first batch. result NULL allowed.
  * errors   what the dataset gives · MR_INVALID_ARGUMENT: shapes, dtypes, labels out of range ·
- *          MR_FAILED_PRECONDITION: the data are empty; a model of another strategy */
+ *          MR_FAILED_PRECONDITION: the data are empty; a model of another strategy; a worker's
+ *          weights are not those of worker 0, of mr_evaluate and mr_predict too */
 MR_API mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_optimizer *o,
                       const mr_fit_opts *opts, mr_fit_result *result, mr_status *st) MR_NODISCARD;
 /* Loss and metrics over ds without training; of opts, metrics, iterator, steps (0: all), seed and

@@ -154,6 +154,29 @@ assert all(abs(x - y) <= 1e-5 for p, q in zip(a, b) for x, y in zip(p, q))'
     result "predict_on_${many}_workers_in_input_order" $? "$(said)"
 done
 
+# ---- weights that are not the same everywhere
+"$m" train "${model[@]}" --data "$data" --seed 2 --save other >/dev/null
+differ='the variable dense/kernel begins with other values on rank 1 \(127\.0\.0\.1:[0-9]+\) than on rank 0 \(127'
+workers=2 port=$(free_port) pids=()
+start 0 --data "$data" --seed 1 --init saved; start 1 --data "$data" --seed 1 --init other
+ended 1 1 && all_say "$differ" 0 1 && ! grep -q '"step"' out.0 out.1
+result other_weights_to_begin_with_are_refused_by_both $? "$(said)"
+port=$(free_port) pids=()
+start 0 --data "$data" --seed 1; start 1 --data "$data" --seed 1 --init other
+ended 1 1 && all_say "$differ" 0 1 && ! grep -q '"step"' out.0 out.1
+result weights_to_begin_with_on_one_alone_are_refused_by_both $? "$(said)"
+for what in evaluate predict; do
+    port=$(free_port) pids=()
+    rm -f out.* err.*
+    for i in 0 1; do
+        RANK=$i WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 1 $patience \
+            "$m" $what --saved "$([ $i = 0 ] && echo saved || echo other)" --data "$data" >"out.$i" 2>"err.$i" </dev/null &
+        pids[i]=$!
+    done
+    ended 1 1 && all_say "$differ" 0 1 && [ ! -s out.0 ]
+    result "${what}_with_other_weights_is_refused_by_both" $? "$(said)"
+done
+
 two='range(53).map(i => ([cast(i % 17, "float32") / 17.0, cast(i % 5, "float32"), 1.0],
     {"b": [cast(i % 7, "float32")], "a": i % 3})).batch(16)'
 "$m" train --model 'x = input(3); h = x.dense(4, activation="tanh"); a = h.dense(3); b = h.dense(1)' --data "$two" --seed 1 \
