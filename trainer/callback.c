@@ -9,6 +9,7 @@
 #include "trainer/callback_impl.h"
 #include "trainer/optimizer.h"
 #include "trainer/registry.h"
+#include "trainer/saved_model.h"
 
 enum { MAX_PAIRS = 1 << 20 };
 
@@ -181,6 +182,35 @@ mr_code mr__check_directory(const char *callback, const char *directory, mr_stat
 bool mr__writes_files(const mr_train_event *e)
 {
     return mr_strategy_worker(e->strategy) == 0;
+}
+
+const char *const mr__reactions[] = {"fail", "warn", NULL};
+
+static bool only_warns(const char *on_error)
+{
+    return strcmp(on_error, mr__reactions[1]) == 0;
+}
+
+mr_code mr__check_place(const mr_train_event *e, const char *path, const char *on_error,
+                        mr_status *st)
+{
+    return only_warns(on_error) || !mr__writes_files(e) ? MR_OK : mr_check_save_path(path, st);
+}
+
+mr_code mr__save_ended(const mr_train_event *e, const char *on_error, mr_code rc,
+                       const mr_status *own, mr_status *st)
+{
+    if (rc != MR_OK && only_warns(on_error)) {
+        char message[1024];
+        mr_status_format(own, message, sizeof message);
+        mr_log(MR_LOG_WARNING, "checkpoint of step %" PRId64 ": %s", e->step, message);
+        return MR_OK;
+    }
+    if (rc != MR_OK && st) {
+        *st = *own;
+        mr_status_prefix(st, "checkpoint of step %" PRId64, e->step);
+    }
+    return rc;
 }
 
 void mr__print_line(const mr_train_event *e, const char *text, const char *json)

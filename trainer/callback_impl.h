@@ -29,6 +29,15 @@ mr_code mr__check_directory(const char *callback, const char *directory,
 
 /* Does this process write files? */
 bool mr__writes_files(const mr_train_event *e);
+/* What on_error says of a save: "fail", "warn". */
+extern const char *const mr__reactions[];
+/* Before the first step: can a checkpoint be saved at path? With "warn" nobody asks.
+ * errors   those of mr_check_save_path */
+mr_code mr__check_place(const mr_train_event *e, const char *path, const char *on_error,
+                        mr_status *st) MR_NODISCARD;
+/* What comes of a save that gave rc and `own`: rc, or a warning in the log. */
+mr_code mr__save_ended(const mr_train_event *e, const char *on_error, mr_code rc,
+                       const mr_status *own, mr_status *st) MR_NODISCARD;
 /* Gives a line to mr_fit_opts.print: the text, or the object of JSON; the text to the log where
  * there is no print. */
 void mr__print_line(const mr_train_event *e, const char *text, const char *json);

@@ -607,10 +607,20 @@ MR_TEST(a_save_that_fails_ends_training_or_is_warned_of)
     mr_fit_result r;
     parts p = make("sgd(0.01)");
     fclose(fopen(mr_test_path("file"), "w"));
-    mr_check(fit(&p, call("checkpoint(\"%s\")", "file"), NULL, 3, NULL) == MR_ALREADY_EXISTS);
-    mr_has_str(st.message, "checkpoint of step 5");
-    mr_ok(fit(&p, call("checkpoint(\"%s\", on_error=\"warn\")", "file"), NULL, 3, &r), &st);
-    mr_eq_i64(r.epochs, 3);
+    mr_check(mkdir(mr_test_path("dir"), 0777) == 0);
+    fclose(fopen(mr_test_path("dir/ckpt_2"), "w"));
+    mr_code_is(fit(&p, call("checkpoint(\"%s\")", "dir/ckpt_{epoch}"), NULL, 3, NULL),
+               MR_ALREADY_EXISTS, &st);
+    mr_has_str(st.message, "checkpoint of step 10");
+    for (int i = 0; i < 2; i++) {
+        const char *fails = i ? "backup_and_restore(\"%s\")" : "checkpoint(\"%s\")",
+                   *warns = i ? "backup_and_restore(\"%s\", on_error=\"warn\")"
+                              : "checkpoint(\"%s\", on_error=\"warn\")";
+        mr_check(fit(&p, call(fails, "file"), NULL, 3, NULL) != MR_OK);
+        mr_check(!strstr(st.message, "of step")); /* it was found before the first one */
+        mr_ok(fit(&p, call(warns, "file"), NULL, 3, &r), &st);
+        mr_eq_i64(r.epochs, 3);
+    }
     mr_ok(fit(&p, "checkpoint(\"/proc/not/there\", on_error=\"warn\")", NULL, 1, &r), &st);
     mr_eq_i64(r.epochs, 1);
     parts_drop(&p);

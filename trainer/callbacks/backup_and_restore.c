@@ -16,6 +16,7 @@ static const char backup_name[] = "backup", latest_name[] = "checkpoint";
 struct params {
     char *directory;
     int64_t save_freq;
+    char *on_error;
 };
 
 struct state {
@@ -59,6 +60,8 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
     MR_TRY(path_of(s, backup_name, &path, st));
     bool found = mr__is_there(path);
     mr_code rc = agree(e, found, st);
+    if (rc == MR_OK)
+        rc = mr__check_place(e, path, s->params->on_error, st);
     if (rc == MR_OK && found)
         rc = mr_checkpoint_restore(e, path, st);
     if (rc == MR_OK && found)
@@ -71,8 +74,10 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 static mr_code save(const struct state *s, const mr_train_event *e, mr_status *st)
 {
     char *path;
+    mr_status own;
     MR_TRY(path_of(s, backup_name, &path, st));
-    mr_code rc = mr_checkpoint_save(e, path, st);
+    mr_code rc =
+        mr__save_ended(e, s->params->on_error, mr_checkpoint_save(e, path, &own), &own, st);
     mr_free(path);
     return rc;
 }
@@ -96,12 +101,10 @@ static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return s->params->save_freq == 0 && !e->stopping ? save(s, e, st) : MR_OK;
 }
 
-static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
+/* Both what it keeps and what names it. */
+static mr_code drop(const struct state *s, mr_status *st)
 {
-    const struct state *s = ctx;
     char *backup, *latest = NULL;
-    if (e->error != MR_OK || e->stopping || !mr__writes_files(e))
-        return MR_OK;
     MR_TRY(path_of(s, backup_name, &backup, st));
     mr_code rc = path_of(s, latest_name, &latest, st);
     if (rc == MR_OK)
@@ -115,6 +118,15 @@ static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
     return rc;
 }
 
+static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
+{
+    const struct state *s = ctx;
+    mr_status own;
+    if (e->error != MR_OK || e->stopping || !mr__writes_files(e))
+        return MR_OK;
+    return mr__save_ended(e, s->params->on_error, drop(s, &own), &own, st);
+}
+
 static mr_code check(const void *params, mr_status *st)
 {
     return mr__check_directory("backup_and_restore", ((const struct params *)params)->directory,
@@ -125,6 +137,8 @@ static const mr_param table[] = {
     MR_ARG(struct params, directory, .doc = "Where the backup is kept."),
     MR_PARAM_OWN(struct params, save_freq, mr__param_freq, .def.s = "epoch",
                  .doc = "\"epoch\", or a number of steps."),
+    MR_PARAM(struct params, on_error, .def.s = "fail", .names = mr__reactions,
+             .doc = "Whether one that cannot be saved ends training."),
     {0}};
 
 const mr_callback_desc mr__callback_backup_and_restore = {

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/callback_impl.h"
 #include "trainer/checkpoint.h"
@@ -108,23 +107,6 @@ static mr_code save_now(struct state *s, const mr_train_event *e, mr_status *st)
     return rc;
 }
 
-/* What comes of a save that gave rc and `own`: a warning, or an error. */
-static mr_code react(const struct state *s, const mr_train_event *e, mr_code rc,
-                     const mr_status *own, mr_status *st)
-{
-    if (rc != MR_OK && strcmp(s->params->on_error, "warn") == 0) {
-        char message[1024];
-        mr_status_format(own, message, sizeof message);
-        mr_log(MR_LOG_WARNING, "checkpoint of step %" PRId64 ": %s", e->step, message);
-        return MR_OK;
-    }
-    if (rc != MR_OK && st) {
-        *st = *own;
-        mr_status_prefix(st, "checkpoint of step %" PRId64, e->step);
-    }
-    return rc;
-}
-
 static mr_code save(struct state *s, const mr_train_event *e, mr_status *st)
 {
     const struct params *o = s->params;
@@ -140,7 +122,7 @@ static mr_code save(struct state *s, const mr_train_event *e, mr_status *st)
         s->has_best = true;
     }
     s->saved_step = e->step;
-    return react(s, e, save_now(s, e, &own), &own, st);
+    return mr__save_ended(e, o->on_error, save_now(s, e, &own), &own, st);
 }
 
 static bool saves(void *ctx, const mr_train_event *e)
@@ -180,9 +162,14 @@ static mr_code mark(const struct state *s, const mr_train_event *e, bool finishe
 static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
+    char *path;
     s->has_best = false;
     s->saved_step = 0;
-    return mark(s, e, false, st);
+    MR_TRY(mark(s, e, false, st));
+    MR_TRY(mr__fill_path(s->params->path, 1, 1, &path, st));
+    mr_code rc = mr__check_place(e, path, s->params->on_error, st);
+    mr_free(path);
+    return rc;
 }
 
 static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
@@ -191,7 +178,7 @@ static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
     mr_status own;
     if (e->error != MR_OK || e->stopping || s->saved_step == 0)
         return MR_OK;
-    return react(s, e, mark(s, e, true, &own), &own, st);
+    return mr__save_ended(e, s->params->on_error, mark(s, e, true, &own), &own, st);
 }
 
 static void remember(const void *ctx, mr_callback_memory *out)
@@ -230,8 +217,6 @@ const char *mr_checkpoint_callback_path(const mr_callback *c)
     return c->saves == saves ? ((const struct state *)c->ctx)->params->path : NULL;
 }
 
-static const char *const reactions[] = {"fail", "warn", NULL};
-
 static const mr_param table[] = {
     MR_ARG(struct params, path, .doc = "Where each is saved; {epoch} and {step} are replaced."),
     MR_PARAM_OWN(struct params, save_freq, mr__param_freq, .def.s = "epoch",
@@ -242,7 +227,7 @@ static const mr_param table[] = {
              .doc = "Which values are better; auto: by the name."),
     MR_PARAM_OWN(struct params, keep, mr__param_keep, .def.s = "all",
                  .doc = "all, or how many: earlier ones are removed."),
-    MR_PARAM(struct params, on_error, .def.s = "fail", .names = reactions,
+    MR_PARAM(struct params, on_error, .def.s = "fail", .names = mr__reactions,
              .doc = "Whether one that cannot be saved ends training."),
     {0}};
 
