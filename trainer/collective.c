@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective_impl.h"
 #include "trainer/collective_processes.h"
@@ -92,11 +93,18 @@ mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status
     return rc;
 }
 
+void mr__say_engine(const mr_device *first, const char *who, const char *engine, const char *why)
+{
+    bool is_cpu = strcmp(mr_device_kind(first), "cpu") == 0;
+    mr_log(is_cpu ? MR_LOG_INFO : MR_LOG_WARNING, "%s sum by %s, not by nccl: %s", who, engine,
+           why);
+}
+
 static mr_code choose_engine(const char *name, mr_device *const *devices, size_t n,
                              const mr_collective_backend **out, mr_status *st)
 {
     const mr_collective_backend *copy[MAX_ENGINES];
-    char why[256] = "";
+    char why[256] = "", refused[sizeof why] = "";
     pthread_mutex_lock(&engines_lock);
     /* Alone there is nothing to sum: the engines of this library need no set-up. */
     size_t i = n == 1 && !name ? 2 : n_engines;
@@ -106,8 +114,13 @@ static mr_code choose_engine(const char *name, mr_device *const *devices, size_t
         if (name && strcmp(copy[i]->name, name) != 0)
             continue;
         *out = copy[i];
-        if (copy[i]->suits(devices, n, why, sizeof why))
+        if (copy[i]->suits(devices, n, why, sizeof why)) {
+            if (*refused)
+                mr__say_engine(devices[0], "replicas", copy[i]->name, refused);
             return MR_OK;
+        }
+        if (strcmp(copy[i]->name, "nccl") == 0)
+            memcpy(refused, why, sizeof why);
         if (name)
             return mr_fail(st, MR_INVALID_ARGUMENT, "%s: %s", name, why);
     }

@@ -18,6 +18,10 @@ mr_code mr__collective_commit(mr_collective *c, size_t rank, mr_stream *stream,
 /* NULL: there is none of that name. */
 const mr_collective_backend *mr__collective_find(const char *name);
 
+/* Logs which engine "auto" chose; a warning where there is a GPU that nccl does not suit. who:
+ * "replicas", "processes". */
+void mr__say_engine(const mr_device *first, const char *who, const char *engine, const char *why);
+
 /* "hierarchical_copy" and "reduction_to_one_device". */
 extern const mr_collective_backend mr__collective_local, mr__collective_one_device;
 #endif

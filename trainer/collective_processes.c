@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective_impl.h"
 
@@ -92,10 +91,8 @@ mr_code mr__engine_agree(mr__ring *ring, const char *name, mr_device *const *dev
         *out = nccl;
     else if (rc == MR_OK && asked)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "nccl: %s", why);
-    else if (rc == MR_OK && mr__world_rank(w) == 0 &&
-             strcmp(mr_device_kind(devices[0]), "cpu") != 0)
-        mr_log(MR_LOG_WARNING, "processes sum by %s, not by nccl: %s", mr__ring_description(ring),
-               why);
+    else if (rc == MR_OK && mr__world_rank(w) == 0)
+        mr__say_engine(devices[0], "processes", mr__ring_description(ring), why);
     mr_free(offers);
     mr_free(sizes);
     return rc;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/log.h"
 #include "trainer/ring/ring_mpi.h"
 #include "trainer/strategy_impl.h"
 
@@ -21,6 +22,9 @@ static mr_code choose(const mr_workers_opts *o, bool *mpi, mr_status *st)
     char why[256] = "the processes were not started by mpirun";
     bool suits = started_by_mpirun(o->cluster) && mr__mpi_is_there(why, sizeof why);
     *mpi = suits && strcmp(name, "ring") != 0 && strcmp(name, "nccl") != 0;
+    if (strcmp(name, "auto") == 0 && o->cluster->source == MR_CLUSTER_MPI && !suits &&
+        mr_cluster_is_chief(o->cluster))
+        mr_log(MR_LOG_INFO, "processes sum without MPI: %s", why);
     if (strcmp(name, "auto") == 0 || strcmp(name, "ring") == 0 || strcmp(name, "nccl") == 0)
         return MR_OK; /* whether nccl suits, all processes see when they have met */
     if (strcmp(name, "mpi") != 0)
