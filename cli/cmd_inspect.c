@@ -4,10 +4,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "pipeline/files/whole_file.h"
 #include "pipeline/formats/example.h"
-#include "pipeline/formats/generation.h"
-#include "pipeline/formats/record_frames.h"
+#include "pipeline/formats/frames.h"
 #include "pipeline/formats/tfrecord.h"
 #include "pipeline/memory/alloc.h"
 
@@ -71,92 +69,6 @@ static void print_data(const mr_bytes *r)
     puts(r->size > 60 ? "..." : "");
 }
 
-/* ---- records that are zstd frames ---- */
-
-static bool is_frame(const mr_bytes *r)
-{
-    static const unsigned char magic[] = {0x28, 0xb5, 0x2f, 0xfd};
-    return r->size > sizeof magic && memcmp(r->data, magic, sizeof magic) == 0;
-}
-
-/* Reads frames, with the dictionary that they name. */
-typedef struct unpacker {
-    mr__frame_reader *reader;
-    void *text; /* of the last one */
-    size_t capacity;
-} unpacker;
-
-static mr_code load_dictionary(unpacker *u, const char *name, mr_status *st)
-{
-    mr_buffer *bytes = NULL;
-    size_t n = 0;
-    mr_code rc = name ? mr__whole_file(name, MR__LIST_MOST, cli_cancel(), &bytes, &n, st) : MR_OK;
-    if (rc == MR_OK && name && n == 0)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the dictionary %s is empty", name);
-    if (rc == MR_OK) {
-        mr__frame_reader_close(u->reader);
-        u->reader = NULL;
-        rc = mr__frame_reader_open(&u->reader, bytes ? mr_buffer_data(bytes) : NULL, n, st);
-        if (rc != MR_OK && name)
-            mr_status_prefix(st, "%s", name);
-    }
-    mr_buffer_unref(bytes);
-    return rc;
-}
-
-/* u->reader has dictionary `id`: the one that was named, else PREFIX.dict beside the file. */
-static mr_code prepare(unpacker *u, const char *path, const inspect_opts *o, uint32_t id,
-                       mr_status *st)
-{
-    uint32_t has = u->reader ? mr__frame_reader_dictionary(u->reader) : 0;
-    if (u->reader && (o->dictionary || !id || has == id))
-        return !id || has == id ? MR_OK
-                                : mr_fail(st, MR_FAILED_PRECONDITION,
-                                          "the record was compressed with dictionary %" PRIu32
-                                          ", and %s is dictionary %" PRIu32,
-                                          id, o->dictionary, has);
-    if (!id)
-        return load_dictionary(u, NULL, st);
-    static const char ending[] = ".dict";
-    size_t n = mr__shard_prefix(path);
-    char *beside = n ? mr_malloc(n + sizeof ending) : NULL;
-    if (n == 0)
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "the record was compressed with dictionary %" PRIu32
-                       "; say where that is: --dictionary PREFIX.dict",
-                       id);
-    if (!beside)
-        return mr_fail_memory(st, n, "a file name");
-    memcpy(beside, path, n);
-    memcpy(beside + n, ending, sizeof ending);
-    mr_code rc = load_dictionary(u, beside, st);
-    if (rc == MR_OK && mr__frame_reader_dictionary(u->reader) != id)
-        rc = mr_fail(st, MR_FAILED_PRECONDITION, "%s is dictionary %" PRIu32, beside,
-                     mr__frame_reader_dictionary(u->reader));
-    if (rc != MR_OK)
-        mr_status_prefix(st, "the record was compressed with dictionary %" PRIu32, id);
-    mr_free(beside);
-    return rc;
-}
-
-/* *record is borrowed until the next call. */
-static mr_code unpack(unpacker *u, const char *path, const inspect_opts *o, const mr_bytes *frame,
-                      mr_bytes *record, mr_status *st)
-{
-    size_t room = 0;
-    MR_TRY(mr__frame_room(frame, &room, st));
-    MR_TRY(prepare(u, path, o, mr__frame_dictionary(frame), st));
-    if (!u->text || room > u->capacity) {
-        mr_free(u->text);
-        u->text = mr_malloc(room + 1);
-        u->capacity = u->text ? room : 0;
-        if (!u->text)
-            return mr_fail_memory(st, room, "a record");
-    }
-    record->data = u->text;
-    return mr__frame_read(u->reader, frame, u->text, room, &record->size, st);
-}
-
 static void print_record(int64_t number, const mr_bytes *r, const mr_bytes *unpacked,
                          const mr_status *why)
 {
@@ -174,18 +86,19 @@ static void print_record(int64_t number, const mr_bytes *r, const mr_bytes *unpa
 
 /* Shows the next record, if that is wanted. A frame that cannot be read is an error where all are
  * checked, or its dictionary was named. */
-static mr_code look_at(unpacker *u, const char *path, const inspect_opts *o, const report *r,
+static mr_code look_at(mr_frames *f, const char *path, const inspect_opts *o, const report *r,
                        const mr_bytes *record, mr_status *st)
 {
-    bool shown = !o->json && r->records < o->examples, frame = is_frame(record);
-    mr_bytes text = {0};
+    bool shown = !o->json && r->records < o->examples, frame = mr_is_frame(record);
+    mr_array text = {0};
     mr_code rc = MR_OK;
     if (!shown && !o->verify)
         return MR_OK;
     if (frame)
-        rc = unpack(u, path, o, record, &text, st);
+        rc = mr_frames_read(f, path, record, 1, 1, &text, st);
     if (shown)
-        print_record(r->records, record, frame ? &text : NULL, rc == MR_OK ? NULL : st);
+        print_record(r->records, record, text.data, rc == MR_OK ? NULL : st);
+    mr_array_reset(&text);
     if (rc == MR_OK || (!o->verify && !o->dictionary))
         return MR_OK;
     /* A record of n bytes has n + 16 in the file. */
@@ -195,7 +108,7 @@ static mr_code look_at(unpacker *u, const char *path, const inspect_opts *o, con
     return rc;
 }
 
-static void examine(const char *path, unpacker *u, const inspect_opts *o, report *r)
+static void examine(const char *path, mr_frames *f, const inspect_opts *o, report *r)
 {
     mr_reader *reader = NULL;
     mr_array a = {0};
@@ -212,7 +125,7 @@ static void examine(const char *path, unpacker *u, const inspect_opts *o, report
         const mr_bytes *records = a.data;
         for (size_t i = 0; r->rc == MR_OK && i < a.rows; i++, r->records++) {
             int64_t n = (int64_t)records[i].size;
-            r->rc = look_at(u, path, o, r, &records[i], &r->st);
+            r->rc = look_at(f, path, o, r, &records[i], &r->st);
             if (r->rc != MR_OK)
                 break;
             r->bytes += n;
@@ -273,6 +186,26 @@ static void print_text(const report *r, const inspect_opts *o)
                        : "  checksums good");
 }
 
+static int inspect(const char *path, const inspect_opts *o, int status)
+{
+    report r;
+    mr_frames *frames = NULL;
+    mr_status st;
+    if (mr_frames_open(&frames, o->dictionary, cli_cancel(), &st) != MR_OK)
+        return cli_fail(&st, CLI_FAILED);
+    if (!o->json)
+        print_name(path);
+    examine(path, frames, o, &r);
+    mr_frames_close(frames);
+    if (cli_interrupted())
+        return status;
+    if (o->json)
+        print_json(path, &r);
+    else
+        print_text(&r, o);
+    return r.rc == MR_OK ? status : cli_fail(&r.st, CLI_FAILED);
+}
+
 static int run(int argc, char **argv)
 {
     inspect_opts o = {.examples = 1};
@@ -308,32 +241,8 @@ static int run(int argc, char **argv)
         cli_run_start(&o.run); /* the log tells of bytes that are no record */
         if (o.verify)
             o.examples = 0;
-        unpacker u = {0};
-        mr_status st;
-        if (o.dictionary && load_dictionary(&u, o.dictionary, &st) != MR_OK) {
-            status = cli_fail(&st, CLI_FAILED);
-            n = 0;
-        }
-        for (size_t i = 0; i < n; i++) {
-            report r;
-            if (!o.dictionary) { /* of the file before */
-                mr__frame_reader_close(u.reader);
-                u.reader = NULL;
-            }
-            if (!o.json)
-                print_name(files[i]);
-            examine(files[i], &u, &o, &r);
-            if (cli_interrupted())
-                break;
-            if (o.json)
-                print_json(files[i], &r);
-            else
-                print_text(&r, &o);
-            if (r.rc != MR_OK)
-                status = cli_fail(&r.st, CLI_FAILED);
-        }
-        mr__frame_reader_close(u.reader);
-        mr_free(u.text);
+        for (size_t i = 0; i < n && !cli_interrupted(); i++)
+            status = inspect(files[i], &o, status);
         status = cli_flush(status);
     }
     mr_free(files);

@@ -1,134 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/frame_rows.h"
 
-#include <inttypes.h>
-#include <string.h>
-
-#include "pipeline/files/whole_file.h"
-#include "pipeline/formats/generation.h"
+#include "pipeline/formats/record_frames.h"
 
 enum { BLOCK_BYTES = 256 << 10 };
 
-/* ---- dictionaries ---- */
-
-/* The path of the dictionary for frames of a file; owned. NULL: it has none that is known. */
-static mr_code dictionary_path(mr_iter *it, const mr__frame_rows *f, const char *path, char **out,
-                               mr_status *st)
+static mr_code open_frames(mr_iter *it, mr__frame_rows *f, mr_status *st)
 {
-    static const char ending[] = ".dict";
-    size_t n = mr__shard_prefix(path);
-    *out = NULL;
-    if (f->dictionary)
-        return mr_iter_file_path(it, f->dictionary, out, st);
-    if (n == 0)
+    char *dictionary = NULL;
+    if (f->frames)
         return MR_OK;
-    char *beside = mr_malloc(n + sizeof ending);
-    if (!beside)
-        return mr_fail_memory(st, n, "a file name");
-    memcpy(beside, path, n);
-    memcpy(beside + n, ending, sizeof ending);
-    mr_code rc = mr_iter_file_path(it, beside, out, st);
-    mr_free(beside);
+    if (f->dictionary)
+        MR_TRY(mr_iter_file_path(it, f->dictionary, &dictionary, st));
+    mr_code rc = mr_frames_open(&f->frames, dictionary, mr_iter_cancel(it), st);
+    mr_free(dictionary);
     return rc;
 }
-
-/* A reader with the dictionary at path (taken over; NULL: with none) in the place of f's. */
-static mr_code load(mr_iter *it, mr__frame_rows *f, char *path, mr_status *st)
-{
-    mr_buffer *bytes = NULL;
-    size_t n = 0;
-    mr__frame_reader *r = NULL;
-    mr_code rc =
-        path ? mr__whole_file(path, MR__LIST_MOST, mr_iter_cancel(it), &bytes, &n, st) : MR_OK;
-    if (rc == MR_OK && path && n == 0)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the dictionary %s is empty", path);
-    if (rc == MR_OK) {
-        rc = mr__frame_reader_open(&r, bytes ? mr_buffer_data(bytes) : NULL, n, st);
-        if (rc != MR_OK && path)
-            mr_status_prefix(st, "%s", path);
-    }
-    mr_buffer_unref(bytes);
-    if (rc != MR_OK) {
-        mr_free(path);
-        return rc;
-    }
-    mr__frame_reader_close(f->reader);
-    mr_free(f->loaded);
-    f->reader = r;
-    f->loaded = path;
-    return MR_OK;
-}
-
-/* f->reader can read frames that name dictionary `id`, of the file `path`. */
-static mr_code prepare(mr_iter *it, mr__frame_rows *f, const char *path, uint32_t id, mr_status *st)
-{
-    char *where = NULL;
-    if (!f->reader && (f->dictionary || !id)) {
-        if (f->dictionary)
-            MR_TRY(dictionary_path(it, f, path, &where, st));
-        MR_TRY(load(it, f, where, st));
-    }
-    if (!id || (f->reader && mr__frame_reader_dictionary(f->reader) == id))
-        return MR_OK;
-    if (!f->dictionary) {
-        MR_TRY(dictionary_path(it, f, path, &where, st));
-        if (!where)
-            return mr_fail(st, MR_FAILED_PRECONDITION,
-                           "the record was compressed with dictionary %" PRIu32
-                           "; say where that is: dictionary=\"PREFIX.dict\"",
-                           id);
-        mr_code rc = load(it, f, where, st);
-        if (rc != MR_OK) {
-            mr_status_prefix(st, "the record was compressed with dictionary %" PRIu32, id);
-            return rc;
-        }
-    }
-    uint32_t has = mr__frame_reader_dictionary(f->reader);
-    return has == id ? MR_OK
-                     : mr_fail(st, MR_FAILED_PRECONDITION,
-                               "the record was compressed with dictionary %" PRIu32
-                               ", and %s is dictionary %" PRIu32,
-                               id, f->loaded, has);
-}
-
-/* ---- unpacking ---- */
 
 mr_code mr__frame_rows_unpack(mr_iter *it, mr__frame_rows *f, const char *path,
                               const mr_bytes *frames, size_t n, size_t most, mr_array *out,
                               mr_status *st)
 {
-    size_t rows = 0, total = 0, room = 0, done = 0;
-    mr_buffer *text = NULL;
-    for (; rows < n && total < most; rows++, total += room)
-        if (mr__frame_room(&frames[rows], &room, rows ? NULL : st) != MR_OK)
-            break;
-    if (rows == 0) /* with the message */
-        return mr__frame_room(&frames[0], &room, st);
-    MR_TRY(mr_array_alloc(out, MR_STRING, 0, NULL, rows, st));
-    mr_code rc = mr_buffer_alloc(&text, total, st);
-    if (rc == MR_OK)
-        rc = mr_buffer_hold(out->owner, text, st);
-    char *to = text ? mr_buffer_data(text) : NULL;
-    size_t left = total;
-    for (; done < rows && rc == MR_OK; done++) {
-        mr_status why;
-        mr_bytes *v = &((mr_bytes *)out->data)[done];
-        mr_code one = prepare(it, f, path, mr__frame_dictionary(&frames[done]), &why);
-        if (one == MR_OK)
-            one = mr__frame_read(f->reader, &frames[done], to, left, &v->size, &why);
-        if (one != MR_OK && done > 0 && one != MR_CANCELLED)
-            break; /* it comes again as the first */
-        if (one != MR_OK && st)
-            *st = why;
-        rc = one;
-        v->data = to;
-        to += rc == MR_OK ? v->size : 0;
-        left -= rc == MR_OK ? v->size : 0;
-    }
-    mr_buffer_unref(text);
-    out->rows = done;
-    if (rc != MR_OK)
-        mr_array_reset(out);
+    char *whole = NULL;
+    MR_TRY(open_frames(it, f, st));
+    MR_TRY(mr_iter_file_path(it, path, &whole, st));
+    mr_code rc = mr_frames_read(f->frames, whole, frames, n, most, out, st);
+    mr_free(whole);
     return rc;
 }
 
@@ -143,10 +40,8 @@ static void drop_records(mr__frame_rows *f)
 void mr__frame_rows_close(mr__frame_rows *f)
 {
     drop_records(f);
-    mr__frame_reader_close(f->reader);
-    f->reader = NULL;
-    mr_free(f->loaded);
-    f->loaded = NULL;
+    mr_frames_close(f->frames);
+    f->frames = NULL;
 }
 
 bool mr__frame_rows_pending(const mr__frame_rows *f)

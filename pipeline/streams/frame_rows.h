@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_STREAMS_FRAME_ROWS_H
 #define MR_PIPELINE_STREAMS_FRAME_ROWS_H
-/* Records of files that are each a zstd frame (formats/record_frames.h), unpacked. A record that
- * cannot be is an error in its place; the next pull goes on after it.
- *
- * The dictionary is the one that is given, or, for frames that name one, PREFIX.dict beside the
- * shard PREFIX-00000-of-0000N.tfrecord, as the shard writer leaves it. It is read when the first
- * frame needs it.
+/* Records of files that are each a zstd frame (formats/frames.h), unpacked. A record that cannot be
+ * is an error in its place; the next pull goes on after it. Dictionaries are read when the first
+ * frame needs them.
  *
  * thread   as an op's slots */
-#include "pipeline/formats/record_frames.h"
+#include "pipeline/formats/frames.h"
 #include "pipeline/formats/tfrecord.h"
 #include "pipeline/streams/file_source.h"
 
@@ -20,13 +17,12 @@ typedef struct mr__frame_rows {
     const uint64_t *skipped;             /* with it: places gone past so far */
     uint64_t skipped_before;             /* of them before the records were read */
     uint64_t passed;                     /* and damaged frames among these */
-    mr__frame_reader *reader;
-    char *loaded;            /* path of the reader's dictionary; NULL: it has none */
-    mr_array records;        /* read; those from `at` on are still to be unpacked */
-    size_t at, file;         /* of `file` */
-    mr_file_position before; /* where they were read from */
-    uint64_t first;          /* number of the first of them */
-    uint64_t skip;           /* records to read over first, after a restore */
+    mr_frames *frames;                   /* NULL: not opened yet */
+    mr_array records;                    /* read; those from `at` on are still to be unpacked */
+    size_t at, file;                     /* of `file` */
+    mr_file_position before;             /* where they were read from */
+    uint64_t first;                      /* number of the first of them */
+    uint64_t skip;                       /* records to read over first, after a restore */
 } mr__frame_rows;
 
 /* The first of n frames, whose file is `path`, that are good and together have not much more than
