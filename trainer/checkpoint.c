@@ -360,7 +360,7 @@ static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *s
         return mr_fail_memory(st, sizeof name, "a file name");
     mr_code rc = MR_OK;
     if (same && mr__is_there(path))
-        rc = mr__read_file(path, &x->position, &x->position_size, st);
+        rc = mr__read_file(path, SIZE_MAX, &x->position, &x->position_size, st);
     mr_free(path);
     return rc;
 }

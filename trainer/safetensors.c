@@ -261,7 +261,7 @@ mr_code mr_safetensors_open(mr_safetensors **out, const char *path, mr_status *s
 {
     void *bytes;
     size_t size;
-    MR_TRY(mr__read_file(path, &bytes, &size, st));
+    MR_TRY(mr__read_file(path, SIZE_MAX, &bytes, &size, st));
     mr_code rc = take(out, bytes, size, st);
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);

@@ -74,7 +74,7 @@ static char *hidden_beside(const char *path, const char *ending)
 
 /* ---- files ---- */
 
-static mr_code read_open(int fd, void **bytes, size_t *size, mr_status *st)
+static mr_code read_open(int fd, size_t most, void **bytes, size_t *size, mr_status *st)
 {
     struct stat s;
     int rc;
@@ -86,6 +86,11 @@ static mr_code read_open(int fd, void **bytes, size_t *size, mr_status *st)
     if (!S_ISREG(s.st_mode))
         return mr_fail(st, MR_INVALID_ARGUMENT, "this is no file but a pipe or a device");
     size_t n = (size_t)s.st_size, at = 0;
+    if (n > most)
+        return mr_fail(st, MR_OUT_OF_RANGE,
+                       "it has more than the %zu bytes that such a file may have; is it the right "
+                       "one?",
+                       most);
     char *p = mr_malloc(n + 1);
     if (!p)
         return mr_fail_memory(st, n, "the contents of a file");
@@ -107,13 +112,13 @@ static mr_code read_open(int fd, void **bytes, size_t *size, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__read_file(const char *path, void **bytes, size_t *size, mr_status *st)
+mr_code mr__read_file(const char *path, size_t most, void **bytes, size_t *size, mr_status *st)
 {
     int fd;
     AGAIN(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
     if (fd < 0)
         return fail_at(st, "open it", path);
-    mr_code rc = read_open(fd, bytes, size, st);
+    mr_code rc = read_open(fd, most, bytes, size, st);
     mr__sys->close(fd);
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);

@@ -9,8 +9,10 @@
  * thread   one at a time a name */
 #include "pipeline/status.h"
 
-/* The whole file, and a NUL byte after it; owned, mr_free. errors as open(2) and read(2) */
-mr_code mr__read_file(const char *path, void **bytes, size_t *size, mr_status *st) MR_NODISCARD;
+/* The whole file, of at most `most` bytes (SIZE_MAX: any number), and a NUL byte after it; owned,
+ * mr_free. errors as open(2) and read(2); MR_OUT_OF_RANGE: more bytes */
+mr_code mr__read_file(const char *path, size_t most, void **bytes, size_t *size,
+                      mr_status *st) MR_NODISCARD;
 
 typedef struct mr__saved_file {
     int fd;

@@ -214,7 +214,7 @@ static mr_code load_bytes(const char *directory, const char *name, void **bytes,
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__read_file(path, bytes, size, st);
+    mr_code rc = mr__read_file(path, SIZE_MAX, bytes, size, st);
     mr_free(path);
     return rc;
 }

@@ -7,12 +7,9 @@
 #include "../memory/buffer.h"
 #include "../wait/cancel.h"
 
-/* How large a dictionary, a list of boundaries or moments, and a vocabulary may be: some files, as
- * /dev/zero, never end. */
-enum { MR__LIST_MOST = 1 << 28, MR__VOCABULARY_MOST = 1 << 30 };
-
-/* *out holds the *size bytes of the file, owned; at most `most` (SIZE_MAX: any number). "-" is
- * standard input; a pipe is read to its end, which cancel (NULL: nothing) does not wait for.
+/* *out holds the *size bytes of the file, owned; at most `most` (SIZE_MAX: any number), since some
+ * files, as /dev/zero, never end. "-" is standard input; a pipe is read to its end, which cancel
+ * (NULL: nothing) does not wait for.
  * errors   of read_ahead.h, with the path in the message; MR_OUT_OF_RANGE: over `most`;
  *          MR_CANCELLED */
 mr_code mr__whole_file(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "pipeline/functions/building.h"
-#include "pipeline/files/whole_file.h"
 #include "pipeline/functions/late.h"
 #include "pipeline/functions/learned_lists.h"
 #include "pipeline/params/params.h"
@@ -90,8 +89,8 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     mr_buffer *bytes = NULL;
     char *path = NULL;
     size_t size;
-    mr_code rc = mr__late_read(r, o->bin_boundaries.file, "boundaries.json", MR__LIST_MOST, &path,
-                               &bytes, &size, st);
+    mr_code rc = mr__late_read(r, o->bin_boundaries.file, "boundaries.json", MR_LEARNED_LIST_MOST,
+                               &path, &bytes, &size, st);
     if (rc == MR_OK) {
         rc = mr_learned_boundaries(mr_buffer_data(bytes), size, &p->list, st);
         if (rc != MR_OK)

@@ -17,6 +17,9 @@ extern "C" {
  * where a variance is next to nothing. */
 #define MR_NORMALIZATION_EPSILON 1e-14F
 
+/* How many bytes a file of numbers, and one of a vocabulary, may have. */
+enum { MR_LEARNED_LIST_MOST = 1 << 28, MR_VOCABULARY_MOST = 1 << 30 };
+
 /* Owned: mr_free(mean->v); nothing is after a failure.
  * errors   MR_INVALID_ARGUMENT: no JSON, a list that is missing or empty, what is no number, a
  *          variance below 0, more of one than of the other */

@@ -3,7 +3,6 @@
  * names, so that a model may have either. */
 #include <math.h>
 
-#include "pipeline/files/whole_file.h"
 #include "pipeline/functions/late.h"
 #include "pipeline/functions/learned_lists.h"
 
@@ -133,8 +132,8 @@ static mr_code open_moments(const mr_rows *r, mr_status *st)
     mr_buffer *bytes = NULL;
     char *path = NULL;
     size_t size;
-    mr_code rc =
-        mr__late_read(r, p->adapted, "normalization.json", MR__LIST_MOST, &path, &bytes, &size, st);
+    mr_code rc = mr__late_read(r, p->adapted, "normalization.json", MR_LEARNED_LIST_MOST, &path,
+                               &bytes, &size, st);
     if (rc == MR_OK) {
         rc = mr_learned_moments(mr_buffer_data(bytes), size, &m->mean, &m->variance, st);
         if (rc != MR_OK)

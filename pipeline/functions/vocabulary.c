@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/files/whole_file.h"
 #include "pipeline/functions/late.h"
+#include "pipeline/functions/learned_lists.h"
 #include "pipeline/functions/string_hash.h"
 #include "pipeline/functions/text_tokens.h"
 #include "pipeline/functions/typed.h"
@@ -161,7 +161,7 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     char *path = NULL;
     size_t size, twice = 0;
     mr_code rc =
-        mr__late_read(r, name, "vocabulary.txt", MR__VOCABULARY_MOST, &path, &w.text, &size, st);
+        mr__late_read(r, name, "vocabulary.txt", MR_VOCABULARY_MOST, &path, &w.text, &size, st);
     if (rc == MR_OK)
         rc = file_words(path, size, r->in[0].dtype != MR_STRING, &w, st);
     if (rc == MR_OK)
