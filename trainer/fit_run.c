@@ -11,6 +11,7 @@
 #include "trainer/random_bits.h"
 #include "trainer/servers/remote_steps.h"
 #include "trainer/strategy_impl.h"
+#include "trainer/tensor.h"
 
 static mr_device *device_of(const mr__run *x, size_t r)
 {
@@ -217,9 +218,17 @@ mr_code mr__run_build(mr__run *x, mr_status *st)
     if (mr_model_is_built(x->m))
         return MR_OK;
     MR_TRY(mr__model_check_dtype(x->m, 0, t.dtype, st));
-    return mr_model_build(
+    mr_code rc = mr_model_build(
         x->m, x->s, t.rank - 1, t.shape + 1,
         &(mr_model_opts){.seed = x->opts->seed, .mixed_precision = x->opts->mixed_precision}, st);
+    if (rc != MR_INVALID_ARGUMENT || !st)
+        return rc;
+    char shape[128];
+    mr__shape_text(t.rank, t.shape, shape, sizeof shape);
+    return mr_fail(st, rc,
+                   "%s (batches of features have shape %s; where that is one example, end the data "
+                   "with .batch(N), N being the global batch size)",
+                   st->message, shape);
 }
 
 /* y: one of the model's outputs. */

@@ -198,8 +198,8 @@ static mr_code check_column(const mr__staging *g, const mr_array *a, size_t c, m
             c, mr_dtype_name(a->dtype));
     if (a->rank < 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "component %zu is a scalar; batch the dataset first (with the global batch "
-                       "size)",
+                       "component %zu is a scalar, where a batch is wanted: end the data with "
+                       ".batch(N), N being the global batch size",
                        c);
     return MR_OK;
 }
@@ -300,7 +300,9 @@ static mr_code put_column(mr__staging *g, slot *s, const mr_step *step, size_t c
         expected += s->rows[r];
     if (rows != expected)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "component %zu has %zu rows where component 0 has %zu", c, rows, expected);
+                       "component %zu has %zu rows where component 0 has %zu; where these are no "
+                       "batches, end the data with .batch(N), N being the global batch size",
+                       c, rows, expected);
     MR_TRY(fill_column(g, s, step, c, widest, st));
     s->columns[c] = (mr_array){.dtype = a->dtype, .storage = MR_DENSE, .rank = a->rank, .rows = 1};
     memcpy(s->columns[c].shape, a->shape, sizeof a->shape);

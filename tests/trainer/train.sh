@@ -56,6 +56,9 @@ train later_files_of_the_data_are_looked_up_first 1 '' 'nowhere\.txt' \
     --data 'text_line(["here.txt", "nowhere.txt"]).map(x => ([1.0], [1.0])).batch(1)'
 train files_that_are_there_are_read 0 'eval_loss' '' --data "$data" \
     --eval 'text_line("here.txt").map(x => ([1.0], [1.0])).batch(4)'
+train data_without_batches_of_scalars 1 '' 'component 1 is a scalar.*\.batch\(N\)' --data 'range(8).map(i => ([1.0, 2.0], 1.0))'
+train data_without_batches_of_vectors 1 '' 'scalars \(batches of features have shape \[1\].*\.batch\(N\)' --data 'range(8).map(i => ([1.0], [1.0]))'
+train data_without_batches_of_tensors 1 '' 'component 1 has 1 rows where component 0 has 3.*\.batch\(N\)' --data 'range(8).map(i => (ones([3, 1]), [1.0]))'
 train an_eval_that_cannot_be_distributed_is_found_first 1 '' 'batch the dataset first' --replicas 2 \
     --data "$data" --eval 'range(8).map(i => (1.0, 1.0))'
 
