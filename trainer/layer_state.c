@@ -7,7 +7,7 @@
 #include "pipeline/functions/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
-#include "trainer/saved_files.h"
+#include "trainer/saved_model_impl.h"
 #include "trainer/statements.h"
 
 static const char folder[] = "preprocessing";
@@ -325,7 +325,24 @@ static mr_code list_files(const mr_model *m, files *out, mr_status *st)
     return MR_OK;
 }
 
-static mr_code copy_file(const file *f, const char *directory, mr_status *st)
+/* What the copy is called in the directory of the model. */
+enum { COPY_NAME = 256 };
+static void name_of_copy(const file *f, char name[COPY_NAME])
+{
+    snprintf(name, COPY_NAME, "%s/%.100s/%s", folder, f->layer, f->name);
+}
+
+static mr_code add_sum(const file *f, const void *bytes, size_t n, json_t *sums, mr_status *st)
+{
+    char name[COPY_NAME], sum[MR__CHECKSUM];
+    name_of_copy(f, name);
+    mr__checksum(sum, bytes, n);
+    return json_object_set_new(sums, name, json_string(sum)) == 0
+               ? MR_OK
+               : mr_fail_memory(st, sizeof sum, "a checksum");
+}
+
+static mr_code copy_file(const file *f, const char *directory, json_t *sums, mr_status *st)
 {
     void *read = NULL;
     size_t size = f->v->size;
@@ -340,6 +357,8 @@ static mr_code copy_file(const file *f, const char *directory, mr_status *st)
     if (rc == MR_OK)
         rc = mr__write_file(to, read ? read : f->v->bytes, size, false, st);
     if (rc == MR_OK)
+        rc = add_sum(f, read ? read : f->v->bytes, size, sums, st);
+    if (rc == MR_OK)
         rc = mr__sync_directory(in, st);
     if (rc == MR_OK)
         rc = mr__sync_directory(above, st);
@@ -353,19 +372,21 @@ static mr_code copy_file(const file *f, const char *directory, mr_status *st)
 
 static mr_code name_copy(const file *f, char **text, mr_status *st)
 {
-    char path[256];
-    snprintf(path, sizeof path, "\"%s/%.100s/%s\"", folder, f->layer, f->name);
-    return replace(text, f->v->e->begin, f->v->e->end, path, st);
+    char name[COPY_NAME], literal[COPY_NAME + 2];
+    name_of_copy(f, name);
+    snprintf(literal, sizeof literal, "\"%s\"", name);
+    return replace(text, f->v->e->begin, f->v->e->end, literal, st);
 }
 
-mr_code mr__save_preprocessing(const mr_model *m, const char *directory, char **text, mr_status *st)
+mr_code mr__save_preprocessing(const mr_model *m, const char *directory, json_t *sums, char **text,
+                               mr_status *st)
 {
     files all = {0};
     *text = mr_strdup(mr_model_text(m));
     mr_code rc = *text ? list_files(m, &all, st)
                        : mr_fail_memory(st, strlen(mr_model_text(m)), "a model's text");
     for (size_t i = all.n; i-- > 0 && rc == MR_OK;) { /* from the end, so that places stay */
-        rc = copy_file(&all.v[i], directory, st);
+        rc = copy_file(&all.v[i], directory, sums, st);
         if (rc == MR_OK)
             rc = name_copy(&all.v[i], text, st);
     }

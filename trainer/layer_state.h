@@ -7,6 +7,7 @@
  * its text names the copy.
  *
  * thread   any */
+#include <jansson.h>
 #include "pipeline/params/param.h"
 #include "trainer/model_impl.h"
 
@@ -40,8 +41,8 @@ mr_code mr__vocabulary_tokens(const mr__learned *v, mr__tokens *out, mr_status *
 void mr__tokens_drop(mr__tokens *t);
 
 /* Copies the files of all layers to directory/preprocessing; *text (owned) = the model's text that
- * names the copies. */
-mr_code mr__save_preprocessing(const mr_model *m, const char *directory, char **text,
+ * names the copies. The object sums gets the checksum of each, by the name that the text has. */
+mr_code mr__save_preprocessing(const mr_model *m, const char *directory, json_t *sums, char **text,
                                mr_status *st) MR_NODISCARD;
 /* *text (owned, replaced): what it names of preprocessing/ with the saved model's directory before
  * it. */

@@ -11,7 +11,11 @@
 /* The format's own limit on headers. */
 enum { MAX_HEADER = 100000000, MAX_TENSORS = 1 << 20, LENGTH_BYTES = 8, CHECKSUM = 9 };
 
-static const char metadata_key[] = "__metadata__", checksum_key[] = "crc32c";
+static const char metadata_key[] = "__metadata__", checksum_key[] = "crc32c",
+                  format_key[] = "format";
+/* Files of this format must have a checksum, of all their bytes; those before, "millrace", may have
+ * one of the values. */
+static const char own_format[] = "millrace 2", no_checksum[] = "00000000";
 
 struct mr_safetensors {
     unsigned char *bytes; /* the file */
@@ -164,18 +168,48 @@ static mr_code check_metadata(const json_t *m, mr_status *st)
     return MR_OK;
 }
 
+/* Where the eight digits `sum` of the checksum stand in n bytes of a header as it is written here;
+ * n: nowhere. */
+static size_t find_digits(const char *header, size_t n, const char *sum)
+{
+    char text[sizeof checksum_key + CHECKSUM + 8];
+    size_t size = (size_t)snprintf(text, sizeof text, "\"%s\":\"%.8s\"", checksum_key, sum);
+    const char *at = memmem(header, n, text, size);
+    return at ? (size_t)(at - header) + size - CHECKSUM : n;
+}
+
+/* The CRC-32C of the file, whose data are its last `size` bytes, with zeros for its digits. */
+static uint32_t sum_of_file(const mr_safetensors *f, const unsigned char *data, size_t size,
+                            const char *digits)
+{
+    size_t header = (size_t)(data - f->bytes), n = strlen(no_checksum);
+    size_t at = find_digits((const char *)f->bytes, header, digits);
+    if (at == header)
+        return ~mr_crc32c(f->bytes, header); /* no such file is right */
+    uint32_t crc = mr_crc32c_extend(mr_crc32c(f->bytes, at), no_checksum, n);
+    return mr_crc32c_extend(crc, f->bytes + at + n, header - at - n + size);
+}
+
 /* Files of other programs have none. */
 static mr_code check_sum(const mr_safetensors *f, const unsigned char *data, size_t size,
                          mr_status *st)
 {
-    const char *want = mr_safetensors_metadata(f, checksum_key);
+    const char *want = mr_safetensors_metadata(f, checksum_key),
+               *format = mr_safetensors_metadata(f, format_key);
+    bool own = format && strcmp(format, own_format) == 0;
     char have[CHECKSUM];
-    snprintf(have, sizeof have, "%08" PRIx32, mr_crc32c(data, size));
-    if (!want || strcmp(want, have) == 0)
+    if (!want)
+        return own ? mr_fail(st, MR_DATA_LOSS,
+                             "the header has no CRC-32C, which files of this format have; the file "
+                             "is damaged")
+                   : MR_OK;
+    snprintf(have, sizeof have, "%08" PRIx32,
+             own ? sum_of_file(f, data, size, want) : mr_crc32c(data, size));
+    if (strcmp(want, have) == 0)
         return MR_OK;
     return mr_fail(st, MR_DATA_LOSS,
-                   "the values have the CRC-32C %s, but the header says %.16s; the file is damaged",
-                   have, want);
+                   "the %s the CRC-32C %s, but the header says %.16s; the file is damaged",
+                   own ? "file has" : "values have", have, want);
 }
 
 static mr_code read_tensors(mr_safetensors *f, const unsigned char *data, uint64_t size,
@@ -338,16 +372,15 @@ static mr_code describe(json_t *root, const mr_named_tensor *t, uint64_t *at, mr
     return MR_OK;
 }
 
-static mr_code add_checksum(json_t *root, const mr_named_tensor *tensors, size_t n, mr_status *st)
+/* The header's zeros become the checksum of the file. */
+static void put_checksum(char *header, size_t size, const mr_named_tensor *tensors, size_t n)
 {
-    uint32_t crc = 0;
     char text[CHECKSUM];
+    uint32_t crc = mr_crc32c(header, size);
     for (size_t i = 0; i < n; i++)
         crc = mr_crc32c_extend(crc, tensors[i].data, mr_named_tensor_bytes(&tensors[i]));
     snprintf(text, sizeof text, "%08" PRIx32, crc);
-    int rc =
-        json_object_set_new(json_object_get(root, metadata_key), checksum_key, json_string(text));
-    return rc == 0 ? MR_OK : mr_fail_memory(st, sizeof text, "a safetensors header");
+    memcpy(header + find_digits(header, size, no_checksum), text, sizeof text - 1);
 }
 
 static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out, size_t *size,
@@ -356,12 +389,11 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     uint64_t at = 0;
     size_t length = 0;
     char *text = NULL, *header = NULL;
-    json_t *root = json_pack("{s:{s:s}}", metadata_key, "format", "millrace");
+    json_t *root = json_pack("{s:{s:s, s:s}}", metadata_key, format_key, own_format, checksum_key,
+                             no_checksum);
     mr_code rc = root ? MR_OK : mr_fail_memory(st, 0, "a safetensors header");
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = describe(root, &tensors[i], &at, st);
-    if (rc == MR_OK)
-        rc = add_checksum(root, tensors, n, st);
     if (rc == MR_OK && !(text = mr__json_text(root, JSON_COMPACT, &length)))
         rc = mr_fail_memory(st, 0, "a safetensors header");
     json_decref(root);
@@ -379,6 +411,7 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
         memset(header + LENGTH_BYTES + length, ' ', padded - length);
         *out = header;
         *size = LENGTH_BYTES + padded;
+        put_checksum(header, *size, tensors, n);
     }
     mr_free(text);
     return rc;

@@ -6,14 +6,16 @@
  *   offset  size  meaning
  *   0       8     H, length of the header, uint64
  *   8       H     JSON: {"dense/kernel": {"dtype": "F32", "shape": [784, 10],
- *                 "data_offsets": [0, 31360]}, ..., "__metadata__": {"format": "millrace",
+ *                 "data_offsets": [0, 31360]}, ..., "__metadata__": {"format": "millrace 2",
  *                 "crc32c": "1f2e3d4c"}}, then blanks, so that H is a multiple of 8
  *   8+H           the tensors' values, rows contiguous, back to back in the order of their offsets
  *
  * A file is read whole, and checked before any tensor can be had: the header is such an object, no
  * name is there twice, shapes and dtypes agree with the sizes of the data, and the data leave no
- * gap, do not overlap and end where the file ends. Where __metadata__ has "crc32c", it is the
- * CRC-32C of all bytes from 8+H on, in hexadecimal: a file whose values have another is damaged.
+ * gap, do not overlap and end where the file ends. Of format "millrace 2" the CRC-32C, in
+ * hexadecimal, is that of the whole file with eight 0 in its place; a file that has another, or
+ * none, is damaged. In files of other formats it may be there, and is that of all bytes from 8+H
+ * on.
  *
  * thread   reading: any, immutable once open
  * since    0.1 */

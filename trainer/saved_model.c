@@ -64,7 +64,36 @@ char *mr__json_text(const json_t *v, size_t flags, size_t *size)
 
 /* ---- JSON: its last entry is the CRC-32C of the file with zeros in its place ---- */
 
-static const char checksum_key[] = "crc32c", no_checksum[] = "00000000";
+static const char checksum_key[] = "crc32c", no_checksum[] = "00000000",
+                  checksums_key[] = "checksums"; /* of other files, by their names */
+
+void mr__checksum(char text[MR__CHECKSUM], const void *bytes, size_t n)
+{
+    snprintf(text, MR__CHECKSUM, "%08" PRIx32, mr_crc32c(bytes, n));
+}
+
+static bool has_checksums(const json_t *v)
+{
+    return json_integer_value(json_object_get(v, "format")) > 1;
+}
+
+mr_code mr__check_bytes(const json_t *v, const char *directory, const char *name, const void *bytes,
+                        size_t n, mr_status *st)
+{
+    char have[MR__CHECKSUM];
+    const char *want = json_string_value(json_object_get(json_object_get(v, checksums_key), name));
+    mr__checksum(have, bytes, n);
+    if (want ? strcmp(want, have) == 0 : !has_checksums(v))
+        return MR_OK;
+    mr_fail(st, MR_DATA_LOSS,
+            "%s has the CRC-32C %s, but should have %.16s; the file is damaged, "
+            "or was changed (saved_models.md says how to)",
+            name, have, want ? want : "one that is not said");
+    char *path = mr__path_in(directory, name);
+    mr_status_at(st, path, -1, -1);
+    mr_free(path);
+    return MR_DATA_LOSS;
+}
 
 /* Where the digits of a checksum stand last in n bytes; NULL: nowhere. */
 static char *find_digits(char *text, size_t n, const char *digits)
@@ -79,12 +108,12 @@ static char *find_digits(char *text, size_t n, const char *digits)
 mr_code mr__save_json(const char *directory, const char *name, json_t *v, mr_status *st)
 {
     size_t n;
-    char sum[sizeof no_checksum], *text = NULL;
+    char sum[MR__CHECKSUM], *text = NULL;
     if (json_object_set_new(v, checksum_key, json_string(no_checksum)) == 0)
         text = mr__json_text(v, JSON_INDENT(2), &n);
     if (!text)
         return mr_fail_memory(st, 0, name);
-    snprintf(sum, sizeof sum, "%08" PRIx32, mr_crc32c(text, n + 1));
+    mr__checksum(sum, text, n + 1);
     memcpy(find_digits(text, n, no_checksum), sum, sizeof sum - 1);
     mr_code rc = save_bytes(directory, name, text, n + 1, st);
     mr_free(text);
@@ -105,23 +134,29 @@ mr_code mr__save_tensors(const char *directory, const char *name, const mr_named
     return rc;
 }
 
-static mr_code save_model_text(const mr_model *m, const char *directory, mr_status *st)
+/* sums gets the checksum of the text, and of each file that it names. */
+static mr_code save_model_text(const mr_model *m, const char *directory, json_t *sums,
+                               mr_status *st)
 {
-    char *line;
-    MR_TRY(mr__save_preprocessing(m, directory, &line, st));
+    char *line, sum[MR__CHECKSUM];
+    MR_TRY(mr__save_preprocessing(m, directory, sums, &line, st));
     size_t n = strlen(line);
     line[n] = '\n'; /* in place of the NUL byte */
+    mr__checksum(sum, line, n + 1);
     mr_code rc = save_bytes(directory, model_name, line, n + 1, st);
+    if (rc == MR_OK && json_object_set_new(sums, model_name, json_string(sum)) != 0)
+        rc = mr_fail_memory(st, sizeof sum, "a checksum");
     mr_free(line);
     return rc;
 }
 
 static mr_code save_training(const mr_model *m, const char *directory, const mr_save_opts *o,
-                             mr_status *st)
+                             json_t *sums, mr_status *st)
 {
     int rank;
     const int64_t *shape;
-    json_t *root = json_pack("{s:i, s:s}", "format", (int)MR__SAVED_FORMAT, "millrace", MR_VERSION);
+    json_t *root = json_pack("{s:i, s:s, s:O}", "format", (int)MR__SAVED_FORMAT, "millrace",
+                             MR_VERSION, checksums_key, sums);
     json_t *input = json_array(), *metrics = json_array();
     mr_model_input_shape(m, &rank, &shape);
     for (int i = 0; i < rank; i++)
@@ -137,7 +172,7 @@ static mr_code save_training(const mr_model *m, const char *directory, const mr_
     if (mr_model_is_mixed(m))
         json_object_set_new(root, "mixed_precision", json_true());
     size_t expected =
-        4 + (o->loss ? 1U : 0U) + (o->optimizer ? 1U : 0U) + (mr_model_is_mixed(m) ? 1U : 0U);
+        5 + (o->loss ? 1U : 0U) + (o->optimizer ? 1U : 0U) + (mr_model_is_mixed(m) ? 1U : 0U);
     mr_code rc = json_object_size(root) == expected && json_array_size(input) == (size_t)rank &&
                          json_array_size(metrics) == o->n_metrics
                      ? mr__save_json(directory, training_name, root, st)
@@ -184,9 +219,13 @@ mr_code mr__save_into(const mr_model *m, const char *directory, const mr_save_op
                       mr_status *st)
 {
     static const mr_save_opts none;
-    MR_TRY(save_model_text(m, directory, st));
-    MR_TRY(save_training(m, directory, opts ? opts : &none, st));
-    return save_weights(m, directory, st);
+    json_t *sums = json_object();
+    mr_code rc = sums ? save_model_text(m, directory, sums, st)
+                      : mr_fail_memory(st, 0, "checksums of a saved model");
+    if (rc == MR_OK)
+        rc = save_training(m, directory, opts ? opts : &none, sums, st);
+    json_decref(sums);
+    return rc == MR_OK ? save_weights(m, directory, st) : rc;
 }
 
 mr_code mr_model_save(const mr_model *m, const char *path, const mr_save_opts *opts, mr_status *st)
@@ -236,24 +275,25 @@ static mr_code check_format(const json_t *v, const char *name, mr_status *st)
     return MR_OK;
 }
 
-/* Files of before have none. */
+/* Files of format 1 may have none. */
 static mr_code check_sum(const json_t *v, char *bytes, size_t size, const char *name, mr_status *st)
 {
     const json_t *entry = json_object_get(v, checksum_key);
     const char *want = json_string_value(entry);
-    char have[sizeof no_checksum];
+    char have[MR__CHECKSUM];
     char *at = want && strlen(want) == sizeof have - 1 ? find_digits(bytes, size, want) : NULL;
-    if (!entry)
+    if (!entry && !has_checksums(v))
         return MR_OK;
     if (!at)
-        return mr_fail(st, MR_DATA_LOSS, "%s: %s is not what it must be", name, checksum_key);
+        return mr_fail(st, MR_DATA_LOSS, "%s: %s is missing or not what it must be", name,
+                       checksum_key);
     memcpy(at, no_checksum, sizeof have - 1);
-    snprintf(have, sizeof have, "%08" PRIx32, mr_crc32c(bytes, size));
+    mr__checksum(have, bytes, size);
     if (strcmp(want, have) == 0)
         return MR_OK;
     return mr_fail(st, MR_DATA_LOSS,
-                   "%s has the CRC-32C %s, but says %s; the file is damaged, or was changed: then "
-                   "take the entry out",
+                   "%s has the CRC-32C %s, but says %s; the file is damaged, or was changed "
+                   "(saved_models.md says how to)",
                    name, have, want);
 }
 
@@ -303,11 +343,34 @@ static mr_code load_model_text(mr_saved *s, mr_status *st)
     size_t n;
     MR_TRY(load_bytes(s->path, model_name, &bytes, &n, st));
     s->model = bytes;
+    MR_TRY(mr__check_bytes(s->training, s->path, model_name, bytes, n, st));
     while (n > 0 && (s->model[n - 1] == '\n' || s->model[n - 1] == '\r'))
         s->model[--n] = '\0';
     if (strlen(s->model) != n || n == 0)
         return mr_fail(st, MR_DATA_LOSS, "%s/%s is empty or no text", s->path, model_name);
     return mr__find_preprocessing(s->path, &s->model, st);
+}
+
+/* Of the files that the model's text names. */
+static mr_code check_files(const mr_saved *s, mr_status *st)
+{
+    const char *name;
+    json_t *sum;
+    json_object_foreach(json_object_get(s->training, checksums_key), name, sum)
+    {
+        void *bytes;
+        size_t n;
+        if (strcmp(name, model_name) == 0)
+            continue;
+        if (*name == '/' || strstr(name, ".."))
+            return mr_fail(st, MR_DATA_LOSS, "%s: %.200s is no file of a saved model",
+                           training_name, name);
+        MR_TRY(load_bytes(s->path, name, &bytes, &n, st));
+        mr_code rc = mr__check_bytes(s->training, s->path, name, bytes, n, st);
+        mr_free(bytes);
+        MR_TRY(rc);
+    }
+    return MR_OK;
 }
 
 static mr_code bad_training(const char *what, mr_status *st)
@@ -357,6 +420,7 @@ static mr_code read_saved(mr_saved *s, const char *path, mr_status *st)
         return rc;
     }
     MR_TRY(load_model_text(s, st));
+    MR_TRY(check_files(s, st));
     return mr__load_tensors(s->path, weights_name, &s->weights, st);
 }
 

@@ -5,9 +5,10 @@
  * replicas.
  *
  *   model.txt            the model's text
- *   training.json        {"format": 1, "millrace": "0.1.0", "input": [28, 28],
+ *   training.json        {"format": 2, "millrace": "0.1.0", "input": [28, 28],
  *                         "loss": "mse", "optimizer": "adam", "metrics": ["accuracy"],
- *                         "crc32c": "1f2e3d4c"}, the CRC-32C of the file with eight 0 in its place
+ *                         "checksums": {"model.txt": "e1f02d3c"}, the CRC-32C of files,
+ *                         "crc32c": "1f2e3d4c"}, that of this one with eight 0 in its place
  *   weights.safetensors  variables by their names, as "dense/kernel"
  *
  * A checkpoint (checkpoint.h) is a saved model with more files in it. Directories are written

@@ -7,7 +7,9 @@
 #include "trainer/saved_files.h"
 #include "trainer/saved_model.h"
 
-enum { MR__SAVED_FORMAT = 1 /* of training.json and state.json; newer ones are refused */ };
+/* Of training.json and state.json; newer ones are refused. From 2 on their checksum, and those of
+ * the files that have none of their own, must be there. */
+enum { MR__SAVED_FORMAT = 2 };
 
 /* Names that a saved model or checkpoint may have in it. */
 bool mr__is_saved_name(const char *name);
@@ -21,6 +23,14 @@ mr_code mr__save_json(const char *directory, const char *name, json_t *v,
                       mr_status *st) MR_NODISCARD;
 mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
                          size_t n, mr_status *st) MR_NODISCARD;
+/* The checksum of n bytes, in hexadecimal. */
+enum { MR__CHECKSUM = 9 };
+void mr__checksum(char text[MR__CHECKSUM], const void *bytes, size_t n);
+/* Are the n bytes of the file `name` of the directory those whose checksum v has, which was read
+ * from there? Files of format 1 have none.
+ * errors   MR_DATA_LOSS */
+mr_code mr__check_bytes(const json_t *v, const char *directory, const char *name, const void *bytes,
+                        size_t n, mr_status *st) MR_NODISCARD;
 /* A JSON value as text of *size bytes and a line's end, owned: mr_free. NULL: no memory. */
 char *mr__json_text(const json_t *v, size_t flags, size_t *size);
 /* Reads a JSON object and checks its format and checksum; *out owned: json_decref. */

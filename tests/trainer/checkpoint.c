@@ -224,6 +224,7 @@ static void change_callbacks(const char *json)
     mr_check(root && list);
     mr_check(json_object_set_new(root, "callbacks", list) == 0);
     mr_check(json_object_del(root, "crc32c") == 0);
+    mr_check(json_object_set_new(root, "format", json_integer(1)) == 0);
     mr_check(json_dump_file(root, path, 0) == 0);
     json_decref(root);
 }

@@ -274,11 +274,14 @@ MR_TEST(what_was_learned_goes_with_the_saved_model)
     mr_ok(train_and_save(mr_saved_model_text(saved), with_labels, "an \"odd\" place", &st), &st);
     mr_saved_close(saved);
     mr_ok(predict_saved("an \"odd\" place", letters, &after), &st);
-    char file[800];
+    char file[800], all[1200];
     snprintf(file, sizeof file, "%s/preprocessing/words/vocabulary.txt", other);
+    mr_test_file("an \"odd\" place/preprocessing/words/vocabulary.txt", "a\nc\n");
+    mr_code_is(predict_saved("an \"odd\" place", letters, &after), MR_DATA_LOSS, &st);
+    mr_status_format(&st, all, sizeof all);
+    mr_has_str(all, "words/vocabulary.txt has the CRC-32C");
     mr_eq_i64(unlink(file), 0);
     mr_code_is(predict_saved("an \"odd\" place", letters, &after), MR_NOT_FOUND, &st);
-    char all[1200];
     mr_status_format(&st, all, sizeof all);
     mr_has_str(all, "words/vocabulary.txt");
 }

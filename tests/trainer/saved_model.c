@@ -266,7 +266,7 @@ MR_TEST(damaged_foreign_and_newer_files_are_refused)
         mr_code rc;
         const char *word;
     } cases[] = {
-        {"s/training.json", "{\"format\": 2, \"millrace\": \"9.1\", \"input\": [2]}",
+        {"s/training.json", "{\"format\": 99, \"millrace\": \"9.1\", \"input\": [2]}",
          MR_FAILED_PRECONDITION, "9.1"},
         {"s/training.json", "{\"format\": 1, \"input\": [2", MR_DATA_LOSS, "not JSON"},
         {"s/training.json", "{\"input\": [2]}", MR_DATA_LOSS, "names no format"},
@@ -277,6 +277,7 @@ MR_TEST(damaged_foreign_and_newer_files_are_refused)
         {"s/training.json", "{\"format\": 1, \"input\": [2], \"metrics\": [3]}", MR_DATA_LOSS,
          "metrics"},
         {"s/training.json", "", MR_DATA_LOSS, "not JSON"},
+        {"s/training.json", "{\"format\": 2, \"input\": [2]}", MR_DATA_LOSS, "crc32c is missing"},
         {"s/training.json", "{\"format\": 1, \"input\": [2]}", MR_OK, ""},
         {"s/weights.safetensors", "something else entirely", MR_DATA_LOSS, "not a safetensors"},
         {"s/weights.safetensors", "", MR_DATA_LOSS, "truncated"},
