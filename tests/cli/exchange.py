@@ -13,11 +13,13 @@ import itertools
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy
 import pyarrow
 import pyarrow.parquet
+
+import kit
+from kit import Failure, equal
 
 build = os.path.abspath(sys.argv[1])
 mr = ctypes.CDLL(f"{build}/libmillrace.so")
@@ -26,10 +28,6 @@ for name in ("mr_from_arrow", "mr_from_arrays", "mr_batch", "mr_shuffle", "mr_bl
 mr.mr_status_init.argtypes = [ctypes.c_void_p]
 END = 1
 BIG = 4096  # bytes that any struct of the interface fits in
-
-
-class Failure(Exception):
-    pass
 
 
 def room():
@@ -134,11 +132,6 @@ def from_arrow(reader):
     stream = room()
     reader._export_to_c(ctypes.addressof(stream))
     return mr.mr_from_arrow(stream)
-
-
-def equal(got, want):
-    if got != want:
-        raise Failure(f"got {got!r}, expected {want!r}")
 
 
 # ---- files
@@ -440,22 +433,5 @@ TESTS = (npy_files_are_arrays, npy_files_of_every_type, npy_files_of_components_
          tensors_become_datasets, arrow_files_become_datasets, arrow_files_of_every_type, arrow_streams_of_pipes,
          arrow_dictionaries_grow_and_change, arrow_files_are_tables, arrow_files_of_many_batches)
 
-
-def main():
-    failed = 0
-    with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
-        for test in TESTS:
-            with tempfile.TemporaryDirectory(prefix="millrace-exchange-") as folder:
-                try:
-                    test(folder)
-                    print(f"ok - exchange::{test.__name__}", file=tap)
-                except Exception as why:  # any of the libraries' own
-                    failed += 1
-                    print(f"not ok - exchange::{test.__name__}", file=tap)
-                    print(f"FAILED {test.__name__}: {type(why).__name__}: {why}")
-        print(f"1..{len(TESTS)}", file=tap)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.main("exchange", TESTS)

@@ -13,23 +13,16 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import kit
+from kit import Failure, equal
+
 millrace = os.path.join(os.path.abspath(sys.argv[1]), "millrace")
 ROWS = 1200
-
-
-class Failure(Exception):
-    pass
-
-
-def equal(got, want, what=""):
-    if got != want:
-        raise Failure(f"{what}: got {str(got)[:500]}, expected {str(want)[:500]}")
 
 
 def run(*args, good=True):
@@ -299,22 +292,5 @@ TESTS = (every_codec_version_and_dictionary, every_encoding, required_columns_an
          damage_is_found_by_checksums, types_that_are_no_columns_are_refused, what_millrace_writes_is_read,
          tensors_are_lists_and_records_groups, large_files_have_several_row_groups, files_without_rows_have_columns)
 
-
-def main():
-    failed = 0
-    with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
-        for test in TESTS:
-            with tempfile.TemporaryDirectory(prefix="millrace-parquet-") as folder:
-                try:
-                    test(folder)
-                    print(f"ok - parquet::{test.__name__}", file=tap)
-                except Exception as why:  # any of the libraries' own
-                    failed += 1
-                    print(f"not ok - parquet::{test.__name__}", file=tap)
-                    print(f"FAILED {test.__name__}: {type(why).__name__}: {str(why)[:2000]}")
-        print(f"1..{len(TESTS)}", file=tap)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    kit.main("parquet", TESTS)

@@ -286,6 +286,21 @@ MR_TEST(what_was_learned_goes_with_the_saved_model)
     mr_has_str(all, "words/vocabulary.txt");
 }
 
+/* Files of holes, which take no room. */
+MR_TEST(files_of_what_was_learned_have_a_largest_size)
+{
+    mr_test_file("words", "");
+    mr_check(truncate(mr_test_path("words"), ((off_t)1 << 30) + 1) == 0);
+    mr_check(train_and_save(with_file("lookup(\"%s\").embedding(3, 2).flatten().dense(1)", "words"),
+                            with_labels, "one", &st) != MR_OK);
+    mr_has_str(st.message, "more than the 1073741824 bytes");
+    mr_test_file("moments", "");
+    mr_check(truncate(mr_test_path("moments"), ((off_t)1 << 28) + 1) == 0);
+    mr_check(train_and_save(with_file("normalization(adapted=\"%s\").dense(1)", "moments"), with_labels,
+                            "one", &st) != MR_OK);
+    mr_has_str(st.message, "more than the 268435456 bytes");
+}
+
 MR_TEST(a_model_is_saved_with_the_files_that_it_was_made_with)
 {
     predicted g;
