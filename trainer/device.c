@@ -339,6 +339,12 @@ mr_code mr_stream_status(mr_stream *s, mr_status *st)
     return s->backend->stream_status(s->self, st);
 }
 
+void mr_stream_flush(mr_stream *s)
+{
+    if (s->backend->flush)
+        s->backend->flush(s->self);
+}
+
 void *mr_stream_native(mr_stream *s)
 {
     return s->backend->native_stream(s->self);

@@ -71,7 +71,7 @@ typedef struct mr_device_library {
 } mr_device_library;
 
 /* Must match exactly: a back end built for another version is refused. */
-#define MR_DEVICE_ABI 4
+#define MR_DEVICE_ABI 5
 
 /* A kind of device. `self` is what open returned; stream and event handles are the back end's own
  * (mr_stream.self). Calls for one stream come one at a time, all others from any thread: a back end
@@ -141,6 +141,9 @@ typedef struct mr_device_backend {
     /* See mr_stream_repeat_begin. NULL, both: sections mean nothing. */
     mr_code (*repeat_begin)(void *stream, uint64_t key, mr_status *st);
     mr_code (*repeat_end)(void *stream, mr_status *st);
+    /* Nothing more comes for now: what was submitted begins. The calling thread may run some of it,
+     * but waits for nothing. NULL: it has begun. */
+    void (*flush)(void *stream);
 } mr_device_backend;
 
 /* Makes a kind of device known; b stays the caller's and must outlive its use. "cpu" is always
@@ -210,6 +213,7 @@ MR_API mr_code mr_stream_record(mr_stream *s, mr_event *e, mr_status *st) MR_NOD
 MR_API mr_code mr_stream_wait(mr_stream *s, mr_event *e, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_stream_synchronize(mr_stream *s, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_stream_status(mr_stream *s, mr_status *st) MR_NODISCARD;
+MR_API void mr_stream_flush(mr_stream *s);
 /* Within a section that repeats (below) it is asked for again each time, just before the launch. */
 MR_API void *mr_stream_native(mr_stream *s);
 /* From repeat_begin to repeat_end: what is submitted is likely to be what was submitted in earlier

@@ -38,12 +38,19 @@ static void land(void *landing)
     pthread_mutex_unlock(&l->lock);
 }
 
+static void land_here(void *args)
+{
+    land(*(mr__landing **)args);
+}
+
 mr_code mr__landing_expect(mr__landing *l, mr_stream *s, mr_status *st)
 {
     pthread_mutex_lock(&l->lock);
     l->under_way++;
     pthread_mutex_unlock(&l->lock);
-    mr_code rc = mr_stream_host_call(s, land, l, st);
+    /* A kernel, where that is a function of the host, does not wake the stream as a call does. */
+    mr_code rc = s->backend->launch ? mr_stream_launch(s, land_here, &l, sizeof l, st)
+                                    : mr_stream_host_call(s, land, l, st);
     if (rc != MR_OK)
         land(l);
     return rc;

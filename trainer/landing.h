@@ -17,7 +17,7 @@ typedef struct mr__landing {
 
 void mr__landing_init(mr__landing *l);
 void mr__landing_destroy(mr__landing *l); /* nothing may be under way */
-/* What is in the stream now is expected to land. */
+/* What is in the stream now is expected to land, when somebody has flushed the stream. */
 mr_code mr__landing_expect(mr__landing *l, mr_stream *s, mr_status *st) MR_NODISCARD;
 bool mr__landing_is_clear(mr__landing *l);
 /* When the last of it landed, in mr_iter_now's seconds; of one that is not clear: infinity. */

@@ -61,15 +61,24 @@ static void free_slot(mr__staging *g, slot *s)
     mr_free(s->columns);
 }
 
+/* A failed device uses nothing any more. */
+static void await_readers(const mr__staging *g, slot *s)
+{
+    mr_code rc = MR_OK;
+    for (size_t r = 0; s->released && r < g->n_replicas; r++)
+        if (s->released[r])
+            rc = mr_event_synchronize(s->released[r], NULL);
+    if (g->direct)
+        rc = mr__landing_await(&s->copied, g->copies, g->n_replicas, NULL);
+    (void)rc;
+}
+
 void mr__staging_free(mr__staging *g)
 {
     if (!g)
         return;
     for (size_t i = 0; g->slots && i < g->depth; i++)
-        for (size_t r = 0; r < g->n_replicas; r++)
-            if (g->slots[i].released && g->slots[i].released[r] &&
-                mr_event_synchronize(g->slots[i].released[r], NULL) != MR_OK)
-                continue; /* a failed device uses nothing any more */
+        await_readers(g, &g->slots[i]);
     for (size_t r = 0; g->copies && r < g->n_replicas && !g->direct; r++)
         mr_stream_free(g->copies[r]);
     for (size_t i = 0; g->slots && i < g->depth; i++)
@@ -277,7 +286,9 @@ static mr_code start_copies_of(mr__staging *g, slot *s, size_t r, mr_status *st)
         MR_TRY(mr_stream_copy(copies, x->device, x->pinned, s->rows[r] * g->row_bytes[c], st));
     }
     MR_TRY(mr_stream_record(copies, s->arrived[r], st));
-    return mr__landing_expect(&s->copied, copies, st);
+    MR_TRY(mr__landing_expect(&s->copied, copies, st));
+    mr_stream_flush(copies);
+    return MR_OK;
 }
 
 static mr_code start_copies(mr__staging *g, slot *s, mr_status *st)
@@ -371,7 +382,7 @@ mr_code mr__staging_release(mr__staging *g, size_t i, size_t r, mr_status *st)
 {
     mr_stream *s = mr_replica_stream(mr_strategy_replica(g->s, r));
     if (g->direct)
-        MR_TRY(mr__landing_expect(&g->slots[i].copied, s, st));
+        return mr__landing_expect(&g->slots[i].copied, s, st);
     return mr_stream_record(s, g->slots[i].released[r], st);
 }
 

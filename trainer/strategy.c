@@ -23,7 +23,7 @@ struct mr_replica {
     double *squares;      /* in device memory, for optimizers */
     pthread_t thread; /* the first replica's starts with the first step that is not the caller's */
     bool has_thread;
-    uint64_t done; /* steps started before the thread was */
+    uint64_t done; /* steps that its thread has taken part in, or that were before it */
     mr__spinner spinner;
     void **scratch; /* of the step under way */
     size_t n_scratch, scratch_capacity;
@@ -147,21 +147,23 @@ static void run_step(mr_replica *r)
     if (r->rc == MR_OK) /* else a sum that nobody has waited for may be using it */
         release_scratch(r);
     here = NULL;
-    r->ended = r->rc == MR_OK && r->s->ends ? end_part(r, &r->st) : MR_OK;
+    if (!r->s->ends)
+        mr_stream_flush(r->compute);
+    else if (r->rc == MR_OK)
+        r->ended = end_part(r, &r->st);
 }
 
 static void *replica_main(void *replica)
 {
     mr_replica *r = replica;
     mr_strategy *s = r->s;
-    uint64_t done = r->done;
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        while ((s->step == done || (r->id == 0 && s->first_called)) && !s->stop)
+        while ((s->step == r->done || (r->id == 0 && s->first_called)) && !s->stop)
             pthread_cond_wait(&s->moved, &s->lock);
         if (s->stop)
             break;
-        done = s->step;
+        r->done = s->step;
         pthread_mutex_unlock(&s->lock);
         run_step(r);
         pthread_mutex_lock(&s->lock);
@@ -172,7 +174,7 @@ static void *replica_main(void *replica)
         }
         if (s->ends) { /* the next step may begin at once */
             pthread_mutex_unlock(&s->lock);
-            mr__spin_while(&r->spinner, &s->step, done);
+            mr__spin_while(&r->spinner, &s->step, r->done);
             pthread_mutex_lock(&s->lock);
         }
     }
@@ -710,6 +712,8 @@ mr_code mr__strategy_begin(mr_strategy *s, mr_step_fn fn, void *ctx, mr_status *
 mr_code mr__strategy_synchronize(mr_strategy *s, mr_status *st)
 {
     mr_code rc = MR_OK;
+    for (size_t i = 0; i < s->n; i++) /* all at the same time */
+        mr_stream_flush(s->replicas[i].compute);
     for (size_t i = 0; i < s->n; i++) {
         mr_code one = mr_stream_synchronize(s->replicas[i].compute, rc == MR_OK ? st : NULL);
         rc = rc == MR_OK ? one : rc;
@@ -764,11 +768,9 @@ static mr_code end_step(mr_strategy *s, mr_status *st)
     mr_code rc = MR_OK;
     for (size_t i = 0; i < s->n; i++) {
         const mr_replica *r = &s->replicas[i];
-        if (r->ended == MR_OK)
-            continue;
-        if (st)
+        if (r->ended != MR_OK && st)
             *st = r->st;
-        return r->ended;
+        MR_TRY(r->ended);
     }
     for (size_t i = 0; i < s->n && rc == MR_OK; i++)
         rc = mr__fault_status(s->replicas[i].seen, st);

@@ -271,6 +271,59 @@ MR_TEST(who_asks_how_a_stream_is_has_its_commands_run)
     mr_device_close(d);
 }
 
+static void count_run(void *args)
+{
+    atomic_fetch_add(*(atomic_int **)args, 1);
+}
+
+static void await_opening(void *opened)
+{
+    while (!atomic_load((atomic_bool *)opened))
+        rest(1);
+}
+
+static void await_runs(atomic_int *runs, int n)
+{
+    for (int i = 0; i < 10000 && atomic_load(runs) < n; i++)
+        rest(1);
+    mr_eq_i64(atomic_load(runs), n);
+}
+
+/* First a thread that sleeps is woken; later it is known that there is little to do. */
+MR_TEST(who_flushes_a_stream_has_its_commands_run_and_waits_for_nothing)
+{
+    mr_device *d = NULL;
+    mr_stream *s = NULL, *other = NULL;
+    mr_event *e = NULL;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_new(&other, d, MR_STREAM_COPY, &st), &st);
+    mr_ok(mr_event_new(&e, d, &st), &st);
+    for (int i = 0; i < 3; i++) {
+        atomic_int runs = 0, *args = &runs;
+        atomic_bool opened = false;
+        rest(20);
+        mr_ok(mr_stream_launch(s, count_run, &args, sizeof args, &st), &st);
+        mr_stream_flush(s);
+        await_runs(&runs, 1);
+        mr_ok(mr_stream_host_call(other, await_opening, &opened, &st), &st);
+        mr_ok(mr_stream_record(other, e, &st), &st);
+        mr_ok(mr_stream_launch(s, count_run, &args, sizeof args, &st), &st);
+        mr_ok(mr_stream_wait(s, e, &st), &st);
+        mr_ok(mr_stream_launch(s, count_run, &args, sizeof args, &st), &st);
+        mr_stream_flush(s);
+        await_runs(&runs, 2);
+        atomic_store(&opened, true);
+        await_runs(&runs, 3);
+        mr_ok(mr_stream_synchronize(s, &st), &st);
+        mr_ok(mr_stream_synchronize(other, &st), &st);
+    }
+    mr_event_free(e);
+    mr_stream_free(s);
+    mr_stream_free(other);
+    mr_device_close(d);
+}
+
 static void divide_by_a_lot(void *args)
 {
     volatile float *x = *(float *volatile *)args;

@@ -14,12 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "pipeline/engine/op_iterator.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/cpu/matmul.h"
 #include "trainer/cpu/stream_cpu.h"
 #include "trainer/spin.h"
 
 enum { RING = 128, UNTOLD = 32, MAX_DEVICES = 1024, ALIGNMENT = 64 };
+static const double brief = 20e-6; /* seconds; about what waking the thread takes */
 
 typedef struct event {
     pthread_mutex_t lock;
@@ -60,6 +62,7 @@ typedef struct stream {
     unsigned waiters;  /* for room or the end of all */
     bool running;      /* some thread runs the commands */
     bool asleep;       /* the stream's own waits to be woken */
+    bool is_brief;     /* who ran them last had done so in `brief` */
     bool stop;
     bool failed; /* st is the sticky error */
     pthread_t thread;
@@ -331,12 +334,16 @@ static void run_command(stream *s, command *c)
     }
 }
 
-/* Under the lock, which it gives back for each command: runs all there are. */
-static void run_all(stream *s)
+/* Under the lock, which it gives back for each command: runs all there are, or those before the
+ * first that may have to wait. */
+static void run(stream *s, bool waits)
 {
+    double began = mr_iter_now();
     s->running = true;
     while (s->head != s->tail) {
         command *c = &s->ring[s->head % RING]; /* not written again before head moves on */
+        if (c->verb == WAIT && !waits)
+            break;
         pthread_mutex_unlock(&s->lock);
         run_command(s, c);
         pthread_mutex_lock(&s->lock);
@@ -345,6 +352,7 @@ static void run_all(stream *s)
             pthread_cond_broadcast(&s->moved);
     }
     s->running = false;
+    s->is_brief = mr_iter_now() - began < brief;
 }
 
 static void *stream_main(void *stream_)
@@ -360,7 +368,7 @@ static void *stream_main(void *stream_)
         s->asleep = false;
         if (s->head == s->tail)
             break;
-        run_all(s);
+        run(s, true);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -493,7 +501,7 @@ static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
     pthread_mutex_lock(&s->lock);
     while (s->head != s->tail) {
         if (!s->running) {
-            run_all(s);
+            run(s, true);
             continue;
         }
         s->waiters++;
@@ -504,6 +512,19 @@ static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
     pthread_mutex_unlock(&s->lock);
     leave(&old);
     return rc;
+}
+
+/* Where waking the thread would take longer than the work, it is done here. */
+static void cpu_flush(void *stream_)
+{
+    stream *s = stream_;
+    pthread_mutex_lock(&s->lock);
+    if (s->is_brief && !s->running) {
+        settings old = enter(s);
+        run(s, false);
+        leave(&old);
+    }
+    wake_and_unlock(s);
 }
 
 static void *cpu_native_stream(void *stream_)
@@ -538,5 +559,6 @@ const mr_device_backend mr__device_cpu = {
     .stream_synchronize = cpu_stream_synchronize,
     .stream_status = cpu_stream_status,
     .native_stream = cpu_native_stream,
+    .flush = cpu_flush,
     .math = &mr__math_cpu,
 };
