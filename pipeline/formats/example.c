@@ -6,17 +6,22 @@
 
 #include "pipeline/formats/example_wire.h"
 
-/* A feature of one number looks the same in every record but for the number and its length v, which
- * four length bytes in front depend on:
+/* The bytes in front of a feature's values are six tags, five lengths and the key, for which a
+ * compare of a few words stands. Those of one number are the same in every record but for the
+ * length v of the number, which four length bytes depend on:
  *
  *   0a (k+8+v) 0a k key... 12 (4+v) kind (2+v) 0a v | v bytes
  *
- * so that a compare of the words base + v * add stands for six tags, five lengths and the key. */
-#define TEMPLATE_WORDS 4
-typedef struct template_ {
-    uint64_t base[TEMPLATE_WORDS], add[TEMPLATE_WORDS], mask[TEMPLATE_WORDS];
-    uint8_t length_at, size; /* size 0: the feature has no template */
-} template_;
+ * so that word i is base[i] + v * add[i]. Of other fixed features it is guessed that they are as
+ * long as in the record before: then nothing is added. The words are the first and the last, and
+ * of more than 16 bytes the second and the last but one too: they overlap, and nothing else is
+ * read. */
+enum { WORDS = 4, MOST_FRONT = 8 * WORDS, AHEAD = 6 };
+typedef struct front {
+    uint64_t base[WORDS], add[WORDS];
+    size_t size;   /* in bytes, from 8 on; 0: not known */
+    size_t length; /* of the values, where they are no number */
+} front;
 
 typedef struct feature {
     mr_example_feature wanted;
@@ -25,7 +30,7 @@ typedef struct feature {
     size_t row_bytes; /* fixed: of a row in its column */
     uint64_t prefix;  /* the key's first 8 bytes */
     mr_buffer *text;  /* what default strings point into: columns hold it; NULL: none */
-    template_ t;
+    front number;     /* of one number */
 } feature;
 
 struct mr_example_plan {
@@ -40,6 +45,7 @@ typedef struct parse {
     const mr_example_plan *plan;
     mr_array *columns;
     mr__list *lists;  /* n a row for variable-length features; see ragged_of */
+    front *fronts;    /* of fixed features that are no number, as they were last */
     uint32_t *follow; /* follow[i]: the feature that followed feature i - 1 last time */
     uint32_t *seen;   /* seen[i] == stamp: feature i is in this record */
     uint32_t stamp;
@@ -91,10 +97,27 @@ static size_t find(const mr_example_plan *p, const uint8_t *key, size_t n)
     return p->n;
 }
 
-static void make_template(feature *f)
+/* Where word k of a front of `size` bytes is. */
+static inline size_t word_at(int k, size_t size)
+{
+    static const uint8_t from_start[WORDS] = {0, 0, 8, 0}, from_end[WORDS] = {0, 8, 0, 16};
+    return from_end[k] ? size - from_end[k] : from_start[k];
+}
+
+/* The `size` bytes, and what is added to each for a number. */
+static void make_front(front *t, const uint8_t *bytes, const uint8_t *add, size_t size)
+{
+    t->size = size;
+    for (int k = 0; k < (size > 16 ? 4 : 2); k++) {
+        memcpy(&t->base[k], bytes + word_at(k, size), 8);
+        memcpy(&t->add[k], add + word_at(k, size), 8);
+    }
+}
+
+static void make_number(feature *f)
 {
     size_t k = f->wanted.name_size;
-    uint8_t bytes[8 * TEMPLATE_WORDS] = {0}, add[8 * TEMPLATE_WORDS] = {0}, *p = bytes;
+    uint8_t bytes[MOST_FRONT], add[MOST_FRONT] = {0}, *p = bytes;
     if (f->wanted.ragged || f->values != 1 || f->kind == MR__BYTES_LIST || k + 10 > sizeof bytes)
         return;
     *p++ = 0x0a;
@@ -112,12 +135,8 @@ static void make_template(feature *f)
     *p++ = 2;
     *p++ = 0x0a;
     add[p - bytes] = 1;
-    f->t.length_at = (uint8_t)(p - bytes);
     *p++ = 0;
-    f->t.size = (uint8_t)(p - bytes);
-    memcpy(f->t.base, bytes, sizeof bytes);
-    memcpy(f->t.add, add, sizeof add);
-    memset(f->t.mask, 0xff, f->t.size);
+    make_front(&f->number, bytes, add, (size_t)(p - bytes));
 }
 
 static mr_code check_feature(const mr_example_feature *w, feature *f, mr_status *st)
@@ -196,7 +215,7 @@ static mr_code add_feature(mr_example_plan *p, const mr_example_feature *w, mr_s
     if (!name || (w->default_values && !f->wanted.default_values))
         return mr_fail_memory(st, w->name_size, "a feature");
     f->prefix = key_prefix((const uint8_t *)name, w->name_size);
-    make_template(f);
+    make_number(f);
     size_t at = key_hash(f->prefix, (const uint8_t *)name, w->name_size) & p->table_mask;
     while (p->table[at])
         at = (at + 1) & p->table_mask;
@@ -273,25 +292,23 @@ static bool fill_missing(const parse *w, size_t i, size_t row)
 
 /* ---- the fast way: a record as writers make it. false: parse it the slow way. ---- */
 
-/* The list at [p, e) of feature i, in its usual form. */
-static inline bool fast_list(const parse *w, size_t i, size_t row, const uint8_t *p,
-                             const uint8_t *e, const uint8_t *record_end)
+/* The values in [p, e) of fixed feature i, which are all of them. */
+static inline __attribute__((always_inline)) bool fast_values(const parse *w, size_t i, size_t row,
+                                                              const uint8_t *p, const uint8_t *e,
+                                                              const uint8_t *record_end)
 {
     const feature *f = &w->plan->f[i];
-    size_t n;
-    if (p == e || *p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e)
-        return false;
     uint8_t *to = cell(w, i, row);
     if (f->kind == MR__BYTES_LIST) {
         if (f->values != 1)
             return false;
-        *(mr_bytes *)(void *)to = (mr_bytes){(const char *)p, n};
+        *(mr_bytes *)(void *)to = (mr_bytes){(const char *)p, (size_t)(e - p)};
         return true;
     }
     if (f->kind == MR__FLOAT_LIST) {
-        if (n != f->row_bytes)
+        if ((size_t)(e - p) != f->row_bytes)
             return false;
-        memcpy(to, p, n);
+        memcpy(to, p, f->row_bytes);
         return true;
     }
     int64_t *ints = (int64_t *)(void *)to;
@@ -304,41 +321,66 @@ static inline bool fast_list(const parse *w, size_t i, size_t row, const uint8_t
     return p == e;
 }
 
-/* One feature that looks like its template. Returns the bytes taken, 0: it does not. */
-static inline size_t fast_template(const parse *w, size_t i, size_t row, const uint8_t *p,
-                                   const uint8_t *e)
+/* Bits in which the word of t differs from the bytes of a front with values of v bytes. */
+static inline uint64_t differs(const front *t, int k, const uint8_t *p, uint64_t v)
+{
+    uint64_t word;
+    memcpy(&word, p + word_at(k, t->size), 8);
+    return word ^ (t->base[k] + v * t->add[k]);
+}
+
+/* true: the bytes at p are t's, for values of v bytes. */
+static inline bool same_front(const front *t, const uint8_t *p, uint64_t v)
+{
+    uint64_t differ = differs(t, 0, p, v) | differs(t, 1, p, v);
+    if (t->size > 16)
+        differ |= differs(t, 2, p, v) | differs(t, 3, p, v);
+    return differ == 0;
+}
+
+/* The one number of feature i at p, [p, e) being the rest of the record. Returns the bytes taken,
+ * 0: it is not there. */
+static inline size_t fast_number(const parse *w, size_t i, size_t row, const uint8_t *p,
+                                 const uint8_t *e)
 {
     const feature *f = &w->plan->f[i];
-    const template_ *t = &f->t;
-    if (!t->size || e - p < 8 * TEMPLATE_WORDS + 10)
+    size_t size = f->number.size, left = (size_t)(e - p);
+    uint64_t v = left > size ? p[size - 1] : 0, value;
+    if (v == 0 || v > 10 || v > left - size || !same_front(&f->number, p, v))
         return 0;
-    uint64_t v = p[t->length_at], differ = 0, value;
-    for (int k = 0; k < TEMPLATE_WORDS; k++) {
-        uint64_t word;
-        memcpy(&word, p + 8 * k, 8);
-        differ |= (word ^ (t->base[k] + v * t->add[k])) & t->mask[k];
-    }
-    if (differ || v > 10)
-        return 0;
-    p += t->size;
     uint8_t *to = cell(w, i, row);
+    p += size;
     if (f->kind == MR__FLOAT_LIST) {
         if (v != 4)
             return 0;
         memcpy(to, p, 4);
     } else {
-        if (mr__varint_any(p, e, &value) != p + v)
+        if (!(v <= 8 ? mr__varint_of(p, v, &value) : mr__varint(p, p + v, &value) == p + v))
             return 0;
         memcpy(to, &value, 8);
     }
-    return t->size + v;
+    return size + v;
+}
+
+/* The same for a fixed feature that is no number, as long as it was last. */
+static inline size_t fast_again(const parse *w, size_t i, size_t row, const uint8_t *p,
+                                const uint8_t *e)
+{
+    const front *t = &w->fronts[i];
+    size_t left = (size_t)(e - p);
+    if (t->size == 0 || left < t->size || t->length > left - t->size || !same_front(t, p, 0))
+        return 0;
+    p += t->size;
+    return fast_values(w, i, row, p, p + t->length, e) ? t->size + t->length : 0;
 }
 
 /* One entry at p; *i is the guess in, the feature out (n: none asked for). NULL: the slow way. */
 static inline const uint8_t *fast_entry(const parse *w, size_t *i, size_t row, const uint8_t *p,
                                         const uint8_t *record_end)
 {
+    static const uint8_t nothing[MOST_FRONT];
     const mr_example_plan *plan = w->plan;
+    const uint8_t *entry = p;
     size_t n, n_key, n_value;
     if (*p != 0x0a || !(p = mr__length(p + 1, record_end, &n)))
         return NULL;
@@ -361,11 +403,19 @@ static inline const uint8_t *fast_entry(const parse *w, size_t *i, size_t row, c
     if (p == e || *p != (f->kind << 3 | 2) || !(p = mr__length(p + 1, e, &n_list)) ||
         p + n_list != e)
         return NULL;
-    if (!f->wanted.ragged)
-        return fast_list(w, *i, row, p, e, record_end) ? e : NULL;
-    if (!mr__count_values(&list, &count))
+    if (f->wanted.ragged) {
+        if (!mr__count_values(&list, &count))
+            return NULL;
+        *ragged_of(w, *i, row) = list;
+        return e;
+    }
+    if (p == e || *p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e ||
+        !fast_values(w, *i, row, p, e, record_end))
         return NULL;
-    *ragged_of(w, *i, row) = list;
+    if (f->number.size == 0 && p - entry <= MOST_FRONT) {
+        make_front(&w->fronts[*i], entry, nothing, (size_t)(p - entry));
+        w->fronts[*i].length = n;
+    }
     return e;
 }
 
@@ -382,7 +432,9 @@ static bool fast_record(parse *w, const mr_bytes *record, size_t row)
     }
     while (p < e) {
         size_t i = w->follow[last];
-        size_t taken = i < plan->n ? fast_template(w, i, row, p, e) : 0;
+        size_t taken = i == plan->n             ? 0
+                       : plan->f[i].number.size ? fast_number(w, i, row, p, e)
+                                                : fast_again(w, i, row, p, e);
         if (taken)
             p += taken;
         else {
@@ -572,7 +624,8 @@ static mr_code prepare(parse *w, size_t rows, mr_buffer **scratch, mr_status *st
     bool ragged = false;
     for (size_t i = 0; i < p->n; i++)
         ragged |= p->f[i].wanted.ragged;
-    size_t lists = 0, fixed = p->n * (sizeof *w->entries + sizeof *w->seen + sizeof *w->follow) +
+    size_t lists = 0, fixed = p->n * (sizeof *w->entries + sizeof *w->fronts + sizeof *w->seen +
+                                      sizeof *w->follow) +
                               sizeof *w->follow;
     if (ragged && (__builtin_mul_overflow(rows, p->n, &lists) ||
                    __builtin_mul_overflow(lists, sizeof *w->lists, &lists)))
@@ -581,12 +634,25 @@ static mr_code prepare(parse *w, size_t rows, mr_buffer **scratch, mr_status *st
     uint8_t *at = mr_buffer_data(*scratch);
     w->lists = (mr__list *)(void *)at;
     w->entries = (mr__entry *)(void *)(at + lists);
-    w->seen = (uint32_t *)(w->entries + p->n);
+    w->fronts = (front *)(void *)(w->entries + p->n);
+    w->seen = (uint32_t *)(w->fronts + p->n);
     w->follow = w->seen + p->n;
     memset(w->seen, 0, p->n * sizeof *w->seen);
+    for (size_t i = 0; i < p->n; i++)
+        w->fronts[i].size = 0;
     for (size_t i = 0; i <= p->n; i++)
         w->follow[i] = (uint32_t)i;
     return make_columns(w, rows, st);
+}
+
+/* Where the first feature begins and the last one ends: a large value between them, which stays
+ * where it is, is not looked at. */
+static inline void prefetch(const mr_bytes *record)
+{
+    if (record->size == 0)
+        return;
+    __builtin_prefetch(record->data);
+    __builtin_prefetch(record->data + record->size - 1);
 }
 
 mr_code mr_example_parse(const mr_example_plan *plan, const mr_bytes *records, size_t n,
@@ -599,6 +665,8 @@ mr_code mr_example_parse(const mr_example_plan *plan, const mr_bytes *records, s
     memset(columns, 0, plan->n * sizeof *columns);
     mr_code rc = prepare(&w, n, &scratch, st);
     for (size_t row = 0; row < n && rc == MR_OK; row++) {
+        if (n - row > AHEAD)
+            prefetch(&records[row + AHEAD]);
         if (fast_record(&w, &records[row], row))
             continue;
         mr_code found = slow_record(&w, &records[row], row, names ? &names[row] : NULL, &bad_row);

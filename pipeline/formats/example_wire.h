@@ -38,6 +38,10 @@ static inline const uint8_t *mr__varint(const uint8_t *p, const uint8_t *e, uint
         *v = *p;
         return p + 1;
     }
+    if (e - p >= 2 && p[1] < 0x80) {
+        *v = (uint64_t)(p[0] & 0x7f) | (uint64_t)p[1] << 7;
+        return p + 2;
+    }
     return mr__varint_slow(p, e, v);
 }
 
@@ -65,6 +69,21 @@ static inline const uint8_t *mr__varint_any(const uint8_t *p, const uint8_t *e, 
     }
 #endif
     return mr__varint_slow(p, e, v);
+}
+
+/* The varint that takes exactly the n bytes at p, 1 to 8, before which 7 may be read; false: none
+ * does. */
+static inline bool mr__varint_of(const uint8_t *p, size_t n, uint64_t *v)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t w, beyond = 8 * (8 - n);
+    memcpy(&w, p + n - 8, 8);
+    w >>= beyond;
+    *v = mr__join_groups(w & 0x7f7f7f7f7f7f7f7f);
+    return (w & 0x8080808080808080) == (uint64_t)0x0080808080808080 >> beyond;
+#else
+    return mr__varint(p, p + n, v) == p + n;
+#endif
 }
 
 /* A length and that many bytes before e: p after the length, *n the bytes. NULL: not there. */

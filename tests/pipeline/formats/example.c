@@ -256,6 +256,125 @@ MR_TEST(damaged_examples_are_refused_or_read_within_their_bytes)
     mr_example_plan_free(p);
 }
 
+/* ---- what a parser expects of a record, and of the next one ---- */
+
+enum { KINDS = 6, AFTER = 6, IMAGE = 20000, ENDS = 200 };
+
+/* An Example of the n bytes of its features at `body`, in memory of its own that ends with it. */
+static mr_bytes whole(const uint8_t *body, size_t n)
+{
+    uint8_t head[8] = {0x0a};
+    size_t used = 1;
+    size_t left = n;
+    for (; left >= 0x80; left >>= 7)
+        head[used++] = (uint8_t)(left | 0x80);
+    head[used++] = (uint8_t)left;
+    char *record = malloc(used + n);
+    memcpy(record, head, used);
+    if (n)
+        memcpy(record + used, body, n);
+    return (mr_bytes){record, used + n};
+}
+
+/* One of all kinds of features, with values of all lengths. `damaged`: it ends early, or some bytes
+ * near its ends, where there is more than the image, are others. */
+static mr_bytes random_record(uint64_t *state, bool damaged, mr_status *st)
+{
+    static const size_t sizes[] = {0, 1, 60, 127, 128, 300, 300, 300, 16383, IMAGE};
+    static const int64_t ints[] = {0, 1, 127, 128, 300, 1 << 20, INT64_MAX, -1, INT64_MIN};
+    static const char image[IMAGE];
+    mr_bytes text = {image, sizes[mr_test_random(state) % 10]}, other = {image, 300},
+             name = LIT("n");
+    int64_t label = ints[mr_test_random(state) % 9], three[3];
+    float two[2] = {0.5f, (float)label};
+    for (int i = 0; i < 3; i++)
+        three[i] = ints[mr_test_random(state) % 9];
+    const mr_example_value v[KINDS] = {{"image", 5, MR_STRING, &text, 1},
+                                       {"image_of_a_cat", 14, MR_STRING, &other, 1},
+                                       {"label", 5, MR_INT64, &label, 1},
+                                       {"name_of_the_image_that_is_long", 30, MR_STRING, &name, 1},
+                                       {"three", 5, MR_INT64, three, 3},
+                                       {"two", 3, MR_FLOAT32, two, 2}};
+    size_t n = KINDS - (mr_test_random(state) % 4 == 0), head = 1, capacity = 0, size = 0;
+    uint8_t *buffer = NULL;
+    mr_ok(mr_example_encode(v, n, &buffer, &capacity, &size, st), st);
+    while (buffer[head++] >= 0x80)
+        ;
+    uint8_t *body = buffer + head;
+    size -= head;
+    if (damaged && mr_test_random(state) % 2) {
+        size -= mr_test_random(state) % (size < ENDS ? size : ENDS);
+    } else if (damaged) {
+        for (uint64_t k = mr_test_random(state) % 2; k < 2; k++) {
+            size_t at = mr_test_random(state) % (size < ENDS ? size : ENDS);
+            body[mr_test_random(state) % 2 ? at : size - 1 - at] = (uint8_t)mr_test_random(state);
+        }
+    }
+    mr_bytes record = whole(body, size);
+    free(buffer);
+    return record;
+}
+
+/* Each record is parsed among others, and again with a field after it that no Example has, with
+ * which the parser takes nothing for granted. */
+MR_TEST(what_is_taken_for_granted_of_a_record_holds)
+{
+    mr_status st;
+    uint64_t state = mr_test_seed();
+    const mr_example_feature f[KINDS] = {
+        {.name = "image", .name_size = 5, .dtype = MR_STRING},
+        {.name = "image_of_a_cat", .name_size = 14, .dtype = MR_STRING},
+        {.name = "label", .name_size = 5, .dtype = MR_INT64},
+        {.name = "name_of_the_image_that_is_long", .name_size = 30, .dtype = MR_STRING},
+        {.name = "three", .name_size = 5, .dtype = MR_INT64, .rank = 1, .shape = {3}},
+        {.name = "two",
+         .name_size = 3,
+         .dtype = MR_FLOAT32,
+         .rank = 1,
+         .shape = {2},
+         .default_values = (const float[]){1, 2},
+         .n_default_values = 2}};
+    mr_example_plan *p = plan_of(f, KINDS);
+    for (int round = 0; round < 2000; round++) {
+        mr_bytes records[AFTER], marked[AFTER];
+        mr_array fast[KINDS], slow[KINDS];
+        errors of_fast = {0}, of_slow = {0};
+        for (int r = 0; r < AFTER; r++) {
+            records[r] = random_record(&state, mr_test_random(&state) % 2, &st);
+            char *copy = malloc(records[r].size + 2);
+            memcpy(copy, records[r].data, records[r].size);
+            memcpy(copy + records[r].size, "\x10\x01", 2);
+            marked[r] = (mr_bytes){copy, records[r].size + 2};
+        }
+        mr_ok(mr_example_parse(p, records, AFTER, NULL, fast, note, &of_fast, &st), &st);
+        mr_ok(mr_example_parse(p, marked, AFTER, NULL, slow, note, &of_slow, &st), &st);
+        mr_test_context("round %d", round);
+        mr_eq_u64(of_fast.n, of_slow.n);
+        for (size_t i = 0; i < of_fast.n; i++)
+            mr_eq_u64(of_fast.row[i], of_slow.row[i]);
+        for (size_t r = 0; r < AFTER; r++)
+            for (int k = 0; k < KINDS; k++) {
+                const mr_bytes *a = mr_array_at(&fast[k], r), *b = mr_array_at(&slow[k], r);
+                mr_test_context("round %d record %zu feature %s", round, r, f[k].name);
+                if (f[k].dtype != MR_STRING)
+                    mr_eq_mem(a, b, mr_array_row_bytes(&fast[k]));
+                else if (a->size == b->size && a->size)
+                    mr_eq_mem(a->data, b->data, a->size);
+                else
+                    mr_eq_u64(a->size, b->size);
+            }
+        for (int k = 0; k < KINDS; k++) {
+            mr_array_reset(&fast[k]);
+            mr_array_reset(&slow[k]);
+        }
+        for (int r = 0; r < AFTER; r++) {
+            free((void *)(uintptr_t)records[r].data);
+            free((void *)(uintptr_t)marked[r].data);
+        }
+    }
+    mr_example_plan_free(p);
+}
+
 MR_TEST(encoding_sorts_names_and_packs_lists)
 {
     mr_status st;
