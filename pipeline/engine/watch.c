@@ -244,7 +244,7 @@ void mr__watch_start(mr__watched *w, mr_run *run, const mr_dataset *graph)
 
 void mr__watch_stop(mr__watched *w)
 {
-    if (!w->run) /* not `at`: that is its neighbour's to change too, under the lock */
+    if (!w->run)
         return;
     pthread_mutex_lock(&watch.turn);
     pthread_mutex_lock(&watch.lock);

@@ -27,8 +27,8 @@
 
 typedef struct mr__watched mr__watched;
 struct mr__watched {
-    mr__watched *next, **at; /* the list */
-    mr_run *run;
+    mr__watched *next, **at; /* the list, under its lock */
+    mr_run *run;             /* NULL: not watched */
     const mr_dataset *graph;
     int64_t number;
 };

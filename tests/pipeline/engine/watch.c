@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What others may see of this process's iterators: queues in the statistics, and reports. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -137,6 +138,28 @@ MR_TEST(reports_have_all_watched_iterators_until_they_close)
     two = open_text("range(3)", 0, true);
     mr_has_str(report(), "pipeline\t3\t");
     mr_iterator_close(two);
+}
+
+static void *come_and_go(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 100; i++) {
+        mr_iterator *it = open_text("range(3)", 0, true);
+        take(it, 1);
+        mr_iterator_close(it);
+    }
+    return NULL;
+}
+
+/* As the streams of a worker do. */
+MR_TEST(watched_iterators_come_and_go_in_threads_of_their_own)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        mr_check(pthread_create(&threads[i], NULL, come_and_go, NULL) == 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    mr_check(connect_here() < 0);
 }
 
 /* A client that reads nothing keeps neither others from their reports nor the iterator from its
