@@ -11,6 +11,7 @@ m=$(readlink -f "${1:-$MR_BUILD/millrace}")
 tap=$(readlink -m "${2:-${TAP_FILE:-/dev/null}}")
 dir=$(mktemp -d)
 clean_up() {
+    kill "$guard"
     jobs -p | xargs -r kill -9 # what still runs of ours, and nothing else
     chmod -R u+rwx "$dir" 2>/dev/null
     rm -rf "$dir"
@@ -21,6 +22,19 @@ unset TF_CONFIG MILLRACE_TOKEN_FILE NOTIFY_SOCKET
 n=0 failed=0
 # Seconds that one command may take: what hangs is found, and what is only slow passes on the busiest machine.
 patience=600
+# And all of them together, less than tests/run.sh gives a test: then it says what it awaits, and ends.
+most=$([ "${MR_TEST_LONG:-0}" = 1 ] && echo 30000 || echo 1500)
+give_up() {
+    printf 'FAILED to end within %s s; it awaits: %s\n' "$most" "$1"
+    ps -o pid,etime,stat,args --ppid $$
+    tail -v -n 20 "$dir"/*.err "$dir"/err
+    echo "not ok $((n + 1)) - ends within $most s" >>"$tap"
+    exit 1
+} 2>/dev/null
+trap 'give_up "$BASH_COMMAND"' USR1
+(exec 3<> <(:); read -rt "$most" -u 3; kill -USR1 $$) &
+guard=$!
+disown
 : >"$tap"
 
 # result NAME STATUS [WHY]: status 0 is good

@@ -19,8 +19,7 @@ from kit import result
 random.seed(int(os.environ.get("MR_TEST_SEED", "1")))
 GRAPH = "range(400000).map(x => x * 3).batch(500)"
 OPTIONS = "streams=3, seed=1"
-WANT = subprocess.run([kit.millrace, "show", f'{GRAPH}.distribute("local", {OPTIONS})'], capture_output=True,
-                      check=True).stdout
+WANT = kit.local(GRAPH, OPTIONS)
 CLIENT, WORKER = 3, 2
 F_ADD_SEALS, SHRINK, GROW, SEAL = 1033, 2, 4, 1
 
@@ -194,8 +193,7 @@ attacks = {
 }
 # The same where elements are strings, which may be named by their places.
 STRINGS = 'from_tensor_slices(["a", "bc", "", "def"]).repeat(2000)'
-WANT_STRINGS = subprocess.run([kit.millrace, "show", f'{STRINGS}.distribute("local", {OPTIONS})'],
-                              capture_output=True, check=True).stdout
+WANT_STRINGS = kit.local(STRINGS, OPTIONS)
 END, LAST = 1 << 20, (1 << 20) - 64  # a string ends before the last 64 bytes
 some = lambda *o: block(*o, 64, 0, rows=8, columns=named, elsewhere=800)  # noqa: E731
 of_strings = {

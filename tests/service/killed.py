@@ -49,17 +49,17 @@ class Process:
         with open(log, "w") as f:
             self.p = subprocess.Popen([kit.millrace, *self.words], cwd=kit.directory, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=f)
-        line = self.p.stdout.readline().decode()
+        kit._processes.append(self.p)
+        line = kit.line_of(self.p).decode()
         if not line.startswith("ready "):
             with open(log) as f:
                 raise RuntimeError(f"{self.name} is not ready: {f.read()}")
-        return line.split()[1]
+        kit.attend(self.p, log)
 
     def kill(self):
         if self.p:
             self.p.kill()
             self.p.wait()
-            self.p.stdout.close()
             self.p = None
 
 
@@ -80,13 +80,6 @@ class Run:
                         for i in range(3)]
         for w in self.workers:
             w.start()
-
-    def gone(self):
-        """What is said of a process that ended though nobody killed it; None while all run."""
-        for p in (self.dispatcher, *self.workers):
-            if p.p and p.p.poll() is not None:
-                return f"{p.name} ended by itself with {p.p.returncode}"
-        return None
 
     def say(self, text):
         self.history.append(f"{time.time() - self.began:7.3f} {text}")
@@ -154,11 +147,9 @@ class Run:
         reader.start()
         strikes = 0
         while not done.wait(self.random.uniform(0.02, 0.5)):
-            with self.lock:
-                gone = self.gone()
-            if gone or time.time() - moved[0] > MOST_SECONDS:
+            if time.time() - moved[0] > MOST_SECONDS:
                 client.kill()
-                self.say(f"the client was given up: {gone or 'it stands still'}")
+                self.say("the client was given up")
             elif slowly and strikes < 6 and (out or not first):
                 strikes += 1
                 with self.lock:
@@ -166,7 +157,7 @@ class Run:
         reader.join()
         client.stdout.close()
         log.close()
-        return bytes(out), client.wait()
+        return bytes(out), client.wait(kit.PATIENCE)
 
     def keep_state(self):
         if self.state:
@@ -194,9 +185,7 @@ def wanted(graph, options):
     with _lock:
         key = (graph, options)
         if key not in _wanted:
-            _wanted[key] = subprocess.run([kit.millrace, "show", f'{graph}.distribute("local", {options})'],
-                                          cwd=kit.directory, stdin=subprocess.DEVNULL, capture_output=True,
-                                          check=True).stdout
+            _wanted[key] = kit.local(graph, options)
         return _wanted[key]
 
 
@@ -339,8 +328,7 @@ def read_parallel_epochs(run):
         w.kill()
         w.words += ["--listen", f"127.0.0.1:{ports(1)[0]}"]
         w.start()
-    while sum(w["state"] == "serving" for w in kit.ask(run.at, "workers")) != len(run.workers):
-        time.sleep(0.05)
+    kit.until(lambda: sum(w["state"] == "serving" for w in kit.ask(run.at, "workers") or []) == len(run.workers))
     expression = f'{graph}.distribute("{run.at}", {run.options("parallel_epochs")})'
     run.say(expression)
     # A worker that is away as the job begins has no part of it, if it stays away until the others are done.
@@ -385,8 +373,8 @@ def one(seed):
     run = Run(seed)
     kind = KINDS[seed % len(KINDS)]
     try:
-        why = kind(run) or run.gone()
-    except (OSError, RuntimeError) as e:
+        why = kind(run)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as e:
         why = repr(e)
     finally:
         run.close()

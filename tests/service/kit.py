@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of a running dispatcher share: real processes on loopback, free ports, TAP."""
+"""What the tests of a running dispatcher share: real processes on loopback, free ports, TAP.
+
+No wait is without an end: those that may take long have one after PATIENCE, a test that takes longer than MOST_SECONDS
+is given up, and so is one of whose daemons one ends of its own accord, for which its clients would wait. What is
+printed then: what was awaited, how the processes are, and what they have logged."""
 import atexit
+import faulthandler
 import json
 import os
 import re
@@ -14,6 +19,7 @@ import threading
 import time
 
 PATIENCE = 600  # seconds: what hangs is found, and what is only slow passes on the busiest machine
+MOST_SECONDS = 30000 if os.environ.get("MR_TEST_LONG") == "1" else 1500  # less than tests/run.sh gives it
 build = os.environ["MR_BUILD"]
 millrace = os.path.join(build, "millrace")
 load_program = os.path.join(build, "tests", "dispatcher_load")
@@ -27,7 +33,7 @@ os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_
 _tap = open(os.environ.get("TAP_FILE", os.devnull), "w")
 _suite = os.path.splitext(os.path.basename(sys.argv[0]))[0]
 _failed = 0
-_processes = []
+_processes, _daemons = [], []
 
 
 def result(name, good, why=""):
@@ -47,6 +53,42 @@ def end():
     sys.exit(_failed != 0)
 
 
+def how_all_are():
+    """The processes that were started and not ended, and the last that daemons logged: for who does not get on."""
+    text = ""
+    for p in _processes:
+        if p.poll() is None:
+            with open(f"/proc/{p.pid}/stat") as f:
+                state = f.read().rsplit(")", 1)[1].split()[0]
+            text += f"process {p.pid} ({state}): {' '.join(map(str, p.args))[:300]}\n"
+    for d in _daemons:
+        status = d.process.poll()
+        if status is None or status not in (0, -signal.SIGKILL):
+            text += f"---- {d.log_path}: {'runs' if status is None else f'ended with status {status}'}\n{d.log()[-8000:]}\n"
+    return text
+
+
+_giving_up = threading.Lock()
+
+
+def give_up(why):
+    """Ends the test, from any thread."""
+    _giving_up.acquire()  # for good: once is enough
+    print(f"FAILED {why}\n{how_all_are()}\nWhat is awaited:", flush=True)
+    faulthandler.dump_traceback(sys.stdout)
+    print(f"not ok - {_suite}::{why}", file=_tap, flush=True)
+    for p in _processes:
+        if p.poll() is None:
+            p.kill()
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)
+
+
+_guard = threading.Timer(MOST_SECONDS, give_up, [f"it does not end within {MOST_SECONDS} s"])
+_guard.daemon = True
+_guard.start()
+
+
 @atexit.register
 def _clean():
     for p in _processes:
@@ -60,6 +102,25 @@ def path(name):
     return os.path.join(directory, name)
 
 
+def line_of(process):
+    """The next line that it prints; where none comes, it is killed, and there is none."""
+    silent = threading.Timer(PATIENCE, process.kill)
+    silent.start()
+    line = process.stdout.readline()
+    silent.cancel()
+    return line
+
+
+def attend(process, name):
+    """What it may say later is dropped, and never fills the pipe; it ends when it is told to, or by SIGKILL."""
+    def read():
+        process.stdout.read()
+        status = process.wait()
+        if status not in (0, -signal.SIGKILL):
+            give_up(f"{os.path.basename(name)} ended with status {status}")
+    threading.Thread(target=read, daemon=True).start()
+
+
 class Daemon:
     """A daemon that serves. Its log is in .log(), its addresses in .at and .page. before: words that run it elsewhere."""
 
@@ -69,22 +130,16 @@ class Daemon:
             [*before, millrace, *words], cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=open(self.log_path, "w"), text=True)
         _processes.append(self.process)
+        _daemons.append(self)
         self.at = self._line("ready ")
         self.page = self._line("status ") if "--status" in words else None
-        # What it may say later is dropped, and never fills the pipe.
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        attend(self.process, self.log_path)
 
     def _line(self, word):
-        line = self.process.stdout.readline()
+        line = line_of(self.process)
         if not line.startswith(word):
-            print(f"no '{word}' but '{line}': {self.log()}")
-            sys.exit(1)
+            raise OSError(f"no '{word}' but '{line}' of {self.process.args}: {self.log()}")
         return line[len(word):].strip()
-
-    def gone(self):
-        """What is said of a daemon that ended, though nobody stopped it; None while it runs."""
-        status = self.process.poll()
-        return None if status is None else f"{self.log_path} ended with {status}"
 
     def log(self):
         with open(self.log_path, errors="replace") as f:
@@ -127,6 +182,12 @@ def ask(at, *words, timeout=PATIENCE):
     return json.loads(p.stdout) if p.returncode == 0 else None
 
 
+def local(graph, options):
+    """What service="local" gives."""
+    return subprocess.run([millrace, "show", f'{graph}.distribute("local", {options})'], cwd=directory,
+                          stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=PATIENCE).stdout
+
+
 def load(at, **options):
     """Workers and clients that give the dispatcher work, in the background."""
     words = [load_program, at]
@@ -138,10 +199,14 @@ def load(at, **options):
 
 
 def until(condition, seconds=PATIENCE):
-    """Waits until it holds; its value."""
+    """Waits until it holds; its value. Where it does not in that time, says which one it was."""
     end_at = time.monotonic() + seconds
     while True:
         value = condition()
-        if value or time.monotonic() > end_at:
+        if value:
+            return value
+        if time.monotonic() > end_at:
+            code = condition.__code__
+            print(f"{code.co_filename}:{code.co_firstlineno}: not within {seconds} s\n{how_all_are()}", flush=True)
             return value
         time.sleep(0.05)

@@ -90,7 +90,7 @@ def read(name, want, trouble, uring):
         got = client.stdout.read(50000)  # what comes after it waits for the end of the trouble
         trouble()
         got += client.stdout.read()
-        status = client.wait()
+        status = client.wait(kit.PATIENCE)
         with open(log) as f:
             logs = f.read() + "".join(f"---- {d.log_path}\n{d.log()[-2000:]}" for d in daemons)
         at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), -1)
@@ -122,8 +122,7 @@ def main():
     if made is not True:
         kit.skip("hosts_that_are_cut_off", f"no network namespaces can be made here: {made}")
         kit.end()
-    want = subprocess.run([kit.millrace, "show", f'{GRAPH}.distribute("local", {OPTIONS})'], cwd=kit.directory,
-                          stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
+    want = kit.local(GRAPH, OPTIONS)
     some = len(TROUBLES) if "MR_TEST_SEED" in os.environ else 2
     for i, (name, trouble) in enumerate(list(TROUBLES.items())[:some]):
         read(name, want, trouble, ["--no-uring"] if i % 2 else [])

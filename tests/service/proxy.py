@@ -27,7 +27,7 @@ FAULTY = 14  # connections that are spoilt at most; those after them are left al
 # Each wait costs the ten seconds of a handshake: more of them, for one pair that does not meet meanwhile, would
 # outlast the 30 s of client_timeout.
 MOST_WAITS = 2
-MOST_SECONDS = 900  # for one run; nothing of it takes long, but the machine may be busy
+MOST_SECONDS = 450  # for one run; nothing of it takes long, but the machine may be busy
 REGISTER = 20  # the number of a worker's registration in a message; its field 1 is where clients find it
 TABLE = []
 for i in range(256):
@@ -242,32 +242,24 @@ def read(run, name, uring):
             workers.append(kit.Daemon("worker", "--dispatcher", back.at, "--listen", at, *uring, name=f"{name}.w{i}"))
         run.history.append(f"{graph} {options}")
         show = [kit.millrace, "show", *uring]
-        client = subprocess.Popen([*show, f'{graph}.distribute("{service.at}", {options})'], cwd=kit.directory,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        out, said, why = None, b"", None
-        while out is None:
-            try:
-                out, said = client.communicate(timeout=1)
-            except subprocess.TimeoutExpired:
-                why = next(filter(None, (x.gone() for x in [d, *workers])), None)
-                if not why and time.time() - run.began > MOST_SECONDS:
-                    why = "it stands still"
-                if why:
-                    client.kill()
-        logs = said.decode() + "".join(f"---- {x.log_path}\n{x.log()[-2000:]}" for x in [d, *workers])
-        if why or client.returncode != 0:
-            return f"{why or 'status %d' % client.returncode}\n{logs}"
+        got = subprocess.run([*show, f'{graph}.distribute("{service.at}", {options})'], cwd=kit.directory,
+                             stdin=subprocess.DEVNULL, capture_output=True, timeout=MOST_SECONDS)
+        logs = got.stderr.decode() + "".join(f"---- {x.log_path}\n{x.log()[-2000:]}" for x in [d, *workers])
+        if got.returncode != 0:
+            return f"status {got.returncode}\n{logs}"
         if numbers:
-            wrong = Counter(int(x) for x in out.translate(None, b'[]" ').replace(b",", b"\n").split())
+            wrong = Counter(int(x) for x in got.stdout.translate(None, b'[]" ').replace(b",", b"\n").split())
             wrong.subtract(Counter(numbers))
             wrong = [(x, n) for x, n in wrong.items() if n]
             return f"wrong: {wrong[:20]}\n{logs}" if wrong else None
-        want = subprocess.run([*show, f'{graph}.distribute("local", {options})'], cwd=kit.directory,
-                              stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
-        if out != want:
-            at = next((i for i, (a, b) in enumerate(zip(out, want)) if a != b), -1)
-            return f"{len(out)} bytes instead of {len(want)}, first difference at {at}\n{logs}"
+        want = kit.local(graph, options)
+        if got.stdout != want:
+            at = next((i for i, (a, b) in enumerate(zip(got.stdout, want)) if a != b), -1)
+            return f"{len(got.stdout)} bytes instead of {len(want)}, first difference at {at}\n{logs}"
         return None if run.seen and not run.failed else "nothing was spoilt, or the proxy failed"
+    except subprocess.TimeoutExpired as e:
+        return f"it stands still: {(e.stderr or b'').decode()}" + "".join(
+            f"---- {x.log_path}\n{x.log()[-2000:]}" for x in [d, *workers])
     finally:
         for p in proxies:
             p.close()
