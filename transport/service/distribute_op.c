@@ -410,8 +410,9 @@ static void next_turn(struct state *s)
 /* How many rows to ask of a stream: what it gives to `need` rows more. */
 static size_t share(const struct state *s, size_t need, uint64_t length)
 {
-    size_t rounds = (size_t)(need / ((s->n - s->n_ended) * length)) + 1, rows;
-    if (__builtin_mul_overflow(rounds, (size_t)length, &rows))
+    size_t rounds = (size_t)(need / (s->n - s->n_ended) / length), rows;
+    if (__builtin_add_overflow(rounds, 1, &rounds) ||
+        __builtin_mul_overflow(rounds, (size_t)length, &rows))
         return need;
     return rows < need ? rows : need;
 }

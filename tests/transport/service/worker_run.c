@@ -558,6 +558,61 @@ MR_TEST(records_of_a_file_are_not_copied_for_a_client_that_shares_memory)
     mr__loop_close(l);
 }
 
+/* Maps of memory that this process lends: the borrower's are of the same file, and read-only. */
+static size_t lent_maps(void)
+{
+    FILE *f = fopen("/proc/self/maps", "r");
+    char line[512];
+    size_t n = 0;
+    mr_check(f != NULL);
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, "/memfd:millrace") && strstr(line, " rw-s ");
+    fclose(f);
+    return n;
+}
+
+/* Blocks keep what landed, and what landed keeps the memory it is in: a worker would never be rid
+ * of it where clients go away. */
+MR_TEST(memory_is_free_when_a_client_goes_with_blocks_in_its_hands)
+{
+    enum { LINES = 4000, MOST = 100 };
+    static const struct timespec moment = {.tv_nsec = 10000000};
+    const char *path = mr_test_path("lines");
+    FILE *f = fopen(path, "w");
+    mr_check(f != NULL);
+    for (int i = 0; i < LINES; i++)
+        fprintf(f, "%01000d\n", i);
+    fclose(f);
+    cluster c;
+    mr_status st;
+    mr_ok(cluster_start(&c, MR__LOOP_AUTO, &st), &st);
+    for (int round = 0; round < 2; round++) { /* it goes in the middle, and at the end */
+        const mr_service_opts o = {.streams = 1, .transfer = (char *)(uintptr_t) "shared_memory"};
+        mr_dataset *ds = mr_service_distribute(mr_text_line(&path, 1, NULL), c.address, &o);
+        mr_iterator *it;
+        mr_block held[MOST];
+        size_t n = 0, rows = 0;
+        mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+        for (mr_code rc = MR_OK; rc == MR_OK && n < MOST && (round || rows < LINES / 2); n++) {
+            held[n] = (mr_block)MR_BLOCK_EMPTY;
+            rc = mr_iterator_next(it, SIZE_MAX, &held[n], &st);
+            mr_check(rc == MR_OK || rc == MR_END);
+            rows += rc == MR_OK ? held[n].rows : 0;
+        }
+        mr_eq_u64(rows == LINES, round);
+        mr_eq_u64(lent_maps(), 1);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+        for (int waited = 0; lent_maps(); waited++) {
+            mr_check(waited < 3000);
+            nanosleep(&moment, NULL);
+        }
+        while (n)
+            mr_block_reset(&held[--n]);
+    }
+    cluster_stop(&c);
+}
+
 MR_TEST(blocks_are_compressed_where_the_link_is_slower_than_that)
 {
 #ifdef __SANITIZE_THREAD__
