@@ -240,7 +240,7 @@ static int ask_for(asked *a, const verb *v, const char *operand)
 
 static int run_with(int argc, char **argv, const char **rest)
 {
-    asked a = {.timeout = 5};
+    asked a = {.timeout = NAN};
     const char *token_file = NULL;
     size_t n_rest;
     const cli_flag flags[] = {
@@ -263,7 +263,7 @@ static int run_with(int argc, char **argv, const char **rest)
          .kind = CLI_FLOAT,
          .value = &a.timeout,
          .what = "SECONDS",
-         .help = "how long to try; default: 5"},
+         .help = "how long to try; default: 5; drain: 30"},
         {0}};
     int rc =
         cli_parse(&cli_service, (const cli_flag *const[]){flags, NULL}, argc, argv, rest, &n_rest);
@@ -285,6 +285,8 @@ static int run_with(int argc, char **argv, const char **rest)
         return cli_usage(&cli_service, "--dispatcher HOST:PORT is wanted");
     if ((rc = cli_token(&cli_service, token_file, &a.opts.token)) >= 0)
         return rc;
+    if (isnan(a.timeout)) /* a worker takes up to 5 s to end */
+        a.timeout = strcmp(v->name, "drain") == 0 ? 30 : 5;
     a.opts.timeout_ns = (int64_t)(fmin(a.timeout, 1e6) * 1e9);
     a.opts.cancel = cli_cancel();
     return ask_for(&a, v, v->operand ? rest[1] : "");

@@ -154,6 +154,12 @@ static mr_code open_database(mr__account *a, mr_status *st)
                            opening, st));
     if (is_new)
         MR_TRY(mr__account_run(a, schema, "making the account", st));
+    /* An account of a release before drains were on record gets the table; such a release does not
+     * look at it. */
+    MR_TRY(mr__account_run(a,
+                           "CREATE TABLE IF NOT EXISTS drains(worker TEXT PRIMARY KEY,"
+                           " instance INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+                           opening, st));
     return mr__account_run(a, "COMMIT", opening, st);
 }
 
@@ -259,6 +265,14 @@ static mr_code load_dataset(sqlite3_stmt *s, each_fn each, void *ctx, mr_status 
     return each(ctx, &r, st);
 }
 
+static mr_code load_drain(sqlite3_stmt *s, each_fn each, void *ctx, mr_status *st)
+{
+    mr__record r = {.kind = MR__RECORD_DRAIN,
+                    .name = (const char *)sqlite3_column_text(s, 0),
+                    .instance = (uint64_t)sqlite3_column_int64(s, 1)};
+    return each(ctx, &r, st);
+}
+
 static mr_code load_table(mr__account *a, const char *sql,
                           mr_code (*row)(sqlite3_stmt *, each_fn, void *, mr_status *),
                           each_fn each, void *ctx, mr_status *st)
@@ -286,5 +300,6 @@ mr_code mr__account_load(mr__account *a, each_fn each, void *ctx, mr_status *st)
                       load_stream, each, ctx, st));
     MR_TRY(load_table(a, "SELECT job, split, stream FROM splits ORDER BY job, split", load_split,
                       each, ctx, st));
-    return load_table(a, "SELECT id, graph FROM datasets", load_dataset, each, ctx, st);
+    MR_TRY(load_table(a, "SELECT id, graph FROM datasets", load_dataset, each, ctx, st));
+    return load_table(a, "SELECT worker, instance FROM drains", load_drain, each, ctx, st);
 }

@@ -13,6 +13,7 @@
  *   streams   job, stream, generation, worker, elements, position, skip, ended, home, reader
  *   splits    job, split, stream                   dynamic: who was given it
  *   datasets  id, graph
+ *   drains    worker, instance                     workers that are to end
  *
  * A stream's record takes the place of one of the same stream that still waits: however long the
  * disk is full, no more than two records a stream are kept in memory.
@@ -43,9 +44,9 @@ typedef struct mr__account_opts {
  *          MR_RESOURCE_EXHAUSTED: memory, disk full; else what the system says of the directory */
 mr_code mr__account_open(mr__account **out, const mr__account_opts *opts,
                          mr_status *st) MR_NODISCARD;
-/* Gives what is recorded as JOB, STREAM, SPLIT and DATASET records: jobs, then their streams, then
- * splits in the order in which they were given; texts and bytes are borrowed during the call. Ends
- * with the first error of each.
+/* Gives what is recorded as JOB, STREAM, SPLIT, DATASET and DRAIN records: jobs, then their
+ * streams, then splits in the order in which they were given; texts and bytes are borrowed during
+ * the call. Ends with the first error of each.
  * errors   MR_DATA_LOSS, and those of each */
 mr_code mr__account_load(mr__account *a,
                          mr_code (*each)(void *ctx, const mr__record *r, mr_status *st), void *ctx,

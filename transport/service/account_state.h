@@ -19,6 +19,8 @@ enum {
     MR__A_FORGET_SPLITS,
     MR__A_DATASET,
     MR__A_SPLIT,
+    MR__A_DRAIN,
+    MR__A_FORGET_DRAIN,
     MR__A_N
 };
 

@@ -20,7 +20,7 @@ struct mr__a_record {
     mr__record_kind kind;
     uint64_t number, job_id;
     uint32_t stream;
-    uint64_t generation, elements, skip, split, reader;
+    uint64_t generation, elements, skip, split, reader, instance;
     bool end;
     const char *text;  /* name, id, worker */
     const char *home;  /* after it */
@@ -37,6 +37,8 @@ static const char *const changes[MR__A_N] = {
     "DELETE FROM splits WHERE job = ?",
     "INSERT OR REPLACE INTO datasets VALUES(?, ?)",
     "INSERT OR REPLACE INTO splits VALUES(?, ?, ?)",
+    "INSERT OR REPLACE INTO drains VALUES(?, ?)",
+    "DELETE FROM drains WHERE worker = ?",
 };
 
 void mr__account_init_writer(mr__account *a)
@@ -190,6 +192,12 @@ static bool put(mr__account *a, const mr__a_record *r)
         rc |= sqlite3_bind_text(s, 1, r->text, -1, SQLITE_STATIC);
         rc |= bind_bytes(s, 2, r);
         return change(s, rc);
+    case MR__RECORD_DRAIN:
+        s = a->change[r->instance ? MR__A_DRAIN : MR__A_FORGET_DRAIN];
+        rc |= sqlite3_bind_text(s, 1, r->text, -1, SQLITE_STATIC);
+        if (r->instance)
+            rc |= bind_u64(s, 2, r->instance);
+        return change(s, rc);
     }
     return false;
 }
@@ -319,8 +327,12 @@ static mr__a_record *new_record(const mr__record *r)
     mr__a_record *x = mr_malloc(sizeof *x + n_text + 1 + n_home + 1 + n);
     if (!x)
         return NULL;
-    *x = (mr__a_record){
-        .kind = r->kind, .job_id = r->job_id, .stream = r->stream, .split = r->split, .n_bytes = n};
+    *x = (mr__a_record){.kind = r->kind,
+                        .job_id = r->job_id,
+                        .stream = r->stream,
+                        .split = r->split,
+                        .instance = r->instance,
+                        .n_bytes = n};
     memcpy(x->data, text ? text : "", n_text + 1);
     x->text = x->data;
     x->home = memcpy(x->data + n_text + 1, home, n_home + 1);

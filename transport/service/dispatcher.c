@@ -330,10 +330,22 @@ static mr_code load_stream(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Plac
     return MR_OK;
 }
 
+static mr_code load_drain(mr__dispatcher *d, const mr__record *r, mr_status *st)
+{
+    mr__d_worker *w = mr__d_worker_at(d, r->name);
+    if (!w && r->instance)
+        MR_TRY(mr__d_worker_known(d, r->name, &w, st));
+    if (w) {
+        w->instance = r->instance;
+        w->draining = w->taken_out = r->instance != 0;
+    }
+    return MR_OK;
+}
+
 mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *st)
 {
     mr__d_job *j = r->job_id ? mr__id_map_get(&d->jobs_by_id, r->job_id) : NULL;
-    d->has_loaded = true;
+    d->has_loaded |= r->kind != MR__RECORD_DRAIN; /* which says nothing of jobs */
     switch (r->kind) {
     case MR__RECORD_JOB:
         if (!j) {
@@ -360,6 +372,8 @@ mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *s
         mr__d_dataset *x;
         return mr__d_add_dataset(d, r->name, r->graph, r->graph_bytes, &x, st);
     }
+    case MR__RECORD_DRAIN:
+        return load_drain(d, r, st);
     }
     return mr_fail(st, MR_DATA_LOSS, "the account has a record of unknown kind %d", (int)r->kind);
 }
@@ -442,6 +456,8 @@ static void tick_workers(mr__dispatcher *d, int64_t now)
 {
     for (mr__d_worker *w = d->workers, *next; w; w = next) {
         next = w->next;
+        if (w->taken_out && !w->connection && !mr__d_may_come(d, w))
+            mr__d_say_drained(d, w);
         if (w->connection && now - w->heard >= MR__WORKER_SILENT_S * MR__SECOND) {
             uint64_t connection = w->connection;
             mr__d_lose_worker(d, w, "is silent", now);
@@ -454,6 +470,8 @@ static void tick_workers(mr__dispatcher *d, int64_t now)
             d->n_with_orphans--;
         } else if (!w->connection && !w->own && !w->listed &&
                    now - w->lost_at >= MR__FINISHED_S * MR__SECOND) {
+            if (w->taken_out)
+                mr__d_take_out(d, w, false);
             mr__d_free_worker(d, w);
         }
     }
@@ -488,9 +506,11 @@ int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now)
     d->ticked = now;
     if (d->started == INT64_MIN) {
         d->started = now;
-        for (mr__d_worker *w = d->workers; w; w = w->next)
-            if (!w->connection && w->own)
+        for (mr__d_worker *w = d->workers; w; w = w->next) {
+            w->lost_at = now;
+            if (!w->connection && w->own && !w->taken_out)
                 w->back_until = now + MR__COME_BACK_S * MR__SECOND;
+        }
         for (mr__d_job *j = d->jobs; j; j = j->next)
             for (uint32_t i = 0; i < j->n_streams; i++)
                 if (j->streams[i]->awaited)

@@ -26,6 +26,8 @@
  *     shared: any number of clients, a stream has one reader at a time, who is heir to those that
  *     leave or fall silent. There streams are made while the job runs, and Finished ends it.
  *  6. dynamic: a split belongs to one stream for good, from WantSplit on.
+ *  7. A worker that a tool drains is asked to end each time it comes, until it has; one that starts
+ *     at its address serves.
  *
  * thread   one at a time per object */
 #include "pipeline/log.h"
@@ -40,7 +42,8 @@ typedef enum mr__record_kind {
     MR__RECORD_STREAM,  /* place: the stream's whole state */
     MR__RECORD_FORGET,  /* the job and its streams are gone */
     MR__RECORD_DATASET, /* name: its id; graph */
-    MR__RECORD_SPLIT    /* stream: the last that it was given is `split` */
+    MR__RECORD_SPLIT,   /* stream: the last that it was given is `split` */
+    MR__RECORD_DRAIN /* name: a worker's address; it is to end, if it is this instance; 0: none */
 } mr__record_kind;
 typedef struct mr__record {
     mr__record_kind kind;
@@ -51,7 +54,7 @@ typedef struct mr__record {
     const void *graph;
     size_t graph_bytes;
     uint32_t stream;
-    uint64_t split;
+    uint64_t split, instance;
 } mr__record;
 
 typedef struct mr__dispatcher_out {

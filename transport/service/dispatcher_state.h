@@ -37,7 +37,9 @@ struct mr__d_worker {
     uint64_t connection;       /* 0: lost */
     char *address;
     bool draining, listed; /* listed: on the list of the static modes */
-    bool taken_out;        /* a tool has drained it: it is not awaited */
+    bool taken_out;        /* a tool drains it, on record: it is to end, and is not awaited */
+    uint64_t instance;     /* which one came last to this address; 0: it does not say */
+    uint64_t recorded;     /* number of the last record that it is, or is no more, taken out */
     int64_t heard, lost_at;
     int64_t back_until;    /* the account, or a client, names it: until then it may come; 0: no */
     mr__d_stream *streams; /* hosted here */
@@ -314,6 +316,12 @@ void mr__d_measure(mr__dispatcher *d, int64_t now);
 /* ---- dispatcher_tools.c ---- */
 /* The tools hear that wait for w to end, which it has. */
 void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w);
+/* It is away, but the dispatcher has only just started, and may not have been found yet. */
+bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w);
+/* A tool drains it, as the account is to know; or (is_out is false) it is over. */
+void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out);
+/* It is asked to end. */
+void mr__d_ask_to_end(mr__dispatcher *d, const mr__d_worker *w);
 void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask, int64_t now);
 mr_code mr__d_add_dataset(mr__dispatcher *d, const char *id, const void *graph, size_t bytes,
                           mr__d_dataset **out, mr_status *st) MR_NODISCARD;

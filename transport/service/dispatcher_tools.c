@@ -30,28 +30,56 @@ static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, 
     return MR_OK;
 }
 
-/* Nothing of it is on record: the answer comes when the worker has ended, and none where this
- * dispatcher ends before that, so that it is asked for again. */
-static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const char *address,
-                            uint64_t request, mr_status *st)
+bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w)
 {
-    mr__d_worker *w = mr__d_worker_at(d, address);
-    if (x->drains)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "worker %.100s is being drained for this tool",
-                       x->drains->address);
-    if (!w || !w->connection)
-        return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s", address);
-    w->draining = w->taken_out = true;
-    mr__d_rank(d, w);
+    return !w->connection && w->lost_at <= d->started &&
+           d->now - d->started < MR__COME_BACK_S * MR__SECOND;
+}
+
+void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out)
+{
+    w->taken_out = is_out;
+    const mr__record r = {
+        .kind = MR__RECORD_DRAIN, .name = w->address, .instance = is_out ? w->instance : 0};
+    w->recorded = d->out.record(d->ctx, &r);
+}
+
+void mr__d_ask_to_end(mr__dispatcher *d, const mr__d_worker *w)
+{
     Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
     pulse.draining = true;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
     m.pulse = &pulse;
-    x->drains = w;
-    x->drain_request = request;
-    d->n_draining++;
     d->out.send(d->ctx, w->connection, &m, 0);
+}
+
+/* The tool is answered when the worker has ended: *waits, unless it has already. Where this
+ * dispatcher ends before that, the drain goes on when it is back, and may be asked for again. */
+static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask,
+                            bool *waits, uint64_t *after, mr_status *st)
+{
+    mr__d_worker *w = mr__d_worker_at(d, ask->name);
+    if (x->drains)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "worker %.100s is being drained for this tool",
+                       x->drains->address);
+    if (!w || (!w->connection && !w->taken_out))
+        return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s", ask->name);
+    if (!w->taken_out && d->disk_full)
+        return mr__d_disk_full(st);
+    if (!w->taken_out)
+        mr__d_take_out(d, w, true);
+    *after = w->recorded;
+    *waits = w->connection || mr__d_may_come(d, w);
+    if (!*waits)
+        return MR_OK;
+    w->draining = true;
+    mr__d_rank(d, w);
+    x->drains = w;
+    x->drain_request = ask->request;
+    d->n_draining++;
+    if (w->connection)
+        mr__d_ask_to_end(d, w);
     return MR_OK;
 }
 
@@ -68,7 +96,7 @@ void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w)
         x->drains = NULL;
         d->n_draining--;
         report.request = x->drain_request;
-        d->out.send(d->ctx, x->id, &m, 0);
+        d->out.send(d->ctx, x->id, &m, w->recorded);
     }
 }
 
@@ -117,14 +145,15 @@ void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask 
     mr_status st;
     mr_code rc = MR_OK;
     uint64_t after = 0;
+    bool waits = false;
     char *json = NULL, id_json[64];
     Mr__Wire__Report report = MR__WIRE__REPORT__INIT;
     report.request = ask->request;
     if (strcmp(ask->what, "cancel") == 0) {
         rc = cancel_job(d, ask->name, &after, &st);
     } else if (strcmp(ask->what, "drain") == 0) {
-        rc = drain_worker(d, x, ask->name, ask->request, &st);
-        if (rc == MR_OK)
+        rc = drain_worker(d, x, ask, &waits, &after, &st);
+        if (waits)
             return;
     } else if (strcmp(ask->what, "register") == 0) {
         const char *id = "";

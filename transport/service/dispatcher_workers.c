@@ -234,7 +234,10 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     w->connection = x->id;
     w->heard = now;
     w->back_until = 0;
-    w->draining = w->taken_out = false;
+    if (w->taken_out && (!r->instance || r->instance != w->instance))
+        mr__d_take_out(d, w, false); /* that one has ended, and another one is here */
+    w->instance = r->instance;
+    w->draining = w->taken_out;
     x->worker = w;
     mr__d_rank(d, w);
     for (size_t i = 0; !w->listed && i < d->opts.n_workers; i++)
@@ -245,7 +248,9 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     m.body_case = MR__WIRE__MESSAGE__BODY_REGISTERED;
     m.registered = &registered;
     d->out.send(d->ctx, x->id, &m, 0);
-    mr__d_note(d, MR_LOG_INFO, "worker %s serves", w->address);
+    if (w->taken_out)
+        mr__d_ask_to_end(d, w);
+    mr__d_note(d, MR_LOG_INFO, "worker %s %s", w->address, w->taken_out ? "is to end" : "serves");
     mr__d_adopt_orphans(d, w);
     for (mr__d_job *j = d->jobs; j; j = j->next) {
         mr__d_ask_for_lists(d, j);

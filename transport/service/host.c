@@ -38,6 +38,7 @@ struct mr__host {
     mr__host_out out;
     void *ctx;
     char *address;
+    uint64_t instance;
     char **tags;
     size_t n_tags;
     hosted *streams;
@@ -419,6 +420,7 @@ void mr__host_dispatcher_opened(mr__host *h, int64_t now)
     }
     Mr__Wire__Register r = MR__WIRE__REGISTER__INIT;
     r.address = h->address;
+    r.instance = h->instance;
     r.n_tags = h->n_tags;
     r.tags = h->tags;
     r.n_hosted = n;
@@ -555,14 +557,16 @@ int64_t mr__host_tick(mr__host *h, int64_t now)
     return h->pulse_at;
 }
 
-mr_code mr__host_new(mr__host **out, const char *address, const char *const *tags, size_t n_tags,
-                     const mr__host_out *to, void *ctx, mr_status *st)
+mr_code mr__host_new(mr__host **out, const char *address, uint64_t instance,
+                     const char *const *tags, size_t n_tags, const mr__host_out *to, void *ctx,
+                     mr_status *st)
 {
     mr__host *h = mr_calloc(1, sizeof *h);
     if (!h)
         return mr_fail_memory(st, sizeof *h, "a worker");
     h->out = *to;
     h->ctx = ctx;
+    h->instance = instance;
     h->address = mr_strdup(address);
     h->tags = mr_calloc(n_tags + 1, sizeof *h->tags);
     bool full = h->address && h->tags;

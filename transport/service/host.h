@@ -63,8 +63,10 @@ typedef struct mr__host_out {
     void (*note)(void *ctx, mr_log_level level, const char *line);
 } mr__host_out;
 
-mr_code mr__host_new(mr__host **out, const char *address, const char *const *tags, size_t n_tags,
-                     const mr__host_out *to, void *ctx, mr_status *st) MR_NODISCARD;
+/* instance: another one for each worker that starts, also at the same address. */
+mr_code mr__host_new(mr__host **out, const char *address, uint64_t instance,
+                     const char *const *tags, size_t n_tags, const mr__host_out *to, void *ctx,
+                     mr_status *st) MR_NODISCARD;
 void mr__host_free(mr__host *h); /* blocks not sent are dropped */
 
 /* The connection to the dispatcher is up (Register is sent), or lost. */

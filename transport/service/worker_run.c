@@ -602,7 +602,7 @@ static mr_code open_all(mr__worker_run *r, mr_status *st)
     r->status.started = now_of(r);
     MR_TRY(
         mr__server_show(&r->s, r->o.status, "worker", r->address, mr__worker_view, report, r, st));
-    MR_TRY(mr__host_new(&r->host, r->address, r->o.tags, r->o.n_tags, &out, r, st));
+    MR_TRY(mr__host_new(&r->host, r->address, r->random | 1, r->o.tags, r->o.n_tags, &out, r, st));
     MR_TRY(mr__server_heed(&r->s, r->o.cancel, st));
     r->tick.fire = ticked;
     r->retry.fire = retried;

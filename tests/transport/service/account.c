@@ -124,10 +124,16 @@ static uint64_t put_split(book *b, uint64_t job, uint32_t stream, uint64_t split
         &(mr__record){.kind = MR__RECORD_SPLIT, .job_id = job, .stream = stream, .split = split});
 }
 
+static uint64_t put_drain(book *b, const char *worker, uint64_t instance)
+{
+    return mr__account_record(
+        b->a, &(mr__record){.kind = MR__RECORD_DRAIN, .name = worker, .instance = instance});
+}
+
 /* ---- what is read back: job 9, and its streams' numbers ---- */
 
 typedef struct found {
-    size_t jobs, streams, datasets, splits;
+    size_t jobs, streams, datasets, splits, drains;
     uint64_t last_split;
     uint64_t number[STREAMS];
 } found;
@@ -144,6 +150,10 @@ static mr_code each(void *ctx, const mr__record *r, mr_status *st)
         f->datasets++;
         mr_eq_str(r->name, "an id");
         mr_eq_mem(r->graph, "\0gr", r->graph_bytes);
+    } else if (r->kind == MR__RECORD_DRAIN) {
+        f->drains++;
+        mr_eq_str(r->name, "127.0.0.1:1");
+        mr_eq_u64(r->instance, UINT64_MAX - 3);
     } else if (r->kind == MR__RECORD_SPLIT) {
         mr_eq_u64(r->job_id, UINT64_MAX - 9);
         mr_eq_u64(r->stream, r->split % STREAMS);
@@ -198,6 +208,14 @@ static uint64_t prefix(const found *f)
     return last;
 }
 
+static void run_sql(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    mr_check(sqlite3_open(path, &db) == SQLITE_OK);
+    mr_check(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
+    mr_check(sqlite3_close(db) == SQLITE_OK);
+}
+
 MR_TEST(what_is_recorded_is_there_again)
 {
     book b;
@@ -214,7 +232,12 @@ MR_TEST(what_is_recorded_is_there_again)
     mr__record dataset = {
         .kind = MR__RECORD_DATASET, .name = "an id", .graph = "\0gr", .graph_bytes = 3};
     mr_eq_u64(mr__account_record(b.a, &dataset), 10);
-    turn_until(&b, 10);
+    put_drain(&b, "127.0.0.1:1", 5);
+    put_drain(&b, "127.0.0.1:1", UINT64_MAX - 3);
+    put_drain(&b, "127.0.0.1:2", 5);
+    put_drain(&b, "127.0.0.1:2", 0);
+    mr_eq_u64(put_drain(&b, "127.0.0.1:3", 0), 15);
+    turn_until(&b, 15);
     mr_eq_i64(b.bad, 0);
     end(&b);
     found f = look(mr_test_path("new"), NULL);
@@ -224,6 +247,12 @@ MR_TEST(what_is_recorded_is_there_again)
     mr_eq_u64(f.number[1], 31);
     mr_eq_u64(f.splits, 2);
     mr_eq_u64(f.last_split, STREAMS + 2);
+    mr_eq_u64(f.drains, 1);
+    run_sql(mr_test_path("new/account.db"), "DROP TABLE drains"); /* as an older release left it */
+    begin(&b, mr_test_path("new"));
+    turn_until(&b, put_drain(&b, "127.0.0.1:1", UINT64_MAX - 3));
+    end(&b);
+    mr_eq_u64(look(mr_test_path("new"), NULL).drains, 1);
 }
 
 MR_TEST(one_dispatcher_a_directory)
@@ -249,13 +278,6 @@ static void write_file(const char *path, const void *bytes, size_t n)
 {
     FILE *f = fopen(path, "wb");
     mr_check(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-}
-static void run_sql(const char *path, const char *sql)
-{
-    sqlite3 *db;
-    mr_check(sqlite3_open(path, &db) == SQLITE_OK);
-    mr_check(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
-    mr_check(sqlite3_close(db) == SQLITE_OK);
 }
 
 MR_TEST(what_is_no_account_is_refused_and_left_alone)

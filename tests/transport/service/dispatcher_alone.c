@@ -28,7 +28,12 @@ static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t afte
     if (m->body_case == MR__WIRE__MESSAGE__BODY_REPORT) {
         const Mr__Wire__Status *why = m->report->status;
         alone.n_reports++;
+        alone.report_after = after;
         snprintf(alone.report, sizeof alone.report, "%s", why ? why->message : "");
+    }
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_PULSE && m->pulse->draining) {
+        alone.n_asked++;
+        alone.asked = to;
     }
     if (m->body_case == MR__WIRE__MESSAGE__BODY_WARNING)
         snprintf(alone.warning, sizeof alone.warning, "%s", m->warning->text);
@@ -51,6 +56,10 @@ static uint64_t out_record(void *ctx, const mr__record *r)
         alone.rebuilding = r->job->rebuilding;
         alone.awaits = r->job->awaits;
         alone.former = r->job->former;
+    }
+    if (r->kind == MR__RECORD_DRAIN) {
+        snprintf(alone.drained, sizeof alone.drained, "%s", r->name);
+        alone.drained_instance = r->instance;
     }
     return ++alone.records;
 }
@@ -124,6 +133,23 @@ void alone_serve_with(uint64_t connection, const char *address, Mr__Wire__Hosted
     r.hosted = &hosted;
     mr__dispatcher_opened(alone.d, connection, MR__WIRE__ROLE__WORKER, "there", 1, alone.now);
     alone_say(connection, MR__WIRE__MESSAGE__BODY_REGISTER_WORKER, &r);
+}
+void alone_serve_as(uint64_t connection, const char *address, uint64_t instance)
+{
+    Mr__Wire__Register r = MR__WIRE__REGISTER__INIT;
+    r.address = (char *)(uintptr_t)address;
+    r.instance = instance;
+    mr__dispatcher_opened(alone.d, connection, MR__WIRE__ROLE__WORKER, "there", 1, alone.now);
+    alone_say(connection, MR__WIRE__MESSAGE__BODY_REGISTER_WORKER, &r);
+}
+void alone_ask(uint64_t connection, const char *what, const char *name)
+{
+    Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
+    ask.what = (char *)(uintptr_t)what;
+    ask.name = (char *)(uintptr_t)name;
+    ask.request = 70 + connection;
+    mr__dispatcher_opened(alone.d, connection, MR__WIRE__ROLE__TOOL, "here", 2, alone.now);
+    alone_say(connection, MR__WIRE__MESSAGE__BODY_ASK, &ask);
 }
 void alone_serve(uint64_t connection, const char *address)
 {

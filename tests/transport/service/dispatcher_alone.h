@@ -19,8 +19,13 @@ typedef struct dispatcher_alone {
     bool rebuilding, awaits; /* of the job that was recorded last */
     uint64_t former;
     char warning[512];
-    int n_reports;    /* answers to tools */
-    char report[512]; /* what the last one says is wrong */
+    int n_reports;         /* answers to tools */
+    uint64_t report_after; /* the record that the last one waits for */
+    char report[512];      /* what the last one says is wrong */
+    int n_asked;           /* how often workers were asked to end */
+    uint64_t asked;        /* which connection last */
+    char drained[64];      /* the worker that is on record as to be drained last */
+    uint64_t drained_instance;
     int64_t now;
     int kind, code;
     char text[512];
@@ -47,6 +52,10 @@ void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint
 /* A worker comes. hosted: what it says it hosts; NULL: nothing. */
 void alone_serve_with(uint64_t connection, const char *address, Mr__Wire__Hosted *hosted);
 void alone_serve(uint64_t connection, const char *address);
+/* One that says which instance it is. */
+void alone_serve_as(uint64_t connection, const char *address, uint64_t instance);
+/* A tool asks. */
+void alone_ask(uint64_t connection, const char *what, const char *name);
 /* One that a former account gave a stream to. */
 void alone_serve_former(uint64_t connection, const char *address, uint64_t job_id);
 /* Time goes by, second after second; all that are there say so. */

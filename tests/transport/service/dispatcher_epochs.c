@@ -244,37 +244,6 @@ MR_TEST(a_worker_that_was_taken_out_is_not_awaited)
     mr__dispatcher_free(alone.d);
 }
 
-/* Nothing is on record of a drain: one that was answered must not be forgotten with the account. */
-MR_TEST(a_drain_is_answered_when_the_worker_has_ended)
-{
-    Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
-    alone_begin(NULL, 0);
-    alone_serve(100, "a:1");
-    alone_serve(101, "b:1");
-    ask.what = (char *)"drain";
-    ask.name = (char *)"b:1";
-    for (uint64_t tool = 3; tool < 6; tool++) {
-        mr__dispatcher_opened(alone.d, tool, MR__WIRE__ROLE__TOOL, "here", 2, 0);
-        ask.request = 70 + tool;
-        alone_say(tool, MR__WIRE__MESSAGE__BODY_ASK, &ask);
-    }
-    mr_eq_u64(alone.n_reports, 0);
-    alone_say(3, MR__WIRE__MESSAGE__BODY_ASK, &ask); /* a second one of the same tool */
-    mr_eq_u64(alone.n_reports, 1);
-    mr_has_str(alone.report, "b:1");
-    mr__dispatcher_closed(alone.d, 4, alone.now); /* it hears nothing any more */
-    mr__dispatcher_closed(alone.d, 100, alone.now);
-    mr_eq_u64(alone.n_reports, 1);
-    mr__dispatcher_closed(alone.d, 101, alone.now);
-    mr_eq_u64(alone.n_reports, 3);
-    mr_eq_str(alone.report, "");
-    ask.name = (char *)"a:1";
-    alone_say(5, MR__WIRE__MESSAGE__BODY_ASK, &ask); /* that one has ended */
-    mr_eq_u64(alone.n_reports, 4);
-    mr_has_str(alone.report, "there is no worker a:1");
-    mr__dispatcher_free(alone.d);
-}
-
 MR_TEST(a_worker_that_was_awaited_in_vain_is_not_named_again)
 {
     static const char *const homes[] = {"a:1", "b:1"};

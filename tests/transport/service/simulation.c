@@ -15,11 +15,11 @@
 simulation *S;
 uint64_t mr__simulation_happened[MR__SIM_KINDS];
 const char *const mr__simulation_kinds[MR__SIM_KINDS] = {
-    "dispatcher crashes",   "worker crashes",      "client crashes",         "workers that drain",
-    "connections broken",   "connections silent",  "half-open links",        "messages lost",
-    "messages late",        "messages said twice", "messages overtaken",     "slow workers",
-    "commits on slow disk", "full disks",          "last transactions lost", "last ones whole",
-    "jumps of the clock",   "files unseen"};
+    "dispatcher crashes", "worker crashes",       "client crashes",      "workers that drain",
+    "drains by a tool",   "connections broken",   "connections silent",  "half-open links",
+    "messages lost",      "messages late",        "messages said twice", "messages overtaken",
+    "slow workers",       "commits on slow disk", "full disks",          "last transactions lost",
+    "last ones whole",    "jumps of the clock",   "files unseen"};
 
 void sim_happened(int kind)
 {
@@ -367,9 +367,12 @@ static void message(event *e)
         mr__dispatcher_message(S->d, l->id, m, S->now);
     else if (l->kind[end] == WORKER && l->kind[1 - end] == CLIENT)
         mr__host_client_message(S->w[node], l->id, m, S->now);
-    else if (l->kind[end] == WORKER)
+    else if (l->kind[end] == WORKER) {
+        bool drains = mr__host_draining(S->w[node]);
         mr__host_dispatcher_message(S->w[node], m, S->now);
-    else if (l->kind[1 - end] == DISPATCHER)
+        if (!drains && mr__host_draining(S->w[node]))
+            sim_drain_worker(node);
+    } else if (l->kind[1 - end] == DISPATCHER)
         mr__job_reader_dispatcher_message(S->c[node].reader, m, S->now);
     else {
         char address[16];
@@ -555,6 +558,7 @@ void mr__simulation_draw(uint64_t seed, mr__simulation_opts *o)
     o->elsewhere = moves && o->workers >= 2 && !o->blind && mr_test_random(&r) % 8 == 0;
     if (o->memory) /* only a consumer's own position survives a dispatcher without an account */
         o->restores = true;
+    o->tool = mr_test_random(&r) % 2;
 }
 
 void mr__simulation_draw_newcomers(uint64_t seed, mr__simulation_opts *o)
@@ -572,7 +576,8 @@ void mr__simulation_draw_newcomers(uint64_t seed, mr__simulation_opts *o)
                                .faults = (int)(mr_test_random(&r) % 12),
                                .newcomers = true,
                                .has_lists = mr_test_random(&r) % 4 == 0,
-                               .loses = mr_test_random(&r) % 2};
+                               .loses = mr_test_random(&r) % 2,
+                               .tool = mr_test_random(&r) % 2};
     o->memory = !o->loses;
 }
 

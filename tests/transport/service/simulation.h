@@ -5,10 +5,10 @@
  * joined by simulated connections, an account on a simulated disk, and producers of numbered
  * elements. All that happens is a function of the seed.
  *
- * Faults, while they last: parts crash and start again, workers drain, connections break or fall
- * silent at one end or both, messages are lost with them, late, said twice, and overtake those of
- * other connections, workers are slow or do not see a file, the disk is slow, full, and loses the
- * last transaction, the clock jumps.
+ * Faults, while they last: parts crash and start again, workers drain, of their own or by a tool,
+ * connections break or fall silent at one end or both, messages are lost with them, late, said
+ * twice, and overtake those of other connections, workers are slow or do not see a file, the disk
+ * is slow, full, and loses the last transaction, the clock jumps.
  *
  * Held for every run: the consumers get every element as often as the mode promises, in the order
  * that it promises; an element that was acknowledged durably is never given again; nothing leaks;
@@ -34,6 +34,7 @@ typedef struct mr__simulation_opts {
     bool first_come; /* static modes: the list is whoever comes first */
     bool newcomers;  /* dynamic, no account: clients begin at any time, and none crashes */
     bool loses;      /* an account is kept, and lost as the dispatcher ends the first time */
+    bool tool;       /* drains workers too */
     bool history;    /* print what happens */
 } mr__simulation_opts;
 
@@ -43,6 +44,7 @@ enum {
     MR__SIM_WORKER_CRASH,
     MR__SIM_CLIENT_CRASH,
     MR__SIM_WORKER_DRAINS,
+    MR__SIM_DRAIN_ASKED,
     MR__SIM_LINK_BREAKS,
     MR__SIM_LINK_SILENT,
     MR__SIM_HALF_OPEN,

@@ -3,6 +3,7 @@
 #include "tests/transport/service/simulation_state.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static void crash_worker(int i)
 }
 
 /* It gives its streams back and ends, as on SIGTERM. */
-static void drain_worker(int i)
+void sim_drain_worker(int i)
 {
     if (!S->w[i])
         return;
@@ -65,6 +66,38 @@ void sim_end_worker(int i)
     S->w[i] = NULL;
     S->w_epoch[i]++;
     start_later(WORKER, i);
+}
+
+static void break_link(link *l)
+{
+    sim_happened(MR__SIM_LINK_BREAKS);
+    l->open = false;
+    sim_hear_end(l, 0, MR_UNAVAILABLE);
+    sim_hear_end(l, 1, MR_UNAVAILABLE);
+}
+
+/* `millrace service drain`, which does not wait for the answer; the worker may not hear of it. */
+static void ask_to_drain(int i)
+{
+    Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    char address[8];
+    uint64_t tool = ++S->last_link;
+    if (!S->d)
+        return;
+    sim_say("a tool drains worker %d", i);
+    sim_happened(MR__SIM_DRAIN_ASKED);
+    snprintf(address, sizeof address, "w%d", i);
+    ask.what = (char *)(uintptr_t) "drain";
+    ask.name = address;
+    m.body_case = MR__WIRE__MESSAGE__BODY_ASK;
+    m.ask = &ask;
+    mr__dispatcher_opened(S->d, tool, MR__WIRE__ROLE__TOOL, "tool", 1, S->now);
+    mr__dispatcher_message(S->d, tool, &m, S->now);
+    mr__dispatcher_closed(S->d, tool, S->now);
+    link *l = sim_link_between(WORKER, i, DISPATCHER, 0);
+    if (l && l->open && sim_draw(2))
+        break_link(l);
 }
 
 static void crash_dispatcher(void)
@@ -152,7 +185,10 @@ void sim_fault(void)
         sim_happened(MR__SIM_SLOW_WORKER);
         break;
     case 5:
-        drain_worker((int)sim_draw((uint64_t)S->o.workers));
+        if (S->o.tool && sim_draw(2))
+            ask_to_drain((int)sim_draw((uint64_t)S->o.workers));
+        else
+            sim_drain_worker((int)sim_draw((uint64_t)S->o.workers));
         break;
     case 6:
         if (S->o.memory || S->disk_full)
@@ -188,10 +224,7 @@ void sim_fault(void)
             l->silent[0] = l->silent[1] = true;
             sim_happened(MR__SIM_LINK_SILENT);
         } else {
-            sim_happened(MR__SIM_LINK_BREAKS);
-            l->open = false;
-            sim_hear_end(l, 0, MR_UNAVAILABLE);
-            sim_hear_end(l, 1, MR_UNAVAILABLE);
+            break_link(l);
         }
     }
     }

@@ -22,6 +22,14 @@ void sim_d_deliver(uint64_t to, void *bytes, size_t size)
     sim_deliver_bytes(l, 1, (event){.kind = MESSAGE, .bytes = bytes, .size = size});
 }
 
+/* A worker that is given a stream; not one that a tool drains, and may have heard of it. */
+static void check_serves(const link *l)
+{
+    int i = l ? l->node[0] : 0;
+    if (l && S->drained[i] == (uint64_t)l->epoch[0] + 1 && S->drained_by[i] <= S->durable)
+        sim_broken("worker %d is to end, and is given a stream", i);
+}
+
 static void d_send(void *ctx, uint64_t to, const mr__message *m, uint64_t after)
 {
     (void)ctx;
@@ -29,6 +37,8 @@ static void d_send(void *ctx, uint64_t to, const mr__message *m, uint64_t after)
     void *bytes;
     size_t size;
     bool waits = after > S->durable;
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_HOST)
+        check_serves(sim_find_link(to));
     mr_ok(mr__message_pack(m, &bytes, &size, &st), &st);
     for (held *h = S->held_first; h && !waits; h = h->next)
         waits = h->connection == to; /* messages to one connection keep their order */
@@ -54,6 +64,19 @@ static void d_close(void *ctx, uint64_t connection, const mr_status *why)
         sim_end_link(l, 1);
 }
 
+static int worker_number(const char *address)
+{
+    return atoi(address + 1);
+}
+
+static void note_drain(const mr__record *r, uint64_t number)
+{
+    if (r->kind != MR__RECORD_DRAIN)
+        return;
+    S->drained[worker_number(r->name)] = r->instance;
+    S->drained_by[worker_number(r->name)] = number;
+}
+
 static uint64_t d_record(void *ctx, const mr__record *r)
 {
     (void)ctx;
@@ -70,6 +93,8 @@ static uint64_t d_record(void *ctx, const mr__record *r)
     S->records[i].name = strdup(r->name ? r->name : "");
     S->records[i].stream = r->stream;
     S->records[i].split = r->split;
+    S->records[i].instance = r->instance;
+    note_drain(r, i + 1);
     const ProtobufCMessage *m = r->kind == MR__RECORD_JOB      ? &r->job->base
                                 : r->kind == MR__RECORD_STREAM ? &r->place->base
                                                                : NULL;
@@ -144,12 +169,14 @@ void sim_start_dispatcher(void)
         opts.n_workers = (size_t)S->o.workers;
     }
     mr_ok(mr__dispatcher_new(&S->d, &opts, &d_out, NULL, &st), &st);
+    memset(S->drained, 0, sizeof S->drained);
     for (size_t i = 0; i < S->durable; i++) {
         mr__record r = {.kind = S->records[i].kind,
                         .job_id = S->records[i].job_id,
                         .name = S->records[i].name,
                         .stream = S->records[i].stream,
-                        .split = S->records[i].split};
+                        .split = S->records[i].split,
+                        .instance = S->records[i].instance};
         Mr__Wire__Job *job = NULL;
         Mr__Wire__Place *place = NULL;
         if (r.kind == MR__RECORD_JOB)
@@ -162,6 +189,7 @@ void sim_start_dispatcher(void)
                   &st);
         r.job = job;
         r.place = place;
+        note_drain(&r, i + 1);
         mr_ok(mr__dispatcher_load(S->d, &r, &st), &st);
         mr__wire_free(job);
         mr__wire_free(place);
@@ -184,11 +212,6 @@ void sim_drop_held(void)
 }
 
 /* ---- the clients ---- */
-
-static int worker_number(const char *address)
-{
-    return atoi(address + 1);
-}
 
 static void c_connect_dispatcher(void *ctx)
 {

@@ -159,13 +159,15 @@ typedef struct simulation {
         void *bytes;
         size_t size;
         uint32_t stream;
-        uint64_t split;
+        uint64_t split, instance;
     } * records;
     size_t n_records, records_capacity, durable, committing;
     bool disk_full, account_lost;
     mr__host *w[MOST_WORKERS];
     int w_epoch[MOST_WORKERS];
     bool w_slow[MOST_WORKERS];
+    /* which life of it is to end by the account, and by which record; 0: none */
+    uint64_t drained[MOST_WORKERS], drained_by[MOST_WORKERS];
     producer *producers;
     client c[MOST_CLIENTS];
     uint64_t length[MOST_STREAMS];
@@ -222,6 +224,7 @@ void sim_fault(void);
 void sim_cut_links(node_kind kind, int node, bool quietly);
 void sim_drop_all(client *c);
 void sim_crash_client(int i);
+void sim_drain_worker(int i);
 void sim_end_worker(int i); /* it has drained */
 
 /* ---- simulation_parts.c ---- */

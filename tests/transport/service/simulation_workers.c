@@ -195,7 +195,9 @@ void sim_start_worker(int i)
     char address[16];
     if (!S->w[i]) {
         snprintf(address, sizeof address, "w%d", i);
-        mr_ok(mr__host_new(&S->w[i], address, NULL, 0, &w_out, (void *)(intptr_t)i, &st), &st);
+        mr_ok(mr__host_new(&S->w[i], address, (uint64_t)S->w_epoch[i] + 1, NULL, 0, &w_out,
+                           (void *)(intptr_t)i, &st),
+              &st);
         S->w_slow[i] = sim_draw(5) == 0;
         if (S->w_slow[i])
             sim_happened(MR__SIM_SLOW_WORKER);
