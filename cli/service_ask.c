@@ -108,12 +108,17 @@ static void print_page(const asked *a, const json_t *report)
     mr_free(t.data);
 }
 
+/* A job without a name goes by its number. */
 static void print_jobs(const asked *a, const json_t *report)
 {
     static const column columns[] = {{"job", "JOB"},           {"mode", "MODE"},
                                      {"streams", "STREAMS"},   {"elements", "ELEMENTS"},
                                      {"finished", "FINISHED"}, {NULL, NULL}};
+    size_t i;
+    json_t *row;
     (void)a;
+    json_array_foreach(report, i, row) if (json_string_length(json_object_get(row, "job")) == 0)
+        json_object_set(row, "job", json_object_get(row, "id"));
     print_table(report, columns);
 }
 
@@ -307,7 +312,8 @@ const cli_command cli_service = {
              "jobs | workers | streams JOB --dispatcher HOST:PORT [OPTIONS]\n"
              "cancel JOB | drain WORKER --dispatcher HOST:PORT [OPTIONS]\n"
              "register EXPR --dispatcher HOST:PORT [OPTIONS]",
-    .details = "WORKER is a worker's HOST:PORT. register prints the dataset's id, by which\n"
+    .details = "JOB is a job's name, or its number, which `jobs` shows where it has no name.\n"
+               "WORKER is a worker's HOST:PORT. register prints the dataset's id, by which\n"
                "distributed_dataset reads it.",
     .run = run,
 };

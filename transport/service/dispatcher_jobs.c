@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
@@ -32,6 +33,17 @@ mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *name, const mr__d_job *
         if (j != not &&strcmp(j->name, name) == 0)
             return j;
     return NULL;
+}
+
+mr__d_job *mr__d_job_called(const mr__dispatcher *d, const char *name)
+{
+    mr__d_job *last = NULL;
+    for (mr__d_job *j = d->jobs; j && name[0]; j = j->next)
+        if (strcmp(j->name, name) == 0 && (!last || j->spec->repetition > last->spec->repetition))
+            last = j;
+    bool is_number = strlen(name) == 16 && strspn(name, "0123456789abcdef") == 16;
+    uint64_t id = !last && is_number ? strtoull(name, NULL, 16) : 0;
+    return id ? mr__id_map_get(&d->jobs_by_id, id) : last;
 }
 
 mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr__Wire__Job *spec,

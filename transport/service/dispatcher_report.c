@@ -72,10 +72,7 @@ static json_t *report_stream(const mr__d_stream *s)
 
 static json_t *report_streams(const mr__dispatcher *d, const char *name)
 {
-    const mr__d_job *j = NULL;
-    for (const mr__d_job *x = d->jobs; x; x = x->next) /* the last repetition */
-        if (strcmp(x->name, name) == 0 && (!j || x->spec->repetition > j->spec->repetition))
-            j = x;
+    const mr__d_job *j = mr__d_job_called(d, name);
     if (!j)
         return NULL;
     json_t *list = json_array();
@@ -131,8 +128,9 @@ static void page_jobs(const mr__dispatcher *d, json_t *page)
             if (json_array_size(jobs) < MOST_ROWS)
                 json_array_append_new(jobs, page_job(j));
             for (uint32_t i = 0; i < j->n_streams && json_array_size(streams) < MOST_ROWS; i++) {
+                char id[32];
                 json_t *s = report_stream(j->streams[i]);
-                json_object_set_new(s, "job", mr__json_text(j->name));
+                json_object_set_new(s, "job", mr__json_text(j->name[0] ? j->name : id_of(j, id)));
                 json_array_append_new(streams, s);
             }
         }

@@ -183,6 +183,9 @@ void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64
 mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *name, uint64_t repetition);
 /* Any job of that name but `not`: another repetition of it. */
 mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *name, const mr__d_job * not );
+/* The last repetition of the job of that name; or, where no job has it, the one whose number it is,
+ * of 16 hexadecimal digits. NULL: none. */
+mr__d_job *mr__d_job_called(const mr__dispatcher *d, const char *name);
 /* What people call it: job "NAME", or an anonymous one by its number. Good until the next call. */
 const char *mr__d_title(const mr__d_job *j);
 mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr__Wire__Job *spec,

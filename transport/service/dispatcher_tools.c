@@ -7,10 +7,10 @@
 #include "pipeline/memory/alloc.h"
 #include "transport/service/dispatcher_state.h"
 
-/* All repetitions of it. */
+/* All repetitions of it; by its number, this one. */
 static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, mr_status *st)
 {
-    mr__d_job *j = mr__d_job_like(d, name, NULL);
+    mr__d_job *j = mr__d_job_called(d, name);
     if (!j)
         return mr_fail(st, MR_NOT_FOUND, "there is no job \"%.100s\"", name);
     mr_status why;

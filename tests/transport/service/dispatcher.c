@@ -2,6 +2,8 @@
 /* The dispatcher alone: what it says to one peer, and after which record. */
 #include "tests/transport/service/dispatcher_alone.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/harness.h"
@@ -19,6 +21,32 @@ MR_TEST(a_cancel_is_answered_when_it_is_on_record)
     mr_eq_i64(alone.kind, MR__WIRE__MESSAGE__BODY_REPORT);
     mr_eq_i64(alone.last, MR__RECORD_FORGET);
     mr_eq_u64(alone.after, alone.records);
+    mr__dispatcher_free(alone.d);
+}
+
+MR_TEST(a_job_without_a_name_goes_by_its_number)
+{
+    char number[32], other[32];
+    alone_begin(NULL, 0);
+    alone_join(1, "", MR__WIRE__MODE__EXACTLY_ONCE, 0, 0, false);
+    snprintf(number, sizeof number, "%016" PRIx64, alone.job);
+    alone_join(2, "", MR__WIRE__MODE__EXACTLY_ONCE, 0, 0, false);
+    snprintf(other, sizeof other, "%016" PRIx64, alone.job);
+    alone_join(4, other, MR__WIRE__MODE__EXACTLY_ONCE, 0, 0, false); /* a name has precedence */
+    uint64_t named = alone.job;
+    alone_ask(10, "streams", "");
+    mr_has_str(alone.report, "there is no job \"\"");
+    alone_ask(11, "streams", number);
+    mr_eq_str(alone.report, "");
+    alone_ask(12, "cancel", number);
+    mr_eq_str(alone.report, "");
+    mr_eq_i64(alone.last, MR__RECORD_FORGET);
+    alone_ask(13, "cancel", number);
+    mr_has_str(alone.report, "there is no job");
+    alone_ask(14, "cancel", other);
+    mr_eq_u64(alone.forgotten, named);
+    alone_ask(15, "cancel", other);
+    mr_check(alone.forgotten != named);
     mr__dispatcher_free(alone.d);
 }
 

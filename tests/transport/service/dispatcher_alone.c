@@ -57,6 +57,8 @@ static uint64_t out_record(void *ctx, const mr__record *r)
         alone.awaits = r->job->awaits;
         alone.former = r->job->former;
     }
+    if (r->kind == MR__RECORD_FORGET)
+        alone.forgotten = r->job_id;
     if (r->kind == MR__RECORD_DRAIN) {
         snprintf(alone.drained, sizeof alone.drained, "%s", r->name);
         alone.drained_instance = r->instance;

@@ -26,6 +26,7 @@ typedef struct dispatcher_alone {
     uint64_t asked;        /* which connection last */
     char drained[64];      /* the worker that is on record as to be drained last */
     uint64_t drained_instance;
+    uint64_t forgotten; /* the job that was last */
     int64_t now;
     int kind, code;
     char text[512];
