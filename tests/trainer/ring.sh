@@ -152,6 +152,7 @@ result strangers_do_no_harm $? "$(said)"
 kill $strangers 2>/dev/null
 
 # ---- the end of one is the end of all
+left='rank 1 \(127\.0\.0\.1:[0-9]+\) has ended, while rank [02] \(127\.0\.0\.1:[0-9]+\) goes on at step'
 for how in '' --tcp; do
     # shellcheck disable=SC2086
     start_all 3 $how --pause 20 --count 100000 steps 100000
@@ -202,7 +203,7 @@ for how in '' --tcp; do
     result "another_operation_is_named${how#--}" $? "$(said)"
     # shellcheck disable=SC2086
     start_all 3 $how --rank 1 --at 4 --do leave steps 1000
-    ended 1 0 1 && all_say 'rank [0-2] \(127\.0\.0\.1:[0-9]+\).* at step 4' '0 2'
+    ended 1 0 1 && all_say "$left 4$" '0 2'
     result "one_that_leaves_early_is_named${how#--}" $? "$(said)"
 done
 
@@ -213,7 +214,7 @@ kill -9 "$(process 1)"
 ended 1 137 1 && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) .*at step [0-9]+.*killed or crashed' '0 2'
 result a_rank_killed_in_an_exchange_is_named $? "$(said)"
 start_all 3 --exchange --rank 1 --at 4 --do leave steps 100
-ended 1 0 1 && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) has ended, while rank' '0 2'
+ended 1 0 1 && all_say "$left 4$" '0 2'
 result one_that_leaves_an_exchange_is_named $? "$(said)"
 start_all 2 --exchange --rank 1 --at 4 --do shorter steps 100
 ended 1 1 && all_say 'rank [01] .* (gives [23] numbers where|has ended|closed)'

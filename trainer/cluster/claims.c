@@ -106,14 +106,8 @@ static mr_code wait_for_claims(mr__world *w, const claim *mine, mr_status *st)
     for (uint32_t i = 0; i < w->met.world; i++) {
         const peer *p = &w->peers[i];
         while (i != w->met.rank && !claim_of(p, mine->number)) {
-            mr_status why;
-            if (w->failure.code == MR_OK && p->gone) {
-                mr_fail(&why, MR_UNAVAILABLE,
-                        "rank %u (%s) has ended, while rank %u (%s) goes on at step %" PRId64, i,
-                        w->met.members[i].address, w->met.rank, w->met.members[w->met.rank].address,
-                        mine->step);
-                mr__world_fail(w, &why, &why);
-            }
+            if (p->gone)
+                mr__world_ended(w, i);
             if (w->failure.code != MR_OK) {
                 if (st)
                     *st = w->failure;

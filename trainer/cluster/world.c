@@ -105,6 +105,26 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
     pthread_mutex_unlock(&w->lock);
 }
 
+void mr__world_ended(mr__world *w, uint32_t rank)
+{
+    char who[256], us[256];
+    mr_status why;
+    mr__world_name(w, rank, who, sizeof who);
+    mr__world_name(w, w->met.rank, us, sizeof us);
+    mr_fail(&why, MR_UNAVAILABLE, "%s has ended, while %s goes on at step %" PRId64, who, us,
+            mr__world_step(w));
+    mr__world_fail(w, &why, &why);
+}
+
+/* Under the lock: the first rank that said good-bye; how many there are: none did. */
+static uint32_t first_gone(const mr__world *w)
+{
+    uint32_t i = 0;
+    while (i < w->met.world && !w->peers[i].gone)
+        i++;
+    return i;
+}
+
 mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status *st)
 {
     struct timespec until;
@@ -113,13 +133,16 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
     mr__sys->clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += 2;
     pthread_mutex_lock(&w->lock);
-    while (w->failure.code == MR_OK &&
+    while (w->failure.code == MR_OK && !w->peers[rank].gone &&
            pthread_cond_timedwait(&w->moved, &w->lock, &until) != ETIMEDOUT)
         ;
+    uint32_t gone = w->peers[rank].gone ? rank : first_gone(w);
+    if (gone < w->met.world) /* whatever broke follows from that */
+        mr__world_ended(w, gone);
     mr__world_name(w, rank, who, sizeof who);
     mr_fail(&why, MR_UNAVAILABLE, "the connection for values with %s broke at step %" PRId64 ": %s",
             who, mr__world_step(w), what);
-    mr__world_fail(w, &why, &why);
+    mr__world_fail(w, &why, &why); /* where nobody knew better */
     if (st)
         *st = w->failure;
     mr_code rc = w->failure.code;
@@ -193,19 +216,14 @@ void mr__round_reset(round *r)
 /* Under the lock: waits until all have given theirs. */
 static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 {
-    mr_status why;
     for (uint32_t i = 0; i < w->met.world; i++) {
         const peer *p = &w->peers[i];
         while (i != w->met.rank && !p->came[channel][number % MR__ROUNDS].there) {
             if (w->failure.code != MR_OK)
                 return w->failure.code;
-            if (p->gone) {
-                mr_fail(&why, MR_UNAVAILABLE,
-                        "rank %u (%s) has ended, while rank %u (%s) goes on at step %" PRId64, i,
-                        w->met.members[i].address, w->met.rank, w->met.members[w->met.rank].address,
-                        mr__world_step(w));
-                mr__world_fail(w, &why, &why);
-            } else
+            if (p->gone)
+                mr__world_ended(w, i);
+            else
                 pthread_cond_wait(&w->moved, &w->lock);
         }
     }

@@ -100,6 +100,8 @@ struct mr__world {
 
 /* Under the lock: only the first failure counts, the others follow from it. */
 void mr__world_fail(mr__world *w, const mr_status *mine, const mr_status *theirs);
+/* Under the lock: a rank that said good-bye is still needed, at the step under way. */
+void mr__world_ended(mr__world *w, uint32_t rank);
 /* "rank 2 (c:5000)" */
 void mr__world_name(const mr__world *w, uint32_t rank, char *out, size_t size);
 /* A round that is empty; the world frees what it has. */
