@@ -21,6 +21,8 @@ const mr_collective_backend *mr__collective_find(const char *name);
 /* Logs which engine "auto" chose; a warning where there is a GPU that nccl does not suit. who:
  * "replicas", "processes". */
 void mr__say_engine(const mr_device *first, const char *who, const char *engine, const char *why);
+/* Whether all devices are of one kind; else `why` names two that are not. */
+bool mr__devices_of_one_kind(mr_device *const *devices, size_t n, char *why, size_t size);
 
 /* "hierarchical_copy" and "reduction_to_one_device". */
 extern const mr_collective_backend mr__collective_local, mr__collective_one_device;

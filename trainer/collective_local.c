@@ -10,7 +10,7 @@
 
 enum { SPLIT_FLOATS = 16384, LINE_FLOATS = 16 }; /* shorter sums are not worth all streams */
 
-static bool are_of_one_kind(mr_device *const *devices, size_t n, char *why, size_t size)
+bool mr__devices_of_one_kind(mr_device *const *devices, size_t n, char *why, size_t size)
 {
     for (size_t i = 1; i < n; i++)
         if (strcmp(mr_device_kind(devices[i]), mr_device_kind(devices[0])) != 0) {
@@ -23,7 +23,7 @@ static bool are_of_one_kind(mr_device *const *devices, size_t n, char *why, size
 
 static bool reach_each_other(mr_device *const *devices, size_t n, char *why, size_t size)
 {
-    if (!are_of_one_kind(devices, n, why, size))
+    if (!mr__devices_of_one_kind(devices, n, why, size))
         return false;
     for (size_t i = 0; i < n * n; i++)
         if (!mr_device_reaches(devices[i / n], devices[i % n])) {
@@ -109,7 +109,7 @@ static mr_code submit_to_one(void *self, const mr_collective_call *calls, size_t
 const mr_collective_backend mr__collective_one_device = {
     .abi = MR_COLLECTIVE_ABI,
     .name = "reduction_to_one_device",
-    .suits = are_of_one_kind,
+    .suits = mr__devices_of_one_kind,
     .open = open,
     .close = close,
     .submit = submit_to_one,

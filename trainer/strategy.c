@@ -300,10 +300,13 @@ static mr_code open_all(mr_strategy *s, const name_list *l, const char *engine,
                         const mr_workers_opts *workers, mr_status *st)
 {
     mr_device *devices[MR_MAX_REPLICAS];
+    char why[256];
     for (size_t i = 0; i < s->n; i++) {
         MR_TRY(open_replica(s, i, l->names[i], st));
         devices[i] = s->replicas[i].device;
     }
+    if (workers && !mr__devices_of_one_kind(devices, s->n, why, sizeof why))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "no way to sum over these devices: %s", why);
     if (workers) {
         MR_TRY(mr__workers_open(&s->ring, &s->world, workers, s->n, st));
         MR_TRY(mr__collective_over_processes(&s->collective, s->ring, workers->communication,

@@ -189,6 +189,10 @@ PY
     rc=$?
     grep -q 'cuda double:' gpu.log.err && rc=1
     result 'what was saved is evaluated and predicted with' $rc "$(cat compare.log gpu.log.err)"
+    train gpu.log cuda:0,cpu:0 "$mlp" 'sgd(0.1)' "$data"
+    rc=$?
+    [ $rc = 2 ] && grep -q 'cuda:0 and cpu:0 are of different kinds' gpu.log.err && ! grep -q 'cuda double:' gpu.log.err
+    result 'replicas of two kinds are refused' $? "status $rc: $(cat gpu.log.err)"
     train gpu.log cuda:0 'dense(3)' 'sgd(0.1)' 'range(64).map(i => ([1.0, 2.0], i // 8)).batch(8)'
     rc=$?
     [ $rc = 1 ] && grep -q 'label 3 ' gpu.log.err && ! grep -q 'cuda double:' gpu.log.err

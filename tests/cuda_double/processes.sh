@@ -65,6 +65,11 @@ apart=1
 start_all 2 --devices cuda:0,cuda:0 --data "$data" --communication nccl
 ended 2 2 && all_say 'nccl: rank 0 .*: two replicas share cuda:0' 0 1
 result nccl_is_for_gpus_of_their_own $? "$(said)"
+for how in ring nccl auto; do
+    start_all 2 --devices cpu:0,cuda:0 --data "$data" --communication $how
+    ended 2 2 && calm && all_say 'no way to sum over these devices: cpu:0 and cuda:0 are of different kinds' 0 1
+    result "replicas_of_two_kinds_cannot_sum_by_$how" $? "$(said)"
+done
 workers=2 port=$(free_port) pids=()
 start 0 --devices cuda --data "$data"; start 1 --devices cuda --data "$data" --communication ring
 ended 1 1 && all_say "communication is '(auto|ring)' here and '(auto|ring)' on rank" 0 1

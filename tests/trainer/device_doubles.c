@@ -10,7 +10,7 @@ static mr_status st;
 
 /* ---- counting */
 
-static atomic_uint host_waits, allocations;
+static atomic_uint host_waits, allocations, blocks;
 
 static mr_code counted_stream_synchronize(void *stream, mr_status *status)
 {
@@ -29,7 +29,15 @@ static mr_code counted_alloc(void *self, mr_memory kind, size_t bytes, void *str
 {
     if (!stream)
         atomic_fetch_add(&allocations, 1);
-    return mr__device_cpu.memory_alloc(self, kind, bytes, stream, out, status);
+    MR_TRY(mr__device_cpu.memory_alloc(self, kind, bytes, stream, out, status));
+    atomic_fetch_add(&blocks, 1);
+    return MR_OK;
+}
+
+static void counted_free(void *self, mr_memory kind, void *p, void *stream)
+{
+    atomic_fetch_sub(&blocks, 1);
+    mr__device_cpu.memory_free(self, kind, p, stream);
 }
 
 unsigned test_host_waits(void)
@@ -40,6 +48,11 @@ unsigned test_host_waits(void)
 unsigned test_allocations(void)
 {
     return atomic_load(&allocations);
+}
+
+unsigned test_blocks(void)
+{
+    return atomic_load(&blocks);
 }
 
 /* ---- strict: a bit that no address of a process has marks those of device memory */
@@ -229,6 +242,7 @@ void test_register_doubles(void)
     counting.stream_synchronize = counted_stream_synchronize;
     counting.event_synchronize = counted_event_synchronize;
     counting.memory_alloc = counted_alloc;
+    counting.memory_free = counted_free;
     strict.kind = "strict";
     strict.properties = strict_properties;
     strict.memory_alloc = strict_alloc;

@@ -15,4 +15,6 @@ void test_register_doubles(void);
  * */
 unsigned test_host_waits(void);
 unsigned test_allocations(void);
+/* Blocks of its memory that are not freed. */
+unsigned test_blocks(void);
 #endif

@@ -8,6 +8,7 @@
 #include <time.h>
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
+#include "tests/trainer/device_doubles.h"
 #include "trainer/cpu/device_cpu.h"
 
 static mr_status st;
@@ -416,6 +417,41 @@ MR_TEST(without_names_replicas_go_to_every_accelerator)
     mr_code_is(mr_strategy_mirrored(&s, &mixed, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "other:0 and cpu:0 are of different kinds");
     mr_check(s == NULL);
+    mr_cluster two = {0}; /* which is not looked for */
+    for (int i = 0; i < 2; i++)
+        mr_ok(mr_cluster_add(&two, MR_TASK_WORKER, i ? "127.0.0.1:2" : "127.0.0.1:1", &st), &st);
+    mr_ok(mr_cluster_set_task(&two, MR_TASK_WORKER, 0, &st), &st);
+    mr_code_is(mr_strategy_multi_worker_mirrored(
+                   &s, &mixed, &(mr_workers_opts){.cluster = &two, .connect_timeout_s = 1}, &st),
+               MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "other:0 and cpu:0 are of different kinds");
+    mr_check(s == NULL);
+    mr_cluster_reset(&two);
+}
+
+static mr_code take_and_fail(mr_replica *r, void *bad, mr_status *status)
+{
+    void *p;
+    for (size_t bytes = 100; bytes < 1000; bytes += 400)
+        MR_TRY(mr_replica_scratch(r, bytes, &p, status));
+    return mr_replica_id(r) == *(size_t *)bad ? mr_fail(status, MR_DATA_LOSS, "no good") : MR_OK;
+}
+
+MR_TEST(scratch_is_given_back_after_a_step_that_fails_too)
+{
+    const char *names[] = {"counting:0", "counting:1"};
+    mr_strategy *s = NULL;
+    test_register_doubles();
+    mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.devices = names, .n_devices = 2}, &st),
+          &st);
+    unsigned before = test_blocks();
+    for (size_t bad = 0; bad < 3; bad++) {
+        mr_test_context("replica %zu fails", bad);
+        mr_code_is(mr_strategy_run(s, take_and_fail, &bad, &st), bad < 2 ? MR_DATA_LOSS : MR_OK,
+                   &st);
+        mr_eq_u64(test_blocks(), before);
+    }
+    mr_strategy_free(s);
 }
 
 MR_TEST(bad_counts_and_devices_are_refused)
