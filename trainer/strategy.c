@@ -127,7 +127,7 @@ static void release_scratch(mr_replica *r)
         mr_stream_release(r->compute, r->scratch[--r->n_scratch]);
 }
 
-/* Waits for the end of the replica's part of a step, which it runs itself where nobody does. */
+/* Waits for the end of the replica's part of a step. */
 static mr_code end_part(mr_replica *r, mr_status *st)
 {
     MR_TRY(mr_stream_copy(r->compute, r->seen, r->fault, sizeof *r->seen, st));

@@ -291,6 +291,12 @@ static mr_code run_part(mr_replica *r, void *ctx, mr_status *status)
     return mr_stream_launch(mr_replica_stream(r), meet_other, &p, sizeof p, status);
 }
 
+static mr_code do_nothing(mr_replica *r, void *ctx, mr_status *status)
+{
+    (void)r, (void)ctx, (void)status;
+    return MR_OK;
+}
+
 static void check_parts(const parts *x, bool called)
 {
     mr_check(!pthread_equal(x->threads[1], pthread_self()));
@@ -311,11 +317,14 @@ MR_TEST(parts_of_a_step_run_at_the_same_time_and_leave_the_calling_thread_as_it_
 {
     mr_strategy *s = open_strategy(2);
     omp_set_num_threads(3);
-    /* Also after a step of the other kind, each twice. */
-    for (int i = 0; i < 8; i++) {
+    /* Also after a step of the other kind, each twice; and where steps have had so little to do
+     * that no thread is woken for it. */
+    for (int i = 0; i < 16; i++) {
         parts x = {.running = 0};
         bool called = i % 4 < 2;
         mr_test_context("step %d", i);
+        for (int k = 0; i >= 8 && k < 3; k++)
+            mr_ok(mr_strategy_run(s, do_nothing, NULL, &st), &st);
         if (called) {
             mr_ok(mr_strategy_run(s, run_part, &x, &st), &st);
         } else {

@@ -3,8 +3,9 @@
  *
  * A stream is a thread that runs the commands of a ring; submitting blocks only while the ring is
  * full. A thread that sleeps is not woken by each command, which would cost more than most of them,
- * but by those that somebody may wait for: marks, calls of the host, asking. Who synchronises with
- * a stream that nobody runs runs it, and changes no threads at all.
+ * but by those that somebody may wait for: marks, calls of the host, asking. Where that would take
+ * longer than the work, who synchronises with the stream or flushes it runs it; else the work stays
+ * with one thread and its core's caches.
  * An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
  * remembers the count it was submitted at, so events can be recorded again and again without a
  * reset, as in CUDA. */
@@ -500,8 +501,13 @@ static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
     settings old = enter(s);
     pthread_mutex_lock(&s->lock);
     while (s->head != s->tail) {
-        if (!s->running) {
+        if (s->is_brief && !s->running) {
             run(s, true);
+            continue;
+        }
+        if (s->asleep && !s->running) {
+            wake_and_unlock(s);
+            pthread_mutex_lock(&s->lock);
             continue;
         }
         s->waiters++;
