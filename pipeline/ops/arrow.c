@@ -142,6 +142,6 @@ mr_dataset *mr_arrow(const char *const *files, size_t n, const mr_table_opts *op
 {
     mr__table_params p = {0};
     if (opts)
-        p.o = (mr__table_choice){opts->columns, opts->schema, opts->paths};
+        p.o = *opts;
     return mr__file_names_dataset(&mr_op_arrow, &p, files, n, p.o.paths);
 }

@@ -419,6 +419,6 @@ mr_dataset *mr_parquet(const char *const *files, size_t n, const mr_table_opts *
 {
     mr__table_params p = {0};
     if (opts)
-        p.o = (mr__table_choice){opts->columns, opts->schema, opts->paths};
+        p.o = *opts;
     return mr__file_names_dataset(&mr_op_parquet, &p, files, n, p.o.paths);
 }

@@ -269,14 +269,6 @@ typedef struct mr_jsonl_opts {
 MR_API mr_dataset *mr_jsonl(const char *const *files, size_t n, const char *features,
                             const mr_jsonl_opts *opts);
 
-/* Of files of tables. */
-typedef struct mr_table_opts {
-    mr_strs columns; /* those that are read; none: all. Borrowed during the call, as schema */
-    char *schema;    /* in the text form, {"x": float32, "tags": bytes[]}: the columns and their
-                        types; NULL: those of the first file */
-    bool paths;      /* names are paths as they stand, none is a pattern */
-} mr_table_opts;
-
 /* The rows of Arrow IPC files (streams and files), as records of their columns: numbers, bools,
  * strings, lists of numbers, structs, dictionaries' values; dates and times are int64. Buffers may
  * be compressed (zstd, LZ4). Without a schema the first file is looked into when the graph is

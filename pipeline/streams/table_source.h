@@ -12,17 +12,11 @@
 #include "pipeline/graph/dataset.h"
 #include "pipeline/params/param.h"
 
-/* What such an op is asked for, as mr_table_opts. */
-typedef struct mr__table_choice {
-    mr_strs columns;
-    char *schema;
-    bool paths;
-} mr__table_choice;
 /* The params of such an op; an mr__file_kind's compression is at compression. */
 typedef struct mr__table_params {
     mr_strs files;
     char *compression; /* of files as a whole: none */
-    mr__table_choice o;
+    mr_table_opts o;
 } mr__table_params;
 
 extern const mr_param mr__table_param_list[];
