@@ -691,9 +691,10 @@ static mr_code load_field(mr__arrow_loader *l, const batch *b, size_t i, const m
         return load_values(l, b, i, rows, mark, nulls, columns, st);
     MR_TRY(load_struct(l, b, i, rows, mark, nulls, st));
     for (size_t k = 0, child = i + 1; k < a->n_children; k++, child = after(s, child)) {
-        size_t at = (size_t)mr_spec_find(spec, s->v[child].name);
-        MR_TRY(load_field(l, b, child, mr_spec_child(spec, at), mark, nulls,
-                          columns + mr_spec_first_leaf(spec, at), st));
+        int64_t at = mr_spec_find(spec, s->v[child].name);
+        if (at >= 0) /* else nobody asked for it */
+            MR_TRY(load_field(l, b, child, mr_spec_child(spec, (size_t)at), mark, nulls,
+                              columns + mr_spec_first_leaf(spec, (size_t)at), st));
     }
     return MR_OK;
 }

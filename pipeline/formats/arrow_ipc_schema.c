@@ -404,28 +404,66 @@ mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *wanted,
     return rc;
 }
 
+/* Field i, in that column, is of this type. */
+static mr_code check_type(const mr__arrow_schema *s, size_t column, size_t i, const mr_spec *want,
+                          mr_status *st)
+{
+    mr_spec *here;
+    MR_TRY(mr__arrow_schema_spec_of(s, i, &here, st));
+    bool same = mr_spec_equal(here, want);
+    char text[160], first[160];
+    mr_spec_format(here, text, sizeof text);
+    mr_spec_format(want, first, sizeof first);
+    mr_spec_unref(here);
+    return same ? MR_OK
+                : mr_fail(st, MR_INVALID_ARGUMENT,
+                          "column '%.200s' is %s here%s%.100s, and %s in the first file or the "
+                          "schema",
+                          s->v[column].name, text, i == column ? "" : " in field ",
+                          i == column ? "" : s->v[i].name, first);
+}
+
+/* The same, of a struct with perhaps more fields. */
+static mr_code check_field(const mr__arrow_schema *s, size_t column, size_t i, const mr_spec *want,
+                           mr_status *st)
+{
+    const mr__arrow_field *a = &s->v[i];
+    if (a->kind != MR__ARROW_STRUCT || a->dictionary || mr_spec_kind_of(want) != MR_SPEC_RECORD)
+        return check_type(s, column, i, want, st);
+    for (size_t k = 0; k < mr_spec_n_children(want); k++) {
+        const char *name = mr_spec_child_name(want, k);
+        size_t found = i; /* none */
+        for (size_t n = 0, child = i + 1; n < a->n_children; n++, child += 1 + s->v[child].n_below)
+            if (strcmp(s->v[child].name, name) == 0) {
+                if (found != i)
+                    return mr_fail(st, MR_INVALID_ARGUMENT,
+                                   "column '%.200s' has two fields that are called '%.200s'",
+                                   s->v[column].name, name);
+                found = child;
+            }
+        if (found == i)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "column '%.200s' has no field '%.200s', which the first file or the "
+                           "schema has",
+                           s->v[column].name, name);
+        MR_TRY(check_field(s, column, found, mr_spec_child(want, k), st));
+    }
+    return MR_OK;
+}
+
 mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, bool all,
                                mr_status *st)
 {
     for (size_t k = 0; k < mr_spec_n_children(spec); k++) {
         size_t at;
-        mr_spec *here;
         const char *name = mr_spec_child_name(spec, k);
+        const mr_spec *want = mr_spec_child(spec, k);
         if (mr__arrow_schema_find(s, name) < 0)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "there is no column '%.200s', which the first file or the schema has",
                            name);
         MR_TRY(find_once(s, name, &at, st));
-        MR_TRY(mr__arrow_schema_spec_of(s, at, &here, st));
-        bool same = mr_spec_equal(here, mr_spec_child(spec, k));
-        char text[160], first[160];
-        mr_spec_format(here, text, sizeof text);
-        mr_spec_format(mr_spec_child(spec, k), first, sizeof first);
-        mr_spec_unref(here);
-        if (!same)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "column '%.200s' is %s here, and %s in the first file or the schema",
-                           name, text, first);
+        MR_TRY(all ? check_type(s, at, at, want, st) : check_field(s, at, at, want, st));
     }
     for (size_t i = 0; all && i < s->n; i += 1 + s->v[i].n_below)
         if (mr_spec_find(spec, s->v[i].name) < 0)
