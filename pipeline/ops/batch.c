@@ -7,18 +7,12 @@
  * another shape, which is reported when the batch is full. */
 #include "pipeline/ops/batch.h"
 
-#include "pipeline/streams/cursor.h"
+#include "pipeline/streams/collect.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/columns/batch_builder.h"
 
 struct params {
     int64_t batch_size;
     mr_batch_opts o;
-};
-
-struct state {
-    mr__cursor input;
-    mr__batch_builder stack; /* empty between calls */
 };
 
 /* Rows to ask for: whole batches, as many as a block should hold, at least one. */
@@ -35,7 +29,7 @@ static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
 static mr_code pull(mr_iter *it, size_t want, size_t n, const mr_destination *destination,
                     mr_status *st)
 {
-    struct state *s = it->state;
+    mr__collected *s = it->state;
     size_t rows = s->stack.n ? n - s->stack.n : rows_to_pull(it, want, n);
     return mr__cursor_pull(it, 0, rows, &s->input, s->stack.n ? NULL : destination, st);
 }
@@ -43,7 +37,7 @@ static mr_code pull(mr_iter *it, size_t want, size_t n, const mr_destination *de
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
-    struct state *s = it->state;
+    mr__collected *s = it->state;
     size_t n = (size_t)p->batch_size;
     for (;;) {
         if (mr__cursor_left(&s->input) == 0) {
@@ -78,25 +72,6 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     }
 }
 
-static void close(mr_iter *it)
-{
-    struct state *s = it->state;
-    mr__cursor_reset(&s->input);
-    mr__batch_builder_reset(&s->stack);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__cursor_save(it, 0, &s->input, 0, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__cursor_restore(it, 0, &s->input, r, st);
-}
-
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {
     const struct params *q = p;
@@ -111,9 +86,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 {
     (void)self;
     const struct params *q = p;
-    if (in[0] < 0)
-        return in[0];
-    return in[0] / q->batch_size + (!q->o.drop_remainder && in[0] % q->batch_size);
+    return mr__count_batches(in[0], q->batch_size, q->o.drop_remainder);
 }
 
 static const mr_param table[] = {
@@ -136,7 +109,7 @@ const mr_op mr_op_batch = {
     .count_doc = "n / batch_size, rounded up; down with drop_remainder",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(struct state),
+    .iter_size = sizeof(mr__collected),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
@@ -144,9 +117,9 @@ const mr_op mr_op_batch = {
     .infer = infer,
     .cardinality = cardinality,
     .next = next,
-    .close = close,
-    .save = save,
-    .restore = restore,
+    .close = mr__collected_close,
+    .save = mr__collected_save,
+    .restore = mr__collected_restore,
 };
 
 mr_dataset *mr_batch(mr_dataset *input, int64_t batch_size, const mr_batch_opts *opts)

@@ -28,8 +28,7 @@ struct target {
 };
 
 struct state {
-    mr__cursor input;
-    mr__batch_builder stack; /* empty between calls */
+    mr__collected collected;
     struct target *targets;
     size_t n_targets;
 };
@@ -306,7 +305,7 @@ static mr_code pad_column(const struct target *t, const mr_array *a, size_t colu
 
 static mr_code finish(struct state *s, mr_block *out, mr_status *st)
 {
-    mr__batch_builder *k = &s->stack;
+    mr__batch_builder *k = &s->collected.stack;
     mr_code rc = MR_OK;
     if (k->misfit)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
@@ -341,30 +340,16 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     (void)want;
     const struct params *p = it->params;
     struct state *s = it->state;
-    s->stack.ragged = true;
-    MR_TRY(mr__collect_batch(it, &s->input, &s->stack, (size_t)p->batch_size, p->o.drop_remainder,
-                             st));
+    s->collected.stack.ragged = true;
+    MR_TRY(mr__collect_batch(it, (size_t)p->batch_size, p->o.drop_remainder, st));
     return finish(s, out, st);
 }
 
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
-    mr__cursor_reset(&s->input);
-    mr__batch_builder_reset(&s->stack);
+    mr__collected_close(it);
     free_targets(s->targets, s->n_targets);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__cursor_save(it, 0, &s->input, 0, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__cursor_restore(it, 0, &s->input, r, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
@@ -402,9 +387,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 {
     (void)self;
     const struct params *q = p;
-    if (in[0] < 0)
-        return in[0];
-    return in[0] / q->batch_size + (!q->o.drop_remainder && in[0] % q->batch_size);
+    return mr__count_batches(in[0], q->batch_size, q->o.drop_remainder);
 }
 
 static const mr_param table[] = {
@@ -437,8 +420,8 @@ const mr_op mr_op_padded_batch = {
     .open = open,
     .next = next,
     .close = close,
-    .save = save,
-    .restore = restore,
+    .save = mr__collected_save,
+    .restore = mr__collected_restore,
 };
 
 mr_dataset *mr_padded_batch(mr_dataset *input, int64_t batch_size, const mr_padded_batch_opts *opts)

@@ -14,11 +14,6 @@ struct params {
     mr_ragged_batch_opts o;
 };
 
-struct state {
-    mr__cursor input;
-    mr__batch_builder stack; /* empty between calls */
-};
-
 /* true: elements of the leaf may differ in shape. */
 static bool is_open(const mr_leaf *leaf)
 {
@@ -31,7 +26,7 @@ static bool is_open(const mr_leaf *leaf)
 static mr_code open(mr_iter *it, mr_status *st)
 {
     (void)st;
-    struct state *s = it->state;
+    mr__collected *s = it->state;
     const mr_spec *in = mr_iter_input_spec(it, 0);
     for (size_t c = 0; c < mr_spec_n_leaves(in); c++)
         s->stack.ragged = s->stack.ragged || is_open(mr_spec_leaf(in, c));
@@ -134,7 +129,7 @@ static mr_code join_column(const mr_leaf *leaf, const mr_array *a, size_t column
     return MR_OK;
 }
 
-static mr_code finish(const mr_iter *it, struct state *s, mr_block *out, mr_status *st)
+static mr_code finish(const mr_iter *it, mr__collected *s, mr_block *out, mr_status *st)
 {
     mr__batch_builder *b = &s->stack;
     const mr_spec *in = mr_iter_input_spec(it, 0);
@@ -159,29 +154,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     (void)want;
     const struct params *p = it->params;
-    struct state *s = it->state;
-    MR_TRY(mr__collect_batch(it, &s->input, &s->stack, (size_t)p->batch_size, p->o.drop_remainder,
-                             st));
+    mr__collected *s = it->state;
+    MR_TRY(mr__collect_batch(it, (size_t)p->batch_size, p->o.drop_remainder, st));
     return finish(it, s, out, st);
-}
-
-static void close(mr_iter *it)
-{
-    struct state *s = it->state;
-    mr__cursor_reset(&s->input);
-    mr__batch_builder_reset(&s->stack);
-}
-
-static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__cursor_save(it, 0, &s->input, 0, w, st);
-}
-
-static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__cursor_restore(it, 0, &s->input, r, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
@@ -220,9 +195,7 @@ static int64_t cardinality(const mr_dataset *self, const void *params, const int
 {
     (void)self;
     const struct params *p = params;
-    if (in[0] < 0)
-        return in[0];
-    return in[0] / p->batch_size + (!p->o.drop_remainder && in[0] % p->batch_size);
+    return mr__count_batches(in[0], p->batch_size, p->o.drop_remainder);
 }
 
 static const mr_param table[] = {
@@ -241,7 +214,7 @@ const mr_op mr_op_ragged_batch = {
     .count_doc = "n / batch_size, rounded up; down with drop_remainder",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(struct state),
+    .iter_size = sizeof(mr__collected),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
@@ -250,9 +223,9 @@ const mr_op mr_op_ragged_batch = {
     .cardinality = cardinality,
     .open = open,
     .next = next,
-    .close = close,
-    .save = save,
-    .restore = restore,
+    .close = mr__collected_close,
+    .save = mr__collected_save,
+    .restore = mr__collected_restore,
 };
 
 mr_dataset *mr_ragged_batch(mr_dataset *input, int64_t batch_size, const mr_ragged_batch_opts *opts)

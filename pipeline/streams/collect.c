@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/collect.h"
 
-mr_code mr__collect_batch(mr_iter *it, mr__cursor *input, mr__batch_builder *b, size_t n,
-                          bool drop_remainder, mr_status *st)
+mr_code mr__collect_batch(mr_iter *it, size_t n, bool drop_remainder, mr_status *st)
 {
+    mr__collected *s = it->state;
+    mr__batch_builder *b = &s->stack;
     while (b->n < n) {
-        if (mr__cursor_left(input) == 0) {
-            mr_code rc = mr__cursor_pull(it, 0, n - b->n, input, NULL, st);
+        if (mr__cursor_left(&s->input) == 0) {
+            mr_code rc = mr__cursor_pull(it, 0, n - b->n, &s->input, NULL, st);
             if (rc == MR_END && b->n && !drop_remainder)
                 return MR_OK;
             if (rc != MR_OK) {
@@ -14,14 +15,38 @@ mr_code mr__collect_batch(mr_iter *it, mr__cursor *input, mr__batch_builder *b, 
                 return rc;
             }
         }
-        size_t left = mr__cursor_left(input), k = n - b->n < left ? n - b->n : left;
-        mr_code rc =
-            mr__batch_builder_add(b, mr__cursor_rows(input), mr__cursor_at(input), k, n, NULL, st);
-        mr__cursor_use(input, k);
+        size_t left = mr__cursor_left(&s->input), k = n - b->n < left ? n - b->n : left;
+        mr_code rc = mr__batch_builder_add(b, mr__cursor_rows(&s->input), mr__cursor_at(&s->input),
+                                           k, n, NULL, st);
+        mr__cursor_use(&s->input, k);
         if (rc != MR_OK) {
             mr__batch_builder_drop(b);
             return rc;
         }
     }
     return MR_OK;
+}
+
+void mr__collected_close(mr_iter *it)
+{
+    mr__collected *s = it->state;
+    mr__cursor_reset(&s->input);
+    mr__batch_builder_reset(&s->stack);
+}
+
+mr_code mr__collected_save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    mr__collected *s = it->state;
+    return mr__cursor_save(it, 0, &s->input, 0, w, st);
+}
+
+mr_code mr__collected_restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    mr__collected *s = it->state;
+    return mr__cursor_restore(it, 0, &s->input, r, st);
+}
+
+int64_t mr__count_batches(int64_t n, int64_t batch_size, bool drop_remainder)
+{
+    return n < 0 ? n : n / batch_size + (!drop_remainder && n % batch_size);
 }
