@@ -89,4 +89,11 @@ extern const mr__system *mr__sys;
 void mr__system_set(const mr__system *table);
 /* The real table, to start a replacement from. */
 const mr__system *mr__system_real(void);
+
+static inline int64_t mr__clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    mr__sys->clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 #endif

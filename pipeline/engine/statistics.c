@@ -29,9 +29,7 @@ static _Thread_local struct {
 
 double mr_iter_now(void)
 {
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return (double)mr__clock_ns(CLOCK_MONOTONIC) * 1e-9;
 }
 
 void mr__stats_init(mr__stats *s, bool by_cpu)
@@ -254,13 +252,6 @@ size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, doub
                     : 0;
 }
 
-static int64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    mr__sys->clock_gettime(clock, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static int64_t work_ticks(int64_t now, int64_t waited)
 {
     return now - waited - processor.lost;
@@ -269,7 +260,7 @@ static int64_t work_ticks(int64_t now, int64_t waited)
 /* Reads the clocks. correct: all time since the last reading, but for `outside`, was in frames. */
 static void look(int64_t now, int64_t waited, bool correct)
 {
-    int64_t clock = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    int64_t clock = mr__clock_ns(CLOCK_MONOTONIC), cpu = mr__clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (correct && clock > processor.clock_ns) {
         double share = (double)(cpu - processor.cpu_ns) / (double)(clock - processor.clock_ns);
         int64_t all = now - processor.ticks, ran = (int64_t)((double)all * share);

@@ -27,9 +27,7 @@ int64_t mr__ticks(void)
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
     return v;
 #else
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return mr__clock_ns(CLOCK_MONOTONIC);
 #endif
 }
 

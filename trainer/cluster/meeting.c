@@ -527,7 +527,7 @@ static mr_code wait_and_serve(mr__meeting *m, int cancel_fd, mr_status *st)
         int64_t left = next_time(m) - m->now_ns;
         int ms = left <= 0 ? 0 : left > 1000 * SECOND ? 1000000 : (int)(left / 1000000) + 1;
         int rc_poll = mr__sys->poll(p, n, ms);
-        m->now_ns = mr__meeting_clock();
+        m->now_ns = mr__clock_ns(CLOCK_MONOTONIC);
         if (rc_poll < 0 && errno != EINTR)
             rc = mr_fail_errno(st, errno, "cannot wait for the other processes");
         else if (p[2].revents)
@@ -589,7 +589,7 @@ mr_code mr__meet(const mr__meeting_opts *o, mr__met *out, mr_status *st)
     mr_status_init(&why);
     mr__meeting m = {.o = o, .listener = -1, .local_listener = -1};
     m.next.fd = m.prev.fd = -1;
-    m.now_ns = mr__meeting_clock();
+    m.now_ns = mr__clock_ns(CLOCK_MONOTONIC);
     m.deadline_ns = m.now_ns + (int64_t)(o->connect_timeout_s * 1e9);
     if (o->n_facts > MR__MAX_FACTS)
         return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d facts to compare, found %u",

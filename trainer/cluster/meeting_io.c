@@ -16,13 +16,6 @@
 
 enum { BACKLOG = 1024, LAST_WORDS_MS = 500 };
 
-int64_t mr__meeting_clock(void)
-{
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- listening ---- */
 
 static int bind_at(const struct sockaddr *at, socklen_t size, int *err)
@@ -366,7 +359,7 @@ mr_code mr__send_descriptor(int fd, const mr__saying *o, int descriptor, mr_stat
 /* Waits a moment for what is queued to leave. */
 static void flush_all(mr__meeting *m)
 {
-    int64_t until = mr__meeting_clock() + (int64_t)LAST_WORDS_MS * 1000000;
+    int64_t until = mr__clock_ns(CLOCK_MONOTONIC) + (int64_t)LAST_WORDS_MS * 1000000;
     for (;;) {
         mr__talk *waits = NULL;
         for (mr__talk *t = m->talks; t; t = t->next)
@@ -376,7 +369,7 @@ static void flush_all(mr__meeting *m)
                 else if (t->out.size)
                     waits = t;
             }
-        int64_t left = until - mr__meeting_clock();
+        int64_t left = until - mr__clock_ns(CLOCK_MONOTONIC);
         if (!waits || left <= 0)
             return;
         struct pollfd p = {.fd = waits->fd, .events = POLLOUT};

@@ -56,7 +56,6 @@ typedef struct mr__meeting {
 } mr__meeting;
 
 /* meeting_io.c */
-int64_t mr__meeting_clock(void);
 /* Listens, and fills in the port and the local name of the hello. */
 mr_code mr__meeting_listen(mr__meeting *m, mr_status *st) MR_NODISCARD;
 /* Connects; where that fails at once, *out is NULL and known->error says why. region_fd: sent with

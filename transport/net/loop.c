@@ -16,13 +16,6 @@
 
 enum { MOST_TIMERS = 1 << 24, ACCEPT_PAUSE = 100000000 /* ns */ };
 
-static int64_t clock_ns(void)
-{
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- opening ---- */
 
 static mr_code open_engine(mr__loop *l, const mr__loop_engine *engine, mr_status *st)
@@ -37,7 +30,7 @@ mr_code mr__loop_open(mr__loop_kind kind, mr__loop **out, mr_status *st)
     if (!l)
         return mr_fail_memory(st, sizeof *l, "an event loop");
     pthread_mutex_init(&l->lock, NULL);
-    l->now_ns = clock_ns();
+    l->now_ns = mr__clock_ns(CLOCK_MONOTONIC);
     mr_status refused;
     mr_code rc;
     if (kind == MR__LOOP_EPOLL) {
@@ -214,7 +207,7 @@ void mr__loop_woke(mr__loop *l)
     pthread_mutex_lock(&l->lock);
     l->waiting = false;
     pthread_mutex_unlock(&l->lock);
-    l->now_ns = clock_ns();
+    l->now_ns = mr__clock_ns(CLOCK_MONOTONIC);
 }
 
 mr_code mr__loop_turn(mr__loop *l, int64_t until_ns, mr_status *st)

@@ -268,21 +268,14 @@ static bool write_list(mr__account *a, const mr__a_record *list)
     }
 }
 
-static int64_t clock_ns(void)
-{
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void *write_all(void *arg)
 {
     mr__account *a = arg;
     int64_t looked = 0;
     for (;;) {
-        if (clock_ns() - looked >= LOOK_NS) {
+        if (mr__clock_ns(CLOCK_MONOTONIC) - looked >= LOOK_NS) {
             look_at_disk(a);
-            looked = clock_ns();
+            looked = mr__clock_ns(CLOCK_MONOTONIC);
         }
         pthread_mutex_lock(&a->lock);
         if (!a->first && !a->stop)

@@ -154,13 +154,6 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
     return MR_OK;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* The level of compression for the next block. Where the link is to decide, a block is compressed
  * if that takes less time than it saves there; how much that is, is measured now and then. */
 static int level_now(mr__producer *p)
@@ -192,11 +185,11 @@ static mr_code make_frame(mr__producer *p, item *x, mr_block *b, mr_status *st)
                                    .position_bytes = x->position_bytes,
                                    .lender = p->o.lender};
     int level = level_now(p);
-    int64_t began = now_ns();
+    int64_t began = mr__clock_ns(CLOCK_MONOTONIC);
     mr__outgoing *o = &x->block->frame;
     MR_TRY(mr__outgoing_block(o, &place, b, level, st));
     x->bytes = (size_t)o->raw;
-    int64_t took = now_ns() - began;
+    int64_t took = mr__clock_ns(CLOCK_MONOTONIC) - began;
     if (level && !o->lender && o->raw && took > 0) {
         p->pace = (double)o->raw / (double)took * 1e9;
         p->ratio = o->packed ? (double)o->bytes / (double)o->raw : 1;
@@ -226,7 +219,7 @@ static void produce(mr__producer *p, item *x)
 {
     mr_block b = MR_BLOCK_EMPTY;
     mr_status *st = &x->status;
-    int64_t began = now_ns();
+    int64_t began = mr__clock_ns(CLOCK_MONOTONIC);
     mr_code rc = MR_OK;
     x->first = p->next;
     x->brought = FATAL;
@@ -241,7 +234,7 @@ static void produce(mr__producer *p, item *x)
         x->brought = FATAL;
     p->next += x->brought == BLOCK ? x->rows : x->brought == ERROR;
     if (x->brought == BLOCK)
-        fit_want(p, now_ns() - began);
+        fit_want(p, mr__clock_ns(CLOCK_MONOTONIC) - began);
 done:
     if (x->brought == ERROR || x->brought == FATAL)
         sign(p, st);

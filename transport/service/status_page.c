@@ -51,13 +51,6 @@ struct mr__status_page {
     char *fresh; /* the report that came; owned */
 };
 
-static int64_t clock_ns(void)
-{
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
-}
-
 /* ---- the report ---- */
 
 /* In the loop's thread. */
@@ -90,7 +83,7 @@ static void show(mr__status_page *p, char *text)
 /* Has p->report be of now. How long the daemon has not answered; 0: it did. */
 static int64_t look(mr__status_page *p)
 {
-    int64_t now = clock_ns();
+    int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&p->lock);
     if (!p->is_wanted && !p->fresh && (!p->shown || now - p->shown >= FRESH_NS) && !p->is_closing) {
         p->is_wanted = true;
@@ -102,7 +95,7 @@ static int64_t look(mr__status_page *p)
     while (p->is_wanted && !p->is_closing &&
            pthread_cond_timedwait(&p->arrived, &p->lock, &t) != ETIMEDOUT)
         ;
-    int64_t silent = p->is_wanted ? clock_ns() - p->wanted_at : 0;
+    int64_t silent = p->is_wanted ? mr__clock_ns(CLOCK_MONOTONIC) - p->wanted_at : 0;
     char *text = p->fresh;
     p->fresh = NULL;
     if (text)
@@ -260,7 +253,7 @@ static visit *new_visit(mr__status_page *p, struct MHD_Connection *c)
         memcpy(v->from, a.text, sizeof v->from);
     }
     v->fd = fd->connect_fd;
-    v->since = clock_ns();
+    v->since = mr__clock_ns(CLOCK_MONOTONIC);
     v->prev = p->newest;
     if (p->newest)
         p->newest->next = v;
@@ -293,7 +286,7 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
 {
     mr__status_page *p = cls;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        make_room(p, clock_ns());
+        make_room(p, mr__clock_ns(CLOCK_MONOTONIC));
         *context = new_visit(p, c);
     } else if (*context) {
         end_visit(p, *context);
