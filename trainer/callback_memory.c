@@ -10,7 +10,7 @@ static const char weights_name[] = "callbacks.safetensors";
 
 enum { PLACE = 24 /* of a number as text */ };
 
-static size_t count_values(const mr_model *m)
+size_t mr__model_values(const mr_model *m)
 {
     size_t n = 0;
     for (size_t i = 0; i < mr_model_n_variables(m); i++)
@@ -57,7 +57,7 @@ mr_code mr__remember(const mr_fit_opts *o, const mr_model *m, const char *direct
             t[n] = (mr_named_tensor){.name = names[n],
                                      .dtype = MR_FLOAT32,
                                      .rank = 1,
-                                     .shape = {(int64_t)count_values(m)},
+                                     .shape = {(int64_t)mr__model_values(m)},
                                      .data = memory.weights};
         n += memory.weights != NULL;
         if (json_array_append_new(*list, memory_json(c->name, &memory)) != 0)
@@ -97,7 +97,7 @@ static bool is_memory(const json_t *v)
 
 static mr_code check_weights(const mr__recalled *r, const mr_model *m, mr_status *st)
 {
-    const int64_t values = (int64_t)count_values(m);
+    const int64_t values = (int64_t)mr__model_values(m);
     for (size_t i = 0; i < json_array_size(r->list); i++) {
         char name[PLACE];
         snprintf(name, sizeof name, "%zu", i);

@@ -17,6 +17,8 @@ typedef struct mr__recalled {
     mr_safetensors *weights; /* owned; NULL: none has any */
 } mr__recalled;
 
+/* How many values all variables of a built model have. */
+size_t mr__model_values(const mr_model *m);
 /* *list (owned) = what the callbacks of this run remember; writes their weights in a directory. */
 mr_code mr__remember(const mr_fit_opts *o, const mr_model *m, const char *directory, json_t **list,
                      mr_status *st) MR_NODISCARD;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/callback_impl.h"
+#include "trainer/callback_memory.h"
 
 struct params {
     char *monitor;
@@ -23,17 +24,9 @@ struct state {
     float *weights; /* of the best epoch, variable after variable */
 };
 
-static size_t count_values(const mr_model *m)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < mr_model_n_variables(m); i++)
-        n += mr_variable_size(mr_model_variable(m, i));
-    return n;
-}
-
 static mr_code keep_weights(struct state *s, const mr_model *m, mr_status *st)
 {
-    size_t n = count_values(m);
+    size_t n = mr__model_values(m);
     if (!s->params->restore_best_weights)
         return MR_OK;
     if (!s->weights && !(s->weights = mr_malloc(n * sizeof *s->weights)))
