@@ -72,11 +72,6 @@ def drop_axis(kind):
     return map_kind(kind, lambda k: leaf(k[1], k[2][1:]))
 
 
-def blur(kind):
-    """The same with unknown dimensions."""
-    return map_kind(kind, lambda k: leaf(k[1], [None] * len(k[2])))
-
-
 def common(kind, other):
     """The dimensions in which two types agree."""
     parts = iter(kind_leaves(other))

@@ -24,7 +24,6 @@ static mr_code fit(parts *p, const mr_fit_opts *o, mr_fit_result *r)
 
 typedef struct trace {
     char calls[256];
-    int64_t stop_after; /* steps */
     int64_t step;
 } trace;
 

@@ -40,7 +40,7 @@ MR_TEST(gradients_agree_with_finite_differences)
 
 /* ---- training, against loops ---- */
 
-enum { N = 10, BATCH = 4, EPOCHS = 3, STEPS = 3 };
+enum { N = 10, BATCH = 4, EPOCHS = 3 };
 
 static const char heads[] = "x = input(3); h = x.dense(2, use_bias=false);"
                             "a = h.dense(1, use_bias=false); b = h.dense(2, use_bias=false)";

@@ -143,7 +143,7 @@ typedef struct client {
 typedef struct simulation {
     mr__simulation_opts o;
     uint64_t random, order;
-    int64_t now, faults_end;
+    int64_t now;
     event *heap;
     size_t n_events, capacity;
     link *links;
