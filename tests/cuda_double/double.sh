@@ -80,7 +80,8 @@ grep -q '^MR_SANITIZE:[A-Z]*=.' "$build/CMakeCache.txt" || math='math_*' end='/*
 # Tests of the trainer that name no device take all GPUs where there are some.
 trainer() {
     local suite
-    for suite in check_replicas fit metrics model_layers number_layers; do
+    for suite in callbacks check_replicas checkpoint coordinator fit fit_arrays fit_epochs metrics model_layers number_layers \
+        preprocessing saved_model; do
         MR_DOUBLE_DELAY=20 MR_DOUBLE_DEVICES=2 MR_DOUBLE_COUNT=$dir/count MR_TEST_TIMEOUT=900 timeout 1500 \
             "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
         rc=$?

@@ -21,11 +21,9 @@ static const char data[] =
 /* Without a test's assertions: it runs in processes of its own too. */
 static mr_code make(parts *p, mr_status *status)
 {
-    const char *const cpu = "cpu:0";
     *p = (parts){0};
     MR_TRY(mr_dataset_from_text(data, sizeof data - 1, NULL, &p->ds, status));
-    MR_TRY(
-        mr_strategy_mirrored(&p->s, &(mr_strategy_opts){.devices = &cpu, .n_devices = 1}, status));
+    MR_TRY(mr_strategy_mirrored(&p->s, &(mr_strategy_opts){.num_replicas = 1}, status));
     MR_TRY(mr_model_parse(&p->m, "dense(2).dense(1)", status));
     MR_TRY(mr_loss_parse(&p->loss, "mse", status));
     return mr_optimizer_parse(&p->o, "sgd(0.01, momentum=0.9)", status);

@@ -79,6 +79,9 @@ result the_same_command_gives_the_same_bits "$(cmp again losses.2; echo $?)" "$(
 by_mpi 2 "$m" train "${model[@]}" --data "$data" --communication ring
 result the_ring_works_under_mpirun_too "$([ $? = 0 ] && grep -q 'sums by ring' err; echo $?)" "$(said)"
 
+MILLRACE_MPI_MODULE=/nowhere.so by_mpi 2 "$m" train "${model[@]}" --data "$data" -v
+result why_it_is_not_mpi_is_said "$([ $? = 0 ] && grep -q 'sums by ring' err && [ "$(grep -c 'processes sum without MPI: .*/nowhere.so' err)" = 1 ]; echo $?)" "$(said)"
+
 # ---- failures: nobody is left
 by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do shorter steps 1000
 result another_size_is_found "$([ $? != 0 ] && grep -q 'rank [01] .*values of float32, at step 4: another process does something else' err; echo $?)" "$(said)"

@@ -22,10 +22,7 @@ typedef struct made {
 static made make(size_t replicas, const char *model, uint64_t seed)
 {
     made x = {0};
-    const char *const cpus[] = {"cpu:0", "cpu:1", "cpu:2"};
-    mr_ok(mr_strategy_mirrored(&x.s, &(mr_strategy_opts){.devices = cpus, .n_devices = replicas},
-                               &st),
-          &st);
+    mr_ok(mr_strategy_mirrored(&x.s, &(mr_strategy_opts){.num_replicas = replicas}, &st), &st);
     mr_ok(mr_model_parse(&x.m, model, &st), &st);
     mr_ok(mr_model_build(x.m, x.s, 2, (int64_t[]){2, 3}, &(mr_model_opts){.seed = seed}, &st), &st);
     return x;

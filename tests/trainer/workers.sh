@@ -64,9 +64,11 @@ result workers_shard_by_an_input_function $? "$(said)"
 # ---- who prints
 workers=2 port=$(free_port) pids=()
 model[7]=text
-start 0 --data "$data"; start 1 --data "$data"
+start 0 --data "$data" -v; start 1 --data "$data" -v
 ended 0 0 && grep -q 'epoch 1' out.0 && [ ! -s out.1 ] && all_say '2 workers by torchrun, 2 replicas in sync, sums by ring' 0
 result the_chief_prints_alone_without_json $? "$(said)"
+all_say 'processes sum by ring \(.*\), not by nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 && ! grep -q 'not by nccl' err.1
+result the_first_says_why_it_is_not_nccl $? "$(said)"
 model[7]=json
 
 # ---- differences
