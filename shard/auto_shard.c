@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing the policy, and what the rewrites share. */
 #include "shard/auto_shard.h"
+#include "pipeline/fnv.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "shard/shard_passes.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -55,6 +57,26 @@ bool mr__shuffles(const mr_dataset *ds, uint32_t trait)
     return (mr_dataset_op(ds)->props & trait) && (!p || mr__param_is(ds, p->name, 1));
 }
 
+/* A training distributes the same graphs again after every epoch: words are logged once in a
+ * process. */
+static void warn_once(const char *text)
+{
+    enum { MOST = 64 }; /* what comes after so many is logged each time */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t said[MOST];
+    static size_t n;
+    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, strlen(text));
+    bool is_new = true;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n && is_new; i++)
+        is_new = said[i] != h;
+    if (is_new && n < MOST)
+        said[n++] = h;
+    pthread_mutex_unlock(&lock);
+    if (is_new)
+        mr_log(MR_LOG_WARNING, "%s", text);
+}
+
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
 {
     char text[1024];
@@ -64,7 +86,7 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     va_end(ap);
     /* Without an explanation it is one of several workers' rewrites, and was reported already. */
     if (e)
-        mr_log(MR_LOG_WARNING, "%s", text);
+        warn_once(text);
     return mr_explain(e, "warning", op, st, "%s", text);
 }
 
@@ -191,11 +213,13 @@ static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
     } else if (rc == MR_NOT_FOUND) {
         rc = mr_explain(e, "policy", why.op[0] ? why.op : NULL, st,
                         "AUTO chose DATA, because FILE cannot be applied: %s", why.message);
+        char text[sizeof why.message + 128];
+        snprintf(text, sizeof text,
+                 "auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
+                 why.message);
         /* With one worker nothing is sharded, and the choice makes no difference. */
         if (e && o->num_workers > 1)
-            mr_log(MR_LOG_WARNING,
-                   "auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
-                   why.message);
+            warn_once(text);
         if (rc == MR_OK)
             rc = shard_data(ds, o, out, e, st);
     } else if (st)

@@ -336,11 +336,18 @@ MR_TEST(auto_warns_once_when_it_chooses_data)
     mr_dataset_unref(out);
     mr_ok(mr_auto_shard(ds, &o, &out, NULL, NULL, &st), &st);
     mr_dataset_unref(out);
+    mr_ok(mr_auto_shard(ds, &o, &out, NULL, &e, &st), &st); /* as after each epoch */
+    mr_dataset_unref(out);
     mr_eq_i64(warnings, 1);
+    mr_dataset *other = mr_test_graph("from_tensors(1)");
+    mr_ok(mr_auto_shard(other, &o, &out, NULL, &e, &st), &st);
+    mr_dataset_unref(out);
+    mr_dataset_unref(other);
+    mr_eq_i64(warnings, 2);
     const mr_auto_shard_opts alone = {1, 0, 2, MR_SHARD_AUTO};
     mr_ok(mr_auto_shard(ds, &alone, &out, NULL, &e, &st), &st);
     mr_log_set(NULL, NULL, MR_LOG_ERROR);
-    mr_eq_i64(warnings, 1); /* nothing was sharded */
+    mr_eq_i64(warnings, 2); /* nothing was sharded */
     mr_explanation_reset(&e);
     mr_dataset_unref(out);
     mr_dataset_unref(ds);

@@ -69,6 +69,10 @@ ended 0 0 && grep -q 'epoch 1' out.0 && [ ! -s out.1 ] && all_say '2 workers by 
 result the_chief_prints_alone_without_json $? "$(said)"
 all_say 'processes sum by ring \(.*\), not by nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 && ! grep -q 'not by nccl' err.1
 result the_first_says_why_it_is_not_nccl $? "$(said)"
+port=$(free_port) pids=()
+start 0 --data "$data" --validation "$data" --epochs 3; start 1 --data "$data" --validation "$data" --epochs 3
+ended 0 0 && [ "$(grep -c 'AUTO chose DATA' err.0)" = 1 ]
+result how_data_are_shared_is_said_once $? "$(said)"
 model[7]=json
 
 # ---- differences
