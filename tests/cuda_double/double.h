@@ -17,6 +17,7 @@
  *     MR_DOUBLE_DEVICES   how many there are (4)
  *     MR_DOUBLE_FIRST     the number of the machine's GPU that is this process's first (0): two
  *                         processes whose GPUs are the same number share one
+ *     MR_DOUBLE_DRIVER    the version of a driver that is too old
  *     MR_DOUBLE_MEMORY    MiB of each (4096)
  *     MR_DOUBLE_PEERS     0: devices cannot reach each other's memory
  *     MR_DOUBLE_DELAY     most microseconds that an operation is held up (100)

@@ -67,6 +67,16 @@ END
     rc=$?
     [ $rc = 0 ] && [ "$(grep -c '^cuda:[0-2]  double ' out)" = 3 ] && ! grep -q '^cuda:3' out
     result 'its devices are named double' $? "status $rc: $(cat out err)"
+    MR_DOUBLE_DRIVER=525.60.13 "$m" devices >out 2>err
+    rc=$?
+    [ $rc = 0 ] && grep -qE '^cuda: driver 525 is older than CUDA [0-9]+\.[0-9]+ needs \([0-9]+\)$' out
+    result 'a driver that is too old is named' $? "status $rc: $(cat out err)"
+    CUDA_VISIBLE_DEVICES='' "$m" devices >out 2>err
+    rc=$?
+    [ $rc = 0 ] && grep -q '^cuda: no GPU is visible to the driver' out
+    result 'that GPUs are hidden is said' $? "status $rc: $(cat out err)"
+    MR_DOUBLE_DRIVER=525.60.13 expect 'an old driver is named where a GPU is asked for' 1 '' 'device cuda:0 is not here' 'driver 525 is older than CUDA' -- \
+        "$m" train --data "$data" --model 'dense(3)' --loss "$loss" --optimizer sgd --devices cuda:0
     LD_LIBRARY_PATH=$plain_path "$m" devices >out 2>err
     rc=$?
     [ $rc = 0 ] && ! grep -q double out

@@ -65,6 +65,8 @@ cudaError_t cudaGetDeviceCount(int *n)
     *n = 0;
     if (cd_fails("cudaGetDeviceCount"))
         return cd_keep_error(cudaErrorUnknown);
+    if (getenv("MR_DOUBLE_DRIVER"))
+        return cd_keep_error(cudaErrorInsufficientDriver);
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     *n = visible && !*visible ? 0 : cd_set()->devices;
     return *n ? cudaSuccess : cd_keep_error(cudaErrorNoDevice);
@@ -345,6 +347,7 @@ int nvmlShutdown(void)
 
 int nvmlSystemGetDriverVersion(char *version, unsigned length)
 {
-    snprintf(version, length, "double");
+    const char *old = getenv("MR_DOUBLE_DRIVER");
+    snprintf(version, length, "%s", old ? old : "double");
     return 0;
 }
