@@ -8,7 +8,8 @@
         .name = command, .summary = text, .usage = "", .run = cli_exec_train}
 
 COMMAND(cli_adapt, "adapt", "learns a vocabulary, moments or boundaries from data");
-COMMAND(cli_train, "train", "trains a model on mirrored replicas");
+COMMAND(cli_train, "train",
+        "trains a model on one replica or several, of one process or of several");
 COMMAND(cli_evaluate, "evaluate", "loss and metrics of a saved model over data");
 COMMAND(cli_predict, "predict", "prints the predictions of a saved model");
 COMMAND(cli_summary, "summary", "lists the layers of a model, their shapes and parameters");

@@ -86,6 +86,7 @@ typedef struct record {
     char calls[1024];
     double set_rate_at_3;
     int64_t stop_at;
+    mr_code error; /* that training ended with */
 } record;
 
 static void add(record *r, const char *what)
@@ -137,9 +138,10 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *statu
 
 static mr_code on_train_end(void *ctx, const mr_train_event *e, mr_status *status)
 {
-    (void)e;
+    record *r = ctx;
     (void)status;
-    add(ctx, "t");
+    add(r, "t");
+    r->error = e->error;
     return MR_OK;
 }
 
@@ -291,7 +293,8 @@ MR_TEST(an_error_in_the_data_comes_behind_the_batches_before_it)
                       NULL, &st),
                MR_DATA_LOSS, &st);
     mr_has_str(st.message, "batch 4 is broken");
-    mr_eq_str(r.calls, "TE()()()t"); /* training ends for callbacks too */
+    mr_eq_str(r.calls, "TE()()()t");        /* training ends for callbacks too, */
+    mr_code_is(r.error, MR_DATA_LOSS, &st); /* which learn of what */
     close_trainer(&t);
 }
 
