@@ -92,9 +92,9 @@ static bool is_partial(const char *path)
 }
 
 /* Adds what patterns first..end match, sorted together, but for files that are not
- * finished. all: also indexes beside their files. */
+ * finished and indexes beside their files. */
 static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, const mr_strs *names,
-                           size_t first, size_t end, bool all, mr_status *st)
+                           size_t first, size_t end, mr_status *st)
 {
     size_t n = end - first, n_paths = 0;
     char **paths = NULL, **patterns = mr_calloc(n, sizeof *patterns);
@@ -111,7 +111,7 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
     size_t before = rc == MR_OK ? strlen(patterns[0]) - names->v[first].size : 0;
     for (size_t i = 0; i < n_paths && rc == MR_OK; i++) {
         const char *path = paths[i];
-        if (is_partial(path) || (!all && is_index(paths, i)))
+        if (is_partial(path) || is_index(paths, i))
             continue;
         path += strncmp(path, patterns[0], before) == 0 ? before : 0;
         rc = list_add(l, capacity, path, strlen(path), st);
@@ -144,7 +144,7 @@ static mr_code match(mr_iter *it, const mr_strs *names, bool all, mr__file_list 
         while (end < names->n && (all || mr__file_is_pattern(names, end)))
             end++;
         if (end > i)
-            rc = add_matches(it, l, &capacity, names, i, end, all, st);
+            rc = add_matches(it, l, &capacity, names, i, end, st);
         else
             rc = list_add(l, &capacity, names->v[i].data, names->v[i].size, st);
         i = end > i ? end : i + 1;

@@ -226,6 +226,7 @@ expect wrong_compression 1 '' "$f" -- "$m" show "tfrecord(\"$f\", compression=\"
 expect index_is_text 0 '' 'records' '4 records' -- "$m" index -v $f
 result index_lines "$([ "$(cat $f.idx)" = $'0 23\n23 23\n46 23\n69 23' ]; echo $?)" "$(cat $f.idx)"
 expect an_index_is_no_file_of_records 0 4 -- sh -c "'$m' show 'tfrecord(\"a-*\")' | wc -l"
+expect an_index_is_no_file_to_divide 1 '' 'found 1 elements (files)' -- "$m" show --replicas 1 --workers 2 --auto-shard file 'tfrecord("a-*").batch(4)'
 expect index_compact 0 '' -- "$m" index --compact $f
 result index_is_compact "$(head -c 7 $f.idx | grep -q MRINDEX; echo $?)"
 rm $f.idx

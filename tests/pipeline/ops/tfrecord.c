@@ -320,6 +320,8 @@ MR_TEST(an_index_beside_its_file_is_not_matched_as_one)
     mr_drive_file("a.idx", "0 18\n18 18\n");
     mr_drive_file("a.idx2", "");
     mr_drive(mr_drive_path("tfrecord(\"@/*\")"), "\"a0\" \"a1\" \"b.idx0\"");
+    mr_drive(mr_drive_path("list_files(\"@/*\").flat_map(f => tfrecord(f))"),
+             "\"a0\" \"a1\" \"b.idx0\"");
     mr_drive(mr_drive_path("list_files(\"@/*.idx\").map(x => 1)"), "1 1");
 }
 
