@@ -10,7 +10,10 @@ mr_code mr_plugin_load(const char *path, mr_status *st)
     mr_plugin_fn entry;
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!so) {
-        rc = mr_fail(st, MR_NOT_FOUND, "the shared object cannot be opened: %s", dlerror());
+        /* The system looks for a bare name where libraries lie, and nowhere else. */
+        rc = mr_fail(st, MR_NOT_FOUND, "the shared object cannot be opened: %s%s%s", dlerror(),
+                     strchr(path, '/') ? "" : "; one of this directory is written ./",
+                     strchr(path, '/') ? "" : path);
         mr_status_at(st, path, -1, -1);
         return rc;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* csv: the rows of CSV files (RFC 4180), as records or tuples of typed fields. With a header,
  * columns are found by their names in each file; else by their places. Blank lines are no rows. */
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/formats/csv_reader.h"
@@ -132,9 +133,21 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
 
 /* ---- rows ---- */
 
+enum { PLACE_BYTES = 128 };
+
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t';
+}
+
+/* Where a value stands: the column, and the name of the field where it has one. */
+static const char *place(const mr__feature *f, size_t column, char out[PLACE_BYTES])
+{
+    if (f->name)
+        snprintf(out, PLACE_BYTES, "field %.80s (column %zu)", f->name, column + 1);
+    else
+        snprintf(out, PLACE_BYTES, "column %zu", column + 1);
+    return out;
 }
 
 static mr_code put_field(struct state *s, size_t column, mr_bytes v, bool doubled, mr_status *st)
@@ -144,8 +157,7 @@ static mr_code put_field(struct state *s, size_t column, mr_bytes v, bool double
         return MR_OK;
     const mr__feature *f = &s->rows.features->v[i];
     mr__sheet *to = &s->rows.sheet;
-    const char *name = f->name ? f->name : "";
-    char z[sizeof(uint64_t)];
+    char z[sizeof(uint64_t)], at[PLACE_BYTES];
     while (f->dtype != MR_STRING && v.size && is_blank(*v.data))
         v = (mr_bytes){v.data + 1, v.size - 1};
     while (f->dtype != MR_STRING && v.size && is_blank(v.data[v.size - 1]))
@@ -156,13 +168,13 @@ static mr_code put_field(struct state *s, size_t column, mr_bytes v, bool double
         return mr__sheet_put_quoted(to, i, &v, doubled, st);
     if (v.size == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "field %.80s (column %zu): it is empty; give it a default where it may be, "
-                       "as in feature(int64, default=0)",
-                       name, column + 1);
+                       "%s: it is empty; give it a default where it may be, as in feature(int64, "
+                       "default=0)",
+                       place(f, column, at));
     if (mr__read_value(v.data, v.size, f->dtype, z))
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "field %.80s (column %zu): expected %s, found '%.*s'", name, column + 1,
-                       mr_dtype_name(f->dtype), (int)(v.size < 40 ? v.size : 40), v.data);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: expected %s, found '%.*s'",
+                       place(f, column, at), mr_dtype_name(f->dtype),
+                       (int)(v.size < 40 ? v.size : 40), v.data);
     return mr__sheet_put(to, i, z, st);
 }
 

@@ -56,6 +56,9 @@ MR_TEST(what_is_not_as_announced_is_an_error_with_its_line_and_field)
              "!line_9:_field_n_(column_1):_it_is_empty "
              "!line_10:_field_n_(column_1):_expected_uint8,_found_'1.5' "
              "!line_11:_column_1:_text_follows 7");
+    mr_drive_file("places", "n\n1\n\n");
+    mr_drive(mr_drive_path("csv(\"@/places\", [uint8], header=false).map(r => 1)"),
+             "!line_1:_column_1:_expected_uint8,_found_'n' 1");
     mr_drive_file("h", "n,\"s\"x\n1,a\n");
     mr_drive(mr_drive_path("csv(\"@/h\", {\"n\": uint8})"), "!line_1:_column_2:_text_follows");
     mr_drive_file("d", "n,n\n1,2\n");
