@@ -543,8 +543,9 @@ const cli_command cli_top = {
     .summary = "shows what the operations of a running program's pipelines do",
     .usage = "PID [--once | --interval S] [--json]",
     .details =
-        "PID is a process that runs a pipeline: show, bench, write, reduce, train, or a program\n"
-        "that sets mr_iterator_opts.watch. It must be of the same user, unless root looks.\n"
+        "PID is a process that runs a pipeline: show, bench, write, reduce, train, a worker of\n"
+        "the data service, or a program that sets mr_iterator_opts.watch. It must be of the\n"
+        "same user, unless root looks.\n"
         "Rates, and the threads that work and wait in an operation on average, are those since "
         "the\n"
         "report before; in the first, and with --once, since the pipeline was opened.",
