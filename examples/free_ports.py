@@ -13,7 +13,7 @@ sockets = []
 while len(sockets) < int(sys.argv[1]):
     s = socket.socket()
     try:
-        s.bind(("127.0.0.1", random.randrange(20000, 30000)))
+        s.bind(("127.0.0.1", random.randrange(10000, 16000)))
         sockets.append(s)
     except OSError:
         pass
