@@ -223,61 +223,6 @@ static mr_code start_thread(mr_replica *r, mr_status *st)
     return MR_OK;
 }
 
-/* Names of devices, one a replica. */
-typedef struct name_list {
-    size_t n;
-    char names[MR_MAX_REPLICAS][64];
-} name_list;
-
-/* Devices of one kind. */
-typedef struct kind_count {
-    const char *wanted; /* NULL: the first kind of accelerator that has devices */
-    char kind[32];      /* "": none yet */
-    size_t n;
-} kind_count;
-
-static void see_kind(void *ctx, const char *kind, size_t n, const char *why)
-{
-    kind_count *k = ctx;
-    (void)why;
-    bool fits = k->wanted ? strcmp(kind, k->wanted) == 0 : n > 0 && strcmp(kind, "cpu") != 0;
-    if (k->kind[0] || !fits)
-        return;
-    snprintf(k->kind, sizeof k->kind, "%s", kind);
-    k->n = n;
-}
-
-static void add_name(name_list *l, const char *kind, size_t index)
-{
-    if (l->n < MR_MAX_REPLICAS)
-        snprintf(l->names[l->n], sizeof l->names[0], "%s:%zu", kind, index);
-    l->n++;
-}
-
-/* A kind alone is every device of it; of "cpu", of which there is any number, the first. */
-static void add_device(name_list *l, const char *name)
-{
-    kind_count k = {.wanted = name};
-    if (!strchr(name, ':') && strcmp(name, "cpu") != 0)
-        mr_device_each(see_kind, &k);
-    for (size_t i = 0; i < k.n; i++)
-        add_name(l, name, i);
-    if (k.n > 0)
-        return;
-    if (l->n < MR_MAX_REPLICAS)
-        snprintf(l->names[l->n], sizeof l->names[0], "%s", name);
-    l->n++; /* opening it says what is wrong with it, if anything */
-}
-
-static void deal(name_list *l, size_t replicas)
-{
-    kind_count k = {.wanted = NULL};
-    mr_device_each(see_kind, &k);
-    size_t n = replicas > 0 ? replicas : k.n > 0 ? k.n : 1;
-    for (size_t i = 0; i < n; i++)
-        add_name(l, k.n > 0 ? k.kind : "cpu", k.n > 0 ? i % k.n : i);
-}
-
 /* The engine of a cross-device op; NULL: the collective chooses. */
 static mr_code engine_of(const char *ops, const char **engine, mr_status *st)
 {
@@ -296,7 +241,7 @@ static mr_code engine_of(const char *ops, const char **engine, mr_status *st)
                    ops);
 }
 
-static mr_code open_all(mr_strategy *s, const name_list *l, const char *engine,
+static mr_code open_all(mr_strategy *s, const mr__device_names *l, const char *engine,
                         const mr_workers_opts *workers, mr_status *st)
 {
     mr_device *devices[MR_MAX_REPLICAS];
@@ -324,16 +269,13 @@ static mr_code new_strategy(mr_strategy **out, mr__strategy_kind kind, const mr_
 {
     const mr_strategy_opts none = {0}, *o = opts ? opts : &none;
     const char *engine;
-    name_list l = {.n = 0};
+    mr__device_names l = {.n = 0};
     MR_TRY(engine_of(o->cross_device_ops, &engine, st));
     if (engine && workers)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "cross-device ops are for the replicas of one process; several processes "
                        "sum in a ring");
-    for (size_t i = 0; o->devices && i < o->n_devices; i++)
-        add_device(&l, o->devices[i]);
-    if (!o->devices)
-        deal(&l, o->num_replicas);
+    mr__devices_of(&l, o);
     if (l.n < 1 || l.n > MR_MAX_REPLICAS)
         return mr_fail(st, MR_INVALID_ARGUMENT, "between 1 and %d replicas, found %zu",
                        MR_MAX_REPLICAS, l.n);
@@ -436,8 +378,8 @@ mr_code mr__strategy_ready(mr_strategy *s, mr_status *st)
         return MR_OK;
     pthread_mutex_lock(&default_lock);
     if (!default_is_open) {
-        name_list l = {.n = 0};
-        deal(&l, 1);
+        mr__device_names l = {.n = 0};
+        mr__devices_of(&l, &(mr_strategy_opts){.num_replicas = 1});
         rc = open_all(s, &l, NULL, NULL, st);
         if (rc != MR_OK)
             close_all(s);

@@ -20,6 +20,15 @@ typedef enum mr__strategy_kind {
     MR__CENTRAL_STORAGE
 } mr__strategy_kind;
 
+/* Names of devices, one a replica; n may be more than there is room for. */
+typedef struct mr__device_names {
+    size_t n;
+    char names[MR_MAX_REPLICAS][64];
+} mr__device_names;
+
+/* Adds the devices that the options name, else num_replicas of those that there are. */
+void mr__devices_of(mr__device_names *l, const mr_strategy_opts *o);
+
 /* mirrored with several replicas, one_device with one. */
 mr_code mr__strategy_choose(mr_strategy **out, const mr_strategy_opts *opts,
                             mr_status *st) MR_NODISCARD;

@@ -296,8 +296,8 @@ MR_TEST(files_of_what_was_learned_have_a_largest_size)
     mr_has_str(st.message, "more than the 1073741824 bytes");
     mr_test_file("moments", "");
     mr_check(truncate(mr_test_path("moments"), ((off_t)1 << 28) + 1) == 0);
-    mr_check(train_and_save(with_file("normalization(adapted=\"%s\").dense(1)", "moments"), with_labels,
-                            "one", &st) != MR_OK);
+    mr_check(train_and_save(with_file("normalization(adapted=\"%s\").dense(1)", "moments"),
+                            with_labels, "one", &st) != MR_OK);
     mr_has_str(st.message, "more than the 268435456 bytes");
 }
 
