@@ -153,7 +153,7 @@ typedef struct mr_math_dropout {
 /* ---- dense layers
  *
  * bfloat, here and of convolutions: bfloat16 has all values of the two that are multiplied, so that
- * units for bfloat16 may do it. Sums and results are float32 all the same. */
+ * units for it may do so. Sums are float32; what convolutions give may be rounded to bfloat16. */
 
 /* y = f(x w + bias): x [rows, in], w [in, out], bias [out] or NULL, y [rows, out]. Overwrites. */
 typedef struct mr_math_dense {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuDNN's convolutions of planes of float32, [n, channels, height, width], by plain loops. */
+/* cuDNN's convolutions by plain loops: of planes of float32, [n, channels, height, width], and of
+ * bfloat16, [n, height, width, channels], whose channels come in eights. Sums are doubles. */
 #include <cudnn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tests/cuda_double/double.h"
 
-enum { WORKSPACE = 1 << 16, N_CANDIDATES = 5 };
+enum { WORKSPACE = 1 << 16, N_CANDIDATES = 5, EIGHT = 8 };
 
 typedef struct handle {
     cd_head head;
@@ -16,14 +17,15 @@ typedef struct handle {
 
 typedef struct shape4 {
     cd_head head;
-    bool set;
-    int n[4];
+    bool set, bfloat;
+    int n[4]; /* images or filters, channels, height, width: in this order, however they lie */
 } shape4;
 
 typedef struct convolution {
     cd_head head;
     int pad[2], stride[2], dilation[2], groups;
-    bool set, exact;
+    bool set;
+    cudnnMathType_t math;
 } convolution;
 
 #define ENTER(call)                                                                                \
@@ -115,10 +117,14 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t d)
     return destroy(CD_CONVOLUTION, d, "cudnnDestroyConvolutionDescriptor");
 }
 
-static cudnnStatus_t set_shape(cd_kind kind, void *p, const char *call, const int n[4])
+static cudnnStatus_t set_shape(cd_kind kind, void *p, const char *call, cudnnTensorFormat_t format,
+                               cudnnDataType_t type, const int n[4])
 {
     shape4 *s = p;
     cd_check(kind, p, call);
+    s->bfloat = format == CUDNN_TENSOR_NHWC && type == CUDNN_DATA_BFLOAT16;
+    if (!s->bfloat && (format != CUDNN_TENSOR_NCHW || type != CUDNN_DATA_FLOAT))
+        cd_misuse("%s: format %d, type %d", call, (int)format, (int)type);
     for (int i = 0; i < 4; i++)
         if (n[i] <= 0)
             cd_misuse("%s: [%d, %d, %d, %d]", call, n[0], n[1], n[2], n[3]);
@@ -132,9 +138,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorF
 {
     static const char call[] = "cudnnSetTensor4dDescriptor";
     ENTER(call);
-    if (format != CUDNN_TENSOR_NCHW || type != CUDNN_DATA_FLOAT)
-        cd_misuse("%s: format %d, type %d", call, (int)format, (int)type);
-    return set_shape(CD_TENSOR, d, call, (int[]){n, c, h, w});
+    return set_shape(CD_TENSOR, d, call, format, type, (int[]){n, c, h, w});
 }
 
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type,
@@ -142,9 +146,7 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataTyp
 {
     static const char call[] = "cudnnSetFilter4dDescriptor";
     ENTER(call);
-    if (format != CUDNN_TENSOR_NCHW || type != CUDNN_DATA_FLOAT)
-        cd_misuse("%s: format %d, type %d", call, (int)format, (int)type);
-    return set_shape(CD_FILTER, d, call, (int[]){k, c, h, w});
+    return set_shape(CD_FILTER, d, call, format, type, (int[]){k, c, h, w});
 }
 
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w,
@@ -169,7 +171,7 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnM
 {
     ENTER("cudnnSetConvolutionMathType");
     cd_check(CD_CONVOLUTION, d, "cudnnSetConvolutionMathType");
-    ((convolution *)d)->exact = type == CUDNN_FMA_MATH;
+    ((convolution *)d)->math = type;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -199,15 +201,20 @@ static void check_shapes(const handle *h, const shape4 *x, const shape4 *w, cons
     }
     if (!fits)
         cd_misuse("%s: images, filters and windows of shapes that do not fit", call);
-    if (!c->exact)
+    if (x->bfloat != w->bfloat || x->bfloat != y->bfloat)
+        cd_misuse("%s: images, filters and windows are not of one type", call);
+    if (!x->bfloat && c->math != CUDNN_FMA_MATH)
         cd_misuse("%s: the convolution may use TF32", call);
+    if (x->bfloat && (c->math != CUDNN_TENSOR_OP_MATH || w->n[1] % EIGHT != 0 ||
+                      w->n[0] / c->groups % EIGHT != 0))
+        cd_misuse("%s: bfloat16 that no unit for it takes", call);
 }
 
-/* FFT where cuDNN has it: steps of 1, no gaps, one group. */
+/* FFT where cuDNN has it: in float32, steps of 1, no gaps, one group. */
 static bool has_fft(const convolution *c)
 {
-    return c->stride[0] == 1 && c->stride[1] == 1 && c->dilation[0] == 1 && c->dilation[1] == 1 &&
-           c->groups == 1;
+    return c->math == CUDNN_FMA_MATH && c->stride[0] == 1 && c->stride[1] == 1 &&
+           c->dilation[0] == 1 && c->dilation[1] == 1 && c->groups == 1;
 }
 
 #define CANDIDATES(out, room, winograd, inexact, plain, fft, fft_tiling, c)                        \
@@ -221,7 +228,7 @@ static bool has_fft(const convolution *c)
             (out)[n_].algo = (__typeof__((out)[n_].algo))algos_[i_];                               \
             (out)[n_].memory = i_ >= 3 ? WORKSPACE : 0;                                            \
             (out)[n_].determinism = i_ == 1 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;       \
-            (out)[n_].mathType = CUDNN_FMA_MATH;                                                   \
+            (out)[n_].mathType = (c)->math;                                                        \
             n_++;                                                                                  \
         }                                                                                          \
         *found = n_;                                                                               \
@@ -323,16 +330,55 @@ static size_t values(const shape4 *s)
     return (size_t)s->n[0] * (size_t)s->n[1] * plane(s);
 }
 
+static size_t bytes_of(const shape4 *s)
+{
+    return values(s) * (s->bfloat ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* Where a value of planes, number i, lies among those with channels last. */
+static size_t channels_last(const shape4 *s, size_t i)
+{
+    size_t pixels = plane(s), channels = (size_t)s->n[1];
+    size_t pixel = i % pixels, channel = i / pixels % channels, n = i / pixels / channels;
+    return (n * pixels + pixel) * channels + channel;
+}
+
+/* What is at p as planes of float32, the caller's to free; NULL: it is what is written. */
+static float *planes_of(const cd_op *op, const shape4 *s, const void *p, bool is_result)
+{
+    if (is_result)
+        return NULL;
+    const void *from = cd_reads(op, p, bytes_of(s));
+    float *to = malloc(values(s) * sizeof *to);
+    if (!to)
+        cd_misuse("no memory of the host");
+    if (!s->bfloat)
+        memcpy(to, from, bytes_of(s));
+    for (size_t i = 0; s->bfloat && i < values(s); i++) {
+        uint32_t bits = (uint32_t)((const uint16_t *)from)[channels_last(s, i)] << 16;
+        memcpy(&to[i], &bits, sizeof bits);
+    }
+    return to;
+}
+
+/* The nearest of bfloat16. */
+static uint16_t rounded(double v)
+{
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (uint16_t)(f != f ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 static void run_convolution(cd_op *op)
 {
     const run *r = (const run *)op->payload;
     const shape4 *result = r->of == Y ? &r->y : r->of == X ? &r->x : &r->w;
-    const size_t bx = values(&r->x) * 4, bw = values(&r->w) * 4, by = values(&r->y) * 4;
-    const float *x = r->of == X ? NULL : cd_reads(op, r->px, bx);
-    const float *w = r->of == W ? NULL : cd_reads(op, r->pw, bw);
-    const float *y = r->of == Y ? NULL : cd_reads(op, r->py, by);
+    float *x = planes_of(op, &r->x, r->px, r->of == X),
+          *w = planes_of(op, &r->w, r->pw, r->of == W),
+          *y = planes_of(op, &r->y, r->py, r->of == Y);
     const void *out = r->of == Y ? r->py : r->of == X ? r->px : r->pw;
-    float *to = cd_writes(op, (void *)(uintptr_t)out, values(result) * 4);
+    void *to = cd_writes(op, (void *)(uintptr_t)out, bytes_of(result));
     double *sums = calloc(values(result), sizeof *sums);
     if (!sums)
         cd_misuse("no memory of the host");
@@ -346,15 +392,21 @@ static void run_convolution(cd_op *op)
                 size_t channel = f / (filters / (size_t)r->c.groups) * in + c;
                 size_t ax = (n * (size_t)r->x.n[1] + channel) * lx, aw = (f * in + c) * lw;
                 size_t ay = (n * filters + f) * ly;
-                planes p = {r, x + ax, w + aw, y + ay,
+                planes p = {r, x ? x + ax : NULL, w ? w + aw : NULL, y ? y + ay : NULL,
                             sums + (r->of == Y   ? ay
                                     : r->of == X ? ax
                                                  : aw)};
                 add_planes(&p);
             }
     for (size_t i = 0; i < values(result); i++)
-        to[i] = (float)sums[i];
+        if (result->bfloat)
+            ((uint16_t *)to)[channels_last(result, i)] = rounded(sums[i]);
+        else
+            ((float *)to)[i] = (float)sums[i];
     free(sums);
+    free(x);
+    free(w);
+    free(y);
 }
 
 static cudnnStatus_t convolve(const handle *h, const void *alpha, const void *beta, run r,

@@ -164,6 +164,10 @@ training() {
     tolerance=2e-3
     compare 'an MLP in mixed precision' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --mixed-precision
     compare 'a CNN in mixed precision' cuda:0 "$cnn" 'adam(0.0005)' "$images" --mixed-precision
+    for call in Forward BackwardData BackwardFilter; do
+        MR_DOUBLE_FAIL=cudnnGetConvolution${call}Algorithm_v7:1 compare "a CNN, in mixed precision without units for $call" \
+            cuda:0 "$cnn" 'adam(0.0005)' "$images" --mixed-precision
+    done
     tolerance=1e-5
     compare 'a CNN with Adam' cuda:0 "$cnn" 'adam(0.0005)' "$images"
     compare 'a CNN on three GPUs' cuda:0,cuda:1,cuda:2 "${cnn/batch_norm()/batch_norm(synchronized=true)}" \
@@ -228,6 +232,7 @@ graphs() {
     with_graphs 'an MLP with dropout and Adam' cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 8
     with_graphs 'momentum, in mixed precision' cuda:1 "$mlp" 'sgd(0.02, momentum=0.9)' "$data" --epochs 6 --mixed-precision
     with_graphs 'a CNN' cuda:0 "$cnn" 'adamw(0.0005)' "$images" --epochs 6
+    with_graphs 'a CNN in mixed precision' cuda:0 "$cnn" 'adamw(0.0005)' "$images" --epochs 6 --mixed-precision
     with_graphs 'batches in the same memory' cuda:0 'dense(8, activation="relu").dense(3)' 'sgd(0.1)' "$data" --epochs 8
     with_graphs 'a rate that decays with each step' cuda:0 "$mlp" \
         'rmsprop(learning_rate=exponential_decay(0.01, decay_steps=10, decay_rate=0.9))' "$data" --epochs 6

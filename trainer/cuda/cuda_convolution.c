@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions by cuDNN, in float32 without TF32, by algorithms that give the same bits each time.
  * Of those it has the fast ones (by FFT) for planes alone, [n, channels, height, width]: images are
- * turned around on the way there and back, which pays. It wants the same padding
- * at both ends: images that need more at one are padded first. A 1x1 convolution is a product. What
- * cuDNN has no such algorithm for, and everything where it is not installed, runs on kernels of our
- * own. */
+ * turned around on the way there and back, which pays. In mixed precision its units for bfloat16
+ * take images as they are, packed, where channels come in eights; they add up in float32, and give
+ * bfloat16. It wants the same padding at both ends: images that need more at one are padded first.
+ * A 1x1 convolution is a product. What cuDNN has no such algorithm for, and everything where it is
+ * not installed, runs on kernels of our own. */
 #include "trainer/cuda/cuda_convolution.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -16,7 +17,8 @@
 /* Most memory that an algorithm may take; candidates looked at; sums of ours that weights'
  * gradients are taken in, and their parts a weight; plans kept of a stream: the one not used for
  * longest makes room; an image for FFT in one piece; channels from which FFT pays; terms of a sum
- * up to which our own kernels are faster. */
+ * up to which our own kernels are faster; channels that units for bfloat16 take at a time; values
+ * that rooms begin at multiples of. */
 enum {
     MAX_WORKSPACE = 512 << 20,
     MAX_ALGORITHMS = 8,
@@ -26,7 +28,9 @@ enum {
     MAX_PLANS = 256,
     FFT_TILE = 32,
     FFT_CHANNELS = 16,
-    FEW_TERMS = 32
+    FEW_TERMS = 32,
+    UNIT_CHANNELS = 8,
+    ALIGNED = 64
 };
 
 typedef enum direction { FORWARD, BY_DATA, BY_WEIGHTS } direction;
@@ -35,6 +39,7 @@ typedef struct mr__cuda_convolution {
     struct mr__cuda_convolution *next;
     mr_math_conv2d_shape shape;
     direction to;
+    bool bfloat;
     bool usable;                 /* else our own kernels do it */
     bool padded;                 /* x is copied to [n, height, width, channels] first */
     size_t height, width;        /* of x as cuDNN sees it */
@@ -101,9 +106,16 @@ static void place(plan *p)
     p->left = p->padded ? 0 : c->pad_left;
 }
 
+static cudnnMathType_t math_of(const plan *p)
+{
+    return p->bfloat ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
+}
+
 static cudnnStatus_t describe(plan *p)
 {
     const mr_math_conv2d_shape *c = &p->shape;
+    cudnnDataType_t type = p->bfloat ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    cudnnTensorFormat_t format = p->bfloat ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
     cudnnStatus_t e = mr__cu.cudnnCreateTensorDescriptor(&p->x);
     if (!e)
         e = mr__cu.cudnnCreateTensorDescriptor(&p->y);
@@ -112,28 +124,28 @@ static cudnnStatus_t describe(plan *p)
     if (!e)
         e = mr__cu.cudnnCreateConvolutionDescriptor(&p->convolution);
     if (!e)
-        e = mr__cu.cudnnSetTensor4dDescriptor(p->x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, (int)c->n,
-                                              (int)c->channels, (int)p->height, (int)p->width);
+        e = mr__cu.cudnnSetTensor4dDescriptor(p->x, format, type, (int)c->n, (int)c->channels,
+                                              (int)p->height, (int)p->width);
     if (!e)
-        e = mr__cu.cudnnSetTensor4dDescriptor(p->y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, (int)c->n,
-                                              (int)c->filters, (int)c->out_h, (int)c->out_w);
+        e = mr__cu.cudnnSetTensor4dDescriptor(p->y, format, type, (int)c->n, (int)c->filters,
+                                              (int)c->out_h, (int)c->out_w);
     if (!e)
-        e = mr__cu.cudnnSetFilter4dDescriptor(p->filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW,
-                                              (int)c->filters, (int)(c->channels / c->groups),
-                                              (int)c->kernel_h, (int)c->kernel_w);
+        e = mr__cu.cudnnSetFilter4dDescriptor(p->filter, type, format, (int)c->filters,
+                                              (int)(c->channels / c->groups), (int)c->kernel_h,
+                                              (int)c->kernel_w);
     if (!e)
         e = mr__cu.cudnnSetConvolution2dDescriptor(
             p->convolution, (int)p->top, (int)p->left, (int)c->stride_h, (int)c->stride_w,
             (int)c->dilation_h, (int)c->dilation_w, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
     if (!e)
-        e = mr__cu.cudnnSetConvolutionMathType(p->convolution, CUDNN_FMA_MATH);
+        e = mr__cu.cudnnSetConvolutionMathType(p->convolution, math_of(p));
     return e ? e : mr__cu.cudnnSetConvolutionGroupCount(p->convolution, (int)c->groups);
 }
 
 /* Whether a candidate gives the same bits each time, in the memory allowed. */
-#define USABLE(c)                                                                                  \
+#define USABLE(p, c)                                                                               \
     ((c).status == CUDNN_STATUS_SUCCESS && (c).determinism == CUDNN_DETERMINISTIC &&               \
-     (c).mathType == CUDNN_FMA_MATH && (c).memory <= MAX_WORKSPACE)
+     (c).mathType == math_of(p) && (c).memory <= MAX_WORKSPACE)
 
 /* By FFT, in tiles for large images, where that can be had: it is the fastest wherever there is
  * work to do, and as exact as a plain sum, which Winograd's is not. Else the first candidate.
@@ -141,7 +153,7 @@ static cudnnStatus_t describe(plan *p)
 #define CHOOSE(p, candidates, n, fft, fft_tiling, winograd, winograd_nonfused)                     \
     for (int i_ = 0; i_ < (n); i_++) {                                                             \
         int algo_ = (int)(candidates)[i_].algo;                                                    \
-        if (USABLE((candidates)[i_]) && algo_ != (winograd) && algo_ != (winograd_nonfused) &&     \
+        if (USABLE(p, (candidates)[i_]) && algo_ != (winograd) && algo_ != (winograd_nonfused) &&  \
             (!(p)->usable || (wants_fft(p) && algo_ == (is_small(p) ? (fft) : (fft_tiling))))) {   \
             (p)->usable = true;                                                                    \
             (p)->algorithm = algo_;                                                                \
@@ -151,7 +163,7 @@ static cudnnStatus_t describe(plan *p)
 
 static bool wants_fft(const plan *p)
 {
-    return p->to == BY_WEIGHTS || p->shape.channels >= FFT_CHANNELS;
+    return !p->bfloat && (p->to == BY_WEIGHTS || p->shape.channels >= FFT_CHANNELS);
 }
 
 static bool is_small(const plan *p)
@@ -237,13 +249,14 @@ static bool is_aligned(const void *p)
 }
 
 static mr_code make_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to,
-                         plan **out, mr_status *st)
+                         bool bfloat, plan **out, mr_status *st)
 {
     plan *p = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "the plan of a convolution");
     p->shape = *c;
     p->to = to;
+    p->bfloat = bfloat;
     place(p);
     if (fits_int(c) && start_dnn(s) && describe(p) == CUDNN_STATUS_SUCCESS)
         choose(s->dnn, p);
@@ -253,12 +266,12 @@ static mr_code make_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, dire
 
 /* *out = the plan for a shape, which is not usable where cuDNN has none. */
 static mr_code find_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to,
-                         plan **out, mr_status *st)
+                         bool bfloat, plan **out, mr_status *st)
 {
     plan **at = &s->convolutions, *p = NULL;
     for (size_t n = 1; *at; at = &(*at)->next, n++) {
         p = *at;
-        bool found = p->to == to && memcmp(&p->shape, c, sizeof *c) == 0;
+        bool found = p->to == to && p->bfloat == bfloat && memcmp(&p->shape, c, sizeof *c) == 0;
         if (!found && n < MAX_PLANS)
             continue;
         *at = p->next;
@@ -270,25 +283,38 @@ static mr_code find_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, dire
         plan_free(p);
         break;
     }
-    MR_TRY(make_plan(s, c, to, &p, st));
+    MR_TRY(make_plan(s, c, to, bfloat, &p, st));
     p->next = s->convolutions;
     *out = s->convolutions = p;
     return MR_OK;
 }
 
-/* The same, good for as long as it is wanted: work that is submitted may need room for plans. */
-static mr_code copy_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to, plan *out,
-                         mr_status *st)
+/* Do units for bfloat16 take it as it is? */
+static bool comes_in_eights(const mr_math_conv2d_shape *c)
 {
-    plan *p;
-    MR_TRY(find_plan(s, c, to, &p, st));
+    return c->channels / c->groups % UNIT_CHANNELS == 0 &&
+           c->filters / c->groups % UNIT_CHANNELS == 0;
+}
+
+/* The same, good for as long as it is wanted: work that is submitted may need room for plans.
+ * bfloat: of bfloat16 if there is one, else of float32. */
+static mr_code copy_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to,
+                         bool bfloat, plan *out, mr_status *st)
+{
+    plan *p = NULL;
+    if (bfloat && comes_in_eights(c))
+        MR_TRY(find_plan(s, c, to, true, &p, st));
+    if (!p || !p->usable)
+        MR_TRY(find_plan(s, c, to, false, &p, st));
     *out = *p;
     return MR_OK;
 }
 
-/* What a plan works on: filters; x and y as planes; x padded, before or after it is turned. */
+/* What a plan works on: filters, x and y as cuDNN sees them, which are planes of float32, or
+ * bfloat16 with channels last; of these, filters in float32; x padded, in float32. */
 typedef struct rooms {
-    float *filters, *x, *y, *padded;
+    void *filters, *x, *y;
+    float *plain, *padded;
 } rooms;
 
 static size_t values_of_x(const plan *p)
@@ -303,29 +329,65 @@ static size_t values_of_y(const plan *p)
 
 static size_t aligned(size_t values)
 {
-    return (values + 63) / 64 * 64;
+    return (values + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 
 static mr_code reserve(mr__cuda_stream *s, const plan *p, rooms *r, mr_status *st)
 {
     size_t weights = aligned(weights_of(&p->shape)), x = aligned(values_of_x(p)),
-           y = aligned(values_of_y(p));
+           y = aligned(values_of_y(p)), all = weights + x + y, padded = p->padded ? x : 0;
+    size_t size = p->bfloat ? sizeof(uint16_t) : sizeof(float);
+    size_t plain = p->bfloat ? weights : all;
     MR_TRY(mr__cuda_reserve(s, &s->workspace, p->workspace, st));
-    MR_TRY(mr__cuda_reserve(s, &s->filters, (weights + x * (p->padded ? 2 : 1) + y) * sizeof(float),
-                            st));
-    r->filters = s->filters.p;
-    r->x = r->filters + weights;
-    r->y = r->x + x;
-    r->padded = r->y + y;
+    MR_TRY(mr__cuda_reserve(s, &s->filters, (plain + padded) * sizeof(float), st));
+    if (p->bfloat)
+        MR_TRY(mr__cuda_reserve(s, &s->packed, all * size, st));
+    r->plain = s->filters.p;
+    r->padded = r->plain + plain;
+    r->filters = p->bfloat ? s->packed.p : s->filters.p;
+    r->x = (char *)r->filters + weights * size;
+    r->y = (char *)r->x + x * size;
     return MR_OK;
 }
 
-static mr_code to_filters(mr__cuda_stream *s, const mr_math_conv2d_shape *c, const float *kernel,
-                          float *filters, mr_status *st)
+static mr_code pack(mr__cuda_stream *s, size_t n, const float *x, void *to, mr_status *st)
 {
-    mr_k_filters k = {c->kernel_h * c->kernel_w, c->channels / c->groups, c->filters, kernel,
-                      filters};
-    return mr__launch_kernel_to_filters(s, &k, weights_of(c), st);
+    const mr_k_pack_bfloat k = {n, x, to};
+    return mr__launch_pack_bfloat(s, &k, (n + 1) / 2, st);
+}
+
+static mr_code unpack(mr__cuda_stream *s, size_t n, const void *from, float *to, mr_status *st)
+{
+    const mr_math_cast k = {n, MR_BFLOAT16, 1, 0, from, to};
+    return mr__launch_cast(s, &k, n, st);
+}
+
+/* With channels last, filters are the kernel as a matrix, turned around. */
+static mr_k_filters filters_of(const plan *p, const float *from, float *to)
+{
+    const mr_math_conv2d_shape *c = &p->shape;
+    size_t spatial = c->kernel_h * c->kernel_w, channels = c->channels / c->groups;
+    return p->bfloat ? (mr_k_filters){1, spatial * channels, c->filters, from, to}
+                     : (mr_k_filters){spatial, channels, c->filters, from, to};
+}
+
+static mr_code give_kernel(mr__cuda_stream *s, const plan *p, const float *kernel, const rooms *r,
+                           mr_status *st)
+{
+    size_t weights = weights_of(&p->shape);
+    const mr_k_filters k = filters_of(p, kernel, r->plain);
+    MR_TRY(mr__launch_kernel_to_filters(s, &k, weights, st));
+    return p->bfloat ? pack(s, weights, r->plain, r->filters, st) : MR_OK;
+}
+
+static mr_code take_kernel(mr__cuda_stream *s, const plan *p, const rooms *r, float *kernel,
+                           mr_status *st)
+{
+    size_t weights = weights_of(&p->shape);
+    const mr_k_filters k = filters_of(p, r->plain, kernel);
+    if (p->bfloat)
+        MR_TRY(unpack(s, weights, r->filters, r->plain, st));
+    return mr__launch_filters_to_kernel(s, &k, weights, st);
 }
 
 static size_t plane_indices(const mr_k_planes *k)
@@ -333,25 +395,30 @@ static size_t plane_indices(const mr_k_planes *k)
     return k->n * k->pixels * ((k->channels + MR_PLANES - 1) / MR_PLANES);
 }
 
-/* *planes = from as planes, in `to` if it has more than one channel. */
-static mr_code to_planes(mr__cuda_stream *s, size_t n, size_t pixels, size_t channels,
-                         const float *from, float *to, const float **planes, mr_status *st)
+/* Images as cuDNN wants them: at *to, which is where they are if planes of one channel. */
+static mr_code give(mr__cuda_stream *s, const plan *p, size_t pixels, size_t channels,
+                    const float *from, void **to, mr_status *st)
 {
-    mr_k_planes k = {n, pixels, channels, from, to};
-    *planes = channels == 1 ? from : to;
-    return channels == 1 ? MR_OK : mr__launch_to_planes(s, &k, plane_indices(&k), st);
+    const mr_k_planes k = {p->shape.n, pixels, channels, from, *to};
+    if (p->bfloat)
+        return pack(s, k.n * pixels * channels, from, *to, st);
+    if (channels > 1)
+        return mr__launch_to_planes(s, &k, plane_indices(&k), st);
+    *to = (void *)(uintptr_t)from;
+    return MR_OK;
 }
 
-static mr_code from_planes(mr__cuda_stream *s, size_t n, size_t pixels, size_t channels,
-                           const float *from, float *to, mr_status *st)
+/* And back. */
+static mr_code take(mr__cuda_stream *s, const plan *p, size_t pixels, size_t channels,
+                    const void *from, float *to, mr_status *st)
 {
-    mr_k_planes k = {n, pixels, channels, from, to};
+    const mr_k_planes k = {p->shape.n, pixels, channels, from, to};
+    if (p->bfloat)
+        return unpack(s, k.n * pixels * channels, from, to, st);
     return channels == 1 ? MR_OK : mr__launch_from_planes(s, &k, plane_indices(&k), st);
 }
 
-/* *planes = x as cuDNN wants it. */
-static mr_code x_planes(mr__cuda_stream *s, const plan *p, const float *x, const rooms *r,
-                        const float **planes, mr_status *st)
+static mr_code give_x(mr__cuda_stream *s, const plan *p, const float *x, rooms *r, mr_status *st)
 {
     const mr_math_conv2d_shape *c = &p->shape;
     if (p->padded) {
@@ -360,14 +427,13 @@ static mr_code x_planes(mr__cuda_stream *s, const plan *p, const float *x, const
         MR_TRY(mr__launch_pad(s, &k, values_of_x(p), st));
         x = r->padded;
     }
-    return to_planes(s, c->n, p->height * p->width, c->channels, x, r->x, planes, st);
+    return give(s, p, p->height * p->width, c->channels, x, &r->x, st);
 }
 
-static mr_code y_planes(mr__cuda_stream *s, const plan *p, const float *y, const rooms *r,
-                        const float **planes, mr_status *st)
+static mr_code give_y(mr__cuda_stream *s, const plan *p, const float *y, rooms *r, mr_status *st)
 {
     const mr_math_conv2d_shape *c = &p->shape;
-    return to_planes(s, c->n, c->out_h * c->out_w, c->filters, y, r->y, planes, st);
+    return give(s, p, c->out_h * c->out_w, c->filters, y, &r->y, st);
 }
 
 static const float one = 1, zero = 0;
@@ -376,46 +442,40 @@ static const float one = 1, zero = 0;
  * as bytes. */
 typedef struct convolve_args {
     mr_math_conv2d_shape shape;
-    size_t to;
-    const float *x, *filters, *y;
-    void *workspace;
+    size_t to, bfloat;
+    void *x, *filters, *y, *workspace;
 } convolve_args;
-
-static float *written(const float *p)
-{
-    return (float *)(uintptr_t)p;
-}
 
 static mr_code run_convolution(mr__cuda_stream *s, const void *args, mr_status *st)
 {
     const convolve_args *a = args;
     cudnnStatus_t e;
     plan *p;
-    MR_TRY(find_plan(s, &a->shape, (direction)a->to, &p, st));
+    MR_TRY(find_plan(s, &a->shape, (direction)a->to, a->bfloat, &p, st));
     if (p->to == FORWARD)
         e = mr__cu.cudnnConvolutionForward(s->dnn, &one, p->x, a->x, p->filter, a->filters,
                                            p->convolution, (cudnnConvolutionFwdAlgo_t)p->algorithm,
-                                           a->workspace, p->workspace, &zero, p->y, written(a->y));
+                                           a->workspace, p->workspace, &zero, p->y, a->y);
     else if (p->to == BY_DATA)
-        e = mr__cu.cudnnConvolutionBackwardData(
-            s->dnn, &one, p->filter, a->filters, p->y, a->y, p->convolution,
-            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, a->workspace, p->workspace, &zero, p->x,
-            written(a->x));
+        e = mr__cu.cudnnConvolutionBackwardData(s->dnn, &one, p->filter, a->filters, p->y, a->y,
+                                                p->convolution,
+                                                (cudnnConvolutionBwdDataAlgo_t)p->algorithm,
+                                                a->workspace, p->workspace, &zero, p->x, a->x);
     else
         e = mr__cu.cudnnConvolutionBackwardFilter(
             s->dnn, &one, p->x, a->x, p->y, a->y, p->convolution,
             (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, a->workspace, p->workspace, &zero,
-            p->filter, written(a->filters));
+            p->filter, a->filters);
     if (e != CUDNN_STATUS_SUCCESS)
         return mr__cudnn_fail(
             st, e, p->to == FORWARD ? "compute a convolution" : "compute a convolution's gradient");
     return MR_OK;
 }
 
-static mr_code convolve(mr__cuda_stream *s, const plan *p, const float *x, const float *filters,
-                        const float *y, mr_status *st)
+static mr_code convolve(mr__cuda_stream *s, const plan *p, const rooms *r, mr_status *st)
 {
-    const convolve_args a = {p->shape, (size_t)p->to, x, filters, y, s->workspace.p};
+    const convolve_args a = {p->shape,   (size_t)p->to, p->bfloat,     r->x,
+                             r->filters, r->y,          s->workspace.p};
     return mr__cuda_submit(s, run_convolution, &a, sizeof a, st);
 }
 
@@ -437,7 +497,6 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
     mr__cuda_stream *s = stream->self;
     const mr_math_conv2d_shape *c = &p->s;
     size_t rows = c->n * c->out_h * c->out_w;
-    const float *planes;
     rooms r;
     plan x;
     if (is_empty(c))
@@ -456,7 +515,7 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
                               st);
     bool narrow = is_narrow(c) && is_aligned(p->kernel) && is_aligned(p->bias) && is_aligned(p->y);
     if (!narrow)
-        MR_TRY(copy_plan(s, c, FORWARD, &x, st));
+        MR_TRY(copy_plan(s, c, FORWARD, p->bfloat, &x, st));
     if (narrow || !x.usable) {
         mr_math_conv2d k = *p;
         if (p->f == MR_ACT_SOFTMAX)
@@ -467,11 +526,11 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
                                       c->filters, NULL, p->y, st);
     }
     MR_TRY(reserve(s, &x, &r, st));
-    MR_TRY(to_filters(s, c, p->kernel, r.filters, st));
-    MR_TRY(x_planes(s, &x, p->x, &r, &planes, st));
-    float *y = c->filters == 1 ? p->y : r.y;
-    MR_TRY(convolve(s, &x, planes, r.filters, y, st));
-    MR_TRY(from_planes(s, c->n, c->out_h * c->out_w, c->filters, y, p->y, st));
+    MR_TRY(give_kernel(s, &x, p->kernel, &r, st));
+    MR_TRY(give_x(s, &x, p->x, &r, st));
+    r.y = c->filters == 1 ? p->y : r.y;
+    MR_TRY(convolve(s, &x, &r, st));
+    MR_TRY(take(s, &x, c->out_h * c->out_w, c->filters, r.y, p->y, st));
     return mr__cuda_bias_activate(s, p->f, rows, c->filters, p->bias, p->y, st);
 }
 
@@ -481,7 +540,6 @@ mr_code mr__cuda_conv2d_backward_data(mr_stream *stream, const mr_math_conv2d_ba
     mr__cuda_stream *s = stream->self;
     const mr_math_conv2d_shape *c = &p->s;
     size_t values = c->n * c->height * c->width * c->channels;
-    const float *dy;
     rooms r;
     plan x;
     if (values == 0)
@@ -499,15 +557,16 @@ mr_code mr__cuda_conv2d_backward_data(mr_stream *stream, const mr_math_conv2d_ba
                                            .dx = p->dx,
                                            .bfloat = p->bfloat},
             st);
-    MR_TRY(copy_plan(s, c, BY_DATA, &x, st));
+    MR_TRY(copy_plan(s, c, BY_DATA, p->bfloat, &x, st));
     if (!x.usable)
         return mr__launch_conv2d_backward_data(s, p, values, st);
     MR_TRY(reserve(s, &x, &r, st));
-    MR_TRY(to_filters(s, c, p->kernel, r.filters, st));
-    MR_TRY(y_planes(s, &x, p->dy, &r, &dy, st));
-    float *whole = x.padded ? r.padded : p->dx, *dx = c->channels == 1 ? whole : r.x;
-    MR_TRY(convolve(s, &x, dx, r.filters, dy, st));
-    MR_TRY(from_planes(s, c->n, x.height * x.width, c->channels, dx, whole, st));
+    MR_TRY(give_kernel(s, &x, p->kernel, &r, st));
+    MR_TRY(give_y(s, &x, p->dy, &r, st));
+    float *whole = x.padded ? r.padded : p->dx;
+    r.x = c->channels == 1 ? whole : r.x;
+    MR_TRY(convolve(s, &x, &r, st));
+    MR_TRY(take(s, &x, x.height * x.width, c->channels, r.x, whole, st));
     if (!x.padded)
         return MR_OK;
     mr_k_pad k = {c->n,        x.height,   x.width,     c->height, c->width,
@@ -539,7 +598,6 @@ mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
     mr__cuda_stream *s = stream->self;
     const mr_math_conv2d_shape *c = &p->s;
     size_t weights = weights_of(c);
-    const float *planes, *dy;
     rooms r;
     plan x;
     if (is_product(c) && !is_empty(c) && weights > 0)
@@ -563,14 +621,12 @@ mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
         return mr__cuda_set(s, p->dkernel, 0, weights * sizeof *p->dkernel, st);
     if (is_narrow(c) && is_aligned(p->dy))
         return own_weights(s, p, true, st);
-    MR_TRY(copy_plan(s, c, BY_WEIGHTS, &x, st));
+    MR_TRY(copy_plan(s, c, BY_WEIGHTS, p->bfloat, &x, st));
     if (!x.usable)
         return own_weights(s, p, false, st);
     MR_TRY(reserve(s, &x, &r, st));
-    MR_TRY(x_planes(s, &x, p->x, &r, &planes, st));
-    MR_TRY(y_planes(s, &x, p->dy, &r, &dy, st));
-    MR_TRY(convolve(s, &x, planes, r.filters, dy, st));
-    mr_k_filters k = {c->kernel_h * c->kernel_w, c->channels / c->groups, c->filters, r.filters,
-                      p->dkernel};
-    return mr__launch_filters_to_kernel(s, &k, weights, st);
+    MR_TRY(give_x(s, &x, p->x, &r, st));
+    MR_TRY(give_y(s, &x, p->dy, &r, st));
+    MR_TRY(convolve(s, &x, &r, st));
+    return take_kernel(s, &x, &r, p->dkernel, st);
 }
