@@ -37,6 +37,21 @@ for flags in '' --mixed-precision; do
         --model 'dense(1, use_bias=false, kernel_initializer=constant(0.2))' --optimizer 'sgd(0.0)' --eval 'from_tensors([0.1015], [0.0]).batch(1)'
 done
 
+# A processor that multiplies bfloat16 gives the losses of one that does not, but for rounding.
+cnn=(--model 'conv2d(16, 3, activation="relu").conv2d(8, 3, strides=2, padding="same").flatten().dense(24, activation="tanh").dense(3)'
+    --loss 'sparse_categorical_crossentropy(from_logits=true)' --optimizer 'adam(0.003)' --epochs 2 --seed 3 --log json --data
+    'range(160).map(i => (reshape(sin(cumsum(ones([243])) * cast(i % 13 + 1, "float32") / 10.0), [9, 9, 3]), i * i % 17 % 3)).batch(16)')
+"$m" train --mixed-precision "${cnn[@]}" >units 2>err &&
+    ONEDNN_MAX_CPU_ISA=AVX512_CORE DNNL_MAX_CPU_ISA=AVX512_CORE "$m" train --mixed-precision "${cnn[@]}" >plain 2>err &&
+    "$m" train "${cnn[@]}" >full 2>err && python3 - <<'PYTHON'
+import json
+units, plain, full = ([json.loads(l) for l in open(f)] for f in ("units", "plain", "full"))
+assert len(units) == len(plain) == len(full) > 20
+assert max(abs(a["loss"] - b["loss"]) for a, b in zip(units, plain)) < 2e-3
+assert any(a["loss"] != b["loss"] for a, b in zip(plain, full))
+PYTHON
+result bfloat16_with_and_without_instructions_for_it $? "$(cat err)"
+
 # ---- before the first step
 train eval_files_are_looked_up_first 1 '' 'nowhere\.txt' --data "$data" \
     --eval 'text_line("nowhere.txt").map(x => ([1.0], [1.0])).batch(4)'

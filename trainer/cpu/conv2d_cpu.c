@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions by oneDNN. Images stay as they are (channels last); kernels go through the layout
- * that the primitive likes best. A primitive is made once for a shape and kept with the stream and
- * the memory that it needs; submitting makes it, so that a failure is the caller's. */
+ * that the primitive likes best. What is multiplied in bfloat16 is packed first, where the
+ * processor has instructions for it (else float32 does the same, and faster); dense layers then
+ * come here too: they are the 1x1 convolution of an image of one row. A primitive is made once for
+ * a shape and kept with the stream and the memory that it needs; submitting makes it, so that a
+ * failure is the caller's. */
 #include <dnnl.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -16,18 +19,27 @@ typedef mr_math_conv2d_shape shape;
 typedef struct key {
     shape s;
     direction d;
-    bool bias;
+    bool bias, bfloat;
 } key;
 
 /* The operands of any of the three directions. */
 enum { IMAGE, KERNEL, BIAS, RESULT, N_OPERANDS };
 
+/* Memory of a plan's own. */
+typedef struct room {
+    dnnl_memory_t memory;
+    void *data;
+} room;
+
 typedef struct plan {
     struct plan *next;
     key k;
-    dnnl_primitive_t primitive, reorder; /* reorder NULL: the kernel's layout is the caller's */
-    dnnl_memory_t operands[N_OPERANDS], own_kernel, scratchpad;
-    void *own_kernel_data, *scratchpad_data;
+    dnnl_primitive_t primitive, reorders[N_OPERANDS];
+    dnnl_memory_t operands[N_OPERANDS];
+    /* Of operands that the primitive wants in another layout or type than the caller: those, and
+     * what the reorder takes. Else empty. */
+    room own[N_OPERANDS], reorder_rooms[N_OPERANDS];
+    room scratchpad;
 } plan;
 
 typedef struct plans {
@@ -57,16 +69,22 @@ static mr_code refused(dnnl_status_t s, const key *k, mr_status *st)
             return try_status_;                                                                    \
     } while (0)
 
+static void free_room(room *r)
+{
+    dnnl_memory_destroy(r->memory);
+    mr_free(r->data);
+}
+
 static void free_plan(plan *p)
 {
     dnnl_primitive_destroy(p->primitive);
-    dnnl_primitive_destroy(p->reorder);
-    for (size_t i = 0; i < N_OPERANDS; i++)
+    for (size_t i = 0; i < N_OPERANDS; i++) {
+        dnnl_primitive_destroy(p->reorders[i]);
         dnnl_memory_destroy(p->operands[i]);
-    dnnl_memory_destroy(p->own_kernel);
-    dnnl_memory_destroy(p->scratchpad);
-    mr_free(p->own_kernel_data);
-    mr_free(p->scratchpad_data);
+        free_room(&p->own[i]);
+        free_room(&p->reorder_rooms[i]);
+    }
+    free_room(&p->scratchpad);
     mr_free(p);
 }
 
@@ -127,8 +145,23 @@ static dnnl_dim_t pad_after(size_t out, size_t stride, size_t kernel, size_t dil
            (dnnl_dim_t)pad;
 }
 
+static size_t result_of(direction d)
+{
+    return d == FORWARD ? RESULT : d == BACKWARD_DATA ? IMAGE : KERNEL;
+}
+
+/* The caller's operands as the primitive shall take them. */
+static void choose_types(const key *k, const dnnl_memory_desc_t md[N_OPERANDS],
+                         dnnl_memory_desc_t as[N_OPERANDS])
+{
+    memcpy(as, md, N_OPERANDS * sizeof *md);
+    as[KERNEL].format_kind = dnnl_format_kind_any;
+    for (size_t i = 0; i < N_OPERANDS; i++)
+        if (k->bfloat && i != BIAS && i != result_of(k->d))
+            as[i].data_type = dnnl_bf16;
+}
+
 static dnnl_status_t describe_convolution(const key *k, const dnnl_memory_desc_t md[N_OPERANDS],
-                                          const dnnl_memory_desc_t *any_kernel,
                                           dnnl_convolution_desc_t *out)
 {
     const shape *s = &k->s;
@@ -138,17 +171,19 @@ static dnnl_status_t describe_convolution(const key *k, const dnnl_memory_desc_t
     const dnnl_dims_t after = {
         pad_after(s->out_h, s->stride_h, s->kernel_h, s->dilation_h, s->height, s->pad_top),
         pad_after(s->out_w, s->stride_w, s->kernel_w, s->dilation_w, s->width, s->pad_left)};
-    const dnnl_memory_desc_t *bias = k->bias ? &md[BIAS] : NULL;
+    dnnl_memory_desc_t as[N_OPERANDS];
+    choose_types(k, md, as);
+    const dnnl_memory_desc_t *bias = k->bias ? &as[BIAS] : NULL;
     if (k->d == FORWARD)
         return dnnl_dilated_convolution_forward_desc_init(
-            out, dnnl_forward_training, dnnl_convolution_direct, &md[IMAGE], any_kernel, bias,
-            &md[RESULT], strides, dilates, before, after);
+            out, dnnl_forward_training, dnnl_convolution_direct, &as[IMAGE], &as[KERNEL], bias,
+            &as[RESULT], strides, dilates, before, after);
     if (k->d == BACKWARD_DATA)
-        return dnnl_dilated_convolution_backward_data_desc_init(out, dnnl_convolution_direct,
-                                                                &md[IMAGE], any_kernel, &md[RESULT],
-                                                                strides, dilates, before, after);
+        return dnnl_dilated_convolution_backward_data_desc_init(
+            out, dnnl_convolution_direct, &as[IMAGE], &as[KERNEL], &as[RESULT], strides, dilates,
+            before, after);
     return dnnl_dilated_convolution_backward_weights_desc_init(
-        out, dnnl_convolution_direct, &md[IMAGE], any_kernel, bias, &md[RESULT], strides, dilates,
+        out, dnnl_convolution_direct, &as[IMAGE], &as[KERNEL], bias, &as[RESULT], strides, dilates,
         before, after);
 }
 
@@ -159,18 +194,16 @@ static dnnl_status_t make_primitive_desc(dnnl_engine_t engine, const key *k,
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t hint = NULL;
     dnnl_convolution_desc_t d;
-    dnnl_memory_desc_t any = md[KERNEL];
-    any.format_kind = dnnl_format_kind_any;
-    key forward = {k->s, FORWARD, false};
+    key forward = {k->s, FORWARD, false, k->bfloat};
     dnnl_status_t rc = dnnl_primitive_attr_create(&attr);
     if (rc == dnnl_success)
         rc = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (rc == dnnl_success && k->d != FORWARD)
-        rc = describe_convolution(&forward, md, &any, &d);
+        rc = describe_convolution(&forward, md, &d);
     if (rc == dnnl_success && k->d != FORWARD)
         rc = dnnl_primitive_desc_create(&hint, &d, attr, engine, NULL);
     if (rc == dnnl_success)
-        rc = describe_convolution(k, md, &any, &d);
+        rc = describe_convolution(k, md, &d);
     if (rc == dnnl_success)
         rc = dnnl_primitive_desc_create(out, &d, attr, engine, hint);
     dnnl_primitive_desc_destroy(hint);
@@ -178,8 +211,22 @@ static dnnl_status_t make_primitive_desc(dnnl_engine_t engine, const key *k,
     return rc;
 }
 
+static dnnl_status_t make_room(dnnl_engine_t engine, const dnnl_memory_desc_t *md, room *out)
+{
+    size_t bytes = dnnl_memory_desc_get_size(md);
+    out->data = mr_aligned_alloc(ALIGNMENT, bytes ? bytes : 1);
+    return out->data ? dnnl_memory_create(&out->memory, md, engine, out->data) : dnnl_out_of_memory;
+}
+
+static dnnl_status_t make_scratchpad(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd,
+                                     room *out)
+{
+    return make_room(engine, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0), out);
+}
+
 static dnnl_status_t make_reorder(dnnl_engine_t engine, const dnnl_memory_desc_t *from,
-                                  const dnnl_memory_desc_t *to, dnnl_primitive_t *out)
+                                  const dnnl_memory_desc_t *to, room *scratchpad,
+                                  dnnl_primitive_t *out)
 {
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_attr_t attr = NULL;
@@ -189,35 +236,32 @@ static dnnl_status_t make_reorder(dnnl_engine_t engine, const dnnl_memory_desc_t
         rc = dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, attr);
     if (rc == dnnl_success)
         rc = dnnl_primitive_create(out, pd);
+    if (rc == dnnl_success)
+        rc = make_scratchpad(engine, pd, scratchpad);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
     return rc;
 }
 
-static dnnl_status_t make_memory(dnnl_engine_t engine, const dnnl_memory_desc_t *md, void **data,
-                                 dnnl_memory_t *out)
-{
-    size_t bytes = dnnl_memory_desc_get_size(md);
-    *data = mr_aligned_alloc(ALIGNMENT, bytes ? bytes : 1);
-    return *data ? dnnl_memory_create(out, md, engine, *data) : dnnl_out_of_memory;
-}
-
 static dnnl_status_t finish_plan(dnnl_engine_t engine, plan *p, const dnnl_memory_desc_t *md,
                                  const_dnnl_primitive_desc_t pd)
 {
-    const dnnl_memory_desc_t *own = dnnl_primitive_desc_query_md(
+    dnnl_memory_desc_t as[N_OPERANDS];
+    choose_types(&p->k, md, as);
+    as[KERNEL] = *dnnl_primitive_desc_query_md(
         pd, p->k.d == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-    const dnnl_memory_desc_t *scratchpad =
-        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     TRY_DNNL(dnnl_primitive_create(&p->primitive, pd));
-    for (size_t i = 0; i < N_OPERANDS; i++)
+    TRY_DNNL(make_scratchpad(engine, pd, &p->scratchpad));
+    for (size_t i = 0; i < N_OPERANDS; i++) {
+        bool given = i != result_of(p->k.d);
         TRY_DNNL(dnnl_memory_create(&p->operands[i], &md[i], engine, DNNL_MEMORY_NONE));
-    TRY_DNNL(make_memory(engine, scratchpad, &p->scratchpad_data, &p->scratchpad));
-    if (dnnl_memory_desc_equal(own, &md[KERNEL]))
-        return dnnl_success;
-    TRY_DNNL(make_memory(engine, own, &p->own_kernel_data, &p->own_kernel));
-    return p->k.d == BACKWARD_WEIGHTS ? make_reorder(engine, own, &md[KERNEL], &p->reorder)
-                                      : make_reorder(engine, &md[KERNEL], own, &p->reorder);
+        if (dnnl_memory_desc_equal(&as[i], &md[i]))
+            continue;
+        TRY_DNNL(make_room(engine, &as[i], &p->own[i]));
+        TRY_DNNL(make_reorder(engine, given ? &md[i] : &as[i], given ? &as[i] : &md[i],
+                              &p->reorder_rooms[i], &p->reorders[i]));
+    }
+    return dnnl_success;
 }
 
 static dnnl_status_t make_plan(dnnl_engine_t engine, plan *p)
@@ -291,10 +335,14 @@ typedef struct call {
     mr_math_activation f;
 } call;
 
-static dnnl_status_t reorder(const plan *p, dnnl_stream_t s, dnnl_memory_t from, dnnl_memory_t to)
+/* An operand from the caller's memory into the plan's, or a result back. */
+static dnnl_status_t reorder(const plan *p, size_t i, dnnl_stream_t s)
 {
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    return p->reorder ? dnnl_primitive_execute(p->reorder, s, 2, args) : dnnl_success;
+    bool given = i != result_of(p->k.d);
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, given ? p->operands[i] : p->own[i].memory},
+                                    {DNNL_ARG_TO, given ? p->own[i].memory : p->operands[i]},
+                                    {DNNL_ARG_SCRATCHPAD, p->reorder_rooms[i].memory}};
+    return p->reorders[i] ? dnnl_primitive_execute(p->reorders[i], s, 3, args) : dnnl_success;
 }
 
 /* again: with the kernel of the run before. */
@@ -305,20 +353,20 @@ static dnnl_status_t execute(const plan *p, const call *c, bool again)
         {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST},
         {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST}};
     dnnl_exec_arg_t args[N_OPERANDS + 1];
+    size_t result = result_of(p->k.d);
     int n = 0;
     for (size_t i = 0; i < N_OPERANDS; i++) {
         if (i == BIAS && !p->k.bias)
             continue;
         TRY_DNNL(dnnl_memory_set_data_handle(p->operands[i], c->operands[i]));
-        args[n++] = (dnnl_exec_arg_t){
-            names[p->k.d][i], i == KERNEL && p->own_kernel ? p->own_kernel : p->operands[i]};
+        args[n++] = (dnnl_exec_arg_t){names[p->k.d][i],
+                                      p->own[i].memory ? p->own[i].memory : p->operands[i]};
+        if (i != result && !(i == KERNEL && again))
+            TRY_DNNL(reorder(p, i, c->stream));
     }
-    args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratchpad};
-    if (p->k.d != BACKWARD_WEIGHTS && !again)
-        TRY_DNNL(reorder(p, c->stream, p->operands[KERNEL], p->own_kernel));
+    args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratchpad.memory};
     TRY_DNNL(dnnl_primitive_execute(p->primitive, c->stream, n, args));
-    if (p->k.d == BACKWARD_WEIGHTS)
-        TRY_DNNL(reorder(p, c->stream, p->own_kernel, p->operands[KERNEL]));
+    TRY_DNNL(reorder(p, result, c->stream));
     return dnnl_stream_wait(c->stream);
 }
 
@@ -373,13 +421,22 @@ static size_t images_at_once(const shape *s, direction d, mr_math_activation f)
     return d != FORWARD || f == MR_ACT_LINEAR || n >= s->n ? s->n : n > 0 ? n : 1;
 }
 
-static mr_code submit(mr_stream *s, direction d, const shape *sh, call *c, mr_status *st)
+bool mr__cpu_multiplies_bfloat(void)
+{
+    const unsigned has = (unsigned)dnnl_get_effective_cpu_isa(),
+                   needs = dnnl_cpu_isa_avx512_core_bf16;
+    return (has & needs) == needs;
+}
+
+static mr_code submit(mr_stream *s, direction d, bool bfloat, const shape *sh, call *c,
+                      mr_status *st)
 {
     key k;
     memset(&k, 0, sizeof k); /* compared as bytes */
     k.s = *sh;
     k.d = d;
     k.bias = c->operands[BIAS] != NULL;
+    k.bfloat = bfloat && mr__cpu_multiplies_bfloat();
     k.s.n = images_at_once(sh, d, c->f);
     c->times = sh->n / k.s.n;
     c->rest = NULL;
@@ -396,7 +453,7 @@ mr_code mr__cpu_conv2d(mr_stream *s, const mr_math_conv2d *p, mr_status *st)
     call c = {.operands = {plain(p->x), plain(p->kernel), plain(p->bias), p->y}, .f = p->f};
     if (result_values(&p->s) == 0)
         return MR_OK;
-    return submit(s, FORWARD, &p->s, &c, st);
+    return submit(s, FORWARD, p->bfloat, &p->s, &c, st);
 }
 
 mr_code mr__cpu_conv2d_backward_data(mr_stream *s, const mr_math_conv2d_backward_data *p,
@@ -407,7 +464,7 @@ mr_code mr__cpu_conv2d_backward_data(mr_stream *s, const mr_math_conv2d_backward
         return MR_OK;
     if (result_values(&p->s) == 0)
         return mr__cpu_fill(s, &(mr_math_fill){.n = image_values(&p->s), .dst = p->dx}, st);
-    return submit(s, BACKWARD_DATA, &p->s, &c, st);
+    return submit(s, BACKWARD_DATA, p->bfloat, &p->s, &c, st);
 }
 
 mr_code mr__cpu_conv2d_backward_weights(mr_stream *s, const mr_math_conv2d_backward_weights *p,
@@ -417,7 +474,7 @@ mr_code mr__cpu_conv2d_backward_weights(mr_stream *s, const mr_math_conv2d_backw
     size_t kernel = sh->kernel_h * sh->kernel_w * (sh->channels / sh->groups) * sh->filters;
     call c = {.operands = {plain(p->x), p->dkernel, p->dbias, plain(p->dy)}};
     if (result_values(sh) > 0)
-        return submit(s, BACKWARD_WEIGHTS, sh, &c, st);
+        return submit(s, BACKWARD_WEIGHTS, p->bfloat, sh, &c, st);
     MR_TRY(mr__cpu_fill(s, &(mr_math_fill){.n = kernel, .dst = p->dkernel}, st));
     if (!p->dbias)
         return MR_OK;

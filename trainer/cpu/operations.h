@@ -67,6 +67,9 @@ MR__CPU_DECLARE(decay);
 MR__CPU_DECLARE(clip);
 MR__CPU_DECLARE(average);
 
+/* Whether the processor has instructions that multiply bfloat16, which conv2d then uses. */
+bool mr__cpu_multiplies_bfloat(void);
+
 /* What kernels share. In place: y = f(y). */
 void mr__cpu_apply(mr_math_activation f, float *y, size_t rows, size_t width);
 /* out[0..width) = sums over the rows of x, overwritten. */
