@@ -27,7 +27,7 @@ struct mr_replica {
     mr__spinner spinner;
     void **scratch; /* of the step under way */
     size_t n_scratch, scratch_capacity;
-    mr_code rc, ended; /* of the last step: of fn, and of what it submitted */
+    mr_code rc; /* of the last step */
     mr_status st;
 };
 
@@ -54,7 +54,7 @@ struct mr_strategy {
     mr__spinner spinner;   /* of who waits for that */
     bool stop;
     bool first_called; /* the first replica's part of the step is the caller's, not its thread's */
-    bool ends;         /* each replica waits for the end of its part, in whatever thread that is */
+    bool ends;         /* the step under way is to be joined, not only submitted */
     mr_step_fn fn;     /* of the step under way; NULL: none */
     void *ctx;
     uint64_t failures; /* steps that failed; changes between steps only */
@@ -127,13 +127,6 @@ static void release_scratch(mr_replica *r)
         mr_stream_release(r->compute, r->scratch[--r->n_scratch]);
 }
 
-/* Waits for the end of the replica's part of a step. */
-static mr_code end_part(mr_replica *r, mr_status *st)
-{
-    MR_TRY(mr_stream_copy(r->compute, r->seen, r->fault, sizeof *r->seen, st));
-    return mr_stream_synchronize(r->compute, st);
-}
-
 static void run_step(mr_replica *r)
 {
     here = r;
@@ -147,10 +140,9 @@ static void run_step(mr_replica *r)
     if (r->rc == MR_OK) /* else a sum that nobody has waited for may be using it */
         release_scratch(r);
     here = NULL;
-    if (!r->s->ends)
-        mr_stream_flush(r->compute);
-    else if (r->rc == MR_OK)
-        r->ended = end_part(r, &r->st);
+    if (r->rc == MR_OK && r->s->ends)
+        r->rc = mr_stream_copy(r->compute, r->seen, r->fault, sizeof *r->seen, &r->st);
+    mr_stream_flush(r->compute);
 }
 
 static void *replica_main(void *replica)
@@ -707,16 +699,11 @@ mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
     return rc;
 }
 
-/* After a step that was submitted well, and has ended: looks for labels out of range. */
+/* After a step that was submitted well: waits for its end and looks for labels out of range. */
 static mr_code end_step(mr_strategy *s, mr_status *st)
 {
     mr_code rc = MR_OK;
-    for (size_t i = 0; i < s->n; i++) {
-        const mr_replica *r = &s->replicas[i];
-        if (r->ended != MR_OK && st)
-            *st = r->st;
-        MR_TRY(r->ended);
-    }
+    MR_TRY(mr__strategy_synchronize(s, st));
     for (size_t i = 0; i < s->n && rc == MR_OK; i++)
         rc = mr__fault_status(s->replicas[i].seen, st);
     if (rc == MR_OK) {
