@@ -221,8 +221,9 @@ static bool add_output_sums(const mr__loop *x, json_t *root)
     return json_object_set_new(root, "output_loss_sums", sums) == 0 && well;
 }
 
+/* sums: those of the positions. */
 static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
-                          size_t workers, mr_status *st)
+                          size_t workers, json_t *sums, mr_status *st)
 {
     const mr__loop *x = e->loop;
     json_t *callbacks;
@@ -244,14 +245,15 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
         (json_int_t)x->rows, "workers", (json_int_t)workers, "replicas",
         (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
         "metric_totals", totals_json(e, all, workers), "callbacks", callbacks);
-    mr_code rc = add_output_sums(x, root) ? mr__save_json(directory, state_name, root, st)
-                                          : mr_fail_memory(st, 0, state_name);
+    mr_code rc = add_output_sums(x, root) && mr__add_checksums(root, sums)
+                     ? mr__save_json(directory, state_name, root, st)
+                     : mr_fail_memory(st, 0, state_name);
     json_decref(root);
     return rc;
 }
 
 static mr_code save_positions(const mr_train_event *e, const char *directory, const part *all,
-                              size_t workers, mr_status *st)
+                              size_t workers, json_t *sums, mr_status *st)
 {
     size_t first = totals_bytes(e);
     for (size_t w = 0; w < workers; w++) {
@@ -263,6 +265,8 @@ static mr_code save_positions(const mr_train_event *e, const char *directory, co
         if (!path)
             return mr_fail_memory(st, strlen(directory), "a file name");
         mr_code rc = mr__write_file(path, all[w].bytes + first, all[w].size - first, false, st);
+        if (rc == MR_OK && !mr__add_checksum(sums, name, all[w].bytes + first, all[w].size - first))
+            rc = mr_fail_memory(st, sizeof name, "a checksum");
         mr_free(path);
         MR_TRY(rc);
     }
@@ -278,8 +282,13 @@ static mr_code save_files(const mr_train_event *e, const char *directory, const 
                               .n_metrics = e->opts->n_metrics};
     MR_TRY(mr__save_into(e->model, directory, &how, st));
     MR_TRY(save_slots(e, directory, st));
-    MR_TRY(save_positions(e, directory, all, workers, st));
-    return save_state(e, directory, all, workers, st);
+    json_t *sums = json_object();
+    mr_code rc = sums ? save_positions(e, directory, all, workers, sums, st)
+                      : mr_fail_memory(st, 0, "checksums of positions");
+    if (rc == MR_OK)
+        rc = save_state(e, directory, all, workers, sums, st);
+    json_decref(sums);
+    return rc;
 }
 
 /* The file beside it that names the latest. */
@@ -361,6 +370,9 @@ static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *s
     mr_code rc = MR_OK;
     if (same && mr__is_there(path))
         rc = mr__read_file(path, SIZE_MAX, &x->position, &x->position_size, st);
+    if (rc == MR_OK && x->position)
+        rc = mr__check_bytes(x->root, mr_saved_path(x->saved), name, x->position, x->position_size,
+                             st);
     mr_free(path);
     return rc;
 }

@@ -157,6 +157,8 @@ static mr_code check_parts(const char *path, mr__train_state *state, mr_status *
         rc = mr__load_json(path, "state.json", &root, st);
     if (rc == MR_OK)
         rc = mr__read_state(root, state, st);
+    if (rc == MR_OK)
+        rc = mr__check_files(root, path, st);
     mr_saved_close(saved);
     mr_safetensors_close(slots);
     json_decref(root);

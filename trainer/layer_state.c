@@ -334,12 +334,10 @@ static void name_of_copy(const file *f, char name[COPY_NAME])
 
 static mr_code add_sum(const file *f, const void *bytes, size_t n, json_t *sums, mr_status *st)
 {
-    char name[COPY_NAME], sum[MR__CHECKSUM];
+    char name[COPY_NAME];
     name_of_copy(f, name);
-    mr__checksum(sum, bytes, n);
-    return json_object_set_new(sums, name, json_string(sum)) == 0
-               ? MR_OK
-               : mr_fail_memory(st, sizeof sum, "a checksum");
+    return mr__add_checksum(sums, name, bytes, n) ? MR_OK
+                                                  : mr_fail_memory(st, COPY_NAME, "a checksum");
 }
 
 static mr_code copy_file(const file *f, const char *directory, json_t *sums, mr_status *st)

@@ -67,9 +67,23 @@ char *mr__json_text(const json_t *v, size_t flags, size_t *size)
 static const char checksum_key[] = "crc32c", no_checksum[] = "00000000",
                   checksums_key[] = "checksums"; /* of other files, by their names */
 
-void mr__checksum(char text[MR__CHECKSUM], const void *bytes, size_t n)
+enum { CHECKSUM = 9 };
+
+static void checksum(char text[CHECKSUM], const void *bytes, size_t n)
 {
-    snprintf(text, MR__CHECKSUM, "%08" PRIx32, mr_crc32c(bytes, n));
+    snprintf(text, CHECKSUM, "%08" PRIx32, mr_crc32c(bytes, n));
+}
+
+bool mr__add_checksum(json_t *sums, const char *name, const void *bytes, size_t n)
+{
+    char text[CHECKSUM];
+    checksum(text, bytes, n);
+    return json_object_set_new(sums, name, json_string(text)) == 0;
+}
+
+bool mr__add_checksums(json_t *v, json_t *sums)
+{
+    return json_object_set(v, checksums_key, sums) == 0;
 }
 
 static bool has_checksums(const json_t *v)
@@ -80,9 +94,9 @@ static bool has_checksums(const json_t *v)
 mr_code mr__check_bytes(const json_t *v, const char *directory, const char *name, const void *bytes,
                         size_t n, mr_status *st)
 {
-    char have[MR__CHECKSUM];
+    char have[CHECKSUM];
     const char *want = json_string_value(json_object_get(json_object_get(v, checksums_key), name));
-    mr__checksum(have, bytes, n);
+    checksum(have, bytes, n);
     if (want ? strcmp(want, have) == 0 : !has_checksums(v))
         return MR_OK;
     mr_fail(st, MR_DATA_LOSS,
@@ -108,12 +122,12 @@ static char *find_digits(char *text, size_t n, const char *digits)
 mr_code mr__save_json(const char *directory, const char *name, json_t *v, mr_status *st)
 {
     size_t n;
-    char sum[MR__CHECKSUM], *text = NULL;
+    char sum[CHECKSUM], *text = NULL;
     if (json_object_set_new(v, checksum_key, json_string(no_checksum)) == 0)
         text = mr__json_text(v, JSON_INDENT(2), &n);
     if (!text)
         return mr_fail_memory(st, 0, name);
-    mr__checksum(sum, text, n + 1);
+    checksum(sum, text, n + 1);
     memcpy(find_digits(text, n, no_checksum), sum, sizeof sum - 1);
     mr_code rc = save_bytes(directory, name, text, n + 1, st);
     mr_free(text);
@@ -138,14 +152,13 @@ mr_code mr__save_tensors(const char *directory, const char *name, const mr_named
 static mr_code save_model_text(const mr_model *m, const char *directory, json_t *sums,
                                mr_status *st)
 {
-    char *line, sum[MR__CHECKSUM];
+    char *line;
     MR_TRY(mr__save_preprocessing(m, directory, sums, &line, st));
     size_t n = strlen(line);
     line[n] = '\n'; /* in place of the NUL byte */
-    mr__checksum(sum, line, n + 1);
     mr_code rc = save_bytes(directory, model_name, line, n + 1, st);
-    if (rc == MR_OK && json_object_set_new(sums, model_name, json_string(sum)) != 0)
-        rc = mr_fail_memory(st, sizeof sum, "a checksum");
+    if (rc == MR_OK && !mr__add_checksum(sums, model_name, line, n + 1))
+        rc = mr_fail_memory(st, CHECKSUM, "a checksum");
     mr_free(line);
     return rc;
 }
@@ -155,8 +168,7 @@ static mr_code save_training(const mr_model *m, const char *directory, const mr_
 {
     int rank;
     const int64_t *shape;
-    json_t *root = json_pack("{s:i, s:s, s:O}", "format", (int)MR__SAVED_FORMAT, "millrace",
-                             MR_VERSION, checksums_key, sums);
+    json_t *root = json_pack("{s:i, s:s}", "format", (int)MR__SAVED_FORMAT, "millrace", MR_VERSION);
     json_t *input = json_array(), *metrics = json_array();
     mr_model_input_shape(m, &rank, &shape);
     for (int i = 0; i < rank; i++)
@@ -173,7 +185,8 @@ static mr_code save_training(const mr_model *m, const char *directory, const mr_
         json_object_set_new(root, "mixed_precision", json_true());
     size_t expected =
         5 + (o->loss ? 1U : 0U) + (o->optimizer ? 1U : 0U) + (mr_model_is_mixed(m) ? 1U : 0U);
-    mr_code rc = json_object_size(root) == expected && json_array_size(input) == (size_t)rank &&
+    mr_code rc = mr__add_checksums(root, sums) && json_object_size(root) == expected &&
+                         json_array_size(input) == (size_t)rank &&
                          json_array_size(metrics) == o->n_metrics
                      ? mr__save_json(directory, training_name, root, st)
                      : mr_fail_memory(st, 0, training_name);
@@ -280,7 +293,7 @@ static mr_code check_sum(const json_t *v, char *bytes, size_t size, const char *
 {
     const json_t *entry = json_object_get(v, checksum_key);
     const char *want = json_string_value(entry);
-    char have[MR__CHECKSUM];
+    char have[CHECKSUM];
     char *at = want && strlen(want) == sizeof have - 1 ? find_digits(bytes, size, want) : NULL;
     if (!entry && !has_checksums(v))
         return MR_OK;
@@ -288,7 +301,7 @@ static mr_code check_sum(const json_t *v, char *bytes, size_t size, const char *
         return mr_fail(st, MR_DATA_LOSS, "%s: %s is missing or not what it must be", name,
                        checksum_key);
     memcpy(at, no_checksum, sizeof have - 1);
-    mr__checksum(have, bytes, size);
+    checksum(have, bytes, size);
     if (strcmp(want, have) == 0)
         return MR_OK;
     return mr_fail(st, MR_DATA_LOSS,
@@ -337,6 +350,25 @@ mr_code mr__load_tensors(const char *directory, const char *name, mr_safetensors
     return rc;
 }
 
+mr_code mr__check_files(const json_t *v, const char *directory, mr_status *st)
+{
+    const char *name;
+    json_t *sum;
+    json_object_foreach(json_object_get(v, checksums_key), name, sum)
+    {
+        void *bytes;
+        size_t n;
+        if (*name == '/' || strstr(name, ".."))
+            return mr_fail(st, MR_DATA_LOSS, "%s/%.200s is no file of a saved model", directory,
+                           name);
+        MR_TRY(load_bytes(directory, name, &bytes, &n, st));
+        mr_code rc = mr__check_bytes(v, directory, name, bytes, n, st);
+        mr_free(bytes);
+        MR_TRY(rc);
+    }
+    return MR_OK;
+}
+
 static mr_code load_model_text(mr_saved *s, mr_status *st)
 {
     void *bytes;
@@ -349,28 +381,6 @@ static mr_code load_model_text(mr_saved *s, mr_status *st)
     if (strlen(s->model) != n || n == 0)
         return mr_fail(st, MR_DATA_LOSS, "%s/%s is empty or no text", s->path, model_name);
     return mr__find_preprocessing(s->path, &s->model, st);
-}
-
-/* Of the files that the model's text names. */
-static mr_code check_files(const mr_saved *s, mr_status *st)
-{
-    const char *name;
-    json_t *sum;
-    json_object_foreach(json_object_get(s->training, checksums_key), name, sum)
-    {
-        void *bytes;
-        size_t n;
-        if (strcmp(name, model_name) == 0)
-            continue;
-        if (*name == '/' || strstr(name, ".."))
-            return mr_fail(st, MR_DATA_LOSS, "%s: %.200s is no file of a saved model",
-                           training_name, name);
-        MR_TRY(load_bytes(s->path, name, &bytes, &n, st));
-        mr_code rc = mr__check_bytes(s->training, s->path, name, bytes, n, st);
-        mr_free(bytes);
-        MR_TRY(rc);
-    }
-    return MR_OK;
 }
 
 static mr_code bad_training(const char *what, mr_status *st)
@@ -420,7 +430,7 @@ static mr_code read_saved(mr_saved *s, const char *path, mr_status *st)
         return rc;
     }
     MR_TRY(load_model_text(s, st));
-    MR_TRY(check_files(s, st));
+    MR_TRY(mr__check_files(s->training, s->path, st));
     return mr__load_tensors(s->path, weights_name, &s->weights, st);
 }
 

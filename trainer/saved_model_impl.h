@@ -23,14 +23,16 @@ mr_code mr__save_json(const char *directory, const char *name, json_t *v,
                       mr_status *st) MR_NODISCARD;
 mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
                          size_t n, mr_status *st) MR_NODISCARD;
-/* The checksum of n bytes, in hexadecimal. */
-enum { MR__CHECKSUM = 9 };
-void mr__checksum(char text[MR__CHECKSUM], const void *bytes, size_t n);
 /* Are the n bytes of the file `name` of the directory those whose checksum v has, which was read
  * from there? Files of format 1 have none.
  * errors   MR_DATA_LOSS */
 mr_code mr__check_bytes(const json_t *v, const char *directory, const char *name, const void *bytes,
                         size_t n, mr_status *st) MR_NODISCARD;
+/* The same of all files that v has checksums of. */
+mr_code mr__check_files(const json_t *v, const char *directory, mr_status *st) MR_NODISCARD;
+/* v gets the checksums, "checksums": {name: .., ..}, a reference of its own; false: no memory. */
+bool mr__add_checksums(json_t *v, json_t *sums);
+bool mr__add_checksum(json_t *sums, const char *name, const void *bytes, size_t n);
 /* A JSON value as text of *size bytes and a line's end, owned: mr_free. NULL: no memory. */
 char *mr__json_text(const json_t *v, size_t flags, size_t *size);
 /* Reads a JSON object and checks its format and checksum; *out owned: json_decref. */

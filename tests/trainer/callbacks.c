@@ -687,6 +687,7 @@ MR_TEST(a_changed_byte_of_a_checkpoint_is_found)
     change_bytes("a/ckpt_1/state.json");
     change_bytes("a/ckpt_1/training.json");
     change_bytes("a/ckpt_1/model.txt");
+    change_bytes("a/ckpt_1/position-0");
     drop_checksum("a/ckpt_1/state.json");
     drop_checksum("a/ckpt_1/training.json");
     parts_drop(&p);

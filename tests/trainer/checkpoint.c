@@ -181,7 +181,7 @@ MR_TEST(damaged_states_are_refused)
         mr_code rc;
         const char *word;
     } cases[] = {
-        {"one/position-0", "something", MR_INVALID_ARGUMENT, "position"},
+        {"one/position-0", "something", MR_DATA_LOSS, "position-0 has the CRC-32C"},
         {"one/state.json", "{\"format\": 1}", MR_DATA_LOSS, "epoch is missing"},
         {"one/state.json", "{\"format\": 9}", MR_FAILED_PRECONDITION, "format 9"},
         {"one/state.json", "{", MR_DATA_LOSS, "not JSON"},
