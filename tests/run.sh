@@ -79,7 +79,7 @@ one() { # name, exit status, [log]: counts a step that is one test
         [ -z "${3:-}" ] || tail -n 60 "$3"
     fi
 }
-section() { printf '\n== %s (%d s)\n' "$1" $SECONDS; }
+section() { printf '\n== %s (after %d s)\n' "$1" $SECONDS; }
 finish() {
     section summary
     if [ -n "$filter" ] && [ $matched = 0 ]; then
@@ -117,7 +117,7 @@ launcher=()
 build() { # folder, compiler, options...
     local dir=$out/$1 cc=$2
     shift 2
-    section "building $dir"
+    section "building $dir, see $dir/build.log"
     mkdir -p "$dir"
     { cmake -S . -B "$dir" -G Ninja -DCMAKE_C_COMPILER="$cc" "${launcher[@]}" "$@" &&
         cmake --build "$dir" --parallel "$jobs" -- -k 0; } >"$dir/build.log" 2>&1
