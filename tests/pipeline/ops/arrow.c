@@ -523,14 +523,15 @@ MR_TEST(a_schema_stands_for_the_first_file)
              "!there_is_no_column_'z',_which_the_first_file_or_the_schema_has");
     mr_drive(mr_drive_path("arrow(\"@/1.arrow\", schema={\"n\": int64[]})"),
              "!column_'n'_is_int64[]_here,_and_int64[?]_in_the_first_file_or_the_schema");
-    arrow_file("s.arrow",
+    arrow_file("struct.arrow",
                "range(2).map(n => {\"g\": {\"a\": n, \"h\": {\"b\": [n], \"c\": \"x\"}}})", 100);
-    mr_drive(mr_drive_path("arrow(\"@/s.arrow\", schema={\"g\": {\"h\": {\"b\": int64[1]}}})"
+    mr_drive(mr_drive_path("arrow(\"@/struct.arrow\", schema={\"g\": {\"h\": {\"b\": int64[1]}}})"
                            ".map(r => r[\"g\"][\"h\"][\"b\"])"),
              "[0] [1]");
-    mr_drive(mr_drive_path("arrow(\"@/s.arrow\", schema={\"g\": {\"a\": int64, \"z\": int64}})"),
-             "!column_'g'_has_no_field_'z',_which_the_first_file_or_the_schema_has");
-    mr_drive(mr_drive_path("arrow(\"@/s.arrow\", schema={\"g\": {\"a\": float32}})"),
+    mr_drive(
+        mr_drive_path("arrow(\"@/struct.arrow\", schema={\"g\": {\"a\": int64, \"z\": int64}})"),
+        "!column_'g'_has_no_field_'z',_which_the_first_file_or_the_schema_has");
+    mr_drive(mr_drive_path("arrow(\"@/struct.arrow\", schema={\"g\": {\"a\": float32}})"),
              "!column_'g'_is_int64[]_here_in_field_a,_and_float32[]_in_the_first_file");
     mr_drive_bad("arrow(\"x\", schema={\"n\": {\"a\": 3}})", "a type is wanted");
     mr_drive_bad("arrow(\"x\", schema={\"n\": int64}, columns=[\"y\"])", "not among columns");
