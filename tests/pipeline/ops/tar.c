@@ -11,6 +11,7 @@
 #include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/drive.h"
+#include "tests/pipeline/ops/table_file.h"
 
 /* ---- archives, written block by block ---- */
 
@@ -53,17 +54,11 @@ static void add(tar *t, const char *path, const char *text)
     add_bytes(t, path, '0', text, strlen(text));
 }
 
-static void write_bytes(const char *name, const void *v, size_t n)
-{
-    FILE *f = fopen(mr_test_path(name), "wb");
-    mr_check(f && fwrite(v, 1, n, f) == n && fclose(f) == 0);
-}
-
 /* Ends the archive and writes it; `cut` bytes less. */
 static void finish(tar *t, const char *name, size_t cut)
 {
     room(t, 2);
-    write_bytes(name, t->v, t->n - cut);
+    table_write(name, t->v, t->n - cut);
     free(t->v);
     *t = (tar){0};
 }
@@ -220,7 +215,7 @@ MR_TEST(a_damaged_archive_ends_with_an_error)
     finish(&t, "twice.tar", 0);
     mr_drive(mr_drive_path("tar(\"@/twice.tar\", members=[\"txt\"])"),
              "!member_0.txt_stands_twice");
-    write_bytes("junk.tar", "this is no archive at all, whatever its name says", 49);
+    table_write("junk.tar", "this is no archive at all, whatever its name says", 49);
     mr_drive(mr_drive_path("tar(\"@/junk.tar\", members=[\"txt\"])"), "!damaged_tar_archive");
     mr_drive(mr_drive_path("tar(\"@/none.tar\", members=[\"txt\"])"), "!not_found");
 }
