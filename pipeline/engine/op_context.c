@@ -44,6 +44,14 @@ bool mr_iter_deterministic(const mr_iter *it)
 {
     return it->run->deterministic;
 }
+void mr_iter_set_takes(mr_iter *it, size_t n)
+{
+    it->priv->takes = n;
+}
+size_t mr_iter_in_turn(const mr_iter *it)
+{
+    return it->priv->in_turn;
+}
 bool mr_iter_no_uring(const mr_iter *it)
 {
     return it->run->opts.no_uring;

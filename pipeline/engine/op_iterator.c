@@ -119,6 +119,10 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     p->number = place->number;
     p->again = parent && !place->owns_scope &&
                (parent->priv->again || (parent->op->props & MR_OP_OPENS_LATER));
+    p->in_turn = parent ? parent->priv->in_turn : 1;
+    if (parent && p->place == SIZE_MAX && parent->priv->takes &&
+        __builtin_mul_overflow(p->in_turn, parent->priv->takes, &p->in_turn))
+        p->in_turn = SIZE_MAX;
     p->most_rows = counts_exactly(p, node) ? 1 : (size_t)run->opts.block_rows;
     p->guarded = parent && run->memory.limit && mr__memory_guards(parent->node);
     it->source = name_source(p->scope, p->number);

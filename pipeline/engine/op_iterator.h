@@ -128,6 +128,12 @@ MR_API mr_cancel *mr_iter_cancel(const mr_iter *it);
 /* Fails with MR_CANCELLED, in the engine's words. */
 MR_API mr_code mr_iter_fail_cancelled(mr_status *st);
 MR_API bool mr_iter_deterministic(const mr_iter *it); /* the graph's and the opener's default */
+/* Says that the op takes elements of up to n datasets in turn that are values (interleave); before
+ * it opens them. Files below them then keep less of themselves in memory, so that all stay in the
+ * processor's cache. */
+MR_API void mr_iter_set_takes(mr_iter *it, size_t n);
+/* Datasets that are taken in turn with the one that `it` is in, that one included; at least 1. */
+MR_API size_t mr_iter_in_turn(const mr_iter *it);
 MR_API bool mr_iter_no_uring(const mr_iter *it);
 /* What the iterator was opened with (iterator.h); borrowed until close. */
 MR_API const struct mr_iterator_opts *mr_iter_opts(const mr_iter *it);

@@ -51,6 +51,8 @@ struct mr_iter_private {
     uint64_t number;           /* in the scope, of the first source of this iterator */
     uint64_t epoch;            /* of a source */
     uint64_t seed;             /* hash of this place in the graph */
+    size_t takes;              /* datasets that are values it takes in turn; 0: one */
+    size_t in_turn;            /* datasets that are read in turn with the one this is in */
     size_t most_rows;          /* that a next is asked for; 0: any number */
     uint64_t delivered;        /* elements so far, failed ones of its own too */
     mr__op_counters *counters; /* NULL: there was no memory for them */

@@ -107,6 +107,7 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
         return mr_fail_memory(st, strlen(path) + 1, "a file name");
     mr__read_opts read = {0};
     s->landing = opts ? opts->landing : NULL;
+    s->least = opts && opts->chunk ? opts->chunk : CHUNK;
     if (opts)
         read = (mr__read_opts){opts->direct,  opts->no_uring,    opts->cancel,
                                opts->on_read, opts->on_read_ctx, opts->no_ahead};
@@ -127,15 +128,18 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
 /* Makes room after the window, for `bytes` of it in all if that is more than a chunk. */
 static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
 {
-    size_t unread = (size_t)(s->end - s->at), capacity = bytes > CHUNK ? bytes : CHUNK;
-    if (bytes > CHUNK / PER_CHUNK && bytes < CHUNK_MAX)
+    size_t unread = (size_t)(s->end - s->at), capacity = bytes > s->least ? bytes : s->least;
+    if (bytes > s->least / PER_CHUNK && bytes < CHUNK_MAX)
         capacity = bytes * PER_CHUNK < CHUNK_MAX ? bytes * PER_CHUNK : CHUNK_MAX;
     if (s->chunk) {
         /* Nobody has a view of what lies after the window. */
         size_t room = (size_t)(buffer_end(s->chunk) - s->end);
-        if (room >= CHUNK / 2 && unread + room >= bytes)
+        if (room >= s->least / 2 && unread + room >= bytes)
             return MR_OK;
-        if (mr_buffer_writable(s->chunk) && mr_buffer_size(s->chunk) >= capacity) {
+        /* Two small chunks by turns are read into faster than one again (bench/tfrecord.c); large
+         * ones are not in the pool. */
+        bool again = s->landing || capacity > CHUNK_MAX;
+        if (again && mr_buffer_writable(s->chunk) && mr_buffer_size(s->chunk) >= capacity) {
             uint8_t *start = mr_buffer_data(s->chunk);
             if (unread)
                 memmove(start, s->at, unread);

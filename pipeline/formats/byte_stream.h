@@ -6,8 +6,9 @@
  *
  *     chunk buffer  | taken ....... | at ... unread ... end | room |
  *
- * Views into the window stay good as long as their holder holds `chunk`: fill overwrites a chunk
- * only while its count is 1, else it continues in another buffer and carries the unread rest over.
+ * Views into the window stay good as long as their holder holds `chunk`: fill overwrites what was
+ * taken of a chunk only while its count is 1, if at all, else it continues in another buffer and
+ * carries the unread rest over.
  *
  * thread   one at a time per object */
 #include "pipeline/files/read_ahead.h"
@@ -24,6 +25,7 @@ typedef struct mr__byte_stream {
     bool source_ended, ended, strict;
     mr__read_ahead *source;
     mr__codec *codec;
+    size_t least;              /* bytes of a chunk */
     const mr_landing *landing; /* chunks are taken there; NULL: from the pool */
     mr_buffer *packed;         /* compressed bytes not yet decoded */
     uint8_t *packed_at, *packed_end;

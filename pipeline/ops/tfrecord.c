@@ -102,6 +102,9 @@ static mr_code open_parallel(mr_iter *it, mr_status *st)
     MR_TRY(mr_dataset_read_function(it->node, &fn, st));
     int64_t reads =
         p->o.num_parallel_reads == MR_AUTO ? MR_PARALLEL_READS_AUTO : p->o.num_parallel_reads;
+    int64_t n = (int64_t)(f->list ? f->list->n : f->names->n);
+    if (reads > n) /* the same order, and each file may have more of the cache */
+        reads = n ? n : 1;
     mr_dataset *ds = mr_interleave(
         names_of(f), fn, &(mr_interleave_opts){.cycle_length = reads, .num_parallel_calls = reads});
     mr_code rc = mr_iter_open_replacement(it, ds, &s->inner, st);

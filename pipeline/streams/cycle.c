@@ -565,6 +565,7 @@ mr_code mr__cycle_open(mr__cycle *c, mr_iter *it, const mr_program *program, int
     c->block_length = length > 1 ? block_length : INT64_MAX; /* one slot: always its turn */
     c->most_rows = -1;
     c->positions = length > 1 && mr_iter_keeps_positions(it);
+    mr_iter_set_takes(it, (size_t)length);
     c->ordered = true;
     if (num_parallel_calls == 0)
         return MR_OK;

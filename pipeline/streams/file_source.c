@@ -9,6 +9,12 @@
  * that would want to find them in the L2 cache. */
 enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 512 << 10 };
 
+/* The chunks of files that are read in turn stay in the caches together, as far as larger reads are
+ * not worth more. */
+#define MOST_CHUNK  ((size_t)512 << 10)
+#define ALL_CHUNKS  ((size_t)2 << 20)
+#define LEAST_CHUNK ((size_t)128 << 10)
+
 const char *const mr__compression_names[] = {"", "GZIP", "ZLIB", "ZSTD", NULL};
 
 mr_code mr__file_source_open(mr_iter *it, mr_status *st)
@@ -106,6 +112,15 @@ static mr_code prepare(mr_iter *it, mr_status *st)
     return rc;
 }
 
+/* Bytes of the file in memory at once; 0: the reader's own choice. */
+static size_t chunk_of(const mr_iter *it)
+{
+    size_t bytes = ALL_CHUNKS / mr_iter_in_turn(it);
+    if (mr_iter_opts(it)->landing || bytes > MOST_CHUNK)
+        return 0;
+    return bytes > LEAST_CHUNK ? bytes : LEAST_CHUNK;
+}
+
 static mr_code open_file(mr_iter *it, mr_status *st)
 {
     mr__file_source *s = it->state;
@@ -119,6 +134,7 @@ static mr_code open_file(mr_iter *it, mr_status *st)
                       .cancel = mr_iter_cancel(it),
                       .on_read = mr_iter_opts(it)->on_read,
                       .on_read_ctx = mr_iter_opts(it)->on_read_ctx,
+                      .chunk = chunk_of(it),
                       .landing = mr_iter_opts(it)->landing,
                       .no_ahead = !mr__memory_room(it, MR__READ_DEPTH * MR__READ_SLOT),
                       .compression = compression_of(kind, params)};

@@ -698,3 +698,56 @@ MR_TEST(every_allocation_may_fail_with_frames)
     mr_drive_faults(
         mr_drive_path("tfrecord(\"@/z\", record_compression=\"ZSTD\").global_shuffle(seed=1)"));
 }
+
+static void note_largest(void *ctx, size_t bytes)
+{
+    size_t *largest = ctx;
+    *largest = bytes > *largest ? bytes : *largest;
+}
+
+/* Bytes of the largest piece that a graph reads of its files, with all it does in this thread. */
+static size_t largest_read(const char *text)
+{
+    mr_dataset *ds = NULL;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    size_t largest = 0;
+    text = mr_drive_path(text);
+    mr_ok(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), &st);
+    mr_ok(mr_iterator_open(&it, ds,
+                           &(mr_iterator_opts){.has_threads = true,
+                                               .on_read = note_largest,
+                                               .on_read_ctx = &largest},
+                           &st),
+          &st);
+    mr_code rc = MR_OK;
+    while (rc == MR_OK)
+        rc = mr_iterator_next(it, 1000, &b, &st);
+    mr_eq_i64(rc, MR_END);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    return largest;
+}
+
+MR_TEST(files_read_in_turn_share_the_cache)
+{
+    write_records("a", 40000, MR_COMPRESSION_NONE);
+    write_records("b", 40000, MR_COMPRESSION_NONE);
+    size_t whole = 512 << 10, half = 256 << 10, least = 128 << 10;
+    mr_eq_u64(largest_read("tfrecord(\"@/a\", \"@/b\")"), whole);
+    mr_eq_u64(largest_read("list_files(\"@/*\").interleave(f => tfrecord(f), cycle_length=4)"),
+              whole);
+    mr_eq_u64(largest_read("list_files(\"@/*\").interleave(f => tfrecord(f), cycle_length=8)"),
+              half);
+    mr_eq_u64(largest_read("list_files(\"@/*\").interleave(f => tfrecord(f).take(50000), "
+                           "cycle_length=1000000)"),
+              least);
+    mr_eq_u64(largest_read("from_tensors(0).repeat(4).interleave(i => "
+                           "list_files(\"@/*\").interleave(f => tfrecord(f), cycle_length=4), "
+                           "cycle_length=4)"),
+              least);
+    /* Two files cannot be read more than two at once. */
+    mr_eq_u64(largest_read("tfrecord(\"@/a\", \"@/b\", num_parallel_reads=16)"), whole);
+}
