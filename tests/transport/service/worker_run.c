@@ -587,7 +587,9 @@ MR_TEST(memory_is_free_when_a_client_goes_with_blocks_in_its_hands)
     mr_status st;
     mr_ok(cluster_start(&c, MR__LOOP_AUTO, &st), &st);
     for (int round = 0; round < 2; round++) { /* it goes in the middle, and at the end */
-        const mr_service_opts o = {.streams = 1, .transfer = (char *)(uintptr_t) "shared_memory"};
+        const mr_service_opts o = {.streams = 1,
+                                   .transfer = (char *)(uintptr_t) "shared_memory",
+                                   .max_outstanding_bytes = 1 << 20};
         mr_dataset *ds = mr_service_distribute(mr_text_line(&path, 1, NULL), c.address, &o);
         mr_iterator *it;
         mr_block held[MOST];
@@ -600,7 +602,8 @@ MR_TEST(memory_is_free_when_a_client_goes_with_blocks_in_its_hands)
             rows += rc == MR_OK ? held[n].rows : 0;
         }
         mr_eq_u64(rows == LINES, round);
-        mr_eq_u64(lent_maps(), 1);
+        if (round == 0) /* at the end the client may be done with the worker */
+            mr_eq_u64(lent_maps(), 1);
         mr_iterator_close(it);
         mr_dataset_unref(ds);
         for (int waited = 0; lent_maps(); waited++) {
