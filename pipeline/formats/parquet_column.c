@@ -58,7 +58,7 @@ static mr_code next_page(mr__parquet_column *c, int64_t *skip, mr_status *st)
     for (;;) {
         mr__parquet_head h;
         mr_code rc = mr__parquet_next_head(c, &h, st);
-        int64_t covers = c->leaf->lists ? h.rows : h.values;
+        int64_t covers = c->leaf->lists ? mr__parquet_rows_of(&h) : h.values;
         if (rc != MR_OK)
             return at_page(c, rc, st);
         if (h.type != MR__PARQUET_DICTIONARY_PAGE && skip && covers >= 0 && covers <= *skip &&
@@ -87,6 +87,12 @@ static mr_code fail_ended(const mr__parquet_column *c, mr_status *st)
 static mr_code fail_short(const mr__parquet_column *c, const char *what, mr_status *st)
 {
     mr_fail(st, MR_DATA_LOSS, "a damaged page: it has fewer %s than its head says", what);
+    return at_page(c, MR_DATA_LOSS, st);
+}
+
+static mr_code fail_long(const mr__parquet_column *c, mr_status *st)
+{
+    mr_fail(st, MR_DATA_LOSS, "a damaged page: it has more rows than its head says");
     return at_page(c, MR_DATA_LOSS, st);
 }
 
@@ -362,7 +368,9 @@ static mr_code take_rows(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_s
     while (l->rows < l->most) {
         if (c->level_at == c->level_n && c->page_left == 0) {
             MR_TRY(take_waiting(c, l, owner, st));
-            if (c->row_open && c->page_of_rows) {
+            if (c->rows_left > 0)
+                return fail_short(c, "rows", st);
+            if (c->row_open && c->rows_left == 0) {
                 end_row(c, l);
                 continue;
             }
@@ -390,6 +398,9 @@ static mr_code take_rows(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_s
             }
             if (!begins && !c->row_open)
                 return fail_short(c, "rows", st);
+            if (begins && c->rows_left == 0)
+                return fail_long(c, st);
+            c->rows_left -= begins && c->rows_left > 0;
             c->row_open = true;
             if (++l->entries > MOST_ROW_ENTRIES)
                 return mr_fail(st, MR_RESOURCE_EXHAUSTED, "a list of more than %" PRId64 " entries",

@@ -30,7 +30,8 @@ typedef struct mr__parquet_column {
     int64_t page_offset; /* of the page at hand, for messages */
     mr_buffer *page;     /* its bytes, decompressed; may be the window */
     size_t page_left;    /* its entries that are not taken yet */
-    bool page_of_rows;   /* no row goes on in the next page */
+    int64_t rows_left;   /* lists of it that have not begun, none of which goes on in the next page;
+                            -1: it does not say */
     mr__hybrid definitions, repetitions;
     mr__parquet_values values;
     mr_array dictionary; /* rows 0: there is none yet */

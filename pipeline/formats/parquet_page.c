@@ -358,7 +358,7 @@ static mr_code start_page(mr__parquet_column *c, const mr__parquet_head *h, cons
     MR_TRY(mr__parquet_values_start(&c->values, (int)h->encoding, (int)leaf->type, size_of(leaf),
                                     data, end, n, st));
     c->page_left = n;
-    c->page_of_rows = v2;
+    c->rows_left = mr__parquet_rows_of(h);
     c->values_left -= h->values;
     return MR_OK;
 }

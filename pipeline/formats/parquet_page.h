@@ -14,6 +14,13 @@ typedef struct mr__parquet_head {
     uint32_t crc;
 } mr__parquet_head;
 
+/* The rows of a page of lists; -1: it does not say. For them Arrow before 12 wrote the number of
+ * values. */
+static inline int64_t mr__parquet_rows_of(const mr__parquet_head *h)
+{
+    return h->rows < h->values ? h->rows : -1;
+}
+
 /* The head of the next page that is one of data or a dictionary; c->page_offset is set, c->at and
  * the window stand at its bytes. MR_END: the chunk has no more.
  * errors   MR_DATA_LOSS, those of reading */

@@ -160,6 +160,32 @@ def long_lists_lie_in_many_pages(folder):
         t = t.drop_columns(["i"])
 
 
+def pages_of_lists_that_miscount_their_rows(folder):
+    rows, path = [[i, -i] for i in range(100)], f"{folder}/t.parquet"
+    t = pa.table({"x": pa.array(rows, pa.list_(pa.int64())), "i": range(100)})
+    pq.write_table(t, path, data_page_size=160, write_batch_size=10, use_dictionary=False, data_page_version="2.0",
+                   compression="NONE", write_statistics=False)
+    good = open(path, "rb").read()
+    head = b"\x5c\x15\x28\x15\x00\x15"  # of version 2: 20 values, no nulls; then the rows, twice as large
+    equal(good.count(head + b"\x14"), 10, "pages")
+
+    def read(rows_of_page, which, *more):
+        parts = good.split(head + b"\x14")
+        for i, part in enumerate(parts[1:], 1):
+            parts[i] = head + (bytes([2 * rows_of_page]) if i in which else b"\x14") + part
+        open(path, "wb").write(b"".join(parts))
+        return [r["x"] for r in shown(f'parquet("{path}")' + "".join(more))]
+
+    for skip in (0, 5, 10, 15, 49, 90, 99):  # as Arrow before 12 counted, in all pages and in some
+        equal(read(20, range(1, 11), f".skip({skip})"), rows[skip:], f"skip({skip})")
+        equal(read(20, (3, 10), f".skip({skip})"), rows[skip:], f"skip({skip})")
+    for wrong, many, why in ((9, 29, "more"), (11, 29, "fewer")):
+        equal(read(wrong, (3,), ".ignore_errors()")[:20], rows[:20])
+        said = run("show", f'parquet("{path}")', good=False)
+        if f"a damaged page: it has {why} rows than its head says" not in said:
+            raise Failure(said)
+
+
 def several_row_groups_and_files(folder):
     t = table()
     for i in range(3):
@@ -288,9 +314,9 @@ def files_without_rows_have_columns(folder):
 
 
 TESTS = (every_codec_version_and_dictionary, every_encoding, required_columns_and_other_types_of_lists,
-         long_lists_lie_in_many_pages, several_row_groups_and_files, nulls_are_errors_of_their_rows,
-         damage_is_found_by_checksums, types_that_are_no_columns_are_refused, what_millrace_writes_is_read,
-         tensors_are_lists_and_records_groups, large_files_have_several_row_groups, files_without_rows_have_columns)
+         long_lists_lie_in_many_pages, pages_of_lists_that_miscount_their_rows, several_row_groups_and_files,
+         nulls_are_errors_of_their_rows, damage_is_found_by_checksums, types_that_are_no_columns_are_refused,
+         what_millrace_writes_is_read, tensors_are_lists_and_records_groups, large_files_have_several_row_groups, files_without_rows_have_columns)
 
 if __name__ == "__main__":
     kit.main("parquet", TESTS)

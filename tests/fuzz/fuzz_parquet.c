@@ -29,6 +29,10 @@ static uint64_t sum_of(const mr_array *a, uint64_t sum)
         bool ragged = a->storage == MR_RAGGED;
         const void *v = ragged ? row->data : mr_array_at(a, i);
         size_t n = ragged ? (size_t)row->shape[0] : 1;
+        if (ragged && row->splits) { /* lists of lists */
+            sum = mix(sum, row->splits, (n + 1) * sizeof *row->splits);
+            n = (size_t)row->splits[n];
+        }
         if (a->dtype != MR_STRING)
             sum = mix(sum, v, n * mr_dtype_size(a->dtype));
         for (size_t k = 0; a->dtype == MR_STRING && k < n; k++)

@@ -84,6 +84,11 @@ values = pa.table({
     "l": pa.array([["x", "y"], [], ["x"], ["zz", "zz", "zz"], [], ["y"]], pa.list_(pa.string())),
 })
 groups = pa.table({"g": pa.array([{"a": 1, "b": "p"}, {"a": 2, "b": "q"}]), "h": pa.array([3, 4], pa.uint16())})
+lists = pa.table({
+    "i": pa.array([[[1, 2], []], [], [[3]], [[], [4], [5, 6, 7]], [[8]] * 9], pa.list_(pa.list_(pa.int16()))),
+    "s": pa.array([{"l": [["a"], ["b", ""]]}, {"l": []}, {"l": [[]]}, {"l": [["c"]] * 4}, {"l": [["d"]]}],
+                  pa.struct([("l", pa.list_(pa.list_(pa.string())))])),
+})
 refused = pa.table({
     "m": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())),
     "n": pa.array([[[1]]], pa.list_(pa.list_(pa.int32()))),
@@ -101,6 +106,8 @@ parquet_files = {
     "delta": (values, dict(compression="LZ4", use_dictionary=False, column_encoding=delta)),
     "delta_v2": (values, dict(compression="BROTLI", use_dictionary=False, column_encoding=delta,
                               data_page_version="2.0", data_page_size=1, write_batch_size=2)),
+    "lists": (lists, dict(compression="NONE", data_page_size=1, write_batch_size=2)),
+    "lists_v2": (lists, dict(compression="NONE", data_page_size=1, write_batch_size=2, data_page_version="2.0")),
     "groups": (groups, dict(compression="ZSTD")),
     "refused": (refused, dict(compression="NONE")),
     "no_rows": (values.slice(0, 0), dict(compression="NONE")),

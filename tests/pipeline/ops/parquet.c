@@ -12,8 +12,9 @@
 #include "tests/pipeline/ops/parquet_table.h"
 
 /* What pyarrow wrote (tests/fuzz/pyarrow_files.py). */
-static const char *const known_files[] = {"nulls",    "nulls_v2", "dictionary", "plain",  "delta",
-                                          "delta_v2", "groups",   "refused",    "no_rows"};
+static const char *const known_files[] = {"nulls",  "nulls_v2", "dictionary", "plain",
+                                          "delta",  "delta_v2", "lists",      "lists_v2",
+                                          "groups", "refused",  "no_rows"};
 enum { N_KNOWN_FILES = sizeof known_files / sizeof *known_files };
 
 static unsigned char *known_file(const char *name, size_t *n)
