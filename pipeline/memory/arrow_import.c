@@ -151,8 +151,15 @@ static int64_t begin_of(const level *l, int64_t i)
         return (l->first + i) * l->size;
     if (l->n == 0)
         return 0;
-    return l->large ? ((const int64_t *)l->offsets)[l->first + i]
-                    : ((const int32_t *)l->offsets)[l->first + i];
+    int64_t large; /* they may lie anywhere */
+    int32_t small;
+    if (l->large) {
+        memcpy(&large, (const char *)l->offsets + (size_t)(l->first + i) * sizeof large,
+               sizeof large);
+        return large;
+    }
+    memcpy(&small, (const char *)l->offsets + (size_t)(l->first + i) * sizeof small, sizeof small);
+    return small;
 }
 
 /* The same, counted from that of the first. */

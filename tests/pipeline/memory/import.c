@@ -264,6 +264,22 @@ MR_TEST(values_that_are_not_aligned_are_copied)
     mr_array_reset(&a);
 }
 
+MR_TEST(offsets_that_are_not_aligned_are_read)
+{
+    static const int64_t ends[] = {0, 1, 3};
+    static const int32_t rows_end[] = {0, 2};
+    char inner_ends[1 + sizeof ends] = "", top_ends[1 + sizeof rows_end] = "";
+    made values, inner, top;
+    memcpy(inner_ends + 1, ends, sizeof ends);
+    memcpy(top_ends + 1, rows_end, sizeof rows_end);
+    make(&values, "c", 3, 0, "\1\2\3", NULL, NULL);
+    make(&inner, "+L", 2, 0, inner_ends + 1, NULL, &values);
+    make(&top, "+l", 1, 0, top_ends + 1, NULL, &inner);
+    mr_array a = import(&top);
+    mr_eq_mem(((const mr_row *)a.data)->splits, ends, sizeof ends);
+    let_go(&a);
+}
+
 MR_TEST(times_are_the_integers_they_are_stored_as)
 {
     static const struct known {
