@@ -30,10 +30,15 @@ static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, 
     return MR_OK;
 }
 
+/* Workers of before may not have found the dispatcher yet. */
+static bool has_just_started(const mr__dispatcher *d)
+{
+    return d->started != INT64_MIN && d->now - d->started < MR__COME_BACK_S * MR__SECOND;
+}
+
 bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w)
 {
-    return !w->connection && w->lost_at <= d->started &&
-           d->now - d->started < MR__COME_BACK_S * MR__SECOND;
+    return !w->connection && w->lost_at <= d->started && has_just_started(d);
 }
 
 void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out)
@@ -64,7 +69,10 @@ static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const Mr__Wi
         return mr_fail(st, MR_FAILED_PRECONDITION, "worker %.100s is being drained for this tool",
                        x->drains->address);
     if (!w || (!w->connection && !w->taken_out))
-        return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s", ask->name);
+        return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s%s", ask->name,
+                       has_just_started(d) ? "; the dispatcher has just started, and workers may "
+                                             "not have found it yet: try again"
+                                           : "");
     if (!w->taken_out && d->disk_full)
         return mr__d_disk_full(st);
     if (!w->taken_out)
