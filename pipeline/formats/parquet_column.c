@@ -270,6 +270,7 @@ typedef struct lists {
     size_t rows, most;
     int64_t length;  /* of the row that is open */
     int64_t entries; /* and with its nulls */
+    int definition;  /* of the last one */
     bool null;
     /* of lists of lists */
     int64_t *outer;                             /* how many lists the rows have */
@@ -343,10 +344,14 @@ static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
     const mr__parquet_leaf *leaf = c->leaf;
     int r = (int)c->repetition[c->level_at], d = (int)c->definition[c->level_at];
     c->level_at++;
+    /* A list that goes on has entries, this one and the one before. */
+    if (r > 0 && (d < leaf->in_list[r - 1] || l->definition < leaf->in_list[r - 1])) {
+        mr_fail(st, MR_DATA_LOSS, "a damaged page: its levels contradict each other");
+        return at_page(c, MR_DATA_LOSS, st);
+    }
+    l->definition = d;
     if (leaf->lists == 2 && r < 2 && d >= leaf->in_list[0])
         MR_TRY(add_inner(l, st));
-    if (leaf->lists == 2 && d >= leaf->in_list[0] && l->n_inner == l->open_inner)
-        return fail_short(c, "lists", st);
     if (d == leaf->max_definition) {
         l->waiting++;
         l->length++;

@@ -374,6 +374,21 @@ MR_TEST(counts_that_differ_are_damage)
     mr_check(error.offset > 0);
 }
 
+MR_TEST(a_list_that_is_empty_does_not_go_on)
+{
+    enum { DEFINITION = 36 }; /* of the first value; the second one's is two bytes on */
+    unsigned char v[sizeof list_counts];
+    memcpy(v, list_counts, sizeof v);
+    mr_eq_u64(v[DEFINITION], 2);
+    v[DEFINITION] = 1; /* an empty list, and then its second value */
+    table_write("levels.parquet", v, sizeof v);
+    mr_drive(mr_drive_path("parquet(\"@/levels.parquet\")"), "!levels_contradict_each_other");
+    v[DEFINITION] = 2;
+    v[DEFINITION + 2] = 1; /* a list goes on, by nothing */
+    table_write("levels.parquet", v, sizeof v);
+    mr_drive(mr_drive_path("parquet(\"@/levels.parquet\")"), "!levels_contradict_each_other");
+}
+
 /* The columns of a file whatever its bytes; no call fails without a message. */
 static void read_anything(const char *name)
 {
