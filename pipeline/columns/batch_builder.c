@@ -237,6 +237,14 @@ mr_code mr__batch_builder_add(mr__batch_builder *s, const mr_block *src, size_t 
     return MR_OK;
 }
 
+mr_code mr__batch_builder_view(mr__batch_builder *s, const mr_block *src, size_t from, size_t n,
+                               mr_status *st)
+{
+    MR_TRY(mr_block_slice(&s->rows, src, from, n, st));
+    s->n = n;
+    return MR_OK;
+}
+
 /* ---- finishing ---- */
 
 static mr_code take_column(mr__batch_builder *s, size_t c, mr_array *out, mr_status *st)

@@ -27,6 +27,9 @@ typedef struct mr__batch_builder {
 mr_code mr__batch_builder_add(mr__batch_builder *s, const mr_block *src, size_t from, size_t n,
                               size_t limit, const mr_destination *destination,
                               mr_status *st) MR_NODISCARD;
+/* The same for a whole batch onto an empty stack, without a copy: columns stay as they came. */
+mr_code mr__batch_builder_view(mr__batch_builder *s, const mr_block *src, size_t from, size_t n,
+                               mr_status *st) MR_NODISCARD;
 /* out = all rows as one; the stack is then empty, also on failure. */
 mr_code mr__batch_builder_finish(mr__batch_builder *s, mr_block *out, mr_status *st) MR_NODISCARD;
 /* Releases the rows. */

@@ -48,7 +48,7 @@ static const mr_row *row_at(const mr_array *a, size_t i)
 }
 
 /* Values of a ragged row. */
-static size_t row_values(const mr_row *r, int rank)
+static inline size_t row_values(const mr_row *r, int rank)
 {
     if (!r->splits)
         return shape_values(r->shape, rank);
@@ -71,12 +71,13 @@ size_t mr_array_payload_bytes(const mr_array *a, size_t from, size_t n)
     }
     if (a->storage != MR_RAGGED)
         return n * mr_array_row_bytes(a);
-    size_t bytes = 0, size = mr_dtype_size(a->dtype);
-    for (size_t i = from; i < from + n; i++) {
-        const mr_row *r = row_at(a, i);
-        size_t values = row_values(r, a->rank);
-        bytes += a->dtype == MR_STRING ? string_bytes(r->data, values) : values * size;
-    }
+    size_t bytes = 0, values = 0;
+    for (size_t i = from; i < from + n; i++)
+        values += row_values(row_at(a, i), a->rank);
+    if (a->dtype != MR_STRING)
+        return values * mr_dtype_size(a->dtype);
+    for (size_t i = from; i < from + n; i++)
+        bytes += string_bytes(row_at(a, i)->data, row_values(row_at(a, i), a->rank));
     return bytes;
 }
 

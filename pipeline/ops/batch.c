@@ -15,25 +15,6 @@ struct params {
     mr_batch_opts o;
 };
 
-/* Rows to ask for: whole batches, as many as a block should hold, at least one. */
-static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
-{
-    size_t all;
-    if (__builtin_mul_overflow(want, n, &all))
-        all = SIZE_MAX;
-    size_t rows = mr_iter_block_rows(it, all, mr__row_bytes(mr_iter_input_spec(it, 0)));
-    return rows < n ? n : rows - rows % n;
-}
-
-/* The first rows for a call: straight into the consumer's segments if upstream can. */
-static mr_code pull(mr_iter *it, size_t want, size_t n, const mr_destination *destination,
-                    mr_status *st)
-{
-    mr__collected *s = it->state;
-    size_t rows = s->stack.n ? n - s->stack.n : rows_to_pull(it, want, n);
-    return mr__cursor_pull(it, 0, rows, &s->input, s->stack.n ? NULL : destination, st);
-}
-
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
@@ -41,7 +22,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     size_t n = (size_t)p->batch_size;
     for (;;) {
         if (mr__cursor_left(&s->input) == 0) {
-            mr_code rc = pull(it, want, n, out->destination, st);
+            mr_code rc = mr__collect_pull(it, want, n, out->destination, st);
             if (rc == MR_END && s->stack.n && !p->o.drop_remainder)
                 return mr__batch_builder_finish(&s->stack, out, st);
             if (rc != MR_OK) {

@@ -205,27 +205,18 @@ static mr_code make_targets(const mr_spec *spec, const struct params *p, struct 
 
 /* ---- padding ---- */
 
-/* Row r's shape into the batch's: grows open axes, checks constant ones. */
-static mr_code widen(const struct target *t, const int64_t *row, int rank, size_t r, size_t column,
-                     int64_t *shape, mr_status *st)
+static mr_code refuse(int64_t limit, int64_t size, size_t row, int d, size_t column, mr_status *st)
 {
-    for (int d = 0; d < rank; d++) {
-        bool open = !t->given || t->shape[d] < 0;
-        if (row[d] < 0)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "element %zu of component %zu is ragged and cannot be padded", r,
-                           column);
-        if (open && row[d] > shape[d])
-            shape[d] = row[d];
-        if (!open && row[d] > t->shape[d])
-            return mr_fail(st, MR_DATA_LOSS,
-                           "attempted to pad to a smaller size than the input element: axis %d of "
-                           "component %zu is to have %" PRId64 ", element %zu has %" PRId64,
-                           d, column, t->shape[d], r, row[d]);
-    }
-    return MR_OK;
+    if (size < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "element %zu of component %zu is ragged and cannot be padded", row, column);
+    return mr_fail(st, MR_DATA_LOSS,
+                   "attempted to pad to a smaller size than the input element: axis %d of "
+                   "component %zu is to have %" PRId64 ", element %zu has %" PRId64,
+                   d, column, limit, row, size);
 }
 
+/* Open axes get the largest size of a row's, the others are checked. */
 static mr_code batch_shape(const struct target *t, const mr_array *a, size_t column, int64_t *shape,
                            mr_status *st)
 {
@@ -234,10 +225,20 @@ static mr_code batch_shape(const struct target *t, const mr_array *a, size_t col
                        "component %zu has %d axes, its padded shape has %d; they must pad to the "
                        "same",
                        column, a->rank, t->rank);
-    for (int d = 0; d < a->rank; d++)
-        shape[d] = t->given && t->shape[d] > 0 ? t->shape[d] : 0;
+    const mr_row *rows = a->data;
+    int64_t limit[MR_MAX_RANK];
+    for (int d = 0; d < a->rank; d++) {
+        bool open = !t->given || t->shape[d] < 0;
+        limit[d] = open ? INT64_MAX : t->shape[d];
+        shape[d] = open ? 0 : t->shape[d];
+    }
     for (size_t r = 0; r < a->rows; r++)
-        MR_TRY(widen(t, mr_array_row_shape(a, r), a->rank, r, column, shape, st));
+        for (int d = 0; d < a->rank; d++) {
+            int64_t size = rows[r].shape[d];
+            if ((uint64_t)size > (uint64_t)limit[d]) /* -1, of a ragged row, too */
+                return refuse(limit[d], size, r, d, column, st);
+            shape[d] = size > shape[d] ? size : shape[d];
+        }
     return MR_OK;
 }
 
@@ -250,27 +251,27 @@ static void fill(char *to, size_t n, const struct target *t, size_t size)
             memcpy(to + i * size, t->value, size);
 }
 
-/* Copies a tensor of shape `from_shape` into the corner of one of `shape`. */
-static void copy_corner(char *to, const int64_t *shape, const char *from, const int64_t *from_shape,
-                        int rank, size_t size)
+/* Makes a tensor of `shape` of one of from_shape, which goes into its corner. */
+static void pad(char *to, const int64_t *shape, const char *from, const int64_t *from_shape,
+                int rank, const struct target *t, size_t size)
 {
     if (rank == 0) {
         memcpy(to, from, size);
         return;
     }
-    size_t to_step = size, from_step = size;
+    size_t to_step = size, from_step = size, n = (size_t)from_shape[0];
     for (int d = 1; d < rank; d++) {
         to_step *= (size_t)shape[d];
         from_step *= (size_t)from_shape[d];
     }
-    if (to_step == from_step || rank == 1) {
-        if (from_shape[0] && from_step)
-            memcpy(to, from, (size_t)from_shape[0] * from_step);
-        return;
-    }
-    for (int64_t i = 0; from_step && i < from_shape[0]; i++)
-        copy_corner(to + (size_t)i * to_step, shape + 1, from + (size_t)i * from_step,
-                    from_shape + 1, rank - 1, size);
+    if (to_step != from_step)
+        for (size_t i = 0; i < n; i++)
+            pad(to + i * to_step, shape + 1, from + i * from_step, from_shape + 1, rank - 1, t,
+                size);
+    else if (n && from_step)
+        memcpy(to, from, n * from_step);
+    if (to_step)
+        fill(to + n * to_step, ((size_t)shape[0] - n) * (to_step / size), t, size);
 }
 
 static mr_code pad_column(const struct target *t, const mr_array *a, size_t column, mr_array *out,
@@ -289,10 +290,7 @@ static mr_code pad_column(const struct target *t, const mr_array *a, size_t colu
     size_t size = mr_dtype_size(a->dtype), bytes = mr_array_row_bytes(&rows);
     for (size_t r = 0; r < a->rows && rc == MR_OK; r++) {
         const mr_row *row = (const mr_row *)a->data + r;
-        char *to = (char *)rows.data + r * bytes;
-        if (memcmp(row->shape, shape, (size_t)a->rank * sizeof *shape) != 0)
-            fill(to, bytes / size, t, size);
-        copy_corner(to, shape, row->data, row->shape, a->rank, size);
+        pad((char *)rows.data + r * bytes, shape, row->data, row->shape, a->rank, t, size);
     }
     if (rc == MR_OK && a->rank == MR_MAX_RANK)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "a batch would have a shape of more than %d axes",
@@ -313,8 +311,14 @@ static mr_code finish(struct state *s, mr_block *out, mr_status *st)
                      k->error.message);
     if (rc == MR_OK)
         rc = mr_block_prepare(out, k->rows.n_columns, st);
-    for (size_t c = 0; c < k->rows.n_columns && rc == MR_OK; c++)
-        rc = pad_column(&s->targets[c], &k->rows.columns[c], c, &out->columns[c], st);
+    for (size_t c = 0; c < k->rows.n_columns && rc == MR_OK; c++) {
+        mr_array rows;
+        rc = mr_array_to_ragged(&rows, &k->rows.columns[c], st);
+        if (rc != MR_OK)
+            break;
+        rc = pad_column(&s->targets[c], &rows, c, &out->columns[c], st);
+        mr_array_reset(&rows);
+    }
     if (rc == MR_OK)
         rc = mr_identities_group(&out->ids, &k->rows.ids, k->rows.rows, k->rows.rows, st);
     out->rows = 1;
@@ -337,11 +341,10 @@ static mr_code open(mr_iter *it, mr_status *st)
 
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
-    (void)want;
     const struct params *p = it->params;
     struct state *s = it->state;
     s->collected.stack.ragged = true;
-    MR_TRY(mr__collect_batch(it, (size_t)p->batch_size, p->o.drop_remainder, st));
+    MR_TRY(mr__collect_batch(it, want, (size_t)p->batch_size, p->o.drop_remainder, st));
     return finish(s, out, st);
 }
 

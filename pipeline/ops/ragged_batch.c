@@ -120,13 +120,17 @@ static mr_code join_rows(const mr_array *a, size_t column, mr_array *out, mr_sta
 static mr_code join_column(const mr_leaf *leaf, const mr_array *a, size_t column, mr_array *out,
                            mr_status *st)
 {
-    mr_array dense;
-    if (is_open(leaf))
-        return join_rows(a, column, out, st);
-    MR_TRY(mr_array_to_dense(&dense, a, NULL, st));
-    mr_array_group(out, &dense, a->rows);
-    mr_array_reset(&dense);
-    return MR_OK;
+    mr_array rows;
+    mr_code rc = MR_OK;
+    if (is_open(leaf)) {
+        MR_TRY(mr_array_to_ragged(&rows, a, st));
+        rc = join_rows(&rows, column, out, st);
+    } else {
+        MR_TRY(mr_array_to_dense(&rows, a, NULL, st));
+        mr_array_group(out, &rows, a->rows);
+    }
+    mr_array_reset(&rows);
+    return rc;
 }
 
 static mr_code finish(const mr_iter *it, mr__collected *s, mr_block *out, mr_status *st)
@@ -152,10 +156,9 @@ static mr_code finish(const mr_iter *it, mr__collected *s, mr_block *out, mr_sta
 
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
-    (void)want;
     const struct params *p = it->params;
     mr__collected *s = it->state;
-    MR_TRY(mr__collect_batch(it, (size_t)p->batch_size, p->o.drop_remainder, st));
+    MR_TRY(mr__collect_batch(it, want, (size_t)p->batch_size, p->o.drop_remainder, st));
     return finish(it, s, out, st);
 }
 

@@ -1,13 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/collect.h"
 
-mr_code mr__collect_batch(mr_iter *it, size_t n, bool drop_remainder, mr_status *st)
+#include "pipeline/params/infer.h"
+
+/* Whole batches, as many as a block should hold, at least one. */
+static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
+{
+    size_t all;
+    if (__builtin_mul_overflow(want, n, &all))
+        all = SIZE_MAX;
+    size_t rows = mr_iter_block_rows(it, all, mr__row_bytes(mr_iter_input_spec(it, 0)));
+    return rows < n ? n : rows - rows % n;
+}
+
+mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destination *destination,
+                         mr_status *st)
+{
+    mr__collected *s = it->state;
+    return mr__cursor_pull(it, 0, rows_to_pull(it, want, n) - s->stack.n, &s->input,
+                           s->stack.n ? NULL : destination, st);
+}
+
+mr_code mr__collect_batch(mr_iter *it, size_t want, size_t n, bool drop_remainder, mr_status *st)
 {
     mr__collected *s = it->state;
     mr__batch_builder *b = &s->stack;
     while (b->n < n) {
         if (mr__cursor_left(&s->input) == 0) {
-            mr_code rc = mr__cursor_pull(it, 0, n - b->n, &s->input, NULL, st);
+            mr_code rc = mr__collect_pull(it, want, n, NULL, st);
             if (rc == MR_END && b->n && !drop_remainder)
                 return MR_OK;
             if (rc != MR_OK) {
@@ -16,8 +36,10 @@ mr_code mr__collect_batch(mr_iter *it, size_t n, bool drop_remainder, mr_status 
             }
         }
         size_t left = mr__cursor_left(&s->input), k = n - b->n < left ? n - b->n : left;
-        mr_code rc = mr__batch_builder_add(b, mr__cursor_rows(&s->input), mr__cursor_at(&s->input),
-                                           k, n, NULL, st);
+        const mr_block *rows = mr__cursor_rows(&s->input);
+        size_t at = mr__cursor_at(&s->input);
+        mr_code rc = k == n ? mr__batch_builder_view(b, rows, at, n, st)
+                            : mr__batch_builder_add(b, rows, at, k, n, NULL, st);
         mr__cursor_use(&s->input, k);
         if (rc != MR_OK) {
             mr__batch_builder_drop(b);

@@ -11,10 +11,16 @@ typedef struct mr__collected {
     mr__batch_builder stack; /* empty between calls */
 } mr__collected;
 
+/* Pulls rows of input 0: those of up to `want` batches of n, as many as a block should hold, less
+ * those on the stack. They may go to destination (NULL: nowhere) if the stack is empty. */
+mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destination *destination,
+                         mr_status *st) MR_NODISCARD;
 /* Puts the next n elements of input 0 on the stack, whose shapes may differ, or the last ones
- * unless drop_remainder. An error of the input drops those collected before it.
+ * unless drop_remainder. An error of the input drops those collected before it. `want`: batches
+ * that are asked for.
  * returns  MR_OK: the stack is to be finished; MR_END; an error */
-mr_code mr__collect_batch(mr_iter *it, size_t n, bool drop_remainder, mr_status *st) MR_NODISCARD;
+mr_code mr__collect_batch(mr_iter *it, size_t want, size_t n, bool drop_remainder,
+                          mr_status *st) MR_NODISCARD;
 
 /* The op's slots. */
 void mr__collected_close(mr_iter *it);

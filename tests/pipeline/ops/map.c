@@ -114,3 +114,43 @@ MR_TEST(calls_that_overtake_each_other_lose_nothing)
     mr_iterator_close(it);
     mr_dataset_unref(ds);
 }
+
+static bool lie_together(const mr_array *a)
+{
+    const mr_row *rows = a->data;
+    for (size_t i = 1; i < a->rows; i++)
+        if ((const char *)rows[i - 1].data + mr_array_payload_bytes(a, i - 1, 1) !=
+            (const char *)rows[i].data)
+            return false;
+    return true;
+}
+
+/* Do the rows of each block do so? */
+static bool blocks_lie_together(const char *text)
+{
+    mr_dataset *ds = mr_drive_build(text);
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    bool together = true;
+    size_t most = 0;
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
+    while (mr_iterator_next(it, 64, &b, &st) == MR_OK) {
+        together = together && lie_together(&b.columns[0]);
+        most = b.rows > most ? b.rows : most;
+    }
+    mr_check(most > 1);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    return together;
+}
+
+MR_TEST(small_rows_of_several_shapes_lie_one_after_the_other)
+{
+    mr_check(blocks_lie_together("range(100).map(x => ones([x % 7]))"));
+    mr_drive("range(4).map(x => [format(\"a{}\", x), \"b\"][:x])",
+             "[] [\"a1\"] [\"a2\",\"b\"] [\"a3\",\"b\"]");
+    /* Large ones are not copied. */
+    mr_check(!blocks_lie_together("range(20).map(x => ones([x + 1000]))"));
+}

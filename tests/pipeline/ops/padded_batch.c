@@ -29,6 +29,28 @@ MR_TEST(pads_to_given_sizes_with_given_values)
              "[[\"x\",\"-\"],[\"y\",\"z\"]]");
 }
 
+MR_TEST(pads_every_axis_of_rows_of_any_kind)
+{
+    mr_drive("range(3).map(x => [x, x]).padded_batch(2, padded_shapes=[3])",
+             "[[0,0,0],[1,1,0]] [[2,2,0]]");
+    mr_drive("range(1, 3).map(x => ones([2, x])).padded_batch(2, padding_values=-1.0)",
+             "[[[1,-1],[1,-1]],[[1,1],[1,1]]]");
+    mr_drive("range(2).map(x => ones([x + 1, x])).padded_batch(2, padding_values=-1.0)",
+             "[[[-1],[-1]],[[1],[1]]]");
+    mr_drive("range(1, 3).map(x => zeros([x, 2, x])).padded_batch(2, padding_values=3.0)",
+             "[[[[0,3],[0,3]],[[3,3],[3,3]]],[[[0,0],[0,0]],[[0,0],[0,0]]]]");
+    mr_drive("range(2).map(x => zeros([x, 0])).padded_batch(2)", "[[[]],[[]]]");
+    mr_drive("from_tensor_slices([\"a b\", \"c\"]).map(x => split(x)).padded_batch(2)",
+             "[[\"a\",\"b\"],[\"c\",\"\"]]");
+}
+
+MR_TEST(batches_lie_across_the_blocks_of_a_cache)
+{
+    mr_drive(RAGGED ".cache().repeat(3).padded_batch(3)",
+             "[[1,0,0],[1,1,1],[1,1,0]] [[0,0,0],[1,0,0],[1,1,1]] [[1,1],[0,0],[1,0]] "
+             "[[1,1,1],[1,1,0],[0,0,0]]");
+}
+
 MR_TEST(an_element_larger_than_its_size_is_data_loss_of_the_batch)
 {
     mr_drive(RAGGED ".padded_batch(2, padded_shapes=[2])", "!pad [[1,1],[0,0]]");
