@@ -51,18 +51,24 @@ PY
     }'
 
 # Steps of the guide's CNN on batches that are there already, of 256 and of 4096 images; what a step
-# takes is the difference of two runs; how long the GPU waited for input, the second one's.
+# takes is the difference of two runs; how long the GPU waited for input, the second one's. Then what
+# part of the time of the sums over all GPUs, or over two replicas on one, is beside other work.
 cnn='conv2d(32, 3, activation="relu").max_pool(2).flatten().dense(64, activation="relu").dense(10)'
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+steps() { # STEPS BATCH DEVICES FLAG...
+    "$millrace" train --data "range($2).map(i => (ones([28, 28, 1]) * cast(i % 10, \"float32\"), i % 10)).batch($2).cache().repeat()" \
+        --model "$cnn" --loss 'sparse_categorical_crossentropy(from_logits=true)' --optimizer 'adam(0.001)' \
+        --steps "$1" --seed 1 --devices "${@:3}"
+}
 seconds() { # STEPS BATCH
     local began
     began=$(date +%s.%N)
-    "$millrace" train --data "range($2).map(i => (ones([28, 28, 1]) * cast(i % 10, \"float32\"), i % 10)).batch($2).cache().repeat()" \
-        --model "$cnn" --loss 'sparse_categorical_crossentropy(from_logits=true)' --optimizer 'adam(0.001)' \
-        --steps "$1" --seed 1 --devices cuda:0 >"$log"
+    steps "$1" "$2" cuda:0 >"$log"
     date +%s.%N | awk -v b="$began" '{ print $1 - b }'
 }
+replicas=cuda:0,cuda:0
+[ "$("$millrace" devices | grep -c '^cuda:[0-9]')" = 1 ] || replicas=cuda
 for batch in 256 4096; do
     few=$(seconds 50 $batch) many=$(seconds 1050 $batch)
     torch=$(python3 - $batch 2>/dev/null <<'PY' || true
@@ -86,4 +92,5 @@ PY
     )
     awk -v a="$few" -v b="$many" -v n=$batch -v t="$torch" 'BEGIN { s = (b - a) * 1e3; printf "CNN step of %-12d %10.1f us%s\n", n, s, t ? sprintf("         PyTorch %10.1f, %3.0f %% of its rate", t, 100 * t / s) : "" }'
     sed -n 's/.*the devices waited for data \(.*\) % of the time/    of the time the GPU waited for input: \1 %/p' "$log"
+    steps 300 $batch "$replicas" -v 2>&1 >/dev/null | sed -n "s/.*\(sums ran for .*\)/    on $replicas \1/p"
 done

@@ -3,8 +3,9 @@
  *
  *     train                                what a step takes, beside the sum of its primitives run
  *                                          alone (oneDNN's, and loops for the rest); two replicas
- *                                          beside one; what is around a step of an empty model;
- *                                          how fast fit takes batches
+ *                                          beside one, and what part of the time of their sums is
+ *                                          beside other work; what is around a step of an empty
+ *                                          model; how fast fit takes batches
  *     train --serve MODEL BATCH REPLICAS   for each line N of standard input runs N steps and
  *                                          prints the seconds they took, by the clock and of the
  *                                          processor (bench/peers/train.py); MODEL: mlp, cnn, empty
@@ -413,6 +414,20 @@ static double seconds_of(job *j, long steps)
     return bench_now() - began;
 }
 
+/* What part of the time of the sums is beside the backward pass. */
+static void overlap_of(job *j)
+{
+    enum { STEPS = 1000 };
+    mr_collective *c = mr_strategy_collective(j->s);
+    mr_collective_times t;
+    bench_must(mr_collective_measure(c, &st), &st);
+    run(j, STEPS);
+    mr_collective_measured(c, &t);
+    printf("    sums a step %24.1f us   waited for %9.1f us   overlap %.2f\n",
+           1e6 * t.seconds / STEPS, 1e6 * t.exposed_seconds / STEPS,
+           1 - t.exposed_seconds / t.seconds);
+}
+
 /* The same batch a replica: twice the work, where all goes well, in the same time. */
 static void beside_one_replica(const char *name, size_t batch)
 {
@@ -431,6 +446,7 @@ static void beside_one_replica(const char *name, size_t batch)
            name, batch, 2 * 200e-3 * (double)batch / second, 200e-3 * (double)batch / first,
            2 * first / second,
            (qsort(ratio, ROUNDS, sizeof *ratio, bench_compare), ratio[ROUNDS - 1]));
+    overlap_of(&b);
     fflush(stdout);
     close_job(&a);
     close_job(&b);

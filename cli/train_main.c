@@ -13,6 +13,7 @@
 #include "cli/train.h"
 #include "cli/train_progress.h"
 #include "pipeline/graph/rewrite.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/cluster.h"
 #include "trainer/callback.h"
@@ -316,6 +317,18 @@ static mr_code check_trace(const char *path, mr_status *st)
     return rc;
 }
 
+/* What part of the time of the sums was beside the backward pass. */
+static void say_overlap(mr_collective *c, int64_t steps)
+{
+    mr_collective_times t;
+    mr_collective_measured(c, &t);
+    if (t.seconds > 0)
+        mr_log(MR_LOG_INFO,
+               "sums ran for %.3f ms a step and were waited for %.3f ms: %.0f %% beside other work",
+               1e3 * t.seconds / (double)steps, 1e3 * t.exposed_seconds / (double)steps,
+               100 * (1 - t.exposed_seconds / t.seconds));
+}
+
 static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
 {
     mr_status st;
@@ -378,6 +391,9 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
         rc = train_of_graph("--init", take_weights(o, p, &st), &st);
     if (rc == MR_OK && o->trace)
         rc = train_of_graph("--trace", check_trace(o->trace, &st), &st);
+    mr_collective *sums = mr_strategy_collective(p->strategy);
+    if (rc == MR_OK && o->run.verbose)
+        rc = mr_collective_measure(sums, &st);
     stop_on_termination(p, &opts);
     train_progress_start(&at, p->data, &read_opts);
     read_opts.ledger = ledger;
@@ -393,8 +409,10 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
         return cli_flush(128 + SIGTERM);
     if (rc == MR_OK)
         rc = train_of_graph("--save", save_model(o, p, &st), &st);
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         train_progress_end(&at, &r);
+        say_overlap(sums, r.steps);
+    }
     if (rc == MR_OK && p->eval)
         rc = train_of_graph("--eval",
                             evaluate(o, p->strategy, p->model, p->eval, p->loss, &opts, &st), &st);

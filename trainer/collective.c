@@ -13,6 +13,7 @@
 #include "trainer/collective_impl.h"
 #include "trainer/collective_processes.h"
 #include "trainer/collective_ring.h"
+#include "trainer/collective_times.h"
 #include "trainer/ring/ring_sums.h"
 #include "trainer/spin.h"
 
@@ -64,6 +65,7 @@ struct mr_collective {
     uint64_t step_began;   /* posted by every rank when the step began */
     bool *left;            /* ranks that start no more in this step */
     mr_stream **streams;   /* of the engine, one a rank */
+    mr__sum_times *times;  /* NULL: nothing is measured */
     operation ops[IN_FLIGHT];
 };
 
@@ -174,13 +176,19 @@ static mr_code launch(mr_collective *c, operation *o, uint64_t number, mr_status
         for (size_t peer = 0; is_used(c, o, number, r) && peer < c->n_ranks; peer++)
             if (touches_peers(c, o) || peer == r)
                 MR_TRY(mr_stream_wait(c->streams[r], o->ready[peer], st));
+    for (size_t r = 0; c->times && moves_data(c, o->n) && r < c->n_ranks; r++)
+        if (is_used(c, o, number, r))
+            MR_TRY(mr__sum_times_mark(c->times, MR__SUM_BEGINS, r, c->streams[r], st));
     if (o->host && moves_data(c, o->n))
         MR_TRY(mr__host_sums_submit(c->host, o->calls, number, st));
     else if (moves_data(c, o->n))
         MR_TRY(c->b->submit(c->self, o->calls, c->n_ranks, number, st));
     for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
-        if (is_used(c, o, number, r))
+        if (is_used(c, o, number, r)) {
+            if (c->times)
+                MR_TRY(mr__sum_times_mark(c->times, MR__SUM_ENDS, r, c->streams[r], st));
             MR_TRY(mr_stream_record(c->streams[r], o->done[r], st));
+        }
     return MR_OK;
 }
 
@@ -229,12 +237,15 @@ static mr_code wait_for(mr_collective *c, size_t rank, mr_stream *stream, uint64
     const operation *o = &c->ops[number % IN_FLIGHT];
     if (c->posted[rank] > number + IN_FLIGHT)
         return MR_OK; /* it waited when it started what is in the slot now */
+    bool measured = c->times && moves_data(c, o->n);
+    if (measured)
+        MR_TRY(mr__sum_times_mark(c->times, MR__WAIT_BEGINS, rank, stream, st));
     for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
         /* A rank that is ahead may have put its next operation into the slot. Where there is no
          * event yet, the one asked about had no data. */
         if (is_used(c, o, number, r) && (touches_peers(c, o) || r == rank) && o->done[r])
             MR_TRY(mr_stream_wait(stream, o->done[r], st));
-    return MR_OK;
+    return measured ? mr__sum_times_mark(c->times, MR__WAIT_ENDS, rank, stream, st) : MR_OK;
 }
 
 /* The rank's events of a slot are made when it is first used. */
@@ -472,6 +483,25 @@ mr_code mr__collective_end_step(mr_collective *c, mr_status *st)
     return rc;
 }
 
+mr_code mr_collective_measure(mr_collective *c, mr_status *st)
+{
+    pthread_mutex_lock(&c->lock);
+    if (!c->times)
+        c->times = mr__sum_times_new(c->n_ranks);
+    mr_code rc = c->times ? MR_OK : mr_fail_memory(st, c->n_ranks, "the times of sums");
+    unlock(c);
+    return rc;
+}
+
+void mr_collective_measured(mr_collective *c, mr_collective_times *out)
+{
+    pthread_mutex_lock(&c->lock);
+    *out = (mr_collective_times){0};
+    if (c->times)
+        mr__sum_times_read(c->times, out);
+    unlock(c);
+}
+
 void mr_collective_abort(mr_collective *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -486,6 +516,8 @@ void mr_collective_reset(mr_collective *c)
     for (size_t r = 0; r < c->n_ranks; r++)
         if (mr_stream_synchronize(c->streams[r], NULL) != MR_OK && c->b->abort)
             c->b->abort(c->self); /* its error comes again with the next step */
+    if (c->times)
+        mr__sum_times_stop(c->times);
     c->aborted = false;
     memset(c->posted, 0, c->n_ranks * sizeof *c->posted);
     memset(c->left, 0, c->n_ranks * sizeof *c->left);
@@ -591,6 +623,7 @@ void mr_collective_free(mr_collective *c)
         return;
     for (size_t r = 0; c->streams && r < c->n_ranks; r++)
         mr_stream_free(c->streams[r]);
+    mr__sum_times_free(c->times);
     mr__host_sums_free(c->host);
     if (c->link)
         mr__world_claim_end(mr__ring_world(c->ring));

@@ -140,6 +140,22 @@ MR_API mr_code mr_collective_begin(mr_collective *c, size_t rank, mr_stream *str
 MR_API mr_code mr_collective_wait(mr_collective *c, size_t rank, mr_stream *stream, uint64_t ticket,
                                   mr_status *st) MR_NODISCARD;
 
+/* How long sums and other operations took. An operation runs from when its stream reaches it, and
+ * so also while it waits for other processes. */
+typedef struct mr_collective_times {
+    double seconds;         /* in which one or more of them ran */
+    double exposed_seconds; /* the part of it for which ranks' streams waited; mean of the ranks */
+} mr_collective_times;
+
+/* Has the streams themselves read the clock, by calls of the host, from now on: 2 an operation on
+ * its stream, and 2 for each wait on the rank's. No rank may be inside a call; the ranks' streams
+ * must have run before the collective is freed. Does nothing where it measures already.
+ * errors   MR_RESOURCE_EXHAUSTED */
+MR_API mr_code mr_collective_measure(mr_collective *c, mr_status *st) MR_NODISCARD;
+/* Of what has run since mr_collective_measure; 0 without it. 1 - exposed_seconds / seconds is the
+ * part that was beside other work. */
+MR_API void mr_collective_measured(mr_collective *c, mr_collective_times *out);
+
 /* Ends every wait with MR_ABORTED, from now until mr_collective_reset: for a rank that cannot go on
  * and would leave the others waiting. */
 MR_API void mr_collective_abort(mr_collective *c);
