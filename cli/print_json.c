@@ -22,20 +22,10 @@ static void print_base64(FILE *f, const unsigned char *s, size_t n)
     }
 }
 
-static bool is_utf8(const char *text, size_t n)
-{
-    size_t len;
-    int32_t point;
-    for (size_t i = 0; i < n; i += len)
-        if (!(len = mr__utf8_at(text + i, text + n, &point)))
-            return false;
-    return true;
-}
-
 void cli_print_string(FILE *f, const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
-    if (!is_utf8(text, n)) {
+    if (!mr__is_utf8(text, n)) {
         fputs("{\"b64\": \"", f);
         print_base64(f, s, n);
         fputs("\"}", f);
@@ -64,7 +54,7 @@ void cli_print_string(FILE *f, const char *text, size_t n)
 static void print_key(FILE *f, const char *name)
 {
     size_t n = strlen(name);
-    if (is_utf8(name, n)) {
+    if (mr__is_utf8(name, n)) {
         cli_print_string(f, name, n);
         return;
     }

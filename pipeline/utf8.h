@@ -2,6 +2,7 @@
 #ifndef MR_PIPELINE_UTF8_H
 #define MR_PIPELINE_UTF8_H
 /* Characters of UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,5 +22,16 @@ static inline size_t mr__utf8_at(const char *s, const char *end, int32_t *point)
     }
     *point = v;
     return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) ? 0 : n;
+}
+
+/* All n bytes are characters. */
+static inline bool mr__is_utf8(const char *s, size_t n)
+{
+    size_t size;
+    int32_t point;
+    for (size_t i = 0; i < n; i += size)
+        if (!(size = mr__utf8_at(s + i, s + n, &point)))
+            return false;
+    return true;
 }
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/utf8.h"
 
 void mr__table_writer_close(mr__table_writer *w)
 {
@@ -98,6 +99,11 @@ static mr_code describe(mr__table_column *c, const char *format, const mr_leaf *
                        "component '%.200s' is %s, for which %s has no type%s", c->name,
                        mr_dtype_name(leaf->dtype), format,
                        leaf->dtype == MR_BFLOAT16 ? "; cast it to float32" : "");
+    if (!mr__is_utf8(c->name, strlen(c->name)))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "component '%.200s' has a name that is not UTF-8, which the columns of %s "
+                       "files have; give it another",
+                       c->name, format);
     c->dtype = leaf->dtype;
     c->rank = known ? leaf->rank : first ? first->rank : 0;
     for (int k = 0; k < c->rank; k++) {

@@ -367,6 +367,10 @@ MR_TEST(tables_are_of_rows_whose_types_were_said)
         mr_ok(mr_shard_writer_open(&w, prefix, 1, &opts, &st), &st);
         mr_code_is(mr_shard_writer_close(w, &st), MR_FAILED_PRECONDITION, &st);
         refuse_spec(prefix, of_rows[f], mr_spec_scalar(MR_BFLOAT16), "cast it to float32");
+        refuse_spec(
+            prefix, of_rows[f],
+            mr_spec_record((const char *[]){"\xff"}, (mr_spec *[]){mr_spec_scalar(MR_INT64)}, 1),
+            "not UTF-8");
         refuse_spec(prefix, of_rows[f], mr_spec_tuple(NULL, 0), "have no columns");
         mr_spec *parts[] = {mr_spec_scalar(MR_INT8), mr_spec_tuple(NULL, 0)};
         refuse_spec(prefix, of_rows[f], mr_spec_tuple(parts, 2), "'1' has no components");
