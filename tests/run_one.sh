@@ -47,7 +47,8 @@ rc=$?
 for report in "$reports".*; do
     [ -e "$report" ] || continue
     cat "$report" >>"$out"
-    echo "not ok - $name: a sanitizer's report: $(grep -m 1 SUMMARY "$report")" >>"$TAP_FILE"
+    summary=$(grep -m 1 SUMMARY "$report") || continue # a warning: of an allocation that cannot be, which a test asks for
+    echo "not ok - $name: a sanitizer's report: $summary" >>"$TAP_FILE"
     rc=1
 done
 cat "$out"

@@ -43,6 +43,10 @@ static mr_example_plan *plan_of(const mr_example_feature *f, size_t n)
 #define A_7_8                                                                                      \
     "\x0a\x0d\x0a\x0b\x0a\x01"                                                                     \
     "a\x12\x06\x1a\x04\x0a\x02\x07\x08"
+/* It ends within its number, all of which would be there. */
+#define A_CUT                                                                                      \
+    "\x0a\x0c\x0a\x0b\x0a\x01"                                                                     \
+    "a\x12\x06\x1a\x04\x0a\x02\x87"
 #define A_FLOAT                                                                                    \
     "\x0a\x0f\x0a\x0d\x0a\x01"                                                                     \
     "a\x12\x08\x12\x06\x0a\x04\0\0\x80\x3f"
@@ -75,24 +79,26 @@ MR_TEST(fixed_features_take_every_form_of_the_wire)
                        LIT(UNKNOWN_FIELDS A_5),
                        LIT("\x0a\x0c\x0a"),
                        LIT("\x0b" A_5),
-                       LIT(A_5 UNKNOWN_FIELDS)};
-    static const int64_t want[] = {5, 6, 0, 0, 0, 0, 0, 5, 0, 5, 0, 0, 5};
-    mr_ok(mr_example_parse(p, rows, 13, NULL, &a, note, &e, &st), &st);
+                       LIT(A_5 UNKNOWN_FIELDS),
+                       {A_CUT "\x01", sizeof A_CUT - 1}};
+    static const int64_t want[] = {5, 6, 0, 0, 0, 0, 0, 5, 0, 5, 0, 0, 5, 0};
+    mr_ok(mr_example_parse(p, rows, 14, NULL, &a, note, &e, &st), &st);
     mr_eq_mem(a.data, want, sizeof want);
-    static const size_t bad[] = {2, 3, 4, 5, 6, 8, 10, 11};
+    static const size_t bad[] = {2, 3, 4, 5, 6, 8, 10, 11, 13};
     static const char *const why[] = {
         "values size: 2 but output shape: []", "expected int64, found float32",
         "values size: 0 but output shape: []", "required but could not be found",
         "required but could not be found",     "values size: 2",
-        "could not parse example input",       "could not parse example input"};
-    mr_eq_u64(e.n, 8);
+        "could not parse example input",       "could not parse example input",
+        "could not parse example input"};
+    mr_eq_u64(e.n, 9);
     for (size_t i = 0; i < e.n; i++) {
         mr_eq_u64(e.row[i], bad[i]);
         mr_eq_i64(e.st[i].code, MR_INVALID_ARGUMENT);
         mr_has_str(e.st[i].message, why[i]);
     }
     mr_array_reset(&a);
-    mr_code_is(mr_example_parse(p, rows, 13, NULL, &a, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_example_parse(p, rows, 14, NULL, &a, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "Index: 2");
     mr_check(a.data == NULL);
     mr_example_plan_free(p);
@@ -526,4 +532,52 @@ MR_TEST(floats_that_are_cut_short_are_refused)
     mr_eq_str(SEEN("\x12\x04\x0d\0\0\x80"), "!");
     mr_eq_str(SEEN("\x12\x05\x0a\x03\0\0\x80"), "!");
     mr_eq_str(SEEN("\x12\x07\x0a\x05\0\0\x80\x3f\0"), "!");
+}
+
+/* Keys of all lengths: one with another byte anywhere is another feature's. */
+MR_TEST(every_byte_of_a_key_is_looked_at)
+{
+    enum { MOST = 40 };
+    mr_status st;
+    char key[MOST + 1];
+    const mr_bytes text = LIT("x"), none = LIT("none");
+    const int64_t number = 5, zero = 0;
+    for (size_t n = 1; n <= MOST; n++)
+        for (int is_text = 0; is_text < 2; is_text++) {
+            const mr_example_feature f = {.name = key,
+                                          .name_size = n,
+                                          .dtype = is_text ? MR_STRING : MR_INT64,
+                                          .default_values = is_text ? (const void *)&none : &zero,
+                                          .n_default_values = 1};
+            const mr_example_value v = {key, n, f.dtype, is_text ? (const void *)&text : &number,
+                                        1};
+            mr_bytes records[MOST + 1];
+            errors e = {0};
+            mr_array a;
+            memset(key, 'k', sizeof key);
+            for (size_t r = 0; r <= n; r++) { /* the first as it is; byte r - 1 of the others */
+                uint8_t *buffer = NULL;
+                size_t capacity = 0, size = 0;
+                if (r > 0)
+                    key[r - 1] ^= 1;
+                mr_ok(mr_example_encode(&v, 1, &buffer, &capacity, &size, &st), &st);
+                if (r > 0)
+                    key[r - 1] ^= 1;
+                records[r] = (mr_bytes){(char *)buffer, size};
+            }
+            mr_example_plan *p = plan_of(&f, 1);
+            mr_ok(mr_example_parse(p, records, n + 1, NULL, &a, note, &e, &st), &st);
+            mr_eq_u64(e.n, 0);
+            for (size_t r = 0; r <= n; r++) {
+                mr_test_context("key of %zu bytes, record %zu", n, r);
+                const mr_bytes *s = mr_array_at(&a, r);
+                if (is_text)
+                    mr_eq_u64(s->size, r ? none.size : text.size);
+                else
+                    mr_eq_i64(((const int64_t *)a.data)[r], r ? zero : number);
+                free((void *)(uintptr_t)records[r].data);
+            }
+            mr_array_reset(&a);
+            mr_example_plan_free(p);
+        }
 }

@@ -63,6 +63,11 @@ MR_TEST(files_and_streams_give_what_was_written)
     drive_same("arrow(\"@/?.arrow\", columns=[\"s\", \"d\"])",
                ROWS ".map(r => {\"s\": r[\"s\"], \"d\": r[\"d\"]}).repeat(2)");
     mr_drive_count(mr_drive_path("arrow(\"@/?.*\")"), 44);
+    static const char deep[] =
+        "range(6).map(i => ones([i % 3, 2]) * cast(i, \"float32\")).ragged_batch(2)"
+        ".map(x => {\"x\": x})";
+    arrow_file("deep.arrow", deep, 100);
+    drive_same("arrow(\"@/deep.arrow\")", deep);
 }
 
 MR_TEST(rows_are_skipped_and_ranges_of_files_taken)
@@ -269,6 +274,12 @@ MR_TEST(a_file_that_differs_from_the_first_is_an_error)
     mr_drive(mr_drive_path("arrow([\"@/1.arrow\", \"@/3.arrow\", \"@/4.arrow\"], "
                            "columns=[\"n\"]).map(r => r[\"n\"])"),
              "0 1 0 1 0 1");
+    arrow_file("s-1.arrow", "range(2).map(n => {\"g\": {\"n\": n}})", 100);
+    arrow_file("s-2.arrow", "range(2).map(n => {\"g\": {\"n\": n, \"more\": n}})", 100);
+    mr_drive(mr_drive_path("arrow(\"@/s-?.arrow\").map(r => r[\"g\"][\"n\"])"),
+             "0 1 !column_'g'_is_");
+    mr_drive(mr_drive_path("arrow(\"@/s-?.arrow\", columns=[\"g\"]).map(r => r[\"g\"][\"n\"])"),
+             "0 1 0 1");
     mr_status error;
     mr_drive_error(mr_drive_path("arrow([\"@/1.arrow\", \"@/2.arrow\"])"), &error);
     mr_eq_i64(error.code, MR_INVALID_ARGUMENT);
@@ -533,6 +544,23 @@ MR_TEST(a_schema_stands_for_the_first_file)
         "!column_'g'_has_no_field_'z',_which_the_first_file_or_the_schema_has");
     mr_drive(mr_drive_path("arrow(\"@/struct.arrow\", schema={\"g\": {\"a\": float32}})"),
              "!column_'g'_is_int64[]_here_in_field_a,_and_float32[]_in_the_first_file");
+    arrow_file("inner.arrow",
+               "range(2).map(n => {\"g\": {\"a\": {\"b\": \"x\", \"i\": n}, \"b\": n}})", 100);
+    mr_drive(mr_drive_path("arrow(\"@/inner.arrow\", schema={\"g\": {\"b\": int64}})"
+                           ".map(r => r[\"g\"][\"b\"])"),
+             "0 1");
+    mr_drive(mr_drive_path("arrow(\"@/inner.arrow\", schema={\"g\": {\"i\": int64}})"),
+             "!column_'g'_has_no_field_'i'");
+    arrow_file("twice.arrow", "range(2).map(n => {\"g\": {\"n1\": n, \"n2\": n}})", 100);
+    size_t n;
+    unsigned char *v = table_bytes("twice.arrow", &n);
+    for (size_t i = 0; i + 2 <= n; i++)
+        if (memcmp(v + i, "n1", 2) == 0)
+            v[i + 1] = '2';
+    table_write("twice.arrow", v, n);
+    free(v);
+    mr_drive(mr_drive_path("arrow(\"@/twice.arrow\", schema={\"g\": {\"n2\": int64}})"),
+             "!column_'g'_has_two_fields_that_are_called_'n2'");
     mr_drive_bad("arrow(\"x\", schema={\"n\": {\"a\": 3}})", "a type is wanted");
     mr_drive_bad("arrow(\"x\", schema={\"n\": int64}, columns=[\"y\"])", "not among columns");
     mr_drive_bad("arrow(\"x\", columns=[\"\"])", "a column has a name");

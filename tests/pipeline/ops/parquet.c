@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "pipeline/formats/parquet_file.h"
+#include "pipeline/formats/thrift_compact.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
@@ -139,6 +140,75 @@ MR_TEST(what_cannot_be_a_column_is_refused_by_name)
                  "there is no column 'none'");
     mr_drive(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"k\"]).map(r => r[\"k\"])"),
              "1");
+}
+
+/* A node of a schema: the root, a group of so many nodes that follow it, or a column of int64. */
+typedef struct node {
+    const char *name;
+    int repetition, children; /* required, optional, repeated */
+    bool is_list;
+} node;
+
+/* File `name` has no rows, and the schema of these nodes. */
+static void schema_file(const char *name, const node *v, size_t n)
+{
+    mr__thrift_w w = {0};
+    mr__thrift_put_int(&w, 1, MR__THRIFT_I32, 2);
+    mr__thrift_put_list(&w, 2, MR__THRIFT_STRUCT, n);
+    for (size_t i = 0; i < n; i++) {
+        mr__thrift_item_struct(&w);
+        if (!v[i].children)
+            mr__thrift_put_int(&w, 1, MR__THRIFT_I32, MR__PARQUET_INT64);
+        mr__thrift_put_int(&w, 3, MR__THRIFT_I32, v[i].repetition);
+        mr__thrift_put_bytes(&w, 4, v[i].name, strlen(v[i].name));
+        if (v[i].children)
+            mr__thrift_put_int(&w, 5, MR__THRIFT_I32, v[i].children);
+        if (v[i].is_list)
+            mr__thrift_put_int(&w, 6, MR__THRIFT_I32, 3);
+        mr__thrift_put_end(&w);
+    }
+    mr__thrift_put_int(&w, 3, MR__THRIFT_I64, 0);
+    mr__thrift_put_list(&w, 4, MR__THRIFT_STRUCT, 0);
+    mr__thrift_put_end(&w);
+    mr_check(w.failed == MR_OK);
+    const uint32_t size = (uint32_t)w.n;
+    FILE *f = fopen(mr_test_path(name), "wb");
+    mr_check(f && fwrite(MR__PARQUET_MAGIC, 1, 4, f) == 4 && fwrite(w.v, 1, w.n, f) == w.n &&
+             fwrite(&size, 1, 4, f) == 4 && fwrite(MR__PARQUET_MAGIC, 1, 4, f) == 4 &&
+             fclose(f) == 0);
+    mr__thrift_w_reset(&w);
+}
+
+MR_TEST(groups_in_lists_and_names_twice_are_refused)
+{
+    enum { NO, MAYBE, MANY };
+    static const node list[] = {
+        {"s", NO, 1, false}, {"x", MAYBE, 1, true}, {"list", MANY, 1, false}, {"e", NO, 0, false}};
+    schema_file("a.parquet", list, 4);
+    mr_drive(mr_drive_path("parquet(\"@/a.parquet\", schema={\"x\": int64[none]})"), "");
+    static const node groups[] = {{"s", NO, 1, false},      {"x", MAYBE, 1, true},
+                                  {"list", MANY, 1, false}, {"element", NO, 2, false},
+                                  {"a", NO, 0, false},      {"b", NO, 0, false}};
+    schema_file("b.parquet", groups, 6);
+    table_refused(mr_drive_path("parquet(\"@/b.parquet\")"), MR_INVALID_ARGUMENT,
+                  "column 'x.a' cannot be read: it holds groups within a list");
+    static const node once[] = {{"s", NO, 1, false},
+                                {"x", MAYBE, 1, true},
+                                {"list", MANY, 1, false},
+                                {"element", NO, 1, true},
+                                {"value", NO, 0, false}}; /* not repeated */
+    schema_file("c.parquet", once, 5);
+    table_refused(mr_drive_path("parquet(\"@/c.parquet\")"), MR_INVALID_ARGUMENT,
+                  "it holds groups within a list");
+    static const node group[] = {
+        {"s", NO, 2, false}, {"x", NO, 1, false}, {"a", NO, 0, false}, {"x", NO, 0, false}};
+    schema_file("d.parquet", group, 4);
+    table_refused(mr_drive_path("parquet(\"@/d.parquet\")"), MR_INVALID_ARGUMENT,
+                  "two columns are called 'x'");
+    static const node twice[] = {{"s", NO, 2, false}, {"x", NO, 0, false}, {"x", NO, 0, false}};
+    schema_file("e.parquet", twice, 3);
+    mr_drive(mr_drive_path("parquet(\"@/e.parquet\", schema={\"x\": int64})"),
+             "!two_columns_are_called_'x'");
 }
 
 MR_TEST(files_without_rows_are_empty)
@@ -387,6 +457,50 @@ MR_TEST(a_list_that_is_empty_does_not_go_on)
     v[DEFINITION + 2] = 1; /* a list goes on, by nothing */
     table_write("levels.parquet", v, sizeof v);
     mr_drive(mr_drive_path("parquet(\"@/levels.parquet\")"), "!levels_contradict_each_other");
+}
+
+/* The CRC-32 of n bytes as the head of a page has it: five bytes, where it is large. */
+static void put_checksum(unsigned char to[5], const unsigned char *v, size_t n)
+{
+    uint32_t crc = ~UINT32_C(0);
+    for (size_t i = 0; i < n; i++) {
+        crc ^= v[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0xEDB88320) : 0);
+    }
+    crc = ~crc;
+    uint32_t zigzag = crc << 1 ^ (crc >> 31 ? ~UINT32_C(0) : 0);
+    for (int i = 0; i < 5; i++, zigzag >>= 7)
+        to[i] = (unsigned char)(zigzag & 0x7f) | (i < 4 ? 0x80 : 0);
+    mr_check(to[4] != 0);
+}
+
+MR_TEST(levels_that_cannot_be_are_damage)
+{
+    enum { REPETITION = 28, DEFINITIONS = 12, PAGE = 30 };
+    unsigned char v[sizeof list_counts];
+    memcpy(v, list_counts, sizeof v);
+    mr_eq_u64(v[REPETITION], 1);
+    v[REPETITION] = 2; /* of lists in lists, which these are not */
+    table_write("deep.parquet", v, sizeof v);
+    mr_drive(mr_drive_path("parquet(\"@/deep.parquet\")"), "!fewer_levels");
+    /* Levels of both axes, and two values; then the outer list is empty and goes on after that. */
+    size_t n, i = 0;
+    parquet_file("two.parquet", "range(1).map(x => {\"x\": [[5, 6]]})", 100, MR_COMPRESSION_NONE);
+    unsigned char *file = table_bytes("two.parquet", &n);
+    while (i + PAGE < n && memcmp(file + i, "\3\0\0\0\3\x8\0\3\0\0\0\3\xa\0\5", 15) != 0)
+        i++;
+    unsigned char before[5], after[5];
+    mr_check(i + PAGE < n);
+    put_checksum(before, file + i, PAGE);
+    file[i + DEFINITIONS] = 8;
+    put_checksum(after, file + i, PAGE);
+    for (i = 0; memcmp(file + i, before, 5) != 0; i++)
+        mr_check(i + 5 < n);
+    memcpy(file + i, after, 5);
+    table_write("two.parquet", file, n);
+    free(file);
+    mr_drive(mr_drive_path("parquet(\"@/two.parquet\")"), "!fewer_lists");
 }
 
 /* The columns of a file whatever its bytes; no call fails without a message. */
