@@ -239,6 +239,34 @@ MR_TEST(a_slot_is_not_overwritten_while_a_step_reads_it)
     check_late_reading((const char *const[]){"strict:0", "strict:1"});
 }
 
+static void check_reading_at_the_end(const char *const *devices)
+{
+    batches b = rows_of(24, 8);
+    bench x = {.ds = test_batches(&b)};
+    open_over(&x, 2, devices);
+    bool wished;
+    slow_reader late = {.at.slot = put_next(&x, &wished)};
+    late.at.ring = x.ring;
+    for (size_t r = 0; r < 2; r++)
+        mr__staging_tensor(x.ring, late.at.slot, r, 0, &late.rows[r]);
+    mr_ok(mr_strategy_start(x.s, read_late, &late, &st), &st);
+    while (atomic_load(&late.reading) < 2)
+        sched_yield();
+    mr__staging_free(x.ring);
+    x.ring = NULL;
+    for (size_t r = 0; r < 2; r++)
+        mr_eq_mem(late.seen[r], features + r * 4 * WIDTH, 4 * WIDTH * sizeof(float));
+    mr_ok(mr_strategy_join(x.s, &st), &st);
+    close_bench(&x);
+}
+
+MR_TEST(memory_is_there_until_the_last_step_has_read_it)
+{
+    test_register_doubles();
+    check_reading_at_the_end(NULL);
+    check_reading_at_the_end((const char *const[]){"strict:0", "strict:1"});
+}
+
 static void put_fails(mr__staging *ring, mr_array *columns, size_t n, const char *says)
 {
     mr_block block = {.rows = 1, .n_columns = n, .columns = columns};

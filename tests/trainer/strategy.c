@@ -10,6 +10,7 @@
 #include "tests/trainer/batches.h"
 #include "tests/trainer/device_doubles.h"
 #include "trainer/cpu/device_cpu.h"
+#include "trainer/strategy_impl.h"
 
 static mr_status st;
 
@@ -270,13 +271,13 @@ typedef struct part {
 extern int omp_get_max_threads(void);
 extern void omp_set_num_threads(int n);
 
-static volatile float smallest = FLT_MIN;
+static volatile float smallest = FLT_MIN, denormal = FLT_MIN / 2;
 
 static void meet_other(void *args)
 {
     const part *p = args;
     parts *x = p->all;
-    x->flushed[p->id] = smallest * 0.5f == 0;
+    x->flushed[p->id] = smallest * 0.5f == 0 && denormal * 2 == 0;
     x->teams[p->id] = omp_get_max_threads();
     atomic_fetch_add(&x->running, 1);
     for (int i = 0; i < 20000 && atomic_load(&x->running) < 2; i++)
@@ -309,7 +310,7 @@ static void check_parts(const parts *x, bool called)
 #endif
     }
     /* The thread that waited for its part, and may have run it, is as it was. */
-    mr_check(smallest * 0.5f > 0);
+    mr_check(smallest * 0.5f > 0 && denormal * 2 > 0);
     mr_eq_i64(omp_get_max_threads(), 3);
 }
 
@@ -332,6 +333,27 @@ MR_TEST(parts_of_a_step_run_at_the_same_time_and_leave_the_calling_thread_as_it_
             mr_ok(mr_strategy_join(s, &st), &st);
         }
         check_parts(&x, called);
+    }
+    mr_strategy_free(s);
+}
+
+/* What an operation says of the labels of the replica that ctx says. */
+static mr_code find_fault(mr_replica *r, void *ctx, mr_status *status)
+{
+    static const mr_math_fault bad = {.count = 1, .row = 3, .label = 7, .classes = 5};
+    const size_t *which = ctx;
+    return mr_replica_id(r) == *which ? mr_stream_copy(mr_replica_stream(r), mr__replica_fault(r),
+                                                       &bad, sizeof bad, status)
+                                      : MR_OK;
+}
+
+MR_TEST(a_label_out_of_range_is_found_on_any_replica)
+{
+    mr_strategy *s = open_strategy(3);
+    for (size_t which = 0; which < 3; which++) {
+        mr_code_is(mr_strategy_run(s, find_fault, &which, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, "label 7 of row 3");
+        mr_ok(mr_strategy_run(s, do_nothing, NULL, &st), &st);
     }
     mr_strategy_free(s);
 }
