@@ -12,6 +12,17 @@ MR_TEST(keeps_what_the_function_says)
              "(1,1) (2,4) (4,16) (5,25)");
 }
 
+MR_TEST(keeps_any_of_many)
+{
+    mr_drive("range(1000).filter(x => x % 7 == 3).batch(1000).map(x => (length(x), sum(x)))",
+             "(143,71500)");
+    mr_drive("range(1000).filter(x => x >= 16 and x < 32 or x >= 991).batch(1000).map(x => sum(x))",
+             "9331");
+    mr_drive("range(-40, 50).filter(x => 99 // x > 5).ignore_errors().batch(99)"
+             ".map(x => (length(x), sum(x)))",
+             "(16,136)");
+}
+
 MR_TEST(an_error_stands_between_the_elements_kept_around_it)
 {
     mr_drive("range(-2, 4).filter(x => 6 // x > 2)", "! 1 2");
