@@ -23,10 +23,12 @@ struct params {
     char *filename; /* NULL or empty: in memory */
 };
 
-/* Recorded rows, in the blocks they came in. */
+/* Recorded rows: dense ones one after the other in large blocks, so that batches of them are views;
+ * others, and those of arrays in memory, in the blocks they came in. */
 struct record {
     mr_block *blocks;
     size_t n, capacity;
+    size_t room;         /* rows that the last block can take */
     uint64_t rows;       /* recorded since `position` */
     uint64_t errors;     /* after the last of them */
     mr_buffer *position; /* the input's position where it began; NULL: cannot be read again */
@@ -49,7 +51,7 @@ struct state {
     uint64_t at;
 };
 
-enum { MAX_BLOCKS = 1 << 28 };
+enum { MAX_BLOCKS = 1 << 28, MOST_BYTES = 32 << 20 /* of a large block */ };
 
 static void init_shared(void *p)
 {
@@ -83,16 +85,49 @@ static mr_code shared_of(mr_iter *it, struct shared **c, mr_status *st)
 
 /* ---- recording ---- */
 
+static bool is_copied(const mr_block *b)
+{
+    for (size_t c = 0; c < b->n_columns; c++)
+        if (b->columns[c].storage != MR_DENSE || b->columns[c].resident)
+            return false;
+    return mr_block_payload_bytes(b) < MOST_BYTES;
+}
+
+/* A block for b's rows and, if they are copied, as many more as are recorded already. */
+static mr_code start_block(const struct record *r, const mr_block *b, bool copied, mr_block *to,
+                           size_t *room, mr_status *st)
+{
+    size_t most = MOST_BYTES / (mr_block_payload_bytes(b) / b->rows + 1);
+    size_t more = r->rows < most ? (size_t)r->rows : most;
+    *to = (mr_block)MR_BLOCK_EMPTY;
+    *room = copied ? more : 0;
+    if (!copied)
+        return mr_block_slice(to, b, 0, b->rows, st);
+    mr_code rc = mr_block_start(to, b, b->rows + more, st);
+    if (rc == MR_OK)
+        rc = mr_block_append(to, b, 0, b->rows, st);
+    if (rc != MR_OK)
+        mr_block_reset(to);
+    return rc;
+}
+
 static mr_code add(struct record *r, const mr_block *b, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&r->blocks, &r->capacity, r->n + 1, sizeof *r->blocks, MAX_BLOCKS,
-                   "a cache", st));
-    mr_block *to = &r->blocks[r->n];
-    *to = (mr_block)MR_BLOCK_EMPTY;
-    MR_TRY(mr_block_slice(to, b, 0, b->rows, st));
-    for (size_t c = 0; c < to->n_columns; c++)
-        to->columns[c].resident = true;
-    r->n++;
+    bool copied = is_copied(b);
+    if (copied && r->room >= b->rows && mr_block_fits(&r->blocks[r->n - 1], b)) {
+        MR_TRY(mr_block_append(&r->blocks[r->n - 1], b, 0, b->rows, st));
+        r->room -= b->rows;
+    } else {
+        MR_TRY(mr_grow((void **)&r->blocks, &r->capacity, r->n + 1, sizeof *r->blocks, MAX_BLOCKS,
+                       "a cache", st));
+        mr_block *to = &r->blocks[r->n];
+        size_t room;
+        MR_TRY(start_block(r, b, copied, to, &room, st));
+        r->room = room;
+        for (size_t c = 0; c < to->n_columns; c++)
+            to->columns[c].resident = true;
+        r->n++;
+    }
     r->rows += b->rows;
     r->errors = 0;
     return MR_OK;

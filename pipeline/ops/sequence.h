@@ -136,7 +136,8 @@ MR_API mr_dataset *mr_global_shuffle(mr_dataset *input, const mr_global_shuffle_
 /* Keeps the elements of the first whole pass in memory; later passes do not open the input. Errors
  * are not kept. A pass that does not come to its end keeps nothing.
  *
- * memory   the elements, in the blocks they came in
+ * memory   the elements: values of one shape one after the other, others, and those of arrays in
+ *          memory, in the blocks they came in
  * source   tf.data.Dataset.cache */
 MR_API mr_dataset *mr_cache(mr_dataset *input);
 

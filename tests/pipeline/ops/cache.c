@@ -127,3 +127,34 @@ MR_TEST(the_first_complete_recording_stays)
     mr_iterator_close(it);
     mr_dataset_unref(ds);
 }
+
+/* Batches of int64 that begin where the one before ended. */
+static size_t count_adjacent(const char *text)
+{
+    mr_dataset *ds = mr_drive_build(text);
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    const char *end = NULL;
+    size_t n = 0;
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
+    while (mr_iterator_next(it, 1, &b, &st) == MR_OK) {
+        const mr_array *a = &b.columns[0];
+        n += a->data == end;
+        end = (const char *)a->data + mr_array_row_bytes(a);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    return n;
+}
+
+MR_TEST(batches_of_a_replay_are_views)
+{
+    /* Passes begin anywhere in a batch. Batches that cross the end of a pass or of one of the seven
+     * blocks, each twice as large as those before, are copied. */
+    mr_check(count_adjacent("range(1000).map(x => x * 3).cache().repeat(4).batch(10)") > 250);
+    mr_check(count_adjacent("range(1003).map(x => x * 3).cache().repeat(40).batch(10)") > 3000);
+    mr_drive("range(103).map(x => x * 3).cache().repeat(3).batch(20).map(x => sum(x))",
+             "570 1770 2970 4170 5370 1317 1590 2790 3990 5190 2064 1410 2610 3810 5010 2646");
+}
