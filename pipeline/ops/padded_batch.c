@@ -242,13 +242,13 @@ static mr_code batch_shape(const struct target *t, const mr_array *a, size_t col
     return MR_OK;
 }
 
-static void fill(char *to, size_t n, const struct target *t, size_t size)
+static void fill(char *to, size_t bytes, const struct target *t, size_t size)
 {
     if (t->zero)
-        memset(to, 0, n * size);
+        memset(to, 0, bytes);
     else
-        for (size_t i = 0; i < n; i++)
-            memcpy(to + i * size, t->value, size);
+        for (size_t at = 0; at < bytes; at += size)
+            memcpy(to + at, t->value, size);
 }
 
 /* Makes a tensor of `shape` of one of from_shape, which goes into its corner. */
@@ -270,8 +270,7 @@ static void pad(char *to, const int64_t *shape, const char *from, const int64_t 
                 size);
     else if (n && from_step)
         memcpy(to, from, n * from_step);
-    if (to_step)
-        fill(to + n * to_step, ((size_t)shape[0] - n) * (to_step / size), t, size);
+    fill(to + n * to_step, ((size_t)shape[0] - n) * to_step, t, size);
 }
 
 static mr_code pad_column(const struct target *t, const mr_array *a, size_t column, mr_array *out,
