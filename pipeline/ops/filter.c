@@ -9,6 +9,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include <string.h>
 #endif
 
 struct params {
@@ -17,46 +18,87 @@ struct params {
 };
 
 #if defined(__x86_64__)
-/* Of rows in sixteens. Nothing is written beyond them: no more are listed than were looked at. */
-__attribute__((target("avx512f,avx512vl,avx512bw,popcnt"))) static size_t
-list_sixteens(const uint8_t *keep, size_t rows, uint32_t *index)
-{
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    size_t n = 0;
-    for (size_t row = 0; row < rows; row += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(keep + row));
-        __mmask16 kept = _mm_test_epi8_mask(v, v);
-        __m512i all = _mm512_add_epi32(_mm512_set1_epi32((int)row), lane);
-        _mm512_storeu_si512(index + n, _mm512_maskz_compress_epi32(kept, all));
-        n += (size_t)__builtin_popcount(kept);
-    }
-    return n;
-}
-#endif
+#define WIDE __attribute__((target("avx512f,avx512vl,avx512bw,popcnt")))
 
-/* Lists the rows whose keep is not 0. */
-static size_t list_kept(const uint8_t *keep, size_t rows, uint32_t *index)
+WIDE static size_t count_kept(const uint8_t *keep, size_t rows)
 {
     size_t n = 0, row = 0;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")) {
-        row = rows - rows % 16;
-        n = list_sixteens(keep, row, index);
+    for (; row + 64 <= rows; row += 64) {
+        __m512i v = _mm512_loadu_si512(keep + row);
+        n += (size_t)__builtin_popcountll(_mm512_test_epi8_mask(v, v));
     }
-#endif
-    for (; row < rows; row++) { /* without a branch */
-        index[n] = (uint32_t)row;
+    for (; row < rows; row++)
         n += keep[row] != 0;
-    }
     return n;
 }
+
+/* Copies the values of 4 or 8 bytes whose keep is not 0, and up to MR_SLACK bytes after them. */
+WIDE static void copy_kept(const uint8_t *keep, size_t rows, const char *from, char *to,
+                           size_t size)
+{
+    size_t row = 0;
+    for (; row + 8 <= rows; row += 8, from += 8 * size) {
+        __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)(keep + row));
+        __mmask8 kept = (__mmask8)_mm_test_epi8_mask(v, v);
+        if (size == 8) {
+            __m512i all = _mm512_loadu_si512(from);
+            _mm512_storeu_si512(to, _mm512_maskz_compress_epi64(kept, all));
+        } else {
+            __m256i all = _mm256_loadu_si256((const __m256i *)(const void *)from);
+            _mm256_storeu_si256((__m256i *)(void *)to, _mm256_maskz_compress_epi32(kept, all));
+        }
+        to += (size_t)__builtin_popcount(kept) * size;
+    }
+    for (; row < rows; row++, from += size)
+        if (keep[row]) {
+            memcpy(to, from, size);
+            to += size;
+        }
+}
+
+/* out = the rows whose keep is not 0; `in` may be moved from. */
+static mr_code keep_numbers(mr_block *in, const uint8_t *keep, mr_block *out, mr_status *st)
+{
+    size_t n = count_kept(keep, in->rows);
+    mr_block_clear(out);
+    if (n == in->rows) {
+        mr_block_move(out, in);
+        return MR_OK;
+    }
+    if (n == 0)
+        return MR_OK;
+    MR_TRY(mr_block_start(out, in, n, st));
+    for (size_t c = 0; c < in->n_columns; c++) {
+        copy_kept(keep, in->rows, in->columns[c].data, out->columns[c].data,
+                  mr_array_row_bytes(&in->columns[c]));
+        out->columns[c].rows = n;
+    }
+    out->rows = n;
+    return MR_OK;
+}
+
+/* Can that be: are all columns such values, without identities, on such a processor? */
+static bool are_numbers(const mr_block *in)
+{
+    bool yes =
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && !in->ids.ids;
+    for (size_t c = 0; c < in->n_columns && yes; c++) {
+        size_t bytes = mr_array_row_bytes(&in->columns[c]);
+        yes = in->columns[c].storage == MR_DENSE && (bytes == 4 || bytes == 8);
+    }
+    return yes;
+}
+#endif
 
 /* Lists the rows of `in` that are kept; an error then stands before the kept rows that follow it.
  * keep has an entry for each row without an error. */
 static size_t choose(const uint8_t *keep, size_t rows, mr_row_errors *errors, uint32_t *index)
 {
-    size_t e = 0, first = errors->n ? errors->v[0].row : rows;
-    size_t n = list_kept(keep, first, index);
+    size_t n = 0, e = 0, first = errors->n ? errors->v[0].row : rows;
+    for (size_t row = 0; row < first; row++) { /* without a branch */
+        index[n] = (uint32_t)row;
+        n += keep[row] != 0;
+    }
     for (size_t row = first; row < rows; row++) {
         if (e < errors->n && errors->v[e].row == row) {
             errors->v[e].row = n + e;
@@ -69,22 +111,30 @@ static size_t choose(const uint8_t *keep, size_t rows, mr_row_errors *errors, ui
     return n;
 }
 
+static mr_code keep_rows(mr_block *in, const uint8_t *keep, mr_row_errors *errors, mr_block *out,
+                         mr_status *st)
+{
+    mr_buffer *index;
+#if defined(__x86_64__)
+    if (errors->n == 0 && are_numbers(in))
+        return keep_numbers(in, keep, out, st);
+#endif
+    MR_TRY(mr_buffer_alloc(&index, in->rows * sizeof(uint32_t), st));
+    size_t n = choose(keep, in->rows, errors, mr_buffer_data(index));
+    mr_code rc = mr__pick_rows(in, mr_buffer_data(index), n, out, st);
+    mr_buffer_unref(index);
+    return rc;
+}
+
 static mr_code apply(const mr_program *program, mr_block *in, mr_block *out, mr_row_errors *errors,
                      size_t *bytes, mr_status *st)
 {
     mr_block verdict = MR_BLOCK_EMPTY;
-    mr_buffer *index = NULL;
     mr_code rc = mr__program_run_measured(program, in, &verdict, errors, bytes, st);
     if (rc == MR_OK)
         rc = mr__predicate_check_verdict("filter", &verdict, st);
     if (rc == MR_OK)
-        rc = mr_buffer_alloc(&index, in->rows * sizeof(uint32_t), st);
-    if (rc == MR_OK) {
-        const uint8_t *keep = verdict.rows ? verdict.columns[0].data : NULL;
-        size_t n = choose(keep, in->rows, errors, mr_buffer_data(index));
-        rc = mr__pick_rows(in, mr_buffer_data(index), n, out, st);
-    }
-    mr_buffer_unref(index);
+        rc = keep_rows(in, verdict.rows ? verdict.columns[0].data : NULL, errors, out, st);
     mr_block_reset(&verdict);
     return rc;
 }

@@ -16,6 +16,11 @@ MR_TEST(keeps_any_of_many)
 {
     mr_drive("range(1000).filter(x => x % 7 == 3).batch(1000).map(x => (length(x), sum(x)))",
              "(143,71500)");
+    mr_drive("range(1000).map(x => (x, cast(x, \"float32\"))).filter((x, y) => x % 7 == 3)"
+             ".batch(1000).map((x, y) => (length(x), sum(x), sum(y)))",
+             "(143,71500,71500)");
+    mr_drive("range(100).map(x => (x, format(\"{}\", x))).filter((x, y) => x % 33 == 5)",
+             "(5,\"5\") (38,\"38\") (71,\"71\")");
     mr_drive("range(1000).filter(x => x >= 16 and x < 32 or x >= 991).batch(1000).map(x => sum(x))",
              "9331");
     mr_drive("range(-40, 50).filter(x => 99 // x > 5).ignore_errors().batch(99)"
