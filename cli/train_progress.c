@@ -11,6 +11,7 @@
 #include "cli/train.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/files/glob.h"
+#include "pipeline/formats/data_files.h"
 
 static void on_read(void *ctx, size_t bytes)
 {
@@ -27,7 +28,7 @@ static mr_code add_size(void *ctx, const char *name, mr_status *st)
     struct stat s;
     if (strcmp(name, "-") == 0)
         return mr_fail(st, MR_UNIMPLEMENTED, "standard input");
-    MR_TRY(mr_glob(&name, 1, &paths, &n, st));
+    MR_TRY(mr_data_files(&name, 1, &paths, &n, st));
     for (size_t i = 0; i < n; i++)
         if (stat(paths[i], &s) == 0 && S_ISREG(s.st_mode))
             p->file_bytes += (int64_t)s.st_size;

@@ -2,6 +2,7 @@
 /* Whether data can be read, before hours of training come to the place where they are. */
 #include <string.h>
 #include "pipeline/files/glob.h"
+#include "pipeline/formats/data_files.h"
 #include "pipeline/graph/rewrite.h"
 #include "trainer/feed.h"
 #include "trainer/fit.h"
@@ -13,7 +14,7 @@ static mr_code look_up(void *ctx, const char *name, mr_status *st)
     (void)ctx;
     if (strcmp(name, "-") == 0) /* standard input */
         return MR_OK;
-    MR_TRY(mr_glob(&name, 1, &paths, &n, st));
+    MR_TRY(mr_data_files(&name, 1, &paths, &n, st));
     mr_glob_free(paths, n);
     return MR_OK;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/files/glob.h"
+#include "pipeline/formats/data_files.h"
 #include "pipeline/formats/tar.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
@@ -193,7 +194,7 @@ static mr_code look_into(const struct params *p, mr_spec **out, mr_status *st)
     mr_file_opts o = {0};
     mr_compression_find(p->o.compression ? p->o.compression : "", &o.compression);
     if (mr__file_is_pattern(&p->files, 0)) {
-        MR_TRY(mr_glob(&name, 1, &paths, &n_paths, st));
+        MR_TRY(mr_data_files(&name, 1, &paths, &n_paths, st));
         name = paths[0];
     }
     mr_code rc = mr__tar_members(name, &o, &members, &n, st);

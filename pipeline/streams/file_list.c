@@ -8,7 +8,7 @@
 #include "pipeline/engine/philox.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"
-#include "pipeline/formats/generation.h"
+#include "pipeline/formats/data_files.h"
 
 enum { MOST_FILES = 1 << 28 };
 
@@ -65,34 +65,7 @@ static mr_code path_of(const mr_iter *it, const char *name, char **out, mr_statu
     return *out ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
 }
 
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* paths[i] is the index of another of these sorted paths: no file of records. */
-static bool is_index(char *const *paths, size_t i)
-{
-    char *path = paths[i];
-    size_t size = strlen(path);
-    if (size < 4 || memcmp(path + size - 4, ".idx", 4) != 0)
-        return false;
-    path[size - 4] = '\0';
-    bool found = bsearch(&path, paths, i, sizeof *paths, compare_paths);
-    path[size - 4] = '.';
-    return found;
-}
-
-/* A file that a writer of this library has not finished, or left when it was killed. */
-static bool is_partial(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t size = strlen(name);
-    return name[0] == '.' && size > 8 && strcmp(name + size - 8, ".partial") == 0;
-}
-
-/* Adds what patterns first..end match, sorted together, but for files that are not
- * finished and indexes beside their files. */
+/* Adds what patterns first..end match, sorted together. */
 static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, const mr_strs *names,
                            size_t first, size_t end, mr_status *st)
 {
@@ -104,15 +77,11 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = path_of(it, names->v[first + i].data, &patterns[i], st);
     if (rc == MR_OK)
-        rc = mr_glob((const char *const *)patterns, n, &paths, &n_paths, st);
-    if (rc == MR_OK)
-        rc = mr__generation_check(paths, n_paths, st);
+        rc = mr_data_files((const char *const *)patterns, n, &paths, &n_paths, st);
     /* The list has the names as they were written, without the directory. */
     size_t before = rc == MR_OK ? strlen(patterns[0]) - names->v[first].size : 0;
     for (size_t i = 0; i < n_paths && rc == MR_OK; i++) {
         const char *path = paths[i];
-        if (is_partial(path) || is_index(paths, i))
-            continue;
         path += strncmp(path, patterns[0], before) == 0 ? before : 0;
         rc = list_add(l, capacity, path, strlen(path), st);
     }

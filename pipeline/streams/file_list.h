@@ -26,7 +26,7 @@ void mr__file_list_unref(mr__file_list *l);         /* NULL: nothing */
 
 /* The matched list of a node, as its iterators share it. all: every name is a pattern. Returns
  * owned.
- * errors   those of mr_glob
+ * errors   those of mr_data_files
  *          MR_FAILED_PRECONDITION: not the files of the position that was restored */
 mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__file_list **out,
                             mr_status *st) MR_NODISCARD;

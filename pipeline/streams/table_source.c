@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/files/glob.h"
+#include "pipeline/formats/data_files.h"
 #include "pipeline/params/spec_text.h"
 #include "pipeline/streams/file_source.h"
 
@@ -77,7 +78,7 @@ mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__t
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s expects at least one file", who);
     const char *name = p->files.v[0].data;
     if (mr__file_is_pattern(&p->files, 0)) {
-        MR_TRY(mr_glob(&name, 1, &paths, &n, st));
+        MR_TRY(mr_data_files(&name, 1, &paths, &n, st));
         name = paths[0];
     }
     mr_code rc = look(name, &p->o.columns, out, st);

@@ -17,6 +17,7 @@ for format in arrow parquet; do
     "$m" write --out $format --shards 3 --format $format --expr 'range(40).map(x => {"x": x, "l": ones([x % 3])})' 2>/dev/null
 done
 "$m" write --out squares --shards 3 --expr "range(3000).map(x => {\"x\": x * x})" 2>/dev/null
+"$m" index squares-* >/dev/null
 
 start dispatcher "$m" dispatcher --listen 127.0.0.1:0
 service=$at dispatcher=$pid
@@ -51,8 +52,9 @@ range(3000).batch(100)|compression="auto", streams=3
 range(3000).batch(100)|max_outstanding_bytes=1, streams=3
 range(7)|streams=40
 range(100000).batch(7)|streams=5, block_length=3
-tfrecord("squares*").map(x => parse_example(x, x=int64)).batch(10)|
+tfrecord("squares*").map(x => parse_example(x, {"x": int64})).batch(10)|
 GRAPHS
+same indexes_are_no_data "$(show "$(d 'tfrecord("squares*").map(x => parse_example(x, {"x": int64})["x"])' 'streams=3')" | wc -l)" 3000
 while IFS='|' read -r graph options; do
     same "repetitions: $graph $options" "$(show "$(d "$graph" "$options").repeat(3)")" "$(show "$(l "$graph" "$options").repeat(3)")"
     same "repetitions cut off: $graph $options" "$(show "$(d "$graph" "$options").take(5).repeat(4)")" "$(show "$(l "$graph" "$options").take(5).repeat(4)")"

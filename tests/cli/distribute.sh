@@ -17,6 +17,18 @@ for i in 0 1 2 3 4 5 6 7 8 9; do seq $((i * 10)) $((i * 10 + i)) >part-$i.txt; d
 mkdir few
 cp part-3.txt part-7.txt few/
 
+# ---- what a pattern leaves out for readers it leaves out here
+mkdir sets
+"$m" write --out sets/s --shards 3 --expr 'range(9).map(x => {"x": x})' 2>/dev/null
+"$m" index sets/s-* >/dev/null
+echo nothing >sets/.t.partial
+same indexes_and_unfinished_files_are_no_data "$(show 'tfrecord("sets/*").map(r => parse_example(r, {"x": int64})["x"]).distribute("local", streams=3)' | sort)" "$(seq 0 8)"
+same an_index_is_no_split "$(show 'tfrecord("sets/*").map(r => parse_example(r, {"x": int64})["x"]).distribute("local", processing_mode="dynamic")' | sort)" "$(seq 0 8)"
+touch sets/.s.commit
+refused a_set_that_is_being_written 1 'tfrecord("sets/s-*").distribute("local")' 'sets/.s.commit' 'write --recover --out sets/s'
+rm sets/.s.commit sets/s-*
+refused nothing_but_unfinished_files 1 'tfrecord("sets/*").distribute("local")' 'sets/*'
+
 # ---- the other modes: this process is the one worker
 for mode in dynamic parallel_epochs file data file_or_data hint; do
     same "one worker has all: $mode" "$(show "text_line(\"part-*.txt\").shuffle(9, seed=1).batch(4).distribute(\"local\", processing_mode=\"$mode\")")" \

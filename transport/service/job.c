@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "pipeline/files/glob.h"
+#include "pipeline/formats/data_files.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
@@ -204,7 +205,7 @@ static mr_code match_files(matching *m, Mr__Wire__FileList *l, mr_status *st)
         whole[before - 1] = '/';
     }
     memcpy(whole + before, l->pattern, strlen(l->pattern) + 1);
-    mr_code rc = mr_glob(&(const char *){whole}, 1, &paths, &n, st);
+    mr_code rc = mr_data_files(&(const char *){whole}, 1, &paths, &n, st);
     mr_free(whole);
     if (rc == MR_NOT_FOUND)
         return MR_OK;
