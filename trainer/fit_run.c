@@ -84,7 +84,7 @@ static mr_code prepare_input(void *ctx, const mr_input_context *c, mr_dataset **
     const mr__run *x = ctx;
     mr_dataset *made;
     MR_TRY(mr__run_input(x, c, &made, st));
-    mr_code rc = mr_model_prepare(x->m, made, out, st);
+    mr_code rc = mr__run_prepare(x, made, out, st);
     mr_dataset_unref(made);
     return rc;
 }
@@ -96,7 +96,7 @@ static mr_code open_feed(mr__run *x, mr_dataset *ds, bool positions, mr_status *
     opts.input = prepare_input;
     opts.input_ctx = x;
     if (ds || !x->opts->input)
-        MR_TRY(mr_model_prepare(x->m, ds, &prepared, st));
+        MR_TRY(mr__run_prepare(x, ds, &prepared, st));
     mr_code rc = mr__feed_open(&x->feed, x->s, prepared, &opts, positions, st);
     mr_dataset_unref(prepared);
     return rc;

@@ -95,6 +95,47 @@ static mr_code check_labels(const mr__run *x, const mr_spec *labels, mr_status *
     return MR_OK;
 }
 
+/* The component of a record that its name says is labels; else the last one. */
+static size_t guess_labels(const mr_spec *record)
+{
+    static const char *const names[] = {"label", "labels", "y", "target", "targets", "class"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int64_t at = mr_spec_find(record, names[i]);
+        if (at >= 0)
+            return (size_t)at;
+    }
+    return mr_spec_n_children(record) - 1;
+}
+
+/* The components of a record lie in the order of their names: which of them are labels is to be
+ * said. Only where all of them are inputs is a record right, by the names of those. */
+static mr_code check_no_record(const mr__run *x, mr_dataset *ds, mr_status *st)
+{
+    MR_TRY(mr_dataset_check(ds, st));
+    const mr_spec *spec = mr_dataset_spec(ds);
+    size_t n = mr_spec_n_children(spec);
+    if (mr_spec_kind_of(spec) != MR_SPEC_RECORD ||
+        (!x->loss && (n < 2 || mr_model_n_inputs(x->m) > 1)))
+        return MR_OK;
+    size_t labels = n > 1 ? guess_labels(spec) : 1;
+    const char *features = mr_spec_child_name(spec, labels == 0);
+    if (!x->loss || n < 2)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the data yield a record; %s wanted: .map(r => r[\"%.100s\"])",
+                       x->loss ? "(features, labels) are" : "features are", features);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the data yield a record, which does not say what the labels are; (features, "
+                   "labels) are wanted: .map(r => (r[\"%.100s\"], r[\"%.100s\"]))",
+                   features, mr_spec_child_name(spec, labels));
+}
+
+mr_code mr__run_prepare(const mr__run *x, mr_dataset *ds, mr_dataset **out, mr_status *st)
+{
+    if (ds)
+        MR_TRY(check_no_record(x, ds, st));
+    return mr_model_prepare(x->m, ds, out, st);
+}
+
 /* What prepared data have after the features. */
 static mr_code open_columns(mr__run *x, mr_dataset *ds, mr_status *st)
 {
@@ -220,7 +261,7 @@ mr_code mr__run_check_form(const mr__run *x, mr_dataset *ds, mr_status *st)
     const mr_fit_opts opts = {.metrics = x->opts->metrics, .n_metrics = x->opts->n_metrics};
     mr__run y = {.s = x->s, .m = x->m, .loss = x->loss, .opts = &opts, .n_outputs = x->n_outputs};
     mr_dataset *prepared = NULL;
-    mr_code rc = mr_model_prepare(x->m, ds, &prepared, st);
+    mr_code rc = mr__run_prepare(x, ds, &prepared, st);
     if (rc == MR_OK)
         rc = mr__run_open_terms(&y, ds, st);
     if (rc == MR_OK)

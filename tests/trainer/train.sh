@@ -128,6 +128,15 @@ for case in '([1.0, 2.0], [2.0])|an example has shape \[2\]' '([i], [2.0])|featu
     '([1.0], "x")|labels are string' '[1.0]|found 1 component' '([1.0], [1.0], 1.0, 1.0)|found 4 component' '([1.0], [1.0], "w")|sample weights are string'; do
     train "evaluation_is_refused_before_training: ${case%|*}" 1 '' "evaluation: .*${case#*|}" --data "$data" --eval "$others${case%|*}).batch(2)"
 done
+record='range(4).map(i => {"label": [1.0], "pixels": [cast(i, "float32")]}).batch(2)'
+train a_record_has_no_labels 1 '' 'are wanted: .map\(r => \(r\["pixels"\], r\["label"\]\)\)' --data "$record"
+train a_record_for_an_evaluation_has_none 1 '' 'evaluation: .*are wanted: .map\(r => \(r\["pixels"\], r\["label"\]\)\)' --data "$data" --eval "$record"
+train a_record_of_an_input_function_has_none 1 '' 'r\["pixels"\], r\["label"\]' --from-function --data "$record"
+train a_record_of_other_names_ends_with_the_labels 1 '' 'r\["a"\], r\["z"\]' --data 'range(4).map(i => {"z": [1.0], "a": [1.0]}).batch(2)'
+train a_record_of_one_component 1 '' '\(features, labels\) are wanted: .map\(r => r\["a"\]\)' --data 'range(4).map(i => {"a": ([1.0], [1.0])}).batch(2)'
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --save plain_model >out 2>err
+"$m" predict --saved plain_model --data "$record" >out 2>err
+result a_record_is_no_features $([ $? = 1 ] && grep -qF 'features are wanted: .map(r => r["pixels"])' err && [ ! -s out ]; echo $?) "$(cat out err)"
 train an_endless_evaluation_is_refused 1 '' 'evaluation data never end' --data "$data" --eval "$data.repeat()"
 train validation_of_another_dtype_is_refused_before_training 1 '' 'validation: features are int64' --data "$data" --validation "$others([i], [2.0])).batch(2)"
 train an_evaluation_may_have_labels_without_an_axis 0 '"eval_loss"' '' --data "$data" --eval "$others([1.0], 2)).batch(2)"
