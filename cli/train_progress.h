@@ -18,6 +18,7 @@ typedef struct train_progress {
     int64_t file_bytes;         /* of all files that the data name; 0: unknown */
     _Atomic int64_t bytes_read; /* of any file */
     const char *trace;          /* the file to be written at the end; NULL: none */
+    bool begun;                 /* an epoch was */
     bool failed;                /* it was not, which was said */
 } train_progress;
 

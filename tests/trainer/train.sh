@@ -88,6 +88,14 @@ train the_first_nan_is_warned_of 0 '"step": 2, "epoch": 1, "loss": "nan"' 'NaN f
     --data 'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(3)' --epochs 2
 result the_warning_comes_once $([ "$(grep -c NaN err)" = 1 ]; echo $?) "$(cat err)"
 
+# ---- a run that goes on says so
+broken=(--model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data
+    'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(1)' --callback 'backup_and_restore("kept", save_freq=1)' --callback 'terminate_on_nan()')
+"$m" train "${broken[@]}" >out 2>err
+result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'going on' err; echo $?) "$(cat err)"
+"$m" train "${broken[@]}" >out 2>err
+result a_run_that_goes_on_says_from_where $(grep -q '^millrace: going on from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
+
 # ---- strategies
 strategies='--seed 1 --epochs 2 --optimizer adam(0.05)'
 train one_replica_is_one_device 0 "$two" '' --data "$data" --strategy one_device
