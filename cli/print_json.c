@@ -206,6 +206,11 @@ static void print_tensor(FILE *f, mr_dtype t, const void *values, int rank, cons
 
 static mr_code print_dataset(FILE *f, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st)
 {
+    if (mr_dataset_cardinality(ds) == MR_INFINITE)
+        return mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "an element is a dataset that never ends: take(n) of it, or flat_map it; "
+            "random numbers of an element are random_uniform() or random_int(low, high)");
     mr_iterator_opts inner = *opts;
     inner.positions = false;
     inner.watch = false;

@@ -14,6 +14,10 @@ expect records 0 '{"a": 1}' -- "$m" show 'from_tensors(a=1)'
 expect a_shape_beyond_memory_is_its_elements_error 0 $'[0.0]\n[0.0]' -- "$m" show 'range(3).map(x => zeros([9223372036854775807 if x == 1 else 1])).ignore_errors()'
 expect datasets 0 '{"dataset": [0, 1]}' -- "$m" show 'range(2).window(2)'
 expect dataset_that_fails 1 '{"dataset": [-6]}' zero -- "$m" show 'range(3).map(x => range(x + 1).map(y => 6 // (y - 1)))'
+for source in 'random()' 'counter()' '(1, {"a": range(2).repeat()})'; do
+    expect "a_dataset_without_end: $source" 1 ANY 'never ends' 'random_uniform()' -- "$m" show "range(3).map(x => $source)"
+done
+expect a_dataset_that_ends_again 0 $'{"dataset": [0, 1]}\n{"dataset": [0, 1]}' -- "$m" show 'range(2).map(x => counter().take(2))'
 expect limit 0 $'0\n1' -- "$m" show --limit 2 'counter()'
 expect epochs 0 $'0\n1\n0\n1' -- "$m" show --epochs 2 'range(2)'
 echo 'range(2) # a comment' >e.txt
