@@ -78,8 +78,19 @@ static mr_code build_argument(op_call *c, const mr_param *p, const mr_expr *e, m
         *out = (mr_value){.kind = MR_V_STRING, .s = text, .size = strlen(text)};
         return MR_OK;
     }
-    if (e->kind == MR_EX_LAMBDA && p->type != MR_PT_VALUE)
+    if (e->kind == MR_EX_LAMBDA && p->type != MR_PT_VALUE) {
+        /* x, y => x + y is x, and a function of y. */
+        const mr_expr *before = NULL;
+        for (size_t i = 1; i < c->e->n; i++)
+            if (c->e->children[i] == e && !(c->e->keys && c->e->keys[i]))
+                before = c->e->children[i - 1];
+        if (before && before->kind == MR_EX_NAME && e->n_params == 1)
+            return mr__build_fail(c->b, st, e,
+                                  "%s: %s cannot be a function; one of several parameters is "
+                                  "written (%s, %s) => ...",
+                                  c->op->name, p->name, before->text, e->params[0]);
         return mr__build_fail(c->b, st, e, "%s: %s cannot be a function", c->op->name, p->name);
+    }
     return mr__build_value(c->b, e, out, st);
 }
 
@@ -191,6 +202,9 @@ static mr_code add_argument(op_call *c, size_t index, mr_status *st)
     }
     if (!key && mr__arguments_next(&c->args) < 0 && takes_inputs(c) && e->kind == MR_EX_CALL)
         return unknown_op(c->b, e, st);
+    if (!key && mr__arguments_next(&c->args) < 0 && takes_inputs(c))
+        return mr__build_fail(c->b, st, e, "%s takes datasets, as in %s", c->op->name,
+                              c->op->example);
     return add_parameter(c, index, st);
 }
 

@@ -557,6 +557,12 @@ refused place_of_an_unknown_keyword 'range(3).skip(2, foo=1)' 18 "skip has no pa
 refused place_of_a_keyword_given_twice 'range(9).skip(2, count=3)' 18 'skip: count is given twice'
 refused place_of_one_argument_too_many 'range(3).take(1, 2)' 18 'take takes no further argument here'
 refused place_of_a_missing_argument 'range(3).take()' 10 'take: expected count, which is missing'
+refused a_tuple_of_datasets 'zip((range(3), range(4)))' 5 'zip takes datasets, as in zip(range(3), range(10, 20))'
+refused a_list_that_is_no_dataset 'zip(range(3), [1])' 15 'zip takes datasets, as in zip(range(3), range(10, 20))'
+refused a_list_behind_a_dataset 'range(3).concatenate([1])' 22 'concatenate takes datasets, as in range(3).concatenate(range(10, 12))'
+refused parameters_without_parentheses 'zip(range(3), range(3)).map(x, y => x + y)' 32 \
+    'map: num_parallel_calls cannot be a function; one of several parameters is written (x, y) => ...'
+refused a_function_where_none_can_be 'range(3).batch(x => x)' 16 'batch: batch_size cannot be a function'
 refused place_of_a_check 'range(1, 2, 0)' 13 'range: step must not be 0'
 refused place_of_a_check_of_two 'range(3).shard(2, 5)' 19 \
     'shard: index must be 0 or more and below num_shards (2), not 5'
