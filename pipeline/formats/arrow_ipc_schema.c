@@ -363,11 +363,22 @@ mr_code mr__arrow_schema_spec_of(const mr__arrow_schema *s, size_t i, mr_spec **
     return *out ? MR_OK : mr_fail_memory(st, sizeof leaf, "a type");
 }
 
+static mr_code no_column(const mr__arrow_schema *s, const char *name, mr_status *st)
+{
+    enum { MOST = 10 };
+    char all[400] = "";
+    for (size_t i = 0; i < s->n_columns && i < MOST; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.30s", i ? ", " : "",
+                 s->columns[i]->name);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'; there %s %s%s", name,
+                   s->n_columns == 1 ? "is" : "are", all, s->n_columns > MOST ? ", ..." : "");
+}
+
 static mr_code find_once(const mr__arrow_schema *s, const char *name, size_t *out, mr_status *st)
 {
     size_t place = place_of(s, name);
     if (!is_called(s, place, name))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'", name);
+        return no_column(s, name, st);
     if (is_called(s, place + 1, name))
         return mr_fail(st, MR_INVALID_ARGUMENT, "two columns are called '%.200s'", name);
     *out = (size_t)(s->columns[place] - s->v);

@@ -257,6 +257,19 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
     return MR_OK;
 }
 
+/* All that must be given is. */
+static mr_code check_given(const op_call *c, mr_status *st)
+{
+    for (size_t i = 0; i < c->args.n; i++) {
+        const mr_param *p = &c->op->params[i];
+        if (mr__param_required(p) && !(p->flags & MR_P_VARIADIC) &&
+            c->args.values[i].kind == MR_V_UNSET)
+            return mr__build_fail(c->b, st, c->e, "%s: expected %s, which is missing, as in %s",
+                                  c->op->name, p->name, c->op->example);
+    }
+    return MR_OK;
+}
+
 static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
 {
     const mr_op *op = mr_op_find(e->text, strlen(e->text));
@@ -290,6 +303,8 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
     if (rc == MR_OK && c.n_inputs < (size_t)op->min_inputs)
         rc = mr__build_fail(b, st, e, "%s expects %d dataset%s, found %zu", op->name,
                             op->min_inputs, op->min_inputs == 1 ? "" : "s", c.n_inputs);
+    if (rc == MR_OK)
+        rc = check_given(&c, st);
     if (rc == MR_OK)
         rc = make_node(&c, out, st);
     mr__arguments_reset(&c.args);

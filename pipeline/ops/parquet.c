@@ -27,6 +27,24 @@ static const char *part_of(const mr__parquet_leaf *leaf, size_t k)
     return part;
 }
 
+static mr_code no_column(const mr__parquet_footer *f, const char *name, mr_status *st)
+{
+    enum { MOST = 10 };
+    char all[400] = "";
+    const char *before = "";
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_leaves; i++) {
+        if (strcmp(before, f->leaves[i].path) == 0) /* of one group */
+            continue;
+        before = f->leaves[i].path;
+        if (n < MOST)
+            snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.30s", n ? ", " : "", before);
+        n++;
+    }
+    return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'; there %s %s%s", name,
+                   n == 1 ? "is" : "are", all, n > MOST ? ", ..." : "");
+}
+
 static mr_code check_columns(const mr__parquet_footer *f, const mr_strs *columns, mr_status *st)
 {
     for (size_t i = 0; i < columns->n; i++) {
@@ -34,8 +52,7 @@ static mr_code check_columns(const mr__parquet_footer *f, const mr_strs *columns
         while (k < f->n_leaves && strcmp(f->leaves[k].path, columns->v[i].data) != 0)
             k++;
         if (k == f->n_leaves)
-            return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'",
-                           columns->v[i].data);
+            return no_column(f, columns->v[i].data, st);
     }
     return MR_OK;
 }

@@ -413,6 +413,10 @@ for format in arrow parquet; do
     expect "$format: not of datasets" 2 '' "'value'" 'dataset' -- "$m" write --out wrong --format $format --expr 'range(3).window(2)'
     expect "$format: of nothing" 0 '' -- sh -c "'$m' write --out nothing --overwrite --format $format --expr 'range(0).map(x => {\"x\": x})' >/dev/null && '$m' show '$format(\"nothing-*\")'"
     expect "$format: input that is a file" 0 $'{"n": 1}\n{"n": 3}' -- sh -c "'$m' show '$format(\"-\", columns=[\"n\"])' <$format-00001-of-00002.$format"
+    "$m" write --out wide$format --format $format --expr "range(1).map(x => {$(printf '"c%02d": x, ' $(seq 12))})" >/dev/null
+    expect "$format: no column of many" 2 '' "there is no column 'x'; there are c01, c02, c03, c04, c05, c06, c07, c08, c09, c10, ..." -- "$m" show "$format(\"wide$format-*\", columns=[\"x\"])"
+    "$m" write --out one$format --format $format --expr 'range(1).map(x => {"a": x})' >/dev/null
+    expect "$format: no column of one" 2 '' "there is no column 'x'; there is a" -- "$m" show "$format(\"one$format-*\", columns=[\"x\"])"
 done
 mkdir -p folder.d
 for format in arrow parquet tfrecord; do
@@ -556,7 +560,11 @@ refused place_of_a_word 'text_line("a", compression="foo")' 28 \
 refused place_of_an_unknown_keyword 'range(3).skip(2, foo=1)' 18 "skip has no parameter 'foo'; it has count"
 refused place_of_a_keyword_given_twice 'range(9).skip(2, count=3)' 18 'skip: count is given twice'
 refused place_of_one_argument_too_many 'range(3).take(1, 2)' 18 'take takes no further argument here'
-refused place_of_a_missing_argument 'range(3).take()' 10 'take: expected count, which is missing'
+refused place_of_a_missing_argument 'range(3).take()' 10 'take: expected count, which is missing, as in range(10).take(3)'
+refused features_that_are_missing 'jsonl("f")' 1 \
+    'jsonl: expected features, which is missing, as in jsonl("people-*.jsonl", {"name": bytes, "age": feature(int64, default=-1)})'
+refused columns_that_are_missing 'csv("f")' 1 \
+    'csv: expected features, which is missing, as in csv("table.csv", {"name": bytes, "x": float32})'
 refused a_tuple_of_datasets 'zip((range(3), range(4)))' 5 'zip takes datasets, as in zip(range(3), range(10, 20))'
 refused a_list_that_is_no_dataset 'zip(range(3), [1])' 15 'zip takes datasets, as in zip(range(3), range(10, 20))'
 refused a_list_behind_a_dataset 'range(3).concatenate([1])' 22 'concatenate takes datasets, as in range(3).concatenate(range(10, 12))'

@@ -246,7 +246,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         {"union", "column 'union' cannot be read: it is of Arrow's type union"},
         {"runs", "it is of Arrow's type run_end_encoded"},
         {"structs", "column 'structs' cannot be read: it holds lists of structs"},
-        {"missing", "there is no column 'missing'"}};
+        {"missing", "there is no column 'missing'; there are "}};
     fixture("odd");
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\")"), "cannot be read: it ");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
