@@ -422,7 +422,8 @@ static int run(int argc, char **argv)
     cli_jsonl *j = NULL;
     int status = cli_parse(&cli_write, tables, argc, argv, rest, &n);
     if (status < 0 && n)
-        status = cli_usage(&cli_write, "unexpected '%s'", rest[0]);
+        status =
+            cli_usage(&cli_write, "unexpected '%s'; a pipeline is given as --expr EXPR", rest[0]);
     if (status < 0 && !o.out)
         status = cli_usage(&cli_write, "--out PREFIX is missing");
     int inputs =

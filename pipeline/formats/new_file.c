@@ -91,7 +91,10 @@ mr_code mr__new_file_open(mr__new_file *f, const char *path, mr_status *st)
         f->fd = mr__open_again(f->partial, O_WRONLY | O_CREAT | O_EXCL);
         f->created = f->fd >= 0;
         if (f->fd < 0)
-            rc = fail(f, errno, "cannot create the file", st);
+            rc = fail(f, errno,
+                      errno == ENOENT ? "cannot create the file: its directory does not exist"
+                                      : "cannot create the file",
+                      st);
     }
     if (rc != MR_OK)
         mr__new_file_abort(f);

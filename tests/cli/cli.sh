@@ -138,6 +138,8 @@ result and_the_files_are_there $([ -s closed-00000-of-00001.tfrecord ]; echo $?)
 
 # ---- graphs that can't be built
 while IFS='|' read -r name text words; do
+expect write_takes_a_pipeline_as_an_option 2 '' "unexpected 'range(3)'; a pipeline is given as --expr EXPR" -- "$m" write --out k 'range(3)'
+expect write_needs_a_directory 1 '' 'nodir/k-00000-of-00001.tfrecord' 'its directory does not exist' -- "$m" write --out nodir/k --expr 'range(3)'
     # shellcheck disable=SC2086
     expect "$name" 2 '' $words -- "$m" show "$text"
 done <<'CASES'
