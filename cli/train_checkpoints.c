@@ -22,7 +22,7 @@ const cli_command cli_checkpoints = {
 };
 
 typedef struct listing {
-    bool json, damaged;
+    bool json, damaged, found;
 } listing;
 
 static void print_json(const mr_checkpoint_info *c)
@@ -45,6 +45,7 @@ static mr_code print_one(void *ctx, const mr_checkpoint_info *c, mr_status *st)
     listing *l = ctx;
     char name[1024];
     (void)st;
+    l->found = true;
     /* A hidden name is that of one that is being written, or was. */
     l->damaged = l->damaged || (!c->whole && c->name[0] != '.');
     if (l->json) {
@@ -75,10 +76,12 @@ static int checkpoints(int argc, char **argv)
     int status = cli_parse(&cli_checkpoints, tables, argc, argv, rest, &n);
     if (status < 0 && n != 1)
         status = cli_usage(&cli_checkpoints, "give one directory");
+    if (status < 0 && mr_checkpoint_list(rest[0], print_one, &l, &st) != MR_OK)
+        status = cli_fail(&st, CLI_FAILED);
+    if (status < 0 && !l.found)
+        status = cli_error(&cli_checkpoints, CLI_OK, "no checkpoints in %s", rest[0]);
     if (status < 0)
-        status = mr_checkpoint_list(rest[0], print_one, &l, &st) == MR_OK
-                     ? cli_flush(l.damaged ? CLI_FAILED : CLI_OK)
-                     : cli_fail(&st, CLI_FAILED);
+        status = cli_flush(l.damaged ? CLI_FAILED : CLI_OK);
     mr_free(rest);
     return status;
 }

@@ -94,6 +94,12 @@ expect summary_of_nothing 2 '' 'give a model' -- "$m" summary
 result components_of_every_group "$("$m" components --names | tr '\n' ' ' | grep -q '^dense conv2d .* mse mae .* sgd adam .* exponential_decay .* accuracy .* checkpoint .* terminate_on_nan '; echo $?)"
 expect one_name_for_two_components 0 $'{"loss": "mse", "alias": "mean_squared_error", "doc": "Mean of the squared differences.", "params": [], "example": "mse"}\n{"metric": "mse", "alias": "mean_squared_error", "doc": "Mean squared difference of labels and predictions.", "params": [], "example": "mse"}' -- "$m" components --json mean_squared_error
 result parameters_of_a_component "$("$m" components sgd | grep -q '^sgd(learning_rate=.*momentum=0.0.*)$'; echo $?)"
+expect a_component_nearby 2 '' "'dens'; did you mean 'dense'?" -- "$m" components dens
+mkdir no_points
+for flag in '' --json; do
+    # shellcheck disable=SC2086
+    expect "a_directory_without_checkpoints $flag" 0 '' 'no checkpoints in no_points' -- "$m" checkpoints no_points $flag
+done
 expect no_such_component 2 '' "'nothing'" -- "$m" components dense nothing
 expect a_page_of_components_alone 2 '' 'stands alone' -- "$m" components --page dense
 expect summary_of_a_bad_model 2 '' 'denso' -- "$m" summary 'denso(2)' --input 3
