@@ -308,6 +308,7 @@ static mr_code set_i64(const char *owner, const mr_param *p, void *own, const mr
     if (!(v->kind == MR_V_AUTO && (p->flags & MR_P_AUTO)) && !as_int(v, &i))
         return wrong_type(owner, p, p->flags & MR_P_AUTO ? "an integer or auto" : "an integer", v,
                           st);
+    i = mr__param_auto(p, i);
     MR_TRY(mr__param_check_i64(owner, p, i, st));
     *(int64_t *)mr__param_field(p, own) = i;
     return MR_OK;

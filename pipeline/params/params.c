@@ -269,6 +269,11 @@ static bool has_range(const mr_param *p)
     return p->min.i < p->max.i;
 }
 
+int64_t mr__param_auto(const mr_param *p, int64_t v)
+{
+    return v == -1 && (p->flags & MR_P_AUTO) ? MR_AUTO : v;
+}
+
 mr_code mr__param_check_i64(const char *owner, const mr_param *p, int64_t v, mr_status *st)
 {
     if (!has_range(p) || ((p->flags & MR_P_AUTO) && v == MR_AUTO))
@@ -372,6 +377,7 @@ static mr_code settle_number(const char *owner, const mr_param *p, void *own, mr
     bool unset = has && !*has;
     if (p->type == MR_PT_I64) {
         int64_t *v = mr__param_field(p, own);
+        *v = mr__param_auto(p, *v);
         if (unset || (*v == 0 && zero_is_unset(p)))
             *v = p->def.i;
         return unset || (!mr__param_required(p) && *v == p->def.i)

@@ -59,6 +59,8 @@ void *mr__param_field(const mr_param *p, const void *params);
 bool *mr__param_has(const mr_param *p, const void *params); /* NULL: it has none */
 bool mr__param_required(const mr_param *p);
 mr_code mr__param_default(const mr_param *p, void *own, mr_status *st) MR_NODISCARD;
+/* v, or MR_AUTO where it is tf.data's AUTOTUNE, -1, in a parameter that takes auto. */
+int64_t mr__param_auto(const mr_param *p, int64_t v);
 mr_code mr__param_check_i64(const char *owner, const mr_param *p, int64_t v,
                             mr_status *st) MR_NODISCARD;
 mr_code mr__param_check_f64(const char *owner, const mr_param *p, double v,

@@ -25,6 +25,7 @@ MR_TEST(parallel_calls_keep_the_order_and_the_errors)
              "-6 -12 ! 12 6 4 3 2 2 1 1 1 1 1 1 0 0 0 0 0 0 0");
     mr_drive("range(-2, 20).map(x => 12 // x, num_parallel_calls=auto)",
              "-6 -12 ! 12 6 4 3 2 2 1 1 1 1 1 1 0 0 0 0 0 0 0");
+    mr_drive("range(-2, 2).map(x => x, num_parallel_calls=-1)", "-2 -1 0 1"); /* AUTOTUNE */
     mr_drive("range(-3, 3).map(x => 6 // x, num_parallel_calls=2).map(x => 6 // (x + 2), "
              "num_parallel_calls=2)",
              "! -6 -2 ! 0 1");
