@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/cli.h"
 #include "pipeline/log.h"
@@ -141,7 +142,7 @@ static int set_word(const cli_command *cmd, const cli_flag *f, const char *text)
 {
     if (f->words) {
         const char *const *w = f->words;
-        while (*w && strcmp(*w, text) != 0)
+        while (*w && strcasecmp(*w, text) != 0)
             w++;
         if (!*w) {
             char all[256] = "";
@@ -150,6 +151,7 @@ static int set_word(const cli_command *cmd, const cli_flag *f, const char *text)
                          *w);
             return cli_usage(cmd, "--%s must be one of %s, not '%s'", f->name, all, text);
         }
+        text = *w;
     }
     *(const char **)f->value = text;
     return -1;

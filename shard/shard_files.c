@@ -99,18 +99,18 @@ static mr_code not_found(const mr_dataset *ds, const char *path, mr_status *st)
         rc = mr_fail(
             st, MR_NOT_FOUND,
             "the walk to the files stopped at '%s', whose names no op of the graph reads; use "
-            "auto_shard_policy DATA or OFF, or shard it yourself",
+            "auto_shard_policy DATA or OFF (--auto-shard data or off), or shard it yourself",
             op->name);
     else if (op->role == MR_ROLE_SOURCE)
         rc = mr_fail(
             st, MR_NOT_FOUND,
             "the walk to the files stopped at '%s', a source that reads no list of files; use "
-            "auto_shard_policy DATA or OFF",
+            "auto_shard_policy DATA or OFF (--auto-shard data or off)",
             op->name);
     else
         rc = mr_fail(st, MR_NOT_FOUND,
                      "the walk to the files stopped at '%s', below which files cannot be sharded; "
-                     "use auto_shard_policy DATA or OFF",
+                     "use auto_shard_policy DATA or OFF (--auto-shard data or off)",
                      op->name);
     mr_status_set_op(st, path);
     return rc;

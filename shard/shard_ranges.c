@@ -21,7 +21,7 @@ static mr_code not_found(const char *op, const char *why, const char *path, mr_s
 {
     mr_code rc = mr_fail(st, MR_NOT_FOUND,
                          "the walk to the records stopped at '%s', %s; use auto_shard_policy FILE, "
-                         "DATA or OFF",
+                         "DATA or OFF (--auto-shard file, data or off)",
                          op, why);
     mr_status_set_op(st, path);
     return rc;

@@ -29,9 +29,11 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     if (p->num_shards == HINT)
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "shard(-1, i) is a hint for the HINT policy and nobody replaced it; "
-                       "distribute the dataset with auto_shard_policy=\"HINT\", outside functions");
+        return mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "shard(-1, i) is a hint for the HINT policy and nobody replaced it; "
+            "distribute the dataset with auto_shard_policy=\"HINT\" (--auto-shard hint), outside "
+            "functions");
     s->checked = !p->o.require_non_empty;
     return mr_iter_open_input(it, 0, st);
 }
@@ -50,7 +52,7 @@ static mr_code check_first_round(mr_iter *it, mr_status *st)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "found %" PRIu64 " elements (files) to shard, need at least %" PRId64
                            ", one for each worker; give more files, or use auto_shard_policy "
-                           "\"DATA\" or \"OFF\"",
+                           "\"DATA\" or \"OFF\" (--auto-shard data or off)",
                            found, p->num_shards);
         }
         MR_TRY(rc);

@@ -24,6 +24,7 @@ echo 'range(2) # a comment' >e.txt
 expect expression_from_a_file 0 $'0\n1' -- "$m" show -f e.txt
 expect replicas 0 '{"step": 0, "replicas": [[0, 1], [2, 3]]}' -- "$m" show --replicas 2 'range(4).batch(4)'
 expect version 0 ANY -- "$m" --version
+expect words_of_options_in_any_case 0 "$("$m" show --replicas 1 --workers 2 --auto-shard data 'range(4).batch(2)')" -- "$m" show --replicas 1 --workers 2 --auto-shard DATA 'range(4).batch(2)'
 expect help_of_nothing 2 '' "unknown command 'nonsense'" -- "$m" help nonsense
 for c in show explain ops inspect index reduce why write bench top train; do
     expect "help_$c" 0 ANY -- "$m" "$c" --help
