@@ -147,6 +147,7 @@ refused half_a_consumer 2 'range(3).distribute("local", num_consumers=2)' 'consu
 refused consumer_out_of_range 2 'range(3).distribute("local", num_consumers=2, consumer_index=2)' 'below num_consumers'
 refused more_consumers_than_streams 2 'range(3).distribute("local", streams=2, num_consumers=3, consumer_index=0)' 'at most'
 refused more_consumers_than_files 1 'text_line("few/*").distribute("local", num_consumers=3, consumer_index=0)' 'num_consumers'
+refused a_scheme_in_an_address 2 'range(3).distribute("grpc://localhost:5050")' '"grpc://localhost:5050"; leave out grpc://'
 refused resume_without_a_name 2 'range(3).distribute("local", resume=true)' 'job_name'
 refused too_many_streams 2 'range(3).distribute("local", streams=65537)' 'streams'
 refused unordered_map 1 'range(3).map(x => x, num_parallel_calls=2, deterministic=false).distribute("local")' 'deterministic=false' 'dynamic'

@@ -34,7 +34,7 @@ static mr_code resolve_local(const char *name, mr__address *out, mr_status *st)
 static mr_code split(const char *text, char *host, size_t size, const char **port, mr_status *st)
 {
     *port = "";
-    const char *colon = strrchr(text, ':'), *from = text;
+    const char *colon = strrchr(text, ':'), *from = text, *slashes = strstr(text, "://");
     size_t n = colon ? (size_t)(colon - text) : 0;
     char *end = NULL;
     long number = colon && colon[1] ? strtol(colon + 1, &end, 10) : -1;
@@ -48,7 +48,8 @@ static mr_code split(const char *text, char *host, size_t size, const char **por
         colon[1] > '9')
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "an address is host:port or [IPv6]:port with a port from 0 to 65535, not "
-                       "\"%.100s\"",
+                       "\"%.100s\"%s%.*s",
+                       text, slashes ? "; leave out " : "", slashes ? (int)(slashes + 3 - text) : 0,
                        text);
     memcpy(host, from, n);
     host[n] = '\0';
