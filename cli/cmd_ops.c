@@ -8,6 +8,7 @@
 #include "pipeline/functions/descriptor.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/params/guess.h"
 
 /* An op or a function, as the pages show it. */
 typedef struct entry {
@@ -147,6 +148,24 @@ static bool find_entry(const char *name, entry *e)
     return false;
 }
 
+static int no_entry(const char *name)
+{
+    const mr_op *op;
+    const mr_function *f;
+    mr_guess g = {.word = name, .below = strlen(name) < 4 ? 2 : 3};
+    for (size_t i = 0; (op = mr_op_at(i)); i++)
+        if (!(op->props & MR_OP_INTERNAL))
+            mr_guess_try(&g, op->name);
+    for (size_t i = 0; (f = mr_function_at(i)); i++)
+        if (!f->form)
+            mr_guess_try(&g, f->name);
+    if (g.best)
+        return cli_usage(&cli_ops, "there is no op or function '%s'; did you mean '%s'?", name,
+                         g.best);
+    return cli_usage(&cli_ops, "there is no op or function '%s'; 'millrace ops --names' lists them",
+                     name);
+}
+
 static void list_ops(void (*print)(const entry *e))
 {
     const mr_op *op;
@@ -228,9 +247,7 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_ops, "--page stands alone");
     for (size_t i = 0; status < 0 && i < n; i++)
         if (!find_entry(rest[i], &e))
-            status = cli_usage(&cli_ops,
-                               "there is no op or function '%s'; 'millrace ops --names' lists them",
-                               rest[i]);
+            status = no_entry(rest[i]);
     if (status < 0) {
         for (size_t i = 0; i < n; i++)
             if (find_entry(rest[i], &e))

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/params/guess.h"
 
 int cli_error(const cli_command *cmd, int status, const char *fmt, ...)
 {
@@ -102,6 +103,22 @@ static const cli_flag *find_flag(const cli_flag *const *tables, const char *word
             if (strlen(f->name) == n && memcmp(f->name, word, n) == 0)
                 return f;
     return NULL;
+}
+
+/* word: a flag that there is not, --name or --name=value. */
+static int unknown_flag(const cli_command *cmd, const cli_flag *const *tables, const char *word)
+{
+    char name[64];
+    size_t n = strcspn(word, "=");
+    snprintf(name, sizeof name, "%.*s", (int)(n > 2 && n < sizeof name ? n - 2 : 0), word + 2);
+    mr_guess g = {.word = name, .below = n > 5 ? 3 : 2};
+    for (; *tables && *name; tables++)
+        for (const cli_flag *f = *tables; f->name; f++)
+            if (f->name[1])
+                mr_guess_try(&g, f->name);
+    if (g.best)
+        return cli_usage(cmd, "unknown option '%.*s'; did you mean '--%s'?", (int)n, word, g.best);
+    return cli_usage(cmd, "unknown option '%s'", word);
 }
 
 static int set_int(const cli_command *cmd, const cli_flag *f, const char *text)
@@ -214,7 +231,7 @@ int cli_parse(const cli_command *cmd, const cli_flag *const *tables, int argc, c
         size_t n = strcspn(name, "=");
         const cli_flag *f = find_flag(tables, name, n);
         if (!f || (word[1] == '-') != (n > 1))
-            return cli_usage(cmd, "unknown option '%s'", word);
+            return unknown_flag(cmd, tables, word);
         if (f->given)
             *f->given = true;
         if (f->kind == CLI_SWITCH) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "pipeline/params/guess.h"
 
 static const cli_command *const commands[] = {
     &cli_show,     &cli_explain,    &cli_ops,     &cli_inspect,     &cli_index,
@@ -78,6 +79,12 @@ int main(int argc, char **argv)
         }
     cli_try_service(NULL, NULL, 0);
     const char *lack = "; millrace-service, which has more, is not beside this program";
+    mr_guess g = {.word = argv[1], .below = 3};
+    for (size_t i = 0; (c = command_at(i)); i++)
+        mr_guess_try(&g, c->name);
+    if (g.best)
+        return cli_error(NULL, CLI_USAGE, "unknown command '%s'; did you mean '%s'?", argv[1],
+                         g.best);
     return cli_error(NULL, CLI_USAGE, "unknown command '%s'%s; see 'millrace --help'", argv[1],
                      cli_this.next ? lack : "");
 }

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/reference_text.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/params/guess.h"
 #include "trainer/component.h"
 
 static int components(int argc, char **argv);
@@ -92,6 +93,20 @@ static size_t print_all(const char *name, printer print)
     return n;
 }
 
+static int no_component(const char *name)
+{
+    const mr_component *c;
+    mr_guess g = {.word = name, .below = strlen(name) < 4 ? 2 : 3};
+    for (mr_component_group k = MR_LAYERS; k < MR_COMPONENT_GROUPS; k++)
+        for (size_t i = 0; (c = mr_component_at(k, i)); i++)
+            mr_guess_try(&g, c->name);
+    if (g.best)
+        return cli_usage(&cli_components, "there is no component '%s'; did you mean '%s'?", name,
+                         g.best);
+    return cli_usage(&cli_components,
+                     "there is no component '%s'; 'millrace components --names' lists them", name);
+}
+
 /* docs/components.md, whole. */
 static void print_page(void)
 {
@@ -129,10 +144,7 @@ static int components(int argc, char **argv)
         status = cli_usage(&cli_components, "--page stands alone");
     for (size_t i = 0; status < 0 && i < n; i++)
         if (print_all(rest[i], NULL) == 0)
-            status = cli_usage(&cli_components,
-                               "there is no component '%s'; 'millrace components --names' lists "
-                               "them",
-                               rest[i]);
+            status = no_component(rest[i]);
     if (status < 0) {
         for (size_t i = 0; i < n; i++)
             print_all(rest[i], print);

@@ -11,6 +11,7 @@
 #include "pipeline/functions/building.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/op.h"
+#include "pipeline/params/guess.h"
 #include "pipeline/params/params.h"
 
 static mr_code no_memory(mr_status *st)
@@ -94,46 +95,18 @@ static mr_code build_argument(op_call *c, const mr_param *p, const mr_expr *e, m
     return mr__build_value(c->b, e, out, st);
 }
 
-size_t mr__name_distance(const char *a, const char *b)
-{
-    /* Levenshtein's, over names of at most 63 letters. */
-    size_t n = strlen(b), row[64];
-    if (n > 63)
-        return 99;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; *a; a++, i++) {
-        size_t before = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t cost = before + (*a != b[j - 1]);
-            before = row[j];
-            if (row[j] + 1 < cost)
-                cost = row[j] + 1;
-            if (row[j - 1] + 1 < cost)
-                cost = row[j - 1] + 1;
-            row[j] = cost;
-        }
-    }
-    return row[n];
-}
-
 static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
 {
-    const mr_op *op, *best = NULL;
+    const mr_op *op;
     const char *hint = mr__type_hint(e);
-    size_t least = 3;
+    mr_guess g = {.word = e->text, .below = 3};
     if (*hint)
         return mr__build_fail(b, st, e, "unknown op '%s'%s", e->text, hint);
-    for (size_t i = 0; (op = mr_op_at(i)); i++) {
-        size_t d = op->props & MR_OP_INTERNAL ? 99 : mr__name_distance(e->text, op->name);
-        if (d < least) {
-            least = d;
-            best = op;
-        }
-    }
-    if (best)
-        return mr__build_fail(b, st, e, "unknown op '%s'; did you mean '%s'?", e->text, best->name);
+    for (size_t i = 0; (op = mr_op_at(i)); i++)
+        if (!(op->props & MR_OP_INTERNAL))
+            mr_guess_try(&g, op->name);
+    if (g.best)
+        return mr__build_fail(b, st, e, "unknown op '%s'; did you mean '%s'?", e->text, g.best);
     return mr__build_fail(b, st, e, "unknown op '%s'; 'millrace ops' lists them", e->text);
 }
 

@@ -55,8 +55,6 @@ mr_code mr__build_computed(const builder *b, const mr_expr *e, mr_value *out,
                            mr_status *st) MR_NODISCARD;
 /* The value of name i of the scope. */
 mr_code mr__build_name(const builder *b, size_t i, mr_value *out, mr_status *st) MR_NODISCARD;
-/* How many letters must change to make one name of the other; 99: too many. */
-size_t mr__name_distance(const char *a, const char *b);
 /* Marks the names of s that e uses freely. */
 void mr__mark_names(const mr_expr *e, const scope *s, bool *used);
 #endif

@@ -7,6 +7,7 @@
 
 #include "pipeline/functions/building.h"
 #include "pipeline/functions/typing.h"
+#include "pipeline/params/guess.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/params/params.h"
 
@@ -519,20 +520,16 @@ static mr_code call_program(mr_fn *fn, const mr_expr *e, const scope *s, typed *
 
 static mr_code unknown_function(const mr_expr *e, mr_status *st)
 {
-    const char *hint = mr__type_hint(e), *best = NULL;
+    const char *hint = mr__type_hint(e);
     const mr_function *f;
-    size_t least = strlen(e->text) < 4 ? 2 : 3;
-    for (size_t i = 0; (f = mr_function_at(i)); i++) {
-        size_t d = f->form ? 99 : mr__name_distance(e->text, f->name);
-        if (d < least) {
-            least = d;
-            best = f->name;
-        }
-    }
-    if (*hint || !best)
+    mr_guess g = {.word = e->text, .below = strlen(e->text) < 4 ? 2 : 3};
+    for (size_t i = 0; (f = mr_function_at(i)); i++)
+        if (!f->form)
+            mr_guess_try(&g, f->name);
+    if (*hint || !g.best)
         return mr_expr_fail_at(st, e, "unknown function '%s'%s", e->text,
                                *hint ? hint : "; 'millrace ops' lists them");
-    return mr_expr_fail_at(st, e, "unknown function '%s'; did you mean '%s'?", e->text, best);
+    return mr_expr_fail_at(st, e, "unknown function '%s'; did you mean '%s'?", e->text, g.best);
 }
 
 mr_code mr__type_call(const mr_expr *e, const scope *s, typed **out, mr_status *st)

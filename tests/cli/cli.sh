@@ -24,6 +24,12 @@ echo 'range(2) # a comment' >e.txt
 expect expression_from_a_file 0 $'0\n1' -- "$m" show -f e.txt
 expect replicas 0 '{"step": 0, "replicas": [[0, 1], [2, 3]]}' -- "$m" show --replicas 2 'range(4).batch(4)'
 expect version 0 ANY -- "$m" --version
+expect a_command_nearby 2 '' "unknown command 'shwo'; did you mean 'show'?" -- "$m" shwo 'range(3)'
+expect an_option_nearby 2 '' "unknown option '--limt'; did you mean '--limit'?" -- "$m" show --limt=3 'range(3)'
+expect an_option_of_no_neighbours 2 '' "unknown option '--lxxxt'; see" -- "$m" show --lxxxt 'range(3)'
+expect an_op_nearby 2 '' "'shufle'; did you mean 'shuffle'?" -- "$m" ops shufle
+expect a_function_nearby 2 '' "'random_unifrm'; did you mean 'random_uniform'?" -- "$m" ops random_unifrm
+expect an_op_of_no_neighbours 2 '' "'qqqqqq'; 'millrace ops --names' lists them" -- "$m" ops qqqqqq
 expect words_of_options_in_any_case 0 "$("$m" show --replicas 1 --workers 2 --auto-shard data 'range(4).batch(2)')" -- "$m" show --replicas 1 --workers 2 --auto-shard DATA 'range(4).batch(2)'
 expect help_of_nothing 2 '' "unknown command 'nonsense'" -- "$m" help nonsense
 for c in show explain ops inspect index reduce why write bench top train; do
@@ -132,6 +138,8 @@ expect reduce_of_a_bad_value 2 '' '^' -- "$m" reduce 'range(3)' --init '(0' --fn
 expect reduce_without_a_function 2 '' '--fn' -- "$m" reduce 'range(3)' --init 0
 mkdir -p folder && echo precious >folder/file
 expect write_needs_a_name 1 '' "'folder/' has no name" "'folder/train'" -- "$m" write --out folder/ --overwrite --expr 'range(3)'
+expect write_takes_a_pipeline_as_an_option 2 '' "unexpected 'range(3)'; a pipeline is given as --expr EXPR" -- "$m" write --out k 'range(3)'
+expect write_needs_a_directory 1 '' 'nodir/k-00000-of-00001.tfrecord' 'its directory does not exist' -- "$m" write --out nodir/k --expr 'range(3)'
 expect write_needs_a_prefix 1 '' "'' has no name" -- "$m" write --out '' --expr 'range(3)'
 same write_without_a_name_leaves_other_files file "$(ls -A folder)"
 expect write_to_a_closed_output 0 '' 'standard output' -- sh -c "'$m' write --out closed --expr 'range(3)' >&-"
@@ -139,8 +147,6 @@ result and_the_files_are_there $([ -s closed-00000-of-00001.tfrecord ]; echo $?)
 
 # ---- graphs that can't be built
 while IFS='|' read -r name text words; do
-expect write_takes_a_pipeline_as_an_option 2 '' "unexpected 'range(3)'; a pipeline is given as --expr EXPR" -- "$m" write --out k 'range(3)'
-expect write_needs_a_directory 1 '' 'nodir/k-00000-of-00001.tfrecord' 'its directory does not exist' -- "$m" write --out nodir/k --expr 'range(3)'
     # shellcheck disable=SC2086
     expect "$name" 2 '' $words -- "$m" show "$text"
 done <<'CASES'
@@ -407,6 +413,10 @@ for format in arrow parquet; do
     expect "$format: counted" 0 $'0\n2\n4\n1\n3' -- "$m" show "$format(\"$format-*\").map(r => r[\"n\"]).assert_cardinality(5)"
     expect "$format: computed names" 0 $'0\n2\n1\n3' -- "$m" show "list_files(\"$format-*\", shuffle=false).flat_map(f => $format(f, schema={\"n\": int64}).take(2)).map(r => r[\"n\"])"
     expect "$format: no schema" 2 '' 'schema must be given' "$format(f, schema=" -- "$m" show "list_files(\"$format-*\").flat_map(f => $format(f))"
+    "$m" write --out wide$format --format $format --expr "range(1).map(x => {$(printf '"c%02d": x, ' $(seq 12))})" >/dev/null
+    expect "$format: no column of many" 2 '' "there is no column 'x'; there are c01, c02, c03, c04, c05, c06, c07, c08, c09, c10, ..." -- "$m" show "$format(\"wide$format-*\", columns=[\"x\"])"
+    "$m" write --out one$format --format $format --expr 'range(1).map(x => {"a": x})' >/dev/null
+    expect "$format: no column of one" 2 '' "there is no column 'x'; there is a" -- "$m" show "$format(\"one$format-*\", columns=[\"x\"])"
     expect "$format: no column" 2 '' "$format: $format-00000-of-00002.$format: there is no column 'y'" -- "$m" show "$format(\"$format-*\", columns=[\"n\", \"y\"])"
     expect "$format: another type" 1 '' "column 'n' is int64[] here, and int8[] in the first file or the schema" -- "$m" show "$format(\"$format-*\", schema={\"n\": int8})"
     after=$("$m" explain --workers 2 --auto-shard file "$format(\"$format-*\", columns=[\"n\", \"s\"]).batch(2)" | sed -n '/after, on worker 0/{n;s/^ *//;s/[.]replica_slices.*//;p}')
@@ -416,10 +426,6 @@ for format in arrow parquet; do
     expect "$format: not of datasets" 2 '' "'value'" 'dataset' -- "$m" write --out wrong --format $format --expr 'range(3).window(2)'
     expect "$format: of nothing" 0 '' -- sh -c "'$m' write --out nothing --overwrite --format $format --expr 'range(0).map(x => {\"x\": x})' >/dev/null && '$m' show '$format(\"nothing-*\")'"
     expect "$format: input that is a file" 0 $'{"n": 1}\n{"n": 3}' -- sh -c "'$m' show '$format(\"-\", columns=[\"n\"])' <$format-00001-of-00002.$format"
-    "$m" write --out wide$format --format $format --expr "range(1).map(x => {$(printf '"c%02d": x, ' $(seq 12))})" >/dev/null
-    expect "$format: no column of many" 2 '' "there is no column 'x'; there are c01, c02, c03, c04, c05, c06, c07, c08, c09, c10, ..." -- "$m" show "$format(\"wide$format-*\", columns=[\"x\"])"
-    "$m" write --out one$format --format $format --expr 'range(1).map(x => {"a": x})' >/dev/null
-    expect "$format: no column of one" 2 '' "there is no column 'x'; there is a" -- "$m" show "$format(\"one$format-*\", columns=[\"x\"])"
 done
 mkdir -p folder.d
 for format in arrow parquet tfrecord; do

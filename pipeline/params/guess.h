@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_PARAMS_GUESS_H
+#define MR_PIPELINE_PARAMS_GUESS_H
+/* Which of the names that there are was meant by one that is none of them.
+ *
+ *     mr_guess g = {.word = "shufle", .below = 3};
+ *     for (...) mr_guess_try(&g, name);
+ *     if (g.best) ... "; did you mean 'shuffle'?"
+ *
+ * thread   any
+ * since    0.1 */
+#include <stddef.h>
+#include "../status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_guess {
+    const char *word;
+    size_t below;     /* fewer letters than this must change; then as many as for best */
+    const char *best; /* the first of those nearest; NULL: none is near. Borrowed */
+} mr_guess;
+
+/* Names and words of more than 63 bytes are near nothing. */
+MR_API void mr_guess_try(mr_guess *g, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
