@@ -46,14 +46,36 @@ static void print_shape(int rank, const int64_t *shape, const char *open, const 
     fputs(close, stdout);
 }
 
+/* Layer i of the model as people know it; false: it is a part of a residual, which is shown where
+ * it ends, with all the parameters of its own. */
+static bool read_layer(const mr_model *m, size_t i, mr_layer_info *out)
+{
+    mr_model_layer(m, i, out);
+    if (strncmp(out->type, "residual_", 9) == 0)
+        return false;
+    mr_layer_info part;
+    for (size_t open = strcmp(out->type, "residual") == 0; open > 0 && i-- > 0;) {
+        mr_model_layer(m, i, &part);
+        if (open == 1 && strcmp(part.type, "residual_projection") == 0)
+            out->parameters += part.parameters;
+        if (strcmp(part.type, "residual_begin") == 0)
+            open--;
+        open += strcmp(part.type, "residual") == 0;
+    }
+    return true;
+}
+
 static void print_json(const mr_model *m)
 {
     size_t all = 0;
+    const char *between = "";
     fputs("{\"layers\": [", stdout);
     for (size_t i = 0; i < mr_model_n_layers(m); i++) {
         mr_layer_info l;
-        mr_model_layer(m, i, &l);
-        printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"shape\": ", i ? ", " : "", l.name, l.type);
+        if (!read_layer(m, i, &l))
+            continue;
+        printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"shape\": ", between, l.name, l.type);
+        between = ", ";
         print_shape(l.rank, l.shape, "[", "]");
         printf(", \"parameters\": %zu}", l.parameters);
         all += l.parameters;
@@ -82,7 +104,8 @@ static void print_table(const mr_model *m)
     for (size_t i = 0; i < mr_model_n_layers(m); i++) {
         mr_layer_info l;
         char text[160] = "(";
-        mr_model_layer(m, i, &l);
+        if (!read_layer(m, i, &l))
+            continue;
         for (int k = 0; k < l.rank; k++)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%" PRId64, k ? ", " : "",
                      l.shape[k]);

@@ -87,6 +87,16 @@ flatten                      (784)                               0
 dense                        (10)                             7850
 parameters: 7850 (30.7 KiB)' -- "$m" summary 'flatten().dense(10)' --input 28,28,1
 expect summary_as_json 0 '{"layers": [{"name": "dense", "type": "dense", "shape": [2], "parameters": 8}, {"name": "dense_1", "type": "dense", "shape": [1], "parameters": 3}], "parameters": 11}' -- "$m" summary 'input(3).dense(2).dense(1)' --json
+expect summary_of_residuals 0 'input (8, 8, 3)
+conv2d                       (8, 8, 4)                         112
+conv2d_1                     (8, 8, 4)                         148
+residual_1                   (8, 8, 4)                           0
+conv2d_2                     (8, 8, 2)                          74
+residual_2                   (8, 8, 2)                          10
+residual                     (8, 8, 2)                           8
+parameters: 352 (1.4 KiB)' -- "$m" summary 'input(8, 8, 3).residual(conv2d(4, 3, padding="same").residual(conv2d(4, 3, padding="same")).residual(conv2d(2, 3, padding="same"), projection=true), projection=true)'
+expect summary_of_a_residual_as_json 0 '{"layers": [{"name": "dense", "type": "dense", "shape": [2], "parameters": 8}, {"name": "residual", "type": "residual", "shape": [2], "parameters": 8}], "parameters": 16}' -- \
+    "$m" summary 'input(3).residual(dense(2), projection=true)' --json
 expect summary_needs_a_shape 2 '' '--input' -- "$m" summary 'dense(2)'
 expect summary_of_no_shape 2 '' 'not a shape' -- "$m" summary 'dense(2)' --input 28x28
 expect summary_of_nothing 2 '' 'give a model' -- "$m" summary
