@@ -3,9 +3,9 @@
 # What there is to run on a machine with NVIDIA GPUs.
 #   tests/gpu.sh                 builds into build-gpu and tests there
 #   tests/gpu.sh --bundle DIR [BUILD]
-#       puts BUILD into DIR, less than 64 MiB, with the libraries that its programs need (without BUILD
-#       it makes build-bundle, without Criterion, which brings a dozen libraries): DIR/gpu.sh then runs on a machine of the same kind without anything to install but the
-#       driver and CUDA's libraries, cuDNN's and NCCL's (of pip, or in the loader's path)
+#       puts BUILD (else build-bundle, made without Criterion) into DIR, under 64 MiB, with the libraries that
+#       its programs need: DIR/gpu.sh then runs on a machine of the same kind without anything to
+#       install but the driver and CUDA's libraries, cuDNN's and NCCL's (of pip, or in the loader's path)
 # Tests of devices and operations, training on GPUs against training on the CPU, NCCL over all GPUs,
 # and compute-sanitizer where it is installed; ends with the rates of bench/gpu.sh. 77: no GPU.
 set -uo pipefail
@@ -14,7 +14,7 @@ export LC_ALL=C.UTF-8
 
 bundle() { # DIR BUILD
     local dir=$1 build=$2 p late
-    mkdir -p "$dir/bin" "$dir/lib" || return 1
+    mkdir -p "$dir/bin" || return 1
     for p in millrace millrace-train millrace-cuda.so tests/test_trainer bench/gpu_staging bench/gpu_math; do
         [ -e "$build/$p" ] || { echo "gpu.sh: $build/$p is not built" >&2; return 1; }
         cp -L "$build/$p" "$dir/bin/" || return 1
@@ -27,7 +27,8 @@ bundle() { # DIR BUILD
     # All but the C library's own, which must be the loader's.
     # shellcheck disable=SC2086
     { printf '%s\n' $late; ldd "$dir"/bin/* $late | awk '$3 ~ /^\// { print $3 }'; } | sort -u |
-        grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv)\.so' | xargs cp -Lu -t "$dir/lib" || return 1
+        grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv)\.so' |
+        tar -I 'gzip -1' -cf "$dir/lib.tar.gz" -hP --transform 's|.*/||' -T - || return 1
     cp "$here/gpu.sh" "$dir/" && cp "$here/../bench/gpu.sh" "$dir/bench.sh" || return 1
     echo "$dir: $(du -sm "$dir" | cut -f 1) MiB"
     [ "$(du -sm "$dir" | cut -f 1)" -lt 64 ] || { echo "gpu.sh: that is more than 64 MiB" >&2; return 1; }
@@ -44,9 +45,12 @@ if [ "${1:-}" = --bundle ]; then
     exit
 fi
 
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$tmp"' EXIT
 if [ -d "$here/bin" ]; then
     bin=$here/bin bench=$here/bench.sh programs=$here/bin
-    export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    mkdir "$tmp/lib" && tar -xzf "$here/lib.tar.gz" -C "$tmp/lib" || exit 2
+    export LD_LIBRARY_PATH=$tmp/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
     cd "$here/.." || exit 2
     if [ ! -e /proc/driver/nvidia ] && [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
@@ -62,8 +66,6 @@ pip=$(python3 -c 'import glob, sys
 print(":".join(sorted(d for p in sys.path for d in glob.glob(p + "/nvidia/*/lib"))))' 2>/dev/null)
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${pip:+:$pip} PATH=$bin:$PATH
 export MILLRACE_CUDA_MODULE=$bin/millrace-cuda.so # which does not lie beside the tests
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 2
 
 "$bin/millrace" devices || exit 1

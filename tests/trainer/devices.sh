@@ -36,5 +36,14 @@ result a_module_that_is_not_there_is_named $? "status $rc: $(cat out err)"
 MILLRACE_CUDA_MODULE=$dir/none.so expect training_on_a_device_that_is_not_there_says_why 1 '' 'cuda:0' none.so -- \
     "$m" train --data 'range(8).map(i => ([1.0], [1.0])).batch(4)' --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' \
     --devices cuda:0
+if [ -e "$MR_BUILD/millrace-cuda.so" ] && [ -x "$MR_BUILD/bench/gpu_math" ]; then
+    "$MR_SOURCE/tests/gpu.sh" --bundle "$dir/bundle" "$MR_BUILD" >out 2>err
+    result a_bundle_for_machines_with_gpus_is_small_enough $? "$(cat out err)"
+    (unset MILLRACE_CUDA_MODULE; "$dir/bundle/gpu.sh") >out 2>err
+    [ $? = 77 ] && grep -q '^cpu:0  ' out && grep -q '^SKIPPED: there is no GPU here' out
+    result its_programs_find_their_libraries $? "$(cat out err)"
+else
+    skip a_bundle_for_machines_with_gpus_is_small_enough 'built without the CUDA module or the benches'
+fi
 expect words_are_refused 2 '' "unexpected 'now'" -- "$m" devices now
 finish
