@@ -74,6 +74,18 @@ workers=2 port=$(free_port) pids=()
 start 0 --devices cuda --data "$data"; start 1 --devices cuda --data "$data" --communication ring
 ended 1 1 && all_say "communication is '(auto|ring)' here and '(auto|ring)' on rank" 0 1
 result another_communication_is_refused_by_both $? "$(said)"
+other=${data/batch(32)/batch(16)}
+workers=2 port=$(free_port) pids=()
+start 0 --devices cuda --communication nccl --data "$data"; start 1 --devices cuda --communication nccl --data "$other"
+ended 1 1 && calm && all_say "the data is '.*batch\((16|32)\)' here and '.*batch\((16|32)\)' on rank [01] \(127" 0 1
+result another_graph_is_refused_by_both $? "$(said)"
+workers=2 port=$(free_port) pids=()
+start 0 --devices cuda --communication nccl --data "$data"
+mine=${model[1]} model[1]='dense(8, activation="relu").dense(3)'
+start 1 --devices cuda --communication nccl --data "$data"
+model[1]=$mine
+ended 1 1 && calm && all_say "the model is '.*dense\((8|16).*' here and '.*dense\((8|16).*' on rank [01] \(127" 0 1
+result another_model_is_refused_by_both $? "$(said)"
 
 # ---- steps of one's own: what another process sums is compared before the GPUs sum it
 sums() { # WHAT: worker 1 does in step 5

@@ -87,6 +87,16 @@ by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do shorter steps 1000
 result another_size_is_found "$([ $? != 0 ] && grep -q 'rank [01] .*values of float32, at step 4: another process does something else' err; echo $?)" "$(said)"
 by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort steps 1000
 result a_failure_is_everybodys "$([ $? != 0 ] && grep -q 'no such file' err; echo $?)" "$(said)"
+# other OPTION OF-0 OF-1 ARGUMENT...: training whose two workers differ in an option
+other() {
+    # shellcheck disable=SC2016
+    by_mpi 2 bash -c 'of=("$2" "$3"); exec "${@:4}" "$1" "${of[OMPI_COMM_WORLD_RANK]}"' - "${@:1:3}" \
+        "$m" train --loss mse --optimizer sgd --communication mpi "${@:4}"
+}
+other --data "$one" "${one/batch(8)/batch(4)}" --model 'dense(1)'
+result another_graph_is_named "$([ $? = 1 ] && grep -qE "the data is '.*batch\([48]\)' here and '.*batch\([48]\)' on rank [01] \(127" err; echo $?)" "$(said)"
+other --model 'dense(1)' 'dense(2)' --data "$one"
+result another_model_is_named "$([ $? = 1 ] && grep -qE "the model is 'dense\([12]\)' here and 'dense\([12]\)' on rank [01] \(127" err; echo $?)" "$(said)"
 long=(--data "${data/.batch/.repeat().batch}" --steps 1000000)
 find_workers() { # timeout's child is mpirun, whose children they are
     mapfile -t workers < <(pgrep -P "$(pgrep -P "$started" | head -n 1)")
