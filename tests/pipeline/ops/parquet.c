@@ -500,7 +500,7 @@ MR_TEST(levels_that_cannot_be_are_damage)
     memcpy(file + i, after, 5);
     table_write("two.parquet", file, n);
     free(file);
-    mr_drive(mr_drive_path("parquet(\"@/two.parquet\")"), "!fewer_lists");
+    mr_drive(mr_drive_path("parquet(\"@/two.parquet\")"), "!levels_contradict_each_other");
 }
 
 /* The columns of a file whatever its bytes; no call fails without a message. */
