@@ -152,6 +152,7 @@ bad=0
 for k in 0 1 7 40 89 90; do
     timeout $patience "$m" show --save-after $k --state pos "$graph" >got 2>err && timeout $patience "$m" show --restore pos "$graph" >>got 2>>err || bad=1
     [ "$(elements <got)" = "$(times 2 0 89)" ] || bad=1
+    ! grep -q 'after it was lost' err || bad=1 # nothing was
 done
 result positions_are_each_streams $bad "$(elements <got | uniq -c | head -n 5) $(cat err)"
 
@@ -245,6 +246,7 @@ for graph in "$(d 'range(2000).shuffle(100).batch(5)' 'seed=3')" "$(d 'text_line
     for k in 0 1 90 399; do
         timeout $patience "$m" show --save-after $k --state pos "$graph" >got 2>err && timeout $patience "$m" show --restore pos "$graph" >>got 2>>err || bad=1
         [ "$(elements <got)" = "$want" ] || bad=1
+        ! grep -q 'after it was lost' err || bad=1 # nothing was
         "$m" service cancel saved --dispatcher "$service" 2>/dev/null
     done
     result "resumes anywhere: $graph" $bad "$(elements <got | uniq -c | awk '{ print $1 " times" }' | sort | uniq -c) $(cat err)"

@@ -83,7 +83,7 @@ static void open_stream(mr__job_reader *r, mr__r_stream *s)
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_OPEN;
     m.open = &o;
-    s->opened = true;
+    s->opened = s->begun = true;
     s->returned = 0;
     r->out.to_worker(r->ctx, s->worker->address, &m);
 }
@@ -172,7 +172,7 @@ static void take_place(mr__job_reader *r, const Mr__Wire__Place *p, int64_t now)
         mr__note(r->out.note, r->ctx, MR_LOG_ERROR, "out of memory for a connection to worker %s",
                  p->worker);
     if (p->generation > s->generation) {
-        if (s->generation && !s->lost_since)
+        if (s->begun && !s->lost_since)
             s->lost_since = now;
         s->lost = false;
     }

@@ -20,7 +20,8 @@ typedef struct mr__r_stream {
     uint32_t index;
     uint64_t generation;
     mr__r_worker *worker; /* NULL: nobody hosts it now */
-    bool opened;          /* Open was sent to the worker, on its present connection */
+    bool begun;           /* Open was sent to a worker */
+    bool opened;          /* to this one, on its present connection */
     bool lost;            /* Lost is due, or was said, for this generation */
     int64_t lost_at;      /* when it is to be said */
     int64_t backoff;      /* of Lost */
