@@ -253,6 +253,12 @@ static void note_write(const cd_op *op, cell *w)
         __atomic_store_n(&w->read[i], 0, __ATOMIC_RELAXED);
 }
 
+static void check_alive(const cd_op *op, const block *b, const char *does)
+{
+    if (__atomic_load_n(&b->dead, __ATOMIC_SEQ_CST) && !cd_any_device_error())
+        cd_misuse("%s %s a block of %zu bytes that was freed", op->name, does, b->bytes);
+}
+
 /* The block of that place, which op may touch. */
 static block *check_place(const cd_op *op, int i, size_t at, size_t bytes, const char *does)
 {
@@ -264,7 +270,8 @@ static block *check_place(const cd_op *op, int i, size_t at, size_t bytes, const
     if (at + bytes > b->at + b->bytes)
         cd_misuse("%s %s bytes %zu to %zu of a block of %zu bytes", op->name, does, at - b->at,
                   at - b->at + bytes, b->bytes);
-    if ((b->dead || (b->freed && cd_before(b->freed, &op->clock))) && !cd_any_device_error())
+    check_alive(op, b, does);
+    if (b->freed && cd_before(b->freed, &op->clock) && !cd_any_device_error())
         cd_misuse("%s %s a block of %zu bytes that was freed", op->name, does, b->bytes);
     if (!cd_before(b->born, &op->clock))
         cd_misuse("missing wait: %s %s a block of %zu bytes that stream %u has not allocated yet",
@@ -299,6 +306,8 @@ static void read_words(const cd_op *op, int i, const block *b, size_t at, size_t
         check_threads(op, b, w * WORD, c, false);
         note_read(op, c);
     }
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    check_alive(op, b, "reads"); /* whoever frees it has seen the notes, or is seen here */
 }
 
 static void write_words(const cd_op *op, int i, const block *b, size_t at, size_t bytes)
@@ -313,6 +322,8 @@ static void write_words(const cd_op *op, int i, const block *b, size_t at, size_
         check_threads(op, b, w * WORD, c, true);
         note_write(op, c);
     }
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    check_alive(op, b, "writes");
 }
 
 void *cd_reads(const cd_op *op, const void *p, size_t bytes)
@@ -387,6 +398,8 @@ void cd_free(void *p, const cd_op *op)
     block *b = block_at(a, at);
     const cd_clock *c = op ? &op->clock : cd_host_clock();
     bool failed = cd_any_device_error(); /* then nobody can wait for anything */
+    __atomic_store_n(&b->dead, true, __ATOMIC_SEQ_CST);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (size_t page = at / PAGE; page < (at + b->bytes + PAGE - 1) / PAGE; page++) {
         for (size_t w = page * PAGE / WORD;
              a->touched[page] && !failed && w < (page + 1) * PAGE / WORD; w++) {
@@ -402,7 +415,6 @@ void cd_free(void *p, const cd_op *op)
     if (i == CD_PINNED)
         mprotect(a->work + b->at, page_up(b->bytes), PROT_NONE);
     pthread_mutex_lock(&cd_lock);
-    b->dead = true;
     a->live -= b->bytes;
     if (!b->freed) {
         live_bytes -= b->bytes;
