@@ -72,13 +72,14 @@ size_t mr_array_payload_bytes(const mr_array *a, size_t from, size_t n)
     if (a->storage != MR_RAGGED)
         return n * mr_array_row_bytes(a);
     size_t bytes = 0, values = 0;
+    if (a->dtype == MR_STRING) {
+        for (size_t i = from; i < from + n; i++)
+            bytes += string_bytes(row_at(a, i)->data, row_values(row_at(a, i), a->rank));
+        return bytes;
+    }
     for (size_t i = from; i < from + n; i++)
         values += row_values(row_at(a, i), a->rank);
-    if (a->dtype != MR_STRING)
-        return values * mr_dtype_size(a->dtype);
-    for (size_t i = from; i < from + n; i++)
-        bytes += string_bytes(row_at(a, i)->data, row_values(row_at(a, i), a->rank));
-    return bytes;
+    return values * mr_dtype_size(a->dtype);
 }
 
 void *mr_array_at(const mr_array *a, size_t i)
