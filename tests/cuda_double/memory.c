@@ -255,7 +255,9 @@ static void note_write(const cd_op *op, cell *w)
 
 static void check_alive(const cd_op *op, const block *b, const char *does)
 {
-    if (__atomic_load_n(&b->dead, __ATOMIC_SEQ_CST) && !cd_any_device_error())
+    bool freed = __atomic_load_n(&b->dead, __ATOMIC_SEQ_CST) ||
+                 (b->freed && cd_before(b->freed, &op->clock));
+    if (freed && !cd_any_device_error())
         cd_misuse("%s %s a block of %zu bytes that was freed", op->name, does, b->bytes);
 }
 
@@ -271,8 +273,6 @@ static block *check_place(const cd_op *op, int i, size_t at, size_t bytes, const
         cd_misuse("%s %s bytes %zu to %zu of a block of %zu bytes", op->name, does, at - b->at,
                   at - b->at + bytes, b->bytes);
     check_alive(op, b, does);
-    if (b->freed && cd_before(b->freed, &op->clock) && !cd_any_device_error())
-        cd_misuse("%s %s a block of %zu bytes that was freed", op->name, does, b->bytes);
     if (!cd_before(b->born, &op->clock))
         cd_misuse("missing wait: %s %s a block of %zu bytes that stream %u has not allocated yet",
                   op->name, does, b->bytes, b->born >> 24);
