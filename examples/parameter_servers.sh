@@ -13,6 +13,7 @@ cluster="{\"ps\": [$(at 0), $(at 1)], \"worker\": [$(at 2), $(at 3), $(at 4)]}"
 said=$(mktemp)
 trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -f "$said"' EXIT # where training fails, it leaves them
 for task in 'ps 0' 'ps 1' 'worker 0' 'worker 1' 'worker 2'; do
+    : >"$said" # not what the one before it said
     TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"${task% *}\", \"index\": ${task#* }}}" "$millrace" server >"$said" &
     until grep -q ready "$said"; do # it serves, or it has failed
         kill -0 $!

@@ -23,11 +23,13 @@ is_ready_or_over() { grep -q '^ready ' "$1" || ! kill -0 "$pid" 2>/dev/null; }
 stop() {
     local rc
     kill -TERM "$pid"
-    while grep -qs '^MR_SANITIZE:.*thread' "${MR_BUILD:-}/CMakeCache.txt" && kill -0 "$pid" 2>/dev/null; do
-        sleep 0.2
-        (: >"/dev/tcp/${at%:*}/${at##*:}") 2>/dev/null
-    done
+    until_true has_ended || kill -9 "$pid"
     wait "$pid"
     rc=$?
     result "$1" "$([ $rc = "$2" ]; echo $?)" "status $rc: $(cat ./*.err)"
+}
+has_ended() {
+    is_over "$pid" && return
+    ! grep -qs '^MR_SANITIZE:.*thread' "${MR_BUILD:-}/CMakeCache.txt" || (: >"/dev/tcp/${at%:*}/${at##*:}") 2>/dev/null
+    return 1
 }

@@ -10,10 +10,21 @@ tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 m=$(readlink -f "${1:-$MR_BUILD/millrace}")
 tap=$(readlink -m "${2:-${TAP_FILE:-/dev/null}}")
 dir=$(mktemp -d)
+# family PID: what it started, and what these started
+family() {
+    local p
+    for p in $(pgrep -P "$1"); do
+        echo "$p"
+        family "$p"
+    done
+}
 clean_up() {
-    kill "$guard"
-    jobs -p | xargs -r kill -9 # what still runs of ours, and nothing else
-    chmod -R u+rwx "$dir" 2>/dev/null
+    exec 2>/dev/null
+    local ours
+    ours=$(family $$)
+    # shellcheck disable=SC2086
+    kill -9 $ours # what still runs of ours, and nothing else
+    chmod -R u+rwx "$dir"
     rm -rf "$dir"
 }
 trap clean_up EXIT
@@ -24,28 +35,51 @@ n=0 failed=0
 patience=600
 # And all of them together, less than tests/run.sh gives a test: then it says what it awaits, and ends.
 most=$([ "${MR_TEST_LONG:-0}" = 1 ] && echo 30000 || echo 1500)
+guard='' allowed=0
+# allow SECONDS: from now on, of those that are left
+allow() {
+    [ -z "$guard" ] || kill "$guard"
+    allowed=$(($1 < most - SECONDS ? $1 : most - SECONDS))
+    {
+        exec 3<> <(:)
+        read -rt "$allowed" -u 3
+        ps -o pid,etime,stat,args --ppid $$
+        kill -USR1 $$
+        read -rt 2 -u 3 # a shell that awaits a command in the foreground hears of it afterwards
+        for p in $(pgrep -P $$); do
+            [ "$p" = "$BASHPID" ] || kill -9 "$p" $(family "$p")
+        done
+    } 2>/dev/null &
+    guard=$!
+    disown
+}
 give_up() {
-    printf 'FAILED to end within %s s; it awaits: %s\n' "$most" "$1"
-    ps -o pid,etime,stat,args --ppid $$
+    printf 'FAILED to end within %s s; it awaits: %s\n' "$allowed" "$1"
     tail -v -n 20 "$dir"/*.err "$dir"/err
-    echo "not ok $((n + 1)) - ends within $most s" >>"$tap"
+    echo "not ok $((n + 1)) - ends within $allowed s" >>"$tap"
     exit 1
 } 2>/dev/null
 trap 'give_up "$BASH_COMMAND"' USR1
-(exec 3<> <(:); read -rt "$most" -u 3; kill -USR1 $$) &
-guard=$!
-disown
+allow $most
 : >"$tap"
 
-# result NAME STATUS [WHY]: status 0 is good
+# After a failure much of what follows may never come: nothing is awaited for long any more.
+hurry() {
+    patience=60
+    [ $BASHPID != $$ ] || allow 120
+}
+# result NAME STATUS [WHY]: status 0 is good; so is its own
 result() {
     n=$((n + 1))
     if [ "$2" = 0 ]; then
         echo "ok $n - $1" >>"$tap"
+        [ $failed = 0 ] || hurry
     else
         echo "not ok $n - $1" >>"$tap"
         printf 'FAILED %s\n%s\n' "$1" "${3:-}"
         failed=$((failed + 1))
+        hurry
+        return 1
     fi
 }
 # same NAME A B
@@ -79,16 +113,31 @@ expect() {
 until_true() {
     local end=$((SECONDS + patience))
     until "$@"; do
-        [ $SECONDS -lt $end ] || return 1
+        if [ $SECONDS -ge $end ]; then
+            echo "not within $patience s: $*" >&2
+            hurry
+            return 1
+        fi
         sleep 0.05
     done
 }
 has() { [ -s "$1" ]; }
 is_over() { ! kill -0 "$1" 2>/dev/null; }
+# while_runs PID COMMAND...: looks until it succeeds, or that program has ended, without which it never will
+while_runs() {
+    until_true is_so_or_over "$@"
+    "${@:2}"
+}
+is_so_or_over() { "${@:2}" || is_over "$1"; }
+# end_of PID: waits for it; its status
+end_of() {
+    until_true is_over "$1" || kill -9 "$1"
+    wait "$1"
+}
 # until_it_catches PID: until that program (or the one that timeout runs) has its handler of SIGINT:
 # before, the signal is lost, since the shell starts background commands with it ignored
 until_it_catches() {
-    until_true catches "$1"
+    while_runs "$1" catches "$1"
 }
 catches() {
     local p caught

@@ -39,8 +39,8 @@ all_say() { # PATTERN [WORKER...]
     for i in "$@"; do grep -qE -- "$pattern" "err.$i" || return 1; done
 }
 says() { grep -qE -- "$1" "$2" 2>/dev/null; }
-wait_for() { # PATTERN FILE
-    until_true says "$1" "$2"
+wait_for() { # PATTERN FILE: of the worker whose number ends its name
+    while_runs "${pids[${2##*.}]}" says "$1" "$2"
 }
 process() { pgrep -P "${pids[$1]}"; } # the program itself, under timeout
 same_output() { [ "$(cat out.* | sort | uniq -c | awk '{ print $1 }' | sort -u)" = "$workers" ]; }

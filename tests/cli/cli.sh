@@ -40,7 +40,7 @@ done
 "$m" show 'counter()' 2>err | head -n 1 >out
 result sigpipe_is_quiet $([ "$(cat out)" = 0 ] && [ ! -s err ]; echo $?) "$(cat err)"
 "$m" show 'counter()' >/dev/null 2>err & pid=$!
-until_it_catches $pid; sleep 0.3; kill -INT $pid; wait $pid; rc=$?
+until_it_catches $pid; sleep 0.3; kill -INT $pid; end_of $pid; rc=$?
 result sigint_ends_with_130 $([ $rc = 130 ]; echo $?) "status $rc"
 if "$m" train --help >/dev/null 2>&1; then
     timeout -s KILL $patience "$m" train --data 'counter().filter(x => x < 0).map(x => (zeros([2]), x)).batch(2)' --model 'dense(2)' \
@@ -397,8 +397,8 @@ expect verify_a_damaged_frame 1 ANY 'bad_frame' 'record 1' 'a zstd frame that ca
 result verify_says_where_it_lies "$("$m" inspect --verify --json bad_frame 2>/dev/null | grep -q '"corrupt": {"record": 1, "offset": 21, "error": "a zstd frame'; echo $?)"
 mkfifo never
 "$m" write --out held --text never >/dev/null 2>&1 & pid=$!
-until_true test -f .held.lock
-until_true sh -c "! flock -n .held.lock true"
+while_runs $pid test -f .held.lock
+while_runs $pid sh -c "! flock -n .held.lock true"
 expect a_prefix_takes_one_write 1 '' 'another write' -- "$m" write --out held --shards 2 --overwrite --expr 'range(3)'
 kill -9 $pid; wait $pid 2>/dev/null
 expect a_killed_write_leaves_no_lock 0 '3 records in 2 files: held-*-of-00002.tfrecord' -- "$m" write --out held --shards 2 --overwrite --expr 'range(3)'
@@ -451,10 +451,10 @@ a_part_is_there() { [ -e "$(echo .stopped-00001*)" ]; }
 for signal in INT TERM HUP; do
     env --default-signal=HUP "$m" write --out stopped --shards 2 --expr 'counter()' 2>/dev/null &
     pid=$!
-    until_true a_part_is_there
+    while_runs $pid a_part_is_there
     result "partial_files_are_hidden_$signal" "$([ -e "$(echo .stopped-00001*)" ] && [ "$(echo stopped-*)" = 'stopped-*' ]; echo $?)"
     kill -$signal $pid
-    wait $pid
+    end_of $pid
     result "${signal}_is_the_exit_status" "$([ $? = $((128 + $(kill -l $signal))) ]; echo $?)"
     result "${signal}_leaves_no_partial_files" "$([ "$(echo stopped-* .stopped*)" = 'stopped-* .stopped*' ]; echo $?)"
 done
@@ -654,14 +654,14 @@ expect bench_of_no_time 2 '' 'seconds' -- "$m" bench --seconds 0 'range(3)'
 "$m" bench --json 'counter()' >out 2>err & pid=$!
 has_worked() { # for two seconds of its own, however long that took
     local stat
-    read -ra stat <"/proc/$pid/stat"
+    read -ra stat <"/proc/$pid/stat" || return
     [ $((stat[13] + stat[14])) -ge $((2 * $(getconf CLK_TCK))) ]
 }
-until_it_catches $pid; until_true has_worked; kill -INT $pid; wait $pid; rc=$?
+until_it_catches $pid; while_runs $pid has_worked; kill -INT $pid; end_of $pid; rc=$?
 result bench_prints_what_it_measured_until_interrupted \
     $([ $rc = 130 ] && grep -q '"path": "counter"' out && ! grep -q '"elements": 0' out && [ ! -s err ]; echo $?) "status $rc $(cat out err)"
 "$m" bench --json --trace stopped.json 'counter()' >out 2>err & pid=$!
-until_it_catches $pid; until_true has_worked; kill -TERM $pid; wait $pid; rc=$?
+until_it_catches $pid; while_runs $pid has_worked; kill -TERM $pid; end_of $pid; rc=$?
 result sigterm_leaves_a_whole_trace \
     $([ $rc = 143 ] && python3 -m json.tool stopped.json >/dev/null && [ ! -e stopped.json.partial ]; echo $?) "status $rc $(cat err)"
 expect bench_table 0 ANY -- "$m" bench 'range(1000).batch(10)'
@@ -717,7 +717,7 @@ wait $!
 result bench_traces_waits $(python3 -c '
 import json
 waits = [e for e in json.load(open("trace.json"))["traceEvents"] if e.get("cat") == "wait"]
-assert sum(e["dur"] for e in waits) > 0.5e6 and waits[0]["name"] == "text_line waits", waits' 2>err; echo $?) "$(cat err)"
+assert sum(e["dur"] for e in waits) > 0.1e6 and waits[0]["name"] == "text_line waits", waits' 2>err; echo $?) "$(cat err)"
 rm trace.json
 "$m" bench --threads 0 --block-rows 1 --trace trace.json 'range(300000)' >out 2>err
 grep -q 'room for 250000 spans; those of less than [0-9.e-]* us are left out' err &&

@@ -109,7 +109,7 @@ show --save-after 4 --state pos 'text_line("part-*.txt").distribute("local")' >h
 (cd elsewhere && "$m" show --restore ../pos 'text_line("part-*.txt").distribute("local")') >tail 2>&1
 same "a position keeps the directory that it was made in" "$(cat head tail)" "$(show 'text_line("part-*.txt").distribute("local")')"
 "$m" show 'counter().filter(x => x < 0).distribute("local", streams=2)' >out 2>err & pid=$!
-until_it_catches $pid; sleep 0.5; kill -INT $pid; wait $pid; rc=$?
+until_it_catches $pid; sleep 0.5; kill -INT $pid; end_of $pid; rc=$?
 result "an interrupt ends it" $([ $rc = 130 ]; echo $?) "status $rc $(cat err)"
 same "millrace ops has its page" "$("$m" ops --names | grep -c '^distribute$')" 1
 

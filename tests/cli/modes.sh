@@ -26,13 +26,15 @@ serving() {
 serve() { [ "$("$m" service workers --dispatcher "$service" | grep -c serving)" = "$1" ]; }
 # started FILE: until something is in it
 started() {
-    until_true has "$1" || result "$1_has_begun" 1 "nothing came in $patience s"
+    until_true has_or_ended "$1"
+    has "$1" || result "$1_has_begun" 1 "nothing came in $patience s"
 }
+has_or_ended() { has "$1" || [ -e "$1.rc" ]; }
 # slowly FILE COMMAND...: starts it, and takes the second part of its output late: after go_on
 slowly() {
     local out=$1
     shift
-    rm -f "$out" "go_on.$out" # now: what an earlier test left is not what `started` waits for
+    rm -f "$out" "$out.rc" "go_on.$out" # now: what an earlier test left is not what `started` waits for
     {
         (timeout $patience "$@" 2>"$out.err"; echo $? >"$out.rc") | {
             head -c 3000 >"$out"
@@ -84,7 +86,7 @@ slowly second "$m" show "$graph"; b=$!
 either_has_begun() { [ -s first ] || [ -s second ]; } # the other may have to wait for its end
 until_true either_has_begun
 go_on first second
-wait $a $b
+end_of $a; end_of $b
 exactly two_clients_have_it_together 2 0 19999 first second
 json it_has_a_stream_for_each_worker 'len(x) == 2 and all(s["end"] and s["acknowledged"] == 4000 for s in x)' \
     "$("$m" service streams shared --dispatcher "$service" --json)"
@@ -100,7 +102,7 @@ kill -9 $two_pid; wait $two_pid
 start two "$m" worker --dispatcher "$service" --listen "$two"
 two_pid=$pid
 go_on got
-wait $reader
+end_of $reader
 exactly a_worker_that_is_back_goes_on 2 0 39999 got
 json it_is_the_same_stream 'len(x) == 2' "$("$m" service streams back --dispatcher "$service" --json)"
 slowly got "$m" show "$(p 'range(40000).batch(5)' 'job_name="new", max_outstanding_bytes=4000')"; reader=$!
@@ -109,7 +111,7 @@ start three "$m" worker --dispatcher "$service"
 three_pid=$pid
 serving 3
 go_on got
-wait $reader
+end_of $reader
 exactly a_new_worker_begins 3 0 39999 got
 kill -9 $three_pid; wait $three_pid
 
@@ -127,7 +129,7 @@ kill -9 $two_pid; wait $two_pid
 two_is_lost() { "$m" service workers --dispatcher "$service" | grep -q "^$two .* lost"; }
 until_true two_is_lost
 kill -CONT $one_pid
-wait $reader
+end_of $reader
 result the_next_repetition_awaits_it "$([ "$(cat got.rc)" = 0 ] && grep -q "goes on without worker $two" got.err; echo $?)" "$(cat got.rc got.err)"
 exactly but_not_for_ever 1 0 199999 <(elements <got | uniq)
 same of_the_others_it_has_all "$(elements <got | wc -l)" 600000
@@ -142,7 +144,7 @@ kill -9 $dispatcher; wait $dispatcher
 start dispatcher "$m" dispatcher --listen "$service" --state account
 dispatcher=$pid
 go_on got
-wait $reader
+end_of $reader
 exactly a_dispatcher_that_is_back_goes_on 2 0 39999 got
 serving 2
 
@@ -198,7 +200,7 @@ slowly second "$m" show "$graph"; b=$!
 started first
 started second
 go_on first second
-wait $a $b
+end_of $a; end_of $b
 exactly two_clients_have_every_element_once 1 0 39999 first second
 result each_has_some "$([ -s first ] && [ -s second ]; echo $?)"
 same who_comes_late_gets_the_end_too "$(show "$graph")" ''
@@ -215,12 +217,12 @@ timeout $patience "$m" show "$graph" 2>err | { head -c 3000 >first; touch began;
 until_true test -e began
 timeout $patience "$m" show "$graph" >second 2>second.err
 same a_client_without_a_stream_gets_the_end $? 0
-wait $a
+end_of $a
 exactly both_have_every_element_once 1 0 39999 first second
 result a_client_without_a_stream_says_so "$(grep -q 'waiting for a stream of the job' second.err; echo $?)" "$(cat second.err)"
 until_true says fourth.err 'waiting for'
 go_on third
-wait $b $c
+end_of $b; end_of $c
 exactly these_have_every_element_once 1 0 39999 third fourth
 result one_that_has_read_its_streams_says_so_too "$(grep -q 'waiting for a stream of the job' fourth.err; echo $?)" "$(cat fourth.err)"
 
@@ -235,7 +237,7 @@ dispatcher=$pid
 start two "$m" worker --dispatcher "$service" --listen "$two"
 two_pid=$pid
 go_on got
-wait $reader
+end_of $reader
 exactly killed_workers_and_dispatcher_lose_nothing 1 0 59999 got
 
 # ---- positions: also of a job that the dispatcher has forgotten, as it does with those without a name
@@ -261,12 +263,12 @@ exactly a_position_counts_more_than_what_came_after_it 1 0 1999 first second
 # ---- a client is killed: what it did not acknowledge goes to the other
 graph=$(d 'range(40000).batch(5)' 'job_name="heir", max_outstanding_bytes=4000, client_timeout=1.0')
 slowly first "$m" show "$graph"; a=$!
-rm -f second
+rm -f second second.rc
 "$m" show "$graph" >second 2>second.err & b=$!
 started second
 kill -9 $b; wait $b
 go_on first
-wait $a
+end_of $a
 cat first <(head -c -1 second | sed '$d') | elements | uniq | cmp -s - <(seq 0 39999)
 result nothing_is_lost_with_a_client $? "$(cat first.rc first.err)"
 
@@ -281,7 +283,7 @@ kill -9 $dispatcher; wait $dispatcher
 start dispatcher "$m" dispatcher --listen "$service"
 dispatcher=$pid
 go_on first second third
-wait $a $b $c
+end_of $a; end_of $b; end_of $c
 exactly a_lost_account_loses_nothing 1 0 59999 first second
 exactly nor_in_parallel_epochs 2 0 19999 third
 
@@ -299,9 +301,9 @@ show "$graph" >new
 exactly a_job_made_anew_is_whole 1 0 59999 new
 echo >go
 kill -CONT $a
-wait $a
+end_of $a
 same who_is_not_in_it_fails $? 1
-wait $b
+end_of $b
 result and_hears_why "$(grep -q 'lost its account, and job "anew"' old.err; echo $?)" "$(cat old.err)"
 
 finish

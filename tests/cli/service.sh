@@ -53,13 +53,13 @@ expect the_address_is_in_use 1 '' "$at" -- "$m" dispatcher --listen "$at"
 : >watched
 timeout $patience "$m" service status --watch --dispatcher "$at" >watched 2>watched.err & watcher=$!
 shown_twice() { [ "$(grep -c '^dispatcher ' watched)" -ge 2 ]; }
-until_true shown_twice
-kill -INT $(pgrep -P $watcher) 2>/dev/null; wait $watcher; rc=$?
+while_runs $watcher shown_twice
+kill -INT $(pgrep -P $watcher) 2>/dev/null; end_of $watcher; rc=$?
 result status_is_watched_until_interrupted \
     "$([ $rc = 130 ] && [ "$(grep -c '^dispatcher ' watched)" -ge 2 ] && grep -q '^No worker has come' watched; echo $?)" "status $rc $(cat watched watched.err)"
 printf 'GET / HTTP/1.0\r\n\r\n%0100d' 0 >"/dev/tcp/${at%:*}/${at##*:}"
-until_true grep -q 'was closed' a.err
-result garbage_is_one_line_of_the_log "$([ "$(grep -c 'was closed' a.err)" = 1 ]; echo $?)" "$(cat a.err)"
+until_true grep -q 'does not speak this protocol' a.err # a busy machine may close other connections
+result garbage_is_one_line_of_the_log "$([ "$(grep -c 'does not speak this protocol' a.err)" = 1 ]; echo $?)" "$(cat a.err)"
 expect it_serves_on 0 '[]' -- "$m" service jobs --dispatcher "$at" --json
 stop it_ends_on_sigterm 0
 
@@ -94,7 +94,7 @@ python3 -c '
 import socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.bind("notify")
-s.settimeout(600)
+s.settimeout(120)
 open("bound", "w").close()
 for i in range(2): print(s.recv(100).decode(), flush=True)' >notified &
 listener=$!

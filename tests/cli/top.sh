@@ -36,13 +36,13 @@ result text $? "status $rc $(cat text err)"
 
 # A second look has rates since the first; the program's end ends it.
 timeout $patience "$m" top $pid --json --interval 0.05 >reports 2>top.err 5>&- & watcher=$!
-until_true has reports
+while_runs $watcher has reports
 printf 'dddd\n' >&5
 counted() { tail -n 2 reports | grep -q '"path": "prefetch/map/text_line", "elements": 4,'; }
-until_true counted
+while_runs $watcher counted
 exec 5>&-
-wait $pid; same the_watched_program_is_not_disturbed "$? $(tr '\n' ' ' <out)" '0 1 2 3 4 '
-wait $watcher; rc=$?
+end_of $pid; same the_watched_program_is_not_disturbed "$? $(tr '\n' ' ' <out)" '0 1 2 3 4 '
+end_of $watcher; rc=$?
 [ $rc = 0 ] && grep -qxF "millrace top: process $pid has ended" top.err && python3 - >>top.err 2>&1 <<'E'
 import json
 r = [json.loads(l) for l in open("reports")]
@@ -73,7 +73,7 @@ E
 taken=$!
 until_true has taken.out
 expect another_took_the_name 1 '' "the name of process $$ is taken by process $taken" -- "$m" top $$
-wait $taken
+end_of $taken
 
 # ---- a data service's worker: its streams
 start dispatcher "$m" dispatcher --listen 127.0.0.1:0
@@ -85,7 +85,7 @@ exec 6<slow
 seen streams_of_a_worker 'len(x["pipelines"]) == 2 and ops["map"]["elements"] > 0 and "worker --dispatcher" in x["command"]'
 exec 6<&-
 kill -TERM $pid $dispatcher
-wait $client $pid $dispatcher
+for p in $client $pid $dispatcher; do end_of $p; done
 if [ "$(id -u)" = 0 ] && setpriv --reuid 1234 --clear-groups true 2>/dev/null; then
     # The other user must reach the program, and it is not open to all everywhere.
     cp "$m" millrace && chmod a+rx . millrace
@@ -104,7 +104,7 @@ print(len(s.recv(100)))' $pid 2>&1)
     same another_user_gets_nothing "$other" 0
     printf 'x\n' >&5
     exec 5>&-
-    wait $pid
+    end_of $pid
 else
     skip of_another_user "only root can be two users"
 fi

@@ -48,7 +48,7 @@ for loop in "" --no-uring; do
     result "tcp shares nothing" "$(shares_nothing "$worker" && shares_nothing "$client"; echo $?)" "$(cat client.err)"
     end_reading
     read_some auto
-    result "both sides have the memory" "$(until_true shares "$worker" && until_true shares "$client"; echo $?)" "$(cat client.err b.err)"
+    result "both sides have the memory" "$(while_runs "$client" shares "$worker" && while_runs "$client" shares "$client"; echo $?)" "$(cat client.err b.err)"
     # Only the worker can write to it.
     result "the client only reads it" "$(grep 'memfd:millrace' "/proc/$client/maps" | grep -vq ' r--s '; echo $((1 - $?)))" "$(grep memfd "/proc/$client/maps")"
     result "it has no name anywhere" "$(find /dev/shm -newer a -name '*millrace*' | wc -l)" ''
@@ -56,7 +56,7 @@ for loop in "" --no-uring; do
     result "a killed client leaves nothing at the worker" "$(until_true shares_nothing "$worker"; echo $?)" "$(cat b.err)"
     if [ -z "$loop" ]; then
         kill -TERM "$worker"
-        wait "$worker"
+        end_of "$worker"
         start b "$m" worker --dispatcher "$service" --no-uring
         worker=$pid
     fi
@@ -68,9 +68,9 @@ start c "$m" worker --dispatcher "$service"
 other=$pid
 "$m" show "range(3000000).batch(1000).distribute(\"$service\", streams=4, seed=1, transfer=\"shared_memory\")" 2>client.err >all &
 client=$!
-until_true has all
+while_runs "$client" has all
 kill -KILL "$worker"
-wait "$client"
+end_of "$client"
 result a_killed_worker_status $? "$(cat client.err)"
 same a_killed_worker "$(md5sum <all)" "$want"
 
@@ -80,15 +80,15 @@ worker=$pid
 rm -f all
 "$m" show "range(3000000).batch(1000).distribute(\"$service\", streams=4, seed=1)" 2>client.err >all &
 client=$!
-until_true has all
+while_runs "$client" has all
 kill -STOP "$other"
-wait "$client"
+end_of "$client"
 result a_stopped_worker_status $? "$(cat client.err)"
 same a_stopped_worker "$(md5sum <all)" "$want"
 kill -CONT "$other"
 
 kill -TERM "$other" "$worker" "$dispatcher"
-wait
+for p in "$other" "$worker" "$dispatcher"; do end_of "$p"; done
 
 expect local_workers_by_tcp 2 '' 'target_workers' -- "$m" show 'range(3).distribute("127.0.0.1:1", target_workers="local", transfer="tcp")'
 expect local_workers_that_are_all_workers 2 '' parallel_epochs -- "$m" show 'range(3).distribute("127.0.0.1:1", target_workers="local", processing_mode="parallel_epochs")'

@@ -130,7 +130,7 @@ wait_for '"step": 20,' out.0
 kill -9 "$(process 0)" # which the others send their values to
 ended 137 1 1 && calm && all_say 'rank 0 \(127\.0\.0\.1:[0-9]+\) .*at step [0-9]+' 1 2
 result a_killed_first_worker_ends_all $? "$(said)"
-start_all 3 --peer-timeout 2 "${long[@]}"
+start_all 3 --peer-timeout 10 "${long[@]}"
 wait_for '"step": 20,' out.1
 stopped=$(process 1)
 kill -STOP "$stopped"
@@ -138,7 +138,7 @@ wait "${pids[0]}"; a=$?
 wait "${pids[2]}"; b=$?
 kill -CONT "$stopped"
 wait "${pids[1]}"; c=$?
-[ $a$b$c = 111 ] && calm && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) gave no sign of life for 2 s, at step [0-9]+' 0 2
+[ $a$b$c = 111 ] && calm && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) gave no sign of life for 10 s, at step [0-9]+' 0 2
 result a_stopped_worker_ends_all $? "$(said)"
 start_all 2 "${long[@]}"
 wait_for '"step": 20,' out.1

@@ -19,6 +19,7 @@ import threading
 import time
 
 PATIENCE = 600  # seconds: what hangs is found, and what is only slow passes on the busiest machine
+HURRY = 60  # the same after a failure, since what follows from it may never come
 MOST_SECONDS = 30000 if os.environ.get("MR_TEST_LONG") == "1" else 1500  # less than tests/run.sh gives it
 build = os.environ["MR_BUILD"]
 millrace = os.path.join(build, "millrace")
@@ -37,10 +38,11 @@ _processes, _daemons = [], []
 
 
 def result(name, good, why=""):
-    global _failed
+    global _failed, PATIENCE
     print(f"{'ok' if good else 'not ok'} - {_suite}::{name}", file=_tap, flush=True)
     if not good:
         _failed += 1
+        PATIENCE = HURRY
         print(f"FAILED {name}\n{why}", flush=True)
 
 
@@ -175,8 +177,9 @@ def connect(at):
     return socket.create_connection(address(at), timeout=PATIENCE)
 
 
-def ask(at, *words, timeout=PATIENCE):
+def ask(at, *words, timeout=None):
     """What `millrace service WORDS --json` says; None where it fails."""
+    timeout = timeout or PATIENCE
     p = subprocess.run([millrace, "service", *words, "--dispatcher", at, "--json", "--timeout", str(timeout)],
                        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * timeout)
     return json.loads(p.stdout) if p.returncode == 0 else None
@@ -198,8 +201,9 @@ def load(at, **options):
     return p
 
 
-def until(condition, seconds=PATIENCE):
+def until(condition, seconds=None):
     """Waits until it holds; its value. Where it does not in that time, says which one it was."""
+    seconds = seconds or PATIENCE
     end_at = time.monotonic() + seconds
     while True:
         value = condition()

@@ -106,9 +106,8 @@ for how in KILL STOP; do
     rm -f out
     timeout -k 5 $patience "$mpirun" --oversubscribe -n 3 "$m" train "${model[@]}" --peer-timeout 10 "${long[@]}" >out 2>err </dev/null &
     started=$!
-    until_true grep -q '"step": 20,' out
     workers=()
-    until_true find_workers
+    while_runs "$started" grep -q '"step": 20,' out && while_runs "$started" find_workers
     kill -$how "${workers[1]:-$started}"
     wait "$started"
     status=$?

@@ -5,6 +5,7 @@
 Each case trains once without a stop; then, for every step (a sample of them without MR_TEST_LONG=1), a
 run is killed when it has printed that step, started again, and every line that it prints then must be
 the line of the whole run. TAP goes to $TAP_FILE."""
+import faulthandler
 import json
 import os
 import random
@@ -311,6 +312,7 @@ def test_another_model_is_refused_and_nothing_is_touched():
 
 
 def main():
+    faulthandler.dump_traceback_later(30000 if LONG else 1500, exit=True)  # less than tests/run.sh gives it
     tests = [(k[5:], v) for k, v in sorted(globals().items()) if k.startswith("test_")]
     failed = 0
     with tempfile.TemporaryDirectory() as d, open(os.environ.get("TAP_FILE", os.devnull), "w") as tap:

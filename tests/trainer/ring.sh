@@ -76,7 +76,7 @@ result missing_addresses_are_named $? "$(said)"
 pids=()
 tf 0 chief 0 --connect-timeout 15 steps 1
 listens() { grep -q "$(printf ':%04X 00000000:0000 0A ' "$1")" /proc/net/tcp; }
-until_true listens "$1"
+while_runs "${pids[0]}" listens "$1"
 tf 1 chief 0 --connect-timeout 60 steps 1
 ended 1 1 && all_say "rank 0 cannot listen on 127.0.0.1:$1: the address is in use; is a second process" 1
 result a_second_task_of_one_address_says_so $? "$(said)"
@@ -139,12 +139,12 @@ a, b = connect(), connect() # one that says nothing
 open("strangers", "w").close()
 try:
     a.sendall(b"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n")
-    time.sleep(600)
+    time.sleep(600) # it is killed
 except OSError:
     pass
 PYTHON
 strangers=$!
-until_true test -e strangers
+while_runs $strangers test -e strangers
 sleep 0.2
 start 1 --connect-timeout 600 steps 3
 ended 0 0

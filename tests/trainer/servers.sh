@@ -27,12 +27,7 @@ server() {
     pids[$1$2]=$!
 }
 # ready TYPE INDEX: waits until it serves
-ready() {
-    until grep -q ^ready "out.$1$2"; do
-        kill -0 "${pids[$1$2]}" 2>/dev/null || return
-        sleep 0.05
-    done
-}
+ready() { while_runs "${pids[$1$2]}" grep -q ^ready "out.$1$2"; }
 servers() {
     local i
     rm -f err.*
@@ -42,12 +37,14 @@ servers() {
 # all_ended: true if each ended with status 0
 all_ended() {
     local k bad=0
-    for k in "${!pids[@]}"; do
-        until_true is_over "${pids[$k]}" || kill -9 "${pids[$k]}"
-        wait "${pids[$k]}" || bad=1
-    done
+    until_true are_over || kill -9 "${pids[@]}" 2>/dev/null
+    for k in "${!pids[@]}"; do wait "${pids[$k]}" || bad=1; done
     pids=()
     return $bad
+}
+are_over() {
+    local k
+    for k in "${!pids[@]}"; do is_over "${pids[$k]}" || return 1; done
 }
 kill_all() {
     local k
@@ -179,11 +176,11 @@ rc=$?
 result "three_workers_train" $rc "$(said)"
 : >out # not that of the run before
 mkfifo lines
-exec 7<>lines
-python3 -c 'import fcntl; fcntl.fcntl(7, 1031, 4096)' # F_SETPIPE_SZ: training cannot run far ahead of what is read
-train "${args[@]}" --callback 'checkpoint("stormy")' >lines 2>err 7>&- &
+exec 7<>lines 8<lines 9>lines 7>&-
+python3 -c 'import fcntl; fcntl.fcntl(8, 1031, 4096)' # F_SETPIPE_SZ: training cannot run far ahead of what is read
+train "${args[@]}" --callback 'checkpoint("stormy")' >&9 2>err 8<&- 9>&- &
 training=$!
-exec 8<lines 7>&-
+exec 9>&- # whose end is now training's
 killed=0 lines=0
 while IFS= read -r line <&8; do
     echo "$line" >>out
@@ -196,7 +193,7 @@ while IFS= read -r line <&8; do
     [ $((RANDOM % 2)) = 0 ] || ready worker $i
 done
 exec 8<&-
-wait $training
+end_of $training
 rc=$?
 python3 - calm out stormy $killed <<'PYTHON'
 import json, os, sys
@@ -226,10 +223,10 @@ args=(--strategy parameter_server --model "$plain" --optimizer 'adam(0.01)' "${h
 : >out
 train "${args[@]}" >out 2>err &
 training=$!
-until grep -q '"step": 120,' out || ! kill -0 $training 2>/dev/null; do sleep 0.05; done
+while_runs $training grep -q '"step": 120,' out
 kill -9 "${pids[ps1]}"
 wait "${pids[ps1]}" 2>/dev/null
-wait $training
+end_of $training
 rc=$?
 [ $rc = 1 ] && grep -qE 'parameter server 1 \(127\.0\.0\.1:[0-9]+\)' err
 result a_lost_parameter_server_ends_training $? "status $rc $(said)"
@@ -251,9 +248,9 @@ args=(--strategy parameter_server --model "$plain" --optimizer 'adam(0.01)' "${h
 : >out
 train "${args[@]}" >out 2>err &
 training=$!
-until grep -q '"step": 20,' out || ! kill -0 $training 2>/dev/null; do sleep 0.05; done
+while_runs $training grep -q '"step": 20,' out
 kill -TERM "$(pgrep -P $training || echo $training)"
-wait $training
+end_of $training
 rc=$?
 reached=$(sed -n 's/.*"step": \([0-9]*\).*/\1/p' out | tail -n 1)
 train "${args[@]}" --steps $((reached + 5)) >out 2>err
@@ -271,9 +268,9 @@ kill -STOP "${pids[worker1]}"
 : >out
 train --strategy parameter_server --model "$plain" --optimizer sgd "${how[@]}" --epochs 1 --steps-per-epoch 3 >out 2>err &
 training=$!
-until grep -q '"epoch"' out || ! kill -0 $training 2>/dev/null; do sleep 0.05; done
+while_runs $training grep -q '"epoch"' out
 kill -CONT "${pids[worker1]}"
-wait $training
+end_of $training
 rc=$?
 grep -q 'worker 1 (127.0.0.1:[0-9]*) has not heard that training has ended' err && kill -9 "${pids[worker1]}" && unset 'pids[worker1]'
 all_ended
@@ -326,12 +323,12 @@ TF_CONFIG="{\"cluster\": $described}" "$m" train --strategy parameter_server --m
     --loss 'sparse_categorical_crossentropy(from_logits=true)' --log json --epochs 1 --steps-per-epoch 1000000 >out 2>err </dev/null &
 training=$!
 is_cut() { grep -q 'worker [01] (.*) is cut off: .*parameter server 0' err; }
-until_true eval 'is_cut || ! kill -0 $training 2>/dev/null'
+while_runs $training is_cut
 reached=$(grep -c '"step"' out)
 goes_on() { [ "$(grep -c '"step"' out)" -gt $((reached + 50)) ]; }
-until_true eval 'goes_on || ! kill -0 $training 2>/dev/null'
+while_runs $training goes_on
 kill -TERM $training
-wait $training
+end_of $training
 rc=$?
 kill -9 $between
 wait $between 2>/dev/null
