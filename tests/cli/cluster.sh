@@ -152,6 +152,19 @@ end_of $reader
 rc=$?
 result and_ends "$([ $rc = 1 ] && grep -q 'was cancelled' nameless.err; echo $?)" "$rc $(cat nameless.err)"
 rm -f endless interrupted nameless
+# The dispatcher does not answer: the client goes within a second or two, and its job, which nobody else can ask for, as
+# soon as the dispatcher hears so. None that ended of its own accord has left one behind.
+"$m" show "$(d 'counter()' 'streams=5, client_timeout=3600.0')" >unheard 2>unheard.err &
+reader=$!
+while_runs $reader has unheard
+kill -STOP $dispatcher
+kill -INT $reader; end_of $reader; rc=$?
+kill -CONT $dispatcher
+no_job_without_a_name() { ! "$m" service jobs --dispatcher "$service" | grep -q '^[0-9a-f]\{16\} '; }
+result a_client_that_nobody_answers_leaves_no_job \
+    "$([ $rc = 130 ] && until_true no_job_without_a_name; echo $?)" "$rc $("$m" service jobs --dispatcher "$service")"
+result nor_does_any_that_ends "$(grep -q 'anonymous job .* is silent' dispatcher.err; echo $((1 - $?)))" "$(grep silent dispatcher.err)"
+rm -f unheard
 
 # ---- what is asked for next is not: the rest is acknowledged, also while its consumer does nothing
 mkfifo busy

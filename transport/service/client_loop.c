@@ -380,8 +380,10 @@ static void take_news(mr__remote *r, bool all)
     r->wants_flush = r->wants_leave = false;
     r->stops |= r->wants_stop;
     pthread_mutex_unlock(&r->lock);
-    if (r->stops)
+    if (r->stops) {
+        mr__job_reader_leave(r->reader); /* a busy dispatcher may not have answered in time */
         return;
+    }
     mr__dials_give_back(&r->dials, all);
     mr__job_reader_waits(r->reader, waits, now);
     if (flush || leave)

@@ -277,13 +277,7 @@ static void take_acknowledged(mr__job_reader *r, const Mr__Wire__Acknowledged *a
         return;
     r->flushing = false;
     if (r->leaving) {
-        Mr__Wire__Leave leave = MR__WIRE__LEAVE__INIT;
-        leave.job_id = r->job_id;
-        leave.client_id = r->client_id;
-        mr__message m = MR__WIRE__MESSAGE__INIT;
-        m.body_case = MR__WIRE__MESSAGE__BODY_LEAVE;
-        m.leave = &leave;
-        r->out.to_dispatcher(r->ctx, &m);
+        mr__job_reader_leave(r);
         r->is_over = true;
     }
     r->out.flushed(r->ctx);

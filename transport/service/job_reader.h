@@ -128,5 +128,9 @@ void mr__job_reader_consumed(mr__job_reader *r, uint32_t stream, uint64_t elemen
 void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now);
 /* Acknowledges at once; `flushed` follows. leave: and leaves the job. */
 void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now);
+/* Leaves the job without an answer, where that was not done yet: the last that is called before all
+ * connections are closed. A dispatcher that does not hear of it keeps the job until this client is
+ * missed. */
+void mr__job_reader_leave(mr__job_reader *r);
 int64_t mr__job_reader_tick(mr__job_reader *r, int64_t now);
 #endif

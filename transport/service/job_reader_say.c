@@ -86,6 +86,20 @@ void mr__r_acknowledge(mr__job_reader *r)
     mr_free(list);
 }
 
+void mr__job_reader_leave(mr__job_reader *r)
+{
+    if (r->dispatcher != MR__UP || r->has_left)
+        return;
+    Mr__Wire__Leave leave = MR__WIRE__LEAVE__INIT;
+    leave.job_id = r->job_id;
+    leave.client_id = r->client_id;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_LEAVE;
+    m.leave = &leave;
+    r->out.to_dispatcher(r->ctx, &m);
+    r->has_left = true;
+}
+
 void mr__r_note_said(mr__job_reader *r)
 {
     for (size_t i = 0; i < r->n_streams; i++) {

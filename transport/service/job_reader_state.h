@@ -71,7 +71,7 @@ struct mr__job_reader {
     mr__r_worker *workers;
     int64_t tell_at;  /* next acknowledgement or pulse */
     int64_t pulse_at; /* next pulse to the workers */
-    bool flushing, leaving;
+    bool flushing, leaving, has_left;
     uint64_t flush_request; /* 0: to be sent */
     bool waits, said_waits;
     int64_t waits_since;
