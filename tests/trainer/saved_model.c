@@ -302,6 +302,27 @@ MR_TEST(damaged_foreign_and_newer_files_are_refused)
     mr_has_str(st.file, "model.txt");
 }
 
+MR_TEST(names_of_files_stay_in_their_directory)
+{
+    static const char *const names[] = {"../outside", "/outside", "a/../../outside", "..", "s/.."};
+    char content[256];
+    made a = make(1, text, 1);
+    mr_saved *saved;
+    mr_ok(mr_model_save(a.m, mr_test_path("s"), NULL, &st), &st);
+    drop(&a);
+    mr_test_file("outside", "nobody's");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        mr_test_context("%s", names[i]);
+        snprintf(content, sizeof content,
+                 "{\"format\": 1, \"input\": [2], \"checksums\": {\"%s\": \"00000000\"}}",
+                 names[i]);
+        mr_test_file("s/training.json", content);
+        mr_code_is(mr_saved_open(&saved, mr_test_path("s"), &st), MR_DATA_LOSS, &st);
+        mr_has_str(st.message, names[i]);
+        mr_has_str(st.message, "is no file of a saved model");
+    }
+}
+
 static void save_and_open(const made *a)
 {
     mr_saved *saved = NULL;

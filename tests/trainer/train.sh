@@ -51,6 +51,19 @@ assert max(abs(a["loss"] - b["loss"]) for a, b in zip(units, plain)) < 2e-3
 assert any(a["loss"] != b["loss"] for a, b in zip(plain, full))
 PYTHON
 result bfloat16_with_and_without_instructions_for_it $? "$(cat err)"
+# Which of oneDNN's programs multiplied, forward and backward: those of the instructions, in mixed precision alone.
+multiplied() { # FLAG...
+    ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 "$m" train "$@" "${cnn[@]}" 2>err |
+        sed -n 's/^[a-z]*_verbose,.*exec,cpu,convolution,\([^,]*\),\([^,]*\),.*/\2 \1/p' | sort -u
+}
+if grep -qw avx512_bf16 /proc/cpuinfo; then
+    multiplied --mixed-precision >units && multiplied >full
+    [ "$(cut -d ' ' -f 1 units | sort -u | xargs)" = 'backward_data backward_weights forward_training' ] &&
+        ! grep -vq bf16 units && [ -s full ] && ! grep -q bf16 full
+    result bfloat16_is_multiplied_by_its_instructions $? "$(cat units full err)"
+else
+    skip bfloat16_is_multiplied_by_its_instructions 'this processor multiplies no bfloat16 (avx512_bf16)'
+fi
 
 # ---- before the first step
 train eval_files_are_looked_up_first 1 '' 'nowhere\.txt' --data "$data" \

@@ -50,6 +50,42 @@ MR_TEST(a_job_without_a_name_goes_by_its_number)
     mr__dispatcher_free(alone.d);
 }
 
+/* The one who joined on this connection has read so many elements of its stream 0. */
+static void acknowledge(uint64_t connection, uint64_t job, uint64_t elements)
+{
+    Mr__Wire__Acknowledge a = MR__WIRE__ACKNOWLEDGE__INIT;
+    Mr__Wire__Place p = MR__WIRE__PLACE__INIT, *list[1] = {&p};
+    a.job_id = job;
+    a.client_id = connection;
+    a.n_places = 1;
+    a.places = list;
+    p.elements = elements;
+    alone_say(connection, MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE, &a);
+}
+
+MR_TEST(a_name_of_several_repetitions_is_that_of_the_last)
+{
+    static const uint64_t joined[] = {1, 3, 0, 2};
+    char number[32] = "";
+    alone_begin(NULL, 0);
+    for (size_t i = 0; i < 4; i++) {
+        alone.repetition = joined[i];
+        alone_join(i + 1, "again", MR__WIRE__MODE__EXACTLY_ONCE, 0, 0, false);
+        acknowledge(i + 1, alone.job, 10 + joined[i]);
+        if (joined[i] == 0)
+            snprintf(number, sizeof number, "%016" PRIx64, alone.job);
+    }
+    alone.repetition = 0;
+    alone_ask(10, "streams", "again");
+    mr_has_str(alone.answer, "\"acknowledged\": 13");
+    alone_ask(11, "streams", number); /* by its number, any */
+    mr_has_str(alone.answer, "\"acknowledged\": 10");
+    strcat(number, "x"); /* which has 16 digits, and nothing else */
+    alone_ask(12, "streams", number);
+    mr_has_str(alone.report, "there is no job");
+    mr__dispatcher_free(alone.d);
+}
+
 MR_TEST(static_modes_need_a_list_which_is_kept)
 {
     static const char *const list[] = {"a:1", "b:1"};

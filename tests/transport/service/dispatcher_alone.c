@@ -30,6 +30,7 @@ static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t afte
         alone.n_reports++;
         alone.report_after = after;
         snprintf(alone.report, sizeof alone.report, "%s", why ? why->message : "");
+        snprintf(alone.answer, sizeof alone.answer, "%s", m->report->json);
     }
     if (m->body_case == MR__WIRE__MESSAGE__BODY_PULSE && m->pulse->draining) {
         alone.n_asked++;
@@ -86,7 +87,10 @@ void alone_begin(const char *const *workers, size_t n_workers)
     const mr__dispatcher_opts o = {
         .seed = 1, .streams = two, .state = "memory", .workers = workers, .n_workers = n_workers};
     mr_status st;
-    alone = (dispatcher_alone){.splits = alone.splits, .split = alone.split, .also = alone.also};
+    alone = (dispatcher_alone){.splits = alone.splits,
+                               .split = alone.split,
+                               .repetition = alone.repetition,
+                               .also = alone.also};
     mr_ok(mr__dispatcher_new(&alone.d, &o, &out, NULL, &st), &st);
 }
 void alone_say(uint64_t from, Mr__Wire__Message__BodyCase kind, void *body)
@@ -106,6 +110,7 @@ void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint
     job.block_length = 1;
     job.has_lists = true;
     job.consumers = consumers;
+    job.repetition = alone.repetition;
     j.name = (char *)(uintptr_t)name;
     j.job = &job;
     j.job_id = job_id;

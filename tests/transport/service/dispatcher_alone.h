@@ -22,6 +22,7 @@ typedef struct dispatcher_alone {
     int n_reports;         /* answers to tools */
     uint64_t report_after; /* the record that the last one waits for */
     char report[512];      /* what the last one says is wrong */
+    char answer[512];      /* or else what it is, as JSON */
     int n_asked;           /* how often workers were asked to end */
     uint64_t asked;        /* which connection last */
     char drained[64];      /* the worker that is on record as to be drained last */
@@ -35,6 +36,7 @@ typedef struct dispatcher_alone {
      * of that stream. These are kept by alone_begin. */
     bool splits;
     uint64_t split;
+    uint64_t repetition; /* of the jobs that clients join */
     struct {
         bool is_set, ended;
         uint32_t stream;
