@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Several real processes that meet, sum, and fail: tests/ranks/rank.c is one of them.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
-. "$(dirname "${BASH_SOURCE[0]}")/../job.sh"
+. "$tests/job.sh"
 rank=$MR_BUILD/tests/rank
 [ -x "$rank" ] || exit 77 # built without the trainer
 free_ports() { "$MR_SOURCE/tests/ports.py" "$1"; }

@@ -3,7 +3,7 @@
 # millrace train in several processes: the same losses however the replicas are spread, and what
 # happens where a process differs, fails or is lost.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
-. "$(dirname "${BASH_SOURCE[0]}")/../job.sh"
+. "$tests/job.sh"
 "$m" train --help >/dev/null 2>&1 || exit 77 # built without the trainer
 model=(--model 'dense(16, activation="relu").dense(3)' --loss 'sparse_categorical_crossentropy(from_logits=true)'
     --optimizer 'adam(learning_rate=0.01)' --log json)
