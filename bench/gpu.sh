@@ -1,13 +1,53 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Rates on the first GPU, each beside a ceiling: staging beside a bare pinned copy, operations beside
-# PyTorch's of the same shapes where it is installed (float32, no TF32); then steps of training.
-#   bench/gpu.sh [FOLDER]      of gpu_staging and gpu_math; default build/bench
+# PyTorch's of the same shapes where it is installed (float32, no TF32); all-reduce over all GPUs
+# beside nccl-tests' all_reduce_perf, of the folder NCCL_TESTS or of PATH; then steps of training.
+#   bench/gpu.sh [FOLDER]            of gpu_staging, gpu_math and gpu_sums; default build/bench
+#   bench/gpu.sh --sums MIB [FOLDER] all-reduce alone, of "1 8 64" MiB
 # tests/gpu.sh runs it where its libraries are found.
 set -euo pipefail
+sums='1 8 64' only=
+if [ "${1:-}" = --sums ]; then
+    sums=$2 only=1
+    shift 2
+fi
 programs=$(cd "${1:-$(dirname "$0")/../build/bench}" && pwd)
 millrace=$(command -v millrace || echo "$programs/../millrace")
 export MILLRACE_CUDA_MODULE=${MILLRACE_CUDA_MODULE:-$programs/../millrace-cuda.so}
+
+# Bus bandwidth as nccl-tests defines it, in place, on the same GPUs one after the other.
+all_reduce() { # MIB...
+    local gpus perf mib out
+    gpus=$("$millrace" devices | grep -c '^cuda:[0-9]' || true)
+    if [ "$gpus" -lt 2 ]; then
+        echo "all-reduce: not measured: there are fewer than two GPUs ($gpus)"
+        return
+    fi
+    perf=$(command -v "${NCCL_TESTS:+$NCCL_TESTS/}all_reduce_perf" || true)
+    [ "$perf" ] || echo "all-reduce: nccl-tests' all_reduce_perf is not in ${NCCL_TESTS:-PATH}, so nothing stands beside it;" \
+        "build https://github.com/NVIDIA/nccl-tests and set NCCL_TESTS to its folder build"
+    for mib; do
+        "$programs/gpu_sums" "$mib" || return
+        [ "$perf" ] || continue
+        out=$("$perf" -b "${mib}M" -e "${mib}M" -g "$gpus" 2>&1) || {
+            echo "all-reduce: $perf failed: $(tail -n 1 <<<"$out")" >&2
+            continue
+        }
+        awk -v name="nccl-tests:all_reduce_${mib}MiB" '$1 ~ /^[0-9]+$/ && NF >= 12 { print name, $12 }' <<<"$out"
+    done | awk '/^nccl-tests:/ { sub("nccl-tests:", "", $1); theirs[$1] = $2; next }
+        { name[++n] = $1; value[n] = $2; unit[n] = $3 }
+        END {
+            for (i = 1; i <= n; i++)
+                printf "%-24s %10.2f %-10s%s\n", name[i], value[i], unit[i],
+                    name[i] in theirs ? sprintf("nccl-tests %7.2f, %3.0f %% of it", theirs[name[i]], 100 * value[i] / theirs[name[i]]) : ""
+        }'
+}
+if [ "$only" ]; then
+    # shellcheck disable=SC2086
+    all_reduce $sums
+    exit
+fi
 "$programs/gpu_staging"
 "$programs/gpu_math" | {
     cat
@@ -49,6 +89,9 @@ PY
             printf "%-24s %10.2f %-10s%s\n", name[i], value[i], unit[i],
                 name[i] in torch ? sprintf("PyTorch %10.2f, %3.0f %% of it", torch[name[i]], 100 * value[i] / torch[name[i]]) : ""
     }'
+
+# shellcheck disable=SC2086
+all_reduce $sums
 
 # Steps of the guide's CNN on batches that are there already, of 256 and of 4096 images; what a step
 # takes is the difference of two runs; how long the GPU waited for input, the second one's. Then what

@@ -15,7 +15,7 @@ export LC_ALL=C.UTF-8
 bundle() { # DIR BUILD
     local dir=$1 build=$2 p late
     mkdir -p "$dir/bin" || return 1
-    for p in millrace millrace-train millrace-cuda.so tests/test_trainer bench/gpu_staging bench/gpu_math; do
+    for p in millrace millrace-train millrace-cuda.so tests/test_trainer bench/gpu_staging bench/gpu_math bench/gpu_sums; do
         [ -e "$build/$p" ] || { echo "gpu.sh: $build/$p is not built" >&2; return 1; }
         cp -L "$build/$p" "$dir/bin/" || return 1
     done

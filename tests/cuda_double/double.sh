@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # millrace-cuda.so on the double of NVIDIA's libraries, and the double itself.
-#   double.sh PART MILLRACE      PART: itself, operations, trainer, training, graphs, faults
+#   double.sh PART MILLRACE      PART: itself, operations, trainer, training, graphs, sums, faults
 part=$1
 shift
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -265,6 +265,41 @@ graphs() {
             result "graphs: $call fails, number $at" $? "status $rc, $of: $(cat gpu.log.err)"
         done
     done
+}
+
+# The measurement of all-reduce, with an all_reduce_perf that prints what nccl-tests' does, and without.
+sums() {
+    local bench=$here/../../bench/gpu.sh programs=$build/bench rc
+    "$bench" --sums '1 2' "$programs" >out 2>&1
+    rc=$? # which the double makes another where something is left
+    result 'bench/gpu.sh sums by NCCL, and says that nccl-tests are missing' $(
+        [ $rc = 0 ] && [ "$(grep -cE '^all_reduce_[12]MiB +[0-9.]+ GB/s *$' out)" = 2 ] && grep -q "all_reduce_perf is not in PATH" out
+        echo $?) "$(cat out)"
+    mkdir -p nccl-tests
+    cat >nccl-tests/all_reduce_perf <<'END'
+#!/usr/bin/env bash
+[ "$*" = '-b 1M -e 1M -g 4' ] || { echo "what is $*?"; exit 1; }
+cat <<'OUT'
+# nThread 1 nGpus 4 minBytes 1048576 maxBytes 1048576 step: 1048576(bytes) warmup iters: 5 iters: 20 agg iters: 1
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    31.21   33.60   50.39      0    30.88   33.96  1000.0      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 50.3900
+OUT
+END
+    chmod +x nccl-tests/all_reduce_perf
+    NCCL_TESTS=$PWD/nccl-tests "$bench" --sums 1 "$programs" >out 2>&1
+    result "bench/gpu.sh puts nccl-tests' rate beside it" $(
+        [ "$(wc -l <out)" = 1 ] && grep -qE '^all_reduce_1MiB +[0-9.]+ GB/s +nccl-tests 1000.00, +0 % of it$' out
+        echo $?) "$(cat out)"
+    NCCL_TESTS=$PWD/nccl-tests "$bench" --sums 2 "$programs" >out 2>&1
+    result 'bench/gpu.sh says that nccl-tests failed' $(
+        grep -q 'all_reduce_perf failed: what is -b 2M' out && grep -qE '^all_reduce_2MiB +[0-9.]+ GB/s *$' out
+        echo $?) "$(cat out)"
+    MR_DOUBLE_DEVICES=1 "$bench" --sums 1 "$programs" >out 2>&1
+    result 'bench/gpu.sh sums nothing on one GPU' $(grep -q 'fewer than two GPUs (1)' out; echo $?) "$(cat out)"
 }
 
 faults() {
