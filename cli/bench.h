@@ -3,6 +3,7 @@
 #define MR_CLI_BENCH_H
 /* Parts of bench that have files of their own: --trace, the spans of runs as a file of Chrome's
  * trace format; and --tuning, what was chosen where the graph says auto. */
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,10 +22,15 @@ typedef struct bench_trace {
 
 /* t zeroed; path is borrowed until the end. errors with the file */
 mr_code bench_trace_open(bench_trace *t, const char *path, mr_status *st) MR_NODISCARD;
-/* The spans of one run, of the iterator that the calling thread used, as a process of their own;
- * `seconds` it took. A line on stderr says it where some were left out. */
-mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, double seconds,
-                        mr_status *st) MR_NODISCARD;
+/* The spans of one run, of the iterator that the calling thread used, as a process of their own
+ * called name; `seconds` it took. A line on stderr says it where some were left out. */
+mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, const char *name,
+                        double seconds, mr_status *st) MR_NODISCARD;
+/* One event more, which is taken over; NULL: there was no memory for it. */
+mr_code bench_trace_put(bench_trace *t, json_t *event, mr_status *st) MR_NODISCARD;
+/* The "process_name" or "thread_name" of one. */
+mr_code bench_trace_name(bench_trace *t, const char *what, int64_t process, int thread,
+                         const char *name, mr_status *st) MR_NODISCARD;
 /* Only then there is a file. */
 mr_code bench_trace_close(bench_trace *t, mr_status *st) MR_NODISCARD;
 /* Removes what was written. Also after close, and of a zeroed one. */

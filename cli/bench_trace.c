@@ -20,8 +20,7 @@ static mr_code failed(const bench_trace *t, mr_status *st)
     return mr_fail_errno(st, errno, "%s: the trace could not be written", t->path);
 }
 
-/* Takes event over. NULL: there was no memory for it. */
-static mr_code put_event(bench_trace *t, json_t *event, mr_status *st)
+mr_code bench_trace_put(bench_trace *t, json_t *event, mr_status *st)
 {
     char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(event);
@@ -50,13 +49,14 @@ mr_code bench_trace_open(bench_trace *t, const char *path, mr_status *st)
     return MR_OK;
 }
 
-static mr_code put_name(bench_trace *t, const char *what, int64_t run, int thread, const char *name,
-                        mr_status *st)
+mr_code bench_trace_name(bench_trace *t, const char *what, int64_t process, int thread,
+                         const char *name, mr_status *st)
 {
-    return put_event(t,
-                     json_pack("{s:s, s:s, s:I, s:i, s:{s:s}}", "name", what, "ph", "M", "pid",
-                               (json_int_t)run, "tid", thread, "args", "name", name),
-                     st);
+    return bench_trace_put(t,
+                           json_pack("{s:s, s:s, s:I, s:i, s:{s:s}}", "name", what, "ph", "M",
+                                     "pid", (json_int_t)process, "tid", thread, "args", "name",
+                                     name),
+                           st);
 }
 
 static bool seen_before(const mr_op_span *spans, size_t i)
@@ -69,15 +69,13 @@ static bool seen_before(const mr_op_span *spans, size_t i)
 
 /* The opening and every next of the root are spans of the calling thread, so it has some. */
 static mr_code put_names(bench_trace *t, const mr_op_span *spans, size_t n, int64_t run,
-                         mr_status *st)
+                         const char *name, mr_status *st)
 {
-    char name[40];
-    snprintf(name, sizeof name, "run %" PRId64, run);
-    MR_TRY(put_name(t, "process_name", run, 0, name, st));
+    MR_TRY(bench_trace_name(t, "process_name", run, 0, name, st));
     for (size_t i = 0; i < n; i++)
         if (!seen_before(spans, i))
-            MR_TRY(put_name(t, "thread_name", run, spans[i].thread,
-                            spans[i].thread == gettid() ? "consumer" : "pool", st));
+            MR_TRY(bench_trace_name(t, "thread_name", run, spans[i].thread,
+                                    spans[i].thread == gettid() ? "consumer" : "pool", st));
     return MR_OK;
 }
 
@@ -85,15 +83,16 @@ static mr_code put_span(bench_trace *t, const mr_op_span *s, int64_t run, mr_sta
 {
     char name[80];
     snprintf(name, sizeof name, s->waiting ? "%.60s waits" : "%.60s", s->op);
-    return put_event(t,
-                     json_pack("{s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:{s:s}}", "name", name, "cat",
-                               s->waiting ? "wait" : "busy", "ph", "X", "pid", (json_int_t)run,
-                               "tid", s->thread, "ts", s->begin_seconds * 1e6, "dur",
-                               s->seconds * 1e6, "args", "path", s->path),
-                     st);
+    return bench_trace_put(
+        t,
+        json_pack("{s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:{s:s}}", "name", name, "cat",
+                  s->waiting ? "wait" : "busy", "ph", "X", "pid", (json_int_t)run, "tid", s->thread,
+                  "ts", s->begin_seconds * 1e6, "dur", s->seconds * 1e6, "args", "path", s->path),
+        st);
 }
 
-mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, double seconds, mr_status *st)
+mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, const char *name,
+                        double seconds, mr_status *st)
 {
     double left_out;
     size_t room = mr_iterator_trace(it, NULL, 0, &left_out);
@@ -103,14 +102,14 @@ mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, double sec
     /* Of those that were left out since there may be fewer; more than room are not taken. */
     size_t n = mr_iterator_trace(it, spans, room, &left_out);
     n = n < room ? n : room;
-    mr_code rc = put_names(t, spans, n, run, st);
+    mr_code rc = put_names(t, spans, n, run, name, st);
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = put_span(t, &spans[i], run, st);
     if (left_out > 0)
         fprintf(stderr,
-                "millrace: the trace of run %" PRId64 " (%.3f s) has room for %d spans; those "
-                "of less than %.3g us are left out\n",
-                run, seconds, BENCH_TRACE_SPANS, left_out * 1e6);
+                "millrace: the trace of %s (%.3f s) has room for %d spans; those of less than %.3g "
+                "us are left out\n",
+                name, seconds, BENCH_TRACE_SPANS, left_out * 1e6);
     mr_free(spans);
     return rc;
 }

@@ -249,8 +249,10 @@ static int bench_runs(mr_dataset *ds, bench_opts *o)
         o->run.opts.trace_spans = o->trace_file && i >= 0 ? BENCH_TRACE_SPANS : 0;
         o->run.opts.ledger = i >= 0 ? o->ledger : NULL;
         mr_code rc = measure(ds, o, &it, &r, &st);
+        char name[40];
+        snprintf(name, sizeof name, "run %" PRId64, i + 1);
         if (rc == MR_OK && i >= 0 && o->trace_file)
-            rc = bench_trace_run(&o->trace, it, i + 1, r.seconds, &st);
+            rc = bench_trace_run(&o->trace, it, i + 1, name, r.seconds, &st);
         if (rc == MR_OK && i >= 0)
             rc = print_run(o, &r, it, i + 1, &st);
         if (rc != MR_OK)

@@ -12,6 +12,7 @@
 #include "cli/ledger_flag.h"
 #include "cli/train.h"
 #include "cli/train_progress.h"
+#include "cli/train_trace.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
@@ -88,6 +89,7 @@ typedef struct parts {
     mr_strategy *strategy;
     mr_callback *callbacks; /* those asked for, after the one that prints */
     size_t n_callbacks;
+    mr_timeline *timeline; /* NULL: there is no --trace */
 } parts;
 
 /* An mr_input_fn: --data, for one worker where it is an input function. */
@@ -308,13 +310,10 @@ static mr_code follow_training(const train_opts *o, const parts *p, mr_status *s
     return train_evaluate_checkpoints(&e, st);
 }
 
-/* Whether the file can be written, before training; nothing of it stays. */
-static mr_code check_trace(const char *path, mr_status *st)
+static mr_code open_trace(const train_opts *o, parts *p, mr_status *st)
 {
-    bench_trace t = {0};
-    mr_code rc = bench_trace_open(&t, path, st);
-    bench_trace_abort(&t);
-    return rc;
+    MR_TRY(train_trace_check(o->trace, st));
+    return mr_timeline_new(&p->timeline, TRAIN_TRACE_SPANS, st);
 }
 
 /* What part of the time of the sums was beside the backward pass. */
@@ -390,7 +389,8 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
     if (rc == MR_OK)
         rc = train_of_graph("--init", take_weights(o, p, &st), &st);
     if (rc == MR_OK && o->trace)
-        rc = train_of_graph("--trace", check_trace(o->trace, &st), &st);
+        rc = train_of_graph("--trace", open_trace(o, p, &st), &st);
+    opts.timeline = p->timeline;
     mr_collective *sums = mr_strategy_collective(p->strategy);
     if (rc == MR_OK && o->run.verbose)
         rc = mr_collective_measure(sums, &st);
@@ -605,8 +605,8 @@ static int train(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.trace,
          .what = "FILE",
-         .help = "write when each operation of the training data worked and waited, as Perfetto "
-                 "and chrome://tracing read it"},
+         .help = "write when each operation of the training data worked and waited and each step "
+                 "was submitted and ran, as Perfetto and chrome://tracing read it"},
         {.name = "epochs",
          .kind = CLI_INT,
          .value = &o.epochs,
@@ -676,6 +676,7 @@ static int train(int argc, char **argv)
     mr_loss_free(p.loss);
     mr_optimizer_free(p.optimizer);
     mr_strategy_free(p.strategy);
+    mr_timeline_free(p.timeline);
     mr_cluster_reset(&o.cluster);
     mr_dataset_unref(p.data);
     mr_dataset_unref(p.eval);

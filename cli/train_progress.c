@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/bench.h"
 #include "cli/train_progress.h"
 #include "cli/train.h"
+#include "cli/train_trace.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/data_files.h"
@@ -231,25 +231,13 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
-static mr_code write_trace(const char *path, const mr_train_event *e, mr_status *st)
-{
-    bench_trace t = {0};
-    mr_code rc = bench_trace_open(&t, path, st);
-    if (rc == MR_OK)
-        rc = bench_trace_run(&t, mr_train_input(e), 1, e->seconds, st);
-    if (rc == MR_OK)
-        rc = bench_trace_close(&t, st);
-    bench_trace_abort(&t);
-    return rc;
-}
-
 /* What was trained is not lost by a trace that cannot be written. */
 static mr_code on_train_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     train_progress *p = ctx;
     mr_status why;
     (void)st;
-    if (p->trace && e->error == MR_OK && write_trace(p->trace, e, &why) != MR_OK) {
+    if (p->trace && e->error == MR_OK && train_trace_write(p->trace, e, &why) != MR_OK) {
         mr_status_prefix(&why, "--trace");
         p->failed = cli_fail(&why, CLI_FAILED) != CLI_OK;
     }

@@ -13,6 +13,7 @@
 #include "trainer/model_impl.h"
 #include "trainer/optimizer_impl.h"
 #include "trainer/strategy_impl.h"
+#include "trainer/timeline_impl.h"
 
 static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.json",
                   latest_name[] = "checkpoint";
@@ -322,7 +323,7 @@ static mr_code save(const mr_train_event *e, const char *path, const part *all, 
     return name_latest(path, st);
 }
 
-mr_code mr_checkpoint_save(const mr_train_event *e, const char *path, mr_status *st)
+static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status *st)
 {
     size_t workers = mr_strategy_num_workers(e->strategy);
     part own = {0}, *all = NULL;
@@ -343,6 +344,14 @@ mr_code mr_checkpoint_save(const mr_train_event *e, const char *path, mr_status 
         mr_free(all[i].bytes);
     mr_free(all);
     mr_free(own.bytes);
+    return rc;
+}
+
+mr_code mr_checkpoint_save(const mr_train_event *e, const char *path, mr_status *st)
+{
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "checkpoint");
+    mr_code rc = save_of_all(e, path, st);
+    mr__span_end(span);
     return rc;
 }
 

@@ -16,6 +16,7 @@
 #include "trainer/collective_times.h"
 #include "trainer/ring/ring_sums.h"
 #include "trainer/spin.h"
+#include "trainer/timeline_impl.h"
 
 enum {
     IN_FLIGHT = 64,
@@ -33,6 +34,7 @@ typedef struct operation {
     bool host;                 /* by way of pinned memory, in the first rank's stream */
     bool single;               /* one stream does it: that of rank number % n_ranks */
     mr_event **ready, **done;  /* one a rank: recorded in its stream; in that of the engine */
+    mr__span **spans;          /* one a rank: of the engine's stream, while it is submitted */
 } operation;
 
 /* What the processes did at a place of the last step: alike, by what they said. */
@@ -169,6 +171,37 @@ static bool touches_peers(const mr_collective *c, const operation *o)
     return o->host || c->b->touches_peers;
 }
 
+/* What an operation is called in a timeline. */
+static const char *name_of(const mr_collective_call *call)
+{
+    static const char *const names[] = {[MR_ALL_REDUCE] = "all-reduce",
+                                        [MR_REDUCE] = "reduce",
+                                        [MR_BROADCAST] = "broadcast",
+                                        [MR_ALL_GATHER] = "all-gather",
+                                        [MR_BARRIER] = "barrier"};
+    return names[call->op];
+}
+
+/* The stream of `rank` comes to the operation. */
+static mr_code mark_begin(mr_collective *c, operation *o, size_t rank, mr_status *st)
+{
+    const mr_collective_call *call = &o->calls[rank];
+    if (c->times)
+        MR_TRY(mr__sum_times_mark(c->times, MR__SUM_BEGINS, rank, c->streams[rank], st));
+    MR_TRY(
+        mr__span_submit(&o->spans[rank], c->streams[rank], MR_ROW_SUMS, rank, name_of(call), st));
+    if (o->spans[rank])
+        o->spans[rank]->bytes = call->count * mr_dtype_size(call->dtype);
+    return MR_OK;
+}
+
+static mr_code mark_end(mr_collective *c, operation *o, size_t rank, mr_status *st)
+{
+    if (c->times)
+        MR_TRY(mr__sum_times_mark(c->times, MR__SUM_ENDS, rank, c->streams[rank], st));
+    return mr__span_submit_end(o->spans[rank], c->streams[rank], st);
+}
+
 /* Under the lock, which also keeps submissions to a stream one at a time and in order. */
 static mr_code launch(mr_collective *c, operation *o, uint64_t number, mr_status *st)
 {
@@ -176,17 +209,16 @@ static mr_code launch(mr_collective *c, operation *o, uint64_t number, mr_status
         for (size_t peer = 0; is_used(c, o, number, r) && peer < c->n_ranks; peer++)
             if (touches_peers(c, o) || peer == r)
                 MR_TRY(mr_stream_wait(c->streams[r], o->ready[peer], st));
-    for (size_t r = 0; c->times && moves_data(c, o->n) && r < c->n_ranks; r++)
+    for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
         if (is_used(c, o, number, r))
-            MR_TRY(mr__sum_times_mark(c->times, MR__SUM_BEGINS, r, c->streams[r], st));
+            MR_TRY(mark_begin(c, o, r, st));
     if (o->host && moves_data(c, o->n))
         MR_TRY(mr__host_sums_submit(c->host, o->calls, number, st));
     else if (moves_data(c, o->n))
         MR_TRY(c->b->submit(c->self, o->calls, c->n_ranks, number, st));
     for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
         if (is_used(c, o, number, r)) {
-            if (c->times)
-                MR_TRY(mr__sum_times_mark(c->times, MR__SUM_ENDS, r, c->streams[r], st));
+            MR_TRY(mark_end(c, o, r, st));
             MR_TRY(mr_stream_record(c->streams[r], o->done[r], st));
         }
     return MR_OK;
@@ -237,15 +269,21 @@ static mr_code wait_for(mr_collective *c, size_t rank, mr_stream *stream, uint64
     const operation *o = &c->ops[number % IN_FLIGHT];
     if (c->posted[rank] > number + IN_FLIGHT)
         return MR_OK; /* it waited when it started what is in the slot now */
-    bool measured = c->times && moves_data(c, o->n);
-    if (measured)
+    if (!moves_data(c, o->n))
+        return MR_OK;
+    mr__span *span;
+    if (c->times)
         MR_TRY(mr__sum_times_mark(c->times, MR__WAIT_BEGINS, rank, stream, st));
-    for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
+    MR_TRY(mr__span_submit(&span, stream, MR_ROW_STREAM, rank, "sum", st));
+    if (span)
+        span->kind = MR_SPAN_WAIT;
+    for (size_t r = 0; r < c->n_ranks; r++)
         /* A rank that is ahead may have put its next operation into the slot. Where there is no
          * event yet, the one asked about had no data. */
         if (is_used(c, o, number, r) && (touches_peers(c, o) || r == rank) && o->done[r])
             MR_TRY(mr_stream_wait(stream, o->done[r], st));
-    return measured ? mr__sum_times_mark(c->times, MR__WAIT_ENDS, rank, stream, st) : MR_OK;
+    MR_TRY(mr__span_submit_end(span, stream, st));
+    return c->times ? mr__sum_times_mark(c->times, MR__WAIT_ENDS, rank, stream, st) : MR_OK;
 }
 
 /* The rank's events of a slot are made when it is first used. */
@@ -532,7 +570,8 @@ static mr_code make_operation(const mr_collective *c, operation *o, mr_status *s
     o->calls = mr_calloc(c->n_ranks, sizeof *o->calls);
     o->ready = mr_calloc(c->n_ranks, sizeof(mr_event *));
     o->done = mr_calloc(c->n_ranks, sizeof(mr_event *));
-    if (!o->calls || !o->ready || !o->done)
+    o->spans = mr_calloc(c->n_ranks, sizeof(mr__span *));
+    if (!o->calls || !o->ready || !o->done || !o->spans)
         return mr_fail_memory(st, c->n_ranks * sizeof *o->calls, "a collective");
     return MR_OK;
 }
@@ -639,6 +678,7 @@ void mr_collective_free(mr_collective *c)
         mr_free(o->calls);
         mr_free(o->ready);
         mr_free(o->done);
+        mr_free(o->spans);
     }
     mr_free(c->streams);
     mr_free(c->usual);

@@ -9,6 +9,7 @@
 #include "trainer/cpu/device_cpu.h"
 #include "trainer/device_modules_impl.h"
 #include "trainer/math.h"
+#include "trainer/timeline_impl.h"
 
 enum { MAX_KINDS = 16, MAX_NAME = 64 };
 
@@ -226,13 +227,19 @@ const mr_math_table *mr_device_math(const mr_device *d)
 
 mr_code mr_device_alloc(mr_device *d, mr_memory kind, size_t bytes, void **out, mr_status *st)
 {
-    return d->b->memory_alloc(d->self, kind, bytes, NULL, out, st);
+    mr__span *span = mr__span_begin(MR_SPAN_SYNC, "memory_alloc");
+    mr_code rc = d->b->memory_alloc(d->self, kind, bytes, NULL, out, st);
+    mr__span_end(span);
+    return rc;
 }
 
 void mr_device_free(mr_device *d, mr_memory kind, void *p)
 {
-    if (p)
-        d->b->memory_free(d->self, kind, p, NULL);
+    if (!p)
+        return;
+    mr__span *span = mr__span_begin(MR_SPAN_SYNC, "memory_free");
+    d->b->memory_free(d->self, kind, p, NULL);
+    mr__span_end(span);
 }
 
 mr_code mr_stream_new(mr_stream **out, mr_device *d, mr_stream_kind kind, mr_status *st)
@@ -255,7 +262,9 @@ void mr_stream_free(mr_stream *s)
 {
     if (!s)
         return;
+    mr__span *span = mr__span_begin(MR_SPAN_SYNC, "stream_free");
     s->backend->stream_free(s->self);
+    mr__span_end(span);
     mr_free(s);
 }
 
@@ -331,7 +340,10 @@ mr_code mr_stream_wait(mr_stream *s, mr_event *e, mr_status *st)
 
 mr_code mr_stream_synchronize(mr_stream *s, mr_status *st)
 {
-    return s->backend->stream_synchronize(s->self, st);
+    mr__span *span = mr__span_begin(MR_SPAN_SYNC, "stream_synchronize");
+    mr_code rc = s->backend->stream_synchronize(s->self, st);
+    mr__span_end(span);
+    return rc;
 }
 
 mr_code mr_stream_status(mr_stream *s, mr_status *st)
@@ -362,7 +374,10 @@ mr_code mr_stream_repeat_end(mr_stream *s, mr_status *st)
 
 mr_code mr_event_synchronize(mr_event *e, mr_status *st)
 {
-    return e->b->event_synchronize(e->self, st);
+    mr__span *span = mr__span_begin(MR_SPAN_SYNC, "event_synchronize");
+    mr_code rc = e->b->event_synchronize(e->self, st);
+    mr__span_end(span);
+    return rc;
 }
 
 bool mr_event_done(mr_event *e)

@@ -13,6 +13,7 @@
 #include "trainer/class_weights.h"
 #include "trainer/fit_loop.h"
 #include "trainer/servers/remote_steps.h"
+#include "trainer/timeline_impl.h"
 
 static float mean_loss(const mr__loop *x)
 {
@@ -161,16 +162,32 @@ static int turn_of(const mr_callback *c, moment m)
     return c->backs_up ? BACKS_UP : c->saves ? SAVES : SAVES_NOT;
 }
 
+static mr_code call_one(const mr_callback *c, moment m, const mr_train_event *e, mr_status *st)
+{
+    static const char *const names[N_MOMENTS] = {
+        [TRAIN_BEGIN] = "train_begin", [EPOCH_BEGIN] = "epoch_begin",
+        [BATCH_BEGIN] = "batch_begin", [BATCH_END] = "batch_end",
+        [EPOCH_END] = "epoch_end",     [BATCH_RESULT] = "batch_result",
+        [TRAIN_END] = "train_end"};
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, names[m]);
+    if (span) {
+        span->callback = c->name;
+        span->step = e->step;
+    }
+    mr_code rc = callback_at(c, m)(c->ctx, e, st);
+    mr__span_end(span);
+    return rc;
+}
+
 /* Calls every callback; one that returns MR_END stops training after all were called. */
 static mr_code call(mr__loop *x, moment m, const mr_train_event *e, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     for (size_t k = 0; k < N_TURNS * o->n_callbacks; k++) {
         const mr_callback *c = &o->callbacks[k % o->n_callbacks];
-        callback_fn fn = callback_at(c, m);
-        if (!fn || turn_of(c, m) != (int)(k / o->n_callbacks))
+        if (!callback_at(c, m) || turn_of(c, m) != (int)(k / o->n_callbacks))
             continue;
-        mr_code rc = fn(c->ctx, e, st);
+        mr_code rc = call_one(c, m, e, st);
         if (rc == MR_END)
             x->stop = true;
         else if (rc != MR_OK)
@@ -300,6 +317,7 @@ static mr_code train_step(mr__loop *x, mr_train_event *e, mr_status *st)
     const mr_fit_opts *o = x->run.opts;
     bool last = ++e->step == o->steps || x->run.feed.stopping;
     bool last_of_epoch = ++e->epoch_step == o->steps_per_epoch;
+    mr__timeline_here.step = e->step;
     e->loss = 0;
     e->outputs = (mr_output_losses){.n = 0};
     e->loss_step = 0;
@@ -398,7 +416,11 @@ static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
                        .no_cuda_graph = o->no_cuda_graph};
     mr__loop v = {.run = {.s = x->run.s, .m = x->run.m, .loss = x->run.loss, .opts = &how},
                   .checked = true};
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "validation");
+    mr__timeline_place was = mr__timeline_enter((mr__timeline_place){.t = NULL});
     mr_code rc = evaluate(&v, o->validation, made, st);
+    mr__timeline_enter(was);
+    mr__span_end(span);
     if (rc != MR_OK)
         mr_status_prefix(st, "validation");
     return rc;
@@ -514,6 +536,7 @@ static mr_code train_epochs(mr__loop *x, mr_train_event *e, mr_fit_result *resul
     MR_TRY(call(x, TRAIN_BEGIN, e, st));
     MR_TRY(recall(x, st));
     int64_t steps = e->step, before = e->epoch - x->resumed;
+    mr__timeline_here.step = steps;
     x->stop = x->stop || (o->steps > 0 && e->step >= o->steps);
     while (!x->stop && (x->resumed || e->epoch < epochs)) {
         MR_TRY(train_epoch(x, e, st));
@@ -556,6 +579,18 @@ static mr_code train(mr__loop *x, mr_fit_result *result, mr_status *st)
     e.stopping = x->run.feed.stopping;
     mr_code end = call(x, TRAIN_END, &e, rc == MR_OK ? st : &last);
     return rc == MR_OK ? end : rc; /* what ended training is what is reported */
+}
+
+/* The timeline begins with training, and has what this thread does from here. */
+static mr_code train_timed(mr__loop *x, mr_fit_result *result, mr_status *st)
+{
+    mr_timeline *t = x->run.opts->timeline;
+    if (t)
+        mr__timeline_set_first(t, mr_strategy_first_replica_id(x->run.s));
+    mr__timeline_place was = mr__timeline_enter((mr__timeline_place){.t = t, .row = MR_ROW_LOOP});
+    mr_code rc = train(x, result, st);
+    mr__timeline_enter(was);
+    return rc;
 }
 
 /* Training that would never end an epoch. */
@@ -643,7 +678,7 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     if (rc == MR_OK)
         rc = check_end(&x, st);
     if (rc == MR_OK)
-        rc = train(&x, &made, st);
+        rc = train_timed(&x, &made, st);
     abandon(s, rc, st);
     if (made.stopped) /* it is to go on in another run */
         mr__servers_failed(mr__strategy_servers(s));

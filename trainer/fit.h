@@ -20,6 +20,7 @@
 #include "../shard/distribute.h"
 #include "history.h"
 #include "model.h"
+#include "timeline.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -183,6 +184,8 @@ typedef struct mr_fit_opts {
     /* What mr_evaluate is to be given afterwards, with the same loss and metrics: whether its form
      * fits is found out before the first step, as of validation. NULL: nothing. */
     mr_dataset *evaluation;
+    mr_timeline *timeline; /* of mr_fit: gets when each step was submitted and ran; NULL: not
+                              wanted */
 } mr_fit_opts;
 
 /* Finds out before a long run whether ds can be read: looks up the files that its text names, also

@@ -12,6 +12,7 @@
 #include "trainer/servers/remote_steps.h"
 #include "trainer/strategy_impl.h"
 #include "trainer/tensor.h"
+#include "trainer/timeline_impl.h"
 
 static mr_device *device_of(const mr__run *x, size_t r)
 {
@@ -179,9 +180,13 @@ void mr__run_close(mr__run *x)
 /* Fetches the next batch; returns when it began, *now: when it was there. */
 static double fetch(mr__run *x, double *now)
 {
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "input");
+    if (span)
+        span->step++; /* the next one's */
     double began = mr_iter_now();
     mr__feed_fetch(&x->feed);
     *now = mr_iter_now();
+    mr__span_end(span);
     return began;
 }
 
@@ -190,7 +195,15 @@ static void count_wait(mr__run *x, size_t last, double began, double now)
 {
     double ended = mr__landing_time(&x->slots[last % MR__RUN_SLOTS].landed);
     double idle = ended > began ? ended : began;
-    x->waited += now > idle ? now - idle : 0;
+    if (now <= idle)
+        return;
+    x->waited += now - idle;
+    mr__span *span = mr__span_begin(MR_SPAN_WAIT, "devices idle");
+    if (span) {
+        span->step++;
+        span->began = idle;
+        span->ended = now;
+    }
 }
 
 mr_code mr__run_take(mr__run *x, mr_status *st)
@@ -309,6 +322,8 @@ static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_st
     size_t id = mr_replica_id(r);
     mr_stream *compute = mr_replica_stream(r);
     mr__replica_result *to = s->replicas[id];
+    mr__span *span;
+    MR_TRY(mr__span_submit(&span, compute, MR_ROW_STREAM, id, "results", st));
     if (x->loss)
         MR_TRY(mr_stream_copy(compute, to->sums, x->sums[id], losses_bytes(x), st));
     MR_TRY(mr_stream_copy(compute, &to->fault, mr__replica_fault(r), sizeof to->fault, st));
@@ -320,6 +335,7 @@ static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_st
         MR_TRY(mr_stream_record(compute, x->ended[id], st));
         MR_TRY(mr_stream_wait(x->results[id], x->ended[id], st));
     }
+    MR_TRY(mr__span_submit_end(span, x->results[id], st));
     return mr__landing_expect(&s->landed, x->results[id], st);
 }
 
@@ -365,20 +381,34 @@ static mr_code repeat_pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_sta
     return rc == MR_OK ? ended : rc;
 }
 
-/* One step of one replica. */
-static mr_code step(mr_replica *r, void *ctx, mr_status *st)
+static mr_code enqueue(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
 {
-    mr__run *x = ctx;
-    mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
     size_t id = mr_replica_id(r);
+    mr__span *span;
     MR_TRY(mr__staging_acquire(x->feed.ring, x->slot, id, st));
+    MR_TRY(mr__span_submit(&span, mr_replica_stream(r), MR_ROW_STREAM, id, "step", st));
     if (x->instead) {
         MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
         MR_TRY(x->instead(x->give_ctx, r, st));
     } else
         MR_TRY(repeat_pass(x, s, r, st));
+    MR_TRY(mr__span_submit_end(span, mr_replica_stream(r), st));
     MR_TRY(send_results(x, s, r, st));
     return mr__staging_release(x->feed.ring, x->slot, id, st);
+}
+
+/* One step of one replica. */
+static mr_code step(mr_replica *r, void *ctx, mr_status *st)
+{
+    mr__run *x = ctx;
+    mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
+    mr__timeline_place was = mr__timeline_enter(
+        (mr__timeline_place){x->opts->timeline, MR_ROW_HOST, mr_replica_id(r), s->step});
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
+    mr_code rc = enqueue(x, s, r, st);
+    mr__span_end(span);
+    mr__timeline_enter(was);
+    return rc;
 }
 
 /* 1 over the number of losses that an output has in a batch; 0: it has none. */
@@ -392,12 +422,21 @@ static double scale_of(const mr__run *x, size_t output, size_t rows)
     return rows > 0 ? 1 / (double)rows : 0;
 }
 
+/* To a worker of parameter servers. */
+static mr_code submit_remote(mr__run *x, int64_t number, int64_t epoch, mr_status *st)
+{
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
+    mr_code rc = mr__remote_submit(x->remote, x, number, epoch, NULL, NULL, st);
+    mr__span_end(span);
+    return rc;
+}
+
 mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_next, mr_status *st)
 {
     mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
     MR_TRY(mr__run_build(x, st));
     if (x->remote)
-        return mr__remote_submit(x->remote, x, number, epoch, NULL, NULL, st);
+        return submit_remote(x, number, epoch, st);
     size_t rows = mr__staging_rows(x->feed.ring, x->slot);
     s->step = number;
     s->epoch = epoch;
@@ -409,7 +448,9 @@ mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_nex
     double began = 0, now = 0;
     if (fetch_next) /* while the replicas work */
         began = fetch(x, &now);
+    mr__span *span = x->n_replicas > 1 ? mr__span_begin(MR_SPAN_WORK, "join") : NULL;
     mr_code rc = mr__strategy_submitted(x->s, st);
+    mr__span_end(span);
     if (fetch_next && rc == MR_OK)
         count_wait(x, x->tail, began, now);
     x->tail += rc == MR_OK;
@@ -500,13 +541,26 @@ static mr_code add_up(mr__run *x, mr__step_result *s, mr_status *st)
     return rc;
 }
 
+static mr_code await_results(mr__run *x, mr__step_result *s, mr_status *st)
+{
+    mr__span *span = mr__span_begin(MR_SPAN_WAIT, "results");
+    if (span) {
+        span->step = s->step;
+        if (mr__landing_is_clear(&s->landed))
+            span->kind = MR_SPAN_WORK;
+    }
+    mr_code rc = mr__landing_await(&s->landed, x->results, x->n_replicas, st);
+    mr__span_end(span);
+    return rc;
+}
+
 mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st)
 {
     mr__step_result *s = &x->slots[x->head % MR__RUN_SLOTS];
     mr_code rc = MR_OK;
     if (x->remote)
         return mr__remote_collect(x->remote, x, result, st);
-    MR_TRY(mr__landing_await(&s->landed, x->results, x->n_replicas, st));
+    MR_TRY(await_results(x, s, st));
     x->head++;
     *result = s;
     for (size_t r = 0; r < x->n_replicas && rc == MR_OK; r++)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/landing.h"
+#include "trainer/timeline_impl.h"
 
 /* One replica's rows of one column. */
 typedef struct cell {
@@ -185,7 +186,11 @@ mr_code mr__staging_reserve(mr__staging *g, const mr_destination **destination, 
 {
     slot *s = &g->slots[g->next];
     /* Only a ring that is full makes the host wait here: for room, as any full queue does. */
-    MR_TRY(mr__landing_await(&s->copied, g->copies, g->n_replicas, st));
+    mr__span *span =
+        mr__landing_is_clear(&s->copied) ? NULL : mr__span_begin(MR_SPAN_WAIT, "staging slot");
+    mr_code rc = mr__landing_await(&s->copied, g->copies, g->n_replicas, st);
+    mr__span_end(span);
+    MR_TRY(rc);
     g->wished = g->full_rows > 0;
     for (size_t i = 0; i < g->n_columns * g->n_replicas && g->wished; i++) {
         size_t bytes = g->full_rows * g->row_bytes[i / g->n_replicas];

@@ -403,3 +403,8 @@ size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, doub
 {
     return mr__stats_read_trace(&it->run.stats, out, capacity, left_out);
 }
+
+double mr_iterator_trace_begin(const mr_iterator *it)
+{
+    return it->run.stats.start_seconds;
+}

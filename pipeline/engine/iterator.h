@@ -177,6 +177,8 @@ typedef struct mr_op_span {
  * than so many seconds are not among them; else 0. thread any */
 MR_API size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity,
                                 double *left_out);
+/* When their second 0 was, in seconds of CLOCK_MONOTONIC. thread any */
+MR_API double mr_iterator_trace_begin(const mr_iterator *it);
 
 #ifdef __cplusplus
 }

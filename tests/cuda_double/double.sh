@@ -160,6 +160,10 @@ training() {
     compare 'four GPUs' cuda:0,cuda:1,cuda:2,cuda:3 "$mlp" 'adam(0.003)' "$data" --check-replicas
     grep -q 'sums by nccl' gpu.log.err
     result 'four GPUs sum by NCCL' $? "$(cat gpu.log.err)"
+    compare 'two GPUs with a trace' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --trace trace.json
+    result 'a trace has the sums of two GPUs' $(
+        for row in 'replica 0: sums' 'replica 1: sums' all-reduce; do grep -qF "\"$row\"" trace.json || exit 1; done
+        echo $?) "$(head -c 500 trace.json)"
     # What is rounded may fall to the other side of the middle between two numbers of bfloat16.
     tolerance=2e-3
     compare 'an MLP in mixed precision' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --mixed-precision

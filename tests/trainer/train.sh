@@ -258,6 +258,41 @@ events = json.load(open("trace.json"))["traceEvents"]
 spans = [e for e in events if e["ph"] == "X"]
 assert {"batch", "map", "range"} <= {e["name"] for e in spans} and all(e["dur"] >= 0 for e in spans), events' 2>&1; echo $?)" "$(head -c 500 trace.json)"
 result a_trace_leaves_nothing_else $([ ! -e trace.json.partial ]; echo $?)
+# What of the trace of `train` stands between the beginnings of a step's submission and of the next one's in
+# the same epoch: calls that synchronise with a device, and waits for the results of the step just submitted.
+cat >between.py <<'PY'
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+spans = [e for e in events if e["ph"] == "X" and e["cat"] in ("work", "wait", "sync")]
+for e in spans:
+    e["row"] = rows[e["pid"], e["tid"]]
+    e["end"] = e["ts"] + e["dur"]
+of = lambda name, row: {e["args"]["step"]: e for e in spans if e["name"] == name and e["row"] == row}
+for r in range(2):
+    for name, row in ("enqueue", "host"), ("step", "stream"), ("results", "stream"):
+        assert sorted(of(name, f"replica {r}: {row}")) == list(range(1, 41)), (r, name, row)
+sums = {**of("all-reduce", "replica 0: sums"), **of("all-reduce", "replica 1: sums")} # a small one is made by either
+assert sorted(sums) == list(range(1, 41)) and all(e["args"]["bytes"] > 0 for e in spans if e["name"] == "all-reduce")
+assert {"input", "batch_result", "epoch_end", "validation"} <= {e["name"] for e in spans if e["row"] == "loop"}
+queued = of("enqueue", "replica 0: host")
+collected = of("results", "loop")
+syncs = waits = 0
+for step in set(range(6, 40)) - {20}: # the first ones make things, the 20th ends an epoch
+    begin, end = queued[step]["ts"], queued[step + 1]["ts"]
+    between = [e for e in spans if begin <= e["ts"] < end]
+    syncs += sum(e["cat"] == "sync" for e in between)
+    waits += any(e["cat"] == "wait" and e["name"] == "results" and e["args"]["step"] == step for e in between)
+print("in order" if all(collected[k]["end"] <= queued[k + 1]["ts"] for k in range(1, 40)) else "ahead",
+      syncs > 0, waits)
+PY
+steps='range(80).map(i => ([cast(i, "float32") / 80.0], [1.0])).batch(4)'
+train a_trace_of_two_replicas_is_written 0 '"epoch": 2' 'mirrored' --data "$steps" --epochs 2 --replicas 2 --validation "$data" --trace trace.json
+result nothing_waits_between_steps "$(python3 between.py trace.json 2>&1 | grep -q ' False 0$'; echo $?)" "$(python3 between.py trace.json 2>&1)"
+train a_trace_with_checkpoints_is_written 0 '"epoch": 2' 'mirrored' --data "$steps" --epochs 2 --replicas 2 --validation "$data" --trace trace.json \
+    --callback 'checkpoint("saved", save_freq=1)'
+result a_checkpoint_of_each_step_waits_for_it "$(python3 between.py trace.json 2>&1 | grep -q '^in order True'; echo $?)" "$(python3 between.py trace.json 2>&1)"
+result a_trace_shows_checkpoints "$([ "$(grep -c '"name":"checkpoint"' trace.json)" -ge 40 ] && grep -q '"callback":"checkpoint"' trace.json; echo $?)" "$(head -c 500 trace.json)"
 train a_trace_that_cannot_be_written_is_found_first 1 '' '--trace' --data "$data" --trace nowhere/trace.json
 
 # ---- the bar

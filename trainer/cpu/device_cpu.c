@@ -20,6 +20,7 @@
 #include "trainer/cpu/matmul.h"
 #include "trainer/cpu/stream_cpu.h"
 #include "trainer/spin.h"
+#include "trainer/timeline_impl.h"
 
 enum { RING = 128, UNTOLD = 32, MAX_DEVICES = 1024, ALIGNMENT = 64 };
 static const double brief = 20e-6; /* seconds; about what waking the thread takes */
@@ -184,14 +185,23 @@ static bool can_wait(verb v)
     return v == COPY || v == SET || v == LAUNCH || v == FREE;
 }
 
-static void submit(stream *s, const command *c, size_t args)
+/* Under the lock. */
+static void await_room(stream *s)
 {
-    pthread_mutex_lock(&s->lock);
+    mr__span *span = mr__span_begin(MR_SPAN_WAIT, "room in the stream");
     while (s->tail - s->head == RING) {
         s->waiters++;
         pthread_cond_wait(&s->moved, &s->lock);
         s->waiters--;
     }
+    mr__span_end(span);
+}
+
+static void submit(stream *s, const command *c, size_t args)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->tail - s->head == RING)
+        await_room(s);
     /* Of the arguments only what there is: most commands are small. */
     memcpy(&s->ring[s->tail % RING], c, offsetof(command, u) + args);
     s->tail++;
