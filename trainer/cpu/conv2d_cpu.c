@@ -2,9 +2,10 @@
 /* Convolutions by oneDNN. Images stay as they are (channels last); kernels go through the layout
  * that the primitive likes best. What is multiplied in bfloat16 is packed first, where the
  * processor has instructions for it (else float32 does the same, and faster); dense layers then
- * come here too: they are the 1x1 convolution of an image of one row. A primitive is made once for
- * a shape and kept with the stream and the memory that it needs; submitting makes it, so that a
- * failure is the caller's. */
+ * come here too, as matrix products: these take matrices as they lie, so that packing is one pass
+ * in order, where a 1x1 convolution has kernels and their gradients rearranged. A primitive is made
+ * once for a shape and kept with the stream and the memory that it needs; submitting makes it, so
+ * that a failure is the caller's. */
 #include <dnnl.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -20,6 +21,7 @@ typedef struct key {
     shape s;
     direction d;
     bool bias, bfloat;
+    bool product; /* of matrices: the shape is that of matrices() */
 } key;
 
 /* The operands of any of the three directions. */
@@ -138,6 +140,22 @@ static dnnl_status_t describe(const shape *s, dnnl_memory_desc_t md[N_OPERANDS])
                                             dnnl_f32, strides + !grouped);
 }
 
+/* Of a product [rows, in] [in, out], as the primitive takes them: a transposed matrix is a view. */
+static dnnl_status_t describe_matrices(const key *k, dnnl_memory_desc_t md[N_OPERANDS])
+{
+    const dnnl_dim_t rows = (dnnl_dim_t)k->s.width, in = (dnnl_dim_t)k->s.channels,
+                     out = (dnnl_dim_t)k->s.filters;
+    const dnnl_dims_t x = {rows, in}, turned_x = {in, rows}, w = {in, out}, turned_w = {out, in},
+                      y = {rows, out}, bias = {1, out};
+    bool turns_x = k->d == BACKWARD_WEIGHTS, turns_w = k->d == BACKWARD_DATA;
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&md[IMAGE], 2, turns_x ? turned_x : x, dnnl_f32,
+                                          turns_x ? dnnl_ba : dnnl_ab));
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&md[KERNEL], 2, turns_w ? turned_w : w, dnnl_f32,
+                                          turns_w ? dnnl_ba : dnnl_ab));
+    TRY_DNNL(dnnl_memory_desc_init_by_tag(&md[BIAS], 2, bias, dnnl_f32, dnnl_ab));
+    return dnnl_memory_desc_init_by_tag(&md[RESULT], 2, y, dnnl_f32, dnnl_ab);
+}
+
 static dnnl_dim_t pad_after(size_t out, size_t stride, size_t kernel, size_t dilation, size_t size,
                             size_t pad)
 {
@@ -155,7 +173,8 @@ static void choose_types(const key *k, const dnnl_memory_desc_t md[N_OPERANDS],
                          dnnl_memory_desc_t as[N_OPERANDS])
 {
     memcpy(as, md, N_OPERANDS * sizeof *md);
-    as[KERNEL].format_kind = dnnl_format_kind_any;
+    if (!k->product)
+        as[KERNEL].format_kind = dnnl_format_kind_any;
     for (size_t i = 0; i < N_OPERANDS; i++)
         if (k->bfloat && i != BIAS && i != result_of(k->d))
             as[i].data_type = dnnl_bf16;
@@ -187,18 +206,29 @@ static dnnl_status_t describe_convolution(const key *k, const dnnl_memory_desc_t
         before, after);
 }
 
-static dnnl_status_t make_primitive_desc(dnnl_engine_t engine, const key *k,
-                                         const dnnl_memory_desc_t md[N_OPERANDS],
-                                         dnnl_primitive_desc_t *out)
+static dnnl_status_t make_product_desc(dnnl_engine_t engine, const key *k,
+                                       const dnnl_memory_desc_t md[N_OPERANDS],
+                                       const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
-    dnnl_primitive_attr_t attr = NULL;
+    static const size_t factors[3][2] = {{IMAGE, KERNEL}, {RESULT, KERNEL}, {IMAGE, RESULT}};
+    dnnl_memory_desc_t as[N_OPERANDS];
+    dnnl_matmul_desc_t d;
+    choose_types(k, md, as);
+    TRY_DNNL(dnnl_matmul_desc_init(&d, &as[factors[k->d][0]], &as[factors[k->d][1]],
+                                   k->bias ? &as[BIAS] : NULL, &as[result_of(k->d)]));
+    return dnnl_primitive_desc_create(out, &d, attr, engine, NULL);
+}
+
+static dnnl_status_t make_convolution_desc(dnnl_engine_t engine, const key *k,
+                                           const dnnl_memory_desc_t md[N_OPERANDS],
+                                           const_dnnl_primitive_attr_t attr,
+                                           dnnl_primitive_desc_t *out)
+{
     dnnl_primitive_desc_t hint = NULL;
     dnnl_convolution_desc_t d;
-    key forward = {k->s, FORWARD, false, k->bfloat};
-    dnnl_status_t rc = dnnl_primitive_attr_create(&attr);
-    if (rc == dnnl_success)
-        rc = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (rc == dnnl_success && k->d != FORWARD)
+    key forward = {k->s, FORWARD, false, k->bfloat, false};
+    dnnl_status_t rc = dnnl_success;
+    if (k->d != FORWARD)
         rc = describe_convolution(&forward, md, &d);
     if (rc == dnnl_success && k->d != FORWARD)
         rc = dnnl_primitive_desc_create(&hint, &d, attr, engine, NULL);
@@ -207,6 +237,19 @@ static dnnl_status_t make_primitive_desc(dnnl_engine_t engine, const key *k,
     if (rc == dnnl_success)
         rc = dnnl_primitive_desc_create(out, &d, attr, engine, hint);
     dnnl_primitive_desc_destroy(hint);
+    return rc;
+}
+
+static dnnl_status_t make_primitive_desc(dnnl_engine_t engine, const key *k,
+                                         const dnnl_memory_desc_t md[N_OPERANDS],
+                                         dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t rc = dnnl_primitive_attr_create(&attr);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (rc == dnnl_success)
+        rc = (k->product ? make_product_desc : make_convolution_desc)(engine, k, md, attr, out);
     dnnl_primitive_attr_destroy(attr);
     return rc;
 }
@@ -248,8 +291,9 @@ static dnnl_status_t finish_plan(dnnl_engine_t engine, plan *p, const dnnl_memor
 {
     dnnl_memory_desc_t as[N_OPERANDS];
     choose_types(&p->k, md, as);
-    as[KERNEL] = *dnnl_primitive_desc_query_md(
-        pd, p->k.d == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+    if (!p->k.product)
+        as[KERNEL] = *dnnl_primitive_desc_query_md(
+            pd, p->k.d == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     TRY_DNNL(dnnl_primitive_create(&p->primitive, pd));
     TRY_DNNL(make_scratchpad(engine, pd, &p->scratchpad));
     for (size_t i = 0; i < N_OPERANDS; i++) {
@@ -268,7 +312,7 @@ static dnnl_status_t make_plan(dnnl_engine_t engine, plan *p)
 {
     dnnl_memory_desc_t md[N_OPERANDS];
     dnnl_primitive_desc_t pd = NULL;
-    TRY_DNNL(describe(&p->k.s, md));
+    TRY_DNNL(p->k.product ? describe_matrices(&p->k, md) : describe(&p->k.s, md));
     TRY_DNNL(make_primitive_desc(engine, &p->k, md, &pd));
     dnnl_status_t rc = finish_plan(engine, p, md, pd);
     dnnl_primitive_desc_destroy(pd);
@@ -348,10 +392,14 @@ static dnnl_status_t reorder(const plan *p, size_t i, dnnl_stream_t s)
 /* again: with the kernel of the run before. */
 static dnnl_status_t execute(const plan *p, const call *c, bool again)
 {
-    static const int names[3][N_OPERANDS] = {
-        {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
-        {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST},
-        {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST}};
+    static const int all_names[2][3][N_OPERANDS] = {
+        {{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
+         {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DIFF_DST},
+         {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST}},
+        {{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
+         {DNNL_ARG_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_SRC},
+         {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_BIAS, DNNL_ARG_WEIGHTS}}};
+    const int *names = all_names[p->k.product][p->k.d];
     dnnl_exec_arg_t args[N_OPERANDS + 1];
     size_t result = result_of(p->k.d);
     int n = 0;
@@ -359,8 +407,8 @@ static dnnl_status_t execute(const plan *p, const call *c, bool again)
         if (i == BIAS && !p->k.bias)
             continue;
         TRY_DNNL(dnnl_memory_set_data_handle(p->operands[i], c->operands[i]));
-        args[n++] = (dnnl_exec_arg_t){names[p->k.d][i],
-                                      p->own[i].memory ? p->own[i].memory : p->operands[i]};
+        args[n++] =
+            (dnnl_exec_arg_t){names[i], p->own[i].memory ? p->own[i].memory : p->operands[i]};
         if (i != result && !(i == KERNEL && again))
             TRY_DNNL(reorder(p, i, c->stream));
     }
@@ -428,13 +476,14 @@ bool mr__cpu_multiplies_bfloat(void)
     return (has & needs) == needs;
 }
 
-static mr_code submit(mr_stream *s, direction d, bool bfloat, const shape *sh, call *c,
-                      mr_status *st)
+static mr_code submit(mr_stream *s, direction d, bool bfloat, bool product, const shape *sh,
+                      call *c, mr_status *st)
 {
     key k;
     memset(&k, 0, sizeof k); /* compared as bytes */
     k.s = *sh;
     k.d = d;
+    k.product = product;
     k.bias = c->operands[BIAS] != NULL;
     k.bfloat = bfloat && mr__cpu_multiplies_bfloat();
     k.s.n = images_at_once(sh, d, c->f);
@@ -453,7 +502,7 @@ mr_code mr__cpu_conv2d(mr_stream *s, const mr_math_conv2d *p, mr_status *st)
     call c = {.operands = {plain(p->x), plain(p->kernel), plain(p->bias), p->y}, .f = p->f};
     if (result_values(&p->s) == 0)
         return MR_OK;
-    return submit(s, FORWARD, p->bfloat, &p->s, &c, st);
+    return submit(s, FORWARD, p->bfloat, false, &p->s, &c, st);
 }
 
 mr_code mr__cpu_conv2d_backward_data(mr_stream *s, const mr_math_conv2d_backward_data *p,
@@ -464,7 +513,7 @@ mr_code mr__cpu_conv2d_backward_data(mr_stream *s, const mr_math_conv2d_backward
         return MR_OK;
     if (result_values(&p->s) == 0)
         return mr__cpu_fill(s, &(mr_math_fill){.n = image_values(&p->s), .dst = p->dx}, st);
-    return submit(s, BACKWARD_DATA, p->bfloat, &p->s, &c, st);
+    return submit(s, BACKWARD_DATA, p->bfloat, false, &p->s, &c, st);
 }
 
 mr_code mr__cpu_conv2d_backward_weights(mr_stream *s, const mr_math_conv2d_backward_weights *p,
@@ -474,9 +523,44 @@ mr_code mr__cpu_conv2d_backward_weights(mr_stream *s, const mr_math_conv2d_backw
     size_t kernel = sh->kernel_h * sh->kernel_w * (sh->channels / sh->groups) * sh->filters;
     call c = {.operands = {plain(p->x), p->dkernel, p->dbias, plain(p->dy)}};
     if (result_values(sh) > 0)
-        return submit(s, BACKWARD_WEIGHTS, p->bfloat, sh, &c, st);
+        return submit(s, BACKWARD_WEIGHTS, p->bfloat, false, sh, &c, st);
     MR_TRY(mr__cpu_fill(s, &(mr_math_fill){.n = kernel, .dst = p->dkernel}, st));
     if (!p->dbias)
         return MR_OK;
     return mr__cpu_fill(s, &(mr_math_fill){.n = sh->filters, .dst = p->dbias}, st);
+}
+
+/* A product's shape, in what a convolution's has. */
+static shape matrices(size_t rows, size_t in, size_t out)
+{
+    return (shape){.n = 1,
+                   .height = 1,
+                   .out_h = 1,
+                   .width = rows,
+                   .out_w = rows,
+                   .channels = in,
+                   .filters = out};
+}
+
+mr_code mr__cpu_dense_bfloat(mr_stream *s, const mr_math_dense *p, mr_status *st)
+{
+    const shape sh = matrices(p->rows, p->in, p->out);
+    call c = {.operands = {plain(p->x), plain(p->w), plain(p->bias), p->y}, .f = p->f};
+    return submit(s, FORWARD, true, true, &sh, &c, st);
+}
+
+mr_code mr__cpu_dense_bfloat_backward_data(mr_stream *s, const mr_math_dense_backward_data *p,
+                                           mr_status *st)
+{
+    const shape sh = matrices(p->rows, p->in, p->out);
+    call c = {.operands = {p->dx, plain(p->w), NULL, plain(p->dy)}};
+    return submit(s, BACKWARD_DATA, true, true, &sh, &c, st);
+}
+
+mr_code mr__cpu_dense_bfloat_backward_weights(mr_stream *s, const mr_math_dense_backward_weights *p,
+                                              mr_status *st)
+{
+    const shape sh = matrices(p->rows, p->in, p->out);
+    call c = {.operands = {plain(p->x), p->dw, NULL, plain(p->dy)}};
+    return submit(s, BACKWARD_WEIGHTS, true, true, &sh, &c, st);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dense layers: oneDNN's products, and loops around them; in bfloat16 its convolutions. */
+/* Dense layers: oneDNN's products, and loops around them; in bfloat16 those of conv2d_cpu.c. */
 #include <string.h>
 #include "trainer/cpu/matmul.h"
 #include "trainer/cpu/operations.h"
@@ -37,25 +37,6 @@ static void run_dense_backward_weights(void *args)
         mr__cpu_column_sums(p->rows, p->out, p->dy, p->dbias);
 }
 
-/* Rows as the pixels of an image of one row, for a kernel of 1x1. */
-static mr_math_conv2d_shape as_image(size_t rows, size_t in, size_t out)
-{
-    return (mr_math_conv2d_shape){.n = 1,
-                                  .height = 1,
-                                  .width = rows,
-                                  .channels = in,
-                                  .filters = out,
-                                  .groups = 1,
-                                  .kernel_h = 1,
-                                  .kernel_w = 1,
-                                  .stride_h = 1,
-                                  .stride_w = 1,
-                                  .dilation_h = 1,
-                                  .dilation_w = 1,
-                                  .out_h = 1,
-                                  .out_w = rows};
-}
-
 static bool by_bfloat(bool bfloat, size_t rows, size_t in, size_t out)
 {
     return bfloat && rows > 0 && in > 0 && out > 0 && mr__cpu_multiplies_bfloat();
@@ -63,29 +44,30 @@ static bool by_bfloat(bool bfloat, size_t rows, size_t in, size_t out)
 
 mr_code mr__cpu_dense(mr_stream *s, const mr_math_dense *p, mr_status *st)
 {
-    const mr_math_conv2d c = {
-        as_image(p->rows, p->in, p->out), p->f, p->x, p->w, p->bias, p->y, true};
     if (by_bfloat(p->bfloat, p->rows, p->in, p->out))
-        return mr__cpu_conv2d(s, &c, st);
+        return mr__cpu_dense_bfloat(s, p, st);
     return mr__cpu_launch(s, run_dense, p, sizeof *p, st);
 }
 
 mr_code mr__cpu_dense_backward_data(mr_stream *s, const mr_math_dense_backward_data *p,
                                     mr_status *st)
 {
-    const mr_math_conv2d_backward_data c = {as_image(p->rows, p->in, p->out), p->dy, p->w, p->dx,
-                                            true};
     if (by_bfloat(p->bfloat, p->rows, p->in, p->out))
-        return mr__cpu_conv2d_backward_data(s, &c, st);
+        return mr__cpu_dense_bfloat_backward_data(s, p, st);
     return mr__cpu_launch(s, run_dense_backward_data, p, sizeof *p, st);
+}
+
+static void run_dense_backward_bias(void *args)
+{
+    const mr_math_dense_backward_weights *p = args;
+    mr__cpu_column_sums(p->rows, p->out, p->dy, p->dbias);
 }
 
 mr_code mr__cpu_dense_backward_weights(mr_stream *s, const mr_math_dense_backward_weights *p,
                                        mr_status *st)
 {
-    const mr_math_conv2d_backward_weights c = {
-        as_image(p->rows, p->in, p->out), p->x, p->dy, p->dw, p->dbias, true};
-    if (by_bfloat(p->bfloat, p->rows, p->in, p->out))
-        return mr__cpu_conv2d_backward_weights(s, &c, st);
-    return mr__cpu_launch(s, run_dense_backward_weights, p, sizeof *p, st);
+    if (!by_bfloat(p->bfloat, p->rows, p->in, p->out))
+        return mr__cpu_launch(s, run_dense_backward_weights, p, sizeof *p, st);
+    MR_TRY(mr__cpu_dense_bfloat_backward_weights(s, p, st));
+    return p->dbias ? mr__cpu_launch(s, run_dense_backward_bias, p, sizeof *p, st) : MR_OK;
 }

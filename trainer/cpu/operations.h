@@ -69,6 +69,13 @@ MR__CPU_DECLARE(average);
 
 /* Whether the processor has instructions that multiply bfloat16, which conv2d then uses. */
 bool mr__cpu_multiplies_bfloat(void);
+/* Dense layers by them: what the operations of the table do without the activation's and bias's
+ * gradients, of matrices that are not empty. */
+mr_code mr__cpu_dense_bfloat(mr_stream *s, const mr_math_dense *p, mr_status *st);
+mr_code mr__cpu_dense_bfloat_backward_data(mr_stream *s, const mr_math_dense_backward_data *p,
+                                           mr_status *st);
+mr_code mr__cpu_dense_bfloat_backward_weights(mr_stream *s, const mr_math_dense_backward_weights *p,
+                                              mr_status *st);
 
 /* What kernels share. In place: y = f(y). */
 void mr__cpu_apply(mr_math_activation f, float *y, size_t rows, size_t width);
