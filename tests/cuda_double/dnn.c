@@ -185,6 +185,32 @@ cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int 
 
 /* ---- which algorithms there are: some that the module must not take first */
 
+typedef enum wanted { Y, X, W } wanted;
+
+/* The convolution by each of what it can give. Of its algorithms the first two are inexact, and
+ * those from FFT on take a workspace. */
+enum { INEXACT = 2, FFT = 3 };
+static const struct family {
+    const char *asked, *run; /* the calls */
+    int algos[N_CANDIDATES];
+} families[] = {
+    [Y] = {"cudnnGetConvolutionForwardAlgorithm_v7",
+           "cudnnConvolutionForward",
+           {CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
+            CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+            CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING}},
+    [X] = {"cudnnGetConvolutionBackwardDataAlgorithm_v7",
+           "cudnnConvolutionBackwardData",
+           {CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
+            CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING}},
+    [W] = {"cudnnGetConvolutionBackwardFilterAlgorithm_v7",
+           "cudnnConvolutionBackwardFilter",
+           {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+            CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING}},
+};
+
 static void check_shapes(const handle *h, const shape4 *x, const shape4 *w, const convolution *c,
                          const shape4 *y, const char *call)
 {
@@ -217,21 +243,25 @@ static bool has_fft(const convolution *c)
            c->dilation[0] == 1 && c->dilation[1] == 1 && c->groups == 1;
 }
 
-#define CANDIDATES(out, room, winograd, inexact, plain, fft, fft_tiling, c)                        \
+/* In the caller's own kind of struct, which are alike but for the type of algo. */
+#define CANDIDATES(of, h, x, w, c, y)                                                              \
     do {                                                                                           \
-        const int algos_[N_CANDIDATES] = {winograd, inexact, plain, fft, fft_tiling};              \
         int n_ = 0;                                                                                \
-        for (int i_ = 0; i_ < N_CANDIDATES && n_ < (room); i_++) {                                 \
-            if (i_ >= 3 && !has_fft(c))                                                            \
+        ENTER(families[of].asked);                                                                 \
+        check_shapes((handle *)(h), (shape4 *)(x), (shape4 *)(w), (convolution *)(c),              \
+                     (shape4 *)(y), families[of].asked);                                           \
+        for (int i_ = 0; i_ < N_CANDIDATES && n_ < room; i_++) {                                   \
+            if (i_ >= FFT && !has_fft((convolution *)(c)))                                         \
                 continue;                                                                          \
-            memset(&(out)[n_], 0, sizeof(out)[n_]);                                                \
-            (out)[n_].algo = (__typeof__((out)[n_].algo))algos_[i_];                               \
-            (out)[n_].memory = i_ >= 3 ? WORKSPACE : 0;                                            \
-            (out)[n_].determinism = i_ == 1 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;       \
-            (out)[n_].mathType = (c)->math;                                                        \
+            memset(&out[n_], 0, sizeof out[n_]);                                                   \
+            out[n_].algo = (__typeof__(out[n_].algo))families[of].algos[i_];                       \
+            out[n_].memory = i_ >= FFT ? WORKSPACE : 0;                                            \
+            out[n_].determinism = i_ == 1 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;         \
+            out[n_].mathType = ((convolution *)(c))->math;                                         \
             n_++;                                                                                  \
         }                                                                                          \
         *found = n_;                                                                               \
+        return CUDNN_STATUS_SUCCESS;                                                               \
     } while (0)
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
@@ -239,13 +269,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     const cudnnConvolutionDescriptor_t c, const cudnnTensorDescriptor_t y, const int room,
     int *found, cudnnConvolutionFwdAlgoPerf_t *out)
 {
-    static const char call[] = "cudnnGetConvolutionForwardAlgorithm_v7";
-    ENTER(call);
-    check_shapes((handle *)h, (shape4 *)x, (shape4 *)w, (convolution *)c, (shape4 *)y, call);
-    CANDIDATES(out, room, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, CUDNN_CONVOLUTION_FWD_ALGO_DIRECT,
-               CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_FFT,
-               CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING, (convolution *)c);
-    return CUDNN_STATUS_SUCCESS;
+    CANDIDATES(Y, h, x, w, c, y);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
@@ -253,14 +277,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     const cudnnConvolutionDescriptor_t c, const cudnnTensorDescriptor_t x, const int room,
     int *found, cudnnConvolutionBwdDataAlgoPerf_t *out)
 {
-    static const char call[] = "cudnnGetConvolutionBackwardDataAlgorithm_v7";
-    ENTER(call);
-    check_shapes((handle *)h, (shape4 *)x, (shape4 *)w, (convolution *)c, (shape4 *)y, call);
-    CANDIDATES(out, room, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
-               CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
-               CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING,
-               (convolution *)c);
-    return CUDNN_STATUS_SUCCESS;
+    CANDIDATES(X, h, x, w, c, y);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
@@ -268,19 +285,10 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     const cudnnConvolutionDescriptor_t c, const cudnnFilterDescriptor_t w, const int room,
     int *found, cudnnConvolutionBwdFilterAlgoPerf_t *out)
 {
-    static const char call[] = "cudnnGetConvolutionBackwardFilterAlgorithm_v7";
-    ENTER(call);
-    check_shapes((handle *)h, (shape4 *)x, (shape4 *)w, (convolution *)c, (shape4 *)y, call);
-    CANDIDATES(out, room, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
-               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
-               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING,
-               (convolution *)c);
-    return CUDNN_STATUS_SUCCESS;
+    CANDIDATES(W, h, x, w, c, y);
 }
 
 /* ---- the sums */
-
-typedef enum wanted { Y, X, W } wanted;
 
 typedef struct run {
     wanted of;
@@ -409,9 +417,13 @@ static void run_convolution(cd_op *op)
     free(y);
 }
 
-static cudnnStatus_t convolve(const handle *h, const void *alpha, const void *beta, run r,
-                              size_t needs, const char *call)
+static cudnnStatus_t convolve(cudnnHandle_t handle_, const void *alpha, const void *beta, int algo,
+                              run r)
 {
+    const handle *h = (const handle *)handle_;
+    const struct family *f = &families[r.of];
+    const char *call = f->run;
+    size_t needs = 0;
     ENTER(call);
     check_shapes(h, &r.x, &r.w, &r.c, &r.y, call);
     if (!h->stream)
@@ -423,6 +435,11 @@ static cudnnStatus_t convolve(const handle *h, const void *alpha, const void *be
                   cd_current_device());
     if (*(const float *)alpha != 1 || *(const float *)beta != 0)
         cd_misuse("%s: alpha is not 1, or beta is not 0", call);
+    for (int i = 0; i < N_CANDIDATES; i++)
+        if (algo == f->algos[i] && i < INEXACT)
+            cd_misuse("%s: algorithm %d is inexact", call, algo);
+        else if (algo == f->algos[i] && i >= FFT)
+            needs = WORKSPACE;
     if (r.workspace_bytes < needs)
         cd_misuse("%s: a workspace of %zu bytes, of %zu that the algorithm takes", call,
                   r.workspace_bytes, needs);
@@ -455,12 +472,8 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha,
                                       cudnnConvolutionFwdAlgo_t algo, void *workspace, size_t bytes,
                                       const void *beta, const cudnnTensorDescriptor_t dy, void *y)
 {
-    const run r = run_of(Y, dx, x, dw, w, dy, y, dc, workspace, bytes);
-    if (algo == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD || algo == CUDNN_CONVOLUTION_FWD_ALGO_DIRECT)
-        cd_misuse("cudnnConvolutionForward: algorithm %d is inexact", (int)algo);
-    bool fft =
-        algo == CUDNN_CONVOLUTION_FWD_ALGO_FFT || algo == CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING;
-    return convolve((handle *)h, alpha, beta, r, fft ? WORKSPACE : 0, "cudnnConvolutionForward");
+    return convolve(h, alpha, beta, (int)algo,
+                    run_of(Y, dx, x, dw, w, dy, y, dc, workspace, bytes));
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha,
@@ -471,14 +484,8 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha,
                                            size_t bytes, const void *beta,
                                            const cudnnTensorDescriptor_t dx, void *x)
 {
-    const run r = run_of(X, dx, x, dw, w, dy, y, dc, workspace, bytes);
-    if (algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD ||
-        algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0)
-        cd_misuse("cudnnConvolutionBackwardData: algorithm %d is inexact", (int)algo);
-    bool fft = algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT ||
-               algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING;
-    return convolve((handle *)h, alpha, beta, r, fft ? WORKSPACE : 0,
-                    "cudnnConvolutionBackwardData");
+    return convolve(h, alpha, beta, (int)algo,
+                    run_of(X, dx, x, dw, w, dy, y, dc, workspace, bytes));
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha,
@@ -489,12 +496,6 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha,
                                              size_t bytes, const void *beta,
                                              const cudnnFilterDescriptor_t dw, void *w)
 {
-    const run r = run_of(W, dx, x, dw, w, dy, y, dc, workspace, bytes);
-    if (algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED ||
-        algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0)
-        cd_misuse("cudnnConvolutionBackwardFilter: algorithm %d is inexact", (int)algo);
-    bool fft = algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT ||
-               algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING;
-    return convolve((handle *)h, alpha, beta, r, fft ? WORKSPACE : 0,
-                    "cudnnConvolutionBackwardFilter");
+    return convolve(h, alpha, beta, (int)algo,
+                    run_of(W, dx, x, dw, w, dy, y, dc, workspace, bytes));
 }
