@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/trainer/batches.h"
+#include <stdlib.h>
 #include <string.h>
 #include "tests/harness.h"
 
@@ -119,4 +120,31 @@ mr_strategy *open_strategy(size_t n)
     mr_status st;
     mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = n}, &st), &st);
     return s;
+}
+
+mr_code test_to_device(mr_replica *r, const void *host, size_t bytes, void **out, mr_status *st)
+{
+    MR_TRY(mr_replica_scratch(r, bytes, out, st));
+    return mr_stream_copy(mr_replica_stream(r), *out, host, bytes, st);
+}
+
+void test_read(mr_strategy *s, size_t r, const void *device, size_t bytes, void *out)
+{
+    mr_stream *stream = NULL;
+    mr_status st;
+    mr_device *d = mr_replica_device(mr_strategy_replica(s, r));
+    mr_ok(mr_stream_new(&stream, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_copy(stream, out, device, bytes, &st), &st);
+    mr_ok(mr_stream_synchronize(stream, &st), &st);
+    mr_stream_free(stream);
+}
+
+void test_read_copy(mr_strategy *s, mr_variable *v, size_t r, float *out)
+{
+    test_read(s, r, mr_variable_copy(v, r), mr_variable_size(v) * sizeof *out, out);
+}
+
+void test_hide_accelerators(void)
+{
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
 }

@@ -5,6 +5,7 @@
  * these tests need nothing of the pipeline but the engine. It writes in place where asked to. */
 #include "pipeline/engine/op_iterator.h"
 #include "trainer/strategy.h"
+#include "trainer/variable.h"
 
 typedef struct batches {
     size_t rows, batch,
@@ -25,6 +26,14 @@ typedef struct predicted {
 mr_code test_take(void *ctx, const mr_array *p, mr_status *st);
 /* A mirrored strategy of n replicas on whatever devices there are. */
 mr_strategy *open_strategy(size_t n);
+/* Inside a step: a copy of the host's bytes in memory of r's device, for as long as the step takes.
+ */
+mr_code test_to_device(mr_replica *r, const void *host, size_t bytes, void **out, mr_status *st);
+/* Between steps: what is in memory of replica r's device; the values of its copy of v. */
+void test_read(mr_strategy *s, size_t r, const void *device, size_t bytes, void *out);
+void test_read_copy(mr_strategy *s, mr_variable *v, size_t r, float *out);
+/* For a test about a machine without accelerators; before the first device is asked for. */
+void test_hide_accelerators(void);
 /* n numbers between -1 and 1. */
 void test_fill(float *x, size_t n, uint64_t seed);
 #endif

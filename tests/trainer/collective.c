@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "tests/harness.h"
+#include "tests/trainer/batches.h"
 #include "tests/trainer/collective_check.h"
 #include "tests/trainer/device_doubles.h"
 #include "trainer/strategy.h"
@@ -21,14 +22,15 @@ static mr_code sum_all(mr_replica *r, void *ctx, mr_status *status)
     sums *x = ctx;
     mr_collective *c = mr_strategy_collective(mr_replica_strategy(r));
     mr_stream *stream = mr_replica_stream(r);
+    size_t id = mr_replica_id(r), bytes = x->rounds * x->n * sizeof(float);
     uint64_t tickets[300];
+    float *data;
+    MR_TRY(test_to_device(r, x->data[id], bytes, (void **)&data, status));
     for (size_t i = 0; i < x->rounds; i++)
-        MR_TRY(mr_collective_start(c, mr_replica_id(r), stream,
-                                   x->data[mr_replica_id(r)] + i * x->n, x->n, &tickets[i],
-                                   status));
+        MR_TRY(mr_collective_start(c, id, stream, data + i * x->n, x->n, &tickets[i], status));
     for (size_t i = 0; i < x->rounds; i++)
-        MR_TRY(mr_collective_wait(c, mr_replica_id(r), stream, tickets[i], status));
-    return MR_OK;
+        MR_TRY(mr_collective_wait(c, id, stream, tickets[i], status));
+    return mr_stream_copy(stream, x->data[id], data, bytes, status);
 }
 
 static void check_sums(size_t replicas, size_t n, size_t rounds)
@@ -129,10 +131,12 @@ static mr_code start_without_waiting(mr_replica *r, void *ctx, mr_status *status
     sums *x = ctx;
     uint64_t ticket;
     size_t id = mr_replica_id(r);
+    void *data;
     if (id == 1)
         return MR_OK;
+    MR_TRY(test_to_device(r, x->data[id], 4 * sizeof(float), &data, status));
     return mr_collective_start(mr_strategy_collective(mr_replica_strategy(r)), id,
-                               mr_replica_stream(r), x->data[id], 4, &ticket, status);
+                               mr_replica_stream(r), data, 4, &ticket, status);
 }
 
 MR_TEST(a_replica_that_takes_part_in_fewer_sums_fails_the_step)
@@ -183,7 +187,9 @@ static mr_code unequal(mr_replica *r, void *ctx, mr_status *status)
     mr_collective *c = mr_strategy_collective(mr_replica_strategy(r));
     size_t id = mr_replica_id(r);
     mr_stream *s = mr_replica_stream(r);
-    MR_TRY(mr_collective_start(c, id, s, x->data[id], id + 1, &ticket, status));
+    void *data;
+    MR_TRY(test_to_device(r, x->data[id], (id + 1) * sizeof(float), &data, status));
+    MR_TRY(mr_collective_start(c, id, s, data, id + 1, &ticket, status));
     return mr_collective_wait(c, id, s, ticket, status);
 }
 
@@ -206,13 +212,15 @@ static mr_code mixed_sums(mr_replica *r, void *ctx, mr_status *status)
     mr_stream *stream = mr_replica_stream(r);
     size_t id = mr_replica_id(r);
     uint64_t ticket;
+    void *data;
+    MR_TRY(test_to_device(r, x->data[id], x->n * sizeof(float), &data, status));
     for (size_t i = 0; i < x->rounds; i++) {
         if (id == i % 3 && i % 50 == 0)
             usleep(2000); /* the others run ahead */
-        MR_TRY(mr_collective_start(c, id, stream, x->data[id], sizes[i % 7], &ticket, status));
+        MR_TRY(mr_collective_start(c, id, stream, data, sizes[i % 7], &ticket, status));
         MR_TRY(mr_collective_wait(c, id, stream, ticket, status));
     }
-    return MR_OK;
+    return mr_stream_copy(stream, x->data[id], data, x->n * sizeof(float), status);
 }
 
 MR_TEST(sums_of_any_sizes_follow_each_other)
@@ -282,6 +290,7 @@ static mr_code begin_given(mr_replica *r, void *ctx, mr_status *status)
     size_t id = mr_replica_id(r);
     mr_collective_call call = calls[id];
     MR_TRY(mr_replica_scratch(r, 64, &p, status));
+    MR_TRY(mr_stream_set(mr_replica_stream(r), p, 0, 64, status));
     call.in = call.out = p;
     MR_TRY(mr_collective_begin(mr_strategy_collective(mr_replica_strategy(r)), id,
                                mr_replica_stream(r), &call, &ticket, status));

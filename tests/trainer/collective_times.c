@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "pipeline/engine/op_iterator.h"
 #include "tests/harness.h"
+#include "tests/trainer/batches.h"
 #include "trainer/strategy.h"
 
 static mr_status st;
@@ -78,9 +79,11 @@ static mr_code sum_twice(mr_replica *r, void *ctx, mr_status *status)
     size_t id = mr_replica_id(r);
     mr_collective *c = mr_strategy_collective(mr_replica_strategy(r));
     uint64_t tickets[2];
+    float *data;
+    MR_TRY(test_to_device(r, x->data[id], 2 * N * sizeof *data, (void **)&data, status));
     for (size_t i = 0; i < 2; i++)
-        MR_TRY(mr_collective_start(c, id, mr_replica_stream(r), x->data[id] + i * N, N, &tickets[i],
-                                   status));
+        MR_TRY(
+            mr_collective_start(c, id, mr_replica_stream(r), data + i * N, N, &tickets[i], status));
     if (x->fails)
         return mr_fail(status, MR_CANCELLED, "given up");
     for (size_t i = 0; i < 2; i++)
@@ -88,7 +91,7 @@ static mr_code sum_twice(mr_replica *r, void *ctx, mr_status *status)
     return MR_OK;
 }
 
-static float data[2][2 * N];
+static float values[2][2 * N];
 
 MR_TEST(sums_of_steps_are_measured_when_asked)
 {
@@ -96,7 +99,7 @@ MR_TEST(sums_of_steps_are_measured_when_asked)
     for (size_t e = 0; e < 2; e++) {
         mr_strategy *s = NULL;
         mr_collective_times x, later;
-        sums what = {{data[0], data[1]}, false};
+        sums what = {{values[0], values[1]}, false};
         mr_ok(mr_strategy_mirrored(
                   &s, &(mr_strategy_opts){.num_replicas = 2, .cross_device_ops = engines[e]}, &st),
               &st);
@@ -131,7 +134,7 @@ MR_TEST(a_rank_alone_has_no_sums)
 {
     mr_strategy *s = NULL;
     mr_collective_times x;
-    sums what = {{data[0]}, false};
+    sums what = {{values[0]}, false};
     mr_ok(mr_strategy_one_device(&s, "cpu:0", &st), &st);
     mr_ok(mr_collective_measure(mr_strategy_collective(s), &st), &st);
     mr_ok(mr_strategy_run(s, sum_twice, &what, &st), &st);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "tests/harness.h"
+#include "tests/trainer/batches.h"
 #include "trainer/metric.h"
 #include "trainer/optimizer.h"
 
@@ -16,7 +17,7 @@ static mr_array view(mr_dtype t, int rank, const int64_t *shape, const void *dat
     return a;
 }
 
-/* A call of a loss in a step of one replica on the processor, whose device memory is the host's. */
+/* A call of a loss in a step of one replica; everything of it is in the host's memory. */
 typedef struct call {
     const mr_loss *l;
     const mr_array *labels, *x, *weights;
@@ -28,9 +29,27 @@ typedef struct call {
 static mr_code compute_loss(mr_replica *r, void *ctx, mr_status *status)
 {
     call *c = ctx;
-    const mr_loss_opts o = {
-        .first_row = c->first, .scale = c->scale, .sample_weight = c->weights, .sum = &c->sum};
-    return mr_loss_compute(c->l, r, c->labels, c->x, &o, c->out, c->gradient, status);
+    mr_array labels, x, weights;
+    mr_stream *s = mr_replica_stream(r);
+    void *sum;
+    MR_TRY(mr_replica_scratch(r, sizeof c->sum, &sum, status));
+    MR_TRY(mr_replica_to_device(r, c->labels, &labels, status));
+    MR_TRY(mr_replica_to_device(r, c->x, &x, status));
+    if (c->weights)
+        MR_TRY(mr_replica_to_device(r, c->weights, &weights, status));
+    const mr_loss_opts o = {.first_row = c->first,
+                            .scale = c->scale,
+                            .sample_weight = c->weights ? &weights : NULL,
+                            .sum = sum};
+    size_t out_bytes = (size_t)x.shape[0] * sizeof(float), bytes = mr_array_row_bytes(&x);
+    void *out, *gradient = NULL;
+    MR_TRY(mr_replica_scratch(r, out_bytes, &out, status));
+    if (c->gradient)
+        MR_TRY(mr_replica_scratch(r, bytes, &gradient, status));
+    MR_TRY(mr_loss_compute(c->l, r, &labels, &x, &o, out, gradient, status));
+    MR_TRY(mr_stream_copy(s, c->out, out, out_bytes, status));
+    MR_TRY(mr_stream_copy(s, &c->sum, sum, sizeof c->sum, status));
+    return c->gradient ? mr_stream_copy(s, c->gradient, gradient, bytes, status) : MR_OK;
 }
 
 static mr_code run_loss(call *c)
@@ -155,7 +174,7 @@ MR_TEST(bad_labels_are_named)
 {
     mr_loss *l = NULL;
     float x[6] = {0}, out[2];
-    int64_t classes[] = {2, 3};
+    int64_t classes[4] = {2, 3};
     float floats[] = {1, 2};
     mr_array p = view(MR_FLOAT32, 2, (int64_t[]){2, 3}, x),
              y = view(MR_INT64, 1, (int64_t[]){2}, classes);
@@ -219,7 +238,8 @@ typedef struct update {
 static mr_code apply(mr_replica *r, void *ctx, mr_status *status)
 {
     update *u = ctx;
-    float *g = u->gradient[mr_replica_id(r)];
+    float *host = u->gradient[mr_replica_id(r)], *g;
+    MR_TRY(test_to_device(r, host, sizeof u->gradient[0], (void **)&g, status));
     return mr_optimizer_apply_gradients(u->o, r, &u->v, &g, 1, status);
 }
 
@@ -228,7 +248,7 @@ static void check_optimizer(const char *text, const double *want)
 {
     mr_strategy *s = NULL;
     update u = {0};
-    float w[2] = {1, 2};
+    float w[2] = {1, 2}, other[2];
     mr_test_context("%s", text);
     mr_ok(mr_strategy_mirrored(&s, &(mr_strategy_opts){.num_replicas = 2}, &st), &st);
     mr_ok(mr_optimizer_parse(&u.o, text, &st), &st);
@@ -238,9 +258,11 @@ static void check_optimizer(const char *text, const double *want)
         memcpy(u.gradient, ((float[2][2]){{0.125f, -3}, {0.125f, 2}}), sizeof u.gradient);
         mr_ok(mr_strategy_run(s, apply, &u, &st), &st);
     }
+    test_read_copy(s, u.v, 0, w);
+    test_read_copy(s, u.v, 1, other);
     for (int i = 0; i < 2; i++) {
-        mr_eq_f64(mr_variable_copy(u.v, 0)[i], want[i], 1e-6);
-        mr_eq_f64(mr_variable_copy(u.v, 1)[i], mr_variable_copy(u.v, 0)[i], 0);
+        mr_eq_f64(w[i], want[i], 1e-6);
+        mr_eq_f64(other[i], w[i], 0);
     }
     mr_optimizer_free(u.o);
     mr_variable_free(u.v);
@@ -296,7 +318,11 @@ typedef struct addition {
 static mr_code add_to_metric(mr_replica *r, void *ctx, mr_status *status)
 {
     addition *a = ctx;
-    return mr_metric_update(a->m, r, a->y, a->x, status);
+    mr_array y, x;
+    if (a->y)
+        MR_TRY(mr_replica_to_device(r, a->y, &y, status));
+    MR_TRY(mr_replica_to_device(r, a->x, &x, status));
+    return mr_metric_update(a->m, r, a->y ? &y : NULL, &x, status);
 }
 
 static double metric_of(const char *name, double threshold, const mr_array *y, const mr_array *x)

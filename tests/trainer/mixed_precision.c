@@ -101,6 +101,7 @@ static mr_code apply(mr_replica *r, void *ctx, mr_status *status)
     applied *a = ctx;
     mr_array y,
         x = {.dtype = MR_FLOAT32, .rank = 4, .rows = 1, .shape = {ROWS, 4, 4, 2}, .data = a->x};
+    MR_TRY(mr_replica_to_device(r, &x, &x, status));
     MR_TRY(mr_model_forward(a->m, r, &x, NULL, &y, status));
     mr_check(mr_array_row_bytes(&y) <= sizeof a->y);
     return mr_stream_copy(mr_replica_stream(r), a->y, y.data, mr_array_row_bytes(&y), status);

@@ -95,6 +95,7 @@ mr_code pass_run(mr_replica *r, void *ctx, mr_status *status)
         x[i] = p->x[i];
         x[i].shape[0] = (int64_t)rows;
         x[i].data = (float *)p->x[i].data + from * width_of(&p->x[i]);
+        MR_TRY(mr_replica_to_device(r, &x[i], &x[i], status));
     }
     MR_TRY(mr_model_forward(p->m, r, x, &(mr_forward_opts){.training = true}, y, status));
     for (size_t k = 0; k < p->n_outputs; k++) {

@@ -118,12 +118,13 @@ for s in default one_device 'mirrored --replicas 3' 'central_storage --replicas 
     "$m" train --model 'dense(3).dense(1)' --loss mse $strategies --log json --data "$data" --check-replicas --strategy $s >>all 2>>all.err
 done
 result all_strategies_print_the_same_losses "$(sed 's/\(\.[0-9]\{5\}\)[0-9]*/\1/' all | sort | uniq -c | awk '$1 != 5 { bad = 1 } END { print NR != 6 || bad }')" "$(cat all all.err)"
-train several_replicas_say_how_they_sum 0 '"epoch": 1' 'mirrored, 2 replicas on cpu:0, cpu:1, sums by hierarchical_copy' --data "$data" \
+# What is about processors is asked for without GPUs, which cuda_double/double.sh runs this with.
+CUDA_VISIBLE_DEVICES='' train several_replicas_say_how_they_sum 0 '"epoch": 1' 'mirrored, 2 replicas on cpu:0, cpu:1, sums by hierarchical_copy' --data "$data" \
     --replicas 2
 train what_was_chosen_is_named 0 '"epoch": 1' 'central_storage, 2 replicas on cpu:0, cpu:1, sums by reduction_to_one_device' --data "$data" \
     --devices cpu:0,cpu:1 --strategy central_storage --cross-device-ops reduction_to_one_device
 # One that its module knows is refused for its devices.
-train nccl_needs_gpus "$([ -e "$MR_BUILD/millrace-cuda.so" ] && echo 2 || echo 1)" '' 'nccl' --data "$data" --replicas 2 --cross-device-ops nccl
+CUDA_VISIBLE_DEVICES='' train nccl_needs_gpus "$([ -e "$MR_BUILD/millrace-cuda.so" ] && echo 2 || echo 1)" '' 'nccl' --data "$data" --replicas 2 --cross-device-ops nccl
 train one_device_takes_one 2 '' 'found 2' --data "$data" --strategy one_device --replicas 2
 train the_default_takes_no_devices 2 '' 'name devices for one_device' --data "$data" --strategy default --devices cpu:1
 train a_tpu_is_refused 1 '' 'libtpu' --data "$data" --strategy tpu
@@ -212,12 +213,12 @@ one_replica "list_files(\"of-*\").shuffle(6)$numbers" --seed 7
 same one_worker_seeds_as_show_replicas "$trained" "$shown"
 
 if { (ulimit -v 800000; "$m" train --help >/dev/null 2>&1); } 2>/dev/null; then
-    (ulimit -v 800000; "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" >out 2>err)
+    (ulimit -v 800000; CUDA_VISIBLE_DEVICES='' "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" >out 2>err)
     result a_small_address_space_is_warned_of $(grep -q 'limited to 781 MiB (ulimit -v)' err; echo $?) "$(cat out err)"
     # Too small: an error, whichever of its libraries finds no memory. How small that is depends on the machine.
     said=1
     for kib in 100000 130000 200000 300000 400000 500000; do
-        (ulimit -v $kib; "$m" train --model 'conv2d(4, 3).flatten().dense(1)' --loss mse --optimizer 'sgd(0.01)' --replicas 2 \
+        (ulimit -v $kib; CUDA_VISIBLE_DEVICES='' "$m" train --model 'conv2d(4, 3).flatten().dense(1)' --loss mse --optimizer 'sgd(0.01)' --replicas 2 \
             --data 'range(64).map(i => (ones([8, 8, 1]), [1.0])).batch(16)' >out 2>err)
         rc=$?
         [ $rc = 0 ] || [ $rc = 1 ] || break

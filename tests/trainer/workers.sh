@@ -64,7 +64,8 @@ result workers_shard_by_an_input_function $? "$(said)"
 # ---- who prints
 workers=2 port=$(free_port) pids=()
 model[7]=text
-start 0 --data "$data" -v; start 1 --data "$data" -v
+# Without GPUs, which cuda_double/double.sh runs this with.
+CUDA_VISIBLE_DEVICES='' start 0 --data "$data" -v; CUDA_VISIBLE_DEVICES='' start 1 --data "$data" -v
 ended 0 0 && grep -q 'epoch 1' out.0 && [ ! -s out.1 ] && all_say '2 workers by torchrun, 2 replicas in sync, sums by ring' 0
 result the_chief_prints_alone_without_json $? "$(said)"
 all_say 'processes sum by ring \(.*\), not by nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 && ! grep -q 'not by nccl' err.1
@@ -88,7 +89,7 @@ port=$(free_port) pids=()
 start 0 --data "$data" --replicas 2; start 1 --data "$data"
 ended 1 1 && all_say "number of replicas of a process is '[12]' here and '[12]' on rank" 0 1
 result another_number_of_replicas_is_refused_by_both $? "$(said)"
-start_all 2 --data "$data" --communication nccl
+CUDA_VISIBLE_DEVICES='' start_all 2 --data "$data" --communication nccl
 ended 2 2 && all_say 'nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 1
 result nccl_without_gpus_is_refused_by_both $? "$(said)"
 port=$(free_port) pids=()
