@@ -194,13 +194,11 @@ static _Noreturn void race(const cd_op *op, const block *b, size_t at, uint32_t 
               describe(other, c, sizeof c), theirs);
 }
 
-static void check_written(const cd_op *op, const cd_clock *c, const block *b, size_t at,
-                          const cell *w, const char *mine)
+static void check_written(const cd_op *op, const cd_clock *c, const block *b, size_t at, uint32_t e,
+                          const char *mine)
 {
-    uint32_t e = __atomic_load_n(&w->written, __ATOMIC_RELAXED);
     if (e && !cd_before(e, c))
         race(op, b, at, e, mine, "writes");
-    (void)op;
 }
 
 static void check_read(const cd_op *op, const cd_clock *c, const block *b, size_t at, const cell *w,
@@ -213,8 +211,9 @@ static void check_read(const cd_op *op, const cd_clock *c, const block *b, size_
     }
 }
 
-/* Two threads of one kernel that touch a word, and one of them writes. */
-static void check_threads(const cd_op *op, const block *b, size_t at, const cell *w, bool write)
+/* Two threads of one kernel that touch a word that `written` wrote last, and one of them writes. */
+static void check_threads(const cd_op *op, const block *b, size_t at, const cell *w,
+                          uint32_t written, bool write)
 {
     uint32_t me = cd_thread_now;
     bool read = false;
@@ -222,35 +221,34 @@ static void check_threads(const cd_op *op, const block *b, size_t at, const cell
         read = read || __atomic_load_n(&w->read[i], __ATOMIC_RELAXED) == op->epoch;
     if (!me)
         return;
-    if ((w->written == op->epoch && w->writer && w->writer != me) ||
+    if ((written == op->epoch && w->writer && w->writer != me) ||
         (read && w->reader && w->reader != me))
         cd_misuse("race: two threads of %s touch byte %zu of a block of %zu bytes on cuda:%d",
                   op->name, at - b->at, b->bytes, b->arena);
 }
 
+/* Notes come before the check of what others noted: of two operations that meet at a word one sees
+ * the other, however they meet. This one goes to a place of nobody, or of a reader that was before;
+ * where there is none, to the first. */
 static void note_read(const cd_op *op, cell *w)
 {
-    int place = 0;
     bool first = true;
     for (int i = 0; i < READERS; i++)
         first = first && __atomic_load_n(&w->read[i], __ATOMIC_RELAXED) != op->epoch;
     w->reader = first || w->reader == cd_thread_now ? cd_thread_now : SEVERAL;
-    for (int i = 0; i < READERS; i++) {
-        uint32_t e = __atomic_load_n(&w->read[i], __ATOMIC_RELAXED);
-        if (e == op->epoch)
-            return;
-        if (!e || cd_before(e, &op->clock))
-            place = i;
+    for (bool noted = !first; !noted;) {
+        int place = 0;
+        uint32_t was = __atomic_load_n(&w->read[0], __ATOMIC_RELAXED);
+        for (int i = 0; i < READERS; i++) {
+            uint32_t e = __atomic_load_n(&w->read[i], __ATOMIC_RELAXED);
+            if (!e || cd_before(e, &op->clock)) {
+                place = i;
+                was = e;
+            }
+        }
+        noted = __atomic_compare_exchange_n(&w->read[place], &was, op->epoch, false,
+                                            __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
     }
-    __atomic_store_n(&w->read[place], op->epoch, __ATOMIC_RELAXED);
-}
-
-static void note_write(const cd_op *op, cell *w)
-{
-    __atomic_store_n(&w->written, op->epoch, __ATOMIC_RELAXED);
-    w->writer = cd_thread_now;
-    for (int i = 0; i < READERS; i++)
-        __atomic_store_n(&w->read[i], 0, __ATOMIC_RELAXED);
 }
 
 static void check_alive(const cd_op *op, const block *b, const char *does)
@@ -299,12 +297,13 @@ static void read_words(const cd_op *op, int i, const block *b, size_t at, size_t
     touch_pages(a, at, bytes);
     for (size_t w = at / WORD; w <= (at + bytes - 1) / WORD; w++) {
         cell *c = &a->cells[w];
-        if (wants && i != CD_PINNED && !__atomic_load_n(&c->written, __ATOMIC_RELAXED))
+        note_read(op, c);
+        uint32_t written = __atomic_load_n(&c->written, __ATOMIC_SEQ_CST);
+        if (wants && i != CD_PINNED && !written)
             cd_misuse("%s reads byte %zu of a block of %zu bytes, which nobody wrote", op->name,
                       w * WORD - b->at, b->bytes);
-        check_written(op, &op->clock, b, w * WORD, c, "reads");
-        check_threads(op, b, w * WORD, c, false);
-        note_read(op, c);
+        check_written(op, &op->clock, b, w * WORD, written, "reads");
+        check_threads(op, b, w * WORD, c, written, false);
     }
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     check_alive(op, b, "reads"); /* whoever frees it has seen the notes, or is seen here */
@@ -316,11 +315,16 @@ static void write_words(const cd_op *op, int i, const block *b, size_t at, size_
     touch_pages(a, at, bytes);
     for (size_t w = at / WORD; w <= (at + bytes - 1) / WORD; w++) {
         cell *c = &a->cells[w];
-        if (__atomic_load_n(&c->written, __ATOMIC_RELAXED) != op->epoch)
-            check_written(op, &op->clock, b, w * WORD, c, "writes");
+        uint32_t written = __atomic_load_n(&c->written, __ATOMIC_RELAXED);
+        if (written != op->epoch)
+            written = __atomic_exchange_n(&c->written, op->epoch, __ATOMIC_SEQ_CST);
+        if (written != op->epoch)
+            check_written(op, &op->clock, b, w * WORD, written, "writes");
         check_read(op, &op->clock, b, w * WORD, c, "writes");
-        check_threads(op, b, w * WORD, c, true);
-        note_write(op, c);
+        check_threads(op, b, w * WORD, c, written, true);
+        c->writer = cd_thread_now;
+        for (int r = 0; r < READERS; r++)
+            __atomic_store_n(&c->read[r], 0, __ATOMIC_RELAXED);
     }
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     check_alive(op, b, "writes");
@@ -403,7 +407,8 @@ void cd_free(void *p, const cd_op *op)
     for (size_t page = at / PAGE; page < (at + b->bytes + PAGE - 1) / PAGE; page++) {
         for (size_t w = page * PAGE / WORD;
              a->touched[page] && !failed && w < (page + 1) * PAGE / WORD; w++) {
-            check_written(op, c, b, w * WORD, &a->cells[w], "frees");
+            check_written(op, c, b, w * WORD,
+                          __atomic_load_n(&a->cells[w].written, __ATOMIC_RELAXED), "frees");
             check_read(op, c, b, w * WORD, &a->cells[w], "frees");
         }
         if (a->touched[page])
