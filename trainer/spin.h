@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "pipeline/spin_once.h"
 
 /* A lock that is held for a moment only: who finds it taken spins a little too. */
 static inline void mr__spinning_lock_init(pthread_mutex_t *m)
@@ -16,15 +17,6 @@ static inline void mr__spinning_lock_init(pthread_mutex_t *m)
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
     pthread_mutex_init(m, &attr);
     pthread_mutexattr_destroy(&attr);
-}
-
-static inline void mr__spin_once(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
 }
 
 /* One thread's waits at one place. Where a wait was too long to be spun through, so are the next,

@@ -9,6 +9,7 @@
 
 #include "pipeline/engine/statistics.h"
 #include "pipeline/log.h"
+#include "pipeline/spin_once.h"
 #include "pipeline/wait/wait.h"
 
 enum { SPINS = 1500, MAX_THREADS = 1024 };
@@ -278,7 +279,7 @@ bool mr__task_wait_or_cancel(mr_executor *ex, mr__task *t, mr_cancel *cancel)
     for (int i = 0; i < SPINS; i++) {
         if (mr__task_done(t))
             return true;
-        mr__wait_spin();
+        mr__spin_once();
     }
     sleeper s = {.waiter.wake = wake_sleeper, .task = t};
     if (cancel)

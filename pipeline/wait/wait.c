@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pipeline/spin_once.h"
 #include "pipeline/system.h"
 
 enum {
@@ -70,15 +71,6 @@ void mr__waited_tell(void (*f)(int64_t began, int64_t ended))
     atomic_store_explicit(&after_wait, f, memory_order_relaxed);
 }
 
-void mr__wait_spin(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 void mr__wait_futex(void *word, unsigned seen)
 {
     int64_t began = mr__ticks();
@@ -115,7 +107,7 @@ void mr__wait_while(atomic_uint *word, unsigned seen, mr_cancel *cancel)
         /* Acquire: what was done before the change is seen after it. */
         if (atomic_load_explicit(word, memory_order_acquire) != seen)
             return;
-        mr__wait_spin();
+        mr__spin_once();
     }
     sleeper s = {.waiter.wake = wake_sleeper, .word = word};
     if (cancel)

@@ -18,8 +18,6 @@ void mr__wait_wake(atomic_uint *word);
 /* The sleep alone, for those who do the rest themselves. */
 void mr__wait_futex(void *word, unsigned seen);
 void mr__wait_futex_wake(void *word);
-/* For loops that spin before they sleep. */
-void mr__wait_spin(void);
 
 /* Waits until a read from fd would not block. 0, -ECANCELED or -errno. */
 int mr__wait_readable(int fd, mr_cancel *cancel);
