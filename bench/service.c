@@ -5,7 +5,8 @@
  * records, verified on the worker and batched here, against the local pipeline in one thread, also
  * by CPU seconds, which a busy machine changes less; exactly once against parallel_epochs.
  *
- *     service [MIB]     in each round, default 1024
+ *     service [MIB]     in each round, default 1024, at least 256: of less, most was on its way
+ *                       before
  *
  * Each part wants a core of its own: on a machine that is busy, or has less than three, the ratios
  * say little. */
@@ -28,6 +29,8 @@ enum {
     SOURCE = 16,
     ON_THE_WAY = 32,
     RECORDS = 200000,
+    LEAST = 8 * ON_THE_WAY,
+    MOST = 1 << 20,
     MOST_CHILDREN = 8
 };
 
@@ -283,10 +286,24 @@ static void run_records(job *j, const char *at)
     unlink(path);
 }
 
+/* MiB in each round, as the command line says. */
+static size_t round_size(int argc, char **argv)
+{
+    char *end = NULL;
+    long n = argc > 1 ? strtol(argv[1], &end, 10) : 1024;
+    if (argc <= 2 && (argc < 2 || (end != argv[1] && !*end)) && n >= LEAST && n <= MOST)
+        return (size_t)n;
+    fprintf(stderr,
+            "usage: service [MIB]: the MiB of each round, %d to %d; with fewer, most of a round is "
+            "what was on its way before it\n",
+            LEAST, MOST);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     mr_status st;
-    job j = {.n = argc > 1 ? (size_t)atol(argv[1]) : 1024};
+    job j = {.n = round_size(argc, argv)};
     char program[4096], at[128], worker[128];
     const char *slash = strrchr(argv[0], '/');
     snprintf(program, sizeof program, "%.*s/../millrace", slash ? (int)(slash - argv[0]) : 1,
@@ -295,7 +312,7 @@ int main(int argc, char **argv)
     bench_must(mr_service_register_ops(&st), &st);
     j.source = malloc((size_t)SOURCE * MIB);
     j.target = malloc((size_t)ON_THE_WAY * MIB);
-    if (!j.n || !j.source || !j.target)
+    if (!j.source || !j.target)
         bench_die("no memory");
     memset(j.source, 1, (size_t)SOURCE * MIB);
     memset(j.target, 0, (size_t)ON_THE_WAY * MIB);
