@@ -469,7 +469,7 @@ static void tick_workers(mr__dispatcher *d, int64_t now)
             w->n_orphans = 0;
             d->n_with_orphans--;
         } else if (!w->connection && !w->own && !w->listed &&
-                   now - w->lost_at >= MR__FINISHED_S * MR__SECOND) {
+                   mr__d_is_away(d, w, w->taken_out ? MR__DRAINED_S : MR__FINISHED_S)) {
             if (w->taken_out)
                 mr__d_take_out(d, w, false);
             mr__d_free_worker(d, w);

@@ -52,13 +52,17 @@ static json_t *report_jobs(const mr__dispatcher *d)
 static json_t *report_workers(const mr__dispatcher *d, size_t most)
 {
     json_t *list = json_array();
-    for (const mr__d_worker *w = d->workers; w && most--; w = w->next)
+    for (const mr__d_worker *w = d->workers; w && most; w = w->next) {
+        if (mr__d_is_away(d, w, MR__FINISHED_S)) /* its drain is kept, and no news */
+            continue;
+        most--;
         json_array_append_new(list,
                               json_pack("{s:o, s:I, s:s}", "worker", mr__json_text(w->address),
                                         "streams", (json_int_t)w->n_streams, "state",
                                         !w->connection ? "lost"
                                         : w->draining  ? "draining"
                                                        : "serving"));
+    }
     return list;
 }
 
@@ -146,7 +150,7 @@ static void page_workers(const mr__dispatcher *d, json_t *page)
 {
     size_t n = 0;
     for (const mr__d_worker *w = d->workers; w; w = w->next)
-        n++;
+        n += !mr__d_is_away(d, w, MR__FINISHED_S);
     json_object_set_new(page, "workers", report_workers(d, MOST_ROWS));
     json_object_set_new(json_object_get(page, "left_out"), "workers",
                         json_integer(n > MOST_ROWS ? (json_int_t)(n - MOST_ROWS) : 0));

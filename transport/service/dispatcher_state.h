@@ -14,7 +14,8 @@ enum {
     MR__WORKER_SILENT_S = 5,  /* then a worker is lost */
     MR__AWAITED_S = 5,        /* how long a stream waits for the worker that had it */
     MR__ORPHAN_S = 60,        /* how long a worker keeps streams of jobs nobody asked for */
-    MR__FINISHED_S = 600,     /* how long a finished job keeps its name */
+    MR__FINISHED_S = 600,     /* how long a finished job keeps its name, and a lost worker */
+    MR__DRAINED_S = 86400,    /* how long a drain waits for a worker that is lost */
     MR__CLIENT_SILENT_S = 30, /* the default of client_timeout */
     MR__SLEPT_S = 3,          /* without a tick: the process slept */
     MR__COME_BACK_S = 10,     /* until all found a dispatcher that started again */
@@ -311,6 +312,8 @@ void mr__d_adopt_orphans(mr__dispatcher *d, mr__d_worker *w);
 /* What workers say they host of that job is not wanted any more. */
 void mr__d_drop_orphans(mr__dispatcher *d, uint64_t job_id);
 void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w);
+/* It is lost, and has been for so long. */
+bool mr__d_is_away(const mr__dispatcher *d, const mr__d_worker *w, int64_t seconds);
 
 /* ---- dispatcher_report.c ---- */
 /* How many elements a second each job has, once a second. */

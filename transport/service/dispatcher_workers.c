@@ -56,6 +56,11 @@ mr_code mr__d_worker_known(mr__dispatcher *d, const char *address, mr__d_worker 
     return *out ? MR_OK : new_worker(d, address, out, st);
 }
 
+bool mr__d_is_away(const mr__dispatcher *d, const mr__d_worker *w, int64_t seconds)
+{
+    return !w->connection && d->now - w->lost_at >= seconds * MR__SECOND;
+}
+
 void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w)
 {
     uint64_t h = hash_of(w->address);

@@ -144,11 +144,35 @@ MR_TEST(a_worker_that_ended_without_a_dispatcher_is_not_waited_for)
     alone_ask(4, "drain", "a:1");
     mr_eq_i64(alone.n_reports, 2);
     mr_eq_u64(alone.records, 0);
-    alone_wait(11, 590); /* it is forgotten */
+    alone_wait(11, 600); /* tools see it no more, and its drain is on record */
+    mr_eq_u64(alone.records, 0);
+    alone_ask(5, "workers", "");
+    mr_eq_str(alone.answer, "[]");
+    alone_wait(612, 86400 - 614);
+    mr_eq_u64(alone.records, 0);
+    alone_wait(86399, 10); /* a day after it was there last it is forgotten */
     mr_eq_u64(alone.records, 1);
     mr_eq_str(alone.drained, "a:1");
     mr_eq_u64(alone.drained_instance, 0);
-    alone_ask(5, "drain", "a:1");
+    alone_ask(6, "drain", "a:1");
     mr_eq_str(alone.report, "there is no worker a:1");
     mr__dispatcher_free(alone.d);
+}
+
+/* Cut off before it heard of the drain, and its network is mended after hours. */
+MR_TEST(a_drained_worker_that_is_back_within_a_day_is_to_end)
+{
+    for (int hours = 1; hours <= 25; hours += 12) {
+        bool forgotten = hours > 24;
+        alone_begin(NULL, 0);
+        (void)mr__dispatcher_tick(alone.d, alone.now);
+        alone_serve_as(100, "a:1", 7);
+        alone_ask(3, "drain", "a:1");
+        mr__dispatcher_closed(alone.d, 100, alone.now);
+        alone_wait(1, hours * 3600);
+        alone_serve_as(101, "a:1", 7);
+        mr_eq_i64(alone.n_asked, forgotten ? 1 : 2);
+        mr_check(is_given(101) == forgotten);
+        mr__dispatcher_free(alone.d);
+    }
 }
