@@ -82,9 +82,16 @@ result() {
         return 1
     fi
 }
-# same NAME A B
+# same NAME A B: two outputs that are equal and not empty; nothing compared with nothing is no test.
+# same --empty NAME A B: where that there is none is what is tested
 same() {
-    result "$1" $([ "$2" = "$3" ]; echo $?) "  $(echo "$2" | head -c 300)
+    local empty=0 bad=0
+    if [ "$1" = --empty ]; then
+        empty=1
+        shift
+    fi
+    [ "$2" = "$3" ] && { [ -n "$2" ] || [ $empty = 1 ]; } || bad=1
+    result "$1" $bad "  $(echo "$2" | head -c 300)
   $(echo "$3" | head -c 300)
   $(head -c 600 err 2>/dev/null)"
 }

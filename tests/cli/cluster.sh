@@ -44,9 +44,8 @@ list_files("part-*.txt", shuffle=true).flat_map(f => text_line(f))|seed=2
 range(50).map(x => (x, {"s": x * 2, "t": "abc"}))|streams=2
 range(9).map(x => range(x)).flat_map(d => d.batch(4))|streams=2
 range(30).window(4).flat_map(w => w.batch(2))|streams=3
-range(30).bucket_by_sequence_length(x => x, bucket_boundaries=[5], bucket_batch_sizes=[2, 3])|streams=2
+range(30).bucket_by_sequence_length(x => x, boundaries=[5], batch_sizes=[2, 3])|streams=2
 range(12).map(x => 12 // (x - 5)).ignore_errors()|streams=3
-range(0)|
 range(3000).map(x => (x // 100, "text of a string that compresses well")).batch(100)|compression="ZSTD", streams=3
 range(3000).batch(100)|compression="auto", streams=3
 range(3000).batch(100)|max_outstanding_bytes=1, streams=3
@@ -54,6 +53,7 @@ range(7)|streams=40
 range(100000).batch(7)|streams=5, block_length=3
 tfrecord("squares*").map(x => parse_example(x, {"x": int64})).batch(10)|
 GRAPHS
+expect nothing_as_local 0 '' -- "$m" show "$(d 'range(0)')"
 same indexes_are_no_data "$(show "$(d 'tfrecord("squares*").map(x => parse_example(x, {"x": int64})["x"])' 'streams=3')" | wc -l)" 3000
 while IFS='|' read -r graph options; do
     same "repetitions: $graph $options" "$(show "$(d "$graph" "$options").repeat(3)")" "$(show "$(l "$graph" "$options").repeat(3)")"

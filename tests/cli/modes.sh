@@ -61,7 +61,7 @@ done
 show --ledger l "$(p 'range(3)')" >out
 expect a_ledger_says_that_a_service_names_no_records 0 ANY '3 of 3 elements have no records' -- "$m" why l
 expect a_record_is_not_looked_for_in_vain 1 '' 'no element has the record 0:1' '3 of 3 elements have no records' -- "$m" why l --record 0:1
-same nothing_to_read "$(show "$(p 'range(0)')")" ''
+expect nothing_to_read 0 '' -- "$m" show "$(p 'range(0)')"
 "$m" show "$(p 'range(12).map(x => 12 // (x - 5))')" >got 2>err
 result an_error_names_the_worker "$([ $? = 1 ] && grep -q "at worker $one" err; echo $?)" "$(cat got err)"
 
@@ -91,7 +91,7 @@ exactly two_clients_have_it_together 2 0 19999 first second
 json it_has_a_stream_for_each_worker 'len(x) == 2 and all(s["end"] and s["acknowledged"] == 4000 for s in x)' \
     "$("$m" service streams shared --dispatcher "$service" --json)"
 json its_mode_is_shown '[j["mode"] for j in x if j["job"] == "shared"] == ["parallel_epochs"]' "$("$m" service jobs --dispatcher "$service" --json)"
-same who_comes_late_gets_the_end "$(show "$graph")" ''
+expect who_comes_late_gets_the_end 0 '' -- "$m" show "$graph"
 "$m" show "$(p 'range(7)' 'job_name="shared"')" >got 2>err
 result another_graph_under_its_name "$([ $? = 1 ] && grep -q 'job "shared"' err; echo $?)" "$(cat err)"
 
@@ -203,7 +203,7 @@ go_on first second
 end_of $a; end_of $b
 exactly two_clients_have_every_element_once 1 0 39999 first second
 result each_has_some "$([ -s first ] && [ -s second ]; echo $?)"
-same who_comes_late_gets_the_end_too "$(show "$graph")" ''
+expect who_comes_late_gets_the_end_too 0 '' -- "$m" show "$graph"
 
 # ---- more clients than streams: who has none says so, and gets the end
 says() { grep -q "$2" "$1" 2>/dev/null; }
