@@ -7,20 +7,32 @@
 #include "cli/explain_graph.h"
 #include "pipeline/memory/alloc.h"
 
-/* The least memory_limit of the graph. */
+static int64_t in_mib(int64_t bytes)
+{
+    return (bytes >> 20) + ((bytes & 1048575) != 0);
+}
+
+/* The least memory_limit of the graph, and what training adds to it. */
 static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, bool json,
                             mr_status *st)
 {
-    int64_t bytes;
+    int64_t bytes, staged;
     const char *unknown;
+    mr_iterator_opts training = *opts;
+    training.memory_slots = MR_STAGED_BATCHES;
+    MR_TRY(mr_memory_needed(ds, &training, &staged, &unknown, st));
     MR_TRY(mr_memory_needed(ds, opts, &bytes, &unknown, st));
+    staged = staged > bytes ? staged - bytes : 0;
     if (json) {
-        printf("{\"bytes\": %" PRId64 ", \"lacks\": ", bytes);
+        printf("{\"bytes\": %" PRId64 ", \"training adds\": %" PRId64 ", \"lacks\": ", bytes,
+               staged);
         printf(unknown ? "\"%s\"}" : "null}", unknown);
         return MR_OK;
     }
-    printf("  memory limit: at least %" PRId64 " (%" PRId64 "M)", bytes,
-           (bytes >> 20) + ((bytes & 1048575) != 0));
+    printf("  memory limit: at least %" PRId64 " (%" PRId64 "M)", bytes, in_mib(bytes));
+    if (staged)
+        printf("; training adds %" PRId64 " (%" PRId64 "M) for batches on their way to the devices",
+               staged, in_mib(staged));
     if (unknown)
         printf(", and what '%s' holds: elements of a size that the types do not say", unknown);
     putchar('\n');

@@ -165,6 +165,8 @@ MR_API mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes,
 MR_API const mr_spec *mr_dist_iterator_spec(const mr_dist_iterator *it); /* borrowed until close */
 /* Steps taken in this pass. */
 MR_API int64_t mr_dist_iterator_step(const mr_dist_iterator *it);
+/* Batches on their way to the devices in training, at least: mr_iterator_opts.memory_slots. */
+enum { MR_STAGED_BATCHES = 3 };
 /* Local worker `local`'s pipeline, for its statistics. Borrowed. */
 MR_API mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);
 /* Ends every wait with MR_CANCELLED, now and later. thread any */

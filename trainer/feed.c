@@ -69,9 +69,14 @@ mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_
         run.agree = agree;
         run.agree_ctx = f;
     }
+    /* One to fill, beside those of the two steps that may be under way. A memory limit must have
+     * room for them, and says how many more there are. */
+    size_t least = mr__staging_is_direct(s) ? MR_STAGED_BATCHES : MR_STAGED_BATCHES - 1;
+    run.run.memory_slots = (int64_t)least;
     MR_TRY(mr_dist_iterator_open(&f->it, f->dd, &run, st));
-    /* One to fill, beside those of the two steps that may be under way. */
-    size_t least = mr__staging_is_direct(s) ? 3 : 2;
+    if (depth > least)
+        depth = least + (size_t)mr_iterator_take_slots(mr_dist_iterator_worker(f->it, 0),
+                                                       (int64_t)(depth - least));
     return mr__staging_new(&f->ring, s, depth > least ? depth : least, st);
 }
 

@@ -140,6 +140,29 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     return MR_OK;
 }
 
+int64_t mr_iterator_take_memory(mr_iterator *it, int64_t most)
+{
+    return mr__memory_take(&it->run.memory, most);
+}
+
+int64_t mr_iterator_take_slots(mr_iterator *it, int64_t most)
+{
+    mr__memory *m = &it->run.memory;
+    int64_t bytes;
+    if (!m->limit)
+        return most;
+    if (!m->of_batch)
+        return 0;
+    if (__builtin_mul_overflow(most, m->of_batch, &bytes))
+        bytes = INT64_MAX;
+    return mr__memory_take(m, bytes) / m->of_batch;
+}
+
+bool mr_iterator_has_memory(mr_iterator *it, size_t bytes)
+{
+    return mr__memory_has_room(&it->run.memory, bytes);
+}
+
 static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
 {
     const mr_identities *x = &b->ids;

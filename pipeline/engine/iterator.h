@@ -56,6 +56,10 @@ typedef struct mr_iterator_opts {
                           NULL: only mr_iterator_cancel does */
     int64_t memory_limit; /* resident bytes of this process, at most; overrides the graph's
                              with_options. 0: the graph's; negative: refused */
+    int64_t memory_slots; /* batches that the consumer keeps in slots of its own: with a limit there
+                             must be memory for them too */
+    bool memory_beside;   /* with a limit: what all iterators with this flag need must fit in it
+                             together; one more is refused with MR_RESOURCE_EXHAUSTED */
     void (*on_read)(void *ctx, size_t bytes); /* called for every piece read from a file, as it lies
                           there, from any thread; may be NULL */
     void *on_read_ctx;
@@ -78,13 +82,24 @@ MR_API mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iter
                                 mr_status *st) MR_NODISCARD;
 
 /* *bytes = the least memory_limit that ds runs with: the process as it is, blocks in motion,
- * buffers of files, and what the ops hold, as the graph and the number of threads in opts (NULL:
- * the default) say. *unknown = the name of an op that holds elements whose size the graph does not
- * say, which *bytes lacks (static; NULL: there is none). With a limit such an op fails with
- * MR_RESOURCE_EXHAUSTED when memory for it is used up.
+ * buffers of files, what the ops hold, and the consumer's slots, as the graph, and the number of
+ * threads and memory_slots in opts (NULL: the default), say. *unknown = the name of an op that
+ * holds elements whose size the graph does not say, which *bytes lacks (static; NULL: none does).
+ * With a limit such an op fails with MR_RESOURCE_EXHAUSTED when memory for it is used up.
  * errors   what ds carries */
 MR_API mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t *bytes,
                                 const char **unknown, mr_status *st) MR_NODISCARD;
+
+/* For buffers of the consumer's own: takes up to `most` bytes of what the memory limit leaves,
+ * until the iterator is closed; returns how many, all where there is no limit.
+ * thread   any */
+MR_API int64_t mr_iterator_take_memory(mr_iterator *it, int64_t most);
+/* As many more batches as that leaves room for, `most` at most; 0 where the types do not say how
+ * large one is. thread any */
+MR_API int64_t mr_iterator_take_slots(mr_iterator *it, int64_t most);
+/* May the consumer queue about `bytes` more of what it was given? false: the process has reached
+ * its memory limit. thread any */
+MR_API bool mr_iterator_has_memory(mr_iterator *it, size_t bytes);
 
 /* Up to `want` (at least 1) next elements into *b, whose earlier content is released.
  * returns  MR_OK with 1..want rows, MR_END, or an error, which is reported once */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@
 #define BLOCKS     4         /* in motion in an op */
 #define OF_FILE    (2 * MIB) /* a chunk of one that is read, and what is made of it */
 #define POOL_KEEPS (2 * MIB) /* free buffers */
+#define OF_BESIDE  (2 * MIB) /* a thread that sends on what one of several runs makes, its copies */
 #define ASKS       16        /* between two looks at the process, at most */
 
 int64_t mr__memory_resident(void)
@@ -57,12 +59,39 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &a) ? INT64_MAX : a;
 }
 
-/* Blocks of ds in motion. */
-static int64_t blocks_of(const mr_dataset *ds)
+/* Its elements are batches: it holds as many elements as they have rows. */
+static bool makes_batches(const mr_op *op)
+{
+    const uint32_t both = MR_P_HOLDS | MR_P_DIMENSION;
+    for (const mr_param *p = op->params; p && p->name; p++)
+        if ((p->flags & both) == both)
+            return true;
+    return false;
+}
+
+/* Bytes of the batches that ds makes, or passes on in parts or changed; 0: it has none, or of no
+ * known size. The type does not say it: the last batch may be short. */
+static int64_t batch_bytes(const mr_dataset *ds)
+{
+    int64_t elements, bytes;
+    while (!makes_batches(mr_dataset_op(ds))) {
+        if (mr_dataset_n_inputs(ds) != 1)
+            return 0;
+        ds = mr_dataset_input(ds, 0);
+    }
+    mr_dataset_held(ds, &elements, &bytes);
+    return bytes > 0 ? bytes : 0;
+}
+
+/* Blocks of ds in motion. Of batches, one is made while the consumer has another: the first the op
+ * holds. */
+static int64_t blocks_of(const mr_dataset *ds, int64_t n)
 {
     size_t row = mr__row_bytes(mr_dataset_spec(ds));
     int64_t bytes = row > INT64_MAX ? INT64_MAX : (int64_t)row;
-    return times(BLOCKS, bytes > OF_BLOCK ? bytes : OF_BLOCK);
+    int64_t blocks = times(n, bytes > OF_BLOCK ? bytes : OF_BLOCK);
+    int64_t batch = row ? 0 : times((n + BLOCKS - 1) / BLOCKS, batch_bytes(ds));
+    return batch > blocks ? batch : blocks;
 }
 
 /* The parameter `name`; 16 for auto, as for all that are open at once. */
@@ -111,33 +140,47 @@ bool mr__memory_guards(const mr_dataset *node)
 static mr_code needed_by(const mr_dataset *ds, int64_t *bytes, mr_status *st)
 {
     int64_t elements, held, files, datasets;
-    *bytes = add(*bytes, blocks_of(ds));
+    *bytes = add(*bytes, blocks_of(ds, BLOCKS));
     MR_TRY(open_at_once(ds, &files, &datasets, st));
     *bytes = add(*bytes, times(files, OF_FILE));
-    *bytes = add(*bytes, times(datasets, blocks_of(ds) / 2));
+    *bytes = add(*bytes, times(datasets, blocks_of(ds, BLOCKS / 2)));
     mr_dataset_held(ds, &elements, &held);
     if (held > 0 && !(mr_dataset_op(ds)->props & MR_OP_READS_AHEAD))
         *bytes = add(*bytes, add(held, held / 4)); /* arrays grow by half, and some room is lost */
     return MR_OK;
 }
 
-/* A node that stands in more than one place runs in each. */
+/* A node that stands in more than one place runs in each, and those below one that says so as often
+ * as it says, or elsewhere. */
 static mr_code add_graph(const mr_dataset *ds, int64_t *bytes, const char **unknown, mr_status *st)
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(ds, &nodes, st));
-    int64_t *sums = mr_calloc(nodes.n, sizeof *sums); /* of a node and all below */
-    mr_code rc = sums ? MR_OK : mr_fail_memory(st, nodes.n * sizeof *sums, "what a graph needs");
+    int64_t *sums = mr_calloc(nodes.n, sizeof *sums);       /* of a node and all below */
+    const char **lacks = mr_calloc(nodes.n, sizeof *lacks); /* the same of what is not known */
+    mr_code rc =
+        sums && lacks ? MR_OK : mr_fail_memory(st, nodes.n * sizeof *sums, "what a graph needs");
     const size_t *input = nodes.inputs;
     for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
+        const mr_op *op = mr_dataset_op(nodes.v[i]);
+        int64_t copies = 1, blocks = 0;
         rc = needed_by(nodes.v[i], &sums[i], st);
-        for (size_t k = 0; k < mr_dataset_n_inputs(nodes.v[i]); k++)
-            sums[i] = add(sums[i], sums[*input++]);
-        if (!*unknown && mr__memory_guards(nodes.v[i]))
-            *unknown = mr_dataset_op(nodes.v[i])->name;
+        if (op->needs)
+            op->needs(nodes.v[i], mr_dataset_params(nodes.v[i]), &copies, &blocks);
+        sums[i] = add(sums[i], blocks ? blocks_of(nodes.v[i], blocks) : 0);
+        for (size_t k = 0; k < mr_dataset_n_inputs(nodes.v[i]); k++, input++) {
+            sums[i] = add(sums[i], times(copies, sums[*input]));
+            if (!lacks[i] && copies)
+                lacks[i] = lacks[*input];
+        }
+        if (!lacks[i] && mr__memory_guards(nodes.v[i]))
+            lacks[i] = op->name;
     }
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         *bytes = add(*bytes, sums[nodes.n - 1]);
+        *unknown = lacks[nodes.n - 1];
+    }
+    mr_free(lacks);
     mr_free(sums);
     mr__nodes_reset(&nodes);
     return rc;
@@ -150,36 +193,102 @@ static int64_t threads_of(const mr_iterator_opts *o)
     return o->has_threads ? o->threads : mr__usable_cpus();
 }
 
+/* The process as it is, with the threads of a run. */
+static int64_t needed_by_process(const mr_iterator_opts *o)
+{
+    int64_t now = mr__memory_resident();
+    return (now > PROCESS ? (now + MIB - 1) / MIB * MIB : PROCESS) + POOL_KEEPS +
+           (threads_of(o) + 1) * OF_THREAD;
+}
+
+/* *bytes = what ds and the consumer's slots need. */
+static mr_code needed_by_graph(const mr_dataset *ds, const mr_iterator_opts *o, int64_t *bytes,
+                               const char **unknown, mr_status *st)
+{
+    *bytes = 0;
+    *unknown = NULL;
+    MR_TRY(mr_dataset_check(ds, st));
+    MR_TRY(add_graph(ds, bytes, unknown, st));
+    *bytes = add(*bytes, times(o->memory_slots, batch_bytes(ds)));
+    return MR_OK;
+}
+
 mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t *bytes,
                          const char **unknown, mr_status *st)
 {
     static const mr_iterator_opts defaults;
-    MR_TRY(mr_dataset_check(ds, st));
-    int64_t now = mr__memory_resident();
-    *bytes = now > PROCESS ? (now + MIB - 1) / MIB * MIB : PROCESS;
-    *bytes += POOL_KEEPS + (threads_of(opts ? opts : &defaults) + 1) * OF_THREAD;
-    *unknown = NULL;
-    return add_graph(ds, bytes, unknown, st);
+    const mr_iterator_opts *o = opts ? opts : &defaults;
+    int64_t of_graph;
+    MR_TRY(needed_by_graph(ds, o, &of_graph, unknown, st));
+    *bytes = add(needed_by_process(o), of_graph);
+    return MR_OK;
 }
 
 /* ---- a run ---- */
 
-mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
-                         int64_t limit_of_graph, mr_status *st)
+/* The runs with memory_beside, of the whole process. */
+static struct {
+    pthread_mutex_t lock;
+    size_t n;
+    int64_t process; /* what it needs without them: the least that was seen; 0: not seen yet */
+    int64_t graphs;  /* what all of them need */
+} beside = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
+                            int64_t limit, int64_t *needed, mr_status *st)
 {
-    int64_t limit = opts->memory_limit ? opts->memory_limit : limit_of_graph, needed;
+    int64_t own;
     const char *unknown;
-    if (limit < 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "memory_limit must be 0 (none) or more bytes, not %" PRId64, limit);
-    if (limit == 0)
+    MR_TRY(needed_by_graph(ds, opts, &own, &unknown, st));
+    own = add(own, OF_BESIDE);
+    pthread_mutex_lock(&beside.lock);
+    if (beside.n == 0) { /* what those before them freed is not all given back */
+        int64_t now = needed_by_process(opts);
+        beside.process = beside.process && beside.process < now ? beside.process : now;
+    }
+    size_t n = beside.n;
+    int64_t others = add(beside.process, beside.graphs);
+    bool fits = add(others, own) <= limit;
+    if (fits) {
+        beside.n++;
+        beside.graphs += own;
+        m->beside = own;
+        m->is_beside = true;
+    }
+    *needed = add(others, own);
+    pthread_mutex_unlock(&beside.lock);
+    if (fits)
         return MR_OK;
+    return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                   "the memory limit is %" PRId64 " bytes, of which the process and the %zu graphs "
+                   "that run in it need %" PRId64 "; one more needs %" PRId64
+                   ": raise the limit, hold fewer elements, or run fewer graphs at once",
+                   limit, n, others, own);
+}
+
+static void stop_beside(mr__memory *m)
+{
+    if (!m->is_beside)
+        return;
+    pthread_mutex_lock(&beside.lock);
+    beside.n--;
+    beside.graphs -= m->beside;
+    pthread_mutex_unlock(&beside.lock);
+    m->is_beside = false;
+}
+
+static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t limit,
+                           int64_t *bytes, mr_status *st)
+{
+    const char *unknown;
+    int64_t needed;
     MR_TRY(mr_memory_needed(ds, opts, &needed, &unknown, st));
     if (limit < needed) { /* what is free is not needed */
         mr_buffer_pool_trim();
         malloc_trim(0);
         MR_TRY(mr_memory_needed(ds, opts, &needed, &unknown, st));
     }
+    *bytes = needed;
     /* What other limited runs hold, and may, counts for the process: a run beside them, of
      * validation data or of an element that is a dataset, reads ahead what room there is. */
     if (limit < needed && mr__buffer_pool_limits() == 0)
@@ -189,8 +298,23 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
                        limit, needed, needed / MIB + (needed % MIB != 0),
                        unknown ? " and the elements that it holds in " : "",
                        unknown ? unknown : "");
+    return MR_OK;
+}
+
+mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
+                         int64_t limit_of_graph, mr_status *st)
+{
+    int64_t limit = opts->memory_limit ? opts->memory_limit : limit_of_graph, needed = 0;
+    if (limit < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "memory_limit must be 0 (none) or more bytes, not %" PRId64, limit);
+    if (limit == 0)
+        return MR_OK;
+    MR_TRY(opts->memory_beside ? start_beside(m, ds, opts, limit, &needed, st)
+                               : start_alone(ds, opts, limit, &needed, st));
     m->limit = limit;
-    m->for_ahead = limit > needed ? limit - needed : 0;
+    atomic_init(&m->for_ahead, limit > needed ? limit - needed : 0);
+    m->of_batch = batch_bytes(ds);
     m->threads = threads_of(opts);
     mr__buffer_pool_limit(1, POOL_KEEPS);
     return MR_OK;
@@ -200,6 +324,7 @@ void mr__memory_stop(mr__memory *m)
 {
     if (m->limit)
         mr__buffer_pool_limit(-1, POOL_KEEPS);
+    stop_beside(m);
     m->limit = 0;
 }
 
@@ -231,17 +356,48 @@ bool mr__memory_limited(const mr_iter *it)
     return it->run->memory.limit != 0;
 }
 
+int64_t mr__memory_take(mr__memory *m, int64_t bytes)
+{
+    if (!m->limit)
+        return bytes;
+    /* Relaxed: a figure. What is read ahead keeps half of what there is. */
+    int64_t left = atomic_load_explicit(&m->for_ahead, memory_order_relaxed), n;
+    do {
+        n = bytes < left / 2 ? bytes : left / 2;
+    } while (!atomic_compare_exchange_weak_explicit(&m->for_ahead, &left, left - n,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return n;
+}
+
+int64_t mr_iter_take_memory(mr_iter *it, int64_t most)
+{
+    return mr__memory_take(&it->run->memory, most);
+}
+
+void mr_iter_give_memory(mr_iter *it, int64_t bytes)
+{
+    /* Relaxed: a figure. */
+    if (it->run->memory.limit)
+        atomic_fetch_add_explicit(&it->run->memory.for_ahead, bytes, memory_order_relaxed);
+}
+
 bool mr__memory_room(const mr_iter *it, size_t bytes)
 {
-    mr__memory *m = &it->run->memory;
+    return mr__memory_has_room(&it->run->memory, bytes);
+}
+
+bool mr__memory_has_room(mr__memory *m, size_t bytes)
+{
     if (!m->limit)
         return true;
     int64_t one = bytes > OF_BLOCK ? (int64_t)bytes : OF_BLOCK;
     /* Relaxed: figures; others may ask at the same time, so one for each thread of each limited run
      * stays free. */
     int64_t ahead = atomic_load_explicit(&m->ahead, memory_order_relaxed);
-    int64_t free_for_all = times(one, (m->threads + 1) * mr__buffer_pool_limits());
-    if (add(ahead, one) > m->for_ahead)
+    int64_t runs = mr__buffer_pool_limits();
+    int64_t free_for_all = times(one, (m->threads + 1) * runs);
+    free_for_all = add(free_for_all, m->is_beside ? times(OF_BESIDE, runs) : 0);
+    if (add(ahead, one) > atomic_load_explicit(&m->for_ahead, memory_order_relaxed))
         return false;
     int64_t most = m->limit - free_for_all;
     unsigned asked = atomic_fetch_add_explicit(&m->asked, 1, memory_order_relaxed);

@@ -20,8 +20,11 @@
 struct mr_iter;
 
 typedef struct mr__memory {
-    int64_t limit;     /* 0: none */
-    int64_t for_ahead; /* limit less what is needed */
+    int64_t limit;                 /* 0: none */
+    atomic_int_fast64_t for_ahead; /* limit less what is needed, and less what was taken of that */
+    int64_t of_batch;              /* bytes; 0: not known */
+    bool is_beside;                /* it is one of those with memory_beside */
+    int64_t beside;                /* what it needs of what they have together */
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
     atomic_int_fast64_t sample;     /* resident bytes when they were looked at last */
@@ -31,7 +34,8 @@ typedef struct mr__memory {
 } mr__memory;
 
 /* Reads the limit that opts (0: the graph) say.
- * errors   MR_INVALID_ARGUMENT: less than ds needs */
+ * errors   MR_INVALID_ARGUMENT: less than ds needs · MR_RESOURCE_EXHAUSTED: memory_beside, and the
+ *          others leave less */
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st) MR_NODISCARD;
 void mr__memory_stop(mr__memory *m);
@@ -39,6 +43,9 @@ void mr__memory_stop(mr__memory *m);
 /* Resident bytes of this process. -1: the system does not say. */
 int64_t mr__memory_resident(void);
 bool mr__memory_limited(const struct mr_iter *it);
+/* As mr_iter_take_memory. */
+int64_t mr__memory_take(mr__memory *m, int64_t bytes);
+bool mr__memory_has_room(mr__memory *m, size_t bytes);
 /* May about `bytes` more be read ahead? */
 bool mr__memory_room(const struct mr_iter *it, size_t bytes);
 /* Notes that as many bytes more (less) are read ahead; nothing where there is no limit. */

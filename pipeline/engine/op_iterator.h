@@ -140,6 +140,10 @@ MR_API const struct mr_iterator_opts *mr_iter_opts(const mr_iter *it);
 /* *out = path as it is to be opened (mr_iterator_opts.directory); owned, mr_free. */
 MR_API mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out,
                                  mr_status *st) MR_NODISCARD;
+/* For buffers of the op's own: takes up to `most` bytes of what the memory limit leaves beside what
+ * is needed; returns how many, all where there is no limit. They are given back by the second. */
+MR_API int64_t mr_iter_take_memory(mr_iter *it, int64_t most);
+MR_API void mr_iter_give_memory(mr_iter *it, int64_t bytes);
 MR_API mr_executor *mr_iter_executor(mr_iter *it); /* never NULL; may have 0 threads */
 /* mr_program_get for an op that runs the program: what it draws depends on the job's seed too, and
  * the iterator's cancel ends its waits. _bind_program does that to a program just made that came in

@@ -142,6 +142,10 @@ typedef struct mr_op {
      * is skipped need not be met. NULL: it cannot. */
     mr_code (*skip)(struct mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
     const void *kind; /* what tells ops apart whose slots are the same functions; NULL: nothing */
+    /* What a memory limit must leave room for beside blocks in motion and held elements: how many
+     * more blocks (*blocks, 0 before), and how often (*copies, 1 before) its inputs run in this
+     * process; 0: elsewhere. NULL: none, once. */
+    void (*needs)(const mr_dataset *self, const void *p, int64_t *copies, int64_t *blocks);
 } mr_op;
 
 /* The op called name (built in or registered), or NULL. */

@@ -203,6 +203,30 @@ int64_t mr__distribute_cardinality(const mr_dataset *self, const void *params, c
     return sum;
 }
 
+/* Streams that this consumer reads at once. */
+static int64_t streams_read(const mr_dataset *self, const mr__distribute_params *p)
+{
+    mr_dataset *input;
+    int64_t streams = p->o.streams, n = 0;
+    if (mode_of(p) != MR__WIRE__MODE__EXACTLY_ONCE)
+        return mr__distribute_is_local(p) ? 1 : MR_AUTO_STREAMS;
+    if (streams <= 0 && (mr__distribute_below(self, &input, NULL) != MR_OK ||
+                         mr_count_streams(input, NULL, &streams, NULL) != MR_OK))
+        return MR_AUTO_STREAMS;
+    for (int64_t s = 0; s < streams; s++)
+        n += mr__distribute_reads(p, (uint32_t)s);
+    return n;
+}
+
+void mr__distribute_needs(const mr_dataset *self, const void *params, int64_t *copies,
+                          int64_t *blocks)
+{
+    int64_t n = streams_read(self, params);
+    bool local = mr__distribute_is_local(params);
+    *copies = local ? n : 0;
+    *blocks = local ? 0 : 2 * n;
+}
+
 /* Of a service elsewhere, in the modes whose streams its workers are: which of them are shown. */
 static mr_code explain_mode(Mr__Wire__Job *job, mr_explanation *e, mr_status *st)
 {

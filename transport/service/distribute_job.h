@@ -35,4 +35,8 @@ bool mr__distribute_is_local(const mr__distribute_params *p);
 bool mr__distribute_reads(const mr__distribute_params *p, uint32_t s);
 /* Number of elements over the streams that this consumer reads. in: of the input. */
 int64_t mr__distribute_cardinality(const mr_dataset *self, const void *params, const int64_t *in);
+/* Where the streams run in this process, as many copies of the input; else two blocks of each, one
+ * that comes and one that is read. */
+void mr__distribute_needs(const mr_dataset *self, const void *params, int64_t *copies,
+                          int64_t *blocks);
 #endif

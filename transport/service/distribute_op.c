@@ -15,6 +15,7 @@
 #include "shard/stream_cut.h"
 #include "transport/service/client_run.h"
 #include "transport/service/distribute_job.h"
+#include "transport/service/job_reader.h"
 #include "transport/service/local_source.h"
 #include "transport/service/registered.h"
 #include "transport/service/stream_position.h"
@@ -56,6 +57,7 @@ struct state {
     size_t n, n_ended, c; /* c: whose turn it is */
     uint64_t b;           /* elements of it that were taken */
     bool failed;          /* there are no streams, which was reported */
+    int64_t taken;        /* of what the memory limit leaves, for blocks that workers send ahead */
 };
 
 static void free_places(Mr__Wire__Place **v, size_t n)
@@ -165,6 +167,19 @@ static mr__transfer transfer_of(const mr_service_opts *o)
     return strcmp(o->transfer, "tcp") == 0 ? MR__TRANSFER_TCP : MR__TRANSFER_SHARED_MEMORY;
 }
 
+/* Bytes that may be outstanding; 0: auto. Under a memory limit, of what it leaves. */
+static uint64_t outstanding(mr_iter *it)
+{
+    const mr__distribute_params *p = it->params;
+    struct state *s = it->state;
+    int64_t most = p->o.max_outstanding_bytes > 0 ? p->o.max_outstanding_bytes : 0;
+    if (!mr_iter_opts(it)->memory_limit)
+        return (uint64_t)most;
+    if (!s->taken)
+        s->taken = mr_iter_take_memory(it, most ? most : MR__LEAST_BYTES);
+    return s->taken ? (uint64_t)s->taken : 1;
+}
+
 /* Joins the job (taken over) at a service elsewhere, its streams at their places. */
 static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *const *places,
                            size_t n_places, bool begins, bool restores, mr_status *st)
@@ -173,23 +188,23 @@ static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
     const mr_service_opts *o = &p->o;
     struct state *s = it->state;
     bool local = o->target_workers && strcmp(o->target_workers, "local") == 0;
-    const mr__remote_opts opts = {
-        .service = p->service,
-        .name = o->job_name,
-        .consumer = (uint32_t)o->consumer_index,
-        .resume = o->resume,
-        .begins = begins,
-        .restores = restores,
-        .missing_moves = o->on_missing && strcmp(o->on_missing, "move") == 0,
-        .connect_timeout = o->connect_timeout,
-        .stall_timeout = o->stall_timeout,
-        .client_timeout = o->client_timeout,
-        .most_bytes = o->max_outstanding_bytes > 0 ? (uint64_t)o->max_outstanding_bytes : 0,
-        .compression = o->compression ? ZSTD_LEVEL : 0,
-        .measured = o->compression && strcmp(o->compression, "auto") == 0,
-        .transfer = local ? MR__TRANSFER_SHARED_MEMORY : transfer_of(o),
-        .local_workers = local,
-        .it = it};
+    const mr__remote_opts opts = {.service = p->service,
+                                  .name = o->job_name,
+                                  .consumer = (uint32_t)o->consumer_index,
+                                  .resume = o->resume,
+                                  .begins = begins,
+                                  .restores = restores,
+                                  .missing_moves =
+                                      o->on_missing && strcmp(o->on_missing, "move") == 0,
+                                  .connect_timeout = o->connect_timeout,
+                                  .stall_timeout = o->stall_timeout,
+                                  .client_timeout = o->client_timeout,
+                                  .most_bytes = outstanding(it),
+                                  .compression = o->compression ? ZSTD_LEVEL : 0,
+                                  .measured = o->compression && strcmp(o->compression, "auto") == 0,
+                                  .transfer = local ? MR__TRANSFER_SHARED_MEMORY : transfer_of(o),
+                                  .local_workers = local,
+                                  .it = it};
     MR_TRY(mr__remote_source_open(&s->source, job, places, n_places, &opts, st));
     return make_slots(it, s->source->job->streams, st);
 }
@@ -385,6 +400,7 @@ static void close(mr_iter *it)
     }
     if (s->source)
         s->source->class_->close(s->source);
+    mr_iter_give_memory(it, s->taken);
 }
 
 /* ---- elements ---- */
@@ -679,6 +695,7 @@ const mr_op mr_op_distribute = {
     .props = MR_OP_OPENS_INPUTS,
     .check = mr__distribute_check,
     .cardinality = mr__distribute_cardinality,
+    .needs = mr__distribute_needs,
     .open = open,
     .next = next,
     .close = close,
@@ -727,6 +744,7 @@ const mr_op mr_op_distributed_dataset = {
     .check = mr__distribute_check,
     .infer = dataset_infer,
     .cardinality = mr__distribute_cardinality,
+    .needs = mr__distribute_needs,
     .open = open,
     .next = next,
     .close = close,

@@ -220,27 +220,39 @@ static const char *const graphs[] = {
     "choose_from_datasets([" ROWS ", " ROWS "], range(20).map(x => x % 2)).prefetch(30)",
     ROWS ".group_by_window(x => 0, (k, w) => w.batch(3), 3).prefetch(30)",
     ROWS ".ignore_errors().assert_cardinality(24).prefetch(30)",
+    ROWS ".batch(12).map(x => x + 1.0).prefetch(3)",
+    ROWS ".batch(12, num_parallel_calls=4).prefetch(auto)",
+    ROWS ".padded_batch(8).prefetch(4)",
+    ROWS ".ragged_batch(4).map(x => length(x)).prefetch(4)",
+    ROWS ".bucket_by_sequence_length(x => 7, [10], [4, 4]).prefetch(4)",
+    ROWS ".rejection_resample(x => cast(x[0], \"int64\") % 2, [0.5, 0.5], seed=1).prefetch(20)",
+    "range(8).flat_map(n => " ROWS ".take(5)).prefetch(20)",
+    "random(seed=1).take(6).map(x => zeros([400000])).repeat(4).prefetch(20)",
 };
 
-MR_TEST(every_op_runs_at_the_least_limit_and_within_it)
+MR_TEST(every_op_gives_the_same_within_the_least_limit_and_those_above)
 {
     start();
     for (size_t g = 0; g < sizeof graphs / sizeof *graphs; g++) {
         mr_dataset *ds = graph(graphs[g]);
         uint64_t want = 0;
         int64_t want_rows = 0;
-        for (int way = 0; way < 3; way++) {
+        for (int way = 0; way < 7; way++) {
+            static const int64_t above[] = {0, 0, 0, 2 * MIB, 2 * MIB, 200 * MIB, 200 * MIB};
             mr_status st;
             mr_iterator *it = NULL;
             int64_t rows = 0;
-            mr_iterator_opts o = {
-                .threads = way, .has_threads = true, .block_rows = way == 1 ? 1 : 0};
+            mr_iterator_opts o = {.threads = way == 0  ? 0
+                                             : way % 2 ? 1
+                                                       : 4,
+                                  .has_threads = true,
+                                  .block_rows = way == 1 ? 1 : 0};
             mr_buffer_pool_trim();
             if (way)
-                o.memory_limit = needed(ds, &o);
+                o.memory_limit = needed(ds, &o) + above[way];
             mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
             mr_restart_peak();
-            uint64_t got = rest(it, way == 2 ? 7 : 1, &rows);
+            uint64_t got = rest(it, way == 2 || way == 5 ? 7 : 1, &rows);
             mr_iterator_close(it);
             if (way == 0) {
                 want = got;
@@ -254,6 +266,79 @@ MR_TEST(every_op_runs_at_the_least_limit_and_within_it)
         }
         mr_dataset_unref(ds);
     }
+}
+
+MR_TEST(what_the_consumer_keeps_is_needed_and_more_is_given_as_far_as_there_is_room)
+{
+    start();
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_iterator_opts o = {.threads = 1, .has_threads = true};
+    mr_dataset *ds = graph(ROWS ".batch(4).replica_slices(2).prefetch(2)"); /* batches of 2 MiB */
+    mr_dataset *open_end = graph(ROWS ".filter(x => x[0] > 3.0).map(x => x[:cast(x[1], \"int64\")])"
+                                      ".padded_batch(4)");
+    int64_t least = needed(ds, &o), least_open = needed(open_end, &o);
+    o.memory_slots = 3;
+    mr_eq_i64(needed(ds, &o) - least, 6 * MIB);
+    mr_eq_i64(needed(open_end, &o), least_open); /* nobody knows how large they are */
+    o.memory_limit = least;
+    mr_code_is(mr_iterator_open(&it, ds, &o, &st), MR_INVALID_ARGUMENT, &st);
+    o.memory_limit = least + 6 * MIB;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_eq_i64(mr_iterator_take_slots(it, 5), 0);
+    mr_iterator_close(it);
+    o.memory_limit = least + 18 * MIB; /* half of the rest is for what is read ahead */
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_eq_i64(mr_iterator_take_slots(it, 5), 3);
+    mr_eq_i64(mr_iterator_take_memory(it, 100 * MIB), 3 * MIB);
+    mr_check(mr_iterator_has_memory(it, 1));
+    base = 1000 * MIB;
+    for (int i = 0; i < 16; i++) /* it is not looked at each time */
+        (void)mr_iterator_has_memory(it, 1);
+    mr_check(!mr_iterator_has_memory(it, 1));
+    base = 4 * MIB;
+    mr_iterator_close(it);
+    o.memory_limit = 500 * MIB;
+    mr_ok(mr_iterator_open(&it, open_end, &o, &st), &st);
+    mr_eq_i64(mr_iterator_take_slots(it, 5), 0);
+    mr_iterator_close(it);
+    o.memory_limit = 0;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_eq_i64(mr_iterator_take_slots(it, 5), 5);
+    mr_eq_i64(mr_iterator_take_memory(it, 100 * MIB), 100 * MIB);
+    mr_check(mr_iterator_has_memory(it, SIZE_MAX));
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_dataset_unref(open_end);
+}
+
+MR_TEST(runs_that_are_told_of_each_other_must_fit_together)
+{
+    start();
+    mr_status st;
+    mr_iterator *its[3] = {NULL};
+    mr_iterator_opts o = {.threads = 0, .has_threads = true};
+    mr_dataset *ds = graph(ROWS ".shuffle(20, seed=1)"), *none = graph("range(0)");
+    int64_t one = needed(ds, &o), process = needed(none, &o) - MIB; /* less its own blocks */
+    o.memory_beside = true;
+    o.memory_limit = process + 2 * (one - process) + 4 * MIB; /* and what sends it on */
+    mr_ok(mr_iterator_open(&its[0], ds, &o, &st), &st);
+    base = 30 * MIB; /* what that one holds does not count again */
+    mr_ok(mr_iterator_open(&its[1], ds, &o, &st), &st);
+    mr_code_is(mr_iterator_open(&its[2], ds, &o, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_has_str(st.message, "2 graphs");
+    mr_check(!its[2]);
+    mr_iterator_close(its[0]);
+    mr_ok(mr_iterator_open(&its[2], ds, &o, &st), &st);
+    mr_iterator_close(its[1]);
+    mr_iterator_close(its[2]);
+    mr_ok(mr_iterator_open(&its[0], ds, &o, &st), &st); /* nor what was not given back */
+    int64_t rows = 0;
+    rest(its[0], 1, &rows);
+    mr_eq_i64(rows, 24);
+    mr_iterator_close(its[0]);
+    mr_dataset_unref(ds);
+    mr_dataset_unref(none);
 }
 
 /* What reads ahead fills what there is while the consumer sleeps, and no more. A machine too busy
