@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace worker: runs the data service's streams. */
-#include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "cli/service_commands.h"
 #include "pipeline/log.h"
@@ -17,7 +15,7 @@ typedef struct worker_opts {
     mr__worker_run_opts run;
     const char *log, *token_file;
     cli_texts roots, tags;
-    int64_t threads, memory;
+    int64_t threads;
     bool has_threads;
 } worker_opts;
 
@@ -25,15 +23,6 @@ static void draining(void *ctx)
 {
     (void)ctx;
     cli_daemon_drains();
-}
-
-/* What needs more memory fails, with an error that says so. */
-static int limit_memory(int64_t bytes)
-{
-    const struct rlimit most = {(rlim_t)bytes, (rlim_t)bytes};
-    if (bytes && setrlimit(RLIMIT_DATA, &most) != 0)
-        return cli_error(&cli_worker, CLI_FAILED, "--memory-limit: %s", strerror(errno));
-    return -1;
 }
 
 static int usable_cpus(void)
@@ -79,7 +68,7 @@ static int start(worker_opts *o)
 {
     mr_status st;
     int rc = cli_token(&cli_worker, o->token_file, &o->run.token);
-    if (rc >= 0 || (rc = limit_memory(o->memory)) >= 0)
+    if (rc >= 0)
         return rc;
     if (mr__address_check(o->run.dispatcher, &st) != MR_OK)
         return cli_fail(&st, CLI_USAGE);
@@ -136,9 +125,10 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .help = "threads of the pool, besides one for each stream; default: one per usable CPU"},
         {.name = "memory-limit",
          .kind = CLI_SIZE,
-         .value = &o.memory,
+         .value = &o.run.memory_limit,
          .what = "SIZE",
-         .help = "most memory of the process, as in 512M; what needs more fails with an error"},
+         .help = "resident memory at most, as in 512M or 2G: at the limit less is made ahead; a "
+                 "stream that does not fit beside the others is refused"},
         {.name = "tag",
          .kind = CLI_TEXTS,
          .value = &o.tags,
@@ -174,7 +164,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
         return cli_usage(&cli_worker, "unexpected '%s'; it takes options only", rest[0]);
     if (!o.run.dispatcher)
         return cli_usage(&cli_worker, "--dispatcher HOST:PORT is needed");
-    if (o.memory && o.memory < 16 << 20)
+    if (o.run.memory_limit && o.run.memory_limit < 16 << 20)
         return cli_usage(&cli_worker, "--memory-limit must be at least 16M");
     o.run.loop = no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO;
     o.run.tags = o.tags.v;

@@ -16,7 +16,13 @@
 #define QUICK_NS ((int64_t)100000000)
 #define SLOW_NS  (4 * QUICK_NS)
 #define LOOK_NS  ((int64_t)250000) /* between two looks of the loop, where blocks come quickly */
-enum { MOST_ROWS = 1 << 16, MEASURE_EVERY = 256, MOST_AHEAD = 16, AHEAD_BYTES = 4 << 20 };
+enum {
+    MOST_ROWS = 1 << 16,
+    MEASURE_EVERY = 256,
+    MOST_AHEAD = 16,
+    AHEAD_BYTES = 4 << 20,
+    OPEN_TRIES = 20 /* a tenth of a second each */
+};
 
 typedef enum brought { BLOCK, ERROR, FATAL, END } brought;
 
@@ -56,6 +62,7 @@ struct mr__producer {
     item *first_item, *last_item;
     size_t ahead, ahead_bytes; /* made, with the one that the loop has until it is sent */
     size_t given_bytes;        /* of that one */
+    bool is_tight;             /* a memory limit was reached when the last one was made */
     bool has_gone;             /* link is known */
     double link;               /* bytes a second, 0: fast */
     uint64_t asked_index, asked_repetition;
@@ -126,6 +133,35 @@ static mr_buffer *land(void *lender, size_t bytes)
     return mr__lender_land(lender, bytes);
 }
 
+/* false: it is to end. */
+static bool sleep_a_little(mr__producer *p)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += QUICK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&p->lock);
+    if (!p->stops)
+        (void)pthread_cond_timedwait(&p->wake, &p->lock, &until);
+    bool goes_on = !p->stops;
+    pthread_mutex_unlock(&p->lock);
+    return goes_on;
+}
+
+/* Streams of a client that has just left may still be ending, and hold what this one needs. */
+static mr_code open_iterator(mr__producer *p, mr_dataset *ds, const mr_iterator_opts *o,
+                             mr_status *st)
+{
+    mr_code rc = mr_iterator_open(&p->it, ds, o, st);
+    for (int i = 0; i < OPEN_TRIES && rc == MR_RESOURCE_EXHAUSTED && o->memory_limit; i++) {
+        if (!sleep_a_little(p))
+            break;
+        rc = mr_iterator_open(&p->it, ds, o, st);
+    }
+    return rc;
+}
+
 static mr_code open_stream(mr__producer *p, mr_status *st)
 {
     const Mr__Wire__Place *place = p->what->place;
@@ -136,13 +172,15 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
                           .has_seed = true,
                           .landing = p->o.lender ? &p->landing : NULL,
                           .cancel = p->cancel,
+                          .memory_limit = p->o.memory_limit,
+                          .memory_beside = true,
                           .watch = p->o.watch};
     MR_TRY(mr__job_cut(p->what->job, place->stream, &ds, &o.seed, NULL, st));
     mr_dataset *fed = p->splits ? NULL : mr_dataset_ref(ds);
     mr_code rc = p->splits ? mr__split_list_feed(p->splits, ds, &fed, st) : MR_OK;
     mr_dataset_unref(ds);
     if (rc == MR_OK)
-        rc = mr_iterator_open(&p->it, fed, &o, st);
+        rc = open_iterator(p, fed, &o, st);
     mr_dataset_unref(fed);
     MR_TRY(rc);
     /* Streams of a shared job carry nothing from one repetition to the next. */
@@ -280,8 +318,9 @@ static item *next_item(mr__producer *p)
  * the link is to decide on compression, the second block waits to hear of it. */
 static bool has_room(const mr__producer *p, size_t bytes)
 {
-    return p->ahead == 0 || ((p->has_gone || !p->measured) && p->ahead < MOST_AHEAD &&
-                             p->ahead_bytes + bytes <= AHEAD_BYTES);
+    bool some = (p->has_gone || !p->measured) && p->ahead < MOST_AHEAD &&
+                p->ahead_bytes + bytes <= AHEAD_BYTES;
+    return p->ahead == 0 || (some && !p->is_tight);
 }
 
 /* For the loop; the lock is held.
@@ -318,7 +357,9 @@ static void *work(void *arg)
         item *x = next_item(p);
         is_over = x->brought == END || x->brought == FATAL;
         bytes = x->bytes;
+        bool is_tight = p->it && !mr_iterator_has_memory(p->it, bytes);
         pthread_mutex_lock(&p->lock);
+        p->is_tight = is_tight;
         if (add_item(p, x)) {
             pthread_mutex_unlock(&p->lock);
             mr__loop_post(p->o.loop, &p->brings);
@@ -463,7 +504,11 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
     p->ends.run = end;
     p->look.fire = look;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->wake, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     mr_code rc = mr__wire_copy(&what->base, &p->what, st);
     if (rc == MR_OK)
         rc = mr_cancel_new(NULL, &p->cancel, st);
@@ -491,13 +536,23 @@ void mr__producer_go(mr__producer *p, double link)
     p->ahead--;
     p->ahead_bytes -= p->given_bytes;
     /* Not for each block: the thread has some to make then. */
-    if (p->sleeps && p->ahead <= MOST_AHEAD / 2 && p->ahead_bytes <= AHEAD_BYTES / 2)
+    if (p->sleeps && p->ahead <= MOST_AHEAD / 2 && p->ahead_bytes <= AHEAD_BYTES / 2 &&
+        (!p->is_tight || p->ahead == 0))
         pthread_cond_signal(&p->wake);
     if (p->first_item && !p->bringing) {
         p->bringing = true;
         mr__loop_post(p->o.loop, &p->brings);
     }
     pthread_mutex_unlock(&p->lock);
+}
+
+bool mr__producer_is_tight(const mr__producer *p)
+{
+    mr__producer *x = (mr__producer *)(uintptr_t)p;
+    pthread_mutex_lock(&x->lock);
+    bool is_tight = x->is_tight;
+    pthread_mutex_unlock(&x->lock);
+    return is_tight;
 }
 
 void mr__producer_split(mr__producer *p, uint64_t index, uint64_t split, bool end)

@@ -2,9 +2,9 @@
 #ifndef MR_TRANSPORT_SERVICE_PRODUCER_H
 #define MR_TRANSPORT_SERVICE_PRODUCER_H
 /* A stream as it is produced on a worker: an iterator in a thread of its own, which makes
- * blocks ahead, as frames: up to 16 of them or 4 MiB, and one of any size. The loop gets them one
- * after the other, each when it has asked for it; so the thread and the loop wake each other once
- * for some blocks, not for each.
+ * blocks ahead, as frames: up to 16 of them or 4 MiB, and one of any size; at a memory limit that
+ * one alone. The loop gets them one after the other, each when it has asked for it; so the thread
+ * and the loop wake each other once for some blocks, not for each.
  *
  *     loop --go, stop--> [thread: next, position, frame] --posted--> made, failed, ended, gone
  *
@@ -42,9 +42,10 @@ typedef struct mr__producer_out {
 typedef struct mr__producer_opts {
     mr__loop *loop;
     mr_executor *executor;
-    bool watch;         /* as mr_iterator_opts.watch */
-    const char *worker; /* its address, for errors; borrowed */
-    mr__lender *lender; /* memory that its client shares; NULL: none. Borrowed for the call */
+    bool watch;           /* as mr_iterator_opts.watch */
+    int64_t memory_limit; /* of the process; 0: none */
+    const char *worker;   /* its address, for errors; borrowed */
+    mr__lender *lender;   /* memory that its client shares; NULL: none. Borrowed for the call */
     const mr__producer_out *out;
     void *ctx;
 } mr__producer_opts;
@@ -56,6 +57,8 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
                            mr_status *st) MR_NODISCARD;
 /* Asks for the next one. link: bytes a second that its client takes; 0: as many as there are. */
 void mr__producer_go(mr__producer *p, double link);
+/* Under a memory limit: it is reached, so nothing should wait to be sent. */
+bool mr__producer_is_tight(const mr__producer *p);
 /* The split number `index` of its stream, or (end) that its repetition has no more. */
 void mr__producer_split(mr__producer *p, uint64_t index, uint64_t split, bool end);
 /* Nothing but `gone` follows. */

@@ -22,12 +22,14 @@
 #define BACKOFF_MOST    (5 * SECOND)
 #define MEASURE_SECONDS 0.1 /* between looks at how fast a client reads */
 #define MEASURE_BYTES   65536.0
-enum { MOST_QUEUED = 16 << 20 };
+/* LENT_PART: of a memory limit, what is shared with clients of this host; LEAST_LENT: with one. */
+enum { MOST_QUEUED = 16 << 20, LENT_PART = 8, LEAST_LENT = 1 << 20 };
 
 /* A client's connection. */
 typedef struct guest {
     mr__guest g;        /* first */
     mr__lender *lender; /* memory that it shares; NULL: none */
+    size_t lent;        /* bytes of it */
     /* how fast it takes what is sent, while something waits to be sent */
     int64_t busy_since;
     size_t queued_then, put; /* bytes queued at the time, and since */
@@ -63,6 +65,7 @@ struct mr__worker_run {
     uint64_t random;
     mr__timer retry, tick;
     size_t n_matching;
+    size_t lent; /* bytes of memory shared with clients */
     mr__worker_status status;
 };
 
@@ -177,6 +180,7 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
     const mr__producer_opts opts = {.loop = r->s.loop,
                                     .executor = r->o.executor,
                                     .watch = r->o.watch,
+                                    .memory_limit = r->o.memory_limit,
                                     .worker = r->address,
                                     .lender = g ? g->lender : NULL,
                                     .out = &producer_out,
@@ -211,6 +215,12 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
     mr__loop_post(r->s.loop, &a->posted);
 }
 
+/* Bytes that may wait for a client when x goes on. */
+static size_t most_queued(const producing *x)
+{
+    return mr__producer_is_tight(x->p) ? 0 : MOST_QUEUED;
+}
+
 static void out_go(void *ctx, uint64_t number)
 {
     mr__worker_run *r = ctx;
@@ -218,7 +228,7 @@ static void out_go(void *ctx, uint64_t number)
     if (!x || x->is_stopped)
         return;
     const guest *g = x->client ? guest_of(r, x->client) : NULL;
-    x->is_held = g && mr__connection_queued(&g->g.c) > MOST_QUEUED;
+    x->is_held = g && mr__connection_queued(&g->g.c) > most_queued(x);
     if (!x->is_held)
         mr__producer_go(x->p, g ? g->link : 0);
 }
@@ -468,21 +478,40 @@ static void retried(mr__timer *t)
 
 /* ---- clients ---- */
 
+/* Bytes to share with one more client; 0: it is sent its blocks. */
+static size_t lendable(const mr__worker_run *r)
+{
+    size_t most = (size_t)r->o.memory_limit / LENT_PART;
+    if (!r->o.memory_limit)
+        return MR__LENT_BYTES;
+    most = most > r->lent ? (most - r->lent) / 2 : 0; /* others may come */
+    most = most < MR__LENT_BYTES ? most / LEAST_LENT * LEAST_LENT : MR__LENT_BYTES;
+    return most;
+}
+
 /* One of this host shares memory; without it, blocks come over the local socket. */
 static void ready(mr__guest *x)
 {
     guest *g = (guest *)x;
+    mr__worker_run *r = (mr__worker_run *)x->server;
     mr_status st;
     int fd;
     if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT)
         return;
     snprintf(x->from, sizeof x->from, "process %u of this host", x->c.handshake.process);
-    if (mr__lender_new(&g->lender, MR__LENT_BYTES, &fd, &st) != MR_OK) {
+    size_t bytes = lendable(r);
+    if (!bytes) {
+        mr_log(MR_LOG_INFO, "%s shares no memory with this worker: its memory limit leaves none",
+               x->from);
+        return;
+    }
+    if (mr__lender_new(&g->lender, bytes, &fd, &st) != MR_OK) {
         mr_log(MR_LOG_INFO, "%s shares no memory with this worker: %s", x->from, st.message);
         return;
     }
     Mr__Wire__Memory memory = MR__WIRE__MEMORY__INIT;
-    memory.bytes = MR__LENT_BYTES;
+    memory.bytes = g->lent = bytes;
+    r->lent += bytes;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_MEMORY;
     m.memory = &memory;
@@ -516,10 +545,11 @@ static void sent(mr__guest *g)
 {
     mr__worker_run *r = (mr__worker_run *)g->server;
     measure((guest *)g, 0);
-    if (mr__connection_queued(&g->c) > MOST_QUEUED)
+    size_t queued = mr__connection_queued(&g->c);
+    if (queued > MOST_QUEUED)
         return;
     for (producing *x = r->producers; x; x = x->next)
-        if (x->is_held && x->client == g->id && !x->is_stopped) {
+        if (x->is_held && x->client == g->id && !x->is_stopped && queued <= most_queued(x)) {
             x->is_held = false;
             mr__producer_go(x->p, ((guest *)g)->link);
         }
@@ -531,6 +561,7 @@ static void closed(mr__guest *g, bool tell)
     if (tell)
         mr__host_client_closed(r->host, g->id, now_of(r));
     mr__lender *l = ((guest *)g)->lender;
+    r->lent -= ((guest *)g)->lent;
     if (l)
         mr__lender_end(l);
     mr__lender_unref(l);

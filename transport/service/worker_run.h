@@ -10,7 +10,9 @@
  *                  producer.h ...
  *
  * Limits: 1,024 connections of clients, 10 s for a handshake; a client that does not read has no
- * more than 16 MiB and a block of each stream waiting for it, whatever credit it gave.
+ * more than 16 MiB and a block of each stream waiting for it, whatever credit it gave. At a memory
+ * limit it is the block of each stream alone; the memory shared with clients of this host is an
+ * eighth of it, and a stream whose graph does not fit beside the others is refused.
  *
  * thread   one at a time per object */
 #include "pipeline/engine/iterator.h"
@@ -27,6 +29,7 @@ typedef struct mr__worker_run_opts {
     const char *const *tags;
     size_t n_tags;
     mr_executor *executor; /* that streams run on; borrowed */
+    int64_t memory_limit;  /* resident bytes of this process, at most; 0: none */
     bool watch;            /* their iterators are, as by mr_iterator_opts.watch */
     mr__loop_kind loop;
     mr_cancel *cancel;           /* triggered: drains and ends */

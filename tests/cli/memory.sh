@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The memory limit of whole processes: what explain says is the least is enough, what comes out is the
+# same at every limit, and the process stays below it.
+. "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
+. "$tests/daemons.sh"
+
+measured=1
+grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" && measured=0 # it takes memory of its own
+# least GRAPH THREADS [FIELD]: bytes, as explain says
+least() {
+    "$m" explain --json --threads "$2" "$1" 2>err | sed -n 's/.*"memory worker 0": {[^}]*"'"${3:-bytes}"'": \([0-9]*\).*/\1/p'
+}
+# run COMMAND...: output in got, the most that was resident in used, in bytes
+run() {
+    timeout $patience python3 -c 'import resource, subprocess, sys
+rc = subprocess.run(sys.argv[1:], stdout=open("got", "w")).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, file=open("used", "w"))
+sys.exit(rc)' "$@" 2>err </dev/null
+}
+# below NAME LIMIT: that of the run before
+below() {
+    if [ $measured = 0 ]; then
+        skip "$1: below its limit" "a sanitizer takes memory of its own"
+    else
+        result "$1: below its limit" "$([ "$(cat used)" -le "$2" ]; echo $?)" "$(cat used) of $2"
+    fi
+}
+# limited GRAPH: the same at the least limit with 1 and 4 threads, and just above it and well above it
+limited() {
+    local graph=$1 threads at bytes extra=$((measured ? 0 : 600 << 20))
+    "$m" show --threads 0 "$graph" >want 2>err
+    [ -s want ] || result "something to compare: $graph" 1 "$(cat err)"
+    for threads in $([ $measured = 1 ] && echo 1) 4; do
+        at=$(least "$graph" $threads)
+        [ "$at" ] || result "explain says what it needs: $graph" 1 "$(cat err)"
+        for bytes in "$at" $([ $measured = 1 ] && [ $threads = 4 ] && echo $((at + (3 << 20))) $((at * 4))); do
+            run "$m" show --threads $threads --memory-limit $((bytes + extra)) "$graph"
+            result "the same with $threads threads in $bytes bytes: $graph" "$(cmp want got >&2 2>>err; echo $?)" "$(cat err)"
+            below "$threads threads: $graph" "$bytes"
+        done
+    done
+}
+
+# ---- files of every format: 1,500 records of 10 KB
+python3 - <<'PYTHON'
+import json, os, random, tarfile, io
+random.seed(1)
+digits = [("%.15f" % random.random())[2:] * 800 for _ in range(16)]
+records = [{"n": n, "s": digits[n % 16][n % 50:][:10000]} for n in range(1500)]
+with open("rows.jsonl", "w") as f, open("rows.csv", "w") as c, open("rows.txt", "w") as t, tarfile.open("rows.tar", "w") as tar:
+    c.write("n,s\n")
+    for r in records:
+        f.write(json.dumps(r) + "\n")
+        c.write(f'{r["n"]},{r["s"]}\n')
+        t.write(r["s"] + "\n")
+        member = tarfile.TarInfo("%04d.txt" % r["n"])
+        member.size = len(r["s"])
+        tar.addfile(member, io.BytesIO(r["s"].encode()))
+PYTHON
+# written PREFIX OPTION...
+written() {
+    local name=$1
+    shift
+    "$m" write --out "$name" --shards 4 "$@" --expr 'jsonl("rows.jsonl", {"n": int64, "s": bytes})' >out 2>err
+    result "written: $name" $? "$(cat err)"
+}
+written plain
+"$m" index plain-* >out 2>err || result indexed 1 "$(cat err)"
+written gz --compress GZIP
+written zst --compress ZSTD
+written each --compress zstd-record
+written columns --format parquet
+written table --format arrow
+written packed --format parquet --compress ZSTD
+examples='map(x => parse_example(x, n=int64, s=bytes))'
+for graph in \
+    "tfrecord(\"plain-*\").$examples.prefetch(1000)" \
+    "tfrecord(\"plain-*\", num_parallel_reads=4).$examples.prefetch(1000)" \
+    "tfrecord(\"gz-*\", compression=\"GZIP\", num_parallel_reads=4).prefetch(1000)" \
+    "tfrecord(\"zst-*\", compression=\"ZSTD\").prefetch(1000)" \
+    "tfrecord(\"each-*\", record_compression=\"ZSTD\").prefetch(1000)" \
+    "tfrecord(\"plain-*\").global_shuffle(seed=1).prefetch(1000)" \
+    'parquet("columns-*").prefetch(1000)' \
+    'parquet("packed-*").prefetch(1000)' \
+    'arrow("table-*").prefetch(1000)' \
+    'jsonl("rows.jsonl", {"n": int64, "s": bytes}).prefetch(1000)' \
+    'csv("rows.csv", {"n": int64, "s": bytes}).prefetch(1000)' \
+    'text_line("rows.txt").prefetch(1000)' \
+    'fixed_length_record("rows.txt", 10001).prefetch(1000)' \
+    'tar("rows.tar").prefetch(1000)' \
+    'from_tensor_slices(["plain-00000-of-00004.tfrecord", "plain-00001-of-00004.tfrecord"]).interleave(f => tfrecord(f), num_parallel_calls=auto).prefetch(1000)'; do
+    limited "$graph"
+done
+
+# ---- what an op keeps in a file
+for graph in 'text_line("rows.txt").cache("kept-N").repeat(2).prefetch(1000)' 'text_line("rows.txt").snapshot("taken-N").prefetch(1000)'; do
+    limited "$graph"
+done
+
+# ---- batches larger than a block, and streams
+limited 'range(600).map(x => zeros([100000]) + cast(x, "float32")).batch(16).map(x => sum(x)).prefetch(100)'
+limited 'range(600).map(x => zeros([26214]) + cast(x, "float32")).shuffle(20, seed=1).prefetch(10000).distribute("local", streams=4).map(x => sum(x))'
+
+# ---- a service: of the client, and of the worker
+start dispatcher "$m" dispatcher --listen 127.0.0.1:0
+service=$at
+start worker "$m" worker --dispatcher "$service" --threads 2 --memory-limit $((measured ? 100 << 20 : 900 << 20))
+worker=$pid worker_at=$at
+for options in '' ', transfer="tcp"' ', transfer="tcp", compression="ZSTD"' ', processing_mode="dynamic", deterministic=true'; do
+    graph="range(4000).map(x => random_uniform([13107], seed=1)).prefetch(10000).distribute(\"$service\", seed=1$options).map(x => sum(x))"
+    [ "${options/dynamic/}" = "$options" ] || graph="$graph.map(x => 1)" # in no order
+    limited "$graph"
+done
+if [ $measured = 1 ]; then
+    echo $(($(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$worker/status") * 1024)) >used
+    below the_worker $((100 << 20))
+fi
+graph="range(4000).map(x => zeros([26214])).shuffle(2000, seed=1).distribute(\"$service\", streams=4).map(x => sum(x))"
+expect streams_that_do_not_fit_together 1 ANY 'memory limit' "(at worker $worker_at)" 'raise the limit' -- "$m" show "$graph"
+expect the_worker_goes_on 0 '4950' -- "$m" show "range(100).distribute(\"$service\").batch(100).map(x => sum(x)).take(0).concatenate(from_tensors(4950))"
+pid=$worker at=$worker_at
+stop the_worker_ends 0
+
+# ---- training: the batches on their way count, and their number does not change what is learnt
+if "$m" train --help >/dev/null 2>&1; then
+    data='range(400).map(i => (zeros([60000]) + sin(cast(i, "float32")), [1.0])).batch(16).prefetch(100)'
+    model=(--model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data "$data")
+    "$m" train "${model[@]}" --threads 2 >want 2>err
+    bytes=$(least "$data" 2)
+    adds=$(least "$data" 2 'training adds')
+    result training_needs_its_batches "$([ "$adds" = $((3 * 16 * 60001 * 4)) ]; echo $?)" "$adds"
+    expect training_below_that_is_refused 1 '' 'memory_limit is' 'needs at least' -- "$m" train "${model[@]}" --threads 2 --memory-limit $((bytes + adds / 2))
+    for limit in $((bytes + adds + (40 << 20))) $((bytes + adds + (100 << 20))); do
+        run "$m" train "${model[@]}" --threads 2 --memory-limit $((limit + (measured ? 0 : 900 << 20)))
+        result "trained the same in $limit bytes" "$(cmp want got >&2 2>>err; echo $?)" "$(cat err)"
+        below training $limit
+    done
+fi
+finish
