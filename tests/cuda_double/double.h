@@ -163,7 +163,7 @@ void cd_check_block(int arena, const void *p, const char *what);
 void cd_freed(const void *p, uint32_t epoch);
 /* Which arena an address lies in; -1: none, it is the host's own. */
 int cd_arena_of(const void *p);
-/* op reads or writes that; gives the address to do it by. Memory of the host's own is passed on. */
+/* op reads or writes that; gives the address to do it by, for memory of the host's own the same. */
 void *cd_reads(const cd_op *op, const void *p, size_t bytes);
 void *cd_writes(const cd_op *op, void *p, size_t bytes);
 /* The same without asking whether somebody wrote it, and passing that on to `to`. */
@@ -173,4 +173,15 @@ uint64_t cd_translate(uint64_t word);
 void cd_allow_peer(int owner, int other);
 /* Bytes and blocks that are still there, pinned ones included. */
 size_t cd_left(size_t *blocks);
+
+/* ---- sanitizers.c: without a sanitizer in the program none of these does anything */
+
+bool cd_races_are_watched(void);
+/* What this thread did is done for whoever comes after it, at that address. */
+void cd_tell_done(const void *at);
+void cd_tell_after(const void *at);
+/* This thread reads or writes that, in the mapping that operations go through. */
+void cd_tell_access(const void *p, size_t bytes, bool write);
+/* The host must not touch that, or may again. */
+void cd_tell_unusable(const void *p, size_t bytes, bool unusable);
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # millrace-cuda.so on the double of NVIDIA's libraries, and the double itself.
-#   double.sh PART MILLRACE      PART: itself, operations, trainer, training, graphs, sums, faults
+#   double.sh PART MILLRACE      PART: itself, operations, trainer, commands, training, graphs, sums, faults
 part=$1
 shift
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,12 +12,30 @@ plain_path=${LD_LIBRARY_PATH:-}
 export LD_LIBRARY_PATH=$build/tests/cuda_double/lib${plain_path:+:$plain_path}
 export MILLRACE_CUDA_MODULE=$build/millrace-cuda.so
 ulimit -c 0 2>/dev/null
+# A process that ends by _exit has not joined the double's threads; streams that are left the double itself counts.
+export ASAN_OPTIONS=${ASAN_OPTIONS:-} LSAN_OPTIONS=${LSAN_OPTIONS:-} TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}report_thread_leaks=0
+
+# Which sanitizer the program has: address, thread or none.
+sanitizer=$(sed -n 's/^MR_SANITIZE:[A-Z]*=\([a-z]*\).*/\1/p' "$build/CMakeCache.txt")
 
 itself() {
     local name want word rc
-    # What must come of it: a status, and a word of the message.
+    # What must come of it: a status, and a word of the message; another one with a sanitizer.
+    local -A address=([host_reads]='99 SEGV' [host_reads_freed]='99 use-after-poison'
+        [host_writes_past_the_end]='99 use-after-poison' [host_frees_too_early]='99 heap-use-after-free'
+        [leak]='99 detected memory leaks')
+    local -A thread=([host_reads]='99 SEGV' [host_reads_freed]='99 SEGV'
+        [host_reads_too_early]='99 data race' [host_writes_too_early]='99 data race'
+        [host_waits_for_another]='99 data race' [host_reads_what_a_kernel_writes]='99 data race'
+        [host_frees_too_early]='99 heap-use-after-free')
     while read -r name want word; do
-        timeout 1500 "$build/tests/cuda_double/misuse" "$name" >out 2>&1
+        case $sanitizer in
+        address) read -r want word <<<"${address[$name]:-$want $word}" ;;
+        thread) read -r want word <<<"${thread[$name]:-$want $word}" ;;
+        esac
+        # Reports that are wanted are no failure of the test.
+        ASAN_OPTIONS=$ASAN_OPTIONS:log_path=stderr LSAN_OPTIONS=$LSAN_OPTIONS:log_path=stderr \
+            TSAN_OPTIONS=$TSAN_OPTIONS:log_path=stderr timeout 1500 "$build/tests/cuda_double/misuse" "$name" >out 2>&1
         rc=$?
         [ $rc = "$want" ] && { [ -z "$word" ] || grep -qF "$word" out; }
         result "misuse: $name" $? "status $rc (want $want, '$word'): $(cat out)"
@@ -39,6 +57,14 @@ host_reads 139
 call_in_host_call 134 in a function that a stream runs
 event_of_another_device 134 an event of cuda:1 in a stream of cuda:0
 pinned_freed_too_early 134 cuda double:
+host_reads_too_early 0
+host_writes_too_early 0
+host_waits_for_another 0
+host_reads_what_a_kernel_writes 0
+host_frees_too_early 0
+host_reads_freed 139
+host_writes_past_the_end 0
+host_waits 0
 threads_apart 0
 threads_race 134 two threads of mr_cast touch
 leak 99 leak: 1 event
@@ -83,15 +109,58 @@ END
     result 'without its folder there is none' $? "status $rc: $(cat out err)"
 }
 
-# Globs where Criterion is, parts of names where the tests' own runner is.
-math='math_' end=
-grep -q '^MR_SANITIZE:[A-Z]*=.' "$build/CMakeCache.txt" || math='math_*' end='/*'
+# The end of a suite's name: for globs where Criterion is, for parts of names where the tests' own runner is.
+end='/*'
+[ -z "$sanitizer" ] || end=::
 
-# Tests of the trainer that name no device take all GPUs where there are some.
+# Suites of the trainer's tests that name no device: they take all GPUs where there are some.
+suites='callbacks check_replicas checkpoint collective collective_times coordinator fit fit_arrays fit_epochs graph
+    input_gradient keras_values loss metrics mixed_precision model model_layers number_layers outputs preprocessing
+    saved_model server_calls staging strategies strategy'
+# Those that run on devices that MR_TEST_DEVICES names.
+on_named='device_streams math_ids math_images math_layers math_losses math_norms math_table nccl'
+# Those that have nothing to do with a GPU: statistics of datasets (adapt); files, and names of components (layout, onnx,
+# registry, safetensors); devices of the processor and made-up ones (collective_processes, device, device_modules).
+without='adapt collective_processes device device_modules layout onnx registry safetensors'
+
+# The commands' tests that train, and those that do so only on processors (devices, ring), by MPI, or to see what other
+# programs read (readers).
+scripts='saved servers train values workers'
+other_scripts='devices mpi readers ring'
+
+# drawn N NAME...: N of them, from the one on that the seed says; all in the long run
+drawn() {
+    local most=$1 from
+    shift
+    from=$((${MR_TEST_SEED:-1} % $#))
+    [ "${MR_TEST_LONG:-0}" = 0 ] || most=$#
+    printf '%s\n' "${@:from+1}" "${@:1:from}" | head -n "$most"
+}
+
+commands() {
+    local script
+    diff <(tr -s ' \n' '\n' <<<"$scripts $other_scripts" | sort) \
+        <(cd "$tests/trainer" && printf '%s\n' *.sh | sed 's|\.sh$||' | sort) >out
+    result "each script runs here or is said not to" $? "$(cat out)"
+    # shellcheck disable=SC2086
+    for script in $(drawn 1 $scripts); do
+        MR_DOUBLE_DELAY=20 MR_DOUBLE_DEVICES=1 MR_DOUBLE_COUNT=$dir/count timeout 1500 \
+            "$tests/trainer/$script.sh" "$m" "$dir/tap" >out 2>&1
+        rc=$?
+        grep -q 'cuda double:' out && rc=1
+        [ -s "$dir/count" ] && grep -q '^ok' tap || rc=1
+        result "commands: $script" $rc "$(tail -n 40 out)"
+        rm -f "$dir/count"
+    done
+}
+
 trainer() {
     local suite
-    for suite in callbacks check_replicas checkpoint coordinator fit fit_arrays fit_epochs metrics model_layers number_layers \
-        preprocessing saved_model; do
+    diff <(tr -s ' \n' '\n' <<<"$suites $on_named $without" | sort) \
+        <(grep -lE '^(MR_TEST|ON_DEVICES)\(' "$tests"/trainer/*.c | sed 's|.*/||; s|\.c$||' | sort) >out
+    result "each suite runs here or is said not to" $? "$(cat out)"
+    # shellcheck disable=SC2086
+    for suite in $(drawn "$([ "$sanitizer" ] && echo 5 || echo 99)" $suites); do
         MR_DOUBLE_DELAY=20 MR_DOUBLE_DEVICES=2 MR_DOUBLE_COUNT=$dir/count MR_TEST_TIMEOUT=900 timeout 1500 \
             "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
         rc=$?
@@ -104,19 +173,29 @@ trainer() {
 
 # The tests of devices that tests/gpu.sh runs on GPUs.
 operations() {
-    local filter rc seed
-    for filter in device_streams "$math" nccl; do
+    local suite rc seed
+    # shellcheck disable=SC2086
+    for suite in $(drawn "$([ "$sanitizer" ] && echo 2 || echo 99)" $on_named); do
         MR_TEST_DEVICES=cuda:0,cuda:1 MR_DOUBLE_DELAY=20 MR_TEST_TIMEOUT=900 timeout 1500 \
-            "$build/tests/test_trainer" --filter="trainer_$filter$end" >out 2>&1
+            "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
         rc=$?
         grep -q 'cuda double:' out && rc=1
-        result "operations: $filter" $rc "$(tail -n 40 out)"
+        result "operations: $suite" $rc "$(tail -n 40 out)"
     done
     for seed in 2 3 4; do
+        its_turn || continue
         MR_TEST_SEED=$seed MR_DOUBLE_DELAY=2000 MR_TEST_DEVICES=cuda:3 timeout 1500 \
             "$build/tests/test_trainer" --filter="trainer_device_streams$end" >out 2>&1
         result "streams with seed $seed" $? "$(tail -n 40 out)"
     done
+}
+
+# Sanitizers take long: with one of them every tenth of a part's trainings runs, another tenth by each seed.
+turn=$((${MR_TEST_SEED:-1} % 10))
+its_turn() {
+    [ -n "$sanitizer" ] && [ "${MR_TEST_LONG:-0}" = 0 ] || return 0
+    turn=$(((turn + 1) % 10))
+    [ $turn = 0 ]
 }
 
 loss='sparse_categorical_crossentropy(from_logits=true)'
@@ -135,6 +214,7 @@ train() { # FILE DEVICES MODEL OPTIMIZER DATA [FLAG...]
 tolerance=1e-5
 compare() { # NAME DEVICES MODEL OPTIMIZER DATA [FLAG...]
     local name=$1 devices=$2 rc
+    its_turn || return
     shift 2
     train cpu.log "${devices//cuda/cpu}" "$@" && train gpu.log "$devices" "$@" || {
         result "$name" 1 "$(cat cpu.log.err gpu.log.err)"
@@ -157,13 +237,14 @@ training() {
     compare 'an MLP with Adam' cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 2
     compare 'an MLP with momentum' cuda:1 "$mlp" 'sgd(0.02, momentum=0.9)' "$data" --epochs 2
     compare 'two replicas on one GPU' cuda:0,cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 2
-    compare 'four GPUs' cuda:0,cuda:1,cuda:2,cuda:3 "$mlp" 'adam(0.003)' "$data" --check-replicas
-    grep -q 'sums by nccl' gpu.log.err
-    result 'four GPUs sum by NCCL' $? "$(cat gpu.log.err)"
-    compare 'two GPUs with a trace' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --trace trace.json
-    result 'a trace has the sums of two GPUs' $(
-        for row in 'replica 0: sums' 'replica 1: sums' all-reduce; do grep -qF "\"$row\"" trace.json || exit 1; done
-        echo $?) "$(head -c 500 trace.json)"
+    compare 'four GPUs' cuda:0,cuda:1,cuda:2,cuda:3 "$mlp" 'adam(0.003)' "$data" --check-replicas && {
+        grep -q 'sums by nccl' gpu.log.err
+        result 'four GPUs sum by NCCL' $? "$(cat gpu.log.err)"
+    }
+    compare 'two GPUs with a trace' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --trace trace.json && {
+        for row in 'replica 0: sums' 'replica 1: sums' all-reduce; do grep -qF "\"$row\"" trace.json || break; done
+        result 'a trace has the sums of two GPUs' $? "$(head -c 500 trace.json)"
+    }
     # What is rounded may fall to the other side of the middle between two numbers of bfloat16.
     tolerance=2e-3
     compare 'an MLP in mixed precision' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --mixed-precision
@@ -221,6 +302,7 @@ PY
 # Graphs give the bits that single launches give, over many steps, and are what most of those run as.
 with_graphs() { # NAME DEVICES MODEL OPTIMIZER DATA [FLAG...]
     local name=$1 devices=$2 rc of none
+    its_turn || return
     shift 2
     of=$(MR_DOUBLE_DELAY=20 MR_DOUBLE_COUNT=$dir/count train graphs.log "$devices" "$@" && cat count) &&
         none=$(MR_DOUBLE_DELAY=20 MR_DOUBLE_COUNT=$dir/count train single.log "$devices" "$@" --no-cuda-graph && cat count) &&
@@ -255,6 +337,7 @@ graphs() {
         cudaGraphAddChildGraphNode cudaGraphInstantiate cudaGraphExecKernelNodeSetParams cudaGraphLaunch \
         cudaGraphDestroy cudaGraphExecDestroy; do
         for at in 1 2 7; do
+            its_turn || continue
             MR_DOUBLE_DELAY=20 MR_DOUBLE_COUNT=$dir/count MR_DOUBLE_FAIL=$call:$at \
                 train gpu.log cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 4 -v
             rc=$?
@@ -311,5 +394,10 @@ faults() {
     result 'one call or kernel that fails ends training with an error' $? "$(cat out)"
 }
 
+if [ -n "$sanitizer" ] && [ "${MR_TEST_LONG:-0}" = 0 ] && [[ $part =~ ^(commands|faults)$ ]]; then
+    echo "a hundred programs with a sanitizer: in the long run"
+    rm -f "$tap"
+    exit 77
+fi
 "$part"
 finish

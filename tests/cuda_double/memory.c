@@ -10,8 +10,7 @@
 #include "tests/cuda_double/double.h"
 
 enum { PAGE = 4096, WORD = 4, READERS = 3, MAX_BLOCKS = 1 << 20 };
-#define ARENA ((size_t)64 << 30) /* addresses of one */
-#define PAGES (ARENA / PAGE)
+#define GIB ((size_t)1 << 30)
 
 /* Epochs of the last write and of reads since; 0: none. */
 typedef struct cell {
@@ -40,6 +39,7 @@ typedef struct arena {
 } arena;
 
 static arena arenas[CD_ARENAS];
+static size_t arena_bytes; /* addresses of one; set with the first of them */
 static block *blocks[MAX_BLOCKS];
 static uint32_t n_blocks;
 static size_t live_blocks, live_bytes;
@@ -64,16 +64,18 @@ static arena *ready(int i)
     arena *a = &arenas[i];
     if (a->seen)
         return a;
+    /* ThreadSanitizer leaves 1.5 TiB of addresses, and an arena takes eight times its own. */
+    arena_bytes = (cd_races_are_watched() ? 16 : 64) * GIB;
     a->file = memfd_create("cuda double", MFD_CLOEXEC);
-    if (a->file < 0 || ftruncate(a->file, (off_t)ARENA) != 0)
+    if (a->file < 0 || ftruncate(a->file, (off_t)arena_bytes) != 0)
         cd_misuse("no memory file");
-    a->cells = sparse(ARENA / WORD * sizeof *a->cells);
-    a->touched = sparse(PAGES);
-    a->owner = sparse(PAGES * sizeof *a->owner);
+    a->cells = sparse(arena_bytes / WORD * sizeof *a->cells);
+    a->touched = sparse(arena_bytes / PAGE);
+    a->owner = sparse(arena_bytes / PAGE * sizeof *a->owner);
     a->next = PAGE;
-    a->work = map(ARENA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->file);
+    a->work = map(arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->file);
     char *seen =
-        i == CD_PINNED ? a->work : map(ARENA, PROT_NONE, MAP_SHARED | MAP_NORESERVE, a->file);
+        i == CD_PINNED ? a->work : map(arena_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, a->file);
     __atomic_store_n(&a->seen, seen, __ATOMIC_RELEASE);
     return a;
 }
@@ -84,7 +86,7 @@ static int find(const void *p, bool work)
         const char *from = __atomic_load_n(&arenas[i].seen, __ATOMIC_ACQUIRE);
         if (from && work)
             from = arenas[i].work;
-        if (from && (uintptr_t)p - (uintptr_t)from < ARENA)
+        if (from && (uintptr_t)p - (uintptr_t)from < arena_bytes)
             return i;
     }
     return -1;
@@ -122,7 +124,7 @@ void *cd_alloc(int i, size_t bytes)
         return NULL;
     }
     block *b = calloc(1, sizeof *b);
-    if (!b || n_blocks + 1 == MAX_BLOCKS || a->next + page_up(bytes) + PAGE > ARENA)
+    if (!b || n_blocks + 1 == MAX_BLOCKS || a->next + page_up(bytes) + PAGE > arena_bytes)
         cd_misuse("out of addresses after %u blocks", n_blocks);
     *b = (block){.arena = i, .at = a->next, .bytes = bytes};
     blocks[++n_blocks] = b;
@@ -133,6 +135,8 @@ void *cd_alloc(int i, size_t bytes)
     live_bytes += bytes;
     live_blocks++;
     pthread_mutex_unlock(&cd_lock);
+    if (i == CD_PINNED)
+        cd_tell_unusable(a->work + b->at + bytes, page_up(bytes) + PAGE - bytes, true);
     return a->seen + b->at;
 }
 
@@ -333,22 +337,28 @@ static void write_words(const cd_op *op, int i, const block *b, size_t at, size_
 void *cd_reads(const cd_op *op, const void *p, size_t bytes)
 {
     int i = cd_arena_of(p);
+    if (i < 0)
+        cd_tell_access(p, bytes, false);
     if (i < 0 || bytes == 0)
         return (void *)(uintptr_t)p;
     size_t at = (size_t)((const char *)p - arenas[i].seen);
     check_device(op, i, "reads");
     read_words(op, i, check_place(op, i, at, bytes, "reads"), at, bytes, true);
+    cd_tell_access(arenas[i].work + at, bytes, false);
     return arenas[i].work + at;
 }
 
 void *cd_writes(const cd_op *op, void *p, size_t bytes)
 {
     int i = cd_arena_of(p);
+    if (i < 0)
+        cd_tell_access(p, bytes, true);
     if (i < 0 || bytes == 0)
         return p;
     size_t at = (size_t)((char *)p - arenas[i].seen);
     check_device(op, i, "writes");
     write_words(op, i, check_place(op, i, at, bytes, "writes"), at, bytes);
+    cd_tell_access(arenas[i].work + at, bytes, true);
     return arenas[i].work + at;
 }
 
@@ -363,7 +373,11 @@ void cd_copy(const cd_op *op, void *to, const void *from, size_t bytes)
         read_words(op, i, check_place(op, i, at, bytes, "reads"), at, bytes, false);
     if (k >= 0)
         write_words(op, k, check_place(op, k, there, bytes, "writes"), there, bytes);
-    memmove(k < 0 ? to : arenas[k].work + there, i < 0 ? from : arenas[i].work + at, bytes);
+    to = k < 0 ? to : arenas[k].work + there;
+    from = i < 0 ? from : arenas[i].work + at;
+    cd_tell_access(from, bytes, false);
+    cd_tell_access(to, bytes, true);
+    memmove(to, from, bytes);
     /* What nobody wrote stays so where it is copied to. */
     if (i >= 0 && i != CD_PINNED && k >= 0 && at % WORD == 0 && there % WORD == 0)
         for (size_t w = 0; w < bytes / WORD; w++)
@@ -377,7 +391,7 @@ void cd_touched(const void *p, size_t bytes, bool write)
     static _Thread_local int last;
     const cd_op *op = cd_running;
     int i = last;
-    if (!arenas[i].seen || (uintptr_t)p - (uintptr_t)arenas[i].work >= ARENA) {
+    if (!arenas[i].seen || (uintptr_t)p - (uintptr_t)arenas[i].work >= arena_bytes) {
         i = find(p, true);
         if (i < 0) {
             cd_touched_elsewhere(p);
@@ -392,6 +406,7 @@ void cd_touched(const void *p, size_t bytes, bool write)
         write_words(op, i, b, at, bytes);
     else
         read_words(op, i, b, at, bytes, true);
+    cd_tell_access(p, bytes, write);
 }
 
 void cd_free(void *p, const cd_op *op)
@@ -415,10 +430,14 @@ void cd_free(void *p, const cd_op *op)
             syscall(SYS_madvise, &a->cells[page * PAGE / WORD], PAGE / WORD * sizeof(cell),
                     (long)MADV_DONTNEED);
     }
+    if (!failed)
+        cd_tell_access(a->work + at, b->bytes, true);
     fallocate(a->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->at,
               (off_t)page_up(b->bytes));
-    if (i == CD_PINNED)
+    if (i == CD_PINNED) {
+        cd_tell_unusable(a->work + b->at, b->bytes, true);
         mprotect(a->work + b->at, page_up(b->bytes), PROT_NONE);
+    }
     pthread_mutex_lock(&cd_lock);
     a->live -= b->bytes;
     if (!b->freed) {

@@ -472,10 +472,13 @@ static void run_sum(cd_op *op)
         cd_misuse("ncclAllReduce: rank %d comes twice to call %llu", s->rank,
                   (unsigned long long)s->number);
     m->ops[s->rank] = op;
+    cd_tell_done(m);
     int here = w->peers ? __builtin_popcount(w->local) : w->n;
     if (++m->came == here) {
         pthread_mutex_unlock(&cd_lock);
+        cd_tell_after(m);
         sum_all(m, w);
+        cd_tell_done(m);
         pthread_mutex_lock(&cd_lock);
         m->left = here;
         pthread_cond_broadcast(&cd_moved);
@@ -484,6 +487,7 @@ static void run_sum(cd_op *op)
         if (pthread_cond_timedwait(&cd_moved, &cd_lock, &until) != 0 && m->left == 0)
             cd_misuse("ncclAllReduce: call %llu has %d of %d ranks", (unsigned long long)s->number,
                       m->came, here);
+    cd_tell_after(m);
     if (m->left > 0 && --m->left == 0)
         drop_meeting(w, m);
     pthread_mutex_unlock(&cd_lock);

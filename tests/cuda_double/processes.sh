@@ -6,6 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../job.sh"
 unset CUDA_VISIBLE_DEVICES # run_one.sh hides GPUs
 ulimit -c 0 2>/dev/null
+export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}report_thread_leaks=0 # as in double.sh
 export LD_LIBRARY_PATH=$MR_BUILD/tests/cuda_double/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export MILLRACE_CUDA_MODULE=$MR_BUILD/millrace-cuda.so MR_DOUBLE_DELAY=20
 model=(--model 'dense(16, activation="relu").dense(3)' --loss 'sparse_categorical_crossentropy(from_logits=true)'
@@ -48,6 +49,9 @@ for lines in zip(*runs):
             assert abs(v - lines[0][k]) <= 2e-5 * abs(lines[0][k]), lines
 PYTHON
 result the_spread_of_replicas_does_not_change_the_losses $? "$(tail -qn 1 losses.*)"
+if grep -q '^MR_SANITIZE:[A-Z]*=.' "$MR_BUILD/CMakeCache.txt" && [ "${MR_TEST_LONG:-0}" = 0 ]; then
+    finish # the rest with sanitizers in the long run
+fi
 
 # ---- which engine
 apart=0

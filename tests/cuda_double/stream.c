@@ -152,6 +152,7 @@ uint32_t cd_submit_locked(cd_op *op)
     s->clock.at[s->slot] = slot->n;
     op->epoch = s->slot << 24 | slot->n;
     op->clock = s->clock;
+    cd_tell_done(op);
     *(s->last ? &s->last->next : &s->first) = op;
     s->last = op;
     s->submitted++;
@@ -221,12 +222,14 @@ static void *stream_main(void *arg)
         }
         pthread_mutex_unlock(&cd_lock);
         hold_up(&seed);
+        cd_tell_after(op);
         cd_running = op;
         /* After an error of the device nothing runs, functions of the host neither. */
         if (!cd_device_error(s->device))
             op->run(op);
         if (op->drop)
             op->drop(op);
+        cd_tell_done(s);
         pthread_mutex_lock(&cd_lock);
         s->first = op->next;
         if (!s->first)
@@ -356,6 +359,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     }
     join(&host, &upto);
     pthread_mutex_unlock(&cd_lock);
+    cd_tell_after(s);
     return cd_keep_error(fails ? cudaErrorUnknown : cd_device_error(s->device));
 }
 
@@ -370,6 +374,8 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
     if (all)
         join(&host, &s->clock);
     pthread_mutex_unlock(&cd_lock);
+    if (all)
+        cd_tell_after(s);
     return all ? cd_keep_error(cd_device_error(s->device)) : cudaErrorNotReady;
 }
 
@@ -402,7 +408,10 @@ static void drop_mark(cd_op *op)
 {
     mark *m = ((mark_op *)op->payload)->m;
     pthread_mutex_lock(&cd_lock);
-    m->done = m->done || op->run == run_record;
+    if (op->run == run_record) {
+        cd_tell_done(m);
+        m->done = true;
+    }
     mark_drop(m);
     pthread_cond_broadcast(&cd_moved);
     pthread_mutex_unlock(&cd_lock);
@@ -419,6 +428,7 @@ static void run_wait(cd_op *op)
     pthread_mutex_lock(&cd_lock);
     cd_wait_until(is_done, m, op->device);
     pthread_mutex_unlock(&cd_lock);
+    cd_tell_after(m);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
@@ -496,8 +506,10 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
     ENTER("cudaEventQuery", e->device);
     pthread_mutex_lock(&cd_lock);
     bool done = !e->mark || e->mark->done;
-    if (done && e->mark)
+    if (done && e->mark) {
         join(&host, &e->mark->clock);
+        cd_tell_after(e->mark);
+    }
     pthread_mutex_unlock(&cd_lock);
     return done ? cd_keep_error(cd_device_error(e->device)) : cudaErrorNotReady;
 }
@@ -513,6 +525,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
         while (!m->done)
             pthread_cond_wait(&cd_moved, &cd_lock);
         join(&host, &m->clock);
+        cd_tell_after(m);
         mark_drop(m);
     }
     pthread_mutex_unlock(&cd_lock);

@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,133 @@ static void pinned_freed_too_early(void)
     NEED(cudaFreeHost(pinned));
 }
 
+/* ---- what sanitizers see: the host, and memory of its own */
+
+static float *pinned_zeros(void)
+{
+    float *pinned;
+    NEED(cudaHostAlloc((void **)&pinned, BYTES, cudaHostAllocPortable));
+    memset(pinned, 0, BYTES);
+    return pinned;
+}
+
+static volatile float seen;
+
+static void host_reads_too_early(void)
+{
+    float *pinned = pinned_zeros();
+    NEED(cudaMemcpyAsync(pinned, x, BYTES, cudaMemcpyDefault, a));
+    seen = pinned[N - 1];
+    NEED(cudaStreamSynchronize(a));
+    NEED(cudaFreeHost(pinned));
+}
+
+static void host_writes_too_early(void)
+{
+    float *pinned = pinned_zeros();
+    NEED(cudaMemcpyAsync(x, pinned, BYTES, cudaMemcpyDefault, a));
+    pinned[0] = 1;
+    NEED(cudaStreamSynchronize(a));
+    NEED(cudaFreeHost(pinned));
+}
+
+/* For what came before, and for another stream. */
+static void host_waits_for_another(void)
+{
+    float *pinned = pinned_zeros();
+    cudaEvent_t e = event();
+    NEED(cudaEventRecord(e, a));
+    NEED(cudaMemcpyAsync(pinned, x, BYTES, cudaMemcpyDefault, a));
+    NEED(cudaEventSynchronize(e));
+    NEED(cudaStreamSynchronize(b));
+    seen = pinned[0];
+    NEED(cudaStreamSynchronize(a));
+    NEED(cudaEventDestroy(e));
+    NEED(cudaFreeHost(pinned));
+}
+
+static void kernel_fills(float *p);
+
+static void host_reads_what_a_kernel_writes(void)
+{
+    float *pinned = pinned_zeros();
+    kernel_fills(pinned);
+    seen = pinned[N - 1];
+    NEED(cudaStreamSynchronize(a));
+    NEED(cudaFreeHost(pinned));
+}
+
+static sem_t goes_on;
+
+static void host_call_waits(void *unused)
+{
+    (void)unused;
+    sem_wait(&goes_on);
+}
+
+static void host_frees_too_early(void)
+{
+    float *own = malloc(BYTES);
+    sem_init(&goes_on, 0, 0);
+    memset(own, 0, BYTES);
+    NEED(cudaLaunchHostFunc(a, host_call_waits, NULL));
+    NEED(cudaMemcpyAsync(x, own, BYTES, cudaMemcpyDefault, a));
+    free(own);
+    sem_post(&goes_on);
+    NEED(cudaStreamSynchronize(a));
+}
+
+static void host_reads_freed(void)
+{
+    float *pinned = pinned_zeros();
+    NEED(cudaFreeHost(pinned));
+    seen = *(volatile float *)pinned;
+}
+
+static void host_writes_past_the_end(void)
+{
+    float *pinned = pinned_zeros();
+    ((volatile char *)pinned)[BYTES] = 1;
+    NEED(cudaFreeHost(pinned));
+}
+
+static int called;
+
+static void host_call_counts(void *p)
+{
+    called += *(float *)p == 0;
+}
+
+/* In every way that there is to wait. */
+static void host_waits(void)
+{
+    float *pinned = pinned_zeros();
+    cudaEvent_t e = event();
+    for (int way = 0; way < 4; way++) {
+        NEED(cudaMemcpyAsync(pinned, x, BYTES, cudaMemcpyDefault, a));
+        NEED(cudaLaunchHostFunc(a, host_call_counts, pinned));
+        NEED(cudaEventRecord(e, a));
+        NEED(cudaStreamWaitEvent(b, e, 0));
+        NEED(cudaMemcpyAsync(pinned, y, BYTES, cudaMemcpyDefault, b));
+        NEED(cudaEventRecord(e, b));
+        if (way == 0)
+            NEED(cudaStreamSynchronize(b));
+        if (way == 1)
+            NEED(cudaEventSynchronize(e));
+        while (way == 2 && cudaStreamQuery(b) == cudaErrorNotReady)
+            ;
+        while (way == 3 && cudaEventQuery(e) == cudaErrorNotReady)
+            ;
+        pinned[0] = 0;
+        if (called != way + 1)
+            exit(4);
+        NEED(cudaEventRecord(e, b));
+        NEED(cudaStreamWaitEvent(a, e, 0));
+    }
+    NEED(cudaEventDestroy(e));
+    NEED(cudaFreeHost(pinned));
+}
+
 /* dst[i] = src[i], by as many threads, where src is dst + apart. */
 static void cast_within(size_t apart)
 {
@@ -315,6 +443,14 @@ static struct cudaKernelNodeParams fill(mr_math_fill *p, void **params)
                                          .gridDim = {4, 1, 1},
                                          .blockDim = {256, 1, 1},
                                          .kernelParams = params};
+}
+
+static void kernel_fills(float *p)
+{
+    mr_math_fill one = {N, 1, p};
+    void *params;
+    struct cudaKernelNodeParams k = fill(&one, &params);
+    NEED(cudaLaunchKernel(k.func, k.gridDim, k.blockDim, k.kernelParams, 0, a));
 }
 
 static cudaGraph_t graph;
@@ -466,6 +602,14 @@ static const struct {
     DO(call_in_host_call),
     DO(event_of_another_device),
     DO(pinned_freed_too_early),
+    DO(host_reads_too_early),
+    DO(host_writes_too_early),
+    DO(host_waits_for_another),
+    DO(host_reads_what_a_kernel_writes),
+    DO(host_frees_too_early),
+    DO(host_reads_freed),
+    DO(host_writes_past_the_end),
+    DO(host_waits),
     DO(threads_apart),
     DO(threads_race),
     DO(leak),
