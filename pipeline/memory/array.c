@@ -77,8 +77,12 @@ size_t mr_array_payload_bytes(const mr_array *a, size_t from, size_t n)
             bytes += string_bytes(row_at(a, i)->data, row_values(row_at(a, i), a->rank));
         return bytes;
     }
-    for (size_t i = from; i < from + n; i++)
-        values += row_values(row_at(a, i), a->rank);
+    if (a->rank == 1) /* asked of every block, by the counters of each op */
+        for (size_t i = from; i < from + n; i++)
+            values += (size_t)row_at(a, i)->shape[0];
+    else
+        for (size_t i = from; i < from + n; i++)
+            values += row_values(row_at(a, i), a->rank);
     return values * mr_dtype_size(a->dtype);
 }
 
