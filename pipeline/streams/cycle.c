@@ -308,35 +308,46 @@ static void copy_column(const assembly *a, size_t column)
     }
 }
 
-/* Makes the output hold what the runs' views point into: once for a block of a stream. */
-static mr_code hold_runs(const assembly *a, mr_status *st)
+/* Makes the output hold what views of the stream's rows point into: once for a block of it. */
+static mr_code hold(const assembly *a, mr__stream *s, mr_status *st)
 {
-    for (size_t i = 0; i < a->n_runs; i++) {
-        mr__stream *s = a->runs[i].stream;
-        if (s->held == a->call)
-            continue;
-        for (size_t k = 0; k < a->out->n_columns; k++)
-            if (a->out->columns[k].storage == MR_BYTES && s->block->rows.columns[k].owner)
-                MR_TRY(mr_buffer_hold_all(a->out->columns[k].owner, s->block->rows.columns[k].owner,
-                                          st));
-        s->held = a->call;
-    }
+    if (s->held == a->call)
+        return MR_OK;
+    for (size_t k = 0; k < a->out->n_columns; k++)
+        if (a->out->columns[k].storage == MR_BYTES && s->block->rows.columns[k].owner)
+            MR_TRY(
+                mr_buffer_hold_all(a->out->columns[k].owner, s->block->rows.columns[k].owner, st));
+    s->held = a->call;
     return MR_OK;
 }
 
-static bool plain(const assembly *a)
+/* Rows of the stream's block are added to the output by copying values or views. */
+static bool plain(const assembly *a, const mr__stream *s)
 {
     if (a->out->ids.ids)
         return false;
     for (size_t i = 0; i < a->out->n_columns; i++) {
-        mr_storage s = a->out->columns[i].storage;
-        if (s != MR_DENSE && s != MR_BYTES)
+        mr_storage storage = a->out->columns[i].storage;
+        if ((storage != MR_DENSE && storage != MR_BYTES) ||
+            s->block->rows.columns[i].storage != storage)
             return false;
-        for (size_t k = 0; k < a->n_runs; k++)
-            if (a->runs[k].stream->block->rows.columns[i].storage != s)
-                return false;
     }
     return true;
+}
+
+static bool all_plain(const assembly *a)
+{
+    for (size_t k = 0; k < a->n_runs; k++)
+        if (!plain(a, a->runs[k].stream))
+            return false;
+    return true;
+}
+
+static void add_rows(const assembly *a, size_t rows)
+{
+    for (size_t i = 0; i < a->out->n_columns; i++)
+        a->out->columns[i].rows += rows;
+    a->out->rows += rows;
 }
 
 /* Appends the runs to the output and forgets them. */
@@ -347,15 +358,14 @@ static mr_code flush(assembly *a, mr_status *st)
     if (a->out->n_columns == 0)
         MR_TRY(mr_block_start(a->out, &a->runs[0].stream->block->rows, a->limit, st));
     size_t rows = 0;
-    if (plain(a)) {
-        MR_TRY(hold_runs(a, st));
+    if (all_plain(a)) {
+        for (size_t i = 0; i < a->n_runs; i++)
+            MR_TRY(hold(a, a->runs[i].stream, st));
         for (size_t i = 0; i < a->out->n_columns; i++)
             copy_column(a, i);
         for (size_t i = 0; i < a->n_runs; i++)
             rows += a->runs[i].n;
-        for (size_t i = 0; i < a->out->n_columns; i++)
-            a->out->columns[i].rows += rows;
-        a->out->rows += rows;
+        add_rows(a, rows);
     } else {
         for (size_t i = 0; i < a->n_runs; i++) {
             const run *r = &a->runs[i];
@@ -494,6 +504,62 @@ static mr_code take_turn(mr__cycle *c, assembly *a, bool *full, mr_status *st)
     return MR_OK;
 }
 
+/* How many rounds all slots have rows for, each a whole turn that is copied: as many as the output
+ * has room for. */
+static size_t rounds(const mr__cycle *c, const assembly *a)
+{
+    bool all = c->n_open == c->n_slots && (c->input_ended || (int64_t)c->n_slots == c->length);
+    if (!all || a->have == 0)
+        return 0;
+    size_t turn = (size_t)c->block_length, most = (a->limit - a->have) / turn / c->n_slots;
+    for (size_t i = 0; i < c->n_slots && most; i++) {
+        const mr__stream *s = c->slots[i];
+        size_t n = rows_left(s) / turn;
+        most = n < most ? n : most;
+        if (most && (s->fits != c->calls || turn * s->bytes >= PASS_BYTES || !plain(a, s)))
+            return 0;
+    }
+    return most;
+}
+
+/* Copies the turns of slot i in n rounds to their places in a column. */
+static void copy_turns(const mr__cycle *c, const assembly *a, size_t i, size_t n, size_t column)
+{
+    mr_array *to = &a->out->columns[column];
+    const mr__stream *s = c->slots[i];
+    size_t row = mr_array_row_bytes(to), bytes = row * (size_t)c->block_length;
+    char *at = (char *)to->data + to->rows * row + i * bytes;
+    const char *from = (const char *)s->block->rows.columns[column].data + s->block->at * row;
+    for (size_t k = 0; k < n; k++, at += bytes * c->n_slots, from += bytes)
+        if (bytes == 8)
+            memcpy(at, from, 8);
+        else if (bytes == 16)
+            memcpy(at, from, 16);
+        else if (bytes)
+            memcpy(at, from, bytes);
+}
+
+/* At the beginning of a round: what turn after turn would do, for as many rounds as there are. */
+static mr_code take_rounds(mr__cycle *c, assembly *a, mr_status *st)
+{
+    if (a->out->n_columns == 0)
+        MR_TRY(flush(a, st)); /* begins the output, if there is anything */
+    size_t n = rounds(c, a), turn = (size_t)c->block_length;
+    if (n == 0)
+        return MR_OK;
+    MR_TRY(flush(a, st));
+    for (size_t i = 0; i < c->n_slots; i++)
+        MR_TRY(hold(a, c->slots[i], st));
+    for (size_t i = 0; i < c->n_slots; i++) {
+        for (size_t k = 0; k < a->out->n_columns; k++)
+            copy_turns(c, a, i, n, k);
+        c->slots[i]->block->at += n * turn;
+    }
+    add_rows(a, n * turn * c->n_slots);
+    a->have += n * turn * c->n_slots;
+    return MR_OK;
+}
+
 /* The slot is free: opens the next dataset in it. */
 static mr_code fill_slot(mr__cycle *c, size_t rows, mr_status *st)
 {
@@ -515,7 +581,9 @@ static mr_code step(mr__cycle *c, assembly *a, bool *full, mr_status *st)
 {
     if (c->c < c->n_slots && c->slots[c->c]) {
         choose(c);
-        return take_turn(c, a, full, st);
+        if (c->c == 0 && c->b == 0 && c->length > 1)
+            MR_TRY(take_rounds(c, a, st));
+        return a->have < a->limit ? take_turn(c, a, full, st) : MR_OK;
     }
     if (!c->input_ended)
         return fill_slot(c, a->limit - a->have, st);
@@ -729,24 +797,4 @@ mr_code mr__cycle_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     c->b = b;
     c->input_ended = ended;
     return MR_OK;
-}
-
-mr_code mr__cycle_infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
-{
-    mr_fn *const *fn = params;
-    const mr_program *program;
-    MR_TRY(mr_program_get(*fn, mr_dataset_spec(mr_dataset_input(self, 0)), &program, st));
-    const mr_spec *made = mr_program_output(program);
-    mr_code rc = MR_OK;
-    if (mr_spec_kind_of(made) == MR_SPEC_LEAF && mr_spec_leaf(made, 0)->dtype == MR_DATASET) {
-        *out = mr_spec_ref(mr_spec_leaf(made, 0)->element);
-    } else {
-        char text[256];
-        mr_spec_format(made, text, sizeof text);
-        rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "%s: fn must return a dataset, not %s; use map for that",
-                     mr_dataset_op(self)->name, text);
-    }
-    mr_program_unref(program);
-    return rc;
 }

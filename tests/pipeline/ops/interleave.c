@@ -25,6 +25,23 @@ MR_TEST(a_slot_that_ends_is_refilled_when_the_cycle_comes_round)
                "4 4 4 5 5 5 4 5 5 6 6 6 4 4 4 6 6 6 4 5 5 5 6 6 6 5 5 6 6 6");
 }
 
+/* Turns of all slots in a row, while each has rows for some, and what comes before and after. */
+MR_TEST(rounds_of_all_slots_keep_the_order)
+{
+    check_both("range(3).interleave(n => range(n, n + 90, 10)", "cycle_length=3",
+               "0 1 2 10 11 12 20 21 22 30 31 32 40 41 42 50 51 52 60 61 62 70 71 72 80 81 82");
+    check_both("range(3).interleave(n => range(n, n + 110, 10)", "cycle_length=3, block_length=2",
+               "0 10 1 11 2 12 20 30 21 31 22 32 40 50 41 51 42 52 60 70 61 71 62 72 80 90 81 91 "
+               "82 92 100 101 102");
+    check_both("range(1, 4).interleave(n => range(100 * n, 106 * n)", "cycle_length=2",
+               "100 200 101 201 102 202 103 203 104 204 105 205 206 300 207 301 208 302 209 303 "
+               "210 304 211 305 306 307 308 309 310 311 312 313 314 315 316 317");
+    mr_drive("range(3).interleave(n => range(n, n + 60, 10).map(x => (x, format(\"s{}\", x), [x, 1]"
+             ")), cycle_length=5).filter((x, s, v) => s == format(\"s{}\", x) and sum(v) == x + 1)"
+             ".map((x, s, v) => x)",
+             "0 1 2 10 11 12 20 21 22 30 31 32 40 41 42 50 51 52");
+}
+
 MR_TEST(one_slot_is_flat_map)
 {
     mr_drive("range(4).interleave(n => range(n), cycle_length=1)", "0 0 1 0 1 2");
