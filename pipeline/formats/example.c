@@ -40,11 +40,22 @@ struct mr_example_plan {
     size_t table_mask;
 };
 
+/* The values of a variable-length feature, one row after the other. How many each row has stands in
+ * the column, where the shapes of its rows are. */
+typedef struct values {
+    mr_buffer *memory;     /* NULL: none yet */
+    size_t used, capacity; /* values; of the rows that are done */
+    int64_t *counts;
+} values;
+
 /* What one call of parse works on. */
 typedef struct parse {
     const mr_example_plan *plan;
+    const mr_bytes *records;
+    size_t rows;
     mr_array *columns;
-    mr__list *lists;  /* n a row for variable-length features; see ragged_of */
+    values *ragged; /* of variable-length features, of which there are some with has_ragged */
+    bool has_ragged;
     front *fronts;    /* of fixed features that are no number, as they were last */
     uint32_t *follow; /* follow[i]: the feature that followed feature i - 1 last time */
     uint32_t *seen;   /* seen[i] == stamp: feature i is in this record */
@@ -272,9 +283,48 @@ static uint8_t *cell(const parse *w, size_t i, size_t row)
     return (uint8_t *)w->columns[i].data + row * w->plan->f[i].row_bytes;
 }
 
-static mr__list *ragged_of(const parse *w, size_t i, size_t row)
+/* Room for n more values of feature i, and for as many a row in the rows to come as there were, if
+ * those are large enough: a value takes a byte at least. */
+static mr_code grow(const parse *w, size_t i, size_t row, size_t n, mr_status *st)
 {
-    return &w->lists[row * w->plan->n + i];
+    values *v = &w->ragged[i];
+    size_t size = mr_dtype_size(w->plan->f[i].wanted.dtype), capacity, bytes;
+    size_t mean = row ? v->used / row : 0, more = 0, half = v->capacity / 2;
+    mr_buffer *memory;
+    for (size_t r = row + 1; r < w->rows; r++)
+        more += w->records[r].size < mean ? w->records[r].size : mean;
+    if (__builtin_add_overflow(v->used, n, &capacity) ||
+        __builtin_add_overflow(capacity, more > half ? more : half, &capacity) ||
+        __builtin_mul_overflow(capacity, size, &bytes))
+        return mr_fail_memory(st, SIZE_MAX, "the values of a feature");
+    MR_TRY(mr_buffer_alloc(&memory, bytes, st));
+    if (v->used)
+        memcpy(mr_buffer_data(memory), mr_buffer_data(v->memory), v->used * size);
+    mr_buffer_unref(v->memory);
+    v->memory = memory;
+    v->capacity = capacity;
+    return MR_OK;
+}
+
+/* Puts the values of a list after those of the rows before; a second call for a row replaces what
+ * the first one put. MR_INVALID_ARGUMENT, without a status: the list is malformed. */
+static mr_code put_values(const parse *w, size_t i, size_t row, const mr__list *list, mr_status *st)
+{
+    values *v = &w->ragged[i];
+    size_t count = (size_t)(list->end - list->from); /* at most */
+    if (count > v->capacity - v->used) {
+        if (!mr__count_values(list, &count))
+            return MR_INVALID_ARGUMENT;
+        if (count > v->capacity - v->used)
+            MR_TRY(grow(w, i, row, count, st));
+    }
+    if (count) {
+        size_t size = mr_dtype_size(w->plan->f[i].wanted.dtype);
+        if (!mr__decode_values(list, (uint8_t *)mr_buffer_data(v->memory) + v->used * size, &count))
+            return MR_INVALID_ARGUMENT;
+    }
+    v->counts[row] = (int64_t)count;
+    return MR_OK;
 }
 
 /* Fills in what a record lacks: the default, or no values. false: it is required. */
@@ -282,7 +332,7 @@ static bool fill_missing(const parse *w, size_t i, size_t row)
 {
     const feature *f = &w->plan->f[i];
     if (f->wanted.ragged)
-        *ragged_of(w, i, row) = (mr__list){0};
+        w->ragged[i].counts[row] = 0;
     else if (!f->wanted.default_values)
         return false;
     else if (f->row_bytes)
@@ -312,6 +362,9 @@ static inline __attribute__((always_inline)) bool fast_values(const parse *w, si
         return true;
     }
     int64_t *ints = (int64_t *)(void *)to;
+    size_t n;
+    if (f->values > 1)
+        return mr__packed_ints(p, e, ints, f->values, &n) && n == f->values;
     uint64_t v;
     for (size_t k = 0; k < f->values; k++) {
         if (p >= e || !(p = mr__varint_any(p, record_end, &v)))
@@ -399,16 +452,12 @@ static inline const uint8_t *fast_entry(const parse *w, size_t *i, size_t row, c
     }
     const feature *f = &plan->f[*i];
     mr__list list = {f->kind, p, e};
-    size_t n_list, count;
+    size_t n_list;
     if (p == e || *p != (f->kind << 3 | 2) || !(p = mr__length(p + 1, e, &n_list)) ||
         p + n_list != e)
         return NULL;
-    if (f->wanted.ragged) {
-        if (!mr__count_values(&list, &count))
-            return NULL;
-        *ragged_of(w, *i, row) = list;
-        return e;
-    }
+    if (f->wanted.ragged)
+        return put_values(w, *i, row, &list, NULL) == MR_OK ? e : NULL;
     if (p == e || *p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e ||
         !fast_values(w, *i, row, p, e, record_end))
         return NULL;
@@ -514,10 +563,8 @@ static mr_code slow_feature(parse *w, size_t i, size_t row, const mr_bytes *name
     if (list.kind != f->kind)
         return bad(f, row, name, st, "data types differ: expected %s, found %s",
                    type_text(f->wanted.dtype), type_text(mr__list_dtype(list.kind)));
-    if (f->wanted.ragged) {
-        *ragged_of(w, i, row) = list;
-        return MR_OK;
-    }
+    if (f->wanted.ragged)
+        return put_values(w, i, row, &list, st);
     if (count != f->values) {
         char shape[200];
         shape_text(&f->wanted, shape, sizeof shape);
@@ -526,7 +573,7 @@ static mr_code slow_feature(parse *w, size_t i, size_t row, const mr_bytes *name
                    type_text(f->wanted.dtype), count, shape);
     }
     if (count)
-        mr__decode_values(&list, cell(w, i, row));
+        mr__decode_values(&list, cell(w, i, row), &count);
     return MR_OK;
 }
 
@@ -560,89 +607,72 @@ static void clear_row(parse *w, size_t row)
 {
     for (size_t i = 0; i < w->plan->n; i++) {
         if (w->plan->f[i].wanted.ragged)
-            *ragged_of(w, i, row) = (mr__list){0};
+            w->ragged[i].counts[row] = 0;
         else if (w->plan->f[i].row_bytes)
             memset(cell(w, i, row), 0, w->plan->f[i].row_bytes);
     }
 }
 
-/* The rows of variable-length feature i, from the lists found. */
-static mr_code fill_ragged(parse *w, size_t i, size_t rows, mr_status *st)
+/* The values that a row has put stay. */
+static void keep_values(const parse *w, size_t row)
 {
-    const feature *f = &w->plan->f[i];
-    mr_array *a = &w->columns[i];
-    mr_row *out = a->data;
-    mr_buffer *memory = NULL;
-    size_t total = 0, size = mr_dtype_size(f->wanted.dtype), bytes;
-    mr_code rc = mr_buffer_alloc(&memory, rows * sizeof(int64_t), st);
-    if (rc != MR_OK)
-        return rc;
-    int64_t *counts = mr_buffer_data(memory);
-    for (size_t row = 0; row < rows; row++) {
-        size_t n = 0;
-        mr__count_values(ragged_of(w, i, row), &n);
-        counts[row] = (int64_t)n;
-        total += n;
-    }
-    rc = mr_buffer_hold(a->owner, memory, st);
-    mr_buffer_unref(memory);
-    memory = NULL;
-    if (rc != MR_OK)
-        return rc;
-    if (__builtin_mul_overflow(total, size, &bytes))
-        return mr_fail_memory(st, SIZE_MAX, "the values of a feature");
-    rc = mr_buffer_alloc(&memory, bytes, st);
-    if (rc != MR_OK)
-        return rc;
-    uint8_t *to = mr_buffer_data(memory);
-    for (size_t row = 0; row < rows; row++) {
-        out[row] = (mr_row){.data = to, .shape = &counts[row]};
-        if (counts[row])
-            mr__decode_values(ragged_of(w, i, row), to);
-        to += (size_t)counts[row] * size;
-    }
-    rc = mr_buffer_hold(a->owner, memory, st);
-    mr_buffer_unref(memory);
-    return rc;
+    for (size_t i = 0; i < w->plan->n; i++)
+        if (w->plan->f[i].wanted.ragged)
+            w->ragged[i].used += (size_t)w->ragged[i].counts[row];
 }
 
-static mr_code make_columns(parse *w, size_t rows, mr_status *st)
+/* The rows of variable-length feature i, over the values that were put. */
+static mr_code make_rows(parse *w, size_t i, mr_status *st)
+{
+    values *v = &w->ragged[i];
+    mr_array *a = &w->columns[i];
+    mr_row *out = a->data;
+    size_t size = mr_dtype_size(a->dtype);
+    if (!v->memory)
+        MR_TRY(mr_buffer_alloc(&v->memory, 0, st));
+    const uint8_t *at = mr_buffer_data(v->memory);
+    for (size_t row = 0; row < w->rows; row++) {
+        out[row] = (mr_row){.data = at, .shape = &v->counts[row]};
+        at += (size_t)v->counts[row] * size;
+    }
+    return mr_buffer_hold(a->owner, v->memory, st);
+}
+
+static mr_code make_columns(parse *w, mr_status *st)
 {
     const mr_example_plan *p = w->plan;
     for (size_t i = 0; i < p->n; i++) {
         const mr_example_feature *f = &p->f[i].wanted;
-        MR_TRY(f->ragged ? mr_array_alloc_ragged(&w->columns[i], f->dtype, 1, rows, st)
-                         : mr_array_alloc(&w->columns[i], f->dtype, f->rank, f->shape, rows, st));
+        mr_array *a = &w->columns[i];
+        MR_TRY(f->ragged ? mr_array_alloc_ragged(a, f->dtype, 1, w->rows, st)
+                         : mr_array_alloc(a, f->dtype, f->rank, f->shape, w->rows, st));
+        if (f->ragged)
+            w->ragged[i].counts = mr_array_shape_slot(a, 0);
     }
     return MR_OK;
 }
 
 /* One block of scratch for all of w's arrays; its columns. */
-static mr_code prepare(parse *w, size_t rows, mr_buffer **scratch, mr_status *st)
+static mr_code prepare(parse *w, mr_buffer **scratch, mr_status *st)
 {
     const mr_example_plan *p = w->plan;
-    bool ragged = false;
-    for (size_t i = 0; i < p->n; i++)
-        ragged |= p->f[i].wanted.ragged;
-    size_t lists = 0, fixed = p->n * (sizeof *w->entries + sizeof *w->fronts + sizeof *w->seen +
-                                      sizeof *w->follow) +
-                              sizeof *w->follow;
-    if (ragged && (__builtin_mul_overflow(rows, p->n, &lists) ||
-                   __builtin_mul_overflow(lists, sizeof *w->lists, &lists)))
-        return mr_fail_memory(st, SIZE_MAX, "parsing");
-    MR_TRY(mr_buffer_alloc(scratch, lists + fixed, st));
-    uint8_t *at = mr_buffer_data(*scratch);
-    w->lists = (mr__list *)(void *)at;
-    w->entries = (mr__entry *)(void *)(at + lists);
+    size_t each = sizeof *w->entries + sizeof *w->fronts + sizeof *w->ragged + sizeof *w->seen +
+                  sizeof *w->follow;
+    MR_TRY(mr_buffer_alloc(scratch, p->n * each + sizeof *w->follow, st));
+    w->entries = mr_buffer_data(*scratch);
     w->fronts = (front *)(void *)(w->entries + p->n);
-    w->seen = (uint32_t *)(w->fronts + p->n);
+    w->ragged = (values *)(void *)(w->fronts + p->n);
+    w->seen = (uint32_t *)(w->ragged + p->n);
     w->follow = w->seen + p->n;
     memset(w->seen, 0, p->n * sizeof *w->seen);
-    for (size_t i = 0; i < p->n; i++)
+    for (size_t i = 0; i < p->n; i++) {
         w->fronts[i].size = 0;
+        w->ragged[i] = (values){0};
+        w->has_ragged |= p->f[i].wanted.ragged;
+    }
     for (size_t i = 0; i <= p->n; i++)
         w->follow[i] = (uint32_t)i;
-    return make_columns(w, rows, st);
+    return make_columns(w, st);
 }
 
 /* Where the first feature begins and the last one ends: a large value between them, which stays
@@ -659,34 +689,34 @@ mr_code mr_example_parse(const mr_example_plan *plan, const mr_bytes *records, s
                          const mr_bytes *names, mr_array *columns, mr_example_error_fn on_error,
                          void *ctx, mr_status *st)
 {
-    parse w = {.plan = plan, .columns = columns};
+    parse w = {.plan = plan, .records = records, .rows = n, .columns = columns};
     mr_buffer *scratch = NULL;
     mr_status bad_row;
     memset(columns, 0, plan->n * sizeof *columns);
-    mr_code rc = prepare(&w, n, &scratch, st);
+    mr_code rc = prepare(&w, &scratch, st);
     for (size_t row = 0; row < n && rc == MR_OK; row++) {
         if (n - row > AHEAD)
             prefetch(&records[row + AHEAD]);
-        if (fast_record(&w, &records[row], row))
-            continue;
-        mr_code found = slow_record(&w, &records[row], row, names ? &names[row] : NULL, &bad_row);
-        if (found == MR_OK)
-            continue;
-        if (on_error) {
-            clear_row(&w, row);
-            on_error(ctx, row, &bad_row);
-        } else {
-            rc = found;
-            if (st)
+        if (!fast_record(&w, &records[row], row)) {
+            rc = slow_record(&w, &records[row], row, names ? &names[row] : NULL, &bad_row);
+            if (rc == MR_INVALID_ARGUMENT && on_error) {
+                clear_row(&w, row);
+                on_error(ctx, row, &bad_row);
+                rc = MR_OK;
+            } else if (rc != MR_OK && st)
                 *st = bad_row;
         }
+        if (w.has_ragged && rc == MR_OK)
+            keep_values(&w, row);
     }
     for (size_t i = 0; i < plan->n && rc == MR_OK; i++) {
         if (plan->f[i].wanted.ragged)
-            rc = fill_ragged(&w, i, n, st);
+            rc = make_rows(&w, i, st);
         else if (plan->f[i].text)
             rc = mr_buffer_hold(columns[i].owner, plan->f[i].text, st);
     }
+    for (size_t i = 0; scratch && i < plan->n; i++)
+        mr_buffer_unref(w.ragged[i].memory);
     mr_buffer_unref(scratch);
     if (rc != MR_OK)
         for (size_t i = 0; i < plan->n; i++)

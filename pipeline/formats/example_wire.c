@@ -70,6 +70,65 @@ bool mr__find_list(const uint8_t *value, size_t n, mr__list *out)
     return true;
 }
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+
+/* Bit k: byte k of the n at p, 64 at most, ends a varint. 16 bytes before p + n may be read. */
+static inline uint64_t ends_of(const uint8_t *p, size_t n)
+{
+    uint64_t more = 0; /* of 16 bytes at a time, the last ones over those before */
+    for (size_t k = 0; k < n; k += 16) {
+        size_t at = k + 16 <= n || n < 16 ? k : n - 16;
+        const uint8_t *from = n < 16 ? p + n - 16 : p + at;
+        uint64_t part = (uint64_t)_mm_movemask_epi8(_mm_loadu_si128((const void *)from));
+        more |= n < 16 ? part >> (16 - n) : part << at;
+    }
+    return ~more & (n < 64 ? ((uint64_t)1 << n) - 1 : UINT64_MAX);
+}
+
+/* Where varints end is found for many at once, so that none waits for the one before it. */
+static bool many_ints(const uint8_t *p, const uint8_t *e, int64_t *to, size_t most, size_t *count)
+{
+    size_t n = 0;
+    for (const uint8_t *base = p; base < e; base += 64) {
+        uint64_t ends = ends_of(base, e - base < 64 ? (size_t)(e - base) : 64);
+        for (; ends; ends &= ends - 1) {
+            const uint8_t *next = base + __builtin_ctzll(ends) + 1;
+            size_t size = (size_t)(next - p);
+            uint64_t v = 0;
+            if (n == most)
+                return false;
+            if (__builtin_expect(size <= 8, 1)) {
+                memcpy(&v, next - 8, 8);
+                v = mr__join_groups(v >> (64 - 8 * size) & 0x7f7f7f7f7f7f7f7f);
+            } else if (mr__varint_slow(p, next, &v) != next)
+                return false;
+            to[n++] = (int64_t)v;
+            p = next;
+        }
+    }
+    *count = n;
+    return p == e;
+}
+#endif
+
+bool mr__packed_ints(const uint8_t *p, const uint8_t *e, int64_t *to, size_t most, size_t *count)
+{
+    uint64_t v;
+    size_t n = 0;
+#if defined(__SSE2__)
+    if (e - p >= 16)
+        return many_ints(p, e, to, most, count);
+#endif
+    while (p < e) {
+        if (n == most || !(p = mr__varint_any(p, e, &v)))
+            return false;
+        to[n++] = (int64_t)v;
+    }
+    *count = n;
+    return true;
+}
+
 /* The values of one list message: written to `to` if that is not NULL. NULL: malformed. */
 static bool list_values(int kind, const uint8_t *p, const uint8_t *e, void *to, size_t *count)
 {
@@ -94,12 +153,15 @@ static bool list_values(int kind, const uint8_t *p, const uint8_t *e, void *to, 
                 if (to && n)
                     memcpy((float *)to + *count, p, n);
                 *count += n / 4;
+            } else if (to) {
+                size_t most = SIZE_MAX / sizeof *ints, got;
+                if (!mr__packed_ints(p, stop, ints + *count, most, &got))
+                    return false;
+                *count += got;
             } else {
                 while (p < stop) {
                     if (!(p = mr__varint_any(p, stop, &v)))
                         return false;
-                    if (to)
-                        ints[*count] = (int64_t)v;
                     ++*count;
                 }
             }
@@ -147,10 +209,9 @@ bool mr__count_values(const mr__list *list, size_t *count)
     return feature_values(list, NULL, count);
 }
 
-void mr__decode_values(const mr__list *list, void *to)
+bool mr__decode_values(const mr__list *list, void *to, size_t *count)
 {
-    size_t count;
-    feature_values(list, to, &count);
+    return feature_values(list, to, count);
 }
 
 mr_dtype mr__list_dtype(int kind)
@@ -184,7 +245,7 @@ mr_code mr_example_visit(const void *record, size_t size, mr_example_visit_fn vi
         if (rc != MR_OK)
             break;
         if (n)
-            mr__decode_values(&list, values);
+            mr__decode_values(&list, values, &n);
         if (!visit)
             continue;
         rc = visit(ctx,

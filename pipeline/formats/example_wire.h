@@ -134,6 +134,10 @@ typedef struct mr__walker {
 } mr__walker;
 int mr__next_entry(mr__walker *w, mr__entry *entry);
 
+/* The varints in [p, e), which fill it: `most` of them at most, of which *count were written to
+ * `to`. false: they don't, or there are more. At least 8 bytes of the record stand before p. */
+bool mr__packed_ints(const uint8_t *p, const uint8_t *e, int64_t *to, size_t most, size_t *count);
+
 /* The list that a Feature carries: kind 0: none. from: where its fields start. false: malformed. */
 typedef struct mr__list {
     int kind;
@@ -142,8 +146,9 @@ typedef struct mr__list {
 bool mr__find_list(const uint8_t *value, size_t n, mr__list *out);
 /* Its number of values; false: malformed. */
 bool mr__count_values(const mr__list *list, size_t *count);
-/* Writes them (int64_t, float or mr_bytes) to `to`; the list has been counted. */
-void mr__decode_values(const mr__list *list, void *to);
+/* Writes them (int64_t, float or mr_bytes) to `to`, where there is room for as many as the list has
+ * bytes or as were counted. *count: how many; false: malformed. */
+bool mr__decode_values(const mr__list *list, void *to, size_t *count);
 
 /* Dtype of a kind of list, MR_DATASET for none. */
 mr_dtype mr__list_dtype(int kind);

@@ -178,7 +178,7 @@ static mr_code add_step(const mr__feature *f, struct grown *g, size_t step, cons
     }
     MR_TRY(mr_grow((void **)&g->v, &g->capacity, g->n + n, each, SIZE_MAX / 64, "a sequence", st));
     if (n)
-        mr__decode_values(&list, g->v + g->n * each);
+        mr__decode_values(&list, g->v + g->n * each, &n);
     g->n += n;
     return MR_OK;
 }
