@@ -237,13 +237,22 @@ static mr_code batch_shape(const struct target *t, const mr_array *a, size_t col
         limit[d] = open ? INT64_MAX : t->shape[d];
         shape[d] = open ? 0 : t->shape[d];
     }
-    for (size_t r = 0; r < a->rows; r++)
-        for (int d = 0; d < a->rank; d++) {
+    size_t bad = a->rows; /* the first row that is, in axis `at` */
+    int at = 0;
+    for (int d = 0; d < a->rank; d++) {
+        int64_t most = shape[d];
+        for (size_t r = 0; r < bad; r++) {
             int64_t size = rows[r].shape[d];
-            if ((uint64_t)size > (uint64_t)limit[d]) /* -1, of a ragged row, too */
-                return refuse(limit[d], size, r, d, column, st);
-            shape[d] = size > shape[d] ? size : shape[d];
+            if ((uint64_t)size > (uint64_t)limit[d]) { /* -1, of a ragged row, too */
+                bad = r;
+                at = d;
+            }
+            most = size > most ? size : most;
         }
+        shape[d] = most;
+    }
+    if (bad < a->rows)
+        return refuse(limit[at], rows[bad].shape[at], bad, at, column, st);
     return MR_OK;
 }
 

@@ -51,9 +51,20 @@ MR_TEST(batches_lie_across_the_blocks_of_a_cache)
              "[[1,1,1],[1,1,0],[0,0,0]]");
 }
 
+MR_TEST(batches_of_many_short_rows_are_padded_to_the_end)
+{
+    mr_drive("range(1200).map(x => ones([x % 5 + 1])).padded_batch(600).map(b => sum(b, axis=0))",
+             "[600,480,360,240,120] [600,480,360,240,120]");
+}
+
 MR_TEST(an_element_larger_than_its_size_is_data_loss_of_the_batch)
 {
     mr_drive(RAGGED ".padded_batch(2, padded_shapes=[2])", "!pad [[1,1],[0,0]]");
+    mr_status st; /* the first such element, whichever axis it is */
+    mr_drive_error("range(3).map(x => ones([1 + x * 2, 6 - x * 2])).padded_batch(3, "
+                   "padded_shapes=[4, 5])",
+                   &st);
+    mr_has_str(st.message, "axis 1 of component 0 is to have 5, element 0 has 6");
 }
 
 MR_TEST(bad_arguments_are_refused)
