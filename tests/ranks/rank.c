@@ -218,7 +218,7 @@ static mr_code check_exchanges(mr__world *w, mr_status *st)
 
 static mr_code check(mr__ring *r, mr_status *st)
 {
-    static const size_t counts[] = {0, 1, 2, 3, 5, 64, 1000, 16384, 65537, 1000003};
+    static const size_t counts[] = {0, 1, 2, 3, 5, 64, 1000, 16384, 65537, 3300001};
     static const mr_dtype types[] = {MR_FLOAT32, MR_FLOAT16, MR_BFLOAT16,
                                      MR_FLOAT64, MR_INT32,   MR_INT64};
     for (size_t t = 0; t < 6; t++)

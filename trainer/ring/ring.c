@@ -18,6 +18,7 @@
 enum {
     MAGIC = 0x474e5249, /* "IRNG" in the byte order of the machine: values travel in it too */
     LINE = 64,
+    LARGE = 4 << 20, /* of a segment in bytes: it does not stay in the caches anyway */
     PIECE = 64 << 10 /* bytes at a time, so that sending and receiving take turns */
 };
 
@@ -152,6 +153,12 @@ static size_t fold_some(flow *f, unsigned char *to, size_t room, size_t left)
     return n;
 }
 
+/* What is sent on is read again at once, and what is small when the operation has ended. */
+static bool is_read_soon(const flow *f, size_t s)
+{
+    return f->receive_at + 1 < f->n_send || segment_size(f, s) < LARGE;
+}
+
 /* *checked: the head is there and was not looked at. */
 static bool receive_some(flow *f, bool *head_came)
 {
@@ -162,7 +169,7 @@ static bool receive_some(flow *f, bool *head_came)
     if (f->n_receive == 0)
         return false;
     if (f->got_head < LINE) {
-        f->got_head += mr__way_get(r, (char *)&f->theirs + f->got_head, LINE - f->got_head);
+        f->got_head += mr__way_get(r, (char *)&f->theirs + f->got_head, LINE - f->got_head, true);
         *head_came = f->got_head == LINE;
         return f->got_head > before;
     }
@@ -175,7 +182,7 @@ static bool receive_some(flow *f, bool *head_came)
         }
         unsigned char *to = f->data + f->bounds[s] + f->receive_offset;
         n = f->receive_at < f->n_fold ? fold_some(f, to, room, left)
-                                      : mr__way_get(r, to, smaller(room, left));
+                                      : mr__way_get(r, to, smaller(room, left), is_read_soon(f, s));
         if (n == 0)
             break;
         f->receive_offset += n;
@@ -183,7 +190,7 @@ static bool receive_some(flow *f, bool *head_came)
     }
     if (f->received == f->receive_total) {
         f->receive_at = f->n_receive;
-        f->got_fill += mr__way_get(r, fill, fill_of(f->receive_total) - f->got_fill);
+        f->got_fill += mr__way_get(r, fill, fill_of(f->receive_total) - f->got_fill, true);
     }
     return f->got_head + f->received + f->got_fill > before;
 }

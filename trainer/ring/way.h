@@ -16,6 +16,8 @@ typedef struct mr__writer {
     mr__way way;
     const char *broken; /* why; NULL: it is not. Static text, or text below */
     char text[96];
+    unsigned measured; /* copies to shared memory so far that were timed */
+    double cost[2];    /* ns a byte: through the caches, past them; 0: not known */
 } mr__writer;
 
 typedef struct mr__reader {
@@ -32,8 +34,8 @@ size_t mr__way_put(mr__writer *w, const void *p, size_t n);
  * least `least` where so much has come. */
 size_t mr__way_peek(mr__reader *r, size_t least, size_t want, const void **p);
 void mr__way_consume(mr__reader *r, size_t n);
-/* Receives up to n bytes to `to` and returns how many. */
-size_t mr__way_get(mr__reader *r, void *to, size_t n);
+/* Receives up to n bytes to `to` and returns how many. read_soon: they are to be in the caches. */
+size_t mr__way_get(mr__reader *r, void *to, size_t n, bool read_soon);
 /* Waits until there is more to read (wants_read: `least` bytes) or room to write, or a connection
  * broke. */
 void mr__ways_wait(mr__writer *w, bool wants_write, mr__reader *r, bool wants_read, size_t least);
