@@ -14,6 +14,10 @@ if [ -x build/bench/allreduce ]; then
     printf '\nallreduce\n'
     build/bench/allreduce
 fi
+if [ -x build/bench/allreduce_mpi ] && command -v mpirun >/dev/null; then
+    printf '\nallreduce by MPI\n'
+    mpirun --oversubscribe -n 2 build/bench/allreduce_mpi
+fi
 if [ -x build/bench/train ]; then
     printf '\ntraining on the processor\n'
     build/bench/train

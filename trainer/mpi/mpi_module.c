@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI's non-blocking collectives. Counts of MPI are ints: longer operations go in pieces. */
+/* MPI's non-blocking operations. Counts of MPI are ints: longer operations go in pieces. Open MPI's
+ * MPI_Iallreduce takes twice as long as MPI_Allreduce for all but few values, but the latter cannot
+ * be left when a process is lost: such sums go around from process to process here, see turn. */
 #include "trainer/mpi/mpi_module.h"
 
 #include <limits.h>
@@ -7,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h> /* atexit */
 
-enum { PIECE = 1 << 28, MAX_PIECES = 256 };
+enum { PIECE = 1 << 28, MAX_PIECES = 256 /* of one operation, in values */ };
+enum { LONG = 32 << 10, AHEAD = 2 /* parts */, PART = MR__MPI_ROOM / AHEAD /* bytes */ };
+
+static const size_t bytes_of[MR__MPI_TYPES] = {2, 2, 4, 8, 4, 8};
 
 static mr__mpi_fold fold_of[MR__MPI_TYPES][3];
 static MPI_Op op_of[MR__MPI_TYPES][3];
@@ -17,6 +22,18 @@ static MPI_Request requests[MAX_PIECES];
 static int n_requests;
 static int *room_of_both; /* of an all-gather: counts, then places */
 static bool is_open, ends_well;
+
+/* A long all-reduce. The values are cut into a segment a process. In each round a process sends one
+ * to the next, in parts, and gets one from that before: in the first half of the rounds it adds its
+ * own values to those, in the second it keeps them. It then sends that segment on. */
+static struct {
+    bool runs;
+    mr__mpi_call call;
+    int rank, size;
+    size_t round, sent, asked, got; /* parts of this round */
+    char *room;                     /* for AHEAD parts */
+    MPI_Request out[AHEAD], in[AHEAD];
+} turn;
 
 static bool check(int rc, const char *what, char *why, size_t size)
 {
@@ -85,7 +102,8 @@ static void finalize(void)
         MPI_Finalize();
 }
 
-static bool mpi_open(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, char *why, size_t size)
+static bool mpi_open(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *parts, char *why,
+                     size_t size)
 {
     int level = 0, there = 0;
     if (is_open) {
@@ -112,6 +130,7 @@ static bool mpi_open(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, char *why,
         return false;
     MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
     room_of_both = room;
+    turn.room = parts;
     is_open = make_operations(why, size);
     return is_open;
 }
@@ -130,11 +149,10 @@ static void mpi_describe(int *rank, int *size, char *version, size_t room)
 
 static bool start_piece(const mr__mpi_call *c, size_t from, size_t n, char *why, size_t size)
 {
-    static const size_t bytes[MR__MPI_TYPES] = {2, 2, 4, 8, 4, 8};
     MPI_Request *r = &requests[n_requests];
     int rc;
     if (c->kind == MR__MPI_ALL_REDUCE)
-        rc = MPI_Iallreduce(MPI_IN_PLACE, (char *)c->data + from * bytes[c->type], (int)n,
+        rc = MPI_Iallreduce(MPI_IN_PLACE, (char *)c->data + from * bytes_of[c->type], (int)n,
                             type_of[c->type], op_of[c->type][c->op], all, r);
     else
         rc = MPI_Ibcast((char *)c->data + from, (int)n, MPI_BYTE, c->root, all, r);
@@ -164,9 +182,97 @@ static bool start_gather(const mr__mpi_call *c, char *why, size_t size)
                  "MPI_Iallgatherv", why, size);
 }
 
+static void start_turn(const mr__mpi_call *c)
+{
+    turn.runs = true;
+    turn.call = *c;
+    turn.round = turn.sent = turn.asked = turn.got = 0;
+    for (int i = 0; i < AHEAD; i++)
+        turn.out[i] = turn.in[i] = MPI_REQUEST_NULL;
+    MPI_Comm_rank(all, &turn.rank);
+    MPI_Comm_size(all, &turn.size);
+}
+
+/* The k-th part of the segment that this process sends (back 0) or gets (back 1) in this round.
+ * NULL: there is none. */
+static char *part_of(size_t back, size_t k, int *bytes)
+{
+    const mr__mpi_call *c = &turn.call;
+    size_t n = (size_t)turn.size, s = ((size_t)turn.rank + 2 * n - turn.round - back) % n;
+    size_t from = c->count / n * s + c->count % n * s / n;
+    size_t to = c->count / n * (s + 1) + c->count % n * (s + 1) / n;
+    size_t at = from * bytes_of[c->type] + k * PART, end = to * bytes_of[c->type];
+    if (at >= end)
+        return NULL;
+    *bytes = (int)(end - at < PART ? end - at : PART);
+    return (char *)c->data + at;
+}
+
+/* Starts, ends and adds up what can be. *moved: something was. */
+static bool move_turn(bool *moved, char *why, size_t size)
+{
+    const mr__mpi_call *c = &turn.call;
+    int next = (turn.rank + 1) % turn.size, before = (turn.rank + turn.size - 1) % turn.size;
+    bool adds = turn.round + 1 < (size_t)turn.size;
+    int done = 0, bytes;
+    char *p;
+    *moved = false;
+    while (turn.asked < turn.got + AHEAD && (p = part_of(1, turn.asked, &bytes))) {
+        size_t k = turn.asked++ % AHEAD;
+        char *to = adds ? turn.room + k * PART : p;
+        if (!check(MPI_Irecv(to, bytes, MPI_BYTE, before, 0, all, &turn.in[k]), "MPI_Irecv", why,
+                   size))
+            return false;
+    }
+    if ((p = part_of(0, turn.sent, &bytes))) {
+        MPI_Request *r = &turn.out[turn.sent % AHEAD];
+        if (!check(MPI_Test(r, &done, MPI_STATUS_IGNORE), "MPI_Test", why, size))
+            return false;
+        if (done && !check(MPI_Isend(p, bytes, MPI_BYTE, next, 0, all, r), "MPI_Isend", why, size))
+            return false;
+        turn.sent += (size_t)done;
+        *moved = done;
+    }
+    if (!(p = part_of(1, turn.got, &bytes)))
+        return true;
+    size_t k = turn.got % AHEAD;
+    if (!check(MPI_Test(&turn.in[k], &done, MPI_STATUS_IGNORE), "MPI_Test", why, size))
+        return false;
+    if (done && adds)
+        fold_of[c->type][c->op](p, turn.room + k * PART, (size_t)bytes / bytes_of[c->type]);
+    turn.got += (size_t)done;
+    *moved = *moved || done;
+    return true;
+}
+
+static bool test_turn(bool *done, char *why, size_t size)
+{
+    bool moved;
+    int bytes, sent = 0;
+    do {
+        if (!move_turn(&moved, why, size))
+            return false;
+    } while (moved);
+    if (part_of(0, turn.sent, &bytes) || part_of(1, turn.got, &bytes))
+        return true;
+    if (!check(MPI_Testall(AHEAD, turn.out, &sent, MPI_STATUSES_IGNORE), "MPI_Testall", why, size))
+        return false;
+    if (sent) {
+        turn.round++;
+        turn.sent = turn.asked = turn.got = 0;
+    }
+    *done = turn.round == 2 * ((size_t)turn.size - 1);
+    turn.runs = !*done;
+    return true;
+}
+
 static bool mpi_start(const mr__mpi_call *c, char *why, size_t size)
 {
     n_requests = 0;
+    if (c->kind == MR__MPI_ALL_REDUCE && c->count >= LONG / bytes_of[c->type]) {
+        start_turn(c);
+        return true;
+    }
     if (c->kind == MR__MPI_ALL_GATHER)
         return start_gather(c, why, size);
     if (c->count / PIECE >= MAX_PIECES) {
@@ -186,6 +292,9 @@ static bool mpi_start(const mr__mpi_call *c, char *why, size_t size)
 static bool mpi_test(bool *done, char *why, size_t size)
 {
     int flag = 0;
+    *done = false;
+    if (turn.runs)
+        return test_turn(done, why, size);
     bool good = check(MPI_Testall(n_requests, requests, &flag, MPI_STATUSES_IGNORE), "MPI_Testall",
                       why, size);
     *done = flag;
@@ -196,6 +305,8 @@ static void mpi_close(bool well)
 {
     if (is_open && well)
         MPI_Comm_free(&all);
+    turn.runs = false;
+    turn.room = NULL;
     room_of_both = NULL;
     is_open = false;
     ends_well = well;

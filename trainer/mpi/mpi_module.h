@@ -10,8 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MR__MPI_ABI    1
+#define MR__MPI_ABI    2
 #define MR__MPI_SYMBOL "millrace_mpi"
+
+enum { MR__MPI_ROOM = 16 << 20 };
 
 typedef enum mr__mpi_kind {
     MR__MPI_ALL_REDUCE,
@@ -44,9 +46,11 @@ typedef struct mr__mpi_call {
 
 typedef struct mr__mpi {
     uint32_t abi; /* MR__MPI_ABI */
-    /* Joins MPI, once a process. folds[type][op] do what MPI has no operation for. room: of two
-     * ints for each process, borrowed until close. false: why not. */
-    bool (*open)(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, char *why, size_t size);
+    /* Joins MPI, once a process. folds[type][op] do what MPI has no operation for, and long sums.
+     * room: of two ints for each process; parts: of MR__MPI_ROOM bytes; both borrowed until close.
+     * false: why not. */
+    bool (*open)(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *parts, char *why,
+                 size_t size);
     /* Which process this is, of how many, by which MPI. */
     void (*describe)(int *rank, int *size, char *version, size_t room);
     /* Starts an operation; all processes start the same ones in the same order. */

@@ -44,6 +44,7 @@ struct mr__ring {
     size_t *bounds;     /* world + 1: where segments begin, in bytes */
     const mr__mpi *mpi; /* NULL: values go around as above */
     int *room;          /* of MPI's */
+    void *parts;        /* the same */
     size_t *sizes;      /* of an all-gather by MPI */
 };
 
@@ -461,8 +462,9 @@ static mr_code open_ring(mr__ring **out, mr__world *w, bool by_mpi, mr_status *s
     if (rc == MR_OK && by_mpi) {
         r->sizes = mr_calloc(r->world, sizeof *r->sizes);
         r->room = mr_calloc(r->world, 2 * sizeof *r->room);
-        rc = r->sizes && r->room ? mr__mpi_open(&r->mpi, w, r->room, st)
-                                 : mr_fail_memory(st, r->world * sizeof *r->sizes, "a ring");
+        r->parts = mr_malloc(MR__MPI_ROOM);
+        rc = r->sizes && r->room && r->parts ? mr__mpi_open(&r->mpi, w, r->room, r->parts, st)
+                                             : mr_fail_memory(st, MR__MPI_ROOM, "a ring");
     }
     mr__world_on_end(w, MR__PART_RING, on_end, r);
     if (rc == MR_OK)
@@ -499,6 +501,7 @@ void mr__ring_close(mr__ring *r)
     mr_free(r->prev.scratch);
     mr_free(r->bounds);
     mr_free(r->room);
+    mr_free(r->parts);
     mr_free(r->sizes);
     pthread_mutex_destroy(&r->lock);
     mr_free(r);

@@ -51,7 +51,7 @@ bool mr__mpi_is_there(char *why, size_t size)
     return module != NULL;
 }
 
-mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, mr_status *st)
+mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, void *parts, mr_status *st)
 {
     static const mr_dtype types[MR__MPI_TYPES] = {
         [MR__MPI_FLOAT16] = MR_FLOAT16, [MR__MPI_BFLOAT16] = MR_BFLOAT16,
@@ -67,7 +67,7 @@ mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, mr_stat
     for (int t = 0; t < MR__MPI_TYPES; t++)
         for (int k = 0; k < 3; k++)
             folds[t][k] = mr__ring_fold(ops[k], types[t]);
-    if (!module->open(folds, room, why, sizeof why))
+    if (!module->open(folds, room, parts, why, sizeof why))
         return mr_fail(st, MR_FAILED_PRECONDITION, "mpi: %s", why);
     module->describe(&rank, &size, version, sizeof version);
     if ((uint32_t)rank != mr__world_rank(w) || (uint32_t)size != mr__world_size(w)) {

@@ -13,9 +13,9 @@
  * MPI. */
 bool mr__mpi_is_there(char *why, size_t size);
 /* Joins MPI, whose ranks must be the world's. Returns what to pass to mr__mpi_run. room: two ints
- * for each rank, which must stay until it is closed.
+ * for each rank; parts: MR__MPI_ROOM bytes; both must stay until it is closed.
  * errors   MR_NOT_FOUND: no module · MR_FAILED_PRECONDITION: MPI counts other processes */
-mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room,
+mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, void *parts,
                      mr_status *st) MR_NODISCARD;
 /* Runs an operation to its end, or until the world ends. key: what must be equal on all ranks.
  * errors   MR_INVALID_ARGUMENT: another key on another rank; MR_UNAVAILABLE: MPI failed; both end
