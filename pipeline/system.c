@@ -47,6 +47,11 @@ static int real_eventfd(unsigned initial, int flags)
     return eventfd(initial, flags);
 }
 
+static ssize_t real_splice(int from, int to, size_t n, unsigned flags)
+{
+    return splice(from, NULL, to, NULL, n, flags);
+}
+
 static int real_clock_gettime(clockid_t clock, struct timespec *out)
 {
     return clock_gettime(clock, out);
@@ -173,6 +178,10 @@ static const mr__system real_table = {
     .ftruncate = ftruncate,
     .mmap = mmap,
     .munmap = munmap,
+    .madvise = madvise,
+    .pipe2 = pipe2,
+    .vmsplice = vmsplice,
+    .splice = real_splice,
     .epoll_create1 = epoll_create1,
     .epoll_ctl = epoll_ctl,
     .epoll_wait = epoll_wait,

@@ -69,6 +69,10 @@ typedef struct mr__system {
     int (*ftruncate)(int fd, off_t size);
     void *(*mmap)(void *at, size_t n, int protection, int flags, int fd, off_t offset);
     int (*munmap)(void *p, size_t n);
+    int (*madvise)(void *p, size_t n, int advice);
+    int (*pipe2)(int ends[2], int flags);
+    ssize_t (*vmsplice)(int pipe, const struct iovec *v, size_t n, unsigned flags);
+    ssize_t (*splice)(int from, int to, size_t n, unsigned flags); /* where both stand */
     int (*epoll_create1)(int flags);
     int (*epoll_ctl)(int epoll, int op, int fd, struct epoll_event *event);
     int (*epoll_wait)(int epoll, struct epoll_event *events, int n, int timeout_ms);

@@ -134,6 +134,11 @@ CALL(int, statvfs, (const char *path, struct statvfs *out), (path, out), call_fa
 CALL(int, flock, (int fd, int operation), (fd, operation), quick_call_fails)
 CALL(int, unlink, (const char *path), (path), quick_call_fails)
 CALL(int, ftruncate, (int fd, off_t size), (fd, size), call_fails)
+CALL(ssize_t, vmsplice, (int pipe, const struct iovec *v, size_t n, unsigned flags),
+     (pipe, v, n, flags), quick_call_fails)
+CALL(ssize_t, splice, (int from, int to, size_t n, unsigned flags), (from, to, n, flags),
+     call_fails)
+CALL(int, madvise, (void *p, size_t n, int advice), (p, n, advice), quick_call_fails)
 CALL(int, fcntl, (int fd, int command, int v), (fd, command, v), quick_call_fails)
 CALL(int, poll, (struct pollfd * fds, nfds_t n, int timeout_ms), (fds, n, timeout_ms), call_fails)
 CALL(ssize_t, getrandom, (void *buf, size_t n, unsigned flags), (buf, n, flags), call_fails)
@@ -212,6 +217,14 @@ static int fault_eventfd(unsigned initial, int flags)
     if (fd >= 0)
         atomic_fetch_add(&open_files, 1);
     return fd;
+}
+
+static int fault_pipe2(int ends[2], int flags)
+{
+    int rc = quick_call_fails() ? -1 : mr__system_real()->pipe2(ends, flags);
+    if (rc == 0)
+        atomic_fetch_add(&open_files, 2);
+    return rc;
 }
 
 static int fault_memfd_create(const char *name, unsigned flags)
@@ -300,6 +313,10 @@ static const mr__system fault_table = {
     .fcntl = fault_fcntl,
     .mmap = fault_mmap,
     .munmap = fault_munmap,
+    .madvise = fault_madvise,
+    .pipe2 = fault_pipe2,
+    .vmsplice = fault_vmsplice,
+    .splice = fault_splice,
     .poll = fault_poll,
     .clock_gettime = fault_clock_gettime,
     .getrandom = fault_getrandom,

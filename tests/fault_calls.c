@@ -43,6 +43,10 @@ static mr_call_fails asked;
          (fd, level, name, v, size), -1)                                                           \
     CALL(int, setsockopt, (int fd, int level, int name, const void *v, socklen_t size),            \
          (fd, level, name, v, size), -1)                                                           \
+    CALL(int, pipe2, (int ends[2], int flags), (ends, flags), -1)                                  \
+    CALL(ssize_t, vmsplice, (int pipe, const struct iovec *v, size_t n, unsigned flags),           \
+         (pipe, v, n, flags), -1)                                                                  \
+    CALL(ssize_t, splice, (int from, int to, size_t n, unsigned flags), (from, to, n, flags), -1)  \
     CALL(int, fcntl, (int fd, int command, int v), (fd, command, v), -1)                           \
     CALL(int, epoll_create1, (int flags), (flags), -1)                                             \
     CALL(int, epoll_ctl, (int epoll, int op, int fd, struct epoll_event *event),                   \

@@ -35,6 +35,11 @@ void mr_allocator_set(const mr_allocator *a)
     table = a ? *a : libc_table;
 }
 
+bool mr__allocator_is_plain(void)
+{
+    return table.malloc == libc_malloc;
+}
+
 void *mr_malloc(size_t bytes)
 {
     return table.malloc(table.ctx, bytes ? bytes : 1);

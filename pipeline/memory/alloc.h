@@ -26,6 +26,9 @@ typedef struct mr_allocator {
 /* Replaces the table; NULL puts the C library's back. Memory from the old one must be gone. */
 MR_API void mr_allocator_set(const mr_allocator *a);
 
+/* It is the C library's. */
+bool mr__allocator_is_plain(void);
+
 /* NULL when there is no memory. mr_calloc checks n * bytes for overflow and zeroes. A size of 0
  * gives a pointer that may be freed. */
 MR_API void *mr_malloc(size_t bytes);

@@ -8,7 +8,15 @@
  * buffers a class, under the class's mutex. There is one for each processor (for every HOMES-th of
  * many), and a buffer goes back to that of the processor that asked for it, which wrote it last:
  * the cache lines of memory that another one wrote cost several times the copy. A pooled buffer
- * keeps its array of held buffers, so that a stream of view columns allocates nothing. */
+ * keeps its array of held buffers, so that a stream of view columns allocates nothing.
+ *
+ * Large ones begin with a page, so that nearly all of one can be lent as pages. From 1 MiB on they
+ * are cut from slabs that huge pages fill:
+ *
+ *     slab  [data, 1 MiB | data, 1 MiB | a page, for the slack of the last]
+ *
+ * The kernel then has one page to find, count and copy from where it had 256: what is received from
+ * such memory takes two thirds of the time. A slab goes when all that is cut from it is free. */
 #include "pipeline/memory/buffer.h"
 
 #include <assert.h>
@@ -16,6 +24,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+
+#include "pipeline/system.h"
 
 enum {
     ALIGNMENT = 64,
@@ -23,11 +34,13 @@ enum {
     N_CLASSES = 23, /* the last is 8 MiB */
     NO_CLASS = N_CLASSES,
     HOMES = 8,
-    KEEP_HELD = 64,    /* entries that a pooled buffer's array of held buffers may keep */
-    MOST_COPIED = 8,   /* held buffers that mr_buffer_hold_all takes from another */
-    LOOK_BACK = 8,     /* held buffers compared with before a new one is added */
-    SQUEEZE_FROM = 64, /* entries from which duplicates are searched for before growing */
-    MAX_HELD_DEPTH = 4 /* levels of holders that mr_buffer_held_bytes follows */
+    HUGE_PAGE = 2 << 20,
+    SLAB_FROM = 1 << 20, /* bytes of a class */
+    KEEP_HELD = 64,      /* entries that a pooled buffer's array of held buffers may keep */
+    MOST_COPIED = 8,     /* held buffers that mr_buffer_hold_all takes from another */
+    LOOK_BACK = 8,       /* held buffers compared with before a new one is added */
+    SQUEEZE_FROM = 64,   /* entries from which duplicates are searched for before growing */
+    MAX_HELD_DEPTH = 4   /* levels of holders that mr_buffer_held_bytes follows */
 };
 #define POOL_KEEPS ((size_t)32 << 20)
 #define MAX_HELD   ((size_t)1 << 32)
@@ -43,12 +56,19 @@ enum {
 #define POOLED 1
 #endif
 
+typedef struct slab {
+    atomic_size_t left; /* buffers that are cut from it */
+    void *memory;
+} slab;
+
 struct mr_buffer {
     atomic_size_t refs;
     void *data;
     size_t size;
     uint16_t class, home;
     bool read_only;
+    bool own;                /* memory of the C library's */
+    atomic_bool is_forsaken; /* its pages are read elsewhere, nobody knows for how long */
     void (*release)(void *ctx, void *data); /* wrapped: gives the bytes back */
     void *release_ctx;
     void (*on_release)(void *ctx, void *data);
@@ -57,6 +77,7 @@ struct mr_buffer {
     mr_buffer **held;
     size_t n_held, held_capacity;
     mr_buffer *next_free; /* in the pool */
+    slab *slab;           /* data is cut from it; NULL: it follows this */
 };
 
 typedef struct pool_class {
@@ -120,8 +141,22 @@ static mr_buffer *pool_pop(unsigned c, size_t live, unsigned here)
     return b;
 }
 
+/* What is left of the slab keeps its memory; this part goes back to the system. */
+static void free_cut(const mr_buffer *b)
+{
+    /* Acquire and release: the others, of other threads, are done with their parts. */
+    if (atomic_fetch_sub_explicit(&b->slab->left, 1, memory_order_acq_rel) != 1) {
+        mr__sys->madvise(b->data, class_bytes(b->class), MADV_DONTNEED);
+        return;
+    }
+    mr_free(b->slab->memory);
+    mr_free(b->slab);
+}
+
 static void free_memory(mr_buffer *b)
 {
+    if (b->slab)
+        free_cut(b);
     mr_free(b->held);
     mr_free(b);
 }
@@ -164,15 +199,88 @@ static void pool_push(mr_buffer *b)
     pthread_mutex_unlock(&pool[c].lock);
 }
 
+/* So many of the class fill huge pages. */
+static size_t cuts(unsigned c)
+{
+    size_t n = 1;
+    while (n * class_bytes(c) % HUGE_PAGE)
+        n++;
+    return n;
+}
+
+/* The buffers of a new slab, in a list; NULL: no memory. */
+static mr_buffer *cut_slab(unsigned c)
+{
+    size_t each = class_bytes(c), n = cuts(c), made = 0;
+    mr_buffer *all = NULL;
+    slab *k = mr_malloc(sizeof *k);
+    char *memory = k ? mr_aligned_alloc(HUGE_PAGE, n * each + MR__PAGE) : NULL;
+    for (; memory && made < n; made++) {
+        mr_buffer *b = mr_malloc(sizeof *b);
+        if (!b)
+            break;
+        *b = (mr_buffer){.data = memory + made * each,
+                         .class = (uint16_t)c,
+                         .own = true,
+                         .slab = k,
+                         .next_free = all};
+        all = b;
+    }
+    if (!all) {
+        mr_free(memory);
+        mr_free(k);
+        return NULL;
+    }
+    mr__sys->madvise(memory, n * each, MADV_HUGEPAGE); /* as well as it can */
+    k->memory = memory;
+    atomic_init(&k->left, made);
+    return all;
+}
+
 static void start(mr_buffer *b, size_t bytes)
 {
     atomic_init(&b->refs, 1);
     b->size = bytes;
     b->read_only = false;
+    atomic_init(&b->is_forsaken, false);
     b->release = NULL;
     b->on_release = NULL;
     b->origin.path = NULL;
     b->n_held = 0;
+}
+
+/* A buffer of class c (NO_CLASS: of `bytes`) with its memory after it. */
+static mr_buffer *new_buffer(unsigned c, size_t bytes)
+{
+    size_t all, room = c == NO_CLASS ? bytes : class_bytes(c);
+    size_t alignment = room >= MR__LENT_LEAST ? MR__PAGE : ALIGNMENT;
+    mr_buffer *b;
+    if (__builtin_add_overflow(room, sizeof *b + (alignment - 1) + MR_SLACK, &all))
+        return NULL;
+    b = mr_malloc(all);
+    if (!b)
+        return NULL;
+    uintptr_t at = (uintptr_t)(b + 1);
+    *b = (mr_buffer){.data = (char *)(b + 1) + (-at & (alignment - 1)),
+                     .class = (uint16_t)c,
+                     .own = mr__allocator_is_plain()};
+    return b;
+}
+
+/* The first of a new slab; the others go to the pool. */
+static mr_buffer *new_slab(unsigned c, unsigned here)
+{
+    mr_buffer *b = cut_slab(c), *others = b ? b->next_free : NULL;
+    while (others) {
+        mr_buffer *next = others->next_free;
+        others->home = (uint16_t)here;
+        pthread_mutex_lock(&pool[c].lock);
+        pool[c].n_live++; /* as it counts what it is given */
+        pthread_mutex_unlock(&pool[c].lock);
+        pool_push(others);
+        others = next;
+    }
+    return b;
 }
 
 mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st)
@@ -180,20 +288,14 @@ mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st)
     unsigned c = class_of(bytes);
     unsigned here = c == NO_CLASS ? 0 : home();
     mr_buffer *b = c == NO_CLASS ? NULL : pool_pop(c, 1, here);
+    if (!b && c != NO_CLASS && class_bytes(c) >= SLAB_FROM && mr__allocator_is_plain())
+        b = new_slab(c, here);
+    if (!b)
+        b = new_buffer(c, bytes);
     if (!b) {
-        size_t all, room = c == NO_CLASS ? bytes : class_bytes(c);
-        bool fits = !__builtin_add_overflow(room, sizeof *b + (ALIGNMENT - 1) + MR_SLACK, &all);
-        b = fits ? mr_malloc(all) : NULL;
-        if (!b) {
-            if (c != NO_CLASS)
-                pool_forget(c);
-            return mr_fail_memory(st, bytes, "a buffer");
-        }
-        uintptr_t at = (uintptr_t)(b + 1);
-        b->data = (char *)(b + 1) + (-at & (ALIGNMENT - 1));
-        b->class = (uint16_t)c;
-        b->held = NULL;
-        b->held_capacity = 0;
+        if (c != NO_CLASS)
+            pool_forget(c);
+        return mr_fail_memory(st, bytes, "a buffer");
     }
     b->home = (uint16_t)here;
     start(b, bytes);
@@ -213,6 +315,8 @@ mr_code mr_buffer_wrap(mr_buffer **out, void *data, size_t bytes, bool read_only
     b->held = NULL;
     b->held_capacity = 0;
     b->read_only = read_only;
+    b->own = false;
+    b->slab = NULL;
     b->release = release;
     b->release_ctx = ctx;
     *out = b;
@@ -226,6 +330,15 @@ mr_buffer *mr_buffer_ref(mr_buffer *b)
     return b;
 }
 
+/* Whoever reads the pages keeps the old ones; this process gets new ones at their addresses. */
+static bool drop_pages(const mr_buffer *b)
+{
+    uintptr_t from = ((uintptr_t)b->data + MR__PAGE - 1) & ~(uintptr_t)(MR__PAGE - 1);
+    uintptr_t end = ((uintptr_t)b->data + b->size) & ~(uintptr_t)(MR__PAGE - 1);
+    return end <= from || mr__sys->madvise((char *)b->data + (from - (uintptr_t)b->data),
+                                           end - from, MADV_DONTNEED) == 0;
+}
+
 static void destroy(mr_buffer *b)
 {
     if (b->on_release)
@@ -235,6 +348,10 @@ static void destroy(mr_buffer *b)
     for (size_t i = 0; i < b->n_held; i++)
         mr_buffer_unref(b->held[i]);
     mr_buffer_unref(b->origin.path);
+    /* Relaxed: the last unref was after all that the others did. Locked memory cannot be given up:
+     * it is never used again. */
+    if (atomic_load_explicit(&b->is_forsaken, memory_order_relaxed) && !drop_pages(b))
+        return;
     if (b->class == NO_CLASS)
         free_memory(b);
     else
@@ -335,6 +452,28 @@ static size_t held_bytes(const mr_buffer *b, int depth)
             bytes += held_bytes(h, depth - 1);
     }
     return bytes;
+}
+
+static const mr_buffer *owning(const mr_buffer *b, uintptr_t p, size_t n, int depth)
+{
+    uintptr_t at = p - (uintptr_t)b->data;
+    if (at < b->size && n <= b->size - at)
+        return b->own ? b : NULL;
+    const mr_buffer *found = NULL;
+    for (size_t i = 0; i < b->n_held && !found && depth > 0; i++)
+        found = owning(b->held[i], p, n, depth - 1);
+    return found;
+}
+
+MR_API mr_buffer *mr__buffer_owning(const mr_buffer *b, const void *p, size_t n)
+{
+    return b ? (mr_buffer *)(uintptr_t)owning(b, (uintptr_t)p, n, MAX_HELD_DEPTH) : NULL;
+}
+
+MR_API void mr__buffer_forsake(mr_buffer *b)
+{
+    /* Relaxed: the caller's unref comes after it. */
+    atomic_store_explicit(&b->is_forsaken, true, memory_order_relaxed);
 }
 
 size_t mr_buffer_held_bytes(const mr_buffer *b)

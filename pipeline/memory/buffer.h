@@ -87,6 +87,22 @@ MR_API void mr_buffer_pool_trim(void);
 /* One more user (change 1), or one less (-1), who wants no more than `bytes` kept. */
 void mr__buffer_pool_limit(int change, size_t bytes);
 int mr__buffer_pool_limits(void); /* how many such users there are */
+
+/* For the project's other libraries. Pages of a buffer may be lent to the kernel, which gives them
+ * to another process without a copy: nothing may be written there as long as that may read them.
+ * Who lends keeps a reference till then; where that is not known, he forsakes the buffer, and when
+ * the last reference goes its pages are left to the other process, and not used again here. Only
+ * what this library allocates itself can be lent, not what it wraps or a program's own allocator
+ * gives. */
+enum {
+    MR__PAGE = 4096,           /* the smallest; larger ones are multiples */
+    MR__LENT_LEAST = 64 << 10, /* bytes, below which a copy costs less */
+};
+/* The buffer that [p, p + n) lies in, among b (NULL: none) and what it holds; NULL: none, or not
+ * one that can be lent. */
+mr_buffer *mr__buffer_owning(const mr_buffer *b, const void *p, size_t n);
+void mr__buffer_forsake(mr_buffer *b); /* of which the caller holds a reference */
+
 /* Bytes in live pooled buffers, and in free ones kept by the pool. */
 MR_API void mr_buffer_pool_usage(size_t *live_bytes, size_t *free_bytes);
 
