@@ -14,6 +14,7 @@
 #include "pipeline/system.h"
 #include "transport/net/loop_engine.h"
 
+enum { LOW_LEAST = 64 << 10, LOW_MOST = 256 << 10 };
 enum { MOST_TIMERS = 1 << 24, ACCEPT_PAUSE = 100000000 /* ns */ };
 
 /* ---- opening ---- */
@@ -55,6 +56,7 @@ void mr__loop_close(mr__loop *l)
 {
     if (!l)
         return;
+    mr__page_pipe_end(l, NULL);
     l->engine_class->close(l);
     mr_free(l->timers);
     pthread_mutex_destroy(&l->lock);
@@ -260,6 +262,7 @@ static mr_code start(mr__loop *l, mr__socket *s, int fd, uint8_t state, const mr
                       .loop = l,
                       .fd = fd,
                       .passed = -1,
+                      .low = 1,
                       .is_local = to && to->to.ss_family == AF_UNIX,
                       .state = state};
     mr_status_init(&s->why);
@@ -327,24 +330,13 @@ void mr__socket_receive(mr__socket *s)
     mr__socket_serve_later(s);
 }
 
-void mr__socket_gather(const mr__socket *s, struct msghdr *m, size_t most, mr__passing *room)
+void mr__socket_expect(mr__socket *s, size_t n)
 {
-    size_t n = 0;
-    for (const mr__send *send = s->first; send && n < most; send = send->next) {
-        size_t offset = send->offset;
-        if (send->pass && s->is_local && send->at == 0 && offset == 0) {
-            if (n) /* it goes with its own bytes */
-                break;
-            mr__pass_descriptor(m, room, *send->pass);
-        }
-        for (size_t i = send->at; i < send->n && n < most; i++, offset = 0) {
-            if (send->v[i].iov_len == offset)
-                continue;
-            m->msg_iov[n].iov_base = (char *)send->v[i].iov_base + offset;
-            m->msg_iov[n++].iov_len = send->v[i].iov_len - offset;
-        }
-    }
-    m->msg_iovlen = n;
+    int low = n < LOW_LEAST ? 1 : n < LOW_MOST ? (int)n : LOW_MOST;
+    if (s->is_local || (uint32_t)low == s->low)
+        return;
+    s->low = (uint32_t)low;
+    mr__sys->setsockopt(s->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
 }
 
 void mr__socket_keep_passed(mr__socket *s, const struct msghdr *m)
@@ -441,6 +433,7 @@ void mr__socket_is_gone(mr__socket *s)
     mr__loop *l = s->loop;
     s->state = MR__SOCKET_CLOSED;
     s->fd = -1;
+    mr__page_pipe_end(l, s);
     if (s->passed >= 0)
         mr__sys->close(s->passed);
     s->passed = -1;

@@ -71,13 +71,16 @@ void mr__event_raise(int fd);
 
 /* ---- sockets ---- */
 
-/* Bytes to send, borrowed until `done`: sent is false where the socket closed before. */
+/* Bytes to send, borrowed until `done`: sent is false where the socket closed before. lends: pages
+ * of theirs may be given to the kernel without a copy (see send.c), so that the peer reads them as
+ * they are whenever it receives them, also after `done`. */
 typedef struct mr__send mr__send;
 struct mr__send {
     mr__send *next;
     const struct iovec *v;
     size_t n;
-    const int *pass;   /* a descriptor to go with the first byte, on a local socket; NULL: none */
+    const int *pass; /* a descriptor to go with the first byte, on a local socket; NULL: none */
+    bool lends;
     size_t at, offset; /* set by the loop: what of v was sent */
     void (*done)(mr__send *s, bool sent);
 };
@@ -109,6 +112,7 @@ struct mr__socket {
     bool is_local;       /* a unix socket */
     uint8_t state, flags;
     uint8_t in_flight; /* operations of io_uring */
+    uint32_t low;      /* bytes that are waited for */
     mr_status why;
     void *op; /* the engine's */
 };
@@ -124,6 +128,9 @@ mr_code mr__socket_adopt(mr__loop *l, mr__socket *s, int fd, mr_status *st) MR_N
 void mr__socket_send(mr__socket *s, mr__send *send);
 /* The descriptor that came last with the bytes received so far, now the caller's; -1: none. */
 int mr__socket_take_passed(mr__socket *s);
+/* At least n more bytes come (1 unless said otherwise): where that is much, the loop is woken for a
+ * good part of it, not for each packet. To be called by `room`. */
+void mr__socket_expect(mr__socket *s, size_t n);
 /* `room` may have some again. */
 void mr__socket_receive(mr__socket *s);
 /* Starts closing: what is queued is dropped; `closed` follows. Again: nothing. */

@@ -40,6 +40,15 @@ typedef struct mr__loop_engine {
     void (*unlisten)(mr__loop *l, mr__listener *x);
 } mr__loop_engine;
 
+/* The way of pages into sockets. What lies in the pipe are the next bytes of one socket's queue. */
+typedef struct mr__page_pipe {
+    int in, out; /* with room > 0 */
+    size_t room; /* bytes; 0: it is yet to be made */
+    mr__socket *of;
+    size_t left;     /* bytes in it, of `of` */
+    bool is_refused; /* pages are copied, as all other bytes */
+} mr__page_pipe;
+
 struct mr__loop {
     const mr__loop_engine *engine_class;
     void *engine;
@@ -49,7 +58,8 @@ struct mr__loop {
     mr__socket *sockets;
     mr__socket *serve_first, *serve_last;
     mr__listener *listeners_closed; /* `closed` is to be called */
-    pthread_mutex_t lock;           /* guards what follows */
+    mr__page_pipe pages;
+    pthread_mutex_t lock; /* guards what follows */
     mr__posted *posted_first, *posted_last;
     bool waiting; /* the engine may be asleep */
 };
@@ -65,8 +75,17 @@ void mr__socket_is_open(mr__socket *s);
 /* n bytes of the queue were taken by the kernel: tells their owners. */
 void mr__socket_sent(mr__socket *s, size_t n);
 /* Gathers what is queued into the at most `most` pieces of m->msg_iov, with the descriptor that
- * goes with them in `room`. */
-void mr__socket_gather(const mr__socket *s, struct msghdr *m, size_t most, mr__passing *room);
+ * goes with them in `room`. Pages that are lent end it: *lent of them at *pages (of the socket's
+ * next bytes, where there are no pieces); 0: none follow. */
+void mr__socket_gather(const mr__socket *s, struct msghdr *m, size_t most, mr__passing *room,
+                       const void **pages, size_t *lent);
+/* The next bytes of s come to pages that are lent, for mr__socket_send_now. */
+bool mr__socket_lends(const mr__socket *s);
+/* Sends what is queued, until the kernel takes no more for now (false), nothing is queued, s fails
+ * or *budget bytes are sent, which are taken off it. blocks: the descriptor does. */
+bool mr__socket_send_now(mr__socket *s, size_t *budget, bool blocks);
+/* s is closed; NULL: the loop is. */
+void mr__page_pipe_end(mr__loop *l, const mr__socket *s);
 /* Keeps the descriptor that came with m. */
 void mr__socket_keep_passed(mr__socket *s, const struct msghdr *m);
 /* Notes why the socket ends (the first reason counts) and starts closing. */

@@ -167,21 +167,9 @@ static void finish_connect(mr__socket *s)
 
 static void send_queued(mr__socket *s, size_t *budget)
 {
-    while (s->state == MR__SOCKET_OPEN && s->first && (s->flags & MR__SOCKET_WRITABLE) && *budget) {
-        struct iovec v[MR__SEND_PIECES];
-        struct msghdr m = {.msg_iov = v};
-        mr__passing room;
-        mr__socket_gather(s, &m, MR__SEND_PIECES, &room);
-        ssize_t n = m.msg_iovlen ? mr__sys->sendmsg(s->fd, &m, MSG_NOSIGNAL) : 0;
-        if (n >= 0) {
-            *budget -= (size_t)n < *budget ? (size_t)n : *budget;
-            mr__socket_sent(s, (size_t)n);
-        } else if (errno == EAGAIN) {
-            s->flags &= (uint8_t)~MR__SOCKET_WRITABLE;
-        } else if (errno != EINTR) {
-            mr__socket_fail_errno(s, errno, "cannot send");
-        }
-    }
+    if (s->state == MR__SOCKET_OPEN && (s->flags & MR__SOCKET_WRITABLE) &&
+        !mr__socket_send_now(s, budget, false))
+        s->flags &= (uint8_t)~MR__SOCKET_WRITABLE;
 }
 
 /* A descriptor may come along on a unix socket. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ typedef struct socket_op {
     mr__passing passed;
     mr__address to;
     bool cancelled;
+    bool waits; /* what is in flight as SEND waits until s takes more */
 } socket_op;
 
 /* An entry to fill in; NULL only if the kernel takes nothing. */
@@ -139,8 +141,10 @@ static void submit_receive(engine *e, mr__socket *s)
 static void submit_send(engine *e, mr__socket *s)
 {
     socket_op *op = s->op;
+    const void *pages;
+    size_t lent;
     op->message = (struct msghdr){.msg_iov = op->v};
-    mr__socket_gather(s, &op->message, MR__SEND_PIECES, &op->passing);
+    mr__socket_gather(s, &op->message, MR__SEND_PIECES, &op->passing, &pages, &lent);
     if (op->message.msg_iovlen == 0) {
         mr__socket_sent(s, 0);
         return;
@@ -153,6 +157,27 @@ static void submit_send(engine *e, mr__socket *s)
     io_uring_prep_sendmsg(sqe, s->fd, &op->message, MSG_NOSIGNAL | MSG_WAITALL);
     about(sqe, s, SEND);
     s->in_flight |= SEND;
+}
+
+/* Pages that are lent go by calls: io_uring would have a thread of the kernel wait in each. */
+static void send_lent(engine *e, mr__socket *s)
+{
+    socket_op *op = s->op;
+    size_t budget = MR__TURN_BYTES;
+    if (mr__socket_send_now(s, &budget, true)) {
+        if (s->first && s->state == MR__SOCKET_OPEN)
+            mr__socket_serve_later(s);
+        return;
+    }
+    struct io_uring_sqe *sqe = entry(e);
+    if (!sqe) {
+        no_entry(s);
+        return;
+    }
+    io_uring_prep_poll_add(sqe, s->fd, POLLOUT);
+    about(sqe, s, SEND);
+    s->in_flight |= SEND;
+    op->waits = true;
 }
 
 /* Ends what is in flight; the completions follow. */
@@ -178,7 +203,7 @@ static void serve(mr__loop *l, mr__socket *s)
     if (s->state == MR__SOCKET_OPEN && !(s->flags & MR__SOCKET_STARTED))
         mr__socket_is_open(s);
     if (s->state == MR__SOCKET_OPEN && s->first && !(s->in_flight & SEND))
-        submit_send(e, s);
+        (mr__socket_lends(s) ? send_lent : submit_send)(e, s);
     if (s->state == MR__SOCKET_OPEN && !(s->in_flight & RECEIVE) && !(s->flags & MR__SOCKET_PAUSED))
         submit_receive(e, s);
     if (s->state != MR__SOCKET_CLOSING || (s->flags & MR__SOCKET_QUEUED))
@@ -286,10 +311,11 @@ static void accepted(mr__listener *x, int res, bool more)
 
 static void completed(mr__socket *s, unsigned what, int res)
 {
+    socket_op *op = s->op;
     s->in_flight &= (uint8_t)~what;
     mr__socket_serve_later(s);
     if (what == RECEIVE && res > 0 && s->is_local)
-        mr__socket_keep_passed(s, &((socket_op *)s->op)->received);
+        mr__socket_keep_passed(s, &op->received);
     if (s->state == MR__SOCKET_CLOSING)
         return;
     bool again = res == -EINTR || res == -EAGAIN;
@@ -298,6 +324,8 @@ static void completed(mr__socket *s, unsigned what, int res)
             mr__socket_fail_errno(s, -res, "cannot connect");
         else
             s->state = MR__SOCKET_OPEN;
+    } else if (what == SEND && op->waits) {
+        op->waits = false; /* an error is that of the next send */
     } else if (what == SEND) {
         if (res >= 0)
             mr__socket_sent(s, (size_t)res);

@@ -83,8 +83,11 @@ static void guest_closed(mr__connection *c, const mr_status *why)
     mr_free(g);
 }
 
-static const mr__connection_class guests = {
-    .ready = guest_ready, .message = guest_message, .closed = guest_closed, .sent = guest_sent};
+static const mr__connection_class guests = {.ready = guest_ready,
+                                            .message = guest_message,
+                                            .closed = guest_closed,
+                                            .sent = guest_sent,
+                                            .lends = true};
 
 /* Room for one more: the oldest that has not shaken hands makes way. */
 static bool make_room(mr__server *s)

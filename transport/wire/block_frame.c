@@ -7,6 +7,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/formats/crc32c.h"
+#include "pipeline/memory/buffer.h"
 #include "transport/wire/messages.h"
 #include "transport/wire/messages.pb-c.h"
 
@@ -14,6 +15,8 @@ enum { ALIGN = 64, LONG_STRING = 8 << 10, MOST_PIECES = 1 << 24, MOST_COLUMNS = 
 /* Strings are named by their places where the buffers that are kept for that have at most so many
  * times their bytes: half of a file's records may have been left out. */
 enum { MOST_KEPT = 4 };
+/* Of pieces, and columns and pieces: more are not worth a look for the buffers they lie in. */
+enum { MOST_LENT = 64, MOST_LOOKS = 4096 };
 
 static size_t aligned(size_t n)
 {
@@ -278,6 +281,39 @@ static mr_code pack(mr__outgoing *o, size_t raw, int level, size_t *packed, mr_s
     return rc;
 }
 
+/* ---- pages that are lent ---- */
+
+/* The buffer that the piece is a part of; NULL: none whose pages can be lent. */
+static mr_buffer *owning(const mr__outgoing *o, const struct iovec *v)
+{
+    mr_buffer *b = mr__buffer_owning(o->small, v->iov_base, v->iov_len);
+    if (!b)
+        b = mr__buffer_owning(o->packed, v->iov_base, v->iov_len);
+    for (size_t c = 0; c < o->block.n_columns && !b; c++)
+        b = mr__buffer_owning(o->block.columns[c].owner, v->iov_base, v->iov_len);
+    return b;
+}
+
+static bool can_lend(const mr__outgoing *o)
+{
+    size_t large = 0;
+    for (size_t i = 1; i < o->n; i++)
+        large += o->v[i].iov_len >= MR__LENT_LEAST;
+    if (!large || large > MOST_LENT || large * o->block.n_columns > MOST_LOOKS)
+        return false;
+    for (size_t i = 1; i < o->n; i++)
+        if (o->v[i].iov_len >= MR__LENT_LEAST && !owning(o, &o->v[i]))
+            return false;
+    return true;
+}
+
+void mr__outgoing_forsake(mr__outgoing *o)
+{
+    for (size_t i = 1; i < o->n; i++)
+        if (o->v[i].iov_len >= MR__LENT_LEAST)
+            mr__buffer_forsake(owning(o, &o->v[i]));
+}
+
 static mr_code put_front(mr__outgoing *o, const Mr__Wire__BlockHead *head, uint64_t payload,
                          mr_status *st)
 {
@@ -362,6 +398,7 @@ static mr_code lay_out(mr__outgoing *o, const mr__block_place *place, plan *plan
     MR_TRY(put_front(o, &head, lent ? 0 : packed ? packed : raw, st));
     if (lent)
         mr_block_reset(&o->block);
+    o->lends = !lent && can_lend(o);
     return MR_OK;
 }
 

@@ -40,6 +40,7 @@ typedef struct mr__outgoing {
     uint8_t *front;     /* the frame's fixed part and the head */
     mr__lender *lender; /* the payload lies there, from lent_at on; NULL: in the pieces */
     uint64_t lent_at;
+    bool lends; /* large pieces lie in memory whose pages can be lent: see buffer.h */
 } mr__outgoing;
 
 /* Makes the frame of b (taken; nothing of it may be PLACED, identities are not sent).
@@ -53,6 +54,9 @@ mr_code mr__outgoing_block(mr__outgoing *o, const mr__block_place *place, mr_blo
 void mr__outgoing_reset(mr__outgoing *o);
 /* The same when it was sent: what is laid in shared memory is the peer's until it gives it back. */
 void mr__outgoing_sent(mr__outgoing *o);
+
+/* Of a frame that lends, parts of which may be with the peer, nobody knows for how long. */
+void mr__outgoing_forsake(mr__outgoing *o);
 
 /* A block's head as it came in. */
 typedef struct mr__incoming {

@@ -9,14 +9,22 @@
 
 #define HELLO_NS ((int64_t)10000000000) /* for the handshake */
 
+/* Bytes whose pages one peer may hold: one that says nothing gets copies then. And bytes that are
+ * worth a message that they have come. */
+enum { MOST_LENT = 64 << 20, CONFIRM_BYTES = 2 << 20 };
+/* Bytes of a block's head where a large block is likely: mostly so many are enough. */
+enum { LIKELY_HEAD = 256 };
+
 /* What is queued: a message's bytes, or a block. */
-typedef struct queued {
+typedef struct mr__queued {
     mr__send send;
     struct iovec one;
     void *bytes;
     mr__outgoing block;
-    int pass; /* a descriptor, owned; -1: none */
+    uint64_t number; /* of a block, from 1 */
+    int pass;        /* a descriptor, owned; -1: none */
     mr__connection *connection;
+    struct mr__queued *next; /* lent */
 } queued;
 
 static mr__connection *of_socket(mr__socket *s)
@@ -26,10 +34,10 @@ static mr__connection *of_socket(mr__socket *s)
 
 /* ---- sending ---- */
 
-static void sent(mr__send *s, bool was_sent)
+static void drop(queued *q, bool was_sent)
 {
-    queued *q = (queued *)s;
-    mr__connection *c = q->connection;
+    if (q->send.lends)
+        q->connection->lent_bytes -= (size_t)q->block.bytes;
     mr_free(q->bytes);
     if (was_sent)
         mr__outgoing_sent(&q->block);
@@ -37,6 +45,40 @@ static void sent(mr__send *s, bool was_sent)
     if (q->pass >= 0)
         mr__sys->close(q->pass);
     mr_free(q);
+}
+
+/* Its pages stay as they are until the peer says that it has them. */
+static void keep_lent(mr__connection *c, queued *q)
+{
+    q->next = NULL;
+    if (c->lent_last)
+        c->lent_last->next = q;
+    else
+        c->lent_first = q;
+    c->lent_last = q;
+}
+
+static void drop_lent(mr__connection *c)
+{
+    queued *q = c->lent_first;
+    c->lent_first = q->next;
+    if (!q->next)
+        c->lent_last = NULL;
+    drop(q, true);
+}
+
+static void sent(mr__send *s, bool was_sent)
+{
+    queued *q = (queued *)s;
+    mr__connection *c = q->connection;
+    bool lent = s->lends && q->number > c->confirmed;
+    if (was_sent && lent) {
+        keep_lent(c, q);
+    } else {
+        if (lent && (s->at || s->offset))
+            mr__outgoing_forsake(&q->block);
+        drop(q, was_sent);
+    }
     if (was_sent && c->class_->sent && !c->closing)
         c->class_->sent(c);
 }
@@ -75,12 +117,34 @@ mr_code mr__connection_pass(mr__connection *c, const mr__message *m, int fd, mr_
     return rc == MR_OK ? send_bytes(c, bytes, n, fd, st) : rc;
 }
 
-mr_code mr__connection_send(mr__connection *c, const mr__message *m, mr_status *st)
+static mr_code send_message(mr__connection *c, const mr__message *m, mr_status *st)
 {
     void *bytes;
     size_t n;
     MR_TRY(mr__message_pack(m, &bytes, &n, st));
     return mr__connection_send_frame(c, bytes, n, st);
+}
+
+/* The peer, whose pages they are, hears of the blocks that came in. */
+static mr_code confirm(mr__connection *c, mr_status *st)
+{
+    if (!c->handshake.lends || c->handshake.accepts || c->said == c->came)
+        return MR_OK;
+    Mr__Wire__Received received = MR__WIRE__RECEIVED__INIT;
+    received.blocks = c->came;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_RECEIVED;
+    m.received = &received;
+    MR_TRY(send_message(c, &m, st));
+    c->said = c->came;
+    c->unsaid_bytes = 0;
+    return MR_OK;
+}
+
+mr_code mr__connection_send(mr__connection *c, const mr__message *m, mr_status *st)
+{
+    MR_TRY(confirm(c, st));
+    return send_message(c, m, st);
 }
 
 mr_code mr__connection_send_block(mr__connection *c, mr__outgoing *frame, mr_status *st)
@@ -94,8 +158,25 @@ mr_code mr__connection_send_block(mr__connection *c, mr__outgoing *frame, mr_sta
     q->block = *frame;
     *frame = (mr__outgoing){0};
     q->connection = c;
+    q->number = ++c->queued;
     q->send = (mr__send){.v = q->block.v, .n = q->block.n, .done = sent};
+    q->send.lends = q->block.lends && c->handshake.accepts && c->handshake.lends &&
+                    c->handshake.confirms && !c->socket.is_local && q->block.bytes <= MOST_LENT &&
+                    c->lent_bytes <= MOST_LENT - q->block.bytes;
+    if (q->send.lends)
+        c->lent_bytes += (size_t)q->block.bytes;
     mr__socket_send(&c->socket, &q->send);
+    return MR_OK;
+}
+
+/* The peer has the first `blocks` of them, and nothing of these is still to be read. */
+static mr_code take_received(mr__connection *c, uint64_t blocks, mr_status *st)
+{
+    if (blocks < c->confirmed || blocks > c->queued)
+        return mr_fail(st, MR_DATA_LOSS, "the peer says that it has blocks that were not sent");
+    c->confirmed = blocks;
+    while (c->lent_first && c->lent_first->number <= blocks)
+        drop_lent(c);
     return MR_OK;
 }
 
@@ -143,6 +224,10 @@ static void closed(mr__socket *s, const mr_status *why)
     mr_buffer_unref(c->payload);
     c->in = c->head = NULL;
     c->payload = NULL;
+    while (c->lent_first) { /* the peer may go on reading what it has */
+        mr__outgoing_forsake(&c->lent_first->block);
+        drop_lent(c);
+    }
     mr_status st = c->why.code != MR_OK ? c->why : *why;
     if (!c->handshake.done && st.code == MR_END)
         mr_fail(&st, MR_UNAVAILABLE, "the peer closed in the middle of the handshake");
@@ -193,6 +278,16 @@ static void opened(mr__socket *s)
 
 /* ---- receiving ---- */
 
+/* After a large block another one is likely, whose payload is not to come into `in`: it would be
+ * copied from there. */
+static size_t room_in(const mr__connection *c)
+{
+    size_t have = c->to - c->from, all = MR__CONNECTION_IN - c->to;
+    size_t need = c->has_frame ? c->frame.head_bytes : MR__FRAME_BYTES;
+    size_t likely = (need > have ? need - have : 0) + LIKELY_HEAD;
+    return c->after_large && likely < all ? likely : all;
+}
+
 static void *room(mr__socket *s, size_t *n)
 {
     mr__connection *c = of_socket(s);
@@ -200,8 +295,10 @@ static void *room(mr__socket *s, size_t *n)
         return NULL;
     if (c->has_head) { /* the rest of a payload */
         *n = mr_buffer_size(c->payload) - c->payload_got;
+        mr__socket_expect(s, *n);
         return (char *)mr_buffer_data(c->payload) + c->payload_got;
     }
+    mr__socket_expect(s, 1);
     if (c->head) {
         *n = c->frame.head_bytes - c->head_got;
         return c->head + c->head_got;
@@ -211,7 +308,7 @@ static void *room(mr__socket *s, size_t *n)
         c->to -= c->from;
         c->from = 0;
     }
-    *n = MR__CONNECTION_IN - c->to;
+    *n = room_in(c);
     return c->in + c->to;
 }
 
@@ -232,6 +329,12 @@ static void give_block(mr__connection *c)
     c->payload = NULL;
     c->incoming = (mr__incoming){0};
     next_frame(c);
+    c->came++;
+    c->after_large = mr_buffer_size(payload) >= MR__CONNECTION_IN;
+    c->unsaid_bytes += mr_buffer_size(payload);
+    mr_status st;
+    if (c->unsaid_bytes >= CONFIRM_BYTES && confirm(c, &st) != MR_OK)
+        mr__connection_close(c, &st);
     c->class_->block(c, &in, payload);
     mr__incoming_reset(&in);
 }
@@ -276,12 +379,15 @@ static mr_code take_head(mr__connection *c, const void *head, mr_status *st)
     mr__message *m;
     MR_TRY(mr__message_unpack(head, c->frame.head_bytes, &m, st));
     next_frame(c);
-    if (c->handshake.done)
-        c->class_->message(c, m);
-    else
+    mr_code rc = MR_OK;
+    if (!c->handshake.done)
         shake(c, m);
+    else if (m->body_case == MR__WIRE__MESSAGE__BODY_RECEIVED)
+        rc = take_received(c, m->received->blocks, st);
+    else
+        c->class_->message(c, m);
     mr__message_free(m);
-    return MR_OK;
+    return rc;
 }
 
 /* The fixed part of a frame is in `in`. */
@@ -391,6 +497,7 @@ static mr_code init(mr__connection *c, mr__loop *l, bool accepts, Mr__Wire__Role
     if (mr__sys->getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
         return mr_fail(st, MR_INTERNAL, "no random bytes for a handshake");
     mr__handshake_init(&c->handshake, accepts, role, token, nonce, local);
+    c->handshake.lends = accepts && class_->lends;
     c->in = mr_malloc(MR__CONNECTION_IN);
     if (!c->in)
         return mr_fail_memory(st, MR__CONNECTION_IN, "a connection");

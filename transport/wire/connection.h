@@ -27,6 +27,8 @@ typedef struct mr__connection_class {
     void (*closed)(mr__connection *c, const mr_status *why);
     /* Something that was queued has been sent. May be NULL. */
     void (*sent)(mr__connection *c);
+    /* Blocks may be sent without a copy: they are kept until the peer says that it has them. */
+    bool lends;
 } mr__connection_class;
 
 enum { MR__CONNECTION_IN = 64 << 10 };
@@ -49,6 +51,14 @@ struct mr__connection {
     bool has_head;
     mr_buffer *payload;
     size_t payload_got;
+    bool after_large; /* the last frame was a large block */
+    /* Blocks that were queued, which of them the peer has whole for certain, and those of the
+     * others whose pages are lent, with the bytes of all that are lent or queued for that. */
+    uint64_t queued, confirmed;
+    struct mr__queued *lent_first, *lent_last;
+    size_t lent_bytes;
+    uint64_t came, said; /* blocks that came in, and those of which the peer knows it */
+    size_t unsaid_bytes;
     mr_status why;
 };
 

@@ -51,6 +51,7 @@ mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes, mr_st
     hello.nonce = (ProtobufCBinaryData){MR__NONCE_BYTES, h->own};
     hello.host = host;
     hello.process = (uint32_t)getpid();
+    hello.confirms = h->confirms = true;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_HELLO;
     m.hello = &hello;
@@ -97,6 +98,7 @@ static mr_code take_hello(mr__handshake *h, const Mr__Wire__Hello *hello, void *
     snprintf(h->host, sizeof h->host, "%s", hello->host);
     h->process = hello->process;
     h->peer_role = hello->role;
+    h->confirms = hello->confirms;
     MR_TRY(check_version(h, hello->version, frame, bytes, st));
     Mr__Wire__Challenge challenge = MR__WIRE__CHALLENGE__INIT;
     challenge.version = MR__WIRE_VERSION;
@@ -104,6 +106,7 @@ static mr_code take_hello(mr__handshake *h, const Mr__Wire__Hello *hello, void *
     challenge.nonce = (ProtobufCBinaryData){MR__NONCE_BYTES, h->own};
     challenge.token = h->token.data != NULL;
     challenge.local = h->local;
+    challenge.lends = h->lends;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_CHALLENGE;
     m.challenge = &challenge;
@@ -116,6 +119,7 @@ static mr_code take_challenge(mr__handshake *h, const Mr__Wire__Challenge *chall
 {
     memcpy(h->peer, challenge->nonce.data, sizeof h->peer);
     h->peer_role = challenge->role;
+    h->lends = challenge->lends;
     snprintf(h->local, sizeof h->local, "%s", challenge->local);
     MR_TRY(check_version(h, challenge->version, frame, bytes, st));
     if (challenge->token && !h->token.data)

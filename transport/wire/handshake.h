@@ -35,6 +35,8 @@ typedef struct mr__handshake {
     char host[128]; /* the peer, for people */
     uint32_t process;
     char local[108]; /* the acceptor's local socket; at the acceptor: what to say */
+    bool lends;    /* the acceptor's blocks are sent without a copy; there to be set by the owner */
+    bool confirms; /* the one who connects says which blocks are there whole */
 } mr__handshake;
 
 /* nonce: MR__NONCE_BYTES fresh random bytes. token is borrowed. local: what the acceptor says of

@@ -198,6 +198,7 @@ static bool sound(const mr__message *m)
     case MR__WIRE__MESSAGE__BODY_REGISTERED:
     case MR__WIRE__MESSAGE__BODY_PULSE:
     case MR__WIRE__MESSAGE__BODY_GIVE_BACK:
+    case MR__WIRE__MESSAGE__BODY_RECEIVED:
         return true;
     case MR__WIRE__MESSAGE__BODY__NOT_SET:
     default:

@@ -37,6 +37,8 @@ static const call calls[] = {
     {"write", EIO},           {"poll", ENOMEM},
     {"uring_init", ENOMEM},   {"uring_submit", EAGAIN},
     {"uring_wait", ENOMEM},   {"a completion", ECONNRESET},
+    {"pipe2", EMFILE},        {"vmsplice", ENOSYS},
+    {"splice", ECONNRESET},
 };
 static const char uring_wait[] = "uring_wait", completion[] = "a completion";
 
@@ -85,7 +87,8 @@ static void set_table(void)
     mr_fault_calls(&t,
                    "socket socketpair bind listen accept4 connect sendmsg recv recvmsg shutdown "
                    "getsockname getpeername getsockopt setsockopt fcntl epoll_create1 epoll_ctl "
-                   "epoll_wait eventfd read write poll uring_init uring_submit",
+                   "epoll_wait eventfd read write poll uring_init uring_submit pipe2 vmsplice "
+                   "splice",
                    fails);
     t.uring_submit_and_wait_timeout = f_uring_wait;
     mr__system_set(&t);
