@@ -87,6 +87,11 @@ by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do shorter steps 1000
 result another_size_is_found "$([ $? != 0 ] && grep -q 'rank [01] .*values of float32, at step 4: another process does something else' err; echo $?)" "$(said)"
 by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort steps 1000
 result a_failure_is_everybodys "$([ $? != 0 ] && grep -q 'no such file' err; echo $?)" "$(said)"
+for do in "--rank 1 --at 4 --do leave" "--rank 0 --at 4 --count 100000 --do leave"; do
+    # shellcheck disable=SC2086
+    by_mpi 2 "$MR_BUILD/tests/rank" --mpi $do steps 1000
+    result "one_that_leaves_early_is_named, $do" "$([ $? != 0 ] && grep -q 'rank [01] .* has ended, while rank [01] .* goes on at step 4' err; echo $?)" "$(said)"
+done
 # other OPTION OF-0 OF-1 ARGUMENT...: training whose two workers differ in an option
 other() {
     # shellcheck disable=SC2016

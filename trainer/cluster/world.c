@@ -125,6 +125,22 @@ static uint32_t first_gone(const mr__world *w)
     return i;
 }
 
+bool mr__world_is_short(const mr__world *w)
+{
+    return atomic_load_explicit(&w->is_short, memory_order_relaxed);
+}
+
+mr_code mr__world_end_short(mr__world *w, mr_status *st)
+{
+    pthread_mutex_lock(&w->lock);
+    mr__world_ended(w, first_gone(w));
+    if (st)
+        *st = w->failure;
+    mr_code rc = w->failure.code;
+    pthread_mutex_unlock(&w->lock);
+    return rc;
+}
+
 mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status *st)
 {
     struct timespec until;
@@ -293,6 +309,7 @@ static void leave(peer *p)
 {
     pthread_mutex_lock(&p->w->lock);
     p->gone = true;
+    atomic_store_explicit(&p->w->is_short, true, memory_order_relaxed);
     pthread_cond_broadcast(&p->w->moved);
     pthread_mutex_unlock(&p->w->lock);
 }

@@ -44,6 +44,11 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all);
  * what happened, else ends the world with this. Returns the failure. */
 mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status *st);
 
+/* Has another rank said good-bye? cheap */
+bool mr__world_is_short(const mr__world *w);
+/* Ends the world for that, if nothing has: for one who needs all. Returns the failure. */
+mr_code mr__world_end_short(mr__world *w, mr_status *st);
+
 /* Gives mine[0..n) to all, and returns when all have given theirs: all[0..n * size), in rank order,
  * this rank's too. The k-th call on a channel belongs to the k-th of the others on it; channels do
  * not wait for each other. n is at most MR__MAX_VALUES, the same on all ranks.

@@ -80,6 +80,7 @@ struct mr__world {
     mr__posted wake;
     _Atomic int64_t step;
     _Atomic bool failed;
+    _Atomic bool is_short; /* a peer is gone */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     mr__round rounds[MR__CHANNELS][MR__ROUNDS];

@@ -9,11 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/op_iterator.h"
 #include "pipeline/system.h"
 #include "trainer/device_modules_impl.h"
 #include "trainer/ring/ring_sums.h"
 
 enum { SPINS = 2000, PAUSE_NS = 20000, ASK_EVERY = 64 };
+#define SOON 2.0 /* seconds */
 
 static const mr__mpi *module; /* NULL: why_not */
 static char why_not[256];
@@ -91,11 +93,13 @@ static mr_code end_world(mr__world *w, mr_code code, const char *what, const cha
     return mr__world_status(w, st);
 }
 
-/* MPI's operations cannot be called off: what a lost peer leaves open stays so. */
+/* MPI's operations cannot be called off: what a lost peer leaves open stays so. A rank that has ended
+ * well may have done its part, which MPI then brings soon; else this would never end. */
 static mr_code finish(const mr__mpi *m, mr__world *w, const char *what, mr_status *st)
 {
     char why[256] = "";
     bool done = false;
+    double short_since = 0;
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     for (uint64_t i = 0;; i++) {
         if (!m->test(&done, why, sizeof why))
@@ -104,6 +108,12 @@ static mr_code finish(const mr__mpi *m, mr__world *w, const char *what, mr_statu
             return MR_OK;
         if (i % ASK_EVERY == 0)
             MR_TRY(mr__world_status(w, st));
+        if (i % ASK_EVERY == 0 && mr__world_is_short(w)) {
+            double now = mr_iter_now();
+            short_since = short_since > 0 ? short_since : now;
+            if (now - short_since > SOON)
+                return mr__world_end_short(w, st);
+        }
         if (i > SPINS)
             nanosleep(&pause, NULL);
         else
