@@ -120,8 +120,9 @@ suites='callbacks check_replicas checkpoint collective collective_times coordina
 # Those that run on devices that MR_TEST_DEVICES names.
 on_named='device_streams math_ids math_images math_layers math_losses math_norms math_table nccl'
 # Those that have nothing to do with a GPU: statistics of datasets (adapt); files, and names of components (layout, onnx,
-# registry, safetensors); devices of the processor and made-up ones (collective_processes, device, device_modules).
-without='adapt collective_processes device device_modules layout onnx registry safetensors'
+# registry, safetensors); devices of the processor and made-up ones (collective_processes, device, device_modules,
+# timeline, of which there is a part in `training` below).
+without='adapt collective_processes device device_modules layout onnx registry safetensors timeline'
 
 # The commands' tests that train, and those that do so only on processors (devices, ring), by MPI, or to see what other
 # programs read (readers).
