@@ -116,7 +116,8 @@ if [ $measured = 1 ]; then
     echo $(($(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$worker/status") * 1024)) >used
     below the_worker $((100 << 20))
 fi
-graph="range(4000).map(x => zeros([26214])).shuffle(2000, seed=1).distribute(\"$service\", streams=4).map(x => sum(x))"
+# endless, so that none makes room for the next by its end
+graph="counter().map(x => zeros([26214])).shuffle($((measured ? 300 : 2500)), seed=1).distribute(\"$service\", streams=4).map(x => sum(x))"
 expect streams_that_do_not_fit_together 1 ANY 'memory limit' "(at worker $worker_at)" 'raise the limit' -- "$m" show "$graph"
 expect the_worker_goes_on 0 '4950' -- "$m" show "range(100).distribute(\"$service\").batch(100).map(x => sum(x)).take(0).concatenate(from_tensors(4950))"
 pid=$worker at=$worker_at
