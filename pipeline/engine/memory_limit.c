@@ -75,7 +75,9 @@ static int64_t batch_bytes(const mr_dataset *ds)
 {
     int64_t elements, bytes;
     while (!makes_batches(mr_dataset_op(ds))) {
-        if (mr_dataset_n_inputs(ds) != 1)
+        const mr_op *op = mr_dataset_op(ds);
+        if (mr_dataset_n_inputs(ds) != 1 || op->role == MR_ROLE_FUNCTION ||
+            (op->props & MR_OP_TAKES_APART))
             return 0;
         ds = mr_dataset_input(ds, 0);
     }

@@ -92,6 +92,8 @@ enum {
                                    called when somebody wants to know, not when the node is made */
     MR_OP_OF_RECORDS = 1048576, /* goes to any record of its input, which reads files: that must
                                    stay the op that it is */
+    MR_OP_TAKES_APART = 2097152, /* its elements are the rows of those of its input (unbatch): a
+                                    batch below it is no batch above */
     MR_OP_KEEPS_SHARDS = 32768 /* a shard of its input (of each, where it has several) gives a shard
                                    of its output: it treats each element alone, or only groups and
                                    reorders them. Without it, each stream of a service runs the op

@@ -312,6 +312,30 @@ MR_TEST(what_the_consumer_keeps_is_needed_and_more_is_given_as_far_as_there_is_r
     mr_dataset_unref(open_end);
 }
 
+/* What comes after it is as large as it is itself, which is not known here. */
+MR_TEST(a_batch_that_was_taken_apart_counts_no_more)
+{
+    start();
+    static const char *const apart[] = {
+        ROWS ".batch(16).unbatch().map(x => x[:cast(x[1], \"int64\")])",
+        ROWS ".batch(16).flat_map(b => range(3).map(x => zeros([x])))",
+        ROWS ".batch(16).interleave(b => range(3).map(x => zeros([x])), cycle_length=2)"};
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
+        char more[300];
+        mr_iterator_opts o = {.threads = 1, .has_threads = true};
+        snprintf(more, sizeof more, "%s.filter(x => sum(x) > 1.0)", apart[i]);
+        mr_dataset *ds = graph(apart[i]), *after = graph(more);
+        mr_test_context("%s", more);
+        mr_eq_i64(needed(after, &o) - needed(ds, &o), MIB); /* blocks of a quarter */
+        o.memory_slots = 3;
+        mr_eq_i64(needed(after, &o) - needed(ds, &o), MIB);
+        mr_iterator_opts none = {.threads = 1, .has_threads = true};
+        mr_eq_i64(needed(after, &o), needed(after, &none));
+        mr_dataset_unref(after);
+        mr_dataset_unref(ds);
+    }
+}
+
 MR_TEST(runs_that_are_told_of_each_other_must_fit_together)
 {
     start();
