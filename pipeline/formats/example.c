@@ -40,6 +40,8 @@ struct mr_example_plan {
     size_t table_mask;
 };
 
+enum { MOST_MORE = 16 /* times the values there are, of room for those to come */ };
+
 /* The values of a variable-length feature, one row after the other. How many each row has stands in
  * the column, where the shapes of its rows are. */
 typedef struct values {
@@ -284,17 +286,22 @@ static uint8_t *cell(const parse *w, size_t i, size_t row)
 }
 
 /* Room for n more values of feature i, and for as many a row in the rows to come as there were, if
- * those are large enough: a value takes a byte at least. */
+ * those are large enough: a value takes a byte at least. They may be large for another reason, so
+ * that the guess is held against what there is. */
 static mr_code grow(const parse *w, size_t i, size_t row, size_t n, mr_status *st)
 {
     values *v = &w->ragged[i];
-    size_t size = mr_dtype_size(w->plan->f[i].wanted.dtype), capacity, bytes;
-    size_t mean = row ? v->used / row : 0, more = 0, half = v->capacity / 2;
+    size_t size = mr_dtype_size(w->plan->f[i].wanted.dtype), there, capacity, bytes;
+    size_t more = 0, half = v->capacity / 2;
     mr_buffer *memory;
+    if (__builtin_add_overflow(v->used, n, &there))
+        return mr_fail_memory(st, SIZE_MAX, "the values of a feature");
+    size_t mean = there / (row + 1);
     for (size_t r = row + 1; r < w->rows; r++)
         more += w->records[r].size < mean ? w->records[r].size : mean;
-    if (__builtin_add_overflow(v->used, n, &capacity) ||
-        __builtin_add_overflow(capacity, more > half ? more : half, &capacity) ||
+    more = more > half ? more : half;
+    if (__builtin_add_overflow(there, more / MOST_MORE < there ? more : there * MOST_MORE,
+                               &capacity) ||
         __builtin_mul_overflow(capacity, size, &bytes))
         return mr_fail_memory(st, SIZE_MAX, "the values of a feature");
     MR_TRY(mr_buffer_alloc(&memory, bytes, st));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/formats/example_wire.h"
+#include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
 
 enum { BEFORE = 8, MOST = 200 };
@@ -120,4 +121,66 @@ MR_TEST(lists_whose_lengths_grow_and_shrink_come_back)
     mr_array_reset(&c[0]);
     mr_array_reset(&c[1]);
     mr_example_plan_free(p);
+}
+
+static size_t largest; /* that was asked for */
+
+static void *note_malloc(void *ctx, size_t bytes)
+{
+    (void)ctx;
+    largest = bytes > largest ? bytes : largest;
+    return malloc(bytes);
+}
+
+static void *note_realloc(void *ctx, void *old, size_t bytes)
+{
+    (void)ctx;
+    return realloc(old, bytes);
+}
+
+static void *plain_aligned(void *ctx, size_t alignment, size_t bytes)
+{
+    void *p = NULL;
+    (void)ctx;
+    return posix_memalign(&p, alignment, bytes) == 0 ? p : NULL;
+}
+
+static void plain_free(void *ctx, void *p)
+{
+    (void)ctx;
+    free(p);
+}
+
+/* The rows after a long one are large by something that nobody asked for. */
+MR_TEST(room_for_lists_to_come_is_no_more_than_some_times_what_there_is)
+{
+    enum { N = 400, LONG = 100000 };
+    static const mr_allocator noting = {note_malloc, note_realloc, plain_aligned, plain_free, NULL};
+    static int64_t ints[LONG];
+    static float floats[LONG];
+    mr_status st;
+    mr_bytes records[N];
+    mr_array c;
+    mr_example_plan *p = NULL;
+    mr_example_feature f = {.name = "i", .name_size = 1, .dtype = MR_INT64, .ragged = true};
+    mr_ok(mr_example_plan_new(&p, &f, 1, &st), &st);
+    for (size_t r = 0; r < 2; r++) {
+        mr_example_value v[2] = {{"f", 1, MR_FLOAT32, floats, r ? LONG : 0},
+                                 {"i", 1, MR_INT64, ints, r ? 3 : LONG}};
+        uint8_t *buffer = NULL;
+        size_t capacity = 0, size = 0;
+        mr_ok(mr_example_encode(v, 2, &buffer, &capacity, &size, &st), &st);
+        records[r] = (mr_bytes){(char *)buffer, size};
+    }
+    for (size_t r = 2; r < N; r++)
+        records[r] = records[1];
+    mr_allocator_set(&noting);
+    mr_ok(mr_example_parse(p, records, N, NULL, &c, NULL, NULL, &st), &st);
+    mr_check(largest < 20 * LONG * sizeof(int64_t)); /* not N * LONG */
+    mr_eq_i64(((const mr_row *)c.data)[0].shape[0], LONG);
+    mr_eq_i64(((const mr_row *)c.data)[N - 1].shape[0], 3);
+    mr_array_reset(&c);
+    mr_example_plan_free(p);
+    free((void *)(uintptr_t)records[0].data);
+    free((void *)(uintptr_t)records[1].data);
 }
