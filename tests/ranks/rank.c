@@ -229,6 +229,8 @@ static mr_code check(mr__ring *r, mr_status *st)
                 if (op != MR__RING_MEAN || t < 4)
                     MR_TRY(check_all_reduce(r, (mr__ring_op)op, types[t], counts[c], st));
             }
+    if (whole) /* by MPI, where messages have 8 MiB at most: three for a segment, or two */
+        MR_TRY(check_all_reduce(r, MR__RING_SUM, MR_FLOAT32, 9000001, st));
     for (uint32_t root = 0; root < mr__world_size(mr__ring_world(r)); root++)
         for (size_t c = 0; c < 10; c++)
             MR_TRY(check_broadcast(r, root, counts[c], st));
