@@ -12,16 +12,16 @@ static int64_t in_mib(int64_t bytes)
     return (bytes >> 20) + ((bytes & 1048575) != 0);
 }
 
-/* The least memory_limit of the graph, and what training adds to it. */
+/* The least memory_limit of the graph, and what training adds to it by the slots in opts. */
 static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, bool json,
                             mr_status *st)
 {
     int64_t bytes, staged;
     const char *unknown;
-    mr_iterator_opts training = *opts;
-    training.memory_slots = MR_STAGED_BATCHES;
-    MR_TRY(mr_memory_needed(ds, &training, &staged, &unknown, st));
-    MR_TRY(mr_memory_needed(ds, opts, &bytes, &unknown, st));
+    mr_iterator_opts shown = *opts;
+    shown.memory_slots = 0;
+    MR_TRY(mr_memory_needed(ds, opts, &staged, &unknown, st));
+    MR_TRY(mr_memory_needed(ds, &shown, &bytes, &unknown, st));
     staged = staged > bytes ? staged - bytes : 0;
     if (json) {
         printf("{\"bytes\": %" PRId64 ", \"training adds\": %" PRId64 ", \"lacks\": ", bytes,
@@ -104,15 +104,20 @@ static int explain(mr_dataset *before, const mr_dist_dataset *dd, const mr_itera
 {
     int status = CLI_OK;
     explained *ops = NULL;
+    mr_iterator_opts training = *opts;
+    int64_t parts = mr_dist_dataset_parts(dd);
     if (json)
         putchar('{');
+    training.memory_slots = MR_STAGED_BATCHES;
     if (before)
-        status = print_graph("before", before, opts, json, NULL, &ops);
+        status = print_graph("before", before, &training, json, NULL, &ops);
+    training.memory_slots = (MR_STAGED_BATCHES + parts - 1) / parts;
     for (int64_t i = 0; i < mr_dist_dataset_num_local_workers(dd) && status == CLI_OK; i++) {
         char title[64];
         snprintf(title, sizeof title, json ? "worker %" PRId64 : "after, on worker %" PRId64,
                  mr_dist_dataset_worker(dd) + i);
-        status = print_graph(title, mr_dist_dataset_graph(dd, (size_t)i), opts, json, ops, NULL);
+        status =
+            print_graph(title, mr_dist_dataset_graph(dd, (size_t)i), &training, json, ops, NULL);
     }
     if (status == CLI_OK && before && cli_this.explain)
         status = cli_this.explain(before, json);

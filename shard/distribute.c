@@ -325,6 +325,11 @@ int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd)
     return dd->workers;
 }
 
+int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd)
+{
+    return dd->original ? dd->workers : 1;
+}
+
 int64_t mr_dist_dataset_replicas(const mr_dist_dataset *dd)
 {
     return dd->replicas;

@@ -98,6 +98,9 @@ MR_API int64_t mr_dist_dataset_replicas(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_num_local_workers(const mr_dist_dataset *dd);
+/* In how many parts the workers take a batch of their graphs: W, or 1 for input functions, whose
+ * batches are each worker's own. */
+MR_API int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd);
 
 /* ---- iterators ---- */
 
@@ -165,7 +168,8 @@ MR_API mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes,
 MR_API const mr_spec *mr_dist_iterator_spec(const mr_dist_iterator *it); /* borrowed until close */
 /* Steps taken in this pass. */
 MR_API int64_t mr_dist_iterator_step(const mr_dist_iterator *it);
-/* Batches on their way to the devices in training, at least: mr_iterator_opts.memory_slots. */
+/* Batches on their way to the devices in training, at least: mr_iterator_opts.memory_slots, of the
+ * parts that a worker takes of them. */
 enum { MR_STAGED_BATCHES = 3 };
 /* Local worker `local`'s pipeline, for its statistics. Borrowed. */
 MR_API mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);

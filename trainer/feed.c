@@ -72,11 +72,14 @@ mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_
     /* One to fill, beside those of the two steps that may be under way. A memory limit must have
      * room for them, and says how many more there are. */
     size_t least = mr__staging_is_direct(s) ? MR_STAGED_BATCHES : MR_STAGED_BATCHES - 1;
-    run.run.memory_slots = (int64_t)least;
+    int64_t parts = mr_dist_dataset_parts(f->dd);
+    run.run.memory_slots = ((int64_t)least + parts - 1) / parts;
     MR_TRY(mr_dist_iterator_open(&f->it, f->dd, &run, st));
-    if (depth > least)
-        depth = least + (size_t)mr_iterator_take_slots(mr_dist_iterator_worker(f->it, 0),
-                                                       (int64_t)(depth - least));
+    if (depth > least) {
+        int64_t more = (int64_t)(depth - least), whole = (more + parts - 1) / parts;
+        int64_t got = mr_iterator_take_slots(mr_dist_iterator_worker(f->it, 0), whole) * parts;
+        depth = least + (size_t)(got < more ? got : more);
+    }
     return mr__staging_new(&f->ring, s, depth > least ? depth : least, st);
 }
 

@@ -131,6 +131,8 @@ if "$m" train --help >/dev/null 2>&1; then
     bytes=$(least "$data" 2)
     adds=$(least "$data" 2 'training adds')
     result training_needs_its_batches "$([ "$adds" = $((3 * 16 * 60001 * 4)) ]; echo $?)" "$adds"
+    result each_process_has_its_part_of_them "$("$m" explain --json --workers 3 --worker 0 "$data" 2>err |
+        grep -q '"memory worker 0": {[^}]*"training adds": '$((16 * 60001 * 4))','; echo $?)" "$(cat err)"
     expect training_below_that_is_refused 1 '' 'memory_limit is' 'needs at least' -- "$m" train "${model[@]}" --threads 2 --memory-limit $((bytes + adds / 2))
     for limit in $((bytes + adds + (40 << 20))) $((bytes + adds + (100 << 20))); do
         run "$m" train "${model[@]}" --threads 2 --memory-limit $((limit + (measured ? 0 : 900 << 20)))
