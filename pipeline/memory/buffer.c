@@ -144,13 +144,16 @@ static mr_buffer *pool_pop(unsigned c, size_t live, unsigned here)
 /* What is left of the slab keeps its memory; this part goes back to the system. */
 static void free_cut(const mr_buffer *b)
 {
-    /* Acquire and release: the others, of other threads, are done with their parts. */
-    if (atomic_fetch_sub_explicit(&b->slab->left, 1, memory_order_acq_rel) != 1) {
+    slab *k = b->slab;
+    /* Before it is counted: then the others may free the slab, and its memory be somebody else's.
+     * Relaxed: a 1 is this one, and stays. */
+    if (atomic_load_explicit(&k->left, memory_order_relaxed) != 1)
         mr__sys->madvise(b->data, class_bytes(b->class), MADV_DONTNEED);
+    /* Acquire and release: the others, of other threads, are done with their parts. */
+    if (atomic_fetch_sub_explicit(&k->left, 1, memory_order_acq_rel) != 1)
         return;
-    }
-    mr_free(b->slab->memory);
-    mr_free(b->slab);
+    mr_free(k->memory);
+    mr_free(k);
 }
 
 static void free_memory(mr_buffer *b)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/memory/buffer.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "pipeline/system.h"
 #include "tests/harness.h"
 #include "tests/pipeline/memory/fail_nth.h"
 
@@ -244,6 +247,42 @@ MR_TEST(held_buffers_live_as_long_as_their_holder)
     mr_eq_i64(gone[0] + gone[1] + gone[2], 0);
     mr_buffer_unref(b);
     mr_eq_i64(gone[0] + gone[1] + gone[2], 3);
+}
+
+static mr_buffer *other_cut; /* of the slab that is being given back */
+static int given_back;
+
+/* The other one is free just now, as if by another thread. */
+static int madvise_late(void *p, size_t n, int advice)
+{
+    if (advice == MADV_DONTNEED) {
+        mr_buffer *other = other_cut;
+        other_cut = NULL;
+        mr_buffer_unref(other);
+        given_back++;
+    }
+    int rc = mr__system_real()->madvise(p, n, advice);
+    mr_check(advice != MADV_DONTNEED || rc == 0);
+    return rc;
+}
+
+MR_TEST(pages_are_given_back_only_while_their_slab_is_there)
+{
+    enum { BYTES = 1 << 20 };
+    mr__system t = *mr__system_real();
+    t.madvise = madvise_late;
+    mr__system_set(&t);
+    mallopt(M_MMAP_THRESHOLD, BYTES); /* a slab that is free is not mapped any more */
+    mr_buffer *a = make(BYTES);
+    other_cut = make(BYTES);
+    const char *x = mr_buffer_data(a), *y = mr_buffer_data(other_cut);
+    bool are_cut = x + BYTES == y || y + BYTES == x; /* not where nothing is pooled */
+    mr__buffer_pool_limit(1, 0);                     /* what is free goes at once */
+    mr_buffer_unref(a);
+    mr_eq_i64(given_back > 0, are_cut);
+    mr_buffer_unref(other_cut);
+    mr__buffer_pool_limit(-1, 0);
+    mr__system_set(NULL);
 }
 
 MR_TEST(holding_many_in_turn_stays_bounded)
