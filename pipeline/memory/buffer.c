@@ -388,8 +388,9 @@ size_t mr_buffer_size(const mr_buffer *b)
 
 bool mr_buffer_writable(const mr_buffer *b)
 {
-    /* Acquire pairs with the release in other holders' unref. */
-    return !b->read_only && atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
+    /* Acquire pairs with the release in other holders' unref; one of them forsook it before. */
+    return !b->read_only && atomic_load_explicit(&b->refs, memory_order_acquire) == 1 &&
+           !atomic_load_explicit(&b->is_forsaken, memory_order_relaxed);
 }
 
 static int compare_held(const void *x, const void *y)

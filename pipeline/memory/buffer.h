@@ -3,10 +3,10 @@
 #define MR_PIPELINE_MEMORY_BUFFER_H
 /* Reference-counted memory.
  *
- * A buffer is bytes with a reference count and a way to free them. It is writable if its count is 1
- * and it was not wrapped read-only. Buffers from mr_buffer_alloc come from a pool (fresh pages
- * cost more than the work done on them), start 64-byte aligned and are followed by MR_SLACK
- * readable bytes, which vector code may read (never use) past the end.
+ * A buffer is bytes with a reference count and a way to free them. It is writable if its count is
+ * 1, it was not wrapped read-only and no other process still reads it. Buffers from mr_buffer_alloc
+ * come from a pool (fresh pages cost more than the work done on them), start 64-byte aligned and
+ * are followed by MR_SLACK readable bytes, which vector code may read (never use) past the end.
  *
  * A buffer may *hold* others: an array of views (mr_bytes, mr_row) holds the buffers its views
  * point into, so that one reference keeps everything alive.
@@ -90,10 +90,10 @@ int mr__buffer_pool_limits(void); /* how many such users there are */
 
 /* For the project's other libraries. Pages of a buffer may be lent to the kernel, which gives them
  * to another process without a copy: nothing may be written there as long as that may read them.
- * Who lends keeps a reference till then; where that is not known, he forsakes the buffer, and when
- * the last reference goes its pages are left to the other process, and not used again here. Only
- * what this library allocates itself can be lent, not what it wraps or a program's own allocator
- * gives. */
+ * Who lends keeps a reference till then; where that is not known, he forsakes the buffer: for
+ * whoever else has it, it is not writable any more, and when the last reference goes its pages are
+ * left to the other process, and not used again here. Only what this library allocates itself can
+ * be lent, not what it wraps or a program's own allocator gives. */
 enum {
     MR__PAGE = 4096,           /* the smallest; larger ones are multiples */
     MR__LENT_LEAST = 64 << 10, /* bytes, below which a copy costs less */

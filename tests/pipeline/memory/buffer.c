@@ -285,6 +285,18 @@ MR_TEST(pages_are_given_back_only_while_their_slab_is_there)
     mr__system_set(NULL);
 }
 
+MR_TEST(what_is_forsaken_is_not_written_to)
+{
+    mr_buffer *b = make(100000);
+    mr_check(mr_buffer_writable(b));
+    mr__buffer_forsake(b);
+    mr_check(!mr_buffer_writable(b));
+    mr_buffer_unref(b);
+    b = make(100000); /* the same, mostly */
+    mr_check(mr_buffer_writable(b));
+    mr_buffer_unref(b);
+}
+
 MR_TEST(holding_many_in_turn_stays_bounded)
 {
     mr_status st;
