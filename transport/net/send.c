@@ -121,7 +121,8 @@ static bool fill_pipe(mr__page_pipe *x, mr__socket *s, const void *pages, size_t
     return true;
 }
 
-/* splice without SIGPIPE: it knows no flag for that. */
+/* splice without SIGPIPE: it knows no flag for that, and sends several times, of which the first
+ * may go well and a later one find the peer gone. */
 static ssize_t splice_quietly(int from, int to, size_t n, unsigned flags)
 {
     static const struct timespec now = {0, 0};
@@ -132,7 +133,7 @@ static ssize_t splice_quietly(int from, int to, size_t n, unsigned flags)
     pthread_sigmask(SIG_BLOCK, &pipe, &old);
     ssize_t rc = mr__sys->splice(from, to, n, flags);
     int err = errno;
-    if (rc < 0 && err == EPIPE && !sigismember(&pending, SIGPIPE))
+    if ((rc < 0 ? err == EPIPE : (size_t)rc < n) && !sigismember(&pending, SIGPIPE))
         sigtimedwait(&pipe, NULL, &now);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     errno = err;

@@ -3,6 +3,7 @@
  * what was sent, though the memory is written to as soon as the sender lets it go. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 
 #include "pipeline/engine/iterator.h"
@@ -352,6 +353,25 @@ MR_TEST(a_receiver_that_goes_in_the_middle_of_a_block)
                 turn(&p);
             mr_eq_u64(p.sender.c.lent_bytes, 0);
         }
+}
+
+/* It has read all and closed in good order: the answer to the first pages of the next block is that
+ * it is gone, in the middle of a call. */
+MR_TEST(a_receiver_that_has_gone_ends_the_connection_and_not_the_process)
+{
+    signal(SIGPIPE, SIG_DFL);
+    each_pair(p)
+    {
+        exchange(&p, 1);
+        mr__connection_close(&p.receiver.c, NULL);
+        while (!p.receiver.closed)
+            turn(&p);
+        if (!p.sender.closed) /* it has not heard of it */
+            send_one(&p);
+        while (!p.sender.closed)
+            turn(&p);
+        mr_eq_u64(p.sender.c.lent_bytes, 0);
+    }
 }
 
 /* Of one that takes blocks and does not say so, memory is not kept without end. */
