@@ -72,15 +72,15 @@ void mr__event_raise(int fd);
 /* ---- sockets ---- */
 
 /* Bytes to send, borrowed until `done`: sent is false where the socket closed before. lends: pages
- * of theirs may be given to the kernel without a copy (see send.c), so that the peer reads them as
- * they are whenever it receives them, also after `done`. */
+ * of the pieces from this one on (0: of none) may be given to the kernel without a copy (see
+ * send.c), so that the peer reads them as they are whenever it receives them, also after `done`. */
 typedef struct mr__send mr__send;
 struct mr__send {
     mr__send *next;
     const struct iovec *v;
     size_t n;
     const int *pass; /* a descriptor to go with the first byte, on a local socket; NULL: none */
-    bool lends;
+    size_t lends;
     size_t at, offset; /* set by the loop: what of v was sent */
     void (*done)(mr__send *s, bool sent);
 };

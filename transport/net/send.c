@@ -23,11 +23,12 @@ enum { PIPE_BYTES = 1 << 20 }; /* what anybody may have */
 
 /* ---- what is queued ---- */
 
-/* Of the n bytes at p: how many are copied before pages that are lent; n: all. */
-static size_t before_pages(const mr__socket *s, const mr__send *send, const void *p, size_t n)
+/* Of the n bytes at p, of piece i: how many are copied before pages that are lent; n: all. */
+static size_t before_pages(const mr__socket *s, const mr__send *send, size_t i, const void *p,
+                           size_t n)
 {
     size_t edge = -(uintptr_t)p & (MR__PAGE - 1);
-    bool lends = send->lends && !s->is_local && !s->loop->pages.is_refused;
+    bool lends = send->lends && i >= send->lends && !s->is_local && !s->loop->pages.is_refused;
     return lends && n >= edge + MR__LENT_LEAST ? edge : n;
 }
 
@@ -45,7 +46,7 @@ void mr__socket_gather(const mr__socket *s, struct msghdr *m, size_t most, mr__p
         }
         for (size_t i = send->at; i < send->n && n < most && !*lent; i++, offset = 0) {
             char *p = (char *)send->v[i].iov_base + offset;
-            size_t left = send->v[i].iov_len - offset, some = before_pages(s, send, p, left);
+            size_t left = send->v[i].iov_len - offset, some = before_pages(s, send, i, p, left);
             if (some) {
                 m->msg_iov[n].iov_base = p;
                 m->msg_iov[n++].iov_len = some;

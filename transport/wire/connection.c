@@ -160,11 +160,12 @@ mr_code mr__connection_send_block(mr__connection *c, mr__outgoing *frame, mr_sta
     q->connection = c;
     q->number = ++c->queued;
     q->send = (mr__send){.v = q->block.v, .n = q->block.n, .done = sent};
-    q->send.lends = q->block.lends && c->handshake.accepts && c->handshake.lends &&
-                    c->handshake.confirms && !c->socket.is_local && q->block.bytes <= MOST_LENT &&
-                    c->lent_bytes <= MOST_LENT - q->block.bytes;
-    if (q->send.lends)
+    if (q->block.lends && c->handshake.accepts && c->handshake.lends && c->handshake.confirms &&
+        !c->socket.is_local && q->block.bytes <= MOST_LENT &&
+        c->lent_bytes <= MOST_LENT - q->block.bytes) {
+        q->send.lends = 1; /* the first is the head */
         c->lent_bytes += (size_t)q->block.bytes;
+    }
     mr__socket_send(&c->socket, &q->send);
     return MR_OK;
 }

@@ -83,6 +83,8 @@ typedef struct pair {
     mr__listener door;
     end sender, receiver;
     mr_dataset *ds;
+    const void *position; /* of the blocks */
+    size_t position_bytes;
     uint64_t made;
     bool door_closed;
 } pair;
@@ -213,7 +215,8 @@ static void send_one(pair *p)
     mr_block b = MR_BLOCK_EMPTY;
     mr__outgoing o = {0};
     mr_status st;
-    const mr__block_place place = {.first = p->made};
+    const mr__block_place place = {
+        .first = p->made, .position = p->position, .position_bytes = p->position_bytes};
     mr_ok(mr_block_prepare(&b, 2, &st), &st);
     b.rows = 1;
     column(&b.columns[0], LONG, 0, p->made);
@@ -291,6 +294,24 @@ MR_TEST(partial_splices_and_small_pipes)
     for (int small = 0; small < 2; small++) {
         sys.has_small_pipes = small;
         each_pair(p) exchange(&p, 20);
+    }
+    mr__system_set(NULL);
+}
+
+/* Its memory is not the pool's, and free with the block. */
+MR_TEST(a_long_head_is_copied)
+{
+    enum { ALL = 500000 };
+    static const uint8_t position[ALL];
+    set_system();
+    each_pair(p)
+    {
+        p.position = position;
+        p.position_bytes = ALL;
+        sys.spliced = 0;
+        exchange(&p, 1);
+        mr_check(sys.spliced <= LONG + OTHER);
+        mr_check(!can_splice() || sys.spliced >= LONG);
     }
     mr__system_set(NULL);
 }
