@@ -130,15 +130,14 @@ bool mr__world_is_short(const mr__world *w)
     return atomic_load_explicit(&w->is_short, memory_order_relaxed);
 }
 
-mr_code mr__world_end_short(mr__world *w, mr_status *st)
+mr_code mr__world_wait_short(mr__world *w, double seconds, mr_status *st)
 {
-    pthread_mutex_lock(&w->lock);
-    mr__world_ended(w, first_gone(w));
-    if (st)
-        *st = w->failure;
-    mr_code rc = w->failure.code;
-    pthread_mutex_unlock(&w->lock);
-    return rc;
+    if (seconds > w->timeout_s) {
+        pthread_mutex_lock(&w->lock);
+        mr__world_ended(w, first_gone(w));
+        pthread_mutex_unlock(&w->lock);
+    }
+    return mr__world_status(w, st);
 }
 
 mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status *st)

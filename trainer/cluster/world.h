@@ -46,8 +46,9 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
 
 /* Has another rank said good-bye? cheap */
 bool mr__world_is_short(const mr__world *w);
-/* Ends the world for that, if nothing has: for one who needs all. Returns the failure. */
-mr_code mr__world_end_short(mr__world *w, mr_status *st);
+/* For one who needs all, and has waited so many seconds since it saw that: ends the world once they
+ * are more than a rank may be silent. MR_OK, or what ended the world. */
+mr_code mr__world_wait_short(mr__world *w, double seconds, mr_status *st);
 
 /* Gives mine[0..n) to all, and returns when all have given theirs: all[0..n * size), in rank order,
  * this rank's too. The k-th call on a channel belongs to the k-th of the others on it; channels do

@@ -15,7 +15,6 @@
 #include "trainer/ring/ring_sums.h"
 
 enum { SPINS = 2000, PAUSE_NS = 20000, ASK_EVERY = 64 };
-#define SOON 2.0 /* seconds */
 
 static const mr__mpi *module; /* NULL: why_not */
 static char why_not[256];
@@ -93,8 +92,9 @@ static mr_code end_world(mr__world *w, mr_code code, const char *what, const cha
     return mr__world_status(w, st);
 }
 
-/* MPI's operations cannot be called off: what a lost peer leaves open stays so. A rank that has ended
- * well may have done its part, which MPI then brings soon; else this would never end. */
+/* MPI's operations cannot be called off: what a lost peer leaves open stays so. A rank that has
+ * ended well may have done its part, and MPI brings it once the others do theirs; else this would
+ * never end. */
 static mr_code finish(const mr__mpi *m, mr__world *w, const char *what, mr_status *st)
 {
     char why[256] = "";
@@ -111,8 +111,7 @@ static mr_code finish(const mr__mpi *m, mr__world *w, const char *what, mr_statu
         if (i % ASK_EVERY == 0 && mr__world_is_short(w)) {
             double now = mr_iter_now();
             short_since = short_since > 0 ? short_since : now;
-            if (now - short_since > SOON)
-                return mr__world_end_short(w, st);
+            MR_TRY(mr__world_wait_short(w, now - short_since, st));
         }
         if (i > SPINS)
             nanosleep(&pause, NULL);
