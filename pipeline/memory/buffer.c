@@ -36,6 +36,7 @@ enum {
     HOMES = 8,
     HUGE_PAGE = 2 << 20,
     SLAB_FROM = 1 << 20, /* bytes of a class */
+    MOST_HUGE = 4096,    /* slabs of huge pages: each takes 2 of the 65530 maps of a process */
     KEEP_HELD = 64,      /* entries that a pooled buffer's array of held buffers may keep */
     MOST_COPIED = 8,     /* held buffers that mr_buffer_hold_all takes from another */
     LOOK_BACK = 8,       /* held buffers compared with before a new one is added */
@@ -58,6 +59,7 @@ enum {
 
 typedef struct slab {
     atomic_size_t left; /* buffers that are cut from it */
+    bool is_huge;
     void *memory;
 } slab;
 
@@ -98,6 +100,7 @@ static atomic_int limits;        /* that are in force */
 static atomic_size_t limited_to; /* what the pool keeps then */
 static atomic_size_t pool_free;  /* bytes of all free buffers */
 static atomic_uint victim;       /* class that gives one back next */
+static atomic_size_t huge_slabs;
 
 static size_t class_bytes(unsigned c)
 {
@@ -152,6 +155,8 @@ static void free_cut(const mr_buffer *b)
     /* Acquire and release: the others, of other threads, are done with their parts. */
     if (atomic_fetch_sub_explicit(&k->left, 1, memory_order_acq_rel) != 1)
         return;
+    if (k->is_huge) /* relaxed: a figure */
+        atomic_fetch_sub_explicit(&huge_slabs, 1, memory_order_relaxed);
     mr_free(k->memory);
     mr_free(k);
 }
@@ -211,6 +216,19 @@ static size_t cuts(unsigned c)
     return n;
 }
 
+/* Asks for huge pages, as long as there are not very many: neighbours without are one map, and so
+ * there is no end to them. */
+static bool make_huge(void *memory, size_t n)
+{
+    /* Relaxed: a figure. */
+    if (atomic_fetch_add_explicit(&huge_slabs, 1, memory_order_relaxed) < MOST_HUGE) {
+        mr__sys->madvise(memory, n, MADV_HUGEPAGE); /* as well as it can */
+        return true;
+    }
+    atomic_fetch_sub_explicit(&huge_slabs, 1, memory_order_relaxed);
+    return false;
+}
+
 /* The buffers of a new slab, in a list; NULL: no memory. */
 static mr_buffer *cut_slab(unsigned c)
 {
@@ -234,7 +252,7 @@ static mr_buffer *cut_slab(unsigned c)
         mr_free(k);
         return NULL;
     }
-    mr__sys->madvise(memory, n * each, MADV_HUGEPAGE); /* as well as it can */
+    k->is_huge = make_huge(memory, n * each);
     k->memory = memory;
     atomic_init(&k->left, made);
     return all;

@@ -285,6 +285,37 @@ MR_TEST(pages_are_given_back_only_while_their_slab_is_there)
     mr__system_set(NULL);
 }
 
+static size_t asked_huge;
+
+static int madvise_counts(void *p, size_t n, int advice)
+{
+    asked_huge += advice == MADV_HUGEPAGE;
+    return mr__system_real()->madvise(p, n, advice);
+}
+
+/* Each makes maps of its own, of which a process may have 65530: then it starts no thread. */
+MR_TEST(not_all_of_very_many_buffers_lie_in_huge_pages)
+{
+    enum { BYTES = 2 << 20, MOST = 4096, MORE = 10 }; /* 8 GiB, of which nothing is used */
+    static mr_buffer *b[MOST + MORE];
+    mr__system t = *mr__system_real();
+    t.madvise = madvise_counts;
+    mr__system_set(&t);
+    b[0] = make(BYTES);
+    for (int round = 0; round < 2 && asked_huge; round++) { /* not where nothing is pooled */
+        size_t n = 1;
+        while (n < MOST + MORE && mr_buffer_alloc(&b[n], BYTES, NULL) == MR_OK)
+            n++;
+        mr_eq_u64(asked_huge, n < MOST ? n : MOST);
+        while (n > 1)
+            mr_buffer_unref(b[--n]);
+        mr_buffer_pool_trim();
+        asked_huge = 1; /* b[0] still is */
+    }
+    mr_buffer_unref(b[0]);
+    mr__system_set(NULL);
+}
+
 MR_TEST(what_is_forsaken_is_not_written_to)
 {
     mr_buffer *b = make(100000);
