@@ -255,7 +255,6 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
         beside.n++;
         beside.graphs += own;
         m->beside = own;
-        m->is_beside = true;
     }
     *needed = add(others, own);
     pthread_mutex_unlock(&beside.lock);
@@ -270,34 +269,32 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
 
 static void stop_beside(mr__memory *m)
 {
-    if (!m->is_beside)
+    if (!m->beside)
         return;
     pthread_mutex_lock(&beside.lock);
     beside.n--;
     beside.graphs -= m->beside;
     pthread_mutex_unlock(&beside.lock);
-    m->is_beside = false;
+    m->beside = 0;
 }
 
 static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t limit,
-                           int64_t *bytes, mr_status *st)
+                           int64_t *needed, mr_status *st)
 {
     const char *unknown;
-    int64_t needed;
-    MR_TRY(mr_memory_needed(ds, opts, &needed, &unknown, st));
-    if (limit < needed) { /* what is free is not needed */
+    MR_TRY(mr_memory_needed(ds, opts, needed, &unknown, st));
+    if (limit < *needed) { /* what is free is not needed */
         mr_buffer_pool_trim();
         malloc_trim(0);
-        MR_TRY(mr_memory_needed(ds, opts, &needed, &unknown, st));
+        MR_TRY(mr_memory_needed(ds, opts, needed, &unknown, st));
     }
-    *bytes = needed;
     /* What other limited runs hold, and may, counts for the process: a run beside them, of
      * validation data or of an element that is a dataset, reads ahead what room there is. */
-    if (limit < needed && mr__buffer_pool_limits() == 0)
+    if (limit < *needed && mr__buffer_pool_limits() == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "memory_limit is %" PRId64 " bytes, but the graph needs at least %" PRId64
                        " bytes (%" PRId64 "M)%s%s; raise the limit, or hold fewer elements",
-                       limit, needed, needed / MIB + (needed % MIB != 0),
+                       limit, *needed, *needed / MIB + (*needed % MIB != 0),
                        unknown ? " and the elements that it holds in " : "",
                        unknown ? unknown : "");
     return MR_OK;
@@ -398,7 +395,7 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     int64_t ahead = atomic_load_explicit(&m->ahead, memory_order_relaxed);
     int64_t runs = mr__buffer_pool_limits();
     int64_t free_for_all = times(one, (m->threads + 1) * runs);
-    free_for_all = add(free_for_all, m->is_beside ? times(OF_BESIDE, runs) : 0);
+    free_for_all = add(free_for_all, m->beside ? times(OF_BESIDE, runs) : 0);
     if (add(ahead, one) > atomic_load_explicit(&m->for_ahead, memory_order_relaxed))
         return false;
     int64_t most = m->limit - free_for_all;

@@ -23,8 +23,7 @@ typedef struct mr__memory {
     int64_t limit;                 /* 0: none */
     atomic_int_fast64_t for_ahead; /* limit less what is needed, and less what was taken of that */
     int64_t of_batch;              /* bytes; 0: not known */
-    bool is_beside;                /* it is one of those with memory_beside */
-    int64_t beside;                /* what it needs of what they have together */
+    int64_t beside;                /* with memory_beside: what it needs; else 0 */
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
     atomic_int_fast64_t sample;     /* resident bytes when they were looked at last */
