@@ -546,12 +546,11 @@ void mr__producer_go(mr__producer *p, double link)
     pthread_mutex_unlock(&p->lock);
 }
 
-bool mr__producer_is_tight(const mr__producer *p)
+bool mr__producer_is_tight(mr__producer *p)
 {
-    mr__producer *x = (mr__producer *)(uintptr_t)p;
-    pthread_mutex_lock(&x->lock);
-    bool is_tight = x->is_tight;
-    pthread_mutex_unlock(&x->lock);
+    pthread_mutex_lock(&p->lock);
+    bool is_tight = p->is_tight;
+    pthread_mutex_unlock(&p->lock);
     return is_tight;
 }
 

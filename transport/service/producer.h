@@ -58,7 +58,7 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
 /* Asks for the next one. link: bytes a second that its client takes; 0: as many as there are. */
 void mr__producer_go(mr__producer *p, double link);
 /* Under a memory limit: it is reached, so nothing should wait to be sent. */
-bool mr__producer_is_tight(const mr__producer *p);
+bool mr__producer_is_tight(mr__producer *p);
 /* The split number `index` of its stream, or (end) that its repetition has no more. */
 void mr__producer_split(mr__producer *p, uint64_t index, uint64_t split, bool end);
 /* Nothing but `gone` follows. */
