@@ -150,7 +150,6 @@ static double measured(void *ctx)
 /* Columns of two lists, of 2 * DENSE and 2 * SPARSE values a row at most. */
 typedef struct lists {
     job j;
-    bool varying;
     size_t ends[2][ROWS]; /* where a row's values end */
     float dense[ROWS * 2 * DENSE];
     int64_t sparse[ROWS * 2 * SPARSE];
@@ -251,7 +250,6 @@ static lists *make_lists(bool varying)
     mr_example_feature f[2] = {0};
     uint64_t x = 88172645463325252u;
     mr_status st;
-    l->varying = varying;
     l->j.n_features = 2;
     for (size_t i = 0; i < 2; i++) {
         strcpy(l->j.names[i], i ? "sparse" : "dense");

@@ -20,10 +20,8 @@ static int thread_of(mr_timeline_row row, size_t replica)
 
 static mr_code put_row(bench_trace *t, mr_timeline_row row, size_t replica, mr_status *st)
 {
-    static const char *const names[] = {[MR_ROW_LOOP] = "loop",
-                                        [MR_ROW_HOST] = "host",
-                                        [MR_ROW_STREAM] = "stream",
-                                        [MR_ROW_SUMS] = "sums"};
+    static const char *const names[] = {
+        [MR_ROW_HOST] = "host", [MR_ROW_STREAM] = "stream", [MR_ROW_SUMS] = "sums"};
     char name[48];
     int thread = thread_of(row, replica);
     if (row == MR_ROW_LOOP)
