@@ -15,7 +15,8 @@
 #include "trainer/cuda/cuda_math.h"
 
 /* Most memory that an algorithm may take; candidates looked at; sums of ours that weights'
- * gradients are taken in, and their parts a weight; plans kept of a stream: the one not used for
+ * gradients are taken in, and their parts a weight; threads of the narrow kernel for these, and rows
+ * of a part; plans kept of a stream: the one not used for
  * longest makes room; an image for FFT in one piece; channels from which FFT pays; terms of a sum
  * up to which our own kernels are faster; channels that units for bfloat16 take at a time; values
  * that rooms begin at multiples of. */
@@ -23,6 +24,8 @@ enum {
     MAX_WORKSPACE = 512 << 20,
     MAX_ALGORITHMS = 8,
     WEIGHT_SUMS = 1 << 18,
+    NARROW_SUMS = 1 << 16,
+    MOST_ROWS = 64,
     MIN_PARTS = 64,
     MAX_PARTS = 1024,
     MAX_PLANS = 256,
@@ -241,11 +244,6 @@ static bool is_narrow(const mr_math_conv2d_shape *c)
     return c->groups == 1 && c->channels * c->kernel_h * c->kernel_w <= FEW_TERMS &&
            c->filters % MR_QUAD == 0 && c->n * c->out_h * c->out_w * c->filters < most &&
            c->n * c->height * c->width * c->channels < most;
-}
-
-static bool is_aligned(const void *p)
-{
-    return (uintptr_t)p % (MR_QUAD * sizeof(float)) == 0;
 }
 
 static mr_code make_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to,
@@ -513,14 +511,15 @@ mr_code mr__cuda_conv2d(mr_stream *stream, const mr_math_conv2d *p, mr_status *s
                                                .y = p->y,
                                                .bfloat = p->bfloat},
                               st);
-    bool narrow = is_narrow(c) && is_aligned(p->kernel) && is_aligned(p->bias) && is_aligned(p->y);
+    bool narrow = is_narrow(c) && mr__cuda_is_quad(p->kernel) && mr__cuda_is_quad(p->y);
     if (!narrow)
         MR_TRY(copy_plan(s, c, FORWARD, p->bfloat, &x, st));
     if (narrow || !x.usable) {
         mr_math_conv2d k = *p;
         if (p->f == MR_ACT_SOFTMAX)
             k.f = MR_ACT_LINEAR;
-        MR_TRY(narrow ? mr__launch_conv2d_narrow(s, &k, rows * (c->filters / MR_QUAD), st)
+        MR_TRY(narrow ? mr__launch_conv2d_narrow(
+                            s, &k, c->n * c->out_h * mr_runs(c->out_w) * (c->filters / MR_QUAD), st)
                       : mr__launch_conv2d(s, &k, rows * c->filters, st));
         return mr__cuda_bias_activate(s, p->f == MR_ACT_SOFTMAX ? p->f : MR_ACT_LINEAR, rows,
                                       c->filters, NULL, p->y, st);
@@ -580,16 +579,20 @@ static mr_code own_weights(mr__cuda_stream *s, const mr_math_conv2d_backward_wei
                            bool narrow, mr_status *st)
 {
     const mr_math_conv2d_shape *c = &p->s;
-    size_t weights = weights_of(c), n = c->n * c->out_h, parts = WEIGHT_SUMS / weights;
-    parts = parts < MIN_PARTS ? MIN_PARTS : parts > MAX_PARTS ? MAX_PARTS : parts;
+    size_t weights = weights_of(c), n = c->n * c->out_h;
+    size_t threads = mr_tap_groups(weights / c->filters) * (c->filters / MR_QUAD); /* of a part */
+    size_t parts = narrow ? NARROW_SUMS / threads : WEIGHT_SUMS / weights;
+    parts = parts < MIN_PARTS ? MIN_PARTS : parts > MAX_PARTS && !narrow ? MAX_PARTS : parts;
+    if (narrow && n / MOST_ROWS > parts)
+        parts = n / MOST_ROWS;
     mr_k_conv2d_weights k = {.c = *p, .parts = n < parts ? n : parts};
-    MR_TRY(mr__cuda_reserve(s, &s->scratch, k.parts * weights * sizeof(float), st));
+    size_t sums = k.parts * weights;
+    MR_TRY(mr__cuda_reserve(s, &s->scratch,
+                            (sums + mr__cuda_column_room(k.parts, weights)) * sizeof(float), st));
     k.out = s->scratch.p;
-    MR_TRY(narrow ? mr__launch_conv2d_narrow_weights(s, &k, k.parts * weights / MR_QUAD, st)
-                  : mr__launch_conv2d_backward_weights(s, &k, k.parts * weights, st));
-    mr_k_columns all = {
-        .rows = k.parts, .width = weights, .parts = 1, .x = k.out, .out = p->dkernel};
-    return mr__launch_sum_columns(s, &all, weights, st);
+    MR_TRY(narrow ? mr__launch_conv2d_narrow_weights(s, &k, k.parts * threads, st)
+                  : mr__launch_conv2d_backward_weights(s, &k, sums, st));
+    return mr__cuda_column_sums_in(s, k.parts, weights, k.out, k.out + sums, p->dkernel, st);
 }
 
 mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
@@ -619,7 +622,7 @@ mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
         return MR_OK;
     if (is_empty(c))
         return mr__cuda_set(s, p->dkernel, 0, weights * sizeof *p->dkernel, st);
-    if (is_narrow(c) && is_aligned(p->dy))
+    if (is_narrow(c) && mr__cuda_is_quad(p->dy))
         return own_weights(s, p, true, st);
     MR_TRY(copy_plan(s, c, BY_WEIGHTS, p->bfloat, &x, st));
     if (!x.usable)

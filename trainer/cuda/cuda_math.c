@@ -8,8 +8,8 @@ enum { WARP = 32 };
 /* Parts of one sum over everything, in the first stage and in the last but one; and what a thread
  * should at least have to add. */
 enum { SUM_PARTS = 8192, SUM_STAGE = 64, SUM_LEAST = 8 };
-/* The same for sums of columns: threads of all, parts of one. */
-enum { COLUMN_THREADS = 1 << 18, COLUMN_PARTS = 1024 };
+/* The same for sums of columns: threads of all, parts of one, and parts that a last stage takes. */
+enum { COLUMN_THREADS = 1 << 18, COLUMN_PARTS = 1024, QUAD_THREADS = 1 << 17, LAST_PARTS = 512 };
 
 static size_t clamp(size_t v, size_t least, size_t most)
 {
@@ -57,18 +57,54 @@ static mr_code sum_floats(mr__cuda_stream *s, size_t n, const float *x, bool add
     return finish_sum(s, parts, k, add, 0, out, st);
 }
 
+bool mr__cuda_is_quad(const void *p)
+{
+    return (uintptr_t)p % (MR_QUAD * sizeof(float)) == 0;
+}
+
+/* Parts of the first stage; quads: a thread has MR_QUAD columns. */
+static size_t column_parts(size_t rows, size_t width, bool quads)
+{
+    return quads ? clamp(rows / SUM_LEAST, 1, clamp(QUAD_THREADS / (width / MR_QUAD), 1, SIZE_MAX))
+                 : parts_of(rows, width);
+}
+
+size_t mr__cuda_column_room(size_t rows, size_t width)
+{
+    size_t plain = column_parts(rows, width, false),
+           quads = width % MR_QUAD == 0 && width > 0 ? column_parts(rows, width, true) : 0;
+    return ((quads > plain ? quads : plain) + LAST_PARTS) * width;
+}
+
+mr_code mr__cuda_column_sums_in(mr__cuda_stream *s, size_t rows, size_t width, const float *x,
+                                float *room, float *out, mr_status *st)
+{
+    bool quads = width % MR_QUAD == 0 && width > 0 && mr__cuda_is_quad(x);
+    mr_k_columns p = {.rows = rows, .width = width, .x = x, .out = room};
+    p.parts = column_parts(rows, width, quads);
+    if (p.parts > 1) {
+        MR_TRY(quads ? mr__launch_sum_column_quads(s, &p, p.parts * width / MR_QUAD, st)
+                     : mr__launch_sum_columns(s, &p, p.parts * width, st));
+        p.rows = p.parts;
+        p.x = p.out;
+        p.out += p.parts * width;
+    }
+    if (p.rows > 2 * LAST_PARTS) {
+        p.parts = LAST_PARTS;
+        MR_TRY(mr__launch_sum_columns(s, &p, p.parts * width, st));
+        p.rows = p.parts;
+        p.x = p.out;
+    }
+    p.parts = 1;
+    p.out = out;
+    return mr__launch_sum_parts(s, &p, width * WARP, st);
+}
+
 mr_code mr__cuda_column_sums(mr__cuda_stream *s, size_t rows, size_t width, const float *x,
                              float *out, mr_status *st)
 {
-    size_t parts = parts_of(rows, width);
-    mr_k_columns p = {.rows = rows, .width = width, .parts = parts, .x = x, .out = out};
-    if (parts > 1) {
-        MR_TRY(mr__cuda_reserve(s, &s->scratch, parts * width * sizeof(float), st));
-        p.out = s->scratch.p;
-        MR_TRY(mr__launch_sum_columns(s, &p, parts * width, st));
-        p = (mr_k_columns){.rows = parts, .width = width, .parts = 1, .x = p.out, .out = out};
-    }
-    return mr__launch_sum_parts(s, &p, width * WARP, st);
+    MR_TRY(mr__cuda_reserve(s, &s->scratch, mr__cuda_column_room(rows, width) * sizeof(float), st));
+    return mr__cuda_column_sums_in(s, rows, width, x, s->scratch.p, out, st);
 }
 
 /* One kernel, one index a value. */
@@ -97,8 +133,23 @@ PLAIN(round_bfloat, p->n)
 PLAIN(share_moments, p->width + 1)
 PLAIN(joint_moments, p->width)
 PLAIN(joint_backward, p->rows * p->width)
-PLAIN(pool2d, p->s.n * p->s.out_h * p->s.out_w * p->s.channels)
 PLAIN(normalize, p->rows * p->width)
+
+static bool pools_quads(const mr_math_pool2d_shape *c)
+{
+    size_t most = (size_t)1 << 31;
+    return c->channels % MR_QUAD == 0 && c->n * c->height * c->width * c->channels < most &&
+           c->n * c->out_h * c->out_w * c->channels < most;
+}
+
+static mr_code op_pool2d(mr_stream *stream, const mr_math_pool2d *p, mr_status *st)
+{
+    const mr_math_pool2d_shape *c = &p->s;
+    size_t results = c->n * c->out_h * c->out_w * c->channels;
+    if (pools_quads(c) && mr__cuda_is_quad(p->x) && mr__cuda_is_quad(p->y))
+        return mr__launch_pool2d_quads(stream->self, p, results / MR_QUAD, st);
+    return mr__launch_pool2d(stream->self, p, results, st);
+}
 
 static mr_code op_pool2d_backward(mr_stream *stream, const mr_math_pool2d_backward *p,
                                   mr_status *st)
@@ -113,7 +164,11 @@ static mr_code op_pool2d_backward(mr_stream *stream, const mr_math_pool2d_backwa
                c->out_w * c->pool_w >= c->width;
     if (!all && values > 0)
         MR_TRY(mr__cuda_set(s, p->dx, 0, values * sizeof *p->dx, st));
-    return mr__launch_pool2d_backward_apart(s, p, c->n * c->out_h * c->out_w * c->channels, st);
+    size_t results = c->n * c->out_h * c->out_w * c->channels;
+    if (pools_quads(c) && mr__cuda_is_quad(p->x) && mr__cuda_is_quad(p->y) &&
+        mr__cuda_is_quad(p->dy) && mr__cuda_is_quad(p->dx))
+        return mr__launch_pool2d_backward_apart_quads(s, p, results / MR_QUAD, st);
+    return mr__launch_pool2d_backward_apart(s, p, results, st);
 }
 
 static mr_code op_cast(mr_stream *s, const mr_math_cast *p, mr_status *st)

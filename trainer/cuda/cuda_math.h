@@ -25,4 +25,10 @@ mr_code mr__cuda_bias_activate(mr__cuda_stream *s, mr_math_activation f, size_t 
 /* out[0..width) = the column sums of x [rows, width], by way of the stream's scratch. */
 mr_code mr__cuda_column_sums(mr__cuda_stream *s, size_t rows, size_t width, const float *x,
                              float *out, mr_status *st);
+/* The same by way of room, of mr__cuda_column_room() floats. */
+mr_code mr__cuda_column_sums_in(mr__cuda_stream *s, size_t rows, size_t width, const float *x,
+                                float *room, float *out, mr_status *st);
+size_t mr__cuda_column_room(size_t rows, size_t width);
+/* Is it where a kernel may read MR_QUAD floats at once? */
+bool mr__cuda_is_quad(const void *p);
 #endif

@@ -132,81 +132,110 @@ typedef struct alignas(16) quad {
     float v[MR_QUAD];
 } quad;
 
-MR_HD void add_quad(quad *sum, float x, const float *k)
+MR_HD void add_quad(quad *sum, float x, const quad &values)
 {
-    quad values = *(const quad *)k;
     for (int i = 0; i < MR_QUAD; i++)
         sum->v[i] = fmaf(x, values.v[i], sum->v[i]);
 }
 
+/* MR_RUN neighbours in a row of the result, so that a weight is read once for all of them. */
 MR_HD void conv2d_narrow_at(const mr_math_conv2d &p, int64_t at)
 {
     const mr_math_conv2d_shape &s = p.s;
-    uint32_t filters = (uint32_t)s.filters, channels = (uint32_t)s.channels,
-             out_w = (uint32_t)s.out_w, out_h = (uint32_t)s.out_h;
-    uint32_t pixel = (uint32_t)at / (filters / MR_QUAD);
-    uint32_t o = ((uint32_t)at - pixel * (filters / MR_QUAD)) * MR_QUAD;
-    uint32_t row = pixel / out_w, b = row / out_h, i = row - b * out_h, j = pixel - row * out_w;
-    quad sum = {{0, 0, 0, 0}};
-    if (p.bias)
-        sum = *(const quad *)(p.bias + o);
+    uint32_t filters = (uint32_t)s.filters, quads = filters / MR_QUAD,
+             channels = (uint32_t)s.channels, width = (uint32_t)s.width,
+             out_w = (uint32_t)s.out_w, out_h = (uint32_t)s.out_h, runs = mr_runs(s.out_w);
+    uint32_t run = (uint32_t)at / quads, o = ((uint32_t)at - run * quads) * MR_QUAD;
+    uint32_t row = run / runs, j = (run - row * runs) * MR_RUN, b = row / out_h,
+             i = row - b * out_h;
+    quad sum[MR_RUN];
+    for (uint32_t r = 0; r < MR_RUN; r++)
+        for (int k = 0; k < MR_QUAD; k++)
+            sum[r].v[k] = p.bias ? p.bias[o + (uint32_t)k] : 0;
     for (uint32_t u = 0; u < (uint32_t)s.kernel_h; u++) {
         uint32_t h = i * (uint32_t)s.stride_h + u * (uint32_t)s.dilation_h - (uint32_t)s.pad_top;
         if (h >= (uint32_t)s.height) /* below 0 too */
             continue;
+        const float *x = p.x + (b * (uint32_t)s.height + h) * width * channels;
+        const float *k = p.kernel + u * (uint32_t)s.kernel_w * channels * filters + o;
         for (uint32_t v = 0; v < (uint32_t)s.kernel_w; v++) {
             uint32_t w =
                 j * (uint32_t)s.stride_w + v * (uint32_t)s.dilation_w - (uint32_t)s.pad_left;
-            if (w >= (uint32_t)s.width)
-                continue;
-            const float *x =
-                p.x + ((b * (uint32_t)s.height + h) * (uint32_t)s.width + w) * channels;
-            const float *k = p.kernel + (u * (uint32_t)s.kernel_w + v) * channels * filters + o;
-            for (uint32_t c = 0; c < channels; c++, k += filters)
-                add_quad(&sum, x[c], k);
+            for (uint32_t c = 0; c < channels; c++, k += filters) {
+                quad weights = *(const quad *)k;
+                for (uint32_t r = 0; r < MR_RUN; r++) {
+                    uint32_t from = w + r * (uint32_t)s.stride_w;
+                    if (from < width)
+                        add_quad(&sum[r], x[from * channels + c], weights);
+                }
+            }
         }
     }
-    for (int k = 0; k < MR_QUAD; k++)
-        sum.v[k] = mr_activation(p.f, sum.v[k]);
-    *(quad *)(p.y + pixel * filters + o) = sum;
+    for (uint32_t r = 0; r < MR_RUN && j + r < out_w; r++) {
+        for (int k = 0; k < MR_QUAD; k++)
+            sum[r].v[k] = mr_activation(p.f, sum[r].v[k]);
+        *(quad *)(p.y + (row * out_w + j + r) * filters + o) = sum[r];
+    }
 }
-MR_KERNEL(conv2d_narrow, mr_math_conv2d, p.s.n *p.s.out_h *p.s.out_w *(p.s.filters / MR_QUAD))
+MR_KERNEL(conv2d_narrow, mr_math_conv2d,
+          p.s.n *p.s.out_h *mr_runs(p.s.out_w) * (p.s.filters / MR_QUAD))
 
-/* A row of the result is added up in float32, rows in float64. */
+/* Element t of the kernel [kernel_h, kernel_w, channels], of at most 32: 5 bits for each. */
+MR_HD uint32_t tap_of(const mr_math_conv2d_shape &s, uint32_t t)
+{
+    uint32_t channels = (uint32_t)s.channels, kernel_w = (uint32_t)s.kernel_w;
+    uint32_t place = t / channels, u = place / kernel_w;
+    return u << 10 | (place - u * kernel_w) << 5 | (t - place * channels);
+}
+
+/* A part, MR_TAPS elements of the kernel and MR_QUAD filters: a gradient is read once for all these
+ * elements. Parts are short, because they are added up in float32. */
 MR_HD void conv2d_narrow_weights_at(const mr_k_conv2d_weights &p, int64_t at)
 {
     const mr_math_conv2d_shape &s = p.c.s;
-    int64_t part, rest, u;
-    size_t quads = s.filters / MR_QUAD, weights = s.kernel_h * s.kernel_w * s.channels * s.filters;
-    int64_t weight = mr_split(at, weights / MR_QUAD, &part);
-    int64_t o = mr_split(weight, quads, &rest) * MR_QUAD, c = mr_split(rest, s.channels, &rest);
-    int64_t v = mr_split(rest, s.kernel_w, &u);
-    int64_t left = (int64_t)s.pad_left - v * (int64_t)s.dilation_w;
-    int64_t j0 = first_inside(left, s.stride_w);
-    int64_t j1 = first_inside((int64_t)s.width + left, s.stride_w);
-    int n = (int)((j1 < (int64_t)s.out_w ? j1 : (int64_t)s.out_w) - j0);
-    uint32_t step = (uint32_t)(s.stride_w * s.channels), filters = (uint32_t)s.filters;
-    double sum[MR_QUAD] = {0, 0, 0, 0};
-    for (size_t k = (size_t)part; k < s.n * s.out_h; k += p.parts) {
-        int64_t b, i = mr_split((int64_t)k, s.out_h, &b);
-        int64_t h = i * (int64_t)s.stride_h + u * (int64_t)s.dilation_h - (int64_t)s.pad_top;
-        if (h < 0 || h >= (int64_t)s.height)
-            continue;
-        int64_t w = j0 * (int64_t)s.stride_w - left;
-        const float *x =
-            p.c.x + ((b * (int64_t)s.height + h) * (int64_t)s.width + w) * (int64_t)s.channels + c;
-        const float *dy = p.c.dy + ((int64_t)k * (int64_t)s.out_w + j0) * (int64_t)s.filters + o;
-        quad row = {{0, 0, 0, 0}};
-        for (int j = 0; j < n; j++, x += step, dy += filters)
-            add_quad(&row, *x, dy);
+    enum { NOWHERE = -(1 << 30) };
+    int32_t channels = (int32_t)s.channels, step = (int32_t)s.stride_w;
+    uint32_t filters = (uint32_t)s.filters, quads = filters / MR_QUAD,
+             all = (uint32_t)(s.kernel_h * s.kernel_w * s.channels),
+             groups = mr_tap_groups(s.kernel_h * s.kernel_w * s.channels);
+    uint32_t item = (uint32_t)at / quads, o = ((uint32_t)at - item * quads) * MR_QUAD;
+    uint32_t part = item / groups, first = (item - part * groups) * MR_TAPS;
+    uint32_t taps[MR_TAPS];
+    quad sum[MR_TAPS];
+    for (uint32_t t = 0; t < MR_TAPS; t++) {
+        taps[t] = tap_of(s, first + t < all ? first + t : 0);
         for (int f = 0; f < MR_QUAD; f++)
-            sum[f] += (double)row.v[f];
+            sum[t].v[f] = 0;
     }
-    for (int f = 0; f < MR_QUAD; f++)
-        p.out[part * (int64_t)weights + weight * MR_QUAD + f] = (float)sum[f];
+    for (uint32_t k = part; k < (uint32_t)(s.n * s.out_h); k += (uint32_t)p.parts) {
+        uint32_t b = k / (uint32_t)s.out_h, i = k - b * (uint32_t)s.out_h;
+        int32_t left[MR_TAPS], x[MR_TAPS]; /* columns that are read for j = 0, and where in x */
+        for (uint32_t t = 0; t < MR_TAPS; t++) {
+            uint32_t h = i * (uint32_t)s.stride_h + (taps[t] >> 10) * (uint32_t)s.dilation_h -
+                         (uint32_t)s.pad_top;
+            bool inside = first + t < all && h < (uint32_t)s.height;
+            int32_t column = (int32_t)((taps[t] >> 5 & 31) * (uint32_t)s.dilation_w) -
+                             (int32_t)s.pad_left;
+            left[t] = inside ? column : NOWHERE;
+            x[t] = inside ? (int32_t)((b * (uint32_t)s.height + h) * (uint32_t)s.width) * channels +
+                                column * channels + (int32_t)(taps[t] & 31)
+                          : 0;
+        }
+        const float *dy = p.c.dy + k * (uint32_t)s.out_w * filters + o;
+#pragma unroll 2
+        for (int32_t j = 0; j < (int32_t)s.out_w; j++, dy += filters) {
+            quad slope = *(const quad *)dy;
+            for (uint32_t t = 0; t < MR_TAPS; t++)
+                if ((uint32_t)(left[t] + j * step) < (uint32_t)s.width)
+                    add_quad(&sum[t], p.c.x[x[t] + j * step * channels], slope);
+        }
+    }
+    for (uint32_t t = 0; t < MR_TAPS && first + t < all; t++)
+        *(quad *)(p.out + ((size_t)part * all + first + t) * filters + o) = sum[t];
 }
 MR_KERNEL(conv2d_narrow_weights, mr_k_conv2d_weights,
-          p.parts *p.c.s.kernel_h *p.c.s.kernel_w *p.c.s.channels *(p.c.s.filters / MR_QUAD))
+          p.parts *mr_tap_groups(p.c.s.kernel_h * p.c.s.kernel_w * p.c.s.channels) *
+              (p.c.s.filters / MR_QUAD))
 
 MR_HD void kernel_to_filters_at(const mr_k_filters &p, int64_t i)
 {
@@ -333,6 +362,50 @@ MR_HD void pool2d_at(const mr_math_pool2d &p, int64_t at)
 }
 MR_KERNEL(pool2d, mr_math_pool2d, p.s.n *p.s.out_h *p.s.out_w *p.s.channels)
 
+/* MR_QUAD channels of a window's result at once, with 32-bit indices. */
+typedef struct quad_place {
+    uint32_t b, row, j, c;
+    window in;
+} quad_place;
+
+MR_HD quad_place quad_of(const mr_math_pool2d_shape &s, int64_t at)
+{
+    uint32_t quads = (uint32_t)s.channels / MR_QUAD, pixel = (uint32_t)at / quads;
+    quad_place q;
+    q.c = ((uint32_t)at - pixel * quads) * MR_QUAD;
+    q.row = pixel / (uint32_t)s.out_w;
+    q.j = pixel - q.row * (uint32_t)s.out_w;
+    q.b = q.row / (uint32_t)s.out_h;
+    q.in = window_of(s, (int64_t)(q.row - q.b * (uint32_t)s.out_h), (int64_t)q.j);
+    return q;
+}
+
+/* Where those channels of pixel (h, w) lie in x. */
+MR_HD uint32_t pixel_of(const mr_math_pool2d_shape &s, const quad_place &q, uint32_t h, uint32_t w)
+{
+    return ((q.b * (uint32_t)s.height + h) * (uint32_t)s.width + w) * (uint32_t)s.channels + q.c;
+}
+
+MR_HD void pool2d_quads_at(const mr_math_pool2d &p, int64_t at)
+{
+    const mr_math_pool2d_shape &s = p.s;
+    quad_place q = quad_of(s, at);
+    quad sum = {{0, 0, 0, 0}}, most = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
+    for (uint32_t h = (uint32_t)q.in.h0; h < (uint32_t)q.in.h1; h++)
+        for (uint32_t w = (uint32_t)q.in.w0; w < (uint32_t)q.in.w1; w++) {
+            quad x = *(const quad *)(p.x + pixel_of(s, q, h, w));
+            for (int k = 0; k < MR_QUAD; k++) {
+                sum.v[k] += x.v[k];
+                most.v[k] = x.v[k] > most.v[k] || x.v[k] != x.v[k] ? x.v[k] : most.v[k];
+            }
+        }
+    float size = (float)((q.in.h1 - q.in.h0) * (q.in.w1 - q.in.w0));
+    for (int k = 0; k < MR_QUAD && s.average; k++)
+        most.v[k] = sum.v[k] / size;
+    *(quad *)(p.y + at * MR_QUAD) = most;
+}
+MR_KERNEL(pool2d_quads, mr_math_pool2d, p.s.n *p.s.out_h *p.s.out_w *(p.s.channels / MR_QUAD))
+
 /* Is (h, w) the first of the window that holds the largest value y? */
 MR_HD bool holds_largest(const mr_math_pool2d_backward &p, const window &in, const place &x,
                          float y)
@@ -368,6 +441,32 @@ MR_HD void pool2d_backward_apart_at(const mr_math_pool2d_backward &p, int64_t at
     }
 }
 MR_KERNEL(pool2d_backward_apart, mr_math_pool2d_backward, p.s.n *p.s.out_h *p.s.out_w *p.s.channels)
+
+MR_HD void pool2d_backward_apart_quads_at(const mr_math_pool2d_backward &p, int64_t at)
+{
+    const mr_math_pool2d_shape &s = p.s;
+    quad_place q = quad_of(s, at);
+    quad dy = *(const quad *)(p.dy + at * MR_QUAD), largest = dy, x = dy;
+    if (!s.average)
+        largest = *(const quad *)(p.y + at * MR_QUAD);
+    float size = (float)((q.in.h1 - q.in.h0) * (q.in.w1 - q.in.w0));
+    bool found[MR_QUAD] = {false, false, false, false};
+    for (uint32_t h = (uint32_t)q.in.h0; h < (uint32_t)q.in.h1; h++)
+        for (uint32_t w = (uint32_t)q.in.w0; w < (uint32_t)q.in.w1; w++) {
+            uint32_t to = pixel_of(s, q, h, w);
+            if (!s.average)
+                x = *(const quad *)(p.x + to);
+            for (int k = 0; k < MR_QUAD; k++) {
+                float v = x.v[k], most = largest.v[k];
+                bool here = !found[k] && (v == most || (v != v && most != most));
+                found[k] = found[k] || here;
+                x.v[k] = s.average ? dy.v[k] / size : here ? dy.v[k] : 0;
+            }
+            *(quad *)(p.dx + to) = x;
+        }
+}
+MR_KERNEL(pool2d_backward_apart_quads, mr_math_pool2d_backward,
+          p.s.n *p.s.out_h *p.s.out_w *(p.s.channels / MR_QUAD))
 
 /* First and last window (of n, `size` wide) that has position `at` in it. */
 MR_HD void windows_with(int64_t at, size_t size, size_t stride, size_t pad, size_t n,

@@ -32,6 +32,7 @@ enum { MR_CUDA_BLOCK = 256 }; /* threads of a block */
     X(sums, sum_doubles, mr_k_sum)                                                                 \
     X(sums, sum_penalty, mr_k_penalty)                                                             \
     X(sums, sum_columns, mr_k_columns)                                                             \
+    X(sums, sum_column_quads, mr_k_columns)                                                        \
     X(sums, sum_parts, mr_k_columns)                                                               \
     X(rows, softmax, mr_math_activate)                                                             \
     X(rows, softmax_backward, mr_math_activate_backward)                                           \
@@ -62,7 +63,9 @@ enum { MR_CUDA_BLOCK = 256 }; /* threads of a block */
     X(images, pad, mr_k_pad)                                                                       \
     X(images, crop, mr_k_pad)                                                                      \
     X(images, pool2d, mr_math_pool2d)                                                              \
+    X(images, pool2d_quads, mr_math_pool2d)                                                        \
     X(images, pool2d_backward_apart, mr_math_pool2d_backward)                                      \
+    X(images, pool2d_backward_apart_quads, mr_math_pool2d_backward)                                \
     X(images, pool2d_backward, mr_math_pool2d_backward)                                            \
     X(normalization, moments_parts, mr_k_moments)                                                  \
     X(normalization, moments_merge, mr_k_moments)                                                  \
@@ -107,7 +110,7 @@ typedef struct mr_k_penalty {
 } mr_k_penalty;
 
 /* out[k, j] = the sum of x[k, j], x[k + parts, j], ...: x [rows, width], out [parts, width]. For
- * sum_parts, parts is 1. */
+ * sum_parts, parts is 1. sum_column_quads takes MR_QUAD columns together. */
 typedef struct mr_k_columns {
     size_t rows, width, parts;
     const float *x;
@@ -162,10 +165,19 @@ typedef struct mr_k_conv2d_weights {
     float *out;
 } mr_k_conv2d_weights;
 
-/* Filters that a thread of the narrow kernels takes together: conv2d_narrow and
- * conv2d_narrow_weights want groups 1, a multiple of it, what they read and write of filters
- * aligned to it, and fewer than 2^31 values. */
-enum { MR_QUAD = 4 };
+/* Neighbours that a thread takes together: MR_QUAD filters, channels or columns, which are a
+ * multiple of it, aligned to it where they are read and written, and of tensors of fewer than 2^31
+ * values; MR_RUN pixels of a row; MR_TAPS elements of a kernel. The narrow kernels (conv2d_narrow,
+ * conv2d_narrow_weights) want groups 1 and at most 32 elements of a kernel, its channels included. */
+enum { MR_QUAD = 4, MR_RUN = 4, MR_TAPS = 9 };
+MR_HD uint32_t mr_runs(size_t out_w)
+{
+    return ((uint32_t)out_w + MR_RUN - 1) / MR_RUN;
+}
+MR_HD uint32_t mr_tap_groups(size_t elements)
+{
+    return ((uint32_t)elements + MR_TAPS - 1) / MR_TAPS;
+}
 
 /* A kernel [spatial, C, filters] as cuDNN's filters [filters, C, spatial], and back. */
 typedef struct mr_k_filters {

@@ -13,23 +13,29 @@ MR_HD float largest(const float *x, size_t n, size_t lane)
     return mr_lanes_max(most);
 }
 
-/* The sum so far is of exp(x - the largest so far), so that x is read twice and y written once. */
+/* The sum so far is of exp(x - the largest so far), so that x is read twice and y written once;
+ * some are read together, so that they are on their way at the same time. */
 MR_HD void softmax_at(const mr_math_activate &p, int64_t i)
 {
+    enum { TOGETHER = 8 };
     size_t lane = (size_t)i % MR_LANES, r = (size_t)i / MR_LANES;
     const float *x = p.x + r * p.width;
     float *y = p.y + r * p.width, most = -INFINITY, sum = 0;
-    MR_EACH(j, p.width) {
-        float v = x[j];
-        if (v > most) {
-            sum = sum * expf(most - v) + 1;
-            most = v;
-        } else {
-            sum += expf(v - most);
-        }
+    for (size_t j = lane; j < p.width; j += TOGETHER * MR_LANES) {
+        float v[TOGETHER], top = most;
+        for (size_t k = 0; k < TOGETHER; k++)
+            v[k] = j + k * MR_LANES < p.width ? x[j + k * MR_LANES] : -INFINITY;
+        for (int k = 0; k < TOGETHER; k++)
+            top = v[k] > top ? v[k] : top;
+        if (top > most)
+            sum *= expf(most - top);
+        most = top;
+        for (int k = 0; k < TOGETHER; k++)
+            sum += expf(v[k] - most);
     }
     float top = mr_lanes_max(most);
     sum = mr_lanes_sum(sum * expf(most - top));
+#pragma unroll 4
     MR_EACH(j, p.width)
         y[j] = expf(x[j] - top) / sum;
 }

@@ -7,14 +7,8 @@
 #define MR_PART_FIRST(k, lane) ((size_t)(k)*MR_LANES + (lane))
 #define MR_PART_STEP(parts)    ((parts)*MR_LANES)
 
-template <typename T> MR_HD void sum_part(const mr_k_sum &p, int64_t at)
+MR_HD void put_part(const mr_k_sum &p, size_t lane, size_t k, double sum)
 {
-    size_t lane = (size_t)at % MR_LANES, k = (size_t)at / MR_LANES;
-    const T *x = (const T *)p.x;
-    double sum = 0;
-#pragma unroll 4
-    for (size_t i = MR_PART_FIRST(k, lane); i < p.n; i += MR_PART_STEP(p.parts))
-        sum += (double)x[i];
     sum = mr_lanes_sum(sum);
     if (lane > 0)
         return;
@@ -23,15 +17,41 @@ template <typename T> MR_HD void sum_part(const mr_k_sum &p, int64_t at)
         p.out[p.parts] += p.count;
 }
 
-MR_HD void sum_floats_at(const mr_k_sum &p, int64_t i)
+typedef struct alignas(16) quad {
+    float v[MR_QUAD];
+} quad;
+
+/* Four at a time; the part that is first takes those before and after. */
+MR_HD void sum_floats_at(const mr_k_sum &p, int64_t at)
 {
-    sum_part<float>(p, i);
+    size_t lane = (size_t)at % MR_LANES, k = (size_t)at / MR_LANES;
+    const float *x = (const float *)p.x;
+    size_t head = (size_t)(-(uintptr_t)x % sizeof(quad)) / sizeof *x;
+    head = head < p.n ? head : p.n;
+    size_t quads = (p.n - head) / MR_QUAD, tail = head + quads * MR_QUAD;
+    double sum = 0;
+#pragma unroll 4
+    for (size_t i = MR_PART_FIRST(k, lane); i < quads; i += MR_PART_STEP(p.parts)) {
+        quad q = *(const quad *)(x + head + i * MR_QUAD);
+        sum += ((double)q.v[0] + (double)q.v[1]) + ((double)q.v[2] + (double)q.v[3]);
+    }
+    for (size_t i = lane; k == 0 && i < head; i += MR_LANES)
+        sum += (double)x[i];
+    for (size_t i = tail + lane; k == 0 && i < p.n; i += MR_LANES)
+        sum += (double)x[i];
+    put_part(p, lane, k, sum);
 }
 MR_KERNEL(sum_floats, mr_k_sum, p.parts *MR_LANES)
 
-MR_HD void sum_doubles_at(const mr_k_sum &p, int64_t i)
+MR_HD void sum_doubles_at(const mr_k_sum &p, int64_t at)
 {
-    sum_part<double>(p, i);
+    size_t lane = (size_t)at % MR_LANES, k = (size_t)at / MR_LANES;
+    const double *x = (const double *)p.x;
+    double sum = 0;
+#pragma unroll 4
+    for (size_t i = MR_PART_FIRST(k, lane); i < p.n; i += MR_PART_STEP(p.parts))
+        sum += x[i];
+    put_part(p, lane, k, sum);
 }
 MR_KERNEL(sum_doubles, mr_k_sum, p.parts *MR_LANES)
 
@@ -63,11 +83,27 @@ MR_HD void sum_columns_at(const mr_k_columns &p, int64_t i)
 }
 MR_KERNEL(sum_columns, mr_k_columns, p.parts *p.width)
 
+MR_HD void sum_column_quads_at(const mr_k_columns &p, int64_t i)
+{
+    int64_t k, j = mr_split(i, p.width / MR_QUAD, &k) * MR_QUAD;
+    double sum[MR_QUAD] = {0, 0, 0, 0};
+#pragma unroll 8
+    for (size_t r = (size_t)k; r < p.rows; r += p.parts) {
+        quad q = *(const quad *)(p.x + r * p.width + (size_t)j);
+        for (int c = 0; c < MR_QUAD; c++)
+            sum[c] += (double)q.v[c];
+    }
+    for (int c = 0; c < MR_QUAD; c++)
+        p.out[i * MR_QUAD + c] = (float)sum[c];
+}
+MR_KERNEL(sum_column_quads, mr_k_columns, p.parts *(p.width / MR_QUAD))
+
 /* A warp a column: for few rows that are parts themselves. */
 MR_HD void sum_parts_at(const mr_k_columns &p, int64_t i)
 {
     size_t lane = (size_t)i % MR_LANES, j = (size_t)i / MR_LANES;
     double sum = 0;
+#pragma unroll 8
     for (size_t r = lane; r < p.rows; r += MR_LANES)
         sum += (double)p.x[r * p.width + j];
     sum = mr_lanes_sum(sum);
