@@ -93,9 +93,10 @@ PY
 # shellcheck disable=SC2086
 all_reduce $sums
 
-# Steps of the guide's CNN on batches that are there already, of 256 and of 4096 images; what a step
-# takes is the difference of two runs; how long the GPU waited for input, the second one's. Then what
-# part of the time of the sums over all GPUs, or over two replicas on one, is beside other work.
+# Steps of the guide's CNN on batches that are there already, of 256 and of 4096 images, in float32 and in
+# mixed precision, with CUDA graphs and without; what a step takes is the difference of two runs; how
+# long the GPU waited for input, the second one's. Then what part of the time of the sums over all GPUs, or
+# over two replicas on one, is beside other work.
 cnn='conv2d(32, 3, activation="relu").max_pool(2).flatten().dense(64, activation="relu").dense(10)'
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -104,36 +105,46 @@ steps() { # STEPS BATCH DEVICES FLAG...
         --model "$cnn" --loss 'sparse_categorical_crossentropy(from_logits=true)' --optimizer 'adam(0.001)' \
         --steps "$1" --seed 1 --devices "${@:3}"
 }
-seconds() { # STEPS BATCH
+seconds() { # STEPS BATCH FLAG...
     local began
     began=$(date +%s.%N)
-    steps "$1" "$2" cuda:0 >"$log"
+    steps "$1" "$2" cuda:0 "${@:3}" >"$log"
     date +%s.%N | awk -v b="$began" '{ print $1 - b }'
 }
-replicas=cuda:0,cuda:0
-[ "$("$millrace" devices | grep -c '^cuda:[0-9]')" = 1 ] || replicas=cuda
-for batch in 256 4096; do
-    few=$(seconds 50 $batch) many=$(seconds 1050 $batch)
-    torch=$(python3 - $batch 2>/dev/null <<'PY' || true
+torch_step() { # BATCH MIXED: microseconds
+    python3 - "$1" "$2" 2>/dev/null <<'PY' || true
 import sys, time
 import torch
 from torch import nn
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 torch.backends.cudnn.deterministic = True
-n = int(sys.argv[1])
+n, mixed = int(sys.argv[1]), sys.argv[2] == "1"
 m = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(5408, 64), nn.ReLU(), nn.Linear(64, 10)).cuda()
 o, loss = torch.optim.Adam(m.parameters(), fused=True), nn.CrossEntropyLoss()
 x, y = torch.ones(n, 1, 28, 28, device="cuda"), torch.arange(n, device="cuda") % 10
 def step():
-    o.zero_grad(); loss(m(x), y).backward(); o.step()
+    o.zero_grad()
+    with torch.autocast("cuda", torch.bfloat16, enabled=mixed): l = loss(m(x), y)
+    l.backward(); o.step()
 for _ in range(50): step()
 torch.cuda.synchronize(); t = time.perf_counter()
 for _ in range(1000): step()
 torch.cuda.synchronize()
 print((time.perf_counter() - t) * 1e3)
 PY
-    )
-    awk -v a="$few" -v b="$many" -v n=$batch -v t="$torch" 'BEGIN { s = (b - a) * 1e3; printf "CNN step of %-12d %10.1f us%s\n", n, s, t ? sprintf("         PyTorch %10.1f, %3.0f %% of its rate", t, 100 * t / s) : "" }'
+}
+step() { # NAME BATCH PYTORCH FLAG...
+    local few many steps=$((1000 + 768000 / $2))
+    few=$(seconds 50 "$2" "${@:4}") many=$(seconds $((50 + steps)) "$2" "${@:4}")
+    awk -v a="$few" -v b="$many" -v k=$steps -v n="$1" -v t="$3" 'BEGIN { s = (b - a) * 1e6 / k; printf "%-40s %10.1f us%s\n", n, s, t ? sprintf("  PyTorch %10.1f, %3.0f %% of its rate", t, 100 * t / s) : "" }'
     sed -n 's/.*the devices waited for data \(.*\) % of the time/    of the time the GPU waited for input: \1 %/p' "$log"
+}
+replicas=cuda:0,cuda:0
+[ "$("$millrace" devices | grep -c '^cuda:[0-9]')" = 1 ] || replicas=cuda
+for batch in 256 4096; do
+    torch=$(torch_step $batch 0)
+    step "CNN step of $batch" $batch "$torch"
+    step "CNN step of $batch, no graphs" $batch "$torch" --no-cuda-graph
+    step "CNN step of $batch, mixed precision" $batch "$(torch_step $batch 1)" --mixed-precision
     steps 300 $batch "$replicas" -v 2>&1 >/dev/null | sed -n "s/.*\(sums ran for .*\)/    on $replicas \1/p"
 done
