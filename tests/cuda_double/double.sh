@@ -113,21 +113,7 @@ END
 end='/*'
 [ -z "$sanitizer" ] || end=::
 
-# Suites of the trainer's tests that name no device: they take all GPUs where there are some.
-suites='callbacks check_replicas checkpoint collective collective_times coordinator fit fit_arrays fit_epochs graph
-    input_gradient keras_values loss metrics mixed_precision model model_layers number_layers outputs preprocessing
-    saved_model server_calls staging strategies strategy'
-# Those that run on devices that MR_TEST_DEVICES names.
-on_named='device_streams math_ids math_images math_layers math_losses math_norms math_table nccl'
-# Those that have nothing to do with a GPU: statistics of datasets (adapt); files, and names of components (layout, onnx,
-# registry, safetensors); devices of the processor and made-up ones (collective_processes, device, device_modules,
-# timeline, of which there is a part in `training` below).
-without='adapt collective_processes device device_modules layout onnx registry safetensors timeline'
-
-# The commands' tests that train, and those that do so only on processors (devices, ring), by MPI, or to see what other
-# programs read (readers).
-scripts='saved servers train values workers'
-other_scripts='devices mpi readers ring'
+. "$here/suites.sh"
 
 # drawn N NAME...: N of them, from the one on that the seed says; all in the long run
 drawn() {

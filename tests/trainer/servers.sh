@@ -62,6 +62,20 @@ how=(--data "$data" --validation "$check" --loss 'sparse_categorical_crossentrop
     --metrics accuracy --seed 1 --log json)
 plain='input(2).dense(16, activation="relu").dense(3)'
 
+# agree LINES TOLERANCE: want and out have as many, with the same numbers but for rounding, which a server's
+# processor does otherwise than a GPU
+agree() {
+    python3 - "$1" "$2" <<'PYTHON'
+import json, sys
+a, b = ([json.loads(line) for line in open(f)] for f in ("want", "out"))
+assert len(a) == len(b) == int(sys.argv[1]), (len(a), len(b))
+for x, y in zip(a, b):
+    assert x.keys() == y.keys(), (x, y)
+    for k in x:
+        assert abs(x[k] - y[k]) <= float(sys.argv[2]) * abs(x[k]), (x, y)
+PYTHON
+}
+
 # ---- a worker alone makes the steps of one_device
 for optimizer in 'adam(0.01)' 'sgd(exponential_decay(0.1, decay_steps=7, decay_rate=0.9), momentum=0.9)'; do
     args=(--model "$model" --optimizer "$optimizer" "${how[@]}" --epochs 3 --steps-per-epoch 9)
@@ -70,15 +84,7 @@ for optimizer in 'adam(0.01)' 'sgd(exponential_decay(0.1, decay_steps=7, decay_r
     servers
     train --strategy parameter_server "${args[@]}" >out 2>err
     rc=$?
-    python3 - want out <<'PYTHON'
-import json, sys
-a, b = ([json.loads(line) for line in open(f)] for f in sys.argv[1:])
-assert len(a) == len(b) == 30, (len(a), len(b))
-for x, y in zip(a, b):
-    assert x.keys() == y.keys(), (x, y)
-    for k in x:
-        assert abs(x[k] - y[k]) <= 1e-4 * abs(x[k]), (x, y)
-PYTHON
+    agree 30 1e-4
     result "a_worker_alone_makes_the_steps_of_one_device_${optimizer%%(*}" $((rc + $?)) "$(said)"
     all_ended
     result "the_servers_end_with_training_${optimizer%%(*}" $? "$(said)"
@@ -105,7 +111,7 @@ for cut in 'fixed_shards(3)' 'min_size(64, 5)' 'max_size(100)'; do
     servers
     train --strategy parameter_server --variable-partitioner "$cut" "${args[@]}" --callback 'checkpoint("cut")' >out 2>err
     rc=$?
-    cmp want out >>err
+    agree 41 1e-5 2>>err
     result "variables_cut_by_${cut%%(*}_train_the_same" $((rc + $?)) "$(said)"
     all_ended
     result "the_servers_of_${cut%%(*}_end" $? "$(said)"

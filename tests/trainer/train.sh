@@ -53,7 +53,7 @@ PYTHON
 result bfloat16_with_and_without_instructions_for_it $? "$(cat err)"
 # Which of oneDNN's programs multiplied, forward and backward: those of the instructions, in mixed precision alone.
 multiplied() { # FLAG...
-    ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 "$m" train "$@" "${cnn[@]}" 2>err |
+    CUDA_VISIBLE_DEVICES='' ONEDNN_VERBOSE=1 DNNL_VERBOSE=1 "$m" train "$@" "${cnn[@]}" 2>err |
         sed -n 's/^[a-z]*_verbose,.*exec,cpu,convolution,\([^,]*\),\([^,]*\),.*/\2 \1/p' | sort -u
 }
 if grep -qw avx512_bf16 /proc/cpuinfo; then
