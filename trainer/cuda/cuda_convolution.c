@@ -15,11 +15,11 @@
 #include "trainer/cuda/cuda_math.h"
 
 /* Most memory that an algorithm may take; candidates looked at; sums of ours that weights'
- * gradients are taken in, and their parts a weight; threads of the narrow kernel for these, and rows
- * of a part; plans kept of a stream: the one not used for
- * longest makes room; an image for FFT in one piece; channels from which FFT pays; terms of a sum
- * up to which our own kernels are faster; channels that units for bfloat16 take at a time; values
- * that rooms begin at multiples of. */
+ * gradients are taken in, and their parts a weight; threads of the narrow kernel for these, and
+ * rows of a part; plans kept of a stream: the one not used for longest makes room; an image for
+ * FFT in one piece; channels from which FFT pays; terms of a sum up to which our own kernels are
+ * faster; channels that units for bfloat16 take at a time; values that rooms begin at multiples
+ * of. */
 enum {
     MAX_WORKSPACE = 512 << 20,
     MAX_ALGORITHMS = 8,

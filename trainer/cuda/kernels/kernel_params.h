@@ -168,7 +168,7 @@ typedef struct mr_k_conv2d_weights {
 /* Neighbours that a thread takes together: MR_QUAD filters, channels or columns, which are a
  * multiple of it, aligned to it where they are read and written, and of tensors of fewer than 2^31
  * values; MR_RUN pixels of a row; MR_TAPS elements of a kernel. The narrow kernels (conv2d_narrow,
- * conv2d_narrow_weights) want groups 1 and at most 32 elements of a kernel, its channels included. */
+ * conv2d_narrow_weights) want groups 1 and at most 32 elements of a kernel, channels included. */
 enum { MR_QUAD = 4, MR_RUN = 4, MR_TAPS = 9 };
 MR_HD uint32_t mr_runs(size_t out_w)
 {
