@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/landing.h"
 #include <math.h>
-#include <time.h>
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/timed_wait.h"
 
 /* How often, about, a wait looks whether the streams are well. It must: a stream that has failed
  * runs nothing more, on CUDA not even a call back to the host, so nothing would end the wait. It
  * counts on no time-out otherwise: what lands signals. */
-enum { LOOK_SECONDS = 1 };
+enum { LOOK_NS = 1000000000 };
 
 void mr__landing_init(mr__landing *l)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->moved, &attr);
-    pthread_condattr_destroy(&attr);
+    mr__timed_cond_init(&l->moved);
     l->under_way = 0;
     l->landed_at = 0;
 }
@@ -83,11 +79,9 @@ mr_code mr__landing_await(mr__landing *l, mr_stream *const *streams, size_t n, m
 {
     mr_code rc = MR_OK;
     pthread_mutex_lock(&l->lock);
-    while (l->under_way > 0 && rc == MR_OK) {
-        struct timespec until = {.tv_sec = (time_t)mr_iter_now() + LOOK_SECONDS};
-        if (pthread_cond_timedwait(&l->moved, &l->lock, &until) != 0)
+    while (l->under_way > 0 && rc == MR_OK)
+        if (!mr__cond_wait_for(&l->moved, &l->lock, LOOK_NS))
             rc = look(streams, n, st);
-    }
     pthread_mutex_unlock(&l->lock);
     return rc;
 }

@@ -10,9 +10,12 @@
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
+#include "pipeline/timed_wait.h"
 #include "trainer/cluster/world_state.h"
 
 enum { BEATS = 8 /* signs of life in the time that a peer may be silent */ };
+#define LOST_NS                                                                                    \
+    ((int64_t)2000000000) /* for what the other peers say of one whose connection broke */
 
 typedef mr__peer peer;
 typedef mr__round round;
@@ -142,14 +145,12 @@ mr_code mr__world_wait_short(mr__world *w, double seconds, mr_status *st)
 
 mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status *st)
 {
-    struct timespec until;
+    int64_t until = mr__clock_ns(CLOCK_MONOTONIC) + LOST_NS;
     char who[256];
     mr_status why;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 2;
     pthread_mutex_lock(&w->lock);
     while (w->failure.code == MR_OK && !w->peers[rank].gone &&
-           pthread_cond_timedwait(&w->moved, &w->lock, &until) != ETIMEDOUT)
+           mr__cond_wait_until(&w->moved, &w->lock, until))
         ;
     uint32_t gone = w->peers[rank].gone ? rank : first_gone(w);
     if (gone < w->met.world) /* whatever broke follows from that */
@@ -593,12 +594,8 @@ mr_code mr__world_open(mr__world **out, const mr__world_opts *o, mr_status *st)
     mr__world *w = mr_calloc(1, sizeof *w);
     if (!w)
         return mr_fail_memory(st, sizeof *w, "the processes of a job");
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->moved, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mr__timed_cond_init(&w->moved);
     w->met.next.fd = w->met.prev.fd = -1;
     w->wake.run = woken;
     w->timeout_s = o->peer_timeout_s;

@@ -5,11 +5,11 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <time.h>
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system.h"
+#include "pipeline/timed_wait.h"
 #include "transport/service/account_state.h"
 
 #define RETRY_NS ((int64_t)200000000)  /* after a write that failed */
@@ -43,12 +43,8 @@ static const char *const changes[MR__A_N] = {
 
 void mr__account_init_writer(mr__account *a)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mr__timed_cond_init(&a->wake);
 }
 
 mr_code mr__account_prepare_writer(mr__account *a, mr_status *st)
@@ -236,17 +232,6 @@ static void look_at_disk(mr__account *a)
     set_bad(a, st.code != MR_OK ? &st : NULL);
 }
 
-/* Waits until signalled, but not longer than ns; under the lock. */
-static void wait_for(mr__account *a, int64_t ns)
-{
-    struct timespec t;
-    mr__sys->clock_gettime(CLOCK_MONOTONIC, &t);
-    ns += t.tv_nsec;
-    t.tv_sec += (time_t)(ns / 1000000000);
-    t.tv_nsec = (long)(ns % 1000000000);
-    pthread_cond_timedwait(&a->wake, &a->lock, &t);
-}
-
 /* Writes the list, trying until it succeeds or the account is to stop. */
 static bool write_list(mr__account *a, const mr__a_record *list)
 {
@@ -263,7 +248,7 @@ static bool write_list(mr__account *a, const mr__a_record *list)
             return false;
         pthread_mutex_lock(&a->lock);
         if (!a->stop)
-            wait_for(a, RETRY_NS);
+            mr__cond_wait_for(&a->wake, &a->lock, RETRY_NS);
         pthread_mutex_unlock(&a->lock);
     }
 }
@@ -279,7 +264,7 @@ static void *write_all(void *arg)
         }
         pthread_mutex_lock(&a->lock);
         if (!a->first && !a->stop)
-            wait_for(a, LOOK_NS);
+            mr__cond_wait_for(&a->wake, &a->lock, LOOK_NS);
         mr__a_record *list = a->first;
         uint64_t number = a->tail ? a->tail->number : 0;
         bool stop = a->stop;

@@ -4,10 +4,10 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
+#include "pipeline/timed_wait.h"
 #include "transport/service/job.h"
 #include "transport/service/roots.h"
 #include "transport/service/split_list.h"
@@ -136,14 +136,9 @@ static mr_buffer *land(void *lender, size_t bytes)
 /* false: it is to end. */
 static bool sleep_a_little(mr__producer *p)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += QUICK_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&p->lock);
     if (!p->stops)
-        (void)pthread_cond_timedwait(&p->wake, &p->lock, &until);
+        mr__cond_wait_for(&p->wake, &p->lock, QUICK_NS);
     bool goes_on = !p->stops;
     pthread_mutex_unlock(&p->lock);
     return goes_on;
@@ -504,11 +499,7 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
     p->ends.run = end;
     p->look.fire = look;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mr__timed_cond_init(&p->wake);
     mr_code rc = mr__wire_copy(&what->base, &p->what, st);
     if (rc == MR_OK)
         rc = mr_cancel_new(NULL, &p->cancel, st);

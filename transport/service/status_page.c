@@ -12,6 +12,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
+#include "pipeline/timed_wait.h"
 #include "transport/service/status_render.h"
 
 #define SECOND   ((int64_t)1000000000)
@@ -90,10 +91,8 @@ static int64_t look(mr__status_page *p)
         p->wanted_at = now;
         mr__loop_post(p->o.loop, &p->posted);
     }
-    int64_t until = p->wanted_at + PATIENCE;
-    struct timespec t = {.tv_sec = until / SECOND, .tv_nsec = until % SECOND};
     while (p->is_wanted && !p->is_closing &&
-           pthread_cond_timedwait(&p->arrived, &p->lock, &t) != ETIMEDOUT)
+           mr__cond_wait_until(&p->arrived, &p->lock, p->wanted_at + PATIENCE))
         ;
     int64_t silent = p->is_wanted ? mr__clock_ns(CLOCK_MONOTONIC) - p->wanted_at : 0;
     char *text = p->fresh;
@@ -353,12 +352,8 @@ mr_code mr__status_page_open(mr__status_page **out, const mr__status_page_opts *
     }
     p->o = *opts;
     p->posted.run = give_report;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->arrived, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mr__timed_cond_init(&p->arrived);
     mr_code rc = open_page(p, st);
     if (rc != MR_OK) {
         mr__status_page_close(p);
