@@ -166,7 +166,8 @@ bool mr__expr_calls(const mr_expr *e, bool (*is)(const char *function))
 
 static bool is_file_list(const mr_op *op, const mr_param *p)
 {
-    return p->type == MR_PT_STRS && (op->role == MR_ROLE_FILES || (op->props & MR_OP_FILE_NAMES));
+    bool files = op->role == MR_ROLE_FILES && (p->flags & MR_P_PATTERN); /* not columns, members */
+    return p->type == MR_PT_STRS && (files || (op->props & MR_OP_FILE_NAMES));
 }
 
 static mr_code names_of_node(walk *w, const mr_dataset *ds, mr_status *st)

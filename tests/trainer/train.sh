@@ -77,6 +77,11 @@ train files_in_functions_are_looked_up_first 1 '' '--data.*nowhere' \
     --data 'range(8).flat_map(i => text_line(["there.txt", "nowhere.txt"]).map(x => ([1.0], [1.0]))).batch(1)'
 train patterns_in_functions_are_looked_up_first 1 '' '--eval.*nowhere-\*' --data "$data" \
     --eval 'range(2).interleave(i => range(2).flat_map(j => tfrecord("nowhere-*"))).map(x => ([1.0], [1.0])).batch(1)'
+# Names of columns and members are no files, neither in the graph nor in a function.
+"$m" write --out table --format parquet --expr 'range(8).map(i => {"x": cast(i, "float32"), "y": 1.0})' >out 2>err
+train columns_are_no_files 0 "$two" '' --data 'parquet("table-*", columns=["x", "y"]).map(r => ([r["x"]], [r["y"]])).batch(4)'
+train columns_in_functions_are_no_files 0 "$two" '' --data \
+    'list_files("table-*").flat_map(f => parquet(f, columns=["x", "y"], schema={"x": float32, "y": float32})).map(r => ([r["x"]], [r["y"]])).batch(4)'
 echo 1 >here.txt
 train what_is_computed_is_not_looked_up 0 'eval_loss' '' --data "$data" \
     --eval 'from_tensor_slices(["here.txt"]).flat_map(f => text_line(f)).map(x => ([1.0], [1.0])).batch(4)'
