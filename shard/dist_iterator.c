@@ -289,6 +289,7 @@ static mr_code pad(mr_dist_iterator *it, mr_status *st)
             const mr_iterator *of = it->streams[w].it;
             if (!it->zero.n_columns)
                 MR_TRY(mr__zero_size_batch(mr_iterator_spec(of), &it->zero, st));
+            it->zero.names = mr_spec_leaf_names(mr_iterator_spec(of));
             MR_TRY(mr_block_slice(&it->replicas[i], &it->zero, 0, 1, st));
         }
     return MR_OK;

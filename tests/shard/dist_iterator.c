@@ -177,6 +177,26 @@ MR_TEST(own_error_is_told_once_and_nothing_is_lost)
     close_job(&j);
 }
 
+/* A program finds columns by their names in every step, also where a replica has no data. */
+MR_TEST(a_replica_without_data_has_columns_by_their_names)
+{
+    mr_status st;
+    mr_step s;
+    job j = open_job("range(3).map(x => {\"a\": x, \"b\": [x, x]}).batch(1)", true,
+                     &(mr_distribute_opts){.replicas = 2}, NULL);
+    for (int step = 0; step < 2; step++) {
+        mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        mr_check(s.has_data[1] == (step == 0));
+        for (size_t r = 0; r < s.n_replicas; r++) {
+            const mr_block *b = &s.replicas[r];
+            mr_check(mr_block_column(b, "a") == &b->columns[0]);
+            mr_check(mr_block_column(b, "b") == &b->columns[1]);
+        }
+    }
+    mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_END, &st);
+    close_job(&j);
+}
+
 static void *cancel_soon(void *it)
 {
     usleep(20000);
