@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/params/guess.h"
 #include "trainer/callback_desc.h"
 #include "trainer/layer.h"
 #include "trainer/loss_desc.h"
@@ -98,13 +99,18 @@ mr_code mr__registry_find(mr__registry *r, const mr_expr *e, const mr_component 
                           mr_status *st)
 {
     const mr_component *c;
-    char known[1024] = "";
-    for (size_t i = 0; (c = mr__registry_at(r, i)) && !bears(c, e->text); i++)
+    char known[1024] = "", guessed[96] = "";
+    mr_guess g = {.word = e->text, .below = strlen(e->text) < 4 ? 1 : 3};
+    for (size_t i = 0; (c = mr__registry_at(r, i)) && !bears(c, e->text); i++) {
+        mr_guess_try(&g, c->name);
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  c->name);
+    }
+    if (!c && g.best)
+        snprintf(guessed, sizeof guessed, "; did you mean '%s'?", g.best);
     if (!c)
-        return mr_expr_fail_at(st, e, "there is no %s '%s'; there are %s", r->group, e->text,
-                               known);
+        return mr_expr_fail_at(st, e, "there is no %s '%s'%s; there are %s", r->group, e->text,
+                               guessed, known);
     *out = c;
     return MR_OK;
 }

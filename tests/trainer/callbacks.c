@@ -99,7 +99,7 @@ MR_TEST(arguments_are_checked)
     static const struct {
         const char *text, *word;
     } cases[] = {
-        {"chekpoint(\"a\")", "there is no callback 'chekpoint'"},
+        {"chekpoint(\"a\")", "there is no callback 'chekpoint'; did you mean 'checkpoint'?"},
         {"checkpoint()", "path"},
         {"checkpoint(\"ckpt_{loss}\")", "{epoch} and {step}"},
         {"checkpoint(\"run_{epoch}/ckpt\")", "last part"},
