@@ -198,7 +198,8 @@ static void note_misfit(mr__batch_builder *s, const mr_array *first, const mr_ar
     s->misfit = true;
     (void)mr_fail(&s->error, MR_INVALID_ARGUMENT,
                   "different shapes in component %zu, first element had shape %s and element %zu "
-                  "had shape %s; pad them (padded_batch) or make them equal",
+                  "had shape %s; pad them (padded_batch), keep them as they are (ragged_batch) or "
+                  "make them equal",
                   column, a, element, b);
 }
 
