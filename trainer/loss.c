@@ -122,6 +122,18 @@ static int core_rank(const mr_array *a)
     return rank;
 }
 
+/* What labels of another rank most often come from. */
+static const char *shape_hint(const mr_loss_desc *d, const mr_array *labels, int rank, int wanted)
+{
+    if (!d->sparse && mr_dtype_is_integer(labels->dtype) && rank + 1 == wanted)
+        return "; class numbers are for sparse_categorical_crossentropy, or become one_hot(y, n) "
+               "in the pipeline";
+    if (d->sparse && rank == 1 && wanted > 1)
+        return "; flatten() or global_average_pool() before the last layer gives one prediction "
+               "an example";
+    return "";
+}
+
 /* Labels [n, ...] may lack or have trailing axes of length 1. */
 static mr_code check_labels(const mr_loss_desc *d, const mr_array *labels, const mr_array *x,
                             mr_status *st)
@@ -153,8 +165,8 @@ static mr_code check_labels(const mr_loss_desc *d, const mr_array *labels, const
                        d->is.name, labels->rank < 1 ? 1 : labels->shape[0], x->shape[0]);
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "%s: the label of an example has shape %s, expected %s for what the model "
-                   "predicts",
-                   d->is.name, have, need);
+                   "predicts%s",
+                   d->is.name, have, need, shape_hint(d, labels, rank, wanted));
 }
 
 /* One value an example: a column of them. */

@@ -189,6 +189,14 @@ MR_TEST(bad_labels_are_named)
     mr_has_str(st.message, "cast");
     y = view(MR_INT64, 2, (int64_t[]){2, 2}, classes);
     mr_code_is(loss_compute(l, &y, &p, 0, 1, out, NULL), MR_INVALID_ARGUMENT, &st);
+    y = view(MR_INT64, 1, (int64_t[]){2}, classes);
+    mr_array maps = view(MR_FLOAT32, 3, (int64_t[]){2, 3, 1}, x);
+    mr_code_is(loss_compute(l, &y, &maps, 0, 1, out, NULL), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "flatten()");
+    mr_loss_free(l);
+    mr_ok(mr_loss_parse(&l, "categorical_crossentropy", &st), &st);
+    mr_code_is(loss_compute(l, &y, &p, 0, 1, out, NULL), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "sparse_categorical_crossentropy");
     mr_loss_free(l);
     mr_code_is(mr_loss_parse(&l, "hinge", &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "there is no loss 'hinge'");
