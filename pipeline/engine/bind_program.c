@@ -5,8 +5,7 @@
 
 void mr_iter_bind_program(const mr_iter *it, const mr_program *p)
 {
-    const mr_iterator_opts *o = &it->run->opts;
-    mr__program_bind(p, o->has_seed && !o->seed_made_up ? o->seed : 0, it->run->cancel);
+    mr__program_bind(p, mr__function_seed(&it->run->opts), it->run->cancel);
 }
 
 mr_code mr_iter_program(const mr_iter *it, mr_fn *fn, const mr_spec *in, const mr_program **out,

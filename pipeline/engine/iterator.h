@@ -51,8 +51,9 @@ typedef struct mr_iterator_opts {
     mr_tri deterministic;  /* overrides the graph's with_options */
     uint64_t seed; /* with has_seed: what unseeded random ops draw from, instead of a fresh one */
     bool has_seed;
-    bool seed_made_up; /* the seed was not given by a user: random functions do not depend on it */
-    mr_cancel *cancel; /* ends every wait with MR_CANCELLED when triggered; a reference is kept.
+    bool seed_made_up;      /* the seed was not given by a user: random functions draw from */
+    uint64_t function_seed; /* this instead */
+    mr_cancel *cancel;    /* ends every wait with MR_CANCELLED when triggered; a reference is kept.
                           NULL: only mr_iterator_cancel does */
     int64_t memory_limit; /* resident bytes of this process, at most; overrides the graph's
                              with_options. 0: the graph's; negative: refused */

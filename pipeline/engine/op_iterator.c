@@ -471,6 +471,11 @@ uint64_t mr_iter_fresh_seed(mr_iter *it)
     return v;
 }
 
+uint64_t mr_iter_function_seed(const mr_iter *it)
+{
+    return mr__function_seed(&it->run->opts);
+}
+
 /* ---- positions ----
  * One iterator:
  *   op's name (bytes)

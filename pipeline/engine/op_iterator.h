@@ -154,6 +154,9 @@ MR_API mr_code mr_iter_program(const mr_iter *it, mr_fn *fn, const mr_spec *in,
 /* A word for an unseeded random op: from the job's seed and the op's place in the graph if a job
  * seed was given, else fresh. */
 MR_API uint64_t mr_iter_fresh_seed(mr_iter *it);
+/* What random functions draw from beside their own seeds: the seed that a user gave the run, else
+ * 0. */
+MR_API uint64_t mr_iter_function_seed(const mr_iter *it);
 /* How often this source was opened before in this iterator, or in this call of the function it
  * stands in. 0 where identities are not asked for. */
 MR_API uint64_t mr_iter_epoch(const mr_iter *it);

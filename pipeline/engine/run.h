@@ -107,4 +107,10 @@ struct mr_state_r {
     const unsigned char *at, *end;
 };
 void mr__state_w_reset(mr_state_w *w);
+
+/* What random functions of a run with these options draw from beside their own seeds. */
+static inline uint64_t mr__function_seed(const mr_iterator_opts *o)
+{
+    return o->has_seed && !o->seed_made_up ? o->seed : o->function_seed;
+}
 #endif

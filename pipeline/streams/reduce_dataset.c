@@ -2,6 +2,7 @@
 #include "pipeline/streams/reduce_dataset.h"
 
 #include "pipeline/columns/fold.h"
+#include "pipeline/engine/run.h"
 #include "pipeline/functions/binding.h"
 #include "pipeline/functions/draws.h"
 
@@ -35,7 +36,7 @@ mr_code mr_reduce(mr_dataset *ds, const mr_value *init, mr_fn *fn, const mr_iter
     if (rc == MR_OK)
         rc = mr__fold_open(&f, "reduce", fn, init, mr_dataset_spec(ds), false, st);
     if (rc == MR_OK)
-        mr__program_bind(f.program, run.has_seed && !run.seed_made_up ? run.seed : 0, run.cancel);
+        mr__program_bind(f.program, mr__function_seed(&run), run.cancel);
     run.identities = run.identities || (rc == MR_OK && mr__fn_draws(fn));
     if (rc == MR_OK)
         rc = mr_iterator_open(&it, ds, &run, st);

@@ -92,6 +92,11 @@ same "unseeded ops below the cut draw the same in every stream" \
 d='range(12).shuffle(5).distribute("local", streams=3).repeat(3)'
 all=$(show "$d")
 result "another order in each repetition" $([ "$(echo "$all" | head -n 12)" != "$(echo "$all" | sed -n 13,24p)" ]; echo $?) "$all"
+# Random functions draw what they draw without the service, with a seed of the run's, of the op's, and with none.
+draws='range(12).map(x => (x, random_uniform([], seed=1), random_int(0, 1000)))'
+same "draws without a seed" "$(show "$draws.distribute(\"local\", streams=3)")" "$(show "$draws")"
+same "draws with the seed of the run" "$(show --seed 3 "$draws.distribute(\"local\", streams=2)")" "$(show --seed 3 "$draws")"
+same "draws with the seed of the op" "$(show "$draws.distribute(\"local\", seed=3)")" "$(show --seed 3 "$draws")"
 same "every repetition has every element" "$(echo "$all" | sort -n)" "$(show 'range(12).repeat(3)' | sort -n)"
 bad=0
 for k in $(seq 0 36); do

@@ -121,7 +121,8 @@ static Mr__Wire__Mode mode_of(const mr__distribute_params *p)
 }
 
 mr_code mr__distribute_job(const mr__distribute_params *p, mr_dataset *ds, uint64_t seed,
-                           uint64_t repetition, Mr__Wire__Job **out, mr_status *st)
+                           uint64_t function_seed, uint64_t repetition, Mr__Wire__Job **out,
+                           mr_status *st)
 {
     const mr_service_opts *o = &p->o;
     Mr__Wire__Mode mode = mode_of(p);
@@ -136,6 +137,7 @@ mr_code mr__distribute_job(const mr__distribute_params *p, mr_dataset *ds, uint6
                             .block_length = (uint32_t)o->block_length,
                             .consumers = (uint32_t)o->num_consumers,
                             .seed = o->has_seed ? (uint64_t)o->seed : seed,
+                            .function_seed = o->has_seed ? (uint64_t)o->seed : function_seed,
                             .repetition = repetition,
                             .match = o->match};
     return mr__job_new(ds, &j, out, st);
@@ -260,7 +262,7 @@ mr_code mr_service_streams(mr_dataset *ds, mr_dataset ***out, size_t *n, mr_expl
     Mr__Wire__Job *job = NULL;
     mr_dataset *input;
     MR_TRY(mr__distribute_below(ds, &input, st));
-    MR_TRY(mr__distribute_job(mr_dataset_params(ds), input, 0, 0, &job, st));
+    MR_TRY(mr__distribute_job(mr_dataset_params(ds), input, 0, 0, 0, &job, st));
     mr_code rc = mr__distribute_finish(&job, st);
     if (rc == MR_OK)
         rc = explain_mode(job, e, st);

@@ -23,10 +23,12 @@ extern const mr_op mr_op_distribute, mr_op_distributed_dataset;
 mr_code mr__distribute_below(const mr_dataset *ds, mr_dataset **out, mr_status *st) MR_NODISCARD;
 /* What the table cannot say. */
 mr_code mr__distribute_check(const void *params, mr_status *st) MR_NODISCARD;
-/* *out = the job that p asks for of ds, the op's input; not final yet. seed: where p has none.
+/* *out = the job that p asks for of ds, the op's input; not final yet. seed, function_seed: where p
+ * has none.
  * errors   as mr__job_new; MR_UNIMPLEMENTED: what this version has not */
 mr_code mr__distribute_job(const mr__distribute_params *p, mr_dataset *ds, uint64_t seed,
-                           uint64_t repetition, Mr__Wire__Job **out, mr_status *st) MR_NODISCARD;
+                           uint64_t function_seed, uint64_t repetition, Mr__Wire__Job **out,
+                           mr_status *st) MR_NODISCARD;
 /* Makes *job final in this process. */
 mr_code mr__distribute_finish(Mr__Wire__Job **job, mr_status *st) MR_NODISCARD;
 /* The streams run in this process. */

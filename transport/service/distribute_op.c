@@ -114,7 +114,7 @@ static mr_code open(mr_iter *it, mr_status *st)
         return MR_OK;
     mr_dataset *below;
     MR_TRY(mr__distribute_below(it->node, &below, st));
-    return mr__distribute_job(it->params, below, seed, 0, &s->job, st);
+    return mr__distribute_job(it->params, below, seed, mr_iter_function_seed(it), 0, &s->job, st);
 }
 
 /* Streams come and go: there are no slots for them. */

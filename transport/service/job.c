@@ -126,6 +126,7 @@ mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **ou
     job.block_length = opts->block_length;
     job.consumers = opts->consumers;
     job.seed = opts->seed;
+    job.function_seed = opts->function_seed;
     job.repetition = opts->repetition;
     job.match = (char *)opts->match;
     job.directory = getcwd(directory, sizeof directory) ? directory : (char *)"";
@@ -504,6 +505,14 @@ mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, siz
 static uint64_t seed_of(const Mr__Wire__Job *job, uint32_t stream)
 {
     return mr__splitmix(job->seed + MR__GOLDEN * ((uint64_t)stream + 1));
+}
+
+void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o)
+{
+    bool own = job->mode == MR__WIRE__MODE__DYNAMIC || job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
+    o->has_seed = true;
+    o->seed_made_up = !own;
+    o->function_seed = job->function_seed;
 }
 
 /* What worker `index` of job->streams has: random ops draw the same on all of them. */
