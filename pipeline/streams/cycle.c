@@ -35,14 +35,11 @@ struct mr__stream {
 
 static mr_code new_stream(mr__cycle *c, mr__stream **out, mr_status *st)
 {
-    mr__stream *s = c->spare;
-    if (s) {
+    mr__stream *s = c->spare ? c->spare : mr_calloc(1, sizeof *s);
+    if (!s)
+        return mr_fail_memory(st, sizeof *s, "an inner dataset");
+    if (s == c->spare)
         c->spare = s->next;
-    } else {
-        s = mr_calloc(1, sizeof *s);
-        if (!s)
-            return mr_fail_memory(st, sizeof *s, "an inner dataset");
-    }
     s->next = NULL;
     s->block = NULL;
     s->rc = MR_OK;
@@ -522,21 +519,25 @@ static size_t rounds(const mr__cycle *c, const assembly *a)
     return most;
 }
 
+/* n pieces to places that are `step` bytes apart; of a constant size, each is one instruction. */
+static inline void spread(char *to, size_t step, const char *from, size_t bytes, size_t n)
+{
+    for (; bytes && n; n--, to += step, from += bytes)
+        memcpy(to, from, bytes);
+}
+
 /* Copies the turns of slot i in n rounds to their places in a column. */
 static void copy_turns(const mr__cycle *c, const assembly *a, size_t i, size_t n, size_t column)
 {
     mr_array *to = &a->out->columns[column];
     const mr__stream *s = c->slots[i];
     size_t row = mr_array_row_bytes(to), bytes = row * (size_t)c->block_length;
+    size_t step = bytes * c->n_slots;
     char *at = (char *)to->data + to->rows * row + i * bytes;
     const char *from = (const char *)s->block->rows.columns[column].data + s->block->at * row;
-    for (size_t k = 0; k < n; k++, at += bytes * c->n_slots, from += bytes)
-        if (bytes == 8)
-            memcpy(at, from, 8);
-        else if (bytes == 16)
-            memcpy(at, from, 16);
-        else if (bytes)
-            memcpy(at, from, bytes);
+    bytes == 8    ? spread(at, step, from, 8, n)
+    : bytes == 16 ? spread(at, step, from, 16, n)
+                  : spread(at, step, from, bytes, n);
 }
 
 /* At the beginning of a round: what turn after turn would do, for as many rounds as there are. */
@@ -699,8 +700,7 @@ void mr__cycle_close(mr_iter *it)
  *   current slot, elements of its turn, input ended
  *   the input (a queue), as of the first element that was not taken
  *   number of slots; each 0 (free), or 1 and
- *     the element it was made from (block of a row), rows of it seen
- *     its queue
+ *     the element it was made from (block of a row), rows of it seen, its queue
  *
  * Datasets that were only opened ahead are opened again: the input's position is before them. */
 

@@ -34,6 +34,20 @@ MR_TEST(sizes_of_rows_count_values_and_bytes)
     mr_array_reset(&a);
 }
 
+MR_TEST(bytes_of_strings_are_those_of_each)
+{
+    enum { N = 9 };
+    static const char *const strings[N] = {"1",      "22",      "333",      "4444",     "55555",
+                                           "666666", "7777777", "88888888", "999999999"};
+    mr_status st;
+    mr_array a;
+    mr_ok(make_strings(&a, strings, N, &st), &st);
+    for (size_t from = 0; from <= N; from++)
+        for (size_t n = 0, bytes = 0; from + n <= N; bytes += from + ++n)
+            mr_eq_u64(mr_array_payload_bytes(&a, from, n), bytes);
+    mr_array_reset(&a);
+}
+
 MR_TEST(shapes_that_cannot_be_are_refused)
 {
     mr_status st;
