@@ -74,8 +74,10 @@ int64_t mr_record_index_count(const mr_record_index *ix)
 void mr_record_index_at(const mr_record_index *ix, int64_t i, int64_t *offset, int64_t *size)
 {
     uint64_t k = (uint64_t)i, at = load(ix->offsets + k / GROUP * 8, 8);
-    for (uint64_t j = k / GROUP * GROUP; j < k; j++)
-        at += size_of(ix, j);
+    at += k % GROUP * ix->common;
+    if (ix->width) /* else there is nothing more */
+        for (uint64_t j = k / GROUP * GROUP; j < k; j++)
+            at += load(ix->sizes + j * ix->width, ix->width);
     *offset = (int64_t)at;
     *size = (int64_t)size_of(ix, k);
 }
