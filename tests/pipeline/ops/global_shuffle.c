@@ -263,6 +263,10 @@ MR_TEST(every_allocation_and_system_call_may_fail)
     mr_drive_faults(text);
     mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EIO, false) read_all(text);
     mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EINTR, false) read_all(text);
+    write_records("d", 120); /* the last of them are read without asking whether they are cached */
+    text = mr_drive_path("tfrecord(\"@/d\").global_shuffle(1)");
+    mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EIO, false) read_all(text);
+    mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EINTR, false) read_all(text);
 }
 
 MR_TEST(identities_are_those_of_the_reader)
