@@ -336,11 +336,27 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
     return MR_OK;
 }
 
+/* It would be left undone in silence: nothing here looks for the next valid record. */
+static mr_code refuse_skipping(const mr_dataset *input, mr_status *st)
+{
+    mr_value v = {0};
+    MR_TRY(mr_dataset_param_named(input, "on_corrupt", &v, st));
+    bool ends = v.kind == MR_V_UNSET; /* the default, "error" */
+    mr_value_reset(&v);
+    if (ends)
+        return MR_OK;
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "goes to records by their indexes and looks for no next one: leave "
+                   "on_corrupt=\"skip\" out before it; ignore_errors() after it leaves out records "
+                   "that are damaged");
+}
+
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {
     (void)p;
     mr_dataset *input = mr_dataset_input(self, 0);
     MR_TRY(mr__file_source_is_indexed(input, st));
+    MR_TRY(refuse_skipping(input, st));
     *out = mr_spec_ref(mr_dataset_spec(input));
     return MR_OK;
 }

@@ -239,6 +239,7 @@ MR_TEST(files_without_a_good_index_are_refused)
     mr_drive_bad("text_line(\"a\").global_shuffle(1)", "tfrecord");
     mr_drive_bad("tfrecord(\"a\", compression=\"GZIP\").global_shuffle(1)", "compressed");
     mr_drive_bad("tfrecord(\"a\", num_parallel_reads=2).global_shuffle(1)", "num_parallel_reads");
+    mr_drive_bad("tfrecord(\"a\", on_corrupt=\"skip\").global_shuffle(1)", "ignore_errors");
 }
 
 static void read_all(const char *text)
