@@ -4,18 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pipeline/formats/arrow_ipc_check.h"
 #include "pipeline/memory/arrow_import.h"
-
-enum { BUFFERS = 3 };
-
-/* A field in the batch at hand. */
-typedef struct loaded {
-    int64_t length, null_count;
-    size_t first_buffer, n_buffers; /* in the batch's list */
-    const void *buffers[BUFFERS];
-    size_t sizes[BUFFERS];
-    struct ArrowArray a;
-} loaded;
 
 /* The values that a field's indices number. */
 typedef struct dictionary {
@@ -33,7 +23,7 @@ struct mr__arrow_loader {
     size_t *columns; /* of each child of the spec: its field */
     size_t n_columns;
     bool all;
-    loaded *v; /* for each field */
+    mr__arrow_loaded *v; /* for each field */
     struct ArrowArray **pointers;
     dictionary *dictionaries;
     size_t n_dictionaries;
@@ -48,12 +38,6 @@ typedef struct batch {
     mr__flat_vector nodes, buffers, variable;
     mr__arrow_codec codec;
 } batch;
-
-static mr_code damaged(const char *column, const char *what, mr_status *st)
-{
-    return column ? mr_fail(st, MR_DATA_LOSS, "column '%.200s': %s", column, what)
-                  : mr_fail(st, MR_DATA_LOSS, "damaged metadata: %s", what);
-}
 
 static mr_code read_batch(mr__flat *f, const mr__flat_table *t, const mr__arrow_body *body,
                           batch *out, mr_status *st)
@@ -75,7 +59,7 @@ static mr_code read_batch(mr__flat *f, const mr__flat_table *t, const mr__arrow_
         b.codec = (mr__arrow_codec)codec;
     }
     if (f->bad || b.rows < 0)
-        return damaged(NULL, "a batch that cannot be", st);
+        return mr__arrow_damaged(NULL, "a batch that cannot be", st);
     *out = b;
     return MR_OK;
 }
@@ -88,16 +72,34 @@ static size_t after(const mr__arrow_schema *s, size_t field)
 }
 
 /* Fields of the column whose values are those of dictionaries. */
-static size_t each_dictionary(const mr__arrow_schema *s, size_t column, dictionary *out)
+static size_t each_dictionary(const mr__arrow_loader *l, size_t column, dictionary *out)
 {
+    const mr__arrow_schema *s = l->schema;
     size_t n = 0;
     for (size_t i = column; i < after(s, column); i = s->v[i].dictionary ? after(s, i) : i + 1)
-        if (s->v[i].dictionary) {
+        if (s->v[i].dictionary && !l->v[i].left_out) {
             if (out)
                 out[n].field = i;
             n++;
         }
     return n;
+}
+
+/* The fields below the end of the way that the spec, a record there, has not. */
+static void leave_out(mr__arrow_loader *l, const mr__arrow_way *way, const mr_spec *spec)
+{
+    const mr__arrow_schema *s = l->schema;
+    size_t i = mr__arrow_way_end(way), child = i + 1;
+    if (s->v[i].kind != MR__ARROW_STRUCT || s->v[i].dictionary)
+        return;
+    for (size_t k = 0; k < s->v[i].n_children; k++, child = after(s, child)) {
+        int64_t at = mr_spec_find(spec, s->v[child].name);
+        for (size_t f = child; at < 0 && f < after(s, child); f++)
+            l->v[f].left_out = true;
+        const mr__arrow_way on = mr__arrow_way_on(s, way, k, child);
+        if (at >= 0)
+            leave_out(l, &on, mr_spec_child(spec, (size_t)at));
+    }
 }
 
 mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *schema,
@@ -123,7 +125,9 @@ mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *sc
     }
     for (size_t k = 0; k < n; k++) {
         l->columns[k] = (size_t)mr__arrow_schema_find(schema, mr_spec_child_name(spec, k));
-        l->n_dictionaries += each_dictionary(schema, l->columns[k], NULL);
+        const mr__arrow_way way = mr__arrow_way_to(schema, l->columns[k], false);
+        leave_out(l, &way, mr_spec_child(spec, k));
+        l->n_dictionaries += each_dictionary(l, l->columns[k], NULL);
     }
     l->dictionaries = mr_calloc(l->n_dictionaries + 1, sizeof *l->dictionaries);
     if (!l->dictionaries) {
@@ -131,11 +135,11 @@ mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *sc
         return mr_fail_memory(st, sizeof *l->dictionaries, "dictionaries of an Arrow file");
     }
     for (size_t k = 0, at = 0; k < n; k++)
-        at += each_dictionary(schema, l->columns[k], l->dictionaries + at);
+        at += each_dictionary(l, l->columns[k], l->dictionaries + at);
     struct ArrowArray **next = l->pointers;
     for (size_t i = 0; i < schema->n; i++) {
         const mr__arrow_field *a = &schema->v[i];
-        l->v[i].a = (struct ArrowArray){.n_buffers = BUFFERS,
+        l->v[i].a = (struct ArrowArray){.n_buffers = MR__ARROW_BUFFERS,
                                         .n_children = (int64_t)a->n_children,
                                         .buffers = l->v[i].buffers,
                                         .children = next};
@@ -194,9 +198,9 @@ static mr_code lay_out(mr__arrow_loader *l, batch *b, size_t from, size_t end, b
     for (size_t i = from; i < end;) {
         const mr__arrow_field *a = &s->v[i];
         bool indices = a->dictionary && !(values && i == from);
-        loaded *x = &l->v[i];
+        mr__arrow_loaded *x = &l->v[i];
         if (node == b->nodes.n)
-            return damaged(a->name, "the batch has too few columns", st);
+            return mr__arrow_damaged(a->name, "the batch has too few columns", st);
         x->length = mr__flat_read(b->f, b->nodes.at + 16 * node, 8);
         x->null_count = mr__flat_read(b->f, b->nodes.at + 16 * node++ + 8, 8);
         x->first_buffer = buffer;
@@ -206,15 +210,16 @@ static mr_code lay_out(mr__arrow_loader *l, batch *b, size_t from, size_t end, b
                                ? mr__flat_read(b->f, b->variable.at + 8 * variable++, 8)
                                : -1;
             if (more < 0 || more > (int64_t)b->buffers.n)
-                return damaged(a->name, "the batch does not say how many buffers it has", st);
+                return mr__arrow_damaged(a->name, "the batch does not say how many buffers it has",
+                                         st);
             x->n_buffers += (size_t)more;
         }
         if (x->n_buffers > b->buffers.n - buffer)
-            return damaged(a->name, "the batch has too few buffers", st);
+            return mr__arrow_damaged(a->name, "the batch has too few buffers", st);
         buffer += x->n_buffers;
         i = indices ? after(s, i) : i + 1;
     }
-    return b->f->bad ? damaged(NULL, "a batch that cannot be", st) : MR_OK;
+    return b->f->bad ? mr__arrow_damaged(NULL, "a batch that cannot be", st) : MR_OK;
 }
 
 static void buffer_at(const batch *b, size_t i, int64_t *offset, int64_t *size)
@@ -238,10 +243,11 @@ static mr_code read_span(mr__arrow_loader *l, const batch *b, size_t from, size_
 {
     int64_t low = INT64_MAX, high = 0, offset, size;
     for (size_t i = from; i < end; i++)
-        for (size_t k = 0; k < l->v[i].n_buffers; k++) {
+        for (size_t k = 0; k < l->v[i].n_buffers && !l->v[i].left_out; k++) {
             buffer_at(b, l->v[i].first_buffer + k, &offset, &size);
             if (offset < 0 || size < 0 || offset > b->body->bytes - size)
-                return damaged(l->schema->v[from].name, "a buffer lies outside its batch", st);
+                return mr__arrow_damaged(l->schema->v[from].name, "a buffer lies outside its batch",
+                                         st);
             low = size && offset < low ? offset : low;
             high = size && offset + size > high ? offset + size : high;
         }
@@ -296,11 +302,11 @@ static mr_code read_buffers(mr__arrow_loader *l, const batch *b, size_t from, si
     MR_TRY(read_span(l, b, from, end, &s, st));
     mr_code rc = MR_OK;
     for (size_t i = from; i < end; i++) {
-        loaded *x = &l->v[i];
-        for (size_t k = 0; k < BUFFERS && rc == MR_OK; k++) {
+        mr__arrow_loaded *x = &l->v[i];
+        for (size_t k = 0; k < MR__ARROW_BUFFERS && rc == MR_OK; k++) {
             x->sizes[k] = 0;
             x->buffers[k] = NULL;
-            if (k < x->n_buffers)
+            if (k < x->n_buffers && !x->left_out)
                 rc = take_buffer(l, b, &s, x->first_buffer + k, &x->buffers[k], &x->sizes[k], st);
         }
     }
@@ -311,100 +317,10 @@ static mr_code read_buffers(mr__arrow_loader *l, const batch *b, size_t from, si
     return in_column(&l->schema->v[from], rc, st);
 }
 
-/* ---- checking them ---- */
-
-static int64_t offset_of(const loaded *x, unsigned width, int64_t i)
-{
-    int64_t large;
-    int32_t small;
-    if (width == 8) {
-        memcpy(&large, (const char *)x->buffers[1] + 8 * i, 8);
-        return large;
-    }
-    memcpy(&small, (const char *)x->buffers[1] + 4 * i, 4);
-    return small;
-}
-
-/* n values of `width` bytes, 0: bits, lie in `size` bytes. */
-static bool has_room(size_t size, int64_t n, unsigned width)
-{
-    if (width == 0)
-        return (uint64_t)n / 8 + (n % 8 != 0) <= size;
-    return (uint64_t)n <= size / width;
-}
-
-/* *end: what the last offset is; offsets must not go backwards. */
-static mr_code check_offsets(const mr__arrow_field *a, const loaded *x, int64_t *end, mr_status *st)
-{
-    *end = 0;
-    if (x->length == 0)
-        return MR_OK;
-    if (x->length == INT64_MAX || !has_room(x->sizes[1], x->length + 1, a->width))
-        return damaged(a->name, "it has fewer offsets than rows", st);
-    int64_t before = 0;
-    for (int64_t i = 0; i <= x->length; i++) {
-        int64_t at = offset_of(x, a->width, i);
-        if (at < before)
-            return damaged(a->name, "its offsets go backwards", st);
-        before = at;
-    }
-    *end = before;
-    return MR_OK;
-}
-
-static mr_code check_validity(const mr__arrow_field *a, const loaded *x, mr_status *st)
-{
-    if (x->length < 0)
-        return damaged(a->name, "it has a negative length", st);
-    if (x->null_count != 0 && x->sizes[0] && !has_room(x->sizes[0], x->length, 0))
-        return damaged(a->name, "it says of fewer rows than it has whether they are null", st);
-    if (x->null_count > 0 && x->length > 0 && !x->sizes[0])
-        return damaged(a->name, "it does not say which of its rows are null", st);
-    return MR_OK;
-}
-
-/* Field i, which is no struct, and those below it: `least` entries of it are used. */
-static mr_code check_field(mr__arrow_loader *l, size_t i, int64_t least, bool indices,
-                           mr_status *st)
-{
-    for (;; i++) {
-        const mr__arrow_field *a = &l->schema->v[i];
-        loaded *x = &l->v[i];
-        int64_t end = 0;
-        MR_TRY(check_validity(a, x, st));
-        if (x->length < least)
-            return damaged(a->name, "it has fewer rows than its batch, or than lists lead to", st);
-        x->a.length = x->length;
-        x->a.null_count = 0;
-        if (indices)
-            return has_room(x->sizes[1], x->length, (unsigned)mr_dtype_size(a->index))
-                       ? MR_OK
-                       : damaged(a->name, "it has fewer indices than rows", st);
-        if (a->kind == MR__ARROW_FIXED_LIST) {
-            if (__builtin_mul_overflow(x->length, a->size, &least))
-                return damaged(a->name, "it has more values than can be", st);
-            continue;
-        }
-        if (mr__arrow_is_list(a)) {
-            MR_TRY(check_offsets(a, x, &least, st));
-            continue;
-        }
-        if (mr__arrow_is_string(a)) {
-            MR_TRY(check_offsets(a, x, &end, st));
-            return (uint64_t)end <= x->sizes[2]
-                       ? MR_OK
-                       : damaged(a->name, "its strings reach beyond their bytes", st);
-        }
-        return has_room(x->sizes[1], x->length, a->width)
-                   ? MR_OK
-                   : damaged(a->name, "it has fewer values than rows", st);
-    }
-}
-
 /* Times of 32 bits become int64. i: the field of the values. */
 static mr_code widen(mr__arrow_loader *l, size_t i, mr_buffer *keeper, mr_status *st)
 {
-    loaded *x = &l->v[i];
+    mr__arrow_loaded *x = &l->v[i];
     mr_buffer *wide;
     size_t n = (size_t)x->length;
     if (!l->schema->v[i].widened || n == 0)
@@ -420,65 +336,6 @@ static mr_code widen(mr__arrow_loader *l, size_t i, mr_buffer *keeper, mr_status
     mr_code rc = mr_buffer_hold(keeper, wide, st);
     mr_buffer_unref(wide);
     return rc;
-}
-
-/* ---- nulls ---- */
-
-static bool says_nulls(const loaded *x)
-{
-    return x->null_count != 0 && x->sizes[0];
-}
-
-static bool is_null(const loaded *x, int64_t i)
-{
-    const uint8_t *valid = x->buffers[0];
-    return says_nulls(x) && !(valid[i / 8] >> (i % 8) & 1);
-}
-
-/* Entry e of field i is null, or has a null within: lists nest as deep as a column has axes. */
-static bool has_null(const mr__arrow_loader *l, size_t i, int64_t e)
-{
-    const mr__arrow_field *a = &l->schema->v[i];
-    const loaded *x = &l->v[i];
-    int64_t from, to;
-    if (is_null(x, e))
-        return true;
-    if (mr__arrow_is_list(a)) {
-        from = offset_of(x, a->width, e);
-        to = offset_of(x, a->width, e + 1);
-    } else if (a->kind == MR__ARROW_FIXED_LIST) {
-        from = e * a->size;
-        to = from + a->size;
-    } else
-        return false;
-    for (int64_t k = from; k < to; k++)
-        if (has_null(l, i + 1, k))
-            return true;
-    return false;
-}
-
-static mr_code need_nulls(uint32_t **nulls, size_t rows, mr_status *st)
-{
-    if (!*nulls)
-        *nulls = mr_calloc(rows, sizeof **nulls);
-    return *nulls ? MR_OK : mr_fail_memory(st, rows * sizeof **nulls, "nulls of an Arrow file");
-}
-
-/* Marks the rows in which field i, no struct, has a null. */
-static mr_code mark_nulls(const mr__arrow_loader *l, size_t i, bool indices, size_t rows,
-                          uint32_t mark, uint32_t **nulls, mr_status *st)
-{
-    bool any = says_nulls(&l->v[i]);
-    for (size_t k = i; !any && !indices && k < after(l->schema, i); k++)
-        any = says_nulls(&l->v[k]);
-    if (!any || rows == 0)
-        return MR_OK;
-    MR_TRY(need_nulls(nulls, rows, st));
-    for (size_t r = 0; r < rows; r++)
-        if ((*nulls)[r] == 0 &&
-            (indices ? is_null(&l->v[i], (int64_t)r) : has_null(l, i, (int64_t)r)))
-            (*nulls)[r] = mark;
-    return MR_OK;
 }
 
 /* ---- views of strings ----
@@ -504,7 +361,7 @@ static mr_code view_at(const mr__arrow_field *a, const char *view, const mr_byte
     }
     if (size < 0 || buffer < 0 || (size_t)buffer >= n || offset < 0 ||
         (size_t)offset > data[buffer].size || (size_t)size > data[buffer].size - (size_t)offset)
-        return damaged(a->name, "its strings reach beyond their bytes", st);
+        return mr__arrow_damaged(a->name, "its strings reach beyond their bytes", st);
     *out = (mr_bytes){data[buffer].data + offset, (size_t)size};
     return MR_OK;
 }
@@ -513,8 +370,9 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
                           uint32_t **nulls, mr_array *out, mr_status *st)
 {
     const mr__arrow_field *a = &l->schema->v[i];
-    loaded *x = &l->v[i];
+    mr__arrow_loaded *x = &l->v[i];
     size_t n = x->n_buffers - 2;
+    const mr__arrow_way way = mr__arrow_way_to(l->schema, i, true);
     mr_array made = {0};
     span s;
     mr_bytes *data = mr_calloc(n + 1, sizeof *data);
@@ -534,9 +392,9 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
     }
     rc = in_column(a, rc, st);
     if (rc == MR_OK)
-        rc = check_field(l, i, (int64_t)rows, false, st);
+        rc = mr__arrow_check_way(l->schema, l->v, &way, (int64_t)rows, false, st);
     if (rc == MR_OK)
-        rc = mark_nulls(l, i, false, rows, mark, nulls, st);
+        rc = mr__arrow_mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
     if (rc == MR_OK)
         rc = mr_array_alloc(&made, MR_STRING, 0, NULL, rows, st);
     if (rc == MR_OK)
@@ -544,7 +402,7 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
     for (size_t r = 0; r < rows && rc == MR_OK; r++) {
         mr_bytes *to = (mr_bytes *)made.data + r;
         *to = (mr_bytes){NULL, 0};
-        if (!is_null(x, (int64_t)r))
+        if (!mr__arrow_is_null(x, (int64_t)r))
             rc = view_at(a, (const char *)x->buffers[1] + 16 * r, data, n, to, st);
     }
     if (rc == MR_OK)
@@ -557,22 +415,80 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
 
 /* ---- columns ---- */
 
-/* Reads field i, which is no struct, and imports its first `rows` entries. */
-static mr_code load_values(mr__arrow_loader *l, const batch *b, size_t i, size_t rows,
-                           uint32_t mark, uint32_t **nulls, mr_array *out, mr_status *st)
+/* Marks the rows that are uneven, unless they have a null. */
+static mr_code mark_uneven(const bool *uneven, size_t rows, uint32_t mark, uint32_t **nulls,
+                           mr_status *st)
 {
-    size_t end = after(l->schema, i);
+    if (rows == 0 || !memchr(uneven, true, rows))
+        return MR_OK;
+    MR_TRY(mr__arrow_need_nulls(nulls, rows, st));
+    for (size_t r = 0; r < rows; r++)
+        if (uneven[r] && (*nulls)[r] == 0)
+            (*nulls)[r] = mark | MR__ARROW_UNEVEN;
+    return MR_OK;
+}
+
+/* Imports the values that the way leads to, of `rows` entries of its first field. */
+static mr_code load_values(mr__arrow_loader *l, const mr__arrow_way *way, size_t rows,
+                           uint32_t mark, uint32_t **nulls, mr_buffer *keeper, mr_array *out,
+                           mr_status *st)
+{
+    enum { EVEN = 2 }; /* lists in each other that may be of any lengths */
+    const mr__arrow_schema *s = l->schema;
+    size_t column = way->fields[0];
+    bool *uneven = NULL;
+    MR_TRY(mr__arrow_check_way(s, l->v, way, (int64_t)rows, false, st));
+    MR_TRY(widen(l, mr__arrow_way_end(way), keeper, st));
+    MR_TRY(mr__arrow_mark_nulls(s, l->v, way, false, rows, mark, nulls, st));
+    if (way->n - 1 - way->n_taken > EVEN) {
+        uneven = mr_calloc(rows + 1, sizeof *uneven);
+        if (!uneven)
+            return mr_fail_memory(st, rows, "rows of an Arrow file");
+    }
+    mr_code rc = mr__arrow_column(out, &l->v[column].a, 0, (int64_t)rows, &s->v[column].c,
+                                  way->taken, uneven, keeper, st);
+    if (rc == MR_OK && uneven) {
+        rc = mark_uneven(uneven, rows, mark, nulls, st);
+        if (rc != MR_OK)
+            mr_array_reset(out);
+    }
+    mr_free(uneven);
+    return rc;
+}
+
+/* The same of what the spec has of the end of the way, which may be a struct. */
+static mr_code load_way(mr__arrow_loader *l, const mr__arrow_way *way, size_t rows,
+                        const mr_spec *spec, uint32_t mark, uint32_t **nulls, mr_buffer *keeper,
+                        mr_array *columns, mr_status *st)
+{
+    const mr__arrow_schema *s = l->schema;
+    size_t i = mr__arrow_way_end(way), child = i + 1;
+    if (way->n == 1 || s->v[i].kind != MR__ARROW_STRUCT)
+        return load_values(l, way, rows, mark, nulls, keeper, columns, st);
+    for (size_t k = 0; k < s->v[i].n_children; k++, child = after(s, child)) {
+        int64_t at = mr_spec_find(spec, s->v[child].name);
+        if (at < 0) /* nobody asked for it */
+            continue;
+        const mr__arrow_way on = mr__arrow_way_on(s, way, k, child);
+        MR_TRY(load_way(l, &on, rows, mr_spec_child(spec, (size_t)at), mark, nulls, keeper,
+                        columns + mr_spec_first_leaf(spec, (size_t)at), st));
+    }
+    return MR_OK;
+}
+
+/* Reads field i, which is no struct, and imports its first entries, as many as the batch has rows.
+ * values: those of its dictionary. */
+static mr_code load_column(mr__arrow_loader *l, const batch *b, size_t i, bool values,
+                           const mr_spec *spec, uint32_t mark, uint32_t **nulls, mr_array *columns,
+                           mr_status *st)
+{
+    size_t rows = (size_t)b->rows;
     mr_buffer *keeper;
     if (mr__arrow_is_view(&l->schema->v[i]))
-        return load_views(l, b, i, rows, mark, nulls, out, st);
-    MR_TRY(read_buffers(l, b, i, end, &keeper, st));
-    mr_code rc = check_field(l, i, (int64_t)rows, false, st);
-    if (rc == MR_OK)
-        rc = widen(l, end - 1, keeper, st);
-    if (rc == MR_OK)
-        rc = mark_nulls(l, i, false, rows, mark, nulls, st);
-    if (rc == MR_OK)
-        rc = mr__arrow_column(out, &l->v[i].a, 0, (int64_t)rows, &l->schema->v[i].c, keeper, st);
+        return load_views(l, b, i, rows, mark, nulls, columns, st);
+    MR_TRY(read_buffers(l, b, i, after(l->schema, i), &keeper, st));
+    const mr__arrow_way way = mr__arrow_way_to(l->schema, i, values);
+    mr_code rc = load_way(l, &way, rows, spec, mark, nulls, keeper, columns, st);
     mr_buffer_unref(keeper);
     return rc;
 }
@@ -602,13 +518,13 @@ static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dicti
                             mr_status *st)
 {
     const mr__arrow_field *a = &l->schema->v[field];
-    const loaded *x = &l->v[field];
+    const mr__arrow_loaded *x = &l->v[field];
     size_t size = mr_dtype_size(a->index);
     const char *at = x->buffers[1];
     for (size_t r = 0; r < rows; r++, at += size) {
         uint64_t v = 0;
         index[r] = 0;
-        if (is_null(x, (int64_t)r))
+        if (mr__arrow_is_null(x, (int64_t)r))
             continue;
         memcpy(&v, at, size); /* a negative one is too large below */
         if (v >= d->values.rows || v > UINT32_MAX)
@@ -619,7 +535,7 @@ static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dicti
         index[r] = (uint32_t)v;
         if (!d->nulls || !d->nulls[v])
             continue;
-        MR_TRY(need_nulls(nulls, rows, st));
+        MR_TRY(mr__arrow_need_nulls(nulls, rows, st));
         if ((*nulls)[r] == 0)
             (*nulls)[r] = mark;
     }
@@ -637,13 +553,14 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
                        l->schema->v[i].name);
     MR_TRY(read_buffers(l, b, i, i + 1, &keeper, st));
     uint32_t *index = NULL;
-    mr_code rc = check_field(l, i, (int64_t)rows, true, st);
+    const mr__arrow_way way = mr__arrow_way_to(l->schema, i, false);
+    mr_code rc = mr__arrow_check_way(l->schema, l->v, &way, (int64_t)rows, true, st);
     if (rc == MR_OK) /* so many rows are there */
         index = mr_malloc((rows + 1) * sizeof *index);
     if (rc == MR_OK && !index)
         rc = mr_fail_memory(st, rows * sizeof *index, "a dictionary's indices");
     if (rc == MR_OK)
-        rc = mark_nulls(l, i, true, rows, mark, nulls, st);
+        rc = mr__arrow_mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
     if (rc == MR_OK)
         rc = read_indices(l, i, d, rows, mark, nulls, index, st);
     if (rc == MR_OK && rows && d->values.rows == 0)
@@ -667,13 +584,14 @@ static mr_code load_struct(mr__arrow_loader *l, const batch *b, size_t i, size_t
 {
     mr_buffer *keeper;
     if (l->v[i].length < (int64_t)rows)
-        return damaged(l->schema->v[i].name, "it has fewer rows than its batch", st);
+        return mr__arrow_damaged(l->schema->v[i].name, "it has fewer rows than its batch", st);
     if (l->v[i].null_count == 0)
         return MR_OK;
     MR_TRY(read_buffers(l, b, i, i + 1, &keeper, st));
-    mr_code rc = check_validity(&l->schema->v[i], &l->v[i], st);
+    const mr__arrow_way way = mr__arrow_way_to(l->schema, i, false);
+    mr_code rc = mr__arrow_check_validity(&l->schema->v[i], &l->v[i], st);
     if (rc == MR_OK)
-        rc = mark_nulls(l, i, true, rows, mark, nulls, st);
+        rc = mr__arrow_mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
     mr_buffer_unref(keeper);
     return rc;
 }
@@ -688,7 +606,7 @@ static mr_code load_field(mr__arrow_loader *l, const batch *b, size_t i, const m
     if (a->dictionary)
         return load_indices(l, b, i, rows, mark, nulls, columns, st);
     if (a->kind != MR__ARROW_STRUCT)
-        return load_values(l, b, i, rows, mark, nulls, columns, st);
+        return load_column(l, b, i, false, spec, mark, nulls, columns, st);
     MR_TRY(load_struct(l, b, i, rows, mark, nulls, st));
     for (size_t k = 0, child = i + 1; k < a->n_children; k++, child = after(s, child)) {
         int64_t at = mr_spec_find(spec, s->v[child].name);
@@ -757,7 +675,7 @@ static mr_code take_dictionary(mr__arrow_loader *l, batch *b, dictionary *d, boo
     mr_array values = {0};
     uint32_t *nulls = NULL;
     MR_TRY(lay_out(l, b, d->field, after(l->schema, d->field), true, st));
-    MR_TRY(load_values(l, b, d->field, (size_t)b->rows, 1, &nulls, &values, st));
+    MR_TRY(load_column(l, b, d->field, true, NULL, 1, &nulls, &values, st));
     mr_code rc = MR_OK;
     if (!delta || !d->there) {
         mr_array_reset(&d->values);
@@ -787,7 +705,7 @@ mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
     bool delta = mr__flat_bool(&m->flat, &m->header, 2);
     batch b;
     if (m->flat.bad || !data.at)
-        return damaged(NULL, "a dictionary that cannot be", st);
+        return mr__arrow_damaged(NULL, "a dictionary that cannot be", st);
     MR_TRY(read_batch(&m->flat, &data, body, &b, st));
     for (size_t i = 0; i < l->n_dictionaries; i++)
         if (l->schema->v[l->dictionaries[i].field].id == id)

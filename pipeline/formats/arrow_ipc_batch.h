@@ -27,6 +27,8 @@ typedef struct mr__arrow_body {
 
 typedef struct mr__arrow_loader mr__arrow_loader;
 
+#define MR__ARROW_UNEVEN UINT32_C(0x80000000) /* in the numbers of mr__arrow_load_batch */
+
 /* For the columns of spec, a record; schema and spec are borrowed until close.
  * errors   those of mr__arrow_schema_check */
 mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *schema,
@@ -41,8 +43,9 @@ void mr__arrow_loader_forget(mr__arrow_loader *l); /* all dictionaries */
 mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
                                   const mr__arrow_body *body, mr_status *st) MR_NODISCARD;
 /* *rows = the columns, in the order of the spec's leaves. *nulls: NULL, or a number for each row:
- * 0, or 1 + the number of the spec's child that is null in it, or has a null within; what the
- * columns have in such a row means nothing. Owned: mr_free. */
+ * 0, or 1 + the number of the spec's child that is null in it, or has a null within, or, with the
+ * bit MR__ARROW_UNEVEN, lists from the third level on that differ in length; what the columns have
+ * in such a row means nothing. Owned: mr_free. */
 mr_code mr__arrow_load_batch(mr__arrow_loader *l, mr__arrow_message *m, const mr__arrow_body *body,
                              mr_block *rows, uint32_t **nulls, mr_status *st) MR_NODISCARD;
 #endif

@@ -36,7 +36,7 @@ static const struct kind {
     [MR__ARROW_UNION] = {"union", NULL, 1, 0},
     [MR__ARROW_FIXED_BINARY] = {"fixed_size_binary", NULL, 2, 0},
     [MR__ARROW_FIXED_LIST] = {"fixed_size_list", NULL, 1, 0},
-    [MR__ARROW_MAP] = {"map", NULL, 2, 0},
+    [MR__ARROW_MAP] = {"map", "+m", 2, 4},
     [MR__ARROW_DURATION] = {"duration", "l", 2, 8},
     [MR__ARROW_LARGE_BINARY] = {"large_binary", "Z", 3, 8},
     [MR__ARROW_LARGE_UTF8] = {"large_utf8", "U", 3, 8},
@@ -296,16 +296,52 @@ static mr_code fail_type(const mr__arrow_field *column, const mr__arrow_field *a
 }
 
 /* MR_OK: the formats are set of the field and all below it. */
-static mr_code check_kinds(const mr__arrow_schema *s, size_t column, mr_status *st)
+static mr_code check_kinds(const mr__arrow_schema *s, size_t column, size_t field, mr_status *st)
 {
-    for (size_t i = column; i <= column + s->v[column].n_below; i++)
+    for (size_t i = field; i <= field + s->v[field].n_below; i++)
         if (!s->v[i].format[0])
             return fail_type(&s->v[column], &s->v[i], st);
     return MR_OK;
 }
 
-static mr_code record_of(const mr__arrow_schema *s, size_t i, mr_spec **out, mr_status *st)
+static void go_through_lists(const mr__arrow_schema *s, bool values, mr__arrow_way *way)
 {
+    const mr__arrow_field *a = &s->v[mr__arrow_way_end(way)];
+    for (; mr__arrow_is_list(a) || a->kind == MR__ARROW_FIXED_LIST; a++) {
+        if (a->dictionary && !(values && way->n == 1))
+            return;
+        way->fields[way->n] = way->fields[way->n - 1] + 1; /* a schema has no more levels */
+        way->n++;
+    }
+}
+
+mr__arrow_way mr__arrow_way_to(const mr__arrow_schema *s, size_t i, bool values)
+{
+    mr__arrow_way way = {.n = 1};
+    way.fields[0] = i;
+    go_through_lists(s, values, &way);
+    return way;
+}
+
+mr__arrow_way mr__arrow_way_on(const mr__arrow_schema *s, const mr__arrow_way *way, size_t k,
+                               size_t child)
+{
+    if (way->n == 1)
+        return mr__arrow_way_to(s, child, false);
+    mr__arrow_way on = *way;
+    on.taken[on.n_taken++] = (int64_t)k;
+    on.fields[on.n++] = child;
+    go_through_lists(s, false, &on);
+    return on;
+}
+
+static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr_spec **out,
+                       mr_status *st);
+
+static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr_spec **out,
+                         mr_status *st)
+{
+    size_t i = mr__arrow_way_end(way);
     const mr__arrow_field *a = &s->v[i];
     const char **names = mr_calloc(a->n_children + 1, sizeof *names);
     mr_spec **parts = mr_calloc(a->n_children + 1, sizeof *parts);
@@ -318,6 +354,7 @@ static mr_code record_of(const mr__arrow_schema *s, size_t i, mr_spec **out, mr_
     size_t made = 0;
     for (size_t child = i + 1; rc == MR_OK && made < a->n_children;
          child += 1 + s->v[child].n_below) {
+        const mr__arrow_way on = mr__arrow_way_on(s, way, made, child);
         names[made] = s->v[child].name;
         for (size_t k = 0; k < made && rc == MR_OK; k++)
             if (strcmp(names[k], names[made]) == 0)
@@ -325,7 +362,7 @@ static mr_code record_of(const mr__arrow_schema *s, size_t i, mr_spec **out, mr_
                              "column '%.200s' has two fields that are called '%.200s'", a->name,
                              names[k]);
         if (rc == MR_OK)
-            rc = mr__arrow_schema_spec_of(s, child, &parts[made], st);
+            rc = spec_of(s, &on, &parts[made], st);
         made += rc == MR_OK;
     }
     if (rc == MR_OK) {
@@ -340,27 +377,48 @@ static mr_code record_of(const mr__arrow_schema *s, size_t i, mr_spec **out, mr_
     return rc;
 }
 
-mr_code mr__arrow_schema_spec_of(const mr__arrow_schema *s, size_t i, mr_spec **out, mr_status *st)
+/* What lists, and dictionaries of lists, cannot be of; NULL: nothing. */
+static const char *odd_in_lists(const mr__arrow_schema *s, const mr__arrow_way *way)
 {
-    const mr__arrow_field *a = &s->v[i];
-    mr__arrow_type t;
-    MR_TRY(check_kinds(s, i, st));
-    if (a->kind == MR__ARROW_STRUCT)
-        return record_of(s, i, out, st);
-    for (size_t k = i + 1; k <= i + a->n_below; k++)
+    size_t from = way->n > 1 ? mr__arrow_way_end(way) : way->fields[0] + 1;
+    size_t end = mr__arrow_way_end(way) + s->v[mr__arrow_way_end(way)].n_below;
+    for (size_t k = from; k <= end; k++)
         if (s->v[k].kind == MR__ARROW_STRUCT || s->v[k].dictionary || mr__arrow_is_view(&s->v[k]))
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "column '%.200s' cannot be read: it holds lists of %s; columns=[...] "
-                           "says which are read",
-                           a->name,
-                           s->v[k].dictionary                 ? "a dictionary's values"
-                           : s->v[k].kind == MR__ARROW_STRUCT ? "structs"
-                                                              : "string views");
-    MR_TRY(mr__arrow_type_of(&a->c, &t, st));
+            return s->v[k].dictionary                 ? "a dictionary's values"
+                   : s->v[k].kind == MR__ARROW_STRUCT ? "structs"
+                                                      : "string views";
+    return NULL;
+}
+
+static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr_spec **out,
+                       mr_status *st)
+{
+    const mr__arrow_field *column = &s->v[way->fields[0]], *a = &s->v[mr__arrow_way_end(way)];
+    mr__arrow_type t;
+    if (a->kind == MR__ARROW_STRUCT && (!a->dictionary || way->n == 1))
+        return record_of(s, way, out, st);
+    for (size_t k = 0; k < way->n; k++)
+        if (!s->v[way->fields[k]].format[0])
+            return fail_type(column, &s->v[way->fields[k]], st);
+    MR_TRY(check_kinds(s, way->fields[0], mr__arrow_way_end(way), st));
+    const char *odd = odd_in_lists(s, way);
+    if (odd)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "column '%.200s' cannot be read: it holds lists of %s; columns=[...] says "
+                       "which are read",
+                       column->name, odd);
+    MR_TRY(mr__arrow_type_of(&column->c, way->taken, &t, st));
     mr_leaf leaf = {.dtype = t.dtype, .rank = (int8_t)t.rank, .ragged = t.ragged};
     memcpy(leaf.shape, t.shape, sizeof t.shape);
     *out = mr_spec_of_leaf(&leaf);
     return *out ? MR_OK : mr_fail_memory(st, sizeof leaf, "a type");
+}
+
+mr_code mr__arrow_schema_spec_of(const mr__arrow_schema *s, size_t i, mr_spec **out, mr_status *st)
+{
+    MR_TRY(check_kinds(s, i, i, st));
+    const mr__arrow_way way = mr__arrow_way_to(s, i, false);
+    return spec_of(s, &way, out, st);
 }
 
 static mr_code no_column(const mr__arrow_schema *s, const char *name, mr_status *st)
@@ -415,13 +473,14 @@ mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *wanted,
     return rc;
 }
 
-/* Field i, in that column, is of this type. */
-static mr_code check_type(const mr__arrow_schema *s, size_t column, size_t i, const mr_spec *want,
-                          mr_status *st)
+/* What the way leads to, in that column, is of this type. */
+static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__arrow_way *way,
+                          const mr_spec *want, mr_status *st)
 {
     mr_spec *here;
-    MR_TRY(mr__arrow_schema_spec_of(s, i, &here, st));
-    bool same = mr_spec_equal(here, want);
+    size_t i = mr__arrow_way_end(way);
+    MR_TRY(spec_of(s, way, &here, st));
+    bool same = mr_spec_equal(here, want), whole = way->n_taken == 0 && way->fields[0] == column;
     char text[160], first[160];
     mr_spec_format(here, text, sizeof text);
     mr_spec_format(want, first, sizeof first);
@@ -430,20 +489,21 @@ static mr_code check_type(const mr__arrow_schema *s, size_t column, size_t i, co
                 : mr_fail(st, MR_INVALID_ARGUMENT,
                           "column '%.200s' is %s here%s%.100s, and %s in the first file or the "
                           "schema",
-                          s->v[column].name, text, i == column ? "" : " in field ",
-                          i == column ? "" : s->v[i].name, first);
+                          s->v[column].name, text, whole ? "" : " in field ",
+                          whole ? "" : s->v[i].name, first);
 }
 
 /* The same, of a struct with perhaps more fields. */
-static mr_code check_field(const mr__arrow_schema *s, size_t column, size_t i, const mr_spec *want,
-                           mr_status *st)
+static mr_code check_field(const mr__arrow_schema *s, size_t column, const mr__arrow_way *way,
+                           const mr_spec *want, mr_status *st)
 {
+    size_t i = mr__arrow_way_end(way);
     const mr__arrow_field *a = &s->v[i];
     if (a->kind != MR__ARROW_STRUCT || a->dictionary || mr_spec_kind_of(want) != MR_SPEC_RECORD)
-        return check_type(s, column, i, want, st);
+        return check_type(s, column, way, want, st);
     for (size_t k = 0; k < mr_spec_n_children(want); k++) {
         const char *name = mr_spec_child_name(want, k);
-        size_t found = i; /* none */
+        size_t found = i, at = 0; /* none */
         for (size_t n = 0, child = i + 1; n < a->n_children; n++, child += 1 + s->v[child].n_below)
             if (strcmp(s->v[child].name, name) == 0) {
                 if (found != i)
@@ -451,13 +511,15 @@ static mr_code check_field(const mr__arrow_schema *s, size_t column, size_t i, c
                                    "column '%.200s' has two fields that are called '%.200s'",
                                    s->v[column].name, name);
                 found = child;
+                at = n;
             }
         if (found == i)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "column '%.200s' has no field '%.200s', which the first file or the "
                            "schema has",
                            s->v[column].name, name);
-        MR_TRY(check_field(s, column, found, mr_spec_child(want, k), st));
+        const mr__arrow_way on = mr__arrow_way_on(s, way, at, found);
+        MR_TRY(check_field(s, column, &on, mr_spec_child(want, k), st));
     }
     return MR_OK;
 }
@@ -474,7 +536,8 @@ mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, b
                            "there is no column '%.200s', which the first file or the schema has",
                            name);
         MR_TRY(find_once(s, name, &at, st));
-        MR_TRY(all ? check_type(s, at, at, want, st) : check_field(s, at, at, want, st));
+        const mr__arrow_way way = mr__arrow_way_to(s, at, false);
+        MR_TRY(all ? check_type(s, at, &way, want, st) : check_field(s, at, &way, want, st));
     }
     for (size_t i = 0; all && i < s->n; i += 1 + s->v[i].n_below)
         if (mr_spec_find(spec, s->v[i].name) < 0)

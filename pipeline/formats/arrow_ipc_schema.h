@@ -65,9 +65,10 @@ typedef struct mr__arrow_field {
     struct ArrowSchema c;
 } mr__arrow_field;
 
+/* Has offsets. A map is a list of structs of a key and a value. */
 static inline bool mr__arrow_is_list(const mr__arrow_field *a)
 {
-    return a->kind == MR__ARROW_LIST || a->kind == MR__ARROW_LARGE_LIST;
+    return a->kind == MR__ARROW_LIST || a->kind == MR__ARROW_LARGE_LIST || a->kind == MR__ARROW_MAP;
 }
 
 static inline bool mr__arrow_is_string(const mr__arrow_field *a)
@@ -91,6 +92,27 @@ typedef struct mr__arrow_schema {
 } mr__arrow_schema;
 
 enum { MR__ARROW_MOST_FIELDS = 65536, MR__ARROW_MOST_LEVELS = 64 };
+
+/* The way down from a column to a field within its lists, a struct or values. A struct in no list
+ * is no column, but its fields are.
+ *
+ *     x: list<struct {a, b}>    fields  x, item, b    taken  1 */
+typedef struct mr__arrow_way {
+    size_t fields[MR__ARROW_MOST_LEVELS]; /* from the column on */
+    size_t n;
+    int64_t taken[MR__ARROW_MOST_LEVELS]; /* of the structs on the way, which field */
+    size_t n_taken;
+} mr__arrow_way;
+
+/* From field i through the lists that it is of. values: those of the dictionary that it has. */
+mr__arrow_way mr__arrow_way_to(const mr__arrow_schema *s, size_t i, bool values);
+/* From the struct that `way` leads to to its field k, which is `child`, and through its lists. */
+mr__arrow_way mr__arrow_way_on(const mr__arrow_schema *s, const mr__arrow_way *way, size_t k,
+                               size_t child);
+static inline size_t mr__arrow_way_end(const mr__arrow_way *way)
+{
+    return way->fields[way->n - 1];
+}
 
 /* *s, zeroed before, is read from a table Schema. version: as a Message or Footer has it.
  * errors   MR_DATA_LOSS: damaged; MR_UNIMPLEMENTED: big-endian, an old version */

@@ -6,7 +6,9 @@
  *         int64 values  [a b c d e f]
  *
  * walk() goes down it and finds which values the rows use; a row is then the addresses of its own
- * values, and, with two levels of lists, the offsets of its inner ones, from 0. */
+ * values, and, with two levels of lists, the offsets of its inner ones, from 0. Lists deeper than
+ * that are axes: those of a row are as long as each other. Where structs are within, the chain goes
+ * on with one of their fields. */
 #include "pipeline/memory/arrow_import.h"
 
 #include <inttypes.h>
@@ -66,19 +68,43 @@ static bool is_fixed_list(const char *f)
     return f[1] == 'w';
 }
 
-mr_code mr__arrow_type_of(const struct ArrowSchema *schema, mr__arrow_type *out, mr_status *st)
+bool mr__arrow_is_struct(const struct ArrowSchema *s)
+{
+    return s->format && strcmp(s->format, "+s") == 0 && !s->dictionary;
+}
+
+bool mr__arrow_is_list_of(const struct ArrowSchema *s)
+{
+    return s->format && (is_list(s->format) || strcmp(s->format, "+m") == 0) && !s->dictionary &&
+           s->n_children == 1;
+}
+
+/* What comes after s on the way, where it is not the last. */
+static int64_t next_child(const struct ArrowSchema *s, const int64_t **way)
+{
+    return mr__arrow_is_struct(s) ? *(*way)++ : 0;
+}
+
+static bool goes_on(const struct ArrowSchema *s, const int64_t *way)
+{
+    return way ? mr__arrow_is_struct(s) || mr__arrow_is_list_of(s)
+               : s->format && is_list(s->format) && !s->dictionary;
+}
+
+mr_code mr__arrow_type_of(const struct ArrowSchema *schema, const int64_t *way, mr__arrow_type *out,
+                          mr_status *st)
 {
     mr__arrow_type t = {0};
     const struct ArrowSchema *s = schema;
-    for (; s->format && is_list(s->format) && !s->dictionary; s = s->children[0]) {
+    for (; goes_on(s, way); s = s->children[next_child(s, &way)]) {
+        if (way && mr__arrow_is_struct(s))
+            continue;
         if (t.rank == MR_MAX_RANK || s->n_children != 1)
             return fail_type(schema, "it has too many axes", st);
         bool fixed = is_fixed_list(s->format);
         int64_t n = fixed ? number_of(s->format + 1) : -1;
         if (fixed && n < 0)
             return fail_type(schema, "it has no size", st);
-        if (!fixed && t.rank > 1)
-            return fail_type(schema, "lists of several lengths may nest twice", st);
         t.varies = t.varies || !fixed;
         t.ragged = t.ragged || (!fixed && t.rank == 1);
         t.shape[t.rank++] = n;
@@ -91,7 +117,7 @@ mr_code mr__arrow_type_of(const struct ArrowSchema *schema, mr__arrow_type *out,
                              st);
         if (!plain_dtype(s->format, &index) || !mr_dtype_is_integer(index))
             return fail_type(schema, "a dictionary's indices are integers", st);
-        MR_TRY(mr__arrow_type_of(s->dictionary, &inner, st));
+        MR_TRY(mr__arrow_type_of(s->dictionary, NULL, &inner, st));
         *out = inner;
         return MR_OK;
     }
@@ -137,6 +163,7 @@ typedef struct level {
 } level;
 
 typedef struct walked {
+    const char *name; /* of the column; NULL: none */
     level levels[MR_MAX_RANK];
     int n_levels;
     const struct ArrowArray *values;
@@ -168,10 +195,35 @@ static int64_t start_of(const level *l, int64_t i)
     return begin_of(l, i) - begin_of(l, 0);
 }
 
-static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t n,
-                    const struct ArrowSchema *s, mr_status *st)
+/* On the way from a struct to its field: entries [*from, *from + n). */
+static mr_code enter_struct(const struct ArrowArray *a, const struct ArrowSchema *s, int64_t child,
+                            int64_t *from, int64_t n, mr_status *st)
 {
-    for (; is_list(s->format); a = a->children[0], s = s->children[0]) {
+    MR_TRY(mr__arrow_no_nulls(a, *from, n, s, st));
+    if (child >= a->n_children || a->n_children != s->n_children)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "field '%s': expected %" PRId64 " fields, found %" PRId64,
+                       s->name ? s->name : "", s->n_children, a->n_children);
+    const struct ArrowArray *below = a->children[child];
+    *from += a->offset;
+    if (below->offset < 0 || *from > below->length - n)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "field '%s' has fewer entries than the struct that it is in",
+                       s->children[child]->name ? s->children[child]->name : "");
+    return MR_OK;
+}
+
+static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t n,
+                    const struct ArrowSchema *s, const int64_t *way, mr_status *st)
+{
+    int64_t child;
+    for (; goes_on(s, way); a = a->children[child], s = s->children[child]) {
+        bool record = way && mr__arrow_is_struct(s);
+        child = record ? *way++ : 0;
+        if (record) {
+            MR_TRY(enter_struct(a, s, child, &from, n, st));
+            continue;
+        }
         level *l = &w->levels[w->n_levels++];
         MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
         *l = (level){.fixed = is_fixed_list(s->format),
@@ -275,14 +327,34 @@ static void shape_rows(mr_array *out, mr_array *values, const mr__arrow_type *t,
     memcpy(out->shape, t->shape, (size_t)t->rank * sizeof *t->shape);
 }
 
+/* Entries [*at, *end) of the level become those below, *length each. false: they differ. */
+static bool go_below(const level *l, int64_t *at, int64_t *end, int64_t *length)
+{
+    int64_t from = *at, n = *end - *at;
+    *at = start_of(l, from);
+    *end = start_of(l, from + n);
+    *length = l->fixed ? l->size : n ? start_of(l, from + 1) - *at : 0;
+    for (int64_t i = 1; i < n && !l->fixed; i++)
+        if (start_of(l, from + i + 1) - start_of(l, from + i) != *length)
+            return false;
+    return true;
+}
+
+static mr_code fail_uneven(const walked *w, size_t row, mr_status *st)
+{
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "field '%s': the lists of entry %zu from the third level on differ in length, "
+                   "which those of a row cannot; pad them first",
+                   w->name ? w->name : "", row);
+}
+
+/* uneven: as mr__arrow_column has it. */
 static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arrow_type *t,
-                           const walked *w, size_t rows, mr_status *st)
+                           const walked *w, size_t rows, bool *uneven, mr_status *st)
 {
     const level *outer = &w->levels[0], *inner = t->ragged ? &w->levels[1] : NULL;
     mr_buffer *splits = NULL;
-    size_t size = mr_dtype_size(t->dtype), inner_values = 1;
-    for (int d = t->ragged ? 2 : 1; d < t->rank; d++)
-        inner_values *= (size_t)t->shape[d];
+    size_t size = mr_dtype_size(t->dtype);
     MR_TRY(mr_array_alloc_ragged(out, t->dtype, t->rank, rows, st));
     mr_code rc = values->owner ? mr_buffer_hold(out->owner, values->owner, st) : MR_OK;
     if (rc == MR_OK && inner)
@@ -291,7 +363,9 @@ static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arro
         rc = mr_buffer_hold(out->owner, splits, st);
     int64_t *split = splits ? mr_buffer_data(splits) : NULL;
     for (size_t r = 0; r < rows && rc == MR_OK; r++) {
-        int64_t at = start_of(outer, (int64_t)r), n = start_of(outer, (int64_t)r + 1) - at;
+        int64_t at = start_of(outer, (int64_t)r), end = start_of(outer, (int64_t)r + 1);
+        int64_t n = end - at;
+        bool even = true;
         int64_t *shape = mr_array_shape_slot(out, r);
         mr_row *row = &((mr_row *)out->data)[r];
         memcpy(shape, t->shape, (size_t)t->rank * sizeof *shape);
@@ -302,9 +376,18 @@ static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arro
             for (int64_t i = 0; i <= n; i++)
                 *split++ = start_of(inner, at + i) - start_of(inner, at);
             at = start_of(inner, at);
+            end = start_of(inner, end);
+        }
+        for (int k = inner ? 2 : 1; k < t->rank; k++)
+            even = go_below(&w->levels[k], &at, &end, &shape[k]) && even;
+        if (!even && !uneven)
+            rc = fail_uneven(w, r, st);
+        else if (!even) {
+            uneven[r] = true;
+            shape[0] = 0; /* with splits as of none */
         }
         if (values->data) /* there are values at all */
-            row->data = (const char *)values->data + (size_t)at * inner_values * size;
+            row->data = (const char *)values->data + (size_t)at * size;
     }
     mr_buffer_unref(splits);
     if (rc != MR_OK)
@@ -320,7 +403,7 @@ static mr_code decode(mr_array *out, const struct ArrowArray *a, int64_t from, i
     mr_dtype index = MR_INT32;
     MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
     const struct ArrowArray *d = a->dictionary;
-    MR_TRY(mr__arrow_column(&values, d, 0, d->length, s->dictionary, keeper, st));
+    MR_TRY(mr__arrow_column(&values, d, 0, d->length, s->dictionary, NULL, NULL, keeper, st));
     plain_dtype(s->format, &index);
     size_t size = mr_dtype_size(index);
     uint32_t *rows = mr_malloc((n ? (size_t)n : 1) * sizeof *rows);
@@ -349,10 +432,11 @@ static mr_code decode(mr_array *out, const struct ArrowArray *a, int64_t from, i
 }
 
 mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t from, int64_t n,
-                         const struct ArrowSchema *schema, mr_buffer *keeper, mr_status *st)
+                         const struct ArrowSchema *schema, const int64_t *way, bool *uneven,
+                         mr_buffer *keeper, mr_status *st)
 {
     mr__arrow_type t;
-    MR_TRY(mr__arrow_type_of(schema, &t, st));
+    MR_TRY(mr__arrow_type_of(schema, way, &t, st));
     if (array->length < 0 || array->offset < 0 || from < 0 || n < 0 || from + n > array->length)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "field '%s': expected %" PRId64 " entries from %" PRId64
@@ -360,15 +444,15 @@ mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t 
                        schema->name ? schema->name : "", n, from, array->length);
     if (schema->dictionary)
         return decode(out, array, from, n, schema, keeper, st);
-    walked w = {.n_levels = 0};
+    walked w = {.name = schema->name};
     mr_array values;
-    MR_TRY(walk(&w, array, from, n, schema, st));
+    MR_TRY(walk(&w, array, from, n, schema, way, st));
     MR_TRY(make_values(&values, &t, &w, keeper, st));
     if (!t.varies) {
         shape_rows(out, &values, &t, (size_t)n);
         return MR_OK;
     }
-    mr_code rc = ragged_rows(out, &values, &t, &w, (size_t)n, st);
+    mr_code rc = ragged_rows(out, &values, &t, &w, (size_t)n, uneven, st);
     mr_array_reset(&values);
     return rc;
 }
@@ -404,7 +488,8 @@ mr_code mr_import_arrow(mr_array *out, struct ArrowArray *array, const struct Ar
     mr_buffer *keeper;
     const struct ArrowArray whole = *array;
     MR_TRY(mr__arrow_keep(array, &keeper, st));
-    mr_code rc = mr__arrow_column(&a, mr_buffer_data(keeper), 0, whole.length, schema, keeper, st);
+    mr_code rc = mr__arrow_column(&a, mr_buffer_data(keeper), 0, whole.length, schema, NULL, NULL,
+                                  keeper, st);
     if (rc == MR_OK)
         *out = a;
     else { /* it goes back */

@@ -17,7 +17,7 @@
  *   fixed_size_binary
  *   fixed_size_list                           an axis of each row
  *   (large_)list                              RAGGED, no copy of the values
- *   (large_)list of (large_)list              RAGGED, its second axis ragged within the row
+ *   (large_)list of (large_)list              RAGGED, axis 1 ragged within the row; deeper: even
  *   dictionary                                its values, one copy
  *
  * mr_from_arrow (ops/sources.h) makes a dataset of a stream of them; mr_from_arrays of columns.

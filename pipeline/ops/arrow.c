@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/table_flaws.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/file_source.h"
 #include "pipeline/streams/table_source.h"
@@ -38,11 +39,10 @@ static mr_code split(mr_iter *it, mr_block *rows, const uint32_t *nulls, int64_t
             index[kept++] = (uint32_t)i;
             continue;
         }
-        mr_fail(&why, MR_INVALID_ARGUMENT,
-                "batch %" PRId64
-                ", column '%.200s': the row has a null, which elements cannot have; fill or drop "
-                "nulls first, or go past such rows with ignore_errors()",
-                batch, mr_spec_child_name(it->spec, nulls[i] - 1));
+        bool uneven = nulls[i] & MR__ARROW_UNEVEN;
+        mr_fail(&why, MR_INVALID_ARGUMENT, "batch %" PRId64 ", column '%.200s': %s", batch,
+                mr_spec_child_name(it->spec, (nulls[i] & ~MR__ARROW_UNEVEN) - 1),
+                uneven ? MR__TABLE_UNEVEN : MR__TABLE_NULL);
         mr_status_at(&why, mr__file_source_path(&s->source, file), -1,
                      (int64_t)(s->source.first + i));
         rc = mr_row_errors_add(errors, i, &why, st);

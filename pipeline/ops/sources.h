@@ -102,9 +102,9 @@ MR_API mr_dataset *mr_from_generator(const mr_generator *g, const mr_spec *eleme
 struct
     ArrowArrayStream; /* memory/export.h, or any other definition of Arrow's C stream interface */
 /* The rows of an Arrow stream, as pyarrow, DuckDB, nanoarrow and others give: a record of the
- * columns, nested ones of the structs among them, or the values where the stream is of no struct.
- * What types columns may have is in memory/import.h. *stream is taken over, also on failure: its
- * release is NULL afterwards. It can be read once: a second pass (repeat, the next epoch) fails
+ * columns, in it one for each struct, map and list of structs (of lists), or the values where the
+ * stream is of no struct. What types columns may have is in memory/import.h. *stream is taken over,
+ * also on failure: its release is NULL afterwards. A second pass (repeat, the next epoch) fails
  * unless a cache keeps the rows. The graph has no text and no protobuf form.
  *
  *     struct ArrowArrayStream s;                      // from the producer

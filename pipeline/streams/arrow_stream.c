@@ -19,17 +19,43 @@ struct mr__arrow_stream {
     size_t at;     /* rows of it that were given */
 };
 
-static bool is_struct(const struct ArrowSchema *s)
+/* A field of a column, the column itself, or a field of structs within its lists. */
+typedef struct place {
+    const struct ArrowSchema *root, *at;
+    int64_t way[MOST_LEVELS]; /* of the structs between them, which field */
+    int n;
+    int levels; /* above it */
+} place;
+
+/* The struct that p's lists are of, if it is one. */
+static place strip_lists(const place *p)
 {
-    return s->format && strcmp(s->format, "+s") == 0;
+    place below = *p;
+    for (int k = 0; mr__arrow_is_list_of(below.at) && k <= MR_MAX_RANK; k++)
+        below.at = below.at->children[0];
+    return below;
 }
 
-static mr_code spec_of(const struct ArrowSchema *s, int levels, mr_spec **out, mr_status *st);
-
-static mr_code record_of(const struct ArrowSchema *s, int levels, mr_spec **out, mr_status *st)
+/* Field c of a struct. Without lists above it is a column itself. */
+static place field_of(const place *record, bool in_list, int64_t c)
 {
+    place field = *record;
+    field.at = record->at->children[c];
+    field.levels++;
+    if (in_list)
+        field.way[field.n++] = c;
+    else
+        field.root = field.at;
+    return field;
+}
+
+static mr_code spec_of(const place *p, mr_spec **out, mr_status *st);
+
+static mr_code record_of(const place *p, bool in_list, mr_spec **out, mr_status *st)
+{
+    const struct ArrowSchema *s = p->at;
     size_t n = (size_t)s->n_children;
-    if (s->n_children < 1 || s->n_children > MOST_FIELDS || levels == MOST_LEVELS)
+    if (s->n_children < 1 || s->n_children > MOST_FIELDS || p->levels == MOST_LEVELS)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "field '%s': a struct must have 1 to %d fields, %d levels deep at most",
                        s->name ? s->name : "", MOST_FIELDS, MOST_LEVELS);
@@ -39,12 +65,13 @@ static mr_code record_of(const struct ArrowSchema *s, int levels, mr_spec **out,
     mr_code rc = names && children ? MR_OK : mr_fail_memory(st, n * sizeof *names, "a type");
     while (rc == MR_OK && made < n) {
         const char *name = s->children[made]->name;
+        const place field = field_of(p, in_list, (int64_t)made);
         names[made] = name ? name : "";
         for (size_t i = 0; i < made && rc == MR_OK; i++)
             if (strcmp(names[i], names[made]) == 0)
                 rc = mr_fail(st, MR_INVALID_ARGUMENT, "there are two fields called '%s'", names[i]);
         if (rc == MR_OK)
-            rc = spec_of(s->children[made], levels + 1, &children[made], st);
+            rc = spec_of(&field, &children[made], st);
         made += rc == MR_OK;
     }
     if (rc == MR_OK) {
@@ -59,12 +86,13 @@ static mr_code record_of(const struct ArrowSchema *s, int levels, mr_spec **out,
     return rc;
 }
 
-static mr_code spec_of(const struct ArrowSchema *s, int levels, mr_spec **out, mr_status *st)
+static mr_code spec_of(const place *p, mr_spec **out, mr_status *st)
 {
     mr__arrow_type t;
-    if (is_struct(s))
-        return record_of(s, levels, out, st);
-    MR_TRY(mr__arrow_type_of(s, &t, st));
+    const place below = strip_lists(p);
+    if (mr__arrow_is_struct(below.at))
+        return record_of(&below, below.n > 0 || below.at != p->at, out, st);
+    MR_TRY(mr__arrow_type_of(p->root, p->way, &t, st));
     mr_leaf leaf = {.dtype = t.dtype, .rank = (int8_t)t.rank, .ragged = t.ragged};
     memcpy(leaf.shape, t.shape, sizeof t.shape);
     *out = mr_spec_of_leaf(&leaf);
@@ -100,7 +128,7 @@ mr_code mr__arrow_stream_new(struct ArrowArrayStream *stream, mr__arrow_stream *
         rc = fail_producer(s, error, "schema", st);
     }
     if (rc == MR_OK)
-        rc = spec_of(&s->schema, 0, &s->spec, st);
+        rc = spec_of(&(const place){.root = &s->schema, .at = &s->schema}, &s->spec, st);
     if (rc == MR_OK)
         *out = s;
     else
@@ -135,23 +163,29 @@ mr_code mr__arrow_stream_start(mr__arrow_stream *s, mr_status *st)
     return MR_OK;
 }
 
-/* The columns of entries [from, from + n), in the order of the spec's leaves. */
-static mr_code import_fields(const struct ArrowArray *a, const struct ArrowSchema *s,
-                             const mr_spec *spec, int64_t from, int64_t n, mr_buffer *keeper,
-                             mr_array *columns, mr_status *st)
+/* The columns of entries [from, from + n) of the root, in the order of the spec's leaves. */
+static mr_code import_fields(const struct ArrowArray *a, const place *p, const mr_spec *spec,
+                             int64_t from, int64_t n, mr_buffer *keeper, mr_array *columns,
+                             mr_status *st)
 {
-    if (!is_struct(s))
-        return mr__arrow_column(columns, a, from, n, s, keeper, st);
-    MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
-    if (a->n_children != s->n_children)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "expected %" PRId64 " fields, found %" PRId64,
-                       s->n_children, a->n_children);
+    const place below = strip_lists(p);
+    const struct ArrowSchema *s = below.at;
+    bool in_list = below.n > 0 || s != p->at;
+    if (!mr__arrow_is_struct(s))
+        return mr__arrow_column(columns, a, from, n, p->root, p->way, NULL, keeper, st);
+    if (!in_list) {
+        MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
+        if (a->n_children != s->n_children)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "expected %" PRId64 " fields, found %" PRId64,
+                           s->n_children, a->n_children);
+        from += a->offset;
+    }
     for (int64_t c = 0; c < s->n_children; c++) {
+        const place field = field_of(&below, in_list, c);
         const char *name = s->children[c]->name ? s->children[c]->name : "";
         size_t i = (size_t)mr_spec_find(spec, name);
-        MR_TRY(import_fields(a->children[c], s->children[c], mr_spec_child(spec, i),
-                             from + a->offset, n, keeper, columns + mr_spec_first_leaf(spec, i),
-                             st));
+        MR_TRY(import_fields(in_list ? a : a->children[c], &field, mr_spec_child(spec, i), from, n,
+                             keeper, columns + mr_spec_first_leaf(spec, i), st));
     }
     return MR_OK;
 }
@@ -168,8 +202,9 @@ static mr_code import_array(mr__arrow_stream *s, struct ArrowArray *array, mr_st
     }
     rc = mr_block_prepare(&s->rows, mr_spec_n_leaves(s->spec), st);
     if (rc == MR_OK)
-        rc = import_fields(mr_buffer_data(keeper), &s->schema, s->spec, 0, n, keeper,
-                           s->rows.columns, st);
+        rc = import_fields(mr_buffer_data(keeper),
+                           &(const place){.root = &s->schema, .at = &s->schema}, s->spec, 0, n,
+                           keeper, s->rows.columns, st);
     mr_buffer_unref(keeper);
     s->at = 0;
     if (rc == MR_OK)

@@ -10,6 +10,7 @@ torch is tried where it is installed. TAP goes to $TAP_FILE.
 import ctypes
 import gc
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pyarrow
 import pyarrow.parquet
 
 import kit
+import nested
 from kit import Failure, equal
 
 build = os.path.abspath(sys.argv[1])
@@ -376,6 +378,83 @@ def arrow_files_of_many_batches(folder):
     equal(shown(f'arrow("{folder}/t-*").skip(149998)').split("\n")[:2], ['{"x": 149998}', '{"x": 149999}'])
 
 
+def rows_shown(expr):
+    done = subprocess.run([f"{build}/millrace", "show", expr], capture_output=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def structs_in_lists_maps_and_deep_lists_of_files(folder):
+    t, path = nested.table(200), f"{folder}/t.arrow"
+    want = nested.rows_of(t)
+    large = t.cast(pyarrow.schema([pyarrow.field(f.name, pyarrow.large_list(f.type.value_type)) if f.name in ("pairs", "both")
+                                   else f for f in t.schema]))
+    for new, packing, table in itertools.product((pyarrow.ipc.new_file, pyarrow.ipc.new_stream), (None, "zstd"), (t, large)):
+        with new(path, table.schema, options=pyarrow.ipc.IpcWriteOptions(compression=packing)) as out:
+            out.write_table(table, max_chunksize=60)
+        equal(rows_shown(f'arrow("{path}")'), (want, ""))
+        equal(rows_shown(f'arrow("{path}").skip(59)'), (want[59:], ""))
+        schema = '{"pairs": {"b": bytes[]}, "within": {"x": {"l": {"q": float32[none, none]}}}, "maps": {"value": {"key": int32[none, none]}}}'
+        equal(rows_shown(f'arrow("{path}", schema={schema})')[0],
+              [{"pairs": {"b": r["pairs"]["b"]}, "within": {"x": {"l": {"q": r["within"]["x"]["l"]["q"]}}},
+                "maps": {"value": {"key": r["maps"]["value"]["key"]}}} for r in want])
+    said = rows_shown(f'arrow("{path}", schema={{"pairs": {{"c": int64[]}}}})')[1]
+    if "column 'pairs' has no field 'c'" not in said:
+        raise Failure(said)
+
+
+def nulls_and_uneven_rows_of_files(folder):
+    t, path = nested.nulls(), f"{folder}/n.arrow"
+    tables = [(t.select([name]), [0, 1], "has a null") for name in t.column_names]
+    for one, good, why in tables + [(nested.uneven(), [0, 2, 4], "from the third level on differ")]:
+        with pyarrow.ipc.new_stream(path, one.schema) as out:
+            out.write_table(one)
+        equal(rows_shown(f'arrow("{path}").ignore_errors()')[0], nested.rows_of(one.take(good)), one.column_names[0])
+        said = rows_shown(f'arrow("{path}")')[1]
+        bad = min(set(range(one.num_rows)) - set(good))
+        if f"record {bad}: " not in said or f"column '{one.column_names[0]}': the row" not in said or why not in said:
+            raise Failure(said)
+
+
+def fields_that_are_left_out_of_lists_are_not_looked_at(folder):
+    coded = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1, 0], pyarrow.int8()), ["a", "b"])
+    entries = pyarrow.StructArray.from_arrays([pyarrow.array([1, 2, 3]), coded, pyarrow.array(["x"] * 3, pyarrow.string_view())],
+                                              ["a", "code", "view"])
+    t = pyarrow.table({"x": pyarrow.ListArray.from_arrays([0, 2, 3], entries)})
+    with pyarrow.ipc.new_file(f"{folder}/t.arrow", t.schema) as out:
+        out.write_table(t)
+    equal(rows_shown(f'arrow("{folder}/t.arrow", schema={{"x": {{"a": int64[]}}}})')[0], [{"x": {"a": [1, 2]}}, {"x": {"a": [3]}}])
+    said = rows_shown(f'arrow("{folder}/t.arrow")')[1]
+    if "column 'x' cannot be read: it holds lists of a dictionary's values" not in said:
+        raise Failure(said)
+
+
+def leaves(row, path=""):
+    for name, value in row.items():
+        yield from leaves(value, f"{path}{name}/") if isinstance(value, dict) else [(path + name, value)]
+
+
+def structs_in_lists_become_datasets(_):
+    t = nested.table(100)
+    want = [dict(leaves(r)) for r in nested.rows_of(t)]
+    sliced = pyarrow.table({n: pyarrow.chunked_array([t.column(n).combine_chunks()[:3], t.column(n).combine_chunks()[3:]])
+                            for n in t.column_names})
+    for reader in (t.to_reader(), t.to_reader(max_chunksize=7), sliced.to_reader()):
+        got = [[] for _ in want[0]]
+        for block in blocks(from_arrow(reader)):
+            for values, name in zip(got, want[0]):
+                values.extend(plain(to_arrow(column(block, name)).to_pylist()))
+        for values, name in zip(got, want[0]):
+            equal(values, [plain(r[name]) for r in want], name)
+    for bad, why in ((nested.uneven(), "from the third level on differ"), (nested.nulls().select(["pairs"]), "null")):
+        try:
+            list(blocks(from_arrow(bad.to_reader())))
+        except Failure as said:
+            if why not in str(said):
+                raise
+        else:
+            raise Failure(f"no error: {why}")
+
+
 def tables_become_datasets(_):
     check_table(from_arrow(table().to_reader()))
     check_table(from_arrow(table().to_reader(max_chunksize=3)))  # arrays with offsets
@@ -431,7 +510,9 @@ TESTS = (npy_files_are_arrays, npy_files_of_every_type, npy_files_of_components_
          shapes_reach_arrow, strings_reach_arrow, columns_are_tensors, tables_become_datasets,
          parquet_files_become_datasets, nulls_are_errors, batches_go_through_ops, tensors_become_columns,
          tensors_become_datasets, arrow_files_become_datasets, arrow_files_of_every_type, arrow_streams_of_pipes,
-         arrow_dictionaries_grow_and_change, arrow_files_are_tables, arrow_files_of_many_batches)
+         arrow_dictionaries_grow_and_change, arrow_files_are_tables, arrow_files_of_many_batches,
+         structs_in_lists_maps_and_deep_lists_of_files, nulls_and_uneven_rows_of_files,
+         fields_that_are_left_out_of_lists_are_not_looked_at, structs_in_lists_become_datasets)
 
 if __name__ == "__main__":
     kit.main("exchange", TESTS)

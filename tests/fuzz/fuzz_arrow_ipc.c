@@ -82,7 +82,8 @@ static void read_all(mr_reader *r, mr_file_position *second, size_t *rows)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const mr_bytes names[] = {{"view", 4}, {"a", 1}, {"n", 1}, {"s", 1}, {"x", 1}, {"l", 1}};
+    static const mr_bytes names[] = {{"view", 4}, {"a", 1},       {"n", 1},   {"s", 1}, {"x", 1},
+                                     {"l", 1},    {"structs", 7}, {"map", 3}, {"y", 1}};
     char path[64];
     size_t rows = 0, again = 0;
     int64_t count;

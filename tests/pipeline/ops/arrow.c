@@ -241,11 +241,9 @@ MR_TEST(types_that_elements_cannot_have_are_named)
 {
     static const char *const bad[][2] = {
         {"decimal", "column 'decimal' cannot be read: it is of Arrow's type decimal"},
-        {"map", "column 'map' cannot be read: it is of Arrow's type map"},
         {"none", "column 'none' cannot be read: it is of Arrow's type null"},
         {"union", "column 'union' cannot be read: it is of Arrow's type union"},
         {"runs", "it is of Arrow's type run_end_encoded"},
-        {"structs", "column 'structs' cannot be read: it holds lists of structs"},
         {"missing", "there is no column 'missing'; there are "}};
     fixture("odd");
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\")"), "cannot be read: it ");
@@ -260,6 +258,40 @@ MR_TEST(types_that_elements_cannot_have_are_named)
     mr_drive(mr_drive_path("arrow(\"@/odd\", columns=[\"view\"]).map(r => length(r[\"view\"]))"),
              "5 24");
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "asked for twice");
+}
+
+MR_TEST(a_list_of_structs_is_a_record_of_lists)
+{
+    fixture("structs");
+    fixture("odd");
+    mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"x\"]).map(r => (r[\"x\"][\"a\"], "
+                           "r[\"x\"][\"b\"]))"),
+             "([1,2],[\"p\",\"q\"]) ([],[]) ([3],[\"r\"]) !column_'x':_the_row_has_a_null "
+             "!column_'x':_the_row_has_a_null !column_'x':_the_row_has_a_null");
+    mr_drive(mr_drive_path("arrow(\"@/structs\", schema={\"x\": {\"a\": int64[]}})"
+                           ".map(r => r[\"x\"][\"a\"])"),
+             "[1,2] [] [3] [4] !column_'x':_the_row_has_a_null !column_'x':_the_row_has_a_null");
+    mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"m\"]).map(r => (r[\"m\"][\"key\"], "
+                           "r[\"m\"][\"value\"]))"),
+             "([\"k\"],[1]) ([],[]) ([\"l\",\"m\"],[2,3]) ([],[]) ([],[]) "
+             "!column_'m':_the_row_has_a_null");
+    mr_drive(
+        mr_drive_path("arrow(\"@/structs\", columns=[\"y\"]).map(r => r[\"y\"][\"s\"]).take(3)"),
+        "[[[\"t\"]],[]] [] [[]]");
+    mr_drive(mr_drive_path("arrow(\"@/odd\", columns=[\"map\", \"structs\"]).map(r => "
+                           "(r[\"map\"][\"key\"], r[\"structs\"][\"x\"]))"),
+             "([\"k\"],[1]) ([],[])");
+    mr_drive(mr_drive_path("arrow(\"@/structs\", schema={\"x\": {\"a\": float32[]}})"),
+             "!column_'x'_is_int64[?]_here_in_field_a,_and_float32[?]");
+}
+
+MR_TEST(lists_more_than_two_deep_have_one_length_from_the_third_level_on)
+{
+    fixture("structs");
+    mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"d\"]).map(r => r[\"d\"])"),
+             "[[[1,2],[3,4]],[],[[5,6]]] [] [[[]]] "
+             "!column_'d':_the_row's_lists_from_the_third_level_on_differ "
+             "!column_'d':_the_row's_lists_from_the_third_level_on_differ [[[7]],[[8],[9]]]");
 }
 
 MR_TEST(a_file_that_differs_from_the_first_is_an_error)

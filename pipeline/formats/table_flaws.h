@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_TABLE_FLAWS_H
+#define MR_PIPELINE_FORMATS_TABLE_FLAWS_H
+/* Why a row of a table cannot be an element, for all formats that have such rows. */
+#define MR__TABLE_NULL                                                                             \
+    "the row has a null, which elements cannot have; fill or drop nulls first, or go past such "   \
+    "rows with ignore_errors()"
+#define MR__TABLE_UNEVEN                                                                           \
+    "the row's lists from the third level on differ in length, which those of an element cannot; " \
+    "pad them first, leave the column out (columns, schema), or go past such rows with "           \
+    "ignore_errors()"
+#endif
