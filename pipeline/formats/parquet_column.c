@@ -15,8 +15,8 @@ enum { PIECE = 256, SOFT_BYTES = 256 << 10 };
 void mr__parquet_rows_reset(mr__parquet_rows *r)
 {
     mr_array_reset(&r->a);
-    mr_buffer_unref(r->nulls);
-    r->nulls = NULL;
+    mr_buffer_unref(r->flaws);
+    r->flaws = NULL;
 }
 
 void mr__parquet_column_reset(mr__parquet_column *c)
@@ -172,7 +172,7 @@ static mr_code take_values(mr__parquet_column *c, size_t n, void *to, mr_buffer 
 
 /* The levels of n entries of the page; *there of them are values, which follow each other in `to`.
  * missing[i] says which are not. */
-static mr_code take_definitions(mr__parquet_column *c, size_t n, bool *missing, size_t *got,
+static mr_code take_definitions(mr__parquet_column *c, size_t n, uint8_t *missing, size_t *got,
                                 size_t *there, mr_status *st)
 {
     uint32_t piece[PIECE], most = (uint32_t)c->leaf->max_definition;
@@ -183,7 +183,7 @@ static mr_code take_definitions(mr__parquet_column *c, size_t n, bool *missing, 
         for (size_t i = 0; i < m; i++, ++*got) {
             if (piece[i] > most)
                 return fail_short(c, "levels", st);
-            missing[*got] = piece[i] < most;
+            missing[*got] = piece[i] < most ? MR__PARQUET_NULL : 0;
             *there += piece[i] == most;
         }
         if (m < want)
@@ -194,7 +194,7 @@ static mr_code take_definitions(mr__parquet_column *c, size_t n, bool *missing, 
 
 /* Moves the values, which follow each other, to the places of their rows. Returns how many rows
  * have all they need, where only `have` values came. */
-static size_t spread(char *v, size_t size, const bool *missing, size_t rows, size_t there,
+static size_t spread(char *v, size_t size, const uint8_t *missing, size_t rows, size_t there,
                      size_t have)
 {
     size_t good = rows;
@@ -223,7 +223,7 @@ static mr_code page_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
     mr_code rc = MR_OK;
     if (c->leaf->max_definition == 0)
         return take_values(c, n, to, out->a.owner, got, st);
-    bool *missing = (bool *)mr_buffer_data(out->nulls) + done;
+    uint8_t *missing = (uint8_t *)mr_buffer_data(out->flaws) + done;
     mr_code short_of = take_definitions(c, n, missing, &levels, &there, &why);
     rc = take_values(c, there, to, out->a.owner, &have, st);
     *got = there == levels ? have : spread(to, size, missing, levels, there, have);
@@ -241,7 +241,7 @@ static mr_code flat_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
     MR_TRY(mr_array_alloc(&out->a, c->leaf->dtype, 0, NULL, n, st));
     mr_code rc = MR_OK;
     if (c->leaf->max_definition)
-        rc = mr_buffer_alloc(&out->nulls, n, st);
+        rc = mr_buffer_alloc(&out->flaws, n, st);
     while (rc == MR_OK && done < n) {
         size_t got = 0;
         if (c->page_left == 0) {
@@ -266,17 +266,24 @@ typedef struct lists {
     size_t n, capacity, size;
     size_t waiting;   /* values of the page at hand whose levels are taken */
     int64_t *lengths; /* of the rows, in values */
-    bool *nulls;
+    uint8_t *flaws;
     size_t rows, most;
     int64_t length;  /* of the row that is open */
     int64_t entries; /* and with its nulls */
     int definition;  /* of the last one */
-    bool null;
+    uint8_t flaw;
     /* of lists of lists */
     int64_t *outer;                             /* how many lists the rows have */
     int64_t *inner;                             /* the lengths of those */
     size_t n_inner, inner_capacity, open_inner; /* of them, those before the row that is open */
+    /* of lists that are deeper still, whose lengths are the same in a row */
+    int depth;                       /* of all */
+    int64_t *deep;                   /* those lengths, of axes 2 to depth, for each row */
+    int64_t axes[MR__PARQUET_LISTS]; /* of the row that is open; -1: not known yet */
+    int64_t open[MR__PARQUET_LISTS]; /* entries of the lists that are open; -1: none is */
 } lists;
+
+enum { DEEP = 2 }; /* axes before those */
 
 static size_t bytes_of(const lists *l)
 {
@@ -300,15 +307,37 @@ static mr_code take_waiting(mr__parquet_column *c, lists *l, mr_buffer *owner, m
     return rc;
 }
 
+/* The lists of axis k that is open ends: those of a row are as long. */
+static void end_list(lists *l, int k)
+{
+    if (l->open[k] >= 0 && l->axes[k] >= 0 && l->axes[k] != l->open[k])
+        l->flaw = l->flaw ? l->flaw : MR__PARQUET_UNEVEN;
+    else if (l->open[k] >= 0)
+        l->axes[k] = l->open[k];
+    l->open[k] = -1;
+}
+
+static void end_deep(lists *l)
+{
+    int64_t *to = l->deep + l->rows * (size_t)(l->depth - DEEP);
+    for (int k = DEEP; k < l->depth; k++) {
+        end_list(l, k);
+        *to++ = l->axes[k] < 0 ? 0 : l->axes[k];
+        l->axes[k] = -1;
+    }
+}
+
 static void end_row(mr__parquet_column *c, lists *l)
 {
-    l->nulls[l->rows] = l->null;
+    if (l->deep)
+        end_deep(l);
+    l->flaws[l->rows] = l->flaw;
     if (l->outer)
         l->outer[l->rows] = (int64_t)(l->n_inner - l->open_inner);
     l->lengths[l->rows++] = l->length;
     l->open_inner = l->n_inner;
     l->length = l->entries = 0;
-    l->null = false;
+    l->flaw = 0;
     c->row_open = false;
 }
 
@@ -338,6 +367,20 @@ static mr_code add_inner(lists *l, mr_status *st)
     return MR_OK;
 }
 
+/* The same, of the lists below: an entry of these levels begins or goes on with lists of axis k. */
+static void add_deep(lists *l, const mr__parquet_leaf *leaf, int r, int d)
+{
+    for (int k = DEEP; k < l->depth; k++) {
+        if (r > k) {
+            l->open[k] += r == k + 1;
+            continue;
+        }
+        end_list(l, k);
+        if (d >= leaf->in_list[k - 1])
+            l->open[k] = d >= leaf->in_list[k];
+    }
+}
+
 /* The entry at level_at is of the row that is open. */
 static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
 {
@@ -350,20 +393,23 @@ static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
         return at_page(c, MR_DATA_LOSS, st);
     }
     l->definition = d;
-    if (leaf->lists == 2 && r < 2 && d >= leaf->in_list[0])
+    if (l->outer && r < 2 && d >= leaf->in_list[0])
         MR_TRY(add_inner(l, st));
+    if (l->outer && r <= 2 && d >= leaf->in_list[1])
+        l->inner[l->n_inner - 1]++;
+    if (l->deep)
+        add_deep(l, leaf, r, d);
     if (d == leaf->max_definition) {
         l->waiting++;
         l->length++;
-        if (leaf->lists == 2)
-            l->inner[l->n_inner - 1]++;
         return MR_OK;
     }
     /* Less of the path is there: an empty list, or a null. */
     bool empty = false;
     for (int i = 0; i < leaf->lists; i++)
         empty = empty || d == leaf->in_list[i] - 1;
-    l->null = l->null || !empty;
+    if (!empty)
+        l->flaw = MR__PARQUET_NULL;
     return MR_OK;
 }
 
@@ -424,7 +470,8 @@ static void release(void *ctx, void *data)
     mr_free(data);
 }
 
-/* The first rows of a are lists of lists, of these lengths. */
+/* The first rows of a are lists of lists, of these lengths. Where a row has a flaw they say nothing
+ * of its values: it is empty. */
 static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
 {
     mr_buffer *splits;
@@ -436,12 +483,15 @@ static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
     for (size_t i = 0; i < rows && rc == MR_OK; i++) {
         mr_row *row = &((mr_row *)a->data)[i];
         int64_t *shape = mr_array_shape_slot(a, i);
-        shape[0] = l->outer[i];
+        shape[0] = l->flaws[i] ? 0 : l->outer[i];
         shape[1] = -1;
+        for (int k = DEEP; k < l->depth; k++)
+            shape[k] = l->deep[i * (size_t)(l->depth - DEEP) + (size_t)(k - DEEP)];
         row->splits = at;
         *at++ = 0;
         for (int64_t k = 0; k < shape[0]; k++, at++)
-            *at = at[-1] + *inner++;
+            *at = at[-1] + inner[k];
+        inner += l->outer[i];
     }
     mr_buffer_unref(splits);
     return rc;
@@ -456,7 +506,7 @@ static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *
         used += (size_t)l->lengths[rows++];
     if (rows == 0)
         return MR_OK;
-    MR_TRY(mr_array_alloc_ragged(&out->a, t, l->outer ? 2 : 1, rows, st));
+    MR_TRY(mr_array_alloc_ragged(&out->a, t, l->depth, rows, st));
     mr_code rc = mr_buffer_hold(out->a.owner, owner, st);
     if (rc == MR_OK && l->v) {
         rc = mr_buffer_wrap(&values, l->v, l->n * l->size, true, release, NULL, st);
@@ -486,19 +536,22 @@ static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *
 
 static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out, mr_status *st)
 {
-    lists l = {.size = mr_dtype_size(c->leaf->dtype), .most = n};
+    lists l = {.size = mr_dtype_size(c->leaf->dtype), .most = n, .depth = c->leaf->lists};
     mr_buffer *owner = NULL; /* holds what strings point at */
     mr_status why;
-    bool nested = c->leaf->lists == 2;
+    size_t deep = l.depth > DEEP ? (size_t)(l.depth - DEEP) : 0;
+    memset(l.axes, -1, sizeof l.axes);
+    memset(l.open, -1, sizeof l.open);
     l.lengths = mr_malloc(n * sizeof *l.lengths);
-    l.outer = nested ? mr_malloc(n * sizeof *l.outer) : NULL;
-    mr_code rc = l.lengths && (l.outer || !nested)
-                     ? mr_buffer_alloc(&out->nulls, n, st)
+    l.outer = l.depth > 1 ? mr_malloc(n * sizeof *l.outer) : NULL;
+    l.deep = deep ? mr_malloc(n * deep * sizeof *l.deep) : NULL;
+    mr_code rc = l.lengths && (l.outer || l.depth == 1) && (l.deep || !deep)
+                     ? mr_buffer_alloc(&out->flaws, n, st)
                      : mr_fail_memory(st, n * sizeof *l.lengths, "lengths of lists");
     if (rc == MR_OK)
         rc = mr_buffer_alloc(&owner, 1, st);
     if (rc == MR_OK) {
-        l.nulls = mr_buffer_data(out->nulls);
+        l.flaws = mr_buffer_data(out->flaws);
         mr_code read = take_rows(c, &l, owner, &why);
         mr_code taken = read == MR_OK ? MR_OK : take_waiting(c, &l, owner, NULL);
         (void)taken; /* values of the rows before the error, as far as they are there */
@@ -513,6 +566,7 @@ static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
     mr_free(l.lengths);
     mr_free(l.outer);
     mr_free(l.inner);
+    mr_free(l.deep);
     mr_free(l.v);
     return rc;
 }

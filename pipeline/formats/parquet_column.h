@@ -43,10 +43,17 @@ typedef struct mr__parquet_column {
     bool row_open;
 } mr__parquet_column;
 
-/* Rows of a column, and which of them hold a null. */
+/* Why a row cannot be an element. */
+enum {
+    MR__PARQUET_NULL = 1,  /* it holds one */
+    MR__PARQUET_UNEVEN = 2 /* its lists from the third level on differ in length */
+};
+
+/* Rows of a column. Lists two deep are ragged rows; deeper ones are inner axes of those, which are
+ * the same for all of a row. */
 typedef struct mr__parquet_rows {
     mr_array a;
-    mr_buffer *nulls; /* a bool a row; NULL: there are none */
+    mr_buffer *flaws; /* a byte a row, 0: none; NULL: there are none */
 } mr__parquet_rows;
 
 /* Begins with a chunk of the leaf; *c is what it was before, or zeroed. */
@@ -55,8 +62,8 @@ void mr__parquet_column_start(mr__parquet_column *c, const mr__parquet_leaf *lea
                               void *read_ctx);
 void mr__parquet_column_reset(mr__parquet_column *c); /* also of a zeroed one */
 
-/* The next 1 to n rows, *out being empty. Fewer than n where they take much memory. A null is a
- * zero, or is left out of a list.
+/* The next 1 to n rows, *out being empty. Fewer than n where they take much memory. What a row with
+ * a flaw holds means nothing.
  * errors   MR_DATA_LOSS, with the offset of the page; what mr__parquet_decompress and reading say;
  *          MR_UNIMPLEMENTED. *out has the rows before it then; the column is not to be read on */
 mr_code mr__parquet_column_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,

@@ -13,6 +13,7 @@
 
 #include "pipeline/files/remote.h"
 #include "pipeline/formats/parquet_column.h"
+#include "pipeline/formats/table_flaws.h"
 #include "pipeline/system.h"
 #include "pipeline/wait/wait.h"
 
@@ -22,6 +23,8 @@ enum { TAIL = 64 << 10, BLOCK_BYTES = 256 << 10, MOST_ROWS = 16384, END_BYTES = 
 
 typedef struct column {
     size_t leaf;
+    size_t twin; /* a column of the same list, where `shared` is not 0 */
+    int shared;  /* lists that both are within */
     mr__parquet_column chunk;
     mr__parquet_rows rows; /* decoded; those from `at` on are still to be delivered */
     size_t at;
@@ -242,6 +245,42 @@ int64_t mr__parquet_count(const mr__parquet *f)
     return f->footer.rows;
 }
 
+static const mr__parquet_leaf *leaf_of(const mr__parquet *f, size_t i)
+{
+    return &f->footer.leaves[f->columns[i].leaf];
+}
+
+static int shared_lists(const mr__parquet_leaf *a, const mr__parquet_leaf *b)
+{
+    int k = 0;
+    while (k < a->lists && k < b->lists && a->list[k] == b->list[k])
+        k++;
+    return k;
+}
+
+/* Leaves come depth first: of those before it the last one shares the most lists. */
+static mr_code find_twins(mr__parquet *f, mr_status *st)
+{
+    size_t *columns = mr_calloc(f->footer.n_leaves + 1, sizeof *columns); /* 1 + that of a leaf */
+    if (!columns)
+        return mr_fail_memory(st, f->footer.n_leaves * sizeof *columns, "columns");
+    for (size_t i = 0; i < f->n; i++)
+        columns[f->columns[i].leaf] = i + 1;
+    size_t before = 0;
+    for (size_t k = 0; k < f->footer.n_leaves; k++) {
+        if (!columns[k])
+            continue;
+        column *c = &f->columns[columns[k] - 1];
+        if (before) {
+            c->twin = before - 1;
+            c->shared = shared_lists(leaf_of(f, before - 1), &f->footer.leaves[k]);
+        }
+        before = columns[k];
+    }
+    mr_free(columns);
+    return MR_OK;
+}
+
 mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n, mr_status *st)
 {
     f->columns = mr_calloc(n ? n : 1, sizeof *f->columns);
@@ -250,7 +289,7 @@ mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n, mr_st
     f->n = n;
     for (size_t i = 0; i < n; i++)
         f->columns[i].leaf = leaves[i];
-    return MR_OK;
+    return find_twins(f, st);
 }
 
 void mr__parquet_seek(mr__parquet *f, int64_t row)
@@ -260,11 +299,6 @@ void mr__parquet_seek(mr__parquet *f, int64_t row)
 }
 
 /* ---- rows ---- */
-
-static const mr__parquet_leaf *leaf_of(const mr__parquet *f, size_t i)
-{
-    return &f->footer.leaves[f->columns[i].leaf];
-}
 
 /* Says where an error of column i stands, in row `row`. */
 static void at_row(const mr__parquet *f, size_t i, int64_t row, mr_code rc, mr_status *st)
@@ -340,12 +374,44 @@ static size_t pending(const column *c)
     return c->rows.a.rows - c->at;
 }
 
-/* The first row of [0, n) of the pending ones that has a null in column i, or n. */
-static size_t first_null(const column *c, size_t n)
+/* The first row of [0, n) of the pending ones that has a flaw in the column, or n. */
+static size_t first_flaw(const column *c, size_t n)
 {
-    const bool *nulls = c->rows.nulls ? mr_buffer_data(c->rows.nulls) : NULL;
-    const bool *found = nulls ? memchr(nulls + c->at, true, n) : NULL;
-    return found ? (size_t)(found - nulls) - c->at : n;
+    const uint8_t *flaws = c->rows.flaws ? mr_buffer_data(c->rows.flaws) : NULL;
+    for (uint8_t which = MR__PARQUET_NULL; flaws && which <= MR__PARQUET_UNEVEN; which++) {
+        const uint8_t *found = memchr(flaws + c->at, which, n);
+        n = found ? (size_t)(found - flaws) - c->at : n;
+    }
+    return n;
+}
+
+/* Both rows have as many entries in the lists that they share, `shared` deep. */
+static bool same_lists(const mr_row *a, const mr_row *b, int shared)
+{
+    if (a->shape[0] != b->shape[0])
+        return false;
+    if (shared > 1 &&
+        memcmp(a->splits, b->splits, ((size_t)a->shape[0] + 1) * sizeof *a->splits) != 0)
+        return false;
+    for (int k = 2; k < shared; k++)
+        if (a->shape[k] != b->shape[k])
+            return false;
+    return true;
+}
+
+/* The first row of [0, n) of the pending ones whose lists are not as long as those of the column's
+ * twin, or n. */
+static size_t first_unlike(const mr__parquet *f, const column *c, size_t n)
+{
+    if (!c->shared)
+        return n;
+    const column *twin = &f->columns[c->twin];
+    const mr_row *a = (const mr_row *)c->rows.a.data + c->at;
+    const mr_row *b = (const mr_row *)twin->rows.a.data + twin->at;
+    for (size_t i = 0; i < n; i++)
+        if (!same_lists(&a[i], &b[i], c->shared))
+            return i;
+    return n;
 }
 
 /* The next rows of a column, at most `most`; `left` are left of the group. The last of the group
@@ -405,14 +471,25 @@ static mr_code give_up(mr__parquet *f, mr_code rc)
     return rc;
 }
 
-static mr_code fail_null(mr__parquet *f, size_t i, mr_status *st)
+static mr_code fail_flaw(mr__parquet *f, size_t i, mr_status *st)
 {
-    mr_fail(st, MR_INVALID_ARGUMENT,
-            "the row has a null, which elements cannot have; fill or drop nulls first, or go past "
-            "such rows with ignore_errors()");
+    const column *c = &f->columns[i];
+    bool null = ((const uint8_t *)mr_buffer_data(c->rows.flaws))[c->at] == MR__PARQUET_NULL;
+    mr_fail(st, MR_INVALID_ARGUMENT, "%s", null ? MR__TABLE_NULL : MR__TABLE_UNEVEN);
     at_row(f, i, f->row, MR_INVALID_ARGUMENT, st);
     take(f, 1);
     return MR_INVALID_ARGUMENT;
+}
+
+static mr_code fail_unlike(mr__parquet *f, size_t i, mr_status *st)
+{
+    const column *c = &f->columns[i];
+    mr_fail(st, MR_DATA_LOSS,
+            "damaged pages: its lists are not as long as those of column '%.200s', which are the "
+            "same ones",
+            leaf_of(f, c->twin)->name);
+    at_row(f, i, f->row, MR_DATA_LOSS, st);
+    return give_up(f, MR_DATA_LOSS);
 }
 
 mr_code mr__parquet_read(mr__parquet *f, size_t want, mr_array *columns, size_t *rows,
@@ -434,14 +511,23 @@ mr_code mr__parquet_read(mr__parquet *f, size_t want, mr_array *columns, size_t 
     }
     size_t good = n < want ? n : want, bad = 0;
     for (size_t i = 0; i < f->n && good; i++) {
-        size_t k = first_null(&f->columns[i], good);
+        size_t k = first_flaw(&f->columns[i], good);
         if (k < good) {
             good = k;
             bad = i;
         }
     }
     if (good == 0)
-        return fail_null(f, bad, st);
+        return fail_flaw(f, bad, st);
+    for (size_t i = 0; i < f->n && good; i++) { /* of rows without flaws */
+        size_t k = first_unlike(f, &f->columns[i], good);
+        if (k < good) {
+            good = k;
+            bad = i;
+        }
+    }
+    if (good == 0)
+        return fail_unlike(f, bad, st);
     for (size_t i = 0; i < f->n; i++)
         mr_array_slice(&columns[i], &f->columns[i].rows.a, f->columns[i].at, good);
     *rows = good;

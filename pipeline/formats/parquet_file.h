@@ -37,7 +37,8 @@ void mr__parquet_seek(mr__parquet *f, int64_t row);
 
 /* The next 1 to `want` rows, of one group of rows: *rows of them, a column (empty before) for each
  * leaf selected. Lists are RAGGED, lists of lists ragged within the row too. MR_END after the last.
- * errors   MR_INVALID_ARGUMENT: this row has a null; the next one follows
+ * errors   MR_INVALID_ARGUMENT: this row has a null, or lists from the third level on that differ
+ *          in length; the next one follows
  *          MR_DATA_LOSS and all others, with row and offset: the file is given up, and
  *          mr__parquet_row is the number of all */
 mr_code mr__parquet_read(mr__parquet *f, size_t want, mr_array *columns, size_t *rows,

@@ -43,9 +43,10 @@ typedef struct level {
     size_t path_size; /* of the path down to it, each part with the NUL byte after it */
     size_t n_parts;
     int definition, lists, in_list[MR__PARQUET_LISTS];
+    uint32_t list[MR__PARQUET_LISTS];
     bool is_list;        /* annotated as one: its child is repeated */
-    bool is_entry;       /* the repeated group in such a list */
-    bool map;            /* or in one */
+    bool is_map;         /* likewise: its child holds the keys and the values */
+    bool is_entry;       /* the repeated group between a list and what lies in it */
     const char *refusal; /* of all leaves in it */
 } level;
 
@@ -54,9 +55,6 @@ typedef struct walk {
     int depth; /* groups that are open */
     char path[MOST_NAME];
 } walk;
-
-static const char nested[] = "it holds groups within a list, or lists more than two deep";
-static const char is_map[] = "it is a map";
 
 static mr_code damaged(const char *what, mr_status *st)
 {
@@ -213,6 +211,7 @@ static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, 
                                .max_definition = at->definition,
                                .refusal = at->refusal};
     memcpy(leaf->in_list, at->in_list, sizeof leaf->in_list);
+    memcpy(leaf->list, at->list, sizeof leaf->list);
     const char *refusal = NULL;
     leaf->dtype = dtype_of(e, &refusal);
     if (!leaf->refusal)
@@ -228,41 +227,50 @@ static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, 
     return MR_OK;
 }
 
-/* What a node is within the groups that are open. */
-static mr_code enter(walk *w, const element *e, level *at, mr_status *st)
+/* The repeated group in a list is not between it and its entries but an entry itself, a group of
+ * one column: old writers call it so. */
+static bool is_called_entry(const mr_bytes *name)
+{
+    static const char end[] = "_tuple";
+    size_t n = sizeof end - 1;
+    return (name->size == 5 && memcmp(name->data, "array", 5) == 0) ||
+           (name->size >= n && memcmp(name->data + name->size - n, end, n) == 0);
+}
+
+/* Node `number` is in another list. */
+static void enter_list(level *at, uint32_t number)
+{
+    if (at->lists == MR__PARQUET_LISTS) {
+        at->refusal = at->refusal ? at->refusal : "it holds lists more than 8 deep";
+        return;
+    }
+    at->list[at->lists] = number;
+    at->in_list[at->lists++] = at->definition;
+}
+
+/* What node `number` is within the groups that are open. */
+static mr_code enter(walk *w, const element *e, uint32_t number, level *at, mr_status *st)
 {
     const level *up = w->depth ? &w->levels[w->depth - 1] : NULL;
-    bool group = e->children > 0;
+    bool group = e->children > 0, is_repeated = e->repetition == MR__PARQUET_REPEATED;
     *at = up ? *up : (level){0};
     at->left = e->children;
-    at->is_list = at->is_entry = false;
+    at->is_list = at->is_map = at->is_entry = false;
     if (!up) /* the root, whose own name and repetition say nothing */
         return MR_OK;
     if (e->repetition < MR__PARQUET_REQUIRED || e->repetition > MR__PARQUET_REPEATED)
         return damaged("a column that is neither required, optional nor repeated", st);
     at->definition += e->repetition != MR__PARQUET_REQUIRED;
-    if (e->repetition == MR__PARQUET_REPEATED) {
-        if (at->lists == MR__PARQUET_LISTS)
-            at->refusal = at->refusal ? at->refusal : nested;
-        else
-            at->in_list[at->lists++] = at->definition;
-        /* The group between a list and its values has no name of its own in the column. */
-        at->is_entry = group && up->is_list && e->children == 1;
-        if (group && !at->is_entry && !at->refusal)
-            at->refusal = up->map ? is_map : nested;
-    }
-    if (group && (e->kind == MAP || e->kind == MAP_KEY_VALUE)) {
-        at->map = true;
-        at->refusal = at->refusal ? at->refusal : is_map;
-    }
+    if (is_repeated)
+        enter_list(at, number);
     if (group && e->kind == VARIANT)
         at->refusal = "it is a variant";
-    at->is_list = group && e->kind == LIST && e->repetition != MR__PARQUET_REPEATED;
-    bool is_repeated = e->repetition == MR__PARQUET_REPEATED;
-    if (!at->refusal &&
-        ((up->is_entry && group && !at->is_list) || (up->is_list && at->lists && !is_repeated)))
-        at->refusal = nested;
-    bool hidden = at->is_entry || up->is_entry || (up->is_list && is_repeated);
+    if (group && e->children == 1 && (!is_repeated || up->is_list)) {
+        at->is_list = e->kind == LIST;
+        at->is_map = e->kind == MAP || e->kind == MAP_KEY_VALUE;
+        at->is_entry = is_repeated && !at->is_list && !at->is_map && !is_called_entry(&e->name);
+    }
+    bool hidden = is_repeated ? up->is_list || (up->is_map && group) : up->is_entry;
     return hidden ? MR_OK : add_part(w, &e->name, at, st);
 }
 
@@ -277,7 +285,7 @@ static mr_code read_schema(mr__thrift *t, size_t n, mr__parquet_footer *f, mr_st
             return damaged("its schema cannot be read", st);
         if (e.children < 0 || (i > 0 && w.depth == 0))
             return damaged("a schema of more nodes than its groups have", st);
-        MR_TRY(enter(&w, &e, &at, st));
+        MR_TRY(enter(&w, &e, (uint32_t)i, &at, st));
         if (w.depth)
             w.levels[w.depth - 1].left--;
         if (e.children > 0 || i == 0) {

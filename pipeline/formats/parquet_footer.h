@@ -11,9 +11,11 @@
  *   -4       4      "PAR1"; "PARE" where the footer is encrypted
  *
  * A column is a leaf of the schema, which is a tree: its path names the groups that it is in, and
- * of lists the list alone, not what lies in it. Values of a leaf have two levels: the definition
- * level says how much of the path to the leaf is there, the repetition level how many of the lists
- * of the value before go on: 0 begins a row.
+ * of lists the list alone, not what lies in it. So a leaf of groups in a list is a column of lists,
+ * as long as those of the other leaves: of list<struct<a, b>> x they are x.a and x.b, of a map m
+ * its keys and its values. Values of a leaf have two levels: the definition level says how much of
+ * the path to the leaf is there, the repetition level how many of the lists of the value before go
+ * on: 0 begins a row.
  *
  * thread   immutable once it is read
  * source   parquet.thrift and LogicalTypes.md of apache/parquet-format 2.11 */
@@ -49,7 +51,7 @@ enum {
     MR__PARQUET_DATA_PAGE_V2 = 3
 };
 
-enum { MR__PARQUET_LISTS = 2 }; /* most lists in each other that rows can be: axes of a tensor */
+enum { MR__PARQUET_LISTS = MR_MAX_RANK }; /* most lists in each other: axes of a tensor */
 
 #define MR__PARQUET_MAGIC     "PAR1"
 #define MR__PARQUET_MOST_PAGE ((int64_t)1 << 30) /* bytes of a page, not compressed */
@@ -59,12 +61,13 @@ typedef struct mr__parquet_leaf {
     char *path; /* "a", "b": n_parts strings that follow each other */
     size_t n_parts;
     mr__parquet_type type;
-    int32_t size;                   /* of FIXED */
-    mr_dtype dtype;                 /* of the column */
-    int lists;                      /* axes of a row; 0: it is a value */
-    int max_definition;             /* the level of a value that is there */
-    int in_list[MR__PARQUET_LISTS]; /* of each list: the level from which on it has an entry, or a
+    int32_t size;                     /* of FIXED */
+    mr_dtype dtype;                   /* of the column */
+    int lists;                        /* axes of a row; 0: it is a value */
+    int max_definition;               /* the level of a value that is there */
+    int in_list[MR__PARQUET_LISTS];   /* of each list: the level from which on it has an entry, or a
                                        null */
+    uint32_t list[MR__PARQUET_LISTS]; /* and its number: leaves within one list have the same */
     const char *refusal; /* why it cannot be a column, as the end of a message; NULL: it can */
 } mr__parquet_leaf;
 

@@ -59,10 +59,9 @@ static mr_code check_columns(const mr__parquet_footer *f, const mr_strs *columns
 
 static mr_spec *spec_of_leaf(const mr__parquet_leaf *leaf)
 {
-    const mr_leaf l = {.dtype = leaf->dtype,
-                       .rank = (int8_t)leaf->lists,
-                       .ragged = leaf->lists == 2,
-                       .shape = {-1, -1}};
+    mr_leaf l = {.dtype = leaf->dtype, .rank = (int8_t)leaf->lists, .ragged = leaf->lists > 1};
+    for (int d = 0; d < leaf->lists; d++)
+        l.shape[d] = -1;
     return mr_spec_of_leaf(&l);
 }
 
@@ -374,7 +373,7 @@ static mr_code check_types(const mr_spec *spec, mr_status *st)
         if (!any)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "parquet: schema: %.80s: columns are values, lists of any length ([]) "
-                           "and lists of those ([none, none])",
+                           "and lists of those ([none, none], [none, none, none])",
                            names ? names[i] : "");
     }
     return MR_OK;

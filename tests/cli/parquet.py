@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import kit
+import nested
 from kit import Failure, equal
 
 millrace = os.path.join(os.path.abspath(sys.argv[1]), "millrace")
@@ -242,9 +243,53 @@ def damage_is_found_by_checksums(folder):
         raise Failure(said)
 
 
+def structs_in_lists_maps_and_deep_lists(folder):
+    t, path = nested.table(500), f"{folder}/t.parquet"
+    want = nested.rows_of(t)
+    for version, dictionary, size, required in itertools.product(("1.0", "2.0"), (True, False), (300, 1 << 20), (True, False)):
+        written = t.cast(pa.schema([pa.field(f.name, f.type, nullable=not required) for f in t.schema]))
+        pq.write_table(written, path, data_page_version=version, use_dictionary=dictionary, data_page_size=size,
+                       row_group_size=200, compression="NONE", write_page_checksum=True)
+        equal(shown(f'parquet("{path}")'), want)
+        for skip in (1, 199, 200, 333, 499):
+            equal(shown(f'parquet("{path}").skip({skip})'), want[skip:], f"skip({skip})")
+    equal(shown(f'parquet("{path}", columns=["maps", "deep"])'), [{k: r[k] for k in ("maps", "deep")} for r in want])
+    schema = '{"pairs": {"b": bytes[]}, "within": {"x": {"l": {"q": float32[none, none]}}}, "four": int16[none, none, none, none]}'
+    equal(shown(f'parquet("{path}", schema={schema})'),
+          [{"pairs": {"b": r["pairs"]["b"]}, "within": {"x": {"l": {"q": r["within"]["x"]["l"]["q"]}}}, "four": r["four"]} for r in want])
+    batched = shown(f'parquet("{path}", columns=["pairs"]).ragged_batch(250)')
+    equal([b["pairs"]["a"] for b in batched], [[r["pairs"]["a"] for r in want][i:i + 250] for i in (0, 250)])
+    shuffled = shown(f'parquet("{path}").shuffle(50, seed=1)')
+    equal(sorted(shuffled, key=lambda r: r["i"]), want)
+    for kind, source in itertools.product(("parquet", "arrow"), ("pairs", "deep", "within", "map", "maps", "cubes", "four", "both")):
+        run("write", "--out", f"{folder}/w", "--format", kind, "--overwrite", "--expr", f'parquet("{path}", columns=["{source}"])')
+        equal(shown(f'{kind}("{folder}/w-*")'), [{source: r[source]} for r in want], f"{kind} of {source}")
+
+
+def nulls_in_structs_and_deep_lists(folder):
+    t, path = nested.nulls(), f"{folder}/n.parquet"
+    for name, version, size in itertools.product(t.column_names, ("1.0", "2.0"), (1, 1 << 20)):
+        one = t.select([name]).append_column("i", pa.array(range(t.num_rows)))
+        pq.write_table(one, path, data_page_version=version, data_page_size=size, write_batch_size=1, row_group_size=4)
+        equal(shown(f'parquet("{path}").ignore_errors()'), nested.rows_of(one.slice(0, 2)), name)
+        said = run("show", f'parquet("{path}")', good=False)
+        if "record 2: " not in said or f"row group 0, column '{name}" not in said or "has a null" not in said:
+            raise Failure(said)
+
+
+def lengths_of_deep_lists_that_differ_are_errors_of_their_rows(folder):
+    t, path = nested.uneven(), f"{folder}/u.parquet"
+    for version, size in itertools.product(("1.0", "2.0"), (1, 1 << 20)):
+        pq.write_table(t, path, data_page_version=version, data_page_size=size, write_batch_size=1)
+        equal(shown(f'parquet("{path}").ignore_errors()'), nested.rows_of(t.take([0, 2, 4])))
+        said = run("show", f'parquet("{path}")', good=False)
+        if "record 1: " not in said or "column 'x': the row's lists from the third level on differ" not in said:
+            raise Failure(said)
+
+
 def types_that_are_no_columns_are_refused(folder):
-    refused = {"map": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())), "lists": pa.array([[[[1]]]]),
-               "decimal": pa.array([1], pa.decimal128(5, 2)), "in_list": pa.array([[{"a": 1}]])}
+    refused = {"lists": pa.array([[[[[[[[[[1]]]]]]]]]]), "decimal": pa.array([1], pa.decimal128(5, 2)),
+               "in_list": pa.array([[{"a": 1}]], pa.list_(pa.struct([("a", pa.decimal128(5, 2))])))}
     for name, column in refused.items():
         pq.write_table(pa.table({name: column, "k": [1]}), f"{folder}/r.parquet")
         said = run("show", f'parquet("{folder}/r.parquet")', good=False)
@@ -315,7 +360,8 @@ def files_without_rows_have_columns(folder):
 
 TESTS = (every_codec_version_and_dictionary, every_encoding, required_columns_and_other_types_of_lists,
          long_lists_lie_in_many_pages, pages_of_lists_that_miscount_their_rows, several_row_groups_and_files,
-         nulls_are_errors_of_their_rows, damage_is_found_by_checksums, types_that_are_no_columns_are_refused,
+         structs_in_lists_maps_and_deep_lists, nulls_in_structs_and_deep_lists,
+         lengths_of_deep_lists_that_differ_are_errors_of_their_rows, nulls_are_errors_of_their_rows, damage_is_found_by_checksums, types_that_are_no_columns_are_refused,
          what_millrace_writes_is_read, tensors_are_lists_and_records_groups, large_files_have_several_row_groups, files_without_rows_have_columns)
 
 if __name__ == "__main__":

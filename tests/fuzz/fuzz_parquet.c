@@ -33,6 +33,8 @@ static uint64_t sum_of(const mr_array *a, uint64_t sum)
             sum = mix(sum, row->splits, (n + 1) * sizeof *row->splits);
             n = (size_t)row->splits[n];
         }
+        for (int k = 2; k < a->rank; k++)
+            n *= (size_t)row->shape[k];
         if (a->dtype != MR_STRING)
             sum = mix(sum, v, n * mr_dtype_size(a->dtype));
         for (size_t k = 0; a->dtype == MR_STRING && k < n; k++)

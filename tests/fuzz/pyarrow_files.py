@@ -58,7 +58,15 @@ arrow_files = {
         l=pa.array([[1], None, [2, None], [3]], pa.list_(pa.int32())),
         p=pa.array([{"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}]),
         q=pa.array([{"x": 1}, None, {"x": None}, {"x": 4}]))]),
-    # columns that elements cannot have beside a and z
+    "structs": written([batch(
+        x=pa.array([[{"a": 1, "b": "p"}, {"a": 2, "b": "q"}], [], [{"a": 3, "b": "r"}], [{"a": 4, "b": None}], [None], None],
+                   pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())]))),
+        y=pa.array([[[{"a": 1, "s": ["t"]}], []], [], [[]], [[], [{"a": 2, "s": ["u", "v"]}] * 2], [], []],
+                   pa.list_(pa.list_(pa.struct([("a", pa.int16()), ("s", pa.list_(pa.string()))])))),
+        m=pa.array([[("k", 1)], [], [("l", 2), ("m", 3)], [], [], [("n", None)]], pa.map_(pa.string(), pa.int64())),
+        d=pa.array([[[[1, 2], [3, 4]], [], [[5, 6]]], [], [[[]]], [[[1], [2, 3]]], [[[], [1]]], [[[7]], [[8], [9]]]],
+                   pa.list_(pa.list_(pa.list_(pa.int64())))))]),
+    # columns that elements cannot have beside a, map, structs and z
     "odd": written([batch(
         a=pa.array([1, 2]),
         decimal=pa.array([1, 2]).cast(pa.decimal128(20, 1)),
@@ -89,6 +97,20 @@ lists = pa.table({
     "s": pa.array([{"l": [["a"], ["b", ""]]}, {"l": []}, {"l": [[]]}, {"l": [["c"]] * 4}, {"l": [["d"]]}],
                   pa.struct([("l", pa.list_(pa.list_(pa.string())))])),
 })
+pair = pa.struct([("a", pa.int32()), ("b", pa.string())])
+structs = pa.table({
+    "x": pa.array([[{"a": 1, "b": "p"}, {"a": 2, "b": "q"}], [], [{"a": 3, "b": "r"}], [{"a": 4, "b": None}], [None],
+                   None, [{"a": 5, "b": "s"}] * 3], pa.list_(pair)),
+    "y": pa.array([[[{"a": 1, "b": "p"}], []], [], [[]], [[{"a": 2, "b": "q"}] * 2, [{"a": 3, "b": "r"}]], [], [], [None]],
+                  pa.list_(pa.list_(pair))),
+    "m": pa.array([[("k", 1)], [], [("l", 2), ("m", 3)], [], [], [], [("n", 4)]], pa.map_(pa.string(), pa.int64())),
+})
+deep = pa.table({
+    "x": pa.array([[[[1, 2], [3, 4]], [], [[5, 6]]], [], [[[]]], [[[1], [2, 3]]], [[[], [1]]], [[[7]], [[8], [9]]]],
+                  pa.list_(pa.list_(pa.list_(pa.int64())))),
+    "s": pa.array([{"l": [[[["a"]], [["b"]]]]}, {"l": []}, {"l": [[[]]]}, {"l": [[[["c"], ["d"]]]]}, {"l": [[], [[]]]},
+                   {"l": [[[["e", "f"]]]]}], pa.struct([("l", pa.list_(pa.list_(pa.list_(pa.list_(pa.string())))))])),
+})
 refused = pa.table({
     "m": pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())),
     "n": pa.array([[[1]]], pa.list_(pa.list_(pa.int32()))),
@@ -109,6 +131,10 @@ parquet_files = {
     "lists": (lists, dict(compression="NONE", data_page_size=1, write_batch_size=2)),
     "lists_v2": (lists, dict(compression="NONE", data_page_size=1, write_batch_size=2, data_page_version="2.0")),
     "groups": (groups, dict(compression="ZSTD")),
+    "structs": (structs, dict(compression="NONE", row_group_size=3)),
+    "structs_v2": (structs, dict(compression="NONE", data_page_size=1, write_batch_size=2, data_page_version="2.0")),
+    "deep": (deep, dict(compression="NONE", use_dictionary=False)),
+    "deep_v2": (deep, dict(compression="NONE", data_page_size=1, write_batch_size=2, data_page_version="2.0")),
     "refused": (refused, dict(compression="NONE")),
     "no_rows": (values.slice(0, 0), dict(compression="NONE")),
 }
@@ -119,6 +145,21 @@ def write(corpus, name, data):
         f.write(data)
 
 
+
+
+def unlike():
+    """A list of structs whose two columns say different lengths: [1, 2], [3] and [1], [2, 3]."""
+    files = []
+    for rows in ([[1, 2], [3], [4]], [[1], [2, 3], [4]]):
+        out = io.BytesIO()
+        pq.write_table(pa.table({"x": pa.array([[{"a": v, "b": v} for v in row] for row in rows])}), out, store_schema=False,
+                       write_statistics=False, compression="NONE", use_dictionary=False)
+        files.append(out.getvalue())
+    chunk = pq.ParquetFile(io.BytesIO(files[0])).metadata.row_group(0).column(1)
+    begin, end = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
+    return files[0][:begin] + files[1][begin:end] + files[0][end:]
+
+
 for name, data in arrow_files.items():
     write("arrow_ipc", name, data)
 for name, (table, options) in parquet_files.items():
@@ -126,3 +167,4 @@ for name, (table, options) in parquet_files.items():
     # Without checksums, but for one file: changed bytes are to reach what reads them.
     pq.write_table(table, out, store_schema=False, write_page_checksum=name == "nulls", write_statistics=False, **options)
     write("parquet", name, out.getvalue())
+write("parquet", "unlike", unlike())
