@@ -479,7 +479,7 @@ static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
     MR_TRY(mr_buffer_alloc(&splits, (l->n_inner + rows) * sizeof(int64_t), st));
     mr_code rc = mr_buffer_hold(a->owner, splits, st);
     int64_t *at = mr_buffer_data(splits);
-    const int64_t *inner = l->inner;
+    size_t first = 0; /* of the row's among the inner lists */
     for (size_t i = 0; i < rows && rc == MR_OK; i++) {
         mr_row *row = &((mr_row *)a->data)[i];
         int64_t *shape = mr_array_shape_slot(a, i);
@@ -490,8 +490,8 @@ static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
         row->splits = at;
         *at++ = 0;
         for (int64_t k = 0; k < shape[0]; k++, at++)
-            *at = at[-1] + inner[k];
-        inner += l->outer[i];
+            *at = at[-1] + l->inner[first + (size_t)k];
+        first += (size_t)l->outer[i];
     }
     mr_buffer_unref(splits);
     return rc;
