@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An all-reduce of float32 by the engine mpi, against MPI_Allreduce alone in the same processes:
  *
- *     mpirun -n 2 allreduce_mpi [MIB]     up to so many of values, default 64 */
+ *     mpirun -n 2 allreduce_mpi [MIB]     sizes from 4 bytes to this, default 64 */
 #include <mpi.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The ring has no public header: nobody but a strategy uses it. */
 #include <millrace/trainer/ring/ring.h>
@@ -39,6 +40,8 @@ static double by_mpi(void *ctx)
 
 int main(int argc, char **argv)
 {
+    static const size_t sizes[] = {4,       1 << 10, 16 << 10, 64 << 10, 256 << 10,
+                                   1 << 20, 4 << 20, 16 << 20, 64 << 20};
     size_t most = (size_t)(argc > 1 ? atoi(argv[1]) : 64) << 20;
     mr_status st;
     mr_cluster c = {0};
@@ -48,13 +51,16 @@ int main(int argc, char **argv)
                            .peer_timeout_s = 30};
     if (!j.data)
         bench_die("no memory");
+    if (access(MR_MPI_MODULE, R_OK) == 0) /* it does not lie beside this program */
+        setenv("MILLRACE_MPI_MODULE", MR_MPI_MODULE, 0);
     bench_must(mr_cluster_from_launcher(&c, &st), &st);
     bench_must(mr__world_open(&w, &opts, &st), &st);
     bench_must(mr__ring_open_mpi(&j.ring, w, &st), &st);
     if (mr__world_rank(w))
         fclose(stdout); /* all measure, one prints */
-    for (j.bytes = 4; j.bytes <= most; j.bytes = j.bytes < 65536 ? 65536 : j.bytes * 4) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++) {
         char name[64];
+        j.bytes = sizes[i];
         snprintf(name, sizeof name, "mpi, %zu bytes", j.bytes);
         bench_in_turns(name, "GB/s", 1e-9, j.bytes < 16 << 20 ? 63 : 15, by_millrace, by_mpi, &j);
     }
