@@ -83,8 +83,20 @@ MILLRACE_MPI_MODULE=/nowhere.so by_mpi 2 "$m" train "${model[@]}" --data "$data"
 result why_it_is_not_mpi_is_said "$([ $? = 0 ] && grep -q 'sums by ring' err && [ "$(grep -c 'processes sum without MPI: .*/nowhere.so' err)" = 1 ]; echo $?)" "$(said)"
 
 # ---- failures: nobody is left
-by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do shorter steps 1000
-result another_size_is_found "$([ $? != 0 ] && grep -q 'rank [01] .*values of float32, at step 4: another process does something else' err; echo $?)" "$(said)"
+# differs RANKS COUNT ACTION WHAT-IT-DOES WHAT-OTHERS-DO: sums in pairs, at the border, around
+differs() {
+    by_mpi "$1" "$MR_BUILD/tests/rank" --mpi --count "$2" --rank 1 --at 4 --do "$3" steps 1000
+    result "what_differs_is_found_on_both_sides, $*" "$([ $? != 0 ] && ! grep -q '^done' out && ! grep -q 'step 5' out &&
+        grep -qE "rank [0-9] \(.*\) ($4|$5) where rank [0-9] \(.*\) ($4|$5), in operation .* at step 4; all processes must run" err &&
+        grep -q "rank 1 ([^)]*) $4" err && grep -q "rank [02] ([^)]*) $5" err; echo $?)" "$(said)"
+}
+for n in 2 3 5; do
+    for count in 1 1000 1977 100000; do
+        differs $n $count shorter "sums $((count - 1)) values of float32" "sums $count values of float32"
+    done
+done
+differs 2 1000 other 'takes the maximum of 1000 values of float32' 'sums 1000 values of float32'
+differs 3 100000 other 'takes the maximum of 100000 values of float32' 'sums 100000 values of float32'
 by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort steps 1000
 result a_failure_is_everybodys "$([ $? != 0 ] && grep -q 'no such file' err; echo $?)" "$(said)"
 for do in "--rank 1 --at 4 --do leave" "--rank 0 --at 4 --count 100000 --do leave"; do

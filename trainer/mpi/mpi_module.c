@@ -1,98 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI's non-blocking operations. Counts of MPI are ints: longer operations go in pieces. Open MPI's
- * MPI_Iallreduce takes twice as long as MPI_Allreduce for all but few values, but the latter cannot
- * be left when a process is lost: such sums go around from process to process here, see turn. */
+/* Messages, because MPI_Allreduce cannot be left when a process is lost, and Open MPI's
+ * MPI_Iallreduce takes twice as long.
+ *
+ * Every operation begins with a comparison of what the processes are about to do, see meeting. The
+ * values of a short all-reduce ride on it; those of a long one go around from process to process at
+ * the same time, see turn; what else there is begins after it, by MPI's own operations. */
 #include "trainer/mpi/mpi_module.h"
 
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h> /* atexit */
+#include <string.h>
 
-enum { PIECE = 1 << 28, MAX_PIECES = 256 /* of one operation, in values */ };
-enum { LONG = 32 << 10, AHEAD = 2 /* parts */, PART = MR__MPI_ROOM / AHEAD /* bytes */ };
+enum { PIECE = 1 << 28, MAX_PIECES = 256 /* of a broadcast, in bytes */ };
+/* Open MPI sends up to 4 KiB, its own head included, without asking the other side first. A small
+ * head and a value share a line of the cache with it. */
+enum {
+    HEAD = MR__MPI_HEAD,
+    SLICE = 3968,
+    MAX_SLICES = 2,
+    SHORT = MAX_SLICES * SLICE - HEAD /* bytes */
+};
+enum { AHEAD = 2 /* parts */, PART = MR__MPI_ROOM / AHEAD /* bytes */ };
+enum { OF_MEETING, OF_TURN }; /* tags */
 
 static const size_t bytes_of[MR__MPI_TYPES] = {2, 2, 4, 8, 4, 8};
 
 static mr__mpi_fold fold_of[MR__MPI_TYPES][3];
-static MPI_Op op_of[MR__MPI_TYPES][3];
-static MPI_Datatype type_of[MR__MPI_TYPES];
 static MPI_Comm all; /* of our own: nobody else's messages */
-static MPI_Request requests[MAX_PIECES];
-static int n_requests;
-static int *room_of_both; /* of an all-gather: counts, then places */
+static int rank, world;
+static int n_rounds, pairs; /* of 2^n_rounds + pairs processes, see meeting */
 static bool is_open, ends_well;
+static int *room_of_both; /* of an all-gather: counts, then places */
+
+static mr__mpi_call call; /* the operation under way */
+static MPI_Request requests[MAX_PIECES];
+static int n_requests; /* -1: not yet started */
+
+/* The heads of all, compared in pairs, and the values that follow them, summed: by recursive
+ * doubling. Of two processes that differ, or the pairs between them, one pair does. Where there are
+ * no 2^k processes, some give theirs to a neighbour first, and get the result from it at the end:
+ *
+ *     0 --> 1    1 <-> 2    1 <-> 3    1 --> 0        of five, where 1 is the first of four
+ *
+ * What came from a lower rank is the first operand, on both sides: all get the same bits, NaN's
+ * too. Whatever is sent, in slices of at most SLICE bytes, fits where it is received; the first has
+ * the head, and is looked at before all others. */
+static struct {
+    bool runs, waits; /* for the messages of this round */
+    int round, to, from, n_slices, got;
+    size_t bytes;   /* of values */
+    char *values;   /* so far: call.data, or after a head in one of these */
+    char *out, *in; /* a head and values */
+    MPI_Request out_slices[MAX_SLICES], in_slices[MAX_SLICES];
+} meeting;
+static _Alignas(64) char rooms[2][MAX_SLICES * SLICE];
 
 /* A long all-reduce. The values are cut into a segment a process. In each round a process sends one
  * to the next, in parts, and gets one from that before: in the first half of the rounds it adds its
  * own values to those, in the second it keeps them. It then sends that segment on. */
 static struct {
     bool runs;
-    mr__mpi_call call;
-    int rank, size;
+    char why[256];                  /* it failed, perhaps since another does something else */
     size_t round, sent, asked, got; /* parts of this round */
+    char *from[2], *to[2];          /* the segment that is sent in it, and the one that comes */
     char *room;                     /* for AHEAD parts */
     MPI_Request out[AHEAD], in[AHEAD];
 } turn;
 
 static bool check(int rc, const char *what, char *why, size_t size)
 {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int n;
     if (rc == MPI_SUCCESS)
         return true;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n;
     MPI_Error_string(rc, text, &n);
     snprintf(why, size, "%s: %s", what, text);
     return false;
-}
-
-/* MPI compares floats as it likes where one is NaN, and knows no float16 and bfloat16. */
-#define OPERATION(type, op)                                                                        \
-    static void do_##type##_##op(void *in, void *own, int *n, MPI_Datatype *t)                     \
-    {                                                                                              \
-        (void)t;                                                                                   \
-        fold_of[type][op](own, in, (size_t)*n);                                                    \
-    }
-OPERATION(MR__MPI_FLOAT16, MR__MPI_SUM)
-OPERATION(MR__MPI_FLOAT16, MR__MPI_MAX)
-OPERATION(MR__MPI_FLOAT16, MR__MPI_MIN)
-OPERATION(MR__MPI_BFLOAT16, MR__MPI_SUM)
-OPERATION(MR__MPI_BFLOAT16, MR__MPI_MAX)
-OPERATION(MR__MPI_BFLOAT16, MR__MPI_MIN)
-OPERATION(MR__MPI_FLOAT32, MR__MPI_MAX)
-OPERATION(MR__MPI_FLOAT32, MR__MPI_MIN)
-OPERATION(MR__MPI_FLOAT64, MR__MPI_MAX)
-OPERATION(MR__MPI_FLOAT64, MR__MPI_MIN)
-
-static bool make_operations(char *why, size_t size)
-{
-    static const struct {
-        mr__mpi_type type;
-        mr__mpi_op op;
-        MPI_User_function *fn;
-    } own[] = {{MR__MPI_FLOAT16, MR__MPI_SUM, do_MR__MPI_FLOAT16_MR__MPI_SUM},
-               {MR__MPI_FLOAT16, MR__MPI_MAX, do_MR__MPI_FLOAT16_MR__MPI_MAX},
-               {MR__MPI_FLOAT16, MR__MPI_MIN, do_MR__MPI_FLOAT16_MR__MPI_MIN},
-               {MR__MPI_BFLOAT16, MR__MPI_SUM, do_MR__MPI_BFLOAT16_MR__MPI_SUM},
-               {MR__MPI_BFLOAT16, MR__MPI_MAX, do_MR__MPI_BFLOAT16_MR__MPI_MAX},
-               {MR__MPI_BFLOAT16, MR__MPI_MIN, do_MR__MPI_BFLOAT16_MR__MPI_MIN},
-               {MR__MPI_FLOAT32, MR__MPI_MAX, do_MR__MPI_FLOAT32_MR__MPI_MAX},
-               {MR__MPI_FLOAT32, MR__MPI_MIN, do_MR__MPI_FLOAT32_MR__MPI_MIN},
-               {MR__MPI_FLOAT64, MR__MPI_MAX, do_MR__MPI_FLOAT64_MR__MPI_MAX},
-               {MR__MPI_FLOAT64, MR__MPI_MIN, do_MR__MPI_FLOAT64_MR__MPI_MIN}};
-    const MPI_Datatype types[] = {MPI_UINT16_T, MPI_UINT16_T, MPI_FLOAT,
-                                  MPI_DOUBLE,   MPI_INT32_T,  MPI_INT64_T};
-    const MPI_Op usual[] = {MPI_SUM, MPI_MAX, MPI_MIN};
-    for (int t = 0; t < MR__MPI_TYPES; t++) {
-        type_of[t] = types[t];
-        for (int k = 0; k < 3; k++)
-            op_of[t][k] = usual[k];
-    }
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!check(MPI_Op_create(own[i].fn, 1, &op_of[own[i].type][own[i].op]), "MPI_Op_create",
-                   why, size))
-            return false;
-    return true;
 }
 
 /* Others wait in MPI_Finalize for this process; where something went wrong they are gone. */
@@ -129,106 +114,221 @@ static bool mpi_open(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *part
     if (!check(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup", why, size))
         return false;
     MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(all, &rank);
+    MPI_Comm_size(all, &world);
+    n_rounds = 0;
+    while (2 << n_rounds <= world)
+        n_rounds++;
+    pairs = world - (1 << n_rounds);
     room_of_both = room;
     turn.room = parts;
-    is_open = make_operations(why, size);
-    return is_open;
+    is_open = true;
+    return true;
 }
 
-static void mpi_describe(int *rank, int *size, char *version, size_t room)
+static void mpi_describe(int *own, int *size, char *version, size_t room)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int n, end = 0;
-    MPI_Comm_rank(all, rank);
-    MPI_Comm_size(all, size);
+    *own = rank;
+    *size = world;
     MPI_Get_library_version(text, &n);
     while (text[end] && text[end] != ',')
         end++;
     snprintf(version, room, "%.*s", end, text);
 }
 
-static bool start_piece(const mr__mpi_call *c, size_t from, size_t n, char *why, size_t size)
+/* ---- the meeting ---- */
+
+static void start_meeting(size_t bytes)
 {
-    MPI_Request *r = &requests[n_requests];
-    int rc;
-    if (c->kind == MR__MPI_ALL_REDUCE)
-        rc = MPI_Iallreduce(MPI_IN_PLACE, (char *)c->data + from * bytes_of[c->type], (int)n,
-                            type_of[c->type], op_of[c->type][c->op], all, r);
-    else
-        rc = MPI_Ibcast((char *)c->data + from, (int)n, MPI_BYTE, c->root, all, r);
-    if (!check(rc, c->kind == MR__MPI_ALL_REDUCE ? "MPI_Iallreduce" : "MPI_Ibcast", why, size))
-        return false;
-    n_requests++;
+    meeting.runs = world > 1;
+    meeting.waits = false;
+    meeting.round = 0;
+    meeting.bytes = bytes;
+    meeting.n_slices = (int)((HEAD + bytes + SLICE - 1) / SLICE);
+    meeting.values = call.data;
+    meeting.out = rooms[0];
+    meeting.in = rooms[1];
+}
+
+/* With whom this process exchanges in a round; MPI_PROC_NULL: nobody. false: there are no more. */
+static bool partners(int round, int *to, int *from)
+{
+    /* 0 and 1, 2 and 3, ...: the odd ones go on for both */
+    bool is_paired = rank < 2 * pairs, rests = is_paired && rank % 2 == 0;
+    *to = *from = MPI_PROC_NULL;
+    if (round == 0 && is_paired)
+        *(rests ? to : from) = rank ^ 1;
+    else if (round > 0 && round <= n_rounds && !rests) {
+        int other = (is_paired ? rank / 2 : rank - pairs) ^ 1 << (round - 1);
+        *to = *from = other < pairs ? other * 2 + 1 : other + pairs;
+    } else if (round > n_rounds && is_paired)
+        *(rests ? from : to) = rank ^ 1;
+    return round <= n_rounds + (pairs > 0);
+}
+
+/* The first slice is a head and values, the others are values. */
+static bool start_round(char *why, size_t size)
+{
+    size_t first = meeting.bytes < SLICE - HEAD ? meeting.bytes : SLICE - HEAD, at = first;
+    meeting.got = 0;
+    for (int i = 0; i < meeting.n_slices; i++)
+        if (!check(MPI_Irecv(meeting.in + i * SLICE, SLICE, MPI_BYTE, meeting.from, OF_MEETING, all,
+                             &meeting.in_slices[i]),
+                   "MPI_Irecv", why, size))
+            return false;
+    memcpy(meeting.out, call.head, HEAD);
+    if (meeting.values != meeting.out + HEAD && first)
+        memcpy(meeting.out + HEAD, meeting.values, first);
+    for (int i = 0; i < meeting.n_slices; i++) {
+        size_t n = i == 0 ? HEAD + first : meeting.bytes - at < SLICE ? meeting.bytes - at : SLICE;
+        if (!check(MPI_Isend(i == 0 ? meeting.out : meeting.values + at, (int)n, MPI_BYTE,
+                             meeting.to, OF_MEETING, all, &meeting.out_slices[i]),
+                   "MPI_Isend", why, size))
+            return false;
+        at += i == 0 ? 0 : n;
+    }
     return true;
 }
 
-static bool start_gather(const mr__mpi_call *c, char *why, size_t size)
+/* Does this process get the values that another one summed for it? */
+static bool gets_result(void)
 {
-    int n;
-    size_t at = 0;
-    MPI_Comm_size(all, &n);
-    int *counts = room_of_both, *places = counts + n;
-    for (int i = 0; i < n; at += c->sizes[i++]) {
-        if (at + c->sizes[i] > INT_MAX) {
-            snprintf(why, size, "MPI gathers at most %d bytes", INT_MAX);
-            return false;
-        }
-        counts[i] = (int)c->sizes[i];
-        places[i] = (int)at;
-    }
-    n_requests = 1;
-    return check(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->data, counts, places,
-                                 MPI_BYTE, all, &requests[0]),
-                 "MPI_Iallgatherv", why, size);
+    return meeting.round > 0 && meeting.to == MPI_PROC_NULL;
 }
 
-static void start_turn(const mr__mpi_call *c)
+static bool take_slice(char *why, size_t size)
 {
-    turn.runs = true;
-    turn.call = *c;
-    turn.round = turn.sent = turn.asked = turn.got = 0;
+    size_t from = meeting.got ? (size_t)meeting.got * SLICE - HEAD : 0;
+    size_t to = (size_t)(meeting.got + 1) * SLICE - HEAD;
+    char *theirs = meeting.in + HEAD + from, *own = meeting.values + from;
+    if (meeting.from == MPI_PROC_NULL)
+        return true;
+    if (meeting.got == 0 && !call.same(call.ctx, meeting.from, meeting.in)) {
+        snprintf(why, size, "process %d does something else", meeting.from);
+        return false;
+    }
+    if (meeting.bytes == 0 || gets_result())
+        return true;
+    size_t n = ((to < meeting.bytes ? to : meeting.bytes) - from) / bytes_of[call.type];
+    if (meeting.from < rank)
+        fold_of[call.type][call.op](own, theirs, n);
+    else
+        fold_of[call.type][call.op](theirs, own, n);
+    return true;
+}
+
+/* The values are where the operand from the higher rank was. */
+static void end_round(void)
+{
+    if (meeting.from > rank) {
+        char *in = meeting.in;
+        meeting.in = meeting.out;
+        meeting.out = in;
+        meeting.values = in + HEAD;
+    }
+    meeting.round++;
+    meeting.waits = false;
+}
+
+/* *moved: a round of messages began or ended. */
+static bool move_meeting(bool *moved, char *why, size_t size)
+{
+    *moved = true;
+    if (!meeting.waits) {
+        meeting.waits = partners(meeting.round, &meeting.to, &meeting.from);
+        if (meeting.waits)
+            return start_round(why, size);
+        if (meeting.bytes && meeting.values != call.data)
+            memcpy(call.data, meeting.values, meeting.bytes);
+        meeting.runs = false;
+        return true;
+    }
+    for (int done; meeting.got < meeting.n_slices; meeting.got++) {
+        if (!check(MPI_Test(&meeting.in_slices[meeting.got], &done, MPI_STATUS_IGNORE), "MPI_Test",
+                   why, size))
+            return false;
+        /* What is sent must not change: the values, once added up. */
+        if (done && !check(MPI_Test(&meeting.out_slices[meeting.got], &done, MPI_STATUS_IGNORE),
+                           "MPI_Test", why, size))
+            return false;
+        *moved = done;
+        if (!done)
+            return true;
+        if (!take_slice(why, size))
+            return false;
+    }
+    end_round();
+    return true;
+}
+
+static bool test_meeting(char *why, size_t size)
+{
+    bool moved = true;
+    while (meeting.runs && moved)
+        if (!move_meeting(&moved, why, size))
+            return false;
+    return true;
+}
+
+/* ---- around ---- */
+
+static void start_round_of_turn(void)
+{
+    size_t n = (size_t)world, size = bytes_of[call.type];
+    turn.sent = turn.asked = turn.got = 0;
+    for (size_t back = 0; back < 2; back++) {
+        size_t s = ((size_t)rank + 2 * n - turn.round - back) % n;
+        size_t from = call.count / n * s + call.count % n * s / n;
+        size_t to = call.count / n * (s + 1) + call.count % n * (s + 1) / n;
+        turn.from[back] = (char *)call.data + from * size;
+        turn.to[back] = (char *)call.data + to * size;
+    }
+}
+
+static void start_turn(void)
+{
+    turn.runs = world > 1;
+    turn.why[0] = '\0';
+    turn.round = 0;
     for (int i = 0; i < AHEAD; i++)
         turn.out[i] = turn.in[i] = MPI_REQUEST_NULL;
-    MPI_Comm_rank(all, &turn.rank);
-    MPI_Comm_size(all, &turn.size);
+    start_round_of_turn();
 }
 
 /* The k-th part of the segment that this process sends (back 0) or gets (back 1) in this round.
  * NULL: there is none. */
 static char *part_of(size_t back, size_t k, int *bytes)
 {
-    const mr__mpi_call *c = &turn.call;
-    size_t n = (size_t)turn.size, s = ((size_t)turn.rank + 2 * n - turn.round - back) % n;
-    size_t from = c->count / n * s + c->count % n * s / n;
-    size_t to = c->count / n * (s + 1) + c->count % n * (s + 1) / n;
-    size_t at = from * bytes_of[c->type] + k * PART, end = to * bytes_of[c->type];
-    if (at >= end)
+    size_t at = k * PART, size = (size_t)(turn.to[back] - turn.from[back]);
+    if (at >= size)
         return NULL;
-    *bytes = (int)(end - at < PART ? end - at : PART);
-    return (char *)c->data + at;
+    *bytes = (int)(size - at < PART ? size - at : PART);
+    return turn.from[back] + at;
 }
 
 /* Starts, ends and adds up what can be. *moved: something was. */
-static bool move_turn(bool *moved, char *why, size_t size)
+static bool move_turn(bool *moved)
 {
-    const mr__mpi_call *c = &turn.call;
-    int next = (turn.rank + 1) % turn.size, before = (turn.rank + turn.size - 1) % turn.size;
-    bool adds = turn.round + 1 < (size_t)turn.size;
+    int next = (rank + 1) % world, before = (rank + world - 1) % world;
+    bool adds = turn.round + 1 < (size_t)world;
     int done = 0, bytes;
     char *p;
     *moved = false;
     while (turn.asked < turn.got + AHEAD && (p = part_of(1, turn.asked, &bytes))) {
         size_t k = turn.asked++ % AHEAD;
         char *to = adds ? turn.room + k * PART : p;
-        if (!check(MPI_Irecv(to, bytes, MPI_BYTE, before, 0, all, &turn.in[k]), "MPI_Irecv", why,
-                   size))
+        if (!check(MPI_Irecv(to, bytes, MPI_BYTE, before, OF_TURN, all, &turn.in[k]), "MPI_Irecv",
+                   turn.why, sizeof turn.why))
             return false;
     }
     if ((p = part_of(0, turn.sent, &bytes))) {
         MPI_Request *r = &turn.out[turn.sent % AHEAD];
-        if (!check(MPI_Test(r, &done, MPI_STATUS_IGNORE), "MPI_Test", why, size))
+        if (!check(MPI_Test(r, &done, MPI_STATUS_IGNORE), "MPI_Test", turn.why, sizeof turn.why))
             return false;
-        if (done && !check(MPI_Isend(p, bytes, MPI_BYTE, next, 0, all, r), "MPI_Isend", why, size))
+        if (done && !check(MPI_Isend(p, bytes, MPI_BYTE, next, OF_TURN, all, r), "MPI_Isend",
+                           turn.why, sizeof turn.why))
             return false;
         turn.sent += (size_t)done;
         *moved = done;
@@ -236,69 +336,119 @@ static bool move_turn(bool *moved, char *why, size_t size)
     if (!(p = part_of(1, turn.got, &bytes)))
         return true;
     size_t k = turn.got % AHEAD;
-    if (!check(MPI_Test(&turn.in[k], &done, MPI_STATUS_IGNORE), "MPI_Test", why, size))
+    if (!check(MPI_Test(&turn.in[k], &done, MPI_STATUS_IGNORE), "MPI_Test", turn.why,
+               sizeof turn.why))
         return false;
     if (done && adds)
-        fold_of[c->type][c->op](p, turn.room + k * PART, (size_t)bytes / bytes_of[c->type]);
+        fold_of[call.type][call.op](p, turn.room + k * PART, (size_t)bytes / bytes_of[call.type]);
     turn.got += (size_t)done;
     *moved = *moved || done;
     return true;
 }
 
-static bool test_turn(bool *done, char *why, size_t size)
+static bool test_turn(void)
 {
     bool moved;
     int bytes, sent = 0;
     do {
-        if (!move_turn(&moved, why, size))
+        if (!move_turn(&moved))
             return false;
     } while (moved);
     if (part_of(0, turn.sent, &bytes) || part_of(1, turn.got, &bytes))
         return true;
-    if (!check(MPI_Testall(AHEAD, turn.out, &sent, MPI_STATUSES_IGNORE), "MPI_Testall", why, size))
+    if (!check(MPI_Testall(AHEAD, turn.out, &sent, MPI_STATUSES_IGNORE), "MPI_Testall", turn.why,
+               sizeof turn.why))
         return false;
     if (sent) {
         turn.round++;
-        turn.sent = turn.asked = turn.got = 0;
+        start_round_of_turn();
     }
-    *done = turn.round == 2 * ((size_t)turn.size - 1);
-    turn.runs = !*done;
+    turn.runs = turn.round < 2 * ((size_t)world - 1);
     return true;
 }
 
-static bool mpi_start(const mr__mpi_call *c, char *why, size_t size)
+/* ---- MPI's own operations ---- */
+
+static bool start_broadcast(char *why, size_t size)
 {
-    n_requests = 0;
-    if (c->kind == MR__MPI_ALL_REDUCE && c->count >= LONG / bytes_of[c->type]) {
-        start_turn(c);
-        return true;
-    }
-    if (c->kind == MR__MPI_ALL_GATHER)
-        return start_gather(c, why, size);
-    if (c->count / PIECE >= MAX_PIECES) {
-        snprintf(why, size, "%zu values are too many for one operation", c->count);
-        return false;
-    }
-    size_t from = 0;
-    do {
-        size_t n = c->count - from < PIECE ? c->count - from : PIECE;
-        if (!start_piece(c, from, n, why, size))
+    for (size_t from = 0; from < call.count; from += PIECE) {
+        size_t n = call.count - from < PIECE ? call.count - from : PIECE;
+        if (!check(MPI_Ibcast((char *)call.data + from, (int)n, MPI_BYTE, call.root, all,
+                              &requests[n_requests]),
+                   "MPI_Ibcast", why, size))
             return false;
-        from += n;
-    } while (from < c->count);
+        n_requests++;
+    }
     return true;
 }
 
-static bool mpi_test(bool *done, char *why, size_t size)
+static bool start_gather(char *why, size_t size)
+{
+    size_t at = 0;
+    int *counts = room_of_both, *places = counts + world;
+    for (int i = 0; i < world; at += call.sizes[i++]) {
+        if (at + call.sizes[i] > INT_MAX) {
+            snprintf(why, size, "MPI gathers at most %d bytes", INT_MAX);
+            return false;
+        }
+        counts[i] = (int)call.sizes[i];
+        places[i] = (int)at;
+    }
+    n_requests = 1;
+    return check(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call.data, counts, places,
+                                 MPI_BYTE, all, &requests[0]),
+                 "MPI_Iallgatherv", why, size);
+}
+
+static bool test_requests(bool *done, char *why, size_t size)
 {
     int flag = 0;
-    *done = false;
-    if (turn.runs)
-        return test_turn(done, why, size);
+    if (n_requests < 0) {
+        n_requests = 0;
+        if (!(call.kind == MR__MPI_BROADCAST ? start_broadcast : start_gather)(why, size))
+            return false;
+    }
     bool good = check(MPI_Testall(n_requests, requests, &flag, MPI_STATUSES_IGNORE), "MPI_Testall",
                       why, size);
     *done = flag;
     return good;
+}
+
+static bool mpi_start(const mr__mpi_call *c, char *why, size_t size)
+{
+    if (c->kind == MR__MPI_BROADCAST && c->count / PIECE >= MAX_PIECES) {
+        snprintf(why, size, "%zu bytes are too many for one operation", c->count);
+        return false;
+    }
+    call = *c;
+    n_requests = -1;
+    bool sums = c->kind == MR__MPI_ALL_REDUCE;
+    bool is_short = sums && c->count <= SHORT / bytes_of[c->type];
+    start_meeting(is_short ? c->count * bytes_of[c->type] : 0);
+    if (sums && !is_short)
+        start_turn();
+    return true;
+}
+
+/* A process that sums more values, or fewer, can make a turn fail before the heads are there. The
+ * turn goes first: its messages are what takes time. */
+static bool mpi_test(bool *done, char *why, size_t size)
+{
+    *done = false;
+    if (turn.runs && !turn.why[0])
+        test_turn();
+    if (meeting.runs && !test_meeting(why, size))
+        return false;
+    if (meeting.runs)
+        return true;
+    if (turn.runs && turn.why[0]) {
+        snprintf(why, size, "%s", turn.why);
+        return false;
+    }
+    if (call.kind != MR__MPI_ALL_REDUCE)
+        return test_requests(done, why, size);
+    *done = !turn.runs;
+    return true;
 }
 
 static void mpi_close(bool well)

@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MR__MPI_ABI    2
+#define MR__MPI_ABI    3
 #define MR__MPI_SYMBOL "millrace_mpi"
 
-enum { MR__MPI_ROOM = 16 << 20 };
+enum { MR__MPI_ROOM = 16 << 20, MR__MPI_HEAD = 32 /* bytes */ };
 
 typedef enum mr__mpi_kind {
     MR__MPI_ALL_REDUCE,
@@ -42,20 +42,24 @@ typedef struct mr__mpi_call {
     void *data;          /* in and out */
     size_t count;        /* values of an all-reduce, bytes of a broadcast */
     const size_t *sizes; /* all-gather: bytes of each process, which lie one after the other */
+    const void *head;    /* MR__MPI_HEAD bytes, which others get; borrowed until the end */
+    /* Is what another process does, of which this is the head, the same? false: test fails. */
+    bool (*same)(void *ctx, int rank, const void *head);
+    void *ctx;
 } mr__mpi_call;
 
 typedef struct mr__mpi {
     uint32_t abi; /* MR__MPI_ABI */
-    /* Joins MPI, once a process. folds[type][op] do what MPI has no operation for, and long sums.
-     * room: of two ints for each process; parts: of MR__MPI_ROOM bytes; both borrowed until close.
-     * false: why not. */
+    /* Joins MPI, once a process. room: of two ints for each process; parts: of MR__MPI_ROOM bytes;
+     * both borrowed until close. false: why not. */
     bool (*open)(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *parts, char *why,
                  size_t size);
     /* Which process this is, of how many, by which MPI. */
     void (*describe)(int *rank, int *size, char *version, size_t room);
-    /* Starts an operation; all processes start the same ones in the same order. */
+    /* Starts an operation; all processes start the same ones in the same order. One that starts
+     * another one is found by `same`: never is a result taken from what differs. */
     bool (*start)(const mr__mpi_call *call, char *why, size_t size);
-    /* *done: it has ended. false: it failed. */
+    /* *done: it has ended. false: it failed; it then is neither tested nor followed by another. */
     bool (*test)(bool *done, char *why, size_t size);
     /* well: MPI is left in order when the process ends. Else it is just left, since the others may
      * not be there any more. */

@@ -34,6 +34,15 @@ typedef struct op_head {
 } op_head;
 _Static_assert(sizeof(op_head) == LINE, "a head fills a line");
 
+/* The same by MPI, which says who it is from. */
+typedef struct mpi_head {
+    uint8_t kind, reduction, dtype, unused;
+    uint32_t root;
+    uint64_t count, number;
+    int64_t step;
+} mpi_head;
+_Static_assert(sizeof(mpi_head) == MR__MPI_HEAD, "a head of MPI's is as large as its module says");
+
 struct mr__ring {
     mr__world *w;
     uint32_t rank, world;
@@ -219,17 +228,16 @@ static void describe(const op_head *h, char *out, size_t size)
 }
 
 /* All ranks must do the same: a rank that sums another size would wait for ever. */
-static mr_code check_head(const flow *f, mr_status *st)
+static mr_code check_head(const flow *f, uint32_t from, const op_head *b, mr_status *st)
 {
-    const op_head *a = &f->head, *b = &f->theirs;
+    const op_head *a = &f->head;
     const mr__ring *r = f->r;
-    uint32_t prev = (r->rank + r->world - 1) % r->world;
     char mine[96], other[96];
     mr_status why;
-    if (b->magic != MAGIC || b->rank != prev || b->kind < ALL_REDUCE || b->kind > ALL_GATHER)
+    if (b->magic != MAGIC || b->rank != from || b->kind < ALL_REDUCE || b->kind > ALL_GATHER)
         mr_fail(&why, MR_DATA_LOSS,
-                "rank %u (%s) sends what rank %u (%s) cannot read, at step %" PRId64, prev,
-                mr__world_address(r->w, prev), r->rank, mr__world_address(r->w, r->rank),
+                "rank %u (%s) sends what rank %u (%s) cannot read, at step %" PRId64, from,
+                mr__world_address(r->w, from), r->rank, mr__world_address(r->w, r->rank),
                 mr__world_step(r->w));
     else if (a->kind == b->kind && a->reduction == b->reduction && a->dtype == b->dtype &&
              a->count == b->count && a->root == b->root && a->number == b->number &&
@@ -239,7 +247,7 @@ static mr_code check_head(const flow *f, mr_status *st)
         mr_fail(&why, MR_FAILED_PRECONDITION,
                 "rank %u (%s) is at step %" PRId64 " where rank %u (%s) is at step %" PRId64
                 "; all processes must take part in the same sums in every step",
-                prev, mr__world_address(r->w, prev), b->step, r->rank,
+                from, mr__world_address(r->w, from), b->step, r->rank,
                 mr__world_address(r->w, r->rank), a->step);
     else {
         describe(a, mine, sizeof mine);
@@ -247,7 +255,7 @@ static mr_code check_head(const flow *f, mr_status *st)
         mr_fail(&why, MR_INVALID_ARGUMENT,
                 "rank %u (%s) %s where rank %u (%s) %s, in operation %" PRIu64 " at step %" PRId64
                 "; all processes must run the same steps",
-                prev, mr__world_address(r->w, prev), other, r->rank,
+                from, mr__world_address(r->w, from), other, r->rank,
                 mr__world_address(r->w, r->rank), mine, a->number, mr__world_step(r->w));
     }
     mr__world_abort(r->w, &why, true);
@@ -262,12 +270,17 @@ static mr_code lost(mr__ring *r, mr_status *st)
     return mr__world_lost(w, (r->rank + 1) % r->world, r->next.broken, st);
 }
 
+static void begin(flow *f)
+{
+    f->head.magic = MAGIC;
+    f->head.number = f->r->number++;
+    f->head.rank = f->r->rank;
+}
+
 static mr_code flow_all(flow *f, mr_status *st)
 {
     mr__ring *r = f->r;
-    f->head.magic = MAGIC;
-    f->head.number = r->number++;
-    f->head.rank = r->rank;
+    begin(f);
     for (size_t k = 0; k < f->n_send; k++)
         f->send_total += segment_size(f, segment(f, k));
     for (size_t k = 0; k < f->n_receive; k++)
@@ -276,7 +289,7 @@ static mr_code flow_all(flow *f, mr_status *st)
     while (!has_sent(f) || !has_received(f)) {
         bool head_came, moved = receive_some(f, &head_came);
         if (head_came)
-            MR_TRY(check_head(f, st));
+            MR_TRY(check_head(f, (r->rank + r->world - 1) % r->world, &f->theirs, st));
         moved = send_some(f) || moved;
         if (moved)
             continue;
@@ -307,23 +320,53 @@ static mr__mpi_type mpi_type(mr_dtype t)
     }
 }
 
-static uint64_t key_of(const op_head *h)
+static bool is_same(void *f, int from, const void *head)
 {
-    const uint64_t parts[] = {h->kind,   h->reduction, h->dtype,         h->count,
-                              h->number, h->root,      (uint64_t)h->step};
-    uint64_t key = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        key = (key ^ parts[i]) * 0x9e3779b97f4a7c15u;
-    return key;
+    mpi_head h;
+    memcpy(&h, head, sizeof h);
+    const op_head theirs = {.magic = MAGIC,
+                            .kind = h.kind,
+                            .reduction = h.reduction,
+                            .dtype = h.dtype,
+                            .count = h.count,
+                            .number = h.number,
+                            .root = h.root,
+                            .rank = (uint32_t)from,
+                            .step = h.step};
+    return check_head(f, (uint32_t)from, &theirs, NULL) == MR_OK;
+}
+
+/* The first failure of all counts: that may be what is_same found. */
+static mr_code mpi_failed(const flow *f, const mr_status *how, mr_status *st)
+{
+    mr__world *w = f->r->w;
+    char what[96];
+    mr_status why;
+    describe(&f->head, what, sizeof what);
+    mr_fail(&why, how->code, "rank %" PRIu32 " (%s) %s, at step %" PRId64 ": %s", f->r->rank,
+            mr__world_address(w, f->r->rank), what, mr__world_step(w), how->message);
+    mr__world_abort(w, &why, true);
+    return mr__world_status(w, st);
 }
 
 static mr_code mpi_all(flow *f, mr_status *st)
 {
     mr__ring *r = f->r;
-    char what[96];
-    mr__mpi_call c = {.data = f->data, .count = f->head.count, .root = (int)f->head.root};
-    f->head.number = r->number++;
-    describe(&f->head, what, sizeof what);
+    mr_status how;
+    begin(f);
+    const mpi_head head = {.kind = (uint8_t)f->head.kind,
+                           .reduction = (uint8_t)f->head.reduction,
+                           .dtype = (uint8_t)f->head.dtype,
+                           .root = f->head.root,
+                           .count = f->head.count,
+                           .number = f->head.number,
+                           .step = f->head.step};
+    mr__mpi_call c = {.data = f->data,
+                      .count = f->head.count,
+                      .root = (int)f->head.root,
+                      .head = &head,
+                      .same = is_same,
+                      .ctx = f};
     if (f->head.kind == ALL_REDUCE) {
         c.kind = MR__MPI_ALL_REDUCE;
         c.type = mpi_type(f->dtype);
@@ -338,7 +381,8 @@ static mr_code mpi_all(flow *f, mr_status *st)
         for (uint32_t i = 0; i < r->world; i++)
             r->sizes[i] = f->bounds[i + 1] - f->bounds[i];
     }
-    MR_TRY(mr__mpi_run(r->mpi, r->w, &c, key_of(&f->head), what, st));
+    if (mr__mpi_run(r->mpi, r->w, &c, &how) != MR_OK)
+        return mpi_failed(f, &how, st);
     if (f->divide_by)
         mr__ring_divide(f->dtype, f->data, f->head.count, f->divide_by);
     return MR_OK;
@@ -367,7 +411,7 @@ mr_code mr__ring_all_reduce_at(mr__ring *r, int64_t step, mr__ring_op op, mr_dty
                        fold ? "values" : "tensors", mr_dtype_name(dtype),
                        fold ? "averaged" : "reduced");
     size_t size = mr_dtype_size(dtype);
-    for (uint32_t i = 0; i <= r->world; i++)
+    for (uint32_t i = 0; !r->mpi && i <= r->world; i++) /* MPI's module cuts for itself */
         r->bounds[i] = (count / r->world * i + count % r->world * i / r->world) * size;
     flow f = {.r = r,
               .head = {.kind = ALL_REDUCE,

@@ -26,8 +26,8 @@ typedef enum mr__ring_op { MR__RING_SUM, MR__RING_MEAN, MR__RING_MAX, MR__RING_M
 /* Takes the world's connections for values; w must outlive it. Returns when all ranks have opened
  * theirs. Returns owned. */
 mr_code mr__ring_open(mr__ring **out, mr__world *w, mr_status *st) MR_NODISCARD;
-/* The same over MPI, by which all ranks must have been started: then it does the operations, and
- * decides in which order values are summed. errors: those of mr__mpi_open too */
+/* The same over MPI, by which all ranks must have been started: then values travel by it, and short
+ * sums are of pairs of ranks, see mpi_module.c. errors: those of mr__mpi_open too */
 mr_code mr__ring_open_mpi(mr__ring **out, mr__world *w, mr_status *st) MR_NODISCARD;
 void mr__ring_close(mr__ring *r); /* NULL: nothing */
 mr__world *mr__ring_world(const mr__ring *r);

@@ -17,9 +17,8 @@ bool mr__mpi_is_there(char *why, size_t size);
  * errors   MR_NOT_FOUND: no module · MR_FAILED_PRECONDITION: MPI counts other processes */
 mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, void *parts,
                      mr_status *st) MR_NODISCARD;
-/* Runs an operation to its end, or until the world ends. key: what must be equal on all ranks.
- * errors   MR_INVALID_ARGUMENT: another key on another rank; MR_UNAVAILABLE: MPI failed; both end
- *          the world · what ended the world */
-mr_code mr__mpi_run(const mr__mpi *m, mr__world *w, const mr__mpi_call *call, uint64_t key,
-                    const char *what, mr_status *st) MR_NODISCARD;
+/* Runs an operation to its end, or until the world ends, as call->same does where it says no.
+ * errors   what ended the world · MR_UNAVAILABLE: MPI failed, and the world has not ended yet */
+mr_code mr__mpi_run(const mr__mpi *m, mr__world *w, const mr__mpi_call *call,
+                    mr_status *st) MR_NODISCARD;
 #endif
