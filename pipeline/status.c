@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/memory_bound.h"
+
 void mr_status_init(mr_status *st)
 {
     if (!st)
@@ -120,9 +122,16 @@ mr_code mr_fail_errno(mr_status *st, int err, const char *fmt, ...)
 
 mr_code mr_fail_memory(mr_status *st, size_t bytes, const char *what)
 {
-    mr_fail(st, MR_RESOURCE_EXHAUSTED,
-            "out of memory: %zu bytes for %s could not be had; use smaller buffers or batches",
-            bytes, what);
+    size_t bound = mr__memory_bound();
+    if (bytes > bound)
+        mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                "out of memory: %zu bytes for %s, and with this memory limit nothing may have more "
+                "than %zu; raise it, or use smaller elements, buffers or batches",
+                bytes, what, bound);
+    else
+        mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                "out of memory: %zu bytes for %s could not be had; use smaller buffers or batches",
+                bytes, what);
     if (st)
         st->sys_errno = ENOMEM;
     return MR_RESOURCE_EXHAUSTED;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/memory_bound.h"
+
 static void *libc_malloc(void *ctx, size_t bytes)
 {
     (void)ctx;
@@ -30,6 +32,14 @@ static const mr_allocator libc_table = {libc_malloc, libc_realloc, libc_aligned_
                                         NULL};
 static mr_allocator table = {libc_malloc, libc_realloc, libc_aligned_alloc, libc_free, NULL};
 
+/* No run has a lower bound: what is smaller need not look. */
+#define BOUND_FROM ((size_t)1 << 20)
+
+static bool too_large(size_t bytes)
+{
+    return bytes > BOUND_FROM && bytes > mr__memory_bound();
+}
+
 void mr_allocator_set(const mr_allocator *a)
 {
     table = a ? *a : libc_table;
@@ -42,7 +52,7 @@ bool mr__allocator_is_plain(void)
 
 void *mr_malloc(size_t bytes)
 {
-    return table.malloc(table.ctx, bytes ? bytes : 1);
+    return too_large(bytes) ? NULL : table.malloc(table.ctx, bytes ? bytes : 1);
 }
 
 void *mr_calloc(size_t n, size_t bytes)
@@ -58,12 +68,12 @@ void *mr_calloc(size_t n, size_t bytes)
 
 void *mr_realloc(void *old, size_t bytes)
 {
-    return table.realloc(table.ctx, old, bytes ? bytes : 1);
+    return too_large(bytes) ? NULL : table.realloc(table.ctx, old, bytes ? bytes : 1);
 }
 
 void *mr_aligned_alloc(size_t alignment, size_t bytes)
 {
-    return table.aligned_alloc(table.ctx, alignment, bytes ? bytes : 1);
+    return too_large(bytes) ? NULL : table.aligned_alloc(table.ctx, alignment, bytes ? bytes : 1);
 }
 
 void *mr_memdup(const void *p, size_t bytes)
@@ -110,6 +120,9 @@ mr_code mr_grow(void **array, size_t *capacity, size_t need, size_t size, size_t
         want = 8;
     if (want > max_elements)
         want = max_elements;
+    size_t most = mr__memory_bound() / size;
+    if (want > most) /* there is no room to grow in */
+        want = need > most ? need : most;
     size_t bytes;
     void *grown = __builtin_mul_overflow(want, size, &bytes) ? NULL : mr_realloc(*array, bytes);
     if (!grown)
