@@ -79,42 +79,16 @@ static mr_code truncated(mr_reader *r, uint64_t need, mr_status *st)
     return damaged(r, text, st);
 }
 
-/* A record's checksum, from pieces of the record. */
-typedef struct check {
-    uint64_t skip, data; /* bytes of the header, then of the data that are still to come */
-    uint32_t crc;
-    uint8_t tail[4];
-    size_t n_tail;
-} check;
-
-static void see(void *ctx, const uint8_t *p, size_t n)
-{
-    check *c = ctx;
-    size_t part = n < c->skip ? n : (size_t)c->skip;
-    c->skip -= part;
-    p += part;
-    n -= part;
-    part = n < c->data ? n : (size_t)c->data;
-    c->crc = mr_crc32c_extend(c->crc, p, part);
-    c->data -= part;
-    p += part;
-    n -= part;
-    memcpy(c->tail + c->n_tail, p, n);
-    c->n_tail += n;
-}
-
 /* Checks a long record without keeping it; the window stays where it is. */
 static mr_code check_long(mr_reader *r, uint64_t need, mr_status *st)
 {
-    check c = {.skip = 12, .data = need - FRAMING};
-    mr_code rc = mr__byte_stream_scan(&r->in, need, see, &c, st);
+    bool good;
+    mr_code rc = mr__tfrecord_scan(r, 12, need - FRAMING, &good, st);
     if (rc == MR_END)
         return truncated(r, need, st);
     if (rc != MR_OK)
         return mr__reader_give_up(r, rc, st);
-    uint32_t stored = (uint32_t)c.tail[0] | (uint32_t)c.tail[1] << 8 | (uint32_t)c.tail[2] << 16 |
-                      (uint32_t)c.tail[3] << 24;
-    return mr_crc32c_mask(c.crc) == stored ? MR_OK : corrupted(r, 12, "data", st);
+    return good ? MR_OK : corrupted(r, 12, "data", st);
 }
 
 /* The record at in.at is not whole: gets more of it. MR_END: a clean end. */
@@ -124,7 +98,7 @@ static mr_code more(mr_reader *r, uint64_t need, mr_status *st)
     if (need > 12 &&
         ((r->in.size >= 0 && need > (uint64_t)(r->in.size - at)) || need > (uint64_t)INT64_MAX))
         return truncated(r, need, st);
-    if (need > MR__TFRECORD_AT_ONCE && r->in.size >= 0) {
+    if (need > mr__tfrecord_at_once() && r->in.size >= 0) {
         MR_TRY(check_long(r, need, st));
         if (mr__byte_stream_offset(&r->in) != at)
             return MR_OK; /* it was damaged, and was passed */

@@ -3,7 +3,10 @@
  * (or the end) is there; else at the first place where both checksums fit. */
 #include "pipeline/formats/tfrecord_resync.h"
 
+#include <string.h>
+
 #include "pipeline/formats/crc32c.h"
+#include "pipeline/memory_bound.h"
 
 enum { HEAD = 12, FRAMING = 16 };
 
@@ -34,15 +37,77 @@ static mr_code ensure(mr_reader *r, size_t n, mr_status *st)
     return rc == MR_END ? MR_OK : rc;
 }
 
+uint64_t mr__tfrecord_at_once(void)
+{
+    enum { PART = 64 }; /* a sixteenth of the memory limit */
+    uint64_t limited = mr__memory_bound() / PART;
+    return limited < MR__TFRECORD_AT_ONCE ? limited : MR__TFRECORD_AT_ONCE;
+}
+
+/* A record's checksum, from pieces of the record. */
+typedef struct check {
+    uint64_t skip, data; /* bytes before the data, then of the data that are still to come */
+    uint32_t crc;
+    uint8_t tail[HEAD]; /* what follows the data */
+    size_t n_tail;
+} check;
+
+static void see(void *ctx, const uint8_t *p, size_t n)
+{
+    check *c = ctx;
+    size_t part = n < c->skip ? n : (size_t)c->skip;
+    c->skip -= part;
+    p += part;
+    n -= part;
+    part = n < c->data ? n : (size_t)c->data;
+    c->crc = mr_crc32c_extend(c->crc, p, part);
+    c->data -= part;
+    memcpy(c->tail + c->n_tail, p + part, n - part);
+    c->n_tail += n - part;
+}
+
+mr_code mr__tfrecord_scan(mr_reader *r, uint64_t skip, uint64_t data, bool *good, mr_status *st)
+{
+    check c = {.skip = skip, .data = data};
+    MR_TRY(mr__byte_stream_scan(&r->in, skip + data + 4, see, &c, st));
+    *good = load(c.tail, 4) == mr_crc32c_mask(c.crc);
+    return MR_OK;
+}
+
+/* So far on is not in the window, and is not to be brought there. */
+static bool is_far(const mr_reader *r, uint64_t bytes)
+{
+    return r->in.size >= 0 && bytes > (uint64_t)(r->in.end - r->in.at) &&
+           bytes > mr__tfrecord_at_once();
+}
+
+/* The header that stands `from` bytes on. MR_END: the file is too short for it. */
+static mr_code head_at(mr_reader *r, size_t from, uint8_t head[HEAD], mr_status *st)
+{
+    check c = {.skip = from};
+    if (is_far(r, from + HEAD)) {
+        MR_TRY(mr__byte_stream_scan(&r->in, from + HEAD, see, &c, st));
+        memcpy(head, c.tail, HEAD);
+        return MR_OK;
+    }
+    MR_TRY(ensure(r, from + HEAD, st));
+    if ((size_t)(r->in.end - r->in.at) < from + HEAD)
+        return MR_END;
+    memcpy(head, r->in.at + from, HEAD);
+    return MR_OK;
+}
+
 /* Bytes of the record whose header stands `from` bytes on, with its framing; 0: that is none, or
  * the file is too short for it. */
 static mr_code framed_size(mr_reader *r, size_t from, uint64_t *out, mr_status *st)
 {
+    uint8_t head[HEAD];
     *out = 0;
-    MR_TRY(ensure(r, from + HEAD, st));
-    if ((size_t)(r->in.end - r->in.at) < from + HEAD || !good_head(r->in.at + from))
+    mr_code rc = head_at(r, from, head, st);
+    if (rc == MR_END || (rc == MR_OK && !good_head(head)))
         return MR_OK;
-    uint64_t size = load(r->in.at + from, 8), left = INT64_MAX / 2;
+    MR_TRY(rc);
+    uint64_t size = load(head, 8), left = INT64_MAX / 2;
     if (r->in.size >= 0)
         left = (uint64_t)(r->in.size - mr__byte_stream_offset(&r->in)) - from;
     if (size <= left && size + FRAMING <= left)
@@ -58,6 +123,10 @@ static mr_code is_record(mr_reader *r, size_t from, bool *out, mr_status *st)
     MR_TRY(framed_size(r, from, &size, st));
     if (size == 0)
         return MR_OK;
+    if (is_far(r, from + size)) {
+        mr_code rc = mr__tfrecord_scan(r, from + HEAD, size - FRAMING, out, st);
+        return rc == MR_END ? MR_OK : rc;
+    }
     MR_TRY(ensure(r, from + (size_t)size, st));
     *out =
         (size_t)(r->in.end - r->in.at) >= from + size && good_data(r->in.at + from, size - FRAMING);
@@ -93,10 +162,16 @@ static mr_code by_length(mr_reader *r, uint64_t *size, mr_status *st)
     if (*size == 0 || *size > MR__TFRECORD_AT_ONCE) /* too long to look at what follows it */
         return MR_OK;
     size_t from = (size_t)*size;
-    MR_TRY(ensure(r, from + HEAD, st));
+    uint8_t head[HEAD];
+    mr_code rc =
+        r->in.size < 0 || (uint64_t)(r->in.size - mr__byte_stream_offset(&r->in)) >= from + HEAD
+            ? head_at(r, from, head, st)
+            : MR_END;
     size_t there = (size_t)(r->in.end - r->in.at);
-    if (there >= from && there < from + HEAD)
+    if (rc == MR_END && (r->in.size >= 0 || there >= from))
         return MR_OK; /* the end of the file */
+    if (rc != MR_END)
+        MR_TRY(rc);
     MR_TRY(is_record(r, from, &good, st));
     if (!good)
         *size = 0;
