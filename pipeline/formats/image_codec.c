@@ -43,13 +43,15 @@ mr_code mr__image_header(mr__image_decoder *d, mr__image_format format, const vo
                                    : mr__png_header(data, size, info, st));
     if (channels)
         info->channels = channels;
+    if (found == MR__IMAGE_PNG && info->channels > 2)
+        info->scratch = 0; /* that is decoded to where it stays */
     int64_t bytes;
     if (__builtin_mul_overflow(info->height, info->width * info->channels, &bytes) ||
         bytes > MOST_PIXEL_BYTES)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "an image of %" PRId64 " x %" PRId64 " pixels is larger than %d MiB",
                        info->width, info->height, MOST_PIXEL_BYTES >> 20);
-    return MR_OK;
+    return found == MR__IMAGE_JPEG ? mr__jpeg_measure(data, size, info, st) : MR_OK;
 }
 
 void mr__image_shrink(mr__image_info *info, int ratio)

@@ -23,6 +23,7 @@ typedef struct mr__image_info {
     int64_t height, width;   /* at most 65,535 each of a JPEG */
     int channels;
     bool cmyk, inverted; /* a JPEG whose file has four inks; as most programs store them */
+    size_t scratch;      /* bytes that decoding takes beside the pixels; 0: few */
     int ratio;           /* JPEG: decoded at 1/ratio of its size, rounded up. Set by _shrink */
 } mr__image_info;
 
@@ -50,6 +51,8 @@ mr_code mr__jpeg_encode(const void *pixels, int64_t height, int64_t width, int c
 void mr__jpeg_decoder_free(void *jpeg);
 mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_info *info,
                         mr_status *st) MR_NODISCARD;
+mr_code mr__jpeg_measure(const void *data, size_t size, mr__image_info *info,
+                         mr_status *st) MR_NODISCARD;
 mr_code mr__jpeg_decode(void **jpeg, const mr__image_info *info, const void *data, size_t size,
                         void *pixels, mr_status *st) MR_NODISCARD;
 mr_code mr__png_header(const void *data, size_t size, mr__image_info *info,

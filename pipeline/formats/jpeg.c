@@ -2,6 +2,7 @@
 /* JPEG by libjpeg-turbo's own interface. It decodes what it can of a damaged image, fills the rest
  * with gray and leaves a warning; here that is an error, but for warnings about what many programs
  * write and that costs no pixel. */
+#include <inttypes.h>
 #include <string.h>
 #include <turbojpeg.h>
 
@@ -51,18 +52,25 @@ static bool harmless(void *handle)
     return false;
 }
 
+/* The marker of the segment that begins `at` bytes on, *next being where the one after it does; 0:
+ * the pixels are there, or none is. */
+static unsigned segment(const unsigned char *v, size_t size, size_t at, size_t *next)
+{
+    if (at + 4 > size || v[at] != 0xFF || v[at + 1] == 0xDA)
+        return 0;
+    size_t length = (size_t)v[at + 2] << 8 | v[at + 3];
+    *next = at + 2 + length;
+    return length < 2 ? 0 : v[at + 1];
+}
+
 /* An Adobe segment says that inks are stored inverted, as its programs do. */
 static bool has_adobe_segment(const unsigned char *v, size_t size)
 {
-    for (size_t at = 2; at + 4 <= size && v[at] == 0xFF;) {
-        size_t length = (size_t)v[at + 2] << 8 | v[at + 3];
-        if (v[at + 1] == 0xEE && length >= 14 && at + 9 <= size &&
+    unsigned kind;
+    for (size_t at = 2, next; (kind = segment(v, size, at, &next)); at = next)
+        if (kind == 0xEE && next - at >= 16 && at + 9 <= size &&
             memcmp(v + at + 4, "Adobe", 5) == 0)
             return true;
-        if (v[at + 1] == 0xDA || length < 2)
-            break;
-        at += 2 + length;
-    }
     return false;
 }
 
@@ -92,6 +100,41 @@ mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_in
     info->channels = space == TJCS_GRAY ? 1 : 3;
     info->cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
     info->inverted = info->cmyk && has_adobe_segment(data, size);
+    return MR_OK;
+}
+
+/* What decoding takes beside the pixels: where they come in several passes, the library keeps the
+ * coefficients of all, two bytes each. Each 64 pixels have a bit at least, but for arithmetic
+ * codes: a header that claims more is not believed, since it would cost that memory to see it. */
+mr_code mr__jpeg_measure(const void *data, size_t size, mr__image_info *info, mr_status *st)
+{
+    enum { PIXELS_OF_BYTE = 8 * 64 };
+    const unsigned char *v = data;
+    size_t at = 2, next = 0, pixels = (size_t)info->height * (size_t)info->width;
+    unsigned kind, parts = 0, blocks = 0, across = 1, down = 1;
+    bool passes = false, arithmetic = false;
+    for (; (kind = segment(v, size, at, &next)); at = next) {
+        if (kind < 0xC0 || kind > 0xCB || kind == 0xC4 || kind == 0xC8 || at + 10 > size)
+            continue;
+        passes = (kind & 3) == 2;
+        arithmetic = kind > 0xC8;
+        parts = v[at + 9];
+        blocks = 0;
+        for (size_t i = at + 11, n = 0; n < parts && i < size; n++, i += 3) {
+            unsigned h = v[i] >> 4, d = v[i] & 15;
+            blocks += h * d;
+            across = h > across ? h : across;
+            down = d > down ? d : down;
+        }
+    }
+    passes = passes || (at + 5 <= size && v[at + 4] < parts);
+    if (!arithmetic && pixels / PIXELS_OF_BYTE > size)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the header of a JPEG image: %zu bytes cannot be %" PRId64 " x %" PRId64
+                       " pixels",
+                       size, info->width, info->height);
+    info->scratch =
+        (passes ? 2 * pixels * blocks / (across * down) : 0) + (info->cmyk ? 4 * pixels : 0);
     return MR_OK;
 }
 

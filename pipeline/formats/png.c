@@ -94,6 +94,8 @@ mr_code mr__png_header(const void *data, size_t size, mr__image_info *info, mr_s
     info->height = header.height;
     info->width = header.width;
     info->channels = (gray ? 1 : 3) + alpha;
+    if (header.color_type != SPNG_COLOR_TYPE_GRAYSCALE || header.bit_depth > 8)
+        info->scratch = 4 * (size_t)header.height * (size_t)header.width; /* as RGBA: see weigh */
     return MR_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "pipeline/formats/image_codec.h"
 #include "pipeline/functions/typed.h"
+#include "pipeline/memory_bound.h"
 
 struct params {
     int64_t channels, ratio;
@@ -107,6 +108,23 @@ static mr_code row_error(job *j, size_t row, size_t i, const mr_status *why, mr_
     return MR_OK;
 }
 
+/* What a header says need not be true, and a small file may hold a large image: one that is far
+ * more than the memory limit is not begun with. */
+static bool fits(job *j, size_t row, size_t i, const mr__image_info *info)
+{
+    size_t bound = mr__memory_bound(),
+           bytes = info->scratch + (size_t)(info->height * info->width * info->channels);
+    if (bytes <= bound)
+        return true;
+    j->bad[row] = true;
+    mr_row_fail_at(j->r, row, 0, i, MR_RESOURCE_EXHAUSTED,
+                   "%s: an image of %" PRId64 " x %" PRId64
+                   " pixels takes %zu bytes, and with this memory limit nothing may have more "
+                   "than %zu",
+                   j->r->function->name, info->width, info->height, bytes, bound);
+    return false;
+}
+
 static mr_code read_headers(job *j, size_t row, mr_status *st)
 {
     const struct params *p = j->r->params;
@@ -118,6 +136,8 @@ static mr_code read_headers(job *j, size_t row, mr_status *st)
                              (int)p->channels, &info[i], &why) != MR_OK)
             return row_error(j, row, i, &why, st);
         mr__image_shrink(&info[i], ratio_of(p, &info[i]));
+        if (!fits(j, row, i, &info[i]))
+            return MR_OK;
         if (same_size(&info[i], &info[0]))
             continue;
         mr_fail(&why, MR_INVALID_ARGUMENT,
