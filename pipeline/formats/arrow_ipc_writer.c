@@ -491,6 +491,12 @@ static mr_code finish(mr__table_writer *self, mr_status *st)
     return put_schema(w, true, st);
 }
 
+int64_t mr__arrow_writer_memory(int64_t most_bytes, mr_compression c)
+{
+    int64_t batch = most_bytes < BATCH_BYTES ? most_bytes : BATCH_BYTES;
+    return batch + batch / 4 + (c == MR_COMPRESSION_NONE ? 0 : batch);
+}
+
 mr_code mr__arrow_writer_open(mr__table_writer **out, const mr__table_opts *o, mr_status *st)
 {
     static const mr__table_class class_ = {append, finish, close};

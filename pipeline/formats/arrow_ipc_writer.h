@@ -17,4 +17,6 @@
  * errors   MR_INVALID_ARGUMENT: another compression; those of mr__table_columns and of put */
 mr_code mr__arrow_writer_open(mr__table_writer **out, const mr__table_opts *o,
                               mr_status *st) MR_NODISCARD;
+/* Bytes that one takes at most, with that most_bytes, beside a row and the compression's own. */
+int64_t mr__arrow_writer_memory(int64_t most_bytes, mr_compression c);
 #endif

@@ -499,6 +499,15 @@ static mr_code finish(mr__table_writer *self, mr_status *st)
     return rc;
 }
 
+int64_t mr__parquet_writer_memory(int64_t most_bytes, int64_t lists)
+{
+    int64_t group = most_bytes < GROUP_BYTES ? most_bytes : GROUP_BYTES;
+    int64_t page = group < PAGE_BYTES ? group : PAGE_BYTES;
+    int64_t levels =
+        lists < group / page ? 2 * lists * page : 2 * group; /* a byte for each value */
+    return group + group / 8 + 4 * page + levels;
+}
+
 mr_code mr__parquet_writer_open(mr__table_writer **out, const mr__table_opts *o, mr_status *st)
 {
     static const mr__table_class class_ = {append_row, finish, close_writer};

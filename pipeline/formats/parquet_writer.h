@@ -12,4 +12,7 @@
  *          mr__table_columns and of put */
 mr_code mr__parquet_writer_open(mr__table_writer **out, const mr__table_opts *o,
                                 mr_status *st) MR_NODISCARD;
+/* Bytes that one takes at most, with that most_bytes and so many columns of lists, beside a row and
+ * the compression's own. */
+int64_t mr__parquet_writer_memory(int64_t most_bytes, int64_t lists);
 #endif

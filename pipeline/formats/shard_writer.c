@@ -123,6 +123,33 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     return MR_OK;
 }
 
+static int64_t table_share(int64_t n_shards)
+{
+    int64_t share = TABLE_BYTES / n_shards;
+    return share > LEAST_TABLE_BYTES ? share : LEAST_TABLE_BYTES;
+}
+
+int64_t mr_shard_writer_memory(int64_t n_shards, const mr_shard_writer_opts *opts,
+                               const mr_spec *spec)
+{
+    static const int64_t codecs[] = {[MR_COMPRESSION_GZIP] = 512 << 10,
+                                     [MR_COMPRESSION_ZLIB] = 512 << 10,
+                                     [MR_COMPRESSION_ZSTD] = 4 << 20};
+    const int64_t file = 5 << 18, frames = 28 << 20; /* with training a dictionary */
+    static const mr_shard_writer_opts none;
+    const mr_shard_writer_opts *o = opts ? opts : &none;
+    size_t c = (size_t)o->compression;
+    int64_t each = file + (c < sizeof codecs / sizeof *codecs ? codecs[c] : 0);
+    int64_t lists = 0, share = table_share(n_shards);
+    for (size_t i = 0; spec && i < mr_spec_n_leaves(spec); i++)
+        lists += mr_spec_leaf(spec, i)->rank != 0;
+    if (o->format == MR_SHARDS_ARROW)
+        each += mr__arrow_writer_memory(share, o->compression);
+    if (o->format == MR_SHARDS_PARQUET)
+        each += mr__parquet_writer_memory(share, lists);
+    return n_shards * each + (o->zstd_records ? frames : 0);
+}
+
 const char *mr_shard_ending(mr_shard_format format)
 {
     return mr__shard_endings[format];
@@ -199,10 +226,9 @@ static mr_code put_bytes(void *ctx, const void *data, size_t n, mr_status *st)
 mr_code mr_shard_writer_set_spec(mr_shard_writer *w, const mr_spec *spec, const mr_block *first,
                                  mr_status *st)
 {
-    size_t share = TABLE_BYTES / (size_t)w->n;
     mr__table_opts o = {.spec = spec,
                         .first = first,
-                        .most_bytes = share > LEAST_TABLE_BYTES ? share : LEAST_TABLE_BYTES,
+                        .most_bytes = (size_t)table_share(w->n),
                         .compression = w->compression,
                         .put = put_bytes};
     if (!of_rows[w->format].open || w->tables)
