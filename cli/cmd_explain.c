@@ -5,11 +5,29 @@
 
 #include "cli/distributed.h"
 #include "cli/explain_graph.h"
+#include "pipeline/formats/shard_writer.h"
 #include "pipeline/memory/alloc.h"
 
 static int64_t in_mib(int64_t bytes)
 {
     return (bytes >> 20) + ((bytes & 1048575) != 0);
+}
+
+/* What `write` needs beside the graph, for each file. */
+static void print_writing(const mr_dataset *ds, bool json)
+{
+    for (int f = 0; f <= MR_SHARDS_PARQUET; f++) {
+        mr_shard_writer_opts o = {.format = (mr_shard_format)f};
+        o.compression = f == MR_SHARDS_PARQUET ? MR_COMPRESSION_ZSTD : MR_COMPRESSION_NONE;
+        int64_t bytes = mr_shard_writer_memory(1, &o, mr_dataset_spec(ds));
+        const char *name = mr_shard_ending(o.format);
+        if (json)
+            printf("%s\"%s\": %" PRId64, f ? ", " : ", \"writing adds\": {", name, bytes);
+        else
+            printf("%s%s %" PRId64 "M",
+                   f ? ", " : "  memory limit: write adds, for each file: ", name, in_mib(bytes));
+    }
+    fputs(json ? "}" : "\n", stdout);
 }
 
 /* The least memory_limit of the graph, and what training adds to it by the slots in opts. */
@@ -26,7 +44,9 @@ static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, 
     if (json) {
         printf("{\"bytes\": %" PRId64 ", \"training adds\": %" PRId64 ", \"lacks\": ", bytes,
                staged);
-        printf(unknown ? "\"%s\"}" : "null}", unknown);
+        printf(unknown ? "\"%s\"" : "null", unknown);
+        print_writing(ds, json);
+        putchar('}');
         return MR_OK;
     }
     printf("  memory limit: at least %" PRId64 " (%" PRId64 "M)", bytes, in_mib(bytes));
@@ -36,6 +56,7 @@ static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, 
     if (unknown)
         printf(", and what '%s' holds: elements of a size that the types do not say", unknown);
     putchar('\n');
+    print_writing(ds, json);
     return MR_OK;
 }
 

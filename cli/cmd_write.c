@@ -250,7 +250,15 @@ static mr_code write_input(const write_opts *o, mr_dataset *ds, cli_jsonl *j, mr
 {
     if (ds)
         return write_dataset(ds, o, w, st);
-    return j ? cli_jsonl_write(j, w, again, st) : write_idx(&o->idx, w, st);
+    /* Without a pipeline, one of nothing holds the memory limit. */
+    mr_dataset *none = mr_range(0, 0, 1);
+    mr_iterator *it = NULL;
+    mr_code rc = mr_iterator_open(&it, none, &o->run.opts, st);
+    if (rc == MR_OK)
+        rc = j ? cli_jsonl_write(j, w, again, st) : write_idx(&o->idx, w, st);
+    mr_iterator_close(it);
+    mr_dataset_unref(none);
+    return rc;
 }
 
 /* The types of elements are known before there are any. */
@@ -265,7 +273,7 @@ static int check_types(const write_opts *o, const mr_dataset *ds)
     return rc == MR_OK ? -1 : cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
 }
 
-static int write_all(const write_opts *o, mr_dataset *ds, cli_jsonl *j)
+static int write_all(write_opts *o, mr_dataset *ds, cli_jsonl *j)
 {
     mr_shard_writer_opts opts = {.overwrite = o->overwrite, .format = o->shard_format};
     opts.zstd_records = o->compress && strcmp(o->compress, ZSTD_RECORD) == 0;
@@ -276,6 +284,8 @@ static int write_all(const write_opts *o, mr_dataset *ds, cli_jsonl *j)
     mr_shard_writer *w = NULL;
     mr_status st;
     bool again;
+    o->run.opts.memory_taken =
+        mr_shard_writer_memory(o->shards, &opts, ds ? mr_dataset_spec(ds) : NULL);
     do {
         again = false;
         if (mr_shard_writer_open(&w, o->out, o->shards, &opts, &st) != MR_OK)

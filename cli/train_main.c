@@ -413,6 +413,7 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
         train_progress_end(&at, &r);
         say_overlap(sums, r.steps);
     }
+    read_opts.memory_follows = true;
     if (rc == MR_OK && p->eval)
         rc = train_of_graph("--eval",
                             evaluate(o, p->strategy, p->model, p->eval, p->loss, &opts, &st), &st);

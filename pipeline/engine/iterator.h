@@ -59,8 +59,13 @@ typedef struct mr_iterator_opts {
                              with_options. 0: the graph's; negative: refused */
     int64_t memory_slots; /* batches that the consumer keeps in slots of its own: with a limit there
                              must be memory for them too */
+    int64_t memory_taken; /* bytes that the consumer takes for itself: with a limit there must be
+                             memory for them too */
     bool memory_beside;   /* with a limit: what all iterators with this flag need must fit in it
                              together; one more is refused with MR_RESOURCE_EXHAUSTED */
+    bool memory_follows;  /* with a limit: it follows another run of the same job, as an evaluation
+                             does training: what the process has grown by since the first run with
+                             a limit does not count, but takes room from what is read ahead */
     void (*on_read)(void *ctx, size_t bytes); /* called for every piece read from a file, as it lies
                           there, from any thread; may be NULL */
     void *on_read_ctx;
@@ -84,9 +89,10 @@ MR_API mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iter
 
 /* *bytes = the least memory_limit that ds runs with: the process as it is, blocks in motion,
  * buffers of files, what the ops hold, and the consumer's slots, as the graph, and the number of
- * threads and memory_slots in opts (NULL: the default), say. *unknown = the name of an op that
- * holds elements whose size the graph does not say, which *bytes lacks (static; NULL: none does).
- * With a limit such an op fails with MR_RESOURCE_EXHAUSTED when memory for it is used up.
+ * threads, memory_slots and memory_taken in opts (NULL: the default), say. *unknown = the name of
+ * an op that holds elements whose size the graph does not say, which *bytes lacks (static; NULL:
+ * none does). With a limit such an op fails with MR_RESOURCE_EXHAUSTED when memory for it is used
+ * up.
  * errors   what ds carries */
 MR_API mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t *bytes,
                                 const char **unknown, mr_status *st) MR_NODISCARD;

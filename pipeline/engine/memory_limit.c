@@ -31,6 +31,8 @@
 #define POOL_KEEPS (2 * MIB) /* free buffers */
 #define OF_BESIDE  (2 * MIB) /* a thread that sends on what one of several runs makes, its copies */
 #define ASKS       16        /* between two looks at the process, at most */
+#define BOUND      4         /* times the limit */
+#define LARGE      MIB       /* before so much it is looked at each time */
 
 int64_t mr__memory_resident(void)
 {
@@ -212,6 +214,7 @@ static mr_code needed_by_graph(const mr_dataset *ds, const mr_iterator_opts *o, 
     MR_TRY(mr_dataset_check(ds, st));
     MR_TRY(add_graph(ds, bytes, unknown, st));
     *bytes = add(*bytes, times(o->memory_slots, batch_bytes(ds)));
+    *bytes = add(*bytes, o->memory_taken);
     return MR_OK;
 }
 
@@ -278,26 +281,46 @@ static void stop_beside(mr__memory *m)
     m->beside = 0;
 }
 
+/* What the process needed when a run with a limit was opened first; 0: none was. */
+static atomic_int_fast64_t first_process;
+
 static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t limit,
                            int64_t *needed, mr_status *st)
 {
     const char *unknown;
-    MR_TRY(mr_memory_needed(ds, opts, needed, &unknown, st));
-    if (limit < *needed) { /* what is free is not needed */
+    int64_t graph, process = needed_by_process(opts), none = 0;
+    MR_TRY(needed_by_graph(ds, opts, &graph, &unknown, st));
+    if (add(process, graph) > limit) { /* what is free is not needed */
         mr_buffer_pool_trim();
         malloc_trim(0);
-        MR_TRY(mr_memory_needed(ds, opts, needed, &unknown, st));
+        process = needed_by_process(opts);
     }
+    int64_t first = atomic_load_explicit(&first_process, memory_order_relaxed); /* a figure */
+    if (opts->memory_follows && first && first < process)
+        process = first;
+    *needed = add(process, graph);
     /* What other limited runs hold, and may, counts for the process: a run beside them, of
      * validation data or of an element that is a dataset, reads ahead what room there is. */
     if (limit < *needed && mr__buffer_pool_limits() == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "memory_limit is %" PRId64 " bytes, but the graph needs at least %" PRId64
-                       " bytes (%" PRId64 "M)%s%s; raise the limit, or hold fewer elements",
-                       limit, *needed, *needed / MIB + (*needed % MIB != 0),
-                       unknown ? " and the elements that it holds in " : "",
-                       unknown ? unknown : "");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "memory_limit is %" PRId64 " bytes, but %s at least %" PRId64 " bytes (%" PRId64
+            "M)%s%s; raise the limit, or hold fewer elements",
+            limit, opts->memory_taken ? "the graph and its consumer need" : "the graph needs",
+            *needed, *needed / MIB + (*needed % MIB != 0),
+            unknown ? " and the elements that it holds in " : "", unknown ? unknown : "");
+    /* Relaxed: a figure. */
+    atomic_compare_exchange_strong_explicit(&first_process, &none, process, memory_order_relaxed,
+                                            memory_order_relaxed);
     return MR_OK;
+}
+
+/* Large memory goes back to the system when it is freed. Left alone, the C library raises the size
+ * from which on it does with each that is freed, and keeps as much twice, for each thread. */
+static void give_back_large(void)
+{
+    mallopt(M_MMAP_THRESHOLD, MIB);
+    mallopt(M_TRIM_THRESHOLD, MIB);
 }
 
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
@@ -312,6 +335,7 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
     MR_TRY(opts->memory_beside ? start_beside(m, ds, opts, limit, &needed, st)
                                : start_alone(ds, opts, limit, &needed, st));
     m->limit = limit;
+    give_back_large();
     atomic_init(&m->for_ahead, limit > needed ? limit - needed : 0);
     m->of_batch = batch_bytes(ds);
     m->threads = threads_of(opts);
@@ -348,6 +372,11 @@ static int64_t look(mr__memory *m, int64_t ahead, int64_t most)
     atomic_store_explicit(&m->sample, now, memory_order_relaxed);
     atomic_store_explicit(&m->sampled_at, ahead, memory_order_relaxed);
     return now;
+}
+
+size_t mr__memory_most_of_one(const mr__memory *m)
+{
+    return (size_t)times(m->limit, BOUND);
 }
 
 bool mr__memory_limited(const mr_iter *it)
@@ -402,7 +431,7 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     unsigned asked = atomic_fetch_add_explicit(&m->asked, 1, memory_order_relaxed);
     int64_t at = atomic_load_explicit(&m->sampled_at, memory_order_relaxed);
     int64_t seen = atomic_load_explicit(&m->sample, memory_order_relaxed);
-    if (asked % ASKS == 0 || ahead - at >= OF_BLOCK)
+    if (asked % ASKS == 0 || ahead - at >= OF_BLOCK || one >= LARGE)
         seen = look(m, ahead, most);
     return seen <= most;
 }
@@ -427,14 +456,14 @@ mr_code mr__memory_check(const mr_iter *it, mr_status *st)
     return MR_RESOURCE_EXHAUSTED;
 }
 
-void mr__memory_made(const mr_iter *it, size_t bytes)
+void mr__memory_made(const mr_iter *it, size_t bytes, size_t gone)
 {
     mr__memory *m = &it->run->memory;
     bool large = bytes > OF_BLOCK && times(BLOCKS, (int64_t)bytes) > m->for_ahead;
     /* Relaxed: a figure. */
     if (!m->limit || !large || atomic_load_explicit(&m->has_warned, memory_order_relaxed))
         return;
-    int64_t now = mr__memory_resident();
+    int64_t now = mr__memory_resident() + (int64_t)gone;
     if (now <= m->limit || atomic_exchange(&m->has_warned, true))
         return;
     mr_log(MR_LOG_WARNING,

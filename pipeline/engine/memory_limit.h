@@ -41,6 +41,9 @@ void mr__memory_stop(mr__memory *m);
 
 /* Resident bytes of this process. -1: the system does not say. */
 int64_t mr__memory_resident(void);
+/* No allocation of an op may be larger: some times the limit, since an element is not divided and
+ * may break it, but what a damaged file claims takes no memory. */
+size_t mr__memory_most_of_one(const mr__memory *m);
 bool mr__memory_limited(const struct mr_iter *it);
 /* As mr_iter_take_memory. */
 int64_t mr__memory_take(mr__memory *m, int64_t bytes);
@@ -53,7 +56,8 @@ void mr__memory_ahead(const struct mr_iter *it, int64_t bytes);
 bool mr__memory_guards(const mr_dataset *node);
 /* For such an op, before it pulls. errors MR_RESOURCE_EXHAUSTED, of no place */
 mr_code mr__memory_check(const struct mr_iter *it, mr_status *st) MR_NODISCARD;
-/* An element of so many bytes has been made, as a block of its own. It is not divided, and what the
- * types do not say, nothing was reckoned for: the log warns once of one that breaks the limit. */
-void mr__memory_made(const struct mr_iter *it, size_t bytes);
+/* An element has been made, as a block of its own, that takes or took so many bytes, of which
+ * `gone` were given back. It is not divided, and what the types do not say, nothing was reckoned
+ * for: the log warns once of one that breaks the limit. */
+void mr__memory_made(const struct mr_iter *it, size_t bytes, size_t gone);
 #endif

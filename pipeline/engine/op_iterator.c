@@ -16,6 +16,8 @@
 #include "pipeline/system.h"
 #include "pipeline/wait/wait.h"
 
+enum { LARGE_BLOCK = 1 << 20 };
+
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     /* splitmix64's finaliser (Steele et al. 2014) over the running hash. */
@@ -344,14 +346,18 @@ void mr_iter_defer(mr_iter *it, const mr_status *error)
 static void count(mr_iter *it, const mr_block *b)
 {
     mr__op_counters *c = it->priv->counters;
-    if (b->rows == 1 && it->run->memory.limit)
-        mr__memory_made(it, mr_block_payload_bytes(b));
-    if (!c || !b->rows)
+    if (!b->rows)
+        return;
+    size_t bytes = mr_block_payload_bytes(b);
+    /* Of several rows it is one that makes a block so much larger than blocks are. */
+    if (it->run->memory.limit && (b->rows == 1 || bytes > LARGE_BLOCK))
+        mr__memory_made(it, bytes, 0);
+    if (!c)
         return;
     /* Relaxed: statistics order nothing. */
     atomic_fetch_add_explicit(&c->elements, (int64_t)b->rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->blocks, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->bytes, (int64_t)mr_block_payload_bytes(b), memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->bytes, (int64_t)bytes, memory_order_relaxed);
 }
 
 /* An error of the op's own names its path, and the element where it is not a source's record. */

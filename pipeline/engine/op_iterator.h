@@ -188,6 +188,7 @@ MR_API void mr_iter_add_wait(mr_iter *it, double seconds);
 typedef struct mr_iter_work {
     int64_t began, waited, inner, inner_waited, entered; /* the engine's */
     const mr_iter *above;
+    size_t bound; /* of allocations, before */
 } mr_iter_work;
 MR_API void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w);
 MR_API void mr_iter_work_end(mr_iter *it, mr_iter_work *w);

@@ -6,6 +6,7 @@
 
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/trace.h"
+#include "pipeline/memory_bound.h"
 #include "pipeline/system.h"
 #include "pipeline/wait/wait.h"
 
@@ -303,12 +304,16 @@ void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w)
                         .above = within.traced};
     within.worked = within.waited = 0;
     within.traced = it->run->stats.trace ? it : NULL;
+    if (it->run->memory.limit)
+        w->bound = mr__memory_bound_set(mr__memory_most_of_one(&it->run->memory));
 }
 
 void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
 {
     int64_t now = mr__ticks(), waited_until = mr__waited_ticks();
     processor.depth--;
+    if (w->bound)
+        mr__memory_bound_set(w->bound);
     if (it->run->stats.by_cpu && now - processor.ticks > mr__ticks_to_look())
         look(now, waited_until, true);
     processor.left = work_ticks(now, waited_until);

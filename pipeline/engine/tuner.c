@@ -19,7 +19,8 @@ void mr__tuner_start(mr__tuner *t, const mr_iter *it, size_t row_bytes)
 {
     t->by_clock = has_threads(&it->run->opts);
     t->rows = row_bytes ? MOST_ROWS : 1;
-    t->row_bytes = row_bytes;
+    t->row_bytes = t->widest = row_bytes;
+    t->largest = 0;
 }
 
 size_t mr__tuner_ask(const mr__tuner *t, const mr_iter *it, size_t want)
@@ -31,6 +32,10 @@ void mr__tuner_note(mr__tuner *t, size_t asked, double seconds, size_t rows, siz
 {
     if (rows)
         t->row_bytes = bytes / rows;
+    if (t->row_bytes > t->widest)
+        t->widest = t->row_bytes;
+    if (bytes > t->largest)
+        t->largest = bytes;
     if (t->by_clock && seconds > LONG_REQUEST) {
         if (t->rows > 1)
             t->rows = asked > 1 ? asked / 2 : 1;

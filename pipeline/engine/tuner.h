@@ -14,6 +14,8 @@
 typedef struct mr__tuner {
     size_t rows;      /* as many as time allows */
     size_t row_bytes; /* as seen last; 0: not known */
+    size_t widest;    /* the most that was seen */
+    size_t largest;   /* bytes of the largest request so far: of its rows one may be most of it */
     bool by_clock;
 } mr__tuner;
 

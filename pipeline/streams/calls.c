@@ -19,6 +19,8 @@ static void do_call(const mr__calls *c, mr__entry *call)
         size_t made = mr_block_payload_bytes(&call->rows);
         bytes = made > bytes ? made : bytes;
         call->row_bytes = (on_the_way > bytes ? on_the_way : bytes) / rows;
+        if (rows == 1)
+            mr__memory_made(c->it, call->row_bytes, call->row_bytes - bytes);
         mr_block_clear(&call->in);
     } else {
         mr_block_clear(&call->rows);
@@ -81,6 +83,7 @@ mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr_
     c->queue.gives_way = true;
     c->blocking = mr_program_may_block(program);
     mr__tuner_start(&c->tuner, it, 0);
+    c->tuner.widest = known_bytes(it, program);
     if (num_parallel_calls == MR_AUTO) {
         c->most = (size_t)threads + 1;
         mr__depth_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);
@@ -108,6 +111,7 @@ static mr_code start_call(mr__calls *c, size_t want, mr_status *st)
     if (call->rc != MR_OK)
         return MR_OK;
     call->asked = ask;
+    mr__queue_expect(&c->queue, call, c->tuner.widest * call->rows.rows);
     call->task.run = run_call;
     mr_block_move(&call->in, &call->rows);
     if (!c->executor)
@@ -145,12 +149,14 @@ static mr__entry *wait_for_call(mr__calls *c)
     return call;
 }
 
-/* The first call is needed; memory for others must be there, for what goes in and comes out. */
+/* The first call is needed; memory for others must be there, for what goes in and comes out. Where
+ * the types do not say how much that is, the first one tells. */
 static bool may_start(const mr__calls *c)
 {
-    size_t row = c->tuner.row_bytes;
-    return !c->queue.n ||
-           mr__memory_room(c->it, 2 * row * mr__tuner_ask(&c->tuner, c->it, SIZE_MAX));
+    size_t row = c->tuner.widest;
+    if (!c->queue.n || !mr__memory_limited(c->it))
+        return true;
+    return row && mr__memory_room(c->it, 2 * row * mr__tuner_ask(&c->tuner, c->it, SIZE_MAX));
 }
 
 /* Keeps `most` calls under way. */

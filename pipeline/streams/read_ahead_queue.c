@@ -82,7 +82,7 @@ static void empty_entry(mr__entry *e)
     e->position = NULL;
     e->error = NULL;
     e->rc = MR_OK;
-    e->at = e->error_at = e->counted = e->bytes = e->asked = 0;
+    e->at = e->error_at = e->counted = e->bytes = e->asked = e->ahead = 0;
     e->seconds = 0;
     e->next = NULL;
 }
@@ -112,6 +112,14 @@ static void put_spare(mr__queue *q, mr__entry *e)
     unlock(q);
 }
 
+void mr__queue_expect(const mr__queue *q, mr__entry *e, size_t bytes)
+{
+    if (!q->gives_way)
+        return;
+    e->ahead += bytes;
+    mr__memory_ahead(q->it, (int64_t)bytes);
+}
+
 /* Appends e; true if the consumer is to be woken. */
 static bool push(mr__queue *q, mr__entry *e)
 {
@@ -126,8 +134,7 @@ static bool push(mr__queue *q, mr__entry *e)
     q->n++;
     q->rows += e->counted;
     q->bytes += e->bytes;
-    if (q->gives_way)
-        mr__memory_ahead(q->it, (int64_t)e->bytes);
+    mr__queue_expect(q, e, e->bytes);
     e->shown = e->counted;
     mr__stats_queued(q->it, 1, (int64_t)e->shown, (int64_t)e->bytes);
     q->ended |= e->rc == MR_CANCELLED;
@@ -149,8 +156,7 @@ static void pop(mr__queue *q)
     q->n--;
     q->rows -= e->counted;
     q->bytes -= e->bytes;
-    if (q->gives_way)
-        mr__memory_ahead(q->it, -(int64_t)e->bytes);
+    mr__memory_ahead(q->it, -(int64_t)e->ahead);
     mr__stats_queued(q->it, -1, -(int64_t)e->shown, -(int64_t)e->bytes);
     unlock(q);
     put_spare(q, e);
@@ -248,7 +254,7 @@ static bool has_room(const mr__queue *q, size_t *rows)
         return false;
     *rows = a->rows == SIZE_MAX ? SIZE_MAX : a->rows - q->rows;
     bool room = q->n < a->least || (q->n < a->entries && q->rows < a->rows && q->bytes < a->bytes);
-    return room && mr__memory_room(q->it, q->tuner.row_bytes);
+    return room && mr__memory_room(q->it, q->tuner.largest);
 }
 
 /* As read_entry; what cannot be read for want of memory is an error of its place. */

@@ -50,6 +50,7 @@ struct mr__entry {
     mr_buffer *position;   /* the input's before it; NULL: not kept, or it cannot be read again */
     size_t counted, bytes; /* in the queue's counts: rows; payload, where the queue is tuned */
     size_t shown;          /* rows in the statistics */
+    size_t ahead;          /* bytes that count as read ahead for the memory limit */
     /* of the client's tasks */
     mr__task task;
     mr_block in;
@@ -96,6 +97,8 @@ struct mr__queue {
     bool stop;                     /* the fill ends after the entry it is at */
 };
 
+/* What a task makes of e will take so many bytes, which count as read ahead until e is taken. */
+void mr__queue_expect(const mr__queue *q, mr__entry *e, size_t bytes);
 /* Starts an empty queue over `input` (borrowed until mr__queue_clear or _reset), which may have
  * been open before over another one that was cleared. */
 void mr__queue_open(mr__queue *q, mr_iter *it, mr_iter *input);

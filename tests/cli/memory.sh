@@ -93,6 +93,82 @@ for graph in \
     limited "$graph"
 done
 
+# ---- damage: a good header that claims most of the file, whose data it does not fit
+python3 - <<'PYTHON'
+import struct
+def crc(data):
+    c = 0xFFFFFFFF
+    for byte in data:
+        c ^= byte
+        for _ in range(8):
+            c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+    return c ^ 0xFFFFFFFF
+def masked(data):
+    c = crc(data)
+    return struct.pack("<I", ((c >> 15 | c << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+def head(n):
+    return struct.pack("<Q", n) + masked(struct.pack("<Q", n))
+def record(data):
+    return head(len(data)) + data + masked(data)
+with open("crafted.tfrecord", "wb") as f:
+    f.write(record(b"first") + b"\1" * 20 + head(30 << 20) + b"\2" * (10 << 20) + record(b"second"))
+    f.write(head(24 << 20) + bytes(24 << 20) + b"\0\0\0\0" + record(b"third"))
+PYTHON
+limited 'tfrecord("crafted.tfrecord", on_corrupt="skip")'
+result all_records_around_damage "$([ "$(cat got)" = $'"first"\n"second"\n"third"' ]; echo $?)" "$(cat got)"
+
+# ---- what the types do not say: the first call tells it, and no other is begun before
+if "$m" write --out photo --expr 'range(12).map(x => {"jpg": encode_jpeg(zeros([2000, 3000, 3], "uint8"))})' >out 2>err; then
+    photos='tfrecord("photo-*").map(x => parse_example(x, jpg=bytes)["jpg"])'
+    for graph in "$photos.map(x => size(decode_jpeg(x)), num_parallel_calls=16)" \
+        "$photos.map(x => decode_jpeg(x), num_parallel_calls=16).prefetch(100).map(x => size(x))"; do
+        "$m" show "$graph" >want 2>err
+        run "$m" show --threads 4 --memory-limit $((measured ? 64 << 20 : 900 << 20)) "$graph"
+        result "the same of photos: $graph" "$(cmp want got >&2 2>>err; echo $?)" "$(cat err)"
+        below "$graph" $((64 << 20))
+    done
+    # An image that is far more than the limit is an error in its place, before there is memory for it.
+    "$m" show 'range(1).map(x => encode_jpeg(zeros([64, 64, 3], "uint8")))' >small.json 2>err
+    python3 - <<'PYTHON'
+import base64, json, struct, zlib
+jpeg = bytearray(base64.b64decode(json.load(open("small.json"))["b64"]))
+at = jpeg.index(b"\xff\xc0")
+open("b-small.jpg", "wb").write(jpeg)
+jpeg[at + 5:at + 9] = struct.pack(">HH", 13000, 13000)
+open("a-claims.jpg", "wb").write(jpeg)
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+packer = zlib.compressobj(9)
+pixels = b"".join(packer.compress(bytes(12001) * 100) for _ in range(120)) + packer.flush()
+open("a-bomb.png", "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 12000, 12000, 8, 0, 0, 0, 0)) +
+                               chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
+PYTHON
+    for graph in 'files("a-claims.jpg", "b-small.jpg")' 'files("a-bomb.png", "b-small.jpg")'; do
+        graph="$graph.map(f => size(decode_image(f[\"contents\"])))"
+        run "$m" show --threads 2 --memory-limit 32M "$graph"
+        result "refused in its place: $graph" "$(grep -Eq 'cannot be 13000 x 13000 pixels|takes 144000000 bytes, and with this memory limit nothing may have more than 134217728' err; echo $?)" "$(cat err)"
+        below "$graph" $((32 << 20))
+        expect "others_follow: $graph" 0 12288 -- "$m" show --threads 2 --memory-limit 32M "$graph.ignore_errors()"
+    done
+else
+    skip photos "no JPEG library: $(cat err)"
+fi
+
+# ---- writing: the writer's buffers count too, and it writes the same
+data='range(24000).map(x => {"n": x, "v": random_uniform([1000], seed=1)})'
+for options in '' '--shards 4' '--compress ZSTD --shards 8' '--compress GZIP --shards 8' '--compress zstd-record' '--format jsonl --shards 2' \
+    '--format npy' '--format arrow --shards 4' '--format arrow --compress ZSTD --shards 2' '--format parquet' '--format parquet --compress GZIP --shards 3'; do
+    to=(write --threads 2 --overwrite --expr "$data" $options)
+    "$m" "${to[@]}" --out free >out 2>err || result "written: $options" 1 "$(cat err)"
+    "$m" "${to[@]}" --out bound --memory-limit 1M >out 2>err
+    bytes=$(sed -n 's/.* but the graph and its consumer need at least \([0-9]*\) bytes .*/\1/p' err)
+    result "writing says what it needs: $options" "$([ "$bytes" ] && [ ! -e bound-00000-of-00001.tfrecord ]; echo $?)" "$(cat err)"
+    run "$m" "${to[@]}" --out bound --memory-limit $((bytes + (measured ? 0 : 600 << 20)))
+    result "written the same in $bytes bytes: $options" "$(for f in free*; do cmp "$f" "bound${f#free}" || exit 1; done >&2 2>>err; echo $?)" "$(cat err)"
+    below "writing: $options" "$bytes"
+    rm -f free* bound*
+done
+
 # ---- what an op keeps in a file
 for graph in 'text_line("rows.txt").cache("kept-N").repeat(2).prefetch(1000)' 'text_line("rows.txt").snapshot("taken-N").prefetch(1000)'; do
     limited "$graph"
@@ -111,6 +187,9 @@ for options in '' ', transfer="tcp"' ', transfer="tcp", compression="ZSTD"' ', p
     graph="range(4000).map(x => random_uniform([13107], seed=1)).prefetch(10000).distribute(\"$service\", seed=1$options).map(x => sum(x))"
     [ "${options/dynamic/}" = "$options" ] || graph="$graph.map(x => 1)" # in no order
     limited "$graph"
+done
+for options in '' ', transfer="tcp"'; do
+    limited "range(200).map(x => zeros([1048576]) + cast(x, \"float32\")).distribute(\"$service\", seed=1, streams=2$options).map(x => sum(x))"
 done
 if [ $measured = 1 ]; then
     echo $(($(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$worker/status") * 1024)) >used
@@ -139,5 +218,12 @@ if "$m" train --help >/dev/null 2>&1; then
         result "trained the same in $limit bytes" "$(cmp want got >&2 2>>err; echo $?)" "$(cat err)"
         below training $limit
     done
+    # What came after training counts for it as it did for the training; what does not fit says so before it.
+    deep=(--model 'dense(100).dense(1)' --loss mse --optimizer 'sgd(0.0)' --log json --steps 3 --data "$data" --threads 2)
+    "$m" train "${deep[@]}" --eval "$data" >want 2>err
+    run "$m" train "${deep[@]}" --eval "$data" --memory-limit $((bytes + adds + (measured ? 4 << 20 : 900 << 20)))
+    result evaluated_the_same "$([ -s want ] && cmp want got >&2 2>>err; echo $?)" "$(cat err)"
+    expect an_evaluation_that_does_not_fit_is_refused_first 1 '' '--eval: ' 'memory_limit is' 'needs at least' -- \
+        "$m" train "${deep[@]}" --eval "${data/.batch(16)/.repeat(20).shuffle(8000, seed=1).batch(16)}" --memory-limit $((bytes + adds + (measured ? 4 << 20 : 400 << 20)))
 fi
 finish

@@ -268,6 +268,81 @@ MR_TEST(every_op_gives_the_same_within_the_least_limit_and_those_above)
     }
 }
 
+/* Rows of 2 MiB, which the types do not say. */
+MR_TEST(parallel_calls_learn_from_the_first_what_they_take)
+{
+    static const char *const calls[] = {
+        "range(40).map(x => zeros([524288 + x % 2]), num_parallel_calls=16)",
+        "range(40).map(x => zeros([524288 + x % 2]), num_parallel_calls=16).prefetch(50)",
+        "range(40).map(x => sum(zeros([524288 + x % 2])), num_parallel_calls=16).prefetch(50)"};
+    start();
+    for (size_t g = 0; g < sizeof calls / sizeof *calls; g++) {
+        mr_status st;
+        mr_iterator *it = NULL;
+        int64_t rows = 0;
+        mr_dataset *ds = graph(calls[g]);
+        mr_iterator_opts o = {.threads = 8, .has_threads = true};
+        mr_buffer_pool_trim();
+        o.memory_limit = needed(ds, &o) + 10 * MIB;
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        mr_restart_peak();
+        rest(it, 1, &rows);
+        mr_eq_i64(rows, 40);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+        if (base + mr_peak_memory() > o.memory_limit)
+            mr_fail_test("%lld bytes were in use, with a limit of %lld", base + mr_peak_memory(),
+                         (long long)o.memory_limit);
+    }
+}
+
+/* What the process has grown by since takes room from what is read ahead. */
+MR_TEST(a_run_that_follows_another_is_refused_for_its_own_needs_alone)
+{
+    start();
+    mr_status st;
+    mr_iterator *it = NULL;
+    int64_t rows = 0;
+    mr_iterator_opts o = {.threads = 1, .has_threads = true};
+    mr_dataset *ds = graph(ROWS ".prefetch(100)"), *large = graph(ROWS ".shuffle(20, seed=1)");
+    o.memory_limit = needed(ds, &o) + MIB;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_iterator_close(it);
+    base = 500 * MIB;
+    mr_code_is(mr_iterator_open(&it, ds, &o, &st), MR_INVALID_ARGUMENT, &st);
+    o.memory_follows = true;
+    mr_code_is(mr_iterator_open(&it, large, &o, &st), MR_INVALID_ARGUMENT, &st);
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    rest(it, 1, &rows);
+    mr_eq_i64(rows, 24);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_dataset_unref(large);
+}
+
+MR_TEST(what_is_far_more_than_the_limit_gets_no_memory)
+{
+    start();
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_iterator_opts o = {.threads = 0, .has_threads = true, .memory_limit = 64 * MIB};
+    mr_dataset *ds = graph("range(2).map(x => length(zeros([75000000 * (1 - x) + 1])))");
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_restart_peak();
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_has_str(st.message, "300000004 bytes");
+    mr_has_str(st.message, "more than 268435456");
+    mr_check(mr_peak_memory() < 8 * MIB);
+    mr_iterator_close(it);
+    o.memory_limit = 0;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
 MR_TEST(what_the_consumer_keeps_is_needed_and_more_is_given_as_far_as_there_is_room)
 {
     start();
