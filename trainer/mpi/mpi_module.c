@@ -22,6 +22,7 @@ enum {
     MAX_SLICES = 2,
     SHORT = MAX_SLICES * SLICE - HEAD /* bytes */
 };
+enum { TOGETHER = 128 << 10 /* bytes: a longer turn waits for the meeting */ };
 enum { AHEAD = 2 /* parts */, PART = MR__MPI_ROOM / AHEAD /* bytes */ };
 enum { OF_MEETING, OF_TURN }; /* tags */
 
@@ -431,11 +432,13 @@ static bool mpi_start(const mr__mpi_call *c, char *why, size_t size)
 }
 
 /* A process that sums more values, or fewer, can make a turn fail before the heads are there. The
- * turn goes first: its messages are what takes time. */
+ * turn goes first, as its messages are what takes time; but a long one takes less where all begin
+ * it at once, after the meeting. */
 static bool mpi_test(bool *done, char *why, size_t size)
 {
     *done = false;
-    if (turn.runs && !turn.why[0])
+    bool waits = meeting.runs && call.count > TOGETHER / bytes_of[call.type];
+    if (turn.runs && !turn.why[0] && !waits)
         test_turn();
     if (meeting.runs && !test_meeting(why, size))
         return false;
