@@ -30,8 +30,9 @@ MR_HD void softmax_at(const mr_math_activate &p, int64_t i)
         if (top > most)
             sum *= expf(most - top);
         most = top;
+        float from = most == -INFINITY ? 0 : most; /* of -inf alone (or none) the sum is 0 */
         for (int k = 0; k < TOGETHER; k++)
-            sum += expf(v[k] - most);
+            sum += expf(v[k] - from);
     }
     float top = mr_lanes_max(most);
     sum = mr_lanes_sum(sum * expf(most - top));
