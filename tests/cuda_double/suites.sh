@@ -6,7 +6,7 @@ suites='callbacks check_replicas checkpoint collective collective_times coordina
     input_gradient keras_values loss metrics mixed_precision model model_layers number_layers outputs preprocessing
     saved_model server_calls staging strategies strategy'
 # Those that run on devices that MR_TEST_DEVICES names.
-on_named='device_streams math_ids math_images math_layers math_losses math_norms math_table nccl'
+on_named='device_streams math_ids math_images math_layers math_losses math_norms math_sums math_table nccl'
 # Those that have nothing to do with a GPU: statistics of datasets (adapt); files, and names of components (layout, onnx,
 # registry, safetensors); devices of the processor and made-up ones (collective_processes, device, device_modules,
 # timeline, of which there is a part in `training` of double.sh).

@@ -62,34 +62,35 @@ bool mr__cuda_is_quad(const void *p)
     return (uintptr_t)p % (MR_QUAD * sizeof(float)) == 0;
 }
 
-/* Parts of the first stage; quads: a thread has MR_QUAD columns. */
-static size_t column_parts(size_t rows, size_t width, bool quads)
+/* Parts of the first stage; a thread has MR_QUAD columns where they come in fours. Where x lies
+ * must not matter: the same values give the same bits. */
+static size_t column_parts(size_t rows, size_t width)
 {
-    return quads ? clamp(rows / SUM_LEAST, 1, clamp(QUAD_THREADS / (width / MR_QUAD), 1, SIZE_MAX))
-                 : parts_of(rows, width);
+    if (width == 0 || width % MR_QUAD != 0)
+        return parts_of(rows, width);
+    return clamp(rows / SUM_LEAST, 1, clamp(QUAD_THREADS / (width / MR_QUAD), 1, QUAD_THREADS));
 }
 
 size_t mr__cuda_column_room(size_t rows, size_t width)
 {
-    size_t plain = column_parts(rows, width, false),
-           quads = width % MR_QUAD == 0 && width > 0 ? column_parts(rows, width, true) : 0;
-    return ((quads > plain ? quads : plain) + LAST_PARTS) * width;
+    size_t parts = column_parts(rows, width);
+    return parts == 1 ? 0 : (parts + (parts > 2 * LAST_PARTS ? LAST_PARTS : 0)) * width;
 }
 
 mr_code mr__cuda_column_sums_in(mr__cuda_stream *s, size_t rows, size_t width, const float *x,
                                 float *room, float *out, mr_status *st)
 {
-    bool quads = width % MR_QUAD == 0 && width > 0 && mr__cuda_is_quad(x);
-    mr_k_columns p = {.rows = rows, .width = width, .x = x, .out = room};
-    p.parts = column_parts(rows, width, quads);
-    if (p.parts > 1) {
-        MR_TRY(quads ? mr__launch_sum_column_quads(s, &p, p.parts * width / MR_QUAD, st)
-                     : mr__launch_sum_columns(s, &p, p.parts * width, st));
-        p.rows = p.parts;
-        p.x = p.out;
-        p.out += p.parts * width;
-    }
+    mr_k_columns p = {.rows = rows, .width = width, .parts = column_parts(rows, width), .x = x};
+    p.out = p.parts == 1 ? out : room;
+    MR_TRY(width % MR_QUAD == 0 && mr__cuda_is_quad(x)
+               ? mr__launch_sum_column_quads(s, &p, p.parts * width / MR_QUAD, st)
+               : mr__launch_sum_columns(s, &p, p.parts * width, st));
+    if (p.parts == 1)
+        return MR_OK;
+    p.rows = p.parts;
+    p.x = p.out;
     if (p.rows > 2 * LAST_PARTS) {
+        p.out += p.parts * width;
         p.parts = LAST_PARTS;
         MR_TRY(mr__launch_sum_columns(s, &p, p.parts * width, st));
         p.rows = p.parts;

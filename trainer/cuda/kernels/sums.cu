@@ -21,23 +21,33 @@ typedef struct alignas(16) quad {
     float v[MR_QUAD];
 } quad;
 
-/* Four at a time; the part that is first takes those before and after. */
+/* This lane's share of the quads of a part. */
+MR_HD double sum_of_quads(const mr_k_sum &p, size_t lane, size_t k, bool aligned)
+{
+    double sum = 0;
+#pragma unroll 4
+    for (size_t i = MR_PART_FIRST(k, lane); i < p.n / MR_QUAD; i += MR_PART_STEP(p.parts)) {
+        const float *x = (const float *)p.x + i * MR_QUAD;
+        quad q;
+        if (aligned)
+            q = *(const quad *)x;
+        else
+            for (int c = 0; c < MR_QUAD; c++)
+                q.v[c] = x[c];
+        sum += ((double)q.v[0] + (double)q.v[1]) + ((double)q.v[2] + (double)q.v[3]);
+    }
+    return sum;
+}
+
+/* Four at a time, the same four wherever they lie, so that the same values give the same bits; the
+ * part that is first takes those that are left. */
 MR_HD void sum_floats_at(const mr_k_sum &p, int64_t at)
 {
     size_t lane = (size_t)at % MR_LANES, k = (size_t)at / MR_LANES;
     const float *x = (const float *)p.x;
-    size_t head = (size_t)(-(uintptr_t)x % sizeof(quad)) / sizeof *x;
-    head = head < p.n ? head : p.n;
-    size_t quads = (p.n - head) / MR_QUAD, tail = head + quads * MR_QUAD;
-    double sum = 0;
-#pragma unroll 4
-    for (size_t i = MR_PART_FIRST(k, lane); i < quads; i += MR_PART_STEP(p.parts)) {
-        quad q = *(const quad *)(x + head + i * MR_QUAD);
-        sum += ((double)q.v[0] + (double)q.v[1]) + ((double)q.v[2] + (double)q.v[3]);
-    }
-    for (size_t i = lane; k == 0 && i < head; i += MR_LANES)
-        sum += (double)x[i];
-    for (size_t i = tail + lane; k == 0 && i < p.n; i += MR_LANES)
+    double sum = (uintptr_t)x % sizeof(quad) == 0 ? sum_of_quads(p, lane, k, true)
+                                                  : sum_of_quads(p, lane, k, false);
+    for (size_t i = p.n / MR_QUAD * MR_QUAD + lane; k == 0 && i < p.n; i += MR_LANES)
         sum += (double)x[i];
     put_part(p, lane, k, sum);
 }
