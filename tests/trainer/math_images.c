@@ -96,11 +96,11 @@ static void expect_bfloats(bench *b, const float *p, size_t n)
     free(rounded);
 }
 
-ON_DEVICES(convolutions_and_their_gradients_are_the_plain_loops)
+static void check_convolutions(bench *b, const conv *shapes, size_t n)
 {
-    for (size_t t = 0; t < 3 * N_CONVOLUTIONS; t++) {
-        const conv *s = &convolutions[t % N_CONVOLUTIONS];
-        bool with_bias = t < N_CONVOLUTIONS, bfloat = t >= 2 * N_CONVOLUTIONS;
+    for (size_t t = 0; t < 3 * n; t++) {
+        const conv *s = &shapes[t % n];
+        bool with_bias = t < n, bfloat = t >= 2 * n;
         size_t images = s->n * s->height * s->width * s->channels,
                kernel = s->kernel_h * s->kernel_w * (s->channels / s->groups) * s->filters,
                result = s->n * s->out_h * s->out_w * s->filters;
@@ -154,6 +154,57 @@ ON_DEVICES(convolutions_and_their_gradients_are_the_plain_loops)
         free(x);
         free(k);
         free(bias);
+        free(dy);
+        drop_blocks(b);
+    }
+}
+
+ON_DEVICES(convolutions_and_their_gradients_are_the_plain_loops)
+{
+    check_convolutions(b, convolutions, N_CONVOLUTIONS);
+}
+
+ON_DEVICES(convolutions_of_large_kernels_are_the_plain_loops)
+{
+    static const conv shapes[] = {
+        {2, 1, 40, 1, 4, 1, 1, 32, 1, 1, 1, 1, 0, 15, 1,
+         40}, /* a kernel of one row; of one column; */
+        {2, 40, 1, 1, 4, 1, 32, 1, 1, 1, 1, 1, 15, 0, 40,
+         1}, /* larger than the image; all at once */
+        {2, 2, 3, 1, 8, 1, 5, 5, 1, 1, 1, 1, 2, 2, 2, 3},
+        {2, 9, 10, 3, 4, 1, 3, 3, 2, 3, 2, 2, 3, 3, 6, 4},
+    };
+    check_convolutions(b, shapes, sizeof shapes / sizeof *shapes);
+}
+
+/* What is added up is the same each time, so that what rounding loses adds up too. */
+ON_DEVICES(gradients_of_long_rows_do_not_lose_what_is_small)
+{
+    static const conv rows[] = {{1, 1, 300003, 1, 4, 1, 1, 3, 1, 1, 1, 1, 0, 0, 1, 300001},
+                                {192, 1, 1027, 1, 4, 1, 1, 3, 1, 2, 1, 1, 0, 0, 1, 513}};
+    for (size_t t = 0; t < 2; t++) {
+        const conv *s = &rows[t];
+        size_t images = s->n * s->width, result = s->n * s->out_w * s->filters;
+        float *x = malloc(images * sizeof *x), *dy = malloc(result * sizeof *dy);
+        double *want = doubles(12);
+        for (size_t i = 0; i < images; i++)
+            x[i] = 1;
+        for (size_t i = 0; i < result; i++)
+            dy[i] = 0.1f;
+        for (size_t i = 0; i < 12; i++)
+            want[i] = (double)0.1f * (double)(s->n * s->out_w);
+        mr_math_conv2d_backward_weights w = {*s,
+                                             put_floats(b, x, images),
+                                             put_floats(b, dy, result),
+                                             put_floats(b, NULL, 12),
+                                             NULL,
+                                             false};
+        mr_test_context("rows of %zu", s->out_w);
+        mr_ok(b->m->conv2d_backward_weights(b->s, &w, &st), &st);
+        /* oneDNN adds a whole row up in float32. */
+        bool cpu = strcmp(mr_device_kind(b->d), "cpu") == 0;
+        expect(b, w.dkernel, want, 12, cpu ? 1e-2 : 3e-4);
+        free(x);
         free(dy);
         drop_blocks(b);
     }
@@ -250,6 +301,42 @@ ON_DEVICES(pools_and_their_gradients_are_the_plain_loops)
         free(dy);
         drop_blocks(b);
     }
+}
+
+ON_DEVICES(pools_take_nan_for_the_largest_and_infinity_as_it_is)
+{
+    enum { CHANNELS = 8 };
+    const pool s = {false, 1, 2, 4, CHANNELS, 2, 2, 2, 2, 0, 0, 1, 2};
+    float x[2 * 4 * CHANNELS], dy[2 * CHANNELS];
+    for (size_t i = 0; i < 2 * CHANNELS; i++)
+        dy[i] = (float)(i + 1);
+    double *y = doubles(2 * CHANNELS), *dx = doubles(2 * 4 * CHANNELS);
+    for (size_t c = 0; c < CHANNELS; c++) {
+        float first[4] = {1, 2, NAN, 3}, second[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+        size_t best = c % 4; /* where the NaN is, and the only number */
+        first[2] = first[best], first[best] = NAN;
+        second[best] = c % 3 == 0 ? -7 : -INFINITY;
+        for (size_t k = 0; k < 4; k++) {
+            x[(k / 2 * 4 + k % 2) * CHANNELS + c] = first[k];
+            x[(k / 2 * 4 + 2 + k % 2) * CHANNELS + c] = second[k];
+        }
+        size_t other = c % 3 == 0 ? best : 0;
+        y[c] = NAN, y[CHANNELS + c] = second[other];
+        dx[(best / 2 * 4 + best % 2) * CHANNELS + c] = dy[c];
+        dx[(other / 2 * 4 + 2 + other % 2) * CHANNELS + c] = dy[CHANNELS + c];
+    }
+    mr_math_pool2d f = {s, put_floats(b, x, 2 * 4 * CHANNELS), put_floats(b, NULL, 2 * CHANNELS)};
+    mr_math_pool2d_backward g = {s, f.x, f.y, put_floats(b, dy, 2 * CHANNELS),
+                                 put_floats(b, NULL, 2 * 4 * CHANNELS)};
+    mr_ok(b->m->pool2d(b->s, &f, &st), &st);
+    mr_ok(b->m->pool2d_backward(b->s, &g, &st), &st);
+    float *got = get(b, f.y, 2 * CHANNELS * sizeof *got);
+    for (size_t i = 0; i < 2 * CHANNELS; i++)
+        mr_check(isnan(y[i]) ? isnan(got[i]) : (double)got[i] == y[i]);
+    free(got);
+    free(y);
+    expect(b, g.dx, dx, 2 * 4 * CHANNELS, 0);
+    drop_blocks(b);
 }
 
 typedef struct norm {

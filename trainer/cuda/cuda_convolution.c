@@ -16,16 +16,17 @@
 
 /* Most memory that an algorithm may take; candidates looked at; sums of ours that weights'
  * gradients are taken in, and their parts a weight; threads of the narrow kernel for these, and
- * rows of a part; plans kept of a stream: the one not used for longest makes room; an image for
- * FFT in one piece; channels from which FFT pays; terms of a sum up to which our own kernels are
- * faster; channels that units for bfloat16 take at a time; values that rooms begin at multiples
- * of. */
+ * rows and terms of a part, which it adds up in float32; plans kept of a stream: the one not used
+ * for longest makes room; an image for FFT in one piece; channels from which FFT pays; terms of a
+ * sum up to which our own kernels are faster; channels that units for bfloat16 take at a time;
+ * values that rooms begin at multiples of. */
 enum {
     MAX_WORKSPACE = 512 << 20,
     MAX_ALGORITHMS = 8,
     WEIGHT_SUMS = 1 << 18,
     NARROW_SUMS = 1 << 16,
     MOST_ROWS = 64,
+    MOST_TERMS = 1 << 14,
     MIN_PARTS = 64,
     MAX_PARTS = 1024,
     MAX_PLANS = 256,
@@ -243,7 +244,9 @@ static bool is_narrow(const mr_math_conv2d_shape *c)
     size_t most = (size_t)1 << 31;
     return c->groups == 1 && c->channels * c->kernel_h * c->kernel_w <= FEW_TERMS &&
            c->filters % MR_QUAD == 0 && c->n * c->out_h * c->out_w * c->filters < most &&
-           c->n * c->height * c->width * c->channels < most;
+           c->n * c->height * c->width * c->channels < most && weights_of(c) < most &&
+           reach(c->out_h, c->stride_h, c->kernel_h, c->dilation_h) < most &&
+           reach(c->out_w, c->stride_w, c->kernel_w, c->dilation_w) * c->channels < most;
 }
 
 static mr_code make_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to,
@@ -583,8 +586,9 @@ static mr_code own_weights(mr__cuda_stream *s, const mr_math_conv2d_backward_wei
     size_t threads = mr_tap_groups(weights / c->filters) * (c->filters / MR_QUAD); /* of a part */
     size_t parts = narrow ? NARROW_SUMS / threads : WEIGHT_SUMS / weights;
     parts = parts < MIN_PARTS ? MIN_PARTS : parts > MAX_PARTS && !narrow ? MAX_PARTS : parts;
-    if (narrow && n / MOST_ROWS > parts)
-        parts = n / MOST_ROWS;
+    size_t rows = MOST_TERMS / c->out_w < MOST_ROWS ? MOST_TERMS / c->out_w : MOST_ROWS;
+    if (narrow && n / rows > parts)
+        parts = n / rows;
     mr_k_conv2d_weights k = {.c = *p, .parts = n < parts ? n : parts};
     size_t sums = k.parts * weights;
     MR_TRY(mr__cuda_reserve(s, &s->scratch,
@@ -622,7 +626,7 @@ mr_code mr__cuda_conv2d_backward_weights(mr_stream *stream,
         return MR_OK;
     if (is_empty(c))
         return mr__cuda_set(s, p->dkernel, 0, weights * sizeof *p->dkernel, st);
-    if (is_narrow(c) && mr__cuda_is_quad(p->dy))
+    if (is_narrow(c) && c->out_w <= MOST_TERMS && mr__cuda_is_quad(p->dy))
         return own_weights(s, p, true, st);
     MR_TRY(copy_plan(s, c, BY_WEIGHTS, p->bfloat, &x, st));
     if (!x.usable)

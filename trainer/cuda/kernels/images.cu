@@ -193,7 +193,7 @@ MR_HD uint32_t tap_of(const mr_math_conv2d_shape &s, uint32_t t)
 MR_HD void conv2d_narrow_weights_at(const mr_k_conv2d_weights &p, int64_t at)
 {
     const mr_math_conv2d_shape &s = p.c.s;
-    enum { NOWHERE = -(1 << 30) };
+    enum { NOWHERE = INT32_MIN }; /* below 0 with any column added */
     int32_t channels = (int32_t)s.channels, step = (int32_t)s.stride_w;
     uint32_t filters = (uint32_t)s.filters, quads = filters / MR_QUAD,
              all = (uint32_t)(s.kernel_h * s.kernel_w * s.channels),
