@@ -15,9 +15,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 export LC_ALL=C.UTF-8
 
 for part; do
+    [ "$1" != --bundle ] || break
     case $part in
     suites | commands | training | processes | memory | rates) ;;
-    --bundle) break ;;
     *)
         echo "gpu.sh: there is no part '$part'; they are suites, commands, training, processes, memory, rates" >&2
         exit 2
@@ -50,7 +50,8 @@ bundle() { # DIR BUILD
 }
 
 if [ "${1:-}" = --bundle ]; then
-    dir=$(realpath -m "${2:?gpu.sh --bundle DIR [BUILD]}") build=${3:-}
+    [ -n "${2:-}" ] || { echo "gpu.sh: --bundle DIR [BUILD]: DIR is missing" >&2; exit 2; }
+    dir=$(realpath -m "$2") build=${3:-}
     if [ -z "$build" ]; then
         build=$here/../build-bundle
         cmake -S "$here/.." -B "$build" -DCMAKE_BUILD_TYPE=Release -DMR_WITH_CUDA=ON -DMR_WITH_TRAINER=ON \
@@ -228,6 +229,7 @@ PY
 
     train whole.log cuda:0 "$mlp" 'adam(0.003)' "$data"
     for stop in 12 25 40; do # lines each, of the steps that are left
+        : >killed.log # before the program has opened it
         "$bin/millrace" train --data "$data" --model "$mlp" --loss "$loss" --optimizer 'adam(0.003)' --metrics accuracy --epochs 4 \
             --seed 5 --devices cuda:0 --log json --callback 'backup_and_restore("backup", save_freq=5)' >killed.log 2>killed.err &
         while kill -0 $! 2>/dev/null && [ "$(wc -l <killed.log)" -lt $stop ]; do sleep 0.02; done
