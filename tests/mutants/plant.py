@@ -7,7 +7,8 @@
 A row of a table, with a tab between its fields, says in this order: the behaviour that is broken (a name), the
 source file, the text there (it must stand there exactly once), what replaces it, the tests that should notice
 (separated by commas, run until one fails: names of ctest, or PROGRAM:PART for those tests of test_PROGRAM that have
-PART in their name), and, for a fault that no test can notice, why. "\\n" in a text is a new line. Rows with a reason
+PART in their name, or cuda:PART for those of test_trainer on the double of NVIDIA's libraries), and, for a fault that
+no test can notice, why. "\\n" in a text is a new line. Rows with a reason
 count as survivors.
 
 Rows are taken by file, so that one file is compiled a row; only the programs that a row's tests need are linked, and
@@ -101,7 +102,9 @@ def targets_of(tests):
     """What must be built for these tests."""
     out = set()
     for test in (test.partition(":")[0] for test in tests):
-        if test.startswith("fuzz_"):
+        if test == "cuda":
+            out |= {"millrace-cuda", "cuda-double", "test_trainer"}
+        elif test.startswith("fuzz_"):
             out.add(test)
         elif test in ("known", "known_identities", "oracle", "held") or test.endswith("_sh"):
             out |= {"millrace", "oracle_held"}
@@ -119,10 +122,10 @@ class Bed:
         self.tree, self.build = os.path.join(folder, "tree"), os.path.join(folder, "build")
         self.jobs = str(jobs)
 
-    def run(self, *command, limit=None):
+    def run(self, *command, limit=None, more=None):
         """(status, output); the status is -1 where it ran too long"""
         environment = {**os.environ, "MR_TEST_TIMEOUT": str(LIMIT // 4), "MR_TEST_FAIL_FAST": "1",
-                       "MR_TEST_SEED": "1", "LC_ALL": "C.UTF-8", "CCACHE_DISABLE": "1"}
+                       "MR_TEST_SEED": "1", "LC_ALL": "C.UTF-8", "CCACHE_DISABLE": "1", **(more or {})}
         try:
             run = subprocess.run(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, check=False)
@@ -133,9 +136,14 @@ class Bed:
     def configure(self):
         status, output = self.run("cmake", "-S", ".", "-B", self.build, "-G", "Ninja", "-DMR_BUILD_BENCH=OFF",
                                   "-DMR_BUILD_EXAMPLES=OFF", "-DMR_WITH_CRITERION=OFF", "-DCMAKE_BUILD_TYPE=Debug",
-                                  "-DCMAKE_C_FLAGS_DEBUG=-O1")
+                                  "-DCMAKE_C_FLAGS_DEBUG=-O1",
+                                  "-DMR_CUDA_ARCHITECTURES=90")
         if status:
             sys.exit(output[-4000:])
+
+    def has_cuda(self):
+        """Whether nvcc was found."""
+        return os.path.exists(os.path.join(self.build, "tests", "cuda_double"))
 
     def compile(self, tests):
         """The output of a build that failed, or None."""
@@ -147,8 +155,12 @@ class Bed:
         """("passes", "fails" or "timed out", output)"""
         program, _, part = test.partition(":")
         if part:
+            double = {"LD_LIBRARY_PATH": os.path.join(self.build, "tests", "cuda_double", "lib"),
+                      "MILLRACE_CUDA_MODULE": os.path.join(self.build, "millrace-cuda.so"),
+                      "MR_TEST_DEVICES": "cuda:0", "MR_DOUBLE_DELAY": "20"} if program == "cuda" else {}
+            program = "trainer" if double else program
             status, output = self.run(os.path.join(self.build, "tests", "test_" + program), "--filter=" + part,
-                                      limit=LIMIT)
+                                      limit=LIMIT, more=double)
             if status == 2:
                 sys.exit(f"{test}: {output}")
         else:
@@ -233,6 +245,10 @@ def main():
     bed = Bed(os.path.abspath(options.dir), options.jobs)
     copy_tree(bed.tree)
     bed.configure()
+    if not bed.has_cuda():
+        left_out = [row for row in rows if any(test.startswith("cuda:") for test in row.tests)]
+        rows = [row for row in rows if row not in left_out]
+        print(f"{len(left_out)} rows are left out: their tests want nvcc")
     everything = sorted({test for row in rows for test in row.tests})
     output = bed.compile(everything)
     if output is not None:
