@@ -3,9 +3,11 @@
  *
  *     train                                what a step takes, beside the sum of its primitives run
  *                                          alone (oneDNN's, and loops for the rest); two replicas
- *                                          beside one, and what part of the time of their sums is
+ *                                          beside one, and beside two that have nothing to do with
+ *                                          each other; what part of the time of their sums is
  *                                          beside other work; what is around a step of an empty
  *                                          model; how fast fit takes batches
+ *     train --replicas                     two replicas alone
  *     train --serve MODEL BATCH REPLICAS   for each line N of standard input runs N steps and
  *                                          prints the seconds they took, by the clock and of the
  *                                          processor (bench/peers/train.py); MODEL: mlp, cnn, empty
@@ -15,6 +17,8 @@
  * which other programs disturb least, but for two replicas, where it is the clock that counts. */
 #include <dnnl.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -42,7 +46,7 @@ enum {
     MAX_PRIMITIVES = 24
 };
 
-static mr_status st;
+static _Thread_local mr_status st;
 
 /* As the streams of the device do: what Adam remembers of a gradient of 0 comes to them. */
 static void flush_denormals(void)
@@ -428,28 +432,97 @@ static void overlap_of(job *j)
            1 - t.exposed_seconds / t.seconds);
 }
 
-/* The same batch a replica: twice the work, where all goes well, in the same time. */
+/* One replica that has a core to itself and no other to wait for. */
+typedef struct lone {
+    const char *name;
+    size_t batch;
+    int core;
+    bool is_open;
+    job j;
+    pthread_t thread;
+    long steps;
+} lone;
+
+static void *lone_main(void *lone_)
+{
+    lone *l = lone_;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((unsigned)l->core, &set);
+    if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
+        bench_die("cannot keep a thread on one core");
+    if (!l->is_open) /* its streams' threads stay on that core */
+        open_job(&l->j, l->name, l->batch, 1);
+    l->is_open = true;
+    run(&l->j, l->steps);
+    return NULL;
+}
+
+/* The cores of the first two of this process; the same one twice where it has no other. */
+static void two_cores(int cores[2])
+{
+    cpu_set_t set;
+    int found = 0;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        bench_die("cannot learn which cores there are");
+    for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
+        if (CPU_ISSET((unsigned)i, &set))
+            cores[found++] = i;
+    if (found == 1)
+        cores[1] = cores[0];
+}
+
+/* The first n at the same time. */
+static double seconds_apart(lone *l, size_t n, long steps)
+{
+    double began = bench_now();
+    for (size_t i = 0; i < n; i++) {
+        l[i].steps = steps;
+        if (pthread_create(&l[i].thread, NULL, lone_main, &l[i]) != 0)
+            bench_die("cannot start a thread");
+    }
+    for (size_t i = 0; i < n; i++)
+        pthread_join(l[i].thread, NULL);
+    return bench_now() - began;
+}
+
+/* The same batch a replica: twice the work, where all goes well, in the same time. What the machine
+ * gives two that have nothing to do with each other is measured beside it. */
 static void beside_one_replica(const char *name, size_t batch)
 {
-    double one[ROUNDS], two[ROUNDS], ratio[ROUNDS];
+    double one[ROUNDS], two[ROUNDS], apart[ROUNDS], alone[ROUNDS], ratio[ROUNDS];
+    int cores[2];
+    long steps = strcmp(name, "cnn") == 0 ? 40 : 200; /* 0.1 to 0.2 s */
     job a, b;
     open_job(&a, name, batch, 1);
     open_job(&b, name, batch, 2);
+    two_cores(cores);
+    lone lones[2] = {{name, batch, cores[0], .is_open = false},
+                     {name, batch, cores[1], .is_open = false}};
+    seconds_apart(lones, 2, 1);
     for (int i = 0; i < ROUNDS; i++) {
-        one[i] = seconds_of(&a, 200);
-        two[i] = seconds_of(&b, 200);
+        one[i] = seconds_of(&a, steps);
+        two[i] = seconds_of(&b, steps);
+        apart[i] = seconds_apart(lones, 2, steps);
+        alone[i] = seconds_apart(lones, 1, steps);
         ratio[i] = 2 * one[i] / two[i];
     }
-    double first = median(one, ROUNDS), second = median(two, ROUNDS);
+    double rows = 1e-3 * (double)(batch * (size_t)steps), first = median(one, ROUNDS),
+           second = median(two, ROUNDS), both = median(apart, ROUNDS),
+           single = median(alone, ROUNDS);
+    qsort(ratio, ROUNDS, sizeof *ratio, bench_compare);
     printf("%s, 2 replicas of %-9zu %9.1f rows/ms   1 replica %9.1f rows/ms   ratio %.2f (best "
            "%.2f)\n",
-           name, batch, 2 * 200e-3 * (double)batch / second, 200e-3 * (double)batch / first,
-           2 * first / second,
-           (qsort(ratio, ROUNDS, sizeof *ratio, bench_compare), ratio[ROUNDS - 1]));
+           name, batch, 2 * rows / second, rows / first, 2 * first / second, ratio[ROUNDS - 1]);
+    printf("    2 apart, a core each %12.1f rows/ms   1 of them %9.1f rows/ms   ratio %.2f   of "
+           "them the 2 replicas do %.2f\n",
+           2 * rows / both, rows / single, 2 * single / both, both / second);
     overlap_of(&b);
     fflush(stdout);
     close_job(&a);
     close_job(&b);
+    for (int i = 0; i < 2; i++)
+        close_job(&lones[i].j);
 }
 
 static void around_a_step(size_t replicas)
@@ -587,6 +660,11 @@ int main(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "--serve") == 0) {
         serve(argv[2], (size_t)atol(argv[3]), (size_t)atol(argv[4]));
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--replicas") == 0) {
+        beside_one_replica("mlp", 128);
+        beside_one_replica("cnn", 64);
         return 0;
     }
     bool say_all = argc == 2 && strcmp(argv[1], "--all") == 0;
