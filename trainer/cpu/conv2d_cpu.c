@@ -447,13 +447,17 @@ static void run_convolution(void *args)
         mr__cpu_fail(full.code, "%s", full.message);
         return;
     }
-    for (size_t i = 0; i < c->times; i++) {
-        run_plan(c->p, c, i > 0);
-        c->operands[IMAGE] = (float *)c->operands[IMAGE] + image_values(&c->p->k.s);
-        c->operands[RESULT] = (float *)c->operands[RESULT] + result_values(&c->p->k.s);
+    /* Last to first: a step before this one ended with the last images, and a pool after it begins
+     * with the first, which the cache has still. */
+    float *image = c->operands[IMAGE], *result = c->operands[RESULT];
+    for (size_t i = c->times + (c->rest != NULL); i-- > 0;) {
+        c->operands[IMAGE] = image + i * image_values(&c->p->k.s);
+        c->operands[RESULT] = result + i * result_values(&c->p->k.s);
+        if (i == c->times)
+            run_plan(c->rest, c, false);
+        else
+            run_plan(c->p, c, i + 1 < c->times);
     }
-    if (c->rest)
-        run_plan(c->rest, c, false);
 }
 
 /* The result's or image's pointers are const where they are read: one array serves all. */

@@ -193,7 +193,9 @@ static void run_pool2d_backward(void *args)
     const shape *s = &p->s;
     size_t image = s->height * s->width * s->channels, result = s->out_h * s->out_w * s->channels;
     bool replace = !s->average && in_one_window_each(s);
-    for (size_t b = 0; b < s->n && image > 0; b++) {
+    /* Last to first: the forward pass ended with the last, which the cache has still; and what
+     * comes next, a convolution's gradient by its weights, begins with the first. */
+    for (size_t b = image > 0 ? s->n : 0; b-- > 0;) {
         const float *x = p->x + b * image, *y = p->y + b * result, *dy = p->dy + b * result;
         float *dx = p->dx + b * image;
         if (replace && dx != x)
