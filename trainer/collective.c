@@ -277,11 +277,14 @@ static mr_code wait_for(mr_collective *c, size_t rank, mr_stream *stream, uint64
     MR_TRY(mr__span_submit(&span, stream, MR_ROW_STREAM, rank, "sum", st));
     if (span)
         span->kind = MR_SPAN_WAIT;
-    for (size_t r = 0; r < c->n_ranks; r++)
-        /* A rank that is ahead may have put its next operation into the slot. Where there is no
+    for (size_t i = 0; i < c->n_ranks; i++) {
+        /* Its own first: who waits for a stream may do what is in it, and so do they all.
+         * A rank that is ahead may have put its next operation into the slot. Where there is no
          * event yet, the one asked about had no data. */
+        size_t r = (rank + i) % c->n_ranks;
         if (is_used(c, o, number, r) && (touches_peers(c, o) || r == rank) && o->done[r])
             MR_TRY(mr_stream_wait(stream, o->done[r], st));
+    }
     MR_TRY(mr__span_submit_end(span, stream, st));
     return c->times ? mr__sum_times_mark(c->times, MR__WAIT_ENDS, rank, stream, st) : MR_OK;
 }

@@ -65,12 +65,26 @@ static void end(void *ctx)
     turn(ctx, false);
 }
 
+static void begin_here(void *args)
+{
+    turn(*(place **)args, true);
+}
+
+static void end_here(void *args)
+{
+    turn(*(place **)args, false);
+}
+
 mr_code mr__sum_times_mark(mr__sum_times *t, mr__sum_mark mark, size_t rank, mr_stream *stream,
                            mr_status *st)
 {
     bool waits = mark == MR__WAIT_BEGINS || mark == MR__WAIT_ENDS;
     bool begins = mark == MR__SUM_BEGINS || mark == MR__WAIT_BEGINS;
-    return mr_stream_host_call(stream, begins ? begin : end, &t->places[2 * rank + waits], st);
+    place *p = &t->places[2 * rank + waits];
+    /* A kernel, where that is a function of the host, does not wake the stream as a call does. */
+    if (stream->backend->launch)
+        return mr_stream_launch(stream, begins ? begin_here : end_here, &p, sizeof(place *), st);
+    return mr_stream_host_call(stream, begins ? begin : end, p, st);
 }
 
 void mr__sum_times_stop(mr__sum_times *t)

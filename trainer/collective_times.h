@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_COLLECTIVE_TIMES_H
 #define MR_TRAINER_COLLECTIVE_TIMES_H
-/* How long operations ran, and how long ranks waited for them: streams report by calls of the host
- * what they come to, and nobody waits for a stream.
+/* How long operations ran, and how long ranks waited for them: streams report by calls or kernels
+ * of the host what they come to, and nobody waits for a stream.
  *
  * thread   any */
 #include "trainer/collective.h"

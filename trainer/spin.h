@@ -19,13 +19,14 @@ static inline void mr__spinning_lock_init(pthread_mutex_t *m)
     pthread_mutexattr_destroy(&attr);
 }
 
-/* One thread's waits at one place. Where a wait was too long to be spun through, so are the next,
- * probably: only one in LEFT_OUT is tried. */
+/* One thread's waits at one place. Where a wait was too long to be spun through, the next may be
+ * too: it is left out, after two such the next two are, and so on up to LEFT_OUT. */
 typedef struct mr__spinner {
-    unsigned most, left_out;
+    unsigned most, left_out, next_left_out;
 } mr__spinner;
 
-enum { MR__SPINS = 400 /* about a wake-up's time */, MR__LEFT_OUT = 32 };
+/* SPINS: what a wake-up costs, with what the thread then finds gone from its core's caches. */
+enum { MR__SPINS = 4000, MR__LEFT_OUT = 32 };
 
 /* For `threads` that work together: while one spins, another must not lack its core. */
 static inline mr__spinner mr__spinner_of(size_t threads)
@@ -45,10 +46,14 @@ static inline void mr__spin_while(mr__spinner *p, const _Atomic uint64_t *word, 
     /* Relaxed: a lock is taken after it, before anything else is read. */
     for (unsigned i = 0; atomic_load_explicit(word, memory_order_relaxed) == seen; i++) {
         if (i == p->most) {
-            p->left_out = MR__LEFT_OUT;
+            p->left_out = p->next_left_out = p->next_left_out == 0 ? 1
+                                             : p->next_left_out < MR__LEFT_OUT
+                                                 ? 2 * p->next_left_out
+                                                 : MR__LEFT_OUT;
             return;
         }
         mr__spin_once();
     }
+    p->next_left_out = 0;
 }
 #endif

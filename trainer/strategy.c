@@ -142,7 +142,11 @@ static void run_step(mr_replica *r)
     here = NULL;
     if (r->rc == MR_OK && r->s->ends)
         r->rc = mr_stream_copy(r->compute, r->seen, r->fault, sizeof *r->seen, &r->st);
-    mr_stream_flush(r->compute);
+    if (!r->s->ends)
+        mr_stream_flush(r->compute);
+    /* This thread may do the work itself. Who joins the step asks for the error again. */
+    else if (mr_stream_synchronize(r->compute, NULL) != MR_OK)
+        return;
 }
 
 static void *replica_main(void *replica)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/device.h"
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -322,6 +324,105 @@ MR_TEST(who_flushes_a_stream_has_its_commands_run_and_waits_for_nothing)
     mr_stream_free(s);
     mr_stream_free(other);
     mr_device_close(d);
+}
+
+/* A stream that computes is not woken by marks, but by who waits for one. */
+MR_TEST(who_waits_for_a_mark_has_what_is_before_it_run)
+{
+    mr_device *d = NULL;
+    mr_stream *s = NULL, *other = NULL, *third = NULL;
+    mr_event *e = NULL;
+    atomic_int runs = 0, *args = &runs;
+    atomic_bool opened = false;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_new(&other, d, MR_STREAM_COPY, &st), &st);
+    mr_ok(mr_stream_new(&third, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_event_new(&e, d, &st), &st);
+    for (int way = 0; way < 4; way++) {
+        mr_test_context("way %d", way);
+        rest(20); /* all threads sleep */
+        atomic_store(&runs, 0);
+        mr_ok(mr_stream_launch(s, count_run, &args, sizeof args, &st), &st);
+        mr_ok(mr_stream_record(s, e, &st), &st);
+        if (way == 0)
+            mr_ok(mr_event_synchronize(e, &st), &st);
+        for (int i = 0; way == 1 && i < 10000 && !mr_event_done(e); i++)
+            rest(1);
+        if (way == 2) {
+            mr_ok(mr_stream_wait(other, e, &st), &st);
+            mr_ok(mr_stream_record(other, e, &st), &st);
+        }
+        if (way == 3) { /* the mark that is waited for is not the last */
+            mr_ok(mr_stream_wait(third, e, &st), &st);
+            mr_ok(mr_stream_host_call(other, await_opening, &opened, &st), &st);
+            mr_ok(mr_stream_record(other, e, &st), &st);
+            mr_ok(mr_stream_synchronize(third, &st), &st);
+            atomic_store(&opened, true);
+        }
+        await_runs(&runs, 1);
+        mr_ok(mr_stream_synchronize(other, &st), &st);
+    }
+    mr_event_free(e);
+    mr_stream_free(s);
+    mr_stream_free(other);
+    mr_stream_free(third);
+    mr_device_close(d);
+}
+
+static void do_nothing(void *ctx)
+{
+    (void)ctx;
+}
+
+static void note_thread(void *args)
+{
+    **(pthread_t **)args = pthread_self();
+}
+
+/* Sums run beside what computes where there is a core for them; else they need no thread. */
+MR_TEST(without_a_core_for_them_sums_are_done_by_who_waits)
+{
+    cpu_set_t all, one;
+    mr_device *d = NULL;
+    mr_stream *s = NULL, *sums = NULL;
+    mr_event *e = NULL;
+    pthread_t by, *thread = &by;
+    atomic_int runs = 0, *args = &runs;
+    mr_check(sched_getaffinity(0, sizeof all, &all) == 0);
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    mr_check(sched_setaffinity(0, sizeof one, &one) == 0);
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_stream_new(&sums, d, MR_STREAM_COMM, &st), &st);
+    mr_ok(mr_event_new(&e, d, &st), &st);
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&runs, 0);
+        rest(20);
+        mr_ok(mr_stream_launch(sums, note_thread, &thread, sizeof(pthread_t *), &st), &st);
+        mr_ok(mr_stream_record(sums, e, &st), &st);
+        mr_ok(mr_stream_launch(sums, count_run, &args, sizeof args, &st), &st);
+        mr_ok(mr_stream_wait(s, e, &st), &st);
+        rest(20);
+        by = (pthread_t){0};
+        mr_ok(mr_stream_synchronize(s, &st), &st);
+        mr_check(pthread_equal(by, pthread_self()));
+        rest(20); /* what is after the mark may wait for what comes after this wait */
+        mr_eq_i64(atomic_load(&runs), 0);
+        if (i == 0)
+            mr_ok(mr_stream_synchronize(sums, &st), &st);
+        else
+            mr_ok(mr_stream_host_call(sums, do_nothing, NULL, &st), &st);
+        await_runs(&runs, 1);
+    }
+    mr_event_free(e);
+    mr_stream_free(s);
+    mr_stream_free(sums);
+    mr_device_close(d);
+    mr_check(sched_setaffinity(0, sizeof all, &all) == 0);
 }
 
 static void divide_by_a_lot(void *args)

@@ -3,12 +3,13 @@
  *
  * A stream is a thread that runs the commands of a ring; submitting blocks only while the ring is
  * full. A thread that sleeps is not woken by each command, which would cost more than most of them,
- * but by those that somebody may wait for: marks, calls of the host, asking. Where that would take
- * longer than the work, who synchronises with the stream or flushes it runs it; else the work stays
- * with one thread and its core's caches.
+ * but by what somebody may wait for: calls of the host, asking, marks. A stream that computes is
+ * not woken by marks either: who comes to wait for one has it begin. Who synchronises with a stream
+ * that nobody runs does the work himself, and who flushes one where that takes less than waking the
+ * thread: it stays with one thread and its core's caches.
  * An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
  * remembers the count it was submitted at, so events can be recorded again and again without a
- * reset, as in CUDA. */
+ * reset, as in CUDA. Locks: an event's, then a stream's. */
 #include "trainer/cpu/device_cpu.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -22,13 +23,17 @@
 #include "trainer/spin.h"
 #include "trainer/timeline_impl.h"
 
-enum { RING = 128, UNTOLD = 32, MAX_DEVICES = 1024, ALIGNMENT = 64 };
+enum { RING = 128, UNTOLD = 96, MAX_DEVICES = 1024, ALIGNMENT = 64 };
 static const double brief = 20e-6; /* seconds; about what waking the thread takes */
+
+typedef struct stream stream;
 
 typedef struct event {
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    uint64_t recorded, reached;
+    uint64_t recorded;
+    _Atomic uint64_t reached;
+    stream *by; /* recorded it last; there while that is not reached */
     unsigned waiters;
     mr_code rc; /* of the stream that reached it last */
 } event;
@@ -57,9 +62,12 @@ typedef struct command {
     } u;
 } command;
 
-typedef struct stream {
+struct stream {
     pthread_mutex_t lock;
     pthread_cond_t moved;
+    mr_stream_kind kind;
+    bool left; /* to who waits for it: there is no core for its thread beside those that compute */
+    bool wanted;       /* somebody waits for what is in it */
     size_t head, tail; /* head: running or next to run; tail: next free; tail - head <= RING */
     unsigned waiters;  /* for room or the end of all */
     bool running;      /* some thread runs the commands */
@@ -69,9 +77,12 @@ typedef struct stream {
     bool failed; /* st is the sticky error */
     pthread_t thread;
     void *plans;
+    mr__spinner spinner; /* of waits for events */
     mr_status st;
     command ring[RING];
-} stream;
+};
+
+static _Atomic size_t n_computing; /* streams of MR_STREAM_COMPUTE */
 
 /* The stream whose commands this thread runs. */
 static _Thread_local stream *running;
@@ -173,6 +184,7 @@ static size_t cpu_libraries(mr_device_library *out, size_t room)
 static void wake_and_unlock(stream *s)
 {
     bool wake = s->asleep && !s->running && s->head != s->tail;
+    s->wanted = s->head != s->tail;
     if (wake)
         s->asleep = false;
     pthread_mutex_unlock(&s->lock);
@@ -180,9 +192,11 @@ static void wake_and_unlock(stream *s)
         pthread_cond_broadcast(&s->moved);
 }
 
-static bool can_wait(verb v)
+/* Whether the stream need not begin with this. */
+static bool can_wait(const stream *s, verb v)
 {
-    return v == COPY || v == SET || v == LAUNCH || v == FREE;
+    bool is_mark = v == RECORD || v == WAIT;
+    return v != HOST_CALL && (!is_mark || s->kind == MR_STREAM_COMPUTE || s->left);
 }
 
 /* Under the lock. */
@@ -205,7 +219,7 @@ static void submit(stream *s, const command *c, size_t args)
     /* Of the arguments only what there is: most commands are small. */
     memcpy(&s->ring[s->tail % RING], c, offsetof(command, u) + args);
     s->tail++;
-    if (can_wait(c->verb) && s->tail - s->head < UNTOLD)
+    if (can_wait(s, c->verb) && s->tail - s->head < UNTOLD)
         pthread_mutex_unlock(&s->lock);
     else
         wake_and_unlock(s);
@@ -265,14 +279,16 @@ static void event_reach(event *e, uint64_t count, const stream *s)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void event_await(event *e, uint64_t count)
+/* Has the thread of s begin; who is in its way now tells it later. */
+static void call_for(stream *s)
 {
-    pthread_mutex_lock(&e->lock);
-    e->waiters++;
-    while (e->reached < count)
-        pthread_cond_wait(&e->moved, &e->lock);
-    e->waiters--;
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_lock(&s->lock);
+    s->wanted = s->head != s->tail;
+    if (s->asleep && !s->running && s->wanted) {
+        s->asleep = false;
+        pthread_cond_broadcast(&s->moved);
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 static mr_code report(bool failed, const mr_status *from, mr_status *st)
@@ -282,13 +298,15 @@ static mr_code report(bool failed, const mr_status *from, mr_status *st)
     return failed ? from->code : MR_OK;
 }
 
+static void event_await(event *e, uint64_t count, mr__spinner *spinner);
+
 static mr_code cpu_event_synchronize(void *event_, mr_status *st)
 {
     event *e = event_;
     pthread_mutex_lock(&e->lock);
     uint64_t count = e->recorded;
     pthread_mutex_unlock(&e->lock);
-    event_await(e, count);
+    event_await(e, count, NULL);
     pthread_mutex_lock(&e->lock);
     mr_code rc = e->rc;
     pthread_mutex_unlock(&e->lock);
@@ -300,6 +318,8 @@ static bool cpu_event_done(void *event_)
     event *e = event_;
     pthread_mutex_lock(&e->lock);
     bool done = e->reached == e->recorded;
+    if (!done)
+        call_for(e->by);
     pthread_mutex_unlock(&e->lock);
     return done;
 }
@@ -337,7 +357,7 @@ static void run_command(stream *s, command *c)
         event_reach(c->u.event.e, c->u.event.count, s);
         break;
     case WAIT:
-        event_await(c->u.event.e, c->u.event.count);
+        event_await(c->u.event.e, c->u.event.count, &s->spinner);
         break;
     case FREE:
         mr_free(c->u.copy.dst);
@@ -346,12 +366,12 @@ static void run_command(stream *s, command *c)
 }
 
 /* Under the lock, which it gives back for each command: runs all there are, or those before the
- * first that may have to wait. */
-static void run(stream *s, bool waits)
+ * first that may have to wait, or up to the record that somebody waits for. */
+static void run(stream *s, bool waits, const event *until, uint64_t count)
 {
     double began = mr_iter_now();
     s->running = true;
-    while (s->head != s->tail) {
+    while (s->head != s->tail && !(until && until->reached >= count)) {
         command *c = &s->ring[s->head % RING]; /* not written again before head moves on */
         if (c->verb == WAIT && !waits)
             break;
@@ -363,7 +383,60 @@ static void run(stream *s, bool waits)
             pthread_cond_broadcast(&s->moved);
     }
     s->running = false;
+    s->wanted = s->wanted && s->head != s->tail;
     s->is_brief = mr_iter_now() - began < brief;
+}
+
+/* Under the lock of an event that has not been reached, and so s is there until somebody runs it:
+ * whether nobody did, and the caller does now. */
+static bool take_over(stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool mine = s->left && !s->running && s->asleep;
+    if (mine)
+        s->running = true; /* until run() sets it again */
+    pthread_mutex_unlock(&s->lock);
+    return mine;
+}
+
+/* Runs what comes before the record: nothing of it waits for what comes after this wait. */
+static void run_until(stream *s, const event *e, uint64_t count)
+{
+    settings old = enter(s);
+    pthread_mutex_lock(&s->lock);
+    run(s, true, e, count);
+    /* The thread may have been called for, or asked to end, while it could not go on. */
+    if (s->asleep && (s->stop || (s->wanted && s->head != s->tail))) {
+        s->asleep = false;
+        pthread_cond_broadcast(&s->moved);
+    }
+    pthread_mutex_unlock(&s->lock);
+    leave(&old);
+}
+
+/* spinner NULL: it may be long. */
+static void event_await(event *e, uint64_t count, mr__spinner *spinner)
+{
+    pthread_mutex_lock(&e->lock);
+    while (e->reached < count && e->recorded == count && take_over(e->by)) {
+        stream *s = e->by;
+        pthread_mutex_unlock(&e->lock);
+        run_until(s, e, count);
+        pthread_mutex_lock(&e->lock);
+    }
+    if (e->reached < count && spinner) {
+        uint64_t reached = e->reached;
+        pthread_mutex_unlock(&e->lock);
+        mr__spin_while(spinner, &e->reached, reached);
+        pthread_mutex_lock(&e->lock);
+    }
+    if (e->reached < count)
+        call_for(e->by);
+    e->waiters++;
+    while (e->reached < count)
+        pthread_cond_wait(&e->moved, &e->lock);
+    e->waiters--;
+    pthread_mutex_unlock(&e->lock);
 }
 
 static void *stream_main(void *stream_)
@@ -379,7 +452,7 @@ static void *stream_main(void *stream_)
         s->asleep = false;
         if (s->head == s->tail)
             break;
-        run(s, true);
+        run(s, true, NULL, 0);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -388,10 +461,12 @@ static void *stream_main(void *stream_)
 static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_status *st)
 {
     (void)self;
-    (void)kind;
     stream *s = mr_calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "a stream");
+    s->kind = kind;
+    s->left = kind == MR_STREAM_COMM && mr__spinner_of(n_computing + 1).most == 0;
+    s->spinner = mr__spinner_of(2);
     mr__spinning_lock_init(&s->lock);
     pthread_cond_init(&s->moved, NULL);
     if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
@@ -402,6 +477,7 @@ static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_st
                        "cannot start the thread of a device stream: there is no memory for its "
                        "stack, or there are too many threads");
     }
+    n_computing += kind == MR_STREAM_COMPUTE;
     *out = s;
     return MR_OK;
 }
@@ -409,6 +485,7 @@ static mr_code cpu_stream_new(void *self, mr_stream_kind kind, void **out, mr_st
 static void cpu_stream_free(void *stream_)
 {
     stream *s = stream_;
+    n_computing -= s->kind == MR_STREAM_COMPUTE;
     pthread_mutex_lock(&s->lock);
     s->stop = true;
     pthread_mutex_unlock(&s->lock);
@@ -475,7 +552,10 @@ static mr_code cpu_record(void *stream_, void *event_, mr_status *st)
     event *e = event_;
     (void)st;
     pthread_mutex_lock(&e->lock);
+    if (e->by != stream_ && e->reached < e->recorded)
+        call_for(e->by); /* who waits for that record does not find it any more */
     uint64_t count = ++e->recorded;
+    e->by = stream_;
     pthread_mutex_unlock(&e->lock);
     command c = {.verb = RECORD, .u.event = {e, count}};
     submit(stream_, &c, sizeof c.u.event);
@@ -511,15 +591,11 @@ static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
     settings old = enter(s);
     pthread_mutex_lock(&s->lock);
     while (s->head != s->tail) {
-        if (s->is_brief && !s->running) {
-            run(s, true);
+        if (!s->running) {
+            run(s, true, NULL, 0);
             continue;
         }
-        if (s->asleep && !s->running) {
-            wake_and_unlock(s);
-            pthread_mutex_lock(&s->lock);
-            continue;
-        }
+        s->wanted = true;
         s->waiters++;
         pthread_cond_wait(&s->moved, &s->lock);
         s->waiters--;
@@ -537,7 +613,7 @@ static void cpu_flush(void *stream_)
     pthread_mutex_lock(&s->lock);
     if (s->is_brief && !s->running) {
         settings old = enter(s);
-        run(s, false);
+        run(s, false, NULL, 0);
         leave(&old);
     }
     wake_and_unlock(s);
