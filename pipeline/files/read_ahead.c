@@ -393,6 +393,19 @@ static ssize_t read_cached(mr__read_ahead *r, void *dst, size_t n)
     }
 }
 
+size_t mr__read_ahead_cached(mr__read_ahead *r, void *dst, size_t n)
+{
+    ssize_t got = 0;
+    if (!r->sync_only && !r->async_mode && r->offset < r->size)
+        got = read_cached(r, dst, n);
+    if (got <= 0)
+        return 0;
+    r->offset += got;
+    if (r->on_read)
+        r->on_read(r->on_read_ctx, (size_t)got);
+    return (size_t)got;
+}
+
 static mr_code next(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out, uint8_t **data,
                     size_t *got, mr_status *st)
 {

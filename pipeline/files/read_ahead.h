@@ -63,4 +63,7 @@ mr_code mr__read_ahead_seek(mr__read_ahead *r, int64_t offset, mr_status *st) MR
  * again; MR_CANCELLED. */
 mr_code mr__read_ahead_next(mr__read_ahead *r, void *dst, size_t want, mr_buffer **slot,
                             uint8_t **data, size_t *got, mr_status *st) MR_NODISCARD;
+/* The next bytes into dst, at most n, as far as the page cache has them and is what is read from;
+ * 0: none. An error or the end is left to the next call of mr__read_ahead_next. */
+size_t mr__read_ahead_cached(mr__read_ahead *r, void *dst, size_t n);
 #endif

@@ -31,6 +31,14 @@ static uint8_t *buffer_end(const mr_buffer *b)
     return (uint8_t *)mr_buffer_data(b) + mr_buffer_size(b);
 }
 
+/* Where the bytes that are added next end at most: a larger chunk is filled in pieces, each of
+ * which is looked at while the L2 cache has it. */
+static uint8_t *piece_end(const mr__byte_stream *s)
+{
+    size_t room = (size_t)(buffer_end(s->chunk) - s->end);
+    return s->end + (s->least > CHUNK && room > CHUNK ? CHUNK : room);
+}
+
 /* The window is now [at, end); the byte offset of `at` does not change. */
 static void set_window(mr__byte_stream *s, uint8_t *at, uint8_t *end)
 {
@@ -125,6 +133,12 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
     return MR_OK;
 }
 
+/* Of a chunk, that is worth a read. */
+static size_t least_room(const mr__byte_stream *s)
+{
+    return (s->least < CHUNK ? s->least : CHUNK) / 2;
+}
+
 /* Makes room after the window, for `bytes` of it in all if that is more than a chunk. */
 static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
 {
@@ -134,7 +148,7 @@ static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
     if (s->chunk) {
         /* Nobody has a view of what lies after the window. */
         size_t room = (size_t)(buffer_end(s->chunk) - s->end);
-        if (room >= s->least / 2 && unread + room >= bytes)
+        if (room >= least_room(s) && unread + room >= bytes)
             return MR_OK;
         /* Two small chunks by turns are read into faster than one again (bench/tfrecord.c); large
          * ones are not in the pool. */
@@ -188,8 +202,8 @@ static mr_code add_plain(mr__byte_stream *s, mr_status *st)
     mr_buffer *slot = NULL;
     uint8_t *data = NULL;
     size_t got = 0;
-    mr_code rc = mr__read_ahead_next(s->source, s->end, (size_t)(buffer_end(s->chunk) - s->end),
-                                     &slot, &data, &got, st);
+    mr_code rc = mr__read_ahead_next(s->source, s->end, (size_t)(piece_end(s) - s->end), &slot,
+                                     &data, &got, st);
     if (rc != MR_OK)
         return rc;
     if (slot)
@@ -245,7 +259,7 @@ static mr_code check_end(mr__byte_stream *s, mr_status *st)
 
 static mr_code add_decoded(mr__byte_stream *s, mr_status *st)
 {
-    uint8_t *room_end = buffer_end(s->chunk), *before = s->end;
+    uint8_t *room_end = piece_end(s), *before = s->end;
     mr_code rc = MR_OK;
     while (rc == MR_OK && s->end < room_end) {
         if (s->packed_at == s->packed_end && !s->source_ended) {
@@ -303,6 +317,26 @@ mr_code mr__byte_stream_fill(mr__byte_stream *s, size_t need, mr_status *st)
     if (st)
         *st = s->failure;
     return s->failure.code;
+}
+
+static bool may_extend(const mr__byte_stream *s)
+{
+    return s->least > CHUNK && !s->codec && !s->ended && s->failure.code == MR_OK &&
+           (size_t)(buffer_end(s->chunk) - s->end) >= least_room(s);
+}
+
+size_t mr__byte_stream_within(const mr__byte_stream *s)
+{
+    return (size_t)((may_extend(s) ? buffer_end(s->chunk) : s->end) - s->at);
+}
+
+bool mr__byte_stream_extend(mr__byte_stream *s)
+{
+    if (!may_extend(s))
+        return false;
+    size_t got = mr__read_ahead_cached(s->source, s->end, (size_t)(piece_end(s) - s->end));
+    s->end += got;
+    return got > 0;
 }
 
 mr_code mr__byte_stream_scan(mr__byte_stream *s, uint64_t bytes,

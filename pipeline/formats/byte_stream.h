@@ -41,6 +41,12 @@ void mr__byte_stream_close(mr__byte_stream *s); /* also of a zeroed one, and twi
  * An error is returned when all bytes before it are in the window, and again at every call. */
 mr_code mr__byte_stream_fill(mr__byte_stream *s, size_t need, mr_status *st) MR_NODISCARD;
 
+/* Makes the window longer where it lies, by what the page cache has, if its chunk is larger than
+ * 512 KiB and has room. What is in the window stays where it is; false: there is no more of it. */
+bool mr__byte_stream_extend(mr__byte_stream *s);
+/* Bytes of the window, with those that it may be extended by. */
+size_t mr__byte_stream_within(const mr__byte_stream *s);
+
 /* Uncompressed offset of `at`. */
 static inline int64_t mr__byte_stream_offset(const mr__byte_stream *s)
 {

@@ -115,6 +115,7 @@ static mr_code more(mr_reader *r, uint64_t need, mr_status *st)
 static mr_code walk(mr_reader *r, mr__walk *w, mr_status *st)
 {
     w->rows = 0;
+    w->need = 0;
     w->at = r->in.at;
     w->end = r->in.end;
     mr__walk_end why = mr__tfrecord_walk(w);
@@ -133,13 +134,31 @@ static mr_code walk(mr_reader *r, mr__walk *w, mr_status *st)
     return more(r, w->need, st);
 }
 
+/* Goes on in the same chunk, as far as the page cache has more of the file: fewer and larger blocks
+ * cost less on their way to another process. What is wrong there is met by the next call. */
+static void walk_on(mr_reader *r, mr__walk *w, const uint8_t *first, size_t max_bytes)
+{
+    for (;;) {
+        size_t had = (size_t)(r->in.at - first) - FRAMING * w->rows;
+        if (!w->need || w->rows == w->max_rows || had >= max_bytes ||
+            !mr__byte_stream_extend(&r->in))
+            return;
+        w->need = 0;
+        w->max_bytes = max_bytes - had;
+        w->at = r->in.at;
+        w->end = r->in.end;
+        mr__tfrecord_walk(w);
+        r->in.at += w->at - r->in.at;
+    }
+}
+
 /* Room for as many views as there seem to be records; where they are smaller than those before, the
  * next call goes on. */
 static mr_code make_views(const tfrecord_reader *t, size_t want, mr_array *a, mr__walk *w,
                           mr_status *st)
 {
     size_t typical = t->typical ? t->typical : FRAMING;
-    size_t n = (size_t)(t->base.in.end - t->base.in.at) / typical;
+    size_t n = mr__byte_stream_within(&t->base.in) / typical;
     n += n / 4 + 4;
     if (n > want)
         n = want;
@@ -200,6 +219,7 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
         return rc;
     }
     uint8_t *first = r->in.base + ((const uint8_t *)w.views[0].data - 12 - r->in.base);
+    walk_on(r, &w, first, max_bytes);
     set_origin(t, first);
     t->typical = (size_t)(r->in.at - first) / w.rows;
     rc = mr__reader_emit(r, &a, w.rows, out, st);

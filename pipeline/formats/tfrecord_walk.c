@@ -41,7 +41,7 @@ static inline uint32_t little32(const uint8_t *p)
                 why = MR__WALK_BAD_LENGTH;                                                         \
                 break;                                                                             \
             }                                                                                      \
-            if (size > left && rows > w->rows)                                                     \
+            if (size > left && rows > 0)                                                           \
                 break;                                                                             \
             if ((uint64_t)(end - at) < 16 || size > (uint64_t)(end - at) - 16) {                   \
                 w->need = size > UINT64_MAX - 16 ? UINT64_MAX : size + 16;                         \

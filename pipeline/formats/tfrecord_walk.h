@@ -15,7 +15,7 @@ typedef struct mr__walk {
     const uint8_t *at, *end; /* in, out: after the last good record */
     mr_bytes *views;         /* room for max_rows */
     size_t rows, max_rows;   /* rows: in, out */
-    size_t max_bytes;        /* of payload; at least one record is taken */
+    size_t max_bytes;        /* of payload, for those that follow; a first record is taken */
     uint64_t need;           /* out with MR__WALK_MORE */
 } mr__walk;
 

@@ -5,9 +5,9 @@
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
 
-/* Records that land where they are to stay come as many as a read brings: little is done with them
- * that would want to find them in the L2 cache. */
-enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 512 << 10 };
+/* Records that land where they are to stay come as many as a chunk of one file has: little is
+ * done with them that would want to find them in the L2 cache, and a block costs a bit to send. */
+enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 1 << 20 };
 
 /* The chunks of files that are read in turn stay in the caches together, as far as larger reads are
  * not worth more. */
@@ -116,7 +116,9 @@ static mr_code prepare(mr_iter *it, mr_status *st)
 static size_t chunk_of(const mr_iter *it)
 {
     size_t bytes = ALL_CHUNKS / mr_iter_in_turn(it);
-    if (mr_iter_opts(it)->landing || bytes > MOST_CHUNK)
+    if (mr_iter_opts(it)->landing) /* large ones of many files would leave no room for blocks */
+        return mr_iter_in_turn(it) == 1 ? LANDED_BYTES : 0;
+    if (bytes > MOST_CHUNK)
         return 0;
     return bytes > LEAST_CHUNK ? bytes : LEAST_CHUNK;
 }

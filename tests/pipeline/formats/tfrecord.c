@@ -404,6 +404,87 @@ MR_TEST(views_stay_good_while_their_column_is_held)
     mr_eq_u64(number, N);
 }
 
+/* Of record i, that much, and each byte is its number's. even: a piece ends with a record. */
+static size_t piece_of(uint8_t *record, size_t i, bool even)
+{
+    size_t n = even ? 1024 - 16 : 700 + i * 7 % 600;
+    memset(record, (int)(i % 251), n);
+    memcpy(record, &i, sizeof i);
+    return n;
+}
+
+/* Reads all of the file, whose chunks are of 1 MiB, and holds it to the end.
+ * returns  rows that came and were right; *largest: bytes of a block */
+static size_t in_large_chunks(bool even, size_t want, size_t most, size_t *largest, mr_code *end,
+                              mr_status *st)
+{
+    enum { MOST_HELD = 64 };
+    static uint8_t record[2048];
+    mr_array held[MOST_HELD];
+    mr_reader *r = NULL;
+    size_t n = 0, rows = 0;
+    const mr_file_opts opts = {.chunk = 1 << 20};
+    mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("p"), &opts, st), st);
+    while ((*end = mr_reader_read(r, want, most, &held[n], st)) == MR_OK)
+        mr_check(++n < MOST_HELD);
+    mr_reader_close(r);
+    *largest = 0;
+    for (size_t k = 0; k < n; k++) {
+        const mr_bytes *v = held[k].data;
+        size_t bytes = 0;
+        for (size_t i = 0; i < held[k].rows; i++, rows++) {
+            mr_eq_u64(v[i].size, piece_of(record, rows, even));
+            mr_eq_mem(v[i].data, record, v[i].size);
+            bytes += v[i].size;
+        }
+        mr_check(bytes <= most && held[k].rows <= want);
+        *largest = bytes > *largest ? bytes : *largest;
+        mr_array_reset(&held[k]);
+    }
+    return rows;
+}
+
+/* Returns where record `bad` begins. */
+static size_t write_pieces(bool even, size_t n, size_t bad)
+{
+    mr_status st;
+    mr_tfrecord_writer *w = NULL;
+    uint8_t record[2048];
+    size_t bad_at = 0;
+    mr_ok(mr_tfrecord_writer_open(&w, mr_test_path("p"), NULL, &st), &st);
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = piece_of(record, i, even);
+        bad_at += i < bad ? bytes + 16 : 0;
+        mr_ok(mr_tfrecord_writer_append(w, record, bytes, &st), &st);
+    }
+    mr_ok(mr_tfrecord_writer_close(w, &st), &st);
+    return bad_at;
+}
+
+MR_TEST(a_large_chunk_is_read_in_pieces_and_gives_one_block)
+{
+    enum { N = 4000, BAD = 800, HALF = 512 << 10 };
+    mr_status st;
+    mr_code end;
+    size_t largest, bad_at;
+    for (int even = 1; even >= 0; even--) {
+        bad_at = write_pieces(even, N, BAD);
+        mr_check(bad_at > HALF + 2048 && bad_at < 2 * HALF - 2048); /* in the second piece */
+        mr_eq_u64(in_large_chunks(even, 100000, 1 << 20, &largest, &end, &st), N);
+        mr_check(end == MR_END && largest > HALF + HALF / 2);
+        for (size_t most = HALF - (16 << 10); most < HALF; most += 700) /* as a piece has */
+            mr_eq_u64(in_large_chunks(even, 100000, most, &largest, &end, &st), N);
+        mr_eq_u64(in_large_chunks(even, 300, 1 << 20, &largest, &end, &st), N);
+    }
+    byte_string b = read_file(mr_test_path("p"));
+    b.data[bad_at + 100] ^= 1;
+    write_file(mr_test_path("p"), b.data, b.n);
+    mr_eq_u64(in_large_chunks(false, 100000, 1 << 20, &largest, &end, &st), BAD);
+    mr_code_is(end, MR_DATA_LOSS, &st);
+    mr_eq_i64(st.record, BAD);
+    mr_eq_u64(st.offset, bad_at);
+}
+
 MR_TEST(a_file_over_the_size_limit_is_removed)
 {
     mr_status st;
