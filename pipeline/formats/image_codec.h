@@ -23,7 +23,7 @@ typedef struct mr__image_info {
     int64_t height, width;   /* at most 65,535 each of a JPEG */
     int channels;
     bool cmyk, inverted; /* a JPEG whose file has four inks; as most programs store them */
-    size_t scratch;      /* bytes that decoding takes beside the pixels; 0: few */
+    size_t scratch;      /* bytes that decoding takes beside those of its result; 0: few */
     int ratio;           /* JPEG: decoded at 1/ratio of its size, rounded up. Set by _shrink */
 } mr__image_info;
 

@@ -52,22 +52,27 @@ static bool harmless(void *handle)
     return false;
 }
 
-/* The marker of the segment that begins `at` bytes on, *next being where the one after it does; 0:
- * the pixels are there, or none is. */
-static unsigned segment(const unsigned char *v, size_t size, size_t at, size_t *next)
+/* The marker of the next segment, from *at on, which moves to it, *next being where the one after
+ * it does; 0: the pixels are there, or none is. As the library does it goes past what is between
+ * segments: more FF than one, and bytes of no meaning. */
+static unsigned segment(const unsigned char *v, size_t size, size_t *at, size_t *next)
 {
-    if (at + 4 > size || v[at] != 0xFF || v[at + 1] == 0xDA)
+    size_t i = *at;
+    while (i + 4 <= size && (v[i] != 0xFF || v[i + 1] == 0xFF || v[i + 1] == 0))
+        i++;
+    *at = i;
+    if (i + 4 > size || v[i + 1] == 0xDA)
         return 0;
-    size_t length = (size_t)v[at + 2] << 8 | v[at + 3];
-    *next = at + 2 + length;
-    return length < 2 ? 0 : v[at + 1];
+    size_t length = (size_t)v[i + 2] << 8 | v[i + 3];
+    *next = i + 2 + length;
+    return length < 2 ? 0 : v[i + 1];
 }
 
 /* An Adobe segment says that inks are stored inverted, as its programs do. */
 static bool has_adobe_segment(const unsigned char *v, size_t size)
 {
     unsigned kind;
-    for (size_t at = 2, next; (kind = segment(v, size, at, &next)); at = next)
+    for (size_t at = 2, next; (kind = segment(v, size, &at, &next)); at = next)
         if (kind == 0xEE && next - at >= 16 && at + 9 <= size &&
             memcmp(v + at + 4, "Adobe", 5) == 0)
             return true;
@@ -113,7 +118,7 @@ mr_code mr__jpeg_measure(const void *data, size_t size, mr__image_info *info, mr
     size_t at = 2, next = 0, pixels = (size_t)info->height * (size_t)info->width;
     unsigned kind, parts = 0, blocks = 0, across = 1, down = 1;
     bool passes = false, arithmetic = false;
-    for (; (kind = segment(v, size, at, &next)); at = next) {
+    for (; (kind = segment(v, size, &at, &next)); at = next) {
         if (kind < 0xC0 || kind > 0xCB || kind == 0xC4 || kind == 0xC8 || at + 10 > size)
             continue;
         passes = (kind & 3) == 2;
@@ -133,8 +138,7 @@ mr_code mr__jpeg_measure(const void *data, size_t size, mr__image_info *info, mr
                        "the header of a JPEG image: %zu bytes cannot be %" PRId64 " x %" PRId64
                        " pixels",
                        size, info->width, info->height);
-    info->scratch =
-        (passes ? 2 * pixels * blocks / (across * down) : 0) + (info->cmyk ? 4 * pixels : 0);
+    info->scratch = passes ? 2 * pixels * blocks / (across * down) : 0;
     return MR_OK;
 }
 

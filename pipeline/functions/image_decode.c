@@ -112,8 +112,9 @@ static mr_code row_error(job *j, size_t row, size_t i, const mr_status *why, mr_
  * more than the memory limit is not begun with. */
 static bool fits(job *j, size_t row, size_t i, const mr__image_info *info)
 {
-    size_t bound = mr__memory_bound(),
-           bytes = info->scratch + (size_t)(info->height * info->width * info->channels);
+    int inks = info->cmyk ? 4 : 0; /* beside the colours that they become */
+    size_t bound = mr__memory_bound(), pixels = (size_t)(info->height * info->width),
+           bytes = info->scratch + pixels * (size_t)(info->channels + inks);
     if (bytes <= bound)
         return true;
     j->bad[row] = true;

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What images take, as their headers say, and which headers are not believed. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <turbojpeg.h>
+
+#include "pipeline/formats/image_codec.h"
+#include "pipeline/memory_bound.h"
+#include "tests/harness.h"
+#include "tests/pipeline/functions/evaluate.h"
+
+/* What is made of the header of a gray JPEG of 640 x 640 pixels, of a kind of coding, in a file of
+ * so many bytes. */
+static mr_code measured(const char *before, char kind, size_t size, mr__image_info *info,
+                        mr_status *st)
+{
+    char *v = calloc(1, size);
+    int n = snprintf(v, size, "\xFF\xD8%s\xFF%c", before, kind);
+    memcpy(v + n, "\0\13\x08\x02\x80\x02\x80\1\1\x11\0\xFF\xDA\0\x08\1\1\0\0\x3F\0", 21);
+    *info = (mr__image_info){.height = 640, .width = 640, .channels = 1};
+    mr_code rc = mr__jpeg_measure(v, size, info, st);
+    free(v);
+    return rc;
+}
+
+/* Huffman codes have a bit for each block of 64 pixels at least, arithmetic ones need not. */
+MR_TEST(a_jpeg_that_claims_more_than_its_bytes_can_hold_is_refused)
+{
+    static const char *const before[] = {"", "\xFF\xFF", "between"};
+    mr__image_info info;
+    mr_status st;
+    for (size_t i = 0; i < 3; i++) {
+        mr_test_context("after '%s'", before[i]);
+        mr_code_is(measured(before[i], '\xC0', 799, &info, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, "799 bytes cannot be 640 x 640 pixels");
+        mr_ok(measured(before[i], '\xC0', 800, &info, &st), &st);
+        mr_eq_u64(info.scratch, 0);
+        mr_ok(measured(before[i], '\xC9', 60, &info, &st), &st);
+        mr_eq_u64(info.scratch, 0);
+        mr_ok(measured(before[i], '\xCA', 60, &info, &st), &st);
+        mr_eq_u64(info.scratch, 2 * 640 * 640);
+        mr_ok(measured(before[i], '\xC2', 800, &info, &st), &st);
+        mr_eq_u64(info.scratch, 2 * 640 * 640);
+    }
+    mr_test_context("%s", "");
+}
+
+/* The inks of a smaller image are as small. */
+MR_TEST(with_a_memory_limit_what_decoding_takes_counts)
+{
+    unsigned char *inks = calloc(400 * 400, 4);
+    unsigned char *jpeg = NULL;
+    unsigned long size = 0;
+    mr_block in = MR_BLOCK_EMPTY, out = MR_BLOCK_EMPTY;
+    mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
+    mr_spec *spec = mr_spec_tensor(MR_STRING, 0, NULL), *out_spec = NULL;
+    mr_status st;
+    tjhandle tj = tjInitCompress();
+    mr_check(tjCompress2(tj, inks, 400, 0, 400, TJPF_CMYK, &jpeg, &size, TJSAMP_444, 90, 0) == 0);
+    mr_ok(mr_block_prepare(&in, 1, &st), &st);
+    in.rows = 1;
+    mr_ok(mr_array_alloc(&in.columns[0], MR_STRING, 0, NULL, 1, &st), &st);
+    *(mr_bytes *)in.columns[0].data = (mr_bytes){(char *)jpeg, size};
+    mr__memory_bound_set(50 * 50 * 7);
+    mr_ok(evaluate_step("x => decode_jpeg(x, ratio=8)", spec, &in, &out_spec, &out, &errors, &st),
+          &st);
+    mr_eq_u64(errors.n, 0);
+    mr_eq_i64(out.columns[0].shape[0], 50);
+    mr_block_reset(&out);
+    mr_spec_unref(out_spec);
+    mr__memory_bound_set(400 * 400 * 7 - 1);
+    mr_ok(evaluate_step("x => decode_jpeg(x)", spec, &in, &out_spec, &out, &errors, &st), &st);
+    mr__memory_bound_set(SIZE_MAX);
+    mr_eq_u64(errors.n, 1);
+    mr_has_str(errors.v[0].status.message, "400 x 400 pixels takes 1120000 bytes");
+    mr_eq_i64(errors.v[0].status.sys_errno, 0);
+    mr_row_errors_reset(&errors);
+    mr_spec_unref(spec);
+    mr_spec_unref(out_spec);
+    mr_block_reset(&in);
+    mr_block_reset(&out);
+    tjDestroy(tj);
+    tjFree(jpeg);
+    free(inks);
+}
