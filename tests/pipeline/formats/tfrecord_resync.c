@@ -4,11 +4,13 @@
 #include <inttypes.h>
 
 #include "pipeline/formats/crc32c.h"
+#include "pipeline/memory_bound.h"
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"
 
 /* What happened: "a|b|" for records, "<offset-end#record:bytes>" for what was skipped. */
 static byte_string seen, bad;
+static size_t chunk; /* bytes of one that is read; 0: as many as otherwise */
 
 static mr_code take_bytes(void *ctx, const mr_tfrecord_damage *d, const void *p, size_t n,
                           mr_status *st)
@@ -48,7 +50,7 @@ static const char *read_past(byte_string *b, mr_compression c, size_t want)
     write_file(path, packed.data, packed.n);
     seen.n = bad.n = 0;
     mr_ok(mr_reader_open(&r, &mr_format_tfrecord, path,
-                         &(mr_file_opts){.compression = c, .own = &own}, &st),
+                         &(mr_file_opts){.compression = c, .own = &own, .chunk = chunk}, &st),
           &st);
     while ((rc = mr_reader_read(r, want, 1 << 18, &a, &st)) == MR_OK) {
         put_rows(&seen, &a);
@@ -59,6 +61,116 @@ static const char *read_past(byte_string *b, mr_compression c, size_t want)
     put(&seen, "", 1);
     return (const char *)seen.data;
 }
+
+/* ---- with a memory limit, and without ---- */
+
+static void put_head(byte_string *b, uint64_t size)
+{
+    uint8_t head[12];
+    for (int i = 0; i < 8; i++)
+        head[i] = (uint8_t)(size >> 8 * i);
+    uint32_t crc = mr_crc32c_mask(mr_crc32c(head, 8));
+    for (int i = 0; i < 4; i++)
+        head[8 + i] = (uint8_t)(crc >> 8 * i);
+    put(b, head, 12);
+}
+
+static void put_record(byte_string *b, const byte_string *data)
+{
+    uint32_t crc = mr_crc32c_mask(data->n ? mr_crc32c(data->data, data->n) : 0);
+    put_head(b, data->n);
+    put(b, data->data, data->n);
+    for (int i = 0; i < 4; i++)
+        put(b, &(uint8_t){(uint8_t)(crc >> 8 * i)}, 1);
+}
+
+/* Data of a record: text, records, and headers that claim this and that. */
+static byte_string random_data(uint64_t *random, int depth)
+{
+    byte_string b = {0};
+    static const size_t sizes[] = {1, 30, 300, 3000};
+    size_t n = mr_test_random(random) % sizes[mr_test_random(random) % 4];
+    while (b.n < n) {
+        uint64_t what = mr_test_random(random) % 8;
+        if (what == 0 && depth < 3) {
+            byte_string inner = random_data(random, depth + 1);
+            put_record(&b, &inner);
+        } else if (what == 1)
+            put_head(&b, mr_test_random(random) % (2 * n));
+        else
+            put(&b, "some bytes of no meaning", 1 + mr_test_random(random) % 24);
+    }
+    return b;
+}
+
+/* A file of some records, damaged here and there. */
+static byte_string random_file(uint64_t *random)
+{
+    byte_string b = {0};
+    size_t n = 1 + mr_test_random(random) % 12, times = mr_test_random(random) % 5;
+    for (size_t i = 0; i < n; i++) {
+        byte_string data = random_data(random, 0);
+        put_record(&b, &data);
+    }
+    for (; times-- > 0 && b.n > 1;) {
+        size_t at = mr_test_random(random) % b.n, left = b.n - at;
+        size_t part = 1 + mr_test_random(random) % (left < 40 ? left : 40);
+        byte_string more = {0};
+        switch (mr_test_random(random) % 5) {
+        case 0:
+            b.data[at] ^= (uint8_t)(1 + mr_test_random(random) % 255);
+            break;
+        case 1: /* missing */
+            memmove(b.data + at, b.data + at + part, left - part);
+            b.n -= part;
+            break;
+        case 2: /* the end is */
+            b.n -= left < 60 ? left : 0;
+            break;
+        case 3: /* something between */
+            put(&more, b.data, at);
+            put_head(&more, mr_test_random(random) % (left + 100));
+            put(&more, b.data + at, left);
+            b = more;
+            break;
+        default:
+            memset(b.data + at, (int)mr_test_random(random) % 256, part);
+        }
+    }
+    return b;
+}
+
+/* What lies beyond a small part of the limit is looked at without keeping it: what is found, said
+ * and passed is the same. */
+MR_TEST(a_memory_limit_changes_nothing_after_damage)
+{
+    uint64_t random = mr_test_seed();
+    for (int i = 0; i < (mr_test_long() ? 20000 : 500); i++) {
+        byte_string b = random_file(&random), want = {0};
+        read_past(&b, MR_COMPRESSION_NONE, 9);
+        put(&want, seen.data, seen.n);
+        for (int way = 0; way < 4; way++) {
+            size_t rows = 1 + mr_test_random(&random) % 9;
+            uint64_t bound = 64 * (16 + mr_test_random(&random) % 500);
+            chunk = (size_t)1 << (4 + mr_test_random(&random) % 6);
+            mr_test_context("file %d of seed %" PRIu64
+                            ", %zu bytes, way %d, chunk %zu, limit %" PRIu64,
+                            i, mr_test_seed(), b.n, way, chunk, bound);
+            if (way & 1)
+                mr_fault_short_reads(mr_test_random(&random));
+            mr__memory_bound_set(way & 2 ? bound : SIZE_MAX);
+            read_past(&b, MR_COMPRESSION_NONE, rows);
+            mr_eq_u64(seen.n, want.n);
+            mr_eq_mem(seen.data, want.data, want.n);
+            mr__memory_bound_set(SIZE_MAX);
+            mr_fault_off();
+            chunk = 0;
+        }
+    }
+    mr_test_context("%s", "");
+}
+
+/* ---- one damage each ---- */
 
 static const char *const five[] = {"zero", "one", "two", "three", "four"};
 /* at               0       20      39      58       79 .. 99 */
@@ -229,7 +341,7 @@ static void read_with_faults(void)
     mr_array a = {0};
     const mr_tfrecord_read_opts own = {.skip_corrupt = true};
     mr_code rc = mr_fault_expect(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("damaged"),
-                                                &(mr_file_opts){.own = &own}, &st),
+                                                &(mr_file_opts){.own = &own, .chunk = chunk}, &st),
                                  &st);
     for (int i = 0; rc == MR_OK && i < 20; i++) {
         rc = mr_fault_expect(mr_reader_read(r, 1, 1 << 18, &a, &st), &st);
@@ -242,9 +354,14 @@ MR_TEST(every_allocation_and_read_may_fail)
 {
     byte_string b = five_with(38, 2, "xx");
     write_file(mr_test_path("damaged"), b.data, b.n);
-    mr_fault_each_allocation(n) read_with_faults();
-    mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EIO, false) read_with_faults();
-    mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EINTR, false) read_with_faults();
+    for (int limited = 0; limited < 2; limited++) {
+        chunk = limited ? 16 : 0;
+        mr__memory_bound_set(limited ? 64 * 16 : SIZE_MAX);
+        mr_fault_each_allocation(n) read_with_faults();
+        mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EIO, false) read_with_faults();
+        mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EINTR, false) read_with_faults();
+    }
+    mr__memory_bound_set(SIZE_MAX);
     mr_fault_short_reads(3);
     read_with_faults();
     mr_fault_off();
