@@ -56,7 +56,6 @@ static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, 
     if (unknown)
         printf(", and what '%s' holds: elements of a size that the types do not say", unknown);
     putchar('\n');
-    print_writing(ds, json);
     return MR_OK;
 }
 
@@ -84,6 +83,8 @@ static int print_graph(const char *title, const mr_dataset *ds, const mr_iterato
         printf("%s:\n  %s\n", title, text);
         explained_print(ops);
         rc = print_memory(ds, opts, json, &st);
+        if (rc == MR_OK && !before) /* the elements of both are the same */
+            print_writing(ds, json);
     }
     mr_free(text);
     if (rc == MR_OK && made)
