@@ -38,6 +38,7 @@ struct mr_shard_writer {
 };
 
 enum { SAMPLE_BYTES = 4 << 20, MOST_SAMPLES = 1 << 20 };
+enum { MOST_SHARDS = 99999 };
 /* Values of rows in memory, of all files and at least of each. */
 enum { TABLE_BYTES = 256 << 20, LEAST_TABLE_BYTES = 64 << 10 };
 
@@ -67,9 +68,9 @@ static mr_code check_dictionary(const mr_shard_writer *w, const char *path, mr_s
 mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards,
                              const mr_shard_writer_opts *opts, mr_status *st)
 {
-    if (n_shards < 1 || n_shards > 99999)
+    if (n_shards < 1 || n_shards > MOST_SHARDS)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the number of shards must be 1 to 99999, not %" PRId64, n_shards);
+                       "the number of shards must be 1 to %d, not %" PRId64, MOST_SHARDS, n_shards);
     /* Of a prefix without a name every file of the directory would be an old shard. */
     const char *slash = strrchr(prefix, '/');
     if (!(slash ? slash[1] : *prefix))
@@ -140,6 +141,8 @@ int64_t mr_shard_writer_memory(int64_t n_shards, const mr_shard_writer_opts *opt
     const mr_shard_writer_opts *o = opts ? opts : &none;
     size_t c = (size_t)o->compression;
     int64_t each = file + (c < sizeof codecs / sizeof *codecs ? codecs[c] : 0);
+    if (n_shards < 1 || n_shards > MOST_SHARDS) /* none is opened */
+        return 0;
     int64_t lists = 0, share = table_share(n_shards);
     for (size_t i = 0; spec && i < mr_spec_n_leaves(spec); i++)
         lists += mr_spec_leaf(spec, i)->rank != 0;

@@ -63,7 +63,7 @@ MR_API const char *mr_shard_ending(mr_shard_format format);
 MR_API mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards,
                                     const mr_shard_writer_opts *opts, mr_status *st) MR_NODISCARD;
 /* Bytes that such a writer takes at most, beside one record, or one row of elements of spec (NULL:
- * unknown) in formats of rows: for mr_iterator_opts.memory_taken. */
+ * unknown) in formats of rows: for mr_iterator_opts.memory_taken. 0: so many shards are refused. */
 MR_API int64_t mr_shard_writer_memory(int64_t n_shards, const mr_shard_writer_opts *opts,
                                       const mr_spec *spec);
 /* Of NPY, once, before the first record: descr is what the format calls so, "'<f4'" or

@@ -138,6 +138,17 @@ static mr_code write_formatted(const char *prefix, mr_shard_format format, bool 
     return rc;
 }
 
+MR_TEST(a_writer_that_is_refused_takes_nothing)
+{
+    static const int64_t refused[] = {0, -1, INT64_MIN, 100000, INT64_MAX};
+    for (int f = 0; f <= MR_SHARDS_PARQUET; f++) {
+        const mr_shard_writer_opts o = {.format = (mr_shard_format)f};
+        for (size_t i = 0; i < 5; i++)
+            mr_eq_i64(mr_shard_writer_memory(refused[i], &o, NULL), 0);
+        mr_check(mr_shard_writer_memory(99999, &o, NULL) > mr_shard_writer_memory(1, &o, NULL));
+    }
+}
+
 MR_TEST(a_prefix_has_one_writer)
 {
     char prefix[600], lock[700], *directory = fresh_directory(1, prefix, sizeof prefix);
