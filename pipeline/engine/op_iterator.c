@@ -366,9 +366,11 @@ static void name_place(mr_iter *it, mr_code rc, mr_status *st)
     struct mr_iter_private *p = it->priv;
     char path[sizeof st->op];
     bool own = !st->op[0] && it->n_inputs > 0; /* not an input's; sources name records */
+    /* What the system lacks at the moment is no element's error. */
+    bool of_system = rc == MR_RESOURCE_EXHAUSTED && st->sys_errno;
     iter_path(it, path, sizeof path);
     mr_status_set_op(st, path);
-    if (own && rc != MR_RESOURCE_EXHAUSTED && rc != MR_CANCELLED)
+    if (own && !of_system && rc != MR_CANCELLED)
         mr_status_set_element(st, (int64_t)p->delivered++);
 }
 

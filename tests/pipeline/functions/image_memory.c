@@ -6,6 +6,7 @@
 #include <string.h>
 #include <turbojpeg.h>
 
+#include "pipeline/engine/iterator.h"
 #include "pipeline/formats/image_codec.h"
 #include "pipeline/memory_bound.h"
 #include "tests/harness.h"
@@ -84,4 +85,36 @@ MR_TEST(with_a_memory_limit_what_decoding_takes_counts)
     tjDestroy(tj);
     tjFree(jpeg);
     free(inks);
+}
+
+/* As of other errors of elements, the message says its number, and those after it are right. */
+MR_TEST(an_image_that_is_too_large_is_an_error_of_its_element)
+{
+    static const int64_t which[] = {1, 2, 4};
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    char text[200];
+    mr_dataset *ds =
+        mr_test_graph("range(5).map(x => size(decode_jpeg(encode_jpeg(zeros([8, 8 + 8 "
+                      "* cast(x == 1 or x == 2, \"int64\"), 3], \"uint8\")))) // (4 - x))");
+    mr_iterator_opts o = {.has_threads = true};
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr__memory_bound_set(8 * 8 * 3);
+    for (size_t i = 0, errors = 0; i < 5; i++) {
+        mr_code rc = mr_iterator_next(it, 1, &b, &st);
+        if (rc == MR_OK)
+            continue;
+        mr_status_format(&st, text, sizeof text);
+        mr_test_context("%s", text);
+        mr_eq_i64(i, which[errors++]);
+        mr_code_is(rc, i == 4 ? MR_INVALID_ARGUMENT : MR_RESOURCE_EXHAUSTED, &st);
+        char place[40];
+        snprintf(place, sizeof place, "map: element %zu: ", i);
+        mr_has_str(text, place);
+    }
+    mr__memory_bound_set(SIZE_MAX);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
 }
