@@ -14,8 +14,8 @@
 typedef struct mr__tuner {
     size_t rows;      /* as many as time allows */
     size_t row_bytes; /* as seen last; 0: not known */
-    size_t widest;    /* the most that was seen */
-    size_t largest;   /* bytes of the largest request so far: of its rows one may be most of it */
+    size_t widest;    /* the most that was seen of late */
+    size_t largest;   /* bytes of the largest request of late: of its rows one may be most of it */
     bool by_clock;
 } mr__tuner;
 
@@ -23,6 +23,8 @@ typedef struct mr__tuner {
 void mr__tuner_start(mr__tuner *t, const mr_iter *it, size_t row_bytes);
 /* Rows for the next request: 1..want. */
 size_t mr__tuner_ask(const mr__tuner *t, const mr_iter *it, size_t want);
+/* Bytes of so many rows, of which one is as large as the largest of late; 0: not known. */
+size_t mr__tuner_expect(const mr__tuner *t, size_t rows);
 /* A request for `asked` rows took `seconds` (ignored without threads) and gave `rows` rows (0:
  * nothing to learn from) of `bytes` in all. */
 void mr__tuner_note(mr__tuner *t, size_t asked, double seconds, size_t rows, size_t bytes);

@@ -111,7 +111,7 @@ static mr_code start_call(mr__calls *c, size_t want, mr_status *st)
     if (call->rc != MR_OK)
         return MR_OK;
     call->asked = ask;
-    mr__queue_expect(&c->queue, call, c->tuner.widest * call->rows.rows);
+    mr__queue_expect(&c->queue, call, mr__tuner_expect(&c->tuner, call->rows.rows));
     call->task.run = run_call;
     mr_block_move(&call->in, &call->rows);
     if (!c->executor)
@@ -153,10 +153,10 @@ static mr__entry *wait_for_call(mr__calls *c)
  * the types do not say how much that is, the first one tells. */
 static bool may_start(const mr__calls *c)
 {
-    size_t row = c->tuner.widest;
     if (!c->queue.n || !mr__memory_limited(c->it))
         return true;
-    return row && mr__memory_room(c->it, 2 * row * mr__tuner_ask(&c->tuner, c->it, SIZE_MAX));
+    size_t bytes = mr__tuner_expect(&c->tuner, mr__tuner_ask(&c->tuner, c->it, SIZE_MAX));
+    return bytes && mr__memory_room(c->it, 2 * bytes);
 }
 
 /* Keeps `most` calls under way. */

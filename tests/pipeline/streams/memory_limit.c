@@ -296,6 +296,44 @@ MR_TEST(parallel_calls_learn_from_the_first_what_they_take)
     }
 }
 
+/* A row of 4 MiB, and then those of 4 KiB, of which a call has many; one for which there is no room
+ * beside others, and those of 64 KiB. */
+MR_TEST(a_large_row_does_not_end_what_is_made_ahead)
+{
+#define FIRST(large, others) "[" others " + " large " * cast(x == 0, \"int64\")]"
+    static const char *const skewed[] = {
+        "range(4000).map(x => zeros(" FIRST("1048576", "1024") "), num_parallel_calls=8)",
+        "range(4000).map(x => zeros(" FIRST("10485760", "16384") "), num_parallel_calls=8)",
+        "range(4000).map(x => random_uniform(" FIRST("10485760",
+                                                     "16384") ", seed=1)).prefetch(2000)"};
+#undef FIRST
+    start();
+    for (size_t g = 0; g < sizeof skewed / sizeof *skewed; g++) {
+        mr_status st;
+        mr_iterator *it = NULL;
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_op_stats stats[4];
+        int64_t queued = 0, rows = 0;
+        mr_dataset *ds = graph(skewed[g]);
+        mr_iterator_opts o = {.threads = 4, .has_threads = true};
+        mr_buffer_pool_trim();
+        o.memory_limit = needed(ds, &o) + 128 * MIB;
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        mr_code rc;
+        while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK) {
+            mr_check(mr_iterator_stats(it, stats, 4) > 0);
+            if (++rows > 3000 && stats[0].queued_blocks > queued)
+                queued = stats[0].queued_blocks;
+        }
+        mr_code_is(rc, MR_END, &st);
+        if (queued < 3)
+            mr_fail_test("at most %lld blocks were made ahead", (long long)queued);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+}
+
 /* What the process has grown by since takes room from what is read ahead. */
 MR_TEST(a_run_that_follows_another_is_refused_for_its_own_needs_alone)
 {
