@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/engine/memory_limit.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -345,6 +346,7 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
 
 void mr__memory_stop(mr__memory *m)
 {
+    assert((!m->limit || m->ahead == 0) && "what was counted as ahead is counted back");
     if (m->limit)
         mr__buffer_pool_limit(-1, POOL_KEEPS);
     stop_beside(m);

@@ -268,6 +268,49 @@ MR_TEST(every_op_gives_the_same_within_the_least_limit_and_those_above)
     }
 }
 
+/* A run that is left at any place, or goes on at another, has counted back what it had made ahead:
+ * mr__memory_stop asserts it. */
+MR_TEST(what_is_left_or_goes_on_elsewhere_is_counted_back)
+{
+    static const char *const more[] = {
+        "range(60).map(x => zeros([60000 + 5 // (x % 7)]), num_parallel_calls=8)",
+        "range(60).map(x => zeros([60000 + 5 // (x % 7)]), num_parallel_calls=8, "
+        "deterministic=false).prefetch(9)",
+        "range(60).map(x => 5 // (x % 7)).prefetch(8).map(x => zeros([60000 + x]), "
+        "num_parallel_calls=auto).batch(2).prefetch(3)",
+        "range(60).filter(x => x % 3 > 0).map(x => zeros([60000 + x]), "
+        "num_parallel_calls=4).shuffle(4, seed=1).prefetch(9)"};
+    enum { OLD = sizeof graphs / sizeof *graphs, NEW = sizeof more / sizeof *more };
+    uint64_t random = mr_test_seed();
+    start();
+    for (size_t i = 0; i < 2 * (OLD + NEW); i++) {
+        mr_status st;
+        mr_iterator *it = NULL;
+        mr_block b = MR_BLOCK_EMPTY;
+        void *position = NULL;
+        size_t size;
+        size_t g = i % (OLD + NEW);
+        mr_dataset *ds = graph(g < OLD ? graphs[g] : more[g - OLD]);
+        mr_iterator_opts o = {.threads = 4, .has_threads = true, .positions = i % 3 != 0};
+        mr_buffer_pool_trim();
+        o.memory_limit = needed(ds, &o) + 30 * MIB;
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        for (uint64_t part = 0; part < 4; part++) {
+            for (uint64_t n = mr_test_random(&random) % 12; n-- > 0;)
+                if (mr_iterator_next(it, 1 + mr_test_random(&random) % 3, &b, &st) == MR_END)
+                    break;
+            if (part == 1 && o.positions && mr_iterator_save(it, &position, &size, &st) != MR_OK)
+                position = NULL;
+            if (part == 2 && position)
+                mr_ok(mr_iterator_restore(it, position, size, &st), &st);
+        }
+        mr_free(position);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+}
+
 /* Rows of 2 MiB, which the types do not say. */
 MR_TEST(parallel_calls_learn_from_the_first_what_they_take)
 {
