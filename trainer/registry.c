@@ -56,7 +56,7 @@ mr__registry mr__layers = {"layer", layers, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__losses = {"loss", losses, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__optimizers = {"optimizer", optimizers, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__schedules = {"schedule", schedules, .lock = PTHREAD_MUTEX_INITIALIZER};
-mr__registry mr__metrics = {"metric", metrics, .lock = PTHREAD_MUTEX_INITIALIZER};
+mr__registry mr__metrics = {"metric", metrics, &mr__losses, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__callbacks = {"callback", callbacks, .lock = PTHREAD_MUTEX_INITIALIZER};
 mr__registry mr__worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -95,17 +95,42 @@ static bool bears(const mr_component *c, const char *name)
     return strcmp(c->name, name) == 0 || (c->alias && strcmp(c->alias, name) == 0);
 }
 
+static bool has(mr__registry *r, const char *name)
+{
+    const mr_component *c;
+    for (size_t i = 0; (c = mr__registry_at(r, i)); i++)
+        if (bears(c, name))
+            return true;
+    return false;
+}
+
+/* The component that e names, else the nearest names in g and all of them in known. */
+static const mr_component *look_for(mr__registry *r, const mr_expr *e, mr_guess *g, char *known,
+                                    size_t size)
+{
+    const mr_component *c;
+    size_t n = 0;
+    for (size_t k = 0; k < 2 && (k == 0 || r->also); k++)
+        for (size_t i = 0; (c = mr__registry_at(k == 0 ? r : r->also, i)); i++) {
+            if (k == 0 && bears(c, e->text))
+                return c;
+            if (k == 1 && has(r, c->name))
+                continue;
+            mr_guess_try(g, c->name);
+            if (c->alias)
+                mr_guess_try(g, c->alias);
+            n += (size_t)snprintf(known + n, size - n, "%s%s", n ? ", " : "", c->name);
+            n = n < size ? n : size - 1;
+        }
+    return NULL;
+}
+
 mr_code mr__registry_find(mr__registry *r, const mr_expr *e, const mr_component **out,
                           mr_status *st)
 {
-    const mr_component *c;
     char known[1024] = "", guessed[96] = "";
     mr_guess g = {.word = e->text, .below = strlen(e->text) < 4 ? 1 : 3};
-    for (size_t i = 0; (c = mr__registry_at(r, i)) && !bears(c, e->text); i++) {
-        mr_guess_try(&g, c->name);
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
-                 c->name);
-    }
+    const mr_component *c = look_for(r, e, &g, known, sizeof known);
     if (!c && g.best)
         snprintf(guessed, sizeof guessed, "; did you mean '%s'?", g.best);
     if (!c)

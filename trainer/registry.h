@@ -10,7 +10,8 @@
 typedef struct mr__registry {
     const char *group;                   /* "loss" */
     const mr_component *const *built_in; /* NULL-ended */
-    pthread_mutex_t lock;                /* guards the rest */
+    struct mr__registry *also; /* NULL, or a group whose names do here too: who asks sees to it */
+    pthread_mutex_t lock;      /* guards the rest */
     const mr_component **registered;
     size_t n, capacity;
 } mr__registry;

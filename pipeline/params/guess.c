@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/params/guess.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
-enum { MOST = 63 };
+enum { MOST = 63, WHOLE_WORD = 6 };
+
+/* Case, '_' and '-' tell no two names apart: Conv2D is conv2d, earlyStopping early_stopping. */
+static void fold(const char *s, char *out)
+{
+    for (; *s; s++)
+        if (*s != '_' && *s != '-')
+            *out++ = (char)tolower((unsigned char)*s);
+    *out = '\0';
+}
 
 /* Levenshtein's: how many letters must change to make one of the other. */
 static size_t distance(const char *a, const char *b)
@@ -27,13 +38,26 @@ static size_t distance(const char *a, const char *b)
     return row[n];
 }
 
+/* ModelCheckpoint holds checkpoint, validation-data validation. */
+static bool holds(const char *word, const char *name)
+{
+    size_t n = strlen(name), all = strlen(word);
+    return n >= WHOLE_WORD && n <= all &&
+           (memcmp(word, name, n) == 0 || memcmp(word + all - n, name, n) == 0);
+}
+
 void mr_guess_try(mr_guess *g, const char *name)
 {
+    char word[MOST + 1], folded[MOST + 1];
     if (strlen(name) > MOST || strlen(g->word) > MOST)
         return;
-    size_t d = distance(g->word, name);
-    if (d >= g->below)
-        return;
-    g->below = d;
-    g->best = name;
+    fold(g->word, word);
+    fold(name, folded);
+    size_t d = distance(word, folded);
+    if (d < g->below) {
+        g->below = d;
+        g->best = name;
+    } else if (!g->best && holds(word, folded)) {
+        g->best = name;
+    }
 }

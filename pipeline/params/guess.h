@@ -22,7 +22,8 @@ typedef struct mr_guess {
     const char *best; /* the first of those nearest; NULL: none is near. Borrowed */
 } mr_guess;
 
-/* Names and words of more than 63 bytes are near nothing. */
+/* Case, '_' and '-' do not count. Where nothing is as near, a name of 6 letters or more with which
+ * word begins or ends is best. Names and words of more than 63 bytes are near nothing. */
 MR_API void mr_guess_try(mr_guess *g, const char *name);
 
 #ifdef __cplusplus

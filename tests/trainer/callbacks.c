@@ -100,6 +100,8 @@ MR_TEST(arguments_are_checked)
         const char *text, *word;
     } cases[] = {
         {"chekpoint(\"a\")", "there is no callback 'chekpoint'; did you mean 'checkpoint'?"},
+        {"ModelCheckpoint(\"a\")", "did you mean 'checkpoint'?"},
+        {"EarlyStopping()", "did you mean 'early_stopping'?"},
         {"checkpoint()", "path"},
         {"checkpoint(\"ckpt_{loss}\")", "{epoch} and {step}"},
         {"checkpoint(\"run_{epoch}/ckpt\")", "last part"},

@@ -200,6 +200,8 @@ MR_TEST(bad_labels_are_named)
     mr_loss_free(l);
     mr_code_is(mr_loss_parse(&l, "hinge", &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "there is no loss 'hinge'");
+    mr_code_is(mr_loss_parse(&l, "SparseCategoricalCrossentropy", &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "did you mean 'sparse_categorical_crossentropy'?");
 }
 
 MR_TEST(sample_weights_multiply_losses_and_gradients)

@@ -136,6 +136,9 @@ MR_TEST(bad_metrics_say_what_is_wrong)
                  {"auc(curve=\"pr\")", "\"ROC\" or \"PR\""},
                  {"huber(delta=-1.0)", "at least 0"},
                  {"hinge", "there is no metric 'hinge'"},
+                 {"hinge", ", auc, mae, huber, binary_crossentropy, "},
+                 {"MeanAbsoluteError", "did you mean 'mean_absolute_error'?"},
+                 {"SparseCategoricalAccuracy", "did you mean 'sparse_categorical_accuracy'?"},
                  {"7", "name of a metric"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_metric *m = NULL;

@@ -94,6 +94,10 @@ MR_TEST(what_is_registered_is_found_and_listed)
     mr_model_free(m);
     mr_code_is(mr_model_parse(&m, "input(1).idel()", &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, ", idle");
+    mr_code_is(mr_model_parse(&m, "Conv2D(8, 3)", &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "did you mean 'conv2d'?");
+    mr_code_is(mr_model_parse(&m, "MaxPooling2D(2)", &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "did you mean 'max_pool'?");
     mr_model_reference(find_idle, &found);
     mr_eq_i64(found, 1);
 }

@@ -17,6 +17,7 @@ train() {
 data='range(8).map(i => ([cast(i, "float32") / 8.0], [1.0])).batch(4)'
 two='^\{"step": 1, .*\} \{"step": 2, .*\} \{"epoch": 1, .*\} $'
 
+train the_flag_of_keras_has_a_hint 2 '' "'--validation-data'; did you mean '--validation'\?" --data "$data" --validation-data "$data"
 train an_epoch_is_two_steps 0 "$two" '' --data "$data"
 
 # ---- an input function: each of two replicas takes an element, and they see the slices of one batch
