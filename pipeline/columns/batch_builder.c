@@ -2,6 +2,7 @@
 #include "pipeline/columns/batch_builder.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/params/infer.h"
@@ -10,6 +11,7 @@
  * ask for the memory of as many. */
 #define WHOLE_BYTES ((size_t)1 << 30)
 #define SHAPE_TEXT  96
+#define NAME_TEXT   96
 
 /* ---- segments ---- */
 
@@ -189,18 +191,30 @@ static bool all_dense(const mr_block *b)
     return true;
 }
 
+/* "tags" of a record, 1 of a tuple. */
+static void name_column(const mr__batch_builder *s, size_t column, char *out, size_t size)
+{
+    const char *const *names = s->spec ? mr_spec_leaf_names(s->spec) : NULL;
+    const char *name = names ? names[column] : "";
+    if (name[strspn(name, "0123456789")])
+        snprintf(out, size, "\"%s\"", name);
+    else
+        snprintf(out, size, "%zu", column);
+}
+
 static void note_misfit(mr__batch_builder *s, const mr_array *first, const mr_array *other,
                         size_t row, size_t column, size_t element)
 {
-    char a[SHAPE_TEXT], b[SHAPE_TEXT];
+    char a[SHAPE_TEXT], b[SHAPE_TEXT], name[NAME_TEXT];
+    name_column(s, column, name, sizeof name);
     mr_shape_format(first->rank, mr_array_row_shape(first, 0), a, sizeof a);
     mr_shape_format(other->rank, mr_array_row_shape(other, row), b, sizeof b);
     s->misfit = true;
     (void)mr_fail(&s->error, MR_INVALID_ARGUMENT,
-                  "different shapes in component %zu, first element had shape %s and element %zu "
+                  "different shapes in component %s, first element had shape %s and element %zu "
                   "had shape %s; pad them (padded_batch), keep them as they are (ragged_batch) or "
                   "make them equal",
-                  column, a, element, b);
+                  name, a, element, b);
 }
 
 static bool check_fit(mr__batch_builder *s, const mr_block *src, size_t from)

@@ -11,11 +11,12 @@
 #include "pipeline/engine/op_iterator.h"
 
 typedef struct mr__batch_builder {
-    mr_block rows;   /* placed: its columns are headers without data */
-    size_t n;        /* rows taken, misfits included */
-    size_t limit;    /* rows of a full batch */
-    size_t capacity; /* of `rows` */
-    bool ragged;     /* set by the owner: shapes may differ, rows are kept as views */
+    mr_block rows;       /* placed: its columns are headers without data */
+    size_t n;            /* rows taken, misfits included */
+    size_t limit;        /* rows of a full batch */
+    size_t capacity;     /* of `rows` */
+    bool ragged;         /* set by the owner: shapes may differ, rows are kept as views */
+    const mr_spec *spec; /* set by the owner: its leaves' names stand for columns in messages */
     bool placed;
     bool misfit; /* `error` is due */
     const mr_destination *destination;

@@ -25,6 +25,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     mr_spec *rows = NULL;
     MR_TRY(mr__rows_spec(mr_iter_input_spec(it, 0), &s->input.size, &rows, st));
     mr_spec_unref(rows);
+    s->stack.spec = it->spec;
     return MR_OK;
 }
 

@@ -17,6 +17,7 @@ mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destinatio
                          mr_status *st)
 {
     mr__collected *s = it->state;
+    s->stack.spec = it->spec;
     return mr__cursor_pull(it, 0, rows_to_pull(it, want, n) - s->stack.n, &s->input,
                            s->stack.n ? NULL : destination, st);
 }

@@ -35,6 +35,9 @@ MR_TEST(unequal_shapes_are_an_error_of_the_batch)
              "shape_[2] !shape");
     mr_drive("from_tensor_slices([1, 1, 1, 2, 2, 2]).map(x => zeros([x])).batch(2)",
              "[[0],[0]] !shape [[0,0],[0,0]]");
+    mr_drive("range(1, 3).map(x => {\"id\": x, \"tags\": zeros([x])}).batch(2)",
+             "!different_shapes_in_component_\"tags\",_first");
+    mr_drive("range(1, 3).map(x => (x, zeros([x]))).batch(2)", "!different_shapes_in_component_1,");
 }
 
 MR_TEST(bad_arguments_are_refused)
