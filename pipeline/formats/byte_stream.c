@@ -47,6 +47,15 @@ static void set_window(mr__byte_stream *s, uint8_t *at, uint8_t *end)
     s->end = end;
 }
 
+mr_compression mr__compression_seen(const uint8_t *b, size_t n)
+{
+    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
+        return MR_COMPRESSION_GZIP;
+    if (n >= 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
+        return MR_COMPRESSION_ZSTD;
+    return MR_COMPRESSION_NONE;
+}
+
 /* What the first bytes say; a TFRecord's length whose checksum is right decides for an uncompressed
  * file. */
 static mr_compression compression_of(const uint8_t *b, size_t n)
@@ -57,10 +66,8 @@ static mr_compression compression_of(const uint8_t *b, size_t n)
         if (mr_crc32c_mask(mr_crc32c(b, 8)) == crc)
             return MR_COMPRESSION_NONE;
     }
-    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
-        return MR_COMPRESSION_GZIP;
-    if (n >= 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
-        return MR_COMPRESSION_ZSTD;
+    if (mr__compression_seen(b, n) != MR_COMPRESSION_NONE)
+        return mr__compression_seen(b, n);
     if (n >= 2 && (b[0] & 0x0f) == 8 && (b[0] >> 4) <= 7 && (b[0] * 256 + b[1]) % 31 == 0)
         return MR_COMPRESSION_ZLIB;
     return MR_COMPRESSION_NONE;

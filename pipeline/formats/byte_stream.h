@@ -32,6 +32,9 @@ typedef struct mr__byte_stream {
     mr_status failure; /* met after bytes that are still to be taken; MR_OK: none */
 } mr__byte_stream;
 
+/* What the first bytes of a file say beyond doubt: GZIP, ZSTD or NONE. */
+mr_compression mr__compression_seen(const uint8_t *b, size_t n);
+
 mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
                              mr_status *st) MR_NODISCARD;
 void mr__byte_stream_close(mr__byte_stream *s); /* also of a zeroed one, and twice */

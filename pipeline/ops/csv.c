@@ -97,6 +97,30 @@ static mr_code add_named(struct state *s, const mr_bytes *name, mr_status *st)
     return add_column(s, NO_FIELD, st);
 }
 
+static mr_code no_column(struct state *s, const char *name, const char *at, const char *end,
+                         mr_status *st)
+{
+    enum { MOST = 10 };
+    char all[400] = "";
+    for (size_t n = 0; at && n <= MOST; n++) {
+        mr_bytes other;
+        bool doubled;
+        if (!mr__csv_field(&at, end, s->opts.sep, &other, &doubled))
+            return bad_quotes(n, st);
+        MR_TRY(plain_name(s, &other, doubled, st));
+        int most = other.size < 30 ? (int)other.size : 30;
+        if (n < MOST)
+            snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.*s", n ? ", " : "", most,
+                     other.data);
+        else
+            strcat(all, ", ...");
+    }
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the header has no column %.80s, it has %s; is sep=\"%c\" right, and is there a "
+                   "header?",
+                   name, all, s->opts.sep);
+}
+
 /* The header of a file. */
 static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
 {
@@ -109,6 +133,7 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
         return MR_END;
     if (line->size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
         at += 3; /* the byte order mark that some programs write */
+    const char *names = at;
     s->n_columns = 0;
     while (at) {
         mr_bytes name;
@@ -123,10 +148,7 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
         while (k < s->n_columns && s->fields[k] != i)
             k++;
         if (k == s->n_columns && !f->v[i].preset)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "the header has no column %.80s; is sep=\"%c\" right, and is there a "
-                           "header?",
-                           f->v[i].name, s->opts.sep);
+            return no_column(s, f->v[i].name, names, end, st);
     }
     return MR_END;
 }

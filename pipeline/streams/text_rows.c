@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/byte_stream.h"
+
 static const mr__text_kind *kind_of(const mr_iter *it)
 {
     return it->op->kind;
@@ -76,11 +78,17 @@ static mr_code read_lines(mr_iter *it, size_t want, mr_status *st)
     return MR_OK;
 }
 
+/* What is wrong with the line at hand, which is no row; of a compressed file that it is one. */
 static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
 {
     mr__text_rows *s = it->state;
+    const mr_bytes *line = line_at(s);
     uint64_t record = (uint64_t)s->before.record + s->at;
-    if (rc != MR_RESOURCE_EXHAUSTED)
+    mr_compression seen = mr__compression_seen((const uint8_t *)line->data, line->size);
+    if (record == 0 && seen != MR_COMPRESSION_NONE)
+        (void)mr_fail(st, rc, "the file is compressed; name compression=\"%s\"",
+                      mr_compression_name(seen));
+    else if (rc != MR_RESOURCE_EXHAUSTED)
         mr_status_prefix(st, "line %" PRIu64, record + 1 + s->breaks);
     mr_status_at(st, mr__file_source_path(&s->source, s->file), -1, (int64_t)record);
     return rc;

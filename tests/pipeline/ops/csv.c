@@ -17,7 +17,7 @@ MR_TEST(columns_are_found_by_their_names_in_each_file)
                            "default=0.5)}).map(r => r[\"x\"]).repeat(2)"),
              "0.5 0.5 9.5 8 0.5 0.5 9.5 8");
     mr_drive(mr_drive_path("csv([\"@/a\", \"@/b\"], {\"id\": int64, \"x\": float32})"),
-             "!no_column_x (3,9.5) (4,8)");
+             "!no_column_x,_it_has_id,_name; (3,9.5) (4,8)");
     mr_drive_alike(mr_drive_path("list_files(\"@/?\").interleave(f => csv(f, {\"id\": int64}))"));
 }
 
@@ -33,6 +33,27 @@ MR_TEST(without_a_header_columns_have_places)
     mr_drive_file("s", "true;1\n0;2\n");
     mr_drive(mr_drive_path("csv(\"@/s\", [bool, int64], header=false, sep=\";\")"),
              "(true,1) (false,2)");
+}
+
+MR_TEST(a_header_without_the_column_is_named_by_ten_of_its_own)
+{
+    mr_drive_file("a", "a,\"b\"\"c\",d,e,f,g,h,i,j,k,l,m\n1,2,3,4,5,6,7,8,9,10,11,12\n");
+    mr_drive(mr_drive_path("csv(\"@/a\", {\"x\": int64})"),
+             "!column_x,_it_has_a,_b\"c,_d,_e,_f,_g,_h,_i,_j,_k,_...;_is_sep");
+}
+
+MR_TEST(a_compressed_file_is_known_by_its_first_bytes)
+{
+    mr_drive_file("a", "\x1f\x8b\b\x04\x03,\n\n");
+    mr_drive(mr_drive_path("csv(\"@/a\", {\"id\": int64})"),
+             "!argument:_the_file_is_compressed;_name_compression=\"GZIP\"");
+    mr_drive(mr_drive_path("csv(\"@/a\", [int64], header=false)"),
+             "!argument:_the_file_is_compressed;_name_compression=\"GZIP\"");
+    mr_drive_file("b", "\x28\xb5\x2f\xfd\x04\n");
+    mr_drive(mr_drive_path("jsonl(\"@/b\", {\"id\": int64})"),
+             "!argument:_the_file_is_compressed;_name_compression=\"ZSTD\"");
+    mr_drive_file("c", "id\n\x1f\x8b\n");
+    mr_drive(mr_drive_path("csv(\"@/c\", {\"id\": int64})"), "!line_2:_field_id");
 }
 
 MR_TEST(quotes_hold_separators_lines_and_quotes)
