@@ -1,10 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace index: where the records of TFRecord files lie. */
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+#include "pipeline/files/glob.h"
+#include "pipeline/formats/data_files.h"
 #include "pipeline/formats/record_index.h"
 #include "pipeline/memory/alloc.h"
+
+/* The status so far, after one more file. */
+static int index_file(const char *path, const mr_record_index_opts *o, bool verbose, int status)
+{
+    mr_status st;
+    int64_t records;
+    mr_code rc = mr_record_index_write(path, o, &records, &st);
+    if (rc != MR_OK && !cli_interrupted())
+        return cli_fail(&st, CLI_FAILED);
+    if (rc == MR_OK && verbose)
+        fprintf(stderr, "millrace index: %s: %" PRId64 " records\n", path, records);
+    return status;
+}
+
+/* A file, or those that a pattern stands for which the shell has left as it is. */
+static int index_files(const char *name, const mr_record_index_opts *o, bool verbose, int status)
+{
+    mr_status st;
+    char **paths;
+    size_t n;
+    if (!mr_glob_is_pattern(name) || access(name, F_OK) == 0)
+        return index_file(name, o, verbose, status);
+    if (mr_data_files(&name, 1, &paths, &n, &st) != MR_OK)
+        return cli_fail(&st, CLI_FAILED);
+    for (size_t i = 0; i < n && !cli_interrupted(); i++)
+        status = index_file(paths[i], o, verbose, status);
+    mr_glob_free(paths, n);
+    return status;
+}
 
 static int run(int argc, char **argv)
 {
@@ -31,15 +63,8 @@ static int run(int argc, char **argv)
         cli_catch_termination();
         cli_catch_hangup();
         o.cancel = cli_cancel();
-        for (size_t i = 0; i < n && !cli_interrupted(); i++) {
-            mr_status st;
-            int64_t records;
-            mr_code rc = mr_record_index_write(files[i], &o, &records, &st);
-            if (rc != MR_OK && !cli_interrupted())
-                status = cli_fail(&st, CLI_FAILED);
-            else if (rc == MR_OK && r.verbose)
-                fprintf(stderr, "millrace index: %s: %" PRId64 " records\n", files[i], records);
-        }
+        for (size_t i = 0; i < n && !cli_interrupted(); i++)
+            status = index_files(files[i], &o, r.verbose, status);
     }
     mr_free(files);
     return status;
@@ -51,6 +76,7 @@ const cli_command cli_index = {
     .usage = "FILE... [--compact] [-v]",
     .details =
         "Writes FILE.idx beside each FILE: a line for each record, its byte offset and its\n"
-        "size with its framing, as other tools write it. Pipelines find it there by themselves.",
+        "size with its framing, as other tools write it. Pipelines find it there by themselves.\n"
+        "A pattern in quotes stands for the files that a pipeline would read by it.",
     .run = run,
 };

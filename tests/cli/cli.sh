@@ -26,8 +26,10 @@ expect replicas 0 '{"step": 0, "replicas": [[0, 1], [2, 3]]}' -- "$m" show --rep
 expect version 0 ANY -- "$m" --version
 expect a_command_nearby 2 '' "unknown command 'shwo'; did you mean 'show'?" -- "$m" shwo 'range(3)'
 expect an_option_nearby 2 '' "unknown option '--limt'; did you mean '--limit'?" -- "$m" show --limt=3 'range(3)'
+expect an_option_that_begins_with_one 2 '' "'--threads-in-all'; did you mean '--threads'?" -- "$m" show --threads-in-all 3 'range(3)'
 expect an_option_of_no_neighbours 2 '' "unknown option '--lxxxt'; see" -- "$m" show --lxxxt 'range(3)'
 expect an_op_nearby 2 '' "'shufle'; did you mean 'shuffle'?" -- "$m" ops shufle
+expect an_op_in_another_case 2 '' "'paddedBatch'; did you mean 'padded_batch'?" -- "$m" ops paddedBatch
 expect a_function_nearby 2 '' "'random_unifrm'; did you mean 'random_uniform'?" -- "$m" ops random_unifrm
 expect an_op_of_no_neighbours 2 '' "'qqqqqq'; 'millrace ops --names' lists them" -- "$m" ops qqqqqq
 expect words_of_options_in_any_case 0 "$("$m" show --replicas 1 --workers 2 --auto-shard data 'range(4).batch(2)')" -- "$m" show --replicas 1 --workers 2 --auto-shard DATA 'range(4).batch(2)'
@@ -244,6 +246,12 @@ expect index_compact 0 '' -- "$m" index --compact $f
 result index_is_compact "$(head -c 7 $f.idx | grep -q MRINDEX; echo $?)"
 rm $f.idx
 expect index_of_a_damaged_file 1 '' 'flip.tfrecord' 'record 1' -- "$m" index flip.tfrecord
+mkdir quoted && cp $f quoted/a-1 && cp $f quoted/a-2 && cp $f 'quoted/b[1]'
+expect index_of_a_pattern 0 '' 'quoted/a-1: 4 records' 'quoted/a-2: 4 records' -- "$m" index -v 'quoted/a-*'
+expect index_of_a_pattern_again 0 '' -- "$m" index 'quoted/a-*'
+result index_of_a_pattern_leaves_out_indexes "$([ "$(ls quoted)" = $'a-1\na-1.idx\na-2\na-2.idx\nb[1]' ]; echo $?)" "$(ls quoted)"
+expect index_of_a_name_with_brackets 0 '' 'b[1]: 4 records' -- "$m" index -v 'quoted/b[1]'
+expect index_of_a_pattern_without_files 1 '' 'no file matches quoted/c*' -- "$m" index 'quoted/c*'
 expect index_wants_a_file 2 '' 'a file is wanted' -- "$m" index
 expect verify_good 0 ANY -- "$m" inspect --verify $f
 expect verify_bad 1 ANY 'flip.tfrecord' 'record 1' -- "$m" inspect --verify flip.tfrecord
