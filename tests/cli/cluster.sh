@@ -112,7 +112,7 @@ resumes resumes_in_any_repetition 4 "$(d 'range(12).shuffle(5)' 'streams=3, seed
 # ---- jobs by name
 expect a_named_job 0 "$(seq 0 9)" -- "$m" show "$(d 'range(10)' 'streams=1, job_name="a"')"
 expect a_finished_job_gives_end 0 '' -- "$m" show "$(d 'range(10)' 'streams=1, job_name="a"')"
-expect another_graph_under_its_name 1 '' 'invalid argument' graph 'job "a"' -- "$m" show "$(d 'range(11)' 'streams=1, job_name="a"')"
+expect another_graph_under_its_name 1 '' 'invalid argument' 'job "a" runs another graph;' -- "$m" show "$(d 'range(11)' 'streams=1, job_name="a"')"
 expect other_streams_under_its_name 1 '' streams 'job "a"' -- "$m" show "$(d 'range(10)' 'streams=2, job_name="a"')"
 expect another_block_length_under_its_name 1 '' block_length -- "$m" show "$(d 'range(10)' 'streams=1, block_length=2, job_name="a"')"
 expect it_is_cancelled 0 '' -- "$m" service cancel a --dispatcher "$service"
@@ -255,7 +255,7 @@ result systemd_is_told "$([ "$(tr '\n' ' ' <notified)" = 'READY=1 STOPPING=1 ' ]
 
 # ---- nobody there
 expect no_dispatcher 1 '' unavailable 127.0.0.1:1 -- "$m" show 'range(3).distribute("127.0.0.1:1", connect_timeout=0.2)'
-expect no_worker 1 '' unavailable "$service" -- "$m" show "$(d 'range(3)' stall_timeout=0.5)"
+expect no_worker 1 '' unavailable "$service" 'for 0.5 s; no worker serves the job' -- "$m" show "$(d 'range(3)' stall_timeout=0.5)"
 "$m" show "$(d 'range(3)' streams=1)" >late 2>late.err & reader=$!
 sleep 0.3 # late: it may not be, which is as well
 start four "$m" worker --dispatcher "$service"

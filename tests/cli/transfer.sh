@@ -111,7 +111,7 @@ if ip netns add "mr-a-$$" 2>/dev/null; then
         want=$("$m" show 'range(3000).batch(1000).distribute("local", streams=2, seed=1)')
         same a_worker_elsewhere "$(a "$m" show "$g)")" "$want"
         expect a_worker_elsewhere_shares_nothing 1 '' "$elsewhere" 'shared_memory' -- ip netns exec "mr-a-$$" "$m" show "$g, transfer=\"shared_memory\")"
-        expect nobody_on_this_host 1 '' 'nothing came from the service' "$service" -- ip netns exec "mr-a-$$" "$m" show "$g, target_workers=\"local\", stall_timeout=1.0)"
+        expect nobody_on_this_host 1 '' 'nothing came from the service' 'no worker on this host serves the job' "$service" -- ip netns exec "mr-a-$$" "$m" show "$g, target_workers=\"local\", stall_timeout=1.0)"
         start f a "$m" worker --dispatcher "$service" --listen 10.77.0.1:0 --root /
         here=$at
         same one_worker_here_and_one_elsewhere "$(a "$m" show "$g)")" "$want"

@@ -217,6 +217,15 @@ void mr__job_reader_dispatcher_closed(mr__job_reader *r, const mr_status *why, i
                  "the connection to the dispatcher at %s is lost; trying again",
                  r->opts.dispatcher);
     retry_dispatcher(r, now);
+    /* Whoever starts it before the dispatcher has a second for that. */
+    int64_t second = r->give_up_at - r->opts.connect_timeout_ns + SECOND;
+    if (r->ever_connected || r->said_absent || r->retry_at < second || r->retry_at >= r->give_up_at)
+        return;
+    mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
+             "no dispatcher answers at %s%s%s; trying for %.0f s (connect_timeout)",
+             r->opts.dispatcher, r->why[0] ? ": " : "", r->why,
+             (double)r->opts.connect_timeout_ns * 1e-9);
+    r->said_absent = true;
 }
 
 static mr_code make_streams(mr__job_reader *r, const Mr__Wire__Joined *j, mr_status *st)
@@ -643,6 +652,7 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
     } else if (r->dispatcher == MR__UP && now - r->heard >= SILENT_S * SECOND) {
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
                  "the dispatcher at %s is silent; connecting again", r->opts.dispatcher);
+        snprintf(r->why, sizeof r->why, "it is silent");
         r->out.close_dispatcher(r->ctx);
         retry_dispatcher(r, now);
     } else if (r->dispatcher == MR__UP && now >= r->tell_at) {
@@ -674,15 +684,6 @@ static void tick_workers(mr__job_reader *r, int64_t now)
         r->pulse_at = now + SECOND;
 }
 
-/* A client of a shared job has read all of its streams, and the job goes on. */
-static bool is_left_out(const mr__job_reader *r)
-{
-    bool open = false;
-    for (size_t i = 0; i < r->n_streams; i++)
-        open |= !r->streams[i].ended;
-    return r->shared && r->admitted && !open;
-}
-
 /* When it has waited for too long. The dispatcher, which is there, may wait for workers itself
  * before the job ends. */
 static int64_t stalls_at(const mr__job_reader *r)
@@ -690,7 +691,7 @@ static int64_t stalls_at(const mr__job_reader *r)
     int64_t most = r->opts.stall_timeout_ns;
     if (!most)
         return INT64_MAX;
-    if (is_left_out(r) && most < LEFT_OUT_S * SECOND)
+    if (mr__r_is_left_out(r) && most < LEFT_OUT_S * SECOND)
         most = LEFT_OUT_S * SECOND;
     return r->waits_since + most;
 }
@@ -701,23 +702,13 @@ static void tick_waiting(mr__job_reader *r, int64_t now)
     if (!is_waiting(r))
         return;
     if (now >= stalls_at(r)) {
-        mr_fail(&why, MR_UNAVAILABLE, "nothing came from the service at %s for %.1f s",
-                r->opts.dispatcher, (double)(now - r->waits_since) * 1e-9);
+        char cause[512];
+        mr__r_why_nothing(r, cause, sizeof cause);
+        mr_fail(&why, MR_UNAVAILABLE, "nothing came from the service at %s for %.1f s%s",
+                r->opts.dispatcher, (double)(now - r->waits_since) * 1e-9, cause);
         mr__r_fail(r, &why);
     } else if (!r->said_waits && now - r->waits_since >= SAY_AFTER_S * SECOND) {
-        size_t n = 0;
-        for (size_t i = 0; i < r->n_streams; i++)
-            n += !r->streams[i].ended && !r->streams[i].opened;
-        mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
-                 r->dispatcher != MR__UP ? "waiting for the dispatcher at %s"
-                 : is_left_out(r) ? "waiting for a stream of the job at %s: other clients read all "
-                                    "that there are, or their workers are away"
-                 : r->opts.local_workers ? "waiting for workers on this host of the service at %s"
-                                         : "waiting for workers of the service at %s",
-                 r->opts.dispatcher);
-        if (n)
-            mr__note(r->out.note, r->ctx, MR_LOG_INFO,
-                     "%zu streams are hosted by nobody that answers", n);
+        mr__r_note_waits(r);
         r->said_waits = true;
     }
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client's reader tells the dispatcher, and pulses. */
+/* What a client's reader tells the dispatcher, and its user of waiting; pulses. */
 #include "transport/service/job_reader_state.h"
 
+#include <stdio.h>
+
 #include "pipeline/memory/alloc.h"
+#include "transport/service/note.h"
 
 static Mr__Wire__Place place_of(const mr__r_stream *s)
 {
@@ -144,4 +147,48 @@ void mr__r_say_lost(mr__job_reader *r, mr__r_stream *s)
     m.lost = &l;
     r->out.to_dispatcher(r->ctx, &m);
     s->lost_at = INT64_MAX;
+}
+
+bool mr__r_is_left_out(const mr__job_reader *r)
+{
+    bool open = false;
+    for (size_t i = 0; i < r->n_streams; i++)
+        open |= !r->streams[i].ended;
+    return r->shared && r->admitted && !open;
+}
+
+void mr__r_why_nothing(const mr__job_reader *r, char *out, size_t size)
+{
+    bool served = false;
+    for (const mr__r_worker *w = r->workers; w; w = w->next)
+        served |= w->state == MR__UP;
+    const char *cause = r->why[0] ? ": " : "";
+    *out = '\0';
+    if (r->dispatcher != MR__UP)
+        snprintf(out, size, "; its dispatcher is not there%s%s", cause, r->why);
+    else if (mr__r_is_left_out(r))
+        snprintf(out, size, "; other clients read all streams, or their workers are away");
+    else if (!served) /* Joined too comes when some worker knows the job */
+        snprintf(out, size, "; no worker%s serves the job",
+                 r->admitted && r->opts.local_workers ? " on this host" : "");
+}
+
+void mr__r_note_waits(const mr__job_reader *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_streams; i++)
+        n += !r->streams[i].ended && !r->streams[i].opened;
+    if (r->dispatcher != MR__UP)
+        mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "waiting for the dispatcher at %s%s%s",
+                 r->opts.dispatcher, r->why[0] ? ": " : "", r->why);
+    else
+        mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
+                 mr__r_is_left_out(r)    ? "waiting for a stream of the job at %s: other clients "
+                                           "read all that there are, or their workers are away"
+                 : r->opts.local_workers ? "waiting for workers on this host of the service at %s"
+                                         : "waiting for workers of the service at %s",
+                 r->opts.dispatcher);
+    if (n)
+        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams are hosted by nobody that answers",
+                 n);
 }

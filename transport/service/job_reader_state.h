@@ -2,7 +2,7 @@
 #ifndef MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
 #define MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
 /* Inside of a client's reader: job_reader.c takes events, job_reader_say.c makes what it tells the
- * dispatcher. Private to service/. */
+ * dispatcher and, of waiting, its user. Private to service/. */
 #include "transport/service/id_map.h"
 #include "transport/service/job_reader.h"
 
@@ -59,7 +59,7 @@ struct mr__job_reader {
     int64_t retry_at, backoff, heard, give_up_at;
     char why[256];    /* it was not reached last */
     char warned[512]; /* what it warned of last */
-    bool ever_connected, is_joined, is_over;
+    bool ever_connected, said_absent, is_joined, is_over;
     bool admitted;         /* Joined came on the present connection */
     int64_t refused_since; /* when joining again was first refused; 0: it was not */
     uint64_t job_id, client_id, request;
@@ -105,4 +105,10 @@ bool mr__r_has_news(const mr__job_reader *r);
 /* To the worker at address; NULL: to the dispatcher. */
 void mr__r_pulse(mr__job_reader *r, const char *address);
 void mr__r_say_lost(mr__job_reader *r, mr__r_stream *s);
+/* A client of a shared job has read all of its streams, and the job goes on. */
+bool mr__r_is_left_out(const mr__job_reader *r);
+/* Why nothing comes, to follow another message: "; no worker serves the job". "": not known. */
+void mr__r_why_nothing(const mr__job_reader *r, char *out, size_t size);
+/* Notes what is waited for. */
+void mr__r_note_waits(const mr__job_reader *r);
 #endif
