@@ -81,7 +81,9 @@ static mr_code check_same_job(const mr__d_job *j, const Mr__Wire__Join *join, mr
     }
     size_t n = have->graph.len;
     if (n != want->graph.len || (n && memcmp(have->graph.data, want->graph.data, n) != 0))
-        return differs(j->name, "graph", "of its own", "this one", st);
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "job \"%.100s\" runs another graph; use another job_name, or the same graph",
+                       j->name);
     return MR_OK;
 }
 
