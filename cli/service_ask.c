@@ -288,7 +288,8 @@ static int run_with(int argc, char **argv, const char **rest)
         return cli_usage(&cli_service, "--watch is for status");
     if (!a.opts.dispatcher)
         return cli_usage(&cli_service, "--dispatcher HOST:PORT is wanted");
-    if ((rc = cli_token(&cli_service, token_file, &a.opts.token)) >= 0)
+    if ((rc = cli_address(&cli_service, "dispatcher", a.opts.dispatcher, false)) >= 0 ||
+        (rc = cli_token(&cli_service, token_file, &a.opts.token)) >= 0)
         return rc;
     if (isnan(a.timeout)) /* a worker takes up to 5 s to end */
         a.timeout = strcmp(v->name, "drain") == 0 ? 30 : 5;

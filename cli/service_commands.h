@@ -11,6 +11,9 @@ extern const cli_command cli_dispatcher, cli_service, cli_worker;
  * token), without the white space at its end; kept until the program ends. -1, or an exit status
  * after the error was printed. */
 int cli_token(const cli_command *cmd, const char *path, mr__token *out);
+/* Whether text, the value of --flag (NULL: it was not given), is an address; listens: where port 0
+ * is right. -1, or an exit status after the error was printed. */
+int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens);
 /* The log goes to standard error from INFO on, as text or as a JSON object a line. */
 void cli_daemon_log(bool json);
 /* As many files and connections as the system allows. */

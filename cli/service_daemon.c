@@ -14,6 +14,7 @@
 
 #include "cli/service_commands.h"
 #include "pipeline/log.h"
+#include "transport/net/address.h"
 #include "transport/wire/token_file.h"
 
 enum { DRAIN_SECONDS = 5 };
@@ -27,6 +28,15 @@ int cli_token(const cli_command *cmd, const char *path, mr__token *out)
         return cli_error(cmd, CLI_USAGE, "%s", st.message);
     *out = kept;
     return -1;
+}
+
+int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens)
+{
+    mr_status st;
+    if (!text ||
+        (listens ? mr__address_check_form(text, &st) : mr__address_check(text, &st)) == MR_OK)
+        return -1;
+    return cli_usage(cmd, "--%s: %s", flag, st.message);
 }
 
 static const char *const levels[] = {"debug", "info", "warning", "error"};

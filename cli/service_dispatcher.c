@@ -141,6 +141,8 @@ static int run_with(int argc, char **argv, const char **rest)
         return cli_usage(&cli_dispatcher, "--workers and --num-workers exclude each other");
     mr__token token;
     if ((rc = cli_token(&cli_dispatcher, token_file, &token)) >= 0 ||
+        (rc = cli_address(&cli_dispatcher, "listen", listen, true)) >= 0 ||
+        (rc = cli_address(&cli_dispatcher, "status", status, true)) >= 0 ||
         (list && (rc = split(list, &words, &n_words)) >= 0))
         return rc;
     cli_daemon_log(strcmp(log, "json") == 0);

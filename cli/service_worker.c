@@ -7,7 +7,6 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
-#include "transport/net/address.h"
 #include "transport/service/roots.h"
 #include "transport/service/worker_run.h"
 
@@ -67,11 +66,12 @@ static int serve(const worker_opts *o)
 static int start(worker_opts *o)
 {
     mr_status st;
-    int rc = cli_token(&cli_worker, o->token_file, &o->run.token);
-    if (rc >= 0)
+    int rc;
+    if ((rc = cli_token(&cli_worker, o->token_file, &o->run.token)) >= 0 ||
+        (rc = cli_address(&cli_worker, "dispatcher", o->run.dispatcher, false)) >= 0 ||
+        (rc = cli_address(&cli_worker, "listen", o->run.listen, true)) >= 0 ||
+        (rc = cli_address(&cli_worker, "status", o->run.status, true)) >= 0)
         return rc;
-    if (mr__address_check(o->run.dispatcher, &st) != MR_OK)
-        return cli_fail(&st, CLI_USAGE);
     cli_daemon_log(strcmp(o->log, "json") == 0);
     cli_daemon_files();
     const mr__system *below;

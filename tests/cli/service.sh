@@ -10,14 +10,15 @@ for c in dispatcher worker service; do
     expect "wrong_flag_$c" 2 '' "$c" '--no-such-flag' -- "$m" "$c" --no-such-flag
 done
 expect dispatcher_takes_no_words 2 '' "unexpected 'now'" options -- "$m" dispatcher now
-expect dispatcher_of_no_address 2 '' 'host:port' -- "$m" dispatcher --listen nonsense
+expect dispatcher_of_no_address 2 '' 'millrace dispatcher: --listen: an address is host:port' -- "$m" dispatcher --listen nonsense
 expect dispatcher_two_lists 2 '' exclude -- "$m" dispatcher --workers a:1 --num-workers 2
 expect dispatcher_list_of_no_addresses 2 '' 'HOST:PORT' -- "$m" dispatcher --workers a:1,b
 expect dispatcher_without_its_token_file 2 '' 'none.token' -- "$m" dispatcher --token-file none.token
 expect worker_takes_no_words 2 '' options -- "$m" worker now --dispatcher 127.0.0.1:1
 expect worker_of_nobody 2 '' --dispatcher -- "$m" worker
 expect worker_of_words 2 '' "unexpected 'now'" options -- "$m" worker now
-expect worker_of_no_address 2 '' 'host:port' -- "$m" worker --dispatcher 127.0.0.1:1 --listen nonsense
+expect worker_of_a_dispatcher_without_a_port 2 '' 'millrace worker: --dispatcher: an address is host:port' -- "$m" worker --dispatcher localhost
+expect worker_of_no_address 2 '' '--listen: an address is host:port' -- "$m" worker --dispatcher 127.0.0.1:1 --listen nonsense
 expect worker_without_its_root 2 '' 'none/' -- "$m" worker --dispatcher 127.0.0.1:1 --root none/
 expect worker_whose_root_is_a_file 2 '' 'directory' -- "$m" worker --dispatcher 127.0.0.1:1 --root "$m"
 expect worker_of_too_little_memory 2 '' 'at least 16M' -- "$m" worker --dispatcher 127.0.0.1:1 --memory-limit 15M
@@ -27,6 +28,7 @@ expect worker_open_to_all_without_a_root 2 '' --root -- "$m" worker --dispatcher
 expect service_asks_what 2 '' wanted -- "$m" service --dispatcher 127.0.0.1:1
 expect service_asks_nonsense 2 '' nonsense -- "$m" service nonsense --dispatcher 127.0.0.1:1
 expect service_asks_whom 2 '' --dispatcher -- "$m" service status
+expect service_asks_no_address 2 '' '--dispatcher: an address is host:port' -- "$m" service status --dispatcher localhost
 expect service_needs_a_job 2 '' JOB -- "$m" service streams --dispatcher 127.0.0.1:1
 expect service_watches_status 2 '' status -- "$m" service jobs --watch --dispatcher 127.0.0.1:1
 expect nobody_there 1 '' '127.0.0.1:1' unavailable -- "$m" service status --dispatcher 127.0.0.1:1 --timeout 0.2
@@ -47,7 +49,7 @@ expect no_such_job_to_cancel 1 '' 'nosuch' -- "$m" service cancel nosuch --dispa
 expect no_such_worker 1 '' '127.0.0.1:2' -- "$m" service drain 127.0.0.1:2 --dispatcher "$at"
 expect a_graph_that_is_none 2 '' -- "$m" service register 'range(' --dispatcher "$at"
 expect a_status_page_open_to_others 2 '' --status --listen -- "$m" dispatcher --listen 127.0.0.1:0 --status 0.0.0.0:0
-expect a_status_page_of_no_address 2 '' 'host:port' -- "$m" dispatcher --listen 127.0.0.1:0 --status nonsense
+expect a_status_page_of_no_address 2 '' '--status: an address is host:port' -- "$m" dispatcher --listen 127.0.0.1:0 --status nonsense
 expect a_status_page_in_use 1 '' "$at" -- "$m" dispatcher --listen 127.0.0.1:0 --status "$at"
 expect the_address_is_in_use 1 '' "$at" -- "$m" dispatcher --listen "$at"
 : >watched

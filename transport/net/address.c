@@ -87,15 +87,20 @@ mr_code mr__address_resolve(const char *text, mr__address *out, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__address_check(const char *text, mr_status *st)
+mr_code mr__address_check_form(const char *text, mr_status *st)
 {
     char host[256];
     const char *port;
     mr__address a;
     if (text[0] == '@')
         return resolve_local(text + 1, &a, st);
-    MR_TRY(split(text, host, sizeof host, &port, st));
-    if (strtol(port, NULL, 10) == 0)
+    return split(text, host, sizeof host, &port, st);
+}
+
+mr_code mr__address_check(const char *text, mr_status *st)
+{
+    MR_TRY(mr__address_check_form(text, st));
+    if (text[0] != '@' && strtol(strrchr(text, ':') + 1, NULL, 10) == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "nobody can be reached at port 0; give the port of \"%.100s\" that the "
                        "service's \"ready\" line names",

@@ -21,6 +21,8 @@ mr_code mr__address_resolve(const char *text, mr__address *out, mr_status *st) M
  * not; nothing is looked up.
  * errors   MR_INVALID_ARGUMENT */
 mr_code mr__address_check(const char *text, mr_status *st) MR_NODISCARD;
+/* The same for an address to listen at: port 0 is a free one. */
+mr_code mr__address_check_form(const char *text, mr_status *st) MR_NODISCARD;
 /* The address that the kernel gave, with its text. */
 void mr__address_of(const struct sockaddr *from, socklen_t size, mr__address *out);
 /* *fd = a socket that listens there, non-blocking; *bound as the kernel has it, with the port that
