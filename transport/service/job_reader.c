@@ -496,6 +496,8 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
         } else if (e->first > s->received) {
             lose(r, s, now);
         } else if (e->first == s->received) {
+            if (why.element >= 0) /* it counts within the stream */
+                mr_status_prefix(&why, "stream %" PRIu32, s->index);
             mr__arrival a = {.kind = MR__ARRIVED_ERROR,
                              .stream = s->index,
                              .first = e->first,

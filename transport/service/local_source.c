@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/local_source.h"
 
+#include <inttypes.h>
+
 #include "pipeline/memory/alloc.h"
 #include "transport/service/job.h"
 #include "transport/service/stream_position.h"
@@ -25,6 +27,8 @@ static mr_code next(mr__stream_source *src, uint32_t s, size_t want, mr_block *b
     mr_code rc = mr_iterator_next(x->it, want, b, st);
     if (rc == MR_CANCELLED)
         return rc;
+    if (rc < MR_OK && st && st->element >= 0) /* it counts within the stream */
+        mr_status_prefix(st, "stream %" PRIu32, s);
     x->last = rc == MR_OK ? b->rows : 0;
     x->back = 0;
     x->elements += rc == MR_END ? 0 : rc == MR_OK ? b->rows : 1;

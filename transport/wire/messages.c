@@ -229,6 +229,7 @@ void mr__status_to_wire(const mr_status *st, Mr__Wire__Status *out)
     out->file = (char *)(uintptr_t)st->file;
     out->offset = st->offset;
     out->record = st->record;
+    out->element = (uint64_t)(st->element + 1);
 }
 
 void mr__status_from_wire(const Mr__Wire__Status *in, mr_status *st)
@@ -240,4 +241,6 @@ void mr__status_from_wire(const Mr__Wire__Status *in, mr_status *st)
     mr_status_at(st, in->file && in->file[0] ? in->file : NULL, in->offset, in->record);
     if (in->op && in->op[0])
         mr_status_set_op(st, in->op);
+    if (in->element)
+        mr_status_set_element(st, (int64_t)(in->element - 1));
 }
