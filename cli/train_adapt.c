@@ -88,6 +88,10 @@ static int adapt(int argc, char **argv)
     mr_free(rest);
     if (status >= 0)
         return status;
+    if (mr_adapt_check(layer, &st) != MR_OK) {
+        mr_status_prefix(&st, "--layer");
+        return cli_fail(&st, CLI_USAGE);
+    }
     cli_run_start(&run);
     if (mr_dataset_from_text(data, strlen(data), NULL, &ds, &st) != MR_OK)
         return cli_fail(&st, CLI_USAGE);

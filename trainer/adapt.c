@@ -357,6 +357,15 @@ static mr_code read_layer(const char *text, const kind **out, void **params, mr_
     return rc;
 }
 
+mr_code mr_adapt_check(const char *layer, mr_status *st)
+{
+    const kind *k;
+    void *params;
+    MR_TRY(read_layer(layer, &k, &params, st));
+    mr_params_free(&k->table, params);
+    return MR_OK;
+}
+
 /* ---- the data ---- */
 
 /* The features alone, of the type that the layer counts in. */

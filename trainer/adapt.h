@@ -33,8 +33,10 @@ extern "C" {
  *          MR_RESOURCE_EXHAUSTED · as open(2) and write(2) */
 MR_API mr_code mr_adapt(mr_dataset *ds, const char *layer, const char *directory,
                         const mr_iterator_opts *opts, mr_status *st) MR_NODISCARD;
-/* The same by all workers of a strategy, each of which calls it: they share the data by files, or
- * where the graph has none or asks for another policy by elements, and worker 0 writes what all
+/* Whether layer is a text that mr_adapt takes. errors MR_INVALID_ARGUMENT, with line and caret */
+MR_API mr_code mr_adapt_check(const char *layer, mr_status *st) MR_NODISCARD;
+/* As mr_adapt, by all workers of a strategy, each of which calls it: they share the data by files,
+ * or where the graph has none or asks for another policy by elements, and worker 0 writes what all
  * have learned.
  * errors   those of mr_adapt, of any worker on all */
 MR_API mr_code mr_adapt_on(mr_strategy *s, mr_dataset *ds, const char *layer, const char *directory,
