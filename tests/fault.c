@@ -32,6 +32,9 @@ static struct {
     int64_t live, open_files;
     uint64_t random;
     int64_t only; /* MR_FAULT_AT, or -1 */
+    mr_fault_kind kind;
+    int err;
+    bool persistent;
 } loop;
 
 static uint64_t draw(void)
@@ -430,7 +433,9 @@ int64_t mr__fault_start(mr_fault_kind kind, int err, bool persistent)
     const char *at = getenv("MR_FAULT_AT");
     disarm();
     arm(kind, err);
-    plan.persistent = persistent;
+    loop.kind = kind;
+    loop.err = err;
+    loop.persistent = persistent;
     loop.random = mr_test_seed();
     loop.only = at ? strtoll(at, NULL, 10) : -1;
     return -1;
@@ -475,6 +480,9 @@ bool mr__fault_step(int64_t *n)
     }
     *n = *n < 0 ? 0 : next_call(*n);
     mr_test_context("repeat with MR_FAULT_AT=%lld", (long long)*n);
+    plan.kind = loop.kind; /* again: a body may have ended with mr_fault_off */
+    plan.err = loop.err;
+    plan.persistent = loop.persistent;
     plan.nth = *n;
     atomic_store(&calls, 0);
     atomic_store(&faults, 0);
