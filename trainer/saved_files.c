@@ -125,12 +125,18 @@ mr_code mr__read_file(const char *path, size_t most, void **bytes, size_t *size,
     return rc;
 }
 
+/* The name that it was asked for by. */
+static const char *name_of(const mr__saved_file *f)
+{
+    return f->becomes ? f->becomes : f->path;
+}
+
 static mr_code open_file(mr__saved_file *f, mr_status *st)
 {
     AGAIN(f->fd, mr__sys->open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (f->fd >= 0)
         return MR_OK;
-    mr_code rc = fail_at(st, "make the file", f->path);
+    mr_code rc = fail_at(st, "make the file", name_of(f));
     mr_free(f->path);
     mr_free(f->becomes);
     return rc;
@@ -162,7 +168,7 @@ mr_code mr__saved_file_write(mr__saved_file *f, const void *bytes, size_t n, mr_
         ssize_t put;
         AGAIN(put, mr__sys->write(f->fd, p, n < MAX_FILE ? n : MAX_FILE));
         if (put < 0)
-            return fail_at(st, "write it", f->path);
+            return fail_at(st, "write it", name_of(f));
         p += put;
         n -= (size_t)put;
     }
@@ -227,9 +233,9 @@ mr_code mr__saved_file_close(mr__saved_file *f, mr_code rc, mr_status *st)
     if (rc == MR_OK)
         AGAIN(r, mr__sys->fsync(f->fd));
     if (r != 0)
-        rc = fail_at(st, "write it to the disk", f->path);
+        rc = fail_at(st, "write it to the disk", name_of(f));
     if (mr__sys->close(f->fd) != 0 && rc == MR_OK && errno != EINTR)
-        rc = fail_at(st, "write it", f->path);
+        rc = fail_at(st, "write it", name_of(f));
     bool renamed = false;
     if (rc == MR_OK && f->becomes) {
         rc = rename_to(f->path, f->becomes, st);
@@ -360,7 +366,7 @@ static mr_code open_directory(mr__new_directory *d, bool (*ours)(const char *nam
     MR_TRY(check_place(d->path, ours, st));
     MR_TRY(mr__remove_saved(d->partial, st)); /* of one that was killed */
     return mr__sys->mkdir(d->partial, 0777) == 0 ? MR_OK
-                                                 : fail_at(st, "make the directory", d->partial);
+                                                 : fail_at(st, "make the directory", d->path);
 }
 
 mr_code mr__new_directory_open(mr__new_directory *d, const char *path,
@@ -440,12 +446,25 @@ mr_code mr__new_directory_drop(mr__new_directory *d, mr_status *st)
     return rc;
 }
 
+/* What went wrong in the hidden directory is said of the one that was asked for. */
+static void name_place(const mr__new_directory *d, mr_status *st)
+{
+    size_t n = strlen(d->partial);
+    char inside[sizeof st->file];
+    if (!st || strncmp(st->file, d->partial, n) != 0)
+        return;
+    snprintf(inside, sizeof inside, "%s", st->file + n);
+    snprintf(st->file, sizeof st->file, "%s%s", d->path, inside);
+}
+
 mr_code mr__new_directory_close(mr__new_directory *d, mr_code rc, mr_status *st)
 {
     bool done = false;
     if (rc == MR_OK)
         rc = mr__sync_directory(d->partial, st);
-    if (rc == MR_OK)
+    if (rc != MR_OK)
+        name_place(d, st);
+    else
         rc = give_name(d, &done, st);
     if (rc != MR_OK && !done && mr__remove_saved(d->partial, NULL) != MR_OK)
         errno = 0; /* it is removed before it is written again */

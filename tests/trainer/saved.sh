@@ -35,6 +35,7 @@ expect evaluate_with_no_metric 2 '' '--metrics: line 1, column 1: there is no me
 expect saved_is_needed 2 '' '--saved DIR is missing' -- "$m" predict --data "$data"
 expect data_are_needed 2 '' '--data EXPR is missing' -- "$m" evaluate --saved out/model
 expect a_model_that_is_not_there 1 '' 'nowhere' 'no such saved model' -- "$m" evaluate --saved nowhere --data "$data"
+expect export_names_the_file 1 '' 'millrace: nowhere/m.onnx: not found: --onnx: cannot make the file' -- "$m" export --saved out/model --onnx nowhere/m.onnx
 
 # ---- init
 train --init out/model --epochs 1 >again 2>err
@@ -78,7 +79,9 @@ result adapt_writes_a_vocabulary $([ "$(cat words/vocabulary.txt | xargs)" = 'd 
 rm -r words
 expect what_was_learned_is_in_the_saved_model 0 "$(cat trained)" -- "$m" evaluate --saved text --data "$letters" --replicas 2
 expect adapt_needs_a_layer 2 '' '--layer LAYER is missing' -- "$m" adapt --data "$letters" --out words
-expect adapt_names_the_layers 1 '' 'a layer that learns' -- "$m" adapt --data "$letters" --layer 'dense(2)' --out words
+expect adapt_names_the_layers 2 '' '--layer: line 1, column 1: expected a layer that learns' -- "$m" adapt --data "$letters" --layer 'dense(2)' --out words
+: >plain
+expect adapt_names_the_file 1 '' 'millrace: plain/normalization.json: not found' -- "$m" adapt --data 'range(4)' --layer 'normalization()' --out plain
 expect adapt_needs_a_graph 2 '' 'nothing' -- "$m" adapt --data 'nothing()' --layer 'lookup()' --out words
 
 # ---- summary

@@ -327,7 +327,8 @@ static void save_and_open(const made *a)
 {
     mr_saved *saved = NULL;
     mr_code rc = mr_fault_expect(mr_model_save(a->m, mr_test_path("f"), NULL, &st), &st);
-    (void)rc;
+    /* What was asked for is named, but where the hidden directory itself is in the way. */
+    mr_check(rc == MR_OK || !strstr(st.file, ".partial/") || strstr(st.message, "remove"));
     if (mr_fault_expect(mr_saved_open(&saved, mr_test_path("f"), &st), &st) == MR_OK)
         mr_eq_str(mr_saved_model_text(saved), text);
     mr_saved_close(saved);
