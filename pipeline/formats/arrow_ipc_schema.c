@@ -481,6 +481,11 @@ static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__ar
     size_t i = mr__arrow_way_end(way);
     MR_TRY(spec_of(s, way, &here, st));
     bool same = mr_spec_equal(here, want), whole = way->n_taken == 0 && way->fields[0] == column;
+    bool casts = mr_spec_kind_of(here) == MR_SPEC_LEAF && mr_spec_kind_of(want) == MR_SPEC_LEAF;
+    if (casts) {
+        const mr_leaf *a = mr_spec_leaf(here, 0), *b = mr_spec_leaf(want, 0);
+        casts = a->rank == b->rank && a->dtype < MR_STRING && b->dtype < MR_STRING;
+    }
     char text[160], first[160];
     mr_spec_format(here, text, sizeof text);
     mr_spec_format(want, first, sizeof first);
@@ -488,9 +493,11 @@ static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__ar
     return same ? MR_OK
                 : mr_fail(st, MR_INVALID_ARGUMENT,
                           "column '%.200s' is %s here%s%.100s, and %s in the first file or the "
-                          "schema",
+                          "schema%s",
                           s->v[column].name, text, whole ? "" : " in field ",
-                          whole ? "" : s->v[i].name, first);
+                          whole ? "" : s->v[i].name, first,
+                          casts ? "; nothing is converted when it is read: cast() in a map does"
+                                : "");
 }
 
 /* The same, of a struct with perhaps more fields. */

@@ -157,8 +157,11 @@ static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_leaf *want, mr_
     mr_spec_unref(here);
     mr_spec_unref(there);
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "column '%.200s' is %s here, and %s in the first file or the schema", leaf->name,
-                   is, wanted);
+                   "column '%.200s' is %s here, and %s in the first file or the schema%s",
+                   leaf->name, is, wanted,
+                   leaf->lists == want->rank && leaf->dtype < MR_STRING && want->dtype < MR_STRING
+                       ? "; nothing is converted when it is read: cast() in a map does"
+                       : "");
 }
 
 /* leaves[i]: that of component i, before f->n_leaves. Where all are read there are no others. */

@@ -426,7 +426,7 @@ for format in arrow parquet; do
     "$m" write --out one$format --format $format --expr 'range(1).map(x => {"a": x})' >/dev/null
     expect "$format: no column of one" 2 '' "there is no column 'x'; there is a" -- "$m" show "$format(\"one$format-*\", columns=[\"x\"])"
     expect "$format: no column" 2 '' "$format: $format-00000-of-00002.$format: there is no column 'y'" -- "$m" show "$format(\"$format-*\", columns=[\"n\", \"y\"])"
-    expect "$format: another type" 1 '' "column 'n' is int64[] here, and int8[] in the first file or the schema" -- "$m" show "$format(\"$format-*\", schema={\"n\": int8})"
+    expect "$format: another type" 1 '' "column 'n' is int64[] here, and int8[] in the first file or the schema; nothing is converted when it is read: cast() in a map does" -- "$m" show "$format(\"$format-*\", schema={\"n\": int8})"
     after=$("$m" explain --workers 2 --auto-shard file "$format(\"$format-*\", columns=[\"n\", \"s\"]).batch(2)" | sed -n '/after, on worker 0/{n;s/^ *//;s/[.]replica_slices.*//;p}')
     expect "$format: divided by files" 0 $'0\n2\n4' -- "$m" show "$after.unbatch().map(r => r[\"n\"])"
     expect "$format: in pieces" 0 $'{"0": "a", "1": 0}\n{"0": "a", "1": 1}' -- sh -c "'$m' write --out few --overwrite --format $format --compress ZSTD --expr 'range(2).map(x => (\"a\", x))' >/dev/null && '$m' show '$format(\"few-*\")'"
