@@ -21,7 +21,7 @@ typedef enum cli_kind {
     CLI_FLOAT,  /* double */
     CLI_TEXT,   /* const char * */
     CLI_TEXTS,  /* cli_texts: all words up to the next flag */
-    CLI_COMMAND /* no flag: a command, in the help of the program itself */
+    CLI_COMMAND /* no flag: in the help of the program a command, of a command its first word */
 } cli_kind;
 
 typedef struct cli_texts {

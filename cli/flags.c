@@ -100,7 +100,7 @@ static const cli_flag *find_flag(const cli_flag *const *tables, const char *word
 {
     for (; *tables; tables++)
         for (const cli_flag *f = *tables; f->name; f++)
-            if (strlen(f->name) == n && memcmp(f->name, word, n) == 0)
+            if (f->kind != CLI_COMMAND && strlen(f->name) == n && memcmp(f->name, word, n) == 0)
                 return f;
     return NULL;
 }
@@ -114,7 +114,7 @@ static int unknown_flag(const cli_command *cmd, const cli_flag *const *tables, c
     mr_guess g = {.word = name, .below = n > 5 ? 3 : 2};
     for (; *tables && *name; tables++)
         for (const cli_flag *f = *tables; f->name; f++)
-            if (f->name[1])
+            if (f->kind != CLI_COMMAND && f->name[1])
                 mr_guess_try(&g, f->name);
     if (g.best)
         return cli_usage(cmd, "unknown option '%.*s'; did you mean '--%s'?", (int)n, word, g.best);

@@ -154,6 +154,17 @@ static const verb verbs[] = {{"status", NULL, print_status},   {"jobs", NULL, pr
                              {"cancel", "JOB", NULL},          {"drain", "WORKER", NULL},
                              {"register", "EXPR", print_id}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
+static const cli_flag requests[] = {
+    {.name = "status",
+     .kind = CLI_COMMAND,
+     .help = "shows how the dispatcher is, with what it has"},
+    {.name = "jobs", .kind = CLI_COMMAND, .help = "shows the jobs"},
+    {.name = "workers", .kind = CLI_COMMAND, .help = "shows the workers"},
+    {.name = "streams", .kind = CLI_COMMAND, .help = "shows the streams of a job"},
+    {.name = "cancel", .kind = CLI_COMMAND, .help = "ends a job"},
+    {.name = "drain", .kind = CLI_COMMAND, .help = "has a worker give its streams back and end"},
+    {.name = "register", .kind = CLI_COMMAND, .help = "makes a graph known by an id"},
+    {0}};
 
 /* ---- asking ---- */
 
@@ -270,8 +281,8 @@ static int run_with(int argc, char **argv, const char **rest)
          .what = "SECONDS",
          .help = "how long to try; default: 5; drain: 30"},
         {0}};
-    int rc =
-        cli_parse(&cli_service, (const cli_flag *const[]){flags, NULL}, argc, argv, rest, &n_rest);
+    int rc = cli_parse(&cli_service, (const cli_flag *const[]){requests, flags, NULL}, argc, argv,
+                       rest, &n_rest);
     if (rc >= 0)
         return rc;
     const verb *v = verbs;

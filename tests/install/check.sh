@@ -58,6 +58,11 @@ bash_words() { # WORD...: a script that completes the last one
         _millrace millrace; printf '%s\n' \"\${COMPREPLY[@]}\""
 }
 complete "bash completes commands" bash "show" "$(bash_words millrace sh)"
+complete "bash completes help" bash "help" "$(bash_words millrace he)"
+complete "bash completes commands after help" bash "show" "$(bash_words millrace help sh)"
+complete "bash completes requests of service" bash "status streams" "$(bash_words millrace service st)"
+complete "bash completes names of ops" bash "padded_batch" "$(bash_words millrace ops batch padded_)"
+complete "bash completes names of components" bash "conv2d" "$(bash_words millrace components con)"
 complete "bash completes options" bash "--save-after --seed" "$(bash_words millrace show --s)"
 complete "bash completes words of options" bash "file" "$(bash_words millrace show --auto-shard f)"
 fish="source '$prefix/share/fish/vendor_completions.d/millrace.fish'; complete -C"
