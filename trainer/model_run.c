@@ -43,11 +43,12 @@ mr_code mr__model_check_dtype(const mr_model *m, size_t input, mr_dtype t, mr_st
                        "features%s are %s, this model takes numbers; lookup() or hashing() as its "
                        "first layer makes numbers of strings",
                        of, mr_dtype_name(t));
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "features%s are %s, this model takes float32; begin it with cast() or rescaling("
-                   "1.0 / 255), or convert them in the pipeline, such as map((x, y) => (cast(x, "
-                   "\"float32\") / 255.0, y))",
-                   of, mr_dtype_name(t));
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "features%s are %s, this model takes float32; convert them in a map of the "
+        "pipeline, cast(x, \"float32\")%s, or begin a model that is yet to be trained with "
+        "cast() or rescaling(1.0 / 255)",
+        of, mr_dtype_name(t), t == MR_UINT8 ? " / 255.0" : "");
 }
 
 mr_code mr__model_check_input(const mr_model *m, size_t i, const mr_array *x, mr_status *st)

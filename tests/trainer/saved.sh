@@ -30,6 +30,7 @@ expect evaluate_with_another_loss 0 ANY -- "$m" evaluate --saved out/model --dat
 result metrics_that_are_asked_for $(echo "$evaluation" | grep -q eval_mse; echo $?)
 expect evaluate_needs_labels 1 '' 'labels' -- "$m" evaluate --saved out/model --data 'range(4).map(i => [1.0, 2.0]).batch(2)'
 expect predict_names_the_flag 1 '' '--data' 'shape' -- "$m" predict --saved out/model --data 'range(4).map(i => [1.0]).batch(2)'
+expect predict_of_float64 1 '' 'float64, this model takes float32; convert them in a map of the pipeline, cast(x, "float32"), or' -- "$m" predict --saved out/model --data 'range(4).map(i => cast([1.0, 2.0], "float64")).batch(2)'
 expect evaluate_with_no_loss 2 '' '--loss: line 1, column 1: there is no loss' -- "$m" evaluate --saved out/model --data "$data" --loss nonsense
 expect evaluate_with_no_metric 2 '' '--metrics: line 1, column 1: there is no metric' -- "$m" evaluate --saved out/model --data "$data" --metrics mse nonsense
 expect saved_is_needed 2 '' '--saved DIR is missing' -- "$m" predict --data "$data"
