@@ -155,11 +155,27 @@ bool mr__prefers_more(const char *monitor, const char *mode)
     return false;
 }
 
+static bool is_never_there(const mr_train_event *e, const char *monitor)
+{
+    return strncmp(monitor, "val_", 4) == 0 && !e->opts->validation;
+}
+
+void mr__check_watched(const mr_train_event *e, const char *callback, const char *monitor)
+{
+    if (is_never_there(e, monitor))
+        mr_log(MR_LOG_WARNING,
+               "%s watches %s, and there are no validation data: it does nothing; name some, or "
+               "another value, such as monitor=\"%s\"",
+               callback, monitor, monitor + 4);
+}
+
 bool mr__watched(const mr_train_event *e, const char *callback, const char *monitor, double *v)
 {
     char known[512] = "", name[128];
     if (mr_train_value(e, monitor, v))
         return true;
+    if (is_never_there(e, monitor))
+        return false;
     for (size_t i = 0; mr_train_value_name(e, i, name, sizeof name); i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", name);
     mr_log(MR_LOG_WARNING, "%s watches %s, which epoch %" PRId64 " does not have; it has %s",

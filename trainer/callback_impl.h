@@ -17,7 +17,11 @@ extern const mr_param_kind mr__param_pairs;
 /* Is a value of `monitor` better when it is larger? mode "auto": by the name, as Keras does. */
 bool mr__prefers_more(const char *monitor, const char *mode);
 extern const char *const mr__modes[]; /* "auto", "min", "max" */
-/* The value that a callback watches; false: the epoch has none, of which the log warns. */
+/* Before the first step: the log warns where no epoch will have what a callback watches, which is
+ * of validation data that there are not. */
+void mr__check_watched(const mr_train_event *e, const char *callback, const char *monitor);
+/* The value that a callback watches; false: the epoch has none, of which the log warns if
+ * mr__check_watched did not. */
 bool mr__watched(const mr_train_event *e, const char *callback, const char *monitor, double *v);
 
 /* A count that a callback remembered; 0 where the number is none. */

@@ -20,6 +20,12 @@ two='^\{"step": 1, .*\} \{"step": 2, .*\} \{"epoch": 1, .*\} $'
 train the_flag_of_keras_has_a_hint 2 '' "'--validation-data'; did you mean '--validation'\?" --data "$data" --validation-data "$data"
 train an_epoch_is_two_steps 0 "$two" '' --data "$data"
 
+# ---- what cannot be watched is said once
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --epochs 3 --data "$data" --callback 'early_stopping()' \
+    --callback 'reduce_lr_on_plateau(monitor="val_mse")' >out 2>err
+result what_needs_validation_data_is_said_once "$([ $? = 0 ] && [ "$(wc -l <err)" = 2 ] && grep -q 'early_stopping watches val_loss, and there are no validation data' err &&
+    grep -q 'reduce_lr_on_plateau watches val_mse, .* monitor="mse"' err; echo $?)" "$(cat err)"
+
 # ---- an input function: each of two replicas takes an element, and they see the slices of one batch
 rows='range(18).map(i => ([cast(i, "float32") / 8.0], [1.0]))'
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --replicas 2 --data "$rows.batch(6)" >want 2>err

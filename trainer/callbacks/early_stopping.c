@@ -48,8 +48,9 @@ static void forget(struct state *s)
 
 static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
-    (void)e;
+    const struct state *s = ctx;
     (void)st;
+    mr__check_watched(e, "early_stopping", s->params->monitor);
     forget(ctx);
     return MR_OK;
 }

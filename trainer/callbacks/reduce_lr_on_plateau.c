@@ -24,8 +24,8 @@ struct state {
 static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
-    (void)e;
     (void)st;
+    mr__check_watched(e, "reduce_lr_on_plateau", s->params->monitor);
     *s = (struct state){.params = s->params};
     return MR_OK;
 }

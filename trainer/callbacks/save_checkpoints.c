@@ -165,6 +165,8 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
     char *path;
     s->has_best = false;
     s->saved_step = 0;
+    if (s->params->save_best_only)
+        mr__check_watched(e, "checkpoint", s->params->monitor);
     MR_TRY(mark(s, e, false, st));
     MR_TRY(mr__fill_path(s->params->path, 1, 1, &path, st));
     mr_code rc = mr__check_place(e, path, s->params->on_error, st);
