@@ -37,7 +37,8 @@ static mr_code bad_feature(const struct reading *r, const mr_expr *e, mr_status 
 {
     return refuse(r, st, e,
                   "a feature is wanted as int64, float32, bytes or another dtype, dtype[3, 4], "
-                  "dtype[] or feature(dtype, shape=[..], default=v)");
+                  "dtype[] or feature(dtype, shape=[..], default=v)%s",
+                  e->kind == MR_EX_RECORD ? "; there are no records in records here" : "");
 }
 
 static mr_code read_shape(const struct reading *r, const mr_expr *e, int most, mr__feature *f,

@@ -90,6 +90,7 @@ MR_TEST(features_are_checked_when_the_graph_is_built)
 {
     mr_drive_bad("jsonl(\"a\", {\"n\": int65})", "features: n: a feature is wanted as int64");
     mr_drive_bad("jsonl(\"a\", {\"n\": int64[-1]})", "features: n");
+    mr_drive_bad("jsonl(\"a\", {\"n\": {\"b\": int64}})", "there are no records in records here");
     mr_drive_bad("jsonl(\"a\", {\"n\": float16})", "features: n");
     mr_drive_bad("jsonl(\"a\", {\"n\": feature(int64, default=\"x\")})",
                  "n: the default is wanted as int64");
