@@ -107,7 +107,7 @@ typedef struct mr_device_backend {
     /* Waits until everything submitted has run, then frees. */
     void (*stream_free)(void *stream);
     mr_code (*event_new)(void *self, void **out, mr_status *st);
-    void (*event_free)(void *event);
+    void (*event_free)(void *event); /* streams may still have to come to it */
     /* These return at once; what they ask for happens in stream order. src and dst may be of any
      * memory kind, also of another device of this kind, must not overlap, and must stay until it
      * has happened. A copy from or to MR_MEMORY_HOST may wait for the stream. bytes > 0. */
@@ -193,7 +193,8 @@ MR_API mr_code mr_stream_new(mr_stream **out, mr_device *d, mr_stream_kind kind,
                              mr_status *st) MR_NODISCARD;
 MR_API void mr_stream_free(mr_stream *s); /* runs what was submitted first; NULL: nothing */
 MR_API mr_code mr_event_new(mr_event **out, mr_device *d, mr_status *st) MR_NODISCARD;
-MR_API void mr_event_free(mr_event *e); /* NULL: nothing */
+/* Streams may still have to come to it, no thread of the host; NULL: nothing. */
+MR_API void mr_event_free(mr_event *e);
 
 /* Device memory in stream order: what memory_alloc and memory_free above say of a stream. */
 MR_API mr_code mr_stream_alloc(mr_stream *s, size_t bytes, void **out, mr_status *st) MR_NODISCARD;

@@ -370,6 +370,77 @@ MR_TEST(who_waits_for_a_mark_has_what_is_before_it_run)
     mr_device_close(d);
 }
 
+typedef struct two_threads {
+    mr_event *e;
+    atomic_int waits;
+    atomic_bool ends;
+} two_threads;
+
+static void *wait_again_and_again(void *ctx)
+{
+    two_threads *t = ctx;
+    while (!atomic_load(&t->ends)) {
+        mr_code rc = mr_event_synchronize(t->e, NULL);
+        atomic_fetch_add(&t->waits, rc == MR_OK);
+    }
+    return NULL;
+}
+
+/* Which of the marks a wait finds, and how much of it is there, is a matter of chance. */
+MR_TEST(who_waits_for_a_mark_while_it_is_made_is_not_forgotten)
+{
+    mr_device *d = NULL;
+    mr_stream *s = NULL;
+    two_threads t = {.e = NULL};
+    pthread_t thread;
+    bool forgotten = false;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
+    mr_ok(mr_event_new(&t.e, d, &st), &st);
+    mr_check(pthread_create(&thread, NULL, wait_again_and_again, &t) == 0);
+    for (int i = 0; i < 3000 && !forgotten; i++) {
+        for (int k = 0; k < 20; k++)
+            mr_ok(mr_stream_record(s, t.e, &st), &st);
+        int waits = atomic_load(&t.waits);
+        for (int ms = 0; atomic_load(&t.waits) == waits && ms < 4000; ms++)
+            rest(ms > 0);
+        forgotten = atomic_load(&t.waits) == waits;
+    }
+    atomic_store(&t.ends, true);
+    mr_ok(mr_stream_synchronize(s, &st), &st);
+    mr_check(pthread_join(thread, NULL) == 0);
+    mr_check(!forgotten);
+    mr_event_free(t.e);
+    mr_stream_free(s);
+    mr_device_close(d);
+}
+
+/* As in CUDA: what was submitted with an event keeps it. */
+MR_TEST(an_event_may_be_freed_before_the_streams_come_to_it)
+{
+    mr_device *d = NULL;
+    mr_stream *s[2] = {NULL};
+    mr_event *e = NULL;
+    atomic_int runs = 0, *args = &runs;
+    mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
+    for (int i = 0; i < 2; i++)
+        mr_ok(mr_stream_new(&s[i], d, MR_STREAM_COMPUTE, &st), &st);
+    for (int first = 0; first < 2; first++) {
+        mr_ok(mr_event_new(&e, d, &st), &st);
+        mr_ok(mr_stream_launch(s[0], count_run, &args, sizeof args, &st), &st);
+        mr_ok(mr_stream_record(s[0], e, &st), &st);
+        mr_ok(mr_stream_wait(s[1], e, &st), &st);
+        mr_ok(mr_stream_launch(s[1], count_run, &args, sizeof args, &st), &st);
+        mr_event_free(e);
+        mr_ok(mr_stream_synchronize(s[first], &st), &st);
+        mr_ok(mr_stream_synchronize(s[1 - first], &st), &st);
+        mr_eq_i64(atomic_load(&runs), 2 * (first + 1));
+    }
+    for (int i = 0; i < 2; i++)
+        mr_stream_free(s[i]);
+    mr_device_close(d);
+}
+
 static void do_nothing(void *ctx)
 {
     (void)ctx;

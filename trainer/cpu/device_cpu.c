@@ -9,7 +9,7 @@
  * thread: it stays with one thread and its core's caches.
  * An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
  * remembers the count it was submitted at, so events can be recorded again and again without a
- * reset, as in CUDA. Locks: an event's, then a stream's. */
+ * reset, and freed before streams come to them, as in CUDA. Locks: an event's, then a stream's. */
 #include "trainer/cpu/device_cpu.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -31,11 +31,13 @@ typedef struct stream stream;
 typedef struct event {
     pthread_mutex_t lock;
     pthread_cond_t moved;
+    uint64_t numbered; /* of these, the last may not be in its stream yet */
     uint64_t recorded;
     _Atomic uint64_t reached;
     stream *by; /* recorded it last; there while that is not reached */
     unsigned waiters;
-    mr_code rc; /* of the stream that reached it last */
+    size_t uses; /* commands that name it, and its owner */
+    mr_code rc;  /* of the stream that reached it last */
 } event;
 
 typedef enum verb { COPY, SET, LAUNCH, HOST_CALL, RECORD, WAIT, FREE } verb;
@@ -256,16 +258,28 @@ static mr_code cpu_event_new(void *self, void **out, mr_status *st)
         return mr_fail_memory(st, sizeof *e, "an event");
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->moved, NULL);
+    e->uses = 1;
     *out = e;
     return MR_OK;
+}
+
+/* Under the lock, which it gives back. */
+static void let_go(event *e)
+{
+    bool last = --e->uses == 0;
+    pthread_mutex_unlock(&e->lock);
+    if (!last)
+        return;
+    pthread_cond_destroy(&e->moved);
+    pthread_mutex_destroy(&e->lock);
+    mr_free(e);
 }
 
 static void cpu_event_free(void *event_)
 {
     event *e = event_;
-    pthread_cond_destroy(&e->moved);
-    pthread_mutex_destroy(&e->lock);
-    mr_free(e);
+    pthread_mutex_lock(&e->lock);
+    let_go(e);
 }
 
 static void event_reach(event *e, uint64_t count, const stream *s)
@@ -276,7 +290,7 @@ static void event_reach(event *e, uint64_t count, const stream *s)
     e->rc = s->failed ? s->st.code : MR_OK;
     if (e->waiters > 0)
         pthread_cond_broadcast(&e->moved);
-    pthread_mutex_unlock(&e->lock);
+    let_go(e);
 }
 
 /* Has the thread of s begin; who is in its way now tells it later. */
@@ -304,10 +318,7 @@ static mr_code cpu_event_synchronize(void *event_, mr_status *st)
 {
     event *e = event_;
     pthread_mutex_lock(&e->lock);
-    uint64_t count = e->recorded;
-    pthread_mutex_unlock(&e->lock);
-    event_await(e, count, NULL);
-    pthread_mutex_lock(&e->lock);
+    event_await(e, e->recorded, NULL);
     mr_code rc = e->rc;
     pthread_mutex_unlock(&e->lock);
     return rc == MR_OK ? rc : mr_fail(st, rc, "an operation before this event failed");
@@ -317,7 +328,7 @@ static bool cpu_event_done(void *event_)
 {
     event *e = event_;
     pthread_mutex_lock(&e->lock);
-    bool done = e->reached == e->recorded;
+    bool done = e->reached >= e->recorded;
     if (!done)
         call_for(e->by);
     pthread_mutex_unlock(&e->lock);
@@ -357,7 +368,9 @@ static void run_command(stream *s, command *c)
         event_reach(c->u.event.e, c->u.event.count, s);
         break;
     case WAIT:
+        pthread_mutex_lock(&c->u.event.e->lock);
         event_await(c->u.event.e, c->u.event.count, &s->spinner);
+        let_go(c->u.event.e);
         break;
     case FREE:
         mr_free(c->u.copy.dst);
@@ -414,10 +427,9 @@ static void run_until(stream *s, const event *e, uint64_t count)
     leave(&old);
 }
 
-/* spinner NULL: it may be long. */
+/* Under the lock, which it gives back meanwhile. spinner NULL: it may be long. */
 static void event_await(event *e, uint64_t count, mr__spinner *spinner)
 {
-    pthread_mutex_lock(&e->lock);
     while (e->reached < count && e->recorded == count && take_over(e->by)) {
         stream *s = e->by;
         pthread_mutex_unlock(&e->lock);
@@ -436,7 +448,6 @@ static void event_await(event *e, uint64_t count, mr__spinner *spinner)
     while (e->reached < count)
         pthread_cond_wait(&e->moved, &e->lock);
     e->waiters--;
-    pthread_mutex_unlock(&e->lock);
 }
 
 static void *stream_main(void *stream_)
@@ -552,13 +563,20 @@ static mr_code cpu_record(void *stream_, void *event_, mr_status *st)
     event *e = event_;
     (void)st;
     pthread_mutex_lock(&e->lock);
-    if (e->by != stream_ && e->reached < e->recorded)
-        call_for(e->by); /* who waits for that record does not find it any more */
-    uint64_t count = ++e->recorded;
-    e->by = stream_;
+    uint64_t count = ++e->numbered;
+    e->uses++;
     pthread_mutex_unlock(&e->lock);
     command c = {.verb = RECORD, .u.event = {e, count}};
     submit(stream_, &c, sizeof c.u.event);
+    /* Who finds the record, and calls for the stream, finds it with the command in it. */
+    pthread_mutex_lock(&e->lock);
+    if (count > e->recorded) {
+        if (e->by != stream_ && e->reached < e->recorded)
+            call_for(e->by); /* who waits for that record does not find it any more */
+        e->recorded = count;
+        e->by = stream_;
+    }
+    pthread_mutex_unlock(&e->lock);
     return MR_OK;
 }
 
@@ -569,6 +587,7 @@ static mr_code cpu_wait(void *stream_, void *event_, mr_status *st)
     pthread_mutex_lock(&e->lock);
     uint64_t count = e->recorded;
     bool reached = e->reached >= count;
+    e->uses += !reached;
     pthread_mutex_unlock(&e->lock);
     command c = {.verb = WAIT, .u.event = {e, count}};
     if (!reached)
