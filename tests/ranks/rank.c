@@ -8,6 +8,7 @@
  *                                     sockets), "leave", "shorter" (sums a value less), "other"
  *                                     (takes the maximum), "stray" (sends what is no message)
  *     --exchange                      steps exchange a few numbers instead
+ *     --again                         all start anew, in the same processes, after an error
  *     --fact NAME=VALUE  --connect-timeout S  --peer-timeout S  --count N  --pause MS  --tcp  --mpi
  * Ends with 1 and the error on standard error where something failed. */
 #include <errno.h>
@@ -29,7 +30,7 @@ typedef struct options {
     double connect_timeout, peer_timeout;
     int64_t count, pause_ms, rank, at;
     const char *action;
-    bool tcp, exchange, mpi;
+    bool tcp, exchange, mpi, again;
 } options;
 
 static uint64_t hash = 0xcbf29ce484222325u;
@@ -385,6 +386,10 @@ int main(int argc, char **argv)
             o.tcp = true;
             continue;
         }
+        if (strcmp(name, "again") == 0) {
+            o.again = true;
+            continue;
+        }
         if (strcmp(name, "exchange") == 0) {
             o.exchange = true;
             continue;
@@ -416,7 +421,13 @@ int main(int argc, char **argv)
     if (i == argc)
         return 2;
     mr_status st;
-    if (run(&o, argv + i, &st) != MR_OK) {
+    mr_code rc = run(&o, argv + i, &st);
+    if (rc != MR_OK && o.again) {
+        fprintf(stderr, "first error: %s\n", st.message);
+        sleep(1); /* what the others say of it has come */
+        rc = run(&o, argv + i, &st);
+    }
+    if (rc != MR_OK) {
         fprintf(stderr, "error: %s\n", st.message);
         return 1;
     }

@@ -99,6 +99,9 @@ differs 2 1000 other 'takes the maximum of 1000 values of float32' 'sums 1000 va
 differs 3 100000 other 'takes the maximum of 100000 values of float32' 'sums 100000 values of float32'
 by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort steps 1000
 result a_failure_is_everybodys "$([ $? != 0 ] && grep -q 'no such file' err; echo $?)" "$(said)"
+by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort --again steps 4
+result what_a_failed_sum_began_does_not_come_into_another_run "$([ $? != 0 ] && grep -q 'first error: .*no such file' err &&
+    grep -q 'error: mpi: an operation of this process failed, .* start the processes anew' err; echo $?)" "$(said)"
 for do in "--rank 1 --at 4 --do leave" "--rank 0 --at 4 --count 100000 --do leave"; do
     # shellcheck disable=SC2086
     by_mpi 2 "$MR_BUILD/tests/rank" --mpi --peer-timeout 3 $do steps 1000

@@ -25,6 +25,7 @@ enum {
 enum { TOGETHER = 128 << 10 /* bytes: a longer turn waits for the meeting */ };
 enum { AHEAD = 2 /* parts */, PART = MR__MPI_ROOM / AHEAD /* bytes */ };
 enum { OF_MEETING, OF_TURN }; /* tags */
+enum { LAST_TESTS = 1000 /* of a message that is called off */ };
 
 static const size_t bytes_of[MR__MPI_TYPES] = {2, 2, 4, 8, 4, 8};
 
@@ -33,6 +34,7 @@ static MPI_Comm all; /* of our own: nobody else's messages */
 static int rank, world;
 static int n_rounds, pairs; /* of 2^n_rounds + pairs processes, see meeting */
 static bool is_open, ends_well;
+static bool is_under_way; /* an operation; where it fails it stays so */
 static int *room_of_both; /* of an all-gather: counts, then places */
 
 static mr__mpi_call call; /* the operation under way */
@@ -96,6 +98,12 @@ static bool mpi_open(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *part
         snprintf(why, size, "MPI is in use in this process already");
         return false;
     }
+    if (is_under_way) {
+        snprintf(why, size,
+                 "an operation of this process failed, and MPI may still write what came "
+                 "of it; start the processes anew");
+        return false;
+    }
     for (int t = 0; t < MR__MPI_TYPES; t++)
         for (int k = 0; k < 3; k++)
             fold_of[t][k] = folds[t][k];
@@ -151,6 +159,8 @@ static void start_meeting(size_t bytes)
     meeting.values = call.data;
     meeting.out = rooms[0];
     meeting.in = rooms[1];
+    for (int i = 0; i < MAX_SLICES; i++)
+        meeting.in_slices[i] = MPI_REQUEST_NULL;
 }
 
 /* With whom this process exchanges in a round; MPI_PROC_NULL: nobody. false: there are no more. */
@@ -422,6 +432,7 @@ static bool mpi_start(const mr__mpi_call *c, char *why, size_t size)
         return false;
     }
     call = *c;
+    is_under_way = true;
     n_requests = -1;
     bool sums = c->kind == MR__MPI_ALL_REDUCE;
     bool is_short = sums && c->count <= SHORT / bytes_of[c->type];
@@ -448,21 +459,41 @@ static bool mpi_test(bool *done, char *why, size_t size)
         snprintf(why, size, "%s", turn.why);
         return false;
     }
-    if (call.kind != MR__MPI_ALL_REDUCE)
-        return test_requests(done, why, size);
-    *done = !turn.runs;
+    if (call.kind != MR__MPI_ALL_REDUCE && !test_requests(done, why, size))
+        return false;
+    if (call.kind == MR__MPI_ALL_REDUCE)
+        *done = !turn.runs;
+    is_under_way = !*done;
     return true;
 }
 
-static void mpi_close(bool well)
+/* What nobody has begun to send is not received any more; what is on its way may come now. */
+static void cancel(MPI_Request *in, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int done = in[i] == MPI_REQUEST_NULL || MPI_Cancel(&in[i]) != MPI_SUCCESS;
+        for (int k = 0; !done && k < LAST_TESTS; k++)
+            if (MPI_Test(&in[i], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+                break;
+    }
+}
+
+static void mpi_call_off(void)
+{
+    if (meeting.waits)
+        cancel(meeting.in_slices, meeting.n_slices);
+    if (turn.runs)
+        cancel(turn.in, AHEAD);
+}
+
+static bool mpi_close(bool well)
 {
     if (is_open && well)
         MPI_Comm_free(&all);
     turn.runs = false;
-    turn.room = NULL;
-    room_of_both = NULL;
     is_open = false;
     ends_well = well;
+    return !is_under_way;
 }
 
 __attribute__((visibility("default"))) const mr__mpi *millrace_mpi(void);
@@ -473,6 +504,7 @@ const mr__mpi *millrace_mpi(void)
                                    .describe = mpi_describe,
                                    .start = mpi_start,
                                    .test = mpi_test,
+                                   .call_off = mpi_call_off,
                                    .close = mpi_close};
     return &module;
 }

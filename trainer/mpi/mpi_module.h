@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MR__MPI_ABI    3
+#define MR__MPI_ABI    4
 #define MR__MPI_SYMBOL "millrace_mpi"
 
 enum { MR__MPI_ROOM = 16 << 20, MR__MPI_HEAD = 32 /* bytes */ };
@@ -51,7 +51,7 @@ typedef struct mr__mpi_call {
 typedef struct mr__mpi {
     uint32_t abi; /* MR__MPI_ABI */
     /* Joins MPI, once a process. room: of two ints for each process; parts: of MR__MPI_ROOM bytes;
-     * both borrowed until close. false: why not. */
+     * both borrowed until close says otherwise. false: why not. */
     bool (*open)(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *parts, char *why,
                  size_t size);
     /* Which process this is, of how many, by which MPI. */
@@ -61,9 +61,13 @@ typedef struct mr__mpi {
     bool (*start)(const mr__mpi_call *call, char *why, size_t size);
     /* *done: it has ended. false: it failed; it then is neither tested nor followed by another. */
     bool (*test)(bool *done, char *why, size_t size);
+    /* After an operation that failed, or is not awaited any more, while its memory is there: what
+     * can be of it comes now or not at all. */
+    void (*call_off)(void);
     /* well: MPI is left in order when the process ends. Else it is just left, since the others may
-     * not be there any more. */
-    void (*close)(bool well);
+     * not be there any more. false: an operation has not ended, and MPI may still use its memory:
+     * room and parts must stay, and there is no opening any more. */
+    bool (*close)(bool well);
 } mr__mpi;
 
 typedef const mr__mpi *mr__mpi_fn(void);

@@ -535,8 +535,7 @@ void mr__ring_close(mr__ring *r)
 {
     if (!r)
         return;
-    if (r->mpi)
-        r->mpi->close(mr__world_status(r->w, NULL) == MR_OK);
+    bool is_free = !r->mpi || r->mpi->close(mr__world_status(r->w, NULL) == MR_OK);
     mr__world_on_end(r->w, MR__PART_RING, NULL, NULL);
     mr__sys->close(r->next.way.fd);
     mr__sys->close(r->prev.way.fd);
@@ -544,8 +543,10 @@ void mr__ring_close(mr__ring *r)
     mr__region_free(r->prev.way.region);
     mr_free(r->prev.scratch);
     mr_free(r->bounds);
-    mr_free(r->room);
-    mr_free(r->parts);
+    if (is_free) {
+        mr_free(r->room);
+        mr_free(r->parts);
+    }
     mr_free(r->sizes);
     pthread_mutex_destroy(&r->lock);
     mr_free(r);

@@ -119,5 +119,8 @@ mr_code mr__mpi_run(const mr__mpi *m, mr__world *w, const mr__mpi_call *call, mr
     MR_TRY(mr__world_status(w, st));
     if (!m->start(call, why, sizeof why))
         return mr_fail(st, MR_UNAVAILABLE, "%s", why);
-    return finish(m, w, st);
+    mr_code rc = finish(m, w, st);
+    if (rc != MR_OK)
+        m->call_off();
+    return rc;
 }
