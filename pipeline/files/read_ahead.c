@@ -330,6 +330,14 @@ static ssize_t finish_request(mr__read_ahead *r, slot *s)
     return (ssize_t)have;
 }
 
+/* Of the next n bytes those that the file had when it was opened: somebody may be adding to it, who
+ * has come as far as the middle of a record. */
+static size_t within(const mr__read_ahead *r, size_t n)
+{
+    int64_t left = r->size - r->offset;
+    return r->size >= 0 && left < (int64_t)n ? (size_t)left : n;
+}
+
 static mr_code next_slot(mr__read_ahead *r, mr_buffer **out, uint8_t **data, size_t *got,
                          mr_status *st)
 {
@@ -366,7 +374,7 @@ static mr_code next_slot(mr__read_ahead *r, mr_buffer **out, uint8_t **data, siz
     }
     *out = b;
     *data = s->request.data + skip;
-    *got = (size_t)have - skip;
+    *got = within(r, (size_t)have - skip);
     r->offset += (int64_t)*got;
     if ((size_t)have < s->request.n)
         r->size = r->offset;
@@ -397,7 +405,7 @@ size_t mr__read_ahead_cached(mr__read_ahead *r, void *dst, size_t n)
 {
     ssize_t got = 0;
     if (!r->sync_only && !r->async_mode && r->offset < r->size)
-        got = read_cached(r, dst, n);
+        got = read_cached(r, dst, within(r, n));
     if (got <= 0)
         return 0;
     r->offset += got;
@@ -412,6 +420,7 @@ static mr_code next(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out, 
     *out = NULL;
     if (r->size >= 0 && r->offset >= r->size)
         return MR_END;
+    want = within(r, want);
     ssize_t n = -EAGAIN;
     if (!r->sync_only && !r->async_mode) {
         n = read_cached(r, dst, want);

@@ -56,9 +56,10 @@ static const char *make_file(void)
     return path;
 }
 
-static bool no_uring, no_ahead;
+static bool no_uring, no_ahead, grows;
 
-/* Reads from `start` on and compares every byte; *slots: how many came in buffers of their own. */
+/* Reads from `start` on and compares every byte; *slots: how many came in buffers of their own.
+ * grows: the file does so before the first read. */
 static void expect_content(const char *path, int64_t start, bool direct, size_t *slots)
 {
     static uint8_t dst[100000];
@@ -72,6 +73,8 @@ static void expect_content(const char *path, int64_t start, bool direct, size_t 
               &(mr__read_opts){.direct = direct, .no_uring = no_uring, .no_ahead = no_ahead}, &st),
           &st);
     mr_eq_i64(mr__read_ahead_size(r), SIZE);
+    if (grows)
+        mr_eq_i64(truncate(path, (off_t)(SIZE + 2 * MR__READ_SLOT)), 0);
     for (;;) {
         mr_buffer *slot = NULL;
         uint8_t *data = dst;
@@ -91,7 +94,10 @@ static void expect_content(const char *path, int64_t start, bool direct, size_t 
     }
     mr_code_is(rc, MR_END, &st);
     mr_eq_u64(at, SIZE);
+    mr_eq_u64(mr__read_ahead_cached(r, dst, sizeof dst), 0);
     mr__read_ahead_close(r);
+    if (grows)
+        mr_eq_i64(truncate(path, (off_t)SIZE), 0);
 }
 
 MR_TEST(cached_files_need_no_ring)
@@ -134,6 +140,25 @@ MR_TEST(without_reads_in_flight_the_bytes_are_the_same)
         mr_eq_u64(slots, 0);
         expect_content(path, 70001, direct, &slots);
         mr_eq_u64(slots, 0);
+    }
+}
+
+MR_TEST(a_file_that_becomes_longer_ends_where_it_did)
+{
+    const char *path = make_file();
+    size_t slots;
+    mr__system table = *mr__system_real();
+    grows = true;
+    expect_content(path, 0, false, &slots);
+    mr_eq_u64(slots, 0);
+    table.preadv2 = nothing_cached;
+    mr__system_set(&table);
+    for (int how = 0; how < 4; how++) {
+        no_uring = how & 1;
+        no_ahead = how & 2;
+        for (int direct = 0; direct < 2; direct++)
+            expect_content(path, 70001, direct, &slots);
+        mr_check((slots == 0) == no_ahead);
     }
 }
 

@@ -485,6 +485,33 @@ MR_TEST(a_large_chunk_is_read_in_pieces_and_gives_one_block)
     mr_eq_u64(st.offset, bad_at);
 }
 
+/* A writer that is at the file has come as far as the middle of a record. */
+MR_TEST(what_is_added_to_a_file_that_is_open_is_not_read)
+{
+    static const uint8_t half[9] = {200};
+    static const size_t chunks[] = {0, 1 << 20};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t n = 1; n < 3000; n += 740) {
+            mr_status st;
+            mr_reader *r = NULL;
+            mr_array a = {0};
+            size_t rows = 0;
+            const mr_file_opts opts = {.chunk = chunks[k], .strict = true};
+            mr_code rc;
+            write_pieces(false, n, 0);
+            mr_ok(mr_reader_open(&r, &mr_format_tfrecord, mr_test_path("p"), &opts, &st), &st);
+            FILE *f = fopen(mr_test_path("p"), "ab");
+            mr_check(f && fwrite(half, 1, sizeof half, f) == sizeof half && fclose(f) == 0);
+            while ((rc = mr_reader_read(r, n, 1 << 20, &a, &st)) == MR_OK) {
+                rows += a.rows;
+                mr_array_reset(&a);
+            }
+            mr_code_is(rc, MR_END, &st);
+            mr_eq_u64(rows, n);
+            mr_reader_close(r);
+        }
+}
+
 MR_TEST(a_file_over_the_size_limit_is_removed)
 {
     mr_status st;
