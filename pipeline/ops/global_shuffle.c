@@ -10,6 +10,7 @@
 #include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "pipeline/engine/permutation.h"
 #include "pipeline/files/read_scattered.h"
@@ -341,9 +342,9 @@ static mr_code refuse_skipping(const mr_dataset *input, mr_status *st)
 {
     mr_value v = {0};
     MR_TRY(mr_dataset_param_named(input, "on_corrupt", &v, st));
-    bool ends = v.kind == MR_V_UNSET; /* the default, "error" */
+    bool skips = v.kind == MR_V_STRING && strcmp(v.s, "error") != 0;
     mr_value_reset(&v);
-    if (ends)
+    if (!skips)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "goes to records by their indexes and looks for no next one: leave "

@@ -219,6 +219,8 @@ MR_TEST(a_damaged_record_is_an_error_in_its_place)
     damage("c", 2 * 18 + 12); /* the data of its third record */
     mr_drive(mr_drive_path("tfrecord(\"@/?\").global_shuffle(1)"),
              "!corrupted \"c3\" \"c0\" \"a1\" \"a2\" \"a0\" \"c4\" \"c1\"");
+    mr_drive(mr_drive_path("tfrecord(\"@/?\", on_corrupt=\"error\").global_shuffle(1)"),
+             "!corrupted \"c3\" \"c0\" \"a1\" \"a2\" \"a0\" \"c4\" \"c1\"");
     damage("c", 18); /* the length of its second, which no look at the index finds */
     mr_drive(mr_drive_path("tfrecord(\"@/?\").global_shuffle(1)"),
              "!corrupted \"c3\" \"c0\" \"a1\" \"a2\" \"a0\" \"c4\" !stale");
