@@ -54,7 +54,7 @@ static uint64_t load(const uint8_t *p, uint32_t bytes)
 
 static uint64_t size_of(const mr_record_index *ix, uint64_t i)
 {
-    return ix->common + load(ix->sizes + i * ix->width, ix->width);
+    return ix->common + (ix->width ? load(ix->sizes + i * ix->width, ix->width) : 0);
 }
 
 void mr_record_index_close(mr_record_index *ix)
