@@ -353,17 +353,24 @@ void mr__memory_stop(mr__memory *m)
     m->limit = 0;
 }
 
+/* Bytes that all limited runs have made ahead so far. A look at the process is out of date once
+ * any of them has made a block more: what one saw free another may have taken. */
+static atomic_int_fast64_t made_ahead;
+
 void mr__memory_ahead(const mr_iter *it, int64_t bytes)
 {
     mr__memory *m = &it->run->memory;
-    /* Relaxed: a figure. */
+    /* Relaxed: figures. */
     if (m->limit && bytes)
         atomic_fetch_add_explicit(&m->ahead, bytes, memory_order_relaxed);
+    if (m->limit && bytes > 0)
+        atomic_fetch_add_explicit(&made_ahead, bytes, memory_order_relaxed);
 }
 
 /* Resident bytes now; if they are more than `most`, after what is free was given back. */
-static int64_t look(mr__memory *m, int64_t ahead, int64_t most)
+static int64_t look(mr__memory *m, int64_t most)
 {
+    int64_t made = atomic_load_explicit(&made_ahead, memory_order_relaxed);
     int64_t now = mr__memory_resident();
     if (now > most) {
         mr_buffer_pool_trim();
@@ -372,7 +379,7 @@ static int64_t look(mr__memory *m, int64_t ahead, int64_t most)
     }
     /* Relaxed: figures. */
     atomic_store_explicit(&m->sample, now, memory_order_relaxed);
-    atomic_store_explicit(&m->sampled_at, ahead, memory_order_relaxed);
+    atomic_store_explicit(&m->sampled_at, made, memory_order_relaxed);
     return now;
 }
 
@@ -431,10 +438,11 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
         return false;
     int64_t most = m->limit - free_for_all;
     unsigned asked = atomic_fetch_add_explicit(&m->asked, 1, memory_order_relaxed);
+    int64_t made = atomic_load_explicit(&made_ahead, memory_order_relaxed);
     int64_t at = atomic_load_explicit(&m->sampled_at, memory_order_relaxed);
     int64_t seen = atomic_load_explicit(&m->sample, memory_order_relaxed);
-    if (asked % ASKS == 0 || ahead - at >= OF_BLOCK || one >= LARGE)
-        seen = look(m, ahead, most);
+    if (asked % ASKS == 0 || made - at >= OF_BLOCK || one >= LARGE)
+        seen = look(m, most);
     return seen <= most;
 }
 
@@ -445,7 +453,7 @@ mr_code mr__memory_check(const mr_iter *it, mr_status *st)
     if (atomic_load_explicit(&m->ahead, memory_order_relaxed) > 0 ||
         mr__memory_resident() <= m->limit)
         return MR_OK;
-    int64_t now = look(m, 0, m->limit);
+    int64_t now = look(m, m->limit);
     if (now <= m->limit)
         return MR_OK;
     mr_fail(st, MR_RESOURCE_EXHAUSTED,

@@ -27,7 +27,7 @@ typedef struct mr__memory {
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
     atomic_int_fast64_t sample;     /* resident bytes when they were looked at last */
-    atomic_int_fast64_t sampled_at; /* `ahead` then */
+    atomic_int_fast64_t sampled_at; /* what all runs had made ahead then */
     atomic_uint asked;
     atomic_bool has_warned; /* of an element that is too large */
 } mr__memory;

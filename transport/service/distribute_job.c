@@ -226,9 +226,7 @@ void mr__distribute_needs(const mr_dataset *self, const void *params, int64_t *c
     int64_t n = streams_read(self, params);
     bool local = mr__distribute_is_local(params);
     *copies = local ? n : 0;
-    /* What a stream gives out lies beside what its graph makes next; here the allocator's share of
-     * each stream comes to it. */
-    *blocks = (local ? 6 : 2) * n;
+    *blocks = 2 * n; /* what a stream gives out lies beside what its graph makes next */
 }
 
 /* Of a service elsewhere, in the modes whose streams its workers are: which of them are shown. */
