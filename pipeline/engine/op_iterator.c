@@ -346,11 +346,12 @@ void mr_iter_defer(mr_iter *it, const mr_status *error)
 static void count(mr_iter *it, const mr_block *b)
 {
     mr__op_counters *c = it->priv->counters;
-    if (!b->rows)
+    bool limited = it->run->memory.limit != 0;
+    if (!b->rows || (!c && !limited))
         return;
     size_t bytes = mr_block_payload_bytes(b);
     /* Of several rows it is one that makes a block so much larger than blocks are. */
-    if (it->run->memory.limit && (b->rows == 1 || bytes > LARGE_BLOCK))
+    if (limited && (b->rows == 1 || bytes > LARGE_BLOCK))
         mr__memory_made(it, bytes, 0);
     if (!c)
         return;
