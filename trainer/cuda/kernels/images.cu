@@ -128,10 +128,6 @@ MR_KERNEL(conv2d_backward_weights, mr_k_conv2d_weights,
 
 /* ---- where few terms are added up for a result: in float32, with 32-bit indices */
 
-typedef struct alignas(16) quad {
-    float v[MR_QUAD];
-} quad;
-
 MR_HD void add_quad(quad *sum, float x, const quad &values)
 {
     for (int i = 0; i < MR_QUAD; i++)

@@ -88,6 +88,11 @@ MR_HD size_t mr_lanes_first_largest(double v, size_t index)
 #endif
 }
 
+/* Neighbours that are read or written at once, where they lie aligned. */
+typedef struct alignas(16) quad {
+    float v[MR_QUAD];
+} quad;
+
 /* i = *row * width + the result. 64-bit division is slow on GPUs and seldom needed. */
 MR_HD int64_t mr_split(int64_t i, size_t width, int64_t *row)
 {

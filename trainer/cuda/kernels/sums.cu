@@ -17,10 +17,6 @@ MR_HD void put_part(const mr_k_sum &p, size_t lane, size_t k, double sum)
         p.out[p.parts] += p.count;
 }
 
-typedef struct alignas(16) quad {
-    float v[MR_QUAD];
-} quad;
-
 /* This lane's share of the quads of a part. */
 MR_HD double sum_of_quads(const mr_k_sum &p, size_t lane, size_t k, bool aligned)
 {
