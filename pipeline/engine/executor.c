@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See executor.h for the rules. The queue is a list under one lock: tasks are of block size, so it
+/* See executor.h for the rules. The queues are lists under one lock: tasks are of block size, so it
  * is taken some thousand times a second at most. Waiting is spin, then futex: a wake-up costs tens
  * of microseconds, most tasks less. */
 #include "pipeline/engine/executor.h"
@@ -12,17 +12,29 @@
 #include "pipeline/spin_once.h"
 #include "pipeline/wait/wait.h"
 
-enum { SPINS = 1500, MAX_THREADS = 1024 };
+enum {
+    SPINS = 1500,
+    MAX_THREADS = 1024,
+    MOST_SPARE = 64 /* threads in place of those that sleep within their tasks */
+};
+
+typedef struct tasks {
+    mr__task *head, *tail;
+} tasks;
 
 struct mr_executor {
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t work;  /* a task was queued, or stop was set */
     pthread_cond_t gone;  /* a blocking thread ended */
-    mr__task *head, *tail;
+    tasks heavy, light;   /* queued */
     int n_idle;
+    int n_running; /* pool threads that run a task, asleep or not */
+    int n_asleep;  /* of those */
     int n_blocking;
     bool stop;
-    int n_threads;
+    int n_threads; /* that may run tasks at once */
+    int n_started, most_started;
+    atomic_int n_callers; /* threads that pull and are awake; not guarded */
     pthread_t threads[];
 };
 
@@ -36,43 +48,133 @@ static void run_task(mr__task *t)
         mr__wait_futex_wake(&t->state);
 }
 
+static tasks *queue_of(mr_executor *ex, const mr__task *t)
+{
+    return t->light ? &ex->light : &ex->heavy;
+}
+
 static void unlink_task(mr_executor *ex, mr__task *t)
 {
+    tasks *q = queue_of(ex, t);
     if (t->prev)
         t->prev->next = t->next;
     else
-        ex->head = t->next;
+        q->head = t->next;
     if (t->next)
         t->next->prev = t->prev;
     else
-        ex->tail = t->prev;
+        q->tail = t->prev;
     t->next = t->prev = NULL;
+}
+
+/* The task that a thread of the pool would run now; NULL: none. One light task may run whoever
+ * pulls. */
+static mr__task *first_task(const mr_executor *ex)
+{
+    int running = ex->n_running - ex->n_asleep;
+    if (running >= ex->n_threads)
+        return NULL;
+    if (ex->heavy.head)
+        return ex->heavy.head;
+    /* Relaxed: a number that is out of date costs a turn, and the next task looks again. */
+    int callers = atomic_load_explicit(&ex->n_callers, memory_order_relaxed);
+    return running && running + callers >= ex->n_threads ? NULL : ex->light.head;
+}
+
+static int start_thread(mr_executor *ex);
+
+/* A task may run, and a thread is there to be woken. Where all are taken, some of them asleep, one
+ * more is started, which needs no waking. */
+static bool can_start(mr_executor *ex)
+{
+    if (!first_task(ex))
+        return false;
+    if (ex->n_idle)
+        return true;
+    if (ex->n_started < ex->most_started)
+        start_thread(ex);
+    return false;
+}
+
+/* Others take the place of one that sleeps, but not for a light task: waking costs as much. */
+static void pool_thread_sleeps(void *ctx, int sleeping)
+{
+    mr_executor *ex = ctx;
+    pthread_mutex_lock(&ex->lock);
+    ex->n_asleep += sleeping;
+    bool wake = ex->heavy.head && can_start(ex);
+    pthread_mutex_unlock(&ex->lock);
+    if (wake)
+        pthread_cond_signal(&ex->work);
+}
+
+static void caller_sleeps(void *ctx, int sleeping)
+{
+    mr_executor *ex = ctx;
+    atomic_fetch_sub_explicit(&ex->n_callers, sleeping, memory_order_relaxed);
+}
+
+mr__sleep_watch mr__executor_enter(mr_executor *ex)
+{
+    mr__sleep_watch before = mr__sleep_watch_set((mr__sleep_watch){caller_sleeps, ex});
+    if (before.ctx == ex) /* a thread of the pool, or a caller within a call */
+        mr__sleep_watch_set(before);
+    else
+        atomic_fetch_add_explicit(&ex->n_callers, 1, memory_order_relaxed);
+    return before;
+}
+
+void mr__executor_leave(mr_executor *ex, mr__sleep_watch before)
+{
+    if (before.ctx == ex)
+        return;
+    atomic_fetch_sub_explicit(&ex->n_callers, 1, memory_order_relaxed);
+    mr__sleep_watch_set(before);
 }
 
 static void *pool_thread(void *arg)
 {
     mr_executor *ex = arg;
     mr__stats_pool_thread();
+    mr__sleep_watch_set((mr__sleep_watch){pool_thread_sleeps, ex});
     pthread_mutex_lock(&ex->lock);
     for (;;) {
-        while (!ex->head && !ex->stop) {
+        mr__task *t;
+        while (!(t = first_task(ex)) && !ex->stop) {
             int64_t began = mr__ticks();
             ex->n_idle++;
             pthread_cond_wait(&ex->work, &ex->lock);
             ex->n_idle--;
             mr__waited_since(began);
         }
-        if (!ex->head)
+        if (!t)
             break;
-        mr__task *t = ex->head;
         unlink_task(ex, t);
         atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
+        ex->n_running++;
         pthread_mutex_unlock(&ex->lock);
         run_task(t);
         pthread_mutex_lock(&ex->lock);
+        ex->n_running--;
     }
     pthread_mutex_unlock(&ex->lock);
     return NULL;
+}
+
+/* Under the lock, or before others know the executor. errno; 0: it runs. */
+static int start_thread(mr_executor *ex)
+{
+    /* Signals are the program's business: pool threads take none. */
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int err = pthread_create(&ex->threads[ex->n_started], NULL, pool_thread, ex);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err)
+        ex->most_started = ex->n_started;
+    else
+        ex->n_started++;
+    return err;
 }
 
 mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st)
@@ -80,27 +182,24 @@ mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st)
     if (n_threads < 0 || n_threads > MAX_THREADS)
         return mr_fail(st, MR_INVALID_ARGUMENT, "an executor has 0 to %d threads, not %d",
                        MAX_THREADS, n_threads);
-    size_t bytes = sizeof(mr_executor) + (size_t)n_threads * sizeof(pthread_t);
+    int most = n_threads ? n_threads + MOST_SPARE : 0;
+    size_t bytes = sizeof(mr_executor) + (size_t)most * sizeof(pthread_t);
     mr_executor *ex = mr_calloc(1, bytes);
     if (!ex)
         return mr_fail_memory(st, bytes, "an executor");
     pthread_mutex_init(&ex->lock, NULL);
     pthread_cond_init(&ex->work, NULL);
     pthread_cond_init(&ex->gone, NULL);
-    /* Signals are the program's business: pool threads take none. */
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    for (; ex->n_threads < n_threads; ex->n_threads++) {
-        int err = pthread_create(&ex->threads[ex->n_threads], NULL, pool_thread, ex);
-        if (err) {
-            /* Fewer threads change nothing but the speed. */
-            mr_log(MR_LOG_WARNING, "only %d of %d pool threads could be started (errno %d)",
-                   ex->n_threads, n_threads, err);
-            break;
-        }
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    ex->most_started = most;
+    int err = 0;
+    pthread_mutex_lock(&ex->lock);
+    while (ex->n_started < n_threads && !err)
+        err = start_thread(ex);
+    if (err) /* fewer threads change nothing but the speed */
+        mr_log(MR_LOG_WARNING, "only %d of %d pool threads could be started (errno %d)",
+               ex->n_started, n_threads, err);
+    ex->n_threads = ex->n_started;
+    pthread_mutex_unlock(&ex->lock);
     *out = ex;
     return MR_OK;
 }
@@ -115,7 +214,7 @@ void mr_executor_free(mr_executor *ex)
     while (ex->n_blocking)
         pthread_cond_wait(&ex->gone, &ex->lock);
     pthread_mutex_unlock(&ex->lock);
-    for (int i = 0; i < ex->n_threads; i++)
+    for (int i = 0; i < ex->n_started; i++)
         pthread_join(ex->threads[i], NULL);
     pthread_cond_destroy(&ex->gone);
     pthread_cond_destroy(&ex->work);
@@ -145,14 +244,15 @@ void mr__task_submit(mr_executor *ex, mr__task *t)
 {
     pthread_mutex_lock(&ex->lock);
     atomic_store_explicit(&t->state, MR_TASK_QUEUED, memory_order_relaxed);
+    tasks *q = queue_of(ex, t);
     t->next = NULL;
-    t->prev = ex->tail;
-    if (ex->tail)
-        ex->tail->next = t;
+    t->prev = q->tail;
+    if (q->tail)
+        q->tail->next = t;
     else
-        ex->head = t;
-    ex->tail = t;
-    bool wake = ex->n_idle > 0;
+        q->head = t;
+    q->tail = t;
+    bool wake = can_start(ex);
     pthread_mutex_unlock(&ex->lock);
     if (wake)
         pthread_cond_signal(&ex->work);

@@ -5,6 +5,11 @@
  * no thread has taken it yet (the helping rule), so a pool never deadlocks, however nested the
  * graph is, and a pool of 0 threads works: every task runs in the thread that waits for it.
  *
+ * As many tasks run at once as the pool has threads, not counting those that sleep: others take
+ * their places meanwhile. Short tasks are for processors that nobody uses: for them the threads
+ * that pull count too (mr__executor_enter), since a thread more than there are processors makes all
+ * of them take turns.
+ *
  *     idle --submit--> queued --taken by a thread or by mr__task_wait--> running --> done
  *
  * Lock order: an op's own lock before the executor's; the executor calls nothing under its lock.
@@ -13,6 +18,7 @@
  * since    0.1 */
 #include <stdatomic.h>
 #include "op_iterator.h"
+#include "pipeline/wait/wait.h"
 
 typedef enum mr__task_state {
     MR_TASK_IDLE,
@@ -22,12 +28,15 @@ typedef enum mr__task_state {
     MR_TASK_DONE
 } mr__task_state;
 
+#define MR__LIGHT_TASK 200e-6 /* seconds: some wake-ups */
+
 /* Embedded in what it works on; zeroed memory is an idle task. */
 typedef struct mr__task mr__task;
 struct mr__task {
     mr__task *next, *prev;       /* the executor's queue */
     void (*run)(mr__task *self); /* set before submitting */
     atomic_int state;
+    bool light; /* it is short: less than MR__LIGHT_TASK; set before submitting */
 };
 
 /* Queues an idle or done task. With 0 threads it waits for mr__task_wait. Never fails. */
@@ -47,6 +56,10 @@ bool mr__task_done(mr__task *t);
 bool mr__task_withdraw(mr_executor *ex, mr__task *t);
 /* One without threads, for when there is no memory for another; shared, never freed. */
 mr_executor *mr__executor_none(void);
+/* Between them the calling thread counts as one that pulls, while it does not sleep. One of the
+ * pool's own, or within another pair, counts already. `before` is what mr__executor_enter gave. */
+mr__sleep_watch mr__executor_enter(mr_executor *ex);
+void mr__executor_leave(mr_executor *ex, mr__sleep_watch before);
 /* Threads in the pool. */
 int mr__executor_threads(const mr_executor *ex);
 #endif

@@ -176,7 +176,13 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
 
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
+    mr_executor *ex = it->run.executor; /* NULL: nothing has asked for one yet */
+    mr__sleep_watch before = {0};
+    if (ex)
+        before = mr__executor_enter(ex);
     mr_code rc = mr_iter_next(it->root, want, b, st);
+    if (ex)
+        mr__executor_leave(ex, before);
     if (rc == MR_OK && it->run.opts.ledger && !mr_ledger_takes_steps(it->run.opts.ledger)) {
         rc = enter_rows(it->run.opts.ledger, b, st);
         if (rc != MR_OK)

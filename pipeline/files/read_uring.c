@@ -45,9 +45,9 @@ static int wait_for(mr__read_async *a, mr__read_request *request, mr_cancel *can
             rc = mr__wait_readable(u->ring.ring_fd, cancel);
         if (rc == -ECANCELED)
             return rc;
-        int64_t began = mr__ticks();
+        int64_t began = mr__sleep_begins();
         rc = mr__sys->uring_wait(&u->ring, &cqe);
-        mr__waited_since(began);
+        mr__sleep_ends(began);
         if (rc == -EINTR || rc == -EAGAIN)
             continue;
         if (rc < 0)

@@ -113,6 +113,7 @@ static mr_code start_call(mr__calls *c, size_t want, mr_status *st)
     call->asked = ask;
     mr__queue_expect(&c->queue, call, mr__tuner_expect(&c->tuner, call->rows.rows));
     call->task.run = run_call;
+    call->task.light = c->light;
     mr_block_move(&call->in, &call->rows);
     if (!c->executor)
         do_call(c, call); /* within the op's own work */
@@ -128,6 +129,7 @@ static void tune(mr__calls *c, mr__entry *call)
 {
     if (call->asked == 0)
         return;
+    c->light = call->seconds > 0 && call->seconds < MR__LIGHT_TASK;
     mr__tuner_note(&c->tuner, call->asked, call->seconds, 1, call->row_bytes);
     call->asked = 0;
 }

@@ -29,7 +29,7 @@ typedef struct mr__calls {
     mr_executor *executor; /* NULL: everything in the calling thread */
     size_t most;           /* calls under way at once */
     mr__depth depth;       /* of `most`, where it is auto */
-    bool ordered, blocking;
+    bool ordered, blocking, light;
     mr__tuner tuner; /* rows of a call */
 } mr__calls;
 

@@ -17,6 +17,7 @@ enum {
 };
 
 static _Thread_local int64_t waited;
+static _Thread_local mr__sleep_watch watch;
 static _Atomic(void (*)(int64_t, int64_t)) after_wait; /* NULL: nobody asked */
 
 int64_t mr__ticks(void)
@@ -71,11 +72,32 @@ void mr__waited_tell(void (*f)(int64_t began, int64_t ended))
     atomic_store_explicit(&after_wait, f, memory_order_relaxed);
 }
 
+mr__sleep_watch mr__sleep_watch_set(mr__sleep_watch w)
+{
+    mr__sleep_watch before = watch;
+    watch = w;
+    return before;
+}
+
+int64_t mr__sleep_begins(void)
+{
+    if (watch.notify)
+        watch.notify(watch.ctx, 1);
+    return mr__ticks();
+}
+
+void mr__sleep_ends(int64_t began)
+{
+    mr__waited_since(began);
+    if (watch.notify)
+        watch.notify(watch.ctx, -1);
+}
+
 void mr__wait_futex(void *word, unsigned seen)
 {
-    int64_t began = mr__ticks();
+    int64_t began = mr__sleep_begins();
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-    mr__waited_since(began);
+    mr__sleep_ends(began);
 }
 
 void mr__wait_futex_wake(void *word)
@@ -123,13 +145,13 @@ int mr__wait_readable(int fd, mr_cancel *cancel)
     mr_status st;
     if (cancel && mr_cancel_fd(cancel, &v[1].fd, &st) != MR_OK)
         return -st.sys_errno;
-    int64_t began = mr__ticks();
+    int64_t began = mr__sleep_begins();
     int n, err = 0, tries = 0;
     do {
         n = mr__sys->poll(v, 2, -1);
         err = n < 0 ? errno : 0;
     } while (err == EINTR && !mr_cancel_is_cancelled(cancel) && tries++ < MAX_RETRIES);
-    mr__waited_since(began);
+    mr__sleep_ends(began);
     if (mr_cancel_is_cancelled(cancel))
         return -ECANCELED;
     return -err;

@@ -35,4 +35,15 @@ void mr__waited_add(int64_t ticks);
 void mr__waited_tell(void (*after_wait)(int64_t began, int64_t ended));
 /* Counts a wait that began at `began` and ends now, around a call that blocks by itself. */
 void mr__waited_since(int64_t began);
+
+/* Around a sleep: mr__sleep_begins gives what mr__sleep_ends takes. */
+int64_t mr__sleep_begins(void);
+void mr__sleep_ends(int64_t began);
+/* Called when the calling thread begins to sleep (1) and when it goes on (-1). */
+typedef struct mr__sleep_watch {
+    void (*notify)(void *ctx, int sleeping); /* NULL: nobody is to know */
+    void *ctx;
+} mr__sleep_watch;
+/* Gives back the one before. */
+mr__sleep_watch mr__sleep_watch_set(mr__sleep_watch watch);
 #endif

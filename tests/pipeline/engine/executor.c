@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "pipeline/wait/wait.h"
@@ -142,6 +143,174 @@ MR_TEST(freeing_waits_for_blocking_tasks)
     for (int i = 0; i < 3; i++)
         mr_eq_i64(atomic_load(&w[i].ended), 1);
 }
+
+/* ---- which tasks may run ---- */
+
+/* Runs until `end`. */
+struct held {
+    mr__task task; /* first */
+    mr_executor *ex;
+    bool awake, enters;
+    atomic_uint started, end;
+};
+
+static void hold(mr__task *t)
+{
+    struct held *h = (struct held *)t;
+    mr__sleep_watch before = {0};
+    if (h->enters)
+        before = mr__executor_enter(h->ex);
+    atomic_store(&h->started, 1);
+    while (!atomic_load(&h->end))
+        if (h->awake)
+            usleep(100);
+        else
+            mr__wait_while(&h->end, 0, NULL);
+    if (h->enters)
+        mr__executor_leave(h->ex, before);
+}
+
+static void submit_held(mr_executor *ex, struct held *h, bool light)
+{
+    h->ex = ex;
+    h->task.run = hold;
+    h->task.light = light;
+    mr__task_submit(ex, &h->task);
+}
+
+static void await_start(struct held *h)
+{
+    while (!atomic_load(&h->started))
+        usleep(100);
+}
+
+static void end_held(struct held *h)
+{
+    atomic_store(&h->end, 1);
+    mr__wait_wake(&h->end);
+    mr__task_wait(h->ex, &h->task);
+}
+
+MR_TEST(others_run_in_the_place_of_tasks_that_sleep)
+{
+    enum { N = 6 };
+    struct held h[N] = {0};
+    mr_executor *ex = executor(2);
+    for (int i = 0; i < N; i++) {
+        submit_held(ex, &h[i], false);
+        await_start(&h[i]); /* nobody waits for it */
+    }
+    for (int i = 0; i < N; i++)
+        end_held(&h[i]);
+    mr_executor_free(ex);
+}
+
+MR_TEST(no_more_tasks_are_awake_than_there_are_threads)
+{
+    struct held awake[2] = {{.awake = true}, {.awake = true}}, third = {0};
+    mr_executor *ex = executor(2);
+    for (int i = 0; i < 2; i++) {
+        submit_held(ex, &awake[i], false);
+        await_start(&awake[i]);
+    }
+    submit_held(ex, &third, false);
+    usleep(20000);
+    mr_check(mr__task_withdraw(ex, &third.task));
+    submit_held(ex, &third, false);
+    end_held(&awake[0]);
+    await_start(&third);
+    end_held(&third);
+    end_held(&awake[1]);
+    mr_executor_free(ex);
+}
+
+MR_TEST(more_tasks_sleep_than_threads_may_be_started)
+{
+    enum { N = 100 };
+    static struct held h[N];
+    memset(h, 0, sizeof h);
+    mr_executor *ex = executor(1);
+    for (int i = 0; i < N; i++)
+        submit_held(ex, &h[i], false);
+    await_start(&h[0]);
+    for (int i = 0; i < N; i++)
+        end_held(&h[i]);
+    mr_executor_free(ex);
+}
+
+MR_TEST(light_tasks_leave_a_processor_to_those_who_pull)
+{
+    struct held first = {.awake = true}, second = {.awake = true}, heavy = {0};
+    mr_executor *ex = executor(2);
+    mr__sleep_watch before = mr__executor_enter(ex);
+    submit_held(ex, &first, true);
+    await_start(&first); /* one runs beside them */
+    submit_held(ex, &second, true);
+    usleep(20000);
+    mr_check(mr__task_withdraw(ex, &second.task));
+    submit_held(ex, &heavy, false);
+    await_start(&heavy);
+    end_held(&heavy);
+    mr__executor_leave(ex, before);
+    submit_held(ex, &second, true);
+    await_start(&second);
+    end_held(&second);
+    end_held(&first);
+    mr_executor_free(ex);
+}
+
+static void *pull_asleep(void *arg)
+{
+    struct held *h = arg;
+    mr__sleep_watch before = mr__executor_enter(h->ex);
+    atomic_store(&h->started, 1);
+    mr__wait_while(&h->end, 0, NULL);
+    mr__executor_leave(h->ex, before);
+    return NULL;
+}
+
+MR_TEST(who_pulls_and_sleeps_does_not_count)
+{
+    struct held first = {.awake = true}, second = {.awake = true};
+    mr_executor *ex = executor(2);
+    struct held caller = {.ex = ex};
+    pthread_t t;
+    mr_eq_i64(pthread_create(&t, NULL, pull_asleep, &caller), 0);
+    await_start(&caller);
+    submit_held(ex, &first, true);
+    await_start(&first);
+    while (!atomic_load(&second.started)) { /* once it has spun */
+        submit_held(ex, &second, true);
+        usleep(1000);
+        if (mr__task_withdraw(ex, &second.task))
+            continue;
+        await_start(&second);
+    }
+    end_held(&second);
+    end_held(&first);
+    atomic_store(&caller.end, 1);
+    mr__wait_wake(&caller.end);
+    pthread_join(t, NULL);
+    mr_executor_free(ex);
+}
+
+MR_TEST(threads_of_the_pool_do_not_count_as_those_who_pull)
+{
+    struct held first = {.awake = true, .enters = true}, second = {.awake = true};
+    mr_executor *ex = executor(2);
+    submit_held(ex, &first, true);
+    await_start(&first);
+    submit_held(ex, &second, true);
+    await_start(&second);
+    end_held(&first);
+    end_held(&second);
+    mr__sleep_watch outer = mr__executor_enter(ex), inner = mr__executor_enter(ex);
+    mr__executor_leave(ex, inner);
+    mr__executor_leave(ex, outer);
+    mr_executor_free(ex);
+}
+
+/* ---- sleeping ---- */
 
 struct sleeper {
     atomic_uint word;
