@@ -150,7 +150,8 @@ MR_TEST(freeing_waits_for_blocking_tasks)
 struct held {
     mr__task task; /* first */
     mr_executor *ex;
-    bool awake, enters;
+    bool enters;
+    atomic_bool awake;
     atomic_uint started, end;
 };
 
@@ -162,7 +163,7 @@ static void hold(mr__task *t)
         before = mr__executor_enter(h->ex);
     atomic_store(&h->started, 1);
     while (!atomic_load(&h->end))
-        if (h->awake)
+        if (atomic_load(&h->awake))
             usleep(100);
         else
             mr__wait_while(&h->end, 0, NULL);
@@ -217,9 +218,10 @@ MR_TEST(no_more_tasks_are_awake_than_there_are_threads)
     usleep(20000);
     mr_check(mr__task_withdraw(ex, &third.task));
     submit_held(ex, &third, false);
-    end_held(&awake[0]);
+    atomic_store(&awake[0].awake, false);
     await_start(&third);
     end_held(&third);
+    end_held(&awake[0]);
     end_held(&awake[1]);
     mr_executor_free(ex);
 }
@@ -232,7 +234,9 @@ MR_TEST(more_tasks_sleep_than_threads_may_be_started)
     mr_executor *ex = executor(1);
     for (int i = 0; i < N; i++)
         submit_held(ex, &h[i], false);
-    await_start(&h[0]);
+    await_start(&h[N / 2]);
+    usleep(20000);
+    mr_check(!atomic_load(&h[N - 1].started));
     for (int i = 0; i < N; i++)
         end_held(&h[i]);
     mr_executor_free(ex);
