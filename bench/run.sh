@@ -30,6 +30,6 @@ bench/memory.sh
 printf '\nthe service'"'"'s dispatcher\n'
 bench/dispatcher.py
 printf '\nthe service'"'"'s processes\n'
-bench/service.py
+bench/service.py --build build
 printf '\nfloats as text\n'
 bench/print_floats.sh

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service's processes: how long a stream stands still when its worker is killed, what it costs when nothing
 happens, and the CPU seconds a GB of both sides together beside tf.data's service and a blocking loop over TCP.
-   bench/service.py [--kills N] [--seconds S] [--elements N]
+   bench/service.py [--build DIR] [--kills N] [--seconds S] [--elements N] [--rounds N]
+
+The CPU seconds are measured in turns, --rounds times: other work on the machine takes the caches from whichever runs
+then, so that a figure is a median, and a ratio is the median of those within a round.
 
 The peer needs Python and tensorflow-cpu, which is installed from PyPI into a virtual environment (build/peers, or
 $MILLRACE_PEERS); where that cannot be had, it is left out, and said so."""
@@ -22,9 +25,16 @@ options = argparse.ArgumentParser()
 options.add_argument("--kills", type=int, default=21)
 options.add_argument("--seconds", type=int, default=10)
 options.add_argument("--elements", type=int, default=3000, help="of 1 MiB")
-o = options.parse_args()
+options.add_argument("--rounds", type=int, default=5, help="of the CPU seconds, all in turns")
 root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-millrace = os.path.join(root, "build", "millrace")
+options.add_argument("--build", metavar="DIR", default=os.environ.get("MR_BUILD") or os.path.join(root, "build"),
+                     help="where millrace is built, default $MR_BUILD or build")
+o = options.parse_args()
+millrace = os.path.join(o.build, "millrace")
+if o.rounds < 1:
+    options.error("--rounds is 1 at least")
+if not os.access(millrace, os.X_OK):
+    options.error(f"there is no program {millrace}")
 directory = tempfile.TemporaryDirectory(prefix="millrace-bench-")
 daemons = []
 
@@ -108,6 +118,10 @@ def idle():
     print(f"idle: {said} of a core   target 0.1 % each")
 
 
+class NotThere(Exception):
+    """Why something cannot be measured here."""
+
+
 def ours(transfer):
     """CPU seconds a GB."""
     d, (w,) = start(1)
@@ -116,13 +130,16 @@ def ours(transfer):
     client = subprocess.Popen([millrace, "bench", "--json",
                                f'{graph}.distribute("{d.at}", streams=1, transfer="{transfer}")'],
                               stdout=subprocess.PIPE, text=True)
-    said = json.loads(client.stdout.read())
+    said = client.stdout.read()
     _, status, used = os.wait4(client.pid, 0)
     client.returncode = status
     spent = d.cpu() + w.cpu() - before + used.ru_utime + used.ru_stime
     for x in (w, d):
         x.end()
-    return spent / (said["bytes"] * 1e-9)
+    try:
+        return spent / (json.loads(said)["bytes"] * 1e-9)
+    except ValueError:
+        raise NotThere(f"transfer={transfer}: not there") from None
 
 
 def blocking_loop():
@@ -170,27 +187,53 @@ def environment():
         return None
 
 
+def peer(python):
+    """CPU seconds a GB of tf.data's service, and TensorFlow's version."""
+    p = subprocess.run([python, os.path.join(root, "bench", "peers", "data_service.py"), str(o.elements)],
+                       capture_output=True, text=True)
+    if p.returncode != 0:
+        raise NotThere(f"tf.data's service is not measured: {p.stderr.strip().splitlines()[-1:]}")
+    said = json.loads(p.stdout.splitlines()[-1])
+    return said["cpu_seconds"] / (said["bytes"] * 1e-9), said["version"]
+
+
 def processor_time():
     python = environment()
-    peer = None
-    if python:
-        p = subprocess.run([python, os.path.join(root, "bench", "peers", "data_service.py"), str(o.elements)],
-                           capture_output=True, text=True)
-        if p.returncode == 0:
-            said = json.loads(p.stdout.splitlines()[-1])
-            peer = said["cpu_seconds"] / (said["bytes"] * 1e-9)
-            print(f"tf.data's service of TensorFlow {said['version']}: {peer:.3f} CPU seconds a GB")
-        else:
-            print(f"tf.data's service is not measured: {p.stderr.strip().splitlines()[-1:]}")
-    print(f"CPU seconds a GB, both sides, a blocking loop of 1 MiB over TCP: {blocking_loop():.3f}")
+    version = None
+
+    def theirs():
+        nonlocal version
+        spent, version = peer(python)
+        return spent
+
+    parts = {"theirs": theirs} if python else {}
+    parts |= {"loop": blocking_loop, "tcp": lambda: ours("tcp"), "shared_memory": lambda: ours("shared_memory")}
+    spent = {name: [] for name in parts}
+    for _ in range(o.rounds):
+        for name in list(spent):
+            try:
+                spent[name].append(parts[name]())
+            except NotThere as e:
+                print(e)
+                del spent[name]
+
+    def median(name):
+        s = spent[name]
+        return f"{statistics.median(s):.3f} at the median of {len(s)}, {min(s):.3f} to {max(s):.3f}"
+
+    def beside(name, target=""):
+        if "theirs" not in spent:
+            return ""
+        r = [p / s for p, s in zip(spent["theirs"], spent[name])]
+        return f"; 1/{statistics.median(r):.1f} of tf.data's, 1/{min(r):.1f} to 1/{max(r):.1f}{target}"
+
+    if "theirs" in spent:
+        print(f"tf.data's service of TensorFlow {version}, CPU seconds a GB: {median('theirs')}")
+    print(f"CPU seconds a GB, both sides, a blocking loop of 1 MiB over TCP: {median('loop')}{beside('loop')}")
     for transfer, target in (("tcp", 5), ("shared_memory", 20)):
-        try:
-            mine = ours(transfer)
-        except ValueError:
-            print(f"transfer={transfer}: not there")
-            continue
-        beside = f", 1/{peer / mine:.1f} of tf.data's   target 1/{target}" if peer else ""
-        print(f"CPU seconds a GB, both sides, elements of 1 MiB, transfer={transfer}: {mine:.3f}{beside}")
+        if transfer in spent:
+            print(f"CPU seconds a GB, both sides, elements of 1 MiB, transfer={transfer}: {median(transfer)}"
+                  f"{beside(transfer, f'   target 1/{target}')}")
 
 
 try:
