@@ -5,6 +5,11 @@
  * records, verified on the worker and batched here, against the local pipeline in one thread, also
  * by CPU seconds, which a busy machine changes less; exactly once against parallel_epochs.
  *
+ * For the records worker and client are kept on a core each, and the local pipeline on the
+ * worker's: where they share one, or move, the rate says where they were put. The local pipeline
+ * never waits: what it did not have of its core, others took. They take less from a worker, which
+ * sleeps and is let in first, and the ratio of rates says too much then.
+ *
  *     service [MIB]     in each round, default 1024, at least 256: of less, most was on its way
  *                       before
  *
@@ -12,6 +17,7 @@
  * say little. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -48,9 +54,9 @@ static void end_children(void)
         waitpid(children[i], NULL, 0);
 }
 
-/* Starts one of the service's programs; address: where it is ready. */
-static void start(const char *program, const char *verb, const char *option, const char *value,
-                  char address[128])
+/* Starts one of the service's programs, on these CPUs unless NULL; address: where it is ready. */
+static void start(const char *program, const cpu_set_t *cpus, const char *verb, const char *option,
+                  const char *value, char address[128])
 {
     int ends[2];
     char line[256] = "";
@@ -58,6 +64,8 @@ static void start(const char *program, const char *verb, const char *option, con
         bench_die("no pipe");
     pid_t child = fork();
     if (child == 0) {
+        if (cpus && sched_setaffinity(0, sizeof *cpus, cpus) != 0)
+            _exit(1);
         dup2(ends[1], 1);
         close(ends[0]);
         close(ends[1]);
@@ -84,9 +92,12 @@ typedef struct job {
     int tcp;
     char *source, *target;
     size_t at;
-    clockid_t worker;  /* its CPU time */
+    bool is_apart;     /* worker and client of records have a core each: */
+    cpu_set_t cpus[3]; /* the worker's, this client's, all of this process */
+    clockid_t worker;  /* its CPU time, for records */
     double seconds[3]; /* of CPU, for records: the worker's, this client's, the local pipeline's */
     double rows[2];    /* batches: from the service, local */
+    double local_time; /* that the local pipeline took of the clock */
 } job;
 
 static mr_iterator *open_one(mr_dataset *ds, bool one_thread)
@@ -154,11 +165,28 @@ static double cpu(clockid_t of)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void keep_to(const cpu_set_t *cpus)
+{
+    if (sched_setaffinity(0, sizeof *cpus, cpus) != 0)
+        bench_die("cannot keep a thread on one core");
+}
+
+/* Opens, reads and closes on these CPUs: its threads are made there. */
+static double all_rows_on(const job *j, int cpus, mr_dataset *ds, bool one_thread)
+{
+    if (j->is_apart)
+        keep_to(&j->cpus[cpus]);
+    double batches = all_rows(ds, one_thread);
+    if (j->is_apart)
+        keep_to(&j->cpus[2]);
+    return batches;
+}
+
 static double served_rows(void *ctx)
 {
     job *j = ctx;
     double worker = cpu(j->worker), client = cpu(CLOCK_PROCESS_CPUTIME_ID);
-    double rows = all_rows(j->ds[0], false);
+    double rows = all_rows_on(j, 1, j->ds[0], false);
     j->seconds[0] += cpu(j->worker) - worker;
     j->seconds[1] += cpu(CLOCK_PROCESS_CPUTIME_ID) - client;
     j->rows[0] += rows;
@@ -168,7 +196,9 @@ static double served_rows(void *ctx)
 static double local_rows(void *ctx)
 {
     job *j = ctx;
-    double local = cpu(CLOCK_PROCESS_CPUTIME_ID), rows = all_rows(j->ds[1], true);
+    double local = cpu(CLOCK_PROCESS_CPUTIME_ID), began = bench_now();
+    double rows = all_rows_on(j, 0, j->ds[1], true);
+    j->local_time += bench_now() - began;
     j->seconds[2] += cpu(CLOCK_PROCESS_CPUTIME_ID) - local;
     j->rows[1] += rows;
     return rows;
@@ -263,9 +293,48 @@ static void write_records(const char *path)
     bench_must(mr_tfrecord_writer_close(w, &st), &st);
 }
 
-static void run_records(job *j, const char *at)
+/* The CPUs that share a core with this one, as the system writes them. */
+static void siblings(size_t cpu, char line[256])
 {
-    char path[] = "/tmp/millrace-bench-XXXXXX", text[512];
+    char path[96];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list",
+             cpu);
+    FILE *f = fopen(path, "r");
+    if (!f || !fgets(line, 256, f))
+        snprintf(line, 256, "%zu", cpu);
+    if (f)
+        fclose(f);
+}
+
+/* Finds a core each for the worker and the client, where this process may use two. */
+static void part(job *j)
+{
+    cpu_set_t *all = &j->cpus[2];
+    char line[2][256];
+    int found = 0;
+    if (sched_getaffinity(0, sizeof *all, all) != 0)
+        return;
+    for (size_t i = 0; i < CPU_SETSIZE && found < 2; i++) {
+        if (!CPU_ISSET(i, all))
+            continue;
+        siblings(i, line[found]);
+        if (found == 1 && strcmp(line[0], line[1]) == 0)
+            continue;
+        CPU_ZERO(&j->cpus[found]);
+        CPU_SET(i, &j->cpus[found++]);
+    }
+    j->is_apart = found == 2 && sched_setaffinity(0, sizeof *all, all) == 0;
+}
+
+/* With a dispatcher and a worker of its own: those of the other rows may use all CPUs. */
+static void run_records(job *j, const char *program)
+{
+    char path[] = "/tmp/millrace-bench-XXXXXX", text[512], at[128], worker[128];
+    part(j);
+    start(program, NULL, "dispatcher", "--listen", "127.0.0.1:0", at);
+    start(program, j->is_apart ? &j->cpus[0] : NULL, "worker", "--dispatcher", at, worker);
+    if (clock_getcpuclockid(children[n_children - 1], &j->worker) != 0)
+        bench_die("no CPU time of the worker");
     int fd = mkstemp(path);
     if (fd < 0)
         bench_die("no file in /tmp");
@@ -278,9 +347,13 @@ static void run_records(job *j, const char *at)
     j->ds[1] = parse(text);
     bench_in_turns("1 KiB records / local", "batches/s", 1, 7, served_rows, local_rows, j);
     double gb[2] = {j->rows[0] * BATCH * 1024e-9, j->rows[1] * BATCH * 1024e-9};
-    double worker = j->seconds[0] / gb[0], local = j->seconds[2] / gb[1];
+    double served = j->seconds[0] / gb[0], local = j->seconds[2] / gb[1];
     printf("%-28s worker %.3f, client %.3f, local %.3f s/GB   ratio of the worker %.2f\n",
-           "1 KiB records, CPU", worker, j->seconds[1] / gb[0], local, local / worker);
+           "1 KiB records, CPU", served, j->seconds[1] / gb[0], local, local / served);
+    printf("%-28s %s; local had %.0f %% of its own\n", "1 KiB records, cores",
+           j->is_apart ? "worker and local on one, client on another"
+                       : "not kept apart: there are no two",
+           100 * j->seconds[2] / j->local_time);
     mr_dataset_unref(j->ds[0]);
     mr_dataset_unref(j->ds[1]);
     unlink(path);
@@ -317,14 +390,12 @@ int main(int argc, char **argv)
     memset(j.source, 1, (size_t)SOURCE * MIB);
     memset(j.target, 0, (size_t)ON_THE_WAY * MIB);
     start_sender(&j);
-    start(program, "dispatcher", "--listen", "127.0.0.1:0", at);
-    start(program, "worker", "--dispatcher", at, worker);
-    if (clock_getcpuclockid(children[n_children - 1], &j.worker) != 0)
-        bench_die("no CPU time of the worker");
+    start(program, NULL, "dispatcher", "--listen", "127.0.0.1:0", at);
+    start(program, NULL, "worker", "--dispatcher", at, worker);
     run(&j, at, "1 MiB elements, TCP", "streams=1, transfer=\"tcp\"", blocking_loop);
     run(&j, at, "1 MiB elements, shared", "streams=1, transfer=\"shared_memory\"", copy_loop);
     run_modes(&j, at);
-    run_records(&j, at);
+    run_records(&j, program);
     free(j.source);
     free(j.target);
     return 0;
