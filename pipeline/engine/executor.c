@@ -34,6 +34,7 @@ struct mr_executor {
     bool stop;
     int n_threads; /* that may run tasks at once */
     int n_started, most_started;
+    int n_coming;         /* started, and have not looked at the queues yet */
     atomic_int n_callers; /* threads that pull and are awake; not guarded */
     pthread_t threads[];
 };
@@ -91,7 +92,7 @@ static bool can_start(mr_executor *ex)
         return false;
     if (ex->n_idle)
         return true;
-    if (ex->n_started < ex->most_started)
+    if (!ex->n_coming && ex->n_started < ex->most_started)
         start_thread(ex);
     return false;
 }
@@ -138,7 +139,8 @@ static void *pool_thread(void *arg)
     mr__stats_pool_thread();
     mr__sleep_watch_set((mr__sleep_watch){pool_thread_sleeps, ex});
     pthread_mutex_lock(&ex->lock);
-    for (;;) {
+    ex->n_coming--;
+    for (bool is_new = true;; is_new = false) {
         mr__task *t;
         while (!(t = first_task(ex)) && !ex->stop) {
             int64_t began = mr__ticks();
@@ -152,7 +154,10 @@ static void *pool_thread(void *arg)
         unlink_task(ex, t);
         atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
         ex->n_running++;
+        bool wake = is_new && can_start(ex); /* nobody was woken or started while it came */
         pthread_mutex_unlock(&ex->lock);
+        if (wake)
+            pthread_cond_signal(&ex->work);
         run_task(t);
         pthread_mutex_lock(&ex->lock);
         ex->n_running--;
@@ -173,7 +178,7 @@ static int start_thread(mr_executor *ex)
     if (err)
         ex->most_started = ex->n_started;
     else
-        ex->n_started++;
+        ex->n_started++, ex->n_coming++;
     return err;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/engine/executor.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -239,6 +240,41 @@ MR_TEST(more_tasks_sleep_than_threads_may_be_started)
     mr_check(!atomic_load(&h[N - 1].started));
     for (int i = 0; i < N; i++)
         end_held(&h[i]);
+    mr_executor_free(ex);
+}
+
+static int threads_now(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    mr_check(d);
+    for (const struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+MR_TEST(no_more_threads_are_started_than_there_is_room_for)
+{
+    enum { N = 50 };
+    static struct held h[N];
+    memset(h, 0, sizeof h);
+    mr_executor *ex = executor(1);
+    struct held asleep = {0};
+    submit_held(ex, &asleep, false);
+    await_start(&asleep);
+    usleep(20000);
+    int before = threads_now();
+    for (int i = 0; i < N; i++) {
+        atomic_store(&h[i].awake, true);
+        submit_held(ex, &h[i], false);
+    }
+    await_start(&h[0]);
+    usleep(20000);
+    mr_eq_i64(threads_now(), before + 1);
+    for (int i = 0; i < N; i++)
+        end_held(&h[i]);
+    end_held(&asleep);
     mr_executor_free(ex);
 }
 
