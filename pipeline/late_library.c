@@ -2,15 +2,13 @@
 #include "pipeline/late_library.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <string.h>
 
 static mr_code fail(const mr__late_library *l, mr_code code, const char *why, mr_status *st)
 {
     mr_fail(st, code, "%s by %s, which cannot be used (%s); install %s", l->what, l->soname, why,
             l->package);
-    if (st)
-        st->sys_errno = ELIBACC;
+    mr_status_of_no_element(st);
     return code;
 }
 

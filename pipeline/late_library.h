@@ -41,6 +41,6 @@ typedef struct mr__late_library {
 
 /* Fills the table, once. A later call tries again where it failed.
  * errors   MR_NOT_FOUND: the library cannot be opened; MR_FAILED_PRECONDITION: it lacks a function.
- *          Of both sys_errno is ELIBACC, by which the error is known for none of the data's */
+ *          Both are of no element */
 mr_code mr__late_library_need(mr__late_library *l, mr_status *st) MR_NODISCARD;
 #endif

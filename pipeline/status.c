@@ -163,8 +163,14 @@ void mr_status_at(mr_status *st, const char *file, int64_t offset, int64_t recor
 
 void mr_status_set_element(mr_status *st, int64_t element)
 {
-    if (st && st->code < 0 && st->element < 0)
+    if (st && st->code < 0 && st->element == -1)
         st->element = element;
+}
+
+void mr_status_of_no_element(mr_status *st)
+{
+    if (st && st->code < 0)
+        st->element = MR_OF_NO_ELEMENT;
 }
 
 void mr_status_set_op(mr_status *st, const char *op_path)

@@ -58,8 +58,12 @@ typedef struct mr_status {
     int64_t offset;    /* byte offset in the (uncompressed) file, -1 unknown */
     int64_t record;    /* record number in the file from 0, -1 unknown */
     int64_t element;   /* number of the element, from 0, among those that the op emits, failed ones
-                          counted too; -1 unknown */
+                          counted too; -1 unknown, MR_OF_NO_ELEMENT */
 } mr_status;
+
+/* As element: the error is not of what an element holds, as that a service cannot be read.
+ * ignore_errors lets it through. */
+#define MR_OF_NO_ELEMENT INT64_C(-2)
 
 /* Returns on any code but MR_OK (also on MR_END). Only where nothing is owned. */
 #define MR_TRY(call)                                                                               \
@@ -92,8 +96,11 @@ MR_API void mr_status_prefix(mr_status *st, const char *fmt, ...) MR_PRINTF(2, 3
  * unknown. */
 MR_API void mr_status_at(mr_status *st, const char *file, int64_t offset, int64_t record);
 
-/* Adds the number of the element if none is set. */
+/* Adds the number of the element if none is set, nor that it is of none. */
 MR_API void mr_status_set_element(mr_status *st, int64_t element);
+
+/* Says that the error is of no element. */
+MR_API void mr_status_of_no_element(mr_status *st);
 
 /* Adds the op's path if none is set. */
 MR_API void mr_status_set_op(mr_status *st, const char *op_path);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drops errors of elements. Three are not about an element and pass: that the iterator was
- * cancelled, and that there is no memory or a library is missing, where pulling again might never
- * get on. */
+/* Drops errors of elements. Others pass: those that say so (MR_OF_NO_ELEMENT), that the iterator
+ * was cancelled, and that there is no memory, where pulling again might never get on. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>
@@ -25,7 +24,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         mr_code rc = mr_iter_pull(it, 0, want, out, &s->error);
         if (rc >= 0)
             return rc;
-        if (mr_iter_cancelled(it) || s->error.sys_errno == ELIBACC ||
+        if (mr_iter_cancelled(it) || s->error.element == MR_OF_NO_ELEMENT ||
             (rc == MR_RESOURCE_EXHAUSTED && s->error.sys_errno == ENOMEM)) {
             if (st)
                 *st = s->error;

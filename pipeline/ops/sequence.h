@@ -187,7 +187,8 @@ typedef struct mr_ignore_errors_opts {
     bool log_warning; /* log each error */
 } mr_ignore_errors_opts;
 
-/* The input without the elements that failed.
+/* The input without the elements that failed. Errors of no element pass (mr_status.element), and
+ * that there is no memory.
  * source   tf.data.Dataset.ignore_errors */
 MR_API mr_dataset *mr_ignore_errors(mr_dataset *input, const mr_ignore_errors_opts *opts);
 

@@ -114,6 +114,8 @@ resumes resumes_in_any_repetition 4 "$(d 'range(12).shuffle(5)' 'streams=3, seed
 expect a_named_job 0 "$(seq 0 9)" -- "$m" show "$(d 'range(10)' 'streams=1, job_name="a"')"
 expect a_finished_job_gives_end 0 '' -- "$m" show "$(d 'range(10)' 'streams=1, job_name="a"')"
 expect another_graph_under_its_name 1 '' 'invalid argument' 'job "a" runs another graph;' -- "$m" show "$(d 'range(11)' 'streams=1, job_name="a"')"
+expect it_is_no_elements_error 1 '' 'job "a" runs another graph;' -- "$m" show "$(d 'range(11)' 'streams=1, job_name="a"').ignore_errors()"
+expect a_service_that_is_not_there_is_none 1 '' 'distribute: unavailable: no dispatcher' -- "$m" show 'range(3).distribute("127.0.0.1:1", connect_timeout=0.1).prefetch(2).ignore_errors()'
 expect other_streams_under_its_name 1 '' streams 'job "a"' -- "$m" show "$(d 'range(10)' 'streams=2, job_name="a"')"
 expect another_block_length_under_its_name 1 '' block_length -- "$m" show "$(d 'range(10)' 'streams=1, block_length=2, job_name="a"')"
 expect it_is_cancelled 0 '' -- "$m" service cancel a --dispatcher "$service"
@@ -182,6 +184,7 @@ id=$("$m" service register 'text_line("part-*.txt").batch(2)' --dispatcher "$ser
 expect a_dataset_by_its_id 0 "$(show "$(l 'text_line("part-*.txt").batch(2)' streams=3)")" -- "$m" show "distributed_dataset(\"$service\", \"$id\", streams=3)"
 expect its_repetitions 0 "$(show "$(l 'text_line("part-*.txt").batch(2)' streams=3).repeat(2)")" -- "$m" show "distributed_dataset(\"$service\", \"$id\", streams=3).repeat(2)"
 expect an_id_of_nothing 1 '' 'not found' 0123 -- "$m" show "distributed_dataset(\"$service\", \"0123\")"
+expect an_id_of_nothing_is_not_ignored 1 '' 'not found' 0123 -- "$m" show "distributed_dataset(\"$service\", \"0123\").ignore_errors()"
 expect an_id_of_nobody 2 '' unavailable 127.0.0.1:1 -- "$m" show 'distributed_dataset("127.0.0.1:1", "0123", connect_timeout=0.1)'
 expect an_id_in_this_process 2 '' HOST:PORT -- "$m" show 'distributed_dataset("local", "0123")'
 
@@ -257,6 +260,7 @@ result systemd_is_told "$([ "$(tr '\n' ' ' <notified)" = 'READY=1 STOPPING=1 ' ]
 # ---- nobody there
 expect no_dispatcher 1 '' unavailable 127.0.0.1:1 -- "$m" show 'range(3).distribute("127.0.0.1:1", connect_timeout=0.2)'
 expect no_worker 1 '' unavailable "$service" 'for 0.5 s; no worker serves the job' -- "$m" show "$(d 'range(3)' stall_timeout=0.5)"
+expect no_worker_is_no_elements_error 1 '' unavailable -- "$m" show "$(d 'range(3)' stall_timeout=0.5).ignore_errors()"
 "$m" show "$(d 'range(3)' streams=1)" >late 2>late.err & reader=$!
 sleep 0.3 # late: it may not be, which is as well
 start four "$m" worker --dispatcher "$service"
@@ -293,6 +297,7 @@ expect a_client_with_the_token 0 "$(seq 0 3)" -- "$m" show --token-file token "$
 expect a_client_with_the_token_of_the_environment 0 "$(seq 0 3)" -- env MILLRACE_TOKEN_FILE=token "$m" show "$(d 'range(4)' streams=1)"
 expect a_client_without_a_token 1 '' 'permission denied' token -- "$m" show "$(d 'range(4)' streams=1)"
 expect a_client_with_another_token 1 '' 'permission denied' token -- "$m" show --token-file wrong "$(d 'range(4)' streams=1)"
+expect a_token_is_no_elements_error 1 '' 'permission denied' token -- "$m" show --token-file wrong "$(d 'range(4)' streams=1).ignore_errors()"
 expect a_worker_with_another_token 1 ANY 'permission denied' token -- "$m" worker --dispatcher "$service" --token-file wrong
 expect a_token_file_that_is_missing 1 '' 'none.token' -- "$m" show --token-file none.token "$(d 'range(4)' streams=1)"
 finish

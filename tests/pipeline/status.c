@@ -41,6 +41,22 @@ MR_TEST(a_place_once_set_stays)
     mr_eq_u64(n, strlen(line));
 }
 
+MR_TEST(of_no_element_is_no_number)
+{
+    mr_status st;
+    char line[64];
+    mr_fail(&st, MR_UNAVAILABLE, "nobody answers");
+    mr_status_set_element(&st, 3);
+    mr_status_of_no_element(&st);
+    mr_status_set_element(&st, 4);
+    mr_eq_i64(st.element, MR_OF_NO_ELEMENT);
+    mr_status_format(&st, line, sizeof line);
+    mr_eq_str(line, "unavailable: nobody answers");
+    mr_status_init(&st);
+    mr_status_of_no_element(&st);
+    mr_eq_i64(st.element, -1);
+}
+
 MR_TEST(a_prefix_keeps_the_place_and_costs_a_long_message_its_end)
 {
     mr_status st;
@@ -109,6 +125,7 @@ MR_TEST(a_null_status_is_allowed_everywhere)
 {
     mr_status_init(NULL);
     mr_status_at(NULL, "a", 1, 1);
+    mr_status_of_no_element(NULL);
     mr_status_set_op(NULL, "a");
     mr_eq_i64(mr_fail(NULL, MR_ABORTED, "x"), MR_ABORTED);
     mr_eq_i64(mr_fail_errno(NULL, ENOENT, "x"), MR_NOT_FOUND);

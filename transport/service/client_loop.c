@@ -41,8 +41,10 @@ static void wake_consumer(mr__remote *r)
 void mr__c_fail(mr__remote *r, const mr_status *why)
 {
     pthread_mutex_lock(&r->lock);
-    if (!r->is_failed)
+    if (!r->is_failed) {
         r->failed = *why;
+        mr_status_of_no_element(&r->failed);
+    }
     r->is_failed = true;
     r->has_for_consumer = true;
     pthread_mutex_unlock(&r->lock);

@@ -499,7 +499,11 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     bool full = false;
     if (s->failed)
         return MR_END;
-    MR_TRY(ensure_source(it, st));
+    rc = ensure_source(it, st);
+    if (rc != MR_OK) {
+        mr_status_of_no_element(st);
+        return rc;
+    }
     say_consumed(s);
     if (is_shared(s))
         return s->source->class_->next_of_all(s->source, mr_iter_block_rows(it, want, 1), out, st);
