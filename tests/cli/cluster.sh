@@ -65,6 +65,9 @@ range(6).shuffle(9).repeat(2)|seed=3, streams=2
 GRAPHS
 same errors_stay_in_the_order "$(show "$(d 'range(12).map(x => 12 // (x - 5))' streams=3).ignore_errors()")" \
     "$(show "$(l 'range(12).map(x => 12 // (x - 5))' streams=3).ignore_errors()")"
+truncate -s 5G huge # more than an element may be, and nothing of it is read
+same too_large_an_element_is_its_error "$(show "$(d 'files("part-0.txt", "huge", "part-1.txt").map(x => 1)' streams=1).ignore_errors()")" $'1\n1'
+rm huge
 same without_an_order_every_element_comes_once "$(show "$(d 'range(500)' deterministic=false)" | sort -n)" "$(seq 0 499)"
 (for c in 0 1 2; do show "$(d 'range(20)' "streams=8, consumer_index=$c, num_consumers=3")"; done) | sort -n >got
 same consumers_have_every_element_once "$(cat got)" "$(seq 0 19)"

@@ -232,10 +232,10 @@ static mr_code make_frame(mr__producer *p, item *x, mr_block *b, mr_status *st)
 }
 
 /* What cannot be an element's error: nothing was read, and another try may go well. */
-static bool is_fatal(const mr__producer *p, mr_code rc)
+static bool is_fatal(const mr__producer *p, mr_code rc, const mr_status *why)
 {
-    return rc == MR_RESOURCE_EXHAUSTED || rc == MR_CANCELLED ||
-           (rc == MR_NOT_FOUND && p->missing_moves);
+    bool of_system = rc == MR_RESOURCE_EXHAUSTED && why->sys_errno; /* else the element is large */
+    return of_system || rc == MR_CANCELLED || (rc == MR_NOT_FOUND && p->missing_moves);
 }
 
 /* How many rows to ask for, when the last block took so long. */
@@ -260,7 +260,7 @@ static void produce(mr__producer *p, item *x)
         goto done;
     x->first = p->next;
     rc = mr_iterator_next(p->it, p->want, &b, st);
-    x->brought = rc == MR_OK ? BLOCK : rc == MR_END ? END : is_fatal(p, rc) ? FATAL : ERROR;
+    x->brought = rc == MR_OK ? BLOCK : rc == MR_END ? END : is_fatal(p, rc, st) ? FATAL : ERROR;
     if (x->brought != FATAL && keep_position(p, x, st) != MR_OK)
         x->brought = FATAL;
     if (x->brought == BLOCK && make_frame(p, x, &b, st) != MR_OK)
