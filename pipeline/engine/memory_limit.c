@@ -33,7 +33,6 @@
 #define OF_BESIDE  (2 * MIB) /* a thread that sends on what one of several runs makes, its copies */
 #define ASKS       16        /* between two looks at the process, at most */
 #define BOUND      4         /* times the limit */
-#define LARGE      MIB       /* before so much it is looked at each time */
 
 int64_t mr__memory_resident(void)
 {
@@ -441,7 +440,7 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     int64_t made = atomic_load_explicit(&made_ahead, memory_order_relaxed);
     int64_t at = atomic_load_explicit(&m->sampled_at, memory_order_relaxed);
     int64_t seen = atomic_load_explicit(&m->sample, memory_order_relaxed);
-    if (asked % ASKS == 0 || made - at >= OF_BLOCK || one >= LARGE)
+    if (asked % ASKS == 0 || made - at >= OF_BLOCK || one >= MR__LARGE_BLOCK)
         seen = look(m, most);
     return seen <= most;
 }

@@ -19,6 +19,9 @@
 
 struct mr_iter;
 
+/* Bytes of a block that counts by itself: the process is looked at before it, and it is noted. */
+enum { MR__LARGE_BLOCK = 1 << 20 };
+
 typedef struct mr__memory {
     int64_t limit;                 /* 0: none */
     atomic_int_fast64_t for_ahead; /* limit less what is needed, and less what was taken of that */

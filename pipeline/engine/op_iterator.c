@@ -16,8 +16,6 @@
 #include "pipeline/system.h"
 #include "pipeline/wait/wait.h"
 
-enum { LARGE_BLOCK = 1 << 20 };
-
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     /* splitmix64's finaliser (Steele et al. 2014) over the running hash. */
@@ -351,7 +349,7 @@ static void count(mr_iter *it, const mr_block *b)
         return;
     size_t bytes = mr_block_payload_bytes(b);
     /* Of several rows it is one that makes a block so much larger than blocks are. */
-    if (limited && (b->rows == 1 || bytes > LARGE_BLOCK))
+    if (limited && (b->rows == 1 || bytes > MR__LARGE_BLOCK))
         mr__memory_made(it, bytes, 0);
     if (!c)
         return;
