@@ -152,7 +152,7 @@ static int no_entry(const char *name)
 {
     const mr_op *op;
     const mr_function *f;
-    mr_guess g = {.word = name, .below = strlen(name) < 4 ? 2 : 3};
+    mr_guess g = {.word = name};
     for (size_t i = 0; (op = mr_op_at(i)); i++)
         if (!(op->props & MR_OP_INTERNAL))
             mr_guess_try(&g, op->name);

@@ -111,7 +111,7 @@ static int unknown_flag(const cli_command *cmd, const cli_flag *const *tables, c
     char name[64];
     size_t n = strcspn(word, "=");
     snprintf(name, sizeof name, "%.*s", (int)(n > 2 && n < sizeof name ? n - 2 : 0), word + 2);
-    mr_guess g = {.word = name, .below = n > 5 ? 3 : 2};
+    mr_guess g = {.word = name};
     for (; *tables && *name; tables++)
         for (const cli_flag *f = *tables; f->name; f++)
             if (f->kind != CLI_COMMAND && f->name[1])

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
         }
     cli_try_service(NULL, NULL, 0);
     const char *lack = "; millrace-service, which has more, is not beside this program";
-    mr_guess g = {.word = argv[1], .below = 3};
+    mr_guess g = {.word = argv[1]};
     for (size_t i = 0; (c = command_at(i)); i++)
         mr_guess_try(&g, c->name);
     if (g.best)

@@ -96,7 +96,7 @@ static size_t print_all(const char *name, printer print)
 static int no_component(const char *name)
 {
     const mr_component *c;
-    mr_guess g = {.word = name, .below = strlen(name) < 4 ? 2 : 3};
+    mr_guess g = {.word = name};
     for (mr_component_group k = MR_LAYERS; k < MR_COMPONENT_GROUPS; k++)
         for (size_t i = 0; (c = mr_component_at(k, i)); i++)
             mr_guess_try(&g, c->name);

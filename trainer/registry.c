@@ -129,7 +129,7 @@ mr_code mr__registry_find(mr__registry *r, const mr_expr *e, const mr_component 
                           mr_status *st)
 {
     char known[1024] = "", guessed[96] = "";
-    mr_guess g = {.word = e->text, .below = strlen(e->text) < 4 ? 1 : 3};
+    mr_guess g = {.word = e->text};
     const mr_component *c = look_for(r, e, &g, known, sizeof known);
     if (!c && g.best)
         snprintf(guessed, sizeof guessed, "; did you mean '%s'?", g.best);

@@ -99,7 +99,7 @@ static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
 {
     const mr_op *op;
     const char *hint = mr__type_hint(e);
-    mr_guess g = {.word = e->text, .below = 3};
+    mr_guess g = {.word = e->text};
     if (*hint)
         return mr__build_fail(b, st, e, "unknown op '%s'%s", e->text, hint);
     for (size_t i = 0; (op = mr_op_at(i)); i++)

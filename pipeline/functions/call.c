@@ -522,7 +522,7 @@ static mr_code unknown_function(const mr_expr *e, mr_status *st)
 {
     const char *hint = mr__type_hint(e);
     const mr_function *f;
-    mr_guess g = {.word = e->text, .below = strlen(e->text) < 4 ? 2 : 3};
+    mr_guess g = {.word = e->text};
     for (size_t i = 0; (f = mr_function_at(i)); i++)
         if (!f->form)
             mr_guess_try(&g, f->name);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { MOST = 63, WHOLE_WORD = 6 };
+enum { MOST = 63, WHOLE_WORD = 6, SHORT_WORD = 3 };
 
 /* Case, '_' and '-' tell no two names apart: Conv2D is conv2d, earlyStopping early_stopping. */
 static void fold(const char *s, char *out)
@@ -46,18 +46,21 @@ static bool holds(const char *word, const char *name)
            (memcmp(word, name, n) == 0 || memcmp(word + all - n, name, n) == 0);
 }
 
+/* Of folded words. */
+static bool is_near(const char *word, const char *name)
+{
+    return distance(word, name) <= (strlen(word) > SHORT_WORD ? 2 : 1);
+}
+
 void mr_guess_try(mr_guess *g, const char *name)
 {
-    char word[MOST + 1], folded[MOST + 1];
+    char word[MOST + 1], folded[MOST + 1], best[MOST + 1];
     if (strlen(name) > MOST || strlen(g->word) > MOST)
         return;
     fold(g->word, word);
     fold(name, folded);
-    size_t d = distance(word, folded);
-    if (d < g->below) {
-        g->below = d;
+    fold(g->best ? g->best : "", best);
+    bool nearer = !g->best || !is_near(word, best) || distance(word, folded) < distance(word, best);
+    if ((nearer && is_near(word, folded)) || (!g->best && holds(word, folded)))
         g->best = name;
-    } else if (!g->best && holds(word, folded)) {
-        g->best = name;
-    }
 }
