@@ -22,9 +22,8 @@ typedef struct asked {
 } asked;
 
 typedef struct verb {
-    const char *name;
-    const char *operand; /* NULL: none */
-    void (*print)(const asked *a, const json_t *report);
+    cli_flag word;                                       /* what: its operand; NULL: none */
+    void (*print)(const asked *a, const json_t *report); /* NULL: nothing */
 } verb;
 
 /* ---- for people ---- */
@@ -148,23 +147,17 @@ static void print_id(const asked *a, const json_t *report)
     printf("%s\n", json_string_value(json_object_get(report, "id")));
 }
 
-static const verb page = {"page", NULL, print_page};
-static const verb verbs[] = {{"status", NULL, print_status},   {"jobs", NULL, print_jobs},
-                             {"workers", NULL, print_workers}, {"streams", "JOB", print_streams},
-                             {"cancel", "JOB", NULL},          {"drain", "WORKER", NULL},
-                             {"register", "EXPR", print_id}};
+static const verb page = {{.name = "page"}, print_page};
+static const verb verbs[] = {
+    {{.name = "status", .help = "shows how the dispatcher is, with what it has"}, print_status},
+    {{.name = "jobs", .help = "shows the jobs"}, print_jobs},
+    {{.name = "workers", .help = "shows the workers"}, print_workers},
+    {{.name = "streams", .what = "JOB", .help = "shows the streams of a job"}, print_streams},
+    {{.name = "cancel", .what = "JOB", .help = "ends a job"}, NULL},
+    {{.name = "drain", .what = "WORKER", .help = "has a worker give its streams back and end"},
+     NULL},
+    {{.name = "register", .what = "EXPR", .help = "makes a graph known by an id"}, print_id}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
-static const cli_flag requests[] = {
-    {.name = "status",
-     .kind = CLI_COMMAND,
-     .help = "shows how the dispatcher is, with what it has"},
-    {.name = "jobs", .kind = CLI_COMMAND, .help = "shows the jobs"},
-    {.name = "workers", .kind = CLI_COMMAND, .help = "shows the workers"},
-    {.name = "streams", .kind = CLI_COMMAND, .help = "shows the streams of a job"},
-    {.name = "cancel", .kind = CLI_COMMAND, .help = "ends a job"},
-    {.name = "drain", .kind = CLI_COMMAND, .help = "has a worker give its streams back and end"},
-    {.name = "register", .kind = CLI_COMMAND, .help = "makes a graph known by an id"},
-    {0}};
 
 /* ---- asking ---- */
 
@@ -174,7 +167,7 @@ static mr_code ask_and_print(const asked *a, const verb *v, const char *name,
     Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
     mr__message *m;
     ask.request = 1;
-    ask.what = (char *)(uintptr_t)v->name;
+    ask.what = (char *)(uintptr_t)v->word.name;
     ask.name = (char *)(uintptr_t)name;
     if (graph)
         ask.graph = *graph;
@@ -247,7 +240,7 @@ static int ask_for(asked *a, const verb *v, const char *operand)
         return watch(a);
     if (v == &verbs[0])
         return show_all(a, &st) == MR_OK ? cli_flush(CLI_OK) : cli_fail(&st, CLI_FAILED);
-    if (strcmp(v->name, "register") == 0)
+    if (strcmp(v->word.name, "register") == 0)
         return register_expression(a, v, operand);
     if (ask_and_print(a, v, operand, NULL, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
@@ -281,6 +274,11 @@ static int run_with(int argc, char **argv, const char **rest)
          .what = "SECONDS",
          .help = "how long to try; default: 5; drain: 30"},
         {0}};
+    cli_flag requests[N_VERBS + 1] = {0};
+    for (size_t i = 0; i < N_VERBS; i++) {
+        requests[i] = verbs[i].word;
+        requests[i].kind = CLI_COMMAND;
+    }
     int rc = cli_parse(&cli_service, (const cli_flag *const[]){requests, flags, NULL}, argc, argv,
                        rest, &n_rest);
     if (rc >= 0)
@@ -288,13 +286,13 @@ static int run_with(int argc, char **argv, const char **rest)
     const verb *v = verbs;
     if (!n_rest)
         return cli_usage(&cli_service, "a request is wanted");
-    while (v < verbs + N_VERBS && strcmp(v->name, rest[0]) != 0)
+    while (v < verbs + N_VERBS && strcmp(v->word.name, rest[0]) != 0)
         v++;
     if (v == verbs + N_VERBS)
         return cli_usage(&cli_service, "unknown request '%s'", rest[0]);
-    if (n_rest != 1 + (v->operand != NULL))
-        return cli_usage(&cli_service, "%s takes %s", v->name,
-                         v->operand ? v->operand : "no operand");
+    if (n_rest != 1 + (v->word.what != NULL))
+        return cli_usage(&cli_service, "%s takes %s", v->word.name,
+                         v->word.what ? v->word.what : "no operand");
     if (a.watch && v != &verbs[0])
         return cli_usage(&cli_service, "--watch is for status");
     if (!a.opts.dispatcher)
@@ -303,10 +301,10 @@ static int run_with(int argc, char **argv, const char **rest)
         (rc = cli_token(&cli_service, token_file, &a.opts.token)) >= 0)
         return rc;
     if (isnan(a.timeout)) /* a worker takes up to 5 s to end */
-        a.timeout = strcmp(v->name, "drain") == 0 ? 30 : 5;
+        a.timeout = strcmp(v->word.name, "drain") == 0 ? 30 : 5;
     a.opts.timeout_ns = (int64_t)(fmin(a.timeout, 1e6) * 1e9);
     a.opts.cancel = cli_cancel();
-    return ask_for(&a, v, v->operand ? rest[1] : "");
+    return ask_for(&a, v, v->word.what ? rest[1] : "");
 }
 
 static int run(int argc, char **argv)
