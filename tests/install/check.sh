@@ -66,19 +66,31 @@ complete "bash completes names of components" bash "conv2d" "$(bash_words millra
 complete "bash completes options" bash "--save-after --seed" "$(bash_words millrace show --s)"
 complete "bash completes words of options" bash "file" "$(bash_words millrace show --auto-shard f)"
 fish="source '$prefix/share/fish/vendor_completions.d/millrace.fish'; complete -C"
-complete "fish completes commands" fish "show explain" "$fish 'millrace '"
+complete "fish completes commands" fish "show explain help" "$fish 'millrace '"
+complete "fish completes commands after help" fish "show" "$fish 'millrace help sh'"
+complete "fish completes requests of service" fish "status streams" "$fish 'millrace service st'"
+complete "fish completes names of ops" fish "padded_batch" "$fish 'millrace ops batch padded_'"
+complete "fish completes names of components" fish "conv2d" "$fish 'millrace components con'"
 complete "fish completes options" fish "--save-after --seed" "$fish 'millrace show --s'"
 complete "fish completes words of options" fish "GZIP ZSTD" "$fish 'millrace write --compress '"
 # Completion in zsh needs its line editor: an interactive shell in a pseudo terminal.
-zsh="zmodload zsh/zpty; zpty z zsh -f -i
-    zpty -w z 'fpath=($prefix/share/zsh/site-functions \$fpath); autoload -U compinit; compinit -u -d $tmp/dump'
-    zpty -w -n z \$'millrace show --save\\t'
-    for i in {1..6000}; do
-        sleep 0.1
-        while zpty -r -t z part; do all+=\$part; done
-        [[ \$all != *--save-after* ]] || { print -- --save-after; break; }
-    done"
-complete "zsh completes options" zsh "--save-after" "$zsh"
+zsh_words() { # WORD TEXT: a script that prints WORD when it is shown after TEXT and a tab
+    echo "zmodload zsh/zpty; zpty z zsh -f -i
+        zpty -w z 'fpath=($prefix/share/zsh/site-functions \$fpath); autoload -U compinit; compinit -u -d $tmp/dump'
+        zpty -w -n z \$'$2\\t'
+        for i in {1..6000}; do
+            sleep 0.1
+            while zpty -r -t z part; do all+=\$part; done
+            [[ \$all != *$1* ]] || { print -- $1; break; }
+        done"
+}
+complete "zsh completes commands" zsh "help" "$(zsh_words help 'millrace he')"
+complete "zsh completes commands after help" zsh "show" "$(zsh_words show 'millrace help sh')"
+complete "zsh completes requests of service" zsh "streams" "$(zsh_words streams 'millrace service st')"
+complete "zsh completes names of ops" zsh "padded_batch" "$(zsh_words padded_batch 'millrace ops batch padded_')"
+complete "zsh completes names of components" zsh "conv2d" "$(zsh_words conv2d 'millrace components con')"
+complete "zsh completes options" zsh "--save-after" "$(zsh_words --save-after 'millrace show --save')"
+complete "zsh completes words of options" zsh "ZSTD" "$(zsh_words ZSTD 'millrace write --compress Z')"
 
 cmake -S "$here/outside" -B "$tmp/outside" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
     -DCMAKE_CXX_COMPILER="$cxx" >"$tmp/log" 2>&1 && cmake --build "$tmp/outside" >>"$tmp/log" 2>&1 ||
