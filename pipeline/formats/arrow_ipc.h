@@ -40,8 +40,8 @@ extern const mr_format mr__format_arrow;
 mr_code mr__arrow_take_rows(mr_reader *r, mr_block *rows, const uint32_t **nulls, int64_t *batch,
                             mr_status *st) MR_NODISCARD;
 
-/* A record of the columns called so, n 0: of all, of the file, "-" is standard input. What is read
- * of a pipe there is kept for the first reader of it.
+/* A record of the columns called so, "x.a": field a of x, n 0: of all, of the file, "-" is standard
+ * input. What is read of a pipe there is kept for the first reader of it.
  * errors   as of opening and reading; MR_INVALID_ARGUMENT: a pipe of another name; those of
  *          mr__arrow_schema_spec */
 mr_code mr__arrow_file_spec(const char *path, const mr_bytes *names, size_t n, mr_spec **out,

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/formats/column_path.h"
 #include "pipeline/memory/arrow_import.h"
 
 static const struct kind {
@@ -335,11 +336,11 @@ mr__arrow_way mr__arrow_way_on(const mr__arrow_schema *s, const mr__arrow_way *w
     return on;
 }
 
-static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr_spec **out,
-                       mr_status *st);
+static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, const bool *wanted,
+                       mr_spec **out, mr_status *st);
 
-static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr_spec **out,
-                         mr_status *st)
+static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, const bool *wanted,
+                         mr_spec **out, mr_status *st)
 {
     size_t i = mr__arrow_way_end(way);
     const mr__arrow_field *a = &s->v[i];
@@ -352,9 +353,11 @@ static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr
                      "are read",
                      a->name, a->dictionary ? "in a dictionary" : "without fields");
     size_t made = 0;
-    for (size_t child = i + 1; rc == MR_OK && made < a->n_children;
-         child += 1 + s->v[child].n_below) {
-        const mr__arrow_way on = mr__arrow_way_on(s, way, made, child);
+    for (size_t n = 0, child = i + 1; rc == MR_OK && n < a->n_children;
+         n++, child += 1 + s->v[child].n_below) {
+        if (wanted && !wanted[child])
+            continue;
+        const mr__arrow_way on = mr__arrow_way_on(s, way, n, child);
         names[made] = s->v[child].name;
         for (size_t k = 0; k < made && rc == MR_OK; k++)
             if (strcmp(names[k], names[made]) == 0)
@@ -362,7 +365,7 @@ static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr
                              "column '%.200s' has two fields that are called '%.200s'", a->name,
                              names[k]);
         if (rc == MR_OK)
-            rc = spec_of(s, &on, &parts[made], st);
+            rc = spec_of(s, &on, wanted, &parts[made], st);
         made += rc == MR_OK;
     }
     if (rc == MR_OK) {
@@ -390,13 +393,14 @@ static const char *odd_in_lists(const mr__arrow_schema *s, const mr__arrow_way *
     return NULL;
 }
 
-static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr_spec **out,
-                       mr_status *st)
+/* wanted: the fields that structs are to have, by their numbers; NULL: all. */
+static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, const bool *wanted,
+                       mr_spec **out, mr_status *st)
 {
     const mr__arrow_field *column = &s->v[way->fields[0]], *a = &s->v[mr__arrow_way_end(way)];
     mr__arrow_type t;
     if (a->kind == MR__ARROW_STRUCT && (!a->dictionary || way->n == 1))
-        return record_of(s, way, out, st);
+        return record_of(s, way, wanted, out, st);
     for (size_t k = 0; k < way->n; k++)
         if (!s->v[way->fields[k]].format[0])
             return fail_type(column, &s->v[way->fields[k]], st);
@@ -412,13 +416,6 @@ static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, mr_s
     memcpy(leaf.shape, t.shape, sizeof t.shape);
     *out = mr_spec_of_leaf(&leaf);
     return *out ? MR_OK : mr_fail_memory(st, sizeof leaf, "a type");
-}
-
-mr_code mr__arrow_schema_spec_of(const mr__arrow_schema *s, size_t i, mr_spec **out, mr_status *st)
-{
-    MR_TRY(check_kinds(s, i, i, st));
-    const mr__arrow_way way = mr__arrow_way_to(s, i, false);
-    return spec_of(s, &way, out, st);
 }
 
 static mr_code no_column(const mr__arrow_schema *s, const char *name, mr_status *st)
@@ -443,33 +440,90 @@ static mr_code find_once(const mr__arrow_schema *s, const char *name, size_t *ou
     return MR_OK;
 }
 
-mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *wanted, size_t n,
+/* Notes in wanted that of field i is wanted what the path leads to, "": all, and so what that lies
+ * in. false: it leads nowhere. */
+static bool want(const mr__arrow_schema *s, size_t i, const char *path, bool *wanted)
+{
+    const mr__arrow_way way = mr__arrow_way_to(s, i, false);
+    size_t end = mr__arrow_way_end(&way);
+    const mr__arrow_field *a = &s->v[end];
+    bool found = !*path;
+    if (found)
+        memset(wanted + i, true, 1 + s->v[i].n_below);
+    else if (a->kind == MR__ARROW_STRUCT && !a->dictionary)
+        for (size_t n = 0, child = end + 1; n < a->n_children;
+             n++, child += 1 + s->v[child].n_below) {
+            const char *rest = mr__column_path_after(path, s->v[child].name);
+            if (rest && want(s, child, rest, wanted))
+                found = true;
+        }
+    wanted[i] |= found;
+    return found;
+}
+
+struct chosen {
+    size_t *columns, n; /* in the order in which they were asked for */
+    bool *wanted;       /* which fields of them */
+};
+
+static bool choose(const mr__arrow_schema *s, size_t column, const char *path, struct chosen *c)
+{
+    bool before = c->wanted[column];
+    if (!path || !want(s, column, path, c->wanted))
+        return false;
+    if (!before)
+        c->columns[c->n++] = column;
+    return true;
+}
+
+/* A column that is called "x.a" comes before field a of x. */
+static mr_code choose_named(const mr__arrow_schema *s, const char *name, struct chosen *c,
+                            mr_status *st)
+{
+    int64_t whole = mr__arrow_schema_find(s, name);
+    bool found = whole >= 0 && choose(s, (size_t)whole, "", c);
+    for (size_t i = 0; whole < 0 && i < s->n; i += 1 + s->v[i].n_below)
+        found |= choose(s, i, mr__column_path_after(name, s->v[i].name), c);
+    return found ? MR_OK : no_column(s, name, st);
+}
+
+mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *asked, size_t n,
                               mr_spec **out, mr_status *st)
 {
-    size_t all = n ? n : s->n_columns, made = 0;
-    if (all == 0)
+    size_t made = 0;
+    if (s->n_columns == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "the file has no columns");
-    const char **names = mr_calloc(all, sizeof *names);
-    mr_spec **parts = mr_calloc(all, sizeof *parts);
-    mr_code rc = names && parts ? MR_OK : mr_fail_memory(st, all * sizeof *names, "a type");
-    for (size_t i = 0; rc == MR_OK && made < all;) {
-        size_t at = i;
-        names[made] = n ? wanted[made].data : s->v[i].name;
-        rc = find_once(s, names[made], &at, st);
+    const char **names = mr_calloc(s->n_columns, sizeof *names);
+    mr_spec **parts = mr_calloc(s->n_columns, sizeof *parts);
+    struct chosen c = {.columns = mr_calloc(s->n_columns, sizeof *c.columns),
+                       .wanted = mr_calloc(s->n, sizeof *c.wanted)};
+    mr_code rc = names && parts && c.columns && c.wanted
+                     ? MR_OK
+                     : mr_fail_memory(st, s->n * sizeof *names, "a type");
+    for (size_t k = 0; rc == MR_OK && k < n; k++)
+        rc = choose_named(s, asked[k].data, &c, st);
+    for (size_t i = 0; rc == MR_OK && n == 0 && i < s->n; i += 1 + s->v[i].n_below)
+        choose(s, i, "", &c);
+    while (rc == MR_OK && made < c.n) {
+        size_t i;
+        const mr__arrow_way way = mr__arrow_way_to(s, c.columns[made], false);
+        names[made] = s->v[c.columns[made]].name;
+        rc = find_once(s, names[made], &i, st);
         if (rc == MR_OK)
-            rc = mr__arrow_schema_spec_of(s, at, &parts[made], st);
+            rc = spec_of(s, &way, c.wanted, &parts[made], st);
         made += rc == MR_OK;
-        i = n ? 0 : i + 1 + s->v[i].n_below;
     }
     if (rc == MR_OK) {
-        *out = mr_spec_record(names, parts, all);
+        *out = mr_spec_record(names, parts, made);
         if (!*out)
-            rc = mr_fail_memory(st, all * sizeof *parts, "a type");
+            rc = mr_fail_memory(st, made * sizeof *parts, "a type");
     } else
         for (size_t i = 0; parts && i < made; i++)
             mr_spec_unref(parts[i]);
     mr_free((void *)(uintptr_t)names);
     mr_free(parts);
+    mr_free(c.columns);
+    mr_free(c.wanted);
     return rc;
 }
 
@@ -479,7 +533,7 @@ static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__ar
 {
     mr_spec *here;
     size_t i = mr__arrow_way_end(way);
-    MR_TRY(spec_of(s, way, &here, st));
+    MR_TRY(spec_of(s, way, NULL, &here, st));
     bool same = mr_spec_equal(here, want), whole = way->n_taken == 0 && way->fields[0] == column;
     bool casts = mr_spec_kind_of(here) == MR_SPEC_LEAF && mr_spec_kind_of(want) == MR_SPEC_LEAF;
     if (casts) {

@@ -122,12 +122,9 @@ void mr__arrow_schema_reset(mr__arrow_schema *s);
 
 /* The index of the column called name, or -1: a field that is below none. */
 int64_t mr__arrow_schema_find(const mr__arrow_schema *s, const char *name);
-/* What entries of field i are.
- * errors   MR_INVALID_ARGUMENT: columns have no such type; names column and type */
-mr_code mr__arrow_schema_spec_of(const mr__arrow_schema *s, size_t i, mr_spec **out,
-                                 mr_status *st) MR_NODISCARD;
-/* A record of the columns that are called so; n 0: of all.
- * errors   as above; MR_INVALID_ARGUMENT: there is no such column, or two, or none at all */
+/* A record of the columns that are called so, "x.a" of field a of x; n 0: of all.
+ * errors   MR_INVALID_ARGUMENT: columns have no such type (names column and type); there is no such
+ *          column, or two, or none at all */
 mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *names, size_t n,
                               mr_spec **out, mr_status *st) MR_NODISCARD;
 /* That the columns of the record spec are here and of its types. all: and no others.

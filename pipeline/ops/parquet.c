@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/column_path.h"
 #include "pipeline/formats/parquet_file.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
@@ -45,14 +46,30 @@ static mr_code no_column(const mr__parquet_footer *f, const char *name, mr_statu
                    n == 1 ? "is" : "are", all, n > MOST ? ", ..." : "");
 }
 
-static mr_code check_columns(const mr__parquet_footer *f, const mr_strs *columns, mr_status *st)
+/* The leaf is what the path names, or in it. */
+static bool is_at(const mr__parquet_leaf *leaf, const char *path)
 {
+    for (size_t k = 0; k < leaf->n_parts && path && *path; k++)
+        path = mr__column_path_after(path, part_of(leaf, k));
+    return path && !*path;
+}
+
+/* wanted[k]: leaf k is asked for. A column that is called "x.a" comes before field a of x. */
+static mr_code find_wanted(const mr__parquet_footer *f, const mr_strs *columns, bool *wanted,
+                           mr_status *st)
+{
+    for (size_t k = 0; k < f->n_leaves; k++)
+        wanted[k] = columns->n == 0;
     for (size_t i = 0; i < columns->n; i++) {
-        size_t k = 0;
-        while (k < f->n_leaves && strcmp(f->leaves[k].path, columns->v[i].data) != 0)
-            k++;
-        if (k == f->n_leaves)
-            return no_column(f, columns->v[i].data, st);
+        const char *name = columns->v[i].data;
+        bool whole = false, found = false;
+        for (size_t k = 0; k < f->n_leaves; k++)
+            whole = whole || strcmp(f->leaves[k].path, name) == 0;
+        for (size_t k = 0; k < f->n_leaves; k++)
+            if (whole ? strcmp(f->leaves[k].path, name) == 0 : is_at(&f->leaves[k], name))
+                wanted[k] = found = true;
+        if (!found)
+            return no_column(f, name, st);
     }
     return MR_OK;
 }
@@ -77,10 +94,10 @@ static size_t end_of_group(const mr__parquet_footer *f, size_t at, size_t end, s
     return i;
 }
 
-/* A record of the leaves [from, to), whose path has `depth` parts before its names. columns: those
- * of depth 0 that are asked for. */
+/* A record of the wanted ones of the leaves [from, to), whose path has `depth` parts before its
+ * names. */
 static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, size_t depth,
-                         const mr_strs *columns, mr_spec **out, mr_status *st)
+                         const bool *wanted, mr_spec **out, mr_status *st)
 {
     const char **names = mr_calloc(to - from + 1, sizeof *names), *twice = NULL;
     mr_spec **parts = mr_calloc(to - from + 1, sizeof *parts);
@@ -89,10 +106,10 @@ static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, si
     for (size_t i = from, end; i < to && rc == MR_OK; i = end) {
         const mr__parquet_leaf *leaf = &f->leaves[i];
         end = end_of_group(f, i, to, depth);
-        if (depth == 0 && !mr__table_wants(columns, leaf->path))
+        if (!memchr(wanted + i, true, end - i))
             continue;
         if (leaf->n_parts > depth + 1)
-            rc = record_of(f, i, end, depth + 1, columns, &parts[n], st);
+            rc = record_of(f, i, end, depth + 1, wanted, &parts[n], st);
         else if (leaf->refusal)
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
                          "column '%.200s' cannot be read: %s; columns=[...] says which are read",
@@ -121,8 +138,13 @@ static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, si
 static mr_code spec_of(const mr__parquet_footer *f, const mr_strs *columns, mr_spec **out,
                        mr_status *st)
 {
-    MR_TRY(check_columns(f, columns, st));
-    return record_of(f, 0, f->n_leaves, 0, columns, out, st);
+    bool *wanted = mr_malloc(f->n_leaves + 1);
+    mr_code rc = wanted ? find_wanted(f, columns, wanted, st)
+                        : mr_fail_memory(st, f->n_leaves, "columns of a Parquet file");
+    if (rc == MR_OK)
+        rc = record_of(f, 0, f->n_leaves, 0, wanted, out, st);
+    mr_free(wanted);
+    return rc;
 }
 
 /* The component of the elements that the leaf is; -1: it is none. */

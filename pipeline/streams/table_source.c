@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/files/glob.h"
+#include "pipeline/formats/column_path.h"
 #include "pipeline/formats/data_files.h"
 #include "pipeline/params/spec_text.h"
 #include "pipeline/streams/file_source.h"
@@ -12,7 +13,7 @@ const mr_param mr__table_param_list[] = {
     MR_PARAM_WITH(mr__table_params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_OPT(mr__table_params, columns, .flags = MR_P_NONE | MR_P_OF_SPEC,
-           .doc = "The columns that are read; if absent all."),
+           .doc = "The columns that are read, \"x.a\" field a of column x; if absent all."),
     MR_OPT(mr__table_params, schema, .flags = MR_P_EXPRESSION | MR_P_OF_SPEC,
            .doc = "{\"name\": dtype, ...}: the columns and their types, instead of those of the "
                   "first file; dtype[] is a list."),
@@ -32,28 +33,43 @@ mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *s
     return mr__file_source_check(p, st);
 }
 
-bool mr__table_wants(const mr_strs *columns, const char *name)
-{
-    for (size_t i = 0; i < columns->n; i++)
-        if (strcmp(name, columns->v[i].data) == 0)
-            return true;
-    return columns->n == 0;
-}
-
 bool mr__table_takes_all(const mr__table_params *p)
 {
     return p->o.columns.n == 0 && !(p->o.schema && *p->o.schema);
+}
+
+/* The leaf of the record is what the path names, or in it. */
+static bool is_at(const mr_spec *record, size_t leaf, const char *path)
+{
+    while (path && *path && mr_spec_kind_of(record) == MR_SPEC_RECORD) {
+        size_t k = mr_spec_n_children(record) - 1;
+        while (mr_spec_first_leaf(record, k) > leaf)
+            k--;
+        path = mr__column_path_after(path, mr_spec_child_name(record, k));
+        leaf -= mr_spec_first_leaf(record, k);
+        record = mr_spec_child(record, k);
+    }
+    return path && !*path;
+}
+
+static bool is_wanted(const mr_strs *columns, const mr_spec *record, size_t leaf)
+{
+    bool wanted = columns->n == 0;
+    for (size_t i = 0; i < columns->n && !wanted; i++)
+        wanted = is_at(record, leaf, columns->v[i].data);
+    return wanted;
 }
 
 static mr_code by_schema(const char *who, const mr__table_params *p, mr_spec **out, mr_status *st)
 {
     mr_spec *spec;
     MR_TRY(mr__spec_of_text(who, p->o.schema, &spec, st));
-    for (size_t i = 0; i < mr_spec_n_children(spec); i++)
-        if (!mr__table_wants(&p->o.columns, mr_spec_child_name(spec, i))) {
+    const char *const *names = mr_spec_leaf_names(spec);
+    for (size_t i = 0; i < mr_spec_n_leaves(spec); i++)
+        if (!is_wanted(&p->o.columns, spec, i)) {
             mr_fail(st, MR_INVALID_ARGUMENT,
                     "%s: the schema has column '%.200s', which is not among columns", who,
-                    mr_spec_child_name(spec, i));
+                    names ? names[i] : "");
             mr_spec_unref(spec);
             return MR_INVALID_ARGUMENT;
         }

@@ -35,8 +35,6 @@ mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__t
 typedef mr_code (*mr__table_count)(const char *path, int64_t *rows, mr_status *st);
 /* Rows of all files; unknown where a file does not say. */
 int64_t mr__table_cardinality(const mr__table_params *p, mr__table_count count);
-/* `name` is among the columns that are asked for. */
-bool mr__table_wants(const mr_strs *columns, const char *name);
 /* Files with more columns than the first are errors. */
 bool mr__table_takes_all(const mr__table_params *p);
 #endif

@@ -397,6 +397,17 @@ def structs_in_lists_maps_and_deep_lists_of_files(folder):
         equal(rows_shown(f'arrow("{path}", schema={schema})')[0],
               [{"pairs": {"b": r["pairs"]["b"]}, "within": {"x": {"l": {"q": r["within"]["x"]["l"]["q"]}}},
                 "maps": {"value": {"key": r["maps"]["value"]["key"]}}} for r in want])
+        got = [{"within": {"x": {"k": r["within"]["x"]["k"]}}, "pairs": {"a": r["pairs"]["a"]}, "i": r["i"]} for r in want]
+        equal(rows_shown(f'arrow("{path}", columns=["within.x.k", "i", "pairs.a"])')[0], got)
+        equal(rows_shown(f'arrow("{path}", columns=["maps.value.value.v"]).take(1)')[0],
+              [{"maps": {"value": {"value": {"v": want[0]["maps"]["value"]["value"]["v"]}}}}])
+    dotted = pyarrow.table({"x.a": [1], "x": [{"a": 3, "b": 5}], "some": pyarrow.array([{"no": 1, "yes": 2}], pyarrow.struct(
+        [("no", pyarrow.decimal128(5, 2)), ("yes", pyarrow.int64())]))})
+    with pyarrow.ipc.new_file(f"{folder}/dotted.arrow", dotted.schema) as out:
+        out.write_table(dotted)
+    for columns, row in ('"x.a"', {"x.a": 1}), ('"x"', {"x": {"a": 3, "b": 5}}), ('"x.b", "x.a", "some.yes"', {
+            "x": {"b": 5}, "x.a": 1, "some": {"yes": 2}}):
+        equal(rows_shown(f'arrow("{folder}/dotted.arrow", columns=[{columns}])'), ([row], ""))
     said = rows_shown(f'arrow("{path}", schema={{"pairs": {{"c": int64[]}}}})')[1]
     if "column 'pairs' has no field 'c'" not in said:
         raise Failure(said)

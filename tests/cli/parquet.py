@@ -266,6 +266,25 @@ def structs_in_lists_maps_and_deep_lists(folder):
         equal(shown(f'{kind}("{folder}/w-*")'), [{source: r[source]} for r in want], f"{kind} of {source}")
 
 
+def columns_within_columns_are_those_of_pyarrow(folder):
+    t, path = nested.table(9), f"{folder}/c.parquet"
+    no = pa.array([1] * 9, pa.decimal128(5, 2)) # of which there is no column
+    t = t.append_column("some", pa.StructArray.from_arrays([no, t["i"].combine_chunks()], ["no", "yes"]))
+    pq.write_table(t, path, row_group_size=4)
+    for ours, theirs in ((["within.x.k"], None), (["within.x", "i"], None), (["some.yes"], None),
+                         (["within.x.l.q", "within.x.k"], ["within.x.l.list.element.q", "within.x.k"]),
+                         (["pairs.a", "one"], ["pairs.list.element.a", "one"])):
+        want = pq.ParquetFile(path).read(theirs or ours)
+        columns = ", ".join(f'"{name}"' for name in ours)
+        equal(shown(f'parquet("{path}", columns=[{columns}])'), nested.rows_of(want), columns)
+    t = pa.table({"x.a": [1, 2], "x": [{"a": 3, "b": 5}, {"a": 4, "b": 6}], "x.b.c": [7, 8]})
+    pq.write_table(t, path)
+    equal(shown(f'parquet("{path}", columns=["x.a"])'), [{"x.a": 1}, {"x.a": 2}])
+    equal(shown(f'parquet("{path}", columns=["x"])'), [{"x": r} for r in t["x"].to_pylist()])
+    equal(shown(f'parquet("{path}", columns=["x.b"])'), [{"x": {"b": 5}}, {"x": {"b": 6}}])
+    equal(shown(f'parquet("{path}", columns=["x.b.c", "x.b"])'), [{"x": {"b": 5}, "x.b.c": 7}, {"x": {"b": 6}, "x.b.c": 8}])
+
+
 def nulls_in_structs_and_deep_lists(folder):
     t, path = nested.nulls(), f"{folder}/n.parquet"
     for name, version, size in itertools.product(t.column_names, ("1.0", "2.0"), (1, 1 << 20)):
@@ -360,7 +379,7 @@ def files_without_rows_have_columns(folder):
 
 TESTS = (every_codec_version_and_dictionary, every_encoding, required_columns_and_other_types_of_lists,
          long_lists_lie_in_many_pages, pages_of_lists_that_miscount_their_rows, several_row_groups_and_files,
-         structs_in_lists_maps_and_deep_lists, nulls_in_structs_and_deep_lists,
+         structs_in_lists_maps_and_deep_lists, columns_within_columns_are_those_of_pyarrow, nulls_in_structs_and_deep_lists,
          lengths_of_deep_lists_that_differ_are_errors_of_their_rows, nulls_are_errors_of_their_rows, damage_is_found_by_checksums, types_that_are_no_columns_are_refused,
          what_millrace_writes_is_read, tensors_are_lists_and_records_groups, large_files_have_several_row_groups, files_without_rows_have_columns)
 

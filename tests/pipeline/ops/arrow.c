@@ -271,6 +271,17 @@ MR_TEST(a_list_of_structs_is_a_record_of_lists)
     mr_drive(mr_drive_path("arrow(\"@/structs\", schema={\"x\": {\"a\": int64[]}})"
                            ".map(r => r[\"x\"][\"a\"])"),
              "[1,2] [] [3] [4] !column_'x':_the_row_has_a_null !column_'x':_the_row_has_a_null");
+    mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"x.a\"]).map(r => r[\"x\"][\"a\"])"),
+             "[1,2] [] [3] [4] !column_'x':_the_row_has_a_null !column_'x':_the_row_has_a_null");
+    mr_drive_bad(mr_drive_path("arrow(\"@/structs\", columns=[\"x.a\"]).map(r => r[\"x\"][\"b\"])"),
+                 "there is no component");
+    static const char *const none[] = {"x.c", "x.", "x.a.b", "d.a", ".a", "x.A"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        char graph[128], message[64];
+        snprintf(graph, sizeof graph, "arrow(\"@/structs\", columns=[\"%s\"])", none[i]);
+        snprintf(message, sizeof message, "there is no column '%s'; there are d, ", none[i]);
+        mr_drive_bad(mr_drive_path(graph), message);
+    }
     mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"m\"]).map(r => (r[\"m\"][\"key\"], "
                            "r[\"m\"][\"value\"]))"),
              "([\"k\"],[1]) ([],[]) ([\"l\",\"m\"],[2,3]) ([],[]) ([],[]) "

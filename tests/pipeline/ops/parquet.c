@@ -114,8 +114,19 @@ MR_TEST(groups_are_records)
     mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", schema={\"g\": {\"b\": bytes}})"
                            ".map(r => r[\"g\"][\"b\"])"),
              "\"p\" \"q\"");
-    mr_drive_bad(mr_drive_path("parquet(\"@/groups.parquet\", columns=[\"g.a\"])"),
-                 "there is no column 'g.a'");
+    mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", columns=[\"h\", \"g.b\"])"
+                           ".map(r => (r[\"g\"][\"b\"], cast(r[\"h\"], \"int64\")))"),
+             "(\"p\",3) (\"q\",4)");
+    static const char *const none[] = {"g.c", "g.", "g.a.b", "h.a", ".a", "g.A"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        char graph[128], message[64];
+        snprintf(graph, sizeof graph, "parquet(\"@/groups.parquet\", columns=[\"%s\"])", none[i]);
+        snprintf(message, sizeof message, "there is no column '%s'; there are g, h", none[i]);
+        mr_drive_bad(mr_drive_path(graph), message);
+    }
+    mr_drive_bad(mr_drive_path("parquet(\"@/groups.parquet\", columns=[\"g.a\"])"
+                               ".map(r => r[\"g\"][\"b\"])"),
+                 "there is no component");
     mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", schema={\"g\": int64})"),
              "!there_is_no_column_'g'");
     mr_drive(mr_drive_path("parquet(\"@/groups.parquet\", schema={\"g\": {\"a\": float32}})"),
@@ -201,6 +212,10 @@ MR_TEST(a_list_of_groups_is_a_group_of_lists)
     drive_both(
         "structs", "columns=[\"y\"]).map(r => r[\"y\"][\"b\"])",
         "[[\"p\"],[]] [] [[]] [[\"q\",\"q\"],[\"r\"]] [] [] !column_'y.a':_the_row_has_a_null");
+    drive_both("structs",
+               "columns=[\"x.a\"]).skip(2).take(1).map(r => cast(r[\"x\"][\"a\"], \"int64\"))",
+               "[3]");
+    drive_both("structs", "columns=[\"m.value\"]).take(1).map(r => r[\"m\"][\"value\"])", "[1]");
     drive_both("structs",
                "schema={\"x\": {\"a\": int32[]}}).skip(2).take(1).map(r => cast(r[\"x\"][\"a\"], "
                "\"int64\"))",
@@ -435,6 +450,9 @@ MR_TEST(a_file_of_another_schema_is_an_error_of_its_own)
     mr_drive_bad("parquet(\"n\", schema={\"x\": 3})", "a type is wanted");
     mr_drive_bad("parquet(\"n\", schema=[int64])", "schema is wanted as");
     mr_drive_bad("parquet(\"n\", schema={\"x\": int64}, columns=[\"y\"])", "not among columns");
+    mr_drive_bad("parquet(\"n\", schema={\"x\": {\"a\": int64, \"b\": int64}}, columns=[\"x.a\"])",
+                 "the schema has column 'x/b', which is not among columns");
+    mr_drive_bad("parquet(\"n\", schema={\"x.a\": int64}, columns=[\"x\"])", "not among columns");
     mr_drive_bad("parquet(\"n\", columns=[\"\"])", "a column has a name");
 }
 
