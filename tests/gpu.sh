@@ -27,13 +27,14 @@ done
 
 bundle() { # DIR BUILD
     local dir=$1 build=$2 p late
-    mkdir -p "$dir"/bin/{tests,bench,examples} "$dir"/tests/{cuda_double,trainer} || return 1
+    mkdir -p "$dir"/bin/{tests,bench,examples} "$dir"/tests/{cuda_double,trainer} "$dir/examples" || return 1
     for p in millrace millrace-train millrace-cuda.so tests/test_trainer tests/worker bench/gpu_staging bench/gpu_math \
         bench/gpu_sums examples/custom_kernel_cuda; do
         [ -e "$build/$p" ] || { echo "gpu.sh: $build/$p is not built" >&2; return 1; }
         cp -L "$build/$p" "$dir/bin/$p" || return 1
     done
     (cd "$here" && cp --parents expect.sh job.sh ports.py cuda_double/suites.sh trainer/*.sh "$dir/tests/") || return 1
+    cp "$here/../examples/free_ports.py" "$dir/examples/" || return 1
     # Of those that are opened when something first needs them, what these tests need.
     late=$(for p in libz.so.1 liburing.so.2 libprotobuf-c.so.1; do
         ldconfig -p | awk -v so="$p" '$1 == so { print $NF; exit }'

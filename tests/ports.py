@@ -1,42 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ports for the tests' servers, as a module and as a program.
+"""Ports for the tests' servers, as a module and as a program: those of the examples, so that neither
+gets one that the other was given.
 
-  ports.py [N]      prints N that are free (1)
-
-A port that the kernel chose is no longer a test's own once its socket is closed: any connection of the
-machine may get it before the server listens, or while it is being restarted. These lie below those that
-the kernel chooses from, and a counter that all tests share gives none twice within thousands."""
-import fcntl
+  ports.py [N]      prints N that are free (1)"""
 import os
-import socket
 import sys
-import tempfile
 
-
-def ports(n=1):
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
-        end = int(f.read().split()[0])
-    first = max(1024, end - 16384)
-    found = []
-    at = os.open(os.path.join(tempfile.gettempdir(), f"millrace-ports.{os.getuid()}"), os.O_RDWR | os.O_CREAT, 0o600)
-    with open(at, "r+") as counter:
-        fcntl.flock(counter, fcntl.LOCK_EX)
-        last = int(counter.read() or os.getpid())
-        while len(found) < n:
-            last += 1
-            port = first + last % (end - first)
-            with socket.socket() as s:
-                try:
-                    s.bind(("", port))
-                    found.append(port)
-                except OSError:
-                    pass
-        counter.seek(0)
-        counter.truncate()
-        counter.write(str(last))
-    return found
-
+sys.dont_write_bytecode = True  # in a folder that is installed
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "examples"))
+from free_ports import ports  # noqa: E402
 
 if __name__ == "__main__":
     print(*ports(int(sys.argv[1]) if len(sys.argv) > 1 else 1))

@@ -45,6 +45,11 @@ for i in 0 1; do
 done
 runs input_function_starts_its_workers "$worker0
 $worker1" "$b/examples/input_function"
+if command -v python3 >/dev/null; then # also to three processes at once, and to a test
+    { for i in 1 2 3; do python3 "$MR_SOURCE/examples/free_ports.py" 300 & done; "$MR_SOURCE/tests/ports.py" 300; wait; } >got
+    end=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)
+    result no_port_is_given_twice "$(tr ' ' '\n' <got | awk -v end="$end" 'seen[$1]++ || $1 < 1024 || $1 >= end { exit 1 } END { exit NR != 1200 }'; echo $?)"
+fi
 if [ -x "$b/examples/custom_loop" ]; then
     for n in 1 2; do # the numbers are to have mean 3 and deviation 0.5
         "$b/examples/guides/gan" $n >gan.$n
