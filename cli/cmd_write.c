@@ -23,7 +23,7 @@ typedef struct write_opts {
     const char *out, *format, *compress, *expr, *images, *schema, *ledger;
     mr_shard_format shard_format;
     bool overwrite, recover;
-    int64_t shards;
+    int64_t shards, row_group; /* row_group 0: the default */
     cli_texts jsonl, text, idx;
 } write_opts;
 
@@ -275,7 +275,8 @@ static int check_types(const write_opts *o, const mr_dataset *ds)
 
 static int write_all(write_opts *o, mr_dataset *ds, cli_jsonl *j)
 {
-    mr_shard_writer_opts opts = {.overwrite = o->overwrite, .format = o->shard_format};
+    mr_shard_writer_opts opts = {
+        .overwrite = o->overwrite, .format = o->shard_format, .group_bytes = o->row_group};
     opts.zstd_records = o->compress && strcmp(o->compress, ZSTD_RECORD) == 0;
     if (o->shard_format == MR_SHARDS_PARQUET)
         opts.compression = MR_COMPRESSION_ZSTD;
@@ -347,6 +348,8 @@ static int check_format(write_opts *o, const char *const *words)
         return cli_usage(&cli_write, "--compress of arrow files is ZSTD, of their buffers");
     if (o->shard_format == MR_SHARDS_PARQUET && o->compress && strcmp(o->compress, "ZLIB") == 0)
         return cli_usage(&cli_write, "--compress of parquet files is ZSTD or GZIP, of their pages");
+    if (o->shard_format != MR_SHARDS_PARQUET && o->row_group)
+        return cli_usage(&cli_write, "--row-group is of parquet files");
     return -1;
 }
 
@@ -393,6 +396,12 @@ static int run(int argc, char **argv)
          .what = "CODEC",
          .words = codecs,
          .help = "GZIP, ZLIB or ZSTD: whole files; zstd-record: each record, with a dictionary"},
+        {.name = "row-group",
+         .kind = CLI_SIZE,
+         .value = &o.row_group,
+         .what = "SIZE",
+         .help = "of parquet files: bytes of values in a row group, which waits in memory; "
+                 "default: 64M"},
         cli_ledger_flag(&o.ledger),
         {.name = "expr",
          .kind = CLI_TEXT,

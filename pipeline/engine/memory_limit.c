@@ -301,13 +301,17 @@ static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, i
     *needed = add(process, graph);
     /* What other limited runs hold, and may, counts for the process: a run beside them, of
      * validation data or of an element that is a dataset, reads ahead what room there is. */
+    char taken[64] = "";
+    if (opts->memory_taken)
+        snprintf(taken, sizeof taken, ", %" PRId64 "M of them the consumer",
+                 (opts->memory_taken + MIB - 1) / MIB);
     if (limit < *needed && mr__buffer_pool_limits() == 0)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "memory_limit is %" PRId64 " bytes, but %s at least %" PRId64 " bytes (%" PRId64
-            "M)%s%s; raise the limit, or hold fewer elements",
+            "M)%s%s%s; raise the limit, or hold fewer elements",
             limit, opts->memory_taken ? "the graph and its consumer need" : "the graph needs",
-            *needed, *needed / MIB + (*needed % MIB != 0),
+            *needed, *needed / MIB + (*needed % MIB != 0), taken,
             unknown ? " and the elements that it holds in " : "", unknown ? unknown : "");
     /* Relaxed: a figure. */
     atomic_compare_exchange_strong_explicit(&first_process, &none, process, memory_order_relaxed,

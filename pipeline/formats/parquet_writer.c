@@ -10,7 +10,7 @@
 #include "pipeline/formats/parquet_footer.h"
 #include "pipeline/formats/thrift_compact.h"
 
-enum { PAGE_BYTES = 1 << 20, PAGE_ENTRIES = 1 << 20, GROUP_ROWS = 1 << 20, GROUP_BYTES = 64 << 20 };
+enum { PAGE_BYTES = 1 << 20, PAGE_ENTRIES = 1 << 20, GROUP_ROWS = 1 << 20 };
 #define MOST_PAGE  ((size_t)INT32_MAX)
 #define MOST_CHUNK ((size_t)1 << 40)
 
@@ -501,11 +501,10 @@ static mr_code finish(mr__table_writer *self, mr_status *st)
 
 int64_t mr__parquet_writer_memory(int64_t most_bytes, int64_t lists)
 {
-    int64_t group = most_bytes < GROUP_BYTES ? most_bytes : GROUP_BYTES;
-    int64_t page = group < PAGE_BYTES ? group : PAGE_BYTES;
+    int64_t page = most_bytes < PAGE_BYTES ? most_bytes : PAGE_BYTES;
     int64_t levels =
-        lists < group / page ? 2 * lists * page : 2 * group; /* a byte for each value */
-    return group + group / 8 + 4 * page + levels;
+        lists < most_bytes / page ? 2 * lists * page : 2 * most_bytes; /* a byte for each value */
+    return most_bytes + most_bytes / 8 + 4 * page + levels;
 }
 
 mr_code mr__parquet_writer_open(mr__table_writer **out, const mr__table_opts *o, mr_status *st)
@@ -522,7 +521,7 @@ mr_code mr__parquet_writer_open(mr__table_writer **out, const mr__table_opts *o,
     w->put = o->put;
     w->ctx = o->ctx;
     w->compression = o->compression;
-    w->group_bytes = o->most_bytes < GROUP_BYTES ? o->most_bytes : GROUP_BYTES;
+    w->group_bytes = o->most_bytes;
     mr_code rc = begin(w, o, st);
     if (rc == MR_OK)
         *out = &w->base;

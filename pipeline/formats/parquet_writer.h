@@ -3,8 +3,8 @@
 #define MR_PIPELINE_FORMATS_PARQUET_WRITER_H
 /* Parquet files as they are written: pages of version 1 with checksums, values PLAIN, each page
  * compressed by itself. Columns are required; a list has the three levels of the format, its
- * entries required. A row group has a million rows at most, and most_bytes bytes of values, or 64
- * MiB. Within the formats room. */
+ * entries required. A row group has a million rows at most, and most_bytes bytes of values.
+ * Within the formats room. */
 #include "pipeline/formats/table_writer.h"
 
 /* Compression: of each page, not ZLIB.

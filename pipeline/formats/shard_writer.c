@@ -27,6 +27,7 @@ struct mr_shard_writer {
     char *npy_type; /* of NPY: what its heads say but for the number of entries, in two texts */
     int64_t n, next, records;
     bool zstd_records;
+    int64_t group_bytes;
     mr_compression compression; /* of parts of tables */
     mr__table_writer **tables;  /* of formats of rows: one for each file; NULL: no spec yet */
     size_t n_columns;
@@ -40,7 +41,7 @@ struct mr_shard_writer {
 enum { SAMPLE_BYTES = 4 << 20, MOST_SAMPLES = 1 << 20 };
 enum { MOST_SHARDS = 99999 };
 /* Values of rows in memory, of all files and at least of each. */
-enum { TABLE_BYTES = 256 << 20, LEAST_TABLE_BYTES = 64 << 10 };
+enum { TABLE_BYTES = 256 << 20, LEAST_TABLE_BYTES = 64 << 10, GROUP_BYTES = 64 << 20 };
 
 /* The formats whose records are rows. */
 static const struct {
@@ -84,6 +85,9 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     if (format != MR_SHARDS_TFRECORD && opts->zstd_records)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "records are compressed one after the other in tfrecord files alone");
+    if (opts && opts->group_bytes && (format != MR_SHARDS_PARQUET || opts->group_bytes < 0))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "row groups are of parquet files, and have a positive size");
     size_t path_size = strlen(prefix) + 64;
     char *path = mr_malloc(path_size);
     mr_shard_writer *w = mr_calloc(1, sizeof *w + (size_t)n_shards * sizeof *w->files);
@@ -98,6 +102,7 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
         w->format = format;
         w->overwrite = opts && opts->overwrite;
         w->zstd_records = opts && opts->zstd_records;
+        w->group_bytes = opts ? opts->group_bytes : 0;
         w->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
         rc = mr__generation_recover(&w->generation, st);
     }
@@ -124,9 +129,11 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     return MR_OK;
 }
 
-static int64_t table_share(int64_t n_shards)
+static int64_t table_share(mr_shard_format format, int64_t n_shards, int64_t group_bytes)
 {
-    int64_t share = TABLE_BYTES / n_shards;
+    int64_t share = TABLE_BYTES / n_shards, group = group_bytes ? group_bytes : GROUP_BYTES;
+    if (format == MR_SHARDS_PARQUET && group < share)
+        share = group;
     return share > LEAST_TABLE_BYTES ? share : LEAST_TABLE_BYTES;
 }
 
@@ -143,7 +150,7 @@ int64_t mr_shard_writer_memory(int64_t n_shards, const mr_shard_writer_opts *opt
     int64_t each = file + (c < sizeof codecs / sizeof *codecs ? codecs[c] : 0);
     if (n_shards < 1 || n_shards > MOST_SHARDS) /* none is opened */
         return 0;
-    int64_t lists = 0, share = table_share(n_shards);
+    int64_t lists = 0, share = table_share(o->format, n_shards, o->group_bytes);
     for (size_t i = 0; spec && i < mr_spec_n_leaves(spec); i++)
         lists += mr_spec_leaf(spec, i)->rank != 0;
     if (o->format == MR_SHARDS_ARROW)
@@ -231,7 +238,7 @@ mr_code mr_shard_writer_set_spec(mr_shard_writer *w, const mr_spec *spec, const 
 {
     mr__table_opts o = {.spec = spec,
                         .first = first,
-                        .most_bytes = (size_t)table_share(w->n),
+                        .most_bytes = (size_t)table_share(w->format, w->n, w->group_bytes),
                         .compression = w->compression,
                         .put = put_bytes};
     if (!of_rows[w->format].open || w->tables)

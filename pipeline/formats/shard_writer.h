@@ -47,6 +47,9 @@ typedef struct mr_shard_writer_opts {
      * trained of the first 4 MiB; they are kept in memory until then. tfrecord(...,
      * record_compression="ZSTD") reads such files */
     bool zstd_records;
+    /* Of PARQUET: bytes of the values of a row group at most, which are in memory until it is
+     * written; 0: 64 MiB. Many shards have smaller ones, 256 MiB together */
+    int64_t group_bytes;
 } mr_shard_writer_opts;
 
 /* What names of the files end in, "tfrecord". */
@@ -55,8 +58,8 @@ MR_API const char *mr_shard_ending(mr_shard_format format);
 /* opts NULL: all zero. A prefix has one writer at a time, of all processes of the host.
  * units    n_shards 1 to 99,999 files, all open at once
  * errors   MR_INVALID_ARGUMENT: n_shards, NPY with a compression, zstd_records of another format
- *          than TFRECORD, a prefix without a name after its last slash; what
- *          mr_tfrecord_writer_open says
+ *          than TFRECORD, group_bytes of another than PARQUET or below 0, a prefix without a name
+ *          after its last slash; what mr_tfrecord_writer_open says
  *          MR_ALREADY_EXISTS: a set of another number of shards or format is there, and not
  *          `overwrite`; zstd_records, and PREFIX.dict is not the dictionary of an old set; another
  *          writer has the prefix */

@@ -412,6 +412,7 @@ kill -9 $pid; wait $pid 2>/dev/null
 expect a_killed_write_leaves_no_lock 0 '3 records in 2 files: held-*-of-00002.tfrecord' -- "$m" write --out held --shards 2 --overwrite --expr 'range(3)'
 expect frames_of_records_alone 2 '' 'tfrecord files' -- "$m" write --out wrong --format jsonl --compress zstd-record --expr 'range(3)'
 expect no_packed_arrays 2 '' 'compress' -- "$m" write --out wrong --format npy --compress GZIP --expr 'range(3)'
+expect row_groups_of_parquet_alone 2 '' '--row-group is of parquet files' -- "$m" write --out wrong --format arrow --row-group 1M --expr 'range(3)'
 expect formats_are_of_pipelines 2 '' '--schema' -- "$m" write --out wrong --format jsonl --idx a b
 expect unknown_format 2 '' 'npy' -- "$m" write --out wrong --format xml --expr 'range(3)'
 for format in arrow parquet; do

@@ -157,7 +157,7 @@ fi
 # ---- writing: the writer's buffers count too, and it writes the same
 data='range(24000).map(x => {"n": x, "v": random_uniform([1000], seed=1)})'
 for options in '' '--shards 4' '--compress ZSTD --shards 8' '--compress GZIP --shards 8' '--compress zstd-record' '--format jsonl --shards 2' \
-    '--format npy' '--format arrow --shards 4' '--format arrow --compress ZSTD --shards 2' '--format parquet' '--format parquet --compress GZIP --shards 3'; do
+    '--format npy' '--format arrow --shards 4' '--format arrow --compress ZSTD --shards 2' '--format parquet' '--format parquet --row-group 1M' '--format parquet --compress GZIP --shards 3'; do
     to=(write --threads 2 --overwrite --expr "$data" $options)
     "$m" "${to[@]}" --out free >out 2>err || result "written: $options" 1 "$(cat err)"
     "$m" "${to[@]}" --out bound --memory-limit 1M >out 2>err

@@ -368,6 +368,10 @@ def large_files_have_several_row_groups(folder):
     equal((meta.num_rows, meta.num_row_groups), (3000000, 3))
     equal(pq.read_table(files[0]).column("value").to_pylist(), list(range(3000000)))
     equal(shown(f'parquet("{files[0]}").skip(2999999)'), [{"value": 2999999}])
+    files = written(folder, "g", "--expr", "range(300000)", "--row-group", "1M")
+    meta = pq.ParquetFile(files[0]).metadata
+    equal([meta.row_group(i).num_rows for i in range(meta.num_row_groups)], [131072, 131072, 37856])
+    equal(pq.read_table(files[0]).column("value").to_pylist(), list(range(300000)))
 
 
 def files_without_rows_have_columns(folder):

@@ -138,6 +138,23 @@ static mr_code write_formatted(const char *prefix, mr_shard_format format, bool 
     return rc;
 }
 
+MR_TEST(row_groups_are_of_parquet_files)
+{
+    mr_shard_writer *w = NULL;
+    mr_status st;
+    for (int f = 0; f <= MR_SHARDS_PARQUET; f++) {
+        mr_shard_writer_opts o = {.format = (mr_shard_format)f, .group_bytes = 1 << 20}, whole = o;
+        if (f == MR_SHARDS_PARQUET)
+            o.group_bytes = -1;
+        whole.group_bytes = 0;
+        mr_code_is(mr_shard_writer_open(&w, mr_test_path("g"), 1, &o, &st), MR_INVALID_ARGUMENT,
+                   &st);
+        o.group_bytes = 1 << 20;
+        mr_check((mr_shard_writer_memory(1, &o, NULL) < mr_shard_writer_memory(1, &whole, NULL)) ==
+                 (f == MR_SHARDS_PARQUET));
+    }
+}
+
 MR_TEST(a_writer_that_is_refused_takes_nothing)
 {
     static const int64_t refused[] = {0, -1, INT64_MIN, 100000, INT64_MAX};
