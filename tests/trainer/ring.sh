@@ -82,6 +82,9 @@ ended 1 1 && all_say "rank 0 cannot listen on 127.0.0.1:$1: the address is in us
 result a_second_task_of_one_address_says_so $? "$(said)"
 
 # ---- who does not fit
+start_all 1 steps 1
+ended 1 && all_say 'a job of one process has nobody to meet; start at least two'
+result one_process_alone_is_refused $? "$(said)"
 start_all 3 --connect-timeout 2 steps 1
 kill -9 "$(process 2)" 2>/dev/null
 wait "${pids[@]}" 2>/dev/null

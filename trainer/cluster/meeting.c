@@ -68,6 +68,10 @@ static mr_code begin(mr__meeting *m, mr_status *st)
     int64_t rank = 0;
     MR_TRY(mr_cluster_worker(m->o->cluster, &rank, st));
     m->world = (uint32_t)mr_cluster_num_workers(m->o->cluster);
+    if (m->world < 2) /* its address may not be known either */
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "a job of one process has nobody to meet; start at least two, or train "
+                       "without a cluster");
     m->rank = (uint32_t)rank;
     m->all_addresses = m->o->cluster->source == MR_CLUSTER_TF_CONFIG;
     m->known = mr_calloc(m->world, sizeof *m->known);

@@ -42,8 +42,8 @@ typedef struct mr__met {
 
 /* errors   MR_DEADLINE_EXCEEDED: names who is missing · MR_FAILED_PRECONDITION: another version,
  *          world or fact on a peer, both named · MR_ALREADY_EXISTS: two processes of one rank, or
- *          the address is in use · MR_INVALID_ARGUMENT: an address · MR_CANCELLED ·
- *          MR_UNAVAILABLE: a peer ended; what it ended with, where it said so */
+ *          the address is in use · MR_INVALID_ARGUMENT: an address, a job of one ·
+ *          MR_CANCELLED · MR_UNAVAILABLE: a peer ended; what it ended with, where it said so */
 mr_code mr__meet(const mr__meeting_opts *o, mr__met *out, mr_status *st) MR_NODISCARD;
 /* Closes what is left in it (fd -1, region NULL: it was taken). */
 void mr__met_reset(mr__met *m);
