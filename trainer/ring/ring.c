@@ -19,7 +19,12 @@ enum {
     MAGIC = 0x474e5249, /* "IRNG" in the byte order of the machine: values travel in it too */
     LINE = 64,
     LARGE = 4 << 20, /* of a segment in bytes: it does not stay in the caches anyway */
-    PIECE = 64 << 10 /* bytes at a time, so that sending and receiving take turns */
+    /* Bytes at a time, so that sending and receiving take turns. What is copied to shared memory
+     * is seen when all of it is there, so little at a time. A socket passes on what it has while it
+     * takes more, and larger calls wake the peer less often: with 64 KiB bench/allreduce takes 1.15
+     * times as long. */
+    SHARED_PIECE = 64 << 10,
+    SOCKET_PIECE = MR__SCRATCH
 };
 
 typedef enum kind { ALL_REDUCE = 1, BROADCAST, ALL_GATHER } kind;
@@ -96,6 +101,11 @@ static size_t fill_of(size_t bytes)
     return (LINE - bytes % LINE) % LINE;
 }
 
+static size_t piece_of(const mr__way *way)
+{
+    return way->region ? SHARED_PIECE : SOCKET_PIECE;
+}
+
 /* ---- sending ---- */
 
 static bool send_some(flow *f)
@@ -110,7 +120,7 @@ static bool send_some(flow *f)
         if (f->sent_head < LINE)
             return f->sent_head > before;
     }
-    for (size_t left = PIECE; left && f->send_at < f->n_send; left -= n) {
+    for (size_t left = piece_of(&w->way); left && f->send_at < f->n_send; left -= n) {
         size_t s = segment(f, f->send_at), room = segment_size(f, s) - f->send_offset;
         if (room == 0) {
             f->send_at++;
@@ -183,7 +193,7 @@ static bool receive_some(flow *f, bool *head_came)
         *head_came = f->got_head == LINE;
         return f->got_head > before;
     }
-    for (size_t left = PIECE; left >= LINE && f->receive_at < f->n_receive; left -= n) {
+    for (size_t left = piece_of(&r->way); left >= LINE && f->receive_at < f->n_receive; left -= n) {
         size_t s = segment(f, f->receive_at + 1), room = segment_size(f, s) - f->receive_offset;
         if (room == 0) {
             f->receive_at++;
