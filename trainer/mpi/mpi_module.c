@@ -179,16 +179,12 @@ static bool partners(int round, int *to, int *from)
     return round <= n_rounds + (pairs > 0);
 }
 
-/* The first slice is a head and values, the others are values. */
+/* The first slice is a head and values, the others are values. They leave first: what comes is
+ * asked for while they are on their way. */
 static bool start_round(char *why, size_t size)
 {
     size_t first = meeting.bytes < SLICE - HEAD ? meeting.bytes : SLICE - HEAD, at = first;
     meeting.got = 0;
-    for (int i = 0; i < meeting.n_slices; i++)
-        if (!check(MPI_Irecv(meeting.in + i * SLICE, SLICE, MPI_BYTE, meeting.from, OF_MEETING, all,
-                             &meeting.in_slices[i]),
-                   "MPI_Irecv", why, size))
-            return false;
     memcpy(meeting.out, call.head, HEAD);
     if (meeting.values != meeting.out + HEAD && first)
         memcpy(meeting.out + HEAD, meeting.values, first);
@@ -200,6 +196,11 @@ static bool start_round(char *why, size_t size)
             return false;
         at += i == 0 ? 0 : n;
     }
+    for (int i = 0; i < meeting.n_slices; i++)
+        if (!check(MPI_Irecv(meeting.in + i * SLICE, SLICE, MPI_BYTE, meeting.from, OF_MEETING, all,
+                             &meeting.in_slices[i]),
+                   "MPI_Irecv", why, size))
+            return false;
     return true;
 }
 
