@@ -140,13 +140,14 @@ static void *pool_thread(void *arg)
     mr__sleep_watch_set((mr__sleep_watch){pool_thread_sleeps, ex});
     pthread_mutex_lock(&ex->lock);
     ex->n_coming--;
-    for (bool is_new = true;; is_new = false) {
+    for (bool has_come = true;; has_come = false) {
         mr__task *t;
         while (!(t = first_task(ex)) && !ex->stop) {
             int64_t began = mr__ticks();
             ex->n_idle++;
             pthread_cond_wait(&ex->work, &ex->lock);
             ex->n_idle--;
+            has_come = true;
             mr__waited_since(began);
         }
         if (!t)
@@ -154,7 +155,8 @@ static void *pool_thread(void *arg)
         unlink_task(ex, t);
         atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
         ex->n_running++;
-        bool wake = is_new && can_start(ex); /* nobody was woken or started while it came */
+        /* While it came it was there to be woken for all tasks that were queued. */
+        bool wake = has_come && can_start(ex);
         pthread_mutex_unlock(&ex->lock);
         if (wake)
             pthread_cond_signal(&ex->work);

@@ -278,6 +278,32 @@ MR_TEST(no_more_threads_are_started_than_there_is_room_for)
     mr_executor_free(ex);
 }
 
+MR_TEST(tasks_queued_at_once_all_find_a_thread)
+{
+    for (int round = 0; round < 20; round++) {
+        struct held first[2] = {{.awake = true}, {.awake = true}}, asleep = {0};
+        struct held awake[2] = {{.awake = true}, {.awake = true}};
+        mr_executor *ex = executor(2);
+        for (int i = 0; i < 2; i++) { /* so that none of the threads is new */
+            submit_held(ex, &first[i], false);
+            await_start(&first[i]);
+        }
+        for (int i = 0; i < 2; i++)
+            end_held(&first[i]);
+        submit_held(ex, &asleep, false);
+        await_start(&asleep);
+        usleep(2000); /* it sleeps, and the other thread waits for a task */
+        for (int i = 0; i < 2; i++)
+            submit_held(ex, &awake[i], false);
+        for (int i = 0; i < 2; i++)
+            await_start(&awake[i]); /* nobody waits for them */
+        for (int i = 0; i < 2; i++)
+            end_held(&awake[i]);
+        end_held(&asleep);
+        mr_executor_free(ex);
+    }
+}
+
 MR_TEST(light_tasks_leave_a_processor_to_those_who_pull)
 {
     struct held first = {.awake = true}, second = {.awake = true}, heavy = {0};
