@@ -32,7 +32,8 @@ struct mr_executor {
     int n_asleep;  /* of those */
     int n_blocking;
     bool stop;
-    int n_threads; /* that may run tasks at once */
+    bool keeps_places; /* tasks that sleep do */
+    int n_threads;     /* that may run tasks at once */
     int n_started, most_started;
     int n_coming;         /* started, and have not looked at the queues yet */
     atomic_int n_callers; /* threads that pull and are awake; not guarded */
@@ -72,7 +73,7 @@ static void unlink_task(mr_executor *ex, mr__task *t)
  * pulls. */
 static mr__task *first_task(const mr_executor *ex)
 {
-    int running = ex->n_running - ex->n_asleep;
+    int running = ex->n_running - (ex->keeps_places ? 0 : ex->n_asleep);
     if (running >= ex->n_threads)
         return NULL;
     if (ex->heavy.head)
@@ -245,6 +246,13 @@ int mr_executor_threads(const mr_executor *ex)
 int mr__executor_threads(const mr_executor *ex)
 {
     return ex->n_threads;
+}
+
+void mr__executor_keep_places(mr_executor *ex)
+{
+    pthread_mutex_lock(&ex->lock);
+    ex->keeps_places = true;
+    pthread_mutex_unlock(&ex->lock);
 }
 
 void mr__task_submit(mr_executor *ex, mr__task *t)

@@ -62,4 +62,7 @@ mr__sleep_watch mr__executor_enter(mr_executor *ex);
 void mr__executor_leave(mr_executor *ex, mr__sleep_watch before);
 /* Threads in the pool. */
 int mr__executor_threads(const mr_executor *ex);
+/* From now on a task that sleeps keeps its place, and no more are under way than there are threads:
+ * for a run with a memory limit, which reckons with what each of them may make. */
+void mr__executor_keep_places(mr_executor *ex);
 #endif

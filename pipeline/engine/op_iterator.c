@@ -458,6 +458,8 @@ mr_executor *mr_iter_executor(mr_iter *it)
         if (mr_executor_new(n, &run->executor, NULL) == MR_OK ||
             mr_executor_new(0, &run->executor, NULL) == MR_OK)
             run->own_executor = true;
+        if (run->own_executor && run->memory.limit)
+            mr__executor_keep_places(run->executor);
     }
     /* Without memory for a pool there is still the calling thread. */
     mr_executor *ex = run->executor ? run->executor : mr__executor_none();

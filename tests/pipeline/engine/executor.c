@@ -304,6 +304,23 @@ MR_TEST(tasks_queued_at_once_all_find_a_thread)
     }
 }
 
+MR_TEST(tasks_that_sleep_keep_their_places_where_that_is_asked_for)
+{
+    struct held asleep = {0}, second = {0};
+    mr_executor *ex = executor(1);
+    mr__executor_keep_places(ex);
+    submit_held(ex, &asleep, false);
+    await_start(&asleep);
+    submit_held(ex, &second, false);
+    usleep(20000);
+    mr_check(mr__task_withdraw(ex, &second.task));
+    end_held(&asleep);
+    submit_held(ex, &second, false);
+    await_start(&second);
+    end_held(&second);
+    mr_executor_free(ex);
+}
+
 MR_TEST(light_tasks_leave_a_processor_to_those_who_pull)
 {
     struct held first = {.awake = true}, second = {.awake = true}, heavy = {0};
