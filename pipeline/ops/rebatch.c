@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* As unbatch().batch(n) with n going round a list of sizes. A size of 0 gives an empty batch
  * without reading the input; the end is where a size other than 0 finds nothing left. An element
- * whose components differ in axis 0 is an error in its place, also where the graph says so. */
+ * whose components differ in axis 0 is an error in its place, also where the graph says so. A batch
+ * of rows that do not fit together is an error and has had its turn; an error of the input has none. */
 #include "pipeline/ops/batch.h"
 
 #include "pipeline/streams/unbatcher.h"
@@ -47,6 +48,13 @@ static mr_code empty_batch(mr_iter *it, mr_block *out, mr_status *st)
     return mr_iter_identities(it) ? mr_identities_ungroup(&out->ids, &nothing, 0, 1, st) : MR_OK;
 }
 
+static void end_turn(mr_iter *it)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    s->turn = (s->turn + 1) % p->batch_sizes.n;
+}
+
 static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
@@ -59,6 +67,7 @@ static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_
         mr_code rc = mr__unbatcher_fill(it, f, rows, st);
         if (rc == MR_END && s->stack.n && !p->o.drop_remainder) {
             s->ended = 1;
+            end_turn(it);
             return mr__batch_builder_finish(&s->stack, out, st);
         }
         if (rc != MR_OK) {
@@ -70,17 +79,19 @@ static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_
             size_t groups = left / size < want ? left / size : want;
             MR_TRY(mr__group(out, &f->rows, f->at, groups, size, st));
             mr__unbatcher_use(f, groups * size);
+            end_turn(it);
             return MR_OK;
         }
         size_t k = size - s->stack.n < left ? size - s->stack.n : left;
         rc = mr__batch_builder_add(&s->stack, &f->rows, f->at, k, size, NULL, st);
         mr__unbatcher_use(f, k);
-        if (rc != MR_OK) {
-            mr__batch_builder_drop(&s->stack);
-            return rc;
-        }
-        if (s->stack.n == size)
+        if (rc == MR_OK && s->stack.n < size)
+            continue;
+        end_turn(it);
+        if (rc == MR_OK)
             return mr__batch_builder_finish(&s->stack, out, st);
+        mr__batch_builder_drop(&s->stack);
+        return rc;
     }
 }
 
@@ -91,10 +102,10 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (s->ended)
         return MR_END;
     size_t n = p->batch_sizes.n, size = (size_t)p->batch_sizes.v[s->turn];
-    mr_code rc = size ? collect(it, size, n == 1 ? want : 1, out, st) : empty_batch(it, out, st);
-    if (rc == MR_OK)
-        s->turn = (s->turn + 1) % n;
-    return rc;
+    if (size)
+        return collect(it, size, n == 1 ? want : 1, out, st);
+    end_turn(it);
+    return empty_batch(it, out, st);
 }
 
 static void close(mr_iter *it)

@@ -63,6 +63,21 @@ MR_TEST(components_of_unequal_axis_0_are_an_error_in_their_place)
 #undef UNEQUAL
 }
 
+MR_TEST(a_batch_of_rows_that_do_not_fit_has_had_its_turn)
+{
+#define ROWS "range(7).batch(3).batch(1).repeat(2)" /* of 3, 3, 1, 3, 3, 1 */
+    mr_drive(ROWS ".rebatch([1, 3, 2])", "[[0,1,2]] !different_shapes !different_shapes");
+    mr_drive(ROWS ".rebatch([2, 1])", "[[0,1,2],[3,4,5]] [[6]] [[0,1,2],[3,4,5]] [[6]]");
+    mr_drive(ROWS ".rebatch([1, 2, 1])", "[[0,1,2]] !different_shapes [[0,1,2]] [[3,4,5]] [[6]]");
+#undef ROWS
+}
+
+/* An error of the input is of no batch. */
+MR_TEST(an_error_of_the_input_has_no_turn)
+{
+    mr_drive("range(5).map(x => 6 // (x - 1)).batch(1).rebatch([1, 2])", "[-6] !zero [6,3] [2]");
+}
+
 MR_TEST(every_allocation_may_fail)
 {
     mr_drive_faults("range(20).batch(3).rebatch([4, 0, 1])");
