@@ -2,7 +2,7 @@
 /* As unbatch().batch(n) with n going round a list of sizes. A size of 0 gives an empty batch
  * without reading the input; the end is where a size other than 0 finds nothing left. An element
  * whose components differ in axis 0 is an error in its place, also where the graph says so. A batch
- * of rows that do not fit together is an error and has had its turn; an error of the input has none. */
+ * of rows that do not fit together is an error that has had its turn; one of the input has none. */
 #include "pipeline/ops/batch.h"
 
 #include "pipeline/streams/unbatcher.h"
