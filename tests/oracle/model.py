@@ -170,9 +170,8 @@ def reduce_all(name, value):
     elif not value.data:
         raise Error("no values")
     elif name == "mean":
-        total = sum(value.data)
+        total = sum(value.data)  # which does not wrap around
         if value.dtype == "int64":
-            total = wrap(total)
             total = abs(total) // len(value.data) * (1 if total >= 0 else -1)
         else:
             total = rounded(value.dtype, total / len(value.data))
@@ -384,10 +383,13 @@ def split_rows(row):
     return [Row(value, row.ids[i:i + 1] if cut else row.ids) for i, value in enumerate(values)]
 
 
-def unbatched(dataset):
+def unbatched(dataset, axis=None):
+    """axis: the length of axis 0 of all elements, if the graph says it"""
     result = expanded(dataset, split_rows)
     if dataset.card == INFINITE:
         result.card = INFINITE
+    elif dataset.card >= 0 and axis is not None:
+        result.card = dataset.card * axis
     return result
 
 
@@ -606,7 +608,7 @@ def bucketed(dataset, length_of, boundaries, sizes, drop):
         v[1], sizes[v[0].data[0]], drop, lambda values: stack_padded(values, None, None)), lambda key: sizes[key])
 
 
-def interleaved(dataset, fn, cycle, block):
+def interleaved(dataset, fn, cycle, block, parallel=False):
     def run(source):
         slots, c, b, ended = [None] * cycle, 0, 0, False
         while True:
@@ -638,7 +640,7 @@ def interleaved(dataset, fn, cycle, block):
                 if b == block:
                     b, c = 0, (c + 1) % cycle
             yield value
-    return Dataset(lambda: run(dataset.iterator()), UNKNOWN)
+    return Dataset(lambda: run(dataset.iterator()), INFINITE if parallel and dataset.card == INFINITE else UNKNOWN)
 
 
 def zipped(datasets):

@@ -602,7 +602,7 @@ class Draw:
         for name, v in (("cycle_length", cycle), ("block_length", block), ("num_parallel_calls", calls)):
             text += f", {name}={v}" if v else ""
         return f"interleave({text})", made.kind[1], lambda env: model.interleaved(
-            d.value(env), call(env), cycle or 16, block or 1)
+            d.value(env), call(env), cycle or 16, block or 1, calls is not None)
 
     def op_batch(self, d, scope, kind):
         if not plain(kind):
@@ -660,7 +660,9 @@ class Draw:
             return "unbatch()", kind, d.value
         if not self.shaped(kind):
             return None
-        return "unbatch()", drop_axis(kind), lambda env: model.unbatched(d.value(env))
+        rows = {k[2][0] for k in kind_leaves(kind)} - {None}
+        axis = rows.pop() if rows else None
+        return "unbatch()", drop_axis(kind), lambda env: model.unbatched(d.value(env), axis)
 
     def op_rebatch(self, d, scope, kind):
         if not self.shaped(kind):
