@@ -10,6 +10,7 @@
 
 #include "pipeline/functions/building.h"
 #include "pipeline/graph/fn.h"
+#include "pipeline/graph/node.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/params/guess.h"
 #include "pipeline/params/params.h"
@@ -181,6 +182,22 @@ static mr_code add_argument(op_call *c, size_t index, mr_status *st)
     return add_parameter(c, index, st);
 }
 
+/* A template's node is remembered, an instance's says of its elements what the template's does. */
+static mr_code match_template(const op_call *c, mr_dataset *ds, mr_status *st)
+{
+    dataset_body *r = c->b->record;
+    if (r) {
+        MR_TRY(mr_grow((void **)&r->nodes, &r->nodes_capacity, r->n_nodes + 1, sizeof *r->nodes,
+                       1 << 20, "ops", st));
+        mr_spec *spec = mr_spec_ref(mr_dataset_spec(ds));
+        r->nodes[r->n_nodes++] = (struct template_node){c->e, spec};
+    }
+    const mr_spec *known = c->b->body ? mr__template_spec(c->b->body, c->e) : NULL;
+    if (known)
+        mr__dataset_widen(ds, known);
+    return MR_OK;
+}
+
 /* The node. Inside a function a bad value is an error of the call, not of the graph: the template
  * is then typed without the values. */
 static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
@@ -217,6 +234,8 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
     for (size_t i = 0; again && i < n; i++)
         mr_dataset_unref(again[i]);
     mr_free(again);
+    if (rc == MR_OK)
+        rc = match_template(c, ds, &why);
     if (rc != MR_OK) {
         mr_dataset_unref(ds);
         /* An error that shows a place already is one of a function of the op. */
@@ -357,6 +376,8 @@ void mr__dataset_body_free(dataset_body *b)
         mr_fn_unref(b->fns[i].fn);
         mr_free(b->fns[i].captured);
     }
+    for (size_t i = 0; i < b->n_nodes; i++)
+        mr_spec_unref(b->nodes[i].spec);
     for (size_t i = 0; i < b->s.n; i++) {
         if (b->own_names)
             mr_free(b->own_names[i]);
@@ -369,6 +390,7 @@ void mr__dataset_body_free(dataset_body *b)
     mr_free(b->s.constant);
     mr_free(b->arguments);
     mr_free(b->fns);
+    mr_free(b->nodes);
     mr_expr_unref(b->e);
     mr_free(b);
 }

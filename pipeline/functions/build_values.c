@@ -176,7 +176,7 @@ static mr_code keep_tree(dataset_body *r, const mr_expr *e, typed *t, mr_status 
     return MR_OK;
 }
 
-/* Both tables begin their entries with the expression, and are in order of its address. */
+/* The tables begin their entries with the expression, and are in order of its address. */
 static int compare_places(const void *a, const void *b)
 {
     const mr_expr *x = *(const mr_expr *const *)a, *y = *(const mr_expr *const *)b;
@@ -189,6 +189,15 @@ void mr__dataset_body_sort(dataset_body *b)
         qsort(b->arguments, b->n_arguments, sizeof *b->arguments, compare_places);
     if (b->n_fns)
         qsort(b->fns, b->n_fns, sizeof *b->fns, compare_places);
+    if (b->n_nodes)
+        qsort(b->nodes, b->n_nodes, sizeof *b->nodes, compare_places);
+}
+
+const mr_spec *mr__template_spec(const dataset_body *b, const mr_expr *e)
+{
+    const struct template_node *found =
+        b->n_nodes ? bsearch(&e, b->nodes, b->n_nodes, sizeof *b->nodes, compare_places) : NULL;
+    return found ? found->spec : NULL;
 }
 
 static const typed *find_tree(const dataset_body *body, const mr_expr *e)

@@ -17,7 +17,15 @@ struct template_fn {
     size_t n_captured;
 };
 
-/* What typing a body leaves for its instances: the trees of its arguments, its functions. */
+struct template_node {
+    const mr_expr *e;
+    mr_spec *spec;
+};
+
+/* What typing a body leaves for its instances: the trees of its arguments, its functions, and what
+ * is known of its nodes' elements. An instance knows more, as the values it was made with have
+ * shapes; but what the graph does not say is found at the element that it spoils, and must not fail
+ * a whole call, nor make x[1] wrong in a branch that is not taken. */
 struct dataset_body {
     const mr_expr *e;
     scope s;
@@ -27,8 +35,12 @@ struct dataset_body {
     size_t n_arguments, arguments_capacity;
     struct template_fn *fns;
     size_t n_fns, fns_capacity;
+    struct template_node *nodes;
+    size_t n_nodes, nodes_capacity;
 };
 
+/* What the template knows of the elements of e, a call of an op; NULL: nothing. */
+const mr_spec *mr__template_spec(const dataset_body *b, const mr_expr *e);
 /* Puts the tables in order, for instances to search; once, when the body is typed. */
 void mr__dataset_body_sort(dataset_body *b);
 

@@ -79,13 +79,16 @@ static mr_code as_lambda(const mr_expr *e, const mr_expr **out, mr_status *st)
     return rc;
 }
 
-static mr_code capture_spec(const mr_value *v, mr_spec **out, mr_status *st)
+static mr_code capture_spec(const mr_fn *fn, size_t i, mr_spec **out, mr_status *st)
 {
-    if (v->kind == MR_V_UNKNOWN) {
-        *out = mr_spec_ref(v->spec);
-        return MR_OK;
-    }
-    return mr__value_spec(v, out, st);
+    const mr_value *v = &fn->captures[i];
+    const mr_spec *known = v->kind == MR_V_UNKNOWN ? v->spec
+                           : fn->capture_specs     ? fn->capture_specs[i]
+                                                   : NULL;
+    if (!known)
+        return mr__value_spec(v, out, st);
+    *out = mr_spec_ref(known);
+    return MR_OK;
 }
 
 typedef struct naming {
@@ -119,7 +122,7 @@ static mr_code bind_names(const mr_fn *fn, const mr_expr *lambda, const mr_spec 
     size_t column = mr_spec_n_leaves(in);
     *n_captured = 0;
     for (size_t i = 0; i < fn->n_captures; i++) {
-        MR_TRY(capture_spec(&fn->captures[i], &x->owned[x->n_owned], st));
+        MR_TRY(capture_spec(fn, i, &x->owned[x->n_owned], st));
         size_t k = x->s.n++;
         x->s.names[k] = fn->capture_names[i];
         x->s.specs[k] = x->owned[x->n_owned++];
@@ -208,7 +211,8 @@ static mr_code cached_code(mr_fn *fn, const mr_spec *in, code **out, mr_status *
     struct mr_fn_cache *cache = fn->cache;
     *out = NULL;
     pthread_mutex_lock(&cache->lock);
-    if (cache->program && (cache->in == in || mr_spec_equal(cache->in, in))) {
+    if (cache->program &&
+        (fn->instance ? mr__spec_covers(cache->in, in) : mr_spec_equal(cache->in, in))) {
         *out = (code *)cache->program;
         mr__object_ref(cache->program);
     }

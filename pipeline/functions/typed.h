@@ -12,6 +12,7 @@
 #include "pipeline/functions/descriptor.h"
 #include "pipeline/functions/program.h"
 #include "pipeline/graph/dataset.h"
+#include "pipeline/graph/fn.h"
 #include "pipeline/wait/cancel.h"
 
 typedef enum typed_kind {
@@ -69,8 +70,7 @@ mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st) MR_NO
 
 /* ---- values as columns ---- */
 
-/* Spec of a value (owned), and its leaves as arrays of one row. */
-mr_code mr__value_spec(const mr_value *v, mr_spec **out, mr_status *st) MR_NODISCARD;
+/* The leaves of a value as arrays of one row. */
 mr_code mr__value_columns(const mr_value *v, mr_array *columns, mr_status *st) MR_NODISCARD;
 /* The opposite: the element of `spec` in row 0 (columns that are constant) or `row`. */
 mr_code mr__value_of_columns(const mr_spec *spec, const mr_array *columns, const bool *constant,

@@ -30,6 +30,7 @@ struct body {
     void *params;
     mr_value *unknown; /* UNKNOWN for each parameter that is; NULL: none is */
     bool is_template;  /* some value is not known, also deep within one */
+    bool widened;      /* spec says less than was inferred */
     mr_spec *spec;
     _Atomic int64_t cardinality; /* or NOT_COUNTED */
     mr_status *error;
@@ -568,6 +569,21 @@ mr_dataset *mr_dataset_with_param(const mr_dataset *ds, const char *name, const 
     for (size_t i = 0; i < ds->n_inputs; i++)
         mr_dataset_ref(ds->inputs[i]);
     return remake(ds, index, v, ds->inputs, ds->n_inputs);
+}
+
+void mr__dataset_widen(mr_dataset *ds, const mr_spec *spec)
+{
+    struct body *b = ds->body;
+    if (b->error || b->spec == spec || !mr__spec_covers(spec, b->spec))
+        return;
+    b->widened = !mr_spec_equal(spec, b->spec);
+    mr_spec_unref(b->spec);
+    b->spec = mr_spec_ref(spec);
+}
+
+bool mr__dataset_widened(const mr_dataset *ds)
+{
+    return ds->body->widened;
 }
 
 uint64_t mr__dataset_n_sources(const mr_dataset *ds)

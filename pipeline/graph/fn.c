@@ -32,8 +32,11 @@ static void destroy_fn(mr__object *o)
         mr_free(fn->capture_names[i]);
         mr_value_reset(&fn->captures[i]);
     }
+    for (size_t i = 0; fn->capture_specs && i < fn->n_captures; i++)
+        mr_spec_unref(fn->capture_specs[i]);
     mr_free(fn->capture_names);
     mr_free(fn->captures);
+    mr_free(fn->capture_specs);
     mr_free(fn->name);
     if (fn->release)
         fn->release(fn->ctx);
@@ -112,6 +115,15 @@ mr_code mr__fn_with_captures(const mr_fn *fn, const mr_value *values, mr_fn **ou
     mr__object_unref(&copy->cache->obj);
     copy->cache = fn->cache;
     mr__object_ref(&copy->cache->obj);
+    copy->instance = true;
+    copy->capture_specs = mr_calloc(fn->n_captures + 1, sizeof(mr_spec *));
+    if (!copy->capture_specs) {
+        mr_fn_unref(copy);
+        return mr_fail_memory(st, fn->n_captures * sizeof(mr_spec *), "a function's captures");
+    }
+    for (size_t i = 0; i < fn->n_captures; i++)
+        if (fn->captures[i].kind == MR_V_UNKNOWN)
+            copy->capture_specs[i] = mr_spec_ref(fn->captures[i].spec);
     *out = copy;
     return MR_OK;
 }

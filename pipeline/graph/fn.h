@@ -27,6 +27,7 @@ struct mr_fn {
     size_t n_captures;
     char **capture_names;
     mr_value *captures;
+    mr_spec **capture_specs; /* what the template knew of each; NULL: it is as its value says */
     /* MR_FN_BLOCK, MR_FN_ELEMENT */
     char *name; /* registered under; NULL: cannot travel */
     mr_fn_callback callback;
@@ -34,6 +35,7 @@ struct mr_fn {
     void (*release)(void *ctx); /* called when the function goes; NULL: nothing */
     mr_spec *out;               /* spec of what it returns; NULL: that of its input */
     bool may_block;
+    bool instance; /* made for a call, of a template that was typed with less known */
     /* Carried from a constructor that failed, with nothing else set; a dataset made with it carries
      * it on. NULL: none */
     mr_status *error;
@@ -47,9 +49,13 @@ mr_fn *mr__fn_new(mr__fn_kind kind);
 /* New function of an expression (takes a reference of its own); captures are copied. */
 mr_code mr__fn_of_expr(const mr_expr *expr, const char *const *names, const mr_value *values,
                        size_t n, mr_fn **out, mr_status *st) MR_NODISCARD;
-/* The same function with other values for the captures; shares the cache. */
+/* The template fn with values for the captures; shares the cache. */
 mr_code mr__fn_with_captures(const mr_fn *fn, const mr_value *values, mr_fn **out,
                              mr_status *st) MR_NODISCARD;
+
+/* Spec of a value as an element. Owned.
+ * errors   MR_INVALID_ARGUMENT: it is none */
+mr_code mr__value_spec(const mr_value *v, mr_spec **out, mr_status *st) MR_NODISCARD;
 
 /* Does a function of the graph ds, or e, call one that `is` says yes to? */
 mr_code mr__dataset_calls(const mr_dataset *ds, bool (*is)(const char *function), bool *out,

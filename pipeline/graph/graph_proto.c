@@ -8,6 +8,7 @@
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/params/literal.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/params/infer.h"
 #include "pipeline/params/params.h"
 
 enum {
@@ -102,6 +103,26 @@ static mr_code write_text(struct writer *w, const mr_fn *fn, char **text)
     return *text ? MR_OK : MR_RESOURCE_EXHAUSTED;
 }
 
+/* What the captures of a function that a call made were known to be. */
+static mr_code write_capture_shapes(struct writer *w, const mr_fn *fn, Mr__Graph__Function *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; fn->capture_specs && i < fn->n_captures; i++) {
+        if (!fn->capture_specs[i])
+            return MR_OK;
+        n += mr__spec_shapes_count(fn->capture_specs[i]);
+    }
+    if (n == 0)
+        return MR_OK;
+    int64_t *at = f->shapes = allocate(w, n * sizeof *f->shapes);
+    if (!at)
+        return MR_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < fn->n_captures; i++)
+        at = mr__spec_shapes(fn->capture_specs[i], at);
+    f->n_shapes = n;
+    return MR_OK;
+}
+
 static mr_code write_fn(struct writer *w, const mr_fn *fn, uint32_t *index)
 {
     Mr__Graph__Function *f = allocate(w, sizeof *f);
@@ -115,6 +136,7 @@ static mr_code write_fn(struct writer *w, const mr_fn *fn, uint32_t *index)
     f->n_captures = f->n_capture_names = fn->n_captures;
     f->captures = captures;
     f->capture_names = fn->capture_names;
+    MR_TRY(write_capture_shapes(w, fn, f));
     Mr__Graph__Item *item;
     MR_TRY(add_item(w, &item));
     item->function = f;
@@ -265,6 +287,14 @@ static mr_code write_node(struct writer *w, const mr_dataset *ds)
     for (size_t i = 0; i < to->n_inputs; i++)
         to->inputs[i] = (uint32_t)mr__numbering_find(&w->nodes, mr_dataset_input(ds, i))->number;
     MR_TRY(write_params(w, ds, to));
+    if (mr__dataset_widened(ds)) {
+        const mr_spec *spec = mr_dataset_spec(ds);
+        to->n_shapes = mr__spec_shapes_count(spec);
+        to->shapes = allocate(w, to->n_shapes * sizeof *to->shapes);
+        if (!to->shapes)
+            return MR_RESOURCE_EXHAUSTED;
+        mr__spec_shapes(spec, to->shapes);
+    }
     Mr__Graph__Item *item;
     MR_TRY(add_item(w, &item));
     item->node = to;

@@ -280,6 +280,26 @@ static void free_values(mr_value *values, size_t n)
     mr_free(values);
 }
 
+/* What the captures were known to be. */
+static mr_code take_shapes(struct reader *r, const Mr__Graph__Function *f, mr_fn *fn)
+{
+    const int64_t *at = f->shapes;
+    size_t left = f->n_shapes;
+    if (left == 0)
+        return MR_OK;
+    fn->capture_specs = mr_calloc(fn->n_captures + 1, sizeof(mr_spec *));
+    if (!fn->capture_specs)
+        return mr_fail_memory(r->st, fn->n_captures * sizeof(mr_spec *), "a function's captures");
+    for (size_t i = 0; i < fn->n_captures; i++) {
+        mr_spec *spec = NULL;
+        MR_TRY(mr__value_spec(&fn->captures[i], &spec, r->st));
+        mr_code rc = mr__spec_with_shapes(spec, &at, &left, &fn->capture_specs[i], r->st);
+        mr_spec_unref(spec);
+        MR_TRY(rc);
+    }
+    return left ? malformed(r, "more shapes than captures") : MR_OK;
+}
+
 static mr_code make_fn(struct reader *r, const Mr__Graph__Function *f, struct made *out)
 {
     const mr_expr *expr;
@@ -298,6 +318,8 @@ static mr_code make_fn(struct reader *r, const Mr__Graph__Function *f, struct ma
     if (rc == MR_OK)
         rc = mr__fn_of_expr(expr, (const char *const *)f->capture_names, captures, n, &out->fn,
                             r->st);
+    if (rc == MR_OK)
+        rc = take_shapes(r, f, out->fn);
     free_values(captures, n);
     mr_expr_unref(expr);
     return rc;
@@ -334,6 +356,17 @@ static mr_code take_inputs(struct reader *r, const Mr__Graph__Node *node, mr_dat
     return MR_OK;
 }
 
+static mr_code widen(struct reader *r, const Mr__Graph__Node *node, mr_dataset *ds)
+{
+    const int64_t *at = node->shapes;
+    size_t left = node->n_shapes;
+    mr_spec *spec = NULL;
+    MR_TRY(mr__spec_with_shapes(mr_dataset_spec(ds), &at, &left, &spec, r->st));
+    mr__dataset_widen(ds, spec);
+    mr_spec_unref(spec);
+    return left ? malformed(r, "more shapes than components") : MR_OK;
+}
+
 static mr_code make_node(struct reader *r, const Mr__Graph__Node *node, struct made *out)
 {
     const mr_op *op = mr_op_find(node->op, strlen(node->op));
@@ -356,6 +389,8 @@ static mr_code make_node(struct reader *r, const Mr__Graph__Node *node, struct m
         out->node = mr_dataset_from_values(op, values, inputs, n_inputs);
         rc = mr_dataset_check(out->node, r->st);
     }
+    if (rc == MR_OK && node->n_shapes)
+        rc = widen(r, node, out->node);
     free_values(values, n);
     mr_free(inputs);
     return rc;

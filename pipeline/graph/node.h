@@ -54,6 +54,12 @@ uint64_t mr__dataset_sources_before(const mr_dataset *ds, size_t i);
 /* The props of its op and of all below, or-ed. */
 uint32_t mr__dataset_all_props(const mr_dataset *ds);
 
+/* Of the elements of ds, which is new and nobody else has yet, no more is known from here on
+ * than `spec` says; it must cover them, or nothing happens. */
+void mr__dataset_widen(mr_dataset *ds, const mr_spec *spec);
+/* Is less known of them than was before? */
+bool mr__dataset_widened(const mr_dataset *ds);
+
 /* *out = this node's shared state: made at the first call as `size` zeroed bytes, then init(state)
  * if not NULL; destroy(state) runs when the node goes. Thread safe. */
 mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *),

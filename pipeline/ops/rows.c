@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/graph/node.h"
 #include "pipeline/columns/constant.h"
 
 struct params {
@@ -271,6 +272,7 @@ mr_dataset *mr__rows_dataset(const mr_block *b, const mr_spec *spec)
     if (rc == MR_OK && b && b->ids.ids)
         rc = keep_identities(b, &p.identities, &st);
     mr_dataset *ds = rc == MR_OK ? mr_dataset_new(&mr_op_rows, &p, NULL, 0) : mr_dataset_fail(&st);
+    mr__dataset_widen(ds, spec);
     mr_value_reset(&p.columns);
     mr_value_reset(&p.identities);
     return ds;

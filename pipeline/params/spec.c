@@ -429,6 +429,107 @@ bool mr_spec_equal(const mr_spec *a, const mr_spec *b)
     return true;
 }
 
+static bool leaf_covers(const mr_leaf *general, const mr_leaf *special)
+{
+    if (general->dtype != special->dtype || general->ragged != special->ragged ||
+        (general->rank >= 0 && general->rank != special->rank))
+        return false;
+    for (int i = 0; i < general->rank; i++)
+        if (general->shape[i] >= 0 && general->shape[i] != special->shape[i])
+            return false;
+    return general->dtype != MR_DATASET || mr__spec_covers(general->element, special->element);
+}
+
+bool mr__spec_covers(const mr_spec *general, const mr_spec *special)
+{
+    if (general == special)
+        return true;
+    if (!same_tree(general, special))
+        return false;
+    if (general->kind == MR_SPEC_LEAF)
+        return leaf_covers(&general->leaf, &special->leaf);
+    for (size_t i = 0; i < general->n; i++)
+        if (!mr__spec_covers(general->children[i], special->children[i]))
+            return false;
+    return true;
+}
+
+size_t mr__spec_shapes_count(const mr_spec *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_leaves; i++) {
+        const mr_leaf *leaf = mr_spec_leaf(s, i);
+        n += 1 + (size_t)(leaf->rank > 0 ? leaf->rank : 0);
+        n += leaf->element ? mr__spec_shapes_count(leaf->element) : 0;
+    }
+    return n;
+}
+
+int64_t *mr__spec_shapes(const mr_spec *s, int64_t *to)
+{
+    for (size_t i = 0; i < s->n_leaves; i++) {
+        const mr_leaf *leaf = mr_spec_leaf(s, i);
+        *to++ = leaf->rank;
+        for (int d = 0; d < leaf->rank; d++)
+            *to++ = leaf->shape[d];
+        if (leaf->element)
+            to = mr__spec_shapes(leaf->element, to);
+    }
+    return to;
+}
+
+static mr_code no_shapes(mr_status *st)
+{
+    return mr_fail(st, MR_INVALID_ARGUMENT, "shapes that are not those of the elements");
+}
+
+/* The rank and lengths of one leaf. */
+static mr_code read_shape(const int64_t **v, size_t *n, mr_leaf *leaf, mr_status *st)
+{
+    if (*n == 0 || **v < -1 || **v > MR_MAX_RANK || (**v > 0 && (uint64_t) * *v >= *n))
+        return no_shapes(st);
+    leaf->rank = (int8_t) * *v;
+    int axes = leaf->rank > 0 ? leaf->rank : 0;
+    for (int d = 0; d < axes; d++)
+        if ((leaf->shape[d] = (*v)[1 + d]) < -1)
+            return no_shapes(st);
+    *v += 1 + axes;
+    *n -= 1 + (size_t)axes;
+    return MR_OK;
+}
+
+mr_code mr__spec_with_shapes(const mr_spec *s, const int64_t **v, size_t *n, mr_spec **out,
+                             mr_status *st)
+{
+    size_t bytes = (s->n_leaves + 1) * sizeof(mr_leaf), made = 0;
+    mr_leaf *leaves = mr_calloc(1, bytes);
+    if (!leaves)
+        return mr_fail_memory(st, bytes, "a spec");
+    mr_code rc = MR_OK;
+    for (; made < s->n_leaves && rc == MR_OK; made++) {
+        mr_leaf *leaf = &leaves[made];
+        mr_spec *element = NULL;
+        *leaf = *mr_spec_leaf(s, made);
+        rc = read_shape(v, n, leaf, st);
+        if (rc == MR_OK && leaf->element)
+            rc = mr__spec_with_shapes(leaf->element, v, n, &element, st);
+        leaf->element = element;
+    }
+    mr_spec *all = NULL;
+    if (rc == MR_OK && !(all = mr_spec_with_leaves(s, leaves)))
+        rc = mr_fail_memory(st, bytes, "a spec");
+    if (rc == MR_OK && !mr__spec_covers(all, s))
+        rc = no_shapes(st);
+    for (size_t i = 0; i < made; i++)
+        mr_spec_unref(leaves[i].element);
+    mr_free(leaves);
+    if (rc == MR_OK)
+        *out = all;
+    else
+        mr_spec_unref(all);
+    return rc;
+}
+
 static mr_spec *merge_leaves(const mr_leaf *a, const mr_leaf *b)
 {
     mr_leaf leaf = *a;

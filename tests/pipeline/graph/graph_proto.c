@@ -5,6 +5,7 @@
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/libprotobuf.h"
 #include "pipeline/graph/graph.pb-c.h"
+#include "pipeline/graph/node.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/graph/sample_ops.h"
@@ -133,6 +134,52 @@ MR_TEST(captures_travel_with_their_function)
     mr_value_reset(&captured);
 }
 
+/* A source of which less is known than it says: integers of any number of axes. */
+static mr_dataset *wide_source(const sample_opts *o)
+{
+    mr_dataset *ds = sample_source(1, o);
+    mr_spec *any = mr_spec_tensor(MR_INT64, -1, NULL),
+            *pair = mr_spec_tensor(MR_INT64, 1, (int64_t[]){2});
+    mr__dataset_widen(ds, pair); /* does not cover it */
+    mr_check(!mr__dataset_widened(ds));
+    mr__dataset_widen(ds, any);
+    mr_check(mr__dataset_widened(ds) && mr_spec_equal(mr_dataset_spec(ds), any));
+    mr_spec_unref(any);
+    mr_spec_unref(pair);
+    return ds;
+}
+
+/* x => x + a with a vector of two, which the function's template knew to be a vector. */
+static mr_fn *wide_fn(void)
+{
+    const mr_expr *e = NULL;
+    mr_fn *fn = NULL;
+    mr_status st;
+    const char *name = "a";
+    mr_value captured = sample_tensor(MR_INT8, 1, (int64_t[]){2}, (int8_t[]){1, 2});
+    mr_ok(mr_expr_parse("x => x + a", 10, &e, &st), &st);
+    mr_ok(mr__fn_of_expr(e, &name, &captured, 1, &fn, &st), &st);
+    fn->capture_specs = mr_calloc(2, sizeof(mr_spec *));
+    fn->capture_specs[0] = mr_spec_tensor(MR_INT8, 1, (int64_t[]){-1});
+    mr_expr_unref(e);
+    mr_value_reset(&captured);
+    return fn;
+}
+
+MR_TEST(what_a_function_knew_of_what_it_made_travels)
+{
+    mr_fn *fn = wide_fn();
+    mr_dataset *ds = sample_pass(wide_source(&(sample_opts){.fn = fn}), 1), *back = travel(ds);
+    const struct sample_all *p = mr_dataset_params(mr_dataset_input(back, 0));
+    mr_check(p->o.fn->capture_specs != NULL);
+    mr_check(mr_spec_equal(p->o.fn->capture_specs[0], fn->capture_specs[0]));
+    mr_check(mr_spec_equal(mr_dataset_spec(back), mr_dataset_spec(ds)));
+    mr_eq_i64(mr_spec_leaf(mr_dataset_spec(back), 0)->rank, -1);
+    mr_dataset_unref(ds);
+    mr_dataset_unref(back);
+    mr_fn_unref(fn);
+}
+
 MR_TEST(long_chains_travel)
 {
     mr_dataset *ds = sample_source(1, NULL);
@@ -259,6 +306,36 @@ MR_TEST(a_value_goes_to_one_place_only)
     refuses(items, 2, "item 1: expected an earlier value that nothing else refers to");
 }
 
+static void refuses_shapes(int64_t *shapes, size_t n, const char *why)
+{
+    Mr__Graph__Item a = MR__GRAPH__ITEM__INIT, b = MR__GRAPH__ITEM__INIT, *items[] = {&a, &b};
+    Mr__Graph__Value v = MR__GRAPH__VALUE__INIT;
+    Mr__Graph__Node node = MR__GRAPH__NODE__INIT;
+    Mr__Graph__Param param = MR__GRAPH__PARAM__INIT, *params[] = {&param};
+    v.kind = MR__GRAPH__KIND__INT;
+    a.value = &v;
+    b.node = &node;
+    node.op = (char[]){"sample_source"};
+    node.params = params;
+    node.n_params = 1;
+    param.key = (char[]){"n"};
+    node.shapes = shapes;
+    node.n_shapes = n;
+    refuses(items, 2, why);
+}
+
+MR_TEST(shapes_are_checked_against_the_elements)
+{
+    sample_ops();
+    refuses_shapes((int64_t[]){-2}, 1, "shapes that are not those");
+    refuses_shapes((int64_t[]){9}, 1, "shapes that are not those");
+    refuses_shapes((int64_t[]){1}, 1, "shapes that are not those");
+    refuses_shapes((int64_t[]){1, -2}, 2, "shapes that are not those");
+    refuses_shapes((int64_t[]){1, -1}, 2, "shapes that are not those");
+    refuses_shapes((int64_t[]){INT64_MAX, 1}, 2, "shapes that are not those");
+    refuses_shapes((int64_t[]){0, 0}, 2, "more shapes than components");
+}
+
 MR_TEST(deep_values_are_refused)
 {
     enum { N = 400 };
@@ -280,11 +357,11 @@ MR_TEST(deep_values_are_refused)
 
 MR_TEST(damaged_bytes_never_crash)
 {
-    mr_fn *fn = sample_fn("x => x + 1");
+    mr_fn *fn = wide_fn();
     mr_value items[] = {sample_string("abc"),
                         sample_tensor(MR_INT32, 1, (int64_t[]){2}, (int32_t[]){1, 2})};
     mr_value v = sample_tuple(items, 2);
-    mr_dataset *ds = sample_pass(sample_source(1, &(sample_opts){.fn = fn, .value = v}), 1);
+    mr_dataset *ds = sample_pass(wide_source(&(sample_opts){.fn = fn, .value = v}), 1);
     mr_value_reset(&v);
     void *bytes = NULL;
     size_t size = 0;
@@ -312,10 +389,10 @@ MR_TEST(damaged_bytes_never_crash)
 
 MR_TEST(every_failed_allocation_is_reported)
 {
-    mr_fn *fn = sample_fn("x => x + 1");
+    mr_fn *fn = wide_fn();
     static const mr_bytes strings[] = {{"a", 1}, {"bc", 2}};
     mr_value v = sample_tensor(MR_STRING, 1, (int64_t[]){2}, strings);
-    mr_dataset *ds = sample_pass(sample_source(1, &(sample_opts){.fn = fn, .value = v}), 1);
+    mr_dataset *ds = sample_pass(wide_source(&(sample_opts){.fn = fn, .value = v}), 1);
     mr_value_reset(&v);
     mr_fault_each_allocation(n)
     {

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
@@ -23,6 +25,46 @@ MR_TEST(errors_of_input_function_and_dataset_stand_in_their_places)
     mr_drive("range(-1, 3).flat_map(n => range(6 // n).take(2))", "! 0 1 0 1");
     mr_drive("range(2).flat_map(n => range(-1, 2).map(x => 6 // x))", "-6 ! 6 -6 ! 6");
     mr_drive("range(2).flat_map(n => range(3).batch(n))", "! [0] [1] [2]");
+}
+
+MR_TEST(shapes_that_only_a_call_knows_spoil_elements_and_not_calls)
+{
+    const char *two = "range(3).batch(2).flat_map(z => from_tensors(z).repeat(2)"; /* [0,1], [2] */
+    char text[200];
+    static const char *const rest[][2] = {
+        {".map(v => v[1] if length(v) > 1 else v[0]))", "1 1 2 2"},
+        {".map(v => v[1]).enumerate())", "(0,1) (1,1) !range !range"},
+        {".map(v => z[1]))", "1 1 !range !range"},
+        {".filter(v => v[1] > 0))", "[0,1] [0,1] !range !range"},
+        {".scan(5, (s, v) => (v[1], s)))", "5 1 !range !range"},
+        {".padded_batch(1, padded_shapes=[1]))", "!pad !pad [[2]] [[2]]"},
+        {".map(v => (v, [5, 6])).unbatch())", "(0,5) (1,6) (0,5) (1,6) !axis !axis"},
+    };
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) {
+        snprintf(text, sizeof text, "%s%s", two, rest[i][0]);
+        mr_drive(text, rest[i][1]);
+    }
+    mr_drive("range(3).batch(2).flat_map(z => from_tensors((z, [5, 6])).repeat(2).unbatch())",
+             "(0,5) (1,6) (0,5) (1,6) !axis !axis");
+    mr_drive("range(3).batch(2).window(1).flat_map(w => w.map(v => v[1]))", "1 !range");
+    mr_drive("range(3).batch(2).group_by_window(x => 0, (k, w) => w.repeat(2).map(v => v[1]), 1)",
+             "1 1 !range !range");
+}
+
+/* Whose places are saved with datasets in a buffer: they go on as their functions made them. */
+MR_TEST(datasets_that_wait_know_no_more_once_they_are_restored)
+{
+    mr_drive("range(3).batch(2).map(z => from_tensors(z).repeat(2).map(v => v[1]))"
+             ".shuffle(5, seed=1).flat_map(d => d)",
+             "1 1 !range !range");
+    mr_drive("range(3).batch(2).map(z => range(2).map(x => z[1] + x)).shuffle(5, seed=1)"
+             ".flat_map(d => d)",
+             "1 2 !range !range");
+    mr_drive("range(3).batch(2).map(z => from_tensors(z).padded_batch(1, padded_shapes=[1]))"
+             ".shuffle(5, seed=1).flat_map(d => d.repeat(2))",
+             "!pad !pad [[2]] [[2]]");
+    mr_drive_faults("range(3).batch(2).map(z => range(2).map(x => z[0] + x)).shuffle(5, seed=1)"
+                    ".flat_map(d => d)");
 }
 
 MR_TEST(the_function_must_return_a_dataset)

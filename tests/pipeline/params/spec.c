@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "pipeline/params/infer.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 
@@ -61,6 +62,27 @@ MR_TEST(leaves_are_found_depth_first_with_their_paths)
     mr_eq_str(formatted(s),
               "(float32[], {image: uint8[28, 28], label: int64[]}, dataset(string[]))");
     mr_spec_unref(s);
+}
+
+MR_TEST(open_dimensions_cover_known_ones)
+{
+    mr_spec *known = nested(28), *open = nested(-1), *any = mr_spec_tensor(MR_FLOAT32, -1, NULL),
+            *one = mr_spec_tensor(MR_FLOAT32, 1, (int64_t[]){3}), *out = NULL;
+    mr_status st;
+    mr_check(mr__spec_covers(open, known) && mr__spec_covers(known, known));
+    mr_check(!mr__spec_covers(known, open) && !mr__spec_covers(any, known));
+    mr_check(mr__spec_covers(any, one) && !mr__spec_covers(one, any));
+    size_t n = mr__spec_shapes_count(open);
+    int64_t numbers[16];
+    mr_check(n < 16 && mr__spec_shapes(open, numbers) == numbers + n);
+    const int64_t *at = numbers;
+    mr_ok(mr__spec_with_shapes(known, &at, &n, &out, &st), &st);
+    mr_check(n == 0 && mr_spec_equal(out, open));
+    mr_spec_unref(known);
+    mr_spec_unref(open);
+    mr_spec_unref(any);
+    mr_spec_unref(one);
+    mr_spec_unref(out);
 }
 
 MR_TEST(empty_tuples_have_no_leaves_and_hide_none)
