@@ -7,9 +7,12 @@
 
 #include "pipeline/params/infer.h"
 
-/* Up to this size a batch is allocated whole, beyond it grows with its rows: batch(10^12) must not
- * ask for the memory of as many. */
+/* Up to this size a batch of as many elements as there may be is allocated whole, beyond it begins
+ * with the other and grows with its rows: batch(10^9) of a window must not ask for the memory of as
+ * many, nor what it gives keep it. */
 #define WHOLE_BYTES ((size_t)1 << 30)
+#define FIRST_BYTES ((size_t)1 << 20)
+#define SPARE_BYTES ((size_t)1 << 17) /* more is given back by a batch that ends half empty */
 #define SHAPE_TEXT  96
 #define NAME_TEXT   96
 
@@ -80,16 +83,24 @@ static bool can_place(const mr_block *src, const mr_destination *destination, si
     return true;
 }
 
-static size_t first_capacity(const mr_block *src, size_t n, size_t limit)
+/* Of one row, its identities included, which are one or more. */
+static size_t row_bytes(const mr_block *b)
 {
-    size_t bytes = 1;
-    for (size_t c = 0; c < src->n_columns; c++)
-        bytes += src->columns[c].storage == MR_RAGGED ? sizeof(mr_row)
-                                                      : mr_array_row_bytes(&src->columns[c]);
-    size_t whole = WHOLE_BYTES / bytes;
-    if (limit <= whole)
+    size_t bytes = 1 + (b->ids.ids ? sizeof(mr_identity) + sizeof(uint64_t) : 0);
+    for (size_t c = 0; c < b->n_columns; c++)
+        bytes += b->columns[c].storage == MR_RAGGED ? sizeof(mr_row)
+                                                    : mr_array_row_bytes(&b->columns[c]);
+    return bytes;
+}
+
+static size_t first_capacity(const mr__batch_builder *s, const mr_block *src, size_t n)
+{
+    size_t bytes = row_bytes(src), first = FIRST_BYTES / bytes, limit = s->limit;
+    if (s->most && s->most < limit)
+        limit = n > s->most ? n : s->most;
+    if (limit <= WHOLE_BYTES / bytes)
         return limit;
-    size_t first = n > whole / 64 ? n : whole / 64;
+    first = n > first ? n : first;
     return first < limit ? (first ? first : 1) : limit;
 }
 
@@ -124,21 +135,32 @@ static mr_code start_rows(mr__batch_builder *s, mr_block *rows, const mr_block *
     return rc;
 }
 
+static mr_code resize(mr__batch_builder *s, size_t capacity, mr_status *st)
+{
+    mr_block other = MR_BLOCK_EMPTY;
+    mr_code rc = start_rows(s, &other, &s->rows, capacity, st);
+    if (rc == MR_OK)
+        rc = mr_block_append(&other, &s->rows, 0, s->rows.rows, st);
+    if (rc == MR_OK) {
+        mr_block_move(&s->rows, &other);
+        s->capacity = capacity;
+    }
+    mr_block_reset(&other);
+    return rc;
+}
+
 static mr_code grow(mr__batch_builder *s, size_t need, mr_status *st)
 {
     size_t capacity = s->capacity;
     while (capacity < need)
         capacity = capacity > s->limit / 2 ? s->limit : 2 * capacity;
-    mr_block bigger = MR_BLOCK_EMPTY;
-    mr_code rc = start_rows(s, &bigger, &s->rows, capacity, st);
-    if (rc == MR_OK)
-        rc = mr_block_append(&bigger, &s->rows, 0, s->rows.rows, st);
-    if (rc == MR_OK) {
-        mr_block_move(&s->rows, &bigger);
-        s->capacity = capacity;
-    }
-    mr_block_reset(&bigger);
-    return rc;
+    return resize(s, capacity, st);
+}
+
+static bool half_empty(const mr__batch_builder *s)
+{
+    size_t spare = s->capacity - s->rows.rows;
+    return spare > s->rows.rows && spare > SPARE_BYTES / row_bytes(&s->rows);
 }
 
 static mr_code append_placed(mr__batch_builder *s, const mr_block *src, size_t from, size_t n,
@@ -234,7 +256,7 @@ mr_code mr__batch_builder_add(mr__batch_builder *s, const mr_block *src, size_t 
         s->limit = limit;
         s->destination = destination;
         s->placed = !s->ragged && can_place(src, destination, limit);
-        s->capacity = first_capacity(src, n, limit);
+        s->capacity = s->placed ? limit : first_capacity(s, src, n);
         MR_TRY(start_rows(s, &s->rows, src, s->capacity, st));
     }
     if (!s->misfit && check_fit(s, src, from)) {
@@ -256,7 +278,7 @@ mr_code mr__batch_builder_view(mr__batch_builder *s, const mr_block *src, size_t
                                mr_status *st)
 {
     MR_TRY(mr_block_slice(&s->rows, src, from, n, st));
-    s->n = n;
+    s->n = s->limit = s->capacity = n;
     return MR_OK;
 }
 
@@ -292,6 +314,8 @@ mr_code mr__batch_builder_finish(mr__batch_builder *s, mr_block *out, mr_status 
     }
     if (s->placed && s->rows.rows < s->limit)
         rc = unplace(s, st);
+    if (rc == MR_OK && !s->placed && half_empty(s))
+        rc = resize(s, s->rows.rows, st);
     if (rc == MR_OK)
         rc = mr_block_prepare(out, s->rows.n_columns, st);
     for (size_t c = 0; c < s->rows.n_columns && rc == MR_OK; c++) {

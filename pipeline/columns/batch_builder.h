@@ -16,6 +16,7 @@ typedef struct mr__batch_builder {
     size_t limit;        /* rows of a full batch */
     size_t capacity;     /* of `rows` */
     bool ragged;         /* set by the owner: shapes may differ, rows are kept as views */
+    size_t most;         /* set by the owner: rows that there are for all batches; 0: not known */
     const mr_spec *spec; /* set by the owner: its leaves' names stand for columns in messages */
     bool placed;
     bool misfit; /* `error` is due */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/collect.h"
 
+#include "pipeline/graph/node.h"
 #include "pipeline/params/infer.h"
 
 /* Whole batches, as many as a block should hold, at least one. */
@@ -13,10 +14,21 @@ static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
     return rows < n ? n : rows - rows % n;
 }
 
+/* How many there are, if that is known without a look into files; 0: it is not. */
+static size_t known_rows(const mr_dataset *input)
+{
+    if (mr__dataset_all_props(input) & MR_OP_COUNTS_LATE)
+        return 0;
+    int64_t n = mr_dataset_cardinality(input);
+    return n > 0 && (uint64_t)n < SIZE_MAX ? (size_t)n : 0;
+}
+
 mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destination *destination,
                          mr_status *st)
 {
     mr__collected *s = it->state;
+    if (!s->stack.spec)
+        s->stack.most = known_rows(mr_dataset_input(it->node, 0));
     s->stack.spec = it->spec;
     return mr__cursor_pull(it, 0, rows_to_pull(it, want, n) - s->stack.n, &s->input,
                            s->stack.n ? NULL : destination, st);

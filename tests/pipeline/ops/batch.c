@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tests/pipeline/ops/drive.h"
 
 #include "tests/harness.h"
@@ -101,6 +104,43 @@ MR_TEST(a_short_batch_is_not_placed)
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
+}
+
+/* The first element of text, an array of which fewer than `bytes` are kept. */
+static void keeps(const char *text, size_t bytes)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_dataset *ds = mr_drive_build(text);
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_check(mr_buffer_size(b.columns[0].owner) < bytes);
+    mr_check(mr_iterator_next(it, 1, &b, &st) == MR_END);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(a_batch_that_ends_early_keeps_what_it_needs)
+{
+    static const char *const sizes[] = {"100000", "100000000", "1000000000000"};
+    char text[100];
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, "range(2).filter(x => true).batch(%s)", sizes[i]);
+        keeps(text, 8192);
+        snprintf(text, sizeof text,
+                 "range(3).filter(x => true).map(x => zeros([x])).ragged_batch(%s)", sizes[i]);
+        keeps(text, 8192);
+    }
+}
+
+MR_TEST(a_batch_of_no_bounds_grows_with_its_rows)
+{
+    char *got = mr_drive_show("range(300000).filter(x => x >= 0).batch(1000000000000)"
+                              ".map(x => (x[0], x[-1], length(x), sum(x)))");
+    mr_eq_str(got, "(0,299999,300000,44999850000)");
+    free(got);
 }
 
 MR_TEST(every_allocation_may_fail)
