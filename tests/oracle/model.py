@@ -35,6 +35,7 @@ class TooLong(Exception):
 
 class Steps:
     left = 0
+    iterators = None  # all that were made; None: nobody asks
 
 
 def step():
@@ -189,7 +190,10 @@ class Dataset:
 
     def iterator(self):
         step()
-        return self.make()
+        made = self.make()
+        if Steps.iterators is not None:
+            Steps.iterators.append(made)
+        return made
 
 
 def map_leaves(dataset, fn):
@@ -822,6 +826,13 @@ def asserted(dataset, n):
         if n < 0 or seen < n:
             yield Error("cardinality")
     return Dataset(lambda: run(dataset.iterator()), n)
+
+
+def read_ahead():
+    """One more element of every iterator, as what reads ahead asks for: that may take too long."""
+    iterators, Steps.iterators = Steps.iterators, None
+    for iterator in iterators:
+        next(iterator, None)
 
 
 # ---- what comes out

@@ -789,6 +789,10 @@ def draw_case(seed, number):
         case["exit"] = 2
         return case
     model.Steps.left = 20000
+    # A position cannot be saved while an element is looked for that never comes.
+    endless = any(word in made.text for word in ("counter(", "random(", "repeat()"))
+    ahead = endless and ("prefetch" in made.text or "num_parallel_calls" in made.text)
+    model.Steps.iterators = [] if ahead else None
     try:
         dataset = made.value({})
         case["cardinality"] = dataset.card
@@ -804,6 +808,8 @@ def draw_case(seed, number):
                 case["more"] = True
                 case["ended"] = case["exit"] == 1
                 break
+        if ahead:
+            model.read_ahead()
     except Error:  # the graph itself cannot be made
         case["exit"] = 1
     except (TooLong, RecursionError, MemoryError):
