@@ -47,6 +47,8 @@ MR_TEST(shapes_that_only_a_call_knows_spoil_elements_and_not_calls)
     mr_drive("range(3).batch(2).flat_map(z => from_tensors((z, [5, 6])).repeat(2).unbatch())",
              "(0,5) (1,6) (0,5) (1,6) !axis !axis");
     mr_drive("range(3).batch(2).window(1).flat_map(w => w.map(v => v[1]))", "1 !range");
+    mr_drive("range(4).batch(2).window(2).flat_map(w => w.padded_batch(1, padded_shapes=[1]))",
+             "!pad !pad");
     mr_drive("range(3).batch(2).group_by_window(x => 0, (k, w) => w.repeat(2).map(v => v[1]), 1)",
              "1 1 !range !range");
 }
