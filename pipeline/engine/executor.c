@@ -85,9 +85,9 @@ static mr__task *first_task(const mr_executor *ex)
 
 static int start_thread(mr_executor *ex);
 
-/* A task may run, and a thread is there to be woken. Where all are taken, some of them asleep, one
- * more is started, which needs no waking. */
-static bool can_start(mr_executor *ex)
+/* true: a task may run, and a thread that waits is to be woken for it. Where none waits, as some
+ * sleep within their tasks, one more is started, which needs no waking. */
+static bool must_wake(mr_executor *ex)
 {
     if (!first_task(ex))
         return false;
@@ -104,7 +104,7 @@ static void pool_thread_sleeps(void *ctx, int sleeping)
     mr_executor *ex = ctx;
     pthread_mutex_lock(&ex->lock);
     ex->n_asleep += sleeping;
-    bool wake = ex->heavy.head && can_start(ex);
+    bool wake = ex->heavy.head && must_wake(ex);
     pthread_mutex_unlock(&ex->lock);
     if (wake)
         pthread_cond_signal(&ex->work);
@@ -157,7 +157,7 @@ static void *pool_thread(void *arg)
         atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
         ex->n_running++;
         /* While it came it was there to be woken for all tasks that were queued. */
-        bool wake = has_come && can_start(ex);
+        bool wake = has_come && must_wake(ex);
         pthread_mutex_unlock(&ex->lock);
         if (wake)
             pthread_cond_signal(&ex->work);
@@ -169,7 +169,7 @@ static void *pool_thread(void *arg)
     return NULL;
 }
 
-/* Under the lock, or before others know the executor. errno; 0: it runs. */
+/* Under the lock. errno; 0: it runs. */
 static int start_thread(mr_executor *ex)
 {
     /* Signals are the program's business: pool threads take none. */
@@ -267,7 +267,7 @@ void mr__task_submit(mr_executor *ex, mr__task *t)
     else
         q->head = t;
     q->tail = t;
-    bool wake = can_start(ex);
+    bool wake = must_wake(ex);
     pthread_mutex_unlock(&ex->lock);
     if (wake)
         pthread_cond_signal(&ex->work);

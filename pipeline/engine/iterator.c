@@ -114,8 +114,6 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     if (rc == MR_OK)
         rc = mr__memory_start(&it->run.memory, ds, opts, memory_limit, st);
     it->run.opts.memory_limit = it->run.memory.limit; /* for the iterators that ops open */
-    if (it->run.memory.limit && opts->executor)
-        mr__executor_keep_places(opts->executor);
     it->run.deterministic =
         opts->deterministic == MR_DEFAULT ? deterministic != 0 : opts->deterministic == MR_YES;
     /* Random functions draw by what an element was made of. */

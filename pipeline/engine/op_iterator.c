@@ -458,9 +458,9 @@ mr_executor *mr_iter_executor(mr_iter *it)
         if (mr_executor_new(n, &run->executor, NULL) == MR_OK ||
             mr_executor_new(0, &run->executor, NULL) == MR_OK)
             run->own_executor = true;
-        if (run->own_executor && run->memory.limit)
-            mr__executor_keep_places(run->executor);
     }
+    if (run->executor && run->memory.limit)
+        mr__executor_keep_places(run->executor);
     /* Without memory for a pool there is still the calling thread. */
     mr_executor *ex = run->executor ? run->executor : mr__executor_none();
     pthread_mutex_unlock(&run->lock);

@@ -209,7 +209,7 @@ static mr_code read_entry(mr__queue *q, mr__entry *e, size_t want, bool keep, mr
     if (rc < 0)
         mr__entry_fail(e, rc, &error);
     e->seconds = by_clock ? mr_iter_now() - began : 0;
-    q->light = by_clock && e->seconds < MR__LIGHT_TASK;
+    q->fill.light = by_clock && e->seconds < MR__LIGHT_TASK; /* not queued now */
     e->bytes = q->tuned || q->gives_way ? mr_block_payload_bytes(&e->rows) : 0;
     if (q->tuned)
         mr__tuner_note(&q->tuner, want, e->seconds, e->rows.rows, e->bytes);
@@ -325,7 +325,6 @@ void mr__queue_start(mr__queue *q)
     unlock(q);
     if (!go)
         return;
-    q->fill.light = q->light;
     if (q->blocking)
         mr__task_submit_blocking(q->executor, &q->fill);
     else
@@ -558,7 +557,7 @@ mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_execu
     mr__tuner_start(&q->tuner, it, 0);
     q->tuned = true;
     q->cheap = 0;
-    q->light = false;
+    q->fill.light = false;
     q->executor = NULL;
     if (!executor || mr__executor_threads(executor) == 0)
         return MR_OK;

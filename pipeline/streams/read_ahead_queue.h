@@ -85,7 +85,6 @@ struct mr__queue {
     mr__tuner tuner;
     mr__task fill;
     bool blocking;
-    bool light;          /* the last pull was short, as MR__LIGHT_TASK is */
     unsigned cheap;      /* pulls by the consumer in a row that took less than a wake-up would */
     atomic_uint changes; /* counts entries pushed and fills ended, for mr__wait_while */
     bool has_lock;

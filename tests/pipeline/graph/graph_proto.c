@@ -114,7 +114,8 @@ MR_TEST(shared_nodes_stay_shared)
     mr_dataset_unref(back);
 }
 
-MR_TEST(captures_travel_with_their_function)
+/* x => x + a with a vector of two. */
+static mr_fn *adding_fn(void)
 {
     const mr_expr *e = NULL;
     mr_fn *fn = NULL;
@@ -123,6 +124,15 @@ MR_TEST(captures_travel_with_their_function)
     mr_value captured = sample_tensor(MR_INT8, 1, (int64_t[]){2}, (int8_t[]){1, 2});
     mr_ok(mr_expr_parse("x => x + a", 10, &e, &st), &st);
     mr_ok(mr__fn_of_expr(e, &name, &captured, 1, &fn, &st), &st);
+    mr_expr_unref(e);
+    mr_value_reset(&captured);
+    return fn;
+}
+
+MR_TEST(captures_travel_with_their_function)
+{
+    mr_fn *fn = adding_fn();
+    mr_value captured = sample_tensor(MR_INT8, 1, (int64_t[]){2}, (int8_t[]){1, 2});
     mr_dataset *ds = sample_source(1, &(sample_opts){.fn = fn}), *back = travel(ds);
     const struct sample_all *p = mr_dataset_params(back);
     mr_eq_u64(p->o.fn->n_captures, 1);
@@ -130,7 +140,6 @@ MR_TEST(captures_travel_with_their_function)
     mr_dataset_unref(ds);
     mr_dataset_unref(back);
     mr_fn_unref(fn);
-    mr_expr_unref(e);
     mr_value_reset(&captured);
 }
 
@@ -149,20 +158,12 @@ static mr_dataset *wide_source(const sample_opts *o)
     return ds;
 }
 
-/* x => x + a with a vector of two, which the function's template knew to be a vector. */
+/* The same function, made of a template that knew `a` to be a vector. */
 static mr_fn *wide_fn(void)
 {
-    const mr_expr *e = NULL;
-    mr_fn *fn = NULL;
-    mr_status st;
-    const char *name = "a";
-    mr_value captured = sample_tensor(MR_INT8, 1, (int64_t[]){2}, (int8_t[]){1, 2});
-    mr_ok(mr_expr_parse("x => x + a", 10, &e, &st), &st);
-    mr_ok(mr__fn_of_expr(e, &name, &captured, 1, &fn, &st), &st);
+    mr_fn *fn = adding_fn();
     fn->capture_specs = mr_calloc(2, sizeof(mr_spec *));
     fn->capture_specs[0] = mr_spec_tensor(MR_INT8, 1, (int64_t[]){-1});
-    mr_expr_unref(e);
-    mr_value_reset(&captured);
     return fn;
 }
 
