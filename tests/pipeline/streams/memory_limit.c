@@ -2,12 +2,9 @@
 /* Runs under a memory limit, the process being as large as the library's own bytes and `base`. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
@@ -77,6 +74,13 @@ static int64_t needed(const mr_dataset *ds, const mr_iterator_opts *o)
     const char *unknown = NULL;
     mr_ok(mr_memory_needed(ds, o, &bytes, &unknown, &st), &st);
     return bytes;
+}
+
+static void peak_is_within(long long limit)
+{
+    if (base + mr_peak_memory() > limit)
+        mr_fail_test("%lld bytes were in use, with a limit of %lld", base + mr_peak_memory(),
+                     limit);
 }
 
 /* The rest of the run as one number for each row: a sum that depends on the order. */
@@ -263,9 +267,8 @@ MR_TEST(every_op_gives_the_same_within_the_least_limit_and_those_above)
             }
             mr_eq_i64(rows, want_rows);
             mr_eq_u64(got, want);
-            if (way && base + mr_peak_memory() > o.memory_limit)
-                mr_fail_test("%lld bytes were in use, with a limit of %lld",
-                             base + mr_peak_memory(), (long long)o.memory_limit);
+            if (way)
+                peak_is_within(o.memory_limit);
         }
         mr_dataset_unref(ds);
     }
@@ -336,9 +339,7 @@ MR_TEST(parallel_calls_learn_from_the_first_what_they_take)
         mr_eq_i64(rows, 40);
         mr_iterator_close(it);
         mr_dataset_unref(ds);
-        if (base + mr_peak_memory() > o.memory_limit)
-            mr_fail_test("%lld bytes were in use, with a limit of %lld", base + mr_peak_memory(),
-                         (long long)o.memory_limit);
+        peak_is_within(o.memory_limit);
     }
 }
 
@@ -562,9 +563,7 @@ MR_TEST(what_is_read_ahead_stops_at_the_limit)
         mr_eq_i64(rows, 144);
         mr_iterator_close(it);
         mr_dataset_unref(ds);
-        if (base + mr_peak_memory() > o.memory_limit)
-            mr_fail_test("%lld bytes were in use, with a limit of %lld", base + mr_peak_memory(),
-                         (long long)o.memory_limit);
+        peak_is_within(o.memory_limit);
     }
 }
 
@@ -696,79 +695,6 @@ MR_TEST(an_element_that_breaks_the_limit_is_warned_of_once)
     mr_has_str(warned[0], "bytes that 'map' made");
     mr_has_str(warned[0], "memory limit of");
     mr_dataset_unref(ds);
-}
-
-enum { PIPES = 60, LINE = 1 << 20 };
-
-static struct {
-    int fd[PIPES];
-    atomic_bool end;
-} pipes;
-
-/* Lines of 1 MiB into all of them, as fast as they are read. */
-static void *write_lines(void *arg)
-{
-    static char line[LINE];
-    size_t at[PIPES] = {0};
-    (void)arg;
-    memset(line, 'x', LINE - 1);
-    line[LINE - 1] = '\n';
-    while (!atomic_load(&pipes.end)) {
-        usleep(100);
-        for (int i = 0; i < PIPES; i++) {
-            ssize_t n = write(pipes.fd[i], line + at[i], LINE - at[i]);
-            at[i] = n > 0 ? (at[i] + (size_t)n) % LINE : at[i];
-        }
-    }
-    return NULL;
-}
-
-/* All that were asleep go on at once, and nothing tells yet how large an element is: no more are
- * under way than there are threads, also in a pool that others have used. */
-MR_TEST(tasks_that_wait_for_pipes_keep_to_the_limit_when_all_go_on)
-{
-    char text[PIPES * 100] = "from_tensor_slices([", *end = text + strlen(text), name[16];
-    for (int i = 0; i < PIPES; i++) {
-        snprintf(name, sizeof name, "pipe%d", i);
-        const char *path = mr_test_path(name);
-        mr_eq_i64(mkfifo(path, 0600), 0);
-        pipes.fd[i] = open(path, O_RDWR | O_NONBLOCK);
-        mr_check(pipes.fd[i] >= 0);
-        end += sprintf(end, "%s\"%s\"", i ? ", " : "", path);
-    }
-    sprintf(end, "]).interleave(f => text_line(f), cycle_length=%d, num_parallel_calls=%d)", PIPES,
-            PIPES);
-    pthread_t writer;
-    mr_eq_i64(pthread_create(&writer, NULL, write_lines, NULL), 0);
-    start();
-    mr_dataset *ds = mr_test_graph(text);
-    mr_status st;
-    mr_iterator *it = NULL;
-    mr_block b = MR_BLOCK_EMPTY;
-    mr_iterator_opts o = {.threads = 1, .has_threads = true};
-    for (int shared = 0; shared < 2; shared++) {
-        if (shared)
-            mr_ok(mr_executor_new(1, &o.executor, &st), &st);
-        mr_buffer_pool_trim();
-        o.memory_limit = needed(ds, &o) + 8 * MIB;
-        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
-        mr_restart_peak();
-        for (int i = 0; i < 5 * PIPES; i++) {
-            mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
-            mr_eq_u64(b.rows, 1);
-        }
-        mr_block_reset(&b);
-        mr_iterator_close(it);
-        if (base + mr_peak_memory() > o.memory_limit)
-            mr_fail_test("%lld bytes were in use, with a limit of %lld", base + mr_peak_memory(),
-                         (long long)o.memory_limit);
-    }
-    mr_executor_free(o.executor);
-    mr_dataset_unref(ds);
-    atomic_store(&pipes.end, true);
-    pthread_join(writer, NULL);
-    for (int i = 0; i < PIPES; i++)
-        close(pipes.fd[i]);
 }
 
 MR_TEST(a_system_that_does_not_say_its_size_limits_by_what_is_counted)
