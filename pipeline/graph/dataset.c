@@ -24,6 +24,9 @@
 /* Nobody has asked yet for the number of elements, which takes a look into files. */
 #define NOT_COUNTED INT64_MIN
 
+/* In all_props, beside MR_OP_*: some op opens a random one more than once. */
+#define OPENS_RANDOM (UINT32_C(1) << 31)
+
 struct body {
     mr__object obj;
     const mr_op *op; /* NULL: carries an error */
@@ -148,15 +151,28 @@ static mr_dataset *new_node(struct body *body, size_t n_inputs)
 }
 
 /* To be called when the inputs are there. */
+/* Every iterator of a random op draws from what all of them share, so that one which was opened for
+ * rows that nobody took changes those that come. An op that opens its input again does so in a pull
+ * of its own; one above it that pulls several times for a block may open too many. */
+static uint32_t draws(const mr_op *op, uint32_t below)
+{
+    bool pulls_once = (op->props & MR_OP_KEEPS_COUNT) && !(op->props & MR_OP_REORDERS);
+    if ((op->props & MR_OP_OPENS_LATER) && (below & MR_OP_RANDOM))
+        return OPENS_RANDOM;
+    return (below & OPENS_RANDOM) && !pulls_once ? MR_OP_REMEMBERS : 0;
+}
+
 static void sum_inputs(mr_dataset *ds)
 {
+    const mr_op *op = ds->body->op;
+    uint32_t below = 0;
     ds->n_sources = ds->n_inputs == 0;
-    ds->all_props = ds->body->op->props;
     for (size_t i = 0; i < ds->n_inputs; i++) {
         ds->sources_before[i] = ds->n_sources;
         ds->n_sources += ds->inputs[i]->n_sources;
-        ds->all_props |= ds->inputs[i]->all_props;
+        below |= ds->inputs[i]->all_props;
     }
+    ds->all_props = op->props | below | draws(op, below);
 }
 
 static struct body *new_body(void)

@@ -17,7 +17,7 @@ struct state {
     mr__cursor input; /* holds rows only while they could not be looked at for want of memory */
     const mr_program *program;
     mr__tuner tuner;
-    bool one_by_one; /* the input remembers what was pulled of it (a cache below) */
+    bool one_by_one; /* the input remembers what was pulled of it (MR_OP_REMEMBERS) */
     uint64_t stopped;
 };
 

@@ -5,8 +5,8 @@
  *                    ^at
  *
  * A window picks events 0, stride, 2 * stride, ... of it; then `shift` are dropped, from the buffer
- * and, where shift is larger, from the input. Dropping from the input waits for the next call. A
- * window that picks an error is that error; other errors vanish. */
+ * and, where shift is larger, from the input, in the same call. A window that picks an error is
+ * that error; other errors vanish. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/params/infer.h"
@@ -67,6 +67,19 @@ static void drop(struct state *s, size_t n)
 {
     mr__queue_drop(&s->buffer, n);
     s->length -= n < s->length ? n : s->length;
+}
+
+/* Drops of the input what is still to be dropped. What cannot be read for want of memory the next
+ * call tries again. */
+static void drop_of_input(struct state *s)
+{
+    mr__entry *e;
+    mr_code rc = MR_OK;
+    while (s->buffer.gap && !s->buffer.head && rc == MR_OK) {
+        rc = mr__queue_pull(&s->buffer, s->buffer.gap, NULL, &e, NULL);
+        (void)mr__queue_head(&s->buffer);
+    }
+    s->ended |= rc == MR_END;
 }
 
 /* ---- one window ---- */
@@ -240,6 +253,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         mr_code rc = put_window(it, out, i, &ids, st);
         if (rc != MR_OK && i == 0) {
             drop(s, shift);
+            drop_of_input(s);
             return rc;
         }
         if (rc != MR_OK) { /* it is the first of the next call */
@@ -251,6 +265,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         out->ids = ids;
         drop(s, shift);
     }
+    drop_of_input(s);
     out->rows = have;
     return MR_OK;
 }

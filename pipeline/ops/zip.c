@@ -5,9 +5,9 @@
  * An error stands for an element: the other inputs still advance by one, so that they stay in step.
  * At the first END the inputs to the right are not pulled.
  *
- * Of an input that remembers what was pulled of it (a cache below) nothing may be pulled that would
- * be surplus at the end. So the blocks then end with the last full round, if it is known; if not,
- * they are of one row. */
+ * Of an input that remembers what was pulled of it (MR_OP_REMEMBERS) nothing may be pulled that
+ * would be surplus at the end. So the blocks then end with the last full round, if it is known; if
+ * not, they are of one row. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>
@@ -81,6 +81,14 @@ static mr_code finish_failed_round(mr_iter *it, size_t failed, mr_code failure, 
     return failure;
 }
 
+/* What was pulled and is never used counts as taken: a position must not bring it again. */
+static void use_all(const mr_iter *it)
+{
+    struct state *s = it->state;
+    for (size_t i = 0; i < it->n_inputs; i++)
+        mr__cursor_use(&s->inputs[i], mr__cursor_left(&s->inputs[i]));
+}
+
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
@@ -98,6 +106,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             *st = error;
         if (rc < 0 && error.sys_errno != ENOMEM) /* else nothing was taken of any input */
             rc = finish_failed_round(it, i, rc, st);
+        if (rc == MR_END)
+            use_all(it);
         if (rc != MR_OK)
             return rc;
         if (rows > mr__cursor_left(c))

@@ -98,6 +98,7 @@ MR_TEST(identities_are_what_the_graph_says_however_it_runs)
         {"zip(range(1).concatenate(range(1)).prefetch(2), range(1)).concatenate(zip(range(1), "
          "range(1)))",
          "0:0:0:0+2:0:0:0 3:0:0:0+4:0:0:0"},
+        {"zip(range(1).repeat(3), range(1)).batch(2).repeat(2)", "0:0:0:0+1:0:0:0 0:0:0:2+1:0:0:1"},
         {"range(2).cache().repeat(2)", "0:0:0:0 0:0:1:0 0:0:0:0 0:0:1:0"},
     };
     static const int64_t blocks[] = {1, 3, 1024};

@@ -27,6 +27,14 @@ MR_TEST(a_cache_below_is_pulled_no_further_than_elements_are_used)
                    "from_tensor_slices([0, 1, 0, 1, 0, 0]).shuffle(6, seed=1).cache()).repeat(4)");
 }
 
+MR_TEST(a_repeated_shuffle_below_is_opened_no_more_often_than_elements_are_used)
+{
+    mr_drive_alike("choose_from_datasets([range(5).shuffle(10, seed=1).repeat(3)"
+                   ".filter(x => x < 3), range(1)], range(9).map(x => x % 2)).repeat(4)");
+    mr_drive_alike("choose_from_datasets([range(2), range(1)], range(2).shuffle(2, seed=1)"
+                   ".repeat(9).filter(x => x >= 0)).repeat(4)");
+}
+
 MR_TEST(the_first_end_is_the_end_unless_told_otherwise)
 {
     mr_drive(THREE "counter().map(x => x % 3))", "0 10 20 1 11 21 2");

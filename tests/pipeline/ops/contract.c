@@ -141,7 +141,7 @@ static const struct needs {
     {"fed().concatenate(range(3)).take(3)", 3},
     {"fed().flat_map(x => range(2)).take(5)", 3},
     {"fed().window(3, shift=2).flat_map(w => w).take(4)", 5},
-    {"fed().window(2, shift=5).flat_map(w => w).take(4)", 7},
+    {"fed().window(2, shift=5).flat_map(w => w).take(4)", 10},
     {"fed().shuffle(4, seed=1).take(3)", 6},
     {"zip(fed(), range(9)).take(3)", 3},
     {"choose_from_datasets([fed(), range(9)], counter().map(x => x % 2)).take(4)", 2},

@@ -33,6 +33,12 @@ MR_TEST(a_cache_below_is_pulled_no_further_than_elements_are_used)
                    ".take_while(x => x != 6).ignore_errors().repeat(4)");
 }
 
+MR_TEST(a_repeated_shuffle_below_is_opened_no_more_often_than_elements_are_used)
+{
+    mr_drive_alike("range(5).shuffle(10, seed=1).repeat().filter(x => x != 1)"
+                   ".take_while(x => x != 3).repeat(6)");
+}
+
 MR_TEST(the_function_must_return_one_bool)
 {
     mr_drive_bad("range(3).take_while(x => x)", "bool");

@@ -44,6 +44,20 @@ MR_TEST(positions_within_windows)
     mr_drive_alike("range(20).batch(3).window(2, 1).flat_map(w => w)");
 }
 
+/* What a shift leaves out is taken with the window: a shuffle below is opened for it. */
+MR_TEST(a_shift_is_taken_of_the_input_at_once)
+{
+    mr_drive("range(5).shuffle(10, seed=1).repeat(3).window(1, shift=3).flat_map(w => w)"
+             ".zip(range(1)).repeat(6).map((a, b) => a)",
+             "0 0 2 2 1 3");
+    mr_drive("from_tensor_slices([1, 0, 0, 2, 0, 0, 4]).map(x => 4 // x).window(1, 3)"
+             ".flat_map(w => w)",
+             "4 2 1");
+    mr_drive("zip(range(1), range(2).shuffle(2, seed=1).repeat(9).map(x => 6 // x)"
+             ".window(1, shift=3)).repeat(4)",
+             "!zero (0,{6}) !zero !zero");
+}
+
 MR_TEST(bad_arguments_are_refused)
 {
     mr_drive_bad("range(3).window(0)", "window");

@@ -45,6 +45,27 @@ MR_TEST(a_cache_below_is_pulled_no_further_than_elements_are_used)
                    "range(8).map(x => 6 // (x - 2))).ignore_errors().repeat(4)");
 }
 
+/* The same of a shuffle that repeat() opens again and again: every time draws another order. */
+MR_TEST(a_repeated_shuffle_below_is_opened_no_more_often_than_elements_are_used)
+{
+#define REPEATED "range(5).shuffle(10, seed=1).repeat(3)"
+    mr_drive(REPEATED ".flat_map(x => from_tensors(x)).zip(range(1)).repeat(3).map((a, b) => a)",
+             "0 3 0");
+    mr_drive(REPEATED ".filter(x => x >= 0).zip(range(9).filter(x => x < 1)).repeat(3)"
+                      ".map((a, b) => a)",
+             "0 3 0");
+    mr_drive_alike(REPEATED ".batch(2).zip(range(1)).repeat(4)");
+    mr_drive_alike("zip(range(9).filter(x => x < 2), " REPEATED ".shard(2, 1)).repeat(4)");
+    mr_drive_alike("zip(" REPEATED ", range(7).filter(x => x < 6)).repeat(4)");
+}
+
+/* What was pulled of an input and is not used counts as taken in positions after the end too. */
+MR_TEST(positions_after_the_end)
+{
+    mr_drive_alike("zip(" REPEATED ", range(5)).batch(7).repeat(4)");
+    mr_drive_alike("zip(" REPEATED ", range(5).map(x => 6 // (x - 4))).batch(3).repeat(4)");
+}
+
 MR_TEST(one_dataset_twice_draws_two_orders)
 {
     mr_drive_alike(
