@@ -14,7 +14,7 @@
 #include "pipeline/system.h"
 #include "transport/net/loop_engine.h"
 
-enum { LOW_LEAST = 64 << 10, LOW_MOST = 256 << 10 };
+enum { LOW_LEAST = 64 << 10, LOW_MOST = 1 << 20 };
 enum { MOST_TIMERS = 1 << 24, ACCEPT_PAUSE = 100000000 /* ns */ };
 
 /* ---- opening ---- */
