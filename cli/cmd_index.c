@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace index: where the records of TFRecord files lie. */
 #include <inttypes.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -38,6 +39,16 @@ static int index_files(const char *name, const mr_record_index_opts *o, bool ver
     return status;
 }
 
+/* The shell's d-* stands for indexes too, where they were written before. */
+static bool is_index_of(const char *name, const char *const *files, size_t n)
+{
+    size_t size = strlen(name);
+    bool found = false;
+    for (size_t i = 0; i < n && size > 4 && strcmp(name + size - 4, ".idx") == 0 && !found; i++)
+        found = strlen(files[i]) == size - 4 && memcmp(files[i], name, size - 4) == 0;
+    return found;
+}
+
 static int run(int argc, char **argv)
 {
     cli_run r = {0};
@@ -57,6 +68,10 @@ static int run(int argc, char **argv)
     int status = cli_parse(&cli_index, tables, argc, argv, files, &n);
     if (status < 0 && n == 0)
         status = cli_usage(&cli_index, "a file is wanted");
+    for (size_t i = 0; i < n && status < 0; i++)
+        if (strcmp(files[i], "-") == 0)
+            status =
+                cli_usage(&cli_index, "an index lies beside a file, and standard input is none");
     if (status < 0) {
         status = CLI_OK;
         cli_run_start(&r);
@@ -64,7 +79,8 @@ static int run(int argc, char **argv)
         cli_catch_hangup();
         o.cancel = cli_cancel();
         for (size_t i = 0; i < n && !cli_interrupted(); i++)
-            status = index_files(files[i], &o, r.verbose, status);
+            if (!is_index_of(files[i], files, n))
+                status = index_files(files[i], &o, r.verbose, status);
     }
     mr_free(files);
     return status;

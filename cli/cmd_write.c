@@ -332,6 +332,8 @@ static int check_format(write_opts *o, const char *const *words)
     if (o->ledger && !pipeline)
         return cli_usage(&cli_write, "--ledger is of pipelines: --expr, --text, --images, and "
                                      "--jsonl with --schema");
+    if (o->shard_format != MR_SHARDS_PARQUET && o->row_group)
+        return cli_usage(&cli_write, "--row-group is of parquet files");
     if (o->shard_format == MR_SHARDS_TFRECORD)
         return -1;
     if (!pipeline)
@@ -348,8 +350,6 @@ static int check_format(write_opts *o, const char *const *words)
         return cli_usage(&cli_write, "--compress of arrow files is ZSTD, of their buffers");
     if (o->shard_format == MR_SHARDS_PARQUET && o->compress && strcmp(o->compress, "ZLIB") == 0)
         return cli_usage(&cli_write, "--compress of parquet files is ZSTD or GZIP, of their pages");
-    if (o->shard_format != MR_SHARDS_PARQUET && o->row_group)
-        return cli_usage(&cli_write, "--row-group is of parquet files");
     return -1;
 }
 
@@ -445,6 +445,10 @@ static int run(int argc, char **argv)
             cli_usage(&cli_write, "unexpected '%s'; a pipeline is given as --expr EXPR", rest[0]);
     if (status < 0 && !o.out)
         status = cli_usage(&cli_write, "--out PREFIX is missing");
+    if (status < 0 && (!*o.out || o.out[strlen(o.out) - 1] == '/'))
+        status =
+            cli_usage(&cli_write, "--out '%s' has no name after its directory; give one: '%strain'",
+                      o.out, o.out);
     int inputs =
         (o.expr != NULL) + (o.jsonl.n > 0) + (o.text.n > 0) + (o.idx.n > 0) + (o.images != NULL);
     if (status < 0 && o.recover && inputs)

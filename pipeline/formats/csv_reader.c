@@ -23,20 +23,25 @@ static const char *after_quotes(const char *p, const char *end)
     return NULL;
 }
 
-bool mr__csv_field(const char **at, const char *end, char sep, mr_bytes *out, bool *doubled)
+const char *mr__csv_field(const char **at, const char *end, char sep, mr_bytes *out, bool *doubled)
 {
     const char *p = *at, *stop;
     *doubled = false;
-    if (p < end && *p == '"' && (stop = after_quotes(p, end))) {
+    if (p < end && *p == '"') {
+        stop = after_quotes(p, end);
+        if (!stop)
+            return "its closing quote is missing";
+        if (stop < end && *stop != sep)
+            return "text follows its closing quote; a quote within quotes is written twice";
         *out = (mr_bytes){p + 1, (size_t)(stop - p) - 2};
         *doubled = memchr(out->data, '"', out->size) != NULL;
         *at = stop == end ? NULL : stop + 1;
-        return stop == end || *stop == sep;
+        return NULL;
     }
     stop = p < end ? memchr(p, sep, (size_t)(end - p)) : NULL;
     *out = (mr_bytes){p, (size_t)((stop ? stop : end) - p)};
     *at = stop ? stop + 1 : NULL;
-    return true;
+    return NULL;
 }
 
 /* The end of the row that begins at p, a line's end; NULL: it is not whole. */

@@ -16,6 +16,7 @@ extern const mr_format mr__format_csv;
 
 /* The field that begins at *at, before `end`: its text, without quotes around it. *at moves to the
  * next field's first byte, or to NULL after the last. *doubled: quotes in it are still written
- * twice. false: text follows the closing quote. */
-bool mr__csv_field(const char **at, const char *end, char sep, mr_bytes *out, bool *doubled);
+ * twice.
+ * returns  NULL; what is wrong with its quotes */
+const char *mr__csv_field(const char **at, const char *end, char sep, mr_bytes *out, bool *doubled);
 #endif

@@ -191,13 +191,18 @@ size_t mr__shard_prefix(const char *name)
     return 0;
 }
 
-/* The number of shards that a file of this prefix says it is one of; 0: it is none. */
-static int64_t shards_of(const mr__generation *g, const char *name)
+/* The number of shards that a file of this prefix, or the index of one, says it is one of; 0: it is
+ * none. */
+static int64_t shards_of(const mr__generation *g, char *name, bool *is_index)
 {
-    size_t n = strlen(g->base);
-    if (mr__shard_prefix(name) != n || strncmp(name, g->base, n) != 0)
-        return 0;
-    return strtoll(name + n + strlen("-00000-of-"), NULL, 10);
+    size_t n = strlen(g->base), size = strlen(name);
+    *is_index = size > 4 && strcmp(name + size - 4, ".idx") == 0;
+    if (*is_index)
+        name[size - 4] = '\0';
+    bool is_ours = mr__shard_prefix(name) == n && strncmp(name, g->base, n) == 0;
+    if (*is_index)
+        name[size - 4] = '.';
+    return is_ours ? strtoll(name + n + strlen("-00000-of-"), NULL, 10) : 0;
 }
 
 static DIR *open_directory(const char *path)
@@ -249,10 +254,13 @@ mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char 
         return MR_OK;
     struct dirent *entry = NULL;
     while (dir && rc == MR_OK && (entry = next_entry(dir))) {
-        int64_t n = shards_of(g, entry->d_name);
-        if (n == 0)
+        bool is_index;
+        int64_t n = shards_of(g, entry->d_name, &is_index);
+        /* An index goes with the set, or stays where the set does. */
+        if (n == 0 || (is_index && n != n_shards && !overwrite))
             continue;
-        bool other = n != n_shards || strcmp(strrchr(entry->d_name, '.') + 1, ending) != 0;
+        bool other =
+            !is_index && (n != n_shards || strcmp(strrchr(entry->d_name, '.') + 1, ending) != 0);
         char *path = join(g->directory, entry->d_name, "");
         if (other && !overwrite) {
             rc = mr_fail(st, MR_ALREADY_EXISTS,

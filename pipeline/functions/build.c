@@ -103,6 +103,12 @@ static mr_code unknown_op(const builder *b, const mr_expr *e, mr_status *st)
     mr_guess g = {.word = e->text};
     if (*hint)
         return mr__build_fail(b, st, e, "unknown op '%s'%s", e->text, hint);
+    const mr_function *f = mr_function_find(e->text);
+    if (f && !f->form)
+        return mr__build_fail(b, st, e,
+                              "unknown op '%s': it is a function of values, as in "
+                              "map(x => %s(x))",
+                              e->text, e->text);
     for (size_t i = 0; (op = mr_op_at(i)); i++)
         if (!(op->props & MR_OP_INTERNAL))
             mr_guess_try(&g, op->name);

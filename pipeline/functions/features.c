@@ -251,7 +251,8 @@ mr_code mr__features_parse(const char *op, const char *text, mr__features **out,
     *out = NULL;
     mr_code rc = mr_expr_parse(text, strlen(text), &e, &why);
     if (rc == MR_INVALID_ARGUMENT)
-        return mr_fail(st, rc, "%s: features are no text of the grammar: %.400s", op, why.message);
+        return mr_fail(st, rc, "%s: features are no text of the grammar: %.*s", op,
+                       (int)strcspn(why.message, "\n"), why.message);
     if (rc == MR_OK && ((e->kind != MR_EX_RECORD && e->kind != MR_EX_LIST) || e->n == 0))
         rc = mr_fail(&why, MR_INVALID_ARGUMENT,
                      "%s: features are wanted as {\"name\": dtype, ...}, as in {\"x\": "

@@ -88,16 +88,12 @@ static mr_code put_row(mr__sheet *s, const mr_bytes *row, char sep, size_t *fiel
     while (end > at && (end[-1] == '\n' || end[-1] == '\r'))
         end--;
     for (; at; n++) {
-        const char *begin = at;
         mr_bytes v;
         bool doubled;
         *field = n + 1;
-        if (!mr__csv_field(&at, end, sep, &v, &doubled))
-            return mr_fail(
-                st, MR_INVALID_ARGUMENT,
-                "text follows its closing quote; a quote within quotes is written twice");
-        if (begin < end && *begin == '"' && v.data == begin)
-            return mr_fail(st, MR_INVALID_ARGUMENT, "its closing quote is missing");
+        const char *why = mr__csv_field(&at, end, sep, &v, &doubled);
+        if (why)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "%s", why);
         if (n < s->f->n)
             MR_TRY(put_field(s, n, v, doubled, st));
     }

@@ -74,12 +74,13 @@ static mr_code plain_name(struct state *s, mr_bytes *v, bool doubled, mr_status 
     return MR_OK;
 }
 
-static mr_code bad_quotes(size_t column, mr_status *st)
+/* The next field of a row, which is number `column`; a row in which a quote is left open has all
+ * that follows in the file. */
+static mr_code next_field(const struct state *s, const char **at, const char *end, size_t column,
+                          mr_bytes *out, bool *doubled, mr_status *st)
 {
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "column %zu: text follows the closing quote of its field; a quote within quotes "
-                   "is written twice",
-                   column + 1);
+    const char *why = mr__csv_field(at, end, s->opts.sep, out, doubled);
+    return why ? mr_fail(st, MR_INVALID_ARGUMENT, "column %zu: %s", column + 1, why) : MR_OK;
 }
 
 static mr_code add_named(struct state *s, const mr_bytes *name, mr_status *st)
@@ -105,8 +106,7 @@ static mr_code no_column(struct state *s, const char *name, const char *at, cons
     for (size_t n = 0; at && n <= MOST; n++) {
         mr_bytes other;
         bool doubled;
-        if (!mr__csv_field(&at, end, s->opts.sep, &other, &doubled))
-            return bad_quotes(n, st);
+        MR_TRY(next_field(s, &at, end, n, &other, &doubled, st));
         MR_TRY(plain_name(s, &other, doubled, st));
         int most = other.size < 30 ? (int)other.size : 30;
         if (n < MOST)
@@ -131,6 +131,9 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
         return MR_OK;
     if (!f->named)
         return MR_END;
+    if (line->size == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the first line, which names the columns, is blank; is header=false meant?");
     if (line->size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
         at += 3; /* the byte order mark that some programs write */
     const char *names = at;
@@ -138,8 +141,7 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
     while (at) {
         mr_bytes name;
         bool doubled;
-        if (!mr__csv_field(&at, end, s->opts.sep, &name, &doubled))
-            return bad_quotes(s->n_columns, st);
+        MR_TRY(next_field(s, &at, end, s->n_columns, &name, &doubled, st));
         MR_TRY(plain_name(s, &name, doubled, st));
         MR_TRY(add_named(s, &name, st));
     }
@@ -211,8 +213,7 @@ static mr_code parse(mr_iter *it, const mr_bytes *line, mr_status *st)
     for (; at; column++) {
         mr_bytes v;
         bool doubled;
-        if (!mr__csv_field(&at, end, s->opts.sep, &v, &doubled))
-            return bad_quotes(column, st);
+        MR_TRY(next_field(s, &at, end, column, &v, &doubled, st));
         if (column < s->n_columns)
             MR_TRY(put_field(s, column, v, doubled, st));
     }

@@ -151,7 +151,8 @@ mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_st
     mr_status why;
     mr_code rc = mr_expr_parse(text, strlen(text), &e, &why);
     if (rc == MR_INVALID_ARGUMENT)
-        return mr_fail(st, rc, "%s: schema is no text of the grammar: %.400s", who, why.message);
+        return mr_fail(st, rc, "%s: schema is no text of the grammar: %.*s", who,
+                       (int)strcspn(why.message, "\n"), why.message);
     if (rc == MR_OK)
         rc = read_record(who, e, out, &why);
     mr_expr_unref(e);

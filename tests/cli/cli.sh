@@ -139,10 +139,10 @@ expect reduce_of_no_function 2 '' 'function' -- "$m" reduce 'range(3)' --init 0 
 expect reduce_of_a_bad_value 2 '' '^' -- "$m" reduce 'range(3)' --init '(0' --fn '(s, x) => s'
 expect reduce_without_a_function 2 '' '--fn' -- "$m" reduce 'range(3)' --init 0
 mkdir -p folder && echo precious >folder/file
-expect write_needs_a_name 1 '' "'folder/' has no name" "'folder/train'" -- "$m" write --out folder/ --overwrite --expr 'range(3)'
+expect write_needs_a_name 2 '' "'folder/' has no name" "'folder/train'" -- "$m" write --out folder/ --overwrite --expr 'range(3)'
 expect write_takes_a_pipeline_as_an_option 2 '' "unexpected 'range(3)'; a pipeline is given as --expr EXPR" -- "$m" write --out k 'range(3)'
 expect write_needs_a_directory 1 '' 'nodir/k-00000-of-00001.tfrecord' 'its directory does not exist' -- "$m" write --out nodir/k --expr 'range(3)'
-expect write_needs_a_prefix 1 '' "'' has no name" -- "$m" write --out '' --expr 'range(3)'
+expect write_needs_a_prefix 2 '' "'' has no name" -- "$m" write --out '' --expr 'range(3)'
 same write_without_a_name_leaves_other_files file "$(ls -A folder)"
 expect write_to_a_closed_output 0 '' 'standard output' -- sh -c "'$m' write --out closed --expr 'range(3)' >&-"
 result and_the_files_are_there $([ -s closed-00000-of-00001.tfrecord ]; echo $?)
@@ -253,6 +253,9 @@ result index_of_a_pattern_leaves_out_indexes "$([ "$(ls quoted)" = $'a-1\na-1.id
 expect index_of_a_name_with_brackets 0 '' 'b[1]: 4 records' -- "$m" index -v 'quoted/b[1]'
 expect index_of_a_pattern_without_files 1 '' 'no file matches quoted/c*' -- "$m" index 'quoted/c*'
 expect index_wants_a_file 2 '' 'a file is wanted' -- "$m" index
+expect index_of_standard_input 2 '' 'standard input is none' -- "$m" index -
+expect index_of_what_the_shell_finds 0 '' 'quoted/a-2: 4 records' -- sh -c "'$m' index -v quoted/a-*"
+expect index_without_its_file_is_a_file 1 '' 'quoted/a-1.idx' -- "$m" index quoted/a-1.idx
 expect verify_good 0 ANY -- "$m" inspect --verify $f
 expect verify_bad 1 ANY 'flip.tfrecord' 'record 1' -- "$m" inspect --verify flip.tfrecord
 result control_bytes_of_a_name_are_escaped "$("$m" inspect --verify $'no\e[2Jsuch' 2>&1 | grep -q $'\e'; [ $? = 1 ]; echo $?)"
@@ -454,7 +457,9 @@ expect file_size_limit 1 '' -- bash -c "ulimit -f 64; '$m' write --out limited -
 result file_size_limit_leaves_no_file $([ -z "$(ls limited* .limited* 2>/dev/null)" ]; echo $?) "$(ls -a)"
 "$m" write --out gen --shards 3 --expr 'range(3)' >/dev/null
 expect another_set_is_refused 1 '' 'set of 3 shards' -- "$m" write --out gen --shards 2 --expr 'range(3)'
+expect a_set_is_indexed 0 '' -- "$m" index 'gen-*.tfrecord'
 expect another_set_is_replaced 0 '3 records in 2 files: gen-*-of-00002.tfrecord' -- "$m" write --out gen --shards 2 --overwrite --expr 'range(3)'
+expect the_index_of_a_set_goes_with_it 0 3 -- sh -c "'$m' show 'tfrecord(\"gen-*\")' | wc -l"
 result only_the_new_set_is_left "$([ "$(echo gen-* .gen*)" = 'gen-00000-of-00002.tfrecord gen-00001-of-00002.tfrecord .gen*' ]; echo $?)"
 a_part_is_there() { [ -e "$(echo .stopped-00001*)" ]; }
 for signal in INT TERM HUP; do

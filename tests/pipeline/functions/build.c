@@ -71,6 +71,8 @@ MR_TEST(errors_name_the_place_and_what_exists)
     mr_has_str(show("range(3).bach(2)", NULL), "unknown op 'bach'; did you mean 'batch'?");
     mr_has_str(show("range(3).bach(2)", NULL), "\n  range(3).bach(2)\n");
     mr_has_str(show("zip(rnage(3), range(2))", NULL), "unknown op 'rnage'");
+    mr_has_str(show("range(3).cast(\"float32\")", NULL),
+               "unknown op 'cast': it is a function of values, as in map(x => cast(x))");
     mr_has_str(show("range(3).batch(2, foo=3)", NULL), "no parameter 'foo'; it has batch_size");
     mr_has_str(show("range(3).batch(2, 2, 2, 2, 2)", NULL), "refused");
     mr_has_str(show("range(3).batch()", NULL), "refused");

@@ -85,7 +85,16 @@ MR_TEST(what_is_not_as_announced_is_an_error_with_its_line_and_field)
     mr_drive_file("d", "n,n\n1,2\n");
     mr_drive(mr_drive_path("csv(\"@/d\", {\"n\": uint8})"), "!two_columns_are_called_n");
     mr_drive_file("u", "n\n1\n\"open\nto-end");
-    mr_drive(mr_drive_path("csv(\"@/u\", {\"n\": bytes})"), "\"1\" \"\\\"open\nto-end\"");
+    mr_drive(mr_drive_path("csv(\"@/u\", {\"n\": bytes})"),
+             "\"1\" !line_3:_column_1:_its_closing_quote_is_missing");
+    mr_drive_file("v", "n,m\n1,\"x\"\"");
+    mr_drive(mr_drive_path("csv(\"@/v\", {\"n\": int64, \"m\": bytes})"),
+             "!line_2:_column_2:_its_closing_quote_is_missing");
+    mr_drive_file("w", "n,\"m\n1,2\n");
+    mr_drive(mr_drive_path("csv(\"@/w\", {\"n\": int64})"),
+             "!line_1:_column_2:_its_closing_quote_is_missing");
+    mr_drive_file("blank", "\nn\n1\n");
+    mr_drive(mr_drive_path("csv(\"@/blank\", {\"n\": int64})"), "!line_1:_the_first_line");
     mr_drive_file("e", "");
     mr_drive(mr_drive_path("csv(\"@/e\", {\"n\": bytes})"), "");
     mr_drive_file("bom", "\xef\xbb\xbfn\n1\n");
