@@ -218,8 +218,9 @@ static mr_code parse(mr_iter *it, const mr_bytes *line, mr_status *st)
             MR_TRY(put_field(s, column, v, doubled, st));
     }
     if (column != s->n_columns)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%zu fields, expected %zu, as the %s has", column,
-                       s->n_columns, has_header(it->params) && f->named ? "header" : "features");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%zu fields, expected %zu, as the %s", column,
+                       s->n_columns,
+                       has_header(it->params) && f->named ? "header has" : "features say");
     for (size_t i = 0; has_header(it->params) && f->named && i < f->n; i++) {
         size_t k = 0; /* one with a default, which this file has no column for */
         while (k < s->n_columns && s->fields[k] != i)
