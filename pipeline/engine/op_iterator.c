@@ -74,6 +74,13 @@ static bool counts_exactly(const struct mr_iter_private *p, const mr_dataset *no
     return p->scope && p->again && (mr__dataset_all_props(node) & MR_OP_OPENS_LATER);
 }
 
+bool mr_iter_pulls_count(const mr_iter *it)
+{
+    const struct mr_iter_private *p = it->priv;
+    bool draws = p->again && (mr__dataset_all_props(it->node) & MR__OPENS_RANDOM);
+    return draws || counts_exactly(p, it->node);
+}
+
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,
                       mr_status *st)
 {

@@ -24,9 +24,6 @@
 /* Nobody has asked yet for the number of elements, which takes a look into files. */
 #define NOT_COUNTED INT64_MIN
 
-/* In all_props, beside MR_OP_*: some op opens a random one more than once. */
-#define OPENS_RANDOM (UINT32_C(1) << 31)
-
 struct body {
     mr__object obj;
     const mr_op *op; /* NULL: carries an error */
@@ -158,8 +155,8 @@ static uint32_t draws(const mr_op *op, uint32_t below)
 {
     bool pulls_once = (op->props & MR_OP_KEEPS_COUNT) && !(op->props & MR_OP_REORDERS);
     if ((op->props & MR_OP_OPENS_LATER) && (below & MR_OP_RANDOM))
-        return OPENS_RANDOM;
-    return (below & OPENS_RANDOM) && !pulls_once ? MR_OP_REMEMBERS : 0;
+        return MR__OPENS_RANDOM;
+    return (below & MR__OPENS_RANDOM) && !pulls_once ? MR_OP_REMEMBERS : 0;
 }
 
 static void sum_inputs(mr_dataset *ds)

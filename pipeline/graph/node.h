@@ -51,7 +51,8 @@ mr_dataset *mr__dataset_instance(const mr_dataset *ds);
 uint64_t mr__dataset_n_sources(const mr_dataset *ds);
 /* Of them, those in the inputs before input i. */
 uint64_t mr__dataset_sources_before(const mr_dataset *ds, size_t i);
-/* The props of its op and of all below, or-ed. */
+/* The props of its op and of all below, or-ed, and: */
+#define MR__OPENS_RANDOM (UINT32_C(1) << 31) /* some op opens a random one more than once */
 uint32_t mr__dataset_all_props(const mr_dataset *ds);
 
 /* Of the elements of ds, which is new and nobody else has yet, no more is known from here on

@@ -37,7 +37,9 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, path, .doc = "The folder of the snapshots, one for each graph."), {0}};
+    MR_PARAM_WITH(struct params, path, MR_P_POSITIONAL | MR_P_KEEPS_FILE,
+                  .doc = "The folder of the snapshots, one for each graph."),
+    {0}};
 
 const mr_op mr_op_snapshot = {
     .abi = MR_ABI_VERSION,

@@ -81,14 +81,6 @@ static mr_code finish_failed_round(mr_iter *it, size_t failed, mr_code failure, 
     return failure;
 }
 
-/* What was pulled and is never used counts as taken: a position must not bring it again. */
-static void use_all(const mr_iter *it)
-{
-    struct state *s = it->state;
-    for (size_t i = 0; i < it->n_inputs; i++)
-        mr__cursor_use(&s->inputs[i], mr__cursor_left(&s->inputs[i]));
-}
-
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
@@ -106,8 +98,6 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             *st = error;
         if (rc < 0 && error.sys_errno != ENOMEM) /* else nothing was taken of any input */
             rc = finish_failed_round(it, i, rc, st);
-        if (rc == MR_END)
-            use_all(it);
         if (rc != MR_OK)
             return rc;
         if (rows > mr__cursor_left(c))

@@ -526,7 +526,7 @@ void mr__queue_open(mr__queue *q, mr_iter *it, mr_iter *input)
 {
     q->it = it;
     q->input = input;
-    q->positions = mr_iter_keeps_positions(it);
+    q->positions = mr_iter_keeps_positions(it) && !(input && mr_iter_pulls_count(input));
 }
 
 void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows)

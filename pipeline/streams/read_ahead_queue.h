@@ -14,7 +14,8 @@
  * Position. An entry keeps the input's position before its pull. What is queued is then no part of
  * the op's position: that is the position of the oldest entry, and how many events of it were
  * taken. Restoring reads them again and skips them (`skip`). Where the input cannot be produced
- * again, or positions were not kept, the entries themselves are saved.
+ * again, where that would count (mr_iter_pulls_count), or where positions were not kept, the
+ * entries themselves are saved.
  *
  * Who pulls. A queue opened by mr__queue_open is filled by the consumer, when it is empty
  * (mr__queue_front, mr__queue_next) or as the consumer likes (mr__queue_pull). One opened by

@@ -99,6 +99,7 @@ MR_TEST(identities_are_what_the_graph_says_however_it_runs)
          "range(1)))",
          "0:0:0:0+2:0:0:0 3:0:0:0+4:0:0:0"},
         {"zip(range(1).repeat(3), range(1)).batch(2).repeat(2)", "0:0:0:0+1:0:0:0 0:0:0:2+1:0:0:1"},
+        {"range(1).repeat(3).batch(2).unbatch().take(1).repeat(2)", "0:0:0:0 0:0:0:2"},
         {"range(2).cache().repeat(2)", "0:0:0:0 0:0:1:0 0:0:0:0 0:0:1:0"},
     };
     static const int64_t blocks[] = {1, 3, 1024};

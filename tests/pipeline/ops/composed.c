@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pipeline/ops/drive.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/events.h"
 #include "tests/harness.h"
 
 /* Graphs of several ops, saved and restored at every position. */
@@ -22,4 +26,50 @@ MR_TEST(chains_give_the_same_however_they_run)
     };
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
         mr_drive_alike(graphs[i]);
+}
+
+/* Rows that an op holds of a repeated shuffle were drawn, also where nobody asks for them again
+ * after a restore: the orders to come are those after them. */
+MR_TEST(what_is_held_of_a_repeated_shuffle_was_drawn)
+{
+#define REPEATED "range(2).shuffle(2, seed=1).repeat(3)"
+    mr_drive(REPEATED ".batch(4).unbatch().take(1).repeat(6)", "0 1 0 0 0 0");
+    mr_drive_alike(REPEATED ".batch(4).rebatch(1).take(1).repeat(6)");
+    mr_drive_alike(REPEATED ".batch(4).unbatch().shard(2, 0).take(1).repeat(6)");
+    mr_drive_alike(REPEATED ".batch(4).replica_slices(2).take(1).repeat(6)");
+    mr_drive(REPEATED ".window(3, shift=2).flat_map(w => w).take(1).repeat(4)", "0 1 0 0");
+    mr_drive_alike("zip(" REPEATED ".batch(4).unbatch(), range(3)).repeat(4)");
+    mr_drive_alike("range(3).shuffle(10, seed=6).repeat(2).batch(3).unbatch().take(4).repeat(3)");
+    mr_drive_alike("sample_from_datasets([range(3).shuffle(10, seed=6).repeat(2).batch(3)"
+                   ".unbatch(), range(3)], seed=2, stop_on_empty_dataset=true).repeat(3)");
+    mr_drive_alike("sample_from_datasets([range(3).shuffle(10, seed=7).repeat(2), range(6)], "
+                   "seed=3, stop_on_empty_dataset=true).batch(20).repeat(2)");
+    mr_drive_alike("choose_from_datasets([" REPEATED ", range(4)], range(9).map(x => x % 2))"
+                   ".batch(20).repeat(3)");
+}
+
+/* A snapshot is complete or not by what was used of it, however large blocks are. */
+MR_TEST(a_snapshot_below_is_pulled_no_further_than_elements_are_used)
+{
+    static const int64_t rows[] = {1, 3, 1024};
+    for (size_t i = 0; i < 3; i++) {
+        char text[400];
+        mr_status st;
+        mr_events e = {0};
+        mr_iterator *it = NULL;
+        snprintf(text, sizeof text,
+                 "range(5).shuffle(5, seed=1).snapshot(\"%s%d\").interleave(x => range(x, x + 1), "
+                 "cycle_length=2).take_while(x => x != 2).repeat(3)",
+                 mr_test_path("snapshot"), (int)i);
+        mr_dataset *ds = mr_drive_build(text);
+        const mr_iterator_opts o = {.has_threads = true, .block_rows = rows[i]};
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        mr_events_run(&e, it, 100, SIZE_MAX);
+        char *got = mr_events_join(&e);
+        mr_eq_str(got, "0 4 3 1 3 1 0 4 0 1 3 4");
+        free(got);
+        mr_events_reset(&e, 0);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
 }
