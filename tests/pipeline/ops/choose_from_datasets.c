@@ -58,6 +58,7 @@ MR_TEST(shapes_may_differ_types_not)
     mr_drive_bad("choose_from_datasets([range(2), range(2).enumerate()], range(2))", "types");
     mr_drive_bad("choose_from_datasets([range(2)], range(2).map(x => 1.0))", "number");
     mr_drive_bad("choose_from_datasets([range(2)], range(4).batch(2))", "number");
+    mr_drive_bad("choose_from_datasets([range(2)], range(2).map(x => {\"a\": x}))", "number");
     mr_drive_bad("choose_from_datasets([], range(2))", "dataset");
     mr_drive_bad("choose_from_datasets([range(2)])", "dataset");
 }
@@ -69,6 +70,8 @@ MR_TEST(errors_take_the_place_of_an_element)
     mr_drive("choose_from_datasets([range(-1, 2).map(x => 6 // x), range(3)], "
              "from_tensor_slices([0, 1, 0, 1, 0]))",
              "-6 0 !zero 1 6");
+    mr_drive("choose_from_datasets([range(2)], range(1).concatenate(range(2).batch(2)))",
+             "0 !scalars");
 }
 
 MR_TEST(number_of_elements)
@@ -82,6 +85,12 @@ MR_TEST(made_in_c)
 {
     mr_dataset *inputs[] = {mr_range(0, 3, 1), mr_range(10, 11, 1)};
     mr_drive_dataset(mr_choose_from_datasets(inputs, 2, mr_range(0, 2, 1), NULL), "0 10");
+}
+
+MR_TEST(a_lack_of_memory_loses_nothing)
+{
+    mr_drive_goes_on(
+        "choose_from_datasets([range(1, 9).map(x => 6 // x), range(4)], range(9).map(x => x % 2))");
 }
 
 MR_TEST(every_allocation_may_fail)

@@ -25,6 +25,7 @@ MR_TEST(cardinality)
 {
     mr_drive_count("range(3).concatenate(range(4))", 7);
     mr_drive_count("range(3).concatenate(counter())", MR_INFINITE);
+    mr_drive_count("range(9223372036854775807).concatenate(range(1))", INT64_MAX);
     mr_drive_count("range(3).concatenate(range(3).filter(x => x > 1))", MR_UNKNOWN_COUNT);
 }
 

@@ -338,6 +338,9 @@ MR_TEST(numbers_of_a_position_that_cannot_be_are_refused)
         {"range(3).concatenate(range(3))", "concatenate", 1, 0, 3},
         {"range(3).repeat(2)", "repeat", 1, 0, 2},
         {"range(3).repeat(2)", "repeat", 1, 1, 2},
+        {"range(9).take_while(x => x < 7)", "take_while", 1, 0, 2},
+        {"choose_from_datasets([range(9)], range(9).map(x => 0))", "choose_from_datasets", 1, 0, 2},
+        {"choose_from_datasets([range(9)], range(9).map(x => 0))", "choose_from_datasets", 1, 1, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t size;
@@ -348,6 +351,29 @@ MR_TEST(numbers_of_a_position_that_cannot_be_are_refused)
         mr_code_is(restore_bytes(cases[i].text, bytes, size, &e), MR_INVALID_ARGUMENT, NULL);
         mr_free(bytes);
         mr_events_reset(&e, 0);
+    }
+}
+
+/* The text of the graph stands in the position. */
+static void put_text(unsigned char *bytes, size_t size, const char *was, const char *text)
+{
+    unsigned char *at = memmem(bytes, size, was, strlen(was));
+    mr_check(at && strlen(was) == strlen(text));
+    memcpy(at, text, strlen(text));
+}
+
+MR_TEST(an_input_that_must_be_open_is)
+{
+    static const char *const texts[][2] = {{"range(9).take(0)", "range(9).take(3)"},
+                                           {"range(9).skip(-1)", "range(9).skip(10)"}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        size_t size;
+        mr_events e = {0};
+        mr_test_context("%s as %s", texts[i][0], texts[i][1]);
+        unsigned char *bytes = position_of(texts[i][0], 0, &size);
+        put_text(bytes, size, texts[i][0], texts[i][1]);
+        mr_code_is(restore_bytes(texts[i][1], bytes, size, &e), MR_INVALID_ARGUMENT, NULL);
+        mr_free(bytes);
     }
 }
 

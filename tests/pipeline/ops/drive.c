@@ -382,3 +382,35 @@ void mr_drive_faults(const char *text)
         mr_dataset_unref(ds);
     }
 }
+
+void mr_drive_goes_on(const char *text)
+{
+    char *expected = mr_drive_show(text);
+    struct drive d = {.ds = mr_drive_build(text)};
+    mr_events_split(&d.expected, expected);
+    mr_test_context("%s, going on after a fault", text);
+    mr_fault_each_allocation(n)
+    {
+        mr_iterator_opts opts = {.has_threads = true};
+        mr_iterator *it = NULL;
+        mr_status st;
+        mr_events e = {0};
+        mr_block b = MR_BLOCK_EMPTY;
+        if (mr_fault_expect(mr_iterator_open(&it, d.ds, &opts, &st), &st) != MR_OK)
+            continue;
+        for (mr_code rc = MR_OK; rc != MR_END;) {
+            size_t before = e.n;
+            rc = mr_events_pull(&e, it, 3, &b);
+            if (rc == MR_RESOURCE_EXHAUSTED && mr_fault_seen())
+                mr_events_reset(&e, before);
+        }
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        compare(&d, &e);
+        mr_events_reset(&e, 0);
+    }
+    mr_test_context("%s", "");
+    mr_events_reset(&d.expected, 0);
+    mr_dataset_unref(d.ds);
+    free(expected);
+}

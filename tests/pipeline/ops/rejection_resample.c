@@ -44,6 +44,11 @@ MR_TEST(what_is_wanted_as_it_comes_stays_whole)
     mr_drive("range(4).rejection_resample(x => x % 2, [1, 1], [1, 1], seed=1)",
              "(0,0) (1,1) (0,2) (1,3)");
     mr_drive("range(4).rejection_resample(x => x % 2, [1, 0], [1, 1], seed=1)", "(0,0) (0,2)");
+    /* A class of which none was expected stays, and limits no other. */
+    mr_drive("range(4).rejection_resample(x => x % 2, [1, 1], [1, 0], seed=1)",
+             "(0,0) (1,1) (0,2) (1,3)");
+    mr_drive("range(4).rejection_resample(x => x % 2, [0, 1], [1, 0], seed=1)",
+             "(0,0) (1,1) (0,2) (1,3)");
     mr_drive("range(4).map(x => (x, \"s\")).rejection_resample((x, s) => 0, [2.5])",
              "(0,0,\"s\") (0,1,\"s\") (0,2,\"s\") (0,3,\"s\")");
     mr_drive("range(0).rejection_resample(x => x, [1.0])", "");
@@ -53,12 +58,21 @@ MR_TEST(a_seed_fixes_the_choice)
 {
     mr_drive_alike("range(60).rejection_resample(x => x % 3, [1, 2, 3], seed=7).repeat(2)");
     mr_drive_alike("range(60).rejection_resample(x => x % 3, [1, 2, 3]).repeat(2)");
+    /* Each epoch draws on; without initial_dist every class begins with a count of ten. */
+    mr_drive("range(8).rejection_resample(x => x % 2, [3, 1], [1, 1], seed=1).repeat(2)"
+             ".map((c, x) => x)",
+             "0 1 2 4 5 6 0 2 4 6 7");
+    mr_drive("range(3000).rejection_resample(x => (1 if x % 5 == 0 else 0), [1, 1], seed=1)"
+             ".map((c, x) => x).batch(3000).map(x => (size(x), sum(x)))",
+             "(1260,1828954)");
 }
 
 MR_TEST(errors_stay_where_they_are)
 {
     mr_drive("range(-2, 3).rejection_resample(x => 6 // x * 0, [1], [1], seed=1)",
              "(0,-2) (0,-1) !zero (0,1) (0,2)");
+    mr_drive("range(4).rejection_resample(x => 6 // (x % 2) * 0, [1], [1], seed=1)",
+             "!zero (0,1) !zero (0,3)");
     mr_drive("range(4).rejection_resample(x => x - 1, [1, 1], [1, 1], seed=1)",
              "!range (0,1) (1,2) !range");
 }
@@ -78,6 +92,11 @@ MR_TEST(made_in_c)
     mr_drive_dataset(mr_rejection_resample(mr_range(0, 3, 1), mr_fn_text("x => 0"),
                                            (const double[]){1}, NULL, 1, NULL),
                      "(0,0) (0,1) (0,2)");
+}
+
+MR_TEST(a_lack_of_memory_loses_nothing)
+{
+    mr_drive_goes_on("range(9).rejection_resample(x => x % 2, [1, 2], seed=1)");
 }
 
 MR_TEST(every_allocation_may_fail)

@@ -18,6 +18,7 @@ MR_TEST(an_epoch_without_elements_ends_an_endless_repeat)
     mr_drive("range(0).repeat(9223372036854775807)", "");
     mr_drive("range(3).filter(x => x > 5).repeat()", "");
     mr_drive("from_tensors(0).map(x => 1 // x).repeat()", "!zero");
+    mr_drive("range(2).shuffle(2, seed=4).take(1).filter(x => x == 1).repeat()", "1 1");
 }
 
 MR_TEST(each_epoch_is_a_new_iterator)
@@ -29,6 +30,7 @@ MR_TEST(cardinality)
 {
     mr_drive_count("range(3).repeat(2)", 6);
     mr_drive_count("range(3).repeat()", MR_INFINITE);
+    mr_drive_count("range(9223372036854775807).repeat(2)", INT64_MAX);
     mr_drive_count("range(0).repeat()", 0);
     mr_drive_count("range(3).filter(x => x > 1).repeat()", MR_INFINITE);
     mr_drive_count("range(3).filter(x => x > 1).repeat(0)", 0);

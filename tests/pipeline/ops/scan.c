@@ -62,6 +62,11 @@ MR_TEST(made_in_c)
                      "1 3 6");
 }
 
+MR_TEST(a_lack_of_memory_loses_nothing)
+{
+    mr_drive_goes_on("range(-3, 4).scan(0, (s, x) => (s + 6 // x, s))");
+}
+
 MR_TEST(every_allocation_may_fail)
 {
     mr_drive_faults("range(-3, 5).scan((0, [1]), (s, x) => ((s[0] + 6 // x, concat(s[1], [x])), "

@@ -53,6 +53,11 @@ MR_TEST(number_of_elements)
     mr_drive_count("counter().take_while(x => true)", MR_UNKNOWN_COUNT);
 }
 
+MR_TEST(a_lack_of_memory_loses_nothing)
+{
+    mr_drive_goes_on("range(-3, 9).take_while(x => 6 // x < 6)");
+}
+
 MR_TEST(every_allocation_may_fail)
 {
     mr_drive_faults("range(-3, 9).take_while(x => 6 // x < 6)");

@@ -38,6 +38,7 @@ MR_TEST(other_elements_are_refused)
     mr_drive_bad("range(3).map(x => x > 1).unique()", "unique");
     mr_drive_bad("range(3).enumerate().unique()", "unique");
     mr_drive_bad("range(3).window(2).unique()", "unique");
+    mr_drive_bad("range(6).batch(2).ragged_batch(2).unique()", "unique");
 }
 
 MR_TEST(number_of_elements)
@@ -51,6 +52,12 @@ MR_TEST(many_values)
         "range(5000).map(x => x * 7919 % 3001).unique().batch(5000).map(x => (size(x), sum(x), "
         "max(x)))",
         "(3001,4501500,3000)");
+}
+
+MR_TEST(a_lack_of_memory_loses_no_value)
+{
+    mr_drive_goes_on("range(9).map(x => x % 4).unique()");
+    mr_drive_goes_on("from_tensor_slices([\"a\", \"b\", \"a\", \"c\"]).unique()");
 }
 
 MR_TEST(every_allocation_may_fail)

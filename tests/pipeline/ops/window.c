@@ -14,6 +14,8 @@ MR_TEST(datasets_of_consecutive_elements)
     mr_drive("range(10).window(2, shift=5, stride=2)", "{0,2} {5,7}");
     mr_drive("range(0).window(3)", "");
     mr_drive("range(2).window(9223372036854775807)", "{0,1}");
+    /* A span of 2^64. */
+    mr_drive("range(2).window(4, 4, 6148914691236517205)", "{0}");
 }
 
 MR_TEST(each_component_is_a_dataset)
@@ -21,6 +23,8 @@ MR_TEST(each_component_is_a_dataset)
     mr_drive("zip(range(4), range(10, 14)).window(2)", "({0,1},{10,11}) ({2,3},{12,13})");
     mr_drive("range(4).window(2).window(2)", "{{0,1},{2,3}}");
     mr_drive("range(4).map(x => ones([x])).window(3)", "{[],[1],[1,1]} {[1,1,1]}");
+    mr_drive("range(3).map(x => (range(x), ones([x]))).window(3)",
+             "({{},{0},{0,1}},{[],[1],[1,1]})");
 }
 
 MR_TEST(a_window_that_picks_an_error_is_that_error_others_vanish)
@@ -42,6 +46,9 @@ MR_TEST(positions_within_windows)
         "range(20).shuffle(5, seed=1).window(4, 2, 3).flat_map(w => w.batch(3)).repeat(2)");
     mr_drive_alike("range(-5, 5).map(x => 12 // x).window(3, 2).flat_map(w => w).repeat(2)");
     mr_drive_alike("range(20).batch(3).window(2, 1).flat_map(w => w)");
+    /* Elements that come in another order each time are part of the position. */
+    mr_drive("range(9).map(x => 1, num_parallel_calls=2, deterministic=false).window(4, 2)",
+             "{1,1,1,1} {1,1,1,1} {1,1,1,1} {1,1,1} {1}");
 }
 
 /* What a shift leaves out is taken with the window: a shuffle below is opened for it. */
@@ -72,6 +79,7 @@ MR_TEST(cardinality)
     mr_drive_count("range(7).window(3, 1, 2)", 7);
     mr_drive_count("range(7).window(3, 1, 2, drop_remainder=true)", 3);
     mr_drive_count("range(2).window(3, 1, drop_remainder=true)", 0);
+    mr_drive_count("range(3).window(3, 1, drop_remainder=true)", 1);
     mr_drive_count("counter().window(3)", MR_INFINITE);
 }
 

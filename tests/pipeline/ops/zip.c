@@ -41,6 +41,12 @@ MR_TEST(a_cache_below_is_pulled_no_further_than_elements_are_used)
         "4 4 3 0");
     mr_drive_alike(
         "zip(range(6).shuffle(6, seed=1).cache().filter(x => x != 1), range(3)).repeat(4)");
+    mr_drive_alike("zip(range(7).shuffle(7, seed=1).cache(), range(5).map(x => 6 // (x // 4)))"
+                   ".ignore_errors().repeat(4)");
+    mr_drive_alike(
+        "zip(range(6).shuffle(6, seed=1).cache(), range(9).filter(x => x < 2)).repeat(4)");
+    mr_drive_alike("zip(range(6).shuffle(6, seed=1).cache(), "
+                   "range(6).shuffle(6, seed=2).cache().filter(x => x < 2)).repeat(4)");
     mr_drive_alike("zip(range(4).shuffle(4, seed=1).cache(), range(9).shuffle(9, seed=2).cache(), "
                    "range(8).map(x => 6 // (x - 2))).ignore_errors().repeat(4)");
 }
@@ -70,6 +76,11 @@ MR_TEST(one_dataset_twice_draws_two_orders)
 {
     mr_drive_alike(
         "from_tensors(1).map(x => range(5).shuffle(5, seed=1)).flat_map(d => zip(d, d))");
+}
+
+MR_TEST(a_lack_of_memory_uses_up_no_round)
+{
+    mr_drive_goes_on("zip(range(7), range(1, 9).map(x => 6 // x), range(9).filter(x => x > 1))");
 }
 
 MR_TEST(cardinality)
