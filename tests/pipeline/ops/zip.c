@@ -45,6 +45,8 @@ MR_TEST(a_cache_below_is_pulled_no_further_than_elements_are_used)
                    ".ignore_errors().repeat(4)");
     mr_drive_alike(
         "zip(range(6).shuffle(6, seed=1).cache(), range(9).filter(x => x < 2)).repeat(4)");
+    mr_drive_alike("zip(range(6).shuffle(6, seed=1).cache().concatenate(range(2)), "
+                   "range(9).filter(x => x < 2)).repeat(4)");
     mr_drive_alike("zip(range(6).shuffle(6, seed=1).cache(), "
                    "range(6).shuffle(6, seed=2).cache().filter(x => x < 2)).repeat(4)");
     mr_drive_alike("zip(range(4).shuffle(4, seed=1).cache(), range(9).shuffle(9, seed=2).cache(), "
