@@ -50,8 +50,7 @@ mr_code mr__file_cache_restore(mr_iter *it, mr_state_r *r, mr_status *st) MR_NOD
 /* In a descriptor, where that is all of the state. */
 #define MR__FILE_CACHE_SLOTS                                                                       \
     .iter_size = sizeof(mr__file_cache), .min_inputs = 1, .max_inputs = 1,                         \
-    .role = MR_ROLE_BARRIER,                                                                       \
-    .props = MR_OP_KEEPS_COUNT | MR_OP_OPENS_INPUTS | MR_OP_REMEMBERS,                             \
+    .role = MR_ROLE_BARRIER, .props = MR_OP_KEEPS_COUNT | MR_OP_OPENS_INPUTS | MR_OP_REMEMBERS,    \
     .next = mr__file_cache_next, .close = mr__file_cache_close, .save = mr__file_cache_save,       \
     .restore = mr__file_cache_restore
 
