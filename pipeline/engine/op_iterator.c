@@ -74,11 +74,25 @@ static bool counts_exactly(const struct mr_iter_private *p, const mr_dataset *no
     return p->scope && p->again && (mr__dataset_all_props(node) & MR_OP_OPENS_LATER);
 }
 
+static bool records(const mr_iter *it)
+{
+    bool some = it->priv->records;
+    for (size_t i = 0; i < it->n_inputs && !some; i++)
+        some = it->inputs[i] && records(it->inputs[i]);
+    return some;
+}
+
 bool mr_iter_pulls_count(const mr_iter *it)
 {
     const struct mr_iter_private *p = it->priv;
-    bool draws = p->again && (mr__dataset_all_props(it->node) & MR__OPENS_RANDOM);
-    return draws || counts_exactly(p, it->node);
+    uint32_t props = mr__dataset_all_props(it->node);
+    return p->again && ((props & MR__OPENS_RANDOM) || (p->scope && (props & MR_OP_OPENS_LATER)) ||
+                        ((props & MR_OP_REMEMBERS) && records(it)));
+}
+
+void mr_iter_set_records(mr_iter *it, bool does)
+{
+    it->priv->records = does;
 }
 
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,

@@ -232,10 +232,12 @@ MR_API mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st) MR_NOD
 MR_API mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n,
                                         mr_status *st) MR_NODISCARD;
-/* What was pulled of it counts in iterators to come: it draws or is counted, and an op above opens
- * it again. Made again after a restore, what was pulled would count only if somebody asked for it:
- * save rows. thread any */
+/* What is pulled of it now counts in iterators to come: it draws, is counted or recorded, and an op
+ * above opens it again. Made again after a restore, what was pulled would count only if somebody
+ * asked for it: save rows. thread whose it is */
 bool mr_iter_pulls_count(const mr_iter *it);
+/* An op with MR_OP_REMEMBERS says whether it records what is pulled. */
+void mr_iter_set_records(mr_iter *it, bool does);
 /* false: this iterator or one below it, ever opened, cannot produce the same again
  * (MR_OP_NO_REPLAY): save rows. thread any */
 MR_API bool mr_iter_replays(const mr_iter *it);

@@ -48,6 +48,7 @@ struct mr_iter_private {
     mr__scope *scope; /* NULL: identities are not asked for */
     bool owns_scope;
     bool again;                /* an op above opens inputs while it runs */
+    bool records;              /* set by mr_iter_set_records */
     uint64_t number;           /* in the scope, of the first source of this iterator */
     uint64_t epoch;            /* of a source */
     uint64_t seed;             /* hash of this place in the graph */

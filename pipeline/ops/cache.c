@@ -137,6 +137,7 @@ static mr_code begin(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     MR_TRY(mr_iter_open_input(it, 0, st));
+    mr_iter_set_records(it, true);
     if (mr_iter_keeps_positions(it) && mr_iter_replays(it->inputs[0]))
         MR_TRY(mr_iter_position(it->inputs[0], &s->record.position, st));
     return MR_OK;
@@ -161,6 +162,7 @@ static mr_code publish(mr_iter *it, mr_status *st)
     }
     pthread_mutex_unlock(&c->lock);
     s->published = true;
+    mr_iter_set_records(it, false);
     reset_record(&s->record);
     return MR_OK;
 }
@@ -478,6 +480,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     mr_block_clear(&s->ahead);
     s->reading = mode == READING;
     s->published = mode == PUBLISHED;
+    mr_iter_set_records(it, mode == RECORDING);
     if (s->reading) {
         MR_TRY(mr_state_get_u64(r, &at, st));
         MR_TRY(seek(it, at, st));

@@ -79,8 +79,7 @@ mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr_
     if (threads == 0)
         return MR_OK;
     c->executor = executor;
-    c->queue.positions =
-        c->ordered && mr_iter_keeps_positions(it) && !mr_iter_pulls_count(it->inputs[0]);
+    c->queue.positions = c->ordered && mr_iter_keeps_positions(it);
     c->queue.gives_way = true;
     c->blocking = mr_program_may_block(program);
     mr__tuner_start(&c->tuner, it, 0);

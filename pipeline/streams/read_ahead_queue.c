@@ -200,7 +200,7 @@ static void skip_events(mr__queue *q, mr__entry *e, size_t *n)
 /* One pull into e. MR_END, MR_OK (also with an error in e), or the want of a position. */
 static mr_code read_entry(mr__queue *q, mr__entry *e, size_t want, bool keep, mr_status *st)
 {
-    if (keep && q->positions && mr_iter_replays(q->input))
+    if (keep && q->positions && mr_iter_replays(q->input) && !mr_iter_pulls_count(q->input))
         MR_TRY(mr_iter_position(q->input, &e->position, st));
     bool by_clock = q->tuned && q->tuner.by_clock;
     double began = by_clock ? mr_iter_now() : 0;
@@ -526,7 +526,7 @@ void mr__queue_open(mr__queue *q, mr_iter *it, mr_iter *input)
 {
     q->it = it;
     q->input = input;
-    q->positions = mr_iter_keeps_positions(it) && !(input && mr_iter_pulls_count(input));
+    q->positions = mr_iter_keeps_positions(it);
 }
 
 void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows)

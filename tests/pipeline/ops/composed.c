@@ -48,6 +48,19 @@ MR_TEST(what_is_held_of_a_repeated_shuffle_was_drawn)
                    ".batch(20).repeat(3)");
 }
 
+/* The same of a cache, which is complete once all was recorded. */
+MR_TEST(what_is_held_of_a_cache_was_recorded)
+{
+    mr_drive_alike("range(3).shuffle(3, seed=2).filter(x => x >= 0).cache().batch(4).unbatch()"
+                   ".take(2).repeat(6)");
+    mr_drive_alike("range(6).shuffle(10, seed=1).cache().shuffle(5, seed=1)"
+                   ".window(2, shift=1, stride=2).flat_map(w => w.batch(2)).unbatch().repeat(2)"
+                   ".take(5).repeat(4)");
+    mr_drive_alike("range(4).map(x => 6 // (x - 2)).shuffle(4, seed=9).shard(2, 0).cache()"
+                   ".map(x => zeros([x % 3 + 1], \"int64\") + x).rebatch(2).unbatch().take(3)"
+                   ".window(3, shift=1).flat_map(w => w).repeat(3)");
+}
+
 /* A snapshot is complete or not by what was used of it, however large blocks are. */
 MR_TEST(a_snapshot_below_is_pulled_no_further_than_elements_are_used)
 {
