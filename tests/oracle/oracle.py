@@ -482,10 +482,19 @@ class Draw:
         return Part(f"sample_from_datasets({text})", ("dataset", kind), lambda env: model.sampled(
             [p.value(env) for p in parts], weights, seed, stop is True, again))
 
-    def method(self, d, scope):
-        """One more op after d; ops that do not fit its type are drawn again."""
-        while True:
-            name = self.r.choice(METHODS)
+    def opened_again(self):
+        """A shuffle or a cache that is opened again and again below an op that may end early, and is itself opened
+        again: what is pulled and not used must not count. Nothing in between reads ahead."""
+        d = self.dataset([], self.r.choice([0, 0, 1]))
+        for names in (["shuffle", "shuffle", "cache"], ["repeat"], BETWEEN, BETWEEN, EARLY, ABOVE, ["repeat"]):
+            for _ in range(self.r.choice([1, 1, 1, 0] if names in (BETWEEN, ABOVE) else [1])):
+                d = self.method(d, [], names)
+        return d
+
+    def method(self, d, scope, names=None):
+        """One more op after d; ops that do not fit its type are drawn again, from all in the end."""
+        for tries in itertools.count():
+            name = self.r.choice(names if names and tries < 20 else METHODS)
             made = getattr(self, "op_" + name)(d, scope, d.kind[1])
             if made:
                 text, kind, value = made
@@ -772,6 +781,9 @@ class Draw:
 
 METHODS = [name[3:] for name in sorted(vars(Draw)) if name.startswith("op_")] + [
     "map", "map", "map", "flat_map", "interleave", "ignore_errors", "batch", "shuffle", "repeat", "take"]
+BETWEEN = ["filter", "batch", "unbatch", "rebatch", "window", "flat_map", "shuffle", "unique", "skip", "shard", "take"]
+EARLY = ["zip", "zip", "take", "take_while"]
+ABOVE = ["batch", "window", "flat_map", "unbatch"]
 
 
 def draw_case(seed, number):
@@ -781,7 +793,7 @@ def draw_case(seed, number):
     program prints, which ends at the first error.
     """
     draw = Draw(f"{seed}/{number}")
-    made = draw.dataset([], draw.r.choice([1, 2, 3, 4, 5, 6, 8]))
+    made = draw.opened_again() if draw.chance(0.2) else draw.dataset([], draw.r.choice([1, 2, 3, 4, 5, 6, 8]))
     if len(made.text) > 3000:
         return None
     case = {"expr": made.text, "lines": [], "events": [], "exit": 0, "ended": True, "more": False}
