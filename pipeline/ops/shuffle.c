@@ -228,7 +228,7 @@ static mr_code check(const void *p, mr_status *st)
 
 /* ---- positions ----
  * An iterator: pair, outputs, errors, then
- *   1, position                                                   the input can be read again
+ *   1, position                                 the input can be read again, and has not ended
  *   0, ended, rows in order (outputs due, then the buffer): number of them and of the due ones,
  *      blocks; rows that found no memory yet; the input */
 
@@ -277,7 +277,9 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
     MR_TRY(mr_state_put_u64(w, s->pair[1], st));
     MR_TRY(mr_state_put_u64(w, s->outputs, st));
     MR_TRY(mr_state_put_u64(w, s->errors, st));
-    bool positioned = s->position && mr_iter_replays(it->inputs[0]);
+    /* At the end there are no rows to save, and the input's end has been met, which may count. */
+    bool is_over = s->ended && s->due + s->held == 0;
+    bool positioned = s->position && !is_over && mr_iter_replays(it->inputs[0]);
     MR_TRY(mr_state_put_u64(w, positioned, st));
     if (positioned)
         return mr_state_put_bytes(w, mr_buffer_data(s->position), mr_buffer_size(s->position), st);

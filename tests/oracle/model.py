@@ -186,7 +186,7 @@ class Dataset:
     """make() returns a generator; whatever has to happen when an iterator is made happens in make()."""
 
     def __init__(self, make, card):
-        self.make, self.card = make, card
+        self.make, self.card, self.shown = make, card, None
 
     def iterator(self):
         step()
@@ -837,13 +837,16 @@ def read_ahead():
 
 # ---- what comes out
 def realized(value):
-    """The same with lists of what came out for datasets, each of which is run once."""
+    """The same with lists of what came out for datasets, each of which is run once: opened by itself, as it is to be
+    shown, a dataset begins with its first order every time."""
     if isinstance(value, tuple):
         return tuple(realized(v) for v in value)
     if isinstance(value, dict):
         return {name: realized(v) for name, v in value.items()}
     if isinstance(value, Dataset):
-        return [row if isinstance(row, Error) else realized(row.value) for row in value.iterator()]
+        if value.shown is None:
+            value.shown = [row if isinstance(row, Error) else realized(row.value) for row in value.iterator()]
+        return value.shown
     return value
 
 

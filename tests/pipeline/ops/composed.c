@@ -59,6 +59,8 @@ MR_TEST(what_is_held_of_a_cache_was_recorded)
     mr_drive_alike("range(4).map(x => 6 // (x - 2)).shuffle(4, seed=9).shard(2, 0).cache()"
                    ".map(x => zeros([x % 3 + 1], \"int64\") + x).rebatch(2).unbatch().take(3)"
                    ".window(3, shift=1).flat_map(w => w).repeat(3)");
+    mr_drive_alike("from_tensor_slices([0]).map(x => 1 // x).cache().repeat(2).shuffle(3, seed=1)"
+                   ".window(4, shift=4, stride=3).repeat(3)");
 }
 
 /* A snapshot is complete or not by what was used of it, however large blocks are. */
