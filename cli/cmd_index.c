@@ -42,11 +42,11 @@ static int index_files(const char *name, const mr_record_index_opts *o, bool ver
 /* The shell's d-* stands for indexes too, where they were written before. */
 static bool is_index_of(const char *name, const char *const *files, size_t n)
 {
-    size_t size = strlen(name);
-    bool found = false;
-    for (size_t i = 0; i < n && size > 4 && strcmp(name + size - 4, ".idx") == 0 && !found; i++)
-        found = strlen(files[i]) == size - 4 && memcmp(files[i], name, size - 4) == 0;
-    return found;
+    size_t size = strlen(name), stem = size > 4 ? size - 4 : 0;
+    for (size_t i = 0; i < n && strcmp(name + stem, ".idx") == 0; i++)
+        if (strncmp(files[i], name, stem) == 0 && !files[i][stem])
+            return true;
+    return false;
 }
 
 static int run(int argc, char **argv)

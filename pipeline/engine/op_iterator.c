@@ -86,8 +86,8 @@ bool mr_iter_pulls_count(const mr_iter *it)
 {
     const struct mr_iter_private *p = it->priv;
     uint32_t props = mr__dataset_all_props(it->node);
-    return p->again && ((props & MR__OPENS_RANDOM) || (p->scope && (props & MR_OP_OPENS_LATER)) ||
-                        ((props & MR_OP_REMEMBERS) && records(it)));
+    return counts_exactly(p, it->node) ||
+           (p->again && ((props & MR__OPENS_RANDOM) || ((props & MR_OP_REMEMBERS) && records(it))));
 }
 
 void mr_iter_set_records(mr_iter *it, bool does)

@@ -235,9 +235,9 @@ MR_API mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n
 /* What is pulled of it now counts in iterators to come: it draws, is counted or recorded, and an op
  * above opens it again. Made again after a restore, what was pulled would count only if somebody
  * asked for it: save rows. thread whose it is */
-bool mr_iter_pulls_count(const mr_iter *it);
+MR_API bool mr_iter_pulls_count(const mr_iter *it);
 /* An op with MR_OP_REMEMBERS says whether it records what is pulled. */
-void mr_iter_set_records(mr_iter *it, bool does);
+MR_API void mr_iter_set_records(mr_iter *it, bool does);
 /* false: this iterator or one below it, ever opened, cannot produce the same again
  * (MR_OP_NO_REPLAY): save rows. thread any */
 MR_API bool mr_iter_replays(const mr_iter *it);

@@ -17,12 +17,12 @@ static int compare_paths(const void *a, const void *b)
 /* path is the index of one of these sorted paths: no file of records. */
 static bool is_index(char *path, char *const *paths, size_t n)
 {
-    size_t size = strlen(path);
-    if (size < 4 || memcmp(path + size - 4, ".idx", 4) != 0)
+    size_t stem = mr__index_stem(path);
+    if (stem == 0)
         return false;
-    path[size - 4] = '\0';
+    path[stem] = '\0';
     bool found = bsearch(&path, paths, n, sizeof *paths, compare_paths);
-    path[size - 4] = '.';
+    path[stem] = '.';
     return found;
 }
 

@@ -49,7 +49,7 @@ static mr_code load(mr_frames *f, char *path, mr_status *st)
 static mr_code load_beside(mr_frames *f, const char *path, uint32_t id, mr_status *st)
 {
     static const char ending[] = ".dict";
-    size_t n = mr__shard_prefix(path);
+    size_t n = mr__shard_prefix(path, strlen(path));
     if (n == 0)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the record was compressed with dictionary %" PRIu32

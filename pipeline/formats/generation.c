@@ -174,12 +174,11 @@ const char *const mr__shard_endings[MR__SHARD_ENDINGS] = {[MR_SHARDS_TFRECORD] =
                                                           [MR_SHARDS_PARQUET] = "parquet"};
 enum { NUMBER = sizeof shard_number - 1 };
 
-size_t mr__shard_prefix(const char *name)
+size_t mr__shard_prefix(const char *name, size_t n)
 {
-    size_t n = strlen(name);
     for (size_t e = 0; e < MR__SHARD_ENDINGS; e++) {
         size_t end = strlen(mr__shard_endings[e]), i = 0;
-        if (n <= NUMBER + end || strcmp(name + n - end, mr__shard_endings[e]) != 0)
+        if (n <= NUMBER + end || memcmp(name + n - end, mr__shard_endings[e], end) != 0)
             continue;
         const char *number = name + n - end - NUMBER;
         while (i < NUMBER && (shard_number[i] == '0' ? number[i] >= '0' && number[i] <= '9'
@@ -191,18 +190,21 @@ size_t mr__shard_prefix(const char *name)
     return 0;
 }
 
+size_t mr__index_stem(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, ".idx") == 0 ? n - 4 : 0;
+}
+
 /* The number of shards that a file of this prefix, or the index of one, says it is one of; 0: it is
  * none. */
-static int64_t shards_of(const mr__generation *g, char *name, bool *is_index)
+static int64_t shards_of(const mr__generation *g, const char *name, bool *is_index)
 {
-    size_t n = strlen(g->base), size = strlen(name);
-    *is_index = size > 4 && strcmp(name + size - 4, ".idx") == 0;
-    if (*is_index)
-        name[size - 4] = '\0';
-    bool is_ours = mr__shard_prefix(name) == n && strncmp(name, g->base, n) == 0;
-    if (*is_index)
-        name[size - 4] = '.';
-    return is_ours ? strtoll(name + n + strlen("-00000-of-"), NULL, 10) : 0;
+    size_t n = strlen(g->base), stem = mr__index_stem(name);
+    *is_index = stem > 0;
+    if (mr__shard_prefix(name, stem ? stem : strlen(name)) != n || strncmp(name, g->base, n) != 0)
+        return 0;
+    return strtoll(name + n + strlen("-00000-of-"), NULL, 10);
 }
 
 static DIR *open_directory(const char *path)
@@ -407,7 +409,7 @@ mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st)
     const char *before = "";
     size_t size = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t k = mr__shard_prefix(paths[i]);
+        size_t k = mr__shard_prefix(paths[i], strlen(paths[i]));
         if (k == 0 || (k == size && memcmp(paths[i], before, k) == 0))
             continue;
         MR_TRY(check_set(paths[i], k, st));

@@ -33,8 +33,11 @@ mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st) MR_NOD
 /* What names end in, by their mr_shard_format. */
 enum { MR__SHARD_ENDINGS = 5 };
 extern const char *const mr__shard_endings[MR__SHARD_ENDINGS];
-/* The length of the prefix in the path of a shard, PREFIX-00000-of-0000N.tfrecord; 0: it is none */
-size_t mr__shard_prefix(const char *path);
+/* The length of the prefix in the path of a shard, PREFIX-00000-of-0000N.tfrecord, which has n
+ * bytes; 0: it is none */
+size_t mr__shard_prefix(const char *path, size_t n);
+/* The length of F in the path of an index, F.idx; 0: it is none */
+size_t mr__index_stem(const char *path);
 
 /* Directory and base name of a prefix, and names in that directory. */
 typedef struct mr__generation {

@@ -147,7 +147,6 @@ static mr_dataset *new_node(struct body *body, size_t n_inputs)
     return ds;
 }
 
-/* To be called when the inputs are there. */
 /* Every iterator of a random op draws from what all of them share, so that one which was opened for
  * rows that nobody took changes those that come. An op that opens its input again does so in a pull
  * of its own; one above it that pulls several times for a block may open too many. */
@@ -159,6 +158,7 @@ static uint32_t draws(const mr_op *op, uint32_t below)
     return (below & MR__OPENS_RANDOM) && !pulls_once ? MR_OP_REMEMBERS : 0;
 }
 
+/* To be called when the inputs are there. */
 static void sum_inputs(mr_dataset *ds)
 {
     const mr_op *op = ds->body->op;

@@ -73,10 +73,9 @@ static void drop(struct state *s, size_t n)
  * call tries again. */
 static void drop_of_input(struct state *s)
 {
-    mr__entry *e;
     mr_code rc = MR_OK;
     while (s->buffer.gap && !s->buffer.head && rc == MR_OK) {
-        rc = mr__queue_pull(&s->buffer, s->buffer.gap, NULL, &e, NULL);
+        rc = mr__queue_pull(&s->buffer, s->buffer.gap, NULL, NULL, NULL);
         (void)mr__queue_head(&s->buffer);
     }
     s->ended |= rc == MR_END;
