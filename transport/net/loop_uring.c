@@ -159,8 +159,14 @@ static void submit_send(engine *e, mr__socket *s)
     s->in_flight |= SEND;
 }
 
-/* Pages that are lent go by calls: io_uring would have a thread of the kernel wait in each. */
-static void send_lent(engine *e, mr__socket *s)
+/* Pages that are lent go by calls: io_uring would have a thread of the kernel wait in each. What
+ * goes to a process of this host is short and goes at once, where a completion would cost a turn. */
+static bool sends_by_calls(const mr__socket *s)
+{
+    return s->is_local || mr__socket_lends(s);
+}
+
+static void send_by_calls(engine *e, mr__socket *s)
 {
     socket_op *op = s->op;
     size_t budget = MR__TURN_BYTES;
@@ -203,7 +209,7 @@ static void serve(mr__loop *l, mr__socket *s)
     if (s->state == MR__SOCKET_OPEN && !(s->flags & MR__SOCKET_STARTED))
         mr__socket_is_open(s);
     if (s->state == MR__SOCKET_OPEN && s->first && !(s->in_flight & SEND))
-        (mr__socket_lends(s) ? send_lent : submit_send)(e, s);
+        (sends_by_calls(s) ? send_by_calls : submit_send)(e, s);
     if (s->state == MR__SOCKET_OPEN && !(s->in_flight & RECEIVE) && !(s->flags & MR__SOCKET_PAUSED))
         submit_receive(e, s);
     if (s->state != MR__SOCKET_CLOSING || (s->flags & MR__SOCKET_QUEUED))

@@ -7,8 +7,9 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 
-/* Places in one message, and bytes that are worth one. */
-enum { GIVE_BACK = 256, GIVE_BACK_BYTES = 2 << 20 };
+/* Places in one message, and bytes that are worth one: the sooner a place is written again, the
+ * more of it the caches still have. */
+enum { GIVE_BACK = 256, GIVE_BACK_BYTES = 512 << 10 };
 
 struct mr__dial {
     mr__connection c; /* first */

@@ -15,7 +15,7 @@
 
 #define QUICK_NS ((int64_t)100000000)
 #define SLOW_NS  (4 * QUICK_NS)
-#define LOOK_NS  ((int64_t)250000) /* between two looks of the loop, where blocks come quickly */
+#define LOOK_NS  ((int64_t)500000) /* between two looks of the loop, where blocks come quickly */
 enum {
     MOST_ROWS = 1 << 16,
     MEASURE_EVERY = 256,
