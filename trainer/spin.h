@@ -25,8 +25,10 @@ typedef struct mr__spinner {
     unsigned most, left_out, next_left_out;
 } mr__spinner;
 
-/* SPINS: what a wake-up costs, with what the thread then finds gone from its core's caches. */
-enum { MR__SPINS = 4000, MR__LEFT_OUT = 32 };
+/* ALONE: what a wake-up costs, with what the thread then finds gone from its core's caches. After
+ * that others may have the core, such as threads of the pipeline; where none wants it, to go on is
+ * better than to sleep, as all others wait for a sleeper at the next meeting (bench/train.c). */
+enum { MR__SPINS_ALONE = 4000, MR__SPINS = 20000, MR__YIELD_EVERY = 64, MR__LEFT_OUT = 4 };
 
 /* For `threads` that work together: while one spins, another must not lack its core. */
 static inline mr__spinner mr__spinner_of(size_t threads)
@@ -53,6 +55,8 @@ static inline void mr__spin_while(mr__spinner *p, const _Atomic uint64_t *word, 
             return;
         }
         mr__spin_once();
+        if (i > MR__SPINS_ALONE && i % MR__YIELD_EVERY == 0)
+            sched_yield();
     }
     p->next_left_out = 0;
 }

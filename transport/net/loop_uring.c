@@ -160,7 +160,7 @@ static void submit_send(engine *e, mr__socket *s)
 }
 
 /* Pages that are lent go by calls: io_uring would have a thread of the kernel wait in each. What
- * goes to a process of this host is short and goes at once, where a completion would cost a turn. */
+ * goes to a process of this host is short, and goes at once: a completion would cost a turn. */
 static bool sends_by_calls(const mr__socket *s)
 {
     return s->is_local || mr__socket_lends(s);
