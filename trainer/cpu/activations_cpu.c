@@ -7,15 +7,14 @@
 
 /* y = f(x) in place, and dy *= d, with d given in terms of y, for functions of one value. */
 #define ELEMENTWISE(name, f, d)                                                                    \
-    MR__CPU_CLONES static void name##_forward(float *x_, size_t rows, size_t width)                \
+    MR__CLONES static void name##_forward(float *x_, size_t rows, size_t width)                    \
     {                                                                                              \
         for (size_t i = 0; i < rows * width; i++) {                                                \
             float x = x_[i];                                                                       \
             x_[i] = (f);                                                                           \
         }                                                                                          \
     }                                                                                              \
-    MR__CPU_CLONES static void name##_backward(const float *y_, float *dy, size_t rows,            \
-                                               size_t width)                                       \
+    MR__CLONES static void name##_backward(const float *y_, float *dy, size_t rows, size_t width)  \
     {                                                                                              \
         for (size_t i = 0; i < rows * width; i++) {                                                \
             float y = y_[i];                                                                       \
@@ -109,8 +108,8 @@ static void run_activate_backward(void *args)
 
 /* Whether value j of global row i is dropped is a function of (key, i, j): the mask is the same on
  * any number of replicas, and the backward pass draws it again instead of keeping it. */
-MR__CPU_CLONES static void drop_row(uint64_t row, float rate, float scale, size_t width,
-                                    const float *x, float *y)
+MR__CLONES static void drop_row(uint64_t row, float rate, float scale, size_t width, const float *x,
+                                float *y)
 {
     for (size_t j = 0; j < width; j++)
         y[j] = mr__unit_float(mr__mix(row + j)) < rate ? 0 : x[j] * scale;

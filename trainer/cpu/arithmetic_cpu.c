@@ -12,7 +12,7 @@ static void run_fill(void *args)
         p->dst[i] = p->value;
 }
 
-MR__CPU_CLONES static void combine(size_t n, float a, const float *x, float b, float *y)
+MR__CLONES static void combine(size_t n, float a, const float *x, float b, float *y)
 {
     if (b == 0)
         for (size_t i = 0; i < n; i++)
@@ -34,7 +34,7 @@ static void run_combine(void *args)
 }
 
 /* As mr_float_to_bfloat, in a loop that vectorises. */
-MR__CPU_CLONES static void round_to_bfloat(size_t n, const float *x, float *y)
+MR__CLONES static void round_to_bfloat(size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -45,7 +45,7 @@ MR__CPU_CLONES static void round_to_bfloat(size_t n, const float *x, float *y)
     }
 }
 
-MR__CPU_CLONES static void multiply(size_t n, const float *x, const float *z, float *y)
+MR__CLONES static void multiply(size_t n, const float *x, const float *z, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = x[i] * z[i];
@@ -71,7 +71,7 @@ static void run_place(void *args)
 }
 
 #define CAST(name, type, value)                                                                    \
-    MR__CPU_CLONES static void cast_##name(const mr_math_cast *p)                                  \
+    MR__CLONES static void cast_##name(const mr_math_cast *p)                                      \
     {                                                                                              \
         const type *x = p->src;                                                                    \
         float scale = p->scale, offset = p->offset, *y = p->dst;                                   \
@@ -113,7 +113,7 @@ static void run_sum(void *args)
     *p->out = p->add ? *p->out + sum : sum;
 }
 
-MR__CPU_CLONES static void add_to(float *restrict sum, const float *restrict x, size_t n)
+MR__CLONES static void add_to(float *restrict sum, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sum[i] += x[i];
@@ -133,8 +133,8 @@ static void run_reduce(void *args)
     }
 }
 
-MR__CPU_CLONES static void column_sums(size_t rows, size_t width, const float *restrict x,
-                                       float *restrict out)
+MR__CLONES static void column_sums(size_t rows, size_t width, const float *restrict x,
+                                   float *restrict out)
 {
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < width; j++)

@@ -3,17 +3,8 @@
 #define MR_TRAINER_CPU_OPERATIONS_H
 /* The operations of the CPU's table, a function each: math.h says what they do. A file holds those
  * of one family: kernels, which run in the stream's thread, and the functions that submit them. */
+#include "pipeline/clones.h" /* products and sums are not fused: the bits are the plain loop's */
 #include "trainer/cpu/stream_cpu.h"
-
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&      \
-    !defined(__clang__)
-/* Compiled for several instruction sets; the resolver runs before a sanitizer's runtime is up, and
- * clang 14 knows no levels. Products and sums are not fused: the bits are those of the plain loop.
- * */
-#define MR__CPU_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define MR__CPU_CLONES
-#endif
 
 #define MR__CPU_DECLARE(name)                                                                      \
     mr_code mr__cpu_##name(mr_stream *s, const mr_math_##name *p, mr_status *st)

@@ -48,7 +48,7 @@ static inline void pool_window(const shape *s, const float *restrict image, cons
         }
 }
 
-MR__CPU_CLONES static void pool_image(const shape *s, const float *image, float *y)
+MR__CLONES static void pool_image(const shape *s, const float *image, float *y)
 {
     size_t w[4];
     for (size_t i = 0; i < s->out_h; i++) {
@@ -126,7 +126,7 @@ static inline void replace_window(const shape *s, const float *restrict y, const
     }
 }
 
-MR__CPU_CLONES static void replace_image(const shape *s, const float *y, const float *dy, float *x)
+MR__CLONES static void replace_image(const shape *s, const float *y, const float *dy, float *x)
 {
     size_t row = s->width * s->channels, n = s->channels;
     for (size_t i = 0; i < s->out_h; i++)
@@ -159,8 +159,8 @@ static inline void give_to_largest(const shape *s, const float *restrict image,
     }
 }
 
-MR__CPU_CLONES static void pool_image_backward(const shape *s, const float *image, const float *y,
-                                               const float *dy, float *dx)
+MR__CLONES static void pool_image_backward(const shape *s, const float *image, const float *y,
+                                           const float *dy, float *dx)
 {
     size_t w[4];
     for (size_t i = 0; i < s->out_h; i++) {

@@ -8,14 +8,14 @@ static bool skipped(const float *skip)
     return skip && *skip != 0;
 }
 
-MR__CPU_CLONES static void descend(size_t n, float rate, const float *restrict g, float *restrict w)
+MR__CLONES static void descend(size_t n, float rate, const float *restrict g, float *restrict w)
 {
     for (size_t i = 0; i < n; i++)
         w[i] -= rate * g[i];
 }
 
-MR__CPU_CLONES static void move(size_t n, float rate, float momentum, bool nesterov,
-                                const float *restrict g, float *restrict w, float *restrict m)
+MR__CLONES static void move(size_t n, float rate, float momentum, bool nesterov,
+                            const float *restrict g, float *restrict w, float *restrict m)
 {
     for (size_t i = 0; i < n; i++)
         m[i] = momentum * m[i] - rate * g[i];
@@ -38,9 +38,9 @@ static void run_sgd(void *args)
         move(p->n, p->rate, p->momentum, p->nesterov, p->g, p->w, p->m);
 }
 
-MR__CPU_CLONES static void adam(size_t n, float rate, float keep_1, float keep_2, float epsilon,
-                                const float *restrict g, float *restrict w, float *restrict m,
-                                float *restrict v)
+MR__CLONES static void adam(size_t n, float rate, float keep_1, float keep_2, float epsilon,
+                            const float *restrict g, float *restrict w, float *restrict m,
+                            float *restrict v)
 {
     for (size_t i = 0; i < n; i++) {
         m[i] += (g[i] - m[i]) * keep_1;
@@ -72,8 +72,8 @@ static void run_rmsprop(void *args)
     }
 }
 
-MR__CPU_CLONES static void adagrad(size_t n, float rate, float epsilon, const float *restrict g,
-                                   float *restrict w, float *restrict v)
+MR__CLONES static void adagrad(size_t n, float rate, float epsilon, const float *restrict g,
+                               float *restrict w, float *restrict v)
 {
     for (size_t i = 0; i < n; i++) {
         v[i] += g[i] * g[i];

@@ -92,7 +92,7 @@ static mr_code finish(const mr__mpi *m, mr__world *w, mr_status *st)
     bool done = false;
     double short_since = 0;
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    for (uint64_t i = 0;; i++) {
+    for (uint64_t i = 1;; i++) { /* the caller has asked the world just now */
         if (!m->test(&done, why, sizeof why)) {
             MR_TRY(mr__world_status(w, st));
             return mr_fail(st, MR_UNAVAILABLE, "%s", why);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/ring/ring_sums.h"
+#include "pipeline/clones.h"
 
 static float half(uint16_t v)
 {
@@ -17,7 +18,7 @@ static float bfloat(uint16_t v)
 #define ADD(a, b)     ((a) + (b))
 
 #define FOLD(name, type, calculation)                                                              \
-    static void name(void *own_, const void *in_, size_t n)                                        \
+    MR__CLONES static void name(void *own_, const void *in_, size_t n)                             \
     {                                                                                              \
         type *restrict own = own_;                                                                 \
         const type *restrict in = in_;                                                             \
