@@ -29,6 +29,8 @@ static const conv convolutions[] = {
     {3, 9, 11, 1, 4, 1, 5, 5, 2, 3, 1, 1, 0, 0, 3, 3},     /* more rows of the result than */
     {20, 22, 4, 3, 256, 1, 3, 3, 1, 1, 1, 1, 0, 0, 20, 2}, /* parts; many rows of the bias */
     {11, 30, 30, 1, 4, 1, 3, 3, 1, 1, 1, 1, 1, 1, 30, 30},
+    {2, 9, 8, 2, 5, 1, 1, 1, 2, 2, 1, 1, 0, 0, 5, 4}, /* windows of one, with strides */
+    {3, 7, 6, 12, 16, 1, 1, 1, 3, 1, 1, 1, 0, 0, 3, 6},
     {0, 5, 5, 3, 4, 1, 3, 3, 1, 1, 1, 1, 1, 1, 5, 5},
 };
 enum { N_CONVOLUTIONS = sizeof convolutions / sizeof *convolutions };
@@ -162,6 +164,16 @@ static void check_convolutions(bench *b, const conv *shapes, size_t n)
 ON_DEVICES(convolutions_and_their_gradients_are_the_plain_loops)
 {
     check_convolutions(b, convolutions, N_CONVOLUTIONS);
+}
+
+/* Fewer channels than oneDNN's kernels take at once: some spoil memory. */
+ON_DEVICES(strided_windows_of_one_are_the_plain_loops)
+{
+    static const size_t channels[] = {1, 2, 3, 5, 7, 9, 15, 17};
+    conv shapes[5 * 8];
+    for (size_t i = 0; i < 5 * 8; i++)
+        shapes[i] = (conv){i / 8 + 1, 4, 4, channels[i % 8], 3, 1, 1, 1, 2, 2, 1, 1, 0, 0, 2, 2};
+    check_convolutions(b, shapes, 5 * 8);
 }
 
 ON_DEVICES(convolutions_of_large_kernels_are_the_plain_loops)

@@ -219,6 +219,37 @@ static dnnl_status_t make_product_desc(dnnl_engine_t engine, const key *k,
     return dnnl_primitive_desc_create(out, &d, attr, engine, NULL);
 }
 
+/* oneDNN's kernels for 1x1 windows with strides write beyond the scratchpad that they ask for where
+ * a gradient by weights has fewer channels than a block of theirs, 8 or 16 (its issue 6035). */
+static bool writes_beyond(const key *k)
+{
+    const shape *s = &k->s;
+    return k->d == BACKWARD_WEIGHTS && s->kernel_h * s->kernel_w == 1 &&
+           s->stride_h * s->stride_w > 1 && s->channels / s->groups < 16;
+}
+
+/* As dnnl_primitive_desc_create, but for these kernels. */
+static dnnl_status_t make_without_1x1(dnnl_primitive_desc_t *out, const dnnl_convolution_desc_t *d,
+                                      const_dnnl_primitive_attr_t attr, dnnl_engine_t engine,
+                                      dnnl_primitive_desc_t hint)
+{
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_status_t rc = dnnl_primitive_desc_iterator_create(&it, d, attr, engine, hint);
+    while (rc == dnnl_success) {
+        const char *name = NULL;
+        *out = dnnl_primitive_desc_iterator_fetch(it);
+        rc = *out ? dnnl_primitive_desc_query(*out, dnnl_query_impl_info_str, 0, &name)
+                  : dnnl_out_of_memory;
+        if (rc != dnnl_success || !strstr(name, "1x1"))
+            break;
+        dnnl_primitive_desc_destroy(*out);
+        *out = NULL;
+        rc = dnnl_primitive_desc_iterator_next(it);
+    }
+    dnnl_primitive_desc_iterator_destroy(it);
+    return rc == dnnl_iterator_ends ? dnnl_unimplemented : rc;
+}
+
 static dnnl_status_t make_convolution_desc(dnnl_engine_t engine, const key *k,
                                            const dnnl_memory_desc_t md[N_OPERANDS],
                                            const_dnnl_primitive_attr_t attr,
@@ -235,7 +266,8 @@ static dnnl_status_t make_convolution_desc(dnnl_engine_t engine, const key *k,
     if (rc == dnnl_success)
         rc = describe_convolution(k, md, &d);
     if (rc == dnnl_success)
-        rc = dnnl_primitive_desc_create(out, &d, attr, engine, hint);
+        rc = writes_beyond(k) ? make_without_1x1(out, &d, attr, engine, hint)
+                              : dnnl_primitive_desc_create(out, &d, attr, engine, hint);
     dnnl_primitive_desc_destroy(hint);
     return rc;
 }
