@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "pipeline/spin_once.h"
+#include "pipeline/system.h"
 
 /* A lock that is held for a moment only: who finds it taken spins a little too. */
 static inline void mr__spinning_lock_init(pthread_mutex_t *m)
@@ -27,8 +28,18 @@ typedef struct mr__spinner {
 
 /* ALONE: what a wake-up costs, with what the thread then finds gone from its core's caches. After
  * that others may have the core, such as threads of the pipeline; where none wants it, to go on is
- * better than to sleep, as all others wait for a sleeper at the next meeting (bench/train.c). */
+ * better than to sleep, as all others wait for a sleeper at the next meeting (bench/train.c). Where
+ * one kept it for long, a sleeper gets it back sooner: the next waits are left out. */
 enum { MR__SPINS_ALONE = 4000, MR__SPINS = 20000, MR__YIELD_EVERY = 64, MR__LEFT_OUT = 4 };
+enum { MR__LONG_NS = 200000, MR__LEFT_TO_OTHERS = 256 };
+
+/* Whether the thread has its core still, or again soon. */
+static inline bool mr__offer_core(void)
+{
+    int64_t began = mr__clock_ns(CLOCK_MONOTONIC);
+    sched_yield();
+    return mr__clock_ns(CLOCK_MONOTONIC) - began < MR__LONG_NS;
+}
 
 /* For `threads` that work together: while one spins, another must not lack its core. */
 static inline mr__spinner mr__spinner_of(size_t threads)
@@ -55,8 +66,10 @@ static inline void mr__spin_while(mr__spinner *p, const _Atomic uint64_t *word, 
             return;
         }
         mr__spin_once();
-        if (i > MR__SPINS_ALONE && i % MR__YIELD_EVERY == 0)
-            sched_yield();
+        if (i > MR__SPINS_ALONE && i % MR__YIELD_EVERY == 0 && !mr__offer_core()) {
+            p->left_out = MR__LEFT_TO_OTHERS;
+            return;
+        }
     }
     p->next_left_out = 0;
 }
