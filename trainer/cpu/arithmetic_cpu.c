@@ -119,10 +119,21 @@ MR__CLONES static void add_to(float *restrict sum, const float *restrict x, size
         sum[i] += x[i];
 }
 
+/* Of two replicas, in place: copies to the memory that another core wrote last take longer. */
+MR__CLONES static void sum_both(float *restrict a, float *restrict b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        a[i] = b[i] = a[i] + b[i];
+}
+
 static void run_reduce(void *args)
 {
     const mr_math_reduce *p = args;
     float sum[CHUNK];
+    if (p->n_in == 2 && p->n_out == 2 && p->in[0] == p->out[0] && p->in[1] == p->out[1]) {
+        sum_both(p->out[0], p->out[1], p->n);
+        return;
+    }
     for (size_t at = 0; at < p->n; at += CHUNK) {
         size_t n = p->n - at < CHUNK ? p->n - at : CHUNK;
         memcpy(sum, p->in[0] + at, n * sizeof *sum);
