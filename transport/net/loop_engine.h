@@ -75,8 +75,8 @@ void mr__socket_is_open(mr__socket *s);
 /* n bytes of the queue were taken by the kernel: tells their owners. */
 void mr__socket_sent(mr__socket *s, size_t n);
 /* Gathers what is queued into the at most `most` pieces of m->msg_iov, with the descriptor that
- * goes with them in `room`. Pages that are lent end it: *lent of them at *pages (of the socket's
- * next bytes, where there are no pieces); 0: none follow. */
+ * goes with them in `room` (NULL: the socket is not local). Pages that are lent end it: *lent of
+ * them at *pages (of the socket's next bytes, where there are no pieces); 0: none follow. */
 void mr__socket_gather(const mr__socket *s, struct msghdr *m, size_t most, mr__passing *room,
                        const void **pages, size_t *lent);
 /* The next bytes of s come to pages that are lent, for mr__socket_send_now. */

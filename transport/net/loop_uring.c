@@ -31,7 +31,6 @@ typedef struct engine {
 typedef struct socket_op {
     struct msghdr message;
     struct iovec v[MR__SEND_PIECES];
-    mr__passing passing;
     /* local: a descriptor may come along */
     struct msghdr received;
     struct iovec into;
@@ -144,7 +143,7 @@ static void submit_send(engine *e, mr__socket *s)
     const void *pages;
     size_t lent;
     op->message = (struct msghdr){.msg_iov = op->v};
-    mr__socket_gather(s, &op->message, MR__SEND_PIECES, &op->passing, &pages, &lent);
+    mr__socket_gather(s, &op->message, MR__SEND_PIECES, NULL, &pages, &lent);
     if (op->message.msg_iovlen == 0) {
         mr__socket_sent(s, 0);
         return;
