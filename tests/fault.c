@@ -92,8 +92,10 @@ static void fault_free(void *ctx, void *p)
 {
     (void)ctx;
     atomic_fetch_sub(&live, 1);
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
     memset(p, 0xdd, malloc_usable_size(p)); /* what is used after it is seen without a sanitizer */
     __asm__ volatile("" : : "r"(p) : "memory"); /* or the compiler drops stores before a free */
+#endif
     free(p);
 }
 

@@ -357,13 +357,19 @@ int main(int argc, char **argv)
             puts(name);
             continue;
         }
+        struct timespec start, end;
+        clock_gettime(CLOCK_MONOTONIC, &start);
         outcome r = run_one(all[i], time_limit() + 1.0, why, sizeof why);
+        clock_gettime(CLOCK_MONOTONIC, &end);
         counts[r]++;
-        printf("%s %s%s%s\n",
+        printf("%s %s (%.2f s)%s%s\n",
                r == PASSED ? "ok  "
                : r == FAILED ? "FAIL"
                              : "skip",
-               name, why[0] ? ": " : "", why);
+               name,
+               (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9,
+               why[0] ? ": " : "", why);
+        fflush(stdout); // a run that is cut off has said how far it was
         if (r == FAILED && getenv("MR_TEST_FAIL_FAST"))
             n = i + 1;
         if (tap)

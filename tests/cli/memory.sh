@@ -5,8 +5,9 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 . "$tests/daemons.sh"
 
-measured=1
-grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" && measured=0 # it takes memory of its own
+measured=1 many=24000 several=4000 few=200
+# It takes memory of its own, and its time: what is there to fill a limit that is measured is less.
+grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" && measured=0 many=3000 several=500 few=40
 # least GRAPH THREADS [FIELD]: bytes, as explain says
 least() {
     "$m" explain --json --threads "$2" "$1" 2>err | sed -n 's/.*"memory worker 0": {[^}]*"'"${3:-bytes}"'": \([0-9]*\).*/\1/p'
@@ -155,7 +156,7 @@ else
 fi
 
 # ---- writing: the writer's buffers count too, and it writes the same
-data='range(24000).map(x => {"n": x, "v": random_uniform([1000], seed=1)})'
+data="range($many).map(x => {\"n\": x, \"v\": random_uniform([1000], seed=1)})"
 for options in '' '--shards 4' '--compress ZSTD --shards 8' '--compress GZIP --shards 8' '--compress zstd-record' '--format jsonl --shards 2' \
     '--format npy' '--format arrow --shards 4' '--format arrow --compress ZSTD --shards 2' '--format parquet' '--format parquet --row-group 1M' '--format parquet --compress GZIP --shards 3'; do
     to=(write --threads 2 --overwrite --expr "$data" $options)
@@ -175,8 +176,8 @@ for graph in 'text_line("rows.txt").cache("kept-N").repeat(2).prefetch(1000)' 't
 done
 
 # ---- batches larger than a block, and streams
-limited 'range(600).map(x => zeros([100000]) + cast(x, "float32")).batch(16).map(x => sum(x)).prefetch(100)'
-limited 'range(600).map(x => zeros([26214]) + cast(x, "float32")).shuffle(20, seed=1).prefetch(10000).distribute("local", streams=4).map(x => sum(x))'
+limited "range($((3 * few))).map(x => zeros([100000]) + cast(x, \"float32\")).batch(16).map(x => sum(x)).prefetch(100)"
+limited "range($((3 * few))).map(x => zeros([26214]) + cast(x, \"float32\")).shuffle(20, seed=1).prefetch(10000).distribute(\"local\", streams=4).map(x => sum(x))"
 
 # ---- a service: of the client, and of the worker
 start dispatcher "$m" dispatcher --listen 127.0.0.1:0
@@ -184,12 +185,12 @@ service=$at
 start worker "$m" worker --dispatcher "$service" --threads 2 --memory-limit $((measured ? 100 << 20 : 900 << 20))
 worker=$pid worker_at=$at
 for options in '' ', transfer="tcp"' ', transfer="tcp", compression="ZSTD"' ', processing_mode="dynamic", deterministic=true'; do
-    graph="range(4000).map(x => random_uniform([13107], seed=1)).prefetch(10000).distribute(\"$service\", seed=1$options).map(x => sum(x))"
+    graph="range($several).map(x => random_uniform([13107], seed=1)).prefetch(10000).distribute(\"$service\", seed=1$options).map(x => sum(x))"
     [ "${options/dynamic/}" = "$options" ] || graph="$graph.map(x => 1)" # in no order
     limited "$graph"
 done
 for options in '' ', transfer="tcp"'; do
-    limited "range(200).map(x => zeros([1048576]) + cast(x, \"float32\")).distribute(\"$service\", seed=1, streams=2$options).map(x => sum(x))"
+    limited "range($few).map(x => zeros([1048576]) + cast(x, \"float32\")).distribute(\"$service\", seed=1, streams=2$options).map(x => sum(x))"
 done
 if [ $measured = 1 ]; then
     echo $(($(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$worker/status") * 1024)) >used
