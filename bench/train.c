@@ -3,10 +3,11 @@
  *
  *     train                                what a step takes, beside the sum of its primitives run
  *                                          alone (oneDNN's, and loops for the rest); two replicas
- *                                          beside one, and beside two that have nothing to do with
- *                                          each other; what part of the time of their sums is
- *                                          beside other work; what is around a step of an empty
- *                                          model; how fast fit takes batches
+ *                                          beside one, beside two that have nothing to do with each
+ *                                          other, and beside two that read each other's gradients
+ *                                          and do no more with them; what part of the time of
+ *                                          their sums is beside other work; what is around a step
+ *                                          of an empty model; how fast fit takes batches
  *     train --replicas                     two replicas alone
  *     train --serve MODEL BATCH REPLICAS   for each line N of standard input runs N steps and
  *                                          prints the seconds they took, by the clock and of the
@@ -19,6 +20,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -43,6 +45,7 @@ enum {
     CLASSES = 10,
     HIDDEN = 128,
     ROUNDS = 15,
+    MAX_VARIABLES = 8,
     MAX_PRIMITIVES = 24
 };
 
@@ -74,7 +77,45 @@ typedef struct job {
     mr_loss *loss;
     mr_array x[2], y[2]; /* of each replica */
     double *sums[2];
+    struct exchange *exchange; /* with another job, or NULL */
 } job;
+
+/* Of two jobs of one replica that wait for each other after the backward pass of every step and
+ * read each other's gradients once: what synchronous replicas cannot do without. */
+typedef struct exchange {
+    const struct exchange *other;
+    _Atomic long *arrived; /* of both, since they began */
+    long meetings;
+    const float *gradients[MAX_VARIABLES];
+    uint64_t read; /* of no meaning: what was read is used */
+} exchange;
+
+CLONES static uint64_t read_all(const float *x, size_t n)
+{
+    uint64_t sum = 0, two;
+    for (size_t i = 0; i + 2 <= n; i += 2) {
+        memcpy(&two, x + i, sizeof two);
+        sum += two;
+    }
+    return sum;
+}
+
+static mr_code exchange_gradients(exchange *e, mr_model *m, mr_replica *r, mr_status *status)
+{
+    size_t n = mr_model_n_variables(m);
+    if (n > MAX_VARIABLES)
+        bench_die("more variables than MAX_VARIABLES");
+    for (size_t i = 0; i < n; i++)
+        MR_TRY(mr_model_gradient(m, r, i, &e->gradients[i], status));
+    e->meetings++;
+    atomic_fetch_add(e->arrived, 1);
+    for (unsigned i = 1; atomic_load(e->arrived) < 2 * e->meetings; i++)
+        if (i % 1024 == 0)
+            sched_yield(); /* both may have one core */
+    for (size_t i = 0; i < n; i++)
+        e->read += read_all(e->other->gradients[i], mr_variable_size(mr_model_variable(m, i)));
+    return MR_OK;
+}
 
 static mr_code step(mr_replica *r, void *ctx, mr_status *status)
 {
@@ -88,6 +129,8 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *status)
     MR_TRY(mr_loss_compute(j->loss, r, &j->y[id], &predicted, &how, NULL,
                            mr_model_output_gradient(j->model, r), status));
     MR_TRY(mr_model_backward(j->model, r, status));
+    if (j->exchange)
+        MR_TRY(exchange_gradients(j->exchange, j->model, r, status));
     return mr_model_apply_gradients(j->model, r, j->optimizer, status);
 }
 
@@ -432,7 +475,7 @@ static void overlap_of(job *j)
            1 - t.exposed_seconds / t.seconds);
 }
 
-/* One replica that has a core to itself and no other to wait for. */
+/* One replica that has a core to itself. */
 typedef struct lone {
     const char *name;
     size_t batch;
@@ -473,11 +516,15 @@ static void two_cores(int cores[2])
 }
 
 /* The first n at the same time. */
-static double seconds_apart(lone *l, size_t n, long steps)
+static double seconds_apart(lone *l, size_t n, long steps, bool exchanges)
 {
+    _Atomic long arrived = 0;
+    exchange of[2] = {{.other = &of[1], .arrived = &arrived},
+                      {.other = &of[0], .arrived = &arrived}};
     double began = bench_now();
     for (size_t i = 0; i < n; i++) {
         l[i].steps = steps;
+        l[i].j.exchange = exchanges ? &of[i] : NULL;
         if (pthread_create(&l[i].thread, NULL, lone_main, &l[i]) != 0)
             bench_die("cannot start a thread");
     }
@@ -487,10 +534,11 @@ static double seconds_apart(lone *l, size_t n, long steps)
 }
 
 /* The same batch a replica: twice the work, where all goes well, in the same time. What the machine
- * gives two that have nothing to do with each other is measured beside it. */
+ * gives two that have nothing to do with each other, and two that exchange gradients and do not sum
+ * them, is measured beside it. */
 static void beside_one_replica(const char *name, size_t batch)
 {
-    double one[ROUNDS], two[ROUNDS], apart[ROUNDS], alone[ROUNDS], ratio[ROUNDS];
+    double one[ROUNDS], two[ROUNDS], apart[ROUNDS], least[ROUNDS], alone[ROUNDS], ratio[ROUNDS];
     int cores[2];
     long steps = strcmp(name, "cnn") == 0 ? 40 : 200; /* 0.1 to 0.2 s */
     job a, b;
@@ -499,17 +547,18 @@ static void beside_one_replica(const char *name, size_t batch)
     two_cores(cores);
     lone lones[2] = {{name, batch, cores[0], .is_open = false},
                      {name, batch, cores[1], .is_open = false}};
-    seconds_apart(lones, 2, 1);
+    seconds_apart(lones, 2, 1, false);
     for (int i = 0; i < ROUNDS; i++) {
         one[i] = seconds_of(&a, steps);
         two[i] = seconds_of(&b, steps);
-        apart[i] = seconds_apart(lones, 2, steps);
-        alone[i] = seconds_apart(lones, 1, steps);
+        apart[i] = seconds_apart(lones, 2, steps, false);
+        least[i] = seconds_apart(lones, 2, steps, true);
+        alone[i] = seconds_apart(lones, 1, steps, false);
         ratio[i] = 2 * one[i] / two[i];
     }
     double rows = 1e-3 * (double)(batch * (size_t)steps), first = median(one, ROUNDS),
            second = median(two, ROUNDS), both = median(apart, ROUNDS),
-           single = median(alone, ROUNDS);
+           exchanged = median(least, ROUNDS), single = median(alone, ROUNDS);
     qsort(ratio, ROUNDS, sizeof *ratio, bench_compare);
     printf("%s, 2 replicas of %-9zu %9.1f rows/ms   1 replica %9.1f rows/ms   ratio %.2f (best "
            "%.2f)\n",
@@ -517,6 +566,10 @@ static void beside_one_replica(const char *name, size_t batch)
     printf("    2 apart, a core each %12.1f rows/ms   1 of them %9.1f rows/ms   ratio %.2f   of "
            "them the 2 replicas do %.2f\n",
            2 * rows / both, rows / single, 2 * single / both, both / second);
+    printf(
+        "    2 that exchange gradients %7.1f rows/ms   %33s ratio %.2f   of them the 2 replicas do "
+        "%.2f\n",
+        2 * rows / exchanged, "", 2 * single / exchanged, exchanged / second);
     overlap_of(&b);
     fflush(stdout);
     close_job(&a);
