@@ -240,19 +240,22 @@ void mr__test_skip(const char *reason)
     _exit(EXIT_SKIP);
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 /* Waits for the child; kills its process group after the limit. False: it ran too long. */
 static bool wait_for(pid_t child, double limit, int *status)
 {
     struct timespec pause = {0, 200 * 1000};
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = now();
     for (;;) {
         if (waitpid(child, status, WNOHANG) == child)
             return true;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        double gone =
-            (double)(now.tv_sec - start.tv_sec) + 1e-9 * (double)(now.tv_nsec - start.tv_nsec);
-        if (gone > limit)
+        if (now() - start > limit)
             break;
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < 10 * 1000 * 1000)
@@ -357,19 +360,14 @@ int main(int argc, char **argv)
             puts(name);
             continue;
         }
-        struct timespec start, end;
-        clock_gettime(CLOCK_MONOTONIC, &start);
+        double start = now();
         outcome r = run_one(all[i], time_limit() + 1.0, why, sizeof why);
-        clock_gettime(CLOCK_MONOTONIC, &end);
         counts[r]++;
         printf("%s %s (%.2f s)%s%s\n",
                r == PASSED ? "ok  "
                : r == FAILED ? "FAIL"
                              : "skip",
-               name,
-               (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9,
-               why[0] ? ": " : "", why);
-        fflush(stdout); // a run that is cut off has said how far it was
+               name, now() - start, why[0] ? ": " : "", why);
         if (r == FAILED && getenv("MR_TEST_FAIL_FAST"))
             n = i + 1;
         if (tap)

@@ -6,7 +6,7 @@
 . "$tests/daemons.sh"
 
 measured=1 many=24000 several=4000 few=200
-# It takes memory of its own, and its time: what is there to fill a limit that is measured is less.
+# A sanitizer takes memory of its own, so limits are not measured there, and what would fill them is less.
 grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" && measured=0 many=3000 several=500 few=40
 # least GRAPH THREADS [FIELD]: bytes, as explain says
 least() {
