@@ -35,7 +35,7 @@ fi
 {
     # Top level: what the layout names, and dot files.
     cut -d/ -f1 "$tmp/all" | sort -u | grep -vxE \
-        'pipeline|shard|transport|trainer|tests|examples|cli|bench|docs|CMakeLists\.txt|README\.md|LICENSE|CMakePresets\.json|\..*' |
+        'pipeline|shard|transport|trainer|tests|examples|cli|bench|cmake|docs|CMakeLists\.txt|README\.md|LICENSE|CMakePresets\.json|\..*' |
         sed 's/$/: not an entry of the top level/'
 
     # Includes follow the arrows: may[x] lists what x may know.
