@@ -5,8 +5,8 @@
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/cluster.h"
-#include "trainer/adapt.h"
-#include "trainer/strategy.h"
+#include "trainer/loop/adapt.h"
+#include "trainer/strategy/strategy.h"
 
 static int adapt(int argc, char **argv);
 

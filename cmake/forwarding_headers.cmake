@@ -4,7 +4,36 @@
 # header at the old path includes the new one. Each line is "old path=new path".
 set(MR_CORE_FORWARDS)
 set(MR_TRANSPORT_FORWARDS)
-set(MR_TRAINER_FORWARDS)
+set(MR_TRAINER_FORWARDS
+  trainer/activations.h=trainer/device/activations.h
+  trainer/adapt.h=trainer/loop/adapt.h
+  trainer/callback.h=trainer/loop/callback.h
+  trainer/callback_desc.h=trainer/loop/callback_desc.h
+  trainer/checkpoint.h=trainer/loop/checkpoint.h
+  trainer/collective.h=trainer/collective/collective.h
+  trainer/coordinator.h=trainer/servers/coordinator.h
+  trainer/device.h=trainer/device/device.h
+  trainer/device_modules.h=trainer/device/device_modules.h
+  trainer/fit.h=trainer/loop/fit.h
+  trainer/fit_arrays.h=trainer/loop/fit_arrays.h
+  trainer/history.h=trainer/loop/history.h
+  trainer/initializer.h=trainer/strategy/initializer.h
+  trainer/layer.h=trainer/model/layer.h
+  trainer/loss.h=trainer/objectives/loss.h
+  trainer/loss_desc.h=trainer/objectives/loss_desc.h
+  trainer/math.h=trainer/device/math.h
+  trainer/metric.h=trainer/objectives/metric.h
+  trainer/metric_desc.h=trainer/objectives/metric_desc.h
+  trainer/model.h=trainer/model/model.h
+  trainer/onnx.h=trainer/model/onnx.h
+  trainer/optimizer.h=trainer/objectives/optimizer.h
+  trainer/optimizer_desc.h=trainer/objectives/optimizer_desc.h
+  trainer/parameter_server.h=trainer/servers/parameter_server.h
+  trainer/safetensors.h=trainer/files/safetensors.h
+  trainer/saved_model.h=trainer/exchange/saved_model.h
+  trainer/strategy.h=trainer/strategy/strategy.h
+  trainer/timeline.h=trainer/device/timeline.h
+  trainer/variable.h=trainer/strategy/variable.h)
 
 # Writes the forwarding headers of a library into the build tree, below generated/millrace, and
 # installs them with the install component `component`.

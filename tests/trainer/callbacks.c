@@ -11,9 +11,9 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/parts.h"
-#include "trainer/callback.h"
-#include "trainer/callback_desc.h"
-#include "trainer/checkpoint.h"
+#include "trainer/loop/callback.h"
+#include "trainer/loop/callback_desc.h"
+#include "trainer/loop/checkpoint.h"
 
 static mr_status st;
 static const char ten[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/saved_model.h"
+#include "trainer/exchange/saved_model.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,8 +12,8 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system.h"
 #include "tests/harness.h"
-#include "trainer/parameter_server.h"
-#include "trainer/servers/line.h"
+#include "trainer/servers/parameter_server.h"
+#include "trainer/servers/server_connections.h"
 
 static mr_status st;
 
