@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The account on a real disk: what was acknowledged is there again, whatever happened. */
-#include "transport/service/account.h"
+#include "transport/service/dispatcher/account.h"
 
 #include <errno.h>
 #include <fcntl.h>
