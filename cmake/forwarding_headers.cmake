@@ -2,7 +2,15 @@
 #
 # Public headers that have moved since 0.1 can still be included by their old paths: a generated
 # header at the old path includes the new one. Each line is "old path=new path".
-set(MR_CORE_FORWARDS)
+set(MR_CORE_FORWARDS
+  pipeline/formats/data_files.h=pipeline/formats/shards/data_files.h
+  pipeline/formats/example.h=pipeline/formats/tfrecord/example.h
+  pipeline/formats/frames.h=pipeline/formats/tfrecord/zstd_records.h
+  pipeline/formats/idx.h=pipeline/formats/images/idx.h
+  pipeline/formats/ledger.h=pipeline/formats/ledger/ledger.h
+  pipeline/formats/record_index.h=pipeline/formats/tfrecord/record_index.h
+  pipeline/formats/shard_writer.h=pipeline/formats/shards/shard_writer.h
+  pipeline/formats/tfrecord.h=pipeline/formats/tfrecord/tfrecord.h)
 set(MR_TRANSPORT_FORWARDS)
 set(MR_TRAINER_FORWARDS
   trainer/activations.h=trainer/device/activations.h

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/formats/example.h"
+#include "pipeline/formats/tfrecord/example.h"
 
 struct mr_element_encoder {
     mr_spec *spec;

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/formats/image_codec.h"
+#include "pipeline/formats/images/image_codec.h"
 #include "pipeline/functions/typed.h"
 #include "pipeline/memory_bound.h"
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/formats/image_codec.h"
+#include "pipeline/formats/images/image_codec.h"
 #include "pipeline/functions/images.h"
 #include "pipeline/functions/typed.h"
 

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/formats/example.h"
+#include "pipeline/formats/tfrecord/example.h"
 #include "pipeline/functions/features.h"
 
 struct params {

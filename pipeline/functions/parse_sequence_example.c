@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/formats/example_wire.h"
+#include "pipeline/formats/tfrecord/example_wire.h"
 #include "pipeline/functions/features.h"
 
 extern const mr_function mr_function_parse_example;

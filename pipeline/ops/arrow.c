@@ -3,7 +3,7 @@
  * by batch. */
 #include <inttypes.h>
 
-#include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/formats/table_flaws.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/file_source.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/formats/csv_reader.h"
+#include "pipeline/formats/text/csv_reader.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/text_rows.h"
 

@@ -14,7 +14,7 @@
 
 #include "pipeline/engine/permutation.h"
 #include "pipeline/files/read_scattered.h"
-#include "pipeline/formats/tfrecord_walk.h"
+#include "pipeline/formats/tfrecord/tfrecord_walk.h"
 #include "pipeline/streams/frame_rows.h"
 #include "pipeline/streams/seeds.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/formats/column_path.h"
-#include "pipeline/formats/parquet_file.h"
+#include "pipeline/formats/parquet/parquet_file.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/file_source.h"

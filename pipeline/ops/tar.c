@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "pipeline/files/glob.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 #include "pipeline/formats/tar.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"

@@ -8,7 +8,7 @@
 
 #include "pipeline/engine/state_bytes.h"
 #include "pipeline/formats/crc32c.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/system.h"
 

@@ -8,7 +8,7 @@
 #include "pipeline/engine/philox.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 
 enum { MOST_FILES = 1 << 28 };
 

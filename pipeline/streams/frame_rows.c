@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/frame_rows.h"
 
-#include "pipeline/formats/record_frames.h"
+#include "pipeline/formats/tfrecord/record_frames.h"
 
 enum { BLOCK_BYTES = 256 << 10 };
 

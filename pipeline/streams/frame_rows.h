@@ -6,8 +6,8 @@
  * frame needs them.
  *
  * thread   as an op's slots */
-#include "pipeline/formats/frames.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/zstd_records.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/streams/file_source.h"
 
 typedef struct mr__frame_rows {

@@ -7,7 +7,7 @@
  * thread   as an op's slots */
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/formats/new_file.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 
 typedef struct mr__quarantine {
     mr_tfrecord_read_opts opts; /* for the reader */

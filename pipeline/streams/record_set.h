@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "pipeline/engine/op_iterator.h"
-#include "pipeline/formats/record_index.h"
+#include "pipeline/formats/tfrecord/record_index.h"
 
 typedef struct mr__record_set {
     atomic_size_t refs;

@@ -5,7 +5,7 @@
 
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/column_path.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 #include "pipeline/params/spec_text.h"
 #include "pipeline/streams/file_source.h"
 

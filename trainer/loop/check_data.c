@@ -2,7 +2,7 @@
 /* Whether data can be read, before hours of training come to the place where they are. */
 #include <string.h>
 #include "pipeline/files/glob.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 #include "pipeline/graph/rewrite.h"
 #include "trainer/loop/feed.h"
 #include "trainer/loop/fit.h"

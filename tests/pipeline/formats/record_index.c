@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/record_index.h"
+#include "pipeline/formats/tfrecord/record_index.h"
 
 #include <errno.h>
 #include <glob.h>

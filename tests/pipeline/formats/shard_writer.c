@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/shard_writer.h"
+#include "pipeline/formats/shards/shard_writer.h"
 
 #include <dirent.h>
 #include <errno.h>
