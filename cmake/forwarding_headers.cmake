@@ -10,7 +10,10 @@ set(MR_CORE_FORWARDS
   pipeline/formats/ledger.h=pipeline/formats/ledger/ledger.h
   pipeline/formats/record_index.h=pipeline/formats/tfrecord/record_index.h
   pipeline/formats/shard_writer.h=pipeline/formats/shards/shard_writer.h
-  pipeline/formats/tfrecord.h=pipeline/formats/tfrecord/tfrecord.h)
+  pipeline/formats/tfrecord.h=pipeline/formats/tfrecord/tfrecord.h
+  pipeline/functions/function.h=pipeline/functions/compiler/function.h
+  pipeline/functions/learned_lists.h=pipeline/functions/library/learned_lists.h
+  pipeline/functions/program.h=pipeline/functions/compiler/program.h)
 set(MR_TRANSPORT_FORWARDS)
 set(MR_TRAINER_FORWARDS
   trainer/activations.h=trainer/device/activations.h

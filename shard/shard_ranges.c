@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "pipeline/functions/function.h"
+#include "pipeline/functions/compiler/function.h"
 #include "shard/graph_branches.h"
 
 enum { DIVIDE = MR__OWN_MARK };

@@ -9,7 +9,7 @@
  * field; the next pull goes on after it.
  *
  * thread   as an op's slots */
-#include "pipeline/functions/features.h"
+#include "pipeline/functions/library/features.h"
 #include "pipeline/streams/file_source.h"
 
 typedef struct mr__text_rows {

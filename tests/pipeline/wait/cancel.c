@@ -16,7 +16,7 @@
 
 #include "pipeline/engine/executor.h"
 #include "pipeline/files/read_ahead.h"
-#include "pipeline/functions/function.h"
+#include "pipeline/functions/compiler/function.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sequence.h"

@@ -3,7 +3,7 @@
  * and variance are known: a number for each value along the last axis, or one for all. They are
  * kept as variables that nothing changes, so that they are saved with the model. Kept, in the
  * backward pass: zeros for a mean. */
-#include "pipeline/functions/learned_lists.h"
+#include "pipeline/functions/library/learned_lists.h"
 #include "trainer/model/layer.h"
 #include "trainer/model/layer_state.h"
 #include "trainer/model/onnx_impl.h"
