@@ -11,8 +11,8 @@
 #include "pipeline/formats/images/idx.h"
 #include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/columns/element_example.h"
-#include "pipeline/columns/element_npy.h"
+#include "pipeline/streams/elements/element_example.h"
+#include "pipeline/streams/elements/element_npy.h"
 #include "pipeline/ops/sources.h"
 
 enum { WANT = 1024 };

@@ -13,7 +13,9 @@ set(MR_CORE_FORWARDS
   pipeline/formats/tfrecord.h=pipeline/formats/tfrecord/tfrecord.h
   pipeline/functions/function.h=pipeline/functions/compiler/function.h
   pipeline/functions/learned_lists.h=pipeline/functions/library/learned_lists.h
-  pipeline/functions/program.h=pipeline/functions/compiler/program.h)
+  pipeline/functions/program.h=pipeline/functions/compiler/program.h
+  pipeline/columns/element_example.h=pipeline/streams/elements/element_example.h
+  pipeline/columns/element_npy.h=pipeline/streams/elements/element_npy.h)
 set(MR_TRANSPORT_FORWARDS)
 set(MR_TRAINER_FORWARDS
   trainer/activations.h=trainer/device/activations.h

@@ -4,7 +4,7 @@
 #include "pipeline/ops/apply.h"
 #include "pipeline/columns/pick_rows.h"
 #include "pipeline/functions/library/width.h"
-#include "pipeline/streams/calls.h"
+#include "pipeline/streams/parallel_calls.h"
 #include "pipeline/streams/predicate.h"
 
 #if defined(__x86_64__)

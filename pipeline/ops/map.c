@@ -2,7 +2,7 @@
 /* map: a function of each element. Sequential or parallel, the work is done by streams/calls.c. */
 #include "pipeline/ops/apply.h"
 #include "pipeline/functions/library/width.h"
-#include "pipeline/streams/calls.h"
+#include "pipeline/streams/parallel_calls.h"
 
 struct params {
     mr_fn *fn;

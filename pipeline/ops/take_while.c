@@ -3,7 +3,7 @@
  * errors too, is never seen. */
 #include "pipeline/ops/sequence.h"
 
-#include "pipeline/engine/tuner.h"
+#include "pipeline/engine/block_size_tuner.h"
 #include "pipeline/functions/library/width.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/streams/cursor.h"

@@ -15,7 +15,7 @@
 #include "pipeline/formats/tar.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 #include "pipeline/system.h"
 
 struct params {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/file_list.h"
+#include "pipeline/streams/sources/file_list.h"
 
 #include <pthread.h>
 #include <stdlib.h>

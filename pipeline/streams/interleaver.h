@@ -17,7 +17,7 @@
  * queue of its own.
  *
  * thread   as an op's next */
-#include "pipeline/engine/depth.h"
+#include "pipeline/engine/auto_parallelism.h"
 #include "pipeline/streams/cursor.h"
 
 /* A dataset under way, or the error that stands in its place. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/engine/depth.h"
+#include "pipeline/engine/auto_parallelism.h"
 
 #include "pipeline/engine/statistics.h"
 

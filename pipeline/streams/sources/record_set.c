@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/record_set.h"
+#include "pipeline/streams/sources/record_set.h"
 
 void mr__record_set_unref(mr__record_set *s)
 {

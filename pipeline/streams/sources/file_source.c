@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/files/read_ahead.h"

@@ -8,8 +8,8 @@
  *
  * thread   one at a time per encoder
  * since    0.1 */
-#include "../params/spec.h"
-#include "../memory/block.h"
+#include "../../params/spec.h"
+#include "../../memory/block.h"
 
 #ifdef __cplusplus
 extern "C" {

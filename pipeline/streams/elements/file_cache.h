@@ -11,7 +11,7 @@
  * Errors are not written. Who goes away before the end of the input leaves no file. One writer of a
  * file at a time: its lock is .NAME.lock beside it. */
 #include "pipeline/streams/cursor.h"
-#include "pipeline/streams/element_file.h"
+#include "pipeline/streams/elements/element_file.h"
 
 typedef enum mr__file_cache_mode {
     MR_FC_WRITING,

@@ -10,7 +10,7 @@
  *
  * thread   as an op's slots */
 #include "pipeline/formats/reader.h"
-#include "pipeline/streams/file_list.h"
+#include "pipeline/streams/sources/file_list.h"
 
 typedef struct mr__file_kind {
     const mr_format *format;

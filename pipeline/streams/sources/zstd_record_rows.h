@@ -8,7 +8,7 @@
  * thread   as an op's slots */
 #include "pipeline/formats/tfrecord/zstd_records.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 
 typedef struct mr__frame_rows {
     const char *dictionary;              /* its path; NULL: none is given */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/table_source.h"
+#include "pipeline/streams/sources/table_source.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "pipeline/formats/column_path.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/params/spec_text.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 
 const mr_param mr__table_param_list[] = {
     MR_PARAM_WITH(mr__table_params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/quarantine.h"
+#include "pipeline/streams/sources/quarantine.h"
 
 #include <errno.h>
 #include <inttypes.h>

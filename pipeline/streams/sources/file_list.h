@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 
 #include "pipeline/engine/op_iterator.h"
-#include "pipeline/streams/record_set.h"
+#include "pipeline/streams/sources/record_set.h"
 
 /* A list of paths that iterators share. */
 typedef struct mr__file_list {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/arrow_stream.h"
+#include "pipeline/streams/sources/arrow_stream.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -12,8 +12,8 @@
  *
  * thread   one at a time per encoder
  * since    0.1 */
-#include "../memory/block.h"
-#include "../params/spec.h"
+#include "../../memory/block.h"
+#include "../../params/spec.h"
 
 #ifdef __cplusplus
 extern "C" {

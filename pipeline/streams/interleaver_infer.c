@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/cycle.h"
+#include "pipeline/streams/interleaver.h"
 
 mr_code mr__cycle_infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
 {

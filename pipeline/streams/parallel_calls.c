@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/calls.h"
+#include "pipeline/streams/parallel_calls.h"
 
 #include <inttypes.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/file_cache.h"
+#include "pipeline/streams/elements/file_cache.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/columns/element_example.h"
+#include "pipeline/streams/elements/element_example.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Output is assembled in runs, (stream, rows), that are copied column by column when a stream's
  * block is to be replaced, when there are many, or at the end. A run that fills a block by itself
  * is passed on without a copy. */
-#include "pipeline/streams/cycle.h"
+#include "pipeline/streams/interleaver.h"
 
 #include <string.h>
 

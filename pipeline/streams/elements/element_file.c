@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/element_file.h"
+#include "pipeline/streams/elements/element_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

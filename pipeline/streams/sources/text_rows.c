@@ -2,7 +2,7 @@
 /* A block is a run of lines that are rows: it ends before a line that is none, or fails, which
  * comes with the next pull. So identities are consecutive, and an error has its place by itself. A
  * position is that of the lines which were read last, and how many of them were used. */
-#include "pipeline/streams/text_rows.h"
+#include "pipeline/streams/sources/text_rows.h"
 
 #include <inttypes.h>
 #include <stdio.h>

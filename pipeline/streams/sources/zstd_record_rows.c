@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/frame_rows.h"
+#include "pipeline/streams/sources/zstd_record_rows.h"
 
 #include "pipeline/formats/tfrecord/record_frames.h"
 

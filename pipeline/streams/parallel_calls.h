@@ -11,7 +11,7 @@
  * Blocks are bounded by the bytes that go in, come out and are made on the way (tuner.h).
  *
  * thread   as an op's next */
-#include "pipeline/engine/depth.h"
+#include "pipeline/engine/auto_parallelism.h"
 #include "pipeline/streams/read_ahead_queue.h"
 
 /* out gets what the function makes of `in` (whose rows it may take), errors counted as for

@@ -10,7 +10,7 @@
  *
  * thread   as an op's slots */
 #include "pipeline/functions/library/features.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 
 typedef struct mr__text_rows {
     mr__file_source source;
