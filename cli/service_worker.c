@@ -6,7 +6,7 @@
 #include "cli/service_commands.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/service/worker/file_roots.h"
 #include "transport/service/worker/worker_run.h"
 

@@ -16,7 +16,7 @@
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/sources/file_source.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 struct params {
     mr_strs files;

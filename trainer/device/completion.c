@@ -2,7 +2,7 @@
 #include "trainer/device/completion.h"
 #include <math.h>
 #include "pipeline/engine/op_iterator.h"
-#include "pipeline/timed_wait.h"
+#include "pipeline/system/timed_wait.h"
 
 /* How often, about, a wait looks whether the streams are well. It must: a stream that has failed
  * runs nothing more, on CUDA not even a call back to the host, so nothing would end the wait. It

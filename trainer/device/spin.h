@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "pipeline/spin_once.h"
-#include "pipeline/system.h"
+#include "pipeline/system/spin_once.h"
+#include "pipeline/system/system.h"
 
 /* A lock that is held for a moment only: who finds it taken spins a little too. */
 static inline void mr__spinning_lock_init(pthread_mutex_t *m)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/loop/checkpoint_impl.h"
 
 enum { MAX_CHECKPOINTS = 1 << 20 };

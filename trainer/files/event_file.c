@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/files/saved_files.h"
 
 enum { MAX_TAG = 256, MAX_EVENT = MAX_TAG + 128, FRAME = 16 };

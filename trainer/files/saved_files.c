@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { MAX_RETRIES = 1000, MAX_FILE = 1 << 30 /* bytes asked for at once */, MAX_DEPTH = 4 };
 

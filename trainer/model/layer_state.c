@@ -6,7 +6,7 @@
 #include <string.h>
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/model/statements.h"
 

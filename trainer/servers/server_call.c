@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/loop/checkpoint_impl.h"
 
 enum { MOST_VALUES = 1 << 28 }; /* of a frame: 1 GiB */

@@ -5,7 +5,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* Places in one message, and bytes that are worth one: the sooner a place is written again, the
  * more of it the caches still have. */

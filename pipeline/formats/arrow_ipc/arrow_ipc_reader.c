@@ -10,7 +10,7 @@
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_source.h"
 #include "pipeline/formats/format.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { TAIL = 10, PLACE = 24, FIRST_MESSAGE = 8 };
 

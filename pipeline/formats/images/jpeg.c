@@ -7,7 +7,7 @@
 #include <turbojpeg.h>
 
 #include "pipeline/formats/images/image_codec.h"
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 #include "pipeline/memory/alloc.h"
 
 #define TURBOJPEG(X)                                                                               \

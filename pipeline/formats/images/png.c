@@ -3,7 +3,7 @@
 #include <spng.h>
 
 #include "pipeline/formats/images/image_codec.h"
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 #include "pipeline/memory/alloc.h"
 
 #define SPNG(X)                                                                                    \

@@ -10,7 +10,7 @@
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 struct mr_ledger_reader {
     int fd;

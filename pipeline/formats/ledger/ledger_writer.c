@@ -11,7 +11,7 @@
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { LEVEL = 3 };
 

@@ -14,7 +14,7 @@
 #include "pipeline/files/remote.h"
 #include "pipeline/formats/parquet/parquet_column.h"
 #include "pipeline/formats/table_flaws.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
 enum { TAIL = 64 << 10, BLOCK_BYTES = 256 << 10, MOST_ROWS = 16384, END_BYTES = 8 };

@@ -13,7 +13,7 @@
 #include "pipeline/formats/tfrecord/record_frames.h"
 #include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28, MAX_RETRIES = 1000 };
 

@@ -11,7 +11,7 @@
 #include "pipeline/formats/parquet/parquet_writer.h"
 #include "pipeline/formats/tfrecord/record_frames.h"
 #include "pipeline/formats/tfrecord/tfrecord_writer.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* Records that a dictionary is trained of, back to back, before they are written. */
 struct samples {

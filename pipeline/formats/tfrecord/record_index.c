@@ -13,7 +13,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/new_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum {
     GROUP = 64,

@@ -7,7 +7,7 @@
 
 #include "pipeline/files/whole_file.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 void mr__late_init(mr__late *l)
 {

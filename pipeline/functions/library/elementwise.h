@@ -7,7 +7,7 @@
  * sets; broader broadcasting copies the smaller operand out first. Private to functions/.
  *
  * thread   any */
-#include "pipeline/clones.h"
+#include "pipeline/system/clones.h"
 #include "pipeline/functions/compiler/typed_tree.h"
 
 typedef void (*mr__binary_loop)(const void *x, bool xs, const void *y, bool ys, void *z, size_t n);

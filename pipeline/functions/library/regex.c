@@ -5,7 +5,7 @@
 #include <pcre2.h>
 
 #include "pipeline/functions/library/texts.h"
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 #define PCRE2(X)                                                                                   \
     X(pcre2_code_free)                                                                             \

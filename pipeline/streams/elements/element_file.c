@@ -10,7 +10,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { HEADER = 1, BLOCK = 2, END = 3 };
 enum { END_BYTES = 9, FRAMING = 16, CHUNK = 1 << 20 };

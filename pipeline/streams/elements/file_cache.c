@@ -8,7 +8,7 @@
 
 #include "pipeline/files/file_lock.h"
 #include "pipeline/log.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* ---- paths ---- */
 

@@ -8,7 +8,7 @@
 
 #include "pipeline/fnv.h"
 #include "pipeline/log.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { MOST_TRIES = 1000 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/engine/run.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 
 static double clock_seconds;

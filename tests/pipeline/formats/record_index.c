@@ -7,7 +7,7 @@
 
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"
 

@@ -8,7 +8,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/graph/dataset.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/fault_calls.h"
 #include "tests/pipeline/formats/record_files.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "pipeline/log.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/formats/crc32c.h"
 #include "tests/pipeline/formats/record_files.h"
 #include "tests/pipeline/memory/fail_nth.h"

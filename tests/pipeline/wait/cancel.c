@@ -20,7 +20,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sequence.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 #include "tests/harness.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault_calls.h"
 #include "tests/harness.h"
 #include "tests/transport/service/failing_vfs.h"

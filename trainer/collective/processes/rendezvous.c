@@ -11,7 +11,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/collective/processes/rendezvous_state.h"
 
 #define SECOND INT64_C(1000000000)

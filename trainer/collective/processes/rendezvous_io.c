@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/collective/processes/rendezvous_state.h"
 #include "transport/net/shared_memory.h"
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
-#include "pipeline/timed_wait.h"
+#include "pipeline/system/system.h"
+#include "pipeline/system/timed_wait.h"
 #include "trainer/collective/processes/world_state.h"
 
 enum { BEATS = 8 /* signs of life in the time that a peer may be silent */ };

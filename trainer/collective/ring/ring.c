@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/collective/ring/ring_mpi.h"
 #include "trainer/collective/ring/ring_sums.h"
 #include "trainer/collective/ring/ring_link.h"

@@ -12,8 +12,8 @@
 #include <emmintrin.h>
 #endif
 
-#include "pipeline/spin_once.h"
-#include "pipeline/system.h"
+#include "pipeline/system/spin_once.h"
+#include "pipeline/system/system.h"
 
 enum {
     RING = MR__REGION_RING,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "pipeline/engine/op_iterator.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/device/device_modules_impl.h"
 #include "trainer/collective/ring/ring_sums.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/collective/ring/ring_sums.h"
-#include "pipeline/clones.h"
+#include "pipeline/system/clones.h"
 
 static float half(uint16_t v)
 {

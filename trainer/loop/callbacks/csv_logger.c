@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/loop/callback_impl.h"
 
 struct params {

@@ -6,7 +6,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "shard/stream_cut.h"
 #include "transport/service/client/client_state.h"
 

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/service/client/client_state.h"
 #include "transport/wire/token_file.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/service/dispatcher/account_state.h"
 
 #define APPLICATION "1297240897" /* 0x4d525341, "MRSA" */

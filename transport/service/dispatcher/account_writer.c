@@ -8,8 +8,8 @@
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/splitmix.h"
-#include "pipeline/system.h"
-#include "pipeline/timed_wait.h"
+#include "pipeline/system/system.h"
+#include "pipeline/system/timed_wait.h"
 #include "transport/service/dispatcher/account_state.h"
 
 #define RETRY_NS ((int64_t)200000000)  /* after a write that failed */

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/service/dispatcher/account.h"
 #include "transport/service/status/daemon.h"
 

@@ -10,7 +10,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 #define SECOND    ((int64_t)1000000000)
 #define FINISH_NS (2 * SECOND) /* for what is queued, when it ends */

@@ -11,8 +11,8 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
-#include "pipeline/timed_wait.h"
+#include "pipeline/system/system.h"
+#include "pipeline/system/timed_wait.h"
 #include "transport/service/status/status_render.h"
 
 #define SECOND   ((int64_t)1000000000)

@@ -8,7 +8,7 @@
  *
  * thread   mr__roots_set before there are others; the rest any */
 #include "pipeline/status.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* *out = a table for mr__system_set, with which files are opened, listed and looked at only below
  * these; NULL where n is 0: anywhere.

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
-#include "pipeline/timed_wait.h"
+#include "pipeline/system/system.h"
+#include "pipeline/system/timed_wait.h"
 #include "transport/service/job.h"
 #include "transport/service/worker/file_roots.h"
 #include "transport/service/worker/split_list.h"

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/net/lookup.h"
 #include "transport/service/worker/worker_streams.h"
 #include "transport/service/worker/match.h"

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 static inline void mr__timed_cond_init(pthread_cond_t *c)
 {

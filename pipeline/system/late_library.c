@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 #include <dlfcn.h>
 #include <string.h>

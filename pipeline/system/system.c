@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 /* Some are variadic, inline or have other types in some C libraries: each gets one plain
  * address. */
