@@ -4,7 +4,7 @@
 
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/cluster.h"
+#include "shard/cluster/cluster.h"
 #include "trainer/loop/adapt.h"
 #include "trainer/strategy/strategy.h"
 

@@ -16,7 +16,7 @@
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/cluster.h"
+#include "shard/cluster/cluster.h"
 #include "trainer/loop/callback.h"
 #include "trainer/loop/fit.h"
 #include "trainer/objectives/optimizer.h"

@@ -15,7 +15,13 @@ set(MR_CORE_FORWARDS
   pipeline/functions/learned_lists.h=pipeline/functions/library/learned_lists.h
   pipeline/functions/program.h=pipeline/functions/compiler/program.h
   pipeline/columns/element_example.h=pipeline/streams/elements/element_example.h
-  pipeline/columns/element_npy.h=pipeline/streams/elements/element_npy.h)
+  pipeline/columns/element_npy.h=pipeline/streams/elements/element_npy.h
+  shard/auto_shard.h=shard/passes/auto_shard.h
+  shard/cluster.h=shard/cluster/cluster.h
+  shard/distribute.h=shard/distribute/distribute.h
+  shard/input_context.h=shard/distribute/input_context.h
+  shard/stream_cut.h=shard/streams/stream_cut.h
+  shard/stream_splits.h=shard/streams/stream_splits.h)
 set(MR_TRANSPORT_FORWARDS)
 set(MR_TRAINER_FORWARDS
   trainer/activations.h=trainer/device/activations.h

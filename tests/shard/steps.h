@@ -9,7 +9,7 @@
  * Several components are joined by ':'. An error ends the text with "error". */
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/distribute.h"
+#include "shard/distribute/distribute.h"
 #include "tests/harness.h"
 
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "shard/input_context.h"
+#include "shard/distribute/input_context.h"
 #include "tests/harness.h"
 #include "trainer/servers/parameter_server.h"
 

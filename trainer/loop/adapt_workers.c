@@ -5,7 +5,7 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
-#include "shard/auto_shard.h"
+#include "shard/passes/auto_shard.h"
 #include "trainer/loop/adapt_impl.h"
 #include "trainer/strategy/strategy_impl.h"
 

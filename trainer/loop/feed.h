@@ -5,7 +5,7 @@
  * The dataset is distributed over workers and replicas as shard/ does it; workers agree on how many
  * rows each step has, and on the end. An error of the pipeline comes
  * after the batches before it. */
-#include "shard/distribute.h"
+#include "shard/distribute/distribute.h"
 #include "trainer/loop/fit.h"
 #include "trainer/strategy/staging.h"
 

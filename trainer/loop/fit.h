@@ -17,7 +17,7 @@
 #include "../../pipeline/engine/iterator.h"
 #include "../objectives/loss.h"
 #include "../objectives/metric.h"
-#include "../../shard/distribute.h"
+#include "../../shard/distribute/distribute.h"
 #include "history.h"
 #include "../model/model.h"
 #include "../device/timeline.h"

@@ -9,7 +9,7 @@
  * thread   one at a time per process
  * since    0.1 */
 #include "../../pipeline/wait/cancel.h"
-#include "../../shard/cluster.h"
+#include "../../shard/cluster/cluster.h"
 
 #ifdef __cplusplus
 extern "C" {

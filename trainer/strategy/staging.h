@@ -18,7 +18,7 @@
  * Once the size of a full batch is known, the pipeline's last copying op fills pinned memory in
  * place (mr_block.destination). Which rows a replica gets is the iterator's matter: late replicas
  * may get few rows or none. */
-#include "shard/distribute.h"
+#include "shard/distribute/distribute.h"
 #include "trainer/strategy/strategy.h"
 
 typedef struct mr__staging mr__staging;

@@ -37,7 +37,7 @@
  * since    0.1 */
 #include "../../pipeline/memory/array.h"
 #include "../../pipeline/wait/cancel.h"
-#include "../../shard/cluster.h"
+#include "../../shard/cluster/cluster.h"
 #include "../collective/collective.h"
 #include "../device/device.h"
 #include "../device/math.h"

@@ -10,7 +10,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/stream_splits.h"
+#include "shard/streams/stream_splits.h"
 #include "tests/harness.h"
 
 /* Who is asked: a thread that answers the n-th question with answers[n]. */

@@ -9,7 +9,7 @@
  *
  * thread   any */
 #include <stdbool.h>
-#include "shard/cluster.h"
+#include "shard/cluster/cluster.h"
 #include "pipeline/wait/cancel.h"
 #include "trainer/collective/processes/rank_handshake.h"
 #include "trainer/collective/processes/shm_ring.h"

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "pipeline/wait/cancel.h"
-#include "shard/cluster.h"
+#include "shard/cluster/cluster.h"
 #include "trainer/collective/processes/rank_handshake.h"
 #include "trainer/collective/processes/rendezvous.h"
 

@@ -7,7 +7,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
-#include "shard/stream_cut.h"
+#include "shard/streams/stream_cut.h"
 #include "transport/service/client/client_state.h"
 
 #define SECOND              ((int64_t)1000000000)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "shard/stream_cut.h"
+#include "shard/streams/stream_cut.h"
 #include "transport/net/address.h"
 #include "transport/service/job.h"
 #include "transport/service/client/registered.h"

@@ -12,7 +12,7 @@
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/stream_cut.h"
+#include "shard/streams/stream_cut.h"
 #include "transport/service/client/client_run.h"
 #include "transport/service/client/distribute_job.h"
 #include "transport/service/client/job_reader.h"

@@ -6,7 +6,7 @@
 
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/stream_splits.h"
+#include "shard/streams/stream_splits.h"
 
 struct mr__split_list {
     pthread_mutex_t lock;
