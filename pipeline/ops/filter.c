@@ -3,7 +3,7 @@
  * a block that is kept whole is passed on as it is. */
 #include "pipeline/ops/apply.h"
 #include "pipeline/columns/pick_rows.h"
-#include "pipeline/functions/library/width.h"
+#include "pipeline/functions/compiler/width.h"
 #include "pipeline/streams/parallel_calls.h"
 #include "pipeline/streams/predicate.h"
 

@@ -4,7 +4,7 @@
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/block_size_tuner.h"
-#include "pipeline/functions/library/width.h"
+#include "pipeline/functions/compiler/width.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/streams/cursor.h"
 #include "pipeline/streams/predicate.h"

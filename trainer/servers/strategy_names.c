@@ -84,11 +84,7 @@ mr_code mr_strategy_by_name(mr_strategy **out, const char *name, const mr_strate
     if (strcmp(name, "central_storage") == 0)
         return mr_strategy_central_storage(out, o, st);
     if (strcmp(name, "tpu") == 0)
-        return mr_fail(st, MR_UNIMPLEMENTED,
-                       "tpu: there is no kind of device for TPUs; it would take a back end of "
-                       "trainer/device/device.h over libtpu, with the operations of trainer/device/math.h "
-                       "compiled by XLA, and an engine of trainer/collective/collective.h over the chips' "
-                       "links");
+        return mr_fail(st, MR_UNIMPLEMENTED, "tpu: not supported (no TPU backend)");
     if (strcmp(name, "parameter_server") == 0)
         return mr_strategy_parameter_server(out, o, workers, st);
     return mr_fail(st, MR_INVALID_ARGUMENT,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/files/glob.h"
+#include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/shards/shard_set_swap.h"
 #include "pipeline/memory/alloc.h"
 

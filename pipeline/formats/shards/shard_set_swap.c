@@ -10,6 +10,7 @@
 
 #include "pipeline/files/file_lock.h"
 #include "pipeline/formats/new_file.h"
+#include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/tfrecord/record_frames.h"
 #include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
@@ -162,38 +163,6 @@ static mr_code add_move(mr__generation *g, char *from, char *to, mr_status *st)
 mr_code mr__generation_add(mr__generation *g, const char *partial, const char *path, mr_status *st)
 {
     return add_move(g, mr_strdup(partial), mr_strdup(path), st);
-}
-
-/* How the names of a set go on after the prefix, with any digits for the zeros; then the ending,
- * one of these. */
-static const char shard_number[] = "-00000-of-00000.";
-const char *const mr__shard_endings[MR__SHARD_ENDINGS] = {[MR_SHARDS_TFRECORD] = "tfrecord",
-                                                          [MR_SHARDS_JSONL] = "jsonl",
-                                                          [MR_SHARDS_NPY] = "npy",
-                                                          [MR_SHARDS_ARROW] = "arrow",
-                                                          [MR_SHARDS_PARQUET] = "parquet"};
-enum { NUMBER = sizeof shard_number - 1 };
-
-size_t mr__shard_prefix(const char *name, size_t n)
-{
-    for (size_t e = 0; e < MR__SHARD_ENDINGS; e++) {
-        size_t end = strlen(mr__shard_endings[e]), i = 0;
-        if (n <= NUMBER + end || memcmp(name + n - end, mr__shard_endings[e], end) != 0)
-            continue;
-        const char *number = name + n - end - NUMBER;
-        while (i < NUMBER && (shard_number[i] == '0' ? number[i] >= '0' && number[i] <= '9'
-                                                     : number[i] == shard_number[i]))
-            i++;
-        if (i == NUMBER)
-            return n - end - NUMBER;
-    }
-    return 0;
-}
-
-size_t mr__index_stem(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 4 && strcmp(path + n - 4, ".idx") == 0 ? n - 4 : 0;
 }
 
 /* The number of shards that a file of this prefix, or the index of one, says it is one of; 0: it is

@@ -4,7 +4,7 @@
 /* Putting a set of files in the place of another, so that a pattern over their names never finds
  * some of each. For shard_writer.c, and for who lists files.
  *
- * The names are PREFIX-00000-of-0000N.tfrecord (or another of the endings below) and so on, and
+ * The names are PREFIX-00000-of-0000N.tfrecord (or another ending of shard_names.h) and so on, and
  * PREFIX.dict, where their records are compressed with a dictionary; beside them, where PREFIX-*
  * does not match, lie .PREFIX-... .partial (a new file, complete), .PREFIX-... .old (one that is
  * replaced) and .PREFIX.commit, the journal. Publishing
@@ -29,15 +29,6 @@
 /* What a pattern matched, sorted, is not part of a set that is being published.
  * errors   MR_FAILED_PRECONDITION: it is; names the journal, and says what to do */
 mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st) MR_NODISCARD;
-
-/* What names end in, by their mr_shard_format. */
-enum { MR__SHARD_ENDINGS = 5 };
-extern const char *const mr__shard_endings[MR__SHARD_ENDINGS];
-/* The length of the prefix in the path of a shard, PREFIX-00000-of-0000N.tfrecord, which has n
- * bytes; 0: it is none */
-size_t mr__shard_prefix(const char *path, size_t n);
-/* The length of F in the path of an index, F.idx; 0: it is none */
-size_t mr__index_stem(const char *path);
 
 /* Directory and base name of a prefix, and names in that directory. */
 typedef struct mr__generation {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc_writer.h"
+#include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/shards/shard_set_swap.h"
 #include "pipeline/formats/parquet/parquet_writer.h"
 #include "pipeline/formats/tfrecord/record_frames.h"
@@ -162,6 +163,8 @@ int64_t mr_shard_writer_memory(int64_t n_shards, const mr_shard_writer_opts *opt
 
 const char *mr_shard_ending(mr_shard_format format)
 {
+    _Static_assert(MR_SHARDS_TFRECORD == 0 && MR_SHARDS_PARQUET == MR__SHARD_ENDINGS - 1,
+                   "mr__shard_endings is indexed by mr_shard_format");
     return mr__shard_endings[format];
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/files/whole_file.h"
-#include "pipeline/formats/shards/shard_set_swap.h"
+#include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/tfrecord/record_frames.h"
 
 enum { MOST_DICTIONARY = 1 << 28 };

@@ -8,7 +8,7 @@
 
 #include "pipeline/functions/compiler/job_binding.h"
 #include "pipeline/functions/compiler/typed_tree.h"
-#include "pipeline/functions/library/width.h"
+#include "pipeline/functions/compiler/width.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/graph/fn.h"
 

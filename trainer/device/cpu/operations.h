@@ -3,7 +3,8 @@
 #define MR_TRAINER_CPU_OPERATIONS_H
 /* The operations of the CPU's table, a function each: math.h says what they do. A file holds those
  * of one family: kernels, which run in the stream's thread, and the functions that submit them. */
-#include "pipeline/system/clones.h" /* products and sums are not fused: the bits are the plain loop's */
+/* Products and sums are not fused, so that the bits are those of the plain loop. */
+#include "pipeline/system/clones.h"
 #include "trainer/device/cpu/stream_cpu.h"
 
 #define MR__CPU_DECLARE(name)                                                                      \

@@ -3,7 +3,7 @@
 #define MR_PIPELINE_FUNCTIONS_WIDTH_H
 /* How much memory a row takes on its way through a function, intermediate values included: what
  * ops bound their blocks by. Private to pipeline/. */
-#include "../compiler/program.h"
+#include "program.h"
 
 /* Bytes of the widest value of a row, as far as shapes are known when the graph is built; 0: they
  * are not. Values that do not depend on the row do not count. */
