@@ -18,7 +18,7 @@
  * since    0.1 */
 #include "../wait/cancel.h"
 #include "../graph/dataset.h"
-#include "../formats/ledger.h"
+#include "../formats/ledger/ledger.h"
 #include "../memory/block.h"
 
 #ifdef __cplusplus

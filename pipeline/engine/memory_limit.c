@@ -18,7 +18,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 #define MIB ((int64_t)1 << 20)
 

@@ -97,7 +97,8 @@ enum {
     MR_OP_KEEPS_SHARDS = 32768 /* a shard of its input (of each, where it has several) gives a shard
                                    of its output: it treats each element alone, or only groups and
                                    reorders them. Without it, each stream of a service runs the op
-                                   and what is below it on all elements (shard/stream_cut.h) */
+                                   and what is below it on all elements
+                                   (shard/streams/stream_cut.h) */
 };
 
 struct mr_iter;

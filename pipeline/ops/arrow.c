@@ -3,11 +3,11 @@
  * by batch. */
 #include <inttypes.h>
 
-#include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/formats/table_flaws.h"
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/file_source.h"
-#include "pipeline/streams/table_source.h"
+#include "pipeline/streams/sources/file_source.h"
+#include "pipeline/streams/sources/table_source.h"
 
 struct state {
     mr__file_source source;

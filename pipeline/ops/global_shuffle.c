@@ -14,8 +14,8 @@
 
 #include "pipeline/engine/permutation.h"
 #include "pipeline/files/read_scattered.h"
-#include "pipeline/formats/tfrecord_walk.h"
-#include "pipeline/streams/frame_rows.h"
+#include "pipeline/formats/tfrecord/tfrecord_walk.h"
+#include "pipeline/streams/sources/zstd_record_rows.h"
 #include "pipeline/streams/seeds.h"
 
 enum { MOST_ROWS = 256, MOST_BYTES = 1 << 20, FIRST_ROWS = 8 };

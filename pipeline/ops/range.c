@@ -3,7 +3,7 @@
  * is alone. */
 #include "pipeline/ops/sources.h"
 
-#include "pipeline/clones.h"
+#include "pipeline/system/clones.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/params/infer.h"
 

@@ -5,13 +5,13 @@
  * record of each of k files in turn. */
 #include <string.h>
 
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/file_source.h"
-#include "pipeline/streams/frame_rows.h"
-#include "pipeline/streams/quarantine.h"
+#include "pipeline/streams/sources/file_source.h"
+#include "pipeline/streams/sources/zstd_record_rows.h"
+#include "pipeline/streams/sources/quarantine.h"
 
 #define MOST_PARTS ((int64_t)1 << 31)
 

@@ -5,8 +5,8 @@
 
 #include "pipeline/graph/op.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/auto_shard.h"
-#include "shard/distribute.h"
+#include "shard/passes/auto_shard.h"
+#include "shard/distribute/distribute.h"
 #include "tests/harness.h"
 
 struct ahead {

@@ -4,11 +4,11 @@
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/checkpoint_impl.h"
-#include "trainer/loss.h"
-#include "trainer/metric_impl.h"
-#include "trainer/model_impl.h"
-#include "trainer/optimizer_impl.h"
+#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/objectives/loss.h"
+#include "trainer/objectives/metric_impl.h"
+#include "trainer/model/model_impl.h"
+#include "trainer/objectives/optimizer_impl.h"
 #include "trainer/servers/layout.h"
 
 enum {

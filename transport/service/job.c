@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include "pipeline/files/glob.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
-#include "shard/auto_shard.h"
-#include "shard/stream_cut.h"
-#include "shard/stream_splits.h"
+#include "shard/passes/auto_shard.h"
+#include "shard/streams/stream_cut.h"
+#include "shard/streams/stream_splits.h"
 
 #define MOST_ARRAY_BYTES ((size_t)64 << 20)
 #define ALL_NAMES        (-2) /* as buffer of a shuffle: the whole of its input */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What random functions draw depends on the element's records and the seeds, and on nothing
  * else. */
-#include "pipeline/functions/draws.h"
+#include "pipeline/functions/compiler/draws.h"
 
 #include <stdio.h>
 #include <string.h>

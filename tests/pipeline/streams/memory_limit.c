@@ -12,7 +12,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/sequence.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 #include "tests/pipeline/streams/counted_memory.h"
 
