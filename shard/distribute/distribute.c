@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distributed datasets: which graph each worker runs. */
 #include "shard/distribute/distribute.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/dist_impl.h"
 #include "shard/passes/shard_passes.h"
@@ -125,11 +126,13 @@ mr_code mr__dist_graph(const mr_dist_dataset *dd, int64_t worker, mr_dataset **o
 
 mr_iterator_opts mr__dist_run_opts(const mr_dist_dataset *dd, const mr_iterator_opts *run)
 {
+    static const mr__iterator_internal seed_made_up = {.seed_made_up = true};
     mr_iterator_opts o = *run;
     /* What is random inside functions draws from the job's seed too. */
     if (!o.has_seed && dd->has_seed) {
         o.has_seed = true;
-        o.seed_made_up = !dd->seed_given;
+        if (!dd->seed_given)
+            o.internal = &seed_made_up;
         o.seed = dd->seed;
     }
     return o;

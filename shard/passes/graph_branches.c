@@ -37,7 +37,7 @@ static mr_code walk(mr__branches *k, struct mr__branch b, mr_status *st)
         mr__path_append(b.path, sizeof b.path, b.input, op->name);
         if (mr__node_map_get(&k->marks, ds))
             return MR_OK;
-        MR_TRY(mr__branches_mark(k, ds, op->props & MR_OP_OF_WHOLE ? MR__DROP : MR__WALKED, st));
+        MR_TRY(mr__branches_mark(k, ds, op->props & MR_OP_WHOLE_INPUT ? MR__DROP : MR__WALKED, st));
         MR_TRY(k->look(k, ds, b.path, &ends, st));
         if (ends)
             return MR_OK;

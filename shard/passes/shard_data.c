@@ -6,7 +6,7 @@
 
 static bool trails(const mr_dataset *ds)
 {
-    return mr_dataset_op(ds)->props & MR_OP_TRAILS;
+    return mr_dataset_op(ds)->props & MR_OP_SHARD_BELOW;
 }
 
 mr_dataset *mr__below_trailing(mr_dataset *ds)

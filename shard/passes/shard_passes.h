@@ -27,7 +27,7 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     MR_PRINTF(4, 5);
 /* input (taken) with the worker's shard above it. */
 mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o);
-/* The first node from the sink on that does not trail (MR_OP_TRAILS). */
+/* The first node from the sink on that does not trail (MR_OP_SHARD_BELOW). */
 mr_dataset *mr__below_trailing(mr_dataset *ds);
 /* Finds the order that workers may not agree on: warns of each op above the shard (towards the
  * sources) that cannot produce the same again. */

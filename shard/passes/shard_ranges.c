@@ -53,7 +53,7 @@ static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *end
     if (reads)
         return not_found(op->name, "whose function reads the files, one for an element", path, st);
     bool passes =
-        op->role == MR_ROLE_PASS || op->role == MR_ROLE_FUNCTION || (op->props & MR_OP_OF_RECORDS);
+        op->role == MR_ROLE_PASS || op->role == MR_ROLE_FUNCTION || (op->props & MR_OP_SEEKS_INPUT);
     if (op->role != MR_ROLE_PARALLEL && (!passes || mr_dataset_n_inputs(ds) == 0))
         return not_found(op->name, "below which records cannot be divided", path, st);
     return MR_OK;

@@ -108,7 +108,7 @@ static mr_code new_source(walker *k, mr_dataset *ds, mr_split_kind kind, int64_t
 
 static mr_code new_slices(walker *k, mr_dataset *ds, bool names)
 {
-    bool numbers = mr_dataset_op(ds)->props & MR_OP_COUNTS;
+    bool numbers = mr_dataset_op(ds)->props & MR_OP_IS_RANGE;
     int64_t count = mr_dataset_cardinality(ds);
     int64_t each = names || count <= MR_RANGE_SPLITS ? 1 : (count - 1) / MR_RANGE_SPLITS + 1;
     return new_source(k, ds, numbers ? MR_SPLIT_NUMBERS : MR_SPLIT_SLICES,

@@ -136,56 +136,73 @@ typedef struct mr_callback {
 /* Frees what c owns; it may be zeroed. */
 MR_API void mr_callback_reset(mr_callback *c);
 
+/* Pointers are borrowed during the call. */
 typedef struct mr_fit_opts {
+    /* ---- how long ---- */
     int64_t epochs; /* 0: unset */
-    int64_t steps;  /* 0: unset. Alone: as many epochs as that takes. With epochs: whichever comes
+    int64_t steps; /* 0: unset. Alone: as many epochs as the steps take. With epochs: whichever ends
                        first. Neither: one epoch */
-    int64_t steps_per_epoch;  /* 0: an epoch is a pass over the data. Else it is so many steps, and
-                                 the next epoch goes on where it ended (from the start where it was
-                                 exactly a pass); data that run out end training with a warning */
-    mr_dataset *validation;   /* evaluated after every epoch, before epoch_end; NULL: none */
-    int64_t validation_steps; /* of it; 0: all */
-    /* Steps between batch_begin and batch_end: one is called before the first of them, the other
-     * after the last, or at the end of the epoch; 0: 1. batch_result comes for every step. */
-    int64_t steps_per_execution;
-    /* A weight for each class, by which the losses of its examples are multiplied, beside sample
-     * weights that the data have; labels are class numbers. NULL: all 1. Validation has none. */
-    const double *class_weights;
-    size_t n_class_weights;
-    mr_history *history; /* values of each epoch are added to it; NULL: not wanted */
-    /* Asked before each batch is fetched, from the calling thread; true ends training after it,
-     * with MR_OK. One worker's true ends it on all of them. */
+    int64_t
+        steps_per_epoch; /* 0: an epoch is one pass over the data. Otherwise it is this number of
+                                steps, and the next epoch continues where it ended (from the start
+                                after exactly one pass); data that end early end training with a
+                                warning */
+    /* Called before each batch is fetched, from the calling thread; true ends training after that
+     * batch, with MR_OK. If it is true in one worker, all of them end. */
     bool (*stopping)(void *ctx);
     void *stopping_ctx;
-    /* Lines that callbacks print (print_learning_rate), without line ends: in words, and as an
-     * object of JSON. NULL: the words go to the log. */
-    void (*print)(void *ctx, const char *text, const char *json);
-    void *print_ctx;
-    const char *const *metrics; /* names, mr_metric_parse's */
-    size_t n_metrics;
-    const mr_callback *callbacks; /* called in this order, but for those that save */
-    size_t n_callbacks;
-    uint64_t seed;                    /* mr_model_opts.seed, for a model that is not built yet */
-    bool mixed_precision;             /* mr_model_opts.mixed_precision, for such a model */
-    const mr_iterator_opts *iterator; /* NULL: defaults. Its cancel object ends the call with
-                                         MR_CANCELLED, also while it waits for the data */
-    bool check_replicas; /* compare the variables of all replicas after each step: any difference
-                            is an error that names variable, replicas and step */
-    bool has_auto_shard; /* several workers: auto_shard instead of what the graph says */
-    mr_shard_policy auto_shard;
-    size_t staging_depth; /* batches on their way to the devices, at least 2 */
-    bool no_cuda_graph;   /* each operation of a step is submitted to GPUs by itself */
-    /* Where mr_fit and mr_check_data are given no dataset: makes that of each worker, batched by
-     * the size of a replica's batch; nothing is sharded. It may be called any number of times, as
-     * by a coordinator of parameter servers for all workers, of which each has one replica in
-     * sync. Borrowed during the call to mr_fit. */
+
+    /* ---- data ---- */
+    /* Used by mr_fit and mr_check_data if their dataset is NULL: makes the dataset of each
+     * worker, batched by the size of a replica's batch; it is not sharded. May be called any
+     * number of times, for example by a coordinator of parameter servers for all workers, each
+     * of which has one replica in sync. */
     mr_input_fn input;
     void *input_ctx;
-    /* What mr_evaluate is to be given afterwards, with the same loss and metrics: whether its form
-     * fits is found out before the first step, as of validation. NULL: nothing. */
+    const mr_iterator_opts *iterator; /* NULL: defaults. Its cancel object ends the call with
+                                         MR_CANCELLED, also while it waits for data */
+    bool has_auto_shard; /* with several workers: use auto_shard instead of the graph's policy */
+    mr_shard_policy auto_shard;
+    size_t staging_depth; /* number of batches on their way to the devices; at least 2 */
+
+    /* ---- loss and metrics ---- */
+    /* A weight for each class, by which the losses of its examples are multiplied, in addition to
+     * sample weights in the data; labels are class numbers. NULL: all 1. Not used in validation. */
+    const double *class_weights;
+    size_t n_class_weights;
+    const char *const *metrics; /* names, as mr_metric_parse reads them */
+    size_t n_metrics;
+
+    /* ---- validation ---- */
+    mr_dataset *validation;   /* evaluated after every epoch, before epoch_end; NULL: none */
+    int64_t validation_steps; /* number of its batches; 0: all */
+    /* What mr_evaluate will be given afterwards, with the same loss and metrics: its form is
+     * checked before the first step, as that of validation is. NULL: nothing. */
     mr_dataset *evaluation;
-    mr_timeline *timeline; /* of mr_fit: gets when each step was submitted and ran; NULL: not
-                              wanted */
+
+    /* ---- callbacks and results ---- */
+    const mr_callback *callbacks; /* called in this order, except that those that save come last */
+    size_t n_callbacks;
+    /* Steps between batch_begin and batch_end: one is called before the first of them, the other
+     * after the last, or at the end of the epoch; 0: 1. batch_result is called for every step. */
+    int64_t steps_per_execution;
+    mr_history *history; /* receives the values of each epoch; NULL: none */
+    mr_timeline
+        *timeline; /* of mr_fit: receives when each step was submitted and ran; NULL: none */
+    /* Receives lines that callbacks print (print_learning_rate), without line ends: as words and as
+     * a JSON object. NULL: the words are logged. */
+    void (*print)(void *ctx, const char *text, const char *json);
+    void *print_ctx;
+
+    /* ---- the model, if it is not built yet ---- */
+    uint64_t seed;        /* mr_model_opts.seed */
+    bool mixed_precision; /* mr_model_opts.mixed_precision */
+
+    /* ---- debugging ---- */
+    bool
+        check_replicas; /* compare the variables of all replicas after each step; a difference is an
+                            error that names the variable, replicas and step */
+    bool no_cuda_graph; /* submit each operation of a step to GPUs separately */
 } mr_fit_opts;
 
 /* Finds out before a long run whether ds can be read: looks up the files that its text names, also

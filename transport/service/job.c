@@ -507,12 +507,13 @@ static uint64_t seed_of(const Mr__Wire__Job *job, uint32_t stream)
     return mr__splitmix(job->seed + MR__GOLDEN * ((uint64_t)stream + 1));
 }
 
-void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o)
+void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o, mr__iterator_internal *internal)
 {
     bool own = job->mode == MR__WIRE__MODE__DYNAMIC || job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
     o->has_seed = true;
-    o->seed_made_up = !own;
-    o->function_seed = job->function_seed;
+    internal->seed_made_up = !own;
+    internal->function_seed = job->function_seed;
+    o->internal = internal;
 }
 
 /* What worker `index` of job->streams has: random ops draw the same on all of them. */

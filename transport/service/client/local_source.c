@@ -76,7 +76,8 @@ static mr_code open_stream(local *l, uint32_t s, const mr_iterator_opts *opts, m
 {
     mr_dataset *ds = NULL;
     mr_iterator_opts o = *opts;
-    mr__job_seed(l->job, &o);
+    mr__iterator_internal internal = *mr__iterator_internal_of(opts);
+    mr__job_seed(l->job, &o, &internal);
     o.directory = mr__job_directory(l->job);
     MR_TRY(mr__job_cut(l->job, s, &ds, &o.seed, NULL, st));
     mr_code rc = mr_iterator_open(&l->v[s].it, ds, &o, st);

@@ -161,15 +161,15 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
 {
     const Mr__Wire__Place *place = p->what->place;
     mr_dataset *ds = NULL;
+    mr__iterator_internal internal = {.landing = p->o.lender ? &p->landing : NULL,
+                                      .shares_memory = true};
     mr_iterator_opts o = {.executor = p->o.executor,
                           .positions = true,
                           .directory = mr__job_directory(p->what->job),
-                          .landing = p->o.lender ? &p->landing : NULL,
                           .cancel = p->cancel,
                           .memory_limit = p->o.memory_limit,
-                          .memory_beside = true,
                           .watch = p->o.watch};
-    mr__job_seed(p->what->job, &o);
+    mr__job_seed(p->what->job, &o, &internal);
     MR_TRY(mr__job_cut(p->what->job, place->stream, &ds, &o.seed, NULL, st));
     mr_dataset *fed = p->splits ? NULL : mr_dataset_ref(ds);
     mr_code rc = p->splits ? mr__split_list_feed(p->splits, ds, &fed, st) : MR_OK;
