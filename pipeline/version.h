@@ -15,7 +15,7 @@ extern "C" {
 #define MR_VERSION_MINOR 1
 #define MR_VERSION_PATCH 0
 
-/* "0.1.0": the library's own, which may be another than that of the headers. */
+/* Version of the library, "0.2.0"; it may differ from that of the headers. */
 MR_API const char *mr_version(void);
 
 #ifdef __cplusplus
