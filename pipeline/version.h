@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 #define MR_VERSION_MAJOR 0
-#define MR_VERSION_MINOR 1
+#define MR_VERSION_MINOR 2
 #define MR_VERSION_PATCH 0
 
 /* Version of the library, "0.2.0"; it may differ from that of the headers. */
