@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An all-reduce of float32 between two processes of this host, over TCP and through shared memory,
- * against a loop that does nothing but send and receive as many bytes, both ways at once, on a TCP
- * connection between the same two processes; and against a copy of as many bytes in each of them.
+ * against a loop that only sends and receives the same number of bytes, in both directions at once,
+ * on a TCP connection between the same two processes; and against a memcpy of that number of bytes
+ * in each of them.
  *
  *     allreduce [MIB]     of values, default 64 */
 #include <arpa/inet.h>
@@ -40,7 +41,7 @@ static double all_reduce(void *ctx)
     return (double)j->bytes;
 }
 
-/* Both send and receive all bytes; the values are not looked at. */
+/* Both processes send and receive all bytes and ignore the values. */
 static double two_ways(void *ctx)
 {
     job *j = ctx;
@@ -119,7 +120,7 @@ static void connect_pair(int ends[2])
     close(listener);
 }
 
-/* Where the two meet: a port that is free now. */
+/* The address where the two processes meet: a free port. */
 static void choose_port(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -17,7 +17,7 @@ typedef struct job {
     float *data;
 } job;
 
-/* Both begin together: what one process waits for the other is not what is measured. */
+/* Both start together, so that one process waiting for the other is not measured. */
 static double by_millrace(void *ctx)
 {
     job *j = ctx;
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
                            .peer_timeout_s = 30};
     if (!j.data)
         bench_die("no memory");
-    if (access(MR_MPI_MODULE, R_OK) == 0) /* it does not lie beside this program */
+    if (access(MR_MPI_MODULE, R_OK) == 0) /* the module is not next to this program */
         setenv("MILLRACE_MPI_MODULE", MR_MPI_MODULE, 0);
     bench_must(mr_cluster_from_launcher(&c, &st), &st);
     bench_must(mr__world_open(&w, &opts, &st), &st);

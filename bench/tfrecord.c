@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading page-cached TFRecords, both checksums verified, one thread, against the plainest loop
- * that does the same: pread into one reused buffer and walk over it. Then two files in two threads,
- * against loops that have nothing to do with each other and against one whose records all come to
- * one thread; 16 files a record of each in turn; and all records in a random order, against the
- * same loop in the file's order and against the iterator in that order.
+/* Reads page-cached TFRecords and verifies both checksums:
  *
- *     tfrecord [DIR [MIB]]       a file of MIB MiB for each record size is made in DIR */
+ *   - in one thread, against the simplest loop that does the same: pread into one reused buffer,
+ *     and walk over it
+ *   - two files in two threads, against two independent loops, and against two loops whose records
+ *     all go to one thread
+ *   - 16 files, one record of each in turn
+ *   - all records in random order, against the same loop in file order and against the iterator in
+ *     file order
+ *
+ *     tfrecord [DIR [MIB]]       writes a file of MIB MiB for each record size to DIR */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,14 +24,14 @@
 
 #define BUFFER ((size_t)512 << 10)
 
-enum { FILES = 16 }; /* read in turn */
+enum { FILES = 16 }; /* files read in turn */
 
 typedef struct job {
     char path[4096];
     size_t record, n;
     uint8_t *buffer;
     size_t buffer_bytes;
-    uint64_t looked; /* what keeps the loops from being thrown away */
+    uint64_t looked; /* keeps the compiler from removing the loops */
 } job;
 
 static uint32_t masked(uint32_t reg)
@@ -36,7 +40,7 @@ static uint32_t masked(uint32_t reg)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-/* Walks whole records of [p, p + n); the bytes taken. */
+/* Walks over the whole records of [p, p + n); returns their bytes. */
 #define CEILING(name, isa, length_crc, data_crc)                                                   \
     isa static size_t name(const uint8_t *p, size_t n, size_t *rows, uint64_t *looked)             \
     {                                                                                              \
@@ -94,7 +98,7 @@ static double ceiling(void *ctx)
     return (double)at;
 }
 
-/* Reads all of ds, which is taken over. */
+/* Reads all of ds. Takes ds. */
 static double run(job *j, mr_dataset *ds, int64_t threads, size_t records)
 {
     mr_status st;
@@ -173,8 +177,8 @@ static void *answer(void *ctx)
     return ctx;
 }
 
-/* Nanoseconds that a cache line takes to another processor and back. On a virtual machine it may
- * change at any time, and with it what passing records on costs. */
+/* Nanoseconds that a cache line takes to another processor and back. On a virtual machine this may
+ * change at any time, and with it the cost of passing records between threads. */
 static double round_trip(void)
 {
     enum { PART = TRIPS / 20 };
@@ -197,17 +201,17 @@ static double round_trip(void)
     return 1e9 * best;
 }
 
-/* A file that is read into slots, each of whole records. */
+/* A file that is read into slots of whole records. */
 typedef struct lane {
     const job *j;
     int fd;
     off_t at;
     uint8_t (*slots)[BUFFER];
-    size_t rows[SLOTS], rest; /* rest: bytes after the records of the slot filled last */
+    size_t rows[SLOTS], rest; /* rest: bytes after the records of the last slot */
     atomic_size_t filled, used;
 } lane;
 
-/* Fills a slot that is free: with no record at the end. */
+/* Fills a free slot; an empty one marks the end. */
 static size_t fill_slot(lane *l, uint64_t *looked)
 {
     size_t filled = l->filled, i = filled % SLOTS, rows = 0, whole = l->j->record + 16;
@@ -248,7 +252,7 @@ static double ceiling_given_over(void *ctx)
     size_t rows = 0, whole = j->record + 16;
     if (pthread_create(&thread, NULL, fill_slots, &other))
         bench_die("no second thread");
-    for (size_t n = 1, i; n; rows += 2 * n) { /* both have as many records in each slot */
+    for (size_t n = 1, i; n; rows += 2 * n) { /* as many records in each slot */
         n = fill_slot(&own, &j->looked);
         i = (own.filled - 1) % SLOTS;
         while (atomic_load_explicit(&other.filled, memory_order_acquire) < own.filled)
