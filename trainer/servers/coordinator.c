@@ -5,7 +5,6 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/utf8.h"
 #include "trainer/loop/fit_run.h"
-#include "trainer/registry.h"
 #include "trainer/servers/remote_steps.h"
 
 enum { MOST_TEXT = 1 << 20 };
@@ -19,11 +18,6 @@ struct mr_coordinator {
     size_t capacity;
     mr_status failed; /* code MR_OK: nothing has */
 };
-
-mr_code mr_worker_step_register(const mr_worker_step_desc *d, mr_status *st)
-{
-    return mr__registry_add(&mr__worker_steps, &d->is, d->run && !d->is.params, st);
-}
 
 /* An error stays, and the servers wait for another start. */
 static mr_code settle(mr_coordinator *c, mr_code rc, mr_status *st)

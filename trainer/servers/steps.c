@@ -7,10 +7,17 @@
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"
-#include "trainer/registry.h"
 
 /* For the parameter servers, which the coordinator has found: it asks again. */
 enum { FIND_SECONDS = 10 };
+
+static const mr_component *const none[] = {NULL};
+mr__registry mr__worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+mr_code mr_worker_step_register(const mr_worker_step_desc *d, mr_status *st)
+{
+    return mr__registry_add(&mr__worker_steps, &d->is, d->run && !d->is.params, st);
+}
 
 static void drop(mr__steps *x)
 {

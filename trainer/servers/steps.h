@@ -5,11 +5,15 @@
  * the coordinator gives out: pulls the variables, computes a batch's gradients, pushes them.
  *
  * thread   one at a time per object */
-#include "trainer/servers/coordinator.h"
 #include "trainer/loop/fit_run.h"
+#include "trainer/registry.h"
+#include "trainer/servers/coordinator.h"
 #include "trainer/servers/layout.h"
 #include "trainer/servers/server_connections.h"
 #include "trainer/servers/wanted_rows.h"
+
+/* Named steps of this process; the library has none. */
+extern mr__registry mr__worker_steps;
 
 typedef struct mr__steps {
     mr_strategy *s;
