@@ -12,8 +12,8 @@
 #include "trainer/model/check_replicas.h"
 #include "trainer/objectives/class_weights.h"
 #include "trainer/loop/fit_loop.h"
-#include "trainer/servers/remote_steps.h"
 #include "trainer/device/timeline_impl.h"
+#include "trainer/strategy/strategy_impl.h"
 
 static float mean_loss(const mr__loop *x)
 {
@@ -519,7 +519,7 @@ static mr_code train_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
     if (rc != MR_END)
         return rc;
     MR_TRY(take_results(x, e, 0, st));
-    if (!x->run.remote && x->run.opts->steps_per_epoch &&
+    if (!x->run.stepper->reads_apart && x->run.opts->steps_per_epoch &&
         x->run.opts->steps_per_epoch == e->epoch_step && x->run.steps_in_pass == e->epoch_step)
         x->pass_over = true;
     if (x->rows == 0 && !x->stop)
@@ -597,7 +597,7 @@ static mr_code train_timed(mr__loop *x, mr_fit_result *result, mr_status *st)
 static mr_code check_end(const mr__loop *x, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
-    if (x->run.remote && !o->steps && !o->steps_per_epoch)
+    if (x->run.stepper->reads_apart && !o->steps && !o->steps_per_epoch)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "workers of parameter servers read data that each goes through by itself: "
                        "say how many steps an epoch has (steps_per_epoch, --steps-per-epoch), or "
@@ -680,8 +680,8 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     if (rc == MR_OK)
         rc = train_timed(&x, &made, st);
     abandon(s, rc, st);
-    if (made.stopped) /* it is to go on in another run */
-        mr__servers_failed(mr__strategy_servers(s));
+    if (made.stopped)
+        mr__strategy_pause(s);
     mr__run_close(&x.run);
     mr__recalled_drop(&x.recalled);
     if (rc == MR_OK && result)

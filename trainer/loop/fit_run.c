@@ -9,7 +9,6 @@
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"
-#include "trainer/servers/remote_steps.h"
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
 #include "trainer/device/timeline_impl.h"
@@ -103,8 +102,11 @@ static mr_code open_feed(mr__run *x, mr_dataset *ds, bool positions, mr_status *
     return rc;
 }
 
+static const mr__stepper own_replicas;
+
 mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
 {
+    x->stepper = &own_replicas;
     x->n_replicas = mr_strategy_num_local_replicas(x->s);
     for (size_t i = 0; i < MR__RUN_SLOTS; i++)
         mr__landing_init(&x->slots[i].landed);
@@ -125,8 +127,11 @@ mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
         x->feed.asks_stop = x->opts->stopping;
         x->feed.asks_stop_ctx = x->opts->stopping_ctx;
     }
-    mr__servers *servers = mr__strategy_servers(x->s);
-    return x->o && servers ? mr__remote_open(&x->remote, servers, x, ds, st) : MR_OK;
+    const mr__remote_job *job = mr__strategy_remote(x->s);
+    if (!x->o || !job->self)
+        return MR_OK;
+    x->stepper = job->stepper;
+    return x->stepper->open(x, job->self, ds, st);
 }
 
 static void free_slot(const mr__run *x, mr__step_result *s)
@@ -154,10 +159,8 @@ static void drain(mr__run *x)
 
 void mr__run_close(mr__run *x)
 {
-    if (!x->remote)
-        drain(x);
-    mr__remote_close(x->remote);
-    x->remote = NULL;
+    if (x->stepper) /* else it was never opened */
+        x->stepper->close(x);
     mr_code rc = mr__strategy_synchronize(x->s, NULL);
     (void)rc; /* whoever uses the devices next finds out */
     for (size_t r = 0; x->results && r < x->n_replicas; r++)
@@ -209,7 +212,7 @@ static void count_wait(mr__run *x, size_t last, double began, double now)
 mr_code mr__run_take(mr__run *x, mr_status *st)
 {
     double began, now;
-    if (x->remote && mr_model_is_built(x->m)) {
+    if (x->stepper->reads_apart && mr_model_is_built(x->m)) {
         mr__feed *f = &x->feed;
         f->stopping = f->asks_stop && f->asks_stop(f->asks_stop_ctx);
         return MR_OK;
@@ -224,7 +227,7 @@ mr_code mr__run_take(mr__run *x, mr_status *st)
 mr_code mr__run_build(mr__run *x, mr_status *st)
 {
     mr_array t;
-    if (x->remote && mr_model_is_built(x->m))
+    if (x->stepper->reads_apart && mr_model_is_built(x->m))
         return MR_OK;
     MR_TRY(mr__run_check_columns(x, mr__staging_n_columns(x->feed.ring), st));
     mr__staging_tensor(x->feed.ring, x->slot, 0, 0, &t);
@@ -422,21 +425,9 @@ static double scale_of(const mr__run *x, size_t output, size_t rows)
     return rows > 0 ? 1 / (double)rows : 0;
 }
 
-/* To a worker of parameter servers. */
-static mr_code submit_remote(mr__run *x, int64_t number, int64_t epoch, mr_status *st)
-{
-    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
-    mr_code rc = mr__remote_submit(x->remote, x, number, epoch, NULL, NULL, st);
-    mr__span_end(span);
-    return rc;
-}
-
-mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_next, mr_status *st)
+static mr_code submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_next, mr_status *st)
 {
     mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
-    MR_TRY(mr__run_build(x, st));
-    if (x->remote)
-        return submit_remote(x, number, epoch, st);
     size_t rows = mr__staging_rows(x->feed.ring, x->slot);
     s->step = number;
     s->epoch = epoch;
@@ -457,32 +448,16 @@ mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_nex
     return rc;
 }
 
-size_t mr__run_under_way(const mr__run *x)
+static size_t most(const mr__run *x)
 {
-    return x->tail - x->head;
+    (void)x;
+    return MR__RUN_SLOTS - 1;
 }
 
-size_t mr__run_most(const mr__run *x)
+static bool is_ready(mr__run *x)
 {
-    return x->remote ? mr__remote_most(x->remote) : MR__RUN_SLOTS - 1;
-}
-
-size_t mr__run_rows(const mr__run *x)
-{
-    return x->remote ? 0 : mr__staging_rows(x->feed.ring, x->slot);
-}
-
-mr_code mr__run_settle(mr__run *x, mr_status *st)
-{
-    return x->remote ? mr__remote_settle(x->remote, x, st) : MR_OK;
-}
-
-bool mr__run_is_ready(mr__run *x)
-{
-    if (x->remote)
-        return x->head < x->tail && mr__remote_is_ready(x->remote, x);
     /* Workers collect results together, hence at places that do not depend on time. */
-    return !mr__strategy_world(x->s) && x->head < x->tail &&
+    return !mr__strategy_world(x->s) &&
            mr__landing_is_clear(&x->slots[x->head % MR__RUN_SLOTS].landed);
 }
 
@@ -554,12 +529,10 @@ static mr_code await_results(mr__run *x, mr__step_result *s, mr_status *st)
     return rc;
 }
 
-mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st)
+static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st)
 {
     mr__step_result *s = &x->slots[x->head % MR__RUN_SLOTS];
     mr_code rc = MR_OK;
-    if (x->remote)
-        return mr__remote_collect(x->remote, x, result, st);
     MR_TRY(await_results(x, s, st));
     x->head++;
     *result = s;
@@ -571,4 +544,43 @@ mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *s
     }
     mr__strategy_settle(x->s, s->strategy_step);
     return x->loss ? add_up(x, s, st) : MR_OK;
+}
+
+static const mr__stepper own_replicas = {
+    .close = drain, .most = most, .submit = submit, .is_ready = is_ready, .collect = collect};
+
+mr_code mr__run_submit(mr__run *x, int64_t step, int64_t epoch, bool fetch_next, mr_status *st)
+{
+    MR_TRY(mr__run_build(x, st));
+    return x->stepper->submit(x, step, epoch, fetch_next, st);
+}
+
+size_t mr__run_under_way(const mr__run *x)
+{
+    return x->tail - x->head;
+}
+
+size_t mr__run_most(const mr__run *x)
+{
+    return x->stepper->most(x);
+}
+
+size_t mr__run_rows(const mr__run *x)
+{
+    return x->stepper->reads_apart ? 0 : mr__staging_rows(x->feed.ring, x->slot);
+}
+
+mr_code mr__run_settle(mr__run *x, mr_status *st)
+{
+    return x->stepper->settle ? x->stepper->settle(x, st) : MR_OK;
+}
+
+bool mr__run_is_ready(mr__run *x)
+{
+    return x->head < x->tail && x->stepper->is_ready(x);
+}
+
+mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st)
+{
+    return x->stepper->collect(x, result, st);
 }

@@ -49,7 +49,7 @@ typedef struct mr__term {
     int labels, sample_weight;
 } mr__term;
 
-typedef struct mr__remote mr__remote; /* servers/remote_steps.h */
+typedef struct mr__stepper mr__stepper;
 
 typedef struct mr__run {
     mr_strategy *s;
@@ -77,10 +77,30 @@ typedef struct mr__run {
     /* The next step, instead of a pass of the model; what it adds to sums[replica][0] is its
      * result. NULL: that. */
     mr_code (*instead)(void *ctx, mr_replica *r, mr_status *st);
-    void *give_ctx;     /* of both */
-    mr__remote *remote; /* training steps are made by workers of parameter servers; NULL: here */
-    double waited;      /* seconds in which no step was under way while the data were fetched */
+    void *give_ctx; /* of both */
+    const mr__stepper *stepper;
+    void *remote;  /* of a stepper of other processes */
+    double waited; /* seconds in which no step was under way while the data were fetched */
 } mr__run;
+
+/* Who makes the steps of a run: the replicas of this process, or those of a remote job
+ * (strategy_impl.h), whose stepper mr__run_open takes for training. The slots are the mr__run_
+ * functions of the same name. */
+struct mr__stepper {
+    /* Its processes read the data themselves: batches are taken here only until the model is
+     * built. */
+    bool reads_apart;
+    /* job: mr__remote_job.self; ds NULL: what the run's input function makes. NULL: nothing to do.
+     * close is called after a failed open too. */
+    mr_code (*open)(mr__run *x, void *job, const mr_dataset *ds, mr_status *st);
+    void (*close)(mr__run *x);
+    size_t (*most)(const mr__run *x);
+    /* The batch, where there is one, was taken, and the model is built. */
+    mr_code (*submit)(mr__run *x, int64_t step, int64_t epoch, bool fetch_next, mr_status *st);
+    bool (*is_ready)(mr__run *x); /* steps are under way */
+    mr_code (*collect)(mr__run *x, const mr__step_result **result, mr_status *st);
+    mr_code (*settle)(mr__run *x, mr_status *st); /* NULL: nothing to do */
+};
 
 /* ds NULL: what opts->input makes. After a failure it must be closed too. */
 mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;

@@ -146,7 +146,7 @@ static mr_code schedule(mr_coordinator *c, const char *step, const char *ctx, do
     MR_TRY(rc);
     MR_TRY(mr__run_build(x, st));
     c->values[x->tail % c->capacity] = value;
-    return mr__remote_submit(x->remote, x, ++c->step, 1, step, ctx, st);
+    return mr__remote_submit(x, ++c->step, 1, step, ctx, st);
 }
 
 mr_code mr_coordinator_schedule(mr_coordinator *c, const char *step, const char *ctx, double *value,
@@ -167,7 +167,7 @@ mr_code mr_coordinator_done(mr_coordinator *c, bool *done, mr_status *st)
 {
     MR_TRY(check(c, st));
     if (mr__run_under_way(&c->run) > 0)
-        MR_TRY(settle(c, mr__remote_look(c->run.remote, &c->run, st), st));
+        MR_TRY(settle(c, mr__remote_look(&c->run, st), st));
     while (mr__run_under_way(&c->run) > 0 && mr__run_is_ready(&c->run))
         MR_TRY(collect(c, st));
     *done = mr__run_under_way(&c->run) == 0;

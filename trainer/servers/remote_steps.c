@@ -4,12 +4,14 @@
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "trainer/device/timeline_impl.h"
 #include "trainer/loop/checkpoint_impl.h"
+#include "trainer/model/model_impl.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/metric_impl.h"
-#include "trainer/model/model_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
 #include "trainer/servers/layout.h"
+#include "trainer/strategy/strategy_impl.h"
 
 enum {
     STEPS_A_WORKER = 2, /* scheduled at once, so that none waits for the coordinator */
@@ -30,7 +32,7 @@ typedef struct hand {
     task *task; /* under way; NULL: none */
 } hand;
 
-struct mr__remote {
+typedef struct mr__remote {
     mr__servers *s;
     char **data; /* of each worker, or one of all */
     size_t n_data;
@@ -47,10 +49,11 @@ struct mr__remote {
     float *packed; /* one server's part of it */
     int64_t last_step;
     mr__step_result result;
-};
+} mr__remote;
 
-size_t mr__remote_most(const mr__remote *r)
+static size_t most(const mr__run *x)
 {
+    const mr__remote *r = x->remote;
     return r->capacity - 1;
 }
 
@@ -74,9 +77,11 @@ static mr_code describe_data(mr__remote *r, const mr__run *x, const mr_dataset *
     return MR_OK;
 }
 
-mr_code mr__remote_open(mr__remote **out, mr__servers *s, const mr__run *x, const mr_dataset *ds,
-                        mr_status *st)
+/* errors   MR_FAILED_PRECONDITION: the data have no text · MR_UNIMPLEMENTED: an optimizer that must
+ *          see all gradients at once, with several servers */
+static mr_code open(mr__run *x, void *job, const mr_dataset *ds, mr_status *st)
 {
+    mr__servers *s = job;
     size_t n_workers = s->all.n - s->n_ps;
     if (s->n_ps > 1 && mr__optimizer_needs_all(x->o))
         return mr_fail(st, MR_UNIMPLEMENTED,
@@ -89,7 +94,7 @@ mr_code mr__remote_open(mr__remote **out, mr__servers *s, const mr__run *x, cons
     mr__remote *r = mr_calloc(1, sizeof *r);
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a job's steps");
-    *out = r;
+    x->remote = r;
     r->s = s;
     r->capacity = n_workers * STEPS_A_WORKER + 1;
     r->tasks = mr_calloc(r->capacity, sizeof *r->tasks);
@@ -108,8 +113,10 @@ static void reset_task(task *t)
     *t = (task){.state = WAITING};
 }
 
-void mr__remote_close(mr__remote *r)
+static void close(mr__run *x)
 {
+    mr__remote *r = x->remote;
+    x->remote = NULL;
     if (!r)
         return;
     for (size_t i = 0; r->tasks && i < r->capacity; i++)
@@ -290,8 +297,9 @@ static mr_code send_rate(mr__remote *r, const mr__run *x, mr_status *st)
     return mr__lines_hear(all, r->s->n_ps, st);
 }
 
-mr_code mr__remote_settle(mr__remote *r, mr__run *x, mr_status *st)
+static mr_code settle(mr__run *x, mr_status *st)
 {
+    mr__remote *r = x->remote;
     mr__lines *all = &r->s->all;
     int64_t iterations = 0, theirs;
     size_t at = 0;
@@ -460,9 +468,10 @@ static mr_code name_task(task *t, const char *name, const char *ctx, mr_status *
     return t->name && t->ctx ? MR_OK : mr_fail_memory(st, strlen(name), "a step");
 }
 
-mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch, const char *name,
+mr_code mr__remote_submit(mr__run *x, int64_t step, int64_t epoch, const char *name,
                           const char *ctx, mr_status *st)
 {
+    mr__remote *r = x->remote;
     if (r->is_out)
         MR_TRY(send_rate(r, x, st));
     else
@@ -477,20 +486,32 @@ mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch
     return go_on(r, x, st);
 }
 
-mr_code mr__remote_look(mr__remote *r, const mr__run *x, mr_status *st)
+static mr_code submit(mr__run *x, int64_t step, int64_t epoch, bool fetch_next, mr_status *st)
 {
+    (void)fetch_next;
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
+    mr_code rc = mr__remote_submit(x, step, epoch, NULL, NULL, st);
+    mr__span_end(span);
+    return rc;
+}
+
+mr_code mr__remote_look(mr__run *x, mr_status *st)
+{
+    mr__remote *r = x->remote;
     mr__loop *loop = r->s->all.loop;
     MR_TRY(mr__loop_turn(loop, mr__loop_now(loop), st));
     return go_on(r, x, st);
 }
 
-bool mr__remote_is_ready(const mr__remote *r, const mr__run *x)
+static bool is_ready(mr__run *x)
 {
+    const mr__remote *r = x->remote;
     return r->tasks[x->head % r->capacity].state == DONE;
 }
 
-mr_code mr__remote_collect(mr__remote *r, mr__run *x, const mr__step_result **result, mr_status *st)
+static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st)
 {
+    mr__remote *r = x->remote;
     task *t = &r->tasks[x->head % r->capacity];
     json_t *totals, *losses;
     for (;;) {
@@ -524,4 +545,35 @@ mr_code mr__remote_collect(mr__remote *r, mr__run *x, const mr__step_result **re
         mr__metric_show(x->metrics[i], r->totals + at);
     *result = &r->result;
     return MR_OK;
+}
+
+/* ---- the strategy's ---- */
+
+static const mr__stepper stepper = {.reads_apart = true,
+                                    .open = open,
+                                    .close = close,
+                                    .most = most,
+                                    .submit = submit,
+                                    .is_ready = is_ready,
+                                    .collect = collect,
+                                    .settle = settle};
+
+static void close_servers(void *servers)
+{
+    mr__servers_close(servers);
+}
+
+static void keep_servers(void *servers)
+{
+    mr__servers_failed(servers);
+}
+
+void mr__remote_attach(mr_strategy *s, mr__servers *servers)
+{
+    mr__strategy_set_remote(s, &(mr__remote_job){servers, close_servers, keep_servers, &stepper});
+}
+
+mr__servers *mr__strategy_servers(const mr_strategy *s)
+{
+    return mr__strategy_remote(s)->self;
 }
