@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include "trainer/loop/callback.h"
 #include "trainer/loop/callback_memory.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/exchange/checkpoint_state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/exchange/checkpoint_state.h"
 
 enum { MAX_CHECKPOINTS = 1 << 20 };
 

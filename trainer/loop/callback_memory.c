@@ -4,7 +4,7 @@
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/exchange/checkpoint_state.h"
 
 static const char weights_name[] = "callbacks.safetensors";
 

@@ -7,7 +7,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/version.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/exchange/checkpoint_state.h"
 #include "trainer/loop/fit_loop.h"
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/model/model_impl.h"

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/exchange/checkpoint_state.h"
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CHECKPOINT_IMPL_H
-#define MR_TRAINER_CHECKPOINT_IMPL_H
+#ifndef MR_TRAINER_CHECKPOINT_STATE_H
+#define MR_TRAINER_CHECKPOINT_STATE_H
 /* state.json: what checkpoint.c (saving and restoring) and checkpoint_list.c share. */
 #include "trainer/loop/checkpoint.h"
 #include "trainer/exchange/saved_model_impl.h"
