@@ -7,13 +7,15 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/version.h"
+#include "trainer/device/timeline_impl.h"
 #include "trainer/exchange/checkpoint_state.h"
+#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
 #include "trainer/loop/fit_loop.h"
-#include "trainer/objectives/metric_impl.h"
 #include "trainer/model/model_impl.h"
+#include "trainer/objectives/metric_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
 #include "trainer/strategy/strategy_impl.h"
-#include "trainer/device/timeline_impl.h"
 
 static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.json",
                   latest_name[] = "checkpoint";

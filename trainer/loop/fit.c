@@ -670,7 +670,8 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     if (x.run.opts->validation)
         rc = check_validation(own, x.run.opts->validation, st);
     if (rc == MR_OK && ds)
-        rc = mr__weigh_classes(ds, x.run.opts, &weighed, st);
+        rc = mr__weigh_classes(ds, x.run.opts->class_weights, x.run.opts->n_class_weights, &weighed,
+                               st);
     if (rc == MR_OK)
         rc = mr__run_open(&x.run, weighed, st);
     mr_dataset_unref(weighed);

@@ -72,8 +72,9 @@ mr_code mr__run_input(const mr__run *x, const mr_input_context *c, mr_dataset **
 {
     mr_dataset *made = NULL;
     MR_TRY(x->opts->input(x->opts->input_ctx, c, &made, st));
-    mr_code rc = made ? mr__weigh_classes(made, x->opts, out, st)
-                      : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
+    mr_code rc =
+        made ? mr__weigh_classes(made, x->opts->class_weights, x->opts->n_class_weights, out, st)
+             : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
     mr_dataset_unref(made);
     return rc;
 }

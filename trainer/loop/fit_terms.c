@@ -10,10 +10,13 @@
 /* A loss for all outputs is read once for each: what it makes of logits depends on the output. */
 static mr_code open_losses(mr__run *x, mr_status *st)
 {
-    MR_TRY(mr__loss_check_model(x->loss, x->m, st));
+    const char *names[MR_MAX_OUTPUTS];
+    for (size_t k = 0; k < x->n_outputs; k++)
+        names[k] = mr_model_output_name(x->m, k);
+    MR_TRY(mr__loss_check_outputs(x->loss, names, x->n_outputs, st));
     for (size_t k = 0; k < x->n_outputs; k++) {
         mr__term *t = &x->terms[k];
-        const mr_loss *l = mr_loss_of_output(x->loss, mr_model_output_name(x->m, k), k, &t->weight);
+        const mr_loss *l = mr_loss_of_output(x->loss, names[k], k, &t->weight);
         if (l == x->loss && x->n_outputs > 1) {
             MR_TRY(mr_loss_parse(&t->owned, mr_loss_text(l), st));
             l = t->owned;

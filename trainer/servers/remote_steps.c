@@ -5,7 +5,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/device/timeline_impl.h"
-#include "trainer/exchange/checkpoint_state.h"
+#include "trainer/files/json_file.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/metric_impl.h"

@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/exchange/checkpoint_state.h"
-#include "trainer/objectives/metric_impl.h"
-#include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"
+#include "trainer/files/json_file.h"
+#include "trainer/model/model_impl.h"
+#include "trainer/objectives/metric_impl.h"
 
 /* For the parameter servers, which the coordinator has found: it asks again. */
 enum { FIND_SECONDS = 10 };
