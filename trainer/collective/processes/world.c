@@ -11,15 +11,98 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 #include "pipeline/system/timed_wait.h"
-#include "trainer/collective/processes/world_state.h"
+#include "transport/net/loop.h"
 
 enum { BEATS = 8 /* signs of life in the time that a peer may be silent */ };
-#define LOST_NS                                                                                    \
-    ((int64_t)2000000000) /* for what the other peers say of one whose connection broke */
+/* For what the other peers say of one whose connection broke. */
+#define LOST_NS ((int64_t)2000000000)
+enum { MAX_WORDS = 4096 };
 
-typedef mr__peer peer;
-typedef mr__round round;
-typedef mr__values values;
+/* A peer that has all values of one exchange may begin the next, so there are two at a time. */
+enum { ROUNDS = 2 };
+
+/* Claims that others may still ask about; of a peer, those that came last. It waits where it is not
+ * sure, so that one or two of them are still wanted. */
+enum { CLAIMS = 1024, CLAIMS_CAME = 16 };
+
+typedef struct values {
+    bool there;
+    uint32_t n;
+    double v[MR__MAX_VALUES];
+} values;
+
+typedef struct claim {
+    uint64_t number; /* plus 1; 0: there is none */
+    bool said;
+    int64_t step;
+    char what[MR__MAX_CLAIM];
+} claim;
+
+/* This process's part of an exchange, or a claim, until it is sent to all. */
+typedef struct round {
+    mr__posted post;
+    struct round *next; /* of claims */
+    mr__world *w;
+    mr__saying out;
+    struct iovec v;
+    mr__send *sends; /* one a peer */
+    uint32_t unsent;
+    bool posted;
+} round;
+
+typedef struct peer {
+    mr__world *w;
+    uint32_t rank;
+    mr__socket socket;
+    bool open, left; /* left: it said good-bye */
+    int64_t heard_ns;
+    unsigned char head[MR__HEAD_BYTES], payload[MAX_WORDS];
+    bool has_head;
+    size_t got, bytes;
+    mr__word word;
+    mr__send alive, last; /* last: good-bye, or what ended us */
+    bool alive_queued;
+    struct iovec alive_v, last_v;
+    values came[MR__CHANNELS][ROUNDS]; /* under the lock */
+    bool gone;                         /* under the lock: it gives no more */
+    claim claims[CLAIMS_CAME];         /* under the lock */
+    uint64_t n_claims;                 /* under the lock: that came */
+    uint64_t numbers[MR__CHANNELS];    /* exchanges that came */
+} peer;
+
+struct mr__world {
+    mr__met met;
+    peer *peers;       /* by rank; this process's is unused */
+    mr_cancel *cancel; /* looked at with each beat; NULL: none */
+    double timeout_s;
+    int64_t beat_ns, last_beat_ns;
+    mr__loop *loop;
+    mr__timer timer;
+    mr__saying alive, last;
+    uint32_t n_open;
+    bool ending; /* the last words were said */
+    bool loop_failed;
+    pthread_t thread;
+    bool has_thread;
+    mr__posted wake;
+    _Atomic int64_t step;
+    _Atomic bool failed;
+    _Atomic bool is_short; /* a peer is gone */
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    round rounds[MR__CHANNELS][ROUNDS];
+    uint64_t numbers[MR__CHANNELS]; /* exchanges begun here */
+    bool posted, closing;           /* under the lock, as all that follows */
+    uint64_t n_claims;
+    claim claims[CLAIMS];
+    round *said;            /* claims on their way, and those that were */
+    mr_status failure;      /* for this process */
+    mr_status for_the_rest; /* the same as the others shall read it */
+    struct {
+        void (*fn)(void *ctx); /* NULL: nobody */
+        void *ctx;
+    } on_end[MR__PARTS];
+};
 
 /* ---- what anybody may ask ---- */
 
@@ -60,7 +143,8 @@ mr_code mr__world_status(mr__world *w, mr_status *st)
     return rc;
 }
 
-void mr__world_name(const mr__world *w, uint32_t rank, char *out, size_t size)
+/* "rank 2 (c:5000)" */
+static void name_of(const mr__world *w, uint32_t rank, char *out, size_t size)
 {
     snprintf(out, size, "rank %u (%s)", rank, w->met.members[rank].address);
 }
@@ -74,7 +158,8 @@ static void wake_loop(mr__world *w)
     }
 }
 
-void mr__world_fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
+/* Under the lock: only the first failure counts, the others follow from it. */
+static void fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
 {
     if (w->failure.code != MR_OK)
         return;
@@ -91,7 +176,7 @@ void mr__world_fail(mr__world *w, const mr_status *mine, const mr_status *theirs
 static void fail_both(mr__world *w, const mr_status *why)
 {
     pthread_mutex_lock(&w->lock);
-    mr__world_fail(w, why, why);
+    fail(w, why, why);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -99,24 +184,25 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
 {
     mr_status theirs = *why;
     char us[256];
-    mr__world_name(w, w->met.rank, us, sizeof us);
+    name_of(w, w->met.rank, us, sizeof us);
     if (!names_all)
         mr_fail(&theirs, why->code, "%s failed at step %" PRId64 ": %.400s", us, mr__world_step(w),
                 why->message);
     pthread_mutex_lock(&w->lock);
-    mr__world_fail(w, why, &theirs);
+    fail(w, why, &theirs);
     pthread_mutex_unlock(&w->lock);
 }
 
-void mr__world_ended(mr__world *w, uint32_t rank)
+/* Under the lock: a rank that said good-bye is still needed, at the step under way. */
+static void fail_of_ended(mr__world *w, uint32_t rank)
 {
     char who[256], us[256];
     mr_status why;
-    mr__world_name(w, rank, who, sizeof who);
-    mr__world_name(w, w->met.rank, us, sizeof us);
+    name_of(w, rank, who, sizeof who);
+    name_of(w, w->met.rank, us, sizeof us);
     mr_fail(&why, MR_UNAVAILABLE, "%s has ended, while %s goes on at step %" PRId64, who, us,
             mr__world_step(w));
-    mr__world_fail(w, &why, &why);
+    fail(w, &why, &why);
 }
 
 /* Under the lock: the first rank that said good-bye; how many there are: none did. */
@@ -137,7 +223,7 @@ mr_code mr__world_wait_short(mr__world *w, double seconds, mr_status *st)
 {
     if (seconds > w->timeout_s) {
         pthread_mutex_lock(&w->lock);
-        mr__world_ended(w, first_gone(w));
+        fail_of_ended(w, first_gone(w));
         pthread_mutex_unlock(&w->lock);
     }
     return mr__world_status(w, st);
@@ -154,11 +240,11 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
         ;
     uint32_t gone = w->peers[rank].gone ? rank : first_gone(w);
     if (gone < w->met.world) /* whatever broke follows from that */
-        mr__world_ended(w, gone);
-    mr__world_name(w, rank, who, sizeof who);
+        fail_of_ended(w, gone);
+    name_of(w, rank, who, sizeof who);
     mr_fail(&why, MR_UNAVAILABLE, "the connection for values with %s broke at step %" PRId64 ": %s",
             who, mr__world_step(w), what);
-    mr__world_fail(w, &why, &why); /* where nobody knew better */
+    fail(w, &why, &why); /* where nobody knew better */
     if (st)
         *st = w->failure;
     mr_code rc = w->failure.code;
@@ -214,7 +300,7 @@ static void send_round(mr__posted *p)
     }
 }
 
-mr_code mr__round_init(mr__world *w, round *r, mr_status *st)
+static mr_code round_init(mr__world *w, round *r, mr_status *st)
 {
     r->w = w;
     r->post.run = send_round;
@@ -223,7 +309,7 @@ mr_code mr__round_init(mr__world *w, round *r, mr_status *st)
                     : mr_fail_memory(st, w->met.world * sizeof *r->sends, "the peers of a job");
 }
 
-void mr__round_reset(round *r)
+static void round_reset(round *r)
 {
     mr__saying_reset(&r->out);
     mr_free(r->sends);
@@ -234,11 +320,11 @@ static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 {
     for (uint32_t i = 0; i < w->met.world; i++) {
         const peer *p = &w->peers[i];
-        while (i != w->met.rank && !p->came[channel][number % MR__ROUNDS].there) {
+        while (i != w->met.rank && !p->came[channel][number % ROUNDS].there) {
             if (w->failure.code != MR_OK)
                 return w->failure.code;
             if (p->gone)
-                mr__world_ended(w, i);
+                fail_of_ended(w, i);
             else
                 pthread_cond_wait(&w->moved, &w->lock);
         }
@@ -251,7 +337,7 @@ static mr_code collect(mr__world *w, uint32_t channel, uint64_t number, const do
                        uint32_t n, double *all, mr_status *st)
 {
     for (uint32_t i = 0; i < w->met.world; i++) {
-        values *v = &w->peers[i].came[channel][number % MR__ROUNDS];
+        values *v = &w->peers[i].came[channel][number % ROUNDS];
         if (i != w->met.rank && v->n != n)
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "rank %u (%s) gives %u numbers where rank %u gives %u, at step %" PRId64,
@@ -267,7 +353,7 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
                            double *all, mr_status *st)
 {
     uint64_t number = w->numbers[channel]++;
-    round *r = &w->rounds[channel][number % MR__ROUNDS];
+    round *r = &w->rounds[channel][number % ROUNDS];
     mr_status why;
     pthread_mutex_lock(&w->lock);
     while ((r->unsent || r->posted) && w->failure.code == MR_OK)
@@ -293,13 +379,203 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
     return rc;
 }
 
+/* ---- what is done next ---- */
+
+/* What the processes say that they are about to do alike. Whoever is not sure says it to all, and
+ * waits for all; the others answer when they are there, or were. So what repeats costs no message,
+ * and a process that does something else finds out before it has begun. */
+
+/* Under the lock: one that is not on its way. */
+static mr_code spare_round(mr__world *w, round **out, mr_status *st)
+{
+    for (round *r = w->said; r; r = r->next)
+        if (!r->posted && !r->unsent) {
+            *out = r;
+            return MR_OK;
+        }
+    round *r = mr_calloc(1, sizeof *r);
+    if (!r)
+        return mr_fail_memory(st, sizeof *r, "the peers of a job");
+    r->next = w->said;
+    w->said = r; /* which frees it */
+    MR_TRY(round_init(w, r, st));
+    *out = r;
+    return MR_OK;
+}
+
+/* Under the lock. */
+static mr_code say_claim(mr__world *w, claim *c, mr_status *st)
+{
+    round *r = NULL;
+    if (c->said)
+        return MR_OK;
+    MR_TRY(spare_round(w, &r, st));
+    r->out.size = 0;
+    MR_TRY(mr__say_claim(&r->out, c->number - 1, c->step, c->what, st));
+    r->v = (struct iovec){r->out.data, r->out.size};
+    r->posted = c->said = true;
+    mr__loop_post(w->loop, &r->post);
+    return MR_OK;
+}
+
+/* Under the lock: a claim of `rank` and this process's of the same number. */
+static mr_code compare_claims(mr__world *w, const claim *mine, uint32_t rank, const claim *theirs,
+                              mr_status *st)
+{
+    bool first = w->met.rank < rank; /* so that both say the same */
+    const claim *a = first ? mine : theirs, *b = first ? theirs : mine;
+    uint32_t ra = first ? w->met.rank : rank, rb = first ? rank : w->met.rank;
+    char who_a[256], who_b[256];
+    mr_status why;
+    bool same = strcmp(a->what, b->what) == 0;
+    if (same && a->step == b->step)
+        return MR_OK;
+    name_of(w, ra, who_a, sizeof who_a);
+    name_of(w, rb, who_b, sizeof who_b);
+    if (same)
+        mr_fail(&why, MR_FAILED_PRECONDITION,
+                "%s is at step %" PRId64 " where %s is at step %" PRId64
+                "; all processes must take part in the same sums in every step",
+                who_a, a->step, who_b, b->step);
+    else
+        mr_fail(&why, MR_INVALID_ARGUMENT,
+                "%s %s where %s %s, in operation %" PRIu64 " at step %" PRId64
+                "; all processes must run the same steps",
+                who_a, a->what, who_b, b->what, mine->number - 1,
+                a->step > b->step ? a->step : b->step);
+    fail(w, &why, &why);
+    if (st)
+        *st = w->failure;
+    return w->failure.code;
+}
+
+/* Under the lock; NULL: it did not come. */
+static const claim *claim_of(const peer *p, uint64_t number)
+{
+    for (size_t i = 0; i < CLAIMS_CAME; i++)
+        if (p->claims[i].number == number)
+            return &p->claims[i];
+    return NULL;
+}
+
+/* Under the lock: compares with what came already; *asked: something did. */
+static mr_code see_claims(mr__world *w, const claim *mine, bool *asked, mr_status *st)
+{
+    for (uint32_t i = 0; i < w->met.world; i++) {
+        const peer *p = &w->peers[i];
+        const claim *c = claim_of(p, mine->number);
+        if (i == w->met.rank || !c)
+            continue;
+        *asked = true;
+        MR_TRY(compare_claims(w, mine, i, c, st));
+    }
+    return MR_OK;
+}
+
+/* Under the lock: until all have made the claim of that number. */
+static mr_code wait_for_claims(mr__world *w, const claim *mine, mr_status *st)
+{
+    bool asked;
+    for (uint32_t i = 0; i < w->met.world; i++) {
+        const peer *p = &w->peers[i];
+        while (i != w->met.rank && !claim_of(p, mine->number)) {
+            if (p->gone)
+                fail_of_ended(w, i);
+            if (w->failure.code != MR_OK) {
+                if (st)
+                    *st = w->failure;
+                return w->failure.code;
+            }
+            pthread_cond_wait(&w->moved, &w->lock);
+        }
+    }
+    return see_claims(w, mine, &asked, st);
+}
+
+/* Under the lock. */
+static claim *new_claim(mr__world *w, const char *what)
+{
+    claim *c = &w->claims[++w->n_claims % CLAIMS];
+    *c = (claim){.number = w->n_claims, .step = mr__world_step(w)};
+    snprintf(c->what, sizeof c->what, "%s", what);
+    return c;
+}
+
+mr_code mr__world_claim(mr__world *w, const char *what, bool usual, mr_status *st)
+{
+    bool asked = false;
+    pthread_mutex_lock(&w->lock);
+    claim *c = new_claim(w, what);
+    mr_code rc = w->failure.code;
+    if (rc != MR_OK && st)
+        *st = w->failure;
+    if (rc == MR_OK)
+        rc = see_claims(w, c, &asked, st);
+    if (rc == MR_OK && (asked || !usual))
+        rc = say_claim(w, c, st);
+    if (rc == MR_OK && !usual)
+        rc = wait_for_claims(w, c, st);
+    pthread_mutex_unlock(&w->lock);
+    return rc;
+}
+
+void mr__world_claim_end(mr__world *w)
+{
+    bool asked;
+    pthread_mutex_lock(&w->lock);
+    claim *c = new_claim(w, "has ended");
+    c->step = 0; /* which may have been one of this process alone */
+    mr_code rc = w->failure.code;
+    if (rc == MR_OK)
+        rc = see_claims(w, c, &asked, NULL);
+    if (rc == MR_OK)
+        rc = say_claim(w, c, NULL);
+    (void)rc; /* the others see that it is gone */
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* In the thread: answers a claim that this process has made too; else keeps it until then. False:
+ * it cannot be read, or be compared any more. */
+static bool take_claim(peer *p)
+{
+    mr__world *w = p->w;
+    const char *what = "";
+    mr_status why;
+    claim c = {0};
+    mr_code rc = mr__read_claim(p->payload, p->bytes, &c.number, &c.step, &what, &why);
+    c.number++;
+    snprintf(c.what, sizeof c.what, "%s", what);
+    pthread_mutex_lock(&w->lock);
+    claim *mine = &w->claims[c.number % CLAIMS];
+    bool made = c.number <= w->n_claims;
+    bool good = rc == MR_OK && (!made || mine->number == c.number);
+    if (good) {
+        p->claims[p->n_claims++ % CLAIMS_CAME] = c;
+        if (made && compare_claims(w, mine, p->rank, &c, NULL) == MR_OK &&
+            say_claim(w, mine, &why) != MR_OK)
+            fail(w, &why, &why);
+        pthread_cond_broadcast(&w->moved);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return good;
+}
+
+static void free_claims(mr__world *w)
+{
+    for (round *r; (r = w->said);) {
+        w->said = r->next;
+        round_reset(r);
+        mr_free(r);
+    }
+}
+
 /* ---- the thread: what peers say ---- */
 
 static void peer_failed(peer *p, mr_code code, const char *what)
 {
     char who[256];
     mr_status why;
-    mr__world_name(p->w, p->rank, who, sizeof who);
+    name_of(p->w, p->rank, who, sizeof who);
     mr_fail(&why, code, "%s %.300s", who, what);
     fail_both(p->w, &why);
 }
@@ -323,7 +599,7 @@ static void take_values(peer *p)
     values *to = NULL;
     if (mr__read_values(p->payload, p->bytes, &channel, &number, v, &n, &bad) == MR_OK &&
         channel < MR__CHANNELS && number == p->numbers[channel])
-        to = &p->came[channel][number % MR__ROUNDS];
+        to = &p->came[channel][number % ROUNDS];
     pthread_mutex_lock(&p->w->lock);
     bool good = to && !to->there;
     if (good) {
@@ -348,7 +624,7 @@ static void take(peer *p)
         take_values(p);
         return;
     case MR__SAY_CLAIM:
-        if (!mr__claim_take(p))
+        if (!take_claim(p))
             peer_failed(p, MR_DATA_LOSS, "sums what is far from what is summed here");
         return;
     case MR__SAY_BYE:
@@ -393,7 +669,7 @@ static void received(mr__socket *s, size_t n)
     p->got += n;
     if (!p->has_head && p->got == MR__HEAD_BYTES) {
         if (mr__read_head(p->head, &version, &p->word, &p->bytes, &why) != MR_OK ||
-            p->bytes > MR__MAX_WORDS) {
+            p->bytes > MAX_WORDS) {
             peer_failed(p, MR_DATA_LOSS, "sent what is no message");
             mr__socket_close(s);
             return;
@@ -549,9 +825,9 @@ static void *watch(void *world)
 static mr_code make_rounds(mr__world *w, mr_status *st)
 {
     for (size_t c = 0; c < MR__CHANNELS; c++)
-        for (size_t i = 0; i < MR__ROUNDS; i++) {
+        for (size_t i = 0; i < ROUNDS; i++) {
             round *r = &w->rounds[c][i];
-            MR_TRY(mr__round_init(w, r, st));
+            MR_TRY(round_init(w, r, st));
         }
     return MR_OK;
 }
@@ -645,10 +921,10 @@ void mr__world_close(mr__world *w)
     mr_cancel_unref(w->cancel);
     mr_free(w->peers);
     for (size_t c = 0; c < MR__CHANNELS; c++)
-        for (size_t i = 0; i < MR__ROUNDS; i++) {
-            mr__round_reset(&w->rounds[c][i]);
+        for (size_t i = 0; i < ROUNDS; i++) {
+            round_reset(&w->rounds[c][i]);
         }
-    mr__claims_reset(w);
+    free_claims(w);
     mr__saying_reset(&w->alive);
     mr__saying_reset(&w->last);
     pthread_cond_destroy(&w->moved);
