@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include "shard/cluster/cluster.h"
 #include "pipeline/wait/cancel.h"
-#include "trainer/collective/processes/rank_handshake.h"
+#include "trainer/collective/processes/rank_messages.h"
 #include "trainer/collective/processes/shm_ring.h"
 
 typedef struct mr__meeting_opts {

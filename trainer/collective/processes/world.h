@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include "pipeline/wait/cancel.h"
 #include "shard/cluster/cluster.h"
-#include "trainer/collective/processes/rank_handshake.h"
+#include "trainer/collective/processes/rank_messages.h"
 #include "trainer/collective/processes/rendezvous.h"
 
 typedef struct mr__world mr__world;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames: numbers are little endian, texts have their length before and a zero byte after. */
-#include "trainer/collective/processes/rank_handshake.h"
+#include "trainer/collective/processes/rank_messages.h"
 
 #include <inttypes.h>
 #include <stdio.h>
