@@ -47,11 +47,11 @@ typedef struct usual {
 struct mr_collective {
     const mr_collective_backend *b;
     void *self;
-    mr_device *first;      /* rank 0's */
-    mr__ring *ring;        /* NULL: there are no other processes */
-    mr__engine_link *link; /* of an engine that reaches them itself; NULL: the ring does */
-    size_t total;          /* ranks of all processes */
-    usual *usual;          /* of the places of a step; with a link alone */
+    mr_device *first;        /* rank 0's */
+    mr__ring *ring;          /* NULL: there are no other processes */
+    mr__engine_guard *guard; /* of an engine that reaches them itself; NULL: the ring does */
+    size_t total;            /* ranks of all processes */
+    usual *usual;            /* of the places of a step; with a guard alone */
     size_t n_usual, usual_capacity, place;
     bool apart;          /* the first device cannot reach the memory of all others */
     mr__host_sums *host; /* made when it is first needed */
@@ -385,7 +385,7 @@ static bool needs_host(const mr_collective *c, const mr_collective_call *call)
  * NULL: the step ends. */
 static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status *st)
 {
-    char what[MR__MAX_CLAIM];
+    char what[MR__MAX_ANNOUNCEMENT];
     usual now = {.ends = !call};
     size_t place = c->place++;
     if (call) {
@@ -395,8 +395,8 @@ static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status
         snprintf(what, sizeof what, "ends its step");
     if (place < c->n_usual && c->usual[place].ends == now.ends &&
         (now.ends || is_same(&c->usual[place].call, call)))
-        return mr__world_claim(mr__ring_world(c->ring), what, true, st);
-    MR_TRY(mr__world_claim(mr__ring_world(c->ring), what, false, st));
+        return mr__world_announce(mr__ring_world(c->ring), what, true, st);
+    MR_TRY(mr__world_announce(mr__ring_world(c->ring), what, false, st));
     void *list = c->usual;
     mr_code rc = mr_grow(&list, &c->usual_capacity, place + 1, sizeof now, MAX_USUAL,
                          "the sums of a step", st);
@@ -417,7 +417,7 @@ static mr_code launch_next(mr_collective *c, operation *o, uint64_t number, mr_s
     for (size_t r = 0; r < c->n_ranks; r++)
         o->host = o->host || needs_host(c, &o->calls[r]);
     o->single = c->b->split > 0 && o->n < c->b->split;
-    if (c->link && moves_data(c, o->n))
+    if (c->guard && moves_data(c, o->n))
         MR_TRY(agree(c, &o->next, st));
     if (o->host && moves_data(c, o->n) && !c->host)
         MR_TRY(mr__host_sums_new(&c->host, c->first, c->n_ranks, c->ring, st));
@@ -627,7 +627,7 @@ static mr_code open_engine(mr_collective *c, mr_device *const *devices, mr_statu
         return c->b->open(devices, c->n_ranks, &c->self, st);
     if (c->b == &mr__collective_ring)
         return mr__collective_ring_engine(c->ring, devices, c->n_ranks, &c->self, st);
-    return mr__engine_link_new(&c->link, c->b, c->ring, devices, c->n_ranks, &c->self, st);
+    return mr__engine_guard_new(&c->guard, c->b, c->ring, devices, c->n_ranks, &c->self, st);
 }
 
 /* ring NULL: the ranks are all. */
@@ -690,9 +690,9 @@ void mr_collective_free(mr_collective *c)
         mr_stream_free(c->streams[r]);
     mr__sum_times_free(c->times);
     mr__host_sums_free(c->host);
-    if (c->link)
-        mr__world_claim_end(mr__ring_world(c->ring));
-    mr__engine_link_free(c->link);
+    if (c->guard)
+        mr__world_announce_end(mr__ring_world(c->ring));
+    mr__engine_guard_free(c->guard);
     if (c->self)
         c->b->close(c->self);
     for (size_t i = 0; i < IN_FLIGHT; i++) {

@@ -110,7 +110,7 @@ mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
     x->stepper = &own_replicas;
     x->n_replicas = mr_strategy_num_local_replicas(x->s);
     for (size_t i = 0; i < MR__RUN_SLOTS; i++)
-        mr__landing_init(&x->slots[i].landed);
+        mr__completion_init(&x->slots[i].done);
     MR_TRY(mr__strategy_ready(x->s, st));
     if (mr_model_strategy(x->m) && mr_model_strategy(x->m) != x->s)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the model was built on another strategy");
@@ -141,7 +141,7 @@ static void free_slot(const mr__run *x, mr__step_result *s)
         mr_device_free(device_of(x, r), MR_MEMORY_PINNED, s->replicas[r]);
     for (size_t i = 0; s->predictions && i < x->n_replicas * x->n_outputs; i++)
         mr_device_free(device_of(x, i / x->n_outputs), MR_MEMORY_PINNED, s->predictions[i]);
-    mr__landing_destroy(&s->landed);
+    mr__completion_destroy(&s->done);
     mr_free(s->replicas);
     mr_free(s->predictions);
     mr_free(s->capacity);
@@ -197,7 +197,7 @@ static double fetch(mr__run *x, double *now)
 /* Of the time of a fetch, what passed after the last step had ended is waiting. */
 static void count_wait(mr__run *x, size_t last, double began, double now)
 {
-    double ended = mr__landing_time(&x->slots[last % MR__RUN_SLOTS].landed);
+    double ended = mr__completion_time(&x->slots[last % MR__RUN_SLOTS].done);
     double idle = ended > began ? ended : began;
     if (now <= idle)
         return;
@@ -340,7 +340,7 @@ static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_st
         MR_TRY(mr_stream_wait(x->results[id], x->ended[id], st));
     }
     MR_TRY(mr__span_submit_end(span, x->results[id], st));
-    return mr__landing_expect(&s->landed, x->results[id], st);
+    return mr__completion_expect(&s->done, x->results[id], st);
 }
 
 /* The model's pass over this replica's part of the batch, and what follows from it. */
@@ -459,15 +459,15 @@ static bool is_ready(mr__run *x)
 {
     /* Workers collect results together, hence at places that do not depend on time. */
     return !mr__strategy_world(x->s) &&
-           mr__landing_is_clear(&x->slots[x->head % MR__RUN_SLOTS].landed);
+           mr__completion_is_done(&x->slots[x->head % MR__RUN_SLOTS].done);
 }
 
 /* The first bad label was in step s: it and all steps after it are undone. */
 static mr_code forget_from(mr__run *x, const mr__step_result *s, mr_status *st)
 {
     for (; x->head < x->tail; x->head++)
-        MR_TRY(mr__landing_await(&x->slots[x->head % MR__RUN_SLOTS].landed, x->results,
-                                 x->n_replicas, st));
+        MR_TRY(mr__completion_await(&x->slots[x->head % MR__RUN_SLOTS].done, x->results,
+                                    x->n_replicas, st));
     return mr__strategy_undo(x->s, s->strategy_step, st);
 }
 
@@ -522,10 +522,10 @@ static mr_code await_results(mr__run *x, mr__step_result *s, mr_status *st)
     mr__span *span = mr__span_begin(MR_SPAN_WAIT, "results");
     if (span) {
         span->step = s->step;
-        if (mr__landing_is_clear(&s->landed))
+        if (mr__completion_is_done(&s->done))
             span->kind = MR_SPAN_WORK;
     }
-    mr_code rc = mr__landing_await(&s->landed, x->results, x->n_replicas, st);
+    mr_code rc = mr__completion_await(&s->done, x->results, x->n_replicas, st);
     mr__span_end(span);
     return rc;
 }

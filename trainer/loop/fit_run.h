@@ -25,7 +25,7 @@ typedef struct mr__replica_result {
 } mr__replica_result;
 
 typedef struct mr__step_result {
-    mr__landing landed;
+    mr__completion done;
     mr__replica_result **replicas; /* one a replica */
     void *
         *predictions; /* of each replica those of all outputs, pinned; NULL: not wanted, or nothing

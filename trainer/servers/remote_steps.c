@@ -255,21 +255,22 @@ static json_t *describe(const mr__remote *r, const mr__run *x, size_t k)
 /* Brings it there. */
 static mr_code send_state(mr__remote *r, mr__run *x, mr_status *st)
 {
-    mr__lines *all = &r->s->all;
+    mr__server_connections *all = &r->s->all;
     bool slots = mr_optimizer_iterations(x->o) > 0; /* before, they are as the optimizer begins */
     size_t at = 0;
     MR_TRY(make_room(r, x, st));
     MR_TRY(load(r, x, slots, st));
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     for (size_t k = 0; k < r->s->n_ps; k++) {
         size_t n = pack(r, x, k, slots);
         json_t *text = describe(r, x, k);
-        mr_code rc = text ? mr__line_say(all, &all->v[k], MR__CALL_PREPARE, text, r->packed, n, st)
+        mr_code rc = text ? mr__server_connection_call(all, &all->v[k], MR__CALL_PREPARE, text,
+                                                       r->packed, n, st)
                           : mr_fail_memory(st, 0, "a call");
         json_decref(text);
         MR_TRY(rc);
     }
-    MR_TRY(mr__lines_hear(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_await(all, r->s->n_ps, st));
     for (size_t i = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))
         MR_TRY(mr__metric_read(x->metrics[i], mr_strategy_replica(x->s, 0), r->totals + at, st));
     r->is_out = true;
@@ -281,34 +282,34 @@ static mr_code send_state(mr__remote *r, mr__run *x, mr_status *st)
 /* A rate that was set since, within an epoch. */
 static mr_code send_rate(mr__remote *r, const mr__run *x, mr_status *st)
 {
-    mr__lines *all = &r->s->all;
+    mr__server_connections *all = &r->s->all;
     double rate = mr_optimizer_learning_rate(x->o);
     if (mr__optimizer_is_scheduled(x->o) || (r->has_rate && r->rate == rate))
         return MR_OK;
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     json_t *text = json_pack("{s:o}", "learning_rate", mr__json_number(rate));
     mr_code rc = text ? MR_OK : mr_fail_memory(st, 0, "a call");
     for (size_t k = 0; k < r->s->n_ps && rc == MR_OK; k++)
-        rc = mr__line_say(all, &all->v[k], MR__CALL_RATE, text, NULL, 0, st);
+        rc = mr__server_connection_call(all, &all->v[k], MR__CALL_RATE, text, NULL, 0, st);
     json_decref(text);
     MR_TRY(rc);
     r->rate = rate;
     r->has_rate = true;
-    return mr__lines_hear(all, r->s->n_ps, st);
+    return mr__server_connections_await(all, r->s->n_ps, st);
 }
 
 static mr_code settle(mr__run *x, mr_status *st)
 {
     mr__remote *r = x->remote;
-    mr__lines *all = &r->s->all;
+    mr__server_connections *all = &r->s->all;
     int64_t iterations = 0, theirs;
     size_t at = 0;
     if (!r->is_out)
         return MR_OK;
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     for (size_t k = 0; k < r->s->n_ps; k++)
-        MR_TRY(mr__line_say(all, &all->v[k], MR__CALL_READ, NULL, NULL, 0, st));
-    MR_TRY(mr__lines_hear(all, r->s->n_ps, st));
+        MR_TRY(mr__server_connection_call(all, &all->v[k], MR__CALL_READ, NULL, NULL, 0, st));
+    MR_TRY(mr__server_connections_await(all, r->s->n_ps, st));
     for (size_t k = 0; k < r->s->n_ps; k++) {
         const mr__call *a = &all->v[k].answer;
         MR_TRY(mr__call_integer(a, "iterations", &theirs, st));
@@ -352,7 +353,7 @@ static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker
 }
 
 /* A worker can do nothing now: its step, if it had one, waits for another. */
-static void take_back(hand *h, const mr__line *p, const char *why)
+static void take_back(hand *h, const mr__server_connection *p, const char *why)
 {
     if (h->task) {
         mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s; its step %" PRId64 " is given to another",
@@ -373,7 +374,7 @@ static bool all_are_cut_off(const mr__remote *r)
     return r->cut_offs >= MOST_CUT_OFFS * n;
 }
 
-static mr_code take_answer(mr__remote *r, hand *h, mr__line *p, mr_status *st)
+static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_status *st)
 {
     mr_status why;
     mr_code rc = mr__call_error(&p->answer, &why);
@@ -421,15 +422,16 @@ static json_t *describe_task(const task *t)
 }
 
 /* The next thing that a free worker has to do. */
-static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__line *p, mr_status *st)
+static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__server_connection *p,
+                         mr_status *st)
 {
     task *t = h->is_set_up ? next_waiting(r, x) : NULL;
     if (h->is_set_up && !t)
         return MR_OK;
     json_t *text = t ? describe_task(t) : describe_job(r, x, p->index);
-    mr_code rc =
-        text ? mr__line_say(&r->s->all, p, t ? MR__CALL_STEP : MR__CALL_SETUP, text, NULL, 0, st)
-             : mr_fail_memory(st, 0, "a call");
+    mr_code rc = text ? mr__server_connection_call(
+                            &r->s->all, p, t ? MR__CALL_STEP : MR__CALL_SETUP, text, NULL, 0, st)
+                      : mr_fail_memory(st, 0, "a call");
     json_decref(text);
     MR_TRY(rc);
     h->is_setting_up = !t;
@@ -442,19 +444,19 @@ static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__line *p, 
 /* What has come is taken, and what can be done is given out. */
 static mr_code go_on(mr__remote *r, const mr__run *x, mr_status *st)
 {
-    mr__lines *all = &r->s->all;
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    mr__server_connections *all = &r->s->all;
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     for (size_t i = r->s->n_ps; i < all->n; i++) {
-        mr__line *p = &all->v[i];
+        mr__server_connection *p = &all->v[i];
         hand *h = &r->hands[i - r->s->n_ps];
-        if (p->state != MR__LINE_READY)
+        if (p->state != MR__SERVER_READY)
             take_back(h, p, "is lost");
         else if (p->has_answer)
             MR_TRY(take_answer(r, h, p, st));
-        if (p->state == MR__LINE_READY && !p->is_waiting)
+        if (p->state == MR__SERVER_READY && !p->is_waiting)
             MR_TRY(give_work(r, x, h, p, st));
     }
-    return mr__lines_dial(all, r->s->n_ps, all->n, st);
+    return mr__server_connections_dial(all, r->s->n_ps, all->n, st);
 }
 
 /* ---- steps ---- */
@@ -518,7 +520,7 @@ static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st
         MR_TRY(go_on(r, x, st));
         if (t->state == DONE)
             break;
-        MR_TRY(mr__lines_turn(&r->s->all, st));
+        MR_TRY(mr__server_connections_turn(&r->s->all, st));
     }
     x->head++;
     r->result = (mr__step_result){.step = t->step, .epoch = t->epoch};

@@ -20,7 +20,7 @@ typedef struct mr__steps {
     mr_cancel *cancel;
     mr__token token;
     uint64_t job; /* 0: not set up */
-    mr__lines servers;
+    mr__server_connections servers;
     bool has_servers, is_running;
     bool has_given; /* there are gradients of the step under way, in values */
     mr_model *m;

@@ -13,17 +13,16 @@
 #include "pipeline/system/timed_wait.h"
 #include "transport/net/loop.h"
 
-enum { BEATS = 8 /* signs of life in the time that a peer may be silent */ };
+enum { BEATS = 8 /* signs of life in the time that a peer may be silent */, MAX_PAYLOAD = 4096 };
 /* For what the other peers say of one whose connection broke. */
 #define LOST_NS ((int64_t)2000000000)
-enum { MAX_WORDS = 4096 };
 
 /* A peer that has all values of one exchange may begin the next, so there are two at a time. */
 enum { ROUNDS = 2 };
 
-/* Claims that others may still ask about; of a peer, those that came last. It waits where it is not
- * sure, so that one or two of them are still wanted. */
-enum { CLAIMS = 1024, CLAIMS_CAME = 16 };
+/* Announcements that others may still ask about, and the latest of a peer that are kept: it waits
+ * where it is not sure, so one or two of them are enough. */
+enum { ANNOUNCEMENTS = 1024, ANNOUNCEMENTS_KEPT = 16 };
 
 typedef struct values {
     bool there;
@@ -31,19 +30,19 @@ typedef struct values {
     double v[MR__MAX_VALUES];
 } values;
 
-typedef struct claim {
+typedef struct announcement {
     uint64_t number; /* plus 1; 0: there is none */
     bool said;
     int64_t step;
-    char what[MR__MAX_CLAIM];
-} claim;
+    char what[MR__MAX_ANNOUNCEMENT];
+} announcement;
 
-/* This process's part of an exchange, or a claim, until it is sent to all. */
+/* This process's part of an exchange, or an announcement, until it is sent to all. */
 typedef struct round {
     mr__posted post;
-    struct round *next; /* of claims */
+    struct round *next; /* of announcements */
     mr__world *w;
-    mr__saying out;
+    mr__outbox out;
     struct iovec v;
     mr__send *sends; /* one a peer */
     uint32_t unsent;
@@ -56,29 +55,29 @@ typedef struct peer {
     mr__socket socket;
     bool open, left; /* left: it said good-bye */
     int64_t heard_ns;
-    unsigned char head[MR__HEAD_BYTES], payload[MAX_WORDS];
+    unsigned char head[MR__RANK_HEAD_BYTES], payload[MAX_PAYLOAD];
     bool has_head;
     size_t got, bytes;
-    mr__word word;
+    mr__rank_message kind;
     mr__send alive, last; /* last: good-bye, or what ended us */
     bool alive_queued;
     struct iovec alive_v, last_v;
-    values came[MR__CHANNELS][ROUNDS]; /* under the lock */
-    bool gone;                         /* under the lock: it gives no more */
-    claim claims[CLAIMS_CAME];         /* under the lock */
-    uint64_t n_claims;                 /* under the lock: that came */
-    uint64_t numbers[MR__CHANNELS];    /* exchanges that came */
+    values came[MR__CHANNELS][ROUNDS];              /* under the lock */
+    bool gone;                                      /* under the lock: it gives no more */
+    announcement announcements[ANNOUNCEMENTS_KEPT]; /* under the lock */
+    uint64_t n_announced;                           /* under the lock: that came */
+    uint64_t numbers[MR__CHANNELS];                 /* exchanges that came */
 } peer;
 
 struct mr__world {
-    mr__met met;
+    mr__rank_group group;
     peer *peers;       /* by rank; this process's is unused */
     mr_cancel *cancel; /* looked at with each beat; NULL: none */
     double timeout_s;
     int64_t beat_ns, last_beat_ns;
     mr__loop *loop;
     mr__timer timer;
-    mr__saying alive, last;
+    mr__outbox alive, last;
     uint32_t n_open;
     bool ending; /* the last words were said */
     bool loop_failed;
@@ -93,9 +92,9 @@ struct mr__world {
     round rounds[MR__CHANNELS][ROUNDS];
     uint64_t numbers[MR__CHANNELS]; /* exchanges begun here */
     bool posted, closing;           /* under the lock, as all that follows */
-    uint64_t n_claims;
-    claim claims[CLAIMS];
-    round *said;            /* claims on their way, and those that were */
+    uint64_t n_announced;
+    announcement announcements[ANNOUNCEMENTS];
+    round *said;            /* announcements on their way, and those that were */
     mr_status failure;      /* for this process */
     mr_status for_the_rest; /* the same as the others shall read it */
     struct {
@@ -108,17 +107,17 @@ struct mr__world {
 
 uint32_t mr__world_rank(const mr__world *w)
 {
-    return w->met.rank;
+    return w->group.rank;
 }
 
 uint32_t mr__world_size(const mr__world *w)
 {
-    return w->met.world;
+    return w->group.world;
 }
 
 const char *mr__world_address(const mr__world *w, uint32_t rank)
 {
-    return w->met.members[rank].address;
+    return w->group.members[rank].address;
 }
 
 void mr__world_set_step(mr__world *w, int64_t step)
@@ -146,7 +145,7 @@ mr_code mr__world_status(mr__world *w, mr_status *st)
 /* "rank 2 (c:5000)" */
 static void name_of(const mr__world *w, uint32_t rank, char *out, size_t size)
 {
-    snprintf(out, size, "rank %u (%s)", rank, w->met.members[rank].address);
+    snprintf(out, size, "rank %u (%s)", rank, w->group.members[rank].address);
 }
 
 /* Under the lock. */
@@ -184,7 +183,7 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
 {
     mr_status theirs = *why;
     char us[256];
-    name_of(w, w->met.rank, us, sizeof us);
+    name_of(w, w->group.rank, us, sizeof us);
     if (!names_all)
         mr_fail(&theirs, why->code, "%s failed at step %" PRId64 ": %.400s", us, mr__world_step(w),
                 why->message);
@@ -199,7 +198,7 @@ static void fail_of_ended(mr__world *w, uint32_t rank)
     char who[256], us[256];
     mr_status why;
     name_of(w, rank, who, sizeof who);
-    name_of(w, w->met.rank, us, sizeof us);
+    name_of(w, w->group.rank, us, sizeof us);
     mr_fail(&why, MR_UNAVAILABLE, "%s has ended, while %s goes on at step %" PRId64, who, us,
             mr__world_step(w));
     fail(w, &why, &why);
@@ -209,7 +208,7 @@ static void fail_of_ended(mr__world *w, uint32_t rank)
 static uint32_t first_gone(const mr__world *w)
 {
     uint32_t i = 0;
-    while (i < w->met.world && !w->peers[i].gone)
+    while (i < w->group.world && !w->peers[i].gone)
         i++;
     return i;
 }
@@ -239,7 +238,7 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
            mr__cond_wait_until(&w->moved, &w->lock, until))
         ;
     uint32_t gone = w->peers[rank].gone ? rank : first_gone(w);
-    if (gone < w->met.world) /* whatever broke follows from that */
+    if (gone < w->group.world) /* whatever broke follows from that */
         fail_of_ended(w, gone);
     name_of(w, rank, who, sizeof who);
     mr_fail(&why, MR_UNAVAILABLE, "the connection for values with %s broke at step %" PRId64 ": %s",
@@ -252,11 +251,11 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
     return rc;
 }
 
-void mr__world_take_ways(mr__world *w, mr__way *next, mr__way *prev)
+void mr__world_take_links(mr__world *w, mr__ring_link *next, mr__ring_link *prev)
 {
-    *next = w->met.next;
-    *prev = w->met.prev;
-    w->met.next = w->met.prev = (mr__way){.fd = -1};
+    *next = w->group.next;
+    *prev = w->group.prev;
+    w->group.next = w->group.prev = (mr__ring_link){.fd = -1};
 }
 
 void mr__world_on_end(mr__world *w, mr__world_part part, void (*fn)(void *ctx), void *ctx)
@@ -288,11 +287,11 @@ static void send_round(mr__posted *p)
     mr__world *w = r->w;
     pthread_mutex_lock(&w->lock);
     r->posted = false;
-    for (uint32_t i = 0; i < w->met.world; i++)
+    for (uint32_t i = 0; i < w->group.world; i++)
         r->unsent += w->peers[i].open && !w->ending;
     pthread_cond_broadcast(&w->moved);
     pthread_mutex_unlock(&w->lock);
-    for (uint32_t i = 0; i < w->met.world && !w->ending; i++) {
+    for (uint32_t i = 0; i < w->group.world && !w->ending; i++) {
         if (!w->peers[i].open)
             continue;
         r->sends[i] = (mr__send){.v = &r->v, .n = 1, .done = values_sent};
@@ -304,23 +303,23 @@ static mr_code round_init(mr__world *w, round *r, mr_status *st)
 {
     r->w = w;
     r->post.run = send_round;
-    r->sends = mr_calloc(w->met.world, sizeof *r->sends);
+    r->sends = mr_calloc(w->group.world, sizeof *r->sends);
     return r->sends ? MR_OK
-                    : mr_fail_memory(st, w->met.world * sizeof *r->sends, "the peers of a job");
+                    : mr_fail_memory(st, w->group.world * sizeof *r->sends, "the peers of a job");
 }
 
 static void round_reset(round *r)
 {
-    mr__saying_reset(&r->out);
+    mr__outbox_reset(&r->out);
     mr_free(r->sends);
 }
 
 /* Under the lock: waits until all have given theirs. */
 static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 {
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         const peer *p = &w->peers[i];
-        while (i != w->met.rank && !p->came[channel][number % ROUNDS].there) {
+        while (i != w->group.rank && !p->came[channel][number % ROUNDS].there) {
             if (w->failure.code != MR_OK)
                 return w->failure.code;
             if (p->gone)
@@ -336,14 +335,15 @@ static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 static mr_code collect(mr__world *w, uint32_t channel, uint64_t number, const double *mine,
                        uint32_t n, double *all, mr_status *st)
 {
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         values *v = &w->peers[i].came[channel][number % ROUNDS];
-        if (i != w->met.rank && v->n != n)
+        if (i != w->group.rank && v->n != n)
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "rank %u (%s) gives %u numbers where rank %u gives %u, at step %" PRId64,
-                           i, w->met.members[i].address, v->n, w->met.rank, n, mr__world_step(w));
+                           i, w->group.members[i].address, v->n, w->group.rank, n,
+                           mr__world_step(w));
         for (uint32_t k = 0; k < n; k++)
-            all[(size_t)i * n + k] = i == w->met.rank ? mine[k] : v->v[k];
+            all[(size_t)i * n + k] = i == w->group.rank ? mine[k] : v->v[k];
         v->there = false;
     }
     return MR_OK;
@@ -361,7 +361,7 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
     mr_code rc = w->failure.code;
     if (rc == MR_OK) {
         r->out.size = 0;
-        rc = mr__say_values(&r->out, channel, number, mine, n, &why);
+        rc = mr__write_values(&r->out, channel, number, mine, n, &why);
         r->v = (struct iovec){r->out.data, r->out.size};
         r->posted = rc == MR_OK;
         if (rc == MR_OK)
@@ -381,9 +381,9 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
 
 /* ---- what is done next ---- */
 
-/* What the processes say that they are about to do alike. Whoever is not sure says it to all, and
- * waits for all; the others answer when they are there, or were. So what repeats costs no message,
- * and a process that does something else finds out before it has begun. */
+/* Agreement on the next operation: a rank that has not run this sequence before announces it to all
+ * peers and waits for theirs; the others answer when they get there, or have been. So repetition
+ * costs no message, and a process that does something else finds out before it begins. */
 
 /* Under the lock: one that is not on its way. */
 static mr_code spare_round(mr__world *w, round **out, mr_status *st)
@@ -404,27 +404,27 @@ static mr_code spare_round(mr__world *w, round **out, mr_status *st)
 }
 
 /* Under the lock. */
-static mr_code say_claim(mr__world *w, claim *c, mr_status *st)
+static mr_code send_announcement(mr__world *w, announcement *c, mr_status *st)
 {
     round *r = NULL;
     if (c->said)
         return MR_OK;
     MR_TRY(spare_round(w, &r, st));
     r->out.size = 0;
-    MR_TRY(mr__say_claim(&r->out, c->number - 1, c->step, c->what, st));
+    MR_TRY(mr__write_announcement(&r->out, c->number - 1, c->step, c->what, st));
     r->v = (struct iovec){r->out.data, r->out.size};
     r->posted = c->said = true;
     mr__loop_post(w->loop, &r->post);
     return MR_OK;
 }
 
-/* Under the lock: a claim of `rank` and this process's of the same number. */
-static mr_code compare_claims(mr__world *w, const claim *mine, uint32_t rank, const claim *theirs,
-                              mr_status *st)
+/* Under the lock: a announcement of `rank` and this process's of the same number. */
+static mr_code compare(mr__world *w, const announcement *mine, uint32_t rank,
+                       const announcement *theirs, mr_status *st)
 {
-    bool first = w->met.rank < rank; /* so that both say the same */
-    const claim *a = first ? mine : theirs, *b = first ? theirs : mine;
-    uint32_t ra = first ? w->met.rank : rank, rb = first ? rank : w->met.rank;
+    bool first = w->group.rank < rank; /* so that both say the same */
+    const announcement *a = first ? mine : theirs, *b = first ? theirs : mine;
+    uint32_t ra = first ? w->group.rank : rank, rb = first ? rank : w->group.rank;
     char who_a[256], who_b[256];
     mr_status why;
     bool same = strcmp(a->what, b->what) == 0;
@@ -450,35 +450,36 @@ static mr_code compare_claims(mr__world *w, const claim *mine, uint32_t rank, co
 }
 
 /* Under the lock; NULL: it did not come. */
-static const claim *claim_of(const peer *p, uint64_t number)
+static const announcement *announced_by(const peer *p, uint64_t number)
 {
-    for (size_t i = 0; i < CLAIMS_CAME; i++)
-        if (p->claims[i].number == number)
-            return &p->claims[i];
+    for (size_t i = 0; i < ANNOUNCEMENTS_KEPT; i++)
+        if (p->announcements[i].number == number)
+            return &p->announcements[i];
     return NULL;
 }
 
 /* Under the lock: compares with what came already; *asked: something did. */
-static mr_code see_claims(mr__world *w, const claim *mine, bool *asked, mr_status *st)
+static mr_code compare_with_arrived(mr__world *w, const announcement *mine, bool *asked,
+                                    mr_status *st)
 {
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         const peer *p = &w->peers[i];
-        const claim *c = claim_of(p, mine->number);
-        if (i == w->met.rank || !c)
+        const announcement *c = announced_by(p, mine->number);
+        if (i == w->group.rank || !c)
             continue;
         *asked = true;
-        MR_TRY(compare_claims(w, mine, i, c, st));
+        MR_TRY(compare(w, mine, i, c, st));
     }
     return MR_OK;
 }
 
-/* Under the lock: until all have made the claim of that number. */
-static mr_code wait_for_claims(mr__world *w, const claim *mine, mr_status *st)
+/* Under the lock: until all have made the announcement of that number. */
+static mr_code wait_for_announcements(mr__world *w, const announcement *mine, mr_status *st)
 {
     bool asked;
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         const peer *p = &w->peers[i];
-        while (i != w->met.rank && !claim_of(p, mine->number)) {
+        while (i != w->group.rank && !announced_by(p, mine->number)) {
             if (p->gone)
                 fail_of_ended(w, i);
             if (w->failure.code != MR_OK) {
@@ -489,70 +490,70 @@ static mr_code wait_for_claims(mr__world *w, const claim *mine, mr_status *st)
             pthread_cond_wait(&w->moved, &w->lock);
         }
     }
-    return see_claims(w, mine, &asked, st);
+    return compare_with_arrived(w, mine, &asked, st);
 }
 
 /* Under the lock. */
-static claim *new_claim(mr__world *w, const char *what)
+static announcement *new_announcement(mr__world *w, const char *what)
 {
-    claim *c = &w->claims[++w->n_claims % CLAIMS];
-    *c = (claim){.number = w->n_claims, .step = mr__world_step(w)};
+    announcement *c = &w->announcements[++w->n_announced % ANNOUNCEMENTS];
+    *c = (announcement){.number = w->n_announced, .step = mr__world_step(w)};
     snprintf(c->what, sizeof c->what, "%s", what);
     return c;
 }
 
-mr_code mr__world_claim(mr__world *w, const char *what, bool usual, mr_status *st)
+mr_code mr__world_announce(mr__world *w, const char *what, bool usual, mr_status *st)
 {
     bool asked = false;
     pthread_mutex_lock(&w->lock);
-    claim *c = new_claim(w, what);
+    announcement *c = new_announcement(w, what);
     mr_code rc = w->failure.code;
     if (rc != MR_OK && st)
         *st = w->failure;
     if (rc == MR_OK)
-        rc = see_claims(w, c, &asked, st);
+        rc = compare_with_arrived(w, c, &asked, st);
     if (rc == MR_OK && (asked || !usual))
-        rc = say_claim(w, c, st);
+        rc = send_announcement(w, c, st);
     if (rc == MR_OK && !usual)
-        rc = wait_for_claims(w, c, st);
+        rc = wait_for_announcements(w, c, st);
     pthread_mutex_unlock(&w->lock);
     return rc;
 }
 
-void mr__world_claim_end(mr__world *w)
+void mr__world_announce_end(mr__world *w)
 {
     bool asked;
     pthread_mutex_lock(&w->lock);
-    claim *c = new_claim(w, "has ended");
+    announcement *c = new_announcement(w, "has ended");
     c->step = 0; /* which may have been one of this process alone */
     mr_code rc = w->failure.code;
     if (rc == MR_OK)
-        rc = see_claims(w, c, &asked, NULL);
+        rc = compare_with_arrived(w, c, &asked, NULL);
     if (rc == MR_OK)
-        rc = say_claim(w, c, NULL);
+        rc = send_announcement(w, c, NULL);
     (void)rc; /* the others see that it is gone */
     pthread_mutex_unlock(&w->lock);
 }
 
-/* In the thread: answers a claim that this process has made too; else keeps it until then. False:
+/* In the thread: answers a announcement that this process has made too; else keeps it until then. False:
  * it cannot be read, or be compared any more. */
-static bool take_claim(peer *p)
+static bool take_announcement(peer *p)
 {
     mr__world *w = p->w;
     const char *what = "";
     mr_status why;
-    claim c = {0};
-    mr_code rc = mr__read_claim(p->payload, p->bytes, &c.number, &c.step, &what, &why);
+    announcement c = {0};
+    mr_code rc = mr__read_announcement(p->payload, p->bytes, &c.number, &c.step, &what, &why);
     c.number++;
     snprintf(c.what, sizeof c.what, "%s", what);
     pthread_mutex_lock(&w->lock);
-    claim *mine = &w->claims[c.number % CLAIMS];
-    bool made = c.number <= w->n_claims;
+    announcement *mine = &w->announcements[c.number % ANNOUNCEMENTS];
+    bool made = c.number <= w->n_announced;
     bool good = rc == MR_OK && (!made || mine->number == c.number);
     if (good) {
-        p->claims[p->n_claims++ % CLAIMS_CAME] = c;
-        if (made && compare_claims(w, mine, p->rank, &c, NULL) == MR_OK &&
-            say_claim(w, mine, &why) != MR_OK)
+        p->announcements[p->n_announced++ % ANNOUNCEMENTS_KEPT] = c;
+        if (made && compare(w, mine, p->rank, &c, NULL) == MR_OK &&
+            send_announcement(w, mine, &why) != MR_OK)
             fail(w, &why, &why);
         pthread_cond_broadcast(&w->moved);
     }
@@ -560,7 +561,7 @@ static bool take_claim(peer *p)
     return good;
 }
 
-static void free_claims(mr__world *w)
+static void free_announcements(mr__world *w)
 {
     for (round *r; (r = w->said);) {
         w->said = r->next;
@@ -617,21 +618,21 @@ static void take_values(peer *p)
 static void take(peer *p)
 {
     mr_status why, bad;
-    switch (p->word) {
-    case MR__SAY_ALIVE:
+    switch (p->kind) {
+    case MR__RANK_ALIVE:
         return;
-    case MR__SAY_VALUES:
+    case MR__RANK_VALUES:
         take_values(p);
         return;
-    case MR__SAY_CLAIM:
-        if (!take_claim(p))
+    case MR__RANK_ANNOUNCEMENT:
+        if (!take_announcement(p))
             peer_failed(p, MR_DATA_LOSS, "sums what is far from what is summed here");
         return;
-    case MR__SAY_BYE:
+    case MR__RANK_BYE:
         p->left = true;
         leave(p);
         return;
-    case MR__SAY_ABORT:
+    case MR__RANK_ABORT:
         mr_status_init(&why);
         if (mr__read_abort(p->payload, p->bytes, &why, &bad) != MR_OK)
             why = bad;
@@ -656,7 +657,7 @@ static peer *peer_of(mr__socket *s)
 static void *room(mr__socket *s, size_t *n)
 {
     peer *p = peer_of(s);
-    *n = (p->has_head ? p->bytes : MR__HEAD_BYTES) - p->got;
+    *n = (p->has_head ? p->bytes : MR__RANK_HEAD_BYTES) - p->got;
     return (p->has_head ? p->payload : p->head) + p->got;
 }
 
@@ -667,9 +668,9 @@ static void received(mr__socket *s, size_t n)
     mr_status why;
     p->heard_ns = mr__loop_now(p->w->loop);
     p->got += n;
-    if (!p->has_head && p->got == MR__HEAD_BYTES) {
-        if (mr__read_head(p->head, &version, &p->word, &p->bytes, &why) != MR_OK ||
-            p->bytes > MAX_WORDS) {
+    if (!p->has_head && p->got == MR__RANK_HEAD_BYTES) {
+        if (mr__read_head(p->head, &version, &p->kind, &p->bytes, &why) != MR_OK ||
+            p->bytes > MAX_PAYLOAD) {
             peer_failed(p, MR_DATA_LOSS, "sent what is no message");
             mr__socket_close(s);
             return;
@@ -741,9 +742,9 @@ static void say_last(mr__world *w)
     pthread_mutex_lock(&w->lock);
     mr_status why = w->for_the_rest;
     pthread_mutex_unlock(&w->lock);
-    mr_code rc = why.code == MR_OK ? mr__say(&w->last, MR__SAY_BYE, NULL)
-                                   : mr__say_abort(&w->last, &why, NULL);
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    mr_code rc = why.code == MR_OK ? mr__write_empty(&w->last, MR__RANK_BYE, NULL)
+                                   : mr__write_abort(&w->last, &why, NULL);
+    for (uint32_t i = 0; i < w->group.world; i++) {
         peer *p = &w->peers[i];
         if (!p->open)
             continue;
@@ -775,7 +776,7 @@ static void beat(mr__timer *t)
     int64_t now = mr__loop_now(w->loop), limit = w->beat_ns * (BEATS - 1);
     bool was_stopped = now - w->last_beat_ns > 2 * w->beat_ns;
     char text[200];
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         peer *p = &w->peers[i];
         if (!p->open || p->left)
             continue;
@@ -834,23 +835,23 @@ static mr_code make_rounds(mr__world *w, mr_status *st)
 
 static mr_code start(mr__world *w, mr_status *st)
 {
-    MR_TRY(mr__say(&w->alive, MR__SAY_ALIVE, st));
+    MR_TRY(mr__write_empty(&w->alive, MR__RANK_ALIVE, st));
     MR_TRY(make_rounds(w, st));
-    w->peers = mr_calloc(w->met.world, sizeof *w->peers);
+    w->peers = mr_calloc(w->group.world, sizeof *w->peers);
     if (!w->peers)
-        return mr_fail_memory(st, w->met.world * sizeof *w->peers, "the peers of a job");
+        return mr_fail_memory(st, w->group.world * sizeof *w->peers, "the peers of a job");
     MR_TRY(mr__loop_open(MR__LOOP_AUTO, &w->loop, st));
     int64_t now = mr__loop_now(w->loop);
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         peer *p = &w->peers[i];
         p->w = w;
         p->rank = i;
         p->heard_ns = now;
         p->socket.class_ = &class_;
-        if (i == w->met.rank)
+        if (i == w->group.rank)
             continue;
-        int fd = w->met.members[i].fd;
-        w->met.members[i].fd = -1; /* taken, also where it fails */
+        int fd = w->group.members[i].fd;
+        w->group.members[i].fd = -1; /* taken, also where it fails */
         MR_TRY(mr__socket_adopt(w->loop, &p->socket, fd, st));
         p->open = true;
         w->n_open++;
@@ -872,14 +873,14 @@ mr_code mr__world_open(mr__world **out, const mr__world_opts *o, mr_status *st)
         return mr_fail_memory(st, sizeof *w, "the processes of a job");
     pthread_mutex_init(&w->lock, NULL);
     mr__timed_cond_init(&w->moved);
-    w->met.next.fd = w->met.prev.fd = -1;
+    w->group.next.fd = w->group.prev.fd = -1;
     w->wake.run = woken;
     w->timeout_s = o->peer_timeout_s;
-    w->cancel = o->meeting.cancel ? mr_cancel_ref(o->meeting.cancel) : NULL;
+    w->cancel = o->rendezvous.cancel ? mr_cancel_ref(o->rendezvous.cancel) : NULL;
     w->beat_ns = (int64_t)(o->peer_timeout_s * 1e9 / BEATS);
     mr_status_init(&w->failure);
     mr_status_init(&w->for_the_rest);
-    mr_code rc = mr__meet(&o->meeting, &w->met, st);
+    mr_code rc = mr__rendezvous(&o->rendezvous, &w->group, st);
     if (rc == MR_OK)
         rc = start(w, st);
     if (rc != MR_OK) {
@@ -893,7 +894,7 @@ mr_code mr__world_open(mr__world **out, const mr__world_opts *o, mr_status *st)
 /* After a failed start the loop has no thread: its sockets are closed here. */
 static void close_sockets(mr__world *w)
 {
-    for (uint32_t i = 0; w->peers && i < w->met.world; i++)
+    for (uint32_t i = 0; w->peers && i < w->group.world; i++)
         if (w->peers[i].open)
             mr__socket_close(&w->peers[i].socket);
     while (w->n_open && mr__loop_turn(w->loop, INT64_MAX, NULL) == MR_OK)
@@ -917,16 +918,16 @@ void mr__world_close(mr__world *w)
             close_sockets(w);
         mr__loop_close(w->loop);
     }
-    mr__met_reset(&w->met);
+    mr__rank_group_reset(&w->group);
     mr_cancel_unref(w->cancel);
     mr_free(w->peers);
     for (size_t c = 0; c < MR__CHANNELS; c++)
         for (size_t i = 0; i < ROUNDS; i++) {
             round_reset(&w->rounds[c][i]);
         }
-    free_claims(w);
-    mr__saying_reset(&w->alive);
-    mr__saying_reset(&w->last);
+    free_announcements(w);
+    mr__outbox_reset(&w->alive);
+    mr__outbox_reset(&w->last);
     pthread_cond_destroy(&w->moved);
     pthread_mutex_destroy(&w->lock);
     mr_free(w);
