@@ -138,18 +138,6 @@ mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *s
 mr_code mr__run_predictions(const mr__run *x, const mr__step_result *result, size_t output,
                             mr_array *out, mr_status *st) MR_NODISCARD;
 
-/* In fit_terms.c: what is computed of each output of the model, which has not to be built yet; ds:
- * the data, before they are prepared.
- * errors   MR_INVALID_ARGUMENT: losses, metrics or labels that do not fit the outputs */
-mr_code mr__run_open_terms(mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
-/* mr_model_prepare of what the run takes.
- * errors   MR_INVALID_ARGUMENT: a record in the place of (features, labels), or of the features of
- *          a model with one input; those of mr_model_prepare */
-mr_code mr__run_prepare(const mr__run *x, mr_dataset *ds, mr_dataset **out,
-                        mr_status *st) MR_NODISCARD;
-/* Checks the form of a batch of n columns, and with one output finds its labels and weights. */
-mr_code mr__run_check_columns(mr__run *x, size_t n, mr_status *st) MR_NODISCARD;
-void mr__run_close_terms(mr__run *x);
 /* Could ds be evaluated by the model, which is built, with the loss and the metrics of x? Looks at
  * types and shapes as far as they are known without reading. */
 mr_code mr__run_check_form(const mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
