@@ -124,7 +124,7 @@ static mr_code meet(rank *r)
         rc = mr_cluster_set_task(&c, MR_TASK_WORKER, r - ranks, &r->why);
     c.source = MR_CLUSTER_TORCHRUN; /* others are found through the first */
     const mr__world_opts o = {
-        .meeting = {.cluster = &c, .connect_timeout_s = 600, .sockets_only = true},
+        .rendezvous = {.cluster = &c, .connect_timeout_s = 600, .sockets_only = true},
         .peer_timeout_s = 600};
     if (rc == MR_OK)
         rc = mr__world_open(&r->w, &o, &r->why);
@@ -202,12 +202,12 @@ MR_TEST(all_use_the_engine_that_suits_all)
 static void *link_up(void *arg)
 {
     rank *r = arg;
-    mr__engine_link *l = NULL;
+    mr__engine_guard *l = NULL;
     void *self = NULL;
     r->rc = meet(r);
     if (r->rc == MR_OK)
-        r->rc = mr__engine_link_new(&l, &engine, r->ring, r->devices, DEVICES, &self, &r->why);
-    mr__engine_link_free(l);
+        r->rc = mr__engine_guard_new(&l, &engine, r->ring, r->devices, DEVICES, &self, &r->why);
+    mr__engine_guard_free(l);
     part(r);
     return NULL;
 }
@@ -241,11 +241,11 @@ MR_TEST(one_whose_part_fails_ends_the_job)
 static void *end_with(void *arg)
 {
     rank *r = arg;
-    mr__engine_link *l = NULL;
+    mr__engine_guard *l = NULL;
     void *self = NULL;
     r->rc = meet(r);
     if (r->rc == MR_OK)
-        r->rc = mr__engine_link_new(&l, &engine, r->ring, r->devices, DEVICES, &self, &r->why);
+        r->rc = mr__engine_guard_new(&l, &engine, r->ring, r->devices, DEVICES, &self, &r->why);
     pthread_barrier_wait(&together);
     if (r->rc == MR_OK && r == &ranks[1]) {
         mr_status why;
@@ -256,7 +256,7 @@ static void *end_with(void *arg)
     }
     while (r->rc == MR_OK && atomic_load(&r->aborts) == 0) /* it would wait for the other */
         usleep(1000);
-    mr__engine_link_free(l);
+    mr__engine_guard_free(l);
     part(r);
     return NULL;
 }

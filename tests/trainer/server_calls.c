@@ -26,7 +26,7 @@ typedef struct served {
     pthread_t thread;
     mr_code rc;
     mr_status why;
-    mr__lines lines;
+    mr__server_connections lines;
 } served;
 
 static void ready(void *ctx, const char *address)
@@ -47,16 +47,16 @@ static void *run(void *ctx)
 
 static void connect_again(served *s)
 {
-    mr_ok(mr__lines_gather(&s->lines, 0, 1, false, 600, &st), &st);
+    mr_ok(mr__server_connections_gather(&s->lines, 0, 1, false, 600, &st), &st);
 }
 
 /* Connects to s as one who coordinates or not. */
-static void connect_as(mr__lines *l, const served *s, Mr__Wire__Role role)
+static void connect_as(mr__server_connections *l, const served *s, Mr__Wire__Role role)
 {
-    *l = (mr__lines){.role = role, .job = 7};
-    mr_ok(mr__lines_open(l, 1, &st), &st);
-    mr_ok(mr__line_name(&l->v[0], "server", 0, s->address, &st), &st);
-    mr_ok(mr__lines_gather(l, 0, 1, false, 600, &st), &st);
+    *l = (mr__server_connections){.role = role, .job = 7};
+    mr_ok(mr__server_connections_open(l, 1, &st), &st);
+    mr_ok(mr__server_connection_name(&l->v[0], "server", 0, s->address, &st), &st);
+    mr_ok(mr__server_connections_gather(l, 0, 1, false, 600, &st), &st);
 }
 
 static void start_for(served *s, mr_task_type type, double gone_s)
@@ -85,17 +85,18 @@ static void start(served *s, mr_task_type type)
 /* Asks it to end, which it does well. */
 static void end(served *s)
 {
-    mr_ok(mr__line_say(&s->lines, &s->lines.v[0], MR__CALL_END, NULL, NULL, 0, &st), &st);
-    mr_ok(mr__lines_hear(&s->lines, 1, &st), &st);
-    mr__lines_close(&s->lines, true);
+    mr_ok(mr__server_connection_call(&s->lines, &s->lines.v[0], MR__CALL_END, NULL, NULL, 0, &st),
+          &st);
+    mr_ok(mr__server_connections_await(&s->lines, 1, &st), &st);
+    mr__server_connections_close(&s->lines, true);
     pthread_join(s->thread, NULL);
     mr_ok(s->rc, &s->why);
     mr_cluster_reset(&s->cluster);
 }
 
 /* text: JSON in single quotes. Returns what the call ends with. */
-static mr_code ask_by(mr__lines *l, mr__call_kind kind, const char *text, const float *values,
-                      size_t n)
+static mr_code ask_by(mr__server_connections *l, mr__call_kind kind, const char *text,
+                      const float *values, size_t n)
 {
     char json[2048];
     snprintf(json, sizeof json, "%s", text);
@@ -103,9 +104,9 @@ static mr_code ask_by(mr__lines *l, mr__call_kind kind, const char *text, const 
         *c = *c == '\'' ? '"' : *c;
     json_t *object = json_loads(json, 0, NULL);
     mr_check(json_is_object(object));
-    mr_ok(mr__line_say(l, &l->v[0], kind, object, values, n, &st), &st);
+    mr_ok(mr__server_connection_call(l, &l->v[0], kind, object, values, n, &st), &st);
     json_decref(object);
-    return mr__lines_hear(l, 1, &st);
+    return mr__server_connections_await(l, 1, &st);
 }
 
 static mr_code ask(served *s, mr__call_kind kind, const char *text, const float *values, size_t n)
@@ -179,7 +180,7 @@ MR_TEST(a_parameter_server_refuses_what_it_cannot_keep)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mr_test_context("%s", bad[i].text);
         mr_check(ask(&s, MR__CALL_PREPARE, bad[i].text, begin, bad[i].n) < 0);
-        mr_check(s.lines.v[0].state == MR__LINE_READY);
+        mr_check(s.lines.v[0].state == MR__SERVER_READY);
         mr_code_is(ask(&s, MR__CALL_READ, "{}", NULL, 0), MR_FAILED_PRECONDITION, &st);
     }
     mr_ok(ask(&s, MR__CALL_PREPARE, good, begin, 11), &st);
@@ -272,7 +273,7 @@ static void let_an_hour_pass(void)
     atomic_fetch_add(&ahead_ns, 3600LL * 1000000000);
 }
 
-static void is_served(mr__lines *lines)
+static void is_served(mr__server_connections *lines)
 {
     for (int i = 0; i < 20; i++)
         mr_ok(ask_by(lines, MR__CALL_PULL, "{}", NULL, 0), &st);
@@ -282,7 +283,7 @@ static void is_served(mr__lines *lines)
 MR_TEST(a_server_ends_when_no_coordinator_is_left)
 {
     served s;
-    mr__lines first, next, last, *worker = &s.lines;
+    mr__server_connections first, next, last, *worker = &s.lines;
     table = *mr__system_real();
     table.clock_gettime = clock_ahead;
     atomic_store(&ahead_ns, 0);
@@ -292,23 +293,23 @@ MR_TEST(a_server_ends_when_no_coordinator_is_left)
     connect_as(&first, &s, MR__WIRE__ROLE__COORDINATOR);
     mr_ok(ask_by(&first, MR__CALL_PREPARE, good, begin, 11), &st);
     is_served(worker);
-    mr__lines_close(&first, true);
+    mr__server_connections_close(&first, true);
     connect_as(&next, &s, MR__WIRE__ROLE__COORDINATOR);
     mr_ok(ask_by(&next, MR__CALL_PREPARE, good, begin, 11), &st);
     let_an_hour_pass();
     is_served(worker);
     connect_as(&last, &s, MR__WIRE__ROLE__COORDINATOR);
     mr_ok(ask_by(&last, MR__CALL_PREPARE, good, begin, 11), &st);
-    mr__lines_close(&next, true);
+    mr__server_connections_close(&next, true);
     is_served(worker);
     let_an_hour_pass();
     is_served(worker);
-    mr__lines_close(&last, true);
-    while (worker->v[0].state == MR__LINE_READY) {
+    mr__server_connections_close(&last, true);
+    while (worker->v[0].state == MR__SERVER_READY) {
         let_an_hour_pass();
-        mr_ok(mr__lines_turn(worker, &st), &st);
+        mr_ok(mr__server_connections_turn(worker, &st), &st);
     }
-    mr__lines_close(worker, false);
+    mr__server_connections_close(worker, false);
     pthread_join(s.thread, NULL);
     mr_code_is(s.rc, MR_UNAVAILABLE, &s.why);
     mr_has_str(s.why.message, "no coordinator has been connected");
@@ -332,24 +333,25 @@ MR_TEST(callers_that_left_make_room)
             ;
         close(fd);
     }
-    mr__lines other;
+    mr__server_connections other;
     connect_as(&other, &s, MR__WIRE__ROLE__TRAINER);
-    mr__lines_close(&other, true);
+    mr__server_connections_close(&other, true);
     end(&s);
 }
 
 MR_TEST(some_of_many_are_enough_but_none_is_not)
 {
     served s;
-    mr__lines two = {.role = MR__WIRE__ROLE__TRAINER, .job = 7};
+    mr__server_connections two = {.role = MR__WIRE__ROLE__TRAINER, .job = 7};
     start(&s, MR_TASK_PS);
-    mr_ok(mr__lines_open(&two, 2, &st), &st);
-    mr_ok(mr__line_name(&two.v[0], "worker", 0, "127.0.0.1:1", &st), &st);
-    mr_ok(mr__line_name(&two.v[1], "worker", 1, s.address, &st), &st);
-    mr_code_is(mr__lines_gather(&two, 0, 1, true, 0.01, &st), MR_DEADLINE_EXCEEDED, &st);
+    mr_ok(mr__server_connections_open(&two, 2, &st), &st);
+    mr_ok(mr__server_connection_name(&two.v[0], "worker", 0, "127.0.0.1:1", &st), &st);
+    mr_ok(mr__server_connection_name(&two.v[1], "worker", 1, s.address, &st), &st);
+    mr_code_is(mr__server_connections_gather(&two, 0, 1, true, 0.01, &st), MR_DEADLINE_EXCEEDED,
+               &st);
     mr_has_str(st.message, "still waiting for worker 0 (127.0.0.1:1)");
-    mr_ok(mr__lines_gather(&two, 0, 2, true, 600, &st), &st);
-    mr__lines_close(&two, true);
+    mr_ok(mr__server_connections_gather(&two, 0, 2, true, 600, &st), &st);
+    mr__server_connections_close(&two, true);
     end(&s);
 }
 
@@ -358,7 +360,7 @@ MR_TEST(some_of_many_are_enough_but_none_is_not)
 static struct {
     mr__listener listener;
     mr__connection c;
-    mr__lines lines;
+    mr__server_connections lines;
     bool is_listening, is_open;
 } liar;
 
@@ -404,20 +406,22 @@ MR_TEST(an_answer_to_another_call_is_none)
     mr__address at;
     memset(&liar, 0, sizeof liar);
     liar.lines.job = 7;
-    mr_ok(mr__lines_open(&liar.lines, 1, &st), &st);
+    mr_ok(mr__server_connections_open(&liar.lines, 1, &st), &st);
     mr_ok(mr__address_resolve("127.0.0.1:0", &at, &st), &st);
     liar.listener.accepted = taken;
     liar.listener.closed = silent;
     mr_ok(mr__listen(liar.lines.loop, &liar.listener, &at, &st), &st);
     liar.is_listening = true;
-    mr_ok(mr__line_name(&liar.lines.v[0], "server", 0, liar.listener.address.text, &st), &st);
-    mr_ok(mr__lines_gather(&liar.lines, 0, 1, false, 600, &st), &st);
+    mr_ok(
+        mr__server_connection_name(&liar.lines.v[0], "server", 0, liar.listener.address.text, &st),
+        &st);
+    mr_ok(mr__server_connections_gather(&liar.lines, 0, 1, false, 600, &st), &st);
     mr_code_is(ask_by(&liar.lines, MR__CALL_PULL, "{}", NULL, 0), MR_UNAVAILABLE, &st);
     mr_has_str(st.message, "what was not asked");
     mr__listener_close(&liar.listener);
     while (liar.is_open || liar.is_listening)
-        mr_ok(mr__lines_turn(&liar.lines, &st), &st);
-    mr__lines_close(&liar.lines, true);
+        mr_ok(mr__server_connections_turn(&liar.lines, &st), &st);
+    mr__server_connections_close(&liar.lines, true);
 }
 
 MR_TEST(rows_that_are_asked_for_are_given)
@@ -472,7 +476,7 @@ MR_TEST(a_worker_refuses_jobs_that_make_no_sense)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mr_test_context("%s", bad[i]);
         mr_check(ask(&s, MR__CALL_SETUP, bad[i], NULL, 0) < 0);
-        mr_check(s.lines.v[0].state == MR__LINE_READY);
+        mr_check(s.lines.v[0].state == MR__SERVER_READY);
         mr_code_is(ask(&s, MR__CALL_STEP, "{'step': 1, 'epoch': 1}", NULL, 0),
                    MR_FAILED_PRECONDITION, &st);
     }
@@ -510,8 +514,8 @@ MR_TEST(frames_that_are_no_calls_end_the_connection)
         mr__frame_put(i == 3 ? MR__FRAME_MESSAGE : MR__FRAME_BLOCK, frame + MR__FRAME_BYTES, n, 0,
                       frame);
         mr_ok(mr__connection_send_frame(&s.lines.v[0].c, frame, MR__FRAME_BYTES + n, &st), &st);
-        while (s.lines.v[0].state == MR__LINE_READY)
-            mr_ok(mr__lines_turn(&s.lines, &st), &st);
+        while (s.lines.v[0].state == MR__SERVER_READY)
+            mr_ok(mr__server_connections_turn(&s.lines, &st), &st);
         connect_again(&s);
     }
     mr_ok(ask(&s, MR__CALL_PREPARE, good, begin, 11), &st);
@@ -525,10 +529,11 @@ MR_TEST(frames_that_are_no_calls_end_the_connection)
             *c = *c == '\'' ? '"' : *c;
         json_t *object = json_loads(text, 0, NULL);
         if (json_is_object(object)) {
-            mr_ok(mr__line_say(&s.lines, &s.lines.v[0], MR__CALL_PREPARE, object, begin, 11, &st),
+            mr_ok(mr__server_connection_call(&s.lines, &s.lines.v[0], MR__CALL_PREPARE, object,
+                                             begin, 11, &st),
                   &st);
-            (void)!mr__lines_hear(&s.lines, 1, &st);
-            mr_check(s.lines.v[0].state == MR__LINE_READY);
+            (void)!mr__server_connections_await(&s.lines, 1, &st);
+            mr_check(s.lines.v[0].state == MR__SERVER_READY);
         }
         json_decref(object);
     }
@@ -560,20 +565,20 @@ MR_TEST(a_slow_name_holds_up_no_loop)
     served s;
     start(&s, MR_TASK_PS);
     mr__connection_close(&s.lines.v[0].c, NULL);
-    while (s.lines.v[0].state == MR__LINE_READY)
-        mr_ok(mr__lines_turn(&s.lines, &st), &st);
+    while (s.lines.v[0].state == MR__SERVER_READY)
+        mr_ok(mr__server_connections_turn(&s.lines, &st), &st);
     watched = pthread_self();
     connect_again(&s);
     mr_eq_i64(here, 0);
     mr_check(elsewhere > 0);
     watched = 0;
     /* Lines may be closed while a name is looked up. */
-    mr__lines others = {.role = MR__WIRE__ROLE__TRAINER};
-    mr_ok(mr__lines_open(&others, 1, &st), &st);
-    mr_ok(mr__line_name(&others.v[0], "server", 0, s.address, &st), &st);
-    mr_ok(mr__lines_dial(&others, 0, 1, &st), &st);
-    mr_eq_i64(others.v[0].state, MR__LINE_DIALING);
-    mr__lines_close(&others, true);
+    mr__server_connections others = {.role = MR__WIRE__ROLE__TRAINER};
+    mr_ok(mr__server_connections_open(&others, 1, &st), &st);
+    mr_ok(mr__server_connection_name(&others.v[0], "server", 0, s.address, &st), &st);
+    mr_ok(mr__server_connections_dial(&others, 0, 1, &st), &st);
+    mr_eq_i64(others.v[0].state, MR__SERVER_DIALING);
+    mr__server_connections_close(&others, true);
     end(&s);
 }
 
@@ -581,13 +586,13 @@ MR_TEST(a_slow_name_holds_up_no_loop)
 MR_TEST(a_server_stays_while_a_coordinator_is_connected)
 {
     for (int other = 1; other >= 0; other--) {
-        mr__lines first, second;
+        mr__server_connections first, second;
         served s;
         start_for(&s, MR_TASK_PS, 1e-9);
         connect_as(&first, &s, MR__WIRE__ROLE__COORDINATOR);
         connect_as(&second, &s, other ? MR__WIRE__ROLE__COORDINATOR : MR__WIRE__ROLE__TRAINER);
         mr_ok(ask_by(&first, MR__CALL_PREPARE, good, begin, 11), &st);
-        mr__lines_close(&first, false);
+        mr__server_connections_close(&first, false);
         for (int i = 0; i < 20 && other; i++) /* it has noticed after the first of them */
             values_are(&s, begin);
         if (other) {
@@ -595,9 +600,9 @@ MR_TEST(a_server_stays_while_a_coordinator_is_connected)
         } else {
             pthread_join(s.thread, NULL);
             mr_code_is(s.rc, MR_UNAVAILABLE, &s.why);
-            mr__lines_close(&s.lines, false);
+            mr__server_connections_close(&s.lines, false);
             mr_cluster_reset(&s.cluster);
         }
-        mr__lines_close(&second, false);
+        mr__server_connections_close(&second, false);
     }
 }

@@ -253,7 +253,7 @@ MR_TEST(a_strategy_is_chosen_by_name_or_by_its_replicas)
         const char *word;
     } bad[] = {{"one_device", 2, NULL, MR_INVALID_ARGUMENT, "found 2"},
                {"default", 2, NULL, MR_INVALID_ARGUMENT, "one replica"},
-               {"tpu", 1, NULL, MR_UNIMPLEMENTED, "libtpu"},
+               {"tpu", 1, NULL, MR_UNIMPLEMENTED, "no TPU backend"},
                {"parameter_server", 1, NULL, MR_INVALID_ARGUMENT, "type ps"},
                {"mirorred", 1, NULL, MR_INVALID_ARGUMENT, "no strategy 'mirorred'"},
                {"mirrored", 2, "tree", MR_INVALID_ARGUMENT, "cross-device ops 'tree'"},

@@ -139,7 +139,7 @@ train what_was_chosen_is_named 0 '"epoch": 1' 'central_storage, 2 replicas on cp
 CUDA_VISIBLE_DEVICES='' train nccl_needs_gpus "$([ -e "$MR_BUILD/millrace-cuda.so" ] && echo 2 || echo 1)" '' 'nccl' --data "$data" --replicas 2 --cross-device-ops nccl
 train one_device_takes_one 2 '' 'found 2' --data "$data" --strategy one_device --replicas 2
 train the_default_takes_no_devices 2 '' 'name devices for one_device' --data "$data" --strategy default --devices cpu:1
-train a_tpu_is_refused 1 '' 'libtpu' --data "$data" --strategy tpu
+train a_tpu_is_refused 1 '' 'no TPU backend' --data "$data" --strategy tpu
 train parameter_servers_need_a_cluster 2 '' 'at least one task of type ps' --data "$data" --strategy parameter_server
 
 # ---- validation and the length of an epoch

@@ -6,7 +6,9 @@
 #include <string.h>
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
+#include "trainer/files/safetensors_impl.h"
+#include "trainer/files/saved_files.h"
 
 /* The format's own limit on headers. */
 enum { MAX_HEADER = 100000000, MAX_TENSORS = 1 << 20, LENGTH_BYTES = 8, CHECKSUM = 9 };
@@ -417,8 +419,7 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     return rc;
 }
 
-mr_code mr__safetensors_put(mr__saved_file *f, const mr_named_tensor *tensors, size_t n,
-                            mr_status *st)
+static mr_code put(mr__saved_file *f, const mr_named_tensor *tensors, size_t n, mr_status *st)
 {
     char *header;
     size_t size;
@@ -435,6 +436,31 @@ mr_code mr_safetensors_write(const char *path, const mr_named_tensor *tensors, s
 {
     mr__saved_file f;
     MR_TRY(mr__saved_file_open_beside(&f, path, st));
-    mr_code rc = mr__safetensors_put(&f, tensors, n, st);
+    mr_code rc = put(&f, tensors, n, st);
     return mr__saved_file_close(&f, rc, st);
+}
+
+mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
+                         size_t n, mr_status *st)
+{
+    mr__saved_file f;
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr__saved_file_open(&f, path, st);
+    if (rc == MR_OK)
+        rc = mr__saved_file_close(&f, put(&f, t, n, st), st);
+    mr_free(path);
+    return rc;
+}
+
+mr_code mr__load_tensors(const char *directory, const char *name, mr_safetensors **out,
+                         mr_status *st)
+{
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr_safetensors_open(out, path, st);
+    mr_free(path);
+    return rc;
 }

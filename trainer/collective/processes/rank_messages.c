@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames: numbers are little endian, texts have their length before and a zero byte after. */
-#include "trainer/collective/processes/rank_handshake.h"
+/* Numbers are little endian; a text follows its length and ends with a zero byte. */
+#include "trainer/collective/processes/rank_messages.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum { MAGIC = 0x544d524d /* "MRMT" */ };
 
 /* ---- writing ---- */
 
-static mr_code put_bytes(mr__saying *o, const void *p, size_t n, mr_status *st)
+static mr_code put_bytes(mr__outbox *o, const void *p, size_t n, mr_status *st)
 {
     MR_TRY(mr_grow((void **)&o->data, &o->capacity, o->size + n, 1, (size_t)64 << 20, "a message",
                    st));
@@ -28,35 +28,35 @@ static void store_u32(unsigned char *to, uint32_t v)
         to[i] = (unsigned char)(v >> (8 * i));
 }
 
-static mr_code put_u32(mr__saying *o, uint32_t v, mr_status *st)
+static mr_code put_u32(mr__outbox *o, uint32_t v, mr_status *st)
 {
     unsigned char b[4];
     store_u32(b, v);
     return put_bytes(o, b, sizeof b, st);
 }
 
-static mr_code put_text(mr__saying *o, const char *s, mr_status *st)
+static mr_code put_text(mr__outbox *o, const char *s, mr_status *st)
 {
     MR_TRY(put_u32(o, (uint32_t)strlen(s), st));
     return put_bytes(o, s, strlen(s) + 1, st);
 }
 
-static mr_code begin(mr__saying *o, mr__word word, size_t *at, mr_status *st)
+static mr_code begin(mr__outbox *o, mr__rank_message kind, size_t *at, mr_status *st)
 {
     *at = o->size;
     MR_TRY(put_u32(o, MAGIC, st));
-    MR_TRY(put_u32(o, MR__MEET_VERSION, st));
-    MR_TRY(put_u32(o, (uint32_t)word, st));
+    MR_TRY(put_u32(o, MR__RANK_PROTOCOL, st));
+    MR_TRY(put_u32(o, (uint32_t)kind, st));
     return put_u32(o, 0, st);
 }
 
-static void end(mr__saying *o, size_t at)
+static void end(mr__outbox *o, size_t at)
 {
-    store_u32(o->data + at + 12, (uint32_t)(o->size - at - MR__HEAD_BYTES));
+    store_u32(o->data + at + 12, (uint32_t)(o->size - at - MR__RANK_HEAD_BYTES));
 }
 
-/* A frame that could not be written whole is not sent at all. */
-static mr_code finish(mr__saying *o, size_t at, mr_code rc)
+/* A message that could not be written whole is not sent at all. */
+static mr_code finish(mr__outbox *o, size_t at, mr_code rc)
 {
     if (rc == MR_OK)
         end(o, at);
@@ -65,7 +65,7 @@ static mr_code finish(mr__saying *o, size_t at, mr_code rc)
     return rc;
 }
 
-static mr_code write_hello(mr__saying *o, const mr__hello *h, mr_status *st)
+static mr_code write_hello(mr__outbox *o, const mr__hello *h, mr_status *st)
 {
     MR_TRY(put_u32(o, h->rank, st));
     MR_TRY(put_u32(o, h->world, st));
@@ -83,13 +83,13 @@ static mr_code write_hello(mr__saying *o, const mr__hello *h, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__say_hello(mr__saying *o, const mr__hello *h, mr_status *st)
+mr_code mr__write_hello(mr__outbox *o, const mr__hello *h, mr_status *st)
 {
     size_t at = o->size;
-    mr_code rc = begin(o, MR__SAY_HELLO, &at, st);
+    mr_code rc = begin(o, MR__RANK_HELLO, &at, st);
     if (rc == MR_OK)
         rc = write_hello(o, h, st);
-    if (rc == MR_OK && o->size - at - MR__HEAD_BYTES > MR__MAX_HELLO)
+    if (rc == MR_OK && o->size - at - MR__RANK_HEAD_BYTES > MR__MAX_HELLO)
         rc =
             mr_fail(st, MR_INVALID_ARGUMENT,
                     "the data graph, the model and what else the processes compare have %zu bytes, "
@@ -98,37 +98,37 @@ mr_code mr__say_hello(mr__saying *o, const mr__hello *h, mr_status *st)
     return finish(o, at, rc);
 }
 
-mr_code mr__say_table(mr__saying *o, const char *const *addresses, uint32_t n, mr_status *st)
+mr_code mr__write_table(mr__outbox *o, const char *const *addresses, uint32_t n, mr_status *st)
 {
     size_t at = o->size;
-    mr_code rc = begin(o, MR__SAY_TABLE, &at, st);
+    mr_code rc = begin(o, MR__RANK_TABLE, &at, st);
     for (uint32_t i = 0; i < n && rc == MR_OK; i++)
         rc = put_text(o, addresses[i], st);
     return finish(o, at, rc);
 }
 
-mr_code mr__say_data(mr__saying *o, uint32_t rank, const uint8_t *nonce, mr_status *st)
+mr_code mr__write_data(mr__outbox *o, uint32_t rank, const uint8_t *nonce, mr_status *st)
 {
     size_t at = o->size;
-    mr_code rc = begin(o, MR__SAY_DATA, &at, st);
+    mr_code rc = begin(o, MR__RANK_DATA, &at, st);
     if (rc == MR_OK)
         rc = put_u32(o, rank, st);
     if (rc == MR_OK)
-        rc = put_bytes(o, nonce, MR__NONCE, st);
+        rc = put_bytes(o, nonce, MR__RANK_NONCE, st);
     return finish(o, at, rc);
 }
 
-static mr_code put_u64(mr__saying *o, uint64_t v, mr_status *st)
+static mr_code put_u64(mr__outbox *o, uint64_t v, mr_status *st)
 {
     MR_TRY(put_u32(o, (uint32_t)v, st));
     return put_u32(o, (uint32_t)(v >> 32), st);
 }
 
-mr_code mr__say_values(mr__saying *o, uint32_t channel, uint64_t number, const double *values,
-                       uint32_t n, mr_status *st)
+mr_code mr__write_values(mr__outbox *o, uint32_t channel, uint64_t number, const double *values,
+                         uint32_t n, mr_status *st)
 {
     size_t at = o->size;
-    mr_code rc = begin(o, MR__SAY_VALUES, &at, st);
+    mr_code rc = begin(o, MR__RANK_VALUES, &at, st);
     if (rc == MR_OK)
         rc = put_u32(o, channel, st);
     if (rc == MR_OK)
@@ -141,10 +141,11 @@ mr_code mr__say_values(mr__saying *o, uint32_t channel, uint64_t number, const d
     return finish(o, at, rc);
 }
 
-mr_code mr__say_claim(mr__saying *o, uint64_t number, int64_t step, const char *what, mr_status *st)
+mr_code mr__write_announcement(mr__outbox *o, uint64_t number, int64_t step, const char *what,
+                               mr_status *st)
 {
     size_t at = o->size;
-    mr_code rc = begin(o, MR__SAY_CLAIM, &at, st);
+    mr_code rc = begin(o, MR__RANK_ANNOUNCEMENT, &at, st);
     if (rc == MR_OK)
         rc = put_u64(o, number, st);
     if (rc == MR_OK)
@@ -154,10 +155,10 @@ mr_code mr__say_claim(mr__saying *o, uint64_t number, int64_t step, const char *
     return finish(o, at, rc);
 }
 
-mr_code mr__say_abort(mr__saying *o, const mr_status *why, mr_status *st)
+mr_code mr__write_abort(mr__outbox *o, const mr_status *why, mr_status *st)
 {
     size_t at = o->size;
-    mr_code rc = begin(o, MR__SAY_ABORT, &at, st);
+    mr_code rc = begin(o, MR__RANK_ABORT, &at, st);
     if (rc == MR_OK)
         rc = put_u32(o, (uint32_t)-why->code, st);
     if (rc == MR_OK)
@@ -165,16 +166,16 @@ mr_code mr__say_abort(mr__saying *o, const mr_status *why, mr_status *st)
     return finish(o, at, rc);
 }
 
-mr_code mr__say(mr__saying *o, mr__word word, mr_status *st)
+mr_code mr__write_empty(mr__outbox *o, mr__rank_message kind, mr_status *st)
 {
     size_t at = o->size;
-    return finish(o, at, begin(o, word, &at, st));
+    return finish(o, at, begin(o, kind, &at, st));
 }
 
-void mr__saying_reset(mr__saying *o)
+void mr__outbox_reset(mr__outbox *o)
 {
     mr_free(o->data);
-    *o = (mr__saying){0};
+    *o = (mr__outbox){0};
 }
 
 /* ---- reading ---- */
@@ -228,31 +229,31 @@ static mr_code at_end(const reader *r, mr_status *st)
     return r->at == r->end ? MR_OK : cut_short(st);
 }
 
-mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__word *word, size_t *bytes,
-                      mr_status *st)
+mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__rank_message *kind,
+                      size_t *bytes, mr_status *st)
 {
-    static const size_t most[] = {[MR__SAY_HELLO] = MR__MAX_HELLO,
-                                  [MR__SAY_TABLE] = MR__MAX_HELLO,
-                                  [MR__SAY_DATA] = 64,
-                                  [MR__SAY_READY] = 0,
-                                  [MR__SAY_ALIVE] = 0,
-                                  [MR__SAY_ABORT] = 4096,
-                                  [MR__SAY_BYE] = 0,
-                                  [MR__SAY_VALUES] = 12 + 8 * MR__MAX_VALUES,
-                                  [MR__SAY_CLAIM] = 20 + MR__MAX_CLAIM};
+    static const size_t most[] = {[MR__RANK_HELLO] = MR__MAX_HELLO,
+                                  [MR__RANK_TABLE] = MR__MAX_HELLO,
+                                  [MR__RANK_DATA] = 64,
+                                  [MR__RANK_READY] = 0,
+                                  [MR__RANK_ALIVE] = 0,
+                                  [MR__RANK_ABORT] = 4096,
+                                  [MR__RANK_BYE] = 0,
+                                  [MR__RANK_VALUES] = 12 + 8 * MR__MAX_VALUES,
+                                  [MR__RANK_ANNOUNCEMENT] = 20 + MR__MAX_ANNOUNCEMENT};
     if (load_u32(head) != MAGIC)
         return mr_fail(st, MR_DATA_LOSS,
                        "what it sends is not from a training process of millrace");
     *version = load_u32(head + 4);
-    if (*version != MR__MEET_VERSION)
+    if (*version != MR__RANK_PROTOCOL)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "protocol version %d here, version %" PRIu32
                        " there; run the same release everywhere",
-                       (int)MR__MEET_VERSION, *version);
+                       (int)MR__RANK_PROTOCOL, *version);
     uint32_t w = load_u32(head + 8), n = load_u32(head + 12);
-    if (w < MR__SAY_HELLO || w > MR__SAY_CLAIM || n > most[w])
+    if (w < MR__RANK_HELLO || w > MR__RANK_ANNOUNCEMENT || n > most[w])
         return mr_fail(st, MR_DATA_LOSS, "it sent message %" PRIu32 " of %" PRIu32 " bytes", w, n);
-    *word = (mr__word)w;
+    *kind = (mr__rank_message)w;
     *bytes = n;
     return MR_OK;
 }
@@ -293,7 +294,7 @@ mr_code mr__read_data(const unsigned char *data, size_t bytes, uint32_t *rank, u
 {
     reader r = {data, data + bytes};
     MR_TRY(get_u32(&r, rank, st));
-    MR_TRY(get_bytes(&r, nonce, MR__NONCE, st));
+    MR_TRY(get_bytes(&r, nonce, MR__RANK_NONCE, st));
     return at_end(&r, st);
 }
 
@@ -320,8 +321,8 @@ mr_code mr__read_values(const unsigned char *data, size_t bytes, uint32_t *chann
     return at_end(&r, st);
 }
 
-mr_code mr__read_claim(const unsigned char *data, size_t bytes, uint64_t *number, int64_t *step,
-                       const char **what, mr_status *st)
+mr_code mr__read_announcement(const unsigned char *data, size_t bytes, uint64_t *number,
+                              int64_t *step, const char **what, mr_status *st)
 {
     reader r = {data, data + bytes};
     uint64_t at = 0;
@@ -329,7 +330,7 @@ mr_code mr__read_claim(const unsigned char *data, size_t bytes, uint64_t *number
     MR_TRY(get_u64(&r, &at, st));
     *step = (int64_t)at;
     MR_TRY(get_text(&r, what, st));
-    if (strlen(*what) >= MR__MAX_CLAIM)
+    if (strlen(*what) >= MR__MAX_ANNOUNCEMENT)
         return cut_short(st);
     return at_end(&r, st);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CHECKPOINT_IMPL_H
-#define MR_TRAINER_CHECKPOINT_IMPL_H
-/* state.json: what checkpoint.c (saving and restoring) and checkpoint_list.c share. */
-#include "trainer/loop/checkpoint.h"
-#include "trainer/exchange/saved_model_impl.h"
+#ifndef MR_TRAINER_CHECKPOINT_STATE_H
+#define MR_TRAINER_CHECKPOINT_STATE_H
+/* state.json of a checkpoint as a struct. */
+#include <jansson.h>
+#include <stdbool.h>
+#include "pipeline/status.h"
 
 typedef struct mr__train_state {
     int64_t epoch, epoch_step, step;
@@ -22,11 +23,9 @@ typedef struct mr__train_state {
     int64_t n_metrics;
 } mr__train_state;
 
-/* root is kept by whoever has the state. errors MR_DATA_LOSS: names what is missing or wrong */
+/* s points into root.
+ * errors   MR_DATA_LOSS: names what is missing or wrong */
 mr_code mr__read_state(const json_t *root, mr__train_state *s, mr_status *st) MR_NODISCARD;
-/* A number that may be no number; false: it is something else. */
-json_t *mr__json_number(double v);
-bool mr__read_json_number(const json_t *v, double *out);
 /* "position-3" */
 enum { MR__POSITION_NAME = 32 };
 void mr__position_name(char name[MR__POSITION_NAME], size_t worker);
