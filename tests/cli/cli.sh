@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=quick
 # The program as a user sees it: output, exit status, the words of its errors.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # The memory limit of whole processes: what explain says is the least is enough, what comes out is the
 # same at every limit, and the process stays below it.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # millrace-cuda.so on the double of NVIDIA's libraries, and the double itself.
 #   double.sh PART MILLRACE      PART: itself, operations, trainer, commands, training, graphs, sums, faults
 part=$1
@@ -120,7 +121,7 @@ drawn() {
     local most=$1 from
     shift
     from=$((${MR_TEST_SEED:-1} % $#))
-    [ "${MR_TEST_LONG:-0}" = 0 ] || most=$#
+    [ "${MR_TEST_TIER:-}" != long ] || most=$#
     printf '%s\n' "${@:from+1}" "${@:1:from}" | head -n "$most"
 }
 
@@ -180,7 +181,7 @@ operations() {
 # Sanitizers take long: with one of them every tenth of a part's trainings runs, another tenth by each seed.
 turn=$((${MR_TEST_SEED:-1} % 10))
 its_turn() {
-    [ -n "$sanitizer" ] && [ "${MR_TEST_LONG:-0}" = 0 ] || return 0
+    [ -n "$sanitizer" ] && [ "${MR_TEST_TIER:-}" != long ] || return 0
     turn=$(((turn + 1) % 10))
     [ $turn = 0 ]
 }
@@ -381,7 +382,7 @@ faults() {
     result 'one call or kernel that fails ends training with an error' $? "$(cat out)"
 }
 
-if [ -n "$sanitizer" ] && [ "${MR_TEST_LONG:-0}" = 0 ] && [[ $part =~ ^(commands|faults)$ ]]; then
+if [ -n "$sanitizer" ] && [ "${MR_TEST_TIER:-}" != long ] && [[ $part =~ ^(commands|faults)$ ]]; then
     echo "a hundred programs with a sanitizer: in the long run"
     rm -f "$tap"
     exit 77

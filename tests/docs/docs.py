@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """Follows every link of README.md and docs/*.md and runs every block of code in them.
 
     docs.py BUILD_DIR CC

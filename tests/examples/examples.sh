@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Every example, quickstart.sh too, runs and prints what it should.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 b=$MR_BUILD

@@ -83,7 +83,7 @@ static mr_code count(void *ctx, const mr_checkpoint_info *c, mr_status *status)
     return MR_OK;
 }
 
-MR_TEST(a_process_killed_at_any_system_call_leaves_the_last_whole_one)
+MR_TEST_SLOW(a_process_killed_at_any_system_call_leaves_the_last_whole_one)
 {
     char text[700];
     uint64_t random = mr_test_seed();
@@ -117,7 +117,7 @@ static void expect_whole(const char *name)
     mr_saved_close(saved);
 }
 
-MR_TEST(a_full_disk_ends_training_with_the_last_good_one_there)
+MR_TEST_SLOW(a_full_disk_ends_training_with_the_last_good_one_there)
 {
     char text[700];
     snprintf(text, sizeof text, "%s", saving_in("f/ckpt_{step}"));

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # millrace devices: what is printed with and without the module for GPUs.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 "$m" devices --help >/dev/null 2>&1 || exit 77 # built without the trainer

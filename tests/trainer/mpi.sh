@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Workers that mpirun starts and that sum by MPI.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 mpirun=${MPIRUN:-mpirun}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # What Millrace writes, read by the programs it is written for: those of PyPI, in a virtual environment
 # of the build's own.
 [ -x "$MR_BUILD/millrace-train" ] || exit 77

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """Training that is killed at any step goes on as if it had not been. resume.py MILLRACE
 
-Each case trains once without a stop; then, for every step (a sample of them without MR_TEST_LONG=1), a
+Each case trains once without a stop; then, for every step (a sample of them without MR_TEST_TIER=long), a
 run is killed when it has printed that step, started again, and every line that it prints then must be
 the line of the whole run. TAP goes to $TAP_FILE."""
 import faulthandler
@@ -22,7 +23,7 @@ from ports import ports  # noqa: E402
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
 MILLRACE = os.path.abspath(sys.argv[1])
 LINES = ["stdbuf", "-oL"]  # a step is seen when it is printed
-LONG = os.environ.get("MR_TEST_LONG") == "1"
+LONG = os.environ.get("MR_TEST_TIER") == "long"
 RNG = random.Random(int(os.environ.get("MR_TEST_SEED") or "1"))
 PAIR = '([cast(i, "float32") / 8.0, {}], [cast(i, "float32")])'
 SHUFFLED = "range(12).shuffle(12).map(i => " + PAIR.format("1.0") + ").batch(2).prefetch(2)"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Several real processes that meet, sum, and fail: tests/ranks/rank.c is one of them.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 . "$tests/job.sh"

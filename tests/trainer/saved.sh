@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Saved models from the command line: train --save and --init, evaluate, predict, summary.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 "$m" train --help >/dev/null 2>&1 || exit 77 # built without the trainer

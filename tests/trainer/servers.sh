@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full tsan=full
 # Training by parameter servers, in processes: what it computes, workers that are killed, a parameter
 # server that is lost, and what is refused. Nothing here depends on how long anything takes.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

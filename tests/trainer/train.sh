@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=full
 # millrace train as a user sees it: what is refused before the first step, what is printed.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 "$m" train --help >/dev/null 2>&1 || exit 77 # built without the trainer

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # What workers of a job do together besides training: collectives of all kinds, reduce, gather,
 # predictions. tests/ranks/worker.c is one of them.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

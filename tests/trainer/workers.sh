@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full tsan=full
 # millrace train in several processes: the same losses however the replicas are spread, and what
 # happens where a process differs, fails or is lost.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

@@ -57,7 +57,7 @@ static void put(const char *name, const void *bytes, size_t n)
     mr_check(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
 }
 
-MR_TEST(the_dictionary_is_the_one_named_or_lies_beside_the_file)
+MR_TEST_SLOW(the_dictionary_is_the_one_named_or_lies_beside_the_file)
 {
     void *dictionary = NULL;
     size_t size = 0;

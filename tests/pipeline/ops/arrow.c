@@ -362,7 +362,7 @@ static void drive_cut(const char *name, size_t step)
     mr_check(errors > n / step * 8 / 10);
 }
 
-MR_TEST(truncated_files_end_with_an_error)
+MR_TEST_SLOW(truncated_files_end_with_an_error)
 {
     arrow_file("a.arrow", "range(5).map(n => {\"n\": n, \"s\": \"text\"})", 16);
     arrow_stream("a.stream", "a.arrow");

@@ -81,19 +81,19 @@ static void check_linear(const char *before, const char *each, size_t n, const c
     mr_check(whole < 9 * quarter + 0.3);
 }
 
-MR_TEST(a_zip_of_very_many_inputs)
+MR_TEST_SLOW(a_zip_of_very_many_inputs)
 {
     check_linear("zip(", "range(2)", 50000, ")");
 }
 
-MR_TEST(very_many_components_by_name)
+MR_TEST_SLOW(very_many_components_by_name)
 {
     check_linear("from_tensors(", "a#=#", 50000, ")");
     check_linear("from_tensors({", "\"a#\":#", 50000, "})");
     check_linear("range(2).map(x => {", "\"a#\":x", 20000, "})");
 }
 
-MR_TEST(very_many_computed_arguments_in_a_function)
+MR_TEST_SLOW(very_many_computed_arguments_in_a_function)
 {
     check_linear("range(2).flat_map(x => zip(", "range(x)", 20000, "))");
     check_linear("range(2).flat_map(x => zip(", "range(9).map(y => y + x)", 8000, "))");

@@ -440,7 +440,7 @@ static void read_ahead(mr__loop *l, mr_executor *executor, const char *graph, ui
     mr_dataset_unref(ds);
 }
 
-MR_TEST(a_stream_is_made_ahead_within_bounds_and_given_in_order)
+MR_TEST_SLOW(a_stream_is_made_ahead_within_bounds_and_given_in_order)
 {
     static const char large[] = "range(40).map(x => zeros([1048576], \"uint8\"))",
                       broken[] = "range(40).map(x => (zeros([1048576], \"uint8\"), 6 // (x - 9)))";
