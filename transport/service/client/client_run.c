@@ -99,7 +99,7 @@ typedef struct mr__remote {
     mr__posted news;
     mr__loop *loop;
     mr__job_reader *reader;
-    mr__dials dials;
+    mr__client_connections connections;
     mr__timer tick, finish;
     bool stops, is_late;
     bool has_for_consumer; /* it is woken at the end of this turn */
@@ -512,37 +512,37 @@ static void out_note(void *ctx, mr_log_level level, const char *line)
 static void out_connect_dispatcher(void *ctx)
 {
     mr__remote *r = ctx;
-    mr__dial_open(&r->dials, NULL);
+    mr__client_connections_open(&r->connections, NULL);
 }
 
 static void out_close_dispatcher(void *ctx)
 {
     mr__remote *r = ctx;
-    mr__dial_close(&r->dials, NULL);
+    mr__client_connections_close(&r->connections, NULL);
 }
 
 static void out_to_dispatcher(void *ctx, const mr__message *m)
 {
     mr__remote *r = ctx;
-    mr__dial_send(&r->dials, NULL, m);
+    mr__client_connections_send(&r->connections, NULL, m);
 }
 
 static void out_connect_worker(void *ctx, const char *address)
 {
     mr__remote *r = ctx;
-    mr__dial_open(&r->dials, address);
+    mr__client_connections_open(&r->connections, address);
 }
 
 static void out_to_worker(void *ctx, const char *address, const mr__message *m)
 {
     mr__remote *r = ctx;
-    mr__dial_send(&r->dials, address, m);
+    mr__client_connections_send(&r->connections, address, m);
 }
 
 static void out_close_worker(void *ctx, const char *address)
 {
     mr__remote *r = ctx;
-    mr__dial_close(&r->dials, address);
+    mr__client_connections_close(&r->connections, address);
 }
 
 static const mr__job_reader_out reader_out = {.connect_dispatcher = out_connect_dispatcher,
@@ -568,7 +568,7 @@ static void wind(mr__remote *r)
         fail(r, &st);
 }
 
-static void dial_opened(void *ctx, const char *address)
+static void connection_opened(void *ctx, const char *address)
 {
     mr__remote *r = ctx;
     if (r->stops)
@@ -580,7 +580,7 @@ static void dial_opened(void *ctx, const char *address)
     wind(r);
 }
 
-static void dial_message(void *ctx, const char *address, const mr__message *m)
+static void connection_message(void *ctx, const char *address, const mr__message *m)
 {
     mr__remote *r = ctx;
     if (r->stops)
@@ -592,8 +592,8 @@ static void dial_message(void *ctx, const char *address, const mr__message *m)
     wind(r);
 }
 
-static mr_code dial_block(void *ctx, const char *address, const mr__incoming *head,
-                          mr_buffer *payload, mr_status *st)
+static mr_code connection_block(void *ctx, const char *address, const mr__incoming *head,
+                                mr_buffer *payload, mr_status *st)
 {
     mr__remote *r = ctx;
     mr_block *b = r->stops || !address ? NULL : mr_calloc(1, sizeof *b);
@@ -610,7 +610,7 @@ static mr_code dial_block(void *ctx, const char *address, const mr__incoming *he
     return MR_OK;
 }
 
-static void dial_closed(void *ctx, const char *address, const mr_status *why)
+static void connection_closed(void *ctx, const char *address, const mr_status *why)
 {
     mr__remote *r = ctx;
     if (r->stops)
@@ -622,7 +622,8 @@ static void dial_closed(void *ctx, const char *address, const mr_status *why)
     wind(r);
 }
 
-static const mr__dial_out dial_out = {dial_opened, dial_message, dial_block, dial_closed};
+static const mr__client_connections_out connection_out = {connection_opened, connection_message,
+                                                          connection_block, connection_closed};
 
 /* ---- the loop: news of the consumer ---- */
 
@@ -661,7 +662,7 @@ static void take_news(mr__remote *r, bool all)
         mr__job_reader_leave(r->reader); /* a busy dispatcher may not have answered in time */
         return;
     }
-    mr__dials_give_back(&r->dials, all);
+    mr__client_connections_give_back(&r->connections, all);
     mr__job_reader_waits(r->reader, waits, now);
     if (flush || leave)
         mr__job_reader_flush(r->reader, leave, now);
@@ -701,12 +702,12 @@ static void *run_loop(void *arg)
         rc = mr__loop_turn(r->loop, INT64_MAX, &st);
         wake_consumer(r);
     }
-    mr__dials_finish(&r->dials);
+    mr__client_connections_finish(&r->connections);
     if (rc == MR_OK)
         rc = mr__timer_set(r->loop, &r->finish, now_of(r) + FINISH_NS, &st);
-    while (rc == MR_OK && !mr__dials_are_closed(&r->dials)) {
+    while (rc == MR_OK && !mr__client_connections_are_closed(&r->connections)) {
         if (r->is_late)
-            mr__dials_close(&r->dials);
+            mr__client_connections_close_all(&r->connections);
         rc = mr__loop_turn(r->loop, r->is_late ? now_of(r) + SECOND : INT64_MAX, &st);
     }
     if (rc == MR_OK)
@@ -738,7 +739,8 @@ static mr_code make_reader(mr__remote *r, mr_status *st)
     r->news.run = news_came;
     r->tick.fire = ticked;
     r->finish.fire = finish_late;
-    mr__dials_init(&r->dials, r->loop, r->service, r->o.transfer, r->token, &dial_out, r);
+    mr__client_connections_init(&r->connections, r->loop, r->service, r->o.transfer, r->token,
+                                &connection_out, r);
     return mr__job_reader_new(&r->reader, &o, &reader_out, r, now_of(r), st);
 }
 

@@ -20,14 +20,14 @@ static known *all;
 static mr_code ask(const char *service, const char *id, double timeout, mr_dataset **out,
                    mr_status *st)
 {
-    mr__ask_opts opts = {.dispatcher = service, .timeout_ns = (int64_t)(timeout * 1e9)};
+    mr__request_opts opts = {.dispatcher = service, .timeout_ns = (int64_t)(timeout * 1e9)};
     Mr__Wire__Ask question = MR__WIRE__ASK__INIT;
     mr__message *m;
     question.request = 1;
     question.what = (char *)(uintptr_t) "dataset";
     question.name = (char *)(uintptr_t)id;
     MR_TRY(mr__token_read(NULL, &opts.token, st));
-    mr_code rc = mr__ask(&opts, &question, &m, st);
+    mr_code rc = mr__request(&opts, &question, &m, st);
     mr__token_free(&opts.token);
     MR_TRY(rc);
     rc = mr_dataset_from_proto(m->report->graph.data, m->report->graph.len, out, st);

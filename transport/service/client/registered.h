@@ -9,7 +9,7 @@
 
 /* *out = dataset `id` of the service at HOST:PORT, borrowed: it is kept until the process ends.
  * Waits up to `timeout` seconds for the dispatcher.
- * errors   those of mr__ask; MR_NOT_FOUND: no dataset has that id; what the graph carries */
+ * errors   those of mr__request; MR_NOT_FOUND: no dataset has that id; what the graph carries */
 mr_code mr__registered_dataset(const char *service, const char *id, double timeout,
                                mr_dataset **out, mr_status *st) MR_NODISCARD;
 #endif
