@@ -15,7 +15,7 @@
 #include "transport/service/status/status_render.h"
 
 typedef struct asked {
-    mr__ask_opts opts;
+    mr__request_opts opts;
     double timeout;
     bool json, watch;
     struct winsize terminal; /* 0 by 0: output is not cut */
@@ -171,7 +171,7 @@ static mr_code ask_and_print(const asked *a, const verb *v, const char *name,
     ask.name = (char *)(uintptr_t)name;
     if (graph)
         ask.graph = *graph;
-    MR_TRY(mr__ask(&a->opts, &ask, &m, st));
+    MR_TRY(mr__request(&a->opts, &ask, &m, st));
     const char *text = m->report->json[0] ? m->report->json : "{}";
     json_t *report = json_loads(text, 0, NULL);
     mr_code rc = report ? MR_OK : mr_fail(st, MR_DATA_LOSS, "the report is not JSON: %.100s", text);

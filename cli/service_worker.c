@@ -75,7 +75,7 @@ static int start(worker_opts *o)
     cli_daemon_log(strcmp(o->log, "json") == 0);
     cli_daemon_files();
     const mr__system *below;
-    if (mr__roots_set(o->roots.v, o->roots.n, &below, &st) != MR_OK)
+    if (mr__file_roots_set(o->roots.v, o->roots.n, &below, &st) != MR_OK)
         return cli_fail(&st, CLI_USAGE);
     mr__system_set(below);
     cli_catch_termination();

@@ -110,7 +110,8 @@ static int mkdir_below(const char *path, mode_t mode)
     return refused(path) ? -1 : beneath->mkdir(path, mode);
 }
 
-mr_code mr__roots_set(const char *const *names, size_t n, const mr__system **out, mr_status *st)
+mr_code mr__file_roots_set(const char *const *names, size_t n, const mr__system **out,
+                           mr_status *st)
 {
     *out = NULL;
     if (n > MOST_ROOTS)
@@ -139,7 +140,7 @@ mr_code mr__roots_set(const char *const *names, size_t n, const mr__system **out
     return MR_OK;
 }
 
-void mr__roots_explain(mr_status *st)
+void mr__file_roots_explain(mr_status *st)
 {
     if (n_roots && st->code == MR_PERMISSION_DENIED && st->sys_errno == EACCES && st->file[0] &&
         !leads_below(st->file))

@@ -89,7 +89,7 @@ void mr__producer_drop(mr__produced *block)
 static void sign(const mr__producer *p, mr_status *why)
 {
     char *text = why->message;
-    mr__roots_explain(why);
+    mr__file_roots_explain(why);
     size_t n = strlen(text);
     snprintf(text + n, sizeof why->message - n, " (at worker %s)", p->o.worker);
 }
