@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training steps on the CPU, with their input already in the replicas' memory:
  *
- *     train                                the time of a step, next to the sum of its primitives run
- *                                          alone (oneDNN's, and loops for the rest); two replicas,
- *                                          next to one, to two independent ones, and to two that
- *                                          only read each other's gradients; how much of the time of
- *                                          their sums overlaps with other work; the overhead of a
- *                                          step of an empty model; how fast fit takes batches
+ *     train                                the time of a step, next to the sum of its primitives
+ *                                          run alone (oneDNN's, and loops for the rest); two
+ *                                          replicas, next to one, to two independent ones, and to
+ *                                          two that only read each other's gradients; how much of
+ *                                          the time of their sums overlaps with other work; the
+ *                                          overhead of a step of an empty model; how fast fit takes
+ *                                          batches
  *     train --replicas                     two replicas alone
  *     train --serve MODEL BATCH REPLICAS   for each line N of standard input runs N steps and
  *                                          prints the wall-clock and CPU seconds that they took

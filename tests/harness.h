@@ -92,8 +92,8 @@ void mr_test_context(const char *fmt, ...) MR_PRINTF(1, 2);
 uint64_t mr_test_seed(void);
 /* True in the long tier: try every case, however long it takes. */
 bool mr_test_long(void);
-/* True in a build with ThreadSanitizer below the long tier: cases that run in one thread may be left
- * to the other builds, which are many times faster. */
+/* True in a build with ThreadSanitizer below the long tier: cases that run in one thread may be
+ * left to the other builds, which are many times faster. */
 bool mr_test_for_races(void);
 /* The next value of a small generator; start *state at mr_test_seed() or any constant. */
 uint64_t mr_test_random(uint64_t *state);

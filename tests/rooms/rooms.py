@@ -24,6 +24,7 @@ TABLES = {
     "pipeline/graph/op.c": "the table of ops, from ops.def",
     "pipeline/functions/library/function_table.c": "the table of functions, from functions.def",
     "trainer/builtins.c": "the tables of layers, losses, metrics, optimizers and callbacks",
+    "trainer/device/cpu/math_cpu.c": "the table of the CPU's operations",
 }
 # Files that call each other because what they work on is recursive, or because they are one table. A circle
 # of more than MOST files must lie within one of these.

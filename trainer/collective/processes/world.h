@@ -59,11 +59,11 @@ enum { MR__CHANNEL_DATA, MR__CHANNEL_RESULTS, MR__CHANNELS };
 mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, uint32_t n,
                            double *all, mr_status *st) MR_NODISCARD;
 
-/* Announces the next operation that all processes must do alike: "sums 3 values of float32", shorter
- * than MR__MAX_ANNOUNCEMENT. The k-th announcement must be the same on all, at the same step; else
- * the world ends, with an error that names both. Returns when all have announced theirs. `usual`:
- * this operation was compared at this place before; then nothing is sent or awaited unless another
- * process asks.
+/* Announces the next operation that all processes must do alike: "sums 3 values of float32",
+ * shorter than MR__MAX_ANNOUNCEMENT. The k-th announcement must be the same on all, at the same
+ * step; else the world ends, with an error that names both. Returns when all have announced theirs.
+ * `usual`: this operation was compared at this place before; then nothing is sent or awaited unless
+ * another process asks.
  * errors   MR_INVALID_ARGUMENT: another operation there · what ended the world
  * thread   one at a time */
 mr_code mr__world_announce(mr__world *w, const char *what, bool usual, mr_status *st) MR_NODISCARD;
