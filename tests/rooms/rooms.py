@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# tier: quick
+# tier: plain=quick
 """Reads the symbols of the built objects and fails on circles of calls.
 
     rooms.py BUILD_DIR
