@@ -104,6 +104,4 @@ mr_code mr__binary_run(const mr_rows *r, mr_array *out, mr_status *st) MR_NODISC
 /* The same where it is a mr__unary_loop[MR_N_DTYPES]. */
 mr_code mr__unary_type(mr_call *c, mr_status *st) MR_NODISCARD;
 mr_code mr__unary_run(const mr_rows *r, mr_array *out, mr_status *st) MR_NODISCARD;
-
-bool mr__is_half(mr_dtype t);
 #endif
