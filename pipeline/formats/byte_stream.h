@@ -12,6 +12,7 @@
  *
  * thread   one at a time per object */
 #include "pipeline/files/read_ahead.h"
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/formats/reader.h"
 
 typedef struct mr__byte_stream {

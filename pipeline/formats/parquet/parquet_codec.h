@@ -6,7 +6,7 @@
  *
  * thread   any
  * source   Compression.md of apache/parquet-format */
-#include "pipeline/formats/codec.h"
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/memory/buffer.h"
 
 enum {
