@@ -2,10 +2,9 @@
 /* filter: keeps what a function says. Sequential or parallel, the work is done by streams/calls.c;
  * a block that is kept whole is passed on as it is. */
 #include "pipeline/ops/apply.h"
-#include "pipeline/columns/pick_rows.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/streams/parallel_calls.h"
-#include "pipeline/streams/predicate.h"
+#include "pipeline/streams/row_filter.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map: a function of each element. Sequential or parallel, the work is done by streams/calls.c. */
 #include "pipeline/ops/apply.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/streams/parallel_calls.h"
 
 struct params {

@@ -4,10 +4,10 @@
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/block_size_tuner.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/streams/cursor.h"
-#include "pipeline/streams/predicate.h"
+#include "pipeline/streams/row_filter.h"
 
 struct params {
     mr_fn *fn;

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "pipeline/engine/memory_limit.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/params/infer.h"
 
 enum { MOST_CALLS = 1024 };

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/functions/compiler/job_binding.h"
 #include "pipeline/functions/compiler/typed_tree.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/graph/fn.h"
 

@@ -11,9 +11,34 @@
 
 #include "pipeline/functions/compiler/deferred_file.h"
 #include "pipeline/functions/library/learned_lists.h"
-#include "pipeline/functions/library/string_hash.h"
-#include "pipeline/functions/library/text_tokens.h"
-#include "pipeline/functions/compiler/typed_tree.h"
+#include "pipeline/functions/library/texts.h"
+
+/* ---- tokens, as Keras's TextVectorization makes them ----
+ * Letters A to Z in lower case, ASCII punctuation left out, parted at ASCII white space. */
+
+static bool is_punctuation(char c)
+{
+    return c && strchr("!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'", c);
+}
+
+/* The next token of *rest, which then begins after it; scratch, where it lies, has room for all
+ * bytes of the text. false: there are no more. */
+static bool next_token(mr_bytes *rest, char *scratch, mr_bytes *token)
+{
+    size_t n = 0;
+    while (rest->size > 0) {
+        char c = *rest->data++;
+        rest->size--;
+        if (mr__is_space(c) && n > 0)
+            break;
+        if (!mr__is_space(c) && !is_punctuation(c))
+            scratch[n++] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+    }
+    *token = (mr_bytes){scratch, n};
+    return n > 0;
+}
+
+/* ---- vocabularies ---- */
 
 struct params {
     mr_value vocabulary;
@@ -338,7 +363,7 @@ static void look_up_text(const words *w, mr_bytes text, char *scratch, int64_t *
 {
     mr_bytes rest = text, token;
     int64_t n = 0;
-    while (n < length && mr__next_token(&rest, scratch, &token)) {
+    while (n < length && next_token(&rest, scratch, &token)) {
         uint32_t place = w->slots[slot_of(w, token.data, token.size)];
         z[n++] = place ? FIRST_TOKEN + (int64_t)place - 1 : UNKNOWN;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_ENGINE_STATE_BYTES_H
-#define MR_PIPELINE_ENGINE_STATE_BYTES_H
-/* Numbers, bytes and blocks as positions have them (position.c says how), outside of a position. */
+#ifndef MR_PIPELINE_ENGINE_POSITION_H
+#define MR_PIPELINE_ENGINE_POSITION_H
+/* The encoding of positions (position.c) for other bytes: numbers, bytes and blocks. */
 #include "pipeline/engine/op_iterator.h"
 
 /* *out = what `put` writes, owned. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/streams/predicate.h"
+#include "pipeline/streams/row_filter.h"
 
 mr_code mr__predicate_check(const mr_dataset *self, mr_fn *fn, mr_status *st)
 {
@@ -26,4 +26,19 @@ mr_code mr__predicate_check_verdict(const char *op, const mr_block *verdict, mr_
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "%s expects a scalar bool of each element, found one of shape with rank %d", op,
                    verdict->columns[0].rank);
+}
+
+mr_code mr__pick_rows(mr_block *in, const uint32_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    if (n == in->rows) {
+        mr_block_move(out, in);
+        return MR_OK;
+    }
+    if (n && index[n - 1] - index[0] == n - 1)
+        return mr_block_slice(out, in, index[0], n, st);
+    mr_block_clear(out);
+    if (n == 0)
+        return MR_OK;
+    MR_TRY(mr_block_start(out, in, n, st));
+    return mr_block_append_rows(out, in, index, n, st);
 }
