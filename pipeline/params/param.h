@@ -42,14 +42,6 @@ typedef struct mr_strs {
     bool *is_path; /* n of them, or NULL: all are literals (patterns where the op takes patterns) */
 } mr_strs;
 
-/* Of sources whose files are tables (ops/sources.h). */
-typedef struct mr_table_opts {
-    mr_strs columns; /* those that are read; none: all. Borrowed during the call, as schema */
-    char *schema;    /* in the text form, {"x": float32, "tags": bytes[]}: the columns and their
-                        types; NULL: those of the first file */
-    bool paths;      /* names are paths as they stand, none is a pattern */
-} mr_table_opts;
-
 typedef enum mr_ptype {
     MR_PT_I64,    /* int64_t */
     MR_PT_F64,    /* double */
