@@ -43,13 +43,6 @@ MR_API uint16_t mr_float_to_half(float f);
 MR_API float mr_bfloat_to_float(uint16_t h);
 MR_API uint16_t mr_float_to_bfloat(float f);
 
-/* The fewest decimal digits that read back as |v| in the floating dtype t, the nearest to it where
- * several are as few: |v| = d.ddd * 10^*exponent. v is finite and a value of t.
- * Returns how many there are (no NUL follows); 0 is the digit 0 with exponent 0.
- * thread   any */
-#define MR_FLOAT_DIGITS 17
-MR_API size_t mr_float_digits(mr_dtype t, double v, char digits[MR_FLOAT_DIGITS], int *exponent);
-
 #ifdef __cplusplus
 }
 #endif

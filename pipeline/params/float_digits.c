@@ -7,10 +7,10 @@
  *
  * The paper's table of 617 powers is computed when the first float is printed (about 50
  * microseconds), instead of standing here. */
+#include "pipeline/params/float_digits.h"
+
 #include <pthread.h>
 #include <string.h>
-
-#include "pipeline/memory/dtype.h"
 
 __extension__ typedef unsigned __int128 u128;
 

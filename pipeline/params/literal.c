@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/params/expr.h"
+#include "pipeline/params/float_digits.h"
 #include "pipeline/utf8.h"
 
 /* ---- growing text ---- */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/memory/dtype.h"
+#include "pipeline/params/float_digits.h"
 #include "tests/harness.h"
 
 /* The value of t that digits * 10^exponent reads as. */
