@@ -36,15 +36,15 @@ MR_API mr_code mr_buffer_wrap(mr_buffer **out, void *data, size_t bytes, bool re
                               void (*release)(void *ctx, void *data), void *ctx,
                               mr_status *st) MR_NODISCARD;
 
-/* Memory of the user's that bytes are to lie in, where the pool's would be taken: shared with
- * another process, or known to a device. */
-typedef struct mr_landing {
+/* Memory of the user that file contents are read into instead of the pool's: for example memory
+ * that is shared with another process, or known to a device. */
+typedef struct mr_read_slots {
     /* A writable buffer of `bytes` bytes that starts 64-byte aligned and is followed by MR_SLACK
-     * readable ones, with one reference. NULL: there is none now, and the pool's is taken.
+     * readable ones, with one reference. NULL: no slot is free, and the pool's memory is used.
      * thread any */
     mr_buffer *(*take)(void *ctx, size_t bytes);
     void *ctx;
-} mr_landing;
+} mr_read_slots;
 
 MR_API mr_buffer *mr_buffer_ref(mr_buffer *b); /* returns b */
 MR_API void mr_buffer_unref(mr_buffer *b);     /* NULL: nothing */

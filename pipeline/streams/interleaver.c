@@ -447,7 +447,7 @@ static void free_slot(mr__cycle *c)
 /* Records that land come in larger blocks (file_source.c), which are passed on whole. */
 static size_t block_parts(const mr__cycle *c)
 {
-    return mr__iterator_internal_of(mr_iter_opts(c->it))->landing ? 4 : 1;
+    return mr__iterator_internal_of(mr_iter_opts(c->it))->read_slots ? 4 : 1;
 }
 
 /* The slot's turn: adds a run of it. *full: the output is to be delivered first. */
