@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_CLONES_H
-#define MR_PIPELINE_CLONES_H
+#ifndef MR_PIPELINE_SYSTEM_CLONES_H
+#define MR_PIPELINE_SYSTEM_CLONES_H
 /* Put before a function whose loop is worth it: it is compiled for several instruction sets, and
  * the one that the processor has is chosen when the library is loaded. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&      \

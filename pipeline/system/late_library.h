@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_LATE_LIBRARY_H
-#define MR_PIPELINE_LATE_LIBRARY_H
+#ifndef MR_PIPELINE_SYSTEM_LATE_LIBRARY_H
+#define MR_PIPELINE_SYSTEM_LATE_LIBRARY_H
 /* A shared library that is opened when something first needs it. To map and relocate one takes
  * about as long as a small graph, so those that few graphs need are not linked. Its functions are
  * called through a table of pointers:

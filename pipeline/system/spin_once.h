@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_SPIN_ONCE_H
-#define MR_PIPELINE_SPIN_ONCE_H
+#ifndef MR_PIPELINE_SYSTEM_SPIN_ONCE_H
+#define MR_PIPELINE_SYSTEM_SPIN_ONCE_H
 
 /* For each round of a loop that waits awake: the core may do less meanwhile. */
 static inline void mr__spin_once(void)

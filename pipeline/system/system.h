@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_SYSTEM_H
-#define MR_PIPELINE_SYSTEM_H
+#ifndef MR_PIPELINE_SYSTEM_SYSTEM_H
+#define MR_PIPELINE_SYSTEM_SYSTEM_H
 /* Every system call that can fail for reasons outside the program, and the clock and the source of
  * randomness, as one table. system.c holds the only callers of the real ones; tests replace entries
  * to fail the n-th call, or to stop the clock. Each entry behaves as its namesake: -1 and errno on

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_TIMED_WAIT_H
-#define MR_PIPELINE_TIMED_WAIT_H
+#ifndef MR_PIPELINE_SYSTEM_TIMED_WAIT_H
+#define MR_PIPELINE_SYSTEM_TIMED_WAIT_H
 /* Conditions that are waited for until a time of CLOCK_MONOTONIC, which nobody sets back. */
 #include <pthread.h>
 #include <stdbool.h>

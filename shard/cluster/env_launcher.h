@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_ENV_LAUNCHER_H
-#define MR_SHARD_ENV_LAUNCHER_H
+#ifndef MR_SHARD_CLUSTER_ENV_LAUNCHER_H
+#define MR_SHARD_CLUSTER_ENV_LAUNCHER_H
 /* The launchers whose variables describe a job. Private to shard/. */
 #include "shard/cluster/cluster.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_DISTRIBUTE_H
-#define MR_SHARD_DISTRIBUTE_H
+#ifndef MR_SHARD_DISTRIBUTE_DISTRIBUTE_H
+#define MR_SHARD_DISTRIBUTE_DISTRIBUTE_H
 /* One dataset for many replicas: W workers with R replicas each, N = W * R in sync.
  *
  *     global batch of G rows  ->  N equal slices  ->  step: a slice for each replica

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_NODE_MAP_H
-#define MR_SHARD_NODE_MAP_H
+#ifndef MR_SHARD_PASSES_NODE_MAP_H
+#define MR_SHARD_PASSES_NODE_MAP_H
 /* What a rewrite knows of each node of a graph: a hash table by address. Start it zeroed. Private
  * to shard/.
  *

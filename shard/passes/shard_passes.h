@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_SHARD_PASSES_H
-#define MR_SHARD_SHARD_PASSES_H
+#ifndef MR_SHARD_PASSES_SHARD_PASSES_H
+#define MR_SHARD_PASSES_SHARD_PASSES_H
 /* The passes that auto_shard.c runs, and what they and the cuts into streams ask of ops. Private to
  * shard/. */
 #include "shard/passes/auto_shard.h"

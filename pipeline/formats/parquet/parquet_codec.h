@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_PARQUET_CODEC_H
-#define MR_PIPELINE_FORMATS_PARQUET_CODEC_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_CODEC_H
+#define MR_PIPELINE_FORMATS_PARQUET_PARQUET_CODEC_H
 /* Pages of Parquet files, compressed each by itself. The libraries of the codecs are opened when a
  * file first needs them.
  *

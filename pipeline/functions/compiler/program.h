@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_PROGRAM_H
-#define MR_PIPELINE_FUNCTIONS_PROGRAM_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_PROGRAM_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_PROGRAM_H
 /* A function bound to the spec of its input: typed, compiled, ready to run over blocks. What ops
  * use.
  *

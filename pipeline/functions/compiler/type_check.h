@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_TYPING_H
-#define MR_PIPELINE_FUNCTIONS_TYPING_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_TYPE_CHECK_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_TYPE_CHECK_H
 /* What the two files of typing share: structure is in expression_type.c, calls are in call.c.
  * Private to them. */
 #include "pipeline/functions/compiler/typed_tree.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_TYPED_H
-#define MR_PIPELINE_FUNCTIONS_TYPED_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_TYPED_TREE_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_TYPED_TREE_H
 /* Expressions after typing, and how they run. Private to functions/.
  *
  *     text --parse--> mr_expr --expression_type.c--> typed tree --expression_eval.c--> columns

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_ELEMENTWISE_H
-#define MR_PIPELINE_FUNCTIONS_ELEMENTWISE_H
+#ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_ELEMENTWISE_H
+#define MR_PIPELINE_FUNCTIONS_LIBRARY_ELEMENTWISE_H
 /* Functions that work value by value. Each is a table of loops by dtype; broadcasting, half floats
  * and the errors of integers are here. A loop is a plain one over contiguous values, in three forms
  * (both vary, the right one is a scalar, the left one is) and compiled for several instruction
