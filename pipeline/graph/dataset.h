@@ -26,7 +26,7 @@ extern "C" {
 MR_API mr_dataset *mr_dataset_ref(mr_dataset *ds); /* returns ds */
 MR_API void mr_dataset_unref(mr_dataset *ds);      /* NULL: nothing */
 
-/* The same for functions, which functions/function.h makes. */
+/* The same for functions, which functions/compiler/function.h makes. */
 MR_API mr_fn *mr_fn_ref(mr_fn *fn);
 MR_API void mr_fn_unref(mr_fn *fn);
 

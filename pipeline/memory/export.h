@@ -96,7 +96,8 @@ MR_API mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a,
  * of rank 0 is one value, of rank r a list of lists, r deep; the axes below an empty one of a
  * RAGGED row leave no trace. There are no nulls.
  * errors   MR_INVALID_ARGUMENT: the column has datasets, lies elsewhere (MR_PLACED), or is
- * bfloat16, which Arrow does not have MR_RESOURCE_EXHAUSTED */
+ *          bfloat16, which Arrow does not have
+ *          MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_export_arrow(struct ArrowArray *array, struct ArrowSchema *schema,
                                const mr_array *a, const char *name, mr_status *st) MR_NODISCARD;
 

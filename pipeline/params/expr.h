@@ -3,7 +3,7 @@
 #define MR_PIPELINE_PARAMS_EXPR_H
 /* The syntax tree of the text form (docs/grammar.md): pipelines, models and function bodies alike.
  * text_parse.c makes it, text_print.c writes it; what names mean is decided elsewhere
- * (graph_build.c for ops, functions/ for expressions, the trainer for models).
+ * (functions/compiler/ for ops and expressions, the trainer for models).
  *
  * Nodes are immutable and reference-counted. A tree lives as one piece: a reference to
  * any node keeps all of it. Trees are at most MR_EXPR_MAX_DEPTH levels deep, so that recursion over
