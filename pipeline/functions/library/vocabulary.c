@@ -55,8 +55,8 @@ typedef struct words {
 } words;
 
 struct plan {
-    bool replaces; /* text_vectorization: its axis takes the place of the last one */
-    mr__late late; /* guards the words */
+    bool replaces;          /* text_vectorization: its axis takes the place of the last one */
+    mr__deferred_file late; /* guards the words */
     words words;
 };
 
@@ -72,7 +72,7 @@ static void free_plan(void *plan)
 {
     struct plan *p = plan;
     free_words(&p->words);
-    mr__late_reset(&p->late);
+    mr__deferred_file_reset(&p->late);
     mr_free(p);
 }
 
@@ -185,8 +185,8 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     words w = {0};
     char *path = NULL;
     size_t size, twice = 0;
-    mr_code rc =
-        mr__late_read(r, name, "vocabulary.txt", MR_VOCABULARY_MOST, &path, &w.text, &size, st);
+    mr_code rc = mr__deferred_file_read(r, name, "vocabulary.txt", MR_VOCABULARY_MOST, &path,
+                                        &w.text, &size, st);
     if (rc == MR_OK)
         rc = file_words(path, size, r->in[0].dtype != MR_STRING, &w, st);
     if (rc == MR_OK)
@@ -215,7 +215,7 @@ static mr_code type(mr_call *c, mr_status *st)
     struct plan *p = c->plan = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "a vocabulary");
-    mr__late_init(&p->late);
+    mr__deferred_file_init(&p->late);
     c->out = *c->in[0];
     c->out.dtype = MR_INT64;
     if (v->kind == MR_V_STRING) {
@@ -245,7 +245,7 @@ static mr_code words_of(const mr_rows *r, const words **out, mr_status *st)
 {
     struct plan *p = (struct plan *)(uintptr_t)r->plan;
     bool good;
-    MR_TRY(mr__late_get(r, &p->late, open_file, &good, st));
+    MR_TRY(mr__deferred_file_get(r, &p->late, open_file, &good, st));
     *out = good ? &p->words : NULL;
     return MR_OK;
 }

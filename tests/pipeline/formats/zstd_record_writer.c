@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/tfrecord/record_frames.h"
+#include "pipeline/formats/tfrecord/zstd_records_impl.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,30 +25,30 @@ static size_t samples(char *out, size_t *sizes)
 static mr_code round_trip(const void *dictionary, size_t size, const char *text, size_t *packed,
                           mr_status *st)
 {
-    mr__frame_writer *w = NULL;
-    mr__frame_reader *r = NULL;
+    mr__zstd_record_writer *w = NULL;
+    mr__zstd_record_reader *r = NULL;
     mr_bytes frame = {NULL, 0};
     char back[256];
     size_t room = 0, n = 0;
-    mr_code rc = mr__frame_writer_open(&w, dictionary, size, st);
+    mr_code rc = mr__zstd_record_writer_open(&w, dictionary, size, st);
     if (rc == MR_OK)
-        rc = mr__frame_reader_open(&r, dictionary, size, st);
+        rc = mr__zstd_record_reader_open(&r, dictionary, size, st);
     if (rc == MR_OK)
-        rc = mr__frame_write(w, text, strlen(text), &frame, st);
+        rc = mr__zstd_record_write(w, text, strlen(text), &frame, st);
     if (rc == MR_OK)
-        rc = mr__frame_room(&frame, &room, st);
+        rc = mr__zstd_record_room(&frame, &room, st);
     if (rc == MR_OK) {
         mr_eq_u64(room, strlen(text));
-        mr_eq_u64(mr__frame_dictionary(&frame), mr__frame_reader_dictionary(r));
-        rc = mr__frame_read(r, &frame, back, room, &n, st);
+        mr_eq_u64(mr__zstd_record_dictionary(&frame), mr__zstd_record_reader_dictionary(r));
+        rc = mr__zstd_record_read(r, &frame, back, room, &n, st);
     }
     if (rc == MR_OK) {
         mr_eq_u64(n, strlen(text));
         mr_eq_mem(back, text, n);
         *packed = frame.size;
     }
-    mr__frame_reader_close(r);
-    mr__frame_writer_close(w);
+    mr__zstd_record_reader_close(r);
+    mr__zstd_record_writer_close(w);
     return rc;
 }
 
@@ -61,10 +61,11 @@ MR_TEST(a_dictionary_makes_small_records_smaller)
     samples(all, sizes);
     mr_fault_each_allocation(n)
     {
-        mr_code rc = mr_fault_expect(mr__frames_train(all, sizes, N, &dictionary, &size, &st), &st);
+        mr_code rc =
+            mr_fault_expect(mr__zstd_dictionary_train(all, sizes, N, &dictionary, &size, &st), &st);
         if (n == 0) {
             mr_ok(rc, &st);
-            mr_check(dictionary && mr__is_dictionary(dictionary, size));
+            mr_check(dictionary && mr__is_zstd_dictionary(dictionary, size));
             mr_ok(
                 round_trip(NULL, 0, "{\"name\": \"user 7\", \"city\": \"town 1\"}", &without, &st),
                 &st);
@@ -76,7 +77,7 @@ MR_TEST(a_dictionary_makes_small_records_smaller)
         mr_free(dictionary);
         dictionary = NULL;
     }
-    mr_ok(mr__frames_train(all, sizes, 3, &dictionary, &size, &st), &st);
+    mr_ok(mr__zstd_dictionary_train(all, sizes, 3, &dictionary, &size, &st), &st);
     mr_check(!dictionary); /* too few */
 }
 

@@ -22,7 +22,7 @@ static struct mr_iter_private priv;
 static mr_iter it = {.priv = &priv};
 
 /* n blocks of `service` seconds, the consumer working `interval` seconds between two. */
-static void take(mr__depth *d, int n, double service, double interval, mr__supply supply)
+static void take(mr__auto_parallelism *d, int n, double service, double interval, mr__supply supply)
 {
     static mr__system table;
     table = *mr__system_real();
@@ -32,20 +32,20 @@ static void take(mr__depth *d, int n, double service, double interval, mr__suppl
         clock_seconds += interval;
         double asked = clock_seconds;
         clock_seconds += supply == MR_SUPPLY_LATE ? service : 0;
-        mr__depth_took(d, asked, service, supply);
+        mr__auto_parallelism_took(d, asked, service, supply);
     }
     mr__system_set(NULL);
 }
 
-static void start(mr__depth *d, size_t least, size_t now, size_t most)
+static void start(mr__auto_parallelism *d, size_t least, size_t now, size_t most)
 {
     clock_seconds = 1000;
-    mr__depth_start(d, &it, "buffer_size", least, now, most);
+    mr__auto_parallelism_start(d, &it, "buffer_size", least, now, most);
 }
 
 MR_TEST(falls_to_what_the_consumers_rate_needs)
 {
-    mr__depth d;
+    mr__auto_parallelism d;
     start(&d, 1, 16, 16);
     take(&d, 1000, 0.010, 0.004, MR_SUPPLY_READY); /* 2.5 of them at once, rounded up, and one */
     mr_eq_u64(d.now, 4);
@@ -55,7 +55,7 @@ MR_TEST(falls_to_what_the_consumers_rate_needs)
 
 MR_TEST(rises_at_once_where_the_consumer_waits)
 {
-    mr__depth d;
+    mr__auto_parallelism d;
     start(&d, 1, 2, 16);
     take(&d, 1, 0.001, 0.004, MR_SUPPLY_LATE);
     size_t first = d.now;
@@ -70,7 +70,7 @@ MR_TEST(rises_at_once_where_the_consumer_waits)
 /* Waiting once says how much is missing, where the rates are known. */
 MR_TEST(rises_to_what_is_needed_and_not_step_by_step)
 {
-    mr__depth d;
+    mr__auto_parallelism d;
     start(&d, 1, 2, 16);
     take(&d, 40, 0.042, 0.004, MR_SUPPLY_NEITHER);
     mr_eq_u64(d.now, 2);
@@ -80,7 +80,7 @@ MR_TEST(rises_to_what_is_needed_and_not_step_by_step)
 
 MR_TEST(falls_after_sixteen_that_were_ready_since_it_waited_last)
 {
-    mr__depth d;
+    mr__auto_parallelism d;
     start(&d, 1, 8, 16);
     take(&d, 40, 0.001, 0.004, MR_SUPPLY_NEITHER);
     take(&d, 15, 0.001, 0.004, MR_SUPPLY_READY);
@@ -99,7 +99,7 @@ MR_TEST(falls_after_sixteen_that_were_ready_since_it_waited_last)
 
 MR_TEST(stays_within_its_bounds_and_where_nothing_is_known)
 {
-    mr__depth d;
+    mr__auto_parallelism d;
     start(&d, 2, 1, 8);
     mr_eq_u64(d.now, 2);
     start(&d, 2, 100, 8);
