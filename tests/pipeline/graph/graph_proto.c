@@ -328,12 +328,12 @@ static void refuses_shapes(int64_t *shapes, size_t n, const char *why)
 MR_TEST(shapes_are_checked_against_the_elements)
 {
     sample_ops();
-    refuses_shapes((int64_t[]){-2}, 1, "shapes that are not those");
-    refuses_shapes((int64_t[]){9}, 1, "shapes that are not those");
-    refuses_shapes((int64_t[]){1}, 1, "shapes that are not those");
-    refuses_shapes((int64_t[]){1, -2}, 2, "shapes that are not those");
-    refuses_shapes((int64_t[]){1, -1}, 2, "shapes that are not those");
-    refuses_shapes((int64_t[]){INT64_MAX, 1}, 2, "shapes that are not those");
+    refuses_shapes((int64_t[]){-2}, 1, "the shapes do not match");
+    refuses_shapes((int64_t[]){9}, 1, "the shapes do not match");
+    refuses_shapes((int64_t[]){1}, 1, "the shapes do not match");
+    refuses_shapes((int64_t[]){1, -2}, 2, "the shapes do not match");
+    refuses_shapes((int64_t[]){1, -1}, 2, "the shapes do not match");
+    refuses_shapes((int64_t[]){INT64_MAX, 1}, 2, "the shapes do not match");
     refuses_shapes((int64_t[]){0, 0}, 2, "more shapes than components");
 }
 
