@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of a graph's nodes, by a depth-first walk with a stack of its own: a chain may have any
- * length. */
+/* Orders the nodes of a graph by a depth-first walk with an explicit stack, since a chain may have
+ * any length. */
 #include <string.h>
 
 #include "pipeline/graph/node.h"
@@ -53,11 +53,11 @@ void mr__numbering_reset(mr__numbering *t)
 
 struct frame {
     mr_dataset *ds;
-    size_t next; /* its input to visit next */
+    size_t next; /* the next input to visit */
 };
 
 struct walk {
-    mr__numbering seen; /* numbers are indices in the order, valid once a node is finished */
+    mr__numbering seen; /* numbers are indices in the order, valid after the node is finished */
     struct frame *stack;
     size_t n_stack, stack_capacity;
     mr__nodes *out;

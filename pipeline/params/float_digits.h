@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* The fewest decimal digits that read back as |v| in the floating dtype t, the nearest to it where
- * several are as few: |v| = d.ddd * 10^*exponent. v is finite and a value of t.
- * Returns how many there are (no NUL follows); 0 is the digit 0 with exponent 0.
+/* Writes the fewest decimal digits that read back as |v| in the floating dtype t; among several
+ * shortest ones, the nearest to |v|: |v| = d.ddd * 10^*exponent. v is finite and a value of t.
+ * Returns the number of digits (no NUL is appended). The value 0 has the digit 0 and exponent 0.
  * thread   any */
 #define MR_FLOAT_DIGITS 17
 MR_API size_t mr_float_digits(mr_dtype t, double v, char digits[MR_FLOAT_DIGITS], int *exponent);

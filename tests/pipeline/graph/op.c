@@ -99,11 +99,11 @@ MR_TEST(bad_descriptors_are_refused_with_the_reason)
     one[0].at = sizeof(struct params);
     refused(&good, "outside the params struct");
     one[0] = (mr_param){.name = "b", .doc = "B.", .type = MR_PT_I64, .def.i = 7, .max.i = 9};
-    refused(&good, "0 from C would hide");
+    refused(&good, "a default other than 0 although 0 is legal");
     one[0].min.i = 8;
     refused(&good, "outside its range");
     one[0] = (mr_param){.name = "k", .doc = "K.", .type = MR_PT_OWN, .kind = &own};
-    refused(&good, "a type of its own");
+    refused(&good, "a custom type");
 }
 
 MR_TEST(traits_need_what_they_are_about)

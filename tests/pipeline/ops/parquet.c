@@ -447,8 +447,8 @@ MR_TEST(a_file_of_another_schema_is_an_error_of_its_own)
     mr_drive(mr_drive_path("parquet(\"@/n-2.parquet\", schema={\"x\": int64, \"z\": bytes})"),
              "!there_is_no_column_'z'");
     mr_drive_bad("parquet(\"n\", schema={\"x\": int64[2]})", "lists of any length");
-    mr_drive_bad("parquet(\"n\", schema={\"x\": 3})", "a type is wanted");
-    mr_drive_bad("parquet(\"n\", schema=[int64])", "schema is wanted as");
+    mr_drive_bad("parquet(\"n\", schema={\"x\": 3})", "expected a type such as int64");
+    mr_drive_bad("parquet(\"n\", schema=[int64])", "schema must be {\"name\": dtype");
     mr_drive_bad("parquet(\"n\", schema={\"x\": int64}, columns=[\"y\"])", "not among columns");
     mr_drive_bad("parquet(\"n\", schema={\"x\": {\"a\": int64, \"b\": int64}}, columns=[\"x.a\"])",
                  "the schema has column 'x/b', which is not among columns");
