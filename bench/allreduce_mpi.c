@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* The ring has no public header: nobody but a strategy uses it. */
-#include <millrace/trainer/ring/ring.h>
+#include <millrace/trainer/collective/ring/ring.h>
 
 #include "ceiling.h"
 

@@ -2,7 +2,7 @@
 /* Rates of a device's operations, one "name value unit" a line.
  *   gpu_math [DEVICE]      default cuda:0
  * bench/gpu.sh puts PyTorch's rates for the same shapes beside them, as ceilings. */
-#include <millrace/trainer/math.h>
+#include <millrace/trainer/device/math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

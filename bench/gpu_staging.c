@@ -4,8 +4,8 @@
  *   gpu_staging [DEVICE [MEGABYTES]]      default cuda:0, batches of 16 MiB
  * Prints, in GB/s: one buffer copied again and again (the ceiling); a ring whose slots are full
  * already; a ring that the host fills by memcpy, beside that memcpy alone. */
-#include <millrace/trainer/device.h>
-#include <millrace/trainer/math.h>
+#include <millrace/trainer/device/device.h>
+#include <millrace/trainer/device/math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * values a second, times 2 (n - 1) / n.
  *   gpu_sums [-d DEVICE]... [MIB]...      default all GPUs, of 1, 8 and 64 MiB
  * bench/gpu.sh puts the rates of nccl-tests' all_reduce_perf beside them. */
-#include <millrace/trainer/collective.h>
-#include <millrace/trainer/math.h>
+#include <millrace/trainer/collective/collective.h>
+#include <millrace/trainer/device/math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <millrace/pipeline/formats/example.h>
+#include <millrace/pipeline/formats/tfrecord/example.h>
 
 #include "ceiling.h"
 #if defined(__x86_64__)

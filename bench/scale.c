@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "transport/service/dispatcher.h"
+#include "transport/service/dispatcher/dispatcher.h"
 #include "transport/service/id_map.h"
 
 #define MS        ((int64_t)1000000)

@@ -5,7 +5,7 @@
 
 #include "cli/distributed.h"
 #include "cli/explain_graph.h"
-#include "pipeline/formats/shard_writer.h"
+#include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
 
 static int64_t in_mib(int64_t bytes)

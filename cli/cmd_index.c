@@ -6,8 +6,8 @@
 
 #include "cli/cli.h"
 #include "pipeline/files/glob.h"
-#include "pipeline/formats/data_files.h"
-#include "pipeline/formats/record_index.h"
+#include "pipeline/formats/shards/data_files.h"
+#include "pipeline/formats/tfrecord/record_index.h"
 #include "pipeline/memory/alloc.h"
 
 /* The status so far, after one more file. */

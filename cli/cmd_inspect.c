@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "pipeline/formats/example.h"
-#include "pipeline/formats/frames.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/example.h"
+#include "pipeline/formats/tfrecord/zstd_records.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/memory/alloc.h"
 
 enum { WANT = 4096, BLOCK_BYTES = 1 << 20, SHOWN_VALUES = 6 };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "pipeline/formats/ledger.h"
+#include "pipeline/formats/ledger/ledger.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct why_opts {

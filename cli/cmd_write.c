@@ -7,12 +7,12 @@
 #include "cli/distributed.h"
 #include "cli/ledger_flag.h"
 #include "cli/write.h"
-#include "pipeline/formats/example.h"
-#include "pipeline/formats/idx.h"
-#include "pipeline/formats/shard_writer.h"
+#include "pipeline/formats/tfrecord/example.h"
+#include "pipeline/formats/images/idx.h"
+#include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/columns/element_example.h"
-#include "pipeline/columns/element_npy.h"
+#include "pipeline/streams/elements/element_example.h"
+#include "pipeline/streams/elements/element_npy.h"
 #include "pipeline/ops/sources.h"
 
 enum { WANT = 1024 };

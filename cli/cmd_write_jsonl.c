@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "pipeline/formats/base64.h"
-#include "pipeline/formats/example.h"
+#include "pipeline/formats/tfrecord/example.h"
 #include "pipeline/memory/alloc.h"
 
 /* Kinds of values, bits of a set. Bools are integers. */

@@ -3,7 +3,7 @@
 #define MR_CLI_DISTRIBUTED_H
 /* Flags of the commands that distribute a pipeline over workers and replicas. */
 #include "cli/cli.h"
-#include "shard/distribute.h"
+#include "shard/distribute/distribute.h"
 
 typedef struct cli_distribution {
     int64_t replicas, workers, worker;

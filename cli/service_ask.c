@@ -10,9 +10,9 @@
 
 #include "cli/service_commands.h"
 #include "pipeline/memory/alloc.h"
-#include "transport/service/ask.h"
-#include "transport/service/dispatcher.h"
-#include "transport/service/status_render.h"
+#include "transport/service/request.h"
+#include "transport/service/dispatcher/dispatcher.h"
+#include "transport/service/status/status_render.h"
 
 typedef struct asked {
     mr__ask_opts opts;

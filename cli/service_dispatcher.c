@@ -5,7 +5,7 @@
 #include "cli/service_commands.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "transport/service/dispatcher_run.h"
+#include "transport/service/dispatcher/dispatcher_run.h"
 
 enum { MOST_WORKERS = 65536, AUTO_STREAMS = 8 };
 

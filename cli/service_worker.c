@@ -6,9 +6,9 @@
 #include "cli/service_commands.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
-#include "transport/service/roots.h"
-#include "transport/service/worker_run.h"
+#include "pipeline/system/system.h"
+#include "transport/service/worker/file_roots.h"
+#include "transport/service/worker/worker_run.h"
 
 typedef struct worker_opts {
     mr__worker_run_opts run;

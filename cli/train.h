@@ -3,8 +3,8 @@
 #define MR_CLI_TRAIN_H
 /* What the commands of millrace-train share. */
 #include "cli/cli.h"
-#include "trainer/fit.h"
-#include "trainer/strategy.h"
+#include "trainer/loop/fit.h"
+#include "trainer/strategy/strategy.h"
 
 /* --devices and --replicas as options of a strategy. */
 typedef struct train_devices {

@@ -4,9 +4,9 @@
 
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/cluster.h"
-#include "trainer/adapt.h"
-#include "trainer/strategy.h"
+#include "shard/cluster/cluster.h"
+#include "trainer/loop/adapt.h"
+#include "trainer/strategy/strategy.h"
 
 static int adapt(int argc, char **argv);
 

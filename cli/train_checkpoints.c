@@ -5,7 +5,7 @@
 
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/checkpoint.h"
+#include "trainer/loop/checkpoint.h"
 
 static int checkpoints(int argc, char **argv);
 

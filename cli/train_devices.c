@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/device.h"
+#include "trainer/device/device.h"
 
 typedef struct listing {
     bool json, first;

@@ -8,8 +8,8 @@
 
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/checkpoint.h"
-#include "trainer/saved_model.h"
+#include "trainer/loop/checkpoint.h"
+#include "trainer/exchange/saved_model.h"
 
 enum { PAUSE_NS = 200 * 1000 * 1000 };
 

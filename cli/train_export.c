@@ -2,8 +2,8 @@
 /* millrace export: a saved model as ONNX. */
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/onnx.h"
-#include "trainer/saved_model.h"
+#include "trainer/model/onnx.h"
+#include "trainer/exchange/saved_model.h"
 
 static int export(int argc, char **argv);
 

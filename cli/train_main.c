@@ -16,12 +16,12 @@
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/cluster.h"
-#include "trainer/callback.h"
-#include "trainer/fit.h"
-#include "trainer/optimizer.h"
-#include "trainer/saved_model.h"
-#include "trainer/strategy.h"
+#include "shard/cluster/cluster.h"
+#include "trainer/loop/callback.h"
+#include "trainer/loop/fit.h"
+#include "trainer/objectives/optimizer.h"
+#include "trainer/exchange/saved_model.h"
+#include "trainer/strategy/strategy.h"
 #include "transport/service/service.h"
 
 static int train(int argc, char **argv);

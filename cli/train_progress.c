@@ -11,7 +11,7 @@
 #include "cli/train_trace.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/files/glob.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 
 static void on_read(void *ctx, size_t bytes)
 {

@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 
 #include "cli/cli.h"
-#include "trainer/fit.h"
-#include "trainer/optimizer.h"
+#include "trainer/loop/fit.h"
+#include "trainer/objectives/optimizer.h"
 
 typedef struct train_progress {
     bool json, bar;         /* one line an event; a bar on a terminal */

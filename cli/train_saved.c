@@ -4,7 +4,7 @@
 
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/saved_model.h"
+#include "trainer/exchange/saved_model.h"
 
 typedef struct use_opts {
     cli_run run;

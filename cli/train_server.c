@@ -5,8 +5,8 @@
 
 #include "cli/cli.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/cluster.h"
-#include "trainer/parameter_server.h"
+#include "shard/cluster/cluster.h"
+#include "trainer/servers/parameter_server.h"
 
 static void ready(void *ctx, const char *address)
 {

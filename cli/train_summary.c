@@ -7,7 +7,7 @@
 
 #include "cli/train.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/saved_model.h"
+#include "trainer/exchange/saved_model.h"
 
 static int summary(int argc, char **argv);
 

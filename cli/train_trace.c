@@ -9,7 +9,7 @@
 
 #include "cli/bench.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/strategy.h"
+#include "trainer/strategy/strategy.h"
 
 enum { INPUT = 1, TRAINER = 2, ROWS_OF_REPLICA = 3 };
 

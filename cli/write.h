@@ -3,7 +3,7 @@
 #define MR_CLI_WRITE_H
 /* JSON objects, one a line, as records of tf.train.Examples. */
 #include "cli/cli.h"
-#include "pipeline/formats/shard_writer.h"
+#include "pipeline/formats/shards/shard_writer.h"
 
 typedef struct cli_jsonl cli_jsonl;
 

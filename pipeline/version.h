@@ -12,10 +12,10 @@ extern "C" {
 #endif
 
 #define MR_VERSION_MAJOR 0
-#define MR_VERSION_MINOR 1
+#define MR_VERSION_MINOR 2
 #define MR_VERSION_PATCH 0
 
-/* "0.1.0": the library's own, which may be another than that of the headers. */
+/* Version of the library, "0.2.0"; it may differ from that of the headers. */
 MR_API const char *mr_version(void);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
  *     mr__system_set(&table); */
 #include <stdbool.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* true: the call fails with the errno that is set. */
 typedef bool (*mr_call_fails)(const char *call);

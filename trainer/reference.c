@@ -2,7 +2,7 @@
 /* What the descriptors say, as a list: the source of the reference page. */
 #include <stdio.h>
 #include <string.h>
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 #include "trainer/registry.h"
 
 void mr_model_reference(void (*fn)(void *ctx, const char *group, const char *name, const char *doc,

@@ -4,23 +4,23 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/params/guess.h"
-#include "trainer/callback_desc.h"
-#include "trainer/layer.h"
-#include "trainer/loss_desc.h"
-#include "trainer/metric_desc.h"
-#include "trainer/optimizer_desc.h"
-#include "trainer/schedule.h"
+#include "trainer/loop/callback_desc.h"
+#include "trainer/model/layer.h"
+#include "trainer/objectives/loss_desc.h"
+#include "trainer/objectives/metric_desc.h"
+#include "trainer/objectives/optimizer_desc.h"
+#include "trainer/objectives/schedule.h"
 
 #define MR_LAYER(name)     extern const mr_layer_desc mr__layer_##name;
 #define MR_LOSS(name)      extern const mr_loss_desc mr__loss_##name;
 #define MR_OPTIMIZER(name) extern const mr_optimizer_desc mr__optimizer_##name;
 #define MR_METRIC(name)    extern const mr_metric_desc mr__metric_##name;
 #define MR_CALLBACK(name)  extern const mr_callback_desc mr__callback_##name;
-#include "trainer/callbacks.def"
-#include "trainer/layers.def"
-#include "trainer/losses.def"
-#include "trainer/metrics.def"
-#include "trainer/optimizers.def"
+#include "trainer/loop/callbacks.def"
+#include "trainer/model/layers.def"
+#include "trainer/objectives/losses.def"
+#include "trainer/objectives/metrics.def"
+#include "trainer/objectives/optimizers.def"
 #undef MR_LAYER
 #undef MR_LOSS
 #undef MR_OPTIMIZER
@@ -29,23 +29,23 @@
 
 static const mr_component *const layers[] = {
 #define MR_LAYER(name) &mr__layer_##name.is,
-#include "trainer/layers.def"
+#include "trainer/model/layers.def"
     NULL};
 static const mr_component *const losses[] = {
 #define MR_LOSS(name) &mr__loss_##name.is,
-#include "trainer/losses.def"
+#include "trainer/objectives/losses.def"
     NULL};
 static const mr_component *const optimizers[] = {
 #define MR_OPTIMIZER(name) &mr__optimizer_##name.is,
-#include "trainer/optimizers.def"
+#include "trainer/objectives/optimizers.def"
     NULL};
 static const mr_component *const metrics[] = {
 #define MR_METRIC(name) &mr__metric_##name.is,
-#include "trainer/metrics.def"
+#include "trainer/objectives/metrics.def"
     NULL};
 static const mr_component *const callbacks[] = {
 #define MR_CALLBACK(name) &mr__callback_##name.is,
-#include "trainer/callbacks.def"
+#include "trainer/loop/callbacks.def"
     NULL};
 
 static const mr_component *const schedules[] = {&mr__exponential_decay, &mr__cosine_decay,

@@ -7,7 +7,7 @@
  *                      `-> out0          `-> out1        scan alone
  *
  * The state keeps its type; where a shape of it changes, the function is typed for all shapes. */
-#include "pipeline/functions/program.h"
+#include "pipeline/functions/compiler/program.h"
 #include "pipeline/params/value.h"
 
 typedef struct mr__fold {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of an iterator's ops. */
 #include "pipeline/engine/run.h"
-#include "pipeline/functions/binding.h"
+#include "pipeline/functions/compiler/job_binding.h"
 
 void mr_iter_bind_program(const mr_iter *it, const mr_program *p)
 {

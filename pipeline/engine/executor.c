@@ -9,7 +9,7 @@
 
 #include "pipeline/engine/statistics.h"
 #include "pipeline/log.h"
-#include "pipeline/spin_once.h"
+#include "pipeline/system/spin_once.h"
 #include "pipeline/wait/wait.h"
 
 enum {

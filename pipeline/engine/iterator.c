@@ -20,7 +20,7 @@
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/libz.h"
-#include "pipeline/functions/draws.h"
+#include "pipeline/functions/compiler/draws.h"
 
 struct mr_iterator {
     mr_run run;
@@ -98,6 +98,8 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     if (!it)
         return mr_fail_memory(st, sizeof *it, "an iterator");
     it->run.opts = *opts;
+    it->run.internal = *mr__iterator_internal_of(opts);
+    it->run.opts.internal = &it->run.internal;
     it->run.executor = opts->executor;
     pthread_mutex_init(&it->run.lock, NULL);
     /* In the calling thread alone, all times add up to the elapsed time. */

@@ -18,7 +18,7 @@
  * since    0.1 */
 #include "../wait/cancel.h"
 #include "../graph/dataset.h"
-#include "../formats/ledger.h"
+#include "../formats/ledger/ledger.h"
 #include "../memory/block.h"
 
 #ifdef __cplusplus
@@ -34,51 +34,61 @@ MR_API mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st) 
 MR_API int mr_executor_threads(const mr_executor *ex); /* how many it has */
 MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use it are closed */
 
+struct mr__iterator_internal;
+
+/* Pointers are borrowed until the iterator is closed, unless a field says otherwise. */
 typedef struct mr_iterator_opts {
-    mr_executor *executor; /* borrowed until the iterator is closed; NULL: one of its own, made when
-                              an op first needs it */
-    int64_t threads;       /* for its own executor; with has_threads, 0: none. Unset: the CPUs this
-                              process may use */
+    /* ---- threads and blocks ---- */
+    mr_executor *executor; /* NULL: a separate one, started when an op first needs it */
+    int64_t threads;       /* of the separate executor; with has_threads, 0 means none. Unset: the
+                              number of CPUs that this process may use */
     bool has_threads;
-    int64_t block_rows;    /* most rows a block holds; 0: by size */
-    bool positions;        /* mr_iterator_save will be called; blocks carry positions */
-    bool identities;       /* blocks carry where each row came from (mr_identity): the same for all
-                             threads and blocks, and after mr_iterator_restore of a position
-                             that was saved with identities */
-    bool no_uring;         /* read files by pread only */
-    const char *directory; /* relative names of files are looked up there; NULL: in the process's
-                              own. Borrowed until the iterator is closed */
-    mr_tri deterministic;  /* overrides the graph's with_options */
-    uint64_t seed; /* with has_seed: what unseeded random ops draw from, instead of a fresh one */
+    mr_tri deterministic; /* overrides with_options of the graph */
+    int64_t block_rows;   /* maximum number of rows in a block; 0: limited by size only */
+
+    /* ---- random draws ---- */
+    uint64_t seed; /* with has_seed: unseeded random ops draw from it instead of a fresh seed */
     bool has_seed;
-    bool seed_made_up;      /* the seed was not given by a user: random functions draw from */
-    uint64_t function_seed; /* this instead */
-    mr_cancel *cancel;    /* ends every wait with MR_CANCELLED when triggered; a reference is kept.
-                          NULL: only mr_iterator_cancel does */
-    int64_t memory_limit; /* resident bytes of this process, at most; overrides the graph's
-                             with_options. 0: the graph's; negative: refused */
-    int64_t memory_slots; /* batches that the consumer keeps in slots of its own: with a limit there
-                             must be memory for them too */
-    int64_t memory_taken; /* bytes that the consumer takes for itself: with a limit there must be
-                             memory for them too */
-    bool memory_beside;   /* with a limit: what all iterators with this flag need must fit in it
-                             together; one more is refused with MR_RESOURCE_EXHAUSTED */
-    bool memory_follows;  /* with a limit: it follows another run of the same job, as an evaluation
-                             does training: what the process has grown by since the first run with
-                             a limit does not count, but takes room from what is read ahead */
-    void (*on_read)(void *ctx, size_t bytes); /* called for every piece read from a file, as it lies
-                          there, from any thread; may be NULL */
+
+    /* ---- what blocks carry ---- */
+    bool positions;    /* positions, which mr_iterator_save needs */
+    bool identities;   /* the origin of each row (mr_identity). It is the same for any number of
+                          threads and any block size, and after mr_iterator_restore of a position
+                          that was saved with identities */
+    mr_ledger *ledger; /* every delivered row becomes an entry, if this is a ledger of elements; one
+                          of steps is for a distributed iterator. Implies identities. NULL: none */
+
+    /* ---- files ---- */
+    const char *directory; /* where relative file names are looked up; NULL: the process's working
+                              directory */
+    bool no_uring;         /* read files with pread only */
+    void (*on_read)(void *ctx, size_t bytes); /* called for every piece read from a file, with its
+                                                 size in the file; from any thread; NULL: none */
     void *on_read_ctx;
-    const mr_landing *landing; /* of mr_file_opts, for the files that sources read. Borrowed until
-                                  the iterator is closed; NULL: none */
-    mr_ledger *ledger;  /* every row delivered becomes an entry of it, where it is one of elements;
-                          one of steps is for a distributed iterator. Implies identities. Borrowed
-                          until the iterator is closed; NULL: none */
-    size_t trace_spans; /* mr_iterator_trace has so many spans at most, 32 bytes each; 0: none, and
-                           nothing is kept */
-    bool watch;         /* `millrace top PID` may look at it, run by the same user or root. All such
-                           iterators of a process are served by one thread, which sleeps unless
-                           asked. Where it cannot be had, the log says so */
+
+    /* ---- stopping ---- */
+    mr_cancel *cancel; /* when triggered, every wait ends with MR_CANCELLED; a reference is kept.
+                          NULL: only mr_iterator_cancel stops the iterator */
+
+    /* ---- memory ---- */
+    int64_t memory_limit; /* maximum resident bytes of this process; overrides with_options of the
+                             graph. 0: that of the graph; negative: MR_INVALID_ARGUMENT */
+    int64_t memory_slots; /* batches that the consumer keeps in its slots; a limit must leave room
+                             for them */
+    int64_t
+        memory_taken;    /* bytes that the consumer uses itself; a limit must leave room for them */
+    bool memory_follows; /* set for a later run of the same job (evaluation after training): memory
+                             that the process gained since the first limited run is not counted
+                             against the limit; it reduces read-ahead instead */
+
+    /* ---- observing ---- */
+    size_t trace_spans; /* maximum number of spans kept for mr_iterator_trace, 32 bytes each; 0: no
+                           trace */
+    bool watch;         /* let `millrace top PID` of the same user or of root observe the iterator.
+                           One sleeping thread serves all such iterators of a process. If it is
+                           unavailable, a warning is logged */
+
+    const struct mr__iterator_internal *internal; /* set by Millrace's own layers; else NULL */
 } mr_iterator_opts;
 
 /* Makes an iterator at the first element of ds (a reference is kept). opts NULL: all defaults.

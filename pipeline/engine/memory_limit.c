@@ -18,7 +18,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 #define MIB ((int64_t)1 << 20)
 
@@ -79,7 +79,7 @@ static int64_t batch_bytes(const mr_dataset *ds)
     while (!makes_batches(mr_dataset_op(ds))) {
         const mr_op *op = mr_dataset_op(ds);
         if (mr_dataset_n_inputs(ds) != 1 || op->role == MR_ROLE_FUNCTION ||
-            (op->props & MR_OP_TAKES_APART))
+            (op->props & MR_OP_UNBATCHES))
             return 0;
         ds = mr_dataset_input(ds, 0);
     }
@@ -231,7 +231,7 @@ mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int
 
 /* ---- a run ---- */
 
-/* The runs with memory_beside, of the whole process. */
+/* The runs with shares_memory, of the whole process. */
 static struct {
     pthread_mutex_t lock;
     size_t n;
@@ -336,8 +336,9 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
                        "memory_limit must be 0 (none) or more bytes, not %" PRId64, limit);
     if (limit == 0)
         return MR_OK;
-    MR_TRY(opts->memory_beside ? start_beside(m, ds, opts, limit, &needed, st)
-                               : start_alone(ds, opts, limit, &needed, st));
+    MR_TRY(mr__iterator_internal_of(opts)->shares_memory
+               ? start_beside(m, ds, opts, limit, &needed, st)
+               : start_alone(ds, opts, limit, &needed, st));
     m->limit = limit;
     give_back_large();
     atomic_init(&m->for_ahead, limit > needed ? limit - needed : 0);

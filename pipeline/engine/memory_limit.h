@@ -26,7 +26,7 @@ typedef struct mr__memory {
     int64_t limit;                 /* 0: none */
     atomic_int_fast64_t for_ahead; /* limit less what is needed, and less what was taken of that */
     int64_t of_batch;              /* bytes; 0: not known */
-    int64_t beside;                /* with memory_beside: what it needs; else 0 */
+    int64_t beside;                /* with shares_memory: what it needs; else 0 */
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
     atomic_int_fast64_t sample;     /* resident bytes when they were looked at last */
@@ -36,7 +36,7 @@ typedef struct mr__memory {
 } mr__memory;
 
 /* Reads the limit that opts (0: the graph) say.
- * errors   MR_INVALID_ARGUMENT: less than ds needs · MR_RESOURCE_EXHAUSTED: memory_beside, and the
+ * errors   MR_INVALID_ARGUMENT: less than ds needs · MR_RESOURCE_EXHAUSTED: shares_memory, and the
  *          others leave less */
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st) MR_NODISCARD;

@@ -13,7 +13,7 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/fnv.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
 static uint64_t mix(uint64_t h, uint64_t v)

@@ -56,7 +56,7 @@
  *
  * thread   one at a time per iterator, not always the same one
  * since    0.1 */
-#include "../functions/program.h"
+#include "../functions/compiler/program.h"
 #include "../graph/op.h"
 #include "iterator.h"
 

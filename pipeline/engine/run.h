@@ -10,6 +10,7 @@
  * thread   `lock` guards what is grouped under it; the rest is set before the first next */
 #include <pthread.h>
 #include <stdatomic.h>
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/engine/statistics.h"
@@ -32,6 +33,7 @@ typedef struct mr__scope {
 
 struct mr_run {
     mr_iterator_opts opts;
+    mr__iterator_internal internal; /* what opts.internal points to */
     bool deterministic;
     mr_cancel *cancel; /* the iterator's own, which opts.cancel triggers too */
     mr__stats stats;
@@ -108,10 +110,4 @@ struct mr_state_r {
     const unsigned char *at, *end;
 };
 void mr__state_w_reset(mr_state_w *w);
-
-/* What random functions of a run with these options draw from beside their own seeds. */
-static inline uint64_t mr__function_seed(const mr_iterator_opts *o)
-{
-    return o->has_seed && !o->seed_made_up ? o->seed : o->function_seed;
-}
 #endif

@@ -7,7 +7,7 @@
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/trace.h"
 #include "pipeline/memory_bound.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
 /* Of the frames that ended within the one that this thread is in. */

@@ -13,7 +13,7 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/log.h"
 #include "pipeline/params/literal.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum {
     BACKLOG = 8,

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { MAX_RETRIES = 1000 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "pipeline/files/remote.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/memory/alloc.h"
 
 #define MAX_PATHS ((size_t)1 << 26)

@@ -10,7 +10,7 @@
 
 #include "pipeline/files/read_async.h"
 #include "pipeline/files/remote.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/log.h"
 #include "pipeline/wait/wait.h"
 

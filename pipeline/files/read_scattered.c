@@ -5,7 +5,7 @@
 #include <fcntl.h>
 
 #include "pipeline/files/read_async.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
 enum {

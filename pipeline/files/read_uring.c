@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <liburing.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/wait/wait.h"
 

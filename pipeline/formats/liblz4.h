@@ -5,7 +5,7 @@
 #include <lz4.h>
 #include <lz4frame.h>
 
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 #define MR__LZ4(X)                                                                                 \
     X(LZ4_decompress_safe)                                                                         \

@@ -4,7 +4,7 @@
 /* The functions of zlib that are used, in a table that is filled when one is first needed. */
 #include <zlib.h>
 
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 #define MR__ZLIB(X)                                                                                \
     X(inflateInit2_)                                                                               \

@@ -8,7 +8,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 #define MR__ZSTD(X)                                                                                \
     X(ZSTD_isError)                                                                                \

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* Files written in pieces of this size are read faster while still cached: the write size sets the
  * size of the page cache's folios. */

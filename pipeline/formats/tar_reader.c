@@ -16,7 +16,7 @@
 
 #include "pipeline/formats/format.h"
 #include "pipeline/formats/tar.h"
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 /* It brings a dozen other libraries with it. */
 #define ARCHIVE(X)                                                                                 \

@@ -355,7 +355,7 @@ int64_t mr_dataset_cardinality(const mr_dataset *ds)
 static bool counts_late(const mr_dataset *ds)
 {
     const struct body *b = ds->body;
-    bool late = b->op->props & MR_OP_COUNTS_LATE;
+    bool late = b->op->props & MR_OP_LATE_COUNT;
     for (size_t i = 0; i < ds->n_inputs && !late; i++)
         late = count_of(ds->inputs[i]) == NOT_COUNTED;
     return late && !b->is_template;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <protobuf-c/protobuf-c.h>
 
-#include "pipeline/late_library.h"
+#include "pipeline/system/late_library.h"
 
 #define PROTOBUF(X)                                                                                \
     X(protobuf_c_message_free_unpacked)                                                            \

@@ -105,8 +105,8 @@ static const char *bad_trait(const mr_op *op)
                  {MR_OP_READS_AHEAD, "buffer_size", "reads ahead without a parameter buffer_size"},
                  {MR_OP_SHARDS, "num_shards", "shards without a parameter num_shards"},
                  {MR_OP_SHARDS, "index", "shards without a parameter index"}};
-    const uint32_t of_input = MR_OP_KEEPS_COUNT | MR_OP_TRAILS | MR_OP_READS_AHEAD |
-                              MR_OP_HOLDS_OPTIONS | MR_OP_OF_WHOLE | MR_OP_SHARDS |
+    const uint32_t of_input = MR_OP_KEEPS_COUNT | MR_OP_SHARD_BELOW | MR_OP_READS_AHEAD |
+                              MR_OP_HOLDS_OPTIONS | MR_OP_WHOLE_INPUT | MR_OP_SHARDS |
                               MR_OP_KEEPS_SHARDS;
     if (op->min_inputs == 0 && (!op->infer || (op->props & of_input)))
         return "may have no input, but a slot or trait of it is about one";

@@ -58,46 +58,56 @@ typedef enum mr_role {
     MR_ROLE_PARALLEL  /* continues at every input */
 } mr_role;
 
-/* Traits of an op, which the engine and the rewrites go by; an op may have any of them. */
+/* Traits of an op, which the engine and the rewrites act on; an op may have any of them. */
 enum {
-    MR_OP_KEEPS_COUNT = 1,      /* emits as many elements as input 0 has */
-    MR_OP_MAY_BLOCK = 2,        /* next may wait for an outside producer */
-    MR_OP_NO_REPLAY = 4,        /* cannot produce the same again (a generator without a position,
-                                   deterministic=false): queues above save their rows */
-    MR_OP_OPENS_INPUTS = 8,     /* open opens the inputs itself (or later); otherwise the engine
-                                   opens all of them before open */
-    MR_OP_RANDOM = 16,          /* draws from its parameter seed; unseeded, from a fresh one */
-    MR_OP_INTERNAL = 32,        /* not for users: left out of the reference */
-    MR_OP_SOURCE_CALL = 64,     /* in text a function, not a method, although it has inputs (zip) */
-    MR_OP_REORDERS = 128,       /* emits its one input's elements (a source: its own) in another
-                                   order: a shard of files goes below it */
-    MR_OP_TRAILS = 256,         /* where it ends a graph, a shard of the data goes below it */
-    MR_OP_READS_AHEAD = 512,    /* by its parameter buffer_size: a consumer with slots of its own
-                                   takes the depth over and drops the op where it trails */
-    MR_OP_HOLDS_OPTIONS = 1024, /* its parameters are options of the whole graph */
-    MR_OP_OF_WHOLE = 2048,      /* states what holds for the whole input only: dropped where each
-                                   worker has a part of it */
-    MR_OP_SHARDS = 4096,        /* keeps every num_shards-th element, from index; num_shards=-1
-                                   is a hint that the HINT policy replaces */
-    MR_OP_FILE_NAMES = 8192,    /* a source whose elements are names of files */
-    MR_OP_OPENS_LATER = 16384,  /* opens inputs while it runs: the same again, or the next */
-    MR_OP_LISTS_INPUTS = 65536, /* with SOURCE_CALL: in text its inputs stand in a list, but for the
-                                   last min_inputs - 1, which follow it */
-    MR_OP_REMEMBERS = 131072,   /* what was pulled of it counts in later iterators too (cache): an
-                                   op above that may end before its input must not pull more than
-                                   its element-at-a-time definition does */
-    MR_OP_COUNTS = 262144,      /* its elements are the numbers that its parameters start, stop and
-                                   step say, as Python's range */
-    MR_OP_COUNTS_LATE = 524288, /* how many elements it has is looked up in files: `cardinality` is
-                                   called when somebody wants to know, not when the node is made */
-    MR_OP_OF_RECORDS = 1048576, /* goes to any record of its input, which reads files: that must
-                                   stay the op that it is */
-    MR_OP_TAKES_APART = 2097152, /* its elements are the rows of those of its input (unbatch): a
-                                    batch below it is no batch above */
-    MR_OP_KEEPS_SHARDS = 32768 /* a shard of its input (of each, where it has several) gives a shard
-                                   of its output: it treats each element alone, or only groups and
-                                   reorders them. Without it, each stream of a service runs the op
-                                   and what is below it on all elements (shard/stream_cut.h) */
+    /* ---- its elements ---- */
+    MR_OP_KEEPS_COUNT = 1 << 0, /* emits as many elements as input 0 */
+    MR_OP_REORDERS = 1 << 1,    /* emits its input's elements (a source: its own) in another order:
+                                   sharding by file inserts the shard below it */
+    MR_OP_UNBATCHES = 1 << 2,   /* emits the rows of its input's elements: batching below it is
+                                   undone above it */
+    MR_OP_IS_RANGE = 1 << 3,    /* emits the numbers that its parameters start, stop and step
+                                   describe, as Python's range */
+    MR_OP_FILE_NAMES = 1 << 4,  /* a source whose elements are file names */
+    MR_OP_LATE_COUNT = 1 << 5,  /* `cardinality` reads files: it is called on request, not when the
+                                   node is made */
+
+    /* ---- how it runs ---- */
+    MR_OP_MAY_BLOCK = 1 << 6, /* next may wait for an outside producer */
+    MR_OP_NO_REPLAY = 1 << 7, /* cannot emit the same elements again (a generator without a
+                                     position, deterministic=false): queues above save their rows */
+    MR_OP_RANDOM = 1 << 8,    /* draws from its parameter `seed`; unseeded, from a fresh seed */
+    MR_OP_REMEMBERS = 1 << 9, /* pulling has effects on later iterators (cache): an op above that
+                                     may end early must not pull more than its element-at-a-time
+                                     definition does */
+    MR_OP_OPENS_INPUTS = 1 << 10, /* open opens the inputs itself (or later); otherwise the engine
+                                     opens all of them before open */
+    MR_OP_OPENS_LATER = 1 << 11,  /* opens inputs while it runs: the same one again, or the next */
+    MR_OP_SEEKS_INPUT = 1 << 12,  /* reads its input (a file reader) by random access; rewrites must
+                                     not replace that reader */
+    MR_OP_READS_AHEAD = 1 << 13,  /* by its parameter `buffer_size`: a consumer with slots adds the
+                                     depth to its own, and drops the op if MR_OP_SHARD_BELOW */
+
+    /* ---- sharding ---- */
+    MR_OP_SHARD_BELOW = 1 << 14,   /* at the end of a graph, a shard of the data is inserted below
+                                     it */
+    MR_OP_SHARDS = 1 << 15,        /* emits every num_shards-th element, from `index` on;
+                                     num_shards=-1 is a hint that the HINT policy replaces */
+    MR_OP_WHOLE_INPUT = 1 << 16,   /* states a fact about the whole input: dropped where each worker
+                                     has a part of it */
+    MR_OP_KEEPS_SHARDS = 1 << 17,  /* a shard of its inputs yields the same shard of its output: it
+                                     treats each element separately, or only groups and reorders
+                                     them. Without it, each stream of a service runs the op and
+                                     everything below it on all elements
+                                     (shard/streams/stream_cut.h) */
+    MR_OP_HOLDS_OPTIONS = 1 << 18, /* its parameters are options of the whole graph */
+
+    /* ---- text and reference ---- */
+    MR_OP_SOURCE_CALL =
+        1 << 19, /* a function in text, not a method, although it has inputs (zip) */
+    MR_OP_LISTS_INPUTS = 1 << 20, /* with SOURCE_CALL: its inputs are a list in text, except for the
+                                     last min_inputs - 1, which follow the list */
+    MR_OP_INTERNAL = 1 << 21      /* not for users: omitted from the reference */
 };
 
 struct mr_iter;
@@ -106,48 +116,60 @@ struct mr_state_r;
 struct mr_block;
 
 typedef struct mr_op {
-    uint32_t abi;                     /* MR_ABI_VERSION */
-    const char *name, *doc, *example; /* example: text form, printed in the docs, run by tests */
-    /* For the reference, a phrase each. NULL: the input's order; a block of elements; no state but
-     * that of the inputs; as many elements (n) as input 0 has, or an unknown number. */
+    uint32_t abi; /* MR_ABI_VERSION */
+
+    /* ---- text and reference ---- */
+    const char *name, *doc,
+        *example; /* example: text form, printed in the reference, run by tests */
+    /* A phrase each. NULL: the order of the input; a block of elements; no state besides that of
+     * the inputs; as many elements (n) as input 0, or an unknown number. */
     const char *order_doc, *memory_doc, *state_doc, *count_doc;
+
+    /* ---- parameters and inputs ---- */
     const mr_param *params;          /* ends with name == NULL; NULL: none */
-    uint32_t params_size, iter_size; /* the engine allocates, zeroes and frees both */
+    uint32_t params_size, iter_size; /* of the params struct and of it->state; the engine allocates,
+                                        zeroes and frees both */
     int8_t min_inputs, max_inputs;   /* -1: any number */
     mr_role role;
-    uint32_t props;
-    /* What the table can't say; NULL: nothing. Called with every parameter known. */
+    uint32_t props;   /* MR_OP_..., combined by | */
+    const void *kind; /* identifies the op where several descriptors share the same callbacks; NULL:
+                         they do not */
+
+    /* ---- the graph: p is the params struct ---- */
+    /* Checks what the table of parameters cannot express; all parameters are known. NULL:
+     * nothing. */
     mr_code (*check)(const void *p, mr_status *st);
     /* *out = the element's spec, owned. An unknown parameter (mr_param_unknown) has its default.
-     * NULL: elements are as those of input 0. */
+     * NULL: that of input 0. */
     mr_code (*infer)(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st);
-    /* Number of elements, MR_INFINITE or MR_UNKNOWN_COUNT; in[i] that of input i. NULL: that of
-     * input 0 with MR_OP_KEEPS_COUNT, else unknown. */
+    /* Returns the number of elements, MR_INFINITE or MR_UNKNOWN_COUNT; in[i] is that of input i.
+     * NULL: that of input 0 with MR_OP_KEEPS_COUNT, else unknown. */
     int64_t (*cardinality)(const mr_dataset *self, const void *p, const int64_t *in);
-    /* p is the params struct; it->state is iter_size zeroed bytes. close sees every partial
-     * state. */
+    /* What a memory limit must leave room for, besides blocks in motion and buffered elements:
+     * *blocks = number of additional blocks (initially 0), *copies = how many times the inputs
+     * run in this process (initially 1; 0: they run elsewhere). NULL: none, once. */
+    void (*needs)(const mr_dataset *self, const void *p, int64_t *copies, int64_t *blocks);
+
+    /* ---- running: op_iterator.h ---- */
     mr_code (*open)(struct mr_iter *it, mr_status *st);
     mr_code (*next)(struct mr_iter *it, size_t want, struct mr_block *out, mr_status *st);
-    void (*close)(struct mr_iter *it);
-    /* NULL: the op has no state of its own, and the engine saves and restores the inputs. Otherwise
-     * save writes everything, the inputs included (mr_iter_save_input), and restore, called on a
+    /* Moves forward by up to n elements without making them, where that is cheaper: *skipped
+     * (initially 0) = how many; if less than n, the caller pulls the rest. Errors in skipped
+     * elements may go unreported. NULL: not supported. */
+    mr_code (*skip)(struct mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
+    void (*close)(struct mr_iter *it); /* also after a failed open, in any partial state */
+
+    /* ---- positions ---- */
+    /* NULL: the op has no state, and the engine saves and restores the inputs. Otherwise save
+     * writes everything, the inputs included (mr_iter_save_input), and restore, called on a
      * freshly opened iterator, reads it back. */
     mr_code (*save)(struct mr_iter *it, struct mr_state_w *w, mr_status *st);
     mr_code (*restore)(struct mr_iter *it, struct mr_state_r *r, mr_status *st);
-    /* For ops whose iterators share state (mr_iter_shared): that state, without any iterator. The
-     * engine calls them beside save and restore, and for nodes that have no iterator at the time
-     * (the second input of concatenate in the next epoch). NULL: nothing is shared. */
+    /* For ops whose iterators share state (mr_iter_shared): that state, without an iterator. The
+     * engine calls them together with save and restore, and for nodes that have no iterator at the
+     * time (the second input of concatenate, in the next epoch). NULL: nothing is shared. */
     mr_code (*save_shared)(mr_dataset *node, struct mr_state_w *w, mr_status *st);
     mr_code (*restore_shared)(mr_dataset *node, struct mr_state_r *r, mr_status *st);
-    /* Moves on by up to n elements without making them, where that is cheaper than to make them:
-     * *skipped (0 before) of them, less than n where the next ones are to be pulled. Errors in what
-     * is skipped need not be met. NULL: it cannot. */
-    mr_code (*skip)(struct mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
-    const void *kind; /* what tells ops apart whose slots are the same functions; NULL: nothing */
-    /* What a memory limit must leave room for beside blocks in motion and held elements: how many
-     * more blocks (*blocks, 0 before), and how often (*copies, 1 before) its inputs run in this
-     * process; 0: elsewhere. NULL: none, once. */
-    void (*needs)(const mr_dataset *self, const void *p, int64_t *copies, int64_t *blocks);
 } mr_op;
 
 /* The op called name (built in or registered), or NULL. */

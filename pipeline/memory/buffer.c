@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum {
     ALIGNMENT = 64,

@@ -7,7 +7,7 @@
  *
  * thread   any
  * since    0.1 */
-#include "../functions/function.h"
+#include "../functions/compiler/function.h"
 #include "../graph/dataset.h"
 
 #ifdef __cplusplus

@@ -3,11 +3,11 @@
  * by batch. */
 #include <inttypes.h>
 
-#include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/formats/table_flaws.h"
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/file_source.h"
-#include "pipeline/streams/table_source.h"
+#include "pipeline/streams/sources/file_source.h"
+#include "pipeline/streams/sources/table_source.h"
 
 struct state {
     mr__file_source source;
@@ -123,7 +123,7 @@ const mr_op mr_op_arrow = {
     .params_size = sizeof(mr__table_params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_FILES,
-    .props = MR_OP_COUNTS_LATE,
+    .props = MR_OP_LATE_COUNT,
     .kind = &kind,
     .check = check,
     .infer = infer,

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "pipeline/log.h"
-#include "pipeline/streams/file_cache.h"
+#include "pipeline/streams/elements/file_cache.h"
 #include "pipeline/streams/read_ahead_queue.h"
 
 struct params {

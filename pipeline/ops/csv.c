@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/formats/csv_reader.h"
+#include "pipeline/formats/text/csv_reader.h"
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/text_rows.h"
+#include "pipeline/streams/sources/text_rows.h"
 
 enum { MOST_COLUMNS = 1 << 20 };
 #define NO_FIELD SIZE_MAX

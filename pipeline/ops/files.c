@@ -3,7 +3,7 @@
 #include "pipeline/formats/file_contents.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 
 struct params {
     mr_strs files;

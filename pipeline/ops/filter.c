@@ -3,8 +3,8 @@
  * a block that is kept whole is passed on as it is. */
 #include "pipeline/ops/apply.h"
 #include "pipeline/columns/pick_rows.h"
-#include "pipeline/functions/width.h"
-#include "pipeline/streams/calls.h"
+#include "pipeline/functions/compiler/width.h"
+#include "pipeline/streams/parallel_calls.h"
 #include "pipeline/streams/predicate.h"
 
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fixed_length_record: files of records of one length, between a header and a footer. */
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 
 struct params {
     mr_strs files;

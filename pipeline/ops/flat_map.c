@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flat_map: a cycle with one slot. Small inner datasets are collected into one block, blocks of
  * large ones are passed on as they are. */
-#include "pipeline/streams/cycle.h"
+#include "pipeline/streams/interleaver.h"
 #include "pipeline/ops/apply.h"
 
 struct params {

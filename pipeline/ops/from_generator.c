@@ -16,7 +16,7 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/streams/arrow_stream.h"
+#include "pipeline/streams/sources/arrow_stream.h"
 
 struct params {
     mr_fn *generator; /* its ctx is a struct source */

@@ -14,8 +14,8 @@
 
 #include "pipeline/engine/permutation.h"
 #include "pipeline/files/read_scattered.h"
-#include "pipeline/formats/tfrecord_walk.h"
-#include "pipeline/streams/frame_rows.h"
+#include "pipeline/formats/tfrecord/tfrecord_walk.h"
+#include "pipeline/streams/sources/zstd_record_rows.h"
 #include "pipeline/streams/seeds.h"
 
 enum { MOST_ROWS = 256, MOST_BYTES = 1 << 20, FIRST_ROWS = 8 };
@@ -384,7 +384,7 @@ const mr_op mr_op_global_shuffle = {
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_BARRIER,
-    .props = MR_OP_KEEPS_COUNT | MR_OP_RANDOM | MR_OP_OF_RECORDS,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_RANDOM | MR_OP_SEEKS_INPUT,
     .infer = infer,
     .open = open,
     .next = next,

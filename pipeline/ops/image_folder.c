@@ -15,7 +15,7 @@
 #include "pipeline/formats/file_contents.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/streams/file_list.h"
+#include "pipeline/streams/sources/file_list.h"
 
 struct params {
     char *dir;

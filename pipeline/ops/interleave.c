@@ -3,7 +3,7 @@
  * arguments may be. */
 #include <inttypes.h>
 
-#include "pipeline/streams/cycle.h"
+#include "pipeline/streams/interleaver.h"
 #include "pipeline/ops/apply.h"
 
 enum { CYCLE_AUTO = 16 }; /* the same on every machine, or the order would not be */

@@ -2,7 +2,7 @@
 /* jsonl: the objects of files with one on each line, as records of typed fields. Blank lines are
  * none; keys that are not asked for are left out. */
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/text_rows.h"
+#include "pipeline/streams/sources/text_rows.h"
 
 struct params {
     mr_strs files;

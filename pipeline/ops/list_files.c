@@ -6,7 +6,7 @@
 
 #include "pipeline/engine/philox.h"
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/file_list.h"
+#include "pipeline/streams/sources/file_list.h"
 
 struct params {
     mr_strs patterns;

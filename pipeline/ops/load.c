@@ -2,7 +2,7 @@
 /* Reads what save wrote. Its type and number are looked up when the graph is built. */
 #include "pipeline/ops/sources.h"
 
-#include "pipeline/streams/file_cache.h"
+#include "pipeline/streams/elements/file_cache.h"
 
 struct params {
     char *path;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map: a function of each element. Sequential or parallel, the work is done by streams/calls.c. */
 #include "pipeline/ops/apply.h"
-#include "pipeline/functions/width.h"
-#include "pipeline/streams/calls.h"
+#include "pipeline/functions/compiler/width.h"
+#include "pipeline/streams/parallel_calls.h"
 
 struct params {
     mr_fn *fn;

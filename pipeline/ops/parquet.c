@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "pipeline/formats/column_path.h"
-#include "pipeline/formats/parquet_file.h"
+#include "pipeline/formats/parquet/parquet_file.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/streams/file_source.h"
-#include "pipeline/streams/table_source.h"
+#include "pipeline/streams/sources/file_source.h"
+#include "pipeline/streams/sources/table_source.h"
 
 struct state {
     mr__file_source source; /* its list of files, and where it stands in it; no reader */
@@ -441,7 +441,7 @@ const mr_op mr_op_parquet = {
     .params_size = sizeof(mr__table_params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_FILES,
-    .props = MR_OP_COUNTS_LATE,
+    .props = MR_OP_LATE_COUNT,
     .kind = &kind,
     .check = check,
     .cardinality = cardinality,

@@ -3,7 +3,7 @@
  * is alone. */
 #include "pipeline/ops/sources.h"
 
-#include "pipeline/clones.h"
+#include "pipeline/system/clones.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/params/infer.h"
 
@@ -122,7 +122,7 @@ const mr_op mr_op_range = {
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_SOURCE,
-    .props = MR_OP_COUNTS,
+    .props = MR_OP_IS_RANGE,
     .check = check,
     .infer = infer,
     .cardinality = cardinality,

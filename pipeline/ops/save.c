@@ -2,7 +2,7 @@
 /* What is written is streams/element_file.h's, and read by load. */
 #include "pipeline/ops/sequence.h"
 
-#include "pipeline/streams/file_cache.h"
+#include "pipeline/streams/elements/file_cache.h"
 
 struct params {
     char *path;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "pipeline/fnv.h"
-#include "pipeline/streams/file_cache.h"
+#include "pipeline/streams/elements/file_cache.h"
 
 struct params {
     char *path;

@@ -3,8 +3,8 @@
  * errors too, is never seen. */
 #include "pipeline/ops/sequence.h"
 
-#include "pipeline/engine/tuner.h"
-#include "pipeline/functions/width.h"
+#include "pipeline/engine/block_size_tuner.h"
+#include "pipeline/functions/compiler/width.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/streams/cursor.h"
 #include "pipeline/streams/predicate.h"

@@ -11,12 +11,12 @@
 #include <string.h>
 
 #include "pipeline/files/glob.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 #include "pipeline/formats/tar.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/streams/file_source.h"
-#include "pipeline/system.h"
+#include "pipeline/streams/sources/file_source.h"
+#include "pipeline/system/system.h"
 
 struct params {
     mr_strs files;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_line: the lines of text files. */
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/file_source.h"
+#include "pipeline/streams/sources/file_source.h"
 
 struct params {
     mr_strs files;

@@ -5,13 +5,13 @@
  * record of each of k files in turn. */
 #include <string.h>
 
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
-#include "pipeline/streams/file_source.h"
-#include "pipeline/streams/frame_rows.h"
-#include "pipeline/streams/quarantine.h"
+#include "pipeline/streams/sources/file_source.h"
+#include "pipeline/streams/sources/zstd_record_rows.h"
+#include "pipeline/streams/sources/quarantine.h"
 
 #define MOST_PARTS ((int64_t)1 << 31)
 
@@ -253,7 +253,7 @@ const mr_op mr_op_tfrecord = {
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_FILES,
-    .props = MR_OP_COUNTS_LATE,
+    .props = MR_OP_LATE_COUNT,
     .kind = &kind,
     .check = check,
     .cardinality = mr__file_source_cardinality,

@@ -36,7 +36,7 @@ const mr_op mr_op_with_options = {
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
-    .props = MR_OP_KEEPS_COUNT | MR_OP_TRAILS | MR_OP_HOLDS_OPTIONS | MR_OP_KEEPS_SHARDS,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_SHARD_BELOW | MR_OP_HOLDS_OPTIONS | MR_OP_KEEPS_SHARDS,
     .next = next,
 };
 

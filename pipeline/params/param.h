@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Of every descriptor with a table, as registered; must match exactly. */
-#define MR_ABI_VERSION 4
+#define MR_ABI_VERSION 5
 
 typedef enum mr_tri { MR_DEFAULT, MR_YES, MR_NO } mr_tri;
 

@@ -17,7 +17,7 @@ static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
 /* How many there are, if that is known without a look into files; 0: it is not. */
 static size_t known_rows(const mr_dataset *input)
 {
-    if (mr__dataset_all_props(input) & MR_OP_COUNTS_LATE)
+    if (mr__dataset_all_props(input) & MR_OP_LATE_COUNT)
         return 0;
     int64_t n = mr_dataset_cardinality(input);
     return n > 0 && (uint64_t)n < SIZE_MAX ? (size_t)n : 0;

@@ -32,10 +32,10 @@
  * thread   the consumer is one at a time; only the fill runs beside it */
 #include <pthread.h>
 
-#include "pipeline/engine/depth.h"
+#include "pipeline/engine/auto_parallelism.h"
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/statistics.h"
-#include "pipeline/engine/tuner.h"
+#include "pipeline/engine/block_size_tuner.h"
 
 typedef struct mr__queue mr__queue;
 

@@ -3,8 +3,8 @@
 
 #include "pipeline/columns/fold.h"
 #include "pipeline/engine/run.h"
-#include "pipeline/functions/binding.h"
-#include "pipeline/functions/draws.h"
+#include "pipeline/functions/compiler/job_binding.h"
+#include "pipeline/functions/compiler/draws.h"
 
 enum { WANT = 1024 };
 

@@ -12,7 +12,7 @@
  *
  * since    0.1 */
 #include "../engine/iterator.h"
-#include "../functions/function.h"
+#include "../functions/compiler/function.h"
 #include "../params/value.h"
 
 #ifdef __cplusplus

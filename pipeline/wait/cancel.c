@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 struct mr_cancel {
     atomic_size_t refs;

@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pipeline/spin_once.h"
-#include "pipeline/system.h"
+#include "pipeline/system/spin_once.h"
+#include "pipeline/system/system.h"
 
 enum {
     SPINS = 1500,      /* about the time that a wake-up takes */

@@ -10,8 +10,9 @@ trap 'rm -rf "$tmp"' EXIT
 failed=0
 warnings="-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I$MR_BUILD/include -I$MR_BUILD/generated"
 
-for header in $(awk '/^set\(MR_[A-Z]+_HEADERS/ { on = 1 } on { print } /\)/ { on = 0 }' \
-    "$MR_SOURCE/CMakeLists.txt" | tr ' ()' '\n\n\n' | grep '\.h$') millrace.h millrace-transport.h; do
+for header in $(sed -n 's|^#include <millrace/\(.*\)>$|\1|p' "$MR_SOURCE"/cmake/millrace*.h.in) \
+    $(sed -n 's/^  \([a-z_/0-9]*\.h\)=.*/\1/p' "$MR_SOURCE/cmake/public_headers.cmake") \
+    millrace.h millrace-transport.h millrace-trainer.h; do
     echo "#include <millrace/$header>" >"$tmp/one.c"
     cp "$tmp/one.c" "$tmp/one.cpp"
     # shellcheck disable=SC2086

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "tests/cuda_double/warps.h"
-#include "trainer/cuda/kernels/kernel_params.h"
+#include "trainer/device/cuda/kernels/kernel_params.h"
 extern "C" {
 #define DECLARE(family, name, params) void mr_##name(const params p);
 MR_CUDA_KERNELS(DECLARE)

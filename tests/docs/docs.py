@@ -14,7 +14,7 @@ A block (indented by four spaces, or fenced) is one of these, recognised by how 
                     must compile, and a whole program must run
     <!-- not run: REASON -->    on the line before: anything else
 Blocks of a page run in turn in one directory, which has the files that FIXTURES makes. The code in the
-head comments of op.h and op_iterator.h and in introduction.txt is one program (OWN_OP), which runs too.
+head comments of op.h, op_iterator.h and cmake/millrace.h.in is one program (OWN_OP), which runs too.
 docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
 TAP goes to $TAP_FILE, one test a block and one a page for its links.
 """
@@ -226,7 +226,7 @@ def run_own_op(root, folder, build, compiler):
     parameters, descriptor = head_blocks(f"{root}/pipeline/graph/op.h")
     slots, = head_blocks(f"{root}/pipeline/engine/op_iterator.h")
     chain, options, positions, registered = (
-        textwrap.indent(block, "    ") for block in head_blocks(f"{root}/pipeline/introduction.txt"))
+        textwrap.indent(block, "    ") for block in head_blocks(f"{root}/cmake/millrace.h.in"))
     compile_c(OWN_OP % locals(), folder, build, compiler, wanted="3 3 1 \n" * 4)
 
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "tests/fuzz/small_memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

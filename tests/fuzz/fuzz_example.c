@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/formats/example.h"
+#include "pipeline/formats/tfrecord/example.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

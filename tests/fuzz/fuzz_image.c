@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "pipeline/formats/image_codec.h"
+#include "pipeline/formats/images/image_codec.h"
 #include "tests/fuzz/small_memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

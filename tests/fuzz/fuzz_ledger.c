@@ -8,8 +8,8 @@
 #include <zstd.h>
 
 #include "pipeline/formats/crc32c.h"
-#include "pipeline/formats/ledger.h"
-#include "pipeline/formats/ledger_format.h"
+#include "pipeline/formats/ledger/ledger.h"
+#include "pipeline/formats/ledger/ledger_format.h"
 #include "tests/fuzz/small_memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

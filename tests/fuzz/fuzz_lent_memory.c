@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/net/lent_memory.h"
 
 enum { SIZE = 1 << 16, MOST = 32 };

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "pipeline/formats/parquet_file.h"
+#include "pipeline/formats/parquet/parquet_file.h"
 #include "tests/fuzz/small_memory.h"
 
 enum { MOST_COLUMNS = 16, MOST_ROWS = 2000, MOST_READS = 500 };

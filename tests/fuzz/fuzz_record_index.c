@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "pipeline/formats/record_index.h"
+#include "pipeline/formats/tfrecord/record_index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a safetensors file: what is accepted can be read to its last value. */
-#include "trainer/safetensors.h"
+#include "trainer/files/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

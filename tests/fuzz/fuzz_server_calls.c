@@ -7,7 +7,7 @@
  * A worker is cancelled from the start: it waits for no server that a job names. */
 #include <string.h>
 #include <sys/socket.h>
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fuzz/small_memory.h"
 #include "trainer/servers/parameters.h"
 #include "trainer/servers/steps.h"

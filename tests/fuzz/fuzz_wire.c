@@ -7,7 +7,7 @@
 
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/graph/dataset.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/wire/block_frame.h"
 #include "transport/wire/messages.h"
 

@@ -32,7 +32,7 @@
 
 #include "pipeline/graph/dataset.h"
 #include "pipeline/memory/buffer.h"
-#include "shard/auto_shard.h"
+#include "shard/passes/auto_shard.h"
 #include "tests/events.h"
 
 enum { MOST_EVENTS = 256, MOST_SAME = 200, WAYS = 3, CHAINS = 3, LINKS = 4, SECONDS = 600 };

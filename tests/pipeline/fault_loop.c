@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/memory/alloc.h"
 #include "tests/fault.h"
 #include "tests/harness.h"

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "trainer/ring/ring.h"
+#include "trainer/collective/ring/ring.h"
 
 typedef struct options {
     mr__fact facts[8];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rewrites: two expressions give one plan. */
-#include "shard/auto_shard.h"
+#include "shard/passes/auto_shard.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "tests/fault.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/harness.h"
-#include "shard/cluster.h"
+#include "shard/cluster/cluster.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/env_launcher.h"
+#include "shard/cluster/env_launcher.h"
 #include "tests/harness.h"
 
 #include <stdio.h>

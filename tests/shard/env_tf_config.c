@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/memory/alloc.h"
-#include "shard/cluster.h"
+#include "shard/cluster/cluster.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/input_context.h"
+#include "shard/distribute/input_context.h"
 #include "tests/harness.h"
 
 MR_TEST(per_replica_batch_size_divides)

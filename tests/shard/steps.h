@@ -7,9 +7,9 @@
  *     [4] _[]              "_": a replica without data
  *
  * Several components are joined by ':'. An error ends the text with "error". */
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/distribute.h"
+#include "shard/distribute/distribute.h"
 #include "tests/harness.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cut into streams: where the shard goes, what it says of that, and its seeds. */
-#include "shard/stream_cut.h"
+#include "shard/streams/stream_cut.h"
 
 #include <stdio.h>
 #include <stdlib.h>

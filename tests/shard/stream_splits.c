@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which splits a graph has, and what of it each of them is. */
-#include "shard/stream_splits.h"
+#include "shard/streams/stream_splits.h"
 
 #include <stdio.h>
 #include <string.h>

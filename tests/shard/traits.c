@@ -5,8 +5,8 @@
 
 #include "pipeline/graph/op.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/auto_shard.h"
-#include "shard/distribute.h"
+#include "shard/passes/auto_shard.h"
+#include "shard/distribute/distribute.h"
 #include "tests/harness.h"
 
 struct ahead {
@@ -56,9 +56,9 @@ static const mr_op ops[] = {
     {USER_PASS("user_pass", none, 0), .props = MR_OP_KEEPS_COUNT},
     {USER_PASS("user_mix", seeds, 24), .props = MR_OP_RANDOM | MR_OP_REORDERS},
     {USER_PASS("user_ahead", depths, sizeof(struct ahead)),
-     .props = MR_OP_KEEPS_COUNT | MR_OP_TRAILS | MR_OP_READS_AHEAD},
-    {USER_PASS("user_options", policies, 8), .props = MR_OP_TRAILS | MR_OP_HOLDS_OPTIONS},
-    {USER_PASS("user_count", none, 0), .props = MR_OP_OF_WHOLE},
+     .props = MR_OP_KEEPS_COUNT | MR_OP_SHARD_BELOW | MR_OP_READS_AHEAD},
+    {USER_PASS("user_options", policies, 8), .props = MR_OP_SHARD_BELOW | MR_OP_HOLDS_OPTIONS},
+    {USER_PASS("user_count", none, 0), .props = MR_OP_WHOLE_INPUT},
     {USER_PASS("user_deal", shards, sizeof(struct deal)), .props = MR_OP_SHARDS},
     {USER("user_names", mixes, sizeof(struct names)), .role = MR_ROLE_SOURCE, .infer = infer_names,
      .props = MR_OP_FILE_NAMES | MR_OP_RANDOM | MR_OP_REORDERS},

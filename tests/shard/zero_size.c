@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/dist_impl.h"
+#include "shard/distribute/dist_impl.h"
 #include "tests/harness.h"
 
 static mr_block zero_of(const mr_leaf *leaf)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What layers learn of data, held against Keras's examples and plain loops. */
-#include "trainer/adapt.h"
+#include "trainer/loop/adapt.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 /* A source of batches for the trainer's tests: an op of its own over arrays in memory, so that
  * these tests need nothing of the pipeline but the engine. It writes in place where asked to. */
 #include "pipeline/engine/op_iterator.h"
-#include "trainer/strategy.h"
-#include "trainer/variable.h"
+#include "trainer/strategy/strategy.h"
+#include "trainer/strategy/variable.h"
 
 typedef struct batches {
     size_t rows, batch,

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/parts.h"
-#include "trainer/callback.h"
-#include "trainer/callback_desc.h"
-#include "trainer/checkpoint.h"
+#include "trainer/loop/callback.h"
+#include "trainer/loop/callback_desc.h"
+#include "trainer/loop/checkpoint.h"
 
 static mr_status st;
 static const char ten[] =

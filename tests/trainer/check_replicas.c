@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/harness.h"
-#include "trainer/check_replicas.h"
-#include "trainer/strategy_impl.h"
+#include "trainer/model/check_replicas.h"
+#include "trainer/strategy/strategy_impl.h"
 
 MR_TEST(a_copy_with_another_bit_is_named)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints when something fails: whoever reads them finds a whole one. */
-#include "trainer/checkpoint.h"
+#include "trainer/loop/checkpoint.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "tests/harness.h"
 #include "tests/trainer/killed_at.h"
 #include "tests/trainer/parts.h"
-#include "trainer/callback.h"
-#include "trainer/saved_model.h"
+#include "trainer/loop/callback.h"
+#include "trainer/exchange/saved_model.h"
 
 static mr_status st;
 static const char data[] =

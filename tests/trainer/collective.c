@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/collective.h"
+#include "trainer/collective/collective.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "tests/trainer/batches.h"
 #include "tests/trainer/collective_check.h"
 #include "tests/trainer/device_doubles.h"
-#include "trainer/strategy.h"
+#include "trainer/strategy/strategy.h"
 
 static mr_status st;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine that reaches other processes itself: two ranks, each in a thread of its own, agree on
  * it, find each other by its id, and end what it does when the other fails. */
-#include "trainer/collective_processes.h"
+#include "trainer/collective/collective_processes.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/collective_times.h"
+#include "trainer/collective/collective_times.h"
 #include <unistd.h>
 #include "pipeline/engine/op_iterator.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
-#include "trainer/strategy.h"
+#include "trainer/strategy/strategy.h"
 
 static mr_status st;
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loops of one's own over parameter servers: real processes, forked from the test. */
-#include "trainer/coordinator.h"
+#include "trainer/servers/coordinator.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "shard/input_context.h"
+#include "shard/distribute/input_context.h"
 #include "tests/harness.h"
-#include "trainer/parameter_server.h"
+#include "trainer/servers/parameter_server.h"
 
 enum { MOST = 4, STEPS = 24 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/device.h"
+#include "trainer/device/device.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 #include "tests/harness.h"
-#include "trainer/cpu/device_cpu.h"
-#include "trainer/cpu/stream_cpu.h"
+#include "trainer/device/cpu/device_cpu.h"
+#include "trainer/device/cpu/stream_cpu.h"
 
 static mr_status st;
 

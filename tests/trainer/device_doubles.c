@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "tests/harness.h"
-#include "trainer/cpu/device_cpu.h"
-#include "trainer/math.h"
+#include "trainer/device/cpu/device_cpu.h"
+#include "trainer/device/math.h"
 
 static mr_status st;
 

@@ -7,7 +7,7 @@
  *     strict     gives out addresses of device memory that the processor cannot use: whoever
  *                dereferences one dies of it. Operations and copies know what they mean.
  *     apart      devices that cannot reach each other's memory */
-#include "trainer/device.h"
+#include "trainer/device/device.h"
 
 /* Registers these kinds; once in a process. */
 void test_register_doubles(void);

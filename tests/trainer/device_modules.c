@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/device_modules.h"
+#include "trainer/device/device_modules.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tests/harness.h"
-#include "trainer/device_modules_impl.h"
+#include "trainer/device/device_modules_impl.h"
 
 static mr_status st;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/fit.h"
+#include "trainer/loop/fit.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training on arrays in memory. */
-#include "trainer/fit_arrays.h"
+#include "trainer/loop/fit_arrays.h"
 #include <string.h>
 #include "tests/fault.h"
 #include "tests/harness.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
-#include "trainer/loss.h"
-#include "trainer/model.h"
+#include "trainer/objectives/loss.h"
+#include "trainer/model/model.h"
 
 static mr_status st;
 

@@ -4,7 +4,7 @@
 /* One layer on a device without a model around it: what it gives, and its gradients against finite
  * differences. Runs on the devices of math_bench.h. */
 #include "tests/trainer/math_bench.h"
-#include "trainer/model_impl.h"
+#include "trainer/model/model_impl.h"
 
 typedef struct rig {
     bench *b;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/loss.h"
+#include "trainer/objectives/loss.h"
 #include <math.h>
 #include <string.h>
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
-#include "trainer/metric.h"
-#include "trainer/optimizer.h"
+#include "trainer/objectives/metric.h"
+#include "trainer/objectives/optimizer.h"
 
 static mr_status st;
 

@@ -4,7 +4,7 @@
 /* What the tests of a device's operations share: they run on the devices that MR_TEST_DEVICES names
  * ("cuda:0,cpu:0"; default cpu:0), and touch device memory by copies alone. */
 #include "tests/harness.h"
-#include "trainer/math.h"
+#include "trainer/device/math.h"
 
 enum { MAX_BLOCKS = 64 };
 

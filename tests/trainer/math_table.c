@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of a device's table against plain loops, at sizes that divide nothing. */
-#include "trainer/math.h"
+#include "trainer/device/math.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tests/harness.h"
 #include "tests/trainer/math_bench.h"
-#include "trainer/random_bits.h"
+#include "trainer/device/random_bits.h"
 
 static mr_status st;
 

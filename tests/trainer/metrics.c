@@ -6,7 +6,7 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
-#include "trainer/fit.h"
+#include "trainer/loop/fit.h"
 
 static mr_status st;
 

@@ -8,9 +8,9 @@
 #include "tests/trainer/batches.h"
 #include "tests/trainer/parts.h"
 #include "tests/trainer/pass.h"
-#include "trainer/fit.h"
-#include "trainer/model.h"
-#include "trainer/saved_model.h"
+#include "trainer/loop/fit.h"
+#include "trainer/model/model.h"
+#include "trainer/exchange/saved_model.h"
 
 enum { ROWS = PASS_ROWS, IN = 4, MID = 3, OUT = 2 };
 static mr_status st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers and models: values against plain loops, gradients against finite differences, and the same
  * results on any number of replicas. */
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
-#include "trainer/loss.h"
-#include "trainer/model_impl.h"
+#include "trainer/objectives/loss.h"
+#include "trainer/model/model_impl.h"
 
 static mr_status st;
 

@@ -8,7 +8,7 @@
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
 #include "tests/trainer/parts.h"
-#include "trainer/fit.h"
+#include "trainer/loop/fit.h"
 
 static mr_status st;
 

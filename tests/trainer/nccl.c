@@ -6,7 +6,7 @@
 #include <string.h>
 #include "tests/harness.h"
 #include "tests/trainer/math_bench.h"
-#include "trainer/collective.h"
+#include "trainer/collective/collective.h"
 
 enum { MAX_GPUS = 16, ROUNDS = 5 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
-#include "trainer/fit.h"
+#include "trainer/loop/fit.h"
 
 static mr_status st;
 

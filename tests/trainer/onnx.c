@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ONNX export but for what the file means, which readers.py asks onnxruntime. */
-#include "trainer/onnx.h"
+#include "trainer/model/onnx.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "tests/fault.h"
 #include "tests/harness.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 static mr_status st;
 

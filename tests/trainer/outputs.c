@@ -10,12 +10,12 @@
 #include "tests/trainer/batches.h"
 #include "tests/trainer/parts.h"
 #include "tests/trainer/pass.h"
-#include "trainer/callback.h"
-#include "trainer/checkpoint.h"
-#include "trainer/fit.h"
-#include "trainer/model.h"
-#include "trainer/onnx.h"
-#include "trainer/saved_model.h"
+#include "trainer/loop/callback.h"
+#include "trainer/loop/checkpoint.h"
+#include "trainer/loop/fit.h"
+#include "trainer/model/model.h"
+#include "trainer/model/onnx.h"
+#include "trainer/exchange/saved_model.h"
 
 static mr_status st;
 

@@ -2,7 +2,7 @@
 #ifndef MR_TESTS_TRAINER_PARTS_H
 #define MR_TESTS_TRAINER_PARTS_H
 /* What training takes, all in one. */
-#include "trainer/fit.h"
+#include "trainer/loop/fit.h"
 
 typedef struct parts {
     mr_strategy *s;

@@ -3,7 +3,7 @@
 #define MR_TESTS_TRAINER_PASS_H
 /* Passes of a model over PASS_ROWS rows, divided among any number of replicas: what they give, and
  * their gradients against finite differences. */
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 enum { PASS_ROWS = 5, PASS_MOST = 4, PASS_MOST_VARIABLES = 16 };
 

@@ -10,9 +10,9 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
-#include "trainer/fit.h"
-#include "trainer/layer.h"
-#include "trainer/saved_model.h"
+#include "trainer/loop/fit.h"
+#include "trainer/model/layer.h"
+#include "trainer/exchange/saved_model.h"
 
 static mr_status st;
 

@@ -4,12 +4,12 @@
 #include "pipeline/memory/alloc.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
-#include "trainer/layer.h"
-#include "trainer/loss.h"
-#include "trainer/loss_desc.h"
-#include "trainer/metric_desc.h"
-#include "trainer/model.h"
-#include "trainer/optimizer_desc.h"
+#include "trainer/model/layer.h"
+#include "trainer/objectives/loss.h"
+#include "trainer/objectives/loss_desc.h"
+#include "trainer/objectives/metric_desc.h"
+#include "trainer/model/model.h"
+#include "trainer/objectives/optimizer_desc.h"
 
 static mr_status st;
 

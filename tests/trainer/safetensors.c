@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/safetensors.h"
+#include "trainer/files/safetensors.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
-#include "trainer/parameter_server.h"
-#include "trainer/servers/line.h"
+#include "trainer/servers/parameter_server.h"
+#include "trainer/servers/server_connections.h"
 
 static mr_status st;
 

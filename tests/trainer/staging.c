@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/staging.h"
+#include "trainer/strategy/staging.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/strategy.h"
+#include "trainer/strategy/strategy.h"
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
 #include "tests/trainer/device_doubles.h"
-#include "trainer/cpu/device_cpu.h"
-#include "trainer/strategy_impl.h"
+#include "trainer/device/cpu/device_cpu.h"
+#include "trainer/strategy/strategy_impl.h"
 
 static mr_status st;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trainer/timeline.h"
+#include "trainer/device/timeline.h"
 #include <stdio.h>
 #include <string.h>
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/trainer/batches.h"
 #include "tests/trainer/device_doubles.h"
-#include "trainer/fit.h"
+#include "trainer/loop/fit.h"
 
 static mr_status st;
 

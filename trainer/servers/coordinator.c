@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps are those of mr_fit (remote_steps.h), in the order in which they were scheduled. */
-#include "trainer/coordinator.h"
+#include "trainer/servers/coordinator.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/utf8.h"
-#include "trainer/fit_run.h"
+#include "trainer/loop/fit_run.h"
 #include "trainer/registry.h"
 #include "trainer/servers/remote_steps.h"
 

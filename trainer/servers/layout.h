@@ -10,7 +10,7 @@
  *     max_size(bytes)                    as many as it takes for none to have more
  *
  * thread   one at a time per object */
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 typedef struct mr__piece {
     size_t variable;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process of a worker or a parameter server. The loop's thread does everything, one call after
  * the other: nobody else needs a worker that makes a step, and updates come in turn. */
-#include "trainer/parameter_server.h"
+#include "trainer/servers/parameter_server.h"
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/servers/parameters.h"
 #include "trainer/servers/steps.h"
 #include "transport/wire/token_file.h"

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/checkpoint_impl.h"
-#include "trainer/optimizer_impl.h"
+#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/objectives/optimizer_impl.h"
 
 mr_code mr__parameters_open(mr__parameters *p, mr_status *st)
 {

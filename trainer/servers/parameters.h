@@ -5,7 +5,7 @@
  * Gradients are applied as they come, one step's at a time.
  *
  * thread   one at a time per object */
-#include "trainer/optimizer.h"
+#include "trainer/objectives/optimizer.h"
 #include "trainer/servers/server_call.h"
 
 typedef struct mr__parameters {

@@ -2,13 +2,14 @@
 #include "trainer/servers/remote_steps.h"
 #include <inttypes.h>
 #include <string.h>
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/checkpoint_impl.h"
-#include "trainer/loss.h"
-#include "trainer/metric_impl.h"
-#include "trainer/model_impl.h"
-#include "trainer/optimizer_impl.h"
+#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/objectives/loss.h"
+#include "trainer/objectives/metric_impl.h"
+#include "trainer/model/model_impl.h"
+#include "trainer/objectives/optimizer_impl.h"
 #include "trainer/servers/layout.h"
 
 enum {
@@ -338,7 +339,7 @@ static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker
         json_object_set_new(text, "mixed_precision", json_true());
     if (text && r->s->partitioner)
         json_object_set_new(text, "partitioner", json_string(r->s->partitioner));
-    if (text && read && read->has_seed && !read->seed_made_up)
+    if (text && read && read->has_seed && !mr__iterator_internal_of(read)->seed_made_up)
         json_object_set_new(text, "data_seed", json_integer((json_int_t)read->seed));
     return text;
 }

@@ -10,7 +10,7 @@
  * back there, with what callbacks made of it.
  *
  * thread   one at a time per object */
-#include "trainer/fit_run.h"
+#include "trainer/loop/fit_run.h"
 #include "trainer/servers/servers.h"
 
 /* NULL: no strategy of parameter servers. */

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
-#include "trainer/checkpoint_impl.h"
+#include "pipeline/system/system.h"
+#include "trainer/loop/checkpoint_impl.h"
 
 enum { MOST_VALUES = 1 << 28 }; /* of a frame: 1 GiB */
 enum { IDLE_SECONDS = 10, BETWEEN_SECONDS = 5, PROBES = 4, LOST_MS = 60000 };

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "trainer/servers/layout.h"
 #include "transport/wire/token_file.h"
 

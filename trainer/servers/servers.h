@@ -5,8 +5,8 @@
  * without a parameter server nothing goes on; a worker is waited for, and the others work.
  *
  * thread   one at a time per object */
-#include "trainer/servers/line.h"
-#include "trainer/strategy.h"
+#include "trainer/servers/server_connections.h"
+#include "trainer/strategy/strategy.h"
 
 typedef struct mr__servers {
     mr__lines all; /* parameter servers, then workers */

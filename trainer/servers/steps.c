@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/checkpoint_impl.h"
-#include "trainer/metric_impl.h"
-#include "trainer/model_impl.h"
-#include "trainer/random_bits.h"
+#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/objectives/metric_impl.h"
+#include "trainer/model/model_impl.h"
+#include "trainer/device/random_bits.h"
 #include "trainer/registry.h"
 
 /* For the parameter servers, which the coordinator has found: it asks again. */

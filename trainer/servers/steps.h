@@ -5,10 +5,10 @@
  * the coordinator gives out: pulls the variables, computes a batch's gradients, pushes them.
  *
  * thread   one at a time per object */
-#include "trainer/coordinator.h"
-#include "trainer/fit_run.h"
+#include "trainer/servers/coordinator.h"
+#include "trainer/loop/fit_run.h"
 #include "trainer/servers/layout.h"
-#include "trainer/servers/line.h"
+#include "trainer/servers/server_connections.h"
 #include "trainer/servers/wanted_rows.h"
 
 typedef struct mr__steps {

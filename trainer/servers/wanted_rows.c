@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/model_impl.h"
+#include "trainer/model/model_impl.h"
 
 enum { MOST_NUMBERS = 1 << 28 };
 

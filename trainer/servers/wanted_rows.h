@@ -7,7 +7,7 @@
  *
  * thread   one at a time per object */
 #include <jansson.h>
-#include "trainer/fit_run.h"
+#include "trainer/loop/fit_run.h"
 #include "trainer/servers/layout.h"
 
 typedef struct mr__wanted_of {

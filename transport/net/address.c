@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 enum { BACKLOG = 1024 };
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 static void opened(mr__socket *s)
 {

@@ -11,7 +11,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/net/loop_engine.h"
 
 enum { LOW_LEAST = 64 << 10, LOW_MOST = 1 << 20 };

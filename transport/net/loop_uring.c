@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/net/loop_engine.h"
 
 enum { ENTRIES = 256 };

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/buffer.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "transport/net/loop_engine.h"
 
 enum { PIPE_BYTES = 1 << 20 }; /* what anybody may have */

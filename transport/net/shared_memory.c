@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* A file that could shrink would end the process that reads its memory. */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };

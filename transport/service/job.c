@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include "pipeline/files/glob.h"
-#include "pipeline/formats/data_files.h"
+#include "pipeline/formats/shards/data_files.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
-#include "shard/auto_shard.h"
-#include "shard/stream_cut.h"
-#include "shard/stream_splits.h"
+#include "shard/passes/auto_shard.h"
+#include "shard/streams/stream_cut.h"
+#include "shard/streams/stream_splits.h"
 
 #define MOST_ARRAY_BYTES ((size_t)64 << 20)
 #define ALL_NAMES        (-2) /* as buffer of a shuffle: the whole of its input */
@@ -507,12 +507,13 @@ static uint64_t seed_of(const Mr__Wire__Job *job, uint32_t stream)
     return mr__splitmix(job->seed + MR__GOLDEN * ((uint64_t)stream + 1));
 }
 
-void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o)
+void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o, mr__iterator_internal *internal)
 {
     bool own = job->mode == MR__WIRE__MODE__DYNAMIC || job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
     o->has_seed = true;
-    o->seed_made_up = !own;
-    o->function_seed = job->function_seed;
+    internal->seed_made_up = !own;
+    internal->function_seed = job->function_seed;
+    o->internal = internal;
 }
 
 /* What worker `index` of job->streams has: random ops draw the same on all of them. */

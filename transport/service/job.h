@@ -9,7 +9,7 @@
  * A final job gives the same streams on every machine. Jobs from here are owned: mr__wire_free.
  *
  * thread   any */
-#include "pipeline/engine/iterator.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/graph/rewrite.h"
 #include "transport/wire/messages.h"
 
@@ -37,10 +37,10 @@ void mr__job_lists_free(Mr__Wire__FileList **lists, size_t n);
 /* *out = job with these lists, and its number of streams where that was left open. */
 mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size_t n,
                        Mr__Wire__Job **out, mr_status *st) MR_NODISCARD;
-/* What streams have but for the seed, which mr__job_cut gives: where the mode promises one
- * sequence, random functions draw the same in all of them, and what they draw without the
- * service. */
-void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o);
+/* Sets the options of an iterator over a stream, except for opts->seed, which mr__job_cut returns.
+ * Where the mode promises one sequence, random functions draw the same in all streams as without
+ * the service. *internal is borrowed by *o. */
+void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o, mr__iterator_internal *internal);
 /* *out = the dataset of one stream of a final job; owned. In parallel_epochs and dynamic it is the
  * whole graph (whose splits, in dynamic, are all this stream's), in the static modes what worker
  * number `stream` of job->streams has. *run_seed: mr_iterator_opts.seed for it

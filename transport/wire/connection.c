@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 #define HELLO_NS ((int64_t)10000000000) /* for the handshake */
 

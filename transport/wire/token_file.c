@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 
 /* Up to `most` bytes of the file. */
 static mr_code read_file(const char *path, char *text, size_t most, size_t *n, mr_status *st)

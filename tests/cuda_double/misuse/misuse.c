@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trainer/math.h"
+#include "trainer/device/math.h"
 
 enum { N = 1000, BYTES = N * 4 };
 

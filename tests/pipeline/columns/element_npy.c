@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/columns/element_npy.h"
+#include "pipeline/streams/elements/element_npy.h"
 
 #include <stdio.h>
 #include <string.h>

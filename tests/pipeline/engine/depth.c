@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The depth that auto chooses, on a clock of the test's own; and what runs say of theirs. */
-#include "pipeline/engine/depth.h"
+#include "pipeline/engine/auto_parallelism.h"
 
 #include <string.h>
 
 #include "pipeline/engine/run.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 
 static double clock_seconds;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/events.h"
 #include "tests/harness.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/engine/tuner.h"
+#include "pipeline/engine/block_size_tuner.h"
 
 #include "pipeline/engine/run.h"
 #include "tests/harness.h"

@@ -10,7 +10,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault_calls.h"
 #include "tests/harness.h"
 

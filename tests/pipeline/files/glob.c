@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 #include "tests/pipeline/memory/fail_nth.h"
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/log.h"
 #include "tests/harness.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 
 #include <lz4frame.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 
-#include "pipeline/formats/arrow_ipc_source.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc_source.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/arrow_file.h"

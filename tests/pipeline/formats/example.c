@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/example.h"
+#include "pipeline/formats/tfrecord/example.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/formats/example_wire.h"
+#include "pipeline/formats/tfrecord/example_wire.h"
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
 

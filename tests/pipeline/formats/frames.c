@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/frames.h"
+#include "pipeline/formats/tfrecord/zstd_records.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/formats/record_frames.h"
+#include "pipeline/formats/tfrecord/record_frames.h"
 #include "pipeline/memory/alloc.h"
 #include "tests/fault.h"
 #include "tests/harness.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/idx.h"
+#include "pipeline/formats/images/idx.h"
 
 #include "tests/pipeline/formats/record_files.h"
 

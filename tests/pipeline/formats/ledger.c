@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/ledger.h"
+#include "pipeline/formats/ledger/ledger.h"
 
 #include <errno.h>
 #include <stdio.h>

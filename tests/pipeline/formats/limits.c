@@ -3,8 +3,8 @@
  * fail, bytes after the end of a message. */
 #include <errno.h>
 
-#include "pipeline/formats/csv_reader.h"
-#include "pipeline/formats/example.h"
+#include "pipeline/formats/text/csv_reader.h"
+#include "pipeline/formats/tfrecord/example.h"
 #include "pipeline/formats/reader.h"
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"

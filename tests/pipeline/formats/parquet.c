@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/formats/parquet_codec.h"
-#include "pipeline/formats/parquet_file.h"
-#include "pipeline/formats/parquet_values.h"
-#include "pipeline/formats/thrift_compact.h"
+#include "pipeline/formats/parquet/parquet_codec.h"
+#include "pipeline/formats/parquet/parquet_file.h"
+#include "pipeline/formats/parquet/parquet_values.h"
+#include "pipeline/formats/parquet/thrift_compact.h"
 #include "tests/harness.h"
 
 #define LENGTH(v) (sizeof(v) / sizeof *(v))

@@ -10,7 +10,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "tests/harness.h"
 
 typedef struct byte_string {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/record_frames.h"
+#include "pipeline/formats/tfrecord/record_frames.h"
 
 #include <stdio.h>
 #include <string.h>

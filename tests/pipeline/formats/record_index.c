@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/record_index.h"
+#include "pipeline/formats/tfrecord/record_index.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -7,7 +7,7 @@
 
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in the place of a shard writer's lock. */
-#include "pipeline/formats/shard_writer.h"
+#include "pipeline/formats/shards/shard_writer.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/shard_writer.h"
+#include "pipeline/formats/shards/shard_writer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/graph/dataset.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/fault_calls.h"
 #include "tests/pipeline/formats/record_files.h"

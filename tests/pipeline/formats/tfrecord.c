@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "pipeline/log.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/formats/crc32c.h"
 #include "tests/pipeline/formats/record_files.h"
 #include "tests/pipeline/memory/fail_nth.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/functions/function.h"
+#include "pipeline/functions/compiler/function.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"

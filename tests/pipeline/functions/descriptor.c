@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/formats/example.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/example.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"

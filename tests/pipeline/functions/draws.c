@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What random functions draw depends on the element's records and the seeds, and on nothing
  * else. */
-#include "pipeline/functions/draws.h"
+#include "pipeline/functions/compiler/draws.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/engine/iterator.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/functions/descriptor.h"
 #include "pipeline/streams/reduce_dataset.h"
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
+
+static const mr__iterator_internal seed_made_up = {.seed_made_up = true};
 
 /* All elements of a pipeline in one line. */
 static const char *elements(const char *text, const mr_iterator_opts *opts)
@@ -73,7 +75,7 @@ MR_TEST(each_element_epoch_seed_and_call_draws_for_itself)
     mr_check(strcmp(first, elements("range(20).map(x => " CROP ", seed=2))", NULL)) != 0);
     const mr_iterator_opts job = {.seed = 5, .has_seed = true},
                            other = {.seed = 6, .has_seed = true};
-    const mr_iterator_opts made_up = {.seed = 5, .has_seed = true, .seed_made_up = true};
+    const mr_iterator_opts made_up = {.seed = 5, .has_seed = true, .internal = &seed_made_up};
     const char *with_job = elements("range(20).map(x => " CROP ", seed=1))", &job);
     mr_check(strcmp(first, with_job) != 0);
     mr_check(strcmp(with_job, elements("range(20).map(x => " CROP ", seed=1))", &other)) != 0);
@@ -167,7 +169,7 @@ MR_TEST(folds_draw_by_the_elements)
     const char *drawn = elements("range(20).map(x => " CROP ", seed=1))", NULL);
     mr_eq_str(elements("range(20).scan(0, (s, x) => (s, " CROP ", seed=1)))", NULL), drawn);
     const mr_iterator_opts job = {.seed = 5, .has_seed = true},
-                           made_up = {.seed = 5, .has_seed = true, .seed_made_up = true};
+                           made_up = {.seed = 5, .has_seed = true, .internal = &seed_made_up};
     static const char text[] = "range(20)";
     mr_dataset *ds = mr_test_graph(text);
     int64_t want = 0;

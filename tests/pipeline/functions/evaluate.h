@@ -8,7 +8,7 @@
  *
  * A row that fails shows as "!" and its message, and is gone for the next function. A function that
  * is refused gives "refused: " and its message. The text is valid until the next call. */
-#include "pipeline/functions/program.h"
+#include "pipeline/functions/compiler/program.h"
 
 const char *evaluate_some(size_t rows, const char *const *functions);
 #define evaluate(rows, ...) evaluate_some(rows, (const char *const[]){__VA_ARGS__, NULL})

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/formats/example.h"
+#include "pipeline/formats/tfrecord/example.h"
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"

@@ -7,7 +7,7 @@
 #include <turbojpeg.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/formats/image_codec.h"
+#include "pipeline/formats/images/image_codec.h"
 #include "pipeline/memory_bound.h"
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"

@@ -10,8 +10,8 @@
 #include <zlib.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/formats/image_codec.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/images/image_codec.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/functions/descriptor.h"
 #include "tests/fault.h"
 #include "tests/harness.h"

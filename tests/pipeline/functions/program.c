@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs from callbacks, and functions with what surrounds them. */
-#include "pipeline/functions/program.h"
+#include "pipeline/functions/compiler/program.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/formats/arrow_ipc.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"

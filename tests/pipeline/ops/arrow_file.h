@@ -2,7 +2,7 @@
 #ifndef MR_TESTS_ARROW_FILE_H
 #define MR_TESTS_ARROW_FILE_H
 /* Arrow files of the elements of graphs, and streams of such files. */
-#include "pipeline/formats/arrow_ipc_writer.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc_writer.h"
 #include "tests/pipeline/ops/table_file.h"
 
 /* File `name` of the test's directory is an Arrow file of the graph's elements: a batch is written

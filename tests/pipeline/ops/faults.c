@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/formats/record_index.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/record_index.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/batch.h"

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "pipeline/engine/permutation.h"
-#include "pipeline/formats/record_index.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/record_index.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "tests/fault.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "pipeline/functions/function.h"
+#include "pipeline/functions/compiler/function.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/batch.h"

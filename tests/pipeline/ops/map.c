@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/functions/function.h"
+#include "pipeline/functions/compiler/function.h"
 #include "pipeline/ops/apply.h"
 #include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "pipeline/formats/parquet_file.h"
-#include "pipeline/formats/thrift_compact.h"
+#include "pipeline/formats/parquet/parquet_file.h"
+#include "pipeline/formats/parquet/thrift_compact.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"

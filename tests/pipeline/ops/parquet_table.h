@@ -2,7 +2,7 @@
 #ifndef MR_TESTS_PARQUET_TABLE_H
 #define MR_TESTS_PARQUET_TABLE_H
 /* Parquet files for tests: the elements of a graph, in as many row groups as are wanted. */
-#include "pipeline/formats/parquet_writer.h"
+#include "pipeline/formats/parquet/parquet_writer.h"
 #include "tests/pipeline/ops/table_file.h"
 
 /* File `name` of the test's directory holds the records that `graph` emits. group_bytes: of values

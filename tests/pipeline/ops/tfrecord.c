@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/formats/record_frames.h"
-#include "pipeline/formats/record_index.h"
-#include "pipeline/formats/shard_writer.h"
-#include "pipeline/formats/tfrecord.h"
+#include "pipeline/formats/tfrecord/record_frames.h"
+#include "pipeline/formats/tfrecord/record_index.h"
+#include "pipeline/formats/shards/shard_writer.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/log.h"

@@ -10,7 +10,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/memory/buffer.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/events.h"
 #include "tests/fault.h"
 #include "tests/fault_calls.h"

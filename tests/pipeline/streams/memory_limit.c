@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/engine/iterator.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/sequence.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 #include "tests/pipeline/streams/counted_memory.h"
 
@@ -514,7 +514,8 @@ MR_TEST(runs_that_are_told_of_each_other_must_fit_together)
     mr_iterator_opts o = {.threads = 0, .has_threads = true};
     mr_dataset *ds = graph(ROWS ".shuffle(20, seed=1)"), *none = graph("range(0)");
     int64_t one = needed(ds, &o), process = needed(none, &o) - MIB; /* less its own blocks */
-    o.memory_beside = true;
+    const mr__iterator_internal internal = {.shares_memory = true};
+    o.internal = &internal;
     o.memory_limit = process + 2 * (one - process) + 4 * MIB; /* and what sends it on */
     mr_ok(mr_iterator_open(&its[0], ds, &o, &st), &st);
     base = 30 * MIB; /* what that one holds does not count again */

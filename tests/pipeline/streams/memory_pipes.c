@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 
 enum { PIPES = 60, LINE = 1 << 18 };

@@ -2,7 +2,7 @@
 #ifndef MR_TESTS_QUEUE_RIG_H
 #define MR_TESTS_QUEUE_RIG_H
 /* A read-ahead queue over a graph, driven by hand. */
-#include "pipeline/functions/function.h"
+#include "pipeline/functions/compiler/function.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/streams/read_ahead_queue.h"
 

@@ -16,11 +16,11 @@
 
 #include "pipeline/engine/executor.h"
 #include "pipeline/files/read_ahead.h"
-#include "pipeline/functions/function.h"
+#include "pipeline/functions/compiler/function.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sequence.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 #include "tests/harness.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The account on a real disk: what was acknowledged is there again, whatever happened. */
-#include "transport/service/account.h"
+#include "transport/service/dispatcher/account.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault_calls.h"
 #include "tests/harness.h"
 #include "tests/transport/service/failing_vfs.h"

@@ -5,9 +5,9 @@
  * loopback. */
 #include <pthread.h>
 
-#include "transport/service/dispatcher_run.h"
+#include "transport/service/dispatcher/dispatcher_run.h"
 #include "transport/service/service.h"
-#include "transport/service/worker_run.h"
+#include "transport/service/worker/worker_run.h"
 
 enum { CLUSTER_ELEMENTS = 300, CLUSTER_STREAMS = 3 };
 

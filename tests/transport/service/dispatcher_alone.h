@@ -3,7 +3,7 @@
 #define MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_ALONE_H
 /* The dispatcher alone: tests say what peers say, and see what it says, and after which record. */
 #include <stdbool.h>
-#include "transport/service/dispatcher.h"
+#include "transport/service/dispatcher/dispatcher.h"
 
 /* What it said last, and what it recorded. */
 typedef struct dispatcher_alone {

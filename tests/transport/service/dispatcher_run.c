@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The dispatcher as it runs, over loopback: who connects, what is held back, how it ends. */
-#include "transport/service/dispatcher_run.h"
+#include "transport/service/dispatcher/dispatcher_run.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -17,7 +17,7 @@
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
 #include "tests/transport/service/failing_vfs.h"
-#include "transport/service/ask.h"
+#include "transport/service/request.h"
 #include "transport/wire/connection.h"
 
 typedef struct server {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A client's reader alone: when it gives up. The simulation tests the rest. */
-#include "transport/service/job_reader.h"
+#include "transport/service/client/job_reader.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
-#include "transport/service/dispatcher_state.h"
-#include "transport/service/job_reader_state.h"
+#include "transport/service/dispatcher/dispatcher_state.h"
+#include "transport/service/client/job_reader_state.h"
 
 simulation *S;
 uint64_t mr__simulation_happened[MR__SIM_KINDS];

@@ -8,7 +8,7 @@
 
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
-#include "transport/service/dispatcher_state.h"
+#include "transport/service/dispatcher/dispatcher_state.h"
 
 /* ---- the dispatcher ---- */
 

@@ -5,9 +5,9 @@
  * goes wrong, simulation_parts.c the dispatcher and the clients, simulation_workers.c the workers,
  * simulation_shared.c the consumers of shared modes. */
 #include "tests/transport/service/simulation.h"
-#include "transport/service/dispatcher.h"
-#include "transport/service/host.h"
-#include "transport/service/job_reader.h"
+#include "transport/service/dispatcher/dispatcher.h"
+#include "transport/service/worker/worker_streams.h"
+#include "transport/service/client/job_reader.h"
 
 enum {
     MOST_WORKERS = 6,

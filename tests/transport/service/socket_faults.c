@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault_calls.h"
 #include "tests/harness.h"
 #include "tests/transport/service/cluster.h"

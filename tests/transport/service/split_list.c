@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of a stream's splits, fed by hand: what a source emits, what it asks for, and its
  * positions. */
-#include "transport/service/split_list.h"
+#include "transport/service/worker/split_list.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/stream_splits.h"
+#include "shard/streams/stream_splits.h"
 #include "tests/harness.h"
 
 /* Who is asked: a thread that answers the n-th question with answers[n]. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A dispatcher, a worker and a client as they run, over loopback, in one process: also when memory
  * is short, which must end in the right elements or in an error, never in anything else. */
-#include "transport/service/worker_run.h"
+#include "transport/service/worker/worker_run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,13 +17,13 @@
 #include "pipeline/ops/batch.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/transport/service/cluster.h"
 #include "transport/service/job.h"
-#include "transport/service/producer.h"
-#include "transport/service/roots.h"
+#include "transport/service/worker/producer.h"
+#include "transport/service/worker/file_roots.h"
 #include "transport/service/stream_position.h"
 #include "transport/wire/token_file.h"
 

@@ -5,7 +5,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/formats/crc32c.h"
-#include "pipeline/system.h"
+#include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "transport/wire/block_frame.h"

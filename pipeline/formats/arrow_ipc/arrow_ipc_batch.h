@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_BATCH_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_BATCH_H
+/* Record batches and dictionaries of Arrow files as columns. Everything is checked before it is
+ * used: that buffers lie within the body and are as long as the rows need, and that offsets do not
+ * go backwards or beyond what they lead into.
+ *
+ *   table            fields by number
+ *   RecordBatch      rows, nodes (length, nulls: 2 int64 for each field), buffers (offset in the
+ *                    body, bytes: 2 int64), compression (codec, method), counts of variable buffers
+ *   DictionaryBatch  id, a RecordBatch of one column, whether it adds to what was there
+ *
+ * thread   one at a time per object */
+#include "pipeline/formats/arrow_ipc/arrow_ipc_message.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc_schema.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc_unpack.h"
+#include "pipeline/memory/block.h"
+
+/* Where bodies are. get: *data = `size` bytes at `offset` of the body at hand, which lie in *owner
+ * (a new reference). */
+typedef struct mr__arrow_body {
+    int64_t bytes;
+    void *ctx;
+    mr_code (*get)(void *ctx, int64_t offset, size_t size, mr_buffer **owner, const uint8_t **data,
+                   mr_status *st);
+} mr__arrow_body;
+
+typedef struct mr__arrow_loader mr__arrow_loader;
+
+#define MR__ARROW_UNEVEN UINT32_C(0x80000000) /* in the numbers of mr__arrow_load_batch */
+
+/* For the columns of spec, a record; schema and spec are borrowed until close.
+ * errors   those of mr__arrow_schema_check */
+mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *schema,
+                              const mr_spec *spec, bool all, mr_status *st) MR_NODISCARD;
+void mr__arrow_loader_close(mr__arrow_loader *l); /* NULL: nothing */
+/* Some column has values of dictionary id. */
+bool mr__arrow_loader_wants(const mr__arrow_loader *l, int64_t id);
+/* Whether every column of the file is wanted: bodies are then read as a whole. */
+bool mr__arrow_loader_wants_all(const mr__arrow_loader *l);
+void mr__arrow_loader_forget(mr__arrow_loader *l); /* all dictionaries */
+/* Takes in a dictionary. errors MR_DATA_LOSS, those of unpacking and of get */
+mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
+                                  const mr__arrow_body *body, mr_status *st) MR_NODISCARD;
+/* *rows = the columns, in the order of the spec's leaves. *nulls: NULL, or a number for each row:
+ * 0, or 1 + the number of the spec's child that is null in it, or has a null within, or, with the
+ * bit MR__ARROW_UNEVEN, lists from the third level on that differ in length; what the columns have
+ * in such a row means nothing. Owned: mr_free. */
+mr_code mr__arrow_load_batch(mr__arrow_loader *l, mr__arrow_message *m, const mr__arrow_body *body,
+                             mr_block *rows, uint32_t **nulls, mr_status *st) MR_NODISCARD;
+#endif

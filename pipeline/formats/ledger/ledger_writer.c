@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/ledger/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/formats/ledger/ledger_format.h"
+#include "pipeline/formats/ledger/ledger_names.h"
+#include "pipeline/formats/libzstd.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
+
+enum { LEVEL = 3 };
+
+struct mr_ledger {
+    int fd;
+    bool steps;
+    char *path;
+    pthread_mutex_t lock; /* guards the rest */
+    mr__ledger_names names;
+    mr_identity last;
+    unsigned char *text; /* room for MR__LEDGER_TEXT bytes */
+    unsigned char *chunk;
+    size_t n, chunk_room;
+    ZSTD_CCtx *zstd;
+    mr_status error; /* sticky, if its code is not MR_OK */
+};
+
+static void put_le32(unsigned char *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (unsigned char)(v >> 8 * i);
+}
+
+static mr_code write_all(mr_ledger *l, const unsigned char *p, size_t n)
+{
+    while (n) {
+        ssize_t k = mr__sys->write(l->fd, p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0) {
+            int err = k < 0 ? errno : EIO;
+            return mr_fail_errno(&l->error, err, "%s: the ledger could not be written", l->path);
+        }
+        p += k;
+        n -= (size_t)k;
+    }
+    return MR_OK;
+}
+
+/* The text so far as a chunk; no text: the end. */
+static mr_code write_chunk(mr_ledger *l)
+{
+    size_t size = 0;
+    if (l->n) {
+        size = mr__zstd.ZSTD_compressCCtx(l->zstd, l->chunk + MR__LEDGER_CHUNK,
+                                          l->chunk_room - MR__LEDGER_CHUNK, l->text, l->n, LEVEL);
+        if (mr__zstd.ZSTD_isError(size))
+            return mr_fail_memory(&l->error, l->n, "the compression of a ledger");
+    }
+    put_le32(l->chunk, (uint32_t)size);
+    put_le32(l->chunk + 4, (uint32_t)l->n);
+    uint32_t crc = mr_crc32c_extend(mr_crc32c(l->chunk, 8), l->chunk + MR__LEDGER_CHUNK, size);
+    put_le32(l->chunk + 8, mr_crc32c_mask(crc));
+    l->n = 0;
+    return write_all(l, l->chunk, MR__LEDGER_CHUNK + size);
+}
+
+static mr_code put_bytes(mr_ledger *l, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    while (n) {
+        size_t k = MR__LEDGER_TEXT - l->n < n ? MR__LEDGER_TEXT - l->n : n;
+        memcpy(l->text + l->n, p, k);
+        l->n += k;
+        p += k;
+        n -= k;
+        if (l->n == MR__LEDGER_TEXT)
+            MR_TRY(write_chunk(l));
+    }
+    return MR_OK;
+}
+
+static mr_code put_number(mr_ledger *l, uint64_t v)
+{
+    unsigned char b[10];
+    size_t n = 0;
+    for (; v >= 128; v >>= 7)
+        b[n++] = (unsigned char)(v | 128);
+    b[n++] = (unsigned char)v;
+    return put_bytes(l, b, n);
+}
+
+static mr_code put_difference(mr_ledger *l, uint64_t v, uint64_t before)
+{
+    uint64_t d = v - before;
+    return put_number(l, d << 1 ^ (uint64_t) - (int64_t)(d >> 63));
+}
+
+static mr_code put_record(mr_ledger *l, const mr_identity *id)
+{
+    MR_TRY(put_difference(l, id->source, l->last.source));
+    MR_TRY(put_difference(l, id->file, l->last.file));
+    MR_TRY(put_difference(l, id->ordinal, l->last.ordinal));
+    MR_TRY(put_difference(l, id->epoch, l->last.epoch));
+    l->last = *id;
+    return MR_OK;
+}
+
+static mr_code put_entry(mr_ledger *l, const mr_identity *ids, size_t n)
+{
+    MR_TRY(put_number(l, n + 1));
+    for (size_t i = 0; i < n; i++)
+        MR_TRY(put_record(l, &ids[i]));
+    return MR_OK;
+}
+
+static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
+{
+    const mr__ledger_file *f;
+    size_t size = strnlen(name, MR__LEDGER_NAME);
+    mr_code rc = mr__ledger_names_add(&l->names, of->source, of->file, name, size, &f, &l->error);
+    if (rc == MR_OK)
+        rc = put_number(l, 0);
+    if (rc == MR_OK)
+        rc = put_number(l, of->source);
+    if (rc == MR_OK)
+        rc = put_number(l, of->file);
+    if (rc == MR_OK)
+        rc = put_number(l, size);
+    return rc == MR_OK ? put_bytes(l, name, size) : rc;
+}
+
+/* Called with the lock. */
+static mr_code result(const mr_ledger *l, mr_status *st)
+{
+    if (l->error.code != MR_OK && st)
+        *st = l->error;
+    return l->error.code;
+}
+
+static void release(mr_ledger *l)
+{
+    if (l->fd >= 0)
+        mr__sys->close(l->fd);
+    mr__ledger_names_reset(&l->names);
+    mr__zstd.ZSTD_freeCCtx(l->zstd);
+    pthread_mutex_destroy(&l->lock);
+    mr_free(l->path);
+    mr_free(l->text);
+    mr_free(l->chunk);
+    mr_free(l);
+}
+
+static mr_code begin(mr_ledger *l)
+{
+    unsigned char header[MR__LEDGER_HEADER] = {[8] = MR__LEDGER_VERSION, [9] = l->steps};
+    memcpy(header, MR__LEDGER_MAGIC, 8);
+    l->fd = mr__sys->open(l->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (l->fd < 0)
+        return mr_fail_errno(&l->error, errno, "%s: the ledger could not be created", l->path);
+    return write_all(l, header, sizeof header);
+}
+
+mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out, mr_status *st)
+{
+    MR_TRY(mr__zstd_need(st));
+    mr_ledger *l = mr_calloc(1, sizeof *l);
+    if (!l)
+        return mr_fail_memory(st, sizeof *l, "a ledger");
+    l->fd = -1;
+    l->steps = steps;
+    l->last.ordinal = UINT64_MAX;
+    mr_status_init(&l->error);
+    pthread_mutex_init(&l->lock, NULL);
+    l->chunk_room = MR__LEDGER_CHUNK + mr__zstd.ZSTD_compressBound(MR__LEDGER_TEXT);
+    l->path = mr_memdup(path, strlen(path) + 1);
+    l->text = mr_malloc(MR__LEDGER_TEXT);
+    l->chunk = mr_malloc(l->chunk_room);
+    l->zstd = mr__zstd.ZSTD_createCCtx();
+    mr_code rc = MR_OK;
+    if (!l->path || !l->text || !l->chunk || !l->zstd)
+        rc = mr_fail_memory(&l->error, l->chunk_room, "a ledger");
+    else
+        rc = begin(l);
+    if (rc == MR_OK) {
+        *out = l;
+        return MR_OK;
+    }
+    (void)result(l, st);
+    release(l);
+    return rc;
+}
+
+bool mr_ledger_takes_steps(const mr_ledger *l)
+{
+    return l->steps;
+}
+
+mr_code mr_ledger_add(mr_ledger *l, const mr_identity *ids, size_t n, mr_status *st)
+{
+    if (n > MR__LEDGER_RECORDS)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "an entry of a ledger has at most %d records, not %zu", MR__LEDGER_RECORDS,
+                       n);
+    pthread_mutex_lock(&l->lock);
+    if (l->error.code == MR_OK)
+        (void)put_entry(l, ids, n);
+    mr_code rc = result(l, st);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+mr_code mr_ledger_name(mr_ledger *l, const mr_identity *of, const char *name, mr_status *st)
+{
+    pthread_mutex_lock(&l->lock);
+    if (l->error.code == MR_OK && !mr__ledger_names_find(&l->names, of->source, of->file))
+        (void)put_name(l, of, name);
+    mr_code rc = result(l, st);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+mr_code mr_ledger_close(mr_ledger *l, mr_status *st)
+{
+    if (!l)
+        return MR_OK;
+    if (l->error.code == MR_OK && l->n)
+        (void)write_chunk(l);
+    if (l->error.code == MR_OK)
+        (void)write_chunk(l);
+    mr_code rc = result(l, st);
+    release(l);
+    return rc;
+}

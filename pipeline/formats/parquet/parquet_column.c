@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row of a list ends where the next one begins, which the next page may have to say: its levels
+ * are looked at one ahead. */
+#include "pipeline/formats/parquet/parquet_column.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "pipeline/formats/parquet/parquet_page.h"
+
+enum { PIECE = 256, SOFT_BYTES = 256 << 10 };
+#define MOST_ROW_BYTES   ((size_t)1 << 30)
+#define MOST_ROW_ENTRIES ((int64_t)1 << 27)
+
+void mr__parquet_rows_reset(mr__parquet_rows *r)
+{
+    mr_array_reset(&r->a);
+    mr_buffer_unref(r->flaws);
+    r->flaws = NULL;
+}
+
+void mr__parquet_column_reset(mr__parquet_column *c)
+{
+    mr__parquet_drop_page(c);
+    mr__parquet_values_reset(&c->values);
+    mr_array_reset(&c->dictionary);
+    mr_buffer_unref(c->window);
+    *c = (mr__parquet_column){0};
+}
+
+void mr__parquet_column_start(mr__parquet_column *c, const mr__parquet_leaf *leaf,
+                              const mr__parquet_chunk *chunk, mr__parquet_read_fn *read,
+                              void *read_ctx)
+{
+    mr__parquet_column_reset(c);
+    c->leaf = leaf;
+    c->codec = chunk->codec;
+    c->at = chunk->begin;
+    c->end = chunk->begin + chunk->size;
+    c->values_left = chunk->values;
+    c->read = read;
+    c->read_ctx = read_ctx;
+}
+
+/* ---- pages ---- */
+
+static mr_code at_page(const mr__parquet_column *c, mr_code rc, mr_status *st)
+{
+    if (rc != MR_OK && rc != MR_END)
+        mr_status_at(st, NULL, c->page_offset, -1);
+    return rc;
+}
+
+/* Makes the next page of data the one at hand, unless `skip`, entries or rows, covers all of it:
+ * then *skip becomes less. MR_END: there is none. */
+static mr_code next_page(mr__parquet_column *c, int64_t *skip, mr_status *st)
+{
+    for (;;) {
+        mr__parquet_head h;
+        mr_code rc = mr__parquet_next_head(c, &h, st);
+        int64_t covers = c->leaf->lists ? mr__parquet_rows_of(&h) : h.values;
+        if (rc != MR_OK)
+            return at_page(c, rc, st);
+        if (h.type != MR__PARQUET_DICTIONARY_PAGE && skip && covers >= 0 && covers <= *skip &&
+            h.values <= c->values_left) {
+            *skip -= covers;
+            c->values_left -= h.values;
+            mr__parquet_pass_page(c, &h);
+            if (*skip == 0)
+                return MR_OK;
+            continue;
+        }
+        rc = mr__parquet_take_page(c, &h, st);
+        if (rc != MR_OK)
+            return at_page(c, rc, st);
+        if (h.type != MR__PARQUET_DICTIONARY_PAGE)
+            return MR_OK;
+    }
+}
+
+static mr_code fail_ended(const mr__parquet_column *c, mr_status *st)
+{
+    mr_fail(st, MR_DATA_LOSS, "its chunk has fewer rows than the row group");
+    return at_page(c, MR_DATA_LOSS, st);
+}
+
+static mr_code fail_short(const mr__parquet_column *c, const char *what, mr_status *st)
+{
+    mr_fail(st, MR_DATA_LOSS, "a damaged page: it has fewer %s than its head says", what);
+    return at_page(c, MR_DATA_LOSS, st);
+}
+
+static mr_code fail_long(const mr__parquet_column *c, mr_status *st)
+{
+    mr_fail(st, MR_DATA_LOSS, "a damaged page: it has more rows than its head says");
+    return at_page(c, MR_DATA_LOSS, st);
+}
+
+/* ---- values ---- */
+
+/* Values of the physical type as those of the column, which is smaller. false: one does not fit;
+ * *good are before it. */
+#define NARROW(type)                                                                               \
+    do {                                                                                           \
+        for (; *good < n && (type)from[*good] == from[*good]; ++*good)                             \
+            ((type *)to)[*good] = (type)from[*good];                                               \
+    } while (0)
+
+static bool narrow(mr_dtype t, const int32_t *from, size_t n, void *to, size_t *good)
+{
+    *good = 0;
+    if (t == MR_INT8)
+        NARROW(int8_t);
+    else if (t == MR_INT16)
+        NARROW(int16_t);
+    else if (t == MR_UINT8)
+        NARROW(uint8_t);
+    else
+        NARROW(uint16_t);
+    return *good == n;
+}
+
+/* Values are views into the page, what was made of it, or the dictionary. */
+static mr_code hold_text(const mr__parquet_column *c, mr_buffer *owner, mr_status *st)
+{
+    if (c->page)
+        MR_TRY(mr_buffer_hold(owner, c->page, st));
+    if (c->values.made)
+        MR_TRY(mr_buffer_hold(owner, c->values.made, st));
+    return c->dictionary.owner ? mr_buffer_hold(owner, c->dictionary.owner, st) : MR_OK;
+}
+
+/* n values of the page to `to`, *got of them before an error. owner holds what they point at. */
+static mr_code take_values(mr__parquet_column *c, size_t n, void *to, mr_buffer *owner, size_t *got,
+                           mr_status *st)
+{
+    mr_dtype t = c->leaf->dtype;
+    size_t size = mr_dtype_size(t);
+    bool narrows = c->leaf->type == MR__PARQUET_INT32 && size < sizeof(int32_t);
+    int32_t piece[PIECE];
+    for (*got = 0; *got < n;) {
+        size_t m = 0, want = n - *got, good;
+        char *at = (char *)to + *got * size;
+        if (narrows && want > PIECE)
+            want = PIECE;
+        mr_code rc = c->values.get(&c->values, want, narrows ? (void *)piece : at, &m, st);
+        good = m;
+        if (narrows && !narrow(t, piece, m, at, &good)) {
+            mr_fail(st, MR_DATA_LOSS, "a damaged page: the value %" PRId32 " is no %s", piece[good],
+                    mr_dtype_name(t));
+            rc = MR_DATA_LOSS;
+        }
+        if (m && t == MR_STRING) {
+            mr_status why;
+            mr_code held = hold_text(c, owner, &why);
+            if (held != MR_OK) {
+                if (st)
+                    *st = why;
+                return held;
+            }
+        }
+        *got += good;
+        if (rc != MR_OK)
+            return at_page(c, rc, st);
+        if (m == 0)
+            return fail_short(c, "values", st);
+    }
+    return MR_OK;
+}
+
+/* ---- rows of one value ---- */
+
+/* The levels of n entries of the page; *there of them are values, which follow each other in `to`.
+ * missing[i] says which are not. */
+static mr_code take_definitions(mr__parquet_column *c, size_t n, uint8_t *missing, size_t *got,
+                                size_t *there, mr_status *st)
+{
+    uint32_t piece[PIECE], most = (uint32_t)c->leaf->max_definition;
+    *got = *there = 0;
+    while (*got < n) {
+        size_t want = n - *got < PIECE ? n - *got : PIECE;
+        size_t m = mr__hybrid_get(&c->definitions, piece, want);
+        for (size_t i = 0; i < m; i++, ++*got) {
+            if (piece[i] > most)
+                return fail_short(c, "levels", st);
+            missing[*got] = piece[i] < most ? MR__PARQUET_NULL : 0;
+            *there += piece[i] == most;
+        }
+        if (m < want)
+            return fail_short(c, "levels", st);
+    }
+    return MR_OK;
+}
+
+/* Moves the values, which follow each other, to the places of their rows. Returns how many rows
+ * have all they need, where only `have` values came. */
+static size_t spread(char *v, size_t size, const uint8_t *missing, size_t rows, size_t there,
+                     size_t have)
+{
+    size_t good = rows;
+    if (have < there) { /* up to the first that has none */
+        size_t k = 0;
+        for (good = 0; good < rows && (missing[good] || k < have); good++)
+            k += !missing[good];
+    }
+    size_t k = have;
+    for (size_t row = good; row-- > 0;) {
+        if (missing[row])
+            memset(v + row * size, 0, size);
+        else if (--k != row)
+            memmove(v + row * size, v + k * size, size);
+    }
+    return good;
+}
+
+/* Up to n rows of the page at hand, into rows from `done` on. */
+static mr_code page_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out, size_t done,
+                         size_t *got, mr_status *st)
+{
+    size_t size = mr_dtype_size(out->a.dtype), levels = n, there = n, have = 0;
+    char *to = (char *)out->a.data + done * size;
+    mr_status why;
+    mr_code rc = MR_OK;
+    if (c->leaf->max_definition == 0)
+        return take_values(c, n, to, out->a.owner, got, st);
+    uint8_t *missing = (uint8_t *)mr_buffer_data(out->flaws) + done;
+    mr_code short_of = take_definitions(c, n, missing, &levels, &there, &why);
+    rc = take_values(c, there, to, out->a.owner, &have, st);
+    *got = there == levels ? have : spread(to, size, missing, levels, there, have);
+    if (rc == MR_OK && short_of != MR_OK) {
+        if (st)
+            *st = why;
+        rc = short_of;
+    }
+    return rc;
+}
+
+static mr_code flat_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out, mr_status *st)
+{
+    size_t done = 0;
+    MR_TRY(mr_array_alloc(&out->a, c->leaf->dtype, 0, NULL, n, st));
+    mr_code rc = MR_OK;
+    if (c->leaf->max_definition)
+        rc = mr_buffer_alloc(&out->flaws, n, st);
+    while (rc == MR_OK && done < n) {
+        size_t got = 0;
+        if (c->page_left == 0) {
+            rc = next_page(c, NULL, st);
+            if (rc == MR_END)
+                rc = fail_ended(c, st);
+            continue;
+        }
+        rc = page_rows(c, n - done < c->page_left ? n - done : c->page_left, out, done, &got, st);
+        done += got;
+        c->page_left -= got;
+    }
+    out->a.rows = done;
+    return rc;
+}
+
+/* ---- lists ---- */
+
+/* Rows of a list as they are made. */
+typedef struct lists {
+    char *v; /* values, `size` bytes each */
+    size_t n, capacity, size;
+    size_t waiting;   /* values of the page at hand whose levels are taken */
+    int64_t *lengths; /* of the rows, in values */
+    uint8_t *flaws;
+    size_t rows, most;
+    int64_t length;  /* of the row that is open */
+    int64_t entries; /* and with its nulls */
+    int definition;  /* of the last one */
+    uint8_t flaw;
+    /* of lists of lists */
+    int64_t *outer;                             /* how many lists the rows have */
+    int64_t *inner;                             /* the lengths of those */
+    size_t n_inner, inner_capacity, open_inner; /* of them, those before the row that is open */
+    /* of lists that are deeper still, whose lengths are the same in a row */
+    int depth;                       /* of all */
+    int64_t *deep;                   /* those lengths, of axes 2 to depth, for each row */
+    int64_t axes[MR__PARQUET_LISTS]; /* of the row that is open; -1: not known yet */
+    int64_t open[MR__PARQUET_LISTS]; /* entries of the lists that are open; -1: none is */
+} lists;
+
+enum { DEEP = 2 }; /* axes before those */
+
+static size_t bytes_of(const lists *l)
+{
+    return (l->n + l->waiting) * l->size + l->n_inner * sizeof *l->inner;
+}
+
+/* Takes the values that wait. */
+static mr_code take_waiting(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_status *st)
+{
+    size_t n = l->waiting, got = 0;
+    void *v = l->v;
+    l->waiting = 0;
+    if (n == 0)
+        return MR_OK;
+    mr_code rc = mr_grow(&v, &l->capacity, l->n + n, l->size, MOST_ROW_BYTES / l->size,
+                         "the values of a list", st);
+    l->v = v;
+    if (rc == MR_OK)
+        rc = take_values(c, n, l->v + l->n * l->size, owner, &got, st);
+    l->n += got;
+    return rc;
+}
+
+/* The lists of axis k that is open ends: those of a row are as long. */
+static void end_list(lists *l, int k)
+{
+    if (l->open[k] >= 0 && l->axes[k] >= 0 && l->axes[k] != l->open[k])
+        l->flaw = l->flaw ? l->flaw : MR__PARQUET_UNEVEN;
+    else if (l->open[k] >= 0)
+        l->axes[k] = l->open[k];
+    l->open[k] = -1;
+}
+
+static void end_deep(lists *l)
+{
+    int64_t *to = l->deep + l->rows * (size_t)(l->depth - DEEP);
+    for (int k = DEEP; k < l->depth; k++) {
+        end_list(l, k);
+        *to++ = l->axes[k] < 0 ? 0 : l->axes[k];
+        l->axes[k] = -1;
+    }
+}
+
+static void end_row(mr__parquet_column *c, lists *l)
+{
+    if (l->deep)
+        end_deep(l);
+    l->flaws[l->rows] = l->flaw;
+    if (l->outer)
+        l->outer[l->rows] = (int64_t)(l->n_inner - l->open_inner);
+    l->lengths[l->rows++] = l->length;
+    l->open_inner = l->n_inner;
+    l->length = l->entries = 0;
+    l->flaw = 0;
+    c->row_open = false;
+}
+
+/* More levels of the page at hand. */
+static mr_code take_levels(mr__parquet_column *c, mr_status *st)
+{
+    size_t n = c->page_left < MR__PARQUET_LEVELS ? c->page_left : MR__PARQUET_LEVELS;
+    size_t r = mr__hybrid_get(&c->repetitions, c->repetition, n);
+    size_t d = mr__hybrid_get(&c->definitions, c->definition, n);
+    size_t got = r < d ? r : d;
+    for (size_t i = 0; i < got; i++)
+        if (c->repetition[i] > (uint32_t)c->leaf->lists ||
+            c->definition[i] > (uint32_t)c->leaf->max_definition)
+            got = i;
+    c->level_at = 0;
+    c->level_n = got;
+    c->page_left -= got;
+    return got ? MR_OK : fail_short(c, "levels", st);
+}
+
+/* Another list begins in the row that is open. */
+static mr_code add_inner(lists *l, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&l->inner, &l->inner_capacity, l->n_inner + 1, sizeof *l->inner,
+                   MOST_ROW_BYTES / sizeof *l->inner, "the lengths of lists", st));
+    l->inner[l->n_inner++] = 0;
+    return MR_OK;
+}
+
+/* The same, of the lists below: an entry of these levels begins or goes on with lists of axis k. */
+static void add_deep(lists *l, const mr__parquet_leaf *leaf, int r, int d)
+{
+    for (int k = DEEP; k < l->depth; k++) {
+        if (r > k) {
+            l->open[k] += r == k + 1;
+            continue;
+        }
+        end_list(l, k);
+        if (d >= leaf->in_list[k - 1])
+            l->open[k] = d >= leaf->in_list[k];
+    }
+}
+
+/* The entry at level_at is of the row that is open. */
+static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
+{
+    const mr__parquet_leaf *leaf = c->leaf;
+    int r = (int)c->repetition[c->level_at], d = (int)c->definition[c->level_at];
+    c->level_at++;
+    /* A list that goes on has entries, this one and the one before. */
+    if (r > 0 && (d < leaf->in_list[r - 1] || l->definition < leaf->in_list[r - 1])) {
+        mr_fail(st, MR_DATA_LOSS, "a damaged page: its levels contradict each other");
+        return at_page(c, MR_DATA_LOSS, st);
+    }
+    l->definition = d;
+    if (l->outer && r < 2 && d >= leaf->in_list[0])
+        MR_TRY(add_inner(l, st));
+    if (l->outer && r <= 2 && d >= leaf->in_list[1])
+        l->inner[l->n_inner - 1]++;
+    if (l->deep)
+        add_deep(l, leaf, r, d);
+    if (d == leaf->max_definition) {
+        l->waiting++;
+        l->length++;
+        return MR_OK;
+    }
+    /* Less of the path is there: an empty list, or a null. */
+    bool empty = false;
+    for (int i = 0; i < leaf->lists; i++)
+        empty = empty || d == leaf->in_list[i] - 1;
+    if (!empty)
+        l->flaw = MR__PARQUET_NULL;
+    return MR_OK;
+}
+
+/* Reads on until `most` rows are whole, they take much memory, or an error. */
+static mr_code take_rows(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_status *st)
+{
+    while (l->rows < l->most) {
+        if (c->level_at == c->level_n && c->page_left == 0) {
+            MR_TRY(take_waiting(c, l, owner, st));
+            if (c->rows_left > 0)
+                return fail_short(c, "rows", st);
+            if (c->row_open && c->rows_left == 0) {
+                end_row(c, l);
+                continue;
+            }
+            if (l->rows && bytes_of(l) >= SOFT_BYTES && !c->row_open)
+                return MR_OK;
+            mr_code rc = next_page(c, NULL, st);
+            if (rc == MR_END && c->row_open) {
+                end_row(c, l);
+                continue;
+            }
+            if (rc == MR_END)
+                return fail_ended(c, st);
+            MR_TRY(rc);
+            continue;
+        }
+        if (c->level_at == c->level_n)
+            MR_TRY(take_levels(c, st));
+        while (c->level_at < c->level_n && l->rows < l->most) {
+            bool begins = c->repetition[c->level_at] == 0;
+            if (begins && c->row_open) {
+                end_row(c, l);
+                if (bytes_of(l) >= SOFT_BYTES)
+                    return take_waiting(c, l, owner, st);
+                continue;
+            }
+            if (!begins && !c->row_open)
+                return fail_short(c, "rows", st);
+            if (begins && c->rows_left == 0)
+                return fail_long(c, st);
+            c->rows_left -= begins && c->rows_left > 0;
+            c->row_open = true;
+            if (++l->entries > MOST_ROW_ENTRIES)
+                return mr_fail(st, MR_RESOURCE_EXHAUSTED, "a list of more than %" PRId64 " entries",
+                               MOST_ROW_ENTRIES);
+            MR_TRY(take_entry(c, l, st));
+        }
+        if (l->waiting > SOFT_BYTES) /* a long row */
+            MR_TRY(take_waiting(c, l, owner, st));
+    }
+    return take_waiting(c, l, owner, st);
+}
+
+static void release(void *ctx, void *data)
+{
+    (void)ctx;
+    mr_free(data);
+}
+
+/* The first rows of a are lists of lists, of these lengths. Where a row has a flaw they say nothing
+ * of its values: it is empty. */
+static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
+{
+    mr_buffer *splits;
+    size_t rows = a->rows;
+    MR_TRY(mr_buffer_alloc(&splits, (l->n_inner + rows) * sizeof(int64_t), st));
+    mr_code rc = mr_buffer_hold(a->owner, splits, st);
+    int64_t *at = mr_buffer_data(splits);
+    size_t first = 0; /* of the row's among the inner lists */
+    for (size_t i = 0; i < rows && rc == MR_OK; i++) {
+        mr_row *row = &((mr_row *)a->data)[i];
+        int64_t *shape = mr_array_shape_slot(a, i);
+        shape[0] = l->flaws[i] ? 0 : l->outer[i];
+        shape[1] = -1;
+        for (int k = DEEP; k < l->depth; k++)
+            shape[k] = l->deep[i * (size_t)(l->depth - DEEP) + (size_t)(k - DEEP)];
+        row->splits = at;
+        *at++ = 0;
+        for (int64_t k = 0; k < shape[0]; k++, at++)
+            *at = at[-1] + l->inner[first + (size_t)k];
+        first += (size_t)l->outer[i];
+    }
+    mr_buffer_unref(splits);
+    return rc;
+}
+
+/* The rows whose values are there, as ragged ones. Takes l->v over. */
+static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *out, mr_status *st)
+{
+    mr_buffer *values = NULL;
+    size_t rows = 0, used = 0;
+    while (rows < l->rows && used + (size_t)l->lengths[rows] <= l->n)
+        used += (size_t)l->lengths[rows++];
+    if (rows == 0)
+        return MR_OK;
+    MR_TRY(mr_array_alloc_ragged(&out->a, t, l->depth, rows, st));
+    mr_code rc = mr_buffer_hold(out->a.owner, owner, st);
+    if (rc == MR_OK && l->v) {
+        rc = mr_buffer_wrap(&values, l->v, l->n * l->size, true, release, NULL, st);
+        if (rc == MR_OK) {
+            char *v = l->v;
+            l->v = NULL;
+            rc = mr_buffer_hold(out->a.owner, values, st);
+            for (size_t i = 0; i < rows && rc == MR_OK; i++) {
+                ((mr_row *)out->a.data)[i].data = v;
+                v += (size_t)l->lengths[i] * l->size;
+            }
+        }
+        mr_buffer_unref(values);
+    }
+    for (size_t i = 0; i < rows && rc == MR_OK; i++) {
+        mr_row *row = &((mr_row *)out->a.data)[i];
+        int64_t *shape = mr_array_shape_slot(&out->a, i);
+        shape[0] = l->lengths[i];
+        row->shape = shape;
+    }
+    if (rc == MR_OK && l->outer)
+        rc = split_rows(l, &out->a, st);
+    if (rc != MR_OK)
+        mr_array_reset(&out->a);
+    return rc;
+}
+
+static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out, mr_status *st)
+{
+    lists l = {.size = mr_dtype_size(c->leaf->dtype), .most = n, .depth = c->leaf->lists};
+    mr_buffer *owner = NULL; /* holds what strings point at */
+    mr_status why;
+    size_t deep = l.depth > DEEP ? (size_t)(l.depth - DEEP) : 0;
+    memset(l.axes, -1, sizeof l.axes);
+    memset(l.open, -1, sizeof l.open);
+    l.lengths = mr_malloc(n * sizeof *l.lengths);
+    l.outer = l.depth > 1 ? mr_malloc(n * sizeof *l.outer) : NULL;
+    l.deep = deep ? mr_malloc(n * deep * sizeof *l.deep) : NULL;
+    mr_code rc = l.lengths && (l.outer || l.depth == 1) && (l.deep || !deep)
+                     ? mr_buffer_alloc(&out->flaws, n, st)
+                     : mr_fail_memory(st, n * sizeof *l.lengths, "lengths of lists");
+    if (rc == MR_OK)
+        rc = mr_buffer_alloc(&owner, 1, st);
+    if (rc == MR_OK) {
+        l.flaws = mr_buffer_data(out->flaws);
+        mr_code read = take_rows(c, &l, owner, &why);
+        mr_code taken = read == MR_OK ? MR_OK : take_waiting(c, &l, owner, NULL);
+        (void)taken; /* values of the rows before the error, as far as they are there */
+        rc = finish(&l, c->leaf->dtype, owner, out, st);
+        if (rc == MR_OK && read != MR_OK) {
+            rc = read;
+            if (st)
+                *st = why;
+        }
+    }
+    mr_buffer_unref(owner);
+    mr_free(l.lengths);
+    mr_free(l.outer);
+    mr_free(l.inner);
+    mr_free(l.deep);
+    mr_free(l.v);
+    return rc;
+}
+
+/* ---- both ---- */
+
+/* Whether the bytes of the chunk that are left begin with a page that has values. Anything else
+ * there is nobody's: old writers left some. */
+static bool page_follows(mr__parquet_column *c)
+{
+    mr__parquet_head h;
+    return c->at < c->end && mr__parquet_next_head(c, &h, NULL) == MR_OK &&
+           h.type != MR__PARQUET_DICTIONARY_PAGE && h.values > 0;
+}
+
+mr_code mr__parquet_column_end(mr__parquet_column *c, mr_status *st)
+{
+    if (c->page_left || c->level_at < c->level_n || c->values_left || page_follows(c)) {
+        mr_fail(st, MR_DATA_LOSS, "its chunk has more values than the rows of the row group");
+        return at_page(c, MR_DATA_LOSS, st);
+    }
+    return MR_OK;
+}
+
+mr_code mr__parquet_column_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
+                                mr_status *st)
+{
+    return c->leaf->lists ? list_rows(c, n, out, st) : flat_rows(c, n, out, st);
+}
+
+mr_code mr__parquet_column_skip(mr__parquet_column *c, int64_t n, mr_status *st)
+{
+    enum { ROWS = 4096 };
+    while (n > 0) {
+        mr__parquet_rows rows = {0};
+        bool between = c->page_left == 0 && c->level_at == c->level_n && !c->row_open;
+        if (between) {
+            mr_code rc = next_page(c, &n, st);
+            if (rc == MR_END)
+                return fail_ended(c, st);
+            MR_TRY(rc);
+            continue;
+        }
+        mr_code rc = mr__parquet_column_rows(c, n < ROWS ? (size_t)n : ROWS, &rows, st);
+        n -= (int64_t)rows.a.rows;
+        mr__parquet_rows_reset(&rows);
+        MR_TRY(rc);
+    }
+    return MR_OK;
+}

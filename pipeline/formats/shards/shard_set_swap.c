@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/shards/shard_set_swap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/files/file_lock.h"
+#include "pipeline/formats/new_file.h"
+#include "pipeline/formats/shard_names.h"
+#include "pipeline/formats/tfrecord/record_frames.h"
+#include "pipeline/formats/shards/shard_writer.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
+
+enum { MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28, MAX_RETRIES = 1000 };
+
+static const char magic[] = "MRG1";
+
+/* ---- system calls ---- */
+
+/* What happened to a directory's names reaches the disk; where a file system cannot say so, or the
+ * directory cannot be opened, nobody can. */
+static mr_code sync_directory(const mr__generation *g, mr_status *st)
+{
+    const char *name = g->directory[0] ? g->directory : ".";
+    int fd = mr__open_again(name, O_RDONLY | O_DIRECTORY);
+    int rc = fd < 0 ? -1 : mr__fsync_again(fd), err = errno;
+    if (fd >= 0)
+        mr__sys->close(fd);
+    if (rc == 0 || err == EACCES || err == EINVAL || err == EROFS || err == EOPNOTSUPP)
+        return MR_OK;
+    rc = mr_fail_errno(st, err, "cannot write the directory to the disk");
+    mr_status_at(st, name, -1, -1);
+    return rc;
+}
+
+static mr_code fail_rename(const char *from, const char *to, mr_status *st)
+{
+    mr_code rc = mr_fail_errno(st, errno, "cannot give %s the name %s", from, to);
+    mr_status_at(st, to, -1, -1);
+    return rc;
+}
+
+bool mr__generation_has(const char *path)
+{
+    struct stat s;
+    return mr__sys->stat(path, &s) == 0;
+}
+
+/* ---- names ---- */
+
+static char *join(const char *a, const char *b, const char *c)
+{
+    size_t na = strlen(a), nb = strlen(b), nc = strlen(c);
+    char *s = mr_malloc(na + nb + nc + 1);
+    if (s) {
+        memcpy(s, a, na);
+        memcpy(s + na, b, nb);
+        memcpy(s + na + nb, c, nc + 1);
+    }
+    return s;
+}
+
+static size_t directory_size(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+mr_code mr__generation_init(mr__generation *g, const char *prefix, mr_status *st)
+{
+    size_t n = directory_size(prefix);
+    *g = (mr__generation){.directory = mr_strndup(prefix, n), .base = mr_strdup(prefix + n)};
+    if (g->directory && g->base)
+        return MR_OK;
+    mr__generation_reset(g);
+    return mr_fail_memory(st, strlen(prefix), "a file name");
+}
+
+static void drop_moves(mr__generation *g)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        mr_free(g->from[i]);
+        mr_free(g->to[i]);
+    }
+    mr_free(g->from);
+    mr_free(g->to);
+    g->from = g->to = NULL;
+    g->n = g->n_old = g->capacity = 0;
+}
+
+mr_code mr__generation_lock(mr__generation *g, mr_status *st)
+{
+    static const int none[] = {ENOENT, ENOTDIR, EACCES, EROFS, EOPNOTSUPP, ENOLCK, ENOSYS};
+    bool busy = false;
+    mr_status why;
+    char *hidden = join(".", g->base, ".lock");
+    char *path = hidden ? join(g->directory, hidden, "") : NULL;
+    mr_free(hidden);
+    if (!path)
+        return mr_fail_memory(st, strlen(g->base), "a file name");
+    mr_status_init(&why);
+    mr_code rc = mr__file_lock(path, &g->lock, &busy, &why);
+    if (rc == MR_OK && !busy) {
+        g->lock_path = path;
+        return MR_OK;
+    }
+    if (busy) {
+        rc =
+            mr_fail(st, MR_ALREADY_EXISTS,
+                    "another write under this prefix is going on; wait for it, or write to another "
+                    "prefix");
+        mr_status_at(st, path, -1, -1);
+    }
+    mr_free(path);
+    if (busy)
+        return rc;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (why.sys_errno == none[i])
+            return MR_OK;
+    if (st)
+        *st = why;
+    return rc;
+}
+
+void mr__generation_reset(mr__generation *g)
+{
+    if (g->lock_path)
+        mr__file_unlock(g->lock_path, g->lock);
+    mr_free(g->lock_path);
+    g->lock_path = NULL;
+    drop_moves(g);
+    mr_free(g->directory);
+    mr_free(g->base);
+    g->directory = g->base = NULL;
+}
+
+/* Takes both names, also on failure. */
+static mr_code add_move(mr__generation *g, char *from, char *to, mr_status *st)
+{
+    size_t capacity = g->capacity;
+    mr_code rc = from && to ? MR_OK : mr_fail_memory(st, 0, "a file name");
+    if (rc == MR_OK)
+        rc = mr_grow((void **)&g->from, &capacity, g->n + 1, sizeof *g->from, MOST_FILES,
+                     "the list of shards", st);
+    if (rc == MR_OK)
+        rc = mr_grow((void **)&g->to, &g->capacity, g->n + 1, sizeof *g->to, MOST_FILES,
+                     "the list of shards", st);
+    if (rc != MR_OK) {
+        mr_free(from);
+        mr_free(to);
+        return rc;
+    }
+    g->from[g->n] = from;
+    g->to[g->n++] = to;
+    return MR_OK;
+}
+
+mr_code mr__generation_add(mr__generation *g, const char *partial, const char *path, mr_status *st)
+{
+    return add_move(g, mr_strdup(partial), mr_strdup(path), st);
+}
+
+/* The number of shards that a file of this prefix, or the index of one, says it is one of; 0: it is
+ * none. */
+static int64_t shards_of(const mr__generation *g, const char *name, bool *is_index)
+{
+    size_t n = strlen(g->base), stem = mr__index_stem(name);
+    *is_index = stem > 0;
+    if (mr__shard_prefix(name, stem ? stem : strlen(name)) != n || strncmp(name, g->base, n) != 0)
+        return 0;
+    return strtoll(name + n + strlen("-00000-of-"), NULL, 10);
+}
+
+static DIR *open_directory(const char *path)
+{
+    for (int tries = 0;; tries++) {
+        DIR *dir = mr__sys->opendir(path);
+        if (dir || errno != EINTR || tries == MAX_RETRIES)
+            return dir;
+    }
+}
+
+/* NULL: errno is 0 at the end. */
+static struct dirent *next_entry(DIR *dir)
+{
+    for (int tries = 0;; tries++) {
+        errno = 0;
+        struct dirent *entry = mr__sys->readdir(dir);
+        if (entry || errno != EINTR || tries == MAX_RETRIES)
+            return entry;
+    }
+}
+
+/* The dictionary of an old set goes with it. A file of that name that is none is left alone. */
+static mr_code find_dictionary(mr__generation *g, bool overwrite, mr_status *st)
+{
+    char head[4], *path = join(g->directory, g->base, ".dict");
+    if (!path)
+        return mr_fail_memory(st, 0, "a file name");
+    int fd = g->n || overwrite ? mr__open_again(path, O_RDONLY | O_NONBLOCK) : -1;
+    ssize_t n = fd < 0 ? 0 : mr__sys->read(fd, head, sizeof head);
+    if (fd >= 0)
+        mr__sys->close(fd);
+    if (n == sizeof head && mr__is_dictionary(head, sizeof head))
+        return add_move(g, path, mr__hidden_name(path, ".old"), st);
+    mr_free(path);
+    return MR_OK;
+}
+
+mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char *ending,
+                                bool overwrite, mr_status *st)
+{
+    mr_code rc = MR_OK;
+    const char *where = g->directory[0] ? g->directory : ".";
+    drop_moves(g);
+    DIR *dir = open_directory(where);
+    /* A directory that is not there, or may not be listed: creating the files says what is
+     * wrong. */
+    if (!dir && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
+        return MR_OK;
+    struct dirent *entry = NULL;
+    while (dir && rc == MR_OK && (entry = next_entry(dir))) {
+        bool is_index;
+        int64_t n = shards_of(g, entry->d_name, &is_index);
+        /* An index goes with the set, or stays where the set does. */
+        if (n == 0 || (is_index && n != n_shards && !overwrite))
+            continue;
+        bool other =
+            !is_index && (n != n_shards || strcmp(strrchr(entry->d_name, '.') + 1, ending) != 0);
+        char *path = join(g->directory, entry->d_name, "");
+        if (other && !overwrite) {
+            rc = mr_fail(st, MR_ALREADY_EXISTS,
+                         "there is a set of %" PRId64 " shards under this prefix; remove it, or "
+                         "overwrite it (--overwrite)",
+                         n);
+            mr_status_at(st, path ? path : where, -1, -1);
+            mr_free(path);
+            break;
+        }
+        rc = add_move(g, path, path ? mr__hidden_name(path, ".old") : NULL, st);
+    }
+    if (rc == MR_OK && (!dir || errno)) {
+        rc = mr_fail_errno(st, errno, "cannot list the directory");
+        mr_status_at(st, where, -1, -1);
+    }
+    if (dir)
+        mr__sys->closedir(dir);
+    if (rc == MR_OK)
+        rc = find_dictionary(g, overwrite, st);
+    g->n_old = g->n;
+    return rc;
+}
+
+/* ---- the journal: magic, number of old files, number of moves, then both names of each, all
+ * ending in a NUL byte; names are those in the directory ---- */
+
+static char *journal_path(const mr__generation *g)
+{
+    char *hidden = join(".", g->base, ".commit");
+    char *path = hidden ? join(g->directory, hidden, "") : NULL;
+    mr_free(hidden);
+    return path;
+}
+
+static char *journal_text(const mr__generation *g, size_t *size, mr_status *st)
+{
+    size_t skip = strlen(g->directory), n = 64;
+    for (size_t i = 0; i < g->n; i++)
+        n += strlen(g->from[i] + skip) + strlen(g->to[i] + skip) + 2;
+    char *text = mr_malloc(n), *at = text;
+    if (!text) {
+        mr_fail_memory(st, n, "the journal of a set of files");
+        return NULL;
+    }
+    at += snprintf(at, n, "%s%c%zu%c%zu", magic, 0, g->n_old, 0, g->n) + 1;
+    for (size_t i = 0; i < g->n; i++) {
+        at = stpcpy(at, g->from[i] + skip) + 1;
+        at = stpcpy(at, g->to[i] + skip) + 1;
+    }
+    *size = (size_t)(at - text);
+    return text;
+}
+
+/* Under another name until it is on the disk. */
+static mr_code write_journal(const mr__generation *g, const char *path, mr_status *st)
+{
+    size_t size = 0;
+    mr__new_file f = {0};
+    char *text = journal_text(g, &size, st);
+    if (!text)
+        return MR_RESOURCE_EXHAUSTED;
+    mr_code rc = mr__new_file_open(&f, path, st);
+    if (rc == MR_OK)
+        rc = mr__new_file_put(&f, text, size, st);
+    if (rc == MR_OK)
+        rc = mr__new_file_close(&f, true, st);
+    if (rc == MR_OK)
+        rc = sync_directory(g, st);
+    mr__new_file_abort(&f);
+    mr_free(text);
+    return rc;
+}
+
+/* ---- publishing ---- */
+
+static mr_code move_all(const mr__generation *g, size_t *done, mr_status *st)
+{
+    for (; *done < g->n; ++*done)
+        if (mr__rename_again(g->from[*done], g->to[*done]) != 0)
+            return fail_rename(g->from[*done], g->to[*done], st);
+    return sync_directory(g, st);
+}
+
+mr_code mr__generation_publish(const mr__generation *g, bool *kept, mr_status *st)
+{
+    size_t done = 0;
+    *kept = false;
+    /* One file in the place of none or of itself. */
+    if (g->n - g->n_old == 1 &&
+        (g->n_old == 0 || (g->n_old == 1 && strcmp(g->from[0], g->to[1]) == 0))) {
+        const char *from = g->from[g->n - 1], *to = g->to[g->n - 1];
+        if (mr__rename_again(from, to) != 0)
+            return fail_rename(from, to, st);
+        /* It stands, and cannot be undone. Where the directory does not reach the disk, the old
+         * file may be back after a power cut, as whole as this one. */
+        (void)sync_directory(g, NULL);
+        return MR_OK;
+    }
+    char *journal = journal_path(g);
+    mr_code rc = journal ? write_journal(g, journal, st) : mr_fail_memory(st, 0, "a file name");
+    if (rc == MR_OK)
+        rc = move_all(g, &done, st);
+    if (rc != MR_OK) {
+        /* New files go back first, so that no old one is seen beside them. */
+        bool undone = true;
+        while (undone && done-- > 0)
+            undone = mr__rename_again(g->to[done], g->from[done]) == 0;
+        *kept = !undone || (journal && mr__unlink_again(journal) != 0 && errno != ENOENT);
+    } else {
+        /* The new set stands: what cannot be removed now is hidden, and does no harm. */
+        if (mr__unlink_again(journal) == 0)
+            for (size_t i = 0; i < g->n_old; i++)
+                mr__unlink_again(g->to[i]);
+    }
+    mr_free(journal);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static mr_code check_set(const char *prefix, size_t size, mr_status *st)
+{
+    mr__generation g = {0};
+    char *text = mr_strndup(prefix, size), *journal = NULL;
+    mr_code rc = text ? mr__generation_init(&g, text, st) : mr_fail_memory(st, 0, "a file name");
+    if (rc == MR_OK && !(journal = journal_path(&g)))
+        rc = mr_fail_memory(st, 0, "a file name");
+    if (rc == MR_OK && mr__generation_has(journal)) {
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "a write of this set is giving its files their names, or was killed while it "
+                     "did; if no write runs, 'millrace write --recover --out %s' finishes it",
+                     text);
+        mr_status_at(st, journal, -1, -1);
+    }
+    mr_free(journal);
+    mr_free(text);
+    mr__generation_reset(&g);
+    return rc;
+}
+
+mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st)
+{
+    const char *before = "";
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = mr__shard_prefix(paths[i], strlen(paths[i]));
+        if (k == 0 || (k == size && memcmp(paths[i], before, k) == 0))
+            continue;
+        MR_TRY(check_set(paths[i], k, st));
+        before = paths[i];
+        size = k;
+    }
+    return MR_OK;
+}
+
+/* ---- recovering ---- */
+
+/* The whole of a file; *text NULL: there is none. */
+static mr_code read_journal(const char *path, char **text, size_t *size, mr_status *st)
+{
+    size_t capacity = 0;
+    mr_code rc = MR_OK;
+    *text = NULL;
+    *size = 0;
+    int fd = mr__open_again(path, O_RDONLY | O_NONBLOCK);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return MR_OK;
+    for (ssize_t n = 1; fd >= 0 && rc == MR_OK && n != 0;) {
+        rc = mr_grow((void **)text, &capacity, *size + 4096, 1, MOST_BYTES, "a journal", st);
+        n = rc == MR_OK ? mr__sys->read(fd, *text + *size, 4096) : 0;
+        if (n < 0 && errno != EINTR)
+            break;
+        *size += n > 0 ? (size_t)n : 0;
+        if (n == 0)
+            errno = 0;
+    }
+    if (rc == MR_OK && (fd < 0 || errno)) {
+        rc = mr_fail_errno(st, errno, "cannot read the journal of an interrupted write");
+        mr_status_at(st, path, -1, -1);
+    }
+    if (fd >= 0)
+        mr__sys->close(fd);
+    if (rc != MR_OK) {
+        mr_free(*text);
+        *text = NULL;
+    }
+    return rc;
+}
+
+/* The next string of the journal; NULL: it is damaged. */
+static const char *next_text(const char **at, const char *end)
+{
+    const char *text = *at, *stop = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
+    if (stop)
+        *at = stop + 1;
+    return stop ? text : NULL;
+}
+
+/* A name of this prefix in its own directory. */
+static bool is_ours(const mr__generation *g, const char *name)
+{
+    if (!name || strchr(name, '/'))
+        return false;
+    name += name[0] == '.';
+    return strncmp(name, g->base, strlen(g->base)) == 0;
+}
+
+static mr_code parse_journal(mr__generation *g, const char *at, const char *end, mr_status *st)
+{
+    const char *head = next_text(&at, end), *old = next_text(&at, end), *all = next_text(&at, end);
+    mr_code rc = MR_OK;
+    bool good = head && strcmp(head, magic) == 0 && old && all;
+    size_t n = good ? strtoull(all, NULL, 10) : 0, n_old = good ? strtoull(old, NULL, 10) : 0;
+    for (size_t i = 0; good && rc == MR_OK && i < n; i++) {
+        const char *from = next_text(&at, end), *to = next_text(&at, end);
+        good = is_ours(g, from) && is_ours(g, to);
+        if (good)
+            rc = add_move(g, join(g->directory, from, ""), join(g->directory, to, ""), st);
+    }
+    if (rc == MR_OK && (!good || at != end || n_old > n))
+        return mr_fail(st, MR_DATA_LOSS,
+                       "the journal of an interrupted write is damaged; see which of the files "
+                       "beside it are whole, and remove it");
+    g->n_old = n_old;
+    return rc;
+}
+
+/* Goes on after the journal was written: forward, or back where new files are missing (nobody but a
+ * person can have removed them). */
+static mr_code finish(const mr__generation *g, const char *journal, mr_status *st)
+{
+    bool complete = true, begun = false;
+    for (size_t i = g->n_old; i < g->n; i++) {
+        bool waits = mr__generation_has(g->from[i]);
+        complete = complete && (waits || mr__generation_has(g->to[i]));
+        begun = begun || !waits;
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        bool is_old = i < g->n_old;
+        const char *from = g->from[i], *to = g->to[i];
+        if (!complete) {
+            if (!is_old)
+                break;
+            from = g->to[i];
+            to = g->from[i];
+            if (mr__generation_has(to))
+                continue;
+        } else if (is_old && begun)
+            continue; /* old files all moved before the first new one did */
+        if (mr__generation_has(from) && mr__rename_again(from, to) != 0)
+            return fail_rename(from, to, st);
+    }
+    MR_TRY(sync_directory(g, st));
+    if (mr__unlink_again(journal) != 0) {
+        mr_code rc = mr_fail_errno(st, errno, "cannot remove the journal of an interrupted write");
+        mr_status_at(st, journal, -1, -1);
+        return rc;
+    }
+    for (size_t i = 0; i < g->n_old; i++)
+        mr__unlink_again(g->to[i]);
+    return MR_OK;
+}
+
+mr_code mr__generation_recover(const mr__generation *g, mr_status *st)
+{
+    mr__generation then = {.directory = g->directory, .base = g->base};
+    char *path = journal_path(g), *text = NULL;
+    size_t size = 0;
+    mr_code rc = path ? read_journal(path, &text, &size, st) : mr_fail_memory(st, 0, "a file name");
+    if (rc == MR_OK && text) {
+        rc = parse_journal(&then, text, text + size, st);
+        if (rc == MR_OK)
+            rc = finish(&then, path, st);
+        mr_status_at(st, path, -1, -1);
+    }
+    drop_moves(&then);
+    mr_free(text);
+    mr_free(path);
+    return rc;
+}

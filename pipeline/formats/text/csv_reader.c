@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/formats/text/csv_reader.h"
+
+#include <string.h>
+
+#define MAX_ROW ((size_t)1 << 30)
+
+typedef struct csv_reader {
+    mr_reader base;
+    char sep;
+    bool tail;      /* the window holds the rest of the file */
+    size_t typical; /* bytes of a row in the last call; 0: none yet */
+} csv_reader;
+
+/* After the quoted field that begins at p, a quote; NULL: it does not end before `end`. */
+static const char *after_quotes(const char *p, const char *end)
+{
+    for (p++; (p = memchr(p, '"', (size_t)(end - p))); p += 2)
+        if (p + 1 == end || p[1] != '"')
+            return p + 1;
+        else if (p + 2 >= end)
+            return NULL;
+    return NULL;
+}
+
+const char *mr__csv_field(const char **at, const char *end, char sep, mr_bytes *out, bool *doubled)
+{
+    const char *p = *at, *stop;
+    *doubled = false;
+    if (p < end && *p == '"') {
+        stop = after_quotes(p, end);
+        if (!stop)
+            return "its closing quote is missing";
+        if (stop < end && *stop != sep)
+            return "text follows its closing quote; a quote within quotes is written twice";
+        *out = (mr_bytes){p + 1, (size_t)(stop - p) - 2};
+        *doubled = memchr(out->data, '"', out->size) != NULL;
+        *at = stop == end ? NULL : stop + 1;
+        return NULL;
+    }
+    stop = p < end ? memchr(p, sep, (size_t)(end - p)) : NULL;
+    *out = (mr_bytes){p, (size_t)((stop ? stop : end) - p)};
+    *at = stop ? stop + 1 : NULL;
+    return NULL;
+}
+
+/* The end of the row that begins at p, a line's end; NULL: it is not whole. */
+static const char *row_end(const csv_reader *c, const char *p, const char *end)
+{
+    const char *line = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+    if (!line || !memchr(p, '"', (size_t)(line - p)))
+        return line;
+    for (;;) { /* p: where a field begins */
+        const char *from = p;
+        if (p < end && *p == '"' && !(from = after_quotes(p, end)))
+            return NULL;
+        while (from < end && *from != '\n' && *from != c->sep)
+            from++;
+        if (from == end || *from == '\n')
+            return from == end ? NULL : from;
+        p = from + 1;
+    }
+}
+
+static size_t split(csv_reader *c, mr_bytes *views, size_t max_rows, size_t max_bytes)
+{
+    mr__byte_stream *in = &c->base.in;
+    size_t rows = 0, bytes = 0;
+    while (rows < max_rows && in->at < in->end && (rows == 0 || bytes < max_bytes)) {
+        const char *at = (const char *)in->at, *end = (const char *)in->end;
+        const char *stop = row_end(c, at, end);
+        if (!stop && !c->tail)
+            break;
+        size_t n = (size_t)((stop ? stop : end) - at);
+        in->at += n + (stop != NULL);
+        bytes += n;
+        n -= n && at[n - 1] == '\r';
+        views[rows++] = (mr_bytes){at, n};
+    }
+    return rows;
+}
+
+static mr_code more(csv_reader *c, mr_status *st)
+{
+    mr_reader *r = &c->base;
+    size_t unread = (size_t)(r->in.end - r->in.at);
+    if (unread > MAX_ROW)
+        return mr__reader_give_up(
+            r,
+            mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                    "a row is longer than 1 GiB; does a quoted field not end?"),
+            st);
+    mr_code rc = mr__byte_stream_fill(&r->in, 2 * unread + 1, st);
+    c->tail = rc == MR_END;
+    return rc < MR_OK ? mr__reader_give_up(r, rc, st) : MR_OK;
+}
+
+static bool has_row(const csv_reader *c)
+{
+    const mr__byte_stream *in = &c->base.in;
+    return c->tail || row_end(c, (const char *)in->at, (const char *)in->end);
+}
+
+static mr_code start(mr_reader *r, const void *own, mr_status *st)
+{
+    (void)st;
+    ((csv_reader *)r)->sep = ((const mr__csv_opts *)own)->sep;
+    return MR_OK;
+}
+
+static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st)
+{
+    csv_reader *c = (csv_reader *)r;
+    mr_array a = {0};
+    c->tail = false; /* a seek may have come between */
+    while (!has_row(c))
+        MR_TRY(more(c, st));
+    if (r->in.at == r->in.end) {
+        r->ended = true;
+        return MR_END;
+    }
+    size_t n = (size_t)(r->in.end - r->in.at) / (c->typical ? c->typical : 16);
+    n += n / 4 + 4;
+    n = n < want ? n : want;
+    MR_TRY(mr_array_alloc(&a, MR_STRING, 0, NULL, n, st));
+    uint8_t *first = r->in.at;
+    size_t rows = split(c, a.data, n, max_bytes);
+    c->typical = (size_t)(r->in.at - first) / rows;
+    mr_code rc = mr__reader_emit(r, &a, rows, out, st);
+    if (rc == MR_OK)
+        r->record += (int64_t)rows;
+    else
+        r->in.at = first; /* nothing was read: the caller may try again */
+    return rc;
+}
+
+const mr_format mr__format_csv = {.reader_size = sizeof(csv_reader), .start = start, .read = read};

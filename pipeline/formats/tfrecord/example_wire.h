@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FORMATS_EXAMPLE_WIRE_H
+#define MR_PIPELINE_FORMATS_EXAMPLE_WIRE_H
+/* Protobuf's wire form, as much of it as tf.train.Example needs, and the plan's inside.
+ *
+ *   wire type  meaning                    tag = field << 3 | wire type, a varint
+ *   0          varint, 1 to 10 bytes      7 bits a byte, low ones first, top bit: more follow
+ *   1          8 bytes, little-endian
+ *   2          varint length, then bytes
+ *   5          4 bytes, little-endian
+ *
+ * source   protobuf.dev/programming-guides/encoding */
+#include <string.h>
+
+#include "pipeline/formats/tfrecord/example.h"
+
+/* Numbers of the lists within a Feature. */
+enum { MR__BYTES_LIST = 1, MR__FLOAT_LIST = 2, MR__INT64_LIST = 3 };
+
+/* Reads one varint before e; NULL: cut short, or longer than 10 bytes. */
+static inline const uint8_t *mr__varint_slow(const uint8_t *p, const uint8_t *e, uint64_t *v)
+{
+    uint64_t x = 0;
+    for (unsigned shift = 0; shift < 70 && p < e; shift += 7) {
+        uint8_t b = *p++;
+        x |= (uint64_t)(b & 0x7f) << shift;
+        if (b < 0x80) {
+            *v = x;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static inline const uint8_t *mr__varint(const uint8_t *p, const uint8_t *e, uint64_t *v)
+{
+    if (p < e && *p < 0x80) {
+        *v = *p;
+        return p + 1;
+    }
+    if (e - p >= 2 && p[1] < 0x80) {
+        *v = (uint64_t)(p[0] & 0x7f) | (uint64_t)p[1] << 7;
+        return p + 2;
+    }
+    return mr__varint_slow(p, e, v);
+}
+
+/* The 7-bit groups of 8 bytes side by side. */
+static inline uint64_t mr__join_groups(uint64_t x)
+{
+    x = (x & 0x007f007f007f007f) | ((x & 0x7f007f007f007f00) >> 1);
+    x = (x & 0x00003fff00003fff) | ((x & 0x3fff00003fff0000) >> 2);
+    return (x & 0x000000000fffffff) | ((x & 0x0fffffff00000000) >> 4);
+}
+
+/* As mr__varint, without a branch on the length where 8 bytes may be read before e. */
+static inline const uint8_t *mr__varint_any(const uint8_t *p, const uint8_t *e, uint64_t *v)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (e - p >= 8) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+        uint64_t stops = ~w & 0x8080808080808080;
+        if (stops) {
+            uint64_t upto = stops ^ (stops - 1); /* all bits up to the first stop */
+            *v = mr__join_groups(w & upto & 0x7f7f7f7f7f7f7f7f);
+            return p + (__builtin_ctzll(stops) >> 3) + 1;
+        }
+    }
+#endif
+    return mr__varint_slow(p, e, v);
+}
+
+/* The varint that takes exactly the n bytes at p, 1 to 8, before which 7 may be read; false: none
+ * does. */
+static inline bool mr__varint_of(const uint8_t *p, size_t n, uint64_t *v)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t w, beyond = 8 * (8 - n);
+    memcpy(&w, p + n - 8, 8);
+    w >>= beyond;
+    *v = mr__join_groups(w & 0x7f7f7f7f7f7f7f7f);
+    return (w & 0x8080808080808080) == (uint64_t)0x0080808080808080 >> beyond;
+#else
+    return mr__varint(p, p + n, v) == p + n;
+#endif
+}
+
+/* A length and that many bytes before e: p after the length, *n the bytes. NULL: not there. */
+static inline const uint8_t *mr__length(const uint8_t *p, const uint8_t *e, size_t *n)
+{
+    uint64_t v;
+    p = mr__varint(p, e, &v);
+    if (!p || v > (uint64_t)(e - p))
+        return NULL;
+    *n = (size_t)v;
+    return p;
+}
+
+/* Skips the value of an unknown field. */
+static inline const uint8_t *mr__skip_field(const uint8_t *p, const uint8_t *e, uint64_t tag)
+{
+    uint64_t v;
+    size_t n;
+    if (tag >> 3 == 0 || tag > UINT32_MAX)
+        return NULL;
+    switch (tag & 7) {
+    case 0:
+        return mr__varint(p, e, &v);
+    case 1:
+        return e - p >= 8 ? p + 8 : NULL;
+    case 2:
+        p = mr__length(p, e, &n);
+        return p ? p + n : NULL;
+    case 5:
+        return e - p >= 4 ? p + 4 : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* One entry of the map: its key and Feature, NULL where not set. */
+typedef struct mr__entry {
+    const uint8_t *key, *value;
+    size_t n_key, n_value;
+} mr__entry;
+
+/* The next entry at *p of a record whose Features messages are walked through `outer`: 1 with
+ * *entry, 0 at the end, -1: not an Example. Start with *p = *p_end = NULL and outer_p at the
+ * record. */
+typedef struct mr__walker {
+    const uint8_t *p, *end; /* in the current Features */
+    const uint8_t *outer, *outer_end;
+} mr__walker;
+int mr__next_entry(mr__walker *w, mr__entry *entry);
+
+/* The varints in [p, e), which fill it: `most` of them at most, of which *count were written to
+ * `to`. false: they don't, or there are more. At least 8 bytes of the record stand before p. */
+bool mr__packed_ints(const uint8_t *p, const uint8_t *e, int64_t *to, size_t most, size_t *count);
+
+/* The list that a Feature carries: kind 0: none. from: where its fields start. false: malformed. */
+typedef struct mr__list {
+    int kind;
+    const uint8_t *from, *end;
+} mr__list;
+bool mr__find_list(const uint8_t *value, size_t n, mr__list *out);
+/* Its number of values; false: malformed. */
+bool mr__count_values(const mr__list *list, size_t *count);
+/* Writes them (int64_t, float or mr_bytes) to `to`, where there is room for as many as the list has
+ * bytes or as were counted. *count: how many; false: malformed. */
+bool mr__decode_values(const mr__list *list, void *to, size_t *count);
+
+/* Dtype of a kind of list, MR_DATASET for none. */
+mr_dtype mr__list_dtype(int kind);
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading TFRecord files: views into the chunks of a byte stream. */
+#include "pipeline/formats/tfrecord/tfrecord.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/formats/format.h"
+#include "pipeline/formats/tfrecord/tfrecord_resync.h"
+#include "pipeline/formats/tfrecord/tfrecord_walk.h"
+#include "pipeline/log.h"
+
+enum { FRAMING = 16 };
+
+typedef struct tfrecord_reader {
+    mr_reader base;
+    const mr_buffer *chunk; /* with start and offset: the window whose chunk has its origin */
+    const uint8_t *start;
+    int64_t offset;
+    size_t
+        typical; /* bytes of a record, framing included, as the last call saw them; 0: none yet */
+    mr_tfrecord_read_opts opts;
+} tfrecord_reader;
+
+/* The record at in.at is not valid: what that means for the file. MR_OK: reading goes on at the
+ * next one. */
+static mr_code damaged(mr_reader *r, const char *what, mr_status *st)
+{
+    const tfrecord_reader *t = (const tfrecord_reader *)r;
+    if (t->opts.skip_corrupt) {
+        mr_code rc = mr__tfrecord_resync(r, &t->opts, what, st);
+        return rc == MR_OK ? rc : mr__reader_give_up(r, rc, st);
+    }
+    return mr__reader_give_up(
+        r, mr_fail(st, MR_DATA_LOSS, "%s; the rest of the file is skipped", what), st);
+}
+
+static mr_code corrupted(mr_reader *r, int64_t after, const char *what, mr_status *st)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "corrupted record at %" PRId64 ": the checksum of its %s does not match%s",
+             mr__byte_stream_offset(&r->in) + after, what,
+             r->record ? "" : " (is the compression the right one?)");
+    return damaged(r, text, st);
+}
+
+/* No header of a record follows: the end, or up to 11 bytes that are none. */
+static mr_code finish(mr_reader *r, mr_status *st)
+{
+    ptrdiff_t stray = r->in.end - r->in.at;
+    if (stray && r->strict)
+        return mr__reader_give_up(r,
+                                  mr_fail(st, MR_DATA_LOSS,
+                                          "truncated record at %" PRId64
+                                          ": %td bytes follow the last record, and a record has at "
+                                          "least %d",
+                                          mr__byte_stream_offset(&r->in), stray, FRAMING),
+                                  st);
+    if (stray)
+        mr_log(MR_LOG_WARNING, "%s: the %td bytes after its %" PRId64 " records are no record",
+               r->in.path, stray, r->record);
+    r->ended = true;
+    return MR_END;
+}
+
+static mr_code truncated(mr_reader *r, uint64_t need, mr_status *st)
+{
+    char text[160];
+    int64_t at = mr__byte_stream_offset(&r->in);
+    uint64_t there =
+        r->in.size >= 0 ? (uint64_t)(r->in.size - at) : (uint64_t)(r->in.end - r->in.at);
+    snprintf(text, sizeof text,
+             "truncated record at %" PRId64 ": it has %" PRIu64
+             " bytes with its framing, and the file %" PRIu64 " more",
+             at, need, there);
+    return damaged(r, text, st);
+}
+
+/* Checks a long record without keeping it; the window stays where it is. */
+static mr_code check_long(mr_reader *r, uint64_t need, mr_status *st)
+{
+    bool good;
+    mr_code rc = mr__tfrecord_scan(r, 12, need - FRAMING, &good, st);
+    if (rc == MR_END)
+        return truncated(r, need, st);
+    if (rc != MR_OK)
+        return mr__reader_give_up(r, rc, st);
+    return good ? MR_OK : corrupted(r, 12, "data", st);
+}
+
+/* The record at in.at is not whole: gets more of it. MR_END: a clean end. */
+static mr_code more(mr_reader *r, uint64_t need, mr_status *st)
+{
+    int64_t at = mr__byte_stream_offset(&r->in);
+    if (need > 12 &&
+        ((r->in.size >= 0 && need > (uint64_t)(r->in.size - at)) || need > (uint64_t)INT64_MAX))
+        return truncated(r, need, st);
+    if (need > mr__tfrecord_at_once() && r->in.size >= 0) {
+        MR_TRY(check_long(r, need, st));
+        if (mr__byte_stream_offset(&r->in) != at)
+            return MR_OK; /* it was damaged, and was passed */
+    }
+    mr_code rc = mr__byte_stream_fill(&r->in, (size_t)need, st);
+    if (rc == MR_OK)
+        return MR_OK;
+    if (rc != MR_END)
+        return mr__reader_give_up(r, rc, st);
+    return need <= 12 ? finish(r, st) : truncated(r, need, st);
+}
+
+/* Walks over what is there; where that gives no row, gets more or fails. */
+static mr_code walk(mr_reader *r, mr__walk *w, mr_status *st)
+{
+    w->rows = 0;
+    w->need = 0;
+    w->at = r->in.at;
+    w->end = r->in.end;
+    mr__walk_end why = mr__tfrecord_walk(w);
+    r->in.at += w->at - r->in.at;
+    if (w->rows)
+        return MR_OK;
+    switch (why) {
+    case MR__WALK_BAD_LENGTH:
+        return corrupted(r, 0, "length", st);
+    case MR__WALK_BAD_DATA:
+        return corrupted(r, 12, "data", st);
+    case MR__WALK_MORE:
+    case MR__WALK_FULL:
+        break;
+    }
+    return more(r, w->need, st);
+}
+
+/* Goes on in the same chunk, as far as the page cache has more of the file: fewer and larger blocks
+ * cost less on their way to another process. What is wrong there is met by the next call. */
+static void walk_on(mr_reader *r, mr__walk *w, const uint8_t *first, size_t max_bytes)
+{
+    for (;;) {
+        size_t had = (size_t)(r->in.at - first) - FRAMING * w->rows;
+        if (!w->need || w->rows == w->max_rows || had >= max_bytes ||
+            !mr__byte_stream_extend(&r->in))
+            return;
+        w->need = 0;
+        w->max_bytes = max_bytes - had;
+        w->at = r->in.at;
+        w->end = r->in.end;
+        mr__tfrecord_walk(w);
+        r->in.at += w->at - r->in.at;
+    }
+}
+
+/* Room for as many views as there seem to be records; where they are smaller than those before, the
+ * next call goes on. */
+static mr_code make_views(const tfrecord_reader *t, size_t want, mr_array *a, mr__walk *w,
+                          mr_status *st)
+{
+    size_t typical = t->typical ? t->typical : FRAMING;
+    size_t n = mr__byte_stream_within(&t->base.in) / typical;
+    n += n / 4 + 4;
+    if (n > want)
+        n = want;
+    if (a->data && n <= w->max_rows)
+        return MR_OK;
+    mr_array_reset(a);
+    MR_TRY(mr_array_alloc(a, MR_STRING, 0, NULL, n, st));
+    w->views = a->data;
+    w->max_rows = n;
+    return MR_OK;
+}
+
+/* The chunk says where its records come from, from the first one of a window on: nobody else has
+ * the chunk then. */
+static void set_origin(tfrecord_reader *t, const uint8_t *first)
+{
+    const mr__byte_stream *in = &t->base.in;
+    if (t->chunk == in->chunk && t->start == in->base && t->offset == in->offset)
+        return;
+    t->chunk = in->chunk;
+    t->start = in->base;
+    t->offset = in->offset;
+    const mr_origin o = {.path = t->base.path,
+                         .at = first,
+                         .offset = mr__byte_stream_offset(in) - (in->at - first),
+                         .record = t->base.record,
+                         .record_of = mr__tfrecord_of};
+    mr_buffer_set_origin(in->chunk, &o);
+}
+
+static mr_code start(mr_reader *r, const void *own, mr_status *st)
+{
+    if (own)
+        ((tfrecord_reader *)r)->opts = *(const mr_tfrecord_read_opts *)own;
+    size_t size = strlen(r->in.path) + 1;
+    MR_TRY(mr_buffer_alloc(&r->path, size, st));
+    memcpy(mr_buffer_data(r->path), r->in.path, size);
+    return MR_OK;
+}
+
+static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st)
+{
+    tfrecord_reader *t = (tfrecord_reader *)r;
+    mr_array a = {0};
+    mr__walk w = {.max_bytes = max_bytes};
+    mr_code rc = MR_OK;
+    while (rc == MR_OK && w.rows == 0) {
+        if (r->in.end - r->in.at < 12) {
+            rc = more(r, 12, st);
+            continue;
+        }
+        rc = make_views(t, want, &a, &w, st);
+        if (rc == MR_OK)
+            rc = walk(r, &w, st);
+    }
+    if (rc != MR_OK) {
+        mr_array_reset(&a);
+        return rc;
+    }
+    uint8_t *first = r->in.base + ((const uint8_t *)w.views[0].data - 12 - r->in.base);
+    walk_on(r, &w, first, max_bytes);
+    set_origin(t, first);
+    t->typical = (size_t)(r->in.at - first) / w.rows;
+    rc = mr__reader_emit(r, &a, w.rows, out, st);
+    if (rc == MR_OK)
+        r->record += (int64_t)w.rows;
+    else
+        r->in.at = first; /* nothing was read: the caller may try again */
+    return rc;
+}
+
+const mr_format mr_format_tfrecord = {
+    .reader_size = sizeof(tfrecord_reader), .start = start, .read = read};

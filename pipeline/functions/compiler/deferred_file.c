@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/functions/compiler/deferred_file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pipeline/files/whole_file.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
+
+void mr__late_init(mr__late *l)
+{
+    pthread_mutex_init(&l->lock, NULL);
+    l->ready = false;
+}
+
+void mr__late_reset(mr__late *l)
+{
+    pthread_mutex_destroy(&l->lock);
+}
+
+mr_code mr__late_get(const mr_rows *r, mr__late *l,
+                     mr_code (*make)(const mr_rows *r, mr_status *st), bool *good, mr_status *st)
+{
+    mr_status why;
+    mr_code rc = MR_OK;
+    pthread_mutex_lock(&l->lock);
+    if (!l->ready)
+        rc = make(r, &why);
+    l->ready = l->ready || rc == MR_OK;
+    pthread_mutex_unlock(&l->lock);
+    if (rc == MR_RESOURCE_EXHAUSTED || rc == MR_CANCELLED) {
+        if (st)
+            *st = why;
+        return rc;
+    }
+    *good = rc == MR_OK;
+    for (size_t row = 0; row < r->rows && !*good; row++)
+        mr_row_fail(r, row, why.code, "%s", why.message);
+    return MR_OK;
+}
+
+mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, size_t most,
+                      char **path, mr_buffer **bytes, size_t *size, mr_status *st)
+{
+    struct stat is;
+    bool folder = mr__sys->stat(name, &is) == 0 && S_ISDIR(is.st_mode);
+    size_t n = strlen(name) + strlen(within) + 2;
+    *path = mr_malloc(n);
+    if (!*path)
+        return mr_fail_memory(st, n, "a file name");
+    snprintf(*path, n, folder ? "%s/%s" : "%s", name, within);
+    return mr__whole_file(*path, most, r->errors->cancel, bytes, size, st);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making functions, and the names they are registered under. */
+#include "pipeline/functions/compiler/function.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "pipeline/functions/compiler/typed_tree.h"
+#include "pipeline/graph/fn.h"
+#include "pipeline/graph/op.h"
+
+/* Registered functions; they are few, and looked up when a graph is built. */
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the three below */
+static struct entry {
+    char *name;
+    mr_fn *fn;
+} * registry;
+static size_t n_registered, registry_capacity;
+
+/* A function that only carries why it could not be made. NULL when there is no memory for it, which
+ * an op takes for a missing function. */
+static mr_fn *carry(mr_status *why)
+{
+    mr_fn *fn = mr__fn_new(MR_FN_EXPR);
+    if (fn && !(fn->error = mr_memdup(why, sizeof *why))) {
+        mr_fn_unref(fn);
+        return NULL;
+    }
+    return fn;
+}
+
+mr_fn *mr_fn_text(const char *text)
+{
+    mr_status st;
+    const mr_expr *e = NULL;
+    mr_fn *fn = NULL;
+    mr_code rc = mr_expr_parse(text, strlen(text), &e, &st);
+    if (rc == MR_OK && e->kind != MR_EX_LAMBDA && e->kind != MR_EX_NAME)
+        rc = mr_fail(&st, MR_INVALID_ARGUMENT,
+                     "a function is wanted, as in 'x => x * 2', not '%.60s'", text);
+    if (rc == MR_OK)
+        rc = mr__fn_of_expr(e, NULL, NULL, 0, &fn, &st);
+    mr_expr_unref(e);
+    return rc == MR_OK ? fn : carry(&st);
+}
+
+static mr_fn *of_callback(mr__fn_kind kind, mr_fn_call f, void *ctx, const mr_fn_opts *opts)
+{
+    mr_fn *fn = mr__fn_new(kind);
+    if (!fn) {
+        if (opts && opts->release)
+            opts->release(ctx);
+        return NULL;
+    }
+    fn->callback = f;
+    fn->ctx = ctx;
+    if (!opts)
+        return fn;
+    fn->out = opts->out ? mr_spec_ref(opts->out) : NULL;
+    fn->may_block = opts->may_block;
+    fn->release = opts->release;
+    mr_status st;
+    if (opts->name && mr_fn_register(opts->name, fn, &st) != MR_OK) {
+        mr_fn_unref(fn);
+        return carry(&st);
+    }
+    return fn;
+}
+
+mr_fn *mr_fn_block(mr_fn_call f, void *ctx, const mr_fn_opts *opts)
+{
+    return of_callback(MR_FN_BLOCK, f, ctx, opts);
+}
+
+mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts)
+{
+    return of_callback(MR_FN_ELEMENT, f, ctx, opts);
+}
+
+mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
+{
+    if (mr__function_name_taken(name))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "'%s' cannot name a function: it is no name, or one that is taken", name);
+    if (fn->error) {
+        if (st)
+            *st = *fn->error;
+        return fn->error->code;
+    }
+    mr_code rc = MR_OK;
+    pthread_mutex_lock(&registry_lock);
+    for (size_t i = 0; i < n_registered && rc == MR_OK; i++)
+        if (strcmp(registry[i].name, name) == 0)
+            rc = mr_fail(st, MR_ALREADY_EXISTS, "a function '%s' is registered already", name);
+    if (rc == MR_OK)
+        rc = mr_grow((void **)&registry, &registry_capacity, n_registered + 1, sizeof *registry,
+                     1 << 20, "the registry of functions", st);
+    char *copy = rc == MR_OK ? mr_strdup(name) : NULL;
+    if (rc == MR_OK && !fn->name && fn->kind != MR_FN_EXPR && !(fn->name = mr_strdup(name)))
+        rc = mr_fail_memory(st, strlen(name), "a name");
+    if (rc == MR_OK && !copy)
+        rc = mr_fail_memory(st, strlen(name), "a name");
+    if (rc == MR_OK)
+        registry[n_registered++] = (struct entry){copy, mr_fn_ref(fn)};
+    else
+        mr_free(copy);
+    pthread_mutex_unlock(&registry_lock);
+    return rc;
+}
+
+mr_fn *mr__fn_registered(const char *name)
+{
+    mr_fn *fn = NULL;
+    pthread_mutex_lock(&registry_lock);
+    for (size_t i = 0; i < n_registered && !fn; i++)
+        if (strcmp(registry[i].name, name) == 0)
+            fn = mr_fn_ref(registry[i].fn);
+    pthread_mutex_unlock(&registry_lock);
+    return fn;
+}

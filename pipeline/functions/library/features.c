@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/functions/library/features.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is wanted ---- */
+
+/* Features as they are read. */
+struct reading {
+    const char *who;
+    bool op; /* they are the text of an op's parameter, whose place the op's own message says */
+    const char *name;
+};
+
+static mr_code refuse(const struct reading *r, mr_status *st, const mr_expr *e, const char *fmt,
+                      ...) MR_PRINTF(4, 5);
+static mr_code refuse(const struct reading *r, mr_status *st, const mr_expr *e, const char *fmt,
+                      ...)
+{
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!r->op)
+        return mr_expr_fail_at(st, e, "%s: %.80s%s%s", r->who, r->name ? r->name : "",
+                               r->name ? ": " : "", text);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: features: %.80s%s%s", r->who,
+                   r->name ? r->name : "", r->name ? ": " : "", text);
+}
+
+static mr_code bad_feature(const struct reading *r, const mr_expr *e, mr_status *st)
+{
+    return refuse(r, st, e,
+                  "a feature is wanted as int64, float32, bytes or another dtype, dtype[3, 4], "
+                  "dtype[] or feature(dtype, shape=[..], default=v)%s",
+                  e->kind == MR_EX_RECORD ? "; there are no records in records here" : "");
+}
+
+static mr_code read_shape(const struct reading *r, const mr_expr *e, int most, mr__feature *f,
+                          mr_status *st)
+{
+    bool list = e->kind == MR_EX_LIST || e->kind == MR_EX_TUPLE;
+    size_t n = list ? e->n : 1;
+    if (n > (size_t)most)
+        return refuse(r, st, e, "a feature has at most %d axes", most);
+    f->rank = (int)n;
+    f->n = 1;
+    for (size_t d = 0; d < n; d++) {
+        const mr_expr *at = list ? e->children[d] : e;
+        if (at->kind != MR_EX_INT || at->i < 0)
+            return refuse(r, st, at, "a dimension is an integer of at least 0");
+        if (__builtin_mul_overflow(f->n, (size_t)at->i, &f->n) || f->n > INT32_MAX)
+            return refuse(r, st, at, "a feature has at most %d values", INT32_MAX);
+        f->shape[d] = at->i;
+    }
+    return MR_OK;
+}
+
+static mr_code read_dtype(const struct reading *r, const mr_expr *e, int most, mr__feature *f,
+                          mr_status *st)
+{
+    const mr_expr *name = e->kind == MR_EX_INDEX ? e->children[0] : e;
+    f->n = 1;
+    if (mr_option_dtype.parse(NULL, name, &f->dtype, NULL) != MR_OK || f->dtype == MR_DATASET)
+        return bad_feature(r, e, st);
+    if (f->dtype == MR_FLOAT16 || f->dtype == MR_BFLOAT16)
+        return refuse(r, st, e, "read it as float32 and cast it");
+    if (e->kind != MR_EX_INDEX)
+        return MR_OK;
+    f->ragged = e->n == 1;
+    return f->ragged ? MR_OK : read_shape(r, e->children[1], most, f, st);
+}
+
+/* Literal i of a default; *n counts them. */
+static const mr_expr *literal_at(const mr_expr *e, size_t i, size_t *n)
+{
+    const mr_expr *found = NULL;
+    if (e->kind != MR_EX_LIST && e->kind != MR_EX_TUPLE)
+        return (*n)++ == i ? e : NULL;
+    for (size_t k = 0; k < e->n; k++) {
+        const mr_expr *v = literal_at(e->children[k], i, n);
+        found = found ? found : v;
+    }
+    return found;
+}
+
+/* nan and inf are names, as dtypes are: text has no literal of them. */
+static bool is_float(const mr_expr *v)
+{
+    return v->kind == MR_EX_FLOAT ||
+           (v->kind == MR_EX_NAME && (strcmp(v->text, "nan") == 0 || strcmp(v->text, "inf") == 0));
+}
+
+static bool is_literal(const mr_expr *e, mr_dtype t)
+{
+    const mr_expr *v = e->kind == MR_EX_UNARY && e->op == '-' ? e->children[0] : e;
+    if (t == MR_STRING || t == MR_BOOL)
+        return e->kind == (t == MR_STRING ? MR_EX_STRING : MR_EX_BOOL);
+    return v->kind == MR_EX_INT || (mr_dtype_is_floating(t) && is_float(v));
+}
+
+double mr__preset_float(const mr_expr *e)
+{
+    bool minus = e->kind == MR_EX_UNARY;
+    const mr_expr *v = minus ? e->children[0] : e;
+    double d = v->kind == MR_EX_INT     ? (double)v->i
+               : v->kind == MR_EX_FLOAT ? v->f
+               : *v->text == 'n'        ? (double)NAN
+                                        : (double)INFINITY;
+    return minus ? -d : d;
+}
+
+static mr_code read_preset(const struct reading *r, const mr_expr *e, mr__feature *f, mr_status *st)
+{
+    size_t n = 0, all = 0;
+    literal_at(e, SIZE_MAX, &all);
+    if (f->ragged)
+        return refuse(r, st, e, "a feature of any length has no default: it is empty");
+    for (size_t i = 0; i < all; i++, n = 0)
+        if (!is_literal(literal_at(e, i, &n), f->dtype))
+            return refuse(r, st, e, "the default is wanted as %s literals",
+                          f->dtype == MR_STRING ? "string" : mr_dtype_name(f->dtype));
+    if (all != 1 && all != f->n)
+        return refuse(r, st, e, "the default has %zu values, its shape %zu", all, f->n);
+    f->preset = e;
+    f->n_preset = all;
+    return MR_OK;
+}
+
+static mr_code read_feature(const struct reading *r, const mr_expr *e, int most, mr__feature *f,
+                            mr_status *st)
+{
+    if (e->kind != MR_EX_CALL)
+        return read_dtype(r, e, most, f, st);
+    if (strcmp(e->text, "feature") != 0 || e->n == 0 || (e->keys && e->keys[0]))
+        return bad_feature(r, e, st);
+    MR_TRY(read_dtype(r, e->children[0], most, f, st));
+    const mr_expr *preset = NULL;
+    for (size_t i = 1; i < e->n; i++) {
+        const char *key = e->keys ? e->keys[i] : NULL;
+        if (key ? strcmp(key, "shape") == 0 : i == 1)
+            MR_TRY(read_shape(r, e->children[i], most, f, st));
+        else if (key ? strcmp(key, "default") == 0 : i == 2)
+            preset = e->children[i];
+        else
+            return bad_feature(r, e, st);
+    }
+    return preset ? read_preset(r, preset, f, st) : MR_OK;
+}
+
+mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, int most,
+                         mr__feature *out, mr_status *st)
+{
+    *out = (mr__feature){.name = name};
+    return read_feature(&(struct reading){.who = who, .name = name}, e, most, out, st);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const mr__feature *)a)->name, ((const mr__feature *)b)->name);
+}
+
+/* Features v, with names unless they are listed, all of e. */
+static mr_code read_all(struct reading *r, const mr_expr *e, const mr_expr *const *v,
+                        char *const *names, size_t n, bool vector, mr__features **out,
+                        mr_status *st)
+{
+    mr__features *f = *out = mr_calloc(1, sizeof *f);
+    if (!f || !(f->v = mr_calloc(n, sizeof *f->v)))
+        return mr_fail_memory(st, n * sizeof *f->v, "features");
+    f->e = mr_expr_ref(e);
+    f->vector = vector;
+    f->named = names != NULL;
+    for (; f->n < n; f->n++) {
+        mr__feature *one = &f->v[f->n];
+        one->name = r->name = names ? names[f->n] : NULL;
+        one->place = f->n;
+        if (names && !one->name)
+            return refuse(r, st, v[f->n], "features have names, as in %s(x, {\"a\": int64})",
+                          r->who);
+        MR_TRY(read_feature(r, v[f->n], MR_MAX_RANK - vector, one, st));
+    }
+    r->name = NULL;
+    if (f->named)
+        qsort(f->v, n, sizeof *f->v, by_name);
+    for (size_t i = 0; f->named && i + 1 < n; i++)
+        if (strcmp(f->v[i].name, f->v[i + 1].name) == 0)
+            return refuse(r, st, e, "feature %.80s stands twice", f->v[i].name);
+    return MR_OK;
+}
+
+static mr_spec *spec_of(const mr__feature *f, const mr_leaf *x)
+{
+    mr_leaf leaf = {.dtype = f->dtype};
+    if (x->rank == 1)
+        leaf.shape[leaf.rank++] = x->shape[0];
+    leaf.ragged = f->ragged && x->rank == 1;
+    if (f->ragged)
+        leaf.shape[leaf.rank++] = -1;
+    for (int d = 0; !f->ragged && d < f->rank; d++)
+        leaf.shape[leaf.rank++] = f->shape[d];
+    return mr_spec_of_leaf(&leaf);
+}
+
+mr_code mr__features_spec(const mr__features *f, const mr_leaf *x, mr_spec **out, mr_status *st)
+{
+    const char **names = mr_calloc(f->n, sizeof *names);
+    mr_spec **specs = mr_calloc(f->n, sizeof *specs);
+    for (size_t i = 0; names && specs && i < f->n; i++) {
+        names[i] = f->v[i].name;
+        specs[i] = spec_of(&f->v[i], x);
+    }
+    if (names && specs)
+        *out = f->named ? mr_spec_record(names, specs, f->n) : mr_spec_tuple(specs, f->n);
+    mr_free(names);
+    mr_free(specs);
+    return *out ? MR_OK : mr_fail_memory(st, f->n * sizeof *specs, "features");
+}
+
+mr_code mr__features_type(mr_call *c, const mr_exprs *given, bool listed, mr_status *st)
+{
+    const char *who = c->function->name;
+    struct reading r = {.who = who};
+    bool one = given->n == 1 && !given->names[0] &&
+               given->v[0]->kind == (listed ? MR_EX_LIST : MR_EX_RECORD);
+    const mr_expr *const *v = one ? given->v[0]->children : given->v;
+    char *const *names = one ? given->v[0]->keys : (char *const *)given->names;
+    size_t n = one ? given->v[0]->n : given->n;
+    if (c->in[0]->rank < 0 || c->in[0]->rank > 1)
+        return mr_call_fail(c, st, 0, "%s wants a string or a vector of strings", who);
+    if (listed && !one)
+        return mr_call_fail(c, st, -1, "%s wants a list of features, as in [int64, bytes]", who);
+    if (n == 0)
+        return mr_call_fail(c, st, -1, "%s: no feature is asked for", who);
+    mr__features *f = NULL;
+    mr_code rc = read_all(&r, c->e, v, listed ? NULL : names, n, c->in[0]->rank == 1, &f, st);
+    c->plan = f;
+    return rc == MR_OK ? mr__features_spec(f, c->in[0], &c->spec, st) : rc;
+}
+
+mr_code mr__features_parse(const char *op, const char *text, mr__features **out, mr_status *st)
+{
+    mr_status why;
+    const mr_expr *e = NULL;
+    struct reading r = {.who = op, .op = true};
+    *out = NULL;
+    mr_code rc = mr_expr_parse(text, strlen(text), &e, &why);
+    if (rc == MR_INVALID_ARGUMENT)
+        return mr_fail(st, rc, "%s: features are no text of the grammar: %.*s", op,
+                       (int)strcspn(why.message, "\n"), why.message);
+    if (rc == MR_OK && ((e->kind != MR_EX_RECORD && e->kind != MR_EX_LIST) || e->n == 0))
+        rc = mr_fail(&why, MR_INVALID_ARGUMENT,
+                     "%s: features are wanted as {\"name\": dtype, ...}, as in {\"x\": "
+                     "float32[3], \"label\": int64}",
+                     op);
+    if (rc == MR_OK)
+        rc = read_all(&r, e, e->children, e->kind == MR_EX_RECORD ? e->keys : NULL, e->n, false,
+                      out, &why);
+    mr_expr_unref(e);
+    if (rc != MR_OK) {
+        mr__features_free(*out);
+        *out = NULL;
+        if (st)
+            *st = why;
+    }
+    return rc;
+}
+
+void mr__features_free(void *features)
+{
+    mr__features *f = features;
+    if (!f)
+        return;
+    mr_expr_unref(f->e);
+    mr_free(f->v);
+    mr_free(f);
+}
+
+/* ---- columns ---- */
+
+mr_code mr__sheet_start(mr__sheet *s, const mr__features *f, size_t records, mr_status *st)
+{
+    *s = (mr__sheet){.f = f, .columns = mr_calloc(f->n, sizeof *s->columns)};
+    bool good = s->columns != NULL;
+    for (size_t i = 0; i < f->n && good; i++)
+        good = (s->columns[i].lengths = mr_calloc(records + 1, sizeof(int64_t))) != NULL;
+    if (good)
+        return MR_OK;
+    mr__sheet_reset(s);
+    return mr_fail_memory(st, records * sizeof(int64_t), "columns");
+}
+
+void mr__sheet_reset(mr__sheet *s)
+{
+    for (size_t i = 0; s->columns && i < s->f->n; i++) {
+        mr_free(s->columns[i].v);
+        mr_free(s->columns[i].lengths);
+    }
+    mr_free(s->columns);
+    mr_free(s->text);
+    *s = (mr__sheet){0};
+}
+
+mr_code mr__sheet_put(mr__sheet *s, size_t i, const void *value, mr_status *st)
+{
+    mr__sheet_column *c = &s->columns[i];
+    size_t size = mr_dtype_size(s->f->v[i].dtype);
+    MR_TRY(mr_grow((void **)&c->v, &c->capacity, c->n + 1, size, SIZE_MAX / 64, "a column", st));
+    memcpy(c->v + c->n++ * size, value, size);
+    return MR_OK;
+}
+
+mr_code mr__sheet_put_int(mr__sheet *s, size_t i, int64_t v, mr_status *st)
+{
+    mr_dtype t = s->f->v[i].dtype;
+    unsigned bits = (unsigned)mr_dtype_size(t) * 8;
+    bool is_unsigned = t >= MR_UINT8 && t <= MR_UINT64;
+    if (mr_dtype_is_floating(t))
+        return mr__sheet_put_float(s, i, (double)v, st);
+    int64_t most = t == MR_BOOL ? 1
+                   : bits == 64 ? INT64_MAX
+                                : (INT64_C(1) << (bits - !is_unsigned)) - 1;
+    if (v > most || v < (is_unsigned || t == MR_BOOL ? 0 : -most - 1))
+        return mr_fail(st, MR_OUT_OF_RANGE, "%lld does not fit %s", (long long)v, mr_dtype_name(t));
+    return mr__sheet_put(s, i, &v, st); /* little-endian: the low bytes come first */
+}
+
+mr_code mr__sheet_put_float(mr__sheet *s, size_t i, double v, mr_status *st)
+{
+    float f = (float)v;
+    return mr__sheet_put(s, i, s->f->v[i].dtype == MR_FLOAT32 ? (const void *)&f : &v, st);
+}
+
+mr_code mr__sheet_put_bytes(mr__sheet *s, size_t i, const char *v, size_t n, mr_status *st)
+{
+    if (n > SIZE_MAX / 4 - s->n_text)
+        return mr_fail_memory(st, n, "strings");
+    MR_TRY(mr_grow((void **)&s->text, &s->text_capacity, s->n_text + n, 1, SIZE_MAX / 4, "strings",
+                   st));
+    const mr_bytes b = {(const char *)(uintptr_t)s->n_text, n};
+    MR_TRY(mr__sheet_put(s, i, &b, st));
+    if (n)
+        memcpy(s->text + s->n_text, v, n);
+    s->n_text += n;
+    return MR_OK;
+}
+
+mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
+{
+    const mr__feature *f = &s->f->v[i];
+    if (f->ragged)
+        return MR_OK;
+    if (!f->preset)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "it is missing; give it a default where it may be, as in feature(%s, "
+                       "default=..)",
+                       f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype));
+    for (size_t k = 0; k < f->n; k++) {
+        size_t n = 0;
+        const mr_expr *e = literal_at(f->preset, f->n_preset == 1 ? 0 : k, &n);
+        bool minus = e->kind == MR_EX_UNARY;
+        const mr_expr *v = minus ? e->children[0] : e;
+        if (f->dtype == MR_STRING)
+            MR_TRY(mr__sheet_put_bytes(s, i, v->text, v->text_size, st));
+        else if (mr_dtype_is_floating(f->dtype))
+            MR_TRY(mr__sheet_put_float(s, i, mr__preset_float(e), st));
+        else /* minus wraps around, as where it is computed */
+            MR_TRY(mr__sheet_put_int(s, i, minus ? (int64_t)(0 - (uint64_t)v->i) : v->i, st));
+    }
+    return MR_OK;
+}
+
+void mr__sheet_shorten(mr__sheet *s, size_t i, size_t n)
+{
+    mr__sheet_column *c = &s->columns[i];
+    mr_bytes *last = (mr_bytes *)(void *)c->v + c->n - 1;
+    s->n_text -= last->size - n;
+    last->size = n;
+}
+
+void mr__sheet_drop(mr__sheet *s)
+{
+    for (size_t i = 0; i < s->f->n; i++)
+        s->columns[i].n = s->columns[i].begin;
+    s->n_text = s->begin_text;
+}
+
+mr_code mr__sheet_next(mr__sheet *s, bool good, mr_status *st)
+{
+    static const char zeros[sizeof(mr_bytes)];
+    if (!good)
+        mr__sheet_drop(s);
+    for (size_t i = 0; i < s->f->n; i++) {
+        mr__sheet_column *c = &s->columns[i];
+        for (size_t k = 0; !good && !s->f->v[i].ragged && k < s->f->v[i].n; k++)
+            MR_TRY(mr__sheet_put(s, i, zeros, st));
+        c->lengths[s->record] = (int64_t)(c->n - c->begin);
+        c->begin = c->n;
+    }
+    s->begin_text = s->n_text;
+    s->record++;
+    return MR_OK;
+}
+
+static mr_code finish_column(mr__sheet *s, size_t i, size_t rows, size_t k, mr_buffer *text,
+                             mr_array *out, mr_status *st)
+{
+    const mr__feature *f = &s->f->v[i];
+    mr__sheet_column *c = &s->columns[i];
+    void *values;
+    if (f->ragged && s->f->vector)
+        MR_TRY(mr__lists(f->dtype, c->lengths, rows, k, out, &values, st));
+    else if (f->ragged)
+        MR_TRY(mr__vectors(f->dtype, c->lengths, rows, out, &values, st));
+    else {
+        int64_t shape[MR_MAX_RANK] = {(int64_t)k};
+        memcpy(shape + s->f->vector, f->shape, (size_t)f->rank * sizeof *shape);
+        MR_TRY(mr_array_alloc(out, f->dtype, f->rank + s->f->vector, shape, rows, st));
+        values = out->data;
+    }
+    if (c->n)
+        memcpy(values, c->v, c->n * mr_dtype_size(f->dtype));
+    mr_bytes *v = values;
+    for (size_t n = 0; n < c->n && f->dtype == MR_STRING; n++)
+        v[n].data = text ? (const char *)mr_buffer_data(text) + (uintptr_t)v[n].data : NULL;
+    return f->dtype == MR_STRING && text ? mr_buffer_hold(out->owner, text, st) : MR_OK;
+}
+
+static void release(void *ctx, void *data)
+{
+    (void)ctx;
+    mr_free(data);
+}
+
+mr_code mr__sheet_finish(mr__sheet *s, size_t rows, size_t k, mr_array *out, mr_status *st)
+{
+    mr_buffer *text = NULL;
+    mr_code rc = MR_OK;
+    if (s->n_text)
+        rc = mr_buffer_wrap(&text, s->text, s->n_text, false, release, NULL, st);
+    if (text)
+        s->text = NULL;
+    size_t n = s->f->n;
+    for (size_t i = 0; i < n && rc == MR_OK; i++)
+        rc = finish_column(s, i, rows, k, text, &out[i], st);
+    for (size_t i = 0; i < n && rc != MR_OK; i++)
+        mr_array_reset(&out[i]);
+    mr_buffer_unref(text);
+    mr__sheet_reset(s);
+    return rc;
+}

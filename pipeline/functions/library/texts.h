@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_FUNCTIONS_TEXTS_H
+#define MR_PIPELINE_FUNCTIONS_TEXTS_H
+/* Strings that functions make, and characters of UTF-8. Private to functions/.
+ *
+ *     mr__texts t;
+ *     MR_TRY(mr__texts_start(&t, x->rank, x->shape, x->rows, st));
+ *     for each value: mr__texts_put(&t, ..) as often as needed, then mr__texts_next(&t);
+ *     return mr__texts_finish(&t, rc, out, st);
+ *
+ * The bytes of a whole column lie in one piece of memory, so that there is no allocation for each
+ * string.
+ *
+ * thread   one at a time per object */
+#include <string.h>
+
+#include "pipeline/functions/compiler/typed_tree.h"
+
+typedef struct mr__texts {
+    mr_array out;
+    char *v;
+    size_t n, capacity; /* bytes */
+    size_t begin;       /* of the string that is being made */
+    size_t i;           /* its place in out */
+} mr__texts;
+
+mr_code mr__texts_start(mr__texts *t, int rank, const int64_t *shape, size_t rows, mr_status *st);
+/* Room for n bytes more, so that putting them cannot fail. */
+mr_code mr__texts_reserve(mr__texts *t, size_t n, mr_status *st);
+void mr__texts_next(mr__texts *t);
+/* *out = the column; or, after a failure rc, nothing. */
+mr_code mr__texts_finish(mr__texts *t, mr_code rc, mr_array *out, mr_status *st);
+
+static inline mr_code mr__texts_put(mr__texts *t, const char *s, size_t n, mr_status *st)
+{
+    if (n > t->capacity - t->n)
+        MR_TRY(mr__texts_reserve(t, n, st));
+    if (n)
+        memcpy(t->v + t->n, s, n);
+    t->n += n;
+    return MR_OK;
+}
+
+/* The characters of s; a byte that belongs to none counts as one. */
+size_t mr__utf8_count(const mr_bytes *s);
+/* The byte at which character i of s begins, or where s ends. */
+size_t mr__utf8_offset(const mr_bytes *s, size_t i);
+
+/* The option `unit` of struct T. */
+extern const char *const mr__units[];
+#define MR__UNIT_OPTION(T)                                                                         \
+    {                                                                                              \
+        .name = "unit", .doc = "What counts: \"byte\", or \"char\" for characters of UTF-8.",      \
+        .type = MR_PT_STR, .def.s = "byte", .names = mr__units, .at = offsetof(T, unit)            \
+    }
+static inline bool mr__unit_is_char(const char *unit)
+{
+    return unit[0] == 'c';
+}
+/* White space of Python's bytes. */
+static inline bool mr__is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+#endif

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/elements/element_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "pipeline/engine/state_bytes.h"
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
+#include "pipeline/params/infer.h"
+#include "pipeline/system/system.h"
+
+enum { HEADER = 1, BLOCK = 2, END = 3 };
+enum { END_BYTES = 9, FRAMING = 16, CHUNK = 1 << 20 };
+static const char magic[4] = "MRE1";
+
+/* ---- specs ---- */
+
+static mr_code put_spec(const mr_spec *s, mr_state_w *w, mr_status *st)
+{
+    mr_spec_kind kind = mr_spec_kind_of(s);
+    MR_TRY(mr_state_put_u64(w, kind, st));
+    if (kind == MR_SPEC_LEAF) {
+        const mr_leaf *leaf = mr_spec_leaf(s, 0);
+        MR_TRY(mr_state_put_u64(w, leaf->dtype, st));
+        MR_TRY(mr_state_put_u64(w, (uint64_t)(leaf->rank + 1), st));
+        MR_TRY(mr_state_put_u64(w, leaf->ragged, st));
+        for (int d = 0; d < leaf->rank; d++)
+            MR_TRY(mr_state_put_u64(w, (uint64_t)(leaf->shape[d] + 1), st));
+        return leaf->dtype == MR_DATASET ? put_spec(leaf->element, w, st) : MR_OK;
+    }
+    size_t n = mr_spec_n_children(s);
+    MR_TRY(mr_state_put_u64(w, n, st));
+    for (size_t i = 0; i < n; i++) {
+        const char *name = mr_spec_child_name(s, i);
+        if (kind == MR_SPEC_RECORD)
+            MR_TRY(mr_state_put_bytes(w, name, strlen(name), st));
+        MR_TRY(put_spec(mr_spec_child(s, i), w, st));
+    }
+    return MR_OK;
+}
+
+static mr_code get_spec(mr_state_r *r, int depth, mr_spec **out, mr_status *st);
+
+static mr_code get_leaf(mr_state_r *r, int depth, mr_spec **out, mr_status *st)
+{
+    uint64_t dtype, rank, ragged, dim;
+    MR_TRY(mr_state_get_u64(r, &dtype, st));
+    MR_TRY(mr_state_get_u64(r, &rank, st));
+    MR_TRY(mr_state_get_u64(r, &ragged, st));
+    if (dtype > MR_DATASET || rank > MR_MAX_RANK + 1 || ragged > 1)
+        return mr_state_damaged(st, "a spec is of no type");
+    mr_leaf leaf = {.dtype = (mr_dtype)dtype, .rank = (int8_t)((int)rank - 1), .ragged = ragged};
+    for (int d = 0; d < leaf.rank; d++) {
+        MR_TRY(mr_state_get_u64(r, &dim, st));
+        if (dim > INT64_MAX)
+            return mr_state_damaged(st, "a dimension is out of range");
+        leaf.shape[d] = (int64_t)dim - 1;
+    }
+    if (leaf.dtype != MR_DATASET)
+        return mr__inferred(mr_spec_of_leaf(&leaf), out, st);
+    mr_spec *element = NULL;
+    MR_TRY(get_spec(r, depth + 1, &element, st));
+    return mr__inferred(mr_spec_dataset(element), out, st);
+}
+
+static mr_code get_children(mr_state_r *r, int depth, bool record, uint64_t n, mr_spec **children,
+                            char **names, mr_status *st)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const void *name;
+        size_t size;
+        if (record) {
+            MR_TRY(mr_state_get_bytes(r, &name, &size, st));
+            names[i] = mr_malloc(size + 1);
+            if (!names[i])
+                return mr_fail_memory(st, size, "a name");
+            if (size)
+                memcpy(names[i], name, size);
+            names[i][size] = '\0';
+        }
+        MR_TRY(get_spec(r, depth + 1, &children[i], st));
+    }
+    const char *twice = NULL;
+    if (record)
+        MR_TRY(mr__name_twice(names, (size_t)n, &twice, st));
+    return twice ? mr_state_damaged(st, "two components have one name") : MR_OK;
+}
+
+static mr_code get_spec(mr_state_r *r, int depth, mr_spec **out, mr_status *st)
+{
+    uint64_t kind, n;
+    MR_TRY(mr_state_get_u64(r, &kind, st));
+    if (kind > MR_SPEC_RECORD || depth > MR__SPEC_MAX_DEPTH)
+        return mr_state_damaged(st, "a spec is of no kind");
+    if (kind == MR_SPEC_LEAF)
+        return get_leaf(r, depth, out, st);
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    if (n > MR__SPEC_MAX_LEAVES)
+        return mr_state_damaged(st, "a spec has too many components");
+    mr_spec **children = mr_calloc((size_t)n + 1, sizeof(mr_spec *));
+    char **names = mr_calloc((size_t)n + 1, sizeof(char *));
+    bool record = kind == MR_SPEC_RECORD;
+    mr_code rc = children && names ? get_children(r, depth, record, n, children, names, st)
+                                   : mr_fail_memory(st, (size_t)n * sizeof(mr_spec *), "a spec");
+    if (rc == MR_OK)
+        rc = mr__inferred(record ? mr_spec_record((const char *const *)names, children, (size_t)n)
+                                 : mr_spec_tuple(children, (size_t)n),
+                          out, st);
+    else
+        for (uint64_t i = 0; children && i < n; i++)
+            mr_spec_unref(children[i]);
+    for (uint64_t i = 0; names && i < n; i++)
+        mr_free(names[i]);
+    mr_free(children);
+    mr_free(names);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+struct mr__element_writer {
+    mr_tfrecord_writer *file;
+    uint64_t rows;
+};
+
+static mr_code put_header(void *ctx, mr_state_w *w, mr_status *st)
+{
+    MR_TRY(mr_state_put_u64(w, HEADER, st));
+    for (size_t i = 0; i < sizeof magic; i++)
+        MR_TRY(mr_state_put_u64(w, (unsigned char)magic[i], st));
+    return put_spec(ctx, w, st);
+}
+
+static mr_code put_block(void *ctx, mr_state_w *w, mr_status *st)
+{
+    MR_TRY(mr_state_put_u64(w, BLOCK, st));
+    return mr_state_put_block(w, ctx, st);
+}
+
+static mr_code append(mr__element_writer *w, mr_code (*put)(void *, mr_state_w *, mr_status *),
+                      const void *ctx, mr_status *st)
+{
+    mr_buffer *bytes = NULL;
+    MR_TRY(mr__state_bytes(put, (void *)(uintptr_t)ctx, &bytes, st));
+    mr_code rc =
+        mr_tfrecord_writer_append(w->file, mr_buffer_data(bytes), mr_buffer_size(bytes), st);
+    mr_buffer_unref(bytes);
+    return rc;
+}
+
+mr_code mr__element_writer_open(mr__element_writer **out, const char *path, const mr_spec *spec,
+                                mr_status *st)
+{
+    mr__element_writer *w = mr_calloc(1, sizeof *w);
+    if (!w)
+        return mr_fail_memory(st, sizeof *w, "a file of elements");
+    mr_code rc =
+        mr_tfrecord_writer_open(&w->file, path, &(mr_tfrecord_writer_opts){.sync = true}, st);
+    if (rc == MR_OK)
+        rc = append(w, put_header, spec, st);
+    if (rc == MR_OK)
+        *out = w;
+    else
+        mr__element_writer_abort(w);
+    return rc;
+}
+
+mr_code mr__element_writer_add(mr__element_writer *w, const mr_block *b, mr_status *st)
+{
+    MR_TRY(append(w, put_block, b, st));
+    w->rows += b->rows;
+    return MR_OK;
+}
+
+mr_code mr__element_writer_close(mr__element_writer *w, mr_status *st)
+{
+    unsigned char end[END_BYTES] = {END};
+    for (int i = 0; i < 8; i++)
+        end[1 + i] = (unsigned char)(w->rows >> 8 * i);
+    mr_code rc = mr_tfrecord_writer_append(w->file, end, sizeof end, st);
+    if (rc == MR_OK) {
+        rc = mr_tfrecord_writer_close(w->file, st);
+        w->file = NULL;
+    }
+    mr__element_writer_abort(w);
+    return rc;
+}
+
+void mr__element_writer_abort(mr__element_writer *w)
+{
+    if (!w)
+        return;
+    mr_tfrecord_writer_abort(w->file);
+    mr_free(w);
+}
+
+/* ---- reading ---- */
+
+struct mr__element_reader {
+    mr_reader *file;
+    char *path;
+    mr_spec *spec;
+    mr_block block; /* of which rows from `at` on are left */
+    size_t at;
+    uint64_t rows; /* in the blocks so far */
+    bool ended;
+};
+
+static mr_code damaged(const mr__element_reader *r, const char *what, mr_status *st)
+{
+    (void)mr_fail(st, MR_DATA_LOSS, "%s", what);
+    mr_status_at(st, r->path, -1, -1);
+    return MR_DATA_LOSS;
+}
+
+/* The next record; MR_END: there is none. */
+static mr_code next_record(mr__element_reader *r, mr_array *record, mr_status *st)
+{
+    *record = (mr_array){0};
+    return mr_reader_read(r->file, 1, CHUNK, record, st);
+}
+
+static const mr_bytes *bytes_of(const mr_array *record)
+{
+    return record->data;
+}
+
+static mr_code get_header(void *ctx, mr_state_r *in, mr_status *st)
+{
+    mr__element_reader *r = ctx;
+    uint64_t v;
+    MR_TRY(mr_state_get_u64(in, &v, st));
+    bool good = v == HEADER;
+    for (size_t i = 0; i < sizeof magic; i++) {
+        MR_TRY(mr_state_get_u64(in, &v, st));
+        good = good && v == (unsigned char)magic[i];
+    }
+    if (!good)
+        return mr_state_damaged(st, "another format, or another version of it");
+    return get_spec(in, 0, &r->spec, st);
+}
+
+static mr_code read_header(mr__element_reader *r, mr_status *st)
+{
+    mr_array record;
+    mr_status why;
+    mr_code rc = next_record(r, &record, st);
+    if (rc == MR_END)
+        return damaged(r, "the file is empty: no elements were saved to it", st);
+    MR_TRY(rc);
+    const mr_bytes *b = bytes_of(&record);
+    rc = mr__state_read(b->data, b->size, get_header, r, &why);
+    mr_array_reset(&record);
+    if (rc == MR_INVALID_ARGUMENT)
+        return damaged(r, "this is no file of elements that this version can read", st);
+    if (rc != MR_OK && st)
+        *st = why;
+    return rc;
+}
+
+/* A pipe would have to be read to its end to say what is in it, and may have none. */
+static mr_code check_kind(const char *path, mr_status *st)
+{
+    struct stat s;
+    if (mr__sys->stat(path, &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode))
+        return MR_OK; /* or what opening it says */
+    mr_fail(st, MR_FAILED_PRECONDITION,
+            "elements are kept in regular files alone, which this is not");
+    mr_status_at(st, path, -1, -1);
+    return MR_FAILED_PRECONDITION;
+}
+
+mr_code mr__element_reader_open(mr__element_reader **out, const mr_iter *it, const char *path,
+                                mr_status *st)
+{
+    mr__element_reader *r = mr_calloc(1, sizeof *r);
+    mr_file_opts opts = {.strict = true};
+    if (it) {
+        opts.no_uring = mr_iter_no_uring(it);
+        opts.cancel = mr_iter_cancel(it);
+    }
+    mr_code rc = r && (r->path = mr_strdup(path)) ? MR_OK : mr_fail_memory(st, sizeof *r, "a file");
+    if (rc == MR_OK)
+        rc = check_kind(path, st);
+    if (rc == MR_OK)
+        rc = mr_reader_open(&r->file, &mr_format_tfrecord, path, &opts, st);
+    if (rc == MR_OK)
+        rc = read_header(r, st);
+    if (rc == MR_OK)
+        *out = r;
+    else
+        mr__element_reader_close(r);
+    return rc;
+}
+
+const mr_spec *mr__element_reader_spec(const mr__element_reader *r)
+{
+    return r->spec;
+}
+
+struct reading {
+    mr__element_reader *r;
+    const mr_spec *spec;
+};
+
+static mr_code get_record(void *ctx, mr_state_r *in, mr_status *st)
+{
+    struct reading *g = ctx;
+    uint64_t kind;
+    MR_TRY(mr_state_get_u64(in, &kind, st));
+    if (kind != BLOCK)
+        return mr_state_damaged(st, "a record of no kind");
+    MR_TRY(mr_state_get_block(in, g->spec, &g->r->block, st));
+    return g->r->block.rows ? MR_OK : mr_state_damaged(st, "a block without rows");
+}
+
+static mr_code read_end(mr__element_reader *r, const mr_bytes *b, mr_status *st)
+{
+    uint64_t rows = 0;
+    for (int i = 0; i < 8; i++)
+        rows |= (uint64_t)(unsigned char)b->data[1 + i] << 8 * i;
+    if (rows != r->rows)
+        return damaged(r, "the file has another number of elements than it says", st);
+    r->ended = true;
+    return MR_END;
+}
+
+/* The next block; MR_END. */
+static mr_code fill(mr__element_reader *r, const mr_spec *spec, mr_status *st)
+{
+    mr_array record;
+    mr_status why;
+    if (r->ended)
+        return MR_END;
+    mr_code rc = next_record(r, &record, st);
+    if (rc == MR_END) {
+        r->ended = true;
+        return damaged(r, "the file stops before its end", st);
+    }
+    if (rc != MR_OK) {
+        r->ended = rc == MR_DATA_LOSS;
+        return rc;
+    }
+    const mr_bytes *b = bytes_of(&record);
+    if (b->size == END_BYTES && b->data[0] == END)
+        rc = read_end(r, b, st);
+    else {
+        struct reading g = {r, spec};
+        rc = mr__state_read(b->data, b->size, get_record, &g, &why);
+        if (rc == MR_INVALID_ARGUMENT) {
+            r->ended = true;
+            mr_block_clear(&r->block);
+            rc = damaged(r, "a block of elements is damaged, or of elements of another type", st);
+        } else if (rc != MR_OK && st)
+            *st = why;
+        else
+            r->rows += r->block.rows;
+    }
+    mr_array_reset(&record);
+    r->at = 0;
+    return rc;
+}
+
+mr_code mr__element_reader_next(mr__element_reader *r, const mr_spec *spec, size_t want,
+                                mr_block *out, mr_status *st)
+{
+    if (r->at == r->block.rows) {
+        mr_block_clear(&r->block);
+        r->at = 0;
+        MR_TRY(fill(r, spec, st));
+    }
+    size_t left = r->block.rows - r->at, n = left < want ? left : want;
+    MR_TRY(mr_block_slice(out, &r->block, r->at, n, st));
+    r->at += n;
+    return MR_OK;
+}
+
+void mr__element_reader_close(mr__element_reader *r)
+{
+    if (!r)
+        return;
+    mr_reader_close(r->file);
+    mr_free(r->path);
+    mr_spec_unref(r->spec);
+    mr_block_reset(&r->block);
+    mr_free(r);
+}
+
+/* ---- how many ---- */
+
+static mr_code read_tail(const char *path, unsigned char *tail, size_t n, mr_status *st)
+{
+    struct stat info;
+    int fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return mr_fail_errno(st, errno, "%s cannot be opened", path);
+    mr_code rc = MR_OK;
+    if (mr__sys->fstat(fd, &info) != 0)
+        rc = mr_fail_errno(st, errno, "%s cannot be read", path);
+    else if (info.st_size < (off_t)n)
+        rc = mr_fail(st, MR_DATA_LOSS, "%s is no file of elements", path);
+    for (size_t got = 0; rc == MR_OK && got < n;) {
+        ssize_t k = mr__sys->pread(fd, tail + got, n - got, info.st_size - (off_t)(n - got));
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            rc = mr_fail_errno(st, k < 0 ? errno : EIO, "%s cannot be read", path);
+        else
+            got += (size_t)k;
+    }
+    mr__sys->close(fd);
+    return rc;
+}
+
+static uint64_t little(const unsigned char *p, int n)
+{
+    uint64_t v = 0;
+    for (int i = n; i-- > 0;)
+        v = v << 8 | p[i];
+    return v;
+}
+
+mr_code mr__element_file_count(const char *path, uint64_t *rows, mr_status *st)
+{
+    unsigned char t[FRAMING + END_BYTES];
+    MR_TRY(read_tail(path, t, sizeof t, st));
+    if (little(t, 8) != END_BYTES || mr_crc32c_mask(mr_crc32c(t, 8)) != little(t + 8, 4) ||
+        mr_crc32c_mask(mr_crc32c(t + 12, END_BYTES)) != little(t + 12 + END_BYTES, 4) ||
+        t[12] != END)
+        return mr_fail(st, MR_DATA_LOSS, "%s stops before its end, or is no file of elements",
+                       path);
+    *rows = little(t + 13, 8);
+    return MR_OK;
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/elements/file_cache.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/files/file_lock.h"
+#include "pipeline/log.h"
+#include "pipeline/system/system.h"
+
+/* ---- paths ---- */
+
+mr_code mr__file_cache_check_path(const char *op, const char *path, mr_status *st)
+{
+    return path && path[0] ? MR_OK
+                           : mr_fail(st, MR_INVALID_ARGUMENT, "%s: path must not be empty", op);
+}
+
+/* Makes a folder, unless it is there. */
+static mr_code make_folder(const char *path, mr_status *st)
+{
+    struct stat info;
+    if (mr__sys->mkdir(path, 0777) == 0 || errno == EEXIST) {
+        if (mr__sys->stat(path, &info) != 0)
+            return mr_fail_errno(st, errno, "%s cannot be looked at", path);
+        return S_ISDIR(info.st_mode)
+                   ? MR_OK
+                   : mr_fail(st, MR_FAILED_PRECONDITION, "%s is there, and is no folder", path);
+    }
+    return mr_fail_errno(st, errno, "the folder %s cannot be made", path);
+}
+
+mr_code mr__file_cache_path(const char *folder, const char *name, char **out, mr_status *st)
+{
+    size_t n = strlen(folder) + strlen(name) + 2;
+    char *path = mr_malloc(n);
+    if (!path)
+        return mr_fail_memory(st, n, "a path");
+    snprintf(path, n, "%s/%s", folder, name);
+    *out = path;
+    return MR_OK;
+}
+
+/* .NAME.lock beside path. */
+static char *lock_path_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t n = strlen(path) + sizeof "..lock";
+    char *made = mr_malloc(n);
+    if (made)
+        snprintf(made, n, "%.*s.%s.lock", (int)(name - path), path, name);
+    return made;
+}
+
+/* *there: a complete file has the name. */
+static mr_code look(const mr__file_cache *c, bool *there, mr_status *st)
+{
+    struct stat info;
+    *there = false;
+    if (!c->reuse)
+        return MR_OK;
+    if (mr__sys->stat(c->path, &info) == 0) {
+        *there = true;
+        return MR_OK;
+    }
+    return errno == ENOENT || errno == ENOTDIR
+               ? MR_OK
+               : mr_fail_errno(st, errno, "%s cannot be looked at", c->path);
+}
+
+/* ---- writing ---- */
+
+static void stop_writing(mr__file_cache *c)
+{
+    mr__element_writer_abort(c->writer);
+    c->writer = NULL;
+    mr__file_unlock(c->lock_path, c->lock);
+    c->lock = -1;
+}
+
+/* Takes the lock and starts the file. What comes out is in c->mode. */
+static mr_code begin(mr__file_cache *c, mr_status *st)
+{
+    bool busy, there;
+    MR_TRY(mr__file_lock(c->lock_path, &c->lock, &busy, st));
+    if (busy && c->pass_if_busy) {
+        c->mode = MR_FC_PASSING;
+        return MR_OK;
+    }
+    if (busy) {
+        c->mode = MR_FC_ENDED;
+        return mr_fail(st, MR_ALREADY_EXISTS,
+                       "%s is being written by another iterator or process; wait for it, or give "
+                       "this one another name",
+                       c->path);
+    }
+    mr_code rc = look(c, &there, st);
+    if (rc == MR_OK && there && c->rows == 0) { /* completed since this iterator was opened */
+        c->mode = MR_FC_READING;
+        mr_iter_close_input(c->it, 0);
+    } else if (rc == MR_OK && there)
+        c->mode = MR_FC_PASSING;
+    else if (rc == MR_OK)
+        rc = mr__element_writer_open(&c->writer, c->path, c->it->spec, st);
+    if (rc != MR_OK || !c->writer)
+        stop_writing(c);
+    return rc;
+}
+
+/* Writes the rows of b. After a failure that stays, nothing is written any more. */
+static mr_code add(mr__file_cache *c, const mr_block *b, mr_status *st)
+{
+    mr_status error;
+    mr_code rc = mr__element_writer_add(c->writer, b, &error);
+    if (rc == MR_OK) {
+        c->rows += b->rows;
+        return MR_OK;
+    }
+    if (error.sys_errno != ENOMEM) {
+        stop_writing(c);
+        c->mode = MR_FC_PASSING;
+    }
+    if (st)
+        *st = error;
+    return rc;
+}
+
+static mr_code end_writing(mr__file_cache *c, mr_status *st)
+{
+    mr__element_writer *w = c->writer;
+    c->writer = NULL;
+    c->mode = MR_FC_ENDED;
+    mr_code rc = mr__element_writer_close(w, st);
+    stop_writing(c);
+    return rc == MR_OK ? MR_END : rc;
+}
+
+/* The next rows of the input, in memory of their own. */
+static mr_code pull(mr__file_cache *c, size_t want, mr_block *out, mr_status *st)
+{
+    if (c->ahead.rows == 0) {
+        const mr_destination *destination = out->destination;
+        if (c->writer)
+            out->destination = NULL; /* what is written must not lie in the consumer's memory */
+        mr_code rc = mr_iter_pull(c->it, 0, want, out, st);
+        out->destination = destination;
+        return rc;
+    }
+    mr_block_move(out, &c->ahead);
+    return MR_OK;
+}
+
+static mr_code write_next(mr__file_cache *c, size_t want, mr_block *out, mr_status *st)
+{
+    mr_code rc = pull(c, want, out, st);
+    if (c->mode == MR_FC_PASSING)
+        return rc;
+    if (rc == MR_END)
+        return end_writing(c, st);
+    if (rc == MR_OK) {
+        rc = add(c, out, st);
+        if (rc != MR_OK)
+            mr_block_move(&c->ahead, out);
+    }
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static mr_code open_reader(mr__file_cache *c, mr_status *st)
+{
+    if (c->reader)
+        return MR_OK;
+    MR_TRY(mr__element_reader_open(&c->reader, c->it, c->path, st));
+    const mr_spec *found = mr__element_reader_spec(c->reader);
+    if (mr_spec_same_types(found, c->it->spec))
+        return MR_OK;
+    char x[160], y[160];
+    mr_spec_format(found, x, sizeof x);
+    mr_spec_format(c->it->spec, y, sizeof y);
+    mr__element_reader_close(c->reader);
+    c->reader = NULL;
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "%s holds elements of %s, and here they are %s; remove it, or give another name",
+                   c->path, x, y);
+}
+
+/* Rows that were written without identities have none. */
+static mr_code set_identities(const mr_iter *it, mr_block *b, mr_status *st)
+{
+    if (!mr_iter_identities(it)) {
+        mr_identities_reset(&b->ids);
+        return MR_OK;
+    }
+    if (b->ids.ids)
+        return MR_OK;
+    mr_identity none[1];
+    mr_identities nothing = {.ids = none, .offsets = (const uint64_t[]){0, 0}};
+    return mr_identities_ungroup(&b->ids, &nothing, 0, b->rows, st);
+}
+
+static mr_code read_next(mr__file_cache *c, size_t want, mr_block *out, mr_status *st)
+{
+    mr_status error;
+    mr_code rc = open_reader(c, &error);
+    if (rc < 0 && error.sys_errno != ENOMEM && rc != MR_CANCELLED)
+        c->mode = MR_FC_ENDED;
+    if (rc == MR_OK)
+        rc = mr__element_reader_next(c->reader, c->it->spec, want, out, &error);
+    if (rc == MR_OK)
+        rc = set_identities(c->it, out, &error);
+    if (rc == MR_OK)
+        c->rows += out->rows;
+    if (rc < 0 && st)
+        *st = error;
+    return rc;
+}
+
+/* ---- slots ---- */
+
+mr_code mr__file_cache_open(mr_iter *it, char *path, bool reuse, bool pass_if_busy, mr_status *st)
+{
+    mr__file_cache *c = it->state;
+    bool there;
+    *c = (mr__file_cache){
+        .it = it, .reuse = reuse, .pass_if_busy = pass_if_busy, .path = path, .lock = -1};
+    c->lock_path = lock_path_of(path);
+    if (!c->lock_path)
+        return mr_fail_memory(st, strlen(path), "a path");
+    MR_TRY(look(c, &there, st));
+    if (there) {
+        c->mode = MR_FC_READING;
+        return MR_OK;
+    }
+    MR_TRY(mr_iter_open_input(it, 0, st));
+    if (mr_iter_keeps_positions(it) && mr_iter_replays(it->inputs[0]))
+        MR_TRY(mr_iter_position(it->inputs[0], &c->position, st));
+    return MR_OK;
+}
+
+mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *own, bool reuse,
+                                   bool pass_if_busy, mr_status *st)
+{
+    char *folder, *below = NULL, *file = NULL;
+    MR_TRY(mr_iter_file_path(it, path, &folder, st));
+    mr_code rc = make_folder(folder, st);
+    if (rc == MR_OK && own)
+        rc = mr__file_cache_path(folder, own, &below, st);
+    if (rc == MR_OK && own)
+        rc = make_folder(below, st);
+    if (rc == MR_OK)
+        rc = mr__file_cache_path(own ? below : folder, MR_ELEMENTS_FILE, &file, st);
+    mr_free(below);
+    mr_free(folder);
+    return rc == MR_OK ? mr__file_cache_open(it, file, reuse, pass_if_busy, st) : rc;
+}
+
+mr_code mr__file_cache_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    mr__file_cache *c = it->state;
+    if (c->mode == MR_FC_WRITING && !c->writer)
+        MR_TRY(begin(c, st));
+    switch (c->mode) {
+    case MR_FC_WRITING:
+    case MR_FC_PASSING:
+        return write_next(c, want, out, st);
+    case MR_FC_READING:
+        return read_next(c, want, out, st);
+    case MR_FC_ENDED:
+        break;
+    }
+    return MR_END;
+}
+
+void mr__file_cache_close(mr_iter *it)
+{
+    mr__file_cache *c = it->state;
+    if (c->writer && c->rows)
+        mr_log(MR_LOG_WARNING,
+               "%s: an iterator was closed before the end of its input; the %" PRIu64
+               " elements it wrote are thrown away",
+               c->path, c->rows);
+    if (c->lock_path)
+        stop_writing(c);
+    mr__element_reader_close(c->reader);
+    mr_buffer_unref(c->position);
+    mr_block_reset(&c->ahead);
+    mr_free(c->path);
+    mr_free(c->lock_path);
+    *c = (mr__file_cache){.lock = -1};
+}
+
+/* mode, rows; 0, or 1 and the input's position at its start; rows that come next; the input */
+mr_code mr__file_cache_save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    mr__file_cache *c = it->state;
+    MR_TRY(mr_state_put_u64(w, c->mode, st));
+    MR_TRY(mr_state_put_u64(w, c->rows, st));
+    bool again = c->mode == MR_FC_WRITING && c->position && mr_iter_replays(c->it->inputs[0]);
+    MR_TRY(mr_state_put_u64(w, again, st));
+    if (again)
+        MR_TRY(mr_state_put_bytes(w, mr_buffer_data(c->position), mr_buffer_size(c->position), st));
+    MR_TRY(mr_state_put_block(w, &c->ahead, st));
+    return mr_iter_save_input(c->it, 0, w, st);
+}
+
+/* Writes the first `rows` rows of the input, from its start on, once more. */
+static mr_code write_again(mr__file_cache *c, const void *position, size_t n, uint64_t rows,
+                           mr_status *st)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status error;
+    MR_TRY(mr_buffer_alloc(&c->position, n, st));
+    memcpy(mr_buffer_data(c->position), position, n);
+    if (rows == 0)
+        return MR_OK; /* the first pull begins */
+    MR_TRY(begin(c, st));
+    if (c->mode != MR_FC_WRITING) {
+        c->mode = MR_FC_PASSING;
+        return MR_OK;
+    }
+    MR_TRY(mr__reopen_at(c->it, 0, position, n, st));
+    mr_code rc = MR_OK;
+    while (rc == MR_OK && c->rows < rows && c->mode == MR_FC_WRITING) {
+        rc = mr_iter_pull(c->it, 0, (size_t)(rows - c->rows), &b, &error);
+        if (rc == MR_OK)
+            rc = add(c, &b, &error);
+        else if (rc == MR_END)
+            rc = mr_state_damaged(&error, "the input has fewer elements than were written");
+        else if (!mr_iter_cancelled(c->it) && error.sys_errno != ENOMEM)
+            rc = MR_OK; /* it was reported before */
+    }
+    mr_block_reset(&b);
+    if (rc < 0 && st)
+        *st = error;
+    return rc;
+}
+
+/* Goes to row `rows` of the file. */
+static mr_code seek(mr__file_cache *c, uint64_t rows, mr_status *st)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = rows ? open_reader(c, st) : MR_OK;
+    while (rc == MR_OK && c->rows < rows) {
+        uint64_t left = rows - c->rows;
+        mr_block_clear(&b);
+        rc = mr__element_reader_next(c->reader, c->it->spec,
+                                     left < SIZE_MAX ? (size_t)left : SIZE_MAX, &b, st);
+        if (rc == MR_OK)
+            c->rows += b.rows;
+        if (rc == MR_END)
+            rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                         "%s has fewer elements than when the position was saved", c->path);
+    }
+    mr_block_reset(&b);
+    return rc;
+}
+
+mr_code mr__file_cache_restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    mr__file_cache *c = it->state;
+    uint64_t mode, rows, again;
+    MR_TRY(mr_state_get_u64(r, &mode, st));
+    MR_TRY(mr_state_get_u64(r, &rows, st));
+    MR_TRY(mr_state_get_u64(r, &again, st));
+    if (mode > MR_FC_ENDED || again > 1)
+        return mr_state_damaged(st, "a file of elements has no such mode");
+    stop_writing(c);
+    mr__element_reader_close(c->reader);
+    c->reader = NULL;
+    mr_buffer_unref(c->position);
+    c->position = NULL;
+    mr_block_clear(&c->ahead);
+    c->mode = (mr__file_cache_mode)mode;
+    c->rows = 0;
+    if (again) {
+        const void *position;
+        size_t n;
+        MR_TRY(mr_state_get_bytes(r, &position, &n, st));
+        MR_TRY(write_again(c, position, n, rows, st));
+    } else if (c->mode == MR_FC_READING)
+        MR_TRY(seek(c, rows, st));
+    else if (c->mode == MR_FC_WRITING && rows)
+        c->mode = MR_FC_PASSING; /* what was written cannot be had again */
+    MR_TRY(mr_state_get_block(r, c->it->spec, &c->ahead, st));
+    return mr_iter_restore_input(c->it, 0, r, st);
+}

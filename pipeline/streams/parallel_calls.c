@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/parallel_calls.h"
+
+#include <inttypes.h>
+
+#include "pipeline/engine/memory_limit.h"
+#include "pipeline/functions/compiler/width.h"
+#include "pipeline/params/infer.h"
+
+enum { MOST_CALLS = 1024 };
+
+static void do_call(const mr__calls *c, mr__entry *call)
+{
+    double began = c->tuner.by_clock ? mr_iter_now() : 0;
+    size_t rows = call->in.rows, bytes = mr_block_payload_bytes(&call->in), on_the_way = 0;
+    mr_status error;
+    mr_code rc = c->fn(c->program, &call->in, &call->rows, &call->errors, &on_the_way, &error);
+    if (rc == MR_OK) {
+        size_t made = mr_block_payload_bytes(&call->rows);
+        bytes = made > bytes ? made : bytes;
+        call->row_bytes = (on_the_way > bytes ? on_the_way : bytes) / rows;
+        if (rows == 1)
+            mr__memory_made(c->it, call->row_bytes, call->row_bytes - bytes);
+        mr_block_clear(&call->in);
+    } else {
+        mr_block_clear(&call->rows);
+        mr_row_errors_reset(&call->errors);
+        mr__entry_fail(call, rc, &error);
+    }
+    call->seconds = c->tuner.by_clock ? mr_iter_now() - began : 0;
+}
+
+static void run_call(mr__task *task)
+{
+    mr__entry *call = (mr__entry *)((char *)task - offsetof(mr__entry, task));
+    const mr__calls *c = (const mr__calls *)call->queue;
+    mr_iter_work work;
+    mr_iter_work_begin(c->it, &work);
+    do_call(c, call);
+    mr_iter_work_end(c->it, &work);
+}
+
+mr_code mr__calls_check(int64_t n, mr_status *st)
+{
+    if (n == MR_AUTO || n >= 0)
+        return MR_OK;
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "num_parallel_calls must be at least 1 or auto, not %" PRId64, n);
+}
+
+/* Bytes of a row on its way through the function, where both sides are known; else 0. */
+static size_t known_bytes(const mr_iter *it, const mr_program *program)
+{
+    size_t in = mr__row_bytes(mr_iter_input_spec(it, 0));
+    size_t out = mr__program_row_bytes(program);
+    return in == 0 || out == 0 ? 0 : in > out ? in : out;
+}
+
+mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr__call_fn fn,
+                       int64_t num_parallel_calls, mr_tri deterministic, mr_status *st)
+{
+    (void)st;
+    mr__queue_open(&c->queue, it, it->inputs[0]);
+    c->it = it;
+    c->fn = fn;
+    c->program = program;
+    c->ordered = true;
+    mr__tuner_start(&c->tuner, it, known_bytes(it, program));
+    /* In the calling thread little is ever left of a call: its rows are saved, if any. */
+    c->queue.positions = false;
+    c->tuner.by_clock = false; /* nobody waits for another: bytes alone decide */
+    if (num_parallel_calls == 0)
+        return MR_OK;
+    c->ordered = deterministic == MR_DEFAULT ? mr_iter_deterministic(it) : deterministic == MR_YES;
+    if (!c->ordered)
+        mr_iter_set_no_replay(it);
+    mr_executor *executor = mr_iter_executor(it);
+    int threads = mr__executor_threads(executor);
+    if (threads == 0)
+        return MR_OK;
+    c->executor = executor;
+    c->queue.positions = c->ordered && mr_iter_keeps_positions(it);
+    c->queue.gives_way = true;
+    c->blocking = mr_program_may_block(program);
+    mr__tuner_start(&c->tuner, it, 0);
+    c->tuner.widest = known_bytes(it, program);
+    if (num_parallel_calls == MR_AUTO) {
+        c->most = (size_t)threads + 1;
+        mr__depth_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);
+    } else {
+        c->most = num_parallel_calls < MOST_CALLS ? (size_t)num_parallel_calls : MOST_CALLS;
+    }
+    mr__queue_show_room(&c->queue, c->most, 0);
+    return MR_OK;
+}
+
+void mr__calls_close(mr_iter *it)
+{
+    mr__calls *c = it->state;
+    mr__queue_reset(&c->queue);
+    mr_program_unref(c->program);
+    c->program = NULL;
+}
+
+/* Pulls rows for a call and starts it; an error of the input is a finished call of its own. */
+static mr_code start_call(mr__calls *c, size_t want, mr_status *st)
+{
+    mr__entry *call;
+    size_t ask = mr__tuner_ask(&c->tuner, c->it, want);
+    MR_TRY(mr__queue_pull(&c->queue, ask, NULL, &call, st));
+    if (call->rc != MR_OK)
+        return MR_OK;
+    call->asked = ask;
+    mr__queue_expect(&c->queue, call, mr__tuner_expect(&c->tuner, call->rows.rows));
+    call->task.run = run_call;
+    call->task.light = c->light;
+    mr_block_move(&call->in, &call->rows);
+    if (!c->executor)
+        do_call(c, call); /* within the op's own work */
+    else if (c->blocking)
+        mr__task_submit_blocking(c->executor, &call->task);
+    else
+        mr__task_submit(c->executor, &call->task);
+    return MR_OK;
+}
+
+/* Learns from a finished call, once. */
+static void tune(mr__calls *c, mr__entry *call)
+{
+    if (call->asked == 0)
+        return;
+    c->light = call->seconds > 0 && call->seconds < MR__LIGHT_TASK;
+    mr__tuner_note(&c->tuner, call->asked, call->seconds, 1, call->row_bytes);
+    call->asked = 0;
+}
+
+/* The oldest call, finished. */
+static mr__entry *wait_for_call(mr__calls *c)
+{
+    mr__entry *call = c->queue.head;
+    bool counts = c->depth.it && call->asked; /* it was not looked at before */
+    double asked = counts ? mr_iter_now() : 0;
+    bool late = counts && !mr__task_done(&call->task);
+    mr__queue_wait(&c->queue);
+    if (counts) {
+        mr__depth_took(&c->depth, asked, call->seconds, late ? MR_SUPPLY_LATE : MR_SUPPLY_READY);
+        c->most = c->depth.now;
+        mr__queue_show_room(&c->queue, c->most, 0);
+    }
+    tune(c, call);
+    return call;
+}
+
+/* The first call is needed; memory for others must be there, for what goes in and comes out. Where
+ * the types do not say how much that is, the first one tells. */
+static bool may_start(const mr__calls *c)
+{
+    if (!c->queue.n || !mr__memory_limited(c->it))
+        return true;
+    size_t bytes = mr__tuner_expect(&c->tuner, mr__tuner_ask(&c->tuner, c->it, SIZE_MAX));
+    return bytes && mr__memory_room(c->it, 2 * bytes);
+}
+
+/* Keeps `most` calls under way. */
+static mr_code top_up(mr__calls *c, mr_status *st)
+{
+    while (c->queue.n < c->most && !c->queue.ended && may_start(c)) {
+        mr_code rc = start_call(c, SIZE_MAX, st);
+        if (rc == MR_END)
+            return MR_OK;
+        /* What is under way is delivered first; the want of memory shows again. */
+        if (rc != MR_OK)
+            return c->queue.head ? MR_OK : rc;
+    }
+    return MR_OK;
+}
+
+/* Where order does not matter, puts the first finished call in front. One that is partly delivered
+ * is in front already. */
+static void choose(mr__calls *c)
+{
+    mr__queue *q = &c->queue;
+    if (c->ordered || !q->head || mr__task_done(&q->head->task))
+        return;
+    for (mr__entry *before = q->head; before->next; before = before->next) {
+        mr__entry *call = before->next;
+        if (!mr__task_done(&call->task))
+            continue;
+        before->next = call->next;
+        if (q->tail == call)
+            q->tail = before;
+        call->next = q->head;
+        q->head = call;
+        return;
+    }
+}
+
+/* A call that failed as a whole, for want of memory: reports it, and lets the call run again, so
+ * that nothing is lost. */
+static mr_code run_again(mr__calls *c, mr__entry *call, mr_status *st)
+{
+    mr_code rc = mr__entry_retry(call, st);
+    mr__task_submit(mr_iter_executor(c->it), &call->task);
+    return rc;
+}
+
+mr_code mr__calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    mr__calls *c = it->state;
+    mr__queue *q = &c->queue;
+    for (;;) {
+        if (c->executor)
+            MR_TRY(top_up(c, st));
+        else if (!q->head)
+            MR_TRY(start_call(c, q->skip ? q->skip : want, st));
+        if (!q->head)
+            return MR_END;
+        choose(c);
+        mr__entry *call = wait_for_call(c);
+        if (q->skip || mr__entry_left(call) == 0) {
+            call = mr__queue_head(q);
+            if (!call)
+                continue;
+            tune(c, call);
+        }
+        return call->in.rows ? run_again(c, call, st) : mr__queue_deliver(q, want, out, st);
+    }
+}
+
+mr_code mr__calls_save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    return mr__queue_save(&((mr__calls *)it->state)->queue, 0, w, st);
+}
+
+mr_code mr__calls_restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    mr__calls *c = it->state;
+    return mr__queue_restore(&c->queue, it->spec, r, st);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_STREAMS_CALLS_H
+#define MR_PIPELINE_STREAMS_CALLS_H
+/* Running a function over the blocks of an op's input, in the calling thread or as tasks: what map
+ * and filter have in common. Input 0 is always pulled by the thread that calls next.
+ *
+ *     input --pull--> [call: in -> rows, errors] [call] [call] --> next
+ *                                                              in order, or as they finish
+ *
+ * The calls are the entries of a read-ahead queue. In the calling thread there is one at a time.
+ * Blocks are bounded by the bytes that go in, come out and are made on the way (tuner.h).
+ *
+ * thread   as an op's next */
+#include "pipeline/engine/auto_parallelism.h"
+#include "pipeline/streams/read_ahead_queue.h"
+
+/* out gets what the function makes of `in` (whose rows it may take), errors counted as for
+ * mr_iter_emit; *bytes the most that a value on the way took (mr__program_run_measured). Runs in
+ * several threads at once. Rows in out plus errors may be none. Fails as a whole only for want of
+ * memory, and leaves `in` as it is then. */
+typedef mr_code (*mr__call_fn)(const mr_program *program, mr_block *in, mr_block *out,
+                               mr_row_errors *errors, size_t *bytes, mr_status *st);
+
+typedef struct mr__calls {
+    mr__queue queue; /* first, so that an entry finds the calls */
+    mr_iter *it;
+    mr__call_fn fn;
+    const mr_program *program;
+    mr_executor *executor; /* NULL: everything in the calling thread */
+    size_t most;           /* calls under way at once */
+    mr__depth depth;       /* of `most`, where it is auto */
+    bool ordered, blocking, light;
+    mr__tuner tuner; /* rows of a call */
+} mr__calls;
+
+/* num_parallel_calls: 0 none, MR_AUTO, or their number. Takes `program` over, also on failure. */
+mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr__call_fn fn,
+                       int64_t num_parallel_calls, mr_tri deterministic,
+                       mr_status *st) MR_NODISCARD;
+/* Slots of an op whose state is an mr__calls. */
+void mr__calls_close(mr_iter *it);
+mr_code mr__calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st);
+mr_code mr__calls_save(mr_iter *it, mr_state_w *w, mr_status *st);
+mr_code mr__calls_restore(mr_iter *it, mr_state_r *r, mr_status *st);
+/* MR_INVALID_ARGUMENT unless n is 0 (unset), MR_AUTO or positive. */
+mr_code mr__calls_check(int64_t n, mr_status *st) MR_NODISCARD;
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/sources/arrow_stream.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "pipeline/memory/arrow_import.h"
+
+enum { MOST_FIELDS = 65536, MOST_LEVELS = 64 };
+
+struct mr__arrow_stream {
+    struct ArrowArrayStream stream;
+    struct ArrowSchema schema;
+    mr_spec *spec;
+    atomic_bool started;
+    bool ended;
+    mr_block rows; /* of the array at hand */
+    size_t at;     /* rows of it that were given */
+};
+
+/* A field of a column, the column itself, or a field of structs within its lists. */
+typedef struct place {
+    const struct ArrowSchema *root, *at;
+    int64_t way[MOST_LEVELS]; /* of the structs between them, which field */
+    int n;
+    int levels; /* above it */
+} place;
+
+/* The struct that p's lists are of, if it is one. */
+static place strip_lists(const place *p)
+{
+    place below = *p;
+    for (int k = 0; mr__arrow_is_list_of(below.at) && k <= MR_MAX_RANK; k++)
+        below.at = below.at->children[0];
+    return below;
+}
+
+/* Field c of a struct. Without lists above it is a column itself. */
+static place field_of(const place *record, bool in_list, int64_t c)
+{
+    place field = *record;
+    field.at = record->at->children[c];
+    field.levels++;
+    if (in_list)
+        field.way[field.n++] = c;
+    else
+        field.root = field.at;
+    return field;
+}
+
+static mr_code spec_of(const place *p, mr_spec **out, mr_status *st);
+
+static mr_code record_of(const place *p, bool in_list, mr_spec **out, mr_status *st)
+{
+    const struct ArrowSchema *s = p->at;
+    size_t n = (size_t)s->n_children;
+    if (s->n_children < 1 || s->n_children > MOST_FIELDS || p->levels == MOST_LEVELS)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "field '%s': a struct must have 1 to %d fields, %d levels deep at most",
+                       s->name ? s->name : "", MOST_FIELDS, MOST_LEVELS);
+    const char **names = mr_calloc(n, sizeof *names);
+    mr_spec **children = mr_calloc(n, sizeof *children);
+    size_t made = 0;
+    mr_code rc = names && children ? MR_OK : mr_fail_memory(st, n * sizeof *names, "a type");
+    while (rc == MR_OK && made < n) {
+        const char *name = s->children[made]->name;
+        const place field = field_of(p, in_list, (int64_t)made);
+        names[made] = name ? name : "";
+        for (size_t i = 0; i < made && rc == MR_OK; i++)
+            if (strcmp(names[i], names[made]) == 0)
+                rc = mr_fail(st, MR_INVALID_ARGUMENT, "there are two fields called '%s'", names[i]);
+        if (rc == MR_OK)
+            rc = spec_of(&field, &children[made], st);
+        made += rc == MR_OK;
+    }
+    if (rc == MR_OK) {
+        *out = mr_spec_record(names, children, n);
+        if (!*out)
+            rc = mr_fail_memory(st, n * sizeof *names, "a type");
+    } else
+        for (size_t i = 0; i < made; i++)
+            mr_spec_unref(children[i]);
+    mr_free(names);
+    mr_free(children);
+    return rc;
+}
+
+static mr_code spec_of(const place *p, mr_spec **out, mr_status *st)
+{
+    mr__arrow_type t;
+    const place below = strip_lists(p);
+    if (mr__arrow_is_struct(below.at))
+        return record_of(&below, below.n > 0 || below.at != p->at, out, st);
+    MR_TRY(mr__arrow_type_of(p->root, p->way, &t, st));
+    mr_leaf leaf = {.dtype = t.dtype, .rank = (int8_t)t.rank, .ragged = t.ragged};
+    memcpy(leaf.shape, t.shape, sizeof t.shape);
+    *out = mr_spec_of_leaf(&leaf);
+    return *out ? MR_OK : mr_fail_memory(st, sizeof leaf, "a type");
+}
+
+static mr_code fail_producer(mr__arrow_stream *s, int error, const char *what, mr_status *st)
+{
+    const char *words = s->stream.get_last_error ? s->stream.get_last_error(&s->stream) : NULL;
+    mr_fail(st, MR_UNKNOWN, "the Arrow stream gave no %s: %s", what,
+            words && *words ? words : strerror(error));
+    if (st)
+        st->sys_errno = error;
+    return MR_UNKNOWN;
+}
+
+mr_code mr__arrow_stream_new(struct ArrowArrayStream *stream, mr__arrow_stream **out, mr_status *st)
+{
+    mr__arrow_stream *s = mr_calloc(1, sizeof *s);
+    if (!s) {
+        if (stream->release)
+            stream->release(stream);
+        return mr_fail_memory(st, sizeof *s, "an arrow stream");
+    }
+    s->stream = *stream;
+    stream->release = NULL;
+    mr_code rc = MR_OK;
+    if (!s->stream.release)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the Arrow stream was released before");
+    int error = rc == MR_OK ? s->stream.get_schema(&s->stream, &s->schema) : 0;
+    if (error) {
+        s->schema.release = NULL;
+        rc = fail_producer(s, error, "schema", st);
+    }
+    if (rc == MR_OK)
+        rc = spec_of(&(const place){.root = &s->schema, .at = &s->schema}, &s->spec, st);
+    if (rc == MR_OK)
+        *out = s;
+    else
+        mr__arrow_stream_free(s);
+    return rc;
+}
+
+void mr__arrow_stream_free(mr__arrow_stream *s)
+{
+    if (!s)
+        return;
+    mr_block_reset(&s->rows);
+    mr_spec_unref(s->spec);
+    if (s->schema.release)
+        s->schema.release(&s->schema);
+    if (s->stream.release)
+        s->stream.release(&s->stream);
+    mr_free(s);
+}
+
+const mr_spec *mr__arrow_stream_spec(const mr__arrow_stream *s)
+{
+    return s->spec;
+}
+
+mr_code mr__arrow_stream_start(mr__arrow_stream *s, mr_status *st)
+{
+    if (atomic_exchange(&s->started, true))
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "an Arrow stream can be read once; put cache() after it to go over its rows "
+                       "again");
+    return MR_OK;
+}
+
+/* The columns of entries [from, from + n) of the root, in the order of the spec's leaves. */
+static mr_code import_fields(const struct ArrowArray *a, const place *p, const mr_spec *spec,
+                             int64_t from, int64_t n, mr_buffer *keeper, mr_array *columns,
+                             mr_status *st)
+{
+    const place below = strip_lists(p);
+    const struct ArrowSchema *s = below.at;
+    bool in_list = below.n > 0 || s != p->at;
+    if (!mr__arrow_is_struct(s))
+        return mr__arrow_column(columns, a, from, n, p->root, p->way, NULL, keeper, st);
+    if (!in_list) {
+        MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
+        if (a->n_children != s->n_children)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "expected %" PRId64 " fields, found %" PRId64,
+                           s->n_children, a->n_children);
+        from += a->offset;
+    }
+    for (int64_t c = 0; c < s->n_children; c++) {
+        const place field = field_of(&below, in_list, c);
+        const char *name = s->children[c]->name ? s->children[c]->name : "";
+        size_t i = (size_t)mr_spec_find(spec, name);
+        MR_TRY(import_fields(in_list ? a : a->children[c], &field, mr_spec_child(spec, i), from, n,
+                             keeper, columns + mr_spec_first_leaf(spec, i), st));
+    }
+    return MR_OK;
+}
+
+/* Takes *array over. */
+static mr_code import_array(mr__arrow_stream *s, struct ArrowArray *array, mr_status *st)
+{
+    mr_buffer *keeper = NULL;
+    int64_t n = array->length;
+    mr_code rc = mr__arrow_keep(array, &keeper, st);
+    if (rc != MR_OK) {
+        array->release(array);
+        return rc;
+    }
+    rc = mr_block_prepare(&s->rows, mr_spec_n_leaves(s->spec), st);
+    if (rc == MR_OK)
+        rc = import_fields(mr_buffer_data(keeper),
+                           &(const place){.root = &s->schema, .at = &s->schema}, s->spec, 0, n,
+                           keeper, s->rows.columns, st);
+    mr_buffer_unref(keeper);
+    s->at = 0;
+    if (rc == MR_OK)
+        s->rows.rows = (size_t)n;
+    else
+        mr_block_clear(&s->rows);
+    return rc;
+}
+
+mr_code mr__arrow_stream_next(mr__arrow_stream *s, size_t want, mr_block *out, mr_status *st)
+{
+    while (s->at == s->rows.rows) {
+        struct ArrowArray array = {.release = NULL};
+        mr_block_clear(&s->rows);
+        s->at = 0;
+        if (s->ended)
+            return MR_END;
+        int error = s->stream.get_next(&s->stream, &array);
+        if (error) {
+            s->ended = true;
+            return fail_producer(s, error, "rows", st);
+        }
+        if (!array.release) {
+            s->ended = true;
+            return MR_END;
+        }
+        MR_TRY(import_array(s, &array, st));
+    }
+    size_t n = s->rows.rows - s->at;
+    n = n < want ? n : want;
+    MR_TRY(mr_block_slice(out, &s->rows, s->at, n, st));
+    s->at += n;
+    return MR_OK;
+}

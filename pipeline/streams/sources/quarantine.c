@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/sources/quarantine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/fnv.h"
+#include "pipeline/log.h"
+#include "pipeline/system/system.h"
+
+enum { MOST_TRIES = 1000 };
+
+/* errno, or 0. */
+static int make_folder(const char *path)
+{
+    int tries = 0;
+    while (mr__sys->mkdir(path, 0777) != 0)
+        if (errno != EINTR || tries++ == MOST_TRIES)
+            return errno == EEXIST ? 0 : errno;
+    return 0;
+}
+
+/* FOLDER/NAME-HASH-OFFSET: the hash is of the whole path, so that files of one name in several
+ * folders do not meet. The same damage gets the same name in each epoch. */
+static mr_code open_file(mr__quarantine *q, const mr_tfrecord_damage *d, mr_status *st)
+{
+    const char *slash = strrchr(d->path, '/'), *name = slash ? slash + 1 : d->path;
+    char *folder = NULL;
+    MR_TRY(mr_iter_file_path(q->it, q->folder, &folder, st));
+    size_t size = strlen(folder) + strlen(name) + 64;
+    char *path = mr_malloc(size);
+    mr_code rc = path ? MR_OK : mr_fail_memory(st, size, "a file name");
+    int err = rc == MR_OK ? make_folder(folder) : 0;
+    if (err) {
+        rc = mr_fail_errno(st, err, "cannot make the folder for damaged records");
+        mr_status_at(st, folder, -1, -1);
+    }
+    if (rc == MR_OK) {
+        uint64_t hash = mr__fnv1a(MR__FNV_BASIS, d->path, strlen(d->path));
+        snprintf(path, size, "%s/%s-%08" PRIx32 "-%" PRId64, folder, name, (uint32_t)hash,
+                 d->offset);
+        rc = mr__new_file_open(&q->file, path, st);
+    }
+    mr_free(path);
+    mr_free(folder);
+    return rc;
+}
+
+static mr_code bytes(void *ctx, const mr_tfrecord_damage *d, const void *p, size_t n, mr_status *st)
+{
+    mr__quarantine *q = ctx;
+    if (q->most >= 0 && q->skipped >= (uint64_t)q->most)
+        return MR_OK; /* it is not skipped */
+    mr_code rc = q->file.path ? MR_OK : open_file(q, d, st);
+    if (rc == MR_OK)
+        rc = mr__new_file_put(&q->file, p, n, st);
+    if (rc != MR_OK)
+        mr__new_file_abort(&q->file);
+    return rc;
+}
+
+static mr_code skipped(void *ctx, const mr_tfrecord_damage *d, mr_status *st)
+{
+    mr__quarantine *q = ctx;
+    if (q->most >= 0 && q->skipped >= (uint64_t)q->most) {
+        mr_code rc = mr_fail(st, MR_DATA_LOSS,
+                             "%s; max_skipped=%" PRId64
+                             " damaged places were skipped before; the rest of the file is skipped",
+                             d->what, q->most);
+        mr_status_at(st, d->path, d->offset, d->record);
+        return rc;
+    }
+    if (q->file.path)
+        MR_TRY(mr__new_file_close(&q->file, false, st));
+    q->skipped++;
+    mr_log(MR_LOG_WARNING,
+           "%s: record %" PRId64 " at byte %" PRId64 ": %s; its bytes up to %" PRId64
+           " are skipped, the %" PRIu64 ". damaged place so far",
+           d->path, d->record, d->offset, d->what, d->end, q->skipped);
+    return MR_OK;
+}
+
+void mr__quarantine_init(mr__quarantine *q, mr_iter *it, int64_t most, const char *folder)
+{
+    *q = (mr__quarantine){.opts = {.skip_corrupt = true,
+                                   .bytes = folder ? bytes : NULL,
+                                   .skipped = skipped,
+                                   .ctx = q},
+                          .it = it,
+                          .most = most,
+                          .folder = folder};
+}
+
+void mr__quarantine_close(mr__quarantine *q)
+{
+    mr__new_file_abort(&q->file);
+}

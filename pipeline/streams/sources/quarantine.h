@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_STREAMS_QUARANTINE_H
+#define MR_PIPELINE_STREAMS_QUARANTINE_H
+/* What a reader of TFRecords does about damaged records: counts and reports them, and keeps their
+ * bytes in a folder if asked.
+ *
+ * thread   as an op's slots */
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/formats/new_file.h"
+#include "pipeline/formats/tfrecord/tfrecord.h"
+
+typedef struct mr__quarantine {
+    mr_tfrecord_read_opts opts; /* for the reader */
+    mr_iter *it;
+    int64_t most;       /* damaged places to go past; -1: any number */
+    const char *folder; /* for the bytes; NULL: they are dropped */
+    uint64_t skipped;   /* places gone past */
+    mr__new_file file;  /* being written */
+} mr__quarantine;
+
+/* folder is borrowed until close. */
+void mr__quarantine_init(mr__quarantine *q, mr_iter *it, int64_t most, const char *folder);
+void mr__quarantine_close(mr__quarantine *q);
+#endif

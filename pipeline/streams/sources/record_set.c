@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/sources/record_set.h"
+
+void mr__record_set_unref(mr__record_set *s)
+{
+    /* Acquire and release: the last one frees what others read. */
+    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; i < s->n_files; i++) {
+        if (s->indexes)
+            mr_record_index_close(s->indexes[i]);
+        if (s->paths)
+            mr_free(s->paths[i]);
+    }
+    mr_free(s->indexes);
+    mr_free(s->paths);
+    mr_free(s->first);
+    mr_free(s);
+}
+
+mr__record_set *mr__record_set_ref(mr__record_set *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths, mr_status *st)
+{
+    for (size_t i = 0; i < s->n_files; i++) {
+        MR_TRY(mr_iter_file_path(it, paths[i], &s->paths[i], st));
+        MR_TRY(mr_record_index_open(&s->indexes[i], s->paths[i], st));
+        s->first[i + 1] = s->first[i] + (uint64_t)mr_record_index_count(s->indexes[i]);
+    }
+    return MR_OK;
+}
+
+mr_code mr__record_set_open(mr_iter *it, const char *const *paths, size_t n, mr__record_set **out,
+                            mr_status *st)
+{
+    mr__record_set *s = mr_calloc(1, sizeof *s);
+    if (!s)
+        return mr_fail_memory(st, sizeof *s, "indexes");
+    atomic_init(&s->refs, 1);
+    s->n_files = n;
+    s->paths = mr_calloc(n + 1, sizeof *s->paths);
+    s->indexes = mr_calloc(n + 1, sizeof *s->indexes);
+    s->first = mr_calloc(n + 1, sizeof *s->first);
+    mr_code rc = s->paths && s->indexes && s->first
+                     ? open_all(it, s, paths, st)
+                     : mr_fail_memory(st, n * sizeof *s->first, "indexes");
+    if (rc != MR_OK) {
+        mr__record_set_unref(s);
+        return rc;
+    }
+    *out = s;
+    return MR_OK;
+}
+
+size_t mr__record_set_find(const mr__record_set *s, uint64_t number)
+{
+    size_t low = 0, high = s->n_files; /* first[low] <= number < first[high] */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (s->first[middle] <= number)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/streams/sources/table_source.h"
+
+#include <string.h>
+
+#include "pipeline/files/glob.h"
+#include "pipeline/formats/column_path.h"
+#include "pipeline/formats/shards/data_files.h"
+#include "pipeline/params/spec_text.h"
+#include "pipeline/streams/sources/file_source.h"
+
+const mr_param mr__table_param_list[] = {
+    MR_PARAM_WITH(mr__table_params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
+                  .doc = "Paths, or patterns; several are read in the order given."),
+    MR_OPT(mr__table_params, columns, .flags = MR_P_NONE | MR_P_OF_SPEC,
+           .doc = "The columns that are read, \"x.a\" field a of column x; if absent all."),
+    MR_OPT(mr__table_params, schema, .flags = MR_P_EXPRESSION | MR_P_OF_SPEC,
+           .doc = "{\"name\": dtype, ...}: the columns and their types, instead of those of the "
+                  "first file; dtype[] is a list."),
+    {0}};
+
+mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *st)
+{
+    const mr_strs *c = &p->o.columns;
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->v[i].size == 0)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "%s: a column has a name", who);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(c->v[i].data, c->v[k].data) == 0)
+                return mr_fail(st, MR_INVALID_ARGUMENT, "%s: column '%.200s' is asked for twice",
+                               who, c->v[i].data);
+    }
+    return mr__file_source_check(p, st);
+}
+
+bool mr__table_takes_all(const mr__table_params *p)
+{
+    return p->o.columns.n == 0 && !(p->o.schema && *p->o.schema);
+}
+
+/* The leaf of the record is what the path names, or in it. */
+static bool is_at(const mr_spec *record, size_t leaf, const char *path)
+{
+    while (path && *path && mr_spec_kind_of(record) == MR_SPEC_RECORD) {
+        size_t k = mr_spec_n_children(record) - 1;
+        while (mr_spec_first_leaf(record, k) > leaf)
+            k--;
+        path = mr__column_path_after(path, mr_spec_child_name(record, k));
+        leaf -= mr_spec_first_leaf(record, k);
+        record = mr_spec_child(record, k);
+    }
+    return path && !*path;
+}
+
+static bool is_wanted(const mr_strs *columns, const mr_spec *record, size_t leaf)
+{
+    bool wanted = columns->n == 0;
+    for (size_t i = 0; i < columns->n && !wanted; i++)
+        wanted = is_at(record, leaf, columns->v[i].data);
+    return wanted;
+}
+
+static mr_code by_schema(const char *who, const mr__table_params *p, mr_spec **out, mr_status *st)
+{
+    mr_spec *spec;
+    MR_TRY(mr__spec_of_text(who, p->o.schema, &spec, st));
+    const char *const *names = mr_spec_leaf_names(spec);
+    for (size_t i = 0; i < mr_spec_n_leaves(spec); i++)
+        if (!is_wanted(&p->o.columns, spec, i)) {
+            mr_fail(st, MR_INVALID_ARGUMENT,
+                    "%s: the schema has column '%.200s', which is not among columns", who,
+                    names ? names[i] : "");
+            mr_spec_unref(spec);
+            return MR_INVALID_ARGUMENT;
+        }
+    *out = spec;
+    return MR_OK;
+}
+
+mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__table_look look,
+                        mr_spec **out, mr_status *st)
+{
+    const char *who = mr_dataset_op(self)->name;
+    char **paths = NULL;
+    size_t n = 0;
+    if (p->o.schema && *p->o.schema)
+        return by_schema(who, p, out, st);
+    if (mr_param_unknown(self, offsetof(mr__table_params, files)))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "%s: schema must be given where the name of the file is computed, as in "
+                       "%s(f, schema={\"x\": float32, \"tags\": bytes[]})",
+                       who, who);
+    if (p->files.n == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s expects at least one file", who);
+    const char *name = p->files.v[0].data;
+    if (mr__file_is_pattern(&p->files, 0)) {
+        MR_TRY(mr_data_files(&name, 1, &paths, &n, st));
+        name = paths[0];
+    }
+    mr_code rc = look(name, &p->o.columns, out, st);
+    mr_status_at(st, name, -1, -1);
+    if (rc == MR_INVALID_ARGUMENT) /* an error of the text has no file */
+        mr_status_prefix(st, "%s: %.300s", who, name);
+    mr_glob_free(paths, n);
+    return rc;
+}
+
+int64_t mr__table_cardinality(const mr__table_params *p, mr__table_count count)
+{
+    mr__file_list *l = NULL;
+    int64_t total = 0, rows;
+    if (mr__file_list_look(&p->files, &l, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    for (size_t i = 0; i < l->n && total >= 0; i++)
+        if (count(l->paths[i], &rows, NULL) != MR_OK || __builtin_add_overflow(total, rows, &total))
+            total = MR_UNKNOWN_COUNT;
+    mr__file_list_unref(l);
+    return total;
+}

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Distributed iterators: dealing each worker's stream to its replicas, step by step.
+ *
+ * A position (little-endian):
+ *   offset  size  meaning
+ *        0     4  "MRD1"
+ *        4     4  CRC32C of everything after it
+ *        8     8  steps taken in this pass
+ *       16     8  passes before this one
+ *       24     8  workers of the job
+ *       32     8  first local worker
+ *       40     8  local workers
+ *       48     8  replicas of a worker
+ *       56     1  for each local worker: 1 if its stream has ended
+ *        .     8  for each local worker: size of its position, then
+ *        .     .  that position, as mr_iterator_save made it */
+#include "shard/distribute/distribute.h"
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/memory/alloc.h"
+#include "shard/distribute/dist_impl.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <string.h>
+
+typedef struct stream {
+    mr_iterator *it;
+    size_t filled; /* replicas of the step to come that have their element */
+    bool ended;
+} stream;
+
+struct mr_dist_iterator {
+    const mr_dist_dataset *dd;
+    mr_iterator_opts run;
+    mr_agree_fn agree;
+    void *agree_ctx;
+    mr_executor *executor; /* of its own; NULL: another's */
+    mr_cancel *cancel;     /* of its own, in `run`: ends the pipelines and those of peers */
+    stream *streams;       /* dd->local of them */
+    size_t n_replicas;     /* local ones */
+    mr_block *replicas;
+    bool *has_data;
+    bool *starts; /* where what was placed in slots begins anew */
+    bool sliced;  /* we cut the batches: all slices of a step are of one */
+    mr_block pulled, zero;
+    mr_segment *segments; /* what is left of the caller's slots, for one call */
+    size_t segments_capacity;
+    int64_t step, pass;
+    mr_identity *entry; /* of the ledger */
+    size_t entry_room;
+    bool done;
+    mr__peers peers;
+};
+
+/* ---- opening ---- */
+
+/* Peers and workers side by side must not bring a pool of threads each. */
+static mr_code share_executor(mr_dist_iterator *it, mr_status *st)
+{
+    if (it->run.executor || it->dd->workers == 1)
+        return MR_OK;
+    if (it->dd->local == 1 && it->agree)
+        return MR_OK;
+    cpu_set_t cpus;
+    int threads = 1;
+    if (it->run.has_threads)
+        threads = (int)it->run.threads;
+    else if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
+        threads = CPU_COUNT(&cpus);
+    MR_TRY(mr_executor_new(threads, &it->executor, st));
+    it->run.executor = it->executor;
+    return MR_OK;
+}
+
+static mr_code open_streams(mr_dist_iterator *it, mr_status *st)
+{
+    const mr_dist_dataset *dd = it->dd;
+    it->n_replicas = (size_t)(dd->local * dd->replicas);
+    it->streams = mr_calloc((size_t)dd->local, sizeof *it->streams);
+    it->replicas = mr_calloc(it->n_replicas, sizeof *it->replicas);
+    it->has_data = mr_calloc(it->n_replicas, sizeof *it->has_data);
+    it->starts = mr_calloc(it->n_replicas, sizeof *it->starts);
+    it->sliced = dd->original && dd->workers * dd->replicas > 1;
+    if (!it->streams || !it->replicas || !it->has_data || !it->starts)
+        return mr_fail_memory(st, it->n_replicas * sizeof *it->replicas, "a distributed iterator");
+    MR_TRY(share_executor(it, st));
+    mr_iterator_opts run = mr__dist_run_opts(dd, &it->run);
+    for (int64_t i = 0; i < dd->local; i++)
+        MR_TRY(mr_iterator_open(&it->streams[i].it, dd->graphs[i], &run, st));
+    return MR_OK;
+}
+
+mr_code mr_dist_iterator_open(mr_dist_iterator **out, const mr_dist_dataset *dd,
+                              const mr_dist_iterator_opts *opts, mr_status *st)
+{
+    static const mr_dist_iterator_opts defaults;
+    if (!opts)
+        opts = &defaults;
+    mr_dist_iterator *it = mr_calloc(1, sizeof *it);
+    if (!it)
+        return mr_fail_memory(st, sizeof *it, "a distributed iterator");
+    it->dd = dd;
+    it->run = opts->run;
+    it->agree = opts->agree;
+    it->agree_ctx = opts->agree_ctx;
+    it->peers = (mr__peers){.dd = dd, .run = &it->run};
+    mr_code rc = mr_cancel_new(opts->run.cancel, &it->cancel, st);
+    it->run.cancel = it->cancel;
+    if (rc == MR_OK)
+        rc = open_streams(it, st);
+    if (rc == MR_OK)
+        *out = it;
+    else
+        mr_dist_iterator_close(it);
+    return rc;
+}
+
+void mr_dist_iterator_close(mr_dist_iterator *it)
+{
+    if (!it)
+        return;
+    for (size_t i = 0; it->replicas && i < it->n_replicas; i++)
+        mr_block_reset(&it->replicas[i]);
+    mr_block_reset(&it->pulled);
+    mr_block_reset(&it->zero);
+    mr__peers_close(&it->peers);
+    for (int64_t i = 0; it->streams && i < it->dd->local; i++)
+        mr_iterator_close(it->streams[i].it);
+    mr_executor_free(it->executor);
+    mr_cancel_unref(it->cancel);
+    mr_free(it->streams);
+    mr_free(it->replicas);
+    mr_free(it->has_data);
+    mr_free(it->starts);
+    mr_free(it->segments);
+    mr_free(it->entry);
+    mr_free(it);
+}
+
+/* ---- stepping ---- */
+
+/* The slots of replicas [first, first + n) as a wish of their own. */
+static mr_code slots_of(mr_dist_iterator *it, const mr_destination *destination, size_t first,
+                        size_t n, mr_destination *out, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&it->segments, &it->segments_capacity, n * destination->n_columns,
+                   sizeof *it->segments, SIZE_MAX / sizeof *it->segments, "the slots of replicas",
+                   st));
+    for (size_t c = 0; c < destination->n_columns; c++)
+        memcpy(&it->segments[c * n], &destination->segments[c * destination->n_segments + first],
+               n * sizeof *it->segments);
+    *out = (mr_destination){destination->n_columns, n, it->segments};
+    return MR_OK;
+}
+
+/* Bytes [at, at + n) of the row of slots, wherever they lie, to `to`, from the last to the first,
+ * so that what moves forward is not overwritten. */
+static void move_bytes(const mr_segment *slots, size_t n_slots, size_t at, size_t n, char *to)
+{
+    size_t i = n_slots, begin = 0;
+    for (size_t k = 0; k < n_slots; k++)
+        begin += slots[k].bytes;
+    while (n > 0 && i-- > 0) {
+        begin -= slots[i].bytes;
+        if (begin >= at + n)
+            continue;
+        size_t from = at > begin ? at - begin : 0, part = at + n - begin - from;
+        memmove(to + n - part, (char *)slots[i].data + from, part);
+        n -= part;
+    }
+}
+
+/* What was placed lies packed: the bytes of the rows of one call, or, where we cut the batches
+ * ourselves, of all slices of a batch, one after the other from the first slot on. Each belongs at
+ * the start of its own slot. */
+static mr_code spread_run(mr_dist_iterator *it, size_t c, size_t first, size_t n,
+                          const mr_segment *slots, mr_status *st)
+{
+    size_t at = 0;
+    for (size_t r = 0; r < n; r++) {
+        const mr_array *a = &it->replicas[first + r].columns[c];
+        if (a->storage != MR_PLACED)
+            return MR_OK;
+        size_t bytes = mr_array_row_bytes(a);
+        if (bytes > slots[r].bytes)
+            return mr_fail(st, MR_INTERNAL,
+                           "a replica's batch of %zu bytes was placed in a slot of %zu", bytes,
+                           slots[r].bytes);
+        at += bytes;
+    }
+    for (size_t r = n; r-- > 1;) {
+        size_t bytes = mr_array_row_bytes(&it->replicas[first + r].columns[c]);
+        at -= bytes;
+        move_bytes(slots, n, at, bytes, slots[r].data);
+    }
+    return MR_OK;
+}
+
+static mr_code spread(mr_dist_iterator *it, size_t worker, const mr_destination *destination,
+                      mr_status *st)
+{
+    size_t first = worker * (size_t)it->dd->replicas, n = it->streams[worker].filled;
+    for (size_t c = 0; n && c < destination->n_columns && c < it->replicas[first].n_columns; c++)
+        for (size_t end = n, r = n; r-- > 0;)
+            if (it->starts[first + r]) {
+                MR_TRY(spread_run(it, c, first + r, end - r,
+                                  &destination->segments[c * destination->n_segments + first + r],
+                                  st));
+                end = r;
+            }
+    return MR_OK;
+}
+
+/* Deals the rows of it->pulled to replicas from `first` on. */
+static mr_code deal(mr_dist_iterator *it, size_t first, mr_status *st)
+{
+    size_t rows = it->pulled.rows;
+    if (rows == 1) {
+        mr_block_move(&it->replicas[first], &it->pulled);
+        return MR_OK; /* the names went along */
+    }
+    for (size_t r = 0; r < rows; r++) {
+        MR_TRY(mr_block_slice(&it->replicas[first + r], &it->pulled, r, 1, st));
+        it->replicas[first + r].names = it->pulled.names;
+    }
+    return MR_OK;
+}
+
+/* Fills the replicas of one worker as far as its stream goes. */
+static mr_code fill(mr_dist_iterator *it, size_t worker, const mr_destination *destination,
+                    mr_status *st)
+{
+    stream *s = &it->streams[worker];
+    size_t n = (size_t)it->dd->replicas;
+    mr_destination slots;
+    while (s->filled < n && !s->ended) {
+        size_t first = worker * n + s->filled, left = n - s->filled;
+        it->pulled.destination = NULL;
+        if (destination) {
+            MR_TRY(slots_of(it, destination, first, left, &slots, st));
+            it->pulled.destination = &slots;
+        }
+        mr_code rc = mr_iterator_next(s->it, left, &it->pulled, st);
+        it->pulled.destination = NULL;
+        if (rc == MR_END) {
+            s->ended = true;
+            break;
+        }
+        MR_TRY(rc);
+        size_t rows = it->pulled.rows;
+        for (size_t r = 0; r < rows; r++)
+            it->starts[first + r] = r == 0 && (s->filled == 0 || !it->sliced);
+        MR_TRY(deal(it, first, st));
+        s->filled += rows;
+    }
+    return destination ? spread(it, worker, destination, st) : MR_OK;
+}
+
+/* *any = some replica of the job has data in this step; n_local of this process do. */
+static mr_code agree(mr_dist_iterator *it, int64_t n_local, bool *any, mr_status *st)
+{
+    const mr_dist_dataset *dd = it->dd;
+    bool same_everywhere =
+        dd->original && (dd->policy == MR_SHARD_DATA || dd->policy == MR_SHARD_OFF);
+    *any = n_local > 0;
+    if (dd->local == dd->workers || same_everywhere)
+        return MR_OK;
+    if (it->agree) {
+        int64_t n = 0;
+        MR_TRY(it->agree(it->agree_ctx, n_local, &n, st));
+        *any = n > 0;
+        return MR_OK;
+    }
+    if (*any)
+        return MR_OK;
+    return mr__peers_have_data(&it->peers, it->pass, it->step, any, st);
+}
+
+/* Gives every replica without an element its zero-size batch. */
+static mr_code pad(mr_dist_iterator *it, mr_status *st)
+{
+    size_t n = (size_t)it->dd->replicas;
+    for (size_t w = 0; w < (size_t)it->dd->local; w++)
+        for (size_t r = 0; r < n; r++) {
+            size_t i = w * n + r;
+            it->has_data[i] = r < it->streams[w].filled;
+            if (it->has_data[i])
+                continue;
+            const mr_iterator *of = it->streams[w].it;
+            if (!it->zero.n_columns)
+                MR_TRY(mr__zero_size_batch(mr_iterator_spec(of), &it->zero, st));
+            it->zero.names = mr_spec_leaf_names(mr_iterator_spec(of));
+            MR_TRY(mr_block_slice(&it->replicas[i], &it->zero, 0, 1, st));
+        }
+    return MR_OK;
+}
+
+/* What all local replicas' batches were made of, replica by replica. */
+static mr_code enter_step(mr_dist_iterator *it, mr_status *st)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < it->n_replicas; r++) {
+        const mr_block *b = &it->replicas[r];
+        if (!it->has_data[r] || !b->ids.ids)
+            continue;
+        size_t from = b->ids.offsets ? b->ids.offsets[0] : 0;
+        size_t k = b->ids.offsets ? b->ids.offsets[1] - from : 1;
+        MR_TRY(mr_grow((void **)&it->entry, &it->entry_room, n + k, sizeof *it->entry,
+                       SIZE_MAX / sizeof *it->entry, "the records of a step", st));
+        memcpy(it->entry + n, b->ids.ids + from, k * sizeof *it->entry);
+        n += k;
+    }
+    return mr_ledger_add(it->run.ledger, it->entry, n, st);
+}
+
+mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destination, mr_step *out,
+                              mr_status *st)
+{
+    int64_t n_local = 0;
+    bool any;
+    if (it->done)
+        return MR_END;
+    for (size_t w = 0; w < (size_t)it->dd->local; w++) {
+        MR_TRY(fill(it, w, destination, st));
+        n_local += (int64_t)it->streams[w].filled;
+    }
+    MR_TRY(agree(it, n_local, &any, st));
+    if (!any) {
+        it->done = true;
+        return MR_END;
+    }
+    MR_TRY(pad(it, st));
+    if (it->run.ledger && mr_ledger_takes_steps(it->run.ledger))
+        MR_TRY(enter_step(it, st));
+    *out = (mr_step){it->step++, it->n_replicas, it->replicas, it->has_data};
+    for (size_t w = 0; w < (size_t)it->dd->local; w++)
+        it->streams[w].filled = 0;
+    return MR_OK;
+}
+
+mr_code mr_dist_iterator_get_next_as_optional(mr_dist_iterator *it,
+                                              const mr_destination *destination,
+                                              mr_optional_step *out, mr_status *st)
+{
+    mr_step step = {0};
+    mr_code rc = mr_dist_iterator_next(it, destination, &step, st);
+    if (rc < 0)
+        return rc;
+    *out = (mr_optional_step){rc == MR_OK, step};
+    return MR_OK;
+}
+
+mr_code mr_optional_step_value(mr_optional_step *o, mr_step **out, mr_status *st)
+{
+    if (!o->has_value)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the optional is empty: the data ended; ask has_value before its value");
+    *out = &o->value;
+    return MR_OK;
+}
+
+mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
+{
+    for (size_t w = 0; w < (size_t)it->dd->local; w++) {
+        MR_TRY(mr_iterator_rewind(it->streams[w].it, st));
+        it->streams[w].filled = 0;
+        it->streams[w].ended = false;
+    }
+    /* Where this pass was cut short, the peers' was too, and they start over when needed. */
+    if (it->done)
+        MR_TRY(mr__peers_rewind(&it->peers, st));
+    else
+        mr__peers_close(&it->peers);
+    it->step = 0;
+    it->pass++;
+    it->done = false;
+    return MR_OK;
+}
+
+/* ---- positions ---- */
+
+typedef struct bytes {
+    unsigned char *v;
+    size_t n, capacity;
+} bytes;
+
+static const char magic[4] = {'M', 'R', 'D', '1'};
+enum { CRC_AT = 4, FIELDS_AT = 8, N_FIELDS = 6, STREAMS_AT = FIELDS_AT + 8 * N_FIELDS };
+
+static mr_code put(bytes *b, const void *p, size_t n, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&b->v, &b->capacity, b->n + n, 1, SIZE_MAX / 2, "a position", st));
+    memcpy(b->v + b->n, p, n);
+    b->n += n;
+    return MR_OK;
+}
+
+static void store_le(unsigned char *p, uint64_t v, int n)
+{
+    for (int i = 0; i < n; i++)
+        p[i] = (unsigned char)(v >> (8 * i));
+}
+
+static uint64_t load_le(const unsigned char *p, int n)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < n; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+static mr_code put_u64(bytes *b, uint64_t v, mr_status *st)
+{
+    unsigned char le[8];
+    store_le(le, v, 8);
+    return put(b, le, sizeof le, st);
+}
+
+static mr_code put_stream(bytes *b, stream *s, mr_status *st)
+{
+    void *state = NULL;
+    size_t size = 0;
+    if (s->filled)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a step failed half way; take the step after the error before saving");
+    unsigned char ended = s->ended;
+    MR_TRY(put(b, &ended, 1, st));
+    MR_TRY(mr_iterator_save(s->it, &state, &size, st));
+    mr_code rc = put_u64(b, size, st);
+    if (rc == MR_OK)
+        rc = put(b, state, size, st);
+    mr_free(state);
+    return rc;
+}
+
+static void fields_of(const mr_dist_iterator *it, int64_t *f)
+{
+    f[0] = it->step;
+    f[1] = it->pass;
+    f[2] = it->dd->workers;
+    f[3] = it->dd->worker;
+    f[4] = it->dd->local;
+    f[5] = it->dd->replicas;
+}
+
+mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr_status *st)
+{
+    bytes b = {0};
+    int64_t fields[N_FIELDS];
+    fields_of(it, fields);
+    mr_code rc = put(&b, magic, sizeof magic, st);
+    if (rc == MR_OK)
+        rc = put(&b, "\0\0\0", 4, st);
+    for (size_t i = 0; i < N_FIELDS && rc == MR_OK; i++)
+        rc = put_u64(&b, (uint64_t)fields[i], st);
+    for (int64_t i = 0; i < it->dd->local && rc == MR_OK; i++)
+        rc = put_stream(&b, &it->streams[i], st);
+    if (rc != MR_OK) {
+        mr_free(b.v);
+        return rc;
+    }
+    store_le(b.v + CRC_AT, mr_crc32c(b.v + FIELDS_AT, b.n - FIELDS_AT), 4);
+    *out = b.v;
+    *size = b.n;
+    return MR_OK;
+}
+
+static mr_code restore_stream(stream *s, const unsigned char **at, const unsigned char *end,
+                              mr_status *st)
+{
+    if (end - *at < 9)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
+    s->ended = **at != 0;
+    uint64_t n = load_le(*at + 1, 8);
+    *at += 9;
+    if (n > (uint64_t)(end - *at))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
+    MR_TRY(mr_iterator_restore(s->it, *at, (size_t)n, st));
+    s->filled = 0;
+    *at += n;
+    return MR_OK;
+}
+
+mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t size,
+                                 mr_status *st)
+{
+    static const char *const names[N_FIELDS] = {NULL,
+                                                NULL,
+                                                "workers",
+                                                "as its first worker",
+                                                "workers in this process",
+                                                "replicas a worker"};
+    const unsigned char *p = state, *end = p + size;
+    int64_t ours[N_FIELDS], theirs[N_FIELDS];
+    if (size < STREAMS_AT || memcmp(p, magic, sizeof magic) != 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "not a position of a distributed pipeline: it does not start with MRD1");
+    if (mr_crc32c(p + FIELDS_AT, size - FIELDS_AT) != load_le(p + CRC_AT, 4))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
+    fields_of(it, ours);
+    for (size_t i = 0; i < N_FIELDS; i++)
+        theirs[i] = (int64_t)load_le(p + FIELDS_AT + 8 * i, 8);
+    for (size_t i = 2; i < N_FIELDS; i++)
+        if (ours[i] != theirs[i])
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "the position is of another distribution: it has %" PRId64
+                           " %s, this one has %" PRId64,
+                           theirs[i], names[i], ours[i]);
+    if (theirs[0] < 0 || theirs[1] < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a negative number of steps");
+    p += STREAMS_AT;
+    for (int64_t i = 0; i < it->dd->local; i++)
+        MR_TRY(restore_stream(&it->streams[i], &p, end, st));
+    if (p != end)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: bytes after its end");
+    mr__peers_close(&it->peers);
+    it->step = theirs[0];
+    it->pass = theirs[1];
+    it->done = false;
+    return MR_OK;
+}
+
+/* ---- what it is ---- */
+
+const mr_spec *mr_dist_iterator_spec(const mr_dist_iterator *it)
+{
+    return it->dd->spec;
+}
+
+int64_t mr_dist_iterator_step(const mr_dist_iterator *it)
+{
+    return it->step;
+}
+
+mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local)
+{
+    return it->streams[local].it;
+}
+
+void mr_dist_iterator_cancel(mr_dist_iterator *it)
+{
+    mr_cancel_trigger(it->cancel);
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choosing the policy, and what the rewrites share. */
+#include "shard/passes/auto_shard.h"
+#include "pipeline/fnv.h"
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/ops/sequence.h"
+#include "shard/passes/shard_passes.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *const policy_names[MR_N_SHARD_POLICIES] = {"AUTO", "FILE", "DATA",
+                                                              "OFF",  "HINT", "RANGE"};
+
+const char *mr_shard_policy_name(mr_shard_policy policy)
+{
+    return (unsigned)policy < MR_N_SHARD_POLICIES ? policy_names[policy] : "unknown";
+}
+
+mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status *st)
+{
+    for (int i = 0; i < MR_N_SHARD_POLICIES; i++)
+        if (strcasecmp(name, policy_names[i]) == 0) {
+            *out = (mr_shard_policy)i;
+            return MR_OK;
+        }
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "unknown auto-shard policy '%.64s'; expected AUTO, FILE, DATA, OFF, HINT or RANGE", name);
+}
+
+bool mr__param_is(const mr_dataset *ds, const char *name, int64_t v)
+{
+    mr_value value = {0};
+    if (mr_dataset_param_named(ds, name, &value, NULL) != MR_OK)
+        return false;
+    bool is = (value.kind == MR_V_INT || value.kind == MR_V_BOOL) && value.i == v;
+    mr_value_reset(&value);
+    return is;
+}
+
+const mr_param *mr__shuffle_switch(const mr_dataset *ds)
+{
+    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
+        if (p->flags & MR_P_SHUFFLES)
+            return p;
+    return NULL;
+}
+
+bool mr__shuffles(const mr_dataset *ds, uint32_t trait)
+{
+    const mr_param *p = mr__shuffle_switch(ds);
+    return (mr_dataset_op(ds)->props & trait) && (!p || mr__param_is(ds, p->name, 1));
+}
+
+/* A training distributes the same graphs again after every epoch: words are logged once in a
+ * process. */
+static void warn_once(const char *text)
+{
+    enum { MOST = 64 }; /* what comes after so many is logged each time */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t said[MOST];
+    static size_t n;
+    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, strlen(text));
+    bool is_new = true;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n && is_new; i++)
+        is_new = said[i] != h;
+    if (is_new && n < MOST)
+        said[n++] = h;
+    pthread_mutex_unlock(&lock);
+    if (is_new)
+        mr_log(MR_LOG_WARNING, "%s", text);
+}
+
+mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    /* Without an explanation it is one of several workers' rewrites, and was reported already. */
+    if (e)
+        warn_once(text);
+    return mr_explain(e, "warning", op, st, "%s", text);
+}
+
+mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o)
+{
+    return mr_shard(input, o->num_workers, o->index, &(mr_shard_opts){.require_non_empty = true});
+}
+
+/* ---- the options of a graph ---- */
+
+typedef struct find_policy {
+    mr_shard_policy policy;
+    mr_status status;
+} find_policy;
+
+/* Inputs come before what uses them, earlier inputs before later ones: the last value is the one
+ * that counts. */
+static mr_dataset *read_policy(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+{
+    (void)w;
+    find_policy *f = ctx;
+    if (!(mr_dataset_op(old)->props & MR_OP_HOLDS_OPTIONS))
+        return now;
+    mr_value v = {0};
+    mr_code rc = mr_dataset_param_named(old, "auto_shard_policy", &v, &f->status);
+    if (rc == MR_OK && v.kind == MR_V_STRING)
+        rc = mr_shard_policy_parse(v.s, &f->policy, &f->status);
+    mr_value_reset(&v);
+    if (rc == MR_OK)
+        return now;
+    mr_dataset_unref(now);
+    return mr_dataset_fail(&f->status);
+}
+
+mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st)
+{
+    find_policy f = {.policy = MR_SHARD_AUTO};
+    mr_dataset *same = NULL;
+    MR_TRY(mr__walk_graph(ds, read_policy, &f, &same, st));
+    mr_dataset_unref(same);
+    *out = f.policy;
+    return MR_OK;
+}
+
+/* ---- the policies ---- */
+
+static mr_code check_opts(const mr_auto_shard_opts *o, mr_status *st)
+{
+    if ((unsigned)o->policy >= MR_N_SHARD_POLICIES)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%d is no auto-shard policy", (int)o->policy);
+    if (o->num_workers < 1)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the number of workers must be at least 1, not %" PRId64, o->num_workers);
+    if (o->index < 0 || o->index >= o->num_workers)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the worker's index must be 0 to %" PRId64 ", not %" PRId64,
+                       o->num_workers - 1, o->index);
+    if (o->num_replicas < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the number of replicas must not be negative, is %" PRId64, o->num_replicas);
+    return MR_OK;
+}
+
+static mr_code unchanged(mr_dataset *ds, mr_dataset **out)
+{
+    *out = mr_dataset_ref(ds);
+    return MR_OK;
+}
+
+static mr_code shard_data(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
+                          mr_explanation *e, mr_status *st)
+{
+    if (o->num_workers == 1)
+        return unchanged(ds, out);
+    MR_TRY(
+        mr_explain(e, "guarantee", NULL, st,
+                   "every worker reads all data and keeps its slices of every global batch: each "
+                   "example is used exactly once, and each global batch is one step"));
+    MR_TRY(mr__warn_of_disorder(ds, e, st));
+    return mr_pass_run(&mr__shard_data_pass, o, ds, out, e, st);
+}
+
+static mr_code shard_files(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
+                           mr_explanation *e, mr_status *st)
+{
+    mr_code rc = mr_pass_run(&mr__shard_files_pass, o, ds, out, e, st);
+    if (rc == MR_OK && o->num_workers > 1 &&
+        mr_explain(e, "guarantee", NULL, st,
+                   "every file is read by one worker: each record is used exactly once; a worker "
+                   "that ends early takes its last steps without data") != MR_OK) {
+        mr_dataset_unref(*out);
+        *out = NULL;
+        rc = MR_RESOURCE_EXHAUSTED;
+    }
+    return rc;
+}
+
+static mr_code shard_ranges(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
+                            mr_explanation *e, mr_status *st)
+{
+    MR_TRY(mr_explain(e, "guarantee", NULL, st,
+                      "every record is read by one worker: each is used exactly once; the workers' "
+                      "numbers of records differ by one at most"));
+    return mr_pass_run(&mr__shard_ranges_pass, o, ds, out, e, st);
+}
+
+static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
+                      mr_shard_policy *chosen, mr_explanation *e, mr_status *st)
+{
+    mr_status why;
+    mr_explanation tried = {0};
+    mr_status_init(&why);
+    /* The decisions of a walk that fails would be lies: they are kept aside until it succeeded. */
+    mr_code rc = shard_files(ds, o, out, e ? &tried : NULL, &why);
+    *chosen = rc == MR_OK ? MR_SHARD_FILE : MR_SHARD_DATA;
+    if (rc == MR_OK) {
+        rc = mr_explain(e, "policy", NULL, st, "AUTO chose FILE: all sources are files");
+        for (size_t i = 0; i < tried.n && rc == MR_OK; i++)
+            rc = mr_explain(e, tried.v[i].what, tried.v[i].op, st, "%s", tried.v[i].detail);
+        if (rc != MR_OK) {
+            mr_dataset_unref(*out);
+            *out = NULL;
+        }
+    } else if (rc == MR_NOT_FOUND) {
+        rc = mr_explain(e, "policy", why.op[0] ? why.op : NULL, st,
+                        "AUTO chose DATA, because FILE cannot be applied: %s", why.message);
+        char text[sizeof why.message + 128];
+        snprintf(text, sizeof text,
+                 "auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
+                 why.message);
+        /* With one worker nothing is sharded, and the choice makes no difference. */
+        if (e && o->num_workers > 1)
+            warn_once(text);
+        if (rc == MR_OK)
+            rc = shard_data(ds, o, out, e, st);
+    } else if (st)
+        *st = why;
+    mr_explanation_reset(&tried);
+    return rc;
+}
+
+mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out,
+                      mr_shard_policy *chosen, mr_explanation *e, mr_status *st)
+{
+    mr_auto_shard_opts o = *opts;
+    mr_shard_policy policy = o.policy;
+    MR_TRY(check_opts(&o, st));
+    MR_TRY(mr_dataset_check(ds, st));
+    mr_dataset *made = NULL;
+    if (policy == MR_SHARD_AUTO) {
+        MR_TRY(choose(ds, &o, &made, &policy, e, st));
+    } else {
+        MR_TRY(mr_explain(e, "policy", NULL, st, "%s, as asked for", policy_names[policy]));
+        if (policy == MR_SHARD_FILE && o.num_workers > 1)
+            MR_TRY(shard_files(ds, &o, &made, e, st));
+        else if (policy == MR_SHARD_DATA)
+            MR_TRY(shard_data(ds, &o, &made, e, st));
+        else if (policy == MR_SHARD_RANGE && o.num_workers > 1)
+            MR_TRY(shard_ranges(ds, &o, &made, e, st));
+        else if (policy == MR_SHARD_HINT)
+            MR_TRY(mr_pass_run(&mr__shard_hint_pass, &o, ds, &made, e, st));
+        else {
+            if (policy == MR_SHARD_OFF && o.num_workers > 1)
+                MR_TRY(mr_explain(e, "guarantee", NULL, st,
+                                  "every worker uses every example: each is used %" PRId64
+                                  " times in all",
+                                  o.num_workers));
+            MR_TRY(unchanged(ds, &made));
+        }
+    }
+    if (chosen)
+        *chosen = policy;
+    *out = made;
+    return MR_OK;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The walk goes from the sink to the sources with a stack of its own, and rebuilds what it came
+ * through on its way back. What lies below a cut is left as it is, but for its seeds. */
+#include "shard/streams/stream_cut.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/memory/alloc.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/splitmix.h"
+#include "shard/passes/node_map.h"
+#include "shard/passes/shard_passes.h"
+
+typedef struct frame {
+    mr_dataset *node;
+    mr_dataset **inputs; /* what they became; owned, the first `next` of them */
+    size_t next, preorder;
+} frame;
+
+typedef struct cutter {
+    const mr_stream_cut_opts *opts;
+    mr_explanation *e;
+    frame *stack;
+    size_t depth, capacity, visited, cuts;
+    mr__node_map made;    /* what a node became: an owned dataset */
+    bool functions_below; /* an op below a cut has a function */
+    mr_status *st;
+} cutter;
+
+static uint64_t seed_of_stream(const mr_stream_cut_opts *o)
+{
+    return mr__splitmix(o->seed + MR__GOLDEN * ((uint64_t)o->stream + 1));
+}
+
+/* ---- what a node is ---- */
+
+/* The streams would all keep their part under one name. */
+static bool keeps_file(const mr_dataset *ds)
+{
+    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++) {
+        if (!(p->flags & MR_P_KEEPS_FILE))
+            continue;
+        const char *name = *(char *const *)((const char *)mr_dataset_params(ds) + p->at);
+        if (name && name[0])
+            return true;
+    }
+    return false;
+}
+
+bool mr__stream_passes(const mr_dataset *ds)
+{
+    return mr_dataset_n_inputs(ds) > 0 && (mr_dataset_op(ds)->props & MR_OP_KEEPS_SHARDS) &&
+           !keeps_file(ds);
+}
+
+/* The names that a reader of whole files has; NULL: it is none. */
+static const mr_strs *names_read(const mr_dataset *ds)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    if (op->role != MR_ROLE_FILES || mr__reads_range(ds))
+        return NULL;
+    for (const mr_param *p = op->params; p && p->name; p++)
+        if ((p->flags & MR_P_PATTERN) && p->type == MR_PT_STRS)
+            return (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at);
+    return NULL;
+}
+
+mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st)
+{
+    *out = false;
+    return mr_dataset_op(ds)->role == MR_ROLE_FUNCTION
+               ? mr_dataset_functions_have_role(ds, MR_ROLE_FILES, out, st)
+               : MR_OK;
+}
+
+/* Nodes still to be looked at, and those that were. */
+typedef struct todo {
+    const mr_dataset **v;
+    size_t n, capacity;
+    mr__node_map seen;
+} todo;
+
+static mr_code add(todo *t, const mr_dataset *ds, mr_status *st)
+{
+    if (mr__node_map_get(&t->seen, ds))
+        return MR_OK;
+    MR_TRY(mr_grow((void **)&t->v, &t->capacity, t->n + 1, sizeof *t->v, SIZE_MAX / 16,
+                   "the branches of a graph", st));
+    t->v[t->n++] = ds;
+    return mr__node_map_set(&t->seen, ds, 1, st);
+}
+
+static mr_code add_inputs(todo *t, const mr_dataset *ds, mr_status *st)
+{
+    for (size_t i = 0; i < mr_dataset_n_inputs(ds); i++)
+        MR_TRY(add(t, mr_dataset_input(ds, i), st));
+    return MR_OK;
+}
+
+static void forget(todo *t)
+{
+    mr_free((void *)t->v);
+    mr__node_map_reset(&t->seen);
+}
+
+/* *out = how many elements the places below ds have together where it would be cut: names, for an
+ * op that reads files. MR_UNKNOWN_COUNT: one of them does not say. */
+static mr_code count_names(const mr_stream_cut_opts *o, const mr_dataset *ds, int64_t *out,
+                           mr_status *st)
+{
+    int64_t n = mr_dataset_cardinality(ds);
+    todo t = {0};
+    mr_code rc = MR_OK;
+    if (n < 0) {
+        n = 0;
+        rc = add(&t, ds, st);
+    }
+    while (rc == MR_OK && t.n) {
+        const mr_dataset *at = t.v[--t.n];
+        int64_t more = mr_dataset_cardinality(at);
+        if (o && o->count_names && (mr_dataset_op(at)->props & MR_OP_FILE_NAMES))
+            more = o->count_names(o->ctx, at);
+        if (mr__stream_passes(at))
+            rc = add_inputs(&t, at, st);
+        else if (n < 0 || more < 0 || __builtin_add_overflow(n, more, &n))
+            n = MR_UNKNOWN_COUNT;
+    }
+    forget(&t);
+    *out = n;
+    return rc;
+}
+
+mr_code mr_count_streams(mr_dataset *ds, const mr_stream_cut_opts *opts, int64_t *out,
+                         mr_status *st)
+{
+    todo t = {0};
+    int64_t files = 0;
+    MR_TRY(mr_dataset_check(ds, st));
+    mr_code rc = add(&t, ds, st);
+    bool any = false;
+    while (rc == MR_OK && t.n) {
+        const mr_dataset *at = t.v[--t.n];
+        const mr_strs *names = names_read(at);
+        bool reads = false;
+        int64_t more = names ? (int64_t)names->n : 0;
+        rc = mr__stream_reads_files(at, &reads, st);
+        if (rc == MR_OK && reads)
+            rc = count_names(opts, mr_dataset_input(at, 0), &more, st);
+        any = any || names || reads;
+        if (more < 0 || __builtin_add_overflow(files, more, &files))
+            files = MR_AUTO_STREAMS;
+        if (rc == MR_OK && !reads && mr__stream_passes(at))
+            rc = add_inputs(&t, at, st);
+    }
+    forget(&t);
+    *out = !any || files > MR_AUTO_STREAMS ? MR_AUTO_STREAMS : files > 1 ? files : 1;
+    return rc;
+}
+
+/* ---- seeds ---- */
+
+static bool wants_seed(const mr_dataset *ds)
+{
+    mr_value seed = {0};
+    if (!mr__shuffles(ds, MR_OP_RANDOM) || mr_dataset_param_named(ds, "seed", &seed, NULL) != MR_OK)
+        return false;
+    bool given = seed.kind != MR_V_UNSET && seed.kind != MR_V_NONE;
+    mr_value_reset(&seed);
+    return !given;
+}
+
+/* ds (taken) with a seed of the stream's own, if it is random and has none. */
+static mr_dataset *with_seed(cutter *k, mr_dataset *ds, size_t preorder, const char *path)
+{
+    if (mr_dataset_check(ds, NULL) != MR_OK || !wants_seed(ds))
+        return ds;
+    uint64_t h = mr__splitmix(seed_of_stream(k->opts) + MR__GOLDEN * (preorder + 1));
+    mr_value seed = {.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
+    mr_dataset *made;
+    if (mr_explain(
+            k->e, "seed", path, k->st,
+            "%s has no seed: in each stream it gets one of its own, made from the job's seed "
+            "%" PRIu64 " and the stream (%" PRId64 " in stream %" PRId64 ")",
+            mr_dataset_op(ds)->name, k->opts->seed, seed.i, k->opts->stream) != MR_OK)
+        made = mr_dataset_fail(k->st);
+    else
+        made = mr_dataset_with_param(ds, "seed", &seed);
+    mr_dataset_unref(ds);
+    return made;
+}
+
+static mr_dataset *find_functions(void *ctx, mr_dataset *node)
+{
+    for (const mr_param *p = mr_dataset_op(node)->params; p && p->name; p++)
+        if (p->type == MR_PT_FN)
+            *(bool *)ctx = true;
+    return node;
+}
+
+/* ---- where it is cut ---- */
+
+static mr_dataset *shard(const cutter *k, mr_dataset *input)
+{
+    return mr_shard(input, k->opts->streams, k->opts->stream, NULL);
+}
+
+/* *out = ds, which runs in every stream, and the stream's shard after it. */
+static mr_code cut_after(cutter *k, mr_dataset *ds, mr_dataset **out)
+{
+    mr_dataset *seeded = NULL;
+    uint64_t seed = k->cuts++ ? mr__splitmix(k->opts->seed + k->cuts) : k->opts->seed;
+    MR_TRY(mr_seed_random_ops(ds, seed, &seeded, k->e, k->st));
+    mr_dataset_unref(mr_dataset_transform(seeded, find_functions, &k->functions_below));
+    *out = shard(k, seeded);
+    return MR_OK;
+}
+
+/* *out = the reader ds as its names, of which the stream has its shard, and the function that reads
+ * one of them. */
+static mr_code split_reader(cutter *k, const mr_dataset *ds, const mr_strs *names, mr_dataset **out)
+{
+    mr_fn *fn = NULL;
+    int64_t reads = 0;
+    for (const mr_param *p = mr_dataset_op(ds)->params; p->name; p++)
+        if (p->flags & MR_P_READS)
+            reads = *(const int64_t *)((const char *)mr_dataset_params(ds) + p->at);
+    const char **paths = mr_malloc(names->n * sizeof *paths);
+    if (!paths)
+        return mr_fail_memory(k->st, names->n * sizeof *paths, "file names");
+    for (size_t i = 0; i < names->n; i++)
+        paths[i] = names->v[i].data;
+    mr_code rc = mr_dataset_read_function(ds, &fn, k->st);
+    if (rc == MR_OK) {
+        mr_dataset *mine = shard(k, mr_from_strings(paths, names->n));
+        if (reads == MR_AUTO)
+            reads = MR_PARALLEL_READS_AUTO;
+        *out = reads ? mr_interleave(mine, fn,
+                                     &(mr_interleave_opts){.cycle_length = reads,
+                                                           .num_parallel_calls = reads})
+                     : mr_flat_map(mine, fn);
+    }
+    mr_free((void *)paths);
+    return rc;
+}
+
+static void path_of(const cutter *k, char *path, size_t size)
+{
+    path[0] = 0;
+    for (size_t i = 0; i < k->depth && strlen(path) + 1 < size; i++) {
+        const frame *above = i ? &k->stack[i - 1] : NULL;
+        bool several = above && mr_dataset_n_inputs(above->node) > 1;
+        mr__path_append(path, size, several ? (int64_t)above->next : -1,
+                        mr_dataset_op(k->stack[i].node)->name);
+    }
+}
+
+static mr_code cut_reader(cutter *k, mr_dataset *ds, const mr_strs *names, mr_dataset **out)
+{
+    char path[256];
+    const char *name = mr_dataset_op(ds)->name;
+    path_of(k, path, sizeof path);
+    if (names->n >= (size_t)k->opts->streams) {
+        MR_TRY(mr_explain(k->e, "sharding", path, k->st,
+                          "the %zu files of %s are dealt to %" PRId64
+                          " streams: file i belongs to stream i mod %" PRId64,
+                          names->n, name, k->opts->streams, k->opts->streams));
+        return split_reader(k, ds, names, out);
+    }
+    MR_TRY(mr_explain(k->e, "sharding", path, k->st,
+                      "%s has %zu files, fewer than the %" PRId64
+                      " streams: every stream reads all of them and keeps its records",
+                      name, names->n, k->opts->streams));
+    return cut_after(k, ds, out);
+}
+
+/* ds is where the walk ends: a source, or an op that a shard of its input would change. */
+static mr_code cut_stop(cutter *k, mr_dataset *ds, mr_dataset **out)
+{
+    char path[256];
+    const char *name = mr_dataset_op(ds)->name;
+    path_of(k, path, sizeof path);
+    if (mr_dataset_n_inputs(ds))
+        MR_TRY(mr_explain(k->e, "sharding", path, k->st,
+                          "the shard goes after %s, whose result depends on how many elements came "
+                          "before or on another input: what lies below it runs in every stream",
+                          name));
+    else
+        MR_TRY(mr_explain(k->e, "sharding", path, k->st,
+                          "the shard goes after %s, the source: stream s keeps element s of every "
+                          "%" PRId64,
+                          name, k->opts->streams));
+    return cut_after(k, ds, out);
+}
+
+/* *out = the dataset that stands for the node on top of the stack; NULL: its inputs come first. */
+static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
+{
+    const mr_strs *names = names_read(ds);
+    bool reads = false;
+    int64_t n = MR_UNKNOWN_COUNT;
+    *out = NULL;
+    if (names)
+        return cut_reader(k, ds, names, out);
+    if (!mr__stream_passes(ds))
+        return cut_stop(k, ds, out);
+    MR_TRY(mr__stream_reads_files(ds, &reads, k->st));
+    if (!reads)
+        return MR_OK;
+    MR_TRY(count_names(k->opts, mr_dataset_input(ds, 0), &n, k->st));
+    if (n < 0 || n >= k->opts->streams)
+        return MR_OK;
+    char path[256];
+    path_of(k, path, sizeof path);
+    MR_TRY(mr_explain(k->e, "sharding", path, k->st,
+                      "%s reads %" PRId64 " files, fewer than the %" PRId64
+                      " streams: every stream reads all of them and keeps its records",
+                      mr_dataset_op(ds)->name, n, k->opts->streams));
+    return cut_after(k, ds, out);
+}
+
+/* ---- the walk ---- */
+
+static mr_code push(cutter *k, mr_dataset *node)
+{
+    MR_TRY(mr_grow((void **)&k->stack, &k->capacity, k->depth + 1, sizeof *k->stack, SIZE_MAX / 64,
+                   "the depth of a graph", k->st));
+    size_t n = mr_dataset_n_inputs(node);
+    mr_dataset **inputs = mr_calloc(n ? n : 1, sizeof(mr_dataset *));
+    if (!inputs)
+        return mr_fail_memory(k->st, n * sizeof(mr_dataset *), "the inputs of a node");
+    k->stack[k->depth++] = (frame){node, inputs, 0, k->visited++};
+    return MR_OK;
+}
+
+static void pop(cutter *k)
+{
+    frame *f = &k->stack[--k->depth];
+    for (size_t i = 0; i < f->next; i++)
+        mr_dataset_unref(f->inputs[i]);
+    mr_free(f->inputs);
+}
+
+/* The node on top of the stack became `made` (taken): the one above has its input. */
+static mr_code finish(cutter *k, mr_dataset *made)
+{
+    mr_dataset *node = k->stack[k->depth - 1].node;
+    mr_code rc = mr_dataset_check(made, k->st);
+    if (rc == MR_OK)
+        rc = mr__node_map_set(&k->made, node, (uintptr_t)made, k->st);
+    if (rc != MR_OK) {
+        mr_dataset_unref(made);
+        return rc;
+    }
+    pop(k);
+    return MR_OK;
+}
+
+/* All inputs of the node on top of the stack are there. */
+static mr_code rebuild(cutter *k)
+{
+    frame *f = &k->stack[k->depth - 1];
+    char path[256];
+    path_of(k, path, sizeof path);
+    size_t n = f->next;
+    f->next = 0; /* the inputs are taken over */
+    return finish(k,
+                  with_seed(k, mr_dataset_with_inputs(f->node, f->inputs, n), f->preorder, path));
+}
+
+static mr_code step(cutter *k)
+{
+    frame *f = &k->stack[k->depth - 1];
+    mr_dataset *made = NULL;
+    if (f->next == 0) {
+        MR_TRY(look(k, f->node, &made));
+        if (made)
+            return finish(k, made);
+    }
+    for (; f->next < mr_dataset_n_inputs(f->node); f->next++) {
+        mr_dataset *in = mr_dataset_input(f->node, f->next);
+        const uintptr_t *there = mr__node_map_get(&k->made, in);
+        if (!there)
+            return push(k, in);
+        f->inputs[f->next] = mr_dataset_ref((mr_dataset *)*there);
+    }
+    return rebuild(k);
+}
+
+static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *e, mr_status *st)
+{
+    cutter *k = ctx;
+    k->e = e;
+    k->st = st;
+    mr_code rc = push(k, ds);
+    while (rc == MR_OK && k->depth)
+        rc = step(k);
+    if (rc == MR_OK)
+        *out = mr_dataset_ref((mr_dataset *)*mr__node_map_get(&k->made, ds));
+    while (k->depth)
+        pop(k);
+    for (size_t i = 0; i < k->made.size; i++)
+        if (k->made.slots[i].node)
+            mr_dataset_unref((mr_dataset *)k->made.slots[i].value);
+    mr__node_map_reset(&k->made);
+    mr_free(k->stack);
+    return rc;
+}
+
+static const mr_pass cut_pass = {"stream_cut", "gives a stream its part of the elements", run};
+
+mr_code mr_cut_stream(mr_dataset *ds, const mr_stream_cut_opts *opts, mr_dataset **out,
+                      uint64_t *run_seed, mr_explanation *e, mr_status *st)
+{
+    mr_status unused;
+    cutter k = {.opts = opts};
+    if (opts->streams < 1 || opts->streams > MR_MOST_STREAMS)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the number of streams must be 1 to %d, not %" PRId64, MR_MOST_STREAMS,
+                       opts->streams);
+    if (opts->stream < 0 || opts->stream >= opts->streams)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the stream must be 0 to %" PRId64 ", not %" PRId64,
+                       opts->streams - 1, opts->stream);
+    MR_TRY(mr_pass_run(&cut_pass, &k, ds, out, e, st ? st : &unused));
+    /* Random ops inside functions draw from the seed of the run. Where one may run in every stream,
+     * it must be the same in all. */
+    if (run_seed)
+        *run_seed = k.functions_below ? opts->seed : seed_of_stream(opts);
+    return MR_OK;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_SHARD_STREAM_CUT_H
+#define MR_SHARD_STREAM_CUT_H
+/* Cuts a graph into S streams. Each is a graph of its own; together they have every element once:
+ *
+ *     tfrecord(files).map(f).batch(32)  ->  (names).shard(S, s).flat_map(tfrecord).map(f).batch(32)
+ *     range(10).map(f).batch(32)        ->  range(10).shard(S, s).map(f).batch(32)
+ *     range(10).take(7).batch(2)        ->  range(10).take(7).shard(S, s).batch(2)
+ *
+ * The shard is put as near to the sources as it can be. It moves past an op if a shard of the op's
+ * input gives a shard of its output (MR_OP_KEEPS_SHARDS, op.h). Patterns of files must have been
+ * replaced by the names that they match, because files are dealt out by name.
+ *
+ * thread   any
+ * since    0.1 */
+#include "../../pipeline/graph/rewrite.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { MR_MOST_STREAMS = 65536, MR_AUTO_STREAMS = 8 };
+
+typedef struct mr_stream_cut_opts {
+    int64_t streams; /* S, 1 to MR_MOST_STREAMS */
+    int64_t stream;  /* which of them, from 0 */
+    uint64_t seed;   /* the job's. Random ops without a seed get one made from it, if they run in
+                        every stream alike; else from it and the stream's number */
+    /* How many names a source of file names (MR_OP_FILE_NAMES) gives, or MR_UNKNOWN_COUNT. NULL:
+     * unknown */
+    int64_t (*count_names)(void *ctx, const mr_dataset *source);
+    void *ctx;
+} mr_stream_cut_opts;
+
+/* *out = ds for one stream. *run_seed (may be NULL) = what mr_iterator_opts.seed must be when
+ * it runs: random ops inside functions draw from that.
+ * errors   MR_INVALID_ARGUMENT: an option out of range; what ds carries */
+MR_API mr_code mr_cut_stream(mr_dataset *ds, const mr_stream_cut_opts *opts, mr_dataset **out,
+                             uint64_t *run_seed, mr_explanation *e, mr_status *st) MR_NODISCARD;
+
+/* *out = a good number of streams for ds: MR_AUTO_STREAMS, or the number of files if there are
+ * fewer; at least 1. Only count_names and ctx of opts are used; opts may be NULL. */
+MR_API mr_code mr_count_streams(mr_dataset *ds, const mr_stream_cut_opts *opts, int64_t *out,
+                                mr_status *st) MR_NODISCARD;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_COLLECTIVE_IMPL_H
+#define MR_TRAINER_COLLECTIVE_IMPL_H
+/* What a strategy does at the ends of a step. Every rank must have started the same operations. */
+#include "trainer/collective/collective.h"
+
+/* This rank starts no further operation in this step: a rank that waits for one fails. */
+void mr__collective_leave(mr_collective *c, size_t rank);
+/* After all ranks have left, before the next step.
+ * errors   MR_FAILED_PRECONDITION: some rank started fewer operations than another · the engine's
+ * */
+mr_code mr__collective_end_step(mr_collective *c, mr_status *st) MR_NODISCARD;
+/* Returns when all ranks have called it in this step: then all have started whatever they started
+ * before, and those sums will come. errors: of the two above */
+mr_code mr__collective_commit(mr_collective *c, size_t rank, mr_stream *stream,
+                              mr_status *st) MR_NODISCARD;
+
+/* NULL: there is none of that name. */
+const mr_collective_backend *mr__collective_find(const char *name);
+
+/* Logs which engine "auto" chose; a warning where there is a GPU that nccl does not suit. who:
+ * "replicas", "processes". */
+void mr__say_engine(const mr_device *first, const char *who, const char *engine, const char *why);
+/* Whether all devices are of one kind; else `why` names two that are not. */
+bool mr__devices_of_one_kind(mr_device *const *devices, size_t n, char *why, size_t size);
+
+/* "hierarchical_copy" and "reduction_to_one_device". */
+extern const mr_collective_backend mr__collective_local, mr__collective_one_device;
+#endif

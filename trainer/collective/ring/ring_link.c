@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TCP, or a ring of bytes in shared memory with a unix socket beside it. On that socket each side
+ * sends a byte to wake the other one, if that has said that it sleeps; its end shows that the peer
+ * is gone. */
+#include "trainer/collective/ring/ring_link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "pipeline/system/spin_once.h"
+#include "pipeline/system/system.h"
+
+enum {
+    RING = MR__REGION_RING,
+    SPINS = 400,
+    LINE = 64,
+    MEASURED = 16 << 10, /* bytes at a time from which on a copy is timed */
+    TRY_EVERY = 64,      /* copies */
+    PAST_COSTS = 3       /* both sides, of what it costs the writer */
+};
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void break_writer(mr__writer *w, int err)
+{
+    snprintf(w->text, sizeof w->text, "%s", err ? strerror(err) : "the peer closed it");
+    w->broken = w->text;
+}
+
+static void break_reader(mr__reader *r, int err)
+{
+    snprintf(r->text, sizeof r->text, "%s", err ? strerror(err) : "the peer closed it");
+    r->broken = r->text;
+}
+
+/* A full socket has enough bytes in it to wake the peer. */
+static int ring_bell(int fd)
+{
+    char one = 1;
+    struct iovec v = {&one, 1};
+    struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
+    while (mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        if (errno != EINTR)
+            return errno == EAGAIN ? 0 : errno;
+    return 0;
+}
+
+/* Takes the wake-ups that came. -1: the peer is gone. */
+static int drain(int fd)
+{
+    char bytes[64];
+    for (;;) {
+        ssize_t n = mr__sys->recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (n == 0)
+            return -1;
+        if (n < 0 && errno != EINTR)
+            return errno == EAGAIN ? 0 : errno;
+    }
+}
+
+/* ---- copying ---- */
+
+/* A store through the caches first fetches what it replaces, a third of a copy's traffic. */
+static void copy_past_caches(unsigned char *to, const unsigned char *p, size_t n)
+{
+#if defined(__SSE2__)
+    size_t head = smaller(n, (size_t)(-(uintptr_t)to % LINE));
+    memcpy(to, p, head);
+    for (to += head, p += head, n -= head; n >= LINE; to += LINE, p += LINE, n -= LINE) {
+        __m128i v[LINE / sizeof(__m128i)];
+        memcpy(v, p, LINE);
+        for (size_t i = 0; i < LINE / sizeof *v; i++)
+            _mm_stream_si128((__m128i *)to + i, v[i]);
+    }
+    _mm_sfence(); /* these stores alone are not in order with others */
+#endif
+    memcpy(to, p, n);
+}
+
+/* Through the caches or past them, by what either cost of late. The former is better where the two
+ * processes share a cache, though the latter may take the writer less time: the reader then reads
+ * from memory. Where they share none, each store would fetch its line from the reader's cache,
+ * which takes several times as long. Which it is shows in the time alone: threads move, and so do
+ * the processors of virtual machines. */
+static void copy_to_peer(mr__writer *w, unsigned char *to, const unsigned char *p, size_t n)
+{
+    if (n < MEASURED) {
+        memcpy(to, p, n);
+        return;
+    }
+    bool past = PAST_COSTS * w->cost[1] < w->cost[0];
+    if (w->measured++ % TRY_EVERY == 0)
+        past = !past;
+    int64_t began = mr__clock_ns(CLOCK_MONOTONIC);
+    if (past)
+        copy_past_caches(to, p, n);
+    else
+        memcpy(to, p, n);
+    double cost = (double)(mr__clock_ns(CLOCK_MONOTONIC) - began) / (double)n,
+           *usual = &w->cost[past];
+    /* Whoever lost its core in between has not copied that slowly. */
+    if (*usual == 0)
+        *usual = cost;
+    else
+        *usual += ((cost < 2 * *usual ? cost : 2 * *usual) - *usual) / 4;
+}
+
+/* ---- writing ---- */
+
+static size_t put_shared(mr__writer *w, const void *p, size_t n)
+{
+    mr__region *s = w->way.region;
+    uint64_t written = atomic_load_explicit(&s->written, memory_order_relaxed);
+    uint64_t read = atomic_load_explicit(&s->read, memory_order_acquire);
+    uint64_t used = written - read;
+    if (used > RING) { /* the peer's memory is not to be trusted */
+        break_writer(w, EPROTO);
+        return 0;
+    }
+    n = smaller(n, RING - (size_t)used);
+    if (n == 0)
+        return 0;
+    size_t at = (size_t)(written % RING), first = smaller(n, RING - at);
+    copy_to_peer(w, s->ring + at, p, first);
+    copy_to_peer(w, s->ring, (const unsigned char *)p + first, n - first);
+    atomic_store_explicit(&s->written, written + n, memory_order_seq_cst);
+    if (atomic_load_explicit(&s->reader_sleeps, memory_order_seq_cst) &&
+        atomic_exchange(&s->reader_sleeps, 0)) {
+        int err = ring_bell(w->way.fd);
+        if (err)
+            break_writer(w, err);
+    }
+    return n;
+}
+
+size_t mr__way_put(mr__writer *w, const void *p, size_t n)
+{
+    if (w->broken || n == 0)
+        return 0;
+    if (w->way.region)
+        return put_shared(w, p, n);
+    struct iovec v = {(void *)(uintptr_t)p, n};
+    struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
+    ssize_t sent = mr__sys->sendmsg(w->way.fd, &h, MSG_NOSIGNAL);
+    if (sent >= 0)
+        return (size_t)sent;
+    if (errno != EAGAIN && errno != EINTR)
+        break_writer(w, errno);
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static size_t available(mr__reader *r)
+{
+    mr__region *s = r->way.region;
+    uint64_t n = atomic_load_explicit(&s->written, memory_order_acquire) -
+                 atomic_load_explicit(&s->read, memory_order_relaxed);
+    if (n <= RING)
+        return (size_t)n;
+    break_reader(r, EPROTO);
+    return 0;
+}
+
+static void consume_shared(mr__reader *r, size_t n)
+{
+    mr__region *s = r->way.region;
+    uint64_t read = atomic_load_explicit(&s->read, memory_order_relaxed);
+    atomic_store_explicit(&s->read, read + n, memory_order_seq_cst);
+    if (atomic_load_explicit(&s->writer_sleeps, memory_order_seq_cst) &&
+        atomic_exchange(&s->writer_sleeps, 0)) {
+        int err = ring_bell(r->way.fd);
+        /* A writer that has gone has written all that it had to. */
+        if (err && err != EPIPE && err != ECONNRESET)
+            break_reader(r, err);
+    }
+}
+
+/* How much came, 0: nothing yet. */
+static size_t receive(mr__reader *r, void *to, size_t n)
+{
+    ssize_t got = mr__sys->recv(r->way.fd, to, n, 0);
+    if (got > 0)
+        return (size_t)got;
+    if (got == 0)
+        break_reader(r, 0);
+    else if (errno != EAGAIN && errno != EINTR)
+        break_reader(r, errno);
+    return 0;
+}
+
+size_t mr__way_peek(mr__reader *r, size_t least, size_t want, const void **p)
+{
+    *p = NULL;
+    if (r->broken)
+        return 0;
+    if (r->way.region) {
+        /* All that is sent is a multiple of what lies before the end of the ring. */
+        mr__region *s = r->way.region;
+        size_t at = (size_t)(atomic_load_explicit(&s->read, memory_order_relaxed) % RING);
+        *p = s->ring + at;
+        return smaller(smaller(available(r), RING - at), want);
+    }
+    if (r->end - r->at < least) {
+        memmove(r->scratch, r->scratch + r->at, r->end - r->at);
+        r->end -= r->at;
+        r->at = 0;
+        size_t have = r->end;
+        r->end += receive(r, r->scratch + have, smaller(want, MR__SCRATCH) - have);
+    }
+    *p = r->scratch + r->at;
+    return smaller(r->end - r->at, want);
+}
+
+void mr__way_consume(mr__reader *r, size_t n)
+{
+    if (r->way.region)
+        consume_shared(r, n);
+    else
+        r->at += n;
+}
+
+size_t mr__way_get(mr__reader *r, void *to, size_t n, bool read_soon)
+{
+    const void *p;
+    if (r->broken || n == 0)
+        return 0;
+    if (!r->way.region && r->at == r->end)
+        return receive(r, to, n);
+    n = mr__way_peek(r, 1, n, &p);
+    if (n) {
+        if (read_soon)
+            memcpy(to, p, n);
+        else
+            copy_past_caches(to, p, n);
+        mr__way_consume(r, n);
+    }
+    return n;
+}
+
+/* ---- waiting ---- */
+
+static bool has_room(mr__writer *w)
+{
+    mr__region *s = w->way.region;
+    return atomic_load_explicit(&s->written, memory_order_relaxed) -
+               atomic_load_explicit(&s->read, memory_order_seq_cst) <
+           RING;
+}
+
+static bool has_bytes(mr__reader *r, size_t least)
+{
+    mr__region *s = r->way.region;
+    return atomic_load_explicit(&s->written, memory_order_seq_cst) -
+               atomic_load_explicit(&s->read, memory_order_relaxed) >=
+           least;
+}
+
+static bool shared_is_ready(mr__writer *w, bool wants_write, mr__reader *r, bool wants_read,
+                            size_t least)
+{
+    return (wants_write && w->way.region && has_room(w)) ||
+           (wants_read && r->way.region && has_bytes(r, least));
+}
+
+void mr__ways_wait(mr__writer *w, bool wants_write, mr__reader *r, bool wants_read, size_t least)
+{
+    bool writes_shared = wants_write && w->way.region, reads_shared = wants_read && r->way.region;
+    if (writes_shared || reads_shared)
+        for (int i = 0; i < SPINS; i++) {
+            if (shared_is_ready(w, wants_write, r, wants_read, least))
+                return;
+            mr__spin_once();
+        }
+    if (writes_shared)
+        atomic_store_explicit(&w->way.region->writer_sleeps, 1, memory_order_seq_cst);
+    if (reads_shared)
+        atomic_store_explicit(&r->way.region->reader_sleeps, 1, memory_order_seq_cst);
+    if (!shared_is_ready(w, wants_write, r, wants_read, least)) {
+        struct pollfd p[2] = {
+            {.fd = wants_write ? w->way.fd : -1, .events = w->way.region ? POLLIN : POLLOUT},
+            {.fd = wants_read ? r->way.fd : -1, .events = POLLIN}};
+        mr__sys->poll(p, 2, -1);
+        if (writes_shared && p[0].revents) {
+            int err = drain(w->way.fd);
+            if (err)
+                break_writer(w, err < 0 ? 0 : err);
+        }
+        if (reads_shared && p[1].revents) {
+            int err = drain(r->way.fd);
+            if (err && !has_bytes(r, least))
+                break_reader(r, err < 0 ? 0 : err);
+        }
+    }
+    if (writes_shared)
+        atomic_store_explicit(&w->way.region->writer_sleeps, 0, memory_order_relaxed);
+    if (reads_shared)
+        atomic_store_explicit(&r->way.region->reader_sleeps, 0, memory_order_relaxed);
+}
+
+void mr__way_cut(const mr__way *way)
+{
+    mr__sys->shutdown(way->fd, SHUT_RDWR);
+}

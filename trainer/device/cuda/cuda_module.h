@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_CUDA_CUDA_MODULE_H
+#define MR_TRAINER_CUDA_CUDA_MODULE_H
+/* What the module brings: cuda_device.c, cuda_nccl.c. */
+#include "trainer/device/device_modules.h"
+
+extern const mr_device_backend mr__device_cuda;
+extern const mr_collective_backend mr__collective_nccl;
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_SPIN_H
+#define MR_TRAINER_SPIN_H
+/* Waiting awake, for what comes sooner than a sleeping thread wakes. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "pipeline/system/spin_once.h"
+#include "pipeline/system/system.h"
+
+/* A lock that is held for a moment only: who finds it taken spins a little too. */
+static inline void mr__spinning_lock_init(pthread_mutex_t *m)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(m, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+/* One thread's waits at one place. Where a wait was too long to be spun through, the next may be
+ * too: it is left out, after two such the next two are, and so on up to LEFT_OUT. */
+typedef struct mr__spinner {
+    unsigned most, left_out, next_left_out;
+} mr__spinner;
+
+/* ALONE: what a wake-up costs, with what the thread then finds gone from its core's caches. After
+ * that others may have the core, such as threads of the pipeline; where none wants it, to go on is
+ * better than to sleep, as all others wait for a sleeper at the next meeting (bench/train.c). Where
+ * one kept it for long, a sleeper gets it back sooner: the next waits are left out. */
+enum { MR__SPINS_ALONE = 4000, MR__SPINS = 20000, MR__YIELD_EVERY = 64, MR__LEFT_OUT = 4 };
+enum { MR__LONG_NS = 200000, MR__LEFT_TO_OTHERS = 256 };
+
+/* Whether the thread has its core still, or again soon. */
+static inline bool mr__offer_core(void)
+{
+    int64_t began = mr__clock_ns(CLOCK_MONOTONIC);
+    sched_yield();
+    return mr__clock_ns(CLOCK_MONOTONIC) - began < MR__LONG_NS;
+}
+
+/* For `threads` that work together: while one spins, another must not lack its core. */
+static inline mr__spinner mr__spinner_of(size_t threads)
+{
+    cpu_set_t set;
+    bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    return (mr__spinner){.most = known && threads <= (size_t)CPU_COUNT(&set) ? MR__SPINS : 0};
+}
+
+/* Spins a little while *word is `seen`. */
+static inline void mr__spin_while(mr__spinner *p, const _Atomic uint64_t *word, uint64_t seen)
+{
+    if (p->left_out > 0) {
+        p->left_out--;
+        return;
+    }
+    /* Relaxed: a lock is taken after it, before anything else is read. */
+    for (unsigned i = 0; atomic_load_explicit(word, memory_order_relaxed) == seen; i++) {
+        if (i == p->most) {
+            p->left_out = p->next_left_out = p->next_left_out == 0 ? 1
+                                             : p->next_left_out < MR__LEFT_OUT
+                                                 ? 2 * p->next_left_out
+                                                 : MR__LEFT_OUT;
+            return;
+        }
+        mr__spin_once();
+        if (i > MR__SPINS_ALONE && i % MR__YIELD_EVERY == 0 && !mr__offer_core()) {
+            p->left_out = MR__LEFT_TO_OTHERS;
+            return;
+        }
+    }
+    p->next_left_out = 0;
+}
+#endif

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/exchange/saved_model.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/version.h"
+#include "trainer/model/layer_state.h"
+#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/device/tensor.h"
+
+static const char model_name[] = "model.txt", training_name[] = "training.json",
+                  weights_name[] = "weights.safetensors", latest_name[] = "checkpoint",
+                  position_prefix[] = "position-";
+
+enum { MAX_JSON = 1 << 24 };
+
+struct mr_saved {
+    char *path, *model;
+    json_t *training;
+    int rank;
+    int64_t shape[MR_MAX_RANK];
+    mr_safetensors *weights;
+};
+
+bool mr__is_saved_name(const char *name)
+{
+    static const char *const names[] = {
+        model_name,      training_name,           weights_name,           "state.json",
+        "preprocessing", "optimizer.safetensors", "callbacks.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, position_prefix, sizeof position_prefix - 1) == 0;
+}
+
+/* ---- writing ---- */
+
+static mr_code save_bytes(const char *directory, const char *name, const void *bytes, size_t n,
+                          mr_status *st)
+{
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr__write_file(path, bytes, n, false, st);
+    mr_free(path);
+    return rc;
+}
+
+char *mr__json_text(const json_t *v, size_t flags, size_t *size)
+{
+    *size = v ? json_dumpb(v, NULL, 0, flags) : 0;
+    char *text = *size ? mr_malloc(*size + 1) : NULL;
+    if (text && json_dumpb(v, text, *size, flags) != *size) {
+        mr_free(text);
+        return NULL;
+    }
+    if (text)
+        text[*size] = '\n';
+    return text;
+}
+
+/* ---- JSON: its last entry is the CRC-32C of the file with zeros in its place ---- */
+
+static const char checksum_key[] = "crc32c", no_checksum[] = "00000000",
+                  checksums_key[] = "checksums"; /* of other files, by their names */
+
+enum { CHECKSUM = 9 };
+
+static void checksum(char text[CHECKSUM], const void *bytes, size_t n)
+{
+    snprintf(text, CHECKSUM, "%08" PRIx32, mr_crc32c(bytes, n));
+}
+
+bool mr__add_checksum(json_t *sums, const char *name, const void *bytes, size_t n)
+{
+    char text[CHECKSUM];
+    checksum(text, bytes, n);
+    return json_object_set_new(sums, name, json_string(text)) == 0;
+}
+
+bool mr__add_checksums(json_t *v, json_t *sums)
+{
+    return json_object_set(v, checksums_key, sums) == 0;
+}
+
+static bool has_checksums(const json_t *v)
+{
+    return json_integer_value(json_object_get(v, "format")) > 1;
+}
+
+mr_code mr__check_bytes(const json_t *v, const char *directory, const char *name, const void *bytes,
+                        size_t n, mr_status *st)
+{
+    char have[CHECKSUM];
+    const char *want = json_string_value(json_object_get(json_object_get(v, checksums_key), name));
+    checksum(have, bytes, n);
+    if (want ? strcmp(want, have) == 0 : !has_checksums(v))
+        return MR_OK;
+    mr_fail(st, MR_DATA_LOSS,
+            "%s has the CRC-32C %s, but should have %.16s; the file is damaged, "
+            "or was changed (saved_models.md says how to)",
+            name, have, want ? want : "one that is not said");
+    char *path = mr__path_in(directory, name);
+    mr_status_at(st, path, -1, -1);
+    mr_free(path);
+    return MR_DATA_LOSS;
+}
+
+/* Where the digits of a checksum stand last in n bytes; NULL: nowhere. */
+static char *find_digits(char *text, size_t n, const char *digits)
+{
+    size_t size = strlen(digits);
+    for (size_t i = n; i-- > size;)
+        if (memcmp(text + i - size, digits, size) == 0)
+            return text + i - size;
+    return NULL;
+}
+
+mr_code mr__save_json(const char *directory, const char *name, json_t *v, mr_status *st)
+{
+    size_t n;
+    char sum[CHECKSUM], *text = NULL;
+    if (json_object_set_new(v, checksum_key, json_string(no_checksum)) == 0)
+        text = mr__json_text(v, JSON_INDENT(2), &n);
+    if (!text)
+        return mr_fail_memory(st, 0, name);
+    checksum(sum, text, n + 1);
+    memcpy(find_digits(text, n, no_checksum), sum, sizeof sum - 1);
+    mr_code rc = save_bytes(directory, name, text, n + 1, st);
+    mr_free(text);
+    return rc;
+}
+
+mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
+                         size_t n, mr_status *st)
+{
+    mr__saved_file f;
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr__saved_file_open(&f, path, st);
+    if (rc == MR_OK)
+        rc = mr__saved_file_close(&f, mr__safetensors_put(&f, t, n, st), st);
+    mr_free(path);
+    return rc;
+}
+
+/* sums gets the checksum of the text, and of each file that it names. */
+static mr_code save_model_text(const mr_model *m, const char *directory, json_t *sums,
+                               mr_status *st)
+{
+    char *line;
+    MR_TRY(mr__save_preprocessing(m, directory, sums, &line, st));
+    size_t n = strlen(line);
+    line[n] = '\n'; /* in place of the NUL byte */
+    mr_code rc = save_bytes(directory, model_name, line, n + 1, st);
+    if (rc == MR_OK && !mr__add_checksum(sums, model_name, line, n + 1))
+        rc = mr_fail_memory(st, CHECKSUM, "a checksum");
+    mr_free(line);
+    return rc;
+}
+
+static mr_code save_training(const mr_model *m, const char *directory, const mr_save_opts *o,
+                             json_t *sums, mr_status *st)
+{
+    int rank;
+    const int64_t *shape;
+    json_t *root = json_pack("{s:i, s:s}", "format", (int)MR__SAVED_FORMAT, "millrace", MR_VERSION);
+    json_t *input = json_array(), *metrics = json_array();
+    mr_model_input_shape(m, &rank, &shape);
+    for (int i = 0; i < rank; i++)
+        json_array_append_new(input, json_integer(shape[i]));
+    for (size_t i = 0; i < o->n_metrics; i++)
+        json_array_append_new(metrics, json_string(o->metrics[i]));
+    json_object_set_new(root, "input", input);
+    if (o->loss)
+        json_object_set_new(root, "loss", json_string(mr_loss_text(o->loss)));
+    if (o->optimizer)
+        json_object_set_new(root, "optimizer", json_string(mr_optimizer_text(o->optimizer)));
+    json_object_set_new(root, "metrics", metrics);
+    if (mr_model_is_mixed(m))
+        json_object_set_new(root, "mixed_precision", json_true());
+    size_t expected =
+        5 + (o->loss ? 1U : 0U) + (o->optimizer ? 1U : 0U) + (mr_model_is_mixed(m) ? 1U : 0U);
+    mr_code rc = mr__add_checksums(root, sums) && json_object_size(root) == expected &&
+                         json_array_size(input) == (size_t)rank &&
+                         json_array_size(metrics) == o->n_metrics
+                     ? mr__save_json(directory, training_name, root, st)
+                     : mr_fail_memory(st, 0, training_name);
+    json_decref(root);
+    return rc;
+}
+
+/* Reads all variables to the host. */
+static mr_code read_variables(const mr_model *m, mr_named_tensor *t, mr_status *st)
+{
+    for (size_t i = 0; i < mr_model_n_variables(m); i++) {
+        const mr_variable *v = mr_model_variable(m, i);
+        size_t bytes = mr_variable_size(v) * sizeof(float);
+        float *values = mr_malloc(bytes);
+        if (!values)
+            return mr_fail_memory(st, bytes, "a copy of the weights");
+        t[i] = (mr_named_tensor){.name = mr_variable_name(v),
+                                 .dtype = MR_FLOAT32,
+                                 .rank = mr_variable_rank(v),
+                                 .data = values};
+        memcpy(t[i].shape, mr_variable_shape(v), (size_t)t[i].rank * sizeof *t[i].shape);
+        MR_TRY(mr_variable_read(v, values, st));
+    }
+    return MR_OK;
+}
+
+static mr_code save_weights(const mr_model *m, const char *directory, mr_status *st)
+{
+    size_t n = mr_model_n_variables(m);
+    mr_named_tensor *t = mr_calloc(n, sizeof *t);
+    if (!t)
+        return mr_fail_memory(st, n * sizeof *t, "the weights' names");
+    mr_code rc = read_variables(m, t, st);
+    if (rc == MR_OK)
+        rc = mr__save_tensors(directory, weights_name, t, n, st);
+    for (size_t i = 0; i < n; i++)
+        mr_free((void *)(uintptr_t)t[i].data);
+    mr_free(t);
+    return rc;
+}
+
+mr_code mr__save_into(const mr_model *m, const char *directory, const mr_save_opts *opts,
+                      mr_status *st)
+{
+    static const mr_save_opts none;
+    json_t *sums = json_object();
+    mr_code rc = sums ? save_model_text(m, directory, sums, st)
+                      : mr_fail_memory(st, 0, "checksums of a saved model");
+    if (rc == MR_OK)
+        rc = save_training(m, directory, opts ? opts : &none, sums, st);
+    json_decref(sums);
+    return rc == MR_OK ? save_weights(m, directory, st) : rc;
+}
+
+mr_code mr_model_save(const mr_model *m, const char *path, const mr_save_opts *opts, mr_status *st)
+{
+    mr__new_directory d;
+    if (!mr_model_is_built(m))
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the model is not built, hence has no weights to save");
+    MR_TRY(mr__new_directory_open(&d, path, mr__is_saved_name, st));
+    return mr__new_directory_close(&d, mr__save_into(m, d.partial, opts, st), st);
+}
+
+mr_code mr_check_save_path(const char *path, mr_status *st)
+{
+    mr__new_directory d;
+    MR_TRY(mr__new_directory_open(&d, path, mr__is_saved_name, st));
+    return mr__new_directory_drop(&d, st);
+}
+
+/* ---- reading ---- */
+
+static mr_code load_bytes(const char *directory, const char *name, void **bytes, size_t *size,
+                          mr_status *st)
+{
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr__read_file(path, SIZE_MAX, bytes, size, st);
+    mr_free(path);
+    return rc;
+}
+
+static mr_code check_format(const json_t *v, const char *name, mr_status *st)
+{
+    const json_t *format = json_object_get(v, "format");
+    const char *by = json_string_value(json_object_get(v, "millrace"));
+    if (!json_is_object(v) || !json_is_integer(format) || json_integer_value(format) < 1)
+        return mr_fail(st, MR_DATA_LOSS, "this is not the %s of a saved model: it names no format",
+                       name);
+    if (json_integer_value(format) > MR__SAVED_FORMAT)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "it has format %" JSON_INTEGER_FORMAT
+                       " and was written by Millrace %s; this one (%s) reads up to format %d: take "
+                       "a newer one",
+                       json_integer_value(format), by ? by : "of an unknown version", MR_VERSION,
+                       MR__SAVED_FORMAT);
+    return MR_OK;
+}
+
+/* Files of format 1 may have none. */
+static mr_code check_sum(const json_t *v, char *bytes, size_t size, const char *name, mr_status *st)
+{
+    const json_t *entry = json_object_get(v, checksum_key);
+    const char *want = json_string_value(entry);
+    char have[CHECKSUM];
+    char *at = want && strlen(want) == sizeof have - 1 ? find_digits(bytes, size, want) : NULL;
+    if (!entry && !has_checksums(v))
+        return MR_OK;
+    if (!at)
+        return mr_fail(st, MR_DATA_LOSS, "%s: %s is missing or not what it must be", name,
+                       checksum_key);
+    memcpy(at, no_checksum, sizeof have - 1);
+    checksum(have, bytes, size);
+    if (strcmp(want, have) == 0)
+        return MR_OK;
+    return mr_fail(st, MR_DATA_LOSS,
+                   "%s has the CRC-32C %s, but says %s; the file is damaged, or was changed "
+                   "(saved_models.md says how to)",
+                   name, have, want);
+}
+
+mr_code mr__load_json(const char *directory, const char *name, json_t **out, mr_status *st)
+{
+    void *bytes;
+    size_t size;
+    json_error_t error;
+    json_t *v = NULL;
+    mr_code rc = MR_OK;
+    MR_TRY(load_bytes(directory, name, &bytes, &size, st));
+    if (size > MAX_JSON)
+        rc = mr_fail(st, MR_DATA_LOSS, "%s is larger than any that Millrace writes", name);
+    else if (!(v = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error)))
+        rc =
+            mr_fail(st, MR_DATA_LOSS, "%s is not JSON: %s (line %d)", name, error.text, error.line);
+    else
+        rc = check_format(v, name, st);
+    if (rc == MR_OK)
+        rc = check_sum(v, bytes, size, name, st);
+    mr_free(bytes);
+    if (rc == MR_OK) {
+        *out = v;
+        return MR_OK;
+    }
+    json_decref(v);
+    char *path = mr__path_in(directory, name);
+    mr_status_at(st, path, -1, -1);
+    mr_free(path);
+    return rc;
+}
+
+mr_code mr__load_tensors(const char *directory, const char *name, mr_safetensors **out,
+                         mr_status *st)
+{
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr_safetensors_open(out, path, st);
+    mr_free(path);
+    return rc;
+}
+
+mr_code mr__check_files(const json_t *v, const char *directory, mr_status *st)
+{
+    const char *name;
+    json_t *sum;
+    json_object_foreach(json_object_get(v, checksums_key), name, sum)
+    {
+        void *bytes;
+        size_t n;
+        if (*name == '/' || strstr(name, ".."))
+            return mr_fail(st, MR_DATA_LOSS, "%s/%.200s is no file of a saved model", directory,
+                           name);
+        MR_TRY(load_bytes(directory, name, &bytes, &n, st));
+        mr_code rc = mr__check_bytes(v, directory, name, bytes, n, st);
+        mr_free(bytes);
+        MR_TRY(rc);
+    }
+    return MR_OK;
+}
+
+static mr_code load_model_text(mr_saved *s, mr_status *st)
+{
+    void *bytes;
+    size_t n;
+    MR_TRY(load_bytes(s->path, model_name, &bytes, &n, st));
+    s->model = bytes;
+    MR_TRY(mr__check_bytes(s->training, s->path, model_name, bytes, n, st));
+    while (n > 0 && (s->model[n - 1] == '\n' || s->model[n - 1] == '\r'))
+        s->model[--n] = '\0';
+    if (strlen(s->model) != n || n == 0)
+        return mr_fail(st, MR_DATA_LOSS, "%s/%s is empty or no text", s->path, model_name);
+    return mr__find_preprocessing(s->path, &s->model, st);
+}
+
+static mr_code bad_training(const char *what, mr_status *st)
+{
+    return mr_fail(st, MR_DATA_LOSS, "%s: %s", training_name, what);
+}
+
+static mr_code check_training(mr_saved *s, mr_status *st)
+{
+    const json_t *input = json_object_get(s->training, "input");
+    const json_t *loss = json_object_get(s->training, "loss");
+    const json_t *optimizer = json_object_get(s->training, "optimizer");
+    const json_t *metrics = json_object_get(s->training, "metrics");
+    if (!json_is_array(input) || json_array_size(input) > MR_MAX_RANK)
+        return bad_training("input must be the shape of an example", st);
+    s->rank = (int)json_array_size(input);
+    for (int i = 0; i < s->rank; i++) {
+        const json_t *d = json_array_get(input, (size_t)i);
+        if (!json_is_integer(d) || json_integer_value(d) < 0)
+            return bad_training("input must be the shape of an example", st);
+        s->shape[i] = json_integer_value(d);
+    }
+    if ((loss && !json_is_string(loss)) || (optimizer && !json_is_string(optimizer)))
+        return bad_training("loss and optimizer must be text", st);
+    if (metrics && !json_is_array(metrics))
+        return bad_training("metrics must be a list of names", st);
+    for (size_t i = 0; i < json_array_size(metrics); i++)
+        if (!json_is_string(json_array_get(metrics, i)))
+            return bad_training("metrics must be a list of names", st);
+    return MR_OK;
+}
+
+static mr_code read_saved(mr_saved *s, const char *path, mr_status *st)
+{
+    if (!mr__is_there(path)) {
+        mr_fail(st, MR_NOT_FOUND, "there is no such saved model");
+        mr_status_at(st, path, -1, -1);
+        return MR_NOT_FOUND;
+    }
+    MR_TRY(mr__latest_checkpoint(path, &s->path, st));
+    if (!s->path && !(s->path = mr_strdup(path)))
+        return mr_fail_memory(st, strlen(path), "a file name");
+    MR_TRY(mr__load_json(s->path, training_name, &s->training, st));
+    mr_code rc = check_training(s, st);
+    if (rc != MR_OK) {
+        mr_status_at(st, s->path, -1, -1);
+        return rc;
+    }
+    MR_TRY(load_model_text(s, st));
+    MR_TRY(mr__check_files(s->training, s->path, st));
+    return mr__load_tensors(s->path, weights_name, &s->weights, st);
+}
+
+mr_code mr_saved_open(mr_saved **out, const char *path, mr_status *st)
+{
+    mr_saved *s = mr_calloc(1, sizeof *s);
+    if (!s)
+        return mr_fail_memory(st, sizeof *s, "a saved model");
+    mr_code rc = read_saved(s, path, st);
+    if (rc == MR_OK)
+        *out = s;
+    else
+        mr_saved_close(s);
+    return rc;
+}
+
+void mr_saved_close(mr_saved *s)
+{
+    if (!s)
+        return;
+    mr_safetensors_close(s->weights);
+    json_decref(s->training);
+    mr_free(s->model);
+    mr_free(s->path);
+    mr_free(s);
+}
+
+const char *mr_saved_path(const mr_saved *s)
+{
+    return s->path;
+}
+
+const char *mr_saved_model_text(const mr_saved *s)
+{
+    return s->model;
+}
+
+const char *mr_saved_loss(const mr_saved *s)
+{
+    return json_string_value(json_object_get(s->training, "loss"));
+}
+
+const char *mr_saved_optimizer(const mr_saved *s)
+{
+    return json_string_value(json_object_get(s->training, "optimizer"));
+}
+
+size_t mr_saved_n_metrics(const mr_saved *s)
+{
+    return json_array_size(json_object_get(s->training, "metrics"));
+}
+
+const char *mr_saved_metric(const mr_saved *s, size_t i)
+{
+    return json_string_value(json_array_get(json_object_get(s->training, "metrics"), i));
+}
+
+void mr_saved_input_shape(const mr_saved *s, int *rank, const int64_t **shape)
+{
+    *rank = s->rank;
+    *shape = s->shape;
+}
+
+const mr_safetensors *mr__saved_weights(const mr_saved *s)
+{
+    return s->weights;
+}
+
+mr_code mr__latest_checkpoint(const char *path, char **out, mr_status *st)
+{
+    void *bytes;
+    size_t n;
+    *out = NULL;
+    char *file = mr__path_in(path, latest_name);
+    if (!file)
+        return mr_fail_memory(st, strlen(path), "a file name");
+    bool there = mr__is_there(file);
+    mr_free(file);
+    if (!there)
+        return MR_OK;
+    MR_TRY(load_bytes(path, latest_name, &bytes, &n, st));
+    char *name = bytes;
+    name[strcspn(name, "\n")] = '\0';
+    mr_code rc =
+        *name && strlen(name) < n && !strchr(name, '/')
+            ? MR_OK
+            : mr_fail(st, MR_DATA_LOSS, "%s/%s does not name a checkpoint", path, latest_name);
+    if (rc == MR_OK && !(*out = mr__path_in(path, name)))
+        rc = mr_fail_memory(st, strlen(path), "a file name");
+    mr_free(bytes);
+    return rc;
+}
+
+/* ---- into a model ---- */
+
+mr_code mr__check_tensor(const mr_named_tensor *t, const char *name, int rank, const int64_t *shape,
+                         mr_status *st)
+{
+    char want[128], have[128];
+    if (!t)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the file has no %s, which the model has", name);
+    if (t->dtype != MR_FLOAT32)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s is %s in the file, but float32 in the model",
+                       name, mr_dtype_name(t->dtype));
+    if (t->rank == rank && memcmp(t->shape, shape, (size_t)rank * sizeof *shape) == 0)
+        return MR_OK;
+    mr__shape_text(rank, shape, want, sizeof want);
+    mr__shape_text(t->rank, t->shape, have, sizeof have);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s has shape %s in the file, but %s in the model",
+                   name, have, want);
+}
+
+mr_code mr__check_weights(const mr_safetensors *f, const mr_model *m, mr_status *st)
+{
+    size_t n = mr_model_n_variables(m), v = 0;
+    for (size_t i = 0; i < n; i++) {
+        const mr_variable *want = mr_model_variable(m, i);
+        const char *name = mr_variable_name(want);
+        MR_TRY(mr__check_tensor(mr_safetensors_find(f, name), name, mr_variable_rank(want),
+                                mr_variable_shape(want), st));
+    }
+    for (size_t i = 0; i < mr_safetensors_count(f) && n < mr_safetensors_count(f); i++) {
+        const char *name = mr_safetensors_at(f, i)->name;
+        for (v = 0; v < n && strcmp(mr_variable_name(mr_model_variable(m, v)), name) != 0;)
+            v++;
+        if (v == n)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "the file has %s, which the model has not",
+                           name);
+    }
+    return MR_OK;
+}
+
+mr_code mr__tensor_floats(const mr_named_tensor *t, const float **values, float **owned,
+                          mr_status *st)
+{
+    size_t bytes = mr_named_tensor_bytes(t);
+    *owned = NULL;
+    *values = t->data;
+    if ((uintptr_t)t->data % sizeof(float) == 0)
+        return MR_OK;
+    *owned = mr_memdup(t->data, bytes);
+    *values = *owned;
+    return *owned ? MR_OK : mr_fail_memory(st, bytes, "the weights of a variable");
+}
+
+mr_code mr_saved_load(const mr_saved *s, mr_model *m, mr_status *st)
+{
+    mr_code rc = mr__check_weights(s->weights, m, st);
+    if (rc != MR_OK) {
+        mr_status_at(st, s->path, -1, -1);
+        return rc;
+    }
+    for (size_t i = 0; i < mr_model_n_variables(m) && rc == MR_OK; i++) {
+        mr_variable *v = mr_model_variable(m, i);
+        const float *values;
+        float *owned;
+        rc = mr__tensor_floats(mr_safetensors_find(s->weights, mr_variable_name(v)), &values,
+                               &owned, st);
+        if (rc == MR_OK)
+            rc = mr_variable_assign(v, values, st);
+        mr_free(owned);
+    }
+    return rc;
+}
+
+void mr__saved_compare_precision(const mr_saved *saved, const mr_model *m)
+{
+    bool mixed = json_is_true(json_object_get(saved->training, "mixed_precision"));
+    if (mixed != mr_model_is_mixed(m))
+        mr_log(MR_LOG_WARNING, "the saved model was trained %s mixed precision, and goes on %s",
+               mixed ? "in" : "without", mixed ? "without it" : "in it");
+}
+
+mr_code mr_saved_build(const mr_saved *saved, mr_model *m, mr_strategy *s,
+                       const mr_model_opts *opts, mr_status *st)
+{
+    const mr_model_opts as_saved = {
+        .mixed_precision = json_is_true(json_object_get(saved->training, "mixed_precision"))};
+    if (!mr_model_is_built(m))
+        MR_TRY(mr_model_build(m, s, saved->rank, saved->shape, opts ? opts : &as_saved, st));
+    mr__saved_compare_precision(saved, m);
+    return mr_saved_load(saved, m, st);
+}

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saving where training stands, and going on there. */
+#include "trainer/loop/checkpoint.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/version.h"
+#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/loop/fit_loop.h"
+#include "trainer/objectives/metric_impl.h"
+#include "trainer/model/model_impl.h"
+#include "trainer/objectives/optimizer_impl.h"
+#include "trainer/strategy/strategy_impl.h"
+#include "trainer/device/timeline_impl.h"
+
+static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.json",
+                  latest_name[] = "checkpoint";
+
+enum { SLOT_NAME = 128, BYTES_A_NUMBER = 4 };
+
+/* What one worker has beyond the weights: bytes, exchanged so that the first can write them. */
+typedef struct part {
+    unsigned char *bytes; /* [local replicas][metrics][totals] doubles, then the position */
+    size_t size;
+} part;
+
+/* ---- collecting ---- */
+
+/* Of one replica: those of all metrics. */
+static size_t count_totals(const mr_train_event *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < e->n_metrics; i++)
+        n += mr__metric_totals(e->metrics[i]);
+    return n;
+}
+
+static size_t totals_bytes(const mr_train_event *e)
+{
+    return mr_strategy_num_local_replicas(e->strategy) * count_totals(e) * sizeof(double);
+}
+
+static mr_code read_totals(const mr_train_event *e, double *out, mr_status *st)
+{
+    for (size_t r = 0; r < mr_strategy_num_local_replicas(e->strategy); r++)
+        for (size_t i = 0; i < e->n_metrics; out += mr__metric_totals(e->metrics[i++]))
+            MR_TRY(mr__metric_read(e->metrics[i], mr_strategy_replica(e->strategy, r), out, st));
+    return MR_OK;
+}
+
+static mr_code collect_own(const mr_train_event *e, part *own, mr_status *st)
+{
+    mr__feed *feed = &e->loop->run.feed;
+    void *position = NULL;
+    size_t n = 0, first = totals_bytes(e);
+    /* A callback that ended the epoch did so when the next batch had been fetched: the end of
+     * training has no position then. */
+    if (!(feed->ahead && e->loop->between))
+        MR_TRY(mr__feed_save(feed, &position, &n, st));
+    own->bytes = mr_malloc(first + n);
+    own->size = first + n;
+    mr_code rc = own->bytes ? MR_OK : mr_fail_memory(st, first + n, "a position");
+    double *totals = mr_malloc(first);
+    if (!totals)
+        rc = mr_fail_memory(st, first, "metrics");
+    if (rc == MR_OK)
+        rc = read_totals(e, totals, st);
+    if (rc == MR_OK && first)
+        memcpy(own->bytes, totals, first);
+    if (rc == MR_OK && n)
+        memcpy(own->bytes + first, position, n);
+    mr_free(totals);
+    mr_free(position);
+    return rc;
+}
+
+/* The bytes of all workers; each number that travels holds four. */
+static mr_code exchange(mr__world *w, size_t workers, const part *own, part *all, mr_status *st)
+{
+    double sizes[MR_MAX_REPLICAS], mine = (double)own->size;
+    size_t most = 0;
+    if (workers > MR_MAX_REPLICAS)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a checkpoint");
+    MR_TRY(mr__world_exchange(w, MR__CHANNEL_RESULTS, &mine, 1, sizes, st));
+    for (size_t i = 0; i < workers; i++) {
+        all[i].size = (size_t)sizes[i];
+        most = all[i].size > most ? all[i].size : most;
+        if (!(all[i].bytes = mr_calloc(all[i].size + BYTES_A_NUMBER, 1)))
+            return mr_fail_memory(st, all[i].size, "a position");
+    }
+    double *numbers = mr_calloc((workers + 1) * MR__MAX_VALUES, sizeof *numbers);
+    mr_code rc = numbers ? MR_OK : mr_fail_memory(st, MR__MAX_VALUES, "positions");
+    double *theirs = numbers ? numbers + MR__MAX_VALUES : NULL;
+    for (size_t at = 0; at < most && rc == MR_OK; at += MR__MAX_VALUES * BYTES_A_NUMBER) {
+        size_t left = (most - at + BYTES_A_NUMBER - 1) / BYTES_A_NUMBER;
+        size_t n = left < MR__MAX_VALUES ? left : MR__MAX_VALUES;
+        for (size_t i = 0; i < n; i++) {
+            uint32_t word = 0;
+            size_t from = at + i * BYTES_A_NUMBER;
+            if (from < own->size)
+                memcpy(&word, own->bytes + from,
+                       own->size - from < BYTES_A_NUMBER ? own->size - from : BYTES_A_NUMBER);
+            numbers[i] = (double)word;
+        }
+        rc = mr__world_exchange(w, MR__CHANNEL_RESULTS, numbers, (uint32_t)n, theirs, st);
+        for (size_t k = 0; k < workers && rc == MR_OK; k++)
+            for (size_t i = 0; i < n && at + i * BYTES_A_NUMBER < all[k].size; i++) {
+                uint32_t word = (uint32_t)theirs[k * n + i];
+                memcpy(all[k].bytes + at + i * BYTES_A_NUMBER, &word, BYTES_A_NUMBER);
+            }
+    }
+    mr_free(numbers);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static void slot_name(char name[SLOT_NAME], const mr_variable *v, size_t k)
+{
+    snprintf(name, SLOT_NAME, "%.100s/slot_%zu", mr_variable_name(v), k);
+}
+
+static mr_code read_slots(const mr_train_event *e, mr_named_tensor *t, char (*names)[SLOT_NAME],
+                          mr_status *st)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < mr_model_n_variables(e->model); i++) {
+        mr_variable *v = mr_model_variable(e->model, i);
+        size_t bytes = mr_variable_size(v) * sizeof(float);
+        if (mr_variable_role_of(v) != MR_LEARNED)
+            continue;
+        for (size_t k = 0; k < mr__optimizer_n_slots(e->optimizer); k++, at++) {
+            float *values = mr_malloc(bytes);
+            if (!values)
+                return mr_fail_memory(st, bytes, "what the optimizer remembers");
+            slot_name(names[at], v, k);
+            t[at] = (mr_named_tensor){.name = names[at],
+                                      .dtype = MR_FLOAT32,
+                                      .rank = mr_variable_rank(v),
+                                      .data = values};
+            memcpy(t[at].shape, mr_variable_shape(v), (size_t)t[at].rank * sizeof *t[at].shape);
+            MR_TRY(mr__optimizer_read_slot(e->optimizer, v, e->strategy, k, values, st));
+        }
+    }
+    return MR_OK;
+}
+
+static size_t count_slots(const mr_train_event *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < mr_model_n_variables(e->model); i++)
+        n += mr_variable_role_of(mr_model_variable(e->model, i)) == MR_LEARNED;
+    return n * mr__optimizer_n_slots(e->optimizer);
+}
+
+static mr_code save_slots(const mr_train_event *e, const char *directory, mr_status *st)
+{
+    size_t n = count_slots(e);
+    mr_named_tensor *t = mr_calloc(n, sizeof *t);
+    char(*names)[SLOT_NAME] = mr_calloc(n, sizeof *names);
+    mr_code rc = t && names ? read_slots(e, t, names, st)
+                            : mr_fail_memory(st, n * sizeof *t, "what the optimizer remembers");
+    if (rc == MR_OK)
+        rc = mr__save_tensors(directory, slots_name, t, n, st);
+    for (size_t i = 0; t && i < n; i++)
+        mr_free((void *)(uintptr_t)t[i].data);
+    mr_free(names);
+    mr_free(t);
+    return rc;
+}
+
+/* [replica][metric][totals] */
+static json_t *totals_json(const mr_train_event *e, const part *all, size_t workers)
+{
+    json_t *root = json_array();
+    size_t n = mr_strategy_num_local_replicas(e->strategy);
+    for (size_t w = 0; w < workers; w++) {
+        const unsigned char *from = all[w].bytes;
+        for (size_t r = 0; r < n; r++) {
+            json_t *of = json_array();
+            for (size_t i = 0; i < e->n_metrics; i++) {
+                json_t *totals = json_array();
+                for (size_t k = 0; k < mr__metric_totals(e->metrics[i]);
+                     k++, from += sizeof(double)) {
+                    double v;
+                    memcpy(&v, from, sizeof v);
+                    json_array_append_new(totals, mr__json_number(v));
+                }
+                json_array_append_new(of, totals);
+            }
+            json_array_append_new(root, of);
+        }
+    }
+    return root;
+}
+
+/* Every value that the event has, for those who read the file. */
+static json_t *values_json(const mr_train_event *e)
+{
+    json_t *root = json_object();
+    char name[128];
+    double v;
+    for (size_t i = 0; mr_train_value_name(e, i, name, sizeof name); i++)
+        if (mr_train_value(e, name, &v))
+            json_object_set_new(root, name, mr__json_number(v));
+    return root;
+}
+
+/* Of several outputs; false: no memory. */
+static bool add_output_sums(const mr__loop *x, json_t *root)
+{
+    json_t *sums = json_array();
+    bool well = sums != NULL;
+    for (size_t k = 0; k < x->run.n_outputs && well; k++)
+        well = json_array_append_new(sums, mr__json_number(x->output_sums[k])) == 0;
+    if (x->run.n_outputs < 2) {
+        json_decref(sums);
+        return true;
+    }
+    return json_object_set_new(root, "output_loss_sums", sums) == 0 && well;
+}
+
+/* sums: those of the positions. */
+static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
+                          size_t workers, json_t *sums, mr_status *st)
+{
+    const mr__loop *x = e->loop;
+    json_t *callbacks;
+    MR_TRY(mr__remember(e->opts, e->model, directory, &callbacks, st));
+    double loss = x->rows > 0 ? x->loss_sum / (double)x->rows : 0;
+    json_t *root = json_pack(
+        "{s:i, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, s:I, "
+        "s:I, "
+        "s:I, s:o, s:o, s:o}",
+        "format", (int)MR__SAVED_FORMAT, "millrace", MR_VERSION, "epoch", (json_int_t)e->epoch,
+        "epoch_step", (json_int_t)e->epoch_step, "step", (json_int_t)e->step, "epoch_over",
+        (int)x->between, "pass_over", (int)x->pass_over, "scheduled",
+        (int)mr__optimizer_is_scheduled(e->optimizer), "learning_rate",
+        mr__json_number(mr_optimizer_learning_rate(e->optimizer)), "seed",
+        (json_int_t)mr__model_seed(e->model), "model_steps", (json_int_t)mr__model_steps(e->model),
+        "iterations", (json_int_t)mr_optimizer_iterations(e->optimizer), "optimizer",
+        mr_optimizer_name(e->optimizer), "slots", (json_int_t)mr__optimizer_n_slots(e->optimizer),
+        "loss_sum", mr__json_number(x->loss_sum), "loss", mr__json_number(loss), "rows",
+        (json_int_t)x->rows, "workers", (json_int_t)workers, "replicas",
+        (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
+        "metric_totals", totals_json(e, all, workers), "callbacks", callbacks);
+    mr_code rc = add_output_sums(x, root) && mr__add_checksums(root, sums)
+                     ? mr__save_json(directory, state_name, root, st)
+                     : mr_fail_memory(st, 0, state_name);
+    json_decref(root);
+    return rc;
+}
+
+static mr_code save_positions(const mr_train_event *e, const char *directory, const part *all,
+                              size_t workers, json_t *sums, mr_status *st)
+{
+    size_t first = totals_bytes(e);
+    for (size_t w = 0; w < workers; w++) {
+        char name[MR__POSITION_NAME];
+        mr__position_name(name, w);
+        char *path = all[w].size > first ? mr__path_in(directory, name) : NULL;
+        if (all[w].size <= first)
+            continue;
+        if (!path)
+            return mr_fail_memory(st, strlen(directory), "a file name");
+        mr_code rc = mr__write_file(path, all[w].bytes + first, all[w].size - first, false, st);
+        if (rc == MR_OK && !mr__add_checksum(sums, name, all[w].bytes + first, all[w].size - first))
+            rc = mr_fail_memory(st, sizeof name, "a checksum");
+        mr_free(path);
+        MR_TRY(rc);
+    }
+    return MR_OK;
+}
+
+static mr_code save_files(const mr_train_event *e, const char *directory, const part *all,
+                          size_t workers, mr_status *st)
+{
+    const mr_save_opts how = {.loss = e->loss_function,
+                              .optimizer = e->optimizer,
+                              .metrics = e->opts->metrics,
+                              .n_metrics = e->opts->n_metrics};
+    MR_TRY(mr__save_into(e->model, directory, &how, st));
+    MR_TRY(save_slots(e, directory, st));
+    json_t *sums = json_object();
+    mr_code rc = sums ? save_positions(e, directory, all, workers, sums, st)
+                      : mr_fail_memory(st, 0, "checksums of positions");
+    if (rc == MR_OK)
+        rc = save_state(e, directory, all, workers, sums, st);
+    json_decref(sums);
+    return rc;
+}
+
+/* The file beside it that names the latest. */
+static mr_code name_latest(const char *path, mr_status *st)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    size_t at = n;
+    while (at > 0 && path[at - 1] != '/')
+        at--;
+    size_t size = at + sizeof latest_name;
+    char *file = mr_malloc(size), *line = mr_malloc(n - at + 2);
+    mr_code rc = file && line ? MR_OK : mr_fail_memory(st, n, "a file name");
+    if (rc == MR_OK) {
+        snprintf(file, size, "%.*s%s", (int)at, path, latest_name);
+        snprintf(line, n - at + 2, "%.*s\n", (int)(n - at), path + at);
+        rc = mr__write_file(file, line, strlen(line), true, st);
+    }
+    mr_free(file);
+    mr_free(line);
+    return rc;
+}
+
+static mr_code save(const mr_train_event *e, const char *path, const part *all, size_t workers,
+                    mr_status *st)
+{
+    mr__new_directory d;
+    MR_TRY(mr__new_directory_open(&d, path, mr__is_saved_name, st));
+    MR_TRY(mr__new_directory_close(&d, save_files(e, d.partial, all, workers, st), st));
+    return name_latest(path, st);
+}
+
+static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status *st)
+{
+    size_t workers = mr_strategy_num_workers(e->strategy);
+    part own = {0}, *all = NULL;
+    if (!mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a checkpoint can be saved in batch_end of a step that the callback's "
+                       "`saves` asked for, in epoch_end and in train_end");
+    mr_code rc = collect_own(e, &own, st);
+    if (rc == MR_OK && workers > 1) {
+        if (!(all = mr_calloc(workers, sizeof *all)))
+            rc = mr_fail_memory(st, workers * sizeof *all, "positions");
+        if (rc == MR_OK)
+            rc = exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
+    }
+    if (rc == MR_OK && mr_strategy_worker(e->strategy) == 0)
+        rc = save(e, path, all ? all : &own, workers, st);
+    for (size_t i = 0; all && i < workers; i++)
+        mr_free(all[i].bytes);
+    mr_free(all);
+    mr_free(own.bytes);
+    return rc;
+}
+
+mr_code mr_checkpoint_save(const mr_train_event *e, const char *path, mr_status *st)
+{
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "checkpoint");
+    mr_code rc = save_of_all(e, path, st);
+    mr__span_end(span);
+    return rc;
+}
+
+/* ---- restoring ---- */
+
+typedef struct restoring {
+    mr_saved *saved;
+    mr_safetensors *slots;
+    json_t *root;
+    mr__train_state state;
+    mr__recalled recalled;
+    void *position; /* NULL: there is none for as many processes and replicas */
+    size_t position_size;
+} restoring;
+
+static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *st)
+{
+    char name[MR__POSITION_NAME];
+    bool same = x->state.workers == (int64_t)mr_strategy_num_workers(e->strategy) &&
+                x->state.replicas == (int64_t)mr_strategy_num_replicas_in_sync(e->strategy);
+    mr__position_name(name, mr_strategy_worker(e->strategy));
+    char *path = mr__path_in(mr_saved_path(x->saved), name);
+    if (!path)
+        return mr_fail_memory(st, sizeof name, "a file name");
+    mr_code rc = MR_OK;
+    if (same && mr__is_there(path))
+        rc = mr__read_file(path, SIZE_MAX, &x->position, &x->position_size, st);
+    if (rc == MR_OK && x->position)
+        rc = mr__check_bytes(x->root, mr_saved_path(x->saved), name, x->position, x->position_size,
+                             st);
+    mr_free(path);
+    return rc;
+}
+
+static mr_code load(const mr_train_event *e, const char *path, restoring *x, mr_status *st)
+{
+    MR_TRY(mr_saved_open(&x->saved, path, st));
+    const char *directory = mr_saved_path(x->saved);
+    MR_TRY(mr__load_json(directory, state_name, &x->root, st));
+    mr_code rc = mr__read_state(x->root, &x->state, st);
+    if (rc != MR_OK) {
+        mr_status_at(st, directory, -1, -1);
+        return rc;
+    }
+    MR_TRY(mr__load_tensors(directory, slots_name, &x->slots, st));
+    return load_position(e, x, st);
+}
+
+static mr_code check_optimizer(const mr_train_event *e, const restoring *x, mr_status *st)
+{
+    const char *name = mr_optimizer_name(e->optimizer);
+    size_t slots = mr__optimizer_n_slots(e->optimizer);
+    if (strcmp(x->state.optimizer, name) != 0 || x->state.n_slots != (int64_t)slots)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the checkpoint is of optimizer %s, which remembers %" PRId64
+                       " values of each weight; this one is %s, which remembers %zu",
+                       x->state.optimizer, x->state.n_slots, name, slots);
+    for (size_t i = 0; i < mr_model_n_variables(e->model); i++) {
+        const mr_variable *v = mr_model_variable(e->model, i);
+        for (size_t k = 0; k < slots && mr_variable_role_of(v) == MR_LEARNED; k++) {
+            char slot[SLOT_NAME];
+            slot_name(slot, v, k);
+            MR_TRY(mr__check_tensor(mr_safetensors_find(x->slots, slot), slot, mr_variable_rank(v),
+                                    mr_variable_shape(v), st));
+        }
+    }
+    return MR_OK;
+}
+
+/* Whether the checkpoint's totals are as many as the metric has. */
+static bool has_totals(const mr_train_event *e, const restoring *x, size_t metric)
+{
+    size_t n = mr__metric_totals(e->metrics[metric]);
+    for (size_t k = 0; k < (size_t)x->state.replicas; k++)
+        if (json_array_size(json_array_get(json_array_get(x->state.metric_totals, k), metric)) != n)
+            return false;
+    return true;
+}
+
+/* What can be wrong is found before anything is changed. */
+static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
+{
+    int rank;
+    const int64_t *shape;
+    if (!mr_model_is_built(e->model)) {
+        mr_saved_input_shape(x->saved, &rank, &shape);
+        MR_TRY(mr_model_build(
+            e->model, e->strategy, rank, shape,
+            &(mr_model_opts){.seed = x->state.seed, .mixed_precision = e->opts->mixed_precision},
+            st));
+    }
+    if (mr__model_seed(e->model) != x->state.seed)
+        mr_log(MR_LOG_WARNING, "the checkpoint was trained with another seed than this run's");
+    mr__saved_compare_precision(x->saved, e->model);
+    mr_code rc = mr__check_weights(mr__saved_weights(x->saved), e->model, st);
+    if (rc == MR_OK)
+        rc = check_optimizer(e, x, st);
+    if (rc == MR_OK && !x->state.epoch_over && x->state.n_metrics != (int64_t)e->n_metrics)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                     "the checkpoint lies within an epoch and has %" PRId64
+                     " metrics of it, but %zu are asked for now",
+                     x->state.n_metrics, e->n_metrics);
+    size_t sums = json_array_size(x->state.output_sums);
+    if (rc == MR_OK && !x->state.epoch_over &&
+        sums != (e->loop->run.n_outputs > 1 ? e->loop->run.n_outputs : 0))
+        rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                     "the checkpoint lies within an epoch and has losses of %zu outputs, but the "
+                     "model has %zu",
+                     sums > 0 ? sums : 1, e->loop->run.n_outputs);
+    for (size_t i = 0; i < e->n_metrics && rc == MR_OK && !x->state.epoch_over; i++)
+        if (!has_totals(e, x, i))
+            rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                         "the checkpoint lies within an epoch and has another metric than %s of it",
+                         mr_metric_name(e->metrics[i]));
+    if (rc == MR_OK)
+        rc = mr__recalled_load(&x->recalled, mr_saved_path(x->saved), x->root, e->model, st);
+    if (rc == MR_OK && x->position)
+        rc = mr__feed_restore(&e->loop->run.feed, x->position, x->position_size, st);
+    if (rc != MR_OK)
+        mr_status_at(st, mr_saved_path(x->saved), -1, -1);
+    return rc;
+}
+
+static mr_code write_slots(const mr_train_event *e, const restoring *x, mr_status *st)
+{
+    for (size_t i = 0; i < mr_model_n_variables(e->model); i++) {
+        mr_variable *v = mr_model_variable(e->model, i);
+        bool learned = mr_variable_role_of(v) == MR_LEARNED;
+        for (size_t k = 0; k < mr__optimizer_n_slots(e->optimizer) && learned; k++) {
+            char slot[SLOT_NAME];
+            const float *values;
+            float *owned;
+            slot_name(slot, v, k);
+            MR_TRY(mr__tensor_floats(mr_safetensors_find(x->slots, slot), &values, &owned, st));
+            mr_code rc = mr__optimizer_write_slot(e->optimizer, v, e->strategy, k, values, st);
+            mr_free(owned);
+            MR_TRY(rc);
+        }
+    }
+    return MR_OK;
+}
+
+static double number_at(const json_t *pair, size_t i)
+{
+    const json_t *v = json_array_get(pair, i);
+    const char *text = json_string_value(v);
+    return text ? strtod(text, NULL) : json_number_value(v);
+}
+
+static void add_totals(const restoring *x, size_t replica, size_t metric, double *sums, size_t n)
+{
+    const json_t *of = json_array_get(json_array_get(x->state.metric_totals, replica), metric);
+    for (size_t i = 0; i < n; i++)
+        sums[i] += number_at(of, i);
+}
+
+/* Of all replicas, added in the order in which the results of a step are. sums, all: room for the
+ * metric's totals. */
+static void show_total(const mr_train_event *e, const restoring *x, size_t metric, double *sums,
+                       double *all)
+{
+    size_t workers = (size_t)x->state.workers, replicas = (size_t)x->state.replicas / workers;
+    size_t n = mr__metric_totals(e->metrics[metric]);
+    memset(all, 0, n * sizeof *all);
+    for (size_t w = 0; w < workers; w++) {
+        memset(sums, 0, n * sizeof *sums);
+        for (size_t r = 0; r < replicas; r++)
+            add_totals(x, w * replicas + r, metric, sums, n);
+        for (size_t i = 0; i < n; i++)
+            all[i] += sums[i];
+    }
+    mr__metric_show(e->metrics[metric], all);
+}
+
+/* Each replica goes on with its own; on another number of them the first has all. */
+static mr_code write_metric(const mr_train_event *e, const restoring *x, size_t i, double *sums,
+                            mr_status *st)
+{
+    size_t first = mr_strategy_first_replica_id(e->strategy), n = mr__metric_totals(e->metrics[i]);
+    bool same = x->state.replicas == (int64_t)mr_strategy_num_replicas_in_sync(e->strategy);
+    if (!has_totals(e, x, i)) /* of another run's metrics, whose epoch is over */
+        return MR_OK;
+    for (size_t r = 0; r < mr_strategy_num_local_replicas(e->strategy); r++) {
+        memset(sums, 0, n * sizeof *sums);
+        for (size_t k = 0; k < (size_t)x->state.replicas; k++)
+            if (same ? k == first + r : first + r == 0)
+                add_totals(x, k, i, sums, n);
+        MR_TRY(mr__metric_write(e->metrics[i], mr_strategy_replica(e->strategy, r), sums, st));
+    }
+    show_total(e, x, i, sums, sums + n);
+    return MR_OK;
+}
+
+static mr_code write_totals(const mr_train_event *e, const restoring *x, mr_status *st)
+{
+    size_t room = 2 * count_totals(e) * sizeof(double);
+    double *sums = mr_malloc(room);
+    mr_code rc = sums ? MR_OK : mr_fail_memory(st, room, "metrics");
+    for (size_t i = 0; i < e->n_metrics && rc == MR_OK; i++)
+        rc = write_metric(e, x, i, sums, st);
+    mr_free(sums);
+    return rc;
+}
+
+/* Without a position: the batches of the epoch that were trained on are dropped. */
+static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
+{
+    if (x->position || x->state.epoch_over)
+        return MR_OK;
+    mr_log(MR_LOG_WARNING,
+           "the checkpoint is of %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
+           " batches of its epoch are read again and dropped",
+           x->state.workers, x->state.replicas, x->state.epoch_step);
+    mr_code rc = mr__feed_skip(&e->loop->run.feed, x->state.epoch_step, st);
+    if (rc != MR_END)
+        return rc;
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the checkpoint is at step %" PRId64 " of an epoch, which the data do not reach",
+                   x->state.epoch_step);
+}
+
+static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
+{
+    mr__loop *loop = e->loop;
+    const mr__train_state *s = &x->state;
+    MR_TRY(mr_saved_load(x->saved, e->model, st));
+    MR_TRY(write_slots(e, x, st));
+    mr__model_set_steps(e->model, s->model_steps);
+    mr__optimizer_set_iterations(e->optimizer, s->iterations);
+    if (!s->scheduled)
+        mr_optimizer_set_learning_rate(e->optimizer, s->learning_rate);
+    loop->now->epoch = s->epoch;
+    loop->now->step = s->step;
+    loop->now->epoch_step = s->epoch_step;
+    loop->pass_over = s->pass_over && x->position;
+    loop->resumed = !s->epoch_over;
+    mr__recalled_drop(&loop->recalled);
+    loop->recalled = x->recalled;
+    x->recalled = (mr__recalled){0};
+    if (s->epoch_over)
+        return MR_OK;
+    loop->loss_sum = s->loss_sum;
+    for (size_t k = 0; k < json_array_size(s->output_sums) && k < MR_MAX_OUTPUTS; k++)
+        loop->output_sums[k] = number_at(s->output_sums, k);
+    loop->rows = loop->resumed_rows = s->rows;
+    return write_totals(e, x, st);
+}
+
+mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path, mr_status *st)
+{
+    restoring x = {0};
+    if (e->step > 0 || !e->loop)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a checkpoint can be restored in train_begin alone");
+    mr_code rc = load(e, path, &x, st);
+    if (rc == MR_OK)
+        rc = check(e, &x, st);
+    if (rc == MR_OK)
+        rc = skip(e, &x, st);
+    if (rc == MR_OK)
+        rc = apply(e, &x, st);
+    mr_saved_close(x.saved);
+    mr_safetensors_close(x.slots);
+    json_decref(x.root);
+    mr__recalled_drop(&x.recalled);
+    mr_free(x.position);
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_FIT_LOOP_H
+#define MR_TRAINER_FIT_LOOP_H
+/* What the loop of fit and checkpoints share. */
+#include "trainer/loop/callback_memory.h"
+#include "trainer/loop/fit_run.h"
+
+typedef struct mr__loop {
+    mr__run run;
+    /* the epoch, or the whole evaluation */
+    double loss_sum;                    /* losses of steps times their rows */
+    double output_sums[MR_MAX_OUTPUTS]; /* the same of each output */
+    int64_t rows;
+    bool stop;      /* a callback, or the limit on steps, ended training */
+    bool pass_over; /* the data were taken to their end: the next epoch starts them again */
+    bool between;   /* epochs: this one is over, the next has not begun */
+    bool resumed;   /* within the epoch, by a callback at the beginning */
+    bool saw_nan;   /* and it was logged */
+    bool checked;   /* the forms of what else is to be read */
+    bool waits;     /* a callback wants the loss of each step at its end */
+    bool saving;    /* a callback saves after this step */
+    float last_loss;
+    int64_t last_loss_step;
+    mr_output_losses last_outputs;
+    double began;         /* mr_iter_now */
+    int64_t resumed_rows; /* of the epoch that training was resumed in, counted before */
+    mr_train_event *now;
+    mr__recalled recalled; /* what a checkpoint has of callbacks */
+} mr__loop;
+#endif

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trainer/loop/fit_run.h"
+#include <inttypes.h>
+#include <string.h>
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/memory/alloc.h"
+#include "trainer/objectives/class_weights.h"
+#include "trainer/objectives/loss_impl.h"
+#include "trainer/objectives/metric_impl.h"
+#include "trainer/model/model_impl.h"
+#include "trainer/device/random_bits.h"
+#include "trainer/servers/remote_steps.h"
+#include "trainer/strategy/strategy_impl.h"
+#include "trainer/device/tensor.h"
+#include "trainer/device/timeline_impl.h"
+
+static mr_device *device_of(const mr__run *x, size_t r)
+{
+    return mr_replica_device(mr_strategy_replica(x->s, r));
+}
+
+static mr_code make_slot(const mr__run *x, mr__step_result *s, mr_status *st)
+{
+    size_t n = x->n_replicas, of_all = n * x->n_outputs;
+    s->replicas = mr_calloc(n, sizeof *s->replicas);
+    s->predictions = mr_calloc(of_all, sizeof(void *));
+    s->capacity = mr_calloc(of_all, sizeof *s->capacity);
+    s->shapes = mr_calloc(of_all, sizeof *s->shapes);
+    if (!s->replicas || !s->predictions || !s->capacity || !s->shapes)
+        return mr_fail_memory(st, of_all * sizeof *s->shapes, "the results of a step");
+    for (size_t r = 0; r < n; r++) {
+        size_t bytes = sizeof **s->replicas + (x->n_outputs + 1 + x->n_totals) * sizeof(double);
+        void *p;
+        MR_TRY(mr_device_alloc(device_of(x, r), MR_MEMORY_PINNED, bytes, &p, st));
+        s->replicas[r] = p;
+        memset(p, 0, bytes);
+    }
+    return MR_OK;
+}
+
+/* Of a step: the losses of all outputs and the penalty. */
+static size_t losses_bytes(const mr__run *x)
+{
+    return (x->n_outputs + 1) * sizeof(double);
+}
+
+static mr_code make_replicas(mr__run *x, mr_status *st)
+{
+    size_t n = x->n_replicas;
+    x->results = mr_calloc(n, sizeof(mr_stream *));
+    x->ended = mr_calloc(n, sizeof(mr_event *));
+    x->sums = mr_calloc(n, sizeof(double *));
+    if (!x->results || !x->ended || !x->sums)
+        return mr_fail_memory(st, n * sizeof(mr_stream *), "a training run");
+    for (size_t r = 0; r < n; r++) {
+        void *p;
+        mr_device_properties is;
+        mr_device_describe(device_of(x, r), &is);
+        /* Where kernels are functions of the host, one more costs nothing; elsewhere it would hold
+         * up the stream. */
+        if (is.host_kernels)
+            x->results[r] = mr_replica_stream(mr_strategy_replica(x->s, r));
+        else
+            MR_TRY(mr_stream_new(&x->results[r], device_of(x, r), MR_STREAM_COPY, st));
+        MR_TRY(mr_event_new(&x->ended[r], device_of(x, r), st));
+        MR_TRY(mr_device_alloc(device_of(x, r), MR_MEMORY_DEVICE, losses_bytes(x), &p, st));
+        x->sums[r] = p;
+    }
+    return MR_OK;
+}
+
+mr_code mr__run_input(const mr__run *x, const mr_input_context *c, mr_dataset **out, mr_status *st)
+{
+    mr_dataset *made = NULL;
+    MR_TRY(x->opts->input(x->opts->input_ctx, c, &made, st));
+    mr_code rc = made ? mr__weigh_classes(made, x->opts, out, st)
+                      : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
+    mr_dataset_unref(made);
+    return rc;
+}
+
+/* An mr_input_fn. */
+static mr_code prepare_input(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st)
+{
+    const mr__run *x = ctx;
+    mr_dataset *made;
+    MR_TRY(mr__run_input(x, c, &made, st));
+    mr_code rc = mr__run_prepare(x, made, out, st);
+    mr_dataset_unref(made);
+    return rc;
+}
+
+static mr_code open_feed(mr__run *x, mr_dataset *ds, bool positions, mr_status *st)
+{
+    mr_fit_opts opts = *x->opts;
+    mr_dataset *prepared = NULL;
+    opts.input = prepare_input;
+    opts.input_ctx = x;
+    if (ds || !x->opts->input)
+        MR_TRY(mr__run_prepare(x, ds, &prepared, st));
+    mr_code rc = mr__feed_open(&x->feed, x->s, prepared, &opts, positions, st);
+    mr_dataset_unref(prepared);
+    return rc;
+}
+
+mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
+{
+    x->n_replicas = mr_strategy_num_local_replicas(x->s);
+    for (size_t i = 0; i < MR__RUN_SLOTS; i++)
+        mr__landing_init(&x->slots[i].landed);
+    MR_TRY(mr__strategy_ready(x->s, st));
+    if (mr_model_strategy(x->m) && mr_model_strategy(x->m) != x->s)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "the model was built on another strategy");
+    x->n_outputs = mr_model_n_outputs(x->m);
+    MR_TRY(mr__run_open_terms(x, ds, st));
+    MR_TRY(make_replicas(x, st));
+    for (size_t i = 0; i < MR__RUN_SLOTS; i++)
+        MR_TRY(make_slot(x, &x->slots[i], st));
+    bool positions = false;
+    for (size_t i = 0; i < x->opts->n_callbacks && x->o; i++)
+        positions = positions || x->opts->callbacks[i].saves;
+    MR_TRY(open_feed(x, ds, positions, st));
+    x->steps_in_pass = mr_dist_dataset_cardinality(x->feed.dd);
+    if (x->o) {
+        x->feed.asks_stop = x->opts->stopping;
+        x->feed.asks_stop_ctx = x->opts->stopping_ctx;
+    }
+    mr__servers *servers = mr__strategy_servers(x->s);
+    return x->o && servers ? mr__remote_open(&x->remote, servers, x, ds, st) : MR_OK;
+}
+
+static void free_slot(const mr__run *x, mr__step_result *s)
+{
+    for (size_t r = 0; s->replicas && r < x->n_replicas; r++)
+        mr_device_free(device_of(x, r), MR_MEMORY_PINNED, s->replicas[r]);
+    for (size_t i = 0; s->predictions && i < x->n_replicas * x->n_outputs; i++)
+        mr_device_free(device_of(x, i / x->n_outputs), MR_MEMORY_PINNED, s->predictions[i]);
+    mr__landing_destroy(&s->landed);
+    mr_free(s->replicas);
+    mr_free(s->predictions);
+    mr_free(s->capacity);
+    mr_free(s->shapes);
+}
+
+/* What an error left under way comes to its end, and is undone or settled as if it were collected.
+ * */
+static void drain(mr__run *x)
+{
+    const mr__step_result *result;
+    while (x->head < x->tail)
+        if (mr__run_collect(x, &result, NULL) != MR_OK)
+            x->head = x->tail;
+}
+
+void mr__run_close(mr__run *x)
+{
+    if (!x->remote)
+        drain(x);
+    mr__remote_close(x->remote);
+    x->remote = NULL;
+    mr_code rc = mr__strategy_synchronize(x->s, NULL);
+    (void)rc; /* whoever uses the devices next finds out */
+    for (size_t r = 0; x->results && r < x->n_replicas; r++)
+        if (x->results[r] != mr_replica_stream(mr_strategy_replica(x->s, r)))
+            mr_stream_free(x->results[r]);
+    mr__feed_close(&x->feed);
+    mr__run_close_terms(x);
+    for (size_t i = 0; i < MR__RUN_SLOTS; i++)
+        free_slot(x, &x->slots[i]);
+    for (size_t r = 0; r < x->n_replicas; r++) {
+        mr_event_free(x->ended ? x->ended[r] : NULL);
+        if (x->sums)
+            mr_device_free(device_of(x, r), MR_MEMORY_DEVICE, x->sums[r]);
+    }
+    mr_free(x->results);
+    mr_free(x->ended);
+    mr_free(x->sums);
+}
+
+/* Fetches the next batch; returns when it began, *now: when it was there. */
+static double fetch(mr__run *x, double *now)
+{
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "input");
+    if (span)
+        span->step++; /* the next one's */
+    double began = mr_iter_now();
+    mr__feed_fetch(&x->feed);
+    *now = mr_iter_now();
+    mr__span_end(span);
+    return began;
+}
+
+/* Of the time of a fetch, what passed after the last step had ended is waiting. */
+static void count_wait(mr__run *x, size_t last, double began, double now)
+{
+    double ended = mr__landing_time(&x->slots[last % MR__RUN_SLOTS].landed);
+    double idle = ended > began ? ended : began;
+    if (now <= idle)
+        return;
+    x->waited += now - idle;
+    mr__span *span = mr__span_begin(MR_SPAN_WAIT, "devices idle");
+    if (span) {
+        span->step++;
+        span->began = idle;
+        span->ended = now;
+    }
+}
+
+mr_code mr__run_take(mr__run *x, mr_status *st)
+{
+    double began, now;
+    if (x->remote && mr_model_is_built(x->m)) {
+        mr__feed *f = &x->feed;
+        f->stopping = f->asks_stop && f->asks_stop(f->asks_stop_ctx);
+        return MR_OK;
+    }
+    if (!x->feed.ahead) {
+        began = fetch(x, &now);
+        count_wait(x, x->tail + MR__RUN_SLOTS - 1, began, now);
+    }
+    return mr__feed_take(&x->feed, &x->slot, st);
+}
+
+mr_code mr__run_build(mr__run *x, mr_status *st)
+{
+    mr_array t;
+    if (x->remote && mr_model_is_built(x->m))
+        return MR_OK;
+    MR_TRY(mr__run_check_columns(x, mr__staging_n_columns(x->feed.ring), st));
+    mr__staging_tensor(x->feed.ring, x->slot, 0, 0, &t);
+    if (mr_model_is_built(x->m))
+        return MR_OK;
+    MR_TRY(mr__model_check_dtype(x->m, 0, t.dtype, st));
+    mr_code rc = mr_model_build(
+        x->m, x->s, t.rank - 1, t.shape + 1,
+        &(mr_model_opts){.seed = x->opts->seed, .mixed_precision = x->opts->mixed_precision}, st);
+    if (rc != MR_INVALID_ARGUMENT || !st)
+        return rc;
+    char shape[128];
+    mr__shape_text(t.rank, t.shape, shape, sizeof shape);
+    return mr_fail(st, rc,
+                   "%s (batches of features have shape %s; where that is one example, end the data "
+                   "with .batch(N), N being the global batch size)",
+                   st->message, shape);
+}
+
+/* y: one of the model's outputs. */
+static mr_code fetch_prediction(mr__run *x, mr__step_result *s, mr_replica *r, size_t output,
+                                const mr_array *y, mr_status *st)
+{
+    size_t at = mr_replica_id(r) * x->n_outputs + output, bytes = mr_array_row_bytes(y);
+    mr_device *d = device_of(x, mr_replica_id(r));
+    if (bytes > s->capacity[at]) {
+        void *p;
+        MR_TRY(mr_device_alloc(d, MR_MEMORY_PINNED, bytes, &p, st));
+        mr_device_free(d, MR_MEMORY_PINNED, s->predictions[at]);
+        s->predictions[at] = p;
+        s->capacity[at] = bytes;
+    }
+    s->shapes[at] = *y;
+    return mr_stream_copy(mr_replica_stream(r), s->predictions[at], y->data, bytes, st);
+}
+
+static mr_code fetch_predictions(mr__run *x, mr__step_result *s, mr_replica *r, const mr_array *y,
+                                 mr_status *st)
+{
+    for (size_t i = 0; i < x->n_outputs; i++)
+        MR_TRY(fetch_prediction(x, s, r, i, &y[i], st));
+    return MR_OK;
+}
+
+/* The loss of one output, and in training its derivative. */
+static mr_code add_term(mr__run *x, const mr__step_result *s, mr_replica *r, size_t k,
+                        const mr_array *y, mr_status *st)
+{
+    const mr__term *t = &x->terms[k];
+    size_t id = mr_replica_id(r);
+    float *gradient = x->o ? mr_model_output_gradient_of(x->m, r, k) : NULL;
+    mr_array labels, weights;
+    mr_loss_opts how = {.first_row = mr__staging_first_row(x->feed.ring, x->slot, id),
+                        .scale = s->scales[k] * t->weight,
+                        .sum = x->sums[id] + k};
+    if (!t->loss)
+        return gradient
+                   ? mr_stream_set(mr_replica_stream(r), gradient, 0, mr_array_row_bytes(y), st)
+                   : MR_OK;
+    mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->labels, &labels);
+    if (t->sample_weight >= 0) {
+        mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->sample_weight, &weights);
+        how.sample_weight = &weights;
+    }
+    mr_code rc = mr_loss_compute(t->loss, r, &labels, y, &how, NULL, gradient, st);
+    if (rc != MR_OK && x->n_outputs > 1)
+        mr_status_prefix(st, "output %s", mr_model_output_name(x->m, k));
+    return rc;
+}
+
+/* Losses, penalty and metrics; and in training the backward pass and the update. */
+static mr_code learn(mr__run *x, mr__step_result *s, mr_replica *r, const mr_array *y,
+                     mr_status *st)
+{
+    size_t id = mr_replica_id(r);
+    mr_array labels;
+    MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
+    for (size_t k = 0; k < x->n_outputs; k++)
+        MR_TRY(add_term(x, s, r, k, &y[k], st));
+    MR_TRY(mr_model_regularization_loss(x->m, r, x->sums[id] + x->n_outputs, st));
+    for (size_t i = 0; i < x->opts->n_metrics; i++) {
+        size_t k = x->metric_outputs[i];
+        mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)x->terms[k].labels, &labels);
+        MR_TRY(mr_metric_update(x->metrics[i], r, &labels, &y[k], st));
+    }
+    if (!x->o)
+        return MR_OK;
+    MR_TRY(mr_model_backward(x->m, r, st));
+    return x->give ? x->give(x->give_ctx, r, st) : mr_model_apply_gradients(x->m, r, x->o, st);
+}
+
+/* Copies what the step gave to where the host looks, and lets it know when that is done. */
+static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+{
+    size_t id = mr_replica_id(r);
+    mr_stream *compute = mr_replica_stream(r);
+    mr__replica_result *to = s->replicas[id];
+    mr__span *span;
+    MR_TRY(mr__span_submit(&span, compute, MR_ROW_STREAM, id, "results", st));
+    if (x->loss)
+        MR_TRY(mr_stream_copy(compute, to->sums, x->sums[id], losses_bytes(x), st));
+    MR_TRY(mr_stream_copy(compute, &to->fault, mr__replica_fault(r), sizeof to->fault, st));
+    for (size_t i = 0, at = x->n_outputs + 1; i < x->opts->n_metrics && x->loss; i++) {
+        MR_TRY(mr__metric_fetch(x->metrics[i], r, to->sums + at, st));
+        at += mr__metric_totals(x->metrics[i]);
+    }
+    if (x->results[id] != compute) {
+        MR_TRY(mr_stream_record(compute, x->ended[id], st));
+        MR_TRY(mr_stream_wait(x->results[id], x->ended[id], st));
+    }
+    MR_TRY(mr__span_submit_end(span, x->results[id], st));
+    return mr__landing_expect(&s->landed, x->results[id], st);
+}
+
+/* The model's pass over this replica's part of the batch, and what follows from it. */
+static mr_code pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+{
+    size_t id = mr_replica_id(r);
+    mr_array features[MR_MAX_INPUTS], y[MR_MAX_OUTPUTS];
+    mr_forward_opts how = {.training = x->o != NULL,
+                           .first_row = mr__staging_first_row(x->feed.ring, x->slot, id)};
+    for (size_t i = 0; i < mr_model_n_inputs(x->m); i++)
+        mr__staging_tensor(x->feed.ring, x->slot, id, i, &features[i]);
+    MR_TRY(mr_model_forward(x->m, r, features, &how, y, st));
+    return x->loss ? learn(x, s, r, y, st) : fetch_predictions(x, s, r, y, st);
+}
+
+/* Steps that are alike for the devices: of this model and purpose, whose batch is as large and lies
+ * in the same memory. */
+static uint64_t kind_of_step(const mr__run *x, size_t id)
+{
+    mr_array features;
+    mr__staging_tensor(x->feed.ring, x->slot, id, 0, &features);
+    const uint64_t is[] = {(uintptr_t)x->m, (uintptr_t)x->o, x->slot, (uint64_t)features.shape[0],
+                           mr__staging_rows(x->feed.ring, x->slot)};
+    uint64_t key = 0;
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        key = mr__mix_in(key, is[i]);
+    return key;
+}
+
+/* pass(), which devices may run as one. */
+static mr_code repeat_pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+{
+    mr_stream *compute = mr_replica_stream(r);
+    mr_status end;
+    mr_status_init(&end);
+    if (x->opts->no_cuda_graph)
+        return pass(x, s, r, st);
+    MR_TRY(mr_stream_repeat_begin(compute, kind_of_step(x, mr_replica_id(r)), st));
+    mr_code rc = pass(x, s, r, st), ended = mr_stream_repeat_end(compute, &end);
+    if (rc == MR_OK && ended != MR_OK && st)
+        *st = end;
+    return rc == MR_OK ? ended : rc;
+}
+
+static mr_code enqueue(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+{
+    size_t id = mr_replica_id(r);
+    mr__span *span;
+    MR_TRY(mr__staging_acquire(x->feed.ring, x->slot, id, st));
+    MR_TRY(mr__span_submit(&span, mr_replica_stream(r), MR_ROW_STREAM, id, "step", st));
+    if (x->instead) {
+        MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
+        MR_TRY(x->instead(x->give_ctx, r, st));
+    } else
+        MR_TRY(repeat_pass(x, s, r, st));
+    MR_TRY(mr__span_submit_end(span, mr_replica_stream(r), st));
+    MR_TRY(send_results(x, s, r, st));
+    return mr__staging_release(x->feed.ring, x->slot, id, st);
+}
+
+/* One step of one replica. */
+static mr_code step(mr_replica *r, void *ctx, mr_status *st)
+{
+    mr__run *x = ctx;
+    mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
+    mr__timeline_place was = mr__timeline_enter(
+        (mr__timeline_place){x->opts->timeline, MR_ROW_HOST, mr_replica_id(r), s->step});
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
+    mr_code rc = enqueue(x, s, r, st);
+    mr__span_end(span);
+    mr__timeline_enter(was);
+    return rc;
+}
+
+/* 1 over the number of losses that an output has in a batch; 0: it has none. */
+static double scale_of(const mr__run *x, size_t output, size_t rows)
+{
+    int rank;
+    const int64_t *shape;
+    mr_model_output_shape_of(x->m, output, &rank, &shape);
+    for (int i = 0; i + 1 < rank; i++)
+        rows *= (size_t)shape[i];
+    return rows > 0 ? 1 / (double)rows : 0;
+}
+
+/* To a worker of parameter servers. */
+static mr_code submit_remote(mr__run *x, int64_t number, int64_t epoch, mr_status *st)
+{
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
+    mr_code rc = mr__remote_submit(x->remote, x, number, epoch, NULL, NULL, st);
+    mr__span_end(span);
+    return rc;
+}
+
+mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_next, mr_status *st)
+{
+    mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
+    MR_TRY(mr__run_build(x, st));
+    if (x->remote)
+        return submit_remote(x, number, epoch, st);
+    size_t rows = mr__staging_rows(x->feed.ring, x->slot);
+    s->step = number;
+    s->epoch = epoch;
+    s->rows = (int64_t)rows;
+    for (size_t k = 0; k < x->n_outputs; k++)
+        s->scales[k] = scale_of(x, k, rows);
+    MR_TRY(mr__strategy_begin(x->s, step, x, st));
+    s->strategy_step = mr__strategy_step(x->s);
+    double began = 0, now = 0;
+    if (fetch_next) /* while the replicas work */
+        began = fetch(x, &now);
+    mr__span *span = x->n_replicas > 1 ? mr__span_begin(MR_SPAN_WORK, "join") : NULL;
+    mr_code rc = mr__strategy_submitted(x->s, st);
+    mr__span_end(span);
+    if (fetch_next && rc == MR_OK)
+        count_wait(x, x->tail, began, now);
+    x->tail += rc == MR_OK;
+    return rc;
+}
+
+size_t mr__run_under_way(const mr__run *x)
+{
+    return x->tail - x->head;
+}
+
+size_t mr__run_most(const mr__run *x)
+{
+    return x->remote ? mr__remote_most(x->remote) : MR__RUN_SLOTS - 1;
+}
+
+size_t mr__run_rows(const mr__run *x)
+{
+    return x->remote ? 0 : mr__staging_rows(x->feed.ring, x->slot);
+}
+
+mr_code mr__run_settle(mr__run *x, mr_status *st)
+{
+    return x->remote ? mr__remote_settle(x->remote, x, st) : MR_OK;
+}
+
+bool mr__run_is_ready(mr__run *x)
+{
+    if (x->remote)
+        return x->head < x->tail && mr__remote_is_ready(x->remote, x);
+    /* Workers collect results together, hence at places that do not depend on time. */
+    return !mr__strategy_world(x->s) && x->head < x->tail &&
+           mr__landing_is_clear(&x->slots[x->head % MR__RUN_SLOTS].landed);
+}
+
+/* The first bad label was in step s: it and all steps after it are undone. */
+static mr_code forget_from(mr__run *x, const mr__step_result *s, mr_status *st)
+{
+    for (; x->head < x->tail; x->head++)
+        MR_TRY(mr__landing_await(&x->slots[x->head % MR__RUN_SLOTS].landed, x->results,
+                                 x->n_replicas, st));
+    return mr__strategy_undo(x->s, s->strategy_step, st);
+}
+
+/* sums[0..n) = the sums over all workers, of which `all` has room for one message's values. */
+static mr_code add_workers(const mr__run *x, double *sums, size_t n, double *all, mr_status *st)
+{
+    size_t workers = mr_strategy_num_workers(x->s);
+    for (size_t from = 0; from < n; from += MR__MAX_VALUES) {
+        size_t some = n - from < MR__MAX_VALUES ? n - from : MR__MAX_VALUES;
+        MR_TRY(mr__world_exchange(mr__strategy_world(x->s), MR__CHANNEL_RESULTS, sums + from,
+                                  (uint32_t)some, all, st));
+        for (size_t i = 0; i < some; i++) {
+            sums[from + i] = 0;
+            for (size_t w = 0; w < workers; w++)
+                sums[from + i] += all[w * some + i];
+        }
+    }
+    return MR_OK;
+}
+
+/* Losses, penalties and metrics of all replicas, also of the other workers. */
+static mr_code add_up(mr__run *x, mr__step_result *s, mr_status *st)
+{
+    size_t first = x->n_outputs + 1, n = first + x->n_totals,
+           workers = mr_strategy_num_workers(x->s);
+    size_t room = n + (workers > 1 ? workers * MR__MAX_VALUES : 0);
+    double *sums = mr_calloc(room, sizeof *sums);
+    mr_code rc = MR_OK;
+    if (!sums)
+        return mr_fail_memory(st, room * sizeof *sums, "the results of a step");
+    for (size_t r = 0; r < x->n_replicas; r++)
+        for (size_t i = 0; i < n; i++)
+            sums[i] += s->replicas[r]->sums[i];
+    if (workers > 1)
+        rc = add_workers(x, sums, n, sums + n, st);
+    /* Each replica holds the same weights: its share of the penalty is a part in n. */
+    s->loss = sums[x->n_outputs] / (double)mr_strategy_num_replicas_in_sync(x->s);
+    for (size_t k = x->n_outputs; k-- > 0;) {
+        s->losses[k] = sums[k] * s->scales[k];
+        s->loss += s->losses[k] * x->terms[k].weight;
+    }
+    for (size_t i = 0, at = first; i < x->opts->n_metrics && rc == MR_OK; i++) {
+        mr__metric_show(x->metrics[i], sums + at);
+        at += mr__metric_totals(x->metrics[i]);
+    }
+    mr_free(sums);
+    return rc;
+}
+
+static mr_code await_results(mr__run *x, mr__step_result *s, mr_status *st)
+{
+    mr__span *span = mr__span_begin(MR_SPAN_WAIT, "results");
+    if (span) {
+        span->step = s->step;
+        if (mr__landing_is_clear(&s->landed))
+            span->kind = MR_SPAN_WORK;
+    }
+    mr_code rc = mr__landing_await(&s->landed, x->results, x->n_replicas, st);
+    mr__span_end(span);
+    return rc;
+}
+
+mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st)
+{
+    mr__step_result *s = &x->slots[x->head % MR__RUN_SLOTS];
+    mr_code rc = MR_OK;
+    if (x->remote)
+        return mr__remote_collect(x->remote, x, result, st);
+    MR_TRY(await_results(x, s, st));
+    x->head++;
+    *result = s;
+    for (size_t r = 0; r < x->n_replicas && rc == MR_OK; r++)
+        rc = mr__fault_status(&s->replicas[r]->fault, st);
+    if (rc != MR_OK) {
+        mr_code undone = forget_from(x, s, NULL);
+        return undone == MR_OK ? rc : undone;
+    }
+    mr__strategy_settle(x->s, s->strategy_step);
+    return x->loss ? add_up(x, s, st) : MR_OK;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_FIT_RUN_H
+#define MR_TRAINER_FIT_RUN_H
+/* Steps over a dataset, submitted one after the other, and their results, which come by themselves.
+ *
+ * A step's results (the sum of losses, the penalty, the fault word, the metrics' totals,
+ * predictions) are copied to pinned memory at its end, in stream order; a stream of their own then
+ * tells the host. There is room for those of a few steps: the loop waits for a step only when it is
+ * two ahead of it.
+ *
+ * thread   one */
+#include "trainer/loop/feed.h"
+#include "trainer/loop/fit.h"
+#include "trainer/device/completion.h"
+#include "trainer/device/math.h"
+
+enum { MR__RUN_SLOTS = 3 }; /* steps whose results may be under way, the one being submitted too */
+
+/* What comes from one replica of one step; pinned. */
+typedef struct mr__replica_result {
+    mr_math_fault fault;
+    /* The losses of all outputs, each the sum over the replica's examples, not scaled; the penalty;
+     * then the totals of all metrics, one after the other, over the epoch so far. */
+    double sums[];
+} mr__replica_result;
+
+typedef struct mr__step_result {
+    mr__landing landed;
+    mr__replica_result **replicas; /* one a replica */
+    void *
+        *predictions; /* of each replica those of all outputs, pinned; NULL: not wanted, or nothing
+                           yet */
+    size_t *capacity; /* bytes of each */
+    mr_array *shapes; /* of each */
+    uint64_t strategy_step;
+    int64_t step, epoch, rows;     /* step and epoch: the caller's */
+    double scales[MR_MAX_OUTPUTS]; /* of the losses of each output */
+    /* When collected: the loss of the step over the rows of all workers, penalties included; and
+     * what each output has of it, not weighted. */
+    double loss, losses[MR_MAX_OUTPUTS];
+} mr__step_result;
+
+/* What is computed of one output. */
+typedef struct mr__term {
+    mr_loss *loss; /* NULL: it has none */
+    mr_loss *owned;
+    double weight;
+    /* Columns of the batch; -1: it has none */
+    int labels, sample_weight;
+} mr__term;
+
+typedef struct mr__remote mr__remote; /* servers/remote_steps.h */
+
+typedef struct mr__run {
+    mr_strategy *s;
+    mr_model *m;
+    mr_loss *loss;   /* NULL: predictions are what is wanted */
+    mr_optimizer *o; /* NULL: no training */
+    const mr_fit_opts *opts;
+    mr__feed feed;
+    size_t n_replicas;
+    size_t n_outputs;
+    mr__term terms[MR_MAX_OUTPUTS];
+    size_t n_columns; /* that the data have, of a model with several outputs; 0: it has one */
+    mr_metric *metrics[MR_MAX_METRICS];
+    size_t metric_outputs[MR_MAX_METRICS];
+    size_t n_totals;     /* of all of them */
+    mr_stream **results; /* one a replica */
+    mr_event **ended;
+    double **sums; /* losses and penalty of a step, one a replica, in device memory */
+    mr__step_result slots[MR__RUN_SLOTS];
+    size_t head, tail;     /* results under way: slots [head, tail) modulo MR__RUN_SLOTS */
+    size_t slot;           /* of the feed: the batch taken */
+    int64_t steps_in_pass; /* over the data; MR_INFINITE, MR_UNKNOWN_COUNT */
+    /* The last part of a training step, inside it, instead of the update by o; NULL: that. */
+    mr_code (*give)(void *ctx, mr_replica *r, mr_status *st);
+    /* The next step, instead of a pass of the model; what it adds to sums[replica][0] is its
+     * result. NULL: that. */
+    mr_code (*instead)(void *ctx, mr_replica *r, mr_status *st);
+    void *give_ctx;     /* of both */
+    mr__remote *remote; /* training steps are made by workers of parameter servers; NULL: here */
+    double waited;      /* seconds in which no step was under way while the data were fetched */
+} mr__run;
+
+/* ds NULL: what opts->input makes. After a failure it must be closed too. */
+mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
+/* *out (owned) = what opts->input makes, with the weights of classes. */
+mr_code mr__run_input(const mr__run *x, const mr_input_context *c, mr_dataset **out,
+                      mr_status *st) MR_NODISCARD;
+/* Waits until the devices have run what was submitted. */
+void mr__run_close(mr__run *x);
+
+/* Takes the next batch; MR_END. */
+mr_code mr__run_take(mr__run *x, mr_status *st) MR_NODISCARD;
+/* Checks the form of the batch taken, and builds the model from the first one. */
+mr_code mr__run_build(mr__run *x, mr_status *st) MR_NODISCARD;
+/* Submits the step on the batch taken, and meanwhile fetches the next where that is wanted. Fewer
+ * than MR__RUN_SLOTS steps may be under way before. */
+mr_code mr__run_submit(mr__run *x, int64_t step, int64_t epoch, bool fetch_next,
+                       mr_status *st) MR_NODISCARD;
+/* The number of steps whose results have not been collected. */
+size_t mr__run_under_way(const mr__run *x);
+/* As many may be there when another one is submitted. */
+size_t mr__run_most(const mr__run *x);
+/* Rows of the batch taken; 0 where another process takes it. */
+size_t mr__run_rows(const mr__run *x);
+/* All steps were collected, and somebody looks at the model and the optimizer now: they are brought
+ * up to date where the variables are elsewhere. */
+mr_code mr__run_settle(mr__run *x, mr_status *st) MR_NODISCARD;
+/* Whether the next results are there. */
+bool mr__run_is_ready(mr__run *x);
+/* Waits for the results of the earliest step that has not been collected, borrowed until the next
+ * submit. After a bad label all later steps are forgotten too.
+ * errors   MR_INVALID_ARGUMENT: a label out of range · a failed device's */
+mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st) MR_NODISCARD;
+/* *out = what the replicas of all workers predicted of one output for the batch of a step, in input
+ * order; data are sharded by MR_SHARD_DATA. Every worker calls it for every step. Owned. */
+mr_code mr__run_predictions(const mr__run *x, const mr__step_result *result, size_t output,
+                            mr_array *out, mr_status *st) MR_NODISCARD;
+
+/* In fit_terms.c: what is computed of each output of the model, which has not to be built yet; ds:
+ * the data, before they are prepared.
+ * errors   MR_INVALID_ARGUMENT: losses, metrics or labels that do not fit the outputs */
+mr_code mr__run_open_terms(mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
+/* mr_model_prepare of what the run takes.
+ * errors   MR_INVALID_ARGUMENT: a record in the place of (features, labels), or of the features of
+ *          a model with one input; those of mr_model_prepare */
+mr_code mr__run_prepare(const mr__run *x, mr_dataset *ds, mr_dataset **out,
+                        mr_status *st) MR_NODISCARD;
+/* Checks the form of a batch of n columns, and with one output finds its labels and weights. */
+mr_code mr__run_check_columns(mr__run *x, size_t n, mr_status *st) MR_NODISCARD;
+void mr__run_close_terms(mr__run *x);
+/* Could ds be evaluated by the model, which is built, with the loss and the metrics of x? Looks at
+ * types and shapes as far as they are known without reading. */
+mr_code mr__run_check_form(const mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
+#endif

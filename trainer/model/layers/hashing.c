@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strings by their hash in one of so many bins: a vocabulary that needs not be learned. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "pipeline/memory/alloc.h"
+#include "trainer/model/layer.h"
+
+struct params {
+    int64_t num_bins;
+};
+
+static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *st)
+{
+    const struct params *o = l->params;
+    size_t size = strlen(x) + 64;
+    *out = mr_malloc(size);
+    if (!*out)
+        return mr_fail_memory(st, size, "a model's preprocessing");
+    snprintf(*out, size, "hash(%s, buckets=%" PRId64 ")", x, o->num_bins);
+    return MR_OK;
+}
+
+static const mr_param table[] = {MR_ARG(struct params, num_bins, .min.i = 1,
+                                        .max.i = INT64_C(1) << 40,
+                                        .doc = "How many numbers there are, from 0."),
+                                 {0}};
+
+const mr_layer_desc mr__layer_hashing = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "hashing",
+           .doc = "The bin of each string, by its hash.",
+           .example = "input(2).hashing(num_bins=10).category_encoding(10).dense(1)",
+           .params = table,
+           .params_size = sizeof(struct params)},
+    .view = true,
+    .prepare = prepare,
+};

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_MERGE_H
+#define MR_TRAINER_MERGE_H
+/* What layers that join several results of one shape share. */
+#include "trainer/model/layer.h"
+
+/* The build of such a layer. errors MR_INVALID_ARGUMENT: inputs of several shapes; names them */
+mr_code mr__merge_build(mr_layer *l, mr_status *st) MR_NODISCARD;
+/* y = first * xs[0] + rest * (the sum of the others); and its gradients. */
+mr_code mr__merge_linear(const mr_layer_pass *p, float first, float rest,
+                         mr_status *st) MR_NODISCARD;
+mr_code mr__merge_linear_backward(const mr_layer_pass *p, float first, float rest,
+                                  mr_status *st) MR_NODISCARD;
+#endif

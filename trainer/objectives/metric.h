@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_METRIC_H
+#define MR_TRAINER_METRIC_H
+/* Metrics: running means over examples. Each replica adds to its own counts; the result is over all
+ * of them. metric_desc.h says how to add one.
+ *
+ *     accuracy                      one of the next three, by the shapes of labels and predictions
+ *     sparse_categorical_accuracy   the largest prediction is at the label
+ *     categorical_accuracy          the largest prediction is at the largest label
+ *     binary_accuracy               prediction > threshold (0.5) agrees with the label
+ *     mse                           mean squared difference
+ *     mean                          mean of the predictions; no labels
+ *     top_k(k=5)                    the label is among the k largest predictions
+ *     precision                     of the examples predicted true, the share that is
+ *     recall                        of the examples that are true, the share predicted so
+ *     auc                           area under the ROC curve
+ *     the name of a loss            the mean of that loss
+ *
+ * Of a model with several outputs each metric says of which: "kind.accuracy". Its value is called
+ * "kind_accuracy" then.
+ *
+ * thread   update: inside steps, each replica its own; everything else between steps
+ * since    0.1 */
+#include "../strategy/strategy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_metric mr_metric;
+
+/* From text: one of the names above, or of a registered metric. Returns owned.
+ * errors   MR_INVALID_ARGUMENT, with line and caret */
+MR_API mr_code mr_metric_parse(mr_metric **out, const char *text, mr_status *st) MR_NODISCARD;
+MR_API void mr_metric_free(mr_metric *m); /* before the strategy; NULL: nothing */
+/* "accuracy", "kind_accuracy"; borrowed. */
+MR_API const char *mr_metric_name(const mr_metric *m);
+/* What the value of metrics[i], texts as above, is called in histories and logs: the name without
+ * arguments, and of "kind.accuracy" kind_accuracy. Where k before it are called so too, "_k"
+ * follows. */
+MR_API void mr_metric_value_name(const char *const *metrics, size_t i, char *out, size_t size);
+
+/* The threshold of binary_accuracy, precision and recall where their text gives none. It is 0.5,
+ * for probabilities; logits need 0. */
+MR_API void mr_metric_set_threshold(mr_metric *m, double threshold);
+
+/* Inside a step: adds a batch: tensors in device memory, axis 0 the examples. labels NULL where
+ * none are needed.
+ * errors   MR_INVALID_ARGUMENT: shapes or dtypes */
+MR_API mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
+                                const mr_array *predictions, mr_status *st) MR_NODISCARD;
+/* The result over all replicas since the last reset: 0 if nothing was added, NaN if a device has
+ * failed or there was no memory for the totals. Waits for the devices. A metric that fit made does
+ * not: it has the values of the last step whose results are there. */
+MR_API double mr_metric_result(const mr_metric *m);
+MR_API mr_code mr_metric_reset(mr_metric *m, mr_status *st) MR_NODISCARD;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRAINER_METRIC_IMPL_H
+#define MR_TRAINER_METRIC_IMPL_H
+#include "trainer/objectives/loss_impl.h"
+#include "trainer/objectives/metric.h"
+
+/* The output whose predictions it measures; NULL: its text names none. */
+const char *mr__metric_output(const mr_metric *m);
+/* How many totals it has. */
+size_t mr__metric_totals(const mr_metric *m);
+/* Inside a step: copies the replica's totals to host memory in stream order. */
+mr_code mr__metric_fetch(mr_metric *m, mr_replica *r, double *out, mr_status *st) MR_NODISCARD;
+/* From now on the result is that of these totals, whatever is on the devices; NULL: of zeros. */
+void mr__metric_show(mr_metric *m, const double *totals);
+/* What the predictions are: logits where the loss takes them so; last: what the model ends in. */
+void mr__metric_fit_model(mr_metric *m, const mr_loss *loss, const mr_activation *last);
+
+/* Between steps, for checkpoints: a replica's totals. */
+mr_code mr__metric_read(mr_metric *m, mr_replica *r, double *out, mr_status *st) MR_NODISCARD;
+mr_code mr__metric_write(mr_metric *m, mr_replica *r, const double *in, mr_status *st) MR_NODISCARD;
+#endif

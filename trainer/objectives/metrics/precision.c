@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* precision: true positives / predicted positives. recall: true positives / positives. */
+#include "trainer/objectives/metric_desc.h"
+
+struct params {
+    double thresholds;
+    bool has_thresholds;
+};
+
+static mr_code count(const mr_metric_pass *p, mr_math_metric_kind kind, double *total,
+                     mr_status *st)
+{
+    const struct params *o = p->params;
+    return p->math->metric(
+        p->stream,
+        &(mr_math_metric){.kind = kind,
+                          .sum_only = true,
+                          .n = mr_array_row_values(p->predictions),
+                          .width = 1,
+                          .threshold = o->has_thresholds ? o->thresholds : p->threshold,
+                          .x = p->predictions->data,
+                          .label_dtype = p->labels->dtype,
+                          .labels = p->labels->data,
+                          .total = total},
+        st);
+}
+
+static mr_code update(const mr_metric_pass *p, const char *name, mr_math_metric_kind of,
+                      mr_status *st)
+{
+    size_t n = mr_array_row_values(p->predictions), have = mr_array_row_values(p->labels);
+    if (have != n)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: %zu labels for %zu predictions", name, have,
+                       n);
+    MR_TRY(count(p, MR_METRIC_TRUE_POSITIVE, p->total, st));
+    return count(p, of, p->total + 1, st);
+}
+
+static mr_code update_precision(const mr_metric_pass *p, mr_status *st)
+{
+    return update(p, "precision", MR_METRIC_PREDICTED_POSITIVE, st);
+}
+
+static mr_code update_recall(const mr_metric_pass *p, mr_status *st)
+{
+    return update(p, "recall", MR_METRIC_POSITIVE, st);
+}
+
+static const mr_param table[] = {
+    MR_PARAM_WITH(struct params, thresholds, MR_P_OPTIONAL | MR_P_NONE,
+                  .has_at = offsetof(struct params, has_thresholds),
+                  .doc = "A prediction above it is positive; none: 0.5, or 0 for logits."),
+    {0}};
+
+const mr_metric_desc mr__metric_precision = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "precision",
+           .doc = "Share of positive labels among those predicted positive.",
+           .example = "precision(thresholds=0.5)",
+           .params = table,
+           .params_size = sizeof(struct params)},
+    .needs_labels = true,
+    .update = update_precision,
+};
+
+const mr_metric_desc mr__metric_recall = {
+    .is = {.abi = MR_ABI_VERSION,
+           .name = "recall",
+           .doc = "Share of the positive labels that are predicted positive.",
+           .example = "recall(thresholds=0.5)",
+           .params = table,
+           .params_size = sizeof(struct params)},
+    .needs_labels = true,
+    .update = update_recall,
+};

@@ -1,0 +1,794 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* distribute: goes round the streams of a job, as interleave goes round its datasets. Where they
+ * come from is the source's (stream_source.h).
+ *
+ * A repetition (a repeat above, the next epoch of a loop) is the next epoch of the same streams. In
+ * this process, the source is kept between the op's iterators, with threads of its own, for it may
+ * outlive theirs. Of a service elsewhere it is a job of its own, the repetition's, which begins
+ * where the streams of the last one were left. */
+#include <pthread.h>
+#include <string.h>
+
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "shard/streams/stream_cut.h"
+#include "transport/service/client/client_run.h"
+#include "transport/service/client/distribute_job.h"
+#include "transport/service/client/job_reader.h"
+#include "transport/service/client/local_source.h"
+#include "transport/service/client/registered.h"
+#include "transport/service/stream_position.h"
+
+enum { ZSTD_LEVEL = 1, MOST_PARAMS = 64 };
+
+typedef struct slot {
+    uint32_t stream;
+    mr_block rows; /* what the stream gave last; rows before `at` were delivered */
+    size_t at;
+    bool ended, has_news; /* has_news: the source does not know where it stands */
+} slot;
+
+/* Where the next repetition of a service elsewhere begins. */
+typedef struct beginning {
+    Mr__Wire__Job *job; /* final; NULL: not known */
+    Mr__Wire__Place **places;
+    size_t n;
+} beginning;
+
+/* What the iterators of one dataset share. */
+typedef struct shared {
+    pthread_mutex_t lock;
+    mr_executor *executor;     /* that the source's streams run on */
+    mr__stream_source *source; /* of an iterator that is closed, for the next one; NULL: none */
+    beginning next;
+    bool has_seed; /* of the job */
+    uint64_t seed;
+    bool restored; /* a position was: whoever read on after it is gone, in later repetitions too */
+} shared;
+
+struct state {
+    shared *shared;
+    Mr__Wire__Job *job; /* not final yet; NULL: the source has it, or it failed */
+    beginning begin;    /* instead of job */
+    mr__stream_source *source;
+    slot *slots;          /* the streams that this consumer reads, in their order */
+    size_t *news, n_news; /* those with news, by their place in slots */
+    size_t n, n_ended, c; /* c: whose turn it is */
+    uint64_t b;           /* elements of it that were taken */
+    bool failed;          /* there are no streams, which was reported */
+    int64_t taken;        /* of what the memory limit leaves, for blocks that workers send ahead */
+};
+
+static void free_places(Mr__Wire__Place **v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mr__wire_free(v[i]);
+    mr_free(v);
+}
+
+static void free_beginning(beginning *b)
+{
+    free_places(b->places, b->n);
+    mr__wire_free(b->job);
+    *b = (beginning){0};
+}
+
+static void init_shared(void *p)
+{
+    pthread_mutex_init(&((shared *)p)->lock, NULL);
+}
+
+static void destroy_shared(void *p)
+{
+    shared *h = p;
+    if (h->source)
+        h->source->class_->close(h->source);
+    if (h->executor)
+        mr_executor_free(h->executor);
+    free_beginning(&h->next);
+    pthread_mutex_destroy(&h->lock);
+}
+
+/* ---- opening ---- */
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    void *p;
+    MR_TRY(mr_iter_shared(it, sizeof(shared), init_shared, destroy_shared, &p, st));
+    shared *h = s->shared = p;
+    pthread_mutex_lock(&h->lock);
+    if (!h->has_seed)
+        h->seed = mr_iter_fresh_seed(it);
+    h->has_seed = true;
+    uint64_t seed = h->seed;
+    s->source = h->source;
+    h->source = NULL;
+    s->begin = h->next;
+    h->next = (beginning){0};
+    pthread_mutex_unlock(&h->lock);
+    if (s->source)
+        return mr__local_source_rewind(s->source, st);
+    if (s->begin.job)
+        return MR_OK;
+    mr_dataset *below;
+    MR_TRY(mr__distribute_below(it->node, &below, st));
+    return mr__distribute_job(it->params, below, seed, mr_iter_function_seed(it), 0, &s->job, st);
+}
+
+/* Streams come and go: there are no slots for them. */
+static bool is_shared(const struct state *s)
+{
+    return s->source && s->source->class_->next_of_all;
+}
+
+static mr_code make_slots(mr_iter *it, uint32_t streams, mr_status *st)
+{
+    struct state *s = it->state;
+    slot *slots = mr_calloc(streams + (size_t)1, sizeof *slots);
+    s->news = mr_calloc(streams + (size_t)1, sizeof *s->news);
+    if (!slots || !s->news) {
+        mr_free(slots);
+        mr_free(s->news);
+        s->news = NULL;
+        return mr_fail_memory(st, streams * sizeof *slots, "the streams of a job");
+    }
+    s->slots = slots;
+    for (uint32_t i = 0; i < streams && !is_shared(s); i++)
+        if (mr__distribute_reads(it->params, i))
+            s->slots[s->n++].stream = i;
+    return MR_OK;
+}
+
+/* Of a job whose source is not there yet. */
+static bool is_shared_job(const mr__distribute_params *p, const Mr__Wire__Job *job)
+{
+    return !mr__distribute_is_local(p) &&
+           (job->mode == MR__WIRE__MODE__DYNAMIC || job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS);
+}
+
+static mr_code executor_of(mr_iter *it, mr_executor **out, mr_status *st)
+{
+    shared *h = ((struct state *)it->state)->shared;
+    mr_code rc = MR_OK;
+    pthread_mutex_lock(&h->lock);
+    if (!h->executor)
+        rc = mr_executor_new(mr_executor_threads(mr_iter_executor(it)), &h->executor, st);
+    *out = h->executor;
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+static mr__transfer transfer_of(const mr_service_opts *o)
+{
+    if (!o->transfer || strcmp(o->transfer, "auto") == 0)
+        return MR__TRANSFER_AUTO;
+    return strcmp(o->transfer, "tcp") == 0 ? MR__TRANSFER_TCP : MR__TRANSFER_SHARED_MEMORY;
+}
+
+/* Bytes that may be outstanding; 0: auto. Under a memory limit, of what it leaves. */
+static uint64_t outstanding(mr_iter *it)
+{
+    const mr__distribute_params *p = it->params;
+    struct state *s = it->state;
+    int64_t most = p->o.max_outstanding_bytes > 0 ? p->o.max_outstanding_bytes : 0;
+    if (!mr_iter_opts(it)->memory_limit)
+        return (uint64_t)most;
+    if (!s->taken)
+        s->taken = mr_iter_take_memory(it, most ? most : MR__LEAST_BYTES);
+    return s->taken ? (uint64_t)s->taken : 1;
+}
+
+/* Joins the job (taken over) at a service elsewhere, its streams at their places. */
+static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *const *places,
+                           size_t n_places, bool begins, bool restores, mr_status *st)
+{
+    const mr__distribute_params *p = it->params;
+    const mr_service_opts *o = &p->o;
+    struct state *s = it->state;
+    bool local = o->target_workers && strcmp(o->target_workers, "local") == 0;
+    const mr__remote_opts opts = {.service = p->service,
+                                  .name = o->job_name,
+                                  .consumer = (uint32_t)o->consumer_index,
+                                  .resume = o->resume,
+                                  .begins = begins,
+                                  .restores = restores,
+                                  .missing_moves =
+                                      o->on_missing && strcmp(o->on_missing, "move") == 0,
+                                  .connect_timeout = o->connect_timeout,
+                                  .stall_timeout = o->stall_timeout,
+                                  .client_timeout = o->client_timeout,
+                                  .most_bytes = outstanding(it),
+                                  .compression = o->compression ? ZSTD_LEVEL : 0,
+                                  .measured = o->compression && strcmp(o->compression, "auto") == 0,
+                                  .transfer = local ? MR__TRANSFER_SHARED_MEMORY : transfer_of(o),
+                                  .local_workers = local,
+                                  .it = it};
+    MR_TRY(mr__remote_source_open(&s->source, job, places, n_places, &opts, st));
+    return make_slots(it, s->source->job->streams, st);
+}
+
+/* Opens the final job's streams (job is taken over), at their places. */
+static mr_code open_source(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *const *places,
+                           size_t n_places, mr_status *st)
+{
+    struct state *s = it->state;
+    uint32_t streams = job->streams, *mine = NULL;
+    if (!mr__distribute_is_local(it->params))
+        return open_remote(it, job, places, n_places, false, true, st);
+    mr_iterator_opts o = {.positions = mr_iter_keeps_positions(it),
+                          .identities = mr_iter_identities(it),
+                          .no_uring = mr_iter_no_uring(it),
+                          .cancel = mr_iter_cancel(it),
+                          .memory_limit = mr_iter_opts(it)->memory_limit,
+                          .block_rows = (int64_t)mr_iter_block_rows(it, SIZE_MAX, 1)};
+    mr_code rc = executor_of(it, &o.executor, st);
+    if (rc == MR_OK)
+        rc = make_slots(it, streams, st);
+    if (rc == MR_OK && !(mine = mr_calloc(s->n + 1, sizeof *mine)))
+        rc = mr_fail_memory(st, s->n * sizeof *mine, "the streams of a job");
+    for (size_t i = 0; rc == MR_OK && i < s->n; i++)
+        mine[i] = s->slots[i].stream;
+    if (rc == MR_OK)
+        rc = mr__local_source_open(&s->source, job, mine, s->n, places, n_places, &o, st);
+    else
+        mr__wire_free(job);
+    mr_free(mine);
+    return rc;
+}
+
+/* Makes the streams there, if they are not: patterns are matched now. */
+static mr_code ensure_source(mr_iter *it, mr_status *st)
+{
+    const mr__distribute_params *p = it->params;
+    struct state *s = it->state;
+    bool local = mr__distribute_is_local(p);
+    if (s->slots)
+        return MR_OK;
+    if (s->source)
+        return make_slots(it, s->source->job->streams, st);
+    Mr__Wire__Job *job = s->job;
+    mr_code rc = MR_OK;
+    if (s->begin.job) {
+        beginning b = s->begin;
+        s->begin = (beginning){0};
+        pthread_mutex_lock(&s->shared->lock);
+        bool restored = s->shared->restored;
+        pthread_mutex_unlock(&s->shared->lock);
+        size_t n = restored && is_shared_job(p, b.job) ? 0 : b.n;
+        rc = open_remote(it, b.job, b.places, n, !restored, restored, st);
+        b.job = NULL;
+        free_beginning(&b);
+        s->failed = rc != MR_OK;
+        return rc;
+    }
+    s->job = NULL;
+    if (local || (p->o.match && strcmp(p->o.match, "client") == 0))
+        rc = mr__distribute_finish(&job, st);
+    if (rc == MR_OK && !local)
+        rc = open_remote(it, job, NULL, 0, false, false, st);
+    else if (rc == MR_OK)
+        rc = open_source(it, job, NULL, 0, st);
+    else
+        mr__wire_free(job);
+    s->failed = rc != MR_OK;
+    return rc;
+}
+
+static void drop_slots(struct state *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        mr_block_reset(&s->slots[i].rows);
+    mr_free(s->slots);
+    mr_free(s->news);
+    s->slots = NULL;
+    s->news = NULL;
+    s->n = s->n_ended = s->c = s->n_news = 0;
+    s->b = 0;
+}
+
+/* Says what of each stream is still here. */
+static void say_where_it_stands(struct state *s)
+{
+    if (is_shared(s))
+        s->source->class_->stands(s->source, 0, 0);
+    for (size_t i = 0; i < s->n && s->source; i++)
+        if (s->source->class_->stands)
+            s->source->class_->stands(s->source, s->slots[i].stream,
+                                      s->slots[i].rows.rows - s->slots[i].at);
+}
+
+/* Of parallel_epochs, which workers had the streams of this client: no more of a place counts in
+ * the next repetition. */
+static mr_code homes_of(const struct state *s, Mr__Wire__Place ***out, size_t *n, mr_status *st)
+{
+    Mr__Wire__Place **all = NULL;
+    size_t n_all = 0;
+    mr_code rc = s->source->class_->places(s->source, &all, &n_all, st);
+    *n = 0;
+    *out = mr_calloc(n_all + 1, sizeof **out);
+    if (rc == MR_OK && !*out)
+        rc = mr_fail_memory(st, n_all * sizeof **out, "a position");
+    for (size_t i = 0; rc == MR_OK && i < n_all; i++) {
+        Mr__Wire__Place home = MR__WIRE__PLACE__INIT;
+        home.stream = all[i]->stream;
+        home.home = all[i]->home;
+        rc = home.home[0] ? mr__wire_copy(&home.base, &(*out)[*n], st) : MR_OK;
+        *n += (*out)[*n] != NULL;
+    }
+    free_places(all, n_all);
+    return rc;
+}
+
+/* *out = where the repetition after the source's begins. */
+static mr_code next_beginning(struct state *s, beginning *out, mr_status *st)
+{
+    beginning b = {0};
+    mr_code rc = mr__wire_copy(&s->source->job->base, &b.job, st);
+    if (rc == MR_OK && is_shared(s)) {
+        b.job->repetition++;
+        if (b.job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
+            rc = homes_of(s, &b.places, &b.n, st);
+    } else if (rc == MR_OK) {
+        b.job->repetition++;
+        b.places = mr_calloc(s->n + 1, sizeof *b.places);
+        if (!b.places)
+            rc = mr_fail_memory(st, s->n * sizeof *b.places, "a position");
+    }
+    for (; rc == MR_OK && b.n < s->n; b.n++) {
+        Mr__Wire__Place at, from = MR__WIRE__PLACE__INIT;
+        void *position = NULL;
+        rc = s->source->class_->place(s->source, s->slots[b.n].stream, &at, st);
+        if (rc == MR_OK)
+            rc = mr__stream_position_again(at.position.data, at.position.len, at.skip, &position,
+                                           &from.position.len, st);
+        from.stream = at.stream;
+        from.home = at.home;
+        from.position.data = position;
+        if (rc == MR_OK)
+            rc = mr__wire_copy(&from.base, &b.places[b.n], st);
+        mr_free(position);
+        if (rc != MR_OK)
+            break;
+    }
+    if (rc == MR_OK)
+        *out = b;
+    else
+        free_beginning(&b);
+    return rc;
+}
+
+/* Leaves a service elsewhere; the dataset's next iterator reads the next repetition. */
+static void close_remote(mr_iter *it)
+{
+    struct state *s = it->state;
+    beginning next = s->begin;
+    mr_status st;
+    bool given_up = mr_iter_cancelled(it);
+    s->begin = (beginning){0};
+    if (s->source && s->slots && !given_up && next_beginning(s, &next, &st) != MR_OK)
+        mr_log(MR_LOG_WARNING, "the next repetition begins as the first did: %s", st.message);
+    pthread_mutex_lock(&s->shared->lock);
+    if (!given_up && !s->shared->next.job) {
+        s->shared->next = next;
+        next = (beginning){0};
+    }
+    pthread_mutex_unlock(&s->shared->lock);
+    free_beginning(&next);
+    if (s->source)
+        s->source->class_->close(s->source);
+    s->source = NULL;
+}
+
+/* The source goes to the next iterator of this dataset, but for one that was given up. */
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    say_where_it_stands(s);
+    if (s->shared && !mr__distribute_is_local(it->params))
+        close_remote(it);
+    drop_slots(s);
+    mr__wire_free(s->job);
+    if (s->source && !mr_iter_cancelled(it)) {
+        pthread_mutex_lock(&s->shared->lock);
+        if (!s->shared->source) {
+            s->shared->source = s->source;
+            s->source = NULL;
+        }
+        pthread_mutex_unlock(&s->shared->lock);
+    }
+    if (s->source)
+        s->source->class_->close(s->source);
+    mr_iter_give_memory(it, s->taken);
+}
+
+/* ---- elements ---- */
+
+/* The consumer asks for what comes after what it was given: that counts as consumed. */
+static void say_consumed(struct state *s)
+{
+    for (size_t i = 0; i < s->n_news; i++) {
+        slot *t = &s->slots[s->news[i]];
+        t->has_news = false;
+        if (s->source->class_->stands)
+            s->source->class_->stands(s->source, t->stream, t->rows.rows - t->at);
+    }
+    s->n_news = 0;
+}
+
+static void next_turn(struct state *s)
+{
+    s->b = 0;
+    s->c = s->c + 1 == s->n ? 0 : s->c + 1;
+}
+
+/* How many rows to ask of a stream: what it gives to `need` rows more. */
+static size_t share(const struct state *s, size_t need, uint64_t length)
+{
+    size_t rounds = (size_t)(need / (s->n - s->n_ended) / length), rows;
+    if (__builtin_add_overflow(rounds, 1, &rounds) ||
+        __builtin_mul_overflow(rounds, (size_t)length, &rows))
+        return need;
+    return rows < need ? rows : need;
+}
+
+/* Rows of the stream whose turn it is go to out. *full: out is to be delivered first. */
+static mr_code take_turn(mr_iter *it, size_t *limit, mr_block *out, bool *full, mr_status *st)
+{
+    const mr__distribute_params *p = it->params;
+    struct state *s = it->state;
+    slot *t = &s->slots[s->c];
+    uint64_t length = (uint64_t)p->o.block_length, turn = length - s->b;
+    if (p->o.deterministic == MR_NO && s->source->class_->any && t->at == t->rows.rows) {
+        uint32_t stream, step = p->o.num_consumers ? (uint32_t)p->o.num_consumers : 1;
+        MR_TRY(s->source->class_->any(s->source, &stream, st));
+        s->c = stream / step;
+        t = &s->slots[s->c];
+    }
+    if (!t->has_news) {
+        t->has_news = true;
+        s->news[s->n_news++] = (size_t)(t - s->slots);
+    }
+    if (t->at == t->rows.rows) {
+        mr_code rc = s->source->class_->next(s->source, t->stream,
+                                             share(s, *limit - out->rows, length), &t->rows, st);
+        t->at = 0;
+        if (rc == MR_END) {
+            t->ended = true;
+            s->n_ended++;
+            next_turn(s);
+            return MR_OK;
+        }
+        if (rc != MR_OK) {
+            mr_block_clear(&t->rows);
+            return rc;
+        }
+    }
+    if (out->rows == 0)
+        *limit = mr_iter_block_rows(it, *limit, mr_block_payload_bytes(&t->rows) / t->rows.rows);
+    else if (!mr_block_fits(out, &t->rows)) {
+        *full = true;
+        return MR_OK;
+    }
+    size_t n = t->rows.rows - t->at, most = *limit - out->rows;
+    /* Where the order does not matter, what is there comes. */
+    if (p->o.deterministic == MR_NO)
+        turn = n;
+    n = n < turn ? n : (size_t)turn;
+    n = n < most ? n : most;
+    if (out->rows == 0 && n == *limit) {
+        MR_TRY(mr_block_slice(out, &t->rows, t->at, n, st));
+    } else {
+        if (out->rows == 0)
+            MR_TRY(mr_block_start(out, &t->rows, *limit, st));
+        MR_TRY(mr_block_append(out, &t->rows, t->at, n, st));
+    }
+    t->at += n;
+    s->b += n;
+    if (s->b >= length)
+        next_turn(s);
+    return MR_OK;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_status error;
+    mr_code rc = MR_OK;
+    bool full = false;
+    if (s->failed)
+        return MR_END;
+    rc = ensure_source(it, st);
+    if (rc != MR_OK) {
+        mr_status_of_no_element(st);
+        return rc;
+    }
+    say_consumed(s);
+    if (is_shared(s))
+        return s->source->class_->next_of_all(s->source, mr_iter_block_rows(it, want, 1), out, st);
+    while (rc == MR_OK && !full && (out->rows == 0 || out->rows < want)) {
+        if (s->n_ended == s->n)
+            rc = MR_END;
+        else if (s->slots[s->c].ended)
+            next_turn(s);
+        else
+            rc = take_turn(it, &want, out, &full, &error);
+    }
+    if (out->rows && rc < 0)
+        mr_iter_defer(it, &error);
+    else if (rc < 0 && st)
+        *st = error;
+    return out->rows ? MR_OK : rc;
+}
+
+/* ---- position: the job as a message; 0 not begun, 1 failed, 2 and
+ *   whose turn it is, elements of it taken; of a shared job: 0, 0, number of streams
+ *   each stream of ours: its place, as a message ---- */
+
+static mr_code put_message(mr_state_w *w, const ProtobufCMessage *m, mr_status *st)
+{
+    size_t n = protobuf_c_message_get_packed_size(m);
+    uint8_t *bytes = mr_malloc(n ? n : 1);
+    if (!bytes)
+        return mr_fail_memory(st, n, "a position");
+    protobuf_c_message_pack(m, bytes);
+    mr_code rc = mr_state_put_bytes(w, bytes, n, st);
+    mr_free(bytes);
+    return rc;
+}
+
+static mr_code get_message(mr_state_r *r, const ProtobufCMessageDescriptor *kind, void *out,
+                           mr_status *st)
+{
+    const void *bytes;
+    size_t n;
+    MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
+    if (mr__wire_unpack(kind, bytes, n, out, st) != MR_OK)
+        return mr_state_damaged(st, "a message that cannot be read");
+    return MR_OK;
+}
+
+/* Where the streams stand that this client of a shared job has. */
+static mr_code save_shared_places(struct state *s, mr_state_w *w, mr_status *st)
+{
+    Mr__Wire__Place **v = NULL;
+    size_t n = 0;
+    say_where_it_stands(s);
+    mr_code rc = s->source->class_->places(s->source, &v, &n, st);
+    if (rc == MR_OK)
+        rc = mr_state_put_u64(w, n, st);
+    for (size_t i = 0; rc == MR_OK && i < n; i++)
+        rc = put_message(w, &v[i]->base, st);
+    free_places(v, n);
+    return rc;
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    struct state *s = it->state;
+    enum { NOT_BEGUN, FAILED, BEGUN };
+    bool begun = s->slots || s->begin.job;
+    MR_TRY(mr_state_put_u64(w, s->failed ? FAILED : begun ? BEGUN : NOT_BEGUN, st));
+    if (s->failed)
+        return MR_OK;
+    if (s->begin.job) {
+        MR_TRY(put_message(w, &s->begin.job->base, st));
+        bool come_and_go = is_shared_job(it->params, s->begin.job);
+        size_t n = come_and_go ? 0 : s->begin.n;
+        MR_TRY(mr_state_put_u64(w, 0, st));
+        MR_TRY(mr_state_put_u64(w, 0, st));
+        if (come_and_go)
+            MR_TRY(mr_state_put_u64(w, n, st));
+        for (size_t i = 0; i < n; i++)
+            MR_TRY(put_message(w, &s->begin.places[i]->base, st));
+        return MR_OK;
+    }
+    if (!s->slots && !s->source)
+        return put_message(w, &s->job->base, st);
+    MR_TRY(put_message(w, &s->source->job->base, st));
+    if (!s->slots)
+        MR_TRY(make_slots(it, s->source->job->streams, st));
+    MR_TRY(mr_state_put_u64(w, s->c, st));
+    MR_TRY(mr_state_put_u64(w, s->b, st));
+    if (is_shared(s))
+        MR_TRY(save_shared_places(s, w, st));
+    for (size_t i = 0; i < s->n; i++) {
+        const slot *t = &s->slots[i];
+        Mr__Wire__Place place;
+        if (s->source->class_->stands)
+            s->source->class_->stands(s->source, t->stream, t->rows.rows - t->at);
+        MR_TRY(s->source->class_->place(s->source, t->stream, &place, st));
+        MR_TRY(put_message(w, &place.base, st));
+    }
+    if (s->source->class_->flush)
+        s->source->class_->flush(s->source);
+    return MR_OK;
+}
+
+static mr_code get_places(mr_iter *it, mr_state_r *r, Mr__Wire__Job *job, mr_status *st)
+{
+    struct state *s = it->state;
+    uint64_t c = 0, b = 0, n = 0;
+    size_t have = 0;
+    bool come_and_go = is_shared_job(it->params, job);
+    Mr__Wire__Place **places = NULL;
+    for (uint32_t i = 0; i < job->streams && !come_and_go; i++)
+        n += mr__distribute_reads(it->params, i);
+    mr_code rc = mr_state_get_u64(r, &c, st);
+    if (rc == MR_OK)
+        rc = mr_state_get_u64(r, &b, st);
+    if (rc == MR_OK && come_and_go)
+        rc = mr_state_get_u64(r, &n, st);
+    if (rc == MR_OK && n > MR_MOST_STREAMS)
+        rc = mr_state_damaged(st, "too many streams");
+    if (rc == MR_OK && !(places = mr_calloc((size_t)n + 1, sizeof *places)))
+        rc = mr_fail_memory(st, (size_t)n * sizeof *places, "a position");
+    for (; rc == MR_OK && have < n; have++)
+        rc = get_message(r, &mr__wire__place__descriptor, &places[have], st);
+    if (rc == MR_OK && ((come_and_go ? c != 0 : c >= n) || b >= job->block_length))
+        rc = mr_state_damaged(st, "a turn that cannot be");
+    if (rc == MR_OK) {
+        rc = open_source(it, job, places, (size_t)n, st);
+        job = NULL;
+    }
+    if (rc == MR_OK) {
+        s->c = (size_t)c;
+        s->b = b;
+        for (size_t i = 0; i < n && !come_and_go; i++) {
+            s->slots[i].ended = places[i]->end;
+            s->n_ended += places[i]->end != 0;
+        }
+    }
+    free_places(places, have);
+    mr__wire_free(job);
+    return rc;
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    const mr__distribute_params *p = it->params;
+    struct state *s = it->state;
+    uint64_t begun;
+    Mr__Wire__Job *job = NULL;
+    MR_TRY(mr_state_get_u64(r, &begun, st));
+    if (begun > 2)
+        return mr_state_damaged(st, "a job that cannot be");
+    s->failed = begun == 1;
+    drop_slots(s);
+    if (s->source)
+        s->source->class_->close(s->source);
+    s->source = NULL;
+    mr__wire_free(s->job);
+    s->job = NULL;
+    free_beginning(&s->begin);
+    if (s->failed)
+        return MR_OK;
+    MR_TRY(get_message(r, &mr__wire__job__descriptor, &job, st));
+    if (job->block_length != (uint64_t)p->o.block_length ||
+        (begun == 2 &&
+         ((job->streams < 1 && !is_shared_job(p, job)) || job->streams > MR_MOST_STREAMS))) {
+        mr__wire_free(job);
+        return mr_state_damaged(st, "a job of another graph");
+    }
+    pthread_mutex_lock(&s->shared->lock);
+    s->shared->seed = job->seed;
+    s->shared->restored = true;
+    pthread_mutex_unlock(&s->shared->lock);
+    if (begun == 2)
+        return get_places(it, r, job, st);
+    s->job = job;
+    return MR_OK;
+}
+
+const mr_op mr_op_distribute = {
+    .abi = MR_ABI_VERSION,
+    .name = "distribute",
+    .doc = "Runs what is below it as streams of a data service, and goes round them.",
+    .example = "range(10).batch(2).distribute(\"local\", streams=2)",
+    .order_doc = "an element of each stream in turn",
+    .memory_doc = "the blocks that the streams have sent ahead",
+    .state_doc = "the place of each stream",
+    .count_doc = "the sum over the streams where that is known",
+    .params = mr__distribute_table,
+    .params_size = sizeof(mr__distribute_params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_BARRIER,
+    .props = MR_OP_OPENS_INPUTS,
+    .check = mr__distribute_check,
+    .cardinality = mr__distribute_cardinality,
+    .needs = mr__distribute_needs,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+/* ---- distributed_dataset: the same of a graph that the service knows ---- */
+
+/* Those of distribute, with the id after the service; made when the op is registered. */
+static mr_param dataset_table[MOST_PARAMS];
+
+static void make_dataset_table(void)
+{
+    size_t n = 0;
+    dataset_table[n++] = mr__distribute_table[0];
+    dataset_table[n++] = (mr_param)MR_ARG(mr__distribute_params, dataset_id,
+                                          .doc = "What 'millrace service register' printed.");
+    for (size_t i = 1; mr__distribute_table[i].name && n < MOST_PARAMS - 1; i++)
+        dataset_table[n++] = mr__distribute_table[i];
+}
+
+static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec **out,
+                             mr_status *st)
+{
+    mr_dataset *ds;
+    (void)self;
+    MR_TRY(mr__registered_dataset(params, &ds, st));
+    *out = mr_spec_ref(mr_dataset_spec(ds));
+    return MR_OK;
+}
+
+const mr_op mr_op_distributed_dataset = {
+    .abi = MR_ABI_VERSION,
+    .name = "distributed_dataset",
+    .doc = "Reads a dataset that a data service knows by its id, as streams of the service.",
+    .example = "distributed_dataset(\"127.0.0.1:5050\", \"d6f1c3a25b7e9480\")",
+    .order_doc = "an element of each stream in turn",
+    .memory_doc = "the blocks that the streams have sent ahead",
+    .state_doc = "the place of each stream",
+    .count_doc = "the sum over the streams where that is known",
+    .params = dataset_table,
+    .params_size = sizeof(mr__distribute_params),
+    .iter_size = sizeof(struct state),
+    .role = MR_ROLE_BARRIER,
+    .check = mr__distribute_check,
+    .infer = dataset_infer,
+    .cardinality = mr__distribute_cardinality,
+    .needs = mr__distribute_needs,
+    .open = open,
+    .next = next,
+    .close = close,
+    .save = save,
+    .restore = restore,
+};
+
+/* In C a timeout of 0 is the default. */
+static void take_opts(mr__distribute_params *p, const mr_service_opts *opts)
+{
+    if (opts)
+        p->o = *opts;
+    if (p->o.connect_timeout == 0)
+        p->o.connect_timeout = MR__CONNECT_TIMEOUT;
+    if (p->o.client_timeout == 0)
+        p->o.client_timeout = MR__CLIENT_TIMEOUT;
+}
+
+mr_dataset *mr_service_dataset(const char *service, const char *dataset_id,
+                               const mr_service_opts *opts)
+{
+    mr__distribute_params p = {.service = (char *)(uintptr_t)service,
+                               .dataset_id = (char *)(uintptr_t)dataset_id};
+    take_opts(&p, opts);
+    return mr_dataset_new(&mr_op_distributed_dataset, &p, NULL, 0);
+}
+
+mr_dataset *mr_service_distribute(mr_dataset *input, const char *service,
+                                  const mr_service_opts *opts)
+{
+    mr__distribute_params p = {.service = (char *)service};
+    take_opts(&p, opts);
+    return mr_dataset_new(&mr_op_distribute, &p, &input, 1);
+}
+
+mr_code mr_service_register_ops(mr_status *st)
+{
+    if (mr_op_find(mr_op_distribute.name, strlen(mr_op_distribute.name)) == &mr_op_distribute)
+        return MR_OK;
+    make_dataset_table();
+    MR_TRY(mr_op_register(&mr_op_distribute, st));
+    return mr_op_register(&mr_op_distributed_dataset, st);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/service/client/registered.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "pipeline/memory/alloc.h"
+#include "transport/service/request.h"
+#include "transport/wire/token_file.h"
+
+typedef struct known {
+    struct known *next;
+    char *service, *id;
+    mr_dataset *ds;
+} known;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static known *all;
+
+static mr_code ask(const mr__distribute_params *p, mr_dataset **out, mr_status *st)
+{
+    mr__ask_opts opts = {.dispatcher = p->service,
+                         .timeout_ns = (int64_t)(p->o.connect_timeout * 1e9)};
+    Mr__Wire__Ask question = MR__WIRE__ASK__INIT;
+    mr__message *m;
+    if (mr__distribute_is_local(p))
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "no datasets are registered in this process; give HOST:PORT of a dispatcher");
+    question.request = 1;
+    question.what = (char *)(uintptr_t) "dataset";
+    question.name = p->dataset_id;
+    MR_TRY(mr__token_read(NULL, &opts.token, st));
+    mr_code rc = mr__ask(&opts, &question, &m, st);
+    mr__token_free(&opts.token);
+    MR_TRY(rc);
+    rc = mr_dataset_from_proto(m->report->graph.data, m->report->graph.len, out, st);
+    mr__message_free(m);
+    return rc;
+}
+
+static mr_code find(const mr__distribute_params *p, mr_dataset **out, mr_status *st)
+{
+    for (known *k = all; k; k = k->next)
+        if (strcmp(k->service, p->service) == 0 && strcmp(k->id, p->dataset_id) == 0) {
+            *out = k->ds;
+            return MR_OK;
+        }
+    known *k = mr_calloc(1, sizeof *k);
+    mr_code rc = MR_OK;
+    if (!k || !(k->service = mr_strdup(p->service)) || !(k->id = mr_strdup(p->dataset_id)))
+        rc = mr_fail_memory(st, sizeof *k, "a dataset");
+    if (rc == MR_OK)
+        rc = ask(p, &k->ds, st);
+    if (rc != MR_OK) {
+        mr_free(k ? k->service : NULL);
+        mr_free(k ? k->id : NULL);
+        mr_free(k);
+        return rc;
+    }
+    k->next = all;
+    all = k;
+    *out = k->ds;
+    return MR_OK;
+}
+
+mr_code mr__registered_dataset(const mr__distribute_params *p, mr_dataset **out, mr_status *st)
+{
+    pthread_mutex_lock(&lock);
+    mr_code rc = find(p, out, st);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_H
+/* The dispatcher: which jobs there are, which worker hosts which stream, and what of each stream
+ * was acknowledged. A state machine without I/O: connections and time come in as calls, what is to
+ * be done goes out through mr__dispatcher_out. dispatcher_run.c drives it on a loop, the tests on a
+ * virtual clock.
+ *
+ *     clients --Join, Acknowledge--> +------------+ <--Register, Pulse-- workers
+ *             <--Joined, Placed----- | dispatcher | --Host, Unhost--->
+ *                                    +------------+
+ *                                      | record            every change that must outlive it
+ *                                      v
+ *                                    account (SQLite)
+ *
+ * Rules:
+ *  1. What a peer may act on is recorded before it is said: `send` names the record that must be
+ *     durable first.
+ *  2. A stream has one generation at a time. Every hand-over raises it; Acknowledge, Returned, Lost
+ *     and Hosted of another generation are dropped (Hosted: answered by Unhost).
+ *  3. Acknowledged elements never decrease, but where a client restores a position of its own.
+ *  4. A worker is lost when its connection closes, or 5 s after its last Pulse; its streams move at
+ *     once to the worker that hosts the fewest, or wait for one; those that it alone may host
+ *     (static modes, parallel_epochs) wait for it.
+ *  5. A stream's reader is the consumer that its number says. dynamic and parallel_epochs are
+ *     shared: any number of clients, a stream has one reader at a time, who is heir to those that
+ *     leave or fall silent. There streams are made while the job runs, and Finished ends it.
+ *  6. dynamic: a split belongs to one stream for good, from WantSplit on.
+ *  7. A worker that a tool drains is asked to end each time it comes, until it has; one that starts
+ *     at its address serves.
+ *
+ * thread   one at a time per object */
+#include "pipeline/log.h"
+#include "transport/service/status/status_page.h"
+#include "transport/wire/messages.h"
+
+typedef struct mr__dispatcher mr__dispatcher;
+
+/* A change of the account. Texts and bytes are borrowed during the call. */
+typedef enum mr__record_kind {
+    MR__RECORD_JOB,     /* name, job */
+    MR__RECORD_STREAM,  /* place: the stream's whole state */
+    MR__RECORD_FORGET,  /* the job and its streams are gone */
+    MR__RECORD_DATASET, /* name: its id; graph */
+    MR__RECORD_SPLIT,   /* stream: the last that it was given is `split` */
+    MR__RECORD_DRAIN /* name: a worker's address; it is to end, if it is this instance; 0: none */
+} mr__record_kind;
+typedef struct mr__record {
+    mr__record_kind kind;
+    uint64_t job_id;
+    const char *name;
+    const Mr__Wire__Job *job;
+    const Mr__Wire__Place *place;
+    const void *graph;
+    size_t graph_bytes;
+    uint32_t stream;
+    uint64_t split, instance;
+} mr__record;
+
+typedef struct mr__dispatcher_out {
+    /* Sends m (borrowed) to connection `to`, not before record number `after` is durable (0: at
+     * once). Messages to one connection keep their order. */
+    void (*send)(void *ctx, uint64_t to, const mr__message *m, uint64_t after);
+    /* Closes a connection; mr__dispatcher_closed does not follow. */
+    void (*close)(void *ctx, uint64_t connection, const mr_status *why);
+    /* Adds to the account; returns the record's number, from 1 (0: nothing is kept, all in
+     * memory). Records become durable in their order. */
+    uint64_t (*record)(void *ctx, const mr__record *r);
+    /* A line for the log and for the status page's last events. */
+    void (*note)(void *ctx, mr_log_level level, const char *line);
+} mr__dispatcher_out;
+
+typedef struct mr__dispatcher_opts {
+    uint64_t seed; /* for the numbers of jobs and clients */
+    /* How many streams the job's graph is cut into, its lists being known; dynamic: how many
+     * splits it has; job.h. Not asked in the other modes. */
+    mr_code (*streams)(void *ctx, const Mr__Wire__Job *job, uint32_t *n, mr_status *st);
+    void *streams_ctx;
+    const char *state;          /* "memory" or the directory, for reports */
+    const char *const *workers; /* static modes: the list of addresses; NULL: any */
+    size_t n_workers;           /* or how many, where workers is NULL and this is not 0 */
+} mr__dispatcher_opts;
+
+mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts,
+                           const mr__dispatcher_out *to, void *ctx, mr_status *st) MR_NODISCARD;
+void mr__dispatcher_free(mr__dispatcher *d);
+
+/* Takes a record read back from the account, before anything else. errors MR_DATA_LOSS */
+mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *st) MR_NODISCARD;
+
+/* A connection (any number, never used twice) has shaken hands. */
+void mr__dispatcher_opened(mr__dispatcher *d, uint64_t connection, Mr__Wire__Role role,
+                           const char *host, uint32_t process, int64_t now);
+void mr__dispatcher_message(mr__dispatcher *d, uint64_t connection, const mr__message *m,
+                            int64_t now);
+void mr__dispatcher_closed(mr__dispatcher *d, uint64_t connection, int64_t now);
+/* The account cannot be written (or can again): no new work is taken. */
+void mr__dispatcher_disk(mr__dispatcher *d, bool full, int64_t now);
+/* Does what is due; when it must be called next (INT64_MAX: no time of its own). */
+int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now);
+
+/* The service as JSON, for the status page and for tools; owned, mr_free. NULL: no memory. what as
+ * Ask.what: "status", "jobs", "workers", "streams" (name: the job), "page": all of these, as far as
+ * people read, with the last events. */
+char *mr__dispatcher_report(const mr__dispatcher *d, const char *what, const char *name,
+                            int64_t now);
+/* How "page" is shown. */
+extern const mr__status_table mr__dispatcher_view[];
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people and tools see of the dispatcher. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/version.h"
+#include "transport/service/dispatcher/dispatcher_state.h"
+
+const char *const mr__d_modes[] = {"exactly_once", "dynamic", "parallel_epochs", "file", "data",
+                                   "file_or_data", "hint"};
+
+enum { MOST_ROWS = 1000 }; /* of a table of the page */
+
+static json_t *report_status(const mr__dispatcher *d, int64_t now)
+{
+    size_t workers = 0, streams = 0;
+    for (const mr__d_worker *w = d->workers; w; w = w->next)
+        workers += w->connection != 0;
+    for (const mr__d_job *j = d->jobs; j; j = j->next)
+        streams += j->n_streams;
+    double uptime = d->started == INT64_MIN ? 0 : (double)(now - d->started) * 1e-9;
+    json_t *status = json_pack("{s:I, s:I, s:I, s:f, s:o}", "jobs", (json_int_t)d->n_jobs,
+                               "workers", (json_int_t)workers, "streams", (json_int_t)streams,
+                               "uptime_seconds", uptime, "state", mr__json_text(d->opts.state));
+    if (d->disk_full)
+        json_object_set_new(status, "disk_full", json_true());
+    return status;
+}
+
+static const char *id_of(const mr__d_job *j, char id[32])
+{
+    snprintf(id, 32, "%016" PRIx64, j->id);
+    return id;
+}
+
+static json_t *report_jobs(const mr__dispatcher *d)
+{
+    json_t *list = json_array();
+    for (const mr__d_job *j = d->jobs; j; j = j->next) {
+        char id[32];
+        json_array_append_new(
+            list, json_pack("{s:o, s:s, s:s, s:I, s:I, s:b}", "job", mr__json_text(j->name), "id",
+                            id_of(j, id), "mode", mr__d_modes[j->spec->mode], "streams",
+                            (json_int_t)j->n_streams, "elements", (json_int_t)j->elements,
+                            "finished", mr__d_finished(j)));
+    }
+    return list;
+}
+
+static json_t *report_workers(const mr__dispatcher *d, size_t most)
+{
+    json_t *list = json_array();
+    for (const mr__d_worker *w = d->workers; w && most; w = w->next) {
+        if (mr__d_is_away(d, w, MR__FINISHED_S)) /* its drain is kept, and no news */
+            continue;
+        most--;
+        json_array_append_new(list,
+                              json_pack("{s:o, s:I, s:s}", "worker", mr__json_text(w->address),
+                                        "streams", (json_int_t)w->n_streams, "state",
+                                        !w->connection ? "lost"
+                                        : w->draining  ? "draining"
+                                                       : "serving"));
+    }
+    return list;
+}
+
+static json_t *report_stream(const mr__d_stream *s)
+{
+    return json_pack("{s:I, s:o, s:I, s:I, s:b}", "stream", (json_int_t)s->index, "worker",
+                     mr__json_text(s->worker ? s->worker->address : ""), "generation",
+                     (json_int_t)s->generation, "acknowledged", (json_int_t)s->elements, "end",
+                     s->end);
+}
+
+static json_t *report_streams(const mr__dispatcher *d, const char *name)
+{
+    const mr__d_job *j = mr__d_job_called(d, name);
+    if (!j)
+        return NULL;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < j->n_streams; i++)
+        json_array_append_new(list, report_stream(j->streams[i]));
+    return list;
+}
+
+/* ---- the page: all of it, as far as people read ---- */
+
+void mr__d_measure(mr__dispatcher *d, int64_t now)
+{
+    for (mr__d_job *j = d->jobs; j; j = j->next) {
+        bool is_due = !j->rate.at || now - j->rate.at >= MR__SECOND;
+        mr__rate_measure(&j->rate, j->elements, now);
+        if (is_due && (mr__d_finished(j) || !j->clients))
+            j->rate.per_second = 0;
+    }
+}
+
+static bool is_read(const mr__d_job *j)
+{
+    for (const mr__d_client *c = j->clients; c; c = c->next)
+        if (c->connection)
+            return true;
+    return false;
+}
+
+static json_t *page_job(const mr__d_job *j)
+{
+    char id[32];
+    const char *state = mr__d_finished(j) ? "finished"
+                        : !j->prepared    ? "waits for its files"
+                        : is_read(j)      ? "running"
+                                          : "waits for a client";
+    return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "job", mr__json_text(j->name),
+                     "id", id_of(j, id), "state", state, "mode", mr__d_modes[j->spec->mode],
+                     "streams", (json_int_t)j->n_streams, "streams_ended", (json_int_t)j->n_ended,
+                     "elements", (json_int_t)j->elements, "elements_per_second", j->rate.per_second,
+                     "finished", mr__d_finished(j));
+}
+
+/* Jobs and their streams: those that are not finished first. */
+static void page_jobs(const mr__dispatcher *d, json_t *page)
+{
+    json_t *jobs = json_array(), *streams = json_array();
+    size_t n_streams = 0;
+    for (int finished = 0; finished < 2; finished++)
+        for (const mr__d_job *j = d->jobs; j; j = j->next) {
+            if (mr__d_finished(j) != finished)
+                continue;
+            n_streams += j->n_streams;
+            if (json_array_size(jobs) < MOST_ROWS)
+                json_array_append_new(jobs, page_job(j));
+            for (uint32_t i = 0; i < j->n_streams && json_array_size(streams) < MOST_ROWS; i++) {
+                char id[32];
+                json_t *s = report_stream(j->streams[i]);
+                json_object_set_new(s, "job", mr__json_text(j->name[0] ? j->name : id_of(j, id)));
+                json_array_append_new(streams, s);
+            }
+        }
+    json_object_set_new(page, "left_out",
+                        json_pack("{s:I, s:I}", "jobs",
+                                  (json_int_t)(d->n_jobs - json_array_size(jobs)), "streams",
+                                  (json_int_t)(n_streams - json_array_size(streams))));
+    json_object_set_new(page, "jobs", jobs);
+    json_object_set_new(page, "streams", streams);
+}
+
+static void page_workers(const mr__dispatcher *d, json_t *page)
+{
+    size_t n = 0;
+    for (const mr__d_worker *w = d->workers; w; w = w->next)
+        n += !mr__d_is_away(d, w, MR__FINISHED_S);
+    json_object_set_new(page, "workers", report_workers(d, MOST_ROWS));
+    json_object_set_new(json_object_get(page, "left_out"), "workers",
+                        json_integer(n > MOST_ROWS ? (json_int_t)(n - MOST_ROWS) : 0));
+}
+
+static json_t *report_page(const mr__dispatcher *d, int64_t now)
+{
+    double rate = 0;
+    for (const mr__d_job *j = d->jobs; j; j = j->next)
+        rate += j->rate.per_second;
+    json_t *page = json_object(), *status = report_status(d, now);
+    json_object_set_new(status, "elements", json_integer((json_int_t)d->acknowledged));
+    json_object_set_new(status, "elements_per_second", json_real(rate));
+    json_object_set_new(status, "disk_full", json_boolean(d->disk_full));
+    if (d->disk_full)
+        json_object_set_new(
+            status, "alarm",
+            json_string("The account cannot be written: no new jobs are taken. Free "
+                        "space under its --state."));
+    json_object_set_new(status, "version", json_string(mr_version()));
+    json_object_set_new(page, "status", status);
+    page_jobs(d, page);
+    page_workers(d, page);
+    json_object_set_new(page, "events", mr__recent_json(&d->recent, now));
+    return page;
+}
+
+char *mr__dispatcher_report(const mr__dispatcher *d, const char *what, const char *name,
+                            int64_t now)
+{
+    json_t *j = NULL;
+    if (strcmp(what, "status") == 0)
+        j = report_status(d, now);
+    else if (strcmp(what, "jobs") == 0)
+        j = report_jobs(d);
+    else if (strcmp(what, "workers") == 0)
+        j = report_workers(d, SIZE_MAX);
+    else if (strcmp(what, "streams") == 0)
+        j = report_streams(d, name);
+    else if (strcmp(what, "page") == 0)
+        j = report_page(d, now);
+    return mr__json_print(j);
+}

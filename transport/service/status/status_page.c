@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/service/status/status_page.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
+#include "pipeline/system/timed_wait.h"
+#include "transport/service/status/status_render.h"
+
+#define SECOND   ((int64_t)1000000000)
+#define FRESH_NS (SECOND / 2)  /* as old may a report be that is shown */
+#define PATIENCE (2 * SECOND)  /* for a report */
+#define SILENT   (10 * SECOND) /* for a request */
+#define SLOW     (30 * SECOND) /* for its answer to be read */
+enum { MOST_VISITS = 64, MOST_HEADER = 16 << 10 };
+
+/* A connection. */
+typedef struct visit {
+    struct visit *next, *prev; /* the oldest first */
+    int fd;
+    int64_t since;
+    bool is_answered;
+    bool is_cut; /* its socket was shut down */
+    char from[128];
+} visit;
+
+struct mr__status_page {
+    mr__status_page_opts o;
+    char *title;
+    mr__address address;
+    struct MHD_Daemon *daemon;
+    /* The HTTP thread's: */
+    visit *oldest, *newest;
+    size_t n_visits; /* not cut */
+    char *text;      /* the report shown last, */
+    json_t *report;  /* the same, */
+    int64_t shown;   /* and when it was wanted; 0: none yet */
+    mr__posted posted;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t arrived;
+    bool is_wanted; /* posted, and not yet there */
+    bool is_closing;
+    int64_t wanted_at;
+    char *fresh; /* the report that came; owned */
+};
+
+/* ---- the report ---- */
+
+/* In the loop's thread. */
+static void give_report(mr__posted *posted)
+{
+    mr__status_page *p = (mr__status_page *)((char *)posted - offsetof(mr__status_page, posted));
+    char *text = p->o.report(p->o.ctx);
+    pthread_mutex_lock(&p->lock);
+    mr_free(p->fresh);
+    p->fresh = text;
+    p->is_wanted = false;
+    pthread_cond_broadcast(&p->arrived);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void show(mr__status_page *p, char *text)
+{
+    json_t *report = text ? json_loads(text, 0, NULL) : NULL;
+    if (!report) { /* what was shown before is still there */
+        mr_free(text);
+        return;
+    }
+    json_decref(p->report);
+    mr_free(p->text);
+    p->report = report;
+    p->text = text;
+    p->shown = p->wanted_at;
+}
+
+/* Has p->report be of now. How long the daemon has not answered; 0: it did. */
+static int64_t look(mr__status_page *p)
+{
+    int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
+    pthread_mutex_lock(&p->lock);
+    if (!p->is_wanted && !p->fresh && (!p->shown || now - p->shown >= FRESH_NS) && !p->is_closing) {
+        p->is_wanted = true;
+        p->wanted_at = now;
+        mr__loop_post(p->o.loop, &p->posted);
+    }
+    while (p->is_wanted && !p->is_closing &&
+           mr__cond_wait_until(&p->arrived, &p->lock, p->wanted_at + PATIENCE))
+        ;
+    int64_t silent = p->is_wanted ? mr__clock_ns(CLOCK_MONOTONIC) - p->wanted_at : 0;
+    char *text = p->fresh;
+    p->fresh = NULL;
+    if (text)
+        show(p, text);
+    pthread_mutex_unlock(&p->lock);
+    return silent;
+}
+
+/* ---- answers ---- */
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type,
+                              struct MHD_Response *r)
+{
+    static const char *const headers[][2] = {
+        {MHD_HTTP_HEADER_CONNECTION, "close"},
+        {MHD_HTTP_HEADER_CACHE_CONTROL, "no-store"},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Content-Security-Policy",
+         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}};
+    if (!r)
+        return MHD_NO;
+    bool good = MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_YES;
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        good = good && MHD_add_response_header(r, headers[i][0], headers[i][1]) == MHD_YES;
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        good = good && MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD") == MHD_YES;
+    enum MHD_Result done = good ? MHD_queue_response(c, status, r) : MHD_NO;
+    MHD_destroy_response(r);
+    return done;
+}
+
+static enum MHD_Result answer_constant(struct MHD_Connection *c, unsigned status, const char *type,
+                                       const char *text)
+{
+    return answer(c, status, type,
+                  MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text,
+                                                  MHD_RESPMEM_PERSISTENT));
+}
+
+static const char plain[] = "text/plain; charset=utf-8";
+
+/* t is given away. */
+static enum MHD_Result answer_text(struct MHD_Connection *c, unsigned status, const char *type,
+                                   mr__text *t)
+{
+    if (t->failed) {
+        mr_free(t->data);
+        return answer_constant(c, MHD_HTTP_INTERNAL_SERVER_ERROR, plain, "out of memory\n");
+    }
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer_with_free_callback(t->n, t->data, mr_free);
+    if (!r)
+        mr_free(t->data);
+    return answer(c, status, type, r);
+}
+
+static enum MHD_Result answer_html(mr__status_page *p, struct MHD_Connection *c)
+{
+    mr__text t = {0};
+    struct timespec now;
+    int64_t silent = look(p);
+    mr__sys->clock_gettime(CLOCK_REALTIME, &now);
+    mr__status_html(&t, p->title, p->o.tables, p->report, (double)silent / (double)SECOND,
+                    now.tv_sec);
+    return answer_text(c, silent ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK,
+                       "text/html; charset=utf-8", &t);
+}
+
+static enum MHD_Result answer_metrics(mr__status_page *p, struct MHD_Connection *c)
+{
+    mr__text t = {0};
+    mr__status_metrics(&t, p->o.tables, p->report);
+    return answer_text(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &t);
+}
+
+static enum MHD_Result answer_json(const mr__status_page *p, struct MHD_Connection *c)
+{
+    return answer(c, MHD_HTTP_OK, "application/json",
+                  MHD_create_response_from_buffer(strlen(p->text), p->text, MHD_RESPMEM_MUST_COPY));
+}
+
+static enum MHD_Result answer_path(mr__status_page *p, struct MHD_Connection *c, const char *path)
+{
+    bool health = strcmp(path, "/healthz") == 0, metrics = strcmp(path, "/metrics") == 0;
+    if (strcmp(path, "/") == 0)
+        return answer_html(p, c);
+    if (strcmp(path, "/page.css") == 0)
+        return answer_constant(c, MHD_HTTP_OK, "text/css", mr__status_css);
+    if (strcmp(path, "/page.js") == 0)
+        return answer_constant(c, MHD_HTTP_OK, "text/javascript", mr__status_js);
+    if (!health && !metrics && strcmp(path, "/status.json") != 0)
+        return answer_constant(c, MHD_HTTP_NOT_FOUND, plain,
+                               "There are /, /healthz, /metrics and /status.json.\n");
+    if (look(p) || !p->report)
+        return answer_constant(c, MHD_HTTP_SERVICE_UNAVAILABLE, plain,
+                               "It does not answer: it hangs, or ends.\n");
+    return health    ? answer_constant(c, MHD_HTTP_OK, plain, "ok\n")
+           : metrics ? answer_metrics(p, c)
+                     : answer_json(p, c);
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **request)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    visit *v = info ? info->socket_context : NULL;
+    (void)version;
+    (void)upload;
+    (void)upload_size;
+    (void)request;
+    if (!v)
+        return MHD_NO;
+    v->is_answered = true;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return answer_constant(c, MHD_HTTP_METHOD_NOT_ALLOWED, plain, "It takes GET and HEAD.\n");
+    return answer_path(cls, c, url);
+}
+
+/* ---- connections ---- */
+
+static void cut(mr__status_page *p, visit *v)
+{
+    v->is_cut = true;
+    p->n_visits--;
+    mr__sys->shutdown(v->fd, SHUT_RDWR);
+}
+
+/* Who takes too long makes way, and where there are many, the oldest. */
+static void make_room(mr__status_page *p, int64_t now)
+{
+    for (visit *v = p->oldest; v; v = v->next)
+        if (!v->is_cut &&
+            (p->n_visits >= MOST_VISITS || now - v->since >= (v->is_answered ? SLOW : SILENT)))
+            cut(p, v);
+}
+
+static visit *new_visit(mr__status_page *p, struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *fd = MHD_get_connection_info(c,
+                                                                 MHD_CONNECTION_INFO_CONNECTION_FD),
+                                   *from = MHD_get_connection_info(
+                                       c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    visit *v = fd ? mr_calloc(1, sizeof *v) : NULL;
+    mr__address a;
+    if (!v)
+        return NULL;
+    strcpy(v->from, "an unknown peer");
+    if (from && from->client_addr) {
+        socklen_t size = from->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                                  : sizeof(struct sockaddr_in);
+        mr__address_of(from->client_addr, size, &a);
+        memcpy(v->from, a.text, sizeof v->from);
+    }
+    v->fd = fd->connect_fd;
+    v->since = mr__clock_ns(CLOCK_MONOTONIC);
+    v->prev = p->newest;
+    if (p->newest)
+        p->newest->next = v;
+    else
+        p->oldest = v;
+    p->newest = v;
+    p->n_visits++;
+    return v;
+}
+
+static void end_visit(mr__status_page *p, visit *v)
+{
+    if (!v->is_answered)
+        mr_log(MR_LOG_INFO, "the status page: the connection from %s was closed: %s", v->from,
+               v->is_cut ? "it made way for another one" : "it made no HTTP request");
+    if (v->prev)
+        v->prev->next = v->next;
+    else
+        p->oldest = v->next;
+    if (v->next)
+        v->next->prev = v->prev;
+    else
+        p->newest = v->prev;
+    p->n_visits -= !v->is_cut;
+    mr_free(v);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *c, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    mr__status_page *p = cls;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        make_room(p, mr__clock_ns(CLOCK_MONOTONIC));
+        *context = new_visit(p, c);
+    } else if (*context) {
+        end_visit(p, *context);
+        *context = NULL;
+    }
+}
+
+/* ---- beginning and end ---- */
+
+static mr_code check_place(const mr__status_page_opts *o, const mr__address *at, mr_status *st)
+{
+    if (o->is_public || mr__address_is_loopback(at))
+        return MR_OK;
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "--status %s could be read from other hosts, and --listen cannot be reached from "
+        "there; use --status 127.0.0.1:0, or let --listen be open to other hosts too",
+        o->listen);
+}
+
+/* The thread takes no signals: they are for the program's own. */
+static mr_code start_daemon(mr__status_page *p, int fd, mr_status *st)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    p->daemon = MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL,
+                                 on_request, p, MHD_OPTION_LISTEN_SOCKET, fd,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)(2 * MOST_VISITS),
+                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(SILENT / SECOND),
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOST_HEADER,
+                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, p, MHD_OPTION_END);
+    int err = errno;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return p->daemon ? MR_OK : mr_fail_errno(st, err ? err : ENOMEM, "the status page's thread");
+}
+
+static mr_code open_page(mr__status_page *p, mr_status *st)
+{
+    mr__address at;
+    int fd;
+    MR_TRY(mr__address_resolve(p->o.listen, &at, st));
+    MR_TRY(check_place(&p->o, &at, st));
+    MR_TRY(mr__address_listen(&at, &fd, &p->address, st));
+    mr_code rc = start_daemon(p, fd, st);
+    if (rc != MR_OK) {
+        mr__sys->close(fd);
+        return rc;
+    }
+    if (!mr__address_is_loopback(&at))
+        mr_log(MR_LOG_WARNING,
+               "the status page at %s is open to other hosts and needs no token; it shows names of "
+               "jobs and addresses of workers, and takes no orders",
+               p->address.text);
+    return MR_OK;
+}
+
+mr_code mr__status_page_open(mr__status_page **out, const mr__status_page_opts *opts, mr_status *st)
+{
+    mr__status_page *p = mr_calloc(1, sizeof *p);
+    if (!p || !(p->title = mr_strdup(opts->title))) {
+        mr_free(p);
+        return mr_fail_memory(st, sizeof *p, "a status page");
+    }
+    p->o = *opts;
+    p->posted.run = give_report;
+    pthread_mutex_init(&p->lock, NULL);
+    mr__timed_cond_init(&p->arrived);
+    mr_code rc = open_page(p, st);
+    if (rc != MR_OK) {
+        mr__status_page_close(p);
+        return rc;
+    }
+    *out = p;
+    return MR_OK;
+}
+
+const char *mr__status_page_address(const mr__status_page *p)
+{
+    return p->address.text;
+}
+
+/* A request that the HTTP thread posted comes back before its memory goes. */
+static void take_back(mr__status_page *p)
+{
+    mr_status st;
+    for (;;) {
+        pthread_mutex_lock(&p->lock);
+        bool is_wanted = p->is_wanted;
+        pthread_mutex_unlock(&p->lock);
+        if (!is_wanted || mr__loop_turn(p->o.loop, mr__loop_now(p->o.loop), &st) != MR_OK)
+            return;
+    }
+}
+
+void mr__status_page_close(mr__status_page *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->is_closing = true;
+    pthread_cond_broadcast(&p->arrived);
+    pthread_mutex_unlock(&p->lock);
+    if (p->daemon)
+        MHD_stop_daemon(p->daemon);
+    take_back(p);
+    pthread_cond_destroy(&p->arrived);
+    pthread_mutex_destroy(&p->lock);
+    json_decref(p->report);
+    mr_free(p->fresh);
+    mr_free(p->text);
+    mr_free(p->title);
+    mr_free(p);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/service/worker/file_roots.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/system/system.h"
+
+enum { MOST_ROOTS = 256 };
+
+static char roots[MOST_ROOTS][PATH_MAX]; /* without links; "" is the root of all files */
+static size_t n_roots;
+static const mr__system *beneath;
+static mr__system table;
+
+static bool is_below(const char *path)
+{
+    for (size_t i = 0; i < n_roots; i++) {
+        size_t n = strlen(roots[i]);
+        if (strncmp(path, roots[i], n) == 0 && (path[n] == '/' || path[n] == '\0'))
+            return true;
+    }
+    return n_roots == 0;
+}
+
+/* The file that path leads to; where it is not there, what of it is. */
+static bool leads_below(const char *path)
+{
+    char real[PATH_MAX], part[PATH_MAX];
+    if (realpath(path, real))
+        return is_below(real);
+    if (errno != ENOENT || strlen(path) >= sizeof part)
+        return false;
+    strcpy(part, path); /* a file to be made, or one that is missing: in its directory */
+    char *slash = strrchr(part, '/');
+    if (slash == part)
+        slash[1] = '\0';
+    else if (slash)
+        *slash = '\0';
+    return realpath(slash ? part : ".", real) ? is_below(real) : errno == ENOENT;
+}
+
+/* The file that is open as fd. */
+static bool is_open_below(int fd)
+{
+    char link[64], real[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, real, sizeof real - 1);
+    if (n < 0)
+        return false;
+    real[n] = '\0';
+    return is_below(real);
+}
+
+static int open_below(const char *path, int flags, mode_t mode)
+{
+    if (!leads_below(path)) {
+        errno = EACCES;
+        return -1;
+    }
+    int fd = beneath->open(path, flags, mode);
+    if (fd >= 0 && !is_open_below(fd)) { /* it was moved meanwhile */
+        beneath->close(fd);
+        errno = EACCES;
+        return -1;
+    }
+    return fd;
+}
+
+static DIR *opendir_below(const char *path)
+{
+    int fd = open_below(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (fd >= 0 && !dir)
+        beneath->close(fd);
+    return dir;
+}
+
+static bool refused(const char *path)
+{
+    if (leads_below(path))
+        return false;
+    errno = EACCES;
+    return true;
+}
+
+static int stat_below(const char *path, struct stat *out)
+{
+    return refused(path) ? -1 : beneath->stat(path, out);
+}
+
+static int rename_below(const char *from, const char *to)
+{
+    return refused(from) || refused(to) ? -1 : beneath->rename(from, to);
+}
+
+static int unlink_below(const char *path)
+{
+    return refused(path) ? -1 : beneath->unlink(path);
+}
+
+static int mkdir_below(const char *path, mode_t mode)
+{
+    return refused(path) ? -1 : beneath->mkdir(path, mode);
+}
+
+mr_code mr__roots_set(const char *const *names, size_t n, const mr__system **out, mr_status *st)
+{
+    *out = NULL;
+    if (n > MOST_ROOTS)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d directories, not %zu", MOST_ROOTS, n);
+    for (size_t i = 0; i < n; i++) {
+        struct stat s;
+        if (!realpath(names[i], roots[i]) || stat(roots[i], &s) != 0)
+            return mr_fail_errno(st, errno, "the root %s", names[i]);
+        if (!S_ISDIR(s.st_mode))
+            return mr_fail_errno(st, ENOTDIR, "the root %s", names[i]);
+        if (strcmp(roots[i], "/") == 0)
+            roots[i][0] = '\0';
+    }
+    n_roots = n;
+    if (n == 0)
+        return MR_OK;
+    beneath = mr__sys;
+    table = *beneath;
+    table.open = open_below;
+    table.opendir = opendir_below;
+    table.stat = stat_below;
+    table.rename = rename_below;
+    table.unlink = unlink_below;
+    table.mkdir = mkdir_below;
+    *out = &table;
+    return MR_OK;
+}
+
+void mr__roots_explain(mr_status *st)
+{
+    if (n_roots && st->code == MR_PERMISSION_DENIED && st->sys_errno == EACCES && st->file[0] &&
+        !leads_below(st->file))
+        snprintf(st->message, sizeof st->message,
+                 "the file is outside of the directories that --root allows");
+}

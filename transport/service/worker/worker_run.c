@@ -1,0 +1,714 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/service/worker/worker_run.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
+#include "transport/net/lookup.h"
+#include "transport/service/worker/worker_streams.h"
+#include "transport/service/worker/match.h"
+#include "transport/service/worker/producer.h"
+#include "transport/service/jitter.h"
+#include "transport/service/status/daemon.h"
+#include "transport/service/worker/worker_status.h"
+
+#define SECOND          ((int64_t)1000000000)
+#define BACKOFF_FIRST   ((int64_t)50000000)
+#define BACKOFF_MOST    (5 * SECOND)
+#define MEASURE_SECONDS 0.1 /* between looks at how fast a client reads */
+#define MEASURE_BYTES   65536.0
+/* LENT_PART: of a memory limit, what is shared with clients of this host; LEAST_LENT: with one. */
+enum { MOST_QUEUED = 16 << 20, LENT_PART = 8, LEAST_LENT = 1 << 20 };
+
+/* A client's connection. */
+typedef struct guest {
+    mr__guest g;        /* first */
+    mr__lender *lender; /* memory that it shares; NULL: none */
+    size_t lent;        /* bytes of it */
+    /* how fast it takes what is sent, while something waits to be sent */
+    int64_t busy_since;
+    size_t queued_then, put; /* bytes queued at the time, and since */
+    double link;             /* bytes a second; 0: not known, or fast */
+} guest;
+
+/* A stream that is produced. */
+typedef struct producing {
+    struct producing *next, *prev;
+    uint64_t id;
+    mr__producer *p;
+    uint64_t client; /* that its last block was sent to */
+    Mr__Wire__Hosted stream;
+    uint64_t next_element;
+    bool is_held; /* it may go on, when that client has read */
+    bool is_stopped;
+} producing;
+
+struct mr__worker_run {
+    mr__server s; /* first */
+    mr__worker_run_opts o;
+    mr__host *host;
+    char address[128];
+    mr__id_map producers_by_id;
+    producing *producers;
+    /* the dispatcher */
+    mr__connection dispatcher;
+    enum { AWAY, LOOKING_UP, CONNECTING, READY } link;
+    bool host_knows; /* that it is there */
+    bool said_away;
+    mr__lookup *lookup;
+    int64_t backoff;
+    uint64_t random;
+    mr__timer retry, tick;
+    size_t n_matching;
+    size_t lent; /* bytes of memory shared with clients */
+    mr__worker_status status;
+};
+
+#define OF(type, member, p) ((type *)((char *)(p)-offsetof(type, member)))
+
+static int64_t now_of(const mr__worker_run *r)
+{
+    return mr__loop_now(r->s.loop);
+}
+
+static guest *guest_of(const mr__worker_run *r, uint64_t client)
+{
+    return (guest *)mr__server_guest(&r->s, client);
+}
+
+/* ---- time ---- */
+
+static void set_timer(mr__worker_run *r, mr__timer *t, int64_t at)
+{
+    mr_status st;
+    if (at != INT64_MAX && mr__timer_set(r->s.loop, t, at, &st) != MR_OK)
+        mr__server_fail(&r->s, &st);
+}
+
+static void ticked(mr__timer *t)
+{
+    mr__worker_run *r = OF(mr__worker_run, tick, t);
+    if (!r->s.is_draining)
+        set_timer(r, &r->tick, mr__host_tick(r->host, now_of(r)));
+}
+
+/* The dispatcher may have asked the host to drain. */
+static void look(mr__worker_run *r)
+{
+    if (mr__host_draining(r->host))
+        r->s.is_draining = true;
+}
+
+/* ---- producers ---- */
+
+static void forget_producing(mr__worker_run *r, producing *x)
+{
+    mr__id_map_remove(&r->producers_by_id, x->id);
+    if (x->prev)
+        x->prev->next = x->next;
+    else
+        r->producers = x->next;
+    if (x->next)
+        x->next->prev = x->prev;
+    mr_free(x);
+}
+
+static void producer_made(void *ctx, uint64_t number, const mr__made *made)
+{
+    mr__worker_run *r = ctx;
+    mr__host_made(r->host, number, made, now_of(r));
+}
+
+static void producer_failed(void *ctx, uint64_t number, uint64_t first, const mr_status *why,
+                            const void *position, size_t position_bytes, bool fatal)
+{
+    mr__worker_run *r = ctx;
+    mr__host_failed(r->host, number, first, why, position, position_bytes, fatal, now_of(r));
+}
+
+static void producer_ended(void *ctx, uint64_t number, uint64_t elements, const void *position,
+                           size_t position_bytes)
+{
+    mr__worker_run *r = ctx;
+    mr__host_ended(r->host, number, elements, position, position_bytes, now_of(r));
+}
+
+static void producer_gone(void *ctx, uint64_t number)
+{
+    mr__worker_run *r = ctx;
+    producing *x = mr__id_map_get(&r->producers_by_id, number);
+    if (x)
+        forget_producing(r, x);
+}
+
+static void producer_wants_split(void *ctx, uint64_t number, uint64_t index, uint64_t repetition)
+{
+    mr__worker_run *r = ctx;
+    mr__host_wants_split(r->host, number, index, repetition, now_of(r));
+}
+
+static const mr__producer_out producer_out = {producer_made, producer_failed, producer_ended,
+                                              producer_wants_split, producer_gone};
+
+/* One that cannot be started says so as soon as the host can be called. */
+typedef struct apology {
+    mr__posted posted; /* first */
+    mr__worker_run *run;
+    uint64_t producer, first;
+    mr_status why;
+} apology;
+
+static void apologize(mr__posted *p)
+{
+    apology *a = (apology *)p;
+    mr__worker_run *r = a->run;
+    mr__host_failed(r->host, a->producer, a->first, &a->why, NULL, 0, true, now_of(r));
+    mr_free(a);
+}
+
+static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wire__Host *what,
+                      const Mr__Wire__Open *open)
+{
+    mr__worker_run *r = ctx;
+    const guest *g = guest_of(r, client);
+    mr_status st;
+    const mr__producer_opts opts = {.loop = r->s.loop,
+                                    .executor = r->o.executor,
+                                    .watch = r->o.watch,
+                                    .memory_limit = r->o.memory_limit,
+                                    .worker = r->address,
+                                    .lender = g ? g->lender : NULL,
+                                    .out = &producer_out,
+                                    .ctx = r};
+    producing *x = mr_calloc(1, sizeof *x);
+    mr_code rc = x ? mr__id_map_set(&r->producers_by_id, number, x, &st)
+                   : mr_fail_memory(&st, sizeof *x, "a stream");
+    if (rc == MR_OK) {
+        rc = mr__producer_start(&x->p, number, what, open, &opts, &st);
+        if (rc != MR_OK)
+            mr__id_map_remove(&r->producers_by_id, number);
+    }
+    if (rc == MR_OK) {
+        x->id = number;
+        x->next = r->producers;
+        if (r->producers)
+            r->producers->prev = x;
+        r->producers = x;
+        return;
+    }
+    mr_free(x);
+    mr_log(MR_LOG_ERROR, "a stream cannot be started: %s", st.message);
+    apology *a = mr_calloc(1, sizeof *a);
+    if (!a)
+        return; /* the client finds the stream silent, and it is lost to it with the connection */
+    a->posted.run = apologize;
+    a->run = r;
+    a->producer = number;
+    a->first = open->first;
+    st.code = MR_UNAVAILABLE; /* another worker may have room */
+    a->why = st;
+    mr__loop_post(r->s.loop, &a->posted);
+}
+
+/* Bytes that may wait for a client when x goes on. */
+static size_t most_queued(const producing *x)
+{
+    return mr__producer_is_tight(x->p) ? 0 : MOST_QUEUED;
+}
+
+static void out_go(void *ctx, uint64_t number)
+{
+    mr__worker_run *r = ctx;
+    producing *x = mr__id_map_get(&r->producers_by_id, number);
+    if (!x || x->is_stopped)
+        return;
+    const guest *g = x->client ? guest_of(r, x->client) : NULL;
+    x->is_held = g && mr__connection_queued(&g->g.c) > most_queued(x);
+    if (!x->is_held)
+        mr__producer_go(x->p, g ? g->link : 0);
+}
+
+static void out_split(void *ctx, uint64_t number, uint64_t index, uint64_t split, bool end)
+{
+    mr__worker_run *r = ctx;
+    producing *x = mr__id_map_get(&r->producers_by_id, number);
+    if (x && !x->is_stopped)
+        mr__producer_split(x->p, index, split, end);
+}
+
+static void out_stop(void *ctx, uint64_t number)
+{
+    mr__worker_run *r = ctx;
+    producing *x = mr__id_map_get(&r->producers_by_id, number);
+    if (!x || x->is_stopped)
+        return;
+    x->is_stopped = true;
+    mr__producer_stop(x->p);
+}
+
+/* ---- what the host wants done ---- */
+
+static void out_to_dispatcher(void *ctx, const mr__message *m)
+{
+    mr__worker_run *r = ctx;
+    mr_status st;
+    if (r->link == READY && mr__connection_send(&r->dispatcher, m, &st) != MR_OK)
+        mr__connection_close(&r->dispatcher, &st);
+}
+
+static void out_to_client(void *ctx, uint64_t client, const mr__message *m)
+{
+    mr__worker_run *r = ctx;
+    guest *g = guest_of(r, client);
+    mr_status st;
+    if (g && !g->g.c.closing && mr__connection_send(&g->g.c, m, &st) != MR_OK)
+        mr__connection_close(&g->g.c, &st);
+}
+
+/* `more` bytes are to be queued, or (0) some were sent. */
+static void measure(guest *g, size_t more)
+{
+    int64_t now = mr__loop_now(g->g.server->loop);
+    size_t queued = mr__connection_queued(&g->g.c);
+    double took = (double)(now - g->busy_since) * 1e-9;
+    if (g->queued_then + g->put && (queued == 0 || took > MEASURE_SECONDS)) {
+        double sent = (double)(g->queued_then + g->put - queued);
+        if (sent > MEASURE_BYTES)
+            g->link = took > 0 ? sent / took : 0;
+        g->put = g->queued_then = 0;
+    }
+    if (g->queued_then + g->put == 0) {
+        g->busy_since = now;
+        g->queued_then = queued;
+    }
+    g->put += more;
+}
+
+static void out_block(void *ctx, uint64_t client, const Mr__Wire__Hosted *stream,
+                      const mr__made *made, uint32_t compression)
+{
+    mr__worker_run *r = ctx;
+    guest *g = guest_of(r, client);
+    mr__produced *block = made->block;
+    producing *x = mr__id_map_get(&r->producers_by_id, block->producer);
+    mr_status st;
+    if (x) {
+        x->client = client;
+        x->stream = *stream;
+        x->next_element = made->first + made->rows;
+    }
+    r->status.elements += made->rows;
+    r->status.bytes += made->bytes;
+    (void)compression; /* the producer has it from Open */
+    if (g && !g->g.c.closing)
+        measure(g, (size_t)block->frame.bytes);
+    if (g && !g->g.c.closing && mr__connection_send_block(&g->g.c, &block->frame, &st) != MR_OK)
+        mr__connection_close(&g->g.c, &st);
+    mr__producer_drop(block);
+}
+
+static void out_drop(void *ctx, void *block)
+{
+    (void)ctx;
+    mr__producer_drop(block);
+}
+
+static void out_close_client(void *ctx, uint64_t client, const mr_status *why)
+{
+    mr__worker_run *r = ctx;
+    guest *g = guest_of(r, client);
+    if (!g)
+        return;
+    g->g.is_known = false;
+    mr__connection_close(&g->g.c, why);
+}
+
+static void out_close_dispatcher(void *ctx)
+{
+    mr__worker_run *r = ctx;
+    mr_status why;
+    r->host_knows = false;
+    mr_fail(&why, MR_UNAVAILABLE, "it is silent");
+    if (r->link == READY)
+        mr__connection_close(&r->dispatcher, &why);
+}
+
+static void out_note(void *ctx, mr_log_level level, const char *line)
+{
+    mr__worker_run *r = ctx;
+    mr__recent_add(&r->status.lines, level, line, now_of(r));
+    mr_log(level, "%s", line);
+}
+
+/* ---- lists of files ---- */
+
+static void matched(void *ctx, uint64_t job_id, const Mr__Wire__Lists *lists)
+{
+    mr__worker_run *r = ctx;
+    r->n_matching--;
+    mr__host_matched(r->host, job_id, lists, now_of(r));
+}
+
+static void out_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
+{
+    mr__worker_run *r = ctx;
+    mr_status st;
+    if (mr__match_start(r->s.loop, job_id, job, r->address, matched, r, &st) == MR_OK) {
+        r->n_matching++;
+        return;
+    }
+    mr_log(MR_LOG_ERROR, "a job's files cannot be looked up: %s", st.message);
+    if (r->link == READY) /* connecting again, the dispatcher asks again */
+        mr__connection_close(&r->dispatcher, &st);
+}
+
+static const mr__host_out out = {.to_dispatcher = out_to_dispatcher,
+                                 .to_client = out_to_client,
+                                 .block = out_block,
+                                 .drop = out_drop,
+                                 .start = out_start,
+                                 .go = out_go,
+                                 .stop = out_stop,
+                                 .split = out_split,
+                                 .match = out_match,
+                                 .close_client = out_close_client,
+                                 .close_dispatcher = out_close_dispatcher,
+                                 .note = out_note};
+
+/* ---- the dispatcher ---- */
+
+static void away(mr__worker_run *r, const mr_status *why)
+{
+    bool was_there = r->link == READY;
+    r->link = AWAY;
+    if (r->s.is_draining)
+        return;
+    if (why->code == MR_PERMISSION_DENIED || (why->code == MR_FAILED_PRECONDITION && !was_there)) {
+        mr__server_fail(&r->s, why);
+        return;
+    }
+    if (was_there || !r->said_away)
+        mr_log(MR_LOG_WARNING, "%s the dispatcher at %s (%s); trying again",
+               was_there ? "lost the connection to" : "cannot reach", r->o.dispatcher,
+               why->code == MR_END ? "it closed the connection" : why->message);
+    r->said_away = true;
+    r->backoff = r->backoff ? 2 * r->backoff : BACKOFF_FIRST;
+    if (r->backoff > BACKOFF_MOST)
+        r->backoff = BACKOFF_MOST;
+    set_timer(r, &r->retry, now_of(r) + mr__jittered(&r->random, r->backoff));
+}
+
+static void dispatcher_ready(mr__connection *c)
+{
+    mr__worker_run *r = OF(mr__worker_run, dispatcher, c);
+    r->link = READY;
+    if (r->s.is_draining)
+        return;
+    if (r->said_away)
+        mr_log(MR_LOG_INFO, "connected to the dispatcher at %s", r->o.dispatcher);
+    r->said_away = false;
+    r->backoff = 0;
+    r->host_knows = true;
+    mr__host_dispatcher_opened(r->host, now_of(r));
+    set_timer(r, &r->tick, mr__host_tick(r->host, now_of(r)));
+}
+
+static void dispatcher_message(mr__connection *c, const mr__message *m)
+{
+    mr__worker_run *r = OF(mr__worker_run, dispatcher, c);
+    if (r->s.is_draining || !r->host_knows)
+        return;
+    mr__host_dispatcher_message(r->host, m, now_of(r));
+    look(r);
+}
+
+static void dispatcher_closed(mr__connection *c, const mr_status *why)
+{
+    mr__worker_run *r = OF(mr__worker_run, dispatcher, c);
+    if (r->host_knows)
+        mr__host_dispatcher_closed(r->host, now_of(r));
+    r->host_knows = false;
+    away(r, why);
+}
+
+static const mr__connection_class dispatchers = {
+    .ready = dispatcher_ready, .message = dispatcher_message, .closed = dispatcher_closed};
+
+static void looked_up(void *ctx, const mr__address *to, const mr_status *why)
+{
+    mr__worker_run *r = ctx;
+    mr_status st;
+    r->lookup = NULL;
+    r->link = AWAY;
+    if (r->s.is_draining)
+        return;
+    mr_code rc = to ? MR_OK : why->code;
+    if (to) {
+        r->dispatcher.class_ = &dispatchers;
+        rc = mr__connection_open(&r->dispatcher, r->s.loop, to, MR__WIRE__ROLE__WORKER, r->o.token,
+                                 &st);
+    }
+    if (rc == MR_OK)
+        r->link = CONNECTING;
+    else
+        away(r, to ? &st : why);
+}
+
+static void connect_dispatcher(mr__worker_run *r)
+{
+    mr_status st;
+    r->link = LOOKING_UP;
+    if (mr__lookup_start(&r->lookup, r->s.loop, r->o.dispatcher, looked_up, r, &st) == MR_OK)
+        return;
+    r->lookup = NULL;
+    away(r, &st);
+}
+
+static void retried(mr__timer *t)
+{
+    mr__worker_run *r = OF(mr__worker_run, retry, t);
+    if (!r->s.is_draining && r->link == AWAY)
+        connect_dispatcher(r);
+}
+
+/* ---- clients ---- */
+
+/* Bytes to share with one more client; 0: it is sent its blocks. */
+static size_t lendable(const mr__worker_run *r)
+{
+    size_t most = (size_t)r->o.memory_limit / LENT_PART;
+    if (!r->o.memory_limit)
+        return MR__LENT_BYTES;
+    most = most > r->lent ? (most - r->lent) / 2 : 0; /* others may come */
+    most = most < MR__LENT_BYTES ? most / LEAST_LENT * LEAST_LENT : MR__LENT_BYTES;
+    return most;
+}
+
+/* One of this host shares memory; without it, blocks come over the local socket. */
+static void ready(mr__guest *x)
+{
+    guest *g = (guest *)x;
+    mr__worker_run *r = (mr__worker_run *)x->server;
+    mr_status st;
+    int fd;
+    if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT)
+        return;
+    snprintf(x->from, sizeof x->from, "process %u of this host", x->c.handshake.process);
+    size_t bytes = lendable(r);
+    if (!bytes) {
+        mr_log(MR_LOG_INFO, "%s shares no memory with this worker: its memory limit leaves none",
+               x->from);
+        return;
+    }
+    if (mr__lender_new(&g->lender, bytes, &fd, &st) != MR_OK) {
+        mr_log(MR_LOG_INFO, "%s shares no memory with this worker: %s", x->from, st.message);
+        return;
+    }
+    Mr__Wire__Memory memory = MR__WIRE__MEMORY__INIT;
+    memory.bytes = g->lent = bytes;
+    r->lent += bytes;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_MEMORY;
+    m.memory = &memory;
+    if (mr__connection_pass(&x->c, &m, fd, &st) != MR_OK)
+        mr__connection_close(&x->c, &st);
+}
+
+/* Blocks that the client is done with. */
+static void take_back(guest *g, const Mr__Wire__GiveBack *m)
+{
+    mr_status why;
+    for (size_t i = 0; i < m->n_at; i++)
+        if (!g->lender || !mr__lender_give(g->lender, m->at[i])) {
+            mr_fail(&why, MR_DATA_LOSS, "it gives memory back that it does not have: at %" PRIu64,
+                    m->at[i]);
+            mr__connection_close(&g->g.c, &why);
+            return;
+        }
+}
+
+static void message(mr__guest *g, const mr__message *m)
+{
+    mr__worker_run *r = (mr__worker_run *)g->server;
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_GIVE_BACK)
+        take_back((guest *)g, m->give_back);
+    else
+        mr__host_client_message(r->host, g->id, m, now_of(r));
+}
+
+static void sent(mr__guest *g)
+{
+    mr__worker_run *r = (mr__worker_run *)g->server;
+    measure((guest *)g, 0);
+    size_t queued = mr__connection_queued(&g->c);
+    if (queued > MOST_QUEUED)
+        return;
+    for (producing *x = r->producers; x; x = x->next)
+        if (x->is_held && x->client == g->id && !x->is_stopped && queued <= most_queued(x)) {
+            x->is_held = false;
+            mr__producer_go(x->p, ((guest *)g)->link);
+        }
+}
+
+static void closed(mr__guest *g, bool tell)
+{
+    mr__worker_run *r = (mr__worker_run *)g->server;
+    if (tell)
+        mr__host_client_closed(r->host, g->id, now_of(r));
+    mr__lender *l = ((guest *)g)->lender;
+    r->lent -= ((guest *)g)->lent;
+    if (l)
+        mr__lender_end(l);
+    mr__lender_unref(l);
+}
+
+/* ---- the end ---- */
+
+static void stop_producing(mr__worker_run *r)
+{
+    for (producing *x = r->producers; x; x = x->next)
+        out_stop(r, x->id);
+}
+
+/* Streams go back to the dispatcher, and what was sent to clients reaches them. */
+static void drain(mr__server *s)
+{
+    mr__worker_run *r = (mr__worker_run *)s;
+    if (r->o.draining)
+        r->o.draining(r->o.ctx);
+    mr__host_drain(r->host, now_of(r));
+    if (r->link == READY)
+        mr__connection_finish(&r->dispatcher);
+    else if (r->link == CONNECTING)
+        mr__connection_close(&r->dispatcher, NULL);
+    stop_producing(r);
+}
+
+static bool is_linked(const mr__worker_run *r)
+{
+    return r->link == READY || r->link == CONNECTING;
+}
+
+static bool is_busy(mr__server *s)
+{
+    mr__worker_run *r = (mr__worker_run *)s;
+    if (s->is_over && is_linked(r))
+        mr__socket_close(&r->dispatcher.socket);
+    return r->producers || r->n_matching || is_linked(r);
+}
+
+/* ---- beginning ---- */
+
+static char *report(void *ctx)
+{
+    mr__worker_run *r = ctx;
+    json_t *streams = json_array();
+    for (const producing *x = r->producers; x; x = x->next) {
+        const guest *g = guest_of(r, x->client);
+        if (!x->is_stopped)
+            mr__worker_status_stream(streams, &x->stream, x->next_element, g ? g->g.from : "");
+    }
+    return mr__worker_status_report(&r->status,
+                                    &(mr__worker_now){.dispatcher = r->o.dispatcher,
+                                                      .is_connected = r->link == READY,
+                                                      .is_draining = r->s.is_draining,
+                                                      .n_clients = r->s.n_guests,
+                                                      .now = now_of(r)},
+                                    streams);
+}
+
+static mr_code open_all(mr__worker_run *r, mr_status *st)
+{
+    MR_TRY(mr__server_open(&r->s, r->o.loop, st));
+    if (mr__sys->getrandom(&r->random, sizeof r->random, 0) != (ssize_t)sizeof r->random)
+        return mr_fail(st, MR_INTERNAL, "no random bytes");
+    MR_TRY(mr__server_listen(&r->s, r->o.listen, st));
+    mr__server_listen_locally(&r->s);
+    MR_TRY(mr__address_reached(&r->s.listener.address, r->o.dispatcher, r->address, st));
+    r->status.started = now_of(r);
+    MR_TRY(
+        mr__server_show(&r->s, r->o.status, "worker", r->address, mr__worker_view, report, r, st));
+    MR_TRY(mr__host_new(&r->host, r->address, r->random | 1, r->o.tags, r->o.n_tags, &out, r, st));
+    MR_TRY(mr__server_heed(&r->s, r->o.cancel, st));
+    r->tick.fire = ticked;
+    r->retry.fire = retried;
+    connect_dispatcher(r);
+    return MR_OK;
+}
+
+mr_code mr__worker_run_open(mr__worker_run **result, const mr__worker_run_opts *opts, mr_status *st)
+{
+    mr__worker_run *r = mr_calloc(1, sizeof *r);
+    if (!r)
+        return mr_fail_memory(st, sizeof *r, "a worker");
+    r->o = *opts;
+    r->s = (mr__server){.guest_bytes = sizeof(guest),
+                        .role = MR__WIRE__ROLE__WORKER,
+                        .token = opts->token,
+                        .may_leave = true, /* a client may end while blocks are on their way */
+                        .ready = ready,
+                        .message = message,
+                        .sent = sent,
+                        .closed = closed,
+                        .drain = drain,
+                        .is_busy = is_busy};
+    mr_code rc = open_all(r, st);
+    if (rc != MR_OK) {
+        mr__worker_run_close(r);
+        return rc;
+    }
+    *result = r;
+    return MR_OK;
+}
+
+const char *mr__worker_run_address(const mr__worker_run *r)
+{
+    return r->address;
+}
+
+const char *mr__worker_run_status_address(const mr__worker_run *r)
+{
+    return r->s.page ? mr__status_page_address(r->s.page) : NULL;
+}
+
+bool mr__worker_run_is_loopback(const mr__worker_run *r)
+{
+    return mr__address_is_loopback(&r->s.listener.address);
+}
+
+mr_code mr__worker_run_serve(mr__worker_run *r, mr_status *st)
+{
+    return mr__server_serve(&r->s, st);
+}
+
+void mr__worker_run_close(mr__worker_run *r)
+{
+    mr_status st;
+    if (!r)
+        return;
+    mr__loop *loop = r->s.loop;
+    r->s.is_draining = true;
+    if (r->host)
+        mr__host_drain(r->host, 0);
+    if (is_linked(r))
+        mr__connection_close(&r->dispatcher, NULL);
+    stop_producing(r);
+    bool is_closed = mr__server_stop(&r->s);
+    if (loop && is_closed) {
+        mr__timer_clear(loop, &r->tick);
+        mr__timer_clear(loop, &r->retry);
+        if (r->lookup) {
+            mr__lookup_abandon(r->lookup);
+            is_closed = mr__loop_turn(loop, now_of(r), &st) == MR_OK;
+        }
+    }
+    mr__host_free(r->host);
+    mr__id_map_reset(&r->producers_by_id);
+    mr__server_end(&r->s, is_closed);
+    mr_free(r);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/service/worker/worker_status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "pipeline/version.h"
+
+#define NAME "millrace_worker_"
+enum { MOST_ROWS = 1000 };
+
+static const mr__status_field figures[] = {
+    {.key = "streams",
+     .title = "Streams",
+     .kind = MR__STATUS_NUMBER,
+     .metric = NAME "streams",
+     .help = "Streams that clients read here."},
+    {.key = "clients",
+     .title = "Clients",
+     .kind = MR__STATUS_NUMBER,
+     .metric = NAME "clients",
+     .help = "Clients that are connected."},
+    {.key = "elements_per_second", .title = "Elements", .kind = MR__STATUS_RATE},
+    {.key = "elements",
+     .title = "Elements since the start",
+     .kind = MR__STATUS_NUMBER,
+     .metric = NAME "sent_elements_total",
+     .help = "Elements sent to clients since the start."},
+    {.key = "bytes_per_second", .title = "Bytes a second", .kind = MR__STATUS_BYTES},
+    {.key = "bytes",
+     .title = "Sent",
+     .kind = MR__STATUS_BYTES,
+     .metric = NAME "sent_bytes_total",
+     .help = "Bytes of blocks sent to clients since the start."},
+    {.key = "dispatcher", .title = "Dispatcher", .kind = MR__STATUS_TEXT},
+    {.key = "connected",
+     .title = "Connected to it",
+     .kind = MR__STATUS_YES,
+     .metric = NAME "connected",
+     .help = "1 while it is connected to its dispatcher."},
+    {.key = "draining",
+     .title = "Draining",
+     .kind = MR__STATUS_YES,
+     .metric = NAME "draining",
+     .help = "1 while it gives its streams back."},
+    {.key = "uptime_seconds",
+     .title = "Up",
+     .kind = MR__STATUS_DURATION,
+     .metric = NAME "uptime_seconds",
+     .help = "Seconds since the start."},
+    {.key = "version", .title = "Version", .kind = MR__STATUS_TEXT},
+    {0}};
+
+static const mr__status_field stream_fields[] = {
+    {.key = "job", .title = "Job's number", .kind = MR__STATUS_TEXT},
+    {.key = "stream", .title = "Stream", .kind = MR__STATUS_NUMBER},
+    {.key = "generation", .title = "Generation", .kind = MR__STATUS_NUMBER},
+    {.key = "elements", .title = "Elements", .kind = MR__STATUS_NUMBER},
+    {.key = "client", .title = "Client", .kind = MR__STATUS_TEXT},
+    {0}};
+
+const mr__status_table mr__worker_view[] = {
+    {"status", NULL, NULL, figures},
+    {"streams", "Streams that are read here", "No client reads a stream from this worker.",
+     stream_fields},
+    {"events", "Last events", "Nothing has happened yet.", mr__recent_fields},
+    {0}};
+
+void mr__worker_status_stream(json_t *streams, const Mr__Wire__Hosted *s, uint64_t next_element,
+                              const char *client)
+{
+    char job[32];
+    snprintf(job, sizeof job, "%016" PRIx64, s->job_id);
+    json_array_append_new(
+        streams, json_pack("{s:s, s:I, s:I, s:I, s:o}", "job", job, "stream", (json_int_t)s->stream,
+                           "generation", (json_int_t)s->generation, "elements",
+                           (json_int_t)next_element, "client", mr__json_text(client)));
+}
+
+char *mr__worker_status_report(mr__worker_status *s, const mr__worker_now *now, json_t *streams)
+{
+    json_t *page = json_object();
+    size_t n = json_array_size(streams), left_out = n > MOST_ROWS ? n - MOST_ROWS : 0;
+    mr__rate_measure(&s->elements_rate, s->elements, now->now);
+    mr__rate_measure(&s->bytes_rate, s->bytes, now->now);
+    json_object_set_new(page, "status",
+                        json_pack("{s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:b, s:b, s:f, s:s}",
+                                  "streams", (json_int_t)n, "clients", (json_int_t)now->n_clients,
+                                  "elements", (json_int_t)s->elements, "elements_per_second",
+                                  s->elements_rate.per_second, "bytes", (json_int_t)s->bytes,
+                                  "bytes_per_second", s->bytes_rate.per_second, "dispatcher",
+                                  mr__json_text(now->dispatcher), "connected", now->is_connected,
+                                  "draining", now->is_draining, "uptime_seconds",
+                                  (double)(now->now - s->started) * 1e-9, "version", mr_version()));
+    json_object_set_new(page, "left_out", json_pack("{s:I}", "streams", (json_int_t)left_out));
+    while (json_array_size(streams) > MOST_ROWS)
+        json_array_remove(streams, json_array_size(streams) - 1);
+    json_object_set_new(page, "streams", streams);
+    json_object_set_new(page, "events", mr__recent_json(&s->lines, now->now));
+    return mr__json_print(page);
+}
