@@ -432,8 +432,8 @@ static void free_slot(const mr__run *x, mr__step_result *s)
     mr_free(s->shapes);
 }
 
-/* What an error left under way comes to its end, and is undone or settled as if it were collected.
- * */
+/* Waits for the steps that an error left under way, and undoes or settles them as if they were
+ * collected. */
 static void drain(mr__run *x)
 {
     const mr__step_result *result;

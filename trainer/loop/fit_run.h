@@ -27,9 +27,8 @@ typedef struct mr__replica_result {
 typedef struct mr__step_result {
     mr__completion done;
     mr__replica_result **replicas; /* one a replica */
-    void *
-        *predictions; /* of each replica those of all outputs, pinned; NULL: not wanted, or nothing
-                           yet */
+    /* Of each replica those of all outputs, pinned; NULL: not requested, or none yet. */
+    void **predictions;
     size_t *capacity; /* bytes of each */
     mr_array *shapes; /* of each */
     uint64_t strategy_step;

@@ -73,7 +73,7 @@ static mr_code write_hello(mr__outbox *o, const mr__hello *h, mr_status *st)
     MR_TRY(put_u32(o, h->process, st));
     MR_TRY(put_bytes(o, h->nonce, sizeof h->nonce, st));
     MR_TRY(put_text(o, h->node, st));
-    MR_TRY(put_text(o, h->host_id, st));
+    MR_TRY(put_text(o, h->machine_id, st));
     MR_TRY(put_text(o, h->local, st));
     MR_TRY(put_u32(o, h->n_facts, st));
     for (uint32_t i = 0; i < h->n_facts; i++) {
@@ -268,7 +268,7 @@ mr_code mr__read_hello(const unsigned char *data, size_t bytes, mr__hello *h, mr
     MR_TRY(get_u32(&r, &h->process, st));
     MR_TRY(get_bytes(&r, h->nonce, sizeof h->nonce, st));
     MR_TRY(get_text(&r, &h->node, st));
-    MR_TRY(get_text(&r, &h->host_id, st));
+    MR_TRY(get_text(&r, &h->machine_id, st));
     MR_TRY(get_text(&r, &h->local, st));
     MR_TRY(get_u32(&r, &h->n_facts, st));
     if (h->n_facts > MR__MAX_FACTS || h->port > 65535)

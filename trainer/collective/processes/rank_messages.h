@@ -52,9 +52,9 @@ typedef struct mr__fact {
 typedef struct mr__hello {
     uint32_t rank, world, port, process;
     uint8_t nonce[MR__RANK_NONCE];
-    const char *node;    /* the name of its host */
-    const char *host_id; /* equal for processes that can share memory */
-    const char *local;   /* abstract name of its unix socket; "": none */
+    const char *node;       /* the name of its machine */
+    const char *machine_id; /* equal for processes that can share memory */
+    const char *local;      /* abstract name of its unix socket; "": none */
     uint32_t n_facts;
     mr__fact facts[MR__MAX_FACTS];
 } mr__hello;

@@ -63,7 +63,7 @@ typedef struct rendezvous {
     uint32_t rank, world, n_met;
     bool all_addresses; /* peers to everyone, from TF_CONFIG */
     mr__hello hello;    /* of this process */
-    char node[128], host_id[128], local_name[64];
+    char node[128], machine_id[128], local_name[64];
     peer *peers;
     connection *connections;
     size_t n_connections;
@@ -91,7 +91,7 @@ static int bind_at(const struct sockaddr *at, socklen_t size, int *err)
     return -1;
 }
 
-/* The same port of every address of this host. */
+/* The same port of every address of this machine. */
 static mr__address any_address(const mr__address *like, uint16_t port)
 {
     mr__address a = {0};
@@ -111,9 +111,9 @@ static uint16_t net_port(const mr__address *a)
                                        : ((const struct sockaddr_in *)&a->to)->sin_port;
 }
 
-/* Processes that have the same host_id can share memory: one boot of one kernel, one namespace of
+/* Processes with the same machine_id can share memory: one boot of one kernel, one namespace of
  * abstract sockets, one user. */
-static void find_host_id(rendezvous *m)
+static void find_machine_id(rendezvous *m)
 {
     struct stat net;
     char boot[64] = "";
@@ -124,8 +124,8 @@ static void find_host_id(rendezvous *m)
     if (n < 36 || mr__sys->stat("/proc/self/ns/net", &net) != 0)
         return;
     boot[36] = '\0';
-    snprintf(m->host_id, sizeof m->host_id, "%s/%llu/%lu", boot, (unsigned long long)net.st_ino,
-             (unsigned long)geteuid());
+    snprintf(m->machine_id, sizeof m->machine_id, "%s/%llu/%lu", boot,
+             (unsigned long long)net.st_ino, (unsigned long)geteuid());
 }
 
 static void listen_locally(rendezvous *m)
@@ -133,8 +133,8 @@ static void listen_locally(rendezvous *m)
     mr__address a;
     char name[64] = "@millrace-";
     int err;
-    find_host_id(m);
-    if (m->o->sockets_only || !m->host_id[0])
+    find_machine_id(m);
+    if (m->o->sockets_only || !m->machine_id[0])
         return;
     for (size_t i = 0; i < MR__RANK_NONCE; i++)
         snprintf(name + 10 + 2 * i, 3, "%02x", m->hello.nonce[i] ^ 0x5a);
@@ -209,7 +209,7 @@ static mr_code dial(rendezvous *m, uint32_t rank, role what, const char *local, 
     mr_status why;
     mr__address a;
     *out = NULL;
-    /* Looked up each time: the name of a host may appear later than we do. */
+    /* Looked up each time: a name may be registered later than we start. */
     mr_code rc = mr__address_resolve(local ? local : k->address, local ? &a : &k->to, &why);
     if (rc == MR_INVALID_ARGUMENT || rc == MR_RESOURCE_EXHAUSTED) {
         if (st)
@@ -498,7 +498,7 @@ static mr_code begin(rendezvous *m, mr_status *st)
     m->hello.world = m->world;
     m->hello.process = (uint32_t)getpid();
     m->hello.node = m->node;
-    m->hello.host_id = m->host_id;
+    m->hello.machine_id = m->machine_id;
     m->hello.local = m->local_name;
     m->hello.n_facts = m->o->n_facts;
     for (uint32_t i = 0; i < m->o->n_facts; i++)
@@ -559,7 +559,7 @@ static mr_code dial_next_locally(rendezvous *m, connection **out, mr_status *st)
     mr_status why;
     *out = NULL;
     if (!m->local_name[0] || !theirs->local[0] || theirs->local[0] != '@' ||
-        strcmp(theirs->host_id, m->host_id) != 0)
+        strcmp(theirs->machine_id, m->machine_id) != 0)
         return MR_OK;
     if (mr__shm_ring_new(&m->next.shm, &fd, &why) != MR_OK) {
         mr_log(MR_LOG_INFO, "values go to rank %u through a socket: %s", next_rank(m), why.message);

@@ -20,7 +20,7 @@ typedef struct mr__rendezvous_opts {
     uint32_t n_facts;
     double connect_timeout_s;
     mr_cancel *cancel; /* NULL: none */
-    bool sockets_only; /* share no memory, also on one host */
+    bool sockets_only; /* share no memory, not even on one machine */
 } mr__rendezvous_opts;
 
 typedef struct mr__member {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_SHM_RING_H
 #define MR_TRAINER_SHM_RING_H
-/* Memory that two processes of one host share: a ring of bytes from a writer to a reader, in a
+/* Memory that two processes of one machine share: a ring of bytes from a writer to a reader, in a
  * sealed memfd. The writer makes it and sends the descriptor to the reader over a unix socket.
  *
  *     | written | read | asleep |      ring of MR__SHM_RING_BYTES bytes      |

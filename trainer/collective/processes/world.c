@@ -535,8 +535,8 @@ void mr__world_announce_end(mr__world *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* In the thread: answers an announcement that this process has made too; else keeps it until
- * then. False: it cannot be read, or be compared any more. */
+/* In the thread: answers an announcement that this process has made too, or keeps it until then.
+ * false: it cannot be read, or is too old to be compared. */
 static bool take_announcement(peer *p)
 {
     mr__world *w = p->w;

@@ -30,8 +30,8 @@ typedef struct mr__link_reader {
 
 /* Sends up to n bytes and returns how many. */
 size_t mr__link_put(mr__link_writer *w, const void *p, size_t n);
-/* What has come, at most `want` bytes: *p is valid until mr__link_consume, which takes n of
- * them. At least `least` where so much has come. */
+/* Returns how much has come, at most `want` bytes, and at least `least` once that much has; *p is
+ * valid until mr__link_consume, which takes n of them. */
 size_t mr__link_peek(mr__link_reader *r, size_t least, size_t want, const void **p);
 void mr__link_consume(mr__link_reader *r, size_t n);
 /* Receives up to n bytes to `to` and returns how many. read_soon: they are to be in the caches. */
