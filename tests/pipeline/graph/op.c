@@ -118,10 +118,10 @@ MR_TEST(traits_need_what_they_are_about)
                         .max_inputs = 1};
     mr_op op = good;
     op.min_inputs = 0;
-    refused(&op, "about one"); /* no infer */
+    refused(&op, "slot or trait that needs one"); /* no infer */
     op.infer = infer;
     op.props = MR_OP_KEEPS_COUNT;
-    refused(&op, "about one");
+    refused(&op, "slot or trait that needs one");
     op.props = MR_OP_REORDERS;
     refused(&op, "MR_P_SHUFFLES");
     op = good;
