@@ -117,8 +117,8 @@ static const char *bad_trait(const mr_op *op)
         if (p->type == MR_PT_BOOL && (p->flags & MR_P_SHUFFLES))
             inputs = 0;
     if ((op->props & MR_OP_REORDERS) && (op->min_inputs != inputs || op->max_inputs != inputs))
-        return "has MR_OP_REORDERS, but not one input, nor is it a source with a parameter "
-               "MR_P_SHUFFLES";
+        return "has MR_OP_REORDERS, but is neither an op with one input nor a source with a "
+               "parameter MR_P_SHUFFLES";
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         const mr_param *p = op->params;
         while (p && p->name && strcmp(p->name, needs[i].param) != 0)

@@ -127,7 +127,7 @@ MR_TEST(traits_need_what_they_are_about)
     op = good;
     op.max_inputs = 2;
     op.props = MR_OP_REORDERS;
-    refused(&op, "without one input");
+    refused(&op, "nor a source with a parameter MR_P_SHUFFLES");
     op = good;
     op.props = MR_OP_RANDOM;
     refused(&op, "without a parameter seed");
