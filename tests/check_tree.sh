@@ -132,7 +132,6 @@ fi
             while (want ~ /\/\.\.\//) sub(/[^\/]+\/\.\.\//, "", want)
             from = room(file); to = room(want)
             if (from == "tests" || want == "pipeline/ops/ops.def" || want == "pipeline/functions/library/functions.def") next # a table, not a header
-            if (file == "bench/scale.c") next # drives the dispatcher, which is not public
             if (index(" " may[from] " ", " " to " ") == 0)
                 print place "\"" want "\": " from " must not know " to
             split(file, f, "/"); split(want, w, "/")

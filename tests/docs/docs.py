@@ -44,6 +44,7 @@ cp a.tfrecord day-2/part-1.tfrecord
 seq 9 >lines.txt
 """
 PRELUDE = """#include <millrace/millrace.h>
+#include <millrace/millrace-transport.h>
 #include <string.h>
 int report(const mr_status *st);
 void use(const mr_array *column);

@@ -261,7 +261,7 @@ MR_TEST(one_dispatcher_a_directory)
     mr_status st;
     begin(&a, mr_test_dir());
     mr_code_is(try_open(&b, mr_test_dir(), NULL, &st), MR_FAILED_PRECONDITION, &st);
-    mr_has_str(st.message, "another dispatcher uses this --state");
+    mr_has_str(st.message, "another dispatcher uses this state directory");
     pid_t child = fork();
     if (child == 0) { /* another process too; without the tests' own assertions */
         mr_code rc = try_open(&b, mr_test_dir(), NULL, &st);

@@ -399,7 +399,7 @@ MR_TEST(nothing_is_said_before_it_is_durable)
     join(&second, "b");
     hear(&second, MR__WIRE__MESSAGE__BODY_FAILED);
     mr_eq_i64(second.last->failed->status->code, MR_RESOURCE_EXHAUSTED);
-    mr_has_str(second.last->failed->status->message, "free space under its --state");
+    mr_has_str(second.last->failed->status->message, "free space in its state directory");
     mr_code_is(ask_at(s.address, (mr__token){0}, "register", "", &json, &st), MR_RESOURCE_EXHAUSTED,
                &st);
     for (int i = 0; i < 5; i++)

@@ -970,10 +970,10 @@ static const mr_op op_distribute = {
 
 /* ---- distributed_dataset: the same of a graph that the service knows ---- */
 
-/* Those of distribute, with the id after the service; made when the op is registered. */
+/* Those of distribute, with the id after the service. */
 static mr_param dataset_table[MOST_PARAMS];
 
-static void make_dataset_table(void)
+static void fill_dataset_table(void)
 {
     size_t n = 0;
     dataset_table[n++] = table[0];
@@ -981,6 +981,12 @@ static void make_dataset_table(void)
                                           .doc = "What 'millrace service register' printed.");
     for (size_t i = 1; table[i].name && n < MOST_PARAMS - 1; i++)
         dataset_table[n++] = table[i];
+}
+
+static void make_dataset_table(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_dataset_table);
 }
 
 static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec **out,
@@ -1036,6 +1042,7 @@ mr_dataset *mr_service_dataset(const char *service, const char *dataset_id,
     distribute_params p = {.service = (char *)(uintptr_t)service,
                            .dataset_id = (char *)(uintptr_t)dataset_id};
     take_opts(&p, opts);
+    make_dataset_table();
     return mr_dataset_new(&op_distributed_dataset, &p, NULL, 0);
 }
 

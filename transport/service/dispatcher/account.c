@@ -113,7 +113,7 @@ static mr_code fail_with(const mr__account *a, const char *what, mr_status *st)
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         code = mr_fail(st, MR_FAILED_PRECONDITION,
-                       "another dispatcher uses this --state; give each a directory of its own");
+                       "another dispatcher uses this state directory; each needs a different one");
         break;
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
@@ -156,11 +156,11 @@ static mr_code make_directory(const char *directory, mr_status *st)
 {
     struct stat s;
     if (mr__sys->stat(directory, &s) == 0)
-        return S_ISDIR(s.st_mode) ? MR_OK
-                                  : mr_fail(st, MR_FAILED_PRECONDITION,
-                                            "--state %s is not a directory", directory);
+        return S_ISDIR(s.st_mode)
+                   ? MR_OK
+                   : mr_fail(st, MR_FAILED_PRECONDITION, "state %s: not a directory", directory);
     if (errno != ENOENT || (mr__sys->mkdir(directory, 0700) != 0 && errno != EEXIST))
-        return mr_fail_errno(st, errno, "--state %s", directory);
+        return mr_fail_errno(st, errno, "state %s", directory);
     /* Its name must last as long as what is in it. */
     char parent[4096];
     if (snprintf(parent, sizeof parent, "%s/..", directory) >= (int)sizeof parent)
@@ -172,7 +172,7 @@ static mr_code make_directory(const char *directory, mr_status *st)
     if (rc == 0)
         return MR_OK;
     mr__sys->rmdir(directory); /* or the next try would take its name for lasting */
-    return mr_fail_errno(st, err, "--state %s", directory);
+    return mr_fail_errno(st, err, "state %s", directory);
 }
 
 static mr_code number_of(mr__account *a, const char *sql, int64_t *out, mr_status *st)

@@ -166,7 +166,7 @@ static json_t *report_page(const mr__dispatcher *d, int64_t now)
         json_object_set_new(
             status, "alarm",
             json_string("The account cannot be written: no new jobs are taken. Free "
-                        "space under its --state."));
+                        "space in its state directory."));
     json_object_set_new(status, "version", json_string(mr_version()));
     json_object_set_new(page, "status", status);
     page_jobs(d, page);

@@ -49,5 +49,5 @@ void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64
 mr_code mr__d_disk_full(mr_status *st)
 {
     return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                   "the dispatcher cannot write its account; free space under its --state");
+                   "the dispatcher cannot write its account; free space in its state directory");
 }

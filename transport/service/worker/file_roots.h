@@ -7,14 +7,16 @@
  * For a whole process: it replaces entries of the table of system calls.
  *
  * thread   mr__file_roots_set before other threads start; the rest any */
+#include <stdbool.h>
 #include "pipeline/status.h"
 #include "pipeline/system/system.h"
 
 /* *out = a table for mr__system_set with which files are opened, listed and checked only below
- * these directories; NULL if n is 0: anywhere.
+ * these directories; NULL if n is 0: anywhere. Replaces those of an earlier call.
  * errors   MR_NOT_FOUND, ...: one of them does not exist, names it */
 mr_code mr__file_roots_set(const char *const *roots, size_t n, const mr__system **out,
                            mr_status *st) MR_NODISCARD;
+bool mr__file_roots_are_set(void);
 /* Adds the reason to the error of a file outside of them. */
 void mr__file_roots_explain(mr_status *st);
 #endif

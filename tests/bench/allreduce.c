@@ -14,10 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The ring has no public header: nobody but a strategy uses it. */
-#include <millrace/trainer/collective/ring/ring.h>
-
-#include "ceiling.h"
+#include "bench/ceiling.h"
+#include "trainer/collective/ring/ring.h"
 
 typedef struct job {
     mr__ring *ring;
@@ -81,7 +79,7 @@ static void run(uint32_t rank, int tcp, size_t bytes, bool sockets_only)
     job j = {.tcp = tcp, .bytes = bytes, .data = calloc(bytes, 1), .other = calloc(bytes, 1)};
     setenv("RANK", text, 1);
     mr__world_opts opts = {
-        .meeting = {.cluster = &c, .connect_timeout_s = 30, .sockets_only = sockets_only},
+        .rendezvous = {.cluster = &c, .connect_timeout_s = 30, .sockets_only = sockets_only},
         .peer_timeout_s = 30};
     if (!j.data || !j.other)
         bench_die("no memory");

@@ -6,10 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The ring has no public header: nobody but a strategy uses it. */
-#include <millrace/trainer/collective/ring/ring.h>
-
-#include "ceiling.h"
+#include "bench/ceiling.h"
+#include "trainer/collective/ring/ring.h"
 
 typedef struct job {
     mr__ring *ring;
@@ -47,7 +45,7 @@ int main(int argc, char **argv)
     mr_cluster c = {0};
     mr__world *w = NULL;
     job j = {.data = calloc(most, 1)};
-    mr__world_opts opts = {.meeting = {.cluster = &c, .connect_timeout_s = 30},
+    mr__world_opts opts = {.rendezvous = {.cluster = &c, .connect_timeout_s = 30},
                            .peer_timeout_s = 30};
     if (!j.data)
         bench_die("no memory");
