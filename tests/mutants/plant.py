@@ -7,9 +7,8 @@
 A row of a table, with a tab between its fields, says in this order: the behaviour that is broken (a name), the
 source file, the text there (it must stand there exactly once), what replaces it, the tests that should notice
 (separated by commas, run until one fails: names of ctest, or PROGRAM:PART for those tests of test_PROGRAM that have
-PART in their name, or cuda:PART for those of test_trainer on the double of NVIDIA's libraries), and, for a fault that
-no test can notice, why. "\\n" in a text is a new line. Rows with a reason
-count as survivors.
+PART in their name, or cuda:PART for those of test_trainer_device on the double of NVIDIA's libraries), and, for a
+fault that no test can notice, why. "\\n" in a text is a new line. Rows with a reason count as survivors.
 
 Rows are taken by file, so that one file is compiled a row; only the programs that a row's tests need are linked, and
 only those tests run. The last line counts the verdicts and says how long it took. A fault whose test runs into its
@@ -139,7 +138,7 @@ def check_tiers(rows):
         for test in row.tests:
             program, _, part = test.partition(":")
             if program == "cuda":
-                made = [(name, tier) for key, of in programs.items() if key.startswith("trainer") for name, tier in of]
+                made = programs["trainer_device"]
             else:
                 made = programs.get(program, [])
             its = [tier for name, tier in made if part in name] or scripts.get(test, [])
@@ -188,7 +187,7 @@ def targets_of(tests):
     out = set()
     for test in (test.partition(":")[0] for test in tests):
         if test == "cuda":
-            out |= {"millrace-cuda", "cuda-double", "test_trainer"}
+            out |= {"millrace-cuda", "cuda-double", "test_trainer_device"}
         elif test.startswith("fuzz_"):
             out.add(test)
         elif test in ("known", "known_identities", "oracle", "held") or test.endswith("_sh"):
@@ -243,7 +242,7 @@ class Bed:
             double = {"LD_LIBRARY_PATH": os.path.join(self.build, "tests", "cuda_double", "lib"),
                       "MILLRACE_CUDA_MODULE": os.path.join(self.build, "millrace-cuda.so"),
                       "MR_TEST_DEVICES": "cuda:0", "MR_DOUBLE_DELAY": "20"} if program == "cuda" else {}
-            program = "trainer" if double else program
+            program = "trainer_device" if double else program
             status, output = self.run(os.path.join(self.build, "tests", "test_" + program), "--filter=" + part,
                                       limit=LIMIT, more=double)
             if status == 2:
