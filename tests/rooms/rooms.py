@@ -22,7 +22,7 @@ MOST = 6
 # nothing about the order of rooms.
 TABLES = {
     "pipeline/graph/op.c": "the table of ops, from ops.def",
-    "pipeline/functions/library/function_table.c": "the table of functions, from functions.def",
+    "pipeline/functions/compiler/function_table.c": "the table of functions, from functions.def",
     "trainer/builtins.c": "the tables of layers, losses, metrics, optimizers and callbacks",
     "trainer/device/cpu/math_cpu.c": "the table of the CPU's operations",
 }
@@ -35,6 +35,7 @@ CORES = {
 
 def read_objects(build):
     """{object: source} of everything that the libraries and programs are made of."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     objects = {}
     for folder, _, names in os.walk(build):
         at = re.match(r"(.*?)/?CMakeFiles/[^/]*\.dir(?:/(.*))?$", os.path.relpath(folder, build))
@@ -43,6 +44,8 @@ def read_objects(build):
         for name in names:
             if name.endswith(".c.o") and not name.endswith(".pb-c.c.o"):
                 source = os.path.normpath(os.path.join(at[1], at[2] or "", name[:-2]))
+                if not os.path.exists(os.path.join(root, source)):
+                    continue  # left over in a build from before the file was moved
                 if source.startswith(("pipeline/", "shard/", "transport/", "trainer/", "cli/")):
                     objects[os.path.join(folder, name)] = source
     return objects
