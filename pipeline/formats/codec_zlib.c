@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "pipeline/formats/libz.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct zlib_codec {

@@ -2,7 +2,7 @@
 /* Zstandard (RFC 8878): frames one after another. */
 #include "pipeline/formats/codec_impl.h"
 
-#include "pipeline/formats/libzstd.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct zstd_codec {

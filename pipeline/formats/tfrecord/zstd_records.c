@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pipeline/files/whole_file.h"
-#include "pipeline/formats/libzstd.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/memory/alloc.h"

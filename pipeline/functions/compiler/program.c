@@ -296,12 +296,6 @@ mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out, mr_
     return MR_OK;
 }
 
-const mr_program *mr_program_ref(const mr_program *p)
-{
-    mr__object_ref((mr__object *)(uintptr_t)&p->obj);
-    return p;
-}
-
 void mr_program_unref(const mr_program *p)
 {
     if (p)
