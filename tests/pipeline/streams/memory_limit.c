@@ -427,7 +427,7 @@ MR_TEST_SLOW(what_is_far_more_than_the_limit_gets_no_memory)
     mr_restart_peak();
     mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_RESOURCE_EXHAUSTED, &st);
     mr_has_str(st.message, "300000004 bytes");
-    mr_has_str(st.message, "more than 268435456");
+    mr_has_str(st.message, "at most 268435456");
     mr_check(mr_peak_memory() < 8 * MIB);
     mr_iterator_close(it);
     o.memory_limit = 0;
