@@ -2,8 +2,8 @@
 #ifndef MR_PIPELINE_FORMATS_TFRECORD_ZSTD_RECORDS_H
 #define MR_PIPELINE_FORMATS_TFRECORD_ZSTD_RECORDS_H
 /* Reads records that are each one zstd frame (RFC 8878). A frame compressed with a dictionary
- * carries the dictionary's ID. The dictionary is the one passed by name, or PREFIX.dict next to the
- * file PREFIX-00000-of-0000N.tfrecord, where the shard writer puts it.
+ * carries the dictionary's ID. The dictionary is the one that the caller names, or PREFIX.dict next
+ * to the file PREFIX-00000-of-0000N.tfrecord, where the shard writer puts it.
  *
  * thread   one at a time per object
  * since    0.1 */
