@@ -11,8 +11,8 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 
-/* Files written in pieces of this size are read faster while still cached: the write size sets the
- * size of the page cache's folios. */
+/* Files written in pieces of this size are faster to read while still cached: the write size sets
+ * the size of the page cache's folios. */
 enum { ROOM = 1 << 20, MAX_RETRIES = 1000 };
 
 /* ---- system calls ---- */
