@@ -43,7 +43,7 @@ mr_code mr__arrow_take_rows(mr_reader *r, mr_block *rows, const uint32_t **nulls
 
 /* Returns the spec of the named columns, a record; "x.a" is field a of x, n 0: all columns. path
  * "-" is standard input. Bytes read from a pipe there are kept for its first reader.
- * errors   those of opening and reading; MR_INVALID_ARGUMENT: another pipe; those of
+ * errors   those of opening and reading; MR_INVALID_ARGUMENT: a pipe other than "-"; those of
  *          mr__arrow_schema_spec */
 mr_code mr__arrow_file_spec(const char *path, const mr_bytes *names, size_t n, mr_spec **out,
                             mr_status *st) MR_NODISCARD;

@@ -19,7 +19,7 @@
 
 /* ---- messages ---- */
 
-/* the first 8 bytes of a file; its first 6 also end the file */
+/* The first 8 bytes of a file; the first 6 of them also end it. */
 #define MR__ARROW_FILE_HEAD "ARROW1\0"
 
 enum { MR__ARROW_IS_SCHEMA = 1, MR__ARROW_IS_DICTIONARY = 2, MR__ARROW_IS_BATCH = 3 };
@@ -30,7 +30,7 @@ typedef struct mr__arrow_message {
     int64_t kind, version, body_bytes;
 } mr__arrow_message;
 
-/* errors   MR_DATA_LOSS */
+/* Reads the metadata of a message. errors MR_DATA_LOSS */
 mr_code mr__arrow_message_read(const uint8_t *v, size_t n, mr__arrow_message *out,
                                mr_status *st) MR_NODISCARD;
 /* Number of rows of a batch. errors MR_DATA_LOSS: not a number of rows */

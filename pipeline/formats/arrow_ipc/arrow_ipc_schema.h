@@ -60,7 +60,7 @@ typedef struct mr__arrow_field {
     int64_t id;
     mr_dtype index;
     size_t n_children, n_below;
-    /* The same for the import; format "": columns have no such type. */
+    /* The type in the form that the import takes; format "": columns have no such type. */
     char format[32];
     struct ArrowSchema c;
 } mr__arrow_field;

@@ -2,7 +2,7 @@
 #ifndef MR_PIPELINE_FORMATS_LEDGER_LEDGER_H
 #define MR_PIPELINE_FORMATS_LEDGER_LEDGER_H
 /* Ledger of a run: the identities of the records that went into each step (or, without replicas,
- * each element). It is written during the run, so a run that was killed has one as well, except for
+ * each element). It is written during the run, so a run that was killed has a ledger too, without
  * its last 64 KiB.
  *
  * Iterators write it, distributed ones too (mr_iterator_opts.ledger); `millrace why` reads it.

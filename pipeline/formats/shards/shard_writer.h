@@ -103,7 +103,7 @@ MR_API mr_code mr_shard_format_check(mr_shard_format f, const mr_spec *spec,
  * errors   MR_FAILED_PRECONDITION: no call of mr_shard_writer_set_spec before
  *          MR_INVALID_ARGUMENT: the files have another format; the columns are not those of the
  *          spec; the number of axes is not that of the first row; those of writing
- *          After an error only mr_shard_writer_abort makes sense */
+ *          After an error only mr_shard_writer_abort is possible */
 MR_API mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t row,
                                           mr_status *st) MR_NODISCARD;
 /* Appends a record to the next file in turn; not for formats of rows.

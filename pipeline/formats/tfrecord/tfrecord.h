@@ -54,8 +54,8 @@ typedef struct mr_tfrecord_writer_opts {
     bool sync; /* fsync before the file gets its final name */
 } mr_tfrecord_writer_opts;
 
-/* Writes to a temporary file next to path, .NAME. ... .partial; close renames it, so path is either
- * complete or absent. opts NULL: uncompressed.
+/* Writes to a temporary file next to path, .NAME. ... .partial; close renames it, so path never
+ * has a part of the records. opts NULL: uncompressed.
  * errors   as open(2) */
 MR_API mr_code mr_tfrecord_writer_open(mr_tfrecord_writer **out, const char *path,
                                        const mr_tfrecord_writer_opts *opts,
