@@ -17,6 +17,10 @@ mr_code train_devices_read(train_devices *d, const char *devices, int64_t replic
                            mr_status *st) MR_NODISCARD;
 void train_devices_reset(train_devices *d);
 
+/* Splits words such as "mse,top_k(k=5)" at the commas outside brackets. The words are arguments of
+ * the program, and are cut in place. */
+void train_split_at_commas(cli_texts *t);
+
 /* Says which of the flags an error is of. Returns rc. */
 mr_code train_of_graph(const char *flag, mr_code rc, mr_status *st) MR_NODISCARD;
 /* What an evaluator task does: evaluates each checkpoint that a checkpoint callback of training

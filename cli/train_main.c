@@ -661,7 +661,7 @@ static int train(int argc, char **argv)
     if (status < 0 && n)
         status = cli_usage(&command, "unexpected '%s'", rest[0]);
     if (status < 0) {
-        cli_split_at_commas(&o.metrics);
+        train_split_at_commas(&o.metrics);
         status = missing(&o);
     }
     if (status < 0) {

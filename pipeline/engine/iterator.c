@@ -17,6 +17,8 @@
 #include <string.h>
 
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/compression_libraries.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/fnv.h"
 #include "pipeline/log.h"
 #include "pipeline/system/system.h"
