@@ -6,11 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/cli.h"
-#include "cli/ledger_flag.h"
-#include "cli/show.h"
-#include "pipeline/formats/crc32c.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/formats/crc32c.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
+#include "ledger_flag.h"
+#include "show.h"
 
 /* Rows asked for at once: enough to run in blocks, few enough that the first line comes soon. */
 enum { WANT = 1024 };

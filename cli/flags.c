@@ -8,10 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/cli.h"
-#include "pipeline/log.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/params/guess.h"
+#include <millrace/pipeline/log.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/pipeline/params/guess.h>
+#include "cli.h"
 
 int cli_error(const cli_command *cmd, int status, const char *fmt, ...)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli.h"
 
 static mr_cancel *cancel; /* lives as long as the program */
 static volatile sig_atomic_t caught;
