@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "pipeline/engine/iterator.h"
+#include <millrace/pipeline/engine/iterator.h>
 
 enum { BENCH_TRACE_SPANS = 250000 }; /* of a run; about 150 bytes each in the file */
 

@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "pipeline/engine/iterator.h"
-#include "pipeline/graph/dataset.h"
-#include "pipeline/params/spec.h"
+#include <millrace/pipeline/engine/iterator.h>
+#include <millrace/pipeline/graph/dataset.h>
+#include <millrace/pipeline/params/spec.h>
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 

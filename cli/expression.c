@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/memory/alloc.h"
+#include "cli.h"
+#include <millrace/pipeline/memory/alloc.h>
 
 static int read_all(const cli_command *cmd, const char *path, char **text, size_t *size)
 {

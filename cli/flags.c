@@ -7,9 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/cli.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/params/guess.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/pipeline/params/guess.h>
+#include "cli.h"
 
 const char **cli_words(int argc)
 {

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/show.h"
-#include "pipeline/formats/crc32c.h"
-#include "pipeline/memory/alloc.h"
+#include "show.h"
+#include <millrace/pipeline/formats/crc32c.h>
+#include <millrace/pipeline/memory/alloc.h>
 
 /* A position after the first pass has its pass in front of it:
  *

@@ -2,9 +2,9 @@
 #ifndef MR_CLI_TRAIN_H
 #define MR_CLI_TRAIN_H
 /* What the commands of millrace-train share. */
-#include "cli/cli.h"
-#include "trainer/loop/fit.h"
-#include "trainer/strategy/strategy.h"
+#include <millrace/trainer/loop/fit.h>
+#include <millrace/trainer/strategy/strategy.h>
+#include "cli.h"
 
 /* --devices and --replicas as options of a strategy. */
 typedef struct train_devices {

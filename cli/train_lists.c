@@ -2,8 +2,8 @@
 /* Lists of components in one word of the command line. */
 #include <string.h>
 
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
+#include "train.h"
+#include <millrace/pipeline/memory/alloc.h>
 
 /* The first comma outside brackets and quotes, or NULL. */
 static char *find_comma(char *word)

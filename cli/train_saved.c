@@ -2,9 +2,9 @@
 /* millrace evaluate and predict: a saved model over data. */
 #include <string.h>
 
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/exchange/saved_model.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/exchange/saved_model.h>
+#include "train.h"
 
 typedef struct use_opts {
     cli_run run;
