@@ -121,7 +121,7 @@ static uint8_t *grow(mr__flat_writer *w, size_t n)
         } else
             w->bad = true;
     }
-    if (w->bad)
+    if (w->bad || !w->v) /* nothing is there, and nothing was asked for */
         return NULL;
     w->used += n;
     return w->v + w->capacity - w->used;
