@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+MR_ONE_THREAD;
+
 MR_TEST(failing_returns_the_code_and_clears_the_place)
 {
     mr_status st;

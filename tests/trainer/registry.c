@@ -11,6 +11,8 @@
 #include "trainer/model.h"
 #include "trainer/optimizer_desc.h"
 
+MR_ONE_THREAD;
+
 static mr_status st;
 
 static mr_code pass(const mr_layer_pass *p, mr_status *status)
