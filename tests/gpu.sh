@@ -28,12 +28,12 @@ done
 bundle() { # DIR BUILD
     local dir=$1 build=$2 p late
     mkdir -p "$dir"/bin/{tests,bench,examples} "$dir"/tests/{cuda_double,trainer} "$dir/examples" || return 1
-    for p in millrace millrace-train millrace-cuda.so tests/test_trainer tests/worker bench/gpu_staging bench/gpu_math \
-        bench/gpu_sums examples/custom_kernel_cuda; do
+    for p in millrace millrace-train millrace-cuda.so tests/worker bench/gpu_staging bench/gpu_math bench/gpu_sums \
+        examples/custom_kernel_cuda $(cd "$build" && echo tests/test_trainer*); do
         [ -e "$build/$p" ] || { echo "gpu.sh: $build/$p is not built" >&2; return 1; }
         cp -L "$build/$p" "$dir/bin/$p" || return 1
     done
-    (cd "$here" && cp --parents expect.sh job.sh ports.py cuda_double/suites.sh trainer/*.sh "$dir/tests/") || return 1
+    (cd "$here" && cp --parents expect.sh job.sh ports.py cuda_double/suites.sh $(cd "$here" && find trainer -name '*.sh') "$dir/tests/") || return 1
     cp "$here/../examples/free_ports.py" "$dir/examples/" || return 1
     # Of those that are opened when something first needs them, what these tests need.
     late=$(for p in libz.so.1 liburing.so.2 libprotobuf-c.so.1; do
@@ -106,17 +106,15 @@ result() { # NAME STATUS [WHY]
     fi
 }
 
-# The tests of the trainer, a suite each, side by side; a suite's name ends in one way where Criterion is, in
-# another where the tests' own runner is.
+# The tests of the trainer, a suite each, side by side.
 . "$MR_SOURCE/tests/cuda_double/suites.sh"
 suite() { # NAME
-    MR_TEST_DEVICES=$all MR_TEST_TIMEOUT=600 timeout 900 "$bin/tests/test_trainer" --filter="trainer_$1$end" >"suite.$1" 2>&1
+    MR_TEST_DEVICES=$all MR_TEST_TIMEOUT=600 timeout 900 $(suite_in "$bin" "$1") >"suite.$1" 2>&1
     echo $? >"status.$1"
 }
 run_suites() {
-    local all end='/*' s
+    local all s
     all=$(seq -f 'cuda:%g' -s , 0 $((gpus - 1)))
-    "$bin/tests/test_trainer" --list | grep -q :: && end=::
     # shellcheck disable=SC2086
     for s in $suites $on_named; do
         while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
@@ -135,7 +133,7 @@ run_commands() {
     # shellcheck disable=SC2086
     for s in $scripts; do
         {
-            "$MR_SOURCE/tests/trainer/$s.sh" "$bin/millrace" "$tmp/tap.$s" >"script.$s" 2>&1
+            "$(script_in "$MR_SOURCE/tests" "$s")" "$bin/millrace" "$tmp/tap.$s" >"script.$s" 2>&1
             echo $? >"status.$s"
         } &
     done
@@ -304,8 +302,6 @@ run_memory() {
             "$@" >"$log" 2>&1
         echo $? >"$log.status"
     }
-    local end='/*'
-    "$bin/tests/test_trainer" --list | grep -q :: && end=::
     local some=(train --data "$data" --loss "$loss" --optimizer 'adam(0.003)' --metrics accuracy --steps 8 --devices cuda:0)
     check memcheck sanitizer.mlp "$bin/millrace" "${some[@]}" --model "$mlp" &
     check memcheck sanitizer.bf16 "$bin/millrace" "${some[@]}" --model "$mlp" --mixed-precision &
@@ -314,8 +310,8 @@ run_memory() {
         for tool in memcheck initcheck racecheck; do
             case $suite in math_*) ;; *) continue ;; esac
             while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
-            MR_TEST_DEVICES=cuda:0 MR_TEST_TIMEOUT=900 check $tool "sanitizer.$suite.$tool" "$bin/tests/test_trainer" \
-                --filter="trainer_$suite$end" &
+            MR_TEST_DEVICES=cuda:0 MR_TEST_TIMEOUT=900 check $tool "sanitizer.$suite.$tool" \
+                $(suite_in "$bin" "$suite") &
         done
     done
     wait

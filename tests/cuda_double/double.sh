@@ -110,10 +110,6 @@ END
     result 'without its folder there is none' $? "status $rc: $(cat out err)"
 }
 
-# The end of a suite's name: for globs where Criterion is, for parts of names where the tests' own runner is.
-end='/*'
-[ -z "$sanitizer" ] || end=::
-
 . "$here/suites.sh"
 
 # drawn N NAME...: N of them, from the one on that the seed says; all in the long run
@@ -128,12 +124,12 @@ drawn() {
 commands() {
     local script
     diff <(tr -s ' \n' '\n' <<<"$scripts $other_scripts" | sort) \
-        <(cd "$tests/trainer" && printf '%s\n' *.sh | sed 's|\.sh$||' | sort) >out
+        <(find "$tests/trainer" -name '*.sh' | sed 's|.*/||; s|\.sh$||' | sort) >out
     result "each script runs here or is said not to" $? "$(cat out)"
     # shellcheck disable=SC2086
     for script in $(drawn 1 $scripts); do
         MR_DOUBLE_DELAY=20 MR_DOUBLE_DEVICES=1 MR_DOUBLE_COUNT=$dir/count timeout 1500 \
-            "$tests/trainer/$script.sh" "$m" "$dir/tap" >out 2>&1
+            "$(script_in "$tests" "$script")" "$m" "$dir/tap" >out 2>&1
         rc=$?
         grep -q 'cuda double:' out && rc=1
         [ -s "$dir/count" ] && grep -q '^ok' tap || rc=1
@@ -145,12 +141,12 @@ commands() {
 trainer() {
     local suite
     diff <(tr -s ' \n' '\n' <<<"$suites $on_named $without" | sort) \
-        <(grep -lE '^(MR_TEST|ON_DEVICES)\(' "$tests"/trainer/*.c | sed 's|.*/||; s|\.c$||' | sort) >out
+        <(grep -rlE --include=*.c '^(MR_TEST(_SLOW|_LONG)?|ON_DEVICES)\(' "$tests/trainer" | sed 's|.*/||; s|\.c$||' | sort) >out
     result "each suite runs here or is said not to" $? "$(cat out)"
     # shellcheck disable=SC2086
     for suite in $(drawn "$([ "$sanitizer" ] && echo 5 || echo 99)" $suites); do
         MR_DOUBLE_DELAY=20 MR_DOUBLE_DEVICES=2 MR_DOUBLE_COUNT=$dir/count MR_TEST_TIMEOUT=900 timeout 1500 \
-            "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
+            $(suite_in "$build" "$suite") >out 2>&1
         rc=$?
         grep -q 'cuda double:' out && rc=1
         [ -s "$dir/count" ] || rc=1 # the double was not asked for anything
@@ -165,7 +161,7 @@ operations() {
     # shellcheck disable=SC2086
     for suite in $(drawn "$([ "$sanitizer" ] && echo 2 || echo 99)" $on_named); do
         MR_TEST_DEVICES=cuda:0,cuda:1 MR_DOUBLE_DELAY=20 MR_TEST_TIMEOUT=900 timeout 1500 \
-            "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
+            $(suite_in "$build" "$suite") >out 2>&1
         rc=$?
         grep -q 'cuda double:' out && rc=1
         result "operations: $suite" $rc "$(tail -n 40 out)"
@@ -173,7 +169,7 @@ operations() {
     for seed in 2 3 4; do
         its_turn || continue
         MR_TEST_SEED=$seed MR_DOUBLE_DELAY=2000 MR_TEST_DEVICES=cuda:3 timeout 1500 \
-            "$build/tests/test_trainer" --filter="trainer_device_streams$end" >out 2>&1
+            $(suite_in "$build" device_streams) >out 2>&1
         result "streams with seed $seed" $? "$(tail -n 40 out)"
     done
 }

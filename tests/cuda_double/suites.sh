@@ -12,6 +12,23 @@ on_named='device_streams math_ids math_images math_layers math_losses math_norms
 # timeline, of which there is a part in `training` of double.sh).
 without='adapt collective_processes device device_modules layout onnx registry safetensors timeline'
 
+# The programs of the trainer's tests are named after their folders.
+# suite_in BIN SUITE: prints the program in BIN/tests and the filter for its tests of that name, which differs between
+# Criterion (a glob) and the tests' own runner (a part of a name)
+suite_in() {
+    local program name tests
+    for program in "$1"/tests/test_trainer*; do
+        name=${program##*/test_}_$2 tests=$("$program" --list)
+        case $tests in
+        *"$name::"*) echo "$program" --filter="$name::" ;;
+        *"$name: "*) echo "$program" --filter="$name/*" ;;
+        esac
+    done
+}
+
+# script_in TESTS NAME: the path of a script of the trainer's tests
+script_in() { find "$1/trainer" -name "$2.sh"; }
+
 # The commands' tests that train, and those that do so only on processors (devices, ring), by MPI, or to see what other
 # programs read (readers).
 scripts='saved servers train values workers'

@@ -7,7 +7,7 @@
 A row of a table, with a tab between its fields, says in this order: the behaviour that is broken (a name), the
 source file, the text there (it must stand there exactly once), what replaces it, the tests that should notice
 (separated by commas, run until one fails: names of ctest, or PROGRAM:PART for those tests of test_PROGRAM that have
-PART in their name, or cuda:PART for those of test_trainer on the double of NVIDIA's libraries), and, for a fault that
+PART in their name, or cuda:PART for those of the trainer on the double of NVIDIA's libraries), and, for a fault that
 no test can notice, why. "\\n" in a text is a new line. Rows with a reason
 count as survivors.
 
@@ -183,12 +183,18 @@ def copy_tree(to):
                 os.unlink(os.path.join(folder, name))
 
 
+def trainer_programs(part=""):
+    """The test programs of the trainer that have this part in the name of a test"""
+    return [program for program, tests in sorted(tests_of_programs().items())
+            if program.startswith("trainer") and any(part in name for name, _ in tests)]
+
+
 def targets_of(tests):
     """What must be built for these tests."""
     out = set()
     for test in (test.partition(":")[0] for test in tests):
         if test == "cuda":
-            out |= {"millrace-cuda", "cuda-double", "test_trainer"}
+            out |= {"millrace-cuda", "cuda-double", *("test_" + name for name in trainer_programs())}
         elif test.startswith("fuzz_"):
             out.add(test)
         elif test in ("known", "known_identities", "oracle", "held") or test.endswith("_sh"):
@@ -243,11 +249,13 @@ class Bed:
             double = {"LD_LIBRARY_PATH": os.path.join(self.build, "tests", "cuda_double", "lib"),
                       "MILLRACE_CUDA_MODULE": os.path.join(self.build, "millrace-cuda.so"),
                       "MR_TEST_DEVICES": "cuda:0", "MR_DOUBLE_DELAY": "20"} if program == "cuda" else {}
-            program = "trainer" if double else program
-            status, output = self.run(os.path.join(self.build, "tests", "test_" + program), "--filter=" + part,
-                                      limit=LIMIT, more=double)
-            if status == 2:
-                sys.exit(f"{test}: {output}")
+            for name in trainer_programs(part) if double else [program]:
+                status, output = self.run(os.path.join(self.build, "tests", "test_" + name), "--filter=" + part,
+                                          limit=LIMIT, more=double)
+                if status == 2:
+                    sys.exit(f"{test}: {output}")
+                if status:
+                    break
         else:
             status, output = self.run("ctest", "--test-dir", self.build, "-R", f"^{re.escape(test)}$",
                                       "--no-tests=error", "--timeout", str(LIMIT), limit=LIMIT + 10)
