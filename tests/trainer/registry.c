@@ -14,8 +14,6 @@
 
 MR_ONE_THREAD;
 
-MR_ONE_THREAD;
-
 static mr_status st;
 
 static mr_code pass(const mr_layer_pass *p, mr_status *status)

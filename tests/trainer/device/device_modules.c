@@ -8,8 +8,6 @@
 
 MR_ONE_THREAD;
 
-MR_ONE_THREAD;
-
 static mr_status st;
 
 MR_TEST(files_that_are_no_modules_are_refused)
