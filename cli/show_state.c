@@ -9,7 +9,7 @@
 #include <millrace/pipeline/formats/crc32c.h>
 #include <millrace/pipeline/memory/alloc.h>
 
-/* A position after the first pass has its pass in front of it:
+/* A position saved after the first pass is preceded by the number of its pass:
  *
  *   offset  size  meaning
  *   0       4     "MRE1"
@@ -28,7 +28,7 @@ static void put_pass(unsigned char *out, int64_t epoch)
         out[4 + i] = (unsigned char)(crc >> 8 * i);
 }
 
-/* The pass of a state file, which is removed from it; 0 if it has none, or a damaged one. */
+/* Removes and returns the pass number of a state file; 0 if it has none, or a damaged one. */
 static int64_t take_pass(unsigned char *bytes, size_t *size)
 {
     unsigned char good[PASS_BYTES];
@@ -58,8 +58,8 @@ static int write_file(const char *path, const void *bytes, size_t size, int64_t 
     return err;
 }
 
-/* A position is complete or not there: written beside its name, then renamed. What is no plain file
- * (a pipe, /dev/stdout) is written as it stands, and never removed. */
+/* Positions are written atomically: to another name, then renamed. Anything but a regular file
+ * (a pipe, /dev/stdout) is written in place, and never removed. */
 static int save_state(const show_opts *o, const void *bytes, size_t size, int64_t epoch)
 {
     const char *path = o->state;
@@ -88,7 +88,7 @@ static int save_state(const show_opts *o, const void *bytes, size_t size, int64_
                      strerror(err));
 }
 
-/* Positions begin with these: of a plain pipeline, of one distributed over replicas. */
+/* The first bytes of a position tell a plain pipeline from one distributed over replicas. */
 static bool is_of_the_other_kind(const show_opts *o, const char *bytes, size_t size)
 {
     return size >= 3 && memcmp(bytes, o->distribution.has_replicas ? "MRP" : "MRD", 3) == 0;
