@@ -21,7 +21,7 @@ typedef enum cli_kind {
     CLI_FLOAT,  /* double */
     CLI_TEXT,   /* const char * */
     CLI_TEXTS,  /* cli_texts: all words up to the next flag */
-    CLI_COMMAND /* not a flag but a command, in the help of the program; or a command's first word */
+    CLI_COMMAND /* not a flag: a command in the program's help, or its first word */
 } cli_kind;
 
 typedef struct cli_texts {
