@@ -146,23 +146,22 @@ MR_API mr_code mr_collective_wait(mr_collective *c, size_t rank, mr_stream *stre
  * includes waiting for other processes. */
 typedef struct mr_collective_times {
     double seconds;         /* during which at least one of them ran */
-    double exposed_seconds; /* the part of it for which ranks' streams waited; mean over the
-                             * ranks */
+    double exposed_seconds; /* ranks' streams waited for this part; mean of the ranks */
 } mr_collective_times;
 
-/* Has the streams themselves read the clock, by calls of the host, from now on: 2 an operation on
- * its stream, and 2 for each wait on the rank's. No rank may be inside a call; the ranks' streams
- * must have run before the collective is freed. Does nothing where it measures already.
+/* From now on, has the streams record timestamps by host calls: 2 for an operation on its stream,
+ * and 2 for each wait on the rank's stream. No rank may be inside a call; the ranks' streams must
+ * have run before the collective is freed. Has no effect if measuring is on already.
  * errors   MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_collective_measure(mr_collective *c, mr_status *st) MR_NODISCARD;
-/* Of what has run since mr_collective_measure; 0 without it. 1 - exposed_seconds / seconds is the
- * part that was beside other work. */
+/* Times of the operations since mr_collective_measure; 0 without it. 1 - exposed_seconds / seconds
+ * is the share that overlapped with other work. */
 MR_API void mr_collective_measured(mr_collective *c, mr_collective_times *out);
 
-/* Ends every wait with MR_ABORTED, from now until mr_collective_reset: for a rank that cannot go on
- * and would leave the others waiting. */
+/* Ends every wait with MR_ABORTED, from now until mr_collective_reset: for a rank that cannot
+ * continue and would leave the others waiting. */
 MR_API void mr_collective_abort(mr_collective *c);
-/* Forgets all operations, finished or not. No rank may be inside a call. */
+/* Discards all operations, finished or not. No rank may be inside a call. */
 MR_API void mr_collective_reset(mr_collective *c);
 
 #ifdef __cplusplus
