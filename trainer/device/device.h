@@ -97,8 +97,8 @@ typedef struct mr_device_backend {
     /* *out is 64-byte aligned (256 for MR_MEMORY_DEVICE of GPUs); its contents are undefined; bytes
      * may be 0. stream NULL: usable by everything submitted from now on. Otherwise, only for
      * MR_MEMORY_DEVICE, the allocation is in stream order: usable by work submitted to that stream
-     * from now on, and taken from a pool that asks the system for memory only when it grows. errors
-     * MR_RESOURCE_EXHAUSTED */
+     * from now on, and taken from a pool that asks the system for memory only when it grows.
+     * errors MR_RESOURCE_EXHAUSTED */
     mr_code (*memory_alloc)(void *self, mr_memory kind, size_t bytes, void *stream, void **out,
                             mr_status *st);
     /* stream NULL: p is no longer in use. Otherwise p is freed when the work submitted to the
@@ -177,7 +177,8 @@ MR_API void mr_device_describe(const mr_device *d, mr_device_properties *out);
 MR_API const mr_math_table *mr_device_math(const mr_device *d);
 
 /* Memory of a kind, aligned for the device. Before freeing it, all submitted work that uses it must
- * have finished. errors MR_RESOURCE_EXHAUSTED */
+ * have finished.
+ * errors MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_device_alloc(mr_device *d, mr_memory kind, size_t bytes, void **out,
                                mr_status *st) MR_NODISCARD;
 MR_API void mr_device_free(mr_device *d, mr_memory kind, void *p); /* p NULL: nothing */

@@ -396,9 +396,9 @@ typedef enum mr_math_loss_kind {
  *   per_example[i] = weight * loss, NULL: not computed
  *   gradient[i, j] = scale * weight * d, NULL: not computed; may not be x
  *   *sum = sum of per_example (float64), overwritten; NULL: not computed
- * weight is weights[i / losses_per_weight], or 1 if weights is NULL. A label of the sparse kinds
- * outside 0..width-1 has a loss and gradients of 0 and is counted in *fault (never NULL for them)
- * as row first_row + i / losses_per_row. */
+ * weight is weights[i / losses_per_weight], or 1 if weights is NULL.
+ * A label of the sparse kinds outside 0..width-1 has a loss and gradients of 0 and is counted in
+ * *fault (never NULL for them) as row first_row + i / losses_per_row. */
 typedef struct mr_math_loss {
     mr_math_loss_kind kind;
     size_t n, width, losses_per_row, losses_per_weight;
@@ -494,8 +494,8 @@ typedef struct mr_math_sgd {
     const float *skip;
 } mr_math_sgd;
 
-/* m += (g - m) * keep_1;  v += (g^2 - v) * keep_2;  w -= m * rate / (sqrt(v) + epsilon) where keep
- * is 1 - beta and rate includes the bias correction of the iteration. */
+/* m += (g - m) * keep_1;  v += (g^2 - v) * keep_2;  w -= m * rate / (sqrt(v) + epsilon)
+ * where keep is 1 - beta and rate includes the bias correction of the iteration. */
 typedef struct mr_math_adam {
     size_t n;
     float rate, keep_1, keep_2, epsilon;
