@@ -142,10 +142,8 @@ struct mr_layer {
      * inside a residual, where the residual begins and the nesting depth. */
     struct mr__layer_own *own;
     size_t source, begin, depth;
-    size_t *sources; /* if it merges: the source of each input; the first is `source`. Owned, like
-                        ins */
-    size_t input;    /* the number of the model's input that it stands for, from 1; 0: not an
-                        input */
+    size_t *sources; /* if it merges: the source of each input; the first is `source`; owned */
+    size_t input;    /* number of the model's input that it stands for, from 1; 0: none */
     size_t shares;   /* the layer whose variables it also uses, plus 1; 0: it has its own */
     size_t copies;   /* number of layers that share this one's */
 };
