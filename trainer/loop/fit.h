@@ -40,8 +40,7 @@ typedef struct mr_output_losses {
 
 typedef struct mr_fit_result {
     int64_t steps, epochs, rows;    /* completed since the call */
-    float loss;                     /* mean over the rows of the last epoch, or over all rows
-                                    evaluated */
+    float loss;                     /* mean over the rows of the last epoch or of the evaluation */
     mr_output_losses outputs;       /* `loss` is their weighted sum plus penalties */
     double metrics[MR_MAX_METRICS]; /* of the last epoch, in the order requested */
     /* Total time; the part of it in which the next batch was being fetched and no step was
@@ -52,8 +51,7 @@ typedef struct mr_fit_result {
 
 /* The state of training. Borrowed during a callback. */
 typedef struct mr_train_event {
-    int64_t step;  /* steps submitted, from 1 over all epochs; batch_result: the step of the
-                      result */
+    int64_t step;  /* submitted, from 1 over all epochs; batch_result: of the result */
     int64_t epoch; /* from 1 */
     int64_t rows;  /* in this step's global batch; epoch_end: in the epoch so far */
     /* Over the whole global batch, before the update, penalties included. batch_result: of this
@@ -71,8 +69,7 @@ typedef struct mr_train_event {
     mr_strategy *strategy;
     const struct mr_fit_opts *opts;  /* the options passed to mr_fit */
     int64_t epoch_step;              /* steps of this epoch submitted */
-    const mr_fit_result *validation; /* epoch_end: result of validation; NULL: there was no
-                                        validation */
+    const mr_fit_result *validation; /* epoch_end: its result; NULL: no validation */
     double seconds, waited_seconds;  /* as in mr_fit_result, so far */
     bool stopping;                   /* training ends after this step or epoch: save now */
     struct mr__fit_loop *loop;       /* for mr_checkpoint_save and _restore */
@@ -146,11 +143,10 @@ typedef struct mr_fit_opts {
     /* 0: unset. Alone: as many epochs as the steps take. With epochs: whichever ends first.
      * Neither: one epoch. */
     int64_t steps;
-    int64_t
-        steps_per_epoch; /* 0: an epoch is one pass over the data. Otherwise it is this number of
-                                steps, and the next epoch continues where it ended (from the start
-                                after exactly one pass); data that end early end training with a
-                                warning */
+    /* 0: an epoch is one pass over the data. Otherwise it is this number of steps, and the next
+     * epoch continues where it ended (from the start after exactly one pass); data that end early
+     * end training with a warning. */
+    int64_t steps_per_epoch;
     /* Called before each batch is fetched, from the calling thread; true ends training after that
      * batch, with MR_OK. If it is true in one worker, all of them end. */
     bool (*stopping)(void *ctx);
@@ -191,8 +187,8 @@ typedef struct mr_fit_opts {
      * after the last, or at the end of the epoch; 0: 1. batch_result is called for every step. */
     int64_t steps_per_execution;
     mr_history *history; /* receives the values of each epoch; NULL: none */
-    mr_timeline
-        *timeline; /* of mr_fit: receives when each step was submitted and ran; NULL: none */
+    /* mr_fit only: records when each step was submitted and ran; NULL: none. */
+    mr_timeline *timeline;
     /* Receives lines that callbacks print (print_learning_rate), without line ends: as words and as
      * a JSON object. NULL: the words are logged. */
     void (*print)(void *ctx, const char *text, const char *json);
@@ -203,9 +199,9 @@ typedef struct mr_fit_opts {
     bool mixed_precision; /* mr_model_opts.mixed_precision */
 
     /* ---- debugging ---- */
-    bool
-        check_replicas; /* compare the variables of all replicas after each step; a difference is an
-                            error that names the variable, replicas and step */
+    /* Compare the variables of all replicas after each step; a difference is an error that names
+     * the variable, replicas and step. */
+    bool check_replicas;
     bool no_cuda_graph; /* submit each operation of a step to GPUs separately */
 } mr_fit_opts;
 
