@@ -20,8 +20,8 @@
  * The steps of a lost worker move to other workers, so a step may run twice; a lost parameter
  * server, or a failed step, ends the coordinator: all later calls return that error.
  *
- * thread   one at a time per coordinator, which has exclusive use of the strategy, the model and the
- *          optimizer until it is closed
+ * thread   one at a time per coordinator, which has exclusive use of the strategy, the model and
+ *          the optimizer until it is closed
  * since    0.1 */
 #include "../component.h"
 #include "../loop/fit.h"

@@ -272,7 +272,8 @@ MR_API mr_code mr_strategy_gather(mr_strategy *s, const mr_distributed *d, int64
  * NULL, a tensor of the same shape, [n] or [n, 1] for losses [n, ...], or a
  *                     scalar
  * global_batch_size   -1: the rows here times the number of replicas, correct only if all replicas
- *                     have equally many; pass the true number for partial batches. 0: the result is 0
+ *                     have equally many; pass the true number for partial batches. 0: the result
+ *                     is 0
  * Integer losses become floats. Outside any strategy the number of replicas is 1.
  * errors   MR_INVALID_ARGUMENT: a scalar loss, a bad size, weights that do not fit ·
  *          MR_FAILED_PRECONDITION: size -1 in cross-replica context */
