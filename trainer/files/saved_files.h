@@ -28,7 +28,8 @@ mr_code mr__saved_file_write(mr__saved_file *f, const void *bytes, size_t n,
 /* rc: whether everything was written. Syncs and renames; after a failure removes the file. Returns
  * rc, or the first error. */
 mr_code mr__saved_file_close(mr__saved_file *f, mr_code rc, mr_status *st) MR_NODISCARD;
-/* Opens, writes and closes a file of these bytes; beside: under a hidden name first. */
+/* Opens, writes and closes a file of these bytes. The flag selects a hidden name until it is
+ * closed. */
 mr_code mr__write_file(const char *path, const void *bytes, size_t n, bool beside,
                        mr_status *st) MR_NODISCARD;
 
