@@ -52,7 +52,7 @@ typedef struct mr__mpi_call {
 typedef struct mr__mpi {
     uint32_t abi; /* MR__MPI_ABI */
     /* Joins MPI, once per process. room: two ints for each process; parts: MR__MPI_ROOM bytes; both
-     * stay borrowed if close returns false. false: see `why`. */
+     * are borrowed until close returns true. false: see `why`. */
     bool (*open)(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *parts, char *why,
                  size_t size);
     /* This process's rank, the number of processes, and the MPI version. */

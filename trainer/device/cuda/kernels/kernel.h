@@ -4,7 +4,7 @@
 /* How a kernel is written: a function NAME_at(p, i) that does the work of index i, without
  * communicating with its neighbours, and
  *
- *     MR_KERNEL(NAME, PARAMS, count)      PARAMS a struct, passed by value; count an expression of p
+ *     MR_KERNEL(NAME, PARAMS, count)      PARAMS is a struct; count is an expression of p
  *
  * which defines the kernel mr_NAME: a grid-stride loop over 0 <= i < count. Compiled by a C++
  * compiler instead of nvcc, mr_NAME is a plain function of a pointer to PARAMS that loops over all
