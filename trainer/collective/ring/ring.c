@@ -178,7 +178,7 @@ static bool is_read_soon(const flow *f, size_t s)
     return f->receive_at + 1 < f->n_send || segment_size(f, s) < LARGE;
 }
 
-/* *head_came: the head has arrived and was not checked yet. */
+/* *head_came: this call completed the head. */
 static bool receive_some(flow *f, bool *head_came)
 {
     unsigned char fill[LINE];
