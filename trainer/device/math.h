@@ -9,8 +9,8 @@
  * pointers   Point to memory of the stream's device (in `reduce`, to memory that it can reach) and
  *            are at least as aligned as the values. NULL is allowed only where stated. Operands do
  *            not overlap unless the comment says that they may be the same.
- * layout     Row major and dense. Images are [n, height, width, channels]. types      float32
- * unless another type is stated; accumulators and results of sums are float64.
+ * layout     Row major and dense. Images are [n, height, width, channels].
+ * types      float32 unless another type is stated; accumulators and results of sums are float64.
  *            Values inside an operation may be rounded as float32 code is, fused or not, in any
  *            order of summation, and denormal numbers may be flushed to 0; NaN and infinity follow
  *            the formula.

@@ -20,8 +20,8 @@ static inline void mr__spinning_lock_init(pthread_mutex_t *m)
     pthread_mutexattr_destroy(&attr);
 }
 
-/* The waits of one thread at one place. After a spin that timed out, the next wait skips spinning;
- * after two in a row the next two do, and so on up to LEFT_OUT. */
+/* The waits of one thread at one place. After a spin that timed out, later waits skip spinning:
+ * one, after the next such spin two, and so on up to LEFT_OUT. */
 typedef struct mr__spinner {
     unsigned most, left_out, next_left_out;
 } mr__spinner;

@@ -176,8 +176,8 @@ typedef struct mr_fit_opts {
     /* ---- validation ---- */
     mr_dataset *validation;   /* evaluated after every epoch, before epoch_end; NULL: none */
     int64_t validation_steps; /* number of its batches; 0: all */
-    /* What mr_evaluate will be given afterwards, with the same loss and metrics: its form is
-     * checked before the first step, as that of validation is. NULL: nothing. */
+    /* The dataset of a later mr_evaluate, with the same loss and metrics: its structure is checked
+     * before the first step, like that of validation. NULL: none. */
     mr_dataset *evaluation;
 
     /* ---- callbacks and results ---- */

@@ -248,8 +248,8 @@ typedef struct mr_axes {
     int64_t axes[MR_MAX_RANK]; /* negative: counted from the end */
 } mr_axes;
 
-/* *out (overwritten) = the sum or mean of the values, which are numbers, not bools or strings. axes
- * NULL  elementwise over the replicas: shapes must agree, MEAN divides by their number. For a
+/* *out (overwritten) = the sum or mean of the values, which are numbers, not bools or strings.
+ * axes NULL  elementwise over the replicas: shapes must agree, MEAN divides by their number. For a
  *            plain value MEAN is the value itself; SUM is an error unless there is one replica
  * axes       each replica sums over these axes first, then the replicas are summed; MEAN divides by
  *            the number of values summed on all replicas together, so a short or empty batch counts
@@ -268,8 +268,8 @@ MR_API mr_code mr_strategy_gather(mr_strategy *s, const mr_distributed *d, int64
                                   mr_array *out, mr_status *st) MR_NODISCARD;
 
 /* Sum of all of per_example (a tensor of rank 1 or more), each multiplied by its weight, over
- * global_batch_size: summed over the replicas it is the mean over the global batch. sample_weight
- * NULL, a tensor of the same shape, [n] or [n, 1] for losses [n, ...], or a
+ * global_batch_size: summed over the replicas it is the mean over the global batch.
+ * sample_weight       NULL, a tensor of the same shape, [n] or [n, 1] for losses [n, ...], or a
  *                     scalar
  * global_batch_size   -1: the rows here times the number of replicas, correct only if all replicas
  *                     have equally many; pass the true number for partial batches. 0: the result

@@ -9,8 +9,8 @@
 
 enum { OWN_FACTS = 2 };
 
-/* Environment variables define a process's task; one more, which gives the address of mpirun's
- * server, shows that mpirun set them. */
+/* Environment variables define a process's task; one more, the address of mpirun's server, shows
+ * that mpirun set them. */
 static bool started_by_mpirun(const mr_cluster *c)
 {
     return c->source == MR_CLUSTER_MPI && getenv("PMIX_RANK");

@@ -106,7 +106,7 @@ static void copy_to_peer(mr__link_writer *w, unsigned char *to, const unsigned c
         memcpy(to, p, n);
     double cost = (double)(mr__clock_ns(CLOCK_MONOTONIC) - began) / (double)n,
            *usual = &w->cost[past];
-    /* Whoever lost its core in between has not copied that slowly. */
+    /* Limits outliers: a copy may have lost its core in between. */
     if (*usual == 0)
         *usual = cost;
     else
@@ -121,7 +121,7 @@ static size_t put_shared(mr__link_writer *w, const void *p, size_t n)
     uint64_t written = atomic_load_explicit(&s->written, memory_order_relaxed);
     uint64_t read = atomic_load_explicit(&s->read, memory_order_acquire);
     uint64_t used = written - read;
-    if (used > RING) { /* the peer's memory is not to be trusted */
+    if (used > RING) { /* the peer's memory is untrusted */
         break_writer(w, EPROTO);
         return 0;
     }
@@ -178,13 +178,13 @@ static void consume_shared(mr__link_reader *r, size_t n)
     if (atomic_load_explicit(&s->writer_sleeps, memory_order_seq_cst) &&
         atomic_exchange(&s->writer_sleeps, 0)) {
         int err = ring_bell(r->link.fd);
-        /* A writer that has gone has written all that it had to. */
+        /* A writer that is gone has written everything it had to. */
         if (err && err != EPIPE && err != ECONNRESET)
             break_reader(r, err);
     }
 }
 
-/* How much came, 0: nothing yet. */
+/* The number of bytes received; 0: none yet. */
 static size_t receive(mr__link_reader *r, void *to, size_t n)
 {
     ssize_t got = mr__sys->recv(r->link.fd, to, n, 0);
@@ -203,7 +203,7 @@ size_t mr__link_peek(mr__link_reader *r, size_t least, size_t want, const void *
     if (r->broken)
         return 0;
     if (r->link.shm) {
-        /* All that is sent is a multiple of what lies before the end of the ring. */
+        /* Everything sent is a multiple of the distance to the end of the ring. */
         mr__shm_ring *s = r->link.shm;
         size_t at = (size_t)(atomic_load_explicit(&s->read, memory_order_relaxed) % RING);
         *p = s->ring + at;

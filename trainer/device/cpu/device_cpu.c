@@ -417,7 +417,7 @@ static void run_until(stream *s, const event *e, uint64_t count)
     settings old = enter(s);
     pthread_mutex_lock(&s->lock);
     run(s, true, e, count);
-    /* The thread may have been called, or told to stop, while it could not continue. */
+    /* The thread may have been called, or asked to stop, while it could not continue. */
     if (s->asleep && (s->stop || (s->wanted && s->head != s->tail))) {
         s->asleep = false;
         pthread_cond_broadcast(&s->moved);
