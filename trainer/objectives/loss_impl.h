@@ -15,7 +15,7 @@ typedef struct mr__loss_part {
 struct mr_loss {
     const mr_loss_desc *desc; /* NULL: for several outputs, its parts are losses */
     void *params;
-    char *text; /* as it was parsed */
+    char *text; /* the source text */
     bool from_logits;
     bool from_logits_given;
     size_t n_parts;

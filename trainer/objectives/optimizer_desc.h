@@ -40,7 +40,7 @@ typedef struct mr_optimizer_desc {
     /* Submits operations to the stream. */
     mr_code (*update)(const mr_optimizer_step *u, mr_status *st);
     float (*slot_value)(const void *params, size_t slot); /* NULL: 0 */
-    double weight_decay;                                  /* the default in text */
+    double weight_decay;                                  /* default value in text */
 } mr_optimizer_desc;
 
 /* Registers an optimizer for mr_optimizer_parse; d must stay valid.

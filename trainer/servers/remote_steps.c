@@ -392,8 +392,7 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
                              p->address, why.message)
                    : MR_OK;
     }
-    if (rc != MR_OK) /* the answer stays for the next collect: this caller may not be the one to end
-                        the run */
+    if (rc != MR_OK) /* kept for the next call too: this caller may not end the run */
         return mr_fail(st, rc, "worker %zu (%s): %.650s", p->index, p->address, why.message);
     p->has_answer = false;
     r->cut_offs = 0;

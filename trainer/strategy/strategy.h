@@ -89,9 +89,8 @@ typedef struct mr_strategy_opts {
 
 #define MR_MAX_REPLICAS 256
 
-/* Opens the devices and starts the streams. opts NULL: a replica on every accelerator, or
- * one on cpu:0.
- * Returns owned.
+/* Opens the devices and starts the streams. opts NULL: a replica on every accelerator, or one on
+ * cpu:0. Returns owned.
  * errors   MR_INVALID_ARGUMENT: counts, cross-device ops that do not suit the devices, says why ·
  *          MR_NOT_FOUND: no such engine here · those of mr_device_open */
 MR_API mr_code mr_strategy_mirrored(mr_strategy **out, const mr_strategy_opts *opts,
