@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often each source of a scope was opened: a list of those that were, in the order of their
- * numbers. */
+/* Counts how often each source of a scope was opened: a list of the opened sources, sorted by
+ * number. */
 #include <string.h>
 
 #include "pipeline/engine/run.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See executor.h for the rules. The queues are lists under one lock: tasks are of block size, so it
- * is taken some thousand times a second at most. Waiting is spin, then futex: a wake-up costs tens
- * of microseconds, most tasks less. */
+/* See executor.h for the rules. The queues are lists under one lock: a task processes about one
+ * block, so the lock is taken at most a few thousand times per second. Waiting is spin, then futex:
+ * a wake-up costs tens of microseconds, most tasks less. */
 #include "pipeline/engine/executor.h"
 
 #include <pthread.h>
@@ -70,8 +70,8 @@ static void unlink_task(mr_executor *ex, mr__task *t)
     t->next = t->prev = NULL;
 }
 
-/* The task that a thread of the pool would run now; NULL: none. One light task may run whoever
- * pulls. */
+/* The task that a thread of the pool should run now; NULL: none. One light task may always run,
+ * even if threads are pulling. */
 static mr__task *first_task(const mr_executor *ex)
 {
     int running = ex->n_running - (ex->keeps_places ? 0 : ex->n_asleep);
@@ -332,8 +332,8 @@ void mr__task_submit_blocking(mr_executor *ex, mr__task *t)
     }
 }
 
-/* Takes a queued task out of the queue: in one step from QUEUED to `state`, so that nobody sees an
- * idle task, which counts as done, on its way to running. */
+/* Removes a queued task from the queue, in one step from QUEUED to `state`, so that no thread sees
+ * it as idle, which counts as done, before it runs. */
 static bool take(mr_executor *ex, mr__task *t, mr__task_state state)
 {
     /* Relaxed: only a queued task is touched, and that is decided again under the lock. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The iterator a user holds: the root, its options, and positions as files carry them.
+/* The user's iterator: the root, its options, and the file format of positions.
  *
  * A position:
  *   offset  size  meaning
  *   0       4     "MRP4"
  *   4       4     zlib crc32 of all that follows, little-endian
- *   8       ...   bytes: text of the graph (its list of ops where it has no text)
- *                 number: rows to skip after the state (0 but for mr_iterator_save_at)
+ *   8       ...   bytes: text of the graph (its list of ops if it has no text)
+ *                 number: rows to skip after the state (0 except for mr_iterator_save_at)
  *                 bytes: state of the root iterator (engine/position.c)
- *                 block: rows to deliver before the state; absent but for mr_iterator_save_at
- *                        where the graph would not produce the same rows again */
+ *                 block: rows to deliver before the state; only for mr_iterator_save_at, if the
+ *                        graph would not produce the same rows again */
 #include "pipeline/engine/iterator.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ struct mr_iterator {
     mr__watched watched;
     mr_buffer *before; /* state before the last block, and after it, where positions are on */
     mr_buffer *after;
-    mr_status save_error; /* why `after` could not be had */
+    mr_status save_error; /* why there is no `after` */
 };
 
 static const char magic[4] = {'M', 'R', 'P', '4'};

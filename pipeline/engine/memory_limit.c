@@ -23,16 +23,16 @@
 
 #define MIB ((int64_t)1 << 20)
 
-/* What is reckoned with: bytes beside those of elements. */
+/* Constants of the estimate: bytes in addition to those of elements. */
 #define PROCESS    (12 * MIB) /* this program, its libraries, the graph */
-#define OF_THREAD  MIB        /* stack, the allocator's arena, a block in work */
+#define OF_THREAD  MIB        /* stack, the allocator's arena, a block in progress */
 #define OF_BLOCK   (MIB / 4)
 #define AUTO_OPEN  16
-#define BLOCKS     4         /* in motion in an op */
-#define OF_FILE    (2 * MIB) /* a chunk of one that is read, and what is made of it */
+#define BLOCKS     4         /* in flight in an op */
+#define OF_FILE    (2 * MIB) /* a chunk of a file, and the rows made of it */
 #define POOL_KEEPS (2 * MIB) /* free buffers */
-#define OF_BESIDE  (2 * MIB) /* a thread that sends on what one of several runs makes, its copies */
-#define ASKS       16        /* between two looks at the process, at most */
+#define OF_BESIDE  (2 * MIB) /* a thread that forwards the blocks of one of several runs */
+#define ASKS       16        /* maximum between two samples of the process */
 #define BOUND      4         /* times the limit */
 
 int64_t mr__memory_resident(void)
@@ -300,8 +300,8 @@ static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, i
     if (opts->memory_follows && first && first < process)
         process = first;
     *needed = add(process, graph);
-    /* What other limited runs hold, and may, counts for the process: a run beside them, of
-     * validation data or of an element that is a dataset, reads ahead what room there is. */
+    /* Memory that other limited runs hold, and may hold, counts for the process: an additional run,
+     * of validation data or of an element that is a dataset, only reads ahead into free room. */
     char taken[64] = "";
     if (opts->memory_taken)
         snprintf(taken, sizeof taken, ", %" PRId64 "M of them the consumer",

@@ -244,7 +244,7 @@ static void name_place(mr_iter *it, mr_code rc, mr_status *st)
     struct mr_iter_private *p = it->priv;
     char path[sizeof st->op];
     bool own = !st->op[0] && it->n_inputs > 0; /* not an input's; sources name records */
-    /* What the system lacks at the moment is no element's error. */
+    /* A temporary lack of system resources is not the error of an element. */
     bool of_system = rc == MR_RESOURCE_EXHAUSTED && st->sys_errno;
     iter_path(it, path, sizeof path);
     mr_status_set_op(st, path);

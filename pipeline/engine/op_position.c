@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Positions of iterators. position.c has the encoding of numbers and blocks. */
+/* Saving and restoring iterators. position.c has the encoding of numbers and blocks. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -72,7 +72,7 @@ static mr_code group_of(mr__groups *g, int64_t key, size_t *at, mr_status *st)
     return add_group(g, key, (uint64_t)size, at, st);
 }
 
-/* So many rows must come at least before a group is full. */
+/* The minimum number of further rows before a group can be full. */
 static size_t rows_to_full(mr__groups *g)
 {
     if (g->bound)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output is assembled in runs, (stream, rows), that are copied column by column when a stream's
- * block is to be replaced, when there are many, or at the end. A run that fills a block by itself
- * is passed on without a copy. */
+/* Output is assembled from runs, (stream, rows), which are copied column by column before a
+ * stream's block is replaced, when there are many runs, or at the end. A single run that fills a
+ * block is passed on without a copy. */
 #include "pipeline/streams/interleaver.h"
 
 #include <string.h>
@@ -179,7 +179,7 @@ static bool error_is_next(const mr__outer *o)
     return o->error_at < o->errors.n && o->errors.v[o->error_at].row == o->opened;
 }
 
-/* Makes datasets of the next elements of the input, if there are none. */
+/* Makes datasets of the next elements of the input, unless some are left. */
 static mr_code refill(mr__interleaver *c, size_t rows, mr_status *st)
 {
     mr__outer *o = &c->outer;
@@ -385,7 +385,7 @@ static bool has_run_of(const assembly *a, const mr__stream *s)
     return false;
 }
 
-/* The block that rows of s must fit beside. */
+/* true: rows of s fit into one block with the runs in a. */
 static bool fits(const assembly *a, const mr__stream *s)
 {
     if (a->have == 0)
@@ -545,7 +545,8 @@ static void copy_turns(const mr__interleaver *c, const assembly *a, size_t i, si
                   : spread(at, step, from, bytes, n);
 }
 
-/* At the beginning of a round: what turn after turn would do, for as many rounds as there are. */
+/* At the beginning of a round: takes several complete rounds at once, with the same result as turn
+ * by turn. */
 static mr_code take_rounds(mr__interleaver *c, assembly *a, mr_status *st)
 {
     if (a->out->n_columns == 0)

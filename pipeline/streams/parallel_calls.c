@@ -70,7 +70,7 @@ mr_code mr__parallel_calls_open(mr__parallel_calls *c, mr_iter *it, const mr_pro
     mr__block_size_tuner_start(&c->tuner, it, known_bytes(it, program));
     /* In the calling thread little is ever left of a call: its rows are saved, if any. */
     c->queue.positions = false;
-    c->tuner.by_clock = false; /* nobody waits for another: bytes alone decide */
+    c->tuner.by_clock = false; /* calls do not run concurrently: bytes alone decide */
     if (num_parallel_calls == 0)
         return MR_OK;
     c->ordered = deterministic == MR_DEFAULT ? mr_iter_deterministic(it) : deterministic == MR_YES;
@@ -104,7 +104,7 @@ void mr__parallel_calls_close(mr_iter *it)
     c->program = NULL;
 }
 
-/* Pulls rows for a call and starts it; an error of the input is a finished call of its own. */
+/* Pulls rows for a call and starts it; an error of the input becomes a separate, finished call. */
 static mr_code start_call(mr__parallel_calls *c, size_t want, mr_status *st)
 {
     mr__entry *call;

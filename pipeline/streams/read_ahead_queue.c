@@ -142,7 +142,7 @@ static bool push(mr__queue *q, mr__entry *e)
     q->ended |= e->rc == MR_CANCELLED;
     bool wake = q->waiting;
     q->waiting = false;
-    if (q->executor) /* else nobody waits */
+    if (q->executor) /* else no thread waits */
         atomic_fetch_add(&q->changes, 1);
     unlock(q);
     return wake;

@@ -99,7 +99,8 @@ mr_code mr__unbatcher_fill(mr_iter *it, mr__unbatcher *f, size_t want, mr_status
 {
     while (mr__unbatcher_left(f) == 0) {
         if (mr__cursor_left(&f->input) == 0) {
-            /* Without a size one element at a time: the first may have all rows that are wanted. */
+            /* If the size is unknown, pull one element at a time: the first may have all
+             * requested rows. */
             size_t size = f->size > 0 ? (size_t)f->size : want;
             size_t elements = want / size + (want % size != 0);
             MR_TRY(mr__cursor_pull(it, 0, elements, &f->input, NULL, st));

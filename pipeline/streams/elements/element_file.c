@@ -217,7 +217,7 @@ static mr_code damaged(const mr__element_reader *r, const char *what, mr_status 
     return MR_DATA_LOSS;
 }
 
-/* The next record; MR_END: there is none. */
+/* The next record; MR_END: no more records. */
 static mr_code next_record(mr__element_reader *r, mr_array *record, mr_status *st)
 {
     *record = (mr_array){0};

@@ -45,7 +45,7 @@ mr_code mr__file_cache_path(const char *folder, const char *name, char **out, mr
     return MR_OK;
 }
 
-/* .NAME.lock beside path. */
+/* .NAME.lock in the folder of path. */
 static char *lock_path_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -140,7 +140,7 @@ static mr_code end_writing(mr__file_cache *c, mr_status *st)
     return rc == MR_OK ? MR_END : rc;
 }
 
-/* The next rows of the input, in memory of their own. */
+/* The next rows of the input, not in the consumer's memory. */
 static mr_code pull(mr__file_cache *c, size_t want, mr_block *out, mr_status *st)
 {
     if (c->ahead.rows == 0) {

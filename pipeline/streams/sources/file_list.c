@@ -137,7 +137,7 @@ mr_code mr__file_list_look(const mr_strs *names, mr__file_list **out, mr_status 
 struct shared {
     pthread_mutex_t lock; /* guards the rest */
     mr__file_list *list;
-    mr__record_set *records; /* of the list, or of names that are none; NULL: not asked for yet */
+    mr__record_set *records; /* of the list, or of literal names; NULL: not opened yet */
     bool expects; /* of the list that is to be matched: number of files and their fingerprint */
     uint64_t expected_n, expected_fingerprint;
     bool has_pair; /* list_files(shuffle=true): its generator Philox(pair) and the words drawn */
@@ -335,7 +335,7 @@ mr_code mr__file_list_restore_shared(mr_dataset *node, mr_state_r *r, mr_status 
     mr__file_list *old = s->list;
     mr__record_set *records = s->records;
     s->records = NULL;
-    /* The list that was matched in this process serves where it is the one that is wanted. */
+    /* A list already matched in this process is reused if it is the expected one. */
     if (old && then.expects && old->n == then.expected_n &&
         old->fingerprint == then.expected_fingerprint)
         old = NULL;

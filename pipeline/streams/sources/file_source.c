@@ -280,7 +280,7 @@ static mr_record_index *try_index(const char *path)
     return index;
 }
 
-/* The index of the file that is being read; NULL: there is none that can be used. */
+/* The index of the current file; NULL: no usable index. */
 static const mr_record_index *index_of(mr_iter *it)
 {
     mr__file_source *s = it->state;

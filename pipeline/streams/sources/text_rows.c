@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block is a run of lines that are rows: it ends before a line that is none, or fails, which
- * comes with the next pull. So identities are consecutive, and an error has its place by itself. A
- * position is that of the lines which were read last, and how many of them were used. */
+/* A block is a run of lines that are rows. It ends before a line that is not a row or fails,
+ * which is handled by the next pull. So identities are consecutive, and an error is returned in
+ * its place. A position consists of the position of the lines read last and the number of them
+ * consumed. */
 #include "pipeline/streams/sources/text_rows.h"
 
 #include <inttypes.h>
@@ -78,7 +79,7 @@ static mr_code read_lines(mr_iter *it, size_t want, mr_status *st)
     return MR_OK;
 }
 
-/* What is wrong with the line at hand, which is no row; of a compressed file that it is one. */
+/* Completes the error of the current line with its place; for a compressed file it says so. */
 static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
 {
     mr__text_rows *s = it->state;
