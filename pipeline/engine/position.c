@@ -244,7 +244,7 @@ mr_code mr_state_put_block(mr_state_w *w, const mr_block *b, mr_status *st)
     return b->ids.ids ? put_identities(w, b, st) : MR_OK;
 }
 
-/* A shape whose number of values fits the bytes that are left; at least one byte a value. */
+/* A shape whose number of values fits the remaining bytes, at one byte per value or more. */
 static mr_code get_shape(mr_state_r *r, int rank, int64_t *shape, bool *splits, size_t *values,
                          mr_status *st)
 {

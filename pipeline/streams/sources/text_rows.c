@@ -56,7 +56,7 @@ static const mr_bytes *line_at(const mr__text_rows *s)
     return (const mr_bytes *)s->lines.data + s->at;
 }
 
-/* The line at hand is used. */
+/* Marks the current line as consumed. */
 static void take_line(mr__text_rows *s)
 {
     const mr_bytes *v = line_at(s);
@@ -95,7 +95,8 @@ static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
     return rc;
 }
 
-/* The first line of a file, where that is something else than data. MR_END: it was, and is used. */
+/* Handles the first line of a file if that is not data. MR_END: it was not data, and is
+ * consumed. */
 static mr_code begin_file(mr_iter *it, mr_status *st)
 {
     mr__text_rows *s = it->state;
@@ -123,7 +124,7 @@ static mr_code begin_file(mr_iter *it, mr_status *st)
     return rc;
 }
 
-/* Lines to read over after a restore. */
+/* Skips lines after a restore. */
 static mr_code skip_lines(mr_iter *it, mr_status *st)
 {
     mr__text_rows *s = it->state;
@@ -185,7 +186,7 @@ mr_code mr__text_rows_next(mr_iter *it, size_t want, mr_block *out, mr_status *s
     out->rows = rows;
     if (rc == MR_OK)
         rc = mr__file_source_identify(it, out, s->file, (uint64_t)s->before.record + first, st);
-    if (rc != MR_OK) { /* for another try: from the first of the lines on */
+    if (rc != MR_OK) { /* for a retry: from the first of the lines on */
         mr_block_clear(out);
         s->skip = first;
         s->at = 0;
