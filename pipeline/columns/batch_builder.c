@@ -7,9 +7,9 @@
 
 #include "pipeline/params/infer.h"
 
-/* Up to this size a batch of as many elements as there may be is allocated whole, beyond it begins
- * with the other and grows with its rows: batch(10^9) of a window must not ask for the memory of as
- * many, nor what it gives keep it. */
+/* A batch up to this size is allocated at once for its maximum number of rows. A larger batch
+ * starts small and grows with its rows: batch(10^9) of a window must not allocate memory for
+ * 10^9 rows, and its result must not keep it. */
 #define WHOLE_BYTES ((size_t)1 << 30)
 #define FIRST_BYTES ((size_t)1 << 20)
 #define SPARE_BYTES ((size_t)1 << 17) /* more is given back by a batch that ends half empty */
@@ -110,7 +110,7 @@ static mr_code start_rows(mr__batch_builder *s, mr_block *rows, const mr_block *
 {
     if (!s->ragged && !s->placed)
         return mr_block_start(rows, src, capacity, st);
-    /* Identities only, then headers or ragged columns beside them. */
+    /* Identities first, then headers or ragged columns. */
     mr_block bare = *src;
     bare.n_columns = 0;
     MR_TRY(mr_block_start(rows, &bare, capacity, st));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cells of strings: class c holds (8 + c % 8) * 2^(c / 8) bytes, from 8 to 15 * 2^13; longer
- * strings have an allocation each. A free cell holds the address of the next free one of its
- * class. */
+/* Cells of strings: a cell of class c has (8 + c % 8) * 2^(c / 8) bytes, from 8 to 15 * 2^13;
+ * longer strings are allocated individually. A free cell contains the address of the next free
+ * cell of its class. */
 #include "pipeline/columns/row_store.h"
 
 #include <assert.h>
@@ -89,7 +89,7 @@ static size_t class_bytes(size_t c)
     return (8 + c % 8) << (c / 8);
 }
 
-/* The class of a string; MR_STORE_CLASSES: it has an allocation of its own. */
+/* The class of a string; MR_STORE_CLASSES: it has a separate allocation. */
 static size_t class_of(size_t bytes)
 {
     if (bytes <= 8)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow: the rows of Arrow IPC files, a component for each column. A reader is asked for rows batch
- * by batch. */
+/* arrow: the rows of Arrow IPC files, one component per column. Rows are read batch by batch. */
 #include <inttypes.h>
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As group_by_window with the bucket's number for the key, and padded_batch, or batch, for what is
- * made of a group. Bucket i has lengths from boundaries[i - 1] up to, but not, boundaries[i]. */
+/* Works like group_by_window with the bucket's number as the key, and padded_batch or batch applied
+ * to each group. Bucket i contains lengths from boundaries[i - 1] up to, but not including,
+ * boundaries[i]. */
 #include "pipeline/ops/batch.h"
 
 #include <inttypes.h>

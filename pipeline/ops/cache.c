@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One cache a dataset object. An iterator that finds it incomplete reads the input and records what
- * it passes on; the cache is complete when the input has ended, or when as many elements were seen
- * as the graph says there are. Later iterators replay it and never open the input. What an
- * abandoned iterator recorded is thrown away.
+/* One cache per dataset object. An iterator that finds it incomplete reads the input and records
+ * the elements that it emits. The cache is complete when the input has ended, or when the number of
+ * elements known from the graph was reached. Later iterators replay it and never open the input.
+ * The records of an abandoned iterator are discarded.
  *
- * A position holds no elements: of a recording iterator the input's position where recording began
- * and the counts since; of a complete cache the same, and it is filled again when first needed.
- * Only where the input cannot be read again are the rows saved.
+ * A position contains no elements. For a recording iterator it contains the input's position where
+ * recording began and the counts since; for a complete cache the same, and the cache is filled
+ * again when first needed. The rows are saved only if the input cannot be read again.
  *
- * With a file name all of this is streams/file_cache.c's. */
+ * With a file name, streams/file_cache.c does all of this. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>

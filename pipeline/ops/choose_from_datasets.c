@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last input says which of the others the next element is taken from. */
+/* The elements of the last input are the numbers of the inputs to take the next elements from. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/graph/node.h"

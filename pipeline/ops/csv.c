@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* csv: the rows of CSV files (RFC 4180), as records or tuples of typed fields. With a header,
- * columns are found by their names in each file; else by their places. Blank lines are no rows. */
+ * columns are found by name in each file; else by position. Blank lines are ignored. */
 #include <stdio.h>
 #include <string.h>
 
@@ -222,7 +222,7 @@ static mr_code parse(mr_iter *it, const mr_bytes *line, mr_status *st)
                        s->n_columns,
                        has_header(it->params) && f->named ? "header has" : "features say");
     for (size_t i = 0; has_header(it->params) && f->named && i < f->n; i++) {
-        size_t k = 0; /* one with a default, which this file has no column for */
+        size_t k = 0; /* a feature with a default, for which this file has no column */
         while (k < s->n_columns && s->fields[k] != i)
             k++;
         if (k == s->n_columns)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* filter: keeps the elements for which a function returns true. streams/parallel_calls.c calls it,
- * in parallel or not. A block that is kept whole is passed on as it is. */
+ * in parallel or not. A block that is kept completely is passed on without a copy. */
 #include "pipeline/ops/apply.h"
 #include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/streams/parallel_calls.h"

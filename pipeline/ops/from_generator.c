@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements from the user's C callbacks. They travel in the graph as a function without a name, so a
- * graph with a generator has no text form.
+/* Elements from the user's C callbacks. In the graph they are a function without a name, so a graph
+ * with a generator has no text form.
  *
- * A generator that may block runs in a task of its own:
+ * A generator that may block runs in a separate task:
  *
  *     next: submit -> wait (ends when it is done, or the iterator is cancelled)
  *     task: the callback fills `ready`
  *
- * so that a cancelled iterator gives up at once, and only closing waits for the producer. */
+ * so that a cancelled iterator stops waiting at once, and only closing waits for the producer. */
 #include "pipeline/ops/sources.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Emits all records of files in one random order, by going to each of them through the files'
+/* Emits all records of files in one random order, reading each by random access through the files'
  * indexes. The input is the reader of the files: it is opened, but never pulled.
  *
- * The order is a permutation that is computed, not kept (engine/permutation.h): a position is the
- * pair of words it is made from and the number of records passed. Records are read some hundred at
- * a time; what was read and not delivered is read again after a restore.
+ * The order is a permutation that is computed, not stored (engine/permutation.h): a position
+ * consists of its pair of words and the number of records passed. A few hundred records are read at
+ * a time; records that were read and not delivered are read again after a restore.
  *
  * Each iterator draws its pair as shuffle does. */
 #include "pipeline/ops/sequence.h"
@@ -242,7 +242,7 @@ static mr_code fetch(mr_iter *it, size_t want, mr_status *st)
         rc = take_in(it, b, memory, st);
     if (rc != MR_OK)
         drop_rows(s);
-    else if (s->batch < MOST_ROWS) /* whoever takes a few elements does not wait for hundreds */
+    else if (s->batch < MOST_ROWS) /* the first few elements do not wait for hundreds */
         s->batch *= 2;
     mr_buffer_unref(memory);
     mr_free(b);
@@ -320,7 +320,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return it->inputs[0] ? MR_OK : mr_state_damaged(st, "an input is not open");
 }
 
-/* Goes on in the order without reading. */
+/* Advances in the order without reading. */
 static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     struct state *s = it->state;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_folder: images in folders that are their classes.
+/* image_folder: images in folders, one folder per class.
  *
  *     dir/cat/1.jpg    {"image": bytes, "label": 0, "path": "dir/cat/1.jpg"}
  *     dir/dog/2.png    {"image": bytes, "label": 1, "path": "dir/dog/2.png"}
  *
- * The list of files is matched once for all iterators of the dataset, as patterns of readers are,
- * and a position has its fingerprint. Folders are numbered in the order of their names, whether or
- * not they hold images, but for those that begin with a point. */
+ * The list of files is matched once for all iterators of the dataset, like the patterns of file
+ * readers, and a position contains its fingerprint. Folders are numbered in the order of their
+ * names, whether or not they contain images, except those whose name begins with a dot. */
 #include <stdlib.h>
 #include <string.h>
 

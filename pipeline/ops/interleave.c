@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interleave: takes elements in turn from the datasets that a function makes. interleaver.c does
- * that; this file checks the arguments. */
+/* interleave: takes elements in turn from the datasets that a function returns. interleaver.c does
+ * the work; this file checks the arguments. */
 #include <inttypes.h>
 
 #include "pipeline/streams/interleaver.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list_files: the names of files that match patterns, sorted bytewise together. The list is made
- * once for all iterators of the dataset; a position has its fingerprint. With shuffle, each
- * iterator emits it in another order: that of shuffle with a buffer as large as the list. */
+/* list_files: the names of files that match patterns, in one bytewise order. The list is made
+ * once for all iterators of the dataset; a position contains its fingerprint. With shuffle, each
+ * iterator emits it in a different order: that of shuffle with a buffer as large as the list. */
 #include <string.h>
 
 #include "pipeline/engine/philox.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what save wrote. Its type and number are looked up when the graph is built. */
+/* Reads the elements that save wrote. Their type and number are read when the graph is built. */
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/engine/op_source.h"

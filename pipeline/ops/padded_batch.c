@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements are kept as they came, as views, until the batch is full; then each component is padded
- * at the end of each axis into one tensor.
+/* Elements are kept as views until the batch is full; then each component is padded at the end of
+ * each axis into one tensor.
  *
- * padded_shapes and padding_values follow the element: for a tuple a tuple, for a record a record,
- * for a component a shape (a list of sizes; -1 or none: the largest in the batch) or a value. */
+ * padded_shapes and padding_values have the structure of the element: a tuple for a tuple, a record
+ * for a record, and for a component a shape (a list of sizes; -1 or none: the largest in the batch)
+ * or a value. */
 #include "pipeline/ops/batch.h"
 
 #include <inttypes.h>

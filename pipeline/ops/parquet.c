@@ -148,7 +148,7 @@ static mr_code spec_of(const mr__parquet_footer *f, const mr_strs *columns, mr_s
     return rc;
 }
 
-/* The component of the elements that the leaf is; -1: it is none. */
+/* The component of the elements for the leaf; -1: not a component. */
 static int64_t component_of(const mr_spec *spec, const mr__parquet_leaf *leaf)
 {
     size_t at = 0;

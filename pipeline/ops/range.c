@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python's range as a source. In text `range(n)` counts to n: the first argument is the stop if it
- * is alone. */
+/* Python's range as a source. In text, a single argument is the stop: range(n). */
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/system/clones.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each epoch is a new iterator of the input, made as soon as the one before it has ended. Without a
- * count it ends with an epoch that has no element: it must not spin over an empty input. */
+/* Each epoch is a new iterator of the input, opened as soon as the previous one has ended.
+ * Without a count it ends after an epoch without elements, so that it does not spin over an
+ * empty input. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_iterator.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each element becomes exactly n, cut along axis 0: with B rows, slice k is rows [k*w, (k+1)*w) of
- * them with w = ceil(B / n), so that late slices are short or empty. Every component is cut by its
- * own B. Nothing is copied; a consumer's n slots are one batch to the op below, which may write it
- * there. */
+/* Each element becomes exactly n slices along axis 0: with B rows, slice k is rows [k*w, (k+1)*w)
+ * with w = ceil(B / n), so the last slices may be shorter or empty. B is determined separately for
+ * each component. Nothing is copied; the op below sees a consumer's n slots as one batch, which it
+ * may write there. */
 #include "pipeline/ops/batch.h"
 
 #include <inttypes.h>

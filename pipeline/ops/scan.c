@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element after the other: each needs the state that the one before it left. */
+/* Strictly sequential: each element needs the state that its predecessor left. */
 #include "pipeline/ops/apply.h"
 
 #include "pipeline/columns/fold.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements whose position modulo num_shards is index. An error has no position.
+/* Elements whose position modulo num_shards is index. Errors are not counted as positions.
  *
- * require_non_empty (what the sharding rewrite inserts): before the first element, num_shards
- * elements must have been seen, so that no worker runs dry from the start; on every worker, also on
- * one whose own share would be empty. */
+ * require_non_empty (set by the sharding rewrite): before the first element, num_shards elements
+ * must have been seen, so that no worker is without elements from the start. Every worker checks
+ * it, including one whose share would be empty. */
 #include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>

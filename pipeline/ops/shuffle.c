@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tf.data's order, bit for bit. The buffer in its logical order p[0..m) is a ring of slot numbers;
- * the rows themselves lie in a store and do not move:
+/* The same order as tf.data, bit for bit. The buffer in its logical order p[0..m) is a ring of slot
+ * numbers; the rows themselves are in a store and do not move:
  *
- *     before an output: while m < buffer_size and the input goes on, append the next row
- *     output p[w mod m], w the next random word; put p[0] in its place; drop p[0]
+ *     before an output: while m < buffer_size and the input has not ended, append the next row
+ *     output p[w mod m], w the next random word; replace it by p[0]; drop p[0]
  *
- * A block of outputs is drawn first and gathered afterwards, so a row that comes in and goes out in
- * the same block needs its slot until then: there are as many spare slots as a block has rows.
+ * A block of outputs is drawn first and gathered afterwards, so a row that enters and leaves in the
+ * same block needs its slot until then: there is one spare slot for each row of a block.
  *
- * Each iterator draws its pair of seeds from a generator that all iterators of the dataset share.
+ * Each iterator draws its pair of seeds from a generator shared by all iterators of the dataset.
  *
- * A position is the input's position when the iterator was opened, the pair, and how many outputs
- * and errors were delivered since; restoring goes through the input again. Where the input cannot
- * be read again the rows are saved. */
+ * A position contains the input's position when the iterator was opened, the pair, and the
+ * number of outputs and errors delivered since; restoring reads the input again from there. If
+ * the input cannot be read again, the rows are saved. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>
@@ -315,7 +315,7 @@ static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status 
         s->outputs += n;
         if (rc == MR_END)
             return mr_state_damaged(st, "elements before it are missing");
-        /* A lack of memory is none of the errors that were met. */
+        /* A lack of memory does not count as one of the errors. */
         if (rc < 0 && (++met > errors || s->rows.rows || error.sys_errno == ENOMEM ||
                        mr_iter_cancelled(it))) {
             if (st)

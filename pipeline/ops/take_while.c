@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The function runs over a block at a time; what comes after the first element that it refuses,
- * errors too, is never seen. */
+/* The function runs over a block at a time. Elements and errors after the first element for
+ * which it returns false are never emitted. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/block_size_tuner.h"
@@ -26,7 +26,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     mr__block_size_tuner_start(&s->tuner, it, 0);
-    s->tuner.by_clock = false; /* nobody waits for another: bytes alone decide */
+    s->tuner.by_clock = false; /* calls do not run concurrently: bytes alone decide */
     s->one_by_one = mr__dataset_all_props(mr_dataset_input(it->node, 0)) & MR_OP_REMEMBERS;
     return mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &s->program, st);
 }

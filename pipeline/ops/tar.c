@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tar: the records of tar archives, a component for each member.
+/* tar: the records of tar archives, one component per member.
  *
- * A graph has to know the names of the components when it is built. Unless they are given, the
- * first archive says them; an op that is made from this one to read a part of the files is given
- * them (MR_P_OF_SPEC). The reader gives a row of strings for each record, in the order of the
+ * A graph must know the names of the components when it is built. Unless they are given, they are
+ * read from the first archive; a copy of the op that reads only some of the files receives them
+ * (MR_P_OF_SPEC). The reader returns a row of strings for each record, in the order of the
  * components. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void close(mr_iter *it)
     mr_free((void *)(uintptr_t)s->names.names);
 }
 
-/* The first member that a record lacks; the number of members: none. */
+/* The index of the first member that a record lacks; the number of members: it lacks none. */
 static size_t lacking(const mr_bytes *row, size_t n)
 {
     size_t i = 0;

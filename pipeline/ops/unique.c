@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All values that were emitted are kept, also in a position. */
+/* All emitted values are kept, also in a position. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/streams/row_filter.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The buffer is what the input gave (rows and errors) and windows to come may need:
+/* The buffer contains the rows and errors of the input that later windows may need:
  *
  *     entries   [rows 4 5] [error] [rows 7 8 9]
  *                    ^at
  *
- * A window picks events 0, stride, 2 * stride, ... of it; then `shift` are dropped, from the buffer
- * and, where shift is larger, from the input, in the same call. A window that picks an error is
- * that error; other errors vanish. */
+ * A window takes events 0, stride, 2 * stride, ... of it; then `shift` events are dropped, from the
+ * buffer and, if shift is larger, from the input, in the same call. A window that takes an error is
+ * replaced by that error; other errors are dropped. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_source.h"
@@ -190,7 +190,7 @@ static mr_code put_window(mr_iter *it, mr_block *out, size_t row, mr_identities 
 
 /* ---- slots ---- */
 
-/* Fills the buffer for a window; MR_END: there is none. */
+/* Fills the buffer for a window; MR_END: no more windows. */
 static mr_code fill(mr_iter *it, size_t windows, mr_status *st)
 {
     const struct params *p = it->params;

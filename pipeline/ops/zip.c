@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element of each input makes one element. The inputs are pulled left to right by blocks of one
- * size; where a later one gives fewer rows, the surplus of the earlier ones stays in their cursors.
+/* One element of each input makes one element. The inputs are pulled left to right in blocks of one
+ * size; if a later one returns fewer rows, the surplus of the earlier ones stays in their cursors.
  *
- * An error stands for an element: the other inputs still advance by one, so that they stay in step.
- * At the first END the inputs to the right are not pulled.
+ * An error takes the place of an element: the other inputs still advance by one, so that they stay
+ * in step. At the first MR_END the inputs to the right are not pulled.
  *
- * Of an input that remembers what was pulled of it (MR_OP_REMEMBERS) nothing may be pulled that
- * would be surplus at the end. So the blocks then end with the last full round, if it is known; if
- * not, they are of one row. */
+ * From an input that records what is pulled (MR_OP_REMEMBERS), no row may be pulled that would be
+ * surplus at the end. If such an input exists, blocks end with the last full round if it is known;
+ * otherwise they have one row. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>

@@ -158,7 +158,7 @@ typedef struct inputs {
     const mr_array **known;
 } inputs;
 
-/* Literals become what the table says, or what stands beside them. */
+/* Converts literals to the type that the table requires, or to that of their neighbours. */
 static mr_code settle_inputs(inputs *x, mr_status *st)
 {
     const mr_leaf *leaf;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typing: a syntax tree and the specs of the names in scope give a typed tree.
+/* Typing: makes a typed tree from a syntax tree and the specs of the names in scope.
  *
- * Numbers written in the text are weak: beside a tensor they take its type, among themselves they
- * are computed here, as Python would, and alone an integer is int64 and a float float32. Nothing
- * else is converted but by cast. */
+ * Numeric literals are weak: combined with a tensor they take its type; combined with each other
+ * they are computed here, as in Python; alone an integer is int64 and a float is float32. Nothing
+ * else is converted except by cast. */
 #include <string.h>
 
 #include "pipeline/functions/compiler/type_check.h"
@@ -149,7 +149,7 @@ static mr_code literal(const mr_expr *e, typed **out, mr_status *st)
     }
 }
 
-/* The range of an integer type is its literals' range too: beside a uint8, 300 or -1 is a slip. */
+/* Literals must be in the range of the integer type: with a uint8, 300 or -1 is a mistake. */
 static bool literals_fit(const mr_array *a, mr_dtype to)
 {
     bool is_unsigned = to >= MR_UINT8 && to <= MR_UINT64;

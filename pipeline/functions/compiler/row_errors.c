@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The errors of rows while an expression runs: which row, where in the expression, and which record
- * of which file the bytes came from. Beside them what functions do with rows that are lost. */
+/* Errors of rows while an expression runs: the row, the place in the expression, and the file and
+ * record that the bytes came from. Also helpers of functions for rows that failed. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -101,7 +101,7 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     return rc;
 }
 
-/* How many boundaries are at most v: all of them where it is no number. */
+/* The number of boundaries that are at most v; all of them if v is NaN. */
 static int64_t bin_of(const mr_floats *b, double v)
 {
     size_t low = 0, high = b->n;

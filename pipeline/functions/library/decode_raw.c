@@ -28,8 +28,8 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* Bytes of each string of a row, or -1: they differ, or are no whole number of values, and the row
- * has failed. */
+/* The number of bytes of each string of a row, or -1: sizes differ or are not a multiple of the
+ * size of a value, and the row has failed. */
 static int64_t row_length(const mr_rows *r, size_t row, size_t n, size_t size)
 {
     const mr_bytes *v = (const mr_bytes *)r->in[0].data + row * n;

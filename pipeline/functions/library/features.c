@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is wanted ---- */
+/* ---- descriptions of features ---- */
 
 /* Features as they are read. */
 struct reading {

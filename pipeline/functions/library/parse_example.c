@@ -26,7 +26,7 @@ struct params {
 /* A component of the result. */
 struct column {
     size_t a, b;  /* features of the example plan: a; of a sparse one b's values at a's places */
-    int64_t size; /* of a sparse one; 0: it is none */
+    int64_t size; /* of a sparse feature; 0: not sparse */
     const char *name; /* in e */
     mr_dtype dtype;
 };
@@ -56,7 +56,7 @@ struct wanted {
     mr_example_feature f;
     void *defaults;
     const mr_expr *e;          /* where it is written */
-    const char *index, *value; /* the features that a sparse one is made of; NULL: it is none */
+    const char *index, *value; /* the features that a sparse one is made of; NULL: not sparse */
     int64_t size;
 };
 
@@ -309,8 +309,8 @@ static mr_code type(mr_call *c, mr_status *st)
 
 /* ---- running ---- */
 
-/* A record is counted in its own vector, a single one is 0: where the block that holds it begins
- * is no business of the user's. */
+/* The record's number counts within its vector (0 for a single record): the start of the block is
+ * of no interest to the user. */
 static void report(void *ctx, size_t record, const mr_status *st)
 {
     const mr_rows *r = ctx;

@@ -119,8 +119,8 @@ static const char *number_end(const char *p, const char *end, bool *is_long)
     return p;
 }
 
-/* text with objects in the place of long integers, which the parser refuses: Python's and others
- * have integers of any size. Owned; NULL: no memory. */
+/* Replaces long integers in text by objects, because the parser refuses them, while Python and
+ * others write integers of any size. Owned; NULL: out of memory. */
 static char *mark_long_integers(const mr_bytes *text, size_t *size)
 {
     static const char head[] = "{\"\\u0001\":\"", tail[] = "\"}";

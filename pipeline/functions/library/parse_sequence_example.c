@@ -207,7 +207,8 @@ static mr_code add_sequence(const mr__feature *f, struct grown *g, const mr__ent
     return MR_OK;
 }
 
-/* The entries of the sequences of one record; the last of a key counts. false: it is none. */
+/* Finds the entries of the sequences of one record; the last entry of a key counts. false: not a
+ * SequenceExample. */
 static bool find_sequences(const mr__features *s, const mr_bytes *record, mr__entry *entries)
 {
     const uint8_t *p = (const uint8_t *)record->data, *e = p ? p + record->size : p;

@@ -62,7 +62,7 @@ static void free_plan(void *plan)
 /* true: the function is one of whole strings. */
 static const bool whole = true, anywhere = false;
 
-/* \0 to \9 and \\ are all that a rewrite says beside itself. */
+/* In a rewrite, only \0 to \9 and \\ have a special meaning. */
 static mr_code check_rewrite(const mr_call *c, const char *s, uint32_t groups, mr_status *st)
 {
     for (; *s; s++) {
@@ -178,7 +178,7 @@ static mr_code put_rewrite(mr__texts *t, const char *rewrite, const mr_bytes *s,
     return MR_OK;
 }
 
-/* Replaces in string i; an empty match beside the one before it counts, as in Python. */
+/* Replaces in string i; an empty match adjacent to the previous match counts, as in Python. */
 static mr_code replace(const mr_rows *r, size_t i, pcre2_match_data *found, mr__texts *t,
                        mr_status *st)
 {

@@ -22,7 +22,7 @@ static mr_code type_split(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* The next part of s from *at on, of which *left may be cut off; false: there is none. */
+/* The next part of s from *at on; *left: number of splits still allowed. false: no more parts. */
 static bool next_part(const mr_bytes *s, const struct split *p, size_t n_sep, size_t *at,
                       int64_t *left, mr_bytes *part)
 {

@@ -6,7 +6,7 @@
 
 #include "pipeline/functions/library/elementwise.h"
 
-/* The shape that those of all three broadcast to; false: there is none. */
+/* The shape to which the shapes of all three broadcast; false: they do not. */
 static bool join_shapes(int *rank, int64_t *shape, int other_rank, const int64_t *other)
 {
     int64_t joined[MR_MAX_RANK];
