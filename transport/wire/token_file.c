@@ -9,7 +9,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 
-/* Up to `most` bytes of the file. */
+/* Reads up to `most` bytes of the file. */
 static mr_code read_file(const char *path, char *text, size_t most, size_t *n, mr_status *st)
 {
     int fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
