@@ -85,7 +85,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return rc;
 }
 
-/* ---- what the columns are ---- */
+/* ---- columns ---- */
 
 static mr_code look(const char *path, const mr_strs *columns, mr_spec **out, mr_status *st)
 {

@@ -19,7 +19,7 @@ struct state {
 
 static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression)};
 
-/* ---- which columns ---- */
+/* ---- selection of columns ---- */
 
 static const char *part_of(const mr__parquet_leaf *leaf, size_t k)
 {
@@ -368,7 +368,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return mr__file_source_restore(it, r, st);
 }
 
-/* ---- what is known before it runs ---- */
+/* ---- known when the graph is built ---- */
 
 static mr_code look(const char *path, const mr_strs *columns, mr_spec **out, mr_status *st)
 {

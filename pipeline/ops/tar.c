@@ -145,7 +145,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return rc;
 }
 
-/* ---- what the components are ---- */
+/* ---- components ---- */
 
 static int by_name(const void *a, const void *b)
 {

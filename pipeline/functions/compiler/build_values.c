@@ -28,7 +28,7 @@ static mr_code no_memory(mr_status *st)
     return mr_fail_memory(st, 0, "a graph");
 }
 
-/* ---- which expressions are datasets, and which names they use ---- */
+/* ---- datasets among expressions, and the names that they use ---- */
 
 /* Type of a name, or of a component of one, however deep; NULL: e is something else. */
 static const mr_spec *place_spec(const mr_expr *e, const scope *s)

@@ -96,7 +96,7 @@ bool mr__input_decides_shape(const mr_function *f, size_t i)
     return input_param(f, i)->flags & MR_P_DECIDES_SHAPE;
 }
 
-/* ---- what type slots use ---- */
+/* ---- services for type slots ---- */
 
 mr_code mr_call_fail(const mr_call *c, mr_status *st, int i, const char *fmt, ...)
 {
