@@ -212,7 +212,7 @@ static mr_code column_of(const mr_value *v, mr__cut cut, mr_array *out, mr_statu
 static mr_code columns_of(const mr_value *v, mr__cut cut, const mr_spec *spec, mr_array *columns,
                           mr_status *st)
 {
-    if (v->kind == MR_V_TUPLE && v->n == 1) /* is that component */
+    if (v->kind == MR_V_TUPLE && v->n == 1) /* is the component itself */
         return columns_of(&v->items[0], cut, spec, columns, st);
     if (v->kind != MR_V_TUPLE && v->kind != MR_V_RECORD) {
         mr_code rc = column_of(v, cut, columns, st);

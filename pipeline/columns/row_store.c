@@ -29,7 +29,7 @@ static mr_code reserve_slots(mr__row_store *s, size_t n, mr_status *st)
                        "shuffle can hold at most %u elements; use a smaller buffer", UINT32_MAX);
     MR_TRY(mr_grow((void **)&s->free_slots, &s->free_capacity, all, sizeof *s->free_slots,
                    UINT32_MAX, "the slots of shuffle", st));
-    /* Slots in use come back to the list at its top; make the new ones lie above the free ones. */
+    /* Slots in use return to the top of the list; the new ones go above the free ones. */
     for (size_t i = 0; i < more; i++)
         s->free_slots[s->n_free + i] = (uint32_t)(all - 1 - i);
     s->n_free += more;
@@ -191,7 +191,7 @@ static bool takes(const mr__store_column *c, const mr_array *a)
     switch (c->keep) {
     case MR_KEEP_COPY:
         return a->storage == MR_DENSE && same_shape(&c->like, a);
-    case MR_KEEP_POINT: /* a row that is not resident is held by its block, which is seldom */
+    case MR_KEEP_POINT: /* a row that is not resident is held by its block; this is rare */
         return (a->storage == MR_DENSE || a->storage == MR_BYTES) && a->owner &&
                same_shape(&c->like, a);
     case MR_KEEP_STRING:
@@ -201,7 +201,7 @@ static bool takes(const mr__store_column *c, const mr_array *a)
     }
 }
 
-/* A view of one row of a column that keeps rows otherwise. */
+/* A view of one row of a column that does not store views. */
 static mr_code view_of_slot(mr__store_column *c, uint32_t slot, mr_array *view, mr_status *st)
 {
     char *at = slot_at(c, slot);
@@ -217,7 +217,7 @@ static mr_code view_of_slot(mr__store_column *c, uint32_t slot, mr_array *view, 
         view->owner = mr_buffer_ref(c->holder);
         if (view->storage == MR_DENSE)
             return MR_OK;
-        /* The strings themselves are held by what the holder holds. */
+        /* The buffers that the holder holds keep the strings themselves alive. */
         mr_array strings;
         MR_TRY(mr_array_alloc(&strings, view->dtype, view->rank, view->shape, 1, st));
         memcpy(strings.data, view->data, mr_array_row_bytes(view));
@@ -280,7 +280,7 @@ static void reset_column(mr__store_column *c)
     *c = (mr__store_column){0};
 }
 
-/* Slots that hold rows: all but the free ones. *out has n_slots flags. */
+/* The slots that hold rows: all except the free ones. *out has n_slots flags. */
 static mr_code used_slots(const mr__row_store *s, bool **out, mr_status *st)
 {
     bool *used = mr_malloc(s->n_slots ? s->n_slots : 1);
@@ -323,7 +323,7 @@ static void copy_rows(mr__store_column *c, const mr_array *a, size_t from, const
     const char *row = mr_array_at(a, from);
     size_t bytes = c->stride;
     for (size_t i = 0; i < n && bytes;) {
-        /* New slots lie side by side: one copy for as many as do. */
+        /* New slots are adjacent: one copy for each run of adjacent slots. */
         size_t run = 1;
         char *to = slot_at(c, slots[i]);
         while (i + run < n && slots[i + run] == slots[i] + run &&
@@ -618,7 +618,7 @@ void mr__row_store_drop(mr__row_store *s, const uint32_t *slots, size_t n)
         mr_identities_reset(&s->ids[slots[i]]);
     if (n == 0)
         return; /* a store without rows has no lists */
-    /* The list has room for every slot there is. */
+    /* The list has room for every slot. */
     memcpy(s->free_slots + s->n_free, slots, n * sizeof *slots);
     s->n_free += n;
 }

@@ -78,7 +78,7 @@ static mr_code make_key(mr__value_set *s, const mr_array *a, size_t row, size_t 
 
 /* ---- the table ---- */
 
-/* The slot that holds the key, or the free one where it would go. */
+/* The slot of the key, or the free slot in which to store it. */
 static mr__value_slot *find(const mr__value_set *s, const unsigned char *key, size_t size,
                             uint64_t hash)
 {
@@ -114,7 +114,7 @@ static mr_code grow(mr__value_set *s, mr_status *st)
     return MR_OK;
 }
 
-/* Adds a key of `size` bytes that lies anywhere but in s->bytes. */
+/* Adds a key of `size` bytes, which must not be in s->bytes. */
 static mr_code add_key(mr__value_set *s, const unsigned char *key, size_t size, bool *fresh,
                        mr_status *st)
 {
@@ -145,7 +145,7 @@ void mr__value_set_back(mr__value_set *s, size_t mark)
 {
     if (mark == s->n_bytes)
         return;
-    /* Taking keys out of a table would break the runs of those that stay: it is made again. */
+    /* Removing keys from the table would break the probe runs of the others, so it is rebuilt. */
     memset(s->slots, 0, s->capacity * sizeof *s->slots);
     s->n = 0;
     for (size_t at = 0; at < mark; at += whole_size(s, s->bytes + at), s->n++) {

@@ -50,7 +50,7 @@ typedef struct mr_iterator_opts {
     uint64_t seed; /* with has_seed: unseeded random ops draw from it instead of a fresh seed */
     bool has_seed;
 
-    /* ---- what blocks carry ---- */
+    /* ---- contents of blocks ---- */
     bool positions;    /* positions, which mr_iterator_save needs */
     bool identities;   /* the origin of each row (mr_identity). It is the same for any number of
                           threads and any block size, and after mr_iterator_restore of a position

@@ -50,7 +50,7 @@ int64_t mr__memory_resident(void)
     return end == at ? -1 : pages * sysconf(_SC_PAGESIZE);
 }
 
-/* ---- what a graph needs ---- */
+/* ---- needs of a graph ---- */
 
 static int64_t add(int64_t a, int64_t b)
 {
@@ -162,8 +162,9 @@ static mr_code add_graph(const mr_dataset *ds, int64_t *bytes, const char **unkn
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(ds, &nodes, st));
-    int64_t *sums = mr_calloc(nodes.n, sizeof *sums);       /* of a node and all below */
-    const char **lacks = mr_calloc(nodes.n, sizeof *lacks); /* the same of what is not known */
+    int64_t *sums = mr_calloc(nodes.n, sizeof *sums); /* of a node and all nodes below it */
+    const char **lacks =
+        mr_calloc(nodes.n, sizeof *lacks); /* likewise: an op of unknown needs, or NULL */
     mr_code rc =
         sums && lacks ? MR_OK : mr_fail_memory(st, nodes.n * sizeof *sums, "what a graph needs");
     const size_t *input = nodes.inputs;

@@ -220,7 +220,7 @@ static void end_thread(void)
     mr__sys->close(watch.fd);
 }
 
-/* ---- who is watched ---- */
+/* ---- watched iterators ---- */
 
 void mr__watch_start(mr__watched *w, mr_run *run, const mr_dataset *graph)
 {

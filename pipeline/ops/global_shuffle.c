@@ -30,8 +30,8 @@ struct state {
     mr__permutation order;
     bool ordered, failed;
     const mr__record_set *records; /* the input's */
-    uint64_t begin, n;             /* its own records: n from `begin` on */
-    uint64_t n_saved;              /* what a restored position says of n; with has_saved */
+    uint64_t begin, n;             /* the records to emit: n from `begin` on */
+    uint64_t n_saved;              /* with has_saved: n of the restored position */
     bool has_saved;
     uint64_t at;  /* records delivered, failed ones counted */
     size_t batch; /* how many to read next */
@@ -65,7 +65,7 @@ static void close(mr_iter *it)
     mr__scattered_close(s->files);
 }
 
-/* Finds the records, at the first pull: a restore may come before. */
+/* Opens the records at the first pull, because a restore may precede it. */
 static mr_code prepare(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
@@ -92,7 +92,7 @@ static mr_code prepare(mr_iter *it, mr_status *st)
 
 /* ---- reading ---- */
 
-/* Which records come next. */
+/* Determines the next records. */
 typedef struct batch {
     mr__scattered_read reads[MOST_ROWS];
     int64_t records[MOST_ROWS]; /* numbers in their files */
@@ -115,7 +115,7 @@ static void choose(const struct state *s, size_t most, batch *b)
     }
 }
 
-/* The record that was read, with its framing; the error that stands in its place. */
+/* The record that was read, with its framing; or the error in its place. */
 static mr_code check_record(const struct state *s, const batch *b, size_t i, mr_bytes *view,
                             mr_status *st)
 {
@@ -146,7 +146,8 @@ static mr_code check_record(const struct state *s, const batch *b, size_t i, mr_
     return rc;
 }
 
-/* Unpacks the first n frames, up to one that cannot be: its error is kept. *n: the good ones. */
+/* Decompresses the first n frames, up to the first that fails, whose error is kept. *n: the good
+ * ones. */
 static mr_code unpack(mr_iter *it, const batch *b, size_t *n, mr_status *st)
 {
     struct state *s = it->state;
@@ -303,7 +304,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     uint64_t failed, known;
     drop_rows(s);
-    mr__scattered_close(s->files); /* its paths are the input's, which may have others now */
+    mr__scattered_close(s->files); /* its paths are the input's, which may have changed */
     s->files = NULL;
     s->ordered = false;
     MR_TRY(mr_state_get_u64(r, &s->pair[0], st));
@@ -338,7 +339,7 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
     return MR_OK;
 }
 
-/* It would be left undone in silence: nothing here looks for the next valid record. */
+/* The option would be ignored silently: nothing here searches for the next valid record. */
 static mr_code refuse_skipping(const mr_dataset *input, mr_status *st)
 {
     mr_value v = {0};

@@ -6,7 +6,7 @@
 #include "pipeline/streams/interleaver.h"
 #include "pipeline/ops/apply.h"
 
-enum { CYCLE_AUTO = 16 }; /* the same on every machine, or the order would not be */
+enum { CYCLE_AUTO = 16 }; /* a constant, so that the order is equal on all machines */
 
 struct params {
     mr_fn *fn; /* first, for mr__interleaver_infer */

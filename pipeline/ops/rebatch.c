@@ -146,7 +146,7 @@ static mr_code check(const void *p, mr_status *st)
                    "rebatch: batch_sizes must hold at least one size greater than 0");
 }
 
-/* Axis 0 where all elements have the same: no batch is short, or elements of a known size make up
+/* Axis 0 if it is equal in all elements: no batch is short, or elements of a known size form
  * whole batches. */
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {

@@ -25,11 +25,11 @@ struct params {
     mr_rejection_resample_opts o;
 };
 
-/* What drawing changes; a block that cannot be delivered changes nothing. */
+/* The state that drawing changes; a block that cannot be delivered leaves it unchanged. */
 struct drawing {
     mr__philox words;
     uint64_t drawn;
-    uint64_t *counts; /* elements of each class so far; with initial_dist they stay */
+    uint64_t *counts; /* elements of each class so far; constant with initial_dist */
 };
 
 struct state {
@@ -56,7 +56,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     return mr_iter_program(it, p->class_fn, mr_iter_input_spec(it, 0), &s->program, st);
 }
 
-/* The chance with which an element of class c stays. A class that never comes limits no other. */
+/* The probability that an element of class c is kept. A class that never occurs does not limit
+ * others. */
 static double chance(const struct params *p, const struct drawing *d, size_t c)
 {
     double largest = 0, own = 1;
@@ -110,7 +111,7 @@ static mr_code choose(mr_iter *it, const mr_block *classes, size_t rows, mr_row_
     return MR_OK;
 }
 
-/* rows = (class, element) of the n that stay. */
+/* rows = (class, element) of the n rows kept. */
 static mr_code join(mr_block *classes, const uint32_t *of, mr_block *in, const uint32_t *index,
                     size_t n, mr_block *rows, mr_status *st)
 {

@@ -7,13 +7,13 @@
 #include "pipeline/engine/op_iterator.h"
 
 struct params {
-    int64_t count; /* negative: for ever */
+    int64_t count; /* negative: without end */
     bool has_count;
 };
 
 struct state {
     uint64_t epoch;
-    bool any; /* this epoch gave an element */
+    bool any; /* this epoch emitted an element */
 };
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -39,7 +39,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             return rc;
         if (p->count < 0 ? !s->any : s->epoch + 1 == (uint64_t)p->count)
             return MR_END;
-        /* No epoch can bring anything: a large count must not be counted down. */
+        /* No epoch has elements: do not count down a large count. */
         if (!s->any && mr_dataset_cardinality(mr_dataset_input(it->node, 0)) == 0)
             return MR_END;
         s->epoch++;

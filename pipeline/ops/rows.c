@@ -34,7 +34,7 @@ extern const mr_op mr_op_rows;
 
 /* ---- identities ---- */
 
-/* The records' identities, if they are known, into s->all. */
+/* Puts the records' identities, if known, into s->all. */
 static mr_code take_identities(const struct params *p, struct state *s, mr_status *st)
 {
     const mr_array *a = &p->identities.tensor;

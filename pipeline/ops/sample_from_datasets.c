@@ -31,7 +31,7 @@ static bool has_weight(const struct params *p, size_t i)
     return p->weights.n == 0 || p->weights.v[i] > 0;
 }
 
-/* Sums of the weights, by way of their logarithms, as TensorFlow has them. */
+/* Sums of the weights, computed from their logarithms as in TensorFlow. */
 static void sum_weights(const struct params *p, struct state *s)
 {
     double largest = -INFINITY, sum = 0;

@@ -19,8 +19,8 @@ struct params {
 
 struct state {
     uint64_t seen;  /* elements of the input, modulo num_shards once `checked` */
-    bool checked;   /* require_non_empty is satisfied, or was not asked for */
-    mr_block rows;  /* what was pulled, during a call */
+    bool checked;   /* require_non_empty is satisfied, or not set */
+    mr_block rows;  /* the pulled block, during a call */
     mr_block first; /* the element of the first round, until it is delivered */
 };
 

@@ -76,7 +76,7 @@ static mr_code report(const struct state *s, const mr_array *rows, size_t row, s
     return mr_row_errors_add(errors, row, &why, st);
 }
 
-/* Component i of the rows that lack nothing. */
+/* Component i of the complete rows. */
 static mr_code take_column(const mr_array *rows, size_t i, size_t n, size_t kept, mr_array *out,
                            mr_status *st)
 {
@@ -145,14 +145,14 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return rc;
 }
 
-/* ---- what the components are ---- */
+/* ---- components ---- */
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A record of n names, and the key where it is not among them. */
+/* A record of n names, and the key if it is not among them. */
 static mr_code record_of(char *const *members, size_t n, mr_spec **out, mr_status *st)
 {
     const char **names = mr_calloc(n + 1, sizeof *names), *twice = NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_raw(x, dtype): the bytes of strings as values, little-endian as they lie. Strings of one
- * length make a dense column; where the rows differ in length it is ragged, each row a part of one
- * buffer.
+/* decode_raw(x, dtype): the bytes of strings as values, little-endian. Strings of one length make a
+ * dense column; if rows differ in length it is ragged, each row a part of one buffer.
  *
  *   offset in the string   size          meaning
  *   i * size(dtype)        size(dtype)   value i */

@@ -94,8 +94,8 @@ static bool same_size(const mr__image_info *a, const mr__image_info *b)
     return a->height == b->height && a->width == b->width && a->channels == b->channels;
 }
 
-/* MR_OK where the image is to blame, which is the row's error; else there is no memory, or the
- * library that decodes is missing. */
+/* MR_OK: the image is at fault, and the row fails. Else out of memory, or the decoder's library
+ * is missing. */
 static mr_code row_error(job *j, size_t row, size_t i, const mr_status *why, mr_status *st)
 {
     if (why->code != MR_INVALID_ARGUMENT) {
@@ -108,8 +108,8 @@ static mr_code row_error(job *j, size_t row, size_t i, const mr_status *why, mr_
     return MR_OK;
 }
 
-/* What a header says need not be true, and a small file may hold a large image: one that is far
- * more than the memory limit is not begun with. */
+/* A header may be wrong, and a small file may contain a large image: refuse images that far
+ * exceed the memory limit. */
 static bool fits(job *j, size_t row, size_t i, const mr__image_info *info)
 {
     int inks = info->cmyk ? 4 : 0; /* in addition to the colours that they become */
