@@ -194,7 +194,7 @@ static Mr__Wire__FileList *find_list(Mr__Wire__FileList *const *lists, size_t n,
     return NULL;
 }
 
-/* l->files = what its pattern matches, as written: without the directory. No match is no files. */
+/* l->files = the files that match its pattern, as written: without the directory. May be empty. */
 static mr_code match_files(matching *m, Mr__Wire__FileList *l, mr_status *st)
 {
     size_t before = m->directory && *l->pattern != '/' ? strlen(m->directory) + 1 : 0, n = 0;

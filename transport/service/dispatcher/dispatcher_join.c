@@ -356,8 +356,8 @@ static mr_code await_workers(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Jo
     return MR_OK;
 }
 
-/* What a client of a shared job says of its streams: news, as long as nobody else was given them;
- * a restored position counts only where it can take nothing from others. */
+/* Takes over the streams that a client of a shared job reports, unless they were assigned to
+ * another client since; a restored position counts only if it takes nothing from other clients. */
 static mr_code take_shared_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join,
                                   bool restores, bool made_now, int64_t now, mr_status *st)
 {

@@ -22,8 +22,8 @@
 #define BACKOFF_MOST    (5 * SECOND)
 #define MEASURE_SECONDS 0.1 /* interval for measuring how fast a client reads */
 #define MEASURE_BYTES   65536.0
-/* 1 / LENT_PART of a memory limit is shared with clients on this host; LEAST_LENT: the minimum for
- * one client. */
+/* 1 / LENT_PART of a memory limit is shared with clients on this host, in multiples of LEAST_LENT
+ * per client. */
 enum { MOST_QUEUED = 16 << 20, LENT_PART = 8, LEAST_LENT = 1 << 20 };
 
 /* A client's connection. */
