@@ -51,7 +51,7 @@ mr_code mr__id_map_set(mr__id_map *m, uint64_t id, void *value, mr_status *st)
     return MR_OK;
 }
 
-/* What follows in the same run is put again, so that no search ends too early. */
+/* Inserts the following entries of the same run again, so that no search ends too early. */
 void mr__id_map_remove(mr__id_map *m, uint64_t id)
 {
     if (!m->size)

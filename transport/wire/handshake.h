@@ -35,8 +35,8 @@ typedef struct mr__handshake {
     char host[128]; /* the peer, human-readable */
     uint32_t process;
     char local[108]; /* the acceptor's local socket; set by the acceptor, sent to the peer */
-    bool lends;    /* the acceptor sends blocks without a copy; set by the acceptor's owner */
-    bool confirms; /* the connecting side confirms which blocks it has received whole */
+    bool lends;      /* the acceptor sends blocks without a copy; set by the acceptor's owner */
+    bool confirms;   /* the connecting side confirms which blocks it has received whole */
 } mr__handshake;
 
 /* nonce: MR__NONCE_BYTES fresh random bytes. token is borrowed. local: the acceptor's local socket,
