@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_ALONE_H
-#define MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_ALONE_H
+#ifndef MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_ALONE_H
+#define MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_ALONE_H
 /* The dispatcher alone: tests say what peers say, and see what it says, and after which record. */
 #include <stdbool.h>
 #include "transport/service/dispatcher/dispatcher.h"

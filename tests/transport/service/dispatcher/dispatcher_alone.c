@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/transport/service/dispatcher_alone.h"
+#include "tests/transport/service/dispatcher/dispatcher_alone.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The dispatcher alone: workers that a tool drains. */
-#include "tests/transport/service/dispatcher_alone.h"
+#include "tests/transport/service/dispatcher/dispatcher_alone.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/transport/service/failing_vfs.h"
+#include "tests/transport/service/dispatcher/failing_vfs.h"
 
 #include <sqlite3.h>
 #include <stdatomic.h>

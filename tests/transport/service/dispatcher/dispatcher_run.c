@@ -16,7 +16,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
-#include "tests/transport/service/failing_vfs.h"
+#include "tests/transport/service/dispatcher/failing_vfs.h"
 #include "transport/service/request.h"
 #include "transport/wire/connection.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The dispatcher alone, in parallel_epochs: every worker that was there has a part. */
-#include "tests/transport/service/dispatcher_alone.h"
+#include "tests/transport/service/dispatcher/dispatcher_alone.h"
 
 #include <string.h>
 

@@ -19,7 +19,7 @@
 #include "pipeline/system/system.h"
 #include "tests/fault_calls.h"
 #include "tests/harness.h"
-#include "tests/transport/service/failing_vfs.h"
+#include "tests/transport/service/dispatcher/failing_vfs.h"
 
 enum { STREAMS = 3 };
 

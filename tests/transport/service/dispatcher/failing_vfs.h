@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TESTS_TRANSPORT_SERVICE_FAILING_VFS_H
-#define MR_TESTS_TRANSPORT_SERVICE_FAILING_VFS_H
+#ifndef MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_FAILING_VFS_H
+#define MR_TESTS_TRANSPORT_SERVICE_DISPATCHER_FAILING_VFS_H
 /* SQLite's own layer of system calls, with calls that change files failing on purpose. */
 #include <stdbool.h>
 #include <stdint.h>
