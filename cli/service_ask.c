@@ -267,7 +267,7 @@ static int run_with(int argc, char **argv, const char **rest)
         return rc;
     const verb *v = verbs;
     if (!n_rest)
-        return cli_usage(&cli_service, "a request is wanted");
+        return cli_usage(&cli_service, "a request is needed");
     while (v < verbs + N_VERBS && strcmp(v->word.name, rest[0]) != 0)
         v++;
     if (v == verbs + N_VERBS)
@@ -278,7 +278,7 @@ static int run_with(int argc, char **argv, const char **rest)
     if (a.watch && v != &verbs[0])
         return cli_usage(&cli_service, "--watch is for status");
     if (!a.dispatcher)
-        return cli_usage(&cli_service, "--dispatcher HOST:PORT is wanted");
+        return cli_usage(&cli_service, "--dispatcher HOST:PORT is needed");
     if ((rc = cli_address(&cli_service, "dispatcher", a.dispatcher, false)) >= 0)
         return rc;
     if (has_timeout && a.opts.timeout <= 0) /* one try; 0 would be the default */

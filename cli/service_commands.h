@@ -17,6 +17,6 @@ void cli_daemon_files(void);
 void cli_notify(const char *state);
 /* Starts the drain: reports it to systemd; the program exits if it takes longer than 5 s. */
 void cli_daemon_drains(void);
-/* The exit status of a daemon whose end was `status`: draining on SIGTERM is no failure. */
+/* The exit status of a daemon that ended with `status`: draining on SIGTERM is a success. */
 int cli_daemon_status(int status);
 #endif

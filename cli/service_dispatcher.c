@@ -86,7 +86,8 @@ static int run_with(int argc, char **argv, const char **rest)
          .kind = CLI_TEXT,
          .value = &state,
          .what = "DIR",
-         .help = "keep the account on disk, to go on from after a restart; default: in memory"},
+         .help =
+             "keep the account on disk, to continue from it after a restart; default: in memory"},
         {.name = "status",
          .kind = CLI_TEXT,
          .value = &status,

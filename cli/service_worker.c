@@ -102,13 +102,13 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .kind = CLI_SIZE,
          .value = &o.run.memory_limit,
          .what = "SIZE",
-         .help = "resident memory at most, as in 512M or 2G: at the limit less is made ahead; a "
-                 "stream that does not fit beside the others is refused"},
+         .help = "limit of resident memory, as in 512M or 2G: near it less is made ahead, and a "
+                 "stream that does not fit besides the others is refused"},
         {.name = "tag",
          .kind = CLI_TEXTS,
          .value = &o.tags,
          .what = "T",
-         .help = "a name for this worker, beside its address"},
+         .help = "a name for this worker, besides its address"},
         {.name = "status",
          .kind = CLI_TEXT,
          .value = &o.run.status,

@@ -203,7 +203,7 @@ static mr_code borrow(mr__client_connection *x, mr__incoming *head, mr_buffer **
 {
     mr_buffer *there;
     if (!x->memory)
-        return mr_fail(st, MR_DATA_LOSS, "a block lies in shared memory, of which there is none");
+        return mr_fail(st, MR_DATA_LOSS, "a block in shared memory, but no memory is shared");
     MR_TRY(mr__borrower_wrap(x->memory, head->memory_at, head->memory, head->raw, &there, st));
     head->shared = mr__borrower_memory(x->memory, &head->shared_bytes);
     mr_buffer_unref(*payload);

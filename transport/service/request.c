@@ -50,7 +50,7 @@ static void message(mr__connection *c, const mr__message *m)
     if (m->body_case == MR__WIRE__MESSAGE__BODY_PULSE || a->report)
         return;
     if (m->body_case != MR__WIRE__MESSAGE__BODY_REPORT || m->report->request != a->ask->request)
-        rc = mr_fail(&st, MR_DATA_LOSS, "message %d is no report", (int)m->body_case);
+        rc = mr_fail(&st, MR_DATA_LOSS, "message %d is not a report", (int)m->body_case);
     else
         rc = keep(a, m, &st);
     mr__connection_close(c, rc == MR_OK ? NULL : &st);

@@ -85,7 +85,7 @@ typedef struct mr__remote {
     size_t n_streams;
     remote_stream *gone;
     bool joined, is_failed, flushed, over;
-    bool all_ended; /* shared: all streams have, whoever read them */
+    bool all_ended; /* shared: all streams have, also those of other clients */
     mr_status failed;
     bool sleeps; /* the consumer waits for the event */
     remote_stream *news_first, *news_last;
@@ -763,7 +763,7 @@ static mr_code sleep_until_event(mr__remote *r, int timeout_ms, bool cancellable
     pthread_mutex_unlock(&r->lock);
     int n = mr__sys->poll(p, 2, timeout_ms);
     if (p[0].revents && mr__sys->read(r->event, &count, sizeof count) < 0)
-        n = 1; /* somebody else has read it: looked at again */
+        n = 1; /* it was read already: look again */
     pthread_mutex_lock(&r->lock);
     r->sleeps = false;
     if (cancellable)

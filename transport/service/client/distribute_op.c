@@ -3,9 +3,9 @@
  * come from is the source's (stream_source.h).
  *
  * A repetition (a repeat above, the next epoch of a loop) is the next epoch of the same streams. In
- * this process, the source is kept between the op's iterators, with threads of its own, for it may
- * outlive theirs. Of a service elsewhere it is a job of its own, the repetition's, which begins
- * where the streams of the last one were left. */
+ * this process, the source is kept between the op's iterators and has its own threads, because it
+ * may outlive theirs. At a remote service each repetition is a separate job, which begins where the
+ * streams of the last one ended. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
@@ -280,7 +280,7 @@ static void needs(const mr_dataset *self, const void *params, int64_t *copies, i
     int64_t n = streams_read(self, params);
     bool local = is_local(params);
     *copies = local ? n : 0;
-    *blocks = 2 * n; /* what a stream gives out lies beside what its graph makes next */
+    *blocks = 2 * n; /* the block that a stream has emitted, and the one its graph makes next */
 }
 
 /* ---- state ---- */
@@ -307,7 +307,8 @@ typedef struct shared {
     beginning next;
     bool has_seed; /* of the job */
     uint64_t seed;
-    bool restored; /* a position was: whoever read on after it is gone, in later repetitions too */
+    bool restored; /* from a position: clients that read on after it are gone, also in later
+                      repetitions */
 } shared;
 
 struct state {
@@ -686,7 +687,7 @@ static void next_turn(struct state *s)
     s->c = s->c + 1 == s->n ? 0 : s->c + 1;
 }
 
-/* How many rows to ask of a stream: what it gives to `need` rows more. */
+/* Number of rows to request from a stream: its part of `need` more rows. */
 static size_t share(const struct state *s, size_t need, uint64_t length)
 {
     size_t rounds = (size_t)(need / (s->n - s->n_ended) / length), rows;

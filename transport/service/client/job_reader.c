@@ -369,12 +369,12 @@ static void note_waits(const mr__job_reader *r)
     else
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
                  is_left_out(r)          ? "waiting for a stream of the job at %s: other clients "
-                                           "read all that there are, or their workers are away"
+                                           "read all of them, or their workers are away"
                  : r->opts.local_workers ? "waiting for workers on this host of the service at %s"
                                          : "waiting for workers of the service at %s",
                  r->opts.dispatcher);
     if (n)
-        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams are hosted by nobody that answers",
+        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams have no worker that can be reached",
                  n);
 }
 
@@ -551,7 +551,7 @@ void mr__job_reader_dispatcher_closed(mr__job_reader *r, const mr_status *why, i
                  "the connection to the dispatcher at %s is lost; trying again",
                  r->opts.dispatcher);
     retry_dispatcher(r, now);
-    /* Whoever starts it before the dispatcher has a second for that. */
+    /* A user who starts it before the dispatcher has a second for that. */
     int64_t second = r->give_up_at - r->opts.connect_timeout_ns + SECOND;
     if (r->ever_connected || r->said_absent || r->retry_at < second || r->retry_at >= r->give_up_at)
         return;
@@ -716,7 +716,7 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "worker %s is lost: %s", address,
                  why->code == MR_END ? "it closed the connection" : why->message);
     w->state = MR__DOWN;
-    /* A worker that ends just then may look once as if it could not be read as is wanted. */
+    /* A worker that is just ending may once look as if it could not be read as requested. */
     bool refused = why->code == MR_FAILED_PRECONDITION || why->code == MR_INVALID_ARGUMENT;
     bool again = false;
     for (size_t i = 0; i < r->n_streams && refused && !elsewhere; i++)

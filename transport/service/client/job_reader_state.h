@@ -18,7 +18,7 @@ typedef struct mr__r_worker {
 typedef struct mr__r_stream {
     uint32_t index;
     uint64_t generation;
-    mr__r_worker *worker; /* NULL: nobody hosts it now */
+    mr__r_worker *worker; /* NULL: no worker hosts it now */
     bool begun;           /* Open was sent to a worker */
     bool opened;          /* to this one, on its present connection */
     bool lost;            /* Lost is due, or was said, for this generation */

@@ -14,6 +14,6 @@
 mr_code mr__local_source_open(mr__stream_source **out, Mr__Wire__Job *job, const uint32_t *mine,
                               size_t n, Mr__Wire__Place *const *places, size_t n_places,
                               const mr_iterator_opts *opts, mr_status *st) MR_NODISCARD;
-/* Begins the next repetition of its job: what the graph keeps between epochs goes on. */
+/* Begins the next repetition of its job; what the graph keeps between epochs is kept. */
 mr_code mr__local_source_rewind(mr__stream_source *src, mr_status *st) MR_NODISCARD;
 #endif

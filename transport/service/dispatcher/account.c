@@ -562,7 +562,7 @@ static void look_at_disk(mr__account *a)
         mr_fail(&st, MR_PERMISSION_DENIED, "the file system is read-only");
     else if ((uint64_t)v.f_bavail * v.f_frsize < a->o.least_free)
         mr_fail(&st, MR_RESOURCE_EXHAUSTED,
-                "%" PRIu64 " bytes are free, %" PRIu64 " at least are wanted",
+                "%" PRIu64 " bytes are free, at least %" PRIu64 " are needed",
                 (uint64_t)v.f_bavail * v.f_frsize, a->o.least_free);
     mr_status_at(&st, a->directory, -1, -1);
     set_bad(a, st.code != MR_OK ? &st : NULL);

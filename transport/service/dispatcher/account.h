@@ -34,7 +34,7 @@ typedef struct mr__account_opts {
      * and the dispatcher must restart. */
     void (*disk)(void *ctx, const mr_status *why, bool lost);
     void *ctx;
-    uint64_t least_free; /* bytes free below which the disk counts as full; 0: 1 MiB */
+    uint64_t least_free; /* free bytes below which the disk counts as full; 0: 1 MiB */
     const char *vfs;     /* of SQLite; NULL: its default */
 } mr__account_opts;
 

@@ -59,8 +59,8 @@ typedef struct mr__record {
 } mr__record;
 
 typedef struct mr__dispatcher_out {
-    /* Sends m (borrowed) to connection `to`, not before record number `after` is durable (0: at
-     * once). Messages to one connection keep their order. */
+    /* Sends m (borrowed) to connection `to` once record number `after` is durable (0: at once).
+     * Messages to one connection keep their order. */
     void (*send)(void *ctx, uint64_t to, const mr__message *m, uint64_t after);
     /* Closes a connection; mr__dispatcher_closed does not follow. */
     void (*close)(void *ctx, uint64_t connection, const mr_status *why);
@@ -87,7 +87,7 @@ mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts
                            const mr__dispatcher_out *to, void *ctx, mr_status *st) MR_NODISCARD;
 void mr__dispatcher_free(mr__dispatcher *d);
 
-/* Takes a record read back from the account, before anything else. errors MR_DATA_LOSS */
+/* Takes a record that was read from the account; before anything else. errors MR_DATA_LOSS */
 mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *st) MR_NODISCARD;
 
 /* A connection (any number, never used twice) has completed its handshake. */

@@ -527,7 +527,7 @@ static void take_back(guest *g, const Mr__Wire__GiveBack *m)
     mr_status why;
     for (size_t i = 0; i < m->n_at; i++)
         if (!g->lender || !mr__lender_give(g->lender, m->at[i])) {
-            mr_fail(&why, MR_DATA_LOSS, "it gives memory back that it does not have: at %" PRIu64,
+            mr_fail(&why, MR_DATA_LOSS, "it returns memory that it does not have: at %" PRIu64,
                     m->at[i]);
             mr__connection_close(&g->g.c, &why);
             return;
