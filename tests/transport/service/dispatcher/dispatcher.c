@@ -26,6 +26,24 @@ MR_TEST(a_cancel_is_answered_when_it_is_on_record)
     mr__dispatcher_free(alone.d);
 }
 
+MR_TEST(another_worker_looks_files_up_where_one_was_lost)
+{
+    alone.without_lists = true;
+    alone_begin(NULL, 0);
+    alone_join(1, "job", MR__WIRE__MODE__EXACTLY_ONCE, 0, 0, false);
+    mr_eq_u64(alone.matcher, 0);
+    alone_serve(100, "a:1");
+    mr_eq_u64(alone.matcher, 100);
+    alone_serve(101, "b:1"); /* is not asked as well */
+    mr_eq_u64(alone.matcher, 100);
+    mr__dispatcher_closed(alone.d, 100, 0);
+    mr_eq_u64(alone.matcher, 101);
+    mr__dispatcher_closed(alone.d, 101, 0); /* the last one */
+    alone_serve(102, "b:1");
+    mr_eq_u64(alone.matcher, 102);
+    mr__dispatcher_free(alone.d);
+}
+
 MR_TEST(a_job_without_a_name_goes_by_its_number)
 {
     char number[32], other[32];

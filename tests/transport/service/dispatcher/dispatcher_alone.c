@@ -24,6 +24,8 @@ static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t afte
         alone.elements = m->joined->n_places ? m->joined->places[0]->elements : 0;
         alone.joined = m->joined->n_places;
     }
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_MATCH)
+        alone.matcher = to;
     alone.finished += m->body_case == MR__WIRE__MESSAGE__BODY_FINISHED;
     if (m->body_case == MR__WIRE__MESSAGE__BODY_REPORT) {
         const Mr__Wire__Status *why = m->report->status;
@@ -87,7 +89,8 @@ void alone_begin(const char *const *workers, size_t n_workers)
     const mr__dispatcher_opts o = {
         .seed = 1, .streams = two, .state = "memory", .workers = workers, .n_workers = n_workers};
     mr_status st;
-    alone = (dispatcher_alone){.splits = alone.splits,
+    alone = (dispatcher_alone){.without_lists = alone.without_lists,
+                               .splits = alone.splits,
                                .split = alone.split,
                                .repetition = alone.repetition,
                                .also = alone.also};
@@ -108,7 +111,7 @@ void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint
     Mr__Wire__Place p = MR__WIRE__PLACE__INIT, *list[1] = {&p};
     job.mode = mode;
     job.block_length = 1;
-    job.has_lists = true;
+    job.has_lists = !alone.without_lists;
     job.consumers = consumers;
     job.repetition = alone.repetition;
     j.name = (char *)(uintptr_t)name;

@@ -25,6 +25,7 @@ typedef struct dispatcher_alone {
     char answer[512];      /* or else what it is, as JSON */
     int n_asked;           /* how often workers were asked to end */
     uint64_t asked;        /* which connection last */
+    uint64_t matcher;      /* connection of the worker that was last asked for lists of files */
     char drained[64];      /* the worker that is on record as to be drained last */
     uint64_t drained_instance;
     uint64_t forgotten; /* the job that was last */
@@ -32,6 +33,7 @@ typedef struct dispatcher_alone {
     int kind, code;
     char text[512];
     mr__record_kind last;
+    bool without_lists; /* jobs that clients join have patterns; kept by alone_begin too */
     /* What clients say that join with a place: its splits (with splits), and with is_set, what else
      * of that stream. These are kept by alone_begin. */
     bool splits;
