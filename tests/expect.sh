@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # What tests of the built program share. A script sources it first:
 #   . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
-# and ends with `finish`. It then stands in an empty directory of its own ($dir), the program is $m,
+# and ends with `finish`. Its working directory is then a new, empty one ($dir), the program is $m,
 # and results go to a TAP file. By hand: SCRIPT MILLRACE [TAP_FILE].
 set -u
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -82,8 +82,8 @@ result() {
         return 1
     fi
 }
-# same NAME A B: two outputs that are equal and not empty; nothing compared with nothing is no test.
-# same --empty NAME A B: where that there is none is what is tested
+# same NAME A B: two outputs that are equal and not empty; comparing nothing with nothing tests nothing.
+# same --empty NAME A B: both may be empty
 same() {
     local empty=0 bad=0
     if [ "$1" = --empty ]; then
@@ -94,6 +94,13 @@ same() {
     result "$1" $bad "  $(echo "$2" | head -c 300)
   $(echo "$3" | head -c 300)
   $(head -c 600 err 2>/dev/null)"
+}
+# takes N: is the next of many like cases tried? All are in the long tier, else one in N, which ones by the seed.
+turn=${MR_TEST_SEED:-1}
+takes() {
+    [ "${MR_TEST_TIER:-}" != long ] || return 0
+    turn=$(((turn + 1) % $1))
+    [ $turn = 0 ]
 }
 # skip NAME REASON
 skip() {

@@ -190,6 +190,15 @@ order() { # build
     mv "$out/costs" "$out/$1/$costs"
 }
 
+# slowest BUILD: the tests that took longest, seconds that passed and seconds of processor time
+slowest() {
+    local f
+    for f in "$out/$1"/tap/*.seconds; do
+        [ ! -e "$f" ] || echo "$(basename "$f" .seconds) $(cat "$f")"
+    done | sort -k 2nr | head -n 8 | awk '{ printf "%s%s %.0f s (%.0f)", NR > 1 ? ", " : "longest: ", $1, $2, $3 }
+        END { if (NR) print "" }'
+}
+
 run_tests() { # build
     local dir=$out/$1 personality=() label
     # ThreadSanitizer of gcc 12 needs its old address layout where the kernel randomises more bits.
@@ -229,6 +238,7 @@ run_tests() { # build
     while read -r name; do
         [ -e "$dir/tap/$name.tap" ] || echo "not ok - $name: killed by ctest" >"$dir/tap/$name.tap"
     done < <(sed -n 's/.*Test *#[0-9]*: \([^ ]*\) .*\*\*\*.*/\1/p' "$dir/ctest.log")
+    slowest "$1"
     count "$1"
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs one registered test and makes sure that it leaves a TAP file, whatever happens to it.
 #   run_one.sh BUILD_DIR NAME COMMAND...     TAP_FILE at the end of an argument becomes the file's name
-# A command without TAP of its own counts as one test: exit status 0 passes, 77 skips (the last line
+# A command that writes no TAP counts as one test: exit status 0 passes, 77 skips (the last line that
 # it printed is the reason), anything else fails. Scripts find the trees in MR_BUILD and MR_SOURCE.
 MR_BUILD=$1 name=$2
 shift 2
@@ -12,12 +12,12 @@ export MR_BUILD MR_SOURCE TAP_FILE
 mkdir -p "$MR_BUILD/tap"
 rm -f "$TAP_FILE"
 
-# A status of its own, so that no sanitizer report passes for the error that a test expects.
+# A separate exit status, so that no sanitizer report passes for the error that a test expects.
 : "${ASAN_OPTIONS:=exitcode=99:detect_stack_use_after_return=1:allocator_may_return_null=1}"
 : "${LSAN_OPTIONS:=exitcode=99}"
 : "${UBSAN_OPTIONS:=exitcode=99:print_stacktrace=1}"
 : "${TSAN_OPTIONS:=exitcode=99:halt_on_error=1:allocator_may_return_null=1:suppressions=$MR_SOURCE/tests/tsan.supp}"
-# What a sanitizer finds in a process whose exit status nobody looks at, a worker of a service, fails the test too.
+# A report fails the test even if it comes from a process whose exit status is not checked, such as a worker.
 reports=$MR_BUILD/tap/$name.report
 rm -f "$reports".*
 if [ "$name" != planted ]; then
@@ -28,13 +28,13 @@ if [ "$name" != planted ]; then
 fi
 export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 
-# Scripts run programs of tests too, and want all of their tests.
+# Scripts that run test programs run all of their tests.
 case $1 in
 */test_*) ;;
 *) unset MR_TEST_AFTER ;;
 esac
 
-# These tests are about the processor's devices; tests/gpu.sh runs those that GPUs pass too.
+# These tests use the processor's devices; tests/gpu.sh runs those for GPUs.
 export CUDA_VISIBLE_DEVICES=
 
 n=$#
@@ -52,7 +52,7 @@ began=$(date +%s%N)
 "$@" >"$out" 2>&1 </dev/null
 rc=$?
 ended=$(date +%s%N)
-# Seconds that passed, and those of processor time in all processes that were waited for.
+# Elapsed seconds, and seconds of processor time of all processes that were waited for.
 times >"$MR_BUILD/tap/$name.time"
 awk -v ns=$((ended - began)) 'NR == 2 {
     split($1 "m" $2, t, /[ms]+/)
@@ -62,12 +62,12 @@ rm "$MR_BUILD/tap/$name.time"
 for report in "$reports".*; do
     [ -e "$report" ] || continue
     cat "$report" >>"$out"
-    summary=$(grep -m 1 SUMMARY "$report") || continue # a warning: of an allocation that cannot be, which a test asks for
+    summary=$(grep -m 1 SUMMARY "$report") || continue # a warning about an allocation that a test makes fail
     echo "not ok - $name: a sanitizer's report: $summary" >>"$TAP_FILE"
     rc=1
 done
 cat "$out"
-# Criterion's way to say what a test took becomes ours, and what it was not asked to run is no skipped test.
+# Rewrites Criterion's notation for times, and drops its lines about tests that were not selected.
 [ ! -s "$TAP_FILE" ] || sed -i -e 's/  *(\([0-9.]*s\))$/ # time=\1/' -e '/# SKIP test was skipped$/d' "$TAP_FILE"
 if [ ! -s "$TAP_FILE" ]; then
     case $rc in

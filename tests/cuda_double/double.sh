@@ -178,13 +178,8 @@ operations() {
     done
 }
 
-# Sanitizers take long: with one of them every tenth of a part's trainings runs, another tenth by each seed.
-turn=$((${MR_TEST_SEED:-1} % 10))
-its_turn() {
-    [ -n "$sanitizer" ] && [ "${MR_TEST_TIER:-}" != long ] || return 0
-    turn=$(((turn + 1) % 10))
-    [ $turn = 0 ]
-}
+# Below the long tier every third of a part's trainings runs, with a sanitizer every tenth.
+its_turn() { takes $([ -n "$sanitizer" ] && echo 10 || echo 3); }
 
 loss='sparse_categorical_crossentropy(from_logits=true)'
 data='range(1500).map(i => (cast([i % 7, i % 11, i % 13, i * i % 17], "float32") / 10.0, i % 3)).batch(128)'
