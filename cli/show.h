@@ -21,5 +21,5 @@ int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoc
 void cli_warn_of_end(const show_opts *o, int64_t left);
 /* Writes a position that mr_..._save returned with rc (its error otherwise); frees bytes. */
 int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, int64_t epoch,
-                    const mr_status *st);
+                    mr_status *st);
 #endif

@@ -22,10 +22,10 @@ static mr_code enlarge(mr_buffer **b, mr_status *st)
 
 static mr_code fail_size(const char *path, size_t most, mr_status *st)
 {
-    return mr_fail(st, MR_OUT_OF_RANGE,
-                   "%s: it has more than the %zu bytes that such a file may have; is it the right "
-                   "one?",
-                   path, most);
+    mr_fail(st, MR_OUT_OF_RANGE,
+            "it has more than the %zu bytes that such a file may have; is it the right one?", most);
+    mr_status_at(st, path, -1, -1);
+    return MR_OUT_OF_RANGE;
 }
 
 /* *n bytes of b are taken. */
@@ -50,33 +50,61 @@ static mr_code read_all(mr__read_ahead *r, const char *path, size_t most, mr_buf
     return rc == MR_END ? MR_OK : rc;
 }
 
-mr_code mr__whole_file(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
-                       size_t *size, mr_status *st)
+mr_code mr_file_read_buffer(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
+                            size_t *size, mr_status *st)
 {
-    mr_status why;
+    size_t n = 0;
     mr_buffer *b = NULL;
     mr__read_ahead *r = NULL;
     mr__read_opts opts = {.cancel = cancel, .no_ahead = true};
-    *size = 0;
-    mr_code rc = mr__read_ahead_open(&r, path, 0, &opts, &why);
+    mr_code rc = mr__read_ahead_open(&r, path, 0, &opts, st);
     int64_t known = rc == MR_OK ? mr__read_ahead_size(r) : -1;
     if (known > 0 && (uint64_t)known > most)
-        rc = fail_size(path, most, &why);
+        rc = fail_size(path, most, st);
     /* A byte more than there should be: the read that finds the end needs no larger buffer. */
     if (rc == MR_OK)
-        rc = mr_buffer_alloc(&b, known < 0 ? FIRST : (size_t)known + 1, &why);
+        rc = mr_buffer_alloc(&b, known < 0 ? FIRST : (size_t)known + 1, st);
     if (rc == MR_OK)
-        rc = read_all(r, path, most, &b, size, &why);
+        rc = read_all(r, path, most, &b, &n, st);
     mr__read_ahead_close(r);
     if (rc == MR_OK) {
+        ((char *)mr_buffer_data(b))[n] = '\0'; /* no buffer was full at the end */
         *out = b;
+        *size = n;
         return MR_OK;
     }
     mr_buffer_unref(b);
-    if (why.file[0]) { /* the place of an error is the record that the path comes from */
+    if (st)
+        st->offset = -1; /* the file counts as a whole */
+    return rc;
+}
+
+mr_code mr_file_read(const char *path, size_t most, mr_cancel *cancel, void **out, size_t *size,
+                     mr_status *st)
+{
+    size_t n;
+    mr_buffer *b;
+    MR_TRY(mr_file_read_buffer(path, most, cancel, &b, &n, st));
+    void *bytes = mr_memdup(mr_buffer_data(b), n + 1);
+    mr_buffer_unref(b);
+    if (!bytes)
+        return mr_fail_memory(st, n, "the contents of a file");
+    *out = bytes;
+    *size = n;
+    return MR_OK;
+}
+
+mr_code mr__file_read_named(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
+                            size_t *size, mr_status *st)
+{
+    mr_status why;
+    mr_status_init(&why);
+    mr_code rc = mr_file_read_buffer(path, most, cancel, out, size, &why);
+    if (rc == MR_OK)
+        return MR_OK;
+    if (why.file[0]) {
         mr_status_prefix(&why, "%s", path);
         why.file[0] = '\0';
-        why.offset = -1;
     }
     if (st)
         *st = why;

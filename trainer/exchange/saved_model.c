@@ -44,7 +44,7 @@ static mr_code save_bytes(const char *directory, const char *name, const void *b
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__write_file(path, bytes, n, false, st);
+    mr_code rc = mr__write_in_place(path, bytes, n, st);
     mr_free(path);
     return rc;
 }
@@ -137,13 +137,13 @@ mr_code mr__save_json(const char *directory, const char *name, json_t *v, mr_sta
 mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
                          size_t n, mr_status *st)
 {
-    mr__saved_file f;
+    mr_atomic_file *f;
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__saved_file_open(&f, path, st);
+    mr_code rc = mr_atomic_file_open(&f, path, &mr__of_new_directory, st);
     if (rc == MR_OK)
-        rc = mr__saved_file_close(&f, mr__safetensors_put(&f, t, n, st), st);
+        rc = mr_atomic_file_close(f, mr__safetensors_put(f, t, n, st), st);
     mr_free(path);
     return rc;
 }
@@ -266,7 +266,7 @@ static mr_code load_bytes(const char *directory, const char *name, void **bytes,
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__read_file(path, SIZE_MAX, bytes, size, st);
+    mr_code rc = mr__read_saved(path, bytes, size, st);
     mr_free(path);
     return rc;
 }

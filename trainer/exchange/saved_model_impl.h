@@ -55,6 +55,6 @@ mr_code mr__latest_checkpoint(const char *path, char **out, mr_status *st) MR_NO
 const mr_safetensors *mr__saved_weights(const mr_saved *s);
 
 /* In safetensors.c: writes tensors to an open file. */
-mr_code mr__safetensors_put(mr__saved_file *f, const mr_named_tensor *tensors, size_t n,
+mr_code mr__safetensors_put(mr_atomic_file *f, const mr_named_tensor *tensors, size_t n,
                             mr_status *st) MR_NODISCARD;
 #endif

@@ -18,7 +18,8 @@ static const char metadata_key[] = "__metadata__", checksum_key[] = "crc32c",
 static const char own_format[] = "millrace 2", no_checksum[] = "00000000";
 
 struct mr_safetensors {
-    unsigned char *bytes; /* the file */
+    mr_buffer *file;
+    const unsigned char *bytes; /* its */
     size_t n;
     mr_named_tensor *tensors; /* in the order of their data; names are root's */
     json_t *root;
@@ -264,15 +265,16 @@ static mr_code read_all(mr_safetensors *f, size_t size, mr_status *st)
     return read_tensors(f, f->bytes + LENGTH_BYTES + n, size - LENGTH_BYTES - n, st);
 }
 
-/* Takes over bytes. */
-static mr_code take(mr_safetensors **out, void *bytes, size_t size, mr_status *st)
+/* Takes over file. */
+static mr_code take(mr_safetensors **out, mr_buffer *file, size_t size, mr_status *st)
 {
     mr_safetensors *f = mr_calloc(1, sizeof *f);
     if (!f) {
-        mr_free(bytes);
+        mr_buffer_unref(file);
         return mr_fail_memory(st, sizeof *f, "a safetensors file");
     }
-    f->bytes = bytes;
+    f->file = file;
+    f->bytes = mr_buffer_data(file);
     mr_code rc = read_all(f, size, st);
     if (rc == MR_OK)
         *out = f;
@@ -283,20 +285,20 @@ static mr_code take(mr_safetensors **out, void *bytes, size_t size, mr_status *s
 
 mr_code mr_safetensors_parse(mr_safetensors **out, const void *bytes, size_t size, mr_status *st)
 {
-    void *copy = mr_malloc(size);
-    if (!copy)
-        return mr_fail_memory(st, size, "a safetensors file");
+    mr_buffer *copy;
+    MR_TRY(mr_buffer_alloc(&copy, size, st));
     if (size)
-        memcpy(copy, bytes, size);
+        memcpy(mr_buffer_data(copy), bytes, size);
     return take(out, copy, size, st);
 }
 
 mr_code mr_safetensors_open(mr_safetensors **out, const char *path, mr_status *st)
 {
-    void *bytes;
+    mr_buffer *file;
     size_t size;
-    MR_TRY(mr__read_file(path, SIZE_MAX, &bytes, &size, st));
-    mr_code rc = take(out, bytes, size, st);
+    MR_TRY(mr__check_regular(path, st));
+    MR_TRY(mr_file_read_buffer(path, SIZE_MAX, NULL, &file, &size, st));
+    mr_code rc = take(out, file, size, st);
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);
     return rc;
@@ -308,7 +310,7 @@ void mr_safetensors_close(mr_safetensors *f)
         return;
     json_decref(f->root);
     mr_free(f->tensors);
-    mr_free(f->bytes);
+    mr_buffer_unref(f->file);
     mr_free(f);
 }
 
@@ -417,15 +419,15 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     return rc;
 }
 
-mr_code mr__safetensors_put(mr__saved_file *f, const mr_named_tensor *tensors, size_t n,
+mr_code mr__safetensors_put(mr_atomic_file *f, const mr_named_tensor *tensors, size_t n,
                             mr_status *st)
 {
     char *header;
     size_t size;
     MR_TRY(make_header(tensors, n, &header, &size, st));
-    mr_code rc = mr__saved_file_write(f, header, size, st);
+    mr_code rc = mr_atomic_file_put(f, header, size, st);
     for (size_t i = 0; i < n && rc == MR_OK; i++)
-        rc = mr__saved_file_write(f, tensors[i].data, mr_named_tensor_bytes(&tensors[i]), st);
+        rc = mr_atomic_file_put(f, tensors[i].data, mr_named_tensor_bytes(&tensors[i]), st);
     mr_free(header);
     return rc;
 }
@@ -433,8 +435,7 @@ mr_code mr__safetensors_put(mr__saved_file *f, const mr_named_tensor *tensors, s
 mr_code mr_safetensors_write(const char *path, const mr_named_tensor *tensors, size_t n,
                              mr_status *st)
 {
-    mr__saved_file f;
-    MR_TRY(mr__saved_file_open_beside(&f, path, st));
-    mr_code rc = mr__safetensors_put(&f, tensors, n, st);
-    return mr__saved_file_close(&f, rc, st);
+    mr_atomic_file *f;
+    MR_TRY(mr_atomic_file_open(&f, path, NULL, st));
+    return mr_atomic_file_close(f, mr__safetensors_put(f, tensors, n, st), st);
 }

@@ -1,36 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_SAVED_FILES_H
 #define MR_TRAINER_SAVED_FILES_H
-/* Files and directories that are there whole or not at all: written beside their place under a
- * hidden name, .NAME.partial, synced, then renamed. One that is there already is exchanged for the
- * new one in one step and removed after that. What a process that was killed leaves is the
- * hidden name, which the next write of the same name removes.
+/* Atomic replacement of directories: written next to their place under a hidden name,
+ * .NAME.partial, synced, then renamed. An existing directory is exchanged for the new one in one
+ * step and removed after that. A process that is killed leaves the hidden name, which the next
+ * write of the same name removes.
  *
  * thread   one at a time a name */
-#include "pipeline/status.h"
+#include "pipeline/files/atomic_file.h"
+#include "pipeline/files/whole_file.h"
 
-/* The whole file, of at most `most` bytes (SIZE_MAX: any number), and a NUL byte after it; owned,
- * mr_free. errors as open(2) and read(2); MR_OUT_OF_RANGE: more bytes */
-mr_code mr__read_file(const char *path, size_t most, void **bytes, size_t *size,
-                      mr_status *st) MR_NODISCARD;
+/* For files of a directory that is not visible yet. */
+extern const mr_atomic_file_opts mr__of_new_directory;
+/* Makes the n bytes the contents of such a file. */
+mr_code mr__write_in_place(const char *path, const void *bytes, size_t n,
+                           mr_status *st) MR_NODISCARD;
 
-typedef struct mr__saved_file {
-    int fd;
-    char *path;    /* where it is written */
-    char *becomes; /* the name it takes at its end; NULL: it has it */
-} mr__saved_file;
-
-mr_code mr__saved_file_open(mr__saved_file *f, const char *path, mr_status *st) MR_NODISCARD;
-/* Under a hidden name until it is closed. */
-mr_code mr__saved_file_open_beside(mr__saved_file *f, const char *path, mr_status *st) MR_NODISCARD;
-mr_code mr__saved_file_write(mr__saved_file *f, const void *bytes, size_t n,
-                             mr_status *st) MR_NODISCARD;
-/* rc: whether all was written. Syncs and renames; after a failure removes the file. Returns the
- * first of both that failed. */
-mr_code mr__saved_file_close(mr__saved_file *f, mr_code rc, mr_status *st) MR_NODISCARD;
-/* All three for a file of these bytes; beside: see above. */
-mr_code mr__write_file(const char *path, const void *bytes, size_t n, bool beside,
-                       mr_status *st) MR_NODISCARD;
+/* Refuses a pipe or a device, which a reader would wait for or never reach the end of.
+ * errors   MR_INVALID_ARGUMENT */
+mr_code mr__check_regular(const char *path, mr_status *st) MR_NODISCARD;
+/* mr_file_read of such a file. */
+mr_code mr__read_saved(const char *path, void **bytes, size_t *size, mr_status *st) MR_NODISCARD;
 
 typedef struct mr__new_directory {
     char *path, *partial;
@@ -43,7 +33,8 @@ mr_code mr__new_directory_open(mr__new_directory *d, const char *path,
                                bool (*ours)(const char *name), mr_status *st) MR_NODISCARD;
 /* d->partial/name, owned; NULL: no memory. */
 char *mr__path_in(const char *directory, const char *name);
-/* As mr__saved_file_close. */
+/* rc: whether all was written. Syncs and renames; after a failure removes the directory. Returns
+ * the first of both that failed. */
 mr_code mr__new_directory_close(mr__new_directory *d, mr_code rc, mr_status *st) MR_NODISCARD;
 
 /* Removes what was made. */
@@ -63,8 +54,6 @@ mr_code mr__each_name(const char *directory,
 mr_code mr__make_directories(const char *path, mr_status *st) MR_NODISCARD;
 bool mr__is_directory(const char *path);
 bool mr__is_there(const char *path);
-/* What is in the directory stays there when the power fails. */
-mr_code mr__sync_directory(const char *path, mr_status *st) MR_NODISCARD;
 /* The name within a path: what follows its last slash. */
 const char *mr__name_in_path(const char *path);
 #endif

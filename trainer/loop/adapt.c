@@ -139,7 +139,7 @@ static mr_code write_text(const char *directory, const char *name, const char *t
     mr_code rc = path ? mr__make_directories(directory, st)
                       : mr_fail_memory(st, strlen(directory), "a file name");
     if (rc == MR_OK)
-        rc = mr__write_file(path, text, n, true, st);
+        rc = mr_file_replace(path, text, n, st);
     mr_free(path);
     return rc;
 }

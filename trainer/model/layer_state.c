@@ -45,7 +45,7 @@ static mr_code parse_vocabulary(const mr_param *p, const mr_expr *e, void *field
         return mr_expr_fail_at(st, e, "%s must be a list of tokens or the name of a file", p->name);
     char *path = is_name(e) ? path_of(e, "vocabulary.txt") : NULL;
     if (path && mr__sys->stat(path, &is) == 0 && S_ISREG(is.st_mode) &&
-        mr__read_file(path, MR_VOCABULARY_MOST, &v->bytes, &v->size, &why) != MR_OK)
+        mr_file_read(path, MR_VOCABULARY_MOST, NULL, &v->bytes, &v->size, &why) != MR_OK)
         v->bytes = NULL;
     mr_free(path);
     v->e = mr_expr_ref(e);
@@ -71,8 +71,9 @@ static mr_code parse_file(const mr_expr *e, const char *file,
     mr_status why;
     char *path = path_of(e, file), message[700];
     mr_status_init(&why);
-    mr_code rc = path ? mr__read_file(path, MR_LEARNED_LIST_MOST, &out->bytes, &out->size, &why)
-                      : mr_fail_memory(&why, 0, "a file name");
+    mr_code rc = path
+                     ? mr_file_read(path, MR_LEARNED_LIST_MOST, NULL, &out->bytes, &out->size, &why)
+                     : mr_fail_memory(&why, 0, "a file name");
     if (rc == MR_OK)
         rc = read(out, &why);
     if (rc == MR_OK)
@@ -242,7 +243,7 @@ mr_code mr__vocabulary_tokens(const mr__learned *v, mr__tokens *out, mr_status *
     else {
         size_t size;
         char *path = path_of(v->e, "vocabulary.txt");
-        rc = path ? mr__read_file(path, MR_VOCABULARY_MOST, &out->text, &size, st)
+        rc = path ? mr_file_read(path, MR_VOCABULARY_MOST, NULL, &out->text, &size, st)
                   : mr_fail_memory(st, strlen(v->e->text), "a file name");
         mr_free(path);
         if (rc == MR_OK)
@@ -349,17 +350,17 @@ static mr_code copy_file(const file *f, const char *directory, json_t *sums, mr_
          *to = in ? mr__path_in(in, f->name) : NULL;
     mr_code rc = from && to ? MR_OK : mr_fail_memory(st, strlen(directory), "a file name");
     if (rc == MR_OK && !f->v->bytes)
-        rc = mr__read_file(from, MR_VOCABULARY_MOST, &read, &size, st);
+        rc = mr_file_read(from, MR_VOCABULARY_MOST, NULL, &read, &size, st);
     if (rc == MR_OK)
         rc = mr__make_directories(in, st);
     if (rc == MR_OK)
-        rc = mr__write_file(to, read ? read : f->v->bytes, size, false, st);
+        rc = mr__write_in_place(to, read ? read : f->v->bytes, size, st);
     if (rc == MR_OK)
         rc = add_sum(f, read ? read : f->v->bytes, size, sums, st);
     if (rc == MR_OK)
-        rc = mr__sync_directory(in, st);
+        rc = mr_directory_sync(in, st);
     if (rc == MR_OK)
-        rc = mr__sync_directory(above, st);
+        rc = mr_directory_sync(above, st);
     mr_free(read);
     mr_free(to);
     mr_free(in);

@@ -542,7 +542,7 @@ static mr_code write_model(const mr_onnx *g, Mr__Onnx__ValueInfoProto **in,
     if (!bytes)
         return mr_fail_memory(st, size, "an ONNX file");
     mr__onnx__model_proto__pack(&model, bytes);
-    mr_code rc = mr__write_file(path, bytes, size, true, st);
+    mr_code rc = mr_file_replace(path, bytes, size, st);
     mr_free(bytes);
     return rc;
 }

@@ -1,41 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/shards/shard_set_swap.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/files/file_lock.h"
-#include "pipeline/formats/new_file.h"
+#include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/tfrecord/record_frames.h"
 #include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
-enum { MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28, MAX_RETRIES = 1000 };
+enum { MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28 };
 
 static const char magic[] = "MRG1";
 
 /* ---- system calls ---- */
 
-/* What happened to a directory's names reaches the disk; where a file system cannot say so, or the
- * directory cannot be opened, nobody can. */
 static mr_code sync_directory(const mr__generation *g, mr_status *st)
 {
-    const char *name = g->directory[0] ? g->directory : ".";
-    int fd = mr__open_again(name, O_RDONLY | O_DIRECTORY);
-    int rc = fd < 0 ? -1 : mr__fsync_again(fd), err = errno;
-    if (fd >= 0)
-        mr__sys->close(fd);
-    if (rc == 0 || err == EACCES || err == EINVAL || err == EROFS || err == EOPNOTSUPP)
-        return MR_OK;
-    rc = mr_fail_errno(st, err, "cannot write the directory to the disk");
-    mr_status_at(st, name, -1, -1);
-    return rc;
+    return mr_directory_sync(g->directory[0] ? g->directory : ".", st);
 }
 
 static mr_code fail_rename(const char *from, const char *to, mr_status *st)
@@ -180,7 +167,7 @@ static DIR *open_directory(const char *path)
 {
     for (int tries = 0;; tries++) {
         DIR *dir = mr__sys->opendir(path);
-        if (dir || errno != EINTR || tries == MAX_RETRIES)
+        if (dir || errno != EINTR || tries == MR__MOST_RETRIES)
             return dir;
     }
 }
@@ -191,7 +178,7 @@ static struct dirent *next_entry(DIR *dir)
     for (int tries = 0;; tries++) {
         errno = 0;
         struct dirent *entry = mr__sys->readdir(dir);
-        if (entry || errno != EINTR || tries == MAX_RETRIES)
+        if (entry || errno != EINTR || tries == MR__MOST_RETRIES)
             return entry;
     }
 }
@@ -286,22 +273,13 @@ static char *journal_text(const mr__generation *g, size_t *size, mr_status *st)
     return text;
 }
 
-/* Under another name until it is on the disk. */
 static mr_code write_journal(const mr__generation *g, const char *path, mr_status *st)
 {
     size_t size = 0;
-    mr__new_file f = {0};
     char *text = journal_text(g, &size, st);
     if (!text)
         return MR_RESOURCE_EXHAUSTED;
-    mr_code rc = mr__new_file_open(&f, path, st);
-    if (rc == MR_OK)
-        rc = mr__new_file_put(&f, text, size, st);
-    if (rc == MR_OK)
-        rc = mr__new_file_close(&f, true, st);
-    if (rc == MR_OK)
-        rc = sync_directory(g, st);
-    mr__new_file_abort(&f);
+    mr_code rc = mr_file_replace(path, text, size, st);
     mr_free(text);
     return rc;
 }

@@ -35,7 +35,7 @@ struct mr_shard_writer {
     mr_code failed;           /* to begin with frames, or to write a row; MR_OK: no */
     mr__frame_writer *frames; /* NULL: the first records are still being collected */
     struct samples samples;
-    mr__new_file dictionary; /* its path is NULL where there is none */
+    mr_atomic_file *dictionary; /* or NULL */
     mr_tfrecord_writer *files[];
 };
 
@@ -355,11 +355,12 @@ static mr_code write_dictionary(mr_shard_writer *w, const void *bytes, size_t n,
     if (!path)
         return mr_fail_memory(st, size, "a file name");
     snprintf(path, size, "%s%s.dict", g->directory, g->base);
-    mr_code rc = mr__new_file_open(&w->dictionary, path, st);
+    mr_code rc = mr_atomic_file_open(&w->dictionary, path,
+                                     &(mr_atomic_file_opts){.sync = MR_SYNC_CONTENTS}, st);
     if (rc == MR_OK)
-        rc = mr__new_file_put(&w->dictionary, bytes, n, st);
+        rc = mr_atomic_file_put(w->dictionary, bytes, n, st);
     if (rc == MR_OK)
-        rc = mr__new_file_finish(&w->dictionary, true, st);
+        rc = mr__atomic_file_finish(w->dictionary, st);
     mr_free(path);
     return rc;
 }
@@ -424,10 +425,10 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
     /* Again: files may have come since it was opened. */
     if (rc == MR_OK)
         rc = mr__generation_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
-    if (rc == MR_OK && w->dictionary.path)
-        rc = check_dictionary(w, w->dictionary.path, st);
-    if (rc == MR_OK && w->dictionary.path)
-        rc = mr__generation_add(g, w->dictionary.partial, w->dictionary.path, st);
+    if (rc == MR_OK && w->dictionary)
+        rc = check_dictionary(w, w->dictionary->path, st);
+    if (rc == MR_OK && w->dictionary)
+        rc = mr__generation_add(g, w->dictionary->partial, w->dictionary->path, st);
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++)
         rc = mr__generation_add(g, mr__tfrecord_writer_file(w->files[i])->partial,
                                 mr__tfrecord_writer_file(w->files[i])->path, st);
@@ -435,8 +436,8 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
         rc = mr__generation_publish(g, &kept, st);
     for (int64_t i = 0; i < w->n && (rc == MR_OK || kept); i++)
         mr__tfrecord_writer_file(w->files[i])->created = false;
-    if (rc == MR_OK || kept)
-        w->dictionary.created = false;
+    if (w->dictionary && (rc == MR_OK || kept))
+        w->dictionary->created = false;
     mr_shard_writer_abort(w);
     return rc;
 }
@@ -450,7 +451,7 @@ void mr_shard_writer_abort(mr_shard_writer *w)
     mr_free(w->tables);
     for (int64_t i = 0; i < w->n; i++)
         mr_tfrecord_writer_abort(w->files[i]);
-    mr__new_file_abort(&w->dictionary);
+    mr_atomic_file_abort(w->dictionary);
     mr__frame_writer_close(w->frames);
     drop_samples(&w->samples);
     mr__generation_reset(&w->generation);

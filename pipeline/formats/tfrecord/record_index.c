@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "pipeline/formats/crc32c.h"
-#include "pipeline/formats/new_file.h"
+#include "pipeline/files/atomic_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/system/system.h"
 
@@ -189,24 +189,24 @@ static mr_code scan(mr_record_index *ix, const char *path, mr_cancel *cancel, mr
     return rc == MR_END ? MR_OK : rc;
 }
 
-static mr_code put_text(const mr_record_index *ix, mr__new_file *f, mr_status *st)
+static mr_code put_text(const mr_record_index *ix, mr_atomic_file *f, mr_status *st)
 {
     char line[LINE];
     uint64_t at = 0;
     for (uint64_t i = 0; i < ix->n; i++) {
         uint64_t size = size_of(ix, i);
         int n = snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", at, size);
-        MR_TRY(mr__new_file_put(f, line, (size_t)n, st));
+        MR_TRY(mr_atomic_file_put(f, line, (size_t)n, st));
         at += size;
     }
     return MR_OK;
 }
 
-static mr_code put_checked(mr__new_file *f, uint32_t *crc, const void *data, size_t n,
+static mr_code put_checked(mr_atomic_file *f, uint32_t *crc, const void *data, size_t n,
                            mr_status *st)
 {
     *crc = mr_crc32c_extend(*crc, data, n);
-    return mr__new_file_put(f, data, n, st);
+    return mr_atomic_file_put(f, data, n, st);
 }
 
 static size_t n_groups(uint64_t n)
@@ -214,7 +214,7 @@ static size_t n_groups(uint64_t n)
     return (size_t)(n / GROUP + (n % GROUP != 0));
 }
 
-static mr_code put_compact(const mr_record_index *ix, mr__new_file *f, mr_status *st)
+static mr_code put_compact(const mr_record_index *ix, mr_atomic_file *f, mr_status *st)
 {
     uint8_t head[HEADER] = {0}, tail[4];
     uint32_t crc = 0;
@@ -229,7 +229,7 @@ static mr_code put_compact(const mr_record_index *ix, mr__new_file *f, mr_status
     if (ix->width)
         MR_TRY(put_checked(f, &crc, ix->sizes, (size_t)ix->n * ix->width, st));
     store(tail, crc, 4);
-    return mr__new_file_put(f, tail, sizeof tail, st);
+    return mr_atomic_file_put(f, tail, sizeof tail, st);
 }
 
 mr_code mr_record_index_write(const char *path, const mr_record_index_opts *opts, int64_t *records,
@@ -239,20 +239,17 @@ mr_code mr_record_index_write(const char *path, const mr_record_index_opts *opts
     opts = opts ? opts : &none;
     mr_record_index *ix = NULL;
     char *name = NULL;
-    mr__new_file f = {0};
+    mr_atomic_file *f = NULL;
     mr_code rc = name_of(path, &name, st);
     if (rc == MR_OK)
         rc = new_index(&ix, st);
     if (rc == MR_OK)
         rc = scan(ix, path, opts->cancel, st);
     if (rc == MR_OK)
-        rc = mr__new_file_open(&f, name, st);
+        rc = mr_atomic_file_open(&f, name, &(mr_atomic_file_opts){.sync = MR_SYNC_NONE}, st);
     if (rc == MR_OK)
-        rc = opts->compact ? put_compact(ix, &f, st) : put_text(ix, &f, st);
-    if (rc == MR_OK)
-        rc = mr__new_file_close(&f, false, st);
-    else
-        mr__new_file_abort(&f);
+        rc = opts->compact ? put_compact(ix, f, st) : put_text(ix, f, st);
+    rc = mr_atomic_file_close(f, rc, st);
     if (rc == MR_OK && records)
         *records = (int64_t)ix->n;
     mr_record_index_close(ix);

@@ -3,7 +3,7 @@
 #define MR_PIPELINE_FORMATS_TFRECORD_WRITER_H
 /* Files of records that get their names together, and files without the framing of records. Within
  * the formats room. */
-#include "pipeline/formats/new_file.h"
+#include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 
 /* Appends bytes as they are. errors as mr_tfrecord_writer_append */
@@ -16,5 +16,5 @@ mr_code mr__tfrecord_writer_replace_head(mr_tfrecord_writer *w, const void *data
 /* Writes what is left and closes the file, which keeps its partial name. Then only
  * mr_tfrecord_writer_close and mr_tfrecord_writer_abort may be called. */
 mr_code mr__tfrecord_writer_finish(mr_tfrecord_writer *w, mr_status *st) MR_NODISCARD;
-mr__new_file *mr__tfrecord_writer_file(mr_tfrecord_writer *w);
+mr_atomic_file *mr__tfrecord_writer_file(mr_tfrecord_writer *w);
 #endif

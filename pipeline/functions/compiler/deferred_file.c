@@ -51,5 +51,5 @@ mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, si
     if (!*path)
         return mr_fail_memory(st, n, "a file name");
     snprintf(*path, n, folder ? "%s/%s" : "%s", name, within);
-    return mr__whole_file(*path, most, r->errors->cancel, bytes, size, st);
+    return mr__file_read_named(*path, most, r->errors->cancel, bytes, size, st);
 }
