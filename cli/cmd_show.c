@@ -61,7 +61,8 @@ int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoc
     mr_status st;
     void *all;
     size_t n;
-    if (mr_file_read(o->restore, INT32_MAX, cli_cancel(), &all, &n, &st) != MR_OK)
+    mr_file_read_opts opts = {.most = INT32_MAX, .cancel = cli_cancel()};
+    if (mr_file_read(o->restore, &opts, &all, &n, &st) != MR_OK)
         return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
     *epoch = take_pass(all, &n);
     if (is_of_the_other_kind(o, all, n)) {

@@ -343,7 +343,8 @@ int cli_expression(const cli_command *cmd, const cli_run *r, const char *const *
                       : cli_usage(cmd, "an expression is wanted");
     if (r->file) {
         mr_status st;
-        if (mr_file_read(r->file, MOST_TEXT, cli_cancel(), (void **)text, size, &st) == MR_OK)
+        mr_file_read_opts opts = {.most = MOST_TEXT, .cancel = cli_cancel()};
+        if (mr_file_read(r->file, &opts, (void **)text, size, &st) == MR_OK)
             return -1;
         return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_USAGE);
     }

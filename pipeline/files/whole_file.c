@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/files/read_ahead.h"
+#include "pipeline/system/system.h"
 
 enum { FIRST = 64 << 10 };
 
@@ -50,13 +51,21 @@ static mr_code read_all(mr__read_ahead *r, const char *path, size_t most, mr_buf
     return rc == MR_END ? MR_OK : rc;
 }
 
-mr_code mr_file_read_buffer(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
+mr_code mr_file_read_buffer(const char *path, const mr_file_read_opts *o, mr_buffer **out,
                             size_t *size, mr_status *st)
 {
-    size_t n = 0;
+    static const mr_file_read_opts none;
+    struct stat s;
+    size_t n = 0, most = o && o->most ? o->most : SIZE_MAX;
     mr_buffer *b = NULL;
     mr__read_ahead *r = NULL;
-    mr__read_opts opts = {.cancel = cancel, .no_ahead = true};
+    o = o ? o : &none;
+    if (o->regular && mr__sys->stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode)) {
+        mr_fail(st, MR_INVALID_ARGUMENT, "this is a pipe or a device, not a regular file");
+        mr_status_at(st, path, -1, -1);
+        return MR_INVALID_ARGUMENT;
+    }
+    mr__read_opts opts = {.cancel = o->cancel, .no_ahead = true};
     mr_code rc = mr__read_ahead_open(&r, path, 0, &opts, st);
     int64_t known = rc == MR_OK ? mr__read_ahead_size(r) : -1;
     if (known > 0 && (uint64_t)known > most)
@@ -79,12 +88,12 @@ mr_code mr_file_read_buffer(const char *path, size_t most, mr_cancel *cancel, mr
     return rc;
 }
 
-mr_code mr_file_read(const char *path, size_t most, mr_cancel *cancel, void **out, size_t *size,
+mr_code mr_file_read(const char *path, const mr_file_read_opts *opts, void **out, size_t *size,
                      mr_status *st)
 {
     size_t n;
     mr_buffer *b;
-    MR_TRY(mr_file_read_buffer(path, most, cancel, &b, &n, st));
+    MR_TRY(mr_file_read_buffer(path, opts, &b, &n, st));
     void *bytes = mr_memdup(mr_buffer_data(b), n + 1);
     mr_buffer_unref(b);
     if (!bytes)
@@ -94,12 +103,12 @@ mr_code mr_file_read(const char *path, size_t most, mr_cancel *cancel, void **ou
     return MR_OK;
 }
 
-mr_code mr__file_read_named(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
+mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_buffer **out,
                             size_t *size, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
-    mr_code rc = mr_file_read_buffer(path, most, cancel, out, size, &why);
+    mr_code rc = mr_file_read_buffer(path, opts, out, size, &why);
     if (rc == MR_OK)
         return MR_OK;
     if (why.file[0]) {

@@ -12,21 +12,26 @@
 extern "C" {
 #endif
 
-/* Reads the file at path, of at most `most` bytes (SIZE_MAX: any number; some files, as /dev/zero,
- * never end). "-" is standard input. A pipe is read to its end; cancel (NULL: nothing) interrupts
- * the wait for its writer. Returns owned in *out, for mr_free, the *size bytes of the file and a
- * NUL byte.
+typedef struct mr_file_read_opts {
+    size_t most; /* bytes, more are an error; 0: no limit (some files, as /dev/zero, never end) */
+    mr_cancel *cancel; /* interrupts the wait for the writer of a pipe; borrowed; NULL: nothing */
+    bool regular;      /* refuses a pipe or a device, for which a reader could wait forever */
+} mr_file_read_opts;
+
+/* Reads the file at path, a pipe to its end; "-" is standard input. Returns owned in *out, for
+ * mr_free, the *size bytes of the file and a NUL byte. opts NULL: all zero.
  * errors   as open(2) and read(2), with the file; MR_OUT_OF_RANGE: more than `most` bytes;
- *          MR_FAILED_PRECONDITION: a directory; MR_CANCELLED; MR_RESOURCE_EXHAUSTED */
-MR_API mr_code mr_file_read(const char *path, size_t most, mr_cancel *cancel, void **out,
+ *          MR_FAILED_PRECONDITION: a directory; MR_INVALID_ARGUMENT: refused as not regular;
+ *          MR_CANCELLED; MR_RESOURCE_EXHAUSTED */
+MR_API mr_code mr_file_read(const char *path, const mr_file_read_opts *opts, void **out,
                             size_t *size, mr_status *st) MR_NODISCARD;
 /* The same without a copy: *out is a buffer, owned, that starts with these bytes. */
-MR_API mr_code mr_file_read_buffer(const char *path, size_t most, mr_cancel *cancel,
-                                   mr_buffer **out, size_t *size, mr_status *st) MR_NODISCARD;
+MR_API mr_code mr_file_read_buffer(const char *path, const mr_file_read_opts *opts, mr_buffer **out,
+                                   size_t *size, mr_status *st) MR_NODISCARD;
 
 /* As mr_file_read_buffer, for a path that is itself data: errors have it in the message, since
  * their place is the record that holds it. */
-mr_code mr__file_read_named(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
+mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_buffer **out,
                             size_t *size, mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus

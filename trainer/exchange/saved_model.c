@@ -266,7 +266,7 @@ static mr_code load_bytes(const char *directory, const char *name, void **bytes,
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__read_saved(path, bytes, size, st);
+    mr_code rc = mr_file_read(path, &mr__of_saved, bytes, size, st);
     mr_free(path);
     return rc;
 }

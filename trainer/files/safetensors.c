@@ -296,8 +296,7 @@ mr_code mr_safetensors_open(mr_safetensors **out, const char *path, mr_status *s
 {
     mr_buffer *file;
     size_t size;
-    MR_TRY(mr__check_regular(path, st));
-    MR_TRY(mr_file_read_buffer(path, SIZE_MAX, NULL, &file, &size, st));
+    MR_TRY(mr_file_read_buffer(path, &mr__of_saved, &file, &size, st));
     mr_code rc = take(out, file, size, st);
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);

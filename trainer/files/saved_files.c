@@ -8,6 +8,7 @@
 enum { MAX_DEPTH = 4 };
 
 const mr_atomic_file_opts mr__of_new_directory = {MR_SYNC_CONTENTS, true};
+const mr_file_read_opts mr__of_saved = {.regular = true};
 
 static mr_code fail_at(mr_status *st, const char *what, const char *path)
 {
@@ -31,22 +32,6 @@ bool mr__is_directory(const char *path)
 {
     struct stat s;
     return mr__sys->stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-}
-
-mr_code mr__check_regular(const char *path, mr_status *st)
-{
-    struct stat s;
-    if (mr__sys->stat(path, &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode))
-        return MR_OK;
-    mr_fail(st, MR_INVALID_ARGUMENT, "this is a pipe or a device, not a regular file");
-    mr_status_at(st, path, -1, -1);
-    return MR_INVALID_ARGUMENT;
-}
-
-mr_code mr__read_saved(const char *path, void **bytes, size_t *size, mr_status *st)
-{
-    MR_TRY(mr__check_regular(path, st));
-    return mr_file_read(path, SIZE_MAX, NULL, bytes, size, st);
 }
 
 char *mr__path_in(const char *directory, const char *name)

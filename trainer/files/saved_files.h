@@ -12,15 +12,11 @@
 
 /* For files of a directory that is not visible yet. */
 extern const mr_atomic_file_opts mr__of_new_directory;
+/* For files of a saved model: pipes and devices are refused. */
+extern const mr_file_read_opts mr__of_saved;
 /* Makes the n bytes the contents of such a file. */
 mr_code mr__write_in_place(const char *path, const void *bytes, size_t n,
                            mr_status *st) MR_NODISCARD;
-
-/* Refuses a pipe or a device, which a reader would wait for or never reach the end of.
- * errors   MR_INVALID_ARGUMENT */
-mr_code mr__check_regular(const char *path, mr_status *st) MR_NODISCARD;
-/* mr_file_read of such a file. */
-mr_code mr__read_saved(const char *path, void **bytes, size_t *size, mr_status *st) MR_NODISCARD;
 
 typedef struct mr__new_directory {
     char *path, *partial;

@@ -378,7 +378,7 @@ static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *s
         return mr_fail_memory(st, sizeof name, "a file name");
     mr_code rc = MR_OK;
     if (same && mr__is_there(path))
-        rc = mr__read_saved(path, &x->position, &x->position_size, st);
+        rc = mr_file_read(path, &mr__of_saved, &x->position, &x->position_size, st);
     if (rc == MR_OK && x->position)
         rc = mr__check_bytes(x->root, mr_saved_path(x->saved), name, x->position, x->position_size,
                              st);

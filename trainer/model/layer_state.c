@@ -45,7 +45,8 @@ static mr_code parse_vocabulary(const mr_param *p, const mr_expr *e, void *field
         return mr_expr_fail_at(st, e, "%s must be a list of tokens or the name of a file", p->name);
     char *path = is_name(e) ? path_of(e, "vocabulary.txt") : NULL;
     if (path && mr__sys->stat(path, &is) == 0 && S_ISREG(is.st_mode) &&
-        mr_file_read(path, MR_VOCABULARY_MOST, NULL, &v->bytes, &v->size, &why) != MR_OK)
+        mr_file_read(path, &(mr_file_read_opts){.most = MR_VOCABULARY_MOST}, &v->bytes, &v->size,
+                     &why) != MR_OK)
         v->bytes = NULL;
     mr_free(path);
     v->e = mr_expr_ref(e);
@@ -71,9 +72,9 @@ static mr_code parse_file(const mr_expr *e, const char *file,
     mr_status why;
     char *path = path_of(e, file), message[700];
     mr_status_init(&why);
-    mr_code rc = path
-                     ? mr_file_read(path, MR_LEARNED_LIST_MOST, NULL, &out->bytes, &out->size, &why)
-                     : mr_fail_memory(&why, 0, "a file name");
+    mr_code rc = path ? mr_file_read(path, &(mr_file_read_opts){.most = MR_LEARNED_LIST_MOST},
+                                     &out->bytes, &out->size, &why)
+                      : mr_fail_memory(&why, 0, "a file name");
     if (rc == MR_OK)
         rc = read(out, &why);
     if (rc == MR_OK)
@@ -243,7 +244,8 @@ mr_code mr__vocabulary_tokens(const mr__learned *v, mr__tokens *out, mr_status *
     else {
         size_t size;
         char *path = path_of(v->e, "vocabulary.txt");
-        rc = path ? mr_file_read(path, MR_VOCABULARY_MOST, NULL, &out->text, &size, st)
+        rc = path ? mr_file_read(path, &(mr_file_read_opts){.most = MR_VOCABULARY_MOST}, &out->text,
+                                 &size, st)
                   : mr_fail_memory(st, strlen(v->e->text), "a file name");
         mr_free(path);
         if (rc == MR_OK)
@@ -350,7 +352,7 @@ static mr_code copy_file(const file *f, const char *directory, json_t *sums, mr_
          *to = in ? mr__path_in(in, f->name) : NULL;
     mr_code rc = from && to ? MR_OK : mr_fail_memory(st, strlen(directory), "a file name");
     if (rc == MR_OK && !f->v->bytes)
-        rc = mr_file_read(from, MR_VOCABULARY_MOST, NULL, &read, &size, st);
+        rc = mr_file_read(from, &(mr_file_read_opts){.most = MR_VOCABULARY_MOST}, &read, &size, st);
     if (rc == MR_OK)
         rc = mr__make_directories(in, st);
     if (rc == MR_OK)

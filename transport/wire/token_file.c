@@ -15,8 +15,8 @@ mr_code mr__token_read(const char *path, mr__token *out, mr_status *st)
         return MR_OK;
     char *text = NULL;
     size_t n = 0;
-    /* One byte more, for the newline after it. */
-    mr_code rc = mr_file_read(path, MR__MOST_TOKEN + 1, NULL, (void **)&text, &n, st);
+    mr_file_read_opts opts = {.most = MR__MOST_TOKEN + 1}; /* a newline follows it */
+    mr_code rc = mr_file_read(path, &opts, (void **)&text, &n, st);
     while (n && strchr(" \t\r\n", text[n - 1]))
         n--;
     if (rc == MR_OUT_OF_RANGE || (rc == MR_OK && (n == 0 || n > MR__MOST_TOKEN)))

@@ -51,5 +51,6 @@ mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, si
     if (!*path)
         return mr_fail_memory(st, n, "a file name");
     snprintf(*path, n, folder ? "%s/%s" : "%s", name, within);
-    return mr__file_read_named(*path, most, r->errors->cancel, bytes, size, st);
+    mr_file_read_opts opts = {.most = most, .cancel = r->errors->cancel};
+    return mr__file_read_named(*path, &opts, bytes, size, st);
 }

@@ -22,7 +22,7 @@ static void expect_text(const char *path, const char *text)
     mr_status st;
     void *bytes;
     size_t n;
-    mr_ok(mr_file_read(path, 1 << 20, NULL, &bytes, &n, &st), &st);
+    mr_ok(mr_file_read(path, NULL, &bytes, &n, &st), &st);
     mr_eq_str(bytes, text); /* a NUL byte follows */
     mr_eq_u64(n, strlen(text));
     mr_free(bytes);
@@ -191,7 +191,7 @@ MR_TEST(puts_of_all_sizes_follow_each_other)
         mr_ok(mr_atomic_file_put(f, bytes + all, sizes[i], &st), &st);
     mr_check(access(mr_test_path("f"), F_OK) != 0); /* not yet */
     mr_ok(mr_atomic_file_close(f, MR_OK, &st), &st);
-    mr_ok(mr_file_read_buffer(mr_test_path("f"), SIZE_MAX, NULL, &b, &n, &st), &st);
+    mr_ok(mr_file_read_buffer(mr_test_path("f"), NULL, &b, &n, &st), &st);
     mr_eq_u64(n, all);
     mr_eq_mem(mr_buffer_data(b), bytes, n);
     mr_buffer_unref(b);
@@ -269,19 +269,37 @@ MR_TEST(a_name_without_a_directory_is_in_the_current_one)
 
 /* ---- reading ---- */
 
+static mr_code read_with(mr_file_read_opts opts, const char *path, mr_status *st)
+{
+    void *bytes = NULL;
+    size_t n = 77;
+    mr_code rc = mr_file_read(path, &opts, &bytes, &n, st);
+    mr_check(rc == MR_OK || (!bytes && n == 77)); /* left alone */
+    mr_free(bytes);
+    return rc;
+}
+
 MR_TEST(a_file_is_read_up_to_a_limit)
 {
     mr_status st;
-    void *bytes = NULL;
-    size_t n = 77;
     const char *path = mr_test_file("f", "12345");
-    mr_code_is(mr_file_read(path, 4, NULL, &bytes, &n, &st), MR_OUT_OF_RANGE, &st);
+    mr_code_is(read_with((mr_file_read_opts){.most = 4}, path, &st), MR_OUT_OF_RANGE, &st);
     mr_eq_str(st.file, path);
-    mr_check(!bytes && n == 77); /* left alone */
-    mr_ok(mr_file_read(path, 5, NULL, &bytes, &n, &st), &st);
-    mr_eq_u64(n, 5);
-    mr_eq_str(bytes, "12345");
-    mr_free(bytes);
-    mr_code_is(mr_file_read(mr_test_dir(), 5, NULL, &bytes, &n, &st), MR_FAILED_PRECONDITION, &st);
-    mr_code_is(mr_file_read("/dev/zero", 1 << 20, NULL, &bytes, &n, &st), MR_OUT_OF_RANGE, &st);
+    mr_ok(read_with((mr_file_read_opts){.most = 5}, path, &st), &st);
+    mr_code_is(read_with((mr_file_read_opts){.most = 5}, "/dev/zero", &st), MR_OUT_OF_RANGE, &st);
+    mr_code_is(read_with((mr_file_read_opts){.most = 5}, mr_test_dir(), &st),
+               MR_FAILED_PRECONDITION, &st);
+}
+
+MR_TEST(what_is_no_regular_file_can_be_refused)
+{
+    mr_status st;
+    mr_file_read_opts regular = {.regular = true};
+    const char *pipe = mr_test_path("pipe");
+    mr_eq_i64(mkfifo(pipe, 0666), 0);
+    mr_code_is(read_with(regular, pipe, &st), MR_INVALID_ARGUMENT, &st);
+    mr_eq_str(st.file, pipe);
+    mr_code_is(read_with(regular, "/dev/zero", &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(read_with(regular, mr_test_path("none"), &st), MR_NOT_FOUND, &st);
+    mr_ok(read_with(regular, mr_test_file("f", ""), &st), &st);
 }
