@@ -5,9 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "pipeline/system/system.h"
-
-enum { MAX_RETRIES = 1000 };
+#include "pipeline/system/retry.h"
 
 /* A system call failed: *again where it was interrupted, or the name is gone. */
 static mr_code failed(const char *path, const char *what, bool *again, mr_status *st)
@@ -86,7 +84,7 @@ static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_s
 mr_code mr__file_lock(const char *path, int *fd, bool *busy, mr_status *st)
 {
     bool again = true;
-    for (int tries = 0; again && tries < MAX_RETRIES; tries++)
+    for (int tries = 0; again && tries < MR__MOST_RETRIES; tries++)
         MR_TRY(try_lock(path, fd, busy, &again, st));
     return again ? mr_fail(st, MR_UNAVAILABLE,
                            "the lock %s cannot be taken, however often it is "
@@ -102,14 +100,13 @@ void mr__file_unlock(const char *path, int fd)
     /* What took its place meanwhile, or was written into it, is somebody's. */
     struct stat mine = {0}, named = {0};
     bool seen = false;
-    for (int tries = 0; !seen && tries < MAX_RETRIES; tries++) {
+    for (int tries = 0; !seen && tries < MR__MOST_RETRIES; tries++) {
         seen = mr__sys->fstat(fd, &mine) == 0 && mr__sys->stat(path, &named) == 0;
         if (!seen && errno != EINTR)
             break;
     }
     /* Should that fail, an empty file stays that locks nothing. */
     if (seen && is_lock(&mine) && same(&mine, &named))
-        for (int tries = 0; mr__sys->unlink(path) != 0 && errno == EINTR && tries < MAX_RETRIES;)
-            tries++;
+        mr__unlink_again(path);
     mr__sys->close(fd);
 }

@@ -10,14 +10,13 @@
 
 #include "pipeline/files/read_async.h"
 #include "pipeline/files/remote.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "pipeline/log.h"
 #include "pipeline/wait/wait.h"
 
 #define ALIGNMENT ((size_t)4096) /* of O_DIRECT's memory, offsets and lengths */
 /* What is left of a file must be worth a ring and a second buffer. */
 #define WORTH_ASYNC ((int64_t)1 << 20)
-#define MAX_RETRIES 1000 /* of a call that is interrupted without getting anything */
 
 typedef struct slot {
     mr_buffer *buffer;
@@ -88,9 +87,7 @@ static mr_code open_path(mr__read_ahead *r, mr_status *st)
      * io_uring fail where the flag is set. */
     struct stat s;
     r->nonblocking = mr__sys->stat(r->path, &s) == 0 && S_ISFIFO(s.st_mode);
-    do
-        r->fd = mr__sys->open(r->path, O_RDONLY | O_CLOEXEC | (r->nonblocking ? O_NONBLOCK : 0), 0);
-    while (r->fd < 0 && errno == EINTR);
+    r->fd = mr__open_again(r->path, O_RDONLY | (r->nonblocking ? O_NONBLOCK : 0));
     if (r->fd >= 0)
         return MR_OK;
     int err = errno;
@@ -103,12 +100,8 @@ static mr_code open_path(mr__read_ahead *r, mr_status *st)
 static bool is_empty(const mr__read_ahead *r)
 {
     char byte;
-    ssize_t got;
-    int tries = 0;
-    do
-        got = mr__sys->pread(r->fd, &byte, 1, (off_t)r->origin);
-    while (got < 0 && errno == EINTR && tries++ < MAX_RETRIES);
-    return got == 0; /* an error is met again, and reported, by the first read */
+    return mr__read_all(r->fd, &byte, 1, r->origin) ==
+           0; /* an error is met again, and reported, by the first read */
 }
 
 static int64_t half_of_memory(void)
@@ -228,7 +221,7 @@ static ssize_t read_at(const mr__read_ahead *r, void *dst, size_t n, int64_t off
     for (int tries = 0;; tries++) {
         ssize_t got = mr__sys->pread(r->fd, dst, n, (off_t)offset);
         int err = errno;
-        if (got < 0 && (err == EINTR || err == EAGAIN) && tries < MAX_RETRIES)
+        if (got < 0 && (err == EINTR || err == EAGAIN) && tries < MR__MOST_RETRIES)
             continue;
         mr__waited_since(began); /* it was not cached */
         return got < 0 ? -err : got;
@@ -248,7 +241,7 @@ static ssize_t read_stream(mr__read_ahead *r, void *dst, size_t n)
         ssize_t got = mr__sys->read(r->fd, dst, n);
         if (got >= 0)
             return got;
-        if ((errno != EINTR && errno != EAGAIN) || tries == MAX_RETRIES)
+        if ((errno != EINTR && errno != EAGAIN) || tries == MR__MOST_RETRIES)
             return -errno;
         ask = true;
     }
@@ -392,7 +385,7 @@ static ssize_t read_cached(mr__read_ahead *r, void *dst, size_t n)
         ssize_t got = mr__sys->preadv2(r->fd, &v, 1, (off_t)r->offset, RWF_NOWAIT);
         if (got >= 0)
             return got;
-        if (errno == EINTR && tries < MAX_RETRIES)
+        if (errno == EINTR && tries < MR__MOST_RETRIES)
             continue;
         /* Not supported by this file system or kernel: one cannot tell, as if not cached. */
         return errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "trainer/files/saved_files.h"
 
 enum { MAX_TAG = 256, MAX_EVENT = MAX_TAG + 128, FRAME = 16 };
@@ -79,18 +79,11 @@ static mr_code put_record(mr__event_file *f, const message *m, mr_status *st)
     put_fixed(record + 8, mr_crc32c_mask(mr_crc32c(record, 8)), 4);
     memcpy(record + 12, m->bytes, m->n);
     put_fixed(record + 12 + m->n, mr_crc32c_mask(mr_crc32c(m->bytes, m->n)), 4);
-    for (size_t at = 0, n = m->n + FRAME; at < n;) {
-        ssize_t put = mr__sys->write(f->fd, record + at, n - at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0) {
-            mr_code rc = mr_fail_errno(st, errno, "tensorboard: cannot write an event");
-            mr_status_at(st, f->path, -1, -1);
-            return rc;
-        }
-        at += (size_t)put;
-    }
-    return MR_OK;
+    if (mr__write_all(f->fd, record, m->n + FRAME) == 0)
+        return MR_OK;
+    mr_code rc = mr_fail_errno(st, errno, "tensorboard: cannot write an event");
+    mr_status_at(st, f->path, -1, -1);
+    return rc;
 }
 
 static mr_code open_in(mr__event_file *f, const char *directory, mr_status *st)

@@ -10,7 +10,7 @@
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
 struct mr_ledger_reader {
     int fd;
@@ -53,19 +53,9 @@ static mr_code cut_short(const mr_ledger_reader *r, mr_status *st)
 /* Up to n bytes: *got of them, fewer only at the end of the file. */
 static mr_code read_up_to(const mr_ledger_reader *r, void *to, size_t n, size_t *got, mr_status *st)
 {
-    unsigned char *p = to;
-    *got = 0;
-    while (*got < n) {
-        ssize_t k = mr__sys->read(r->fd, p + *got, n - *got);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return mr_fail_errno(st, errno, "%s: the ledger could not be read", r->path);
-        if (k == 0)
-            break;
-        *got += (size_t)k;
-    }
-    return MR_OK;
+    ssize_t k = mr__read_all(r->fd, to, n, -1);
+    *got = k < 0 ? 0 : (size_t)k;
+    return k < 0 ? mr_fail_errno(st, errno, "%s: the ledger could not be read", r->path) : MR_OK;
 }
 
 static mr_code check_end(mr_ledger_reader *r, mr_status *st)

@@ -11,7 +11,7 @@
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
 enum { LEVEL = 3 };
 
@@ -37,18 +37,9 @@ static void put_le32(unsigned char *p, uint32_t v)
 
 static mr_code write_all(mr_ledger *l, const unsigned char *p, size_t n)
 {
-    while (n) {
-        ssize_t k = mr__sys->write(l->fd, p, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0) {
-            int err = k < 0 ? errno : EIO;
-            return mr_fail_errno(&l->error, err, "%s: the ledger could not be written", l->path);
-        }
-        p += k;
-        n -= (size_t)k;
-    }
-    return MR_OK;
+    return mr__write_all(l->fd, p, n) == 0
+               ? MR_OK
+               : mr_fail_errno(&l->error, errno, "%s: the ledger could not be written", l->path);
 }
 
 /* The text so far as a chunk; no text: the end. */

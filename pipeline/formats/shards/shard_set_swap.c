@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/files/file_lock.h"
+#include "pipeline/files/whole_file.h"
 #include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/tfrecord/record_frames.h"
@@ -368,35 +369,20 @@ mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st)
 
 /* ---- recovering ---- */
 
-/* The whole of a file; *text NULL: there is none. */
+/* *text NULL: there is no journal. */
 static mr_code read_journal(const char *path, char **text, size_t *size, mr_status *st)
 {
-    size_t capacity = 0;
-    mr_code rc = MR_OK;
+    mr_status why;
+    mr_file_read_opts opts = {.most = MOST_BYTES, .regular = true};
     *text = NULL;
-    *size = 0;
-    int fd = mr__open_again(path, O_RDONLY | O_NONBLOCK);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    mr_code rc = mr_file_read(path, &opts, (void **)text, size, &why);
+    if (rc == MR_OK || why.sys_errno == ENOENT || why.sys_errno == ENOTDIR)
         return MR_OK;
-    for (ssize_t n = 1; fd >= 0 && rc == MR_OK && n != 0;) {
-        rc = mr_grow((void **)text, &capacity, *size + 4096, 1, MOST_BYTES, "a journal", st);
-        n = rc == MR_OK ? mr__sys->read(fd, *text + *size, 4096) : 0;
-        if (n < 0 && errno != EINTR)
-            break;
-        *size += n > 0 ? (size_t)n : 0;
-        if (n == 0)
-            errno = 0;
-    }
-    if (rc == MR_OK && (fd < 0 || errno)) {
-        rc = mr_fail_errno(st, errno, "cannot read the journal of an interrupted write");
-        mr_status_at(st, path, -1, -1);
-    }
-    if (fd >= 0)
-        mr__sys->close(fd);
-    if (rc != MR_OK) {
-        mr_free(*text);
-        *text = NULL;
-    }
+    mr_status_prefix(&why, "cannot read the journal of an interrupted write");
+    if (rc == MR_INVALID_ARGUMENT)
+        why.code = rc = MR_DATA_LOSS;
+    if (st)
+        *st = why;
     return rc;
 }
 

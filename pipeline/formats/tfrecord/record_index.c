@@ -13,7 +13,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/files/atomic_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
 enum {
     GROUP = 64,
@@ -324,20 +324,12 @@ static mr_code read_text(mr_record_index *ix, const char *name, mr_status *st)
 static mr_code read_exactly(int fd, const char *name, uint8_t *to, size_t n, int64_t from,
                             mr_status *st)
 {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = mr__sys->pread(fd, to + done, n - done, (off_t)(from + (int64_t)done));
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (got < 0) {
-            mr_code rc = mr_fail_errno(st, errno, "cannot read the file");
-            mr_status_at(st, name, -1, -1);
-            return rc;
-        }
-        if (got == 0)
-            return MR_END;
-        done += (size_t)got;
-    }
-    return MR_OK;
+    ssize_t got = mr__read_all(fd, to, n, from);
+    if (got >= 0)
+        return (size_t)got == n ? MR_OK : MR_END;
+    mr_code rc = mr_fail_errno(st, errno, "cannot read the file");
+    mr_status_at(st, name, -1, -1);
+    return rc;
 }
 
 static mr_code read_part(int fd, const char *name, uint8_t *to, size_t n, int64_t from,
@@ -446,10 +438,7 @@ static mr_code check_fresh(const mr_record_index *ix, const struct stat *index, 
         return stale(name, path, "has another size than it says", st);
     if (ix->n == 0)
         return MR_OK;
-    int fd;
-    do
-        fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
-    while (fd < 0 && errno == EINTR);
+    int fd = mr__open_again(path, O_RDONLY);
     if (fd < 0) {
         mr_code rc = mr_fail_errno(st, errno, "cannot open the file");
         mr_status_at(st, path, -1, -1);
@@ -468,10 +457,7 @@ static mr_code read_index(mr_record_index *ix, const char *name, const char *pat
 {
     struct stat s;
     char first[sizeof magic - 1];
-    int fd;
-    do
-        fd = mr__sys->open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    while (fd < 0 && errno == EINTR);
+    int fd = mr__open_again(name, O_RDONLY | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {
         mr_code rc = mr_fail(st, MR_NOT_FOUND, "it has no index; make one with 'millrace index'");
         mr_status_at(st, path, -1, -1);

@@ -10,7 +10,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
 enum { HEADER = 1, BLOCK = 2, END = 3 };
 enum { END_BYTES = 9, FRAMING = 16, CHUNK = 1 << 20 };
@@ -402,15 +402,9 @@ static mr_code read_tail(const char *path, unsigned char *tail, size_t n, mr_sta
         rc = mr_fail_errno(st, errno, "%s cannot be read", path);
     else if (info.st_size < (off_t)n)
         rc = mr_fail(st, MR_DATA_LOSS, "%s is no file of elements", path);
-    for (size_t got = 0; rc == MR_OK && got < n;) {
-        ssize_t k = mr__sys->pread(fd, tail + got, n - got, info.st_size - (off_t)(n - got));
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            rc = mr_fail_errno(st, k < 0 ? errno : EIO, "%s cannot be read", path);
-        else
-            got += (size_t)k;
-    }
+    ssize_t got = rc == MR_OK ? mr__read_all(fd, tail, n, info.st_size - (off_t)n) : 0;
+    if (rc == MR_OK && got != (ssize_t)n)
+        rc = mr_fail_errno(st, got < 0 ? errno : EIO, "%s cannot be read", path);
     mr__sys->close(fd);
     return rc;
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "trainer/collective/processes/rendezvous_state.h"
 #include "transport/net/shared_memory.h"
 
@@ -348,9 +348,7 @@ mr_code mr__send_descriptor(int fd, const mr__saying *o, int descriptor, mr_stat
     struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
     mr__pass_descriptor(&h, &room, descriptor);
     ssize_t n;
-    do
-        n = mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
+    MR__RETRY(n, mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL));
     if (n != (ssize_t)o->size)
         return mr_fail_errno(st, n < 0 ? errno : EIO, "cannot share memory with a peer");
     return MR_OK;
