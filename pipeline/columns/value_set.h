@@ -3,26 +3,23 @@
 #define MR_PIPELINE_COLUMNS_VALUE_SET_H
 /* A set of tensors of one type: which values were seen.
  *
- *     bytes   [key][key][key] ...        in the order they were added
- *     slots   -- hash, where the key is -- open addressing, at most half full
+ *     bytes   [key][key][key] ...   in the order they were added
+ *     at      where each begins
  *
  * A key is the value's bytes where all have one width (scalars but strings), else its size (8
  * bytes) and then its rank, its shape, and its values, strings with their sizes before them (8
  * bytes each).
  * Zeroed memory is an empty set of keys of any size. */
 #include "pipeline/engine/op_iterator.h"
-
-typedef struct mr__value_slot {
-    uint64_t hash;
-    size_t at; /* of the key in bytes, plus 1; 0: free */
-} mr__value_slot;
+#include "pipeline/memory/hash_index.h"
 
 typedef struct mr__value_set {
     size_t width; /* of every key; 0: they differ. Set by the owner */
     unsigned char *bytes;
     size_t n_bytes, bytes_capacity;
-    mr__value_slot *slots;
-    size_t n, capacity; /* capacity: a power of two, or 0 */
+    size_t *at;
+    size_t n, capacity;
+    mr__hash_index index;
     unsigned char *key; /* of the value at hand */
     size_t key_capacity;
 } mr__value_set;

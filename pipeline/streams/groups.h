@@ -13,6 +13,7 @@
  *
  * thread   as an op's next */
 #include "pipeline/columns/row_store.h"
+#include "pipeline/memory/hash_index.h"
 #include "pipeline/streams/cursor.h"
 
 /* What an op does with keys and groups. */
@@ -40,8 +41,7 @@ typedef struct mr__groups {
     mr__row_store store;
     mr__group *groups; /* as they were met; in ascending order once the input has ended */
     size_t n, capacity;
-    uint32_t *index; /* of groups by key, plus 1: open addressing; as many as `slots` */
-    size_t index_slots;
+    mr__hash_index index; /* of groups, by key */
     size_t bound;         /* so many rows at least before a group is full; 0: not known */
     int64_t least_size;   /* of any group */
     size_t due;           /* group that is to be made a dataset, plus 1; 0: none */
