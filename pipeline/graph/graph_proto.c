@@ -8,6 +8,7 @@
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/params/literal.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/memory/id_map.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/params/params.h"
 
@@ -36,7 +37,7 @@ struct kept {
 struct writer {
     Mr__Graph__Item **items;
     size_t n, capacity;
-    mr__numbering nodes; /* indices of the items of nodes */
+    mr__id_map nodes; /* indices of the items of nodes */
     struct chunk *chunks;
     struct kept *kept;
     int level;
@@ -285,7 +286,7 @@ static mr_code write_node(struct writer *w, const mr_dataset *ds)
     if (!to->inputs)
         return MR_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < to->n_inputs; i++)
-        to->inputs[i] = (uint32_t)mr__numbering_find(&w->nodes, mr_dataset_input(ds, i))->number;
+        to->inputs[i] = (uint32_t)*mr__id_map_find(&w->nodes, (uintptr_t)mr_dataset_input(ds, i));
     MR_TRY(write_params(w, ds, to));
     if (mr__dataset_widened(ds)) {
         const mr_spec *spec = mr_dataset_spec(ds);
@@ -298,7 +299,7 @@ static mr_code write_node(struct writer *w, const mr_dataset *ds)
     Mr__Graph__Item *item;
     MR_TRY(add_item(w, &item));
     item->node = to;
-    return mr__numbering_set(&w->nodes, ds, w->n - 1, w->st);
+    return mr__id_map_put(&w->nodes, (uintptr_t)ds, w->n - 1, w->st);
 }
 
 /* The graph below ds, as far as it is not there yet; *index: the item of ds. */
@@ -309,15 +310,13 @@ static mr_code write_dataset(struct writer *w, const mr_dataset *ds, uint32_t *i
     MR_TRY(enter(w));
     MR_TRY(mr__nodes_of(ds, &order, w->st));
     mr_code rc = MR_OK;
-    for (size_t i = 0; rc == MR_OK && i < order.n; i++) {
-        const struct mr__numbered *there = mr__numbering_find(&w->nodes, order.v[i]);
-        if (!there || !there->ds)
+    for (size_t i = 0; rc == MR_OK && i < order.n; i++)
+        if (!mr__id_map_find(&w->nodes, (uintptr_t)order.v[i]))
             rc = write_node(w, order.v[i]);
-    }
     mr__nodes_reset(&order);
     w->level--;
     if (rc == MR_OK)
-        *index = (uint32_t)mr__numbering_find(&w->nodes, ds)->number;
+        *index = (uint32_t)*mr__id_map_find(&w->nodes, (uintptr_t)ds);
     return rc;
 }
 
@@ -330,7 +329,7 @@ static void reset_writer(struct writer *w)
         mr_free(w->chunks);
         w->chunks = next;
     }
-    mr__numbering_reset(&w->nodes);
+    mr__id_map_reset(&w->nodes);
     mr_free(w->items);
 }
 

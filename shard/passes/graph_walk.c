@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/passes/graph_walk.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/passes/node_map.h"
+#include "pipeline/memory/id_map.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@ typedef struct frame {
 struct mr__walk {
     frame *stack;
     size_t depth, capacity, visited;
-    mr__node_map made; /* what each finished node became: an owned dataset */
+    mr__id_map made; /* what each finished node became: an owned dataset */
 };
 
 /* What node became; NULL: it is not finished. */
 static mr_dataset *made_of(const mr__walk *w, const mr_dataset *node)
 {
-    const uintptr_t *made = mr__node_map_get(&w->made, node);
+    const uintptr_t *made = mr__id_map_find(&w->made, (uintptr_t)node);
     return made ? (mr_dataset *)*made : NULL;
 }
 
@@ -66,7 +66,7 @@ static mr_code leave(mr__walk *w, mr__walk_fn fn, void *ctx, mr_status *st)
         rc = mr_dataset_check(now, st);
     }
     if (rc == MR_OK)
-        rc = mr__node_map_set(&w->made, node, (uintptr_t)now, st);
+        rc = mr__id_map_put(&w->made, (uintptr_t)node, (uintptr_t)now, st);
     if (rc != MR_OK)
         mr_dataset_unref(now);
     else
@@ -90,10 +90,9 @@ mr_code mr__walk_graph(mr_dataset *ds, mr__walk_fn fn, void *ctx, mr_dataset **o
     }
     if (rc == MR_OK)
         *out = mr_dataset_ref(made_of(&w, ds));
-    for (size_t i = 0; i < w.made.size; i++)
-        if (w.made.slots[i].node)
-            mr_dataset_unref((mr_dataset *)w.made.slots[i].value);
-    mr__node_map_reset(&w.made);
+    for (size_t i = 0; i < w.made.n; i++)
+        mr_dataset_unref((mr_dataset *)w.made.entries[i].value);
+    mr__id_map_reset(&w.made);
     mr_free(w.stack);
     return rc;
 }

@@ -9,7 +9,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
-#include "shard/passes/node_map.h"
+#include "pipeline/memory/id_map.h"
 #include "shard/passes/shard_passes.h"
 
 /* What the walk does at a node; from SOURCE on, source number mark - SOURCE stands there. */
@@ -27,7 +27,7 @@ typedef struct walker {
     mr_split_source *sources;
     size_t n, capacity;
     int64_t splits;
-    mr__node_map marks;
+    mr__id_map marks;
     mr_dataset *(*feed)(void *ctx, const mr_split_source *s);
     void *ctx;
     mr_explanation *e;
@@ -44,13 +44,13 @@ static mr_code add(walker *k, mr_dataset *ds, bool names)
 
 static mark mark_of(const walker *k, const mr_dataset *ds)
 {
-    const uintptr_t *m = mr__node_map_get(&k->marks, ds);
+    const uintptr_t *m = mr__id_map_find(&k->marks, (uintptr_t)ds);
     return m ? (mark)*m : UNMET;
 }
 
 static mr_code set_mark(walker *k, const mr_dataset *ds, uintptr_t m)
 {
-    return mr__node_map_set(&k->marks, ds, m, k->st);
+    return mr__id_map_put(&k->marks, (uintptr_t)ds, m, k->st);
 }
 
 /* ---- what a node is ---- */
@@ -134,7 +134,7 @@ static mr_code finds_files(mr_dataset *ds, bool *out, mr_status *st)
         for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
-    mr__node_map_reset(&k.marks);
+    mr__id_map_reset(&k.marks);
     mr_free(k.todo);
     return rc;
 }
@@ -226,7 +226,7 @@ static mr_code is_gone_over_once(mr_dataset *ds, bool *out, mr_status *st)
         for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
-    mr__node_map_reset(&k.marks);
+    mr__id_map_reset(&k.marks);
     mr_free(k.todo);
     return rc;
 }
@@ -266,7 +266,7 @@ static mr_code find_sources(walker *k, mr_dataset *ds)
 
 static void reset(walker *k)
 {
-    mr__node_map_reset(&k->marks);
+    mr__id_map_reset(&k->marks);
     mr_free(k->sources);
     mr_free(k->todo);
 }

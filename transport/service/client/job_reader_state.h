@@ -3,7 +3,7 @@
 #define MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
 /* Inside of a client's reader: job_reader.c takes events, job_reader_say.c makes what it tells the
  * dispatcher and, of waiting, its user. Private to service/. */
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 #include "transport/service/client/job_reader.h"
 
 typedef enum mr__r_link { MR__DOWN, MR__CONNECTING, MR__UP } mr__r_link;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include "transport/service/dispatcher/account.h"
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 
 typedef struct mr__a_record mr__a_record;
 

@@ -97,9 +97,9 @@ void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w)
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_REPORT;
     m.report = &report;
-    for (size_t i = 0; d->n_draining && i < d->connections.size; i++) {
-        mr__d_connection *x = d->connections.slots[i].id ? d->connections.slots[i].value : NULL;
-        if (!x || x->drains != w)
+    for (size_t i = 0; d->n_draining && i < d->connections.n; i++) {
+        mr__d_connection *x = (mr__d_connection *)d->connections.entries[i].value;
+        if (x->drains != w)
             continue;
         x->drains = NULL;
         d->n_draining--;
