@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
@@ -247,12 +248,6 @@ static mr_code sign(mr_iterator *it, mr_status *st)
     return rc;
 }
 
-static void put_le32(unsigned char *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (unsigned char)(v >> (8 * i));
-}
-
 /* Rows of b from row `from` on. */
 static mr_code put_rows(mr_state_w *w, const mr_block *b, size_t from, mr_status *st)
 {
@@ -296,7 +291,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
         return rc;
     }
     memcpy(w.data, magic, 4);
-    put_le32(w.data + 4, (uint32_t)mr__zlib.crc32_z(0, w.data + 8, w.size - 8));
+    mr__store_le(w.data + 4, mr__zlib.crc32_z(0, w.data + 8, w.size - 8), 4);
     *bytes = w.data;
     *size = w.size;
     return MR_OK;
@@ -356,7 +351,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     if (size < 8 || memcmp(p, magic, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
     MR_TRY(mr__zlib_need(st));
-    put_le32(sum, (uint32_t)mr__zlib.crc32_z(0, p + 8, size - 8));
+    mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
     mr_state_r r = {p + 8, p + size};

@@ -15,6 +15,7 @@
  *        .     8  for each local worker: size of its position, then
  *        .     .  that position, as mr_iterator_save made it */
 #include "shard/distribute/distribute.h"
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/dist_impl.h"
@@ -395,24 +396,10 @@ static mr_code put(bytes *b, const void *p, size_t n, mr_status *st)
     return MR_OK;
 }
 
-static void store_le(unsigned char *p, uint64_t v, int n)
-{
-    for (int i = 0; i < n; i++)
-        p[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t load_le(const unsigned char *p, int n)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < n; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
-
 static mr_code put_u64(bytes *b, uint64_t v, mr_status *st)
 {
     unsigned char le[8];
-    store_le(le, v, 8);
+    mr__store_le(le, v, 8);
     return put(b, le, sizeof le, st);
 }
 
@@ -459,7 +446,7 @@ mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr
         mr_free(b.v);
         return rc;
     }
-    store_le(b.v + CRC_AT, mr_crc32c(b.v + FIELDS_AT, b.n - FIELDS_AT), 4);
+    mr__store_le(b.v + CRC_AT, mr_crc32c(b.v + FIELDS_AT, b.n - FIELDS_AT), 4);
     *out = b.v;
     *size = b.n;
     return MR_OK;
@@ -471,7 +458,7 @@ static mr_code restore_stream(stream *s, const unsigned char **at, const unsigne
     if (end - *at < 9)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
     s->ended = **at != 0;
-    uint64_t n = load_le(*at + 1, 8);
+    uint64_t n = mr__load_le(*at + 1, 8);
     *at += 9;
     if (n > (uint64_t)(end - *at))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
@@ -495,11 +482,11 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     if (size < STREAMS_AT || memcmp(p, magic, sizeof magic) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "not a position of a distributed pipeline: it does not start with MRD1");
-    if (mr_crc32c(p + FIELDS_AT, size - FIELDS_AT) != load_le(p + CRC_AT, 4))
+    if (mr_crc32c(p + FIELDS_AT, size - FIELDS_AT) != mr__load_le(p + CRC_AT, 4))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
     fields_of(it, ours);
     for (size_t i = 0; i < N_FIELDS; i++)
-        theirs[i] = (int64_t)load_le(p + FIELDS_AT + 8 * i, 8);
+        theirs[i] = (int64_t)mr__load_le(p + FIELDS_AT + 8 * i, 8);
     for (size_t i = 2; i < N_FIELDS; i++)
         if (ours[i] != theirs[i])
             return mr_fail(st, MR_INVALID_ARGUMENT,

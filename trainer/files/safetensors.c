@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/exchange/saved_model_impl.h"
@@ -239,14 +240,12 @@ static mr_code read_tensors(mr_safetensors *f, const unsigned char *data, uint64
 
 static mr_code read_all(mr_safetensors *f, size_t size, mr_status *st)
 {
-    uint64_t n = 0;
     json_error_t error;
     if (size < LENGTH_BYTES)
         return mr_fail(st, MR_DATA_LOSS,
                        "the file has %zu bytes, too few for a safetensors file; it is truncated",
                        size);
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        n |= (uint64_t)f->bytes[i] << (8 * i);
+    uint64_t n = mr__load_le(f->bytes, LENGTH_BYTES);
     if (n > MAX_HEADER || (size > LENGTH_BYTES && f->bytes[LENGTH_BYTES] != '{'))
         return mr_fail(st, MR_DATA_LOSS,
                        "this is not a safetensors file: it does not begin with "
@@ -406,8 +405,7 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     else if (!(header = mr_malloc(LENGTH_BYTES + padded)))
         rc = mr_fail_memory(st, padded, "a safetensors header");
     if (rc == MR_OK) {
-        for (int i = 0; i < LENGTH_BYTES; i++)
-            header[i] = (char)(padded >> (8 * i) & 0xff);
+        mr__store_le(header, padded, LENGTH_BYTES);
         memcpy(header + LENGTH_BYTES, text, length);
         memset(header + LENGTH_BYTES + length, ' ', padded - length);
         *out = header;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/formats/crc32c.h"
+#include "pipeline/bytes.h"
 #include "pipeline/formats/ledger/ledger.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
@@ -26,11 +27,6 @@ struct mr_ledger_reader {
     size_t chunk_room, at, n; /* in text */
     unsigned char text[MR__LEDGER_TEXT];
 };
-
-static uint32_t le32(const unsigned char *p)
-{
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
 
 static mr_code damaged(const mr_ledger_reader *r, const char *what, mr_status *st)
 {
@@ -79,14 +75,14 @@ static mr_code read_chunk(mr_ledger_reader *r, mr_status *st)
     MR_TRY(read_up_to(r, head, sizeof head, &got, st));
     if (got < sizeof head)
         return cut_short(r, st);
-    uint32_t size = le32(head), n = le32(head + 4);
+    uint64_t size = mr__load_le(head, 4), n = mr__load_le(head + 4, 4);
     if (size > r->chunk_room || n > MR__LEDGER_TEXT || !size != !n)
         return damaged(r, "sizes that no chunk has", st);
     MR_TRY(read_up_to(r, r->chunk, size, &got, st));
     if (got < size)
         return cut_short(r, st);
     uint32_t crc = mr_crc32c_extend(mr_crc32c(head, 8), r->chunk, size);
-    if (mr_crc32c_mask(crc) != le32(head + 8))
+    if (mr_crc32c_mask(crc) != mr__load_le(head + 8, 4))
         return damaged(r, "the checksum of a chunk does not match", st);
     if (!size)
         return check_end(r, st);

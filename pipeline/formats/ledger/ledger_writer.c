@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
@@ -29,12 +30,6 @@ struct mr_ledger {
     mr_status error; /* sticky, if its code is not MR_OK */
 };
 
-static void put_le32(unsigned char *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (unsigned char)(v >> 8 * i);
-}
-
 static mr_code write_all(mr_ledger *l, const unsigned char *p, size_t n)
 {
     return mr__write_all(l->fd, p, n) == 0
@@ -52,10 +47,10 @@ static mr_code write_chunk(mr_ledger *l)
         if (mr__zstd.ZSTD_isError(size))
             return mr_fail_memory(&l->error, l->n, "the compression of a ledger");
     }
-    put_le32(l->chunk, (uint32_t)size);
-    put_le32(l->chunk + 4, (uint32_t)l->n);
+    mr__store_le(l->chunk, size, 4);
+    mr__store_le(l->chunk + 4, l->n, 4);
     uint32_t crc = mr_crc32c_extend(mr_crc32c(l->chunk, 8), l->chunk + MR__LEDGER_CHUNK, size);
-    put_le32(l->chunk + 8, mr_crc32c_mask(crc));
+    mr__store_le(l->chunk + 8, mr_crc32c_mask(crc), 4);
     l->n = 0;
     return write_all(l, l->chunk, MR__LEDGER_CHUNK + size);
 }

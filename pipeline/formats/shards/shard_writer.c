@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_writer.h"
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/shards/shard_set_swap.h"
@@ -194,8 +195,7 @@ static mr_code put_head(mr_shard_writer *w, int64_t i, bool last, mr_status *st)
         return mr_fail_memory(st, size, "the head of an npy file");
     memcpy(head, "\x93NUMPY\x01\x00", 8);
     head[6] = (char)(!ascii ? 3 : wide ? 2 : 1);
-    for (size_t b = 0; b < before - 8; b++)
-        head[8 + b] = (char)((size - before) >> 8 * b);
+    mr__store_le(head + 8, size - before, before - 8);
     int used = snprintf(head + before, size + 1 - before, "%s%" PRId64 "%s", w->npy_type, n, axes);
     memset(head + before + used, ' ', size - before - (size_t)used);
     head[size - 1] = '\n';

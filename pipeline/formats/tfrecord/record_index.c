@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/files/atomic_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
@@ -38,23 +39,9 @@ struct mr_record_index {
 
 static const char magic[8] = "MRINDEX\1";
 
-static void store(uint8_t *p, uint64_t v, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i++)
-        p[i] = (uint8_t)(v >> 8 * i);
-}
-
-static uint64_t load(const uint8_t *p, uint32_t bytes)
-{
-    uint64_t v = 0;
-    for (uint32_t i = bytes; i-- > 0;)
-        v = v << 8 | p[i];
-    return v;
-}
-
 static uint64_t size_of(const mr_record_index *ix, uint64_t i)
 {
-    return ix->common + (ix->width ? load(ix->sizes + i * ix->width, ix->width) : 0);
+    return ix->common + (ix->width ? mr__load_le(ix->sizes + i * ix->width, ix->width) : 0);
 }
 
 void mr_record_index_close(mr_record_index *ix)
@@ -73,11 +60,11 @@ int64_t mr_record_index_count(const mr_record_index *ix)
 
 void mr_record_index_at(const mr_record_index *ix, int64_t i, int64_t *offset, int64_t *size)
 {
-    uint64_t k = (uint64_t)i, at = load(ix->offsets + k / GROUP * 8, 8);
+    uint64_t k = (uint64_t)i, at = mr__load_le(ix->offsets + k / GROUP * 8, 8);
     at += k % GROUP * ix->common;
     if (ix->width) /* else there is nothing more */
         for (uint64_t j = k / GROUP * GROUP; j < k; j++)
-            at += load(ix->sizes + j * ix->width, ix->width);
+            at += mr__load_le(ix->sizes + j * ix->width, ix->width);
     *offset = (int64_t)at;
     *size = (int64_t)size_of(ix, k);
 }
@@ -98,7 +85,7 @@ static mr_code widen(mr_record_index *ix, uint64_t common, uint32_t width, mr_st
     if (!sizes)
         return mr_fail_memory(st, room, "an index");
     for (uint64_t i = 0; i < ix->n; i++)
-        store(sizes + i * width, size_of(ix, i) - common, width);
+        mr__store_le(sizes + i * width, size_of(ix, i) - common, width);
     mr_free(ix->sizes);
     ix->sizes = sizes;
     ix->sizes_room = room;
@@ -128,12 +115,12 @@ static mr_code add(mr_record_index *ix, uint64_t size, mr_status *st)
         size_t groups = (size_t)(ix->n / GROUP);
         MR_TRY(mr_grow((void **)&ix->offsets, &ix->offsets_room, groups + 1, 8,
                        MOST_RECORDS / GROUP, "an index", st));
-        store(ix->offsets + groups * 8, ix->end, 8);
+        mr__store_le(ix->offsets + groups * 8, ix->end, 8);
     }
     if (ix->width) {
         MR_TRY(mr_grow((void **)&ix->sizes, &ix->sizes_room, (size_t)(ix->n + 1) * ix->width, 1,
                        SIZE_MAX / 16, "an index", st));
-        store(ix->sizes + ix->n * ix->width, size - ix->common, ix->width);
+        mr__store_le(ix->sizes + ix->n * ix->width, size - ix->common, ix->width);
     }
     ix->n++;
     ix->end += size;
@@ -219,16 +206,16 @@ static mr_code put_compact(const mr_record_index *ix, mr_atomic_file *f, mr_stat
     uint8_t head[HEADER] = {0}, tail[4];
     uint32_t crc = 0;
     memcpy(head, magic, sizeof magic);
-    store(head + 8, ix->n, 8);
-    store(head + 16, ix->end, 8);
-    store(head + 24, ix->common, 8);
-    store(head + 32, ix->width, 4);
+    mr__store_le(head + 8, ix->n, 8);
+    mr__store_le(head + 16, ix->end, 8);
+    mr__store_le(head + 24, ix->common, 8);
+    mr__store_le(head + 32, ix->width, 4);
     MR_TRY(put_checked(f, &crc, head, sizeof head, st));
     if (ix->n)
         MR_TRY(put_checked(f, &crc, ix->offsets, n_groups(ix->n) * 8, st));
     if (ix->width)
         MR_TRY(put_checked(f, &crc, ix->sizes, (size_t)ix->n * ix->width, st));
-    store(tail, crc, 4);
+    mr__store_le(tail, crc, 4);
     return mr_atomic_file_put(f, tail, sizeof tail, st);
 }
 
@@ -344,8 +331,8 @@ static bool adds_up(const mr_record_index *ix)
 {
     uint64_t at = 0;
     for (uint64_t i = 0; i < ix->n; i++) {
-        uint64_t more = load(ix->sizes + i * ix->width, ix->width);
-        if (i % GROUP == 0 && load(ix->offsets + i / GROUP * 8, 8) != at)
+        uint64_t more = mr__load_le(ix->sizes + i * ix->width, ix->width);
+        if (i % GROUP == 0 && mr__load_le(ix->offsets + i / GROUP * 8, 8) != at)
             return false;
         if (more > (uint64_t)INT64_MAX - ix->common || ix->common + more < FRAMING ||
             ix->common + more > (uint64_t)INT64_MAX - at)
@@ -364,11 +351,11 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     MR_TRY(read_part(fd, name, head, HEADER, 0, st));
     if (head[7] != 1)
         return damaged(name, 0, "its form is of another version", st);
-    uint64_t n = load(head + 8, 8), width = load(head + 32, 4), body;
-    ix->end = load(head + 16, 8);
-    ix->common = load(head + 24, 8);
+    uint64_t n = mr__load_le(head + 8, 8), width = mr__load_le(head + 32, 4), body;
+    ix->end = mr__load_le(head + 16, 8);
+    ix->common = mr__load_le(head + 24, 8);
     bool good = width <= 8 && (width & (width - 1)) == 0 && n <= MOST_RECORDS &&
-                ix->end <= INT64_MAX && ix->common <= INT64_MAX && load(head + 36, 4) == 0;
+                ix->end <= INT64_MAX && ix->common <= INT64_MAX && mr__load_le(head + 36, 4) == 0;
     good = good && !__builtin_mul_overflow(n, width, &body);
     /* Before memory is asked for: the file has as many bytes as its numbers need. */
     if (!good || body / 2 + n_groups(n) * 4 > INT64_MAX / 2 ||
@@ -385,7 +372,7 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     uint32_t crc = mr_crc32c(head, HEADER);
     crc = mr_crc32c_extend(crc, ix->offsets, groups);
     crc = mr_crc32c_extend(crc, ix->sizes, (size_t)body);
-    if (crc != load(tail, 4))
+    if (crc != mr__load_le(tail, 4))
         return damaged(name, 0, "its checksum does not match", st);
     ix->n = n;
     ix->width = (uint32_t)width;
@@ -415,8 +402,8 @@ static mr_code probe(const mr_record_index *ix, int fd, const char *name, const 
     mr_code rc = read_exactly(fd, path, head, sizeof head, offset, st);
     if (rc < MR_OK)
         return rc;
-    if (rc == MR_OK && load(head, 8) == (uint64_t)size - FRAMING &&
-        load(head + 8, 4) == mr_crc32c_mask(mr_crc32c(head, 8)))
+    if (rc == MR_OK && mr__load_le(head, 8) == (uint64_t)size - FRAMING &&
+        mr__load_le(head + 8, 4) == mr_crc32c_mask(mr_crc32c(head, 8)))
         return MR_OK;
     return stale(name, path, "has other records", st);
 }

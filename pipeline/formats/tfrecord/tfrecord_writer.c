@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/tfrecord/tfrecord_writer.h"
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/codec.h"
 #include "pipeline/formats/crc32c.h"
 
@@ -68,20 +69,14 @@ static mr_code given_up(const mr_tfrecord_writer *w, mr_status *st)
                    w->file->path);
 }
 
-static void store_little(uint8_t *p, uint64_t v, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        p[i] = (uint8_t)(v >> 8 * i);
-}
-
 mr_code mr_tfrecord_writer_append(mr_tfrecord_writer *w, const void *data, size_t n, mr_status *st)
 {
     uint8_t head[12], tail[4];
     if (w->failed != MR_OK)
         return given_up(w, st);
-    store_little(head, n, 8);
-    store_little(head + 8, mr_crc32c_mask(mr_crc32c(head, 8)), 4);
-    store_little(tail, mr_crc32c_mask(mr_crc32c(data, n)), 4);
+    mr__store_le(head, n, 8);
+    mr__store_le(head + 8, mr_crc32c_mask(mr_crc32c(head, 8)), 4);
+    mr__store_le(tail, mr_crc32c_mask(mr_crc32c(data, n)), 4);
     MR_TRY(put(w, head, sizeof head, st));
     MR_TRY(put(w, n ? data : head, n, st));
     return put(w, tail, sizeof tail, st);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/memory/alloc.h"
 
 enum { MAGIC = 0x544d524d /* "MRMT" */ };
@@ -22,16 +23,10 @@ static mr_code put_bytes(mr__saying *o, const void *p, size_t n, mr_status *st)
     return MR_OK;
 }
 
-static void store_u32(unsigned char *to, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        to[i] = (unsigned char)(v >> (8 * i));
-}
-
 static mr_code put_u32(mr__saying *o, uint32_t v, mr_status *st)
 {
     unsigned char b[4];
-    store_u32(b, v);
+    mr__store_le(b, v, 4);
     return put_bytes(o, b, sizeof b, st);
 }
 
@@ -52,7 +47,7 @@ static mr_code begin(mr__saying *o, mr__word word, size_t *at, mr_status *st)
 
 static void end(mr__saying *o, size_t at)
 {
-    store_u32(o->data + at + 12, (uint32_t)(o->size - at - MR__HEAD_BYTES));
+    mr__store_le(o->data + at + 12, (uint32_t)(o->size - at - MR__HEAD_BYTES), 4);
 }
 
 /* A frame that could not be written whole is not sent at all. */
@@ -183,11 +178,6 @@ typedef struct reader {
     const unsigned char *at, *end;
 } reader;
 
-static uint32_t load_u32(const unsigned char *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 static mr_code cut_short(mr_status *st)
 {
     return mr_fail(st, MR_DATA_LOSS, "the peer sent a message that is not whole");
@@ -197,7 +187,7 @@ static mr_code get_u32(reader *r, uint32_t *v, mr_status *st)
 {
     if (r->end - r->at < 4)
         return cut_short(st);
-    *v = load_u32(r->at);
+    *v = (uint32_t)mr__load_le(r->at, 4);
     r->at += 4;
     return MR_OK;
 }
@@ -240,16 +230,16 @@ mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__word *wo
                                   [MR__SAY_BYE] = 0,
                                   [MR__SAY_VALUES] = 12 + 8 * MR__MAX_VALUES,
                                   [MR__SAY_CLAIM] = 20 + MR__MAX_CLAIM};
-    if (load_u32(head) != MAGIC)
+    if ((uint32_t)mr__load_le(head, 4) != MAGIC)
         return mr_fail(st, MR_DATA_LOSS,
                        "what it sends is not from a training process of millrace");
-    *version = load_u32(head + 4);
+    *version = (uint32_t)mr__load_le(head + 4, 4);
     if (*version != MR__MEET_VERSION)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "protocol version %d here, version %" PRIu32
                        " there; run the same release everywhere",
                        (int)MR__MEET_VERSION, *version);
-    uint32_t w = load_u32(head + 8), n = load_u32(head + 12);
+    uint32_t w = (uint32_t)mr__load_le(head + 8, 4), n = (uint32_t)mr__load_le(head + 12, 4);
     if (w < MR__SAY_HELLO || w > MR__SAY_CLAIM || n > most[w])
         return mr_fail(st, MR_DATA_LOSS, "it sent message %" PRIu32 " of %" PRIu32 " bytes", w, n);
     *word = (mr__word)w;
