@@ -115,7 +115,7 @@ fi
             split(file, f, "/"); split(want, w, "/")
             # The table of system calls and a few inline lines are the libraries'"'"' own, not their users'"'"'.
             # The programs of the service, too, are linked statically and drive what is not public.
-            if (f[1] != w[1] && !(want in public) && want != "pipeline/system/system.h" && want !~ /^pipeline\/(engine\/iterator_internal|system\/(clones|retry|spin_once|timed_wait)|memory\/(hash_index|id_map)|bytes|fnv|splitmix|utf8)\.h$/ &&
+            if (f[1] != w[1] && !(want in public) && want != "pipeline/system/system.h" && want !~ /^pipeline\/(engine\/iterator_internal|system\/(clones|retry|spin_once|timed_wait)|memory\/(hash_index|id_map)|bytes|fnv|splitmix|utf8|varint)\.h$/ &&
                 !(file ~ /^cli\/service_/ && w[1] == "transport") &&
                 !(f[1] == "trainer" && (to == "transport/net" || to == "transport/wire"))) # built into both
                 print place "\"" want "\" is private to " w[1] "/"

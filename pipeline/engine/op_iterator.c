@@ -13,16 +13,13 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/fnv.h"
+#include "pipeline/splitmix.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
-    /* splitmix64's finaliser (Steele et al. 2014) over the running hash. */
-    h += v + 0x9E3779B97F4A7C15u;
-    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
-    return h ^ (h >> 31);
+    return mr__splitmix(h + v + MR__GOLDEN);
 }
 
 static uint64_t hash_text(const char *s)

@@ -18,6 +18,7 @@
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/state_bytes.h"
 #include "pipeline/memory/object.h"
+#include "pipeline/varint.h"
 
 enum { MAX_STATE_BYTES = INT32_MAX };
 
@@ -44,21 +45,13 @@ static mr_code put(mr_state_w *w, const void *p, size_t n, mr_status *st)
 
 mr_code mr_state_put_u64(mr_state_w *w, uint64_t v, mr_status *st)
 {
-    unsigned char b[10];
-    size_t n = 0;
-    do {
-        b[n] = (unsigned char)(v & 0x7f);
-        v >>= 7;
-        if (v)
-            b[n] |= 0x80;
-        n++;
-    } while (v);
-    return put(w, b, n, st);
+    uint8_t b[MR__VARINT_MOST];
+    return put(w, b, (size_t)(mr__varint_put(b, v) - b), st);
 }
 
 mr_code mr_state_put_i64(mr_state_w *w, int64_t v, mr_status *st)
 {
-    return mr_state_put_u64(w, ((uint64_t)v << 1) ^ (uint64_t)(v >> 63), st);
+    return mr_state_put_u64(w, mr__zigzag(v), st);
 }
 
 mr_code mr_state_put_bytes(mr_state_w *w, const void *p, size_t n, mr_status *st)
@@ -69,27 +62,20 @@ mr_code mr_state_put_bytes(mr_state_w *w, const void *p, size_t n, mr_status *st
 
 mr_code mr_state_get_u64(mr_state_r *r, uint64_t *v, mr_status *st)
 {
-    uint64_t x = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (r->at == r->end)
-            return mr_state_damaged(st, "it ends within a number");
-        unsigned char b = *r->at++;
-        if (shift == 63 && b > 1)
-            return mr_state_damaged(st, "a number is too large");
-        x |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            *v = x;
-            return MR_OK;
-        }
-    }
-    return mr_state_damaged(st, "a number is too long");
+    uint64_t x;
+    const uint8_t *next = mr__varint(r->at, r->end, &x);
+    if (!next || (next - r->at == MR__VARINT_MOST && next[-1] > 1))
+        return mr_state_damaged(st, "a number is cut short or has more than 64 bits");
+    r->at = next;
+    *v = x;
+    return MR_OK;
 }
 
 mr_code mr_state_get_i64(mr_state_r *r, int64_t *v, mr_status *st)
 {
     uint64_t u;
     MR_TRY(mr_state_get_u64(r, &u, st));
-    *v = (int64_t)(u >> 1) ^ -(int64_t)(u & 1);
+    *v = mr__unzigzag(u);
     return MR_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
+#include "pipeline/varint.h"
 #include "trainer/files/saved_files.h"
 
 enum { MAX_TAG = 256, MAX_EVENT = MAX_TAG + 128, FRAME = 16 };
@@ -29,9 +30,7 @@ enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
 static void put_varint(message *m, uint64_t v)
 {
-    for (; v >= 0x80; v >>= 7)
-        m->bytes[m->n++] = (unsigned char)(v | 0x80);
-    m->bytes[m->n++] = (unsigned char)v;
+    m->n = (size_t)(mr__varint_put(m->bytes + m->n, v) - m->bytes);
 }
 
 static void put_key(message *m, unsigned field, unsigned type)

@@ -12,6 +12,7 @@
 #include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
+#include "pipeline/varint.h"
 
 struct mr_ledger_reader {
     int fd;
@@ -129,7 +130,7 @@ static mr_code add_difference(mr_ledger_reader *r, uint64_t *v, mr_status *st)
 {
     uint64_t d;
     MR_TRY(inside(r, get_number(r, &d, st), st));
-    *v += d >> 1 ^ (uint64_t) - (int64_t)(d & 1);
+    *v += (uint64_t)mr__unzigzag(d);
     return MR_OK;
 }
 

@@ -13,6 +13,7 @@
 #include "pipeline/formats/libzstd.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
+#include "pipeline/varint.h"
 
 enum { LEVEL = 3 };
 
@@ -72,18 +73,13 @@ static mr_code put_bytes(mr_ledger *l, const void *data, size_t n)
 
 static mr_code put_number(mr_ledger *l, uint64_t v)
 {
-    unsigned char b[10];
-    size_t n = 0;
-    for (; v >= 128; v >>= 7)
-        b[n++] = (unsigned char)(v | 128);
-    b[n++] = (unsigned char)v;
-    return put_bytes(l, b, n);
+    uint8_t b[MR__VARINT_MOST];
+    return put_bytes(l, b, (size_t)(mr__varint_put(b, v) - b));
 }
 
 static mr_code put_difference(mr_ledger *l, uint64_t v, uint64_t before)
 {
-    uint64_t d = v - before;
-    return put_number(l, d << 1 ^ (uint64_t) - (int64_t)(d >> 63));
+    return put_number(l, mr__zigzag((int64_t)(v - before)));
 }
 
 static mr_code put_record(mr_ledger *l, const mr_identity *id)

@@ -9,6 +9,7 @@
 #include "pipeline/formats/parquet/parquet_codec.h"
 #include "pipeline/formats/parquet/parquet_footer.h"
 #include "pipeline/formats/parquet/thrift_compact.h"
+#include "pipeline/varint.h"
 
 enum { PAGE_BYTES = 1 << 20, PAGE_ENTRIES = 1 << 20, GROUP_ROWS = 1 << 20 };
 #define MOST_PAGE  ((size_t)INT32_MAX)
@@ -116,11 +117,8 @@ static mr_code put_levels(bytes *page, const bytes *levels, int most, mr_status 
 {
     size_t groups = (levels->n + 7) / 8, head = groups << 1 | 1, width = 1;
     const uint8_t *v = levels->v;
-    uint8_t first[4 + 10];
-    size_t n = 4;
-    for (; head >= 0x80; head >>= 7)
-        first[n++] = (uint8_t)((head & 0x7f) | 0x80);
-    first[n++] = (uint8_t)head;
+    uint8_t first[4 + MR__VARINT_MOST];
+    size_t n = (size_t)(mr__varint_put(first + 4, head) - first);
     while (most >> width)
         width++;
     uint32_t size = (uint32_t)(n - 4 + groups * width);
