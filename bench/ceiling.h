@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_BENCH_CEILING_H
 #define MR_BENCH_CEILING_H
-/* Two loops that alternate, the one measured and its ceiling, and the medians of their times:
- * figures of the same minute on the same machine are what can be compared. */
+/* Runs two loops alternately, the one measured and its ceiling, and takes the medians of their
+ * times: only figures of the same minute on the same machine can be compared. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static inline _Noreturn void bench_die(const char *what)
     exit(1);
 }
 
-/* Ends the program where rc, which st is of, is an error. */
+/* Ends the program if rc is an error, which st describes. */
 static inline void bench_must(mr_code rc, const mr_status *st)
 {
     char text[2048];
@@ -41,7 +41,7 @@ static inline void bench_must(mr_code rc, const mr_status *st)
     bench_die(text);
 }
 
-/* Prints "name  figure unit  ceiling unit  ratio"; rates are units * scale a second. */
+/* Prints "name  figure unit  ceiling unit  ratio"; rates are units * scale per second. */
 static inline void bench_in_turns(const char *name, const char *unit, double scale, int repetitions,
                                   bench_fn measured, bench_fn ceiling, void *ctx)
 {

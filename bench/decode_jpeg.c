@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JPEG images to pixels, one thread, against libturbojpeg's own loop over the same bytes into one
- * buffer; and with a resize that lets the decoder leave pixels out, against the same without.
+/* Decodes JPEG images in one thread, against a loop that calls libturbojpeg on the same bytes with
+ * one output buffer; and decodes with a resize that lets the decoder skip pixels, against decoding
+ * without it.
  *
  *     decode_jpeg */
 #include <math.h>
@@ -22,9 +23,9 @@ typedef struct job {
     const char *graph;
 } job;
 
-static uint64_t looked; /* what keeps the loops from being thrown away */
+static uint64_t looked; /* keeps the compiler from removing the loops */
 
-/* About as many bits a pixel as photographs have: ramps, edges and some noise. */
+/* About the bits per pixel of photographs: ramps, edges and some noise. */
 static mr_bytes make_image(int k, int width, int height)
 {
     unsigned char *p = malloc((size_t)(width * height) * 3), *out = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rates of a device's operations, one "name value unit" a line.
  *   gpu_math [DEVICE]      default cuda:0
- * bench/gpu.sh puts PyTorch's rates for the same shapes beside them, as ceilings. */
+ * bench/gpu.sh prints PyTorch's rates for the same shapes next to them, as ceilings. */
 #include <millrace/trainer/device/math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static const mr_math_table *math;
 static float *buffers[BUFFERS]; /* of `values` each */
 static const size_t values = (size_t)160 << 20;
 
-/* Prints how many of `work` (1e9 of the unit) a second; the first call makes plans. */
+/* Prints `work` per second, in 1e9 of the unit; the first call makes plans. */
 #define RATE(name, op, p, work, unit) RATE_OF(REPEATS, name, op, p, work, unit)
 #define RATE_OF(times, name, op, p, work, unit)                                                    \
     do {                                                                                           \
@@ -87,7 +87,7 @@ static void convolution(void)
          work, "TFLOP/s");
 }
 
-/* The first layers of a small CNN, whose time is that of their memory. */
+/* The first layers of a small CNN, which are bound by memory. */
 static void first_layers(void)
 {
     const mr_math_conv2d_shape s = {.n = 4096,
@@ -179,7 +179,7 @@ static void memory_bound(void)
                              .x = buffers[0],
                              .y = buffers[1]}),
          2 * gb, "GB/s");
-    /* Too small to take any time: what it costs to submit one. */
+    /* Too small to take any time: the cost of submitting one operation. */
     RATE_OF(10000, "small_operations", combine,
             (&(mr_math_combine){.n = SMALL, .a = 1, .b = 0.5f, .x = buffers[0], .y = buffers[1]}),
             1e3, "million/s");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast a device is fed: batches from a ring of pinned slots, with events both ways, against
- * bare copies of pinned memory.
+/* How fast a device receives its input: batches from a ring of pinned slots, with events in both
+ * directions, against plain copies of pinned memory.
  *   gpu_staging [DEVICE [MEGABYTES]]      default cuda:0, batches of 16 MiB
- * Prints, in GB/s: one buffer copied again and again (the ceiling); a ring whose slots are full
- * already; a ring that the host fills by memcpy, beside that memcpy alone. */
+ * Prints, in GB/s: one buffer copied repeatedly (the ceiling); a ring whose slots are already
+ * full; a ring that the host fills by memcpy, next to that memcpy alone. */
 #include <millrace/trainer/device/device.h>
 #include <millrace/trainer/device/math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All-reduce of float32 over several GPUs by NCCL, as training sums gradients: in place, 20 in a
- * row. One "name value unit" a line, in bus bandwidth as nccl-tests defines it: bytes of one GPU's
- * values a second, times 2 (n - 1) / n.
+ * row. One "name value unit" per line, in bus bandwidth as nccl-tests defines it: bytes of one
+ * GPU's values per second, times 2 (n - 1) / n.
  *   gpu_sums [-d DEVICE]... [MIB]...      default all GPUs, of 1, 8 and 64 MiB
- * bench/gpu.sh puts the rates of nccl-tests' all_reduce_perf beside them. */
+ * bench/gpu.sh prints the rates of nccl-tests' all_reduce_perf next to them. */
 #include <millrace/trainer/collective/collective.h>
 #include <millrace/trainer/device/math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void add_all(void *ctx, const char *kind, size_t n, const char *why)
     }
 }
 
-/* Submits so many sums of all GPUs, and waits for them. */
+/* Submits this number of sums over all GPUs, and waits for them. */
 static void sum(size_t n, int times)
 {
     uint64_t tickets[MAX_GPUS];

@@ -12,7 +12,7 @@
 
 enum { N = 10000000, BATCH = 1000, BLOCK = 32 * BATCH };
 
-static int64_t looked; /* what keeps the loops from being thrown away */
+static int64_t looked; /* keeps the compiler from removing the loops */
 
 static double block_loop(void *ctx)
 {
@@ -21,7 +21,7 @@ static double block_loop(void *ctx)
         int64_t n = N - at < BLOCK ? N - at : BLOCK;
         for (int64_t i = 0; i < n; i++)
             b[i] = at + i;
-        /* Two passes, as two ops make them. */
+        /* Two passes, as two ops need. */
         __asm__ volatile("" : : "r"(b) : "memory");
         for (int64_t i = 0; i < n; i++)
             b[i] *= 2;

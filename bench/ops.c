@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops over values in memory, one thread, each against the plainest loop that does the same:
+/* Ops over values in memory, one thread, each against the simplest loop that does the same:
  *
- *     filter         of random int64, every second one stays, batches of 1000
- *     padded_batch   of 64 rows of 4 to 64 floats, from a cache
- *     cache          replay of rows of 784 bytes in batches of 256, every byte looked at
+ *     filter         random int64, half of them kept, batches of 1000
+ *     padded_batch   64 rows of 4 to 64 floats, from a cache
+ *     cache          replays rows of 784 bytes in batches of 256, reading every byte
  *
  *     ops */
 #include <stdint.h>
@@ -24,7 +24,7 @@ enum {
     EPOCHS = 20
 };
 
-static uint64_t looked; /* what keeps the loops from being thrown away */
+static uint64_t looked; /* keeps the compiler from removing the loops */
 
 static uint64_t sum_of_bytes(const uint8_t *p, size_t n)
 {
@@ -44,7 +44,7 @@ static mr_iterator *open_one(mr_dataset *ds)
     return it;
 }
 
-/* Takes up to n batches. whole: every byte is looked at; else the first of each batch. */
+/* Takes up to n batches. whole: reads every byte; otherwise the first one of each batch. */
 static void run(mr_iterator *it, size_t n, size_t want, bool whole)
 {
     mr_status st;
@@ -97,7 +97,7 @@ static double compact(void *ctx)
 
 /* ---- from a cache ---- */
 
-static mr_iterator *replay; /* without end; the round that warms up fills its cache */
+static mr_iterator *replay; /* infinite; the warm-up round fills its cache */
 
 static void open_replay(const char *text)
 {
@@ -122,7 +122,7 @@ static double padded(void *ctx)
     return (double)(ROWS / PADDED) * PADDED * EPOCHS;
 }
 
-/* The rows lie one after the other. */
+/* The rows are contiguous. */
 static double fill_and_copy(void *ctx)
 {
     const float *rows = ctx, *p = rows;

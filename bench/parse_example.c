@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tf.train.Example into columns, one thread, against hand-written parsers for exactly these
- * messages: for the image the least that can be done, for 66 features a plain loop over entries,
- * for two lists (floats and integers, of fixed and of varying length) one pass over the bytes. */
+ * messages: for the image the minimum of work, for 66 features a plain loop over entries, for two
+ * lists (floats and integers, of fixed and of varying length) one pass over the bytes. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -22,7 +22,7 @@ typedef struct job {
     char names[KEYS][8]; /* NUL-padded: one compare of 8 bytes */
     size_t name_sizes[KEYS];
     bool is_float[KEYS];
-    mr_bytes *images; /* views, as the plan gives them */
+    mr_bytes *images; /* views, as the parser returns them */
     uint8_t *pixels;  /* NULL: the ceiling makes views too; else it copies the images here */
     int64_t *ints[KEYS];
     float *floats[KEYS];
@@ -150,7 +150,7 @@ static double measured(void *ctx)
 /* Columns of two lists, of 2 * DENSE and 2 * SPARSE values a row at most. */
 typedef struct lists {
     job j;
-    size_t ends[2][ROWS]; /* where a row's values end */
+    size_t ends[2][ROWS]; /* the end of each row's values */
     float dense[ROWS * 2 * DENSE];
     int64_t sparse[ROWS * 2 * SPARSE];
 } lists;
@@ -173,7 +173,7 @@ static inline uint64_t join(uint64_t x)
 }
 #endif
 
-/* A varint without a loop, where 8 bytes may be read and it is no longer. */
+/* Reads a varint of at most 8 bytes without a loop; 8 bytes must be readable. */
 LISTS static inline const uint8_t *varint_of_word(const uint8_t *p, const uint8_t *e, uint64_t *v)
 {
     uint64_t x, stops = 0;
@@ -187,7 +187,7 @@ LISTS static inline const uint8_t *varint_of_word(const uint8_t *p, const uint8_
     return p + (__builtin_ctzll(stops) >> 3) + 1;
 }
 
-/* The entries stand in the order of their names, "dense" and "sparse". */
+/* The entries are sorted by name: "dense", then "sparse". */
 LISTS static void hand_parse_lists(lists *l, const mr_bytes *record, size_t row)
 {
     const uint8_t *p = (const uint8_t *)record->data, *e = p + record->size, *end, *entry, *key;
@@ -240,7 +240,7 @@ static double lists_measured(void *ctx)
     return measured(&((lists *)ctx)->j);
 }
 
-/* varying: 1 to twice as many values as of fixed length. */
+/* varying: 1 to twice the number of values of the fixed length. */
 static lists *make_lists(bool varying)
 {
     static float floats[2 * DENSE];

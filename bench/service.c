@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data service with one dispatcher, one worker and one client on this host: 1 MiB elements by
- * TCP against blocking sends and receives of 1 MiB over loopback, and through shared memory against
- * a loop that copies each element once, into as much memory as the service has on its way; 1 KiB
- * records, verified on the worker and batched here, against the local pipeline in one thread, also
- * by CPU seconds, which a busy machine changes less; exactly once against parallel_epochs.
+/* The data service with one dispatcher, one worker and one client on this host:
  *
- * For the records worker and client are kept on a core each, and the local pipeline on the
- * worker's: where they share one, or move, the rate says where they were put. The local pipeline
- * never waits: what it did not have of its core, others took. They take less from a worker, which
- * sleeps and is let in first, and the ratio of rates says too much then.
+ *   - 1 MiB elements over TCP, against blocking sends and receives of 1 MiB over loopback
+ *   - 1 MiB elements through shared memory, against a loop that copies each element once, into as
+ *     much memory as the service has in flight
+ *   - 1 KiB records, verified on the worker and batched here, against the local pipeline in one
+ *     thread; also by CPU seconds, which a busy machine changes less
+ *   - exactly once, against parallel_epochs
  *
- *     service [MIB]     in each round, default 1024, at least 256: of less, most was on its way
- *                       before
+ * For the records, worker and client are each kept on one core, and the local pipeline on that of
+ * the worker: if they shared one or moved, the rate would only show where they were placed. The
+ * local pipeline never waits, so that other programs account for any part of its core that it did
+ * not get. They take less from a worker, which sleeps and is scheduled first; the ratio of rates is
+ * then too high.
  *
- * Each part wants a core of its own: on a machine that is busy, or has less than three, the ratios
- * say little. */
+ *     service [MIB]     in each round, default 1024, at least 256: with less, most of the data
+ *                       was in flight before the round
+ *
+ * Each part needs a separate core: on a busy machine, or with fewer than three cores, the ratios
+ * mean little. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -40,7 +44,7 @@ enum {
     MOST_CHILDREN = 8
 };
 
-/* 16 elements of 1 MiB, that the worker has in memory from the second time on. */
+/* 16 elements of 1 MiB, which the worker has in memory from the second pass on. */
 static const char elements[] = "range(2097152).batch(131072).cache().repeat(1000000)";
 
 static pid_t children[MOST_CHILDREN];
@@ -54,7 +58,7 @@ static void end_children(void)
         waitpid(children[i], NULL, 0);
 }
 
-/* Starts one of the service's programs, on these CPUs unless NULL; address: where it is ready. */
+/* Starts one of the service's programs, on these CPUs unless NULL; *address = where it listens. */
 static void start(const char *program, const cpu_set_t *cpus, const char *verb, const char *option,
                   const char *value, char address[128])
 {
@@ -88,7 +92,7 @@ typedef struct job {
     size_t n; /* elements in a round */
     mr_dataset *ds[2];
     mr_iterator *it[2]; /* measured, ceiling */
-    int64_t threads;    /* of iterators that are opened for each round */
+    int64_t threads;    /* of iterators opened for each round */
     int tcp;
     char *source, *target;
     size_t at;
@@ -171,7 +175,7 @@ static void keep_to(const cpu_set_t *cpus)
         bench_die("cannot keep a thread on one core");
 }
 
-/* Opens, reads and closes on these CPUs: its threads are made there. */
+/* Opens, reads and closes on these CPUs, so that its threads start there. */
 static double all_rows_on(const job *j, int cpus, mr_dataset *ds, bool one_thread)
 {
     if (j->is_apart)
@@ -306,7 +310,7 @@ static void siblings(size_t cpu, char line[256])
         fclose(f);
 }
 
-/* Finds a core each for the worker and the client, where this process may use two. */
+/* Finds a core for the worker and one for the client, if this process may use two. */
 static void part(job *j)
 {
     cpu_set_t *all = &j->cpus[2];
@@ -326,7 +330,7 @@ static void part(job *j)
     j->is_apart = found == 2 && sched_setaffinity(0, sizeof *all, all) == 0;
 }
 
-/* With a dispatcher and a worker of its own: those of the other rows may use all CPUs. */
+/* With a separate dispatcher and worker: those of the other rows may use all CPUs. */
 static void run_records(job *j, const char *program)
 {
     char path[] = "/tmp/millrace-bench-XXXXXX", text[512], at[128], worker[128];
@@ -350,16 +354,16 @@ static void run_records(job *j, const char *program)
     double served = j->seconds[0] / gb[0], local = j->seconds[2] / gb[1];
     printf("%-28s worker %.3f, client %.3f, local %.3f s/GB   ratio of the worker %.2f\n",
            "1 KiB records, CPU", served, j->seconds[1] / gb[0], local, local / served);
-    printf("%-28s %s; local had %.0f %% of its own\n", "1 KiB records, cores",
+    printf("%-28s %s; local had %.0f %% of its core\n", "1 KiB records, cores",
            j->is_apart ? "worker and local on one, client on another"
-                       : "not kept apart: there are no two",
+                       : "not on separate cores: only one is available",
            100 * j->seconds[2] / j->local_time);
     mr_dataset_unref(j->ds[0]);
     mr_dataset_unref(j->ds[1]);
     unlink(path);
 }
 
-/* MiB in each round, as the command line says. */
+/* MiB in each round, from the command line. */
 static size_t round_size(int argc, char **argv)
 {
     char *end = NULL;
@@ -367,8 +371,8 @@ static size_t round_size(int argc, char **argv)
     if (argc <= 2 && (argc < 2 || (end != argv[1] && !*end)) && n >= LEAST && n <= MOST)
         return (size_t)n;
     fprintf(stderr,
-            "usage: service [MIB]: the MiB of each round, %d to %d; with fewer, most of a round is "
-            "what was on its way before it\n",
+            "usage: service [MIB]: MiB in each round, %d to %d; with fewer, most of a round "
+            "was in flight before it\n",
             LEAST, MOST);
     exit(2);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shuffle(100,000) of 784-byte elements into batches of 256, one thread: resident rows against
- * index and gather, rows streamed from records against the loop that copies each row into its slot
- * and out of it again. All draw from Philox, as the op must.
+ * index and gather, rows streamed from records against a loop that copies each row into its slot
+ * and out again. All draw from Philox, as the op does.
  *
- *     shuffle [DIR]       a file of 300,000 records is made in DIR (default /tmp) */
+ *     shuffle [DIR]       writes a file of 300,000 records to DIR (default /tmp) */
 #include <stdint.h>
 #include <string.h>
 

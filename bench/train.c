@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of training on the CPU, their input in the replicas' memory already:
+/* Training steps on the CPU, with their input already in the replicas' memory:
  *
- *     train                                what a step takes, beside the sum of its primitives run
- *                                          alone (oneDNN's, and loops for the rest); two replicas
- *                                          beside one, beside two that have nothing to do with each
- *                                          other, and beside two that read each other's gradients
- *                                          and do no more with them; what part of the time of
- *                                          their sums is beside other work; what is around a step
- *                                          of an empty model; how fast fit takes batches
+ *     train                                the time of a step, next to the sum of its primitives
+ *                                          run alone (oneDNN's, and loops for the rest); two
+ *                                          replicas, next to one, to two independent ones, and to
+ *                                          two that only read each other's gradients; how much of
+ *                                          the time of their sums overlaps with other work; the
+ *                                          overhead of a step of an empty model; how fast fit takes
+ *                                          batches
  *     train --replicas                     two replicas alone
  *     train --serve MODEL BATCH REPLICAS   for each line N of standard input runs N steps and
- *                                          prints the seconds they took, by the clock and of the
- *                                          processor (bench/peers/train.py); MODEL: mlp, cnn, empty
+ *                                          prints the wall-clock and CPU seconds that they took
+ *                                          (bench/peers/train.py); MODEL: mlp, cnn, empty
  *
- * The models are the quickstart's and the Keras guide's, with Adam. --all: each primitive too. Run
- * it on one core (taskset) for the first part; the second needs two. Ratios are of processor time,
- * which other programs disturb least, but for two replicas, where it is the clock that counts. */
+ * The models are the quickstart's and the Keras guide's, with Adam. --all: each primitive too.
+ * Run it on one core (taskset) for the first part; the second needs two. Ratios are of CPU time,
+ * which other programs disturb least, except for two replicas, where wall-clock time counts. */
 #include <dnnl.h>
 #include <math.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ enum {
 
 static _Thread_local mr_status st;
 
-/* As the streams of the device do: what Adam remembers of a gradient of 0 comes to them. */
+/* As the device's streams do: Adam's moments of a zero gradient become denormal. */
 static void flush_denormals(void)
 {
 #if defined(__x86_64__)
@@ -80,14 +80,14 @@ typedef struct job {
     struct exchange *exchange; /* with another job, or NULL */
 } job;
 
-/* Of two jobs of one replica that wait for each other after the backward pass of every step and
- * read each other's gradients once: what synchronous replicas cannot do without. */
+/* Two jobs of one replica that wait for each other after the backward pass of every step and read
+ * each other's gradients once: the minimum that synchronous replicas need. */
 typedef struct exchange {
     const struct exchange *other;
     _Atomic long *arrived; /* of both, since they began */
     long meetings;
     const float *gradients[MAX_VARIABLES];
-    uint64_t read; /* of no meaning: what was read is used */
+    uint64_t read; /* meaningless: it uses the values read */
 } exchange;
 
 CLONES static uint64_t read_all(const float *x, size_t n)
@@ -240,8 +240,8 @@ static dnnl_memory_desc_t tensor(dnnl_format_tag_t tag, int rank, const dnnl_dim
     tensor(tag, sizeof((dnnl_dim_t[]){__VA_ARGS__}) / sizeof(dnnl_dim_t),                          \
            (dnnl_dim_t[]){__VA_ARGS__})
 
-/* Adds the primitive that desc describes, with memory for whatever it reads and writes; returns its
- * description, a hint for those that go backward. */
+/* Adds the primitive of desc, with memory for everything it reads and writes; returns its
+ * description, a hint for backward primitives. */
 static dnnl_primitive_desc_t add(const char *name, const void *desc, bool relu,
                                  dnnl_primitive_desc_t hint)
 {
@@ -286,7 +286,7 @@ static void add_loop(const char *name, void (*loop)(size_t n), size_t n)
     primitives[n_primitives++] = (primitive){.name = name, .loop = loop, .n = n};
 }
 
-/* The three of a dense layer; the first has no gradient by data. */
+/* The three primitives of a dense layer; the first layer has no gradient by data. */
 static void add_dense(dnnl_dim_t rows, dnnl_dim_t in, dnnl_dim_t out, bool relu, bool first)
 {
     dnnl_memory_desc_t x = TENSOR(dnnl_nc, rows, in), w = TENSOR(dnnl_format_tag_any, out, in),
@@ -310,7 +310,7 @@ static void add_relu_backward(dnnl_memory_desc_t y)
                                              dnnl_eltwise_relu_use_dst_for_bwd, &y, 0, 0));
     primitive *forward = &primitives[n_primitives];
     dnnl_primitive_desc_t hint = add("", &d, false, NULL);
-    dnnl_primitive_destroy(forward->primitive); /* it was needed for the hint alone */
+    dnnl_primitive_destroy(forward->primitive); /* it was needed only for the hint */
     *forward = (primitive){0};
     n_primitives--;
     must_dnnl(dnnl_eltwise_backward_desc_init(&d, dnnl_eltwise_relu_use_dst_for_bwd, &y, &y, 0, 0));
@@ -417,7 +417,7 @@ static double median(double *v, size_t n)
     return v[n / 2];
 }
 
-/* A step beside each of its primitives run alone, in turns. */
+/* A step and each of its primitives alone, in turns. */
 static void beside_primitives(const char *name, size_t batch, bool say_all)
 {
     static double times[MAX_PRIMITIVES][ROUNDS], steps[ROUNDS];
@@ -461,7 +461,7 @@ static double seconds_of(job *j, long steps)
     return bench_now() - began;
 }
 
-/* What part of the time of the sums is beside the backward pass. */
+/* How much of the time of the sums overlaps with the backward pass. */
 static void overlap_of(job *j)
 {
     enum { STEPS = 1000 };
@@ -475,7 +475,7 @@ static void overlap_of(job *j)
            1 - t.exposed_seconds / t.seconds);
 }
 
-/* One replica that has a core to itself. */
+/* One replica on a core that nothing else uses. */
 typedef struct lone {
     const char *name;
     size_t batch;
@@ -501,7 +501,7 @@ static void *lone_main(void *lone_)
     return NULL;
 }
 
-/* The cores of the first two of this process; the same one twice where it has no other. */
+/* The first two cores of this process; the same one twice if it has only one. */
 static void two_cores(int cores[2])
 {
     cpu_set_t set;
@@ -515,7 +515,7 @@ static void two_cores(int cores[2])
         cores[1] = cores[0];
 }
 
-/* The first n at the same time. */
+/* Runs the first n at the same time. */
 static double seconds_apart(lone *l, size_t n, long steps, bool exchanges)
 {
     _Atomic long arrived = 0;
@@ -533,9 +533,9 @@ static double seconds_apart(lone *l, size_t n, long steps, bool exchanges)
     return bench_now() - began;
 }
 
-/* The same batch a replica: twice the work, where all goes well, in the same time. What the machine
- * gives two that have nothing to do with each other, and two that exchange gradients and do not sum
- * them, is measured beside it. */
+/* The same batch for each replica: ideally twice the work in the same time. Also measures two
+ * independent replicas, and two that exchange gradients without summing them: the limits of the
+ * machine. */
 static void beside_one_replica(const char *name, size_t batch)
 {
     double one[ROUNDS], two[ROUNDS], apart[ROUNDS], least[ROUNDS], alone[ROUNDS], ratio[ROUNDS];

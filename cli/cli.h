@@ -87,6 +87,8 @@ const char **cli_words(int argc);
 /* Words that hold several with commas between, as in "mse,top_k(k=5)", become those; the words are
  * arguments of the program, and are cut in place. */
 void cli_split_at_commas(cli_texts *t);
+/* Bytes of a size such as 512M (CLI_SIZE); 0: text is not a size. */
+int64_t cli_size(const char *text);
 /* Prints "millrace show: <message>" on stderr (cmd NULL: "millrace: <message>"), made printable;
  * returns status. */
 int cli_error(const cli_command *cmd, int status, const char *fmt, ...) MR_PRINTF(3, 4);
@@ -94,6 +96,8 @@ int cli_error(const cli_command *cmd, int status, const char *fmt, ...) MR_PRINT
 int cli_usage(const cli_command *cmd, const char *fmt, ...) MR_PRINTF(2, 3);
 /* Prints "millrace: <status>" on stderr; returns status. */
 int cli_fail(const mr_status *st, int status);
+/* Flushes stdout; a failed write is reported on stderr: CLI_FAILED. */
+int cli_flush(int status);
 
 /* Options of every command that runs a graph. */
 typedef struct cli_run {
@@ -139,6 +143,4 @@ mr_code cli_print_line(FILE *f, const mr_spec *spec, const mr_block *b, size_t r
 void cli_print_string(FILE *f, const char *s, size_t n); /* a JSON string or {"b64": ...} */
 void cli_print_double(FILE *f, double v);
 void cli_print_float(FILE *f, float v);
-/* Flushes stdout; a failed write is reported on stderr: CLI_FAILED. */
-int cli_flush(int status);
 #endif

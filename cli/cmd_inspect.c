@@ -86,16 +86,16 @@ static void print_record(int64_t number, const mr_bytes *r, const mr_bytes *unpa
 
 /* Shows the next record, if that is wanted. A frame that cannot be read is an error where all are
  * checked, or its dictionary was named. */
-static mr_code look_at(mr_frames *f, const char *path, const inspect_opts *o, const report *r,
+static mr_code look_at(mr_zstd_records *f, const char *path, const inspect_opts *o, const report *r,
                        const mr_bytes *record, mr_status *st)
 {
-    bool shown = !o->json && r->records < o->examples, frame = mr_is_frame(record);
+    bool shown = !o->json && r->records < o->examples, frame = mr_is_zstd_record(record);
     mr_array text = {0};
     mr_code rc = MR_OK;
     if (!shown && !o->verify)
         return MR_OK;
     if (frame)
-        rc = mr_frames_read(f, path, record, 1, 1, &text, st);
+        rc = mr_zstd_records_read(f, path, record, 1, 1, &text, st);
     if (shown)
         print_record(r->records, record, text.data, rc == MR_OK ? NULL : st);
     mr_array_reset(&text);
@@ -108,7 +108,7 @@ static mr_code look_at(mr_frames *f, const char *path, const inspect_opts *o, co
     return rc;
 }
 
-static void examine(const char *path, mr_frames *f, const inspect_opts *o, report *r)
+static void examine(const char *path, mr_zstd_records *f, const inspect_opts *o, report *r)
 {
     mr_reader *reader = NULL;
     mr_array a = {0};
@@ -189,14 +189,14 @@ static void print_text(const report *r, const inspect_opts *o)
 static int inspect(const char *path, const inspect_opts *o, int status)
 {
     report r;
-    mr_frames *frames = NULL;
+    mr_zstd_records *frames = NULL;
     mr_status st;
-    if (mr_frames_open(&frames, o->dictionary, cli_cancel(), &st) != MR_OK)
+    if (mr_zstd_records_open(&frames, o->dictionary, cli_cancel(), &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
     if (!o->json)
         print_name(path);
     examine(path, frames, o, &r);
-    mr_frames_close(frames);
+    mr_zstd_records_close(frames);
     if (cli_interrupted())
         return status;
     if (o->json)

@@ -83,7 +83,7 @@ static int run(const show_opts *o, const mr_dist_dataset *dd, mr_ledger *ledger)
     if (status == CLI_OK && o->has_save_after) {
         cli_warn_of_end(o, left);
         mr_code rc = mr_dist_iterator_save(it, &bytes, &size, &st);
-        status = cli_store_state(o->state, rc, bytes, size, epoch, &st);
+        status = cli_store_state(o, rc, bytes, size, epoch, &st);
     }
     mr_dist_iterator_close(it);
     return cli_flush(status);
@@ -103,7 +103,7 @@ int cli_show_replicas(const show_opts *o, const char *text, size_t size)
     mr_dist_dataset *dd = NULL;
     int status = cli_distribute(&o->distribution, &o->run, text, size, NULL, &dd);
     if (status < 0)
-        status = o->spec ? cli_show_spec(mr_dist_dataset_spec(dd)) : show_steps(o, dd);
+        status = o->spec ? cli_show_spec(o, mr_dist_dataset_spec(dd)) : show_steps(o, dd);
     mr_dist_dataset_free(dd);
     return status;
 }

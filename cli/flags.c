@@ -1,52 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flags from tables. */
+/* Parses flags by tables of them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cli/cli.h"
-#include "pipeline/files/whole_file.h"
-#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/params/guess.h"
-
-enum { MOST_TEXT = 1 << 27 /* bytes of a file with an expression */ };
-
-int cli_error(const cli_command *cmd, int status, const char *fmt, ...)
-{
-    char text[1024], clean[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    mr_text_visible(text, false, clean, sizeof clean);
-    fflush(stdout);
-    fprintf(stderr, "millrace%s%s: %s\n", cmd ? " " : "", cmd ? cmd->name : "", clean);
-    return status;
-}
-
-int cli_usage(const cli_command *cmd, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return cli_error(cmd, CLI_USAGE, "%s; see 'millrace %s --help'", text, cmd->name);
-}
-
-int cli_fail(const mr_status *st, int status)
-{
-    char text[2048];
-    mr_status_format(st, text, sizeof text);
-    fflush(stdout);
-    fprintf(stderr, "millrace: %s\n", text);
-    return status;
-}
 
 const char **cli_words(int argc)
 {
@@ -142,8 +105,7 @@ static int set_int(const cli_command *cmd, const cli_flag *f, const char *text)
     return -1;
 }
 
-/* Bytes of text such as 512M; 0: it is no size. */
-static int64_t size_of(const char *text)
+int64_t cli_size(const char *text)
 {
     static const char units[] = "KMGT";
     char *end;
@@ -184,7 +146,7 @@ static int set_flag(const cli_command *cmd, const cli_flag *f, const char *text)
     case CLI_INT:
         return set_int(cmd, f, text);
     case CLI_SIZE:
-        *(int64_t *)f->value = size_of(text);
+        *(int64_t *)f->value = cli_size(text);
         if (!*(int64_t *)f->value)
             return cli_usage(cmd, "--%s needs a size in bytes, such as 512M or 2G, not '%s'",
                              f->name, text);
@@ -260,95 +222,4 @@ int cli_parse(const cli_command *cmd, const cli_flag *const *tables, int argc, c
             return rc;
     }
     return -1;
-}
-
-void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
-{
-    const char *limit = getenv("MILLRACE_MEMORY_LIMIT");
-    if (limit && *limit && !(r->opts.memory_limit = size_of(limit)))
-        exit(cli_error(
-            NULL, CLI_USAGE,
-            "MILLRACE_MEMORY_LIMIT is '%s', which is no size in bytes such as 512M or 2G", limit));
-    const cli_flag flags[] = {
-        {.name = "threads",
-         .kind = CLI_INT,
-         .value = &r->opts.threads,
-         .given = &r->opts.has_threads,
-         .what = "N",
-         .max = 1024,
-         .help = "threads to run on; 0: the calling thread alone; default: one per usable CPU"},
-        {.name = "block-rows",
-         .kind = CLI_INT,
-         .value = &r->opts.block_rows,
-         .what = "N",
-         .min = 1,
-         .max = INT64_MAX,
-         .help = "most rows in a block; default: by their size"},
-        {.name = "memory-limit",
-         .kind = CLI_SIZE,
-         .value = &r->opts.memory_limit,
-         .what = "SIZE",
-         .help = "resident memory at most, as in 512M or 2G: at the limit less is read ahead; "
-                 "default: $MILLRACE_MEMORY_LIMIT"},
-        {.name = "no-uring",
-         .kind = CLI_SWITCH,
-         .value = &r->opts.no_uring,
-         .help = "read files without io_uring"},
-        {.name = "seed",
-         .kind = CLI_INT,
-         .value = &r->seed,
-         .given = &r->opts.has_seed,
-         .what = "N",
-         .help = "seed for random operations that name none"},
-        {.name = "token-file",
-         .kind = CLI_TEXT,
-         .value = &r->token_file,
-         .what = "FILE",
-         .help = "a data service's token is in FILE; default: $MILLRACE_TOKEN_FILE"},
-        {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to standard error"},
-        {.name = "f",
-         .kind = CLI_TEXT,
-         .value = &r->file,
-         .what = "FILE",
-         .help = "read the expression from FILE, - for standard input"},
-    };
-    size_t n = sizeof flags / sizeof *flags - !with_file;
-    memcpy(table, flags, n * sizeof *flags);
-    table[n] = (cli_flag){0};
-}
-
-static void log_line(void *ctx, mr_log_level level, const char *message)
-{
-    static const char *const names[] = {"debug", "info", "warning", "error"};
-    (void)ctx;
-    fprintf(stderr, "millrace: %s: %s\n", names[level], message);
-}
-
-void cli_run_start(cli_run *r)
-{
-    r->opts.seed = (uint64_t)r->seed;
-    r->opts.cancel = cli_cancel();
-    r->opts.watch = true;
-    if (r->token_file)
-        setenv("MILLRACE_TOKEN_FILE", r->token_file, 1);
-    mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);
-}
-
-int cli_expression(const cli_command *cmd, const cli_run *r, const char *const *rest, size_t n_rest,
-                   char **text, size_t *size)
-{
-    if (n_rest + (r->file != NULL) != 1)
-        return n_rest ? cli_usage(cmd, "one expression is wanted, not %zu; quote it for the shell",
-                                  n_rest + (r->file != NULL))
-                      : cli_usage(cmd, "an expression is wanted");
-    if (r->file) {
-        mr_status st;
-        mr_file_read_opts opts = {.most = MOST_TEXT, .cancel = cli_cancel()};
-        if (mr_file_read(r->file, &opts, (void **)text, size, &st) == MR_OK)
-            return -1;
-        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_USAGE);
-    }
-    *size = strlen(rest[0]);
-    *text = mr_strdup(rest[0]);
-    return *text ? -1 : cli_usage(cmd, "out of memory");
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ending as a Unix tool should: SIGINT, SIGPIPE, a standard output that cannot be written. */
-#include <errno.h>
+/* Signals, handled as a Unix tool should: SIGINT, SIGTERM, SIGHUP, SIGPIPE. */
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/cli.h"
 
@@ -66,12 +64,4 @@ mr_cancel *cli_cancel(void)
 bool cli_interrupted(void)
 {
     return mr_cancel_is_cancelled(cancel);
-}
-
-int cli_flush(int status)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    fprintf(stderr, "millrace: standard output: %s\n", strerror(errno));
-    return status == CLI_OK ? CLI_FAILED : status;
 }

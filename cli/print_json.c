@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "pipeline/params/float_digits.h"
 #include "pipeline/utf8.h"
 
 static void print_base64(FILE *f, const unsigned char *s, size_t n)

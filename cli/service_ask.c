@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace service: asks a dispatcher how it is, and what to do. */
 #include <jansson.h>
-#include <math.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/service_commands.h"
 #include "pipeline/memory/alloc.h"
-#include "transport/service/request.h"
-#include "transport/service/dispatcher/dispatcher.h"
-#include "transport/service/status/status_render.h"
+#include "transport/service/dispatcher/service_requests.h"
 
 typedef struct asked {
-    mr__ask_opts opts;
-    double timeout;
+    const char *dispatcher;
+    mr_service_request_opts opts;
     bool json, watch;
     struct winsize terminal; /* 0 by 0: output is not cut */
 } asked;
 
 typedef struct verb {
-    cli_flag word;                                       /* what: its operand; NULL: none */
-    void (*print)(const asked *a, const json_t *report); /* NULL: nothing */
+    cli_flag word;                     /* what: its operand; NULL: none */
+    void (*print)(const json_t *rows); /* of a report; NULL: not one */
+    mr_code (*order)(const asked *a, const char *operand, mr_status *st); /* NULL: a report */
 } verb;
 
 /* ---- for people ---- */
@@ -69,67 +66,27 @@ static void print_table(const json_t *rows, const column *columns)
     }
 }
 
-static long long number(const json_t *report, const char *key)
-{
-    return (long long)json_integer_value(json_object_get(report, key));
-}
-
-static void print_status(const asked *a, const json_t *report)
-{
-    const char *state = json_string_value(json_object_get(report, "state"));
-    bool memory = state && strcmp(state, "memory") == 0;
-    printf("dispatcher %s: up %.0f s, account in %s%s\n", a->opts.dispatcher,
-           floor(json_number_value(json_object_get(report, "uptime_seconds"))),
-           memory ? "memory" : "", memory || !state ? "" : state);
-    printf("jobs %lld, workers %lld, streams %lld\n", number(report, "jobs"),
-           number(report, "workers"), number(report, "streams"));
-    if (json_is_true(json_object_get(report, "disk_full")))
-        puts("the account cannot be written: no new jobs are taken; free space under its --state");
-}
-
-/* What the status page shows. */
-static void print_page(const asked *a, const json_t *report)
-{
-    enum { HEAD = 4 };
-    mr__text t = {0};
-    size_t lines = a->terminal.ws_row;
-    const json_t *status = json_object_get(report, "status");
-    print_status(a, status);
-    mr__put_value(&t, &(mr__status_field){.key = "elements", .kind = MR__STATUS_NUMBER}, status, 0,
-                  false);
-    mr__put(&t, " elements acknowledged, ");
-    mr__put_value(&t, &(mr__status_field){.key = "elements_per_second", .kind = MR__STATUS_RATE},
-                  status, 0, false);
-    mr__put(&t, "\n");
-    mr__status_text(&t, mr__dispatcher_view, report, lines > HEAD ? lines - HEAD : lines,
-                    a->terminal.ws_col, time(NULL));
-    fputs(t.failed ? "out of memory\n" : t.data, stdout);
-    mr_free(t.data);
-}
-
 /* A job without a name goes by its number. */
-static void print_jobs(const asked *a, const json_t *report)
+static void print_jobs(const json_t *report)
 {
     static const column columns[] = {{"job", "JOB"},           {"mode", "MODE"},
                                      {"streams", "STREAMS"},   {"elements", "ELEMENTS"},
                                      {"finished", "FINISHED"}, {NULL, NULL}};
     size_t i;
     json_t *row;
-    (void)a;
     json_array_foreach(report, i, row) if (json_string_length(json_object_get(row, "job")) == 0)
         json_object_set(row, "job", json_object_get(row, "id"));
     print_table(report, columns);
 }
 
-static void print_workers(const asked *a, const json_t *report)
+static void print_workers(const json_t *report)
 {
     static const column columns[] = {
         {"worker", "WORKER"}, {"streams", "STREAMS"}, {"state", "STATE"}, {NULL, NULL}};
-    (void)a;
     print_table(report, columns);
 }
 
-static void print_streams(const asked *a, const json_t *report)
+static void print_streams(const json_t *report)
 {
     static const column columns[] = {{"stream", "STREAM"},
                                      {"worker", "WORKER"},
@@ -137,61 +94,70 @@ static void print_streams(const asked *a, const json_t *report)
                                      {"acknowledged", "ACKNOWLEDGED"},
                                      {"end", "END"},
                                      {NULL, NULL}};
-    (void)a;
     print_table(report, columns);
 }
 
-static void print_id(const asked *a, const json_t *report)
+/* ---- requests ---- */
+
+static mr_code cancel_job(const asked *a, const char *job, mr_status *st)
 {
-    (void)a;
-    printf("%s\n", json_string_value(json_object_get(report, "id")));
+    return mr_service_cancel(a->dispatcher, job, &a->opts, st);
 }
 
-static const verb page = {{.name = "page"}, print_page};
+static mr_code drain_worker(const asked *a, const char *worker, mr_status *st)
+{
+    return mr_service_drain(a->dispatcher, worker, &a->opts, st);
+}
+
 static const verb verbs[] = {
-    {{.name = "status", .help = "shows how the dispatcher is, with what it has"}, print_status},
-    {{.name = "jobs", .help = "shows the jobs"}, print_jobs},
-    {{.name = "workers", .help = "shows the workers"}, print_workers},
-    {{.name = "streams", .what = "JOB", .help = "shows the streams of a job"}, print_streams},
-    {{.name = "cancel", .what = "JOB", .help = "ends a job"}, NULL},
+    {{.name = "status", .help = "shows how the dispatcher is, with what it has"}, NULL, NULL},
+    {{.name = "jobs", .help = "shows the jobs"}, print_jobs, NULL},
+    {{.name = "workers", .help = "shows the workers"}, print_workers, NULL},
+    {{.name = "streams", .what = "JOB", .help = "shows the streams of a job"}, print_streams, NULL},
+    {{.name = "cancel", .what = "JOB", .help = "ends a job"}, NULL, cancel_job},
     {{.name = "drain", .what = "WORKER", .help = "has a worker give its streams back and end"},
-     NULL},
-    {{.name = "register", .what = "EXPR", .help = "makes a graph known by an id"}, print_id}};
+     NULL,
+     drain_worker},
+    {{.name = "register", .what = "EXPR", .help = "makes a graph known by an id"}, NULL, NULL}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
-/* ---- asking ---- */
-
-static mr_code ask_and_print(const asked *a, const verb *v, const char *name,
-                             const ProtobufCBinaryData *graph, mr_status *st)
+/* A wrong option is an error of usage, and so is a token file that cannot be read. */
+static int fail(const mr_status *st)
 {
-    Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
-    mr__message *m;
-    ask.request = 1;
-    ask.what = (char *)(uintptr_t)v->word.name;
-    ask.name = (char *)(uintptr_t)name;
-    if (graph)
-        ask.graph = *graph;
-    MR_TRY(mr__ask(&a->opts, &ask, &m, st));
-    const char *text = m->report->json[0] ? m->report->json : "{}";
+    return st->code == MR_INVALID_ARGUMENT ? cli_error(&cli_service, CLI_USAGE, "%s", st->message)
+                                           : cli_fail(st, CLI_FAILED);
+}
+
+static mr_code show_report(const asked *a, const verb *v, const char *name, mr_status *st)
+{
+    char *text;
+    MR_TRY(mr_service_report(a->dispatcher, v->word.name, name, &a->opts, &text, st));
     json_t *report = json_loads(text, 0, NULL);
     mr_code rc = report ? MR_OK : mr_fail(st, MR_DATA_LOSS, "the report is not JSON: %.100s", text);
     if (rc == MR_OK && a->json)
         puts(text);
-    else if (rc == MR_OK && v->print)
-        v->print(a, report);
+    else if (rc == MR_OK)
+        v->print(report);
     json_decref(report);
-    mr__message_free(m);
+    mr_free(text);
     return rc;
 }
 
-static mr_code show_all(asked *a, mr_status *st)
+static mr_code show_status(asked *a, mr_status *st)
 {
-    if (a->watch && !a->json && isatty(STDOUT_FILENO)) {
+    char *text;
+    if (a->json)
+        return show_report(a, &verbs[0], NULL, st);
+    if (a->watch && isatty(STDOUT_FILENO)) {
         if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &a->terminal) != 0)
             a->terminal = (struct winsize){0};
         fputs("\033[H\033[2J", stdout); /* over what was there */
     }
-    return ask_and_print(a, a->json ? &verbs[0] : &page, "", NULL, st);
+    MR_TRY(mr_service_status_text(a->dispatcher, a->terminal.ws_row, a->terminal.ws_col, &a->opts,
+                                  &text, st));
+    fputs(text, stdout);
+    mr_free(text);
+    return MR_OK;
 }
 
 /* Once a second until it is interrupted; a dispatcher that is away for a while is waited for. */
@@ -199,9 +165,9 @@ static int watch(asked *a)
 {
     mr_status st;
     struct pollfd p = {.fd = -1, .events = POLLIN};
-    mr_code rc = show_all(a, &st);
+    mr_code rc = show_status(a, &st);
     if (rc != MR_OK)
-        return cli_fail(&st, CLI_FAILED);
+        return fail(&st);
     if (mr_cancel_fd(a->opts.cancel, &p.fd, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
     while (!cli_interrupted()) {
@@ -209,28 +175,47 @@ static int watch(asked *a)
         if (status != CLI_OK)
             return status;
         poll(&p, 1, 1000);
-        if (!cli_interrupted() && show_all(a, &st) != MR_OK && st.code != MR_CANCELLED)
+        if (!cli_interrupted() && show_status(a, &st) != MR_OK && st.code != MR_CANCELLED)
             cli_fail(&st, CLI_FAILED);
     }
     return CLI_OK;
 }
 
-static int register_expression(const asked *a, const verb *v, const char *text)
+static int register_expression(const asked *a, const char *text)
 {
     mr_status st;
     mr_dataset *ds;
     void *bytes = NULL;
+    char *id;
     size_t size = 0;
     int status = cli_dataset(NULL, text, strlen(text), &ds);
     if (status >= 0)
         return status;
-    mr_code rc = mr_dataset_to_proto(ds, &bytes, &size, &st);
+    mr_code rc = mr_dataset_to_proto(ds, &bytes, &size, &st); /* whether it can travel */
+    mr_free(bytes);
+    if (rc != MR_OK) {
+        mr_dataset_unref(ds);
+        return cli_fail(&st, CLI_USAGE);
+    }
+    rc = mr_service_register(a->dispatcher, ds, &a->opts, &id, &st);
     mr_dataset_unref(ds);
     if (rc != MR_OK)
-        return cli_fail(&st, CLI_USAGE);
-    rc = ask_and_print(a, v, "", &(ProtobufCBinaryData){size, bytes}, &st);
-    mr_free(bytes);
-    return rc == MR_OK ? cli_flush(CLI_OK) : cli_fail(&st, CLI_FAILED);
+        return fail(&st);
+    printf(a->json ? "{\"id\": \"%s\"}\n" : "%s\n", id);
+    mr_free(id);
+    return cli_flush(CLI_OK);
+}
+
+static mr_code ask(asked *a, const verb *v, const char *operand, mr_status *st)
+{
+    if (v == &verbs[0])
+        return show_status(a, st);
+    if (!v->order)
+        return show_report(a, v, operand, st);
+    MR_TRY(v->order(a, operand, st));
+    if (a->json)
+        puts("{}");
+    return MR_OK;
 }
 
 static int ask_for(asked *a, const verb *v, const char *operand)
@@ -238,24 +223,20 @@ static int ask_for(asked *a, const verb *v, const char *operand)
     mr_status st;
     if (a->watch)
         return watch(a);
-    if (v == &verbs[0])
-        return show_all(a, &st) == MR_OK ? cli_flush(CLI_OK) : cli_fail(&st, CLI_FAILED);
     if (strcmp(v->word.name, "register") == 0)
-        return register_expression(a, v, operand);
-    if (ask_and_print(a, v, operand, NULL, &st) != MR_OK)
-        return cli_fail(&st, CLI_FAILED);
-    return cli_flush(CLI_OK);
+        return register_expression(a, operand);
+    return ask(a, v, operand, &st) == MR_OK ? cli_flush(CLI_OK) : fail(&st);
 }
 
 static int run_with(int argc, char **argv, const char **rest)
 {
-    asked a = {.timeout = NAN};
-    const char *token_file = NULL;
+    asked a = {.opts.cancel = cli_cancel()};
+    bool has_timeout = false;
     size_t n_rest;
     const cli_flag flags[] = {
         {.name = "dispatcher",
          .kind = CLI_TEXT,
-         .value = &a.opts.dispatcher,
+         .value = &a.dispatcher,
          .what = "HOST:PORT",
          .help = "whom to ask"},
         {.name = "json", .kind = CLI_SWITCH, .value = &a.json, .help = "print the report as JSON"},
@@ -265,12 +246,13 @@ static int run_with(int argc, char **argv, const char **rest)
          .help = "status: show it again every second until interrupted"},
         {.name = "token-file",
          .kind = CLI_TEXT,
-         .value = &token_file,
+         .value = &a.opts.token_file,
          .what = "FILE",
          .help = "the token that the dispatcher asks for; default: $MILLRACE_TOKEN_FILE"},
         {.name = "timeout",
          .kind = CLI_FLOAT,
-         .value = &a.timeout,
+         .value = &a.opts.timeout,
+         .given = &has_timeout,
          .what = "SECONDS",
          .help = "how long to try; default: 5; drain: 30"},
         {0}};
@@ -295,15 +277,12 @@ static int run_with(int argc, char **argv, const char **rest)
                          v->word.what ? v->word.what : "no operand");
     if (a.watch && v != &verbs[0])
         return cli_usage(&cli_service, "--watch is for status");
-    if (!a.opts.dispatcher)
+    if (!a.dispatcher)
         return cli_usage(&cli_service, "--dispatcher HOST:PORT is wanted");
-    if ((rc = cli_address(&cli_service, "dispatcher", a.opts.dispatcher, false)) >= 0 ||
-        (rc = cli_token(&cli_service, token_file, &a.opts.token)) >= 0)
+    if ((rc = cli_address(&cli_service, "dispatcher", a.dispatcher, false)) >= 0)
         return rc;
-    if (isnan(a.timeout)) /* a worker takes up to 5 s to end */
-        a.timeout = strcmp(v->word.name, "drain") == 0 ? 30 : 5;
-    a.opts.timeout_ns = (int64_t)(fmin(a.timeout, 1e6) * 1e9);
-    a.opts.cancel = cli_cancel();
+    if (has_timeout && a.opts.timeout <= 0) /* one try; 0 would be the default */
+        a.opts.timeout = 1e-9;
     return ask_for(&a, v, v->word.what ? rest[1] : "");
 }
 

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_CLI_SERVICE_COMMANDS_H
 #define MR_CLI_SERVICE_COMMANDS_H
-/* The data service's commands, and what its daemons share. */
+/* The data service's commands, and the common part of its daemons. */
 #include "cli/cli.h"
-#include "transport/wire/handshake.h"
 
 extern const cli_command cli_dispatcher, cli_service, cli_worker;
 
-/* *out = the token in the file at path (NULL: the one that MILLRACE_TOKEN_FILE names; neither: no
- * token), without the white space at its end; kept until the program ends. -1, or an exit status
- * after the error was printed. */
-int cli_token(const cli_command *cmd, const char *path, mr__token *out);
 /* Whether text, the value of --flag (NULL: it was not given), is an address; listens: where port 0
  * is right. -1, or an exit status after the error was printed. */
 int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens);

@@ -14,27 +14,14 @@
 
 #include "cli/service_commands.h"
 #include "pipeline/log.h"
-#include "transport/net/address.h"
-#include "transport/wire/token_file.h"
+#include "transport/service/dispatcher/service_requests.h"
 
 enum { DRAIN_SECONDS = 5 };
-
-int cli_token(const cli_command *cmd, const char *path, mr__token *out)
-{
-    static mr__token kept;
-    mr_status st;
-    mr__token_free(&kept);
-    if (mr__token_read(path, &kept, &st) != MR_OK)
-        return cli_error(cmd, CLI_USAGE, "%s", st.message);
-    *out = kept;
-    return -1;
-}
 
 int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens)
 {
     mr_status st;
-    if (!text ||
-        (listens ? mr__address_check_form(text, &st) : mr__address_check(text, &st)) == MR_OK)
+    if (!text || mr_service_check_address(text, listens, &st) == MR_OK)
         return -1;
     return cli_usage(cmd, "--%s: %s", flag, st.message);
 }

@@ -5,21 +5,9 @@
 #include "cli/service_commands.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "transport/service/dispatcher/dispatcher_run.h"
+#include "transport/service/dispatcher/dispatcher_service.h"
 
-enum { MOST_WORKERS = 65536, AUTO_STREAMS = 8 };
-
-/* Whoever looked up the job's files has counted them. */
-static mr_code count_streams(void *ctx, const Mr__Wire__Job *job, uint32_t *n, mr_status *st)
-{
-    (void)ctx;
-    (void)st;
-    if (job->mode == MR__WIRE__MODE__DYNAMIC)
-        *n = (uint32_t)job->splits;
-    else
-        *n = job->streams ? job->streams : AUTO_STREAMS;
-    return MR_OK;
-}
+enum { MOST_WORKERS = 65536 };
 
 static void draining(void *ctx)
 {
@@ -54,27 +42,29 @@ static int split(const char *list, const char ***words, size_t *n)
     return -1;
 }
 
-static int serve(const mr__dispatcher_run_opts *opts)
+static int serve(const mr_service_dispatcher_opts *opts)
 {
     mr_status st;
-    mr__dispatcher_run *r;
-    mr_code rc = mr__dispatcher_run_open(&r, opts, &st);
+    mr_service_dispatcher *d;
+    mr_code rc = mr_service_dispatcher_open(&d, opts, &st);
+    if (rc == MR_INVALID_ARGUMENT)
+        return cli_error(&cli_dispatcher, CLI_USAGE, "%s", st.message);
     if (rc != MR_OK)
-        return cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+        return cli_fail(&st, CLI_FAILED);
     if (!opts->state)
         mr_log(MR_LOG_INFO, "the account is kept in memory and ends with this process; "
                             "--state DIR keeps it on disk");
-    printf("ready %s\n", mr__dispatcher_run_address(r));
+    printf("ready %s\n", mr_service_dispatcher_address(d));
     if (opts->status)
-        printf("status %s\n", mr__dispatcher_run_status_address(r));
+        printf("status %s\n", mr_service_dispatcher_status_address(d));
     int status = cli_flush(CLI_OK);
     if (status == CLI_OK) {
         cli_notify("READY=1");
-        rc = mr__dispatcher_run_serve(r, &st);
+        rc = mr_service_dispatcher_run(d, &st);
         if (rc != MR_OK)
             status = cli_fail(&st, CLI_FAILED);
     }
-    mr__dispatcher_run_close(r);
+    mr_service_dispatcher_close(d);
     return status;
 }
 
@@ -139,25 +129,22 @@ static int run_with(int argc, char **argv, const char **rest)
         return cli_usage(&cli_dispatcher, "unexpected '%s'; it takes options only", rest[0]);
     if (list && num_workers)
         return cli_usage(&cli_dispatcher, "--workers and --num-workers exclude each other");
-    mr__token token;
-    if ((rc = cli_token(&cli_dispatcher, token_file, &token)) >= 0 ||
-        (rc = cli_address(&cli_dispatcher, "listen", listen, true)) >= 0 ||
+    if ((rc = cli_address(&cli_dispatcher, "listen", listen, true)) >= 0 ||
         (rc = cli_address(&cli_dispatcher, "status", status, true)) >= 0 ||
         (list && (rc = split(list, &words, &n_words)) >= 0))
         return rc;
     cli_daemon_log(strcmp(log, "json") == 0);
     cli_daemon_files();
     cli_catch_termination();
-    rc = serve(&(mr__dispatcher_run_opts){.listen = listen,
-                                          .state = state,
-                                          .status = status,
-                                          .token = token,
-                                          .workers = words,
-                                          .n_workers = words ? n_words : (size_t)num_workers,
-                                          .loop = no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
-                                          .cancel = cli_cancel(),
-                                          .draining = draining,
-                                          .streams = count_streams});
+    rc = serve(&(mr_service_dispatcher_opts){.listen = listen,
+                                             .state = state,
+                                             .status = status,
+                                             .token_file = token_file,
+                                             .workers = words,
+                                             .n_workers = words ? n_words : (size_t)num_workers,
+                                             .no_uring = no_uring,
+                                             .cancel = cli_cancel(),
+                                             .draining = draining});
     mr_free(words);
     return cli_daemon_status(rc);
 }

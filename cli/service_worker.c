@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace worker: runs the data service's streams. */
-#include <sched.h>
 #include <string.h>
 
 #include "cli/service_commands.h"
-#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
-#include "transport/service/worker/file_roots.h"
-#include "transport/service/worker/worker_run.h"
+#include "transport/service/worker/worker_service.h"
 
 typedef struct worker_opts {
-    mr__worker_run_opts run;
-    const char *log, *token_file;
+    mr_service_worker_opts run;
+    const char *log;
     cli_texts roots, tags;
     int64_t threads;
     bool has_threads;
@@ -24,42 +20,26 @@ static void draining(void *ctx)
     cli_daemon_drains();
 }
 
-static int usable_cpus(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static int serve(const worker_opts *o)
 {
     mr_status st;
-    mr__worker_run *r;
-    mr_code rc = mr__worker_run_open(&r, &o->run, &st);
+    mr_service_worker *w;
+    mr_code rc = mr_service_worker_open(&w, &o->run, &st);
+    if (rc == MR_INVALID_ARGUMENT || (rc == MR_FAILED_PRECONDITION && !o->roots.n))
+        return cli_error(&cli_worker, CLI_USAGE, "%s", st.message);
     if (rc != MR_OK)
-        return cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
-    int status = -1;
-    if (!o->roots.n && !mr__worker_run_is_loopback(r))
-        status = cli_usage(&cli_worker,
-                           "%s is open to other hosts: name the directories that files may be "
-                           "opened below, by --root",
-                           mr__worker_run_address(r));
-    else if (!o->run.token.data && !mr__worker_run_is_loopback(r))
-        mr_log(MR_LOG_WARNING,
-               "%s is open to other hosts and needs no token; give --token-file to ask for one",
-               mr__worker_run_address(r));
-    if (status < 0) {
-        printf("ready %s\n", mr__worker_run_address(r));
-        if (o->run.status)
-            printf("status %s\n", mr__worker_run_status_address(r));
-        status = cli_flush(CLI_OK);
-    }
+        return cli_fail(&st, CLI_FAILED);
+    printf("ready %s\n", mr_service_worker_address(w));
+    if (o->run.status)
+        printf("status %s\n", mr_service_worker_status_address(w));
+    int status = cli_flush(CLI_OK);
     if (status == CLI_OK) {
         cli_notify("READY=1");
-        rc = mr__worker_run_serve(r, &st);
+        rc = mr_service_worker_run(w, &st);
         if (rc != MR_OK)
             status = cli_fail(&st, CLI_FAILED);
     }
-    mr__worker_run_close(r);
+    mr_service_worker_close(w);
     return status;
 }
 
@@ -67,20 +47,16 @@ static int start(worker_opts *o)
 {
     mr_status st;
     int rc;
-    if ((rc = cli_token(&cli_worker, o->token_file, &o->run.token)) >= 0 ||
-        (rc = cli_address(&cli_worker, "dispatcher", o->run.dispatcher, false)) >= 0 ||
+    if ((rc = cli_address(&cli_worker, "dispatcher", o->run.dispatcher, false)) >= 0 ||
         (rc = cli_address(&cli_worker, "listen", o->run.listen, true)) >= 0 ||
         (rc = cli_address(&cli_worker, "status", o->run.status, true)) >= 0)
         return rc;
     cli_daemon_log(strcmp(o->log, "json") == 0);
     cli_daemon_files();
-    const mr__system *below;
-    if (mr__roots_set(o->roots.v, o->roots.n, &below, &st) != MR_OK)
-        return cli_fail(&st, CLI_USAGE);
-    mr__system_set(below);
+    if (mr_service_restrict_files(o->roots.v, o->roots.n, &st) != MR_OK)
+        return cli_error(&cli_worker, CLI_USAGE, "--root: %s", st.message);
     cli_catch_termination();
-    if (mr_executor_new(o->has_threads ? (int)o->threads : usable_cpus(), &o->run.executor, &st) !=
-        MR_OK)
+    if (o->has_threads && mr_executor_new((int)o->threads, &o->run.executor, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
     rc = serve(o);
     mr_executor_free(o->run.executor);
@@ -98,7 +74,6 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
                      .roots.v = roots,
                      .tags.v = tags};
     size_t n_rest;
-    bool no_uring = false;
     const cli_flag flags[] = {
         {.name = "dispatcher",
          .kind = CLI_TEXT,
@@ -142,12 +117,12 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
                  "free one; default: no page"},
         {.name = "token-file",
          .kind = CLI_TEXT,
-         .value = &o.token_file,
+         .value = &o.run.token_file,
          .what = "FILE",
          .help = "the service's token is in FILE; default: $MILLRACE_TOKEN_FILE"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
-         .value = &no_uring,
+         .value = &o.run.no_uring,
          .help = "wait for connections without io_uring"},
         {.name = "log",
          .kind = CLI_TEXT,
@@ -166,7 +141,6 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
         return cli_usage(&cli_worker, "--dispatcher HOST:PORT is needed");
     if (o.run.memory_limit && o.run.memory_limit < 16 << 20)
         return cli_usage(&cli_worker, "--memory-limit must be at least 16M");
-    o.run.loop = no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO;
     o.run.tags = o.tags.v;
     o.run.n_tags = o.tags.n;
     return start(&o);

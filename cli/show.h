@@ -5,6 +5,7 @@
 #include "cli/distributed.h"
 
 typedef struct show_opts {
+    const cli_command *cmd; /* for messages */
     cli_run run;
     cli_distribution distribution;
     int64_t limit, epochs, save_after;
@@ -12,14 +13,18 @@ typedef struct show_opts {
     const char *state, *restore, *ledger;
 } show_opts;
 
-/* Prints it on a line. */
-int cli_show_spec(const mr_spec *spec);
 int cli_show_replicas(const show_opts *o, const char *text, size_t size);
+
+/* ---- show_state.c ---- */
+
+/* Prints it on a line. */
+int cli_show_spec(const show_opts *o, const mr_spec *spec);
 /* The position that --restore names. *epoch: how many passes had ended before it. */
 int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoch);
 /* Warns that the data ended `left` elements (or steps) before the place that --save-after names. */
 void cli_warn_of_end(const show_opts *o, int64_t left);
-/* Writes a position that mr_..._save returned with rc (its error otherwise); frees bytes. */
-int cli_store_state(const char *path, mr_code rc, void *bytes, size_t size, int64_t epoch,
+/* Writes a position that mr_..._save returned with rc (its error otherwise) to the file of --state;
+ * frees bytes. */
+int cli_store_state(const show_opts *o, mr_code rc, void *bytes, size_t size, int64_t epoch,
                     mr_status *st);
 #endif

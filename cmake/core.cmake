@@ -17,7 +17,7 @@ endif()
 
 # Loops over whole columns: gcc vectorises them fully at -O3 only.
 set_source_files_properties(pipeline/functions/library/arithmetic.c pipeline/functions/library/comparison.c
-  pipeline/functions/library/logic.c pipeline/functions/library/reduction.c pipeline/functions/library/casts.c
+  pipeline/functions/library/logic.c pipeline/functions/library/reduction.c pipeline/functions/compiler/array_cast.c
   pipeline/functions/library/creation.c pipeline/functions/library/axis_reduction.c
   pipeline/functions/library/cumsum.c pipeline/functions/library/elementary.c
   pipeline/functions/library/image_resize.c pipeline/functions/library/image_values.c

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FNV_H
 #define MR_PIPELINE_FNV_H
-/* FNV-1a, 64 bits (Fowler, Noll, Vo): for names and fingerprints, not against an adversary. */
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): for names and fingerprints; not safe against an adversary. */
 #include <stddef.h>
 #include <stdint.h>
 
 #define MR__FNV_BASIS UINT64_C(14695981039346656037)
 
-/* h, MR__FNV_BASIS at first, with n more bytes. */
+/* Extends hash h, initially MR__FNV_BASIS, by n bytes. */
 static inline uint64_t mr__fnv1a(uint64_t h, const void *p, size_t n)
 {
     const unsigned char *bytes = p;

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* Messages are rare, so a lock keeps fn and ctx together; the level is read without it. */
+/* The lock keeps fn and ctx consistent; messages are rare enough. The level is read without it. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static mr_log_fn log_fn;
 static void *log_ctx;
@@ -16,7 +16,7 @@ void mr_log_set(mr_log_fn fn, void *ctx, mr_log_level level)
     pthread_mutex_lock(&log_lock);
     log_fn = fn;
     log_ctx = ctx;
-    /* Relaxed: a message raced by this call may go either way. */
+    /* Relaxed: a message concurrent with this call may be filtered by either level. */
     atomic_store_explicit(&log_least, fn ? (int)level : MR_LOG_ERROR + 1, memory_order_relaxed);
     pthread_mutex_unlock(&log_lock);
 }

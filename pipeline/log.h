@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_LOG_H
 #define MR_PIPELINE_LOG_H
-/* Logging: one callback for the process, none by default. The library itself never prints.
- * Failures are reported by the status; the log is for what is none (io_uring is forbidden here, an
- * unfinished cache was thrown away).
+/* Logging through one callback per process, unset by default. The library itself never prints.
+ * Failures are reported through mr_status; the log is for events that are not failures (io_uring is
+ * not permitted, an unfinished cache was discarded).
  *
  * thread   any
  * since    0.1 */
@@ -15,15 +15,15 @@ extern "C" {
 
 typedef enum mr_log_level { MR_LOG_DEBUG, MR_LOG_INFO, MR_LOG_WARNING, MR_LOG_ERROR } mr_log_level;
 
-/* message is one printable line without its end, valid during the call. May be called from several
- * threads at once; must not call back into Millrace. */
+/* message is printable text without a trailing newline, valid during the call. May be called from
+ * several threads at once; must not call back into Millrace. */
 typedef void (*mr_log_fn)(void *ctx, mr_log_level level, const char *message);
 
-/* Sends messages of at least `level` to fn (NULL: nowhere). Call it before other threads use
+/* Sends messages of at least `level` to fn; NULL disables logging. Call it before other threads use
  * Millrace, or with a ctx that outlives them. */
 MR_API void mr_log_set(mr_log_fn fn, void *ctx, mr_log_level level);
 
-/* Formats and sends one message; costs a load and a compare where no callback is set. */
+/* Formats and logs one message. Costs a load and a compare if no callback is set. */
 MR_API void mr_log(mr_log_level level, const char *fmt, ...) MR_PRINTF(2, 3);
 
 #ifdef __cplusplus

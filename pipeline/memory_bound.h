@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_MEMORY_BOUND_H
 #define MR_PIPELINE_MEMORY_BOUND_H
-/* The most bytes that one allocation of this thread may have. Set while an op of a run with a
- * memory limit works, so that no element that a damaged file claims takes the process down.
+/* The size limit of a single allocation in this thread, in bytes. Set while an op runs under a
+ * memory limit, so that a damaged file that claims a huge element cannot bring the process down.
  *
- * thread   any; each has its own */
+ * thread   any; the bound is thread-local */
 #include <stddef.h>
 
-/* SIZE_MAX: no bound. Returns what was set before. */
+/* SIZE_MAX: no bound. Returns the previous bound. */
 size_t mr__memory_bound_set(size_t bytes);
 size_t mr__memory_bound(void);
 #endif

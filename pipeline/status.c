@@ -22,7 +22,7 @@ void mr_status_init(mr_status *st)
 mr_code mr_failv(mr_status *st, mr_code code, const char *fmt, va_list ap)
 {
     if (st) {
-        /* The arguments may point into *st itself: format first, clear the place after. */
+        /* The arguments may point into *st: format before clearing it. */
         char text[sizeof st->message];
         vsnprintf(text, sizeof text, fmt, ap);
         mr_status_init(st);
@@ -125,19 +125,19 @@ mr_code mr_fail_memory(mr_status *st, size_t bytes, const char *what)
     size_t bound = mr__memory_bound();
     if (bytes > bound)
         mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                "out of memory: %zu bytes for %s, and with this memory limit nothing may have more "
-                "than %zu; raise it, or use smaller elements, buffers or batches",
+                "out of memory: cannot allocate %zu bytes for %s: this memory limit allows at most "
+                "%zu per allocation; raise it, or use smaller elements, buffers or batches",
                 bytes, what, bound);
     else
         mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                "out of memory: %zu bytes for %s could not be had; use smaller buffers or batches",
+                "out of memory: cannot allocate %zu bytes for %s; use smaller buffers or batches",
                 bytes, what);
     if (st)
         st->sys_errno = ENOMEM;
     return MR_RESOURCE_EXHAUSTED;
 }
 
-/* Copies text into a field; too long a text keeps its tail, where file names differ. */
+/* Copies text into a field. Text that is too long keeps its tail, where file names differ. */
 static void keep_tail(char *field, size_t size, const char *text)
 {
     size_t n = strlen(text);
@@ -179,8 +179,8 @@ void mr_status_set_op(mr_status *st, const char *op_path)
         keep_tail(st->op, sizeof st->op, op_path);
 }
 
-/* Bytes from p that a terminal would obey rather than show: a control byte, or one of U+0080 to
- * U+009F in UTF-8. */
+/* Length of the control character at p: an ASCII control byte, or U+0080 to U+009F in UTF-8. 0 if
+ * p starts a printable character. */
 static size_t control_bytes(const unsigned char *p)
 {
     if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
@@ -210,8 +210,8 @@ size_t mr_text_visible(const char *text, bool lines, char *buf, size_t size)
     return n;
 }
 
-/* Where the two lines of the text form begin that a message shows at its end, the place and the
- * caret; NULL: it shows none. A flag may stand before them: "--data: line 1, column 3". */
+/* Finds the two lines at the end of a syntax error's message that show the source line and a caret.
+ * NULL if it has none. A flag may precede the message: "--data: line 1, column 3". */
 static const char *place_shown(const char *message)
 {
     const char *words = message;
@@ -239,11 +239,11 @@ size_t mr_status_format(const mr_status *st, char *buf, size_t size)
                  st->offset);
     else if (st->record >= 0)
         snprintf(where, sizeof where, "record %" PRId64 ": ", st->record);
-    else if (st->offset >= 0 && !place) /* the message has line and column */
+    else if (st->offset >= 0 && !place) /* with a place, the message has line and column */
         snprintf(where, sizeof where, "byte %" PRId64 ": ", st->offset);
     mr_text_visible(st->op, false, op, sizeof op);
     mr_text_visible(st->file, false, file, sizeof file);
-    /* Newlines stand for themselves in the lines of the place only: names may have them too. */
+    /* Newlines are kept only in the two lines of the place: file names may contain some too. */
     char before[sizeof st->message];
     size_t n_before = place ? (size_t)(place - st->message) : strlen(st->message);
     memcpy(before, st->message, n_before);

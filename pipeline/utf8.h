@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_UTF8_H
 #define MR_PIPELINE_UTF8_H
-/* Characters of UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Strict UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the character at s, before `end`, and its code point; 0: there is none. */
+/* Returns the length of the character at s, which ends at or before `end`, and sets its code point.
+ * Returns 0 if the bytes at s do not encode a character. */
 static inline size_t mr__utf8_at(const char *s, const char *end, int32_t *point)
 {
     static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -24,7 +25,7 @@ static inline size_t mr__utf8_at(const char *s, const char *end, int32_t *point)
     return v < least[n] || v > 0x10ffff || (v >= 0xd800 && v < 0xe000) ? 0 : n;
 }
 
-/* All n bytes are characters. */
+/* True if all n bytes are valid UTF-8. */
 static inline bool mr__is_utf8(const char *s, size_t n)
 {
     size_t size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_VERSION_H
 #define MR_PIPELINE_VERSION_H
-/* The version of these headers, and that of the library that runs with them.
+/* The version of the headers, and the version of the library in use.
  *
  * thread   any
  * since    0.1 */
@@ -15,7 +15,7 @@ extern "C" {
 #define MR_VERSION_MINOR 2
 #define MR_VERSION_PATCH 0
 
-/* Version of the library, "0.2.0"; it may differ from that of the headers. */
+/* The version of the library, for example "0.2.0". It may differ from that of the headers. */
 MR_API const char *mr_version(void);
 
 #ifdef __cplusplus

@@ -34,7 +34,7 @@ n=0 failed=0
 # Seconds that one command may take: what hangs is found, and what is only slow passes on the busiest machine.
 patience=600
 # And all of them together, less than tests/run.sh gives a test: then it says what it awaits, and ends.
-most=$([ "${MR_TEST_LONG:-0}" = 1 ] && echo 30000 || echo 1500)
+most=$([ "${MR_TEST_TIER:-}" = long ] && echo 30000 || echo 1500)
 guard='' allowed=0
 # allow SECONDS: from now on, of those that are left
 allow() {

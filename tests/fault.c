@@ -147,14 +147,41 @@ CALL(int, madvise, (void *p, size_t n, int advice), (p, n, advice), quick_call_f
 CALL(int, fcntl, (int fd, int command, int v), (fd, command, v), quick_call_fails)
 CALL(int, poll, (struct pollfd * fds, nfds_t n, int timeout_ms), (fds, n, timeout_ms), call_fails)
 CALL(ssize_t, getrandom, (void *buf, size_t n, unsigned flags), (buf, n, flags), call_fails)
+CALL(int, bind, (int fd, const struct sockaddr *at, socklen_t size), (fd, at, size),
+     quick_call_fails)
+CALL(int, listen, (int fd, int backlog), (fd, backlog), quick_call_fails)
+CALL(int, connect, (int fd, const struct sockaddr *to, socklen_t size), (fd, to, size), call_fails)
+CALL(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags), call_fails)
+CALL(ssize_t, recv, (int fd, void *buf, size_t n, int flags), (fd, buf, n, flags), call_fails)
+CALL(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), call_fails)
+CALL(int, shutdown, (int fd, int how), (fd, how), quick_call_fails)
+CALL(int, getsockname, (int fd, struct sockaddr *out, socklen_t *size), (fd, out, size),
+     quick_call_fails)
+CALL(int, getpeername, (int fd, struct sockaddr *out, socklen_t *size), (fd, out, size),
+     quick_call_fails)
+CALL(int, getsockopt, (int fd, int level, int name, void *v, socklen_t *size),
+     (fd, level, name, v, size), quick_call_fails)
+CALL(int, setsockopt, (int fd, int level, int name, const void *v, socklen_t size),
+     (fd, level, name, v, size), quick_call_fails)
+CALL(int, epoll_ctl, (int epoll, int op, int fd, struct epoll_event *event), (epoll, op, fd, event),
+     quick_call_fails)
 
-static int fault_open(const char *path, int flags, mode_t mode)
-{
-    int fd = call_fails() ? -1 : mr__system_real()->open(path, flags, mode);
-    if (fd >= 0)
-        atomic_fetch_add(&open_files, 1);
-    return fd;
-}
+/* Calls that return a file. */
+#define OPENS(name, parameters, arguments, fails)                                                  \
+    static int fault_##name parameters                                                             \
+    {                                                                                              \
+        int opened = fails() ? -1 : mr__system_real()->name arguments;                             \
+        if (opened >= 0)                                                                           \
+            atomic_fetch_add(&open_files, 1);                                                      \
+        return opened;                                                                             \
+    }
+OPENS(open, (const char *path, int flags, mode_t mode), (path, flags, mode), call_fails)
+OPENS(eventfd, (unsigned initial, int flags), (initial, flags), call_fails)
+OPENS(memfd_create, (const char *name, unsigned flags), (name, flags), quick_call_fails)
+OPENS(socket, (int domain, int type, int protocol), (domain, type, protocol), quick_call_fails)
+OPENS(accept4, (int fd, struct sockaddr *from, socklen_t *size, int flags), (fd, from, size, flags),
+      call_fails)
+OPENS(epoll_create1, (int flags), (flags), quick_call_fails)
 
 /* A close that fails has closed the file all the same. */
 static int fault_close(int fd)
@@ -216,14 +243,6 @@ static int fault_posix_fadvise(int fd, off_t offset, off_t len, int advice)
                               : mr__system_real()->posix_fadvise(fd, offset, len, advice);
 }
 
-static int fault_eventfd(unsigned initial, int flags)
-{
-    int fd = call_fails() ? -1 : mr__system_real()->eventfd(initial, flags);
-    if (fd >= 0)
-        atomic_fetch_add(&open_files, 1);
-    return fd;
-}
-
 static int fault_pipe2(int ends[2], int flags)
 {
     int rc = quick_call_fails() ? -1 : mr__system_real()->pipe2(ends, flags);
@@ -232,12 +251,12 @@ static int fault_pipe2(int ends[2], int flags)
     return rc;
 }
 
-static int fault_memfd_create(const char *name, unsigned flags)
+static int fault_socketpair(int domain, int type, int protocol, int fds[2])
 {
-    int fd = quick_call_fails() ? -1 : mr__system_real()->memfd_create(name, flags);
-    if (fd >= 0)
-        atomic_fetch_add(&open_files, 1);
-    return fd;
+    int rc = quick_call_fails() ? -1 : mr__system_real()->socketpair(domain, type, protocol, fds);
+    if (rc == 0)
+        atomic_fetch_add(&open_files, 2);
+    return rc;
 }
 
 static void *fault_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
@@ -249,6 +268,13 @@ static void *fault_mmap(void *at, size_t n, int protection, int flags, int fd, o
 static int fault_munmap(void *p, size_t n)
 {
     return mr__system_real()->munmap(p, n);
+}
+
+/* Not failed here: a loop that cannot wait cannot close its sockets, and is abandoned with them on
+ * purpose (transport/service/socket_faults.c has it). */
+static int fault_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms)
+{
+    return mr__system_real()->epoll_wait(epoll, events, n, timeout_ms);
 }
 
 /* A clock does not fail. */
@@ -325,6 +351,23 @@ static const mr__system fault_table = {
     .poll = fault_poll,
     .clock_gettime = fault_clock_gettime,
     .getrandom = fault_getrandom,
+    .socket = fault_socket,
+    .socketpair = fault_socketpair,
+    .bind = fault_bind,
+    .listen = fault_listen,
+    .accept4 = fault_accept4,
+    .connect = fault_connect,
+    .sendmsg = fault_sendmsg,
+    .recv = fault_recv,
+    .recvmsg = fault_recvmsg,
+    .shutdown = fault_shutdown,
+    .getsockname = fault_getsockname,
+    .getpeername = fault_getpeername,
+    .getsockopt = fault_getsockopt,
+    .setsockopt = fault_setsockopt,
+    .epoll_create1 = fault_epoll_create1,
+    .epoll_ctl = fault_epoll_ctl,
+    .epoll_wait = fault_epoll_wait,
     .uring_init = fault_uring_init,
     .uring_submit = fault_uring_submit,
     .uring_wait = fault_uring_wait,

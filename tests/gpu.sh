@@ -28,12 +28,15 @@ done
 bundle() { # DIR BUILD
     local dir=$1 build=$2 p late
     mkdir -p "$dir"/bin/{tests,bench,examples} "$dir"/tests/{cuda_double,trainer} "$dir/examples" || return 1
-    for p in millrace millrace-train millrace-cuda.so tests/test_trainer tests/worker bench/gpu_staging bench/gpu_math \
-        bench/gpu_sums examples/custom_kernel_cuda; do
+    . "$here/cuda_double/suites.sh"
+    # shellcheck disable=SC2086
+    for p in millrace millrace-train millrace-cuda.so \
+        $(printf 'tests/test_trainer_%s\n' $suites $on_named | sed 's|/[^/]*$||' | sort -u) \
+        tests/worker bench/gpu_staging bench/gpu_math bench/gpu_sums examples/custom_kernel_cuda; do
         [ -e "$build/$p" ] || { echo "gpu.sh: $build/$p is not built" >&2; return 1; }
         cp -L "$build/$p" "$dir/bin/$p" || return 1
     done
-    (cd "$here" && cp --parents expect.sh job.sh ports.py cuda_double/suites.sh trainer/*.sh "$dir/tests/") || return 1
+    (cd "$here" && cp --parents expect.sh job.sh ports.py cuda_double/suites.sh trainer/*/*.sh "$dir/tests/") || return 1
     cp "$here/../examples/free_ports.py" "$dir/examples/" || return 1
     # Of those that are opened when something first needs them, what these tests need.
     late=$(for p in libz.so.1 liburing.so.2 libprotobuf-c.so.1; do
@@ -110,13 +113,15 @@ result() { # NAME STATUS [WHY]
 # another where the tests' own runner is.
 . "$MR_SOURCE/tests/cuda_double/suites.sh"
 suite() { # NAME
-    MR_TEST_DEVICES=$all MR_TEST_TIMEOUT=600 timeout 900 "$bin/tests/test_trainer" --filter="trainer_$1$end" >"suite.$1" 2>&1
-    echo $? >"status.$1"
+    local name=${1/\//_}
+    MR_TEST_DEVICES=$all MR_TEST_TIMEOUT=600 timeout 900 "$bin/tests/test_trainer_${1%/*}" --filter="trainer_$name$end" \
+        >"suite.$name" 2>&1
+    echo $? >"status.$name"
 }
 run_suites() {
     local all end='/*' s
     all=$(seq -f 'cuda:%g' -s , 0 $((gpus - 1)))
-    "$bin/tests/test_trainer" --list | grep -q :: && end=::
+    "$bin/tests/test_trainer_device" --list | grep -q :: && end=::
     # shellcheck disable=SC2086
     for s in $suites $on_named; do
         while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
@@ -125,6 +130,7 @@ run_suites() {
     wait
     # shellcheck disable=SC2086
     for s in $suites $on_named; do
+        s=${s/\//_}
         result "suite $s: $(grep -E 'Tested:|^[0-9]+ passed' "suite.$s" | tail -n 1)" "$(cat "status.$s")" "$(grep -vE '^ok ' "suite.$s" | tail -n 60)"
     done
 }
@@ -135,13 +141,14 @@ run_commands() {
     # shellcheck disable=SC2086
     for s in $scripts; do
         {
-            "$MR_SOURCE/tests/trainer/$s.sh" "$bin/millrace" "$tmp/tap.$s" >"script.$s" 2>&1
-            echo $? >"status.$s"
+            "$MR_SOURCE/tests/trainer/$s.sh" "$bin/millrace" "$tmp/tap.${s/\//_}" >"script.${s/\//_}" 2>&1
+            echo $? >"status.${s/\//_}"
         } &
     done
     wait
     # shellcheck disable=SC2086
     for s in $scripts; do
+        s=${s/\//_}
         result "commands $s: $(grep -c '^ok' "tap.$s") passed" "$(cat "status.$s")" "$(tail -n 60 "script.$s")"
     done
 }
@@ -304,18 +311,19 @@ run_memory() {
             "$@" >"$log" 2>&1
         echo $? >"$log.status"
     }
-    local end='/*'
-    "$bin/tests/test_trainer" --list | grep -q :: && end=::
+    local end='/*' name
+    "$bin/tests/test_trainer_device" --list | grep -q :: && end=::
     local some=(train --data "$data" --loss "$loss" --optimizer 'adam(0.003)' --metrics accuracy --steps 8 --devices cuda:0)
     check memcheck sanitizer.mlp "$bin/millrace" "${some[@]}" --model "$mlp" &
     check memcheck sanitizer.bf16 "$bin/millrace" "${some[@]}" --model "$mlp" --mixed-precision &
     # shellcheck disable=SC2086
     for suite in $on_named; do
         for tool in memcheck initcheck racecheck; do
-            case $suite in math_*) ;; *) continue ;; esac
+            case $suite in device/math_*) ;; *) continue ;; esac
             while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
-            MR_TEST_DEVICES=cuda:0 MR_TEST_TIMEOUT=900 check $tool "sanitizer.$suite.$tool" "$bin/tests/test_trainer" \
-                --filter="trainer_$suite$end" &
+            name=${suite/\//_}
+            MR_TEST_DEVICES=cuda:0 MR_TEST_TIMEOUT=900 check $tool "sanitizer.$name.$tool" \
+                "$bin/tests/test_trainer_${suite%/*}" --filter="trainer_$name$end" &
         done
     done
     wait

@@ -5,11 +5,14 @@
 #include <ftw.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -100,10 +103,28 @@ uint64_t mr_test_seed(void)
     return s ? strtoull(s, NULL, 10) : 1;
 }
 
+static int tier_named(const char *variable, int unset)
+{
+    static const char *const names[] = {"quick", "full", "long"};
+    const char *s = getenv(variable);
+    if (!s || !*s)
+        return unset;
+    for (int tier = MR_TIER_QUICK; tier <= MR_TIER_LONG; tier++)
+        if (strcmp(s, names[tier]) == 0)
+            return tier;
+    fprintf(stderr, "%s=%s: expected quick, full or long\n", variable, s);
+    exit(2);
+}
+
 bool mr_test_long(void)
 {
-    const char *s = getenv("MR_TEST_LONG");
-    return s && strcmp(s, "1") == 0;
+    return tier_named("MR_TEST_TIER", MR_TIER_FULL) == MR_TIER_LONG;
+}
+
+static bool is_selected(mr_tier tier)
+{
+    return (int)tier <= tier_named("MR_TEST_TIER", MR_TIER_FULL) &&
+           (int)tier > tier_named("MR_TEST_AFTER", -1);
 }
 
 bool mr_test_for_races(void)
@@ -192,6 +213,20 @@ static void print_failure(const char *file, int line, const char *fmt, va_list a
 }
 
 #ifdef MR_WITH_CRITERION
+/* Criterion reports what is disabled as skipped: run_one.sh removes these lines. */
+ReportHook(PRE_ALL)(struct criterion_test_set *all)
+{
+    FOREACH_SET(struct criterion_suite_set * s, all->suites)
+    {
+        for (struct criterion_ordered_set_node *at = s->tests ? s->tests->first : NULL; at;
+             at = at->next) {
+            struct criterion_test *t = (struct criterion_test *)(at + 1);
+            if (!is_selected((mr_tier)(intptr_t)t->data->data))
+                t->data->disabled = true;
+        }
+    }
+}
+
 void mr__test_fail(const char *file, int line, const char *fmt, ...)
 {
     va_list ap;
@@ -247,28 +282,53 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Waits for the child; kills its process group after the limit. False: it ran too long. */
-static bool wait_for(pid_t child, double limit, int *status)
+static double seconds_of(struct timeval t)
 {
-    struct timespec pause = {0, 200 * 1000};
-    double start = now();
-    for (;;) {
-        if (waitpid(child, status, WNOHANG) == child)
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
+}
+
+/* Waits for the child; kills its process group after the limit. False: it ran too long. SIGCHLD is
+ * blocked, so that it ends the wait for it. */
+static bool wait_for(pid_t child, double limit, int *status, struct rusage *used)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    for (double end = now() + limit, left = limit; left > 0; left = end - now()) {
+        if (wait4(child, status, WNOHANG, used) == child)
             return true;
-        if (now() - start > limit)
-            break;
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < 10 * 1000 * 1000)
-            pause.tv_nsec *= 2;
+        struct timespec t = {(time_t)left, (long)(1e9 * (left - (double)(time_t)left))};
+        sigtimedwait(&ends, NULL, &t);
     }
     kill(-child, SIGKILL);
-    waitpid(child, status, 0);
+    wait4(child, status, 0, used);
     return false;
 }
 
+static void block_sigchld(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(how, &set, NULL);
+}
+
+/* The build with AddressSanitizer is linked with --wrap=pthread_create. */
+static atomic_int threads_started;
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *ctx);
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *ctx);
+#ifdef MR_COUNT_THREADS
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *ctx)
+{
+    atomic_fetch_add(&threads_started, 1);
+    return __real_pthread_create(t, a, run, ctx);
+}
+#endif
+
 typedef enum outcome { PASSED, FAILED, SKIPPED } outcome;
 
-static outcome run_one(const mr__test *t, double limit, char *why, size_t why_size)
+static outcome run_one(const mr__test *t, double limit, char *why, size_t why_size,
+                       struct rusage *used)
 {
     int pipes[2];
     why[0] = '\0';
@@ -282,8 +342,11 @@ static outcome run_one(const mr__test *t, double limit, char *why, size_t why_si
         setpgid(0, 0);
         close(pipes[0]);
         skip_pipe = pipes[1];
+        block_sigchld(SIG_UNBLOCK);
         mr__test_begin();
         t->run();
+        if (t->one_thread && atomic_load(&threads_started) > 0)
+            mr__test_fail(__FILE__, __LINE__, "starts a thread in a file that says MR_ONE_THREAD");
         mr__test_end();
         /* exit, not _exit: the leak check runs at exit and decides the status. */
         exit(0);
@@ -293,7 +356,7 @@ static outcome run_one(const mr__test *t, double limit, char *why, size_t why_si
     outcome result = FAILED;
     if (child < 0)
         snprintf(why, why_size, "fork: %s", strerror(errno));
-    else if (!wait_for(child, limit, &status))
+    else if (!wait_for(child, limit, &status, used))
         snprintf(why, why_size, "ran longer than %.0f s", limit);
     else if (WIFSIGNALED(status))
         snprintf(why, why_size, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -351,32 +414,37 @@ int main(int argc, char **argv)
     for (mr__test *t = first_test; t; t = t->next)
         all[i++] = t;
     qsort(all, n, sizeof *all, compare_tests);
+    block_sigchld(SIG_BLOCK);
     for (i = 0; i < n; i++) {
         char name[512], why[512];
         snprintf(name, sizeof name, "%s::%s", all[i]->suite, all[i]->name);
-        if (filter && !strstr(name, filter))
+        if (!is_selected(all[i]->tier) || (filter && !strstr(name, filter)))
             continue;
         if (list) {
             puts(name);
             continue;
         }
         double start = now();
-        outcome r = run_one(all[i], time_limit() + 1.0, why, sizeof why);
+        struct rusage used = {0};
+        outcome r = run_one(all[i], time_limit() + 1.0, why, sizeof why, &used);
+        double seconds = now() - start;
         counts[r]++;
-        printf("%s %s (%.2f s)%s%s\n",
+        printf("%s %s (%.2f s, %.2f s of processor time)%s%s\n",
                r == PASSED ? "ok  "
                : r == FAILED ? "FAIL"
                              : "skip",
-               name, now() - start, why[0] ? ": " : "", why);
+               name, seconds, seconds_of(used.ru_utime) + seconds_of(used.ru_stime),
+               why[0] ? ": " : "", why);
         if (r == FAILED && getenv("MR_TEST_FAIL_FAST"))
             n = i + 1;
-        if (tap)
-            fprintf(tap, "%sok - %s%s%s\n", r == FAILED ? "not " : "", name,
-                    r == SKIPPED ? " # SKIP "
-                    : why[0] ? ": "
-                             : "",
-                    why);
+        if (tap && r == SKIPPED)
+            fprintf(tap, "ok - %s # SKIP %s\n", name, why);
+        else if (tap)
+            fprintf(tap, "%sok - %s%s%s # time=%.2fs\n", r == FAILED ? "not " : "", name,
+                    why[0] ? ": " : "", why, seconds);
     }
+    if (tap)
+        fprintf(tap, "1..%zu\n", counts[PASSED] + counts[FAILED] + counts[SKIPPED]);
     if (tap)
         fclose(tap);
     free(all);

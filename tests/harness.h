@@ -15,13 +15,22 @@
  * builds, where Criterion aborts (ThreadSanitizer) or misses leaks (AddressSanitizer), to a small
  * runner that forks for each test. Both print TAP with --tap=FILE and take --filter=PATTERN.
  *
+ * A test belongs to a tier: MR_TEST to quick, MR_TEST_SLOW to full (it takes a second or more in
+ * the plain build), MR_TEST_LONG to long. A file whose tests start no thread says MR_ONE_THREAD
+ * once, and is left out of the ThreadSanitizer build; the AddressSanitizer build fails a test that
+ * starts a thread in such a file.
+ *
  * A failed assertion ends the test at once; what the test owns is not freed then. Assertions may be
  * used from threads that the test started in the sanitizer builds only by luck: return results to
  * the test's own thread instead.
  *
- * Environment: MR_TEST_SEED (decimal) fixes mr_test_seed(), MR_TEST_LONG=1 makes mr_test_long()
- * true, MR_TEST_TIMEOUT (seconds) replaces the limit of 60. With MR_TEST_FAIL_FAST the small runner
- * ends at the first failure. */
+ * Environment:
+ *     MR_TEST_SEED       decimal; fixes mr_test_seed()
+ *     MR_TEST_TIER       quick, full (default) or long: tests of higher tiers do not run, and loops
+ *                        over many cases try a sample that suits the tier
+ *     MR_TEST_AFTER      quick or full: tests of that tier and below do not run either
+ *     MR_TEST_TIMEOUT    seconds that replace the limit of 600 for each test
+ *     MR_TEST_FAIL_FAST  if set, the small runner stops at the first failure */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stddef.h>
@@ -33,25 +42,36 @@
 #define MR_SUITE unnamed
 #endif
 
+typedef enum mr_tier { MR_TIER_QUICK, MR_TIER_FULL, MR_TIER_LONG } mr_tier;
+
+#define MR_TEST(name)      MR__TEST_1(MR_SUITE, name, MR_TIER_QUICK)
+#define MR_TEST_SLOW(name) MR__TEST_1(MR_SUITE, name, MR_TIER_FULL)
+#define MR_TEST_LONG(name) MR__TEST_1(MR_SUITE, name, MR_TIER_LONG)
+
+/* At the top of a file, with a semicolon: none of its tests starts a thread. */
+#define MR_ONE_THREAD static const bool mr__one_thread = true
+static const bool mr__one_thread __attribute__((unused));
+
+#define MR__TEST_1(suite, name, tier) MR__TEST_2(suite, name, tier)
 #ifdef MR_WITH_CRITERION
 #include <criterion/criterion.h>
-#define MR_TEST(name)          MR_TEST_1(MR_SUITE, name)
-#define MR_TEST_1(suite, name) MR_TEST_2(suite, name)
-#define MR_TEST_2(suite, name) Test(suite, name, .init = mr__test_begin, .fini = mr__test_end)
+#define MR__TEST_2(suite, name, tier)                                                              \
+    Test(suite, name, .init = mr__test_begin, .fini = mr__test_end, .data = (void *)(intptr_t)tier)
 #else
 typedef struct mr__test {
     const char *suite, *name;
     void (*run)(void);
+    mr_tier tier;
+    bool one_thread;
     struct mr__test *next;
 } mr__test;
 void mr__test_register(mr__test *t);
-#define MR_TEST(name)          MR_TEST_1(MR_SUITE, name)
-#define MR_TEST_1(suite, name) MR_TEST_2(suite, name)
-#define MR_TEST_2(suite_, name_)                                                                   \
+#define MR__TEST_2(suite_, name_, tier_)                                                           \
     static void suite_##_##name_(void);                                                            \
     __attribute__((constructor)) static void register_##suite_##_##name_(void)                     \
     {                                                                                              \
-        static mr__test t = {#suite_, #name_, suite_##_##name_, NULL};                             \
+        static mr__test t = {#suite_, #name_, suite_##_##name_, tier_, false, NULL};               \
+        t.one_thread = mr__one_thread;                                                             \
         mr__test_register(&t);                                                                     \
     }                                                                                              \
     static void suite_##_##name_(void)
@@ -70,10 +90,10 @@ void mr_test_context(const char *fmt, ...) MR_PRINTF(1, 2);
 
 /* Equal on every call in one run of the tests; printed by tests/run.sh. */
 uint64_t mr_test_seed(void);
-/* Run everything, however long it takes? */
+/* True in the long tier: try every case, however long it takes. */
 bool mr_test_long(void);
-/* A build with ThreadSanitizer, in the short run: it looks for races, so what runs in one thread is
- * for the other builds, which are many times as fast. */
+/* True in a build with ThreadSanitizer below the long tier: cases that run in one thread may be
+ * left to the other builds, which are many times faster. */
 bool mr_test_for_races(void);
 /* The next value of a small generator; start *state at mr_test_seed() or any constant. */
 uint64_t mr_test_random(uint64_t *state);

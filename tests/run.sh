@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds Millrace plain, with AddressSanitizer + UBSan and with ThreadSanitizer, runs every test in
-# each, says what was skipped and why, and ends with one line: N passed, N failed, N skipped.
-#   tests/run.sh [--long] [--seed N] [--jobs N] [--only plain|asan|tsan]... [--filter REGEX]
+# Builds and tests Millrace, says what was skipped and why, and ends with one line:
+# N passed, N failed, N skipped.
+#   tests/run.sh             the quick tier, under 10 minutes on two cores: the plain build, every test
+#                            program without its slow tests, the known answers, the laws of the tree
+#   tests/run.sh --full      what CI runs besides: slow tests and scripts, AddressSanitizer and UBSan
+#                            (by clang), ThreadSanitizer, fuzzing corpora; 40 minutes on two cores
+#   tests/run.sh --long      everything in every build and unsampled, aarch64 (emulated), Debian
+#                            packages in a clean root, planted mutants; many hours
 #   tests/run.sh --deps      installs the packages that builds and tests need, and does nothing else
 #   tests/run.sh --update    rewrites the stored results of the plain build; review the diff
-# --long runs everything instead of a sample drawn from the seed, and adds the known answers on aarch64
-# (emulated), the Debian packages in a clean root, and planted mutants; --filter takes names of ctest.
+# Options of all tiers:
+#   --only plain|asan|tsan   this build alone (may be repeated)
+#   --filter REGEX           only tests of such names (ctest's)
+#   --seed N                 samples the same cases as the run that printed this seed
+#   --jobs N                 for building and testing (default: the number of processors)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 export LC_ALL=C.UTF-8
@@ -40,11 +48,11 @@ install_packages() { # PACKAGE...
             apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-long=0 update=0 seed=$(date +%s) jobs=$(nproc) filter='' builds=()
+tier=quick update=0 seed=$(date +%s) jobs=$(nproc) filter='' builds=()
 while [ $# -gt 0 ]; do
     case $1 in
     --deps) install_packages "${packages[@]}"; exit ;;
-    --long) long=1 ;;
+    --full | --long) tier=${1#--} ;;
     --update) update=1 ;;
     --seed | --jobs | --only | --filter)
         [ $# -gt 1 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
@@ -59,13 +67,18 @@ while [ $# -gt 0 ]; do
             esac ;;
         esac
         shift ;;
-    --help) sed -n '3,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --help) sed -n '3,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option '$1'; see --help" >&2; exit 2 ;;
     esac
     shift
 done
-[ ${#builds[@]} -gt 0 ] || builds=(plain asan tsan)
-[ $update = 0 ] || builds=(plain)
+whole=0 # is this a whole tier?
+if [ $update = 1 ]; then
+    tier=full builds=(plain) filter=${filter:-'^api$'}
+elif [ ${#builds[@]} = 0 ]; then
+    whole=1 builds=(plain)
+    [ $tier = quick ] || builds+=(asan tsan)
+fi
 
 passed=0 failed=0 skipped=0 skips=() matched=0
 one() { # name, exit status, [log]: counts a step that is one test
@@ -83,7 +96,7 @@ section() { printf '\n== %s (after %d s)\n' "$1" $SECONDS; }
 finish() {
     section summary
     if [ -n "$filter" ] && [ $matched = 0 ]; then
-        echo "FAILED --filter: no test that was built has a name like '$filter'"
+        echo "FAILED --filter: no test of the $tier tier has a name like '$filter'"
         failed=$((failed + 1))
     fi
     # One line a reason: how many, and the first of them.
@@ -96,35 +109,41 @@ finish() {
                 printf "skipped %s%s: %s\n", first[order[i]],
                     (n[order[i]] > 1 ? " and " (n[order[i]] - 1) " more" : ""), order[i]
         }'
-    echo "seed $seed: tests/run.sh --seed $seed repeats this run"
+    echo "seed $seed: tests/run.sh${option:+ $option} --seed $seed repeats this run"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed = 0 ]
     exit
 }
 
 install_packages "${packages[@]}" || { failed=1; finish; }
-export MR_TEST_SEED=$seed MR_TEST_LONG=$long MR_TEST_UPDATE=$update
-echo "seed $seed"
+export MR_TEST_SEED=$seed MR_TEST_TIER=$tier MR_TEST_UPDATE=$update
+option=--$tier
+[ $tier != quick ] || option=''
+echo "$tier tier, seed $seed"
 out=build-test
 mkdir -p $out
 
-section "the tree"
-tests/check_tree.sh >$out/tree.log 2>&1; one "the laws of the tree" $? $out/tree.log
-tests/check_tree.sh --format >$out/format.log 2>&1; one "clang-format" $? $out/format.log
+if [ $tier != full ]; then
+    section "the tree"
+    tests/check_tree.sh >$out/tree.log 2>&1; one "the laws of the tree" $? $out/tree.log
+    tests/check_tree.sh --format >$out/format.log 2>&1; one "clang-format" $? $out/format.log
+fi
 
 launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
-build() { # folder, compiler, options...
-    local dir=$out/$1 cc=$2
-    shift 2
+build() { # folder, target, compiler, options...
+    local dir=$out/$1 target=$2 cc=$3
+    shift 3
     section "building $dir, see $dir/build.log"
     mkdir -p "$dir"
     { cmake -S . -B "$dir" -G Ninja -DCMAKE_C_COMPILER="$cc" "${launcher[@]}" "$@" &&
-        cmake --build "$dir" --parallel "$jobs" -- -k 0; } >"$dir/build.log" 2>&1
-    local rc=$?
+        cmake --build "$dir" --parallel "$jobs" --target "$target" -- -k 0; } 2>&1 | tee "$dir/build.log" |
+        awk -F '[][/]' '$2 > 0 && int(5 * $2 / $3) > fifths {
+            fifths = int(5 * $2 / $3); print "  " $2 " of " $3 " steps"; fflush() }'
+    local rc=${PIPESTATUS[0]}
     grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking|Creating|Running)' "$dir/build.log" >"$dir/errors.log"
-    one "build of $dir" $rc "$dir/errors.log"
-    return $rc
+    one "build of $dir" "$rc" "$dir/errors.log"
+    return "$rc"
 }
 
 count() { # build: adds up the results of its tests
@@ -142,8 +161,28 @@ count() { # build: adds up the results of its tests
     done
 }
 
+# ctest starts the longest tests first, by the times that it measured in this folder. For those that it has
+# not run yet: the times of the plain build, else a guess from the lengths of their sources.
+order() { # build
+    local costs=Testing/Temporary/CTestCostData.txt folder f name
+    mkdir -p "$out/$1/Testing/Temporary"
+    {
+        sed -n '/^---/q;p' "$out/$1/$costs"
+        sed -n '/^---/q;s/ [0-9]* / 0 /p' "$out/plain/$costs"
+        for folder in $(find tests -name '*.c' -printf '%h\n' | sort -u); do
+            name=${folder#tests/}
+            echo "${name//\//_} 0 $(($(cat "$folder"/*.c | wc -l) / 200))"
+        done
+        for f in tests/*/*.sh tests/*/*.py; do
+            name=${f#tests/} name=${name%.py}
+            echo "${name//[\/.]/_} 0 $(($(wc -l <"$f") / 10))"
+        done
+    } 2>/dev/null | awk '!seen[$1]++' >"$out/costs"
+    mv "$out/costs" "$out/$1/$costs"
+}
+
 run_tests() { # build
-    local dir=$out/$1 personality=()
+    local dir=$out/$1 personality=() label
     # ThreadSanitizer of gcc 12 needs its old address layout where the kernel randomises more bits.
     if [ "$1" = tsan ] && "$dir/tests/test_planted" --filter=::nothing 2>&1 | grep -q 'unexpected memory mapping'; then
         personality=(setarch "$(uname -m)" -R)
@@ -158,10 +197,20 @@ run_tests() { # build
             return
         }
     fi
+    # The full tier leaves out what the quick one has run, which is in the plain build.
+    unset MR_TEST_AFTER
+    case $tier-$1 in
+    full-plain) label='^full$'; export MR_TEST_AFTER=quick ;;
+    full-*) label='^(quick|full)$' ;;
+    quick-*) label='^quick$' ;;
+    *) label=. ;;
+    esac
     section "testing $dir"
+    order "$1"
     # What hangs is found, and leaves the other tests their time; what is only slow passes on a busy machine.
     # Results are printed as they come: a run that is cut off has said how far it was.
-    "${personality[@]}" ctest --test-dir "$dir" -j "$jobs" --timeout $((long ? 36000 : 1800)) -E '^planted$' ${filter:+-R "$filter"} 2>&1 |
+    "${personality[@]}" ctest --test-dir "$dir" -j "$jobs" --timeout $([ $tier = long ] && echo 36000 || echo 1800) \
+        -L "$label" -E '^planted$' ${filter:+-R "$filter"} 2>&1 |
         tee "$dir/ctest.log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test' && matched=1
     # ctest kills what runs too long: then there is no TAP file.
     while read -r name; do
@@ -170,20 +219,22 @@ run_tests() { # build
     count "$1"
 }
 
-# Warnings are errors in the plain builds of both compilers; sanitizers make gcc warn of what is not.
-debug=(-DMR_WERROR=OFF -DCMAKE_BUILD_TYPE=Debug '-DCMAKE_C_FLAGS_DEBUG=-O1 -g' -DMR_BUILD_BENCH=OFF
+# Warnings are errors in the plain build (gcc) and in that with AddressSanitizer (clang);
+# ThreadSanitizer makes gcc warn of correct code. Below the long tier GPUs are tested in the plain
+# build alone: their double watches memory and races itself.
+debug=(-DCMAKE_BUILD_TYPE=Debug '-DCMAKE_C_FLAGS_DEBUG=-O1 -g' -DMR_BUILD_BENCH=OFF
     -DMR_CUDA_ARCHITECTURES=90) # one is enough: they look at the module, on the double of GPUs
+all=all gpus=OFF examples=OFF
+[ $tier != quick ] || all=quick
+[ $tier != long ] || gpus=AUTO examples=ON
 for b in "${builds[@]}"; do
     case $b in
-    plain) build plain gcc -DMR_WERROR=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo && run_tests plain ;;
-    asan) build asan gcc "${debug[@]}" -DMR_SANITIZE=address,undefined && run_tests asan ;;
-    tsan) build tsan gcc "${debug[@]}" -DMR_SANITIZE=thread && run_tests tsan ;;
-    esac
+    plain) build plain $all gcc -DMR_WERROR=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo ;;
+    asan) build asan $all clang "${debug[@]}" -DMR_SANITIZE=address,undefined -DMR_WERROR=ON -DMR_WITH_CUDA=$gpus ;;
+    tsan) build tsan $all gcc "${debug[@]}" -DMR_SANITIZE=thread -DMR_WERROR=OFF -DMR_WITH_CUDA=$gpus \
+        -DMR_BUILD_EXAMPLES=$examples ;;
+    esac && run_tests "$b"
 done
-if [ ${#builds[@]} = 3 ]; then
-    build clang clang -DMR_WERROR=ON -DCMAKE_BUILD_TYPE=Debug -DMR_BUILD_BENCH=OFF -DMR_WITH_CRITERION=OFF -DMR_WITH_CUDA=OFF
-    build fuzz clang "${debug[@]}" -DMR_WITH_CUDA=OFF -DMR_SANITIZE=address,undefined -DMR_FUZZERS=ON
-fi
 
 one_long() { # NAME COMMAND...: a step that is one test
     local name=$1
@@ -206,7 +257,8 @@ in_a_clean_root() { # the Debian packages
         cpack --config "$out/deb/CPackConfig.cmake" -B "$out/packages" && tests/install/packages.sh "$out/packages"
 }
 
-if [ $long = 1 ] && [ ${#builds[@]} = 3 ]; then
+if [ $tier-$whole = long-1 ]; then
+    build fuzz all clang "${debug[@]}" -DMR_WITH_CUDA=OFF -DMR_SANITIZE=address,undefined -DMR_FUZZERS=ON
     install_packages "${packages_long[@]}"
     one_long "known answers on aarch64" on_aarch64
     one_long "Debian packages in a clean root" in_a_clean_root

@@ -4,61 +4,6 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/params/guess.h"
-#include "trainer/loop/callback_desc.h"
-#include "trainer/model/layer.h"
-#include "trainer/objectives/loss_desc.h"
-#include "trainer/objectives/metric_desc.h"
-#include "trainer/objectives/optimizer_desc.h"
-#include "trainer/objectives/schedule.h"
-
-#define MR_LAYER(name)     extern const mr_layer_desc mr__layer_##name;
-#define MR_LOSS(name)      extern const mr_loss_desc mr__loss_##name;
-#define MR_OPTIMIZER(name) extern const mr_optimizer_desc mr__optimizer_##name;
-#define MR_METRIC(name)    extern const mr_metric_desc mr__metric_##name;
-#define MR_CALLBACK(name)  extern const mr_callback_desc mr__callback_##name;
-#include "trainer/loop/callbacks.def"
-#include "trainer/model/layers.def"
-#include "trainer/objectives/losses.def"
-#include "trainer/objectives/metrics.def"
-#include "trainer/objectives/optimizers.def"
-#undef MR_LAYER
-#undef MR_LOSS
-#undef MR_OPTIMIZER
-#undef MR_METRIC
-#undef MR_CALLBACK
-
-static const mr_component *const layers[] = {
-#define MR_LAYER(name) &mr__layer_##name.is,
-#include "trainer/model/layers.def"
-    NULL};
-static const mr_component *const losses[] = {
-#define MR_LOSS(name) &mr__loss_##name.is,
-#include "trainer/objectives/losses.def"
-    NULL};
-static const mr_component *const optimizers[] = {
-#define MR_OPTIMIZER(name) &mr__optimizer_##name.is,
-#include "trainer/objectives/optimizers.def"
-    NULL};
-static const mr_component *const metrics[] = {
-#define MR_METRIC(name) &mr__metric_##name.is,
-#include "trainer/objectives/metrics.def"
-    NULL};
-static const mr_component *const callbacks[] = {
-#define MR_CALLBACK(name) &mr__callback_##name.is,
-#include "trainer/loop/callbacks.def"
-    NULL};
-
-static const mr_component *const schedules[] = {&mr__exponential_decay, &mr__cosine_decay,
-                                                &mr__piecewise_constant_decay, NULL};
-static const mr_component *const none[] = {NULL};
-
-mr__registry mr__layers = {"layer", layers, .lock = PTHREAD_MUTEX_INITIALIZER};
-mr__registry mr__losses = {"loss", losses, .lock = PTHREAD_MUTEX_INITIALIZER};
-mr__registry mr__optimizers = {"optimizer", optimizers, .lock = PTHREAD_MUTEX_INITIALIZER};
-mr__registry mr__schedules = {"schedule", schedules, .lock = PTHREAD_MUTEX_INITIALIZER};
-mr__registry mr__metrics = {"metric", metrics, &mr__losses, .lock = PTHREAD_MUTEX_INITIALIZER};
-mr__registry mr__callbacks = {"callback", callbacks, .lock = PTHREAD_MUTEX_INITIALIZER};
-mr__registry mr__worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 enum { MAX_REGISTERED = 4096 };
 
@@ -79,15 +24,6 @@ const mr_component *mr__registry_at(mr__registry *r, size_t i)
     const mr_component *c = at(r, i);
     pthread_mutex_unlock(&r->lock);
     return c;
-}
-
-const mr_component *mr_component_at(mr_component_group group, size_t i)
-{
-    static mr__registry *const groups[] = {
-        [MR_LAYERS] = &mr__layers,         [MR_LOSSES] = &mr__losses,
-        [MR_OPTIMIZERS] = &mr__optimizers, [MR_SCHEDULES] = &mr__schedules,
-        [MR_METRICS] = &mr__metrics,       [MR_CALLBACKS] = &mr__callbacks};
-    return group < MR_COMPONENT_GROUPS ? mr__registry_at(groups[group], i) : NULL;
 }
 
 static bool bears(const mr_component *c, const char *name)

@@ -16,9 +16,6 @@ typedef struct mr__registry {
     size_t n, capacity;
 } mr__registry;
 
-extern mr__registry mr__layers, mr__losses, mr__optimizers, mr__schedules, mr__metrics,
-    mr__callbacks, mr__worker_steps;
-
 /* The i-th, NULL after the last. */
 const mr_component *mr__registry_at(mr__registry *r, size_t i);
 /* The component that e names.

@@ -6,15 +6,15 @@
 enum { READY_TO_FALL = 16 };
 #define WEIGHT 0.125 /* of the last block in the averages */
 
-static void say(const mr__depth *d)
+static void say(const mr__auto_parallelism *d)
 {
     mr__stats_tuned(d->it, d->parameter, d->now, d->service, d->interval);
 }
 
-void mr__depth_start(mr__depth *d, mr_iter *it, const char *parameter, size_t least, size_t now,
-                     size_t most)
+void mr__auto_parallelism_start(mr__auto_parallelism *d, mr_iter *it, const char *parameter,
+                                size_t least, size_t now, size_t most)
 {
-    *d = (mr__depth){.it = it, .parameter = parameter, .least = least, .most = most};
+    *d = (mr__auto_parallelism){.it = it, .parameter = parameter, .least = least, .most = most};
     d->now = now < least ? least : now > most ? most : now;
     say(d);
 }
@@ -25,14 +25,15 @@ static void average(double *mean, double v)
 }
 
 /* For the consumer's rate, as measured so far. */
-static size_t needed(const mr__depth *d)
+static size_t needed(const mr__auto_parallelism *d)
 {
     double n = d->interval > 0 ? d->service / d->interval : (double)d->most;
     size_t whole = n < (double)d->most ? (size_t)n + 2 : d->most; /* rounded up, and one more */
     return whole < d->least ? d->least : whole > d->most ? d->most : whole;
 }
 
-void mr__depth_took(mr__depth *d, double asked, double service, mr__supply supply)
+void mr__auto_parallelism_took(mr__auto_parallelism *d, double asked, double service,
+                               mr__supply supply)
 {
     if (d->got > 0)
         average(&d->interval, asked - d->got);

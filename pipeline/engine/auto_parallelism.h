@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_ENGINE_DEPTH_H
-#define MR_PIPELINE_ENGINE_DEPTH_H
+#ifndef MR_PIPELINE_ENGINE_AUTO_PARALLELISM_H
+#define MR_PIPELINE_ENGINE_AUTO_PARALLELISM_H
 /* How many blocks to work at, or to read ahead, where a graph says auto: as few as the consumer's
  * rate needs.
  *
@@ -22,19 +22,20 @@ typedef enum mr__supply {
 } mr__supply;
 
 /* Zeroed memory is one that is not tuned. */
-typedef struct mr__depth {
+typedef struct mr__auto_parallelism {
     mr_iter *it;           /* NULL: not tuned */
     const char *parameter; /* that was auto */
     size_t now, least, most;
     unsigned ready; /* blocks in a row that were */
     double service, interval;
     double got; /* when the consumer had its last block; 0: it had none */
-} mr__depth;
+} mr__auto_parallelism;
 
 /* Begins at `now`, between `least` and `most`. */
-void mr__depth_start(mr__depth *d, mr_iter *it, const char *parameter, size_t least, size_t now,
-                     size_t most);
+void mr__auto_parallelism_start(mr__auto_parallelism *d, mr_iter *it, const char *parameter,
+                                size_t least, size_t now, size_t most);
 /* The consumer, which asked for a block at `asked` (mr_iter_now), has one that took `service`
  * seconds to make. */
-void mr__depth_took(mr__depth *d, double asked, double service, mr__supply supply);
+void mr__auto_parallelism_took(mr__auto_parallelism *d, double asked, double service,
+                               mr__supply supply);
 #endif

@@ -16,7 +16,7 @@ static bool has_threads(const mr_iterator_opts *o)
     return !o->has_threads || o->threads > 0;
 }
 
-void mr__tuner_start(mr__tuner *t, const mr_iter *it, size_t row_bytes)
+void mr__block_size_tuner_start(mr__block_size_tuner *t, const mr_iter *it, size_t row_bytes)
 {
     t->by_clock = has_threads(&it->run->opts);
     t->rows = row_bytes ? MOST_ROWS : 1;
@@ -24,12 +24,12 @@ void mr__tuner_start(mr__tuner *t, const mr_iter *it, size_t row_bytes)
     t->largest = 0;
 }
 
-size_t mr__tuner_ask(const mr__tuner *t, const mr_iter *it, size_t want)
+size_t mr__block_size_tuner_ask(const mr__block_size_tuner *t, const mr_iter *it, size_t want)
 {
     return mr_iter_block_rows(it, want < t->rows ? want : t->rows, t->row_bytes);
 }
 
-size_t mr__tuner_expect(const mr__tuner *t, size_t rows)
+size_t mr__block_size_tuner_expect(const mr__block_size_tuner *t, size_t rows)
 {
     return rows ? t->widest + (rows - 1) * t->row_bytes : 0;
 }
@@ -40,7 +40,8 @@ static size_t of_late(size_t most, size_t bytes)
     return bytes > less ? bytes : less;
 }
 
-void mr__tuner_note(mr__tuner *t, size_t asked, double seconds, size_t rows, size_t bytes)
+void mr__block_size_tuner_note(mr__block_size_tuner *t, size_t asked, double seconds, size_t rows,
+                               size_t bytes)
 {
     if (rows)
         t->row_bytes = bytes / rows;

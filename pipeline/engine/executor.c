@@ -5,9 +5,10 @@
 #include "pipeline/engine/executor.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
-#include "pipeline/engine/statistics.h"
+#include "pipeline/engine/work_clock.h"
 #include "pipeline/log.h"
 #include "pipeline/system/spin_once.h"
 #include "pipeline/wait/wait.h"
@@ -137,7 +138,7 @@ void mr__executor_leave(mr_executor *ex, mr__sleep_watch before)
 static void *pool_thread(void *arg)
 {
     mr_executor *ex = arg;
-    mr__stats_pool_thread();
+    mr__work_clock_of_pool();
     mr__sleep_watch_set((mr__sleep_watch){pool_thread_sleeps, ex});
     pthread_mutex_lock(&ex->lock);
     ex->n_coming--;
@@ -230,6 +231,15 @@ void mr_executor_free(mr_executor *ex)
     mr_free(ex);
 }
 
+int mr__usable_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
 mr_executor *mr__executor_none(void)
 {
     static mr_executor none = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -282,7 +292,7 @@ static void *blocking_thread(void *arg)
 {
     struct blocking b = *(struct blocking *)arg;
     mr_free(arg);
-    mr__stats_pool_thread();
+    mr__work_clock_of_pool();
     run_task(b.task);
     pthread_mutex_lock(&b.ex->lock);
     b.ex->n_blocking--;

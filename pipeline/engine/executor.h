@@ -60,6 +60,8 @@ mr_executor *mr__executor_none(void);
  * pool's own, or within another pair, counts already. `before` is what mr__executor_enter gave. */
 mr__sleep_watch mr__executor_enter(mr_executor *ex);
 void mr__executor_leave(mr_executor *ex, mr__sleep_watch before);
+/* CPUs that this process may use. */
+int mr__usable_cpus(void);
 /* Threads in the pool. */
 int mr__executor_threads(const mr_executor *ex);
 /* From now on a task that sleeps keeps its place, and no more are under way than there are threads:

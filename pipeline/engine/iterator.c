@@ -20,7 +20,7 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
-#include "pipeline/formats/libz.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
 
 struct mr_iterator {

@@ -12,8 +12,8 @@ typedef struct mr__iterator_internal {
     /* With a memory limit: the needs of all iterators with this flag are added up; opening one that
      * no longer fits fails with MR_RESOURCE_EXHAUSTED. */
     bool shares_memory;
-    const mr_landing *landing; /* for the files that sources read (mr_file_opts); borrowed until the
-                                  iterator is closed; NULL: none */
+    const mr_read_slots *read_slots; /* for the files that sources read (mr_file_opts); borrowed
+                                        until the iterator is closed; NULL: none */
 } mr__iterator_internal;
 
 /* The internal options of opts; all zero where it has none. Borrowed with them. */

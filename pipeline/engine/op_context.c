@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ops ask of the engine: sizes of blocks, options, names of files, identities. */
+/* What ops ask of the engine: sizes of blocks, options, programs, names of files, identities. */
 #include <string.h>
 
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/engine/run.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/wait/wait.h"
 
 /* A block's payload, so that it stays in the second-level cache from one op to the next. */
@@ -59,6 +60,19 @@ bool mr_iter_no_uring(const mr_iter *it)
 const mr_iterator_opts *mr_iter_opts(const mr_iter *it)
 {
     return &it->run->opts;
+}
+
+void mr_iter_bind_program(const mr_iter *it, const mr_program *p)
+{
+    mr__program_bind(p, mr__function_seed(&it->run->opts), it->run->cancel);
+}
+
+mr_code mr_iter_program(const mr_iter *it, mr_fn *fn, const mr_spec *in, const mr_program **out,
+                        mr_status *st)
+{
+    MR_TRY(mr_program_get(fn, in, out, st));
+    mr_iter_bind_program(it, *out);
+    return MR_OK;
 }
 
 mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out, mr_status *st)

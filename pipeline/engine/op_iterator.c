@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -455,15 +454,6 @@ mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
 }
 
 /* ---- threads and seeds ---- */
-
-int mr__usable_cpus(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? n : 1;
-}
 
 mr_executor *mr_iter_executor(mr_iter *it)
 {

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "pipeline/engine/run.h"
-#include "pipeline/engine/state_bytes.h"
+#include "pipeline/engine/position.h"
 #include "pipeline/memory/object.h"
 #include "pipeline/varint.h"
 

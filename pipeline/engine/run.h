@@ -80,8 +80,6 @@ typedef struct mr__place {
     bool owns_scope;  /* it goes with the iterator, also if that cannot be opened */
     uint64_t number;  /* of the first source */
 } mr__place;
-/* CPUs that this process may use. */
-int mr__usable_cpus(void);
 /* Opens an iterator of node (a reference is taken). */
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,
                       mr_status *st) MR_NODISCARD;

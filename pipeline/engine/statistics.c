@@ -6,6 +6,7 @@
 
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/trace.h"
+#include "pipeline/engine/work_clock.h"
 #include "pipeline/memory_bound.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
@@ -15,18 +16,6 @@ static _Thread_local struct {
     int64_t worked, waited;
     const mr_iter *traced; /* whose frame this thread is in, where a trace is kept; or NULL */
 } within;
-
-/* How much of this thread's time was work on a processor, where that is asked for. The kernel's
- * clock for it costs a system call, so it is read when mr__ticks_to_look have passed since the last
- * time: a frame shorter than that counts as work throughout. */
-static _Thread_local struct {
-    int64_t ticks, waited, clock_ns, cpu_ns; /* when it was read last */
-    int64_t outside;                         /* awake since then, outside of all frames */
-    int64_t left;                            /* work_ticks when the last frame ended */
-    int64_t lost;                            /* neither slept in a known place nor worked, in all */
-    int depth;                               /* of frames */
-    bool in_pool;                            /* what it does between frames is for the next */
-} processor;
 
 double mr_iter_now(void)
 {
@@ -253,54 +242,15 @@ size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, doub
                     : 0;
 }
 
-static int64_t work_ticks(int64_t now, int64_t waited)
-{
-    return now - waited - processor.lost;
-}
-
-/* Reads the clocks. correct: all time since the last reading, but for `outside`, was in frames. */
-static void look(int64_t now, int64_t waited, bool correct)
-{
-    int64_t clock = mr__clock_ns(CLOCK_MONOTONIC), cpu = mr__clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    if (correct && clock > processor.clock_ns) {
-        double share = (double)(cpu - processor.cpu_ns) / (double)(clock - processor.clock_ns);
-        int64_t all = now - processor.ticks, ran = (int64_t)((double)all * share);
-        int64_t worked = all - (waited - processor.waited) - processor.outside;
-        /* Work outside of frames is not known from sleep. Without any, a wait's own work counts. */
-        if (processor.outside && ran > worked)
-            ran = worked;
-        processor.lost += worked - ran;
-    }
-    processor.ticks = now;
-    processor.waited = waited;
-    processor.clock_ns = clock;
-    processor.cpu_ns = cpu;
-    processor.outside = 0;
-}
-
-void mr__stats_pool_thread(void)
-{
-    processor.in_pool = true;
-    look(mr__ticks(), mr__waited_ticks(), false);
-    processor.left = work_ticks(processor.ticks, processor.waited);
-}
-
 void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w)
 {
-    int64_t now = mr__ticks(), waited = mr__waited_ticks();
-    bool outside = processor.depth++ == 0 && !processor.in_pool;
-    if (it->run->stats.by_cpu) {
-        if (now - processor.ticks > mr__ticks_to_look())
-            look(now, waited, !outside);
-        else if (outside)
-            processor.outside += work_ticks(now, waited) - processor.left;
-    }
-    bool next_task = processor.depth == 1 && processor.in_pool;
+    int64_t entered, waited;
+    int64_t began = mr__work_clock_enter(it->run->stats.by_cpu, &entered, &waited);
     *w = (mr_iter_work){.inner = within.worked,
                         .inner_waited = within.waited,
                         .waited = waited,
-                        .began = next_task ? processor.left : work_ticks(now, waited),
-                        .entered = now,
+                        .began = began,
+                        .entered = entered,
                         .above = within.traced};
     within.worked = within.waited = 0;
     within.traced = it->run->stats.trace ? it : NULL;
@@ -310,14 +260,10 @@ void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w)
 
 void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
 {
-    int64_t now = mr__ticks(), waited_until = mr__waited_ticks();
-    processor.depth--;
+    int64_t now, waited_until;
     if (w->bound)
         mr__memory_bound_set(w->bound);
-    if (it->run->stats.by_cpu && now - processor.ticks > mr__ticks_to_look())
-        look(now, waited_until, true);
-    processor.left = work_ticks(now, waited_until);
-    int64_t worked = processor.left - w->began;
+    int64_t worked = mr__work_clock_leave(it->run->stats.by_cpu, &now, &waited_until) - w->began;
     int64_t waited = waited_until - w->waited, own_wait = waited - within.waited;
     mr__op_counters *c = it->priv->counters;
     if (c) {

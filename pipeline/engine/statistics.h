@@ -62,7 +62,5 @@ void mr__stats_queued(const mr_iter *it, int64_t blocks, int64_t elements, int64
 /* Queues of `it` may hold so many more, or less. thread any */
 void mr__stats_room(const mr_iter *it, int64_t blocks, int64_t elements);
 size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, double *left_out);
-/* The calling thread runs tasks alone: its own work between them counts for the next one. */
-void mr__stats_pool_thread(void);
 int64_t mr__stats_to_ticks(const mr__stats *s, double seconds);
 #endif

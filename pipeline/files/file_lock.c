@@ -7,7 +7,8 @@
 
 #include "pipeline/system/retry.h"
 
-/* A system call failed: *again where it was interrupted, or the name is gone. */
+/* Handles a failed system call: sets *again if it was interrupted, or if the file was removed
+ * before it could be checked ("looked up"). */
 static mr_code failed(const char *path, const char *what, bool *again, mr_status *st)
 {
     *again = errno == EINTR || (errno == ENOENT && *what == 'l');
@@ -24,7 +25,7 @@ static bool is_lock(const struct stat *s)
     return S_ISREG(s->st_mode) && s->st_size == 0;
 }
 
-/* Something else has the lock's name; is->st_mode 0: that cannot be looked at. */
+/* Fails: something else has the name of the lock. is->st_mode is 0 if its type is unknown. */
 static mr_code foreign(const char *path, const struct stat *is, mr_status *st)
 {
     const char *what = S_ISREG(is->st_mode)   ? "a file with content"
@@ -32,14 +33,14 @@ static mr_code foreign(const char *path, const struct stat *is, mr_status *st)
                        : S_ISDIR(is->st_mode) ? "a directory"
                                               : "something else";
     mr_code rc = mr_fail(st, MR_ALREADY_EXISTS,
-                         "the name of the lock is taken by %s, and a lock is an empty file; move "
-                         "it away, or write under another name",
+                         "expected a lock, which is an empty file, found %s; move it away, or "
+                         "write to another path",
                          what);
     mr_status_at(st, path, -1, -1);
     return rc;
 }
 
-/* The name could not be opened for writing: by what it is, or for another reason. */
+/* Fails: path could not be opened for writing, because of its type or for another reason. */
 static mr_code not_opened(const char *path, bool *again, mr_status *st)
 {
     struct stat is = {0};
@@ -56,7 +57,8 @@ static mr_code not_opened(const char *path, bool *again, mr_status *st)
     return failed(path, "made", again, st);
 }
 
-/* A lock counts only on the file that has the name: its owner may have removed it meanwhile. */
+/* The lock is valid only if the locked file still has the name: the previous owner may have removed
+ * it in the meantime. */
 static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_status *st)
 {
     struct stat mine, named;
@@ -69,7 +71,7 @@ static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_s
         *busy = errno == EWOULDBLOCK;
         rc = *busy ? MR_OK : failed(path, "taken", again, st);
     } else if (mr__sys->fstat(*fd, &mine) != 0 || mr__sys->stat(path, &named) != 0)
-        rc = failed(path, "looked at", again, st);
+        rc = failed(path, "looked up", again, st);
     else if (!same(&mine, &named))
         *again = true;
     else if (!is_lock(&mine))
@@ -86,10 +88,8 @@ mr_code mr__file_lock(const char *path, int *fd, bool *busy, mr_status *st)
     bool again = true;
     for (int tries = 0; again && tries < MR__MOST_RETRIES; tries++)
         MR_TRY(try_lock(path, fd, busy, &again, st));
-    return again ? mr_fail(st, MR_UNAVAILABLE,
-                           "the lock %s cannot be taken, however often it is "
-                           "tried",
-                           path)
+    return again ? mr_fail(st, MR_UNAVAILABLE, "the lock %s cannot be taken after %d attempts",
+                           path, MR__MOST_RETRIES)
                  : MR_OK;
 }
 
@@ -97,7 +97,7 @@ void mr__file_unlock(const char *path, int fd)
 {
     if (fd < 0)
         return;
-    /* What took its place meanwhile, or was written into it, is somebody's. */
+    /* Do not remove a file that replaced the lock, or that someone has written to. */
     struct stat mine = {0}, named = {0};
     bool seen = false;
     for (int tries = 0; !seen && tries < MR__MOST_RETRIES; tries++) {
@@ -105,7 +105,7 @@ void mr__file_unlock(const char *path, int fd)
         if (!seen && errno != EINTR)
             break;
     }
-    /* Should that fail, an empty file stays that locks nothing. */
+    /* If that fails, an empty file remains, which does not lock anything. */
     if (seen && is_lock(&mine) && same(&mine, &named))
         mr__unlink_again(path);
     mr__sys->close(fd);

@@ -30,7 +30,7 @@ void mr_glob_free(char **list, size_t n)
     mr_free(list);
 }
 
-/* Takes path over, also on failure. */
+/* Appends path, which it takes over, also on failure. */
 static mr_code paths_add(paths *p, char *path, mr_status *st)
 {
     if (!path)
@@ -57,7 +57,7 @@ static char *join(const char *prefix, const char *name, size_t n_name)
     return path;
 }
 
-/* Takes the quoting backslashes out of text, in place. */
+/* Removes quoting backslashes from text, in place. */
 static void unquote(char *text)
 {
     char *to = text;
@@ -69,14 +69,14 @@ static void unquote(char *text)
     *to = '\0';
 }
 
-/* Whether a path is there at all; other failures are errors. */
+/* Sets *found if path exists; failures for other reasons are errors. */
 static mr_code exists(const char *path, bool *found, mr_status *st)
 {
     struct stat s;
     *found = mr__sys->stat(path, &s) == 0;
     if (*found || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
         return MR_OK;
-    mr_code rc = mr_fail_errno(st, errno, "cannot look at %s", path);
+    mr_code rc = mr_fail_errno(st, errno, "cannot access %s", path);
     mr_status_at(st, path, -1, -1);
     return rc;
 }
@@ -89,7 +89,7 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     const char *name = prefix[0] ? prefix : ".";
     DIR *dir = mr__sys->opendir(name);
     if (!dir) {
-        /* A wildcard part may match plain files and links that lead nowhere: nothing is beneath. */
+        /* A wildcard may match plain files and dangling links, which have no entries. */
         if (errno == ENOTDIR || errno == ENOENT || errno == ELOOP)
             return MR_OK;
         rc = mr_fail_errno(st, errno, "cannot list the directory %s", name);
@@ -122,8 +122,7 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     return rc;
 }
 
-/* One part of the pattern for all prefixes found so far; `rest` is what stood before the next part:
- * the part and the slashes after it. */
+/* Extends all prefixes found so far by one part of the pattern and the slashes after it. */
 static mr_code step(paths *now, paths *next, const char *part, size_t n, const char *slashes,
                     size_t n_slashes, mr_status *st)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_GLOB_H
 #define MR_PIPELINE_FILES_GLOB_H
-/* File patterns, as list_files reads them: fnmatch(3) with FNM_PATHNAME in every part of the path.
+/* File patterns as in list_files: each part of the path is matched by fnmatch(3) with FNM_PATHNAME.
  * `*` does not match "/" but does match a leading dot; directories match too.
  *
  * thread   any
@@ -13,12 +13,12 @@
 extern "C" {
 #endif
 
-/* true if text contains one of * ? [ and so stands for a pattern in a literal file name. */
+/* True if text contains * ? or [, which make a literal file name a pattern. */
 MR_API bool mr_glob_is_pattern(const char *text);
 
-/* All paths that match any of the patterns, sorted bytewise together; a path matched twice is there
- * twice, and reads as the pattern leads to it. Returns owned in *paths and *n_paths; free with
- * mr_glob_free.
+/* Returns all paths that match any of the patterns, sorted bytewise. A path that matches twice is
+ * listed twice. Each path is spelled as in its pattern. Returns owned in *paths and *n_paths; free
+ * with mr_glob_free.
  *
  * errors   MR_NOT_FOUND: no pattern has a match; names them
  *          MR_PERMISSION_DENIED and others: a directory that cannot be read; names it

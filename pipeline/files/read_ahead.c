@@ -14,8 +14,8 @@
 #include "pipeline/log.h"
 #include "pipeline/wait/wait.h"
 
-#define ALIGNMENT ((size_t)4096) /* of O_DIRECT's memory, offsets and lengths */
-/* What is left of a file must be worth a ring and a second buffer. */
+#define ALIGNMENT ((size_t)4096) /* of memory, offsets and lengths for O_DIRECT */
+/* Remaining bytes from which a ring and more buffers pay off. */
 #define WORTH_ASYNC ((int64_t)1 << 20)
 
 typedef struct slot {
@@ -27,10 +27,10 @@ typedef struct slot {
 struct mr__read_ahead {
     int fd, direct_fd; /* direct_fd -1: buffered */
     char *path;
-    int64_t origin; /* where the file begins for its users: not 0 where standard input stood */
-    int64_t size;   /* end of the file; -1: not known */
+    int64_t origin; /* offset of byte 0 for callers: the initial offset of standard input, else 0 */
+    int64_t size;   /* end of the file; -1 if unknown */
     bool seekable;  /* a regular file */
-    int64_t offset; /* of the next byte returned */
+    int64_t offset; /* of the next byte to return */
     bool async_mode, sync_only, no_uring;
     bool nonblocking; /* of the descriptor */
     mr_cancel *cancel;
@@ -52,20 +52,20 @@ static mr_code fail_at(mr__read_ahead *r, int err, const char *what, mr_status *
     return rc;
 }
 
-/* The pipe that standard input was when it was last opened, as its inode + 1. */
+/* The inode + 1 of the pipe that was last opened as standard input. */
 static atomic_uint_fast64_t pipe_read;
 
-/* Standard input. A file is read from where it stands, as often as asked. What one reader took of a
- * pipe is not there for the next: it must not look like an empty file. */
+/* Opens standard input. A regular file may be opened any number of times. A pipe may be opened only
+ * once: bytes taken by one reader are missing for the next, for which the pipe would look empty. */
 static mr_code open_input(mr__read_ahead *r, mr_status *st)
 {
     struct stat s;
     r->fd = STDIN_FILENO;
     if (mr__sys->fstat(r->fd, &s) != 0)
-        return fail_at(r, errno, "cannot look at standard input", st);
+        return fail_at(r, errno, "cannot stat standard input", st);
     if (S_ISREG(s.st_mode)) {
         r->origin = (int64_t)mr__sys->lseek(r->fd, 0, SEEK_CUR);
-        return r->origin < 0 ? fail_at(r, errno, "cannot tell where standard input stands", st)
+        return r->origin < 0 ? fail_at(r, errno, "cannot get the offset of standard input", st)
                              : MR_OK;
     }
     if (!S_ISFIFO(s.st_mode) && !S_ISSOCK(s.st_mode))
@@ -83,8 +83,8 @@ static mr_code open_path(mr__read_ahead *r, mr_status *st)
 {
     if (strcmp(r->path, "-") == 0)
         return open_input(r, st);
-    /* A FIFO without a writer must not block here. Regular files stay as they are: some kernels let
-     * io_uring fail where the flag is set. */
+    /* A FIFO without a writer must not block here. For regular files the flag is not set: it makes
+     * io_uring fail on some kernels. */
     struct stat s;
     r->nonblocking = mr__sys->stat(r->path, &s) == 0 && S_ISFIFO(s.st_mode);
     r->fd = mr__open_again(r->path, O_RDONLY | (r->nonblocking ? O_NONBLOCK : 0));
@@ -96,12 +96,12 @@ static mr_code open_path(mr__read_ahead *r, mr_status *st)
     return fail_at(r, err, what, st);
 }
 
-/* Files of /proc and of some FUSE file systems say that they have 0 bytes, and have some. */
+/* True if the file really is empty: files of /proc and of some FUSE file systems are not, although
+ * their size is 0. */
 static bool is_empty(const mr__read_ahead *r)
 {
     char byte;
-    return mr__read_all(r->fd, &byte, 1, r->origin) ==
-           0; /* an error is met again, and reported, by the first read */
+    return mr__read_all(r->fd, &byte, 1, r->origin) == 0; /* the first read reports an error */
 }
 
 static int64_t half_of_memory(void)
@@ -135,7 +135,7 @@ mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t star
     if (rc != MR_OK)
         goto out;
     if (mr__sys->fstat(r->fd, &s) != 0) {
-        rc = fail_at(r, errno, "cannot look at the file", st);
+        rc = fail_at(r, errno, "cannot stat the file", st);
         goto out;
     }
     if (S_ISDIR(s.st_mode)) {
@@ -169,13 +169,13 @@ bool mr__read_ahead_seekable(const mr__read_ahead *r)
     return r->seekable;
 }
 
-/* Ends all reads in flight and lets their buffers go. */
+/* Waits for all reads in flight and releases their buffers. */
 static void drop_slots(mr__read_ahead *r)
 {
     for (unsigned i = 0; i < MR__READ_DEPTH; i++) {
         slot *s = &r->slots[i];
         if (s->in_flight && r->async->class_->wait(r->async, &s->request, NULL) != 0) {
-            /* Nobody knows whether the kernel still writes there: that memory is given up. */
+            /* The kernel may still write to that memory, so it is leaked. */
             s->buffer = NULL;
         }
         s->in_flight = false;
@@ -214,7 +214,7 @@ mr_code mr__read_ahead_seek(mr__read_ahead *r, int64_t offset, mr_status *st)
     return MR_OK;
 }
 
-/* As pread, but goes on after an interruption. -errno on failure. */
+/* Like pread, but retries after an interruption and returns -errno on failure. */
 static ssize_t read_at(const mr__read_ahead *r, void *dst, size_t n, int64_t offset)
 {
     int64_t began = mr__ticks();
@@ -223,14 +223,14 @@ static ssize_t read_at(const mr__read_ahead *r, void *dst, size_t n, int64_t off
         int err = errno;
         if (got < 0 && (err == EINTR || err == EAGAIN) && tries < MR__MOST_RETRIES)
             continue;
-        mr__waited_since(began); /* it was not cached */
+        mr__waited_since(began); /* the data was not cached */
         return got < 0 ? -err : got;
     }
 }
 
-/* As read of a pipe or the like, when there is something. A FIFO that was opened before its first
- * writer came would read as ended, but is not ready; one that had its writers need not become ready
- * at its end, but reads as ended. */
+/* Waits for data in a pipe or similar, and reads it. Before the first writer opens a FIFO, read
+ * would return 0, so wait for readiness first. After its writers are gone, it need not become ready
+ * again, so try read first. */
 static ssize_t read_stream(mr__read_ahead *r, void *dst, size_t n)
 {
     bool ask = !r->nonblocking || !r->offset;
@@ -250,12 +250,11 @@ static ssize_t read_stream(mr__read_ahead *r, void *dst, size_t n)
 static void log_refusal(int err)
 {
     if (!atomic_exchange(&refusal_logged, true))
-        mr_log(MR_LOG_INFO,
-               "io_uring is not available here (%s); files are read by a pool of threads",
+        mr_log(MR_LOG_INFO, "io_uring is not available (%s); reading files with a pool of threads",
                err ? strerror(err) : "switched off");
 }
 
-/* false: neither a ring nor a pool can be had. */
+/* Returns false if neither a ring nor a pool is available. */
 static bool async_open(mr__read_ahead *r)
 {
     if (r->async)
@@ -282,7 +281,7 @@ static mr_code start_reads(mr__read_ahead *r, mr_status *st)
     while (r->n_slots < MR__READ_DEPTH && r->ahead < r->size) {
         slot *s = &r->slots[(r->head + r->n_slots) % MR__READ_DEPTH];
         mr_code rc = mr_buffer_alloc(&s->buffer, MR__READ_HEADROOM + MR__READ_SLOT + ALIGNMENT, st);
-        if (rc != MR_OK) /* with reads in flight one can do with fewer */
+        if (rc != MR_OK) /* with reads in flight, fewer slots suffice */
             return r->n_slots ? MR_OK : rc;
         bool direct = r->direct_fd >= 0;
         int64_t skip = direct ? r->ahead % (int64_t)ALIGNMENT : 0;
@@ -292,7 +291,7 @@ static mr_code start_reads(mr__read_ahead *r, mr_status *st)
                                         .offset = (off_t)(r->ahead - skip)};
         int err = r->async->class_->start(r->async, &s->request);
         s->in_flight = err == 0;
-        if (err != 0) { /* read it when its turn comes */
+        if (err != 0) { /* finish_request reads it later */
             s->request.result = err;
             s->request.done = true;
         }
@@ -302,13 +301,14 @@ static mr_code start_reads(mr__read_ahead *r, mr_status *st)
     return MR_OK;
 }
 
-/* Reads what a request in `s` did not get, from the buffered file. Returns the bytes in all. */
+/* Reads the part that the request in `s` did not get, without O_DIRECT. Returns the total number of
+ * bytes, or -errno. */
 static ssize_t finish_request(mr__read_ahead *r, slot *s)
 {
     size_t have = s->request.result > 0 ? (size_t)s->request.result : 0;
     if (s->request.result == -EINVAL && r->direct_fd >= 0) {
-        /* The file system took O_DIRECT at open and refuses the read. Requests in flight keep the
-         * descriptor: it stays open until the file is closed. */
+        /* The file system accepted O_DIRECT in open but not in read. Requests in flight use that
+         * descriptor, so it stays open until the file is closed. */
         s->request.fd = r->fd;
     }
     while (have < s->request.n && s->request.offset + (off_t)have < (off_t)r->size) {
@@ -323,8 +323,8 @@ static ssize_t finish_request(mr__read_ahead *r, slot *s)
     return (ssize_t)have;
 }
 
-/* Of the next n bytes those that the file had when it was opened: somebody may be adding to it, who
- * has come as far as the middle of a record. */
+/* Limits the next n bytes to the size of the file when it was opened: another process may be
+ * appending to it, and may have written part of a record. */
 static size_t within(const mr__read_ahead *r, size_t n)
 {
     int64_t left = r->size - r->offset;
@@ -358,7 +358,7 @@ static mr_code next_slot(mr__read_ahead *r, mr_buffer **out, uint8_t **data, siz
     s->buffer = NULL;
     r->head = (r->head + 1) % MR__READ_DEPTH;
     r->n_slots--;
-    if ((size_t)have <= skip) { /* the file has become shorter */
+    if ((size_t)have <= skip) { /* the file was truncated */
         mr_buffer_unref(b);
         drop_slots(r);
         r->ahead = r->offset;
@@ -371,13 +371,13 @@ static mr_code next_slot(mr__read_ahead *r, mr_buffer **out, uint8_t **data, siz
     r->offset += (int64_t)*got;
     if ((size_t)have < s->request.n)
         r->size = r->offset;
-    /* No memory for another read is no reason to fail this one. */
+    /* Ignored: a failure to start the next read must not fail this one. */
     rc = start_reads(r, NULL);
     (void)rc;
     return MR_OK;
 }
 
-/* Reads only what is cached; -EAGAIN: nothing is. */
+/* Reads cached data only; returns -EAGAIN if no data is cached. */
 static ssize_t read_cached(mr__read_ahead *r, void *dst, size_t n)
 {
     struct iovec v = {dst, n};
@@ -387,7 +387,7 @@ static ssize_t read_cached(mr__read_ahead *r, void *dst, size_t n)
             return got;
         if (errno == EINTR && tries < MR__MOST_RETRIES)
             continue;
-        /* Not supported by this file system or kernel: one cannot tell, as if not cached. */
+        /* If the file system or kernel does not support it, the data counts as not cached. */
         return errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL
                    ? -EAGAIN
                    : -errno;

@@ -10,8 +10,8 @@
 
 enum { THREADS = 4, DONE = 1 };
 
-/* One pool for the process, alive while a file uses it: threads are dear, and a file needs them
- * only until its reads are done. */
+/* One pool per process, which exists while a file uses it: threads are expensive, and a file needs
+ * them only until its reads are done. */
 static struct {
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t work;
@@ -21,8 +21,8 @@ static struct {
     bool stopping;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
-/* Held while threads are started or joined, so that a new user waits for the last one's join.
- * Taken before pool.lock. */
+/* Held while threads are started or joined, so that a new user waits until the threads of the last
+ * user are joined. Lock order: before pool.lock. */
 static pthread_mutex_t lifetime = PTHREAD_MUTEX_INITIALIZER;
 
 static void *run(void *unused)
@@ -41,8 +41,8 @@ static void *run(void *unused)
         pthread_mutex_unlock(&pool.lock);
         ssize_t got = mr__sys->pread(r->fd, r->data, r->n, r->offset);
         r->result = got < 0 ? -errno : got;
-        /* Release pairs with wait_for's acquire. From here on r is its owner's, who may free it:
-         * who sleeps is woken by address only. */
+        /* Release pairs with the acquire in wait_for. From here on the owner of r may free it;
+         * waking needs only the address. */
         atomic_fetch_or_explicit(&r->state, DONE, memory_order_release);
         mr__wait_wake(&r->state);
         pthread_mutex_lock(&pool.lock);
@@ -54,7 +54,7 @@ static void *run(void *unused)
 static int start(mr__read_async *a, mr__read_request *request)
 {
     (void)a;
-    /* Relaxed: the lock hands it over. */
+    /* Relaxed: the lock orders it. */
     atomic_store_explicit(&request->state, 0, memory_order_relaxed);
     request->done = false;
     request->next = NULL;

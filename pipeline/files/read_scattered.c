@@ -10,26 +10,26 @@
 
 enum {
     DEPTH = 64,     /* reads in flight */
-    SAMPLE = 8,     /* of reads that are trusted to be cached, each so-manieth is not */
-    MOST_OPEN = 128 /* files; at least DEPTH */
+    SAMPLE = 8,     /* while data is assumed to be cached, check every SAMPLE-th read */
+    MOST_OPEN = 128 /* open files; at least DEPTH */
 };
 
 typedef struct open_file {
     size_t file;
     int fd;
-    uint64_t turn; /* in which it was last read */
+    uint64_t turn; /* the turn that last read it */
 } open_file;
 
 struct mr__scattered {
     char *const *paths;
     mr__read_opts opts;
-    uint32_t *slots; /* a file: its number in `open` plus 1; 0: it is not open */
+    uint32_t *slots; /* for each file: its index in `open` plus 1; 0 if it is not open */
     open_file open[MOST_OPEN];
     size_t n_open, oldest;
     uint64_t turn;
     mr__read_async *async;
     bool sync_only;
-    bool all_cached; /* many reads of the last turn, and all of them lay in the page cache */
+    bool all_cached; /* the last turn had many reads, and all data was cached */
     mr__read_request requests[DEPTH];
 };
 
@@ -62,7 +62,8 @@ void mr__scattered_close(mr__scattered *s)
     mr_free(s);
 }
 
-/* A place for one more open file: a free one, or that of a file which this turn does not read. */
+/* Returns an entry for another open file: a free one, or that of a file which the current turn does
+ * not read. */
 static open_file *take_place(mr__scattered *s)
 {
     if (s->n_open < MOST_OPEN)
@@ -76,7 +77,7 @@ static open_file *take_place(mr__scattered *s)
     return f;
 }
 
-/* -errno on failure. */
+/* Returns the descriptor of a file, or -errno. */
 static int fd_of(mr__scattered *s, size_t file)
 {
     if (s->slots[file]) {
@@ -94,12 +95,12 @@ static int fd_of(mr__scattered *s, size_t file)
 }
 
 typedef enum manner {
-    IF_CACHED, /* only what need not be waited for */
-    AS_CACHED, /* what is said not to need it */
-    WAITING
+    IF_CACHED, /* read cached data only */
+    AS_CACHED, /* assume that the data is cached */
+    WAITING    /* count the time as waiting */
 } manner;
 
-/* Reads on from v->got. false: there is more to read. */
+/* Continues at v->got. Returns false if data is left that is not cached. */
 static bool read_on(mr__scattered_read *v, int fd, manner how)
 {
     int64_t began = how == WAITING ? mr__ticks() : 0;
@@ -111,7 +112,7 @@ static bool read_on(mr__scattered_read *v, int fd, manner how)
                                      : mr__sys->pread(fd, io.iov_base, io.iov_len, at);
         if (n < 0 && errno == EINTR && tries++ < MR__MOST_RETRIES)
             continue;
-        /* Not supported here: one cannot tell what is cached. */
+        /* Not cached, or not supported: then it is unknown what is cached. */
         if (n < 0 && how == IF_CACHED &&
             (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL))
             return false;
@@ -137,8 +138,8 @@ static bool async_open(mr__scattered *s)
     return s->async;
 }
 
-/* Waits for all of them, also after a failure: they write into memory that is to be freed. *lost:
- * one of them cannot be waited for. */
+/* Waits for all requests, also after a failure, since their memory will be freed. Sets *lost if
+ * waiting for one failed. */
 static int wait_all(mr__scattered *s, const bool *started, size_t n, bool *lost)
 {
     int rc = 0;
@@ -155,7 +156,7 @@ static int wait_all(mr__scattered *s, const bool *started, size_t n, bool *lost)
     return rc;
 }
 
-/* The reads of `left`, of which none is cached. */
+/* Performs the reads in `left`, which are not cached. */
 static mr_code run_async(mr__scattered *s, mr__scattered_read *const *left, const int *fds,
                          size_t n, mr_buffer *memory, mr_status *st)
 {
@@ -169,7 +170,7 @@ static mr_code run_async(mr__scattered *s, mr__scattered_read *const *left, cons
         started[i] = s->async->class_->start(s->async, &s->requests[i]) == 0;
     }
     int err = wait_all(s, started, n, &lost);
-    if (lost) /* nobody knows whether the kernel still writes there: that memory is given up */
+    if (lost) /* the kernel may still write to the memory, so it is leaked */
         mr_buffer_ref(memory);
     if (err == -ECANCELED)
         return mr_fail(st, MR_CANCELLED, "reading was cancelled");
@@ -178,14 +179,14 @@ static mr_code run_async(mr__scattered *s, mr__scattered_read *const *left, cons
     for (size_t i = 0; i < n; i++) {
         if (started[i] && s->requests[i].result > 0)
             left[i]->got += (size_t)s->requests[i].result;
-        read_on(left[i], fds[i], WAITING); /* the rest, and what failed, which says why */
+        read_on(left[i], fds[i], WAITING); /* the rest; retries failed reads to get their errno */
     }
     return MR_OK;
 }
 
-/* Up to DEPTH reads. Asking whether one is cached takes a tenth of the time that a cached one of 16
- * KiB does (bench/tfrecord.c). So after a turn without one that was not, most are not asked about,
- * until a sample shows another. The places are random: it does so before long. */
+/* Performs up to DEPTH reads. Checking whether data is cached takes a tenth of the time of a cached
+ * read of 16 KiB (bench/tfrecord.c). So after a turn in which all data was cached, most reads are
+ * not checked until a sample finds uncached data. As offsets are random, it does so soon. */
 static mr_code run_some(mr__scattered *s, mr__scattered_read *v, size_t n, mr_buffer *memory,
                         mr_status *st)
 {

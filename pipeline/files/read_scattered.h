@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_READ_SCATTERED_H
 #define MR_PIPELINE_FILES_READ_SCATTERED_H
-/* Many small reads at any places of many files, together. What lies in the page cache is read by
- * plain pread; the rest is in flight at once, through io_uring or a pool of threads.
+/* Reads batches of small pieces at any offsets of many files. Cached data is read by plain preads;
+ * the other reads are in flight at the same time, through io_uring or a pool of threads.
  *
  * thread   one at a time per object */
 #include "pipeline/files/read_ahead.h"
@@ -10,23 +10,24 @@
 typedef struct mr__scattered mr__scattered;
 
 typedef struct mr__scattered_read {
-    size_t file; /* number in the list of paths */
+    size_t file; /* index in the list of paths */
     int64_t offset;
     size_t size;
     uint8_t *data; /* room for `size` bytes */
-    size_t got;    /* out: less than size only at the end of the file, and on failure */
-    int err;       /* out: errno of what failed; 0: nothing */
+    size_t got;    /* out: less than size only at the end of the file or after a failure */
+    int err;       /* out: errno of a failure, or 0 */
 } mr__scattered_read;
 
-/* paths: n of them, borrowed until close. Files are opened when they are read, and few are kept
- * open. opts NULL: all zero. */
+/* The n paths are borrowed until close. A file is opened when it is read; only a limited number
+ * stays open. opts NULL: all zero. */
 mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n,
                            const mr__read_opts *opts, mr_status *st) MR_NODISCARD;
-void mr__scattered_close(mr__scattered *s); /* NULL: nothing */
+void mr__scattered_close(mr__scattered *s); /* NULL: no-op */
 
-/* Does all n reads, whose data lie in `memory`. Failures of single reads are in them.
- * errors   MR_CANCELLED: some were not done; others: reads in flight could not be waited for, and a
- *          reference of `memory` may never be given back */
+/* Performs all n reads, whose data is in the buffer `memory`. The failure of a single read is
+ * reported in its err.
+ * errors   MR_CANCELLED: some reads were not done
+ *          others: cannot wait for reads in flight; may leak a reference to `memory` */
 mr_code mr__scattered_run(mr__scattered *s, mr__scattered_read *v, size_t n, mr_buffer *memory,
                           mr_status *st) MR_NODISCARD;
 #endif

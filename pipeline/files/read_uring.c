@@ -29,7 +29,7 @@ static int start(mr__read_async *a, mr__read_request *request)
     while (rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
     if (rc >= 0)
         return 0;
-    /* The kernel did not take it: the entry is made harmless, should a later submit carry it. */
+    /* The kernel did not take the entry, but a later submit would: turn it into a no-op. */
     io_uring_prep_nop(sqe);
     io_uring_sqe_set_data(sqe, NULL);
     return rc;

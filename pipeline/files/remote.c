@@ -9,9 +9,8 @@ const char *mr__remote_hint(const char *path)
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         size_t n = strlen(schemes[i]);
         if (strncmp(path, schemes[i], n) == 0 && strncmp(path + n, "//", 2) == 0)
-            return "; only local files are read: mount the bucket or copy the files here, and "
-                   "write "
-                   "their path";
+            return "; only local files are read: mount the bucket or copy the files, and use their "
+                   "local path";
     }
-    return strncmp(path, "file://", 7) == 0 ? "; write the path alone, without file://" : "";
+    return strncmp(path, "file://", 7) == 0 ? "; write the path without file://" : "";
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_REMOTE_H
 #define MR_PIPELINE_FILES_REMOTE_H
-/* Names like s3://bucket/file: no file of this machine. Private to pipeline/.
+/* Remote names like s3://bucket/file, which cannot be opened. Private to pipeline/.
  *
  * thread   any */
 
-/* What to do instead of opening path, as the end of a message; "" if path names no other
- * machine. */
+/* A hint that ends the error message for a remote path; "" if path is not remote. */
 const char *mr__remote_hint(const char *path);
 #endif

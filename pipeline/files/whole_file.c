@@ -24,19 +24,19 @@ static mr_code enlarge(mr_buffer **b, mr_status *st)
 static mr_code fail_size(const char *path, size_t most, mr_status *st)
 {
     mr_fail(st, MR_OUT_OF_RANGE,
-            "it has more than the %zu bytes that such a file may have; is it the right one?", most);
+            "it has more than the %zu bytes allowed for such a file; is it the right one?", most);
     mr_status_at(st, path, -1, -1);
     return MR_OUT_OF_RANGE;
 }
 
-/* *n bytes of b are taken. */
+/* Reads the rest of the file; *n is the number of bytes in b. */
 static mr_code read_all(mr__read_ahead *r, const char *path, size_t most, mr_buffer **b, size_t *n,
                         mr_status *st)
 {
     mr_code rc = MR_OK;
     while (rc == MR_OK) {
         size_t room = mr_buffer_size(*b), got = 0;
-        mr_buffer *slot; /* none: nothing is read ahead */
+        mr_buffer *slot; /* unused, since nothing is read ahead */
         uint8_t *data;
         if (*n == room) {
             rc = enlarge(b, st);
@@ -70,7 +70,7 @@ mr_code mr_file_read_buffer(const char *path, const mr_file_read_opts *o, mr_buf
     int64_t known = rc == MR_OK ? mr__read_ahead_size(r) : -1;
     if (known > 0 && (uint64_t)known > most)
         rc = fail_size(path, most, st);
-    /* A byte more than there should be: the read that finds the end needs no larger buffer. */
+    /* One byte more than the size, so that the read that finds the end fits in the buffer. */
     if (rc == MR_OK)
         rc = mr_buffer_alloc(&b, known < 0 ? FIRST : (size_t)known + 1, st);
     if (rc == MR_OK)
@@ -111,7 +111,7 @@ mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_
     mr_code rc = mr_file_read_buffer(path, opts, out, size, &why);
     if (rc == MR_OK)
         return MR_OK;
-    if (why.file[0]) {
+    if (why.file[0]) { /* the location of the error is the record that contains the path */
         mr_status_prefix(&why, "%s", path);
         why.file[0] = '\0';
     }

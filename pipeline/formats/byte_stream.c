@@ -118,7 +118,7 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
     if (!s->path)
         return mr_fail_memory(st, strlen(path) + 1, "a file name");
     mr__read_opts read = {0};
-    s->landing = opts ? opts->landing : NULL;
+    s->slots = opts ? opts->read_slots : NULL;
     s->least = opts && opts->chunk ? opts->chunk : CHUNK;
     if (opts)
         read = (mr__read_opts){opts->direct,  opts->no_uring,    opts->cancel,
@@ -156,7 +156,7 @@ static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
             return MR_OK;
         /* Two small chunks by turns are read into faster than one again (bench/tfrecord.c); large
          * ones are not in the pool. */
-        bool again = s->landing || capacity > CHUNK_MAX;
+        bool again = s->slots || capacity > CHUNK_MAX;
         if (again && mr_buffer_writable(s->chunk) && mr_buffer_size(s->chunk) >= capacity) {
             uint8_t *start = mr_buffer_data(s->chunk);
             if (unread)
@@ -165,7 +165,7 @@ static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
             return MR_OK;
         }
     }
-    mr_buffer *fresh = s->landing ? s->landing->take(s->landing->ctx, capacity) : NULL;
+    mr_buffer *fresh = s->slots ? s->slots->take(s->slots->ctx, capacity) : NULL;
     if (!fresh)
         MR_TRY(mr_buffer_alloc(&fresh, capacity, st));
     uint8_t *start = mr_buffer_data(fresh);

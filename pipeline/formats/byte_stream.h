@@ -12,6 +12,7 @@
  *
  * thread   one at a time per object */
 #include "pipeline/files/read_ahead.h"
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/formats/reader.h"
 
 typedef struct mr__byte_stream {
@@ -25,9 +26,9 @@ typedef struct mr__byte_stream {
     bool source_ended, ended, strict;
     mr__read_ahead *source;
     mr__codec *codec;
-    size_t least;              /* bytes of a chunk */
-    const mr_landing *landing; /* chunks are taken there; NULL: from the pool */
-    mr_buffer *packed;         /* compressed bytes not yet decoded */
+    size_t least;               /* bytes of a chunk */
+    const mr_read_slots *slots; /* memory for chunks; NULL: the pool's */
+    mr_buffer *packed;          /* compressed bytes not yet decoded */
     uint8_t *packed_at, *packed_end;
     mr_status failure; /* met after bytes that are still to be taken; MR_OK: none */
 } mr__byte_stream;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/codec.h"
+#include "pipeline/formats/codec_impl.h"
 
 #include <string.h>
 
@@ -59,16 +59,4 @@ void mr__codec_close(mr__codec *c)
 {
     if (c)
         c->class_->close(c);
-}
-
-mr_code mr__codec_cut_short(mr_compression c, bool empty, mr_status *st)
-{
-    const char *name = mr_compression_name(c);
-    if (empty)
-        return mr_fail(st, MR_DATA_LOSS, "truncated %s stream: the file is empty", name);
-    return mr_fail(
-        st, MR_DATA_LOSS,
-        "truncated %s stream: the file stops before the end of the stream; was it copied "
-        "or written whole?",
-        name);
 }

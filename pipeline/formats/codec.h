@@ -26,39 +26,4 @@ MR_API const char *mr_compression_name(mr_compression c); /* "" for none; static
 #ifdef __cplusplus
 }
 #endif
-
-/* Within the formats room: one stream being read or written. A step takes what it can from *in and
- * puts what it can to *out, moving both. */
-typedef struct mr__codec_io {
-    const uint8_t *in;
-    size_t n_in;
-    uint8_t *out;
-    size_t n_out;
-} mr__codec_io;
-
-typedef struct mr__codec mr__codec;
-typedef struct mr__codec_class {
-    /* in_ended: nothing follows io->in. Decoding returns
-     *   MR_OK    went on, or needs more input or room
-     *   MR_END   the stream's end, trailer included; all of it has been delivered
-     *   MR_DATA_LOSS  not a valid stream from here on, or cut short; what came out before is
-     *                 good */
-    mr_code (*step)(mr__codec *c, mr__codec_io *io, bool in_ended, mr_status *st);
-    void (*close)(mr__codec *c);
-} mr__codec_class;
-struct mr__codec {
-    const mr__codec_class *class_;
-};
-
-mr_code mr__codec_decode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
-/* Encoding: step with in_ended returns MR_END when all is written. */
-mr_code mr__codec_encode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
-void mr__codec_close(mr__codec *c); /* NULL: nothing */
-/* MR_DATA_LOSS of a stream that stops before its own end; empty: it has no byte at all. */
-mr_code mr__codec_cut_short(mr_compression c, bool empty, mr_status *st);
-
-mr_code mr__zlib_decode_open(mr__codec **out, bool gzip, mr_status *st) MR_NODISCARD;
-mr_code mr__zlib_encode_open(mr__codec **out, bool gzip, mr_status *st) MR_NODISCARD;
-mr_code mr__zstd_decode_open(mr__codec **out, mr_status *st) MR_NODISCARD;
-mr_code mr__zstd_encode_open(mr__codec **out, mr_status *st) MR_NODISCARD;
 #endif

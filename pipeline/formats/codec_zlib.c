@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GZIP (RFC 1952) and ZLIB (RFC 1950) streams. */
-#include "pipeline/formats/codec.h"
+#include "pipeline/formats/codec_impl.h"
 
 #include <limits.h>
 
-#include "pipeline/formats/libz.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct zlib_codec {
@@ -89,8 +89,7 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
         if (io->n_out == 0 || (io->n_in == 0 && !in_ended))
             return MR_OK;
         if (io->n_in == n_in && io->n_out == n_out)
-            return mr__codec_cut_short(c->gzip ? MR_COMPRESSION_GZIP : MR_COMPRESSION_ZLIB, !c->any,
-                                       st);
+            return mr__codec_cut_short(c->gzip ? "GZIP" : "ZLIB", !c->any, st);
     }
     return MR_END;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Zstandard (RFC 8878): frames one after another. */
-#include "pipeline/formats/codec.h"
+#include "pipeline/formats/codec_impl.h"
 
-#include "pipeline/formats/libzstd.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
 
 typedef struct zstd_codec {
@@ -41,7 +41,7 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
         if (io->n_out == 0 || (io->n_in == 0 && !in_ended))
             return MR_OK;
         if (!in.pos && !out.pos)
-            return mr__codec_cut_short(MR_COMPRESSION_ZSTD, !c->any, st);
+            return mr__codec_cut_short("ZSTD", !c->any, st);
     }
 }
 

@@ -65,13 +65,13 @@ typedef struct mr_file_opts {
     void (*on_read)(void *ctx, size_t bytes); /* called for every piece read, as it lies in the
                                    file; may be NULL */
     void *on_read_ctx;
-    const void *own;           /* options of the format; borrowed while the file is opened */
-    bool no_ahead;             /* keep no reads in flight: they take 3 MiB */
-    size_t chunk;              /* bytes of a file that are in memory at once; 0: 512 KiB, and what
+    const void *own; /* options of the format; borrowed while the file is opened */
+    bool no_ahead;   /* keep no reads in flight: they take 3 MiB */
+    size_t chunk;    /* bytes of a file that are in memory at once; 0: 512 KiB, and what
                                    is more is read in pieces of that. More where a record needs
                                    it */
-    const mr_landing *landing; /* what is read from the page cache, or decoded, lies there; NULL: in
-                                   the pool's memory. Borrowed until the reader is closed */
+    const mr_read_slots *read_slots; /* memory for what is read from the page cache, or decoded;
+                                   NULL: the pool's. Borrowed until the reader is closed */
 } mr_file_opts;
 
 /* Where in a file a reader is. */

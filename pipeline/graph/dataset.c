@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node is a body, which copies of the node share, and what is its own:
+/* A node refers to a body, which copies of the node share:
  *
  *     mr_dataset: inputs, shared state   --->  body: op, params, spec, cardinality, or an error
  *     mr_dataset (an instance of it)     --/
  *
- * Datasets refer to datasets along inputs, values and captures, in chains of any length: the last
- * reference to one is released without recursion, by a list of the dead that one loop a thread
- * works off. */
+ * Datasets refer to other datasets through inputs, values and captures, in chains of any length. To
+ * free them without recursion, each thread has a list of dead nodes, which a single loop frees. */
 #include "pipeline/graph/dataset.h"
 
 #include <assert.h>
@@ -21,16 +20,16 @@
 #include "pipeline/memory/object.h"
 #include "pipeline/params/infer.h"
 
-/* Nobody has asked yet for the number of elements, which takes a look into files. */
+/* The number of elements was not requested yet; counting them reads files. */
 #define NOT_COUNTED INT64_MIN
 
 struct body {
     mr__object obj;
     const mr_op *op; /* NULL: carries an error */
     void *params;
-    mr_value *unknown; /* UNKNOWN for each parameter that is; NULL: none is */
-    bool is_template;  /* some value is not known, also deep within one */
-    bool widened;      /* spec says less than was inferred */
+    mr_value *unknown; /* UNKNOWN for each parameter that is unknown; NULL: all are known */
+    bool is_template;  /* a value is unknown, or contains an unknown one */
+    bool widened;      /* spec leaves more unknown than was inferred */
     mr_spec *spec;
     _Atomic int64_t cardinality; /* or NOT_COUNTED */
     mr_status *error;
@@ -41,15 +40,15 @@ struct mr_dataset {
     struct body *body;
     mr_dataset **inputs;
     size_t n_inputs;
-    uint64_t n_sources, *sources_before; /* a number an input; after `inputs` in one piece */
+    uint64_t n_sources, *sources_before; /* one entry per input, allocated with `inputs` */
     uint32_t all_props;                  /* of its op and all below */
-    pthread_mutex_t lock;                /* guards the two below */
+    pthread_mutex_t lock;                /* guards the next two fields */
     void *shared;
     void (*destroy_shared)(void *);
     mr_dataset *next_dead;
 };
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static void destroy_body(mr__object *o)
 {
@@ -113,20 +112,20 @@ void mr_dataset_unref(mr_dataset *ds)
 
 static mr_status no_memory_status = {
     .code = MR_RESOURCE_EXHAUSTED,
-    .message = "out of memory while a graph was built; use smaller constants or free memory",
+    .message = "out of memory while building a graph; use smaller constants or free memory",
     .offset = -1,
     .record = -1};
 
 static struct body no_memory_body = {
     .obj = {.refs = 1}, .cardinality = MR_UNKNOWN_COUNT, .error = &no_memory_status};
 
-/* Carries the error of a dataset for which not even the memory of a failed one could be had. Its
- * count starts where no number of references handed out brings it to zero. */
+/* The dataset that is returned if a failed one cannot be allocated either. Its count starts so high
+ * that no number of refs and unrefs brings it to zero. */
 static mr_dataset no_memory = {
     .obj = {.refs = SIZE_MAX / 2}, .body = &no_memory_body, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A node with that body (a reference, taken also on failure) and room for n inputs; NULL: no
- * memory. */
+/* Makes a node with a body (whose reference it takes, also on failure) and room for n_inputs
+ * inputs; NULL if out of memory. */
 static mr_dataset *new_node(struct body *body, size_t n_inputs)
 {
     mr_dataset *ds = mr_calloc(1, sizeof *ds);
@@ -147,9 +146,9 @@ static mr_dataset *new_node(struct body *body, size_t n_inputs)
     return ds;
 }
 
-/* Every iterator of a random op draws from what all of them share, so that one which was opened for
- * rows that nobody took changes those that come. An op that opens its input again does so in a pull
- * of its own; one above it that pulls several times for a block may open too many. */
+/* All iterators of a random op draw from a shared state, so opening one whose rows are never used
+ * changes the rows of later ones. An op that reopens its input does so in a separate pull; an op
+ * above it that pulls several times per block may cause too many openings. */
 static uint32_t draws(const mr_op *op, uint32_t below)
 {
     bool pulls_once = (op->props & MR_OP_KEEPS_COUNT) && !(op->props & MR_OP_REORDERS);
@@ -158,7 +157,7 @@ static uint32_t draws(const mr_op *op, uint32_t below)
     return (below & MR__OPENS_RANDOM) && !pulls_once ? MR_OP_REMEMBERS : 0;
 }
 
-/* To be called when the inputs are there. */
+/* Derives fields from the inputs, which must be set. */
 static void sum_inputs(mr_dataset *ds)
 {
     const mr_op *op = ds->body->op;
@@ -211,7 +210,7 @@ const mr_spec *mr_dataset_spec(const mr_dataset *ds)
     return ds->body->spec;
 }
 
-/* Relaxed: all who count write the same number. */
+/* Relaxed: all threads store the same number. */
 static int64_t count_of(const mr_dataset *ds)
 {
     return atomic_load_explicit(&ds->body->cardinality, memory_order_relaxed);
@@ -278,7 +277,7 @@ bool mr_param_unknown(const mr_dataset *ds, size_t at)
     return false;
 }
 
-/* ---- making ---- */
+/* ---- construction ---- */
 
 static void unref_inputs(mr_dataset *const *inputs, size_t n)
 {
@@ -286,13 +285,13 @@ static void unref_inputs(mr_dataset *const *inputs, size_t n)
         mr_dataset_unref(inputs[i]);
 }
 
-/* The error says which op it is about, however deep it came from. */
+/* Adds the name of the op to the error, unless it starts with it. */
 static void name_op(mr_status *st, const mr_op *op)
 {
     size_t n = strlen(op->name);
     if (strncmp(st->message, op->name, n) == 0 && st->message[n] == ':')
         return;
-    if (st->file[0] || strncmp(st->message, "line ", 5) == 0) { /* says where, maybe with a caret */
+    if (st->file[0] || strncmp(st->message, "line ", 5) == 0) { /* has a place, maybe a caret */
         mr_status_set_op(st, op->name);
         return;
     }
@@ -342,7 +341,7 @@ int64_t mr_dataset_cardinality(const mr_dataset *ds)
         return count_of(ds);
     if (mr__nodes_of(ds, &nodes, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
-    /* Inputs come before what uses them. */
+    /* In this order, inputs are counted before their users. */
     for (size_t i = 0; i < nodes.n; i++)
         if (count_of(nodes.v[i]) == NOT_COUNTED)
             atomic_store_explicit(&nodes.v[i]->body->cardinality, count_elements(nodes.v[i]),
@@ -351,7 +350,7 @@ int64_t mr_dataset_cardinality(const mr_dataset *ds)
     return count_of(ds);
 }
 
-/* Is the number of elements left until somebody wants it? */
+/* True if the elements are counted only on request. */
 static bool counts_late(const mr_dataset *ds)
 {
     const struct body *b = ds->body;
@@ -371,7 +370,7 @@ static bool is_template(const struct body *b)
     return false;
 }
 
-/* The error that a function among the parameters carries. */
+/* Fails with the error that a function among the parameters carries. */
 static mr_code check_functions(const struct body *b, mr_status *st)
 {
     for (const mr_param *p = b->op->params; p && p->name; p++) {
@@ -400,7 +399,8 @@ static mr_code check_and_infer(mr_dataset *ds, mr_status *st)
     return MR_OK;
 }
 
-/* A node of these parameters (own, from params.h) and unknowns; takes everything over. */
+/* Makes a node with these params (own, see params.h) and unknown values; takes over all arguments,
+ * also on failure. */
 static mr_dataset *make(const mr_op *op, void *params, mr_value *unknown, mr_dataset *const *inputs,
                         size_t n_inputs)
 {
@@ -434,7 +434,8 @@ static mr_dataset *make(const mr_op *op, void *params, mr_value *unknown, mr_dat
     return mr_dataset_fail(&st);
 }
 
-/* The failed dataset for st, an error of op, or the input that carries one; lets the inputs go. */
+/* Returns the first input that carries an error, or else a failed dataset for st, an error of op.
+ * Releases the inputs. */
 static mr_dataset *fail_over(mr_status *st, const mr_op *op, mr_dataset *const *inputs, size_t n)
 {
     mr_dataset *failed = NULL;
@@ -460,7 +461,7 @@ mr_dataset *mr_dataset_new(const mr_op *op, const void *params, mr_dataset *cons
     return make(op, own, NULL, inputs, n_inputs);
 }
 
-/* Sets parameter i, and whether it is unknown in *unknown (an array, made when first needed). */
+/* Sets parameter i. If its value is unknown, stores it in *unknown, an array made when needed. */
 static mr_code set_param(const mr_op *op, size_t i, void *own, mr_value **unknown,
                          const mr_value *v, mr_status *st)
 {
@@ -480,7 +481,6 @@ static mr_code set_param(const mr_op *op, size_t i, void *own, mr_value **unknow
     return MR_OK;
 }
 
-/* Frees an array of unknowns; NULL where none is unknown. */
 static void free_unknown(const mr_op *op, mr_value *unknown)
 {
     for (size_t i = 0; unknown && i < mr__params_count(op->params); i++)
@@ -488,6 +488,7 @@ static void free_unknown(const mr_op *op, mr_value *unknown)
     mr_free(unknown);
 }
 
+/* Returns the array if it has an unknown value; otherwise frees it and returns NULL. */
 static mr_value *some_unknown(const mr_op *op, mr_value *unknown)
 {
     for (size_t i = 0; unknown && i < mr__params_count(op->params); i++)
@@ -534,7 +535,7 @@ static mr_code copy_unknown(const struct body *b, mr_value **out, mr_status *st)
     return MR_OK;
 }
 
-/* Like ds, with parameter `index` being v (v NULL: all as they are), over inputs (taken). */
+/* Copies ds with v as parameter `index` (unless v is NULL), and with these inputs (taken over). */
 static mr_dataset *remake(const mr_dataset *ds, size_t index, const mr_value *v,
                           mr_dataset *const *inputs, size_t n)
 {
@@ -616,7 +617,7 @@ uint32_t mr__dataset_all_props(const mr_dataset *ds)
 
 /* ---- instances ---- */
 
-/* A copy of `node` over the copies of its inputs; NULL: no memory. */
+/* Copies a node, with the copies of its inputs; NULL if out of memory. */
 static mr_dataset *copy_node(const mr_dataset *node, mr_dataset *const *copies,
                              const size_t *inputs)
 {
@@ -661,7 +662,7 @@ mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *),
     if (!ds->shared) {
         ds->shared = mr_calloc(1, size);
         if (!ds->shared)
-            rc = mr_fail_memory(st, size, "the state that the iterators of a dataset share");
+            rc = mr_fail_memory(st, size, "the shared state of a dataset's iterators");
         else {
             ds->destroy_shared = destroy_state;
             if (init)

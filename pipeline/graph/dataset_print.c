@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chain of nodes as a chain of methods, from the ops' tables alone: positional parameters in
- * their order, then key=value for what is not at its default. */
+/* Prints a chain of nodes as a chain of methods, driven by the tables of the ops: positional
+ * parameters in order, then key=value for those that do not have their default. */
 #include <string.h>
 
 #include "pipeline/graph/op.h"
@@ -12,7 +12,7 @@
 struct call {
     mr__printer *p;
     bool any;        /* an argument was printed */
-    bool positional; /* the next one may be given by position */
+    bool positional; /* the next one may be positional */
 };
 
 static mr_code put(mr__printer *p, const char *s)
@@ -20,7 +20,7 @@ static mr_code put(mr__printer *p, const char *s)
     return mr__text_puts(&p->text, s, p->st);
 }
 
-/* The comma, and the key unless NULL, of the next argument. */
+/* Starts the next argument: a comma if needed, and the key unless NULL. */
 static mr_code begin_argument(struct call *c, const char *key)
 {
     if (c->any)
@@ -40,8 +40,8 @@ static bool is_pattern(const mr_value *v)
     return false;
 }
 
-/* One file name. A literal with a pattern's characters would be a pattern; a computed name is a
- * path as it stands. */
+/* Prints a file name. A literal with wildcards would be a pattern; a computed name is a path, so it
+ * is printed as a computed expression. */
 static mr_code print_name(mr__printer *p, const mr_value *v)
 {
     if (v->computed && is_pattern(v))
@@ -65,7 +65,7 @@ static mr_code print_param_value(mr__printer *p, const mr_param *param, const mr
     return put(p, "]");
 }
 
-/* true if the record's components can be given as key=value beside op's own parameters. */
+/* True if the record's components can be printed as key=value among the op's parameters. */
 static bool names_are_keys(const mr_op *op, const mr_value *v)
 {
     for (size_t i = 0; i < v->n; i++) {
@@ -94,7 +94,7 @@ static mr_code print_variadic(struct call *c, const mr_op *op, const mr_param *p
     return print_param_value(c->p, param, v);
 }
 
-/* true if the parameter reads best without its name: repeat(2), range(0, 10, 2), but
+/* True if the parameter is printed without its name: repeat(2), range(0, 10, 2), but
  * shuffle(10, seed=2). */
 static bool stands(const struct call *c, const mr_op *op, const mr_param *param)
 {
@@ -142,7 +142,7 @@ static mr_code print_call(mr__printer *p, const mr_dataset *ds)
     struct call c = {.p = p, .positional = true};
     if (op->props & MR_OP_INTERNAL)
         return mr_fail(p->st, MR_FAILED_PRECONDITION,
-                       "%s can be made from C only: a graph with it has no text form", op->name);
+                       "%s exists only in C: a graph that contains it has no text form", op->name);
     MR_TRY(put(p, op->name));
     MR_TRY(put(p, "("));
     MR_TRY(print_inputs(&c, ds));
@@ -157,7 +157,7 @@ static mr_code print_call(mr__printer *p, const mr_dataset *ds)
     return put(p, ")");
 }
 
-/* true if ds begins a chain: in text it is a function, not a method. */
+/* True if ds starts a chain: in text it is a function, not a method. */
 static bool begins(const mr_dataset *ds)
 {
     return mr_dataset_n_inputs(ds) == 0 || (mr_dataset_op(ds)->props & MR_OP_SOURCE_CALL);

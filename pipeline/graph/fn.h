@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_GRAPH_FN_H
 #define MR_PIPELINE_GRAPH_FN_H
-/* A function of elements as a graph carries it: an expression or a C callback. What it means is
- * functions/'s; here it is copied, printed and sent. Private to pipeline/.
+/* A function of elements in a graph: an expression or a C callback. functions/ compiles and runs
+ * it; graph/ only copies, prints and serializes it. Private to pipeline/.
  *
- * An expression inside another function may use the outer one's names: they are captured, as
- * UNKNOWN values in the template that is checked at build, as values in what a call makes.
+ * An expression within another function may use names of the outer one, which it captures. In the
+ * template, which is checked when the graph is built, the captures are UNKNOWN values; in the
+ * instance that a call makes they are known.
  *
- * thread   any: immutable, but for `cache`, which has its own lock */
+ * thread   any: immutable, except for `cache`, which has a lock */
 #include <pthread.h>
 #include "../memory/block.h"
 #include "../memory/object.h"
@@ -16,7 +17,7 @@
 
 typedef enum mr__fn_kind { MR_FN_EXPR, MR_FN_BLOCK, MR_FN_ELEMENT } mr__fn_kind;
 
-/* Both callbacks have the same C type; an element function sees blocks of one row. */
+/* Both kinds of callback have the same C type; that of an element gets blocks of one row. */
 typedef mr_code (*mr_fn_callback)(void *ctx, const mr_block *in, mr_block *out, mr_status *st);
 
 struct mr_fn {
@@ -27,45 +28,47 @@ struct mr_fn {
     size_t n_captures;
     char **capture_names;
     mr_value *captures;
-    mr_spec **capture_specs; /* what the template knew of each; NULL: it is as its value says */
+    mr_spec **capture_specs; /* specs that the template had for them; a NULL entry, or NULL: the
+                                spec of the value */
     /* MR_FN_BLOCK, MR_FN_ELEMENT */
-    char *name; /* registered under; NULL: cannot travel */
+    char *name; /* registered name; NULL: cannot be serialized */
     mr_fn_callback callback;
     void *ctx;
-    void (*release)(void *ctx); /* called when the function goes; NULL: nothing */
-    mr_spec *out;               /* spec of what it returns; NULL: that of its input */
+    void (*release)(void *ctx); /* called when the function is freed; may be NULL */
+    mr_spec *out;               /* spec of the result; NULL: that of the input */
     bool may_block;
-    bool instance; /* made for a call, of a template that was typed with less known */
-    /* Carried from a constructor that failed, with nothing else set; a dataset made with it carries
-     * it on. NULL: none */
+    bool instance; /* made by a call from a template, which was typed with less information */
+    /* The error of a failed constructor, which sets nothing else; a dataset with this function
+     * carries it too. Otherwise NULL */
     mr_status *error;
-    /* What functions/ compiled for the input spec last asked for; the copies that calls make of one
-     * template share it. */
+    /* The program that functions/ compiled for the last requested input spec; shared by all
+     * instances of a template. */
     struct mr_fn_cache *cache;
 };
 
-/* New function with nothing set but its kind and an empty cache; NULL: no memory. */
+/* New function with only its kind and an empty cache set; NULL if out of memory. */
 mr_fn *mr__fn_new(mr__fn_kind kind);
-/* New function of an expression (takes a reference of its own); captures are copied. */
+/* New function of an expression, to which it takes a reference; captures are copied. */
 mr_code mr__fn_of_expr(const mr_expr *expr, const char *const *names, const mr_value *values,
                        size_t n, mr_fn **out, mr_status *st) MR_NODISCARD;
-/* The template fn with values for the captures; shares the cache. */
+/* New instance of the template fn, with values for the captures; shares the cache. */
 mr_code mr__fn_with_captures(const mr_fn *fn, const mr_value *values, mr_fn **out,
                              mr_status *st) MR_NODISCARD;
 
-/* Spec of a value as an element. Owned.
- * errors   MR_INVALID_ARGUMENT: it is none */
+/* The spec of a value as an element. Owned.
+ * errors   MR_INVALID_ARGUMENT: v cannot be an element */
 mr_code mr__value_spec(const mr_value *v, mr_spec **out, mr_status *st) MR_NODISCARD;
 
-/* Does a function of the graph ds, or e, call one that `is` says yes to? */
+/* True if a function in the graph ds, or the expression e, calls a function for which `is` returns
+ * true. */
 mr_code mr__dataset_calls(const mr_dataset *ds, bool (*is)(const char *function), bool *out,
                           mr_status *st) MR_NODISCARD;
 bool mr__expr_calls(const mr_expr *e, bool (*is)(const char *function));
 
-/* The compiled form, by input spec. program is kept by mr__object reference. */
+/* The compiled form for one input spec; program is an owned reference. */
 struct mr_fn_cache {
     mr__object obj;
-    pthread_mutex_t lock; /* guards the two below */
+    pthread_mutex_t lock; /* guards the fields below */
     mr_spec *in;
     mr__object *program;
 };

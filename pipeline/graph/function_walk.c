@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking into graphs and the functions in them for ops of a role, never by their names. */
+/* Walks graphs and the functions in them, to find ops by role (never by name), calls of functions,
+ * and file names. */
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/graph/rewrite.h"
 
-/* What is called for each op: as a node of a graph, and as a call written in a function. */
+/* Callbacks for each op: as a node of a graph, and as a call in the text of a function. */
 typedef struct walk {
     mr_code (*node)(struct walk *w, const mr_dataset *ds, mr_status *st);
     mr_code (*call)(struct walk *w, const mr_op *op, const mr_expr *e, mr_status *st);
     void *ctx;
     mr_file_name_fn name;             /* of mr_dataset_file_names */
     mr_role role;                     /* of mr_dataset_functions_have_role */
-    bool (*is)(const char *function); /* of mr__dataset_calls; NULL elsewhere */
+    bool (*is)(const char *function); /* of mr__dataset_calls; otherwise NULL */
     bool found;
 } walk;
 
-/* Names that a lambda binds, and those of the lambdas around it. */
+/* The names bound by a lambda and the lambdas around it. */
 typedef struct scope {
     const struct scope *outer;
     const mr_expr *lambda;
@@ -32,7 +33,7 @@ static bool is_bound(const scope *s, const char *name)
     return false;
 }
 
-/* The op that e calls, or names as a function (map(tfrecord)). */
+/* The op that e calls, or refers to as a function (map(tfrecord)). */
 static const mr_op *op_of(const mr_expr *e, const scope *s)
 {
     if (e->kind != MR_EX_NAME && e->kind != MR_EX_CALL && e->kind != MR_EX_METHOD)
@@ -42,7 +43,7 @@ static const mr_op *op_of(const mr_expr *e, const scope *s)
     return mr_op_find(e->text, strlen(e->text));
 }
 
-/* Trees are at most MR_EXPR_MAX_DEPTH levels deep. */
+/* The recursion is bounded by MR_EXPR_MAX_DEPTH. */
 static mr_code walk_expr(walk *w, const mr_expr *e, const scope *s, mr_status *st)
 {
     const mr_op *op = op_of(e, s);
@@ -73,7 +74,7 @@ static mr_code walk_graph(walk *w, const mr_dataset *ds, mr_status *st)
     return rc;
 }
 
-/* Values nest as deep as the text they came from. */
+/* The recursion is bounded by the depth of the text or protobuf that the values came from. */
 static mr_code walk_value(walk *w, const mr_value *v, mr_status *st)
 {
     if (v->kind == MR_V_DATASET)
@@ -166,7 +167,7 @@ bool mr__expr_calls(const mr_expr *e, bool (*is)(const char *function))
 
 static bool is_file_list(const mr_op *op, const mr_param *p)
 {
-    bool files = op->role == MR_ROLE_FILES && (p->flags & MR_P_PATTERN); /* not columns, members */
+    bool files = op->role == MR_ROLE_FILES && (p->flags & MR_P_PATTERN); /* not e.g. columns */
     return p->type == MR_PT_STRS && (files || (op->props & MR_OP_FILE_NAMES));
 }
 
@@ -178,7 +179,7 @@ static mr_code names_of_node(walk *w, const mr_dataset *ds, mr_status *st)
             continue;
         const mr_strs *names = (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at);
         for (size_t i = 0; i < names->n; i++)
-            if (!(names->is_path && names->is_path[i])) /* else it was computed */
+            if (!(names->is_path && names->is_path[i])) /* paths are computed names */
                 MR_TRY(w->name(w->ctx, names->v[i].data, st));
     }
     return MR_OK;
@@ -193,7 +194,7 @@ static mr_code names_of_argument(walk *w, const mr_expr *e, mr_status *st)
     return MR_OK;
 }
 
-/* The parameter that child i of a call is for; NULL: none. */
+/* The parameter for child i of a call, or NULL. */
 static const mr_param *param_of(const mr_op *op, const mr_expr *e, size_t i)
 {
     const char *key = e->keys ? e->keys[i] : NULL;

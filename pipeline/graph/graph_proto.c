@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs to protobuf: graph.proto says what the bytes are. Items are made in the order in which
- * they may refer to each other; tensors and strings point into the graph until they are packed. */
+/* Converts graphs to protobuf (graph.proto). An item is added after the items that it refers to.
+ * Tensors and strings point into the graph until they are packed. */
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
@@ -17,18 +17,18 @@ enum {
     MAX_LEVEL = MR_EXPR_MAX_DEPTH,
     MAX_ITEMS = 1 << 24
 };
-#define MAX_BYTES ((size_t)1 << 31) /* protobuf's own limit */
+#define MAX_BYTES ((size_t)1 << 31) /* limit of protobuf */
 
-static const char too_large[] = "a graph of %zu bytes is more than protobuf carries (2 GiB); read "
+static const char too_large[] = "a graph of %zu bytes exceeds protobuf's limit of 2 GiB; read "
                                 "large constants from files";
 
-/* Memory that lives until the bytes are there. */
+/* Memory that is kept until the message is packed. */
 struct chunk {
     struct chunk *next;
     max_align_t data[];
 };
 
-/* The copy of a parameter, which items point into. */
+/* A copy of a parameter, which items point into. */
 struct kept {
     struct kept *next;
     mr_value v;
@@ -62,7 +62,7 @@ static mr_code enter(struct writer *w)
 {
     if (++w->level > MAX_LEVEL)
         return mr_fail(w->st, MR_FAILED_PRECONDITION,
-                       "a graph nested more than %d levels deep cannot travel", MAX_LEVEL);
+                       "a graph nested more than %d levels deep cannot be serialized", MAX_LEVEL);
     return MR_OK;
 }
 
@@ -84,7 +84,7 @@ static mr_code add_item(struct writer *w, Mr__Graph__Item **out)
 
 static mr_code write_value(struct writer *w, const mr_value *v, uint32_t *index);
 
-/* The expression's text, owned by w. */
+/* The text of the expression, or the name of the callback; owned by w. */
 static mr_code write_text(struct writer *w, const mr_fn *fn, char **text)
 {
     char *printed = NULL;
@@ -94,8 +94,8 @@ static mr_code write_text(struct writer *w, const mr_fn *fn, char **text)
         MR_TRY(mr_expr_print(fn->expr, &printed, w->st));
     else if (!fn->name)
         return mr_fail(w->st, MR_FAILED_PRECONDITION,
-                       "a C function that is not registered cannot travel; give it a name in "
-                       "mr_fn_opts");
+                       "a C function that is not registered cannot be serialized; give it a name "
+                       "in mr_fn_opts");
     const char *source = printed ? printed : fn->name;
     *text = allocate(w, strlen(source) + 1);
     if (*text)
@@ -104,7 +104,7 @@ static mr_code write_text(struct writer *w, const mr_fn *fn, char **text)
     return *text ? MR_OK : MR_RESOURCE_EXHAUSTED;
 }
 
-/* What the captures of a function that a call made were known to be. */
+/* Writes the shapes that the template of an instance had for its captures. */
 static mr_code write_capture_shapes(struct writer *w, const mr_fn *fn, Mr__Graph__Function *f)
 {
     size_t n = 0;
@@ -222,7 +222,8 @@ static mr_code write_content(struct writer *w, const mr_value *v, Mr__Graph__Val
         return write_dataset(w, v->dataset, &to->ref);
     case MR_V_UNKNOWN:
         return mr_fail(w->st, MR_FAILED_PRECONDITION,
-                       "a value that is known only when a function is called cannot travel");
+                       "a value that is known only when a function is called cannot be "
+                       "serialized");
     case MR_V_UNSET:
     case MR_V_NONE:
     case MR_V_AUTO:
@@ -302,7 +303,7 @@ static mr_code write_node(struct writer *w, const mr_dataset *ds)
     return mr__id_map_put(&w->nodes, (uintptr_t)ds, w->n - 1, w->st);
 }
 
-/* The graph below ds, as far as it is not there yet; *index: the item of ds. */
+/* Writes the nodes of ds that have no item yet; *index is the item of ds. */
 static mr_code write_dataset(struct writer *w, const mr_dataset *ds, uint32_t *index)
 {
     mr__nodes order;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs from protobuf. The bytes may come from anywhere: what protobuf-c unpacks is bounded by the
- * size of the input; references point backwards; a value or a function goes to the one that refers
- * to it and is gone; lengths are checked against the bytes that are there. */
+/* Reads graphs from protobuf. The bytes are untrusted: memory for unpacking is bounded by the size
+ * of the input; references must point backwards; a value or function is moved to the only item that
+ * refers to it; lengths are checked against the available bytes. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,24 +14,24 @@
 
 enum {
     FORMAT = 1,
-    MAX_DEPTH = 256,    /* of lists in lists */
+    MAX_DEPTH = 256,    /* of nested lists */
     MEMORY_FACTOR = 64, /* unpacked bytes for each byte of input: an empty item takes 2 */
     MEMORY_BASE = 64 << 10
 };
 
-/* What an item became. A value or a function that was taken leaves nothing. */
+/* The result for an item; empty after a value or function was moved out. */
 struct made {
     mr_dataset *node;
     mr_value value;
     mr_fn *fn;
     bool is_value;
-    int depth; /* of the value, lists and captures counted */
+    int depth; /* levels of lists and captures in the value or function */
 };
 
 struct reader {
     const Mr__Graph__Graph *graph;
     struct made *made;
-    size_t at; /* the item that is made */
+    size_t at; /* the current item */
     mr_status *st;
 };
 
@@ -76,7 +76,8 @@ static mr_code take_fn(struct reader *r, uint32_t index, mr_fn **out, int *depth
 
 /* ---- tensors ---- */
 
-/* Values of a shape, from axis `from` on; false: negative or too many. */
+/* Multiplies *values by the dimensions from axis `from` on; false if one is negative or the result
+ * overflows. */
 static bool count_values(const Mr__Graph__Value *v, size_t from, size_t *values)
 {
     for (size_t d = from; d < v->n_shape; d++)
@@ -96,7 +97,7 @@ static bool good_splits(const Mr__Graph__Value *v)
     return true;
 }
 
-/* Bytes of strings go into one buffer that the views' buffer holds. */
+/* Copies all strings to one buffer, which the buffer of the views holds. */
 static mr_code fill_strings(struct reader *r, const Mr__Graph__Value *v, mr_array *a)
 {
     size_t bytes = 0;
@@ -127,7 +128,7 @@ static void fill_data(const Mr__Graph__Value *v, mr_array *a)
     }
 }
 
-/* A ragged row over `values`, a flat array that it takes over. */
+/* Makes a ragged row of `values`, a flat array that it takes over. */
 static mr_code make_ragged(struct reader *r, const Mr__Graph__Value *v, mr_array *values,
                            mr_array *out)
 {
@@ -161,18 +162,18 @@ static mr_code make_tensor(struct reader *r, const Mr__Graph__Value *v, mr_array
     size_t values = 1;
     bool ragged = v->n_splits > 0;
     if (!mr_dtype_find(v->dtype, strlen(v->dtype), &t) || t == MR_DATASET)
-        return malformed(r, "a tensor of an unknown dtype");
+        return malformed(r, "a tensor has an unknown dtype");
     if (v->n_shape > MR_MAX_RANK)
-        return malformed(r, "a tensor of too many axes");
+        return malformed(r, "a tensor has too many axes");
     if (ragged && !good_splits(v))
-        return malformed(r, "a ragged tensor whose splits do not fit its shape");
+        return malformed(r, "the splits of a ragged tensor do not match its shape");
     if (ragged)
         values = (size_t)v->splits[v->n_splits - 1];
     size_t bytes = 0;
     if (!count_values(v, ragged ? 2 : 0, &values) ||
         __builtin_mul_overflow(values, mr_dtype_size(t), &bytes) ||
         (t == MR_STRING ? v->n_strings != values : v->data.len != bytes))
-        return malformed(r, "a tensor whose data do not fit its shape");
+        return malformed(r, "the data of a tensor do not match its shape");
     mr_array a;
     int64_t flat = (int64_t)values;
     MR_TRY(
@@ -238,7 +239,7 @@ static mr_code make_content(struct reader *r, const Mr__Graph__Value *v, mr_valu
     case MR_V_RECORD:
         MR_TRY(mr__name_twice(v->names, v->n_names, &twice, r->st));
         if (twice)
-            return malformed(r, "a record has a name twice");
+            return malformed(r, "a record has two components of one name");
         return make_items(r, v, to, depth);
     case MR_V_LIST:
     case MR_V_TUPLE:
@@ -257,11 +258,11 @@ static mr_code make_content(struct reader *r, const Mr__Graph__Value *v, mr_valu
 static mr_code make_value(struct reader *r, const Mr__Graph__Value *v, struct made *out)
 {
     if (v->kind < 0 || v->kind >= (int)MR_V_UNKNOWN)
-        return malformed(r, "a value of an unknown kind");
+        return malformed(r, "a value has an unknown kind");
     mr_value value = {.kind = (mr_value_kind)v->kind};
     mr_code rc = make_content(r, v, &value, &out->depth);
     if (rc == MR_OK && out->depth > MAX_DEPTH)
-        rc = malformed(r, "values nested too deeply");
+        rc = malformed(r, "values are nested too deeply");
     if (rc != MR_OK) {
         mr_value_reset(&value);
         return rc;
@@ -280,7 +281,7 @@ static void free_values(mr_value *values, size_t n)
     mr_free(values);
 }
 
-/* What the captures were known to be. */
+/* Reads the specs that the template had for the captures. */
 static mr_code take_shapes(struct reader *r, const Mr__Graph__Function *f, mr_fn *fn)
 {
     const int64_t *at = f->shapes;
@@ -310,7 +311,7 @@ static mr_code make_fn(struct reader *r, const Mr__Graph__Function *f, struct ma
     mr_value *captures = mr_calloc(n ? n : 1, sizeof *captures);
     mr_code rc = MR_OK;
     if (expr->kind != MR_EX_LAMBDA && expr->kind != MR_EX_NAME)
-        rc = malformed(r, "expected a function, as x => x, or a name");
+        rc = malformed(r, "expected a function, such as x => x, or a name");
     else if (!captures)
         rc = mr_fail_memory(r->st, n * sizeof *captures, "a function's captures");
     for (size_t i = 0; rc == MR_OK && i < n; i++)
@@ -339,8 +340,8 @@ static mr_code take_params(struct reader *r, const Mr__Graph__Node *node, const 
             k++;
         if (k == n)
             return mr_fail(r->st, MR_INVALID_ARGUMENT,
-                           "op %s has no parameter %.60s here: the graph is of format %" PRIu32
-                           ", this millrace is %s and writes format %d; use the newer one",
+                           "op %s has no parameter %.60s here: the graph has format %" PRIu32
+                           ", this millrace is %s and writes format %d; use the newer version",
                            op->name, key, r->graph->version, MR_VERSION, FORMAT);
         if (values[k].kind != MR_V_UNSET)
             return malformed(r, "a parameter is given twice");
@@ -372,8 +373,8 @@ static mr_code make_node(struct reader *r, const Mr__Graph__Node *node, struct m
     const mr_op *op = mr_op_find(node->op, strlen(node->op));
     if (!op)
         return mr_fail(r->st, MR_INVALID_ARGUMENT,
-                       "there is no op %.60s here: the graph is of format %" PRIu32
-                       ", this millrace is %s; use a newer one or register the op",
+                       "unknown op %.60s: the graph has format %" PRIu32
+                       ", this millrace is %s; use a newer version or register the op",
                        node->op, r->graph->version, MR_VERSION);
     size_t n = mr__params_count(op->params), n_inputs = node->n_inputs;
     mr_value *values = mr_calloc(n ? n : 1, sizeof *values);
@@ -396,12 +397,12 @@ static mr_code make_node(struct reader *r, const Mr__Graph__Node *node, struct m
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the graph ---- */
 
 static mr_code make_item(struct reader *r, const Mr__Graph__Item *item, struct made *out)
 {
     if (!!item->node + !!item->value + !!item->function != 1)
-        return malformed(r, "expected one of a node, a value and a function");
+        return malformed(r, "expected exactly one of node, value and function");
     if (item->node)
         return make_node(r, item->node, out);
     if (item->value)
@@ -413,8 +414,7 @@ static mr_code make_graph(struct reader *r, mr_dataset **out)
 {
     const Mr__Graph__Graph *g = r->graph;
     if (g->version == 0)
-        return mr_fail(r->st, MR_INVALID_ARGUMENT,
-                       "malformed graph: expected a format version, found none");
+        return mr_fail(r->st, MR_INVALID_ARGUMENT, "malformed graph: it has no format version");
     r->made = mr_calloc(g->n_items ? g->n_items : 1, sizeof *r->made);
     if (!r->made)
         return mr_fail_memory(r->st, g->n_items * sizeof *r->made, "a graph");
@@ -426,7 +426,7 @@ static mr_code make_graph(struct reader *r, mr_dataset **out)
     return MR_OK;
 }
 
-/* protobuf-c's memory: ours, and not more than in proportion to the input. */
+/* The allocator for protobuf-c: limits its memory in proportion to the input. */
 struct budget {
     size_t left;
     bool refused;
@@ -461,7 +461,7 @@ mr_code mr_dataset_from_proto(const void *bytes, size_t size, mr_dataset **out, 
         return mr_fail_memory(st, size * MEMORY_FACTOR, "a graph");
     if (!graph)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "malformed graph: %zu bytes are no protobuf message of a graph", size);
+                       "malformed graph: not a protobuf Graph message (%zu bytes)", size);
     struct reader r = {.graph = graph, .st = st};
     mr_code rc = make_graph(&r, out);
     for (size_t i = 0; r.made && i < graph->n_items; i++) {

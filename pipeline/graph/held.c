@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much an op holds, as its parameters and the types of the graph say. */
+/* How much an op buffers, according to its parameters and the types of the graph. */
 #include "pipeline/graph/op.h"
 
 #include "pipeline/params/infer.h"
 
-/* The parameter MR_P_HOLDS, or the elements of a whole input that is remembered. */
+/* The value of the parameter MR_P_HOLDS; all elements for an op that keeps its input in memory. */
 static int64_t held_elements(const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
@@ -32,7 +32,7 @@ void mr_dataset_held(const mr_dataset *ds, int64_t *elements, int64_t *bytes)
         return;
     const mr_dataset *input = mr_dataset_input(ds, 0);
     int64_t n = held_elements(ds), all = n ? mr_dataset_cardinality(input) : 0;
-    if (all >= 0 && (n > all || n == MR_INFINITE)) /* it cannot hold more than there are */
+    if (all >= 0 && (n > all || n == MR_INFINITE)) /* not more than the input has */
         n = all;
     size_t one = mr__row_bytes(mr_dataset_spec(input));
     *elements = n;

@@ -16,7 +16,8 @@ static mr__late_library library =
     MR__LATE_LIBRARY("the protobuf form of graphs is read and written", "libprotobuf-c.so.1",
                      "libprotobuf-c1", PROTOBUF, protobuf);
 
-/* libprotobuf.h gives these names to code that was generated; here the library has its own. */
+/* libprotobuf.h redirects generated code to these; it is not included here, where the library's
+ * names are needed. */
 mr_code mr__protobuf_need(mr_status *st) MR_NODISCARD;
 void mr__protobuf_free_unpacked(ProtobufCMessage *message, ProtobufCAllocator *allocator);
 size_t mr__protobuf_get_packed_size(const ProtobufCMessage *message);

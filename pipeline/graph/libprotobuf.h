@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_GRAPH_LIBPROTOBUF_H
 #define MR_PIPELINE_GRAPH_LIBPROTOBUF_H
-/* protobuf-c, opened with the first message. Generated code calls it by its names, which are here
- * those of functions that go through the table: include this before a generated header. */
+/* protobuf-c, loaded when the first message is read or written. These macros redirect the calls in
+ * generated code to functions that load it: include this before a generated header. */
 #define protobuf_c_empty_string            mr__protobuf_empty_string
 #define protobuf_c_message_free_unpacked   mr__protobuf_free_unpacked
 #define protobuf_c_message_get_packed_size mr__protobuf_get_packed_size
@@ -13,7 +13,8 @@
 
 #include "pipeline/status.h"
 
-/* Before any call of the library.
- * errors MR_NOT_FOUND, MR_FAILED_PRECONDITION: it is not installed. thread any */
+/* Loads the library; to be called before any of its functions.
+ * errors   MR_NOT_FOUND: not installed; MR_FAILED_PRECONDITION: it lacks a function
+ * thread   any */
 mr_code mr__protobuf_need(mr_status *st) MR_NODISCARD;
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of a graph's nodes, by a depth-first walk with a stack of its own: a chain may have any
- * length. */
+/* Orders the nodes of a graph by a depth-first walk with an explicit stack, since a chain may have
+ * any length. */
 #include <string.h>
 
 #include "pipeline/graph/node.h"
@@ -10,11 +10,11 @@ enum { MAX_NODES = 1 << 24 };
 
 struct frame {
     mr_dataset *ds;
-    size_t next; /* its input to visit next */
+    size_t next; /* the next input to visit */
 };
 
 struct walk {
-    mr__id_map seen; /* numbers are indices in the order, valid once a node is finished */
+    mr__id_map seen; /* numbers are indices in the order, valid after the node is finished */
     struct frame *stack;
     size_t n_stack, stack_capacity;
     mr__nodes *out;

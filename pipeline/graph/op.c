@@ -11,7 +11,7 @@
 #include "pipeline/ops/ops.def"
 #undef MR_OP
 
-/* In order of names, NULL after the last. */
+/* Sorted by name, NULL after the last. */
 static const mr_op *const built_in[] = {
 #define MR_OP(name) &mr_op_##name,
 #include "pipeline/ops/ops.def"
@@ -23,7 +23,7 @@ enum { MAX_REGISTERED = 4096 };
 
 static struct {
     pthread_mutex_t lock; /* guards the rest */
-    const mr_op **v;      /* in order of names */
+    const mr_op **v;      /* sorted by name */
     size_t n, capacity;
 } registered = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -33,7 +33,7 @@ static int compare(const mr_op *op, const char *name, size_t n)
     return order ? order : op->name[n] != '\0';
 }
 
-/* Where name is among ops, or would be; *found says which. */
+/* The index of name in ops if *found, else the index to insert it at. */
 static size_t place(const mr_op *const *ops, size_t count, const char *name, size_t n, bool *found)
 {
     size_t lo = 0, hi = count;
@@ -76,26 +76,26 @@ const mr_op *mr_op_at(size_t i)
     return op;
 }
 
-/* ---- what a descriptor must be ---- */
+/* ---- checks of a descriptor ---- */
 
 static bool good_text(const char *s)
 {
     return s && *s;
 }
 
-/* What only ops may not have: a type that cannot travel; a default that a C caller could not tell
- * from a zero that he means. */
+/* Rejects what only ops may not have: a type that cannot be serialized, and a default that a 0 from
+ * a C caller would set although 0 is a legal value. */
 static const char *bad_param(const mr_param *p)
 {
     if (p->type == MR_PT_OWN)
-        return "a type of its own, which no other form of a graph could say";
+        return "a custom type, which text and protobuf cannot represent";
     if (p->type != MR_PT_I64 || mr__param_required(p) || p->def.i == 0 || p->has_at)
         return NULL;
     bool zero_legal = p->min.i >= p->max.i || (p->min.i <= 0 && p->max.i >= 0);
-    return zero_legal ? "a default that 0 from C would hide; give it a has_ field" : NULL;
+    return zero_legal ? "a default other than 0 although 0 is legal; give it a has_ field" : NULL;
 }
 
-/* Traits that are about a parameter or an input need one. */
+/* Rejects traits without the parameter or input that they refer to. */
 static const char *bad_trait(const mr_op *op)
 {
     static const struct {
@@ -109,7 +109,7 @@ static const char *bad_trait(const mr_op *op)
                               MR_OP_HOLDS_OPTIONS | MR_OP_WHOLE_INPUT | MR_OP_SHARDS |
                               MR_OP_KEEPS_SHARDS;
     if (op->min_inputs == 0 && (!op->infer || (op->props & of_input)))
-        return "may have no input, but a slot or trait of it is about one";
+        return "may have no input, but has a slot or trait that needs one";
     if ((op->props & MR_OP_KEEPS_COUNT) && op->cardinality)
         return "has two cardinalities: MR_OP_KEEPS_COUNT and the slot";
     int8_t inputs = 1;
@@ -117,7 +117,8 @@ static const char *bad_trait(const mr_op *op)
         if (p->type == MR_PT_BOOL && (p->flags & MR_P_SHUFFLES))
             inputs = 0;
     if ((op->props & MR_OP_REORDERS) && (op->min_inputs != inputs || op->max_inputs != inputs))
-        return "reorders without one input, and is no source with a parameter MR_P_SHUFFLES";
+        return "has MR_OP_REORDERS, but is neither an op with one input nor a source with a "
+               "parameter MR_P_SHUFFLES";
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         const mr_param *p = op->params;
         while (p && p->name && strcmp(p->name, needs[i].param) != 0)
@@ -164,7 +165,7 @@ mr_code mr_op_register(const mr_op *op, mr_status *st)
     if (!found)
         at = place(registered.v, registered.n, op->name, length, &found);
     if (found)
-        rc = mr_fail(st, MR_ALREADY_EXISTS, "there is an op %s already", op->name);
+        rc = mr_fail(st, MR_ALREADY_EXISTS, "an op %s already exists", op->name);
     else
         rc = mr_grow((void **)&registered.v, &registered.capacity, registered.n + 1,
                      sizeof *registered.v, MAX_REGISTERED, "the table of ops", st);

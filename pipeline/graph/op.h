@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_GRAPH_OP_H
 #define MR_PIPELINE_GRAPH_OP_H
-/* An op is data: one descriptor, at the end of its file in pipeline/ops/. The text form, the
- * protobuf form, `millrace ops`, the reference page and all checks of arguments come from it; no
- * other code knows an op by name.
+/* Descriptors of ops. An op is one descriptor, at the end of its file in pipeline/ops/. The text
+ * form, the protobuf form, `millrace ops`, the reference page and all checks of arguments are
+ * derived from it; no other code refers to an op by name.
  *
- * This is a whole op, first(count), which emits the first elements of its input. Its parameters:
+ * For example, the op first(count) emits the first elements of its input. Its parameters:
  *
  *     struct params {
  *         int64_t count;
@@ -13,8 +13,8 @@
  *     static const mr_param table[] = {
  *         MR_ARG(struct params, count, .max.i = INT64_MAX, .doc = "Elements to emit."), {0}};
  *
- * Its open, next, save and restore are in the head of engine/op_iterator.h, which has what such
- * functions may call. The descriptor:
+ * Its open, next, save and restore are shown at the top of engine/op_iterator.h, which declares the
+ * functions that they may call. The descriptor:
  *
  *     static const mr_op first = {
  *         .abi = MR_ABI_VERSION,
@@ -33,9 +33,9 @@
  *         .restore = restore,
  *     };
  *
- * After mr_op_register(&first, &st) text may say range(5).first(3), and a constructor in C is a
- * call of mr_dataset_new. An op with options has their public struct as the field `o` of its
- * params, and MR_OPT for each of them in its table.
+ * After mr_op_register(&first, &st), texts can use it: range(5).first(3). A constructor in C is a
+ * call of mr_dataset_new. An op with options has their public struct as field `o` of its params,
+ * and an MR_OPT for each option in its table.
  *
  * thread   descriptors are static and immutable
  * since    0.1 */
@@ -45,16 +45,16 @@
 extern "C" {
 #endif
 
-/* What the walk that shards by file, from the sink to the sources, does at an op
+/* How sharding by file treats an op as it walks a graph from the sink to the sources
  * (docs/sharding.md). */
 typedef enum mr_role {
-    MR_ROLE_BARRIER, /* stops: files below it cannot be divided */
-    MR_ROLE_SOURCE,  /* stops: the op reads no files */
-    MR_ROLE_FILES,   /* has arrived: the op reads the files that its parameter MR_P_PATTERN lists */
-    MR_ROLE_PASS,    /* continues at input 0, unless a function of the op reads files: then the
-                         elements of input 0 are divided */
-    MR_ROLE_FUNCTION, /* as PASS; the op makes its elements from the datasets that its function
-                         returns, so that datasets as elements can be divided too */
+    MR_ROLE_BARRIER,  /* stops: files below the op cannot be divided */
+    MR_ROLE_SOURCE,   /* stops: the op reads no files */
+    MR_ROLE_FILES,    /* divides the files listed in the op's parameter MR_P_PATTERN */
+    MR_ROLE_PASS,     /* continues at input 0; if a function of the op reads files, divides the
+                         elements of input 0 instead */
+    MR_ROLE_FUNCTION, /* like PASS; the op makes its elements from the datasets that its function
+                         returns, so datasets as elements can be divided too */
     MR_ROLE_PARALLEL  /* continues at every input */
 } mr_role;
 
@@ -172,49 +172,50 @@ typedef struct mr_op {
     mr_code (*restore_shared)(mr_dataset *node, struct mr_state_r *r, mr_status *st);
 } mr_op;
 
-/* The op called name (built in or registered), or NULL. */
+/* The built-in or registered op with this name of n bytes, or NULL. */
 MR_API const mr_op *mr_op_find(const char *name, size_t n);
-/* The i-th op in order of names, NULL after the last: built-in ones, then registered ones. */
+/* The i-th op, NULL after the last: the built-in ones, then the registered ones, each by name. */
 MR_API const mr_op *mr_op_at(size_t i);
 /* Adds an op for the whole process; op must stay valid.
- * errors   MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: another ABI version, a bad name or table
+ * errors   MR_ALREADY_EXISTS; MR_INVALID_ARGUMENT: another ABI version, a bad name or table
  * thread   any */
 MR_API mr_code mr_op_register(const mr_op *op, mr_status *st) MR_NODISCARD;
 
-/* Makes a node: copies params (strings, lists, values; references functions), takes the inputs over
- * (also on failure), checks, infers. Always returns a dataset, which may carry an error. */
+/* Makes a node: copies params (strings, lists and values; functions are referenced), takes the
+ * inputs over (also on failure), checks the parameters and infers the spec. Always returns a
+ * dataset, which may carry an error. */
 MR_API mr_dataset *mr_dataset_new(const mr_op *op, const void *params, mr_dataset *const *inputs,
                                   size_t n_inputs);
-/* As mr_dataset_new from values: values[i] for the i-th parameter of the table (UNSET: default,
- * UNKNOWN: not known until the function is called; such a node is a template that can't run). */
+/* Like mr_dataset_new, with values[i] for parameter i of the table. UNSET is its default. UNKNOWN
+ * is a value that is not known before the function around it is called; such a node is a template
+ * that cannot run. */
 MR_API mr_dataset *mr_dataset_from_values(const mr_op *op, const mr_value *values,
                                           mr_dataset *const *inputs, size_t n_inputs);
-/* A dataset that carries st; takes over nothing. */
+/* A dataset that carries the error st. */
 MR_API mr_dataset *mr_dataset_fail(const mr_status *st);
 
-/* What a node is made of; all borrowed from ds. */
+/* The parts of a node, borrowed from ds. */
 MR_API const mr_op *mr_dataset_op(const mr_dataset *ds);
 MR_API const void *mr_dataset_params(const mr_dataset *ds);
 MR_API size_t mr_dataset_n_inputs(const mr_dataset *ds);
 MR_API mr_dataset *mr_dataset_input(const mr_dataset *ds, size_t i); /* borrowed */
-/* Parameter `index` of the table as a value (UNSET where it has its default). Owned by the
- * caller. */
+/* Parameter `index` of the table as a value (UNSET if it has its default). Owned by the caller. */
 MR_API mr_code mr_dataset_param(const mr_dataset *ds, size_t index, mr_value *out,
                                 mr_status *st) MR_NODISCARD;
 /* The same by name; UNSET also if there is no such parameter. */
 MR_API mr_code mr_dataset_param_named(const mr_dataset *ds, const char *name, mr_value *out,
                                       mr_status *st) MR_NODISCARD;
-/* What the op holds at most, beside the blocks that move: *elements of input 0 as its parameters
- * say (MR_INFINITE: all that come; MR_UNKNOWN_COUNT: decided while it runs; 0: none), and their
- * *bytes, -1 where the types of the graph do not say. ds may carry an error: nothing then. */
+/* The most that the op buffers, besides blocks in motion: *elements of input 0, as its parameters
+ * determine (MR_INFINITE: all; MR_UNKNOWN_COUNT: decided at run time; 0: none), and their size in
+ * *bytes, -1 if the types do not determine it. Both are 0 if ds carries an error. */
 MR_API void mr_dataset_held(const mr_dataset *ds, int64_t *elements, int64_t *bytes);
-/* true if the parameter whose field lies at offset `at` is unknown (inside a function's
- * template). */
+/* True if the parameter with its field at offset `at` is unknown (in the template of a
+ * function). */
 MR_API bool mr_param_unknown(const mr_dataset *ds, size_t at);
-/* The same op and parameters over other inputs (taken over). */
+/* Copies ds with other inputs (taken over). */
 MR_API mr_dataset *mr_dataset_with_inputs(const mr_dataset *ds, mr_dataset *const *inputs,
                                           size_t n);
-/* The same op and inputs, parameter `name` being v. */
+/* Copies ds with v as parameter `name`. */
 MR_API mr_dataset *mr_dataset_with_param(const mr_dataset *ds, const char *name, const mr_value *v);
 
 #ifdef __cplusplus

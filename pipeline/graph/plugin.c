@@ -10,20 +10,19 @@ mr_code mr_plugin_load(const char *path, mr_status *st)
     mr_plugin_fn entry;
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!so) {
-        /* The system looks for a bare name where libraries lie, and nowhere else. */
-        rc = mr_fail(st, MR_NOT_FOUND, "the shared object cannot be opened: %s%s%s", dlerror(),
-                     strchr(path, '/') ? "" : "; one of this directory is written ./",
+        /* dlopen searches for a bare name in the library directories only. */
+        rc = mr_fail(st, MR_NOT_FOUND, "cannot open the shared object: %s%s%s", dlerror(),
+                     strchr(path, '/') ? "" : "; to load it from this directory, write ./",
                      strchr(path, '/') ? "" : path);
         mr_status_at(st, path, -1, -1);
         return rc;
     }
     void *symbol = dlsym(so, MR_PLUGIN_SYMBOL);
     memcpy(&entry, &symbol, sizeof entry);
-    /* It stays open also where it is refused: something of it may be registered. */
+    /* It stays loaded even after an error: some of its descriptors may be registered. */
     rc = entry ? entry(st)
                : mr_fail(st, MR_FAILED_PRECONDITION,
-                         "it brings nothing: it does not define " MR_PLUGIN_SYMBOL
-                         "; is it built for this?");
+                         "it does not define " MR_PLUGIN_SYMBOL "; is it a plugin of Millrace?");
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);
     return rc;

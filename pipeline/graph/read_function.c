@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a node that reads a list of files to the function that reads one of them. */
+/* Derives from a node that reads a list of files a function that reads one of them. */
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
@@ -9,10 +9,10 @@
 
 enum { MAX_PARAMS = 32 };
 
-/* The text of the function, f => op(f, a, b=b). A parameter that is set becomes an argument that
- * names what it captures: the parameter's name serves for both. What decides the type of the
- * elements is written out: an expression, and the names of the components, whether they were given
- * or found in the first file. */
+/* The text of the function, f => op(f, a, b=b). A parameter that is set becomes an argument and a
+ * capture, both with the parameter's name. Parameters that determine the type of the elements are
+ * written out: expressions, and the names of the components, whether they were given or found in
+ * the first file. */
 typedef struct call {
     mr__text text;
     size_t n;
@@ -25,7 +25,7 @@ static mr_code put(call *c, const char *s, mr_status *st)
     return mr__text_puts(&c->text, s, st);
 }
 
-/* The comma, and the name of the argument unless it stands in its place. */
+/* Starts an argument: the comma, and its name unless it is positional. */
 static mr_code begin_argument(call *c, const mr_param *p, mr_status *st)
 {
     MR_TRY(put(c, ", ", st));
@@ -50,7 +50,7 @@ static mr_code put_param(call *c, const mr_dataset *ds, size_t i, mr_status *st)
     return put(c, written ? v->s : p->name, st);
 }
 
-/* ["a", "b"], the names of the components. */
+/* Puts the names of the components, ["a", "b"]. */
 static mr_code put_names(call *c, const mr_spec *spec, mr_status *st)
 {
     const char *const *names = mr_spec_leaf_names(spec);
@@ -63,7 +63,7 @@ static mr_code put_names(call *c, const mr_spec *spec, mr_status *st)
     return put(c, "]", st);
 }
 
-/* What components there are, of which types where the parameter takes them. */
+/* Puts the names of the components, with their types if the parameter accepts types. */
 static mr_code put_components(call *c, const mr_dataset *ds, const mr_param *p, mr_status *st)
 {
     char *types;
@@ -79,7 +79,7 @@ static mr_code put_components(call *c, const mr_dataset *ds, const mr_param *p, 
 static mr_code put_call(call *c, const mr_dataset *ds, mr_status *st)
 {
     const mr_op *op = mr_dataset_op(ds);
-    const mr_param *of_spec = NULL; /* types say the names too */
+    const mr_param *of_spec = NULL; /* one with types is preferred: it includes the names */
     MR_TRY(put(c, "f => ", st));
     MR_TRY(put(c, op->name, st));
     MR_TRY(put(c, "(f", st));

@@ -30,7 +30,7 @@ void mr_explanation_reset(mr_explanation *e)
     *e = (mr_explanation){0};
 }
 
-/* The formatted text, owned; NULL: no memory. */
+/* The formatted text, owned; NULL if out of memory. */
 static char *format(const char *fmt, va_list ap)
 {
     va_list again;
@@ -75,7 +75,7 @@ static mr_code check_types(const mr_pass *pass, const mr_dataset *before, const 
     mr_spec_format(mr_dataset_spec(before), was, sizeof was);
     mr_spec_format(mr_dataset_spec(after), is, sizeof is);
     return mr_fail(st, MR_INTERNAL,
-                   "the pass %s changed the type of the elements from %s to %s; report it",
+                   "the pass %s changed the type of the elements from %s to %s; report this bug",
                    pass->name, was, is);
 }
 
@@ -100,7 +100,7 @@ mr_code mr_pass_run(const mr_pass *pass, void *ctx, mr_dataset *ds, mr_dataset *
 
 /* ---- rebuilding ---- */
 
-/* node over the results for its inputs; a reference to node itself where they are the same. */
+/* node with the results for its inputs as inputs; a reference to node if all are unchanged. */
 static mr_dataset *over_results(mr_dataset *node, mr_dataset *const *results, const size_t *inputs)
 {
     size_t n = mr_dataset_n_inputs(node);
@@ -133,7 +133,7 @@ mr_dataset *mr_dataset_transform(mr_dataset *ds, mr_dataset *(*fn)(void *ctx, mr
     const size_t *inputs = nodes.inputs;
     for (size_t i = 0; results && i < nodes.n; i++) {
         mr_dataset *node = over_results(nodes.v[i], results, inputs);
-        /* One that carries an error has no op to look at: the error is passed on. */
+        /* A node that carries an error has no op to rewrite. */
         results[i] = mr_dataset_check(node, NULL) == MR_OK ? fn(ctx, node) : node;
         inputs += mr_dataset_n_inputs(nodes.v[i]);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The canonical text of expressions: one space around binary operators and after commas, brackets
- * only where the grammar needs them, strings in double quotes. */
+/* Prints the canonical text of expressions: one space around binary operators and after commas,
+ * parentheses only where the grammar requires them, strings in double quotes. */
 #include "pipeline/graph/text_print.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "pipeline/params/token.h"
 
-/* A graph may nest expressions, values and datasets in turn. */
+/* Twice the parser's limit, since a graph nests expressions, values and datasets in turn. */
 enum { MAX_LEVEL = 2 * MR_EXPR_MAX_DEPTH };
 
 static const struct binary {
@@ -69,7 +69,7 @@ static mr__binding binding_of(const mr_expr *e)
     }
 }
 
-/* The value that name stands for as a capture, or NULL. */
+/* The value of name if it is a capture with a known value, else NULL. */
 static const mr_value *captured(const mr__printer *p, const char *name)
 {
     for (const mr__scope *s = p->scope; s; s = s->outer) {
@@ -86,10 +86,10 @@ static const mr_value *captured(const mr__printer *p, const char *name)
     return NULL;
 }
 
-/* e, in brackets if it binds less strongly than `least`. */
+/* Prints e, in parentheses if its precedence is below `least`. */
 static mr_code print_expr(mr__printer *p, const mr_expr *e, mr__binding least);
 
-/* children[from..n), with their keys, separated by commas. */
+/* Prints children[from..n) with their keys, separated by commas. */
 static mr_code print_children(mr__printer *p, const mr_expr *e, size_t from)
 {
     for (size_t i = from; i < e->n; i++) {
@@ -131,7 +131,7 @@ static mr_code print_index(mr__printer *p, const mr_expr *e)
     return print_bracketed(p, "[", e, 1, "]");
 }
 
-/* i:j:k, without what was left out. */
+/* Prints i:j:k; omitted parts stay omitted. */
 static mr_code print_slice(mr__printer *p, const mr_expr *e)
 {
     for (size_t i = 0; i < 3; i++) {
@@ -152,7 +152,7 @@ static mr_code print_unary(mr__printer *p, const mr_expr *e)
         return print_expr(p, operand, MR__BIND_NOT);
     }
     MR_TRY(put(p, "-"));
-    /* "-2" would read as one literal. */
+    /* "-2" would parse as a literal instead of a negated one. */
     bool literal = (operand->kind == MR_EX_INT || operand->kind == MR_EX_FLOAT) &&
                    binding_of(operand) == MR__BIND_ATOM;
     if (!literal)
@@ -297,7 +297,7 @@ static mr__binding binding_of_value(const mr_value *v)
     case MR_V_FLOAT:
         return __builtin_signbit(v->f) && v->f == v->f ? MR__BIND_SIGN : MR__BIND_ATOM;
     case MR_V_TENSOR:
-        /* A lone number may print as such, with its sign. */
+        /* A scalar may be printed as a signed number. */
         return v->tensor.rank == 0 ? MR__BIND_SIGN : MR__BIND_ATOM;
     case MR_V_DATASET:
         return MR__BIND_POSTFIX;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_GRAPH_TEXT_PRINT_H
 #define MR_PIPELINE_GRAPH_TEXT_PRINT_H
-/* Expressions, values and datasets as text. Private to graph/. */
+/* Prints expressions, values and datasets as text. Private to graph/. */
 #include "../params/expr.h"
 #include "fn.h"
 #include "../params/literal.h"
 
-/* How strongly the parts of the grammar bind, from the weakest on. */
+/* Precedence of the constructs of the grammar, lowest first. */
 typedef enum mr__binding {
     MR__BIND_LAMBDA,
     MR__BIND_IF,
@@ -22,12 +22,12 @@ typedef enum mr__binding {
     MR__BIND_ATOM
 } mr__binding;
 
-/* Names that mean something where the text goes: the parameters of a lambda around it, or the
- * captures of the function that is printed, which stand for values. */
+/* A scope of names: the parameters of an enclosing lambda, or the captures of the function being
+ * printed, which are replaced by their values. */
 typedef struct mr__scope {
     const struct mr__scope *outer;
     const mr_expr *lambda; /* or */
-    const mr_fn *fn;       /* beyond whose captures nothing outer is seen */
+    const mr_fn *fn;       /* hides all outer scopes */
 } mr__scope;
 
 typedef struct mr__printer {
@@ -39,6 +39,6 @@ typedef struct mr__printer {
 
 mr_code mr__print_value(mr__printer *p, const mr_value *v, mr__binding least) MR_NODISCARD;
 mr_code mr__print_dataset(mr__printer *p, const mr_dataset *ds) MR_NODISCARD;
-/* Counts a level of recursion. */
+/* Counts a level of recursion, which is limited. */
 mr_code mr__print_enter(mr__printer *p) MR_NODISCARD;
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of the element that a parameter's value is. */
+/* The spec of a parameter's value as an element. */
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
@@ -64,7 +64,7 @@ mr_code mr__value_spec(const mr_value *v, mr_spec **out, mr_status *st)
         *out = mr_spec_ref(v->spec);
         break;
     default:
-        return mr_fail(st, MR_INVALID_ARGUMENT, "none, auto and mixed lists are not elements");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "none, auto and mixed lists cannot be elements");
     }
     return *out ? MR_OK : no_memory(st);
 }

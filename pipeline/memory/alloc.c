@@ -32,7 +32,7 @@ static const mr_allocator libc_table = {libc_malloc, libc_realloc, libc_aligned_
                                         NULL};
 static mr_allocator table = {libc_malloc, libc_realloc, libc_aligned_alloc, libc_free, NULL};
 
-/* No run has a lower bound: what is smaller need not look. */
+/* No memory limit sets a lower bound, so smaller requests skip the check. */
 #define BOUND_FROM ((size_t)1 << 20)
 
 static bool too_large(size_t bytes)
@@ -121,7 +121,7 @@ mr_code mr_grow(void **array, size_t *capacity, size_t need, size_t size, size_t
     if (want > max_elements)
         want = max_elements;
     size_t most = mr__memory_bound() / size;
-    if (want > most) /* there is no room to grow in */
+    if (want > most) /* the bound leaves no room for growth */
         want = need > most ? need : most;
     size_t bytes;
     void *grown = __builtin_mul_overflow(want, size, &bytes) ? NULL : mr_realloc(*array, bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_MEMORY_ALLOC_H
 #define MR_PIPELINE_MEMORY_ALLOC_H
-/* The allocator: one table of functions for the whole process; alloc.c is the only file that calls
- * malloc and its kin. A program may put its own allocator here before the first other call; the
- * tests put one that fails the n-th call.
+/* The allocator: one table of functions for the whole process. Only alloc.c calls malloc and its
+ * relatives. A program may install its own allocator before any other call; the tests install one
+ * that fails the n-th call.
  *
  * thread   any; mr_allocator_set before any other use
  * since    0.1 */
@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 typedef struct mr_allocator {
-    /* Each works as its C namesake; aligned_alloc's size need not be a multiple. All memory is
-     * given back through free. */
+    /* Each works like its C namesake, except that the size passed to aligned_alloc need not be a
+     * multiple of the alignment. All memory is released through free. */
     void *(*malloc)(void *ctx, size_t bytes);
     void *(*realloc)(void *ctx, void *old, size_t bytes);
     void *(*aligned_alloc)(void *ctx, size_t alignment, size_t bytes);
@@ -23,14 +23,15 @@ typedef struct mr_allocator {
     void *ctx;
 } mr_allocator;
 
-/* Replaces the table; NULL puts the C library's back. Memory from the old one must be gone. */
+/* Replaces the table; NULL restores the C library's. All memory from the old one must have been
+ * freed. */
 MR_API void mr_allocator_set(const mr_allocator *a);
 
-/* It is the C library's. */
+/* True while the C library's allocator is installed. */
 bool mr__allocator_is_plain(void);
 
-/* NULL when there is no memory. mr_calloc checks n * bytes for overflow and zeroes. A size of 0
- * gives a pointer that may be freed. */
+/* Each returns NULL if it is out of memory. mr_calloc checks n * bytes for overflow and zeroes the
+ * memory. A size of 0 returns a pointer that may be freed. */
 MR_API void *mr_malloc(size_t bytes);
 MR_API void *mr_calloc(size_t n, size_t bytes);
 MR_API void *mr_realloc(void *old, size_t bytes);
@@ -38,11 +39,11 @@ MR_API void *mr_aligned_alloc(size_t alignment, size_t bytes);
 MR_API char *mr_strdup(const char *s);
 MR_API char *mr_strndup(const char *s, size_t n);
 MR_API void *mr_memdup(const void *p, size_t bytes);
-MR_API void mr_free(void *p); /* NULL: nothing */
+MR_API void mr_free(void *p); /* NULL: no-op */
 
-/* Makes *array (of elements of `size` bytes, room for *capacity) hold at least `need` elements:
- * grows by half, never shrinks, never beyond max_elements.
- * errors   MR_RESOURCE_EXHAUSTED: need > max_elements, or no memory; *array is unchanged */
+/* Grows *array, which has room for *capacity elements of `size` bytes, to hold at least `need`:
+ * grows by half, never shrinks, never exceeds max_elements.
+ * errors   MR_RESOURCE_EXHAUSTED: need > max_elements, or out of memory; *array is unchanged */
 MR_API mr_code mr_grow(void **array, size_t *capacity, size_t need, size_t size,
                        size_t max_elements, const char *what, mr_status *st) MR_NODISCARD;
 

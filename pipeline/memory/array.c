@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data of a RAGGED array that this file made, with room for `capacity` rows:
+/* Layout of the buffer of a RAGGED array that this file allocates for `capacity` rows:
  *
  *     [mr_row x capacity][int64 shape x rank x capacity]
  *
- * The buffer's size is exactly that, so that the capacity follows from it. */
+ * The buffer has exactly this size, so the capacity follows from it. */
 #include "pipeline/memory/array.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 #include "pipeline/memory/object.h"
 
 enum {
-    PREFETCH_ROWS = 8,   /* rows a gather looks ahead */
-    PREFETCH_BYTES = 512 /* of each: then the hardware has seen the stream */
+    PREFETCH_ROWS = 8,   /* number of rows to look ahead in a gather */
+    PREFETCH_BYTES = 512 /* of each row; the hardware prefetcher takes over from there */
 };
 
 static size_t shape_values(const int64_t *shape, int rank)
@@ -47,7 +47,7 @@ static const mr_row *row_at(const mr_array *a, size_t i)
     return (const mr_row *)a->data + i;
 }
 
-/* Values of a ragged row. */
+/* Number of values in a ragged row. */
 static inline size_t row_values(const mr_row *r, int rank)
 {
     if (!r->splits)
@@ -57,7 +57,7 @@ static inline size_t row_values(const mr_row *r, int rank)
 
 static size_t string_bytes(const mr_bytes *v, size_t n)
 {
-    size_t bytes = 0, others[3] = {0}, i = 0; /* four sums, none of which waits for another */
+    size_t bytes = 0, others[3] = {0}, i = 0; /* four independent sums */
     for (; n - i >= 4; i += 4) {
         bytes += v[i].size;
         others[0] += v[i + 1].size;
@@ -83,7 +83,7 @@ size_t mr_array_payload_bytes(const mr_array *a, size_t from, size_t n)
             bytes += string_bytes(row_at(a, i)->data, row_values(row_at(a, i), a->rank));
         return bytes;
     }
-    if (a->rank == 1) /* asked of every block, by the counters of each op */
+    if (a->rank == 1) /* a fast path: each op counts every block */
         for (size_t i = from; i < from + n; i++)
             values += (size_t)row_at(a, i)->shape[0];
     else
@@ -116,7 +116,7 @@ mr_code mr_array_alloc(mr_array *a, mr_dtype t, int rank, const int64_t *shape, 
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
                        "an array of %zu rows of this shape exceeds the address space", rows);
     mr_buffer *b;
-    MR_TRY(mr_buffer_alloc(&b, bytes ? bytes : rows, st)); /* rows of no bytes: see room_of */
+    MR_TRY(mr_buffer_alloc(&b, bytes ? bytes : rows, st)); /* empty rows: see room_of */
     set_header(a, t, t == MR_STRING ? MR_BYTES : MR_DENSE, rank, shape);
     a->rows = rows;
     a->owner = b;
@@ -129,7 +129,7 @@ static size_t ragged_bytes(int rank)
     return sizeof(mr_row) + (size_t)rank * sizeof(int64_t);
 }
 
-/* Rows that the buffer of an array made here has room for. */
+/* Row capacity of an array allocated in this file. A row of 0 bytes takes 1. */
 static size_t room_of(const mr_array *a)
 {
     size_t one = a->storage == MR_RAGGED ? ragged_bytes(a->rank) : row_stride(a);
@@ -143,7 +143,7 @@ int64_t *mr_array_shape_slot(const mr_array *a, size_t i)
     return (int64_t *)(first + room_of(a)) + at * (size_t)a->rank;
 }
 
-/* A RAGGED array with room for `rows` rows, contents undefined. */
+/* Allocates a RAGGED array with room for `rows` rows and undefined contents. */
 static mr_code ragged_alloc(mr_array *a, mr_dtype t, int rank, size_t rows, mr_status *st)
 {
     size_t bytes;
@@ -234,7 +234,8 @@ mr_code mr_array_start(mr_array *dst, const mr_array *like, size_t capacity, mr_
     return MR_OK;
 }
 
-/* Appending. `index` NULL: rows from.. of src, else the rows it lists. */
+/* Appending. If `index` is NULL, these take rows [from, from + n) of src, else the rows it
+ * lists. */
 
 static inline size_t pick(const uint32_t *index, size_t from, size_t i)
 {
@@ -257,7 +258,7 @@ static mr_code append_ragged(mr_array *dst, const mr_array *src, const uint32_t 
     return MR_OK;
 }
 
-/* Dense rows become ragged ones: views that share the slot of the first for their shape. */
+/* Appends dense rows as ragged ones: views that share the shape slot of the first. */
 static mr_code append_views(mr_array *dst, const mr_array *src, const uint32_t *index, size_t from,
                             size_t n, mr_status *st)
 {
@@ -275,7 +276,7 @@ static mr_code append_views(mr_array *dst, const mr_array *src, const uint32_t *
     return MR_OK;
 }
 
-/* A dense array under construction that meets a ragged one becomes ragged, with the same room. */
+/* Converts a dense array under construction to a ragged one with the same capacity. */
 static mr_code become_ragged(mr_array *a, mr_status *st)
 {
     mr_array ragged;
@@ -300,12 +301,12 @@ static void append_datasets(mr_array *dst, const mr_array *src, const uint32_t *
         mr__object *o = values[pick(index, from, i)];
         if (o)
             mr__object_ref(o);
-        mr__object_unref(to[i]); /* left by an append that was taken back */
+        mr__object_unref(to[i]); /* left over from an append that was undone */
         to[i] = o;
     }
 }
 
-/* The size is a constant in each use, so that the copy becomes one or two moves. */
+/* The size is a constant in each use, so the copy compiles to one or two moves. */
 #define GATHER(size)                                                                               \
     do {                                                                                           \
         for (size_t i = 0; i < n; i++)                                                             \
@@ -352,7 +353,7 @@ static void gather(char *restrict to, const char *restrict from, const uint32_t 
     }
 }
 
-/* Ragged on either side. */
+/* src or dst is RAGGED. */
 static mr_code append_mixed(mr_array *dst, const mr_array *src, const uint32_t *index, size_t from,
                             size_t n, mr_status *st)
 {
@@ -368,7 +369,7 @@ static mr_code append_mixed(mr_array *dst, const mr_array *src, const uint32_t *
 static mr_code append(mr_array *dst, const mr_array *src, const uint32_t *index, size_t from,
                       size_t n, mr_status *st)
 {
-    assert(src->storage != MR_PLACED && "placed rows are not here to be copied");
+    assert(src->storage != MR_PLACED && "placed rows cannot be copied from the array");
     assert(n <= room_of(dst) - dst->rows && "rows fit the capacity of mr_array_start");
     if (dst->storage == MR_RAGGED || src->storage == MR_RAGGED)
         return append_mixed(dst, src, index, from, n, st);
@@ -419,7 +420,8 @@ mr_code mr_array_to_ragged(mr_array *dst, const mr_array *src, mr_status *st)
     return MR_OK;
 }
 
-/* The first row that keeps a ragged array from being dense; a->rows: none. */
+/* The first row that prevents a ragged array from becoming dense; a->rows if there is no such
+ * row. */
 static size_t find_odd_row(const mr_array *a)
 {
     size_t shape_bytes = (size_t)a->rank * sizeof(int64_t);
@@ -477,8 +479,8 @@ void mr_array_group(mr_array *dst, const mr_array *src, size_t n)
     *dst = a;
 }
 
-/* A read-only buffer over a row's values, which are kept alive by what `owner` keeps alive: the
- * values may belong to other arrays too. */
+/* Wraps a row's values in a read-only buffer that holds `owner`, which keeps them alive. Read-only
+ * since other arrays may share the values. */
 static mr_code wrap_row(mr_buffer **out, const mr_row *r, size_t bytes, mr_buffer *owner,
                         mr_status *st)
 {

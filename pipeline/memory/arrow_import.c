@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An Arrow array of lists is a chain down to its values:
+/* An Arrow array of lists is a chain that ends in its values:
  *
  *     list      offsets [0 2 3]       rows   [0, 2) [2, 3)    of the lists below
  *       list    offsets [0 1 4 6]            [0, 1) [1, 4) [4, 6)
  *         int64 values  [a b c d e f]
  *
- * walk() goes down it and finds which values the rows use; a row is then the addresses of its own
- * values, and, with two levels of lists, the offsets of its inner ones, from 0. Lists deeper than
- * that are axes: those of a row are as long as each other. Where structs are within, the chain goes
- * on with one of their fields. */
+ * walk() descends the chain and finds the values that the rows use. A row then has the address of
+ * its values and, with two levels of lists, the offsets of its inner lists, starting from 0. Deeper
+ * lists are axes: those of a row must have equal lengths. If a level is a struct, the chain
+ * continues with one of its fields. */
 #include "pipeline/memory/arrow_import.h"
 
 #include <inttypes.h>
@@ -19,16 +19,15 @@
 
 static mr_code fail_type(const struct ArrowSchema *s, const char *why, mr_status *st)
 {
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "field '%s' of Arrow's type '%s' cannot be a column: %s", s->name ? s->name : "",
-                   s->format ? s->format : "", why);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "field '%s' of Arrow type '%s' cannot be a column: %s",
+                   s->name ? s->name : "", s->format ? s->format : "", why);
 }
 
-/* The dtype of values that lie as they are in a buffer; false: they do not. */
+/* The dtype of values that Arrow stores as columns do; false if it does not. */
 static bool plain_dtype(const char *f, mr_dtype *out)
 {
     static const struct known {
-        const char *format; /* of the time types: its first characters */
+        const char *format; /* for some time types, a prefix */
         mr_dtype dtype;
     } all[] = {{"c", MR_INT8},    {"C", MR_UINT8},   {"s", MR_INT16},   {"S", MR_UINT16},
                {"i", MR_INT32},   {"I", MR_UINT32},  {"l", MR_INT64},   {"L", MR_UINT64},
@@ -50,7 +49,7 @@ static bool is_binary(const char *f)
     return (strchr("zZuU", f[0]) && f[0] && !f[1]) || strncmp(f, "w:", 2) == 0;
 }
 
-/* The number after the two first characters of a format; -1: there is none. */
+/* The number after the first two characters of a format; -1 if missing. */
 static int64_t number_of(const char *f)
 {
     char *end;
@@ -79,13 +78,13 @@ bool mr__arrow_is_list_of(const struct ArrowSchema *s)
            s->n_children == 1;
 }
 
-/* What comes after s on the way, where it is not the last. */
+/* The number of the child to which the way continues from s. */
 static int64_t next_child(const struct ArrowSchema *s, const int64_t **way)
 {
     return mr__arrow_is_struct(s) ? *(*way)++ : 0;
 }
 
-static bool goes_on(const struct ArrowSchema *s, const int64_t *way)
+static bool descends(const struct ArrowSchema *s, const int64_t *way)
 {
     return way ? mr__arrow_is_struct(s) || mr__arrow_is_list_of(s)
                : s->format && is_list(s->format) && !s->dictionary;
@@ -96,7 +95,7 @@ mr_code mr__arrow_type_of(const struct ArrowSchema *schema, const int64_t *way, 
 {
     mr__arrow_type t = {0};
     const struct ArrowSchema *s = schema;
-    for (; goes_on(s, way); s = s->children[next_child(s, &way)]) {
+    for (; descends(s, way); s = s->children[next_child(s, &way)]) {
         if (way && mr__arrow_is_struct(s))
             continue;
         if (t.rank == MR_MAX_RANK || s->n_children != 1)
@@ -104,7 +103,7 @@ mr_code mr__arrow_type_of(const struct ArrowSchema *schema, const int64_t *way, 
         bool fixed = is_fixed_list(s->format);
         int64_t n = fixed ? number_of(s->format + 1) : -1;
         if (fixed && n < 0)
-            return fail_type(schema, "it has no size", st);
+            return fail_type(schema, "its fixed-size list has no size", st);
         t.varies = t.varies || !fixed;
         t.ragged = t.ragged || (!fixed && t.rank == 1);
         t.shape[t.rank++] = n;
@@ -113,10 +112,9 @@ mr_code mr__arrow_type_of(const struct ArrowSchema *schema, const int64_t *way, 
         mr__arrow_type inner;
         mr_dtype index;
         if (t.rank)
-            return fail_type(schema, "it has lists of a dictionary's values; decode them first",
-                             st);
+            return fail_type(schema, "it has lists of dictionary values; decode them first", st);
         if (!plain_dtype(s->format, &index) || !mr_dtype_is_integer(index))
-            return fail_type(schema, "a dictionary's indices are integers", st);
+            return fail_type(schema, "its dictionary indices are not integers", st);
         MR_TRY(mr__arrow_type_of(s->dictionary, NULL, &inner, st));
         *out = inner;
         return MR_OK;
@@ -154,7 +152,7 @@ mr_code mr__arrow_no_nulls(const struct ArrowArray *array, int64_t from, int64_t
 
 /* ---- lists ---- */
 
-/* A level of lists: entries [first, first + n) of it are used, offsets counted. */
+/* A level of lists: its entries [first, first + n) are used, with the array's offset included. */
 typedef struct level {
     bool fixed, large;
     int64_t size; /* fixed */
@@ -163,22 +161,22 @@ typedef struct level {
 } level;
 
 typedef struct walked {
-    const char *name; /* of the column; NULL: none */
+    const char *name; /* of the column; may be NULL */
     level levels[MR_MAX_RANK];
     int n_levels;
     const struct ArrowArray *values;
-    const struct ArrowSchema *schema; /* of them */
-    int64_t first, n;                 /* of the values, as those of a level */
+    const struct ArrowSchema *schema; /* of the values */
+    int64_t first, n;                 /* range of values used, as in a level */
 } walked;
 
-/* Where entry i of the level, counted from its first one, begins among those below. */
+/* Start of entry i of the level (i = 0 is `first`) among the entries of the level below. */
 static int64_t begin_of(const level *l, int64_t i)
 {
     if (l->fixed)
         return (l->first + i) * l->size;
     if (l->n == 0)
         return 0;
-    int64_t large; /* they may lie anywhere */
+    int64_t large; /* copied, since offsets may be unaligned */
     int32_t small;
     if (l->large) {
         memcpy(&large, (const char *)l->offsets + (size_t)(l->first + i) * sizeof large,
@@ -189,13 +187,13 @@ static int64_t begin_of(const level *l, int64_t i)
     return small;
 }
 
-/* The same, counted from that of the first. */
+/* The same, relative to the start of entry 0. */
 static int64_t start_of(const level *l, int64_t i)
 {
     return begin_of(l, i) - begin_of(l, 0);
 }
 
-/* On the way from a struct to its field: entries [*from, *from + n). */
+/* Descends from a struct to its field; *from becomes the index of the first entry there. */
 static mr_code enter_struct(const struct ArrowArray *a, const struct ArrowSchema *s, int64_t child,
                             int64_t *from, int64_t n, mr_status *st)
 {
@@ -207,8 +205,7 @@ static mr_code enter_struct(const struct ArrowArray *a, const struct ArrowSchema
     const struct ArrowArray *below = a->children[child];
     *from += a->offset;
     if (below->offset < 0 || *from > below->length - n)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "field '%s' has fewer entries than the struct that it is in",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "field '%s' has fewer entries than its struct",
                        s->children[child]->name ? s->children[child]->name : "");
     return MR_OK;
 }
@@ -217,7 +214,7 @@ static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t
                     const struct ArrowSchema *s, const int64_t *way, mr_status *st)
 {
     int64_t child;
-    for (; goes_on(s, way); a = a->children[child], s = s->children[child]) {
+    for (; descends(s, way); a = a->children[child], s = s->children[child]) {
         bool record = way && mr__arrow_is_struct(s);
         child = record ? *way++ : 0;
         if (record) {
@@ -237,14 +234,14 @@ static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t
         for (int64_t i = 0; i < n && !l->fixed; i++)
             if (begin_of(l, i) < 0 || begin_of(l, i + 1) < begin_of(l, i))
                 return mr_fail(st, MR_INVALID_ARGUMENT,
-                               "field '%s': the offsets of entry %" PRId64 " go backwards",
+                               "field '%s': the offsets of entry %" PRId64 " decrease",
                                s->name ? s->name : "", i);
         from = begin_of(l, 0);
         n = start_of(l, n);
         const struct ArrowArray *values = a->children[0];
         if (values->offset < 0 || n < 0 || from > values->length - n)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "field '%s': its lists reach beyond their values",
+                           "field '%s': its lists extend past the end of their values",
                            s->name ? s->name : "");
     }
     w->values = a;
@@ -256,7 +253,7 @@ static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t
 
 /* ---- values ---- */
 
-/* The values [first, first + n) as rows without axes. */
+/* Makes the values [first, first + n) rows of rank 0. */
 static mr_code plain_values(mr_array *out, const walked *w, mr_buffer *keeper, mr_status *st)
 {
     size_t size = mr_dtype_size(out->dtype), n = (size_t)w->n;
@@ -297,7 +294,7 @@ static mr_code string_values(mr_array *out, const walked *w, mr_buffer *keeper, 
         int64_t at = begin_of(&l, i), size = begin_of(&l, i + 1) - at;
         if (at < 0 || size < 0)
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "field '%s': the offsets of entry %" PRId64 " go backwards",
+                         "field '%s': the offsets of entry %" PRId64 " decrease",
                          w->schema->name ? w->schema->name : "", i);
         else
             ((mr_bytes *)out->data)[i] = (mr_bytes){size ? bytes + at : NULL, (size_t)size};
@@ -318,7 +315,7 @@ static mr_code make_values(mr_array *out, const mr__arrow_type *t, const walked 
 
 /* ---- rows ---- */
 
-/* Rows of axes that are the same for all: the values with a shape. */
+/* Makes the values rows of one shape. */
 static void shape_rows(mr_array *out, mr_array *values, const mr__arrow_type *t, size_t rows)
 {
     mr_array_move(out, values);
@@ -327,7 +324,8 @@ static void shape_rows(mr_array *out, mr_array *values, const mr__arrow_type *t,
     memcpy(out->shape, t->shape, (size_t)t->rank * sizeof *t->shape);
 }
 
-/* Entries [*at, *end) of the level become those below, *length each. false: they differ. */
+/* Replaces the range [*at, *end) of entries by the range that they cover in the level below, and
+ * sets *length to their length. Returns false if the lengths differ. */
 static bool go_below(const level *l, int64_t *at, int64_t *end, int64_t *length)
 {
     int64_t from = *at, n = *end - *at;
@@ -343,12 +341,12 @@ static bool go_below(const level *l, int64_t *at, int64_t *end, int64_t *length)
 static mr_code fail_uneven(const walked *w, size_t row, mr_status *st)
 {
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "field '%s': the lists of entry %zu from the third level on differ in length, "
-                   "which those of a row cannot; pad them first",
+                   "field '%s': the lists of entry %zu from the third level on differ in length; "
+                   "pad them first",
                    w->name ? w->name : "", row);
 }
 
-/* uneven: as mr__arrow_column has it. */
+/* uneven: see mr__arrow_column. */
 static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arrow_type *t,
                            const walked *w, size_t rows, bool *uneven, mr_status *st)
 {
@@ -384,9 +382,9 @@ static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arro
             rc = fail_uneven(w, r, st);
         else if (!even) {
             uneven[r] = true;
-            shape[0] = 0; /* with splits as of none */
+            shape[0] = 0; /* the row is empty, and so are its splits */
         }
-        if (values->data) /* there are values at all */
+        if (values->data)
             row->data = (const char *)values->data + (size_t)at * size;
     }
     mr_buffer_unref(splits);
@@ -395,7 +393,7 @@ static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arro
     return rc;
 }
 
-/* The rows of a dictionary that the indices name. */
+/* Replaces dictionary indices by the values they refer to. */
 static mr_code decode(mr_array *out, const struct ArrowArray *a, int64_t from, int64_t n,
                       const struct ArrowSchema *s, mr_buffer *keeper, mr_status *st)
 {
@@ -411,10 +409,11 @@ static mr_code decode(mr_array *out, const struct ArrowArray *a, int64_t from, i
     const char *at = n ? (const char *)a->buffers[1] + (size_t)(from + a->offset) * size : NULL;
     for (int64_t i = 0; i < n && rc == MR_OK; i++, at += size) {
         uint64_t v = 0;
-        memcpy(&v, at, size); /* little-endian; a negative one is too large below */
+        memcpy(&v, at, size); /* little-endian; a negative index fails the check as too large */
         if (v >= values.rows || v > UINT32_MAX)
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "field '%s': entry %" PRId64 " is none of the dictionary's %zu values",
+                         "field '%s': the index at entry %" PRId64 " exceeds the dictionary's %zu "
+                         "values",
                          s->name ? s->name : "", i, values.rows);
         else
             rows[i] = (uint32_t)v;
@@ -439,8 +438,8 @@ mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t 
     MR_TRY(mr__arrow_type_of(schema, way, &t, st));
     if (array->length < 0 || array->offset < 0 || from < 0 || n < 0 || from + n > array->length)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "field '%s': expected %" PRId64 " entries from %" PRId64
-                       " on, the array has %" PRId64,
+                       "field '%s': expected %" PRId64 " entries from entry %" PRId64
+                       " on, but the array has %" PRId64,
                        schema->name ? schema->name : "", n, from, array->length);
     if (schema->dictionary)
         return decode(out, array, from, n, schema, keeper, st);
@@ -492,7 +491,7 @@ mr_code mr_import_arrow(mr_array *out, struct ArrowArray *array, const struct Ar
                                   keeper, st);
     if (rc == MR_OK)
         *out = a;
-    else { /* it goes back */
+    else { /* the caller keeps the array */
         ((struct ArrowArray *)mr_buffer_data(keeper))->release = NULL;
         *array = whole;
     }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identities under construction (mr_block_start) lie in one buffer, in one of two layouts:
+/* Identities under construction (mr_block_start) are stored in one buffer, in one of two layouts:
  *
- *     flat     [mr_identity x capacity]                           one a row; offsets NULL
- *     lists    [uint64 offset x (capacity + 1)][mr_identity ...]  any number a row
+ *     flat     [mr_identity x capacity]                           one per row; offsets NULL
+ *     lists    [uint64 offset x (capacity + 1)][mr_identity ...]  any number per row
  *
- * They start flat, become lists at the first row with more or fewer than one, and the lists grow by
- * moving to a larger buffer. Capacities follow from the buffer's size and where `ids` begins. */
+ * They start flat, become lists at the first row that does not have exactly one, and the lists grow
+ * by moving to a larger buffer. Capacities follow from the buffer's size and the position of `ids`
+ * in it. */
 #include "pipeline/memory/block.h"
 
 #include <assert.h>
@@ -39,7 +40,7 @@ void mr_block_move(mr_block *dst, mr_block *src)
 {
     assert(dst != src);
     mr_block_clear(dst);
-    /* The arrays of columns change places, so that both blocks can be reused. */
+    /* Swap the arrays of columns, so that both blocks can reuse theirs. */
     mr_array *columns = dst->columns;
     size_t capacity = dst->columns_capacity;
     const mr_destination *destination = dst->destination;
@@ -49,7 +50,7 @@ void mr_block_move(mr_block *dst, mr_block *src)
         .columns = columns, .columns_capacity = capacity, .destination = src->destination};
 }
 
-/* Clears b and makes room for n columns, which are yet to be counted. */
+/* Clears b and makes room for n columns; the caller sets n_columns. */
 static mr_code make_room(mr_block *b, size_t n, mr_status *st)
 {
     mr_block_clear(b);
@@ -128,7 +129,7 @@ static size_t list_size(const mr_identities *x, size_t row)
     return x->offsets ? (size_t)(x->offsets[row + 1] - x->offsets[row]) : 1;
 }
 
-/* Rows that ids under construction have room for, and identities. */
+/* Returns the row capacity of identities under construction; *room: that of their identities. */
 static size_t ids_capacity(const mr_identities *x, size_t *room)
 {
     const char *start = mr_buffer_data(x->owner), *ids = (const char *)x->ids;
@@ -153,7 +154,7 @@ static mr_code lists_alloc(mr_identities *lists, size_t capacity, size_t room, m
     return MR_OK;
 }
 
-/* The arrays of identities that this file made, for writing. */
+/* The arrays of identities allocated in this file, for writing. */
 static uint64_t *offsets_of(mr_identities *x)
 {
     return (uint64_t *)(uintptr_t)x->offsets;
@@ -163,7 +164,7 @@ static mr_identity *ids_of(mr_identities *x)
     return (mr_identity *)(uintptr_t)x->ids;
 }
 
-/* Puts rows [0, rows) of x, however laid out, into fresh lists with room for `more` identities. */
+/* Moves rows [0, rows) of x, in either layout, to new lists with room for `more` identities. */
 static mr_code move_to_lists(mr_identities *x, size_t rows, size_t more, mr_status *st)
 {
     size_t room, capacity = ids_capacity(x, &room);
@@ -202,7 +203,7 @@ static mr_code append_lists(mr_identities *dst, size_t rows, const mr_identities
     return MR_OK;
 }
 
-/* Adds n rows of src to dst, which was started and has `rows`. */
+/* Appends n rows of src to dst, which mr_block_start made and which has `rows` rows. */
 static mr_code append_ids(mr_identities *dst, size_t rows, const mr_identities *src,
                           const uint32_t *index, size_t from, size_t n, mr_status *st)
 {
@@ -227,7 +228,7 @@ static mr_code append(mr_block *dst, const mr_block *src, const uint32_t *index,
     }
     if (rc == MR_OK)
         rc = append_ids(&dst->ids, dst->rows, &src->ids, index, from, n, st);
-    if (rc) { /* all columns keep the rows they had */
+    if (rc) { /* undo: all columns keep the rows they had */
         for (size_t i = 0; i < dst->n_columns; i++)
             dst->columns[i].rows = dst->rows;
         return rc;

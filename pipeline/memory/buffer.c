@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One allocation a buffer:
+/* Each buffer is one allocation:
  *
  *     [struct mr_buffer | pad to 64 | data, size bytes | MR_SLACK]
  *
- * so that plain malloc, which is faster than its aligned kin, will do. Sizes from 4 KiB to 8 MiB
- * are rounded up to a class (4, 6, 8, 12, 16, ... KiB) and go through the pool: stacks of free
- * buffers a class, under the class's mutex. There is one for each processor (for every HOMES-th of
- * many), and a buffer goes back to that of the processor that asked for it, which wrote it last:
- * the cache lines of memory that another one wrote cost several times the copy. A pooled buffer
- * keeps its array of held buffers, so that a stream of view columns allocates nothing.
+ * so plain malloc, which is faster than aligned allocation, suffices. Sizes from 4 KiB to 8 MiB are
+ * rounded up to a class (4, 6, 8, 12, 16, ... KiB) and pooled. Each class has HOMES stacks of free
+ * buffers under one mutex; a processor uses the stack of its number modulo HOMES. A buffer returns
+ * to the stack of the processor that allocated it, which wrote it last: cache lines that another
+ * processor wrote cost several times the copy. A pooled buffer keeps its array of held buffers, so
+ * that a stream of view columns allocates nothing.
  *
- * Large ones begin with a page, so that nearly all of one can be lent as pages. From 1 MiB on they
- * are cut from slabs that huge pages fill:
+ * The data of large buffers starts at a page boundary, so that nearly all of it can be lent as
+ * pages. Classes from 1 MiB on are cut from slabs made of huge pages:
  *
- *     slab  [data, 1 MiB | data, 1 MiB | a page, for the slack of the last]
+ *     slab  [data, 1 MiB | data, 1 MiB | one page, as slack after the last]
  *
- * The kernel then has one page to find, count and copy from where it had 256: what is received from
- * such memory takes two thirds of the time. A slab goes when all that is cut from it is free. */
+ * The kernel then finds, counts and copies from one page instead of 256: receiving from such memory
+ * takes two thirds of the time. A slab is freed when all buffers cut from it are free. */
 #include "pipeline/memory/buffer.h"
 
 #include <assert.h>
@@ -35,13 +35,13 @@ enum {
     NO_CLASS = N_CLASSES,
     HOMES = 8,
     HUGE_PAGE = 2 << 20,
-    SLAB_FROM = 1 << 20, /* bytes of a class */
-    MOST_HUGE = 4096,    /* slabs of huge pages: each takes 2 of the 65530 maps of a process */
-    KEEP_HELD = 64,      /* entries that a pooled buffer's array of held buffers may keep */
-    MOST_COPIED = 8,     /* held buffers that mr_buffer_hold_all takes from another */
-    LOOK_BACK = 8,       /* held buffers compared with before a new one is added */
-    SQUEEZE_FROM = 64,   /* entries from which duplicates are searched for before growing */
-    MAX_HELD_DEPTH = 4   /* levels of holders that mr_buffer_held_bytes follows */
+    SLAB_FROM = 1 << 20, /* smallest class, in bytes, that is cut from slabs */
+    MOST_HUGE = 4096,    /* slabs of huge pages: each uses 2 of a process's 65530 mappings */
+    KEEP_HELD = 64,      /* capacity up to which a pooled buffer keeps its array `held` */
+    MOST_COPIED = 8,     /* entries that mr_buffer_hold_all copies from another buffer */
+    LOOK_BACK = 8,       /* recent entries compared with a new one to skip duplicates */
+    SQUEEZE_FROM = 64,   /* entries from which duplicates are removed before growing */
+    MAX_HELD_DEPTH = 4   /* levels of held buffers to follow */
 };
 #define POOL_KEEPS ((size_t)32 << 20)
 #define MAX_HELD   ((size_t)1 << 32)
@@ -58,7 +58,7 @@ enum {
 #endif
 
 typedef struct slab {
-    atomic_size_t left; /* buffers that are cut from it */
+    atomic_size_t left; /* buffers cut from it that are not yet freed */
     bool is_huge;
     void *memory;
 } slab;
@@ -69,9 +69,9 @@ struct mr_buffer {
     size_t size;
     uint16_t class, home;
     bool read_only;
-    bool own;                /* memory of the C library's */
-    atomic_bool is_forsaken; /* its pages are read elsewhere, nobody knows for how long */
-    void (*release)(void *ctx, void *data); /* wrapped: gives the bytes back */
+    bool own;                /* allocated here with the C library's allocator */
+    atomic_bool is_forsaken; /* another process reads its pages for an unknown time */
+    void (*release)(void *ctx, void *data); /* of wrapped memory */
     void *release_ctx;
     void (*on_release)(void *ctx, void *data);
     void *on_release_ctx;
@@ -79,7 +79,7 @@ struct mr_buffer {
     mr_buffer **held;
     size_t n_held, held_capacity;
     mr_buffer *next_free; /* in the pool */
-    slab *slab;           /* data is cut from it; NULL: it follows this */
+    slab *slab;           /* data is part of it; NULL: data follows this struct */
 };
 
 typedef struct pool_class {
@@ -96,10 +96,10 @@ typedef struct pool_class {
     }
 #define C4 C1, C1, C1, C1
 static pool_class pool[N_CLASSES] = {C4, C4, C4, C4, C4, C1, C1, C1};
-static atomic_int limits;        /* that are in force */
-static atomic_size_t limited_to; /* what the pool keeps then */
+static atomic_int limits;        /* limits in force */
+static atomic_size_t limited_to; /* bytes that the pool keeps under a limit */
 static atomic_size_t pool_free;  /* bytes of all free buffers */
-static atomic_uint victim;       /* class that gives one back next */
+static atomic_uint victim;       /* class that frees a buffer next */
 static atomic_size_t huge_slabs;
 
 static size_t class_bytes(unsigned c)
@@ -118,7 +118,7 @@ static unsigned class_of(size_t bytes)
     return 2 * (k - 12) + (bytes <= (size_t)3 << (k - 1) ? 1 : 2);
 }
 
-/* Of the processor that this runs on. */
+/* The stack of the current processor. */
 static unsigned home(void)
 {
     int cpu = sched_getcpu();
@@ -138,24 +138,25 @@ static mr_buffer *pool_pop(unsigned c, size_t live, unsigned here)
     }
     p->n_live += live;
     pthread_mutex_unlock(&p->lock);
-    /* Relaxed: a figure; the lock orders the buffers. */
+    /* Relaxed: a statistic; the lock orders the buffers. */
     if (b)
         atomic_fetch_sub_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
     return b;
 }
 
-/* What is left of the slab keeps its memory; this part goes back to the system. */
+/* Returns this part of the slab to the system; the rest of the slab stays. */
 static void free_cut(const mr_buffer *b)
 {
     slab *k = b->slab;
-    /* Before it is counted: then the others may free the slab, and its memory be somebody else's.
-     * Relaxed: a 1 is this one, and stays. */
+    /* Before the decrement: after it another thread may free the slab, and its memory be reused.
+     * Relaxed: if the count is 1, only this buffer is left, and the count cannot change. */
     if (atomic_load_explicit(&k->left, memory_order_relaxed) != 1)
         mr__sys->madvise(b->data, class_bytes(b->class), MADV_DONTNEED);
-    /* Acquire and release: the others, of other threads, are done with their parts. */
+    /* Release: this thread is done with its part. Acquire: so are the others before the slab is
+     * freed. */
     if (atomic_fetch_sub_explicit(&k->left, 1, memory_order_acq_rel) != 1)
         return;
-    if (k->is_huge) /* relaxed: a figure */
+    if (k->is_huge) /* relaxed: a statistic */
         atomic_fetch_sub_explicit(&huge_slabs, 1, memory_order_relaxed);
     mr_free(k->memory);
     mr_free(k);
@@ -179,7 +180,7 @@ static void pool_forget(unsigned c)
 static void pool_push(mr_buffer *b)
 {
     unsigned c = b->class;
-    /* Relaxed: a figure. */
+    /* Relaxed: a statistic. */
     size_t all = atomic_fetch_add_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
     size_t keeps = atomic_load_explicit(&limits, memory_order_relaxed)
                        ? atomic_load_explicit(&limited_to, memory_order_relaxed)
@@ -188,7 +189,7 @@ static void pool_push(mr_buffer *b)
         atomic_fetch_sub_explicit(&pool_free, class_bytes(c), memory_order_relaxed);
         pool_forget(c);
         free_memory(b);
-        /* Classes that fell out of use must not fill the pool for ever. */
+        /* Classes that are no longer used must not fill the pool for ever. */
         unsigned v = atomic_fetch_add_explicit(&victim, 1, memory_order_relaxed) % N_CLASSES;
         mr_buffer *old = v == c ? NULL : pool_pop(v, 0, 0);
         if (old)
@@ -207,7 +208,7 @@ static void pool_push(mr_buffer *b)
     pthread_mutex_unlock(&pool[c].lock);
 }
 
-/* So many of the class fill huge pages. */
+/* Number of buffers of the class that fill whole huge pages. */
 static size_t cuts(unsigned c)
 {
     size_t n = 1;
@@ -216,20 +217,20 @@ static size_t cuts(unsigned c)
     return n;
 }
 
-/* Asks for huge pages, as long as there are not very many: neighbours without are one map, and so
- * there is no end to them. */
+/* Requests huge pages unless MOST_HUGE slabs have them already: each such slab uses mappings of the
+ * process. Adjacent slabs without huge pages share one mapping, so their number is unlimited. */
 static bool make_huge(void *memory, size_t n)
 {
-    /* Relaxed: a figure. */
+    /* Relaxed: a statistic. */
     if (atomic_fetch_add_explicit(&huge_slabs, 1, memory_order_relaxed) < MOST_HUGE) {
-        mr__sys->madvise(memory, n, MADV_HUGEPAGE); /* as well as it can */
+        mr__sys->madvise(memory, n, MADV_HUGEPAGE); /* best effort */
         return true;
     }
     atomic_fetch_sub_explicit(&huge_slabs, 1, memory_order_relaxed);
     return false;
 }
 
-/* The buffers of a new slab, in a list; NULL: no memory. */
+/* The buffers of a new slab, as a list; NULL if out of memory. */
 static mr_buffer *cut_slab(unsigned c)
 {
     size_t each = class_bytes(c), n = cuts(c), made = 0;
@@ -270,7 +271,7 @@ static void start(mr_buffer *b, size_t bytes)
     b->n_held = 0;
 }
 
-/* A buffer of class c (NO_CLASS: of `bytes`) with its memory after it. */
+/* A buffer of class c, or of `bytes` if c is NO_CLASS, whose data follows the struct. */
 static mr_buffer *new_buffer(unsigned c, size_t bytes)
 {
     size_t all, room = c == NO_CLASS ? bytes : class_bytes(c);
@@ -288,7 +289,7 @@ static mr_buffer *new_buffer(unsigned c, size_t bytes)
     return b;
 }
 
-/* The first of a new slab; the others go to the pool. */
+/* Returns the first buffer of a new slab and puts the others into the pool. */
 static mr_buffer *new_slab(unsigned c, unsigned here)
 {
     mr_buffer *b = cut_slab(c), *others = b ? b->next_free : NULL;
@@ -296,7 +297,7 @@ static mr_buffer *new_slab(unsigned c, unsigned here)
         mr_buffer *next = others->next_free;
         others->home = (uint16_t)here;
         pthread_mutex_lock(&pool[c].lock);
-        pool[c].n_live++; /* as it counts what it is given */
+        pool[c].n_live++; /* pool_push counts it as released */
         pthread_mutex_unlock(&pool[c].lock);
         pool_push(others);
         others = next;
@@ -346,12 +347,13 @@ mr_code mr_buffer_wrap(mr_buffer **out, void *data, size_t bytes, bool read_only
 
 mr_buffer *mr_buffer_ref(mr_buffer *b)
 {
-    /* Relaxed: whoever refs already holds a reference. */
+    /* Relaxed: the caller already holds a reference. */
     atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
     return b;
 }
 
-/* Whoever reads the pages keeps the old ones; this process gets new ones at their addresses. */
+/* Replaces the pages at these addresses by new ones; the process that reads the old ones keeps
+ * them. */
 static bool drop_pages(const mr_buffer *b)
 {
     uintptr_t from = ((uintptr_t)b->data + MR__PAGE - 1) & ~(uintptr_t)(MR__PAGE - 1);
@@ -369,8 +371,8 @@ static void destroy(mr_buffer *b)
     for (size_t i = 0; i < b->n_held; i++)
         mr_buffer_unref(b->held[i]);
     mr_buffer_unref(b->origin.path);
-    /* Relaxed: the last unref was after all that the others did. Locked memory cannot be given up:
-     * it is never used again. */
+    /* Relaxed: the last unref is ordered after all other holders' accesses. Locked memory cannot be
+     * dropped, so it is leaked rather than reused. */
     if (atomic_load_explicit(&b->is_forsaken, memory_order_relaxed) && !drop_pages(b))
         return;
     if (b->class == NO_CLASS)
@@ -383,10 +385,10 @@ void mr_buffer_unref(mr_buffer *b)
 {
     if (!b)
         return;
-    /* A sole owner needs no locked instruction: nobody else can change the count. Acquire pairs
-     * with the release below of the other holders. */
+    /* A sole owner needs no locked instruction: no other thread can change the count. Acquire pairs
+     * with the other holders' release below. */
     if (atomic_load_explicit(&b->refs, memory_order_acquire) != 1) {
-        /* Release: what this thread did with the bytes comes before the owner that destroys. */
+        /* Release: this thread's accesses happen before the last holder destroys the buffer. */
         if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_release) != 1)
             return;
         atomic_load_explicit(&b->refs, memory_order_acquire);
@@ -406,7 +408,8 @@ size_t mr_buffer_size(const mr_buffer *b)
 
 bool mr_buffer_writable(const mr_buffer *b)
 {
-    /* Acquire pairs with the release in other holders' unref; one of them forsook it before. */
+    /* Acquire pairs with the release in other holders' unref. It also makes is_forsaken visible,
+     * which a holder sets before its unref. */
     return !b->read_only && atomic_load_explicit(&b->refs, memory_order_acquire) == 1 &&
            !atomic_load_explicit(&b->is_forsaken, memory_order_relaxed);
 }
@@ -443,7 +446,7 @@ mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st)
     if (b->n_held == b->held_capacity) {
         if (b->n_held >= SQUEEZE_FROM)
             squeeze(b);
-        /* Growing although a little room was found keeps the squeezes rare. */
+        /* Growing even if squeezing made a little room keeps squeezes rare. */
         if (b->n_held > b->held_capacity / 2 || b->held_capacity == 0)
             MR_TRY(mr_grow((void **)&b->held, &b->held_capacity, b->held_capacity + 1,
                            sizeof(mr_buffer *), MAX_HELD, "the list of held buffers", st));
@@ -456,7 +459,8 @@ mr_code mr_buffer_hold_all(mr_buffer *b, const mr_buffer *views, mr_status *st)
 {
     if (!views || views == b)
         return MR_OK;
-    /* A block whose rows have a buffer each is taken apart in many calls. */
+    /* A block with one buffer per row may be split in many calls: copying its entries each time
+     * would be quadratic. */
     if (views->n_held > MOST_COPIED)
         return mr_buffer_hold(b, (mr_buffer *)(uintptr_t)views, st);
     for (size_t i = 0; i < views->n_held; i++)
@@ -494,7 +498,7 @@ MR_API mr_buffer *mr__buffer_owning(const mr_buffer *b, const void *p, size_t n)
 
 MR_API void mr__buffer_forsake(mr_buffer *b)
 {
-    /* Relaxed: the caller's unref comes after it. */
+    /* Relaxed: the caller's unref, a release, follows. */
     atomic_store_explicit(&b->is_forsaken, true, memory_order_relaxed);
 }
 
@@ -511,7 +515,7 @@ void mr_buffer_set_origin(mr_buffer *b, const mr_origin *o)
     mr_buffer_unref(old);
 }
 
-/* The buffer of known origin that p lies in, among b and what it holds. */
+/* The buffer of known origin that contains p, among b and the buffers it holds. */
 static const mr_buffer *buffer_around(const mr_buffer *b, uintptr_t p, int depth)
 {
     uintptr_t from = (uintptr_t)b->origin.at, end = (uintptr_t)b->data + b->size;
@@ -543,14 +547,14 @@ void mr_buffer_on_release(mr_buffer *b, void (*fn)(void *ctx, void *data), void 
 
 void mr__buffer_pool_limit(int change, size_t bytes)
 {
-    /* Relaxed: a figure; what the pool has now goes as it is used. */
+    /* Relaxed: a statistic. Buffers already in the pool are freed as they are used. */
     atomic_store_explicit(&limited_to, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&limits, change, memory_order_relaxed);
 }
 
 int mr__buffer_pool_limits(void)
 {
-    return atomic_load_explicit(&limits, memory_order_relaxed); /* a figure */
+    return atomic_load_explicit(&limits, memory_order_relaxed); /* a statistic */
 }
 
 void mr_buffer_pool_trim(void)
@@ -572,6 +576,6 @@ void mr_buffer_pool_usage(size_t *live_bytes, size_t *free_bytes)
     }
     if (live_bytes)
         *live_bytes = live;
-    if (free_bytes) /* Relaxed: a figure. */
+    if (free_bytes) /* Relaxed: a statistic. */
         *free_bytes = atomic_load_explicit(&pool_free, memory_order_relaxed);
 }

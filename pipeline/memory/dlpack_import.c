@@ -26,26 +26,27 @@ static mr_code check(const mr_dl_tensor *t, mr_dtype *dtype, size_t *bytes, mr_s
     enum { HOST = 1, PINNED = 3 };
     if (t->device_type != HOST && t->device_type != PINNED)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "expected a tensor in host memory, found one of device %" PRId32 ":%" PRId32
-                       " of DLPack; copy it to the host first",
+                       "expected a tensor in host memory, found one on DLPack device %" PRId32
+                       ":%" PRId32 "; copy it to the host first",
                        t->device_type, t->device_id);
     if (t->ndim < 1 || t->ndim > MR_MAX_RANK + 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "expected a tensor of 1 to %d axes, the first for the rows, found %" PRId32,
+                       "expected a tensor with 1 to %d axes, the first of which is the rows, "
+                       "found %" PRId32,
                        MR_MAX_RANK + 1, t->ndim);
     if (!dtype_of(t, dtype))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "columns have no values of DLPack's type code %u with %u bits and %u lanes",
-                       t->code, t->bits, t->lanes);
+                       "unsupported DLPack type code %u with %u bits and %u lanes", t->code,
+                       t->bits, t->lanes);
     *bytes = mr_dtype_size(*dtype);
     for (int d = 0; d < t->ndim; d++)
         if (t->shape[d] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)t->shape[d], bytes))
-            return mr_fail(st, MR_INVALID_ARGUMENT, "axis %d of the tensor has size %" PRId64, d,
-                           t->shape[d]);
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "axis %d of the tensor has the invalid size %" PRId64, d, t->shape[d]);
     return MR_OK;
 }
 
-/* Values lie in the order of their indices, without gaps. */
+/* True if the values are stored in C order without gaps. */
 static bool is_dense(const mr_dl_tensor *t)
 {
     int64_t stride = 1;
@@ -57,7 +58,7 @@ static bool is_dense(const mr_dl_tensor *t)
     return true;
 }
 
-/* Copies the values of axes d on, which begin at `from`; returns where the next go. */
+/* Copies the values of axes d and above, starting at `from`; returns the end of the copy. */
 static char *gather(const mr_dl_tensor *t, int d, const char *from, char *to, size_t size)
 {
     if (d == t->ndim) {
@@ -98,7 +99,7 @@ mr_code mr_import_dlpack(mr_array *out, mr_dl_managed_tensor *tensor, mr_status 
             memcpy(a.data, data, bytes);
         else
             gather(t, 0, data, a.data, size);
-        for (size_t i = 0; a.dtype == MR_BOOL && i < bytes; i++) /* others may store any byte */
+        for (size_t i = 0; a.dtype == MR_BOOL && i < bytes; i++) /* any nonzero byte is true */
             ((uint8_t *)a.data)[i] = ((uint8_t *)a.data)[i] != 0;
         delete_tensor(tensor, NULL);
     }

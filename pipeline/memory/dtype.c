@@ -101,11 +101,11 @@ float mr_half_to_float(uint16_t h)
 uint16_t mr_float_to_half(float f)
 {
     uint32_t bits = bits_of(f), sign = bits >> 16 & 0x8000, x = bits & 0x7fffffff, h;
-    if (x > 0x7f800000) /* NaN: stays one, made quiet, with the payload's upper bits */
+    if (x > 0x7f800000) /* NaN: made quiet, keeps the upper bits of the payload */
         h = 0x7e00 | (x >> 13 & 0x3ff);
     else if (x >= 0x47800000) /* 65536 and up */
         h = 0x7c00;
-    else if (x >= 0x38800000) /* normal; may round up to infinity, whose bits come next */
+    else if (x >= 0x38800000) /* normal; may round up to infinity, whose bits follow the largest */
         h = round_off(x - (112U << 23), 13);
     else if (x >= 0x33000000) /* subnormal: in units of 2^-24 */
         h = round_off((x & 0x7fffff) | 0x800000, 126 - (x >> 23));
@@ -123,6 +123,6 @@ uint16_t mr_float_to_bfloat(float f)
 {
     uint32_t bits = bits_of(f);
     if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40); /* NaN: the upper bits alone might be an infinity's */
+        return (uint16_t)(bits >> 16 | 0x40); /* NaN: the upper bits alone may mean infinity */
     return (uint16_t)round_off(bits, 16);
 }

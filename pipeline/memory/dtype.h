@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_MEMORY_DTYPE_H
 #define MR_PIPELINE_MEMORY_DTYPE_H
-/* Element types. MR_STRING is bytes of any length; MR_DATASET a reference to a dataset.
- * since 0.1 */
+/* Element types. MR_STRING is a byte string of any length, MR_DATASET a reference to a dataset.
+ *
+ * since    0.1 */
 #include <stdbool.h>
 #include "../status.h"
 
@@ -29,26 +30,20 @@ typedef enum mr_dtype {
     MR_N_DTYPES
 } mr_dtype;
 
-/* Bytes of one value as it lies in an array: MR_STRING sizeof(mr_bytes), MR_DATASET a pointer. */
+/* Size of one value in an array: for MR_STRING sizeof(mr_bytes), for MR_DATASET that of a
+ * pointer. */
 MR_API size_t mr_dtype_size(mr_dtype t);
 MR_API const char *mr_dtype_name(mr_dtype t); /* "int64"; static text */
-/* The dtype called name (n bytes; "bytes" is MR_STRING too); false: there is none. */
+/* Finds the dtype with this name of n bytes ("bytes" is MR_STRING too); false if unknown. */
 MR_API bool mr_dtype_find(const char *name, size_t n, mr_dtype *out);
 MR_API bool mr_dtype_is_integer(mr_dtype t);  /* int8..uint64 */
 MR_API bool mr_dtype_is_floating(mr_dtype t); /* float16..float64 */
 
-/* IEEE half and bfloat16 to and from float, round to nearest even. */
+/* Convert IEEE half and bfloat16 to and from float, rounding to nearest even. */
 MR_API float mr_half_to_float(uint16_t h);
 MR_API uint16_t mr_float_to_half(float f);
 MR_API float mr_bfloat_to_float(uint16_t h);
 MR_API uint16_t mr_float_to_bfloat(float f);
-
-/* The fewest decimal digits that read back as |v| in the floating dtype t, the nearest to it where
- * several are as few: |v| = d.ddd * 10^*exponent. v is finite and a value of t.
- * Returns how many there are (no NUL follows); 0 is the digit 0 with exponent 0.
- * thread   any */
-#define MR_FLOAT_DIGITS 17
-MR_API size_t mr_float_digits(mr_dtype t, double v, char digits[MR_FLOAT_DIGITS], int *exponent);
 
 #ifdef __cplusplus
 }

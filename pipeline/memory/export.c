@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An Arrow tree is a chain here: one list level for each axis of a row, and the values last. Each
- * node of it owns what its buffers lie in, since a consumer may move any child out of its
- * parent. */
+/* The Arrow tree of a column is a chain: one list level per axis of a row, then the values. Each
+ * node owns the memory of its buffers, since a consumer may move any child out of its parent. */
 #include "pipeline/memory/export.h"
 
 #include <inttypes.h>
@@ -38,7 +37,7 @@ mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a, mr_statu
 {
     if (a->storage != MR_DENSE)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "expected a dense column for dlpack, found one of %s%s; export it to arrow, "
+                       "expected a dense column for dlpack, found one of %s%s; export it to arrow "
                        "or make its rows dense first",
                        a->storage == MR_RAGGED ? "ragged " : "", mr_dtype_name(a->dtype));
     exported_tensor *t = mr_malloc(sizeof *t);
@@ -103,8 +102,8 @@ static void release_schema(struct ArrowSchema *s)
     s->release = NULL;
 }
 
-/* Makes *a a node of `length` entries over buffers that are yet to be set; what *a was becomes its
- * child, if it was anything. */
+/* Makes *a a node of `length` entries; the caller sets the buffers. The old *a, unless it was
+ * empty, becomes its child. */
 static mr_code push_array(struct ArrowArray *a, int64_t length, int n_buffers, mr_status *st)
 {
     array_node *node = mr_calloc(1, sizeof *node);
@@ -168,14 +167,14 @@ static const char *arrow_format(mr_dtype t)
     return formats[t];
 }
 
-/* All values of a column, one after the other. */
+/* All values of a column, contiguous. */
 typedef struct values {
     const void *data;
     size_t n;
     mr_buffer *owner; /* a reference, or NULL */
 } values;
 
-/* offsets[i + 1] is where string i ends; returns whether each follows the one before in memory. */
+/* Sets offsets[i + 1] to the end of string i; returns whether the strings are contiguous. */
 static bool measure_strings(const mr_bytes *v, size_t n, int64_t *offsets)
 {
     bool contiguous = true;
@@ -250,20 +249,20 @@ static mr_code push_values(struct ArrowArray *out, mr_dtype t, const values *v, 
     return MR_OK;
 }
 
-/* Ragged rows: for axis k of all rows, how many lists there are, and then where they end. */
+/* Ragged rows: for each axis, the number of lists in all rows and the offsets of their ends. */
 
 typedef struct axes {
     size_t n_lists[MR_MAX_RANK + 1]; /* the last: values */
     mr_buffer *offsets[MR_MAX_RANK];
 } axes;
 
-/* Lists that one row has on axis k, k = rank: values. */
+/* Number of lists that one row has on axis k; for k = rank, of values. */
 static size_t lists_of_row(const mr_row *r, int k)
 {
     size_t n = 1;
     for (int i = 0; i < k; i++) {
         if (i == 0 && r->splits && k > 1) {
-            n = (size_t)r->splits[r->shape[0]]; /* of axes 0 and 1 together */
+            n = (size_t)r->splits[r->shape[0]]; /* covers axes 0 and 1 */
             i = 1;
         } else {
             n *= (size_t)r->shape[i];
@@ -272,7 +271,8 @@ static size_t lists_of_row(const mr_row *r, int k)
     return n;
 }
 
-/* Adds one row's list ends on axis k after the last of `ends`; returns where the next go. */
+/* Appends the list ends of one row on axis k. `ends` points to the last one so far; returns the
+ * address of the new last one. */
 static int64_t *add_ends(int64_t *ends, const mr_row *r, int k)
 {
     size_t n = lists_of_row(r, k);
@@ -299,7 +299,7 @@ static mr_code measure_ragged(axes *x, const mr_array *a, mr_status *st)
     return MR_OK;
 }
 
-/* The rows' values as one run: as they lie, or a copy. */
+/* Makes the values of all rows contiguous, by a copy if necessary. */
 static mr_code join_values(values *out, const mr_array *a, size_t n, mr_status *st)
 {
     const mr_row *rows = a->data;
@@ -319,7 +319,7 @@ static mr_code join_values(values *out, const mr_array *a, size_t n, mr_status *
     }
     mr_buffer *b;
     MR_TRY(mr_buffer_alloc(&b, n * size, st));
-    /* Copied strings are still views. */
+    /* Copies of strings are views too. */
     mr_code rc = a->dtype == MR_STRING ? mr_buffer_hold_all(b, a->owner, st) : MR_OK;
     if (rc) {
         mr_buffer_unref(b);
@@ -391,7 +391,7 @@ mr_code mr_export_arrow(struct ArrowArray *array, struct ArrowSchema *schema, co
 {
     if (a->storage == MR_PLACED || !arrow_format(a->dtype))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "expected a column that arrow has a type for, found %s%s%s",
+                       "expected a column of a type that arrow supports, found %s%s%s",
                        a->storage == MR_PLACED ? "placed " : "", mr_dtype_name(a->dtype),
                        a->dtype == MR_BFLOAT16 ? "; cast it to float32" : "");
     struct ArrowArray built = {0};

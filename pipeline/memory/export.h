@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_MEMORY_EXPORT_H
 #define MR_PIPELINE_MEMORY_EXPORT_H
-/* Columns for other libraries: DENSE ones as DLPack tensors, all but datasets through the Arrow C
- * data interface. What is exported holds a reference of its own; the block it came from may go.
+/* Exports columns to other libraries: DENSE columns as DLPack tensors, all columns except datasets
+ * through the Arrow C data interface. The exported object holds its own reference, so the block it
+ * came from may be released.
  *
  *   column     DLPack                Arrow
- *   DENSE      no copy               no copy (bool: one copy, to bits); an axis of a row is a
+ *   DENSE      no copy               no copy (bool: one copy, to bits); each axis of a row is a
  *                                    fixed_size_list
- *   BYTES      -                     large_binary; no copy of the bytes where each string follows
- *                                    the one before in memory, else one copy; offsets are made
- *   RAGGED     -                     an axis is a large_list; no copy of the values where each
- *                                    row's follow those of the one before, else one copy
+ *   BYTES      -                     large_binary; no copy of the bytes if the strings are
+ *                                    contiguous in memory, else one copy; offsets are built
+ *   RAGGED     -                     each axis is a large_list; no copy of the values if those of
+ *                                    the rows are contiguous in memory, else one copy
  *
- * Where elements may differ in shape, a block of them that do not is DENSE or BYTES:
- * mr_array_to_ragged first gives all blocks of the component one type of Arrow.
+ * If elements may differ in shape, a block whose elements do not differ is DENSE or BYTES. Apply
+ * mr_array_to_ragged first to export all blocks of the component with the same Arrow type.
  *
- * A column without a copy is shared with whatever else refers to it: neither interface lets the
- * consumer see whether it may write, so it must not. Values of a whole column start 64-byte
+ * A column exported without a copy is shared with all its other users. Neither interface can mark
+ * it read-only, but the consumer must not write to it. The values of a whole column start 64-byte
  * aligned, those of a slice at any row.
  *
  * thread   any; exported objects may be released from any thread
@@ -28,7 +29,7 @@
 extern "C" {
 #endif
 
-/* The memory layout of DLPack's DLTensor and DLManagedTensor; a pointer may be cast to those. */
+/* These have the memory layout of DLPack's DLTensor and DLManagedTensor; pointers may be cast. */
 typedef struct mr_dl_tensor {
     void *data;
     int32_t device_type; /* 1: host */
@@ -49,8 +50,8 @@ struct mr_dl_managed_tensor {
     void (*deleter)(mr_dl_managed_tensor *self); /* the consumer calls it once */
 };
 
-/* The layout, names and guard that the Arrow specification gives, so that any library's definition
- * of them will do. */
+/* Layout, names and include guards are those of the Arrow specification, so the definitions of
+ * other libraries are compatible. */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 
@@ -86,17 +87,19 @@ struct ArrowArrayStream {
 };
 #endif
 
-/* A tensor of shape (rows, row shape...). Returns owned in *out, until its deleter is called.
+/* Exports a column as a tensor of shape (rows, row shape...). Returns owned in *out; the consumer
+ * calls its deleter.
  * errors   MR_INVALID_ARGUMENT: the column is not DENSE
  *          MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a,
                                 mr_status *st) MR_NODISCARD;
 
-/* Fills *array and *schema, both released by their own callback. name (NULL: "") is copied. A row
- * of rank 0 is one value, of rank r a list of lists, r deep; the axes below an empty one of a
- * RAGGED row leave no trace. There are no nulls.
- * errors   MR_INVALID_ARGUMENT: the column has datasets, lies elsewhere (MR_PLACED), or is
- * bfloat16, which Arrow does not have MR_RESOURCE_EXHAUSTED */
+/* Exports a column to *array and *schema, each released through its own callback. name (NULL: "")
+ * is copied. A row of rank 0 is one value, a row of rank r a list of lists nested r deep. If an
+ * axis of a RAGGED row is empty, the sizes of the axes below it are lost. The array has no nulls.
+ * errors   MR_INVALID_ARGUMENT: the column holds datasets, is MR_PLACED, or is bfloat16, which
+ *          Arrow does not support
+ *          MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_export_arrow(struct ArrowArray *array, struct ArrowSchema *schema,
                                const mr_array *a, const char *name, mr_status *st) MR_NODISCARD;
 

@@ -140,8 +140,8 @@ const mr_op mr_op_arrow = {
 
 mr_dataset *mr_arrow(const char *const *files, size_t n, const mr_table_opts *opts)
 {
-    mr__table_params p = {0};
-    if (opts)
-        p.o = *opts;
-    return mr__file_names_dataset(&mr_op_arrow, &p, files, n, p.o.paths);
+    static const mr_table_opts unset = {0};
+    const mr_table_opts *o = opts ? opts : &unset;
+    mr__table_params p = {.columns = o->columns, .schema = o->schema};
+    return mr__file_names_dataset(&mr_op_arrow, &p, files, n, o->paths);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* filter: keeps what a function says. Sequential or parallel, the work is done by streams/calls.c;
- * a block that is kept whole is passed on as it is. */
+/* filter: keeps the elements for which a function returns true. streams/parallel_calls.c calls it,
+ * in parallel or not. A block that is kept whole is passed on as it is. */
 #include "pipeline/ops/apply.h"
-#include "pipeline/columns/pick_rows.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/streams/parallel_calls.h"
-#include "pipeline/streams/predicate.h"
+#include "pipeline/streams/row_filter.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -144,8 +143,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     const mr_program *program;
     MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
-    return mr__calls_open(it->state, it, program, apply, p->o.num_parallel_calls,
-                          p->o.deterministic, st);
+    return mr__parallel_calls_open(it->state, it, program, apply, p->o.num_parallel_calls,
+                                   p->o.deterministic, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
@@ -158,7 +157,7 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
 
 static mr_code check(const void *params, mr_status *st)
 {
-    return mr__calls_check(((const struct params *)params)->o.num_parallel_calls, st);
+    return mr__parallel_calls_check(((const struct params *)params)->o.num_parallel_calls, st);
 }
 
 static const mr_param table[] = {
@@ -179,7 +178,7 @@ const mr_op mr_op_filter = {
     .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(mr__calls),
+    .iter_size = sizeof(mr__parallel_calls),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
@@ -187,10 +186,10 @@ const mr_op mr_op_filter = {
     .check = check,
     .infer = infer,
     .open = open,
-    .next = mr__calls_next,
-    .close = mr__calls_close,
-    .save = mr__calls_save,
-    .restore = mr__calls_restore,
+    .next = mr__parallel_calls_next,
+    .close = mr__parallel_calls_close,
+    .save = mr__parallel_calls_save,
+    .restore = mr__parallel_calls_restore,
 };
 
 mr_dataset *mr_filter(mr_dataset *input, mr_fn *fn, const mr_filter_opts *opts)

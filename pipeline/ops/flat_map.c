@@ -5,7 +5,7 @@
 #include "pipeline/ops/apply.h"
 
 struct params {
-    mr_fn *fn; /* first, for mr__cycle_infer */
+    mr_fn *fn; /* first, for mr__interleaver_infer */
 };
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -13,7 +13,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     const mr_program *program;
     MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
-    return mr__cycle_open(it->state, it, program, 1, 1, 0, MR_DEFAULT, st);
+    return mr__interleaver_open(it->state, it, program, 1, 1, 0, MR_DEFAULT, st);
 }
 
 static const mr_param table[] = {
@@ -30,17 +30,17 @@ const mr_op mr_op_flat_map = {
     .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(mr__cycle),
+    .iter_size = sizeof(mr__interleaver),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_FUNCTION,
     .props = MR_OP_KEEPS_SHARDS,
-    .infer = mr__cycle_infer,
+    .infer = mr__interleaver_infer,
     .open = open,
-    .next = mr__cycle_next,
-    .close = mr__cycle_close,
-    .save = mr__cycle_save,
-    .restore = mr__cycle_restore,
+    .next = mr__interleaver_next,
+    .close = mr__interleaver_close,
+    .save = mr__interleaver_save,
+    .restore = mr__interleaver_restore,
 };
 
 mr_dataset *mr_flat_map(mr_dataset *input, mr_fn *fn)

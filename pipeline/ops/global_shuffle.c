@@ -157,9 +157,9 @@ static mr_code unpack(mr_iter *it, const batch *b, size_t *n, mr_status *st)
     for (; done < *n && rc == MR_OK; done++) {
         mr_array one = {0};
         size_t file = b->reads[done].file;
-        mr_code good =
-            mr__frame_rows_unpack(it, source->frames, s->records->paths[file],
-                                  (const mr_bytes *)column->data + done, 1, 1, &one, &s->error);
+        mr_code good = mr__zstd_record_rows_unpack(it, source->frames, s->records->paths[file],
+                                                   (const mr_bytes *)column->data + done, 1, 1,
+                                                   &one, &s->error);
         if (good == MR_RESOURCE_EXHAUSTED || good == MR_CANCELLED) {
             if (st)
                 *st = s->error;

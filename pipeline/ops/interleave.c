@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interleave: goes round the datasets a function makes. The work is cycle.c's; here is what its
- * arguments may be. */
+/* interleave: takes elements in turn from the datasets that a function makes. interleaver.c does
+ * that; this file checks the arguments. */
 #include <inttypes.h>
 
 #include "pipeline/streams/interleaver.h"
@@ -9,7 +9,7 @@
 enum { CYCLE_AUTO = 16 }; /* the same on every machine, or the order would not be */
 
 struct params {
-    mr_fn *fn; /* first, for mr__cycle_infer */
+    mr_fn *fn; /* first, for mr__interleaver_infer */
     mr_interleave_opts o;
 };
 
@@ -25,8 +25,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     const mr_program *program;
     MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
     int64_t block = p->o.block_length ? p->o.block_length : 1;
-    return mr__cycle_open(it->state, it, program, cycle_length(p), block, p->o.num_parallel_calls,
-                          p->o.deterministic, st);
+    return mr__interleaver_open(it->state, it, program, cycle_length(p), block,
+                                p->o.num_parallel_calls, p->o.deterministic, st);
 }
 
 static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
@@ -73,19 +73,19 @@ const mr_op mr_op_interleave = {
     .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(mr__cycle),
+    .iter_size = sizeof(mr__interleaver),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_FUNCTION,
     .props = MR_OP_KEEPS_SHARDS,
     .check = check,
-    .infer = mr__cycle_infer,
+    .infer = mr__interleaver_infer,
     .cardinality = cardinality,
     .open = open,
-    .next = mr__cycle_next,
-    .close = mr__cycle_close,
-    .save = mr__cycle_save,
-    .restore = mr__cycle_restore,
+    .next = mr__interleaver_next,
+    .close = mr__interleaver_close,
+    .save = mr__interleaver_save,
+    .restore = mr__interleaver_restore,
 };
 
 mr_dataset *mr_interleave(mr_dataset *input, mr_fn *fn, const mr_interleave_opts *opts)

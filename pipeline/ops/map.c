@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map: a function of each element. Sequential or parallel, the work is done by streams/calls.c. */
+/* map: a function of each element. streams/parallel_calls.c calls it, in parallel or not. */
 #include "pipeline/ops/apply.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/streams/parallel_calls.h"
 
 struct params {
@@ -20,8 +20,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     const mr_program *program;
     MR_TRY(mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &program, st));
-    return mr__calls_open(it->state, it, program, apply, p->o.num_parallel_calls,
-                          p->o.deterministic, st);
+    return mr__parallel_calls_open(it->state, it, program, apply, p->o.num_parallel_calls,
+                                   p->o.deterministic, st);
 }
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
@@ -36,7 +36,7 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
 
 static mr_code check(const void *params, mr_status *st)
 {
-    return mr__calls_check(((const struct params *)params)->o.num_parallel_calls, st);
+    return mr__parallel_calls_check(((const struct params *)params)->o.num_parallel_calls, st);
 }
 
 static const mr_param table[] = {
@@ -57,7 +57,7 @@ const mr_op mr_op_map = {
     .memory_doc = "a block for each parallel call",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(mr__calls),
+    .iter_size = sizeof(mr__parallel_calls),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
@@ -65,10 +65,10 @@ const mr_op mr_op_map = {
     .check = check,
     .infer = infer,
     .open = open,
-    .next = mr__calls_next,
-    .close = mr__calls_close,
-    .save = mr__calls_save,
-    .restore = mr__calls_restore,
+    .next = mr__parallel_calls_next,
+    .close = mr__parallel_calls_close,
+    .save = mr__parallel_calls_save,
+    .restore = mr__parallel_calls_restore,
 };
 
 mr_dataset *mr_map(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts)

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "pipeline/columns/pick_rows.h"
+#include "pipeline/streams/row_filter.h"
 #include "pipeline/engine/philox.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/cursor.h"

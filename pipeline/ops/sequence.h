@@ -124,7 +124,7 @@ typedef struct mr_global_shuffle_opts {
 
 /* All records of the files that input reads, in one random order: a permutation of all of them, by
  * which each is read at its place. input is mr_tfrecord itself, over uncompressed files that all
- * have an index (formats/record_index.h).
+ * have an index (formats/tfrecord/record_index.h).
  *
  * order    for the same seed and number of records the same (docs/files.md)
  * errors   MR_INVALID_ARGUMENT (carried): another input, num_parallel_reads, compression

@@ -172,8 +172,8 @@ typedef struct mr_tfrecord_opts {
                              during the call */
 } mr_tfrecord_opts;
 
-/* The records of TFRecord files. Where each file has an index (formats/record_index.h), how many
- * there are is known, and mr_skip goes past records without reading them.
+/* The records of TFRecord files. If each file has an index (formats/tfrecord/record_index.h), their
+ * number is known, and mr_skip goes past records without reading them.
  *
  * errors   MR_NOT_FOUND, MR_FAILED_PRECONDITION: record_range, and a file without a good index
  *          MR_DATA_LOSS: a corrupted or truncated record, with file, offset and record number; the
@@ -268,6 +268,14 @@ typedef struct mr_jsonl_opts {
  *          next line follows */
 MR_API mr_dataset *mr_jsonl(const char *const *files, size_t n, const char *features,
                             const mr_jsonl_opts *opts);
+
+/* Of Arrow and Parquet files. */
+typedef struct mr_table_opts {
+    mr_strs columns; /* those that are read; none: all. Borrowed during the call, as schema */
+    char *schema;    /* in the text form, {"x": float32, "tags": bytes[]}: the columns and their
+                        types; NULL: those of the first file */
+    bool paths;      /* names are paths as they stand, none is a pattern */
+} mr_table_opts;
 
 /* The rows of Arrow IPC files (streams and files), as records of their columns: numbers, bools,
  * strings, lists of numbers, structs, dictionaries' values; dates and times are int64. Buffers may

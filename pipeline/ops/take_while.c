@@ -4,10 +4,10 @@
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/block_size_tuner.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/streams/cursor.h"
-#include "pipeline/streams/predicate.h"
+#include "pipeline/streams/row_filter.h"
 
 struct params {
     mr_fn *fn;
@@ -16,7 +16,7 @@ struct params {
 struct state {
     mr__cursor input; /* holds rows only while they could not be looked at for want of memory */
     const mr_program *program;
-    mr__tuner tuner;
+    mr__block_size_tuner tuner;
     bool one_by_one; /* the input remembers what was pulled of it (MR_OP_REMEMBERS) */
     uint64_t stopped;
 };
@@ -25,7 +25,7 @@ static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    mr__tuner_start(&s->tuner, it, 0);
+    mr__block_size_tuner_start(&s->tuner, it, 0);
     s->tuner.by_clock = false; /* nobody waits for another: bytes alone decide */
     s->one_by_one = mr__dataset_all_props(mr_dataset_input(it->node, 0)) & MR_OP_REMEMBERS;
     return mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &s->program, st);
@@ -79,7 +79,8 @@ static mr_code look(struct state *s, const mr_block *in, mr_block *out, mr_row_e
     if (rc == MR_OK) {
         size_t n = rows_before_stop(&verdict, in->rows, errors);
         *stopped = n < in->rows;
-        mr__tuner_note(&s->tuner, in->rows, 0, in->rows, bytes > on_the_way ? bytes : on_the_way);
+        mr__block_size_tuner_note(&s->tuner, in->rows, 0, in->rows,
+                                  bytes > on_the_way ? bytes : on_the_way);
         rc = drop_failed(in, n, errors, out, st);
     }
     mr_block_reset(&verdict);
@@ -92,7 +93,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (s->stopped)
         return MR_END;
     if (mr__cursor_left(&s->input) == 0) {
-        size_t ask = s->one_by_one ? 1 : mr__tuner_ask(&s->tuner, it, want);
+        size_t ask = s->one_by_one ? 1 : mr__block_size_tuner_ask(&s->tuner, it, want);
         MR_TRY(mr__cursor_pull(it, 0, ask, &s->input, NULL, st));
     }
     mr_block in = MR_BLOCK_EMPTY, rows = MR_BLOCK_EMPTY;

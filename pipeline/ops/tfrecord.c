@@ -23,8 +23,8 @@ struct params {
 struct state {
     mr__file_source source;
     mr_iter *inner; /* num_parallel_reads: the interleaved form, and nothing above but the list */
-    mr__quarantine quarantine; /* on_corrupt="skip" */
-    mr__frame_rows frames;     /* record_compression */
+    mr__quarantine quarantine;   /* on_corrupt="skip" */
+    mr__zstd_record_rows frames; /* record_compression */
 };
 
 static const mr__file_kind kind = {.format = &mr_format_tfrecord,
@@ -116,7 +116,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
     if (!is_parallel(it))
-        return s->source.frames ? mr__frame_rows_next(it, &s->frames, want, out, st)
+        return s->source.frames ? mr__zstd_record_rows_next(it, &s->frames, want, out, st)
                                 : mr__file_source_next(it, want, out, st);
     if (s->source.failed)
         return MR_END;
@@ -133,7 +133,7 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     const struct state *s = it->state;
     /* Records that wait to be unpacked are skipped by pulling them. */
-    bool pulled = is_parallel(it) || mr__frame_rows_pending(&s->frames);
+    bool pulled = is_parallel(it) || mr__zstd_record_rows_pending(&s->frames);
     return pulled ? MR_OK : mr__file_source_skip(it, n, skipped, st);
 }
 
@@ -141,7 +141,7 @@ static void close(mr_iter *it)
 {
     struct state *s = it->state;
     mr_iter_close(s->inner);
-    mr__frame_rows_close(&s->frames);
+    mr__zstd_record_rows_close(&s->frames);
     mr__file_source_close(it);
     mr__quarantine_close(&s->quarantine);
 }
@@ -149,11 +149,12 @@ static void close(mr_iter *it)
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
-    MR_TRY(s->source.frames ? mr__frame_rows_save(it, &s->frames, w, st)
+    MR_TRY(s->source.frames ? mr__zstd_record_rows_save(it, &s->frames, w, st)
                             : mr__file_source_save(it, w, st));
     if (skips_corrupt(it))
         MR_TRY(mr_state_put_u64(
-            w, s->source.frames ? mr__frame_rows_skipped(&s->frames) : s->quarantine.skipped, st));
+            w, s->source.frames ? mr__zstd_record_rows_skipped(&s->frames) : s->quarantine.skipped,
+            st));
     if (!is_parallel(it))
         return MR_OK;
     MR_TRY(mr_state_put_u64(w, s->inner != NULL, st));
@@ -164,7 +165,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     uint64_t is_open;
-    MR_TRY(s->source.frames ? mr__frame_rows_restore(it, &s->frames, r, st)
+    MR_TRY(s->source.frames ? mr__zstd_record_rows_restore(it, &s->frames, r, st)
                             : mr__file_source_restore(it, r, st));
     if (skips_corrupt(it))
         MR_TRY(mr_state_get_u64(r, &s->quarantine.skipped, st));

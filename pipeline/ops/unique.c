@@ -2,7 +2,7 @@
 /* All values that were emitted are kept, also in a position. */
 #include "pipeline/ops/sequence.h"
 
-#include "pipeline/columns/pick_rows.h"
+#include "pipeline/streams/row_filter.h"
 #include "pipeline/columns/value_set.h"
 #include "pipeline/streams/cursor.h"
 

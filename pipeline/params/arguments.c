@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments of a call, sorted to the parameters of a table; and whole params structs from calls
- * whose arguments are literals. */
+/* Assigns the arguments of a call to the parameters of a table, and makes params structs from calls
+ * with literal arguments. */
 #include <stdio.h>
 #include <string.h>
 
@@ -104,7 +104,7 @@ mr_code mr__arguments_put(mr__arguments *a, size_t at, const char *key, mr_value
     if (to->kind != MR_V_UNSET && to->kind != (key ? MR_V_RECORD : MR_V_TUPLE))
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s: positional and named components do not mix",
                        a->t->name);
-    /* The parser lets each name stand once. */
+    /* The parser has rejected repeated names. */
     return append(a, to, key, v, st);
 }
 
@@ -116,7 +116,7 @@ mr_code mr__literal_value(const mr_expr *e, mr_value *out, bool *is_literal, mr_
     bool minus = e->kind == MR_EX_UNARY && e->op == '-';
     if (minus)
         e = e->children[0];
-    if (e->kind == MR_EX_INT) /* its magnitude may be that of INT64_MIN */
+    if (e->kind == MR_EX_INT) /* unsigned: -INT64_MIN would overflow */
         *out = (mr_value){.kind = MR_V_INT, .i = minus ? (int64_t)(0 - (uint64_t)e->i) : e->i};
     else if (e->kind == MR_EX_FLOAT)
         *out = (mr_value){.kind = MR_V_FLOAT, .f = minus ? -e->f : e->f};
@@ -138,7 +138,7 @@ mr_code mr__literal_value(const mr_expr *e, mr_value *out, bool *is_literal, mr_
     return MR_OK;
 }
 
-/* A literal, or a list or tuple of them. */
+/* Reads a literal, or a list or tuple of literals. */
 static mr_code read_value(const mr_expr *e, mr_value *out, mr_status *st)
 {
     bool literal;
@@ -165,7 +165,7 @@ static mr_code read_value(const mr_expr *e, mr_value *out, mr_status *st)
 
 /* ---- calls of literals ---- */
 
-/* Says where in the text, unless that was said. */
+/* Adds line and caret to the message, unless it has them. */
 static mr_code place_error(mr_code rc, const mr_expr *e, mr_status *st)
 {
     if (rc != MR_INVALID_ARGUMENT || !st || strchr(st->message, '\n'))
@@ -176,7 +176,7 @@ static mr_code place_error(mr_code rc, const mr_expr *e, mr_status *st)
 
 typedef struct call {
     mr__arguments a;
-    const mr_expr **given; /* where each parameter's argument stands; NULL: nowhere */
+    const mr_expr **given; /* the argument of each parameter; NULL: not given */
 } call;
 
 static bool is_variadic(const call *c, size_t i)
@@ -204,7 +204,7 @@ static mr_code read_argument(call *c, const char *key, const mr_expr *e, void *o
     mr_value v = {0};
     MR_TRY(place_error(mr__arguments_place(&c->a, key, &at, st), e, st));
     if (c->a.t->params[at].type == MR_PT_OWN)
-        v.kind = MR_V_NONE; /* given; its kind reads what it is */
+        v.kind = MR_V_NONE; /* marks it as given; its kind parses it */
     else
         MR_TRY(read_value(e, &v, st));
     if (!c->given[at])

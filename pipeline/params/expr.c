@@ -9,7 +9,7 @@
 #include "pipeline/params/token.h"
 
 enum {
-    CHUNK_BYTES = 16 << 10, /* grows with the tree, up to: */
+    CHUNK_BYTES = 16 << 10, /* first chunk; each next one is twice as large, up to CHUNK_MAX */
     CHUNK_MAX = 1 << 20,
     CARET_BEFORE = 60, /* characters of a long line shown before the caret */
     CARET_AFTER = 30,
@@ -89,7 +89,7 @@ void *mr__expr_alloc(mr__expr_tree *t, size_t bytes)
 
 const mr_expr *mr_expr_ref(const mr_expr *e)
 {
-    /* Relaxed: whoever refs already holds a reference. */
+    /* Relaxed: the caller already holds a reference. */
     if (e)
         atomic_fetch_add_explicit(&e->tree->refs, 1, memory_order_relaxed);
     return e;
@@ -111,7 +111,7 @@ size_t mr_expr_place(const mr_expr *e)
 {
     if (e->kind != MR_EX_METHOD)
         return e->begin;
-    /* Between the receiver and the name only brackets that closed, and the point. */
+    /* Only closing brackets and the dot stand between the receiver and the name. */
     const mr__expr_tree *t = e->tree;
     mr__token word = {.end = e->children[0]->end};
     do
@@ -136,7 +136,7 @@ static bool continues_character(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* The part of the line around `at` that is shown, cut between characters. */
+/* The part of the line around `at` to show, cut at character boundaries. */
 static void visible_part(const char *text, size_t begin, size_t end, size_t at, size_t *from,
                          size_t *to)
 {

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shortest decimal digits of floats: Raffaello Giulietti, "The Schubfach way to render doubles"
  * (2020). A float is c * 2^q. Of the decimals that round to it, at most one has the spacing
- * 10^(k+1), where 10^k is the largest power of ten below the width of the rounding interval; if
- * there is none, the nearest of spacing 10^k is taken. Three products with a power of ten of 126
- * bits, rounded to odd, decide all comparisons exactly.
+ * 10^(k+1), where 10^k is the largest power of ten below the width of the rounding interval;
+ * otherwise the nearest of spacing 10^k is taken. Three products with a 126-bit power of ten,
+ * rounded to odd, decide all comparisons exactly.
  *
- * The paper's table of 617 powers is computed when the first float is printed (about 50
- * microseconds), instead of standing here. */
+ * The paper's table of 617 powers is not stored but computed when the first float is printed (about
+ * 50 microseconds). */
+#include "pipeline/params/float_digits.h"
+
 #include <pthread.h>
 #include <string.h>
-
-#include "pipeline/memory/dtype.h"
 
 __extension__ typedef unsigned __int128 u128;
 
 enum { MIN_POWER = -292, MAX_POWER = 324, LIMBS = 40 };
 #define LOW_63 (UINT64_MAX >> 1)
 
-/* 10^(i + MIN_POWER) = b * 2^r with 2^125 <= b < 2^126: floor(b) + 1 in halves of 63 bits. */
+/* Entry i: floor(b) + 1 in two halves of 63 bits, where 10^(i + MIN_POWER) = b * 2^r and
+ * 2^125 <= b < 2^126. */
 static struct power {
     uint64_t high, low;
 } powers[MAX_POWER - MIN_POWER + 1];
 
-/* x: a number of LIMBS limbs of 32 bits, the lowest first; its topmost 126 bits count. */
+/* x is a number of LIMBS 32-bit limbs, the lowest first; its top 126 bits are used. */
 static void set_power(int exponent, const uint32_t *x)
 {
     int top = LIMBS - 1;
@@ -39,8 +40,8 @@ static void set_power(int exponent, const uint32_t *x)
 }
 
 /* Only the leading bits of a power matter, so each series starts at a power of two that leaves it
- * enough limbs: the rising one is exact, and dividing a rounded-down quotient again rounds down the
- * quotient of all divisors. */
+ * enough limbs. The rising series is exact. In the falling one, dividing a rounded-down quotient
+ * again yields the rounded-down quotient of all divisors. */
 static void set_powers(void)
 {
     uint32_t x[LIMBS] = {[4] = 1};
@@ -66,7 +67,7 @@ static void set_powers(void)
     }
 }
 
-/* x * power / 2^127, rounded to odd: the last bit also says whether anything was cut off. */
+/* x * power / 2^127, rounded to odd: the last bit is also set if the result is inexact. */
 static uint64_t times_power(uint64_t x, struct power p)
 {
     uint64_t middle = (uint64_t)((u128)p.low * x >> 64);
@@ -90,11 +91,12 @@ static int log10_of_3_quarters(int e)
     return (int)((e * INT64_C(661971961083) - INT64_C(274743187321)) >> 41);
 }
 
-/* *k and the result d: d * 10^k is the shortest decimal that rounds to c * 2^q, the nearest among
- * those; it may end in zeros. closer_below: the float below is half as far as the one above. */
+/* Returns d and *k such that d * 10^k is the shortest decimal that rounds to c * 2^q; among several
+ * shortest ones, the nearest. d may end in zeros. closer_below: the next float below is half as far
+ * away as the next one above. */
 static uint64_t shortest(uint64_t c, int q, bool closer_below, int *k)
 {
-    uint64_t odd = c & 1; /* the ends of the interval round to even: they belong to an even c */
+    uint64_t odd = c & 1; /* ties round to even: the ends of the interval belong to an even c */
     *k = closer_below ? log10_of_3_quarters(q) : log10_of_2(q);
     struct power p = powers[-*k - MIN_POWER];
     int shift = q + log2_of_10(-*k) + 2;
@@ -116,7 +118,7 @@ static uint64_t shortest(uint64_t c, int q, bool closer_below, int *k)
     return value < middle || (value == middle && !(s & 1)) ? s : s + 1;
 }
 
-/* Writes the digits of d up to `end`; returns the first. */
+/* Writes the digits of d before `end`; returns the first. */
 static char *put_digits(uint64_t d, char *end)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021222324"
@@ -152,7 +154,7 @@ size_t mr_float_digits(mr_dtype t, double v, char digits[MR_FLOAT_DIGITS], int *
     memcpy(&c, &v, sizeof c);
     int biased = (int)(c >> 52 & 0x7ff);
     c = (c & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(biased > 0) << 52;
-    int q = (biased ? biased : 1) - 1023 - bits; /* of a mantissa cut to its bits */
+    int q = (biased ? biased : 1) - 1023 - bits; /* for a mantissa cut to `bits` */
     int cut = 52 - bits;
     if (q < least_q) {
         cut += least_q - q;

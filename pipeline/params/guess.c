@@ -7,7 +7,7 @@
 
 enum { MOST = 63, WHOLE_WORD = 6, SHORT_WORD = 3 };
 
-/* Case, '_' and '-' tell no two names apart: Conv2D is conv2d, earlyStopping early_stopping. */
+/* Removes case, '_' and '-': Conv2D is conv2d, earlyStopping is early_stopping. */
 static void fold(const char *s, char *out)
 {
     for (; *s; s++)
@@ -16,7 +16,7 @@ static void fold(const char *s, char *out)
     *out = '\0';
 }
 
-/* Levenshtein's: how many letters must change to make one of the other. */
+/* The Levenshtein distance: the number of letters to insert, delete or replace. */
 static size_t distance(const char *a, const char *b)
 {
     size_t n = strlen(b), row[MOST + 1];
@@ -38,7 +38,8 @@ static size_t distance(const char *a, const char *b)
     return row[n];
 }
 
-/* ModelCheckpoint holds checkpoint, validation-data validation. */
+/* True if the word begins or ends with the name: ModelCheckpoint with checkpoint, validation-data
+ * with validation. */
 static bool holds(const char *word, const char *name)
 {
     size_t n = strlen(name), all = strlen(word);
@@ -46,7 +47,7 @@ static bool holds(const char *word, const char *name)
            (memcmp(word, name, n) == 0 || memcmp(word + all - n, name, n) == 0);
 }
 
-/* Of folded words. */
+/* word and name are folded. */
 static bool is_near(const char *word, const char *name)
 {
     return distance(word, name) <= (strlen(word) > SHORT_WORD ? 2 : 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_PARAMS_GUESS_H
 #define MR_PIPELINE_PARAMS_GUESS_H
-/* Which of the names that there are was meant by one that is none of them.
+/* Suggests the known name closest to a misspelled one.
  *
  *     mr_guess g = {.word = "shufle"};
  *     for (...) mr_guess_try(&g, name);
@@ -18,12 +18,13 @@ extern "C" {
 
 typedef struct mr_guess {
     const char *word;
-    const char *best; /* the first of those nearest; NULL: none is near. Borrowed */
+    const char *best; /* closest name so far, the first among equals; NULL: no match. Borrowed */
 } mr_guess;
 
-/* A name is near of which two letters must change at most, one where word has less than four. Case,
- * '_' and '-' do not count. Where nothing is as near, a name of 6 letters or more with which word
- * begins or ends is best. Names and words of more than 63 bytes are near nothing. */
+/* Sets g->best to name if it matches better. A name matches if its edit distance to g->word is at
+ * most 2, or at most 1 if the word has fewer than 4 letters; case, '_' and '-' are ignored. If no
+ * name matches, the first of at least 6 letters with which the word begins or ends is taken. Names
+ * and words longer than 63 bytes never match. */
 MR_API void mr_guess_try(mr_guess *g, const char *name);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@ typedef struct rule {
     const char *found, *hint;
 } rule;
 
-/* Whole words; of a dotted name, the last one that has a rule decides. */
+/* Whole words. In a dotted name, the last word with a rule decides. */
 static const rule words[] = {
     {"lambda", FUNCTION},
     {"def", FUNCTION},
@@ -48,10 +48,10 @@ static const rule words[] = {
     {"reduce_max", "; write max(x)"},
     {"reduce_any", "; write any(x)"},
     {"reduce_all", "; write all(x)"},
-    {"reduce", "; it is a command, millrace reduce, and mr_reduce in C"},
-    {"cardinality", "; 'millrace explain' prints how many elements there are"},
+    {"reduce", "; use the command millrace reduce, or mr_reduce in C"},
+    {"cardinality", "; 'millrace explain' prints the number of elements"},
     {"element_spec", "; 'millrace show --spec' prints it"},
-    {"from_generator", "; generators are made in C alone, by mr_from_generator"},
+    {"from_generator", "; generators are made in C only, by mr_from_generator"},
     {"TFRecordDataset", "; write tfrecord(files)"},
     {"TextLineDataset", "; write text_line(files)"},
     {"FixedLengthRecordDataset", "; write fixed_length_record(files, record_bytes)"},
@@ -62,7 +62,7 @@ static const rule words[] = {
     {"jnp", BARE},
     {"torch", BARE}};
 
-/* What stands at the token, or begins a character or two before it. */
+/* Signs that start at the token, or up to two characters before it. */
 static const rule signs[] = {{"->", FUNCTION},
                              {"&&", "; write and"},
                              {"||", "; write or"},
@@ -73,9 +73,9 @@ static const rule signs[] = {{"->", FUNCTION},
                              {"^", "; write ** for a power"},
                              {" ? ", "; write a if condition else b"},
                              {";", "; a pipeline is one expression, without a semicolon"},
-                             {"+=", "; an expression changes nothing; write x + 1"},
-                             {"-=", "; an expression changes nothing; write x - 1"},
-                             {"++", "; an expression changes nothing; write x + 1"}};
+                             {"+=", "; expressions cannot assign; write x + 1"},
+                             {"-=", "; expressions cannot assign; write x - 1"},
+                             {"++", "; expressions cannot assign; write x + 1"}};
 
 static bool in_word(char c)
 {
@@ -121,8 +121,8 @@ static bool in_path(char c)
     return in_word(c) || (c && strchr("./-*~:+@", c));
 }
 
-/* Whether text[begin, end) looks like the name of a file: it starts as a path does, or has an
- * extension that is not a method's name. */
+/* True if text[begin, end) looks like a file name: it starts like a path, or has an extension that
+ * is not the name of a method. */
 static bool is_path(const char *text, size_t size, size_t begin, size_t end)
 {
     const char *s = text + begin;
@@ -157,7 +157,7 @@ const char *mr__hint(const char *text, size_t size, size_t at)
         end++;
     const char *hint = last_word(text, begin, end);
     if (!hint && begin == at) {
-        /* "lambda x": the word before is what nobody expected. */
+        /* In "lambda x" the word before the token is the unexpected one. */
         size_t space = at;
         while (space > 0 && text[space - 1] == ' ')
             space--;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_PARAMS_HINTS_H
 #define MR_PIPELINE_PARAMS_HINTS_H
-/* What to write instead of what people bring from Python, C or the shell. Messages about an
- * unknown name and an unexpected token end with a hint. Private to pipeline/.
+/* Hints for habits from Python, C and the shell. Messages about an unknown name or an unexpected
+ * token end with a hint. Private to pipeline/.
  *
  * thread   any */
 #include <stddef.h>
 
-/* For the token at byte `at` of text, what was probably meant: "; write true" and the
- * like, or "". */
+/* A hint for the token at byte `at` of text, e.g. "; write true"; "" if there is no hint. */
 const char *mr__hint(const char *text, size_t size, size_t at);
 #endif

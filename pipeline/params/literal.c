@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/params/expr.h"
+#include "pipeline/params/float_digits.h"
 #include "pipeline/utf8.h"
 
 /* ---- growing text ---- */
@@ -88,7 +89,7 @@ void mr__literal_double(double f, char *buf)
 void mr__literal_float(float f, char *buf)
 {
     shortest(MR_FLOAT32, (double)f, buf);
-    /* 7.038531e-26 is the one float whose shortest digits round to another by way of a double. */
+    /* The shortest digits of one float, 7.038531e-26, yield another float when read as a double. */
     if ((float)mr__literal_parse(buf, NULL) != f)
         shortest(MR_FLOAT64, (double)f, buf);
 }
@@ -196,7 +197,7 @@ static size_t count_values(const mr_array *a)
     return n;
 }
 
-/* true if literals, within a cast, give every value of a again. */
+/* True if literals, in a cast if needed, reproduce every value of a. */
 static bool literals_say(const mr_array *a, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -231,7 +232,7 @@ static mr_code put_value(mr__text *t, const mr_array *a, size_t i, mr_status *st
     return mr__text_puts(t, text, st);
 }
 
-/* Axes from `axis` on; *i counts the values. */
+/* Prints the axes from `axis` on; *i is the number of values printed so far. */
 static mr_code put_nested(mr__text *t, const mr_array *a, int axis, size_t *i, mr_status *st)
 {
     if (axis == a->rank)
@@ -253,7 +254,7 @@ static mr_code put_shape(mr__text *t, const mr_array *a, mr_status *st)
     return mr__text_puts(t, shape, st);
 }
 
-/* Values that no literal says, as the bytes they are made of. */
+/* Prints values that have no literal as raw bytes. */
 static mr_code put_raw(mr__text *t, const mr_array *a, size_t n, mr_status *st)
 {
     if (a->rank > 1)

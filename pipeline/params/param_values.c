@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of a params struct from values and back. */
+/* Converts values to fields of a params struct, and back. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "pipeline/params/literal.h"
 #include "pipeline/params/params.h"
 
-/* What a message calls v. */
+/* Describes v for a message. */
 static const char *describe(const mr_value *v, char *buf, size_t size)
 {
     static const char *const kinds[] = {[MR_V_UNSET] = "nothing",
@@ -55,7 +55,7 @@ static mr_code wrong_type(const char *owner, const mr_param *p, const char *what
                    describe(v, found, sizeof found));
 }
 
-/* true if v is an integer, also as a tensor without axes. */
+/* True if v is an integer or an integer tensor of rank 0. */
 static bool as_int(const mr_value *v, int64_t *out)
 {
     if (v->kind == MR_V_INT) {
@@ -117,7 +117,7 @@ static bool add_tensor(struct numbers *to, const mr_array *a)
     if (a->rank > 1)
         return false;
     if (n == 0)
-        return true; /* [] is a float tensor, and an empty list of anything */
+        return true; /* [] is a float tensor, but also an empty list of any type */
     for (size_t k = 0; k < n; k++) {
         int64_t i = 0;
         double f = 0;
@@ -133,7 +133,7 @@ static bool add_tensor(struct numbers *to, const mr_array *a)
     return true;
 }
 
-/* depth: how many levels of lists may still come. */
+/* depth: maximum number of nested lists. */
 static bool add_numbers(struct numbers *to, const mr_value *v, int depth)
 {
     if (v->kind == MR_V_TENSOR && depth > 0)
@@ -163,7 +163,7 @@ static mr_code set_numbers(const char *owner, const mr_param *p, void *own, cons
     *unknown = count.unknown;
     if (count.unknown)
         return MR_OK;
-    void *list = mr_calloc(count.n + 1, sizeof(int64_t)); /* a double is as large */
+    void *list = mr_calloc(count.n + 1, sizeof(int64_t)); /* a double has the same size */
     if (!list)
         return mr_fail_memory(st, count.n * sizeof(int64_t), "a list of numbers");
     void *field = mr__param_field(p, own);
@@ -175,7 +175,7 @@ static mr_code set_numbers(const char *owner, const mr_param *p, void *own, cons
     return mr__param_check_lists(owner, p, own, st);
 }
 
-/* Whether a value of this type, not yet known, may become p's. */
+/* True if a value of this type, not yet known, may be assigned to p. */
 static bool type_fits(const mr_param *p, const mr_spec *spec)
 {
     if (!spec || p->type == MR_PT_VALUE)
@@ -204,14 +204,14 @@ static bool type_fits(const mr_param *p, const mr_spec *spec)
     }
 }
 
-/* Strings of a value, counted first, then put. */
+/* The strings of a value; collected in two passes, which count and then copy. */
 struct strings {
     mr_strs list;
     char *text; /* NULL: counting */
     size_t n, bytes;
     bool unknown;
     const mr_param *param;
-    const mr_value *wrong; /* what is no string */
+    const mr_value *wrong; /* the first value that is not a string */
 };
 
 static void add_string(struct strings *to, const char *s, size_t size, bool path)
@@ -222,7 +222,7 @@ static void add_string(struct strings *to, const char *s, size_t size, bool path
     to->bytes += size;
 }
 
-/* depth: how many levels of lists may still come. */
+/* depth: maximum number of nested lists. */
 static bool add_strings(struct strings *to, const mr_value *v, int depth)
 {
     if (v->kind == MR_V_STRING)
@@ -351,7 +351,7 @@ static mr_code set_known(const char *owner, const mr_param *p, void *own, const 
         return set_numbers(owner, p, own, v, unknown, st);
     case MR_PT_STRS:
         return set_strs(owner, p, own, v, unknown, st);
-    case MR_PT_OWN: /* read by its kind, never from a value */
+    case MR_PT_OWN: /* parsed by its kind, never set from a value */
         break;
     }
     return wrong_type(owner, p, type_names[p->type], v, st);
@@ -442,7 +442,7 @@ static mr_code get_strs(const mr_strs *list, mr_value *out, mr_status *st)
     return MR_OK;
 }
 
-/* Numbers and flags that are not required and stand at their default. */
+/* True if the parameter is not required and has its default. */
 static bool at_default(const mr_param *p, const void *own)
 {
     const void *f = mr__param_field(p, own);

@@ -88,7 +88,7 @@ void mr_params_free(const mr_param_table *t, void *own)
     mr_free(own);
 }
 
-/* What the owner of a type reads for its default. */
+/* Parses the default of a custom type. */
 static mr_code parse_default(const mr_param *p, void *f, mr_status *st)
 {
     const mr_expr *e;
@@ -151,7 +151,6 @@ static mr_code copy_numbers(const void *v, size_t n, size_t size, void *list_v, 
     return MR_OK;
 }
 
-/* Room for n strings of `bytes` bytes together; *text is where these go. */
 mr_code mr__strs_new(size_t n, size_t bytes, mr_strs *out, char **text, mr_status *st)
 {
     size_t size = n * (sizeof(mr_bytes) + sizeof(bool) + 1) + bytes;
@@ -189,7 +188,7 @@ static mr_code copy_strs(const mr_strs *src, mr_strs *dst, mr_status *st)
 
 /* ---- copies ---- */
 
-/* Makes what a field of `own`, copied bytewise from `src`, points to its own. */
+/* Copies what a field points to from src to own, where pointers are zeroed. */
 static mr_code copy_field(const mr_param *p, const void *src, void *own, mr_status *st)
 {
     const void *from = mr__param_field(p, src);
@@ -220,7 +219,7 @@ static mr_code copy_field(const mr_param *p, const void *src, void *own, mr_stat
     }
     case MR_PT_STRS:
         return copy_strs(from, f, st);
-    case MR_PT_OWN: /* of no op, and nothing else is copied */
+    case MR_PT_OWN: /* ops have none, and only their params are copied */
     case MR_PT_I64:
     case MR_PT_F64:
     case MR_PT_BOOL:
@@ -230,7 +229,7 @@ static mr_code copy_field(const mr_param *p, const void *src, void *own, mr_stat
     return MR_OK;
 }
 
-/* Bytes of a field that holds a pointer; 0: it holds none. */
+/* Size of a field that has a pointer; 0 for types without one. */
 static size_t pointer_size(mr_ptype t)
 {
     static const size_t sizes[] = {
@@ -287,7 +286,7 @@ mr_code mr__param_check_i64(const char *owner, const mr_param *p, int64_t v, mr_
     return MR_OK;
 }
 
-/* Without the point that literals have: 1, 0.9999999. */
+/* Prints v so that it reads back equal, without a trailing ".0": 1, 0.9999999. */
 static void print_exactly(double v, char *out, size_t room)
 {
     for (int digits = 6; digits <= 17; digits++) {
@@ -361,7 +360,7 @@ static bool is_missing(const mr_param *p, const void *own)
     return p->type == MR_PT_VALUE && ((const mr_value *)f)->kind == MR_V_UNSET;
 }
 
-/* A field from C where zero is not a legal value, and so means unset. */
+/* True if 0 is not a legal value, so that a C caller's 0 means unset. */
 static bool zero_is_unset(const mr_param *p)
 {
     if (mr__param_required(p) || p->has_at || !has_range(p))
@@ -426,7 +425,7 @@ mr_code mr__params_of_c(const mr_param_table *t, const void *given, void **out, 
     return MR_OK;
 }
 
-/* ---- what a table must be ---- */
+/* ---- checks of a table ---- */
 
 static bool good_name(const char *s)
 {

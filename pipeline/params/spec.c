@@ -3,9 +3,9 @@
  *
  *     [struct mr_spec][children x n][first leaf of child x n][names x n][bytes of the names]
  *
- * Leaves are found by walking down the counts, so that a deep tree costs no table of leaves at each
- * of its levels; the paths of the leaves are made when first asked for, for the same reason.
- * Recursion is over the depth of the tree, which dataset.c keeps within MR__SPEC_MAX_DEPTH. */
+ * Leaves are found by descending along `first`, so that a deep tree needs no table of leaves at
+ * each level; for the same reason, the paths of the leaves are built on demand. Recursion follows
+ * the depth of the tree, which dataset.c limits to MR__SPEC_MAX_DEPTH. */
 #include "pipeline/params/spec.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ struct mr_spec {
     mr_spec **children;
     size_t *first;
     char **names;                       /* RECORD, else NULL */
-    _Atomic(const char *const *) paths; /* one allocation; NULL until asked for */
+    _Atomic(const char *const *) paths; /* one allocation; NULL until requested */
 };
 
 static void destroy(mr__object *o)
@@ -38,7 +38,7 @@ static void destroy(mr__object *o)
     for (size_t i = 0; i < s->n; i++)
         mr_spec_unref(s->children[i]);
     mr_spec_unref(s->leaf.element);
-    /* Acquired by the last unref, which synchronised with every thread that had a reference. */
+    /* Relaxed: the last unref synchronised with every thread that had a reference. */
     mr_free((void *)(uintptr_t)atomic_load_explicit(&s->paths, memory_order_relaxed));
     mr_free(s);
 }
@@ -99,7 +99,7 @@ static void unref_all(mr_spec *const *children, size_t n)
         mr_spec_unref(children[i]);
 }
 
-/* Takes the children over only if it succeeds. */
+/* Takes the children over only on success. */
 static mr_spec *new_tree(mr_spec_kind kind, mr_spec *const *children, size_t n,
                          const char *const *names)
 {
@@ -253,7 +253,7 @@ size_t mr_spec_n_leaves(const mr_spec *s)
     return s->n_leaves;
 }
 
-/* The child that leaf i lies in: the last whose first leaf is not after i and which has leaves. */
+/* The child that contains leaf i: the last one whose first leaf is not after i. */
 static size_t child_of_leaf(const mr_spec *s, size_t i)
 {
     size_t lo = 0, hi = s->n;
@@ -313,8 +313,8 @@ mr_code mr__spec_check(const mr_spec *s, mr_status *st)
                        MR__SPEC_MAX_DEPTH);
     if (s->n_leaves > MR__SPEC_MAX_LEAVES)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "its elements would have %zu components, but %d at most can be handled; "
-                       "join components of one type to tensors",
+                       "its elements would have %zu components, but at most %d are supported; "
+                       "join components of one type into tensors",
                        s->n_leaves, MR__SPEC_MAX_LEAVES);
     return MR_OK;
 }
@@ -351,7 +351,7 @@ static size_t leaf_path(const mr_spec *s, size_t i, char *buf)
 const char *const *mr_spec_leaf_names(const mr_spec *s)
 {
     mr_spec *own = (mr_spec *)(uintptr_t)s;
-    /* Acquire pairs with the release below: the texts are complete. */
+    /* Acquire pairs with the release below: the paths are complete. */
     const char *const *paths = atomic_load_explicit(&own->paths, memory_order_acquire);
     if (paths)
         return paths;
@@ -480,10 +480,10 @@ int64_t *mr__spec_shapes(const mr_spec *s, int64_t *to)
 
 static mr_code no_shapes(mr_status *st)
 {
-    return mr_fail(st, MR_INVALID_ARGUMENT, "shapes that are not those of the elements");
+    return mr_fail(st, MR_INVALID_ARGUMENT, "the shapes do not match the elements");
 }
 
-/* The rank and lengths of one leaf. */
+/* Reads the rank and dimensions of one leaf. */
 static mr_code read_shape(const int64_t **v, size_t *n, mr_leaf *leaf, mr_status *st)
 {
     if (*n == 0 || **v < -1 || **v > MR_MAX_RANK || (**v > 0 && (uint64_t) * *v >= *n))

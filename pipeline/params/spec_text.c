@@ -29,7 +29,7 @@ static mr_code put_leaf(mr__text *t, const mr_leaf *leaf, const char *name, mr_s
 {
     bool inner = leaf->rank > 1 && leaf->shape[1] < 0;
     if (leaf->rank < 0 || leaf->dtype == MR_DATASET || leaf->ragged != inner)
-        return mr_fail(st, MR_UNIMPLEMENTED, "component %.80s has a type without a text", name);
+        return mr_fail(st, MR_UNIMPLEMENTED, "the type of component %.80s has no text form", name);
     MR_TRY(mr__text_puts(t, leaf->dtype == MR_STRING ? "bytes" : mr_dtype_name(leaf->dtype), st));
     return put_axes(t, leaf, st);
 }
@@ -37,7 +37,7 @@ static mr_code put_leaf(mr__text *t, const mr_leaf *leaf, const char *name, mr_s
 static mr_code put_record(mr__text *t, const mr_spec *spec, mr_status *st)
 {
     if (mr_spec_kind_of(spec) != MR_SPEC_RECORD)
-        return mr_fail(st, MR_UNIMPLEMENTED, "only types of records have a text");
+        return mr_fail(st, MR_UNIMPLEMENTED, "only record types have a text form");
     for (size_t i = 0; i < mr_spec_n_children(spec); i++) {
         const char *name = mr_spec_child_name(spec, i);
         const mr_spec *child = mr_spec_child(spec, i);
@@ -66,8 +66,8 @@ mr_code mr__spec_text(const mr_spec *spec, char **out, mr_status *st)
 static mr_code bad(const char *who, const char *name, mr_status *st)
 {
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "%s: schema: %.80s: a type is wanted as int64, bytes, float32[] (a list of any "
-                   "length), float32[3] or float32[none, 3]",
+                   "%s: schema: %.80s: expected a type such as int64, bytes, float32[] (a list of "
+                   "any length), float32[3] or float32[none, 3]",
                    who, name);
 }
 
@@ -123,12 +123,12 @@ static mr_code read_record(const char *who, const mr_expr *e, mr_spec **out, mr_
     const char *twice = NULL;
     if (e->kind != MR_EX_RECORD || e->n == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s: schema is wanted as {\"name\": dtype, ...}, as in {\"x\": float32[], "
+                       "%s: schema must be {\"name\": dtype, ...}, as in {\"x\": float32[], "
                        "\"label\": int64}",
                        who);
     MR_TRY(mr__name_twice(e->keys, e->n, &twice, st));
     if (twice)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: schema: %.80s stands twice", who, twice);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: schema: %.80s appears twice", who, twice);
     mr_spec **parts = mr_calloc(e->n, sizeof *parts);
     size_t made = 0;
     mr_code rc = parts ? MR_OK : mr_fail_memory(st, e->n * sizeof *parts, "a type");
@@ -151,7 +151,7 @@ mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_st
     mr_status why;
     mr_code rc = mr_expr_parse(text, strlen(text), &e, &why);
     if (rc == MR_INVALID_ARGUMENT)
-        return mr_fail(st, rc, "%s: schema is no text of the grammar: %.*s", who,
+        return mr_fail(st, rc, "%s: schema has a syntax error: %.*s", who,
                        (int)strcspn(why.message, "\n"), why.message);
     if (rc == MR_OK)
         rc = read_record(who, e, out, &why);

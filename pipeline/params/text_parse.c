@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The grammar of docs/grammar.md by recursive descent. Chains of methods, indices and operators of
- * one level are loops; what recurses (brackets, lambdas, signs, `if`) counts its level, so that the
- * stack stays small whatever the text. Finished children wait on a stack of items until their
- * parent knows how many they are. */
+/* A recursive descent parser for the grammar of docs/grammar.md. Chains of methods, indices and
+ * operators of one level are loops. Recursive constructs (brackets, lambdas, signs, `if`) count
+ * their level, which bounds the use of the stack. Parsed children wait on a stack of items until
+ * the parent knows their number. */
 #include "pipeline/params/expr.h"
 
 #include <stdio.h>
@@ -14,23 +14,23 @@
 #include "pipeline/params/literal.h"
 #include "pipeline/params/token.h"
 
-/* How strongly operators bind. */
+/* Precedence of operators, lowest first. */
 enum { BIND_OR = 1, BIND_AND, BIND_NOT, BIND_COMPARE, BIND_ADD, BIND_MULTIPLY };
 
-enum { SHOWN = 40 /* bytes of a word that a message repeats */ };
+enum { SHOWN = 40 /* bytes of a token that a message quotes */ };
 
 struct item {
     mr_expr *e;
-    char *key; /* NULL: none */
-    size_t at; /* of the key, or of the item */
+    char *key; /* may be NULL */
+    size_t at; /* byte of the key, or of the item without one */
 };
 
 struct parser {
     mr__expr_tree *tree;
     const char *text; /* the tree's copy */
     size_t size;
-    mr__token t; /* the next one */
-    size_t last; /* end of the one before it */
+    mr__token t; /* the next token */
+    size_t last; /* end of the previous token */
     int level;
     struct item *items;
     size_t n_items, capacity;
@@ -40,14 +40,14 @@ struct parser {
 static mr_code parse_expr(struct parser *p, mr_expr **out);
 static mr_code parse_unary(struct parser *p, mr_expr **out);
 
-/* ---- words ---- */
+/* ---- tokens ---- */
 
 static mr_code no_memory(struct parser *p)
 {
     return mr_fail_memory(p->st, p->size, "a syntax tree");
 }
 
-/* Fails at the next token: what was expected there, and what is there. */
+/* Fails at the next token, naming what was expected and what was found. */
 static mr_code expected(struct parser *p, const char *what)
 {
     const mr__token *t = &p->t;
@@ -85,7 +85,7 @@ static mr__token after(const struct parser *p, const mr__token *t)
     return mr__token_at(p->text, p->size, t->end);
 }
 
-/* Takes op, which closes what was opened at byte `open`. */
+/* Consumes op, which closes the bracket at byte `open`. */
 static mr_code close_bracket(struct parser *p, char op, size_t open)
 {
     if (!at_op(p, op)) {
@@ -158,7 +158,7 @@ static mr_code push(struct parser *p, mr_expr *e, char *key, size_t at)
     return MR_OK;
 }
 
-/* Two items of one key, found with a table: a text may have many. */
+/* Rejects repeated keys, by means of a hash table, since there may be many items. */
 static mr_code check_keys(struct parser *p, size_t base)
 {
     size_t n = p->n_items - base, slots = 4;
@@ -182,7 +182,7 @@ static mr_code check_keys(struct parser *p, size_t base)
     return MR_OK;
 }
 
-/* The items from `base` on become e's children. */
+/* Makes the items from `base` on the children of e. */
 static mr_code adopt(struct parser *p, mr_expr *e, size_t base)
 {
     size_t n = p->n_items - base;
@@ -222,7 +222,7 @@ static mr_code adopt(struct parser *p, mr_expr *e, size_t base)
     return MR_OK;
 }
 
-/* A node of one or two children. */
+/* Makes a node with one or two children; b may be NULL. */
 static mr_code new_pair(struct parser *p, mr_expr_kind kind, char op, size_t begin, mr_expr *a,
                         mr_expr *b, mr_expr **out)
 {
@@ -244,15 +244,15 @@ static mr_code parse_int(struct parser *p, mr_expr *e, bool negative)
         uint64_t digit = (uint64_t)(p->text[i] - '0');
         if (v > (limit - digit) / 10)
             return mr_expr_fail(p->st, MR_INVALID_ARGUMENT, p->text, p->size, p->t.begin,
-                                "expected an integer within int64 (-2**63 to 2**63 - 1); a float "
-                                "has a point or an exponent");
+                                "expected an integer within int64 (-2**63 to 2**63 - 1); write a "
+                                "float with a point or an exponent");
         v = v * 10 + digit;
     }
     e->i = negative ? (int64_t)(0 - v) : (int64_t)v;
     return MR_OK;
 }
 
-/* A number token, with the sign that stood at `begin` if negative. */
+/* Parses a number; if negative, its sign is at `begin`. */
 static mr_code parse_number(struct parser *p, size_t begin, bool negative, mr_expr **out)
 {
     mr_expr_kind kind = p->t.kind == TOK_INT ? MR_EX_INT : MR_EX_FLOAT;
@@ -275,7 +275,7 @@ static mr_code parse_string(struct parser *p, mr_expr **out)
     return MR_OK;
 }
 
-/* key= before an argument, where there is one. */
+/* Parses an optional key= before an argument. */
 static mr_code parse_key(struct parser *p, char **key)
 {
     *key = NULL;
@@ -288,7 +288,7 @@ static mr_code parse_key(struct parser *p, char **key)
     return MR_OK;
 }
 
-/* "(" arguments ")": pushed, after what is there. */
+/* Parses "(" arguments ")" and pushes the arguments. */
 static mr_code parse_arguments(struct parser *p)
 {
     size_t open = p->t.begin;
@@ -326,7 +326,7 @@ static mr_code parse_name(struct parser *p, mr_expr **out)
     return adopt(p, *out, base);
 }
 
-/* Values up to the bracket that closes. */
+/* Parses values up to the closing bracket, and pushes them. */
 static mr_code parse_values(struct parser *p, char closing)
 {
     size_t open = p->t.begin;
@@ -350,7 +350,7 @@ static mr_code parse_list(struct parser *p, mr_expr **out)
     return adopt(p, *out, base);
 }
 
-/* Brackets round one value only group. */
+/* Parentheses around a single value only group. */
 static mr_code parse_parentheses(struct parser *p, mr_expr **out)
 {
     size_t base = p->n_items, begin = p->t.begin;
@@ -454,7 +454,7 @@ static mr_code parse_method(struct parser *p, mr_expr *receiver, mr_expr **out)
     return adopt(p, *out, base);
 }
 
-/* One end of a range, or its step; none where it is left out. */
+/* Parses an end of a range, or its step; NONE if omitted. */
 static mr_code parse_bound(struct parser *p, mr_expr **out)
 {
     if (at_op(p, ':') || at_op(p, ',') || at_op(p, ']'))
@@ -462,7 +462,7 @@ static mr_code parse_bound(struct parser *p, mr_expr **out)
     return parse_expr(p, out);
 }
 
-/* An index, or a range i:j:k. */
+/* Parses an index or a range i:j:k. */
 static mr_code parse_range(struct parser *p, mr_expr **out)
 {
     size_t base = p->n_items, begin = p->t.begin;
@@ -523,7 +523,7 @@ static mr_code parse_postfix(struct parser *p, mr_expr **out)
     }
 }
 
-/* base ** exponent; the exponent may have a sign and is itself such a power. */
+/* Parses base ** exponent; the exponent may have a sign, and may itself be a power. */
 static mr_code parse_power(struct parser *p, mr_expr **out)
 {
     MR_TRY(parse_postfix(p, out));
@@ -537,8 +537,8 @@ static mr_code parse_power(struct parser *p, mr_expr **out)
     return new_pair(p, MR_EX_BINARY, 'p', (*out)->begin, *out, exponent, out);
 }
 
-/* A sign before a number is part of the literal (only so does -2**63 fit int64), unless a power or
- * a method binds the number more tightly. */
+/* A sign before a number is part of the literal (otherwise -2**63 would not fit int64), unless a
+ * power or a method binds the number more tightly. */
 static bool sign_of_literal(const struct parser *p)
 {
     mr__token number = after(p, &p->t);
@@ -565,7 +565,7 @@ static mr_code parse_unary(struct parser *p, mr_expr **out)
     return new_pair(p, MR_EX_UNARY, '-', begin, operand, NULL, out);
 }
 
-/* The binary operator at the next token and how it binds; false: none. */
+/* The binary operator at the next token, and its precedence; false if it is not one. */
 static bool binary_at(const struct parser *p, char *op, int *bind)
 {
     *op = p->t.op;
@@ -588,7 +588,7 @@ static bool binary_at(const struct parser *p, char *op, int *bind)
     return true;
 }
 
-/* Operators that bind at least as strongly as `least`, from left to right. */
+/* Parses operators of precedence `least` or higher, from left to right. */
 static mr_code parse_binary(struct parser *p, int least, mr_expr **out)
 {
     size_t begin = p->t.begin;
@@ -617,7 +617,7 @@ static mr_code parse_binary(struct parser *p, int least, mr_expr **out)
 
 /* ---- lambdas and conditions ---- */
 
-/* true if a lambda's parameters and its arrow come next. */
+/* True if the parameters and the arrow of a lambda come next. */
 static bool at_lambda(const struct parser *p)
 {
     mr__token t = p->t;

@@ -6,7 +6,7 @@
 static const char *const keywords[] = {"true", "false", "none", "auto", "and",
                                        "or",   "not",   "if",   "else"};
 
-/* The C library's classes depend on the locale; the grammar's do not. */
+/* <ctype.h> depends on the locale; the grammar does not. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -93,7 +93,7 @@ static mr__token number(const char *s, size_t size, size_t at)
     t.end = at;
     if (in_name(peek(s, size, at))) {
         t.kind = TOK_BAD;
-        t.why = "expected a number; its digits run into letters";
+        t.why = "expected a number, but letters follow its digits";
     }
     return t;
 }
@@ -114,7 +114,7 @@ static mr__token string(const char *s, size_t size, size_t at)
     return t;
 }
 
-/* Operators of two characters and what they are called. */
+/* Operators of two characters, and their `op`. */
 static const struct {
     char text[3], op;
 } pairs[] = {{"==", '='}, {"!=", '!'}, {"<=", 'l'}, {">=", 'g'}, {"//", 'f'}, {"**", 'p'}};
@@ -163,7 +163,7 @@ mr__token mr__token_at(const char *text, size_t size, size_t at)
 
 /* ---- strings ---- */
 
-/* n hexadecimal digits at s, or -1. */
+/* The value of n hexadecimal digits at s, or -1. */
 static int32_t hex(const char *s, const char *end, int n)
 {
     int32_t v = 0;
@@ -193,8 +193,8 @@ static size_t put_utf8(int32_t c, char *out)
     return more + 1;
 }
 
-/* The character of the \u escape whose digits begin at s, or -1; *used: bytes of digits (and of a
- * second escape, where two surrogates make one character). */
+/* The character of the \u escape whose digits start at s, or -1. *used is the length of the digits,
+ * including a second escape if two surrogates form one character. */
 static int32_t unicode_escape(const char *s, const char *end, size_t *used)
 {
     int32_t c = hex(s, end, 4);

@@ -74,7 +74,7 @@ static bool strings_equal(const mr_bytes *a, const mr_bytes *b, size_t n)
     return true;
 }
 
-/* One row as it lies in either storage. */
+/* One row, in either storage. */
 struct row {
     const void *data;
     const int64_t *shape, *splits;
@@ -207,7 +207,7 @@ mr_code mr_value_to_array(const mr_value *v, mr_array *out, mr_status *st)
         return MR_OK;
     default:
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "expected a number, a bool, a string or a list of one of them in one shape");
+                       "expected a number, a bool, a string, or a list of these with one shape");
     }
     *out = a;
     return MR_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_PARAMS_VALUE_H
 #define MR_PIPELINE_PARAMS_VALUE_H
-/* A parameter's value as text and protobuf carry it, whatever the C type of the params field it
- * ends up in. A tree; strings, lists, tensors and references in it are owned by it.
+/* The value of a parameter as text and protobuf represent it, independent of the C type of the
+ * params field. A value is a tree that owns its strings, lists, tensors and references.
  *
  * thread   one at a time; immutable once in a node
  * since    0.1 */
@@ -21,22 +21,22 @@ typedef enum mr_value_kind {
     MR_V_AUTO,
     MR_V_BOOL,    /* i */
     MR_V_INT,     /* i */
-    MR_V_FLOAT,   /* f: a float32 literal kept in double (so that 0.1 keeps its digits) */
+    MR_V_FLOAT,   /* f: a float32 literal, stored as double so that 0.1 keeps its digits */
     MR_V_STRING,  /* s, size */
-    MR_V_TENSOR,  /* tensor: one row, of rank >= 1 or of a dtype with no literal */
-    MR_V_LIST,    /* items that do not make a tensor */
+    MR_V_TENSOR,  /* tensor: one row, of rank >= 1 or of a dtype without literals */
+    MR_V_LIST,    /* items that do not form a tensor */
     MR_V_TUPLE,   /* items */
     MR_V_RECORD,  /* items with names */
     MR_V_FN,      /* fn */
     MR_V_DATASET, /* dataset */
-    MR_V_UNKNOWN  /* inside a function: known only when it is called; spec is its type */
+    MR_V_UNKNOWN  /* within a function: known only when it is called; spec is its type */
 } mr_value_kind;
 
 typedef struct mr_value mr_value;
 struct mr_value {
     mr_value_kind kind;
-    bool computed; /* a STRING or TENSOR of strings that was not a literal of the text: as a file
-                      name it is a path, never a pattern. Equality does not look at it */
+    bool computed; /* STRING, or TENSOR of strings: computed, not a literal of the text. As a file
+                      name it is a path, never a pattern. Ignored by mr_value_equal */
     int64_t i;
     double f;
     char *s;
@@ -53,11 +53,11 @@ struct mr_value {
 MR_API void mr_value_reset(mr_value *v); /* frees what v owns; v becomes UNSET */
 MR_API mr_code mr_value_copy(mr_value *dst, const mr_value *src, mr_status *st) MR_NODISCARD;
 MR_API bool mr_value_equal(const mr_value *a, const mr_value *b);
-/* *out = v as a tensor of one row: INT (int64), FLOAT (float32), BOOL, STRING, TENSOR.
- * errors   MR_INVALID_ARGUMENT: v is nothing of the kind */
+/* Converts v to a tensor of one row: INT (int64), FLOAT (float32), BOOL, STRING, TENSOR.
+ * errors   MR_INVALID_ARGUMENT: v is of another kind */
 MR_API mr_code mr_value_to_array(const mr_value *v, mr_array *out, mr_status *st) MR_NODISCARD;
-/* *v = row `row` of a: INT, FLOAT, BOOL, STRING or DATASET for scalars of these types, else
- * TENSOR. */
+/* Converts a row of a: to INT, FLOAT, BOOL, STRING or DATASET if it is a scalar of this type, else
+ * to TENSOR. */
 MR_API mr_code mr_value_from_array(mr_value *v, const mr_array *a, size_t row,
                                    mr_status *st) MR_NODISCARD;
 

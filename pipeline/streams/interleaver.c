@@ -34,7 +34,7 @@ struct mr__stream {
 
 /* ---- streams ---- */
 
-static mr_code new_stream(mr__cycle *c, mr__stream **out, mr_status *st)
+static mr_code new_stream(mr__interleaver *c, mr__stream **out, mr_status *st)
 {
     mr__stream *s = c->spare ? c->spare : mr_calloc(1, sizeof *s);
     if (!s)
@@ -49,7 +49,7 @@ static mr_code new_stream(mr__cycle *c, mr__stream **out, mr_status *st)
     return MR_OK;
 }
 
-static void drop_stream(mr__cycle *c, mr__stream *s)
+static void drop_stream(mr__interleaver *c, mr__stream *s)
 {
     mr__queue_clear(&s->queue);
     mr_iter_close(s->inner);
@@ -61,8 +61,8 @@ static void drop_stream(mr__cycle *c, mr__stream *s)
 }
 
 /* Opens a dataset as the stream's. */
-static mr_code open_stream(mr__cycle *c, mr__stream *s, mr_dataset *ds, const mr_identities *ids,
-                           mr_status *st)
+static mr_code open_stream(mr__interleaver *c, mr__stream *s, mr_dataset *ds,
+                           const mr_identities *ids, mr_status *st)
 {
     MR_TRY(mr_iter_open_dataset(c->it, ds, ids, &s->inner, st));
     if (c->length == 1) {
@@ -75,7 +75,7 @@ static mr_code open_stream(mr__cycle *c, mr__stream *s, mr_dataset *ds, const mr
     return MR_OK;
 }
 
-static size_t fetches_under_way(const mr__cycle *c)
+static size_t fetches_under_way(const mr__interleaver *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n_slots; i++)
@@ -87,7 +87,7 @@ static size_t fetches_under_way(const mr__cycle *c)
 
 /* Blocks of s that one fetch brings: as many as take FETCH_SECONDS, since one that is there before
  * a thread wakes up is not worth that. What a memory limit must hold is one. */
-static size_t blocks_of_fetch(const mr__cycle *c, const mr__stream *s)
+static size_t blocks_of_fetch(const mr__interleaver *c, const mr__stream *s)
 {
     if (!s->block || s->block->seconds <= 0 || mr__memory_limited(c->it))
         return 1;
@@ -97,7 +97,7 @@ static size_t blocks_of_fetch(const mr__cycle *c, const mr__stream *s)
 
 /* Starts a fetch for s, if as many calls are allowed and half of what the last one brought is
  * used. */
-static void submit(mr__cycle *c, mr__stream *s)
+static void submit(mr__interleaver *c, mr__stream *s)
 {
     if (!c->executor || mr__queue_filling(&s->queue) || fetches_under_way(c) >= c->most)
         return;
@@ -128,7 +128,7 @@ static size_t rows_left(const mr__stream *s)
 
 /* The next block of s, of up to `want` rows where nothing is read ahead.
  * returns  MR_OK with rows to come, MR_END, or an error of that position */
-static mr_code advance(mr__cycle *c, mr__stream *s, size_t want, mr_status *st)
+static mr_code advance(mr__interleaver *c, mr__stream *s, size_t want, mr_status *st)
 {
     mr__entry *e;
     s->block = NULL;
@@ -136,7 +136,8 @@ static mr_code advance(mr__cycle *c, mr__stream *s, size_t want, mr_status *st)
     double asked = tuned ? mr_iter_now() : 0;
     MR_TRY(mr__queue_front(&s->queue, c->length > 1 ? 0 : want, NULL, &e, st));
     if (tuned) {
-        mr__depth_took(&c->depth, asked, e->seconds, there ? MR_SUPPLY_READY : MR_SUPPLY_LATE);
+        mr__auto_parallelism_took(&c->depth, asked, e->seconds,
+                                  there ? MR_SUPPLY_READY : MR_SUPPLY_LATE);
         c->most = c->depth.now;
     }
     if (e->rc != MR_OK)
@@ -161,7 +162,7 @@ static void forget_made(mr__outer *o)
 
 /* How many elements are likely to be needed for `rows` rows: as many as if all datasets were as
  * large as the largest so far. */
-static size_t elements_for(const mr__cycle *c, size_t rows)
+static size_t elements_for(const mr__interleaver *c, size_t rows)
 {
     size_t n = 1;
     if (c->most_rows >= 0)
@@ -177,7 +178,7 @@ static bool error_is_next(const mr__outer *o)
 }
 
 /* Makes datasets of the next elements of the input, if there are none. */
-static mr_code refill(mr__cycle *c, size_t rows, mr_status *st)
+static mr_code refill(mr__interleaver *c, size_t rows, mr_status *st)
 {
     mr__outer *o = &c->outer;
     if (mr__cursor_left(&o->in) == 0)
@@ -195,7 +196,7 @@ static mr_code refill(mr__cycle *c, size_t rows, mr_status *st)
 }
 
 /* Opens the element o->opened; its error, if it is one, goes into the stream. */
-static mr_code open_next(mr__cycle *c, mr__stream **out, mr_status *st)
+static mr_code open_next(mr__interleaver *c, mr__stream **out, mr_status *st)
 {
     mr__outer *o = &c->outer;
     const mr_block *in = mr__cursor_rows(&o->in);
@@ -221,7 +222,7 @@ static mr_code open_next(mr__cycle *c, mr__stream **out, mr_status *st)
     return MR_OK;
 }
 
-static void open_ahead(mr__cycle *c)
+static void open_ahead(mr__interleaver *c)
 {
     mr__outer *o = &c->outer;
     while (c->executor && c->n_futures < c->most && mr__cursor_left(&o->in) &&
@@ -241,7 +242,7 @@ static void open_ahead(mr__cycle *c)
 }
 
 /* The next dataset, for the current slot. */
-static mr_code take_stream(mr__cycle *c, size_t rows, mr__stream **out, mr_status *st)
+static mr_code take_stream(mr__interleaver *c, size_t rows, mr__stream **out, mr_status *st)
 {
     mr__outer *o = &c->outer;
     if (!c->futures)
@@ -394,7 +395,7 @@ static bool fits(const assembly *a, const mr__stream *s)
 /* ---- the cycle ---- */
 
 /* Makes slot i there (free), for any i below length. */
-static mr_code make_slot(mr__cycle *c, size_t i, mr_status *st)
+static mr_code make_slot(mr__interleaver *c, size_t i, mr_status *st)
 {
     if (i < c->n_slots)
         return MR_OK;
@@ -405,7 +406,7 @@ static mr_code make_slot(mr__cycle *c, size_t i, mr_status *st)
     return MR_OK;
 }
 
-static void go_on(mr__cycle *c)
+static void go_on(mr__interleaver *c)
 {
     c->b = 0;
     c->c++;
@@ -420,7 +421,7 @@ static bool ready(const mr__stream *s)
 }
 
 /* Where order does not matter: the next slot with something ready, if the current one has not. */
-static void choose(mr__cycle *c)
+static void choose(mr__interleaver *c)
 {
     if (c->ordered || ready(c->slots[c->c]))
         return;
@@ -434,7 +435,7 @@ static void choose(mr__cycle *c)
     }
 }
 
-static void free_slot(mr__cycle *c)
+static void free_slot(mr__interleaver *c)
 {
     mr__stream *s = c->slots[c->c];
     if (s->rows > c->most_rows)
@@ -445,13 +446,13 @@ static void free_slot(mr__cycle *c)
 }
 
 /* Records that land come in larger blocks (file_source.c), which are passed on whole. */
-static size_t block_parts(const mr__cycle *c)
+static size_t block_parts(const mr__interleaver *c)
 {
-    return mr__iterator_internal_of(mr_iter_opts(c->it))->landing ? 4 : 1;
+    return mr__iterator_internal_of(mr_iter_opts(c->it))->read_slots ? 4 : 1;
 }
 
 /* The slot's turn: adds a run of it. *full: the output is to be delivered first. */
-static mr_code take_turn(mr__cycle *c, assembly *a, bool *full, mr_status *st)
+static mr_code take_turn(mr__interleaver *c, assembly *a, bool *full, mr_status *st)
 {
     mr__stream *s = c->slots[c->c];
     if (rows_left(s) == 0) {
@@ -504,7 +505,7 @@ static mr_code take_turn(mr__cycle *c, assembly *a, bool *full, mr_status *st)
 
 /* How many rounds all slots have rows for, each a whole turn that is copied: as many as the output
  * has room for. */
-static size_t rounds(const mr__cycle *c, const assembly *a)
+static size_t rounds(const mr__interleaver *c, const assembly *a)
 {
     bool all = c->n_open == c->n_slots && (c->input_ended || (int64_t)c->n_slots == c->length);
     if (!all || a->have == 0)
@@ -528,7 +529,8 @@ static inline void spread(char *to, size_t step, const char *from, size_t bytes,
 }
 
 /* Copies the turns of slot i in n rounds to their places in a column. */
-static void copy_turns(const mr__cycle *c, const assembly *a, size_t i, size_t n, size_t column)
+static void copy_turns(const mr__interleaver *c, const assembly *a, size_t i, size_t n,
+                       size_t column)
 {
     mr_array *to = &a->out->columns[column];
     const mr__stream *s = c->slots[i];
@@ -542,7 +544,7 @@ static void copy_turns(const mr__cycle *c, const assembly *a, size_t i, size_t n
 }
 
 /* At the beginning of a round: what turn after turn would do, for as many rounds as there are. */
-static mr_code take_rounds(mr__cycle *c, assembly *a, mr_status *st)
+static mr_code take_rounds(mr__interleaver *c, assembly *a, mr_status *st)
 {
     if (a->out->n_columns == 0)
         MR_TRY(flush(a, st)); /* begins the output, if there is anything */
@@ -563,7 +565,7 @@ static mr_code take_rounds(mr__cycle *c, assembly *a, mr_status *st)
 }
 
 /* The slot is free: opens the next dataset in it. */
-static mr_code fill_slot(mr__cycle *c, size_t rows, mr_status *st)
+static mr_code fill_slot(mr__interleaver *c, size_t rows, mr_status *st)
 {
     MR_TRY(make_slot(c, c->c, st));
     mr__stream *s = NULL;
@@ -579,7 +581,7 @@ static mr_code fill_slot(mr__cycle *c, size_t rows, mr_status *st)
     return MR_OK;
 }
 
-static mr_code step(mr__cycle *c, assembly *a, bool *full, mr_status *st)
+static mr_code step(mr__interleaver *c, assembly *a, bool *full, mr_status *st)
 {
     if (c->c < c->n_slots && c->slots[c->c]) {
         choose(c);
@@ -595,9 +597,9 @@ static mr_code step(mr__cycle *c, assembly *a, bool *full, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__cycle_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+mr_code mr__interleaver_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
-    mr__cycle *c = it->state;
+    mr__interleaver *c = it->state;
     assembly a;
     a.out = out;
     a.have = a.n_runs = 0;
@@ -624,9 +626,9 @@ mr_code mr__cycle_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 
 /* ---- opening and closing ---- */
 
-mr_code mr__cycle_open(mr__cycle *c, mr_iter *it, const mr_program *program, int64_t length,
-                       int64_t block_length, int64_t num_parallel_calls, mr_tri deterministic,
-                       mr_status *st)
+mr_code mr__interleaver_open(mr__interleaver *c, mr_iter *it, const mr_program *program,
+                             int64_t length, int64_t block_length, int64_t num_parallel_calls,
+                             mr_tri deterministic, mr_status *st)
 {
     (void)st;
     c->it = it;
@@ -653,11 +655,11 @@ mr_code mr__cycle_open(mr__cycle *c, mr_iter *it, const mr_program *program, int
         most = 2 * (threads + 1); /* more would only wait in the queue */
     c->most = most < MOST_CALLS ? (size_t)most : MOST_CALLS;
     if (num_parallel_calls == MR_AUTO)
-        mr__depth_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);
+        mr__auto_parallelism_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);
     return MR_OK;
 }
 
-static void drop_all(mr__cycle *c)
+static void drop_all(mr__interleaver *c)
 {
     for (size_t i = 0; i < c->n_slots; i++) {
         if (c->slots[i])
@@ -677,9 +679,9 @@ static void drop_all(mr__cycle *c)
     mr__queue_clear(&c->outer.in.queue);
 }
 
-void mr__cycle_close(mr_iter *it)
+void mr__interleaver_close(mr_iter *it)
 {
-    mr__cycle *c = it->state;
+    mr__interleaver *c = it->state;
     drop_all(c);
     while (c->spare) {
         mr__stream *s = c->spare;
@@ -717,9 +719,9 @@ static mr_code save_slot(mr__stream *s, mr_state_w *w, mr_status *st)
     return mr__queue_save(&s->queue, 0, w, st);
 }
 
-mr_code mr__cycle_save(mr_iter *it, mr_state_w *w, mr_status *st)
+mr_code mr__interleaver_save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    mr__cycle *c = it->state;
+    mr__interleaver *c = it->state;
     MR_TRY(mr_state_put_u64(w, c->c, st));
     MR_TRY(mr_state_put_i64(w, c->b, st));
     MR_TRY(mr_state_put_u64(w, c->input_ended, st));
@@ -736,7 +738,7 @@ static mr_code damaged(mr_status *st)
 }
 
 /* Calls the function again and opens what it makes. */
-static mr_code reopen(mr__cycle *c, mr__stream *s, mr_status *st)
+static mr_code reopen(mr__interleaver *c, mr__stream *s, mr_status *st)
 {
     mr_block made = MR_BLOCK_EMPTY;
     mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
@@ -757,7 +759,7 @@ static mr_code reopen(mr__cycle *c, mr__stream *s, mr_status *st)
     return rc;
 }
 
-static mr_code restore_slot(mr__cycle *c, size_t i, mr_state_r *r, mr_status *st)
+static mr_code restore_slot(mr__interleaver *c, size_t i, mr_state_r *r, mr_status *st)
 {
     uint64_t open;
     MR_TRY(make_slot(c, i, st));
@@ -777,9 +779,9 @@ static mr_code restore_slot(mr__cycle *c, size_t i, mr_state_r *r, mr_status *st
     return mr__queue_restore(&s->queue, c->it->spec, r, st);
 }
 
-mr_code mr__cycle_restore(mr_iter *it, mr_state_r *r, mr_status *st)
+mr_code mr__interleaver_restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
-    mr__cycle *c = it->state;
+    mr__interleaver *c = it->state;
     uint64_t at, ended, n;
     int64_t b;
     drop_all(c);
@@ -798,4 +800,25 @@ mr_code mr__cycle_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     c->b = b;
     c->input_ended = ended;
     return MR_OK;
+}
+
+mr_code mr__interleaver_infer(const mr_dataset *self, const void *params, mr_spec **out,
+                              mr_status *st)
+{
+    mr_fn *const *fn = params;
+    const mr_program *program;
+    MR_TRY(mr_program_get(*fn, mr_dataset_spec(mr_dataset_input(self, 0)), &program, st));
+    const mr_spec *made = mr_program_output(program);
+    mr_code rc = MR_OK;
+    if (mr_spec_kind_of(made) == MR_SPEC_LEAF && mr_spec_leaf(made, 0)->dtype == MR_DATASET) {
+        *out = mr_spec_ref(mr_spec_leaf(made, 0)->element);
+    } else {
+        char text[256];
+        mr_spec_format(made, text, sizeof text);
+        rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                     "%s: fn must return a dataset, not %s; use map for that",
+                     mr_dataset_op(self)->name, text);
+    }
+    mr_program_unref(program);
+    return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_CYCLE_H
-#define MR_PIPELINE_STREAMS_CYCLE_H
+#ifndef MR_PIPELINE_STREAMS_INTERLEAVER_H
+#define MR_PIPELINE_STREAMS_INTERLEAVER_H
 /* Datasets made of an op's input elements by a function, taken in turn: flat_map and interleave.
  *
  *     input --f--> [dataset dataset ...]          slots   0: | block ..> inner iterator
@@ -33,12 +33,12 @@ typedef struct mr__outer {
     bool ready;               /* made of the present block */
 } mr__outer;
 
-typedef struct mr__cycle {
+typedef struct mr__interleaver {
     mr_iter *it;
     const mr_program *program;
-    mr_executor *executor; /* NULL: everything in the calling thread */
-    size_t most;           /* fetches under way at once */
-    mr__depth depth;       /* of `most`, where it is auto */
+    mr_executor *executor;      /* NULL: everything in the calling thread */
+    size_t most;                /* fetches under way at once */
+    mr__auto_parallelism depth; /* of `most`, where it is auto */
     int64_t length, block_length;
     bool ordered, positions, input_ended;
     mr__outer outer;
@@ -51,20 +51,21 @@ typedef struct mr__cycle {
     mr__stream *spare;
     uint64_t calls;    /* of next */
     int64_t most_rows; /* in any dataset that ended so far; -1: none did */
-} mr__cycle;
+} mr__interleaver;
 
 /* num_parallel_calls: 0 none, MR_AUTO, or their number. Takes `program` over, also on failure. */
-mr_code mr__cycle_open(mr__cycle *c, mr_iter *it, const mr_program *program, int64_t length,
-                       int64_t block_length, int64_t num_parallel_calls, mr_tri deterministic,
-                       mr_status *st) MR_NODISCARD;
-/* Slots of an op whose state is an mr__cycle. */
-void mr__cycle_close(mr_iter *it);
-mr_code mr__cycle_next(mr_iter *it, size_t want, mr_block *out, mr_status *st);
-mr_code mr__cycle_save(mr_iter *it, mr_state_w *w, mr_status *st);
-mr_code mr__cycle_restore(mr_iter *it, mr_state_r *r, mr_status *st);
+mr_code mr__interleaver_open(mr__interleaver *c, mr_iter *it, const mr_program *program,
+                             int64_t length, int64_t block_length, int64_t num_parallel_calls,
+                             mr_tri deterministic, mr_status *st) MR_NODISCARD;
+/* Slots of an op whose state is an mr__interleaver. */
+void mr__interleaver_close(mr_iter *it);
+mr_code mr__interleaver_next(mr_iter *it, size_t want, mr_block *out, mr_status *st);
+mr_code mr__interleaver_save(mr_iter *it, mr_state_w *w, mr_status *st);
+mr_code mr__interleaver_restore(mr_iter *it, mr_state_r *r, mr_status *st);
 /* infer of an op whose params begin with an mr_fn *, which makes a dataset of each element: the
  * spec of the datasets' elements.
  * errors   MR_INVALID_ARGUMENT: it makes something else */
-mr_code mr__cycle_infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st);
+mr_code mr__interleaver_infer(const mr_dataset *self, const void *params, mr_spec **out,
+                              mr_status *st);
 
 #endif

@@ -4,12 +4,12 @@
 #include <inttypes.h>
 
 #include "pipeline/engine/memory_limit.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/params/infer.h"
 
 enum { MOST_CALLS = 1024 };
 
-static void do_call(const mr__calls *c, mr__entry *call)
+static void do_call(const mr__parallel_calls *c, mr__entry *call)
 {
     double began = c->tuner.by_clock ? mr_iter_now() : 0;
     size_t rows = call->in.rows, bytes = mr_block_payload_bytes(&call->in), on_the_way = 0;
@@ -33,14 +33,14 @@ static void do_call(const mr__calls *c, mr__entry *call)
 static void run_call(mr__task *task)
 {
     mr__entry *call = (mr__entry *)((char *)task - offsetof(mr__entry, task));
-    const mr__calls *c = (const mr__calls *)call->queue;
+    const mr__parallel_calls *c = (const mr__parallel_calls *)call->queue;
     mr_iter_work work;
     mr_iter_work_begin(c->it, &work);
     do_call(c, call);
     mr_iter_work_end(c->it, &work);
 }
 
-mr_code mr__calls_check(int64_t n, mr_status *st)
+mr_code mr__parallel_calls_check(int64_t n, mr_status *st)
 {
     if (n == MR_AUTO || n >= 0)
         return MR_OK;
@@ -56,8 +56,9 @@ static size_t known_bytes(const mr_iter *it, const mr_program *program)
     return in == 0 || out == 0 ? 0 : in > out ? in : out;
 }
 
-mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr__call_fn fn,
-                       int64_t num_parallel_calls, mr_tri deterministic, mr_status *st)
+mr_code mr__parallel_calls_open(mr__parallel_calls *c, mr_iter *it, const mr_program *program,
+                                mr__call_fn fn, int64_t num_parallel_calls, mr_tri deterministic,
+                                mr_status *st)
 {
     (void)st;
     mr__queue_open(&c->queue, it, it->inputs[0]);
@@ -65,7 +66,7 @@ mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr_
     c->fn = fn;
     c->program = program;
     c->ordered = true;
-    mr__tuner_start(&c->tuner, it, known_bytes(it, program));
+    mr__block_size_tuner_start(&c->tuner, it, known_bytes(it, program));
     /* In the calling thread little is ever left of a call: its rows are saved, if any. */
     c->queue.positions = false;
     c->tuner.by_clock = false; /* nobody waits for another: bytes alone decide */
@@ -82,11 +83,11 @@ mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr_
     c->queue.positions = c->ordered && mr_iter_keeps_positions(it);
     c->queue.gives_way = true;
     c->blocking = mr_program_may_block(program);
-    mr__tuner_start(&c->tuner, it, 0);
+    mr__block_size_tuner_start(&c->tuner, it, 0);
     c->tuner.widest = known_bytes(it, program);
     if (num_parallel_calls == MR_AUTO) {
         c->most = (size_t)threads + 1;
-        mr__depth_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);
+        mr__auto_parallelism_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);
     } else {
         c->most = num_parallel_calls < MOST_CALLS ? (size_t)num_parallel_calls : MOST_CALLS;
     }
@@ -94,24 +95,24 @@ mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr_
     return MR_OK;
 }
 
-void mr__calls_close(mr_iter *it)
+void mr__parallel_calls_close(mr_iter *it)
 {
-    mr__calls *c = it->state;
+    mr__parallel_calls *c = it->state;
     mr__queue_reset(&c->queue);
     mr_program_unref(c->program);
     c->program = NULL;
 }
 
 /* Pulls rows for a call and starts it; an error of the input is a finished call of its own. */
-static mr_code start_call(mr__calls *c, size_t want, mr_status *st)
+static mr_code start_call(mr__parallel_calls *c, size_t want, mr_status *st)
 {
     mr__entry *call;
-    size_t ask = mr__tuner_ask(&c->tuner, c->it, want);
+    size_t ask = mr__block_size_tuner_ask(&c->tuner, c->it, want);
     MR_TRY(mr__queue_pull(&c->queue, ask, NULL, &call, st));
     if (call->rc != MR_OK)
         return MR_OK;
     call->asked = ask;
-    mr__queue_expect(&c->queue, call, mr__tuner_expect(&c->tuner, call->rows.rows));
+    mr__queue_expect(&c->queue, call, mr__block_size_tuner_expect(&c->tuner, call->rows.rows));
     call->task.run = run_call;
     call->task.light = c->light;
     mr_block_move(&call->in, &call->rows);
@@ -125,17 +126,17 @@ static mr_code start_call(mr__calls *c, size_t want, mr_status *st)
 }
 
 /* Learns from a finished call, once. */
-static void tune(mr__calls *c, mr__entry *call)
+static void tune(mr__parallel_calls *c, mr__entry *call)
 {
     if (call->asked == 0)
         return;
     c->light = call->seconds > 0 && call->seconds < MR__LIGHT_TASK;
-    mr__tuner_note(&c->tuner, call->asked, call->seconds, 1, call->row_bytes);
+    mr__block_size_tuner_note(&c->tuner, call->asked, call->seconds, 1, call->row_bytes);
     call->asked = 0;
 }
 
 /* The oldest call, finished. */
-static mr__entry *wait_for_call(mr__calls *c)
+static mr__entry *wait_for_call(mr__parallel_calls *c)
 {
     mr__entry *call = c->queue.head;
     bool counts = c->depth.it && call->asked; /* it was not looked at before */
@@ -143,7 +144,8 @@ static mr__entry *wait_for_call(mr__calls *c)
     bool late = counts && !mr__task_done(&call->task);
     mr__queue_wait(&c->queue);
     if (counts) {
-        mr__depth_took(&c->depth, asked, call->seconds, late ? MR_SUPPLY_LATE : MR_SUPPLY_READY);
+        mr__auto_parallelism_took(&c->depth, asked, call->seconds,
+                                  late ? MR_SUPPLY_LATE : MR_SUPPLY_READY);
         c->most = c->depth.now;
         mr__queue_show_room(&c->queue, c->most, 0);
     }
@@ -153,16 +155,17 @@ static mr__entry *wait_for_call(mr__calls *c)
 
 /* The first call is needed; memory for others must be there, for what goes in and comes out. Where
  * the types do not say how much that is, the first one tells. */
-static bool may_start(const mr__calls *c)
+static bool may_start(const mr__parallel_calls *c)
 {
     if (!c->queue.n || !mr__memory_limited(c->it))
         return true;
-    size_t bytes = mr__tuner_expect(&c->tuner, mr__tuner_ask(&c->tuner, c->it, SIZE_MAX));
+    size_t bytes = mr__block_size_tuner_expect(
+        &c->tuner, mr__block_size_tuner_ask(&c->tuner, c->it, SIZE_MAX));
     return bytes && mr__memory_room(c->it, 2 * bytes);
 }
 
 /* Keeps `most` calls under way. */
-static mr_code top_up(mr__calls *c, mr_status *st)
+static mr_code top_up(mr__parallel_calls *c, mr_status *st)
 {
     while (c->queue.n < c->most && !c->queue.ended && may_start(c)) {
         mr_code rc = start_call(c, SIZE_MAX, st);
@@ -177,7 +180,7 @@ static mr_code top_up(mr__calls *c, mr_status *st)
 
 /* Where order does not matter, puts the first finished call in front. One that is partly delivered
  * is in front already. */
-static void choose(mr__calls *c)
+static void choose(mr__parallel_calls *c)
 {
     mr__queue *q = &c->queue;
     if (c->ordered || !q->head || mr__task_done(&q->head->task))
@@ -197,16 +200,16 @@ static void choose(mr__calls *c)
 
 /* A call that failed as a whole, for want of memory: reports it, and lets the call run again, so
  * that nothing is lost. */
-static mr_code run_again(mr__calls *c, mr__entry *call, mr_status *st)
+static mr_code run_again(mr__parallel_calls *c, mr__entry *call, mr_status *st)
 {
     mr_code rc = mr__entry_retry(call, st);
     mr__task_submit(mr_iter_executor(c->it), &call->task);
     return rc;
 }
 
-mr_code mr__calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+mr_code mr__parallel_calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
-    mr__calls *c = it->state;
+    mr__parallel_calls *c = it->state;
     mr__queue *q = &c->queue;
     for (;;) {
         if (c->executor)
@@ -227,13 +230,13 @@ mr_code mr__calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     }
 }
 
-mr_code mr__calls_save(mr_iter *it, mr_state_w *w, mr_status *st)
+mr_code mr__parallel_calls_save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    return mr__queue_save(&((mr__calls *)it->state)->queue, 0, w, st);
+    return mr__queue_save(&((mr__parallel_calls *)it->state)->queue, 0, w, st);
 }
 
-mr_code mr__calls_restore(mr_iter *it, mr_state_r *r, mr_status *st)
+mr_code mr__parallel_calls_restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
-    mr__calls *c = it->state;
+    mr__parallel_calls *c = it->state;
     return mr__queue_restore(&c->queue, it->spec, r, st);
 }

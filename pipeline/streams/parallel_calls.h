@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_CALLS_H
-#define MR_PIPELINE_STREAMS_CALLS_H
+#ifndef MR_PIPELINE_STREAMS_PARALLEL_CALLS_H
+#define MR_PIPELINE_STREAMS_PARALLEL_CALLS_H
 /* Running a function over the blocks of an op's input, in the calling thread or as tasks: what map
  * and filter have in common. Input 0 is always pulled by the thread that calls next.
  *
@@ -8,7 +8,8 @@
  *                                                              in order, or as they finish
  *
  * The calls are the entries of a read-ahead queue. In the calling thread there is one at a time.
- * Blocks are bounded by the bytes that go in, come out and are made on the way (tuner.h).
+ * Blocks are bounded by the bytes that go in, come out and are made on the way
+ * (block_size_tuner.h).
  *
  * thread   as an op's next */
 #include "pipeline/engine/auto_parallelism.h"
@@ -21,27 +22,27 @@
 typedef mr_code (*mr__call_fn)(const mr_program *program, mr_block *in, mr_block *out,
                                mr_row_errors *errors, size_t *bytes, mr_status *st);
 
-typedef struct mr__calls {
+typedef struct mr__parallel_calls {
     mr__queue queue; /* first, so that an entry finds the calls */
     mr_iter *it;
     mr__call_fn fn;
     const mr_program *program;
-    mr_executor *executor; /* NULL: everything in the calling thread */
-    size_t most;           /* calls under way at once */
-    mr__depth depth;       /* of `most`, where it is auto */
+    mr_executor *executor;      /* NULL: everything in the calling thread */
+    size_t most;                /* calls under way at once */
+    mr__auto_parallelism depth; /* of `most`, where it is auto */
     bool ordered, blocking, light;
-    mr__tuner tuner; /* rows of a call */
-} mr__calls;
+    mr__block_size_tuner tuner; /* rows of a call */
+} mr__parallel_calls;
 
 /* num_parallel_calls: 0 none, MR_AUTO, or their number. Takes `program` over, also on failure. */
-mr_code mr__calls_open(mr__calls *c, mr_iter *it, const mr_program *program, mr__call_fn fn,
-                       int64_t num_parallel_calls, mr_tri deterministic,
-                       mr_status *st) MR_NODISCARD;
-/* Slots of an op whose state is an mr__calls. */
-void mr__calls_close(mr_iter *it);
-mr_code mr__calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st);
-mr_code mr__calls_save(mr_iter *it, mr_state_w *w, mr_status *st);
-mr_code mr__calls_restore(mr_iter *it, mr_state_r *r, mr_status *st);
+mr_code mr__parallel_calls_open(mr__parallel_calls *c, mr_iter *it, const mr_program *program,
+                                mr__call_fn fn, int64_t num_parallel_calls, mr_tri deterministic,
+                                mr_status *st) MR_NODISCARD;
+/* Slots of an op whose state is an mr__parallel_calls. */
+void mr__parallel_calls_close(mr_iter *it);
+mr_code mr__parallel_calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st);
+mr_code mr__parallel_calls_save(mr_iter *it, mr_state_w *w, mr_status *st);
+mr_code mr__parallel_calls_restore(mr_iter *it, mr_state_r *r, mr_status *st);
 /* MR_INVALID_ARGUMENT unless n is 0 (unset), MR_AUTO or positive. */
-mr_code mr__calls_check(int64_t n, mr_status *st) MR_NODISCARD;
+mr_code mr__parallel_calls_check(int64_t n, mr_status *st) MR_NODISCARD;
 #endif

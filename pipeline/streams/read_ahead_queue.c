@@ -212,7 +212,7 @@ static mr_code read_entry(mr__queue *q, mr__entry *e, size_t want, bool keep, mr
     q->fill.light = by_clock && e->seconds < MR__LIGHT_TASK; /* not queued now */
     e->bytes = q->tuned || q->gives_way ? mr_block_payload_bytes(&e->rows) : 0;
     if (q->tuned)
-        mr__tuner_note(&q->tuner, want, e->seconds, e->rows.rows, e->bytes);
+        mr__block_size_tuner_note(&q->tuner, want, e->seconds, e->rows.rows, e->bytes);
     return rc == MR_END ? MR_END : MR_OK;
 }
 
@@ -262,7 +262,7 @@ static bool has_room(const mr__queue *q, size_t *rows)
 static mr_code fill_entry(mr__queue *q, mr__entry *e, size_t most)
 {
     mr_status st;
-    mr_code rc = read_entry(q, e, mr__tuner_ask(&q->tuner, q->it, most), true, &st);
+    mr_code rc = read_entry(q, e, mr__block_size_tuner_ask(&q->tuner, q->it, most), true, &st);
     if (rc < 0)
         mr__entry_fail(e, rc, &st);
     return rc == MR_END ? MR_END : MR_OK;
@@ -435,7 +435,7 @@ static mr_code front(mr__queue *q, size_t want, bool keep, const mr_destination 
         if (q->ended)
             return MR_END;
         if (!q->skip && !q->gap) /* what comes is the head, and nothing of it is skipped */
-            return pull(q, want ? want : mr__tuner_ask(&q->tuner, q->it, SIZE_MAX), keep,
+            return pull(q, want ? want : mr__block_size_tuner_ask(&q->tuner, q->it, SIZE_MAX), keep,
                         destination, out, st);
         MR_TRY(pull(q, q->skip ? q->skip : q->gap, false, NULL, NULL, st));
     }
@@ -484,7 +484,7 @@ static void tune_depth(mr__queue *q, const mr__entry *e, double asked, bool ther
     mr__supply supply = there ? MR_SUPPLY_READY : q->was_full ? MR_SUPPLY_LATE : MR_SUPPLY_NEITHER;
     q->was_full = q->was_full && there;
     unlock(q);
-    mr__depth_took(&q->depth, asked, e->seconds, supply);
+    mr__auto_parallelism_took(&q->depth, asked, e->seconds, supply);
     lock(q);
     a->entries = q->depth.now;
     a->bytes = one * a->entries;
@@ -554,7 +554,7 @@ mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_execu
                              const mr__ahead *ahead, mr_status *st)
 {
     mr__queue_open(q, it, input);
-    mr__tuner_start(&q->tuner, it, 0);
+    mr__block_size_tuner_start(&q->tuner, it, 0);
     q->tuned = true;
     q->cheap = 0;
     q->fill.light = false;
@@ -569,7 +569,8 @@ mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_execu
     q->fill.run = run_fill;
     q->blocking = may_block(input);
     if (ahead->most)
-        mr__depth_start(&q->depth, it, "buffer_size", ahead->least, ahead->entries, ahead->most);
+        mr__auto_parallelism_start(&q->depth, it, "buffer_size", ahead->least, ahead->entries,
+                                   ahead->most);
     mr__queue_show_room(q, ahead->entries, ahead->rows);
     return MR_OK;
 }

@@ -61,7 +61,7 @@ struct mr__entry {
 
 /* How far ahead the fill reads: `least` entries in any case, more while below all of the others.
  * most (0: the depth is not tuned): `entries` and `bytes` are where it starts; both are tuned
- * (depth.h) for between `least` and `most` entries, in proportion. */
+ * (auto_parallelism.h) for between `least` and `most` entries, in proportion. */
 typedef struct mr__ahead {
     size_t least, entries, rows, bytes, most;
 } mr__ahead;
@@ -79,11 +79,11 @@ struct mr__queue {
     size_t gap;  /* after them: events of an empty queue's input to drop, its errors too */
     bool ended;  /* nothing follows the tail */
     /* of the fill */
-    mr_executor *executor; /* NULL: there is none */
-    mr__ahead ahead;       /* the client may change it while nothing fills */
-    mr__depth depth;       /* of ahead.entries */
-    bool tuned;            /* opened by mr__queue_open_ahead, with or without threads */
-    mr__tuner tuner;
+    mr_executor *executor;      /* NULL: there is none */
+    mr__ahead ahead;            /* the client may change it while nothing fills */
+    mr__auto_parallelism depth; /* of ahead.entries */
+    bool tuned;                 /* opened by mr__queue_open_ahead, with or without threads */
+    mr__block_size_tuner tuner;
     mr__task fill;
     bool blocking;
     unsigned cheap;      /* pulls by the consumer in a row that took less than a wake-up would */

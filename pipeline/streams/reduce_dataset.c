@@ -3,7 +3,7 @@
 
 #include "pipeline/columns/fold.h"
 #include "pipeline/engine/run.h"
-#include "pipeline/functions/compiler/job_binding.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/functions/compiler/draws.h"
 
 enum { WANT = 1024 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_SPIN_ONCE_H
-#define MR_PIPELINE_SPIN_ONCE_H
+#ifndef MR_PIPELINE_SYSTEM_SPIN_ONCE_H
+#define MR_PIPELINE_SYSTEM_SPIN_ONCE_H
 
-/* For each round of a loop that waits awake: the core may do less meanwhile. */
+/* For each iteration of a busy-wait loop: yields resources of the core. */
 static inline void mr__spin_once(void)
 {
 #if defined(__x86_64__)

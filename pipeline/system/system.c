@@ -15,8 +15,8 @@
 
 #include "pipeline/system/late_library.h"
 
-/* Some are variadic, inline or have other types in some C libraries: each gets one plain
- * address. */
+/* Wrappers with a plain address, for functions that are variadic, inline or differently typed in
+ * some C libraries. */
 static int real_open(const char *path, int flags, mode_t mode)
 {
     return open(path, flags, mode);
@@ -92,7 +92,7 @@ static int real_fcntl(int fd, int command, int v)
     return fcntl(fd, command, v);
 }
 
-/* liburing is opened with the first ring; where it is missing, so is io_uring. */
+/* liburing is loaded with the first ring. Without it, io_uring is reported as unsupported. */
 #define URING(X)                                                                                   \
     X(io_uring_queue_init)                                                                         \
     X(io_uring_submit)                                                                             \

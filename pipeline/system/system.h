@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_SYSTEM_H
-#define MR_PIPELINE_SYSTEM_H
-/* Every system call that can fail for reasons outside the program, and the clock and the source of
- * randomness, as one table. system.c holds the only callers of the real ones; tests replace entries
- * to fail the n-th call, or to stop the clock. Each entry behaves as its namesake: -1 and errno on
- * failure (io_uring entries: -errno).
+#ifndef MR_PIPELINE_SYSTEM_SYSTEM_H
+#define MR_PIPELINE_SYSTEM_SYSTEM_H
+/* A table of all system calls that can fail for reasons outside the program, and of the clock and
+ * the random source. Only system.c calls the real ones; tests replace entries to fail the n-th call
+ * or to stop the clock. Each entry behaves like its namesake: -1 and errno on failure (io_uring
+ * entries: -errno).
  *
  * thread   any; mr__system_set only before other threads use the table */
 #include <dirent.h>
@@ -35,7 +35,7 @@ typedef struct mr__system {
     int (*stat)(const char *path, struct stat *out);
     int (*fsync)(int fd);
     int (*rename)(const char *from, const char *to);
-    int (*rename_exchange)(const char *a, const char *b); /* each takes the other's name */
+    int (*rename_exchange)(const char *a, const char *b); /* swaps the two names */
     int (*unlink)(const char *path);
     int (*rmdir)(const char *path);
     int (*flock)(int fd, int operation);
@@ -49,7 +49,7 @@ typedef struct mr__system {
     int (*poll)(struct pollfd *fds, nfds_t n, int timeout_ms);
     int (*clock_gettime)(clockid_t clock, struct timespec *out);
     ssize_t (*getrandom)(void *buf, size_t n, unsigned flags);
-    /* sockets, and waiting for many of them */
+    /* sockets and event loops */
     int (*socket)(int domain, int type, int protocol);
     int (*socketpair)(int domain, int type, int protocol, int fds[2]);
     int (*bind)(int fd, const struct sockaddr *at, socklen_t size);
@@ -72,7 +72,7 @@ typedef struct mr__system {
     int (*madvise)(void *p, size_t n, int advice);
     int (*pipe2)(int ends[2], int flags);
     ssize_t (*vmsplice)(int pipe, const struct iovec *v, size_t n, unsigned flags);
-    ssize_t (*splice)(int from, int to, size_t n, unsigned flags); /* where both stand */
+    ssize_t (*splice)(int from, int to, size_t n, unsigned flags); /* at both current offsets */
     int (*epoll_create1)(int flags);
     int (*epoll_ctl)(int epoll, int op, int fd, struct epoll_event *event);
     int (*epoll_wait)(int epoll, struct epoll_event *events, int n, int timeout_ms);
@@ -85,13 +85,12 @@ typedef struct mr__system {
     void (*uring_exit)(struct io_uring *ring);
 } mr__system;
 
-/* The table in force; read through this pointer at every call. It and the two below are exported
- * for the project's other libraries of the same version, not for programs: this header is not
- * installed. */
+/* The current table; read this pointer for every call. It and the next two functions are exported
+ * for the project's other libraries of the same version only; this header is not installed. */
 extern const mr__system *mr__sys;
-/* Replaces the table (NULL: the real one again); the caller keeps it alive. */
+/* Replaces the table (NULL: restores the real one); the caller keeps it alive. */
 void mr__system_set(const mr__system *table);
-/* The real table, to start a replacement from. */
+/* The real table, as a starting point for a replacement. */
 const mr__system *mr__system_real(void);
 
 static inline int64_t mr__clock_ns(clockid_t clock)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_TIMED_WAIT_H
-#define MR_PIPELINE_TIMED_WAIT_H
-/* Conditions that are waited for until a time of CLOCK_MONOTONIC, which nobody sets back. */
+#ifndef MR_PIPELINE_SYSTEM_TIMED_WAIT_H
+#define MR_PIPELINE_SYSTEM_TIMED_WAIT_H
+/* Condition variables with timeouts on CLOCK_MONOTONIC, which never jumps. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,8 @@ static inline void mr__timed_cond_init(pthread_cond_t *c)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* Under the lock. False: the time has come; true: signalled, or woken for nothing. */
+/* To be called with the lock held. Returns false on timeout, true if signalled or woken
+ * spuriously. */
 static inline bool mr__cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, int64_t until_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),

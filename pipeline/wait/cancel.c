@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock is never held with signals enabled: a handler that triggers cannot have interrupted its
- * holder, so it may wait for it. */
+/* Signals are blocked while the lock is held: a handler that triggers cannot have interrupted the
+ * holder, so it may wait for the lock. */
 #include "pipeline/wait/cancel.h"
 
 #include <errno.h>
@@ -18,9 +18,9 @@ struct mr_cancel {
     atomic_bool cancelled;
     mr_cancel *parent;
     mr_cancel_waiter link; /* registered with parent. Lock order: the parent's first */
-    pthread_mutex_t lock;  /* guards what follows */
+    pthread_mutex_t lock;  /* guards the fields below */
     mr_cancel_waiter *first;
-    int fd; /* -1: nobody asked for it yet */
+    int fd; /* -1: not yet requested */
 };
 
 static void wake_child(mr_cancel_waiter *w)
@@ -47,14 +47,15 @@ mr_code mr_cancel_new(mr_cancel *parent, mr_cancel **out, mr_status *st)
 
 mr_cancel *mr_cancel_ref(mr_cancel *c)
 {
-    /* Relaxed: whoever takes a reference has one. */
+    /* Relaxed: the caller already holds a reference. */
     atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     return c;
 }
 
 void mr_cancel_unref(mr_cancel *c)
 {
-    /* Acquire and release: the last one frees what others used. */
+    /* Release: this thread's accesses are done. Acquire: so are those of the others before the last
+     * one frees the object. */
     if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (c->parent)
@@ -80,7 +81,7 @@ static void unlock(mr_cancel *c, const sigset_t *old)
     pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
-/* An eventfd takes this unless it holds 2^64 - 2 of them. */
+/* The write cannot fail: the eventfd's counter would have to reach 2^64 - 2. */
 static void signal_fd(int fd)
 {
     static const uint64_t one = 1;
@@ -117,8 +118,8 @@ void mr_cancel_register(mr_cancel *c, mr_cancel_waiter *w)
     if (w->next)
         w->next->prev = w;
     c->first = w;
-    /* A trigger sets the flag before it takes the lock: it either finds w in the list, or is seen
-     * here. */
+    /* A trigger sets the flag before it takes the lock: either it finds w in the list, or the flag
+     * is visible here. */
     if (atomic_load(&c->cancelled))
         w->wake(w);
     unlock(c, &old);

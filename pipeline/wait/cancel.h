@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_WAIT_CANCEL_H
 #define MR_PIPELINE_WAIT_CANCEL_H
-/* Cancelling: one object that ends every wait it was given to. A thread that waits registers how to
- * be woken, so nothing looks at the object from time to time.
+/* Cancellation: triggering a cancel object ends every wait that it was passed to. A waiting thread
+ * registers a callback that wakes it, so the object is never polled.
  *
  *     static mr_cancel *cancel;
  *     static void on_interrupt(int sig) { mr_cancel_trigger(cancel); }
@@ -13,7 +13,7 @@
  *     mr_iterator_close(it);
  *     mr_cancel_unref(cancel);
  *
- * An object is triggered once and stays so. One may be given to any number of iterators.
+ * An object is triggered once and stays triggered. It may be passed to any number of iterators.
  *
  * thread   any
  * since    0.1 */
@@ -27,33 +27,35 @@ extern "C" {
 
 typedef struct mr_cancel mr_cancel;
 
-/* Makes one with a count of 1. parent (NULL: none) triggers it too; a reference is kept.
+/* Makes an object with a count of 1. If parent is not NULL, triggering the parent triggers it too;
+ * it keeps a reference to the parent.
  * errors   MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_cancel_new(mr_cancel *parent, mr_cancel **out, mr_status *st) MR_NODISCARD;
 MR_API mr_cancel *mr_cancel_ref(mr_cancel *c); /* returns c */
-MR_API void mr_cancel_unref(mr_cancel *c);     /* NULL: nothing */
+MR_API void mr_cancel_unref(mr_cancel *c);     /* NULL: no-op */
 
-/* Ends every wait of those who hold c, now and later. From any thread, and from a signal handler;
- * a second time does nothing. */
+/* Ends all present and future waits on c. May be called from any thread and from a signal handler.
+ * A second call has no effect. */
 MR_API void mr_cancel_trigger(mr_cancel *c);
-/* Was it triggered? NULL: no. */
+/* True if c was triggered; false if it is NULL. */
 MR_API bool mr_cancel_is_cancelled(const mr_cancel *c);
 
-/* Somebody who waits. wake runs in the thread, or the signal handler, that triggers: it must not
- * block, allocate or call mr_cancel functions on the object it is registered with. */
+/* A waiter. wake runs in the thread or signal handler that triggers: it must not block, allocate,
+ * or call mr_cancel functions on the object it is registered with. */
 typedef struct mr_cancel_waiter mr_cancel_waiter;
 struct mr_cancel_waiter {
     void (*wake)(mr_cancel_waiter *self);
-    mr_cancel_waiter *next, *prev; /* the object's */
+    mr_cancel_waiter *next, *prev; /* list of the cancel object */
 };
-/* Has w->wake called when c is triggered; called before this returns if it was already. It may be
- * called twice. w is borrowed until mr_cancel_unregister, after which wake is not running and will
- * not run. Costs a few system calls: for a wait, not for an element. */
+/* Calls w->wake when c is triggered, or before this returns if it already was. wake may be called
+ * twice. w is borrowed until mr_cancel_unregister; after that wake is not running and will not run.
+ * Costs a few system calls: register for a wait, not for every element. */
 MR_API void mr_cancel_register(mr_cancel *c, mr_cancel_waiter *w);
 MR_API void mr_cancel_unregister(mr_cancel *c, mr_cancel_waiter *w);
 
-/* *fd = a descriptor that poll finds readable once c is triggered; c's own: not to be read, written
- * or closed. errors as eventfd(2) */
+/* Returns in *fd a descriptor that becomes readable for poll when c is triggered. It belongs to c:
+ * do not read, write or close it.
+ * errors   as eventfd(2) */
 MR_API mr_code mr_cancel_fd(mr_cancel *c, int *fd, mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus

@@ -12,13 +12,13 @@
 #include "pipeline/system/system.h"
 
 enum {
-    SPINS = 1500,      /* about the time that a wake-up takes */
-    MAX_RETRIES = 1000 /* of a poll that is interrupted */
+    SPINS = 1500,      /* takes about as long as a wake-up */
+    MAX_RETRIES = 1000 /* of an interrupted poll */
 };
 
 static _Thread_local int64_t waited;
 static _Thread_local mr__sleep_watch watch;
-static _Atomic(void (*)(int64_t, int64_t)) after_wait; /* NULL: nobody asked */
+static _Atomic(void (*)(int64_t, int64_t)) after_wait; /* may be NULL */
 
 int64_t mr__ticks(void)
 {
@@ -36,7 +36,7 @@ int64_t mr__ticks(void)
 int64_t mr__ticks_to_look(void)
 {
 #if defined(__x86_64__)
-    return 1 << 18; /* of 2 to 5 GHz */
+    return 1 << 18; /* the counter runs at 2 to 5 GHz */
 #elif defined(__aarch64__)
     int64_t per_second;
     __asm__ volatile("mrs %0, cntfrq_el0" : "=r"(per_second));
@@ -54,7 +54,7 @@ int64_t mr__waited_ticks(void)
 void mr__waited_add(int64_t ticks)
 {
     waited += ticks;
-    /* Relaxed: it is a function, and set before what it is to hear of. */
+    /* Relaxed: a function pointer needs no other data, and is set before the waits to report. */
     void (*f)(int64_t, int64_t) = atomic_load_explicit(&after_wait, memory_order_relaxed);
     if (f) {
         int64_t now = mr__ticks();
@@ -115,7 +115,7 @@ typedef struct sleeper {
     atomic_uint *word;
 } sleeper;
 
-/* The word changes, so that a sleeper who has looked but does not sleep yet will not. */
+/* Changes the word, so that a thread which has checked it but is not yet asleep stays awake. */
 static void wake_sleeper(mr_cancel_waiter *w)
 {
     atomic_uint *word = ((sleeper *)w)->word;
@@ -126,7 +126,7 @@ static void wake_sleeper(mr_cancel_waiter *w)
 void mr__wait_while(atomic_uint *word, unsigned seen, mr_cancel *cancel)
 {
     for (int i = 0; i < SPINS; i++) {
-        /* Acquire: what was done before the change is seen after it. */
+        /* Acquire: writes before the change of *word are visible after it. */
         if (atomic_load_explicit(word, memory_order_acquire) != seen)
             return;
         mr__spin_once();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_CLUSTER_H
-#define MR_SHARD_CLUSTER_H
+#ifndef MR_SHARD_CLUSTER_CLUSTER_H
+#define MR_SHARD_CLUSTER_CLUSTER_H
 /* Who takes part in a job: tasks of four types, each with an address, and which of them this
  * process is. Input workers are the chief and the workers, in that order; a parameter server (ps)
  * makes no input; the evaluator is a job of its own.

@@ -2,6 +2,7 @@
 /* The cluster from the variables that mpirun sets. They number the processes but do not say where
  * rank 0 is. */
 #include "shard/cluster/env_launcher.h"
+#include "shard/cluster/env_values.h"
 #include "pipeline/fnv.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster from the variables of a Slurm step, and Slurm's lists of hosts. */
 #include "shard/cluster/env_launcher.h"
+#include "shard/cluster/env_values.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cluster from the variables that torchrun sets, and scripts that do as it does. */
 #include "shard/cluster/env_launcher.h"
+#include "shard/cluster/env_values.h"
 
 #include <inttypes.h>
 #include <string.h>

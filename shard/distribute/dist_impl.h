@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_DIST_IMPL_H
-#define MR_SHARD_DIST_IMPL_H
+#ifndef MR_SHARD_DISTRIBUTE_DIST_IMPL_H
+#define MR_SHARD_DISTRIBUTE_DIST_IMPL_H
 /* Inside of distributed datasets and iterators. Private to shard/. */
 #include "shard/distribute/distribute.h"
 

@@ -333,11 +333,6 @@ int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd)
     return dd->original ? dd->workers : 1;
 }
 
-int64_t mr_dist_dataset_replicas(const mr_dist_dataset *dd)
-{
-    return dd->replicas;
-}
-
 int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd)
 {
     return dd->workers * dd->replicas;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_DISTRIBUTE_H
-#define MR_SHARD_DISTRIBUTE_H
+#ifndef MR_SHARD_DISTRIBUTE_DISTRIBUTE_H
+#define MR_SHARD_DISTRIBUTE_DISTRIBUTE_H
 /* One dataset for many replicas: W workers with R replicas each, N = W * R in sync.
  *
  *     global batch of G rows  ->  N equal slices  ->  step: a slice for each replica
@@ -92,9 +92,8 @@ MR_API const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd);
 /* With owns_slots: how many elements the trailing prefetch would have held, or MR_AUTO. */
 MR_API int64_t mr_dist_dataset_absorbed_prefetch(const mr_dist_dataset *dd);
-/* W, R and N; the first local worker and how many there are. */
+/* W and N; the first local worker, and the number of local ones. */
 MR_API int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd);
-MR_API int64_t mr_dist_dataset_replicas(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_num_local_workers(const mr_dist_dataset *dd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_INPUT_CONTEXT_H
-#define MR_SHARD_INPUT_CONTEXT_H
+#ifndef MR_SHARD_DISTRIBUTE_INPUT_CONTEXT_H
+#define MR_SHARD_DISTRIBUTE_INPUT_CONTEXT_H
 /* What an input function is given: how many input pipelines the job has, which of them it makes,
  * and how many replicas there are in all.
  *

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing the policy, and what the rewrites share. */
+/* Chooses the policy and runs its pass. */
 #include "shard/passes/auto_shard.h"
-#include "pipeline/fnv.h"
-#include "pipeline/log.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/ops/sequence.h"
 #include "shard/passes/shard_passes.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -31,68 +26,6 @@ mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status 
     return mr_fail(
         st, MR_INVALID_ARGUMENT,
         "unknown auto-shard policy '%.64s'; expected AUTO, FILE, DATA, OFF, HINT or RANGE", name);
-}
-
-bool mr__param_is(const mr_dataset *ds, const char *name, int64_t v)
-{
-    mr_value value = {0};
-    if (mr_dataset_param_named(ds, name, &value, NULL) != MR_OK)
-        return false;
-    bool is = (value.kind == MR_V_INT || value.kind == MR_V_BOOL) && value.i == v;
-    mr_value_reset(&value);
-    return is;
-}
-
-const mr_param *mr__shuffle_switch(const mr_dataset *ds)
-{
-    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
-        if (p->flags & MR_P_SHUFFLES)
-            return p;
-    return NULL;
-}
-
-bool mr__shuffles(const mr_dataset *ds, uint32_t trait)
-{
-    const mr_param *p = mr__shuffle_switch(ds);
-    return (mr_dataset_op(ds)->props & trait) && (!p || mr__param_is(ds, p->name, 1));
-}
-
-/* A training distributes the same graphs again after every epoch: words are logged once in a
- * process. */
-static void warn_once(const char *text)
-{
-    enum { MOST = 64 }; /* what comes after so many is logged each time */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static uint64_t said[MOST];
-    static size_t n;
-    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, strlen(text));
-    bool is_new = true;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < n && is_new; i++)
-        is_new = said[i] != h;
-    if (is_new && n < MOST)
-        said[n++] = h;
-    pthread_mutex_unlock(&lock);
-    if (is_new)
-        mr_log(MR_LOG_WARNING, "%s", text);
-}
-
-mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    /* Without an explanation it is one of several workers' rewrites, and was reported already. */
-    if (e)
-        warn_once(text);
-    return mr_explain(e, "warning", op, st, "%s", text);
-}
-
-mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o)
-{
-    return mr_shard(input, o->num_workers, o->index, &(mr_shard_opts){.require_non_empty = true});
 }
 
 /* ---- the options of a graph ---- */
@@ -219,7 +152,7 @@ static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
                  why.message);
         /* With one worker nothing is sharded, and the choice makes no difference. */
         if (e && o->num_workers > 1)
-            warn_once(text);
+            mr__warn_once(text);
         if (rc == MR_OK)
             rc = shard_data(ds, o, out, e, st);
     } else if (st)

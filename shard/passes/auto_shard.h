@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_AUTO_SHARD_H
-#define MR_SHARD_AUTO_SHARD_H
+#ifndef MR_SHARD_PASSES_AUTO_SHARD_H
+#define MR_SHARD_PASSES_AUTO_SHARD_H
 /* The rewrites that mr_distribute_dataset makes (docs/sharding.md). Each takes a graph, returns
  * another, and says what it decided:
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_GRAPH_BRANCHES_H
-#define MR_SHARD_GRAPH_BRANCHES_H
+#ifndef MR_SHARD_PASSES_GRAPH_BRANCHES_H
+#define MR_SHARD_PASSES_GRAPH_BRANCHES_H
 /* A rewrite that follows each branch of a graph, from the sink towards the sources, to where it can
  * divide what is read. First the walk, which only looks and marks; then, if every branch ended
  * well, the graph is rebuilt with what was marked. So a branch that cannot be divided leaves the

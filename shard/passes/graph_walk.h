@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_GRAPH_WALK_H
-#define MR_SHARD_GRAPH_WALK_H
+#ifndef MR_SHARD_PASSES_GRAPH_WALK_H
+#define MR_SHARD_PASSES_GRAPH_WALK_H
 /* Going over every node of a graph once, inputs before what uses them, without recursion and with
  * the path of each node ("prefetch/zip[1]/range") for explanations. Functions' bodies are not
  * entered. Private to shard/.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_SHARD_PASSES_H
-#define MR_SHARD_SHARD_PASSES_H
-/* The passes that auto_shard.c runs, and what they and the cuts into streams share. Private to
+#ifndef MR_SHARD_PASSES_SHARD_PASSES_H
+#define MR_SHARD_PASSES_SHARD_PASSES_H
+/* The passes that auto_shard.c runs, and what they and the cuts into streams ask of ops. Private to
  * shard/. */
 #include "shard/passes/auto_shard.h"
 #include "shard/passes/graph_walk.h"
@@ -12,19 +12,19 @@ extern const mr_pass mr__shard_files_pass, mr__shard_data_pass, mr__shard_hint_p
 
 /* true if the op's integer or bool parameter `name` is set to v. */
 bool mr__param_is(const mr_dataset *ds, const char *name, int64_t v);
+/* The op's parameter with that flag (MR_P_...); NULL: it has none. */
+const mr_param *mr__param_with(const mr_dataset *ds, uint16_t flag);
 /* The parameter that switches the op's shuffling on (MR_P_SHUFFLES); NULL: it has none. */
 const mr_param *mr__shuffle_switch(const mr_dataset *ds);
 /* true if ds reads a part of its files' records (MR_P_RANGE). */
 bool mr__reads_range(const mr_dataset *ds);
 /* true if the op has the trait MR_OP_RANDOM or MR_OP_REORDERS, and is switched on. */
 bool mr__shuffles(const mr_dataset *ds, uint32_t trait);
-/* true if what a stream of the service has of the inputs of ds makes its part of ds. */
-bool mr__stream_passes(const mr_dataset *ds);
-/* *out = a function of the op reads the files that its input names. */
-mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st) MR_NODISCARD;
 /* Adds a "warning" decision and logs it. */
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
     MR_PRINTF(4, 5);
+/* Logs a warning, once in a process. */
+void mr__warn_once(const char *text);
 /* input (taken) with the worker's shard above it. */
 mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o);
 /* The first node from the sink on that does not trail (MR_OP_SHARD_BELOW). */

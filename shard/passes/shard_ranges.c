@@ -8,15 +8,6 @@
 
 enum { DIVIDE = MR__OWN_MARK };
 
-/* The reader's parameter with that flag; NULL: it has none. */
-static const mr_param *param_with(const mr_dataset *ds, uint16_t flag)
-{
-    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
-        if (p->flags & flag)
-            return p;
-    return NULL;
-}
-
 static mr_code not_found(const char *op, const char *why, const char *path, mr_status *st)
 {
     mr_code rc = mr_fail(st, MR_NOT_FOUND,
@@ -27,22 +18,13 @@ static mr_code not_found(const char *op, const char *why, const char *path, mr_s
     return rc;
 }
 
-bool mr__reads_range(const mr_dataset *ds)
-{
-    const mr_param *p = param_with(ds, MR_P_RANGE);
-    mr_value v = {0};
-    bool set = p && mr_dataset_param_named(ds, p->name, &v, NULL) == MR_OK && v.kind != MR_V_UNSET;
-    mr_value_reset(&v);
-    return set;
-}
-
 static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *ends, mr_status *st)
 {
     const mr_op *op = mr_dataset_op(ds);
     bool reads = false;
     if (mr__reads_range(ds))
         return not_found(op->name, "which reads a part of its records already", path, st);
-    *ends = op->role == MR_ROLE_FILES && param_with(ds, MR_P_RANGE);
+    *ends = op->role == MR_ROLE_FILES && mr__param_with(ds, MR_P_RANGE);
     if (*ends)
         return mr__branches_mark(k, ds, DIVIDE, st);
     if (op->role == MR_ROLE_FILES)
@@ -66,7 +48,7 @@ static mr_dataset *act(mr__branches *k, mr_dataset *old, mr_dataset *now, uintpt
     (void)mark;
     char text[64];
     mr_value v = {0}, unset = {0};
-    const mr_param *reads = param_with(old, MR_P_READS);
+    const mr_param *reads = mr__param_with(old, MR_P_READS);
     mr_dataset *made = NULL;
     int n = snprintf(text, sizeof text, "[%" PRId64 ", %" PRId64 "]", k->opts->index,
                      k->opts->num_workers);
@@ -80,7 +62,7 @@ static mr_dataset *act(mr__branches *k, mr_dataset *old, mr_dataset *now, uintpt
     if (rc == MR_OK) {
         mr_dataset *alone =
             reads ? mr_dataset_with_param(now, reads->name, &unset) : mr_dataset_ref(now);
-        made = mr_dataset_with_param(alone, param_with(old, MR_P_RANGE)->name, &v);
+        made = mr_dataset_with_param(alone, mr__param_with(old, MR_P_RANGE)->name, &v);
         mr_dataset_unref(alone);
     } else {
         made = mr_dataset_fail(&k->status);

@@ -14,6 +14,7 @@
 #include "pipeline/splitmix.h"
 #include "pipeline/memory/id_map.h"
 #include "shard/passes/shard_passes.h"
+#include "shard/streams/stream_cut_impl.h"
 
 typedef struct frame {
     mr_dataset *node;

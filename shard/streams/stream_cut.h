@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_STREAM_CUT_H
-#define MR_SHARD_STREAM_CUT_H
+#ifndef MR_SHARD_STREAMS_STREAM_CUT_H
+#define MR_SHARD_STREAMS_STREAM_CUT_H
 /* Cuts a graph into S streams. Each is a graph of its own; together they have every element once:
  *
  *     tfrecord(files).map(f).batch(32)  ->  (names).shard(S, s).flat_map(tfrecord).map(f).batch(32)

@@ -11,6 +11,7 @@
 #include "pipeline/ops/sources.h"
 #include "pipeline/memory/id_map.h"
 #include "shard/passes/shard_passes.h"
+#include "shard/streams/stream_cut_impl.h"
 
 /* What the walk does at a node; from SOURCE on, source number mark - SOURCE stands there. */
 typedef enum mark { UNMET, WALKED, TAKEN_OUT, SOURCE } mark;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_SHARD_STREAM_SPLITS_H
-#define MR_SHARD_STREAM_SPLITS_H
+#ifndef MR_SHARD_STREAMS_STREAM_SPLITS_H
+#define MR_SHARD_STREAMS_STREAM_SPLITS_H
 /* The splits of a graph are parts of its sources. Streams ask for them, and each split is given to
  * one stream. A stream runs the graph over its own list of splits, in order:
  *

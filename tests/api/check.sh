@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # check.sh CC CXX LIBRARY... : each public header compiles alone as C11 and as C++17 without a
 # warning; the libraries export what symbols.txt lists and nothing else. MR_TEST_UPDATE=1 rewrites it.
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=quick
 # The program as a user sees it: output, exit status, the words of its errors.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 
@@ -615,7 +616,7 @@ refused place_of_a_type_in_a_function 'range(3).flat_map(x => range(3).batch("a"
 refused place_of_an_unknown_op 'range(3).btch(2)' 10 "unknown op 'btch'; did you mean 'batch'?"
 refused place_of_the_end 'range(3' 8 "expected ',' or ')' to close the '(' of line 1, found the end of the text"
 big=$(printf '.map(x => (x, x))%.0s' $(seq 30))
-expect too_many_leaves 2 '' '131072 components, but 65536' -- "$m" show "range(3)$big"
+expect too_many_leaves 2 '' '131072 components, but at most 65536' -- "$m" show "range(3)$big"
 # ---- control characters do not reach the terminal
 esc=$(printf '\033')
 c1=$(printf '\302\233')

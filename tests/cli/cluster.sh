@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=full tsan=full
 # distribute("HOST:PORT", ...) between processes on loopback: the elements of service="local", the
 # same ones in the same order, whoever reads them from whom.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

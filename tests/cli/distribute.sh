@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # The op distribute with service="local": the streams' elements, their order, and positions.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 show() { timeout $patience "$m" show --seed 5 "$@" 2>&1; }

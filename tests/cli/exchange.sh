@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Files and columns exchanged with the libraries of Python: those of PyPI, in a virtual environment of
 # the build's own.
 [ -x "$MR_BUILD/millrace" ] && [ -e "$MR_BUILD/libmillrace.so" ] || exit 77

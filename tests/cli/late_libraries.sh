@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Libraries that are opened when something needs them. An empty file stands for one that is missing;
 # another library under its name for one of another version.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # The memory limit of whole processes: what explain says is the least is enough, what comes out is the
 # same at every limit, and the process stays below it.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
@@ -147,7 +148,7 @@ PYTHON
     for graph in 'files("a-claims.jpg", "b-small.jpg")' 'files("a-bomb.png", "b-small.jpg")'; do
         graph="$graph.map(f => size(decode_image(f[\"contents\"])))"
         run "$m" show --threads 2 --memory-limit 32M "$graph"
-        result "refused in its place: $graph" "$(grep -Eq 'cannot be 13000 x 13000 pixels|takes 144000000 bytes, and with this memory limit nothing may have more than 134217728' err; echo $?)" "$(cat err)"
+        result "refused in its place: $graph" "$(grep -Eq 'cannot be 13000 x 13000 pixels|takes 144000000 bytes, but this memory limit allows at most 134217728' err; echo $?)" "$(cat err)"
         below "$graph" $((32 << 20))
         expect "others_follow: $graph" 0 12288 -- "$m" show --threads 2 --memory-limit 32M "$graph.ignore_errors()"
     done

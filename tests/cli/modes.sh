@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full tsan=full
 # The processing modes whose streams come and go, between processes on loopback: how often each
 # element comes, whoever dies.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

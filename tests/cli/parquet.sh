@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Parquet files exchanged with pyarrow, which is PyPI's, in the virtual environment that exchange.sh uses too.
 [ -x "$MR_BUILD/millrace" ] || exit 77
 . "$MR_SOURCE/tests/pypi.sh"

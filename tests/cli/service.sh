@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=full
 # The data service's programs as their users meet them: real processes on loopback, free ports only.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 . "$tests/daemons.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # millrace top: what is seen of a program that runs, and what is said of one that cannot be seen.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 . "$tests/daemons.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=full
 # How blocks come from a worker of the same host: by shared memory, of which nothing is left however
 # either side ends, or by TCP; the elements are the same.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Ledgers, and what millrace why tells from them.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 

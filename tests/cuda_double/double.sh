@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # millrace-cuda.so on the double of NVIDIA's libraries, and the double itself.
 #   double.sh PART MILLRACE      PART: itself, operations, trainer, commands, training, graphs, sums, faults
 part=$1
@@ -120,14 +121,14 @@ drawn() {
     local most=$1 from
     shift
     from=$((${MR_TEST_SEED:-1} % $#))
-    [ "${MR_TEST_LONG:-0}" = 0 ] || most=$#
+    [ "${MR_TEST_TIER:-}" != long ] || most=$#
     printf '%s\n' "${@:from+1}" "${@:1:from}" | head -n "$most"
 }
 
 commands() {
     local script
     diff <(tr -s ' \n' '\n' <<<"$scripts $other_scripts" | sort) \
-        <(cd "$tests/trainer" && printf '%s\n' *.sh | sed 's|\.sh$||' | sort) >out
+        <(cd "$tests/trainer" && printf '%s\n' */*.sh | sed 's|\.sh$||' | sort) >out
     result "each script runs here or is said not to" $? "$(cat out)"
     # shellcheck disable=SC2086
     for script in $(drawn 1 $scripts); do
@@ -144,12 +145,12 @@ commands() {
 trainer() {
     local suite
     diff <(tr -s ' \n' '\n' <<<"$suites $on_named $without" | sort) \
-        <(grep -lE '^(MR_TEST|ON_DEVICES)\(' "$tests"/trainer/*.c | sed 's|.*/||; s|\.c$||' | sort) >out
+        <(cd "$tests/trainer" && grep -lE '^(MR_TEST|ON_DEVICES)' *.c */*.c | sed 's|\.c$||' | sort) >out
     result "each suite runs here or is said not to" $? "$(cat out)"
     # shellcheck disable=SC2086
     for suite in $(drawn "$([ "$sanitizer" ] && echo 5 || echo 99)" $suites); do
         MR_DOUBLE_DELAY=20 MR_DOUBLE_DEVICES=2 MR_DOUBLE_COUNT=$dir/count MR_TEST_TIMEOUT=900 timeout 1500 \
-            "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
+            "$build/tests/test_trainer_${suite%/*}" --filter="trainer_${suite/\//_}$end" >out 2>&1
         rc=$?
         grep -q 'cuda double:' out && rc=1
         [ -s "$dir/count" ] || rc=1 # the double was not asked for anything
@@ -164,7 +165,7 @@ operations() {
     # shellcheck disable=SC2086
     for suite in $(drawn "$([ "$sanitizer" ] && echo 2 || echo 99)" $on_named); do
         MR_TEST_DEVICES=cuda:0,cuda:1 MR_DOUBLE_DELAY=20 MR_TEST_TIMEOUT=900 timeout 1500 \
-            "$build/tests/test_trainer" --filter="trainer_$suite$end" >out 2>&1
+            "$build/tests/test_trainer_${suite%/*}" --filter="trainer_${suite/\//_}$end" >out 2>&1
         rc=$?
         grep -q 'cuda double:' out && rc=1
         result "operations: $suite" $rc "$(tail -n 40 out)"
@@ -172,7 +173,7 @@ operations() {
     for seed in 2 3 4; do
         its_turn || continue
         MR_TEST_SEED=$seed MR_DOUBLE_DELAY=2000 MR_TEST_DEVICES=cuda:3 timeout 1500 \
-            "$build/tests/test_trainer" --filter="trainer_device_streams$end" >out 2>&1
+            "$build/tests/test_trainer_device" --filter="trainer_device_device_streams$end" >out 2>&1
         result "streams with seed $seed" $? "$(tail -n 40 out)"
     done
 }
@@ -180,7 +181,7 @@ operations() {
 # Sanitizers take long: with one of them every tenth of a part's trainings runs, another tenth by each seed.
 turn=$((${MR_TEST_SEED:-1} % 10))
 its_turn() {
-    [ -n "$sanitizer" ] && [ "${MR_TEST_LONG:-0}" = 0 ] || return 0
+    [ -n "$sanitizer" ] && [ "${MR_TEST_TIER:-}" != long ] || return 0
     turn=$(((turn + 1) % 10))
     [ $turn = 0 ]
 }
@@ -381,7 +382,7 @@ faults() {
     result 'one call or kernel that fails ends training with an error' $? "$(cat out)"
 }
 
-if [ -n "$sanitizer" ] && [ "${MR_TEST_LONG:-0}" = 0 ] && [[ $part =~ ^(commands|faults)$ ]]; then
+if [ -n "$sanitizer" ] && [ "${MR_TEST_TIER:-}" != long ] && [[ $part =~ ^(commands|faults)$ ]]; then
     echo "a hundred programs with a sanitizer: in the long run"
     rm -f "$tap"
     exit 77

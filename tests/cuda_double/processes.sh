@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Training in several processes on the double's GPUs, summed by its NCCL.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../expect.sh"
@@ -49,7 +50,7 @@ for lines in zip(*runs):
             assert abs(v - lines[0][k]) <= 2e-5 * abs(lines[0][k]), lines
 PYTHON
 result the_spread_of_replicas_does_not_change_the_losses $? "$(tail -qn 1 losses.*)"
-if grep -q '^MR_SANITIZE:[A-Z]*=.' "$MR_BUILD/CMakeCache.txt" && [ "${MR_TEST_LONG:-0}" = 0 ]; then
+if grep -q '^MR_SANITIZE:[A-Z]*=.' "$MR_BUILD/CMakeCache.txt" && [ "${MR_TEST_TIER:-}" != long ]; then
     finish # the rest with sanitizers in the long run
 fi
 

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# What runs on GPUs of the trainer's tests; for double.sh and tests/gpu.sh.
+# Which of the trainer's tests run on GPUs, as FOLDER/SUITE: suite trainer_FOLDER_SUITE of test_trainer_FOLDER. For
+# double.sh and tests/gpu.sh.
 # Suites that name no device: they take all GPUs where there are some.
-suites='callbacks check_replicas checkpoint collective collective_times coordinator fit fit_arrays fit_epochs graph
-    input_gradient keras_values loss metrics mixed_precision model model_layers number_layers outputs preprocessing
-    saved_model server_calls staging strategies strategy'
+suites='collective/collective collective/collective_times exchange/saved_model loop/callbacks loop/checkpoint loop/fit
+    loop/fit_arrays loop/fit_epochs loop/outputs model/check_replicas model/graph model/input_gradient model/keras_values
+    model/mixed_precision model/model model/model_layers model/number_layers model/preprocessing objectives/loss
+    objectives/metrics servers/coordinator servers/server_calls strategy/staging strategy/strategies strategy/strategy'
 # Those that run on devices that MR_TEST_DEVICES names.
-on_named='device_streams math_ids math_images math_layers math_losses math_norms math_sums math_table nccl'
+on_named='collective/nccl device/device_streams device/math_ids device/math_images device/math_layers device/math_losses
+    device/math_norms device/math_sums device/math_table'
 # Those that have nothing to do with a GPU: statistics of datasets (adapt); files, and names of components (layout, onnx,
 # registry, safetensors); devices of the processor and made-up ones (collective_processes, device, device_modules,
 # timeline, of which there is a part in `training` of double.sh).
-without='adapt collective_processes device device_modules layout onnx registry safetensors timeline'
+without='collective/collective_processes device/device device/device_modules device/timeline files/safetensors loop/adapt
+    model/onnx registry servers/layout'
 
 # The commands' tests that train, and those that do so only on processors (devices, ring), by MPI, or to see what other
 # programs read (readers).
-scripts='saved servers train values workers'
-other_scripts='devices mpi readers ring'
+scripts='collective/values collective/workers exchange/saved loop/train servers/servers'
+other_scripts='collective/mpi collective/ring device/devices exchange/readers'

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """Follows every link of README.md and docs/*.md and runs every block of code in them.
 
     docs.py BUILD_DIR CC
@@ -43,6 +44,7 @@ cp a.tfrecord day-2/part-1.tfrecord
 seq 9 >lines.txt
 """
 PRELUDE = """#include <millrace/millrace.h>
+#include <millrace/millrace-transport.h>
 #include <string.h>
 int report(const mr_status *st);
 void use(const mr_array *column);

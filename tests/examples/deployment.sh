@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # The files of examples/deployment/ as their own tools see them, as far as these need no cluster.
 set -u
 cd "$MR_SOURCE/examples/deployment" || exit 1

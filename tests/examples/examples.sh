@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # Every example, quickstart.sh too, runs and prints what it should.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 b=$MR_BUILD
@@ -45,6 +46,8 @@ for i in 0 1; do
 done
 runs input_function_starts_its_workers "$worker0
 $worker1" "$b/examples/input_function"
+result service_in_process "$(timeout $patience "$b/examples/service_in_process" >out 2>err && [ "$(head -n 1 out)" = 'sum 499500' ] &&
+    grep -q '"job": "sum".*"elements": 100, "finished": true' out; echo $?)" "$(cat out err)"
 if command -v python3 >/dev/null; then # also to three processes at once, and to a test
     { for i in 1 2 3; do python3 "$MR_SOURCE/examples/free_ports.py" 300 & done; "$MR_SOURCE/tests/ports.py" 300; wait; } >got
     end=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)

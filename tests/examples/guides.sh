@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # The programs and commands of docs/guides.md give what the guides print.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 [ -x "$MR_BUILD/examples/guides/custom_loop" ] || exit 77 # built without the trainer

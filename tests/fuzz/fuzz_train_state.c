@@ -2,9 +2,10 @@
 /* Any bytes as a checkpoint's state.json: what is accepted holds what restoring looks up. How many
  * totals a metric has, the metric says when it is restored. */
 #include <jansson.h>
+#include "trainer/exchange/checkpoint_state.h"
+#include "trainer/files/json_file.h"
 #include "trainer/loop/callback.h"
 #include "trainer/loop/callback_memory.h"
-#include "trainer/loop/checkpoint_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

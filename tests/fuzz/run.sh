@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh PROGRAM CORPUS: replays the corpus with mutations (more of them with MR_TEST_LONG=1).
+# tier: asan=full
+# run.sh PROGRAM CORPUS: replays the corpus with mutations (more of them with MR_TEST_TIER=long).
 mutations=100
-[ "$MR_TEST_LONG" = 1 ] && mutations=5000
+[ "${MR_TEST_TIER:-}" = long ] && mutations=5000
 last=$MR_BUILD/tap/$(basename "$1").last-input
 timeout 3500 "$1" --mutations=$mutations --seed="${MR_TEST_SEED:-1}" --last="$last" "$2" || {
     rc=$?

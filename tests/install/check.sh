@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 # check.sh CC CXX: installs into an empty prefix and builds the outside project against it, in C and
 # in C++, with find_package and with pkg-config, shared and static; runs what came out.
 set -e

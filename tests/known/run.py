@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier known: plain=quick asan=full
+# tier known_identities: plain=full
 """Runs graphs whose output is known against the program.
 
     run.py MILLRACE [CASES.jsonl...] [--only PART_OF_ID] [--sanitized] [--emulator COMMAND] [--jobs N]
@@ -14,12 +16,12 @@ A case is one JSON object a line:
     exit            the status expected (0), stderr_contains: words expected there
 
 Each case runs with several of --threads {0, 1, 4} x --block-rows {1, 3, 1024}, which must not change
-anything; sampled cases are also saved and restored after each (sampled) element. MR_TEST_LONG=1
+anything; sampled cases are also saved and restored after each (sampled) element. MR_TEST_TIER=long
 leaves no sampling. TAP goes to $TAP_FILE, one test a case.
 
 With --identities all cases that can run go through one process of that program (tests/oracle/held.c)
 instead, which looks only at where elements came from: for all threads and blocks, restored at sampled
-places (MR_TEST_SEED draws them; MR_TEST_LONG=1: at all), and shared by two workers.
+places (MR_TEST_SEED draws them; MR_TEST_TIER=long: at all), and shared by two workers.
 """
 import argparse
 import base64
@@ -261,7 +263,7 @@ def main():
     program = [os.path.abspath(options.program)]
     if options.emulator:
         program.insert(0, options.emulator)
-    everything = os.environ.get("MR_TEST_LONG") == "1"
+    everything = os.environ.get("MR_TEST_TIER") == "long"
     seed = os.environ.get("MR_TEST_SEED", "1")
 
     cases = []

@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants the faults of tests/mutants/*.tsv one after the other, and says which of them the tests notice.
 
-    tests/mutants.sh [--only REGEX] [--file REGEX] [--dir DIR] [--jobs N] [--list | --stale]
+    tests/mutants.sh [--only REGEX] [--file REGEX] [--dir DIR] [--jobs N] [--list | --stale | --tiers]
 
 A row of a table, with a tab between its fields, says in this order: the behaviour that is broken (a name), the
 source file, the text there (it must stand there exactly once), what replaces it, the tests that should notice
 (separated by commas, run until one fails: names of ctest, or PROGRAM:PART for those tests of test_PROGRAM that have
-PART in their name, or cuda:PART for those of test_trainer on the double of NVIDIA's libraries), and, for a fault that
-no test can notice, why. "\\n" in a text is a new line. Rows with a reason
-count as survivors.
+PART in their name, or cuda:PART for those of test_trainer_device on the double of NVIDIA's libraries), and, for a
+fault that no test can notice, why. "\\n" in a text is a new line. Rows with a reason count as survivors.
 
 Rows are taken by file, so that one file is compiled a row; only the programs that a row's tests need are linked, and
 only those tests run. The last line counts the verdicts and says how long it took. A fault whose test runs into its
 time limit is noticed too, but counted apart: on a machine that is too busy any row may end so.
+
+--tiers only reads the sources: every row must name tests that exist and run in the quick or the full tier of some
+build. Rows whose tests run in the long tier alone are listed in long_only.txt, each with a tab and the reason.
 
 It fails where a row is stale or does not compile, where a fault survives without a reason or is caught in spite of
 one, and where fewer than nine tenths are caught.
@@ -71,6 +73,88 @@ def read_rows(only, file):
     return sorted(rows, key=lambda row: row.file)
 
 
+# ---- which tier a row's tests belong to, from the sources of the tests
+
+TIER = {"": "quick", "_SLOW": "full", "_LONG": "long"}  # of MR_TEST, MR_TEST_SLOW and MR_TEST_LONG
+
+
+def identifier(path):
+    return re.sub(r"[^A-Za-z0-9]", "_", path)
+
+
+def read_text(path):
+    with open(path, encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def tests_of_programs():
+    """{program: [(suite::name, tier)]}. A macro may make tests of its argument, also in an included table."""
+    found, macros, texts = {}, {}, {}
+    for path in glob.glob(os.path.join(ROOT, "tests/**/*.[ch]"), recursive=True):
+        texts[os.path.relpath(path, os.path.join(ROOT, "tests"))] = text = read_text(path)
+        for macro, parameter, body in re.findall(r"^#define (\w+)\((\w+)\)((?:.*\\\n)*.*)", text, re.M):
+            made = re.findall(r"MR_TEST(|_SLOW|_LONG)\(([\w#]*)\)", body)
+            if made and not macro.startswith("MR_TEST") and not macro.startswith("MR__"):
+                macros[macro] = [(tier, re.sub(rf"(##)?\b{parameter}\b(##)?", "%", name)) for tier, name in made]
+    for path, text in texts.items():
+        if not path.endswith(".c"):
+            continue
+        tests = [(name, TIER[tier]) for tier, name in re.findall(r"^MR_TEST(|_SLOW|_LONG)\((\w+)\)", text, re.M)]
+        for macro, made in macros.items():
+            arguments = re.findall(rf"^{macro}\((\w+)\)", text, re.M)
+            for table in re.findall(r'#include "(.*\.def)"', text):
+                arguments += re.findall(rf"^{macro}\((\w+)\)", read_text(os.path.join(ROOT, table)), re.M)
+            tests += [(name.replace("%", argument), TIER[tier]) for argument in arguments for tier, name in made]
+        suite = identifier(path[:-2])
+        found.setdefault(identifier(os.path.dirname(path)), []).extend(
+            (f"{suite}::{name}", tier) for name, tier in tests)
+    return found
+
+
+def tests_of_scripts():
+    """{name in ctest: the tiers of its builds}, from the lines "# tier: ..." of the scripts"""
+    found = {}
+    for path in glob.glob(os.path.join(ROOT, "tests/**/*.*"), recursive=True):
+        if not path.endswith((".sh", ".py")):
+            continue
+        name = identifier(os.path.relpath(path, os.path.join(ROOT, "tests")).removesuffix(".py"))
+        for other, tiers in re.findall(r"^# tier(?: (\w+))?: (.*)", read_text(path)[:4096], re.M):
+            found[other or name] = re.findall(r"=(\w+)", tiers)
+    for path in glob.glob(os.path.join(ROOT, "tests/fuzz/fuzz_*.c")):
+        found[os.path.basename(path)[:-2]] = found["fuzz_run_sh"]
+    return found
+
+
+def check_tiers(rows):
+    """Prints what is wrong with the tests that rows name, then a count; the exit status"""
+    programs, scripts = tests_of_programs(), tests_of_scripts()
+    exceptions, used, bad = {}, set(), []
+    for line in read_text(os.path.join(ROOT, "tests/mutants/long_only.txt")).splitlines():
+        if line and not line.startswith("#"):
+            name, _, reason = line.partition("\t")
+            exceptions[name] = reason
+    for row in rows:
+        tiers = []
+        for test in row.tests:
+            program, _, part = test.partition(":")
+            if program == "cuda":
+                made = programs["trainer_device"]
+            else:
+                made = programs.get(program, [])
+            its = [tier for name, tier in made if part in name] or scripts.get(test, [])
+            if not its:
+                bad.append(f"{row.where} {row.name}: there is no test {test}")
+            tiers += its
+        if tiers and not {"quick", "full"} & set(tiers):
+            used.add(row.name)
+            if not exceptions.get(row.name):
+                bad.append(f"{row.where} {row.name}: only the long tier runs {','.join(row.tests)}")
+    bad += [f"long_only.txt: {name}: no such row, or its tests are not in the long tier alone"
+            for name in exceptions if name not in used]
+    print("".join(line + "\n" for line in bad) + f"{len(rows)} rows, {len(used)} for the long tier alone, {len(bad)} wrong")
+    return 1 if bad else 0
+
+
 def copy_tree(to):
     """What git knows or would take, as it is now; files that did not change keep their times."""
     names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
@@ -103,7 +187,7 @@ def targets_of(tests):
     out = set()
     for test in (test.partition(":")[0] for test in tests):
         if test == "cuda":
-            out |= {"millrace-cuda", "cuda-double", "test_trainer"}
+            out |= {"millrace-cuda", "cuda-double", "test_trainer_device"}
         elif test.startswith("fuzz_"):
             out.add(test)
         elif test in ("known", "known_identities", "oracle", "held") or test.endswith("_sh"):
@@ -125,7 +209,7 @@ class Bed:
     def run(self, *command, limit=None, more=None):
         """(status, output); the status is -1 where it ran too long"""
         environment = {**os.environ, "MR_TEST_TIMEOUT": str(LIMIT // 4), "MR_TEST_FAIL_FAST": "1",
-                       "MR_TEST_SEED": "1", "LC_ALL": "C.UTF-8", "CCACHE_DISABLE": "1", **(more or {})}
+                       "MR_TEST_SEED": "1", "MR_TEST_TIER": "full", "LC_ALL": "C.UTF-8", "CCACHE_DISABLE": "1", **(more or {})}
         try:
             run = subprocess.run(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit, check=False)
@@ -158,7 +242,7 @@ class Bed:
             double = {"LD_LIBRARY_PATH": os.path.join(self.build, "tests", "cuda_double", "lib"),
                       "MILLRACE_CUDA_MODULE": os.path.join(self.build, "millrace-cuda.so"),
                       "MR_TEST_DEVICES": "cuda:0", "MR_DOUBLE_DELAY": "20"} if program == "cuda" else {}
-            program = "trainer" if double else program
+            program = "trainer_device" if double else program
             status, output = self.run(os.path.join(self.build, "tests", "test_" + program), "--filter=" + part,
                                       limit=LIMIT, more=double)
             if status == 2:
@@ -222,6 +306,7 @@ def main():
                         help="does not run all tests without a fault first")
     parser.add_argument("--list", action="store_true", help="prints the rows")
     parser.add_argument("--stale", action="store_true", help="only looks whether every row finds its text")
+    parser.add_argument("--tiers", action="store_true", help="only looks whether every row's tests run in CI")
     options = parser.parse_args()
     began = time.monotonic()
     rows = read_rows(options.only, options.file)
@@ -235,6 +320,8 @@ def main():
             print(f"STALE {row.where} {row.name}: {row.file}: {why}")
         print(f"{len(rows) - len(found)} rows apply, {len(found)} are stale")
         return 1 if found else 0
+    if options.tiers:
+        return check_tiers(rows)
     os.makedirs(options.dir, exist_ok=True)
     # Held until this process ends: two runs would plant faults into each other's copy.
     lock = open(os.path.join(options.dir, "lock"), "w", encoding="utf-8")

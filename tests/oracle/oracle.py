@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier oracle: plain=full
+# tier held: plain=full
 """Compares the program with a second implementation (model.py) on random expressions.
 
     oracle.py MILLRACE [--held PROGRAM] [--cases N] [--held-cases N] [--seed S] [--jobs N] [--only NUMBER]
@@ -9,7 +11,7 @@ Draws expressions with what they should print, and runs each with two of --threa
 each hundred (held.c), which holds values, errors, identities, cardinality and memory at once, over threads,
 blocks, rows asked for and chains of positions. TAP goes to $TAP_FILE,
 one test for each hundred cases. A failing case is printed with the number that draws it again
-(--seed S --only NUMBER). MR_TEST_SEED and MR_TEST_LONG=1 set the defaults.
+(--seed S --only NUMBER). MR_TEST_SEED and MR_TEST_TIER=long set the defaults.
 """
 import argparse
 import concurrent.futures
@@ -964,10 +966,10 @@ def main():
     parser = argparse.ArgumentParser(description="Compares the program with a second implementation.")
     parser.add_argument("program")
     parser.add_argument("--cases", type=int,
-                        default=3000 if os.environ.get("MR_TEST_LONG") == "1" else 300)
+                        default=3000 if os.environ.get("MR_TEST_TIER") == "long" else 300)
     parser.add_argument("--held", help="the program of held.c, which runs many graphs in one process")
     parser.add_argument("--held-cases", type=int,
-                        default=20000 if os.environ.get("MR_TEST_LONG") == "1" else 400)
+                        default=20000 if os.environ.get("MR_TEST_TIER") == "long" else 400)
     parser.add_argument("--seed", default=os.environ.get("MR_TEST_SEED", "1"))
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--only", type=int, help="this case of the seed and no other")

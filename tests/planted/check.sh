@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
+# tier: asan=quick tsan=quick
 # check.sh PROGRAM SANITIZERS: are the planted bugs caught that these sanitizers are for?
 program=$1
 case $2 in

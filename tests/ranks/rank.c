@@ -350,11 +350,11 @@ static mr_code run(const options *o, char **command, mr_status *st)
     mr__world *w = NULL;
     mr__ring *r = NULL;
     mr_code rc = mr_cluster_from_launcher(&c, st);
-    mr__world_opts opts = {.meeting = {.cluster = &c,
-                                       .facts = o->facts,
-                                       .n_facts = o->n_facts,
-                                       .connect_timeout_s = o->connect_timeout,
-                                       .sockets_only = o->tcp},
+    mr__world_opts opts = {.rendezvous = {.cluster = &c,
+                                          .facts = o->facts,
+                                          .n_facts = o->n_facts,
+                                          .connect_timeout_s = o->connect_timeout,
+                                          .sockets_only = o->tcp},
                            .peer_timeout_s = o->peer_timeout};
     if (rc == MR_OK)
         rc = mr__world_open(&w, &opts, st);

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pipeline/graph/dataset.h"
-#include "tests/trainer/collective_check.h"
+#include "tests/trainer/kit/collective_check.h"
 #include "trainer/loop/fit.h"
 
 static mr_code tensor(mr_array *t, mr_dtype type, int rank, int64_t rows, mr_status *st)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """kill -9 at random times under load: the dispatcher comes back with all that it acknowledged."""
 import json
 import os
@@ -8,7 +9,7 @@ import time
 import kit
 from kit import result
 
-seed, long = int(os.environ.get("MR_TEST_SEED", "1")), os.environ.get("MR_TEST_LONG", "0") == "1"
+seed, long = int(os.environ.get("MR_TEST_SEED", "1")), os.environ.get("MR_TEST_TIER") == "long"
 random.seed(seed)
 rounds = 60 if long else 12
 jobs, streams = 5, 16

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """A worker that `millrace service drain` takes out ends, also where the dispatcher is killed before the worker has
 heard of it; one that is started at its address serves; and the client notices nothing."""
 import os

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=full
 """Strangers on the dispatcher's port, by the hundred, while jobs are read: each connection ends with
 a line of the log, and nothing else notices."""
 import os

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=full
 """Strangers on a worker's local socket, and a worker that says wrong things of the memory it shares: each
 connection ends with a line of the log, and the streams go on."""
 import array

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """Dispatcher, workers and clients as processes that are killed and stopped at random times: what a client reads
 is what service="local" gives, byte for byte; in the modes without an order, every element as often as they promise.
 
@@ -386,7 +387,7 @@ def one(seed):
 def main():
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else int(os.environ.get("MR_TEST_SEED", "0")) or int(time.time())
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else (
-        200 if os.environ.get("MR_TEST_LONG") == "1" else 5 * len(KINDS) if "MR_TEST_SEED" in os.environ else 6)
+        200 if os.environ.get("MR_TEST_TIER") == "long" else 5 * len(KINDS) if "MR_TEST_SEED" in os.environ else 6)
     for i in range(7):
         with open(kit.path(f"lines-{i}.txt"), "w") as f:
             f.writelines(f"{i} {n} {n * n}\n" for n in range(3000 + 1000 * i))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """Dispatcher, two workers and a client as four hosts (network namespaces) at one switch, whose cables are pulled for
 a while, and where the kernel can do that, lose, delay and reorder packets: what the client reads is what
 service="local" gives, byte for byte. Skipped where namespaces cannot be made. Two of the troubles by default, all

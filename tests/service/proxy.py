@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """A proxy between dispatcher, workers and clients spoils their connections: what a client reads is what
 service="local" gives, byte for byte, or in dynamic mode every element once.
 
@@ -278,7 +279,7 @@ def one(seed):
 def main():
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else int(os.environ.get("MR_TEST_SEED", "1")) * 1000
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else (
-        60 if os.environ.get("MR_TEST_LONG") == "1" else 12 if "MR_TEST_SEED" in os.environ else 4)
+        60 if os.environ.get("MR_TEST_TIER") == "long" else 12 if "MR_TEST_SEED" in os.environ else 4)
     print(f"seed {seed}, {runs} runs")
     with ThreadPoolExecutor(4) as pool:
         for name, why in pool.map(one, range(seed, seed + runs)):

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
 """The dispatcher's status page as browsers, Prometheus and strangers meet it."""
 import concurrent.futures
 import fcntl

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/registry.h"
+#include "trainer/builtins.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "tests/fault.h"

@@ -3,26 +3,27 @@
  * rank that arrives last at an operation submits it for all, so that no engine ever waits for a
  * rank that does not come. */
 #include "trainer/collective/collective.h"
-#include "trainer/collective/collective_host.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "trainer/collective/collective_host.h"
 #include "trainer/collective/collective_impl.h"
 #include "trainer/collective/collective_processes.h"
 #include "trainer/collective/collective_ring.h"
 #include "trainer/collective/collective_times.h"
 #include "trainer/collective/ring/ring_sums.h"
+#include "trainer/device/device_modules_impl.h"
 #include "trainer/device/spin.h"
 #include "trainer/device/timeline_impl.h"
 
 enum {
-    IN_FLIGHT = 64,
+    IN_FLIGHT = 64, /* operations that a rank may be ahead */
     MAX_ENGINES = 16,
     MAX_USUAL = 1 << 20
-}; /* IN_FLIGHT: operations a rank may be ahead */
+};
 
 /* Operation number k lies in slot k % IN_FLIGHT. What it was launched with stays until all ranks
  * have started, and thereby waited for, what comes into the slot next. */
@@ -46,11 +47,11 @@ typedef struct usual {
 struct mr_collective {
     const mr_collective_backend *b;
     void *self;
-    mr_device *first;      /* rank 0's */
-    mr__ring *ring;        /* NULL: there are no other processes */
-    mr__engine_link *link; /* of an engine that reaches them itself; NULL: the ring does */
-    size_t total;          /* ranks of all processes */
-    usual *usual;          /* of the places of a step; with a link alone */
+    mr_device *first;        /* rank 0's */
+    mr__ring *ring;          /* NULL: there are no other processes */
+    mr__engine_guard *guard; /* of an engine that reaches them itself; NULL: the ring does */
+    size_t total;            /* ranks of all processes */
+    usual *usual;            /* of the places of a step; with a guard alone */
     size_t n_usual, usual_capacity, place;
     bool apart;          /* the first device cannot reach the memory of all others */
     mr__host_sums *host; /* made when it is first needed */
@@ -71,28 +72,54 @@ struct mr_collective {
     operation ops[IN_FLIGHT];
 };
 
+/* The engines of the library come first. */
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static const mr_collective_backend *engines[MAX_ENGINES] = {&mr__collective_one_device,
                                                             &mr__collective_local};
-static size_t n_engines = 2;
+static size_t n_engines = 2, n_from_modules;
 
-mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status *st)
+/* Under the lock. */
+static mr_code add_engine(const mr_collective_backend *b, mr_status *st)
 {
     if (b->abi != MR_COLLECTIVE_ABI)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "collective engine '%s' was built for interface %" PRIu32
                        ", this library has %d; use the module of the same release",
                        b->name, b->abi, MR_COLLECTIVE_ABI);
-    pthread_mutex_lock(&engines_lock);
-    mr_code rc = MR_OK;
-    for (size_t i = 0; i < n_engines && rc == MR_OK; i++)
+    for (size_t i = 0; i < n_engines; i++)
         if (strcmp(engines[i]->name, b->name) == 0)
-            rc = mr_fail(st, MR_ALREADY_EXISTS, "there is a collective engine '%s' already",
-                         b->name);
-    if (rc == MR_OK && n_engines == MAX_ENGINES)
-        rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "at most %d collective engines", MAX_ENGINES);
-    if (rc == MR_OK)
-        engines[n_engines++] = b;
+            return mr_fail(st, MR_ALREADY_EXISTS, "there is a collective engine '%s' already",
+                           b->name);
+    if (n_engines == MAX_ENGINES)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "at most %d collective engines", MAX_ENGINES);
+    engines[n_engines++] = b;
+    return MR_OK;
+}
+
+/* All engines, in the order of registration; returns their number. Modules register no engine
+ * themselves: those that were loaded since the last call are asked for theirs here. */
+static size_t list_engines(const mr_collective_backend *out[MAX_ENGINES])
+{
+    const mr_collective_backend *b;
+    mr_status refused;
+    mr_code rc = MR_OK;
+    pthread_mutex_lock(&engines_lock);
+    for (; rc == MR_OK && (b = mr__module_engine(n_from_modules)); n_from_modules++)
+        rc = add_engine(b, &refused);
+    size_t n = n_engines;
+    memcpy(out, engines, sizeof engines);
+    pthread_mutex_unlock(&engines_lock);
+    if (rc != MR_OK)
+        mr_log(MR_LOG_WARNING, "%s", refused.message);
+    return n;
+}
+
+mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status *st)
+{
+    const mr_collective_backend *before[MAX_ENGINES];
+    list_engines(before); /* those of modules were there first */
+    pthread_mutex_lock(&engines_lock);
+    mr_code rc = add_engine(b, st);
     pthread_mutex_unlock(&engines_lock);
     return rc;
 }
@@ -109,11 +136,9 @@ static mr_code choose_engine(const char *name, mr_device *const *devices, size_t
 {
     const mr_collective_backend *copy[MAX_ENGINES];
     char why[256] = "", refused[sizeof why] = "";
-    pthread_mutex_lock(&engines_lock);
-    /* Alone there is nothing to sum: the engines of this library need no set-up. */
-    size_t i = n == 1 && !name ? 2 : n_engines;
-    memcpy(copy, engines, sizeof copy);
-    pthread_mutex_unlock(&engines_lock);
+    size_t i = list_engines(copy);
+    if (n == 1 && !name) /* nothing to sum: the engines of this library need no set-up */
+        i = 2;
     while (i-- > 0) {
         if (name && strcmp(copy[i]->name, name) != 0)
             continue;
@@ -360,7 +385,7 @@ static bool needs_host(const mr_collective *c, const mr_collective_call *call)
  * NULL: the step ends. */
 static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status *st)
 {
-    char what[MR__MAX_CLAIM];
+    char what[MR__MAX_ANNOUNCEMENT];
     usual now = {.ends = !call};
     size_t place = c->place++;
     if (call) {
@@ -370,8 +395,8 @@ static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status
         snprintf(what, sizeof what, "ends its step");
     if (place < c->n_usual && c->usual[place].ends == now.ends &&
         (now.ends || is_same(&c->usual[place].call, call)))
-        return mr__world_claim(mr__ring_world(c->ring), what, true, st);
-    MR_TRY(mr__world_claim(mr__ring_world(c->ring), what, false, st));
+        return mr__world_announce(mr__ring_world(c->ring), what, true, st);
+    MR_TRY(mr__world_announce(mr__ring_world(c->ring), what, false, st));
     void *list = c->usual;
     mr_code rc = mr_grow(&list, &c->usual_capacity, place + 1, sizeof now, MAX_USUAL,
                          "the sums of a step", st);
@@ -392,7 +417,7 @@ static mr_code launch_next(mr_collective *c, operation *o, uint64_t number, mr_s
     for (size_t r = 0; r < c->n_ranks; r++)
         o->host = o->host || needs_host(c, &o->calls[r]);
     o->single = c->b->split > 0 && o->n < c->b->split;
-    if (c->link && moves_data(c, o->n))
+    if (c->guard && moves_data(c, o->n))
         MR_TRY(agree(c, &o->next, st));
     if (o->host && moves_data(c, o->n) && !c->host)
         MR_TRY(mr__host_sums_new(&c->host, c->first, c->n_ranks, c->ring, st));
@@ -602,7 +627,7 @@ static mr_code open_engine(mr_collective *c, mr_device *const *devices, mr_statu
         return c->b->open(devices, c->n_ranks, &c->self, st);
     if (c->b == &mr__collective_ring)
         return mr__collective_ring_engine(c->ring, devices, c->n_ranks, &c->self, st);
-    return mr__engine_link_new(&c->link, c->b, c->ring, devices, c->n_ranks, &c->self, st);
+    return mr__engine_guard_new(&c->guard, c->b, c->ring, devices, c->n_ranks, &c->self, st);
 }
 
 /* ring NULL: the ranks are all. */
@@ -642,13 +667,11 @@ mr_code mr_collective_new(mr_collective **out, const char *engine, mr_device *co
 
 const mr_collective_backend *mr__collective_find(const char *name)
 {
-    const mr_collective_backend *found = NULL;
-    pthread_mutex_lock(&engines_lock);
-    for (size_t i = 0; i < n_engines && !found; i++)
-        if (strcmp(engines[i]->name, name) == 0)
-            found = engines[i];
-    pthread_mutex_unlock(&engines_lock);
-    return found;
+    const mr_collective_backend *all[MAX_ENGINES];
+    for (size_t i = list_engines(all); i-- > 0;)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
+    return NULL;
 }
 
 mr_code mr__collective_over_processes(mr_collective **out, mr__ring *ring, const char *name,
@@ -667,9 +690,9 @@ void mr_collective_free(mr_collective *c)
         mr_stream_free(c->streams[r]);
     mr__sum_times_free(c->times);
     mr__host_sums_free(c->host);
-    if (c->link)
-        mr__world_claim_end(mr__ring_world(c->ring));
-    mr__engine_link_free(c->link);
+    if (c->guard)
+        mr__world_announce_end(mr__ring_world(c->ring));
+    mr__engine_guard_free(c->guard);
     if (c->self)
         c->b->close(c->self);
     for (size_t i = 0; i < IN_FLIGHT; i++) {

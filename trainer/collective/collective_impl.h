@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_COLLECTIVE_IMPL_H
 #define MR_TRAINER_COLLECTIVE_IMPL_H
-/* What a strategy does at the ends of a step. Every rank must have started the same operations. */
+/* A collective as a strategy drives it: every rank starts the same operations in a step. */
 #include "trainer/collective/collective.h"
 
 /* This rank starts no further operation in this step: a rank that waits for one fails. */
 void mr__collective_leave(mr_collective *c, size_t rank);
 /* After all ranks have left, before the next step.
- * errors   MR_FAILED_PRECONDITION: some rank started fewer operations than another · the engine's
- * */
+ * errors   MR_FAILED_PRECONDITION: some rank started fewer operations than another · those of the
+ *          engine */
 mr_code mr__collective_end_step(mr_collective *c, mr_status *st) MR_NODISCARD;
 /* Returns when all ranks have called it in this step: then all have started whatever they started
  * before, and those sums will come. errors: of the two above */

@@ -100,7 +100,7 @@ mr_code mr__engine_agree(mr__ring *ring, const char *name, mr_device *const *dev
 
 /* ---- the engine */
 
-struct mr__engine_link {
+struct mr__engine_guard {
     const mr_collective_backend *b;
     mr__world *world;
     void *self;
@@ -117,7 +117,7 @@ static mr_code is_well(void *world, mr_status *st)
 
 static void on_end(void *link)
 {
-    mr__engine_link *l = link;
+    mr__engine_guard *l = link;
     pthread_mutex_lock(&l->lock);
     l->ended = true;
     pthread_cond_broadcast(&l->moved);
@@ -127,7 +127,7 @@ static void on_end(void *link)
 /* A thread of its own, because whoever learns of the end holds the world, and an abort may wait. */
 static void *watch(void *link)
 {
-    mr__engine_link *l = link;
+    mr__engine_guard *l = link;
     pthread_mutex_lock(&l->lock);
     while (!l->ended && !l->closing)
         pthread_cond_wait(&l->moved, &l->lock);
@@ -167,16 +167,16 @@ static mr_code open_part(const mr_collective_backend *b, mr__ring *ring, mr_devi
     return rc;
 }
 
-mr_code mr__engine_link_new(mr__engine_link **out, const mr_collective_backend *b, mr__ring *ring,
-                            mr_device *const *devices, size_t n, void **self, mr_status *st)
+mr_code mr__engine_guard_new(mr__engine_guard **out, const mr_collective_backend *b, mr__ring *ring,
+                             mr_device *const *devices, size_t n, void **self, mr_status *st)
 {
     mr__world *w = mr__ring_world(ring);
-    mr__engine_link *l = mr_calloc(1, sizeof *l);
+    mr__engine_guard *l = mr_calloc(1, sizeof *l);
     mr_status why;
     mr_code rc = l ? open_part(b, ring, devices, n, self, &why)
                    : mr_fail_memory(&why, sizeof *l, "a collective");
     if (rc == MR_OK) {
-        *l = (mr__engine_link){.b = b, .world = w, .self = *self};
+        *l = (mr__engine_guard){.b = b, .world = w, .self = *self};
         pthread_mutex_init(&l->lock, NULL);
         pthread_cond_init(&l->moved, NULL);
         int err = pthread_create(&l->thread, NULL, watch, l);
@@ -196,7 +196,7 @@ mr_code mr__engine_link_new(mr__engine_link **out, const mr_collective_backend *
     return rc;
 }
 
-void mr__engine_link_free(mr__engine_link *l)
+void mr__engine_guard_free(mr__engine_guard *l)
 {
     if (!l)
         return;

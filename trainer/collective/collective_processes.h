@@ -19,9 +19,9 @@ mr_code mr__engine_agree(mr__ring *ring, const char *name, mr_device *const *dev
  * they would wait for a lost process for ever. Owned; to be freed before the engine is closed. The
  * ring must outlive both. A failure ends the world.
  * errors   the engine's · the world's */
-typedef struct mr__engine_link mr__engine_link;
-mr_code mr__engine_link_new(mr__engine_link **out, const mr_collective_backend *b, mr__ring *ring,
-                            mr_device *const *devices, size_t n, void **self,
-                            mr_status *st) MR_NODISCARD;
-void mr__engine_link_free(mr__engine_link *l); /* NULL: nothing */
+typedef struct mr__engine_guard mr__engine_guard;
+mr_code mr__engine_guard_new(mr__engine_guard **out, const mr_collective_backend *b, mr__ring *ring,
+                             mr_device *const *devices, size_t n, void **self,
+                             mr_status *st) MR_NODISCARD;
+void mr__engine_guard_free(mr__engine_guard *l); /* NULL: nothing */
 #endif

@@ -23,8 +23,8 @@ struct engine {
     mr__ring *ring;
     mr_device *first;
     bool unified; /* the host may touch device memory */
-    float
-        *staging; /* else: pinned, of capacity values; all operations use it, one after the other */
+    /* Else: pinned, of capacity values; all operations use it, one after the other. */
+    float *staging;
     size_t capacity;
     operation operations[OPERATIONS];
     pthread_mutex_t lock;

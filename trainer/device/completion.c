@@ -4,67 +4,66 @@
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/system/timed_wait.h"
 
-/* How often, about, a wait looks whether the streams are well. It must: a stream that has failed
- * runs nothing more, on CUDA not even a call back to the host, so nothing would end the wait. It
- * counts on no time-out otherwise: what lands signals. */
+/* About how often a wait checks the streams for errors. A failed stream runs nothing more, on CUDA
+ * not even a call back to the host, so nothing else would end the wait. */
 enum { LOOK_NS = 1000000000 };
 
-void mr__landing_init(mr__landing *l)
+void mr__completion_init(mr__completion *c)
 {
-    pthread_mutex_init(&l->lock, NULL);
-    mr__timed_cond_init(&l->moved);
-    l->under_way = 0;
-    l->landed_at = 0;
+    pthread_mutex_init(&c->lock, NULL);
+    mr__timed_cond_init(&c->moved);
+    c->under_way = 0;
+    c->done_at = 0;
 }
 
-void mr__landing_destroy(mr__landing *l)
+void mr__completion_destroy(mr__completion *c)
 {
-    pthread_cond_destroy(&l->moved);
-    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&c->moved);
+    pthread_mutex_destroy(&c->lock);
 }
 
-static void land(void *landing)
+static void complete(void *completion)
 {
-    mr__landing *l = landing;
-    pthread_mutex_lock(&l->lock);
-    if (--l->under_way == 0) {
-        l->landed_at = mr_iter_now();
-        pthread_cond_signal(&l->moved);
+    mr__completion *c = completion;
+    pthread_mutex_lock(&c->lock);
+    if (--c->under_way == 0) {
+        c->done_at = mr_iter_now();
+        pthread_cond_signal(&c->moved);
     }
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&c->lock);
 }
 
-static void land_here(void *args)
+static void complete_here(void *args)
 {
-    land(*(mr__landing **)args);
+    complete(*(mr__completion **)args);
 }
 
-mr_code mr__landing_expect(mr__landing *l, mr_stream *s, mr_status *st)
+mr_code mr__completion_expect(mr__completion *c, mr_stream *s, mr_status *st)
 {
-    pthread_mutex_lock(&l->lock);
-    l->under_way++;
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_lock(&c->lock);
+    c->under_way++;
+    pthread_mutex_unlock(&c->lock);
     /* A kernel, where that is a function of the host, does not wake the stream as a call does. */
-    mr_code rc = s->backend->launch ? mr_stream_launch(s, land_here, &l, sizeof l, st)
-                                    : mr_stream_host_call(s, land, l, st);
+    mr_code rc = s->backend->launch ? mr_stream_launch(s, complete_here, &c, sizeof c, st)
+                                    : mr_stream_host_call(s, complete, c, st);
     if (rc != MR_OK)
-        land(l);
+        complete(c);
     return rc;
 }
 
-bool mr__landing_is_clear(mr__landing *l)
+bool mr__completion_is_done(mr__completion *c)
 {
-    pthread_mutex_lock(&l->lock);
-    bool clear = l->under_way == 0;
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_lock(&c->lock);
+    bool clear = c->under_way == 0;
+    pthread_mutex_unlock(&c->lock);
     return clear;
 }
 
-double mr__landing_time(mr__landing *l)
+double mr__completion_time(mr__completion *c)
 {
-    pthread_mutex_lock(&l->lock);
-    double at = l->under_way == 0 ? l->landed_at : (double)INFINITY;
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_lock(&c->lock);
+    double at = c->under_way == 0 ? c->done_at : (double)INFINITY;
+    pthread_mutex_unlock(&c->lock);
     return at;
 }
 
@@ -75,13 +74,13 @@ static mr_code look(mr_stream *const *streams, size_t n, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__landing_await(mr__landing *l, mr_stream *const *streams, size_t n, mr_status *st)
+mr_code mr__completion_await(mr__completion *c, mr_stream *const *streams, size_t n, mr_status *st)
 {
     mr_code rc = MR_OK;
-    pthread_mutex_lock(&l->lock);
-    while (l->under_way > 0 && rc == MR_OK)
-        if (!mr__cond_wait_for(&l->moved, &l->lock, LOOK_NS))
+    pthread_mutex_lock(&c->lock);
+    while (c->under_way > 0 && rc == MR_OK)
+        if (!mr__cond_wait_for(&c->moved, &c->lock, LOOK_NS))
             rc = look(streams, n, st);
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&c->lock);
     return rc;
 }

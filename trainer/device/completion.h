@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LANDING_H
-#define MR_TRAINER_LANDING_H
-/* How the host learns that what it submitted to several streams has come to its end, without a call
- * that synchronises with a device: each stream calls back at that place.
+#ifndef MR_TRAINER_COMPLETION_H
+#define MR_TRAINER_COMPLETION_H
+/* Completion of work submitted to several streams, without a call that synchronises with a device:
+ * each stream calls back when it gets there.
  *
  * thread   expect: any; await: one at a time */
 #include <pthread.h>
 #include "trainer/device/device.h"
 
-typedef struct mr__landing {
+typedef struct mr__completion {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     size_t under_way;
-    double landed_at; /* mr_iter_now, when the last of it landed */
-} mr__landing;
+    double done_at; /* mr_iter_now, when the last of it completed */
+} mr__completion;
 
-void mr__landing_init(mr__landing *l);
-void mr__landing_destroy(mr__landing *l); /* nothing may be under way */
-/* What is in the stream now is expected to land, when somebody has flushed the stream. */
-mr_code mr__landing_expect(mr__landing *l, mr_stream *s, mr_status *st) MR_NODISCARD;
-bool mr__landing_is_clear(mr__landing *l);
-/* When the last of it landed, in mr_iter_now's seconds; of one that is not clear: infinity. */
-double mr__landing_time(mr__landing *l);
-/* Waits until all that was expected has landed. errors: that of one of the streams, after which it
- * never may */
-mr_code mr__landing_await(mr__landing *l, mr_stream *const *streams, size_t n,
-                          mr_status *st) MR_NODISCARD;
+void mr__completion_init(mr__completion *c);
+void mr__completion_destroy(mr__completion *c); /* nothing may be under way */
+/* Expects the completion of all work submitted to s so far; the stream must be flushed. */
+mr_code mr__completion_expect(mr__completion *c, mr_stream *s, mr_status *st) MR_NODISCARD;
+bool mr__completion_is_done(mr__completion *c);
+/* When the last of it completed, in mr_iter_now's seconds; infinity while some is under way. */
+double mr__completion_time(mr__completion *c);
+/* Waits until all expected work has completed. errors: that of one of the streams, whose work may
+ * never complete then */
+mr_code mr__completion_await(mr__completion *c, mr_stream *const *streams, size_t n,
+                             mr_status *st) MR_NODISCARD;
 #endif

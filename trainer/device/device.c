@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/device/cpu/device_cpu.h"
+#include "trainer/builtins.h"
 #include "trainer/device/device_modules_impl.h"
 #include "trainer/device/math.h"
 #include "trainer/device/timeline_impl.h"
@@ -24,8 +24,26 @@ struct mr_event {
 };
 
 static pthread_mutex_t kinds_lock = PTHREAD_MUTEX_INITIALIZER;
-static const mr_device_backend *kinds[MAX_KINDS] = {&mr__device_cpu};
-static size_t n_kinds = 1;
+static const mr_device_backend *registered[MAX_KINDS];
+static size_t n_registered;
+
+/* The kinds of the library, then the registered ones; returns their number. Under the lock. */
+static size_t list_locked(const mr_device_backend *out[MAX_KINDS])
+{
+    size_t n = 0;
+    for (; mr__builtin_devices[n]; n++)
+        out[n] = mr__builtin_devices[n];
+    memcpy(out + n, registered, n_registered * sizeof *registered);
+    return n + n_registered;
+}
+
+static size_t list_kinds(const mr_device_backend *out[MAX_KINDS])
+{
+    pthread_mutex_lock(&kinds_lock);
+    size_t n = list_locked(out);
+    pthread_mutex_unlock(&kinds_lock);
+    return n;
+}
 
 /* Every slot that has no meaning when it is empty. */
 static bool is_complete(const mr_device_backend *b)
@@ -48,33 +66,32 @@ mr_code mr_device_backend_register(const mr_device_backend *b, mr_status *st)
     if (!is_complete(b))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "device module '%s' lacks a function that the interface needs", b->kind);
-    pthread_mutex_lock(&kinds_lock);
+    const mr_device_backend *kinds[MAX_KINDS];
     mr_code rc = MR_OK;
-    for (size_t i = 0; i < n_kinds && rc == MR_OK; i++)
+    pthread_mutex_lock(&kinds_lock);
+    size_t n = list_locked(kinds);
+    for (size_t i = 0; i < n && rc == MR_OK; i++)
         if (strcmp(kinds[i]->kind, b->kind) == 0)
             rc = mr_fail(st, MR_ALREADY_EXISTS, "device kind '%s' is registered already", b->kind);
-    if (rc == MR_OK && n_kinds == MAX_KINDS)
+    if (rc == MR_OK && n == MAX_KINDS)
         rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "at most %d kinds of devices", MAX_KINDS);
     if (rc == MR_OK)
-        kinds[n_kinds++] = b;
+        registered[n_registered++] = b;
     pthread_mutex_unlock(&kinds_lock);
     return rc;
 }
 
 void mr_device_each(void (*fn)(void *ctx, const char *kind, size_t n, const char *why), void *ctx)
 {
-    const mr_device_backend *copy[MAX_KINDS];
+    const mr_device_backend *kinds[MAX_KINDS];
     const char *kind, *reason;
     mr__device_modules_load();
-    pthread_mutex_lock(&kinds_lock);
-    size_t n = n_kinds;
-    memcpy(copy, kinds, sizeof copy);
-    pthread_mutex_unlock(&kinds_lock);
+    size_t n = list_kinds(kinds);
     for (size_t i = 0; i < n; i++) {
         char why[256] = "";
         size_t count = 0;
-        copy[i]->probe(&count, why, sizeof why);
-        fn(ctx, copy[i]->kind, count, why);
+        kinds[i]->probe(&count, why, sizeof why);
+        fn(ctx, kinds[i]->kind, count, why);
     }
     for (unsigned i = 0; (kind = mr__device_module_missing(i, &reason)); i++)
         fn(ctx, kind, 0, reason);
@@ -84,29 +101,24 @@ void mr_device_each_library(void (*fn)(void *ctx, const char *kind, const char *
                                        const char *version),
                             void *ctx)
 {
-    const mr_device_backend *copy[MAX_KINDS];
+    const mr_device_backend *kinds[MAX_KINDS];
     mr_device_library libraries[8];
     mr__device_modules_load();
-    pthread_mutex_lock(&kinds_lock);
-    size_t n = n_kinds;
-    memcpy(copy, kinds, sizeof copy);
-    pthread_mutex_unlock(&kinds_lock);
+    size_t n = list_kinds(kinds);
     for (size_t i = 0; i < n; i++) {
-        size_t found = copy[i]->libraries(libraries, 8);
+        size_t found = kinds[i]->libraries(libraries, 8);
         for (size_t k = 0; k < found; k++)
-            fn(ctx, copy[i]->kind, libraries[k].name, libraries[k].version);
+            fn(ctx, kinds[i]->kind, libraries[k].name, libraries[k].version);
     }
 }
 
 static const mr_device_backend *find_kind(const char *name, size_t len)
 {
-    const mr_device_backend *found = NULL;
-    pthread_mutex_lock(&kinds_lock);
-    for (size_t i = 0; i < n_kinds; i++)
+    const mr_device_backend *kinds[MAX_KINDS];
+    for (size_t i = list_kinds(kinds); i-- > 0;)
         if (strlen(kinds[i]->kind) == len && memcmp(kinds[i]->kind, name, len) == 0)
-            found = kinds[i];
-    pthread_mutex_unlock(&kinds_lock);
-    return found;
+            return kinds[i];
+    return NULL;
 }
 
 /* Splits "cpu:12"; false: not of that form. */

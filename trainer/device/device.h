@@ -6,9 +6,9 @@
  * on an accelerator.
  *
  * A device is *logical*: "cpu:0" and "cpu:1" are two devices of one processor, each with threads
- * and memory of its own. A stream is a queue of commands that run in order, concurrently with
- * the host and with other streams. An event is a mark in a stream that other
- * streams and the host can wait for:
+ * and memory of its own. A stream is a queue of commands that run in order, concurrently with the
+ * host and with other streams. An event is a mark in a stream that other streams and the host can
+ * wait for:
  *
  *     copy stream     copy(slot) --record(arrived)
  *                                        \

@@ -26,6 +26,20 @@ static const mr_module_host host = {
     .device_name = mr_device_name,
 };
 
+/* Engines of loaded modules, for the collective to fetch: devices do not depend on it. */
+enum { MAX_ENGINES = 16 };
+static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct mr_collective_backend *engines[MAX_ENGINES];
+static size_t n_engines;
+
+const struct mr_collective_backend *mr__module_engine(size_t i)
+{
+    pthread_mutex_lock(&engines_lock);
+    const struct mr_collective_backend *b = i < n_engines ? engines[i] : NULL;
+    pthread_mutex_unlock(&engines_lock);
+    return b;
+}
+
 static mr_code take(const mr_module *m, const char *path, mr_status *st)
 {
     if (!m || m->abi != MR_DEVICE_ABI)
@@ -34,7 +48,11 @@ static mr_code take(const mr_module *m, const char *path, mr_status *st)
                        "the program",
                        path);
     MR_TRY(mr_device_backend_register(m->devices, st));
-    return m->collective ? mr_collective_backend_register(m->collective, st) : MR_OK;
+    pthread_mutex_lock(&engines_lock);
+    if (m->collective && n_engines < MAX_ENGINES)
+        engines[n_engines++] = m->collective;
+    pthread_mutex_unlock(&engines_lock);
+    return MR_OK;
 }
 
 mr_code mr_device_module_load(const char *path, mr_status *st)

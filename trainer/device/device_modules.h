@@ -13,8 +13,8 @@
  *
  * thread   any
  * since    0.1 */
+#include <stdarg.h>
 #include "../../pipeline/log.h"
-#include "../collective/collective.h"
 #include "device.h"
 
 #ifdef __cplusplus
@@ -36,7 +36,7 @@ typedef struct mr_module_host {
 typedef struct mr_module {
     uint32_t abi;
     const mr_device_backend *devices;
-    const mr_collective_backend *collective; /* NULL: none */
+    const struct mr_collective_backend *collective; /* collective.h; NULL: none */
 } mr_module;
 
 /* The one symbol that a module exports. host stays valid as long as the process. Returns NULL if

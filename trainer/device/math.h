@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_MATH_H
 #define MR_TRAINER_MATH_H
-/* The numeric operations of a kind of device: what layers, losses, metrics and optimizers are made
- * of. One table a kind; the same rules for all of it:
+/* The numeric operations of a kind of device, on which layers, losses, metrics and optimizers are
+ * built. Each kind has one table of them. Every operation obeys these rules:
  *
- * order      An operation is submitted to a stream and runs in its order. The call returns at once;
- *            the struct it is given may be gone then. It never waits for a device.
- * pointers   Device memory of the stream's device (or, in `reduce`, memory that it can reach), at
- *            least as aligned as the values. NULL only where it is said. Operands do not overlap
- *            unless it is said that they may be the same.
+ * order      An operation is submitted to a stream and runs in stream order. The call returns at
+ *            once and never waits for a device; its argument struct may be reused immediately.
+ * pointers   Point to memory of the stream's device (in `reduce`, to memory that it can reach) and
+ *            are at least as aligned as the values. NULL is allowed only where stated. Operands do
+ *            not overlap unless the comment says that they may be the same.
  * layout     Row major and dense. Images are [n, height, width, channels].
- * types      float32 but where another type is written; accumulators and results of sums are
- *            float64. Values within an operation may be rounded as float32 code is, fused or not,
- *            in any order of summation, and denormal numbers may be taken for 0; NaN and infinity
- *            go the way of the formula.
- * bits       The same call with the same values on the same kind of device gives the same bits,
- * each
- *            time: no atomic sums of floats. Replicas that hold the same bits would part otherwise.
- * writing    "Overwrites": what was there does not matter, NaN included. "Adds to": reads and
- * writes. empty      Sizes may be 0 (rows of an empty slice): overwriting sums write 0, everything
- * else does
- *            nothing, and pointers to nothing may be NULL.
- * errors     Sizes are right by contract of the caller, who checks; a back end refuses what it
- *            cannot do with MR_UNIMPLEMENTED, which says what, and failing memory with
- *            MR_RESOURCE_EXHAUSTED. After an error nothing was submitted.
- * scratch    A back end takes what it needs in stream order, and keeps plans by shape.
+ * types      float32 unless another type is given; accumulators and results of sums are float64.
+ *            Values inside an operation may be rounded as float32 code is, fused or not, in any
+ *            order of summation, and denormal numbers may be flushed to 0; NaN and infinity follow
+ *            the formula.
+ * bits       The same call with the same values on the same kind of device returns the same bits
+ *            each time, so there are no atomic sums of floats. Otherwise replicas that hold the
+ *            same bits would diverge.
+ * writing    "Overwrites" ignores the previous contents, NaN included. "Adds to" reads them and
+ *            writes the sum.
+ * empty      Sizes may be 0 (rows of an empty slice): overwriting sums write 0, every other
+ *            operation does nothing, and pointers to no values may be NULL.
+ * errors     The caller guarantees that sizes are right. A back end refuses what it cannot do with
+ *            MR_UNIMPLEMENTED, naming it, and fails with MR_RESOURCE_EXHAUSTED if memory runs out.
+ *            After an error nothing was submitted.
+ * scratch    A back end allocates scratch memory in stream order and may cache plans by shape.
  *
  * thread   one at a time per stream
  * since    0.1 */

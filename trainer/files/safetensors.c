@@ -7,7 +7,9 @@
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
+#include "trainer/files/safetensors_impl.h"
+#include "trainer/files/saved_files.h"
 
 /* The format's own limit on headers. */
 enum { MAX_HEADER = 100000000, MAX_TENSORS = 1 << 20, LENGTH_BYTES = 8, CHECKSUM = 9 };
@@ -416,8 +418,7 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     return rc;
 }
 
-mr_code mr__safetensors_put(mr_atomic_file *f, const mr_named_tensor *tensors, size_t n,
-                            mr_status *st)
+static mr_code put(mr_atomic_file *f, const mr_named_tensor *tensors, size_t n, mr_status *st)
 {
     char *header;
     size_t size;
@@ -434,5 +435,30 @@ mr_code mr_safetensors_write(const char *path, const mr_named_tensor *tensors, s
 {
     mr_atomic_file *f;
     MR_TRY(mr_atomic_file_open(&f, path, NULL, st));
-    return mr_atomic_file_close(f, mr__safetensors_put(f, tensors, n, st), st);
+    return mr_atomic_file_close(f, put(f, tensors, n, st), st);
+}
+
+mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
+                         size_t n, mr_status *st)
+{
+    mr_atomic_file *f;
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr_atomic_file_open(&f, path, &mr__of_new_directory, st);
+    if (rc == MR_OK)
+        rc = mr_atomic_file_close(f, put(f, t, n, st), st);
+    mr_free(path);
+    return rc;
+}
+
+mr_code mr__load_tensors(const char *directory, const char *name, mr_safetensors **out,
+                         mr_status *st)
+{
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr_safetensors_open(out, path, st);
+    mr_free(path);
+    return rc;
 }

@@ -11,7 +11,8 @@
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/batch.h"
 #include "pipeline/params/param.h"
-#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
+#include "trainer/files/saved_files.h"
 #include "trainer/strategy/strategy_impl.h"
 
 enum { BLOCK_ROWS = 1024 };

@@ -8,7 +8,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/loop/callback_impl.h"
 #include "trainer/objectives/optimizer.h"
-#include "trainer/registry.h"
+#include "trainer/builtins.h"
 #include "trainer/exchange/saved_model.h"
 
 enum { MAX_PAIRS = 1 << 20 };

@@ -2,7 +2,8 @@
 #ifndef MR_TRAINER_CALLBACK_DESC_H
 #define MR_TRAINER_CALLBACK_DESC_H
 /* A callback that text can name is data: a descriptor with a table of parameters and functions.
- * Those of the library are one file each in trainer/callbacks/; mr_callback_register adds others.
+ * Those of the library are one file each in trainer/loop/callbacks/; mr_callback_register adds
+ * others.
  *
  * thread   the functions: the thread that called mr_fit
  * since    0.1 */

@@ -4,7 +4,8 @@
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
 
 static const char weights_name[] = "callbacks.safetensors";
 

@@ -7,13 +7,15 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/version.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/device/timeline_impl.h"
+#include "trainer/exchange/checkpoint_state.h"
+#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
 #include "trainer/loop/fit_loop.h"
-#include "trainer/objectives/metric_impl.h"
 #include "trainer/model/model_impl.h"
+#include "trainer/objectives/metric_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
 #include "trainer/strategy/strategy_impl.h"
-#include "trainer/device/timeline_impl.h"
 
 static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.json",
                   latest_name[] = "checkpoint";
@@ -209,7 +211,7 @@ static json_t *values_json(const mr_train_event *e)
 }
 
 /* Of several outputs; false: no memory. */
-static bool add_output_sums(const mr__loop *x, json_t *root)
+static bool add_output_sums(const mr__fit_loop *x, json_t *root)
 {
     json_t *sums = json_array();
     bool well = sums != NULL;
@@ -226,7 +228,7 @@ static bool add_output_sums(const mr__loop *x, json_t *root)
 static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
                           size_t workers, json_t *sums, mr_status *st)
 {
-    const mr__loop *x = e->loop;
+    const mr__fit_loop *x = e->loop;
     json_t *callbacks;
     MR_TRY(mr__remember(e->opts, e->model, directory, &callbacks, st));
     double loss = x->rows > 0 ? x->loss_sum / (double)x->rows : 0;
@@ -575,7 +577,7 @@ static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
 
 static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
 {
-    mr__loop *loop = e->loop;
+    mr__fit_loop *loop = e->loop;
     const mr__train_state *s = &x->state;
     MR_TRY(mr_saved_load(x->saved, e->model, st));
     MR_TRY(write_slots(e, x, st));

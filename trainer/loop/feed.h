@@ -2,9 +2,9 @@
 #ifndef MR_TRAINER_FEED_H
 #define MR_TRAINER_FEED_H
 /* The steps of a dataset, one ahead: while the replicas work on one, the next is pulled and staged.
- * The dataset is distributed over workers and replicas as shard/ does it; workers agree on how many
- * rows each step has, and on the end. An error of the pipeline comes
- * after the batches before it. */
+ * The dataset is distributed over workers and replicas by shard/distribute; workers agree on the
+ * number of rows of each step, and on the end. An error of the pipeline is reported after the
+ * batches before it. */
 #include "shard/distribute/distribute.h"
 #include "trainer/loop/fit.h"
 #include "trainer/strategy/staging.h"

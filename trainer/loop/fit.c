@@ -7,21 +7,24 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/files/glob.h"
+#include "pipeline/formats/shards/data_files.h"
+#include "pipeline/graph/rewrite.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/model/check_replicas.h"
 #include "trainer/objectives/class_weights.h"
 #include "trainer/loop/fit_loop.h"
-#include "trainer/servers/remote_steps.h"
 #include "trainer/device/timeline_impl.h"
+#include "trainer/strategy/strategy_impl.h"
 
-static float mean_loss(const mr__loop *x)
+static float mean_loss(const mr__fit_loop *x)
 {
     return x->rows > 0 ? (float)(x->loss_sum / (double)x->rows) : 0;
 }
 
 /* Of all outputs that have a loss: sums / rows. */
-static mr_output_losses output_losses(const mr__loop *x, const double *sums, int64_t rows)
+static mr_output_losses output_losses(const mr__fit_loop *x, const double *sums, int64_t rows)
 {
     mr_output_losses l = {.n = 0};
     for (size_t k = 0; k < x->run.n_outputs && x->run.n_outputs > 1; k++) {
@@ -33,12 +36,12 @@ static mr_output_losses output_losses(const mr__loop *x, const double *sums, int
     return l;
 }
 
-static mr_output_losses mean_output_losses(const mr__loop *x)
+static mr_output_losses mean_output_losses(const mr__fit_loop *x)
 {
     return output_losses(x, x->output_sums, x->rows);
 }
 
-static void add_loss(mr__loop *x, const mr__step_result *s)
+static void add_loss(mr__fit_loop *x, const mr__step_result *s)
 {
     x->loss_sum += s->loss * (double)s->rows;
     for (size_t k = 0; k < x->run.n_outputs; k++)
@@ -49,7 +52,7 @@ static void add_loss(mr__loop *x, const mr__step_result *s)
     x->last_outputs = output_losses(x, s->losses, 1);
 }
 
-static mr_code reset_means(mr__loop *x, mr_status *st)
+static mr_code reset_means(mr__fit_loop *x, mr_status *st)
 {
     x->loss_sum = 0;
     memset(x->output_sums, 0, sizeof x->output_sums);
@@ -180,7 +183,7 @@ static mr_code call_one(const mr_callback *c, moment m, const mr_train_event *e,
 }
 
 /* Calls every callback; one that returns MR_END stops training after all were called. */
-static mr_code call(mr__loop *x, moment m, const mr_train_event *e, mr_status *st)
+static mr_code call(mr__fit_loop *x, moment m, const mr_train_event *e, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     for (size_t k = 0; k < N_TURNS * o->n_callbacks; k++) {
@@ -197,14 +200,14 @@ static mr_code call(mr__loop *x, moment m, const mr_train_event *e, mr_status *s
 }
 
 /* After a checkpoint was restored. */
-static mr_code recall(mr__loop *x, mr_status *st)
+static mr_code recall(mr__fit_loop *x, mr_status *st)
 {
     mr_code rc = mr__recall(&x->recalled, x->run.opts, st);
     x->stop = x->stop || rc == MR_END;
     return rc == MR_END ? MR_OK : rc;
 }
 
-static void warn_of_nan(mr__loop *x, const mr__step_result *s)
+static void warn_of_nan(mr__fit_loop *x, const mr__step_result *s)
 {
     if (x->saw_nan || !isnan(x->last_loss))
         return;
@@ -216,7 +219,7 @@ static void warn_of_nan(mr__loop *x, const mr__step_result *s)
 }
 
 /* The results of the earliest step that has none yet. */
-static mr_code take_result(mr__loop *x, const mr_train_event *now, mr_status *st)
+static mr_code take_result(mr__fit_loop *x, const mr_train_event *now, mr_status *st)
 {
     const mr__step_result *s;
     mr_train_event e = *now;
@@ -232,7 +235,7 @@ static mr_code take_result(mr__loop *x, const mr_train_event *now, mr_status *st
 }
 
 /* Takes the results that are there, and waits until at most n steps have none. */
-static mr_code take_results(mr__loop *x, const mr_train_event *now, size_t n, mr_status *st)
+static mr_code take_results(mr__fit_loop *x, const mr_train_event *now, size_t n, mr_status *st)
 {
     while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run))
         MR_TRY(take_result(x, now, st));
@@ -240,19 +243,19 @@ static mr_code take_results(mr__loop *x, const mr_train_event *now, size_t n, mr
 }
 
 /* Steps of one execution: whether the step is the first, or the last, of them. */
-static bool begins_execution(const mr__loop *x, const mr_train_event *e)
+static bool begins_execution(const mr__fit_loop *x, const mr_train_event *e)
 {
     int64_t n = x->run.opts->steps_per_execution;
     return n < 2 || (e->epoch_step - 1) % n == 0;
 }
 
-static bool ends_execution(const mr__loop *x, const mr_train_event *e, bool last)
+static bool ends_execution(const mr__fit_loop *x, const mr_train_event *e, bool last)
 {
     int64_t n = x->run.opts->steps_per_execution;
     return n < 2 || last || e->epoch_step % n == 0;
 }
 
-static bool is_saved(const mr__loop *x, const mr_train_event *e)
+static bool is_saved(const mr__fit_loop *x, const mr_train_event *e)
 {
     bool saved = false;
     for (size_t i = 0; i < x->run.opts->n_callbacks; i++) {
@@ -262,7 +265,7 @@ static bool is_saved(const mr__loop *x, const mr_train_event *e)
     return saved;
 }
 
-static mr_code check_form(mr__loop *x, mr_dataset *ds, const char *what, mr_status *st)
+static mr_code check_form(mr__fit_loop *x, mr_dataset *ds, const char *what, mr_status *st)
 {
     mr_code rc = ds ? mr__run_check_form(&x->run, ds, st) : MR_OK;
     if (rc != MR_OK)
@@ -279,7 +282,7 @@ static mr_code check_weights(const mr__run *x, mr_status *st)
 }
 
 /* Before the first step: what is read after it shall not be what training is lost by. */
-static mr_code check_start(mr__loop *x, mr_status *st)
+static mr_code check_start(mr__fit_loop *x, mr_status *st)
 {
     if (x->checked)
         return MR_OK;
@@ -291,7 +294,7 @@ static mr_code check_start(mr__loop *x, mr_status *st)
 }
 
 /* Submits the batch taken. fetches: another follows in this epoch. */
-static mr_code submit(mr__loop *x, mr_train_event *e, bool fetches, mr_status *st)
+static mr_code submit(mr__fit_loop *x, mr_train_event *e, bool fetches, mr_status *st)
 {
     mr_code rc = check_start(x, st);
     if (rc == MR_OK)
@@ -306,13 +309,13 @@ static mr_code submit(mr__loop *x, mr_train_event *e, bool fetches, mr_status *s
     return before == MR_OK ? rc : before;
 }
 
-static void set_times(const mr__loop *x, mr_train_event *e)
+static void set_times(const mr__fit_loop *x, mr_train_event *e)
 {
     e->seconds = mr_iter_now() - x->began;
     e->waited_seconds = x->run.waited;
 }
 
-static mr_code train_step(mr__loop *x, mr_train_event *e, mr_status *st)
+static mr_code train_step(mr__fit_loop *x, mr_train_event *e, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     bool last = ++e->step == o->steps || x->run.feed.stopping;
@@ -353,7 +356,7 @@ static void abandon(mr_strategy *s, mr_code rc, const mr_status *st)
 }
 
 /* Adds up what there is; waits until at most n steps have no results. */
-static mr_code add_losses(mr__loop *x, size_t n, mr_status *st)
+static mr_code add_losses(mr__fit_loop *x, size_t n, mr_status *st)
 {
     while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run)) {
         const mr__step_result *s;
@@ -363,7 +366,7 @@ static mr_code add_losses(mr__loop *x, size_t n, mr_status *st)
     return MR_OK;
 }
 
-static mr_code evaluate_steps(mr__loop *x, mr_fit_result *result, mr_status *st)
+static mr_code evaluate_steps(mr__fit_loop *x, mr_fit_result *result, mr_status *st)
 {
     mr_code rc;
     if (!x->checked)
@@ -389,7 +392,7 @@ static mr_code evaluate_steps(mr__loop *x, mr_fit_result *result, mr_status *st)
 }
 
 /* checked: the weights are the same on all workers. */
-static mr_code evaluate(mr__loop *x, mr_dataset *ds, mr_fit_result *result, mr_status *st)
+static mr_code evaluate(mr__fit_loop *x, mr_dataset *ds, mr_fit_result *result, mr_status *st)
 {
     mr_code rc = mr__run_open(&x->run, ds, st);
     if (rc == MR_OK)
@@ -399,7 +402,7 @@ static mr_code evaluate(mr__loop *x, mr_dataset *ds, mr_fit_result *result, mr_s
     return rc;
 }
 
-static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
+static mr_code validate(mr__fit_loop *x, mr_fit_result *made, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     mr_iterator_opts run = o->iterator ? *o->iterator : (mr_iterator_opts){0};
@@ -414,8 +417,8 @@ static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
                        .auto_shard = o->auto_shard,
                        .staging_depth = o->staging_depth,
                        .no_cuda_graph = o->no_cuda_graph};
-    mr__loop v = {.run = {.s = x->run.s, .m = x->run.m, .loss = x->run.loss, .opts = &how},
-                  .checked = true};
+    mr__fit_loop v = {.run = {.s = x->run.s, .m = x->run.m, .loss = x->run.loss, .opts = &how},
+                      .checked = true};
     mr__span *span = mr__span_begin(MR_SPAN_WORK, "validation");
     mr__timeline_place was = mr__timeline_enter((mr__timeline_place){.t = NULL});
     mr_code rc = evaluate(&v, o->validation, made, st);
@@ -426,7 +429,7 @@ static mr_code validate(mr__loop *x, mr_fit_result *made, mr_status *st)
     return rc;
 }
 
-static mr_code remember_epoch(mr__loop *x, const mr_train_event *e, mr_status *st)
+static mr_code remember_epoch(mr__fit_loop *x, const mr_train_event *e, mr_status *st)
 {
     mr_history *h = x->run.opts->history;
     char name[128];
@@ -440,7 +443,7 @@ static mr_code remember_epoch(mr__loop *x, const mr_train_event *e, mr_status *s
     return MR_OK;
 }
 
-static mr_code end_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
+static mr_code end_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
 {
     mr_fit_result validation;
     x->between = true;
@@ -463,7 +466,7 @@ static mr_code end_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
 }
 
 /* The next batch; MR_END: the epoch is over. */
-static mr_code take(mr__loop *x, const mr_train_event *e, mr_status *st)
+static mr_code take(mr__fit_loop *x, const mr_train_event *e, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     if (x->stop || (o->steps_per_epoch && e->epoch_step >= o->steps_per_epoch))
@@ -489,7 +492,7 @@ static mr_code take(mr__loop *x, const mr_train_event *e, mr_status *st)
     return earlier == MR_OK ? rc : earlier;
 }
 
-static mr_code begin_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
+static mr_code begin_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
 {
     x->between = false;
     if (x->resumed)
@@ -510,7 +513,7 @@ static mr_code begin_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
 }
 
 /* One pass over the data, or steps_per_epoch, or what the limit on steps leaves of it. */
-static mr_code train_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
+static mr_code train_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
 {
     mr_code rc;
     MR_TRY(begin_epoch(x, e, st));
@@ -519,7 +522,7 @@ static mr_code train_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
     if (rc != MR_END)
         return rc;
     MR_TRY(take_results(x, e, 0, st));
-    if (!x->run.remote && x->run.opts->steps_per_epoch &&
+    if (!x->run.stepper->reads_apart && x->run.opts->steps_per_epoch &&
         x->run.opts->steps_per_epoch == e->epoch_step && x->run.steps_in_pass == e->epoch_step)
         x->pass_over = true;
     if (x->rows == 0 && !x->stop)
@@ -529,7 +532,8 @@ static mr_code train_epoch(mr__loop *x, mr_train_event *e, mr_status *st)
     return x->rows > 0 ? end_epoch(x, e, st) : MR_OK;
 }
 
-static mr_code train_epochs(mr__loop *x, mr_train_event *e, mr_fit_result *result, mr_status *st)
+static mr_code train_epochs(mr__fit_loop *x, mr_train_event *e, mr_fit_result *result,
+                            mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     int64_t epochs = o->epochs > 0 ? o->epochs : o->steps > 0 ? INT64_MAX : 1;
@@ -557,7 +561,7 @@ static mr_code train_epochs(mr__loop *x, mr_train_event *e, mr_fit_result *resul
     return MR_OK;
 }
 
-static mr_code train(mr__loop *x, mr_fit_result *result, mr_status *st)
+static mr_code train(mr__fit_loop *x, mr_fit_result *result, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     mr_train_event e = {.n_metrics = o->n_metrics,
@@ -582,7 +586,7 @@ static mr_code train(mr__loop *x, mr_fit_result *result, mr_status *st)
 }
 
 /* The timeline begins with training, and has what this thread does from here. */
-static mr_code train_timed(mr__loop *x, mr_fit_result *result, mr_status *st)
+static mr_code train_timed(mr__fit_loop *x, mr_fit_result *result, mr_status *st)
 {
     mr_timeline *t = x->run.opts->timeline;
     if (t)
@@ -594,10 +598,10 @@ static mr_code train_timed(mr__loop *x, mr_fit_result *result, mr_status *st)
 }
 
 /* Training that would never end an epoch. */
-static mr_code check_end(const mr__loop *x, mr_status *st)
+static mr_code check_end(const mr__fit_loop *x, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
-    if (x->run.remote && !o->steps && !o->steps_per_epoch)
+    if (x->run.stepper->reads_apart && !o->steps && !o->steps_per_epoch)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "workers of parameter servers read data that each goes through by itself: "
                        "say how many steps an epoch has (steps_per_epoch, --steps-per-epoch), or "
@@ -658,7 +662,7 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
                const mr_fit_opts *opts, mr_fit_result *result, mr_status *st)
 {
     static const mr_fit_opts none;
-    mr__loop x = {.run = {.s = s, .m = m, .loss = loss, .o = o, .opts = opts ? opts : &none}};
+    mr__fit_loop x = {.run = {.s = s, .m = m, .loss = loss, .o = o, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
     mr_dataset *own, *weighed = NULL;
     MR_TRY(check_opts(x.run.opts, st));
@@ -670,7 +674,8 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     if (x.run.opts->validation)
         rc = check_validation(own, x.run.opts->validation, st);
     if (rc == MR_OK && ds)
-        rc = mr__weigh_classes(ds, x.run.opts, &weighed, st);
+        rc = mr__weigh_classes(ds, x.run.opts->class_weights, x.run.opts->n_class_weights, &weighed,
+                               st);
     if (rc == MR_OK)
         rc = mr__run_open(&x.run, weighed, st);
     mr_dataset_unref(weighed);
@@ -680,8 +685,8 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     if (rc == MR_OK)
         rc = train_timed(&x, &made, st);
     abandon(s, rc, st);
-    if (made.stopped) /* it is to go on in another run */
-        mr__servers_failed(mr__strategy_servers(s));
+    if (made.stopped)
+        mr__strategy_pause(s);
     mr__run_close(&x.run);
     mr__recalled_drop(&x.recalled);
     if (rc == MR_OK && result)
@@ -693,7 +698,7 @@ mr_code mr_evaluate(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss,
                     const mr_fit_opts *opts, mr_fit_result *result, mr_status *st)
 {
     static const mr_fit_opts none;
-    mr__loop x = {.run = {.s = s, .m = m, .loss = loss, .opts = opts ? opts : &none}};
+    mr__fit_loop x = {.run = {.s = s, .m = m, .loss = loss, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
     MR_TRY(check_opts(x.run.opts, st));
     mr_code rc = evaluate(&x, ds, &made, st);
@@ -765,5 +770,34 @@ mr_code mr_predict(mr_strategy *s, mr_model *m, mr_dataset *ds,
         rc = predict(&x, &(receiver){fn, ctx}, st);
     abandon(s, rc, st);
     mr__run_close(&x);
+    return rc;
+}
+
+static mr_code look_up(void *ctx, const char *name, mr_status *st)
+{
+    char **paths;
+    size_t n;
+    (void)ctx;
+    if (strcmp(name, "-") == 0) /* standard input */
+        return MR_OK;
+    MR_TRY(mr_data_files(&name, 1, &paths, &n, st));
+    mr_glob_free(paths, n);
+    return MR_OK;
+}
+
+mr_code mr_check_data(mr_strategy *s, mr_dataset *ds, const mr_fit_opts *opts, mr_status *st)
+{
+    mr__feed feed = {0};
+    mr_dataset *own;
+    MR_TRY(mr__fit_data(s, ds, opts, &own, st));
+    mr_code rc = mr_dataset_check(own, st);
+    if (rc == MR_OK)
+        rc = mr_dataset_file_names(own, look_up, NULL, st);
+    if (rc == MR_OK && mr_dataset_cardinality(own) == 0)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION, "the data are empty: there is no batch");
+    if (rc == MR_OK)
+        rc = mr__feed_open(&feed, s, ds, opts, false, st);
+    mr__feed_close(&feed);
+    mr_dataset_unref(own);
     return rc;
 }

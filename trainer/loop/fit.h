@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 struct mr_fit_opts;
-struct mr__loop;
+struct mr__fit_loop;
 
 #define MR_MAX_METRICS 16
 
@@ -72,7 +72,7 @@ typedef struct mr_train_event {
     const mr_fit_result *validation; /* epoch_end: what validation gave; NULL: there was none */
     double seconds, waited_seconds;  /* as in mr_fit_result, so far */
     bool stopping;                   /* training ends after this step or epoch: save now */
-    struct mr__loop *loop;           /* for mr_checkpoint_save and _restore */
+    struct mr__fit_loop *loop;       /* for mr_checkpoint_save and _restore */
 } mr_train_event;
 
 /* A value of the event by Keras's name: "loss", "accuracy" and other metrics asked for, of a model

@@ -5,7 +5,7 @@
 #include "trainer/loop/callback_memory.h"
 #include "trainer/loop/fit_run.h"
 
-typedef struct mr__loop {
+typedef struct mr__fit_loop {
     mr__run run;
     /* the epoch, or the whole evaluation */
     double loss_sum;                    /* losses of steps times their rows */
@@ -26,5 +26,5 @@ typedef struct mr__loop {
     int64_t resumed_rows; /* of the epoch that training was resumed in, counted before */
     mr_train_event *now;
     mr__recalled recalled; /* what a checkpoint has of callbacks */
-} mr__loop;
+} mr__fit_loop;
 #endif

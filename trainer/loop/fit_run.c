@@ -4,15 +4,298 @@
 #include <string.h>
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/params/spec.h"
 #include "trainer/objectives/class_weights.h"
 #include "trainer/objectives/loss_impl.h"
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"
-#include "trainer/servers/remote_steps.h"
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
 #include "trainer/device/timeline_impl.h"
+
+/* ---- terms: the loss, metrics, labels and sample weights of each output ---- */
+
+/* A loss for all outputs is read once for each: what it makes of logits depends on the output. */
+static mr_code open_losses(mr__run *x, mr_status *st)
+{
+    const char *names[MR_MAX_OUTPUTS];
+    for (size_t k = 0; k < x->n_outputs; k++)
+        names[k] = mr_model_output_name(x->m, k);
+    MR_TRY(mr__loss_check_outputs(x->loss, names, x->n_outputs, st));
+    for (size_t k = 0; k < x->n_outputs; k++) {
+        mr__term *t = &x->terms[k];
+        const mr_loss *l = mr_loss_of_output(x->loss, names[k], k, &t->weight);
+        if (l == x->loss && x->n_outputs > 1) {
+            MR_TRY(mr_loss_parse(&t->owned, mr_loss_text(l), st));
+            l = t->owned;
+        }
+        t->loss = (mr_loss *)(uintptr_t)l;
+        if (l)
+            mr__loss_fit_model(t->loss, mr__model_last_activation(x->m, k));
+    }
+    return MR_OK;
+}
+
+static mr_code find_metric_output(mr__run *x, size_t i, mr_status *st)
+{
+    const char *name = mr__metric_output(x->metrics[i]), *text = x->opts->metrics[i];
+    char names[256];
+    mr__model_output_names(x->m, names, sizeof names);
+    x->metric_outputs[i] = name ? mr__model_find_output(x->m, name) : 0;
+    if (!name && x->n_outputs > 1)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "metric %s: the model has several outputs (%s); say of which, as in %s.%s",
+                       text, names, mr_model_output_name(x->m, 0), text);
+    if (x->metric_outputs[i] == x->n_outputs)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "metric %s: the model's outputs are called %s",
+                       text, names);
+    return MR_OK;
+}
+
+static mr_code open_metrics(mr__run *x, mr_status *st)
+{
+    if (x->opts->n_metrics > MR_MAX_METRICS)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d metrics, found %zu", MR_MAX_METRICS,
+                       x->opts->n_metrics);
+    for (size_t i = 0; i < x->opts->n_metrics; i++) {
+        MR_TRY(mr_metric_parse(&x->metrics[i], x->opts->metrics[i], st));
+        mr__metric_show(x->metrics[i], NULL);
+        x->n_totals += mr__metric_totals(x->metrics[i]);
+        MR_TRY(find_metric_output(x, i, st));
+        size_t k = x->metric_outputs[i];
+        mr__metric_fit_model(x->metrics[i], x->terms[k].loss, mr__model_last_activation(x->m, k));
+    }
+    return MR_OK;
+}
+
+/* Labels or sample weights of several outputs: which of the columns from *at on each has. */
+static mr_code find_columns(const mr__run *x, const mr_spec *of, const char *what, int *at,
+                            int columns[MR_MAX_OUTPUTS], mr_status *st)
+{
+    bool has[MR_MAX_OUTPUTS], plain;
+    MR_TRY(mr__model_find_labels(x->m, of, what, has, &plain, st));
+    for (size_t k = 0; k < x->n_outputs; k++)
+        columns[k] = plain ? *at : has[k] ? (*at)++ : -1;
+    *at += plain;
+    return MR_OK;
+}
+
+static bool is_measured(const mr__run *x, size_t output)
+{
+    bool measured = x->terms[output].loss != NULL;
+    for (size_t i = 0; i < x->opts->n_metrics; i++)
+        measured = measured || x->metric_outputs[i] == output;
+    return measured;
+}
+
+static mr_code check_labels(const mr__run *x, const mr_spec *labels, mr_status *st)
+{
+    char names[256];
+    mr__model_output_names(x->m, names, sizeof names);
+    if (mr_spec_kind_of(labels) == MR_SPEC_LEAF)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the labels are one tensor, but the model has %zu outputs (%s): a record "
+                       "with these names, or a tuple in this order, is wanted",
+                       x->n_outputs, names);
+    for (size_t k = 0; k < x->n_outputs; k++)
+        if (x->terms[k].labels < 0 && is_measured(x, k))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "the labels have no component \"%s\", which is an output of the model "
+                           "that has a loss or a metric",
+                           mr_model_output_name(x->m, k));
+    return MR_OK;
+}
+
+/* The component of a record that its name says is labels; else the last one. */
+static size_t guess_labels(const mr_spec *record)
+{
+    static const char *const names[] = {"label", "labels", "y", "target", "targets", "class"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int64_t at = mr_spec_find(record, names[i]);
+        if (at >= 0)
+            return (size_t)at;
+    }
+    return mr_spec_n_children(record) - 1;
+}
+
+/* The components of a record lie in the order of their names: which of them are labels is to be
+ * said. Only where all of them are inputs is a record right, by the names of those. */
+static mr_code check_no_record(const mr__run *x, mr_dataset *ds, mr_status *st)
+{
+    MR_TRY(mr_dataset_check(ds, st));
+    const mr_spec *spec = mr_dataset_spec(ds);
+    size_t n = mr_spec_n_children(spec);
+    if (mr_spec_kind_of(spec) != MR_SPEC_RECORD ||
+        (!x->loss && (n < 2 || mr_model_n_inputs(x->m) > 1)))
+        return MR_OK;
+    size_t labels = n > 1 ? guess_labels(spec) : 1;
+    const char *features = mr_spec_child_name(spec, labels == 0);
+    if (!x->loss || n < 2)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the data yield a record; %s wanted: .map(r => r[\"%.100s\"])",
+                       x->loss ? "(features, labels) are" : "features are", features);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the data yield a record, which does not say what the labels are; (features, "
+                   "labels) are wanted: .map(r => (r[\"%.100s\"], r[\"%.100s\"]))",
+                   features, mr_spec_child_name(spec, labels));
+}
+
+/* mr_model_prepare of what the run takes.
+ * errors   MR_INVALID_ARGUMENT: a record instead of (features, labels), or of the features of a
+ *          model with one input; those of mr_model_prepare */
+static mr_code prepare(const mr__run *x, mr_dataset *ds, mr_dataset **out, mr_status *st)
+{
+    if (ds)
+        MR_TRY(check_no_record(x, ds, st));
+    return mr_model_prepare(x->m, ds, out, st);
+}
+
+/* What prepared data have after the features. */
+static mr_code open_columns(mr__run *x, mr_dataset *ds, mr_status *st)
+{
+    int at = (int)mr_model_n_inputs(x->m), labels[MR_MAX_OUTPUTS], weights[MR_MAX_OUTPUTS];
+    MR_TRY(mr_dataset_check(ds, st));
+    const mr_spec *spec = mr_dataset_spec(ds);
+    size_t n = mr_spec_kind_of(spec) == MR_SPEC_TUPLE ? mr_spec_n_children(spec) : 1;
+    if (n < 2 || n > 3)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the data must yield (features, labels) or (features, labels, sample "
+                       "weights), found %zu component%s; map them to a tuple",
+                       n, n == 1 ? "" : "s");
+    MR_TRY(find_columns(x, mr_spec_child(spec, 1), "labels", &at, labels, st));
+    for (size_t k = 0; k < x->n_outputs; k++)
+        weights[k] = -1;
+    if (n == 3)
+        MR_TRY(find_columns(x, mr_spec_child(spec, 2), "sample weights", &at, weights, st));
+    for (size_t k = 0; k < x->n_outputs; k++) {
+        x->terms[k].labels = labels[k];
+        x->terms[k].sample_weight = weights[k];
+    }
+    x->n_columns = (size_t)at;
+    return check_labels(x, mr_spec_child(spec, 1), st);
+}
+
+static mr_code open_terms(mr__run *x, mr_dataset *ds, mr_status *st)
+{
+    if (x->loss)
+        MR_TRY(open_losses(x, st));
+    MR_TRY(open_metrics(x, st));
+    return x->n_outputs > 1 && x->loss ? open_columns(x, ds, st) : MR_OK;
+}
+
+/* Checks the form of a batch of n columns, and with one output finds its labels and weights. */
+static mr_code check_columns(mr__run *x, size_t n, mr_status *st)
+{
+    size_t n_in = mr_model_n_inputs(x->m);
+    if (n_in > 1 && (n < n_in + (x->loss != NULL) || n > n_in + 2 * x->n_outputs))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the model has %zu inputs, hence the data must yield features of as many "
+                       "components%s; found %zu components in all",
+                       n_in,
+                       x->loss ? ", with labels and perhaps sample weights: ((a, b), y), "
+                                 "((a, b), y, w)"
+                               : "",
+                       n);
+    if (n_in == 1 && (x->loss ? n < 2 || n > 1 + 2 * x->n_outputs : n > 1 + 2 * x->n_outputs))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the data must yield %s, found %zu components; map them to a tuple",
+                       x->loss ? "(features, labels) or (features, labels, sample weights)"
+                               : "features or (features, labels)",
+                       n);
+    if (x->n_columns > 0 && n != x->n_columns)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the data must yield %zu components in all for this model's inputs, labels "
+                       "and sample weights, found %zu",
+                       x->n_columns, n);
+    if (x->n_outputs == 1) {
+        x->terms[0].labels = (int)n_in;
+        x->terms[0].sample_weight = n == n_in + 2 ? (int)n_in + 1 : -1;
+    }
+    return MR_OK;
+}
+
+/* A batch of one example of this form; sizes that are not known are -1. */
+static mr_array array_of(const mr_leaf *l)
+{
+    mr_array a = {.dtype = l->dtype, .rank = l->rank, .rows = 1};
+    a.storage = l->ragged ? MR_RAGGED : l->dtype == MR_STRING ? MR_BYTES : MR_DENSE;
+    for (int d = 0; d < l->rank; d++)
+        a.shape[d] = d == 0 ? 1 : l->shape[d];
+    return a;
+}
+
+static mr_code check_features(const mr__run *x, const mr_spec *spec, mr_status *st)
+{
+    for (size_t i = 0; i < mr_model_n_inputs(x->m); i++) {
+        mr_array a = array_of(mr_spec_leaf(spec, i));
+        int rank;
+        const int64_t *shape;
+        mr_model_input_shape_of(x->m, i, &rank, &shape);
+        for (int d = 1; d < a.rank; d++)
+            if (a.shape[d] < 0)
+                a.shape[d] = d - 1 < rank ? shape[d - 1] : 1;
+        if (a.rank >= 0)
+            MR_TRY(mr__model_check_input(x->m, i, &a, st));
+    }
+    return MR_OK;
+}
+
+static mr_code check_term(const mr__run *x, size_t k, const mr_spec *spec, mr_status *st)
+{
+    const mr__term *t = &x->terms[k];
+    mr_array y = {.dtype = MR_FLOAT32, .rows = 1, .shape[0] = 1};
+    int rank;
+    const int64_t *shape;
+    mr_model_output_shape_of(x->m, k, &rank, &shape);
+    memcpy(y.shape + 1, shape, (size_t)rank * sizeof *shape);
+    y.rank = (int8_t)(rank + 1);
+    mr_array labels = array_of(mr_spec_leaf(spec, (size_t)t->labels));
+    if (labels.rank >= 0)
+        MR_TRY(mr__loss_check_labels(t->loss, &labels, &y, st));
+    if (t->sample_weight < 0)
+        return MR_OK;
+    mr_array weights = array_of(mr_spec_leaf(spec, (size_t)t->sample_weight));
+    return weights.rank >= 0 ? mr__loss_check_weights(&weights, &y, st) : MR_OK;
+}
+
+static mr_code check_spec(mr__run *x, const mr_spec *spec, mr_status *st)
+{
+    MR_TRY(check_columns(x, mr_spec_n_leaves(spec), st));
+    MR_TRY(check_features(x, spec, st));
+    for (size_t k = 0; k < x->n_outputs; k++) {
+        mr_code rc = x->terms[k].loss ? check_term(x, k, spec, st) : MR_OK;
+        if (rc != MR_OK && x->n_outputs > 1)
+            mr_status_prefix(st, "output %s", mr_model_output_name(x->m, k));
+        MR_TRY(rc);
+    }
+    return MR_OK;
+}
+
+static void close_terms(mr__run *x)
+{
+    for (size_t i = 0; i < MR_MAX_METRICS; i++)
+        mr_metric_free(x->metrics[i]);
+    for (size_t k = 0; k < MR_MAX_OUTPUTS; k++)
+        mr_loss_free(x->terms[k].owned);
+}
+
+mr_code mr__run_check_form(const mr__run *x, mr_dataset *ds, mr_status *st)
+{
+    const mr_fit_opts opts = {.metrics = x->opts->metrics, .n_metrics = x->opts->n_metrics};
+    mr__run y = {.s = x->s, .m = x->m, .loss = x->loss, .opts = &opts, .n_outputs = x->n_outputs};
+    mr_dataset *prepared = NULL;
+    mr_code rc = prepare(x, ds, &prepared, st);
+    if (rc == MR_OK)
+        rc = open_terms(&y, ds, st);
+    if (rc == MR_OK)
+        rc = check_spec(&y, mr_dataset_spec(prepared), st);
+    close_terms(&y);
+    mr_dataset_unref(prepared);
+    return rc;
+}
+
+/* ---- the run ---- */
 
 static mr_device *device_of(const mr__run *x, size_t r)
 {
@@ -73,8 +356,9 @@ mr_code mr__run_input(const mr__run *x, const mr_input_context *c, mr_dataset **
 {
     mr_dataset *made = NULL;
     MR_TRY(x->opts->input(x->opts->input_ctx, c, &made, st));
-    mr_code rc = made ? mr__weigh_classes(made, x->opts, out, st)
-                      : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
+    mr_code rc =
+        made ? mr__weigh_classes(made, x->opts->class_weights, x->opts->n_class_weights, out, st)
+             : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
     mr_dataset_unref(made);
     return rc;
 }
@@ -85,7 +369,7 @@ static mr_code prepare_input(void *ctx, const mr_input_context *c, mr_dataset **
     const mr__run *x = ctx;
     mr_dataset *made;
     MR_TRY(mr__run_input(x, c, &made, st));
-    mr_code rc = mr__run_prepare(x, made, out, st);
+    mr_code rc = prepare(x, made, out, st);
     mr_dataset_unref(made);
     return rc;
 }
@@ -97,22 +381,25 @@ static mr_code open_feed(mr__run *x, mr_dataset *ds, bool positions, mr_status *
     opts.input = prepare_input;
     opts.input_ctx = x;
     if (ds || !x->opts->input)
-        MR_TRY(mr__run_prepare(x, ds, &prepared, st));
+        MR_TRY(prepare(x, ds, &prepared, st));
     mr_code rc = mr__feed_open(&x->feed, x->s, prepared, &opts, positions, st);
     mr_dataset_unref(prepared);
     return rc;
 }
 
+static const mr__stepper own_replicas;
+
 mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
 {
+    x->stepper = &own_replicas;
     x->n_replicas = mr_strategy_num_local_replicas(x->s);
     for (size_t i = 0; i < MR__RUN_SLOTS; i++)
-        mr__landing_init(&x->slots[i].landed);
+        mr__completion_init(&x->slots[i].done);
     MR_TRY(mr__strategy_ready(x->s, st));
     if (mr_model_strategy(x->m) && mr_model_strategy(x->m) != x->s)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the model was built on another strategy");
     x->n_outputs = mr_model_n_outputs(x->m);
-    MR_TRY(mr__run_open_terms(x, ds, st));
+    MR_TRY(open_terms(x, ds, st));
     MR_TRY(make_replicas(x, st));
     for (size_t i = 0; i < MR__RUN_SLOTS; i++)
         MR_TRY(make_slot(x, &x->slots[i], st));
@@ -125,8 +412,11 @@ mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
         x->feed.asks_stop = x->opts->stopping;
         x->feed.asks_stop_ctx = x->opts->stopping_ctx;
     }
-    mr__servers *servers = mr__strategy_servers(x->s);
-    return x->o && servers ? mr__remote_open(&x->remote, servers, x, ds, st) : MR_OK;
+    const mr__remote_job *job = mr__strategy_remote(x->s);
+    if (!x->o || !job->self)
+        return MR_OK;
+    x->stepper = job->stepper;
+    return x->stepper->open(x, job->self, ds, st);
 }
 
 static void free_slot(const mr__run *x, mr__step_result *s)
@@ -135,15 +425,15 @@ static void free_slot(const mr__run *x, mr__step_result *s)
         mr_device_free(device_of(x, r), MR_MEMORY_PINNED, s->replicas[r]);
     for (size_t i = 0; s->predictions && i < x->n_replicas * x->n_outputs; i++)
         mr_device_free(device_of(x, i / x->n_outputs), MR_MEMORY_PINNED, s->predictions[i]);
-    mr__landing_destroy(&s->landed);
+    mr__completion_destroy(&s->done);
     mr_free(s->replicas);
     mr_free(s->predictions);
     mr_free(s->capacity);
     mr_free(s->shapes);
 }
 
-/* What an error left under way comes to its end, and is undone or settled as if it were collected.
- * */
+/* Waits for the steps that an error left under way, and undoes or settles them as if they were
+ * collected. */
 static void drain(mr__run *x)
 {
     const mr__step_result *result;
@@ -154,17 +444,15 @@ static void drain(mr__run *x)
 
 void mr__run_close(mr__run *x)
 {
-    if (!x->remote)
-        drain(x);
-    mr__remote_close(x->remote);
-    x->remote = NULL;
+    if (x->stepper) /* else it was never opened */
+        x->stepper->close(x);
     mr_code rc = mr__strategy_synchronize(x->s, NULL);
     (void)rc; /* whoever uses the devices next finds out */
     for (size_t r = 0; x->results && r < x->n_replicas; r++)
         if (x->results[r] != mr_replica_stream(mr_strategy_replica(x->s, r)))
             mr_stream_free(x->results[r]);
     mr__feed_close(&x->feed);
-    mr__run_close_terms(x);
+    close_terms(x);
     for (size_t i = 0; i < MR__RUN_SLOTS; i++)
         free_slot(x, &x->slots[i]);
     for (size_t r = 0; r < x->n_replicas; r++) {
@@ -193,7 +481,7 @@ static double fetch(mr__run *x, double *now)
 /* Of the time of a fetch, what passed after the last step had ended is waiting. */
 static void count_wait(mr__run *x, size_t last, double began, double now)
 {
-    double ended = mr__landing_time(&x->slots[last % MR__RUN_SLOTS].landed);
+    double ended = mr__completion_time(&x->slots[last % MR__RUN_SLOTS].done);
     double idle = ended > began ? ended : began;
     if (now <= idle)
         return;
@@ -209,7 +497,7 @@ static void count_wait(mr__run *x, size_t last, double began, double now)
 mr_code mr__run_take(mr__run *x, mr_status *st)
 {
     double began, now;
-    if (x->remote && mr_model_is_built(x->m)) {
+    if (x->stepper->reads_apart && mr_model_is_built(x->m)) {
         mr__feed *f = &x->feed;
         f->stopping = f->asks_stop && f->asks_stop(f->asks_stop_ctx);
         return MR_OK;
@@ -224,9 +512,9 @@ mr_code mr__run_take(mr__run *x, mr_status *st)
 mr_code mr__run_build(mr__run *x, mr_status *st)
 {
     mr_array t;
-    if (x->remote && mr_model_is_built(x->m))
+    if (x->stepper->reads_apart && mr_model_is_built(x->m))
         return MR_OK;
-    MR_TRY(mr__run_check_columns(x, mr__staging_n_columns(x->feed.ring), st));
+    MR_TRY(check_columns(x, mr__staging_n_columns(x->feed.ring), st));
     mr__staging_tensor(x->feed.ring, x->slot, 0, 0, &t);
     if (mr_model_is_built(x->m))
         return MR_OK;
@@ -336,7 +624,7 @@ static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_st
         MR_TRY(mr_stream_wait(x->results[id], x->ended[id], st));
     }
     MR_TRY(mr__span_submit_end(span, x->results[id], st));
-    return mr__landing_expect(&s->landed, x->results[id], st);
+    return mr__completion_expect(&s->done, x->results[id], st);
 }
 
 /* The model's pass over this replica's part of the batch, and what follows from it. */
@@ -422,21 +710,9 @@ static double scale_of(const mr__run *x, size_t output, size_t rows)
     return rows > 0 ? 1 / (double)rows : 0;
 }
 
-/* To a worker of parameter servers. */
-static mr_code submit_remote(mr__run *x, int64_t number, int64_t epoch, mr_status *st)
-{
-    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
-    mr_code rc = mr__remote_submit(x->remote, x, number, epoch, NULL, NULL, st);
-    mr__span_end(span);
-    return rc;
-}
-
-mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_next, mr_status *st)
+static mr_code submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_next, mr_status *st)
 {
     mr__step_result *s = &x->slots[x->tail % MR__RUN_SLOTS];
-    MR_TRY(mr__run_build(x, st));
-    if (x->remote)
-        return submit_remote(x, number, epoch, st);
     size_t rows = mr__staging_rows(x->feed.ring, x->slot);
     s->step = number;
     s->epoch = epoch;
@@ -457,41 +733,25 @@ mr_code mr__run_submit(mr__run *x, int64_t number, int64_t epoch, bool fetch_nex
     return rc;
 }
 
-size_t mr__run_under_way(const mr__run *x)
+static size_t most(const mr__run *x)
 {
-    return x->tail - x->head;
+    (void)x;
+    return MR__RUN_SLOTS - 1;
 }
 
-size_t mr__run_most(const mr__run *x)
+static bool is_ready(mr__run *x)
 {
-    return x->remote ? mr__remote_most(x->remote) : MR__RUN_SLOTS - 1;
-}
-
-size_t mr__run_rows(const mr__run *x)
-{
-    return x->remote ? 0 : mr__staging_rows(x->feed.ring, x->slot);
-}
-
-mr_code mr__run_settle(mr__run *x, mr_status *st)
-{
-    return x->remote ? mr__remote_settle(x->remote, x, st) : MR_OK;
-}
-
-bool mr__run_is_ready(mr__run *x)
-{
-    if (x->remote)
-        return x->head < x->tail && mr__remote_is_ready(x->remote, x);
     /* Workers collect results together, hence at places that do not depend on time. */
-    return !mr__strategy_world(x->s) && x->head < x->tail &&
-           mr__landing_is_clear(&x->slots[x->head % MR__RUN_SLOTS].landed);
+    return !mr__strategy_world(x->s) &&
+           mr__completion_is_done(&x->slots[x->head % MR__RUN_SLOTS].done);
 }
 
 /* The first bad label was in step s: it and all steps after it are undone. */
 static mr_code forget_from(mr__run *x, const mr__step_result *s, mr_status *st)
 {
     for (; x->head < x->tail; x->head++)
-        MR_TRY(mr__landing_await(&x->slots[x->head % MR__RUN_SLOTS].landed, x->results,
-                                 x->n_replicas, st));
+        MR_TRY(mr__completion_await(&x->slots[x->head % MR__RUN_SLOTS].done, x->results,
+                                    x->n_replicas, st));
     return mr__strategy_undo(x->s, s->strategy_step, st);
 }
 
@@ -546,20 +806,18 @@ static mr_code await_results(mr__run *x, mr__step_result *s, mr_status *st)
     mr__span *span = mr__span_begin(MR_SPAN_WAIT, "results");
     if (span) {
         span->step = s->step;
-        if (mr__landing_is_clear(&s->landed))
+        if (mr__completion_is_done(&s->done))
             span->kind = MR_SPAN_WORK;
     }
-    mr_code rc = mr__landing_await(&s->landed, x->results, x->n_replicas, st);
+    mr_code rc = mr__completion_await(&s->done, x->results, x->n_replicas, st);
     mr__span_end(span);
     return rc;
 }
 
-mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st)
+static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st)
 {
     mr__step_result *s = &x->slots[x->head % MR__RUN_SLOTS];
     mr_code rc = MR_OK;
-    if (x->remote)
-        return mr__remote_collect(x->remote, x, result, st);
     MR_TRY(await_results(x, s, st));
     x->head++;
     *result = s;
@@ -571,4 +829,138 @@ mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *s
     }
     mr__strategy_settle(x->s, s->strategy_step);
     return x->loss ? add_up(x, s, st) : MR_OK;
+}
+
+/* ---- predictions ---- */
+
+/* Replica r's predictions of an output: their place in the lists of a step. */
+static size_t place(const mr__run *x, size_t r, size_t output)
+{
+    return r * x->n_outputs + output;
+}
+
+static mr_code alloc_rows(const mr__step_result *s, size_t output, size_t rows, mr_array *out,
+                          mr_status *st)
+{
+    mr_array like = s->shapes[output];
+    like.shape[0] = (int64_t)rows;
+    return mr_tensor_alloc(out, MR_FLOAT32, like.rank, like.shape, st);
+}
+
+/* Copies what this process's replicas predicted, one after the other. */
+static void copy_own(const mr__run *x, const mr__step_result *s, size_t output, char *to)
+{
+    for (size_t r = 0; r < x->n_replicas; r++) {
+        size_t bytes = mr_array_row_bytes(&s->shapes[place(x, r, output)]);
+        if (bytes > 0)
+            memcpy(to, s->predictions[place(x, r, output)], bytes);
+        to += bytes;
+    }
+}
+
+/* Slices go round the workers: the k-th slice of a batch is on worker k mod workers. */
+static void copy_in_order(const double *rows, size_t workers, size_t replicas, size_t row_bytes,
+                          const char *from, char *to)
+{
+    for (size_t r = 0; r < replicas; r++)
+        for (size_t w = 0; w < workers; w++) {
+            size_t before = 0, bytes = (size_t)rows[w * replicas + r] * row_bytes;
+            for (size_t k = 0; k < w * replicas + r; k++)
+                before += (size_t)rows[k];
+            if (bytes > 0)
+                memcpy(to, from + before * row_bytes, bytes);
+            to += bytes;
+        }
+}
+
+static mr_code exchange(const mr__run *x, const mr__step_result *s, size_t output, double *rows,
+                        size_t *sizes, mr_array *out, mr_status *st)
+{
+    size_t workers = mr_strategy_num_workers(x->s), n = x->n_replicas, total = 0, before = 0;
+    double own[MR_MAX_REPLICAS];
+    for (size_t r = 0; r < n; r++)
+        own[r] = (double)s->shapes[place(x, r, output)].shape[0];
+    MR_TRY(mr__world_exchange(mr__strategy_world(x->s), MR__CHANNEL_RESULTS, own, (uint32_t)n, rows,
+                              st));
+    mr_array one = s->shapes[output];
+    one.shape[0] = 1;
+    size_t row_bytes = mr_array_row_bytes(&one);
+    for (size_t w = 0; w < workers; w++) {
+        size_t of_worker = 0;
+        for (size_t r = 0; r < n; r++)
+            of_worker += (size_t)rows[w * n + r];
+        sizes[w] = of_worker * row_bytes;
+        before += w < mr_strategy_worker(x->s) ? sizes[w] : 0;
+        total += of_worker;
+    }
+    char *all = mr_malloc(total * row_bytes + 1);
+    if (!all)
+        return mr_fail_memory(st, total * row_bytes, "predictions of all workers");
+    copy_own(x, s, output, all + before);
+    mr_code rc = mr__ring_all_gather(mr__strategy_ring(x->s), all, sizes, st);
+    if (rc == MR_OK)
+        rc = alloc_rows(s, output, total, out, st);
+    if (rc == MR_OK)
+        copy_in_order(rows, workers, n, row_bytes, all, out->data);
+    mr_free(all);
+    return rc;
+}
+
+mr_code mr__run_predictions(const mr__run *x, const mr__step_result *s, size_t output,
+                            mr_array *out, mr_status *st)
+{
+    size_t workers = mr_strategy_num_workers(x->s);
+    if (workers == 1) {
+        MR_TRY(alloc_rows(s, output, (size_t)s->rows, out, st));
+        copy_own(x, s, output, out->data);
+        return MR_OK;
+    }
+    double *rows = mr_calloc(workers * x->n_replicas, sizeof *rows);
+    size_t *sizes = mr_calloc(workers, sizeof *sizes);
+    mr_code rc = rows && sizes ? exchange(x, s, output, rows, sizes, out, st)
+                               : mr_fail_memory(st, workers * sizeof *sizes, "predictions");
+    mr_free(rows);
+    mr_free(sizes);
+    return rc;
+}
+
+/* ---- the stepper ---- */
+
+static const mr__stepper own_replicas = {
+    .close = drain, .most = most, .submit = submit, .is_ready = is_ready, .collect = collect};
+
+mr_code mr__run_submit(mr__run *x, int64_t step, int64_t epoch, bool fetch_next, mr_status *st)
+{
+    MR_TRY(mr__run_build(x, st));
+    return x->stepper->submit(x, step, epoch, fetch_next, st);
+}
+
+size_t mr__run_under_way(const mr__run *x)
+{
+    return x->tail - x->head;
+}
+
+size_t mr__run_most(const mr__run *x)
+{
+    return x->stepper->most(x);
+}
+
+size_t mr__run_rows(const mr__run *x)
+{
+    return x->stepper->reads_apart ? 0 : mr__staging_rows(x->feed.ring, x->slot);
+}
+
+mr_code mr__run_settle(mr__run *x, mr_status *st)
+{
+    return x->stepper->settle ? x->stepper->settle(x, st) : MR_OK;
+}
+
+bool mr__run_is_ready(mr__run *x)
+{
+    return x->head < x->tail && x->stepper->is_ready(x);
+}
+
+mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st)
+{
+    return x->stepper->collect(x, result, st);
 }

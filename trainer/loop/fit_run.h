@@ -25,11 +25,10 @@ typedef struct mr__replica_result {
 } mr__replica_result;
 
 typedef struct mr__step_result {
-    mr__landing landed;
+    mr__completion done;
     mr__replica_result **replicas; /* one a replica */
-    void *
-        *predictions; /* of each replica those of all outputs, pinned; NULL: not wanted, or nothing
-                           yet */
+    /* Of each replica those of all outputs, pinned; NULL: not requested, or none yet. */
+    void **predictions;
     size_t *capacity; /* bytes of each */
     mr_array *shapes; /* of each */
     uint64_t strategy_step;
@@ -49,7 +48,7 @@ typedef struct mr__term {
     int labels, sample_weight;
 } mr__term;
 
-typedef struct mr__remote mr__remote; /* servers/remote_steps.h */
+typedef struct mr__stepper mr__stepper;
 
 typedef struct mr__run {
     mr_strategy *s;
@@ -77,10 +76,30 @@ typedef struct mr__run {
     /* The next step, instead of a pass of the model; what it adds to sums[replica][0] is its
      * result. NULL: that. */
     mr_code (*instead)(void *ctx, mr_replica *r, mr_status *st);
-    void *give_ctx;     /* of both */
-    mr__remote *remote; /* training steps are made by workers of parameter servers; NULL: here */
-    double waited;      /* seconds in which no step was under way while the data were fetched */
+    void *give_ctx; /* of both */
+    const mr__stepper *stepper;
+    void *remote;  /* of a stepper of other processes */
+    double waited; /* seconds in which no step was under way while the data were fetched */
 } mr__run;
+
+/* Who makes the steps of a run: the replicas of this process, or those of a remote job
+ * (strategy_impl.h), whose stepper mr__run_open takes for training. The slots are the mr__run_
+ * functions of the same name. */
+struct mr__stepper {
+    /* Its processes read the data themselves: batches are taken here only until the model is
+     * built. */
+    bool reads_apart;
+    /* job: mr__remote_job.self; ds NULL: what the run's input function makes. NULL: nothing to do.
+     * close is called after a failed open too. */
+    mr_code (*open)(mr__run *x, void *job, const mr_dataset *ds, mr_status *st);
+    void (*close)(mr__run *x);
+    size_t (*most)(const mr__run *x);
+    /* The batch, where there is one, was taken, and the model is built. */
+    mr_code (*submit)(mr__run *x, int64_t step, int64_t epoch, bool fetch_next, mr_status *st);
+    bool (*is_ready)(mr__run *x); /* steps are under way */
+    mr_code (*collect)(mr__run *x, const mr__step_result **result, mr_status *st);
+    mr_code (*settle)(mr__run *x, mr_status *st); /* NULL: nothing to do */
+};
 
 /* ds NULL: what opts->input makes. After a failure it must be closed too. */
 mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
@@ -118,18 +137,6 @@ mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *s
 mr_code mr__run_predictions(const mr__run *x, const mr__step_result *result, size_t output,
                             mr_array *out, mr_status *st) MR_NODISCARD;
 
-/* In fit_terms.c: what is computed of each output of the model, which has not to be built yet; ds:
- * the data, before they are prepared.
- * errors   MR_INVALID_ARGUMENT: losses, metrics or labels that do not fit the outputs */
-mr_code mr__run_open_terms(mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;
-/* mr_model_prepare of what the run takes.
- * errors   MR_INVALID_ARGUMENT: a record in the place of (features, labels), or of the features of
- *          a model with one input; those of mr_model_prepare */
-mr_code mr__run_prepare(const mr__run *x, mr_dataset *ds, mr_dataset **out,
-                        mr_status *st) MR_NODISCARD;
-/* Checks the form of a batch of n columns, and with one output finds its labels and weights. */
-mr_code mr__run_check_columns(mr__run *x, size_t n, mr_status *st) MR_NODISCARD;
-void mr__run_close_terms(mr__run *x);
 /* Could ds be evaluated by the model, which is built, with the loss and the metrics of x? Looks at
  * types and shapes as far as they are known without reading. */
 mr_code mr__run_check_form(const mr__run *x, mr_dataset *ds, mr_status *st) MR_NODISCARD;

@@ -2,7 +2,7 @@
 #ifndef MR_TRAINER_LAYER_H
 #define MR_TRAINER_LAYER_H
 /* A layer is data: a descriptor with a few functions. Those of the library are one file each in
- * trainer/layers/; mr_layer_register adds others.
+ * trainer/model/layers/; mr_layer_register adds others.
  *
  * All memory is on the device and owned by the model. For each replica and layer it has the output
  * y[rows, out values] and gradients for the variables. A layer whose output is its input in another
@@ -17,9 +17,8 @@
  *     {
  *         const struct params *o = p->layer->params;
  *         size_t n = p->rows * mr_dims_values(&p->layer->in);
- *         return p->math->combine(p->stream, &(mr_math_combine){n, (float)o->factor, 0, p->x,
- *         p->y},
- *                                 st);
+ *         const mr_math_combine scale = {n, (float)o->factor, 0, p->x, p->y};
+ *         return p->math->combine(p->stream, &scale, st);
  *     }
  *
  * For what no operation does, write a kernel: for mr_stream_launch on the processor, for

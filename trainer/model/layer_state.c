@@ -7,7 +7,8 @@
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
-#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
+#include "trainer/files/saved_files.h"
 #include "trainer/model/statements.h"
 
 static const char folder[] = "preprocessing";

@@ -35,6 +35,7 @@
  * thread   forward to apply: inside steps, each replica its own; everything else between steps
  * since    0.1 */
 #include "../../pipeline/graph/dataset.h"
+#include "../objectives/loss.h" /* MR_MAX_OUTPUTS */
 #include "../objectives/optimizer.h"
 
 #ifdef __cplusplus
@@ -43,8 +44,7 @@ extern "C" {
 
 typedef struct mr_model mr_model;
 
-#define MR_MAX_INPUTS  64
-#define MR_MAX_OUTPUTS 16
+#define MR_MAX_INPUTS 64
 
 /* Returns owned.
  * errors   MR_INVALID_ARGUMENT: syntax, an unknown layer, bad arguments; with line and caret */

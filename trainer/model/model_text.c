@@ -9,7 +9,7 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/model/model_impl.h"
-#include "trainer/registry.h"
+#include "trainer/builtins.h"
 #include "trainer/model/statements.h"
 
 struct input_params {

@@ -10,44 +10,46 @@
 
 enum { NUMBER = 32, MAX_CLASSES = 1 << 16 };
 
-static mr_code make_text(const mr_fit_opts *o, bool weighted, char **out, mr_status *st)
+static mr_code make_text(const double *weights, size_t n_weights, bool weighted, char **out,
+                         mr_status *st)
 {
-    size_t size = o->n_class_weights * NUMBER + 128, n;
+    size_t size = n_weights * NUMBER + 128, n;
     char *text = mr_malloc(size);
     if (!text)
         return mr_fail_memory(st, size, "class weights");
     n = (size_t)snprintf(text, size, "%s cast(gather([",
                          weighted ? "(x, y, w) => (x, y, cast(w, \"float32\") *"
                                   : "(x, y) => (x, y,");
-    for (size_t i = 0; i < o->n_class_weights; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%.9e", i ? ", " : "", o->class_weights[i]);
+    for (size_t i = 0; i < n_weights; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%.9e", i ? ", " : "", weights[i]);
     snprintf(text + n, size - n, "], y), \"float32\"))");
     *out = text;
     return MR_OK;
 }
 
-mr_code mr__weigh_classes(mr_dataset *ds, const mr_fit_opts *o, mr_dataset **out, mr_status *st)
+mr_code mr__weigh_classes(mr_dataset *ds, const double *weights, size_t n, mr_dataset **out,
+                          mr_status *st)
 {
     char *text = NULL;
-    if (!o->class_weights || o->n_class_weights == 0) {
+    if (!weights || n == 0) {
         *out = mr_dataset_ref(ds);
         return MR_OK;
     }
-    if (o->n_class_weights > MAX_CLASSES)
+    if (n > MAX_CLASSES)
         return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d class weights", MAX_CLASSES);
-    for (size_t i = 0; i < o->n_class_weights; i++)
-        if (!isfinite(o->class_weights[i]) || o->class_weights[i] < 0)
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(weights[i]) || weights[i] < 0)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "the weight of class %zu is %g, expected a number from 0", i,
-                           o->class_weights[i]);
+                           weights[i]);
     MR_TRY(mr_dataset_check(ds, st));
     const mr_spec *spec = mr_dataset_spec(ds);
-    size_t n = mr_spec_kind_of(spec) == MR_SPEC_TUPLE ? mr_spec_n_children(spec) : 1;
-    if (n < 2 || n > 3)
+    size_t parts = mr_spec_kind_of(spec) == MR_SPEC_TUPLE ? mr_spec_n_children(spec) : 1;
+    if (parts < 2 || parts > 3)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "class weights need data that yield (features, labels) or (features, "
                        "labels, sample weights)");
-    MR_TRY(make_text(o, n == 3, &text, st));
+    MR_TRY(make_text(weights, n, parts == 3, &text, st));
     mr_dataset *weighed = mr_map(mr_dataset_ref(ds), mr_fn_text(text), NULL);
     mr_free(text);
     mr_code rc = mr_dataset_check(weighed, st);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/objectives/loss_impl.h"
-#include "trainer/registry.h"
+#include "trainer/builtins.h"
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
 

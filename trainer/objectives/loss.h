@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+#define MR_MAX_OUTPUTS 16 /* of a model; at most one loss for each */
+
 typedef struct mr_loss mr_loss;
 
 /* A loss from text: "mse", "sparse_categorical_crossentropy(from_logits=true)". from_logits is true

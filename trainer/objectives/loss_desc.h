@@ -2,7 +2,7 @@
 #ifndef MR_TRAINER_LOSS_DESC_H
 #define MR_TRAINER_LOSS_DESC_H
 /* A loss is data: a descriptor with one function. Those of the library are one file each in
- * trainer/losses/; mr_loss_register adds others.
+ * trainer/objectives/losses/; mr_loss_register adds others.
  *
  * thread   compute: each replica in its own, inside steps
  * since    0.1 */

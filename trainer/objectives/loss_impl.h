@@ -4,7 +4,6 @@
 #include "trainer/device/activations.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/loss_desc.h"
-#include "trainer/model/model.h"
 
 /* That of one output; name NULL: the output's place says which. */
 typedef struct mr__loss_part {
@@ -38,7 +37,8 @@ mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions,
 /* In loss_outputs.c: the parts of a record or list of losses. */
 mr_code mr__loss_parse_parts(mr_loss *l, const mr_expr *e, mr_status *st) MR_NODISCARD;
 void mr__loss_parts_free(mr_loss *l);
-/* Are the losses those of outputs that the model has?
- * errors   MR_INVALID_ARGUMENT: names what is too much */
-mr_code mr__loss_check_model(const mr_loss *l, const mr_model *m, mr_status *st) MR_NODISCARD;
+/* Checks the losses against the n outputs of a model, by their names.
+ * errors   MR_INVALID_ARGUMENT: names the loss without an output, or both numbers */
+mr_code mr__loss_check_outputs(const mr_loss *l, const char *const *names, size_t n,
+                               mr_status *st) MR_NODISCARD;
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/objectives/loss_impl.h"
-#include "trainer/model/model_impl.h"
 
 enum { NUMBER = 40 };
 
@@ -181,19 +180,27 @@ const mr_loss *mr_loss_of_output(const mr_loss *l, const char *name, size_t i, d
     return p ? p->loss : NULL;
 }
 
-mr_code mr__loss_check_model(const mr_loss *l, const mr_model *m, mr_status *st)
+static bool is_one_of(const char *name, const char *const *names, size_t n)
 {
-    char names[256];
-    mr__model_output_names(m, names, sizeof names);
-    if (l->n_parts > 0 && (!l->parts[0].name || l->is_spread) && l->n_parts != m->n_outputs)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "there are %s of %zu output%s, but the model has %zu (%s)",
-                       l->is_spread ? "weights" : "losses", l->n_parts, l->n_parts == 1 ? "" : "s",
-                       m->n_outputs, names);
+    size_t i = 0;
+    while (i < n && strcmp(names[i], name) != 0)
+        i++;
+    return i < n;
+}
+
+mr_code mr__loss_check_outputs(const mr_loss *l, const char *const *names, size_t n, mr_status *st)
+{
+    char all[256] = "";
+    for (size_t i = 0, at = 0; i < n && at < sizeof all; i++)
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
+    if (l->n_parts > 0 && (!l->parts[0].name || l->is_spread) && l->n_parts != n)
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT, "there are %s of %zu output%s, but the model has %zu (%s)",
+            l->is_spread ? "weights" : "losses", l->n_parts, l->n_parts == 1 ? "" : "s", n, all);
     for (size_t i = 0; i < l->n_parts; i++)
-        if (l->parts[i].name && mr__model_find_output(m, l->parts[i].name) == m->n_outputs)
+        if (l->parts[i].name && !is_one_of(l->parts[i].name, names, n))
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "there is a loss for %s, but the model's outputs are called %s",
-                           l->parts[i].name, names);
+                           l->parts[i].name, all);
     return MR_OK;
 }

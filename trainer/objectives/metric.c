@@ -7,7 +7,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/objectives/metric_desc.h"
 #include "trainer/objectives/metric_impl.h"
-#include "trainer/registry.h"
+#include "trainer/builtins.h"
 #include "trainer/strategy/strategy_impl.h"
 
 /* What one replica has counted: the totals, in its device's memory. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_METRIC_DESC_H
 #define MR_TRAINER_METRIC_DESC_H
-/* A metric is data: a descriptor with one function. Those of the library are in trainer/metrics/,
- * several of one kind in a file; mr_metric_register adds others.
+/* A metric is data: a descriptor with one function. Those of the library are in
+ * trainer/objectives/metrics/, several of one kind in a file; mr_metric_register adds others.
  *
  * thread   update: each replica in its own, inside steps
  * since    0.1 */

@@ -5,7 +5,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective/collective_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
-#include "trainer/registry.h"
+#include "trainer/builtins.h"
 #include "trainer/objectives/schedule.h"
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/strategy/variable_impl.h"

@@ -2,7 +2,7 @@
 #ifndef MR_TRAINER_OPTIMIZER_DESC_H
 #define MR_TRAINER_OPTIMIZER_DESC_H
 /* An optimizer is data: a descriptor with two functions. Those of the library are one file each in
- * trainer/optimizers/; mr_optimizer_register adds others.
+ * trainer/objectives/optimizers/; mr_optimizer_register adds others.
  *
  * In text every optimizer also takes weight_decay, clipnorm, global_clipnorm and clipvalue, which
  * its table does not list, and a schedule for learning_rate. Clipping and decay come before update.

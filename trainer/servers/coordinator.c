@@ -5,7 +5,6 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/utf8.h"
 #include "trainer/loop/fit_run.h"
-#include "trainer/registry.h"
 #include "trainer/servers/remote_steps.h"
 
 enum { MOST_TEXT = 1 << 20 };
@@ -19,11 +18,6 @@ struct mr_coordinator {
     size_t capacity;
     mr_status failed; /* code MR_OK: nothing has */
 };
-
-mr_code mr_worker_step_register(const mr_worker_step_desc *d, mr_status *st)
-{
-    return mr__registry_add(&mr__worker_steps, &d->is, d->run && !d->is.params, st);
-}
 
 /* An error stays, and the servers wait for another start. */
 static mr_code settle(mr_coordinator *c, mr_code rc, mr_status *st)
@@ -152,7 +146,7 @@ static mr_code schedule(mr_coordinator *c, const char *step, const char *ctx, do
     MR_TRY(rc);
     MR_TRY(mr__run_build(x, st));
     c->values[x->tail % c->capacity] = value;
-    return mr__remote_submit(x->remote, x, ++c->step, 1, step, ctx, st);
+    return mr__remote_submit(x, ++c->step, 1, step, ctx, st);
 }
 
 mr_code mr_coordinator_schedule(mr_coordinator *c, const char *step, const char *ctx, double *value,
@@ -173,7 +167,7 @@ mr_code mr_coordinator_done(mr_coordinator *c, bool *done, mr_status *st)
 {
     MR_TRY(check(c, st));
     if (mr__run_under_way(&c->run) > 0)
-        MR_TRY(settle(c, mr__remote_look(c->run.remote, &c->run, st), st));
+        MR_TRY(settle(c, mr__remote_look(&c->run, st), st));
     while (mr__run_under_way(&c->run) > 0 && mr__run_is_ready(&c->run))
         MR_TRY(collect(c, st));
     *done = mr__run_under_way(&c->run) == 0;

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/files/json_file.h"
 #include "trainer/objectives/optimizer_impl.h"
 
 mr_code mr__parameters_open(mr__parameters *p, mr_status *st)

@@ -5,12 +5,14 @@
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/device/timeline_impl.h"
+#include "trainer/files/json_file.h"
+#include "trainer/model/model_impl.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/metric_impl.h"
-#include "trainer/model/model_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
 #include "trainer/servers/layout.h"
+#include "trainer/strategy/strategy_impl.h"
 
 enum {
     STEPS_A_WORKER = 2, /* scheduled at once, so that none waits for the coordinator */
@@ -31,7 +33,7 @@ typedef struct hand {
     task *task; /* under way; NULL: none */
 } hand;
 
-struct mr__remote {
+typedef struct mr__remote {
     mr__servers *s;
     char **data; /* of each worker, or one of all */
     size_t n_data;
@@ -48,10 +50,11 @@ struct mr__remote {
     float *packed; /* one server's part of it */
     int64_t last_step;
     mr__step_result result;
-};
+} mr__remote;
 
-size_t mr__remote_most(const mr__remote *r)
+static size_t most(const mr__run *x)
 {
+    const mr__remote *r = x->remote;
     return r->capacity - 1;
 }
 
@@ -75,9 +78,11 @@ static mr_code describe_data(mr__remote *r, const mr__run *x, const mr_dataset *
     return MR_OK;
 }
 
-mr_code mr__remote_open(mr__remote **out, mr__servers *s, const mr__run *x, const mr_dataset *ds,
-                        mr_status *st)
+/* errors   MR_FAILED_PRECONDITION: the data have no text · MR_UNIMPLEMENTED: an optimizer that must
+ *          see all gradients at once, with several servers */
+static mr_code open(mr__run *x, void *job, const mr_dataset *ds, mr_status *st)
 {
+    mr__servers *s = job;
     size_t n_workers = s->all.n - s->n_ps;
     if (s->n_ps > 1 && mr__optimizer_needs_all(x->o))
         return mr_fail(st, MR_UNIMPLEMENTED,
@@ -90,7 +95,7 @@ mr_code mr__remote_open(mr__remote **out, mr__servers *s, const mr__run *x, cons
     mr__remote *r = mr_calloc(1, sizeof *r);
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a job's steps");
-    *out = r;
+    x->remote = r;
     r->s = s;
     r->capacity = n_workers * STEPS_A_WORKER + 1;
     r->tasks = mr_calloc(r->capacity, sizeof *r->tasks);
@@ -109,8 +114,10 @@ static void reset_task(task *t)
     *t = (task){.state = WAITING};
 }
 
-void mr__remote_close(mr__remote *r)
+static void close(mr__run *x)
 {
+    mr__remote *r = x->remote;
+    x->remote = NULL;
     if (!r)
         return;
     for (size_t i = 0; r->tasks && i < r->capacity; i++)
@@ -249,21 +256,22 @@ static json_t *describe(const mr__remote *r, const mr__run *x, size_t k)
 /* Brings it there. */
 static mr_code send_state(mr__remote *r, mr__run *x, mr_status *st)
 {
-    mr__lines *all = &r->s->all;
+    mr__server_connections *all = &r->s->all;
     bool slots = mr_optimizer_iterations(x->o) > 0; /* before, they are as the optimizer begins */
     size_t at = 0;
     MR_TRY(make_room(r, x, st));
     MR_TRY(load(r, x, slots, st));
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     for (size_t k = 0; k < r->s->n_ps; k++) {
         size_t n = pack(r, x, k, slots);
         json_t *text = describe(r, x, k);
-        mr_code rc = text ? mr__line_say(all, &all->v[k], MR__CALL_PREPARE, text, r->packed, n, st)
+        mr_code rc = text ? mr__server_connection_call(all, &all->v[k], MR__CALL_PREPARE, text,
+                                                       r->packed, n, st)
                           : mr_fail_memory(st, 0, "a call");
         json_decref(text);
         MR_TRY(rc);
     }
-    MR_TRY(mr__lines_hear(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_await(all, r->s->n_ps, st));
     for (size_t i = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))
         MR_TRY(mr__metric_read(x->metrics[i], mr_strategy_replica(x->s, 0), r->totals + at, st));
     r->is_out = true;
@@ -275,33 +283,34 @@ static mr_code send_state(mr__remote *r, mr__run *x, mr_status *st)
 /* A rate that was set since, within an epoch. */
 static mr_code send_rate(mr__remote *r, const mr__run *x, mr_status *st)
 {
-    mr__lines *all = &r->s->all;
+    mr__server_connections *all = &r->s->all;
     double rate = mr_optimizer_learning_rate(x->o);
     if (mr__optimizer_is_scheduled(x->o) || (r->has_rate && r->rate == rate))
         return MR_OK;
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     json_t *text = json_pack("{s:o}", "learning_rate", mr__json_number(rate));
     mr_code rc = text ? MR_OK : mr_fail_memory(st, 0, "a call");
     for (size_t k = 0; k < r->s->n_ps && rc == MR_OK; k++)
-        rc = mr__line_say(all, &all->v[k], MR__CALL_RATE, text, NULL, 0, st);
+        rc = mr__server_connection_call(all, &all->v[k], MR__CALL_RATE, text, NULL, 0, st);
     json_decref(text);
     MR_TRY(rc);
     r->rate = rate;
     r->has_rate = true;
-    return mr__lines_hear(all, r->s->n_ps, st);
+    return mr__server_connections_await(all, r->s->n_ps, st);
 }
 
-mr_code mr__remote_settle(mr__remote *r, mr__run *x, mr_status *st)
+static mr_code settle(mr__run *x, mr_status *st)
 {
-    mr__lines *all = &r->s->all;
+    mr__remote *r = x->remote;
+    mr__server_connections *all = &r->s->all;
     int64_t iterations = 0, theirs;
     size_t at = 0;
     if (!r->is_out)
         return MR_OK;
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     for (size_t k = 0; k < r->s->n_ps; k++)
-        MR_TRY(mr__line_say(all, &all->v[k], MR__CALL_READ, NULL, NULL, 0, st));
-    MR_TRY(mr__lines_hear(all, r->s->n_ps, st));
+        MR_TRY(mr__server_connection_call(all, &all->v[k], MR__CALL_READ, NULL, NULL, 0, st));
+    MR_TRY(mr__server_connections_await(all, r->s->n_ps, st));
     for (size_t k = 0; k < r->s->n_ps; k++) {
         const mr__call *a = &all->v[k].answer;
         MR_TRY(mr__call_integer(a, "iterations", &theirs, st));
@@ -345,7 +354,7 @@ static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker
 }
 
 /* A worker can do nothing now: its step, if it had one, waits for another. */
-static void take_back(hand *h, const mr__line *p, const char *why)
+static void take_back(hand *h, const mr__server_connection *p, const char *why)
 {
     if (h->task) {
         mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s; its step %" PRId64 " is given to another",
@@ -366,7 +375,7 @@ static bool all_are_cut_off(const mr__remote *r)
     return r->cut_offs >= MOST_CUT_OFFS * n;
 }
 
-static mr_code take_answer(mr__remote *r, hand *h, mr__line *p, mr_status *st)
+static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_status *st)
 {
     mr_status why;
     mr_code rc = mr__call_error(&p->answer, &why);
@@ -414,15 +423,16 @@ static json_t *describe_task(const task *t)
 }
 
 /* The next thing that a free worker has to do. */
-static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__line *p, mr_status *st)
+static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__server_connection *p,
+                         mr_status *st)
 {
     task *t = h->is_set_up ? next_waiting(r, x) : NULL;
     if (h->is_set_up && !t)
         return MR_OK;
     json_t *text = t ? describe_task(t) : describe_job(r, x, p->index);
-    mr_code rc =
-        text ? mr__line_say(&r->s->all, p, t ? MR__CALL_STEP : MR__CALL_SETUP, text, NULL, 0, st)
-             : mr_fail_memory(st, 0, "a call");
+    mr_code rc = text ? mr__server_connection_call(
+                            &r->s->all, p, t ? MR__CALL_STEP : MR__CALL_SETUP, text, NULL, 0, st)
+                      : mr_fail_memory(st, 0, "a call");
     json_decref(text);
     MR_TRY(rc);
     h->is_setting_up = !t;
@@ -435,19 +445,19 @@ static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__line *p, 
 /* What has come is taken, and what can be done is given out. */
 static mr_code go_on(mr__remote *r, const mr__run *x, mr_status *st)
 {
-    mr__lines *all = &r->s->all;
-    MR_TRY(mr__lines_check(all, r->s->n_ps, st));
+    mr__server_connections *all = &r->s->all;
+    MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
     for (size_t i = r->s->n_ps; i < all->n; i++) {
-        mr__line *p = &all->v[i];
+        mr__server_connection *p = &all->v[i];
         hand *h = &r->hands[i - r->s->n_ps];
-        if (p->state != MR__LINE_READY)
+        if (p->state != MR__SERVER_READY)
             take_back(h, p, "is lost");
         else if (p->has_answer)
             MR_TRY(take_answer(r, h, p, st));
-        if (p->state == MR__LINE_READY && !p->is_waiting)
+        if (p->state == MR__SERVER_READY && !p->is_waiting)
             MR_TRY(give_work(r, x, h, p, st));
     }
-    return mr__lines_dial(all, r->s->n_ps, all->n, st);
+    return mr__server_connections_dial(all, r->s->n_ps, all->n, st);
 }
 
 /* ---- steps ---- */
@@ -461,9 +471,10 @@ static mr_code name_task(task *t, const char *name, const char *ctx, mr_status *
     return t->name && t->ctx ? MR_OK : mr_fail_memory(st, strlen(name), "a step");
 }
 
-mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch, const char *name,
+mr_code mr__remote_submit(mr__run *x, int64_t step, int64_t epoch, const char *name,
                           const char *ctx, mr_status *st)
 {
+    mr__remote *r = x->remote;
     if (r->is_out)
         MR_TRY(send_rate(r, x, st));
     else
@@ -478,27 +489,39 @@ mr_code mr__remote_submit(mr__remote *r, mr__run *x, int64_t step, int64_t epoch
     return go_on(r, x, st);
 }
 
-mr_code mr__remote_look(mr__remote *r, const mr__run *x, mr_status *st)
+static mr_code submit(mr__run *x, int64_t step, int64_t epoch, bool fetch_next, mr_status *st)
 {
+    (void)fetch_next;
+    mr__span *span = mr__span_begin(MR_SPAN_WORK, "enqueue");
+    mr_code rc = mr__remote_submit(x, step, epoch, NULL, NULL, st);
+    mr__span_end(span);
+    return rc;
+}
+
+mr_code mr__remote_look(mr__run *x, mr_status *st)
+{
+    mr__remote *r = x->remote;
     mr__loop *loop = r->s->all.loop;
     MR_TRY(mr__loop_turn(loop, mr__loop_now(loop), st));
     return go_on(r, x, st);
 }
 
-bool mr__remote_is_ready(const mr__remote *r, const mr__run *x)
+static bool is_ready(mr__run *x)
 {
+    const mr__remote *r = x->remote;
     return r->tasks[x->head % r->capacity].state == DONE;
 }
 
-mr_code mr__remote_collect(mr__remote *r, mr__run *x, const mr__step_result **result, mr_status *st)
+static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st)
 {
+    mr__remote *r = x->remote;
     task *t = &r->tasks[x->head % r->capacity];
     json_t *totals, *losses;
     for (;;) {
         MR_TRY(go_on(r, x, st));
         if (t->state == DONE)
             break;
-        MR_TRY(mr__lines_turn(&r->s->all, st));
+        MR_TRY(mr__server_connections_turn(&r->s->all, st));
     }
     x->head++;
     r->result = (mr__step_result){.step = t->step, .epoch = t->epoch};
@@ -525,4 +548,35 @@ mr_code mr__remote_collect(mr__remote *r, mr__run *x, const mr__step_result **re
         mr__metric_show(x->metrics[i], r->totals + at);
     *result = &r->result;
     return MR_OK;
+}
+
+/* ---- the strategy's ---- */
+
+static const mr__stepper stepper = {.reads_apart = true,
+                                    .open = open,
+                                    .close = close,
+                                    .most = most,
+                                    .submit = submit,
+                                    .is_ready = is_ready,
+                                    .collect = collect,
+                                    .settle = settle};
+
+static void close_servers(void *servers)
+{
+    mr__servers_close(servers);
+}
+
+static void keep_servers(void *servers)
+{
+    mr__servers_failed(servers);
+}
+
+void mr__remote_attach(mr_strategy *s, mr__servers *servers)
+{
+    mr__strategy_set_remote(s, &(mr__remote_job){servers, close_servers, keep_servers, &stepper});
+}
+
+mr__servers *mr__strategy_servers(const mr_strategy *s)
+{
+    return mr__strategy_remote(s)->self;
 }

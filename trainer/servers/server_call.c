@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
-#include "trainer/loop/checkpoint_impl.h"
+#include "trainer/files/json_file.h"
 
 enum { MOST_VALUES = 1 << 28 }; /* of a frame: 1 GiB */
 enum { IDLE_SECONDS = 10, BETWEEN_SECONDS = 5, PROBES = 4, LOST_MS = 60000 };

@@ -40,7 +40,7 @@ typedef struct mr__call {
     mr_block block;
 } mr__call;
 
-/* For both sides when they are connected: the kernel asks now and then whether the other host is
+/* For both sides when they are connected: the kernel asks now and then whether the other machine is
  * still there. It closes the connection after half a minute without an answer, or after a minute
  * in which what was sent did not arrive. */
 void mr__call_watch(const mr__connection *c);

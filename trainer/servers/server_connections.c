@@ -9,8 +9,8 @@ enum { TURN_MS = 100, AGAIN_MS = 200 };
 
 static void ready(mr__connection *c)
 {
-    mr__line *p = (mr__line *)c;
-    p->state = MR__LINE_READY;
+    mr__server_connection *p = (mr__server_connection *)c;
+    p->state = MR__SERVER_READY;
     mr__call_watch(c);
 }
 
@@ -24,7 +24,7 @@ static void message(mr__connection *c, const mr__message *m)
 
 static void block(mr__connection *c, const mr__incoming *head, mr_buffer *payload)
 {
-    mr__line *p = (mr__line *)c;
+    mr__server_connection *p = (mr__server_connection *)c;
     mr__call call;
     mr_status why;
     mr_code rc = mr__call_read(head, payload, &call, &why);
@@ -44,15 +44,15 @@ static void block(mr__connection *c, const mr__incoming *head, mr_buffer *payloa
 
 static void closed(mr__connection *c, const mr_status *why)
 {
-    mr__line *p = (mr__line *)c;
-    p->state = MR__LINE_AWAY;
+    mr__server_connection *p = (mr__server_connection *)c;
+    p->state = MR__SERVER_AWAY;
     p->why = *why;
 }
 
 static const mr__connection_class calls = {
     .ready = ready, .message = message, .block = block, .closed = closed};
 
-mr_code mr__lines_open(mr__lines *p, size_t n, mr_status *st)
+mr_code mr__server_connections_open(mr__server_connections *p, size_t n, mr_status *st)
 {
     if (n == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "there is no server to connect to");
@@ -61,12 +61,12 @@ mr_code mr__lines_open(mr__lines *p, size_t n, mr_status *st)
         return mr_fail_memory(st, n * sizeof *p->v, "connections");
     p->n = n;
     for (size_t i = 0; i < n; i++)
-        p->v[i] = (mr__line){.c.class_ = &calls, .all = p};
+        p->v[i] = (mr__server_connection){.c.class_ = &calls, .all = p};
     return mr__loop_open(MR__LOOP_EPOLL, &p->loop, st);
 }
 
-mr_code mr__line_name(mr__line *p, const char *what, size_t index, const char *address,
-                      mr_status *st)
+mr_code mr__server_connection_name(mr__server_connection *p, const char *what, size_t index,
+                                   const char *address, mr_status *st)
 {
     p->what = what;
     p->index = index;
@@ -77,29 +77,29 @@ mr_code mr__line_name(mr__line *p, const char *what, size_t index, const char *a
 }
 
 /* The loop turns once more before it is closed. */
-static void abandon(mr__line *p)
+static void abandon(mr__server_connection *p)
 {
     mr__lookup_abandon(p->lookup);
     p->lookup = NULL;
-    p->state = MR__LINE_AWAY;
+    p->state = MR__SERVER_AWAY;
 }
 
-void mr__lines_close(mr__lines *p, bool finish)
+void mr__server_connections_close(mr__server_connections *p, bool finish)
 {
     bool open = true;
     for (size_t i = 0; i < p->n; i++)
         if (p->v[i].lookup)
             abandon(&p->v[i]);
-        else if (finish && p->v[i].state == MR__LINE_READY)
+        else if (finish && p->v[i].state == MR__SERVER_READY)
             mr__connection_finish(&p->v[i].c);
-        else if (p->v[i].state != MR__LINE_AWAY)
+        else if (p->v[i].state != MR__SERVER_AWAY)
             mr__connection_close(&p->v[i].c, NULL);
     if (p->loop && mr__loop_turn(p->loop, mr__loop_now(p->loop), NULL) != MR_OK)
         return; /* the kernel may still use it: it is left */
     while (open && p->loop) {
         open = false;
         for (size_t i = 0; i < p->n; i++)
-            open = open || p->v[i].state != MR__LINE_AWAY;
+            open = open || p->v[i].state != MR__SERVER_AWAY;
         if (open && mr__loop_turn(p->loop, INT64_MAX, NULL) != MR_OK)
             return; /* as above */
     }
@@ -112,16 +112,16 @@ void mr__lines_close(mr__lines *p, bool finish)
     p->n = 0;
 }
 
-/* The line is away: it is dialed again soon, for the name may be known later. */
-static void not_yet(mr__line *p)
+/* It is dialed again soon: the name may be known later. */
+static void not_yet(mr__server_connection *p)
 {
-    p->state = MR__LINE_AWAY;
+    p->state = MR__SERVER_AWAY;
     p->again_ns = mr__loop_now(p->all->loop) + AGAIN_MS * MS;
 }
 
 static void looked_up(void *ctx, const mr__address *to, const mr_status *why)
 {
-    mr__line *p = ctx;
+    mr__server_connection *p = ctx;
     p->lookup = NULL;
     if (!to) {
         p->why = *why;
@@ -132,30 +132,32 @@ static void looked_up(void *ctx, const mr__address *to, const mr_status *why)
         not_yet(p);
 }
 
-mr_code mr__lines_dial(mr__lines *p, size_t from, size_t to, mr_status *st)
+mr_code mr__server_connections_dial(mr__server_connections *p, size_t from, size_t to,
+                                    mr_status *st)
 {
     for (size_t i = from; i < to; i++) {
-        mr__line *x = &p->v[i];
-        if (x->state != MR__LINE_AWAY || x->again_ns > mr__loop_now(p->loop))
+        mr__server_connection *x = &p->v[i];
+        if (x->state != MR__SERVER_AWAY || x->again_ns > mr__loop_now(p->loop))
             continue;
         x->is_waiting = x->has_answer = false;
         mr__call_reset(&x->answer);
         x->again_ns = mr__loop_now(p->loop) + AGAIN_MS * MS;
         MR_TRY(mr__lookup_start(&x->lookup, p->loop, x->address, looked_up, x, st));
-        x->state = MR__LINE_DIALING;
+        x->state = MR__SERVER_DIALING;
     }
     return MR_OK;
 }
 
-mr_code mr__lines_turn(mr__lines *p, mr_status *st)
+mr_code mr__server_connections_turn(mr__server_connections *p, mr_status *st)
 {
     if (p->cancel && mr_cancel_is_cancelled(p->cancel))
         return mr_fail(st, MR_CANCELLED, "interrupted");
     return mr__loop_turn(p->loop, mr__loop_now(p->loop) + TURN_MS * MS, st);
 }
 
-mr_code mr__line_say(mr__lines *all, mr__line *p, mr__call_kind kind, const json_t *text,
-                     const float *values, size_t n, mr_status *st)
+mr_code mr__server_connection_call(mr__server_connections *all, mr__server_connection *p,
+                                   mr__call_kind kind, const json_t *text, const float *values,
+                                   size_t n, mr_status *st)
 {
     mr__call_reset(&p->answer);
     p->has_answer = false;
@@ -163,7 +165,7 @@ mr_code mr__line_say(mr__lines *all, mr__line *p, mr__call_kind kind, const json
     return mr__call_send(&p->c, kind, all->job, ++p->number, text, values, n, st);
 }
 
-static mr_code lost(const mr__line *p, mr_status *st)
+static mr_code lost(const mr__server_connection *p, mr_status *st)
 {
     if (p->why.code == MR_PERMISSION_DENIED || p->why.code == MR_FAILED_PRECONDITION)
         return mr_fail(st, p->why.code, "%s %zu (%s): %.600s", p->what, p->index, p->address,
@@ -173,43 +175,43 @@ static mr_code lost(const mr__line *p, mr_status *st)
                                                                  : p->why.message);
 }
 
-mr_code mr__lines_check(const mr__lines *all, size_t n, mr_status *st)
+mr_code mr__server_connections_check(const mr__server_connections *all, size_t n, mr_status *st)
 {
     for (size_t i = 0; i < n; i++)
-        if (all->v[i].state != MR__LINE_READY)
+        if (all->v[i].state != MR__SERVER_READY)
             return lost(&all->v[i], st);
     return MR_OK;
 }
 
-mr_code mr__lines_hear(mr__lines *all, size_t n, mr_status *st)
+mr_code mr__server_connections_await(mr__server_connections *all, size_t n, mr_status *st)
 {
     for (size_t i = 0; i < n;) {
-        const mr__line *p = &all->v[i];
+        const mr__server_connection *p = &all->v[i];
         if (p->has_answer) {
             MR_TRY(mr__call_error(&p->answer, st));
             i++;
             continue;
         }
-        MR_TRY(mr__lines_check(all, n, st));
-        MR_TRY(mr__lines_turn(all, st));
+        MR_TRY(mr__server_connections_check(all, n, st));
+        MR_TRY(mr__server_connections_turn(all, st));
     }
     return MR_OK;
 }
 
-mr_code mr__lines_gather(mr__lines *all, size_t from, size_t to, bool any, double seconds,
-                         mr_status *st)
+mr_code mr__server_connections_gather(mr__server_connections *all, size_t from, size_t to, bool any,
+                                      double seconds, mr_status *st)
 {
     int64_t until = mr__loop_now(all->loop) + (int64_t)(seconds * 1e9);
     for (;;) {
-        const mr__line *missing = NULL;
+        const mr__server_connection *missing = NULL;
         size_t there = 0;
-        MR_TRY(mr__lines_dial(all, from, to, st));
+        MR_TRY(mr__server_connections_dial(all, from, to, st));
         for (size_t i = from; i < to; i++) {
-            const mr__line *p = &all->v[i];
-            there += p->state == MR__LINE_READY;
-            if (p->state != MR__LINE_READY)
+            const mr__server_connection *p = &all->v[i];
+            there += p->state == MR__SERVER_READY;
+            if (p->state != MR__SERVER_READY)
                 missing = p;
-            if (p->state == MR__LINE_AWAY &&
+            if (p->state == MR__SERVER_AWAY &&
                 (p->why.code == MR_PERMISSION_DENIED || p->why.code == MR_FAILED_PRECONDITION))
                 return lost(p, st);
         }
@@ -221,6 +223,6 @@ mr_code mr__lines_gather(mr__lines *all, size_t from, size_t to, bool any, doubl
                            missing->what, missing->index, missing->address,
                            missing->why.code < 0 ? ": " : "",
                            missing->why.code < 0 ? missing->why.message : "");
-        MR_TRY(mr__lines_turn(all, st));
+        MR_TRY(mr__server_connections_turn(all, st));
     }
 }

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SERVERS_LINE_H
-#define MR_TRAINER_SERVERS_LINE_H
-/* Servers, as those who call them see them: a connection to each, with one call under way at most.
- * Nothing calls back: whoever turns the loop looks at the peers afterwards.
+#ifndef MR_TRAINER_SERVER_CONNECTIONS_H
+#define MR_TRAINER_SERVER_CONNECTIONS_H
+/* Connections of a caller to its servers, with at most one call under way on each. There are no
+ * callbacks: the caller turns the loop, then looks at the connections.
  *
  * thread   one at a time per loop */
 #include "pipeline/wait/cancel.h"
 #include "trainer/servers/server_call.h"
 #include "transport/net/lookup.h"
 
-typedef struct mr__lines mr__lines;
+typedef struct mr__server_connections mr__server_connections;
 
-typedef enum mr__line_state {
-    MR__LINE_AWAY, /* not connected; `why` says how the last connection ended */
-    MR__LINE_DIALING,
-    MR__LINE_READY
-} mr__line_state;
+typedef enum mr__server_state {
+    MR__SERVER_AWAY, /* not connected; `why` says how the last connection ended */
+    MR__SERVER_DIALING,
+    MR__SERVER_READY
+} mr__server_state;
 
-typedef struct mr__line {
+typedef struct mr__server_connection {
     mr__connection c; /* first */
-    mr__lines *all;
-    mr__line_state state;
+    mr__server_connections *all;
+    mr__server_state state;
     mr__lookup *lookup; /* DIALING: under way, before there is a connection; NULL: none */
     bool is_waiting;    /* for the answer to call `number` */
     bool has_answer;
@@ -31,44 +31,49 @@ typedef struct mr__line {
     char address[256]; /* as it was given */
     int64_t again_ns;  /* when it may be dialed again */
     mr_status why;
-} mr__line;
+} mr__server_connection;
 
-struct mr__lines {
+struct mr__server_connections {
     mr__loop *loop;
     mr_cancel *cancel;   /* NULL: none */
     Mr__Wire__Role role; /* who calls: a COORDINATOR, or a TRAINER, which a worker is */
     mr__token token;
     uint64_t job;
-    mr__line *v;
+    mr__server_connection *v;
     size_t n;
 };
 
-/* p stays where it is.
+/* p must not move while it is open.
  * errors   MR_INVALID_ARGUMENT: no address · MR_RESOURCE_EXHAUSTED · those of the loop */
-mr_code mr__lines_open(mr__lines *p, size_t n, mr_status *st) MR_NODISCARD;
+mr_code mr__server_connections_open(mr__server_connections *p, size_t n,
+                                    mr_status *st) MR_NODISCARD;
 /* what is static text. */
-mr_code mr__line_name(mr__line *p, const char *what, size_t index, const char *address,
-                      mr_status *st) MR_NODISCARD;
+mr_code mr__server_connection_name(mr__server_connection *p, const char *what, size_t index,
+                                   const char *address, mr_status *st) MR_NODISCARD;
 /* Closes the connections, after what is queued has been sent where `finish` is set. */
-void mr__lines_close(mr__lines *p, bool finish);
+void mr__server_connections_close(mr__server_connections *p, bool finish);
 
 /* Dials those of [from, to) that are away, and whose time has come. Names are looked up meanwhile.
  * errors   MR_RESOURCE_EXHAUSTED, ... */
-mr_code mr__lines_dial(mr__lines *p, size_t from, size_t to, mr_status *st) MR_NODISCARD;
+mr_code mr__server_connections_dial(mr__server_connections *p, size_t from, size_t to,
+                                    mr_status *st) MR_NODISCARD;
 /* One turn of the loop, of at most 100 ms. errors MR_CANCELLED · the loop's */
-mr_code mr__lines_turn(mr__lines *p, mr_status *st) MR_NODISCARD;
-/* The peer must be ready and have no call under way; of an answer that lies there nothing is kept.
+mr_code mr__server_connections_turn(mr__server_connections *p, mr_status *st) MR_NODISCARD;
+/* The server must be ready and have no call under way; an earlier answer is dropped.
  * errors   as mr__call_send */
-mr_code mr__line_say(mr__lines *all, mr__line *p, mr__call_kind kind, const json_t *text,
-                     const float *values, size_t n, mr_status *st) MR_NODISCARD;
+mr_code mr__server_connection_call(mr__server_connections *all, mr__server_connection *p,
+                                   mr__call_kind kind, const json_t *text, const float *values,
+                                   size_t n, mr_status *st) MR_NODISCARD;
 /* Turns until all of [0, n) have answered; answers stay until the next call.
  * errors   MR_UNAVAILABLE: one is lost; names it · what one of them answered */
-mr_code mr__lines_hear(mr__lines *all, size_t n, mr_status *st) MR_NODISCARD;
+mr_code mr__server_connections_await(mr__server_connections *all, size_t n,
+                                     mr_status *st) MR_NODISCARD;
 /* MR_OK while [0, n) are connected. errors MR_UNAVAILABLE: names the first that is not */
-mr_code mr__lines_check(const mr__lines *all, size_t n, mr_status *st) MR_NODISCARD;
+mr_code mr__server_connections_check(const mr__server_connections *all, size_t n,
+                                     mr_status *st) MR_NODISCARD;
 /* Dials until [from, to) are ready (any: at least one), for at most `seconds`.
  * errors   MR_DEADLINE_EXCEEDED: names one that did not come · MR_CANCELLED · MR_PERMISSION_DENIED,
  *          ...: it refused */
-mr_code mr__lines_gather(mr__lines *all, size_t from, size_t to, bool any, double seconds,
-                         mr_status *st) MR_NODISCARD;
+mr_code mr__server_connections_gather(mr__server_connections *all, size_t from, size_t to, bool any,
+                                      double seconds, mr_status *st) MR_NODISCARD;
 #endif

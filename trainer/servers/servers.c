@@ -37,13 +37,15 @@ static mr_code connect_all(mr__servers *s, const mr_workers_opts *o, mr_status *
     while (s->all.job == 0)
         if (mr__sys->getrandom(&s->all.job, sizeof s->all.job, 0) != (ssize_t)sizeof s->all.job)
             return mr_fail(st, MR_INTERNAL, "no random bytes for a job");
-    MR_TRY(mr__lines_open(&s->all, ps->n + workers->n, st));
+    MR_TRY(mr__server_connections_open(&s->all, ps->n + workers->n, st));
     for (size_t i = 0; i < ps->n; i++)
-        MR_TRY(mr__line_name(&s->all.v[i], "parameter server", i, ps->addresses[i], st));
+        MR_TRY(
+            mr__server_connection_name(&s->all.v[i], "parameter server", i, ps->addresses[i], st));
     for (size_t i = 0; i < workers->n; i++)
-        MR_TRY(mr__line_name(&s->all.v[ps->n + i], "worker", i, workers->addresses[i], st));
-    MR_TRY(mr__lines_gather(&s->all, 0, s->n_ps, false, seconds, st));
-    return mr__lines_gather(&s->all, s->n_ps, s->all.n, true, seconds, st);
+        MR_TRY(mr__server_connection_name(&s->all.v[ps->n + i], "worker", i, workers->addresses[i],
+                                          st));
+    MR_TRY(mr__server_connections_gather(&s->all, 0, s->n_ps, false, seconds, st));
+    return mr__server_connections_gather(&s->all, s->n_ps, s->all.n, true, seconds, st);
 }
 
 mr_code mr__servers_open(mr__servers **out, const mr_workers_opts *o, mr_status *st)
@@ -79,12 +81,13 @@ void mr__servers_failed(mr__servers *s)
 /* A worker that began late hears it too: it had no coordinator whose end it would notice. */
 static void end_all(mr__servers *s)
 {
-    mr_code rc = mr__lines_gather(&s->all, s->n_ps, s->all.n, false, LATE_SECONDS, NULL);
+    mr_code rc =
+        mr__server_connections_gather(&s->all, s->n_ps, s->all.n, false, LATE_SECONDS, NULL);
     for (size_t i = 0; i < s->all.n; i++) {
-        mr__line *p = &s->all.v[i];
+        mr__server_connection *p = &s->all.v[i];
         /* Who is lost after this ends when nobody comes. */
-        if (p->state == MR__LINE_READY)
-            rc = mr__line_say(&s->all, p, MR__CALL_END, NULL, NULL, 0, NULL);
+        if (p->state == MR__SERVER_READY)
+            rc = mr__server_connection_call(&s->all, p, MR__CALL_END, NULL, NULL, 0, NULL);
         else
             mr_log(MR_LOG_WARNING,
                    "%s %zu (%s) has not heard that training has ended; where it runs, end it "
@@ -100,7 +103,7 @@ void mr__servers_close(mr__servers *s)
         return;
     if (!s->keep && !s->failed)
         end_all(s);
-    mr__lines_close(&s->all, !s->failed);
+    mr__server_connections_close(&s->all, !s->failed);
     mr__token_free(&s->token);
     mr_free(s->partitioner);
     mr_free(s);

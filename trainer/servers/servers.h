@@ -9,7 +9,7 @@
 #include "trainer/strategy/strategy.h"
 
 typedef struct mr__servers {
-    mr__lines all; /* parameter servers, then workers */
+    mr__server_connections all; /* parameter servers, then workers */
     size_t n_ps;
     mr__token token;   /* owned */
     char *partitioner; /* owned; NULL: none */

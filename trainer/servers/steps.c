@@ -3,21 +3,28 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint_impl.h"
-#include "trainer/objectives/metric_impl.h"
-#include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"
-#include "trainer/registry.h"
+#include "trainer/files/json_file.h"
+#include "trainer/model/model_impl.h"
+#include "trainer/objectives/metric_impl.h"
 
 /* For the parameter servers, which the coordinator has found: it asks again. */
 enum { FIND_SECONDS = 10 };
+
+static const mr_component *const none[] = {NULL};
+mr__registry mr__worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+mr_code mr_worker_step_register(const mr_worker_step_desc *d, mr_status *st)
+{
+    return mr__registry_add(&mr__worker_steps, &d->is, d->run && !d->is.params, st);
+}
 
 static void drop(mr__steps *x)
 {
     if (x->is_running)
         mr__run_close(&x->run);
     if (x->has_servers)
-        mr__lines_close(&x->servers, false);
+        mr__server_connections_close(&x->servers, false);
     mr_model_free(x->m);
     mr_loss_free(x->loss);
     mr_optimizer_free(x->o);
@@ -46,15 +53,16 @@ static mr_code find_servers(mr__steps *x, const mr__call *call, mr_status *st)
     json_t *list;
     MR_TRY(mr__call_list(call, "servers", &list, st));
     size_t n = json_array_size(list);
-    x->servers = (mr__lines){
+    x->servers = (mr__server_connections){
         .cancel = x->cancel, .role = MR__WIRE__ROLE__TRAINER, .token = x->token, .job = call->job};
     x->has_servers = true;
-    MR_TRY(mr__lines_open(&x->servers, n, st));
+    MR_TRY(mr__server_connections_open(&x->servers, n, st));
     for (size_t i = 0; i < n; i++) {
         const char *address = json_string_value(json_array_get(list, i));
-        MR_TRY(mr__line_name(&x->servers.v[i], "parameter server", i, address ? address : "", st));
+        MR_TRY(mr__server_connection_name(&x->servers.v[i], "parameter server", i,
+                                          address ? address : "", st));
     }
-    return mr__lines_gather(&x->servers, 0, n, false, FIND_SECONDS, st);
+    return mr__server_connections_gather(&x->servers, 0, n, false, FIND_SECONDS, st);
 }
 
 static mr_code parse_parts(mr__steps *x, const mr__call *call, mr_status *st)
@@ -213,8 +221,8 @@ static mr_code pull_from(mr__steps *x, size_t server, size_t *n, mr_status *st)
         return mr_fail_memory(st, 0, "a call");
     mr_code rc = mr__wanted_ask(&x->wanted, &x->layout, server, counts, x->packed, &n_rows, n, st);
     if (rc == MR_OK)
-        rc = mr__line_say(&x->servers, &x->servers.v[server], MR__CALL_PULL, text, x->packed,
-                          n_rows, st);
+        rc = mr__server_connection_call(&x->servers, &x->servers.v[server], MR__CALL_PULL, text,
+                                        x->packed, n_rows, st);
     json_decref(text);
     return rc;
 }
@@ -222,12 +230,12 @@ static mr_code pull_from(mr__steps *x, size_t server, size_t *n, mr_status *st)
 /* Every server is asked once. Rows that the step does not read stay what they were. */
 static mr_code pull(mr__steps *x, mr_status *st)
 {
-    mr__lines *all = &x->servers;
+    mr__server_connections *all = &x->servers;
     MR_TRY(mr__wanted_find(&x->wanted, &x->run, st));
-    MR_TRY(mr__lines_check(all, all->n, st));
+    MR_TRY(mr__server_connections_check(all, all->n, st));
     for (size_t k = 0; k < all->n; k++)
         MR_TRY(pull_from(x, k, &x->expected[k], st));
-    MR_TRY(mr__lines_hear(all, all->n, st));
+    MR_TRY(mr__server_connections_await(all, all->n, st));
     for (size_t k = 0; k < all->n; k++) {
         const mr__call *a = &all->v[k].answer;
         if (a->n != x->expected[k])
@@ -305,20 +313,20 @@ static mr_code push_to(mr__steps *x, size_t server, mr_status *st)
             rc = mr_fail_memory(st, 0, "a call");
     }
     if (rc == MR_OK)
-        rc = mr__line_say(&x->servers, &x->servers.v[server], MR__CALL_PUSH, text, x->packed, at,
-                          st);
+        rc = mr__server_connection_call(&x->servers, &x->servers.v[server], MR__CALL_PUSH, text,
+                                        x->packed, at, st);
     json_decref(text);
     return rc;
 }
 
 static mr_code push(mr__steps *x, mr_status *st)
 {
-    mr__lines *all = &x->servers;
+    mr__server_connections *all = &x->servers;
     MR_TRY(find_changes(x, st));
-    MR_TRY(mr__lines_check(all, all->n, st));
+    MR_TRY(mr__server_connections_check(all, all->n, st));
     for (size_t k = 0; k < all->n; k++)
         MR_TRY(push_to(x, k, st));
-    return mr__lines_hear(all, all->n, st);
+    return mr__server_connections_await(all, all->n, st);
 }
 
 /* A pass over the data follows the other. */
@@ -422,5 +430,5 @@ mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr
 bool mr__steps_is_cut_off(const mr__steps *x, mr_code rc)
 {
     return (rc == MR_UNAVAILABLE || rc == MR_DEADLINE_EXCEEDED) && x->has_servers &&
-           mr__lines_check(&x->servers, x->servers.n, NULL) != MR_OK;
+           mr__server_connections_check(&x->servers, x->servers.n, NULL) != MR_OK;
 }

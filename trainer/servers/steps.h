@@ -5,18 +5,22 @@
  * the coordinator gives out: pulls the variables, computes a batch's gradients, pushes them.
  *
  * thread   one at a time per object */
-#include "trainer/servers/coordinator.h"
 #include "trainer/loop/fit_run.h"
+#include "trainer/registry.h"
+#include "trainer/servers/coordinator.h"
 #include "trainer/servers/layout.h"
 #include "trainer/servers/server_connections.h"
 #include "trainer/servers/wanted_rows.h"
+
+/* Named steps of this process; the library has none. */
+extern mr__registry mr__worker_steps;
 
 typedef struct mr__steps {
     mr_strategy *s;
     mr_cancel *cancel;
     mr__token token;
     uint64_t job; /* 0: not set up */
-    mr__lines servers;
+    mr__server_connections servers;
     bool has_servers, is_running;
     bool has_given; /* there are gradients of the step under way, in values */
     mr_model *m;

@@ -53,7 +53,7 @@ mr_code mr_strategy_parameter_server(mr_strategy **out, const mr_strategy_opts *
         mr__servers_close(servers);
         return rc;
     }
-    mr__strategy_set_servers(*out, servers);
+    mr__remote_attach(*out, servers);
     return MR_OK;
 }
 

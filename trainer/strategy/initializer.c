@@ -19,11 +19,6 @@ static const char *const names[MR_N_INITS] = {
     [MR_INIT_RANDOM_NORMAL] = "random_normal",
 };
 
-const char *mr_initializer_name(mr_initializer_kind k)
-{
-    return names[k];
-}
-
 static double unit(uint64_t key, uint64_t i)
 {
     return (double)(mr__mix_in(key, i) >> 11) * 0x1p-53;

@@ -37,8 +37,6 @@ typedef struct mr_regularizer {
  * authors (Glorot, He, LeCun) use the fans. */
 MR_API void mr_initialize(const mr_initializer *k, uint64_t seed, uint64_t stream, size_t fan_in,
                           size_t fan_out, float *out, size_t n);
-/* "glorot_uniform"; static text. */
-MR_API const char *mr_initializer_name(mr_initializer_kind k);
 
 /* Types of parameters, for MR_PARAM_OWN: an mr_initializer by a name or a call ("zeros",
  * constant(0.5)), an mr_regularizer by none, "l2" or l2(0.01). */

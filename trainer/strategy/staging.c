@@ -13,7 +13,7 @@ typedef struct cell {
 } cell;
 
 typedef struct slot {
-    mr__landing copied;             /* where there are no copies: read */
+    mr__completion copied;          /* where there are no copies: read */
     cell *cells;                    /* [column * replicas + replica] */
     mr_event **arrived, **released; /* one a replica */
     size_t *rows;                   /* one a replica */
@@ -54,7 +54,7 @@ static void free_slot(mr__staging *g, slot *s)
         if (s->released)
             mr_event_free(s->released[r]);
     }
-    mr__landing_destroy(&s->copied);
+    mr__completion_destroy(&s->copied);
     mr_free(s->arrived);
     mr_free(s->released);
     mr_free(s->rows);
@@ -70,7 +70,7 @@ static void await_readers(const mr__staging *g, slot *s)
         if (s->released[r])
             rc = mr_event_synchronize(s->released[r], NULL);
     if (g->direct)
-        rc = mr__landing_await(&s->copied, g->copies, g->n_replicas, NULL);
+        rc = mr__completion_await(&s->copied, g->copies, g->n_replicas, NULL);
     (void)rc;
 }
 
@@ -112,7 +112,7 @@ static mr_code make_all(mr__staging *g, mr_status *st)
     if (!g->copies || !g->slots)
         return mr_fail_memory(st, g->depth * sizeof *g->slots, "a staging ring");
     for (size_t i = 0; i < g->depth; i++)
-        mr__landing_init(&g->slots[i].copied);
+        mr__completion_init(&g->slots[i].copied);
     for (size_t r = 0; r < g->n_replicas; r++)
         if (g->direct)
             g->copies[r] = mr_replica_stream(mr_strategy_replica(g->s, r));
@@ -187,8 +187,8 @@ mr_code mr__staging_reserve(mr__staging *g, const mr_destination **destination, 
     slot *s = &g->slots[g->next];
     /* Only a ring that is full makes the host wait here: for room, as any full queue does. */
     mr__span *span =
-        mr__landing_is_clear(&s->copied) ? NULL : mr__span_begin(MR_SPAN_WAIT, "staging slot");
-    mr_code rc = mr__landing_await(&s->copied, g->copies, g->n_replicas, st);
+        mr__completion_is_done(&s->copied) ? NULL : mr__span_begin(MR_SPAN_WAIT, "staging slot");
+    mr_code rc = mr__completion_await(&s->copied, g->copies, g->n_replicas, st);
     mr__span_end(span);
     MR_TRY(rc);
     g->wished = g->full_rows > 0;
@@ -247,7 +247,7 @@ static mr_code make_room(mr__staging *g, slot *s, size_t i, size_t bytes, mr_sta
     void *pinned, *device;
     mr_stream *copies = g->copies[r];
     MR_TRY(mr_device_alloc(device_of(g, r), MR_MEMORY_PINNED, bytes, &pinned, st));
-    mr_device_free(device_of(g, r), MR_MEMORY_PINNED, x->pinned); /* its copies have landed */
+    mr_device_free(device_of(g, r), MR_MEMORY_PINNED, x->pinned); /* its copies have completed */
     x->pinned = pinned;
     x->capacity = 0;
     if (g->direct) { /* the step that read the old memory has run */
@@ -291,7 +291,7 @@ static mr_code start_copies_of(mr__staging *g, slot *s, size_t r, mr_status *st)
         MR_TRY(mr_stream_copy(copies, x->device, x->pinned, s->rows[r] * g->row_bytes[c], st));
     }
     MR_TRY(mr_stream_record(copies, s->arrived[r], st));
-    MR_TRY(mr__landing_expect(&s->copied, copies, st));
+    MR_TRY(mr__completion_expect(&s->copied, copies, st));
     mr_stream_flush(copies);
     return MR_OK;
 }
@@ -387,7 +387,7 @@ mr_code mr__staging_release(mr__staging *g, size_t i, size_t r, mr_status *st)
 {
     mr_stream *s = mr_replica_stream(mr_strategy_replica(g->s, r));
     if (g->direct)
-        return mr__landing_expect(&g->slots[i].copied, s, st);
+        return mr__completion_expect(&g->slots[i].copied, s, st);
     return mr_stream_record(s, g->slots[i].released[r], st);
 }
 

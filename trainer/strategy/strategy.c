@@ -7,7 +7,6 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective/collective_ring.h"
-#include "trainer/servers/remote_steps.h"
 #include "trainer/device/spin.h"
 #include "trainer/strategy/strategy_impl.h"
 
@@ -44,7 +43,7 @@ struct mr_strategy {
     mr_collective *collective;
     mr__world *world; /* NULL, as ring: this process alone */
     mr__ring *ring;
-    mr__servers *servers;  /* NULL: none */
+    mr__remote_job remote;
     pthread_mutex_t lock;  /* guards what follows */
     pthread_cond_t moved;  /* a step begins, or stop */
     pthread_cond_t ended;  /* busy is 0 */
@@ -389,7 +388,8 @@ void mr_strategy_free(mr_strategy *s)
 {
     if (!s || s == &the_default)
         return;
-    mr__servers_close(s->servers);
+    if (s->remote.self)
+        s->remote.close(s->remote.self);
     close_all(s);
     pthread_cond_destroy(&s->moved);
     pthread_cond_destroy(&s->ended);
@@ -424,14 +424,20 @@ size_t mr_strategy_first_replica_id(const mr_strategy *s)
     return s->n * mr_strategy_worker(s);
 }
 
-mr__servers *mr__strategy_servers(const mr_strategy *s)
+const mr__remote_job *mr__strategy_remote(const mr_strategy *s)
 {
-    return s->servers;
+    return &s->remote;
 }
 
-void mr__strategy_set_servers(mr_strategy *s, mr__servers *servers)
+void mr__strategy_set_remote(mr_strategy *s, const mr__remote_job *job)
 {
-    s->servers = servers;
+    s->remote = *job;
+}
+
+void mr__strategy_pause(mr_strategy *s)
+{
+    if (s->remote.self)
+        s->remote.failed(s->remote.self);
 }
 
 mr__world *mr__strategy_world(const mr_strategy *s)
@@ -450,7 +456,9 @@ const char *mr_strategy_name(const mr_strategy *s)
                                         [MR__ONE_DEVICE] = "one_device",
                                         [MR__MIRRORED] = "mirrored",
                                         [MR__CENTRAL_STORAGE] = "central_storage"};
-    return s->servers ? "parameter_server" : s->world ? "multi_worker_mirrored" : names[s->kind];
+    return s->remote.self ? "parameter_server"
+           : s->world     ? "multi_worker_mirrored"
+                          : names[s->kind];
 }
 
 const char *mr_strategy_communication(const mr_strategy *s)
@@ -463,7 +471,7 @@ const char *mr_strategy_communication(const mr_strategy *s)
 
 void mr_strategy_abandon(mr_strategy *s, const mr_status *why)
 {
-    mr__servers_failed(s->servers); /* they wait for another run */
+    mr__strategy_pause(s);
     if (s->world)
         mr__world_abort(s->world, why, false);
 }

@@ -139,7 +139,7 @@ MR_API mr_code mr_strategy_by_name(mr_strategy **out, const char *name,
 MR_API mr_strategy *mr_strategy_current(void);
 /* A copy on each replica of every process; with a worker alone it is mirrored. Finds the other
  * processes, compares the facts, and connects: sums go around a ring, over TCP or the memory that
- * neighbours on one host share, or by MPI. Every process runs the same program; a step is one of
+ * neighbours on one machine share, or by MPI. Every process runs the same program; a step is one of
  * all processes. A process that fails, or is lost, ends the step under way and all later ones with
  * an error everywhere, which names it.
  * errors   those of mirrored · MR_DEADLINE_EXCEEDED: names who did not come ·

@@ -40,6 +40,19 @@ mr_code mr__strategy_ready(mr_strategy *s, mr_status *st) MR_NODISCARD;
 /* One copy of each variable; replica 0 alone updates it. */
 bool mr__strategy_is_central(const mr_strategy *s);
 
+/* A job of other processes that make the training steps of a strategy: servers/ opens one. */
+typedef struct mr__remote_job {
+    void *self; /* NULL: the strategy's own replicas make its steps */
+    void (*close)(void *self);
+    /* The job failed or is to be continued: closing it leaves its processes for another start. */
+    void (*failed)(void *self);
+    const struct mr__stepper *stepper; /* loop/fit_run.h: how mr_fit makes a step there */
+} mr__remote_job;
+const mr__remote_job *mr__strategy_remote(const mr_strategy *s);
+void mr__strategy_set_remote(mr_strategy *s, const mr__remote_job *job); /* owns job->self */
+/* Training will be continued by another run: the remote job, if any, waits for it. */
+void mr__strategy_pause(mr_strategy *s);
+
 /* Meets the other processes; *ring and *world are owned. */
 mr_code mr__workers_open(mr__ring **ring, mr__world **world, const mr_workers_opts *o,
                          size_t replicas, mr_status *st) MR_NODISCARD;

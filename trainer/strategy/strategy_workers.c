@@ -51,11 +51,11 @@ mr_code mr__workers_open(mr__ring **ring, mr__world **world, const mr_workers_op
     for (size_t i = 0; i < o->n_facts; i++)
         facts[OWN_FACTS + i] = (mr__fact){o->facts[i].name, o->facts[i].value};
     const mr__world_opts opts = {
-        .meeting = {.cluster = o->cluster,
-                    .facts = facts,
-                    .n_facts = (uint32_t)o->n_facts + OWN_FACTS,
-                    .connect_timeout_s = o->connect_timeout_s > 0 ? o->connect_timeout_s : 60,
-                    .cancel = o->cancel},
+        .rendezvous = {.cluster = o->cluster,
+                       .facts = facts,
+                       .n_facts = (uint32_t)o->n_facts + OWN_FACTS,
+                       .connect_timeout_s = o->connect_timeout_s > 0 ? o->connect_timeout_s : 60,
+                       .cancel = o->cancel},
         .peer_timeout_s = o->peer_timeout_s > 0 ? o->peer_timeout_s : 20};
     MR_TRY(mr__world_open(world, &opts, st));
     return mpi ? mr__ring_open_mpi(ring, *world, st) : mr__ring_open(ring, *world, st);

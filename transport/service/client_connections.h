@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_DIAL_H
-#define MR_TRANSPORT_SERVICE_DIAL_H
-/* A client's connections: one to the dispatcher, and one to each worker, by its address. Names are
- * looked up in a thread. A worker says in the handshake where this host reaches it; one that can be
- * reached there is talked to there, and shares memory: blocks lie in it, and nothing goes over the
- * network.
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_CONNECTIONS_H
+#define MR_TRANSPORT_SERVICE_CLIENT_CONNECTIONS_H
+/* The connections of a client: one to the dispatcher, and one to each worker, by its address. Names
+ * are resolved in a thread. In the handshake a worker names its local socket. If that can be
+ * reached, it replaces the TCP connection: the worker is on this host and shares memory, in which
+ * its blocks lie.
  *
  * thread   the loop's */
 #include "transport/net/lookup.h"
 #include "transport/wire/connection.h"
 
-/* address NULL: the dispatcher. One that was closed by mr__dial_close is not heard of again. */
-typedef struct mr__dial_out {
+/* address NULL: the dispatcher. Nothing is called for a connection after
+ * mr__client_connections_close. */
+typedef struct mr__client_connections_out {
     void (*opened)(void *ctx, const char *address);
     void (*message)(void *ctx, const char *address, const mr__message *m);
     /* payload is taken over; an error closes the connection */
     mr_code (*block)(void *ctx, const char *address, const mr__incoming *head, mr_buffer *payload,
                      mr_status *st);
     void (*closed)(void *ctx, const char *address, const mr_status *why); /* or never opened */
-} mr__dial_out;
+} mr__client_connections_out;
 
 typedef enum mr__transfer {
     MR__TRANSFER_AUTO, /* shared memory with workers of this host */
@@ -26,29 +27,31 @@ typedef enum mr__transfer {
     MR__TRANSFER_SHARED_MEMORY /* a worker elsewhere is refused: MR_INVALID_ARGUMENT */
 } mr__transfer;
 
-typedef struct mr__dial mr__dial;
-typedef struct mr__dials {
+typedef struct mr__client_connection mr__client_connection;
+typedef struct mr__client_connections {
     mr__loop *loop;
     const char *service;
     mr__transfer transfer;
     mr__token token;
-    const mr__dial_out *out;
+    const mr__client_connections_out *out;
     void *ctx;
-    mr__dial *first;
-} mr__dials;
+    mr__client_connection *first;
+} mr__client_connections;
 
 /* service (the dispatcher's address) and token are borrowed. */
-void mr__dials_init(mr__dials *d, mr__loop *l, const char *service, mr__transfer transfer,
-                    mr__token token, const mr__dial_out *out, void *ctx);
-/* `opened` or `closed` follows. There is none to that address. */
-void mr__dial_open(mr__dials *d, const char *address);
-void mr__dial_send(mr__dials *d, const char *address, const mr__message *m);
-void mr__dial_close(mr__dials *d, const char *address);
-/* Gives blocks back to workers that they share memory with: some, or (all) each that went. */
-void mr__dials_give_back(mr__dials *d, bool all);
-/* Nothing is heard of any more; what is queued is sent, or dropped. The loop turns until all are
- * closed, and then once more. */
-void mr__dials_finish(mr__dials *d);
-void mr__dials_close(mr__dials *d);
-bool mr__dials_are_closed(const mr__dials *d);
+void mr__client_connections_init(mr__client_connections *set, mr__loop *l, const char *service,
+                                 mr__transfer transfer, mr__token token,
+                                 const mr__client_connections_out *out, void *ctx);
+/* There must be no connection to that address yet; `opened` or `closed` follows. */
+void mr__client_connections_open(mr__client_connections *set, const char *address);
+void mr__client_connections_send(mr__client_connections *set, const char *address,
+                                 const mr__message *m);
+void mr__client_connections_close(mr__client_connections *set, const char *address);
+/* Returns blocks to the workers whose memory they lie in, if they are worth a message, or `all`. */
+void mr__client_connections_give_back(mr__client_connections *set, bool all);
+/* No more calls follow; what is queued is sent (close_all: dropped). Turn the loop until
+ * mr__client_connections_are_closed, and then once more. */
+void mr__client_connections_finish(mr__client_connections *set);
+void mr__client_connections_close_all(mr__client_connections *set);
+bool mr__client_connections_are_closed(const mr__client_connections *set);
 #endif

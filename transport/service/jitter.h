@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_RANDOM_H
-#define MR_TRANSPORT_SERVICE_RANDOM_H
-/* Times to try again. */
+#ifndef MR_TRANSPORT_SERVICE_JITTER_H
+#define MR_TRANSPORT_SERVICE_JITTER_H
+/* Random delays between retries. */
 #include <stdint.h>
 
-/* Half to one and a half times d (>= 0), so that many do not come at once; *random changes. */
+/* Half to one and a half times d (>= 0), so that many peers do not retry at once; changes
+ * *random. */
 static inline int64_t mr__jittered(uint64_t *random, int64_t d)
 {
     *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_NOTE_H
 #define MR_TRANSPORT_SERVICE_NOTE_H
-/* What a state machine says for people: it does no I/O, so its driver gets the line. */
+/* Log lines of a state machine: it does no I/O, so its driver gets the line. */
+#include <stdarg.h>
+#include <stdio.h>
 #include "pipeline/log.h"
 
 typedef void (*mr__note_fn)(void *ctx, mr_log_level level, const char *line);
 
-/* Gives `to` the line, of 511 bytes at most. */
-void mr__note(mr__note_fn to, void *ctx, mr_log_level level, const char *fmt, ...) MR_PRINTF(4, 5);
+/* Formats a line of at most 511 bytes for `to`. */
+MR_PRINTF(4, 5)
+static inline void mr__note(mr__note_fn to, void *ctx, mr_log_level level, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    to(ctx, level, line);
+}
 #endif

@@ -9,17 +9,17 @@
 #define MS ((int64_t)1000000)
 enum { AGAIN_MS = 100, LOOK_MS = 100 };
 
-typedef struct asking {
+typedef struct requesting {
     mr__connection c; /* first */
     const Mr__Wire__Ask *ask;
     mr__message *report;
     bool is_ready, is_closed;
     mr_status why;
-} asking;
+} requesting;
 
 static void ready(mr__connection *c)
 {
-    asking *a = (asking *)c;
+    requesting *a = (requesting *)c;
     mr_status st;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_ASK;
@@ -29,8 +29,8 @@ static void ready(mr__connection *c)
         mr__connection_close(c, &st);
 }
 
-/* A message is borrowed: a copy, by way of its bytes. */
-static mr_code keep(asking *a, const mr__message *m, mr_status *st)
+/* m is borrowed: copies it by packing and unpacking. */
+static mr_code keep(requesting *a, const mr__message *m, mr_status *st)
 {
     size_t n = mr__wire__message__get_packed_size(m);
     void *bytes = mr_malloc(n ? n : 1);
@@ -44,7 +44,7 @@ static mr_code keep(asking *a, const mr__message *m, mr_status *st)
 
 static void message(mr__connection *c, const mr__message *m)
 {
-    asking *a = (asking *)c;
+    requesting *a = (requesting *)c;
     mr_status st;
     mr_code rc = MR_OK;
     if (m->body_case == MR__WIRE__MESSAGE__BODY_PULSE || a->report)
@@ -58,16 +58,16 @@ static void message(mr__connection *c, const mr__message *m)
 
 static void closed(mr__connection *c, const mr_status *why)
 {
-    asking *a = (asking *)c;
+    requesting *a = (requesting *)c;
     a->is_closed = true;
     a->why = *why;
 }
 
 static const mr__connection_class tools = {.ready = ready, .message = message, .closed = closed};
 
-/* Connects and asks, until `until`. Closed with a report, or a->why says why not. */
-static mr_code try_once(asking *a, mr__loop *l, const mr__address *to, const mr__ask_opts *opts,
-                        int64_t until, mr_status *st)
+/* One connection, at most until `until`. a->report, or a->why says why there is none. */
+static mr_code try_once(requesting *a, mr__loop *l, const mr__address *to,
+                        const mr__request_opts *opts, int64_t until, mr_status *st)
 {
     a->c.class_ = &tools;
     a->is_ready = a->is_closed = false;
@@ -88,8 +88,8 @@ static mr_code try_once(asking *a, mr__loop *l, const mr__address *to, const mr_
     return MR_OK;
 }
 
-static mr_code ask_until(asking *a, mr__loop *l, const mr__address *to, const mr__ask_opts *opts,
-                         mr_status *st)
+static mr_code request_until(requesting *a, mr__loop *l, const mr__address *to,
+                             const mr__request_opts *opts, mr_status *st)
 {
     int64_t until = mr__loop_now(l) + opts->timeout_ns;
     for (;;) {
@@ -119,23 +119,23 @@ static mr_code ask_until(asking *a, mr__loop *l, const mr__address *to, const mr
     return theirs.code;
 }
 
-mr_code mr__ask(const mr__ask_opts *opts, const Mr__Wire__Ask *ask, mr__message **report,
-                mr_status *st)
+mr_code mr__request(const mr__request_opts *opts, const Mr__Wire__Ask *ask, mr__message **report,
+                    mr_status *st)
 {
     mr__address to;
     mr__loop *l;
     MR_TRY(mr__address_check(opts->dispatcher, st));
     MR_TRY(mr__address_resolve(opts->dispatcher, &to, st));
     MR_TRY(mr__loop_open(MR__LOOP_EPOLL, &l, st));
-    asking *a = mr_calloc(1, sizeof *a);
+    requesting *a = mr_calloc(1, sizeof *a);
     mr_code rc = MR_OK;
     if (a) {
         a->ask = ask;
-        rc = ask_until(a, l, &to, opts, st);
+        rc = request_until(a, l, &to, opts, st);
         if (rc == MR_OK)
             *report = a->report;
     } else {
-        rc = mr_fail_memory(st, sizeof *a, "a question");
+        rc = mr_fail_memory(st, sizeof *a, "a request");
     }
     mr_free(a);
     mr__loop_close(l);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_H
-#define MR_PIPELINE_FORMATS_ARROW_IPC_H
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_H
 /* Arrow's IPC files, streams and files with a footer, known by their first bytes.
  *
  *   message (all padded to a multiple of 8 bytes)

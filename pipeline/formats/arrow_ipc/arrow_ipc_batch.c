@@ -4,8 +4,211 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/formats/arrow_ipc/arrow_ipc_check.h"
 #include "pipeline/memory/arrow_import.h"
+
+/* ---- messages ---- */
+
+mr_code mr__arrow_message_read(const uint8_t *v, size_t n, mr__arrow_message *out, mr_status *st)
+{
+    mr__arrow_message m = {.flat = {.v = v, .n = n}};
+    mr__flat_table t = mr__flat_root(&m.flat);
+    m.version = mr__flat_int(&m.flat, &t, 0, 2, 0);
+    m.kind = mr__flat_int(&m.flat, &t, 1, 1, 0);
+    m.header = mr__flat_child(&m.flat, &t, 2);
+    m.body_bytes = mr__flat_int(&m.flat, &t, 3, 8, 0);
+    if (m.flat.bad || m.body_bytes < 0 || !m.header.at)
+        return mr_fail(st, MR_DATA_LOSS, "damaged metadata: a message that cannot be");
+    *out = m;
+    return MR_OK;
+}
+
+mr_code mr__arrow_message_rows(mr__arrow_message *m, int64_t *rows, mr_status *st)
+{
+    *rows = mr__flat_int(&m->flat, &m->header, 0, 8, 0);
+    if (m->flat.bad || *rows < 0)
+        return mr_fail(st, MR_DATA_LOSS, "damaged metadata: a batch with no number of rows");
+    return MR_OK;
+}
+
+enum { BUFFERS = 3 };
+
+/* A field in the batch at hand. */
+typedef struct loaded_field {
+    bool left_out; /* nobody asked for it: its buffers are not read */
+    int64_t length, null_count;
+    size_t first_buffer, n_buffers; /* in the batch's list */
+    const void *buffers[BUFFERS];
+    size_t sizes[BUFFERS];
+    struct ArrowArray a;
+} loaded_field;
+
+/* column NULL: of the batch as a whole. */
+static mr_code damaged(const char *column, const char *what, mr_status *st)
+{
+    return column ? mr_fail(st, MR_DATA_LOSS, "column '%.200s': %s", column, what)
+                  : mr_fail(st, MR_DATA_LOSS, "damaged metadata: %s", what);
+}
+
+/* ---- lengths and offsets ---- */
+
+static int64_t offset_of(const loaded_field *x, unsigned width, int64_t i)
+{
+    int64_t large;
+    int32_t small;
+    if (width == 8) {
+        memcpy(&large, (const char *)x->buffers[1] + 8 * i, 8);
+        return large;
+    }
+    memcpy(&small, (const char *)x->buffers[1] + 4 * i, 4);
+    return small;
+}
+
+/* n values of `width` bytes, 0: bits, lie in `size` bytes. */
+static bool has_room(size_t size, int64_t n, unsigned width)
+{
+    if (width == 0)
+        return (uint64_t)n / 8 + (n % 8 != 0) <= size;
+    return (uint64_t)n <= size / width;
+}
+
+/* *end: what the last offset is; offsets must not go backwards. */
+static mr_code check_offsets(const mr__arrow_field *a, const loaded_field *x, int64_t *end,
+                             mr_status *st)
+{
+    *end = 0;
+    if (x->length == 0)
+        return MR_OK;
+    if (x->length == INT64_MAX || !has_room(x->sizes[1], x->length + 1, a->width))
+        return damaged(a->name, "it has fewer offsets than rows", st);
+    int64_t before = 0;
+    for (int64_t i = 0; i <= x->length; i++) {
+        int64_t at = offset_of(x, a->width, i);
+        if (at < before)
+            return damaged(a->name, "its offsets go backwards", st);
+        before = at;
+    }
+    *end = before;
+    return MR_OK;
+}
+
+static mr_code check_validity(const mr__arrow_field *a, const loaded_field *x, mr_status *st)
+{
+    if (x->length < 0)
+        return damaged(a->name, "it has a negative length", st);
+    if (x->null_count != 0 && x->sizes[0] && !has_room(x->sizes[0], x->length, 0))
+        return damaged(a->name, "it says of fewer rows than it has whether they are null", st);
+    if (x->null_count > 0 && x->length > 0 && !x->sizes[0])
+        return damaged(a->name, "it does not say which of its rows are null", st);
+    return MR_OK;
+}
+
+static mr_code check_values(const mr__arrow_field *a, const loaded_field *x, mr_status *st)
+{
+    int64_t end = 0;
+    if (!mr__arrow_is_string(a))
+        return has_room(x->sizes[1], x->length, a->width)
+                   ? MR_OK
+                   : damaged(a->name, "it has fewer values than rows", st);
+    MR_TRY(check_offsets(a, x, &end, st));
+    return (uint64_t)end <= x->sizes[2]
+               ? MR_OK
+               : damaged(a->name, "its strings reach beyond their bytes", st);
+}
+
+/* The fields on the way, v being those of the batch: `rows` entries of the first are used. indices:
+ * it has those of a dictionary. The way begins with no struct. */
+static mr_code check_way(const mr__arrow_schema *s, loaded_field *v, const mr__arrow_way *way,
+                         int64_t rows, bool indices, mr_status *st)
+{
+    int64_t least = rows;
+    for (size_t k = 0; k < way->n; k++) {
+        const mr__arrow_field *a = &s->v[way->fields[k]];
+        loaded_field *x = &v[way->fields[k]];
+        MR_TRY(check_validity(a, x, st));
+        if (x->length < least)
+            return damaged(a->name, "it has fewer rows than its batch, or than lists lead to", st);
+        x->a.length = x->length;
+        x->a.null_count = 0;
+        if (indices)
+            return has_room(x->sizes[1], x->length, (unsigned)mr_dtype_size(a->index))
+                       ? MR_OK
+                       : damaged(a->name, "it has fewer indices than rows", st);
+        if (k + 1 == way->n)
+            return check_values(a, x, st);
+        if (mr__arrow_is_list(a))
+            MR_TRY(check_offsets(a, x, &least, st));
+        else if (a->kind == MR__ARROW_STRUCT)
+            least = x->length;
+        else if (__builtin_mul_overflow(x->length, a->size, &least))
+            return damaged(a->name, "it has more values than can be", st);
+    }
+    return MR_OK;
+}
+
+/* ---- nulls ---- */
+
+static bool says_nulls(const loaded_field *x)
+{
+    return x->null_count != 0 && x->sizes[0];
+}
+
+static bool is_null(const loaded_field *x, int64_t i)
+{
+    const uint8_t *valid = x->buffers[0];
+    return says_nulls(x) && !(valid[i / 8] >> (i % 8) & 1);
+}
+
+/* Entry e of field k of the way is null, or has a null within. */
+static bool has_null(const mr__arrow_schema *s, const loaded_field *v, const mr__arrow_way *way,
+                     size_t k, int64_t e)
+{
+    const mr__arrow_field *a = &s->v[way->fields[k]];
+    const loaded_field *x = &v[way->fields[k]];
+    int64_t from = e, to = e + 1;
+    if (is_null(x, e))
+        return true;
+    if (k + 1 == way->n)
+        return false;
+    if (mr__arrow_is_list(a)) {
+        from = offset_of(x, a->width, e);
+        to = offset_of(x, a->width, e + 1);
+    } else if (a->kind == MR__ARROW_FIXED_LIST) {
+        from = e * a->size;
+        to = from + a->size;
+    }
+    for (int64_t i = from; i < to; i++)
+        if (has_null(s, v, way, k + 1, i))
+            return true;
+    return false;
+}
+
+/* *nulls is there, for `rows` rows. */
+static mr_code need_nulls(uint32_t **nulls, size_t rows, mr_status *st)
+{
+    if (!*nulls)
+        *nulls = mr_calloc(rows, sizeof **nulls);
+    return *nulls ? MR_OK : mr_fail_memory(st, rows * sizeof **nulls, "nulls of an Arrow file");
+}
+
+/* Marks the rows that have a null on the way, or, alone, in its first field. */
+static mr_code mark_nulls(const mr__arrow_schema *s, const loaded_field *v,
+                          const mr__arrow_way *way, bool alone, size_t rows, uint32_t mark,
+                          uint32_t **nulls, mr_status *st)
+{
+    bool any = false;
+    for (size_t k = 0; !any && k < (alone ? 1 : way->n); k++)
+        any = says_nulls(&v[way->fields[k]]);
+    if (!any || rows == 0)
+        return MR_OK;
+    MR_TRY(need_nulls(nulls, rows, st));
+    for (size_t r = 0; r < rows; r++)
+        if ((*nulls)[r] == 0 &&
+            (alone ? is_null(&v[way->fields[0]], (int64_t)r) : has_null(s, v, way, 0, (int64_t)r)))
+            (*nulls)[r] = mark;
+    return MR_OK;
+}
+
+/* ---- loading ---- */
 
 /* The values that a field's indices number. */
 typedef struct dictionary {
@@ -23,7 +226,7 @@ struct mr__arrow_loader {
     size_t *columns; /* of each child of the spec: its field */
     size_t n_columns;
     bool all;
-    mr__arrow_loaded *v; /* for each field */
+    loaded_field *v; /* for each field */
     struct ArrowArray **pointers;
     dictionary *dictionaries;
     size_t n_dictionaries;
@@ -59,7 +262,7 @@ static mr_code read_batch(mr__flat *f, const mr__flat_table *t, const mr__arrow_
         b.codec = (mr__arrow_codec)codec;
     }
     if (f->bad || b.rows < 0)
-        return mr__arrow_damaged(NULL, "a batch that cannot be", st);
+        return damaged(NULL, "a batch that cannot be", st);
     *out = b;
     return MR_OK;
 }
@@ -139,7 +342,7 @@ mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *sc
     struct ArrowArray **next = l->pointers;
     for (size_t i = 0; i < schema->n; i++) {
         const mr__arrow_field *a = &schema->v[i];
-        l->v[i].a = (struct ArrowArray){.n_buffers = MR__ARROW_BUFFERS,
+        l->v[i].a = (struct ArrowArray){.n_buffers = BUFFERS,
                                         .n_children = (int64_t)a->n_children,
                                         .buffers = l->v[i].buffers,
                                         .children = next};
@@ -198,9 +401,9 @@ static mr_code lay_out(mr__arrow_loader *l, batch *b, size_t from, size_t end, b
     for (size_t i = from; i < end;) {
         const mr__arrow_field *a = &s->v[i];
         bool indices = a->dictionary && !(values && i == from);
-        mr__arrow_loaded *x = &l->v[i];
+        loaded_field *x = &l->v[i];
         if (node == b->nodes.n)
-            return mr__arrow_damaged(a->name, "the batch has too few columns", st);
+            return damaged(a->name, "the batch has too few columns", st);
         x->length = mr__flat_read(b->f, b->nodes.at + 16 * node, 8);
         x->null_count = mr__flat_read(b->f, b->nodes.at + 16 * node++ + 8, 8);
         x->first_buffer = buffer;
@@ -210,16 +413,15 @@ static mr_code lay_out(mr__arrow_loader *l, batch *b, size_t from, size_t end, b
                                ? mr__flat_read(b->f, b->variable.at + 8 * variable++, 8)
                                : -1;
             if (more < 0 || more > (int64_t)b->buffers.n)
-                return mr__arrow_damaged(a->name, "the batch does not say how many buffers it has",
-                                         st);
+                return damaged(a->name, "the batch does not say how many buffers it has", st);
             x->n_buffers += (size_t)more;
         }
         if (x->n_buffers > b->buffers.n - buffer)
-            return mr__arrow_damaged(a->name, "the batch has too few buffers", st);
+            return damaged(a->name, "the batch has too few buffers", st);
         buffer += x->n_buffers;
         i = indices ? after(s, i) : i + 1;
     }
-    return b->f->bad ? mr__arrow_damaged(NULL, "a batch that cannot be", st) : MR_OK;
+    return b->f->bad ? damaged(NULL, "a batch that cannot be", st) : MR_OK;
 }
 
 static void buffer_at(const batch *b, size_t i, int64_t *offset, int64_t *size)
@@ -246,8 +448,7 @@ static mr_code read_span(mr__arrow_loader *l, const batch *b, size_t from, size_
         for (size_t k = 0; k < l->v[i].n_buffers && !l->v[i].left_out; k++) {
             buffer_at(b, l->v[i].first_buffer + k, &offset, &size);
             if (offset < 0 || size < 0 || offset > b->body->bytes - size)
-                return mr__arrow_damaged(l->schema->v[from].name, "a buffer lies outside its batch",
-                                         st);
+                return damaged(l->schema->v[from].name, "a buffer lies outside its batch", st);
             low = size && offset < low ? offset : low;
             high = size && offset + size > high ? offset + size : high;
         }
@@ -302,8 +503,8 @@ static mr_code read_buffers(mr__arrow_loader *l, const batch *b, size_t from, si
     MR_TRY(read_span(l, b, from, end, &s, st));
     mr_code rc = MR_OK;
     for (size_t i = from; i < end; i++) {
-        mr__arrow_loaded *x = &l->v[i];
-        for (size_t k = 0; k < MR__ARROW_BUFFERS && rc == MR_OK; k++) {
+        loaded_field *x = &l->v[i];
+        for (size_t k = 0; k < BUFFERS && rc == MR_OK; k++) {
             x->sizes[k] = 0;
             x->buffers[k] = NULL;
             if (k < x->n_buffers && !x->left_out)
@@ -320,7 +521,7 @@ static mr_code read_buffers(mr__arrow_loader *l, const batch *b, size_t from, si
 /* Times of 32 bits become int64. i: the field of the values. */
 static mr_code widen(mr__arrow_loader *l, size_t i, mr_buffer *keeper, mr_status *st)
 {
-    mr__arrow_loaded *x = &l->v[i];
+    loaded_field *x = &l->v[i];
     mr_buffer *wide;
     size_t n = (size_t)x->length;
     if (!l->schema->v[i].widened || n == 0)
@@ -361,7 +562,7 @@ static mr_code view_at(const mr__arrow_field *a, const char *view, const mr_byte
     }
     if (size < 0 || buffer < 0 || (size_t)buffer >= n || offset < 0 ||
         (size_t)offset > data[buffer].size || (size_t)size > data[buffer].size - (size_t)offset)
-        return mr__arrow_damaged(a->name, "its strings reach beyond their bytes", st);
+        return damaged(a->name, "its strings reach beyond their bytes", st);
     *out = (mr_bytes){data[buffer].data + offset, (size_t)size};
     return MR_OK;
 }
@@ -370,7 +571,7 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
                           uint32_t **nulls, mr_array *out, mr_status *st)
 {
     const mr__arrow_field *a = &l->schema->v[i];
-    mr__arrow_loaded *x = &l->v[i];
+    loaded_field *x = &l->v[i];
     size_t n = x->n_buffers - 2;
     const mr__arrow_way way = mr__arrow_way_to(l->schema, i, true);
     mr_array made = {0};
@@ -392,9 +593,9 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
     }
     rc = in_column(a, rc, st);
     if (rc == MR_OK)
-        rc = mr__arrow_check_way(l->schema, l->v, &way, (int64_t)rows, false, st);
+        rc = check_way(l->schema, l->v, &way, (int64_t)rows, false, st);
     if (rc == MR_OK)
-        rc = mr__arrow_mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
+        rc = mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
     if (rc == MR_OK)
         rc = mr_array_alloc(&made, MR_STRING, 0, NULL, rows, st);
     if (rc == MR_OK)
@@ -402,7 +603,7 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
     for (size_t r = 0; r < rows && rc == MR_OK; r++) {
         mr_bytes *to = (mr_bytes *)made.data + r;
         *to = (mr_bytes){NULL, 0};
-        if (!mr__arrow_is_null(x, (int64_t)r))
+        if (!is_null(x, (int64_t)r))
             rc = view_at(a, (const char *)x->buffers[1] + 16 * r, data, n, to, st);
     }
     if (rc == MR_OK)
@@ -421,7 +622,7 @@ static mr_code mark_uneven(const bool *uneven, size_t rows, uint32_t mark, uint3
 {
     if (rows == 0 || !memchr(uneven, true, rows))
         return MR_OK;
-    MR_TRY(mr__arrow_need_nulls(nulls, rows, st));
+    MR_TRY(need_nulls(nulls, rows, st));
     for (size_t r = 0; r < rows; r++)
         if (uneven[r] && (*nulls)[r] == 0)
             (*nulls)[r] = mark | MR__ARROW_UNEVEN;
@@ -437,9 +638,9 @@ static mr_code load_values(mr__arrow_loader *l, const mr__arrow_way *way, size_t
     const mr__arrow_schema *s = l->schema;
     size_t column = way->fields[0];
     bool *uneven = NULL;
-    MR_TRY(mr__arrow_check_way(s, l->v, way, (int64_t)rows, false, st));
+    MR_TRY(check_way(s, l->v, way, (int64_t)rows, false, st));
     MR_TRY(widen(l, mr__arrow_way_end(way), keeper, st));
-    MR_TRY(mr__arrow_mark_nulls(s, l->v, way, false, rows, mark, nulls, st));
+    MR_TRY(mark_nulls(s, l->v, way, false, rows, mark, nulls, st));
     if (way->n - 1 - way->n_taken > EVEN) {
         uneven = mr_calloc(rows + 1, sizeof *uneven);
         if (!uneven)
@@ -518,13 +719,13 @@ static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dicti
                             mr_status *st)
 {
     const mr__arrow_field *a = &l->schema->v[field];
-    const mr__arrow_loaded *x = &l->v[field];
+    const loaded_field *x = &l->v[field];
     size_t size = mr_dtype_size(a->index);
     const char *at = x->buffers[1];
     for (size_t r = 0; r < rows; r++, at += size) {
         uint64_t v = 0;
         index[r] = 0;
-        if (mr__arrow_is_null(x, (int64_t)r))
+        if (is_null(x, (int64_t)r))
             continue;
         memcpy(&v, at, size); /* a negative one is too large below */
         if (v >= d->values.rows || v > UINT32_MAX)
@@ -535,7 +736,7 @@ static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dicti
         index[r] = (uint32_t)v;
         if (!d->nulls || !d->nulls[v])
             continue;
-        MR_TRY(mr__arrow_need_nulls(nulls, rows, st));
+        MR_TRY(need_nulls(nulls, rows, st));
         if ((*nulls)[r] == 0)
             (*nulls)[r] = mark;
     }
@@ -554,13 +755,13 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
     MR_TRY(read_buffers(l, b, i, i + 1, &keeper, st));
     uint32_t *index = NULL;
     const mr__arrow_way way = mr__arrow_way_to(l->schema, i, false);
-    mr_code rc = mr__arrow_check_way(l->schema, l->v, &way, (int64_t)rows, true, st);
+    mr_code rc = check_way(l->schema, l->v, &way, (int64_t)rows, true, st);
     if (rc == MR_OK) /* so many rows are there */
         index = mr_malloc((rows + 1) * sizeof *index);
     if (rc == MR_OK && !index)
         rc = mr_fail_memory(st, rows * sizeof *index, "a dictionary's indices");
     if (rc == MR_OK)
-        rc = mr__arrow_mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
+        rc = mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
     if (rc == MR_OK)
         rc = read_indices(l, i, d, rows, mark, nulls, index, st);
     if (rc == MR_OK && rows && d->values.rows == 0)
@@ -584,14 +785,14 @@ static mr_code load_struct(mr__arrow_loader *l, const batch *b, size_t i, size_t
 {
     mr_buffer *keeper;
     if (l->v[i].length < (int64_t)rows)
-        return mr__arrow_damaged(l->schema->v[i].name, "it has fewer rows than its batch", st);
+        return damaged(l->schema->v[i].name, "it has fewer rows than its batch", st);
     if (l->v[i].null_count == 0)
         return MR_OK;
     MR_TRY(read_buffers(l, b, i, i + 1, &keeper, st));
     const mr__arrow_way way = mr__arrow_way_to(l->schema, i, false);
-    mr_code rc = mr__arrow_check_validity(&l->schema->v[i], &l->v[i], st);
+    mr_code rc = check_validity(&l->schema->v[i], &l->v[i], st);
     if (rc == MR_OK)
-        rc = mr__arrow_mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
+        rc = mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
     mr_buffer_unref(keeper);
     return rc;
 }
@@ -705,7 +906,7 @@ mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
     bool delta = mr__flat_bool(&m->flat, &m->header, 2);
     batch b;
     if (m->flat.bad || !data.at)
-        return mr__arrow_damaged(NULL, "a dictionary that cannot be", st);
+        return damaged(NULL, "a dictionary that cannot be", st);
     MR_TRY(read_batch(&m->flat, &data, body, &b, st));
     for (size_t i = 0; i < l->n_dictionaries; i++)
         if (l->schema->v[l->dictionaries[i].field].id == id)

@@ -1,20 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_BATCH_H
-#define MR_PIPELINE_FORMATS_ARROW_IPC_BATCH_H
-/* Record batches and dictionaries of Arrow files as columns. Everything is checked before it is
- * used: that buffers lie within the body and are as long as the rows need, and that offsets do not
- * go backwards or beyond what they lead into.
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_BATCH_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_BATCH_H
+/* The messages of Arrow files, and their record batches and dictionaries as columns. Everything is
+ * checked before it is used: that buffers lie within the body and are as long as the rows need, and
+ * that offsets do not go backwards or beyond what they lead into.
  *
  *   table            fields by number
+ *   Message          version, the header's type, the header, bytes of the body
  *   RecordBatch      rows, nodes (length, nulls: 2 int64 for each field), buffers (offset in the
  *                    body, bytes: 2 int64), compression (codec, method), counts of variable buffers
  *   DictionaryBatch  id, a RecordBatch of one column, whether it adds to what was there
  *
  * thread   one at a time per object */
-#include "pipeline/formats/arrow_ipc/arrow_ipc_message.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_schema.h"
+#include "pipeline/formats/arrow_ipc/arrow_ipc_table.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_unpack.h"
 #include "pipeline/memory/block.h"
+
+/* ---- messages ---- */
+
+#define MR__ARROW_FILE_HEAD "ARROW1\0" /* the first 8 bytes of a file; 6 of them end it */
+
+enum { MR__ARROW_IS_SCHEMA = 1, MR__ARROW_IS_DICTIONARY = 2, MR__ARROW_IS_BATCH = 3 };
+
+typedef struct mr__arrow_message {
+    mr__flat flat; /* borrowed bytes */
+    mr__flat_table header;
+    int64_t kind, version, body_bytes;
+} mr__arrow_message;
+
+/* errors   MR_DATA_LOSS */
+mr_code mr__arrow_message_read(const uint8_t *v, size_t n, mr__arrow_message *out,
+                               mr_status *st) MR_NODISCARD;
+/* Rows of a batch. errors MR_DATA_LOSS: not a number of rows */
+mr_code mr__arrow_message_rows(mr__arrow_message *m, int64_t *rows, mr_status *st) MR_NODISCARD;
+
+/* ---- batches and dictionaries ---- */
 
 /* Where bodies are. get: *data = `size` bytes at `offset` of the body at hand, which lie in *owner
  * (a new reference). */

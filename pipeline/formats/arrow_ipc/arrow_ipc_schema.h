@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_SCHEMA_H
-#define MR_PIPELINE_FORMATS_ARROW_IPC_SCHEMA_H
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SCHEMA_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SCHEMA_H
 /* The schema of an Arrow file: its fields, depth first, each followed by those below it.
  *
  *     a: int64                  0  a        n_below 0

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_SOURCE_H
-#define MR_PIPELINE_FORMATS_ARROW_IPC_SOURCE_H
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SOURCE_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SOURCE_H
 /* Bytes of an Arrow file at any offset, and the messages in them. Only what is asked for is read,
  * but for what the read-ahead of an uncached file has in flight. A pipe is read forwards.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_TABLE_H
-#define MR_PIPELINE_FORMATS_ARROW_IPC_TABLE_H
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_TABLE_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_TABLE_H
 /* FlatBuffers, as far as the metadata of Arrow's IPC format need them: read where they lie, with
  * every offset checked, and written.
  *

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/liblz4.h"
-#include "pipeline/formats/libzstd.h"
+#include "pipeline/formats/compression_libraries.h"
 
 /* A length is believed up to so many times the packed bytes, and this. */
 enum { BELIEVED_TIMES = 16, BELIEVED = 1 << 20 };

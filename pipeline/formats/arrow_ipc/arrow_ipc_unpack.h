@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_UNPACK_H
-#define MR_PIPELINE_FORMATS_ARROW_IPC_UNPACK_H
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_UNPACK_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_UNPACK_H
 /* Compressed buffers of Arrow files.
  *
  *   offset  size  meaning

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
-#include "pipeline/formats/libzstd.h"
+#include "pipeline/formats/compression_libraries.h"
 
 enum { MOST_ROWS = 65536, BATCH_BYTES = 4 << 20, PADDING = 64, VERSION = 4, LEVEL = 3 };
 #define MOST_BYTES (SIZE_MAX / 4)
@@ -79,7 +79,7 @@ static mr_code begin(arrow_writer *w, const mr__table_opts *o, mr_status *st)
     return put_schema(w, false, st);
 }
 
-static void close(mr__table_writer *self)
+static void close_writer(mr__table_writer *self)
 {
     arrow_writer *w = (arrow_writer *)self;
     for (size_t i = 0; w->columns && i < w->n_columns; i++) {
@@ -499,7 +499,7 @@ int64_t mr__arrow_writer_memory(int64_t most_bytes, mr_compression c)
 
 mr_code mr__arrow_writer_open(mr__table_writer **out, const mr__table_opts *o, mr_status *st)
 {
-    static const mr__table_class class_ = {append, finish, close};
+    static const mr__table_class class_ = {append, finish, close_writer};
     if (o->compression != MR_COMPRESSION_NONE && o->compression != MR_COMPRESSION_ZSTD)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the buffers of Arrow files are compressed by ZSTD, not by %s",
@@ -515,6 +515,6 @@ mr_code mr__arrow_writer_open(mr__table_writer **out, const mr__table_opts *o, m
     if (rc == MR_OK)
         *out = &w->base;
     else
-        close(&w->base);
+        close_writer(&w->base);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_WRITER_H
-#define MR_PIPELINE_FORMATS_ARROW_IPC_WRITER_H
+#ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_WRITER_H
+#define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_WRITER_H
 /* Elements as rows of an Arrow IPC file with a footer (arrow_ipc.h), a column for each leaf:
  *
  *   leaf                            Arrow

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_IDX_H
-#define MR_PIPELINE_FORMATS_IDX_H
+#ifndef MR_PIPELINE_FORMATS_IMAGES_IDX_H
+#define MR_PIPELINE_FORMATS_IMAGES_IDX_H
 /* IDX files (MNIST's), plain or gzipped: one tensor, whose axis 0 is read as rows. Big-endian.
  *
  *   offset  size   meaning

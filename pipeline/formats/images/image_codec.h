@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_IMAGE_CODEC_H
-#define MR_PIPELINE_FORMATS_IMAGE_CODEC_H
+#ifndef MR_PIPELINE_FORMATS_IMAGES_IMAGE_CODEC_H
+#define MR_PIPELINE_FORMATS_IMAGES_IMAGE_CODEC_H
 /* Compressed images: JPEG by libjpeg-turbo, PNG by libspng. Pixels are uint8, rows from the top,
  * channels of a pixel side by side: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_LEDGER_H
-#define MR_PIPELINE_FORMATS_LEDGER_H
+#ifndef MR_PIPELINE_FORMATS_LEDGER_LEDGER_H
+#define MR_PIPELINE_FORMATS_LEDGER_LEDGER_H
 /* The account of a run: which records each step (or, without replicas, each element) was made of,
  * as identities. It is written while the run goes on, so that also a run that was killed has one,
  * but for its last 64 KiB.

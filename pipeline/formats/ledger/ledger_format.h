@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_LEDGER_FORMAT_H
-#define MR_PIPELINE_FORMATS_LEDGER_FORMAT_H
+#ifndef MR_PIPELINE_FORMATS_LEDGER_LEDGER_FORMAT_H
+#define MR_PIPELINE_FORMATS_LEDGER_LEDGER_FORMAT_H
 /* What writer and reader of a ledger agree on (little-endian):
  *
  *   offset  size  meaning

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_LEDGER_NAMES_H
-#define MR_PIPELINE_FORMATS_LEDGER_NAMES_H
+#ifndef MR_PIPELINE_FORMATS_LEDGER_LEDGER_NAMES_H
+#define MR_PIPELINE_FORMATS_LEDGER_LEDGER_NAMES_H
 /* Names of the files of a ledger, by source and file. Zeroed: none.
  *
  * thread   one at a time per object */

@@ -9,7 +9,7 @@
 #include "pipeline/formats/ledger/ledger.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
-#include "pipeline/formats/libzstd.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/varint.h"

@@ -10,7 +10,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
-#include "pipeline/formats/libzstd.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/varint.h"

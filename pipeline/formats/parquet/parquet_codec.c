@@ -5,7 +5,7 @@
 #include <snappy-c.h>
 #include <string.h>
 
-#include "pipeline/formats/liblz4.h"
+#include "pipeline/formats/compression_libraries.h"
 
 /* ---- libraries that are opened when they are needed ---- */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_PARQUET_CODEC_H
-#define MR_PIPELINE_FORMATS_PARQUET_CODEC_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_CODEC_H
+#define MR_PIPELINE_FORMATS_PARQUET_PARQUET_CODEC_H
 /* Pages of Parquet files, compressed each by itself. The libraries of the codecs are opened when a
  * file first needs them.
  *
  * thread   any
  * source   Compression.md of apache/parquet-format */
-#include "pipeline/formats/codec.h"
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/memory/buffer.h"
 
 enum {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_PARQUET_COLUMN_H
-#define MR_PIPELINE_FORMATS_PARQUET_COLUMN_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_COLUMN_H
+#define MR_PIPELINE_FORMATS_PARQUET_PARQUET_COLUMN_H
 /* The rows of a column chunk, page after page. A page is read, checked and decompressed when its
  * first row is wanted; strings are views into it, or into the dictionary.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_PARQUET_FILE_H
-#define MR_PIPELINE_FORMATS_PARQUET_FILE_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_FILE_H
+#define MR_PIPELINE_FORMATS_PARQUET_PARQUET_FILE_H
 /* Parquet files: their columns, and their rows from any one on.
  *
  *     mr__parquet *f = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_PARQUET_FOOTER_H
-#define MR_PIPELINE_FORMATS_PARQUET_FOOTER_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_FOOTER_H
+#define MR_PIPELINE_FORMATS_PARQUET_PARQUET_FOOTER_H
 /* What the footer of a Parquet file says: its columns, and where their chunks lie.
  *
  *   offset   size   meaning

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_PARQUET_VALUES_H
-#define MR_PIPELINE_FORMATS_PARQUET_VALUES_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_VALUES_H
+#define MR_PIPELINE_FORMATS_PARQUET_PARQUET_VALUES_H
 /* Numbers and values as the pages of Parquet files encode them, taken out a few at a time. Each
  * decoder stops at the end of its bytes; that fewer came than were asked for is the caller's error
  * to report, and nothing is believed of what the bytes say about their own number.

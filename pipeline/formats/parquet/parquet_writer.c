@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "pipeline/formats/libz.h"
+#include "pipeline/formats/compression_libraries.h"
 #include "pipeline/formats/parquet/parquet_codec.h"
 #include "pipeline/formats/parquet/parquet_footer.h"
 #include "pipeline/formats/parquet/thrift_compact.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_PARQUET_WRITER_H
-#define MR_PIPELINE_FORMATS_PARQUET_WRITER_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_WRITER_H
+#define MR_PIPELINE_FORMATS_PARQUET_PARQUET_WRITER_H
 /* Parquet files as they are written: pages of version 1 with checksums, values PLAIN, each page
  * compressed by itself. Columns are required; a list has the three levels of the format, its
  * entries required. A row group has a million rows at most, and most_bytes bytes of values.

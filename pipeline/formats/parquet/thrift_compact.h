@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_THRIFT_COMPACT_H
-#define MR_PIPELINE_FORMATS_THRIFT_COMPACT_H
+#ifndef MR_PIPELINE_FORMATS_PARQUET_THRIFT_COMPACT_H
+#define MR_PIPELINE_FORMATS_PARQUET_THRIFT_COMPACT_H
 /* Thrift's compact protocol, as far as the heads and footers of Parquet files need it.
  *
  *   struct   fields, then the byte 0

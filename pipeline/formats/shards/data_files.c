@@ -41,7 +41,7 @@ mr_code mr_data_files(const char *const *patterns, size_t n_patterns, char ***pa
     char **found;
     size_t n, kept = 0;
     MR_TRY(mr_glob(patterns, n_patterns, &found, &n, st));
-    mr_code rc = mr__generation_check(found, n, st);
+    mr_code rc = mr__shard_set_swap_check(found, n, st);
     if (rc != MR_OK) {
         mr_glob_free(found, n);
         return rc;

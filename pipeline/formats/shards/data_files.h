@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_DATA_FILES_H
-#define MR_PIPELINE_FORMATS_DATA_FILES_H
+#ifndef MR_PIPELINE_FORMATS_SHARDS_DATA_FILES_H
+#define MR_PIPELINE_FORMATS_SHARDS_DATA_FILES_H
 /* The files of records that patterns stand for.
  *
  * thread   any

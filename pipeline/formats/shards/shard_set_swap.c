@@ -10,7 +10,7 @@
 #include "pipeline/files/whole_file.h"
 #include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/formats/shard_names.h"
-#include "pipeline/formats/tfrecord/record_frames.h"
+#include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
@@ -21,7 +21,7 @@ static const char magic[] = "MRG1";
 
 /* ---- system calls ---- */
 
-static mr_code sync_directory(const mr__generation *g, mr_status *st)
+static mr_code sync_directory(const mr__shard_set_swap *g, mr_status *st)
 {
     return mr_directory_sync(g->directory[0] ? g->directory : ".", st);
 }
@@ -33,7 +33,7 @@ static mr_code fail_rename(const char *from, const char *to, mr_status *st)
     return rc;
 }
 
-bool mr__generation_has(const char *path)
+bool mr__shard_set_swap_has(const char *path)
 {
     struct stat s;
     return mr__sys->stat(path, &s) == 0;
@@ -59,17 +59,17 @@ static size_t directory_size(const char *path)
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-mr_code mr__generation_init(mr__generation *g, const char *prefix, mr_status *st)
+mr_code mr__shard_set_swap_init(mr__shard_set_swap *g, const char *prefix, mr_status *st)
 {
     size_t n = directory_size(prefix);
-    *g = (mr__generation){.directory = mr_strndup(prefix, n), .base = mr_strdup(prefix + n)};
+    *g = (mr__shard_set_swap){.directory = mr_strndup(prefix, n), .base = mr_strdup(prefix + n)};
     if (g->directory && g->base)
         return MR_OK;
-    mr__generation_reset(g);
+    mr__shard_set_swap_reset(g);
     return mr_fail_memory(st, strlen(prefix), "a file name");
 }
 
-static void drop_moves(mr__generation *g)
+static void drop_moves(mr__shard_set_swap *g)
 {
     for (size_t i = 0; i < g->n; i++) {
         mr_free(g->from[i]);
@@ -81,7 +81,7 @@ static void drop_moves(mr__generation *g)
     g->n = g->n_old = g->capacity = 0;
 }
 
-mr_code mr__generation_lock(mr__generation *g, mr_status *st)
+mr_code mr__shard_set_swap_lock(mr__shard_set_swap *g, mr_status *st)
 {
     static const int none[] = {ENOENT, ENOTDIR, EACCES, EROFS, EOPNOTSUPP, ENOLCK, ENOSYS};
     bool busy = false;
@@ -115,7 +115,7 @@ mr_code mr__generation_lock(mr__generation *g, mr_status *st)
     return rc;
 }
 
-void mr__generation_reset(mr__generation *g)
+void mr__shard_set_swap_reset(mr__shard_set_swap *g)
 {
     if (g->lock_path)
         mr__file_unlock(g->lock_path, g->lock);
@@ -128,7 +128,7 @@ void mr__generation_reset(mr__generation *g)
 }
 
 /* Takes both names, also on failure. */
-static mr_code add_move(mr__generation *g, char *from, char *to, mr_status *st)
+static mr_code add_move(mr__shard_set_swap *g, char *from, char *to, mr_status *st)
 {
     size_t capacity = g->capacity;
     mr_code rc = from && to ? MR_OK : mr_fail_memory(st, 0, "a file name");
@@ -148,14 +148,15 @@ static mr_code add_move(mr__generation *g, char *from, char *to, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__generation_add(mr__generation *g, const char *partial, const char *path, mr_status *st)
+mr_code mr__shard_set_swap_add(mr__shard_set_swap *g, const char *partial, const char *path,
+                               mr_status *st)
 {
     return add_move(g, mr_strdup(partial), mr_strdup(path), st);
 }
 
 /* The number of shards that a file of this prefix, or the index of one, says it is one of; 0: it is
  * none. */
-static int64_t shards_of(const mr__generation *g, const char *name, bool *is_index)
+static int64_t shards_of(const mr__shard_set_swap *g, const char *name, bool *is_index)
 {
     size_t n = strlen(g->base), stem = mr__index_stem(name);
     *is_index = stem > 0;
@@ -185,7 +186,7 @@ static struct dirent *next_entry(DIR *dir)
 }
 
 /* The dictionary of an old set goes with it. A file of that name that is none is left alone. */
-static mr_code find_dictionary(mr__generation *g, bool overwrite, mr_status *st)
+static mr_code find_dictionary(mr__shard_set_swap *g, bool overwrite, mr_status *st)
 {
     char head[4], *path = join(g->directory, g->base, ".dict");
     if (!path)
@@ -194,14 +195,14 @@ static mr_code find_dictionary(mr__generation *g, bool overwrite, mr_status *st)
     ssize_t n = fd < 0 ? 0 : mr__sys->read(fd, head, sizeof head);
     if (fd >= 0)
         mr__sys->close(fd);
-    if (n == sizeof head && mr__is_dictionary(head, sizeof head))
+    if (n == sizeof head && mr__is_zstd_dictionary(head, sizeof head))
         return add_move(g, path, mr__hidden_name(path, ".old"), st);
     mr_free(path);
     return MR_OK;
 }
 
-mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char *ending,
-                                bool overwrite, mr_status *st)
+mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, const char *ending,
+                                    bool overwrite, mr_status *st)
 {
     mr_code rc = MR_OK;
     const char *where = g->directory[0] ? g->directory : ".";
@@ -247,7 +248,7 @@ mr_code mr__generation_find_old(mr__generation *g, int64_t n_shards, const char 
 /* ---- the journal: magic, number of old files, number of moves, then both names of each, all
  * ending in a NUL byte; names are those in the directory ---- */
 
-static char *journal_path(const mr__generation *g)
+static char *journal_path(const mr__shard_set_swap *g)
 {
     char *hidden = join(".", g->base, ".commit");
     char *path = hidden ? join(g->directory, hidden, "") : NULL;
@@ -255,7 +256,7 @@ static char *journal_path(const mr__generation *g)
     return path;
 }
 
-static char *journal_text(const mr__generation *g, size_t *size, mr_status *st)
+static char *journal_text(const mr__shard_set_swap *g, size_t *size, mr_status *st)
 {
     size_t skip = strlen(g->directory), n = 64;
     for (size_t i = 0; i < g->n; i++)
@@ -274,7 +275,7 @@ static char *journal_text(const mr__generation *g, size_t *size, mr_status *st)
     return text;
 }
 
-static mr_code write_journal(const mr__generation *g, const char *path, mr_status *st)
+static mr_code write_journal(const mr__shard_set_swap *g, const char *path, mr_status *st)
 {
     size_t size = 0;
     char *text = journal_text(g, &size, st);
@@ -287,7 +288,7 @@ static mr_code write_journal(const mr__generation *g, const char *path, mr_statu
 
 /* ---- publishing ---- */
 
-static mr_code move_all(const mr__generation *g, size_t *done, mr_status *st)
+static mr_code move_all(const mr__shard_set_swap *g, size_t *done, mr_status *st)
 {
     for (; *done < g->n; ++*done)
         if (mr__rename_again(g->from[*done], g->to[*done]) != 0)
@@ -295,7 +296,7 @@ static mr_code move_all(const mr__generation *g, size_t *done, mr_status *st)
     return sync_directory(g, st);
 }
 
-mr_code mr__generation_publish(const mr__generation *g, bool *kept, mr_status *st)
+mr_code mr__shard_set_swap_publish(const mr__shard_set_swap *g, bool *kept, mr_status *st)
 {
     size_t done = 0;
     *kept = false;
@@ -334,12 +335,13 @@ mr_code mr__generation_publish(const mr__generation *g, bool *kept, mr_status *s
 
 static mr_code check_set(const char *prefix, size_t size, mr_status *st)
 {
-    mr__generation g = {0};
+    mr__shard_set_swap g = {0};
     char *text = mr_strndup(prefix, size), *journal = NULL;
-    mr_code rc = text ? mr__generation_init(&g, text, st) : mr_fail_memory(st, 0, "a file name");
+    mr_code rc =
+        text ? mr__shard_set_swap_init(&g, text, st) : mr_fail_memory(st, 0, "a file name");
     if (rc == MR_OK && !(journal = journal_path(&g)))
         rc = mr_fail_memory(st, 0, "a file name");
-    if (rc == MR_OK && mr__generation_has(journal)) {
+    if (rc == MR_OK && mr__shard_set_swap_has(journal)) {
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "a write of this set is giving its files their names, or was killed while it "
                      "did; if no write runs, 'millrace write --recover --out %s' finishes it",
@@ -348,11 +350,11 @@ static mr_code check_set(const char *prefix, size_t size, mr_status *st)
     }
     mr_free(journal);
     mr_free(text);
-    mr__generation_reset(&g);
+    mr__shard_set_swap_reset(&g);
     return rc;
 }
 
-mr_code mr__generation_check(char *const *paths, size_t n, mr_status *st)
+mr_code mr__shard_set_swap_check(char *const *paths, size_t n, mr_status *st)
 {
     const char *before = "";
     size_t size = 0;
@@ -396,7 +398,7 @@ static const char *next_text(const char **at, const char *end)
 }
 
 /* A name of this prefix in its own directory. */
-static bool is_ours(const mr__generation *g, const char *name)
+static bool is_ours(const mr__shard_set_swap *g, const char *name)
 {
     if (!name || strchr(name, '/'))
         return false;
@@ -404,7 +406,7 @@ static bool is_ours(const mr__generation *g, const char *name)
     return strncmp(name, g->base, strlen(g->base)) == 0;
 }
 
-static mr_code parse_journal(mr__generation *g, const char *at, const char *end, mr_status *st)
+static mr_code parse_journal(mr__shard_set_swap *g, const char *at, const char *end, mr_status *st)
 {
     const char *head = next_text(&at, end), *old = next_text(&at, end), *all = next_text(&at, end);
     mr_code rc = MR_OK;
@@ -426,12 +428,12 @@ static mr_code parse_journal(mr__generation *g, const char *at, const char *end,
 
 /* Goes on after the journal was written: forward, or back where new files are missing (nobody but a
  * person can have removed them). */
-static mr_code finish(const mr__generation *g, const char *journal, mr_status *st)
+static mr_code finish(const mr__shard_set_swap *g, const char *journal, mr_status *st)
 {
     bool complete = true, begun = false;
     for (size_t i = g->n_old; i < g->n; i++) {
-        bool waits = mr__generation_has(g->from[i]);
-        complete = complete && (waits || mr__generation_has(g->to[i]));
+        bool waits = mr__shard_set_swap_has(g->from[i]);
+        complete = complete && (waits || mr__shard_set_swap_has(g->to[i]));
         begun = begun || !waits;
     }
     for (size_t i = 0; i < g->n; i++) {
@@ -442,11 +444,11 @@ static mr_code finish(const mr__generation *g, const char *journal, mr_status *s
                 break;
             from = g->to[i];
             to = g->from[i];
-            if (mr__generation_has(to))
+            if (mr__shard_set_swap_has(to))
                 continue;
         } else if (is_old && begun)
             continue; /* old files all moved before the first new one did */
-        if (mr__generation_has(from) && mr__rename_again(from, to) != 0)
+        if (mr__shard_set_swap_has(from) && mr__rename_again(from, to) != 0)
             return fail_rename(from, to, st);
     }
     MR_TRY(sync_directory(g, st));
@@ -460,9 +462,9 @@ static mr_code finish(const mr__generation *g, const char *journal, mr_status *s
     return MR_OK;
 }
 
-mr_code mr__generation_recover(const mr__generation *g, mr_status *st)
+mr_code mr__shard_set_swap_recover(const mr__shard_set_swap *g, mr_status *st)
 {
-    mr__generation then = {.directory = g->directory, .base = g->base};
+    mr__shard_set_swap then = {.directory = g->directory, .base = g->base};
     char *path = journal_path(g), *text = NULL;
     size_t size = 0;
     mr_code rc = path ? read_journal(path, &text, &size, st) : mr_fail_memory(st, 0, "a file name");

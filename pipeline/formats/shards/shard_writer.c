@@ -11,7 +11,7 @@
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/shards/shard_set_swap.h"
 #include "pipeline/formats/parquet/parquet_writer.h"
-#include "pipeline/formats/tfrecord/record_frames.h"
+#include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/formats/tfrecord/tfrecord_writer.h"
 #include "pipeline/system/system.h"
 
@@ -23,7 +23,7 @@ struct samples {
 };
 
 struct mr_shard_writer {
-    mr__generation generation;
+    mr__shard_set_swap generation;
     bool overwrite;
     mr_shard_format format;
     char *npy_type; /* of NPY: what its heads say but for the number of entries, in two texts */
@@ -33,8 +33,8 @@ struct mr_shard_writer {
     mr_compression compression; /* of parts of tables */
     mr__table_writer **tables;  /* of formats of rows: one for each file; NULL: no spec yet */
     size_t n_columns;
-    mr_code failed;           /* to begin with frames, or to write a row; MR_OK: no */
-    mr__frame_writer *frames; /* NULL: the first records are still being collected */
+    mr_code failed;                 /* to begin with frames, or to write a row; MR_OK: no */
+    mr__zstd_record_writer *frames; /* NULL: the first records are still being collected */
     struct samples samples;
     mr_atomic_file *dictionary; /* or NULL */
     mr_tfrecord_writer *files[];
@@ -55,11 +55,11 @@ static const struct {
 /* What would be replaced by a dictionary at path is one of the old files. */
 static mr_code check_dictionary(const mr_shard_writer *w, const char *path, mr_status *st)
 {
-    const mr__generation *g = &w->generation;
+    const mr__shard_set_swap *g = &w->generation;
     for (size_t i = 0; i < g->n_old; i++)
         if (strcmp(g->from[i], path) == 0)
             return MR_OK;
-    if (!mr__generation_has(path))
+    if (!mr__shard_set_swap_has(path))
         return MR_OK;
     mr_code rc = mr_fail(st, MR_ALREADY_EXISTS,
                          "this file is in the place of the dictionary; remove it, or, if it is the "
@@ -97,20 +97,20 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
         .compression = opts && !rows ? opts->compression : MR_COMPRESSION_NONE, .sync = true};
     mr_code rc = path && w ? MR_OK : mr_fail_memory(st, path_size, "a shard writer");
     if (rc == MR_OK)
-        rc = mr__generation_init(&w->generation, prefix, st);
+        rc = mr__shard_set_swap_init(&w->generation, prefix, st);
     if (rc == MR_OK)
-        rc = mr__generation_lock(&w->generation, st);
+        rc = mr__shard_set_swap_lock(&w->generation, st);
     if (rc == MR_OK) {
         w->format = format;
         w->overwrite = opts && opts->overwrite;
         w->zstd_records = opts && opts->zstd_records;
         w->group_bytes = opts ? opts->group_bytes : 0;
         w->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
-        rc = mr__generation_recover(&w->generation, st);
+        rc = mr__shard_set_swap_recover(&w->generation, st);
     }
     if (rc == MR_OK)
-        rc = mr__generation_find_old(&w->generation, n_shards, mr_shard_ending(format),
-                                     w->overwrite, st);
+        rc = mr__shard_set_swap_find_old(&w->generation, n_shards, mr_shard_ending(format),
+                                         w->overwrite, st);
     if (rc == MR_OK && w->zstd_records) {
         snprintf(path, path_size, "%s.dict", prefix);
         rc = check_dictionary(w, path, st);
@@ -336,7 +336,7 @@ static mr_code put_record(mr_shard_writer *w, const void *data, size_t n, mr_sta
     mr_tfrecord_writer *f = w->files[w->next];
     mr_bytes frame = {data, n};
     if (w->frames)
-        MR_TRY(mr__frame_write(w->frames, data, n, &frame, st));
+        MR_TRY(mr__zstd_record_write(w->frames, data, n, &frame, st));
     mr_code rc = w->format == MR_SHARDS_TFRECORD
                      ? mr_tfrecord_writer_append(f, frame.data, frame.size, st)
                      : mr__tfrecord_writer_put(f, data, n, st);
@@ -349,7 +349,7 @@ static mr_code put_record(mr_shard_writer *w, const void *data, size_t n, mr_sta
 
 static mr_code write_dictionary(mr_shard_writer *w, const void *bytes, size_t n, mr_status *st)
 {
-    const mr__generation *g = &w->generation;
+    const mr__shard_set_swap *g = &w->generation;
     size_t size = strlen(g->directory) + strlen(g->base) + sizeof ".dict";
     char *path = mr_malloc(size);
     if (!path)
@@ -371,11 +371,11 @@ static mr_code begin_frames(mr_shard_writer *w, mr_status *st)
     struct samples *s = &w->samples;
     void *dictionary = NULL;
     size_t size = 0, at = 0;
-    mr_code rc = mr__frames_train(s->bytes, s->sizes, s->n, &dictionary, &size, st);
+    mr_code rc = mr__zstd_dictionary_train(s->bytes, s->sizes, s->n, &dictionary, &size, st);
     if (rc == MR_OK && dictionary)
         rc = write_dictionary(w, dictionary, size, st);
     if (rc == MR_OK)
-        rc = mr__frame_writer_open(&w->frames, dictionary, size, st);
+        rc = mr__zstd_record_writer_open(&w->frames, dictionary, size, st);
     mr_free(dictionary);
     for (size_t i = 0; i < s->n && rc == MR_OK; at += s->sizes[i++])
         rc = put_record(w, (const char *)s->bytes + at, s->sizes[i], st);
@@ -409,7 +409,7 @@ mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, m
 mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
 {
     bool kept = false;
-    mr__generation *g = &w->generation;
+    mr__shard_set_swap *g = &w->generation;
     mr_code rc = w->failed != MR_OK                      ? given_up(w, st)
                  : w->zstd_records && !w->frames         ? begin_frames(w, st)
                  : of_rows[w->format].open && !w->tables ? fail_no_spec(w, st)
@@ -424,16 +424,16 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
     }
     /* Again: files may have come since it was opened. */
     if (rc == MR_OK)
-        rc = mr__generation_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
+        rc = mr__shard_set_swap_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
     if (rc == MR_OK && w->dictionary)
         rc = check_dictionary(w, w->dictionary->path, st);
     if (rc == MR_OK && w->dictionary)
-        rc = mr__generation_add(g, w->dictionary->partial, w->dictionary->path, st);
+        rc = mr__shard_set_swap_add(g, w->dictionary->partial, w->dictionary->path, st);
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++)
-        rc = mr__generation_add(g, mr__tfrecord_writer_file(w->files[i])->partial,
-                                mr__tfrecord_writer_file(w->files[i])->path, st);
+        rc = mr__shard_set_swap_add(g, mr__tfrecord_writer_file(w->files[i])->partial,
+                                    mr__tfrecord_writer_file(w->files[i])->path, st);
     if (rc == MR_OK)
-        rc = mr__generation_publish(g, &kept, st);
+        rc = mr__shard_set_swap_publish(g, &kept, st);
     for (int64_t i = 0; i < w->n && (rc == MR_OK || kept); i++)
         mr__tfrecord_writer_file(w->files[i])->created = false;
     if (w->dictionary && (rc == MR_OK || kept))
@@ -452,9 +452,9 @@ void mr_shard_writer_abort(mr_shard_writer *w)
     for (int64_t i = 0; i < w->n; i++)
         mr_tfrecord_writer_abort(w->files[i]);
     mr_atomic_file_abort(w->dictionary);
-    mr__frame_writer_close(w->frames);
+    mr__zstd_record_writer_close(w->frames);
     drop_samples(&w->samples);
-    mr__generation_reset(&w->generation);
+    mr__shard_set_swap_reset(&w->generation);
     mr_free(w->npy_type);
     mr_free(w);
 }
@@ -468,14 +468,14 @@ static mr_code check_directory(const char *directory, mr_status *st)
 
 mr_code mr_shard_writer_recover(const char *prefix, mr_status *st)
 {
-    mr__generation g;
-    MR_TRY(mr__generation_init(&g, prefix, st));
+    mr__shard_set_swap g;
+    MR_TRY(mr__shard_set_swap_init(&g, prefix, st));
     mr_code rc = *g.directory ? check_directory(g.directory, st) : MR_OK;
     if (rc == MR_OK)
-        rc = mr__generation_lock(&g, st);
+        rc = mr__shard_set_swap_lock(&g, st);
     if (rc == MR_OK)
-        rc = mr__generation_recover(&g, st);
-    mr__generation_reset(&g);
+        rc = mr__shard_set_swap_recover(&g, st);
+    mr__shard_set_swap_reset(&g);
     return rc;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_SHARD_WRITER_H
-#define MR_PIPELINE_FORMATS_SHARD_WRITER_H
+#ifndef MR_PIPELINE_FORMATS_SHARDS_SHARD_WRITER_H
+#define MR_PIPELINE_FORMATS_SHARDS_SHARD_WRITER_H
 /* A set of files, PREFIX-00000-of-0000N.tfrecord (or .jsonl, .npy, .arrow, .parquet) and so on,
  * records dealt round robin.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_CSV_READER_H
-#define MR_PIPELINE_FORMATS_CSV_READER_H
+#ifndef MR_PIPELINE_FORMATS_TEXT_CSV_READER_H
+#define MR_PIPELINE_FORMATS_TEXT_CSV_READER_H
 /* Rows of CSV files (RFC 4180): a row ends at a line's end outside quotes, which is not part of it.
  * A field is quoted if it begins with a quote; a quote in it is written twice. A row is given as it
  * is written, to be split by mr__csv_field.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_EXAMPLE_H
-#define MR_PIPELINE_FORMATS_EXAMPLE_H
+#ifndef MR_PIPELINE_FORMATS_TFRECORD_EXAMPLE_H
+#define MR_PIPELINE_FORMATS_TFRECORD_EXAMPLE_H
 /* tf.train.Example: serialized records to columns, and features to serialized records.
  *
  *   message    field  meaning

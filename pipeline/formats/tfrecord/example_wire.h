@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_EXAMPLE_WIRE_H
-#define MR_PIPELINE_FORMATS_EXAMPLE_WIRE_H
+#ifndef MR_PIPELINE_FORMATS_TFRECORD_EXAMPLE_WIRE_H
+#define MR_PIPELINE_FORMATS_TFRECORD_EXAMPLE_WIRE_H
 /* Protobuf's wire form, as much of it as tf.train.Example needs, and the plan's inside.
  *
  *   wire type  meaning                    tag = field << 3 | wire type, a varint

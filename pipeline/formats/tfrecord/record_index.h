@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_RECORD_INDEX_H
-#define MR_PIPELINE_FORMATS_RECORD_INDEX_H
+#ifndef MR_PIPELINE_FORMATS_TFRECORD_RECORD_INDEX_H
+#define MR_PIPELINE_FORMATS_TFRECORD_RECORD_INDEX_H
 /* Where the records of an uncompressed TFRecord file lie, as FILE.idx beside it says. The file has
  * one of two forms; which, is seen from its first bytes. As text, which other tools write and read
  * too, a record is a line: its byte offset, a blank, its size with its framing of 16 bytes. The

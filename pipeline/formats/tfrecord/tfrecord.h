@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_TFRECORD_H
-#define MR_PIPELINE_FORMATS_TFRECORD_H
+#ifndef MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_H
+#define MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_H
 /* TFRecord files: records back to back, no header, no trailer, no alignment. Little-endian.
  *
  *   offset  size  meaning

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_TFRECORD_RESYNC_H
-#define MR_PIPELINE_FORMATS_TFRECORD_RESYNC_H
+#ifndef MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_RESYNC_H
+#define MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_RESYNC_H
 /* Finding records again after damage. Within the formats room. */
 #include "pipeline/formats/format.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_TFRECORD_WALK_H
-#define MR_PIPELINE_FORMATS_TFRECORD_WALK_H
+#ifndef MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_WALK_H
+#define MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_WALK_H
 /* The inner loop of reading TFRecords: from bytes in memory to views, both checksums verified. */
 #include "pipeline/memory/array.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/tfrecord/tfrecord_writer.h"
 
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/bytes.h"
-#include "pipeline/formats/codec.h"
 #include "pipeline/formats/crc32c.h"
 
 struct mr_tfrecord_writer {

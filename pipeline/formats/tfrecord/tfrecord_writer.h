@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_TFRECORD_WRITER_H
-#define MR_PIPELINE_FORMATS_TFRECORD_WRITER_H
+#ifndef MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_WRITER_H
+#define MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_WRITER_H
 /* Files of records that get their names together, and files without the framing of records. Within
  * the formats room. */
 #include "pipeline/files/atomic_file_impl.h"

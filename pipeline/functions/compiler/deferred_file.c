@@ -9,19 +9,20 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 
-void mr__late_init(mr__late *l)
+void mr__deferred_file_init(mr__deferred_file *l)
 {
     pthread_mutex_init(&l->lock, NULL);
     l->ready = false;
 }
 
-void mr__late_reset(mr__late *l)
+void mr__deferred_file_reset(mr__deferred_file *l)
 {
     pthread_mutex_destroy(&l->lock);
 }
 
-mr_code mr__late_get(const mr_rows *r, mr__late *l,
-                     mr_code (*make)(const mr_rows *r, mr_status *st), bool *good, mr_status *st)
+mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
+                              mr_code (*make)(const mr_rows *r, mr_status *st), bool *good,
+                              mr_status *st)
 {
     mr_status why;
     mr_code rc = MR_OK;
@@ -41,8 +42,8 @@ mr_code mr__late_get(const mr_rows *r, mr__late *l,
     return MR_OK;
 }
 
-mr_code mr__late_read(const mr_rows *r, const char *name, const char *within, size_t most,
-                      char **path, mr_buffer **bytes, size_t *size, mr_status *st)
+mr_code mr__deferred_file_read(const mr_rows *r, const char *name, const char *within, size_t most,
+                               char **path, mr_buffer **bytes, size_t *size, mr_status *st)
 {
     struct stat is;
     bool folder = mr__sys->stat(name, &is) == 0 && S_ISDIR(is.st_mode);

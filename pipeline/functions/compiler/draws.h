@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_DRAWS_H
-#define MR_PIPELINE_FUNCTIONS_DRAWS_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_DRAWS_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_DRAWS_H
 /* What functions of MR_FUNCTION_DRAWS draw. The words of a call are a function of
  *
  *     its seed, the job's seed, the number of the call within its function, and the identities of

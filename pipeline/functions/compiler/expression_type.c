@@ -252,24 +252,24 @@ mr_code mr__type_node_of(typed_kind kind, typed **children, size_t n, typed **ou
     return MR_OK;
 }
 
-/* The children of a written operator; of single bools, `and` and `or` look only at what they need:
- * they are choices between the right side and a constant. */
-static mr_code type_operator(const mr_function *f, const mr_expr *e, typed **v, size_t n,
-                             typed **out, mr_status *st)
+/* A written operator over its typed children. `and` and `or` of single bools evaluate their right
+ * side only if it decides: they become choices between it and a constant. */
+static mr_code type_operator(const mr_expr *e, typed **v, typed **out, mr_status *st)
 {
-    MR_TRY(mr__type_function(f, e, v, e->children, n, NULL, out, st));
-    bool and = f == &mr_function_and;
-    if (!and&&f != &mr_function_or)
+    const char *name = mr_expr_operator(e);
+    MR_TRY(mr__type_function(mr__operator(name, e->n), e, v, e->children, e->n, NULL, out, st));
+    bool is_and = strcmp(name, "and") == 0;
+    if (!is_and && strcmp(name, "or") != 0)
         return MR_OK;
     typed *t = *out, *c[3] = {t->children[0], NULL, NULL}, *other = NULL;
     if (mr_spec_leaf(t->spec, 0)->rank != 0)
         return MR_OK;
     mr_array value = {0};
     MR_TRY(mr_array_alloc(&value, MR_BOOL, 0, NULL, 1, st));
-    *(uint8_t *)value.data = !and;
+    *(uint8_t *)value.data = !is_and;
     MR_TRY(mr__type_constant(&value, 0, &other, st));
-    c[and? 1 : 2] = t->children[1];
-    c[and? 2 : 1] = other;
+    c[is_and ? 1 : 2] = t->children[1];
+    c[is_and ? 2 : 1] = other;
     t->children[0] = t->children[1] = NULL;
     *out = NULL;
     mr_code rc = mr__type_node_of(TYPED_CHOICE, c, 3, out, st);
@@ -378,8 +378,8 @@ static mr_code type_list(const mr_expr *e, typed **v, typed **out, mr_status *st
                       (size_t)v[0]->value.rank * sizeof(int64_t)) == 0;
         kind = mr__type_stronger(kind, v[i]->weak);
     }
-    if (!weak || v[0]->value.rank >= MR_MAX_RANK)
-        return mr__type_function(&mr_function_stack, e, v, e->children, e->n, NULL, out, st);
+    if (!weak || v[0]->value.rank >= MR_MAX_RANK) /* [a, b] means stack(a, b) */
+        return mr__type_function(mr_function_find("stack"), e, v, e->children, e->n, NULL, out, st);
     /* Numbers alone stay weak, as one tensor. */
     mr_array all = {0};
     int64_t shape[MR_MAX_RANK];
@@ -446,7 +446,7 @@ static mr_code type_slice(const mr_expr *e, const scope *s, typed **out, mr_stat
         }
     }
     if (rc == MR_OK)
-        rc = mr__type_function(&mr_function_slice, e, v, places, n, NULL, out, st);
+        rc = mr__type_function(mr__operator("[:]", 2), e, v, places, n, NULL, out, st);
     for (size_t i = 0; v && i < n; i++)
         mr__typed_free(v[i]);
     mr_free(v);
@@ -485,7 +485,7 @@ static mr_code type_index(const mr_expr *e, const scope *s, typed **out, mr_stat
     } else if (rc == MR_OK && mr_spec_kind_of(v[0]->spec) == MR_SPEC_RECORD)
         rc = mr_expr_fail_at(st, at, "a record is indexed with a name, as in x[\"label\"]");
     if (rc == MR_OK)
-        rc = mr__type_function(&mr_function_row, e, v, e->children, 2, NULL, out, st);
+        rc = mr__type_function(mr__operator("[ ]", 2), e, v, e->children, 2, NULL, out, st);
     mr__typed_free(v[0]);
     mr__typed_free(v[1]);
     return rc;
@@ -544,7 +544,7 @@ static mr_code type_children(const mr_expr *e, const scope *s, typed **out, mr_s
             break;
         case MR_EX_UNARY:
         case MR_EX_BINARY:
-            rc = type_operator(mr__operator(mr_expr_operator(e), e->n), e, v, e->n, &t, st);
+            rc = type_operator(e, v, &t, st);
             break;
         default:
             rc = type_if(e, v, &t, st);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_FUNCTION_H
-#define MR_PIPELINE_FUNCTIONS_FUNCTION_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_FUNCTION_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_FUNCTION_H
 /* Functions of elements, for map, filter, flat_map and the like: expressions in text, or C
  * callbacks.
  *

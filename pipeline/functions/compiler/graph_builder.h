@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_BUILDING_H
-#define MR_PIPELINE_FUNCTIONS_BUILDING_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_GRAPH_BUILDER_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_GRAPH_BUILDER_H
 /* What build.c (nodes) and build_values.c (arguments) share. Private to functions/.
  *
  * thread   a builder is one thread's; a body is immutable once typed */

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/functions/compiler/job_binding.h"
 #include "pipeline/functions/compiler/typed_tree.h"
-#include "pipeline/functions/compiler/width.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/graph/fn.h"
 
@@ -295,12 +294,6 @@ mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out, mr_
     p->n_out = mr_spec_n_leaves(p->out);
     *out = p;
     return MR_OK;
-}
-
-const mr_program *mr_program_ref(const mr_program *p)
-{
-    mr__object_ref((mr__object *)(uintptr_t)&p->obj);
-    return p;
 }
 
 void mr_program_unref(const mr_program *p)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_PROGRAM_H
-#define MR_PIPELINE_FUNCTIONS_PROGRAM_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_PROGRAM_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_PROGRAM_H
 /* A function bound to the spec of its input: typed, compiled, ready to run over blocks. What ops
  * use.
  *
@@ -22,7 +22,6 @@ typedef struct mr_program mr_program;
  * errors   MR_INVALID_ARGUMENT: types that do not fit, unknown names; shows the place */
 MR_API mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out,
                               mr_status *st) MR_NODISCARD;
-MR_API const mr_program *mr_program_ref(const mr_program *p);
 MR_API void mr_program_unref(const mr_program *p);
 /* What it returns. For a body that is a dataset: one MR_DATASET leaf. */
 MR_API const mr_spec *mr_program_output(const mr_program *p);

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_TYPING_H
-#define MR_PIPELINE_FUNCTIONS_TYPING_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_TYPE_CHECK_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_TYPE_CHECK_H
 /* What the two files of typing share: structure is in expression_type.c, calls are in call.c.
  * Private to them. */
 #include "pipeline/functions/compiler/typed_tree.h"
 
-extern const mr_function mr_function_and, mr_function_or, mr_function_row, mr_function_slice,
-    mr_function_stack;
-
-/* The operator spelled `name` with as many inputs. */
+/* The operator spelled `name` ("and", "[:]") that has n_inputs inputs in its table. */
 const mr_function *mr__operator(const char *name, size_t n_inputs);
 /* A call of f, an operator or a function, with inputs v that stand at `at` (moved from), and
  * options params (taken, also on failure). */

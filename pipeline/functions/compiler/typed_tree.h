@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_TYPED_H
-#define MR_PIPELINE_FUNCTIONS_TYPED_H
+#ifndef MR_PIPELINE_FUNCTIONS_COMPILER_TYPED_TREE_H
+#define MR_PIPELINE_FUNCTIONS_COMPILER_TYPED_TREE_H
 /* Expressions after typing, and how they run. Private to functions/.
  *
  *     text --parse--> mr_expr --expression_type.c--> typed tree --expression_eval.c--> columns
@@ -121,10 +121,17 @@ mr_code mr__columns_expand(column_set *c, size_t rows, mr_status *st) MR_NODISCA
 mr_code mr__program_run_within(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
                                mr_block *out, mr_row_errors *errors, mr_status *st) MR_NODISCARD;
 
+/* ---- numbers: array_cast.c ---- */
+
+/* a converted to dtype `to`. A float outside an integer type's range becomes the nearest value of
+ * that type, NaN becomes 0. */
+mr_code mr__kernel_cast(const mr_array *a, mr_dtype to, mr_array *out, mr_status *st) MR_NODISCARD;
+/* Integer at value i of an integer array. */
+int64_t mr__int_at(const mr_array *a, size_t i);
+bool mr__is_half(mr_dtype t); /* 16-bit floats, which compute as float32 */
+
 /* ---- what functions share ---- */
 
-/* a with its values as dtype `to`. */
-mr_code mr__kernel_cast(const mr_array *a, mr_dtype to, mr_array *out, mr_status *st) MR_NODISCARD;
 /* Any value of dtype t, for rows that are lost. */
 mr_code mr__any_value(mr_dtype t, size_t rows, mr_array *out, mr_status *st) MR_NODISCARD;
 /* a's one row becomes `rows` of it. */
@@ -152,8 +159,6 @@ void mr__copy_strided(char *to, const char *from, size_t size, int rank, const i
 mr_code mr__hold_strings(mr_array *out, const mr_rows *r, size_t n, mr_status *st) MR_NODISCARD;
 /* Row `row` of input i, which may be constant. */
 const void *mr__row_at(const mr_rows *r, size_t i, size_t row);
-/* Integer at value i of an integer array. */
-int64_t mr__int_at(const mr_array *a, size_t i);
 
 /* ---- dataset-valued bodies and arguments: build.c ---- */
 

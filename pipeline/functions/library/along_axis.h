@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_ALONG_AXIS_H
-#define MR_PIPELINE_FUNCTIONS_ALONG_AXIS_H
+#ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_ALONG_AXIS_H
+#define MR_PIPELINE_FUNCTIONS_LIBRARY_ALONG_AXIS_H
 /* Functions that work along one axis of a tensor. All rows of a block go through one loop: a block
  * is `outer` groups of `inner` lines of n values each, and value i of line k of group o lies at
  * (o * n + i) * inner + k. Private to functions/.

@@ -18,7 +18,7 @@ struct params {
 
 /* Of the file, once it was read. */
 struct plan {
-    mr__late late;
+    mr__deferred_file late;
     mr_floats list;
 };
 
@@ -66,7 +66,7 @@ static const mr_param_kind boundaries = {
 static void free_plan(void *plan)
 {
     struct plan *p = plan;
-    mr__late_reset(&p->late);
+    mr__deferred_file_reset(&p->late);
     mr_free(p->list.v);
     mr_free(p);
 }
@@ -76,7 +76,7 @@ static mr_code type(mr_call *c, mr_status *st)
     struct plan *p = c->plan = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "boundaries");
-    mr__late_init(&p->late);
+    mr__deferred_file_init(&p->late);
     c->out = *c->in[0];
     c->out.dtype = MR_INT64;
     return MR_OK;
@@ -89,8 +89,8 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     mr_buffer *bytes = NULL;
     char *path = NULL;
     size_t size;
-    mr_code rc = mr__late_read(r, o->bin_boundaries.file, "boundaries.json", MR_LEARNED_LIST_MOST,
-                               &path, &bytes, &size, st);
+    mr_code rc = mr__deferred_file_read(r, o->bin_boundaries.file, "boundaries.json",
+                                        MR_LEARNED_LIST_MOST, &path, &bytes, &size, st);
     if (rc == MR_OK) {
         rc = mr_learned_boundaries(mr_buffer_data(bytes), size, &p->list, st);
         if (rc != MR_OK)
@@ -125,7 +125,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     mr_array wide = {0};
     bool good = true;
     if (given->file)
-        MR_TRY(mr__late_get(r, &p->late, open_file, &good, st));
+        MR_TRY(mr__deferred_file_get(r, &p->late, open_file, &good, st));
     MR_TRY(mr__kernel_cast(x, MR_FLOAT64, &wide, st));
     mr_code rc = mr_array_alloc(out, MR_INT64, x->rank, x->shape, x->rows, st);
     const double *v = wide.data;

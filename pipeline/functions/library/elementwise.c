@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-bool mr__is_half(mr_dtype t)
-{
-    return t == MR_FLOAT16 || t == MR_BFLOAT16;
-}
-
 /* ---- typing ---- */
 
 static mr_dtype result_type(const mr__elementwise *rule, mr_dtype t)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_ELEMENTWISE_H
-#define MR_PIPELINE_FUNCTIONS_ELEMENTWISE_H
+#ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_ELEMENTWISE_H
+#define MR_PIPELINE_FUNCTIONS_LIBRARY_ELEMENTWISE_H
 /* Functions that work value by value. Each is a table of loops by dtype; broadcasting, half floats
  * and the errors of integers are here. A loop is a plain one over contiguous values, in three forms
  * (both vary, the right one is a scalar, the left one is) and compiled for several instruction
@@ -104,6 +104,4 @@ mr_code mr__binary_run(const mr_rows *r, mr_array *out, mr_status *st) MR_NODISC
 /* The same where it is a mr__unary_loop[MR_N_DTYPES]. */
 mr_code mr__unary_type(mr_call *c, mr_status *st) MR_NODISCARD;
 mr_code mr__unary_run(const mr_rows *r, mr_array *out, mr_status *st) MR_NODISCARD;
-
-bool mr__is_half(mr_dtype t);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_FEATURES_H
-#define MR_PIPELINE_FUNCTIONS_FEATURES_H
+#ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_FEATURES_H
+#define MR_PIPELINE_FUNCTIONS_LIBRARY_FEATURES_H
 /* Typed values out of records (parse_example) and those in text (parse_json, parse_csv; the sources
  * jsonl and csv): what is wanted of them, and columns that are filled value by value.
  *

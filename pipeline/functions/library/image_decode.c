@@ -120,8 +120,8 @@ static bool fits(job *j, size_t row, size_t i, const mr__image_info *info)
     j->bad[row] = true;
     mr_row_fail_at(j->r, row, 0, i, MR_RESOURCE_EXHAUSTED,
                    "%s: an image of %" PRId64 " x %" PRId64
-                   " pixels takes %zu bytes, and with this memory limit nothing may have more "
-                   "than %zu",
+                   " pixels takes %zu bytes, but this memory limit allows at most %zu per "
+                   "allocation",
                    j->r->function->name, info->width, info->height, bytes, bound);
     return false;
 }

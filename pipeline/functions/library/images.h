@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_IMAGES_H
-#define MR_PIPELINE_FUNCTIONS_IMAGES_H
+#ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_IMAGES_H
+#define MR_PIPELINE_FUNCTIONS_LIBRARY_IMAGES_H
 /* What functions of images share. An image is a tensor whose last three axes are height, width and
  * channels; axes before those count images. Private to functions/. */
 #include "pipeline/functions/descriptor.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_LEARNED_LISTS_H
-#define MR_PIPELINE_FUNCTIONS_LEARNED_LISTS_H
+#ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_LEARNED_LISTS_H
+#define MR_PIPELINE_FUNCTIONS_LIBRARY_LEARNED_LISTS_H
 /* The numbers that `millrace adapt` learns and writes: normalization.json, {"mean": [..],
  * "variance": [..]}, and boundaries.json, {"boundaries": [..]}. Layers and functions of pipelines
  * read the same files.

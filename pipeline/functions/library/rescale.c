@@ -16,7 +16,7 @@ struct normalization {
 
 /* What to subtract, and the squares of what to divide by. */
 struct moments {
-    mr__late late; /* `adapted`: guards the lists, which are of the file */
+    mr__deferred_file late; /* `adapted`: guards the lists, which are of the file */
     mr_floats mean, variance;
 };
 
@@ -74,7 +74,7 @@ static mr_code type_normalization(mr_call *c, mr_status *st)
     struct moments *m = c->plan = mr_calloc(1, sizeof *m);
     if (!m)
         return mr_fail_memory(st, sizeof *m, "moments");
-    mr__late_init(&m->late);
+    mr__deferred_file_init(&m->late);
     if (p->adapted ? p->mean.n || p->variance.n : !p->mean.n || !p->variance.n)
         return mr_call_fail(c, st, -1,
                             "normalization wants mean and variance, or adapted and neither of "
@@ -119,7 +119,7 @@ NORMALIZE(normalize_f64, double, sqrt)
 static void free_moments(void *plan)
 {
     struct moments *m = plan;
-    mr__late_reset(&m->late);
+    mr__deferred_file_reset(&m->late);
     mr_free(m->mean.v);
     mr_free(m->variance.v);
     mr_free(m);
@@ -132,8 +132,8 @@ static mr_code open_moments(const mr_rows *r, mr_status *st)
     mr_buffer *bytes = NULL;
     char *path = NULL;
     size_t size;
-    mr_code rc = mr__late_read(r, p->adapted, "normalization.json", MR_LEARNED_LIST_MOST, &path,
-                               &bytes, &size, st);
+    mr_code rc = mr__deferred_file_read(r, p->adapted, "normalization.json", MR_LEARNED_LIST_MOST,
+                                        &path, &bytes, &size, st);
     if (rc == MR_OK) {
         rc = mr_learned_moments(mr_buffer_data(bytes), size, &m->mean, &m->variance, st);
         if (rc != MR_OK)
@@ -154,7 +154,7 @@ static mr_code run_normalization(const mr_rows *r, mr_array *out, mr_status *st)
     mr_array v = {0};
     bool good = true;
     if (p->adapted)
-        MR_TRY(mr__late_get(r, &m->late, open_moments, &good, st));
+        MR_TRY(mr__deferred_file_get(r, &m->late, open_moments, &good, st));
     MR_TRY(floats_of(x, &v, out, st));
     size_t n = x->rows * mr_array_row_values(x);
     size_t width = x->rank ? (size_t)x->shape[x->rank - 1] : 1;

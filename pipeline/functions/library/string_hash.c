@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hash(x, buckets=none): XXH3 with 64 bits and seed 0. hashing(x, num_bins) is what the layer
  * of that name does. */
-#include "pipeline/functions/library/string_hash.h"
+#include "pipeline/functions/library/texts.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
-
-#include "pipeline/functions/compiler/typed_tree.h"
 
 uint64_t mr__string_hash(const void *p, size_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FUNCTIONS_TEXTS_H
-#define MR_PIPELINE_FUNCTIONS_TEXTS_H
+#ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_TEXTS_H
+#define MR_PIPELINE_FUNCTIONS_LIBRARY_TEXTS_H
 /* Strings that functions make, and characters of UTF-8. Private to functions/.
  *
  *     mr__texts t;
@@ -62,4 +62,8 @@ static inline bool mr__is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
+
+/* The hash of hash() and of lookup's buckets, which never changes: XXH3 of n bytes, 64 bits, seed
+ * 0; the same on every machine. */
+uint64_t mr__string_hash(const void *p, size_t n);
 #endif

@@ -11,10 +11,35 @@
 
 #include "pipeline/functions/compiler/deferred_file.h"
 #include "pipeline/functions/library/learned_lists.h"
-#include "pipeline/functions/library/string_hash.h"
-#include "pipeline/functions/library/text_tokens.h"
-#include "pipeline/functions/compiler/typed_tree.h"
+#include "pipeline/functions/library/texts.h"
 #include "pipeline/memory/hash_index.h"
+
+/* ---- tokens, as Keras's TextVectorization makes them ----
+ * Letters A to Z in lower case, ASCII punctuation left out, parted at ASCII white space. */
+
+static bool is_punctuation(char c)
+{
+    return c && strchr("!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'", c);
+}
+
+/* The next token of *rest, which then begins after it; scratch, where it lies, has room for all
+ * bytes of the text. false: there are no more. */
+static bool next_token(mr_bytes *rest, char *scratch, mr_bytes *token)
+{
+    size_t n = 0;
+    while (rest->size > 0) {
+        char c = *rest->data++;
+        rest->size--;
+        if (mr__is_space(c) && n > 0)
+            break;
+        if (!mr__is_space(c) && !is_punctuation(c))
+            scratch[n++] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+    }
+    *token = (mr_bytes){scratch, n};
+    return n > 0;
+}
+
+/* ---- vocabularies ---- */
 
 struct params {
     mr_value vocabulary;
@@ -31,8 +56,8 @@ typedef struct words {
 } words;
 
 struct plan {
-    bool replaces; /* text_vectorization: its axis takes the place of the last one */
-    mr__late late; /* guards the words */
+    bool replaces;          /* text_vectorization: its axis takes the place of the last one */
+    mr__deferred_file late; /* guards the words */
     words words;
 };
 
@@ -48,7 +73,7 @@ static void free_plan(void *plan)
 {
     struct plan *p = plan;
     free_words(&p->words);
-    mr__late_reset(&p->late);
+    mr__deferred_file_reset(&p->late);
     mr_free(p);
 }
 
@@ -150,8 +175,8 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     words w = {0};
     char *path = NULL;
     size_t size, twice = 0;
-    mr_code rc =
-        mr__late_read(r, name, "vocabulary.txt", MR_VOCABULARY_MOST, &path, &w.text, &size, st);
+    mr_code rc = mr__deferred_file_read(r, name, "vocabulary.txt", MR_VOCABULARY_MOST, &path,
+                                        &w.text, &size, st);
     if (rc == MR_OK)
         rc = file_words(path, size, r->in[0].dtype != MR_STRING, &w, st);
     if (rc == MR_OK)
@@ -180,7 +205,7 @@ static mr_code type(mr_call *c, mr_status *st)
     struct plan *p = c->plan = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "a vocabulary");
-    mr__late_init(&p->late);
+    mr__deferred_file_init(&p->late);
     c->out = *c->in[0];
     c->out.dtype = MR_INT64;
     if (v->kind == MR_V_STRING) {
@@ -210,7 +235,7 @@ static mr_code words_of(const mr_rows *r, const words **out, mr_status *st)
 {
     struct plan *p = (struct plan *)(uintptr_t)r->plan;
     bool good;
-    MR_TRY(mr__late_get(r, &p->late, open_file, &good, st));
+    MR_TRY(mr__deferred_file_get(r, &p->late, open_file, &good, st));
     *out = good ? &p->words : NULL;
     return MR_OK;
 }
@@ -328,7 +353,7 @@ static void look_up_text(const words *w, mr_bytes text, char *scratch, int64_t *
 {
     mr_bytes rest = text, token;
     int64_t n = 0;
-    while (n < length && mr__next_token(&rest, scratch, &token)) {
+    while (n < length && next_token(&rest, scratch, &token)) {
         size_t place = place_of(w, token);
         z[n++] = place != MR__NO_PLACE ? FIRST_TOKEN + (int64_t)place : UNKNOWN;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_COLUMNS_ELEMENT_EXAMPLE_H
-#define MR_PIPELINE_COLUMNS_ELEMENT_EXAMPLE_H
+#ifndef MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_EXAMPLE_H
+#define MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_EXAMPLE_H
 /* Elements as records, the opposite of parse_example: ints become int64 lists, floats float lists,
  * strings and uint8 tensors bytes. Features are named by the element's components ("label"; "0"
  * where unnamed, "a/b" where nested; "value" for a lone component). A lone scalar string is written

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_ELEMENT_FILE_H
-#define MR_PIPELINE_STREAMS_ELEMENT_FILE_H
+#ifndef MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_FILE_H
+#define MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_FILE_H
 /* Elements in a file, as cache("file"), snapshot and save write them: a TFRecord file (tfrecord.h)
  * of three kinds of records, which their first byte tells.
  *

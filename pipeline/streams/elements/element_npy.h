@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_COLUMNS_ELEMENT_NPY_H
-#define MR_PIPELINE_COLUMNS_ELEMENT_NPY_H
+#ifndef MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_NPY_H
+#define MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_NPY_H
 /* Elements as entries of numpy's files of arrays. Elements of one component are the entries of an
  * array of its type; those of several are records of a structured type, their fields named as
  * element_example.h names features, one after the other without padding:

@@ -27,7 +27,7 @@ static mr_code make_folder(const char *path, mr_status *st)
             return mr_fail_errno(st, errno, "%s cannot be looked at", path);
         return S_ISDIR(info.st_mode)
                    ? MR_OK
-                   : mr_fail(st, MR_FAILED_PRECONDITION, "%s is there, and is no folder", path);
+                   : mr_fail(st, MR_FAILED_PRECONDITION, "%s exists and is not a directory", path);
     }
     return mr_fail_errno(st, errno, "the folder %s cannot be made", path);
 }

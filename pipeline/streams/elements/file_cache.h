@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_FILE_CACHE_H
-#define MR_PIPELINE_STREAMS_FILE_CACHE_H
+#ifndef MR_PIPELINE_STREAMS_ELEMENTS_FILE_CACHE_H
+#define MR_PIPELINE_STREAMS_ELEMENTS_FILE_CACHE_H
 /* Input 0 passed through and written to a file of elements (element_file.h) on the way; where the
  * file is complete it is read instead: cache("file"), snapshot and save.
  *

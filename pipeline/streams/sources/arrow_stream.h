@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_ARROW_STREAM_H
-#define MR_PIPELINE_STREAMS_ARROW_STREAM_H
+#ifndef MR_PIPELINE_STREAMS_SOURCES_ARROW_STREAM_H
+#define MR_PIPELINE_STREAMS_SOURCES_ARROW_STREAM_H
 /* The rows of an Arrow stream, array after array.
  *
  * thread   one at a time */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_FILE_LIST_H
-#define MR_PIPELINE_STREAMS_FILE_LIST_H
+#ifndef MR_PIPELINE_STREAMS_SOURCES_FILE_LIST_H
+#define MR_PIPELINE_STREAMS_SOURCES_FILE_LIST_H
 /* Lists of files that patterns match, shared by all iterators of a dataset.
  *
  * A literal name with * ? [ in it is a pattern; neighbouring patterns are matched together, as in

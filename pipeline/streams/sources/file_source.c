@@ -118,7 +118,7 @@ static size_t chunk_of(const mr_iter *it)
 {
     size_t bytes = ALL_CHUNKS / mr_iter_in_turn(it);
     if (mr__iterator_internal_of(mr_iter_opts(it))
-            ->landing) /* large ones of many files would leave no room for blocks */
+            ->read_slots) /* large ones of many files would leave no room for blocks */
         return mr_iter_in_turn(it) == 1 ? LANDED_BYTES : 0;
     if (bytes > MOST_CHUNK)
         return 0;
@@ -139,7 +139,7 @@ static mr_code open_file(mr_iter *it, mr_status *st)
                       .on_read = mr_iter_opts(it)->on_read,
                       .on_read_ctx = mr_iter_opts(it)->on_read_ctx,
                       .chunk = chunk_of(it),
-                      .landing = mr__iterator_internal_of(mr_iter_opts(it))->landing,
+                      .read_slots = mr__iterator_internal_of(mr_iter_opts(it))->read_slots,
                       .no_ahead = !mr__memory_room(it, MR__READ_DEPTH * MR__READ_SLOT),
                       .compression = compression_of(kind, params)};
     char *whole = NULL;
@@ -209,7 +209,8 @@ static mr_code read_file(mr_iter *it, size_t want, mr_array *records, mr_file_po
             return MR_END;
         want = want < left ? want : (size_t)left;
     }
-    size_t most = mr__iterator_internal_of(mr_iter_opts(it))->landing ? LANDED_BYTES : BLOCK_BYTES;
+    size_t most =
+        mr__iterator_internal_of(mr_iter_opts(it))->read_slots ? LANDED_BYTES : BLOCK_BYTES;
     mr_file_position after;
     MR_TRY(mr_reader_read(s->reader, want, most, records, st));
     mr_reader_position(s->reader, &after);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_FILE_SOURCE_H
-#define MR_PIPELINE_STREAMS_FILE_SOURCE_H
+#ifndef MR_PIPELINE_STREAMS_SOURCES_FILE_SOURCE_H
+#define MR_PIPELINE_STREAMS_SOURCES_FILE_SOURCE_H
 /* Ops that read files of records: the list of files, one reader after the other, the position.
  *
  * Such an op is a table of parameters and a descriptor. Its params begin with an mr_strs, the
@@ -40,8 +40,8 @@ typedef struct mr__file_source {
     mr_record_index *index;  /* of file number indexed_file, for skipping; NULL: it has none */
     size_t indexed_file;
     bool has_indexed_file;
-    struct mr__frame_rows *frames; /* the op's, where records are to be unpacked (frame_rows.h);
-                                      NULL: they are as they lie in the files */
+    /* The op's, if records are to be unpacked (zstd_record_rows.h); NULL: they are not packed. */
+    struct mr__zstd_record_rows *frames;
 } mr__file_source;
 
 mr_code mr__file_source_open(mr_iter *it, mr_status *st);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_QUARANTINE_H
-#define MR_PIPELINE_STREAMS_QUARANTINE_H
+#ifndef MR_PIPELINE_STREAMS_SOURCES_QUARANTINE_H
+#define MR_PIPELINE_STREAMS_SOURCES_QUARANTINE_H
 /* What a reader of TFRecords does about damaged records: counts and reports them, and keeps their
  * bytes in a folder if asked.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_RECORD_SET_H
-#define MR_PIPELINE_STREAMS_RECORD_SET_H
+#ifndef MR_PIPELINE_STREAMS_SOURCES_RECORD_SET_H
+#define MR_PIPELINE_STREAMS_SOURCES_RECORD_SET_H
 /* The records of a list of files as one numbered sequence, by the files' indexes.
  *
  * thread   any: immutable but for its count */

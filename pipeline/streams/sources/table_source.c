@@ -12,16 +12,17 @@
 const mr_param mr__table_param_list[] = {
     MR_PARAM_WITH(mr__table_params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
-    MR_OPT(mr__table_params, columns, .flags = MR_P_NONE | MR_P_OF_SPEC,
-           .doc = "The columns that are read, \"x.a\" field a of column x; if absent all."),
-    MR_OPT(mr__table_params, schema, .flags = MR_P_EXPRESSION | MR_P_OF_SPEC,
-           .doc = "{\"name\": dtype, ...}: the columns and their types, instead of those of the "
-                  "first file; dtype[] is a list."),
+    MR_PARAM_WITH(mr__table_params, columns, MR_P_NONE | MR_P_OF_SPEC,
+                  .doc = "The columns that are read, \"x.a\" field a of column x; if absent all."),
+    MR_PARAM_WITH(
+        mr__table_params, schema, MR_P_EXPRESSION | MR_P_OF_SPEC,
+        .doc = "{\"name\": dtype, ...}: the columns and their types, instead of those of the "
+               "first file; dtype[] is a list."),
     {0}};
 
 mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *st)
 {
-    const mr_strs *c = &p->o.columns;
+    const mr_strs *c = &p->columns;
     for (size_t i = 0; i < c->n; i++) {
         if (c->v[i].size == 0)
             return mr_fail(st, MR_INVALID_ARGUMENT, "%s: a column has a name", who);
@@ -35,7 +36,7 @@ mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *s
 
 bool mr__table_takes_all(const mr__table_params *p)
 {
-    return p->o.columns.n == 0 && !(p->o.schema && *p->o.schema);
+    return p->columns.n == 0 && !(p->schema && *p->schema);
 }
 
 /* The leaf of the record is what the path names, or in it. */
@@ -63,10 +64,10 @@ static bool is_wanted(const mr_strs *columns, const mr_spec *record, size_t leaf
 static mr_code by_schema(const char *who, const mr__table_params *p, mr_spec **out, mr_status *st)
 {
     mr_spec *spec;
-    MR_TRY(mr__spec_of_text(who, p->o.schema, &spec, st));
+    MR_TRY(mr__spec_of_text(who, p->schema, &spec, st));
     const char *const *names = mr_spec_leaf_names(spec);
     for (size_t i = 0; i < mr_spec_n_leaves(spec); i++)
-        if (!is_wanted(&p->o.columns, spec, i)) {
+        if (!is_wanted(&p->columns, spec, i)) {
             mr_fail(st, MR_INVALID_ARGUMENT,
                     "%s: the schema has column '%.200s', which is not among columns", who,
                     names ? names[i] : "");
@@ -83,7 +84,7 @@ mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__t
     const char *who = mr_dataset_op(self)->name;
     char **paths = NULL;
     size_t n = 0;
-    if (p->o.schema && *p->o.schema)
+    if (p->schema && *p->schema)
         return by_schema(who, p, out, st);
     if (mr_param_unknown(self, offsetof(mr__table_params, files)))
         return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -97,7 +98,7 @@ mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__t
         MR_TRY(mr_data_files(&name, 1, &paths, &n, st));
         name = paths[0];
     }
-    mr_code rc = look(name, &p->o.columns, out, st);
+    mr_code rc = look(name, &p->columns, out, st);
     mr_status_at(st, name, -1, -1);
     if (rc == MR_INVALID_ARGUMENT) /* an error of the text has no file */
         mr_status_prefix(st, "%s: %.300s", who, name);

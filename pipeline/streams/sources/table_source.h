@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_TABLE_SOURCE_H
-#define MR_PIPELINE_STREAMS_TABLE_SOURCE_H
+#ifndef MR_PIPELINE_STREAMS_SOURCES_TABLE_SOURCE_H
+#define MR_PIPELINE_STREAMS_SOURCES_TABLE_SOURCE_H
 /* What ops have in common whose files are tables: a row is an element, a record of the columns.
  *
  * A graph has to know the types of the columns when it is built. Unless the schema is given, the
@@ -16,7 +16,8 @@
 typedef struct mr__table_params {
     mr_strs files;
     char *compression; /* of files as a whole: none */
-    mr_table_opts o;
+    mr_strs columns;   /* none: all */
+    char *schema;      /* text, or NULL */
 } mr__table_params;
 
 extern const mr_param mr__table_param_list[];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_STREAMS_TEXT_ROWS_H
-#define MR_PIPELINE_STREAMS_TEXT_ROWS_H
+#ifndef MR_PIPELINE_STREAMS_SOURCES_TEXT_ROWS_H
+#define MR_PIPELINE_STREAMS_SOURCES_TEXT_ROWS_H
 /* Ops that read files of text, a record a line, into typed fields.
  *
  * Such an op is a table of parameters, a descriptor with the slots below and an mr__text_kind,

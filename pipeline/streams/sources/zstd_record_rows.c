@@ -1,60 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/zstd_record_rows.h"
 
-#include "pipeline/formats/tfrecord/record_frames.h"
+#include "pipeline/formats/tfrecord/zstd_records_impl.h"
 
 enum { BLOCK_BYTES = 256 << 10 };
 
-static mr_code open_frames(mr_iter *it, mr__frame_rows *f, mr_status *st)
+static mr_code open_frames(mr_iter *it, mr__zstd_record_rows *f, mr_status *st)
 {
     char *dictionary = NULL;
     if (f->frames)
         return MR_OK;
     if (f->dictionary)
         MR_TRY(mr_iter_file_path(it, f->dictionary, &dictionary, st));
-    mr_code rc = mr_frames_open(&f->frames, dictionary, mr_iter_cancel(it), st);
+    mr_code rc = mr_zstd_records_open(&f->frames, dictionary, mr_iter_cancel(it), st);
     mr_free(dictionary);
     return rc;
 }
 
-mr_code mr__frame_rows_unpack(mr_iter *it, mr__frame_rows *f, const char *path,
-                              const mr_bytes *frames, size_t n, size_t most, mr_array *out,
-                              mr_status *st)
+mr_code mr__zstd_record_rows_unpack(mr_iter *it, mr__zstd_record_rows *f, const char *path,
+                                    const mr_bytes *frames, size_t n, size_t most, mr_array *out,
+                                    mr_status *st)
 {
     char *whole = NULL;
     MR_TRY(open_frames(it, f, st));
     MR_TRY(mr_iter_file_path(it, path, &whole, st));
-    mr_code rc = mr_frames_read(f->frames, whole, frames, n, most, out, st);
+    mr_code rc = mr_zstd_records_read(f->frames, whole, frames, n, most, out, st);
     mr_free(whole);
     return rc;
 }
 
 /* ---- slots ---- */
 
-static void drop_records(mr__frame_rows *f)
+static void drop_records(mr__zstd_record_rows *f)
 {
     mr_array_reset(&f->records);
     f->at = 0;
 }
 
-void mr__frame_rows_close(mr__frame_rows *f)
+void mr__zstd_record_rows_close(mr__zstd_record_rows *f)
 {
     drop_records(f);
-    mr_frames_close(f->frames);
+    mr_zstd_records_close(f->frames);
     f->frames = NULL;
 }
 
-bool mr__frame_rows_pending(const mr__frame_rows *f)
+bool mr__zstd_record_rows_pending(const mr__zstd_record_rows *f)
 {
     return f->at < f->records.rows || f->skip;
 }
 
-uint64_t mr__frame_rows_skipped(const mr__frame_rows *f)
+uint64_t mr__zstd_record_rows_skipped(const mr__zstd_record_rows *f)
 {
     return f->at < f->records.rows ? f->skipped_before + f->passed : *f->skipped;
 }
 
-static mr_code read_records(mr_iter *it, mr__frame_rows *f, size_t want, mr_status *st)
+static mr_code read_records(mr_iter *it, mr__zstd_record_rows *f, size_t want, mr_status *st)
 {
     drop_records(f);
     f->skipped_before = f->skipped ? *f->skipped : 0;
@@ -65,7 +65,8 @@ static mr_code read_records(mr_iter *it, mr__frame_rows *f, size_t want, mr_stat
 }
 
 /* The record at hand cannot be unpacked, as *why says: its error, or MR_OK: it is passed. */
-static mr_code fail_record(mr_iter *it, mr__frame_rows *f, const mr_status *why, mr_status *st)
+static mr_code fail_record(mr_iter *it, mr__zstd_record_rows *f, const mr_status *why,
+                           mr_status *st)
 {
     const mr_bytes *frame = (const mr_bytes *)f->records.data + f->at;
     const char *path = mr__file_source_path(it->state, f->file);
@@ -100,7 +101,7 @@ static mr_code fail_record(mr_iter *it, mr__frame_rows *f, const mr_status *why,
 }
 
 /* Reads over what was used before the position. */
-static mr_code go_on(mr_iter *it, mr__frame_rows *f, mr_status *st)
+static mr_code go_on(mr_iter *it, mr__zstd_record_rows *f, mr_status *st)
 {
     while (f->skip) {
         if (f->at == f->records.rows)
@@ -112,8 +113,8 @@ static mr_code go_on(mr_iter *it, mr__frame_rows *f, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__frame_rows_next(mr_iter *it, mr__frame_rows *f, size_t want, mr_block *out,
-                            mr_status *st)
+mr_code mr__zstd_record_rows_next(mr_iter *it, mr__zstd_record_rows *f, size_t want, mr_block *out,
+                                  mr_status *st)
 {
     mr_array rows = {0};
     mr_status why;
@@ -123,12 +124,12 @@ mr_code mr__frame_rows_next(mr_iter *it, mr__frame_rows *f, size_t want, mr_bloc
             MR_TRY(read_records(it, f, want, st));
         size_t left = f->records.rows - f->at;
         const mr_bytes *frames = (const mr_bytes *)f->records.data + f->at;
-        rc = mr__frame_rows_unpack(it, f, mr__file_source_path(it->state, f->file), frames,
-                                   want < left ? want : left, BLOCK_BYTES, &rows, &why);
+        rc = mr__zstd_record_rows_unpack(it, f, mr__file_source_path(it->state, f->file), frames,
+                                         want < left ? want : left, BLOCK_BYTES, &rows, &why);
         /* For lack of memory, or cancelled: it may be tried again. */
         size_t room;
         if (rc == MR_CANCELLED ||
-            (rc == MR_RESOURCE_EXHAUSTED && mr__frame_room(frames, &room, NULL) == MR_OK)) {
+            (rc == MR_RESOURCE_EXHAUSTED && mr__zstd_record_room(frames, &room, NULL) == MR_OK)) {
             if (st)
                 *st = why;
             return rc;
@@ -151,14 +152,16 @@ mr_code mr__frame_rows_next(mr_iter *it, mr__frame_rows *f, size_t want, mr_bloc
 
 /* ---- position: as that of the records that were read last, then the number of them used ---- */
 
-mr_code mr__frame_rows_save(mr_iter *it, mr__frame_rows *f, mr_state_w *w, mr_status *st)
+mr_code mr__zstd_record_rows_save(mr_iter *it, mr__zstd_record_rows *f, mr_state_w *w,
+                                  mr_status *st)
 {
     bool pending = f->at < f->records.rows;
     MR_TRY(mr__file_source_save_at(it, pending ? &f->before : NULL, f->file, w, st));
     return mr_state_put_u64(w, (pending ? f->at : 0) + f->skip, st);
 }
 
-mr_code mr__frame_rows_restore(mr_iter *it, mr__frame_rows *f, mr_state_r *r, mr_status *st)
+mr_code mr__zstd_record_rows_restore(mr_iter *it, mr__zstd_record_rows *f, mr_state_r *r,
+                                     mr_status *st)
 {
     drop_records(f);
     MR_TRY(mr__file_source_restore(it, r, st));

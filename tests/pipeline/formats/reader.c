@@ -190,14 +190,14 @@ MR_TEST(records_land_in_memory_of_the_users_while_there_is_some)
     byte_string b = lines(400000), packed = deflated(b.data, b.n, 31);
     for (int c = 0; c < 2; c++) {
         land l = {.bytes = (size_t)32 << 20};
-        mr_landing landing = {take_land, &l};
+        mr_read_slots slots = {take_land, &l};
         mr_file_opts opts = {.compression = c ? MR_COMPRESSION_GZIP : MR_COMPRESSION_NONE};
         size_t n, landed;
         l.memory = aligned_alloc(64, l.bytes);
         write_file(path, c ? packed.data : b.data, c ? packed.n : b.n);
         byte_string want = all_held(&mr_format_text_line, path, &opts, &l, &n);
         mr_eq_u64(n, 0);
-        opts.landing = &landing;
+        opts.read_slots = &slots;
         byte_string got = all_held(&mr_format_text_line, path, &opts, &l, &landed);
         mr_eq_u64(want.n, got.n);
         mr_eq_mem(want.data, got.data, want.n);

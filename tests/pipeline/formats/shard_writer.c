@@ -487,7 +487,7 @@ MR_TEST(a_dictionary_comes_and_goes_with_its_set)
     mr_eq_i64(dictionary_size(prefix), 4);
 }
 
-MR_TEST(running_out_of_memory_leaves_a_set_with_its_dictionary)
+MR_TEST_SLOW(running_out_of_memory_leaves_a_set_with_its_dictionary)
 {
     mr_status st;
     char prefix[600];
@@ -565,7 +565,7 @@ static mr_code write_with_fault(int n, int err, const char *prefix, int64_t shar
     return rc;
 }
 
-MR_TEST(a_failed_system_call_leaves_the_old_set_or_the_new_one)
+MR_TEST_SLOW(a_failed_system_call_leaves_the_old_set_or_the_new_one)
 {
     static const int errors[] = {EIO, ENOSPC, EINTR};
     for (int c = 0; c < 3 * N_CHANGES; c++) {
@@ -711,7 +711,7 @@ MR_TEST(a_crash_at_any_system_call_leaves_the_old_set_or_the_new_one)
     }
 }
 
-MR_TEST(a_crash_while_recovering_from_a_crash_loses_nothing)
+MR_TEST_SLOW(a_crash_while_recovering_from_a_crash_loses_nothing)
 {
     for (int first = 0;; first++) {
         mr_status st;

@@ -191,7 +191,7 @@ static size_t resident(void)
     return (size_t)pages * 4096;
 }
 
-MR_TEST(a_huge_length_in_a_sparse_file_takes_no_memory)
+MR_TEST_SLOW(a_huge_length_in_a_sparse_file_takes_no_memory)
 {
     /* A record of 2 GiB whose length has a right checksum; its data are a hole. */
     const uint64_t size = (uint64_t)2 << 30;

@@ -142,7 +142,7 @@ static byte_string random_file(uint64_t *random)
 
 /* What lies beyond a small part of the limit is looked at without keeping it: what is found, said
  * and passed is the same. */
-MR_TEST(a_memory_limit_changes_nothing_after_damage)
+MR_TEST_SLOW(a_memory_limit_changes_nothing_after_damage)
 {
     uint64_t random = mr_test_seed();
     for (int i = 0; i < (mr_test_long() ? 20000 : 500); i++) {

@@ -307,5 +307,5 @@ MR_TEST(an_element_has_a_bounded_number_of_leaves)
         strcat(text, ".map(x => (x, x))");
     mr_code_is(mr_dataset_from_text(text, strlen(text), NULL, &ds, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message,
-               "its elements would have 131072 components, but 65536 at most can be handled");
+               "its elements would have 131072 components, but at most 65536 are supported");
 }

@@ -53,7 +53,7 @@ MR_TEST(habits_of_other_languages_get_a_hint)
         {"range(3).map(x => str(x))", "write format(\"{}\", x)"},
         {"range(3).map(x => tf.reduce_sum(x))", "write sum(x)"},
         {"range(3).map(x => reduce_mean([x]))", "write mean(x)"},
-        {"range(3).reduce(0, (s, x) => s + x)", "it is a command, millrace reduce"},
+        {"range(3).reduce(0, (s, x) => s + x)", "use the command millrace reduce"},
         {"range(3).cardinality()", "'millrace explain' prints"},
         {"range(3).element_spec", "'millrace show --spec' prints it"},
         {"from_generator(3)", "by mr_from_generator"},

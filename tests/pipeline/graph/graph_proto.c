@@ -234,9 +234,9 @@ MR_TEST(malformed_graphs_are_refused_in_words)
     Mr__Graph__Item empty = MR__GRAPH__ITEM__INIT, *items[] = {&empty};
     sample_ops();
     refuses(NULL, 0, "expected a node as the last item");
-    refuses(items, 1, "expected one of a node, a value and a function");
+    refuses(items, 1, "expected exactly one of node, value and function");
     v.kind = MR__GRAPH__KIND__INT;
-    refuses_value(&v, "n", 0, "no_such_op", "there is no op no_such_op here");
+    refuses_value(&v, "n", 0, "no_such_op", "unknown op no_such_op: the graph has format");
     refuses_value(&v, "k", 0, "sample_pass", "op sample_pass has no parameter k here");
     refuses_value(&v, "n", 1, "sample_source", "expected an earlier value");
     refuses_value(&v, "n", 5, "sample_source", "expected an earlier value");
@@ -270,12 +270,12 @@ MR_TEST(tensors_are_checked_against_their_data)
     v.n_shape = 2;
     v.data.data = data;
     v.data.len = 23;
-    refuses_value(&v, "v", 0, "sample_values", "do not fit its shape");
+    refuses_value(&v, "v", 0, "sample_values", "do not match its shape");
     v.data.len = 24;
     shape[0] = -2;
-    refuses_value(&v, "v", 0, "sample_values", "do not fit its shape");
+    refuses_value(&v, "v", 0, "sample_values", "do not match its shape");
     shape[0] = shape[1] = INT64_MAX;
-    refuses_value(&v, "v", 0, "sample_values", "do not fit its shape");
+    refuses_value(&v, "v", 0, "sample_values", "do not match its shape");
     v.n_shape = 9;
     refuses_value(&v, "v", 0, "sample_values", "too many axes");
     v.n_shape = 2;
@@ -287,9 +287,9 @@ MR_TEST(tensors_are_checked_against_their_data)
     v.n_splits = 3;
     shape[0] = 2;
     shape[1] = -1;
-    refuses_value(&v, "v", 0, "sample_values", "splits do not fit");
+    refuses_value(&v, "v", 0, "sample_values", "the splits of a ragged tensor do not match");
     splits[1] = 1;
-    refuses_value(&v, "v", 0, "sample_values", "do not fit its shape");
+    refuses_value(&v, "v", 0, "sample_values", "do not match its shape");
 }
 
 MR_TEST(a_value_goes_to_one_place_only)
@@ -328,12 +328,12 @@ static void refuses_shapes(int64_t *shapes, size_t n, const char *why)
 MR_TEST(shapes_are_checked_against_the_elements)
 {
     sample_ops();
-    refuses_shapes((int64_t[]){-2}, 1, "shapes that are not those");
-    refuses_shapes((int64_t[]){9}, 1, "shapes that are not those");
-    refuses_shapes((int64_t[]){1}, 1, "shapes that are not those");
-    refuses_shapes((int64_t[]){1, -2}, 2, "shapes that are not those");
-    refuses_shapes((int64_t[]){1, -1}, 2, "shapes that are not those");
-    refuses_shapes((int64_t[]){INT64_MAX, 1}, 2, "shapes that are not those");
+    refuses_shapes((int64_t[]){-2}, 1, "the shapes do not match");
+    refuses_shapes((int64_t[]){9}, 1, "the shapes do not match");
+    refuses_shapes((int64_t[]){1}, 1, "the shapes do not match");
+    refuses_shapes((int64_t[]){1, -2}, 2, "the shapes do not match");
+    refuses_shapes((int64_t[]){1, -1}, 2, "the shapes do not match");
+    refuses_shapes((int64_t[]){INT64_MAX, 1}, 2, "the shapes do not match");
     refuses_shapes((int64_t[]){0, 0}, 2, "more shapes than components");
 }
 

@@ -99,11 +99,11 @@ MR_TEST(bad_descriptors_are_refused_with_the_reason)
     one[0].at = sizeof(struct params);
     refused(&good, "outside the params struct");
     one[0] = (mr_param){.name = "b", .doc = "B.", .type = MR_PT_I64, .def.i = 7, .max.i = 9};
-    refused(&good, "0 from C would hide");
+    refused(&good, "a default other than 0 although 0 is legal");
     one[0].min.i = 8;
     refused(&good, "outside its range");
     one[0] = (mr_param){.name = "k", .doc = "K.", .type = MR_PT_OWN, .kind = &own};
-    refused(&good, "a type of its own");
+    refused(&good, "a custom type");
 }
 
 MR_TEST(traits_need_what_they_are_about)
@@ -118,16 +118,16 @@ MR_TEST(traits_need_what_they_are_about)
                         .max_inputs = 1};
     mr_op op = good;
     op.min_inputs = 0;
-    refused(&op, "about one"); /* no infer */
+    refused(&op, "slot or trait that needs one"); /* no infer */
     op.infer = infer;
     op.props = MR_OP_KEEPS_COUNT;
-    refused(&op, "about one");
+    refused(&op, "slot or trait that needs one");
     op.props = MR_OP_REORDERS;
     refused(&op, "MR_P_SHUFFLES");
     op = good;
     op.max_inputs = 2;
     op.props = MR_OP_REORDERS;
-    refused(&op, "without one input");
+    refused(&op, "nor a source with a parameter MR_P_SHUFFLES");
     op = good;
     op.props = MR_OP_RANDOM;
     refused(&op, "without a parameter seed");

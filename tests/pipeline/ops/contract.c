@@ -378,7 +378,7 @@ MR_TEST(an_input_that_must_be_open_is)
 }
 
 /* Whatever byte is changed: refused, or a run that comes to an end. */
-MR_TEST(no_byte_of_a_position_can_do_harm)
+MR_TEST_SLOW(no_byte_of_a_position_can_do_harm)
 {
     static const char *const texts[] = {
         "range(9).map(x => 6 // (x - 4)).shuffle(3, seed=1).batch(2).take(3)",

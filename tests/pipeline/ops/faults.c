@@ -696,15 +696,15 @@ static void each_graph(const char *op, void (*test)(struct run *r))
 #include "pipeline/ops/ops.def"
 #undef MR_OP
 
-MR_TEST(each_system_call_of_arrow)
+MR_TEST_SLOW(each_system_call_of_arrow)
 {
     each_graph("arrow", fail_reads);
 }
-MR_TEST(each_system_call_of_parquet)
+MR_TEST_SLOW(each_system_call_of_parquet)
 {
     each_graph("parquet", fail_reads);
 }
-MR_TEST(each_system_call_of_tar)
+MR_TEST_SLOW(each_system_call_of_tar)
 {
     each_graph("tar", fail_reads);
 }
@@ -728,7 +728,7 @@ MR_TEST(each_system_call_of_files)
 {
     each_graph("files", fail_reads);
 }
-MR_TEST(each_system_call_of_image_folder)
+MR_TEST_SLOW(each_system_call_of_image_folder)
 {
     each_graph("image_folder", fail_reads);
 }
@@ -736,11 +736,11 @@ MR_TEST(each_system_call_of_list_files)
 {
     each_graph("list_files", fail_reads);
 }
-MR_TEST(each_system_call_of_global_shuffle)
+MR_TEST_SLOW(each_system_call_of_global_shuffle)
 {
     each_graph("global_shuffle", fail_reads);
 }
-MR_TEST(each_system_call_of_tfrecord)
+MR_TEST_SLOW(each_system_call_of_tfrecord)
 {
     each_graph("tfrecord", fail_reads);
 }

@@ -74,7 +74,7 @@ MR_TEST(functions_of_other_types_are_refused)
     mr_drive_bad("range(3).group_by_window(x => x, 2)", "reduce_fn");
 }
 
-MR_TEST(many_keys)
+MR_TEST_SLOW(many_keys)
 {
     mr_drive("range(390).group_by_window(x => x * 7919 % 130, (k, w) => w.map(x => x % 130), "
              "3).unique().batch(1000).map(x => (size(x), sum(x)))",

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/formats/tfrecord/record_frames.h"
+#include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/formats/tfrecord/record_index.h"
 #include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
@@ -551,15 +551,15 @@ MR_TEST(what_was_skipped_is_reported)
 static void write_frames(const char *name, int n, bool bad)
 {
     mr_tfrecord_writer *w = NULL;
-    mr__frame_writer *z = NULL;
+    mr__zstd_record_writer *z = NULL;
     mr_status st;
     mr_ok(mr_tfrecord_writer_open(&w, mr_test_path(name), NULL, &st), &st);
-    mr_ok(mr__frame_writer_open(&z, NULL, 0, &st), &st);
+    mr_ok(mr__zstd_record_writer_open(&z, NULL, 0, &st), &st);
     for (int i = 0; i < n; i++) {
         char record[64], two[256];
         mr_bytes f;
         int size = snprintf(record, sizeof record, "%s%d", name, i);
-        mr_ok(mr__frame_write(z, record, (size_t)size, &f, &st), &st);
+        mr_ok(mr__zstd_record_write(z, record, (size_t)size, &f, &st), &st);
         memcpy(two, f.data, f.size);
         memcpy(two + f.size, f.data, f.size);
         const mr_bytes damaged[] = {{"", 0},
@@ -570,7 +570,7 @@ static void write_frames(const char *name, int n, bool bad)
             f = damaged[i / 2 % 4];
         mr_ok(mr_tfrecord_writer_append(w, f.data, f.size, &st), &st);
     }
-    mr__frame_writer_close(z);
+    mr__zstd_record_writer_close(z);
     mr_ok(mr_tfrecord_writer_close(w, &st), &st);
 }
 

@@ -81,19 +81,19 @@ static void check_linear(const char *before, const char *each, size_t n, const c
     mr_check(whole < 9 * quarter + 0.3);
 }
 
-MR_TEST(a_zip_of_very_many_inputs)
+MR_TEST_SLOW(a_zip_of_very_many_inputs)
 {
     check_linear("zip(", "range(2)", 50000, ")");
 }
 
-MR_TEST(very_many_components_by_name)
+MR_TEST_SLOW(very_many_components_by_name)
 {
     check_linear("from_tensors(", "a#=#", 50000, ")");
     check_linear("from_tensors({", "\"a#\":#", 50000, "})");
     check_linear("range(2).map(x => {", "\"a#\":x", 20000, "})");
 }
 
-MR_TEST(very_many_computed_arguments_in_a_function)
+MR_TEST_SLOW(very_many_computed_arguments_in_a_function)
 {
     check_linear("range(2).flat_map(x => zip(", "range(x)", 20000, "))");
     check_linear("range(2).flat_map(x => zip(", "range(9).map(y => y + x)", 8000, "))");
@@ -110,7 +110,7 @@ static const char *error_of(const char *text)
 MR_TEST(more_leaves_than_can_be_handled_are_an_error)
 {
     char *text = repeated("zip(", "range(2)", 65537, ")");
-    mr_has_str(error_of(text), "65537 components, but 65536");
+    mr_has_str(error_of(text), "65537 components, but at most 65536");
     mr_free(text);
     char doubled[1024] = "range(3)";
     for (int i = 0; i < 16; i++)
@@ -119,7 +119,7 @@ MR_TEST(more_leaves_than_can_be_handled_are_an_error)
     mr_dataset_unref(ds);
     for (int i = 0; i < 14; i++)
         strcat(doubled, ".map(x => (x, x))");
-    mr_has_str(error_of(doubled), "131072 components, but 65536");
+    mr_has_str(error_of(doubled), "131072 components, but at most 65536");
 }
 
 /* 2^40 ways lead to the source, over 41 nodes. */

@@ -263,7 +263,7 @@ MR_TEST(any_system_call_may_fail)
     }
 }
 
-MR_TEST(any_allocation_may_fail)
+MR_TEST_SLOW(any_allocation_may_fail)
 {
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
         const char *text = graph(writers[i]);

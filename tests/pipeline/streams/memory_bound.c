@@ -67,7 +67,7 @@ static void expand(const char *text, const char *with, char *out, size_t size)
                               *text == '@' ? with : text);
 }
 
-MR_TEST(large_rows_stay_few_under_every_op)
+MR_TEST_SLOW(large_rows_stay_few_under_every_op)
 {
     mr_count_memory();
     for (size_t g = 0; g < 2 * (sizeof graphs / sizeof *graphs); g++) {

@@ -237,7 +237,7 @@ static const char *const graphs[] = {
     "random(seed=1).take(6).map(x => zeros([400000])).repeat(4).prefetch(20)",
 };
 
-MR_TEST(every_op_gives_the_same_within_the_least_limit_and_those_above)
+MR_TEST_SLOW(every_op_gives_the_same_within_the_least_limit_and_those_above)
 {
     start();
     for (size_t g = 0; g < sizeof graphs / sizeof *graphs; g++) {
@@ -278,7 +278,7 @@ MR_TEST(every_op_gives_the_same_within_the_least_limit_and_those_above)
 
 /* A run that is left at any place, or goes on at another, has counted back what it had made ahead:
  * mr__memory_stop asserts it. */
-MR_TEST(what_is_left_or_goes_on_elsewhere_is_counted_back)
+MR_TEST_SLOW(what_is_left_or_goes_on_elsewhere_is_counted_back)
 {
     static const char *const more[] = {
         "range(60).map(x => zeros([60000 + 5 // (x % 7)]), num_parallel_calls=8)",
@@ -320,7 +320,7 @@ MR_TEST(what_is_left_or_goes_on_elsewhere_is_counted_back)
 }
 
 /* Rows of 2 MiB, which the types do not say. */
-MR_TEST(parallel_calls_learn_from_the_first_what_they_take)
+MR_TEST_SLOW(parallel_calls_learn_from_the_first_what_they_take)
 {
     static const char *const calls[] = {
         "range(40).map(x => zeros([524288 + x % 2]), num_parallel_calls=16)",
@@ -347,7 +347,7 @@ MR_TEST(parallel_calls_learn_from_the_first_what_they_take)
 
 /* A row of 4 MiB, and then those of 4 KiB, of which a call has many; one for which there is no room
  * beside others, and those of 64 KiB. */
-MR_TEST(a_large_row_does_not_end_what_is_made_ahead)
+MR_TEST_SLOW(a_large_row_does_not_end_what_is_made_ahead)
 {
 #define FIRST(large, others) "[" others " + " large " * cast(x == 0, \"int64\")]"
     static const char *const skewed[] = {
@@ -415,7 +415,7 @@ MR_TEST(a_run_that_follows_another_is_refused_for_its_own_needs_alone)
     mr_dataset_unref(large);
 }
 
-MR_TEST(what_is_far_more_than_the_limit_gets_no_memory)
+MR_TEST_SLOW(what_is_far_more_than_the_limit_gets_no_memory)
 {
     start();
     mr_status st;
@@ -538,7 +538,7 @@ MR_TEST(runs_that_are_told_of_each_other_must_fit_together)
 
 /* What reads ahead fills what there is while the consumer sleeps, and no more. A machine too busy
  * to fill it in that time passes all the more. */
-MR_TEST(what_is_read_ahead_stops_at_the_limit)
+MR_TEST_SLOW(what_is_read_ahead_stops_at_the_limit)
 {
     static const char *const ahead[] = {
         ROWS ".repeat(6).prefetch(1000)",
@@ -570,7 +570,7 @@ MR_TEST(what_is_read_ahead_stops_at_the_limit)
     }
 }
 
-MR_TEST(a_run_beside_another_is_not_refused_for_what_that_holds)
+MR_TEST_SLOW(a_run_beside_another_is_not_refused_for_what_that_holds)
 {
     start();
     mr_status st;
@@ -674,7 +674,7 @@ static void keep_warning(void *ctx, mr_log_level level, const char *message)
         snprintf(warned[warnings++], sizeof warned[0], "%s", message);
 }
 
-MR_TEST(an_element_that_breaks_the_limit_is_warned_of_once)
+MR_TEST_SLOW(an_element_that_breaks_the_limit_is_warned_of_once)
 {
     start();
     mr_dataset *ds =

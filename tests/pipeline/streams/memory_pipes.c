@@ -53,7 +53,7 @@ static void *write_lines(void *arg)
 
 /* All that were asleep go on at once, and nothing tells yet how large an element is: no more are
  * under way than there are threads and callers, also in a pool that others have used. */
-MR_TEST(tasks_that_sleep_keep_their_places)
+MR_TEST_SLOW(tasks_that_sleep_keep_their_places)
 {
     char text[PIPES * 100] = "from_tensor_slices([", *end = text + strlen(text), name[16];
     for (int i = 0; i < PIPES; i++) {

@@ -261,7 +261,7 @@ MR_TEST(one_dispatcher_a_directory)
     mr_status st;
     begin(&a, mr_test_dir());
     mr_code_is(try_open(&b, mr_test_dir(), NULL, &st), MR_FAILED_PRECONDITION, &st);
-    mr_has_str(st.message, "another dispatcher uses this --state");
+    mr_has_str(st.message, "another dispatcher uses this state directory");
     pid_t child = fork();
     if (child == 0) { /* another process too; without the tests' own assertions */
         mr_code rc = try_open(&b, mr_test_dir(), NULL, &st);
@@ -365,7 +365,7 @@ static size_t copy_of_live(uint64_t n, size_t *ends, char **db, size_t *n_db, ch
 /* The log is cut at every byte of its last three transactions (of all with --long), as by a crash
  * whose writes did not all arrive. (Other processes copy and measure: a file that this one closes
  * would lose its locks.) */
-MR_TEST(a_log_cut_anywhere_gives_an_acknowledged_state)
+MR_TEST_SLOW(a_log_cut_anywhere_gives_an_acknowledged_state)
 {
     enum { N = 12 };
     size_t ends[N + 1] = {0};
@@ -581,7 +581,7 @@ MR_TEST(an_account_that_cannot_be_read_says_so_and_keeps_all)
 }
 
 /* The pages that are written were not read yet. */
-MR_TEST(reads_that_fail_as_it_writes_are_tried_again)
+MR_TEST_SLOW(reads_that_fail_as_it_writes_are_tried_again)
 {
     enum { N = 8 };
     mr_failing_vfs();
@@ -735,7 +735,7 @@ enum { MANY = 100 }; /* 10,000 streams, which take ten times as long each */
 enum { MANY = 1000 };
 #endif
 
-MR_TEST(all_streams_of_very_many_jobs_are_read)
+MR_TEST_SLOW(all_streams_of_very_many_jobs_are_read)
 {
     enum { JOBS = MANY, EACH = MANY };
     book b;

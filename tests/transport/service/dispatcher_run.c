@@ -70,7 +70,7 @@ static void stop(server *s)
 static mr_code ask_at(const char *address, mr__token token, const char *what, const char *name,
                       char **json, mr_status *st)
 {
-    mr__ask_opts o = {.dispatcher = address, .token = token, .timeout_ns = 5000000000};
+    mr__request_opts o = {.dispatcher = address, .token = token, .timeout_ns = 5000000000};
     Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
     ask.request = 7;
     ask.what = (char *)(uintptr_t)what;
@@ -78,7 +78,7 @@ static mr_code ask_at(const char *address, mr__token token, const char *what, co
     if (strcmp(what, "register") == 0)
         ask.graph = (ProtobufCBinaryData){5, (uint8_t *)(uintptr_t) "graph"};
     mr__message *m;
-    MR_TRY(mr__ask(&o, &ask, &m, st));
+    MR_TRY(mr__request(&o, &ask, &m, st));
     *json = strdup(m->report->json);
     mr__message_free(m);
     return MR_OK;
@@ -247,10 +247,10 @@ MR_TEST(in_memory_it_forgets)
     mr_code_is(ask_at(s.address, (mr__token){0}, "drain", "1.2.3.4:5", &json, &st), MR_NOT_FOUND,
                &st);
     stop(&s);
-    mr__ask_opts o = {.dispatcher = s.address, .timeout_ns = 300000000};
+    mr__request_opts o = {.dispatcher = s.address, .timeout_ns = 300000000};
     Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
     mr__message *m;
-    mr_code_is(mr__ask(&o, &ask, &m, &st), MR_UNAVAILABLE, &st);
+    mr_code_is(mr__request(&o, &ask, &m, &st), MR_UNAVAILABLE, &st);
     mr_has_str(st.message, s.address);
 }
 
@@ -399,7 +399,7 @@ MR_TEST(nothing_is_said_before_it_is_durable)
     join(&second, "b");
     hear(&second, MR__WIRE__MESSAGE__BODY_FAILED);
     mr_eq_i64(second.last->failed->status->code, MR_RESOURCE_EXHAUSTED);
-    mr_has_str(second.last->failed->status->message, "free space under its --state");
+    mr_has_str(second.last->failed->status->message, "free space in its state directory");
     mr_code_is(ask_at(s.address, (mr__token){0}, "register", "", &json, &st), MR_RESOURCE_EXHAUSTED,
                &st);
     for (int i = 0; i < 5; i++)

@@ -63,7 +63,7 @@ MR_TEST(seeds_of_lost_accounts_that_found_something)
 
 /* Clients begin before and after the dispatcher loses its account: nothing is lost, and what comes
  * twice is an error at one of them. */
-MR_TEST(a_lost_account_is_never_silent)
+MR_TEST_SLOW(a_lost_account_is_never_silent)
 {
     const char *one = getenv("MR_SIMULATION");
     uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;
@@ -72,7 +72,7 @@ MR_TEST(a_lost_account_is_never_silent)
         run_newcomers(first + (uint64_t)i, one != NULL, false);
 }
 
-MR_TEST(every_element_as_promised_whatever_fails)
+MR_TEST_SLOW(every_element_as_promised_whatever_fails)
 {
     const char *one = getenv("MR_SIMULATION");
     uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;

@@ -143,7 +143,7 @@ void sim_tick(node_kind kind, int node)
         S->begun = 0;
         next = mr__dispatcher_tick(S->d, S->now);
     } else if (kind == WORKER && S->w[node])
-        next = mr__host_tick(S->w[node], S->now);
+        next = mr__worker_streams_tick(S->w[node], S->now);
     else if (kind == CLIENT && S->c[node].reader)
         next = mr__job_reader_tick(S->c[node].reader, S->now);
     tick_at(kind, node, next);
@@ -298,7 +298,7 @@ static void connected(link *l)
             S->d, l->id, l->kind[0] == WORKER ? MR__WIRE__ROLE__WORKER : MR__WIRE__ROLE__CLIENT,
             "host", (uint32_t)l->node[0], S->now);
         if (l->kind[0] == WORKER)
-            mr__host_dispatcher_opened(S->w[l->node[0]], S->now);
+            mr__worker_streams_dispatcher_opened(S->w[l->node[0]], S->now);
         else
             mr__job_reader_dispatcher_opened(S->c[l->node[0]].reader, S->now);
     } else {
@@ -327,9 +327,9 @@ static void closed(const event *e)
     if (l->kind[end] == DISPATCHER) {
         mr__dispatcher_closed(S->d, l->id, S->now);
     } else if (l->kind[end] == WORKER && l->kind[1 - end] == CLIENT) {
-        mr__host_client_closed(S->w[node], l->id, S->now);
+        mr__worker_streams_client_closed(S->w[node], l->id, S->now);
     } else if (l->kind[end] == WORKER) {
-        mr__host_dispatcher_closed(S->w[node], S->now);
+        mr__worker_streams_dispatcher_closed(S->w[node], S->now);
         sim_push((event){.at = S->now + 100 * MS,
                          .kind = START,
                          .node_kind = WORKER,
@@ -366,11 +366,11 @@ static void message(event *e)
     if (l->kind[end] == DISPATCHER)
         mr__dispatcher_message(S->d, l->id, m, S->now);
     else if (l->kind[end] == WORKER && l->kind[1 - end] == CLIENT)
-        mr__host_client_message(S->w[node], l->id, m, S->now);
+        mr__worker_streams_client_message(S->w[node], l->id, m, S->now);
     else if (l->kind[end] == WORKER) {
-        bool drains = mr__host_draining(S->w[node]);
-        mr__host_dispatcher_message(S->w[node], m, S->now);
-        if (!drains && mr__host_draining(S->w[node]))
+        bool drains = mr__worker_streams_draining(S->w[node]);
+        mr__worker_streams_dispatcher_message(S->w[node], m, S->now);
+        if (!drains && mr__worker_streams_draining(S->w[node]))
             sim_drain_worker(node);
     } else if (l->kind[1 - end] == DISPATCHER)
         mr__job_reader_dispatcher_message(S->c[node].reader, m, S->now);
@@ -445,7 +445,7 @@ static void start(const event *e)
         return;
     if (e->node_kind == DISPATCHER && !S->d)
         sim_start_dispatcher();
-    else if (e->node_kind == WORKER && S->w[e->node] && mr__host_draining(S->w[e->node]))
+    else if (e->node_kind == WORKER && S->w[e->node] && mr__worker_streams_draining(S->w[e->node]))
         sim_end_worker(e->node);
     else if (e->node_kind == WORKER && !has_dispatcher(e->node))
         sim_start_worker(e->node);
@@ -619,7 +619,7 @@ static void tear_down(void)
         sim_drop_all(&S->c[i]);
     }
     for (int i = 0; i < S->o.workers; i++)
-        mr__host_free(S->w[i]);
+        mr__worker_streams_free(S->w[i]);
     mr__dispatcher_free(S->d);
     sim_drop_held();
     while (S->n_events) {

@@ -38,7 +38,7 @@ static void crash_worker(int i)
     sim_say("worker %d crashes", i);
     sim_happened(MR__SIM_WORKER_CRASH);
     sim_cut_links(WORKER, i, sim_draw(4) == 0);
-    mr__host_free(S->w[i]);
+    mr__worker_streams_free(S->w[i]);
     S->w[i] = NULL;
     S->w_epoch[i]++;
     start_later(WORKER, i);
@@ -51,7 +51,7 @@ void sim_drain_worker(int i)
         return;
     sim_say("worker %d drains", i);
     sim_happened(MR__SIM_WORKER_DRAINS);
-    if (mr__host_drain(S->w[i], S->now)) /* what it said is still on its way */
+    if (mr__worker_streams_drain(S->w[i], S->now)) /* what it said is still on its way */
         sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(200)) * MS,
                          .kind = START,
                          .node_kind = WORKER,
@@ -62,7 +62,7 @@ void sim_drain_worker(int i)
 void sim_end_worker(int i)
 {
     sim_cut_links(WORKER, i, false);
-    mr__host_free(S->w[i]);
+    mr__worker_streams_free(S->w[i]);
     S->w[i] = NULL;
     S->w_epoch[i]++;
     start_later(WORKER, i);

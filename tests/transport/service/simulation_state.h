@@ -163,7 +163,7 @@ typedef struct simulation {
     } * records;
     size_t n_records, records_capacity, durable, committing;
     bool disk_full, account_lost;
-    mr__host *w[MOST_WORKERS];
+    mr__worker_streams *w[MOST_WORKERS];
     int w_epoch[MOST_WORKERS];
     bool w_slow[MOST_WORKERS];
     /* which life of it is to end by the account, and by which record; 0: none */

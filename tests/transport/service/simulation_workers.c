@@ -146,7 +146,7 @@ static void w_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
     (void)job;
     Mr__Wire__Lists lists = MR__WIRE__LISTS__INIT;
     lists.job_id = job_id;
-    mr__host_matched(S->w[(intptr_t)ctx], job_id, &lists, S->now);
+    mr__worker_streams_matched(S->w[(intptr_t)ctx], job_id, &lists, S->now);
 }
 
 static void w_close_client(void *ctx, uint64_t to, const mr_status *why)
@@ -176,18 +176,18 @@ static void w_note(void *ctx, mr_log_level level, const char *line)
     sim_say("worker %d: %s", (int)(intptr_t)ctx, line);
 }
 
-static const mr__host_out w_out = {w_to_dispatcher,
-                                   w_to_client,
-                                   w_block,
-                                   w_drop,
-                                   w_start,
-                                   w_go,
-                                   w_stop,
-                                   w_split,
-                                   w_match,
-                                   w_close_client,
-                                   sim_w_close_dispatcher,
-                                   w_note};
+static const mr__worker_streams_out w_out = {w_to_dispatcher,
+                                             w_to_client,
+                                             w_block,
+                                             w_drop,
+                                             w_start,
+                                             w_go,
+                                             w_stop,
+                                             w_split,
+                                             w_match,
+                                             w_close_client,
+                                             sim_w_close_dispatcher,
+                                             w_note};
 
 void sim_start_worker(int i)
 {
@@ -195,8 +195,8 @@ void sim_start_worker(int i)
     char address[16];
     if (!S->w[i]) {
         snprintf(address, sizeof address, "w%d", i);
-        mr_ok(mr__host_new(&S->w[i], address, (uint64_t)S->w_epoch[i] + 1, NULL, 0, &w_out,
-                           (void *)(intptr_t)i, &st),
+        mr_ok(mr__worker_streams_new(&S->w[i], address, (uint64_t)S->w_epoch[i] + 1, NULL, 0,
+                                     &w_out, (void *)(intptr_t)i, &st),
               &st);
         S->w_slow[i] = sim_draw(5) == 0;
         if (S->w_slow[i])
@@ -225,23 +225,24 @@ void sim_produce(const event *e)
     if (p->blind) {
         sim_happened(MR__SIM_FILE_UNSEEN);
         mr_fail(&why, MR_NOT_FOUND, "there is no such file");
-        mr__host_failed(S->w[e->node], p->id, p->at, &why, "", 0, true, S->now);
+        mr__worker_streams_failed(S->w[e->node], p->id, p->at, &why, "", 0, true, S->now);
         return;
     }
     if (p->at >= end && S->o.mode == MR__WIRE__MODE__DYNAMIC && !p->ended) {
         p->busy = true;
-        mr__host_wants_split(S->w[e->node], p->id, p->n_splits, p->pass, S->now);
+        mr__worker_streams_wants_split(S->w[e->node], p->id, p->n_splits, p->pass, S->now);
         return;
     }
     if (p->at >= end) {
-        mr__host_ended(S->w[e->node], p->id, end, NULL, 0, S->now);
+        mr__worker_streams_ended(S->w[e->node], p->id, end, NULL, 0, S->now);
         return;
     }
     if (sim_is_error(p->stream, p->at)) {
         uint64_t at = p->at++;
         mr_fail(&why, MR_DATA_LOSS, "element %" PRIu64, at);
         snprintf(position, sizeof position, "%" PRIu64, p->at);
-        mr__host_failed(S->w[e->node], p->id, at, &why, position, strlen(position), false, S->now);
+        mr__worker_streams_failed(S->w[e->node], p->id, at, &why, position, strlen(position), false,
+                                  S->now);
         return;
     }
     element_block *b = malloc(sizeof *b);
@@ -256,5 +257,5 @@ void sim_produce(const event *e)
                      .position = position,
                      .position_bytes = strlen(position),
                      .block = b};
-    mr__host_made(S->w[e->node], p->id, &made, S->now);
+    mr__worker_streams_made(S->w[e->node], p->id, &made, S->now);
 }

@@ -169,12 +169,12 @@ static void each_call(mr__loop_kind loop)
     mr__system_set(NULL);
 }
 
-MR_TEST(any_call_on_a_socket_may_fail_on_epoll)
+MR_TEST_SLOW(any_call_on_a_socket_may_fail_on_epoll)
 {
     each_call(MR__LOOP_EPOLL);
 }
 
-MR_TEST(any_call_on_a_socket_may_fail_on_io_uring)
+MR_TEST_SLOW(any_call_on_a_socket_may_fail_on_io_uring)
 {
     each_call(MR__LOOP_AUTO);
 }

@@ -198,19 +198,19 @@ MR_TEST(files_are_opened_only_below_the_roots)
     put(out, "b\n");
     put(next_to, "c\n");
     mr_check(symlink("../b", link) == 0);
-    mr_code_is(mr__roots_set(&(const char *){mr_test_path("none")}, 1, &table, &st), MR_NOT_FOUND,
-               &st);
+    mr_code_is(mr__file_roots_set(&(const char *){mr_test_path("none")}, 1, &table, &st),
+               MR_NOT_FOUND, &st);
     mr_has_str(st.message, "none");
-    mr_ok(mr__roots_set(NULL, 0, &table, &st), &st);
+    mr_ok(mr__file_roots_set(NULL, 0, &table, &st), &st);
     mr_check(!table);
-    mr_ok(mr__roots_set(&(const char *){in_dir}, 1, &table, &st), &st);
+    mr_ok(mr__file_roots_set(&(const char *){in_dir}, 1, &table, &st), &st);
     mr__system_set(table);
     mr_ok(read_line(in, &st), &st);
     const char *bad[] = {out, link, dots, next_to, "/proc/self/environ"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mr_test_context("%s", bad[i]);
         mr_code_is(read_line(bad[i], &st), MR_PERMISSION_DENIED, &st);
-        mr__roots_explain(&st);
+        mr__file_roots_explain(&st);
         mr_has_str(st.message, "--root");
     }
     mr_code_is(read_line(mr_test_path("in/missing"), &st), MR_NOT_FOUND, &st);
@@ -440,7 +440,7 @@ static void read_ahead(mr__loop *l, mr_executor *executor, const char *graph, ui
     mr_dataset_unref(ds);
 }
 
-MR_TEST(a_stream_is_made_ahead_within_bounds_and_given_in_order)
+MR_TEST_SLOW(a_stream_is_made_ahead_within_bounds_and_given_in_order)
 {
     static const char large[] = "range(40).map(x => zeros([1048576], \"uint8\"))",
                       broken[] = "range(40).map(x => (zeros([1048576], \"uint8\"), 6 // (x - 9)))";

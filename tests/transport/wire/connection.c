@@ -130,7 +130,7 @@ static void report(mr__connection *c, int number, size_t n)
     free(text);
 }
 
-MR_TEST(messages_of_all_sizes_and_blocks_arrive_in_order)
+MR_TEST_SLOW(messages_of_all_sizes_and_blocks_arrive_in_order)
 {
     static const size_t sizes[] = {0, 1, 100, 30000, 33000, 65000, 66000, 200000, 5000000};
     for (size_t k = 0; k < 2; k++) {

@@ -275,7 +275,7 @@ static bool can_splice(void)
     return can;
 }
 
-MR_TEST(what_is_lent_stays_until_a_slow_reader_has_it)
+MR_TEST_SLOW(what_is_lent_stays_until_a_slow_reader_has_it)
 {
     set_system();
     each_pair(p)
@@ -287,7 +287,7 @@ MR_TEST(what_is_lent_stays_until_a_slow_reader_has_it)
     mr__system_set(NULL);
 }
 
-MR_TEST(partial_splices_and_small_pipes)
+MR_TEST_SLOW(partial_splices_and_small_pipes)
 {
     set_system();
     sys.is_partial = true;
@@ -317,7 +317,7 @@ MR_TEST(a_long_head_is_copied)
 }
 
 /* From the first call on, or in the middle: the rest is copied. */
-MR_TEST(where_pages_cannot_be_lent_they_are_copied)
+MR_TEST_SLOW(where_pages_cannot_be_lent_they_are_copied)
 {
     static const int errors[] = {EPERM, ENOSYS, EINVAL};
     for (int64_t after = 0; after < 12; after += 5)
@@ -396,7 +396,7 @@ MR_TEST(a_receiver_that_has_gone_ends_the_connection_and_not_the_process)
 }
 
 /* Of one that takes blocks and does not say so, memory is not kept without end. */
-MR_TEST(what_is_lent_to_one_peer_is_bounded)
+MR_TEST_SLOW(what_is_lent_to_one_peer_is_bounded)
 {
     enum { MOST = 64 << 20 };
     each_pair(p)

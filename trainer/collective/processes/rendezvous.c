@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A meeting runs in the calling thread, by poll, until all is connected or something is wrong. */
+/* Runs in the calling thread, by poll, until all is connected or something is wrong. */
 #include "trainer/collective/processes/rendezvous.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,22 +14,424 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
-#include "trainer/collective/processes/rendezvous_state.h"
+#include "pipeline/system/retry.h"
+#include "transport/net/address.h"
+#include "transport/net/shared_memory.h"
 
 #define SECOND INT64_C(1000000000)
 
 enum { FIRST_DELAY_MS = 50, LONGEST_DELAY_MS = 1000, SILENT_S = 10 };
+enum { BACKLOG = 1024, LAST_WORDS_MS = 500 };
+
+typedef enum role {
+    INCOMING, /* it has not said yet who it is */
+    CONTROL,  /* short messages with `rank` */
+    DATA,     /* values to the next rank, or from the one before */
+    SELF      /* this process dials its own address, to see that no other one answers */
+} role;
+
+typedef struct connection connection;
+struct connection {
+    connection *next;
+    int fd; /* -1: ended; freed in the next round */
+    role role;
+    uint32_t rank;
+    bool connecting, incoming, local;
+    int64_t since_ns;
+    unsigned char head[MR__RANK_HEAD_BYTES], *payload;
+    bool has_head;
+    size_t got, bytes;
+    uint32_t version;
+    mr__rank_message kind;
+    int passed; /* a descriptor that came with the bytes; -1: none */
+    mr__outbox out;
+};
+
+typedef struct peer {
+    char address[200]; /* "": not peers yet */
+    bool met, dialing;
+    mr__address to;
+    int64_t dial_at_ns, delay_ns;
+    char error[160]; /* why it could not be reached the last time */
+    mr__hello hello;
+    unsigned char *hello_bytes; /* owned */
+    connection *control;
+} peer;
+
+typedef struct rendezvous {
+    const mr__rendezvous_opts *o;
+    uint32_t rank, world, n_met;
+    bool all_addresses; /* peers to everyone, from TF_CONFIG */
+    mr__hello hello;    /* of this process */
+    char node[128], machine_id[128], local_name[64];
+    peer *peers;
+    connection *connections;
+    size_t n_connections;
+    int listener, local_listener;
+    int64_t now_ns, deadline_ns;
+    bool self_dialed, table_came, compared, dialing_next, next_ready;
+    mr__ring_link next, prev; /* fd -1: not yet */
+} rendezvous;
+
+/* ---- listening ---- */
+
+static int bind_at(const struct sockaddr *at, socklen_t size, int *err)
+{
+    int one = 1, fd = mr__sys->socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        *err = errno;
+        return -1;
+    }
+    if (at->sa_family != AF_UNIX)
+        mr__sys->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (mr__sys->bind(fd, at, size) == 0 && mr__sys->listen(fd, BACKLOG) == 0)
+        return fd;
+    *err = errno;
+    mr__sys->close(fd);
+    return -1;
+}
+
+/* The same port of every address of this machine. */
+static mr__address any_address(const mr__address *like, uint16_t port)
+{
+    mr__address a = {0};
+    if (like->to.ss_family == AF_INET6) {
+        struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = port};
+        mr__address_of((struct sockaddr *)&v6, sizeof v6, &a);
+    } else {
+        struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = port};
+        mr__address_of((struct sockaddr *)&v4, sizeof v4, &a);
+    }
+    return a;
+}
+
+static uint16_t net_port(const mr__address *a)
+{
+    return a->to.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&a->to)->sin6_port
+                                       : ((const struct sockaddr_in *)&a->to)->sin_port;
+}
+
+/* Processes with the same machine_id can share memory: one boot of one kernel, one namespace of
+ * abstract sockets, one user. */
+static void find_machine_id(rendezvous *m)
+{
+    struct stat net;
+    char boot[64] = "";
+    int fd = mr__sys->open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
+    ssize_t n = fd < 0 ? -1 : mr__sys->read(fd, boot, sizeof boot - 1);
+    if (fd >= 0)
+        mr__sys->close(fd);
+    if (n < 36 || mr__sys->stat("/proc/self/ns/net", &net) != 0)
+        return;
+    boot[36] = '\0';
+    snprintf(m->machine_id, sizeof m->machine_id, "%s/%llu/%lu", boot,
+             (unsigned long long)net.st_ino, (unsigned long)geteuid());
+}
+
+static void listen_locally(rendezvous *m)
+{
+    mr__address a;
+    char name[64] = "@millrace-";
+    int err;
+    find_machine_id(m);
+    if (m->o->sockets_only || !m->machine_id[0])
+        return;
+    for (size_t i = 0; i < MR__RANK_NONCE; i++)
+        snprintf(name + 10 + 2 * i, 3, "%02x", m->hello.nonce[i] ^ 0x5a);
+    if (mr__address_resolve(name, &a, NULL) != MR_OK)
+        return;
+    m->local_listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
+    if (m->local_listener >= 0) /* else: sockets do it too */
+        memcpy(m->local_name, name, sizeof m->local_name);
+}
+
+/* Listens, and fills in the port and the local name of the hello. */
+static mr_code listen_everywhere(rendezvous *m, mr_status *st)
+{
+    bool given = m->all_addresses || m->rank == 0;
+    peer *at = &m->peers[m->all_addresses ? m->rank : 0];
+    MR_TRY(mr__address_resolve(at->address, &at->to, st));
+    mr__address a = given ? at->to : any_address(&at->to, 0);
+    int err;
+    m->listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
+    if (m->listener < 0 && err == EADDRNOTAVAIL && given) {
+        /* The address of a gateway that leads here: containers, services. */
+        a = any_address(&at->to, net_port(&at->to));
+        m->listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
+    }
+    if (m->listener < 0) {
+        mr_code rc = mr_fail_errno(st, err, "rank %u cannot listen on %s", m->rank,
+                                   given ? at->address : a.text);
+        if (err != EADDRINUSE)
+            return rc;
+        return mr_fail(st, MR_ALREADY_EXISTS,
+                       "rank %u cannot listen on %s: the address is in use; is a second process "
+                       "started as rank %u?",
+                       m->rank, at->address, m->rank);
+    }
+    struct sockaddr_storage bound;
+    socklen_t size = sizeof bound;
+    if (mr__sys->getsockname(m->listener, (struct sockaddr *)&bound, &size) != 0)
+        return mr_fail_errno(st, errno, "no address of the listener");
+    mr__address_of((struct sockaddr *)&bound, size, &a);
+    m->hello.port = ntohs(net_port(&a));
+    listen_locally(m);
+    return MR_OK;
+}
+
+/* ---- connections ---- */
+
+static connection *add_connection(rendezvous *m, int fd, mr_status *st)
+{
+    connection *t = mr_calloc(1, sizeof *t);
+    if (!t) {
+        mr__sys->close(fd);
+        mr_fail_memory(st, sizeof *t, "a connection");
+        return NULL;
+    }
+    int one = 1;
+    mr__sys->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    t->fd = fd;
+    t->passed = -1;
+    t->since_ns = m->now_ns;
+    t->next = m->connections;
+    m->connections = t;
+    m->n_connections++;
+    return t;
+}
+
+/* Connects; where that fails at once, *out is NULL and peers->error says why. local: to the unix
+ * socket of that name, not to its address. */
+static mr_code dial(rendezvous *m, uint32_t rank, role what, const char *local, connection **out,
+                    mr_status *st)
+{
+    peer *k = &m->peers[rank];
+    mr_status why;
+    mr__address a;
+    *out = NULL;
+    /* Looked up each time: a name may be registered later than we start. */
+    mr_code rc = mr__address_resolve(local ? local : k->address, local ? &a : &k->to, &why);
+    if (rc == MR_INVALID_ARGUMENT || rc == MR_RESOURCE_EXHAUSTED) {
+        if (st)
+            *st = why;
+        return rc;
+    }
+    if (rc != MR_OK) {
+        snprintf(k->error, sizeof k->error, "%.150s", why.message);
+        return MR_OK;
+    }
+    if (!local)
+        a = k->to;
+    int fd = mr__sys->socket(a.to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return mr_fail_errno(st, errno, "no socket for %s", a.text);
+    bool now = mr__sys->connect(fd, (struct sockaddr *)&a.to, a.size) == 0;
+    if (!now && errno != EINPROGRESS && errno != EINTR) {
+        snprintf(k->error, sizeof k->error, "%.150s", strerror(errno));
+        mr__sys->close(fd);
+        return MR_OK;
+    }
+    connection *t = add_connection(m, fd, st);
+    if (!t)
+        return MR_RESOURCE_EXHAUSTED;
+    t->connecting = !now;
+    t->rank = rank;
+    t->role = what;
+    t->local = local != NULL;
+    *out = t;
+    return MR_OK;
+}
+
+static bool same_user(int fd)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return mr__sys->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+           who.uid == geteuid();
+}
+
+/* Takes one waiting connection; *out NULL: there is none. */
+static mr_code accept_one(rendezvous *m, int listener, bool local, connection **out, mr_status *st)
+{
+    *out = NULL;
+    int fd = mr__sys->accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            return mr_fail_errno(st, errno, "no connection can be accepted");
+        return MR_OK;
+    }
+    /* Strangers may knock, but must not use up what we have. */
+    if ((local && !same_user(fd)) || m->n_connections > (size_t)m->world * 3 + 64) {
+        mr__sys->close(fd);
+        return MR_OK;
+    }
+    connection *t = add_connection(m, fd, st);
+    if (!t)
+        return MR_RESOURCE_EXHAUSTED;
+    t->incoming = true;
+    t->local = local;
+    *out = t;
+    return MR_OK;
+}
+
+/* Sends what the socket takes. false: the connection is gone, and why says so. */
+static bool send_out(connection *t, mr_status *why)
+{
+    while (t->out.sent < t->out.size) {
+        struct iovec v = {t->out.data + t->out.sent, t->out.size - t->out.sent};
+        struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
+        ssize_t n = mr__sys->sendmsg(t->fd, &h, MSG_NOSIGNAL);
+        if (n >= 0)
+            t->out.sent += (size_t)n;
+        else if (errno == EAGAIN)
+            return true;
+        else if (errno != EINTR) {
+            mr_fail_errno(why, errno, "cannot send");
+            return false;
+        }
+    }
+    t->out.sent = t->out.size = 0;
+    return true;
+}
+
+/* A descriptor may come along on a unix socket. */
+static ssize_t receive_some(connection *t, void *to, size_t n)
+{
+    if (!t->local)
+        return mr__sys->recv(t->fd, to, n, 0);
+    mr__passing room;
+    struct iovec v = {to, n};
+    struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
+    mr__expect_descriptor(&h, &room);
+    ssize_t got = mr__sys->recvmsg(t->fd, &h, MSG_CMSG_CLOEXEC);
+    int passed = got > 0 ? mr__passed_descriptor(&h) : -1;
+    if (passed >= 0) {
+        if (t->passed >= 0)
+            mr__sys->close(t->passed);
+        t->passed = passed;
+    }
+    return got;
+}
+
+static bool head_came(connection *t, mr_status *why)
+{
+    if (mr__read_head(t->head, &t->version, &t->kind, &t->bytes, why) != MR_OK)
+        return false;
+    t->has_head = true;
+    t->got = 0;
+    t->payload = t->bytes ? mr_malloc(t->bytes) : NULL;
+    if (t->bytes && !t->payload) {
+        mr_fail_memory(why, t->bytes, "a message of a peer");
+        return false;
+    }
+    return true;
+}
+
+/* Reads on. *whole: a message is there, in head and payload, until next_message. false as above. */
+static bool receive(connection *t, bool *whole, mr_status *why)
+{
+    *whole = t->has_head && t->got == t->bytes;
+    while (!*whole) {
+        unsigned char *to = t->has_head ? t->payload : t->head;
+        size_t want = t->has_head ? t->bytes : MR__RANK_HEAD_BYTES;
+        ssize_t n = receive_some(t, to + t->got, want - t->got);
+        if (n < 0 && errno == EAGAIN)
+            return true;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            mr_fail(why, MR_UNAVAILABLE, "%s",
+                    n == 0 ? "it closed the connection" : strerror(errno));
+            return false;
+        }
+        t->got += (size_t)n;
+        if (t->got == want && !t->has_head && !head_came(t, why))
+            return false;
+        *whole = t->has_head && t->got == t->bytes;
+    }
+    return true;
+}
+
+static void next_message(connection *t)
+{
+    mr_free(t->payload);
+    t->payload = NULL;
+    t->has_head = false;
+    t->got = t->bytes = 0;
+}
+
+/* The peer's address as the kernel has it, and its port replaced where port is not 0. */
+static void address_of_peer(const connection *t, uint32_t port, mr__address *out)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t size = sizeof from;
+    if (mr__sys->getpeername(t->fd, (struct sockaddr *)&from, &size) != 0)
+        from.ss_family = AF_UNIX;
+    if (port && from.ss_family == AF_INET)
+        ((struct sockaddr_in *)&from)->sin_port = htons((uint16_t)port);
+    if (port && from.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&from)->sin6_port = htons((uint16_t)port);
+    mr__address_of((struct sockaddr *)&from, size, out);
+}
+
+/* Closes it. */
+static void end_connection(connection *t)
+{
+    if (t->fd >= 0)
+        mr__sys->close(t->fd);
+    t->fd = -1;
+}
+
+static void free_connection(connection *t)
+{
+    end_connection(t);
+    if (t->passed >= 0)
+        mr__sys->close(t->passed);
+    mr_free(t->payload);
+    mr__outbox_reset(&t->out);
+    mr_free(t);
+}
+
+/* Frees those that ended. */
+static void sweep(rendezvous *m)
+{
+    for (connection **at = &m->connections; *at;) {
+        connection *t = *at;
+        if (t->fd >= 0) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        m->n_connections--;
+        free_connection(t);
+    }
+}
+
+/* Sends bytes and a descriptor. */
+static mr_code send_descriptor(int fd, const mr__outbox *o, int descriptor, mr_status *st)
+{
+    mr__passing room;
+    struct iovec v = {o->data, o->size};
+    struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
+    mr__pass_descriptor(&h, &room, descriptor);
+    ssize_t n;
+    MR__RETRY(n, mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL));
+    if (n != (ssize_t)o->size)
+        return mr_fail_errno(st, n < 0 ? errno : EIO, "cannot share memory with a peer");
+    return MR_OK;
+}
+
+/* ---- names ---- */
 
 /* "rank 1 (b:5000)" */
 typedef struct label {
     char text[256];
 } label;
 
-static label name_of(const mr__meeting *m, uint32_t rank)
+static label name_of(const rendezvous *m, uint32_t rank)
 {
     label l;
-    const char *address = m->known[rank].address;
+    const char *address = m->peers[rank].address;
     if (*address)
         snprintf(l.text, sizeof l.text, "rank %u (%s)", rank, address);
     else
@@ -35,21 +440,21 @@ static label name_of(const mr__meeting *m, uint32_t rank)
 }
 
 /* "process 712 on node7 (10.0.0.7:4711)" */
-static label process_of(const mr__talk *t, const mr__hello *h)
+static label process_of(const connection *t, const mr__hello *h)
 {
     label l;
     mr__address a;
-    mr__talk_address(t, 0, &a);
+    address_of_peer(t, 0, &a);
     snprintf(l.text, sizeof l.text, "process %u on %.64s (%s)", h->process, h->node, a.text);
     return l;
 }
 
-static uint32_t next_rank(const mr__meeting *m)
+static uint32_t next_rank(const rendezvous *m)
 {
     return (m->rank + 1) % m->world;
 }
 
-static uint32_t previous_rank(const mr__meeting *m)
+static uint32_t previous_rank(const rendezvous *m)
 {
     return (m->rank + m->world - 1) % m->world;
 }
@@ -63,45 +468,45 @@ static const char *address_of(const mr_cluster *c, uint32_t rank)
                            : c->tasks[MR_TASK_WORKER].addresses[rank - chief->n];
 }
 
-static mr_code begin(mr__meeting *m, mr_status *st)
+static mr_code begin(rendezvous *m, mr_status *st)
 {
     int64_t rank = 0;
     MR_TRY(mr_cluster_worker(m->o->cluster, &rank, st));
     m->world = (uint32_t)mr_cluster_num_workers(m->o->cluster);
-    if (m->world < 2) /* its address may not be known either */
+    if (m->world < 2) /* its address may not be peers either */
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "a job of one process has nobody to meet; start at least two, or train "
                        "without a cluster");
     m->rank = (uint32_t)rank;
     m->all_addresses = m->o->cluster->source == MR_CLUSTER_TF_CONFIG;
-    m->known = mr_calloc(m->world, sizeof *m->known);
-    if (!m->known)
-        return mr_fail_memory(st, m->world * sizeof *m->known, "the ranks of a job");
+    m->peers = mr_calloc(m->world, sizeof *m->peers);
+    if (!m->peers)
+        return mr_fail_memory(st, m->world * sizeof *m->peers, "the ranks of a job");
     for (uint32_t i = 0; i < m->world; i++) {
         const char *address = address_of(m->o->cluster, i);
-        if (strlen(address) >= sizeof m->known[i].address)
+        if (strlen(address) >= sizeof m->peers[i].address)
             return mr_fail(st, MR_INVALID_ARGUMENT, "the address of rank %u is too long", i);
-        snprintf(m->known[i].address, sizeof m->known[i].address, "%s", address);
-        m->known[i].delay_ns = FIRST_DELAY_MS * (SECOND / 1000);
+        snprintf(m->peers[i].address, sizeof m->peers[i].address, "%s", address);
+        m->peers[i].delay_ns = FIRST_DELAY_MS * (SECOND / 1000);
     }
-    if (mr__sys->getrandom(m->hello.nonce, MR__NONCE, 0) != MR__NONCE)
+    if (mr__sys->getrandom(m->hello.nonce, MR__RANK_NONCE, 0) != MR__RANK_NONCE)
         return mr_fail_errno(st, errno, "no random bytes");
     gethostname(m->node, sizeof m->node - 1);
     m->hello.rank = m->rank;
     m->hello.world = m->world;
     m->hello.process = (uint32_t)getpid();
     m->hello.node = m->node;
-    m->hello.host_id = m->host_id;
+    m->hello.machine_id = m->machine_id;
     m->hello.local = m->local_name;
     m->hello.n_facts = m->o->n_facts;
     for (uint32_t i = 0; i < m->o->n_facts; i++)
         m->hello.facts[i] = m->o->facts[i];
-    return mr__meeting_listen(m, st);
+    return listen_everywhere(m, st);
 }
 
 /* ---- dialing ---- */
 
-static void try_later(mr__meeting *m, mr__known *k)
+static void try_later(rendezvous *m, peer *k)
 {
     k->dialing = false;
     k->dial_at_ns = m->now_ns + k->delay_ns;
@@ -110,79 +515,79 @@ static void try_later(mr__meeting *m, mr__known *k)
         k->delay_ns = LONGEST_DELAY_MS * (SECOND / 1000);
 }
 
-static bool is_mine_to_dial(const mr__meeting *m, uint32_t rank)
+static bool is_mine_to_dial(const rendezvous *m, uint32_t rank)
 {
     return rank < m->rank && (m->all_addresses || rank == 0 || m->table_came);
 }
 
-static mr_code dial_control(mr__meeting *m, mr_status *st)
+static mr_code dial_control(rendezvous *m, mr_status *st)
 {
     for (uint32_t i = 0; i < m->rank; i++) {
-        mr__known *k = &m->known[i];
-        mr__talk *t;
+        peer *k = &m->peers[i];
+        connection *t;
         if (k->met || k->dialing || !is_mine_to_dial(m, i) || k->dial_at_ns > m->now_ns)
             continue;
-        MR_TRY(mr__meeting_dial(m, i, MR__CONTROL, NULL, &t, st));
+        MR_TRY(dial(m, i, CONTROL, NULL, &t, st));
         k->dialing = t != NULL;
         if (!t)
             try_later(m, k);
         else
-            MR_TRY(mr__say_hello(&t->out, &m->hello, st));
+            MR_TRY(mr__write_hello(&t->out, &m->hello, st));
     }
     return MR_OK;
 }
 
 /* Another process that has this rank, on another machine, would answer at our address. */
-static mr_code dial_self(mr__meeting *m, mr_status *st)
+static mr_code dial_self(rendezvous *m, mr_status *st)
 {
-    mr__talk *t;
+    connection *t;
     if (m->self_dialed || (!m->all_addresses && m->rank))
         return MR_OK;
     m->self_dialed = true;
-    MR_TRY(mr__meeting_dial(m, m->rank, MR__SELF, NULL, &t, st));
-    return t ? mr__say_hello(&t->out, &m->hello, st) : MR_OK;
+    MR_TRY(dial(m, m->rank, SELF, NULL, &t, st));
+    return t ? mr__write_hello(&t->out, &m->hello, st) : MR_OK;
 }
 
 /* Memory is shared where both can; the descriptor goes with the first bytes. */
-static mr_code dial_next_locally(mr__meeting *m, mr__talk **out, mr_status *st)
+static mr_code dial_next_locally(rendezvous *m, connection **out, mr_status *st)
 {
-    const mr__hello *peer = &m->known[next_rank(m)].hello;
-    mr__saying first = {0};
+    const mr__hello *theirs = &m->peers[next_rank(m)].hello;
+    mr__outbox first = {0};
     int fd = -1;
     mr_status why;
     *out = NULL;
-    if (!m->local_name[0] || !peer->local[0] || peer->local[0] != '@' ||
-        strcmp(peer->host_id, m->host_id) != 0)
+    if (!m->local_name[0] || !theirs->local[0] || theirs->local[0] != '@' ||
+        strcmp(theirs->machine_id, m->machine_id) != 0)
         return MR_OK;
-    if (mr__region_new(&m->next.region, &fd, &why) != MR_OK) {
+    if (mr__shm_ring_new(&m->next.shm, &fd, &why) != MR_OK) {
         mr_log(MR_LOG_INFO, "values go to rank %u through a socket: %s", next_rank(m), why.message);
         return MR_OK;
     }
-    mr_code rc = mr__meeting_dial(m, next_rank(m), MR__DATA, peer->local, out, st);
+    mr_code rc = dial(m, next_rank(m), DATA, theirs->local, out, st);
     if (rc == MR_OK && *out)
-        rc = mr__say_data(&first, m->rank, peer->nonce, st);
+        rc = mr__write_data(&first, m->rank, theirs->nonce, st);
     if (rc == MR_OK && *out)
-        rc = mr__send_descriptor((*out)->fd, &first, fd, st);
-    mr__saying_reset(&first);
+        rc = send_descriptor((*out)->fd, &first, fd, st);
+    mr__outbox_reset(&first);
     mr__sys->close(fd);
     if (rc != MR_OK || !*out) {
-        mr__region_free(m->next.region);
-        m->next.region = NULL;
+        mr__shm_ring_free(m->next.shm);
+        m->next.shm = NULL;
     }
     return rc;
 }
 
-static mr_code dial_next(mr__meeting *m, mr_status *st)
+static mr_code dial_next(rendezvous *m, mr_status *st)
 {
-    mr__known *k = &m->known[next_rank(m)];
-    mr__talk *t;
+    peer *k = &m->peers[next_rank(m)];
+    connection *t;
     if (m->dialing_next || !m->compared || !*k->address || k->dial_at_ns > m->now_ns)
         return MR_OK;
     MR_TRY(dial_next_locally(m, &t, st));
     if (!t) {
-        MR_TRY(mr__meeting_dial(m, next_rank(m), MR__DATA, NULL, &t, st));
+        MR_TRY(dial(m, next_rank(m), DATA, NULL, &t, st));
         if (t)
-            MR_TRY(mr__say_data(&t->out, m->rank, k->hello.nonce, st));
+            MR_TRY(mr__write_data(&t->out, m->rank, k->hello.nonce, st));
     }
     m->dialing_next = t != NULL;
     if (!t)
@@ -192,29 +597,29 @@ static mr_code dial_next(mr__meeting *m, mr_status *st)
 
 /* ---- what peers say ---- */
 
-static mr_code compare_all(mr__meeting *m, mr_status *st)
+static mr_code compare_all(rendezvous *m, mr_status *st)
 {
     for (uint32_t i = 0; i < m->world; i++)
-        if (m->known[i].met)
-            MR_TRY(mr__compare_facts(&m->hello, &m->known[i].hello, name_of(m, i).text, st));
+        if (m->peers[i].met)
+            MR_TRY(mr__compare_facts(&m->hello, &m->peers[i].hello, name_of(m, i).text, st));
     return MR_OK;
 }
 
-static mr_code send_table(mr__meeting *m, mr_status *st)
+static mr_code send_table(rendezvous *m, mr_status *st)
 {
     const char **addresses = mr_calloc(m->world, sizeof *addresses);
     if (!addresses)
         return mr_fail_memory(st, m->world * sizeof *addresses, "addresses");
     mr_code rc = MR_OK;
     for (uint32_t i = 0; i < m->world; i++)
-        addresses[i] = m->known[i].address;
+        addresses[i] = m->peers[i].address;
     for (uint32_t i = 1; i < m->world && rc == MR_OK; i++)
-        rc = mr__say_table(&m->known[i].control->out, addresses, m->world, st);
+        rc = mr__write_table(&m->peers[i].control->out, addresses, m->world, st);
     mr_free(addresses);
     return rc;
 }
 
-static mr_code everybody_is_there(mr__meeting *m, mr_status *st)
+static mr_code everybody_is_there(rendezvous *m, mr_status *st)
 {
     if (m->rank == 0 && !m->all_addresses)
         MR_TRY(send_table(m, st));
@@ -223,22 +628,22 @@ static mr_code everybody_is_there(mr__meeting *m, mr_status *st)
     return MR_OK;
 }
 
-static mr_code two_of_a_rank(mr__meeting *m, const mr__talk *t, const mr__hello *h, mr_status *st)
+static mr_code two_of_a_rank(rendezvous *m, const connection *t, const mr__hello *h, mr_status *st)
 {
     label other = process_of(t, h);
     if (h->rank == m->rank)
         return mr_fail(st, MR_ALREADY_EXISTS,
                        "two processes are rank %u of the job: process %u on %.64s (%s) and %s; "
                        "each task needs an index of its own",
-                       h->rank, m->hello.process, m->node, m->known[m->rank].address, other.text);
-    const mr__known *k = &m->known[h->rank];
+                       h->rank, m->hello.process, m->node, m->peers[m->rank].address, other.text);
+    const peer *k = &m->peers[h->rank];
     return mr_fail(st, MR_ALREADY_EXISTS,
                    "two processes are rank %u of the job: %s and %s; each task needs an index of "
                    "its own",
                    h->rank, process_of(k->control, &k->hello).text, other.text);
 }
 
-static mr_code check_hello(mr__meeting *m, const mr__talk *t, const mr__hello *h, mr_status *st)
+static mr_code check_hello(rendezvous *m, const connection *t, const mr__hello *h, mr_status *st)
 {
     if (h->world != m->world)
         return mr_fail(st, MR_FAILED_PRECONDITION,
@@ -248,7 +653,7 @@ static mr_code check_hello(mr__meeting *m, const mr__talk *t, const mr__hello *h
     if (h->rank >= m->world)
         return mr_fail(st, MR_DATA_LOSS, "%s says that it is rank %u of %u", process_of(t, h).text,
                        h->rank, m->world);
-    if (h->rank == m->rank || m->known[h->rank].met)
+    if (h->rank == m->rank || m->peers[h->rank].met)
         return two_of_a_rank(m, t, h, st);
     if (!t->incoming && h->rank != t->rank)
         return mr_fail(st, MR_FAILED_PRECONDITION,
@@ -258,22 +663,22 @@ static mr_code check_hello(mr__meeting *m, const mr__talk *t, const mr__hello *h
     return MR_OK;
 }
 
-static mr_code take_hello(mr__meeting *m, mr__talk *t, mr_status *st)
+static mr_code take_hello(rendezvous *m, connection *t, mr_status *st)
 {
     mr__hello h;
     if (mr__read_hello(t->payload, t->bytes, &h, NULL) != MR_OK || (t->incoming && t->local)) {
-        mr__talk_end(t);
+        end_connection(t);
         return MR_OK;
     }
-    if (memcmp(h.nonce, m->hello.nonce, MR__NONCE) == 0) { /* this process */
-        mr__talk_end(t);
+    if (memcmp(h.nonce, m->hello.nonce, MR__RANK_NONCE) == 0) { /* this process */
+        end_connection(t);
         return MR_OK;
     }
     /* Also to one that is refused: it compares too, and says what it finds. */
     if (t->incoming)
-        MR_TRY(mr__say_hello(&t->out, &m->hello, st));
+        MR_TRY(mr__write_hello(&t->out, &m->hello, st));
     MR_TRY(check_hello(m, t, &h, st));
-    mr__known *k = &m->known[h.rank];
+    peer *k = &m->peers[h.rank];
     k->hello = h;
     k->hello_bytes = t->payload; /* the texts of the hello point into it */
     t->payload = NULL;
@@ -282,51 +687,51 @@ static mr_code take_hello(mr__meeting *m, mr__talk *t, mr_status *st)
     k->dial_at_ns = 0;
     k->delay_ns = FIRST_DELAY_MS * (SECOND / 1000);
     k->control = t;
-    t->role = MR__CONTROL;
+    t->role = CONTROL;
     t->rank = h.rank;
     if (!m->all_addresses && h.rank) {
         mr__address a;
-        mr__talk_address(t, h.port, &a);
+        address_of_peer(t, h.port, &a);
         if (t->incoming && m->rank == 0)
             snprintf(k->address, sizeof k->address, "%s", a.text);
     }
     return ++m->n_met == m->world - 1 ? everybody_is_there(m, st) : MR_OK;
 }
 
-static mr_code take_table(mr__meeting *m, const mr__talk *t, mr_status *st)
+static mr_code take_table(rendezvous *m, const connection *t, mr_status *st)
 {
     const char **addresses = mr_calloc(m->world, sizeof *addresses);
     if (!addresses)
         return mr_fail_memory(st, m->world * sizeof *addresses, "addresses");
     mr_code rc = mr__read_table(t->payload, t->bytes, addresses, m->world, st);
     for (uint32_t i = 1; i < m->world && rc == MR_OK; i++)
-        snprintf(m->known[i].address, sizeof m->known[i].address, "%s", addresses[i]);
+        snprintf(m->peers[i].address, sizeof m->peers[i].address, "%s", addresses[i]);
     mr_free(addresses);
     m->table_came = true;
     return rc;
 }
 
-static mr_code take_data(mr__meeting *m, mr__talk *t, mr_status *st)
+static mr_code take_data(rendezvous *m, connection *t, mr_status *st)
 {
     uint32_t rank = 0;
-    uint8_t nonce[MR__NONCE] = {0};
+    uint8_t nonce[MR__RANK_NONCE] = {0};
     bool good = t->incoming && m->prev.fd < 0 &&
                 mr__read_data(t->payload, t->bytes, &rank, nonce, NULL) == MR_OK &&
-                rank == previous_rank(m) && memcmp(nonce, m->hello.nonce, MR__NONCE) == 0 &&
+                rank == previous_rank(m) && memcmp(nonce, m->hello.nonce, MR__RANK_NONCE) == 0 &&
                 t->local == (t->passed >= 0);
     if (!good) {
-        mr__talk_end(t);
+        end_connection(t);
         return MR_OK;
     }
     if (t->local)
-        MR_TRY(mr__region_map(&m->prev.region, t->passed, st));
-    t->role = MR__DATA;
+        MR_TRY(mr__shm_ring_map(&m->prev.shm, t->passed, st));
+    t->role = DATA;
     t->rank = rank;
     m->prev.fd = t->fd;
-    return mr__say(&t->out, MR__SAY_READY, st);
+    return mr__write_empty(&t->out, MR__RANK_READY, st);
 }
 
-static mr_code take_abort(mr__meeting *m, const mr__talk *t, mr_status *st)
+static mr_code take_abort(rendezvous *m, const connection *t, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
@@ -335,52 +740,52 @@ static mr_code take_abort(mr__meeting *m, const mr__talk *t, mr_status *st)
     return mr_fail(st, why.code, "%s ended: %s", name_of(m, t->rank).text, why.message);
 }
 
-static mr_code take(mr__meeting *m, mr__talk *t, mr_status *st)
+static mr_code take(rendezvous *m, connection *t, mr_status *st)
 {
-    if (t->word == MR__SAY_HELLO && (t->role != MR__CONTROL || !m->known[t->rank].met))
+    if (t->kind == MR__RANK_HELLO && (t->role != CONTROL || !m->peers[t->rank].met))
         return take_hello(m, t, st);
-    if (t->word == MR__SAY_ABORT && t->role != MR__INCOMING)
+    if (t->kind == MR__RANK_ABORT && t->role != INCOMING)
         return take_abort(m, t, st);
-    if (t->word == MR__SAY_TABLE && t->role == MR__CONTROL && t->rank == 0 && !m->table_came &&
+    if (t->kind == MR__RANK_TABLE && t->role == CONTROL && t->rank == 0 && !m->table_came &&
         !m->all_addresses)
         return take_table(m, t, st);
-    if (t->word == MR__SAY_DATA && t->role == MR__INCOMING)
+    if (t->kind == MR__RANK_DATA && t->role == INCOMING)
         return take_data(m, t, st);
-    if (t->word == MR__SAY_READY && t->role == MR__DATA && !t->incoming) {
+    if (t->kind == MR__RANK_READY && t->role == DATA && !t->incoming) {
         m->next_ready = true;
         m->next.fd = t->fd;
         return MR_OK;
     }
-    if (t->word == MR__SAY_ALIVE && t->role == MR__CONTROL)
+    if (t->kind == MR__RANK_ALIVE && t->role == CONTROL)
         return MR_OK;
-    if (t->role == MR__INCOMING) {
-        mr__talk_end(t);
+    if (t->role == INCOMING) {
+        end_connection(t);
         return MR_OK;
     }
     return mr_fail(st, MR_DATA_LOSS, "%s sent message %d while the processes were meeting",
-                   name_of(m, t->rank).text, (int)t->word);
+                   name_of(m, t->rank).text, (int)t->kind);
 }
 
 /* ---- ends of connections ---- */
 
-static mr_code lost(mr__meeting *m, mr__talk *t, const mr_status *why, mr_status *st)
+static mr_code lost(rendezvous *m, connection *t, const mr_status *why, mr_status *st)
 {
-    mr__known *k = &m->known[t->rank];
+    peer *k = &m->peers[t->rank];
     bool other_version = why->code == MR_FAILED_PRECONDITION;
-    if (t->role == MR__INCOMING && other_version) {
+    if (t->role == INCOMING && other_version) {
         mr__address a;
-        mr__talk_address(t, 0, &a);
-        MR_TRY(mr__say_hello(&t->out, &m->hello, st)); /* so that it sees our version */
+        address_of_peer(t, 0, &a);
+        MR_TRY(mr__write_hello(&t->out, &m->hello, st)); /* so that it sees our version */
         return mr_fail(st, why->code, "%s: %s", a.text, why->message);
     }
-    mr__talk_end(t);
+    end_connection(t);
     switch (t->role) {
-    case MR__INCOMING:
+    case INCOMING:
         mr_log(MR_LOG_INFO, "a connection that is no peer's was closed: %s", why->message);
         return MR_OK;
-    case MR__SELF:
+    case SELF:
         return MR_OK;
-    case MR__CONTROL:
+    case CONTROL:
         if (k->met)
             return mr_fail(st, MR_UNAVAILABLE, "%s ended while the processes were meeting: %s",
                            name_of(m, t->rank).text, why->message);
@@ -399,7 +804,7 @@ static mr_code lost(mr__meeting *m, mr__talk *t, const mr_status *why, mr_status
     }
 }
 
-static mr_code serve(mr__meeting *m, mr__talk *t, short events, mr_status *st)
+static mr_code serve(rendezvous *m, connection *t, short events, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
@@ -416,16 +821,16 @@ static mr_code serve(mr__meeting *m, mr__talk *t, short events, mr_status *st)
         }
         t->connecting = false;
     }
-    if (t->out.size && !mr__talk_send(t, &why))
+    if (t->out.size && !send_out(t, &why))
         return lost(m, t, &why, st);
     while (t->fd >= 0 && t->fd != m->next.fd && t->fd != m->prev.fd) {
         bool whole;
-        if (!mr__talk_receive(t, &whole, &why))
+        if (!receive(t, &whole, &why))
             return lost(m, t, &why, st);
         if (!whole)
             break;
         MR_TRY(take(m, t, st));
-        mr__talk_next(t);
+        next_message(t);
     }
     return MR_OK;
 }
@@ -433,29 +838,29 @@ static mr_code serve(mr__meeting *m, mr__talk *t, short events, mr_status *st)
 /* ---- the loop ---- */
 
 /* Everything is connected, and nothing is under way that would be lost. */
-static bool is_done(const mr__meeting *m)
+static bool is_done(const rendezvous *m)
 {
     if (!m->compared || !m->next_ready || m->prev.fd < 0)
         return false;
-    for (const mr__talk *t = m->talks; t; t = t->next)
-        if ((t->role == MR__CONTROL || t->role == MR__DATA) && t->fd >= 0 &&
+    for (const connection *t = m->connections; t; t = t->next)
+        if ((t->role == CONTROL || t->role == DATA) && t->fd >= 0 &&
             (t->out.size || t->got || t->has_head))
             return false;
     return true;
 }
 
-static mr_code fail_missing(const mr__meeting *m, mr_status *st)
+static mr_code fail_missing(const rendezvous *m, mr_status *st)
 {
     char text[560] = "";
     size_t at = 0, n = 0;
-    const mr__known *first = &m->known[0];
+    const peer *first = &m->peers[0];
     if (!m->all_addresses && m->rank && first->met && !m->table_came)
         return mr_fail(st, MR_DEADLINE_EXCEEDED,
                        "after %g s, %s is there but still waits for others; start all %u tasks, or "
                        "give more time with --connect-timeout",
                        m->o->connect_timeout_s, name_of(m, 0).text, m->world);
     for (uint32_t i = 0; i < m->world; i++) {
-        const mr__known *k = &m->known[i];
+        const peer *k = &m->peers[i];
         /* Where rank 0 is not there, nobody knows of the others. */
         if (k->met || i == m->rank || (!k->address[0] && m->rank))
             continue;
@@ -478,42 +883,42 @@ static mr_code fail_missing(const mr__meeting *m, mr_status *st)
 }
 
 /* When something is to be done by itself: a dial, or the end. */
-static int64_t next_time(const mr__meeting *m)
+static int64_t next_time(const rendezvous *m)
 {
     int64_t at = m->deadline_ns;
     for (uint32_t i = 0; i < m->rank; i++) {
-        const mr__known *k = &m->known[i];
+        const peer *k = &m->peers[i];
         if (!k->met && !k->dialing && is_mine_to_dial(m, i) && k->dial_at_ns < at)
             at = k->dial_at_ns;
     }
-    if (m->compared && !m->dialing_next && *m->known[next_rank(m)].address &&
-        m->known[next_rank(m)].dial_at_ns < at)
-        at = m->known[next_rank(m)].dial_at_ns;
+    if (m->compared && !m->dialing_next && *m->peers[next_rank(m)].address &&
+        m->peers[next_rank(m)].dial_at_ns < at)
+        at = m->peers[next_rank(m)].dial_at_ns;
     return at;
 }
 
-static mr_code accept_all(mr__meeting *m, int listener, bool local, mr_status *st)
+static mr_code accept_all(rendezvous *m, int listener, bool local, mr_status *st)
 {
-    mr__talk *t;
+    connection *t;
     do
-        MR_TRY(mr__meeting_accept(m, listener, local, &t, st));
+        MR_TRY(accept_one(m, listener, local, &t, st));
     while (t);
     return MR_OK;
 }
 
 /* One that says nothing is no peer. */
-static void end_silent(mr__meeting *m)
+static void end_silent(rendezvous *m)
 {
-    for (mr__talk *t = m->talks; t; t = t->next)
-        if (t->fd >= 0 && t->role == MR__INCOMING && m->now_ns - t->since_ns > SILENT_S * SECOND)
-            mr__talk_end(t);
+    for (connection *t = m->connections; t; t = t->next)
+        if (t->fd >= 0 && t->role == INCOMING && m->now_ns - t->since_ns > SILENT_S * SECOND)
+            end_connection(t);
 }
 
-static mr_code wait_and_serve(mr__meeting *m, int cancel_fd, mr_status *st)
+static mr_code wait_and_serve(rendezvous *m, int cancel_fd, mr_status *st)
 {
-    size_t n = 0, room = m->n_talks + 3;
+    size_t n = 0, room = m->n_connections + 3;
     struct pollfd *p = mr_calloc(room, sizeof *p);
-    mr__talk **of = mr_calloc(room, sizeof *of);
+    connection **of = mr_calloc(room, sizeof *of);
     mr_code rc = MR_OK;
     if (!p || !of)
         rc = mr_fail_memory(st, room * sizeof *p, "a list of connections");
@@ -521,7 +926,7 @@ static mr_code wait_and_serve(mr__meeting *m, int cancel_fd, mr_status *st)
         p[n++] = (struct pollfd){.fd = m->listener, .events = POLLIN};
         p[n++] = (struct pollfd){.fd = m->local_listener, .events = POLLIN};
         p[n++] = (struct pollfd){.fd = cancel_fd, .events = POLLIN};
-        for (mr__talk *t = m->talks; t; t = t->next) {
+        for (connection *t = m->connections; t; t = t->next) {
             bool taken = t->fd == m->next.fd || t->fd == m->prev.fd;
             short events =
                 (short)((taken ? 0 : POLLIN) | (t->connecting || t->out.size ? POLLOUT : 0));
@@ -547,11 +952,11 @@ static mr_code wait_and_serve(mr__meeting *m, int cancel_fd, mr_status *st)
     mr_free(p);
     mr_free(of);
     end_silent(m);
-    mr__meeting_sweep(m);
+    sweep(m);
     return rc;
 }
 
-static mr_code run(mr__meeting *m, mr_status *st)
+static mr_code run(rendezvous *m, mr_status *st)
 {
     int cancel_fd = -1;
     if (m->o->cancel)
@@ -567,31 +972,73 @@ static mr_code run(mr__meeting *m, mr_status *st)
     return MR_OK;
 }
 
-/* The connections outlive the meeting. */
-static mr_code give(mr__meeting *m, mr__met *out, mr_status *st)
+/* The connections outlive the rendezvous. */
+static mr_code give(rendezvous *m, mr__rank_group *out, mr_status *st)
 {
     mr__member *members = mr_calloc(m->world, sizeof *members);
     if (!members)
         return mr_fail_memory(st, m->world * sizeof *members, "the ranks of a job");
     for (uint32_t i = 0; i < m->world; i++) {
-        snprintf(members[i].address, sizeof members[i].address, "%s", m->known[i].address);
-        members[i].fd = i == m->rank ? -1 : m->known[i].control->fd;
+        snprintf(members[i].address, sizeof members[i].address, "%s", m->peers[i].address);
+        members[i].fd = i == m->rank ? -1 : m->peers[i].control->fd;
         if (i != m->rank)
-            m->known[i].control->fd = -1;
+            m->peers[i].control->fd = -1;
     }
-    for (mr__talk *t = m->talks; t; t = t->next)
+    for (connection *t = m->connections; t; t = t->next)
         if (t->fd >= 0 && (t->fd == m->next.fd || t->fd == m->prev.fd))
             t->fd = -1;
-    *out = (mr__met){m->rank, m->world, members, m->next, m->prev};
-    m->next = m->prev = (mr__way){.fd = -1};
+    *out = (mr__rank_group){m->rank, m->world, members, m->next, m->prev};
+    m->next = m->prev = (mr__ring_link){.fd = -1};
     return MR_OK;
 }
 
-mr_code mr__meet(const mr__meeting_opts *o, mr__met *out, mr_status *st)
+/* Waits a moment for what is queued to leave. */
+static void flush_all(rendezvous *m)
+{
+    int64_t until = mr__clock_ns(CLOCK_MONOTONIC) + (int64_t)LAST_WORDS_MS * 1000000;
+    for (;;) {
+        connection *waits = NULL;
+        for (connection *t = m->connections; t; t = t->next)
+            if (t->fd >= 0 && !t->connecting && t->out.size) {
+                if (!send_out(t, NULL))
+                    end_connection(t);
+                else if (t->out.size)
+                    waits = t;
+            }
+        int64_t left = until - mr__clock_ns(CLOCK_MONOTONIC);
+        if (!waits || left <= 0)
+            return;
+        struct pollfd p = {.fd = waits->fd, .events = POLLOUT};
+        mr__sys->poll(&p, 1, (int)(left / 1000000) + 1);
+    }
+}
+
+/* Tells the peers that still listen what ended the rendezvous, and closes everything. */
+static void close_all(rendezvous *m, const mr_status *why)
+{
+    if (why) {
+        for (connection *t = m->connections; t; t = t->next)
+            if (t->fd >= 0 && !t->connecting && t->role != DATA)
+                (void)!mr__write_abort(&t->out, why, NULL);
+        flush_all(m);
+    }
+    for (connection *t = m->connections; t; t = t->next)
+        end_connection(t);
+    sweep(m);
+    for (uint32_t i = 0; m->peers && i < m->world; i++)
+        mr_free(m->peers[i].hello_bytes);
+    mr_free(m->peers);
+    if (m->listener >= 0)
+        mr__sys->close(m->listener);
+    if (m->local_listener >= 0)
+        mr__sys->close(m->local_listener);
+}
+
+mr_code mr__rendezvous(const mr__rendezvous_opts *o, mr__rank_group *out, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
-    mr__meeting m = {.o = o, .listener = -1, .local_listener = -1};
+    rendezvous m = {.o = o, .listener = -1, .local_listener = -1};
     m.next.fd = m.prev.fd = -1;
     m.now_ns = mr__clock_ns(CLOCK_MONOTONIC);
     m.deadline_ns = m.now_ns + (int64_t)(o->connect_timeout_s * 1e9);
@@ -604,27 +1051,27 @@ mr_code mr__meet(const mr__meeting_opts *o, mr__met *out, mr_status *st)
     if (rc == MR_OK)
         rc = give(&m, out, &why);
     if (rc != MR_OK) {
-        mr__region_free(m.next.region);
-        mr__region_free(m.prev.region);
+        mr__shm_ring_free(m.next.shm);
+        mr__shm_ring_free(m.prev.shm);
     }
-    mr__meeting_close(&m, rc == MR_OK ? NULL : &why);
+    close_all(&m, rc == MR_OK ? NULL : &why);
     if (rc != MR_OK && st)
         *st = why;
     return rc;
 }
 
-void mr__met_reset(mr__met *m)
+void mr__rank_group_reset(mr__rank_group *g)
 {
-    mr__way *ways[] = {&m->next, &m->prev};
-    for (uint32_t i = 0; m->members && i < m->world; i++)
-        if (m->members[i].fd >= 0)
-            mr__sys->close(m->members[i].fd);
-    mr_free(m->members);
-    m->members = NULL;
+    mr__ring_link *links[] = {&g->next, &g->prev};
+    for (uint32_t i = 0; g->members && i < g->world; i++)
+        if (g->members[i].fd >= 0)
+            mr__sys->close(g->members[i].fd);
+    mr_free(g->members);
+    g->members = NULL;
     for (size_t i = 0; i < 2; i++) {
-        if (ways[i]->fd >= 0)
-            mr__sys->close(ways[i]->fd);
-        mr__region_free(ways[i]->region);
-        *ways[i] = (mr__way){.fd = -1};
+        if (links[i]->fd >= 0)
+            mr__sys->close(links[i]->fd);
+        mr__shm_ring_free(links[i]->shm);
+        *links[i] = (mr__ring_link){.fd = -1};
     }
 }

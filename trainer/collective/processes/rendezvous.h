@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CLUSTER_MEETING_H
-#define MR_TRAINER_CLUSTER_MEETING_H
+#ifndef MR_TRAINER_RENDEZVOUS_H
+#define MR_TRAINER_RENDEZVOUS_H
 /* All processes of a job find each other, compare what they were asked to do, and connect: each
  * with each for short messages, and each with the next rank for values.
  *
@@ -9,42 +9,43 @@
  *
  * thread   any */
 #include <stdbool.h>
-#include "shard/cluster/cluster.h"
 #include "pipeline/wait/cancel.h"
-#include "trainer/collective/processes/rank_handshake.h"
+#include "shard/cluster/cluster.h"
+#include "trainer/collective/processes/rank_messages.h"
 #include "trainer/collective/processes/shm_ring.h"
 
-typedef struct mr__meeting_opts {
+typedef struct mr__rendezvous_opts {
     const mr_cluster *cluster; /* at least 2 workers, and this process is one of them */
     const mr__fact *facts;     /* on which all must agree; borrowed during the call */
     uint32_t n_facts;
     double connect_timeout_s;
     mr_cancel *cancel; /* NULL: none */
-    bool sockets_only; /* share no memory, also on one host */
-} mr__meeting_opts;
+    bool sockets_only; /* share no memory, not even on one machine */
+} mr__rendezvous_opts;
 
 typedef struct mr__member {
     char address[200]; /* for people: as TF_CONFIG has it, or as it was found */
     int fd;            /* short messages; does not block; -1: this process */
 } mr__member;
 
-/* One direction between neighbours. */
-typedef struct mr__way {
-    int fd;             /* TCP: the values; else a unix socket for wake-ups; does not block */
-    mr__region *region; /* NULL: TCP */
-} mr__way;
+/* One direction between neighbours of the ring. */
+typedef struct mr__ring_link {
+    int fd;            /* TCP: the values; else a unix socket for wake-ups; does not block */
+    mr__shm_ring *shm; /* NULL: TCP */
+} mr__ring_link;
 
-typedef struct mr__met {
+typedef struct mr__rank_group {
     uint32_t rank, world;
-    mr__member *members; /* owned */
-    mr__way next, prev;  /* to rank + 1, from rank - 1 */
-} mr__met;
+    mr__member *members;      /* owned */
+    mr__ring_link next, prev; /* to rank + 1, from rank - 1 */
+} mr__rank_group;
 
 /* errors   MR_DEADLINE_EXCEEDED: names who is missing · MR_FAILED_PRECONDITION: another version,
  *          world or fact on a peer, both named · MR_ALREADY_EXISTS: two processes of one rank, or
  *          the address is in use · MR_INVALID_ARGUMENT: an address, a job of one ·
  *          MR_CANCELLED · MR_UNAVAILABLE: a peer ended; what it ended with, where it said so */
-mr_code mr__meet(const mr__meeting_opts *o, mr__met *out, mr_status *st) MR_NODISCARD;
-/* Closes what is left in it (fd -1, region NULL: it was taken). */
-void mr__met_reset(mr__met *m);
+mr_code mr__rendezvous(const mr__rendezvous_opts *o, mr__rank_group *out,
+                       mr_status *st) MR_NODISCARD;
+/* Closes what was not taken out of it (fd -1, shm NULL). */
+void mr__rank_group_reset(mr__rank_group *g);
 #endif

@@ -3,7 +3,7 @@
 
 #include "transport/net/shared_memory.h"
 
-mr_code mr__region_new(mr__region **out, int *fd, mr_status *st)
+mr_code mr__shm_ring_new(mr__shm_ring **out, int *fd, mr_status *st)
 {
     void *p;
     MR_TRY(mr__shared_memory_new(sizeof **out, MR__SHARED_BOTH_WRITE, &p, fd, st));
@@ -11,7 +11,7 @@ mr_code mr__region_new(mr__region **out, int *fd, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__region_map(mr__region **out, int fd, mr_status *st)
+mr_code mr__shm_ring_map(mr__shm_ring **out, int fd, mr_status *st)
 {
     void *p;
     MR_TRY(mr__shared_memory_map(fd, sizeof **out, MR__SHARED_BOTH_WRITE, &p, st));
@@ -19,7 +19,7 @@ mr_code mr__region_map(mr__region **out, int fd, mr_status *st)
     return MR_OK;
 }
 
-void mr__region_free(mr__region *r)
+void mr__shm_ring_free(mr__shm_ring *r)
 {
     mr__shared_memory_free(r, sizeof *r);
 }

@@ -11,31 +11,113 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 #include "pipeline/system/timed_wait.h"
-#include "trainer/collective/processes/world_state.h"
+#include "transport/net/loop.h"
 
-enum { BEATS = 8 /* signs of life in the time that a peer may be silent */ };
-#define LOST_NS                                                                                    \
-    ((int64_t)2000000000) /* for what the other peers say of one whose connection broke */
+enum { BEATS = 8 /* signs of life in the time that a peer may be silent */, MAX_PAYLOAD = 4096 };
+/* For what the other peers say of one whose connection broke. */
+#define LOST_NS ((int64_t)2000000000)
 
-typedef mr__peer peer;
-typedef mr__round round;
-typedef mr__values values;
+/* A peer that has all values of one exchange may begin the next, so there are two at a time. */
+enum { ROUNDS = 2 };
+
+/* Announcements that others may still ask about, and the latest of a peer that are kept: it waits
+ * where it is not sure, so one or two of them are enough. */
+enum { ANNOUNCEMENTS = 1024, ANNOUNCEMENTS_KEPT = 16 };
+
+typedef struct values {
+    bool there;
+    uint32_t n;
+    double v[MR__MAX_VALUES];
+} values;
+
+typedef struct announcement {
+    uint64_t number; /* plus 1; 0: there is none */
+    bool said;
+    int64_t step;
+    char what[MR__MAX_ANNOUNCEMENT];
+} announcement;
+
+/* This process's part of an exchange, or an announcement, until it is sent to all. */
+typedef struct round {
+    mr__posted post;
+    struct round *next; /* of announcements */
+    mr__world *w;
+    mr__outbox out;
+    struct iovec v;
+    mr__send *sends; /* one a peer */
+    uint32_t unsent;
+    bool posted;
+} round;
+
+typedef struct peer {
+    mr__world *w;
+    uint32_t rank;
+    mr__socket socket;
+    bool open, left; /* left: it said good-bye */
+    int64_t heard_ns;
+    unsigned char head[MR__RANK_HEAD_BYTES], payload[MAX_PAYLOAD];
+    bool has_head;
+    size_t got, bytes;
+    mr__rank_message kind;
+    mr__send alive, last; /* last: good-bye, or what ended us */
+    bool alive_queued;
+    struct iovec alive_v, last_v;
+    values came[MR__CHANNELS][ROUNDS];              /* under the lock */
+    bool gone;                                      /* under the lock: it gives no more */
+    announcement announcements[ANNOUNCEMENTS_KEPT]; /* under the lock */
+    uint64_t n_announced;                           /* under the lock: that came */
+    uint64_t numbers[MR__CHANNELS];                 /* exchanges that came */
+} peer;
+
+struct mr__world {
+    mr__rank_group group;
+    peer *peers;       /* by rank; this process's is unused */
+    mr_cancel *cancel; /* looked at with each beat; NULL: none */
+    double timeout_s;
+    int64_t beat_ns, last_beat_ns;
+    mr__loop *loop;
+    mr__timer timer;
+    mr__outbox alive, last;
+    uint32_t n_open;
+    bool ending; /* the last words were said */
+    bool loop_failed;
+    pthread_t thread;
+    bool has_thread;
+    mr__posted wake;
+    _Atomic int64_t step;
+    _Atomic bool failed;
+    _Atomic bool is_short; /* a peer is gone */
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    round rounds[MR__CHANNELS][ROUNDS];
+    uint64_t numbers[MR__CHANNELS]; /* exchanges begun here */
+    bool posted, closing;           /* under the lock, as all that follows */
+    uint64_t n_announced;
+    announcement announcements[ANNOUNCEMENTS];
+    round *said;            /* announcements on their way, and those that were */
+    mr_status failure;      /* for this process */
+    mr_status for_the_rest; /* the same as the others shall read it */
+    struct {
+        void (*fn)(void *ctx); /* NULL: nobody */
+        void *ctx;
+    } on_end[MR__PARTS];
+};
 
 /* ---- what anybody may ask ---- */
 
 uint32_t mr__world_rank(const mr__world *w)
 {
-    return w->met.rank;
+    return w->group.rank;
 }
 
 uint32_t mr__world_size(const mr__world *w)
 {
-    return w->met.world;
+    return w->group.world;
 }
 
 const char *mr__world_address(const mr__world *w, uint32_t rank)
 {
-    return w->met.members[rank].address;
+    return w->group.members[rank].address;
 }
 
 void mr__world_set_step(mr__world *w, int64_t step)
@@ -60,9 +142,10 @@ mr_code mr__world_status(mr__world *w, mr_status *st)
     return rc;
 }
 
-void mr__world_name(const mr__world *w, uint32_t rank, char *out, size_t size)
+/* "rank 2 (c:5000)" */
+static void name_of(const mr__world *w, uint32_t rank, char *out, size_t size)
 {
-    snprintf(out, size, "rank %u (%s)", rank, w->met.members[rank].address);
+    snprintf(out, size, "rank %u (%s)", rank, w->group.members[rank].address);
 }
 
 /* Under the lock. */
@@ -74,7 +157,8 @@ static void wake_loop(mr__world *w)
     }
 }
 
-void mr__world_fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
+/* Under the lock: only the first failure counts, the others follow from it. */
+static void fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
 {
     if (w->failure.code != MR_OK)
         return;
@@ -91,7 +175,7 @@ void mr__world_fail(mr__world *w, const mr_status *mine, const mr_status *theirs
 static void fail_both(mr__world *w, const mr_status *why)
 {
     pthread_mutex_lock(&w->lock);
-    mr__world_fail(w, why, why);
+    fail(w, why, why);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -99,31 +183,32 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
 {
     mr_status theirs = *why;
     char us[256];
-    mr__world_name(w, w->met.rank, us, sizeof us);
+    name_of(w, w->group.rank, us, sizeof us);
     if (!names_all)
         mr_fail(&theirs, why->code, "%s failed at step %" PRId64 ": %.400s", us, mr__world_step(w),
                 why->message);
     pthread_mutex_lock(&w->lock);
-    mr__world_fail(w, why, &theirs);
+    fail(w, why, &theirs);
     pthread_mutex_unlock(&w->lock);
 }
 
-void mr__world_ended(mr__world *w, uint32_t rank)
+/* Under the lock: a rank that said good-bye is still needed, at the step under way. */
+static void fail_of_ended(mr__world *w, uint32_t rank)
 {
     char who[256], us[256];
     mr_status why;
-    mr__world_name(w, rank, who, sizeof who);
-    mr__world_name(w, w->met.rank, us, sizeof us);
+    name_of(w, rank, who, sizeof who);
+    name_of(w, w->group.rank, us, sizeof us);
     mr_fail(&why, MR_UNAVAILABLE, "%s has ended, while %s goes on at step %" PRId64, who, us,
             mr__world_step(w));
-    mr__world_fail(w, &why, &why);
+    fail(w, &why, &why);
 }
 
 /* Under the lock: the first rank that said good-bye; how many there are: none did. */
 static uint32_t first_gone(const mr__world *w)
 {
     uint32_t i = 0;
-    while (i < w->met.world && !w->peers[i].gone)
+    while (i < w->group.world && !w->peers[i].gone)
         i++;
     return i;
 }
@@ -137,7 +222,7 @@ mr_code mr__world_wait_short(mr__world *w, double seconds, mr_status *st)
 {
     if (seconds > w->timeout_s) {
         pthread_mutex_lock(&w->lock);
-        mr__world_ended(w, first_gone(w));
+        fail_of_ended(w, first_gone(w));
         pthread_mutex_unlock(&w->lock);
     }
     return mr__world_status(w, st);
@@ -153,12 +238,12 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
            mr__cond_wait_until(&w->moved, &w->lock, until))
         ;
     uint32_t gone = w->peers[rank].gone ? rank : first_gone(w);
-    if (gone < w->met.world) /* whatever broke follows from that */
-        mr__world_ended(w, gone);
-    mr__world_name(w, rank, who, sizeof who);
+    if (gone < w->group.world) /* whatever broke follows from that */
+        fail_of_ended(w, gone);
+    name_of(w, rank, who, sizeof who);
     mr_fail(&why, MR_UNAVAILABLE, "the connection for values with %s broke at step %" PRId64 ": %s",
             who, mr__world_step(w), what);
-    mr__world_fail(w, &why, &why); /* where nobody knew better */
+    fail(w, &why, &why); /* where nobody knew better */
     if (st)
         *st = w->failure;
     mr_code rc = w->failure.code;
@@ -166,11 +251,11 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
     return rc;
 }
 
-void mr__world_take_ways(mr__world *w, mr__way *next, mr__way *prev)
+void mr__world_take_links(mr__world *w, mr__ring_link *next, mr__ring_link *prev)
 {
-    *next = w->met.next;
-    *prev = w->met.prev;
-    w->met.next = w->met.prev = (mr__way){.fd = -1};
+    *next = w->group.next;
+    *prev = w->group.prev;
+    w->group.next = w->group.prev = (mr__ring_link){.fd = -1};
 }
 
 void mr__world_on_end(mr__world *w, mr__world_part part, void (*fn)(void *ctx), void *ctx)
@@ -202,11 +287,11 @@ static void send_round(mr__posted *p)
     mr__world *w = r->w;
     pthread_mutex_lock(&w->lock);
     r->posted = false;
-    for (uint32_t i = 0; i < w->met.world; i++)
+    for (uint32_t i = 0; i < w->group.world; i++)
         r->unsent += w->peers[i].open && !w->ending;
     pthread_cond_broadcast(&w->moved);
     pthread_mutex_unlock(&w->lock);
-    for (uint32_t i = 0; i < w->met.world && !w->ending; i++) {
+    for (uint32_t i = 0; i < w->group.world && !w->ending; i++) {
         if (!w->peers[i].open)
             continue;
         r->sends[i] = (mr__send){.v = &r->v, .n = 1, .done = values_sent};
@@ -214,31 +299,31 @@ static void send_round(mr__posted *p)
     }
 }
 
-mr_code mr__round_init(mr__world *w, round *r, mr_status *st)
+static mr_code round_init(mr__world *w, round *r, mr_status *st)
 {
     r->w = w;
     r->post.run = send_round;
-    r->sends = mr_calloc(w->met.world, sizeof *r->sends);
+    r->sends = mr_calloc(w->group.world, sizeof *r->sends);
     return r->sends ? MR_OK
-                    : mr_fail_memory(st, w->met.world * sizeof *r->sends, "the peers of a job");
+                    : mr_fail_memory(st, w->group.world * sizeof *r->sends, "the peers of a job");
 }
 
-void mr__round_reset(round *r)
+static void round_reset(round *r)
 {
-    mr__saying_reset(&r->out);
+    mr__outbox_reset(&r->out);
     mr_free(r->sends);
 }
 
 /* Under the lock: waits until all have given theirs. */
 static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 {
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         const peer *p = &w->peers[i];
-        while (i != w->met.rank && !p->came[channel][number % MR__ROUNDS].there) {
+        while (i != w->group.rank && !p->came[channel][number % ROUNDS].there) {
             if (w->failure.code != MR_OK)
                 return w->failure.code;
             if (p->gone)
-                mr__world_ended(w, i);
+                fail_of_ended(w, i);
             else
                 pthread_cond_wait(&w->moved, &w->lock);
         }
@@ -250,14 +335,15 @@ static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 static mr_code collect(mr__world *w, uint32_t channel, uint64_t number, const double *mine,
                        uint32_t n, double *all, mr_status *st)
 {
-    for (uint32_t i = 0; i < w->met.world; i++) {
-        values *v = &w->peers[i].came[channel][number % MR__ROUNDS];
-        if (i != w->met.rank && v->n != n)
+    for (uint32_t i = 0; i < w->group.world; i++) {
+        values *v = &w->peers[i].came[channel][number % ROUNDS];
+        if (i != w->group.rank && v->n != n)
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "rank %u (%s) gives %u numbers where rank %u gives %u, at step %" PRId64,
-                           i, w->met.members[i].address, v->n, w->met.rank, n, mr__world_step(w));
+                           i, w->group.members[i].address, v->n, w->group.rank, n,
+                           mr__world_step(w));
         for (uint32_t k = 0; k < n; k++)
-            all[(size_t)i * n + k] = i == w->met.rank ? mine[k] : v->v[k];
+            all[(size_t)i * n + k] = i == w->group.rank ? mine[k] : v->v[k];
         v->there = false;
     }
     return MR_OK;
@@ -267,7 +353,7 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
                            double *all, mr_status *st)
 {
     uint64_t number = w->numbers[channel]++;
-    round *r = &w->rounds[channel][number % MR__ROUNDS];
+    round *r = &w->rounds[channel][number % ROUNDS];
     mr_status why;
     pthread_mutex_lock(&w->lock);
     while ((r->unsent || r->posted) && w->failure.code == MR_OK)
@@ -275,7 +361,7 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
     mr_code rc = w->failure.code;
     if (rc == MR_OK) {
         r->out.size = 0;
-        rc = mr__say_values(&r->out, channel, number, mine, n, &why);
+        rc = mr__write_values(&r->out, channel, number, mine, n, &why);
         r->v = (struct iovec){r->out.data, r->out.size};
         r->posted = rc == MR_OK;
         if (rc == MR_OK)
@@ -293,13 +379,204 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
     return rc;
 }
 
+/* ---- what is done next ---- */
+
+/* Agreement on the next operation: a rank that has not run this sequence before announces it to all
+ * peers and waits for theirs; the others answer when they get there, or have been. So repetition
+ * costs no message, and a process that does something else finds out before it begins. */
+
+/* Under the lock: one that is not on its way. */
+static mr_code spare_round(mr__world *w, round **out, mr_status *st)
+{
+    for (round *r = w->said; r; r = r->next)
+        if (!r->posted && !r->unsent) {
+            *out = r;
+            return MR_OK;
+        }
+    round *r = mr_calloc(1, sizeof *r);
+    if (!r)
+        return mr_fail_memory(st, sizeof *r, "the peers of a job");
+    r->next = w->said;
+    w->said = r; /* which frees it */
+    MR_TRY(round_init(w, r, st));
+    *out = r;
+    return MR_OK;
+}
+
+/* Under the lock. */
+static mr_code send_announcement(mr__world *w, announcement *c, mr_status *st)
+{
+    round *r = NULL;
+    if (c->said)
+        return MR_OK;
+    MR_TRY(spare_round(w, &r, st));
+    r->out.size = 0;
+    MR_TRY(mr__write_announcement(&r->out, c->number - 1, c->step, c->what, st));
+    r->v = (struct iovec){r->out.data, r->out.size};
+    r->posted = c->said = true;
+    mr__loop_post(w->loop, &r->post);
+    return MR_OK;
+}
+
+/* Under the lock: a announcement of `rank` and this process's of the same number. */
+static mr_code compare(mr__world *w, const announcement *mine, uint32_t rank,
+                       const announcement *theirs, mr_status *st)
+{
+    bool first = w->group.rank < rank; /* so that both say the same */
+    const announcement *a = first ? mine : theirs, *b = first ? theirs : mine;
+    uint32_t ra = first ? w->group.rank : rank, rb = first ? rank : w->group.rank;
+    char who_a[256], who_b[256];
+    mr_status why;
+    bool same = strcmp(a->what, b->what) == 0;
+    if (same && a->step == b->step)
+        return MR_OK;
+    name_of(w, ra, who_a, sizeof who_a);
+    name_of(w, rb, who_b, sizeof who_b);
+    if (same)
+        mr_fail(&why, MR_FAILED_PRECONDITION,
+                "%s is at step %" PRId64 " where %s is at step %" PRId64
+                "; all processes must take part in the same sums in every step",
+                who_a, a->step, who_b, b->step);
+    else
+        mr_fail(&why, MR_INVALID_ARGUMENT,
+                "%s %s where %s %s, in operation %" PRIu64 " at step %" PRId64
+                "; all processes must run the same steps",
+                who_a, a->what, who_b, b->what, mine->number - 1,
+                a->step > b->step ? a->step : b->step);
+    fail(w, &why, &why);
+    if (st)
+        *st = w->failure;
+    return w->failure.code;
+}
+
+/* Under the lock; NULL: it did not come. */
+static const announcement *announced_by(const peer *p, uint64_t number)
+{
+    for (size_t i = 0; i < ANNOUNCEMENTS_KEPT; i++)
+        if (p->announcements[i].number == number)
+            return &p->announcements[i];
+    return NULL;
+}
+
+/* Under the lock: compares with what came already; *asked: something did. */
+static mr_code compare_with_arrived(mr__world *w, const announcement *mine, bool *asked,
+                                    mr_status *st)
+{
+    for (uint32_t i = 0; i < w->group.world; i++) {
+        const peer *p = &w->peers[i];
+        const announcement *c = announced_by(p, mine->number);
+        if (i == w->group.rank || !c)
+            continue;
+        *asked = true;
+        MR_TRY(compare(w, mine, i, c, st));
+    }
+    return MR_OK;
+}
+
+/* Under the lock: until all have made the announcement of that number. */
+static mr_code wait_for_announcements(mr__world *w, const announcement *mine, mr_status *st)
+{
+    bool asked;
+    for (uint32_t i = 0; i < w->group.world; i++) {
+        const peer *p = &w->peers[i];
+        while (i != w->group.rank && !announced_by(p, mine->number)) {
+            if (p->gone)
+                fail_of_ended(w, i);
+            if (w->failure.code != MR_OK) {
+                if (st)
+                    *st = w->failure;
+                return w->failure.code;
+            }
+            pthread_cond_wait(&w->moved, &w->lock);
+        }
+    }
+    return compare_with_arrived(w, mine, &asked, st);
+}
+
+/* Under the lock. */
+static announcement *new_announcement(mr__world *w, const char *what)
+{
+    announcement *c = &w->announcements[++w->n_announced % ANNOUNCEMENTS];
+    *c = (announcement){.number = w->n_announced, .step = mr__world_step(w)};
+    snprintf(c->what, sizeof c->what, "%s", what);
+    return c;
+}
+
+mr_code mr__world_announce(mr__world *w, const char *what, bool usual, mr_status *st)
+{
+    bool asked = false;
+    pthread_mutex_lock(&w->lock);
+    announcement *c = new_announcement(w, what);
+    mr_code rc = w->failure.code;
+    if (rc != MR_OK && st)
+        *st = w->failure;
+    if (rc == MR_OK)
+        rc = compare_with_arrived(w, c, &asked, st);
+    if (rc == MR_OK && (asked || !usual))
+        rc = send_announcement(w, c, st);
+    if (rc == MR_OK && !usual)
+        rc = wait_for_announcements(w, c, st);
+    pthread_mutex_unlock(&w->lock);
+    return rc;
+}
+
+void mr__world_announce_end(mr__world *w)
+{
+    bool asked;
+    pthread_mutex_lock(&w->lock);
+    announcement *c = new_announcement(w, "has ended");
+    c->step = 0; /* which may have been one of this process alone */
+    mr_code rc = w->failure.code;
+    if (rc == MR_OK)
+        rc = compare_with_arrived(w, c, &asked, NULL);
+    if (rc == MR_OK)
+        rc = send_announcement(w, c, NULL);
+    (void)rc; /* the others see that it is gone */
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* In the thread: answers an announcement that this process has made too, or keeps it until then.
+ * false: it cannot be read, or is too old to be compared. */
+static bool take_announcement(peer *p)
+{
+    mr__world *w = p->w;
+    const char *what = "";
+    mr_status why;
+    announcement c = {0};
+    mr_code rc = mr__read_announcement(p->payload, p->bytes, &c.number, &c.step, &what, &why);
+    c.number++;
+    snprintf(c.what, sizeof c.what, "%s", what);
+    pthread_mutex_lock(&w->lock);
+    announcement *mine = &w->announcements[c.number % ANNOUNCEMENTS];
+    bool made = c.number <= w->n_announced;
+    bool good = rc == MR_OK && (!made || mine->number == c.number);
+    if (good) {
+        p->announcements[p->n_announced++ % ANNOUNCEMENTS_KEPT] = c;
+        if (made && compare(w, mine, p->rank, &c, NULL) == MR_OK &&
+            send_announcement(w, mine, &why) != MR_OK)
+            fail(w, &why, &why);
+        pthread_cond_broadcast(&w->moved);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return good;
+}
+
+static void free_announcements(mr__world *w)
+{
+    for (round *r; (r = w->said);) {
+        w->said = r->next;
+        round_reset(r);
+        mr_free(r);
+    }
+}
+
 /* ---- the thread: what peers say ---- */
 
 static void peer_failed(peer *p, mr_code code, const char *what)
 {
     char who[256];
     mr_status why;
-    mr__world_name(p->w, p->rank, who, sizeof who);
+    name_of(p->w, p->rank, who, sizeof who);
     mr_fail(&why, code, "%s %.300s", who, what);
     fail_both(p->w, &why);
 }
@@ -323,7 +600,7 @@ static void take_values(peer *p)
     values *to = NULL;
     if (mr__read_values(p->payload, p->bytes, &channel, &number, v, &n, &bad) == MR_OK &&
         channel < MR__CHANNELS && number == p->numbers[channel])
-        to = &p->came[channel][number % MR__ROUNDS];
+        to = &p->came[channel][number % ROUNDS];
     pthread_mutex_lock(&p->w->lock);
     bool good = to && !to->there;
     if (good) {
@@ -341,21 +618,21 @@ static void take_values(peer *p)
 static void take(peer *p)
 {
     mr_status why, bad;
-    switch (p->word) {
-    case MR__SAY_ALIVE:
+    switch (p->kind) {
+    case MR__RANK_ALIVE:
         return;
-    case MR__SAY_VALUES:
+    case MR__RANK_VALUES:
         take_values(p);
         return;
-    case MR__SAY_CLAIM:
-        if (!mr__claim_take(p))
+    case MR__RANK_ANNOUNCEMENT:
+        if (!take_announcement(p))
             peer_failed(p, MR_DATA_LOSS, "sums what is far from what is summed here");
         return;
-    case MR__SAY_BYE:
+    case MR__RANK_BYE:
         p->left = true;
         leave(p);
         return;
-    case MR__SAY_ABORT:
+    case MR__RANK_ABORT:
         mr_status_init(&why);
         if (mr__read_abort(p->payload, p->bytes, &why, &bad) != MR_OK)
             why = bad;
@@ -380,7 +657,7 @@ static peer *peer_of(mr__socket *s)
 static void *room(mr__socket *s, size_t *n)
 {
     peer *p = peer_of(s);
-    *n = (p->has_head ? p->bytes : MR__HEAD_BYTES) - p->got;
+    *n = (p->has_head ? p->bytes : MR__RANK_HEAD_BYTES) - p->got;
     return (p->has_head ? p->payload : p->head) + p->got;
 }
 
@@ -391,9 +668,9 @@ static void received(mr__socket *s, size_t n)
     mr_status why;
     p->heard_ns = mr__loop_now(p->w->loop);
     p->got += n;
-    if (!p->has_head && p->got == MR__HEAD_BYTES) {
-        if (mr__read_head(p->head, &version, &p->word, &p->bytes, &why) != MR_OK ||
-            p->bytes > MR__MAX_WORDS) {
+    if (!p->has_head && p->got == MR__RANK_HEAD_BYTES) {
+        if (mr__read_head(p->head, &version, &p->kind, &p->bytes, &why) != MR_OK ||
+            p->bytes > MAX_PAYLOAD) {
             peer_failed(p, MR_DATA_LOSS, "sent what is no message");
             mr__socket_close(s);
             return;
@@ -465,9 +742,9 @@ static void say_last(mr__world *w)
     pthread_mutex_lock(&w->lock);
     mr_status why = w->for_the_rest;
     pthread_mutex_unlock(&w->lock);
-    mr_code rc = why.code == MR_OK ? mr__say(&w->last, MR__SAY_BYE, NULL)
-                                   : mr__say_abort(&w->last, &why, NULL);
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    mr_code rc = why.code == MR_OK ? mr__write_empty(&w->last, MR__RANK_BYE, NULL)
+                                   : mr__write_abort(&w->last, &why, NULL);
+    for (uint32_t i = 0; i < w->group.world; i++) {
         peer *p = &w->peers[i];
         if (!p->open)
             continue;
@@ -499,7 +776,7 @@ static void beat(mr__timer *t)
     int64_t now = mr__loop_now(w->loop), limit = w->beat_ns * (BEATS - 1);
     bool was_stopped = now - w->last_beat_ns > 2 * w->beat_ns;
     char text[200];
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         peer *p = &w->peers[i];
         if (!p->open || p->left)
             continue;
@@ -549,32 +826,32 @@ static void *watch(void *world)
 static mr_code make_rounds(mr__world *w, mr_status *st)
 {
     for (size_t c = 0; c < MR__CHANNELS; c++)
-        for (size_t i = 0; i < MR__ROUNDS; i++) {
+        for (size_t i = 0; i < ROUNDS; i++) {
             round *r = &w->rounds[c][i];
-            MR_TRY(mr__round_init(w, r, st));
+            MR_TRY(round_init(w, r, st));
         }
     return MR_OK;
 }
 
 static mr_code start(mr__world *w, mr_status *st)
 {
-    MR_TRY(mr__say(&w->alive, MR__SAY_ALIVE, st));
+    MR_TRY(mr__write_empty(&w->alive, MR__RANK_ALIVE, st));
     MR_TRY(make_rounds(w, st));
-    w->peers = mr_calloc(w->met.world, sizeof *w->peers);
+    w->peers = mr_calloc(w->group.world, sizeof *w->peers);
     if (!w->peers)
-        return mr_fail_memory(st, w->met.world * sizeof *w->peers, "the peers of a job");
+        return mr_fail_memory(st, w->group.world * sizeof *w->peers, "the peers of a job");
     MR_TRY(mr__loop_open(MR__LOOP_AUTO, &w->loop, st));
     int64_t now = mr__loop_now(w->loop);
-    for (uint32_t i = 0; i < w->met.world; i++) {
+    for (uint32_t i = 0; i < w->group.world; i++) {
         peer *p = &w->peers[i];
         p->w = w;
         p->rank = i;
         p->heard_ns = now;
         p->socket.class_ = &class_;
-        if (i == w->met.rank)
+        if (i == w->group.rank)
             continue;
-        int fd = w->met.members[i].fd;
-        w->met.members[i].fd = -1; /* taken, also where it fails */
+        int fd = w->group.members[i].fd;
+        w->group.members[i].fd = -1; /* taken, also where it fails */
         MR_TRY(mr__socket_adopt(w->loop, &p->socket, fd, st));
         p->open = true;
         w->n_open++;
@@ -596,14 +873,14 @@ mr_code mr__world_open(mr__world **out, const mr__world_opts *o, mr_status *st)
         return mr_fail_memory(st, sizeof *w, "the processes of a job");
     pthread_mutex_init(&w->lock, NULL);
     mr__timed_cond_init(&w->moved);
-    w->met.next.fd = w->met.prev.fd = -1;
+    w->group.next.fd = w->group.prev.fd = -1;
     w->wake.run = woken;
     w->timeout_s = o->peer_timeout_s;
-    w->cancel = o->meeting.cancel ? mr_cancel_ref(o->meeting.cancel) : NULL;
+    w->cancel = o->rendezvous.cancel ? mr_cancel_ref(o->rendezvous.cancel) : NULL;
     w->beat_ns = (int64_t)(o->peer_timeout_s * 1e9 / BEATS);
     mr_status_init(&w->failure);
     mr_status_init(&w->for_the_rest);
-    mr_code rc = mr__meet(&o->meeting, &w->met, st);
+    mr_code rc = mr__rendezvous(&o->rendezvous, &w->group, st);
     if (rc == MR_OK)
         rc = start(w, st);
     if (rc != MR_OK) {
@@ -617,7 +894,7 @@ mr_code mr__world_open(mr__world **out, const mr__world_opts *o, mr_status *st)
 /* After a failed start the loop has no thread: its sockets are closed here. */
 static void close_sockets(mr__world *w)
 {
-    for (uint32_t i = 0; w->peers && i < w->met.world; i++)
+    for (uint32_t i = 0; w->peers && i < w->group.world; i++)
         if (w->peers[i].open)
             mr__socket_close(&w->peers[i].socket);
     while (w->n_open && mr__loop_turn(w->loop, INT64_MAX, NULL) == MR_OK)
@@ -641,16 +918,16 @@ void mr__world_close(mr__world *w)
             close_sockets(w);
         mr__loop_close(w->loop);
     }
-    mr__met_reset(&w->met);
+    mr__rank_group_reset(&w->group);
     mr_cancel_unref(w->cancel);
     mr_free(w->peers);
     for (size_t c = 0; c < MR__CHANNELS; c++)
-        for (size_t i = 0; i < MR__ROUNDS; i++) {
-            mr__round_reset(&w->rounds[c][i]);
+        for (size_t i = 0; i < ROUNDS; i++) {
+            round_reset(&w->rounds[c][i]);
         }
-    mr__claims_reset(w);
-    mr__saying_reset(&w->alive);
-    mr__saying_reset(&w->last);
+    free_announcements(w);
+    mr__outbox_reset(&w->alive);
+    mr__outbox_reset(&w->last);
     pthread_cond_destroy(&w->moved);
     pthread_mutex_destroy(&w->lock);
     mr_free(w);

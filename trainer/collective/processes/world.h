@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CLUSTER_WORLD_H
-#define MR_TRAINER_CLUSTER_WORLD_H
+#ifndef MR_TRAINER_WORLD_H
+#define MR_TRAINER_WORLD_H
 /* The processes of a job while it runs: who they are, and whether all of them are well. A thread of
  * its own keeps a connection with each: every side gives signs of life, and whoever ends says so. A
  * peer that dies, hangs or gives up ends the world for all, with an error that names it:
@@ -12,17 +12,17 @@
 #include <stdint.h>
 #include "pipeline/wait/cancel.h"
 #include "shard/cluster/cluster.h"
-#include "trainer/collective/processes/rank_handshake.h"
+#include "trainer/collective/processes/rank_messages.h"
 #include "trainer/collective/processes/rendezvous.h"
 
 typedef struct mr__world mr__world;
 
 typedef struct mr__world_opts {
-    mr__meeting_opts meeting;
+    mr__rendezvous_opts rendezvous;
     double peer_timeout_s; /* without a sign of life */
 } mr__world_opts;
 
-/* Meets, see meeting.h for the errors; then watches. Returns owned. */
+/* Meets the others (rendezvous.h has the errors), then watches them. Returns owned. */
 mr_code mr__world_open(mr__world **out, const mr__world_opts *o, mr_status *st) MR_NODISCARD;
 /* Says good-bye, or what it failed of, and closes all. NULL: nothing. */
 void mr__world_close(mr__world *w);
@@ -59,18 +59,19 @@ enum { MR__CHANNEL_DATA, MR__CHANNEL_RESULTS, MR__CHANNELS };
 mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, uint32_t n,
                            double *all, mr_status *st) MR_NODISCARD;
 
-/* What this process does next of what all must do alike: "sums 3 values of float32", shorter than
- * MR__MAX_CLAIM. The k-th claim must be that of all others, at the same step; else the world ends,
- * with an error that names both. Returns when all have made theirs. `usual`: says nothing and waits
- * for nobody, unless another process is not so sure; for what was compared at this place before.
- * errors   MR_INVALID_ARGUMENT: another claim · what ended the world
+/* Announces the next operation that all processes must do alike: "sums 3 values of float32",
+ * shorter than MR__MAX_ANNOUNCEMENT. The k-th announcement must be the same on all, at the same
+ * step; else the world ends, with an error that names both. Returns when all have announced theirs.
+ * `usual`: this operation was compared at this place before; then nothing is sent or awaited unless
+ * another process asks.
+ * errors   MR_INVALID_ARGUMENT: another operation there · what ended the world
  * thread   one at a time */
-mr_code mr__world_claim(mr__world *w, const char *what, bool usual, mr_status *st) MR_NODISCARD;
-/* The last one, that this process makes no more; waits for nobody. */
-void mr__world_claim_end(mr__world *w);
+mr_code mr__world_announce(mr__world *w, const char *what, bool usual, mr_status *st) MR_NODISCARD;
+/* Announces that this process runs no more operations; does not wait. */
+void mr__world_announce_end(mr__world *w);
 
 /* The connections to the neighbours, for values; the caller's from then on. Once. */
-void mr__world_take_ways(mr__world *w, mr__way *next, mr__way *prev);
+void mr__world_take_links(mr__world *w, mr__ring_link *next, mr__ring_link *prev);
 /* Called (once, from any thread) when the world ends: must wake whoever waits for values, and ask
  * nothing of the world. NULL: nobody any more; returns when it is not running. */
 typedef enum mr__world_part { MR__PART_RING, MR__PART_ENGINE, MR__PARTS } mr__world_part;

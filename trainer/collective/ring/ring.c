@@ -51,8 +51,8 @@ _Static_assert(sizeof(mpi_head) == MR__MPI_HEAD, "a head of MPI's is as large as
 struct mr__ring {
     mr__world *w;
     uint32_t rank, world;
-    mr__writer next;
-    mr__reader prev;
+    mr__link_writer next;
+    mr__link_reader prev;
     pthread_mutex_t lock; /* an operation has the ring to itself */
     uint64_t number;
     size_t *bounds;     /* world + 1: where segments begin, in bytes */
@@ -101,9 +101,9 @@ static size_t fill_of(size_t bytes)
     return (LINE - bytes % LINE) % LINE;
 }
 
-static size_t piece_of(const mr__way *way)
+static size_t piece_of(const mr__ring_link *link)
 {
-    return way->region ? SHARED_PIECE : SOCKET_PIECE;
+    return link->shm ? SHARED_PIECE : SOCKET_PIECE;
 }
 
 /* ---- sending ---- */
@@ -111,16 +111,16 @@ static size_t piece_of(const mr__way *way)
 static bool send_some(flow *f)
 {
     static const unsigned char zeros[LINE];
-    mr__writer *w = &f->r->next;
+    mr__link_writer *w = &f->r->next;
     size_t n, before = f->sent_head + f->sent + f->sent_fill;
     if (f->n_send == 0)
         return false;
     if (f->sent_head < LINE) {
-        f->sent_head += mr__way_put(w, (char *)&f->head + f->sent_head, LINE - f->sent_head);
+        f->sent_head += mr__link_put(w, (char *)&f->head + f->sent_head, LINE - f->sent_head);
         if (f->sent_head < LINE)
             return f->sent_head > before;
     }
-    for (size_t left = piece_of(&w->way); left && f->send_at < f->n_send; left -= n) {
+    for (size_t left = piece_of(&w->link); left && f->send_at < f->n_send; left -= n) {
         size_t s = segment(f, f->send_at), room = segment_size(f, s) - f->send_offset;
         if (room == 0) {
             f->send_at++;
@@ -128,8 +128,8 @@ static bool send_some(flow *f)
             continue;
         }
         size_t may = f->lead + f->received - f->sent;
-        n = mr__way_put(w, f->data + f->bounds[s] + f->send_offset,
-                        smaller(smaller(room, may), left));
+        n = mr__link_put(w, f->data + f->bounds[s] + f->send_offset,
+                         smaller(smaller(room, may), left));
         if (n == 0)
             break;
         f->send_offset += n;
@@ -137,7 +137,7 @@ static bool send_some(flow *f)
     }
     if (f->sent == f->send_total) {
         f->send_at = f->n_send;
-        f->sent_fill += mr__way_put(w, zeros, fill_of(f->send_total) - f->sent_fill);
+        f->sent_fill += mr__link_put(w, zeros, fill_of(f->send_total) - f->sent_fill);
     }
     return f->sent_head + f->sent + f->sent_fill > before;
 }
@@ -162,14 +162,14 @@ static bool has_sent(const flow *f)
 static size_t fold_some(flow *f, unsigned char *to, size_t room, size_t left)
 {
     const void *p;
-    size_t n = mr__way_peek(&f->r->prev, f->value_size, smaller(room, left), &p);
+    size_t n = mr__link_peek(&f->r->prev, f->value_size, smaller(room, left), &p);
     n -= n % f->value_size;
     if (n == 0)
         return 0;
     f->fold(to, p, n / f->value_size);
     if (f->divide_by && f->receive_at == f->n_fold - 1)
         mr__ring_divide(f->dtype, to, n / f->value_size, f->divide_by);
-    mr__way_consume(&f->r->prev, n);
+    mr__link_consume(&f->r->prev, n);
     return n;
 }
 
@@ -183,17 +183,18 @@ static bool is_read_soon(const flow *f, size_t s)
 static bool receive_some(flow *f, bool *head_came)
 {
     unsigned char fill[LINE];
-    mr__reader *r = &f->r->prev;
+    mr__link_reader *r = &f->r->prev;
     size_t n, before = f->got_head + f->received + f->got_fill;
     *head_came = false;
     if (f->n_receive == 0)
         return false;
     if (f->got_head < LINE) {
-        f->got_head += mr__way_get(r, (char *)&f->theirs + f->got_head, LINE - f->got_head, true);
+        f->got_head += mr__link_get(r, (char *)&f->theirs + f->got_head, LINE - f->got_head, true);
         *head_came = f->got_head == LINE;
         return f->got_head > before;
     }
-    for (size_t left = piece_of(&r->way); left >= LINE && f->receive_at < f->n_receive; left -= n) {
+    for (size_t left = piece_of(&r->link); left >= LINE && f->receive_at < f->n_receive;
+         left -= n) {
         size_t s = segment(f, f->receive_at + 1), room = segment_size(f, s) - f->receive_offset;
         if (room == 0) {
             f->receive_at++;
@@ -201,8 +202,9 @@ static bool receive_some(flow *f, bool *head_came)
             continue;
         }
         unsigned char *to = f->data + f->bounds[s] + f->receive_offset;
-        n = f->receive_at < f->n_fold ? fold_some(f, to, room, left)
-                                      : mr__way_get(r, to, smaller(room, left), is_read_soon(f, s));
+        n = f->receive_at < f->n_fold
+                ? fold_some(f, to, room, left)
+                : mr__link_get(r, to, smaller(room, left), is_read_soon(f, s));
         if (n == 0)
             break;
         f->receive_offset += n;
@@ -210,7 +212,7 @@ static bool receive_some(flow *f, bool *head_came)
     }
     if (f->received == f->receive_total) {
         f->receive_at = f->n_receive;
-        f->got_fill += mr__way_get(r, fill, fill_of(f->receive_total) - f->got_fill, true);
+        f->got_fill += mr__link_get(r, fill, fill_of(f->receive_total) - f->got_fill, true);
     }
     return f->got_head + f->received + f->got_fill > before;
 }
@@ -307,7 +309,7 @@ static mr_code flow_all(flow *f, mr_status *st)
         if (r->prev.broken || r->next.broken)
             return lost(r, st);
         bool body = f->got_head == LINE && f->receive_at < f->n_fold;
-        mr__ways_wait(&r->next, can_send(f), &r->prev, !has_received(f), body ? f->value_size : 1);
+        mr__links_wait(&r->next, can_send(f), &r->prev, !has_received(f), body ? f->value_size : 1);
     }
     return MR_OK;
 }
@@ -493,8 +495,8 @@ mr_code mr__ring_barrier(mr__ring *r, mr_status *st)
 static void on_end(void *ring)
 {
     const mr__ring *r = ring;
-    mr__way_cut(&r->next.way);
-    mr__way_cut(&r->prev.way);
+    mr__link_cut(&r->next.link);
+    mr__link_cut(&r->prev.link);
 }
 
 static mr_code open_ring(mr__ring **out, mr__world *w, bool by_mpi, mr_status *st)
@@ -506,12 +508,12 @@ static mr_code open_ring(mr__ring **out, mr__world *w, bool by_mpi, mr_status *s
     pthread_mutex_init(&r->lock, NULL);
     r->rank = mr__world_rank(w);
     r->world = mr__world_size(w);
-    mr__world_take_ways(w, &r->next.way, &r->prev.way);
+    mr__world_take_links(w, &r->next.link, &r->prev.link);
     r->bounds = mr_calloc(r->world + 1, sizeof *r->bounds);
-    if (!r->prev.way.region)
+    if (!r->prev.link.shm)
         r->prev.scratch = mr_malloc(MR__SCRATCH);
     mr_code rc = MR_OK;
-    if (!r->bounds || (!r->prev.way.region && !r->prev.scratch))
+    if (!r->bounds || (!r->prev.link.shm && !r->prev.scratch))
         rc = mr_fail_memory(st, MR__SCRATCH, "a ring");
     if (rc == MR_OK && by_mpi) {
         r->sizes = mr_calloc(r->world, sizeof *r->sizes);
@@ -547,10 +549,10 @@ void mr__ring_close(mr__ring *r)
         return;
     bool is_free = !r->mpi || r->mpi->close(mr__world_status(r->w, NULL) == MR_OK);
     mr__world_on_end(r->w, MR__PART_RING, NULL, NULL);
-    mr__sys->close(r->next.way.fd);
-    mr__sys->close(r->prev.way.fd);
-    mr__region_free(r->next.way.region);
-    mr__region_free(r->prev.way.region);
+    mr__sys->close(r->next.link.fd);
+    mr__sys->close(r->prev.link.fd);
+    mr__shm_ring_free(r->next.link.shm);
+    mr__shm_ring_free(r->prev.link.shm);
     mr_free(r->prev.scratch);
     mr_free(r->bounds);
     if (is_free) {
@@ -569,7 +571,7 @@ mr__world *mr__ring_world(const mr__ring *r)
 
 const char *mr__ring_transport(const mr__ring *r)
 {
-    bool a = r->next.way.region, b = r->prev.way.region;
+    bool a = r->next.link.shm, b = r->prev.link.shm;
     if (r->mpi)
         return "MPI";
     return a && b ? "shared memory" : a || b ? "TCP and shared memory" : "TCP";
@@ -577,7 +579,7 @@ const char *mr__ring_transport(const mr__ring *r)
 
 const char *mr__ring_description(const mr__ring *r)
 {
-    bool a = r->next.way.region, b = r->prev.way.region;
+    bool a = r->next.link.shm, b = r->prev.link.shm;
     if (r->mpi)
         return "mpi";
     if (a != b)

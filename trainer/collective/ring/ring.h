@@ -3,7 +3,7 @@
 #define MR_TRAINER_RING_RING_H
 /* Sums and the like over the processes of a job, on host memory. Values go around: each rank sends
  * to the next and receives from the one before, through TCP, or through shared memory where both
- * are on one host.
+ * are on one machine.
  *
  *     rank 0 --> rank 1 --> rank 2 --> rank 0 ...
  *

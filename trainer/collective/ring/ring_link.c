@@ -16,7 +16,7 @@
 #include "pipeline/system/system.h"
 
 enum {
-    RING = MR__REGION_RING,
+    RING = MR__SHM_RING_BYTES,
     SPINS = 400,
     LINE = 64,
     MEASURED = 16 << 10, /* bytes at a time from which on a copy is timed */
@@ -29,13 +29,13 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void break_writer(mr__writer *w, int err)
+static void break_writer(mr__link_writer *w, int err)
 {
     snprintf(w->text, sizeof w->text, "%s", err ? strerror(err) : "the peer closed it");
     w->broken = w->text;
 }
 
-static void break_reader(mr__reader *r, int err)
+static void break_reader(mr__link_reader *r, int err)
 {
     snprintf(r->text, sizeof r->text, "%s", err ? strerror(err) : "the peer closed it");
     r->broken = r->text;
@@ -90,7 +90,7 @@ static void copy_past_caches(unsigned char *to, const unsigned char *p, size_t n
  * from memory. Where they share none, each store would fetch its line from the reader's cache,
  * which takes several times as long. Which it is shows in the time alone: threads move, and so do
  * the processors of virtual machines. */
-static void copy_to_peer(mr__writer *w, unsigned char *to, const unsigned char *p, size_t n)
+static void copy_to_peer(mr__link_writer *w, unsigned char *to, const unsigned char *p, size_t n)
 {
     if (n < MEASURED) {
         memcpy(to, p, n);
@@ -115,9 +115,9 @@ static void copy_to_peer(mr__writer *w, unsigned char *to, const unsigned char *
 
 /* ---- writing ---- */
 
-static size_t put_shared(mr__writer *w, const void *p, size_t n)
+static size_t put_shared(mr__link_writer *w, const void *p, size_t n)
 {
-    mr__region *s = w->way.region;
+    mr__shm_ring *s = w->link.shm;
     uint64_t written = atomic_load_explicit(&s->written, memory_order_relaxed);
     uint64_t read = atomic_load_explicit(&s->read, memory_order_acquire);
     uint64_t used = written - read;
@@ -134,22 +134,22 @@ static size_t put_shared(mr__writer *w, const void *p, size_t n)
     atomic_store_explicit(&s->written, written + n, memory_order_seq_cst);
     if (atomic_load_explicit(&s->reader_sleeps, memory_order_seq_cst) &&
         atomic_exchange(&s->reader_sleeps, 0)) {
-        int err = ring_bell(w->way.fd);
+        int err = ring_bell(w->link.fd);
         if (err)
             break_writer(w, err);
     }
     return n;
 }
 
-size_t mr__way_put(mr__writer *w, const void *p, size_t n)
+size_t mr__link_put(mr__link_writer *w, const void *p, size_t n)
 {
     if (w->broken || n == 0)
         return 0;
-    if (w->way.region)
+    if (w->link.shm)
         return put_shared(w, p, n);
     struct iovec v = {(void *)(uintptr_t)p, n};
     struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
-    ssize_t sent = mr__sys->sendmsg(w->way.fd, &h, MSG_NOSIGNAL);
+    ssize_t sent = mr__sys->sendmsg(w->link.fd, &h, MSG_NOSIGNAL);
     if (sent >= 0)
         return (size_t)sent;
     if (errno != EAGAIN && errno != EINTR)
@@ -159,9 +159,9 @@ size_t mr__way_put(mr__writer *w, const void *p, size_t n)
 
 /* ---- reading ---- */
 
-static size_t available(mr__reader *r)
+static size_t available(mr__link_reader *r)
 {
-    mr__region *s = r->way.region;
+    mr__shm_ring *s = r->link.shm;
     uint64_t n = atomic_load_explicit(&s->written, memory_order_acquire) -
                  atomic_load_explicit(&s->read, memory_order_relaxed);
     if (n <= RING)
@@ -170,14 +170,14 @@ static size_t available(mr__reader *r)
     return 0;
 }
 
-static void consume_shared(mr__reader *r, size_t n)
+static void consume_shared(mr__link_reader *r, size_t n)
 {
-    mr__region *s = r->way.region;
+    mr__shm_ring *s = r->link.shm;
     uint64_t read = atomic_load_explicit(&s->read, memory_order_relaxed);
     atomic_store_explicit(&s->read, read + n, memory_order_seq_cst);
     if (atomic_load_explicit(&s->writer_sleeps, memory_order_seq_cst) &&
         atomic_exchange(&s->writer_sleeps, 0)) {
-        int err = ring_bell(r->way.fd);
+        int err = ring_bell(r->link.fd);
         /* A writer that has gone has written all that it had to. */
         if (err && err != EPIPE && err != ECONNRESET)
             break_reader(r, err);
@@ -185,9 +185,9 @@ static void consume_shared(mr__reader *r, size_t n)
 }
 
 /* How much came, 0: nothing yet. */
-static size_t receive(mr__reader *r, void *to, size_t n)
+static size_t receive(mr__link_reader *r, void *to, size_t n)
 {
-    ssize_t got = mr__sys->recv(r->way.fd, to, n, 0);
+    ssize_t got = mr__sys->recv(r->link.fd, to, n, 0);
     if (got > 0)
         return (size_t)got;
     if (got == 0)
@@ -197,14 +197,14 @@ static size_t receive(mr__reader *r, void *to, size_t n)
     return 0;
 }
 
-size_t mr__way_peek(mr__reader *r, size_t least, size_t want, const void **p)
+size_t mr__link_peek(mr__link_reader *r, size_t least, size_t want, const void **p)
 {
     *p = NULL;
     if (r->broken)
         return 0;
-    if (r->way.region) {
+    if (r->link.shm) {
         /* All that is sent is a multiple of what lies before the end of the ring. */
-        mr__region *s = r->way.region;
+        mr__shm_ring *s = r->link.shm;
         size_t at = (size_t)(atomic_load_explicit(&s->read, memory_order_relaxed) % RING);
         *p = s->ring + at;
         return smaller(smaller(available(r), RING - at), want);
@@ -220,60 +220,61 @@ size_t mr__way_peek(mr__reader *r, size_t least, size_t want, const void **p)
     return smaller(r->end - r->at, want);
 }
 
-void mr__way_consume(mr__reader *r, size_t n)
+void mr__link_consume(mr__link_reader *r, size_t n)
 {
-    if (r->way.region)
+    if (r->link.shm)
         consume_shared(r, n);
     else
         r->at += n;
 }
 
-size_t mr__way_get(mr__reader *r, void *to, size_t n, bool read_soon)
+size_t mr__link_get(mr__link_reader *r, void *to, size_t n, bool read_soon)
 {
     const void *p;
     if (r->broken || n == 0)
         return 0;
-    if (!r->way.region && r->at == r->end)
+    if (!r->link.shm && r->at == r->end)
         return receive(r, to, n);
-    n = mr__way_peek(r, 1, n, &p);
+    n = mr__link_peek(r, 1, n, &p);
     if (n) {
         if (read_soon)
             memcpy(to, p, n);
         else
             copy_past_caches(to, p, n);
-        mr__way_consume(r, n);
+        mr__link_consume(r, n);
     }
     return n;
 }
 
 /* ---- waiting ---- */
 
-static bool has_room(mr__writer *w)
+static bool has_room(mr__link_writer *w)
 {
-    mr__region *s = w->way.region;
+    mr__shm_ring *s = w->link.shm;
     return atomic_load_explicit(&s->written, memory_order_relaxed) -
                atomic_load_explicit(&s->read, memory_order_seq_cst) <
            RING;
 }
 
-static bool has_bytes(mr__reader *r, size_t least)
+static bool has_bytes(mr__link_reader *r, size_t least)
 {
-    mr__region *s = r->way.region;
+    mr__shm_ring *s = r->link.shm;
     return atomic_load_explicit(&s->written, memory_order_seq_cst) -
                atomic_load_explicit(&s->read, memory_order_relaxed) >=
            least;
 }
 
-static bool shared_is_ready(mr__writer *w, bool wants_write, mr__reader *r, bool wants_read,
-                            size_t least)
+static bool shared_is_ready(mr__link_writer *w, bool wants_write, mr__link_reader *r,
+                            bool wants_read, size_t least)
 {
-    return (wants_write && w->way.region && has_room(w)) ||
-           (wants_read && r->way.region && has_bytes(r, least));
+    return (wants_write && w->link.shm && has_room(w)) ||
+           (wants_read && r->link.shm && has_bytes(r, least));
 }
 
-void mr__ways_wait(mr__writer *w, bool wants_write, mr__reader *r, bool wants_read, size_t least)
+void mr__links_wait(mr__link_writer *w, bool wants_write, mr__link_reader *r, bool wants_read,
+                    size_t least)
 {
-    bool writes_shared = wants_write && w->way.region, reads_shared = wants_read && r->way.region;
+    bool writes_shared = wants_write && w->link.shm, reads_shared = wants_read && r->link.shm;
     if (writes_shared || reads_shared)
         for (int i = 0; i < SPINS; i++) {
             if (shared_is_ready(w, wants_write, r, wants_read, least))
@@ -281,32 +282,32 @@ void mr__ways_wait(mr__writer *w, bool wants_write, mr__reader *r, bool wants_re
             mr__spin_once();
         }
     if (writes_shared)
-        atomic_store_explicit(&w->way.region->writer_sleeps, 1, memory_order_seq_cst);
+        atomic_store_explicit(&w->link.shm->writer_sleeps, 1, memory_order_seq_cst);
     if (reads_shared)
-        atomic_store_explicit(&r->way.region->reader_sleeps, 1, memory_order_seq_cst);
+        atomic_store_explicit(&r->link.shm->reader_sleeps, 1, memory_order_seq_cst);
     if (!shared_is_ready(w, wants_write, r, wants_read, least)) {
         struct pollfd p[2] = {
-            {.fd = wants_write ? w->way.fd : -1, .events = w->way.region ? POLLIN : POLLOUT},
-            {.fd = wants_read ? r->way.fd : -1, .events = POLLIN}};
+            {.fd = wants_write ? w->link.fd : -1, .events = w->link.shm ? POLLIN : POLLOUT},
+            {.fd = wants_read ? r->link.fd : -1, .events = POLLIN}};
         mr__sys->poll(p, 2, -1);
         if (writes_shared && p[0].revents) {
-            int err = drain(w->way.fd);
+            int err = drain(w->link.fd);
             if (err)
                 break_writer(w, err < 0 ? 0 : err);
         }
         if (reads_shared && p[1].revents) {
-            int err = drain(r->way.fd);
+            int err = drain(r->link.fd);
             if (err && !has_bytes(r, least))
                 break_reader(r, err < 0 ? 0 : err);
         }
     }
     if (writes_shared)
-        atomic_store_explicit(&w->way.region->writer_sleeps, 0, memory_order_relaxed);
+        atomic_store_explicit(&w->link.shm->writer_sleeps, 0, memory_order_relaxed);
     if (reads_shared)
-        atomic_store_explicit(&r->way.region->reader_sleeps, 0, memory_order_relaxed);
+        atomic_store_explicit(&r->link.shm->reader_sleeps, 0, memory_order_relaxed);
 }
 
-void mr__way_cut(const mr__way *way)
+void mr__link_cut(const mr__ring_link *link)
 {
-    mr__sys->shutdown(way->fd, SHUT_RDWR);
+    mr__sys->shutdown(link->fd, SHUT_RDWR);
 }

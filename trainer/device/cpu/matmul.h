@@ -19,9 +19,9 @@ mr_code mr__onednn_room(mr_status *st) MR_NODISCARD;
 /* "2.6.3" into buf. */
 void mr__matmul_version(char *buf, size_t size);
 
-/* Between the two, products of the calling thread run in it alone: replicas are the parallelism
- * here, and the same number of threads gives the same bits everywhere. leave takes what enter gave.
- * */
+/* Between the two, products of the calling thread run in that thread alone: replicas are the
+ * parallelism here, and a fixed number of threads gives the same bits everywhere. leave takes the
+ * value that enter returned. */
 int mr__matmul_enter_one_thread(void);
 void mr__matmul_leave_one_thread(int threads);
 #endif

@@ -4,11 +4,12 @@
 /* What the CPU's operations need of its streams. */
 #include "trainer/device/math.h"
 
-/* Runs fn on a copy of args in stream order. */
+/* Runs fn on a copy of args in stream order. Not mr_stream_launch: a back end that wraps this one
+ * may have no launch slot. */
 mr_code mr__cpu_launch(mr_stream *s, mr_kernel_fn fn, const void *args, size_t size,
                        mr_status *st) MR_NODISCARD;
-/* From within a kernel: makes this the sticky error of the stream that runs it, if it is the first.
- * */
+/* From within a kernel: makes this the sticky error of the stream that runs it, unless that has
+ * one already. */
 void mr__cpu_fail(mr_code code, const char *fmt, ...) MR_PRINTF(2, 3);
 
 /* A place in the stream for what operations keep between calls, NULL at first. The submitting

@@ -6,13 +6,12 @@
  * bfloat16. It wants the same padding at both ends: images that need more at one are padded first.
  * A 1x1 convolution is a product. What cuDNN has no such algorithm for, and everything where it is
  * not installed, runs on kernels of our own. */
-#include "trainer/device/cuda/cuda_convolution.h"
+#include "trainer/device/cuda/cuda_math.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/device/cuda/cuda_graph.h"
 #include "trainer/device/cuda/cuda_host.h"
 #include "trainer/device/cuda/cuda_kernels.h"
-#include "trainer/device/cuda/cuda_math.h"
 
 /* Most memory that an algorithm may take; candidates looked at; sums of ours that weights'
  * gradients are taken in, and their parts a weight; threads of the narrow kernel for these, and

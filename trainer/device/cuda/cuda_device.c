@@ -8,12 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/device/cuda/cuda_convolution.h"
 #include "trainer/device/cuda/cuda_graph.h"
 #include "trainer/device/cuda/cuda_kernels.h"
 #include "trainer/device/cuda/cuda_math.h"
 #include "trainer/device/cuda/cuda_module.h"
-#include "trainer/device/cuda/cuda_product.h"
 
 enum { ALIGNMENT = 64, BLOCKS_A_PROCESSOR = 8 };
 

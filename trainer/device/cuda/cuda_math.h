@@ -19,6 +19,10 @@ mr_code mr__cuda_conv2d_backward_data(mr_stream *s, const mr_math_conv2d_backwar
 mr_code mr__cuda_conv2d_backward_weights(mr_stream *s, const mr_math_conv2d_backward_weights *p,
                                          mr_status *st);
 
+/* What products keep in a device, and convolutions in a stream. */
+void mr__cuda_plans_free(mr__cuda_device *d);
+void mr__cuda_convolutions_free(mr__cuda_stream *s);
+
 /* y = f(y + bias) in place; bias NULL: 0. */
 mr_code mr__cuda_bias_activate(mr__cuda_stream *s, mr_math_activation f, size_t rows, size_t width,
                                const float *bias, float *y, mr_status *st);

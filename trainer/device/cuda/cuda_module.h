@@ -2,6 +2,7 @@
 #ifndef MR_TRAINER_CUDA_CUDA_MODULE_H
 #define MR_TRAINER_CUDA_CUDA_MODULE_H
 /* What the module brings: cuda_device.c, cuda_nccl.c. */
+#include "trainer/collective/collective.h"
 #include "trainer/device/device_modules.h"
 
 extern const mr_device_backend mr__device_cuda;

@@ -5,12 +5,11 @@
  * Products are of float32 throughout, without TF32: the losses of GPUs and CPUs agree. In mixed
  * precision what is multiplied is packed as bfloat16 first; sums are float32 all the same. What
  * cuBLASLt found best for a shape is kept as a plan of the device. */
-#include "trainer/device/cuda/cuda_product.h"
+#include "trainer/device/cuda/cuda_math.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/device/cuda/cuda_graph.h"
 #include "trainer/device/cuda/cuda_kernels.h"
-#include "trainer/device/cuda/cuda_math.h"
 
 /* Plans kept of a device: the one not used for longest makes room. Packed values begin at multiples
  * of PACKED. */

@@ -3,42 +3,130 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
-#include "transport/service/client/client_state.h"
+#include "shard/streams/stream_cut.h"
+#include "transport/service/client/job_reader.h"
 #include "transport/wire/token_file.h"
 
-#define LEAVE_SECONDS 1.0 /* to leave the job, when it is closed */
-#define SOON_MS       1   /* in which most of what is waited for comes */
+#define SECOND              ((int64_t)1000000000)
+#define FINISH_NS           (1 * SECOND) /* to send what is queued */
+#define LEAVE_SECONDS       1.0          /* to leave the job, when it is closed */
+#define SOON_MS             1            /* in which most of what is waited for comes */
+#define OF(type, member, p) ((type *)((char *)(p)-offsetof(type, member)))
 
 /* A stream's window is the stream's part of the memory, and credit is given by quarters of it. */
 enum { NEWS_PARTS = 8 };
 
-void mr__c_set_mark(mr__c_mark *m, mr_buffer *position, uint64_t element)
+/* What came in of a stream. The first of a queue may be given in part; the end stays. */
+typedef struct arrived_item {
+    struct arrived_item *next;
+    int kind; /* MR__ARRIVED_... */
+    mr_block block;
+    size_t at;    /* rows given or left out */
+    uint64_t end; /* number of the element after it */
+    size_t bytes;
+    mr_buffer *position; /* after it */
+    mr_status status;
+} arrived_item;
+
+/* Where a stream stands: `position` is of element number `element`. */
+typedef struct stream_mark {
+    mr_buffer *position; /* NULL: the beginning */
+    uint64_t element;
+} stream_mark;
+
+typedef struct remote_stream {
+    uint32_t index;
+    bool is_cut; /* the loop's: an arrival was lost, the client has failed */
+    char *home;  /* shared: the worker that alone may host it; NULL: any */
+    /* guarded by the lock */
+    uint64_t *splits; /* dynamic: that it was given, as far as is known */
+    size_t n_splits;
+    bool gone; /* shared: it is another client's, and in the list of those */
+    struct remote_stream *next_gone;
+    arrived_item *first, *last;
+    struct remote_stream *next_news;
+    bool has_news;
+    uint64_t consumed; /* elements, as the reader is to know */
+    stream_mark consumed_at;
+    size_t released;
+    /* the consumer's */
+    uint64_t given;            /* elements */
+    size_t back;               /* rows given that it still has */
+    stream_mark before, after; /* what was given last; after: where all of it was given */
+    size_t to_release;         /* bytes of it */
+    bool ended;
+    mr_buffer *end_position;
+} remote_stream;
+
+typedef struct mr__remote {
+    mr__stream_source base;
+    mr__remote_opts o;
+    Mr__Wire__Job *job; /* final once joined */
+    Mr__Wire__Join join;
+    char *service;
+    mr__token token;
+    mr_cancel *cancel;
+    const mr_spec *spec;
+    pthread_t thread;
+    bool has_thread;
+    int event; /* an eventfd: something came for the consumer */
+    pthread_mutex_t lock;
+    /* guarded by the lock */
+    remote_stream **streams; /* by index, NULL: not ours; only the loop changes them */
+    size_t n_streams;
+    remote_stream *gone;
+    bool joined, is_failed, flushed, over;
+    bool all_ended; /* shared: all streams have, whoever read them */
+    mr_status failed;
+    bool sleeps; /* the consumer waits for the event */
+    remote_stream *news_first, *news_last;
+    size_t news_bytes; /* released, and the loop does not know it */
+    bool news_posted, wants_flush, wants_leave, wants_stop, waits;
+    /* the consumer's */
+    bool failure_said;
+    void *place;         /* what place gave last */
+    remote_stream *last; /* shared: whose rows were given last */
+    size_t turn;         /* shared: whose turn it is */
+    /* the loop's */
+    mr__posted news;
+    mr__loop *loop;
+    mr__job_reader *reader;
+    mr__client_connections connections;
+    mr__timer tick, finish;
+    bool stops, is_late;
+    bool has_for_consumer; /* it is woken at the end of this turn */
+} mr__remote;
+
+static void set_mark(stream_mark *m, mr_buffer *position, uint64_t element)
 {
     mr_buffer_unref(m->position);
     m->position = position ? mr_buffer_ref(position) : NULL;
     m->element = element;
 }
 
-void mr__c_free_arrived(mr__c_arrived *a)
+static void free_arrived(arrived_item *a)
 {
     mr_block_reset(&a->block);
     mr_buffer_unref(a->position);
     mr_free(a);
 }
 
-void mr__c_free_stream(mr__c_stream *s)
+static void free_stream(remote_stream *s)
 {
     if (!s)
         return;
     while (s->first) {
-        mr__c_arrived *a = s->first;
+        arrived_item *a = s->first;
         s->first = a->next;
-        mr__c_free_arrived(a);
+        free_arrived(a);
     }
     mr_buffer_unref(s->consumed_at.position);
     mr_buffer_unref(s->before.position);
@@ -49,13 +137,614 @@ void mr__c_free_stream(mr__c_stream *s)
     mr_free(s);
 }
 
-bool mr__c_is_shared(const mr__remote *r)
+/* Clients share the job; known once it is joined. */
+static bool is_shared(const mr__remote *r)
 {
     return r->job->mode == MR__WIRE__MODE__DYNAMIC ||
            r->job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
 }
 
-/* ---- the consumer ---- */
+/* ---- news of the consumer: the lock is held ---- */
+
+/* The lock is held. */
+static void post_news(mr__remote *r)
+{
+    if (r->news_posted)
+        return;
+    r->news_posted = true;
+    mr__loop_post(r->loop, &r->news);
+}
+
+/* The consumer has news of s; the loop takes them when they are posted, or within a second. */
+static void add_news(mr__remote *r, remote_stream *s)
+{
+    if (!s->has_news) {
+        s->has_news = true;
+        s->next_news = NULL;
+        if (r->news_last)
+            r->news_last->next_news = s;
+        else
+            r->news_first = s;
+        r->news_last = s;
+    }
+}
+
+/* The lock is held. */
+static void set_waits(mr__remote *r, bool waits)
+{
+    if (r->waits == waits)
+        return;
+    r->waits = waits;
+    post_news(r);
+}
+
+/* What is released of s is news, which the loop takes with the next ones; the lock is held. */
+static void release(mr__remote *r, remote_stream *s)
+{
+    uint64_t all = r->o.most_bytes ? r->o.most_bytes : MR__LEAST_BYTES;
+    size_t parts = r->n_streams ? r->n_streams : 1;
+    if (is_shared(r) && parts < MR__SHARED_STREAMS)
+        parts = MR__SHARED_STREAMS;
+    if (!s->to_release)
+        return;
+    s->released += s->to_release;
+    r->news_bytes += s->to_release;
+    s->to_release = 0;
+    add_news(r, s);
+    if (r->news_bytes >= all / NEWS_PARTS / parts)
+        post_news(r);
+}
+
+/* Where s stands less what the consumer still has. */
+static const stream_mark *mark_of(const remote_stream *s, uint64_t *elements)
+{
+    *elements = s->given - s->back;
+    bool all = (s->after.position || s->after.element) && *elements >= s->after.element;
+    return all ? &s->after : &s->before;
+}
+
+/* All that was given of s less what the consumer still has is consumed; the lock is held. */
+static void consume(mr__remote *r, remote_stream *s)
+{
+    uint64_t elements;
+    const stream_mark *m = mark_of(s, &elements);
+    if (elements <= s->consumed)
+        return;
+    s->consumed = elements;
+    set_mark(&s->consumed_at, m->position, m->element);
+    add_news(r, s);
+}
+
+/* *out = where s stands less what the consumer still has; borrows from s. */
+static void fill_place(const remote_stream *s, Mr__Wire__Place *out)
+{
+    uint64_t elements;
+    const stream_mark *m = mark_of(s, &elements);
+    mr_buffer *position = s->ended && s->end_position ? s->end_position : m->position;
+    mr__wire__place__init(out);
+    out->stream = s->index;
+    out->elements = elements;
+    out->skip = position == m->position ? elements - m->element : 0;
+    if (position)
+        out->position = (ProtobufCBinaryData){mr_buffer_size(position), mr_buffer_data(position)};
+    out->end = s->ended;
+    out->n_splits = s->n_splits;
+    out->splits = s->splits;
+    if (s->home)
+        out->home = s->home;
+}
+
+/* ---- the loop: from the reader to the consumer ---- */
+
+static int64_t now_of(const mr__remote *r)
+{
+    return mr__loop_now(r->loop);
+}
+
+/* Once for all that a turn of the loop brought: to be woken costs the consumer more than to take
+ * a block. */
+static void wake_consumer(mr__remote *r)
+{
+    if (!r->has_for_consumer)
+        return;
+    r->has_for_consumer = false;
+    pthread_mutex_lock(&r->lock);
+    bool wakes = r->sleeps;
+    r->sleeps = false;
+    pthread_mutex_unlock(&r->lock);
+    if (wakes)
+        mr__event_raise(r->event);
+}
+
+static void fail(mr__remote *r, const mr_status *why)
+{
+    pthread_mutex_lock(&r->lock);
+    if (!r->is_failed) {
+        r->failed = *why;
+        mr_status_of_no_element(&r->failed);
+    }
+    r->is_failed = true;
+    r->has_for_consumer = true;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static mr_code copy_position(const void *p, size_t n, mr_buffer **out, mr_status *st)
+{
+    *out = NULL;
+    if (n == 0)
+        return MR_OK;
+    MR_TRY(mr_buffer_alloc(out, n, st));
+    memcpy(mr_buffer_data(*out), p, n);
+    return MR_OK;
+}
+
+static void drop_block(mr_block *b)
+{
+    if (!b)
+        return;
+    mr_block_reset(b);
+    mr_free(b);
+}
+
+static void out_drop(void *ctx, void *block)
+{
+    (void)ctx;
+    drop_block(block);
+}
+
+/* A stream of this client stands at p. */
+static mr_code add_stream(mr__remote *r, const Mr__Wire__Place *p, mr_status *st)
+{
+    uint32_t index = p->stream;
+    remote_stream *s = NULL, **more = NULL;
+    mr_buffer *copy = NULL;
+    size_t size = r->n_streams;
+    if (index >= MR_MOST_STREAMS || p->skip > p->elements || (index < size && r->streams[index]))
+        return mr_fail(st, MR_DATA_LOSS, "the dispatcher says a stream that cannot be");
+    MR_TRY(copy_position(p->position.data, p->position.len, &copy, st));
+    if (index >= size) {
+        size = index + (size_t)1 > 2 * size ? index + (size_t)1 : 2 * size;
+        more = mr_calloc(size, sizeof(remote_stream *));
+    }
+    s = mr_calloc(1, sizeof *s);
+    if (!s || (index >= r->n_streams && !more) || (p->home[0] && !(s->home = mr_strdup(p->home))) ||
+        (p->n_splits && !(s->splits = mr_memdup(p->splits, p->n_splits * sizeof *p->splits)))) {
+        mr_buffer_unref(copy);
+        free_stream(s);
+        mr_free(more);
+        return mr_fail_memory(st, sizeof *s, "a stream");
+    }
+    s->index = index;
+    s->n_splits = p->n_splits;
+    s->given = s->consumed = p->elements;
+    set_mark(&s->before, copy, p->elements - p->skip);
+    mr_buffer_unref(copy);
+    pthread_mutex_lock(&r->lock);
+    if (more) {
+        if (r->n_streams)
+            memcpy(more, r->streams, r->n_streams * sizeof *more);
+        mr_free(r->streams);
+        r->streams = more;
+        r->n_streams = size;
+    }
+    r->streams[index] = s;
+    pthread_mutex_unlock(&r->lock);
+    return MR_OK;
+}
+
+static mr_code take_stream(mr__remote *r, const mr__arrival *a, mr_status *st)
+{
+    Mr__Wire__Place p = MR__WIRE__PLACE__INIT;
+    p.stream = a->stream;
+    p.elements = a->first;
+    p.skip = a->skip;
+    p.position = (ProtobufCBinaryData){a->position_bytes, (uint8_t *)(uintptr_t)a->position};
+    p.home = (char *)(uintptr_t)a->home;
+    p.splits = (uint64_t *)(uintptr_t)a->splits;
+    p.n_splits = a->n_splits;
+    return add_stream(r, &p, st);
+}
+
+static mr_code take_splits(mr__remote *r, const mr__arrival *a, mr_status *st)
+{
+    remote_stream *s = a->stream < r->n_streams ? r->streams[a->stream] : NULL;
+    if (!s)
+        return MR_OK;
+    uint64_t *copy = mr_memdup(a->splits, a->n_splits * sizeof *copy);
+    if (!copy)
+        return mr_fail_memory(st, a->n_splits * sizeof *copy, "a stream's splits");
+    pthread_mutex_lock(&r->lock);
+    mr_free(s->splits);
+    s->splits = copy;
+    s->n_splits = a->n_splits;
+    pthread_mutex_unlock(&r->lock);
+    return MR_OK;
+}
+
+/* A stream comes or goes, or all have ended. */
+static void shared_arrived(mr__remote *r, const mr__arrival *a)
+{
+    mr_status st;
+    remote_stream *s = NULL;
+    mr_code rc = a->kind == MR__ARRIVED_STREAM   ? take_stream(r, a, &st)
+                 : a->kind == MR__ARRIVED_SPLITS ? take_splits(r, a, &st)
+                                                 : MR_OK;
+    if (rc != MR_OK) {
+        fail(r, &st);
+        return;
+    }
+    pthread_mutex_lock(&r->lock);
+    if (a->kind == MR__ARRIVED_OVER)
+        r->all_ended = true;
+    else if (a->kind == MR__ARRIVED_GONE && a->stream < r->n_streams)
+        s = r->streams[a->stream];
+    if (s) { /* the consumer may be looking at it: it stays until this is closed */
+        s->gone = true;
+        s->next_gone = r->gone;
+        r->gone = s;
+        r->streams[a->stream] = NULL;
+    }
+    r->has_for_consumer = true;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void out_deliver(void *ctx, const mr__arrival *from)
+{
+    mr__remote *r = ctx;
+    mr_status st;
+    mr_block *block = from->kind == MR__ARRIVED_BLOCK ? from->block : NULL;
+    if (from->kind == MR__ARRIVED_STREAM || from->kind == MR__ARRIVED_GONE ||
+        from->kind == MR__ARRIVED_SPLITS || from->kind == MR__ARRIVED_OVER) {
+        shared_arrived(r, from);
+        return;
+    }
+    remote_stream *s = from->stream < r->n_streams ? r->streams[from->stream] : NULL;
+    if (!s || s->is_cut) { /* what comes after a gap must not be taken for what was lost */
+        drop_block(block);
+        return;
+    }
+    arrived_item *a = mr_calloc(1, sizeof *a);
+    mr_code rc = a ? copy_position(from->position, from->position_bytes, &a->position, &st)
+                   : mr_fail_memory(&st, sizeof *a, "what came in");
+    if (rc != MR_OK) {
+        s->is_cut = true;
+        drop_block(block);
+        mr_free(a);
+        fail(r, &st);
+        return;
+    }
+    a->kind = (int)from->kind;
+    a->end = from->first + (from->kind == MR__ARRIVED_END ? 0 : from->rows);
+    a->bytes = from->bytes;
+    a->at = from->skip;
+    if (block)
+        mr_block_move(&a->block, block);
+    drop_block(block);
+    if (from->status)
+        a->status = *from->status;
+    pthread_mutex_lock(&r->lock);
+    if (s->last)
+        s->last->next = a;
+    else
+        s->first = a;
+    s->last = a;
+    bool waits = r->waits;
+    r->has_for_consumer = true;
+    pthread_mutex_unlock(&r->lock);
+    if (waits) { /* it counts from here what it waits for */
+        mr__job_reader_waits(r->reader, false, now_of(r));
+        mr__job_reader_waits(r->reader, true, now_of(r));
+    }
+}
+
+/* The job with what the dispatcher knows of it; its graph is ours. */
+static mr_code take_job(mr__remote *r, const Mr__Wire__Joined *j, mr_status *st)
+{
+    Mr__Wire__Job whole = *j->job, *copy = NULL;
+    if ((whole.streams < 1 && !is_shared(r)) || whole.streams > MR_MOST_STREAMS ||
+        whole.mode != r->job->mode || whole.block_length != r->job->block_length ||
+        whole.consumers != r->job->consumers)
+        return mr_fail(st, MR_DATA_LOSS, "the dispatcher says another job than was asked for");
+    whole.graph = r->job->graph;
+    MR_TRY(mr__wire_copy(&whole.base, &copy, st));
+    mr__wire_free(r->job);
+    r->job = copy;
+    r->join.job = copy;
+    r->base.job = copy;
+    return MR_OK;
+}
+
+static mr_code take_places(mr__remote *r, const Mr__Wire__Joined *j, mr_status *st)
+{
+    size_t consumers = r->job->consumers ? r->job->consumers : 1;
+    bool shared = is_shared(r);
+    for (size_t i = 0; i < j->n_places; i++) {
+        const Mr__Wire__Place *p = j->places[i];
+        if (!shared && (p->stream >= r->job->streams || p->stream % consumers != r->o.consumer))
+            return mr_fail(st, MR_DATA_LOSS, "the dispatcher says a stream that is not there");
+        MR_TRY(add_stream(r, p, st));
+    }
+    for (uint32_t i = r->o.consumer; !shared && i < r->job->streams; i += (uint32_t)consumers)
+        if (i >= r->n_streams || !r->streams[i])
+            return mr_fail(st, MR_DATA_LOSS, "the dispatcher does not say where stream %u is", i);
+    return MR_OK;
+}
+
+static void out_joined(void *ctx, const Mr__Wire__Joined *j)
+{
+    mr__remote *r = ctx;
+    mr_status st;
+    mr_code rc = take_job(r, j, &st);
+    if (rc == MR_OK)
+        rc = take_places(r, j, &st);
+    if (rc != MR_OK) {
+        fail(r, &st);
+        return;
+    }
+    pthread_mutex_lock(&r->lock);
+    r->joined = true;
+    r->has_for_consumer = true;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void out_flushed(void *ctx)
+{
+    mr__remote *r = ctx;
+    pthread_mutex_lock(&r->lock);
+    r->flushed = true;
+    r->has_for_consumer = true;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void out_failed(void *ctx, const mr_status *why)
+{
+    fail(ctx, why);
+}
+
+static void out_note(void *ctx, mr_log_level level, const char *line)
+{
+    (void)ctx;
+    mr_log(level, "%s", line);
+}
+
+/* ---- the loop: connections ---- */
+
+static void out_connect_dispatcher(void *ctx)
+{
+    mr__remote *r = ctx;
+    mr__client_connections_open(&r->connections, NULL);
+}
+
+static void out_close_dispatcher(void *ctx)
+{
+    mr__remote *r = ctx;
+    mr__client_connections_close(&r->connections, NULL);
+}
+
+static void out_to_dispatcher(void *ctx, const mr__message *m)
+{
+    mr__remote *r = ctx;
+    mr__client_connections_send(&r->connections, NULL, m);
+}
+
+static void out_connect_worker(void *ctx, const char *address)
+{
+    mr__remote *r = ctx;
+    mr__client_connections_open(&r->connections, address);
+}
+
+static void out_to_worker(void *ctx, const char *address, const mr__message *m)
+{
+    mr__remote *r = ctx;
+    mr__client_connections_send(&r->connections, address, m);
+}
+
+static void out_close_worker(void *ctx, const char *address)
+{
+    mr__remote *r = ctx;
+    mr__client_connections_close(&r->connections, address);
+}
+
+static const mr__job_reader_out reader_out = {.connect_dispatcher = out_connect_dispatcher,
+                                              .close_dispatcher = out_close_dispatcher,
+                                              .to_dispatcher = out_to_dispatcher,
+                                              .connect_worker = out_connect_worker,
+                                              .to_worker = out_to_worker,
+                                              .close_worker = out_close_worker,
+                                              .deliver = out_deliver,
+                                              .drop = out_drop,
+                                              .joined = out_joined,
+                                              .flushed = out_flushed,
+                                              .failed = out_failed,
+                                              .note = out_note};
+
+static void wind(mr__remote *r)
+{
+    mr_status st;
+    if (r->stops)
+        return;
+    int64_t at = mr__job_reader_tick(r->reader, now_of(r));
+    if (at != INT64_MAX && mr__timer_set(r->loop, &r->tick, at, &st) != MR_OK)
+        fail(r, &st);
+}
+
+static void connection_opened(void *ctx, const char *address)
+{
+    mr__remote *r = ctx;
+    if (r->stops)
+        return;
+    if (address)
+        mr__job_reader_worker_opened(r->reader, address, now_of(r));
+    else
+        mr__job_reader_dispatcher_opened(r->reader, now_of(r));
+    wind(r);
+}
+
+static void connection_message(void *ctx, const char *address, const mr__message *m)
+{
+    mr__remote *r = ctx;
+    if (r->stops)
+        return;
+    if (address)
+        mr__job_reader_worker_message(r->reader, address, m, now_of(r));
+    else
+        mr__job_reader_dispatcher_message(r->reader, m, now_of(r));
+    wind(r);
+}
+
+static mr_code connection_block(void *ctx, const char *address, const mr__incoming *head,
+                                mr_buffer *payload, mr_status *st)
+{
+    mr__remote *r = ctx;
+    mr_block *b = r->stops || !address ? NULL : mr_calloc(1, sizeof *b);
+    if (!b) {
+        mr_buffer_unref(payload);
+        return r->stops ? MR_OK : mr_fail_memory(st, sizeof *b, "a block");
+    }
+    mr_code rc = mr__incoming_block(head, payload, r->spec, b, st);
+    if (rc != MR_OK) {
+        drop_block(b);
+        return rc;
+    }
+    mr__job_reader_worker_block(r->reader, address, head->head, (size_t)head->raw, b, now_of(r));
+    return MR_OK;
+}
+
+static void connection_closed(void *ctx, const char *address, const mr_status *why)
+{
+    mr__remote *r = ctx;
+    if (r->stops)
+        return;
+    if (address)
+        mr__job_reader_worker_closed(r->reader, address, why, now_of(r));
+    else
+        mr__job_reader_dispatcher_closed(r->reader, why, now_of(r));
+    wind(r);
+}
+
+static const mr__client_connections_out connection_out = {connection_opened, connection_message,
+                                                          connection_block, connection_closed};
+
+/* ---- the loop: news of the consumer ---- */
+
+/* all: memory goes back too that is too little to send a message for. */
+static void take_news(mr__remote *r, bool all)
+{
+    int64_t now = now_of(r);
+    pthread_mutex_lock(&r->lock);
+    r->news_bytes = 0;
+    remote_stream *list = r->news_first;
+    r->news_first = r->news_last = NULL; /* the consumer may add more meanwhile */
+    while (list) {
+        remote_stream *s = list;
+        list = s->next_news;
+        s->has_news = false;
+        if (s->gone) /* what it says may be of another life of that stream */
+            continue;
+        uint64_t elements = s->consumed, skip = elements - s->consumed_at.element;
+        mr_buffer *position = s->consumed_at.position;
+        if (position)
+            mr_buffer_ref(position);
+        size_t released = s->released;
+        s->released = 0;
+        pthread_mutex_unlock(&r->lock);
+        mr__job_reader_consumed(r->reader, s->index, elements,
+                                position ? mr_buffer_data(position) : NULL,
+                                position ? mr_buffer_size(position) : 0, skip, released, now);
+        mr_buffer_unref(position);
+        pthread_mutex_lock(&r->lock);
+    }
+    bool flush = r->wants_flush, leave = r->wants_leave, waits = r->waits;
+    r->wants_flush = r->wants_leave = false;
+    r->stops |= r->wants_stop;
+    pthread_mutex_unlock(&r->lock);
+    if (r->stops) {
+        mr__job_reader_leave(r->reader); /* a busy dispatcher may not have answered in time */
+        return;
+    }
+    mr__client_connections_give_back(&r->connections, all);
+    mr__job_reader_waits(r->reader, waits, now);
+    if (flush || leave)
+        mr__job_reader_flush(r->reader, leave, now);
+    wind(r);
+}
+
+static void news_came(mr__posted *p)
+{
+    mr__remote *r = OF(mr__remote, news, p);
+    pthread_mutex_lock(&r->lock);
+    r->news_posted = false;
+    pthread_mutex_unlock(&r->lock);
+    take_news(r, false);
+}
+
+/* Once a second at least, before the dispatcher learns of it. */
+static void ticked(mr__timer *t)
+{
+    take_news(OF(mr__remote, tick, t), true);
+}
+
+/* ---- the loop: its thread ---- */
+
+static void finish_late(mr__timer *t)
+{
+    OF(mr__remote, finish, t)->is_late = true;
+}
+
+static void *run_loop(void *arg)
+{
+    mr__remote *r = arg;
+    mr_status st;
+    mr_code rc = MR_OK;
+    wind(r);
+    wake_consumer(r);
+    while (!r->stops && rc == MR_OK) {
+        rc = mr__loop_turn(r->loop, INT64_MAX, &st);
+        wake_consumer(r);
+    }
+    mr__client_connections_finish(&r->connections);
+    if (rc == MR_OK)
+        rc = mr__timer_set(r->loop, &r->finish, now_of(r) + FINISH_NS, &st);
+    while (rc == MR_OK && !mr__client_connections_are_closed(&r->connections)) {
+        if (r->is_late)
+            mr__client_connections_close_all(&r->connections);
+        rc = mr__loop_turn(r->loop, r->is_late ? now_of(r) + SECOND : INT64_MAX, &st);
+    }
+    if (rc == MR_OK)
+        rc = mr__loop_turn(r->loop, now_of(r), &st); /* for lookups that were abandoned */
+    if (rc != MR_OK)
+        fail(r, &st);
+    wake_consumer(r);
+    pthread_mutex_lock(&r->lock);
+    r->over = rc == MR_OK;
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* Makes the loop and what runs on it. */
+static mr_code make_reader(mr__remote *r, mr_status *st)
+{
+    mr__job_reader_opts o = {.dispatcher = r->service,
+                             .join = &r->join,
+                             .connect_timeout_ns = (int64_t)(r->o.connect_timeout * 1e9),
+                             .stall_timeout_ns = (int64_t)(r->o.stall_timeout * 1e9),
+                             .missing_moves = r->o.missing_moves,
+                             .local_workers = r->o.local_workers,
+                             .most_bytes = r->o.most_bytes,
+                             .compression = r->o.compression,
+                             .measured = r->o.measured};
+    if (mr__sys->getrandom(&o.seed, sizeof o.seed, 0) != (ssize_t)sizeof o.seed)
+        return mr_fail(st, MR_INTERNAL, "no random bytes");
+    MR_TRY(mr__loop_open(mr_iter_no_uring(r->o.it) ? MR__LOOP_EPOLL : MR__LOOP_AUTO, &r->loop, st));
+    r->news.run = news_came;
+    r->tick.fire = ticked;
+    r->finish.fire = finish_late;
+    mr__client_connections_init(&r->connections, r->loop, r->service, r->o.transfer, r->token,
+                                &connection_out, r);
+    return mr__job_reader_new(&r->reader, &o, &reader_out, r, now_of(r), st);
+}
+
+/* ---- the consumer: waiting and reading ---- */
 
 /* Waits for the event; the lock is held. until_ns < 0: until it comes or it is cancelled.
  * returns  MR_OK, MR_CANCELLED, MR_DEADLINE_EXCEEDED (no status) */
@@ -83,18 +772,22 @@ static mr_code sleep_until_event(mr__remote *r, int timeout_ms, bool cancellable
     return n == 0 ? MR_DEADLINE_EXCEEDED : MR_OK;
 }
 
-mr_code mr__c_sleep(mr__remote *r, mr_status *st)
+/* The consumer waits for the event, or until it is cancelled; if that takes long, the loop is
+ * informed. The lock is held.
+ * returns  MR_OK, MR_CANCELLED */
+static mr_code sleep_until_news(mr__remote *r, mr_status *st)
 {
     if (!r->waits) { /* to post costs more than a short wait */
         mr_code rc = sleep_until_event(r, SOON_MS, true, st);
         if (rc != MR_DEADLINE_EXCEEDED)
             return rc;
-        mr__c_set_waits(r, true);
+        set_waits(r, true);
     }
     return sleep_until_event(r, -1, true, st);
 }
 
-mr_code mr__c_say_failure(mr__remote *r, mr_status *st)
+/* The failure, once, then MR_END. */
+static mr_code say_failure(mr__remote *r, mr_status *st)
 {
     if (r->failure_said)
         return MR_END;
@@ -104,33 +797,10 @@ mr_code mr__c_say_failure(mr__remote *r, mr_status *st)
     return r->failed.code;
 }
 
-void mr__c_set_waits(mr__remote *r, bool waits)
+/* Moves what is first in the queue of s to b; without the lock. */
+static mr_code give(mr__remote *r, remote_stream *s, size_t want, mr_block *b, mr_status *st)
 {
-    if (r->waits == waits)
-        return;
-    r->waits = waits;
-    mr__c_post_news(r);
-}
-
-void mr__c_release(mr__remote *r, mr__c_stream *s)
-{
-    uint64_t all = r->o.most_bytes ? r->o.most_bytes : MR__LEAST_BYTES;
-    size_t parts = r->n_streams ? r->n_streams : 1;
-    if (mr__c_is_shared(r) && parts < MR__SHARED_STREAMS)
-        parts = MR__SHARED_STREAMS;
-    if (!s->to_release)
-        return;
-    s->released += s->to_release;
-    r->news_bytes += s->to_release;
-    s->to_release = 0;
-    mr__c_add_news(r, s);
-    if (r->news_bytes >= all / NEWS_PARTS / parts)
-        mr__c_post_news(r);
-}
-
-mr_code mr__c_give(mr__remote *r, mr__c_stream *s, size_t want, mr_block *b, mr_status *st)
-{
-    mr__c_arrived *a = s->first;
+    arrived_item *a = s->first;
     if (a->kind == MR__ARRIVED_END) {
         s->ended = true;
         if (a->position) {
@@ -140,8 +810,8 @@ mr_code mr__c_give(mr__remote *r, mr__c_stream *s, size_t want, mr_block *b, mr_
         return MR_END;
     }
     if (s->after.position || s->after.element) { /* before what is given now */
-        mr__c_set_mark(&s->before, s->after.position, s->after.element);
-        mr__c_set_mark(&s->after, NULL, 0);
+        set_mark(&s->before, s->after.position, s->after.element);
+        set_mark(&s->after, NULL, 0);
     }
     if (a->kind == MR__ARRIVED_BLOCK) {
         size_t n = a->block.rows - a->at;
@@ -157,36 +827,38 @@ mr_code mr__c_give(mr__remote *r, mr__c_stream *s, size_t want, mr_block *b, mr_
             *st = a->status;
     }
     mr_code rc = a->kind == MR__ARRIVED_ERROR ? a->status.code : MR_OK;
-    mr__c_set_mark(&s->after, a->position, a->end);
+    set_mark(&s->after, a->position, a->end);
     s->to_release += a->bytes;
     pthread_mutex_lock(&r->lock);
     s->first = a->next;
     if (!s->first)
         s->last = NULL;
     pthread_mutex_unlock(&r->lock);
-    mr__c_free_arrived(a);
+    free_arrived(a);
     return rc;
 }
+
+/* ---- the source of a job whose streams this client has alone ---- */
 
 static mr_code next(mr__stream_source *src, uint32_t index, size_t want, mr_block *b, mr_status *st)
 {
     mr__remote *r = (mr__remote *)src;
-    mr__c_stream *s = r->streams[index];
+    remote_stream *s = r->streams[index];
     mr_code rc = MR_OK;
     mr_block_clear(b);
     if (s->ended)
         return MR_END;
     pthread_mutex_lock(&r->lock);
     s->back = 0;
-    mr__c_release(r, s);
+    release(r, s);
     while (rc == MR_OK && !s->first && !r->is_failed)
-        rc = mr__c_sleep(r, st);
-    mr__c_set_waits(r, false);
+        rc = sleep_until_news(r, st);
+    set_waits(r, false);
     bool failed = !s->first && r->is_failed;
     pthread_mutex_unlock(&r->lock);
     if (rc != MR_OK)
         return rc;
-    return failed ? mr__c_say_failure(r, st) : mr__c_give(r, s, want, b, st);
+    return failed ? say_failure(r, st) : give(r, s, want, b, st);
 }
 
 static mr_code any(mr__stream_source *src, uint32_t *out, mr_status *st)
@@ -203,65 +875,28 @@ static mr_code any(mr__stream_source *src, uint32_t *out, mr_status *st)
             }
         if (found != UINT32_MAX)
             break;
-        rc = mr__c_sleep(r, st);
+        rc = sleep_until_news(r, st);
     }
-    mr__c_set_waits(r, false);
+    set_waits(r, false);
     pthread_mutex_unlock(&r->lock);
     *out = found;
     return rc;
 }
 
-/* Where s stands less what the consumer still has. */
-static const mr__c_mark *mark_of(const mr__c_stream *s, uint64_t *elements)
-{
-    *elements = s->given - s->back;
-    bool all = (s->after.position || s->after.element) && *elements >= s->after.element;
-    return all ? &s->after : &s->before;
-}
-
-void mr__c_consume(mr__remote *r, mr__c_stream *s)
-{
-    uint64_t elements;
-    const mr__c_mark *m = mark_of(s, &elements);
-    if (elements <= s->consumed)
-        return;
-    s->consumed = elements;
-    mr__c_set_mark(&s->consumed_at, m->position, m->element);
-    mr__c_add_news(r, s);
-}
-
 static void stands(mr__stream_source *src, uint32_t index, size_t back)
 {
     mr__remote *r = (mr__remote *)src;
-    mr__c_stream *s = r->streams[index];
+    remote_stream *s = r->streams[index];
     pthread_mutex_lock(&r->lock);
     s->back = back;
-    mr__c_consume(r, s);
+    consume(r, s);
     pthread_mutex_unlock(&r->lock);
-}
-
-void mr__c_place(const mr__c_stream *s, Mr__Wire__Place *out)
-{
-    uint64_t elements;
-    const mr__c_mark *m = mark_of(s, &elements);
-    mr_buffer *position = s->ended && s->end_position ? s->end_position : m->position;
-    mr__wire__place__init(out);
-    out->stream = s->index;
-    out->elements = elements;
-    out->skip = position == m->position ? elements - m->element : 0;
-    if (position)
-        out->position = (ProtobufCBinaryData){mr_buffer_size(position), mr_buffer_data(position)};
-    out->end = s->ended;
-    out->n_splits = s->n_splits;
-    out->splits = s->splits;
-    if (s->home)
-        out->home = s->home;
 }
 
 static mr_code place(mr__stream_source *src, uint32_t index, Mr__Wire__Place *out, mr_status *st)
 {
     mr__remote *r = (mr__remote *)src;
-    mr__c_place(r->streams[index], out);
+    fill_place(r->streams[index], out);
     size_t n = out->position.len;
     mr_free(r->place);
     r->place = mr_malloc(n ? n : 1);
@@ -273,12 +908,12 @@ static mr_code place(mr__stream_source *src, uint32_t index, Mr__Wire__Place *ou
     return MR_OK;
 }
 
-void mr__c_flush(mr__stream_source *src)
+static void flush(mr__stream_source *src)
 {
     mr__remote *r = (mr__remote *)src;
     pthread_mutex_lock(&r->lock);
     r->wants_flush = true;
-    mr__c_post_news(r);
+    post_news(r);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -291,25 +926,25 @@ static void leave(mr__remote *r)
     r->flushed = false;
     r->wants_leave = waits;
     if (waits)
-        mr__c_post_news(r);
+        post_news(r);
     while (waits && !r->flushed && !r->is_failed) {
         int left = (int)((until - mr_iter_now()) * 1e3);
         if (left <= 0 || sleep_until_event(r, left, false, NULL) == MR_DEADLINE_EXCEEDED)
             break;
     }
     r->wants_stop = true;
-    mr__c_post_news(r);
+    post_news(r);
     pthread_mutex_unlock(&r->lock);
 }
 
 static void free_streams(mr__remote *r)
 {
     for (size_t i = 0; i < r->n_streams; i++)
-        mr__c_free_stream(r->streams[i]);
+        free_stream(r->streams[i]);
     while (r->gone) {
-        mr__c_stream *s = r->gone;
+        remote_stream *s = r->gone;
         r->gone = s->next_gone;
-        mr__c_free_stream(s);
+        free_stream(s);
     }
     mr_free(r->streams);
 }
@@ -337,7 +972,7 @@ static void free_remote(mr__remote *r)
     mr_free(r);
 }
 
-void mr__c_close(mr__stream_source *src)
+static void close_source(mr__stream_source *src)
 {
     mr__remote *r = (mr__remote *)src;
     if (r->has_thread) {
@@ -350,9 +985,113 @@ void mr__c_close(mr__stream_source *src)
 static const mr__stream_source_class remote_class = {.next = next,
                                                      .place = place,
                                                      .stands = stands,
-                                                     .flush = mr__c_flush,
+                                                     .flush = flush,
                                                      .any = any,
-                                                     .close = mr__c_close};
+                                                     .close = close_source};
+
+/* ---- the source of a shared job: rows come of whichever stream has some ---- */
+
+/* What was given last counts as consumed. */
+static void consume_last(mr__remote *r)
+{
+    remote_stream *s = r->last;
+    if (!s || s->gone)
+        return;
+    release(r, s);
+    consume(r, s);
+}
+
+/* Blocks of streams that went to others. */
+static void drop_gone(mr__remote *r)
+{
+    for (remote_stream *s = r->gone; s; s = s->next_gone)
+        while (s->first) {
+            arrived_item *a = s->first;
+            s->first = a->next;
+            free_arrived(a);
+        }
+}
+
+/* The next stream, in turn, of which something is there; NULL: none. */
+static remote_stream *find_ready(mr__remote *r)
+{
+    for (size_t k = 0; k < r->n_streams; k++) {
+        size_t i = (r->turn + k) % r->n_streams;
+        remote_stream *s = r->streams[i];
+        if (!s || s->ended || !s->first)
+            continue;
+        if (s->first->kind == MR__ARRIVED_END) {
+            mr_buffer_unref(s->end_position);
+            s->end_position = s->first->position ? mr_buffer_ref(s->first->position) : NULL;
+            s->ended = true;
+            continue;
+        }
+        r->turn = i + 1;
+        return s;
+    }
+    return NULL;
+}
+
+static mr_code next_of_all(mr__stream_source *src, size_t want, mr_block *b, mr_status *st)
+{
+    mr__remote *r = (mr__remote *)src;
+    remote_stream *s = NULL;
+    mr_code rc = MR_OK;
+    mr_block_clear(b);
+    pthread_mutex_lock(&r->lock);
+    consume_last(r);
+    drop_gone(r);
+    while (rc == MR_OK && !(s = find_ready(r)) && !r->is_failed && !r->all_ended) {
+        rc = sleep_until_news(r, st);
+        drop_gone(r);
+    }
+    set_waits(r, false);
+    bool failed = !s && r->is_failed;
+    pthread_mutex_unlock(&r->lock);
+    if (rc != MR_OK)
+        return rc;
+    if (!s)
+        return failed ? say_failure(r, st) : MR_END;
+    r->last = s;
+    return give(r, s, want, b, st);
+}
+
+static void stands_in_all(mr__stream_source *src, uint32_t stream, size_t back)
+{
+    mr__remote *r = (mr__remote *)src;
+    (void)stream;
+    (void)back;
+    pthread_mutex_lock(&r->lock);
+    consume_last(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static mr_code places(mr__stream_source *src, Mr__Wire__Place ***out, size_t *n, mr_status *st)
+{
+    mr__remote *r = (mr__remote *)src;
+    Mr__Wire__Place place;
+    mr_code rc = MR_OK;
+    *n = 0;
+    pthread_mutex_lock(&r->lock);
+    *out = mr_calloc(r->n_streams + 1, sizeof **out);
+    if (!*out)
+        rc = mr_fail_memory(st, r->n_streams * sizeof **out, "a position");
+    for (size_t i = 0; rc == MR_OK && i < r->n_streams; i++) {
+        if (!r->streams[i])
+            continue;
+        fill_place(r->streams[i], &place);
+        rc = mr__wire_copy(&place.base, &(*out)[*n], st);
+        *n += rc == MR_OK;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+static const mr__stream_source_class shared_class = {.next_of_all = next_of_all,
+                                                     .places = places,
+                                                     .stands = stands_in_all,
+                                                     .flush = flush,
+                                                     .close = close_source};
 
 /* ---- opening ---- */
 
@@ -385,10 +1124,10 @@ static mr_code join(mr__remote *r, mr_status *st)
 {
     mr_code rc = MR_OK;
     pthread_mutex_lock(&r->lock);
-    mr__c_set_waits(r, true);
+    set_waits(r, true);
     while (rc == MR_OK && !r->joined && !r->is_failed)
-        rc = mr__c_sleep(r, st);
-    mr__c_set_waits(r, false);
+        rc = sleep_until_news(r, st);
+    set_waits(r, false);
     if (rc == MR_OK && r->is_failed) {
         if (st)
             *st = r->failed;
@@ -408,8 +1147,8 @@ static mr_code start(mr__remote *r, Mr__Wire__Place *const *places, size_t n, mr
         return mr_fail_errno(st, errno, "an event descriptor");
     MR_TRY(mr__token_read(NULL, &r->token, st));
     MR_TRY(make_join(r, places, n, st));
-    MR_TRY(mr__c_make_reader(r, st));
-    if (pthread_create(&r->thread, NULL, mr__c_run_loop, r) != 0)
+    MR_TRY(make_reader(r, st));
+    if (pthread_create(&r->thread, NULL, run_loop, r) != 0)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "no thread can be started for the service");
     r->has_thread = true;
     return join(r, st);
@@ -434,11 +1173,11 @@ mr_code mr__remote_source_open(mr__stream_source **out, Mr__Wire__Job *job,
     pthread_mutex_init(&r->lock, NULL);
     mr_code rc = start(r, places, n_places, st);
     if (rc != MR_OK) {
-        mr__c_close(&r->base);
+        close_source(&r->base);
         return rc;
     }
-    if (mr__c_is_shared(r))
-        r->base.class_ = &mr__c_shared_class;
+    if (is_shared(r))
+        r->base.class_ = &shared_class;
     *out = &r->base;
     return MR_OK;
 }

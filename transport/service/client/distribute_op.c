@@ -6,6 +6,7 @@
  * this process, the source is kept between the op's iterators, with threads of its own, for it may
  * outlive theirs. Of a service elsewhere it is a job of its own, the repetition's, which begins
  * where the streams of the last one were left. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -13,14 +14,274 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/streams/stream_cut.h"
+#include "transport/net/address.h"
 #include "transport/service/client/client_run.h"
-#include "transport/service/client/distribute_job.h"
 #include "transport/service/client/job_reader.h"
 #include "transport/service/client/local_source.h"
 #include "transport/service/client/registered.h"
+#include "transport/service/job.h"
+#include "transport/service/service.h"
 #include "transport/service/stream_position.h"
 
 enum { ZSTD_LEVEL = 1, MOST_PARAMS = 64 };
+
+/* Default timeouts, in seconds. */
+#define CONNECT_TIMEOUT 60.0
+#define CLIENT_TIMEOUT  30.0
+
+/* ---- parameters ---- */
+
+typedef struct distribute_params {
+    char *service;
+    mr_service_opts o;
+    char *dataset_id; /* of distributed_dataset, which has no input */
+} distribute_params;
+
+static const char *const modes[] = {
+    "exactly_once", "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint", NULL};
+
+static const char *const compressions[] = {"ZSTD", "auto", NULL};
+
+static const char *const targets[] = {"auto", "any", "local", NULL};
+
+static const char *const transfers[] = {"auto", "tcp", "shared_memory", NULL};
+
+static const char *const matches[] = {"worker", "client", NULL};
+
+static const char *const missing[] = {"fail", "move", NULL};
+
+#define OPTION(f, ...) MR_OPT(struct distribute_params, f, __VA_ARGS__)
+
+static const mr_param table[] = {
+    MR_ARG(struct distribute_params, service,
+           .doc = "HOST:PORT of the dispatcher; \"local\": this process, without a server."),
+    OPTION(processing_mode, .flags = MR_P_OPTIONAL, .def.s = "exactly_once", .names = modes,
+           .doc = "What is promised of each element."),
+    OPTION(job_name, .flags = MR_P_NONE,
+           .doc = "Clients of one name share a job; none: a new one."),
+    OPTION(streams, .flags = MR_P_AUTO, .min.i = 1, .max.i = MR_MOST_STREAMS,
+           .doc = "Parts that the graph is cut into; auto: 8, or as many as there are files."),
+    OPTION(block_length, .def.i = 1, .min.i = 1, .max.i = INT32_MAX,
+           .doc = "Elements of a stream before the next one's turn."),
+    OPTION(deterministic, .def.b = true,
+           .doc = "Keeps the order; false: blocks come from whichever stream has one."),
+    OPTION(consumer_index, .flags = MR_P_NONE, .max.i = MR_MOST_STREAMS - 1,
+           .has_at = offsetof(struct distribute_params, o.has_consumer_index),
+           .doc = "Which of the consumers this is, from 0."),
+    OPTION(num_consumers, .flags = MR_P_NONE, .min.i = 1, .max.i = MR_MOST_STREAMS,
+           .doc = "Consumers that read the job together, each its streams."),
+    OPTION(compression, .flags = MR_P_NONE | MR_P_AUTO, .names = compressions,
+           .doc = "Of blocks on their way; auto: where the link is slower than it."),
+    OPTION(max_outstanding_bytes, .flags = MR_P_AUTO, .min.i = 1, .max.i = INT64_MAX,
+           .doc = "Bytes on their way or waiting here; auto: 4 blocks of each stream, 16 MiB at "
+                  "least."),
+    OPTION(target_workers, .def.s = "auto", .names = targets,
+           .doc = "Which workers are read from; local: those of this host."),
+    OPTION(transfer, .flags = MR_P_AUTO, .def.s = "auto", .names = transfers,
+           .doc = "How blocks come; auto: through shared memory from workers of this host."),
+    OPTION(resume, .doc = "Goes on after what was acknowledged under job_name."),
+    OPTION(match, .def.s = "worker", .names = matches, .doc = "Who looks patterns of files up."),
+    OPTION(on_missing, .def.s = "fail", .names = missing,
+           .doc = "Where a worker cannot see a file: an error, or another worker."),
+    OPTION(seed, .flags = MR_P_NONE, .has_at = offsetof(struct distribute_params, o.has_seed),
+           .doc = "Of random ops that have none; drawn at random if absent."),
+    OPTION(connect_timeout, .def.f = CONNECT_TIMEOUT, .min.f = 0.001, .max.f = 1e6,
+           .doc = "Seconds to wait for the dispatcher."),
+    OPTION(stall_timeout, .flags = MR_P_NONE, .min.f = 0, .max.f = 1e9,
+           .doc = "Seconds without an element after which reading fails; none: it waits."),
+    OPTION(client_timeout, .def.f = CLIENT_TIMEOUT, .min.f = 1, .max.f = 1e6,
+           .doc = "Seconds after which a client that is silent loses its streams."),
+    {0}};
+
+/* The streams run in this process. */
+static bool is_local(const distribute_params *p)
+{
+    return strcmp(p->service, "local") == 0;
+}
+
+/* This consumer reads stream s. */
+static bool reads(const distribute_params *p, uint32_t s)
+{
+    return !p->o.num_consumers || s % (uint64_t)p->o.num_consumers == (uint64_t)p->o.consumer_index;
+}
+
+/* What the table cannot say. */
+static mr_code check(const void *params, mr_status *st)
+{
+    const distribute_params *p = params;
+    const mr_service_opts *o = &p->o;
+    if (!*p->service)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: the service is empty; give HOST:PORT of a dispatcher, or "
+                       "\"local\"");
+    if (!is_local(p))
+        MR_TRY(mr__address_check(p->service, st));
+    if (o->job_name && !*o->job_name)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "distribute: job_name is empty; leave it out");
+    if (o->has_consumer_index != (o->num_consumers > 0))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: consumer_index and num_consumers go together");
+    if (o->has_consumer_index && o->consumer_index >= o->num_consumers)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: consumer_index must be below num_consumers (%" PRId64
+                       "), not %" PRId64,
+                       o->num_consumers, o->consumer_index);
+    bool local = o->target_workers && strcmp(o->target_workers, "local") == 0;
+    if (local && o->transfer && strcmp(o->transfer, "tcp") == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: target_workers=\"local\" reads through shared memory, "
+                       "transfer=\"tcp\" does not; leave one of them out");
+    if (local && o->processing_mode && strcmp(o->processing_mode, "exactly_once") != 0 &&
+        strcmp(o->processing_mode, "dynamic") != 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: target_workers=\"local\" is for the modes \"exactly_once\" and "
+                       "\"dynamic\"; in \"%s\" each stream has a worker of its own",
+                       o->processing_mode);
+    bool shared = o->processing_mode && (strcmp(o->processing_mode, "dynamic") == 0 ||
+                                         strcmp(o->processing_mode, "parallel_epochs") == 0);
+    if (o->has_consumer_index && shared)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: num_consumers is for the modes with fixed streams; in \"%s\" "
+                       "clients share a "
+                       "job by its job_name",
+                       o->processing_mode);
+    if (o->streams > 0 && o->num_consumers > o->streams)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: num_consumers is %" PRId64 ", but there are %" PRId64
+                       " streams to read; give at most that many",
+                       o->num_consumers, o->streams);
+    if (o->resume && !o->job_name)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: resume needs the job_name under which elements were "
+                       "acknowledged");
+    return MR_OK;
+}
+
+static Mr__Wire__Mode mode_of(const distribute_params *p)
+{
+    int i = 0;
+    while (modes[i] && strcmp(modes[i], p->o.processing_mode) != 0)
+        i++;
+    return (Mr__Wire__Mode)i; /* in their order; the table lets no other name in */
+}
+
+/* ---- the job that they ask for ---- */
+
+/* *out = the job that p asks for of ds, the op's input; not final yet. The seeds are used if p has
+ * none. */
+static mr_code new_job(const distribute_params *p, mr_dataset *ds, uint64_t seed,
+                       uint64_t function_seed, uint64_t repetition, Mr__Wire__Job **out,
+                       mr_status *st)
+{
+    const mr_service_opts *o = &p->o;
+    Mr__Wire__Mode mode = mode_of(p);
+    bool local = is_local(p);
+    bool cut = mode == MR__WIRE__MODE__EXACTLY_ONCE || (mode == MR__WIRE__MODE__DYNAMIC && !local);
+    /* In the other modes the workers count; this process is one, and has one stream. dynamic: as
+     * many as are asked for at most. */
+    const mr__job_opts j = {.mode = mode,
+                            .streams = !cut                    ? local
+                                       : o->streams == MR_AUTO ? 0
+                                                               : (uint32_t)o->streams,
+                            .block_length = (uint32_t)o->block_length,
+                            .consumers = (uint32_t)o->num_consumers,
+                            .seed = o->has_seed ? (uint64_t)o->seed : seed,
+                            .function_seed = o->has_seed ? (uint64_t)o->seed : function_seed,
+                            .repetition = repetition,
+                            .match = o->match};
+    return mr__job_new(ds, &j, out, st);
+}
+
+/* Makes *job final in this process. */
+static mr_code finish_job(Mr__Wire__Job **job, mr_status *st)
+{
+    Mr__Wire__FileList **lists = NULL;
+    Mr__Wire__Job *final = NULL;
+    size_t n = 0;
+    MR_TRY(mr__job_match(*job, &lists, &n, st));
+    mr_code rc = mr__job_finish(*job, lists, n, &final, st);
+    mr__job_lists_free(lists, n);
+    MR_TRY(rc);
+    mr__wire_free(*job);
+    *job = final;
+    return MR_OK;
+}
+
+/* *out = the dataset distributed_dataset names; borrowed. */
+static mr_code registered(const distribute_params *p, mr_dataset **out, mr_status *st)
+{
+    if (is_local(p))
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "no datasets are registered in this process; give HOST:PORT of a dispatcher");
+    return mr__registered_dataset(p->service, p->dataset_id, p->o.connect_timeout, out, st);
+}
+
+/* *out = the graph that the streams are made of; borrowed. */
+static mr_code graph_of(const mr_dataset *ds, mr_dataset **out, mr_status *st)
+{
+    if (mr_dataset_n_inputs(ds) == 0) /* distributed_dataset */
+        return registered(mr_dataset_params(ds), out, st);
+    *out = mr_dataset_input(ds, 0);
+    return MR_OK;
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    const distribute_params *p = params;
+    mr_dataset *input;
+    int64_t streams = p->o.streams, sum = 0;
+    if (graph_of(self, &input, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    int64_t whole = mr_dataset_n_inputs(self) ? in[0] : mr_dataset_cardinality(input);
+    if (mode_of(p) == MR__WIRE__MODE__DYNAMIC && is_local(p))
+        return whole; /* one stream: its batches are those of the graph */
+    if (whole < 0 || mode_of(p) != MR__WIRE__MODE__EXACTLY_ONCE)
+        return whole == MR_INFINITE ? MR_INFINITE : MR_UNKNOWN_COUNT;
+    if (streams <= 0 && mr_count_streams(input, NULL, &streams, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    /* Batches are batches of a stream: their number is the sum over the streams. */
+    for (int64_t s = 0; s < streams; s++) {
+        const mr_stream_cut_opts o = {.streams = streams, .stream = s};
+        mr_dataset *ds = NULL;
+        if (!reads(p, (uint32_t)s))
+            continue;
+        if (mr_cut_stream(input, &o, &ds, NULL, NULL, NULL) != MR_OK)
+            return MR_UNKNOWN_COUNT;
+        int64_t n = mr_dataset_cardinality(ds);
+        mr_dataset_unref(ds);
+        if (n < 0 || __builtin_add_overflow(sum, n, &sum))
+            return MR_UNKNOWN_COUNT;
+    }
+    return sum;
+}
+
+/* Streams that this consumer reads at once. */
+static int64_t streams_read(const mr_dataset *self, const distribute_params *p)
+{
+    mr_dataset *input;
+    int64_t streams = p->o.streams, n = 0;
+    if (mode_of(p) != MR__WIRE__MODE__EXACTLY_ONCE)
+        return is_local(p) ? 1 : MR_AUTO_STREAMS;
+    if (streams <= 0 && (graph_of(self, &input, NULL) != MR_OK ||
+                         mr_count_streams(input, NULL, &streams, NULL) != MR_OK))
+        return MR_AUTO_STREAMS;
+    for (int64_t s = 0; s < streams; s++)
+        n += reads(p, (uint32_t)s);
+    return n;
+}
+
+/* In this process: a copy of the input for each stream; elsewhere: two blocks of each stream, one
+ * that arrives and one that is read. */
+static void needs(const mr_dataset *self, const void *params, int64_t *copies, int64_t *blocks)
+{
+    int64_t n = streams_read(self, params);
+    bool local = is_local(params);
+    *copies = local ? n : 0;
+    *blocks = 2 * n; /* what a stream gives out lies beside what its graph makes next */
+}
+
+/* ---- state ---- */
 
 typedef struct slot {
     uint32_t stream;
@@ -113,8 +374,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     if (s->begin.job)
         return MR_OK;
     mr_dataset *below;
-    MR_TRY(mr__distribute_below(it->node, &below, st));
-    return mr__distribute_job(it->params, below, seed, mr_iter_function_seed(it), 0, &s->job, st);
+    MR_TRY(graph_of(it->node, &below, st));
+    return new_job(it->params, below, seed, mr_iter_function_seed(it), 0, &s->job, st);
 }
 
 /* Streams come and go: there are no slots for them. */
@@ -136,15 +397,15 @@ static mr_code make_slots(mr_iter *it, uint32_t streams, mr_status *st)
     }
     s->slots = slots;
     for (uint32_t i = 0; i < streams && !is_shared(s); i++)
-        if (mr__distribute_reads(it->params, i))
+        if (reads(it->params, i))
             s->slots[s->n++].stream = i;
     return MR_OK;
 }
 
 /* Of a job whose source is not there yet. */
-static bool is_shared_job(const mr__distribute_params *p, const Mr__Wire__Job *job)
+static bool is_shared_job(const distribute_params *p, const Mr__Wire__Job *job)
 {
-    return !mr__distribute_is_local(p) &&
+    return !is_local(p) &&
            (job->mode == MR__WIRE__MODE__DYNAMIC || job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS);
 }
 
@@ -170,7 +431,7 @@ static mr__transfer transfer_of(const mr_service_opts *o)
 /* Bytes that may be outstanding; 0: auto. Under a memory limit, of what it leaves. */
 static uint64_t outstanding(mr_iter *it)
 {
-    const mr__distribute_params *p = it->params;
+    const distribute_params *p = it->params;
     struct state *s = it->state;
     int64_t most = p->o.max_outstanding_bytes > 0 ? p->o.max_outstanding_bytes : 0;
     if (!mr_iter_opts(it)->memory_limit)
@@ -184,7 +445,7 @@ static uint64_t outstanding(mr_iter *it)
 static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *const *places,
                            size_t n_places, bool begins, bool restores, mr_status *st)
 {
-    const mr__distribute_params *p = it->params;
+    const distribute_params *p = it->params;
     const mr_service_opts *o = &p->o;
     struct state *s = it->state;
     bool local = o->target_workers && strcmp(o->target_workers, "local") == 0;
@@ -215,7 +476,7 @@ static mr_code open_source(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
 {
     struct state *s = it->state;
     uint32_t streams = job->streams, *mine = NULL;
-    if (!mr__distribute_is_local(it->params))
+    if (!is_local(it->params))
         return open_remote(it, job, places, n_places, false, true, st);
     mr_iterator_opts o = {.positions = mr_iter_keeps_positions(it),
                           .identities = mr_iter_identities(it),
@@ -241,9 +502,9 @@ static mr_code open_source(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
 /* Makes the streams there, if they are not: patterns are matched now. */
 static mr_code ensure_source(mr_iter *it, mr_status *st)
 {
-    const mr__distribute_params *p = it->params;
+    const distribute_params *p = it->params;
     struct state *s = it->state;
-    bool local = mr__distribute_is_local(p);
+    bool local = is_local(p);
     if (s->slots)
         return MR_OK;
     if (s->source)
@@ -265,7 +526,7 @@ static mr_code ensure_source(mr_iter *it, mr_status *st)
     }
     s->job = NULL;
     if (local || (p->o.match && strcmp(p->o.match, "client") == 0))
-        rc = mr__distribute_finish(&job, st);
+        rc = finish_job(&job, st);
     if (rc == MR_OK && !local)
         rc = open_remote(it, job, NULL, 0, false, false, st);
     else if (rc == MR_OK)
@@ -386,7 +647,7 @@ static void close(mr_iter *it)
 {
     struct state *s = it->state;
     say_where_it_stands(s);
-    if (s->shared && !mr__distribute_is_local(it->params))
+    if (s->shared && !is_local(it->params))
         close_remote(it);
     drop_slots(s);
     mr__wire_free(s->job);
@@ -436,7 +697,7 @@ static size_t share(const struct state *s, size_t need, uint64_t length)
 /* Rows of the stream whose turn it is go to out. *full: out is to be delivered first. */
 static mr_code take_turn(mr_iter *it, size_t *limit, mr_block *out, bool *full, mr_status *st)
 {
-    const mr__distribute_params *p = it->params;
+    const distribute_params *p = it->params;
     struct state *s = it->state;
     slot *t = &s->slots[s->c];
     uint64_t length = (uint64_t)p->o.block_length, turn = length - s->b;
@@ -614,7 +875,7 @@ static mr_code get_places(mr_iter *it, mr_state_r *r, Mr__Wire__Job *job, mr_sta
     bool come_and_go = is_shared_job(it->params, job);
     Mr__Wire__Place **places = NULL;
     for (uint32_t i = 0; i < job->streams && !come_and_go; i++)
-        n += mr__distribute_reads(it->params, i);
+        n += reads(it->params, i);
     mr_code rc = mr_state_get_u64(r, &c, st);
     if (rc == MR_OK)
         rc = mr_state_get_u64(r, &b, st);
@@ -647,7 +908,7 @@ static mr_code get_places(mr_iter *it, mr_state_r *r, Mr__Wire__Job *job, mr_sta
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
-    const mr__distribute_params *p = it->params;
+    const distribute_params *p = it->params;
     struct state *s = it->state;
     uint64_t begun;
     Mr__Wire__Job *job = NULL;
@@ -681,7 +942,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return MR_OK;
 }
 
-const mr_op mr_op_distribute = {
+static const mr_op op_distribute = {
     .abi = MR_ABI_VERSION,
     .name = "distribute",
     .doc = "Runs what is below it as streams of a data service, and goes round them.",
@@ -690,16 +951,16 @@ const mr_op mr_op_distribute = {
     .memory_doc = "the blocks that the streams have sent ahead",
     .state_doc = "the place of each stream",
     .count_doc = "the sum over the streams where that is known",
-    .params = mr__distribute_table,
-    .params_size = sizeof(mr__distribute_params),
+    .params = table,
+    .params_size = sizeof(distribute_params),
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_BARRIER,
     .props = MR_OP_OPENS_INPUTS,
-    .check = mr__distribute_check,
-    .cardinality = mr__distribute_cardinality,
-    .needs = mr__distribute_needs,
+    .check = check,
+    .cardinality = cardinality,
+    .needs = needs,
     .open = open,
     .next = next,
     .close = close,
@@ -709,17 +970,23 @@ const mr_op mr_op_distribute = {
 
 /* ---- distributed_dataset: the same of a graph that the service knows ---- */
 
-/* Those of distribute, with the id after the service; made when the op is registered. */
+/* Those of distribute, with the id after the service. */
 static mr_param dataset_table[MOST_PARAMS];
+
+static void fill_dataset_table(void)
+{
+    size_t n = 0;
+    dataset_table[n++] = table[0];
+    dataset_table[n++] = (mr_param)MR_ARG(distribute_params, dataset_id,
+                                          .doc = "What 'millrace service register' printed.");
+    for (size_t i = 1; table[i].name && n < MOST_PARAMS - 1; i++)
+        dataset_table[n++] = table[i];
+}
 
 static void make_dataset_table(void)
 {
-    size_t n = 0;
-    dataset_table[n++] = mr__distribute_table[0];
-    dataset_table[n++] = (mr_param)MR_ARG(mr__distribute_params, dataset_id,
-                                          .doc = "What 'millrace service register' printed.");
-    for (size_t i = 1; mr__distribute_table[i].name && n < MOST_PARAMS - 1; i++)
-        dataset_table[n++] = mr__distribute_table[i];
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_dataset_table);
 }
 
 static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec **out,
@@ -727,12 +994,12 @@ static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec
 {
     mr_dataset *ds;
     (void)self;
-    MR_TRY(mr__registered_dataset(params, &ds, st));
+    MR_TRY(registered(params, &ds, st));
     *out = mr_spec_ref(mr_dataset_spec(ds));
     return MR_OK;
 }
 
-const mr_op mr_op_distributed_dataset = {
+static const mr_op op_distributed_dataset = {
     .abi = MR_ABI_VERSION,
     .name = "distributed_dataset",
     .doc = "Reads a dataset that a data service knows by its id, as streams of the service.",
@@ -742,13 +1009,13 @@ const mr_op mr_op_distributed_dataset = {
     .state_doc = "the place of each stream",
     .count_doc = "the sum over the streams where that is known",
     .params = dataset_table,
-    .params_size = sizeof(mr__distribute_params),
+    .params_size = sizeof(distribute_params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_BARRIER,
-    .check = mr__distribute_check,
+    .check = check,
     .infer = dataset_infer,
-    .cardinality = mr__distribute_cardinality,
-    .needs = mr__distribute_needs,
+    .cardinality = cardinality,
+    .needs = needs,
     .open = open,
     .next = next,
     .close = close,
@@ -756,39 +1023,96 @@ const mr_op mr_op_distributed_dataset = {
     .restore = restore,
 };
 
+/* ---- in C ---- */
+
 /* In C a timeout of 0 is the default. */
-static void take_opts(mr__distribute_params *p, const mr_service_opts *opts)
+static void take_opts(distribute_params *p, const mr_service_opts *opts)
 {
     if (opts)
         p->o = *opts;
     if (p->o.connect_timeout == 0)
-        p->o.connect_timeout = MR__CONNECT_TIMEOUT;
+        p->o.connect_timeout = CONNECT_TIMEOUT;
     if (p->o.client_timeout == 0)
-        p->o.client_timeout = MR__CLIENT_TIMEOUT;
+        p->o.client_timeout = CLIENT_TIMEOUT;
 }
 
 mr_dataset *mr_service_dataset(const char *service, const char *dataset_id,
                                const mr_service_opts *opts)
 {
-    mr__distribute_params p = {.service = (char *)(uintptr_t)service,
-                               .dataset_id = (char *)(uintptr_t)dataset_id};
+    distribute_params p = {.service = (char *)(uintptr_t)service,
+                           .dataset_id = (char *)(uintptr_t)dataset_id};
     take_opts(&p, opts);
-    return mr_dataset_new(&mr_op_distributed_dataset, &p, NULL, 0);
+    make_dataset_table();
+    return mr_dataset_new(&op_distributed_dataset, &p, NULL, 0);
 }
 
 mr_dataset *mr_service_distribute(mr_dataset *input, const char *service,
                                   const mr_service_opts *opts)
 {
-    mr__distribute_params p = {.service = (char *)service};
+    distribute_params p = {.service = (char *)service};
     take_opts(&p, opts);
-    return mr_dataset_new(&mr_op_distribute, &p, &input, 1);
+    return mr_dataset_new(&op_distribute, &p, &input, 1);
 }
 
 mr_code mr_service_register_ops(mr_status *st)
 {
-    if (mr_op_find(mr_op_distribute.name, strlen(mr_op_distribute.name)) == &mr_op_distribute)
+    if (mr_op_find(op_distribute.name, strlen(op_distribute.name)) == &op_distribute)
         return MR_OK;
     make_dataset_table();
-    MR_TRY(mr_op_register(&mr_op_distribute, st));
-    return mr_op_register(&mr_op_distributed_dataset, st);
+    MR_TRY(mr_op_register(&op_distribute, st));
+    return mr_op_register(&op_distributed_dataset, st);
+}
+
+/* Of a service elsewhere, in the modes whose streams its workers are: which of them are shown. */
+static mr_code explain_mode(Mr__Wire__Job *job, mr_explanation *e, mr_status *st)
+{
+    if (job->streams)
+        return MR_OK;
+    job->streams = job->mode >= MR__WIRE__MODE__FILE ? 2 : 1;
+    if (job->mode == MR__WIRE__MODE__DYNAMIC)
+        return mr_explain(
+            e, "mode", NULL, st,
+            "dynamic: its splits (%" PRIu64 ") are given, on demand, to as many streams "
+            "as there are workers and clients; each is this graph over its own splits",
+            job->splits);
+    if (job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
+        return mr_explain(e, "mode", NULL, st,
+                          "parallel_epochs: every worker has a stream of its own, which is this "
+                          "graph, whole");
+    return mr_explain(e, "mode", NULL, st,
+                      "%s: worker i of the dispatcher's list has stream i; shown as for a list of "
+                      "two",
+                      modes[job->mode]);
+}
+
+mr_code mr_service_streams(mr_dataset *ds, mr_dataset ***out, size_t *n, mr_explanation *e,
+                           mr_status *st)
+{
+    MR_TRY(mr_dataset_check(ds, st));
+    *n = 0;
+    *out = NULL;
+    if (mr_dataset_op(ds) != &op_distribute && mr_dataset_op(ds) != &op_distributed_dataset)
+        return MR_OK;
+    Mr__Wire__Job *job = NULL;
+    mr_dataset *input;
+    MR_TRY(graph_of(ds, &input, st));
+    MR_TRY(new_job(mr_dataset_params(ds), input, 0, 0, 0, &job, st));
+    mr_code rc = finish_job(&job, st);
+    if (rc == MR_OK)
+        rc = explain_mode(job, e, st);
+    mr_dataset **v = rc == MR_OK ? mr_calloc(job->streams, sizeof(mr_dataset *)) : NULL;
+    if (rc == MR_OK && !v)
+        rc = mr_fail_memory(st, job->streams * sizeof(mr_dataset *), "the streams of a job");
+    for (size_t s = 0; rc == MR_OK && s < job->streams; s++)
+        rc = mr__job_cut(job, (uint32_t)s, &v[s], NULL, s ? NULL : e, st);
+    if (rc == MR_OK) {
+        *out = v;
+        *n = job->streams;
+    } else {
+        for (size_t s = 0; v && s < job->streams; s++)
+            mr_dataset_unref(v[s]);
+        mr_free(v);
+    }
+    mr__wire_free(job);
+    return rc;
 }

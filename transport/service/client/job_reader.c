@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/service/client/job_reader_state.h"
+#include "transport/service/client/job_reader.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "transport/service/note.h"
+#include "transport/service/client/job_reader_state.h"
 #include "transport/service/jitter.h"
+#include "transport/service/note.h"
 
 #define SECOND        ((int64_t)1000000000)
 #define BACKOFF_FIRST ((int64_t)50000000)
 #define BACKOFF_MOST  (5 * SECOND)
+
 enum {
     MOST_MISSES = 8, /* then a missing file is an element's error */
     SILENT_S = 5,
@@ -21,7 +23,7 @@ enum {
     BLOCKS_AHEAD = 4
 };
 
-void mr__r_fail(mr__job_reader *r, const mr_status *why)
+static void fail(mr__job_reader *r, const mr_status *why)
 {
     if (r->is_over)
         return;
@@ -42,6 +44,338 @@ static bool is_waiting(const mr__job_reader *r)
     for (size_t i = 0; i < r->n_streams && !more; i++)
         more |= !r->streams[i].ended;
     return r->waits && more;
+}
+
+/* ---- streams ---- */
+
+/* Not NULL if n is 0; NULL: no memory. */
+static uint8_t *copy_bytes(const void *p, size_t n)
+{
+    uint8_t *copy = mr_malloc(n + 1);
+    if (copy && n)
+        memcpy(copy, p, n);
+    return copy;
+}
+
+/* The stream with that number; NULL: not this client's. */
+static mr__r_stream *stream_of(mr__job_reader *r, uint32_t index)
+{
+    uintptr_t at = (uintptr_t)mr__id_map_get(&r->by_index, (uint64_t)index + 1);
+    return at ? &r->streams[at - 1] : NULL;
+}
+
+/* dynamic: s has these splits from number `first` on. *more: some of them were not known.
+ * errors   MR_DATA_LOSS: there is a gap, or others were known; MR_RESOURCE_EXHAUSTED */
+static mr_code add_splits(mr__r_stream *s, uint64_t first, const uint64_t *v, size_t n, bool *more,
+                          mr_status *st)
+{
+    if (first > s->n_splits)
+        return mr_fail(st, MR_DATA_LOSS, "splits of stream %u are missing", s->index);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t at = first + i;
+        if (at < s->n_splits && s->splits[at] != v[i])
+            return mr_fail(st, MR_DATA_LOSS, "stream %u has another split", s->index);
+        if (at < s->n_splits)
+            continue;
+        MR_TRY(mr_grow((void **)&s->splits, &s->splits_capacity, s->n_splits + 1, sizeof *s->splits,
+                       SIZE_MAX / 16, "a stream's splits", st));
+        s->splits[s->n_splits++] = v[i];
+        if (more)
+            *more = true;
+    }
+    return MR_OK;
+}
+
+/* s begins, or begins again, at p. */
+static mr_code set_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Place *p,
+                          mr_status *st)
+{
+    uint64_t all = r->opts.most_bytes ? r->opts.most_bytes : MR__LEAST_BYTES, n = r->n_streams;
+    uint8_t *position = copy_bytes(p->position.data, p->position.len);
+    char *home = mr_strdup(p->home);
+    if (!position || !home) {
+        mr_free(position);
+        mr_free(home);
+        return mr_fail_memory(st, p->position.len, "a position");
+    }
+    mr_free(s->position);
+    mr_free(s->home);
+    mr_free(s->end_position);
+    mr_free(s->splits);
+    if (r->shared && n < MR__SHARED_STREAMS)
+        n = MR__SHARED_STREAMS; /* more may come */
+    *s = (mr__r_stream){.index = p->stream,
+                        .generation = p->generation,
+                        .received = p->elements,
+                        .consumed = p->elements,
+                        .acknowledged = p->elements,
+                        .position = position,
+                        .position_bytes = p->position.len,
+                        .skip = p->skip,
+                        .ended = p->end,
+                        .end_said = p->end,
+                        .home = home,
+                        .window = all / n + 1};
+    return add_splits(s, 0, p->splits, p->n_splits, NULL, st);
+}
+
+static mr_code add_stream(mr__job_reader *r, const Mr__Wire__Place *p, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&r->streams, &r->streams_capacity, r->n_streams + 1, sizeof *r->streams,
+                   SIZE_MAX / 16, "a job's streams", st));
+    MR_TRY(mr__id_map_set(&r->by_index, (uint64_t)p->stream + 1,
+                          (void *)(uintptr_t)(r->n_streams + 1), st));
+    memset(&r->streams[r->n_streams++], 0, sizeof *r->streams);
+    return set_stream(r, &r->streams[r->n_streams - 1], p, st);
+}
+
+static void deliver_splits(mr__job_reader *r, const mr__r_stream *s)
+{
+    const mr__arrival a = {.kind = MR__ARRIVED_SPLITS,
+                           .stream = s->index,
+                           .splits = s->splits,
+                           .n_splits = s->n_splits};
+    r->out.deliver(r->ctx, &a);
+}
+
+static void deliver_end(mr__job_reader *r, const mr__r_stream *s, const void *position, size_t n)
+{
+    mr__arrival end = {.kind = MR__ARRIVED_END,
+                       .stream = s->index,
+                       .first = s->received,
+                       .position = position,
+                       .position_bytes = n};
+    r->out.deliver(r->ctx, &end);
+}
+
+/* Shared: another client reads s from now on. */
+static void give_up(mr__job_reader *r, mr__r_stream *s)
+{
+    mr__arrival gone = {.kind = MR__ARRIVED_GONE, .stream = s->index};
+    s->gone = s->ended = s->end_said = true;
+    s->opened = s->lost = false;
+    s->acknowledged = s->consumed = s->received;
+    r->out.deliver(r->ctx, &gone);
+}
+
+/* Shared: p is the place of a stream that this client reads from now on; s: it had that stream
+ * before. NULL: no memory. */
+static mr__r_stream *take_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Place *p)
+{
+    mr_status st;
+    if ((s ? set_stream(r, s, p, &st) : add_stream(r, p, &st)) != MR_OK) {
+        fail(r, &st);
+        return NULL;
+    }
+    s = stream_of(r, p->stream);
+    mr__arrival a = {.kind = MR__ARRIVED_STREAM,
+                     .stream = s->index,
+                     .first = s->received,
+                     .skip = (size_t)s->skip,
+                     .position = s->position,
+                     .position_bytes = s->position_bytes,
+                     .home = s->home,
+                     .splits = s->splits,
+                     .n_splits = s->n_splits};
+    r->out.deliver(r->ctx, &a);
+    if (s->ended)
+        deliver_end(r, s, s->position, s->position_bytes);
+    return s;
+}
+
+/* ---- messages ---- */
+
+static Mr__Wire__Place place_of(const mr__r_stream *s)
+{
+    Mr__Wire__Place p = MR__WIRE__PLACE__INIT;
+    p.stream = s->index;
+    p.generation = s->generation;
+    p.worker = s->worker ? s->worker->address : (char *)"";
+    p.elements = s->consumed;
+    p.position = (ProtobufCBinaryData){s->position_bytes, s->position};
+    p.skip = s->skip;
+    p.end = s->ended && s->consumed == s->received;
+    if (p.end && s->end_position) {
+        p.position = (ProtobufCBinaryData){s->end_position_bytes, s->end_position};
+        p.skip = 0;
+    }
+    p.home = s->home;
+    return p;
+}
+
+/* Fills places with every stream of this client, or those with news only. Returns how many; frees
+ * nothing of *places, which is one allocation with *list after them. */
+static size_t places_of(const mr__job_reader *r, bool news, Mr__Wire__Place **places,
+                        Mr__Wire__Place ***list)
+{
+    size_t n = 0;
+    *places = mr_calloc(r->n_streams + 1, sizeof **places);
+    *list = mr_calloc(r->n_streams + 1, sizeof **list);
+    for (size_t i = 0; *places && *list && i < r->n_streams; i++) {
+        const mr__r_stream *s = &r->streams[i];
+        if (s->gone)
+            continue;
+        Mr__Wire__Place p = place_of(s);
+        if (!news) {
+            p.n_splits = s->n_splits;
+            p.splits = s->splits;
+        }
+        if (news && s->consumed == s->acknowledged && (!p.end || s->end_said))
+            continue;
+        (*places)[n] = p;
+        (*list)[n] = &(*places)[n];
+        n++;
+    }
+    return n;
+}
+
+static void say_join(mr__job_reader *r)
+{
+    Mr__Wire__Join j = *r->opts.join;
+    Mr__Wire__Place *places = NULL, **list = NULL;
+    j.request = ++r->request;
+    j.client_id = r->client_id;
+    if (r->is_joined) {
+        j.job_id = r->job_id;
+        j.n_places = places_of(r, false, &places, &list);
+        j.places = list;
+    }
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_JOIN;
+    m.join = &j;
+    r->out.to_dispatcher(r->ctx, &m);
+    mr_free(places);
+    mr_free(list);
+}
+
+static void say_acknowledge(mr__job_reader *r)
+{
+    Mr__Wire__Place *places, **list;
+    Mr__Wire__Acknowledge a = MR__WIRE__ACKNOWLEDGE__INIT;
+    a.job_id = r->job_id;
+    a.client_id = r->client_id;
+    a.request = ++r->request;
+    a.n_places = places_of(r, true, &places, &list);
+    a.places = list;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE;
+    m.acknowledge = &a;
+    r->out.to_dispatcher(r->ctx, &m);
+    if (r->flushing)
+        r->flush_request = a.request;
+    mr_free(places);
+    mr_free(list);
+}
+
+void mr__job_reader_leave(mr__job_reader *r)
+{
+    if (r->dispatcher != MR__UP || r->has_left)
+        return;
+    Mr__Wire__Leave leave = MR__WIRE__LEAVE__INIT;
+    leave.job_id = r->job_id;
+    leave.client_id = r->client_id;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_LEAVE;
+    m.leave = &leave;
+    r->out.to_dispatcher(r->ctx, &m);
+    r->has_left = true;
+}
+
+/* Acknowledgements are cumulative: what was sent counts as acknowledged. If it is lost with the
+ * connection, Join says it again. */
+static void note_said(mr__job_reader *r)
+{
+    for (size_t i = 0; i < r->n_streams; i++) {
+        mr__r_stream *s = &r->streams[i];
+        s->acknowledged = s->consumed;
+        s->end_said = s->ended && s->consumed == s->received;
+    }
+}
+
+static bool has_news(const mr__job_reader *r)
+{
+    for (size_t i = 0; i < r->n_streams; i++) {
+        const mr__r_stream *s = &r->streams[i];
+        bool end = s->ended && s->consumed == s->received && !s->end_said;
+        if (s->consumed != s->acknowledged || end)
+            return true;
+    }
+    return false;
+}
+
+/* To the worker at that address; NULL: to the dispatcher. */
+static void say_pulse(mr__job_reader *r, const char *address)
+{
+    Mr__Wire__Pulse p = MR__WIRE__PULSE__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
+    m.pulse = &p;
+    if (address)
+        r->out.to_worker(r->ctx, address, &m);
+    else
+        r->out.to_dispatcher(r->ctx, &m);
+}
+
+static void say_lost(mr__job_reader *r, mr__r_stream *s)
+{
+    Mr__Wire__Lost l = MR__WIRE__LOST__INIT;
+    l.job_id = r->job_id;
+    l.stream = s->index;
+    l.generation = s->generation;
+    l.missing = s->misses > 0 || s->elsewhere;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_LOST;
+    m.lost = &l;
+    r->out.to_dispatcher(r->ctx, &m);
+    s->lost_at = INT64_MAX;
+}
+
+/* ---- why nothing comes ---- */
+
+/* A client of a shared job has read all of its streams, and the job continues. */
+static bool is_left_out(const mr__job_reader *r)
+{
+    bool open = false;
+    for (size_t i = 0; i < r->n_streams; i++)
+        open |= !r->streams[i].ended;
+    return r->shared && r->admitted && !open;
+}
+
+/* A reason that can follow another message: "; no worker serves the job". "": not known. */
+static void why_nothing(const mr__job_reader *r, char *out, size_t size)
+{
+    bool served = false;
+    for (const mr__r_worker *w = r->workers; w; w = w->next)
+        served |= w->state == MR__UP;
+    const char *cause = r->why[0] ? ": " : "";
+    *out = '\0';
+    if (r->dispatcher != MR__UP)
+        snprintf(out, size, "; its dispatcher is not there%s%s", cause, r->why);
+    else if (is_left_out(r))
+        snprintf(out, size, "; other clients read all streams, or their workers are away");
+    else if (!served) /* Joined too comes when some worker knows the job */
+        snprintf(out, size, "; no worker%s serves the job",
+                 r->admitted && r->opts.local_workers ? " on this host" : "");
+}
+
+static void note_waits(const mr__job_reader *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_streams; i++)
+        n += !r->streams[i].ended && !r->streams[i].opened;
+    if (r->dispatcher != MR__UP)
+        mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "waiting for the dispatcher at %s%s%s",
+                 r->opts.dispatcher, r->why[0] ? ": " : "", r->why);
+    else
+        mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
+                 is_left_out(r)          ? "waiting for a stream of the job at %s: other clients "
+                                           "read all that there are, or their workers are away"
+                 : r->opts.local_workers ? "waiting for workers on this host of the service at %s"
+                                         : "waiting for workers of the service at %s",
+                 r->opts.dispatcher);
+    if (n)
+        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams are hosted by nobody that answers",
+                 n);
 }
 
 /* ---- workers ---- */
@@ -113,7 +447,7 @@ static void lose(mr__job_reader *r, mr__r_stream *s, int64_t now)
     s->lost_at = now + (s->backoff ? mr__jittered(&r->random, s->backoff) : 0);
     s->backoff = next_backoff(s->backoff);
     if (r->admitted && s->lost_at <= now)
-        mr__r_say_lost(r, s);
+        say_lost(r, s);
 }
 
 /* Lets connections go that no stream needs. */
@@ -141,10 +475,10 @@ static void drop_idle_workers(mr__job_reader *r)
 
 static void take_place(mr__job_reader *r, const Mr__Wire__Place *p, int64_t now)
 {
-    mr__r_stream *s = mr__r_stream_of(r, p->stream);
+    mr__r_stream *s = stream_of(r, p->stream);
     if (r->shared && s && !s->gone && p->generation > s->generation && p->elements > s->consumed)
-        mr__r_give_up(r, s); /* others read on in it meanwhile */
-    if (r->shared && (!s || s->gone) && !(s = mr__r_take_stream(r, s, p)))
+        give_up(r, s); /* others read on in it meanwhile */
+    if (r->shared && (!s || s->gone) && !(s = take_stream(r, s, p)))
         return;
     if (!s || p->generation < s->generation)
         return;
@@ -192,7 +526,7 @@ void mr__job_reader_dispatcher_opened(mr__job_reader *r, int64_t now)
     r->ever_connected = true;
     r->heard = now;
     r->tell_at = now + SECOND;
-    mr__r_join(r);
+    say_join(r);
 }
 
 static void retry_dispatcher(mr__job_reader *r, int64_t now)
@@ -208,7 +542,7 @@ static void retry_dispatcher(mr__job_reader *r, int64_t now)
 void mr__job_reader_dispatcher_closed(mr__job_reader *r, const mr_status *why, int64_t now)
 {
     if (why->code == MR_PERMISSION_DENIED || why->code == MR_FAILED_PRECONDITION) {
-        mr__r_fail(r, why);
+        fail(r, why);
         return;
     }
     snprintf(r->why, sizeof r->why, "%.250s", why->code == MR_END ? "" : why->message);
@@ -234,7 +568,7 @@ static mr_code make_streams(mr__job_reader *r, const Mr__Wire__Joined *j, mr_sta
         j->job->mode == MR__WIRE__MODE__DYNAMIC || j->job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
     uint64_t all = r->opts.most_bytes ? r->opts.most_bytes : MR__LEAST_BYTES;
     for (size_t i = 0; i < j->n_places; i++)
-        MR_TRY(mr__r_add_stream(r, j->places[i], st));
+        MR_TRY(add_stream(r, j->places[i], st));
     for (size_t i = 0; i < r->n_streams && !r->shared; i++)
         r->streams[i].window = all / r->n_streams + 1;
     return MR_OK;
@@ -256,14 +590,14 @@ static void take_joined(mr__job_reader *r, const Mr__Wire__Joined *j, int64_t no
     if (!r->is_joined) {
         r->is_joined = true;
         if (make_streams(r, j, &st) != MR_OK) {
-            mr__r_fail(r, &st);
+            fail(r, &st);
             return;
         }
         r->out.joined(r->ctx, j);
         for (size_t i = 0; i < r->n_streams; i++)
             if (r->streams[i].ended)
-                mr__r_deliver_end(r, &r->streams[i], r->streams[i].position,
-                                  r->streams[i].position_bytes);
+                deliver_end(r, &r->streams[i], r->streams[i].position,
+                            r->streams[i].position_bytes);
     }
     for (size_t i = 0; i < r->n_streams; i++)
         r->streams[i].seen = false;
@@ -271,11 +605,11 @@ static void take_joined(mr__job_reader *r, const Mr__Wire__Joined *j, int64_t no
         take_place(r, j->places[i], now);
     for (size_t i = 0; i < r->n_streams && r->shared; i++)
         if (!r->streams[i].seen && !r->streams[i].gone)
-            mr__r_give_up(r, &r->streams[i]);
+            give_up(r, &r->streams[i]);
     drop_idle_workers(r);
     if (r->flushing && !r->flush_request) {
-        mr__r_acknowledge(r);
-        mr__r_note_said(r);
+        say_acknowledge(r);
+        note_said(r);
     }
 }
 
@@ -302,7 +636,7 @@ static void take_failed(mr__job_reader *r, const mr_status *why, int64_t now)
     if (again && !r->refused_since)
         r->refused_since = now;
     if (!again || now - r->refused_since >= REFUSED_S * SECOND) {
-        mr__r_fail(r, why);
+        fail(r, why);
         return;
     }
     r->out.close_dispatcher(r->ctx);
@@ -323,8 +657,8 @@ void mr__job_reader_dispatcher_message(mr__job_reader *r, const mr__message *m, 
             take_place(r, m->placed->places[i], now);
         drop_idle_workers(r);
         if (r->flushing && r->admitted) { /* what was said of the older generation did not count */
-            mr__r_acknowledge(r);
-            mr__r_note_said(r);
+            say_acknowledge(r);
+            note_said(r);
         }
         break;
     case MR__WIRE__MESSAGE__BODY_FINISHED:
@@ -389,7 +723,7 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
         if (r->streams[i].worker == w && !r->streams[i].ended && r->streams[i].refused++)
             again = true;
     if (why->code == MR_PERMISSION_DENIED || again) { /* another token, or such a worker */
-        mr__r_fail(r, why);
+        fail(r, why);
         return;
     }
     for (size_t i = 0; i < r->n_streams; i++)
@@ -406,7 +740,7 @@ static void take_splits(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Stre
     mr_status st;
     bool more = false;
     size_t before = s->n_splits;
-    if (mr__r_add_splits(s, x->first, x->splits, x->n_splits, &more, &st) != MR_OK) {
+    if (add_splits(s, x->first, x->splits, x->n_splits, &more, &st) != MR_OK) {
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "%s", st.message);
         lose(r, s, now);
         return;
@@ -418,14 +752,14 @@ static void take_splits(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Stre
         return;
     }
     if (more)
-        mr__r_deliver_splits(r, s);
+        deliver_splits(r, s);
 }
 
 /* The stream that m is about, if it may still say anything. */
 static mr__r_stream *speaker(mr__job_reader *r, const char *address, uint64_t job, uint32_t index,
                              uint64_t generation)
 {
-    mr__r_stream *s = job == r->job_id ? mr__r_stream_of(r, index) : NULL;
+    mr__r_stream *s = job == r->job_id ? stream_of(r, index) : NULL;
     bool counts = s && s->opened && s->generation == generation && s->worker &&
                   strcmp(s->worker->address, address) == 0;
     return counts ? s : NULL;
@@ -492,7 +826,7 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
             }
             lose(r, s, now);
         } else if (e->fatal) {
-            mr__r_fail(r, &why);
+            fail(r, &why);
         } else if (e->first > s->received) {
             lose(r, s, now);
         } else if (e->first == s->received) {
@@ -527,12 +861,12 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
             lose(r, s, now);
             return;
         }
-        if (e->position.len && (s->end_position = mr__r_copy(e->position.data, e->position.len)))
+        if (e->position.len && (s->end_position = copy_bytes(e->position.data, e->position.len)))
             s->end_position_bytes = e->position.len;
         s->ended = true;
         s->opened = false;
         arrived(r, s, now);
-        mr__r_deliver_end(r, s, e->position.data, e->position.len);
+        deliver_end(r, s, e->position.data, e->position.len);
         drop_idle_workers(r);
     }
 }
@@ -585,12 +919,12 @@ void mr__job_reader_consumed(mr__job_reader *r, uint32_t index, uint64_t element
                              const void *position, size_t position_bytes, uint64_t skip,
                              size_t bytes, int64_t now)
 {
-    mr__r_stream *s = mr__r_stream_of(r, index);
+    mr__r_stream *s = stream_of(r, index);
     (void)now;
     if (!s || s->gone || elements > s->received)
         return;
     if (elements > s->consumed) {
-        uint8_t *copy = mr__r_copy(position, position_bytes);
+        uint8_t *copy = copy_bytes(position, position_bytes);
         if (copy) { /* without memory the older place stays, which is right too */
             mr_free(s->position);
             s->position = copy;
@@ -611,13 +945,13 @@ void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now)
     r->waits = waits;
     r->said_waits &= waits;
     /* Shared: that all is over is known when the dispatcher knows that every stream has ended. */
-    if (!waits || !r->shared || !r->admitted || r->is_over || r->flushing || !mr__r_has_news(r))
+    if (!waits || !r->shared || !r->admitted || r->is_over || r->flushing || !has_news(r))
         return;
     for (size_t i = 0; i < r->n_streams; i++)
         if (!r->streams[i].ended || r->streams[i].consumed != r->streams[i].received)
             return;
-    mr__r_acknowledge(r);
-    mr__r_note_said(r);
+    say_acknowledge(r);
+    note_said(r);
 }
 
 void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now)
@@ -630,8 +964,8 @@ void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now)
     r->flushing = true;
     r->flush_request = 0;
     if (r->admitted) {
-        mr__r_acknowledge(r);
-        mr__r_note_said(r);
+        say_acknowledge(r);
+        note_said(r);
         r->tell_at = now + SECOND;
     }
 }
@@ -646,7 +980,7 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
             mr_fail(&why, MR_UNAVAILABLE,
                     "no dispatcher answers at %s%s%s; start one, or mend the address",
                     r->opts.dispatcher, r->why[0] ? ": " : "", r->why);
-            mr__r_fail(r, &why);
+            fail(r, &why);
             return;
         }
         r->dispatcher = MR__CONNECTING;
@@ -658,11 +992,11 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
         r->out.close_dispatcher(r->ctx);
         retry_dispatcher(r, now);
     } else if (r->dispatcher == MR__UP && now >= r->tell_at) {
-        if (r->admitted && mr__r_has_news(r)) {
-            mr__r_acknowledge(r);
-            mr__r_note_said(r);
+        if (r->admitted && has_news(r)) {
+            say_acknowledge(r);
+            note_said(r);
         } else {
-            mr__r_pulse(r, NULL);
+            say_pulse(r, NULL);
         }
         r->tell_at = now + SECOND;
     }
@@ -679,7 +1013,7 @@ static void tick_workers(mr__job_reader *r, int64_t now)
             mr_fail(&why, MR_UNAVAILABLE, "it is silent");
             mr__job_reader_worker_closed(r, w->address, &why, now);
         } else if (w->state == MR__UP && due) {
-            mr__r_pulse(r, w->address);
+            say_pulse(r, w->address);
         }
     }
     if (due)
@@ -693,7 +1027,7 @@ static int64_t stalls_at(const mr__job_reader *r)
     int64_t most = r->opts.stall_timeout_ns;
     if (!most)
         return INT64_MAX;
-    if (mr__r_is_left_out(r) && most < LEFT_OUT_S * SECOND)
+    if (is_left_out(r) && most < LEFT_OUT_S * SECOND)
         most = LEFT_OUT_S * SECOND;
     return r->waits_since + most;
 }
@@ -705,12 +1039,12 @@ static void tick_waiting(mr__job_reader *r, int64_t now)
         return;
     if (now >= stalls_at(r)) {
         char cause[512];
-        mr__r_why_nothing(r, cause, sizeof cause);
+        why_nothing(r, cause, sizeof cause);
         mr_fail(&why, MR_UNAVAILABLE, "nothing came from the service at %s for %.1f s%s",
                 r->opts.dispatcher, (double)(now - r->waits_since) * 1e-9, cause);
-        mr__r_fail(r, &why);
+        fail(r, &why);
     } else if (!r->said_waits && now - r->waits_since >= SAY_AFTER_S * SECOND) {
-        mr__r_note_waits(r);
+        note_waits(r);
         r->said_waits = true;
     }
 }
@@ -728,7 +1062,7 @@ int64_t mr__job_reader_tick(mr__job_reader *r, int64_t now)
         if (!s->lost || s->lost_at == INT64_MAX || !r->admitted)
             continue;
         if (now >= s->lost_at)
-            mr__r_say_lost(r, s);
+            say_lost(r, s);
         else if (s->lost_at < next)
             next = s->lost_at;
     }

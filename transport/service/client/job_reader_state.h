@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
 #define MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
-/* Inside of a client's reader: job_reader.c takes events, job_reader_say.c makes what it tells the
- * dispatcher and, of waiting, its user. Private to service/. */
+/* The data of a client's reader. Private to job_reader.c and the simulation, which prints it. */
 #include "pipeline/memory/id_map.h"
 #include "transport/service/client/job_reader.h"
 
@@ -77,38 +76,4 @@ struct mr__job_reader {
     int64_t waits_since;
 };
 
-void mr__r_fail(mr__job_reader *r, const mr_status *why);
-
-/* ---- job_reader_streams.c ---- */
-/* A copy that is there also where n is 0; NULL: no memory. */
-uint8_t *mr__r_copy(const void *p, size_t n);
-mr_code mr__r_add_stream(mr__job_reader *r, const Mr__Wire__Place *p, mr_status *st) MR_NODISCARD;
-void mr__r_deliver_end(mr__job_reader *r, const mr__r_stream *s, const void *position, size_t n);
-/* dynamic: s has these splits from number `first` on. *more: some were not known.
- * errors   MR_DATA_LOSS: there is a gap, or others were known; MR_RESOURCE_EXHAUSTED */
-mr_code mr__r_add_splits(mr__r_stream *s, uint64_t first, const uint64_t *v, size_t n, bool *more,
-                         mr_status *st) MR_NODISCARD;
-/* The driver learns of them. */
-void mr__r_deliver_splits(mr__job_reader *r, const mr__r_stream *s);
-/* Shared: another client reads s from now on. */
-void mr__r_give_up(mr__job_reader *r, mr__r_stream *s);
-/* Shared: p is of a stream that is this client's from now on, or (s) again. NULL: no memory. */
-mr__r_stream *mr__r_take_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Place *p);
-/* The stream of that number; NULL: not this client's. */
-mr__r_stream *mr__r_stream_of(mr__job_reader *r, uint32_t index);
-void mr__r_join(mr__job_reader *r);
-void mr__r_acknowledge(mr__job_reader *r);
-/* Acknowledgements are cumulative: what was sent counts as said; what is lost with a connection is
- * said again by Join. */
-void mr__r_note_said(mr__job_reader *r);
-bool mr__r_has_news(const mr__job_reader *r);
-/* To the worker at address; NULL: to the dispatcher. */
-void mr__r_pulse(mr__job_reader *r, const char *address);
-void mr__r_say_lost(mr__job_reader *r, mr__r_stream *s);
-/* A client of a shared job has read all of its streams, and the job goes on. */
-bool mr__r_is_left_out(const mr__job_reader *r);
-/* Why nothing comes, to follow another message: "; no worker serves the job". "": not known. */
-void mr__r_why_nothing(const mr__job_reader *r, char *out, size_t size);
-/* Notes what is waited for. */
-void mr__r_note_waits(const mr__job_reader *r);
 #endif

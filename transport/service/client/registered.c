@@ -17,21 +17,17 @@ typedef struct known {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static known *all;
 
-static mr_code ask(const mr__distribute_params *p, mr_dataset **out, mr_status *st)
+static mr_code ask(const char *service, const char *id, double timeout, mr_dataset **out,
+                   mr_status *st)
 {
-    mr__ask_opts opts = {.dispatcher = p->service,
-                         .timeout_ns = (int64_t)(p->o.connect_timeout * 1e9)};
+    mr__request_opts opts = {.dispatcher = service, .timeout_ns = (int64_t)(timeout * 1e9)};
     Mr__Wire__Ask question = MR__WIRE__ASK__INIT;
     mr__message *m;
-    if (mr__distribute_is_local(p))
-        return mr_fail(
-            st, MR_INVALID_ARGUMENT,
-            "no datasets are registered in this process; give HOST:PORT of a dispatcher");
     question.request = 1;
     question.what = (char *)(uintptr_t) "dataset";
-    question.name = p->dataset_id;
+    question.name = (char *)(uintptr_t)id;
     MR_TRY(mr__token_read(NULL, &opts.token, st));
-    mr_code rc = mr__ask(&opts, &question, &m, st);
+    mr_code rc = mr__request(&opts, &question, &m, st);
     mr__token_free(&opts.token);
     MR_TRY(rc);
     rc = mr_dataset_from_proto(m->report->graph.data, m->report->graph.len, out, st);
@@ -39,19 +35,20 @@ static mr_code ask(const mr__distribute_params *p, mr_dataset **out, mr_status *
     return rc;
 }
 
-static mr_code find(const mr__distribute_params *p, mr_dataset **out, mr_status *st)
+static mr_code find(const char *service, const char *id, double timeout, mr_dataset **out,
+                    mr_status *st)
 {
     for (known *k = all; k; k = k->next)
-        if (strcmp(k->service, p->service) == 0 && strcmp(k->id, p->dataset_id) == 0) {
+        if (strcmp(k->service, service) == 0 && strcmp(k->id, id) == 0) {
             *out = k->ds;
             return MR_OK;
         }
     known *k = mr_calloc(1, sizeof *k);
     mr_code rc = MR_OK;
-    if (!k || !(k->service = mr_strdup(p->service)) || !(k->id = mr_strdup(p->dataset_id)))
+    if (!k || !(k->service = mr_strdup(service)) || !(k->id = mr_strdup(id)))
         rc = mr_fail_memory(st, sizeof *k, "a dataset");
     if (rc == MR_OK)
-        rc = ask(p, &k->ds, st);
+        rc = ask(service, id, timeout, &k->ds, st);
     if (rc != MR_OK) {
         mr_free(k ? k->service : NULL);
         mr_free(k ? k->id : NULL);
@@ -64,10 +61,11 @@ static mr_code find(const mr__distribute_params *p, mr_dataset **out, mr_status 
     return MR_OK;
 }
 
-mr_code mr__registered_dataset(const mr__distribute_params *p, mr_dataset **out, mr_status *st)
+mr_code mr__registered_dataset(const char *service, const char *id, double timeout,
+                               mr_dataset **out, mr_status *st)
 {
     pthread_mutex_lock(&lock);
-    mr_code rc = find(p, out, st);
+    mr_code rc = find(service, id, timeout, out, st);
     pthread_mutex_unlock(&lock);
     return rc;
 }

@@ -1,36 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dispatcher's messages, and what time brings. */
+/* The dispatcher's messages and timers. */
 #include "transport/service/dispatcher/dispatcher.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/splitmix.h"
 #include "transport/service/dispatcher/dispatcher_state.h"
-
-/* splitmix64: never 0, which means no number. */
-uint64_t mr__d_random(mr__dispatcher *d)
-{
-    uint64_t x;
-    do
-        x = mr__splitmix(d->random += MR__GOLDEN);
-    while (x == 0);
-    return x;
-}
-
-void mr__d_note(mr__dispatcher *d, mr_log_level level, const char *fmt, ...)
-{
-    char line[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    mr__recent_add(&d->recent, level, line, d->now);
-    d->out.note(d->ctx, level, line);
-}
 
 mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts,
                            const mr__dispatcher_out *to, void *ctx, mr_status *st)
@@ -89,23 +64,6 @@ void mr__dispatcher_free(mr__dispatcher *d)
     mr_free(d->listed);
     mr__id_map_reset(&d->jobs_by_id);
     mr_free(d);
-}
-
-/* ---- answers ---- */
-
-void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64_t job_id,
-                const mr_status *why)
-{
-    Mr__Wire__Status status;
-    mr__status_to_wire(why, &status);
-    Mr__Wire__Failed failed = MR__WIRE__FAILED__INIT;
-    failed.request = request;
-    failed.job_id = job_id;
-    failed.status = &status;
-    mr__message m = MR__WIRE__MESSAGE__INIT;
-    m.body_case = MR__WIRE__MESSAGE__BODY_FAILED;
-    m.failed = &failed;
-    d->out.send(d->ctx, connection, &m, 0);
 }
 
 /* ---- what clients say while they read ---- */
@@ -196,6 +154,22 @@ static void take_lost(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wi
 
 /* ---- events ---- */
 
+/* What the handlers of a message or a timer left to do. The order counts: streams that exist are
+ * assigned before new ones are made for a worker that registered. */
+static void settle(mr__dispatcher *d, int64_t now)
+{
+    mr__d_worker *newcomer = d->newcomer;
+    if (d->wants_lists)
+        mr__d_ask_for_lists(d);
+    for (mr__d_job *j = newcomer ? d->jobs : NULL; j; j = j->next)
+        mr__d_await_former(d, j, false, now);
+    mr__d_assign_all(d);
+    for (mr__d_job *j = newcomer ? d->jobs : NULL; j; j = j->next)
+        mr__d_make_streams(d, j, newcomer);
+    d->wants_lists = false;
+    d->newcomer = NULL;
+}
+
 void mr__dispatcher_opened(mr__dispatcher *d, uint64_t connection, Mr__Wire__Role role,
                            const char *host, uint32_t process, int64_t now)
 {
@@ -264,6 +238,7 @@ void mr__dispatcher_message(mr__dispatcher *d, uint64_t connection, const mr__me
         mr__dispatcher_closed(d, connection, now);
     }
     }
+    settle(d, now);
 }
 
 void mr__dispatcher_closed(mr__dispatcher *d, uint64_t connection, int64_t now)
@@ -292,6 +267,7 @@ void mr__dispatcher_closed(mr__dispatcher *d, uint64_t connection, int64_t now)
             mr_free(w);
         }
     free_connection(x);
+    settle(d, now);
 }
 
 void mr__dispatcher_disk(mr__dispatcher *d, bool full, int64_t now)
@@ -529,6 +505,6 @@ int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now)
             w->back_until = 0;
     mr__d_measure(d, now);
     mr__d_tick_awaiting(d, now);
-    mr__d_assign_all(d);
+    settle(d, now);
     return d->workers || d->jobs ? now + MR__SECOND : INT64_MAX;
 }

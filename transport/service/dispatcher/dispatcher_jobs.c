@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs: making them, recording them, and what peers learn of their streams. */
+/* Jobs, their streams and clients: making and freeing them, recording them in the account, and
+ * telling peers about them. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +9,8 @@
 
 #include "pipeline/memory/alloc.h"
 #include "transport/service/dispatcher/dispatcher_state.h"
+
+/* ---- jobs ---- */
 
 const char *mr__d_title(const mr__d_job *j)
 {
@@ -74,24 +77,6 @@ mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr
     return MR_OK;
 }
 
-void mr__d_stream_free(mr__d_stream *s)
-{
-    mr__d_set_reader(s, NULL);
-    mr__d_put(s, NULL);
-    if (s->home) {
-        if (s->own_prev)
-            s->own_prev->own_next = s->own_next;
-        else
-            s->home->own = s->own_next;
-        if (s->own_next)
-            s->own_next->own_prev = s->own_prev;
-    }
-    mr_free(s->position);
-    mr_free(s->awaited);
-    mr_free(s->splits);
-    mr_free(s);
-}
-
 void mr__d_job_free(mr__dispatcher *d, mr__d_job *j)
 {
     mr__id_map_remove(&d->jobs_by_id, j->id);
@@ -127,6 +112,59 @@ void mr__d_job_free(mr__dispatcher *d, mr__d_job *j)
     mr_free(j);
 }
 
+uint64_t mr__d_record_job(mr__dispatcher *d, const mr__d_job *j)
+{
+    Mr__Wire__Job spec = *j->spec;
+    spec.rebuilding = j->rebuilding;
+    spec.former = j->former;
+    spec.awaits = j->awaits;
+    mr__record r = {.kind = MR__RECORD_JOB, .job_id = j->id, .name = j->name, .job = &spec};
+    return d->out.record(d->ctx, &r);
+}
+
+uint64_t mr__d_forget_job(mr__dispatcher *d, mr__d_job *j)
+{
+    mr__record r = {.kind = MR__RECORD_FORGET, .job_id = j->id};
+    uint64_t number = d->out.record(d->ctx, &r);
+    mr__d_job_free(d, j);
+    return number;
+}
+
+/* ---- streams ---- */
+
+mr_code mr__d_stream_new(mr__d_job *j, mr__d_stream **out, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&j->streams, &j->streams_capacity, j->n_streams + (size_t)1,
+                   sizeof *j->streams, MR__MOST_STREAMS, "a job's streams", st));
+    mr__d_stream *s = mr_calloc(1, sizeof *s);
+    if (!s)
+        return mr_fail_memory(st, sizeof *s, "a stream");
+    s->job = j;
+    s->index = j->n_streams;
+    s->generation = j->generation;
+    j->streams[j->n_streams++] = s;
+    *out = s;
+    return MR_OK;
+}
+
+void mr__d_stream_free(mr__d_stream *s)
+{
+    mr__d_set_reader(s, NULL);
+    mr__d_put(s, NULL);
+    if (s->home) {
+        if (s->own_prev)
+            s->own_prev->own_next = s->own_next;
+        else
+            s->home->own = s->own_next;
+        if (s->own_next)
+            s->own_next->own_prev = s->own_prev;
+    }
+    mr_free(s->position);
+    mr_free(s->awaited);
+    mr_free(s->splits);
+    mr_free(s);
+}
+
 mr_code mr__d_job_streams(mr__d_job *j, mr_status *st)
 {
     mr__d_stream *s;
@@ -158,6 +196,25 @@ mr_code mr__d_stream_set(mr__d_stream *s, const Mr__Wire__Place *place, mr_statu
     return MR_OK;
 }
 
+mr_code mr__d_add_split(mr__d_stream *s, uint64_t split, mr_status *st)
+{
+    MR_TRY(mr_grow((void **)&s->splits, &s->splits_capacity, s->n_splits + 1, sizeof *s->splits,
+                   SIZE_MAX / 16, "a stream's splits", st));
+    s->splits[s->n_splits++] = split;
+    if (split >= s->job->next_split)
+        s->job->next_split = split + 1;
+    return MR_OK;
+}
+
+mr_code mr__d_record_split(mr__dispatcher *d, mr__d_stream *s, uint64_t split, mr_status *st)
+{
+    mr__d_job *j = s->job;
+    MR_TRY(mr__d_add_split(s, split, st));
+    mr__record r = {.kind = MR__RECORD_SPLIT, .job_id = j->id, .stream = s->index, .split = split};
+    j->split_recorded = d->out.record(d->ctx, &r);
+    return MR_OK;
+}
+
 Mr__Wire__Place mr__d_place(const mr__d_stream *s)
 {
     Mr__Wire__Place p = MR__WIRE__PLACE__INIT;
@@ -174,14 +231,12 @@ Mr__Wire__Place mr__d_place(const mr__d_stream *s)
     return p;
 }
 
-uint64_t mr__d_record_job(mr__dispatcher *d, const mr__d_job *j)
+Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s)
 {
-    Mr__Wire__Job spec = *j->spec;
-    spec.rebuilding = j->rebuilding;
-    spec.former = j->former;
-    spec.awaits = j->awaits;
-    mr__record r = {.kind = MR__RECORD_JOB, .job_id = j->id, .name = j->name, .job = &spec};
-    return d->out.record(d->ctx, &r);
+    Mr__Wire__Place place = mr__d_place(s);
+    place.n_splits = s->n_splits;
+    place.splits = s->splits;
+    return place;
 }
 
 uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s)
@@ -190,8 +245,6 @@ uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s)
     mr__record r = {.kind = MR__RECORD_STREAM, .job_id = s->job->id, .place = &place};
     return s->job->recorded = d->out.record(d->ctx, &r);
 }
-
-/* ---- who hosts what ---- */
 
 void mr__d_put(mr__d_stream *s, mr__d_worker *w)
 {
@@ -218,11 +271,37 @@ void mr__d_put(mr__d_stream *s, mr__d_worker *w)
     mr__d_review(s);
 }
 
+void mr__d_set_home(mr__d_stream *s, mr__d_worker *w)
+{
+    if (s->home == w)
+        return;
+    s->home = w;
+    s->own_next = w->own;
+    if (w->own)
+        w->own->own_prev = s;
+    w->own = s;
+    mr__d_review(s);
+}
+
+void mr__d_set_reader(mr__d_stream *s, mr__d_client *c)
+{
+    if (s->reader)
+        s->reader->n_streams--;
+    s->reader = c;
+    if (c) {
+        c->n_streams++;
+        s->owner = c->id;
+    }
+    mr__d_review(s);
+}
+
 bool mr__d_reads(const mr__d_client *c, const mr__d_stream *s)
 {
     uint32_t consumers = s->job->spec->consumers;
     return consumers == 0 || s->index % consumers == c->consumer;
 }
+
+/* ---- messages to peers ---- */
 
 void mr__d_tell_reader(mr__dispatcher *d, const mr__d_stream *s, uint64_t after)
 {
@@ -305,21 +384,6 @@ void mr__d_take_off(mr__dispatcher *d, mr__d_stream *s)
     mr__d_put(s, NULL);
 }
 
-void mr__d_move_all(mr__dispatcher *d, mr__d_worker *w)
-{
-    while (w->streams) {
-        mr__d_stream *s = w->streams;
-        if (s->reader) {
-            mr__d_assign(d, s, w);
-            if (s->worker == w) /* a connection that is gone cannot be it */
-                mr__d_put(s, NULL);
-        } else {
-            mr__d_take_off(d, s);
-        }
-    }
-}
-
-/* What nobody reads any more is not hosted. */
 void mr__d_release_streams(mr__dispatcher *d, mr__d_job *j)
 {
     for (uint32_t i = 0; i < j->n_streams; i++) {
@@ -327,12 +391,4 @@ void mr__d_release_streams(mr__dispatcher *d, mr__d_job *j)
         if (s->worker && !s->reader)
             mr__d_take_off(d, s);
     }
-}
-
-uint64_t mr__d_forget_job(mr__dispatcher *d, mr__d_job *j)
-{
-    mr__record r = {.kind = MR__RECORD_FORGET, .job_id = j->id};
-    uint64_t number = d->out.record(d->ctx, &r);
-    mr__d_job_free(d, j);
-    return number;
 }

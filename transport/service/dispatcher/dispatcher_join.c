@@ -87,12 +87,6 @@ static mr_code check_same_job(const mr__d_job *j, const Mr__Wire__Join *join, mr
     return MR_OK;
 }
 
-bool mr__d_finished(const mr__d_job *j)
-{
-    return j->prepared && !j->rebuilding && !j->awaits && j->n_streams &&
-           j->n_ended == j->n_streams;
-}
-
 /* Something of this consumer's was acknowledged. */
 static bool progressed(const mr__d_job *j, uint32_t consumer)
 {
@@ -471,6 +465,8 @@ static void admit(mr__dispatcher *d, mr__d_job *j, mr__d_connection *x, const Mr
         mr__d_tell_finished(d, j, news ? NULL : c, j->recorded);
 }
 
+/* ---- preparing a job ---- */
+
 void mr__d_refuse_waiting(mr__dispatcher *d, mr__d_job *j, const mr_status *why)
 {
     while (j->waiting) {
@@ -514,8 +510,8 @@ static mr_code cut(mr__dispatcher *d, mr__d_job *j, mr_status *st)
     return MR_OK;
 }
 
-/* The job's lists are final: cuts it, and lets in who waits. */
-void mr__d_prepare(mr__dispatcher *d, mr__d_job *j, int64_t now)
+/* The job's lists are final: cuts it, and lets the waiting clients in. */
+static void prepare(mr__dispatcher *d, mr__d_job *j, int64_t now)
 {
     mr_status st;
     if (cut(d, j, &st) != MR_OK) {
@@ -545,7 +541,7 @@ void mr__d_prepare(mr__dispatcher *d, mr__d_job *j, int64_t now)
     }
 }
 
-void mr__d_ask_for_lists(mr__dispatcher *d, mr__d_job *j)
+static void ask_for_lists(mr__dispatcher *d, mr__d_job *j)
 {
     if (j->prepared || j->matching || j->spec->has_lists)
         return;
@@ -562,6 +558,54 @@ void mr__d_ask_for_lists(mr__dispatcher *d, mr__d_job *j)
         d->out.send(d->ctx, w->connection, &m, 0);
         return;
     }
+}
+
+void mr__d_ask_for_lists(mr__dispatcher *d)
+{
+    for (mr__d_job *j = d->jobs; j; j = j->next)
+        ask_for_lists(d, j);
+}
+
+void mr__d_take_lists(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Lists *lists,
+                      int64_t now)
+{
+    mr__d_job *j = mr__id_map_get(&d->jobs_by_id, lists->job_id);
+    mr_status st;
+    if (!j || j->matching != x->id || j->prepared)
+        return;
+    j->matching = 0;
+    if (lists->status) {
+        mr__status_from_wire(lists->status, &st);
+        mr__d_refuse_waiting(d, j, &st);
+        mr__d_job_free(d, j);
+        return;
+    }
+    /* The whole job once more with the lists in it: one message is the job. */
+    Mr__Wire__Job with = *j->spec;
+    with.n_lists = lists->n_lists;
+    with.lists = lists->lists;
+    with.has_lists = true;
+    if (with.mode == MR__WIRE__MODE__DYNAMIC)
+        with.splits = lists->splits;
+    else if (!with.streams)
+        with.streams = lists->streams;
+    size_t n = mr__wire__job__get_packed_size(&with);
+    void *bytes = mr_malloc(n ? n : 1);
+    Mr__Wire__Job *spec = NULL;
+    mr_code rc = bytes ? MR_OK : mr_fail_memory(&st, n, "a job's lists");
+    if (rc == MR_OK) {
+        mr__wire__job__pack(&with, bytes);
+        rc = mr__wire_unpack(&mr__wire__job__descriptor, bytes, n, &spec, &st);
+    }
+    mr_free(bytes);
+    if (rc != MR_OK) {
+        mr__d_refuse_waiting(d, j, &st);
+        mr__d_job_free(d, j);
+        return;
+    }
+    mr__wire_free(j->spec);
+    j->spec = spec;
+    prepare(d, j, now);
 }
 
 static mr_code wait_in_line(mr__d_job *j, const mr__d_connection *x, const Mr__Wire__Join *join,
@@ -619,12 +663,6 @@ static mr_code make_job(mr__dispatcher *d, const Mr__Wire__Join *join, mr__d_job
     return mr__d_job_new(d, id ? id : mr__d_random(d), join->name, &spec, out, st);
 }
 
-mr_code mr__d_disk_full(mr_status *st)
-{
-    return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                   "the dispatcher cannot write its account; free space under its --state");
-}
-
 void mr__d_take_join(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Join *join,
                      int64_t now)
 {
@@ -644,8 +682,8 @@ void mr__d_take_join(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Joi
     } else if (j->prepared) {
         admit(d, j, x, join, now);
     } else if (j->spec->has_lists) {
-        mr__d_prepare(d, j, now);
+        prepare(d, j, now);
     } else {
-        mr__d_ask_for_lists(d, j);
+        ask_for_lists(d, j);
     }
 }

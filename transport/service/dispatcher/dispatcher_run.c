@@ -27,7 +27,7 @@ typedef struct guest {
 } guest;
 
 struct mr__dispatcher_run {
-    mr__server s; /* first */
+    mr__daemon base; /* first */
     mr__dispatcher_run_opts o;
     mr__dispatcher *d;
     mr__account *account; /* NULL: in memory */
@@ -37,12 +37,12 @@ struct mr__dispatcher_run {
 
 static int64_t now_of(const mr__dispatcher_run *r)
 {
-    return mr__loop_now(r->s.loop);
+    return mr__loop_now(r->base.loop);
 }
 
 static mr__dispatcher_run *run_of(const guest *g)
 {
-    return (mr__dispatcher_run *)g->g.server;
+    return (mr__dispatcher_run *)g->g.daemon;
 }
 
 static guest *next_of(const guest *g)
@@ -52,7 +52,7 @@ static guest *next_of(const guest *g)
 
 static guest *first_of(const mr__dispatcher_run *r)
 {
-    return (guest *)r->s.newest;
+    return (guest *)r->base.newest;
 }
 
 /* ---- time ---- */
@@ -60,14 +60,14 @@ static guest *first_of(const mr__dispatcher_run *r)
 static void set_tick(mr__dispatcher_run *r, int64_t at)
 {
     mr_status st;
-    if (at != INT64_MAX && mr__timer_set(r->s.loop, &r->tick, at, &st) != MR_OK)
-        mr__server_fail(&r->s, &st);
+    if (at != INT64_MAX && mr__timer_set(r->base.loop, &r->tick, at, &st) != MR_OK)
+        mr__daemon_fail(&r->base, &st);
 }
 
 static void ticked(mr__timer *t)
 {
     mr__dispatcher_run *r = (mr__dispatcher_run *)((char *)t - offsetof(mr__dispatcher_run, tick));
-    if (!r->s.is_draining)
+    if (!r->base.is_draining)
         set_tick(r, mr__dispatcher_tick(r->d, now_of(r)));
 }
 
@@ -148,7 +148,7 @@ static void send_held(guest *g)
 static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t after)
 {
     mr__dispatcher_run *r = ctx;
-    guest *g = (guest *)mr__server_guest(&r->s, to);
+    guest *g = (guest *)mr__daemon_guest(&r->base, to);
     mr_status st;
     void *frame;
     size_t bytes;
@@ -165,7 +165,7 @@ static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t afte
 static void out_close(void *ctx, uint64_t connection, const mr_status *why)
 {
     mr__dispatcher_run *r = ctx;
-    guest *g = (guest *)mr__server_guest(&r->s, connection);
+    guest *g = (guest *)mr__daemon_guest(&r->base, connection);
     if (!g)
         return;
     g->g.is_known = false;
@@ -204,11 +204,11 @@ static void account_disk(void *ctx, const mr_status *why, bool lost)
         mr_status_format(why, text, sizeof text);
         mr_log(MR_LOG_ERROR, "the account: %s", text);
     }
-    if (r->s.is_draining)
+    if (r->base.is_draining)
         return;
     mr__dispatcher_disk(r->d, why != NULL, now_of(r));
     if (lost)
-        mr__server_fail(&r->s, why);
+        mr__daemon_fail(&r->base, why);
 }
 
 static mr_code load_record(void *ctx, const mr__record *record, mr_status *st)
@@ -220,7 +220,7 @@ static mr_code load_record(void *ctx, const mr__record *record, mr_status *st)
 static mr_code open_account(mr__dispatcher_run *r, mr_status *st)
 {
     mr__account_opts opts = {.directory = r->o.state,
-                             .loop = r->s.loop,
+                             .loop = r->base.loop,
                              .durable = account_durable,
                              .disk = account_disk,
                              .ctx = r};
@@ -235,7 +235,7 @@ static mr_code open_account(mr__dispatcher_run *r, mr_status *st)
 
 static void ready(mr__guest *g)
 {
-    mr__dispatcher_run *r = (mr__dispatcher_run *)g->server;
+    mr__dispatcher_run *r = (mr__dispatcher_run *)g->daemon;
     mr__dispatcher_opened(r->d, g->id, g->c.handshake.peer_role, g->c.handshake.host,
                           g->c.handshake.process, now_of(r));
 }
@@ -246,7 +246,7 @@ static void wait_for_reader(guest *g, int64_t at)
 {
     mr_status st;
     mr__dispatcher_run *r = run_of(g);
-    if (mr__timer_set(r->s.loop, &r->listen_on, at, &st) != MR_OK) {
+    if (mr__timer_set(r->base.loop, &r->listen_on, at, &st) != MR_OK) {
         give_up(g, &st);
         return;
     }
@@ -272,7 +272,7 @@ static void listen_on(mr__timer *t)
 
 static void message(mr__guest *g, const mr__message *m)
 {
-    mr__dispatcher_run *r = (mr__dispatcher_run *)g->server;
+    mr__dispatcher_run *r = (mr__dispatcher_run *)g->daemon;
     mr__dispatcher_message(r->d, g->id, m, now_of(r));
     if (m->body_case == MR__WIRE__MESSAGE__BODY_ASK && !g->c.closing)
         wait_for_reader((guest *)g, now_of(r));
@@ -281,7 +281,7 @@ static void message(mr__guest *g, const mr__message *m)
 
 static void closed(mr__guest *g, bool tell)
 {
-    mr__dispatcher_run *r = (mr__dispatcher_run *)g->server;
+    mr__dispatcher_run *r = (mr__dispatcher_run *)g->daemon;
     if (tell) {
         mr__dispatcher_closed(r->d, g->id, now_of(r));
         wind_up(r);
@@ -290,7 +290,7 @@ static void closed(mr__guest *g, bool tell)
 }
 
 /* What was said is made durable, and what waited for it is sent. */
-static void drain(mr__server *s)
+static void drain(mr__daemon *s)
 {
     mr__dispatcher_run *r = (mr__dispatcher_run *)s;
     mr_status st;
@@ -298,7 +298,7 @@ static void drain(mr__server *s)
     if (r->o.draining)
         r->o.draining(r->o.ctx);
     if (r->account && mr__account_finish(r->account, &durable, &st) != MR_OK)
-        mr__server_fail(s, &st);
+        mr__daemon_fail(s, &st);
     if (durable > r->durable)
         account_durable(r, durable);
     for (guest *g = first_of(r); g; g = next_of(g))
@@ -320,20 +320,20 @@ static mr_code open_all(mr__dispatcher_run *r, mr_status *st)
                                 .state = r->o.state ? r->o.state : "memory",
                                 .workers = r->o.workers,
                                 .n_workers = r->o.n_workers};
-    MR_TRY(mr__server_open(&r->s, r->o.loop, st));
+    MR_TRY(mr__daemon_open(&r->base, r->o.loop, st));
     if (mr__sys->getrandom(&opts.seed, sizeof opts.seed, 0) != (ssize_t)sizeof opts.seed)
         return mr_fail(st, MR_INTERNAL, "no random bytes for the numbers of jobs");
     MR_TRY(mr__dispatcher_new(&r->d, &opts, &out, r, st));
     MR_TRY(open_account(r, st));
-    MR_TRY(mr__server_listen(&r->s, r->o.listen, st));
-    const char *address = r->s.listener.address.text;
-    if (!r->o.token.data && !mr__address_is_loopback(&r->s.listener.address))
+    MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));
+    const char *address = r->base.listener.address.text;
+    if (!r->o.token.data && !mr__address_is_loopback(&r->base.listener.address))
         mr_log(MR_LOG_WARNING,
-               "%s is open to other hosts and needs no token; give --token-file to ask for one",
+               "%s is open to other hosts and requires no token; set a token file (--token-file)",
                address);
-    MR_TRY(mr__server_show(&r->s, r->o.status, "dispatcher", address, mr__dispatcher_view, report,
-                           r, st));
-    MR_TRY(mr__server_heed(&r->s, r->o.cancel, st));
+    MR_TRY(mr__daemon_show(&r->base, r->o.status, "dispatcher", address, mr__dispatcher_view,
+                           report, r, st));
+    MR_TRY(mr__daemon_heed(&r->base, r->o.cancel, st));
     r->listen_on.fire = listen_on;
     r->tick.fire = ticked;
     set_tick(r, mr__dispatcher_tick(r->d, now_of(r)));
@@ -347,13 +347,13 @@ mr_code mr__dispatcher_run_open(mr__dispatcher_run **result, const mr__dispatche
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a dispatcher");
     r->o = *opts;
-    r->s = (mr__server){.guest_bytes = sizeof(guest),
-                        .role = MR__WIRE__ROLE__DISPATCHER,
-                        .token = opts->token,
-                        .ready = ready,
-                        .message = message,
-                        .closed = closed,
-                        .drain = drain};
+    r->base = (mr__daemon){.guest_bytes = sizeof(guest),
+                           .role = MR__WIRE__ROLE__DISPATCHER,
+                           .token = opts->token,
+                           .ready = ready,
+                           .message = message,
+                           .closed = closed,
+                           .drain = drain};
     mr_code rc = open_all(r, st);
     if (rc != MR_OK) {
         mr__dispatcher_run_close(r);
@@ -365,17 +365,17 @@ mr_code mr__dispatcher_run_open(mr__dispatcher_run **result, const mr__dispatche
 
 const char *mr__dispatcher_run_address(const mr__dispatcher_run *r)
 {
-    return r->s.listener.address.text;
+    return r->base.listener.address.text;
 }
 
 const char *mr__dispatcher_run_status_address(const mr__dispatcher_run *r)
 {
-    return r->s.page ? mr__status_page_address(r->s.page) : NULL;
+    return r->base.page ? mr__status_page_address(r->base.page) : NULL;
 }
 
 mr_code mr__dispatcher_run_serve(mr__dispatcher_run *r, mr_status *st)
 {
-    return mr__server_serve(&r->s, st);
+    return mr__daemon_serve(&r->base, st);
 }
 
 void mr__dispatcher_run_close(mr__dispatcher_run *r)
@@ -383,15 +383,15 @@ void mr__dispatcher_run_close(mr__dispatcher_run *r)
     mr_status st;
     if (!r)
         return;
-    bool is_closed = mr__server_stop(&r->s);
+    bool is_closed = mr__daemon_stop(&r->base);
     if (r->account && mr__account_finish(r->account, NULL, &st) != MR_OK)
         mr_log(MR_LOG_ERROR, "the account: %s", st.message);
     mr__account_free(r->account);
     mr__dispatcher_free(r->d);
-    if (r->s.loop) {
-        mr__timer_clear(r->s.loop, &r->tick);
-        mr__timer_clear(r->s.loop, &r->listen_on);
+    if (r->base.loop) {
+        mr__timer_clear(r->base.loop, &r->tick);
+        mr__timer_clear(r->base.loop, &r->listen_on);
     }
-    mr__server_end(&r->s, is_closed);
+    mr__daemon_end(&r->base, is_closed);
     mr_free(r);
 }

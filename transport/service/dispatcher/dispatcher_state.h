@@ -1,9 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_DISPATCHER_STATE_H
 #define MR_TRANSPORT_SERVICE_DISPATCHER_STATE_H
-/* Inside of the dispatcher: dispatcher.c takes the messages, dispatcher_jobs.c keeps jobs,
- * dispatcher_streams.c gives their streams to workers and readers, dispatcher_report.c describes
- * all. Private to service/. */
+/* The dispatcher's data, and what its files call of each other. The files are a stack: each calls
+ * those above its line only.
+ *
+ *     dispatcher_state.c    log, random numbers, refusals
+ *     dispatcher_queues.c   workers by load; streams that need a worker
+ *     dispatcher_jobs.c     jobs, streams and clients: records, and messages about them
+ *     dispatcher_streams.c  which worker hosts a stream, and which client reads it
+ *     dispatcher_workers.c  workers that register, drain and leave
+ *     dispatcher_rebuild.c  jobs whose record was lost
+ *     dispatcher_join.c     clients that join, and the preparation of their jobs
+ *     dispatcher_report.c   reports and the status page
+ *     dispatcher_tools.c    requests of tools
+ *     dispatcher.c          messages and timers
+ *
+ * What a lower file cannot do itself it leaves in `to_assign` (the queue of streams that can be
+ * assigned), `wants_lists` and `newcomer`; dispatcher.c settles all three at the end of each
+ * message and timer. So no handler is entered while another one is still working.
+ *
+ * Private to these files. */
 #include <stdbool.h>
 #include "transport/service/dispatcher/dispatcher.h"
 #include "pipeline/memory/id_map.h"
@@ -11,15 +27,15 @@
 
 #define MR__SECOND ((int64_t)1000000000)
 enum {
-    MR__WORKER_SILENT_S = 5,  /* then a worker is lost */
+    MR__WORKER_SILENT_S = 5,  /* a worker without a Pulse for longer is lost */
     MR__AWAITED_S = 5,        /* how long a stream waits for the worker that had it */
-    MR__ORPHAN_S = 60,        /* how long a worker keeps streams of jobs nobody asked for */
+    MR__ORPHAN_S = 60,        /* how long a worker keeps streams of jobs that no client joined */
     MR__FINISHED_S = 600,     /* how long a finished job keeps its name, and a lost worker */
-    MR__DRAINED_S = 86400,    /* how long a drain waits for a worker that is lost */
-    MR__CLIENT_SILENT_S = 30, /* the default of client_timeout */
-    MR__SLEPT_S = 3,          /* without a tick: the process slept */
-    MR__COME_BACK_S = 10,     /* until all found a dispatcher that started again */
-    MR__ROOM = 16,            /* streams that dynamic jobs give a worker of their own accord */
+    MR__DRAINED_S = 86400,    /* how long the drain of a lost worker is kept */
+    MR__CLIENT_SILENT_S = 30, /* default of client_timeout */
+    MR__SLEPT_S = 3,          /* a longer gap between ticks: the process slept */
+    MR__COME_BACK_S = 10,     /* for peers to find a dispatcher that started again */
+    MR__ROOM = 16,            /* streams up to which a worker is offered those of dynamic jobs */
     MR__MOST_STREAMS = 65536  /* of a job */
 };
 
@@ -28,46 +44,46 @@ typedef struct mr__d_stream mr__d_stream;
 typedef struct mr__d_job mr__d_job;
 typedef struct mr__d_client mr__d_client;
 
-/* Streams that want a worker. */
+/* Streams that need a worker. */
 typedef struct mr__d_queue {
     mr__d_stream *first, *last;
 } mr__d_queue;
 
 struct mr__d_worker {
-    mr__d_worker *next, *prev; /* all that were not forgotten */
+    mr__d_worker *next, *prev; /* all workers that were not forgotten */
     uint64_t connection;       /* 0: lost */
     char *address;
     bool draining, listed; /* listed: on the list of the static modes */
-    bool taken_out;        /* a tool drains it, on record: it is to end, and is not awaited */
-    uint64_t instance;     /* which one came last to this address; 0: it does not say */
-    uint64_t recorded;     /* number of the last record that it is, or is no more, taken out */
+    bool taken_out;        /* a tool drains it, on record: it must end, and is not awaited */
+    uint64_t instance;     /* of the last worker at this address; 0: it did not say */
+    uint64_t recorded;     /* number of the last record that sets or clears taken_out */
     int64_t heard, lost_at;
-    int64_t back_until;    /* the account, or a client, names it: until then it may come; 0: no */
+    int64_t back_until;    /* the account or a client names it: it may return until then; 0: no */
     mr__d_stream *streams; /* hosted here */
     size_t n_streams;
-    Mr__Wire__Hosted *orphans; /* hosted by its own word, of jobs that are not known (yet) */
+    Mr__Wire__Hosted *orphans; /* that it says it hosts, of jobs that are not known (yet) */
     size_t n_orphans;
     int64_t orphans_since;
-    mr__d_worker *same; /* the next whose address has the same hash */
-    size_t place;       /* in the heap of those that serve, from 1; 0: it is not in it */
-    uint64_t given;     /* when it was given a stream last, in streams given */
-    mr__d_stream *own;  /* streams that it alone may host */
+    mr__d_worker *same; /* next worker whose address has the same hash */
+    size_t place;       /* in the heap of serving workers, from 1; 0: not in it */
+    uint64_t given;     /* value of n_given when it was last given a stream */
+    mr__d_stream *own;  /* streams that only this worker may host */
 };
 
 struct mr__d_stream {
     mr__d_job *job;
     uint32_t index;
     uint64_t generation;
-    mr__d_worker *worker;      /* NULL: nobody hosts it */
+    mr__d_worker *worker;      /* that hosts it; NULL: none */
     mr__d_stream *next, *prev; /* of the worker */
-    mr__d_worker *home;        /* the one that may host it; NULL: any */
+    mr__d_worker *home;        /* the only one that may host it; NULL: any may */
     mr__d_stream *own_next, *own_prev;
-    mr__d_client *reader; /* NULL: nobody reads it now */
-    uint64_t owner;       /* the client that was given it last */
-    mr__d_queue *queue;   /* that it is in: ready, awaiting, or none */
+    mr__d_client *reader; /* NULL: no client reads it now */
+    uint64_t owner;       /* the client that was last given it */
+    mr__d_queue *queue;   /* that it is in: to_assign, awaiting or NULL */
     mr__d_stream *q_next, *q_prev;
-    bool missed;      /* its worker does not see a file of it */
-    uint64_t *splits; /* dynamic: what it was given, in order */
+    bool missed;      /* its worker does not see one of its files */
+    uint64_t *splits; /* dynamic: those given to it, in order */
     size_t n_splits, splits_capacity;
     uint64_t elements, skip;
     uint8_t *position;
@@ -86,10 +102,10 @@ struct mr__d_client {
     char *host;
     uint32_t process;
     int64_t heard, silent_ns;
-    bool let_in; /* Joined was sent on its connection, and Placed is news */
+    bool let_in; /* Joined was sent on its connection: from now on Placed is news to it */
 };
 
-/* A client that waits until the job is prepared. */
+/* A client that waits until its job is prepared. */
 typedef struct mr__d_waiting {
     struct mr__d_waiting *next;
     uint64_t connection;
@@ -100,30 +116,30 @@ struct mr__d_job {
     mr__d_job *next, *prev;
     mr__dispatcher *d;
     uint64_t id;
-    char *name; /* "" anonymous */
+    char *name; /* "": anonymous */
     Mr__Wire__Job *spec;
-    bool prepared;     /* lists and streams are known */
-    bool made_now;     /* nobody was let in yet: the first client may say where it stands */
-    bool awaits;       /* parallel_epochs: it does not end before workers that are named are back */
-    uint64_t recorded; /* number of the last record of it or a stream */
-    uint64_t matching; /* connection of the worker that looks patterns up; 0: none */
+    bool prepared;     /* its lists and streams are known */
+    bool made_now;     /* no client was let in yet: the first one may say where the job stands */
+    bool awaits;       /* parallel_epochs: it cannot end before named workers have returned */
+    uint64_t recorded; /* number of the last record of it or of one of its streams */
+    uint64_t matching; /* connection of the worker that looks its patterns up; 0: none */
     mr__d_waiting *waiting;
     mr__d_stream **streams;
     uint32_t n_streams, n_ended;
     size_t streams_capacity;
-    uint64_t next_split;     /* dynamic: repetition * splits + number, of the next to hand out */
+    uint64_t next_split;     /* dynamic: repetition * splits + number, of the next one */
     uint64_t split_recorded; /* number of the last split's record */
-    uint64_t generation;     /* that streams begin with */
+    uint64_t generation;     /* of a new stream */
     mr__d_client *clients;
     int64_t finished_at, left_at; /* left_at: when its last client left */
     uint64_t elements;            /* acknowledged, of all streams */
-    mr__rate rate;                /* of them, lately */
-    bool holding; /* shared, after a start: streams wait for the clients that had them, */
+    mr__rate rate;                /* of `elements` */
+    bool holding; /* shared, after a start: streams are kept for the clients that had them */
     int64_t hold_until;
-    bool rebuilding;    /* dynamic: and splits, for the clients that know which they were given */
-    uint64_t former;    /* what of: the job that its clients were in; 0: nobody said */
-    mr__id_map rebuilt; /* then: of a split + 1, its stream */
-    char *warning;      /* what its clients heard last; NULL: nothing */
+    bool rebuilding;    /* dynamic: so are splits, for the clients that know theirs */
+    uint64_t former;    /* rebuilding: the job that its clients were in; 0: not known */
+    mr__id_map rebuilt; /* rebuilding: stream of each split, by split + 1 */
+    char *warning;      /* the last one sent to its clients; NULL: none */
 };
 
 typedef struct mr__d_dataset {
@@ -133,7 +149,6 @@ typedef struct mr__d_dataset {
     size_t graph_bytes;
 } mr__d_dataset;
 
-/* Who a connection is. */
 typedef struct mr__d_connection {
     uint64_t id;
     Mr__Wire__Role role;
@@ -141,7 +156,7 @@ typedef struct mr__d_connection {
     uint32_t process;
     mr__d_worker *worker;
     mr__d_client *client;
-    mr__d_worker *drains; /* a tool's: it is answered when this one has ended; NULL: none */
+    mr__d_worker *drains; /* a tool's: it is answered when this worker has ended; NULL: none */
     uint64_t drain_request;
 } mr__d_connection;
 
@@ -156,178 +171,222 @@ struct mr__dispatcher {
     mr__recent_lines recent;
     mr__id_map connections, jobs_by_id, workers_by_address;
     mr__d_worker *workers;
-    mr__d_worker **heap; /* those that serve, by load */
+    mr__d_worker **heap; /* serving workers, by load */
     size_t n_heap, n_workers, heap_capacity;
     uint64_t n_given;
-    size_t n_with_orphans; /* workers */
-    mr__d_worker **listed; /* static modes: by index */
-    size_t n_listed;       /* that are known */
-    mr__d_queue ready;     /* streams that can be given out */
-    mr__d_queue awaiting;  /* those whose former worker may come back first */
+    size_t n_with_orphans;  /* workers */
+    mr__d_worker **listed;  /* static modes: by index */
+    size_t n_listed;        /* that are known */
+    mr__d_queue to_assign;  /* streams that can be given to a worker */
+    mr__d_queue awaiting;   /* streams whose former worker may return first */
+    bool wants_lists;       /* a job needs its lists of files, and no worker looks them up */
+    mr__d_worker *newcomer; /* registered during this message; NULL: none */
     mr__d_job *jobs;
     size_t n_jobs;
     mr__d_dataset *datasets;
     size_t n_draining; /* connections of tools that wait for a worker to end */
-    char title[160];   /* what mr__d_title gave last */
+    char title[160];   /* the last result of mr__d_title */
 };
 
-/* The last repetition of that name; NULL: there is none. */
-extern const char *const mr__d_modes[]; /* names, by Mr__Wire__Mode */
-uint64_t mr__d_random(mr__dispatcher *d);
+/* dynamic, parallel_epochs: clients share the streams, and come and go while the job runs. */
+static inline bool mr__d_shared(const mr__d_job *j)
+{
+    return j->spec->mode == MR__WIRE__MODE__DYNAMIC ||
+           j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
+}
+
+/* Stream i belongs to worker i of the list. */
+static inline bool mr__d_static(const mr__d_job *j)
+{
+    return j->spec->mode >= MR__WIRE__MODE__FILE;
+}
+
+/* All of it was acknowledged. */
+static inline bool mr__d_finished(const mr__d_job *j)
+{
+    return j->prepared && !j->rebuilding && !j->awaits && j->n_streams &&
+           j->n_ended == j->n_streams;
+}
+
+/* It has been lost for at least that long. */
+static inline bool mr__d_is_away(const mr__dispatcher *d, const mr__d_worker *w, int64_t seconds)
+{
+    return !w->connection && d->now - w->lost_at >= seconds * MR__SECOND;
+}
+
+/* It may be given streams. */
+static inline bool mr__d_serves(const mr__d_worker *w)
+{
+    return w->connection && !w->draining;
+}
+
+/* ---- dispatcher_state.c ---- */
+extern const char *const mr__d_modes[];   /* names, by Mr__Wire__Mode */
+uint64_t mr__d_random(mr__dispatcher *d); /* never 0 */
 void mr__d_note(mr__dispatcher *d, mr_log_level level, const char *fmt, ...) MR_PRINTF(3, 4);
-/* Tells a connection that its request failed. */
+/* Sends Failed to a connection. */
 void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64_t job_id,
                 const mr_status *why);
+/* The error of new work while the account cannot be written. */
+mr_code mr__d_disk_full(mr_status *st);
+
+/* ---- dispatcher_queues.c ---- */
+/* Call it when w's load changed, or whether w serves. */
+void mr__d_rank(mr__dispatcher *d, mr__d_worker *w);
+/* The serving worker that hosts the fewest streams, except not_to; NULL: there is none. */
+mr__d_worker *mr__d_least_loaded(const mr__dispatcher *d, const mr__d_worker *not_to);
+/* The next serving worker after w in the list, which is a ring: repeated calls visit all. */
+mr__d_worker *mr__d_next_serving(mr__dispatcher *d, mr__d_worker *w);
+/* Call it when s has another worker, home, reader or end: enters s in the queue it belongs in. */
+void mr__d_review(mr__d_stream *s);
 
 /* ---- dispatcher_jobs.c ---- */
 /* The job of that name and repetition; NULL: none. */
 mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *name, uint64_t repetition);
-/* Any job of that name but `not`: another repetition of it. */
+/* Any job of that name except `not`: another repetition of it. */
 mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *name, const mr__d_job * not );
-/* The last repetition of the job of that name; or, where no job has it, the one whose number it is,
- * of 16 hexadecimal digits. NULL: none. */
+/* The last repetition of the job of that name; if no job has it, the job with that number, in 16
+ * hexadecimal digits. NULL: none. */
 mr__d_job *mr__d_job_called(const mr__dispatcher *d, const char *name);
-/* What people call it: job "NAME", or an anonymous one by its number. Good until the next call. */
+/* job "NAME", or an anonymous job's number. Valid until the next call. */
 const char *mr__d_title(const mr__d_job *j);
 mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr__Wire__Job *spec,
                       mr__d_job **out, mr_status *st) MR_NODISCARD;
 void mr__d_job_free(mr__dispatcher *d, mr__d_job *j);
-/* The streams that it begins with. */
+uint64_t mr__d_record_job(mr__dispatcher *d, const mr__d_job *j);
+/* Frees j; returns the number of the record that says so. */
+uint64_t mr__d_forget_job(mr__dispatcher *d, mr__d_job *j);
+mr_code mr__d_stream_new(mr__d_job *j, mr__d_stream **out, mr_status *st) MR_NODISCARD;
+/* Unlinks s first, except from its job. */
+void mr__d_stream_free(mr__d_stream *s);
+/* Makes the streams that j begins with. */
 mr_code mr__d_job_streams(mr__d_job *j, mr_status *st) MR_NODISCARD;
 mr_code mr__d_stream_set(mr__d_stream *s, const Mr__Wire__Place *place, mr_status *st) MR_NODISCARD;
+mr_code mr__d_add_split(mr__d_stream *s, uint64_t split, mr_status *st) MR_NODISCARD;
+/* The same, on record. */
+mr_code mr__d_record_split(mr__dispatcher *d, mr__d_stream *s, uint64_t split,
+                           mr_status *st) MR_NODISCARD;
 Mr__Wire__Place mr__d_place(const mr__d_stream *s); /* borrows from s */
-/* s and all that points to it. */
-void mr__d_stream_free(mr__d_stream *s);
-uint64_t mr__d_record_job(mr__dispatcher *d, const mr__d_job *j);
+/* The same with the splits that a client of a dynamic job must know. */
+Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s);
 uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s);
-/* Puts s on a worker, or takes it off (NULL). */
+/* Enters s as hosted by w (NULL: by none). */
 void mr__d_put(mr__d_stream *s, mr__d_worker *w);
-/* Tells the stream's client where it is, once record `after` is durable. */
+/* From now on only w may host s. */
+void mr__d_set_home(mr__d_stream *s, mr__d_worker *w);
+void mr__d_set_reader(mr__d_stream *s, mr__d_client *c);
+bool mr__d_reads(const mr__d_client *c, const mr__d_stream *s); /* of a job that is not shared */
+/* Tells the reader where s is, once record `after` is durable. */
 void mr__d_tell_reader(mr__dispatcher *d, const mr__d_stream *s, uint64_t after);
-/* Tells a client what went wrong; once more each time that it joins, as it may not have heard. */
+/* Sends a warning to a client; again each time that it joins, as it may have missed it. */
 void mr__d_tell_warning(mr__dispatcher *d, const mr__d_client *c, const char *text);
-/* The same for all clients of j, those that come later too, and for the log. */
+/* The same to all clients of j, including those that join later, and to the log. */
 void mr__d_warn(mr__dispatcher *d, mr__d_job *j, const char *fmt, ...) MR_PRINTF(3, 4);
-/* Tells the clients of a shared job (NULL: all) that all of it has ended. */
+/* Tells the clients of a shared job (`only` that one, if not NULL) that all of it has ended. */
 void mr__d_tell_finished(mr__dispatcher *d, const mr__d_job *j, const mr__d_client *only,
                          uint64_t after);
-/* Tells w that it hosts h no more. */
+/* Tells w that it no longer hosts h. */
 void mr__d_unhost(mr__dispatcher *d, const mr__d_worker *w, const Mr__Wire__Hosted *h);
-/* The same for s, which is then nobody's. */
+/* The same for s, which then has no worker. */
 void mr__d_take_off(mr__dispatcher *d, mr__d_stream *s);
-/* The streams of one worker move. */
-void mr__d_move_all(mr__dispatcher *d, mr__d_worker *w);
-/* What nobody reads any more is not hosted. */
+/* Takes those streams off their workers that no client reads. */
 void mr__d_release_streams(mr__dispatcher *d, mr__d_job *j);
-/* Returns the number of the record that says so. */
-uint64_t mr__d_forget_job(mr__dispatcher *d, mr__d_job *j);
-bool mr__d_reads(const mr__d_client *c, const mr__d_stream *s); /* of a job that is not shared */
-bool mr__d_finished(const mr__d_job *j);                        /* all of it was acknowledged */
 
 /* ---- dispatcher_streams.c ---- */
-/* w's load changed, or whether it serves. */
-void mr__d_rank(mr__dispatcher *d, mr__d_worker *w);
-/* s has another worker, reader or end: whether it wants a worker. */
-void mr__d_review(mr__d_stream *s);
-/* s waits for the worker at that address until then; and no more. */
+/* s waits until then for the worker at that address; and no longer. */
 void mr__d_await(mr__d_stream *s, const char *address, int64_t until);
 void mr__d_forget_awaited(mr__d_stream *s);
 void mr__d_tick_awaiting(mr__dispatcher *d, int64_t now);
-/* Hands s to its home, or to the worker that hosts the fewest, not to `not_to` if another is there;
- * its client is informed. Without a worker it waits. */
+/* Gives s to its home, or to the worker that hosts the fewest, not to `not_to` if there is another
+ * one; its client is informed. Without a worker it waits. */
 void mr__d_assign(mr__dispatcher *d, mr__d_stream *s, const mr__d_worker *not_to);
-/* Hands out every stream that has a reader, no worker, and awaits none. */
+/* Assigns the streams in to_assign. */
 void mr__d_assign_all(mr__dispatcher *d);
-/* dynamic, parallel_epochs: clients come and go while it runs, and share its streams. */
-bool mr__d_shared(const mr__d_job *j);
-bool mr__d_static(const mr__d_job *j); /* stream i is the listed worker i's */
-void mr__d_set_reader(mr__d_stream *s, mr__d_client *c);
-/* c reads what is its: by its number; of a shared job, what it says it has, if nobody else was
- * given it. */
+/* Moves the streams of w, which is lost, to other workers. */
+void mr__d_move_all(mr__dispatcher *d, mr__d_worker *w);
+/* Makes c the reader of its streams: those of its number; of a shared job, those that it says it
+ * has, unless another client was given them since. */
 void mr__d_take_streams(mr__d_job *j, mr__d_client *c, const Mr__Wire__Join *join);
-/* Shared: streams that nobody reads go to the clients there are; whether there were some. */
+/* Shared: gives streams without a reader to the clients; true if there were any. */
 bool mr__d_share_out(mr__dispatcher *d, mr__d_job *j);
-/* The streams of `gone`, which is no client of j any more, go to another, or wait. */
+/* Gives the streams of `gone`, which is no longer a client of j, to another client, or leaves them
+ * waiting. */
 void mr__d_lose_reader(mr__dispatcher *d, mr__d_job *j, mr__d_client *gone);
-mr_code mr__d_stream_new(mr__d_job *j, mr__d_stream **out, mr_status *st) MR_NODISCARD;
-/* Only w may host s. */
-void mr__d_set_home(mr__d_stream *s, mr__d_worker *w);
-/* parallel_epochs: a worker is not here that the account, or a client, says was here lately. */
-bool mr__d_awaits_workers(const mr__dispatcher *d, int64_t now);
-/* Those of them that have no stream of j were not back in time. */
-void mr__d_go_on_without(mr__dispatcher *d, mr__d_job *j);
-/* Streams for clients and workers of j that call for one; only: for this worker. */
+/* Makes streams for the clients and workers of j that need one; only: for this worker. */
 void mr__d_make_streams(mr__dispatcher *d, mr__d_job *j, mr__d_worker *only);
-/* The place with the splits that a client of a dynamic job is to know. */
-Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s);
-/* What the client that has s says of it as it comes back, where that is more than is known. */
+/* parallel_epochs: the same, even if all streams of j have ended. */
+void mr__d_make_own(mr__dispatcher *d, mr__d_job *j, mr__d_worker *only);
+/* parallel_epochs: a worker is missing that the account, or a client, says was here lately. */
+bool mr__d_awaits_workers(const mr__dispatcher *d, int64_t now);
+/* Warns of those of them that have no stream of j. */
+void mr__d_go_on_without(mr__dispatcher *d, mr__d_job *j);
+void mr__d_take_want(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__WantSplit *want);
+
+/* ---- dispatcher_workers.c ---- */
+/* The worker with that address; NULL: none. */
+mr__d_worker *mr__d_worker_at(mr__dispatcher *d, const char *address);
+/* The same; an unknown one is made, as lost. */
+mr_code mr__d_worker_known(mr__dispatcher *d, const char *address, mr__d_worker **out,
+                           mr_status *st) MR_NODISCARD;
+void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w);
+/* Puts w on the list of the static modes at i, unless that place is taken. */
+void mr__d_list_worker(mr__dispatcher *d, size_t i, mr__d_worker *w);
+/* Enters the streams that w says it hosts whose jobs are known by now. */
+void mr__d_adopt_orphans(mr__dispatcher *d, mr__d_worker *w);
+/* Has all workers drop what they say they host of that job. */
+void mr__d_drop_orphans(mr__dispatcher *d, uint64_t job_id);
+/* The dispatcher has just started: workers may not have found it yet. */
+bool mr__d_has_just_started(const mr__dispatcher *d);
+/* w is away, and may be one of those. */
+bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w);
+/* Records that a tool drains w, or (is_out is false) that the drain is over. */
+void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out);
+/* Asks w to end. */
+void mr__d_ask_to_end(mr__dispatcher *d, const mr__d_worker *w);
+/* Answers the tools that wait for w to end. */
+void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w);
+void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int64_t now);
+void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Register *r,
+                         int64_t now);
+void mr__d_take_returned(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Returned *r);
+void mr__d_take_pulse(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Pulse *p);
+
+/* ---- dispatcher_rebuild.c ---- */
+/* Takes what the client that has s says of it when it returns, if that is news. */
 mr_code mr__d_take_news(mr__dispatcher *d, mr__d_stream *s, const Mr__Wire__Place *p,
                         mr_status *st) MR_NODISCARD;
-/* dynamic: the job is made of what a client that was in it, or restores a position, says of its
- * streams; others may follow while it is rebuilding.
- * errors   MR_DATA_LOSS: the client says no splits, or those of others */
+/* Makes the job from what a client that was in it, or restores a position, says of its streams;
+ * other clients may follow while it is rebuilding.
+ * errors   MR_DATA_LOSS: the client names no splits, or those of others */
 mr_code mr__d_rebuild(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join,
                       mr_status *st) MR_NODISCARD;
-/* A client restores a position of it: no stream was given to anybody. */
+/* A client restores a position of j: undoes what was given out. */
 void mr__d_unmake(mr__dispatcher *d, mr__d_job *j);
-/* The account is loaded: where its dispatcher died while j was made again, this goes on. */
+/* After the account was loaded: continues, if the dispatcher died while it rebuilt j. */
 void mr__d_go_on_rebuilding(mr__dispatcher *d, mr__d_job *j);
-/* All have come: splits that nobody named go to a stream of their own. Returns how many; of
- * parallel_epochs, how many streams begin again. */
+/* All clients have come: makes streams for splits that no client named. Returns the number of those
+ * splits; parallel_epochs: the number of streams that begin again. */
 uint64_t mr__d_rebuilt(mr__dispatcher *d, mr__d_job *j);
-mr_code mr__d_add_split(mr__d_stream *s, uint64_t split, mr_status *st) MR_NODISCARD;
-void mr__d_take_want(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__WantSplit *want);
 
 /* ---- dispatcher_join.c ---- */
 void mr__d_take_join(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Join *join,
                      int64_t now);
-/* Nothing of j was given out, and clients of a former job of its name are there (seen), or may be,
- * since this began without an account and workers host streams of one: it waits for them. */
-void mr__d_await_former(mr__dispatcher *d, mr__d_job *j, bool seen, int64_t now);
-/* Why new work is refused while the account cannot be written. */
-mr_code mr__d_disk_full(mr_status *st);
-void mr__d_drop_client(mr__dispatcher *d, mr__d_client *c, int64_t now);
-void mr__d_refuse_waiting(mr__dispatcher *d, mr__d_job *j, const mr_status *why);
-/* The job's lists are final: cuts it, and lets in who waits. */
-void mr__d_prepare(mr__dispatcher *d, mr__d_job *j, int64_t now);
-/* Asks a worker for the job's lists, where it has none yet. */
-void mr__d_ask_for_lists(mr__dispatcher *d, mr__d_job *j);
-
-/* ---- dispatcher_workers.c ---- */
-void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Register *r,
-                         int64_t now);
 void mr__d_take_lists(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Lists *lists,
                       int64_t now);
-void mr__d_take_returned(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Returned *r);
-void mr__d_take_pulse(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Pulse *p);
-mr__d_worker *mr__d_worker_at(mr__dispatcher *d, const char *address);
-/* The same; one that was never there is made, as lost. */
-mr_code mr__d_worker_known(mr__dispatcher *d, const char *address, mr__d_worker **out,
-                           mr_status *st) MR_NODISCARD;
-/* Puts w on the list of the static modes at i, where it is not full. */
-void mr__d_list_worker(mr__dispatcher *d, size_t i, mr__d_worker *w);
-void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int64_t now);
-/* Streams that w says it hosts, where their jobs are known now. */
-void mr__d_adopt_orphans(mr__dispatcher *d, mr__d_worker *w);
-/* What workers say they host of that job is not wanted any more. */
-void mr__d_drop_orphans(mr__dispatcher *d, uint64_t job_id);
-void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w);
-/* It is lost, and has been for so long. */
-bool mr__d_is_away(const mr__dispatcher *d, const mr__d_worker *w, int64_t seconds);
+/* Makes j wait for the clients of a former job of its name, if nothing of j was given out and they
+ * are there (seen), or may be: this dispatcher began without an account, and workers host streams
+ * of an unknown job. */
+void mr__d_await_former(mr__dispatcher *d, mr__d_job *j, bool seen, int64_t now);
+void mr__d_drop_client(mr__dispatcher *d, mr__d_client *c, int64_t now);
+void mr__d_refuse_waiting(mr__dispatcher *d, mr__d_job *j, const mr_status *why);
+/* Asks a worker for the lists of all jobs that have none yet. */
+void mr__d_ask_for_lists(mr__dispatcher *d);
 
 /* ---- dispatcher_report.c ---- */
-/* How many elements a second each job has, once a second. */
+/* Measures the elements per second of each job, once a second. */
 void mr__d_measure(mr__dispatcher *d, int64_t now);
 
 /* ---- dispatcher_tools.c ---- */
-/* The tools hear that wait for w to end, which it has. */
-void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w);
-/* It is away, but the dispatcher has only just started, and may not have been found yet. */
-bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w);
-/* A tool drains it, as the account is to know; or (is_out is false) it is over. */
-void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out);
-/* It is asked to end. */
-void mr__d_ask_to_end(mr__dispatcher *d, const mr__d_worker *w);
 void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask, int64_t now);
 mr_code mr__d_add_dataset(mr__dispatcher *d, const char *id, const void *graph, size_t bytes,
                           mr__d_dataset **out, mr_status *st) MR_NODISCARD;

@@ -30,35 +30,6 @@ static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, 
     return MR_OK;
 }
 
-/* Workers of before may not have found the dispatcher yet. */
-static bool has_just_started(const mr__dispatcher *d)
-{
-    return d->started != INT64_MIN && d->now - d->started < MR__COME_BACK_S * MR__SECOND;
-}
-
-bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w)
-{
-    return !w->connection && w->lost_at <= d->started && has_just_started(d);
-}
-
-void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out)
-{
-    w->taken_out = is_out;
-    const mr__record r = {
-        .kind = MR__RECORD_DRAIN, .name = w->address, .instance = is_out ? w->instance : 0};
-    w->recorded = d->out.record(d->ctx, &r);
-}
-
-void mr__d_ask_to_end(mr__dispatcher *d, const mr__d_worker *w)
-{
-    Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
-    pulse.draining = true;
-    mr__message m = MR__WIRE__MESSAGE__INIT;
-    m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
-    m.pulse = &pulse;
-    d->out.send(d->ctx, w->connection, &m, 0);
-}
-
 /* The tool is answered when the worker has ended: *waits, unless it has already. Where this
  * dispatcher ends before that, the drain goes on when it is back, and may be asked for again. */
 static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask,
@@ -70,9 +41,10 @@ static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const Mr__Wi
                        x->drains->address);
     if (!w || (!w->connection && !w->taken_out))
         return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s%s", ask->name,
-                       has_just_started(d) ? "; the dispatcher has just started, and workers may "
-                                             "not have found it yet: try again"
-                                           : "");
+                       mr__d_has_just_started(d)
+                           ? "; the dispatcher has just started, and workers may "
+                             "not have found it yet: try again"
+                           : "");
     if (!w->taken_out && d->disk_full)
         return mr__d_disk_full(st);
     if (!w->taken_out)
@@ -89,23 +61,6 @@ static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const Mr__Wi
     if (w->connection)
         mr__d_ask_to_end(d, w);
     return MR_OK;
-}
-
-void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w)
-{
-    Mr__Wire__Report report = MR__WIRE__REPORT__INIT;
-    mr__message m = MR__WIRE__MESSAGE__INIT;
-    m.body_case = MR__WIRE__MESSAGE__BODY_REPORT;
-    m.report = &report;
-    for (size_t i = 0; d->n_draining && i < d->connections.n; i++) {
-        mr__d_connection *x = (mr__d_connection *)d->connections.entries[i].value;
-        if (x->drains != w)
-            continue;
-        x->drains = NULL;
-        d->n_draining--;
-        report.request = x->drain_request;
-        d->out.send(d->ctx, x->id, &m, w->recorded);
-    }
 }
 
 mr_code mr__d_add_dataset(mr__dispatcher *d, const char *id, const void *graph, size_t bytes,

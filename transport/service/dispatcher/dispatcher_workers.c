@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers that come, say what they host, look up lists, drain and go. */
-#include <inttypes.h>
+/* Workers that come, say what they host, drain and go. */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,11 +55,6 @@ mr_code mr__d_worker_known(mr__dispatcher *d, const char *address, mr__d_worker 
     return *out ? MR_OK : new_worker(d, address, out, st);
 }
 
-bool mr__d_is_away(const mr__dispatcher *d, const mr__d_worker *w, int64_t seconds)
-{
-    return !w->connection && d->now - w->lost_at >= seconds * MR__SECOND;
-}
-
 void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w)
 {
     uint64_t h = hash_of(w->address);
@@ -89,6 +83,36 @@ void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w)
     mr_free(w);
 }
 
+void mr__d_list_worker(mr__dispatcher *d, size_t i, mr__d_worker *w)
+{
+    if (i >= d->opts.n_workers || d->listed[i] || w->listed)
+        return;
+    d->listed[i] = w;
+    w->listed = true;
+    d->n_listed++;
+    for (mr__d_job *j = d->jobs; j; j = j->next)
+        if (mr__d_static(j) && j->prepared && i < j->n_streams)
+            mr__d_set_home(j->streams[i], w);
+}
+
+/* The list of the static modes has w, or has room for it. */
+static mr_code check_listed(mr__dispatcher *d, mr__d_worker *w, const char *address, mr_status *st)
+{
+    char list[400] = "";
+    if (!d->opts.n_workers || (w && w->listed) ||
+        (!d->opts.workers && d->n_listed < d->opts.n_workers))
+        return MR_OK;
+    for (size_t i = 0; i < d->opts.n_workers; i++) {
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+                 d->listed[i] ? d->listed[i]->address : "");
+    }
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "worker %.100s is not on the dispatcher's list of workers: %s", address, list);
+}
+
+/* ---- streams that a worker says it hosts, of jobs that are not known (yet) ---- */
+
 /* A worker hosts s in a generation that this dispatcher did not give it: it lost its account. That
  * one is not given again, or a client that opens it would meet what was hosted before. */
 static void outdo(mr__dispatcher *d, mr__d_stream *s, uint64_t generation)
@@ -100,7 +124,6 @@ static void outdo(mr__dispatcher *d, mr__d_stream *s, uint64_t generation)
         mr__d_record_stream(d, s);
 }
 
-/* Streams that workers say they host, now that their job is known. */
 void mr__d_adopt_orphans(mr__dispatcher *d, mr__d_worker *w)
 {
     size_t kept = 0;
@@ -144,33 +167,71 @@ void mr__d_drop_orphans(mr__dispatcher *d, uint64_t job_id)
     }
 }
 
-void mr__d_list_worker(mr__dispatcher *d, size_t i, mr__d_worker *w)
+static mr_code keep_orphans(mr__dispatcher *d, mr__d_worker *w, const Mr__Wire__Register *r,
+                            int64_t now, mr_status *st)
 {
-    if (i >= d->opts.n_workers || d->listed[i] || w->listed)
-        return;
-    d->listed[i] = w;
-    w->listed = true;
-    d->n_listed++;
-    for (mr__d_job *j = d->jobs; j; j = j->next)
-        if (mr__d_static(j) && j->prepared && i < j->n_streams)
-            mr__d_set_home(j->streams[i], w);
+    d->n_with_orphans -= w->n_orphans != 0;
+    mr_free(w->orphans);
+    w->n_orphans = 0;
+    w->orphans = mr_calloc(r->n_hosted + 1, sizeof *w->orphans);
+    if (!w->orphans)
+        return mr_fail_memory(st, r->n_hosted * sizeof *w->orphans, "a worker's streams");
+    for (size_t i = 0; i < r->n_hosted; i++)
+        w->orphans[i] = *r->hosted[i];
+    w->n_orphans = r->n_hosted;
+    d->n_with_orphans += w->n_orphans != 0;
+    w->orphans_since = now;
+    return MR_OK;
 }
 
-/* The list of the static modes has w, or has room for it. */
-static mr_code check_listed(mr__dispatcher *d, mr__d_worker *w, const char *address, mr_status *st)
+/* ---- draining ---- */
+
+bool mr__d_has_just_started(const mr__dispatcher *d)
 {
-    char list[400] = "";
-    if (!d->opts.n_workers || (w && w->listed) ||
-        (!d->opts.workers && d->n_listed < d->opts.n_workers))
-        return MR_OK;
-    for (size_t i = 0; i < d->opts.n_workers; i++) {
-        size_t n = strlen(list);
-        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
-                 d->listed[i] ? d->listed[i]->address : "");
-    }
-    return mr_fail(st, MR_FAILED_PRECONDITION,
-                   "worker %.100s is not on the dispatcher's list of workers: %s", address, list);
+    return d->started != INT64_MIN && d->now - d->started < MR__COME_BACK_S * MR__SECOND;
 }
+
+bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w)
+{
+    return !w->connection && w->lost_at <= d->started && mr__d_has_just_started(d);
+}
+
+void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out)
+{
+    w->taken_out = is_out;
+    const mr__record r = {
+        .kind = MR__RECORD_DRAIN, .name = w->address, .instance = is_out ? w->instance : 0};
+    w->recorded = d->out.record(d->ctx, &r);
+}
+
+void mr__d_ask_to_end(mr__dispatcher *d, const mr__d_worker *w)
+{
+    Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
+    pulse.draining = true;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
+    m.pulse = &pulse;
+    d->out.send(d->ctx, w->connection, &m, 0);
+}
+
+void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w)
+{
+    Mr__Wire__Report report = MR__WIRE__REPORT__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_REPORT;
+    m.report = &report;
+    for (size_t i = 0; d->n_draining && i < d->connections.n; i++) {
+        mr__d_connection *x = (mr__d_connection *)d->connections.entries[i].value;
+        if (x->drains != w)
+            continue;
+        x->drains = NULL;
+        d->n_draining--;
+        report.request = x->drain_request;
+        d->out.send(d->ctx, x->id, &m, w->recorded);
+    }
+}
+
+/* ---- coming and going ---- */
 
 void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int64_t now)
 {
@@ -192,26 +253,9 @@ void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int6
     for (mr__d_job *j = d->jobs; j; j = j->next)
         if (j->matching == connection) {
             j->matching = 0;
-            mr__d_ask_for_lists(d, j);
+            d->wants_lists = true;
         }
     mr__d_move_all(d, w);
-}
-
-static mr_code keep_orphans(mr__dispatcher *d, mr__d_worker *w, const Mr__Wire__Register *r,
-                            int64_t now, mr_status *st)
-{
-    d->n_with_orphans -= w->n_orphans != 0;
-    mr_free(w->orphans);
-    w->n_orphans = 0;
-    w->orphans = mr_calloc(r->n_hosted + 1, sizeof *w->orphans);
-    if (!w->orphans)
-        return mr_fail_memory(st, r->n_hosted * sizeof *w->orphans, "a worker's streams");
-    for (size_t i = 0; i < r->n_hosted; i++)
-        w->orphans[i] = *r->hosted[i];
-    w->n_orphans = r->n_hosted;
-    d->n_with_orphans += w->n_orphans != 0;
-    w->orphans_since = now;
-    return MR_OK;
 }
 
 void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Register *r,
@@ -257,57 +301,10 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
         mr__d_ask_to_end(d, w);
     mr__d_note(d, MR_LOG_INFO, "worker %s %s", w->address, w->taken_out ? "is to end" : "serves");
     mr__d_adopt_orphans(d, w);
-    for (mr__d_job *j = d->jobs; j; j = j->next) {
-        mr__d_ask_for_lists(d, j);
-        mr__d_await_former(d, j, false, now);
-    }
     for (mr__d_stream *s = w->own; s; s = s->own_next)
         mr__d_review(s);
-    mr__d_assign_all(d);
-    for (mr__d_job *j = d->jobs; j; j = j->next)
-        mr__d_make_streams(d, j, w);
-}
-
-void mr__d_take_lists(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Lists *lists,
-                      int64_t now)
-{
-    mr__d_job *j = mr__id_map_get(&d->jobs_by_id, lists->job_id);
-    mr_status st;
-    if (!j || j->matching != x->id || j->prepared)
-        return;
-    j->matching = 0;
-    if (lists->status) {
-        mr__status_from_wire(lists->status, &st);
-        mr__d_refuse_waiting(d, j, &st);
-        mr__d_job_free(d, j);
-        return;
-    }
-    /* The whole job once more with the lists in it: one message is the job. */
-    Mr__Wire__Job with = *j->spec;
-    with.n_lists = lists->n_lists;
-    with.lists = lists->lists;
-    with.has_lists = true;
-    if (with.mode == MR__WIRE__MODE__DYNAMIC)
-        with.splits = lists->splits;
-    else if (!with.streams)
-        with.streams = lists->streams;
-    size_t n = mr__wire__job__get_packed_size(&with);
-    void *bytes = mr_malloc(n ? n : 1);
-    Mr__Wire__Job *spec = NULL;
-    mr_code rc = bytes ? MR_OK : mr_fail_memory(&st, n, "a job's lists");
-    if (rc == MR_OK) {
-        mr__wire__job__pack(&with, bytes);
-        rc = mr__wire_unpack(&mr__wire__job__descriptor, bytes, n, &spec, &st);
-    }
-    mr_free(bytes);
-    if (rc != MR_OK) {
-        mr__d_refuse_waiting(d, j, &st);
-        mr__d_job_free(d, j);
-        return;
-    }
-    mr__wire_free(j->spec);
-    j->spec = spec;
-    mr__d_prepare(d, j, now);
+    d->wants_lists = true;
+    d->newcomer = w;
 }
 
 /* A worker that drains gives a stream back. */

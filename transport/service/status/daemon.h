@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_SERVER_H
-#define MR_TRANSPORT_SERVICE_SERVER_H
-/* What the daemons have in common: a loop with a listener, the connections that it accepted, a
- * status page, and the way it all ends: an alarm or a failure begins the drain, in which
- * connections are finished; what is not finished after 2 s is dropped.
+#ifndef MR_TRANSPORT_SERVICE_DAEMON_H
+#define MR_TRANSPORT_SERVICE_DAEMON_H
+/* The common part of dispatcher and worker: a loop with a listener, the connections that it
+ * accepted, a status page, and the end: an alarm or a failure begins the drain, in which
+ * connections are finished. Those that are not finished after 2 s are dropped.
  *
- * A newcomer beyond 1,024 connections takes the place of the oldest that has not yet shaken hands,
- * else it is refused.
+ * Beyond 1,024 connections a new one replaces the oldest that has not shaken hands yet, or is
+ * refused.
  *
  * thread   the loop's */
 #include "transport/net/alarm.h"
@@ -14,33 +14,33 @@
 #include "transport/service/status/status_page.h"
 #include "transport/wire/connection.h"
 
-typedef struct mr__server mr__server;
+typedef struct mr__daemon mr__daemon;
 
 /* An accepted connection. */
 typedef struct mr__guest {
     mr__connection c; /* first */
     struct mr__guest *next, *prev;
-    mr__server *server;
+    mr__daemon *daemon;
     uint64_t id;
-    bool is_known; /* the owner was called with it, and hears when it is closed */
+    bool is_known; /* `ready` was called, so `closed` will be called with tell */
     bool is_ready; /* it has shaken hands */
     char from[128];
 } mr__guest;
 
-struct mr__server {
-    /* set by the owner; calls may be NULL, and none but `closed` comes in the drain */
+struct mr__daemon {
+    /* set by the owner; callbacks may be NULL. During the drain only `closed` is called. */
     size_t guest_bytes; /* of a struct that begins with mr__guest */
     Mr__Wire__Role role;
     mr__token token;
-    bool may_leave; /* guests that are gone are no news */
+    bool may_leave; /* guests may disconnect: this is not logged as a warning */
     void (*ready)(mr__guest *g);
     void (*message)(mr__guest *g, const mr__message *m);
     void (*sent)(mr__guest *g);
     /* The last call, for each guest. tell: it was known, and this is no drain. */
     void (*closed)(mr__guest *g, bool tell);
-    void (*drain)(mr__server *s);   /* the page and the listener are closed, the guests not yet */
-    bool (*is_busy)(mr__server *s); /* something of the owner's is still open */
-    /* the server's */
+    void (*drain)(mr__daemon *d);   /* page and listener are closed, the guests not yet */
+    bool (*is_busy)(mr__daemon *d); /* the owner still has something open */
+    /* the daemon's */
     mr__loop *loop;
     mr__listener listener, local;
     bool is_listening, is_listening_locally;
@@ -52,35 +52,35 @@ struct mr__server {
     bool said_full;
     mr__status_page *page; /* NULL: none */
     mr__timer finish;
-    bool is_draining, is_over; /* over: what still is queued is dropped */
+    bool is_draining, is_over; /* over: what is still queued is dropped */
     mr_status failed;
     mr__alarm alarm;
 };
 
-/* The rest of *s is zero but for what the owner set. Whatever comes of it, mr__server_end follows.
+/* *d is zero except for the owner's part. Call mr__daemon_end also if it fails.
  * errors   those of mr__loop_open */
-mr_code mr__server_open(mr__server *s, mr__loop_kind kind, mr_status *st) MR_NODISCARD;
+mr_code mr__daemon_open(mr__daemon *d, mr__loop_kind kind, mr_status *st) MR_NODISCARD;
 /* errors   those of mr__address_resolve and mr__listen */
-mr_code mr__server_listen(mr__server *s, const char *listen, mr_status *st) MR_NODISCARD;
-/* Listens on a local socket too, which the handshake names. Where that cannot be, peers of this
- * host come as all others. */
-void mr__server_listen_locally(mr__server *s);
+mr_code mr__daemon_listen(mr__daemon *d, const char *listen, mr_status *st) MR_NODISCARD;
+/* Listens on a local socket too, which the handshake names. If that fails, peers on this host use
+ * TCP like all others. */
+void mr__daemon_listen_locally(mr__daemon *d);
 /* Begins the drain when `cancel` is triggered; NULL: never. errors MR_RESOURCE_EXHAUSTED */
-mr_code mr__server_heed(mr__server *s, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
+mr_code mr__daemon_heed(mr__daemon *d, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
 /* The status page of the `kind` of daemon that is at `address`; listen NULL: none. The rest as in
  * mr__status_page_opts.
  * errors   those of mr__status_page_open */
-mr_code mr__server_show(mr__server *s, const char *listen, const char *kind, const char *address,
+mr_code mr__daemon_show(mr__daemon *d, const char *listen, const char *kind, const char *address,
                         const mr__status_table *tables, char *(*report)(void *ctx), void *ctx,
                         mr_status *st) MR_NODISCARD;
-mr__guest *mr__server_guest(const mr__server *s, uint64_t id); /* NULL: it is gone */
-/* The drain begins, and this is the failure that the daemon ends with, if it is the first. */
-void mr__server_fail(mr__server *s, const mr_status *why);
+mr__guest *mr__daemon_guest(const mr__daemon *d, uint64_t id); /* NULL: it is gone */
+/* Begins the drain; the first failure is the one that the daemon ends with. */
+void mr__daemon_fail(mr__daemon *d, const mr_status *why);
 /* Turns until the drain begins, and then until everything is closed.
  * errors   the failure that it ends with */
-mr_code mr__server_serve(mr__server *s, mr_status *st) MR_NODISCARD;
+mr_code mr__daemon_serve(mr__daemon *d, mr_status *st) MR_NODISCARD;
 /* Closes what is open, at once, without a drain. false: that failed, and the loop is left. */
-bool mr__server_stop(mr__server *s);
+bool mr__daemon_stop(mr__daemon *d);
 /* Last. closed: the loop too. */
-void mr__server_end(mr__server *s, bool closed);
+void mr__daemon_end(mr__daemon *d, bool closed);
 #endif

@@ -301,8 +301,8 @@ static mr_code check_place(const mr__status_page_opts *o, const mr__address *at,
         return MR_OK;
     return mr_fail(
         st, MR_INVALID_ARGUMENT,
-        "--status %s could be read from other hosts, and --listen cannot be reached from "
-        "there; use --status 127.0.0.1:0, or let --listen be open to other hosts too",
+        "status %s could be read from other hosts, but the service itself cannot be reached from "
+        "there; use 127.0.0.1:0 for the page (--status), or listen on all addresses (--listen)",
         o->listen);
 }
 

@@ -10,11 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_ROOTS = 256 };
 
-static char roots[MOST_ROOTS][PATH_MAX]; /* without links; "" is the root of all files */
+typedef char root[PATH_MAX];
+
+static root roots[MOST_ROOTS]; /* without links; "" is the root of all files */
 static size_t n_roots;
 static const mr__system *beneath;
 static mr__system table;
@@ -110,24 +113,39 @@ static int mkdir_below(const char *path, mode_t mode)
     return refused(path) ? -1 : beneath->mkdir(path, mode);
 }
 
-mr_code mr__roots_set(const char *const *names, size_t n, const mr__system **out, mr_status *st)
+static mr_code resolve(const char *name, char *out, mr_status *st)
+{
+    struct stat s;
+    if (!realpath(name, out) || stat(out, &s) != 0)
+        return mr_fail_errno(st, errno, "the root %s", name);
+    if (!S_ISDIR(s.st_mode))
+        return mr_fail_errno(st, ENOTDIR, "the root %s", name);
+    if (strcmp(out, "/") == 0)
+        out[0] = '\0';
+    return MR_OK;
+}
+
+mr_code mr__file_roots_set(const char *const *names, size_t n, const mr__system **out,
+                           mr_status *st)
 {
     *out = NULL;
     if (n > MOST_ROOTS)
         return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d directories, not %zu", MOST_ROOTS, n);
-    for (size_t i = 0; i < n; i++) {
-        struct stat s;
-        if (!realpath(names[i], roots[i]) || stat(roots[i], &s) != 0)
-            return mr_fail_errno(st, errno, "the root %s", names[i]);
-        if (!S_ISDIR(s.st_mode))
-            return mr_fail_errno(st, ENOTDIR, "the root %s", names[i]);
-        if (strcmp(roots[i], "/") == 0)
-            roots[i][0] = '\0';
+    root *fresh = mr_calloc(n + 1, sizeof *fresh);
+    if (!fresh)
+        return mr_fail_memory(st, n * sizeof *fresh, "the directories of a worker");
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < n && rc == MR_OK; i++)
+        rc = resolve(names[i], fresh[i], st);
+    if (rc == MR_OK) {
+        memcpy(roots, fresh, n * sizeof *fresh);
+        n_roots = n;
     }
-    n_roots = n;
-    if (n == 0)
-        return MR_OK;
-    beneath = mr__sys;
+    mr_free(fresh);
+    if (rc != MR_OK || n == 0)
+        return rc;
+    if (mr__sys != &table)
+        beneath = mr__sys;
     table = *beneath;
     table.open = open_below;
     table.opendir = opendir_below;
@@ -139,10 +157,15 @@ mr_code mr__roots_set(const char *const *names, size_t n, const mr__system **out
     return MR_OK;
 }
 
-void mr__roots_explain(mr_status *st)
+void mr__file_roots_explain(mr_status *st)
 {
     if (n_roots && st->code == MR_PERMISSION_DENIED && st->sys_errno == EACCES && st->file[0] &&
         !leads_below(st->file))
         snprintf(st->message, sizeof st->message,
-                 "the file is outside of the directories that --root allows");
+                 "the file is outside the directories that this worker is restricted to (--root)");
+}
+
+bool mr__file_roots_are_set(void)
+{
+    return n_roots != 0;
 }

@@ -40,7 +40,7 @@ typedef struct item {
 
 struct mr__producer {
     mr__producer_opts o;
-    mr_landing landing; /* files are read into what its client shares */
+    mr_read_slots read_slots; /* files are read into what its client shares */
     uint64_t number;
     Mr__Wire__Host *what; /* a copy */
     uint64_t generation, opened_at;
@@ -89,7 +89,7 @@ void mr__producer_drop(mr__produced *block)
 static void sign(const mr__producer *p, mr_status *why)
 {
     char *text = why->message;
-    mr__roots_explain(why);
+    mr__file_roots_explain(why);
     size_t n = strlen(text);
     snprintf(text + n, sizeof why->message - n, " (at worker %s)", p->o.worker);
 }
@@ -161,7 +161,7 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
 {
     const Mr__Wire__Place *place = p->what->place;
     mr_dataset *ds = NULL;
-    mr__iterator_internal internal = {.landing = p->o.lender ? &p->landing : NULL,
+    mr__iterator_internal internal = {.read_slots = p->o.lender ? &p->read_slots : NULL,
                                       .shares_memory = true};
     mr_iterator_opts o = {.executor = p->o.executor,
                           .positions = true,
@@ -486,7 +486,7 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
         return mr_fail_memory(st, sizeof *p, "a stream");
     p->o = *opts;
     if (p->o.lender)
-        p->landing = (mr_landing){land, mr__lender_ref(p->o.lender)};
+        p->read_slots = (mr_read_slots){land, mr__lender_ref(p->o.lender)};
     p->number = number;
     p->opened_at = open->first;
     p->level = (int)open->compression;

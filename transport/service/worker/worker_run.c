@@ -49,16 +49,16 @@ typedef struct producing {
 } producing;
 
 struct mr__worker_run {
-    mr__server s; /* first */
+    mr__daemon base; /* first */
     mr__worker_run_opts o;
-    mr__host *host;
+    mr__worker_streams *streams;
     char address[128];
     mr__id_map producers_by_id;
     producing *producers;
     /* the dispatcher */
     mr__connection dispatcher;
     enum { AWAY, LOOKING_UP, CONNECTING, READY } link;
-    bool host_knows; /* that it is there */
+    bool streams_know; /* that it is there */
     bool said_away;
     mr__lookup *lookup;
     int64_t backoff;
@@ -73,12 +73,12 @@ struct mr__worker_run {
 
 static int64_t now_of(const mr__worker_run *r)
 {
-    return mr__loop_now(r->s.loop);
+    return mr__loop_now(r->base.loop);
 }
 
 static guest *guest_of(const mr__worker_run *r, uint64_t client)
 {
-    return (guest *)mr__server_guest(&r->s, client);
+    return (guest *)mr__daemon_guest(&r->base, client);
 }
 
 /* ---- time ---- */
@@ -86,22 +86,22 @@ static guest *guest_of(const mr__worker_run *r, uint64_t client)
 static void set_timer(mr__worker_run *r, mr__timer *t, int64_t at)
 {
     mr_status st;
-    if (at != INT64_MAX && mr__timer_set(r->s.loop, t, at, &st) != MR_OK)
-        mr__server_fail(&r->s, &st);
+    if (at != INT64_MAX && mr__timer_set(r->base.loop, t, at, &st) != MR_OK)
+        mr__daemon_fail(&r->base, &st);
 }
 
 static void ticked(mr__timer *t)
 {
     mr__worker_run *r = OF(mr__worker_run, tick, t);
-    if (!r->s.is_draining)
-        set_timer(r, &r->tick, mr__host_tick(r->host, now_of(r)));
+    if (!r->base.is_draining)
+        set_timer(r, &r->tick, mr__worker_streams_tick(r->streams, now_of(r)));
 }
 
-/* The dispatcher may have asked the host to drain. */
+/* The dispatcher may have asked this worker to drain. */
 static void look(mr__worker_run *r)
 {
-    if (mr__host_draining(r->host))
-        r->s.is_draining = true;
+    if (mr__worker_streams_draining(r->streams))
+        r->base.is_draining = true;
 }
 
 /* ---- producers ---- */
@@ -121,21 +121,22 @@ static void forget_producing(mr__worker_run *r, producing *x)
 static void producer_made(void *ctx, uint64_t number, const mr__made *made)
 {
     mr__worker_run *r = ctx;
-    mr__host_made(r->host, number, made, now_of(r));
+    mr__worker_streams_made(r->streams, number, made, now_of(r));
 }
 
 static void producer_failed(void *ctx, uint64_t number, uint64_t first, const mr_status *why,
                             const void *position, size_t position_bytes, bool fatal)
 {
     mr__worker_run *r = ctx;
-    mr__host_failed(r->host, number, first, why, position, position_bytes, fatal, now_of(r));
+    mr__worker_streams_failed(r->streams, number, first, why, position, position_bytes, fatal,
+                              now_of(r));
 }
 
 static void producer_ended(void *ctx, uint64_t number, uint64_t elements, const void *position,
                            size_t position_bytes)
 {
     mr__worker_run *r = ctx;
-    mr__host_ended(r->host, number, elements, position, position_bytes, now_of(r));
+    mr__worker_streams_ended(r->streams, number, elements, position, position_bytes, now_of(r));
 }
 
 static void producer_gone(void *ctx, uint64_t number)
@@ -149,13 +150,13 @@ static void producer_gone(void *ctx, uint64_t number)
 static void producer_wants_split(void *ctx, uint64_t number, uint64_t index, uint64_t repetition)
 {
     mr__worker_run *r = ctx;
-    mr__host_wants_split(r->host, number, index, repetition, now_of(r));
+    mr__worker_streams_wants_split(r->streams, number, index, repetition, now_of(r));
 }
 
 static const mr__producer_out producer_out = {producer_made, producer_failed, producer_ended,
                                               producer_wants_split, producer_gone};
 
-/* One that cannot be started says so as soon as the host can be called. */
+/* A stream that cannot be started fails, once mr__worker_streams can be called. */
 typedef struct apology {
     mr__posted posted; /* first */
     mr__worker_run *run;
@@ -167,7 +168,7 @@ static void apologize(mr__posted *p)
 {
     apology *a = (apology *)p;
     mr__worker_run *r = a->run;
-    mr__host_failed(r->host, a->producer, a->first, &a->why, NULL, 0, true, now_of(r));
+    mr__worker_streams_failed(r->streams, a->producer, a->first, &a->why, NULL, 0, true, now_of(r));
     mr_free(a);
 }
 
@@ -177,7 +178,7 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
     mr__worker_run *r = ctx;
     const guest *g = guest_of(r, client);
     mr_status st;
-    const mr__producer_opts opts = {.loop = r->s.loop,
+    const mr__producer_opts opts = {.loop = r->base.loop,
                                     .executor = r->o.executor,
                                     .watch = r->o.watch,
                                     .memory_limit = r->o.memory_limit,
@@ -212,7 +213,7 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
     a->first = open->first;
     st.code = MR_UNAVAILABLE; /* another worker may have room */
     a->why = st;
-    mr__loop_post(r->s.loop, &a->posted);
+    mr__loop_post(r->base.loop, &a->posted);
 }
 
 /* Bytes that may wait for a client when x goes on. */
@@ -251,7 +252,7 @@ static void out_stop(void *ctx, uint64_t number)
     mr__producer_stop(x->p);
 }
 
-/* ---- what the host wants done ---- */
+/* ---- output of the state machine ---- */
 
 static void out_to_dispatcher(void *ctx, const mr__message *m)
 {
@@ -273,7 +274,7 @@ static void out_to_client(void *ctx, uint64_t client, const mr__message *m)
 /* `more` bytes are to be queued, or (0) some were sent. */
 static void measure(guest *g, size_t more)
 {
-    int64_t now = mr__loop_now(g->g.server->loop);
+    int64_t now = mr__loop_now(g->g.daemon->loop);
     size_t queued = mr__connection_queued(&g->g.c);
     double took = (double)(now - g->busy_since) * 1e-9;
     if (g->queued_then + g->put && (queued == 0 || took > MEASURE_SECONDS)) {
@@ -332,7 +333,7 @@ static void out_close_dispatcher(void *ctx)
 {
     mr__worker_run *r = ctx;
     mr_status why;
-    r->host_knows = false;
+    r->streams_know = false;
     mr_fail(&why, MR_UNAVAILABLE, "it is silent");
     if (r->link == READY)
         mr__connection_close(&r->dispatcher, &why);
@@ -351,14 +352,14 @@ static void matched(void *ctx, uint64_t job_id, const Mr__Wire__Lists *lists)
 {
     mr__worker_run *r = ctx;
     r->n_matching--;
-    mr__host_matched(r->host, job_id, lists, now_of(r));
+    mr__worker_streams_matched(r->streams, job_id, lists, now_of(r));
 }
 
 static void out_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
 {
     mr__worker_run *r = ctx;
     mr_status st;
-    if (mr__match_start(r->s.loop, job_id, job, r->address, matched, r, &st) == MR_OK) {
+    if (mr__match_start(r->base.loop, job_id, job, r->address, matched, r, &st) == MR_OK) {
         r->n_matching++;
         return;
     }
@@ -367,18 +368,18 @@ static void out_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
         mr__connection_close(&r->dispatcher, &st);
 }
 
-static const mr__host_out out = {.to_dispatcher = out_to_dispatcher,
-                                 .to_client = out_to_client,
-                                 .block = out_block,
-                                 .drop = out_drop,
-                                 .start = out_start,
-                                 .go = out_go,
-                                 .stop = out_stop,
-                                 .split = out_split,
-                                 .match = out_match,
-                                 .close_client = out_close_client,
-                                 .close_dispatcher = out_close_dispatcher,
-                                 .note = out_note};
+static const mr__worker_streams_out out = {.to_dispatcher = out_to_dispatcher,
+                                           .to_client = out_to_client,
+                                           .block = out_block,
+                                           .drop = out_drop,
+                                           .start = out_start,
+                                           .go = out_go,
+                                           .stop = out_stop,
+                                           .split = out_split,
+                                           .match = out_match,
+                                           .close_client = out_close_client,
+                                           .close_dispatcher = out_close_dispatcher,
+                                           .note = out_note};
 
 /* ---- the dispatcher ---- */
 
@@ -386,10 +387,10 @@ static void away(mr__worker_run *r, const mr_status *why)
 {
     bool was_there = r->link == READY;
     r->link = AWAY;
-    if (r->s.is_draining)
+    if (r->base.is_draining)
         return;
     if (why->code == MR_PERMISSION_DENIED || (why->code == MR_FAILED_PRECONDITION && !was_there)) {
-        mr__server_fail(&r->s, why);
+        mr__daemon_fail(&r->base, why);
         return;
     }
     if (was_there || !r->said_away)
@@ -407,32 +408,32 @@ static void dispatcher_ready(mr__connection *c)
 {
     mr__worker_run *r = OF(mr__worker_run, dispatcher, c);
     r->link = READY;
-    if (r->s.is_draining)
+    if (r->base.is_draining)
         return;
     if (r->said_away)
         mr_log(MR_LOG_INFO, "connected to the dispatcher at %s", r->o.dispatcher);
     r->said_away = false;
     r->backoff = 0;
-    r->host_knows = true;
-    mr__host_dispatcher_opened(r->host, now_of(r));
-    set_timer(r, &r->tick, mr__host_tick(r->host, now_of(r)));
+    r->streams_know = true;
+    mr__worker_streams_dispatcher_opened(r->streams, now_of(r));
+    set_timer(r, &r->tick, mr__worker_streams_tick(r->streams, now_of(r)));
 }
 
 static void dispatcher_message(mr__connection *c, const mr__message *m)
 {
     mr__worker_run *r = OF(mr__worker_run, dispatcher, c);
-    if (r->s.is_draining || !r->host_knows)
+    if (r->base.is_draining || !r->streams_know)
         return;
-    mr__host_dispatcher_message(r->host, m, now_of(r));
+    mr__worker_streams_dispatcher_message(r->streams, m, now_of(r));
     look(r);
 }
 
 static void dispatcher_closed(mr__connection *c, const mr_status *why)
 {
     mr__worker_run *r = OF(mr__worker_run, dispatcher, c);
-    if (r->host_knows)
-        mr__host_dispatcher_closed(r->host, now_of(r));
-    r->host_knows = false;
+    if (r->streams_know)
+        mr__worker_streams_dispatcher_closed(r->streams, now_of(r));
+    r->streams_know = false;
     away(r, why);
 }
 
@@ -445,13 +446,13 @@ static void looked_up(void *ctx, const mr__address *to, const mr_status *why)
     mr_status st;
     r->lookup = NULL;
     r->link = AWAY;
-    if (r->s.is_draining)
+    if (r->base.is_draining)
         return;
     mr_code rc = to ? MR_OK : why->code;
     if (to) {
         r->dispatcher.class_ = &dispatchers;
-        rc = mr__connection_open(&r->dispatcher, r->s.loop, to, MR__WIRE__ROLE__WORKER, r->o.token,
-                                 &st);
+        rc = mr__connection_open(&r->dispatcher, r->base.loop, to, MR__WIRE__ROLE__WORKER,
+                                 r->o.token, &st);
     }
     if (rc == MR_OK)
         r->link = CONNECTING;
@@ -463,7 +464,7 @@ static void connect_dispatcher(mr__worker_run *r)
 {
     mr_status st;
     r->link = LOOKING_UP;
-    if (mr__lookup_start(&r->lookup, r->s.loop, r->o.dispatcher, looked_up, r, &st) == MR_OK)
+    if (mr__lookup_start(&r->lookup, r->base.loop, r->o.dispatcher, looked_up, r, &st) == MR_OK)
         return;
     r->lookup = NULL;
     away(r, &st);
@@ -472,7 +473,7 @@ static void connect_dispatcher(mr__worker_run *r)
 static void retried(mr__timer *t)
 {
     mr__worker_run *r = OF(mr__worker_run, retry, t);
-    if (!r->s.is_draining && r->link == AWAY)
+    if (!r->base.is_draining && r->link == AWAY)
         connect_dispatcher(r);
 }
 
@@ -493,7 +494,7 @@ static size_t lendable(const mr__worker_run *r)
 static void ready(mr__guest *x)
 {
     guest *g = (guest *)x;
-    mr__worker_run *r = (mr__worker_run *)x->server;
+    mr__worker_run *r = (mr__worker_run *)x->daemon;
     mr_status st;
     int fd;
     if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT)
@@ -534,16 +535,16 @@ static void take_back(guest *g, const Mr__Wire__GiveBack *m)
 
 static void message(mr__guest *g, const mr__message *m)
 {
-    mr__worker_run *r = (mr__worker_run *)g->server;
+    mr__worker_run *r = (mr__worker_run *)g->daemon;
     if (m->body_case == MR__WIRE__MESSAGE__BODY_GIVE_BACK)
         take_back((guest *)g, m->give_back);
     else
-        mr__host_client_message(r->host, g->id, m, now_of(r));
+        mr__worker_streams_client_message(r->streams, g->id, m, now_of(r));
 }
 
 static void sent(mr__guest *g)
 {
-    mr__worker_run *r = (mr__worker_run *)g->server;
+    mr__worker_run *r = (mr__worker_run *)g->daemon;
     measure((guest *)g, 0);
     size_t queued = mr__connection_queued(&g->c);
     if (queued > MOST_QUEUED)
@@ -557,9 +558,9 @@ static void sent(mr__guest *g)
 
 static void closed(mr__guest *g, bool tell)
 {
-    mr__worker_run *r = (mr__worker_run *)g->server;
+    mr__worker_run *r = (mr__worker_run *)g->daemon;
     if (tell)
-        mr__host_client_closed(r->host, g->id, now_of(r));
+        mr__worker_streams_client_closed(r->streams, g->id, now_of(r));
     mr__lender *l = ((guest *)g)->lender;
     r->lent -= ((guest *)g)->lent;
     if (l)
@@ -576,12 +577,12 @@ static void stop_producing(mr__worker_run *r)
 }
 
 /* Streams go back to the dispatcher, and what was sent to clients reaches them. */
-static void drain(mr__server *s)
+static void drain(mr__daemon *s)
 {
     mr__worker_run *r = (mr__worker_run *)s;
     if (r->o.draining)
         r->o.draining(r->o.ctx);
-    mr__host_drain(r->host, now_of(r));
+    mr__worker_streams_drain(r->streams, now_of(r));
     if (r->link == READY)
         mr__connection_finish(&r->dispatcher);
     else if (r->link == CONNECTING)
@@ -594,7 +595,7 @@ static bool is_linked(const mr__worker_run *r)
     return r->link == READY || r->link == CONNECTING;
 }
 
-static bool is_busy(mr__server *s)
+static bool is_busy(mr__daemon *s)
 {
     mr__worker_run *r = (mr__worker_run *)s;
     if (s->is_over && is_linked(r))
@@ -616,25 +617,26 @@ static char *report(void *ctx)
     return mr__worker_status_report(&r->status,
                                     &(mr__worker_now){.dispatcher = r->o.dispatcher,
                                                       .is_connected = r->link == READY,
-                                                      .is_draining = r->s.is_draining,
-                                                      .n_clients = r->s.n_guests,
+                                                      .is_draining = r->base.is_draining,
+                                                      .n_clients = r->base.n_guests,
                                                       .now = now_of(r)},
                                     streams);
 }
 
 static mr_code open_all(mr__worker_run *r, mr_status *st)
 {
-    MR_TRY(mr__server_open(&r->s, r->o.loop, st));
+    MR_TRY(mr__daemon_open(&r->base, r->o.loop, st));
     if (mr__sys->getrandom(&r->random, sizeof r->random, 0) != (ssize_t)sizeof r->random)
         return mr_fail(st, MR_INTERNAL, "no random bytes");
-    MR_TRY(mr__server_listen(&r->s, r->o.listen, st));
-    mr__server_listen_locally(&r->s);
-    MR_TRY(mr__address_reached(&r->s.listener.address, r->o.dispatcher, r->address, st));
+    MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));
+    mr__daemon_listen_locally(&r->base);
+    MR_TRY(mr__address_reached(&r->base.listener.address, r->o.dispatcher, r->address, st));
     r->status.started = now_of(r);
-    MR_TRY(
-        mr__server_show(&r->s, r->o.status, "worker", r->address, mr__worker_view, report, r, st));
-    MR_TRY(mr__host_new(&r->host, r->address, r->random | 1, r->o.tags, r->o.n_tags, &out, r, st));
-    MR_TRY(mr__server_heed(&r->s, r->o.cancel, st));
+    MR_TRY(mr__daemon_show(&r->base, r->o.status, "worker", r->address, mr__worker_view, report, r,
+                           st));
+    MR_TRY(mr__worker_streams_new(&r->streams, r->address, r->random | 1, r->o.tags, r->o.n_tags,
+                                  &out, r, st));
+    MR_TRY(mr__daemon_heed(&r->base, r->o.cancel, st));
     r->tick.fire = ticked;
     r->retry.fire = retried;
     connect_dispatcher(r);
@@ -647,16 +649,16 @@ mr_code mr__worker_run_open(mr__worker_run **result, const mr__worker_run_opts *
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a worker");
     r->o = *opts;
-    r->s = (mr__server){.guest_bytes = sizeof(guest),
-                        .role = MR__WIRE__ROLE__WORKER,
-                        .token = opts->token,
-                        .may_leave = true, /* a client may end while blocks are on their way */
-                        .ready = ready,
-                        .message = message,
-                        .sent = sent,
-                        .closed = closed,
-                        .drain = drain,
-                        .is_busy = is_busy};
+    r->base = (mr__daemon){.guest_bytes = sizeof(guest),
+                           .role = MR__WIRE__ROLE__WORKER,
+                           .token = opts->token,
+                           .may_leave = true, /* a client may end while blocks are on their way */
+                           .ready = ready,
+                           .message = message,
+                           .sent = sent,
+                           .closed = closed,
+                           .drain = drain,
+                           .is_busy = is_busy};
     mr_code rc = open_all(r, st);
     if (rc != MR_OK) {
         mr__worker_run_close(r);
@@ -673,17 +675,17 @@ const char *mr__worker_run_address(const mr__worker_run *r)
 
 const char *mr__worker_run_status_address(const mr__worker_run *r)
 {
-    return r->s.page ? mr__status_page_address(r->s.page) : NULL;
+    return r->base.page ? mr__status_page_address(r->base.page) : NULL;
 }
 
 bool mr__worker_run_is_loopback(const mr__worker_run *r)
 {
-    return mr__address_is_loopback(&r->s.listener.address);
+    return mr__address_is_loopback(&r->base.listener.address);
 }
 
 mr_code mr__worker_run_serve(mr__worker_run *r, mr_status *st)
 {
-    return mr__server_serve(&r->s, st);
+    return mr__daemon_serve(&r->base, st);
 }
 
 void mr__worker_run_close(mr__worker_run *r)
@@ -691,14 +693,14 @@ void mr__worker_run_close(mr__worker_run *r)
     mr_status st;
     if (!r)
         return;
-    mr__loop *loop = r->s.loop;
-    r->s.is_draining = true;
-    if (r->host)
-        mr__host_drain(r->host, 0);
+    mr__loop *loop = r->base.loop;
+    r->base.is_draining = true;
+    if (r->streams)
+        mr__worker_streams_drain(r->streams, 0);
     if (is_linked(r))
         mr__connection_close(&r->dispatcher, NULL);
     stop_producing(r);
-    bool is_closed = mr__server_stop(&r->s);
+    bool is_closed = mr__daemon_stop(&r->base);
     if (loop && is_closed) {
         mr__timer_clear(loop, &r->tick);
         mr__timer_clear(loop, &r->retry);
@@ -707,8 +709,8 @@ void mr__worker_run_close(mr__worker_run *r)
             is_closed = mr__loop_turn(loop, now_of(r), &st) == MR_OK;
         }
     }
-    mr__host_free(r->host);
+    mr__worker_streams_free(r->streams);
     mr__id_map_reset(&r->producers_by_id);
-    mr__server_end(&r->s, is_closed);
+    mr__daemon_end(&r->base, is_closed);
     mr_free(r);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_WORKER_RUN_H
 #define MR_TRANSPORT_SERVICE_WORKER_RUN_H
-/* A worker as it runs: the state machine of host.h on a loop, with a listener for clients, a
- * connection to the dispatcher that is made again whenever it is lost, and a producer for each
- * stream that is read.
+/* A worker as it runs: the state machine of worker_streams.h on a loop, with a listener for
+ * clients, a connection to the dispatcher that is made again whenever it is lost, and a producer
+ * for each stream that is read.
  *
- *     clients <--> | host.h | <--> dispatcher
- *                      |
- *                  producer.h ...
+ *     clients <--> | worker_streams.h | <--> dispatcher
+ *                           |
+ *                       producer.h ...
  *
  * Limits: 1,024 connections of clients, 10 s for a handshake; a client that does not read has no
  * more than 16 MiB and a block of each stream waiting for it, whatever credit it gave. At a memory

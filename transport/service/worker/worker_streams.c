@@ -34,8 +34,8 @@ typedef struct hosted {
     size_t known;    /* splits that the client knows of */
 } hosted;
 
-struct mr__host {
-    mr__host_out out;
+struct mr__worker_streams {
+    mr__worker_streams_out out;
     void *ctx;
     char *address;
     uint64_t instance;
@@ -50,42 +50,42 @@ struct mr__host {
 
 /* ---- one stream ---- */
 
-static void drop_waiting(mr__host *h, hosted *s)
+static void drop_waiting(mr__worker_streams *ws, hosted *s)
 {
     if (s->waiting == BLOCK)
-        h->out.drop(h->ctx, s->made.block);
+        ws->out.drop(ws->ctx, s->made.block);
     mr_free(s->position);
     s->position = NULL;
     s->waiting = NOTHING;
 }
 
-static void stop_producer(mr__host *h, hosted *s)
+static void stop_producer(mr__worker_streams *ws, hosted *s)
 {
     if (s->producer) {
-        mr__id_map_remove(&h->producers, s->producer);
-        h->out.stop(h->ctx, s->producer);
+        mr__id_map_remove(&ws->producers, s->producer);
+        ws->out.stop(ws->ctx, s->producer);
         s->producer = 0;
         s->wants = false;
     }
-    drop_waiting(h, s);
+    drop_waiting(ws, s);
 }
 
-static void remove_stream(mr__host *h, hosted *s)
+static void remove_stream(mr__worker_streams *ws, hosted *s)
 {
-    stop_producer(h, s);
+    stop_producer(ws, s);
     if (s->prev)
         s->prev->next = s->next;
     else
-        h->streams = s->next;
+        ws->streams = s->next;
     if (s->next)
         s->next->prev = s->prev;
     mr__wire_free(s->what);
     mr_free(s);
 }
 
-static hosted *find(const mr__host *h, uint64_t job, uint32_t stream)
+static hosted *find(const mr__worker_streams *ws, uint64_t job, uint32_t stream)
 {
-    for (hosted *s = h->streams; s; s = s->next)
+    for (hosted *s = ws->streams; s; s = s->next)
         if (s->what->job_id == job && s->what->place->stream == stream)
             return s;
     return NULL;
@@ -100,8 +100,9 @@ static Mr__Wire__Hosted name_of(const hosted *s)
     return x;
 }
 
-static void say_error(mr__host *h, uint64_t client, const Mr__Wire__Hosted *s, uint64_t first,
-                      const mr_status *why, const void *position, size_t n, bool fatal)
+static void say_error(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Hosted *s,
+                      uint64_t first, const mr_status *why, const void *position, size_t n,
+                      bool fatal)
 {
     Mr__Wire__Status status;
     mr__status_to_wire(why, &status);
@@ -116,11 +117,11 @@ static void say_error(mr__host *h, uint64_t client, const Mr__Wire__Hosted *s, u
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_STREAM_ERROR;
     m.stream_error = &e;
-    h->out.to_client(h->ctx, client, &m);
+    ws->out.to_client(ws->ctx, client, &m);
 }
 
-static void say_end(mr__host *h, uint64_t client, const Mr__Wire__Hosted *s, uint64_t elements,
-                    const void *position, size_t n)
+static void say_end(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Hosted *s,
+                    uint64_t elements, const void *position, size_t n)
 {
     Mr__Wire__StreamEnd e = MR__WIRE__STREAM_END__INIT;
     e.job_id = s->job_id;
@@ -131,11 +132,11 @@ static void say_end(mr__host *h, uint64_t client, const Mr__Wire__Hosted *s, uin
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_STREAM_END;
     m.stream_end = &e;
-    h->out.to_client(h->ctx, client, &m);
+    ws->out.to_client(ws->ctx, client, &m);
 }
 
 /* The client learns of splits before it gets what is made of them: its position has them. */
-static void say_splits(mr__host *h, hosted *s)
+static void say_splits(mr__worker_streams *ws, hosted *s)
 {
     const Mr__Wire__Place *place = s->what->place;
     if (s->known == place->n_splits)
@@ -151,46 +152,46 @@ static void say_splits(mr__host *h, hosted *s)
     m.body_case = MR__WIRE__MESSAGE__BODY_STREAM_SPLITS;
     m.stream_splits = &x;
     s->known = place->n_splits;
-    h->out.to_client(h->ctx, s->client, &m);
+    ws->out.to_client(ws->ctx, s->client, &m);
 }
 
 /* Sends what waits, if the client may have it, and lets the producer go on. */
-static void send_waiting(mr__host *h, hosted *s)
+static void send_waiting(mr__worker_streams *ws, hosted *s)
 {
     Mr__Wire__Hosted name = name_of(s);
     if (s->waiting == NOTHING || !s->client || s->credit <= 0)
         return;
     waiting what = s->waiting;
     s->waiting = NOTHING;
-    say_splits(h, s);
+    say_splits(ws, s);
     if (what == BLOCK) {
         s->credit -= (int64_t)s->made.bytes;
-        h->out.block(h->ctx, s->client, &name, &s->made, s->compression);
+        ws->out.block(ws->ctx, s->client, &name, &s->made, s->compression);
     } else if (what == ERROR) {
         s->credit -= MR__ERROR_CREDIT;
-        say_error(h, s->client, &name, s->made.first, &s->status, s->position,
+        say_error(ws, s->client, &name, s->made.first, &s->status, s->position,
                   s->made.position_bytes, s->fatal);
     } else {
-        say_end(h, s->client, &name, s->made.first, s->position, s->made.position_bytes);
+        say_end(ws, s->client, &name, s->made.first, s->position, s->made.position_bytes);
     }
     mr_free(s->position);
     s->position = NULL;
     if (what == END || (what == ERROR && s->fatal))
-        stop_producer(h, s);
+        stop_producer(ws, s);
     else
-        h->out.go(h->ctx, s->producer);
+        ws->out.go(ws->ctx, s->producer);
 }
 
 /* ---- producers ---- */
 
-static hosted *of_producer(const mr__host *h, uint64_t producer)
+static hosted *of_producer(const mr__worker_streams *ws, uint64_t producer)
 {
-    return mr__id_map_get(&h->producers, producer);
+    return mr__id_map_get(&ws->producers, producer);
 }
 
 /* Keeps what was brought, with a copy of its position; fails the stream where there is no
  * memory. */
-static void keep(mr__host *h, hosted *s, waiting what, const mr__made *made)
+static void keep(mr__worker_streams *ws, hosted *s, waiting what, const mr__made *made)
 {
     s->made = *made;
     s->made.position = s->position = NULL;
@@ -198,7 +199,7 @@ static void keep(mr__host *h, hosted *s, waiting what, const mr__made *made)
         s->position = mr_memdup(made->position, made->position_bytes);
         if (!s->position) {
             if (what == BLOCK)
-                h->out.drop(h->ctx, made->block);
+                ws->out.drop(ws->ctx, made->block);
             what = ERROR;
             s->fatal = true;
             s->made.position_bytes = 0;
@@ -207,33 +208,35 @@ static void keep(mr__host *h, hosted *s, waiting what, const mr__made *made)
         s->made.position = s->position;
     }
     s->waiting = what;
-    send_waiting(h, s);
+    send_waiting(ws, s);
 }
 
-void mr__host_made(mr__host *h, uint64_t producer, const mr__made *made, int64_t now)
+void mr__worker_streams_made(mr__worker_streams *ws, uint64_t producer, const mr__made *made,
+                             int64_t now)
 {
     (void)now;
-    hosted *s = of_producer(h, producer);
+    hosted *s = of_producer(ws, producer);
     if (s)
-        keep(h, s, BLOCK, made);
+        keep(ws, s, BLOCK, made);
     else
-        h->out.drop(h->ctx, made->block);
+        ws->out.drop(ws->ctx, made->block);
 }
 
-void mr__host_failed(mr__host *h, uint64_t producer, uint64_t first, const mr_status *why,
-                     const void *position, size_t position_bytes, bool fatal, int64_t now)
+void mr__worker_streams_failed(mr__worker_streams *ws, uint64_t producer, uint64_t first,
+                               const mr_status *why, const void *position, size_t position_bytes,
+                               bool fatal, int64_t now)
 {
     (void)now;
-    hosted *s = of_producer(h, producer);
+    hosted *s = of_producer(ws, producer);
     if (!s)
         return;
     mr__made made = {.first = first, .position = position, .position_bytes = position_bytes};
     s->status = *why;
     s->fatal = fatal;
-    keep(h, s, ERROR, &made);
+    keep(ws, s, ERROR, &made);
 }
 
-static void say_want(mr__host *h, hosted *s, int64_t now)
+static void say_want(mr__worker_streams *ws, hosted *s, int64_t now)
 {
     Mr__Wire__WantSplit w = MR__WIRE__WANT_SPLIT__INIT;
     w.job_id = s->what->job_id;
@@ -245,38 +248,38 @@ static void say_want(mr__host *h, hosted *s, int64_t now)
     m.body_case = MR__WIRE__MESSAGE__BODY_WANT_SPLIT;
     m.want_split = &w;
     s->want_at = now + SECOND;
-    if (h->connected)
-        h->out.to_dispatcher(h->ctx, &m);
+    if (ws->connected)
+        ws->out.to_dispatcher(ws->ctx, &m);
 }
 
-void mr__host_wants_split(mr__host *h, uint64_t producer, uint64_t index, uint64_t repetition,
-                          int64_t now)
+void mr__worker_streams_wants_split(mr__worker_streams *ws, uint64_t producer, uint64_t index,
+                                    uint64_t repetition, int64_t now)
 {
-    hosted *s = of_producer(h, producer);
+    hosted *s = of_producer(ws, producer);
     if (!s)
         return;
     const Mr__Wire__Place *place = s->what->place;
     if (index < place->n_splits) {
-        h->out.split(h->ctx, producer, index, place->splits[index], false);
+        ws->out.split(ws->ctx, producer, index, place->splits[index], false);
         return;
     }
     s->wants = true;
     s->want_index = index;
     s->want_repetition = repetition;
-    say_want(h, s, now);
+    say_want(ws, s, now);
 }
 
 /* Those that were not answered: with the connection, the question may be lost. */
-static void ask_again(mr__host *h, bool all, int64_t now)
+static void ask_again(mr__worker_streams *ws, bool all, int64_t now)
 {
-    for (hosted *s = h->streams; s; s = s->next)
+    for (hosted *s = ws->streams; s; s = s->next)
         if (s->wants && (all || now >= s->want_at))
-            say_want(h, s, now);
+            say_want(ws, s, now);
 }
 
-static void take_split(mr__host *h, const Mr__Wire__Split *x)
+static void take_split(mr__worker_streams *ws, const Mr__Wire__Split *x)
 {
-    hosted *s = find(h, x->job_id, x->stream);
+    hosted *s = find(ws, x->job_id, x->stream);
     if (!s || !s->wants || s->what->place->generation != x->generation ||
         s->want_index != x->index || s->want_repetition != x->repetition)
         return;
@@ -289,166 +292,169 @@ static void take_split(mr__host *h, const Mr__Wire__Split *x)
         place->splits[place->n_splits++] = x->split;
     }
     s->wants = false;
-    h->out.split(h->ctx, s->producer, x->index, x->split, x->end);
+    ws->out.split(ws->ctx, s->producer, x->index, x->split, x->end);
 }
 
-void mr__host_ended(mr__host *h, uint64_t producer, uint64_t elements, const void *position,
-                    size_t position_bytes, int64_t now)
+void mr__worker_streams_ended(mr__worker_streams *ws, uint64_t producer, uint64_t elements,
+                              const void *position, size_t position_bytes, int64_t now)
 {
     (void)now;
-    hosted *s = of_producer(h, producer);
+    hosted *s = of_producer(ws, producer);
     if (s)
         keep(
-            h, s, END,
+            ws, s, END,
             &(mr__made){.first = elements, .position = position, .position_bytes = position_bytes});
 }
 
-void mr__host_matched(mr__host *h, uint64_t job_id, const Mr__Wire__Lists *lists, int64_t now)
+void mr__worker_streams_matched(mr__worker_streams *ws, uint64_t job_id,
+                                const Mr__Wire__Lists *lists, int64_t now)
 {
     (void)now;
     (void)job_id;
-    if (!h->connected)
+    if (!ws->connected)
         return; /* the dispatcher asks again */
     Mr__Wire__Lists copy = *lists;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_LISTS;
     m.lists = &copy;
-    h->out.to_dispatcher(h->ctx, &m);
+    ws->out.to_dispatcher(ws->ctx, &m);
 }
 
 /* ---- clients ---- */
 
-static void refuse(mr__host *h, uint64_t client, const Mr__Wire__Open *o, const char *why)
+static void refuse(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o,
+                   const char *why)
 {
     mr_status st;
     Mr__Wire__Hosted name = MR__WIRE__HOSTED__INIT;
     name.job_id = o->job_id;
     name.stream = o->stream;
     name.generation = o->generation;
-    mr_fail(&st, MR_UNAVAILABLE, "worker %s %s", h->address, why);
-    say_error(h, client, &name, o->first, &st, NULL, 0, true);
+    mr_fail(&st, MR_UNAVAILABLE, "worker %s %s", ws->address, why);
+    say_error(ws, client, &name, o->first, &st, NULL, 0, true);
 }
 
-static void take_open(mr__host *h, uint64_t client, const Mr__Wire__Open *o)
+static void take_open(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o)
 {
-    hosted *s = find(h, o->job_id, o->stream);
+    hosted *s = find(ws, o->job_id, o->stream);
     if (!s || s->what->place->generation != o->generation) {
-        refuse(h, client, o,
+        refuse(ws, client, o,
                s ? "hosts another generation of this stream" : "does not host this stream");
         return;
     }
     const Mr__Wire__Place *place = s->what->place;
     if (o->first + place->skip < place->elements) {
-        refuse(h, client, o, "has a later position of this stream than was asked for");
+        refuse(ws, client, o, "has a later position of this stream than was asked for");
         return;
     }
-    stop_producer(h, s);
+    stop_producer(ws, s);
     s->client = client;
     s->known = 0;
     s->credit = o->credit > INT64_MAX ? INT64_MAX : (int64_t)o->credit;
     s->compression = o->compression;
     if (place->end) {
         Mr__Wire__Hosted name = name_of(s);
-        say_end(h, client, &name, place->elements, place->position.data, place->position.len);
+        say_end(ws, client, &name, place->elements, place->position.data, place->position.len);
         return;
     }
-    uint64_t producer = ++h->last_producer;
+    uint64_t producer = ++ws->last_producer;
     mr_status st;
-    if (mr__id_map_set(&h->producers, producer, s, &st) != MR_OK) {
-        refuse(h, client, o, "is out of memory");
+    if (mr__id_map_set(&ws->producers, producer, s, &st) != MR_OK) {
+        refuse(ws, client, o, "is out of memory");
         return;
     }
     s->producer = producer;
-    h->out.start(h->ctx, producer, client, s->what, o);
+    ws->out.start(ws->ctx, producer, client, s->what, o);
 }
 
-void mr__host_client_message(mr__host *h, uint64_t client, const mr__message *m, int64_t now)
+void mr__worker_streams_client_message(mr__worker_streams *ws, uint64_t client,
+                                       const mr__message *m, int64_t now)
 {
     (void)now;
     hosted *s = NULL;
     mr_status why;
     switch (m->body_case) {
     case MR__WIRE__MESSAGE__BODY_OPEN:
-        take_open(h, client, m->open);
+        take_open(ws, client, m->open);
         break;
     case MR__WIRE__MESSAGE__BODY_CREDIT:
-        s = find(h, m->credit->job_id, m->credit->stream);
+        s = find(ws, m->credit->job_id, m->credit->stream);
         if (s && s->client == client &&
             !__builtin_add_overflow(s->credit, (int64_t)(m->credit->bytes & INT64_MAX), &s->credit))
-            send_waiting(h, s);
+            send_waiting(ws, s);
         break;
     case MR__WIRE__MESSAGE__BODY_SHUT:
-        s = find(h, m->shut->job_id, m->shut->stream);
+        s = find(ws, m->shut->job_id, m->shut->stream);
         if (s && s->client == client) {
-            stop_producer(h, s);
+            stop_producer(ws, s);
             s->client = 0;
         }
         break;
     case MR__WIRE__MESSAGE__BODY_PULSE:
-        h->out.to_client(h->ctx, client, m);
+        ws->out.to_client(ws->ctx, client, m);
         break;
     default:
         mr_fail(&why, MR_DATA_LOSS, "message %d is not for a worker", (int)m->body_case);
-        h->out.close_client(h->ctx, client, &why);
-        mr__host_client_closed(h, client, now);
+        ws->out.close_client(ws->ctx, client, &why);
+        mr__worker_streams_client_closed(ws, client, now);
     }
 }
 
-void mr__host_client_closed(mr__host *h, uint64_t client, int64_t now)
+void mr__worker_streams_client_closed(mr__worker_streams *ws, uint64_t client, int64_t now)
 {
     (void)now;
-    for (hosted *s = h->streams; s; s = s->next)
+    for (hosted *s = ws->streams; s; s = s->next)
         if (s->client == client) {
-            stop_producer(h, s);
+            stop_producer(ws, s);
             s->client = 0;
         }
 }
 
 /* ---- the dispatcher ---- */
 
-void mr__host_dispatcher_opened(mr__host *h, int64_t now)
+void mr__worker_streams_dispatcher_opened(mr__worker_streams *ws, int64_t now)
 {
     size_t n = 0, i = 0;
-    for (const hosted *s = h->streams; s; s = s->next)
+    for (const hosted *s = ws->streams; s; s = s->next)
         n++;
     Mr__Wire__Hosted *v = mr_calloc(n + 1, sizeof *v), **list = mr_calloc(n + 1, sizeof *list);
     if (!v || !list)
         n = 0; /* what is not named is handed out again, and fenced by its generation */
-    for (const hosted *s = h->streams; s && i < n; s = s->next, i++) {
+    for (const hosted *s = ws->streams; s && i < n; s = s->next, i++) {
         v[i] = name_of(s);
         list[i] = &v[i];
     }
     Mr__Wire__Register r = MR__WIRE__REGISTER__INIT;
-    r.address = h->address;
-    r.instance = h->instance;
-    r.n_tags = h->n_tags;
-    r.tags = h->tags;
+    r.address = ws->address;
+    r.instance = ws->instance;
+    r.n_tags = ws->n_tags;
+    r.tags = ws->tags;
     r.n_hosted = n;
     r.hosted = list;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_REGISTER_WORKER;
     m.register_worker = &r;
-    h->connected = true;
-    h->heard = now;
-    h->pulse_at = now + SECOND;
-    h->out.to_dispatcher(h->ctx, &m);
+    ws->connected = true;
+    ws->heard = now;
+    ws->pulse_at = now + SECOND;
+    ws->out.to_dispatcher(ws->ctx, &m);
     mr_free(v);
     mr_free(list);
 }
 
-void mr__host_dispatcher_closed(mr__host *h, int64_t now)
+void mr__worker_streams_dispatcher_closed(mr__worker_streams *ws, int64_t now)
 {
     (void)now;
-    h->connected = false;
+    ws->connected = false;
 }
 
-static void take_host(mr__host *h, const Mr__Wire__Host *x)
+static void take_host(mr__worker_streams *ws, const Mr__Wire__Host *x)
 {
-    hosted *s = find(h, x->job_id, x->place->stream);
+    hosted *s = find(ws, x->job_id, x->place->stream);
     if (s && s->what->place->generation >= x->place->generation)
         return; /* old news */
     if (s)
-        remove_stream(h, s);
+        remove_stream(ws, s);
     size_t n = mr__wire__host__get_packed_size(x);
     void *bytes = mr_malloc(n ? n : 1);
     mr_status st;
@@ -463,133 +469,134 @@ static void take_host(mr__host *h, const Mr__Wire__Host *x)
     }
     mr_free(bytes);
     if (rc != MR_OK) { /* the client's Open is refused, and the stream moves */
-        mr__note(h->out.note, h->ctx, MR_LOG_ERROR, "a stream cannot be hosted: %s", st.message);
+        mr__note(ws->out.note, ws->ctx, MR_LOG_ERROR, "a stream cannot be hosted: %s", st.message);
         return;
     }
-    s->next = h->streams;
-    if (h->streams)
-        h->streams->prev = s;
-    h->streams = s;
+    s->next = ws->streams;
+    if (ws->streams)
+        ws->streams->prev = s;
+    ws->streams = s;
 }
 
-void mr__host_dispatcher_message(mr__host *h, const mr__message *m, int64_t now)
+void mr__worker_streams_dispatcher_message(mr__worker_streams *ws, const mr__message *m,
+                                           int64_t now)
 {
     hosted *s;
-    h->heard = now;
+    ws->heard = now;
     switch (m->body_case) {
     case MR__WIRE__MESSAGE__BODY_REGISTERED:
-        ask_again(h, true, now);
+        ask_again(ws, true, now);
         break;
     case MR__WIRE__MESSAGE__BODY_HOST:
-        if (!h->draining)
-            take_host(h, m->host);
+        if (!ws->draining)
+            take_host(ws, m->host);
         break;
     case MR__WIRE__MESSAGE__BODY_UNHOST:
-        s = find(h, m->unhost->job_id, m->unhost->stream);
+        s = find(ws, m->unhost->job_id, m->unhost->stream);
         if (s && s->what->place->generation == m->unhost->generation)
-            remove_stream(h, s);
+            remove_stream(ws, s);
         break;
     case MR__WIRE__MESSAGE__BODY_SPLIT:
-        take_split(h, m->split);
+        take_split(ws, m->split);
         break;
     case MR__WIRE__MESSAGE__BODY_MATCH:
-        h->out.match(h->ctx, m->match->job_id, m->match->job);
+        ws->out.match(ws->ctx, m->match->job_id, m->match->job);
         break;
     case MR__WIRE__MESSAGE__BODY_PULSE:
         if (m->pulse->draining)
-            h->draining = true;
+            ws->draining = true;
         break;
     case MR__WIRE__MESSAGE__BODY_FAILED:
-        mr__note(h->out.note, h->ctx, MR_LOG_ERROR, "the dispatcher refuses this worker: %s",
+        mr__note(ws->out.note, ws->ctx, MR_LOG_ERROR, "the dispatcher refuses this worker: %s",
                  m->failed->status->message);
         break;
     default:
-        mr__note(h->out.note, h->ctx, MR_LOG_WARNING,
+        mr__note(ws->out.note, ws->ctx, MR_LOG_WARNING,
                  "the dispatcher sent message %d, which is not for a worker", (int)m->body_case);
     }
 }
 
 /* ---- the whole ---- */
 
-bool mr__host_drain(mr__host *h, int64_t now)
+bool mr__worker_streams_drain(mr__worker_streams *ws, int64_t now)
 {
     (void)now;
-    h->draining = true;
-    while (h->streams) {
-        hosted *s = h->streams;
+    ws->draining = true;
+    while (ws->streams) {
+        hosted *s = ws->streams;
         Mr__Wire__Returned r = MR__WIRE__RETURNED__INIT;
         r.job_id = s->what->job_id;
         r.place = s->what->place;
         mr__message m = MR__WIRE__MESSAGE__INIT;
         m.body_case = MR__WIRE__MESSAGE__BODY_RETURNED;
         m.returned = &r;
-        if (h->connected)
-            h->out.to_dispatcher(h->ctx, &m);
-        remove_stream(h, s);
+        if (ws->connected)
+            ws->out.to_dispatcher(ws->ctx, &m);
+        remove_stream(ws, s);
     }
     return true;
 }
 
-bool mr__host_draining(const mr__host *h)
+bool mr__worker_streams_draining(const mr__worker_streams *ws)
 {
-    return h->draining;
+    return ws->draining;
 }
 
-int64_t mr__host_tick(mr__host *h, int64_t now)
+int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now)
 {
-    if (!h->connected)
+    if (!ws->connected)
         return INT64_MAX;
-    if (now - h->heard >= SILENT_S * SECOND) {
-        h->connected = false;
-        h->out.close_dispatcher(h->ctx);
+    if (now - ws->heard >= SILENT_S * SECOND) {
+        ws->connected = false;
+        ws->out.close_dispatcher(ws->ctx);
         return INT64_MAX;
     }
-    if (now >= h->pulse_at) {
+    if (now >= ws->pulse_at) {
         Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
-        pulse.draining = h->draining;
+        pulse.draining = ws->draining;
         mr__message m = MR__WIRE__MESSAGE__INIT;
         m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
         m.pulse = &pulse;
-        h->out.to_dispatcher(h->ctx, &m);
-        h->pulse_at = now + SECOND;
-        ask_again(h, false, now);
+        ws->out.to_dispatcher(ws->ctx, &m);
+        ws->pulse_at = now + SECOND;
+        ask_again(ws, false, now);
     }
-    return h->pulse_at;
+    return ws->pulse_at;
 }
 
-mr_code mr__host_new(mr__host **out, const char *address, uint64_t instance,
-                     const char *const *tags, size_t n_tags, const mr__host_out *to, void *ctx,
-                     mr_status *st)
+mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, uint64_t instance,
+                               const char *const *tags, size_t n_tags,
+                               const mr__worker_streams_out *to, void *ctx, mr_status *st)
 {
-    mr__host *h = mr_calloc(1, sizeof *h);
-    if (!h)
-        return mr_fail_memory(st, sizeof *h, "a worker");
-    h->out = *to;
-    h->ctx = ctx;
-    h->instance = instance;
-    h->address = mr_strdup(address);
-    h->tags = mr_calloc(n_tags + 1, sizeof *h->tags);
-    bool full = h->address && h->tags;
-    for (; full && h->n_tags < n_tags; h->n_tags++)
-        full = (h->tags[h->n_tags] = mr_strdup(tags[h->n_tags])) != NULL;
+    mr__worker_streams *ws = mr_calloc(1, sizeof *ws);
+    if (!ws)
+        return mr_fail_memory(st, sizeof *ws, "a worker");
+    ws->out = *to;
+    ws->ctx = ctx;
+    ws->instance = instance;
+    ws->address = mr_strdup(address);
+    ws->tags = mr_calloc(n_tags + 1, sizeof *ws->tags);
+    bool full = ws->address && ws->tags;
+    for (; full && ws->n_tags < n_tags; ws->n_tags++)
+        full = (ws->tags[ws->n_tags] = mr_strdup(tags[ws->n_tags])) != NULL;
     if (!full) {
-        mr__host_free(h);
-        return mr_fail_memory(st, sizeof *h, "a worker");
+        mr__worker_streams_free(ws);
+        return mr_fail_memory(st, sizeof *ws, "a worker");
     }
-    *out = h;
+    *out = ws;
     return MR_OK;
 }
 
-void mr__host_free(mr__host *h)
+void mr__worker_streams_free(mr__worker_streams *ws)
 {
-    if (!h)
+    if (!ws)
         return;
-    while (h->streams)
-        remove_stream(h, h->streams);
-    for (size_t i = 0; h->tags && i < h->n_tags; i++)
-        mr_free(h->tags[i]);
-    mr_free(h->tags);
-    mr_free(h->address);
-    mr__id_map_reset(&h->producers);
-    mr_free(h);
+    while (ws->streams)
+        remove_stream(ws, ws->streams);
+    for (size_t i = 0; ws->tags && i < ws->n_tags; i++)
+        mr_free(ws->tags[i]);
+    mr_free(ws->tags);
+    mr_free(ws->address);
+    mr__id_map_reset(&ws->producers);
+    mr_free(ws);
 }

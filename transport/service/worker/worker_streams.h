@@ -1,98 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_HOST_H
-#define MR_TRANSPORT_SERVICE_HOST_H
-/* A worker's side of its streams: which it hosts, who reads them, and how much may be sent. A state
- * machine without I/O; worker_run.c drives it on a loop with a thread for each stream that
- * produces, the tests on a virtual clock with streams of numbers.
+#ifndef MR_TRANSPORT_SERVICE_WORKER_STREAMS_H
+#define MR_TRANSPORT_SERVICE_WORKER_STREAMS_H
+/* The streams that a worker hosts: which they are, which clients read them, and how much may be
+ * sent. A state machine without I/O; worker_run.c drives it on a loop with a thread for each stream
+ * that is produced, the tests on a virtual clock with streams of numbers.
  *
- *     dispatcher --Host, Unhost--> +------+ <--Open, Credit, Shut-- client
- *                <--Returned------ | host | --block, StreamError, StreamEnd-->
- *                                  +------+
- *                     start, stop, go |  ^ produced, failed, ended
- *                                     v  |
- *                                  producers (an iterator each, in a thread of its own)
+ *     dispatcher --Host, Unhost--> +---------+ <--Open, Credit, Shut-- client
+ *                <--Returned------ | streams | --block, StreamError, StreamEnd-->
+ *                                  +---------+
+ *                      start, stop, go |  ^ made, failed, ended
+ *                                      v  |
+ *                                  producers (an iterator each, in its own thread)
  *
  * Rules:
- *  1. A producer is started by the client's Open, at the element that the client wants: restored
- *     from the place that Host gave, elements before it skipped.
- *  2. A block goes out while the stream's credit is positive, and may bring it below zero: so one
- *     block of each stream can always be under way. A producer makes one block ahead and waits.
- *  3. An Open of another generation than Host gave, or of a stream that is not hosted, is answered
- *     by a fatal StreamError; what a producer of an older generation brings is dropped.
- *  4. Streams live on while the dispatcher is away; connecting again, it learns what is hosted.
+ *  1. A client's Open starts a producer at the element that the client asks for: restored from the
+ *     place in Host, with the elements before it skipped.
+ *  2. A block is sent while the stream's credit is positive, and may make it negative: so one block
+ *     of each stream can always be under way. A producer makes one block ahead and waits.
+ *  3. An Open of a generation other than Host's, or of a stream that is not hosted, is answered by
+ *     a fatal StreamError. What a producer of an older generation makes is dropped.
+ *  4. Streams survive while the dispatcher is away. When it is back, Register lists them.
  *  5. Draining returns every stream with the position after the last element sent.
- *  6. dynamic: a producer that wants a split waits for it; where the dispatcher is away, until it
- *     is back. What was given is kept, so that a producer that starts again is given the same.
+ *  6. dynamic: a producer that needs a split waits for it, if the dispatcher is away until it is
+ *     back. Splits are kept, so that a producer that starts again receives the same ones.
  *
  * thread   one at a time per object */
 #include <stdbool.h>
 #include "pipeline/log.h"
 #include "transport/wire/messages.h"
 
-typedef struct mr__host mr__host;
+typedef struct mr__worker_streams mr__worker_streams;
 
-/* A block that a producer made; the host hands it on unseen. */
+/* A block that a producer made. */
 typedef struct mr__made {
     uint64_t first, rows; /* numbers of its elements */
     size_t bytes;
-    const void *position; /* after its last; borrowed during the call */
+    const void *position; /* after its last element; borrowed during the call */
     size_t position_bytes;
-    void *block; /* the driver's; taken over */
+    void *block; /* the driver's, not looked at; taken over */
 } mr__made;
 
-typedef struct mr__host_out {
+typedef struct mr__worker_streams_out {
     void (*to_dispatcher)(void *ctx, const mr__message *m);
     void (*to_client)(void *ctx, uint64_t client, const mr__message *m);
     /* Sends a block that a producer made. */
     void (*block)(void *ctx, uint64_t client, const Mr__Wire__Hosted *stream, const mr__made *made,
                   uint32_t compression);
-    void (*drop)(void *ctx, void *block); /* lets one go that nobody gets */
-    /* Starts a producer (number `producer`, never used twice) of the stream that was given to this
-     * worker, at the element that `client` opened it at. It makes one block and waits for `go`. */
+    void (*drop)(void *ctx, void *block); /* frees a block that no client receives */
+    /* Starts a producer (number `producer`, never used twice) of a hosted stream, at the element
+     * that `client` opened it at. The producer makes one block and waits for `go`. */
     void (*start)(void *ctx, uint64_t producer, uint64_t client, const Mr__Wire__Host *what,
                   const Mr__Wire__Open *open);
     void (*go)(void *ctx, uint64_t producer);   /* makes the next block */
-    void (*stop)(void *ctx, uint64_t producer); /* ends it; nothing more of it is heard */
-    /* Dynamic: the split that it wants, number `index` of its stream (those before it: what->place
-     * of start); end: its repetition has no more. NULL: no producer wants splits. */
+    void (*stop)(void *ctx, uint64_t producer); /* ends it; it makes no more calls */
+    /* Dynamic: split number `index` of the producer's stream (those before it: what->place of
+     * start), or (end) its repetition has no more. NULL: no producer asks for splits. */
     void (*split)(void *ctx, uint64_t producer, uint64_t index, uint64_t split, bool end);
-    /* Looks up the job's patterns; mr__host_matched follows. */
+    /* Looks up the job's patterns; mr__worker_streams_matched follows. */
     void (*match)(void *ctx, uint64_t job_id, const Mr__Wire__Job *job);
     void (*close_client)(void *ctx, uint64_t client, const mr_status *why);
     void (*close_dispatcher)(void *ctx); /* it is silent: connect again */
     void (*note)(void *ctx, mr_log_level level, const char *line);
-} mr__host_out;
+} mr__worker_streams_out;
 
-/* instance: another one for each worker that starts, also at the same address. */
-mr_code mr__host_new(mr__host **out, const char *address, uint64_t instance,
-                     const char *const *tags, size_t n_tags, const mr__host_out *to, void *ctx,
-                     mr_status *st) MR_NODISCARD;
-void mr__host_free(mr__host *h); /* blocks not sent are dropped */
+/* instance: differs for each worker that starts, also at the same address. */
+mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, uint64_t instance,
+                               const char *const *tags, size_t n_tags,
+                               const mr__worker_streams_out *to, void *ctx,
+                               mr_status *st) MR_NODISCARD;
+void mr__worker_streams_free(mr__worker_streams *ws); /* drops blocks that were not sent */
 
-/* The connection to the dispatcher is up (Register is sent), or lost. */
-void mr__host_dispatcher_opened(mr__host *h, int64_t now);
-void mr__host_dispatcher_message(mr__host *h, const mr__message *m, int64_t now);
-void mr__host_dispatcher_closed(mr__host *h, int64_t now);
-/* Of a client's connection, by a number that is never used twice. */
-void mr__host_client_message(mr__host *h, uint64_t client, const mr__message *m, int64_t now);
-void mr__host_client_closed(mr__host *h, uint64_t client, int64_t now);
-/* What producers bring: a block; an error in the place of element `first` (position after it), or a
- * fatal one where the stream cannot be opened; the end after `elements` in all, and its
- * position. */
-void mr__host_made(mr__host *h, uint64_t producer, const mr__made *made, int64_t now);
-void mr__host_failed(mr__host *h, uint64_t producer, uint64_t first, const mr_status *why,
-                     const void *position, size_t position_bytes, bool fatal, int64_t now);
-/* Dynamic: a producer has used the first `index` splits of its stream, and wants one more for this
- * repetition of its source; mr__host_out.split follows, maybe at once. */
-void mr__host_wants_split(mr__host *h, uint64_t producer, uint64_t index, uint64_t repetition,
-                          int64_t now);
-void mr__host_ended(mr__host *h, uint64_t producer, uint64_t elements, const void *position,
-                    size_t position_bytes, int64_t now);
-void mr__host_matched(mr__host *h, uint64_t job_id, const Mr__Wire__Lists *lists, int64_t now);
-/* Gives all streams back; true once nothing is left and the worker may end. */
-bool mr__host_drain(mr__host *h, int64_t now);
-/* The dispatcher asked it to drain, or mr__host_drain did. */
-bool mr__host_draining(const mr__host *h);
+/* The connection to the dispatcher is up (sends Register), or lost. */
+void mr__worker_streams_dispatcher_opened(mr__worker_streams *ws, int64_t now);
+void mr__worker_streams_dispatcher_message(mr__worker_streams *ws, const mr__message *m,
+                                           int64_t now);
+void mr__worker_streams_dispatcher_closed(mr__worker_streams *ws, int64_t now);
+/* From a client's connection, by a number that is never used twice. */
+void mr__worker_streams_client_message(mr__worker_streams *ws, uint64_t client,
+                                       const mr__message *m, int64_t now);
+void mr__worker_streams_client_closed(mr__worker_streams *ws, uint64_t client, int64_t now);
+/* From a producer: a block. */
+void mr__worker_streams_made(mr__worker_streams *ws, uint64_t producer, const mr__made *made,
+                             int64_t now);
+/* An error instead of element `first` (position after it); fatal: the stream cannot be opened. */
+void mr__worker_streams_failed(mr__worker_streams *ws, uint64_t producer, uint64_t first,
+                               const mr_status *why, const void *position, size_t position_bytes,
+                               bool fatal, int64_t now);
+/* Dynamic: it has used the first `index` splits of its stream and asks for one more, for this
+ * repetition of its source; mr__worker_streams_out.split follows, maybe during this call. */
+void mr__worker_streams_wants_split(mr__worker_streams *ws, uint64_t producer, uint64_t index,
+                                    uint64_t repetition, int64_t now);
+/* The end, after `elements` in all, and its position. */
+void mr__worker_streams_ended(mr__worker_streams *ws, uint64_t producer, uint64_t elements,
+                              const void *position, size_t position_bytes, int64_t now);
+void mr__worker_streams_matched(mr__worker_streams *ws, uint64_t job_id,
+                                const Mr__Wire__Lists *lists, int64_t now);
+/* Returns all streams to the dispatcher; true once nothing is left and the worker may end. */
+bool mr__worker_streams_drain(mr__worker_streams *ws, int64_t now);
+/* The dispatcher asked it to drain, or mr__worker_streams_drain did. */
+bool mr__worker_streams_draining(const mr__worker_streams *ws);
 /* When it must be called next. */
-int64_t mr__host_tick(mr__host *h, int64_t now);
+int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now);
 #endif

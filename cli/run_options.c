@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of every command that runs a graph. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "pipeline/log.h"
+
+void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
+{
+    const char *limit = getenv("MILLRACE_MEMORY_LIMIT");
+    if (limit && *limit && !(r->opts.memory_limit = cli_size(limit)))
+        exit(cli_error(
+            NULL, CLI_USAGE,
+            "MILLRACE_MEMORY_LIMIT is '%s', which is no size in bytes such as 512M or 2G", limit));
+    const cli_flag flags[] = {
+        {.name = "threads",
+         .kind = CLI_INT,
+         .value = &r->opts.threads,
+         .given = &r->opts.has_threads,
+         .what = "N",
+         .max = 1024,
+         .help = "threads to run on; 0: the calling thread alone; default: one per usable CPU"},
+        {.name = "block-rows",
+         .kind = CLI_INT,
+         .value = &r->opts.block_rows,
+         .what = "N",
+         .min = 1,
+         .max = INT64_MAX,
+         .help = "most rows in a block; default: by their size"},
+        {.name = "memory-limit",
+         .kind = CLI_SIZE,
+         .value = &r->opts.memory_limit,
+         .what = "SIZE",
+         .help = "resident memory at most, as in 512M or 2G: at the limit less is read ahead; "
+                 "default: $MILLRACE_MEMORY_LIMIT"},
+        {.name = "no-uring",
+         .kind = CLI_SWITCH,
+         .value = &r->opts.no_uring,
+         .help = "read files without io_uring"},
+        {.name = "seed",
+         .kind = CLI_INT,
+         .value = &r->seed,
+         .given = &r->opts.has_seed,
+         .what = "N",
+         .help = "seed for random operations that name none"},
+        {.name = "token-file",
+         .kind = CLI_TEXT,
+         .value = &r->token_file,
+         .what = "FILE",
+         .help = "a data service's token is in FILE; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to standard error"},
+        {.name = "f",
+         .kind = CLI_TEXT,
+         .value = &r->file,
+         .what = "FILE",
+         .help = "read the expression from FILE, - for standard input"},
+    };
+    size_t n = sizeof flags / sizeof *flags - !with_file;
+    memcpy(table, flags, n * sizeof *flags);
+    table[n] = (cli_flag){0};
+}
+
+static void log_line(void *ctx, mr_log_level level, const char *message)
+{
+    static const char *const names[] = {"debug", "info", "warning", "error"};
+    (void)ctx;
+    fprintf(stderr, "millrace: %s: %s\n", names[level], message);
+}
+
+void cli_run_start(cli_run *r)
+{
+    r->opts.seed = (uint64_t)r->seed;
+    r->opts.cancel = cli_cancel();
+    r->opts.watch = true;
+    if (r->token_file)
+        setenv("MILLRACE_TOKEN_FILE", r->token_file, 1);
+    mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);
+}

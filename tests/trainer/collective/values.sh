@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
+# What workers of a job do together besides training: collectives of all kinds, reduce, gather,
+# predictions. tests/ranks/worker.c is one of them.
+. "$(dirname "${BASH_SOURCE[0]}")/../../expect.sh"
+worker=$MR_BUILD/tests/worker
+[ -x "$worker" ] || exit 77 # built without the trainer
+# start_all N ARGUMENT...: N workers; status.I has how each ended
+start_all() {
+    local i port
+    port=$("$MR_SOURCE/tests/ports.py")
+    rm -f out.* err.* status.*
+    for ((i = 0; i < $1; i++)); do
+        {
+            RANK=$i WORLD_SIZE=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+                timeout -k 1 $patience "$worker" "${@:2}" >"out.$i" 2>"err.$i" </dev/null
+            echo $? >"status.$i"
+        } &
+    done
+    wait
+}
+said() { tail -qn 2 err.* out.* status.* | head -c 1500; }
+all_are() { [ "$(cat status.* | sort -u)" = "$1" ]; } # STATUS
+same_output() { [ "$(md5sum <out.0)" = "$(md5sum <"out.$(($1 - 1))")" ]; }
+
+for how in '1 3' '2 1' '2 2' '3 2'; do
+    # shellcheck disable=SC2086
+    set -- $how
+    start_all "$1" "$2" collective
+    all_are 0
+    result "collectives_of_${1}_workers_with_$2" $? "$(said)"
+done
+
+# The same values on 4 replicas however they are spread.
+for how in '1 4' '2 2' '4 1'; do
+    # shellcheck disable=SC2086
+    set -- $how
+    start_all "$1" "$2" values
+    all_are 0 && same_output "$1" && cp out.0 "values.$1"
+    result "reduce_and_gather_on_${1}_workers" $? "$(said)"
+    start_all "$1" "$2" predict 21 8
+    all_are 0 && cp out.0 "predicted.$1"
+    result "predict_on_${1}_workers" $? "$(said)"
+done
+result the_spread_does_not_change_them "$(cmp values.1 values.2 && cmp values.1 values.4; echo $?)" "$(cat values.*)"
+same what_is_gathered "$(sed -n '1p;$p' values.1)" 'gather [6, 1] 0 10 11 20 21 22
+gather [6, 1] a  ccc ccc d eeeee'
+same what_is_averaged "$(sed -n '2,3p' values.1)" 'sum [1] 84
+mean [] 14'
+result predictions_come_in_input_order "$(cmp predicted.1 predicted.2 && cmp predicted.1 predicted.4; echo $?)" "$(cat predicted.*)"
+same all_of_them "$(sed 's/.*\]//' predicted.1 | tr '\n' ' ' | xargs)" "$(seq -s ' ' 0 2 40)"
+start_all 3 1 predict 2 8
+same a_batch_smaller_than_the_job "$(cat out.0)" 'batch [2, 1] 0 2'
+result "others_get_none" "$([ ! -s out.1 ] && all_are 0; echo $?)" "$(said)"
+
+start_all 2 2 predict_fails
+all_are 1 && grep -q 'fn has had enough' err.0 && grep -q 'rank 0 .*failed at step [0-9]*: fn has had enough' err.1
+result a_failing_receiver_ends_all $? "$(said)"
+start_all 2 2 mismatch
+all_are 1 && [ "$(cat err.*  | grep -c 'float32 of rank 2 on worker 0 and int64 of rank 2 on worker 1')" = 2 ]
+result another_dtype_is_named_by_both $? "$(said)"
+start_all 2 2 broken
+all_are 1 && grep -q 'needs tensors that have it' err.1 && grep -q 'worker 1 could not bring its values together' err.0
+result a_worker_that_cannot_gather_is_named $? "$(said)"
+finish

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every kind of device keeps of its interface: memory, the order of streams, events. They run
+ * on the devices that MR_TEST_DEVICES names. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "tests/harness.h"
+#include "tests/trainer/kit/math_bench.h"
+
+static mr_status st;
+
+static void rest(long ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+ON_DEVICES(memory_of_every_kind_is_aligned_and_holds_what_was_copied)
+{
+    static const size_t sizes[] = {0, 1, 100, 1 << 20, (3 << 20) + 7};
+    mr_device_properties d;
+    mr_device_describe(b->d, &d);
+    mr_check(d.model[0] || strncmp(mr_device_name(b->d), "cpu", 3) == 0);
+    for (mr_memory kind = MR_MEMORY_HOST; kind <= MR_MEMORY_DEVICE; kind++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            size_t n = sizes[i];
+            void *p = NULL, *pinned = NULL;
+            unsigned char *from = malloc(n + 1), *to = calloc(1, n + 1);
+            mr_test_context("kind %d, %zu bytes", (int)kind, n);
+            for (size_t k = 0; k < n; k++)
+                from[k] = (unsigned char)(k * 7 + k / 251);
+            mr_ok(mr_device_alloc(b->d, kind, n, &p, &st), &st);
+            mr_ok(mr_device_alloc(b->d, MR_MEMORY_PINNED, n, &pinned, &st), &st);
+            mr_check((uintptr_t)p % 64 == 0 && (uintptr_t)pinned % 64 == 0);
+            memcpy(pinned, from, n);
+            mr_ok(mr_stream_copy(b->s, p, pinned, n, &st), &st);
+            mr_ok(mr_stream_copy(b->s, to, p, n, &st), &st);
+            mr_ok(mr_stream_synchronize(b->s, &st), &st);
+            mr_eq_mem(to, from, n);
+            mr_device_free(b->d, kind, p);
+            mr_device_free(b->d, MR_MEMORY_PINNED, pinned);
+            free(from);
+            free(to);
+        }
+}
+
+ON_DEVICES(more_memory_than_there_is_is_refused)
+{
+    void *p = NULL;
+    mr_code_is(mr_device_alloc(b->d, MR_MEMORY_DEVICE, (size_t)1 << 50, &p, &st),
+               MR_RESOURCE_EXHAUSTED, &st);
+    mr_code_is(mr_stream_alloc(b->s, (size_t)1 << 50, &p, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_check(p == NULL);
+    /* It goes on. */
+    mr_ok(mr_stream_alloc(b->s, 100, &p, &st), &st);
+    mr_stream_release(b->s, p);
+    mr_ok(mr_stream_synchronize(b->s, &st), &st);
+}
+
+typedef struct trace {
+    atomic_int n;
+    int order[64];
+} trace;
+typedef struct note {
+    trace *t;
+    int value;
+    long rest_ms;
+} note;
+
+static void write_note(void *ctx)
+{
+    note *x = ctx;
+    if (x->rest_ms)
+        rest(x->rest_ms);
+    x->t->order[atomic_fetch_add(&x->t->n, 1)] = x->value;
+}
+
+static void wait_for_release(void *ctx)
+{
+    while (atomic_load((atomic_bool *)ctx))
+        rest(1);
+}
+
+ON_DEVICES(calls_copies_and_operations_run_in_stream_order)
+{
+    trace t = {0};
+    note notes[3];
+    float *p = put_floats(b, NULL, 1000), got[3];
+    for (int i = 0; i < 3; i++) {
+        notes[i] = (note){&t, i, i == 0 ? 20 : 0};
+        mr_math_fill f = {.n = 1000, .value = (float)i + 1, .dst = p};
+        mr_ok(mr_stream_host_call(b->s, write_note, &notes[i], &st), &st);
+        mr_ok(b->m->fill(b->s, &f, &st), &st);
+        mr_ok(mr_stream_copy(b->s, &got[i], p + 999, sizeof *p, &st), &st);
+    }
+    mr_ok(mr_stream_set(b->s, p, 0, 1000 * sizeof *p, &st), &st);
+    mr_ok(mr_stream_synchronize(b->s, &st), &st);
+    for (int i = 0; i < 3; i++) {
+        mr_eq_i64(t.order[i], i);
+        mr_eq_f64(got[i], i + 1, 0);
+    }
+    float *zeros = get(b, p, 1000 * sizeof *p);
+    for (int i = 0; i < 1000; i++)
+        mr_eq_f64(zeros[i], 0, 0);
+    free(zeros);
+}
+
+ON_DEVICES(a_stream_waits_for_the_record_before_the_call_and_for_no_later_one)
+{
+    mr_stream *copies = NULL;
+    mr_event *arrived = NULL;
+    trace t = {0};
+    note slow = {&t, 1, 40}, after = {&t, 2, 0};
+    mr_ok(mr_stream_new(&copies, b->d, MR_STREAM_COPY, &st), &st);
+    mr_ok(mr_event_new(&arrived, b->d, &st), &st);
+    /* Never recorded: nobody waits. */
+    mr_check(mr_event_done(arrived));
+    mr_ok(mr_event_synchronize(arrived, &st), &st);
+    mr_ok(mr_stream_wait(b->s, arrived, &st), &st);
+    mr_ok(mr_stream_synchronize(b->s, &st), &st);
+
+    mr_ok(mr_stream_host_call(copies, write_note, &slow, &st), &st);
+    mr_ok(mr_stream_record(copies, arrived, &st), &st);
+    mr_ok(mr_stream_wait(b->s, arrived, &st), &st);
+    mr_ok(mr_stream_host_call(b->s, write_note, &after, &st), &st);
+    mr_check(!mr_event_done(arrived));
+    mr_ok(mr_stream_synchronize(b->s, &st), &st);
+    mr_check(mr_event_done(arrived));
+    mr_eq_i64(t.order[0], 1);
+    mr_eq_i64(t.order[1], 2);
+
+    /* Recorded again, after the wait was submitted: the wait is for the first. */
+    atomic_bool held = true;
+    mr_ok(mr_stream_record(copies, arrived, &st), &st);
+    mr_ok(mr_stream_wait(b->s, arrived, &st), &st);
+    mr_ok(mr_stream_host_call(copies, wait_for_release, &held, &st), &st);
+    mr_ok(mr_stream_record(copies, arrived, &st), &st);
+    mr_ok(mr_stream_synchronize(b->s, &st), &st);
+    mr_check(!mr_event_done(arrived));
+    atomic_store(&held, false);
+    mr_ok(mr_event_synchronize(arrived, &st), &st);
+    mr_stream_free(copies);
+    mr_event_free(arrived);
+}
+
+ON_DEVICES(memory_taken_in_stream_order_is_used_again_without_a_wait)
+{
+    enum { ROUNDS = 200, N = 10000 };
+    float *sum = put_floats(b, NULL, N), *got;
+    mr_math_fill zero = {.n = N, .dst = sum};
+    mr_ok(b->m->fill(b->s, &zero, &st), &st);
+    for (int i = 0; i < ROUNDS; i++) {
+        void *p = NULL;
+        mr_ok(mr_stream_alloc(b->s, N * sizeof(float), &p, &st), &st);
+        mr_math_fill f = {.n = N, .value = 1, .dst = p};
+        mr_math_combine add = {.n = N, .a = 1, .b = 1, .x = p, .y = sum};
+        mr_ok(b->m->fill(b->s, &f, &st), &st);
+        mr_ok(b->m->combine(b->s, &add, &st), &st);
+        mr_stream_release(b->s, p);
+    }
+    mr_ok(mr_stream_status(b->s, &st), &st);
+    got = get(b, sum, N * sizeof(float));
+    for (int i = 0; i < N; i++)
+        mr_eq_f64(got[i], ROUNDS, 0);
+    free(got);
+}
+
+/* Pinned slots that are filled again as soon as their copies have arrived, and device slots that
+ * are written again as soon as they were read: every batch is seen whole, once. */
+ON_DEVICES(a_ring_of_slots_feeds_a_stream_without_loss)
+{
+    enum { DEPTH = 3, BATCHES = 60, N = 1 << 16 };
+    mr_stream *copies = NULL;
+    mr_event *arrived[DEPTH], *released[DEPTH];
+    float *pinned[DEPTH];
+    void *device[DEPTH], *p;
+    double *sums = put(b, NULL, BATCHES * sizeof *sums), *got;
+    mr_ok(mr_stream_new(&copies, b->d, MR_STREAM_COPY, &st), &st);
+    for (int i = 0; i < DEPTH; i++) {
+        mr_ok(mr_event_new(&arrived[i], b->d, &st), &st);
+        mr_ok(mr_event_new(&released[i], b->d, &st), &st);
+        mr_ok(mr_device_alloc(b->d, MR_MEMORY_PINNED, N * sizeof(float), &p, &st), &st);
+        pinned[i] = p;
+        mr_ok(mr_device_alloc(b->d, MR_MEMORY_DEVICE, N * sizeof(float), &device[i], &st), &st);
+    }
+    for (int k = 0; k < BATCHES; k++) {
+        int i = k % DEPTH;
+        mr_ok(mr_event_synchronize(arrived[i], &st), &st);
+        for (int j = 0; j < N; j++)
+            pinned[i][j] = (float)(k + 1);
+        mr_ok(mr_stream_wait(copies, released[i], &st), &st);
+        mr_ok(mr_stream_copy(copies, device[i], pinned[i], N * sizeof(float), &st), &st);
+        mr_ok(mr_stream_record(copies, arrived[i], &st), &st);
+        mr_ok(mr_stream_wait(b->s, arrived[i], &st), &st);
+        mr_math_sum s = {.n = N, .x = device[i], .out = sums + k};
+        mr_ok(b->m->sum(b->s, &s, &st), &st);
+        mr_ok(mr_stream_record(b->s, released[i], &st), &st);
+    }
+    got = get(b, sums, BATCHES * sizeof *got);
+    for (int k = 0; k < BATCHES; k++)
+        mr_eq_f64(got[k], (double)N * (k + 1), 0);
+    free(got);
+    mr_stream_free(copies);
+    for (int i = 0; i < DEPTH; i++) {
+        mr_event_free(arrived[i]);
+        mr_event_free(released[i]);
+        mr_device_free(b->d, MR_MEMORY_PINNED, pinned[i]);
+        mr_device_free(b->d, MR_MEMORY_DEVICE, device[i]);
+    }
+}
+
+/* The same operations twice give the same bits: replicas must not part. */
+ON_DEVICES(sums_and_products_give_the_same_bits_each_time)
+{
+    enum { ROWS = 1003, IN = 257, OUT = 129 };
+    float *host = draw(b, ROWS * IN), *first = NULL;
+    float *x = put_floats(b, host, ROWS * IN), *dy = put_floats(b, host, ROWS * OUT);
+    float *dw = put_floats(b, NULL, IN * OUT + OUT);
+    mr_math_dense_backward_weights o = {
+        .rows = ROWS, .in = IN, .out = OUT, .x = x, .dy = dy, .dw = dw, .dbias = dw + IN * OUT};
+    for (int i = 0; i < 10; i++) {
+        mr_ok(b->m->dense_backward_weights(b->s, &o, &st), &st);
+        float *got = get(b, dw, (IN * OUT + OUT) * sizeof *got);
+        if (first)
+            mr_eq_mem(got, first, (IN * OUT + OUT) * sizeof *got);
+        if (i == 0)
+            first = got;
+        else
+            free(got);
+    }
+    free(first);
+    free(host);
+}
+
+/* One section's work on p, which differs from time to time in ways that `way` says, and what p then
+ * holds. */
+enum { SECTION = 1000, WAYS = 9 };
+
+static float work(bench *b, float *p, mr_event *e, int way, float value)
+{
+    void *more = NULL;
+    const mr_math_fill fill = {.n = way == 1 ? SECTION / 2 : SECTION, .value = value, .dst = p};
+    const mr_math_combine once_more = {.n = SECTION, .a = 1, .b = 1, .x = p + SECTION, .y = p};
+    const mr_math_activate copy = {
+        .f = MR_ACT_LINEAR, .rows = 1, .width = SECTION, .x = p, .y = p + SECTION};
+    float expected = value;
+    mr_ok(mr_stream_set(b->s, p, 0, 2 * SECTION * sizeof *p, &st), &st);
+    if (way != 2)
+        mr_ok(b->m->fill(b->s, &fill, &st), &st);
+    else
+        expected = 0;
+    if (way == 3) /* divides it in two */
+        mr_ok(mr_stream_record(b->s, e, &st), &st);
+    mr_ok(b->m->activate(b->s, &copy, &st), &st);
+    if (way == 4)
+        mr_ok(mr_stream_alloc(b->s, 4000, &more, &st), &st);
+    mr_ok(b->m->combine(b->s, &once_more, &st), &st);
+    if (way == 5)
+        return 2 * expected; /* stops short, as after an error */
+    if (way == 6)
+        mr_ok(b->m->combine(b->s, &once_more, &st), &st);
+    if (way == 7)
+        mr_check(mr_stream_native(b->s) != NULL || strcmp(mr_device_kind(b->d), "cuda") != 0);
+    if (way == 8)
+        mr_ok(mr_stream_synchronize(b->s, &st), &st);
+    mr_ok(b->m->combine(b->s, &once_more, &st), &st);
+    mr_stream_release(b->s, more);
+    return (way == 6 ? 4 : 3) * expected;
+}
+
+ON_DEVICES(work_that_repeats_does_what_it_does_alone)
+{
+    static const int ways[] = {0, 0, 0, 0, 1, 0, 0, 2, 2, 2, 3, 0, 3, 3, 3, 4, 4, 5, 0, 0, 5, 5, 5,
+                               6, 6, 0, 7, 7, 7, 8, 8, 8, 0, 0, 0, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0};
+    float *p = put_floats(b, NULL, 2 * SECTION);
+    mr_event *e = NULL;
+    mr_ok(mr_event_new(&e, b->d, &st), &st);
+    for (uint64_t key = 1; key <= 40; key += key < 3 ? 1 : 37) /* also of one that was pushed out */
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            /* One stops short where all of it was launched before. */
+            int way = key == 2 && i == 4 ? 5 : ways[i];
+            mr_test_context("section %d, time %zu, way %d", (int)key, i, way);
+            mr_ok(mr_stream_repeat_begin(b->s, key, &st), &st);
+            float expected = work(b, p, e, way, (float)(i % 7) + 1);
+            if (i % 5 > 0) /* else the next begins, or what waits for it comes first */
+                mr_ok(mr_stream_repeat_end(b->s, &st), &st);
+            float *got = get(b, p, SECTION * sizeof *got);
+            mr_eq_f64(got[0], expected, 1e-6);
+            mr_eq_f64(got[SECTION - 1], way == 1 ? 0 : expected, 1e-6);
+            free(got);
+        }
+    for (uint64_t key = 100; key < 150; key++)
+        for (int i = 0; i < 3; i++) {
+            mr_ok(mr_stream_repeat_begin(b->s, key, &st), &st);
+            float expected = work(b, p, e, 0, (float)key);
+            mr_ok(mr_stream_repeat_end(b->s, &st), &st);
+            mr_ok(mr_stream_repeat_end(b->s, &st), &st);
+            float *got = get(b, p, sizeof *got);
+            mr_eq_f64(*got, expected, 1e-6);
+            free(got);
+        }
+    mr_event_free(e);
+}
+
+ON_DEVICES(an_error_of_a_kernel_sticks_to_the_stream)
+{
+    mr_device_properties d;
+    mr_device_describe(b->d, &d);
+    if (d.unified)
+        return; /* the host's own fault: there is no stream to report it to */
+    mr_math_fill f = {.n = 1000, .value = 1, .dst = (float *)64};
+    mr_ok(b->m->fill(b->s, &f, &st), &st);
+    mr_code_is(mr_stream_synchronize(b->s, &st), MR_INTERNAL, &st);
+    mr_check(strlen(st.message) > 20);
+    mr_code_is(mr_stream_status(b->s, &st), MR_INTERNAL, &st);
+    mr_code_is(mr_stream_synchronize(b->s, &st), MR_INTERNAL, &st);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checkpoints in a directory, and whether each is whole. */
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
+#include "trainer/exchange/checkpoint_state.h"
+#include "trainer/exchange/saved_model_impl.h"
+#include "trainer/files/json_file.h"
+#include "trainer/loop/checkpoint.h"
+
+enum { MAX_CHECKPOINTS = 1 << 20 };
+
+typedef struct found {
+    char *name;
+    char why[256];
+    mr_checkpoint_info info;
+} found;
+
+typedef struct listing {
+    const char *directory;
+    char *latest; /* NULL: none is named */
+    found *all;
+    size_t n, capacity;
+} listing;
+
+static mr_code add_size(void *ctx, const char *name, mr_status *st)
+{
+    found *f = ctx;
+    struct stat s;
+    (void)st;
+    char *path = mr__path_in(f->name, name); /* the whole path, while it is looked at */
+    if (path && mr__sys->stat(path, &s) == 0 && S_ISREG(s.st_mode))
+        f->info.bytes += (uint64_t)s.st_size;
+    mr_free(path);
+    return MR_OK;
+}
+
+static mr_code check_parts(const char *path, mr__train_state *state, mr_status *st)
+{
+    mr_saved *saved = NULL;
+    mr_safetensors *slots = NULL;
+    json_t *root = NULL;
+    mr_code rc = mr_saved_open(&saved, path, st);
+    if (rc == MR_OK)
+        rc = mr__load_tensors(path, "optimizer.safetensors", &slots, st);
+    if (rc == MR_OK)
+        rc = mr__load_json(path, "state.json", &root, st);
+    if (rc == MR_OK)
+        rc = mr__read_state(root, state, st);
+    if (rc == MR_OK)
+        rc = mr__check_files(root, path, st);
+    mr_saved_close(saved);
+    mr_safetensors_close(slots);
+    json_decref(root);
+    return rc;
+}
+
+/* What is in a directory that may be a checkpoint. */
+static void look_into(found *f, const char *path)
+{
+    mr_status st;
+    mr__train_state state = {0};
+    char *name = f->name;
+    f->name = (char *)(uintptr_t)path;
+    if (mr__each_name(path, add_size, f, NULL) != MR_OK)
+        f->info.bytes = 0;
+    f->name = name;
+    f->info.whole = check_parts(path, &state, &st) == MR_OK;
+    if (f->info.whole) {
+        f->info.epoch = state.epoch;
+        f->info.step = state.step;
+        f->info.loss = state.loss;
+    } else
+        snprintf(f->why, sizeof f->why, "%.255s", st.message);
+    if (f->info.whole && *name == '.') {
+        f->info.whole = false;
+        snprintf(f->why, sizeof f->why, "it was being written");
+    }
+}
+
+/* Hidden names are those of checkpoints being written; other directories are looked into. */
+static mr_code add(void *ctx, const char *name, mr_status *st)
+{
+    listing *l = ctx;
+    size_t n = strlen(name);
+    bool partial = n > 9 && *name == '.' && strcmp(name + n - 8, ".partial") == 0;
+    if (*name == '.' && !partial)
+        return MR_OK;
+    char *path = mr__path_in(l->directory, name);
+    char *state = path ? mr__path_in(path, "training.json") : NULL;
+    char *weights = path ? mr__path_in(path, "state.json") : NULL;
+    mr_code rc = MR_OK;
+    if (!path || !state || !weights)
+        rc = mr_fail_memory(st, n, "a file name");
+    bool is_one = rc == MR_OK && mr__is_directory(path) &&
+                  (partial || mr__is_there(state) || mr__is_there(weights));
+    if (is_one) {
+        void *all = l->all;
+        rc = mr_grow(&all, &l->capacity, l->n + 1, sizeof *l->all, MAX_CHECKPOINTS, "checkpoints",
+                     st);
+        l->all = all;
+        if (rc == MR_OK) {
+            found *f = &l->all[l->n];
+            *f = (found){.name = mr_strdup(name)};
+            if (!f->name)
+                rc = mr_fail_memory(st, n, "a file name");
+            else {
+                l->n++;
+                look_into(f, path);
+            }
+        }
+    }
+    mr_free(path);
+    mr_free(state);
+    mr_free(weights);
+    return rc;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const found *x = a, *y = b;
+    if (x->info.step != y->info.step)
+        return x->info.step < y->info.step ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+mr_code mr_checkpoint_list(const char *directory,
+                           mr_code (*fn)(void *ctx, const mr_checkpoint_info *c, mr_status *st),
+                           void *ctx, mr_status *st)
+{
+    listing l = {.directory = directory};
+    mr_code rc = mr__each_name(directory, add, &l, st);
+    if (rc == MR_OK)
+        rc = mr__latest_checkpoint(directory, &l.latest, st);
+    if (l.n > 0)
+        qsort(l.all, l.n, sizeof *l.all, by_step);
+    for (size_t i = 0; i < l.n && rc == MR_OK; i++) {
+        found *f = &l.all[i];
+        f->info.name = f->name;
+        f->info.why = f->why;
+        f->info.latest = l.latest && strcmp(mr__name_in_path(l.latest), f->name) == 0;
+        rc = fn(ctx, &f->info, st);
+    }
+    for (size_t i = 0; i < l.n; i++)
+        mr_free(l.all[i].name);
+    mr_free(l.all);
+    mr_free(l.latest);
+    return rc;
+}

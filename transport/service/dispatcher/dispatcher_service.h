@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_H
+/* The dispatcher of the data service in your own program; 'millrace dispatcher' is one that does
+ * nothing else. It deals streams out to workers and keeps the account of what was read.
+ *
+ *     mr_service_dispatcher *d;
+ *     mr_service_dispatcher_open(&d, &(mr_service_dispatcher_opts){.state = "account"}, &st);
+ *     mr_service_dispatcher_start(d, &st);
+ *     ... clients and workers connect to mr_service_dispatcher_address(d)
+ *     mr_service_dispatcher_close(d);
+ *
+ * It runs once, in the caller's thread (run) or in its own (start, wait), until it is stopped. Then
+ * it makes durable what was acknowledged, sends what waited for that, and closes its connections
+ * within 2 s.
+ *
+ * thread   mr_service_dispatcher_stop any; the rest one at a time per object
+ * since    0.2 */
+#include "../../../pipeline/wait/cancel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_service_dispatcher mr_service_dispatcher;
+
+/* All zero: the defaults. */
+typedef struct mr_service_dispatcher_opts {
+    const char *listen; /* HOST:PORT for clients and workers; port 0: a free one; NULL:
+                           "127.0.0.1:5050" */
+    const char *state;  /* directory of the account, made if only its last part is missing; NULL: in
+                           memory, lost when the dispatcher ends */
+    const char *status; /* HOST:PORT of the status page (HTTP); port 0: a free one; NULL: no page.
+                           It needs no token, so it must be on loopback unless `listen` is not */
+    const char *token_file;     /* file with the token that peers must know; NULL: the file that
+                               MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const char *const *workers; /* static modes: addresses of the workers; others are refused. NULL:
+                                   any worker */
+    size_t n_workers;           /* of `workers`; without them, 1 to 65536: the static modes deal to
+                                   the first n_workers that register, in that order; 0: no static
+                                   modes */
+    bool no_uring;              /* wait for connections without io_uring */
+    mr_cancel *cancel;          /* stops it when triggered; NULL: none. Borrowed until close */
+    void (*draining)(void *ctx); /* called once when it begins to stop, in the thread that runs it;
+                                    NULL: none */
+    void *ctx;                   /* for draining */
+} mr_service_dispatcher_opts;
+
+/* Reads the account and listens; peers can connect, and are served once it runs. opts NULL: all
+ * defaults; texts are borrowed during the call.
+ *
+ * errors   MR_INVALID_ARGUMENT: an option is wrong, including a token file that cannot be read
+ *          MR_ALREADY_EXISTS: an address is in use
+ *          MR_FAILED_PRECONDITION: another dispatcher uses the state directory, or a later version
+ *          wrote the account
+ *          MR_DATA_LOSS: the account is damaged; MR_RESOURCE_EXHAUSTED
+ *          MR_NOT_FOUND, MR_UNAVAILABLE: the host of an address; what the system says of `state` */
+MR_API mr_code mr_service_dispatcher_open(mr_service_dispatcher **out,
+                                          const mr_service_dispatcher_opts *opts,
+                                          mr_status *st) MR_NODISCARD;
+/* HOST:PORT with the port that it listens at. Borrowed until close. */
+MR_API const char *mr_service_dispatcher_address(const mr_service_dispatcher *d);
+/* The same of the status page; NULL: there is no page. */
+MR_API const char *mr_service_dispatcher_status_address(const mr_service_dispatcher *d);
+
+/* Serves in this thread until it is stopped.
+ *
+ * errors   the failure that ended it; the account's, if it could not be made durable
+ *          MR_FAILED_PRECONDITION: it has run already */
+MR_API mr_code mr_service_dispatcher_run(mr_service_dispatcher *d, mr_status *st) MR_NODISCARD;
+/* Serves in its own thread, until it is stopped.
+ *
+ * errors   MR_RESOURCE_EXHAUSTED: no thread; MR_FAILED_PRECONDITION: it has run already */
+MR_API mr_code mr_service_dispatcher_start(mr_service_dispatcher *d, mr_status *st) MR_NODISCARD;
+/* Waits until the thread of mr_service_dispatcher_start ends; does not stop it.
+ *
+ * errors   as mr_service_dispatcher_run; MR_FAILED_PRECONDITION: it was not started */
+MR_API mr_code mr_service_dispatcher_wait(mr_service_dispatcher *d, mr_status *st) MR_NODISCARD;
+/* Stops it, and returns at once; again: does nothing. Before run or start: that returns soon.
+ *
+ * thread   any, and a signal handler */
+MR_API void mr_service_dispatcher_stop(mr_service_dispatcher *d);
+/* Stops it, waits for its thread and frees it. Without run or start, what was never served is
+ * dropped. NULL: nothing. */
+MR_API void mr_service_dispatcher_close(mr_service_dispatcher *d);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

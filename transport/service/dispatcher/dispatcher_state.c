@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every file of the dispatcher may call: its log, its random numbers, refusals. */
+#include "transport/service/dispatcher/dispatcher_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "pipeline/splitmix.h"
+
+const char *const mr__d_modes[] = {"exactly_once", "dynamic", "parallel_epochs", "file", "data",
+                                   "file_or_data", "hint"};
+
+/* 0 means "no number". */
+uint64_t mr__d_random(mr__dispatcher *d)
+{
+    uint64_t x;
+    do
+        x = mr__splitmix(d->random += MR__GOLDEN);
+    while (x == 0);
+    return x;
+}
+
+void mr__d_note(mr__dispatcher *d, mr_log_level level, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    mr__recent_add(&d->recent, level, line, d->now);
+    d->out.note(d->ctx, level, line);
+}
+
+void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64_t job_id,
+                const mr_status *why)
+{
+    Mr__Wire__Status status;
+    mr__status_to_wire(why, &status);
+    Mr__Wire__Failed failed = MR__WIRE__FAILED__INIT;
+    failed.request = request;
+    failed.job_id = job_id;
+    failed.status = &status;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_FAILED;
+    m.failed = &failed;
+    d->out.send(d->ctx, connection, &m, 0);
+}
+
+mr_code mr__d_disk_full(mr_status *st)
+{
+    return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                   "the dispatcher cannot write its account; free space in its state directory");
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transport/service/service_options.h"
+
+#include <stdio.h>
+
+#include "transport/net/address.h"
+#include "transport/wire/token_file.h"
+
+static mr_code fail(const char *name, const mr_status *why, mr_status *st)
+{
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: %s", name, why->message);
+}
+
+mr_code mr__option_address(const char *name, const char *text, bool listens, mr_status *st)
+{
+    mr_status why;
+    if (!text)
+        return MR_OK;
+    mr_code rc = listens ? mr__address_check_form(text, &why) : mr__address_check(text, &why);
+    return rc == MR_OK ? MR_OK : fail(name, &why, st);
+}
+
+mr_code mr__option_token(const char *path, mr__token *out, mr_status *st)
+{
+    mr_status why;
+    mr_code rc = mr__token_read(path, out, &why);
+    if (rc == MR_OK || rc == MR_RESOURCE_EXHAUSTED) {
+        if (st && rc != MR_OK)
+            *st = why;
+        return rc;
+    }
+    return fail("token_file", &why, st);
+}
