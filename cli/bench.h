@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pipeline/engine/iterator.h"
-#include "pipeline/files/atomic_file.h"
+#include <millrace/pipeline/engine/iterator.h>
+#include <millrace/pipeline/files/atomic_file.h>
 
 enum { BENCH_TRACE_SPANS = 250000 }; /* of a run; about 150 bytes each in the file */
 

@@ -2,7 +2,7 @@
 /* What bench --trace writes: an object with the list traceEvents, which Perfetto and
  * chrome://tracing open. Each run is a process there, with its threads; a span of an op is a
  * complete event ("X"), of category "busy" or "wait", in microseconds. */
-#include "cli/bench.h"
+#include "bench.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/memory/alloc.h>
 
 static mr_code put_text(bench_trace *t, const char *text, mr_status *st)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What bench --tuning prints. */
-#include "cli/bench.h"
+#include "bench.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
 
 /* *v owned. Fewer than *n may follow later: a parameter that is known stays known. */
 static mr_code read_tuning(mr_iterator *it, mr_op_tuning **v, size_t *n, mr_status *st)

@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "pipeline/engine/iterator.h"
-#include "pipeline/graph/dataset.h"
-#include "pipeline/params/spec.h"
+#include <millrace/pipeline/engine/iterator.h>
+#include <millrace/pipeline/graph/dataset.h>
+#include <millrace/pipeline/params/spec.h>
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
@@ -84,9 +84,6 @@ int cli_parse(const cli_command *cmd, const cli_flag *const *tables, int argc, c
 int cli_help(FILE *f, const cli_command *cmd, const cli_flag *const *tables, const char *word);
 /* Room for argc words, until the program ends; ends the program when there is no memory. */
 const char **cli_words(int argc);
-/* Words that hold several with commas between, as in "mse,top_k(k=5)", become those; the words are
- * arguments of the program, and are cut in place. */
-void cli_split_at_commas(cli_texts *t);
 /* Bytes of a size such as 512M (CLI_SIZE); 0: text is not a size. */
 int64_t cli_size(const char *text);
 /* Prints "millrace show: <message>" on stderr (cmd NULL: "millrace: <message>"), made printable;

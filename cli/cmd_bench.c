@@ -8,12 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/bench.h"
-#include "cli/cli.h"
-#include "cli/distributed.h"
-#include "cli/ledger_flag.h"
-#include "pipeline/engine/op_iterator.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/engine/op_iterator.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include "bench.h"
+#include "cli.h"
+#include "distributed.h"
+#include "ledger_flag.h"
 
 enum { WANT = 32768 };
 

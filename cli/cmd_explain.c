@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/distributed.h"
-#include "cli/explain_graph.h"
-#include "pipeline/formats/shards/shard_writer.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/formats/shards/shard_writer.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include "distributed.h"
+#include "explain_graph.h"
 
 static int64_t in_mib(int64_t bytes)
 {

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
-#include "pipeline/files/glob.h"
-#include "pipeline/formats/shards/data_files.h"
-#include "pipeline/formats/tfrecord/record_index.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/files/glob.h>
+#include <millrace/pipeline/formats/shards/data_files.h>
+#include <millrace/pipeline/formats/tfrecord/record_index.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
 
 /* The status so far, after one more file. */
 static int index_file(const char *path, const mr_record_index_opts *o, bool verbose, int status)

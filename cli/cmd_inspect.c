@@ -3,11 +3,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/formats/tfrecord/example.h"
-#include "pipeline/formats/tfrecord/zstd_records.h"
-#include "pipeline/formats/tfrecord/tfrecord.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/formats/tfrecord/example.h>
+#include <millrace/pipeline/formats/tfrecord/zstd_records.h>
+#include <millrace/pipeline/formats/tfrecord/tfrecord.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
 
 enum { WANT = 4096, BLOCK_BYTES = 1 << 20, SHOWN_VALUES = 6 };
 

@@ -3,12 +3,12 @@
  * descriptors. */
 #include <string.h>
 
-#include "cli/cli.h"
-#include "cli/reference_text.h"
-#include "pipeline/functions/descriptor.h"
-#include "pipeline/graph/op.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/params/guess.h"
+#include <millrace/pipeline/functions/descriptor.h>
+#include <millrace/pipeline/graph/op.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/pipeline/params/guess.h>
+#include "cli.h"
+#include "reference_text.h"
 
 /* An op or a function, as the pages show it. */
 typedef struct entry {

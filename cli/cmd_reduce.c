@@ -2,10 +2,10 @@
 /* millrace reduce: what a whole pipeline comes to, as one JSON value. */
 #include <string.h>
 
-#include "cli/cli.h"
-#include "cli/distributed.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/streams/reduce_dataset.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/pipeline/streams/reduce_dataset.h>
+#include "cli.h"
+#include "distributed.h"
 
 static int reduce(const cli_run *r, mr_dataset *ds, const char *init_text, const char *fn_text)
 {

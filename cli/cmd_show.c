@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace show: runs a graph and prints its elements, one JSON value a line. */
 
-#include "cli/cli.h"
-#include "cli/ledger_flag.h"
-#include "cli/show.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
+#include "ledger_flag.h"
+#include "show.h"
 
 /* Rows asked for at once: enough to run in blocks, few enough that the first line comes soon. */
 enum { WANT = 1024 };

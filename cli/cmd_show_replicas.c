@@ -2,9 +2,9 @@
 /* millrace show --replicas: a pipeline distributed over replicas, one step a line. */
 #include <inttypes.h>
 
-#include "cli/ledger_flag.h"
-#include "cli/show.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include "ledger_flag.h"
+#include "show.h"
 
 /* A zero-size batch prints as [] in each component that is not a scalar, whatever its other
  * dimensions. */

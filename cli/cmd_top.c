@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
 
 enum { OP_FIELDS = 13, MOST_REPORT = 64 << 20, PATIENCE = 10 /* seconds, for a report */ };
 

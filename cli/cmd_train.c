@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands of millrace-train, which lies beside this program and has the trainer and its
  * libraries linked in, so that the other commands start without them. It has their flags too. */
-#include "cli/cli.h"
+#include "cli.h"
 
 #define COMMAND(variable, command, text)                                                           \
     const cli_command variable = {                                                                 \

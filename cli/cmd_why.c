@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
-#include "pipeline/formats/ledger/ledger.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/formats/ledger/ledger.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
 
 typedef struct why_opts {
     int64_t step, element;

@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/distributed.h"
-#include "cli/ledger_flag.h"
-#include "cli/write.h"
-#include "pipeline/formats/tfrecord/example.h"
-#include "pipeline/formats/images/idx.h"
-#include "pipeline/formats/shards/shard_writer.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/streams/elements/element_example.h"
-#include "pipeline/streams/elements/element_npy.h"
-#include "pipeline/ops/sources.h"
+#include <millrace/pipeline/formats/tfrecord/example.h>
+#include <millrace/pipeline/formats/images/idx.h>
+#include <millrace/pipeline/formats/shards/shard_writer.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/pipeline/streams/elements/element_example.h>
+#include <millrace/pipeline/streams/elements/element_npy.h>
+#include <millrace/pipeline/ops/sources.h>
+#include "distributed.h"
+#include "ledger_flag.h"
+#include "write.h"
 
 enum { WANT = 1024 };
 #define ZSTD_RECORD "zstd-record"

@@ -2,7 +2,7 @@
 /* A feature has one type in all lines, which no line alone can tell: [] may be of any type, 1 be a
  * float among floats, and "nan" a float among numbers. What was seen of a feature so far decides;
  * where a later line changes that, the rest is only looked at, and all is written again. */
-#include "cli/write.h"
+#include "write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/formats/base64.h"
-#include "pipeline/formats/tfrecord/example.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/formats/base64.h>
+#include <millrace/pipeline/formats/tfrecord/example.h>
+#include <millrace/pipeline/memory/alloc.h>
 
 /* Kinds of values, bits of a set. Bools are integers. */
 enum { INTEGER = 1, REAL = 2, SPECIAL = 4 /* "nan", "inf", "-inf" */, TEXT = 8, NUMBER = 3 };

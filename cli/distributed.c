@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/distributed.h"
+#include "distributed.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/log.h"
+#include <millrace/pipeline/log.h>
 
 void cli_distribution_flags(cli_distribution *d, cli_flag *table)
 {

@@ -2,8 +2,8 @@
 #ifndef MR_CLI_DISTRIBUTED_H
 #define MR_CLI_DISTRIBUTED_H
 /* Flags of the commands that distribute a pipeline over workers and replicas. */
-#include "cli/cli.h"
-#include "shard/distribute/distribute.h"
+#include <millrace/shard/distribute/distribute.h>
+#include "cli.h"
 
 typedef struct cli_distribution {
     int64_t replicas, workers, worker;

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
-#include "pipeline/graph/rewrite.h"
+#include <millrace/pipeline/graph/rewrite.h>
+#include "cli.h"
 
 static const char *const suffixes[] = {"-service", "-train"};
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ops of a graph, one a line, with what is known of each before it runs. */
-#include "cli/explain_graph.h"
+#include "explain_graph.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/graph/op.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/graph/op.h>
+#include <millrace/pipeline/memory/alloc.h>
 
 /* An op of a graph, in the order of the text; inputs of an op that has several are deeper. */
 typedef struct line {

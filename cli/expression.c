@@ -2,9 +2,9 @@
 /* Reads the expression of a command from its arguments or a file. */
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/files/whole_file.h"
-#include "pipeline/memory/alloc.h"
+#include "cli.h"
+#include <millrace/pipeline/files/whole_file.h>
+#include <millrace/pipeline/memory/alloc.h>
 
 enum { MOST_TEXT = 1 << 27 /* bytes of a file with an expression */ };
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/cli.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/params/guess.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/pipeline/params/guess.h>
+#include "cli.h"
 
 const char **cli_words(int argc)
 {
@@ -19,47 +19,6 @@ const char **cli_words(int argc)
         exit(CLI_FAILED);
     }
     return words;
-}
-
-/* The comma that ends the first of several, outside brackets and quotes; NULL: there is one. */
-static char *find_comma(char *word)
-{
-    int depth = 0;
-    char quote = 0;
-    for (char *c = word; *c; c++) {
-        if (quote)
-            quote = *c == quote ? 0 : quote;
-        else if (*c == '"' || *c == '\'')
-            quote = *c;
-        else if (strchr("([{", *c))
-            depth++;
-        else if (strchr(")]}", *c))
-            depth--;
-        else if (*c == ',' && depth == 0)
-            return c;
-    }
-    return NULL;
-}
-
-void cli_split_at_commas(cli_texts *t)
-{
-    size_t most = 0, n = 0;
-    if (t->n == 0)
-        return;
-    for (size_t i = 0; i < t->n; i++)
-        most += strlen(t->v[i]) + 1;
-    const char **all = cli_words((int)most);
-    for (size_t i = 0; i < t->n; i++) {
-        char *word = (char *)(uintptr_t)t->v[i], *comma;
-        while ((comma = find_comma(word))) {
-            *comma = '\0';
-            all[n++] = word;
-            word = comma + 1;
-        }
-        all[n++] = word;
-    }
-    mr_free(t->v);
-    *t = (cli_texts){all, n};
 }
 
 static const cli_flag *find_flag(const cli_flag *const *tables, const char *word, size_t n)

@@ -2,7 +2,7 @@
 /* What --help prints, in its three forms, from the tables of flags alone. */
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli.h"
 
 /* Every command takes it (plugins.c). */
 static const char load_help[] = "load operations and functions from the shared object FILE";

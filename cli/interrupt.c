@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "cli/cli.h"
+#include "cli.h"
 
 static mr_cancel *cancel; /* lives as long as the program */
 static volatile sig_atomic_t caught;

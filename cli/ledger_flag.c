@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/ledger_flag.h"
+#include "ledger_flag.h"
 
 cli_flag cli_ledger_flag(const char **path)
 {

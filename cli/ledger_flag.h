@@ -2,8 +2,8 @@
 #ifndef MR_CLI_LEDGER_FLAG_H
 #define MR_CLI_LEDGER_FLAG_H
 /* --ledger FILE of the commands that run a graph. */
-#include "cli/cli.h"
-#include "pipeline/formats/ledger/ledger.h"
+#include <millrace/pipeline/formats/ledger/ledger.h>
+#include "cli.h"
 
 /* The flag, whose value goes to *path. */
 cli_flag cli_ledger_flag(const char **path);

@@ -2,8 +2,8 @@
 /* The program: finds the command, and ends as a Unix tool should. */
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/params/guess.h"
+#include <millrace/pipeline/params/guess.h>
+#include "cli.h"
 
 static const cli_command *const commands[] = {
     &cli_show,     &cli_explain,    &cli_ops,     &cli_inspect,     &cli_index,

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/graph/plugin.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/graph/plugin.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include "cli.h"
 
 #define VARIABLE "MILLRACE_PLUGINS"
 

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/params/float_digits.h"
-#include "pipeline/utf8.h"
+#include <millrace/pipeline/params/float_digits.h>
+#include "cli.h"
 
 static void print_base64(FILE *f, const unsigned char *s, size_t n)
 {
@@ -26,7 +25,7 @@ static void print_base64(FILE *f, const unsigned char *s, size_t n)
 void cli_print_string(FILE *f, const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
-    if (!mr__is_utf8(text, n)) {
+    if (!mr_text_is_utf8(text, n)) {
         fputs("{\"b64\": \"", f);
         print_base64(f, s, n);
         fputs("\"}", f);
@@ -55,7 +54,7 @@ void cli_print_string(FILE *f, const char *text, size_t n)
 static void print_key(FILE *f, const char *name)
 {
     size_t n = strlen(name);
-    if (mr__is_utf8(name, n)) {
+    if (mr_text_is_utf8(name, n)) {
         cli_print_string(f, name, n);
         return;
     }

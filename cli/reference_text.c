@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/reference_text.h"
+#include "reference_text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/functions/descriptor.h"
+#include <millrace/pipeline/functions/descriptor.h>
+#include "cli.h"
 
 static const char *type_name(const mr_param *p)
 {

@@ -2,7 +2,7 @@
 #ifndef MR_CLI_REFERENCE_TEXT_H
 #define MR_CLI_REFERENCE_TEXT_H
 /* Tables of parameters as the reference shows them: `millrace ops` and `millrace components`. */
-#include "pipeline/params/param.h"
+#include <millrace/pipeline/params/param.h>
 
 /* "a, b=1": all of a table (NULL: none), after a comma unless they are the first. */
 void cli_print_parameters(const mr_param *params, bool first);

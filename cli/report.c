@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli.h"
 
 int cli_error(const cli_command *cmd, int status, const char *fmt, ...)
 {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/log.h"
+#include "cli.h"
+#include <millrace/pipeline/log.h>
 
 void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
 {

@@ -6,9 +6,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/service_commands.h"
-#include "pipeline/memory/alloc.h"
-#include "transport/service/dispatcher/service_requests.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/transport/service/dispatcher/service_requests.h>
+#include "service_commands.h"
 
 typedef struct asked {
     const char *dispatcher;

@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/service_commands.h"
-#include "pipeline/log.h"
-#include "transport/service/dispatcher/service_requests.h"
+#include <millrace/pipeline/log.h>
+#include <millrace/transport/service/dispatcher/service_requests.h>
+#include "service_commands.h"
 
 enum { DRAIN_SECONDS = 5 };
 

@@ -2,10 +2,10 @@
 /* millrace dispatcher: hands out the data service's work and keeps the account of it. */
 #include <string.h>
 
-#include "cli/service_commands.h"
-#include "pipeline/log.h"
-#include "pipeline/memory/alloc.h"
-#include "transport/service/dispatcher/dispatcher_service.h"
+#include <millrace/pipeline/log.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/transport/service/dispatcher/dispatcher_service.h>
+#include "service_commands.h"
 
 enum { MOST_WORKERS = 65536 };
 

@@ -3,9 +3,9 @@
  * ones. */
 #include <string.h>
 
-#include "cli/service_commands.h"
-#include "pipeline/memory/alloc.h"
-#include "transport/service/service.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/transport/service/service.h>
+#include "service_commands.h"
 
 /* What explain_node has printed so far. */
 typedef struct explaining {

@@ -2,9 +2,9 @@
 /* millrace worker: runs the data service's streams. */
 #include <string.h>
 
-#include "cli/service_commands.h"
-#include "pipeline/memory/alloc.h"
-#include "transport/service/worker/worker_service.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/transport/service/worker/worker_service.h>
+#include "service_commands.h"
 
 typedef struct worker_opts {
     mr_service_worker_opts run;

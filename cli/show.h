@@ -2,7 +2,7 @@
 #ifndef MR_CLI_SHOW_H
 #define MR_CLI_SHOW_H
 /* The two halves of `millrace show`: a plain pipeline, and one distributed over replicas. */
-#include "cli/distributed.h"
+#include "distributed.h"
 
 typedef struct show_opts {
     const cli_command *cmd; /* for messages */

@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/show.h"
-#include "pipeline/files/atomic_file.h"
-#include "pipeline/files/whole_file.h"
-#include "pipeline/formats/crc32c.h"
-#include "pipeline/memory/alloc.h"
+#include "show.h"
+#include <millrace/pipeline/files/atomic_file.h>
+#include <millrace/pipeline/files/whole_file.h>
+#include <millrace/pipeline/formats/crc32c.h>
+#include <millrace/pipeline/memory/alloc.h>
 
 /* A position after the first pass has its pass in front of it:
  *

@@ -2,9 +2,9 @@
 #ifndef MR_CLI_TRAIN_H
 #define MR_CLI_TRAIN_H
 /* What the commands of millrace-train share. */
-#include "cli/cli.h"
-#include "trainer/loop/fit.h"
-#include "trainer/strategy/strategy.h"
+#include <millrace/trainer/loop/fit.h>
+#include <millrace/trainer/strategy/strategy.h>
+#include "cli.h"
 
 /* --devices and --replicas as options of a strategy. */
 typedef struct train_devices {
@@ -16,6 +16,10 @@ typedef struct train_devices {
 mr_code train_devices_read(train_devices *d, const char *devices, int64_t replicas,
                            mr_status *st) MR_NODISCARD;
 void train_devices_reset(train_devices *d);
+
+/* Splits words such as "mse,top_k(k=5)" at the commas outside brackets. The words are arguments of
+ * the program, and are cut in place. */
+void train_split_at_commas(cli_texts *t);
 
 /* Says which of the flags an error is of. Returns rc. */
 mr_code train_of_graph(const char *flag, mr_code rc, mr_status *st) MR_NODISCARD;

@@ -2,11 +2,11 @@
 /* millrace adapt: what preprocessing layers know, learned from data. */
 #include <string.h>
 
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
-#include "shard/cluster/cluster.h"
-#include "trainer/loop/adapt.h"
-#include "trainer/strategy/strategy.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/shard/cluster/cluster.h>
+#include <millrace/trainer/loop/adapt.h>
+#include <millrace/trainer/strategy/strategy.h>
+#include "train.h"
 
 static int adapt(int argc, char **argv);
 

@@ -3,9 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/loop/checkpoint.h>
+#include "train.h"
 
 static int checkpoints(int argc, char **argv);
 

@@ -3,11 +3,11 @@
  * of layers, losses, optimizers, schedules, metrics and callbacks. */
 #include <string.h>
 
-#include "cli/cli.h"
-#include "cli/reference_text.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/params/guess.h"
-#include "trainer/component.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/pipeline/params/guess.h>
+#include <millrace/trainer/component.h>
+#include "cli.h"
+#include "reference_text.h"
 
 static int components(int argc, char **argv);
 

@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/device/device.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/device/device.h>
+#include "cli.h"
 
 typedef struct listing {
     bool json, first;

@@ -6,10 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/loop/checkpoint.h"
-#include "trainer/exchange/saved_model.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/loop/checkpoint.h>
+#include <millrace/trainer/exchange/saved_model.h>
+#include "train.h"
 
 enum { PAUSE_NS = 200 * 1000 * 1000 };
 

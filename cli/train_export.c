@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace export: a saved model as ONNX. */
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/model/onnx.h"
-#include "trainer/exchange/saved_model.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/model/onnx.h>
+#include <millrace/trainer/exchange/saved_model.h>
+#include "train.h"
 
 static int export(int argc, char **argv);
 

@@ -7,22 +7,22 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "cli/bench.h"
-#include "cli/cli.h"
-#include "cli/ledger_flag.h"
-#include "cli/train.h"
-#include "cli/train_progress.h"
-#include "cli/train_trace.h"
-#include "pipeline/graph/rewrite.h"
-#include "pipeline/log.h"
-#include "pipeline/memory/alloc.h"
-#include "shard/cluster/cluster.h"
-#include "trainer/loop/callback.h"
-#include "trainer/loop/fit.h"
-#include "trainer/objectives/optimizer.h"
-#include "trainer/exchange/saved_model.h"
-#include "trainer/strategy/strategy.h"
-#include "transport/service/service.h"
+#include <millrace/pipeline/graph/rewrite.h>
+#include <millrace/pipeline/log.h>
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/shard/cluster/cluster.h>
+#include <millrace/trainer/loop/callback.h>
+#include <millrace/trainer/loop/fit.h>
+#include <millrace/trainer/objectives/optimizer.h>
+#include <millrace/trainer/exchange/saved_model.h>
+#include <millrace/trainer/strategy/strategy.h>
+#include <millrace/transport/service/service.h>
+#include "bench.h"
+#include "cli.h"
+#include "ledger_flag.h"
+#include "train.h"
+#include "train_progress.h"
+#include "train_trace.h"
 
 static int train(int argc, char **argv);
 
@@ -661,7 +661,7 @@ static int train(int argc, char **argv)
     if (status < 0 && n)
         status = cli_usage(&command, "unexpected '%s'", rest[0]);
     if (status < 0) {
-        cli_split_at_commas(&o.metrics);
+        train_split_at_commas(&o.metrics);
         status = missing(&o);
     }
     if (status < 0) {

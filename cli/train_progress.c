@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/train_progress.h"
-#include "cli/train.h"
-#include "cli/train_trace.h"
-#include "pipeline/engine/op_iterator.h"
-#include "pipeline/files/glob.h"
-#include "pipeline/formats/shards/data_files.h"
+#include <millrace/pipeline/engine/op_iterator.h>
+#include <millrace/pipeline/files/glob.h>
+#include <millrace/pipeline/formats/shards/data_files.h>
+#include "train_progress.h"
+#include "train.h"
+#include "train_trace.h"
 
 static void on_read(void *ctx, size_t bytes)
 {

@@ -4,9 +4,9 @@
 /* What millrace train prints while it trains. */
 #include <stdatomic.h>
 
-#include "cli/cli.h"
-#include "trainer/loop/fit.h"
-#include "trainer/objectives/optimizer.h"
+#include <millrace/trainer/loop/fit.h>
+#include <millrace/trainer/objectives/optimizer.h>
+#include "cli.h"
 
 typedef struct train_progress {
     bool json, bar;         /* one line an event; a bar on a terminal */

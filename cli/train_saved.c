@@ -2,9 +2,9 @@
 /* millrace evaluate and predict: a saved model over data. */
 #include <string.h>
 
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/exchange/saved_model.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/exchange/saved_model.h>
+#include "train.h"
 
 typedef struct use_opts {
     cli_run run;
@@ -87,7 +87,7 @@ static int begin(const cli_command *cmd, const cli_flag *flags, const cli_flag *
     if (status < 0 && o->devices && o->has_replicas)
         status = cli_usage(cmd, "--replicas and --devices do not go together");
     if (status < 0)
-        cli_split_at_commas(&o->metrics);
+        train_split_at_commas(&o->metrics);
     if (status < 0 && o->metrics.n > MR_MAX_METRICS)
         status = cli_usage(cmd, "at most %d metrics", MR_MAX_METRICS);
     mr_free(rest);

@@ -3,10 +3,10 @@
 #include <signal.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "pipeline/memory/alloc.h"
-#include "shard/cluster/cluster.h"
-#include "trainer/servers/parameter_server.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/shard/cluster/cluster.h>
+#include <millrace/trainer/servers/parameter_server.h>
+#include "cli.h"
 
 static void ready(void *ctx, const char *address)
 {

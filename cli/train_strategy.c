@@ -2,9 +2,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "cli/train.h"
-#include "cli/train_progress.h"
-#include "pipeline/memory/alloc.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include "train.h"
+#include "train_progress.h"
 
 /* Threads take much of it for their stacks and their part of the heap. */
 static void warn_of_limit(void)

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/train.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/exchange/saved_model.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/exchange/saved_model.h>
+#include "train.h"
 
 static int summary(int argc, char **argv);
 

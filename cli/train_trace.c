@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trainer is a process of its own in the trace, beside the input pipeline, with a thread for
  * the loop and three for each replica: its host thread, its stream and its sums. */
-#include "cli/train_trace.h"
+#include "train_trace.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 
-#include "cli/bench.h"
-#include "pipeline/memory/alloc.h"
-#include "trainer/strategy/strategy.h"
+#include <millrace/pipeline/memory/alloc.h>
+#include <millrace/trainer/strategy/strategy.h>
+#include "bench.h"
 
 enum { INPUT = 1, TRAINER = 2, ROWS_OF_REPLICA = 3 };
 

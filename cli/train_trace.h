@@ -3,7 +3,7 @@
 #define MR_CLI_TRAIN_TRACE_H
 /* train --trace: what the input pipeline and the trainer did, as one file of Chrome's trace
  * format. */
-#include "trainer/loop/fit.h"
+#include <millrace/trainer/loop/fit.h>
 
 enum { TRAIN_TRACE_SPANS = 250000 }; /* of the trainer */
 

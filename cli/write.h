@@ -2,8 +2,8 @@
 #ifndef MR_CLI_WRITE_H
 #define MR_CLI_WRITE_H
 /* JSON objects, one a line, as records of tf.train.Examples. */
-#include "cli/cli.h"
-#include "pipeline/formats/shards/shard_writer.h"
+#include <millrace/pipeline/formats/shards/shard_writer.h>
+#include "cli.h"
 
 typedef struct cli_jsonl cli_jsonl;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pipeline/memory_bound.h"
+#include "pipeline/utf8.h"
 
 void mr_status_init(mr_status *st)
 {
@@ -186,6 +187,11 @@ static size_t control_bytes(const unsigned char *p)
     if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
         return 2;
     return p[0] < 0x20 || p[0] == 0x7f;
+}
+
+bool mr_text_is_utf8(const char *text, size_t n)
+{
+    return mr__is_utf8(text, n);
 }
 
 size_t mr_text_visible(const char *text, bool lines, char *buf, size_t size)

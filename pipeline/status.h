@@ -116,6 +116,9 @@ MR_API size_t mr_status_format(const mr_status *st, char *buf, size_t size);
  * name cannot control the terminal it is printed on. mr_status_format and mr_log use it. buf and
  * the result are as in mr_status_format; a buffer of 4 * strlen(text) + 1 bytes suffices. */
 MR_API size_t mr_text_visible(const char *text, bool lines, char *buf, size_t size);
+/* All n bytes are characters of UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above
+ * U+10FFFF. */
+MR_API bool mr_text_is_utf8(const char *text, size_t n);
 
 /* The name of a code, e.g. "data loss" for MR_DATA_LOSS; static text. */
 MR_API const char *mr_code_text(mr_code code);

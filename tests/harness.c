@@ -127,16 +127,27 @@ static bool is_selected(mr_tier tier)
            (int)tier > tier_named("MR_TEST_AFTER", -1);
 }
 
+#if defined(__SANITIZE_THREAD__)
+enum { WITH_ASAN = 0, WITH_TSAN = 1 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { WITH_ASAN = 1, WITH_TSAN = 0 };
+#else
+enum { WITH_ASAN = 0, WITH_TSAN = 0 };
+#endif
+
+bool mr_test_takes(size_t i, unsigned n)
+{
+    return !(WITH_ASAN || WITH_TSAN) || mr_test_long() || (i + mr_test_seed()) % n == 0;
+}
+
+size_t mr_test_step(uint64_t *random, size_t n)
+{
+    return WITH_ASAN || mr_test_long() ? 1 : 1 + mr_test_random(random) % n;
+}
+
 bool mr_test_for_races(void)
 {
-#if defined(__SANITIZE_THREAD__)
-    return !mr_test_long();
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    return !mr_test_long();
-#endif
-#endif
-    return false;
+    return WITH_TSAN && !mr_test_long();
 }
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
@@ -430,7 +441,7 @@ int main(int argc, char **argv)
         double seconds = now() - start;
         counts[r]++;
         printf("%s %s (%.2f s, %.2f s of processor time)%s%s\n",
-               r == PASSED ? "ok  "
+               r == PASSED   ? "ok  "
                : r == FAILED ? "FAIL"
                              : "skip",
                name, seconds, seconds_of(used.ru_utime) + seconds_of(used.ru_stime),

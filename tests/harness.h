@@ -92,8 +92,14 @@ void mr_test_context(const char *fmt, ...) MR_PRINTF(1, 2);
 uint64_t mr_test_seed(void);
 /* True in the long tier: try every case, however long it takes. */
 bool mr_test_long(void);
-/* True in a build with ThreadSanitizer below the long tier: cases that run in one thread may be
- * left to the other builds, which are many times faster. */
+/* Is case `i` of a long loop to be tried? Always in the plain build and in the long tier; under a
+ * sanitizer, which makes each case several times slower, one in `n`, which ones by the seed. */
+bool mr_test_takes(size_t i, unsigned n);
+/* Distance between the bytes of an input that are damaged in turn: 1 in the long tier and under
+ * AddressSanitizer, which sees what a damaged byte leads to; else up to `n`, drawn from *random. */
+size_t mr_test_step(uint64_t *random, size_t n);
+/* True in a build with ThreadSanitizer below the long tier: a loop that also has cases with one
+ * thread leaves those to the other builds. */
 bool mr_test_for_races(void);
 /* The next value of a small generator; start *state at mr_test_seed() or any constant. */
 uint64_t mr_test_random(uint64_t *state);

@@ -127,19 +127,28 @@ if [ $tier != full ]; then
     section "the tree"
     tests/check_tree.sh >$out/tree.log 2>&1; one "the laws of the tree" $? $out/tree.log
     tests/check_tree.sh --format >$out/format.log 2>&1; one "clang-format" $? $out/format.log
+    { tests/mutants.sh --stale && tests/mutants.sh --tiers; } >$out/mutants.log 2>&1
+    one "planted faults apply, and CI runs their tests" $? $out/mutants.log
 fi
 
 launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
+progress() { # a line for each fifth of a build
+    local line tenths=0
+    while IFS= read -r line; do
+        [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        [ $((10 * BASH_REMATCH[1] / BASH_REMATCH[2])) -ge $((tenths + 2)) ] || continue
+        tenths=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+        echo "  ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} steps (after $SECONDS s)"
+    done
+}
 build() { # folder, target, compiler, options...
     local dir=$out/$1 target=$2 cc=$3
     shift 3
     section "building $dir, see $dir/build.log"
     mkdir -p "$dir"
     { cmake -S . -B "$dir" -G Ninja -DCMAKE_C_COMPILER="$cc" "${launcher[@]}" "$@" &&
-        cmake --build "$dir" --parallel "$jobs" --target "$target" -- -k 0; } 2>&1 | tee "$dir/build.log" |
-        awk -F '[][/]' '$2 > 0 && int(5 * $2 / $3) > fifths {
-            fifths = int(5 * $2 / $3); print "  " $2 " of " $3 " steps"; fflush() }'
+        cmake --build "$dir" --parallel "$jobs" --target "$target" -- -k 0; } 2>&1 | tee "$dir/build.log" | progress
     local rc=${PIPESTATUS[0]}
     grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking|Creating|Running)' "$dir/build.log" >"$dir/errors.log"
     one "build of $dir" "$rc" "$dir/errors.log"

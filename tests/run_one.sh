@@ -28,6 +28,12 @@ if [ "$name" != planted ]; then
 fi
 export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 
+# Scripts run programs of tests too, and want all of their tests.
+case $1 in
+*/test_*) ;;
+*) unset MR_TEST_AFTER ;;
+esac
+
 # These tests are about the processor's devices; tests/gpu.sh runs those that GPUs pass too.
 export CUDA_VISIBLE_DEVICES=
 

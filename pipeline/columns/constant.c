@@ -6,6 +6,7 @@
 
 #include "pipeline/params/infer.h"
 #include "pipeline/columns/batch_builder.h"
+#include "pipeline/engine/op_source.h"
 
 /* ---- specs ---- */
 

@@ -18,6 +18,8 @@
 
 #include "pipeline/bytes.h"
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/compression_libraries.h"

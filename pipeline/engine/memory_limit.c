@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/log.h"

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_ENGINE_OP_ITERATOR_H
 #define MR_PIPELINE_ENGINE_OP_ITERATOR_H
-/* What an op's open, next, close, save and restore may use: the engine seen from inside an op.
+/* What an op's open, next, close, save and restore call: inputs, delivering rows, options, state.
+ * Most ops need nothing else. For the rest:
+ *
+ *   op_source.h           sources: identities of rows, names of files
+ *   op_inner_datasets.h   ops that run datasets made by a function (flat_map, interleave, window)
+ *   op_buffering.h        ops that hold rows or work in other threads (shuffle, prefetch)
  *
  * The contract of next(it, want, out):
  *   - It returns MR_OK with 1..want rows in out (prepared by the op; empty when called), MR_END, or
@@ -80,6 +85,8 @@ struct mr_iter {
     struct mr_iter_private *priv;
 };
 
+/* ---- inputs ---- */
+
 /* Opens input i as a new iterator at its first element (one that is open is closed first). */
 MR_API mr_code mr_iter_open_input(mr_iter *it, size_t i, mr_status *st) MR_NODISCARD;
 MR_API void mr_iter_close_input(mr_iter *it, size_t i);
@@ -88,23 +95,12 @@ MR_API const mr_spec *mr_iter_input_spec(const mr_iter *it, size_t i);
 /* Next rows of input i into *b (cleared first). */
 MR_API mr_code mr_iter_pull(mr_iter *it, size_t i, size_t want, mr_block *b,
                             mr_status *st) MR_NODISCARD;
-
-/* Moves input i on by up to n elements without making them, as its op can: *skipped of them. Fewer
- * than n: pull the next ones. */
+/* Skips up to n elements of input i without making them, if its op can; *skipped: how many it
+ * skipped. If fewer than n, pull the rest. */
 MR_API mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
                                   mr_status *st) MR_NODISCARD;
 
-/* Iterators of datasets that are values (flat_map, interleave, ...), as functions and windows make
- * them: each is one dataset object already. outer: the identities of the element it was made from
- * (row 0; NULL: none). */
-MR_API mr_code mr_iter_open_dataset(mr_iter *parent, mr_dataset *ds, const mr_identities *outer,
-                                    mr_iter **out, mr_status *st) MR_NODISCARD;
-/* For a source that reads through a dataset it made: `it` then emits what *out emits, and
- * identities are those of `it`. */
-MR_API mr_code mr_iter_open_replacement(mr_iter *it, mr_dataset *ds, mr_iter **out,
-                                        mr_status *st) MR_NODISCARD;
-MR_API mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st) MR_NODISCARD;
-MR_API void mr_iter_close(mr_iter *it); /* NULL: nothing */
+/* ---- delivering ---- */
 
 /* Returned next, once, before anything else. At most one at a time. */
 MR_API void mr_iter_defer(mr_iter *it, const mr_status *error);
@@ -115,84 +111,47 @@ MR_API void mr_iter_defer(mr_iter *it, const mr_status *error);
  * only with at least one row: with neither rows nor errors it returns MR_INTERNAL. */
 MR_API mr_code mr_iter_emit(mr_iter *it, size_t want, mr_block *rows, mr_row_errors *errors,
                             mr_block *out, mr_status *st) MR_NODISCARD;
-
 /* How many rows of row_bytes to put in a block, at most want: bounded by the user's block_rows and
  * by about 256 KiB; at least 1. */
 MR_API size_t mr_iter_block_rows(const mr_iter *it, size_t want, size_t row_bytes);
 
+/* ---- options of the run, functions, seeds ---- */
+
+/* What the iterator was opened with (iterator.h); borrowed until close. */
+MR_API const struct mr_iterator_opts *mr_iter_opts(const mr_iter *it);
 MR_API bool mr_iter_keeps_positions(const mr_iter *it); /* positions will be asked for */
-MR_API bool mr_iter_identities(const mr_iter *it);      /* identities are asked for */
+MR_API bool mr_iter_deterministic(const mr_iter *it);   /* the graph's and the opener's default */
 MR_API bool mr_iter_cancelled(const mr_iter *it);
 /* What an op that waits registers with; borrowed until close. */
 MR_API mr_cancel *mr_iter_cancel(const mr_iter *it);
 /* Fails with MR_CANCELLED, in the engine's words. */
 MR_API mr_code mr_iter_fail_cancelled(mr_status *st);
-MR_API bool mr_iter_deterministic(const mr_iter *it); /* the graph's and the opener's default */
-/* Says that the op takes elements of up to n datasets in turn that are values (interleave); before
- * it opens them. Files below them then keep less of themselves in memory, so that all stay in the
- * processor's cache. */
-MR_API void mr_iter_set_takes(mr_iter *it, size_t n);
-/* Datasets that are taken in turn with the one that `it` is in, that one included; at least 1. */
-MR_API size_t mr_iter_in_turn(const mr_iter *it);
-MR_API bool mr_iter_no_uring(const mr_iter *it);
-/* What the iterator was opened with (iterator.h); borrowed until close. */
-MR_API const struct mr_iterator_opts *mr_iter_opts(const mr_iter *it);
-/* *out = path as it is to be opened (mr_iterator_opts.directory); owned, mr_free. */
-MR_API mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out,
-                                 mr_status *st) MR_NODISCARD;
-/* For buffers of the op's own: takes up to `most` bytes of what the memory limit leaves beside what
- * is needed; returns how many, all where there is no limit. They are given back by the second. */
-MR_API int64_t mr_iter_take_memory(mr_iter *it, int64_t most);
-MR_API void mr_iter_give_memory(mr_iter *it, int64_t bytes);
-MR_API mr_executor *mr_iter_executor(mr_iter *it); /* never NULL; may have 0 threads */
-/* mr_program_get for an op that runs the program: what it draws depends on the job's seed too, and
- * the iterator's cancel ends its waits. _bind_program does that to a program just made that came in
- * another way. */
-MR_API void mr_iter_bind_program(const mr_iter *it, const mr_program *p);
+
+/* mr_program_get for an op that runs the program: its random functions draw from the job's seed
+ * too, and the iterator's cancel ends its waits. mr_iter_bind_program does the same to a program
+ * that was just made in another way. */
 MR_API mr_code mr_iter_program(const mr_iter *it, mr_fn *fn, const mr_spec *in,
                                const mr_program **out, mr_status *st) MR_NODISCARD;
+MR_API void mr_iter_bind_program(const mr_iter *it, const mr_program *p);
+
 /* A word for an unseeded random op: from the job's seed and the op's place in the graph if a job
  * seed was given, else fresh. */
 MR_API uint64_t mr_iter_fresh_seed(mr_iter *it);
-/* What random functions draw from beside their own seeds: the seed that a user gave the run, else
+/* What random functions draw from besides their own seeds: the seed that a user gave the run, else
  * 0. */
 MR_API uint64_t mr_iter_function_seed(const mr_iter *it);
-/* How often this source was opened before in this iterator, or in this call of the function it
- * stands in. 0 where identities are not asked for. */
-MR_API uint64_t mr_iter_epoch(const mr_iter *it);
-/* State that all iterators of this dataset object share: see mr__dataset_shared. */
+
+MR_API double mr_iter_now(void); /* monotonic seconds */
+
+/* ---- state that iterators share ---- */
+
+/* State that all iterators of this dataset object share: made zeroed by the first call, then passed
+ * to init. */
 MR_API mr_code mr_iter_shared(mr_iter *it, size_t size, void (*init)(void *),
                               void (*destroy)(void *), void **out, mr_status *st) MR_NODISCARD;
 /* The same for a node (in save_shared and restore_shared). */
 MR_API mr_code mr_node_shared(mr_dataset *node, size_t size, void (*init)(void *),
                               void (*destroy)(void *), void **out, mr_status *st) MR_NODISCARD;
-/* Identities of rows [first, first + n) of this source: file, ordinals from first. Only if asked
- * for. */
-MR_API mr_code mr_iter_set_identities(mr_iter *it, mr_block *b, uint64_t file, uint64_t first,
-                                      mr_status *st) MR_NODISCARD;
-/* The same where this source has one file. In a function that is nothing but this reader, as in
- * list_files(p).flat_map(f => tfrecord(f)), called for elements of a source without files that
- * stands in no function, the records are those of that source, which is a list of files then: what
- * they would be if one reader had all names. So dividing a list over workers changes nothing. */
-MR_API mr_code mr_iter_set_identities_of_file(mr_iter *it, mr_block *b, uint64_t first,
-                                              mr_status *st) MR_NODISCARD;
-/* Records of id's source and file (NULL: there is none) are of the file `path`. Kept where a ledger
- * is written. */
-MR_API mr_code mr_iter_name_file(mr_iter *it, const mr_identity *id, const char *path,
-                                 mr_status *st) MR_NODISCARD;
-/* Counts seconds of the running next, or of the work between begin and end, as waiting. Waits for
- * files, pipes and tasks count by themselves. */
-MR_API void mr_iter_add_wait(mr_iter *it, double seconds);
-/* Work of an op outside its next, in a task: its time is counted from begin to end, which are
- * called in one thread. */
-typedef struct mr_iter_work {
-    int64_t began, waited, inner, inner_waited, entered; /* the engine's */
-    const mr_iter *above;
-    size_t bound; /* of allocations, before */
-} mr_iter_work;
-MR_API void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w);
-MR_API void mr_iter_work_end(mr_iter *it, mr_iter_work *w);
-MR_API double mr_iter_now(void); /* monotonic seconds */
 
 /* ---- positions ---------------------------------------------------------------------------------
  * A state is a flat sequence of numbers and bytes, written and read in the same order. Reading
@@ -222,27 +181,8 @@ MR_API mr_code mr_state_get_status(mr_state_r *r, mr_status *e, mr_status *st) M
 MR_API mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r,
                                      mr_status *st) MR_NODISCARD;
-/* The same for any iterator, which must be open when restored. */
-MR_API mr_code mr_iter_save(mr_iter *it, mr_state_w *w, mr_status *st) MR_NODISCARD;
-MR_API mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st) MR_NODISCARD;
-
-/* Positions as bytes: an iterator's state as bytes, taken before a block is read ahead; restoring
- * is mr_iter_restore_position on a freshly opened or used iterator. Written into a state by
- * mr_state_put_bytes. NULL and MR_OK where positions are off. */
-MR_API mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st) MR_NODISCARD;
-MR_API mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n,
-                                        mr_status *st) MR_NODISCARD;
-/* What is pulled of it now counts in iterators to come: it draws, is counted or recorded, and an op
- * above opens it again. Made again after a restore, what was pulled would count only if somebody
- * asked for it: save rows. thread whose it is */
-MR_API bool mr_iter_pulls_count(const mr_iter *it);
-/* An op with MR_OP_REMEMBERS says whether it records what is pulled. */
-MR_API void mr_iter_set_records(mr_iter *it, bool does);
-/* false: this iterator or one below it, ever opened, cannot produce the same again
- * (MR_OP_NO_REPLAY): save rows. thread any */
-MR_API bool mr_iter_replays(const mr_iter *it);
-/* Says so of `it` and all iterators it is part of, where it depends on parameters
- * (deterministic=false). */
+/* Call in open if `it` cannot emit the same elements again, as its parameters say
+ * (deterministic=false): ops above then save the rows that they hold (mr_iter_replays). */
 MR_API void mr_iter_set_no_replay(mr_iter *it);
 
 #ifdef __cplusplus

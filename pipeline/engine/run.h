@@ -10,11 +10,14 @@
  * thread   `lock` guards what is grouped under it; the rest is set before the first next */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/engine/statistics.h"
+#include "pipeline/fnv.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/splitmix.h"
 
 typedef struct mr__epoch_count {
     uint64_t number, opened;
@@ -84,6 +87,21 @@ typedef struct mr__place {
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,
                       mr_status *st) MR_NODISCARD;
 
+/* The number of the first source of input i. */
+uint64_t mr__iter_first_source(const mr_iter *it, size_t i);
+/* true between two ops that open inputs while they run: what is read ahead there and thrown away
+ * must not count as opened. Nothing is read ahead, and rows are read one at a time. */
+bool mr__iter_counts_exactly(const struct mr_iter_private *p, const mr_dataset *node);
+/* Forgets the rows and errors that are not delivered yet. */
+void mr__iter_drop_pending(struct mr_iter_private *p);
+
+/* ---- scopes ---- */
+
+/* What identities have as the source: its number, or in a function a hash. */
+uint64_t mr__scope_source(const mr__scope *s, uint64_t number);
+/* The scope of a dataset that parent made from an element with the identities `outer`. */
+void mr__scope_start(mr__scope *s, const mr_iter *parent, const mr_identities *outer);
+void mr__scope_free(mr__scope *s); /* NULL: nothing */
 /* *epoch = how often the source was opened before in its scope; counts this opening. */
 mr_code mr__scope_opened(mr_run *run, mr__scope *s, uint64_t number, uint64_t *epoch,
                          mr_status *st) MR_NODISCARD;
@@ -108,4 +126,15 @@ struct mr_state_r {
     const unsigned char *at, *end;
 };
 void mr__state_w_reset(mr_state_w *w);
+
+/* A hash of h and v, of h and a text: seeds of places in a graph, and numbers of sources in
+ * functions. */
+static inline uint64_t mr__mix(uint64_t h, uint64_t v)
+{
+    return mr__splitmix(h + v + MR__GOLDEN);
+}
+static inline uint64_t mr__mix_text(uint64_t h, const char *text)
+{
+    return mr__mix(h, mr__fnv1a(MR__FNV_BASIS, text, strlen(text)));
+}
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/trace.h"
 #include "pipeline/engine/work_clock.h"

@@ -9,8 +9,8 @@
 #include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/system/retry.h"
 
-/* Files written in pieces of this size are read faster while still cached: the write size sets the
- * size of the page cache's folios. */
+/* Files written in pieces of this size are faster to read while still cached: the write size sets
+ * the size of the page cache's folios. */
 enum { ROOM = 1 << 20 };
 
 char *mr__hidden_name(const char *path, const char *ending)

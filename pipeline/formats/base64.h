@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_BASE64_H
 #define MR_PIPELINE_FORMATS_BASE64_H
-/* Base64: bytes in JSON, {"b64": "..."}.
+/* Base64, used for bytes in JSON: {"b64": "..."}.
  *
  * thread   any
  * source   RFC 4648 section 4, padded
@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* The most bytes that n characters of base64 stand for. */
+/* Maximum number of bytes that n characters of base64 decode to. */
 MR_API size_t mr_base64_room(size_t n);
-/* Writes the *size bytes that n characters stand for to `to`, which has room for them. false: it is
+/* Decodes n characters to `to`, which has room for mr_base64_room(n) bytes, and sets *size. false:
  * not base64. */
 MR_API bool mr_base64_decode(const char *text, size_t n, void *to, size_t *size);
 

@@ -7,14 +7,14 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/log.h"
 
-/* A chunk and what is made from it stay in the L2 cache. For large records it grows, so that little
- * of it is the part of one that has to be carried over (bench/tfrecord.c). */
+/* A chunk and the data made from it stay in the L2 cache. For large records the chunk grows, so
+ * that only a small part of it is an incomplete record to carry over (bench/tfrecord.c). */
 #define CHUNK     ((size_t)512 << 10)
 #define CHUNK_MAX ((size_t)1 << 20)
 #define PER_CHUNK 8 /* records */
 #define PACKED    ((size_t)128 << 10)
 
-/* Where empty windows point: NULL must not be added to. */
+/* Target of empty windows, because arithmetic on NULL is undefined. */
 static uint8_t nothing;
 
 void mr__byte_stream_close(mr__byte_stream *s)
@@ -32,15 +32,15 @@ static uint8_t *buffer_end(const mr_buffer *b)
     return (uint8_t *)mr_buffer_data(b) + mr_buffer_size(b);
 }
 
-/* Where the bytes that are added next end at most: a larger chunk is filled in pieces, each of
- * which is looked at while the L2 cache has it. */
+/* Limit for the end of the bytes added next: a larger chunk is filled in pieces, and each is
+ * processed while it is in the L2 cache. */
 static uint8_t *piece_end(const mr__byte_stream *s)
 {
     size_t room = (size_t)(buffer_end(s->chunk) - s->end);
     return s->end + (s->least > CHUNK && room > CHUNK ? CHUNK : room);
 }
 
-/* The window is now [at, end); the byte offset of `at` does not change. */
+/* Sets the window to [at, end); the byte offset of `at` does not change. */
 static void set_window(mr__byte_stream *s, uint8_t *at, uint8_t *end)
 {
     s->offset = mr__byte_stream_offset(s);
@@ -57,8 +57,8 @@ mr_compression mr__compression_seen(const uint8_t *b, size_t n)
     return MR_COMPRESSION_NONE;
 }
 
-/* What the first bytes say; a TFRecord's length whose checksum is right decides for an uncompressed
- * file. */
+/* Detects the compression from the first bytes. A TFRecord length with a valid checksum means an
+ * uncompressed file. */
 static mr_compression compression_of(const uint8_t *b, size_t n)
 {
     if (n >= 12 && mr_crc32c_mask(mr_crc32c(b, 8)) == mr__load_le(b + 8, 4))
@@ -70,8 +70,8 @@ static mr_compression compression_of(const uint8_t *b, size_t n)
     return MR_COMPRESSION_NONE;
 }
 
-/* Decides by the first bytes. Those of a pipe are kept: compressed ones to be decoded, others as
- * the window. */
+/* Detects the compression from the first bytes. For a pipe they are kept: compressed ones to be
+ * decoded, others as the window. */
 static mr_code detect(mr__byte_stream *s, mr_status *st)
 {
     mr_code rc = MR_OK;
@@ -83,7 +83,7 @@ static mr_code detect(mr__byte_stream *s, mr_status *st)
         uint8_t *data = NULL;
         size_t got = 0;
         rc = mr__read_ahead_next(s->source, bytes + have, PACKED - have, &slot, &data, &got, st);
-        if (slot) { /* of a regular file, which is read again */
+        if (slot) { /* a regular file is read again from its start */
             got = got < PACKED - have ? got : PACKED - have;
             memcpy(bytes + have, data, got);
             mr_buffer_unref(slot);
@@ -137,25 +137,25 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
     return MR_OK;
 }
 
-/* Of a chunk, that is worth a read. */
+/* Minimum room in a chunk that is worth a read. */
 static size_t least_room(const mr__byte_stream *s)
 {
     return (s->least < CHUNK ? s->least : CHUNK) / 2;
 }
 
-/* Makes room after the window, for `bytes` of it in all if that is more than a chunk. */
+/* Makes room after the window, for a window of `bytes` in all if that is more than a chunk. */
 static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
 {
     size_t unread = (size_t)(s->end - s->at), capacity = bytes > s->least ? bytes : s->least;
     if (bytes > s->least / PER_CHUNK && bytes < CHUNK_MAX)
         capacity = bytes * PER_CHUNK < CHUNK_MAX ? bytes * PER_CHUNK : CHUNK_MAX;
     if (s->chunk) {
-        /* Nobody has a view of what lies after the window. */
+        /* No view can refer to bytes after the window. */
         size_t room = (size_t)(buffer_end(s->chunk) - s->end);
         if (room >= least_room(s) && unread + room >= bytes)
             return MR_OK;
-        /* Two small chunks by turns are read into faster than one again (bench/tfrecord.c); large
-         * ones are not in the pool. */
+        /* Reading into two small chunks alternately is faster than into one again
+         * (bench/tfrecord.c); large chunks are not pooled. */
         bool again = s->slots || capacity > CHUNK_MAX;
         if (again && mr_buffer_writable(s->chunk) && mr_buffer_size(s->chunk) >= capacity) {
             uint8_t *start = mr_buffer_data(s->chunk);
@@ -177,7 +177,7 @@ static mr_code make_room(mr__byte_stream *s, size_t bytes, mr_status *st)
     return MR_OK;
 }
 
-/* A slot with n bytes at data becomes the chunk, or its bytes go after the window. Takes slot. */
+/* Makes a slot with n bytes at data the chunk, or appends its bytes to the window. Takes slot. */
 static mr_code take_slot(mr__byte_stream *s, mr_buffer *slot, uint8_t *data, size_t n,
                          mr_status *st)
 {
@@ -216,7 +216,7 @@ static mr_code add_plain(mr__byte_stream *s, mr_status *st)
     return MR_OK;
 }
 
-/* More compressed bytes; all there were are used up. */
+/* Reads more compressed bytes; the previous ones are used up. */
 static mr_code add_packed(mr__byte_stream *s, mr_status *st)
 {
     mr_buffer *slot = NULL;
@@ -240,7 +240,8 @@ static mr_code add_packed(mr__byte_stream *s, mr_status *st)
     return MR_OK;
 }
 
-/* The compressed stream has ended: says so if the file has not. A pipe is not waited for. */
+/* After the end of the compressed stream: reports bytes that follow it. Does not wait for a
+ * pipe. */
 static mr_code check_end(mr__byte_stream *s, mr_status *st)
 {
     if (s->packed_at == s->packed_end && !s->source_ended && mr__read_ahead_seekable(s->source)) {
@@ -302,7 +303,7 @@ mr_code mr__byte_stream_fill(mr__byte_stream *s, size_t need, mr_status *st)
         size_t unread = (size_t)(s->end - s->at), bytes = need;
         if (unread > had && unread >= need)
             return MR_OK;
-        /* Where the file's size is not known, a large need is believed step by step. */
+        /* If the size of the file is unknown, a large need is granted in steps. */
         if (s->size < 0 && bytes > CHUNK && bytes / 2 > unread)
             bytes = unread > CHUNK / 2 ? 2 * unread : CHUNK;
         if (bytes <= unread)
@@ -369,7 +370,7 @@ mr_code mr__byte_stream_scan(mr__byte_stream *s, uint64_t bytes,
     return rc != MR_OK ? rc : back;
 }
 
-/* Starts a compressed file again from its first byte. */
+/* Restarts a compressed file at its first byte. */
 static mr_code restart(mr__byte_stream *s, mr_status *st)
 {
     mr__codec *fresh = NULL;
@@ -400,7 +401,7 @@ mr_code mr__byte_stream_seek(mr__byte_stream *s, int64_t offset, mr_status *st)
         if (rc != MR_OK)
             return rc;
         if (s->chunk && !mr_buffer_writable(s->chunk)) {
-            /* Somebody has views of what would be overwritten. */
+            /* Views refer to the bytes that would be overwritten. */
             mr_buffer_unref(s->chunk);
             s->chunk = NULL;
             s->base = &nothing;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_CODEC_H
 #define MR_PIPELINE_FORMATS_CODEC_H
-/* Compressed streams: a whole file is one of them.
+/* Compression of whole files: each is one compressed stream.
  *
  * since    0.1 */
 #include <stdbool.h>
@@ -16,12 +16,13 @@ typedef enum mr_compression {
     MR_COMPRESSION_GZIP,
     MR_COMPRESSION_ZLIB,
     MR_COMPRESSION_ZSTD,
-    MR_COMPRESSION_DETECT /* for reading: whichever of the others the first bytes say */
+    MR_COMPRESSION_DETECT /* for reading: detected from the first bytes */
 } mr_compression;
 
-/* "" (or NULL), "GZIP", "ZLIB", "ZSTD", in capitals; false: no such name. */
+/* Finds a compression by name: "" (or NULL), "GZIP", "ZLIB", "ZSTD", in capitals. false: no such
+ * name. */
 MR_API bool mr_compression_find(const char *name, mr_compression *out);
-MR_API const char *mr_compression_name(mr_compression c); /* "" for none; static text */
+MR_API const char *mr_compression_name(mr_compression c); /* "" for NONE; static text */
 
 #ifdef __cplusplus
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_CODEC_IMPL_H
 #define MR_PIPELINE_FORMATS_CODEC_IMPL_H
-/* Encoders and decoders of compressed streams, step by step. Private to formats/.
+/* Encoders and decoders of compressed streams, one step at a time. Private to formats/.
  *
  * thread   one at a time per object */
 #include <stddef.h>
 #include <stdint.h>
 #include "pipeline/formats/codec.h"
 
-/* One stream being read or written. A step takes what it can from *in and
- * puts what it can to *out, moving both. */
+/* One stream being read or written. A step consumes from *in and writes to *out as far as it can,
+ * and advances both. */
 typedef struct mr__codec_io {
     const uint8_t *in;
     size_t n_in;
@@ -19,11 +19,10 @@ typedef struct mr__codec_io {
 
 typedef struct mr__codec mr__codec;
 typedef struct mr__codec_class {
-    /* in_ended: nothing follows io->in. Decoding returns
-     *   MR_OK    went on, or needs more input or room
-     *   MR_END   the stream's end, trailer included; all of it has been delivered
-     *   MR_DATA_LOSS  not a valid stream from here on, or cut short; what came out before is
-     *                 good */
+    /* in_ended: no bytes follow io->in. Decoding returns
+     *   MR_OK    progress, or more input or room is needed
+     *   MR_END   the end of the stream, trailer included; everything has been written to out
+     *   MR_DATA_LOSS  invalid from here on, or cut short; the bytes written before are valid */
     mr_code (*step)(mr__codec *c, mr__codec_io *io, bool in_ended, mr_status *st);
     void (*close)(mr__codec *c);
 } mr__codec_class;
@@ -32,10 +31,10 @@ struct mr__codec {
 };
 
 mr_code mr__codec_decode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
-/* Encoding: step with in_ended returns MR_END when all is written. */
+/* Encoding: step with in_ended returns MR_END when everything is written. */
 mr_code mr__codec_encode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
-void mr__codec_close(mr__codec *c); /* NULL: nothing */
-/* MR_DATA_LOSS of a stream `name` that stops before its own end; empty: it has no byte at all. */
+void mr__codec_close(mr__codec *c); /* NULL: no effect */
+/* MR_DATA_LOSS for a stream `name` that stops before its end; empty: it has no bytes at all. */
 static inline mr_code mr__codec_cut_short(const char *name, bool empty, mr_status *st)
 {
     if (empty)

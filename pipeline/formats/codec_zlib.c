@@ -11,8 +11,8 @@ typedef struct zlib_codec {
     mr__codec base;
     z_stream z;
     bool gzip;
-    bool at_start; /* of a member: none of its bytes was seen */
-    bool any;      /* byte was seen at all */
+    bool at_start; /* of a member: none of its bytes has been seen */
+    bool any;      /* true once a byte has been seen */
     bool ended;
 } zlib_codec;
 
@@ -49,13 +49,13 @@ static int run(z_stream *z, mr__codec_io *io, int (*fn)(z_stream *, int), int fl
     return rc;
 }
 
-/* A stream with its trailer is complete: gzip may go on with another member. */
+/* A stream with its trailer is complete. A gzip file may continue with another member. */
 static void member_ended(zlib_codec *c)
 {
     c->at_start = true;
     if (c->gzip)
         mr__zlib.inflateReset(&c->z);
-    else /* of several zlib streams the first alone counts */
+    else /* of several zlib streams only the first counts */
         c->ended = true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Zstandard (RFC 8878): frames one after another. */
+/* Zstandard (RFC 8878): a sequence of frames. */
 #include "pipeline/formats/codec_impl.h"
 
 #include "pipeline/formats/compression_libraries.h"
@@ -10,7 +10,7 @@ typedef struct zstd_codec {
     ZSTD_DCtx *d;
     ZSTD_CCtx *e;
     bool between_frames;
-    bool any; /* byte was seen at all */
+    bool any; /* true once a byte has been seen */
 } zstd_codec;
 
 static mr_code fail(size_t rc, const char *doing, mr_code otherwise, mr_status *st)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_COLUMN_PATH_H
 #define MR_PIPELINE_FORMATS_COLUMN_PATH_H
-/* Names of columns that lie in others: "x.a" is the field a of column x, "x" all of it. A name may
- * have dots itself. */
+/* Paths of nested columns: "x.a" is the field a of column x, "x" all of it. A name may contain
+ * dots. */
 #include <stddef.h>
 #include <string.h>
 
-/* What of the path follows `name`, with which it begins; "": nothing, all below is meant. NULL: it
- * is another's. */
+/* The part of path after its first name, if that is `name`; "": the path ends with it. NULL: the
+ * path begins with another name. */
 static inline const char *mr__column_path_after(const char *path, const char *name)
 {
     size_t n = strlen(name);

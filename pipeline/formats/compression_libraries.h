@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_COMPRESSION_LIBRARIES_H
 #define MR_PIPELINE_FORMATS_COMPRESSION_LIBRARIES_H
-/* zlib, LZ4 and zstd: tables of the functions that are used, each filled when its library is first
- * needed.
+/* Function tables of zlib, LZ4 and zstd. Each is filled when its library is first needed.
  *
  * thread   any */
 #include <lz4.h>
@@ -30,7 +29,7 @@ extern struct mr__zlib {
     MR__ZLIB(MR__LATE_MEMBER)
 } mr__zlib;
 
-/* errors MR_NOT_FOUND, MR_FAILED_PRECONDITION: it is not installed. */
+/* Loads zlib. errors MR_NOT_FOUND, MR_FAILED_PRECONDITION: it is not installed */
 mr_code mr__zlib_need(mr_status *st) MR_NODISCARD;
 
 /* ---- LZ4 ---- */
@@ -47,7 +46,7 @@ extern struct mr__lz4 {
     MR__LZ4(MR__LATE_MEMBER)
 } mr__lz4;
 
-/* errors MR_NOT_FOUND, MR_FAILED_PRECONDITION: it is not installed. */
+/* Loads liblz4. errors MR_NOT_FOUND, MR_FAILED_PRECONDITION: it is not installed */
 mr_code mr__lz4_need(mr_status *st) MR_NODISCARD;
 
 /* ---- zstd ---- */
@@ -88,8 +87,8 @@ extern struct mr__zstd {
     MR__ZSTD(MR__LATE_MEMBER)
 } mr__zstd;
 
-/* errors MR_NOT_FOUND, MR_FAILED_PRECONDITION: it is not installed. */
+/* Loads libzstd. errors MR_NOT_FOUND, MR_FAILED_PRECONDITION: it is not installed */
 mr_code mr__zstd_need(mr_status *st) MR_NODISCARD;
-/* The memory of its contexts: alloc.h's. */
+/* Memory functions for zstd contexts, from the table of alloc.h. */
 ZSTD_customMem mr__zstd_memory(void);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_CRC32C_H
 #define MR_PIPELINE_FORMATS_CRC32C_H
-/* CRC-32C (Castagnoli; reflected polynomial 0x82F63B78, start and final xor 0xFFFFFFFF), by the
- * fastest instructions this CPU has. "123456789" gives 0xE3069283.
+/* CRC-32C (Castagnoli; reflected polynomial 0x82F63B78, start and final xor 0xFFFFFFFF), computed
+ * by the fastest instructions of this CPU. The checksum of "123456789" is 0xE3069283.
  *
  * thread   any
  * source   RFC 3720 B.4; TFRecord's masking: ((crc >> 15) | (crc << 17)) + 0xA282EAD8
@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-/* The checksum of n bytes. */
+/* Checksum of n bytes. */
 MR_API uint32_t mr_crc32c(const void *data, size_t n);
-/* The checksum of a followed by data, where crc is the checksum of a. */
+/* Checksum of `a` followed by data, where crc is the checksum of `a`. */
 MR_API uint32_t mr_crc32c_extend(uint32_t crc, const void *data, size_t n);
 MR_API uint32_t mr_crc32c_mask(uint32_t crc);
 MR_API uint32_t mr_crc32c_unmask(uint32_t masked);

@@ -2,10 +2,11 @@
 #ifndef MR_PIPELINE_FORMATS_CRC32C_KERNELS_H
 #define MR_PIPELINE_FORMATS_CRC32C_KERNELS_H
 /* CRC-32C by instruction set, for crc32c.c and for the record walker, which inlines them: a call
- * costs more than the checksum of a length. All take and return the bare register (no final xor).
+ * costs more than the checksum of a record length. All take and return the bare register (no final
+ * xor).
  *
  * source   V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction"
- *          (2011); the same, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
+ *          (2011); V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
  *          (2009) */
 #include <stddef.h>
 #include <stdint.h>
@@ -15,12 +16,12 @@
 
 typedef enum mr__crc_isa { MR__CRC_TABLE, MR__CRC_SSE42, MR__CRC_AVX512, MR__CRC_ARM } mr__crc_isa;
 
-/* The best this CPU has; prepares the table where that is needed. Any thread. */
+/* The best instruction set of this CPU; prepares the table if that is needed. Any thread. */
 mr__crc_isa mr__crc_best(void);
 /* false: this CPU lacks it. */
 int mr__crc_has(mr__crc_isa isa);
 uint32_t mr__crc_table(uint32_t c, const uint8_t *p, size_t n);
-/* By the named instruction set, which the CPU must have. */
+/* Uses the given instruction set, which the CPU must have. */
 uint32_t mr__crc_with(mr__crc_isa isa, uint32_t c, const uint8_t *p, size_t n);
 
 static inline uint64_t mr__load64(const uint8_t *p)
@@ -43,7 +44,7 @@ static inline uint32_t mr__load32(const uint8_t *p)
 #define MR__SSE42  "sse4.2,pclmul"
 #define MR__AVX512 "sse4.2,pclmul,avx512f,avx512vl,avx512dq,vpclmulqdq"
 
-/* One stream: 8 bytes an instruction. Best for short data. */
+/* One stream, 8 bytes per instruction. Best for short data. */
 MR__INLINE(MR__SSE42) uint32_t mr__crc_one(uint32_t c, const uint8_t *p, size_t n)
 {
     uint64_t x = c;
@@ -63,8 +64,8 @@ MR__INLINE(MR__SSE42) uint32_t mr__crc_one(uint32_t c, const uint8_t *p, size_t 
     return n & 1 ? _mm_crc32_u8(c, *p) : c;
 }
 
-/* The instruction has a latency of three: three streams of `part` bytes side by side, joined by
- * multiplying the first two with x^(16*part-33) and x^(8*part-33). */
+/* The crc32 instruction has a latency of three cycles, so this runs three streams of `part` bytes
+ * in parallel and joins them by multiplying the first two with x^(16*part-33) and x^(8*part-33). */
 MR__INLINE(MR__SSE42)
 uint32_t mr__crc_three(uint32_t c, const uint8_t *p, size_t part, int64_t k_first, int64_t k_second)
 {
@@ -91,7 +92,7 @@ MR__INLINE(MR__SSE42) uint32_t mr__crc_sse42(uint32_t c, const uint8_t *p, size_
     return mr__crc_one(c, p, n);
 }
 
-/* x moved on by the distance of k, plus more. */
+/* Folds x by the distance of k and adds more. */
 MR__INLINE(MR__AVX512) __m512i mr__fold(__m512i x, __m512i k, __m512i more)
 {
     __m512i low = _mm512_clmulepi64_epi128(x, k, 0x00), high = _mm512_clmulepi64_epi128(x, k, 0x11);
@@ -104,9 +105,9 @@ MR__INLINE(MR__AVX512) __m128i mr__fold_lane(__m128i x, __m128i k, __m128i more)
     return _mm_ternarylogic_epi64(low, high, more, 0x96);
 }
 
-/* Folds 256 bytes a round over a distance of 2048 bits, then the four registers and their lanes
+/* Folds 256 bytes per round over a distance of 2048 bits, then the four registers and their lanes
  * into one, whose 16 bytes the crc32 instruction reduces. The constants are x^(d+32) and x^(d-32),
- * both reflected and moved by one. n is at least 256. */
+ * both reflected and shifted by one. n is at least 256. */
 MR__INLINE(MR__AVX512) uint32_t mr__crc_fold(uint32_t c, const uint8_t *p, size_t n)
 {
     const __m128i k128 = _mm_set_epi64x(0x14cd00bd6, 0xf20c0dfe);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_FILE_CONTENTS_H
 #define MR_PIPELINE_FORMATS_FILE_CONTENTS_H
-/* Files whose one record is all their bytes, at most 4 GiB of them; an empty file has an empty
+/* Whole files as records: one record per file, with at most 4 GiB; an empty file has an empty
  * record. */
 #include "pipeline/formats/reader.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file as one record: all its bytes. */
+/* Reader of whole files as one record. */
 #include <string.h>
 
 #include "pipeline/formats/format.h"
@@ -23,7 +23,7 @@ static const void *start_of(const void *at, const void *p, int64_t *n)
     return at;
 }
 
-/* An error in the bytes names the file; there is nothing to say of a record. */
+/* An error in the bytes names the file; a record number would add nothing. */
 static void set_origin(mr_reader *r)
 {
     const mr_origin o = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of records of one length. */
+/* Reader of files with records of fixed length. */
 #include <inttypes.h>
 
 #include "pipeline/formats/format.h"
@@ -7,7 +7,7 @@
 typedef struct fixed_length_reader {
     mr_reader base;
     mr_fixed_length_opts opts;
-    int64_t body_end; /* offset after the last record; -1: known only at the end */
+    int64_t body_end; /* offset after the last record; -1: unknown until the end */
 } fixed_length_reader;
 
 static mr_code bad_size(const fixed_length_reader *f, mr_code code, int64_t size, mr_status *st)
@@ -29,7 +29,7 @@ static mr_code bad_size(const fixed_length_reader *f, mr_code code, int64_t size
                    size, o->header_bytes, o->footer_bytes, body, o->record_bytes);
 }
 
-/* The size of the file is checked before any record, where it is known. */
+/* Checks the size of the file, if it is known, before any record. */
 static mr_code start(mr_reader *r, const void *own, mr_status *st)
 {
     fixed_length_reader *f = (fixed_length_reader *)r;
@@ -55,7 +55,7 @@ static mr_code start(mr_reader *r, const void *own, mr_status *st)
     return mr__byte_stream_seek(&r->in, o->header_bytes, st);
 }
 
-/* Whole records in the window, leaving alone what may be the footer. */
+/* Whole records in the window, without bytes that may be the footer. */
 static size_t whole_records(const fixed_length_reader *f)
 {
     const mr__byte_stream *in = &f->base.in;
@@ -67,7 +67,7 @@ static size_t whole_records(const fixed_length_reader *f)
     return there < 0 ? 0 : (size_t)(there / f->opts.record_bytes);
 }
 
-/* Where the size is not known, the header is read over, not sought. */
+/* If the size is unknown, the header is read and dropped instead of seeking past it. */
 static bool in_header(const fixed_length_reader *f)
 {
     return f->body_end < 0 && mr__byte_stream_offset(&f->base.in) < f->opts.header_bytes;
@@ -82,7 +82,7 @@ static mr_code skip_header(fixed_length_reader *f, mr_status *st)
     return rc == MR_OK ? rc : mr__reader_give_up(r, rc, st);
 }
 
-/* Gets more where no whole record is there. */
+/* Reads more until a whole record is in the window. */
 static mr_code more(fixed_length_reader *f, mr_status *st)
 {
     mr_reader *r = &f->base;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_FORMAT_H
 #define MR_PIPELINE_FORMATS_FORMAT_H
-/* What a format is made of: where records lie in the bytes of a file. Opening, positions, seeking
- * and closing are reader.c's. */
+/* Interface of a record format: it finds the records in the bytes of a file. Opening, positions,
+ * seeking and closing are implemented by reader.c. */
 #include "pipeline/formats/byte_stream.h"
 
 struct mr_format {
     size_t reader_size; /* of a struct that begins with mr_reader; allocated zeroed */
-    /* Prepares to read from the first byte; own: mr_file_opts.own. NULL: nothing to do. */
+    /* Prepares to read from the first byte. own: mr_file_opts.own. NULL: no preparation. */
     mr_code (*start)(mr_reader *r, const void *own, mr_status *st);
     /* As mr_reader_read, for a reader that has not ended. An error is final: mr__reader_give_up. */
     mr_code (*read)(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st);
-    void (*moved)(mr_reader *r); /* in.at was put elsewhere; NULL: nothing else depends on it */
-    /* As mr_reader_seek, where `to` has not ended, and as mr_reader_skip, for formats that find
-     * records by other means than an offset. NULL: in.at is moved; records are read. */
+    void (*moved)(mr_reader *r); /* called after in.at was repositioned; NULL: no effect */
+    /* As mr_reader_seek, where `to` has not ended, and as mr_reader_skip, for formats that locate
+     * records by other means than an offset. NULL: seeking moves in.at, skipping reads the
+     * records. */
     mr_code (*seek)(mr_reader *r, const mr_file_position *to, mr_status *st);
     mr_code (*skip)(mr_reader *r, int64_t n, int64_t *skipped, mr_status *st);
-    void (*stop)(mr_reader *r); /* before closing, also after a failed start; NULL: nothing */
+    void (*stop)(mr_reader *r); /* before closing, also after a failed start; NULL: none */
 };
 
 struct mr_reader {
@@ -25,14 +26,15 @@ struct mr_reader {
     mr_buffer *path; /* for the origin of chunks; NULL: they have none */
     int64_t record;  /* number of the record at in.at */
     bool ended, strict;
-    bool has_place; /* the next record starts at `place`, and in.at has gone past it */
+    bool has_place; /* the next record starts at `place`, and in.at is past it */
     int64_t place;
 };
 
-/* The error that rc and *st carry is the file's last word. Returns rc. */
+/* Makes the error in rc and *st final for this reader. Returns rc. */
 mr_code mr__reader_give_up(mr_reader *r, mr_code rc, mr_status *st);
 
-/* n views in `a`, the first `rows` of them set, become *out, which keeps the current chunk. */
+/* Turns `a`, an array of n views of which the first `rows` are set, into *out, which keeps the
+ * current chunk alive. */
 mr_code mr__reader_emit(const mr_reader *r, mr_array *a, size_t rows, mr_array *out,
                         mr_status *st) MR_NODISCARD;
 #endif

@@ -6,7 +6,7 @@
 const char *const mr__shard_endings[MR__SHARD_ENDINGS] = {"tfrecord", "jsonl", "npy", "arrow",
                                                           "parquet"};
 
-/* What follows the prefix, with any digits for the zeros; then the ending. */
+/* Text after the prefix, with any digits for the zeros; then the ending. */
 static const char shard_number[] = "-00000-of-00000.";
 enum { NUMBER = sizeof shard_number - 1 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_SHARD_NAMES_H
 #define MR_PIPELINE_FORMATS_SHARD_NAMES_H
-/* The names of shards, PREFIX-00000-of-0000N.ENDING, and of their indexes, which add ".idx". */
+/* Names of shards, PREFIX-00000-of-0000N.ENDING, and of their indexes, which append ".idx". */
 #include <stddef.h>
 
 /* The endings, indexed by mr_shard_format. */

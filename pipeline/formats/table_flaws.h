@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_TABLE_FLAWS_H
 #define MR_PIPELINE_FORMATS_TABLE_FLAWS_H
-/* Why a row of a table cannot be an element, for all formats that have such rows. */
+/* Why a row of a table cannot be an element, shared by all formats with rows. */
 #define MR__TABLE_NULL                                                                             \
     "the row has a null, which elements cannot have; fill or drop nulls first, or go past such "   \
     "rows with ignore_errors()"

@@ -23,7 +23,7 @@ mr_code mr__table_add(mr__table_bytes *b, const void *data, size_t n, size_t mos
     return MR_OK;
 }
 
-/* A byte that is read is never before the one that is written. */
+/* The write position never overtakes the read position. */
 void mr__table_pack_bits(mr__table_bytes *b)
 {
     uint8_t *v = b->v;
@@ -64,7 +64,7 @@ static mr_code name_leaf(mr__table_column *c, const char *path, size_t size, siz
     return MR_OK;
 }
 
-/* The leaves of s, whose path is `size` bytes; *n were before them. */
+/* Adds the leaves of s, whose path has `size` bytes, after the *n leaves before them. */
 static mr_code name_leaves(const mr_spec *s, const char *path, size_t size, size_t n_parts,
                            mr__table_column *c, size_t *n, mr_status *st)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of tar archives. libarchive is given the byte stream piece by piece; what it gives back
- * of a member is mostly a view into such a piece, which is then not copied.
+/* Reader of tar archives. libarchive receives the byte stream piece by piece; the data that it
+ * returns for a member is mostly a view into such a piece and is then not copied.
  *
  *     stream   | header data | header data | header ...
- *                              record's end ^ pending: read, but of the next record
+ *                              record's end ^ pending: read, but part of the next record
  *
- * A record can only be known to end by the header of the next one. The reader's place is therefore
- * kept apart from the stream's: it is where the pending member's header begins, from which an
- * archive can be read anew. */
+ * The end of a record is only known from the header of the next one. The position of the reader is
+ * therefore separate from that of the stream: it is the header of the pending member, where a new
+ * archive can start reading. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include "pipeline/formats/tar.h"
 #include "pipeline/system/late_library.h"
 
-/* It brings a dozen other libraries with it. */
+/* Loaded late, since it depends on a dozen other libraries. */
 #define ARCHIVE(X)                                                                                 \
     X(archive_read_new)                                                                            \
     X(archive_read_support_format_tar)                                                             \
@@ -40,22 +40,22 @@ static mr__late_library library =
 
 enum { MOST_ROWS = 64 };
 #define MOST_BYTES ((int64_t)1 << 32)
-/* Of a sparse member, all holes together; memory is to grow with what the file holds. */
+/* Limit of all holes of a sparse member: memory may only grow with the bytes of the file. */
 #define MOST_HOLES ((int64_t)64 << 20)
 
 const char mr__tar_missing[1] = "";
 
 typedef struct tar_reader {
     mr_reader base;
-    mr__tar_opts opts;           /* names are borrowed from who opened it */
-    struct archive *archive;     /* NULL: to be opened where the stream stands */
+    mr__tar_opts opts;           /* names are borrowed from the caller */
+    struct archive *archive;     /* NULL: to be opened at the position of the stream */
     int64_t origin;              /* offset in the stream where it was opened */
-    struct archive_entry *entry; /* NULL: none is being read */
-    char *key, *member;          /* of the pending member: one allocation; NULL: none is pending */
-    int64_t offset;              /* of its header */
-    mr_status failure;           /* of the stream, or one that is due after rows before it */
+    struct archive_entry *entry; /* NULL: no member is being read */
+    char *key, *member; /* of the pending member, in one allocation; NULL: none is pending */
+    int64_t offset;     /* of its header */
+    mr_status failure;  /* of the stream, or one to return after the rows before it */
     mr_code due_code;
-    bool failed, due, in_member; /* in_member: the last error is one of a member's data */
+    bool failed, due, in_member; /* in_member: the last error is in the data of a member */
 } tar_reader;
 
 static tar_reader *of(mr_reader *r)
@@ -74,7 +74,7 @@ static void drop_archive(tar_reader *t)
     t->failed = false;
 }
 
-/* ---- what libarchive calls and says ---- */
+/* ---- callbacks and errors of libarchive ---- */
 
 static la_ssize_t give_bytes(struct archive *a, void *ctx, const void **bytes)
 {
@@ -96,7 +96,7 @@ static la_ssize_t give_bytes(struct archive *a, void *ctx, const void **bytes)
     return n;
 }
 
-/* The error that libarchive reports, or the stream's that it comes from. */
+/* The error that libarchive reports, or the error of the stream that caused it. */
 static mr_code damaged(tar_reader *t, mr_status *st)
 {
     if (t->failed) {
@@ -125,7 +125,7 @@ static mr_code open_archive(tar_reader *t, mr_status *st)
     return rc;
 }
 
-/* Splits a path at the first point of its last part. false: it has none, or begins with one. */
+/* Splits a path at the first dot of its last component. false: it has none, or starts with one. */
 static bool split(tar_reader *t, const char *path, mr_status *st, mr_code *rc)
 {
     const char *base = strrchr(path, '/');
@@ -145,7 +145,7 @@ static bool split(tar_reader *t, const char *path, mr_status *st, mr_code *rc)
     return true;
 }
 
-/* Passes over what is left of the present member. The stream stands at the next header then. */
+/* Skips the rest of the current member. The stream is then at the next header. */
 static mr_code leave_member(tar_reader *t, mr_status *st)
 {
     int said = t->entry ? tar.archive_read_data_skip(t->archive) : ARCHIVE_OK;
@@ -157,7 +157,7 @@ static mr_code leave_member(tar_reader *t, mr_status *st)
     return MR_OK;
 }
 
-/* Makes the next member pending. MR_END: there is none. */
+/* Makes the next member pending. MR_END: no more members. */
 static mr_code next_member(tar_reader *t, mr_status *st)
 {
     if (!t->archive)
@@ -197,7 +197,7 @@ static void release(void *ctx, void *data)
     mr_free(data);
 }
 
-/* data, which `keeper` holds (or which is *b's own), as a string of a that knows its place. */
+/* Makes data, which `keeper` keeps (NULL: data is taken), a string of a with an origin. */
 static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t size,
                           mr_buffer *keeper, mr_bytes *to, mr_status *st)
 {
@@ -223,7 +223,7 @@ static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t s
     return rc;
 }
 
-/* The pieces of a member that lies in several, or has holes. */
+/* Joins the pieces of a member that has several, or holes. */
 static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, char **out,
                       size_t *size, mr_status *st)
 {
@@ -303,7 +303,7 @@ static mr_code put_member(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *
     return MR_OK;
 }
 
-/* An error after what was read: the rows before it come first. */
+/* Keeps an error to return after the rows before it. */
 static void keep_failure(tar_reader *t, mr_code rc, const mr_status *why)
 {
     t->due = true;
@@ -313,8 +313,8 @@ static void keep_failure(tar_reader *t, mr_code rc, const mr_status *why)
     t->key = NULL;
 }
 
-/* The record that begins with the pending member, into `row`; the next one's is pending then.
- * Damage after a member ends the record, and is due after it. */
+/* Reads the record that begins with the pending member into `row`; then the next record's first
+ * member is pending. Damage after a member ends the record and is returned after it. */
 static mr_code read_record(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *st)
 {
     for (size_t i = 0; i < t->opts.n; i++) {
@@ -350,7 +350,7 @@ static size_t row_bytes(const tar_reader *t, const mr_bytes *row)
     return bytes;
 }
 
-/* Fills rows of a; *rows is how many. An error after some is kept for the next call. */
+/* Fills rows of a; *rows is their number. An error after a row is kept for the next call. */
 static mr_code read_rows(tar_reader *t, mr_array *a, size_t want, size_t max_bytes, size_t *rows,
                          mr_status *st)
 {
@@ -365,7 +365,7 @@ static mr_code read_rows(tar_reader *t, mr_array *a, size_t want, size_t max_byt
         bytes += row_bytes(t, row);
         t->base.record++;
         t->base.place = t->offset;
-        t->base.ended = !t->key && !t->due; /* what follows the last is not looked at again */
+        t->base.ended = !t->key && !t->due; /* bytes after the last member are not read again */
         ++*rows;
     }
     if (rc != MR_OK && rc != MR_END && *rows)

@@ -45,7 +45,7 @@ typedef struct mr_env {
     const mr_value *values;
     size_t n;
     /* Evaluates a call of function `name` in an argument when the graph is built. Returns
-     * MR_NOT_FOUND if there is no such function. NULL: no functions. */
+     * MR_NOT_FOUND for an unknown function. NULL: no functions. */
     mr_code (*call)(void *ctx, const char *name, const mr_value *args, size_t n_args, mr_value *out,
                     mr_status *st);
     void *ctx;

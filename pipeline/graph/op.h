@@ -202,7 +202,7 @@ MR_API mr_dataset *mr_dataset_input(const mr_dataset *ds, size_t i); /* borrowed
 /* Parameter `index` of the table as a value (UNSET if it has its default). Owned by the caller. */
 MR_API mr_code mr_dataset_param(const mr_dataset *ds, size_t index, mr_value *out,
                                 mr_status *st) MR_NODISCARD;
-/* The same by name; UNSET also if there is no such parameter. */
+/* The same by name; UNSET also if the op has no such parameter. */
 MR_API mr_code mr_dataset_param_named(const mr_dataset *ds, const char *name, mr_value *out,
                                       mr_status *st) MR_NODISCARD;
 /* The most that the op buffers, besides blocks in motion: *elements of input 0, as its parameters

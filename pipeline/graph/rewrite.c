@@ -135,7 +135,8 @@ mr_dataset *mr_dataset_transform(mr_dataset *ds, mr_dataset *(*fn)(void *ctx, mr
         mr_dataset *node = over_results(nodes.v[i], results, inputs);
         /* A node that carries an error has no op to rewrite. */
         results[i] = mr_dataset_check(node, NULL) == MR_OK ? fn(ctx, node) : node;
-        inputs += mr_dataset_n_inputs(nodes.v[i]);
+        if (inputs) /* a graph of one source has none */
+            inputs += mr_dataset_n_inputs(nodes.v[i]);
     }
     mr_dataset *whole = results ? mr_dataset_ref(results[nodes.n - 1]) : NULL;
     for (size_t i = 0; results && i < nodes.n; i++)

@@ -184,7 +184,7 @@ mr_code mr_array_alloc_datasets(mr_array *a, size_t rows, mr_status *st)
 
 void mr_array_slice(mr_array *dst, const mr_array *src, size_t from, size_t n)
 {
-    assert(n <= src->rows && from <= src->rows - n && "a slice lies within its array");
+    assert(n <= src->rows && from <= src->rows - n && "a slice is within its array");
     *dst = *src;
     dst->rows = n;
     if (from && src->data)
@@ -420,8 +420,7 @@ mr_code mr_array_to_ragged(mr_array *dst, const mr_array *src, mr_status *st)
     return MR_OK;
 }
 
-/* The first row that prevents a ragged array from becoming dense; a->rows if there is no such
- * row. */
+/* The first row that prevents a ragged array from becoming dense, or a->rows. */
 static size_t find_odd_row(const mr_array *a)
 {
     size_t shape_bytes = (size_t)a->rank * sizeof(int64_t);

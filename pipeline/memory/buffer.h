@@ -55,7 +55,7 @@ MR_API bool mr_buffer_writable(const mr_buffer *b);
 
 /* Makes b, whose only reference the caller has, keep `other` alive until b is freed. Holding the
  * same buffer again costs nothing. mr_buffer_hold_all holds the buffers that `views` holds, or
- * `views` itself if it holds very many. */
+ * `views` itself if those are many. */
 MR_API mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_buffer_hold_all(mr_buffer *b, const mr_buffer *views, mr_status *st) MR_NODISCARD;
 /* Total size of the buffers that b holds directly and indirectly: the cost of keeping b, without b

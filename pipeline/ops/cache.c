@@ -15,6 +15,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "pipeline/engine/op_source.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/log.h"
 #include "pipeline/streams/elements/file_cache.h"
 #include "pipeline/streams/read_ahead_queue.h"

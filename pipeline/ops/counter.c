@@ -3,6 +3,7 @@
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/params/infer.h"
 
 struct params {

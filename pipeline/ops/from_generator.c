@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/engine/op_source.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/executor.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/params/infer.h"

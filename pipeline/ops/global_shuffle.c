@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/engine/permutation.h"
 #include "pipeline/files/read_scattered.h"
 #include "pipeline/formats/tfrecord/tfrecord_walk.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pipeline/files/glob.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/fnv.h"
 #include "pipeline/formats/file_contents.h"
 #include "pipeline/ops/sources.h"

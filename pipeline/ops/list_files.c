@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/engine/philox.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/sources/file_list.h"
 

@@ -2,6 +2,7 @@
 /* Reads what save wrote. Its type and number are looked up when the graph is built. */
 #include "pipeline/ops/sources.h"
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/streams/elements/element_file.h"
 #include "pipeline/streams/elements/file_cache.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/formats/column_path.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/formats/parquet/parquet_file.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"

@@ -3,6 +3,7 @@
  * transparent. */
 #include "pipeline/ops/apply.h"
 
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/streams/read_ahead_queue.h"
 
 enum { AUTO_LEAST = 2, AUTO_FIRST = 8, AUTO_MOST = 16, AUTO_BYTES = 1 << 20 };

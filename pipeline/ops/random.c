@@ -2,6 +2,7 @@
 /* The words of tf.data's generator, one after the other; the seeds are those of shuffle. */
 #include "pipeline/ops/sources.h"
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/engine/philox.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/seeds.h"

@@ -5,6 +5,7 @@
 
 #include "pipeline/system/clones.h"
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/params/infer.h"
 
 struct params {

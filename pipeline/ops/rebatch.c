@@ -7,6 +7,7 @@
 
 #include "pipeline/streams/unbatcher.h"
 #include "pipeline/columns/batch_builder.h"
+#include "pipeline/engine/op_source.h"
 
 struct params {
     mr_ints batch_sizes;

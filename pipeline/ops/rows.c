@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/columns/constant.h"
 

@@ -23,6 +23,7 @@
 #include "pipeline/streams/seeds.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/columns/row_store.h"
+#include "pipeline/engine/op_buffering.h"
 
 enum { WHOLE = -2, MAX_OUTPUTS = 1 << 16, SAVE_ROWS = 1024 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/formats/tfrecord/tfrecord.h"
+#include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"

@@ -9,6 +9,7 @@
  * that error; other errors vanish. */
 #include "pipeline/ops/sequence.h"
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/ops/rows.h"
 #include "pipeline/streams/read_ahead_queue.h"

@@ -7,6 +7,6 @@
  * thread   any */
 #include <stddef.h>
 
-/* A hint for the token at byte `at` of text, e.g. "; write true"; "" if there is no hint. */
+/* A hint for the token at byte `at` of text, e.g. "; write true"; "" without a hint. */
 const char *mr__hint(const char *text, size_t size, size_t at);
 #endif

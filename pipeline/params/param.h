@@ -63,18 +63,18 @@ enum {
                             positional arguments. INTS, STRS: values and lists of them, joined;
                             VALUE: a TUPLE of them, or a RECORD if they have names */
     MR_P_OPTIONAL = 8,   /* may be omitted; given by name, or by position after the required ones */
-    MR_P_DIMENSION = 16, /* determines a dimension of the elements: -1 while it is unknown */
+    MR_P_DIMENSION = 16, /* sets a dimension of the elements: -1 while the parameter is unknown */
     MR_P_PATTERN = 32,   /* STRS: a literal in text is a glob pattern, a computed value is a path.
                             mr_strs.is_path tells them apart */
     MR_P_NONE = 64,      /* accepts `none`, as unset */
     MR_P_SHUFFLES = 128, /* BOOL: the op is MR_OP_RANDOM and MR_OP_REORDERS only if it is true */
-    MR_P_KEEPS_FILE = 512,  /* STR: if set, the op stores elements in that file, so dividing its
-                              input must not be used to divide its output */
+    MR_P_KEEPS_FILE = 512,  /* STR: if set, the op stores elements in that file; its output
+                               must not be divided by dividing its input */
     MR_P_RANGE = 1024,      /* INTS: [i, n], the op reads part i of n of all records of its files */
     MR_P_OF_SPEC = 4096,    /* when a rewrite clones this op to read a subset of the files, it sets
-                              this parameter. STRS: to the component names; STR, an
-                              MR_P_EXPRESSION: to their names and types (spec_text.h), and a
-                              STRS parameter of this kind is omitted */
+                               this parameter. STRS: to the component names; STR, an
+                               MR_P_EXPRESSION: to their names and types (spec_text.h), and a
+                               STRS parameter of this kind is omitted */
     MR_P_EXPRESSION = 2048, /* STR: any expression of the grammar, kept as its text */
     MR_P_HOLDS = 1 << 14,   /* I64: number of elements of input 0 that are buffered at once */
     MR_P_READS = 256 /* I64: number of files that are read at once, taking one element of each in

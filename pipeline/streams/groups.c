@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/groups.h"
+#include "pipeline/engine/op_inner_datasets.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,6 +8,8 @@
 
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
+#include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/op_buffering.h"
 
 enum {
     MOST_RUNS = 256,

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "pipeline/engine/memory_limit.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/params/infer.h"
 

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 
 #include "pipeline/engine/memory_limit.h"
+#include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/wait/wait.h"
 
 enum { CHEAP_PULLS = 16, MOST_ENTRIES = 1 << 24 };

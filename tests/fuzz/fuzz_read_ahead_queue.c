@@ -34,10 +34,9 @@ static mr_code drive(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         w.size = 0;
         rc = mr__queue_save(q, 0, &w, st);
     }
-    if (rc == MR_OK) {
+    if (rc == MR_OK && w.size) {
         r = (mr_state_r){w.data, w.data + w.size};
-        if (w.size)
-            rc = mr__queue_restore(q, it->spec, &r, st);
+        rc = mr__queue_restore(q, it->spec, &r, st);
     }
     mr__state_w_reset(&w);
     mr__queue_reset(q);

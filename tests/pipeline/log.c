@@ -5,6 +5,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 typedef struct heard {
     int n;
     mr_log_level level;

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+MR_ONE_THREAD;
+
 MR_TEST(failing_returns_the_code_and_clears_the_place)
 {
     mr_status st;
@@ -165,4 +167,11 @@ MR_TEST(control_bytes_of_names_are_shown_not_obeyed)
     mr_eq_u64(mr_text_visible("a\nb", true, line, sizeof line), 3);
     mr_eq_u64(mr_text_visible("a\nb", false, small, sizeof small), 6);
     mr_eq_str(small, "a\\x0a");
+}
+
+MR_TEST(text_is_utf8_or_not)
+{
+    mr_check(mr_text_is_utf8("", 0) && mr_text_is_utf8("a\0\xc3\xa4\xf4\x8f\xbf\xbf", 8));
+    mr_check(!mr_text_is_utf8("\xc3", 1) && !mr_text_is_utf8("\xc0\x80", 2));
+    mr_check(!mr_text_is_utf8("\xed\xa0\x80", 3) && !mr_text_is_utf8("\xf4\x90\x80\x80", 4));
 }

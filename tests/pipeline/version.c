@@ -5,6 +5,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* MR_VERSION is the project's version in CMakeLists.txt. */
 MR_TEST(the_header_and_the_build_have_one_version)
 {

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+MR_ONE_THREAD;
+
 /* ds is what `want` says, however either is written. */
 static void check_text(mr_dataset *ds, const char *want)
 {

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+MR_ONE_THREAD;
+
 static void add(mr_cluster *c, mr_task_type type, int n)
 {
     mr_status st;

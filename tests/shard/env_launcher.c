@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+MR_ONE_THREAD;
+
 static const char *const all[] = {"TF_CONFIG",
                                   "SLURM_PROCID",
                                   "SLURM_STEP_NODELIST",

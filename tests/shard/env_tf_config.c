@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+MR_ONE_THREAD;
+
 static const char two_workers[] =
     "{\"cluster\": {\"chief\": [\"a:1\"], \"worker\": [\"b:1\", \"c:1\"], \"ps\": [\"d:1\"]},"
     " \"task\": {\"type\": \"worker\", \"index\": 1}, \"rpc_layer\": \"grpc\"}";

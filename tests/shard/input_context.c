@@ -2,6 +2,8 @@
 #include "shard/distribute/input_context.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(per_replica_batch_size_divides)
 {
     mr_status st;

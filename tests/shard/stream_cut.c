@@ -9,6 +9,8 @@
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* The text of stream `stream` of `streams`; owned. e gets the decisions. */
 static char *cut(const char *text, int64_t streams, int64_t stream, uint64_t *run_seed,
                  mr_explanation *e)

@@ -11,6 +11,8 @@
 #include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* Split number *ctx of the graph in the place of its source; the other sources give nothing. */
 static mr_dataset *one(void *ctx, const mr_split_source *s)
 {

@@ -9,6 +9,8 @@
 #include "shard/distribute/distribute.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 struct ahead {
     int64_t buffer_size;
 };

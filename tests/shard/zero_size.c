@@ -2,6 +2,8 @@
 #include "shard/distribute/dist_impl.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_block zero_of(const mr_leaf *leaf)
 {
     mr_status st;

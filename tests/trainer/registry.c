@@ -12,6 +12,8 @@
 #include "trainer/model/model.h"
 #include "trainer/objectives/optimizer_desc.h"
 
+MR_ONE_THREAD;
+
 static mr_status st;
 
 static mr_code pass(const mr_layer_pass *p, mr_status *status)

@@ -32,17 +32,17 @@ mr_code mr__arrow_message_rows(mr__arrow_message *m, int64_t *rows, mr_status *s
 
 enum { BUFFERS = 3 };
 
-/* A field in the batch at hand. */
+/* A field of the current batch. */
 typedef struct loaded_field {
-    bool left_out; /* nobody asked for it: its buffers are not read */
+    bool left_out; /* not requested: its buffers are not read */
     int64_t length, null_count;
-    size_t first_buffer, n_buffers; /* in the batch's list */
+    size_t first_buffer, n_buffers; /* in the list of the batch */
     const void *buffers[BUFFERS];
     size_t sizes[BUFFERS];
     struct ArrowArray a;
 } loaded_field;
 
-/* column NULL: of the batch as a whole. */
+/* column NULL: the batch as a whole. */
 static mr_code damaged(const char *column, const char *what, mr_status *st)
 {
     return column ? mr_fail(st, MR_DATA_LOSS, "column '%.200s': %s", column, what)
@@ -63,7 +63,7 @@ static int64_t offset_of(const loaded_field *x, unsigned width, int64_t i)
     return small;
 }
 
-/* n values of `width` bytes, 0: bits, lie in `size` bytes. */
+/* Whether `size` bytes have room for n values of `width` bytes, 0: bits. */
 static bool has_room(size_t size, int64_t n, unsigned width)
 {
     if (width == 0)
@@ -71,7 +71,7 @@ static bool has_room(size_t size, int64_t n, unsigned width)
     return (uint64_t)n <= size / width;
 }
 
-/* *end: what the last offset is; offsets must not go backwards. */
+/* Offsets must not decrease; *end is the last one. */
 static mr_code check_offsets(const mr__arrow_field *a, const loaded_field *x, int64_t *end,
                              mr_status *st)
 {
@@ -115,8 +115,8 @@ static mr_code check_values(const mr__arrow_field *a, const loaded_field *x, mr_
                : damaged(a->name, "its strings reach beyond their bytes", st);
 }
 
-/* The fields on the way, v being those of the batch: `rows` entries of the first are used. indices:
- * it has those of a dictionary. The way begins with no struct. */
+/* Checks the fields on the way, where v is those of the batch and `rows` entries of the first are
+ * used. indices: it has the indices of a dictionary. The way does not begin with a struct. */
 static mr_code check_way(const mr__arrow_schema *s, loaded_field *v, const mr__arrow_way *way,
                          int64_t rows, bool indices, mr_status *st)
 {
@@ -158,7 +158,7 @@ static bool is_null(const loaded_field *x, int64_t i)
     return says_nulls(x) && !(valid[i / 8] >> (i % 8) & 1);
 }
 
-/* Entry e of field k of the way is null, or has a null within. */
+/* Entry e of field k of the way is null, or contains a null. */
 static bool has_null(const mr__arrow_schema *s, const loaded_field *v, const mr__arrow_way *way,
                      size_t k, int64_t e)
 {
@@ -182,7 +182,7 @@ static bool has_null(const mr__arrow_schema *s, const loaded_field *v, const mr_
     return false;
 }
 
-/* *nulls is there, for `rows` rows. */
+/* Allocates *nulls for `rows` rows, unless it exists. */
 static mr_code need_nulls(uint32_t **nulls, size_t rows, mr_status *st)
 {
     if (!*nulls)
@@ -190,7 +190,7 @@ static mr_code need_nulls(uint32_t **nulls, size_t rows, mr_status *st)
     return *nulls ? MR_OK : mr_fail_memory(st, rows * sizeof **nulls, "nulls of an Arrow file");
 }
 
-/* Marks the rows that have a null on the way, or, alone, in its first field. */
+/* Marks the rows that have a null on the way or, with `alone`, in its first field. */
 static mr_code mark_nulls(const mr__arrow_schema *s, const loaded_field *v,
                           const mr__arrow_way *way, bool alone, size_t rows, uint32_t mark,
                           uint32_t **nulls, mr_status *st)
@@ -210,20 +210,20 @@ static mr_code mark_nulls(const mr__arrow_schema *s, const loaded_field *v,
 
 /* ---- loading ---- */
 
-/* The values that a field's indices number. */
+/* The dictionary that the indices of a field refer to. */
 typedef struct dictionary {
     size_t field;
     bool there;
     mr_array values;
     size_t capacity; /* of values, in rows */
-    uint8_t *nulls;  /* for each value: it is null; NULL: none is */
+    uint8_t *nulls;  /* for each value: it is null; NULL: none */
     size_t nulls_capacity;
 } dictionary;
 
 struct mr__arrow_loader {
     const mr__arrow_schema *schema;
     const mr_spec *spec;
-    size_t *columns; /* of each child of the spec: its field */
+    size_t *columns; /* for each child of the spec: its field */
     size_t n_columns;
     bool all;
     loaded_field *v; /* for each field */
@@ -274,7 +274,7 @@ static size_t after(const mr__arrow_schema *s, size_t field)
     return field + 1 + s->v[field].n_below;
 }
 
-/* Fields of the column whose values are those of dictionaries. */
+/* Fields of the column that have dictionaries. */
 static size_t each_dictionary(const mr__arrow_loader *l, size_t column, dictionary *out)
 {
     const mr__arrow_schema *s = l->schema;
@@ -288,7 +288,7 @@ static size_t each_dictionary(const mr__arrow_loader *l, size_t column, dictiona
     return n;
 }
 
-/* The fields below the end of the way that the spec, a record there, has not. */
+/* Leaves out the fields below the end of the way that the spec, a record there, lacks. */
 static void leave_out(mr__arrow_loader *l, const mr__arrow_way *way, const mr_spec *spec)
 {
     const mr__arrow_schema *s = l->schema;
@@ -389,10 +389,10 @@ bool mr__arrow_loader_wants_all(const mr__arrow_loader *l)
     return l->all;
 }
 
-/* ---- where the fields lie ---- */
+/* ---- layout of the fields ---- */
 
-/* The nodes and buffers of fields [from, end). values: field `from` stands for the values of its
- * dictionary. */
+/* Assigns nodes and buffers to fields [from, end). values: field `from` stands for the values of
+ * its dictionary. */
 static mr_code lay_out(mr__arrow_loader *l, batch *b, size_t from, size_t end, bool values,
                        mr_status *st)
 {
@@ -432,11 +432,11 @@ static void buffer_at(const batch *b, size_t i, int64_t *offset, int64_t *size)
 
 /* ---- reading buffers ---- */
 
-/* What was read of a batch for some fields. */
+/* Bytes read of a batch for some fields. */
 typedef struct span {
     const uint8_t *data;
-    int64_t low;       /* offset in the body where data is */
-    mr_buffer *keeper; /* keeps it, and what is unpacked of it */
+    int64_t low;       /* offset of data in the body */
+    mr_buffer *keeper; /* keeps data and what is decompressed from it alive */
 } span;
 
 /* Reads the buffers of fields [from, end). */
@@ -468,7 +468,7 @@ static mr_code read_span(mr__arrow_loader *l, const batch *b, size_t from, size_
     return rc;
 }
 
-/* Buffer i of the batch, which was read. */
+/* Returns buffer i of the batch, whose span has been read. */
 static mr_code take_buffer(mr__arrow_loader *l, const batch *b, const span *s, size_t i,
                            const void **data, size_t *n, mr_status *st)
 {
@@ -495,7 +495,7 @@ static mr_code in_column(const mr__arrow_field *a, mr_code rc, mr_status *st)
     return rc;
 }
 
-/* Reads the buffers of fields [from, end); *keeper keeps them. */
+/* Reads the buffers of fields [from, end); *keeper keeps them alive. */
 static mr_code read_buffers(mr__arrow_loader *l, const batch *b, size_t from, size_t end,
                             mr_buffer **keeper, mr_status *st)
 {
@@ -518,7 +518,7 @@ static mr_code read_buffers(mr__arrow_loader *l, const batch *b, size_t from, si
     return in_column(&l->schema->v[from], rc, st);
 }
 
-/* Times of 32 bits become int64. i: the field of the values. */
+/* Widens 32-bit times to int64. i: the field of the values. */
 static mr_code widen(mr__arrow_loader *l, size_t i, mr_buffer *keeper, mr_status *st)
 {
     loaded_field *x = &l->v[i];
@@ -539,14 +539,13 @@ static mr_code widen(mr__arrow_loader *l, size_t i, mr_buffer *keeper, mr_status
     return rc;
 }
 
-/* ---- views of strings ----
+/* ---- string views ----
  *
  *   offset  size  meaning
  *   0       4     int32: bytes of the string
- *   4       12    the string itself, if it is no longer; else
- *   8       4     int32: number of the buffer, after the first two, that it lies in
- *   12      4     int32: where
- */
+ *   4       12    the string itself, if it is at most 12 bytes long; else
+ *   8       4     int32: index of its buffer, counted after the first two
+ *   12      4     int32: offset in that buffer */
 
 static mr_code view_at(const mr__arrow_field *a, const char *view, const mr_bytes *data, size_t n,
                        mr_bytes *out, mr_status *st)
@@ -616,7 +615,7 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
 
 /* ---- columns ---- */
 
-/* Marks the rows that are uneven, unless they have a null. */
+/* Marks the uneven rows, unless they have a null. */
 static mr_code mark_uneven(const bool *uneven, size_t rows, uint32_t mark, uint32_t **nulls,
                            mr_status *st)
 {
@@ -629,12 +628,12 @@ static mr_code mark_uneven(const bool *uneven, size_t rows, uint32_t mark, uint3
     return MR_OK;
 }
 
-/* Imports the values that the way leads to, of `rows` entries of its first field. */
+/* Imports the values that the way leads to, for `rows` entries of its first field. */
 static mr_code load_values(mr__arrow_loader *l, const mr__arrow_way *way, size_t rows,
                            uint32_t mark, uint32_t **nulls, mr_buffer *keeper, mr_array *out,
                            mr_status *st)
 {
-    enum { EVEN = 2 }; /* lists in each other that may be of any lengths */
+    enum { EVEN = 2 }; /* lists to this depth may have any lengths */
     const mr__arrow_schema *s = l->schema;
     size_t column = way->fields[0];
     bool *uneven = NULL;
@@ -657,7 +656,7 @@ static mr_code load_values(mr__arrow_loader *l, const mr__arrow_way *way, size_t
     return rc;
 }
 
-/* The same of what the spec has of the end of the way, which may be a struct. */
+/* Loads the part of the spec at the end of the way, which may be a struct. */
 static mr_code load_way(mr__arrow_loader *l, const mr__arrow_way *way, size_t rows,
                         const mr_spec *spec, uint32_t mark, uint32_t **nulls, mr_buffer *keeper,
                         mr_array *columns, mr_status *st)
@@ -668,7 +667,7 @@ static mr_code load_way(mr__arrow_loader *l, const mr__arrow_way *way, size_t ro
         return load_values(l, way, rows, mark, nulls, keeper, columns, st);
     for (size_t k = 0; k < s->v[i].n_children; k++, child = after(s, child)) {
         int64_t at = mr_spec_find(spec, s->v[child].name);
-        if (at < 0) /* nobody asked for it */
+        if (at < 0) /* not requested */
             continue;
         const mr__arrow_way on = mr__arrow_way_on(s, way, k, child);
         MR_TRY(load_way(l, &on, rows, mr_spec_child(spec, (size_t)at), mark, nulls, keeper,
@@ -677,8 +676,8 @@ static mr_code load_way(mr__arrow_loader *l, const mr__arrow_way *way, size_t ro
     return MR_OK;
 }
 
-/* Reads field i, which is no struct, and imports its first entries, as many as the batch has rows.
- * values: those of its dictionary. */
+/* Reads field i, which is not a struct, and imports its first entries, one for each row of the
+ * batch. values: those of its dictionary. */
 static mr_code load_column(mr__arrow_loader *l, const batch *b, size_t i, bool values,
                            const mr_spec *spec, uint32_t mark, uint32_t **nulls, mr_array *columns,
                            mr_status *st)
@@ -702,7 +701,7 @@ static dictionary *dictionary_of(const mr__arrow_loader *l, size_t field)
     return NULL;
 }
 
-/* Rows that all are null: of a dictionary without values. */
+/* A column of null rows, for a dictionary without values. */
 static mr_code no_values(const dictionary *d, size_t rows, mr_array *out, mr_status *st)
 {
     const mr_array *v = &d->values;
@@ -713,7 +712,7 @@ static mr_code no_values(const dictionary *d, size_t rows, mr_array *out, mr_sta
     return MR_OK;
 }
 
-/* The numbers of the values that the rows have. */
+/* Reads the dictionary indices of the rows. */
 static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dictionary *d,
                             size_t rows, uint32_t mark, uint32_t **nulls, uint32_t *index,
                             mr_status *st)
@@ -727,7 +726,7 @@ static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dicti
         index[r] = 0;
         if (is_null(x, (int64_t)r))
             continue;
-        memcpy(&v, at, size); /* a negative one is too large below */
+        memcpy(&v, at, size); /* a negative index is too large below */
         if (v >= d->values.rows || v > UINT32_MAX)
             return mr_fail(st, MR_DATA_LOSS,
                            "column '%.200s': row %zu of the batch is none of the %zu values of its "
@@ -756,7 +755,7 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
     uint32_t *index = NULL;
     const mr__arrow_way way = mr__arrow_way_to(l->schema, i, false);
     mr_code rc = check_way(l->schema, l->v, &way, (int64_t)rows, true, st);
-    if (rc == MR_OK) /* so many rows are there */
+    if (rc == MR_OK) /* that many rows exist */
         index = mr_malloc((rows + 1) * sizeof *index);
     if (rc == MR_OK && !index)
         rc = mr_fail_memory(st, rows * sizeof *index, "a dictionary's indices");
@@ -779,7 +778,7 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
     return rc;
 }
 
-/* Only whether the structs of field i are there is read of them. */
+/* Reads only the validity of the structs of field i. */
 static mr_code load_struct(mr__arrow_loader *l, const batch *b, size_t i, size_t rows,
                            uint32_t mark, uint32_t **nulls, mr_status *st)
 {
@@ -797,7 +796,7 @@ static mr_code load_struct(mr__arrow_loader *l, const batch *b, size_t i, size_t
     return rc;
 }
 
-/* Fields of structs nest no deeper than a schema may. */
+/* Structs nest at most as deep as a schema allows. */
 static mr_code load_field(mr__arrow_loader *l, const batch *b, size_t i, const mr_spec *spec,
                           uint32_t mark, uint32_t **nulls, mr_array *columns, mr_status *st)
 {
@@ -811,7 +810,7 @@ static mr_code load_field(mr__arrow_loader *l, const batch *b, size_t i, const m
     MR_TRY(load_struct(l, b, i, rows, mark, nulls, st));
     for (size_t k = 0, child = i + 1; k < a->n_children; k++, child = after(s, child)) {
         int64_t at = mr_spec_find(spec, s->v[child].name);
-        if (at >= 0) /* else nobody asked for it */
+        if (at >= 0) /* otherwise not requested */
             MR_TRY(load_field(l, b, child, mr_spec_child(spec, (size_t)at), mark, nulls,
                               columns + mr_spec_first_leaf(spec, (size_t)at), st));
     }
@@ -841,7 +840,7 @@ mr_code mr__arrow_load_batch(mr__arrow_loader *l, mr__arrow_message *m, const mr
 
 /* ---- dictionaries ---- */
 
-/* Adds the n values of `more` with their nulls to those of d, whose room doubles. */
+/* Appends the n values of `more` with their nulls to those of d, whose capacity doubles. */
 static mr_code add_values(dictionary *d, const mr_array *more, const uint32_t *nulls, mr_status *st)
 {
     size_t before = d->values.rows, rows = before + more->rows;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_BATCH_H
 #define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_BATCH_H
-/* The messages of Arrow files, and their record batches and dictionaries as columns. Everything is
- * checked before it is used: that buffers lie within the body and are as long as the rows need, and
- * that offsets do not go backwards or beyond what they lead into.
+/* Messages of Arrow files; record batches and dictionaries as columns. Everything is checked before
+ * it is used: buffers must be within the body and as long as the rows need, and offsets must
+ * neither decrease nor exceed the values they index.
  *
  *   table            fields by number
  *   Message          version, the header's type, the header, bytes of the body
  *   RecordBatch      rows, nodes (length, nulls: 2 int64 for each field), buffers (offset in the
  *                    body, bytes: 2 int64), compression (codec, method), counts of variable buffers
- *   DictionaryBatch  id, a RecordBatch of one column, whether it adds to what was there
+ *   DictionaryBatch  id, a RecordBatch of one column, whether it extends the previous one
  *
  * thread   one at a time per object */
 #include "pipeline/formats/arrow_ipc/arrow_ipc_schema.h"
@@ -19,7 +19,8 @@
 
 /* ---- messages ---- */
 
-#define MR__ARROW_FILE_HEAD "ARROW1\0" /* the first 8 bytes of a file; 6 of them end it */
+/* The first 8 bytes of a file; the first 6 of them also end it. */
+#define MR__ARROW_FILE_HEAD "ARROW1\0"
 
 enum { MR__ARROW_IS_SCHEMA = 1, MR__ARROW_IS_DICTIONARY = 2, MR__ARROW_IS_BATCH = 3 };
 
@@ -29,16 +30,16 @@ typedef struct mr__arrow_message {
     int64_t kind, version, body_bytes;
 } mr__arrow_message;
 
-/* errors   MR_DATA_LOSS */
+/* Reads the metadata of a message. errors MR_DATA_LOSS */
 mr_code mr__arrow_message_read(const uint8_t *v, size_t n, mr__arrow_message *out,
                                mr_status *st) MR_NODISCARD;
-/* Rows of a batch. errors MR_DATA_LOSS: not a number of rows */
+/* Number of rows of a batch. errors MR_DATA_LOSS: not a number of rows */
 mr_code mr__arrow_message_rows(mr__arrow_message *m, int64_t *rows, mr_status *st) MR_NODISCARD;
 
 /* ---- batches and dictionaries ---- */
 
-/* Where bodies are. get: *data = `size` bytes at `offset` of the body at hand, which lie in *owner
- * (a new reference). */
+/* Access to the body of a message. get: *data = `size` bytes at `offset` of the body, kept alive by
+ * *owner (a new reference). */
 typedef struct mr__arrow_body {
     int64_t bytes;
     void *ctx;
@@ -48,25 +49,25 @@ typedef struct mr__arrow_body {
 
 typedef struct mr__arrow_loader mr__arrow_loader;
 
-#define MR__ARROW_UNEVEN UINT32_C(0x80000000) /* in the numbers of mr__arrow_load_batch */
+#define MR__ARROW_UNEVEN UINT32_C(0x80000000) /* flag in the nulls of mr__arrow_load_batch */
 
-/* For the columns of spec, a record; schema and spec are borrowed until close.
+/* Opens a loader for the columns of spec, a record; schema and spec are borrowed until close.
  * errors   those of mr__arrow_schema_check */
 mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *schema,
                               const mr_spec *spec, bool all, mr_status *st) MR_NODISCARD;
-void mr__arrow_loader_close(mr__arrow_loader *l); /* NULL: nothing */
-/* Some column has values of dictionary id. */
+void mr__arrow_loader_close(mr__arrow_loader *l); /* NULL: no effect */
+/* Whether a column has values of dictionary id. */
 bool mr__arrow_loader_wants(const mr__arrow_loader *l, int64_t id);
-/* Whether every column of the file is wanted: bodies are then read as a whole. */
+/* Whether every column of the file is requested: bodies are then read as a whole. */
 bool mr__arrow_loader_wants_all(const mr__arrow_loader *l);
 void mr__arrow_loader_forget(mr__arrow_loader *l); /* all dictionaries */
-/* Takes in a dictionary. errors MR_DATA_LOSS, those of unpacking and of get */
+/* Loads a dictionary. errors MR_DATA_LOSS, those of unpacking and of get */
 mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
                                   const mr__arrow_body *body, mr_status *st) MR_NODISCARD;
-/* *rows = the columns, in the order of the spec's leaves. *nulls: NULL, or a number for each row:
- * 0, or 1 + the number of the spec's child that is null in it, or has a null within, or, with the
- * bit MR__ARROW_UNEVEN, lists from the third level on that differ in length; what the columns have
- * in such a row means nothing. Owned: mr_free. */
+/* Loads a record batch. *rows has the columns in the order of the leaves of the spec. *nulls is
+ * NULL or a number for each row: 0, or 1 + the index of the child of the spec that is null, or
+ * contains a null, in this row. With the bit MR__ARROW_UNEVEN, lists of the child from the third
+ * level on differ in length instead. The values of such a row are undefined. Owned: mr_free. */
 mr_code mr__arrow_load_batch(mr__arrow_loader *l, mr__arrow_message *m, const mr__arrow_body *body,
                              mr_block *rows, uint32_t **nulls, mr_status *st) MR_NODISCARD;
 #endif

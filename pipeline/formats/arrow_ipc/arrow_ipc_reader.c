@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of Arrow files. The batch at hand is known by its metadata first: going to a row, and
- * counting, reads no more of the batches before it. Its body is read when rows of it are asked
- * for. */
+/* Reader of the rows of Arrow files. The metadata of a batch is read first, so seeking to a row and
+ * counting rows read nothing more of the batches before it. The body is read when rows of it are
+ * requested. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,27 +20,27 @@ typedef struct arrow_reader {
     mr__arrow_opts opts;
     mr__arrow_source source;
     mr__arrow_schema schema;
-    mr__arrow_loader *loader; /* NULL: rows are counted only */
+    mr__arrow_loader *loader; /* NULL: rows are only counted */
     bool begun;
-    int64_t first_message, next; /* of the stream: after the schema; after the batch at hand */
+    int64_t first_message, next; /* of the stream: after the schema; after the current batch */
     /* of a file with a footer */
     mr_buffer *footer; /* NULL: a stream, or read as one */
     mr__flat flat;
     mr__flat_vector batches;
-    mr_status late; /* what is wrong with the footer; MR_OK: nothing */
-    /* the batch at hand */
+    mr_status late; /* error in the footer; MR_OK: none */
+    /* the current batch */
     bool at_hand;
-    int64_t number; /* of the batch, from 0; of the next one where none is at hand */
+    int64_t number; /* of the batch, from 0; of the next one if none is current */
     int64_t offset, body;
-    int64_t first, rows, at; /* record number of its first row; rows in it, and the next of them */
+    int64_t first, rows, at; /* record number of its first row; its rows; the next of them */
     mr_buffer *metadata;
     mr__arrow_message message;
-    mr_buffer *whole; /* its body, where that is read as a whole */
+    mr_buffer *whole; /* its body, if it was read as a whole */
     bool loaded;
     mr_block block;
     uint32_t *nulls;
     size_t row_bytes; /* on average */
-    int64_t taken;    /* rows that the last read gave */
+    int64_t taken;    /* rows that the last read returned */
 } arrow_reader;
 
 static arrow_reader *of(mr_reader *r)
@@ -87,7 +87,7 @@ static mr_code read_footer(arrow_reader *r, mr_status *st)
     return MR_OK;
 }
 
-/* Where message i of a list in the footer begins. */
+/* Position of message i of a list in the footer. */
 static mr_code place_of(arrow_reader *r, const mr__flat_vector *v, size_t i, int64_t *at,
                         mr_status *st)
 {
@@ -114,7 +114,7 @@ static mr_code fail_not_arrow(const mr__arrow_source *s, mr_status *st)
                    text);
 }
 
-/* The schema of the file or stream, after which r->first_message is then. */
+/* Reads the schema of the file or stream; r->first_message is then after it. */
 static mr_code read_schema(arrow_reader *r, bool is_file, mr_status *st)
 {
     static const uint8_t mark[4] = {0xff, 0xff, 0xff, 0xff};
@@ -144,7 +144,7 @@ static mr_code read_schema(arrow_reader *r, bool is_file, mr_status *st)
     return MR_OK;
 }
 
-/* Forgets what begin() found, after its failure. */
+/* Undoes begin() after a failure. */
 static void unbegin(arrow_reader *r)
 {
     mr__arrow_loader_close(r->loader);
@@ -156,7 +156,7 @@ static void unbegin(arrow_reader *r)
 
 static mr_code load_dictionaries(arrow_reader *r, mr_status *st);
 
-/* Reads the schema and what is known from the footer. */
+/* Reads the schema and the footer. */
 static mr_code begin(arrow_reader *r, mr_status *st)
 {
     bool is_file;
@@ -206,8 +206,8 @@ static mr_code get_bytes(void *ctx, int64_t offset, size_t size, mr_buffer **own
     return MR_OK;
 }
 
-/* The body of message m, which begins at `body`. A pipe's is read as a whole, as its parts may be
- * asked for in any order, and so is one of which all is wanted. */
+/* Opens the body of message m, which begins at `body`. It is read as a whole if all of it is
+ * requested, or from a pipe, because its parts may be requested in any order. */
 static mr_code begin_body(arrow_reader *r, const mr__arrow_message *m, int64_t body, bool all,
                           mr__arrow_body *out, mr_status *st)
 {
@@ -241,7 +241,7 @@ static mr_code load_dictionary(arrow_reader *r, mr__arrow_message *m, int64_t bo
     return rc;
 }
 
-/* All that the footer lists. */
+/* Loads all dictionaries that the footer lists. */
 static mr_code load_dictionaries(arrow_reader *r, mr_status *st)
 {
     mr__flat_table t = mr__flat_root(&r->flat);
@@ -265,7 +265,7 @@ static mr_code load_dictionaries(arrow_reader *r, mr_status *st)
     return r->flat.bad ? damaged("its footer leads nowhere", st) : MR_OK;
 }
 
-/* ---- the batch at hand ---- */
+/* ---- the current batch ---- */
 
 static void drop_rows(arrow_reader *r)
 {
@@ -284,7 +284,7 @@ static void drop_batch(arrow_reader *r)
     r->at_hand = false;
 }
 
-/* After the batch at hand. */
+/* Closes the current batch. */
 static void leave_batch(arrow_reader *r)
 {
     if (!r->at_hand)
@@ -294,7 +294,7 @@ static void leave_batch(arrow_reader *r)
     drop_batch(r);
 }
 
-/* An error in the batch at hand, or where the next one should be. */
+/* Adds the position to an error in the current batch, or where the next one should be. */
 static mr_code at_batch(const arrow_reader *r, mr_code rc, mr_status *st)
 {
     if (rc != MR_RESOURCE_EXHAUSTED && rc != MR_CANCELLED)
@@ -303,7 +303,7 @@ static mr_code at_batch(const arrow_reader *r, mr_code rc, mr_status *st)
     return rc;
 }
 
-/* Reads the metadata of message *at, of which *bytes become the batch's, and goes on after it. */
+/* Reads the metadata of the next message, keeps it in *bytes and advances past the message. */
 static mr_code read_message(arrow_reader *r, mr_buffer **bytes, mr_status *st)
 {
     int64_t body;
@@ -325,8 +325,7 @@ static mr_code read_message(arrow_reader *r, mr_buffer **bytes, mr_status *st)
     return MR_OK;
 }
 
-/* Makes the next batch the one at hand; dictionaries on the way are taken in. MR_END: there is
- * none. */
+/* Makes the next batch current and loads dictionaries on the way. MR_END: no more batches. */
 static mr_code next_batch(arrow_reader *r, mr_status *st)
 {
     leave_batch(r);
@@ -369,7 +368,7 @@ static void rewind_batches(arrow_reader *r)
         mr__arrow_loader_forget(r->loader);
 }
 
-/* Stands at record `to`, or at the end. *at: the number of the record there. */
+/* Advances to record `to`, or to the end. *at: the number of the record there. */
 static mr_code go_to_record(arrow_reader *r, int64_t to, int64_t *at, mr_status *st)
 {
     MR_TRY(begin(r, st));
@@ -411,7 +410,7 @@ static mr_code load(arrow_reader *r, mr_status *st)
     return MR_OK;
 }
 
-/* ---- as a reader ---- */
+/* ---- the reader interface ---- */
 
 static void set_place(arrow_reader *r)
 {
@@ -419,7 +418,7 @@ static void set_place(arrow_reader *r)
     r->base.place = r->at_hand && r->at < r->rows ? r->offset : r->next;
 }
 
-/* A batch with rows left is at hand, and loaded. */
+/* Makes a loaded batch with rows left current. */
 static mr_code find_rows(arrow_reader *r, mr_status *st)
 {
     MR_TRY(begin(r, st));
@@ -486,7 +485,7 @@ static mr_code skip(mr_reader *base, int64_t n, int64_t *skipped, mr_status *st)
     arrow_reader *r = of(base);
     int64_t at, from = base->record;
     mr_code rc = go_to_record(r, n < INT64_MAX - from ? from + n : INT64_MAX, &at, st);
-    if (rc != MR_OK) { /* rows before what cannot be read are there */
+    if (rc != MR_OK) { /* the rows before the unreadable ones are valid */
         *skipped = r->first - from > 0 ? r->first - from : 0;
         base->record = from + *skipped;
         return mr__reader_give_up(base, rc, st);
@@ -522,7 +521,7 @@ const mr_format mr__format_arrow = {.reader_size = sizeof(arrow_reader),
                                     .seek = seek,
                                     .skip = skip};
 
-/* ---- without rows ---- */
+/* ---- schema and count ---- */
 
 static bool is_pipe(const char *path)
 {
@@ -532,7 +531,7 @@ static bool is_pipe(const char *path)
            !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
 }
 
-/* The schema of what standard input holds, which is a pipe. */
+/* Returns the schema of standard input, a pipe. */
 static mr_code input_spec(const mr_bytes *names, size_t n, mr_spec **out, mr_status *st)
 {
     arrow_reader r = {.base = {.in = {.path = NULL}}};

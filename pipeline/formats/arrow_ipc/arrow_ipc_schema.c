@@ -17,7 +17,7 @@
 #include "pipeline/memory/arrow_import.h"
 
 static const struct kind {
-    const char *name, *format; /* format NULL: it is made of the type's table, or there is none */
+    const char *name, *format; /* format NULL: from the table of the type, or none */
     uint8_t n_buffers, width;
 } kinds[MR__ARROW_N_KINDS] = {
     [MR__ARROW_NONE] = {"unknown", NULL, 0, 0},
@@ -103,7 +103,7 @@ static void read_type(mr__arrow_field *a, mr__flat *f, const mr__flat_table *t, 
         if (v >= 0 && v < 3)
             set_format(a, floats[v], 2u << v);
         break;
-    case MR__ARROW_DATE: /* days are 32 bits, milliseconds 64 */
+    case MR__ARROW_DATE: /* days have 32 bits, milliseconds 64 */
         a->widened = mr__flat_int(f, t, 0, 2, 1) == 0;
         set_format(a, "l", a->widened ? 4 : 8);
         break;
@@ -174,7 +174,7 @@ static mr_code read_field(mr__arrow_schema *s, mr__flat *f, const mr__flat_table
     return f->bad ? damaged("a field that cannot be", st) : MR_OK;
 }
 
-/* A list has one child, what has no children none. */
+/* A list has one child; fields of a type without children have none. */
 static bool has_right_children(const mr__arrow_field *a)
 {
     switch (a->kind) {
@@ -196,7 +196,7 @@ static bool has_right_children(const mr__arrow_field *a)
     }
 }
 
-/* Fills in the fields' forms for the import. */
+/* Makes the forms of the fields for the import. */
 static mr_code make_forms(mr__arrow_schema *s, mr_status *st)
 {
     s->pointers = mr_malloc((s->n + 1) * sizeof *s->pointers);
@@ -263,7 +263,7 @@ mr_code mr__arrow_schema_read(mr__arrow_schema *s, mr__flat *f, const mr__flat_t
 
 /* ---- columns ---- */
 
-/* Its place among columns, or that of the one that would follow it. */
+/* Index of the column with that name, or the index where it would be inserted. */
 static size_t place_of(const mr__arrow_schema *s, const char *name)
 {
     size_t low = 0, high = s->n_columns;
@@ -296,7 +296,7 @@ static mr_code fail_type(const mr__arrow_field *column, const mr__arrow_field *a
                    column->name, column == a ? "is of" : "holds values of", kinds[a->kind].name);
 }
 
-/* MR_OK: the formats are set of the field and all below it. */
+/* MR_OK: the formats of the field and of all fields below it are set. */
 static mr_code check_kinds(const mr__arrow_schema *s, size_t column, size_t field, mr_status *st)
 {
     for (size_t i = field; i <= field + s->v[field].n_below; i++)
@@ -380,7 +380,7 @@ static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, co
     return rc;
 }
 
-/* What lists, and dictionaries of lists, cannot be of; NULL: nothing. */
+/* What lists and dictionaries of lists cannot contain; NULL: no such field. */
 static const char *odd_in_lists(const mr__arrow_schema *s, const mr__arrow_way *way)
 {
     size_t from = way->n > 1 ? mr__arrow_way_end(way) : way->fields[0] + 1;
@@ -393,7 +393,7 @@ static const char *odd_in_lists(const mr__arrow_schema *s, const mr__arrow_way *
     return NULL;
 }
 
-/* wanted: the fields that structs are to have, by their numbers; NULL: all. */
+/* wanted: for each field, whether structs include it; NULL: all. */
 static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, const bool *wanted,
                        mr_spec **out, mr_status *st)
 {
@@ -440,8 +440,8 @@ static mr_code find_once(const mr__arrow_schema *s, const char *name, size_t *ou
     return MR_OK;
 }
 
-/* Notes in wanted that of field i is wanted what the path leads to, "": all, and so what that lies
- * in. false: it leads nowhere. */
+/* Marks in wanted the field that the path leads to from field i, "": the whole field, and the
+ * fields that contain it. false: it leads to no field. */
 static bool want(const mr__arrow_schema *s, size_t i, const char *path, bool *wanted)
 {
     const mr__arrow_way way = mr__arrow_way_to(s, i, false);
@@ -462,8 +462,8 @@ static bool want(const mr__arrow_schema *s, size_t i, const char *path, bool *wa
 }
 
 struct chosen {
-    size_t *columns, n; /* in the order in which they were asked for */
-    bool *wanted;       /* which fields of them */
+    size_t *columns, n; /* in the order of the request */
+    bool *wanted;       /* which fields of them are included */
 };
 
 static bool choose(const mr__arrow_schema *s, size_t column, const char *path, struct chosen *c)
@@ -476,7 +476,7 @@ static bool choose(const mr__arrow_schema *s, size_t column, const char *path, s
     return true;
 }
 
-/* A column that is called "x.a" comes before field a of x. */
+/* A column named "x.a" takes precedence over field a of x. */
 static mr_code choose_named(const mr__arrow_schema *s, const char *name, struct chosen *c,
                             mr_status *st)
 {
@@ -527,7 +527,7 @@ mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *asked, 
     return rc;
 }
 
-/* What the way leads to, in that column, is of this type. */
+/* Checks that the end of the way, in that column, has this type. */
 static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__arrow_way *way,
                           const mr_spec *want, mr_status *st)
 {
@@ -554,7 +554,7 @@ static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__ar
                                 : "");
 }
 
-/* The same, of a struct with perhaps more fields. */
+/* The same for a struct, which may have more fields. */
 static mr_code check_field(const mr__arrow_schema *s, size_t column, const mr__arrow_way *way,
                            const mr_spec *want, mr_status *st)
 {
@@ -564,7 +564,7 @@ static mr_code check_field(const mr__arrow_schema *s, size_t column, const mr__a
         return check_type(s, column, way, want, st);
     for (size_t k = 0; k < mr_spec_n_children(want); k++) {
         const char *name = mr_spec_child_name(want, k);
-        size_t found = i, at = 0; /* none */
+        size_t found = i, at = 0; /* not found */
         for (size_t n = 0, child = i + 1; n < a->n_children; n++, child += 1 + s->v[child].n_below)
             if (strcmp(s->v[child].name, name) == 0) {
                 if (found != i)

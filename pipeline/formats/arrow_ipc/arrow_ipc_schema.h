@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SCHEMA_H
 #define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SCHEMA_H
-/* The schema of an Arrow file: its fields, depth first, each followed by those below it.
+/* The schema of an Arrow file: its fields in depth-first order, each followed by its descendants.
  *
  *     a: int64                  0  a        n_below 0
  *     p: struct {x, y: list}    1  p        n_below 3
@@ -9,8 +9,8 @@
  *                               3    y            1
  *                               4      item       0
  *
- * A field whose values are those of a dictionary has the type of the values; record batches have
- * its indices, in two buffers, and nothing of what is below it.
+ * A field with a dictionary has the type of the dictionary's values. Record batches contain its
+ * indices, in two buffers, and nothing for its descendants.
  *
  * thread   immutable once read
  * source   Arrow columnar format 1.0, Schema.fbs and Message.fbs */
@@ -52,20 +52,20 @@ typedef enum mr__arrow_kind {
 typedef struct mr__arrow_field {
     char *name;
     mr__arrow_kind kind;
-    unsigned width;    /* bytes of a value, or of an offset; 0: values are bits, or none */
-    int64_t size;      /* of fixed lists and fixed binaries: entries or bytes of each */
-    bool widened;      /* a time of 32 bits, which becomes an int64 */
+    unsigned width; /* bytes of a value, or of an offset; 0: values are bits, or none */
+    int64_t size;   /* entries or bytes of each value of a fixed-size list or fixed-size binary */
+    bool widened;   /* a 32-bit time, converted to int64 */
     uint8_t n_buffers; /* in a record batch; views: without those that a batch counts itself */
-    bool dictionary;   /* its values are those of dictionary `id`, numbered by `index` */
+    bool dictionary;   /* values are in dictionary `id`, indexed with type `index` */
     int64_t id;
     mr_dtype index;
     size_t n_children, n_below;
-    /* The same for the import: format "" where columns have no such type. */
+    /* The type in the form that the import takes; format "": columns have no such type. */
     char format[32];
     struct ArrowSchema c;
 } mr__arrow_field;
 
-/* Has offsets. A map is a list of structs of a key and a value. */
+/* Whether the field has offsets. A map is a list of structs of a key and a value. */
 static inline bool mr__arrow_is_list(const mr__arrow_field *a)
 {
     return a->kind == MR__ARROW_LIST || a->kind == MR__ARROW_LARGE_LIST || a->kind == MR__ARROW_MAP;
@@ -84,8 +84,9 @@ static inline bool mr__arrow_is_view(const mr__arrow_field *a)
 
 typedef struct mr__arrow_schema {
     mr__arrow_field *v;
-    struct ArrowSchema **pointers;   /* those that c.children refer to */
-    const mr__arrow_field **columns; /* fields below none, by name; those of one name in order */
+    struct ArrowSchema **pointers; /* targets of c.children */
+    /* top-level fields, sorted by name; equal names in file order */
+    const mr__arrow_field **columns;
     size_t n_columns;
     size_t n, capacity;
     int version; /* of the metadata, 4 or 5 */
@@ -93,20 +94,22 @@ typedef struct mr__arrow_schema {
 
 enum { MR__ARROW_MOST_FIELDS = 65536, MR__ARROW_MOST_LEVELS = 64 };
 
-/* The way down from a column to a field within its lists, a struct or values. A struct in no list
- * is no column, but its fields are.
+/* Path from a column down to a field within its lists, a struct or values. A struct outside of
+ * lists is not a column, but its fields are.
  *
  *     x: list<struct {a, b}>    fields  x, item, b    taken  1 */
 typedef struct mr__arrow_way {
-    size_t fields[MR__ARROW_MOST_LEVELS]; /* from the column on */
+    size_t fields[MR__ARROW_MOST_LEVELS]; /* from the column down */
     size_t n;
-    int64_t taken[MR__ARROW_MOST_LEVELS]; /* of the structs on the way, which field */
+    /* for each struct on the path, the index of the field taken */
+    int64_t taken[MR__ARROW_MOST_LEVELS];
     size_t n_taken;
 } mr__arrow_way;
 
-/* From field i through the lists that it is of. values: those of the dictionary that it has. */
+/* Path from field i through its lists. values: those of the field's dictionary. */
 mr__arrow_way mr__arrow_way_to(const mr__arrow_schema *s, size_t i, bool values);
-/* From the struct that `way` leads to to its field k, which is `child`, and through its lists. */
+/* Path from the struct that `way` leads to, to its field k, which is `child`, and through its
+ * lists. */
 mr__arrow_way mr__arrow_way_on(const mr__arrow_schema *s, const mr__arrow_way *way, size_t k,
                                size_t child);
 static inline size_t mr__arrow_way_end(const mr__arrow_way *way)
@@ -114,20 +117,20 @@ static inline size_t mr__arrow_way_end(const mr__arrow_way *way)
     return way->fields[way->n - 1];
 }
 
-/* *s, zeroed before, is read from a table Schema. version: as a Message or Footer has it.
+/* Reads *s, zeroed before, from a table Schema. version: from the Message or Footer.
  * errors   MR_DATA_LOSS: damaged; MR_UNIMPLEMENTED: big-endian, an old version */
 mr_code mr__arrow_schema_read(mr__arrow_schema *s, mr__flat *f, const mr__flat_table *schema,
                               int64_t version, mr_status *st) MR_NODISCARD;
 void mr__arrow_schema_reset(mr__arrow_schema *s);
 
-/* The index of the column called name, or -1: a field that is below none. */
+/* Index of the column with that name, a top-level field; -1: no such column. */
 int64_t mr__arrow_schema_find(const mr__arrow_schema *s, const char *name);
-/* A record of the columns that are called so, "x.a" of field a of x; n 0: of all.
- * errors   MR_INVALID_ARGUMENT: columns have no such type (names column and type); there is no such
- *          column, or two, or none at all */
+/* Returns the spec of the named columns, a record; "x.a" is field a of x, n 0: all columns.
+ * errors   MR_INVALID_ARGUMENT: columns have no such type (names column and type); a name has no
+ *          column, or two; the file has no columns */
 mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *names, size_t n,
                               mr_spec **out, mr_status *st) MR_NODISCARD;
-/* That the columns of the record spec are here and of its types. all: and no others.
+/* Checks that the columns of the record spec exist and have its types. all: and no others.
  * errors   MR_INVALID_ARGUMENT: names the column */
 mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, bool all,
                                mr_status *st) MR_NODISCARD;

@@ -13,12 +13,12 @@
 #include "pipeline/wait/wait.h"
 
 enum {
-    PIECE = 64 << 10, /* how far a length is believed where the file's size is not known */
+    PIECE = 64 << 10, /* how far to trust a length if the size of the file is unknown */
     MOST_METADATA = 1 << 28,
     MAX_RETRIES = 1000
 };
 
-/* The first bytes of the pipe that standard input is, by its inode. */
+/* The first bytes of standard input, a pipe, identified by its inode. */
 static struct {
     pthread_mutex_t lock; /* guards the rest */
     uint64_t inode;
@@ -70,7 +70,7 @@ void mr__arrow_source_close(mr__arrow_source *s)
     *s = (mr__arrow_source){0};
 }
 
-/* The next bytes of the file, to `to` or as the slot. *got 0: it ends. */
+/* Reads the next bytes of the file to `to` or into the slot. *got 0: the file ends. */
 static mr_code next_bytes(mr__arrow_source *s, void *to, size_t n, size_t *got, mr_status *st)
 {
     mr_buffer *slot = NULL;
@@ -98,7 +98,7 @@ static bool in_slot(const mr__arrow_source *s, int64_t at)
     return s->slot && at >= s->slot_at && at < s->slot_at + (int64_t)s->slot_size;
 }
 
-/* Goes to byte `at`, past a short gap by reading it where more is in flight. */
+/* Moves to byte `at`. Reads through a short gap if more is in flight. */
 static mr_code go_to(mr__arrow_source *s, int64_t at, mr_status *st)
 {
     int64_t gap = at - s->stands;
@@ -112,9 +112,9 @@ static mr_code go_to(mr__arrow_source *s, int64_t at, mr_status *st)
         size_t got, left = (size_t)(at - s->stands);
         MR_TRY(next_bytes(s, room, left < sizeof room ? left : sizeof room, &got, st));
         if (got == 0)
-            break; /* the next read meets the end */
+            break; /* the next read reports the end */
         if (s->stands > at)
-            return MR_OK; /* it lies in the slot */
+            return MR_OK; /* it is in the slot */
     }
     if (s->stands == at || !s->seekable)
         return MR_OK;
@@ -253,7 +253,7 @@ mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **by
 
 /* ---- the head of standard input ---- */
 
-/* Makes the kept bytes at least n; *whole: they are, the pipe did not end before. */
+/* Extends the kept bytes to at least n; *whole: false if the pipe ended before. */
 static mr_code keep(size_t n, bool *whole, mr_status *st)
 {
     int tries = 0;

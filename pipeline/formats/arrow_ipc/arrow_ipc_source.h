@@ -1,49 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SOURCE_H
 #define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_SOURCE_H
-/* Bytes of an Arrow file at any offset, and the messages in them. Only what is asked for is read,
- * but for what the read-ahead of an uncached file has in flight. A pipe is read forwards.
+/* Random access to the bytes of an Arrow file and to its messages. Only the requested bytes are
+ * read, apart from those that the read-ahead of an uncached file has in flight. A pipe is read
+ * forward only.
  *
- * thread   one at a time per object, but for mr__arrow_input_head */
+ * thread   one at a time per object, except mr__arrow_input_head */
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_batch.h"
 
 typedef struct mr__arrow_source {
     mr__read_ahead *file; /* borrowed */
-    int64_t size;         /* -1: not known */
+    int64_t size;         /* -1: unknown */
     bool seekable;
-    int64_t stands;  /* where `file` goes on */
-    mr_buffer *slot; /* the last piece that was read ahead; NULL: none */
+    int64_t stands;  /* position of `file` */
+    mr_buffer *slot; /* the last piece read ahead; NULL: none */
     uint8_t *slot_data;
     size_t slot_size;
     int64_t slot_at;
-    uint8_t *head; /* bytes of a pipe that were read before; its first ones */
+    uint8_t *head; /* the first bytes of a pipe, read before */
     size_t head_size;
     uint8_t first[8]; /* bytes of the file, after mr__arrow_source_is_file */
     size_t n_first;
 } mr__arrow_source;
 
-/* path: what `file` was opened as. errors MR_RESOURCE_EXHAUSTED */
+/* path: that of `file`. errors MR_RESOURCE_EXHAUSTED */
 mr_code mr__arrow_source_open(mr__arrow_source *s, mr__read_ahead *file, const char *path,
                               mr_status *st) MR_NODISCARD;
 void mr__arrow_source_close(mr__arrow_source *s);
-/* Reads up to n bytes at `at`; *got is less only at the end of the file.
- * errors   those of reading; MR_FAILED_PRECONDITION: before what was read of a pipe */
+/* Reads up to n bytes at `at`; *got is less than n only at the end of the file.
+ * errors   those of reading; MR_FAILED_PRECONDITION: a position of a pipe that was passed
+ *          already */
 mr_code mr__arrow_source_read(mr__arrow_source *s, int64_t at, void *to, size_t n, size_t *got,
                               mr_status *st) MR_NODISCARD;
-/* *out = n bytes at `at`; memory grows with what is there.
+/* *out = n bytes at `at`; memory grows with the bytes that exist.
  * errors   MR_DATA_LOSS: the file ends before */
 mr_code mr__arrow_source_get(mr__arrow_source *s, int64_t at, uint64_t n, mr_buffer **out,
                              mr_status *st) MR_NODISCARD;
-/* The message at `at`: its metadata, which *bytes are, and where its body begins. MR_END: the
+/* Reads the message at `at`: its metadata in *bytes, and the position of its body. MR_END: the
  * stream ends there. errors MR_DATA_LOSS */
 mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **bytes,
                                  mr__arrow_message *m, int64_t *body, mr_status *st) MR_NODISCARD;
 
-/* Whether the file begins as one with a footer does. */
+/* Whether the file begins like one with a footer. */
 mr_code mr__arrow_source_is_file(mr__arrow_source *s, bool *out, mr_status *st) MR_NODISCARD;
 
-/* Standard input is a pipe: s is its first bytes, with the schema, which are kept for a later
- * mr__arrow_source_open of "-". Close it as any. */
+/* For standard input that is a pipe: reads its first bytes, with the schema, into s and keeps them
+ * for a later mr__arrow_source_open of "-". Close s as usual. */
 mr_code mr__arrow_input_head(mr__arrow_source *s, mr_status *st) MR_NODISCARD;
 #endif

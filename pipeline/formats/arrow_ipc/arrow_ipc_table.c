@@ -20,7 +20,7 @@ int64_t mr__flat_read(mr__flat *f, size_t at, unsigned size)
     return (int64_t)((v ^ sign) - sign);
 }
 
-/* Where the offset at `at` leads; 0: nowhere. */
+/* Target of the offset at `at`; 0: invalid. */
 static size_t follow(mr__flat *f, size_t at)
 {
     size_t offset = (uint32_t)mr__flat_read(f, at, 4);
@@ -50,7 +50,7 @@ mr__flat_table mr__flat_root(mr__flat *f)
     return table_at(f, at);
 }
 
-/* Where the field's value lies; 0: it is not set. */
+/* Position of the field's value; 0: it is not set. */
 static size_t field_at(mr__flat *f, const mr__flat_table *t, unsigned field)
 {
     size_t entry = 4 + 2 * (size_t)field;
@@ -106,7 +106,7 @@ mr__flat_table mr__flat_table_at(mr__flat *f, const mr__flat_vector *v, size_t i
 
 /* ---- writing ---- */
 
-/* Room for n bytes in front of what was written; NULL: there is no memory. */
+/* Room for n bytes before those written; NULL: out of memory. */
 static uint8_t *grow(mr__flat_writer *w, size_t n)
 {
     if (!w->bad && w->capacity - w->used < n) {
@@ -121,13 +121,13 @@ static uint8_t *grow(mr__flat_writer *w, size_t n)
         } else
             w->bad = true;
     }
-    if (w->bad)
+    if (w->bad || !w->v) /* nothing is there, and nothing was asked for */
         return NULL;
     w->used += n;
     return w->v + w->capacity - w->used;
 }
 
-/* Zeros, so that after `n` bytes more the front is a multiple of `alignment` from the end. */
+/* Adds zeros so that after `n` more bytes the front is a multiple of `alignment` from the end. */
 static void align(mr__flat_writer *w, size_t n, size_t alignment)
 {
     size_t zeros = (alignment - (w->used + n) % alignment) % alignment;
@@ -170,7 +170,7 @@ size_t mr__flat_end_table(mr__flat_writer *w)
     unsigned n = MR__FLAT_FIELDS;
     while (n && w->fields[n - 1] == 0)
         n--;
-    put(w, 0, 4); /* the distance to the vtable, which comes next, in front */
+    put(w, 0, 4); /* the distance to the vtable, which is written next, in front */
     size_t table = w->used, bytes = table - w->table_end;
     for (unsigned i = n; i-- > 0;)
         put(w, w->fields[i] ? table - w->fields[i] : 0, 2);

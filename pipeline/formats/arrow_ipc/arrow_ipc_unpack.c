@@ -7,7 +7,7 @@
 #include "pipeline/bytes.h"
 #include "pipeline/formats/compression_libraries.h"
 
-/* A length is believed up to so many times the packed bytes, and this. */
+/* A stated length is trusted up to this multiple of the packed bytes, and this many bytes. */
 enum { BELIEVED_TIMES = 16, BELIEVED = 1 << 20 };
 
 typedef struct step_io {
@@ -22,7 +22,7 @@ static mr_code damaged(const char *why, mr_status *st)
     return mr_fail(st, MR_DATA_LOSS, "a compressed buffer is damaged: %s", why);
 }
 
-/* Both: io moves on by what was used; *ended: the frame is complete. */
+/* Both advance io by the bytes used; *ended: the frame is complete. */
 static mr_code zstd_step(mr__arrow_unpacker *u, step_io *io, bool *ended, mr_status *st)
 {
     ZSTD_inBuffer in = {io->in, io->n_in, 0};
@@ -79,7 +79,7 @@ void mr__arrow_unpacker_reset(mr__arrow_unpacker *u)
     *u = (mr__arrow_unpacker){0};
 }
 
-/* *b with twice the room, at most `most`; its first `used` bytes are kept. */
+/* Doubles the size of *b, to at most `most`; its first `used` bytes are kept. */
 static mr_code enlarge(mr_buffer **b, size_t used, size_t most, mr_status *st)
 {
     mr_buffer *larger;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_UNPACK_H
 #define MR_PIPELINE_FORMATS_ARROW_IPC_ARROW_IPC_UNPACK_H
-/* Compressed buffers of Arrow files.
+/* Decompression of buffers of Arrow files.
  *
  *   offset  size  meaning
- *   0       8     int64: bytes when unpacked; -1: the rest is not packed
+ *   0       8     int64: uncompressed bytes; -1: the rest is not compressed
  *   8             one LZ4 frame, or one zstd frame
  *
- * An empty buffer has none of this.
+ * An empty buffer has neither.
  *
  * thread   one at a time per object */
 #include "pipeline/memory/buffer.h"
@@ -18,9 +18,9 @@ typedef struct mr__arrow_unpacker {
     void *zstd, *lz4; /* NULL: not needed yet */
 } mr__arrow_unpacker;
 
-/* *data, *size: the buffer's bytes; *owner: a new buffer that they lie in, or NULL: they lie in the
- * packed one. Memory grows with what is unpacked, not with what the length claims.
- * errors   MR_DATA_LOSS; MR_NOT_FOUND: the library is not there; MR_RESOURCE_EXHAUSTED */
+/* Returns the bytes of the buffer in *data and *size. *owner: a new buffer that holds them; NULL:
+ * they are in the packed one. Memory grows with the bytes decompressed, not with the stated length.
+ * errors   MR_DATA_LOSS; MR_NOT_FOUND: the library is not installed; MR_RESOURCE_EXHAUSTED */
 mr_code mr__arrow_unpack(mr__arrow_unpacker *u, mr__arrow_codec codec, const uint8_t *packed,
                          size_t n, mr_buffer **owner, const uint8_t **data, size_t *size,
                          mr_status *st) MR_NODISCARD;

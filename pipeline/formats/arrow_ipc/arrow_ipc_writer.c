@@ -14,18 +14,18 @@ typedef mr__table_bytes bytes;
 
 typedef struct column {
     const mr__table_column *t;
-    bytes ends[MR_MAX_RANK]; /* of such an axis: where each list ends, int64 */
+    bytes ends[MR_MAX_RANK]; /* for such an axis: end of each list, int64 */
     bytes string_ends, values;
 } column;
 
-/* Places of batches, as a footer has them. */
+/* Place of a batch, as stored in the footer. */
 typedef struct place {
     int64_t offset;
     int32_t metadata_bytes, zero;
     int64_t body_bytes;
 } place;
 
-/* What a batch says of a field, and of a buffer. */
+/* Entry of a batch for a field or for a buffer. */
 typedef struct pair {
     int64_t a, b;
 } pair;
@@ -173,7 +173,7 @@ static mr_code put_zeros(arrow_writer *w, size_t n, mr_status *st)
     return put_bytes(w, zeros, n, st);
 }
 
-/* The message whose header, of that kind, stands at `header` in the buffer. */
+/* Writes the message whose header, of that kind, is at `header` in the buffer. */
 static mr_code put_message(arrow_writer *w, int kind, size_t header, int64_t body_bytes,
                            int32_t *metadata_bytes, mr_status *st)
 {
@@ -193,7 +193,7 @@ static mr_code put_message(arrow_writer *w, int kind, size_t header, int64_t bod
 
 /* ---- the schema ---- */
 
-/* The table of the type of values; *kind: its number. */
+/* Writes the table of the type of values; *kind: its number. */
 static size_t put_type(mr__flat_writer *f, mr_dtype t, int *kind)
 {
     mr__flat_begin_table(f);
@@ -213,7 +213,7 @@ static size_t put_type(mr__flat_writer *f, mr_dtype t, int *kind)
     return mr__flat_end_table(f);
 }
 
-/* A field of that type and these children. */
+/* Ends a field with that type and these children. */
 static size_t end_field(mr__flat_writer *f, const char *name, int kind, size_t type,
                         size_t children)
 {
@@ -226,7 +226,7 @@ static size_t end_field(mr__flat_writer *f, const char *name, int kind, size_t t
     return mr__flat_end_table(f);
 }
 
-/* Axis k of the column, k = rank: its values. */
+/* Writes axis k of the column; k = rank: its values. */
 static size_t put_leaf(mr__flat_writer *f, const mr__table_column *c, int k, const char *name)
 {
     int kind;
@@ -247,7 +247,7 @@ static size_t put_leaf(mr__flat_writer *f, const mr__table_column *c, int k, con
 static mr_code put_children(arrow_writer *w, const mr_spec *s, size_t *leaf, size_t *list,
                             mr_status *st);
 
-/* s, whose leaves are those from *leaf on, which then is after them. */
+/* Writes s, whose leaves begin at *leaf, and advances *leaf past them. */
 static mr_code put_field(arrow_writer *w, const mr_spec *s, const char *name, size_t *leaf,
                          size_t *out, mr_status *st)
 {
@@ -279,7 +279,7 @@ static mr_code put_children(arrow_writer *w, const mr_spec *s, size_t *leaf, siz
     return rc;
 }
 
-/* As a message, or as the footer of the file. */
+/* As a message, or in the footer of the file. */
 static mr_code put_schema(arrow_writer *w, bool footer, mr_status *st)
 {
     mr__flat_writer *f = &w->flat;
@@ -333,7 +333,7 @@ static mr_code add_buffer(arrow_writer *w, const void *data, size_t n, mr_status
     return MR_OK;
 }
 
-/* The ends with the 0 before them. */
+/* Writes the ends with a leading 0. */
 static mr_code add_offsets(arrow_writer *w, bytes *ends, mr_status *st)
 {
     int64_t zero = 0;
@@ -381,8 +381,8 @@ static mr_code add_field(arrow_writer *w, const mr_spec *s, size_t *leaf, bool i
     return MR_OK;
 }
 
-/* Buffer i as it lies in a compressed file, after what is in w->packed: its length, then a frame,
- * or the bytes themselves where that makes them no longer. */
+/* Appends buffer i to w->packed in the form of a compressed file: its length, then a frame, or the
+ * bytes themselves if the frame would not be shorter. */
 static mr_code pack(arrow_writer *w, size_t i, mr_status *st)
 {
     mr_bytes v = w->data[i];
@@ -410,7 +410,7 @@ static mr_code pack(arrow_writer *w, size_t i, mr_status *st)
     return add(&w->packed, v.data, v.size, st);
 }
 
-/* Packs all buffers; those in w->data are then the packed ones. */
+/* Compresses all buffers; w->data then has the compressed ones. */
 static mr_code pack_all(arrow_writer *w, mr_status *st)
 {
     w->packed.n = 0;

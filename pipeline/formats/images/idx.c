@@ -22,7 +22,7 @@ static mr_code fail_here(mr_idx_reader *r, mr_code rc, mr_status *st)
     return rc;
 }
 
-/* Makes n bytes be there at in.at. */
+/* Makes n bytes available at in.at. */
 static mr_code have(mr_idx_reader *r, size_t n, const char *what, mr_status *st)
 {
     while ((size_t)(r->in.end - r->in.at) < n) {
@@ -139,7 +139,7 @@ const int64_t *mr_idx_reader_shape(const mr_idx_reader *r, int *rank)
     return r->shape;
 }
 
-/* Big-endian values in place to the host's order. */
+/* Converts big-endian values in place to the byte order of the host. */
 static void to_host(void *data, size_t bytes, size_t size)
 {
     uint8_t *p = data;
@@ -153,7 +153,7 @@ static void to_host(void *data, size_t bytes, size_t size)
         }
 }
 
-/* At the end nothing may follow. */
+/* No bytes may follow the last row. */
 static mr_code finish(mr_idx_reader *r, mr_status *st)
 {
     mr_code rc = r->in.at < r->in.end ? MR_OK : mr__byte_stream_fill(&r->in, 1, st);
@@ -170,7 +170,7 @@ mr_code mr_idx_reader_read(mr_idx_reader *r, size_t want, mr_array *out, mr_stat
         return MR_END;
     if (r->row == r->rows)
         return finish(r, st);
-    /* At least one row; as many as are there, or about a chunk of them. */
+    /* At least one row; up to all rows in the window, or about a chunk of them. */
     size_t n = (size_t)(r->rows - r->row), there = SIZE_MAX;
     if (r->row_bytes) {
         MR_TRY(have(r, r->row_bytes, "a row", st));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_IMAGES_IDX_H
 #define MR_PIPELINE_FORMATS_IMAGES_IDX_H
-/* IDX files (MNIST's), plain or gzipped: one tensor, whose axis 0 is read as rows. Big-endian.
+/* IDX files, such as MNIST, plain or gzipped: one tensor, read as rows along axis 0. Big-endian.
  *
  *   offset  size   meaning
  *   0       2      0
@@ -22,23 +22,22 @@ extern "C" {
 
 typedef struct mr_idx_reader mr_idx_reader;
 
-/* Opens path; whether it is gzipped is seen from its first two bytes. cancel, which may be NULL,
- * ends waits for a pipe, here and in reads; it outlives the reader.
- * errors   as open(2); MR_DATA_LOSS: not an IDX file, with file and offset;
- *          MR_CANCELLED */
+/* Opens path; its first two bytes tell whether it is gzipped. cancel ends waits for a pipe, here
+ * and in reads. It may be NULL and must outlive the reader.
+ * errors   as open(2); MR_DATA_LOSS: not an IDX file, with file and offset; MR_CANCELLED */
 MR_API mr_code mr_idx_reader_open(mr_idx_reader **out, const char *path, mr_cancel *cancel,
                                   mr_status *st) MR_NODISCARD;
 MR_API void mr_idx_reader_close(mr_idx_reader *r);
 
-/* Type of the values, number of rows (the file's first dimension). */
+/* Type of the values; number of rows, which is the first dimension of the file. */
 MR_API mr_dtype mr_idx_reader_dtype(const mr_idx_reader *r);
 MR_API int64_t mr_idx_reader_rows(const mr_idx_reader *r);
-/* Shape of a row; *rank is the file's less one. Borrowed until close. */
+/* Shape of a row; *rank is the rank of the file less one. Borrowed until close. */
 MR_API const int64_t *mr_idx_reader_shape(const mr_idx_reader *r, int *rank);
 
-/* The next 1 to `want` rows as a DENSE array in host byte order; *out is empty before. MR_END at
- * the end.
- * errors   MR_DATA_LOSS: the file ends early, or more follows the last row; with file and offset */
+/* Returns the next 1 to `want` rows as a DENSE array in host byte order; *out must be empty. MR_END
+ * at the end.
+ * errors   MR_DATA_LOSS, with file and offset: the file ends early, or bytes follow the last row */
 MR_API mr_code mr_idx_reader_read(mr_idx_reader *r, size_t want, mr_array *out,
                                   mr_status *st) MR_NODISCARD;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kind of image some bytes are, and what is checked for all kinds. */
+/* Detection of the kind of an image, and the checks common to all kinds. */
 #include "pipeline/formats/images/image_codec.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ mr_code mr__image_header(mr__image_decoder *d, mr__image_format format, const vo
     if (channels)
         info->channels = channels;
     if (found == MR__IMAGE_PNG && info->channels > 2)
-        info->scratch = 0; /* that is decoded to where it stays */
+        info->scratch = 0; /* decoded directly to its destination */
     int64_t bytes;
     if (__builtin_mul_overflow(info->height, info->width * info->channels, &bytes) ||
         bytes > MOST_PIXEL_BYTES)

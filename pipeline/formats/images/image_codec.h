@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_IMAGES_IMAGE_CODEC_H
 #define MR_PIPELINE_FORMATS_IMAGES_IMAGE_CODEC_H
-/* Compressed images: JPEG by libjpeg-turbo, PNG by libspng. Pixels are uint8, rows from the top,
- * channels of a pixel side by side: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
+/* Image codecs: JPEG by libjpeg-turbo, PNG by libspng. Pixels are uint8, rows from the top, the
+ * channels of a pixel adjacent: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
  *
  *     mr__image_decoder d = {0};
  *     mr_code rc = mr__image_header(&d, MR__IMAGE_ANY, data, size, 0, &info, st);
@@ -10,44 +10,45 @@
  *         rc = mr__image_decode(&d, &info, data, size, pixels, st);
  *     mr__image_decoder_reset(&d);
  *
- * errors   MR_INVALID_ARGUMENT: no such image, or a damaged one; the message says what is wrong
+ * errors   MR_INVALID_ARGUMENT: not such an image, or a damaged one; the message says what is wrong
  *          MR_NOT_FOUND, MR_FAILED_PRECONDITION: the library that decodes it is not installed
  * thread   one at a time per decoder */
 #include "pipeline/status.h"
 
 typedef enum mr__image_format { MR__IMAGE_ANY, MR__IMAGE_JPEG, MR__IMAGE_PNG } mr__image_format;
 
-/* What an image will be when it is decoded. */
+/* Properties of an image once decoded. */
 typedef struct mr__image_info {
     mr__image_format format; /* never ANY */
-    int64_t height, width;   /* at most 65,535 each of a JPEG */
+    int64_t height, width;   /* at most 65,535 each for a JPEG */
     int channels;
-    bool cmyk, inverted; /* a JPEG whose file has four inks; as most programs store them */
-    size_t scratch;      /* bytes that decoding takes beside those of its result; 0: few */
-    int ratio;           /* JPEG: decoded at 1/ratio of its size, rounded up. Set by _shrink */
+    bool cmyk, inverted; /* a JPEG with four inks; inverted as most programs store them */
+    size_t scratch;      /* bytes that decoding takes in addition to its result; 0: few */
+    int ratio;           /* JPEG: decoded at 1/ratio of its size, rounded up; set by _shrink */
 } mr__image_info;
 
 typedef struct mr__image_decoder {
-    void *jpeg; /* made with the first one */
+    void *jpeg; /* created with the first JPEG */
 } mr__image_decoder;
 void mr__image_decoder_reset(mr__image_decoder *d);
 
-/* channels 0: as in the file. An image of more than 512 MiB of pixels is refused. */
+/* Reads the header of an image. channels 0: as in the file. Images of more than 512 MiB of pixels
+ * are refused. */
 mr_code mr__image_header(mr__image_decoder *d, mr__image_format format, const void *data,
                          size_t size, int channels, mr__image_info *info,
                          mr_status *st) MR_NODISCARD;
-/* A JPEG will be decoded at 1/ratio of its size; ratio is 1, 2, 4 or 8. */
+/* Decodes a JPEG at 1/ratio of its size; ratio is 1, 2, 4 or 8. */
 void mr__image_shrink(mr__image_info *info, int ratio);
 /* Writes height * width * channels bytes. */
 mr_code mr__image_decode(mr__image_decoder *d, const mr__image_info *info, const void *data,
                          size_t size, void *pixels, mr_status *st) MR_NODISCARD;
 
-/* The JPEG of an image of 1 or 3 channels, at quality 1 to 100, chroma at half the resolution.
- * *out is owned: mr_free. */
+/* Encodes an image of 1 or 3 channels as a JPEG at quality 1 to 100, with chroma at half the
+ * resolution. *out is owned: mr_free. */
 mr_code mr__jpeg_encode(const void *pixels, int64_t height, int64_t width, int channels,
                         int quality, void **out, size_t *size, mr_status *st) MR_NODISCARD;
 
-/* The parts of it, a file each. */
+/* Implementation of each codec, in a file each. */
 void mr__jpeg_decoder_free(void *jpeg);
 mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_info *info,
                         mr_status *st) MR_NODISCARD;

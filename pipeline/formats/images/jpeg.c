@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JPEG by libjpeg-turbo's own interface. It decodes what it can of a damaged image, fills the rest
- * with gray and leaves a warning; here that is an error, but for warnings about what many programs
- * write and that costs no pixel. */
+/* JPEG through the TurboJPEG API of libjpeg-turbo. It decodes what it can of a damaged image, fills
+ * the rest with gray and reports a warning. Here a warning is an error, except for warnings about
+ * what many programs write and that costs no pixel. */
 #include <inttypes.h>
 #include <string.h>
 #include <turbojpeg.h>
@@ -26,7 +26,7 @@ static struct {
 static mr__late_library library = MR__LATE_LIBRARY(
     "JPEG images are read and written", "libturbojpeg.so.0", "libturbojpeg0", TURBOJPEG, tj);
 
-/* A limit on the scans of a progressive file: more are an attack on the time it takes. */
+/* Limits the scans of a progressive file: more scans are an attack on decoding time. */
 enum { FLAGS = TJFLAG_LIMITSCANS };
 
 static mr_code failed(void *handle, const char *doing, mr_status *st)
@@ -37,7 +37,7 @@ static mr_code failed(void *handle, const char *doing, mr_status *st)
     return mr_fail(st, MR_INVALID_ARGUMENT, "%s a JPEG image: %s", doing, why);
 }
 
-/* The last message is one about bytes between segments, or numbers that nobody needs. */
+/* Whether the last message is about bytes between segments, or about numbers without effect. */
 static bool harmless(void *handle)
 {
     static const char *const known[] = {"extraneous bytes before marker", "Invalid SOS parameters",
@@ -52,9 +52,9 @@ static bool harmless(void *handle)
     return false;
 }
 
-/* The marker of the next segment, from *at on, which moves to it, *next being where the one after
- * it does; 0: the pixels are there, or none is. As the library does it goes past what is between
- * segments: more FF than one, and bytes of no meaning. */
+/* Finds the next segment from *at on, moves *at to it and *next to its end, and returns its marker;
+ * 0: the pixels follow, or no segment is left. Like the library it skips bytes between segments:
+ * repeated FF, and meaningless bytes. */
 static unsigned segment(const unsigned char *v, size_t size, size_t *at, size_t *next)
 {
     size_t i = *at;
@@ -68,7 +68,7 @@ static unsigned segment(const unsigned char *v, size_t size, size_t *at, size_t 
     return length < 2 ? 0 : v[i + 1];
 }
 
-/* An Adobe segment says that inks are stored inverted, as its programs do. */
+/* An Adobe segment means that the inks are stored inverted, as Adobe's programs do. */
 static bool has_adobe_segment(const unsigned char *v, size_t size)
 {
     unsigned kind;
@@ -96,7 +96,7 @@ mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_in
                                &space) &&
         !harmless(*jpeg)) {
         mr_code rc = failed(*jpeg, "the header of", st);
-        tj.tjDestroy(*jpeg); /* it would go on in the middle of this image */
+        tj.tjDestroy(*jpeg); /* it would continue in the middle of this image */
         *jpeg = NULL;
         return rc;
     }
@@ -108,9 +108,10 @@ mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_in
     return MR_OK;
 }
 
-/* What decoding takes beside the pixels: where they come in several passes, the library keeps the
- * coefficients of all, two bytes each. Each 64 pixels have a bit at least, but for arithmetic
- * codes: a header that claims more is not believed, since it would cost that memory to see it. */
+/* Memory that decoding takes in addition to the pixels: if they arrive in several passes, the
+ * library keeps all coefficients, two bytes each. 64 pixels have at least one bit, except with
+ * arithmetic coding. A header that claims more is rejected, because checking it would cost that
+ * memory. */
 mr_code mr__jpeg_measure(const void *data, size_t size, mr__image_info *info, mr_status *st)
 {
     enum { PIXELS_OF_BYTE = 8 * 64 };
@@ -158,7 +159,8 @@ static mr_code decompress(void *jpeg, const mr__image_info *info, const void *da
     return MR_OK;
 }
 
-/* Four inks as light: what cyan, magenta and yellow leave of it, times what black leaves. */
+/* Converts four inks to light: what cyan, magenta and yellow leave of it, times what black
+ * leaves. */
 static void mix_inks(const unsigned char *ink, size_t n, bool inverted, int channels,
                      unsigned char *to)
 {

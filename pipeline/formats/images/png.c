@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PNG by libspng. Palettes become colours, 16 bits become the upper 8, transparency alpha. */
+/* PNG through libspng. Palettes become colours, 16 bits become the upper 8, transparency alpha. */
 #include <spng.h>
 
 #include "pipeline/formats/images/image_codec.h"
@@ -22,10 +22,10 @@ static struct {
 static mr__late_library library =
     MR__LATE_LIBRARY("PNG images are read", "libspng.so.0", "libspng0", SPNG, spng);
 
-/* No chunk beside the pixels needs more, and a file of a few bytes may claim gigabytes. */
+/* No chunk other than the pixels needs more, and a file of a few bytes may claim gigabytes. */
 enum { MOST_CHUNK_BYTES = 64 << 20 };
 
-/* An allocation failed: the library, and zlib in it, report that as other errors too. */
+/* An allocation failed: libspng, and zlib inside it, report that as other errors too. */
 static _Thread_local bool no_memory;
 
 static void *see(void *p)
@@ -99,7 +99,7 @@ mr_code mr__png_header(const void *data, size_t size, mr__image_info *info, mr_s
     return MR_OK;
 }
 
-/* Any image as gray, or gray and alpha. */
+/* Converts any image to gray, or gray and alpha. */
 static void weigh(const unsigned char *rgba, size_t n, bool gray, int channels, unsigned char *to)
 {
     for (size_t i = 0; i < n; i++, rgba += 4) {
@@ -122,7 +122,7 @@ mr_code mr__png_decode(const mr__image_info *info, const void *data, size_t size
                 header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
     bool plain = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE && header.bit_depth <= 8;
     if (error)
-        ; /* the header was good before: there is no memory now */
+        ; /* the header was valid before, so this is out of memory */
     else if (info->channels == 1 && plain)
         error = spng.spng_decode_image(png, pixels, n, SPNG_FMT_G8, 0);
     else if (info->channels == 3)
@@ -138,7 +138,7 @@ mr_code mr__png_decode(const mr__image_info *info, const void *data, size_t size
         mr_free(rgba);
     }
     if (!error)
-        error = spng.spng_decode_chunks(png); /* the last checksums too */
+        error = spng.spng_decode_chunks(png); /* checks the last checksums too */
     spng.spng_ctx_free(png);
     return error ? failed(error, st) : MR_OK;
 }

@@ -5,7 +5,7 @@
 
 #include "pipeline/memory/alloc.h"
 
-/* Where it is, or belongs. */
+/* Index of the name, or the index where it would be inserted. */
 static size_t place_of(const mr__ledger_names *x, uint64_t source, uint64_t file)
 {
     size_t low = 0, high = x->n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_LEDGER_LEDGER_NAMES_H
 #define MR_PIPELINE_FORMATS_LEDGER_LEDGER_NAMES_H
-/* Names of the files of a ledger, by source and file. Zeroed: none.
+/* File names of a ledger, by source and file. Zeroed: empty.
  *
  * thread   one at a time per object */
 #include "pipeline/memory/block.h"
@@ -16,9 +16,9 @@ typedef struct mr__ledger_names {
     size_t n, capacity;
 } mr__ledger_names;
 
-/* NULL: it is not there. */
+/* NULL: not found. */
 const char *mr__ledger_names_find(const mr__ledger_names *x, uint64_t source, uint64_t file);
-/* Of one that is not there. *added is borrowed until the next one is added. */
+/* Adds the name of a file that has none yet. *added is borrowed until the next one is added. */
 mr_code mr__ledger_names_add(mr__ledger_names *x, uint64_t source, uint64_t file, const char *name,
                              size_t size, const mr__ledger_file **added,
                              mr_status *st) MR_NODISCARD;

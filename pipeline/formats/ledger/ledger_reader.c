@@ -18,14 +18,14 @@ struct mr_ledger_reader {
     int fd;
     char *path;
     bool steps, ended;
-    int64_t offset; /* of the chunk that is read, or comes next */
+    int64_t offset; /* of the current chunk, or of the next one */
     mr__ledger_names names;
     mr_identity last;
     mr_identity *ids;
     size_t ids_room;
     int64_t number; /* of the next entry */
     unsigned char *chunk;
-    size_t chunk_room, at, n; /* in text */
+    size_t chunk_room, at, n; /* chunk_room: of chunk; at, n: in text */
     unsigned char text[MR__LEDGER_TEXT];
 };
 
@@ -47,7 +47,7 @@ static mr_code cut_short(const mr_ledger_reader *r, mr_status *st)
     return MR_DATA_LOSS;
 }
 
-/* Up to n bytes: *got of them, fewer only at the end of the file. */
+/* Reads up to n bytes, *got of them; fewer only at the end of the file. */
 static mr_code read_up_to(const mr_ledger_reader *r, void *to, size_t n, size_t *got, mr_status *st)
 {
     ssize_t k = mr__read_all(r->fd, to, n, -1);
@@ -66,7 +66,7 @@ static mr_code check_end(mr_ledger_reader *r, mr_status *st)
     return MR_END;
 }
 
-/* The next chunk into r->text. MR_END: that was the last. */
+/* Reads the next chunk into r->text. MR_END: no more chunks. */
 static mr_code read_chunk(mr_ledger_reader *r, mr_status *st)
 {
     unsigned char head[MR__LEDGER_CHUNK];
@@ -96,7 +96,7 @@ static mr_code read_chunk(mr_ledger_reader *r, mr_status *st)
     return MR_OK;
 }
 
-/* MR_END: nothing follows. */
+/* MR_END: no more bytes. */
 static mr_code get_byte(mr_ledger_reader *r, unsigned char *b, mr_status *st)
 {
     if (r->at == r->n)
@@ -105,7 +105,7 @@ static mr_code get_byte(mr_ledger_reader *r, unsigned char *b, mr_status *st)
     return MR_OK;
 }
 
-/* Within an entry, nothing may end. */
+/* Turns MR_END into an error, because an entry must be complete. */
 static mr_code inside(const mr_ledger_reader *r, mr_code rc, mr_status *st)
 {
     return rc == MR_END ? damaged(r, "it ends within an entry", st) : rc;

@@ -38,7 +38,7 @@ static mr_code write_all(mr_ledger *l, const unsigned char *p, size_t n)
                : mr_fail_errno(&l->error, errno, "%s: the ledger could not be written", l->path);
 }
 
-/* The text so far as a chunk; no text: the end. */
+/* Writes the text so far as a chunk; no text: the end. */
 static mr_code write_chunk(mr_ledger *l)
 {
     size_t size = 0;
@@ -116,7 +116,7 @@ static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
     return rc == MR_OK ? put_bytes(l, name, size) : rc;
 }
 
-/* Called with the lock. */
+/* Requires the lock. */
 static mr_code result(const mr_ledger *l, mr_status *st)
 {
     if (l->error.code != MR_OK && st)

@@ -7,7 +7,7 @@
 
 #include "pipeline/formats/compression_libraries.h"
 
-/* ---- libraries that are opened when they are needed ---- */
+/* ---- libraries loaded on first use ---- */
 
 #define SNAPPY(X) X(snappy_uncompressed_length) X(snappy_uncompress)
 static struct {
@@ -36,7 +36,7 @@ static mr_code need_brotli(mr_status *st)
     return mr__late_library_need(&library, st);
 }
 
-/* ---- codecs of one call ---- */
+/* ---- codecs with one call ---- */
 
 static mr_code bad_size(const char *codec, size_t n, mr_status *st)
 {
@@ -46,7 +46,7 @@ static mr_code bad_size(const char *codec, size_t n, mr_status *st)
 
 static mr_code snappy(const uint8_t *in, size_t n_in, size_t n, mr_buffer **out, mr_status *st)
 {
-    enum { MOST_RATIO = 32 }; /* 64 bytes of 3 */
+    enum { MOST_RATIO = 32 }; /* 3 bytes expand to at most 64 */
     size_t size = 0;
     MR_TRY(need_snappy(st));
     const char *p = (const char *)in;
@@ -65,7 +65,7 @@ static mr_code snappy(const uint8_t *in, size_t n_in, size_t n, mr_buffer **out,
 
 static mr_code lz4(const uint8_t *in, size_t n_in, size_t n, mr_buffer **out, mr_status *st)
 {
-    enum { MOST_RATIO = 256 }; /* 255 bytes of 1 */
+    enum { MOST_RATIO = 256 }; /* a byte expands to at most 255 */
     mr_buffer *b;
     MR_TRY(mr__lz4_need(st));
     if (n / MOST_RATIO > n_in || n_in > INT32_MAX)
@@ -80,7 +80,7 @@ static mr_code lz4(const uint8_t *in, size_t n_in, size_t n, mr_buffer **out, mr
     return MR_OK;
 }
 
-/* ---- codecs that are streams ---- */
+/* ---- codecs with streams ---- */
 
 typedef struct brotli_codec {
     mr__codec base;
@@ -137,7 +137,7 @@ static mr_code brotli_open(mr__codec **out, mr_status *st)
     return MR_OK;
 }
 
-/* Puts b's first `used` bytes in a larger buffer. */
+/* Enlarges b and keeps its first `used` bytes. */
 static mr_code enlarge(mr_buffer **b, size_t used, size_t n, mr_status *st)
 {
     mr_buffer *larger;
@@ -161,7 +161,7 @@ static mr_code run(mr__codec *c, const uint8_t *in, size_t n_in, size_t n, mr_bu
             MR_TRY(enlarge(b, used, n, st));
             continue;
         }
-        /* When all is there, one byte more must not come. */
+        /* After n bytes, one more byte is an error. */
         io.out = used < n ? (uint8_t *)mr_buffer_data(*b) + used : &beyond;
         io.n_out = used < n ? room - used : 1;
         size_t before = io.n_out;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_CODEC_H
 #define MR_PIPELINE_FORMATS_PARQUET_PARQUET_CODEC_H
-/* Pages of Parquet files, compressed each by itself. The libraries of the codecs are opened when a
- * file first needs them.
+/* Decompression of Parquet pages, each compressed separately. The library of a codec is loaded when
+ * a file first needs it.
  *
  * thread   any
  * source   Compression.md of apache/parquet-format */
@@ -20,10 +20,10 @@ enum {
     MR__PARQUET_LZ4_RAW
 };
 
-/* *out = the n bytes that come out of the n_in bytes, which must be as many; owned. Memory grows
- * with what comes out, or is in a ratio to n_in that the codec can reach.
- * errors   MR_DATA_LOSS: they do not; MR_NOT_FOUND: the library is not installed
- *          MR_UNIMPLEMENTED: no codec of that number, or one that is not read */
+/* *out = the decompressed bytes, which must be exactly n; owned. Memory grows with the bytes
+ * decompressed, or is within the compression ratio of the codec.
+ * errors   MR_DATA_LOSS: damaged, or not n bytes; MR_NOT_FOUND: the library is not installed
+ *          MR_UNIMPLEMENTED: an unknown or unsupported codec */
 mr_code mr__parquet_decompress(int32_t codec, const uint8_t *in, size_t n_in, size_t n,
                                mr_buffer **out, mr_status *st) MR_NODISCARD;
 #endif

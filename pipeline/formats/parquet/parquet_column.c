@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row of a list ends where the next one begins, which the next page may have to say: its levels
- * are looked at one ahead. */
+/* A row of a list ends where the next one begins, which may be stated only in the next page: levels
+ * are read one entry ahead. */
 #include "pipeline/formats/parquet/parquet_column.h"
 
 #include <inttypes.h>
@@ -14,16 +14,16 @@
 
 /* The head of a page. */
 typedef struct page_head {
-    int64_t type, size, packed_size; /* bytes, and as they lie in the file */
-    int64_t values, rows;            /* rows: -1 unless it is of version 2 */
+    int64_t type, size, packed_size; /* bytes, uncompressed and as stored in the file */
+    int64_t values, rows;            /* rows: -1 unless version 2 */
     int64_t encoding, definition_encoding, repetition_encoding;
     int64_t definition_bytes, repetition_bytes; /* version 2 */
     bool compressed, has_crc;
     uint32_t crc;
 } page_head;
 
-/* The rows of a page of lists; -1: it does not say. For them Arrow before 12 wrote the number of
- * values. */
+/* Rows of a page of lists; -1: not stated. Arrow before version 12 stored the number of values
+ * instead. */
 static int64_t rows_of(const page_head *h)
 {
     return h->rows < h->values ? h->rows : -1;
@@ -43,7 +43,7 @@ static const uint8_t *window(const mr__parquet_column *c)
     return (const uint8_t *)mr_buffer_data(c->window) + c->window_at;
 }
 
-/* Makes the window hold the next n bytes of the chunk, which has as many. */
+/* Extends the window to the next n bytes of the chunk, which must exist. */
 static mr_code need(mr__parquet_column *c, size_t n, mr_status *st)
 {
     if (c->window && c->window_n >= n)
@@ -86,7 +86,7 @@ static void advance(mr__parquet_column *c, int64_t n)
 static void read_data_head(mr__thrift *t, page_head *h)
 {
     mr__thrift_field f = {0};
-    bool levels = h->type == MR__PARQUET_DATA_PAGE; /* a dictionary has none */
+    bool levels = h->type == MR__PARQUET_DATA_PAGE; /* a dictionary has no levels */
     while (mr__thrift_next(t, &f))
         if (f.id == 1)
             h->values = mr__thrift_int(t, &f);
@@ -214,14 +214,14 @@ static mr_code find_head(mr__parquet_column *c, page_head *h, mr_status *st)
     }
 }
 
-/* Goes past the bytes of the page. */
+/* Skips the bytes of the page. */
 static void pass_page(mr__parquet_column *c, const page_head *h)
 {
     advance(c, h->packed_size);
 }
 
-/* The head of the next page that is one of data or a dictionary; c->page_offset is set, c->at and
- * the window stand at its bytes. MR_END: the chunk has no more.
+/* Reads the head of the next page with data or a dictionary. Sets c->page_offset; c->at and the
+ * window are then at the bytes of the page. MR_END: no more pages in the chunk.
  * errors   MR_DATA_LOSS, those of reading */
 static mr_code next_head(mr__parquet_column *c, page_head *h, mr_status *st)
 {
@@ -251,8 +251,8 @@ static void drop_page(mr__parquet_column *c)
     c->definitions = c->repetitions = (mr__hybrid){0};
 }
 
-/* *page holds the bytes of the page from *data on, decompressed; owned. Levels of version 2 are
- * none of them: they are left in *levels, in the window. */
+/* Returns the bytes of the page, decompressed, in *page from *data on; owned. The levels of version
+ * 2 are separate: they remain in the window, at *levels. */
 static mr_code read_bytes(mr__parquet_column *c, const page_head *h, mr_buffer **page,
                           const uint8_t **data, mr_buffer **levels, mr_status *st)
 {
@@ -285,7 +285,7 @@ static int width_of(int most)
     return width;
 }
 
-/* Levels of version 1 at *at, which goes past them. */
+/* Starts levels of version 1 at *at and advances *at past them. */
 static mr_code start_levels(mr__hybrid *h, int64_t encoding, int most, size_t values,
                             const uint8_t **at, const uint8_t *end, mr_status *st)
 {
@@ -309,7 +309,7 @@ static mr_code start_levels(mr__hybrid *h, int64_t encoding, int most, size_t va
     return MR_OK;
 }
 
-/* Bytes of a value of the leaf; 0: they differ. */
+/* Bytes of a value of the leaf; 0: they vary. */
 static size_t size_of(const mr__parquet_leaf *leaf)
 {
     static const uint8_t sizes[] = {
@@ -388,7 +388,7 @@ static mr_code start_page(mr__parquet_column *c, const page_head *h, const uint8
     return MR_OK;
 }
 
-/* Reads the bytes of the page and makes it the one at hand, or the chunk's dictionary. */
+/* Reads the bytes of the page and makes it the current one, or the dictionary of the chunk. */
 static mr_code take_page(mr__parquet_column *c, const page_head *h, mr_status *st)
 {
     mr_buffer *page = NULL, *levels = NULL;
@@ -399,7 +399,7 @@ static mr_code take_page(mr__parquet_column *c, const page_head *h, mr_status *s
     mr_code rc = h->type == MR__PARQUET_DICTIONARY_PAGE ? take_dictionary(c, h, page, data, st)
                                                         : start_page(c, h, data, first, st);
     if (rc == MR_OK && page != levels && h->type == MR__PARQUET_DATA_PAGE_V2)
-        rc = mr_buffer_hold(page, levels, st); /* its levels lie in the window */
+        rc = mr_buffer_hold(page, levels, st); /* its levels are in the window */
     mr_buffer_unref(levels);
     if (rc != MR_OK) {
         mr_buffer_unref(page);
@@ -458,8 +458,8 @@ static mr_code at_page(const mr__parquet_column *c, mr_code rc, mr_status *st)
     return rc;
 }
 
-/* Makes the next page of data the one at hand, unless `skip`, entries or rows, covers all of it:
- * then *skip becomes less. MR_END: there is none. */
+/* Makes the next data page current. If `skip`, entries or rows, covers a whole page, the page is
+ * skipped and *skip is reduced. MR_END: no more pages. */
 static mr_code next_page(mr__parquet_column *c, int64_t *skip, mr_status *st)
 {
     for (;;) {
@@ -505,8 +505,8 @@ static mr_code fail_long(const mr__parquet_column *c, mr_status *st)
 
 /* ---- values ---- */
 
-/* Values of the physical type as those of the column, which is smaller. false: one does not fit;
- * *good are before it. */
+/* Narrows values of the physical type to those of the column. false: a value does not fit; *good
+ * are before it. */
 #define NARROW(type)                                                                               \
     do {                                                                                           \
         for (; *good < n && (type)from[*good] == from[*good]; ++*good)                             \
@@ -527,7 +527,7 @@ static bool narrow(mr_dtype t, const int32_t *from, size_t n, void *to, size_t *
     return *good == n;
 }
 
-/* Values are views into the page, what was made of it, or the dictionary. */
+/* Strings are views into the page, the buffer that decoding made, or the dictionary. */
 static mr_code hold_text(const mr__parquet_column *c, mr_buffer *owner, mr_status *st)
 {
     if (c->page)
@@ -537,7 +537,8 @@ static mr_code hold_text(const mr__parquet_column *c, mr_buffer *owner, mr_statu
     return c->dictionary.owner ? mr_buffer_hold(owner, c->dictionary.owner, st) : MR_OK;
 }
 
-/* n values of the page to `to`, *got of them before an error. owner holds what they point at. */
+/* Decodes n values of the page to `to`; *got is their number, also after an error. owner keeps
+ * alive what they point to. */
 static mr_code take_values(mr__parquet_column *c, size_t n, void *to, mr_buffer *owner, size_t *got,
                            mr_status *st)
 {
@@ -577,8 +578,8 @@ static mr_code take_values(mr__parquet_column *c, size_t n, void *to, mr_buffer 
 
 /* ---- rows of one value ---- */
 
-/* The levels of n entries of the page; *there of them are values, which follow each other in `to`.
- * missing[i] says which are not. */
+/* Decodes the levels of n entries of the page; *there of them have values, which are contiguous in
+ * `to`. missing[i]: entry i has no value. */
 static mr_code take_definitions(mr__parquet_column *c, size_t n, uint8_t *missing, size_t *got,
                                 size_t *there, mr_status *st)
 {
@@ -599,13 +600,13 @@ static mr_code take_definitions(mr__parquet_column *c, size_t n, uint8_t *missin
     return MR_OK;
 }
 
-/* Moves the values, which follow each other, to the places of their rows. Returns how many rows
- * have all they need, where only `have` values came. */
+/* Moves contiguous values to the positions of their rows. Returns the number of rows that are
+ * complete if only `have` values were decoded. */
 static size_t spread(char *v, size_t size, const uint8_t *missing, size_t rows, size_t there,
                      size_t have)
 {
     size_t good = rows;
-    if (have < there) { /* up to the first that has none */
+    if (have < there) { /* up to the first row without its value */
         size_t k = 0;
         for (good = 0; good < rows && (missing[good] || k < have); good++)
             k += !missing[good];
@@ -620,7 +621,7 @@ static size_t spread(char *v, size_t size, const uint8_t *missing, size_t rows, 
     return good;
 }
 
-/* Up to n rows of the page at hand, into rows from `done` on. */
+/* Decodes up to n rows of the current page into the rows from `done` on. */
 static mr_code page_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out, size_t done,
                          size_t *got, mr_status *st)
 {
@@ -667,37 +668,37 @@ static mr_code flat_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
 
 /* ---- lists ---- */
 
-/* Rows of a list as they are made. */
+/* List rows under construction. */
 typedef struct lists {
     char *v; /* values, `size` bytes each */
     size_t n, capacity, size;
-    size_t waiting;   /* values of the page at hand whose levels are taken */
+    size_t waiting;   /* values of the current page whose levels are read */
     int64_t *lengths; /* of the rows, in values */
     uint8_t *flaws;
     size_t rows, most;
-    int64_t length;  /* of the row that is open */
-    int64_t entries; /* and with its nulls */
-    int definition;  /* of the last one */
+    int64_t length;  /* of the open row */
+    int64_t entries; /* the same, including nulls */
+    int definition;  /* of the last entry */
     uint8_t flaw;
     /* of lists of lists */
-    int64_t *outer;                             /* how many lists the rows have */
-    int64_t *inner;                             /* the lengths of those */
-    size_t n_inner, inner_capacity, open_inner; /* of them, those before the row that is open */
-    /* of lists that are deeper still, whose lengths are the same in a row */
-    int depth;                       /* of all */
-    int64_t *deep;                   /* those lengths, of axes 2 to depth, for each row */
-    int64_t axes[MR__PARQUET_LISTS]; /* of the row that is open; -1: not known yet */
-    int64_t open[MR__PARQUET_LISTS]; /* entries of the lists that are open; -1: none is */
+    int64_t *outer;                             /* number of lists in each row */
+    int64_t *inner;                             /* lengths of these lists */
+    size_t n_inner, inner_capacity, open_inner; /* open_inner: number before the open row */
+    /* of deeper lists, whose lengths are the same within a row */
+    int depth;                       /* of all lists */
+    int64_t *deep;                   /* their lengths on axes 2 to depth, for each row */
+    int64_t axes[MR__PARQUET_LISTS]; /* of the open row; -1: unknown yet */
+    int64_t open[MR__PARQUET_LISTS]; /* entries of the open lists; -1: none open */
 } lists;
 
-enum { DEEP = 2 }; /* axes before those */
+enum { DEEP = 2 }; /* number of axes before the deep ones */
 
 static size_t bytes_of(const lists *l)
 {
     return (l->n + l->waiting) * l->size + l->n_inner * sizeof *l->inner;
 }
 
-/* Takes the values that wait. */
+/* Decodes the waiting values. */
 static mr_code take_waiting(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_status *st)
 {
     size_t n = l->waiting, got = 0;
@@ -714,7 +715,7 @@ static mr_code take_waiting(mr__parquet_column *c, lists *l, mr_buffer *owner, m
     return rc;
 }
 
-/* The lists of axis k that is open ends: those of a row are as long. */
+/* Ends the open list of axis k. All lists of a row on one axis must have equal lengths. */
 static void end_list(lists *l, int k)
 {
     if (l->open[k] >= 0 && l->axes[k] >= 0 && l->axes[k] != l->open[k])
@@ -748,7 +749,7 @@ static void end_row(mr__parquet_column *c, lists *l)
     c->row_open = false;
 }
 
-/* More levels of the page at hand. */
+/* Reads more levels of the current page. */
 static mr_code take_levels(mr__parquet_column *c, mr_status *st)
 {
     size_t n = c->page_left < MR__PARQUET_LEVELS ? c->page_left : MR__PARQUET_LEVELS;
@@ -765,7 +766,7 @@ static mr_code take_levels(mr__parquet_column *c, mr_status *st)
     return got ? MR_OK : fail_short(c, "levels", st);
 }
 
-/* Another list begins in the row that is open. */
+/* Starts another list in the open row. */
 static mr_code add_inner(lists *l, mr_status *st)
 {
     MR_TRY(mr_grow((void **)&l->inner, &l->inner_capacity, l->n_inner + 1, sizeof *l->inner,
@@ -774,7 +775,7 @@ static mr_code add_inner(lists *l, mr_status *st)
     return MR_OK;
 }
 
-/* The same, of the lists below: an entry of these levels begins or goes on with lists of axis k. */
+/* The same for deeper lists: an entry with these levels begins or continues lists of axis k. */
 static void add_deep(lists *l, const mr__parquet_leaf *leaf, int r, int d)
 {
     for (int k = DEEP; k < l->depth; k++) {
@@ -788,13 +789,13 @@ static void add_deep(lists *l, const mr__parquet_leaf *leaf, int r, int d)
     }
 }
 
-/* The entry at level_at is of the row that is open. */
+/* Adds the entry at level_at to the open row. */
 static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
 {
     const mr__parquet_leaf *leaf = c->leaf;
     int r = (int)c->repetition[c->level_at], d = (int)c->definition[c->level_at];
     c->level_at++;
-    /* A list that goes on has entries, this one and the one before. */
+    /* A list that continues has entries: this one and the previous one. */
     if (r > 0 && (d < leaf->in_list[r - 1] || l->definition < leaf->in_list[r - 1])) {
         mr_fail(st, MR_DATA_LOSS, "a damaged page: its levels contradict each other");
         return at_page(c, MR_DATA_LOSS, st);
@@ -811,7 +812,7 @@ static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
         l->length++;
         return MR_OK;
     }
-    /* Less of the path is there: an empty list, or a null. */
+    /* The path is not complete: an empty list, or a null. */
     bool empty = false;
     for (int i = 0; i < leaf->lists; i++)
         empty = empty || d == leaf->in_list[i] - 1;
@@ -820,7 +821,7 @@ static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
     return MR_OK;
 }
 
-/* Reads on until `most` rows are whole, they take much memory, or an error. */
+/* Reads until `most` rows are complete or take much memory, or until an error. */
 static mr_code take_rows(mr__parquet_column *c, lists *l, mr_buffer *owner, mr_status *st)
 {
     while (l->rows < l->most) {
@@ -877,8 +878,8 @@ static void release(void *ctx, void *data)
     mr_free(data);
 }
 
-/* The first rows of a are lists of lists, of these lengths. Where a row has a flaw they say nothing
- * of its values: it is empty. */
+/* Splits the first rows of a into lists of lists with these lengths. A row with a flaw is made
+ * empty, because its lengths do not match its values. */
 static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
 {
     mr_buffer *splits;
@@ -886,7 +887,7 @@ static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
     MR_TRY(mr_buffer_alloc(&splits, (l->n_inner + rows) * sizeof(int64_t), st));
     mr_code rc = mr_buffer_hold(a->owner, splits, st);
     int64_t *at = mr_buffer_data(splits);
-    size_t first = 0; /* of the row's among the inner lists */
+    size_t first = 0; /* index of the row's first inner list */
     for (size_t i = 0; i < rows && rc == MR_OK; i++) {
         mr_row *row = &((mr_row *)a->data)[i];
         int64_t *shape = mr_array_shape_slot(a, i);
@@ -904,7 +905,7 @@ static mr_code split_rows(const lists *l, mr_array *a, mr_status *st)
     return rc;
 }
 
-/* The rows whose values are there, as ragged ones. Takes l->v over. */
+/* Makes ragged rows of the rows whose values were decoded. Takes l->v. */
 static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *out, mr_status *st)
 {
     mr_buffer *values = NULL;
@@ -944,7 +945,7 @@ static mr_code finish(lists *l, mr_dtype t, mr_buffer *owner, mr__parquet_rows *
 static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out, mr_status *st)
 {
     lists l = {.size = mr_dtype_size(c->leaf->dtype), .most = n, .depth = c->leaf->lists};
-    mr_buffer *owner = NULL; /* holds what strings point at */
+    mr_buffer *owner = NULL; /* keeps the bytes of strings alive */
     mr_status why;
     size_t deep = l.depth > DEEP ? (size_t)(l.depth - DEEP) : 0;
     memset(l.axes, -1, sizeof l.axes);
@@ -961,7 +962,7 @@ static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
         l.flaws = mr_buffer_data(out->flaws);
         mr_code read = take_rows(c, &l, owner, &why);
         mr_code taken = read == MR_OK ? MR_OK : take_waiting(c, &l, owner, NULL);
-        (void)taken; /* values of the rows before the error, as far as they are there */
+        (void)taken; /* values of the rows before the error, as far as they were decoded */
         rc = finish(&l, c->leaf->dtype, owner, out, st);
         if (rc == MR_OK && read != MR_OK) {
             rc = read;
@@ -978,10 +979,10 @@ static mr_code list_rows(mr__parquet_column *c, size_t n, mr__parquet_rows *out,
     return rc;
 }
 
-/* ---- both ---- */
+/* ---- end of a chunk ---- */
 
-/* Whether the bytes of the chunk that are left begin with a page that has values. Anything else
- * there is nobody's: old writers left some. */
+/* Whether the remaining bytes of the chunk begin with a page that has values. Other bytes are
+ * ignored: old writers left some. */
 static bool page_follows(mr__parquet_column *c)
 {
     page_head h;

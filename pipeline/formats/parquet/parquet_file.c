@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each column is decoded some rows at a time, which are delivered as they are asked for: where a
- * column ends early, by damage or because its rows are large, the others keep what they have. */
+/* Columns are decoded a number of rows at a time, and rows are returned as requested. If a column
+ * ends early, because of damage or because its rows are large, the others keep their decoded
+ * rows. */
 #include "pipeline/formats/parquet/parquet_file.h"
 
 #include <errno.h>
@@ -19,14 +20,14 @@
 
 enum { TAIL = 64 << 10, BLOCK_BYTES = 256 << 10, MOST_ROWS = 16384, END_BYTES = 8 };
 #define MOST_FOOTER ((int64_t)1 << 30)
-#define MOST_AHEAD  ((int64_t)4 << 20) /* of a chunk, before its first page is wanted */
+#define MOST_AHEAD  ((int64_t)4 << 20) /* of a chunk, before its first page is requested */
 
 typedef struct column {
     size_t leaf;
-    size_t twin; /* a column of the same list, where `shared` is not 0 */
-    int shared;  /* lists that both are within */
+    size_t twin; /* a column of the same list, if `shared` is not 0 */
+    int shared;  /* number of lists that contain both */
     mr__parquet_column chunk;
-    mr__parquet_rows rows; /* decoded; those from `at` on are still to be delivered */
+    mr__parquet_rows rows; /* decoded; those from `at` on have not been returned */
     size_t at;
 } column;
 
@@ -39,17 +40,17 @@ struct mr__parquet {
     mr__parquet_footer footer;
     column *columns;
     size_t n;
-    size_t group; /* the one that is open; n_groups: none */
+    size_t group; /* the open group; n_groups: none */
     bool open;
     size_t step;      /* rows to decode at a time */
-    int64_t fails_at; /* number of the row; -1: none is known to */
+    int64_t fails_at; /* number of the row; -1: no known error */
     mr_code fails;
     mr_status failure;
 };
 
 /* ---- bytes ---- */
 
-/* As pread. What is not in the page cache is waited for. */
+/* As pread. Waits for data that is not in the page cache. */
 static ssize_t read_some(const mr__parquet *f, void *p, size_t n, off_t offset)
 {
     struct iovec v = {p, n};
@@ -118,7 +119,7 @@ static mr_code no_parquet(const char *why, mr_status *st)
     return mr_fail(st, MR_DATA_LOSS, "not a Parquet file: %s", why);
 }
 
-/* The last bytes are at `tail`, n of them. */
+/* Checks the last bytes of the file, n of them at `tail`. */
 static mr_code check_end(const mr__parquet *f, const uint8_t *tail, size_t n, int64_t *footer,
                          mr_status *st)
 {
@@ -253,10 +254,12 @@ static int shared_lists(const mr__parquet_leaf *a, const mr__parquet_leaf *b)
     return k;
 }
 
-/* Leaves come depth first: of those before it the last one shares the most lists. */
+/* Leaves are in depth-first order: of the leaves before a leaf, the last shares the most lists with
+ * it. */
 static mr_code find_twins(mr__parquet *f, mr_status *st)
 {
-    size_t *columns = mr_calloc(f->footer.n_leaves + 1, sizeof *columns); /* 1 + that of a leaf */
+    /* 1 + the column of a leaf */
+    size_t *columns = mr_calloc(f->footer.n_leaves + 1, sizeof *columns);
     if (!columns)
         return mr_fail_memory(st, f->footer.n_leaves * sizeof *columns, "columns");
     for (size_t i = 0; i < f->n; i++)
@@ -295,7 +298,7 @@ void mr__parquet_seek(mr__parquet *f, int64_t row)
 
 /* ---- rows ---- */
 
-/* Says where an error of column i stands, in row `row`. */
+/* Adds column i and row `row` to an error. */
 static void at_row(const mr__parquet *f, size_t i, int64_t row, mr_code rc, mr_status *st)
 {
     if (rc != MR_CANCELLED)
@@ -303,7 +306,7 @@ static void at_row(const mr__parquet *f, size_t i, int64_t row, mr_code rc, mr_s
     mr_status_at(st, f->path, -1, row);
 }
 
-/* The group that holds the next row; those without rows are left out. */
+/* The group that contains the next row; groups without rows are skipped. */
 static size_t find_group(const mr__parquet *f)
 {
     size_t low = 0, high = f->footer.n_groups;
@@ -318,7 +321,7 @@ static size_t find_group(const mr__parquet *f)
     return low;
 }
 
-/* How many rows to decode at a time: about 256 KiB of them. */
+/* Number of rows to decode at a time: about 256 KiB. */
 static size_t step_of(const mr__parquet *f, const mr__parquet_group *g)
 {
     int64_t bytes = 1;
@@ -337,8 +340,7 @@ static mr_code open_group(mr__parquet *f, mr_status *st)
     const mr__parquet_group *g = &f->footer.groups[f->group];
     f->step = step_of(f, g);
     f->open = true;
-    for (size_t i = 0; i < f->n && f->row == g->first;
-         i++) { /* so that reading goes on meanwhile */
+    for (size_t i = 0; i < f->n && f->row == g->first; i++) { /* starts reading ahead */
         const mr__parquet_chunk *c = &g->chunks[f->columns[i].leaf];
         int64_t size = c->size < MOST_AHEAD ? c->size : MOST_AHEAD;
         mr__sys->posix_fadvise(f->fd, (off_t)c->begin, (off_t)size, POSIX_FADV_WILLNEED);
@@ -369,7 +371,7 @@ static size_t pending(const column *c)
     return c->rows.a.rows - c->at;
 }
 
-/* The first row of [0, n) of the pending ones that has a flaw in the column, or n. */
+/* The first of the next n pending rows that has a flaw in the column, or n. */
 static size_t first_flaw(const column *c, size_t n)
 {
     const uint8_t *flaws = c->rows.flaws ? mr_buffer_data(c->rows.flaws) : NULL;
@@ -380,7 +382,7 @@ static size_t first_flaw(const column *c, size_t n)
     return n;
 }
 
-/* Both rows have as many entries in the lists that they share, `shared` deep. */
+/* Whether both rows have equal lengths in the lists they share, `shared` deep. */
 static bool same_lists(const mr_row *a, const mr_row *b, int shared)
 {
     if (a->shape[0] != b->shape[0])
@@ -394,7 +396,7 @@ static bool same_lists(const mr_row *a, const mr_row *b, int shared)
     return true;
 }
 
-/* The first row of [0, n) of the pending ones whose lists are not as long as those of the column's
+/* The first of the next n pending rows whose lists differ in length from those of the column's
  * twin, or n. */
 static size_t first_unlike(const mr__parquet *f, const column *c, size_t n)
 {
@@ -409,8 +411,8 @@ static size_t first_unlike(const mr__parquet *f, const column *c, size_t n)
     return n;
 }
 
-/* The next rows of a column, at most `most`; `left` are left of the group. The last of the group
- * is not there where more follows it in the chunk. */
+/* Decodes the next rows of a column, at most `most`; the group has `left` rows left. If the chunk
+ * has bytes after the last row of the group, that row is dropped. */
 static mr_code decode_column(column *c, size_t most, int64_t left, mr_status *st)
 {
     mr__parquet_rows_reset(&c->rows);
@@ -424,7 +426,7 @@ static mr_code decode_column(column *c, size_t most, int64_t left, mr_status *st
     return rc;
 }
 
-/* Decodes where a column has no rows left. Returns how many rows all of them have. */
+/* Decodes columns that have no pending rows. Returns the number of rows that all columns have. */
 static size_t decode(mr__parquet *f, int64_t left)
 {
     size_t most = left < (int64_t)f->step ? (size_t)left : f->step, n = most;
@@ -514,7 +516,7 @@ mr_code mr__parquet_read(mr__parquet *f, size_t want, mr_array *columns, size_t 
     }
     if (good == 0)
         return fail_flaw(f, bad, st);
-    for (size_t i = 0; i < f->n && good; i++) { /* of rows without flaws */
+    for (size_t i = 0; i < f->n && good; i++) { /* rows without flaws */
         size_t k = first_unlike(f, &f->columns[i], good);
         if (k < good) {
             good = k;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schema comes as a list of nodes, depth first, each with the number of its children. It is
- * walked with a stack of the groups that are open; a leaf knows from that stack its name, its
- * levels, and whether it can be a column. */
+/* The schema is a list of nodes in depth-first order, each with the number of its children. It is
+ * walked with a stack of the open groups, which determines the name and levels of a leaf, and
+ * whether it can be a column. */
 #include "pipeline/formats/parquet/parquet_footer.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 
 enum { MOST_LEAVES = 65536, MOST_DEPTH = 64, MOST_NAME = 4096, MOST_GROUPS = 1 << 24 };
 
-/* Converted types, and what stands for those of LogicalType that have none. */
+/* Converted types, and values for the LogicalTypes without one. */
 enum {
     NO_TYPE = -1,
     UTF8 = 0,
@@ -31,28 +31,28 @@ enum {
     VARIANT = 101
 };
 
-/* A node of the schema as it is written. */
+/* A node of the schema as written. */
 typedef struct element {
     int64_t type, size, repetition, children, kind, scale;
     mr_bytes name;
 } element;
 
-/* A group that is open. */
+/* An open group. */
 typedef struct level {
     int64_t left;     /* children to come */
-    size_t path_size; /* of the path down to it, each part with the NUL byte after it */
+    size_t path_size; /* of the path down to the group, each part with its NUL byte */
     size_t n_parts;
     int definition, lists, in_list[MR__PARQUET_LISTS];
     uint32_t list[MR__PARQUET_LISTS];
-    bool is_list;        /* annotated as one: its child is repeated */
-    bool is_map;         /* likewise: its child holds the keys and the values */
-    bool is_entry;       /* the repeated group between a list and what lies in it */
-    const char *refusal; /* of all leaves in it */
+    bool is_list;        /* annotated as a list: its child is repeated */
+    bool is_map;         /* annotated as a map: its child holds the keys and the values */
+    bool is_entry;       /* the repeated group between a list and its entries */
+    const char *refusal; /* for all leaves in the group */
 } level;
 
 typedef struct walk {
     level levels[MOST_DEPTH];
-    int depth; /* groups that are open */
+    int depth; /* open groups */
     char path[MOST_NAME];
 } walk;
 
@@ -72,7 +72,7 @@ static int64_t integer_kind(int64_t bits, bool is_signed)
                         : UINT_64;
 }
 
-/* One field of the union LogicalType; `id` says which type it is. */
+/* Reads one field of the union LogicalType; `id` is the type. */
 static void read_logical_type(mr__thrift *t, const mr__thrift_field *which, element *e)
 {
     static const int8_t same[] = {[2] = MAP, [3] = LIST, [5] = DECIMAL};
@@ -141,7 +141,7 @@ static void read_element(mr__thrift *t, element *e)
 
 /* ---- the tree ---- */
 
-/* Appends a part to the path of the groups that are open. */
+/* Appends a part to the path of the open groups. */
 static mr_code add_part(walk *w, const mr_bytes *name, level *at, mr_status *st)
 {
     size_t n = at->path_size;
@@ -227,8 +227,8 @@ static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, 
     return MR_OK;
 }
 
-/* The repeated group in a list is not between it and its entries but an entry itself, a group of
- * one column: old writers call it so. */
+/* Whether the repeated group in a list is itself the entry, a group of one column, instead of a
+ * level between the list and its entries: the names that old writers use for that. */
 static bool is_called_entry(const mr_bytes *name)
 {
     static const char end[] = "_tuple";
@@ -237,7 +237,7 @@ static bool is_called_entry(const mr_bytes *name)
            (name->size >= n && memcmp(name->data + name->size - n, end, n) == 0);
 }
 
-/* Node `number` is in another list. */
+/* Enters a list that contains node `number`. */
 static void enter_list(level *at, uint32_t number)
 {
     if (at->lists == MR__PARQUET_LISTS) {
@@ -248,7 +248,7 @@ static void enter_list(level *at, uint32_t number)
     at->in_list[at->lists++] = at->definition;
 }
 
-/* What node `number` is within the groups that are open. */
+/* Sets *at for node `number` in the open groups. */
 static mr_code enter(walk *w, const element *e, uint32_t number, level *at, mr_status *st)
 {
     const level *up = w->depth ? &w->levels[w->depth - 1] : NULL;
@@ -256,7 +256,7 @@ static mr_code enter(walk *w, const element *e, uint32_t number, level *at, mr_s
     *at = up ? *up : (level){0};
     at->left = e->children;
     at->is_list = at->is_map = at->is_entry = false;
-    if (!up) /* the root, whose own name and repetition say nothing */
+    if (!up) /* the root, whose name and repetition have no meaning */
         return MR_OK;
     if (e->repetition < MR__PARQUET_REQUIRED || e->repetition > MR__PARQUET_REPEATED)
         return damaged("a column that is neither required, optional nor repeated", st);
@@ -375,7 +375,7 @@ static mr_code read_chunk(mr__thrift *t, const mr__parquet_leaf *leaf, int64_t e
                        "damaged footer: column %.80s has a chunk without a size, or of another "
                        "type",
                        leaf->name);
-    if (c->values == 0) /* it need not say a place */
+    if (c->values == 0) /* without values no place is required */
         c->size = 0;
     else if (c->begin < 4 || c->begin > end || c->size > end - c->begin)
         return mr_fail(st, MR_DATA_LOSS,

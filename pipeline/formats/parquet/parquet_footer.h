@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_PARQUET_PARQUET_FOOTER_H
 #define MR_PIPELINE_FORMATS_PARQUET_PARQUET_FOOTER_H
-/* What the footer of a Parquet file says: its columns, and where their chunks lie.
+/* The footer of a Parquet file: its columns and the places of their chunks.
  *
  *   offset   size   meaning
  *   0        4      "PAR1"
- *   ...             chunks of columns, group of rows after group of rows
+ *   ...             chunks of columns, row group after row group
  *   -8-n     n      FileMetaData, in Thrift's compact protocol
  *   -8       4      n, little-endian
  *   -4       4      "PAR1"; "PARE" where the footer is encrypted
  *
- * A column is a leaf of the schema, which is a tree: its path names the groups that it is in, and
- * of lists the list alone, not what lies in it. So a leaf of groups in a list is a column of lists,
- * as long as those of the other leaves: of list<struct<a, b>> x they are x.a and x.b, of a map m
- * its keys and its values. Values of a leaf have two levels: the definition level says how much of
- * the path to the leaf is there, the repetition level how many of the lists of the value before go
- * on: 0 begins a row.
+ * A column is a leaf of the schema, which is a tree. Its path names the groups it is in; for a list
+ * only the list itself, not the levels in it. So a leaf of groups in a list is a column of lists,
+ * with the lengths of the other leaves': list<struct<a, b>> x has x.a and x.b, a map m its keys and
+ * its values. Each value of a leaf has two levels. The definition level is the depth to which the
+ * path to the leaf is present. The repetition level is the number of the previous value's lists
+ * that continue; 0 begins a row.
  *
  * thread   immutable once it is read
  * source   parquet.thrift and LogicalTypes.md of apache/parquet-format 2.11 */
@@ -51,30 +51,30 @@ enum {
     MR__PARQUET_DATA_PAGE_V2 = 3
 };
 
-enum { MR__PARQUET_LISTS = MR_MAX_RANK }; /* most lists in each other: axes of a tensor */
+enum { MR__PARQUET_LISTS = MR_MAX_RANK }; /* maximum depth of lists: the axes of a tensor */
 
 #define MR__PARQUET_MAGIC     "PAR1"
-#define MR__PARQUET_MOST_PAGE ((int64_t)1 << 30) /* bytes of a page, not compressed */
+#define MR__PARQUET_MOST_PAGE ((int64_t)1 << 30) /* uncompressed bytes of a page */
 
 typedef struct mr__parquet_leaf {
     char *name; /* "a.b" */
-    char *path; /* "a", "b": n_parts strings that follow each other */
+    char *path; /* "a", "b": n_parts consecutive strings */
     size_t n_parts;
     mr__parquet_type type;
-    int32_t size;                     /* of FIXED */
-    mr_dtype dtype;                   /* of the column */
-    int lists;                        /* axes of a row; 0: it is a value */
-    int max_definition;               /* the level of a value that is there */
-    int in_list[MR__PARQUET_LISTS];   /* of each list: the level from which on it has an entry, or a
-                                       null */
-    uint32_t list[MR__PARQUET_LISTS]; /* and its number: leaves within one list have the same */
+    int32_t size;       /* of FIXED */
+    mr_dtype dtype;     /* of the column */
+    int lists;          /* axes of a row; 0: it is a value */
+    int max_definition; /* level of a value that is present */
+    /* For each list, the definition level from which on it has an entry, or a null. */
+    int in_list[MR__PARQUET_LISTS];
+    uint32_t list[MR__PARQUET_LISTS]; /* its number; leaves within one list share it */
     const char *refusal; /* why it cannot be a column, as the end of a message; NULL: it can */
 } mr__parquet_leaf;
 
 typedef struct mr__parquet_chunk {
     int64_t begin, size; /* in the file: pages with their heads */
     int64_t values;      /* entries with levels */
-    int64_t bytes;       /* of the pages, not compressed */
+    int64_t bytes;       /* of the pages, uncompressed */
     int32_t codec;
     const char *refusal; /* why it cannot be read; NULL: it can */
 } mr__parquet_chunk;
@@ -91,11 +91,11 @@ typedef struct mr__parquet_footer {
     int64_t rows;
 } mr__parquet_footer;
 
-/* Reads the n bytes of FileMetaData of a file whose chunks end at byte `end`. *out is overwritten,
+/* Reads the n bytes of FileMetaData of a file whose chunks end at byte `end`. *out is overwritten
  * and owned.
  * errors   MR_DATA_LOSS: it is damaged
  *          MR_UNIMPLEMENTED: the file is encrypted */
 mr_code mr__parquet_footer_read(const uint8_t *p, size_t n, int64_t end, mr__parquet_footer *out,
                                 mr_status *st) MR_NODISCARD;
-void mr__parquet_footer_reset(mr__parquet_footer *f); /* also of a zeroed one */
+void mr__parquet_footer_reset(mr__parquet_footer *f); /* also for a zeroed one */
 #endif

@@ -11,7 +11,7 @@ enum { PIECE = 256, MADE_BYTES = 256 << 10 };
 
 /* ---- bits ---- */
 
-/* false: the bytes end within it, or it is of more than 64 bits. */
+/* false: the bytes end within it, or it has more than 64 bits. */
 static bool take_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
 {
     const uint8_t *next = mr__varint(*at, end, out);
@@ -19,7 +19,7 @@ static bool take_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
     return next;
 }
 
-/* `width` bits, 1 to 64, from bit `bit` of p on, the lowest first. `n` bytes are there. */
+/* `width` bits, 1 to 64, from bit `bit` of p on, lowest first. p has `n` bytes. */
 static uint64_t bits_at(const uint8_t *p, size_t n, uint64_t bit, int width)
 {
     size_t byte = (size_t)(bit / 8), shift = (size_t)(bit % 8);
@@ -34,7 +34,7 @@ static uint64_t bits_at(const uint8_t *p, size_t n, uint64_t bit, int width)
     return width == 64 ? v : v & (((uint64_t)1 << width) - 1);
 }
 
-/* The same of numbers packed from the highest bit on; width at most 32. */
+/* The same for numbers packed from the highest bit on; width at most 32. */
 static uint32_t old_bits_at(const uint8_t *p, uint64_t bit, int width)
 {
     uint32_t v = 0;
@@ -147,7 +147,7 @@ bool mr__delta_start(mr__delta *d, const uint8_t *p, const uint8_t *end)
     if (d->of_part % 8 || d->of_part > UINT32_MAX)
         return false;
     d->left = d->total;
-    d->part = d->parts; /* none is at hand */
+    d->part = d->parts; /* no current part */
     return true;
 }
 
@@ -169,7 +169,7 @@ static bool next_block(mr__delta *d)
     return true;
 }
 
-/* The part that the next difference lies in is at hand, its bytes at d->at. */
+/* Makes the part of the next difference current, with its bytes at d->at. */
 static bool find_part(mr__delta *d)
 {
     if (d->part < d->parts && d->in_part == d->of_part) {
@@ -227,7 +227,7 @@ const uint8_t *mr__delta_end(const mr__delta *from)
         if (!next_block(&d))
             return NULL;
         for (; d.part < d.parts; d.part++) {
-            /* Parts that no value lies in take no room. */
+            /* Parts without values take no room. */
             if (left == 0)
                 break;
             if (d.widths[d.part] > 64 || part_size(&d) > (uint64_t)(d.end - d.at))
@@ -314,7 +314,7 @@ static mr_code get_bools(mr__parquet_values *v, size_t n, void *out, size_t *got
     return MR_OK;
 }
 
-/* One value of the dictionary for each index. */
+/* Looks up one value of the dictionary for each index. */
 #define PICK(type)                                                                                 \
     do {                                                                                           \
         for (size_t i = 0; i < m; i++)                                                             \
@@ -396,12 +396,12 @@ static mr_code get_lengths(mr__parquet_values *v, size_t n, void *out, size_t *g
     return MR_OK;
 }
 
-/* A string made of the first `prefix` bytes of the one before, and bytes of the page. */
+/* A string made of the first `prefix` bytes of the previous one and of bytes of the page. */
 struct joined {
     size_t prefix, suffix;
 };
 
-/* Strings that go to one buffer: their parts, as far as they are good, to `parts`. */
+/* Determines the parts of the strings for one buffer, up to the first invalid one. */
 static mr_code plan(mr__parquet_values *v, size_t n, struct joined *parts, size_t *planned,
                     size_t *bytes, mr_status *st)
 {
@@ -520,7 +520,7 @@ static mr_code start_indexed(mr__parquet_values *v, int type, mr_status *st)
     if (type == MR__PARQUET_BOOLEAN)
         return damaged("bools of a dictionary", st);
     v->get = get_indexed;
-    if (v->at == v->end) /* no values: not even their width */
+    if (v->at == v->end) /* no values, and so no width either */
         return MR_OK;
     int width = *v->at;
     return mr__hybrid_start(&v->runs, v->at + 1, v->end, width)
@@ -528,7 +528,7 @@ static mr_code start_indexed(mr__parquet_values *v, int type, mr_status *st)
                : damaged("a dictionary's indices of more than 32 bits", st);
 }
 
-/* The runs of bools have their size before them. */
+/* The runs of bools are preceded by their size. */
 static mr_code start_bools(mr__parquet_values *v, mr_status *st)
 {
     uint32_t size;

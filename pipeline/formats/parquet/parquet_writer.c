@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A column has the page that grows, and the finished pages of the row group, which are written when
- * the group is full: the chunks of a group follow each other in the file. */
+/* Each column has a growing page and the finished pages of the row group, which are written when
+ * the group is full: the chunks of a group are consecutive in the file. */
 #include "pipeline/formats/parquet/parquet_writer.h"
 
 #include <string.h>
@@ -18,16 +18,16 @@ enum { PAGE_BYTES = 1 << 20, PAGE_ENTRIES = 1 << 20, GROUP_ROWS = 1 << 20 };
 typedef mr__table_bytes bytes;
 
 typedef struct field {
-    const mr__table_column *t; /* of the columns' */
+    const mr__table_column *t; /* element of the writer's columns */
     mr__parquet_type type;
-    bytes values;                   /* of the page; bools a byte each */
+    bytes values;                   /* of the page; a byte for each bool */
     bytes repetitions, definitions; /* of the page, a byte for each entry of a list */
     size_t entries;                 /* of the page */
-    bytes pages;                    /* finished ones of the group */
-    int64_t in_pages, raw; /* entries in them, and their bytes before they are compressed */
+    bytes pages;                    /* finished pages of the group */
+    int64_t in_pages, raw;          /* entries in them, and their uncompressed bytes */
 } field;
 
-/* What the footer says of a chunk. */
+/* Footer entry of a chunk. */
 typedef struct chunk {
     int64_t offset, size, raw, entries;
 } chunk;
@@ -112,7 +112,7 @@ static void close_writer(mr__table_writer *self)
 
 /* ---- pages ---- */
 
-/* Levels from 0 to `most`, all in one run of packed ones, with its size before it. */
+/* Writes levels from 0 to `most` as one bit-packed run, preceded by its size. */
 static mr_code put_levels(bytes *page, const bytes *levels, int most, mr_status *st)
 {
     size_t groups = (levels->n + 7) / 8, head = groups << 1 | 1, width = 1;
@@ -124,7 +124,7 @@ static mr_code put_levels(bytes *page, const bytes *levels, int most, mr_status 
     uint32_t size = (uint32_t)(n - 4 + groups * width);
     memcpy(first, &size, sizeof size);
     MR_TRY(append(page, first, n, MOST_PAGE, st));
-    for (size_t i = 0; i < levels->n; i += 8) { /* eight of them are `width` bytes */
+    for (size_t i = 0; i < levels->n; i += 8) { /* eight levels take `width` bytes */
         uint64_t packed = 0;
         for (size_t k = 0; k < 8 && i + k < levels->n; k++)
             packed |= (uint64_t)v[i + k] << (k * width);
@@ -133,7 +133,7 @@ static mr_code put_levels(bytes *page, const bytes *levels, int most, mr_status 
     return MR_OK;
 }
 
-/* w->page, compressed, in w->packed. */
+/* Compresses w->page into w->packed. */
 static mr_code pack(parquet_writer *w, mr_status *st)
 {
     mr__codec *c;
@@ -233,7 +233,7 @@ static mr_code end_group(parquet_writer *w, mr_status *st)
 
 /* ---- rows ---- */
 
-/* n values, as the format has them, to the page. */
+/* Appends n values to the page in the encoding of the format. */
 static mr_code add_values(field *f, const void *v, size_t n, mr_status *st)
 {
     mr_dtype dtype = f->t->dtype;
@@ -261,8 +261,8 @@ static mr_code add_values(field *f, const void *v, size_t n, mr_status *st)
     return MR_OK;
 }
 
-/* A value where all axes are there, as many as `definition` says; else an empty list. The lists of
- * `repetition` axes go on from the entry before. */
+/* Adds a value if `definition` is the number of axes, an empty list if it is less. The lists of the
+ * first `repetition` axes continue from the previous entry. */
 static mr_code add_entry(field *f, int repetition, int definition, mr_status *st)
 {
     const uint8_t r = (uint8_t)repetition, d = (uint8_t)definition;
@@ -272,7 +272,7 @@ static mr_code add_entry(field *f, int repetition, int definition, mr_status *st
     return MR_OK;
 }
 
-/* The entries of list i of axis k. */
+/* Adds the entries of list i of axis k. */
 static mr_code add_list(field *f, const mr_row *r, int k, int64_t i, int repetition, mr_status *st)
 {
     int64_t n = r->splits && k == 1 ? r->splits[i + 1] - r->splits[i] : r->shape[k];
@@ -317,7 +317,7 @@ static void put_name(mr__thrift_w *t, const char *name)
     mr__thrift_put_bytes(t, 4, name, strlen(name));
 }
 
-/* The logical type of a value: what INT32, INT64 and FIXED do not say. */
+/* The logical type of a value, where INT32, INT64 and FIXED are ambiguous. */
 static void put_logical(mr__thrift_w *t, mr_dtype dtype)
 {
     static const struct {
@@ -356,7 +356,7 @@ static void put_leaf(mr__thrift_w *t, const field *f, const char *name)
     mr__thrift_put_end(t);
 }
 
-/* A group of n nodes, which follow it. Its end is the caller's. */
+/* Begins a group of the n nodes that follow. The caller ends it. */
 static void begin_group(mr__thrift_w *t, const char *name, int repetition, size_t n)
 {
     mr__thrift_item_struct(t);
@@ -383,7 +383,7 @@ static void put_column(mr__thrift_w *t, const field *f, const char *name)
     put_leaf(t, f, f->t->rank ? "element" : name);
 }
 
-/* The nodes of the components of s, whose leaves are those from *leaf on. */
+/* Writes the nodes of the components of s, whose leaves begin at *leaf. */
 static void put_nodes(mr__thrift_w *t, const parquet_writer *w, const mr_spec *s, size_t *leaf)
 {
     for (size_t i = 0; i < mr_spec_n_children(s); i++) {
@@ -400,7 +400,7 @@ static void put_nodes(mr__thrift_w *t, const parquet_writer *w, const mr_spec *s
     }
 }
 
-/* Of s, without its own. */
+/* Groups in s, without s itself. */
 static size_t count_groups(const mr_spec *s)
 {
     size_t n = 0;

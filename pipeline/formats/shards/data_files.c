@@ -15,7 +15,7 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* path is the index of one of these sorted paths: no file of records. */
+/* Whether path is the index of one of these sorted paths, so not a record file. */
 static bool is_index(char *path, char *const *paths, size_t n)
 {
     size_t stem = mr__index_stem(path);
@@ -46,7 +46,7 @@ mr_code mr_data_files(const char *const *patterns, size_t n_patterns, char ***pa
         mr_glob_free(found, n);
         return rc;
     }
-    /* Those kept so far are sorted, and F is before F.idx. */
+    /* The paths kept so far are sorted, and F comes before F.idx. */
     for (size_t i = 0; i < n; i++)
         if (is_partial(found[i]) || is_index(found[i], found, kept))
             mr_free(found[i]);

@@ -154,8 +154,7 @@ mr_code mr__shard_set_swap_add(mr__shard_set_swap *g, const char *partial, const
     return add_move(g, mr_strdup(partial), mr_strdup(path), st);
 }
 
-/* The number of shards that a file of this prefix, or the index of one, says it is one of; 0: it is
- * none. */
+/* The number of shards in the name of a file of this prefix or of its index; 0: not such a name. */
 static int64_t shards_of(const mr__shard_set_swap *g, const char *name, bool *is_index)
 {
     size_t n = strlen(g->base), stem = mr__index_stem(name);
@@ -174,7 +173,7 @@ static DIR *open_directory(const char *path)
     }
 }
 
-/* NULL: errno is 0 at the end. */
+/* NULL at the end: errno is 0 then. */
 static struct dirent *next_entry(DIR *dir)
 {
     for (int tries = 0;; tries++) {
@@ -185,7 +184,7 @@ static struct dirent *next_entry(DIR *dir)
     }
 }
 
-/* The dictionary of an old set goes with it. A file of that name that is none is left alone. */
+/* The dictionary of an old set is replaced with it. Another file of that name is left alone. */
 static mr_code find_dictionary(mr__shard_set_swap *g, bool overwrite, mr_status *st)
 {
     char head[4], *path = join(g->directory, g->base, ".dict");
@@ -208,15 +207,15 @@ mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, con
     const char *where = g->directory[0] ? g->directory : ".";
     drop_moves(g);
     DIR *dir = open_directory(where);
-    /* A directory that is not there, or may not be listed: creating the files says what is
-     * wrong. */
+    /* The directory does not exist or may not be listed: creating the files will report the
+     * cause. */
     if (!dir && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
         return MR_OK;
     struct dirent *entry = NULL;
     while (dir && rc == MR_OK && (entry = next_entry(dir))) {
         bool is_index;
         int64_t n = shards_of(g, entry->d_name, &is_index);
-        /* An index goes with the set, or stays where the set does. */
+        /* An index is replaced or kept together with its set. */
         if (n == 0 || (is_index && n != n_shards && !overwrite))
             continue;
         bool other =
@@ -245,8 +244,8 @@ mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, con
     return rc;
 }
 
-/* ---- the journal: magic, number of old files, number of moves, then both names of each, all
- * ending in a NUL byte; names are those in the directory ---- */
+/* ---- the journal: magic, number of old files, number of moves, then both names of each move, each
+ * terminated by a NUL byte; names are relative to the directory ---- */
 
 static char *journal_path(const mr__shard_set_swap *g)
 {
@@ -300,14 +299,14 @@ mr_code mr__shard_set_swap_publish(const mr__shard_set_swap *g, bool *kept, mr_s
 {
     size_t done = 0;
     *kept = false;
-    /* One file in the place of none or of itself. */
+    /* One file that replaces no file, or only itself. */
     if (g->n - g->n_old == 1 &&
         (g->n_old == 0 || (g->n_old == 1 && strcmp(g->from[0], g->to[1]) == 0))) {
         const char *from = g->from[g->n - 1], *to = g->to[g->n - 1];
         if (mr__rename_again(from, to) != 0)
             return fail_rename(from, to, st);
-        /* It stands, and cannot be undone. Where the directory does not reach the disk, the old
-         * file may be back after a power cut, as whole as this one. */
+        /* The file is in place, and that cannot be undone. If syncing the directory fails, the old
+         * file may be back after a power cut, as complete as this one. */
         (void)sync_directory(g, NULL);
         return MR_OK;
     }
@@ -316,13 +315,13 @@ mr_code mr__shard_set_swap_publish(const mr__shard_set_swap *g, bool *kept, mr_s
     if (rc == MR_OK)
         rc = move_all(g, &done, st);
     if (rc != MR_OK) {
-        /* New files go back first, so that no old one is seen beside them. */
+        /* New files are moved back first, so that no old file is seen together with them. */
         bool undone = true;
         while (undone && done-- > 0)
             undone = mr__rename_again(g->to[done], g->from[done]) == 0;
         *kept = !undone || (journal && mr__unlink_again(journal) != 0 && errno != ENOENT);
     } else {
-        /* The new set stands: what cannot be removed now is hidden, and does no harm. */
+        /* The new set is in place: files that cannot be removed now are hidden and harmless. */
         if (mr__unlink_again(journal) == 0)
             for (size_t i = 0; i < g->n_old; i++)
                 mr__unlink_again(g->to[i]);
@@ -388,7 +387,7 @@ static mr_code read_journal(const char *path, char **text, size_t *size, mr_stat
     return rc;
 }
 
-/* The next string of the journal; NULL: it is damaged. */
+/* The next string of the journal; NULL: the journal is damaged. */
 static const char *next_text(const char **at, const char *end)
 {
     const char *text = *at, *stop = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
@@ -397,7 +396,7 @@ static const char *next_text(const char **at, const char *end)
     return stop ? text : NULL;
 }
 
-/* A name of this prefix in its own directory. */
+/* Whether a name belongs to this prefix and has no directory. */
 static bool is_ours(const mr__shard_set_swap *g, const char *name)
 {
     if (!name || strchr(name, '/'))
@@ -426,8 +425,8 @@ static mr_code parse_journal(mr__shard_set_swap *g, const char *at, const char *
     return rc;
 }
 
-/* Goes on after the journal was written: forward, or back where new files are missing (nobody but a
- * person can have removed them). */
+/* Continues after the journal was written: forward, or back if new files are missing, which only a
+ * user can have removed. */
 static mr_code finish(const mr__shard_set_swap *g, const char *journal, mr_status *st)
 {
     bool complete = true, begun = false;
@@ -447,7 +446,7 @@ static mr_code finish(const mr__shard_set_swap *g, const char *journal, mr_statu
             if (mr__shard_set_swap_has(to))
                 continue;
         } else if (is_old && begun)
-            continue; /* old files all moved before the first new one did */
+            continue; /* all old files were moved before the first new one */
         if (mr__shard_set_swap_has(from) && mr__rename_again(from, to) != 0)
             return fail_rename(from, to, st);
     }

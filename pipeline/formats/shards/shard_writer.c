@@ -15,7 +15,7 @@
 #include "pipeline/formats/tfrecord/tfrecord_writer.h"
 #include "pipeline/system/system.h"
 
-/* Records that a dictionary is trained of, back to back, before they are written. */
+/* Records to train a dictionary on, contiguous, before they are written. */
 struct samples {
     void *bytes;
     size_t *sizes;
@@ -26,23 +26,23 @@ struct mr_shard_writer {
     mr__shard_set_swap generation;
     bool overwrite;
     mr_shard_format format;
-    char *npy_type; /* of NPY: what its heads say but for the number of entries, in two texts */
+    char *npy_type; /* NPY: the header without the number of entries, as two strings */
     int64_t n, next, records;
     bool zstd_records;
     int64_t group_bytes;
-    mr_compression compression; /* of parts of tables */
-    mr__table_writer **tables;  /* of formats of rows: one for each file; NULL: no spec yet */
+    mr_compression compression; /* for the parts of tables */
+    mr__table_writer **tables;  /* formats of rows: one for each file; NULL: no spec yet */
     size_t n_columns;
-    mr_code failed;                 /* to begin with frames, or to write a row; MR_OK: no */
+    mr_code failed; /* error of starting the frames, or of writing a row; MR_OK: none */
     mr__zstd_record_writer *frames; /* NULL: the first records are still being collected */
     struct samples samples;
-    mr_atomic_file *dictionary; /* or NULL */
+    mr_atomic_file *dictionary; /* NULL: no dictionary */
     mr_tfrecord_writer *files[];
 };
 
 enum { SAMPLE_BYTES = 4 << 20, MOST_SAMPLES = 1 << 20 };
 enum { MOST_SHARDS = 99999 };
-/* Values of rows in memory, of all files and at least of each. */
+/* Bytes of row values in memory: of all files, the minimum of each, the default of a row group. */
 enum { TABLE_BYTES = 256 << 20, LEAST_TABLE_BYTES = 64 << 10, GROUP_BYTES = 64 << 20 };
 
 /* The formats whose records are rows. */
@@ -52,7 +52,7 @@ static const struct {
 } of_rows[MR__SHARD_ENDINGS] = {[MR_SHARDS_ARROW] = {"Arrow", mr__arrow_writer_open},
                                 [MR_SHARDS_PARQUET] = {"Parquet", mr__parquet_writer_open}};
 
-/* What would be replaced by a dictionary at path is one of the old files. */
+/* A file that the dictionary at path would replace must be one of the old files. */
 static mr_code check_dictionary(const mr_shard_writer *w, const char *path, mr_status *st)
 {
     const mr__shard_set_swap *g = &w->generation;
@@ -74,7 +74,7 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     if (n_shards < 1 || n_shards > MOST_SHARDS)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the number of shards must be 1 to %d, not %" PRId64, MOST_SHARDS, n_shards);
-    /* Of a prefix without a name every file of the directory would be an old shard. */
+    /* With an empty name every file of the directory would be an old shard. */
     const char *slash = strrchr(prefix, '/');
     if (!(slash ? slash[1] : *prefix))
         return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -145,12 +145,12 @@ int64_t mr_shard_writer_memory(int64_t n_shards, const mr_shard_writer_opts *opt
     static const int64_t codecs[] = {[MR_COMPRESSION_GZIP] = 512 << 10,
                                      [MR_COMPRESSION_ZLIB] = 512 << 10,
                                      [MR_COMPRESSION_ZSTD] = 4 << 20};
-    const int64_t file = 5 << 18, frames = 28 << 20; /* with training a dictionary */
+    const int64_t file = 5 << 18, frames = 28 << 20; /* including the training of a dictionary */
     static const mr_shard_writer_opts none;
     const mr_shard_writer_opts *o = opts ? opts : &none;
     size_t c = (size_t)o->compression;
     int64_t each = file + (c < sizeof codecs / sizeof *codecs ? codecs[c] : 0);
-    if (n_shards < 1 || n_shards > MOST_SHARDS) /* none is opened */
+    if (n_shards < 1 || n_shards > MOST_SHARDS) /* open fails */
         return 0;
     int64_t lists = 0, share = table_share(o->format, n_shards, o->group_bytes);
     for (size_t i = 0; spec && i < mr_spec_n_leaves(spec); i++)
@@ -169,16 +169,15 @@ const char *mr_shard_ending(mr_shard_format format)
     return mr__shard_endings[format];
 }
 
-/* ---- heads of NPY files ----
+/* ---- headers of NPY files ----
  *
  *   offset  size  meaning
  *   0       6     "\x93NUMPY"
- *   6       2     version: 1, 2 (long heads) or 3 (names beyond ASCII), and 0
+ *   6       2     version: 1, 2 (long headers) or 3 (names beyond ASCII), and 0
  *   8       2, 4  bytes that follow, little-endian: 2 bytes in version 1
- *           n     a dictionary of Python, spaces and a line end; the whole is a multiple of 64
- */
+ *           n     a Python dictionary, spaces and a line end; the total is a multiple of 64 */
 
-/* The head of file i; before the end of the data with room for any number of entries. */
+/* Writes the header of file i, sized for any number of entries. last: with their final number. */
 static mr_code put_head(mr_shard_writer *w, int64_t i, bool last, mr_status *st)
 {
     enum { COUNT_DIGITS = 20, ALIGN = 64 };
@@ -303,7 +302,7 @@ mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t
     return w->failed;
 }
 
-/* ---- records that are frames of their own ---- */
+/* ---- records as separate frames ---- */
 
 static mr_code collect(struct samples *s, const void *data, size_t n, mr_status *st)
 {
@@ -330,7 +329,7 @@ static void drop_samples(struct samples *s)
     *s = (struct samples){0};
 }
 
-/* To the file whose turn it is. */
+/* To the next file in turn. */
 static mr_code put_record(mr_shard_writer *w, const void *data, size_t n, mr_status *st)
 {
     mr_tfrecord_writer *f = w->files[w->next];
@@ -365,7 +364,7 @@ static mr_code write_dictionary(mr_shard_writer *w, const void *bytes, size_t n,
     return rc;
 }
 
-/* Makes the dictionary of what was collected, and writes that. */
+/* Trains the dictionary on the samples and writes it. */
 static mr_code begin_frames(mr_shard_writer *w, mr_status *st)
 {
     struct samples *s = &w->samples;
@@ -396,7 +395,7 @@ mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, m
         return given_up(w, st);
     mr_code rc;
     if (w->zstd_records && !w->frames &&
-        (s->used + n > SAMPLE_BYTES || s->n == MOST_SAMPLES)) /* enough of them */
+        (s->used + n > SAMPLE_BYTES || s->n == MOST_SAMPLES)) /* enough samples */
         MR_TRY(begin_frames(w, st));
     if (w->zstd_records && !w->frames)
         rc = collect(s, data, n, st);
@@ -422,7 +421,7 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
         if (rc == MR_OK)
             rc = mr__tfrecord_writer_finish(w->files[i], st);
     }
-    /* Again: files may have come since it was opened. */
+    /* Again: files may have appeared since it was opened. */
     if (rc == MR_OK)
         rc = mr__shard_set_swap_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
     if (rc == MR_OK && w->dictionary)

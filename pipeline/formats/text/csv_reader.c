@@ -8,11 +8,11 @@
 typedef struct csv_reader {
     mr_reader base;
     char sep;
-    bool tail;      /* the window holds the rest of the file */
-    size_t typical; /* bytes of a row in the last call; 0: none yet */
+    bool tail;      /* the window reaches to the end of the file */
+    size_t typical; /* bytes of a row in the last call; 0: unknown */
 } csv_reader;
 
-/* After the quoted field that begins at p, a quote; NULL: it does not end before `end`. */
+/* Position after the quoted field that begins at p; NULL: it does not end before `end`. */
 static const char *after_quotes(const char *p, const char *end)
 {
     for (p++; (p = memchr(p, '"', (size_t)(end - p))); p += 2)
@@ -44,13 +44,13 @@ const char *mr__csv_field(const char **at, const char *end, char sep, mr_bytes *
     return NULL;
 }
 
-/* The end of the row that begins at p, a line's end; NULL: it is not whole. */
+/* End of the row that begins at p, at the line end; NULL: the row is incomplete. */
 static const char *row_end(const csv_reader *c, const char *p, const char *end)
 {
     const char *line = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
     if (!line || !memchr(p, '"', (size_t)(line - p)))
         return line;
-    for (;;) { /* p: where a field begins */
+    for (;;) { /* p: start of a field */
         const char *from = p;
         if (p < end && *p == '"' && !(from = after_quotes(p, end)))
             return NULL;
@@ -112,7 +112,7 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
 {
     csv_reader *c = (csv_reader *)r;
     mr_array a = {0};
-    c->tail = false; /* a seek may have come between */
+    c->tail = false; /* a seek may have happened since */
     while (!has_row(c))
         MR_TRY(more(c, st));
     if (r->in.at == r->in.end) {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_TEXT_CSV_READER_H
 #define MR_PIPELINE_FORMATS_TEXT_CSV_READER_H
-/* Rows of CSV files (RFC 4180): a row ends at a line's end outside quotes, which is not part of it.
- * A field is quoted if it begins with a quote; a quote in it is written twice. A row is given as it
- * is written, to be split by mr__csv_field.
+/* Rows of CSV files (RFC 4180). A row ends at a line end outside quotes, which is not part of the
+ * row. A field is quoted if it begins with a quote; a quote in it is doubled. A row is returned as
+ * written; mr__csv_field splits it.
  *
  * thread   as readers */
 #include "pipeline/formats/format.h"
 
-/* mr_file_opts.own; needed. */
+/* mr_file_opts.own; required. */
 typedef struct mr__csv_opts {
     char sep;
 } mr__csv_opts;
 extern const mr_format mr__format_csv;
 
-/* The field that begins at *at, before `end`: its text, without quotes around it. *at moves to the
- * next field's first byte, or to NULL after the last. *doubled: quotes in it are still written
- * twice.
- * returns  NULL; what is wrong with its quotes */
+/* Reads the field that begins at *at, before `end`: its text, without the quotes around it. *at
+ * moves to the first byte of the next field, or to NULL after the last. *doubled: quotes in the
+ * text are still doubled.
+ * returns  NULL, or what is wrong with the quotes */
 const char *mr__csv_field(const char **at, const char *end, char sep, mr_bytes *out, bool *doubled);
 #endif

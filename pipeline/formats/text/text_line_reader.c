@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of text files. */
+/* Reader of lines of text files. */
 #include <string.h>
 
 #include "pipeline/formats/format.h"
@@ -8,12 +8,12 @@
 
 typedef struct text_line_reader {
     mr_reader base;
-    bool tail;      /* the window holds the rest of the file */
-    size_t typical; /* bytes of a line in the last call; 0: none yet */
+    bool tail;      /* the window reaches to the end of the file */
+    size_t typical; /* bytes of a line in the last call; 0: unknown */
 } text_line_reader;
 
-/* Takes the \r out of a line, in place: the chunk is the reader's until the line is returned, and
- * views returned before show other bytes of it. Returns the new length. */
+/* Removes every \r from a line in place and returns the new length. Until the line is returned only
+ * the reader refers to its bytes; views returned before show other bytes of the chunk. */
 static size_t drop_returns(uint8_t *line, size_t n)
 {
     uint8_t *from = n ? memchr(line, '\r', n) : NULL;
@@ -26,7 +26,7 @@ static size_t drop_returns(uint8_t *line, size_t n)
     return (size_t)(to - line);
 }
 
-/* Lines that are whole in the window, up to max_rows and max_bytes. */
+/* Splits complete lines of the window, up to max_rows and max_bytes. */
 static size_t split(text_line_reader *t, mr_bytes *views, size_t max_rows, size_t max_bytes)
 {
     mr__byte_stream *in = &t->base.in;
@@ -46,7 +46,7 @@ static size_t split(text_line_reader *t, mr_bytes *views, size_t max_rows, size_
     return rows;
 }
 
-/* Makes the window longer, or finds that it holds all there is. */
+/* Extends the window, or finds that it reaches to the end of the file. */
 static mr_code more(text_line_reader *t, mr_status *st)
 {
     mr_reader *r = &t->base;
@@ -71,7 +71,7 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
 {
     text_line_reader *t = (text_line_reader *)r;
     mr_array a = {0};
-    t->tail = false; /* a seek may have come between */
+    t->tail = false; /* a seek may have happened since */
     while (!has_line(t))
         MR_TRY(more(t, st));
     if (r->in.at == r->in.end) {
@@ -82,12 +82,12 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     n += n / 4 + 4;
     n = n < want ? n : want;
     MR_TRY(mr_array_alloc(&a, MR_STRING, 0, NULL, n, st));
-    /* The chunk is held first: once a \r is dropped, the lines cannot be split again. */
+    /* The chunk is held first: once a \r is removed, the lines cannot be split again. */
     mr_array held = {0};
     MR_TRY(mr__reader_emit(r, &a, 0, &held, st));
     uint8_t *first = r->in.at;
     held.rows = split(t, held.data, n, max_bytes);
-    if (held.rows == 0) { /* nothing but \r is left */
+    if (held.rows == 0) { /* only \r were left */
         mr_array_reset(&held);
         r->ended = true;
         return MR_END;

@@ -7,21 +7,20 @@
 #include "pipeline/formats/tfrecord/example_wire.h"
 #include "pipeline/memory/hash_index.h"
 
-/* The bytes in front of a feature's values are six tags, five lengths and the key, for which a
- * compare of a few words stands. Those of one number are the same in every record but for the
- * length v of the number, which four length bytes depend on:
+/* The bytes before the values of a feature are six tags, five lengths and the key. Comparing a few
+ * words checks them. For a feature of one number they are the same in every record, except for the
+ * length v of the number, on which four length bytes depend:
  *
  *   0a (k+8+v) 0a k key... 12 (4+v) kind (2+v) 0a v | v bytes
  *
- * so that word i is base[i] + v * add[i]. Of other fixed features it is guessed that they are as
- * long as in the record before: then nothing is added. The words are the first and the last, and
- * of more than 16 bytes the second and the last but one too: they overlap, and nothing else is
- * read. */
+ * so word i is base[i] + v * add[i]. Other fixed features are assumed to be as long as in the
+ * previous record; nothing is added then. The words are the first and the last, and above 16 bytes
+ * the second and the last but one too: they overlap, so no other bytes are read. */
 enum { WORDS = 4, MOST_FRONT = 8 * WORDS, AHEAD = 6 };
 typedef struct front {
     uint64_t base[WORDS], add[WORDS];
-    size_t size;   /* in bytes, from 8 on; 0: not known */
-    size_t length; /* of the values, where they are no number */
+    size_t size;   /* in bytes, at least 8; 0: unknown */
+    size_t length; /* of the values, if they are not a number */
 } front;
 
 typedef struct feature {
@@ -29,9 +28,9 @@ typedef struct feature {
     int kind;         /* of its list */
     size_t values;    /* fixed: prod(shape) */
     size_t row_bytes; /* fixed: of a row in its column */
-    uint64_t prefix;  /* the key's first 8 bytes */
-    mr_buffer *text;  /* what default strings point into: columns hold it; NULL: none */
-    front number;     /* of one number */
+    uint64_t prefix;  /* the first 8 bytes of the key */
+    mr_buffer *text;  /* target of default strings, which columns hold; NULL: none */
+    front number;     /* of a feature of one number */
 } feature;
 
 struct mr_example_plan {
@@ -40,29 +39,29 @@ struct mr_example_plan {
     mr__hash_index index; /* of f, by key */
 };
 
-enum { MOST_MORE = 16 /* times the values there are, of room for those to come */ };
+enum { MOST_MORE = 16 /* limit of the room for rows to come, as a multiple of the values */ };
 
-/* The values of a variable-length feature, one row after the other. How many each row has stands in
- * the column, where the shapes of its rows are. */
+/* The values of a variable-length feature, one row after the other. The number of values of each
+ * row is in the column, where the shapes of its rows are. */
 typedef struct values {
     mr_buffer *memory;     /* NULL: none yet */
-    size_t used, capacity; /* values; of the rows that are done */
+    size_t used, capacity; /* values; of the finished rows */
     int64_t *counts;
 } values;
 
-/* What one call of parse works on. */
+/* State of one call of parse. */
 typedef struct parse {
     const mr_example_plan *plan;
     const mr_bytes *records;
     size_t rows;
     mr_array *columns;
-    values *ragged; /* of variable-length features, of which there are some with has_ragged */
+    values *ragged; /* of variable-length features; has_ragged: some exist */
     bool has_ragged;
-    front *fronts;    /* of fixed features that are no number, as they were last */
+    front *fronts;    /* of fixed features that are not a number, as in the last record */
     uint32_t *follow; /* follow[i]: the feature that followed feature i - 1 last time */
     uint32_t *seen;   /* seen[i] == stamp: feature i is in this record */
     uint32_t stamp;
-    mr__entry *entries; /* the slow way's: the last entry of each feature */
+    mr__entry *entries; /* slow path: the last entry of each feature */
 } parse;
 
 static uint64_t key_prefix(const uint8_t *key, size_t n)
@@ -72,7 +71,7 @@ static uint64_t key_prefix(const uint8_t *key, size_t n)
     return v;
 }
 
-/* As key_prefix, where 8 bytes may be read. */
+/* As key_prefix, if 8 bytes may be read. */
 static inline uint64_t load_prefix(const uint8_t *key, size_t n)
 {
     uint64_t v;
@@ -117,14 +116,14 @@ static size_t find(const mr_example_plan *p, const uint8_t *bytes, size_t n)
     return i != MR__NO_PLACE ? i : p->n;
 }
 
-/* Where word k of a front of `size` bytes is. */
+/* Offset of word k of a front of `size` bytes. */
 static inline size_t word_at(int k, size_t size)
 {
     static const uint8_t from_start[WORDS] = {0, 0, 8, 0}, from_end[WORDS] = {0, 8, 0, 16};
     return from_end[k] ? size - from_end[k] : from_start[k];
 }
 
-/* The `size` bytes, and what is added to each for a number. */
+/* Makes a front from its `size` bytes and what a number adds to each of them. */
 static void make_front(front *t, const uint8_t *bytes, const uint8_t *add, size_t size)
 {
     t->size = size;
@@ -190,8 +189,8 @@ static mr_code check_feature(const mr_example_feature *w, feature *f, mr_status 
     return MR_OK;
 }
 
-/* A copy of the default. The bytes of strings go into f->text, which outlives the plan in columns
- * that have views of them. */
+/* Copies the default. The bytes of strings go to f->text: columns with views of it may outlive the
+ * plan. */
 static void *copy_default(const mr_example_feature *w, feature *f)
 {
     size_t n = f->values, bytes = 0;
@@ -200,7 +199,7 @@ static void *copy_default(const mr_example_feature *w, feature *f)
         return to;
     for (size_t i = 0; i < n; i++)
         if (__builtin_add_overflow(bytes, to[i].size, &bytes))
-            bytes = SIZE_MAX / 2; /* more than there can be */
+            bytes = SIZE_MAX / 2; /* above any valid size */
     if (mr_buffer_alloc(&f->text, bytes, NULL) != MR_OK) {
         mr_free(to);
         return NULL;
@@ -227,7 +226,7 @@ static mr_code add_feature(mr_example_plan *p, const mr_example_feature *w, mr_s
     f->wanted = *w;
     f->wanted.name = NULL;
     f->wanted.default_values = NULL;
-    p->n++; /* from here on plan_free frees what it has */
+    p->n++; /* from here on plan_free frees its parts */
     char *name = mr_strndup(w->name, w->name_size);
     f->wanted.name = name;
     if (name && w->default_values)
@@ -284,9 +283,9 @@ static uint8_t *cell(const parse *w, size_t i, size_t row)
     return (uint8_t *)w->columns[i].data + row * w->plan->f[i].row_bytes;
 }
 
-/* Room for n more values of feature i, and for as many a row in the rows to come as there were, if
- * those are large enough: a value takes a byte at least. They may be large for another reason, so
- * that the guess is held against what there is. */
+/* Makes room for n more values of feature i, and for the rows to come at the average of the rows so
+ * far if the records are large enough: a value takes at least a byte. Records may be large for
+ * another reason, so this guess is limited by the number of values present. */
 static mr_code grow(const parse *w, size_t i, size_t row, size_t n, mr_status *st)
 {
     values *v = &w->ragged[i];
@@ -312,12 +311,12 @@ static mr_code grow(const parse *w, size_t i, size_t row, size_t n, mr_status *s
     return MR_OK;
 }
 
-/* Puts the values of a list after those of the rows before; a second call for a row replaces what
- * the first one put. MR_INVALID_ARGUMENT, without a status: the list is malformed. */
+/* Appends the values of a list to those of the previous rows; a second call for a row replaces the
+ * values of the first. MR_INVALID_ARGUMENT, without a status: the list is malformed. */
 static mr_code put_values(const parse *w, size_t i, size_t row, const mr__list *list, mr_status *st)
 {
     values *v = &w->ragged[i];
-    size_t count = (size_t)(list->end - list->from); /* at most */
+    size_t count = (size_t)(list->end - list->from); /* upper bound */
     if (count > v->capacity - v->used) {
         if (!mr__count_values(list, &count))
             return MR_INVALID_ARGUMENT;
@@ -333,7 +332,7 @@ static mr_code put_values(const parse *w, size_t i, size_t row, const mr__list *
     return MR_OK;
 }
 
-/* Fills in what a record lacks: the default, or no values. false: it is required. */
+/* Fills in a feature that the record lacks: the default, or no values. false: it is required. */
 static bool fill_missing(const parse *w, size_t i, size_t row)
 {
     const feature *f = &w->plan->f[i];
@@ -346,9 +345,9 @@ static bool fill_missing(const parse *w, size_t i, size_t row)
     return true;
 }
 
-/* ---- the fast way: a record as writers make it. false: parse it the slow way. ---- */
+/* ---- fast path: a record as writers make it. false: use the slow path. ---- */
 
-/* The values in [p, e) of fixed feature i, which are all of them. */
+/* The values in [p, e) of fixed feature i, which must fill it. */
 static inline __attribute__((always_inline)) bool fast_values(const parse *w, size_t i, size_t row,
                                                               const uint8_t *p, const uint8_t *e,
                                                               const uint8_t *record_end)
@@ -380,7 +379,7 @@ static inline __attribute__((always_inline)) bool fast_values(const parse *w, si
     return p == e;
 }
 
-/* Bits in which the word of t differs from the bytes of a front with values of v bytes. */
+/* Bits in which a word of t differs from the bytes of a front with values of v bytes. */
 static inline uint64_t differs(const front *t, int k, const uint8_t *p, uint64_t v)
 {
     uint64_t word;
@@ -388,7 +387,7 @@ static inline uint64_t differs(const front *t, int k, const uint8_t *p, uint64_t
     return word ^ (t->base[k] + v * t->add[k]);
 }
 
-/* true: the bytes at p are t's, for values of v bytes. */
+/* true: the bytes at p are those of t, for values of v bytes. */
 static inline bool same_front(const front *t, const uint8_t *p, uint64_t v)
 {
     uint64_t differ = differs(t, 0, p, v) | differs(t, 1, p, v);
@@ -397,8 +396,8 @@ static inline bool same_front(const front *t, const uint8_t *p, uint64_t v)
     return differ == 0;
 }
 
-/* The one number of feature i at p, [p, e) being the rest of the record. Returns the bytes taken,
- * 0: it is not there. */
+/* Reads the number of feature i at p, where [p, e) is the rest of the record. Returns the bytes
+ * taken, 0: it is not there. */
 static inline size_t fast_number(const parse *w, size_t i, size_t row, const uint8_t *p,
                                  const uint8_t *e)
 {
@@ -421,7 +420,7 @@ static inline size_t fast_number(const parse *w, size_t i, size_t row, const uin
     return size + v;
 }
 
-/* The same for a fixed feature that is no number, as long as it was last. */
+/* The same for a fixed feature that is not a number and is as long as in the last record. */
 static inline size_t fast_again(const parse *w, size_t i, size_t row, const uint8_t *p,
                                 const uint8_t *e)
 {
@@ -433,7 +432,8 @@ static inline size_t fast_again(const parse *w, size_t i, size_t row, const uint
     return fast_values(w, i, row, p, p + t->length, e) ? t->size + t->length : 0;
 }
 
-/* One entry at p; *i is the guess in, the feature out (n: none asked for). NULL: the slow way. */
+/* Reads the entry at p. *i: the guess on entry, the feature on return (n: not requested). NULL: use
+ * the slow path. */
 static inline const uint8_t *fast_entry(const parse *w, size_t *i, size_t row, const uint8_t *p,
                                         const uint8_t *record_end)
 {
@@ -478,7 +478,7 @@ static bool fast_record(parse *w, const mr_bytes *record, size_t row)
 {
     const mr_example_plan *plan = w->plan;
     const uint8_t *p = (const uint8_t *)record->data, *e = p + record->size;
-    size_t n, missing = plan->n, last = 0; /* last: index + 1 of the feature before */
+    size_t n, missing = plan->n, last = 0; /* last: index + 1 of the previous feature */
     if (record->size == 0 || *p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e)
         return false;
     if (++w->stamp == 0) {
@@ -511,7 +511,7 @@ static bool fast_record(parse *w, const mr_bytes *record, size_t row)
     return true;
 }
 
-/* ---- the slow way: every form the wire allows, and every error ---- */
+/* ---- slow path: every form the wire format allows, and every error ---- */
 
 /* "[3,4]" */
 static void shape_text(const mr_example_feature *w, char *text, size_t size)
@@ -619,7 +619,7 @@ static void clear_row(parse *w, size_t row)
     }
 }
 
-/* The values that a row has put stay. */
+/* Makes the values that a row has put permanent. */
 static void keep_values(const parse *w, size_t row)
 {
     for (size_t i = 0; i < w->plan->n; i++)
@@ -627,7 +627,7 @@ static void keep_values(const parse *w, size_t row)
             w->ragged[i].used += (size_t)w->ragged[i].counts[row];
 }
 
-/* The rows of variable-length feature i, over the values that were put. */
+/* Makes the rows of variable-length feature i from its values. */
 static mr_code make_rows(parse *w, size_t i, mr_status *st)
 {
     values *v = &w->ragged[i];
@@ -658,7 +658,7 @@ static mr_code make_columns(parse *w, mr_status *st)
     return MR_OK;
 }
 
-/* One block of scratch for all of w's arrays; its columns. */
+/* Allocates one block of scratch for all arrays of w, and its columns. */
 static mr_code prepare(parse *w, mr_buffer **scratch, mr_status *st)
 {
     const mr_example_plan *p = w->plan;
@@ -681,8 +681,8 @@ static mr_code prepare(parse *w, mr_buffer **scratch, mr_status *st)
     return make_columns(w, st);
 }
 
-/* Where the first feature begins and the last one ends: a large value between them, which stays
- * where it is, is not looked at. */
+/* Prefetches the start of the first feature and the end of the last one: a large value between them
+ * stays in place and is not read. */
 static inline void prefetch(const mr_bytes *record)
 {
     if (record->size == 0)

@@ -4,7 +4,7 @@
 
 #include "pipeline/formats/tfrecord/example_wire.h"
 
-#define MAX_EXAMPLE ((size_t)INT32_MAX) /* protobuf's own limit */
+#define MAX_EXAMPLE ((size_t)INT32_MAX) /* limit of protobuf */
 
 typedef struct sized {
     const mr_example_value *value;

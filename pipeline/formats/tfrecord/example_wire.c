@@ -60,7 +60,7 @@ bool mr__find_list(const uint8_t *value, size_t n, mr__list *out)
         if (!(p = mr__varint(p, e, &tag)))
             return false;
         int kind = (tag & 7) == 2 && tag >> 3 <= 3 ? (int)(tag >> 3) : 0;
-        if (kind && kind != out->kind) { /* the last kind that is set counts */
+        if (kind && kind != out->kind) { /* the last kind that is set wins */
             out->kind = kind;
             out->from = field;
         }
@@ -73,10 +73,10 @@ bool mr__find_list(const uint8_t *value, size_t n, mr__list *out)
 #if defined(__SSE2__)
 #include <emmintrin.h>
 
-/* Bit k: byte k of the n at p, 64 at most, ends a varint. 16 bytes before p + n may be read. */
+/* Bit k: byte k of the n at p, at most 64, ends a varint. The 16 bytes before p + n may be read. */
 static inline uint64_t ends_of(const uint8_t *p, size_t n)
 {
-    uint64_t more = 0; /* of 16 bytes at a time, the last ones over those before */
+    uint64_t more = 0; /* 16 bytes at a time, the last ones overlapping those before */
     for (size_t k = 0; k < n; k += 16) {
         size_t at = k + 16 <= n || n < 16 ? k : n - 16;
         const uint8_t *from = n < 16 ? p + n - 16 : p + at;
@@ -86,7 +86,8 @@ static inline uint64_t ends_of(const uint8_t *p, size_t n)
     return ~more & (n < 64 ? ((uint64_t)1 << n) - 1 : UINT64_MAX);
 }
 
-/* Where varints end is found for many at once, so that none waits for the one before it. */
+/* Finds the ends of many varints at once, so that decoding one does not wait for the previous
+ * one. */
 static bool many_ints(const uint8_t *p, const uint8_t *e, int64_t *to, size_t most, size_t *count)
 {
     size_t n = 0;
@@ -129,7 +130,7 @@ bool mr__packed_ints(const uint8_t *p, const uint8_t *e, int64_t *to, size_t mos
     return true;
 }
 
-/* The values of one list message: written to `to` if that is not NULL. NULL: malformed. */
+/* Decodes the values of one list message to `to`, if that is not NULL. NULL: malformed. */
 static bool list_values(int kind, const uint8_t *p, const uint8_t *e, void *to, size_t *count)
 {
     int64_t *ints = to;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_TFRECORD_EXAMPLE_WIRE_H
 #define MR_PIPELINE_FORMATS_TFRECORD_EXAMPLE_WIRE_H
-/* Protobuf's wire form, as much of it as tf.train.Example needs, and the plan's inside.
+/* The protobuf wire format, the subset that tf.train.Example needs, and internals of the plan.
  *
  *   wire type  meaning                    tag = field << 3 | wire type, a varint
  *   0          varint, 1 to 10 bytes      7 bits a byte, low ones first, top bit: more follow
@@ -15,10 +15,10 @@
 #include "pipeline/formats/tfrecord/example.h"
 #include "pipeline/varint.h"
 
-/* Numbers of the lists within a Feature. */
+/* Field numbers of the lists in a Feature. */
 enum { MR__BYTES_LIST = 1, MR__FLOAT_LIST = 2, MR__INT64_LIST = 3 };
 
-/* The 7-bit groups of 8 bytes side by side. */
+/* Joins the 7-bit groups of 8 bytes. */
 static inline uint64_t mr__join_groups(uint64_t x)
 {
     x = (x & 0x007f007f007f007f) | ((x & 0x7f007f007f007f00) >> 1);
@@ -26,7 +26,7 @@ static inline uint64_t mr__join_groups(uint64_t x)
     return (x & 0x000000000fffffff) | ((x & 0x0fffffff00000000) >> 4);
 }
 
-/* As mr__varint, without a branch on the length where 8 bytes may be read before e. */
+/* As mr__varint, without a branch on the length if 8 bytes may be read before e. */
 static inline const uint8_t *mr__varint_any(const uint8_t *p, const uint8_t *e, uint64_t *v)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -44,8 +44,8 @@ static inline const uint8_t *mr__varint_any(const uint8_t *p, const uint8_t *e, 
     return mr__varint_slow(p, e, v);
 }
 
-/* The varint that takes exactly the n bytes at p, 1 to 8, before which 7 may be read; false: none
- * does. */
+/* Reads a varint of exactly the n bytes at p, 1 to 8; the 7 bytes before p may be read. false: the
+ * bytes are not one varint. */
 static inline bool mr__varint_of(const uint8_t *p, size_t n, uint64_t *v)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -59,7 +59,8 @@ static inline bool mr__varint_of(const uint8_t *p, size_t n, uint64_t *v)
 #endif
 }
 
-/* A length and that many bytes before e: p after the length, *n the bytes. NULL: not there. */
+/* Reads a length and checks that this many bytes follow before e. Returns the end of the length, *n
+ * is the length. NULL: cut short. */
 static inline const uint8_t *mr__length(const uint8_t *p, const uint8_t *e, size_t *n)
 {
     uint64_t v;
@@ -98,31 +99,31 @@ typedef struct mr__entry {
     size_t n_key, n_value;
 } mr__entry;
 
-/* The next entry at *p of a record whose Features messages are walked through `outer`: 1 with
- * *entry, 0 at the end, -1: not an Example. Start with *p = *p_end = NULL and outer_p at the
- * record. */
+/* Walks the entries of a record, whose Features messages are found through `outer`. mr__next_entry
+ * returns 1 with *entry, 0 at the end, -1: not an Example. Start with p = end = NULL and outer at
+ * the record. */
 typedef struct mr__walker {
     const uint8_t *p, *end; /* in the current Features */
     const uint8_t *outer, *outer_end;
 } mr__walker;
 int mr__next_entry(mr__walker *w, mr__entry *entry);
 
-/* The varints in [p, e), which fill it: `most` of them at most, of which *count were written to
- * `to`. false: they don't, or there are more. At least 8 bytes of the record stand before p. */
+/* Decodes the varints in [p, e), which must fill it, at most `most` of them; *count were written to
+ * `to`. false: malformed, or more than `most`. The record has at least 8 bytes before p. */
 bool mr__packed_ints(const uint8_t *p, const uint8_t *e, int64_t *to, size_t most, size_t *count);
 
-/* The list that a Feature carries: kind 0: none. from: where its fields start. false: malformed. */
+/* The list in a Feature; kind 0: none. from: start of its fields. false: malformed. */
 typedef struct mr__list {
     int kind;
     const uint8_t *from, *end;
 } mr__list;
 bool mr__find_list(const uint8_t *value, size_t n, mr__list *out);
-/* Its number of values; false: malformed. */
+/* Number of its values; false: malformed. */
 bool mr__count_values(const mr__list *list, size_t *count);
-/* Writes them (int64_t, float or mr_bytes) to `to`, where there is room for as many as the list has
- * bytes or as were counted. *count: how many; false: malformed. */
+/* Decodes the values (int64_t, float or mr_bytes) to `to`, which has room for as many values as the
+ * list has bytes, or as were counted. Sets *count. false: malformed. */
 bool mr__decode_values(const mr__list *list, void *to, size_t *count);
 
-/* Dtype of a kind of list, MR_DATASET for none. */
+/* Dtype of a kind of list; MR_DATASET for kind 0. */
 mr_dtype mr__list_dtype(int kind);
 #endif

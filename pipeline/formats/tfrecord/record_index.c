@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Indexes in memory are as they are in the compact form: an offset for each group of records, and
- * for each record its size less what all sizes have in common, in as few bytes as the largest
- * needs. So one of records of equal size takes next to nothing. */
+/* In memory an index has the compact form: an offset for each group of records, and for each record
+ * its size less the part common to all sizes, in as few bytes as the largest needs. So an index of
+ * records of equal size is tiny. */
 #include "pipeline/formats/tfrecord/record_index.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ enum {
     HEADER = 40,
     FRAMING = 16,
     WANT = 4096,
-    STRAY = 11, /* bytes after the last record that are a clean end */
+    STRAY = 11, /* maximum bytes after the last record that are a clean end */
     LINE = 64
 };
 #define BLOCK_BYTES  ((size_t)1 << 20)
@@ -29,7 +29,7 @@ enum {
 
 struct mr_record_index {
     uint64_t n, end;     /* end: after the last record */
-    uint64_t common;     /* what all sizes have in common */
+    uint64_t common;     /* subtracted from each size */
     uint32_t width;      /* of an entry of sizes */
     uint8_t *offsets;    /* GROUP records each, 8 bytes */
     uint8_t *sizes;      /* n entries */
@@ -62,7 +62,7 @@ void mr_record_index_at(const mr_record_index *ix, int64_t i, int64_t *offset, i
 {
     uint64_t k = (uint64_t)i, at = mr__load_le(ix->offsets + k / GROUP * 8, 8);
     at += k % GROUP * ix->common;
-    if (ix->width) /* else there is nothing more */
+    if (ix->width) /* otherwise all sizes are equal */
         for (uint64_t j = k / GROUP * GROUP; j < k; j++)
             at += mr__load_le(ix->sizes + j * ix->width, ix->width);
     *offset = (int64_t)at;
@@ -77,7 +77,8 @@ static mr_code new_index(mr_record_index **out, mr_status *st)
     return *out ? MR_OK : mr_fail_memory(st, sizeof **out, "an index");
 }
 
-/* Entries of `width` bytes from now on, over `common`, which is not more than the old one. */
+/* Changes the width of entries to `width` bytes over `common`, which must not exceed the old
+ * one. */
 static mr_code widen(mr_record_index *ix, uint64_t common, uint32_t width, mr_status *st)
 {
     size_t room = (size_t)(ix->n + GROUP) * width;
@@ -99,12 +100,12 @@ static uint32_t width_for(uint64_t v)
     return v == 0 ? 0 : v <= UINT8_MAX ? 1 : v <= UINT16_MAX ? 2 : v <= UINT32_MAX ? 4 : 8;
 }
 
-/* The next record has that size. */
+/* Adds a record of that size. */
 static mr_code add(mr_record_index *ix, uint64_t size, mr_status *st)
 {
     if (ix->n == 0)
         ix->common = size;
-    /* Sizes differ: from now on the framing alone is what they have in common. */
+    /* Sizes that differ have only the framing in common. */
     uint64_t common = size == ix->common ? ix->common : FRAMING;
     uint32_t width = width_for(size - common);
     if (common < ix->common && width < width_for(ix->common - common))
@@ -256,7 +257,7 @@ static mr_code damaged(const char *name, int64_t line, const char *what, mr_stat
     return rc;
 }
 
-/* Decimal digits up to `end` from *p on; false: there are none, or too many. */
+/* Decimal digits up to `end` from *p on; false: no digits, or too many. */
 static bool parse_number(const char **p, const char *end, uint64_t *out)
 {
     const char *at = *p;
@@ -307,7 +308,7 @@ static mr_code read_text(mr_record_index *ix, const char *name, mr_status *st)
     return rc == MR_END ? MR_OK : rc;
 }
 
-/* n bytes of the file. MR_END: it ends before. */
+/* Reads n bytes of the file. MR_END: it ends before. */
 static mr_code read_exactly(int fd, const char *name, uint8_t *to, size_t n, int64_t from,
                             mr_status *st)
 {
@@ -326,7 +327,7 @@ static mr_code read_part(int fd, const char *name, uint8_t *to, size_t n, int64_
     return rc == MR_END ? damaged(name, 0, "it is cut short", st) : rc;
 }
 
-/* What the numbers of the header say must hold for all records: lengths add up. */
+/* Whether the lengths of all records add up to the numbers of the header. */
 static bool adds_up(const mr_record_index *ix)
 {
     uint64_t at = 0;
@@ -357,7 +358,7 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     bool good = width <= 8 && (width & (width - 1)) == 0 && n <= MOST_RECORDS &&
                 ix->end <= INT64_MAX && ix->common <= INT64_MAX && mr__load_le(head + 36, 4) == 0;
     good = good && !__builtin_mul_overflow(n, width, &body);
-    /* Before memory is asked for: the file has as many bytes as its numbers need. */
+    /* Checked before allocating: the file must have as many bytes as its numbers require. */
     if (!good || body / 2 + n_groups(n) * 4 > INT64_MAX / 2 ||
         (uint64_t)file_size != HEADER + n_groups(n) * 8 + body + 4)
         return damaged(name, 0, "its numbers do not fit its size", st);
@@ -379,7 +380,7 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     return adds_up(ix) ? MR_OK : damaged(name, 0, "its sizes do not add up", st);
 }
 
-/* ---- stale ones ---- */
+/* ---- stale indexes ---- */
 
 static mr_code stale(const char *name, const char *path, const char *why, mr_status *st)
 {
@@ -392,7 +393,7 @@ static mr_code stale(const char *name, const char *path, const char *why, mr_sta
     return rc;
 }
 
-/* Record i is where the index says. */
+/* Checks that record i is where the index says. */
 static mr_code probe(const mr_record_index *ix, int fd, const char *name, const char *path,
                      uint64_t i, mr_status *st)
 {

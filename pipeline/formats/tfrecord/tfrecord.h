@@ -9,10 +9,11 @@
  *   12      L     data
  *   12+L    4     masked CRC-32C of the data; the next record starts at 16+L
  *
- * masked(c) = ((c >> 15) | (c << 17)) + 0xA282EAD8 mod 2^32. In a compressed file the whole of it
- * is one compressed stream. 1 to 11 bytes at the end are a clean end, as in TensorFlow, of which
- * the log warns; with mr_file_opts.strict they are MR_DATA_LOSS. Files are read by mr_reader_open
- * with &mr_format_tfrecord; messages begin with "corrupted record at" or "truncated record at".
+ * masked(c) = ((c >> 15) | (c << 17)) + 0xA282EAD8 mod 2^32. A compressed file is one compressed
+ * stream. 1 to 11 bytes after the last record are logged as a warning and otherwise ignored, as in
+ * TensorFlow; with mr_file_opts.strict they are MR_DATA_LOSS. mr_reader_open with
+ * &mr_format_tfrecord reads these files; its messages begin with "corrupted record at" or
+ * "truncated record at".
  *
  * thread   one at a time per writer
  * since    0.1 */
@@ -22,25 +23,26 @@
 extern "C" {
 #endif
 
-/* Bytes that are no valid record, up to the next one that is, or to the end of the file. */
+/* A damaged range: bytes up to the next valid record or the end of the file. */
 typedef struct mr_tfrecord_damage {
     const char *path;
-    int64_t record;      /* number of the damaged record: the bytes count as one */
-    int64_t offset, end; /* the bytes, in the uncompressed file */
-    const char *what;    /* is wrong with the first of them, in words */
+    int64_t record;      /* number of the damaged record; the whole range counts as one record */
+    int64_t offset, end; /* the range, in the uncompressed file */
+    const char *what;    /* what is wrong with the first of these bytes, in words */
 } mr_tfrecord_damage;
 
-/* Options of mr_format_tfrecord (mr_file_opts.own); NULL: damage is MR_DATA_LOSS, and the rest of
+/* Options of mr_format_tfrecord (mr_file_opts.own). NULL: damage is MR_DATA_LOSS, and the rest of
  * the file is given up. */
 typedef struct mr_tfrecord_read_opts {
-    /* Goes on at the next valid record after damage. In a compressed stream only the damage of
-     * records can be gone past, not that of the stream itself. */
+    /* Continue at the next valid record after damage. In a compressed file this covers damaged
+     * records, but not damage to the compressed stream itself. */
     bool skip_corrupt;
-    /* Gets the damaged bytes, in pieces, each time followed by skipped; NULL: nobody wants them.
-     * An error is the reader's. */
+    /* Receives the damaged bytes in pieces, before `skipped` is called for the range. NULL: they
+     * are dropped. An error ends reading and is returned by the reader. */
     mr_code (*bytes)(void *ctx, const mr_tfrecord_damage *d, const void *p, size_t n,
                      mr_status *st);
-    /* Reading goes on at d->end, unless this returns an error, which is then the reader's. */
+    /* Called for each damaged range; reading continues at d->end. An error ends reading and is
+     * returned by the reader. */
     mr_code (*skipped)(void *ctx, const mr_tfrecord_damage *d, mr_status *st);
     void *ctx;
 } mr_tfrecord_read_opts;
@@ -49,23 +51,24 @@ typedef struct mr_tfrecord_writer mr_tfrecord_writer;
 
 typedef struct mr_tfrecord_writer_opts {
     mr_compression compression;
-    bool sync; /* fsync before the file gets its name */
+    bool sync; /* fsync before the file gets its final name */
 } mr_tfrecord_writer_opts;
 
-/* Writes to a file beside path, .NAME. ... .partial; close renames it, so that the file is complete
- * or not there at all. opts NULL: uncompressed.
+/* Writes to a temporary file next to path, .NAME. ... .partial; close renames it, so path never
+ * has a part of the records. opts NULL: uncompressed.
  * errors   as open(2) */
 MR_API mr_code mr_tfrecord_writer_open(mr_tfrecord_writer **out, const char *path,
                                        const mr_tfrecord_writer_opts *opts,
                                        mr_status *st) MR_NODISCARD;
-/* errors   MR_RESOURCE_EXHAUSTED (disk full, file size limit) and others as write(2); the partial
- *          file is gone then, and every later call returns the same code */
+/* Appends a record.
+ * errors   MR_RESOURCE_EXHAUSTED (disk full, file size limit) and others, as write(2). The partial
+ *          file has then been removed, and every later call returns the same code */
 MR_API mr_code mr_tfrecord_writer_append(mr_tfrecord_writer *w, const void *data, size_t n,
                                          mr_status *st) MR_NODISCARD;
-/* Writes what is left, gives the file its name and frees w, also on failure (then there is no
- * file). NULL: MR_OK. */
+/* Flushes, renames the file to its final name and frees w. On failure it frees w as well and leaves
+ * no file. NULL: MR_OK. */
 MR_API mr_code mr_tfrecord_writer_close(mr_tfrecord_writer *w, mr_status *st) MR_NODISCARD;
-/* Removes what was written and frees w. NULL: nothing. */
+/* Removes the partial file and frees w. NULL: no effect. */
 MR_API void mr_tfrecord_writer_abort(mr_tfrecord_writer *w);
 
 #ifdef __cplusplus

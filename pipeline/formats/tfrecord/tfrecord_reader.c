@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading TFRecord files: views into the chunks of a byte stream. */
+/* Reader of TFRecord files: views into the chunks of a byte stream. */
 #include "pipeline/formats/tfrecord/tfrecord.h"
 
 #include <inttypes.h>
@@ -16,16 +16,15 @@ enum { FRAMING = 16 };
 
 typedef struct tfrecord_reader {
     mr_reader base;
-    const mr_buffer *chunk; /* with start and offset: the window whose chunk has its origin */
+    /* with start and offset: identifies the window whose chunk has its origin set */
+    const mr_buffer *chunk;
     const uint8_t *start;
     int64_t offset;
-    size_t
-        typical; /* bytes of a record, framing included, as the last call saw them; 0: none yet */
+    size_t typical; /* bytes of a record with framing, in the last call; 0: unknown */
     mr_tfrecord_read_opts opts;
 } tfrecord_reader;
 
-/* The record at in.at is not valid: what that means for the file. MR_OK: reading goes on at the
- * next one. */
+/* Handles the invalid record at in.at. MR_OK: reading continues at the next one. */
 static mr_code damaged(mr_reader *r, const char *what, mr_status *st)
 {
     const tfrecord_reader *t = (const tfrecord_reader *)r;
@@ -47,7 +46,7 @@ static mr_code corrupted(mr_reader *r, int64_t after, const char *what, mr_statu
     return damaged(r, text, st);
 }
 
-/* No header of a record follows: the end, or up to 11 bytes that are none. */
+/* No record header follows: the end of the file, or up to 11 stray bytes. */
 static mr_code finish(mr_reader *r, mr_status *st)
 {
     ptrdiff_t stray = r->in.end - r->in.at;
@@ -79,7 +78,7 @@ static mr_code truncated(mr_reader *r, uint64_t need, mr_status *st)
     return damaged(r, text, st);
 }
 
-/* Checks a long record without keeping it; the window stays where it is. */
+/* Checks a long record without keeping it; the window does not move. */
 static mr_code check_long(mr_reader *r, uint64_t need, mr_status *st)
 {
     bool good;
@@ -91,7 +90,7 @@ static mr_code check_long(mr_reader *r, uint64_t need, mr_status *st)
     return good ? MR_OK : corrupted(r, 12, "data", st);
 }
 
-/* The record at in.at is not whole: gets more of it. MR_END: a clean end. */
+/* The record at in.at is incomplete: reads more of it. MR_END: a clean end. */
 static mr_code more(mr_reader *r, uint64_t need, mr_status *st)
 {
     int64_t at = mr__byte_stream_offset(&r->in);
@@ -101,7 +100,7 @@ static mr_code more(mr_reader *r, uint64_t need, mr_status *st)
     if (need > mr__tfrecord_at_once() && r->in.size >= 0) {
         MR_TRY(check_long(r, need, st));
         if (mr__byte_stream_offset(&r->in) != at)
-            return MR_OK; /* it was damaged, and was passed */
+            return MR_OK; /* it was damaged and has been skipped */
     }
     mr_code rc = mr__byte_stream_fill(&r->in, (size_t)need, st);
     if (rc == MR_OK)
@@ -111,7 +110,7 @@ static mr_code more(mr_reader *r, uint64_t need, mr_status *st)
     return need <= 12 ? finish(r, st) : truncated(r, need, st);
 }
 
-/* Walks over what is there; where that gives no row, gets more or fails. */
+/* Walks over the records in the window; if that yields no row, reads more or fails. */
 static mr_code walk(mr_reader *r, mr__walk *w, mr_status *st)
 {
     w->rows = 0;
@@ -134,8 +133,8 @@ static mr_code walk(mr_reader *r, mr__walk *w, mr_status *st)
     return more(r, w->need, st);
 }
 
-/* Goes on in the same chunk, as far as the page cache has more of the file: fewer and larger blocks
- * cost less on their way to another process. What is wrong there is met by the next call. */
+/* Continues in the same chunk with data from the page cache: fewer and larger blocks are cheaper to
+ * send to another process. Errors there are left to the next call. */
 static void walk_on(mr_reader *r, mr__walk *w, const uint8_t *first, size_t max_bytes)
 {
     for (;;) {
@@ -152,8 +151,8 @@ static void walk_on(mr_reader *r, mr__walk *w, const uint8_t *first, size_t max_
     }
 }
 
-/* Room for as many views as there seem to be records; where they are smaller than those before, the
- * next call goes on. */
+/* Makes room for the estimated number of records in the window. If they are smaller than those
+ * before, the next call continues. */
 static mr_code make_views(const tfrecord_reader *t, size_t want, mr_array *a, mr__walk *w,
                           mr_status *st)
 {
@@ -171,8 +170,8 @@ static mr_code make_views(const tfrecord_reader *t, size_t want, mr_array *a, mr
     return MR_OK;
 }
 
-/* The chunk says where its records come from, from the first one of a window on: nobody else has
- * the chunk then. */
+/* Sets the origin of the records on the chunk, from the first record of a window: no other holder
+ * has the chunk yet. */
 static void set_origin(tfrecord_reader *t, const uint8_t *first)
 {
     const mr__byte_stream *in = &t->base.in;

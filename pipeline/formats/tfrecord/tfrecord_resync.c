@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the next record after a damaged one begins: after it, if its length is good and a record
- * (or the end) is there; else at the first place where both checksums fit. */
+/* The next record after a damaged one begins at its end, if its length is valid and a record (or
+ * the end of the file) is there; otherwise at the first place where both checksums match. */
 #include "pipeline/formats/tfrecord/tfrecord_resync.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static bool good_data(const uint8_t *p, uint64_t size)
     return mr__load_le(p + HEAD + size, 4) == mr_crc32c_mask(mr_crc32c(p + HEAD, (size_t)size));
 }
 
-/* The window has n bytes, or all that are left. errors: of reading */
+/* Extends the window to n bytes, or to all that are left. errors: of reading */
 static mr_code ensure(mr_reader *r, size_t n, mr_status *st)
 {
     mr_code rc = MR_OK;
@@ -37,11 +37,11 @@ uint64_t mr__tfrecord_at_once(void)
     return limited < MR__TFRECORD_AT_ONCE ? limited : MR__TFRECORD_AT_ONCE;
 }
 
-/* A record's checksum, from pieces of the record. */
+/* Checks the checksum of a record from pieces of it. */
 typedef struct check {
-    uint64_t skip, data; /* bytes before the data, then of the data that are still to come */
+    uint64_t skip, data; /* bytes before the data, then bytes of the data, still to come */
     uint32_t crc;
-    uint8_t tail[HEAD]; /* what follows the data */
+    uint8_t tail[HEAD]; /* bytes after the data */
     size_t n_tail;
 } check;
 
@@ -67,14 +67,14 @@ mr_code mr__tfrecord_scan(mr_reader *r, uint64_t skip, uint64_t data, bool *good
     return MR_OK;
 }
 
-/* So far on is not in the window, and is not to be brought there. */
+/* So far ahead that it is not in the window and must not be loaded there. */
 static bool is_far(const mr_reader *r, uint64_t bytes)
 {
     return r->in.size >= 0 && bytes > (uint64_t)(r->in.end - r->in.at) &&
            bytes > mr__tfrecord_at_once();
 }
 
-/* The header that stands `from` bytes on. MR_END: the file is too short for it. */
+/* Reads the header `from` bytes ahead. MR_END: the file is too short for it. */
 static mr_code head_at(mr_reader *r, size_t from, uint8_t head[HEAD], mr_status *st)
 {
     check c = {.skip = from};
@@ -90,8 +90,8 @@ static mr_code head_at(mr_reader *r, size_t from, uint8_t head[HEAD], mr_status 
     return MR_OK;
 }
 
-/* Bytes of the record whose header stands `from` bytes on, with its framing; 0: that is none, or
- * the file is too short for it. */
+/* Bytes of the record whose header is `from` bytes ahead, with its framing; 0: that is not a
+ * header, or the file is too short for it. */
 static mr_code framed_size(mr_reader *r, size_t from, uint64_t *out, mr_status *st)
 {
     uint8_t head[HEAD];
@@ -108,7 +108,7 @@ static mr_code framed_size(mr_reader *r, size_t from, uint64_t *out, mr_status *
     return MR_OK;
 }
 
-/* *out = a record whose checksums fit stands `from` bytes on. */
+/* *out = a record with valid checksums is `from` bytes ahead. */
 static mr_code is_record(mr_reader *r, size_t from, bool *out, mr_status *st)
 {
     uint64_t size;
@@ -131,7 +131,7 @@ typedef struct passing {
     mr_tfrecord_damage d;
 } passing;
 
-/* Goes past n bytes, as far as there are that many. */
+/* Skips up to n bytes, as far as the file has them. */
 static mr_code pass(mr_reader *r, const passing *p, uint64_t n, mr_status *st)
 {
     while (n) {
@@ -147,12 +147,13 @@ static mr_code pass(mr_reader *r, const passing *p, uint64_t n, mr_status *st)
     return MR_OK;
 }
 
-/* *size = how far the next record is by the length of the damaged one; 0: that is no help. */
+/* *size = distance to the next record by the length of the damaged one; 0: that length is no
+ * help. */
 static mr_code by_length(mr_reader *r, uint64_t *size, mr_status *st)
 {
     bool good;
     MR_TRY(framed_size(r, 0, size, st));
-    if (*size == 0 || *size > MR__TFRECORD_AT_ONCE) /* too long to look at what follows it */
+    if (*size == 0 || *size > MR__TFRECORD_AT_ONCE) /* too long to check what follows it */
         return MR_OK;
     size_t from = (size_t)*size;
     uint8_t head[HEAD];
@@ -171,7 +172,7 @@ static mr_code by_length(mr_reader *r, uint64_t *size, mr_status *st)
     return MR_OK;
 }
 
-/* Goes to the first place after in.at where a record is. */
+/* Advances to the first place after in.at that has a record. */
 static mr_code search(mr_reader *r, const passing *p, mr_status *st)
 {
     bool good = false;
@@ -212,7 +213,7 @@ mr_code mr__tfrecord_resync(mr_reader *r, const mr_tfrecord_read_opts *o, const 
     return MR_OK;
 }
 
-/* All of it was read: damage in it was passed as above, and p lies in a good record. */
+/* All of the window was read: damage in it was skipped as above, and p is in a valid record. */
 const void *mr__tfrecord_of(const void *at, const void *p, int64_t *n)
 {
     const uint8_t *start = at, *end = p;

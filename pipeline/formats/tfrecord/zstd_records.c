@@ -11,9 +11,9 @@
 #include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/memory/alloc.h"
 
-/* A block of a frame has at least 4 bytes, if it holds any data, of which it makes 128 KiB. */
+/* A block of a frame that holds data has at least 4 bytes and expands to at most 128 KiB. */
 enum { LEVEL = 3, BLOCK_LEAST = 4, BLOCK_MOST = 128 << 10 };
-/* Of a dictionary. What is worth training of: fewer samples make no good one. */
+/* Sizes of a dictionary, and the minimum number of samples: fewer make no good dictionary. */
 enum { LEAST = 1 << 10, MOST = 64 << 10, PART = 50, SAMPLES_LEAST = 16 };
 
 struct mr__zstd_record_reader {
@@ -22,7 +22,7 @@ struct mr__zstd_record_reader {
 };
 struct mr__zstd_record_writer {
     ZSTD_CCtx *c;
-    void *dictionary; /* prepared; NULL: there is none */
+    void *dictionary; /* prepared; NULL: none */
     void *frame;
     size_t capacity;
 };
@@ -38,7 +38,7 @@ mr_code mr__zstd_record_reader_open(mr__zstd_record_reader **out, const void *di
         mr_free(r);
         return mr_fail_memory(st, sizeof *r, "decompression");
     }
-    /* Loading says of one that is damaged too that there is no memory. */
+    /* zstd reports a damaged dictionary as out of memory too. */
     if (mr__is_zstd_dictionary(dictionary, n) &&
         mr__zstd.ZDICT_isError(mr__zstd.ZDICT_getDictHeaderSize(dictionary, n))) {
         mr__zstd_record_reader_close(r);
@@ -91,7 +91,7 @@ mr_code mr__zstd_record_room(const mr_bytes *frame, size_t *room, mr_status *st)
     unsigned long long says = mr__zstd.ZSTD_getFrameContentSize(p, n),
                        can = (unsigned long long)(n / BLOCK_LEAST + 1) * BLOCK_MOST;
     if (says == ZSTD_CONTENTSIZE_UNKNOWN)
-        says = mr__zstd.ZSTD_decompressBound(p, n); /* of its blocks */
+        says = mr__zstd.ZSTD_decompressBound(p, n); /* sum over its blocks */
     else if (says > can)
         return mr_fail(st, MR_DATA_LOSS,
                        "corrupted zstd frame: %zu bytes cannot be %llu when unpacked", n, says);
@@ -118,7 +118,7 @@ mr_code mr__zstd_record_read(mr__zstd_record_reader *r, const mr_bytes *frame, v
 
 /* ---- writing records ---- */
 
-/* In memory of our own: some versions crash where they get none for it. */
+/* Prepared in memory allocated here: some versions crash if their own allocation fails. */
 static mr_code prepare_dictionary(mr__zstd_record_writer *w, const void *dictionary, size_t n,
                                   mr_status *st)
 {
@@ -187,7 +187,7 @@ mr_code mr__zstd_record_write(mr__zstd_record_writer *w, const void *data, size_
     return MR_OK;
 }
 
-/* The bytes that the samples become. */
+/* Compressed size of the samples. */
 static mr_code size_with(const void *dictionary, size_t size, const char *samples,
                          const size_t *sizes, size_t n, size_t *out, mr_status *st)
 {
@@ -249,15 +249,15 @@ bool mr__is_zstd_dictionary(const void *head, size_t n)
 enum { MOST_DICTIONARY = 1 << 28 };
 
 struct mr_zstd_records {
-    bool named; /* the dictionary was, and stays */
+    bool named; /* the caller named the dictionary, which then never changes */
     mr_cancel *cancel;
     mr__zstd_record_reader *reader; /* NULL: not opened yet */
-    char *loaded;                   /* path of its dictionary; NULL: it has none */
+    char *loaded;                   /* path of its dictionary; NULL: none */
 };
 
 /* ---- the dictionary of a file ---- */
 
-/* A reader with the dictionary at path (taken over; NULL: with none) in the place of f's. */
+/* Replaces the reader of f by one with the dictionary at path (taken; NULL: none). */
 static mr_code load(mr_zstd_records *f, char *path, mr_status *st)
 {
     mr_buffer *bytes = NULL;
@@ -284,7 +284,7 @@ static mr_code load(mr_zstd_records *f, char *path, mr_status *st)
     return MR_OK;
 }
 
-/* The reader with the dictionary beside the file `path`. */
+/* Loads the dictionary next to the file `path`. */
 static mr_code load_beside(mr_zstd_records *f, const char *path, uint32_t id, mr_status *st)
 {
     static const char ending[] = ".dict";
@@ -305,7 +305,7 @@ static mr_code load_beside(mr_zstd_records *f, const char *path, uint32_t id, mr
     return rc;
 }
 
-/* f->reader can read frames that name dictionary `id`, of the file `path`. */
+/* Makes f->reader able to read frames of the file `path` with dictionary `id`. */
 static mr_code prepare(mr_zstd_records *f, const char *path, uint32_t id, mr_status *st)
 {
     if (!f->reader && !id)
@@ -353,7 +353,7 @@ void mr_zstd_records_close(mr_zstd_records *f)
     mr_free(f);
 }
 
-/* ---- unpacking records ---- */
+/* ---- decompressing records ---- */
 
 bool mr_is_zstd_record(const mr_bytes *record)
 {
@@ -369,7 +369,7 @@ mr_code mr_zstd_records_read(mr_zstd_records *f, const char *path, const mr_byte
     for (; rows < n && total < most; rows++, total += room)
         if (mr__zstd_record_room(&frames[rows], &room, rows ? NULL : st) != MR_OK)
             break;
-    if (rows == 0) /* with the message */
+    if (rows == 0) /* now with the message */
         return mr__zstd_record_room(&frames[0], &room, st);
     MR_TRY(mr_array_alloc(out, MR_STRING, 0, NULL, rows, st));
     mr_code rc = mr_buffer_alloc(&text, total, st);
@@ -384,7 +384,7 @@ mr_code mr_zstd_records_read(mr_zstd_records *f, const char *path, const mr_byte
         if (one == MR_OK)
             one = mr__zstd_record_read(f->reader, &frames[done], to, left, &v->size, &why);
         if (one != MR_OK && done > 0 && one != MR_CANCELLED)
-            break; /* it comes again as the first */
+            break; /* the next call reports it for its first frame */
         if (one != MR_OK && st)
             *st = why;
         rc = one;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/engine/position.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/op_source.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/files/file_lock.h"
 #include "pipeline/log.h"
 #include "pipeline/system/system.h"

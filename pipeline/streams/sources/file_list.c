@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/engine/philox.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"

@@ -3,6 +3,7 @@
 
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
 

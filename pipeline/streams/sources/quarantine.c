@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/fnv.h"
 #include "pipeline/log.h"
 #include "pipeline/system/retry.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/record_set.h"
+#include "pipeline/engine/op_source.h"
 
 void mr__record_set_unref(mr__record_set *s)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/zstd_record_rows.h"
 
+#include "pipeline/engine/op_source.h"
 #include "pipeline/formats/tfrecord/zstd_records_impl.h"
 
 enum { BLOCK_BYTES = 256 << 10 };

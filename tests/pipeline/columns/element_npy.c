@@ -9,6 +9,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* Entries of the graph's elements, one after the other, until the end or an error. */
 typedef struct entries {
     char descr[256], bytes[256];

@@ -4,6 +4,8 @@
 #include "pipeline/engine/run.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* As much of an iterator as a tuner looks at. */
 static mr_run run;
 static mr_iter it = {.run = &run};

@@ -3,6 +3,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(known_streams)
 {
     static const uint32_t zero[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};

@@ -5,6 +5,8 @@
 #include "pipeline/engine/run.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_state_r reader(const mr_state_w *w, size_t n)
 {
     return (mr_state_r){w->data, w->data + n};

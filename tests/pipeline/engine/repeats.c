@@ -11,6 +11,8 @@
 #include "tests/events.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* Every call of the run, one a line, and what the clock and randomness give in it. */
 static struct {
     char text[1 << 16];

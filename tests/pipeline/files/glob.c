@@ -11,6 +11,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/memory/fail_nth.h"
 
+MR_ONE_THREAD;
+
 static void make_tree(void)
 {
     static const char *const dirs[] = {"d1", "d2", "d2/sub"};

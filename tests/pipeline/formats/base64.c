@@ -5,6 +5,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(the_examples_of_rfc_4648_hold)
 {
     static const char *const texts[] = {"",         "Zg==",     "Zm8=",    "Zm9v",

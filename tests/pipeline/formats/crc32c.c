@@ -6,6 +6,8 @@
 #include "pipeline/formats/crc32c_kernels.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(known_vectors_hold)
 {
     uint8_t zeros[32] = {0}, ones[32], up[32];

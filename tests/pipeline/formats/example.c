@@ -8,6 +8,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/memory/fail_nth.h"
 
+MR_ONE_THREAD;
+
 #define LIT(text) ((mr_bytes){text, sizeof(text) - 1})
 
 typedef struct errors {

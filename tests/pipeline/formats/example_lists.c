@@ -7,6 +7,8 @@
 #include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 enum { BEFORE = 8, MOST = 200 };
 
 static size_t put_varint(uint8_t *p, uint64_t v)

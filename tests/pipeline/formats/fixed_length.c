@@ -3,6 +3,8 @@
 
 #include "tests/pipeline/formats/record_files.h"
 
+MR_ONE_THREAD;
+
 /* A file's options with those of the format. */
 typedef struct fixed_opts {
     mr_file_opts file;

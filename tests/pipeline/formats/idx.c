@@ -3,6 +3,8 @@
 
 #include "tests/pipeline/formats/record_files.h"
 
+MR_ONE_THREAD;
+
 static const uint8_t images[] = {0, 0, 0x0B, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0,    0,
                                  0, 2, 0,    1, 0, 2, 0, 3, 0, 4, 1, 0, 0xff, 0xff};
 

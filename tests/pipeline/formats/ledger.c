@@ -8,6 +8,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static const char *file_name(void)
 {
     return mr_test_path("run.ledger");

@@ -8,6 +8,8 @@
 #include "pipeline/formats/parquet/thrift_compact.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 #define LENGTH(v) (sizeof(v) / sizeof *(v))
 
 /* ---- numbers ---- */

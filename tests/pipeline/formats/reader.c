@@ -7,6 +7,8 @@
 
 #include "tests/pipeline/formats/record_files.h"
 
+MR_ONE_THREAD;
+
 /* Makes standard input a pipe that a child writes these bytes to, a few at a time. */
 static pid_t feed(const byte_string *b)
 {

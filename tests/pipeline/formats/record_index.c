@@ -11,6 +11,8 @@
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"
 
+MR_ONE_THREAD;
+
 /* A file of records of these sizes. */
 static const char *records(const char *name, const int *sizes, int n)
 {

@@ -10,6 +10,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static char *fresh_directory(int n, char *prefix, size_t size)
 {
     static char directory[512];

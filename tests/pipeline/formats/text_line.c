@@ -3,6 +3,8 @@
 
 #include "tests/pipeline/formats/record_files.h"
 
+MR_ONE_THREAD;
+
 static void expect(const char *text, size_t n, const char *rows)
 {
     static const size_t wants[] = {1, 3, 1024};

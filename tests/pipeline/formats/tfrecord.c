@@ -12,6 +12,8 @@
 #include "tests/pipeline/formats/record_files.h"
 #include "tests/pipeline/memory/fail_nth.h"
 
+MR_ONE_THREAD;
+
 static const char *const three[] = {"first", "", "third record"};
 
 static void expect(const char *path, mr_compression c, const char *rows, mr_code end,

@@ -8,6 +8,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 enum { N = 300 };
 
 /* Samples that are alike, back to back. */

@@ -10,6 +10,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 enum { N = 300 };
 static mr_status st;
 

@@ -9,6 +9,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 /* Elements as text, "refused: ..." for what does not build, " !..." for an error while running. */
 static const char *show(const char *text, const mr_env *env)
 {

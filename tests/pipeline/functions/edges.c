@@ -8,6 +8,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 /* How a NaN prints. */
 #define NOT "(1e999 - 1e999)"
 

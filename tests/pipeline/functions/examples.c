@@ -8,6 +8,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 /* An Example of the features i, v and s as a string literal of the text form. */
 static const char *literal(const int64_t *i, size_t n_i, const float *v, size_t n_v, const char *s)
 {

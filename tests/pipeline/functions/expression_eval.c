@@ -7,6 +7,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(integers_are_int64_and_points_make_float32)
 {
     mr_eq_str(evaluate(1, "x => (1, 1.5, 1e2, -3)"), "(1, 1.5, 100.0, -3)");

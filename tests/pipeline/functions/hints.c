@@ -7,6 +7,8 @@
 #include "pipeline/files/remote.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static const char *refusal(const char *text, mr_status *st)
 {
     mr_dataset *ds = NULL;

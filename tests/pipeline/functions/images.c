@@ -17,6 +17,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 /* ---- helpers ---- */
 
 typedef struct image {

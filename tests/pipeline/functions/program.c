@@ -11,6 +11,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 /* The elements of a pipeline of single int64s, as "1 2 3"; an error as "!" and its message, after
  * which it goes on; "refused: " and the message if there is no graph. */
 static const char *run_env(const char *text, const mr_env *env)

@@ -8,6 +8,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(json_objects_become_records)
 {
     mr_eq_str(evaluate(1,

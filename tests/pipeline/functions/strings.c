@@ -10,6 +10,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(parts_of_strings)
 {
     mr_eq_str(evaluate(1, "x => (length(\"abc\"), length(\"\"), length([\"a\", \"b\"]))"),

@@ -5,6 +5,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
 
+MR_ONE_THREAD;
+
 #define NOT "(1e999 - 1e999)" /* a NaN */
 
 MR_TEST(ranges_are_pythons)

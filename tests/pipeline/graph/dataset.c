@@ -9,6 +9,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/graph/sample_ops.h"
 
+MR_ONE_THREAD;
+
 static void fails(mr_dataset *ds, const char *message)
 {
     mr_eq_str(sample_error(ds), message);

@@ -10,6 +10,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/graph/sample_ops.h"
 
+MR_ONE_THREAD;
+
 static mr_dataset *travel(const mr_dataset *ds)
 {
     void *bytes = NULL;

@@ -6,6 +6,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/graph/sample_ops.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(built_in_ops_are_sorted_and_found)
 {
     size_t i = 0;

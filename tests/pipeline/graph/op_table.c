@@ -14,6 +14,8 @@
 #include "tests/pipeline/ops/arrow_file.h"
 #include "tests/pipeline/ops/parquet_table.h"
 
+MR_ONE_THREAD;
+
 enum { MOST_ROWS = 1000, MOST_PARAMS_BYTES = 4096 };
 
 /* Goes to a folder with the elements that load's example reads as it is built. */

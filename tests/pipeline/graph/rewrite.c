@@ -7,6 +7,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/graph/sample_ops.h"
 
+MR_ONE_THREAD;
+
 struct visits {
     int sources, others;
 };

@@ -7,6 +7,8 @@
 #include "pipeline/graph/fn.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_code infer_int(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {
     (void)self;

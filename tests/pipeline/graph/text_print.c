@@ -8,6 +8,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/graph/sample_ops.h"
 
+MR_ONE_THREAD;
+
 /* ds (taken) prints as that, and the text is canonical. */
 static void prints(mr_dataset *ds, const char *want)
 {

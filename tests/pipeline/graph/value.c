@@ -7,6 +7,8 @@
 #include "tests/harness.h"
 #include "tests/pipeline/graph/sample_ops.h"
 
+MR_ONE_THREAD;
+
 static mr_value sample(void)
 {
     mr_value items[] = {{.kind = MR_V_INT, .i = 7},

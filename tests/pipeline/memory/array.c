@@ -8,6 +8,8 @@
 #include "tests/pipeline/memory/columns.h"
 #include "tests/pipeline/memory/fail_nth.h"
 
+MR_ONE_THREAD;
+
 static const char *const words[] = {"alpha", "", "be", "gamma!", "d"};
 
 MR_TEST(sizes_of_rows_count_values_and_bytes)

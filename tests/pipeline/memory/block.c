@@ -7,6 +7,8 @@
 #include "tests/pipeline/memory/columns.h"
 #include "tests/pipeline/memory/fail_nth.h"
 
+MR_ONE_THREAD;
+
 static const char *const names[] = {"x", "text"};
 
 /* Rows 0..rows: int32 [2] and a string; identity ordinal 1000 + row where asked for. */

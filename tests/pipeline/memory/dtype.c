@@ -6,6 +6,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static uint32_t bits_of(float f)
 {
     uint32_t bits;

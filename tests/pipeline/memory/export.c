@@ -7,6 +7,8 @@
 #include "tests/pipeline/memory/columns.h"
 #include "tests/pipeline/memory/fail_nth.h"
 
+MR_ONE_THREAD;
+
 _Static_assert(sizeof(mr_dl_tensor) == 48, "as DLTensor on 64-bit machines");
 _Static_assert(sizeof(mr_dl_managed_tensor) == 64, "as DLManagedTensor");
 _Static_assert(sizeof(struct ArrowArray) == 80, "as the Arrow specification has it");

@@ -6,6 +6,8 @@
 #include "tests/fault.h"
 #include "tests/pipeline/memory/columns.h"
 
+MR_ONE_THREAD;
+
 /* ---- DLPack ---- */
 
 /* A tensor over `data` that counts how often it is deleted. */

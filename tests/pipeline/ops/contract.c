@@ -401,8 +401,7 @@ MR_TEST_SLOW(no_byte_of_a_position_can_do_harm)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         size_t size;
         unsigned char *bytes = position_of(texts[i], 2, &size);
-        for (size_t at = 8; at < size;
-             at += mr_test_for_races() ? 1 + mr_test_random(&random) % 16 : 1) {
+        for (size_t at = 8; at < size; at += mr_test_step(&random, 16)) {
             static const unsigned char values[] = {0, 1, 2, 3, 7, 63, 127, 128, 255};
             unsigned char was = bytes[at];
             for (size_t v = 0; v < sizeof values; v++) {

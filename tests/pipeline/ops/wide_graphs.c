@@ -12,6 +12,8 @@
 #include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* before + n times `each` (with %zu: its number, counted down) separated by commas + after;
  * owned. */
 static char *repeated(const char *before, const char *each, size_t n, const char *after)

@@ -5,6 +5,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_status st;
 
 /* A type of the table's owner that holds memory: a word, or a call of one integer. */

@@ -7,6 +7,8 @@
 #include "pipeline/params/float_digits.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* The value of t that digits * 10^exponent reads as. */
 static double read_back(mr_dtype t, const char *digits, size_t n, int exponent)
 {

@@ -3,6 +3,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* What is best of the names, which end with NULL. */
 static const char *best(const char *word, const char *const *names)
 {

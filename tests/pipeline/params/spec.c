@@ -7,6 +7,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_spec *image_and_label(int64_t side)
 {
     const char *names[] = {"label", "image"};

@@ -7,6 +7,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static const mr_expr *parse(const char *text)
 {
     const mr_expr *e = NULL;

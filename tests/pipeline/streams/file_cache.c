@@ -16,6 +16,8 @@
 #include "tests/fault_calls.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_iterator *open_graph(mr_dataset *ds, bool identities)
 {
     mr_iterator *it = NULL;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "tests/harness.h"
 

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "pipeline/engine/run.h"
+#include "pipeline/engine/op_buffering.h"
 #include "tests/harness.h"
 #include "tests/pipeline/streams/queue_rig.h"
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "tests/fault.h"
 #include "tests/harness.h"

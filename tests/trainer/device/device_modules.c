@@ -6,6 +6,8 @@
 #include "tests/harness.h"
 #include "trainer/device/device_modules_impl.h"
 
+MR_ONE_THREAD;
+
 static mr_status st;
 
 MR_TEST(files_that_are_no_modules_are_refused)

@@ -7,6 +7,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_status st;
 static const float kernel[6] = {1, -2, 3.5f, 0, 5, 1e-30f};
 static const int64_t counts[2] = {-1, INT64_MAX};

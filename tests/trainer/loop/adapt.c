@@ -9,6 +9,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static mr_status st;
 
 static mr_code adapt_with(const char *data, const char *layer, const mr_iterator_opts *opts)

@@ -21,7 +21,7 @@ from ports import ports  # noqa: E402
 
 # Under AddressSanitizer stdbuf comes before it.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-MILLRACE = os.path.abspath(sys.argv[1])
+MILLRACE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.environ["MR_BUILD"], "millrace"))
 LINES = ["stdbuf", "-oL"]  # a step is seen when it is printed
 LONG = os.environ.get("MR_TEST_TIER") == "long"
 RNG = random.Random(int(os.environ.get("MR_TEST_SEED") or "1"))

@@ -19,6 +19,8 @@
 #include "tests/harness.h"
 #include "transport/net/shared_memory.h"
 
+MR_ONE_THREAD;
+
 enum { SIZE = 1 << 20, PAGE = 4096, ROOM = SIZE - PAGE };
 
 static void meet(mr__lender **l, mr__borrower **b)

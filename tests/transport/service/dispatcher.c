@@ -8,6 +8,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(a_cancel_is_answered_when_it_is_on_record)
 {
     alone_begin(NULL, 0);

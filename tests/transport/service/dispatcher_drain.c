@@ -7,6 +7,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(a_drain_is_answered_when_the_worker_has_ended)
 {
     Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;

@@ -6,6 +6,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static const Mr__Wire__Mode all_of_them = MR__WIRE__MODE__PARALLEL_EPOCHS;
 
 /* Client 1 read its stream of that number, whose worker is home, to the end. */

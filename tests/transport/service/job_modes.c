@@ -7,6 +7,8 @@
 #include "tests/harness.h"
 #include "transport/service/job.h"
 
+MR_ONE_THREAD;
+
 /* The job of a graph, in `streams` streams, final. */
 static Mr__Wire__Job *job_of(const char *text, Mr__Wire__Mode mode, uint32_t streams)
 {

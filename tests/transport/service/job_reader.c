@@ -7,6 +7,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static const int64_t second = 1000000000;
 static int failed;
 static bool connects;

@@ -8,6 +8,8 @@
 #include "tests/harness.h"
 #include "tests/transport/service/simulation.h"
 
+MR_ONE_THREAD;
+
 static const char *const modes[] = {"exactly_once", "dynamic", "parallel_epochs", "file", "data",
                                     "file_or_data", "hint"};
 

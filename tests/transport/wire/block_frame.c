@@ -12,6 +12,8 @@
 #include "transport/wire/messages.h"
 #include "transport/wire/messages.pb-c.h"
 
+MR_ONE_THREAD;
+
 /* Every storage, empty strings and tensors, long strings that are sent in place. */
 static const char *const graphs[] = {
     "range(7)",

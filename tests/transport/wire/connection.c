@@ -11,6 +11,8 @@
 #include "tests/harness.h"
 #include "transport/wire/connection.h"
 
+MR_ONE_THREAD;
+
 typedef struct end {
     mr__connection c;
     int ready, closed, messages, blocks;

@@ -5,6 +5,8 @@
 #include "tests/harness.h"
 #include "transport/wire/handshake.h"
 
+MR_ONE_THREAD;
+
 static const uint8_t nonce_a[MR__NONCE_BYTES] = "one", nonce_b[MR__NONCE_BYTES] = "two";
 static const mr__token none = {0};
 

@@ -11,6 +11,8 @@
 #include "tests/harness.h"
 #include "transport/wire/connection.h"
 
+MR_ONE_THREAD;
+
 enum { LONG = 1 << 20, OTHER = 300001, OFFSET = 100, AT_ONCE = 8 };
 
 /* ---- the system, as the tests want it ---- */

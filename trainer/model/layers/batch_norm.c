@@ -186,9 +186,10 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
     const float *gamma = o->scale ? mr_onnx_values(g, 0) : NULL;
     const float *beta = o->center ? mr_onnx_values(g, o->scale) : NULL;
     const float *mean = mr_onnx_values(g, moving(o)), *variance = mr_onnx_values(g, moving(o) + 1);
-    float *scale = mr_malloc(2 * n * sizeof *scale), *shift = scale + n;
+    float *scale = mr_malloc(2 * n * sizeof *scale);
     if (!scale)
         return mr_fail_memory(st, 2 * n * sizeof *scale, "a scale");
+    float *shift = scale + n;
     for (size_t i = 0; i < n; i++) {
         double s = (gamma ? (double)gamma[i] : 1) / sqrt((double)variance[i] + o->epsilon);
         scale[i] = (float)s;

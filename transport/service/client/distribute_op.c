@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/engine/op_source.h"
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/streams/stream_cut.h"

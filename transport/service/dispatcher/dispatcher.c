@@ -14,6 +14,8 @@ mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts
     if (!d)
         return mr_fail_memory(st, sizeof *d, "a dispatcher");
     d->opts = *opts;
+    d->opts.workers = NULL; /* borrowed for this call */
+    d->lists_addresses = opts->workers != NULL;
     d->out = *to;
     d->ctx = ctx;
     d->random = opts->seed;
@@ -296,7 +298,7 @@ static mr_code load_stream(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Plac
     if (place->home[0]) {
         mr__d_worker *w = NULL;
         MR_TRY(mr__d_worker_known(d, place->home, &w, st));
-        if (mr__d_static(j) && !d->opts.workers) /* who came first stays in its place */
+        if (mr__d_static(j) && !d->lists_addresses) /* who came first stays in its place */
             mr__d_list_worker(d, place->stream, w);
         mr__d_set_home(s, w);
     } else if (place->worker[0]) {

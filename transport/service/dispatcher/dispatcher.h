@@ -77,8 +77,9 @@ typedef struct mr__dispatcher_opts {
     mr_code (*streams)(void *ctx, const Mr__Wire__Job *job, uint32_t *n, mr_status *st);
     void *streams_ctx;
     const char *state;          /* "memory" or the directory, for reports */
-    const char *const *workers; /* static modes: the list of addresses; NULL: any */
-    size_t n_workers;           /* or how many, where workers is NULL and this is not 0 */
+    const char *const *workers; /* static modes: their addresses, borrowed during new; NULL: the
+                                 * first n_workers that come */
+    size_t n_workers;           /* 0: no static modes */
 } mr__dispatcher_opts;
 
 mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts,

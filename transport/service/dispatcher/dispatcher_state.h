@@ -176,6 +176,7 @@ struct mr__dispatcher {
     uint64_t n_given;
     size_t n_with_orphans;  /* workers */
     mr__d_worker **listed;  /* static modes: by index */
+    bool lists_addresses;   /* opts.workers named them; else they are the first that come */
     size_t n_listed;        /* that are known */
     mr__d_queue to_assign;  /* streams that can be given to a worker */
     mr__d_queue awaiting;   /* streams whose former worker may return first */

@@ -100,7 +100,7 @@ static mr_code check_listed(mr__dispatcher *d, mr__d_worker *w, const char *addr
 {
     char list[400] = "";
     if (!d->opts.n_workers || (w && w->listed) ||
-        (!d->opts.workers && d->n_listed < d->opts.n_workers))
+        (!d->lists_addresses && d->n_listed < d->opts.n_workers))
         return MR_OK;
     for (size_t i = 0; i < d->opts.n_workers; i++) {
         size_t n = strlen(list);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/engine/op_source.h"
+#include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/streams/stream_splits.h"
 

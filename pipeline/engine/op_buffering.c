@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/engine/op_buffering.h"
+
+#include "pipeline/engine/executor.h"
+#include "pipeline/engine/run.h"
+
+mr_executor *mr_iter_executor(mr_iter *it)
+{
+    mr_run *run = it->run;
+    if (mr__iter_counts_exactly(it->priv, it->node))
+        return mr__executor_none();
+    pthread_mutex_lock(&run->lock);
+    if (!run->executor) {
+        int n = run->opts.has_threads ? (int)run->opts.threads : mr__usable_cpus();
+        if (mr_executor_new(n, &run->executor, NULL) == MR_OK ||
+            mr_executor_new(0, &run->executor, NULL) == MR_OK)
+            run->own_executor = true;
+    }
+    if (run->executor && run->memory.limit)
+        mr__executor_keep_places(run->executor);
+    /* Without memory for a pool there is still the calling thread. */
+    mr_executor *ex = run->executor ? run->executor : mr__executor_none();
+    pthread_mutex_unlock(&run->lock);
+    return ex;
+}
+
+bool mr__iter_counts_exactly(const struct mr_iter_private *p, const mr_dataset *node)
+{
+    return p->scope && p->again && (mr__dataset_all_props(node) & MR_OP_OPENS_LATER);
+}
+
+static bool records(const mr_iter *it)
+{
+    bool some = it->priv->records;
+    for (size_t i = 0; i < it->n_inputs && !some; i++)
+        some = it->inputs[i] && records(it->inputs[i]);
+    return some;
+}
+
+bool mr_iter_pulls_count(const mr_iter *it)
+{
+    const struct mr_iter_private *p = it->priv;
+    uint32_t props = mr__dataset_all_props(it->node);
+    return mr__iter_counts_exactly(p, it->node) ||
+           (p->again && ((props & MR__OPENS_RANDOM) || ((props & MR_OP_REMEMBERS) && records(it))));
+}
+
+void mr_iter_set_records(mr_iter *it, bool does)
+{
+    it->priv->records = does;
+}
+
+bool mr_iter_replays(const mr_iter *it)
+{
+    /* Relaxed: it is set before the first row that is concerned. */
+    return !it || !atomic_load_explicit(&it->priv->no_replay, memory_order_relaxed);
+}
+
+void mr_iter_set_no_replay(mr_iter *it)
+{
+    for (; it; it = it->priv->parent)
+        atomic_store_explicit(&it->priv->no_replay, true, memory_order_relaxed);
+}

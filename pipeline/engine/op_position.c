@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Positions of iterators. position.c has the encoding of numbers and blocks. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "pipeline/engine/op_buffering.h"
+#include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/run.h"
+
+/* One iterator:
+ *   op's name (bytes)
+ *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows
+ *   epoch; 0 but of a source
+ *   elements delivered
+ *   [status] if 2
+ *   [block, number of errors, (row, status)...] if 4
+ *   [op's shared state] if 8
+ *   the op's state, or that of its inputs where it has none
+ * An open input: flag 1 and its state. A closed one: flag 0, the shared states below it, and how
+ * often the sources below it were opened: the number of those that were, (number from the first of
+ * them, times)... */
+
+enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8 };
+
+static mr_code save_pending(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    mr_block left = MR_BLOCK_EMPTY;
+    mr_code rc = mr_block_slice(&left, &p->rows, p->at, p->rows.rows - p->at, st);
+    if (rc == MR_OK)
+        rc = mr_state_put_block(w, &left, st);
+    mr_block_reset(&left);
+    if (rc == MR_OK)
+        rc = mr_state_put_u64(w, p->errors.n - p->error_at, st);
+    for (size_t i = p->error_at; i < p->errors.n && rc == MR_OK; i++) {
+        /* Rows are counted from what is left. */
+        rc = mr_state_put_u64(w, p->errors.v[i].row - p->at - p->error_at, st);
+        if (rc == MR_OK)
+            rc = mr_state_put_status(w, &p->errors.v[i].status, st);
+    }
+    return rc;
+}
+
+static mr_code restore_pending(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    MR_TRY(mr_state_get_block(r, it->spec, &p->rows, st));
+    uint64_t n, row, last = 0;
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    for (uint64_t i = 0; i < n; i++) {
+        mr_status e;
+        MR_TRY(mr_state_get_u64(r, &row, st));
+        MR_TRY(mr_state_get_status(r, &e, st));
+        if (row > p->rows.rows + i || (i && row <= last))
+            return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: error at row %" PRIu64, row);
+        last = row;
+        MR_TRY(mr_row_errors_add(&p->errors, (size_t)row, &e, st));
+    }
+    if (p->rows.rows == 0 && n == 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: nothing is pending");
+    p->pending = true;
+    return MR_OK;
+}
+
+/* rows before the pending ones, in one block. */
+static mr_code join_pending(struct mr_iter_private *p, const mr_block *rows, mr_status *st)
+{
+    size_t n = rows->rows + p->rows.rows;
+    mr_block joined = MR_BLOCK_EMPTY;
+    if (p->rows.rows && !mr_block_fits(rows, &p->rows))
+        return mr_state_damaged(st, "pending rows differ in shape");
+    mr_code rc = mr_block_start(&joined, rows, n, st);
+    if (rc == MR_OK)
+        rc = mr_block_append(&joined, rows, 0, rows->rows, st);
+    if (rc == MR_OK && p->rows.rows)
+        rc = mr_block_append(&joined, &p->rows, 0, p->rows.rows, st);
+    if (rc == MR_OK)
+        mr_block_move(&p->rows, &joined);
+    mr_block_reset(&joined);
+    return rc;
+}
+
+mr_code mr__iter_put_back(mr_iter *it, mr_block *rows, mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    size_t n = rows->rows;
+    if (n == 0 || p->delivered < n)
+        return mr_state_damaged(st, "there are more rows than were delivered");
+    if (p->pending)
+        MR_TRY(join_pending(p, rows, st));
+    else
+        mr_block_move(&p->rows, rows);
+    for (size_t i = 0; i < p->errors.n; i++)
+        p->errors.v[i].row += n;
+    p->pending = true;
+    p->delivered -= n;
+    return MR_OK;
+}
+
+mr_code mr_iter_save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    bool shared = it->op->save_shared != NULL;
+    MR_TRY(mr_state_put_bytes(w, it->op->name, strlen(it->op->name), st));
+    MR_TRY(mr_state_put_u64(w,
+                            (p->ended ? ENDED : 0) | (p->deferred ? DEFERRED : 0) |
+                                (p->pending ? PENDING : 0) | (shared ? SHARED : 0),
+                            st));
+    MR_TRY(mr_state_put_u64(w, p->epoch, st));
+    MR_TRY(mr_state_put_u64(w, p->delivered, st));
+    if (p->deferred)
+        MR_TRY(mr_state_put_status(w, &p->error, st));
+    if (p->pending)
+        MR_TRY(save_pending(it, w, st));
+    if (shared)
+        MR_TRY(it->op->save_shared(it->node, w, st));
+    if (it->op->save)
+        return it->op->save(it, w, st);
+    for (size_t i = 0; i < it->n_inputs; i++)
+        MR_TRY(mr_iter_save_input(it, i, w, st));
+    return MR_OK;
+}
+
+mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    const void *name;
+    size_t n;
+    uint64_t flags;
+    MR_TRY(mr_state_get_bytes(r, &name, &n, st));
+    if (n != strlen(it->op->name) || memcmp(name, it->op->name, n) != 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the position is of another graph: it has '%.*s' where this one has '%s'",
+                       (int)(n > 64 ? 64 : n), (const char *)name, it->op->name);
+    MR_TRY(mr_state_get_u64(r, &flags, st));
+    MR_TRY(mr_state_get_u64(r, &p->epoch, st));
+    MR_TRY(mr_state_get_u64(r, &p->delivered, st));
+    if (it->n_inputs == 0 && p->scope)
+        MR_TRY(mr__scope_set(it->run, p->scope, p->number, p->epoch + 1, st));
+    bool shared = it->op->restore_shared != NULL;
+    if (flags > (ENDED | DEFERRED | PENDING | SHARED) || shared != !!(flags & SHARED))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: flags %" PRIu64, flags);
+    mr__iter_drop_pending(p);
+    p->ended = flags & ENDED;
+    p->deferred = flags & DEFERRED;
+    if (p->deferred)
+        MR_TRY(mr_state_get_status(r, &p->error, st));
+    if (flags & PENDING)
+        MR_TRY(restore_pending(it, r, st));
+    if (shared)
+        MR_TRY(it->op->restore_shared(it->node, r, st));
+    if (it->op->restore)
+        return it->op->restore(it, r, st);
+    for (size_t i = 0; i < it->n_inputs; i++)
+        MR_TRY(mr_iter_restore_input(it, i, r, st));
+    return MR_OK;
+}
+
+/* Shared states of node and all below it that have one: each node once, after its inputs. */
+static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
+{
+    mr__nodes nodes;
+    MR_TRY(mr__nodes_of(node, &nodes, st));
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++)
+        if (mr_dataset_op(nodes.v[i])->save_shared)
+            rc = mr_dataset_op(nodes.v[i])->save_shared(nodes.v[i], w, st);
+    mr__nodes_reset(&nodes);
+    return rc;
+}
+
+static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
+{
+    mr__nodes nodes;
+    MR_TRY(mr__nodes_of(node, &nodes, st));
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++)
+        if (mr_dataset_op(nodes.v[i])->restore_shared)
+            rc = mr_dataset_op(nodes.v[i])->restore_shared(nodes.v[i], r, st);
+    mr__nodes_reset(&nodes);
+    return rc;
+}
+
+mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st)
+{
+    MR_TRY(mr_state_put_u64(w, it->inputs[i] != NULL, st));
+    if (it->inputs[i])
+        return mr_iter_save(it->inputs[i], w, st);
+    mr_dataset *node = mr_dataset_input(it->node, i);
+    MR_TRY(save_shared(node, w, st));
+    return mr__scope_save(it->run, it->priv->scope, mr__iter_first_source(it, i),
+                          mr__dataset_n_sources(node), w, st);
+}
+
+mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r, mr_status *st)
+{
+    uint64_t open;
+    MR_TRY(mr_state_get_u64(r, &open, st));
+    if (open > 1)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: input flag %" PRIu64, open);
+    mr_iter_close_input(it, i);
+    if (!open) {
+        mr_dataset *node = mr_dataset_input(it->node, i);
+        MR_TRY(restore_shared(node, r, st));
+        return mr__scope_restore(it->run, it->priv->scope, mr__iter_first_source(it, i),
+                                 mr__dataset_n_sources(node), r, st);
+    }
+    MR_TRY(mr_iter_open_input(it, i, st));
+    return mr_iter_restore(it->inputs[i], r, st);
+}
+
+mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)
+{
+    *position = NULL;
+    if (!mr_iter_keeps_positions(it))
+        return MR_OK;
+    mr_state_w w = {0};
+    mr_code rc = mr_iter_save(it, &w, st);
+    if (rc == MR_OK)
+        rc = mr_buffer_alloc(position, w.size, st);
+    if (rc == MR_OK)
+        memcpy(mr_buffer_data(*position), w.data, w.size);
+    mr__state_w_reset(&w);
+    return rc;
+}
+
+mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n, mr_status *st)
+{
+    mr_state_r r = {bytes, (const unsigned char *)bytes + n};
+    MR_TRY(mr_iter_restore(it, &r, st));
+    if (r.at != r.end)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %zu bytes are left over",
+                       (size_t)(r.end - r.at));
+    return MR_OK;
+}
