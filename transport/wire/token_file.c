@@ -19,6 +19,10 @@ mr_code mr__token_read(const char *path, mr__token *out, mr_status *st)
     mr_code rc = mr_file_read(path, &opts, (void **)&text, &n, st);
     while (n && strchr(" \t\r\n", text[n - 1]))
         n--;
+    if (rc != MR_OK && st) { /* for those who print the message alone */
+        mr_status_prefix(st, "%s", path);
+        st->file[0] = '\0';
+    }
     if (rc == MR_OUT_OF_RANGE || (rc == MR_OK && (n == 0 || n > MR__MOST_TOKEN)))
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s: a token has 1 to %d bytes", path,
                      (int)MR__MOST_TOKEN);
