@@ -96,8 +96,7 @@ static mr_code add_key(mr__value_set *s, const unsigned char *key, size_t size, 
         return MR_OK;
     MR_TRY(mr_grow((void **)&s->bytes, &s->bytes_capacity, s->n_bytes + size, 1, SIZE_MAX / 2, what,
                    st));
-    MR_TRY(
-        mr_grow((void **)&s->at, &s->capacity, s->n + 1, sizeof *s->at, SIZE_MAX / 16, what, st));
+    MR_TRY(MR_GROW(s->at, s->capacity, s->n + 1, SIZE_MAX / 16, what, st));
     MR_TRY(mr__hash_add(&s->index, hash, s->n, what, st));
     memcpy(s->bytes + s->n_bytes, key, size);
     s->at[s->n++] = s->n_bytes;

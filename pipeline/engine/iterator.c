@@ -221,8 +221,8 @@ static mr_code list_ops(const mr_dataset *ds, mr_state_w *w, mr_status *st)
     mr_code rc = MR_OK;
     for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
         const char *name = mr_dataset_op(nodes.v[i])->name;
-        rc = mr_grow((void **)&w->data, &w->capacity, w->size + strlen(name) + 2, 1, 1 << 28,
-                     "a list of ops", st);
+        rc =
+            MR_GROW(w->data, w->capacity, w->size + strlen(name) + 2, 1 << 28, "a list of ops", st);
         if (rc == MR_OK)
             w->size += (size_t)sprintf((char *)w->data + w->size, ".%s", name);
     }
@@ -278,7 +278,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
     MR_TRY(mr__zlib_need(st));
     mr_state_w w = {0};
     static const unsigned char room[8];
-    mr_code rc = mr_grow((void **)&w.data, &w.capacity, sizeof room, 1, SIZE_MAX, "a position", st);
+    mr_code rc = MR_GROW(w.data, w.capacity, sizeof room, SIZE_MAX, "a position", st);
     w.size = sizeof room;
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, it->signature, strlen(it->signature), st);

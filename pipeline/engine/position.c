@@ -35,8 +35,7 @@ void mr__state_w_reset(mr_state_w *w)
 
 static mr_code put(mr_state_w *w, const void *p, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&w->data, &w->capacity, w->size + n, 1, MAX_STATE_BYTES, "a position",
-                   st));
+    MR_TRY(MR_GROW(w->data, w->capacity, w->size + n, MAX_STATE_BYTES, "a position", st));
     if (n)
         memcpy(w->data + w->size, p, n);
     w->size += n;

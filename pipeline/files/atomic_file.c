@@ -17,12 +17,9 @@ char *mr__hidden_name(const char *path, const char *ending)
 {
     static atomic_uint counter;
     const char *slash = strrchr(path, '/');
-    size_t n = slash ? (size_t)(slash - path) + 1 : 0, size = strlen(path) + strlen(ending) + 64;
-    char *name = mr_malloc(size);
-    if (name)
-        snprintf(name, size, "%.*s.%s.%ld-%u%s", (int)n, path, path + n, (long)getpid(),
-                 atomic_fetch_add(&counter, 1), ending);
-    return name;
+    int n = slash ? (int)(slash - path) + 1 : 0;
+    return mr_strf("%.*s.%s.%ld-%u%s", n, path, path + n, (long)getpid(),
+                   atomic_fetch_add(&counter, 1), ending);
 }
 
 static mr_code fail(const char *path, const char *what, mr_status *st)

@@ -69,8 +69,8 @@ static mr_code enter(struct writer *w)
 /* Adds an empty item; its index is w->n - 1. */
 static mr_code add_item(struct writer *w, Mr__Graph__Item **out)
 {
-    MR_TRY(mr_grow((void **)&w->items, &w->capacity, w->n + 1, sizeof(Mr__Graph__Item *), MAX_ITEMS,
-                   "the protobuf form of a graph", w->st));
+    MR_TRY(
+        MR_GROW(w->items, w->capacity, w->n + 1, MAX_ITEMS, "the protobuf form of a graph", w->st));
     Mr__Graph__Item *item = allocate(w, sizeof *item);
     if (!item)
         return MR_RESOURCE_EXHAUSTED;

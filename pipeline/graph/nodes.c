@@ -26,8 +26,8 @@ static mr_code enter(struct walk *w, const mr_dataset *ds, mr_status *st)
     if (mr__id_map_find(&w->seen, (uintptr_t)ds))
         return MR_OK;
     MR_TRY(mr__id_map_put(&w->seen, (uintptr_t)ds, UINTPTR_MAX, st));
-    MR_TRY(mr_grow((void **)&w->stack, &w->stack_capacity, w->n_stack + 1, sizeof *w->stack,
-                   MAX_NODES, "a walk over a graph", st));
+    MR_TRY(
+        MR_GROW(w->stack, w->stack_capacity, w->n_stack + 1, MAX_NODES, "a walk over a graph", st));
     w->stack[w->n_stack++] = (struct frame){.ds = (mr_dataset *)(uintptr_t)ds};
     return MR_OK;
 }
@@ -36,10 +36,9 @@ static mr_code finish(struct walk *w, mr_dataset *ds, mr_status *st)
 {
     mr__nodes *out = w->out;
     size_t n = mr_dataset_n_inputs(ds);
-    MR_TRY(mr_grow((void **)&out->v, &w->nodes_capacity, out->n + 1, sizeof(mr_dataset *),
-                   MAX_NODES, "a walk over a graph", st));
-    MR_TRY(mr_grow((void **)&out->inputs, &w->inputs_capacity, w->n_inputs + n, sizeof *out->inputs,
-                   MAX_NODES, "a walk over a graph", st));
+    MR_TRY(MR_GROW(out->v, w->nodes_capacity, out->n + 1, MAX_NODES, "a walk over a graph", st));
+    MR_TRY(MR_GROW(out->inputs, w->inputs_capacity, w->n_inputs + n, MAX_NODES,
+                   "a walk over a graph", st));
     for (size_t i = 0; i < n; i++)
         out->inputs[w->n_inputs++] = *mr__id_map_find(&w->seen, (uintptr_t)mr_dataset_input(ds, i));
     *mr__id_map_find(&w->seen, (uintptr_t)ds) = out->n;

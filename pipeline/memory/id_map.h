@@ -41,8 +41,8 @@ static inline mr_code mr__id_map_put(mr__id_map *m, uint64_t id, uintptr_t value
 {
     uintptr_t *there = mr__id_map_find(m, id);
     if (!there) {
-        MR_TRY(mr_grow((void **)&m->entries, &m->capacity, m->n + 1, sizeof *m->entries,
-                       UINT32_MAX / 4, "a table of numbers", st));
+        MR_TRY(
+            MR_GROW(m->entries, m->capacity, m->n + 1, UINT32_MAX / 4, "a table of numbers", st));
         MR_TRY(mr__hash_add(&m->index, mr__splitmix(id), m->n, "a table of numbers", st));
         m->entries[m->n].id = id;
         there = &m->entries[m->n++].value;

@@ -35,8 +35,7 @@ static size_t place_of(const mr__groups *g, int64_t key)
 
 static mr_code add_group(mr__groups *g, int64_t key, uint64_t size, size_t *at, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&g->groups, &g->capacity, g->n + 1, sizeof *g->groups, MOST_GROUPS,
-                   "groups", st));
+    MR_TRY(MR_GROW(g->groups, g->capacity, g->n + 1, MOST_GROUPS, "groups", st));
     MR_TRY(mr__hash_add(&g->index, hash_of(key), g->n, "groups", st));
     *at = g->n;
     g->groups[g->n++] = (mr__group){.key = key, .size = size};
@@ -168,8 +167,7 @@ static mr_code key_at(mr__groups *g, size_t good, int64_t *key, mr_status *st)
  * g->to. Nothing is stored yet. */
 static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *n, mr_status *st)
 {
-    mr_code rc =
-        mr_grow((void **)&g->to, &g->to_capacity, most, sizeof *g->to, UINT32_MAX, "groups", st);
+    mr_code rc = MR_GROW(g->to, g->to_capacity, most, UINT32_MAX, "groups", st);
     for (*n = 0; rc == MR_OK && *n < most && !g->due;) {
         int64_t key;
         size_t at;
@@ -179,8 +177,7 @@ static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *
         if (rc != MR_OK)
             break;
         mr__group *p = &g->groups[at];
-        rc = mr_grow((void **)&p->slots, &p->capacity, p->n + 1, sizeof *p->slots, UINT32_MAX,
-                     "a group", st);
+        rc = MR_GROW(p->slots, p->capacity, p->n + 1, UINT32_MAX, "a group", st);
         if (rc != MR_OK)
             break;
         g->to[(*n)++] = (uint32_t)at;
@@ -193,8 +190,7 @@ static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *
 /* Rows that were counted get their slots; on failure they are not counted any more. */
 static mr_code store_rows(mr__groups *g, size_t n, mr_status *st)
 {
-    mr_code rc = mr_grow((void **)&g->slots, &g->slots_capacity, n, sizeof *g->slots, UINT32_MAX,
-                         "groups", st);
+    mr_code rc = MR_GROW(g->slots, g->slots_capacity, n, UINT32_MAX, "groups", st);
     if (rc == MR_OK && n)
         rc = mr__row_store_put(&g->store, mr__cursor_rows(&g->input), mr__cursor_at(&g->input), n,
                                g->slots, st);
@@ -394,8 +390,7 @@ static mr_code restore_rows(mr__groups *g, mr__group *p, uint64_t n, mr_state_r 
         if (rc == MR_OK && (b.rows == 0 || b.rows > n - p->n))
             rc = mr_state_damaged(st, "a group has another number of rows");
         if (rc == MR_OK)
-            rc = mr_grow((void **)&p->slots, &p->capacity, p->n + b.rows, sizeof *p->slots,
-                         UINT32_MAX, "a group", st);
+            rc = MR_GROW(p->slots, p->capacity, p->n + b.rows, UINT32_MAX, "a group", st);
         if (rc == MR_OK)
             rc = mr__row_store_put(&g->store, &b, 0, b.rows, p->slots + p->n, st);
         if (rc == MR_OK)

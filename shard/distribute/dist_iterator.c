@@ -144,9 +144,8 @@ void mr_dist_iterator_close(mr_dist_iterator *it)
 static mr_code slots_of(mr_dist_iterator *it, const mr_destination *destination, size_t first,
                         size_t n, mr_destination *out, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&it->segments, &it->segments_capacity, n * destination->n_columns,
-                   sizeof *it->segments, SIZE_MAX / sizeof *it->segments, "the slots of replicas",
-                   st));
+    MR_TRY(MR_GROW(it->segments, it->segments_capacity, n * destination->n_columns,
+                   SIZE_MAX / sizeof *it->segments, "the slots of replicas", st));
     for (size_t c = 0; c < destination->n_columns; c++)
         memcpy(&it->segments[c * n], &destination->segments[c * destination->n_segments + first],
                n * sizeof *it->segments);
@@ -306,8 +305,8 @@ static mr_code enter_step(mr_dist_iterator *it, mr_status *st)
             continue;
         size_t from = b->ids.offsets ? b->ids.offsets[0] : 0;
         size_t k = b->ids.offsets ? b->ids.offsets[1] - from : 1;
-        MR_TRY(mr_grow((void **)&it->entry, &it->entry_room, n + k, sizeof *it->entry,
-                       SIZE_MAX / sizeof *it->entry, "the records of a step", st));
+        MR_TRY(MR_GROW(it->entry, it->entry_room, n + k, SIZE_MAX / sizeof *it->entry,
+                       "the records of a step", st));
         memcpy(it->entry + n, b->ids.ids + from, k * sizeof *it->entry);
         n += k;
     }
@@ -390,7 +389,7 @@ enum { CRC_AT = 4, FIELDS_AT = 8, N_FIELDS = 6, STREAMS_AT = FIELDS_AT + 8 * N_F
 
 static mr_code put(bytes *b, const void *p, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&b->v, &b->capacity, b->n + n, 1, SIZE_MAX / 2, "a position", st));
+    MR_TRY(MR_GROW(b->v, b->capacity, b->n + n, SIZE_MAX / 2, "a position", st));
     memcpy(b->v + b->n, p, n);
     b->n += n;
     return MR_OK;

@@ -20,8 +20,7 @@ mr_code mr__branches_mark(mr__branches *k, const mr_dataset *node, uintptr_t mar
 static mr_code add(mr__branches *k, mr_dataset *node, const char *path, int64_t input,
                    mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&k->todo, &k->capacity, k->n + 1, sizeof *k->todo, SIZE_MAX / 1024,
-                   "the branches of a graph", st));
+    MR_TRY(MR_GROW(k->todo, k->capacity, k->n + 1, SIZE_MAX / 1024, "the branches of a graph", st));
     struct mr__branch *b = &k->todo[k->n++];
     b->node = node;
     b->input = input;

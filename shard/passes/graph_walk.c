@@ -28,8 +28,7 @@ static mr_dataset *made_of(const mr__walk *w, const mr_dataset *node)
 
 static mr_code push(mr__walk *w, mr_dataset *node, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&w->stack, &w->capacity, w->depth + 1, sizeof *w->stack, SIZE_MAX / 64,
-                   "the depth of a graph", st));
+    MR_TRY(MR_GROW(w->stack, w->capacity, w->depth + 1, SIZE_MAX / 64, "the depth of a graph", st));
     w->stack[w->depth++] = (frame){node, 0, w->visited++};
     return MR_OK;
 }

@@ -89,8 +89,7 @@ static mr_code add(todo *t, const mr_dataset *ds, mr_status *st)
 {
     if (mr__id_map_find(&t->seen, (uintptr_t)ds))
         return MR_OK;
-    MR_TRY(mr_grow((void **)&t->v, &t->capacity, t->n + 1, sizeof *t->v, SIZE_MAX / 16,
-                   "the branches of a graph", st));
+    MR_TRY(MR_GROW(t->v, t->capacity, t->n + 1, SIZE_MAX / 16, "the branches of a graph", st));
     t->v[t->n++] = ds;
     return mr__id_map_put(&t->seen, (uintptr_t)ds, 1, st);
 }
@@ -327,8 +326,8 @@ static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
 
 static mr_code push(cutter *k, mr_dataset *node)
 {
-    MR_TRY(mr_grow((void **)&k->stack, &k->capacity, k->depth + 1, sizeof *k->stack, SIZE_MAX / 64,
-                   "the depth of a graph", k->st));
+    MR_TRY(
+        MR_GROW(k->stack, k->capacity, k->depth + 1, SIZE_MAX / 64, "the depth of a graph", k->st));
     size_t n = mr_dataset_n_inputs(node);
     mr_dataset **inputs = mr_calloc(n ? n : 1, sizeof(mr_dataset *));
     if (!inputs)

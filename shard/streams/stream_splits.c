@@ -37,8 +37,8 @@ typedef struct walker {
 
 static mr_code add(walker *k, mr_dataset *ds, bool names)
 {
-    MR_TRY(mr_grow((void **)&k->todo, &k->todo_capacity, k->n_todo + 1, sizeof *k->todo,
-                   SIZE_MAX / 32, "the branches of a graph", k->st));
+    MR_TRY(MR_GROW(k->todo, k->todo_capacity, k->n_todo + 1, SIZE_MAX / 32,
+                   "the branches of a graph", k->st));
     k->todo[k->n_todo++] = (branch){ds, names};
     return MR_OK;
 }
@@ -90,8 +90,8 @@ static bool can_be_sliced(const mr_dataset *ds)
 
 static mr_code add_source(walker *k, mr_dataset *ds, mr_split_source s)
 {
-    MR_TRY(mr_grow((void **)&k->sources, &k->capacity, k->n + 1, sizeof *k->sources, SIZE_MAX / 64,
-                   "the sources of a graph", k->st));
+    MR_TRY(
+        MR_GROW(k->sources, k->capacity, k->n + 1, SIZE_MAX / 64, "the sources of a graph", k->st));
     MR_TRY(set_mark(k, ds, SOURCE + k->n));
     s.ds = ds;
     k->sources[k->n++] = s;

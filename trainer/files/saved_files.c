@@ -36,11 +36,8 @@ bool mr__is_directory(const char *path)
 
 char *mr__path_in(const char *directory, const char *name)
 {
-    size_t n = strlen(directory), size = n + strlen(name) + 2;
-    char *path = mr_malloc(size);
-    if (path)
-        snprintf(path, size, "%s%s%s", directory, n && directory[n - 1] == '/' ? "" : "/", name);
-    return path;
+    size_t n = strlen(directory);
+    return mr_strf("%s%s%s", directory, n && directory[n - 1] == '/' ? "" : "/", name);
 }
 
 const char *mr__name_in_path(const char *path)
@@ -52,16 +49,13 @@ const char *mr__name_in_path(const char *path)
 /* "." NAME ending, beside path, owned; NULL: no memory. Trailing slashes of path do not count. */
 static char *hidden_beside(const char *path, const char *ending)
 {
-    size_t n = strlen(path), size = n + strlen(ending) + 2;
-    char *out = mr_malloc(size);
+    size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
     size_t name = n;
     while (name > 0 && path[name - 1] != '/')
         name--;
-    if (out)
-        snprintf(out, size, "%.*s.%.*s%s", (int)name, path, (int)(n - name), path + name, ending);
-    return out;
+    return mr_strf("%.*s.%.*s%s", (int)name, path, (int)(n - name), path + name, ending);
 }
 
 void mr__remove_empty(const char *directory)

@@ -51,11 +51,7 @@ mr_code mr__adapt_count(mr__adapting *a, const char *text, size_t size, int64_t 
         return MR_OK;
     }
     MR_TRY(mr__hash_reserve(&a->index, a->n_tokens + 1, "a vocabulary", st));
-    void *all = a->tokens;
-    mr_code rc = mr_grow(&all, &a->tokens_capacity, a->n_tokens + 1, sizeof *a->tokens,
-                         UINT32_MAX / 4, "tokens", st);
-    a->tokens = all;
-    MR_TRY(rc);
+    MR_TRY(MR_GROW(a->tokens, a->tokens_capacity, a->n_tokens + 1, UINT32_MAX / 4, "tokens", st));
     char *copy = mr_strndup(text, size);
     if (!copy)
         return mr_fail_memory(st, size, "a vocabulary");
@@ -214,11 +210,7 @@ static mr_code write_moments(mr__adapting *a, const char *directory, mr_status *
 
 mr_code mr__adapt_reserve(mr__adapting *a, size_t n, mr_status *st)
 {
-    void *all = a->values;
-    mr_code rc = mr_grow(&all, &a->values_capacity, a->n_values + n, sizeof *a->values, max_values,
-                         "values", st);
-    a->values = all;
-    return rc;
+    return MR_GROW(a->values, a->values_capacity, a->n_values + n, max_values, "values", st);
 }
 
 static mr_code see_values(mr__adapting *a, const mr_array *x, mr_status *st)

@@ -303,14 +303,10 @@ static mr_code name_latest(const char *path, mr_status *st)
     size_t at = n;
     while (at > 0 && path[at - 1] != '/')
         at--;
-    size_t size = at + sizeof latest_name;
-    char *file = mr_malloc(size), *line = mr_malloc(n - at + 2);
-    mr_code rc = file && line ? MR_OK : mr_fail_memory(st, n, "a file name");
-    if (rc == MR_OK) {
-        snprintf(file, size, "%.*s%s", (int)at, path, latest_name);
-        snprintf(line, n - at + 2, "%.*s\n", (int)(n - at), path + at);
-        rc = mr_file_replace(file, line, strlen(line), st);
-    }
+    char *file = mr_strf("%.*s%s", (int)at, path, latest_name);
+    char *line = mr_strf("%.*s\n", (int)(n - at), path + at);
+    mr_code rc = file && line ? mr_file_replace(file, line, strlen(line), st)
+                              : mr_fail_memory(st, n, "a file name");
     mr_free(file);
     mr_free(line);
     return rc;

@@ -185,13 +185,9 @@ mr_code mr__vocabulary_call(const mr__learned *v, const char *function, const ch
 {
     char *list;
     MR_TRY(vocabulary_text(v, &list, st));
-    size_t size = strlen(function) + strlen(x) + strlen(list) + strlen(parameter) + 64;
-    *out = mr_malloc(size);
-    if (*out)
-        snprintf(*out, size, "%s(%s, vocabulary=%s, %s=%" PRId64 ")", function, x, list, parameter,
-                 value);
+    *out = mr_strf("%s(%s, vocabulary=%s, %s=%" PRId64 ")", function, x, list, parameter, value);
     mr_free(list);
-    return *out ? MR_OK : mr_fail_memory(st, size, "a model's preprocessing");
+    return *out ? MR_OK : mr_fail_memory(st, strlen(x), "a model's preprocessing");
 }
 
 /* The lines of a text, into which they point; a CR before a line's end does not count. */
@@ -268,11 +264,9 @@ void mr__tokens_drop(mr__tokens *t)
 /* *text (owned) with the bytes of `what` in the place of those from begin on below end. */
 static mr_code replace(char **text, size_t begin, size_t end, const char *what, mr_status *st)
 {
-    size_t size = strlen(*text) + strlen(what) + 1;
-    char *made = mr_malloc(size);
+    char *made = mr_strf("%.*s%s%s", (int)begin, *text, what, *text + end);
     if (!made)
-        return mr_fail_memory(st, size, "a model's text");
-    snprintf(made, size, "%.*s%s%s", (int)begin, *text, what, *text + end);
+        return mr_fail_memory(st, strlen(*text), "a model's text");
     mr_free(*text);
     *text = made;
     return MR_OK;
@@ -316,11 +310,7 @@ static mr_code list_files(const mr_model *m, files *out, mr_status *st)
             const mr__learned *v = (const void *)((const char *)l->params + p->at);
             if (!name || !v->e || v->e->kind != MR_EX_STRING)
                 continue;
-            void *all = out->v;
-            mr_code rc =
-                mr_grow(&all, &out->capacity, out->n + 1, sizeof *out->v, MAX_FILES, "files", st);
-            out->v = all;
-            MR_TRY(rc);
+            MR_TRY(MR_GROW(out->v, out->capacity, out->n + 1, MAX_FILES, "files", st));
             out->v[out->n++] = (file){v, l->name, name};
         }
     }

@@ -41,10 +41,7 @@ struct mr_onnx {
 
 static bool append(list *l, void *p)
 {
-    void *v = l->v;
-    mr_code rc =
-        mr_grow(&v, &l->capacity, l->n + 1, sizeof *l->v, MAX_PARTS, "an ONNX graph", NULL);
-    l->v = v;
+    mr_code rc = MR_GROW(l->v, l->capacity, l->n + 1, MAX_PARTS, "an ONNX graph", NULL);
     if (rc == MR_OK)
         l->v[l->n++] = p;
     return rc == MR_OK;

@@ -140,8 +140,8 @@ static mr_code read_field(mr__arrow_schema *s, mr__flat *f, const mr__flat_table
 {
     if (level == MR__ARROW_MOST_LEVELS)
         return damaged("its types are nested too deep", st);
-    MR_TRY(mr_grow((void **)&s->v, &s->capacity, s->n + 1, sizeof *s->v, MR__ARROW_MOST_FIELDS,
-                   "columns of an Arrow file", st));
+    MR_TRY(MR_GROW(s->v, s->capacity, s->n + 1, MR__ARROW_MOST_FIELDS, "columns of an Arrow file",
+                   st));
     size_t i = s->n++;
     s->v[i] = (mr__arrow_field){.kind = MR__ARROW_NONE};
     mr_bytes name = mr__flat_string(f, t, 0);

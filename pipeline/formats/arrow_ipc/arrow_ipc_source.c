@@ -259,7 +259,7 @@ static mr_code keep(size_t n, bool *whole, mr_status *st)
     int tries = 0;
     while (input.n < n) {
         size_t want = n - input.n < PIECE ? n - input.n : PIECE;
-        MR_TRY(mr_grow((void **)&input.v, &input.capacity, input.n + want, 1, SIZE_MAX / 2,
+        MR_TRY(MR_GROW(input.v, input.capacity, input.n + want, SIZE_MAX / 2,
                        "the head of standard input", st));
         int err = mr__wait_readable(STDIN_FILENO, NULL);
         ssize_t got = err ? -1 : mr__sys->read(STDIN_FILENO, input.v + input.n, want);

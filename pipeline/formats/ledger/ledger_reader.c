@@ -164,8 +164,8 @@ static mr_code get_entry(mr_ledger_reader *r, uint64_t n, mr_ledger_entry *out, 
     if (n > MR__LEDGER_RECORDS)
         return damaged(r, "an entry of too many records", st);
     for (size_t i = 0; i < n; i++) {
-        MR_TRY(mr_grow((void **)&r->ids, &r->ids_room, i + 1, sizeof *r->ids, MR__LEDGER_RECORDS,
-                       "the records of an entry", st));
+        MR_TRY(
+            MR_GROW(r->ids, r->ids_room, i + 1, MR__LEDGER_RECORDS, "the records of an entry", st));
         MR_TRY(get_record(r, &r->ids[i], st));
     }
     *out = (mr_ledger_entry){r->number++, n, r->ids};

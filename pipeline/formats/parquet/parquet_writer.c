@@ -201,16 +201,13 @@ static mr_code end_page(parquet_writer *w, field *f, mr_status *st)
 
 static mr_code end_group(parquet_writer *w, mr_status *st)
 {
-    void *groups = w->groups, *chunks = w->chunks;
     if (w->rows == 0)
         return MR_OK;
-    mr_code rc = mr_grow(&groups, &w->groups_room, w->n_groups + 1, sizeof *w->groups,
-                         SIZE_MAX / 64, "a Parquet file", st);
-    w->groups = groups;
+    mr_code rc =
+        MR_GROW(w->groups, w->groups_room, w->n_groups + 1, SIZE_MAX / 64, "a Parquet file", st);
     if (rc == MR_OK)
-        rc = mr_grow(&chunks, &w->chunks_room, (w->n_groups + 1) * w->n, sizeof *w->chunks,
-                     SIZE_MAX / 64, "a Parquet file", st);
-    w->chunks = chunks;
+        rc = MR_GROW(w->chunks, w->chunks_room, (w->n_groups + 1) * w->n, SIZE_MAX / 64,
+                     "a Parquet file", st);
     for (size_t i = 0; i < w->n && rc == MR_OK; i++) {
         field *f = &w->fields[i];
         rc = end_page(w, f, st);

@@ -198,10 +198,8 @@ void mr__thrift_skip(mr__thrift *t, const mr__thrift_field *f)
 
 static void put(mr__thrift_w *w, const void *p, size_t n)
 {
-    void *v = w->v;
     if (w->failed == MR_OK)
-        w->failed = mr_grow(&v, &w->capacity, w->n + n, 1, MOST_BYTES, "a Parquet head", NULL);
-    w->v = v;
+        w->failed = MR_GROW(w->v, w->capacity, w->n + n, MOST_BYTES, "a Parquet head", NULL);
     if (w->failed != MR_OK || n == 0)
         return;
     memcpy(w->v + w->n, p, n);

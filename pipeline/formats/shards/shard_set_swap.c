@@ -41,18 +41,6 @@ bool mr__shard_set_swap_has(const char *path)
 
 /* ---- names ---- */
 
-static char *join(const char *a, const char *b, const char *c)
-{
-    size_t na = strlen(a), nb = strlen(b), nc = strlen(c);
-    char *s = mr_malloc(na + nb + nc + 1);
-    if (s) {
-        memcpy(s, a, na);
-        memcpy(s + na, b, nb);
-        memcpy(s + na + nb, c, nc + 1);
-    }
-    return s;
-}
-
 static size_t directory_size(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -86,9 +74,7 @@ mr_code mr__shard_set_swap_lock(mr__shard_set_swap *g, mr_status *st)
     static const int none[] = {ENOENT, ENOTDIR, EACCES, EROFS, EOPNOTSUPP, ENOLCK, ENOSYS};
     bool busy = false;
     mr_status why;
-    char *hidden = join(".", g->base, ".lock");
-    char *path = hidden ? join(g->directory, hidden, "") : NULL;
-    mr_free(hidden);
+    char *path = mr_strf("%s.%s.lock", g->directory, g->base);
     if (!path)
         return mr_fail_memory(st, strlen(g->base), "a file name");
     mr_status_init(&why);
@@ -133,11 +119,9 @@ static mr_code add_move(mr__shard_set_swap *g, char *from, char *to, mr_status *
     size_t capacity = g->capacity;
     mr_code rc = from && to ? MR_OK : mr_fail_memory(st, 0, "a file name");
     if (rc == MR_OK)
-        rc = mr_grow((void **)&g->from, &capacity, g->n + 1, sizeof *g->from, MOST_FILES,
-                     "the list of shards", st);
+        rc = MR_GROW(g->from, capacity, g->n + 1, MOST_FILES, "the list of shards", st);
     if (rc == MR_OK)
-        rc = mr_grow((void **)&g->to, &g->capacity, g->n + 1, sizeof *g->to, MOST_FILES,
-                     "the list of shards", st);
+        rc = MR_GROW(g->to, g->capacity, g->n + 1, MOST_FILES, "the list of shards", st);
     if (rc != MR_OK) {
         mr_free(from);
         mr_free(to);
@@ -187,7 +171,7 @@ static struct dirent *next_entry(DIR *dir)
 /* The dictionary of an old set is replaced with it. Another file of that name is left alone. */
 static mr_code find_dictionary(mr__shard_set_swap *g, bool overwrite, mr_status *st)
 {
-    char head[4], *path = join(g->directory, g->base, ".dict");
+    char head[4], *path = mr_strf("%s%s.dict", g->directory, g->base);
     if (!path)
         return mr_fail_memory(st, 0, "a file name");
     int fd = g->n || overwrite ? mr__open_again(path, O_RDONLY | O_NONBLOCK) : -1;
@@ -220,7 +204,7 @@ mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, con
             continue;
         bool other =
             !is_index && (n != n_shards || strcmp(strrchr(entry->d_name, '.') + 1, ending) != 0);
-        char *path = join(g->directory, entry->d_name, "");
+        char *path = mr_strf("%s%s", g->directory, entry->d_name);
         if (other && !overwrite) {
             rc = mr_fail(st, MR_ALREADY_EXISTS,
                          "there is a set of %" PRId64 " shards under this prefix; remove it, or "
@@ -249,10 +233,7 @@ mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, con
 
 static char *journal_path(const mr__shard_set_swap *g)
 {
-    char *hidden = join(".", g->base, ".commit");
-    char *path = hidden ? join(g->directory, hidden, "") : NULL;
-    mr_free(hidden);
-    return path;
+    return mr_strf("%s.%s.commit", g->directory, g->base);
 }
 
 static char *journal_text(const mr__shard_set_swap *g, size_t *size, mr_status *st)
@@ -415,7 +396,8 @@ static mr_code parse_journal(mr__shard_set_swap *g, const char *at, const char *
         const char *from = next_text(&at, end), *to = next_text(&at, end);
         good = is_ours(g, from) && is_ours(g, to);
         if (good)
-            rc = add_move(g, join(g->directory, from, ""), join(g->directory, to, ""), st);
+            rc = add_move(g, mr_strf("%s%s", g->directory, from), mr_strf("%s%s", g->directory, to),
+                          st);
     }
     if (rc == MR_OK && (!good || at != end || n_old > n))
         return mr_fail(st, MR_DATA_LOSS,

@@ -306,13 +306,11 @@ mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t
 
 static mr_code collect(struct samples *s, const void *data, size_t n, mr_status *st)
 {
-    void *sizes = s->sizes;
     mr_code rc = mr_grow(&s->bytes, &s->capacity, s->used + n, 1, SIZE_MAX / 2,
                          "records for a dictionary", st);
     if (rc == MR_OK)
-        rc = mr_grow(&sizes, &s->sizes_capacity, s->n + 1, sizeof *s->sizes, MOST_SAMPLES,
+        rc = MR_GROW(s->sizes, s->sizes_capacity, s->n + 1, MOST_SAMPLES,
                      "records for a dictionary", st);
-    s->sizes = sizes;
     if (rc != MR_OK)
         return rc;
     if (n)
@@ -349,11 +347,9 @@ static mr_code put_record(mr_shard_writer *w, const void *data, size_t n, mr_sta
 static mr_code write_dictionary(mr_shard_writer *w, const void *bytes, size_t n, mr_status *st)
 {
     const mr__shard_set_swap *g = &w->generation;
-    size_t size = strlen(g->directory) + strlen(g->base) + sizeof ".dict";
-    char *path = mr_malloc(size);
+    char *path = mr_strf("%s%s.dict", g->directory, g->base);
     if (!path)
-        return mr_fail_memory(st, size, "a file name");
-    snprintf(path, size, "%s%s.dict", g->directory, g->base);
+        return mr_fail_memory(st, strlen(g->base), "a file name");
     mr_code rc = mr_atomic_file_open(&w->dictionary, path,
                                      &(mr_atomic_file_opts){.sync = MR_SYNC_CONTENTS}, st);
     if (rc == MR_OK)

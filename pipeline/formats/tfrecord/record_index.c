@@ -131,13 +131,8 @@ static mr_code add(mr_record_index *ix, uint64_t size, mr_status *st)
 /* path.idx; owned. */
 static mr_code name_of(const char *path, char **out, mr_status *st)
 {
-    size_t size = strlen(path) + 5;
-    char *name = mr_malloc(size);
-    if (!name)
-        return mr_fail_memory(st, size, "a file name");
-    snprintf(name, size, "%s.idx", path);
-    *out = name;
-    return MR_OK;
+    *out = mr_strf("%s.idx", path);
+    return *out ? MR_OK : mr_fail_memory(st, strlen(path), "a file name");
 }
 
 static mr_code refuse(const char *path, const char *why, mr_status *st)

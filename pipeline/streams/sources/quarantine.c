@@ -17,19 +17,15 @@ static mr_code open_file(mr__quarantine *q, const mr_tfrecord_damage *d, mr_stat
     const char *slash = strrchr(d->path, '/'), *name = slash ? slash + 1 : d->path;
     char *folder = NULL;
     MR_TRY(mr_iter_file_path(q->it, q->folder, &folder, st));
-    size_t size = strlen(folder) + strlen(name) + 64;
-    char *path = mr_malloc(size);
-    mr_code rc = path ? MR_OK : mr_fail_memory(st, size, "a file name");
+    uint64_t hash = mr__fnv1a(MR__FNV_BASIS, d->path, strlen(d->path));
+    char *path = mr_strf("%s/%s-%08" PRIx32 "-%" PRId64, folder, name, (uint32_t)hash, d->offset);
+    mr_code rc = path ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
     if (rc == MR_OK && mr__mkdir_again(folder, 0777) != 0 && errno != EEXIST) {
         rc = mr_fail_errno(st, errno, "cannot make the folder for damaged records");
         mr_status_at(st, folder, -1, -1);
     }
-    if (rc == MR_OK) {
-        uint64_t hash = mr__fnv1a(MR__FNV_BASIS, d->path, strlen(d->path));
-        snprintf(path, size, "%s/%s-%08" PRIx32 "-%" PRId64, folder, name, (uint32_t)hash,
-                 d->offset);
+    if (rc == MR_OK)
         rc = mr_atomic_file_open(&q->file, path, &(mr_atomic_file_opts){.sync = MR_SYNC_NONE}, st);
-    }
     mr_free(path);
     mr_free(folder);
     return rc;

@@ -15,8 +15,7 @@ enum { MAGIC = 0x544d524d /* "MRMT" */ };
 
 static mr_code put_bytes(mr__outbox *o, const void *p, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&o->data, &o->capacity, o->size + n, 1, (size_t)64 << 20, "a message",
-                   st));
+    MR_TRY(MR_GROW(o->data, o->capacity, o->size + n, (size_t)64 << 20, "a message", st));
     if (n)
         memcpy(o->data + o->size, p, n);
     o->size += n;
