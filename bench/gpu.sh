@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Rates on the first GPU, each beside a ceiling: staging beside a bare pinned copy, operations beside
-# PyTorch's of the same shapes where it is installed (float32, no TF32); all-reduce over all GPUs
-# beside nccl-tests' all_reduce_perf, of the folder NCCL_TESTS or of PATH; then steps of training.
-#   bench/gpu.sh [FOLDER]            of gpu_staging, gpu_math and gpu_sums; default build/bench
-#   bench/gpu.sh --sums MIB [FOLDER] all-reduce alone, of "1 8 64" MiB
-# tests/gpu.sh runs it where its libraries are found.
+# Rates on the first GPU, each next to a ceiling: staging next to a plain pinned copy, operations next
+# to PyTorch's for the same shapes if it is installed (float32, no TF32); all-reduce over all GPUs next
+# to nccl-tests' all_reduce_perf, from the directory NCCL_TESTS or PATH; then training steps.
+#   bench/gpu.sh [FOLDER]            with gpu_staging, gpu_math and gpu_sums; default build/bench
+#   bench/gpu.sh --sums MIB [FOLDER] only all-reduce, for example of "1 8 64" MiB
+# tests/gpu.sh runs it if its libraries are found.
 set -euo pipefail
 sums='1 8 64' only=
 if [ "${1:-}" = --sums ]; then
@@ -93,10 +93,10 @@ PY
 # shellcheck disable=SC2086
 all_reduce $sums
 
-# Steps of the guide's CNN on batches that are there already, of 256 and of 4096 images, in float32 and in
-# mixed precision, with CUDA graphs and without; what a step takes is the difference of two runs; how
-# long the GPU waited for input, the second one's. Then what part of the time of the sums over all GPUs, or
-# over two replicas on one, is beside other work.
+# Steps of the guide's CNN on resident batches of 256 and of 4096 images, in float32 and in mixed
+# precision, with CUDA graphs and without. The time of a step is the difference of two runs; the time
+# that the GPU waited for input is that of the second run. Then the part of the all-reduce time, over
+# all GPUs or over two replicas on one, that overlaps with other work.
 cnn='conv2d(32, 3, activation="relu").max_pool(2).flatten().dense(64, activation="relu").dense(10)'
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Peak memory of streams of growing length: it must not grow. The ceiling is what the buffers named
-# in the graph hold, plus 64 MiB, plus 4 MiB for each open file.
+# Peak memory of streams of growing length: it must not grow. The ceiling is the size of the buffers
+# named in the graph, plus 64 MiB, plus 4 MiB for each open file.
 #   bench/memory.sh [GIB]      the longest stream (default 2)
 set -euo pipefail
 cd "$(dirname "$0")/.."

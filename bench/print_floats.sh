@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Floats printed by `millrace show`, start and reading included; the ceiling is what Python's json
-# takes to print the same float64 values (of float32 it cannot print the shortest digits).
+# The rate at which `millrace show` prints floats, including startup and reading; the ceiling is
+# Python's json printing the same float64 values (it cannot print the shortest digits of float32).
 #   bench/print_floats.sh [COUNT]      values (default 2000000)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -86,7 +86,7 @@ static void start(const char *program, const cpu_set_t *cpus, const char *verb, 
     fclose(f);
 }
 
-/* ---- what is measured ---- */
+/* ---- measured loops ---- */
 
 typedef struct job {
     size_t n; /* elements in a round */
@@ -101,7 +101,7 @@ typedef struct job {
     clockid_t worker;  /* its CPU time, for records */
     double seconds[3]; /* of CPU, for records: the worker's, this client's, the local pipeline's */
     double rows[2];    /* batches: from the service, local */
-    double local_time; /* that the local pipeline took of the clock */
+    double local_time; /* wall-clock time of the local pipeline */
 } job;
 
 static mr_iterator *open_one(mr_dataset *ds, bool one_thread)
@@ -252,7 +252,7 @@ static double copy_loop(void *ctx)
     return (double)j->n * MIB;
 }
 
-/* ---- all of it ---- */
+/* ---- rows ---- */
 
 static void run(job *j, const char *at, const char *name, const char *options, bench_fn ceiling)
 {
@@ -260,7 +260,7 @@ static void run(job *j, const char *at, const char *name, const char *options, b
     snprintf(text, sizeof text, "%s.distribute(\"%s\", %s)", elements, at, options);
     mr_dataset *ds = parse(text);
     j->it[0] = open_one(ds, false);
-    (void)read_elements(j->it[0], 4 * SOURCE); /* the caches are full then */
+    (void)read_elements(j->it[0], 4 * SOURCE); /* fills the caches */
     bench_in_turns(name, "GB/s", 1e-9, 7, measured, ceiling, j);
     mr_iterator_close(j->it[0]);
     mr_dataset_unref(ds);

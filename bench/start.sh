@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Time to start, run a graph of one element and end; the ceiling is /bin/true. Medians of 21.
+# The time to start, run a graph of one element and exit; the ceiling is /bin/true. Medians of 21.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 median() { # COMMAND...: milliseconds

@@ -195,7 +195,7 @@ static double ceiling_in_two(void *ctx)
     return 2 * bytes;
 }
 
-/* ---- two threads, one of which looks at all records ---- */
+/* ---- two threads, one of which reads all records ---- */
 
 enum { SLOTS = 4, TRIPS = 2000 };
 
@@ -211,7 +211,7 @@ static void *answer(void *ctx)
     return ctx;
 }
 
-/* Nanoseconds that a cache line takes to another processor and back. On a virtual machine this may
+/* The round-trip time of a cache line to another CPU, in nanoseconds. On a virtual machine it may
  * change at any time, and with it the cost of passing records between threads. */
 static double round_trip(void)
 {
@@ -286,7 +286,7 @@ static double ceiling_given_over(void *ctx)
     size_t rows = 0, whole = j->record + 16;
     if (pthread_create(&thread, NULL, fill_slots, &other))
         bench_die("no second thread");
-    for (size_t n = 1, i; n; rows += 2 * n) { /* as many records in each slot */
+    for (size_t n = 1, i; n; rows += 2 * n) { /* an equal number of records in each slot */
         n = fill_slot(&own, &j->looked);
         i = (own.filled - 1) % SLOTS;
         while (atomic_load_explicit(&other.filled, memory_order_acquire) < own.filled)

@@ -678,7 +678,7 @@ static void read_by_fit(void)
 
 static void taking_batches(void)
 {
-    double times[2][2][ROUNDS]; /* by whom, of the clock and of the processor */
+    double times[2][2][ROUNDS]; /* by reader; wall-clock and CPU time */
     bench_must(mr_layer_register(&nothing, &st), &st);
     for (int i = 0; i < ROUNDS; i++)
         for (int k = 0; k < 2; k++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_CLI_BENCH_H
 #define MR_CLI_BENCH_H
-/* Parts of bench that have files of their own: --trace, the spans of runs as a file of Chrome's
- * trace format; and --tuning, what was chosen where the graph says auto. */
+/* Parts of bench in separate files: --trace, the spans of runs in Chrome's trace format; and
+ * --tuning, the values chosen where the graph says auto. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,22 +19,22 @@ typedef struct bench_trace {
 
 /* t zeroed; a pipe or a device is written in place. errors with the file */
 mr_code bench_trace_open(bench_trace *t, const char *path, mr_status *st) MR_NODISCARD;
-/* The spans of one run, of the iterator that the calling thread used, as a process of their own
- * called name; `seconds` it took. A line on stderr says it where some were left out. */
+/* Adds the spans of one run, of the iterator that the calling thread used, as a process called
+ * name; the run took `seconds`. A line on stderr reports omitted spans. */
 mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, const char *name,
                         double seconds, mr_status *st) MR_NODISCARD;
-/* One event more, which is taken over; NULL: there was no memory for it. */
+/* Adds an event. Takes it; NULL: out of memory. */
 mr_code bench_trace_put(bench_trace *t, json_t *event, mr_status *st) MR_NODISCARD;
-/* The "process_name" or "thread_name" of one. */
+/* Adds a "process_name" or "thread_name" event. */
 mr_code bench_trace_name(bench_trace *t, const char *what, int64_t process, int thread,
                          const char *name, mr_status *st) MR_NODISCARD;
-/* Only then there is a file. */
+/* Publishes the file. */
 mr_code bench_trace_close(bench_trace *t, mr_status *st) MR_NODISCARD;
-/* Removes what was written. Also after close, and of a zeroed one. */
+/* Removes unpublished output. Also valid after close, and on a zeroed trace. */
 void bench_trace_abort(bench_trace *t);
 
-/* A member "tuning" of the object that is printed, with a comma before it. */
+/* Prints the member "tuning" of an object, after a comma. */
 mr_code bench_tuning_json(mr_iterator *it, mr_status *st) MR_NODISCARD;
-/* A table, with a line for each that says how to pin it. */
+/* Prints a table, with a line for each value that says how to pin it. */
 mr_code bench_tuning_table(mr_iterator *it, bool threads, mr_status *st) MR_NODISCARD;
 #endif

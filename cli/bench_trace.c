@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bench --trace writes: an object with the list traceEvents, which Perfetto and
- * chrome://tracing open. Each run is a process there, with its threads; a span of an op is a
- * complete event ("X"), of category "busy" or "wait", in microseconds. */
+/* The output of bench --trace: a JSON object with the list traceEvents, for Perfetto and
+ * chrome://tracing. Each run is a process with its threads; a span of an op is a complete event
+ * ("X") of category "busy" or "wait", in microseconds. */
 #include "bench.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ static bool seen_before(const mr_op_span *spans, size_t i)
     return false;
 }
 
-/* The opening and every next of the root are spans of the calling thread, so it has some. */
+/* The calling thread has spans: opening the root, and each call of its next. */
 static mr_code put_names(bench_trace *t, const mr_op_span *spans, size_t n, int64_t run,
                          const char *name, mr_status *st)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bench --tuning prints. */
+/* The output of bench --tuning. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <millrace/pipeline/memory/alloc.h>
 #include "cli.h"
 
-/* *v owned. Fewer than *n may follow later: a parameter that is known stays known. */
+/* *v is owned. Later calls may return fewer than *n: known parameters stay known. */
 static mr_code read_tuning(mr_iterator *it, mr_op_tuning **v, size_t *n, mr_status *st)
 {
     *n = mr_iterator_tuning(it, NULL, 0);

@@ -35,7 +35,7 @@ typedef struct result {
     size_t n_ops;
 } result;
 
-/* --seconds: ends the run that goes on, also while it waits for an element. */
+/* --seconds: ends the current run, also while it waits for an element. */
 static mr_cancel *time_up;
 
 static void on_alarm(int sig)
@@ -101,7 +101,7 @@ static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, 
     bool ended = rc != MR_OK && *kept && mr_cancel_is_cancelled(time_up);
     mr_cancel_unref(time_up);
     time_up = NULL;
-    /* What was measured until the time was up, or an interrupt came, counts. */
+    /* Measurements up to the time limit or an interrupt count. */
     if (rc != MR_OK && !ended)
         return rc;
     r->seconds = mr_iter_now() - t0;
@@ -126,9 +126,9 @@ static const char *slowest(const result *r)
     return r->n_ops ? r->ops[at].path : "";
 }
 
-/* The op that would save most if it took half its time: *saves = the seconds, at most. Without
- * threads an op's time is its work and its waiting, and all of it is saved; with them ops overlap,
- * so its work counts, and no more of that than the run took. NULL: nothing ran. */
+/* The op that would save the most time if it were twice as fast; *saves = an upper bound in
+ * seconds. Without threads, both working and waiting count. With threads, ops overlap: only work
+ * counts, up to the duration of the run. NULL: nothing ran. */
 static const mr_op_stats *what_helps(const result *r, bool threads, double *saves)
 {
     const mr_op_stats *best = NULL;
@@ -176,8 +176,7 @@ static void print_json(const result *r, int64_t run, bool threads)
     }
 }
 
-/* On a terminal: how long the op worked and then how long it waited, against the op that
- * took longest. */
+/* On a terminal: a bar for the time that the op worked and waited, relative to the slowest op. */
 static void print_bar(const mr_op_stats *s, double most)
 {
     enum { WIDTH = 24 };
@@ -259,7 +258,7 @@ static int bench_runs(mr_dataset *ds, bench_opts *o)
             status = cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
         if (rc == MR_OK)
             status = cli_flush(cli_interrupted() ? CLI_INTERRUPTED : status);
-        mr_iterator_close(it); /* what the statistics name lives until here */
+        mr_iterator_close(it); /* the statistics borrow from it until here */
         mr_free(r.ops);
     }
     return status;
@@ -269,7 +268,7 @@ static int bench(mr_dataset *ds, bench_opts *o)
 {
     mr_status st;
     if (o->trace_file)
-        cli_catch_termination(); /* the trace is to get its name */
+        cli_catch_termination(); /* the trace will be renamed to it */
     if (o->trace_file && bench_trace_open(&o->trace, o->trace_file, &st) != MR_OK) {
         bench_trace_abort(&o->trace);
         return cli_fail(&st, CLI_FAILED);
@@ -277,7 +276,7 @@ static int bench(mr_dataset *ds, bench_opts *o)
     int status = cli_ledger_open(o->ledger_file, false, &o->ledger);
     if (status < 0)
         status = cli_ledger_close(o->ledger, bench_runs(ds, o));
-    /* What was measured until an interrupt came counts. */
+    /* Measurements up to an interrupt count. */
     if ((status == CLI_OK || status == CLI_INTERRUPTED) &&
         bench_trace_close(&o->trace, &st) != MR_OK)
         status = cli_fail(&st, CLI_FAILED);

@@ -13,7 +13,7 @@ static int64_t in_mib(int64_t bytes)
     return (bytes >> 20) + ((bytes & 1048575) != 0);
 }
 
-/* What `write` needs beside the graph, for each file. */
+/* The memory that `write` needs for each file, in addition to the graph. */
 static void print_writing(const mr_dataset *ds, bool json)
 {
     for (int f = 0; f <= MR_SHARDS_PARQUET; f++) {
@@ -30,7 +30,7 @@ static void print_writing(const mr_dataset *ds, bool json)
     fputs(json ? "}" : "\n", stdout);
 }
 
-/* The least memory_limit of the graph, and what training adds to it by the slots in opts. */
+/* The minimum memory_limit of the graph, and what training adds through the slots in opts. */
 static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, bool json,
                             mr_status *st)
 {
@@ -59,7 +59,7 @@ static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, 
     return MR_OK;
 }
 
-/* before: what the graph is compared with; NULL: nothing. *made (NULL: not asked for) = its ops. */
+/* before: the graph to compare with, or NULL. *made (may be NULL) = the ops of the graph. */
 static int print_graph(const char *title, const mr_dataset *ds, const mr_iterator_opts *opts,
                        bool json, const explained *before, explained **made)
 {
@@ -83,7 +83,7 @@ static int print_graph(const char *title, const mr_dataset *ds, const mr_iterato
         printf("%s:\n  %s\n", title, text);
         explained_print(ops);
         rc = print_memory(ds, opts, json, &st);
-        if (rc == MR_OK && !before) /* the elements of both are the same */
+        if (rc == MR_OK && !before) /* both have the same element type */
             print_writing(ds, json);
     }
     mr_free(text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace index: where the records of TFRecord files lie. */
+/* millrace index: writes the positions of the records of TFRecord files. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <millrace/pipeline/memory/alloc.h>
 #include "cli.h"
 
-/* The status so far, after one more file. */
+/* The exit status so far, after one more file. */
 static int index_file(const char *path, const mr_record_index_opts *o, bool verbose, int status)
 {
     mr_status st;
@@ -23,7 +23,7 @@ static int index_file(const char *path, const mr_record_index_opts *o, bool verb
     return status;
 }
 
-/* A file, or those that a pattern stands for which the shell has left as it is. */
+/* A file, or the matches of a pattern that the shell did not expand. */
 static int index_files(const char *name, const mr_record_index_opts *o, bool verbose, int status)
 {
     mr_status st;
@@ -39,7 +39,7 @@ static int index_files(const char *name, const mr_record_index_opts *o, bool ver
     return status;
 }
 
-/* The shell's d-* stands for indexes too, where they were written before. */
+/* The shell's d-* also matches indexes that were written before. */
 static bool is_index_of(const char *name, const char *const *files, size_t n)
 {
     size_t size = strlen(name), stem = size > 4 ? size - 4 : 0;

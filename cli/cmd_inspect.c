@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace inspect: what is in TFRecord files, and whether it is whole. */
+/* millrace inspect: lists the contents of TFRecord files, and checks them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static mr_code print_feature(void *ctx, const mr_example_value *f, mr_status *st
 static void print_data(const mr_bytes *r)
 {
     mr_status st;
-    /* First without printing: a record that is no Example is shown as bytes. */
+    /* First without printing: a record that is not an Example is shown as bytes. */
     if (r->size && mr_example_visit(r->data, r->size, NULL, NULL, &st) == MR_OK) {
         puts(", an Example:");
         if (mr_example_visit(r->data, r->size, print_feature, NULL, &st) != MR_OK)
@@ -84,8 +84,8 @@ static void print_record(int64_t number, const mr_bytes *r, const mr_bytes *unpa
     print_data(unpacked ? unpacked : r);
 }
 
-/* Shows the next record, if that is wanted. A frame that cannot be read is an error where all are
- * checked, or its dictionary was named. */
+/* Shows the next record, if requested. A frame that cannot be decompressed is an error if all are
+ * checked, or if its dictionary was given. */
 static mr_code look_at(mr_zstd_records *f, const char *path, const inspect_opts *o, const report *r,
                        const mr_bytes *record, mr_status *st)
 {
@@ -101,7 +101,7 @@ static mr_code look_at(mr_zstd_records *f, const char *path, const inspect_opts 
     mr_array_reset(&text);
     if (rc == MR_OK || (!o->verify && !o->dictionary))
         return MR_OK;
-    /* A record of n bytes has n + 16 in the file. */
+    /* A record of n bytes takes n + 16 bytes in the file. */
     bool plain = !*mr_compression_name(r->compression);
     mr_status_prefix(st, "a zstd frame that cannot be read");
     mr_status_at(st, path, plain && o->verify ? r->bytes + 16 * r->records : -1, r->records);
@@ -238,7 +238,7 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_inspect, "a file is wanted");
     if (status < 0) {
         status = CLI_OK;
-        cli_run_start(&o.run); /* the log tells of bytes that are no record */
+        cli_run_start(&o.run); /* bytes that are not a record are logged */
         if (o.verify)
             o.examples = 0;
         for (size_t i = 0; i < n && !cli_interrupted(); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace ops: the reference of ops and of the functions of expressions, from their
+/* millrace ops: the reference of ops and of functions of expressions, generated from their
  * descriptors. */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "cli.h"
 #include "reference_text.h"
 
-/* An op or a function, as the pages show it. */
+/* An op or a function, as the reference shows it. */
 typedef struct entry {
     const mr_op *op; /* NULL: a function */
     const mr_function *function;
@@ -54,7 +54,7 @@ static void print_signature(const entry *e)
     putchar(')');
 }
 
-/* What the reference says of every op beside its parameters. */
+/* What the reference says of every op, besides its parameters. */
 typedef struct trait {
     const char *name, *text;
 } trait;
@@ -119,7 +119,7 @@ static void print_json(const entry *e)
 
 static void print_name(const entry *e)
 {
-    if (!e->function || !e->function->form) /* an operator has no name to call it by */
+    if (!e->function || !e->function->form) /* operators cannot be called by name */
         puts(e->name);
 }
 static void print_page(const entry *e)
@@ -187,7 +187,7 @@ static void list_functions(void (*print)(const entry *e))
     }
 }
 
-/* docs/ops.md and docs/expressions.md, whole. */
+/* The whole of docs/ops.md and docs/expressions.md. */
 static void print_ops_page(void)
 {
     puts("# Ops\n\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace reduce: what a whole pipeline comes to, as one JSON value. */
+/* millrace reduce: reduces a pipeline to one JSON value. */
 #include <string.h>
 
 #include <millrace/pipeline/memory/alloc.h>

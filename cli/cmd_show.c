@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace show: runs a graph and prints its elements, one JSON value a line. */
+/* millrace show: runs a graph and prints its elements, one JSON value per line. */
 
 #include <millrace/pipeline/memory/alloc.h>
 #include "cli.h"
 #include "ledger_flag.h"
 #include "show.h"
 
-/* Rows asked for at once: enough to run in blocks, few enough that the first line comes soon. */
+/* Rows per call: enough to run in blocks, few enough to print the first line early. */
 enum { WANT = 1024 };
 
-/* Prints up to `left` elements (negative: all) of the pass that it stands in. */
+/* Prints up to *left elements (negative: all) of the current pass. */
 static int print_pass(mr_iterator *it, const show_opts *o, int64_t *left)
 {
     mr_status st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace show --replicas: a pipeline distributed over replicas, one step a line. */
+/* millrace show --replicas: a pipeline distributed over replicas, one step per line. */
 #include <inttypes.h>
 
 #include <millrace/pipeline/memory/alloc.h>

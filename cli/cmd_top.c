@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace top: looks at the pipelines of a running program. It asks the program for a report
- * (pipeline/engine/watch.h has the form) every so often; rates come from two of them. */
+/* millrace top: observes the pipelines of a running program. It requests a report from the
+ * program at intervals (pipeline/engine/watch.h describes the format); rates are differences of
+ * two reports. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include <millrace/pipeline/memory/alloc.h>
 #include "cli.h"
 
-enum { OP_FIELDS = 13, MOST_REPORT = 64 << 20, PATIENCE = 10 /* seconds, for a report */ };
+enum { OP_FIELDS = 13, MOST_REPORT = 64 << 20, PATIENCE = 10 /* seconds to wait for a report */ };
 
 typedef struct op {
     const char *path, *name;
@@ -25,12 +26,12 @@ typedef struct op {
 typedef struct pipeline {
     int64_t number, threads, memory_limit;
     double seconds;
-    const char *graph;      /* NULL: it has no text */
-    size_t first_op, n_ops; /* in the report's ops */
+    const char *graph;      /* NULL: it has no text form */
+    size_t first_op, n_ops; /* index into the report's ops */
 } pipeline;
 
 typedef struct report {
-    char *text; /* what all strings point into */
+    char *text; /* all strings point into it */
     int64_t resident_bytes;
     pipeline *pipelines;
     op *ops;
@@ -45,8 +46,8 @@ typedef struct top_opts {
 
 /* ---- the program ---- */
 
-/* Its command line, with blanks between the words; "": it has ended, or is of the kernel. Returns
- * false where there is no such process. */
+/* The command line of a process, its words separated by blanks; "": it has ended, or is a kernel
+ * thread. Returns false if there is no such process. */
 static bool command_of(int64_t pid, char *out, size_t room)
 {
     char path[64];
@@ -72,7 +73,7 @@ static bool is_running(int64_t pid)
     return command_of(pid, command, sizeof command) && *command;
 }
 
-/* 0 and *fd, or an errno. */
+/* Returns 0 and *fd, or an errno. */
 static int connect_to(int64_t pid, int *fd)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -92,8 +93,8 @@ static int connect_to(int64_t pid, int *fd)
     return 0;
 }
 
-/* -1 to go on, or an exit status. Any program may take a name: only the process that has the number
- * is believed, and only one of a user who may be looked at. */
+/* Returns -1 to continue, or an exit status. Any program may bind the name of the socket: only the
+ * process with this number is trusted, and only if its user may be observed. */
 static int check_peer(int fd, int64_t pid)
 {
     struct ucred peer;
@@ -131,7 +132,8 @@ static int no_answer(int64_t pid, int err)
                      strerror(err));
 }
 
-/* The whole text, NUL-ended, owned; or NULL and errno: ECONNRESET where there is none. */
+/* Reads the whole report, NUL-terminated and owned; or NULL and errno, ECONNRESET if it is
+ * empty. */
 static char *read_all(int fd)
 {
     char *text = NULL;
@@ -174,7 +176,7 @@ static void free_report(report *r)
     *r = (report){0};
 }
 
-/* Cuts a line at its tabs. Returns how many fields there are. */
+/* Splits a line at its tabs. Returns the number of fields. */
 static size_t fields_of(char *line, const char **fields, size_t room)
 {
     size_t n = 0;
@@ -210,7 +212,7 @@ static void take_op(report *r, const char *const *f)
     r->pipelines[r->n_pipelines - 1].n_ops++;
 }
 
-/* false: no line of a report. */
+/* Returns false if it is not a line of a report. */
 static bool take_line(report *r, char *line)
 {
     const char *f[OP_FIELDS];
@@ -232,7 +234,7 @@ static bool take_line(report *r, char *line)
     return true;
 }
 
-/* Takes text over. -1 to go on, or an exit status. */
+/* Takes text. Returns -1 to continue, or an exit status. */
 static int parse(char *text, int64_t pid, report *r)
 {
     static const char head[] = "millrace-top\t";
@@ -268,7 +270,8 @@ static int parse(char *text, int64_t pid, report *r)
     return -1;
 }
 
-/* *err (0: none) = why the program does not listen. -1 to go on, or an exit status. */
+/* *err = why the program does not listen (0: it does). Returns -1 to continue, or an exit
+ * status. */
 static int ask(int64_t pid, report *r, int *err)
 {
     int fd;
@@ -282,7 +285,7 @@ static int ask(int64_t pid, report *r, int *err)
             status = parse(text, pid, r);
         else if (cli_interrupted())
             status = CLI_INTERRUPTED;
-        else if (errno == ECONNRESET) /* its last pipeline ended before it saw us */
+        else if (errno == ECONNRESET) /* its last pipeline ended before it accepted us */
             *err = ECONNREFUSED;
         else
             status = cli_error(&cli_top, CLI_FAILED, "process %" PRId64 " gave no report: %s", pid,
@@ -302,7 +305,7 @@ static const pipeline *find_pipeline(const report *r, int64_t number)
     return NULL;
 }
 
-/* How often path was there before ops[i]: two ops of a place have one path. */
+/* Number of ops before ops[i] with the same path: two ops at one place share it. */
 static size_t nth_of_path(const op *ops, size_t i)
 {
     size_t n = 0;
@@ -311,8 +314,8 @@ static size_t nth_of_path(const op *ops, size_t i)
     return n;
 }
 
-/* What op i of p did since `before`; since the pipeline was opened where it is not in there.
- * *seconds that took. */
+/* What op i of p did since `before`, or since the pipeline was opened if it is not in `before`.
+ * *seconds = the duration. */
 static op since(const report *r, const pipeline *p, size_t i, const report *before, double *seconds)
 {
     op now = r->ops[p->first_op + i];
@@ -462,7 +465,7 @@ static void sleep_for(double seconds)
     nanosleep(&t, NULL); /* a signal ends it */
 }
 
-/* Once somebody was seen there, it may be between two pipelines, or at its end. */
+/* A program that was observed once may be between two pipelines, or about to exit. */
 static int watch(const top_opts *o)
 {
     report before = {0};

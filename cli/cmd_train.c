@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of millrace-train, which lies beside this program and has the trainer and its
- * libraries linked in, so that the other commands start without them. It has their flags too. */
+/* The commands of millrace-train. That program is installed next to this one and is linked with
+ * the trainer and its libraries, so that the other commands start without them. It parses their
+ * flags. */
 #include "cli.h"
 
 #define COMMAND(variable, command, text)                                                           \

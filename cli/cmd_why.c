@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace why: which records a step was made of, which steps a record went to, and where two runs
+/* millrace why: which records a step consumed, which steps consumed a record, and where two runs
  * differ; from the ledgers that --ledger wrote. */
 #include <errno.h>
 #include <inttypes.h>
@@ -57,7 +57,7 @@ static bool all_digits(const char *s, size_t n)
     return n > 0 && strspn(s, "0123456789") >= n;
 }
 
-/* FILE:N, where FILE is a name, the last part of one, or the number of a file. */
+/* FILE:N; FILE is a name, the last part of a name, or the number of a file. */
 static int parse_record(why_opts *o)
 {
     const char *colon = strrchr(o->record, ':');
@@ -87,7 +87,7 @@ static bool is_asked_for(const why_opts *o, const mr_ledger_reader *r, const mr_
     return is_name(o, name) || is_name(o, number) || (slash && is_name(o, slash + 1));
 }
 
-/* The entry, as far as it is made of the record; whether it is at all. */
+/* Reduces the entry to this record; returns whether the entry contains it. */
 static bool print_uses(const why_opts *o, const mr_ledger_reader *r, const mr_ledger_entry *e)
 {
     bool any = false;
@@ -103,7 +103,8 @@ static bool print_uses(const why_opts *o, const mr_ledger_reader *r, const mr_le
     return any;
 }
 
-/* Of n entries `bare` name no record: an empty list is not to be taken for an answer. */
+/* Warns that `bare` of n entries name no record, so that an empty list does not look like a
+ * result. */
 static void note_bare(const char *path, const why_opts *o, const mr_ledger_reader *r, int64_t bare,
                       int64_t n)
 {
@@ -189,7 +190,8 @@ static mr_code sort_side(side *s, mr_status *st)
     return MR_OK;
 }
 
-/* Records of a that b has not, each as often as it is missing. Returns how many. */
+/* Prints the records of a that b lacks, each as many times as it is missing. Returns their
+ * number. */
 static size_t print_only(const side *a, const side *b)
 {
     size_t n = 0;
@@ -224,7 +226,7 @@ static bool is_same(const mr_ledger_entry *a, const mr_ledger_entry *b)
     return same;
 }
 
-/* *rc of each: what its last read returned. */
+/* *rc of each: the result of its last read. */
 static mr_code compare(const why_opts *o, side s[2], int64_t *different, mr_status *st)
 {
     for (;;) {
@@ -288,7 +290,7 @@ static int check_usage(why_opts *o, size_t n)
     return o->record ? parse_record(o) : -1;
 }
 
-/* Also while it waits for a pipe. Nothing is left undone. */
+/* Also while it waits for a pipe; there is nothing to clean up. */
 static void end_at_once(int sig)
 {
     _exit(128 + sig);

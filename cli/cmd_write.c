@@ -29,14 +29,14 @@ typedef struct write_opts {
 
 /* ---- a pipeline ---- */
 
-/* What makes records of elements, by the format of the files. */
+/* The encoder of elements as records, by file format. */
 typedef struct encoder {
     mr_shard_format format;
     const mr_spec *spec;
     const mr_iterator_opts *opts;
     mr_element_encoder *example;
     mr_npy_encoder *npy;
-    bool begun; /* npy and formats of rows: the types are said */
+    bool begun; /* npy and formats of rows: the types are set */
     char *text; /* jsonl: of a line */
     size_t size;
     FILE *line;
@@ -95,7 +95,7 @@ static mr_code encode(encoder *e, const mr_block *b, size_t row, mr_bytes *recor
         return mr_element_encode(e->example, b, row, record, st);
     rewind(e->line);
     mr_code rc = cli_print_element(e->line, e->spec, b, row, e->opts, st);
-    long end = ftell(e->line); /* what an earlier, longer line left follows it */
+    long end = ftell(e->line); /* followed by the rest of an earlier, longer line */
     if (rc == MR_OK && (fflush(e->line) != 0 || ferror(e->line) || end < 0))
         rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
     *record = (mr_bytes){e->text, rc == MR_OK ? (size_t)end : 0};
@@ -205,7 +205,7 @@ static mr_code copy_idx(mr_idx_reader *images, mr_idx_reader *labels, mr_shard_w
             rc = mr_fail(st, MR_CANCELLED, "interrupted");
         if (rc == MR_OK)
             rc = mr_idx_reader_read(images, WANT, &x, st);
-        /* As many labels as images came. */
+        /* Reads one label for each image read. */
         for (size_t done = 0; rc == MR_OK && done < x.rows; done += y.rows) {
             mr_array_reset(&y);
             rc = mr_idx_reader_read(labels, x.rows - done, &y, st);
@@ -250,7 +250,7 @@ static mr_code write_input(const write_opts *o, mr_dataset *ds, cli_jsonl *j, mr
 {
     if (ds)
         return write_dataset(ds, o, w, st);
-    /* Without a pipeline, one of nothing holds the memory limit. */
+    /* Without a pipeline, an empty one enforces the memory limit. */
     mr_dataset *none = mr_range(0, 0, 1);
     mr_iterator *it = NULL;
     mr_code rc = mr_iterator_open(&it, none, &o->run.opts, st);
@@ -261,7 +261,7 @@ static mr_code write_input(const write_opts *o, mr_dataset *ds, cli_jsonl *j, mr
     return rc;
 }
 
-/* The types of elements are known before there are any. */
+/* Element types are known before the first element. */
 static int check_types(const write_opts *o, const mr_dataset *ds)
 {
     mr_status st;
@@ -303,18 +303,18 @@ static int write_all(write_opts *o, mr_dataset *ds, cli_jsonl *j)
     printf("%" PRId64 " record%s in %" PRId64 " file%s: %s-*-of-%05" PRId64 ".%s\n", records,
            records == 1 ? "" : "s", o->shards, o->shards == 1 ? "" : "s", o->out, o->shards,
            mr_shard_ending(o->shard_format));
-    /* The files are in place: a report that nobody can read does not make that a failure. */
+    /* The files are published: failing to print the report is not a failure of the command. */
     cli_flush(CLI_OK);
     return CLI_OK;
 }
 
-/* Names on the command line are paths as they stand: the shell has expanded the patterns. */
+/* Names on the command line are literal paths: the shell has expanded patterns. */
 static mr_dataset *text_files(const cli_texts *t)
 {
     return mr_text_line(t->v, t->n, &(mr_text_line_opts){.paths = true});
 }
 
-/* Objects whose features have the types that the schema says. */
+/* JSON objects whose features have the types of the schema. */
 static int schema_files(const write_opts *o, mr_dataset **out)
 {
     mr_status st;

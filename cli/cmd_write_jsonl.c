@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A feature has one type in all lines, which no line alone can tell: [] may be of any type, 1 be a
- * float among floats, and "nan" a float among numbers. What was seen of a feature so far decides;
- * where a later line changes that, the rest is only looked at, and all is written again. */
+/* A feature has one type in all lines, which a single line does not determine: [] may be of any
+ * type, 1 may be a float among floats, and "nan" a float among numbers. The lines read so far
+ * decide; if a later line changes a type, the rest is only scanned, and everything is written
+ * again. */
 #include "write.h"
 
 #include <errno.h>
@@ -22,21 +23,21 @@ enum { INTEGER = 1, REAL = 2, SPECIAL = 4 /* "nan", "inf", "-inf" */, TEXT = 8, 
 typedef struct feature {
     unsigned kinds;
     bool written;
-    int64_t line; /* where the first number or text stood */
+    int64_t line; /* position of the first number or text */
     const char *path;
 } feature;
 
 struct cli_jsonl {
     const cli_texts *files;
     const char *spool;
-    FILE **copies;   /* for each file: what was read of one that cannot be read twice, or NULL */
+    FILE **copies;   /* for each file: its text, if it cannot be read twice; or NULL */
     json_t *numbers; /* feature -> its index */
     feature *features;
     size_t n, capacity;
     bool again;
     uint8_t *buffer; /* the record */
     size_t buffer_capacity;
-    const char *path; /* of the line at hand */
+    const char *path; /* of the current line */
     int64_t line;
 };
 
@@ -155,7 +156,7 @@ static mr_code find_feature(cli_jsonl *j, const char *key, feature **out, mr_sta
     return MR_OK;
 }
 
-/* Adds a value's kinds to what is known of its feature. */
+/* Adds the kinds of a value to those of its feature. */
 static mr_code learn(cli_jsonl *j, const char *key, feature *f, unsigned kinds, mr_status *st)
 {
     unsigned all = f->kinds | kinds;

@@ -48,7 +48,7 @@ void cli_distribution_flags(cli_distribution *d, cli_flag *table)
     memcpy(table, flags, sizeof flags);
 }
 
-/* Without --workers, the cluster in TF_CONFIG says how many there are and which this one is. */
+/* Without --workers, TF_CONFIG defines the number of workers and the index of this one. */
 static int read_cluster(cli_distribution *d)
 {
     mr_status st;

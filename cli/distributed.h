@@ -14,10 +14,10 @@ typedef struct cli_distribution {
 enum { CLI_DISTRIBUTION_FLAGS = 6 };
 void cli_distribution_flags(cli_distribution *d, cli_flag *table);
 /* Before cli_distribute: checks the flags, and completes them from the environment variable
- * TF_CONFIG. -1, or an exit status. */
+ * TF_CONFIG. Returns -1, or an exit status. */
 int cli_distribution_check(const cli_command *cmd, cli_distribution *d);
-/* Where TF_CONFIG describes several workers, warns that this command is none of them: when its
- * graph is built, for until then another program may take over (cli_try_service). */
+/* If TF_CONFIG describes several workers, warns that this command is not one of them. Called
+ * when the graph has been built: until then another program may be executed (cli_try_service). */
 void cli_warn_of_cluster(const cli_command *cmd);
 /* Makes the distributed dataset of an expression: -1 and *out, or an exit status. *ds (NULL: not
  * asked for) = the graph as it was written, owned; NULL for an input function. */

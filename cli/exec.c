@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handing over to the programs that lie beside this one: millrace-service, millrace-train. */
+/* Executes the programs installed next to this one: millrace-service, millrace-train. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 static const char *const suffixes[] = {"-service", "-train"};
 
-/* Where the program of that suffix lies, beside this one. false: that cannot be said. */
+/* The path of the program with that suffix, next to this one. false: it cannot be determined. */
 static bool path_beside(const char *suffix, char *path, size_t room)
 {
     ssize_t got = readlink("/proc/self/exe", path, room - strlen(suffix) - 1);
@@ -29,8 +29,7 @@ static bool path_beside(const char *suffix, char *path, size_t room)
     return true;
 }
 
-/* Goes on as the program of this suffix that lies beside this one. Returns the errno where that
- * cannot be. */
+/* Executes the program with this suffix, next to this one. Returns an errno on failure. */
 static int exec_beside(const char *suffix, char **argv)
 {
     char path[PATH_MAX];
@@ -50,7 +49,7 @@ int cli_exec_train(int argc, char **argv)
     return CLI_FAILED;
 }
 
-/* text in a file without a name that stays open across exec; -1: it could not be made. */
+/* Writes text to an unnamed file that stays open across exec; returns -1 on failure. */
 static int keep_text(const char *text, size_t size)
 {
     int fd = memfd_create("expression", 0);
@@ -72,7 +71,7 @@ void cli_try_service(const char *file, const char *text, size_t size)
     int fd = -1;
     if (!cli_this.next)
         return;
-    if (file) { /* what was read from a pipe cannot be read again */
+    if (file) { /* a pipe cannot be read again */
         fd = keep_text(text, size);
         if (fd < 0)
             return;

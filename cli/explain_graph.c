@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops of a graph, one a line, with what is known of each before it runs. */
+/* Lists the ops of a graph, one per line, with what is known of each before it runs. */
 #include "explain_graph.h"
 
 #include <inttypes.h>
@@ -10,12 +10,12 @@
 #include <millrace/pipeline/graph/op.h>
 #include <millrace/pipeline/memory/alloc.h>
 
-/* An op of a graph, in the order of the text; inputs of an op that has several are deeper. */
+/* An op of a graph, in text order; the inputs of an op with several are one level deeper. */
 typedef struct line {
-    char *op, *spec; /* its call, without its inputs; what its elements look like */
+    char *op, *spec; /* its call, without its inputs; the type of its elements */
     int depth;
     int64_t count, held, bytes;
-    char mark; /* '+': the other graph has no such op; '-': only the other one has it; ' ' */
+    char mark; /* '+': only this graph has the op; '-': only the other graph has it; ' ': both */
 } line;
 struct explained {
     line *v;
@@ -86,7 +86,7 @@ static mr_code add_line(explained *x, const mr_dataset *ds, int depth, mr_status
     return spec_text(ds, &l->spec, st);
 }
 
-/* The ops from the source to ds: a chain without recursion, since it may have any length. */
+/* Lists the ops from the source to ds; iterative along a chain, which may be of any length. */
 static mr_code add_chain(explained *x, const mr_dataset *ds, int depth, mr_status *st)
 {
     const mr_dataset **chain = NULL;
@@ -131,7 +131,7 @@ static bool same_line(const line *a, const line *b)
     return a->depth == b->depth && strcmp(a->op, b->op) == 0;
 }
 
-/* Lines of `a` that go into `x` before x's line `at`, with their mark. */
+/* Inserts lines of `a` into `x` before line `at`, with their mark. */
 static mr_code insert(explained *x, size_t at, const line *a, mr_status *st)
 {
     MR_TRY(MR_GROW(x->v, x->capacity, x->n + 1, 2 * MOST_LINES, "an explanation", st));
@@ -149,7 +149,7 @@ mr_code explained_compare(explained *x, const explained *before, mr_status *st)
     size_t n = before->n, m = x->n, w = m + 1;
     if (n > MOST_COMPARED || m > MOST_COMPARED)
         return MR_OK;
-    /* common[i * w + j]: most lines that before[i..) and x[j..) have in common, in order */
+    /* common[i * w + j]: length of the longest common subsequence of before[i..) and x[j..) */
     uint16_t *common = mr_calloc((n + 1) * w, sizeof *common);
     if (!common)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");
@@ -219,13 +219,13 @@ static void format_memory(const line *l, char *out, size_t size)
     }
 }
 
-/* Prints text of at most `most` columns, the last of them "…" where it is longer; returns how many
- * it took. */
+/* Prints text in at most `most` columns, shortened with a trailing "…"; returns the number of
+ * columns. */
 static int print_cut(const char *text, int most)
 {
     int columns = 0, before_last = 0;
     for (const char *p = text; *p; p++)
-        if (((unsigned char)*p & 0xc0) != 0x80) { /* a character begins */
+        if (((unsigned char)*p & 0xc0) != 0x80) { /* start of a character */
             if (++columns == most)
                 before_last = (int)(p - text);
         }

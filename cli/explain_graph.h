@@ -8,10 +8,10 @@ typedef struct explained explained;
 
 mr_code explained_new(const mr_dataset *ds, explained **out, mr_status *st) MR_NODISCARD;
 void explained_free(explained *x); /* NULL: nothing */
-/* Marks in x which ops `before` does not have, and adds those that only it has. Graphs of thousands
- * of ops are left as they are. */
+/* Marks the ops in x that `before` lacks, and adds those that only `before` has. Graphs of
+ * thousands of ops are not compared. */
 mr_code explained_compare(explained *x, const explained *before, mr_status *st) MR_NODISCARD;
-/* A table, with colours on a terminal; of a graph that was not compared, a JSON list. */
+/* Prints a table, coloured on a terminal; or, for a graph that was not compared, a JSON list. */
 void explained_print(const explained *x);
 void explained_print_json(const explained *x);
 #endif

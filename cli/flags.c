@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses flags by tables of them. */
+/* Parses flags by tables. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static const cli_flag *find_flag(const cli_flag *const *tables, const char *word
     return NULL;
 }
 
-/* word: a flag that there is not, --name or --name=value. */
+/* word: an unknown flag, --name or --name=value. */
 static int unknown_flag(const cli_command *cmd, const cli_flag *const *tables, const char *word)
 {
     char name[64];

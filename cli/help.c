@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What --help prints, in its three forms, from the tables of flags alone. */
+/* The three forms of --help, generated from the tables of flags. */
 #include <string.h>
 
 #include "cli.h"
@@ -55,7 +55,7 @@ static void print_text(FILE *f, const cli_command *cmd, const cli_flag *const *t
 
 /* ---- a manual page ---- */
 
-/* n bytes, for a line of their own or (inside) within one. */
+/* n bytes, as a separate line or (inside) within one. */
 static void print_roff(FILE *f, const char *s, size_t n, bool inside)
 {
     if (n && !inside && (*s == '.' || *s == '\''))
@@ -69,7 +69,7 @@ static void print_roff(FILE *f, const char *s, size_t n, bool inside)
             putc(s[i], f);
 }
 
-/* Paragraphs; lines that are indented stand as they are. */
+/* Paragraphs; indented lines are kept verbatim. */
 static void print_paragraphs(FILE *f, const char *text)
 {
     bool verbatim = false;

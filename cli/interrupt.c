@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-static mr_cancel *cancel; /* lives as long as the program */
+static mr_cancel *cancel; /* never freed */
 static volatile sig_atomic_t caught;
 static char **arguments;
 
@@ -13,7 +13,7 @@ static void on_interrupt(int sig)
 {
     caught = sig;
     mr_cancel_trigger(cancel);
-    /* A second one ends the program at once, whatever it waits for. */
+    /* A second signal ends the program at once, even during a wait. */
     signal(sig, SIG_DFL);
 }
 

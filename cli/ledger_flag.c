@@ -25,6 +25,6 @@ int cli_ledger_close(mr_ledger *l, int status)
     mr_status st;
     if (mr_ledger_close(l, &st) == MR_OK)
         return status;
-    /* A run that failed has said why, which may be just this. */
+    /* A failed run has already reported its error, which may be this one. */
     return status == CLI_OK ? cli_fail(&st, CLI_FAILED) : status;
 }

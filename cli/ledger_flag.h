@@ -7,8 +7,8 @@
 
 /* The flag, whose value goes to *path. */
 cli_flag cli_ledger_flag(const char **path);
-/* path NULL: *out is NULL. -1 to go on, or an exit status after the error was printed. */
+/* path NULL: *out is NULL. Returns -1 to continue, or an exit status after printing the error. */
 int cli_ledger_open(const char *path, bool steps, mr_ledger **out);
-/* Ends the ledger (NULL: there is none); returns status, or that of a failure. */
+/* Closes the ledger (NULL: no-op); returns status, or that of a failure. */
 int cli_ledger_close(mr_ledger *l, int status);
 #endif

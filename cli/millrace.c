@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: finds the command, and ends as a Unix tool should. */
+/* The program: dispatches to the command, and exits as a Unix tool should. */
 #include <string.h>
 
 #include <millrace/pipeline/params/guess.h>
@@ -24,7 +24,7 @@ static const cli_command program = {
                "  built, 130 interrupted, 143 ended by SIGTERM",
 };
 
-/* The i-th command; NULL: there are no more. */
+/* The i-th command; NULL after the last. */
 static const cli_command *command_at(size_t i)
 {
     if (i < N_COMMANDS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace: what it does not know, millrace-service may. */
+/* millrace: commands and ops that it does not know are left to millrace-service. */
 #include "cli.h"
 
 const cli_program cli_this = {.next = "-service"};

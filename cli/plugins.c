@@ -9,8 +9,8 @@
 
 #define VARIABLE "MILLRACE_PLUGINS"
 
-/* Adds a path to the variable, from which it is loaded: also by the program that this one may go on
- * as. */
+/* Adds a path to the environment variable from which plugins are loaded, also by a program that
+ * this one executes. */
 static void add(const char *path)
 {
     const char *before = getenv(VARIABLE);
@@ -24,7 +24,7 @@ static void add(const char *path)
     mr_free(all);
 }
 
-/* Takes the option out of the arguments; returns how many are left. */
+/* Removes the option from the arguments; returns the number left. */
 static int take_options(int argc, char **argv)
 {
     int n = 0;

@@ -50,7 +50,7 @@ void cli_print_string(FILE *f, const char *text, size_t n)
     putc_unlocked('"', f);
 }
 
-/* A key is a string: of other bytes it is the text of the object that stands for a value. */
+/* Keys are strings: a key that is not UTF-8 is written as the text of a {"b64": ...} object. */
 static void print_key(FILE *f, const char *name)
 {
     size_t n = strlen(name);
@@ -79,7 +79,8 @@ static void print_signed(FILE *f, int64_t v)
     print_integer(f, v < 0, v < 0 ? -(uint64_t)v : (uint64_t)v);
 }
 
-/* Whole numbers below 10^6 in full; others as C's %g with as many digits as are needed. */
+/* Integers below 10^6 in full; other numbers as C's %g, with the digits needed to read them
+ * back. */
 static void print_float(FILE *f, mr_dtype t, double v)
 {
     if (!isfinite(v)) {
@@ -95,7 +96,7 @@ static void print_float(FILE *f, mr_dtype t, double v)
     int exponent, n = (int)mr_float_digits(t, v, digits, &exponent);
     if (signbit(v))
         *at++ = '-';
-    int point = exponent < -4 || exponent >= n ? 1 : exponent + 1; /* digits before it */
+    int point = exponent < -4 || exponent >= n ? 1 : exponent + 1; /* digits before the point */
     if (point < 1) {
         memcpy(at, "0.000", (size_t)(2 - point));
         at += 2 - point;
@@ -282,7 +283,7 @@ mr_code cli_print_line(FILE *f, const mr_spec *spec, const mr_block *b, size_t r
     for (size_t c = 0; c < b->n_columns; c++)
         nested = nested || b->columns[c].storage == MR_DATASETS;
     mr_code rc;
-    if (nested) { /* it may fail half way through */
+    if (nested) { /* it may fail part way through */
         char *text = NULL;
         size_t size = 0;
         FILE *line = open_memstream(&text, &size);

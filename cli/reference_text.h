@@ -4,9 +4,9 @@
 /* Tables of parameters as the reference shows them: `millrace ops` and `millrace components`. */
 #include <millrace/pipeline/params/param.h>
 
-/* "a, b=1": all of a table (NULL: none), after a comma unless they are the first. */
+/* Prints "a, b=1", all of a table (NULL: none), after a comma unless they are first. */
 void cli_print_parameters(const mr_param *params, bool first);
-/* What each is, a line each. */
+/* Prints the documentation of each, one per line. */
 void cli_describe_parameters(const mr_param *params, bool markdown);
 /* , "params": [{...}, ...] */
 void cli_print_parameters_json(const mr_param *params);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports errors on standard error, also that standard output cannot be written. */
+/* Reports errors on standard error, including failed writes to standard output. */
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace service: asks a dispatcher how it is, and what to do. */
+/* millrace service: requests reports from a dispatcher, and sends it commands. */
 #include <jansson.h>
 #include <poll.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct asked {
     const char *dispatcher;
     mr_service_request_opts opts;
     bool json, watch;
-    struct winsize terminal; /* 0 by 0: output is not cut */
+    struct winsize terminal; /* 0 by 0: output is not truncated */
 } asked;
 
 typedef struct verb {
@@ -66,7 +66,7 @@ static void print_table(const json_t *rows, const column *columns)
     }
 }
 
-/* A job without a name goes by its number. */
+/* A job without a name is shown by its number. */
 static void print_jobs(const json_t *report)
 {
     static const column columns[] = {{"job", "JOB"},           {"mode", "MODE"},
@@ -121,7 +121,7 @@ static const verb verbs[] = {
     {{.name = "register", .what = "EXPR", .help = "makes a graph known by an id"}, NULL, NULL}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
-/* A wrong option is an error of usage, and so is a token file that cannot be read. */
+/* A wrong option is a usage error, as is an unreadable token file. */
 static int fail(const mr_status *st)
 {
     return st->code == MR_INVALID_ARGUMENT ? cli_error(&cli_service, CLI_USAGE, "%s", st->message)
@@ -151,7 +151,7 @@ static mr_code show_status(asked *a, mr_status *st)
     if (a->watch && isatty(STDOUT_FILENO)) {
         if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &a->terminal) != 0)
             a->terminal = (struct winsize){0};
-        fputs("\033[H\033[2J", stdout); /* over what was there */
+        fputs("\033[H\033[2J", stdout); /* overwrites the previous output */
     }
     MR_TRY(mr_service_status_text(a->dispatcher, a->terminal.ws_row, a->terminal.ws_col, &a->opts,
                                   &text, st));
@@ -160,7 +160,7 @@ static mr_code show_status(asked *a, mr_status *st)
     return MR_OK;
 }
 
-/* Once a second until it is interrupted; a dispatcher that is away for a while is waited for. */
+/* Every second until interrupted; waits for a dispatcher that is temporarily unreachable. */
 static int watch(asked *a)
 {
     mr_status st;
@@ -191,7 +191,7 @@ static int register_expression(const asked *a, const char *text)
     int status = cli_dataset(NULL, text, strlen(text), &ds);
     if (status >= 0)
         return status;
-    mr_code rc = mr_dataset_to_proto(ds, &bytes, &size, &st); /* whether it can travel */
+    mr_code rc = mr_dataset_to_proto(ds, &bytes, &size, &st); /* whether it can be serialized */
     mr_free(bytes);
     if (rc != MR_OK) {
         mr_dataset_unref(ds);

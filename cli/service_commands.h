@@ -6,16 +6,16 @@
 
 extern const cli_command cli_dispatcher, cli_service, cli_worker;
 
-/* Whether text, the value of --flag (NULL: it was not given), is an address; listens: where port 0
- * is right. -1, or an exit status after the error was printed. */
+/* Checks that text, the value of --flag (NULL: not given), is an address; listens: port 0 is
+ * allowed. Returns -1, or an exit status after printing the error. */
 int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens);
-/* The log goes to standard error from INFO on, as text or as a JSON object a line. */
+/* Logs messages from INFO on to standard error, as text or as one JSON object per line. */
 void cli_daemon_log(bool json);
-/* As many files and connections as the system allows. */
+/* Raises the limit of open files to the maximum. */
 void cli_daemon_files(void);
-/* Reports "READY=1" or "STOPPING=1" to systemd, or to who else started this (sd_notify(3)). */
+/* Reports "READY=1" or "STOPPING=1" to systemd or another supervisor (sd_notify(3)). */
 void cli_notify(const char *state);
-/* The drain begins: it is reported to systemd, and what takes longer than 5 s ends the program. */
+/* Starts the drain: reports it to systemd; the program exits if it takes longer than 5 s. */
 void cli_daemon_drains(void);
 /* The exit status of a daemon whose end was `status`: draining on SIGTERM is no failure. */
 int cli_daemon_status(int status);

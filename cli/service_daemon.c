@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the daemons share: log, token, systemd, the end. */
+/* What the daemons share: log, token, systemd, exit. */
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace dispatcher: hands out the data service's work and keeps the account of it. */
+/* millrace dispatcher: assigns the work of the data service, and keeps its account. */
 #include <string.h>
 
 #include <millrace/pipeline/log.h>
@@ -15,7 +15,7 @@ static void draining(void *ctx)
     cli_daemon_drains();
 }
 
-/* *words = the addresses in list, which commas separate; one owned block of memory. */
+/* *words = the addresses of a comma-separated list; one owned block of memory. */
 static int split(const char *list, const char ***words, size_t *n)
 {
     size_t most = 1;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace-service: the commands of millrace, with the data service's ops beside the built-in
- * ones. */
+/* millrace-service: the commands of millrace, with the ops of the data service in addition to the
+ * built-in ones. */
 #include <string.h>
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/transport/service/service.h>
 #include "service_commands.h"
 
-/* What explain_node has printed so far. */
+/* The nodes that explain_node has printed so far. */
 typedef struct explaining {
     bool json, any;
     int status;
@@ -17,7 +17,7 @@ static void print_stream(const explaining *x, size_t s, const mr_dataset *ds)
 {
     char *text = NULL;
     mr_status st;
-    /* A graph with arrays of C in it has no text. */
+    /* A graph that contains C arrays has no text form. */
     mr_code rc = mr_dataset_to_text(ds, &text, &st);
     if (x->json) {
         fputs(s ? ", " : "", stdout);

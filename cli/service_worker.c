@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace worker: runs the data service's streams. */
+/* millrace worker: runs streams of the data service. */
 #include <string.h>
 
 #include <millrace/pipeline/memory/alloc.h>

@@ -19,12 +19,12 @@ int cli_show_replicas(const show_opts *o, const char *text, size_t size);
 
 /* Prints it on a line. */
 int cli_show_spec(const show_opts *o, const mr_spec *spec);
-/* The position that --restore names. *epoch: how many passes had ended before it. */
+/* Reads the position of --restore. *epoch = number of passes completed before it. */
 int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoch);
-/* Warns that the data ended `left` elements (or steps) before the place that --save-after names. */
+/* Warns that the data ended `left` elements (or steps) before that of --save-after. */
 void cli_warn_of_end(const show_opts *o, int64_t left);
-/* Writes a position that mr_..._save returned with rc (its error otherwise) to the file of --state;
- * frees bytes. */
+/* Writes a position that mr_..._save returned with rc (or reports its error) to the file of
+ * --state. Frees bytes. */
 int cli_store_state(const show_opts *o, mr_code rc, void *bytes, size_t size, int64_t epoch,
                     mr_status *st);
 #endif

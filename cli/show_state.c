@@ -10,7 +10,7 @@
 #include <millrace/pipeline/formats/crc32c.h>
 #include <millrace/pipeline/memory/alloc.h>
 
-/* A position after the first pass has its pass in front of it:
+/* A position saved after the first pass is preceded by the number of its pass:
  *
  *   offset  size  meaning
  *   0       4     "MRE1"
@@ -28,7 +28,7 @@ static void put_pass(unsigned char *out, int64_t epoch)
     memcpy(out + 4, &crc, 4);
 }
 
-/* The pass of a state file, which is removed from it; 0 if it has none, or a damaged one. */
+/* Removes and returns the pass number of a state file; 0 if it has none, or a damaged one. */
 static int64_t take_pass(unsigned char *bytes, size_t *size)
 {
     unsigned char good[PASS_BYTES];
@@ -45,7 +45,7 @@ static int64_t take_pass(unsigned char *bytes, size_t *size)
     return epoch;
 }
 
-/* Positions begin with these: of a plain pipeline, of one distributed over replicas. */
+/* The first bytes of a position tell a plain pipeline from one distributed over replicas. */
 static bool is_of_the_other_kind(const show_opts *o, const char *bytes, size_t size)
 {
     return size >= 3 && memcmp(bytes, o->distribution.has_replicas ? "MRP" : "MRD", 3) == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace adapt: what preprocessing layers know, learned from data. */
+/* millrace adapt: learns the state of preprocessing layers from data. */
 #include <string.h>
 
 #include <millrace/pipeline/memory/alloc.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace checkpoints: what is in a directory of checkpoints. */
+/* millrace checkpoints: lists a directory of checkpoints. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static mr_code print_one(void *ctx, const mr_checkpoint_info *c, mr_status *st)
     char name[1024];
     (void)st;
     l->found = true;
-    /* A hidden name is that of one that is being written, or was. */
+    /* A hidden name belongs to a checkpoint that is being written, or was interrupted. */
     l->damaged = l->damaged || (!c->whole && c->name[0] != '.');
     if (l->json) {
         print_json(c);

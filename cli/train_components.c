@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace components: the reference of what models and training are made of, from the descriptors
- * of layers, losses, optimizers, schedules, metrics and callbacks. */
+/* millrace components: the reference of layers, losses, optimizers, schedules, metrics and
+ * callbacks, generated from their descriptors. */
 #include <string.h>
 
 #include <millrace/pipeline/memory/alloc.h>
@@ -77,7 +77,7 @@ static void print_json(mr_component_group g, const mr_component *c)
     puts("}");
 }
 
-/* Those called name (NULL: all) of all groups. Returns how many there are. */
+/* Prints the components called name (NULL: all) of all groups. Returns their number. */
 static size_t print_all(const char *name, printer print)
 {
     const mr_component *c;
@@ -107,7 +107,7 @@ static int no_component(const char *name)
                      "there is no component '%s'; 'millrace components --names' lists them", name);
 }
 
-/* docs/components.md, whole. */
+/* The whole of docs/components.md. */
 static void print_page(void)
 {
     puts("# Layers, losses, optimizers, schedules, metrics and callbacks\n\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace devices: what there is to train on, what is missing and why, and the libraries in
+/* millrace devices: lists the devices for training, why a kind is missing, and the libraries in
  * use. */
 #include <inttypes.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static void print_device(listing *l, const char *name, const char *kind, bool mo
     putchar('\n');
 }
 
-/* Any number of logical devices can be made of the processors: one line stands for them. */
+/* The processors provide any number of logical devices: they are listed as one. */
 static bool is_logical(const char *kind)
 {
     return strcmp(kind, "cpu") == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a task of type evaluator does: it waits for the checkpoints that training writes, evaluates
- * each, and ends after the last. */
+/* A task of type evaluator: waits for the checkpoints that training writes, evaluates each, and
+ * ends after the last. */
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +13,7 @@
 
 enum { PAUSE_NS = 200 * 1000 * 1000 };
 
-/* The next one that was not evaluated. */
+/* The next checkpoint to evaluate. */
 typedef struct next {
     int64_t after; /* steps evaluated */
     bool found;
@@ -34,7 +34,7 @@ static mr_code look_at(void *ctx, const mr_checkpoint_info *c, mr_status *st)
     return MR_OK;
 }
 
-/* Sets the model's weights; MR_NOT_FOUND: training has removed the checkpoint meanwhile. */
+/* Loads the weights of the model; MR_NOT_FOUND: training has removed the checkpoint. */
 static mr_code load(const train_evaluator *e, const char *path, mr_status *st)
 {
     mr_saved *saved = NULL;
@@ -78,11 +78,11 @@ static mr_code follow(const train_evaluator *e, const char *directory, mr_status
     int64_t after = 0;
     snprintf(finished, sizeof finished, "%s/finished", directory);
     for (;;) {
-        /* Asked before the list: what is written last is in it then. */
+        /* Checked before listing, so that the list contains the last checkpoint. */
         bool last = access(finished, F_OK) == 0;
         next x = {.after = after};
         mr_code rc = mr_checkpoint_list(directory, look_at, &x, st);
-        if (rc != MR_OK && rc != MR_NOT_FOUND) /* training has not made the directory yet */
+        if (rc != MR_OK && rc != MR_NOT_FOUND) /* training has not created the directory yet */
             return rc;
         if (cli_interrupted())
             return mr_fail(st, MR_CANCELLED, "interrupted");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of components in one word of the command line. */
+/* Lists of components in one argument of the command line. */
 #include <string.h>
 
 #include "train.h"

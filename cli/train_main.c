@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace train: the program that `millrace train` executes. Training is trainer/'s; here are the
- * flags, the progress bar and the log. */
+/* millrace train: the program that `millrace train` executes. trainer/ does the training; this
+ * file has the flags, the progress bar and the log. */
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
@@ -87,7 +87,7 @@ typedef struct parts {
     mr_loss *loss;
     mr_optimizer *optimizer;
     mr_strategy *strategy;
-    mr_callback *callbacks; /* those asked for, after the one that prints */
+    mr_callback *callbacks; /* the requested ones, after the one that prints */
     size_t n_callbacks;
     mr_timeline *timeline; /* NULL: there is no --trace */
 } parts;
@@ -132,7 +132,7 @@ static mr_code parse_parts(train_opts *o, parts *p, mr_status *st)
     const mr_input_context alone = MR_INPUT_CONTEXT_ALONE;
     mr_dataset *data;
     MR_TRY(train_of_graph("--data", make_data(o, &alone, &data, st), st));
-    if (o->from_function) /* its text is right; each worker has its own */
+    if (o->from_function) /* its text is valid; each worker calls it */
         mr_dataset_unref(data);
     else
         p->data = data;
@@ -146,7 +146,7 @@ static mr_code parse_parts(train_opts *o, parts *p, mr_status *st)
     return parse_lists(o, p, st);
 }
 
-/* Builds the model and gives it the weights of --init. */
+/* Builds the model and loads the weights of --init. */
 static mr_code take_weights(const train_opts *o, parts *p, mr_status *st)
 {
     if (!o->init)
@@ -169,7 +169,7 @@ static mr_code save_model(const train_opts *o, const parts *p, mr_status *st)
                          st);
 }
 
-/* multi_worker_mirrored, where there are workers and nothing else was asked for. */
+/* multi_worker_mirrored, if there are workers and no other strategy was requested. */
 static bool wants_workers(const train_opts *o)
 {
     return mr_cluster_num_workers(&o->cluster) > 1 &&
@@ -194,7 +194,7 @@ static void join(const cli_texts *t, char *out, size_t size)
         at += (size_t)snprintf(out + at, size - at, "%s%s", i ? "," : "", t->v[i]);
 }
 
-/* What all processes must have been started with. */
+/* The options that must be the same in all processes. */
 static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts *opts,
                           mr_status *st)
 {
@@ -261,7 +261,7 @@ static mr_shard_policy policy_of(const char *name)
 {
     int p = MR_SHARD_AUTO;
     while (strcasecmp(mr_shard_policy_name((mr_shard_policy)p), name) != 0)
-        p++; /* the flag takes no other names */
+        p++; /* the flag accepts no other names */
     return (mr_shard_policy)p;
 }
 
@@ -279,7 +279,7 @@ static bool is_terminated(void *ctx)
     return terminated;
 }
 
-/* Where a callback saves at the end, SIGTERM ends training after the step under way. */
+/* If a callback saves at the end, SIGTERM ends training after the current step. */
 static void stop_on_termination(const parts *p, mr_fit_opts *opts)
 {
     const struct sigaction act = {.sa_handler = on_terminate};
@@ -316,7 +316,7 @@ static mr_code open_trace(const train_opts *o, parts *p, mr_status *st)
     return mr_timeline_new(&p->timeline, TRAIN_TRACE_SPANS, st);
 }
 
-/* What part of the time of the sums was beside the backward pass. */
+/* How much of the time of the sums overlapped with the backward pass. */
 static void say_overlap(mr_collective *c, int64_t steps)
 {
     mr_collective_times t;
@@ -434,7 +434,7 @@ static int run_parts(train_opts *o, parts *p)
     return status;
 }
 
-/* The cluster, if this process is in one. -1, or an exit status. */
+/* The cluster, if this process is part of one. Returns -1, or an exit status. */
 static int find_cluster(train_opts *o)
 {
     mr_status st;

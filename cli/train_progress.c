@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What millrace train prints: while it trains a line of JSON for each step and epoch, or a bar and
- * a line an epoch; and what an evaluation gave. */
+/* The output of millrace train: a line of JSON for each step and epoch, or a progress bar and a
+ * line per epoch; and the results of an evaluation. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void on_read(void *ctx, size_t bytes)
                               memory_order_relaxed);
 }
 
-/* Adds up the sizes of the files that a name stands for. A pipe has none. */
+/* Adds up the sizes of the files that a name matches. A pipe has none. */
 static mr_code add_size(void *ctx, const char *name, mr_status *st)
 {
     train_progress *p = ctx;
@@ -125,8 +125,8 @@ static mr_code on_epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
-/* Steps done and to do: of the epoch where its length is known (from the graph, or from the epoch
- * before), else of all that --steps asks for. *total < 1: neither is known. */
+/* Steps done and total: of the epoch if its length is known (from the graph or the previous epoch),
+ * otherwise of --steps. *total < 1: neither is known. */
 static void measure_steps(const train_progress *p, const mr_train_event *e, int64_t *done,
                           int64_t *total, double *began)
 {
@@ -143,8 +143,8 @@ static void measure_steps(const train_progress *p, const mr_train_event *e, int6
     }
 }
 
-/* The share of the first epoch's files that was read; 0: not known. Reading runs a little ahead of
- * training, and a graph may read its files more than once: then it is not known. */
+/* The fraction of the first epoch's files read so far; 0: unknown. Reading runs slightly ahead of
+ * training. It is unknown if the graph reads its files more than once. */
 static double share_read(train_progress *p)
 {
     int64_t read = atomic_load_explicit(&p->bytes_read, memory_order_relaxed);
@@ -231,7 +231,7 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
-/* What was trained is not lost by a trace that cannot be written. */
+/* A trace that cannot be written must not lose the trained model. */
 static mr_code on_train_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     train_progress *p = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace evaluate and predict: a saved model over data. */
+/* millrace evaluate and predict: run a saved model over data. */
 #include <string.h>
 
 #include <millrace/pipeline/memory/alloc.h>
@@ -55,7 +55,7 @@ static mr_code open_strategy(const use_opts *o, use_parts *p, mr_status *st)
     return rc;
 }
 
-/* The model with its weights, and the data, which were looked at. */
+/* The model with its weights, and the checked data. */
 static mr_code open_parts(const use_opts *o, use_parts *p, const mr_fit_opts *opts, mr_status *st)
 {
     MR_TRY(train_of_graph("--saved", mr_saved_open(&p->saved, o->saved, st), st));
@@ -71,7 +71,7 @@ static int end(const mr_status *st)
     return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(st, CLI_FAILED);
 }
 
-/* Flags, --help and what must be there; the text of the graph. -1, or an exit status. */
+/* Parses flags and --help, checks required ones, reads the graph. Returns -1, or an exit status. */
 static int begin(const cli_command *cmd, const cli_flag *flags, const cli_flag *run_flags,
                  use_opts *o, use_parts *p, int argc, char **argv)
 {
@@ -144,7 +144,7 @@ const cli_command cli_evaluate = {
     .run = evaluate,
 };
 
-/* What is asked for is text that can be read. -1, or an exit status. */
+/* Checks that the requested names can be parsed. Returns -1, or an exit status. */
 static int check_words(const use_opts *o)
 {
     mr_status st;
@@ -239,7 +239,7 @@ const cli_command cli_predict = {
     .run = predict,
 };
 
-/* A tensor as lists in lists; *v moves to what follows. */
+/* Prints a tensor as nested lists; advances *v past it. */
 static void print_tensor(const float **v, int rank, const int64_t *shape)
 {
     if (rank == 0) {
@@ -286,7 +286,7 @@ static int predict(int argc, char **argv)
     cli_run_flags(&o.run, run_flags, false);
     int status = begin(&cli_predict, flags, run_flags, &o, &p, argc, argv);
     if (status < 0) {
-        /* How mr_predict shares data; the check of them shall not say otherwise. */
+        /* As mr_predict divides the data, so that the check agrees with it. */
         const mr_fit_opts opts = {
             .iterator = &o.run.opts, .has_auto_shard = true, .auto_shard = MR_SHARD_DATA};
         mr_code rc = open_parts(&o, &p, &opts, &st);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace server: a worker or parameter server of training. */
+/* millrace server: a worker or parameter server task of training. */
 #include <signal.h>
 #include <string.h>
 

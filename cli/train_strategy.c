@@ -6,7 +6,7 @@
 #include "train.h"
 #include "train_progress.h"
 
-/* Threads take much of it for their stacks and their part of the heap. */
+/* Much of it is taken by the stacks and heap arenas of threads. */
 static void warn_of_limit(void)
 {
     enum { ENOUGH = 1024 };

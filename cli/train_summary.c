@@ -46,8 +46,8 @@ static void print_shape(int rank, const int64_t *shape, const char *open, const 
     fputs(close, stdout);
 }
 
-/* Layer i of the model as people know it; false: it is a part of a residual, which is shown where
- * it ends, with all the parameters of its own. */
+/* Layer i of the model as users wrote it; false: part of a residual, which is shown where it
+ * ends, with all its parameters. */
 static bool read_layer(const mr_model *m, size_t i, mr_layer_info *out)
 {
     mr_model_layer(m, i, out);

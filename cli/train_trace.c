@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trainer is a process of its own in the trace, beside the input pipeline, with a thread for
- * the loop and three for each replica: its host thread, its stream and its sums. */
+/* In the trace the trainer is one process and the input pipeline another. The trainer has a
+ * thread for the loop and three for each replica: its host thread, its stream and its sums. */
 #include "train_trace.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callbacks by name beside one of the program's own, and what each epoch gave. */
+/* Built-in callbacks by name together with a custom one, and the results of each epoch. */
 #include <stdio.h>
 #include <millrace/millrace.h>
 #include <millrace/millrace-trainer.h>

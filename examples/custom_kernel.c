@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step with a kernel of one's own: the length of a vector whose pieces lie on four replicas. Each
- * replica squares its piece with a kernel, adds the squares up with an operation of the table, and
- * the sums are summed over the replicas, all of it in stream order. */
+/* A step with a custom kernel: the length of a vector that is divided among four replicas. Each
+ * replica squares its part with a kernel and adds up the squares with an operation of the table;
+ * the sums are then all-reduced over the replicas, all in stream order. */
 #include <math.h>
 #include <stdio.h>
 #include <millrace/millrace.h>
@@ -11,10 +11,10 @@ enum { REPLICAS = 4, PIECE = 3 };
 
 typedef struct pieces {
     mr_array values[REPLICAS]; /* on the host */
-    float length[REPLICAS];    /* out: what each replica found */
+    float length[REPLICAS];    /* out: the result of each replica */
 } pieces;
 
-/* On the processor a kernel is a function, which gets a copy of its arguments; on an accelerator it
+/* On the CPU a kernel is a function, which receives a copy of its arguments; on an accelerator it
  * is launched on mr_stream_native(stream). */
 struct square_args {
     size_t n;
@@ -52,7 +52,7 @@ static mr_code measure(mr_replica *r, void *ctx, mr_status *st)
     MR_TRY(math->cast(s, &as_float, st));
     MR_TRY(mr_collective_start(c, id, s, sum, 1, &ticket, st));
     MR_TRY(mr_collective_wait(c, id, s, ticket, st));
-    /* The result is there when mr_strategy_run has returned. */
+    /* The result is ready when mr_strategy_run returns. */
     return mr_stream_copy(s, &p->length[id], sum, sizeof(float), st);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* custom_kernel.c on GPUs: the length of a vector whose pieces lie on several replicas, each of
- * which squares its piece by a CUDA kernel of the program's own, on the stream of its step.
+/* custom_kernel.c on GPUs: the length of a vector that is divided among several replicas. Each
+ * replica squares its part with a custom CUDA kernel, on the stream of its step.
  *   custom_kernel_cuda [DEVICE...]     a replica on each; default: two replicas on cuda:0 */
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static mr_code measure(mr_replica *r, void *, mr_status *st)
     MR_TRY(mr_replica_scratch(r, sizeof(float), &sum, st));
     MR_TRY(mr_stream_copy(s, x, values[id], sizeof values[id], st));
 
-    /* The thread of a replica has its device as the current one; the launch returns at once. */
+    /* The replica's device is current in its thread; the launch returns at once. */
     square<<<1, 32, 0, static_cast<cudaStream_t>(mr_stream_native(s))>>>(
         PIECE, static_cast<const float *>(x), static_cast<float *>(squares));
     cudaError_t e = cudaGetLastError();
@@ -54,7 +54,7 @@ static mr_code measure(mr_replica *r, void *, mr_status *st)
     MR_TRY(math->cast(s, &as_float, st));
     MR_TRY(mr_collective_start(c, id, s, static_cast<float *>(sum), 1, &ticket, st));
     MR_TRY(mr_collective_wait(c, id, s, ticket, st));
-    /* The result is there when mr_strategy_run has returned. */
+    /* The result is ready when mr_strategy_run returns. */
     return mr_stream_copy(s, &length[id], sum, sizeof(float), st);
 }
 

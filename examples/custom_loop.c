@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training loop of one's own on two replicas: a line through points, fitted step by step. */
+/* A custom training loop on two replicas: fits a line through points, step by step. */
 #include <stdio.h>
 #include <string.h>
 #include <millrace/millrace.h>
@@ -9,12 +9,12 @@ typedef struct loop {
     mr_model *model;
     mr_optimizer *optimizer;
     mr_loss *loss;
-    mr_step step;         /* one batch a replica */
+    mr_step step;         /* one batch per replica */
     int64_t rows;         /* of the global batch; the last one is smaller */
     mr_distributed share; /* out: the sum of each replica's losses */
 } loop;
 
-/* Runs on every replica: submits work, whose end mr_strategy_run awaits. */
+/* Runs on every replica: submits work, which mr_strategy_run waits for. */
 static mr_code step(mr_replica *r, void *ctx, mr_status *st)
 {
     loop *l = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A first pipeline: record files, parsed and batched.
+/* A first pipeline: reads record files, parses the records and batches them.
  * usage: first_pipeline FILE...
  * "millrace write --out digits --idx IMAGES LABELS" makes such files. */
 #include <millrace/millrace.h>

@@ -20,7 +20,7 @@ static int report(const mr_status *st)
     return 1;
 }
 
-/* Batched by the per-replica size, sharded by the context: this is all that a worker does. */
+/* Batches by the per-replica size and shards by the context: nothing else is done on a worker. */
 static mr_code make_input(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st)
 {
     int64_t batch;

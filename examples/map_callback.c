@@ -3,7 +3,7 @@
 #include <millrace/millrace.h>
 #include <stdio.h>
 
-/* in and out have one column of int64; rows come as many as there are. */
+/* in and out have one column of int64, with any number of rows. */
 static mr_code square(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
 {
     (void)ctx;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains in three processes of this machine, a chief and two workers that TF_CONFIG describes, with two
-# replicas each; then the same by mpirun, where there is one. On several machines each task is started on
-# its own, with addresses that all can reach.
+# Trains in three processes on this machine, a chief and two workers described by TF_CONFIG, with two
+# replicas each; then the same with mpirun, if it is installed. On several machines, start each task
+# separately, with addresses that all of them can reach.
 #   examples/multi_worker.sh [MILLRACE]      default: build/millrace
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}
@@ -24,6 +24,6 @@ wait "$second"
 
 mpirun=${MPIRUN:-mpirun}
 command -v "$mpirun" >/dev/null || exit 0
-# Root may not use mpirun unless it says so; more processes than cores are not what it expects either.
+# mpirun refuses to run as root, or with more processes than cores, unless these options allow it.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 "$mpirun" --oversubscribe -n 3 "${train[@]}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Trains with two parameter servers and three workers, all on this machine: the servers keep the
-# variables, the workers make steps without waiting for each other, and `millrace train` gives the steps
-# out. On several machines each task is started on its own, with addresses that all can reach and a
-# token (MILLRACE_TOKEN_FILE).
+# variables, the workers run steps without waiting for each other, and `millrace train` schedules the
+# steps. On several machines, start each task separately, with addresses that all of them can reach and
+# a token (MILLRACE_TOKEN_FILE).
 #   examples/parameter_servers.sh [MILLRACE]      default: build/millrace
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # From image files to a trained model: builds Millrace, writes Fashion-MNIST as TFRecord shards, trains
-# an MLP on mirrored replicas, evaluates it; keeps checkpoints, TensorBoard's logs and the model.
+# an MLP on mirrored replicas and evaluates it; saves checkpoints, TensorBoard logs and the model.
 #   examples/quickstart.sh [--data DIR] [--out DIR] [--epochs N] [--replicas N] [--seed N] [--program FILE]
-# --data holds {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz (default: Debian's Fashion-MNIST), --out takes
-# the shards (default: build/quickstart). --program: use this millrace; nothing is installed or built.
+# --data: directory of {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz (default: Debian's Fashion-MNIST).
+# --out: output directory (default: build/quickstart). --program: use this millrace, and build nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=/usr/share/datasets/fashion-mnist out=build/quickstart epochs=5 replicas=2 seed=1 program=

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains a small ResNet on images of bytes [8, 8, 1], whose bright row tells the label: bytes go to the
-# devices, the model's first layer makes floats of them. Batch normalization is of all replicas, the
-# learning rate falls along a cosine.
+# Trains a small ResNet on uint8 images [8, 8, 1], whose bright row is the label. The devices receive
+# bytes, which the model's first layer converts to floats. Batch normalization is synchronized over all
+# replicas; the learning rate follows a cosine schedule.
 #   examples/resnet.sh [MILLRACE]      default: build/millrace
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains a model, saves it, and predicts with what was saved, on another number of replicas. */
+/* Trains a model, saves it, and predicts with the saved model on another number of replicas. */
 #include <stdio.h>
 #include <string.h>
 #include <millrace/millrace.h>
@@ -53,7 +53,7 @@ static mr_code predict(mr_strategy *s, mr_dataset *ds, const char *directory, mr
     return rc;
 }
 
-/* One of the two above, on so many replicas. */
+/* Runs one of the two functions above on this number of replicas. */
 static mr_code on(size_t replicas, const char *text, const char *directory,
                   mr_code (*fn)(mr_strategy *, mr_dataset *, const char *, mr_status *),
                   mr_status *st)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The data service on this machine: a dispatcher and two workers feed quickstart.sh's trainer, one worker is
-# killed on the way, and every loss is the one of the run without a service.
+# The data service on this machine: a dispatcher and two workers feed quickstart.sh's trainer. One
+# worker is killed during training, and every loss still equals that of the run without a service.
 #   examples/service.sh [--data DIR] [--out DIR] [--epochs N] [--seed N] [--program FILE]
-# --data holds {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz (default: Debian's Fashion-MNIST), --out takes
-# the shards, the account and the logs (default: build/service). --program: use this millrace; nothing is
-# installed or built.
+# --data: directory of {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz (default: Debian's Fashion-MNIST).
+# --out: directory for the shards, the account and the logs (default: build/service). --program: use this
+# millrace; installs and builds nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=/usr/share/datasets/fashion-mnist out=build/service epochs=2 seed=1 program=

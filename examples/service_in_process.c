@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data service without its commands: this program is dispatcher, two workers and client, each
- * in its own thread. In production they are usually different processes; here one of the workers is
- * drained while the client reads, and no element is lost or repeated.
+/* The data service without its commands: this program is a dispatcher, two workers and a client,
+ * each in its own thread. In production they are usually different processes; here one of the
+ * workers is drained while the client reads, and no element is lost or repeated.
  *
  *     build/examples/service_in_process */
 #include <millrace/millrace-transport.h>

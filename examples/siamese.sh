@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A functional model: two inputs go through the same layers, and what they become is compared. It
-# learns whether two points lie on the same side of a line.
+# A functional model: two inputs pass through the same layers, and the results are compared. It learns
+# whether two points are on the same side of a line.
 #
 #     examples/siamese.sh [MILLRACE]      default: build/millrace
 set -eu

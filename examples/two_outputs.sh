@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A model with two outputs, which share their first layers: which quarter of the plane a point lies in,
-# and how far it is from the middle. Each output has its loss, a weight and a metric of its own.
+# A model with two outputs that share their first layers: the quadrant of a point, and its distance from
+# the origin. Each output has a separate loss, weight and metric.
 #
 #     examples/two_outputs.sh [MILLRACE]      default: build/millrace
 set -eu

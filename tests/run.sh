@@ -220,7 +220,11 @@ run_tests() { # build
     # Results are printed as they come: a run that is cut off has said how far it was.
     "${personality[@]}" ctest --test-dir "$dir" -j "$jobs" --timeout $([ $tier = long ] && echo 36000 || echo 1800) \
         -L "$label" -E '^planted$' ${filter:+-R "$filter"} 2>&1 |
-        tee "$dir/ctest.log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test' && matched=1
+        tee "$dir/ctest.log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
+    local status=("${PIPESTATUS[@]}")
+    [ "${status[2]}" != 0 ] || matched=1
+    # 8: a test failed, which is counted below
+    [ "${status[0]}" = 0 ] || [ "${status[0]}" = 8 ] || one "ctest in $dir ended with status ${status[0]}" 1
     # ctest kills what runs too long: then there is no TAP file.
     while read -r name; do
         [ -e "$dir/tap/$name.tap" ] || echo "not ok - $name: killed by ctest" >"$dir/tap/$name.tap"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only file that knows every component by name: each room lists its own in a .def file. */
+/* The only file that refers to every component: each room lists its own in a .def file. */
 #include "trainer/builtins.h"
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 enum { MAX_REGISTERED = 4096 };
 
-/* Under the lock. */
+/* Call with the lock held. */
 static const mr_component *at(const mr__registry *r, size_t i)
 {
     size_t built_in = 0;
@@ -40,7 +40,7 @@ static bool has(mr__registry *r, const char *name)
     return false;
 }
 
-/* The component that e names, else the nearest names in g and all of them in known. */
+/* The component that e names; otherwise the closest names in g and all of them in known. */
 static const mr_component *look_for(mr__registry *r, const mr_expr *e, mr_guess *g, char *known,
                                     size_t size)
 {
@@ -101,7 +101,7 @@ mr_code mr__registry_parse(mr__registry *r, const char *text, const mr_component
     return rc;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static mr_code add(mr__registry *r, const mr_component *c, mr_status *st)
 {
     const mr_component *other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_REGISTRY_H
 #define MR_TRAINER_REGISTRY_H
-/* The components of one group: those of the library, then those that were registered.
+/* The components of one group: those of the library, then registered ones.
  *
  * thread   any */
 #include <pthread.h>
@@ -10,7 +10,8 @@
 typedef struct mr__registry {
     const char *group;                   /* "loss" */
     const mr_component *const *built_in; /* NULL-ended */
-    struct mr__registry *also; /* NULL, or a group whose names do here too: who asks sees to it */
+    struct mr__registry *also; /* NULL, or a group whose names are also accepted; checked by the
+                                  caller */
     pthread_mutex_t lock;      /* guards the rest */
     const mr_component **registered;
     size_t n, capacity;
@@ -18,16 +19,16 @@ typedef struct mr__registry {
 
 /* The i-th, NULL after the last. */
 const mr_component *mr__registry_at(mr__registry *r, size_t i);
-/* The component that e names.
- * errors   MR_INVALID_ARGUMENT, with line and caret: there is none */
+/* Finds the component that e names.
+ * errors   MR_INVALID_ARGUMENT, with line and caret: not found */
 mr_code mr__registry_find(mr__registry *r, const mr_expr *e, const mr_component **out,
                           mr_status *st) MR_NODISCARD;
-/* The component that text names, with or without arguments in brackets, and its parameters, owned:
- * mr__component_free_params.
+/* Finds the component that text names, with or without arguments in parentheses, and parses its
+ * parameters, owned: mr__component_free_params.
  * errors   MR_INVALID_ARGUMENT, with line and caret: unknown, bad arguments */
 mr_code mr__registry_parse(mr__registry *r, const char *text, const mr_component **c, void **params,
                            mr_status *st) MR_NODISCARD;
-/* complete: the slots that the group's descriptors must have are there.
+/* complete: the descriptor has the mandatory slots of its group.
  * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table */
 mr_code mr__registry_add(mr__registry *r, const mr_component *c, bool complete,
                          mr_status *st) MR_NODISCARD;

@@ -20,7 +20,7 @@ import time
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 PEERS = {"tf.data": "tensorflow", "Grain": "grain", "PyTorch": "torch"}
 IMAGES, ROWS, NUMBERS, JPEGS, SHUFFLED = 60000, 20000, 200000, 200, 100000
-# Of each work: examples in a pass of Millrace's, and its pipeline; {d} is the folder of the files.
+# For each task: the number of examples in a pass, and Millrace's pipeline; {d} is the data directory.
 WORK = {
     "tfrecord": (IMAGES, 'tfrecord("{d}/all-00000-of-00001.tfrecord").batch(256)'),
     "map": (50 * NUMBERS, f"range({50 * NUMBERS}).map(x => x * 2).batch(1000)"),
@@ -184,7 +184,7 @@ def make_files(program, d):
     for name, shards in (("all", 1), ("part", 16)):
         subprocess.run([program, "write", "--out", f"{d}/{name}", "--shards", str(shards), "--idx", f"{d}/images",
                         f"{d}/labels"], check=True, stdout=subprocess.DEVNULL)
-    # Blurred noise and some that is not, about as many bits a pixel as photographs have.
+    # Blurred noise plus some sharp noise: about the bits per pixel of photographs.
     smooth = 'resize(random_uniform([24, 32, 3], high=230.0), [375, 500]) + random_uniform([375, 500, 3], high=12.0, seed=1)'
     subprocess.run([program, "write", "--out", f"{d}/jpeg", "--seed", "1", "--expr",
                     f'range({JPEGS}).map(i => encode_jpeg(cast({smooth}, "uint8"), quality=88))'], check=True,

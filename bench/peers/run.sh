@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds Millrace and runs it beside its peers: training (train.py) and input pipelines (input.py). The
-# peers come from PyPI into a virtual environment (build/peers, or $MILLRACE_PEERS; some GB, since
-# PyTorch brings libraries for GPUs where its own index is out of reach); what cannot be had is left
-# out, aloud.
+# Builds Millrace and compares it with its peers: training (train.py) and input pipelines (input.py).
+# The peers are installed from PyPI into a virtual environment (build/peers, or $MILLRACE_PEERS; some
+# GB, because PyTorch includes GPU libraries if its own index is unreachable). Unavailable peers are
+# skipped with a message.
 #   bench/peers/run.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."

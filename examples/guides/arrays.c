@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategies without ceremony: the one there always is, what it makes of variables, and fit on a
- * dataset and then on arrays in memory. Prints the losses that the guide prints.
+/* Strategies in brief: the default strategy, the variables that it creates, and fit on a dataset
+ * and then on arrays in memory. Prints the same losses as the guide.
  *   arrays [STRATEGY [REPLICAS]] */
 #include <stdio.h>
 #include <stdlib.h>

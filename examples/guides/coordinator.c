@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop of one's own over a parameter server and two workers, which the program starts itself;
- * half of the steps are of one's own, and scale the gradients of their batch. */
+/* A custom loop over a parameter server and two workers, which the program starts itself; half of
+ * the steps are custom steps, which scale the gradients of their batch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include <millrace/millrace.h>
 #include <millrace/millrace-trainer.h>
 
-/* Made by a worker; ctx is what the coordinator said with it. */
+/* Runs on a worker; ctx is the value that the coordinator sent with the step. */
 static mr_code scaled(mr_replica *r, const mr_worker_step *w, mr_status *st)
 {
     mr_array y;
@@ -40,7 +40,7 @@ static void say_where(void *parent, const char *address)
     fclose(parent);
 }
 
-/* Starts a server or worker, and says to the cluster where it is. */
+/* Starts a server or worker, and adds its address to the cluster. */
 static mr_code start(mr_cluster *cluster, mr_task_type type, mr_status *st)
 {
     int ends[2];
@@ -105,7 +105,7 @@ int main(void)
     mr_model_free(m);
     mr_optimizer_free(o);
     mr_loss_free(loss);
-    mr_strategy_free(s); /* which ends the others */
+    mr_strategy_free(s); /* which ends the other processes */
     mr_cluster_reset(&cluster);
     while (wait(NULL) > 0)
         continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The custom training loop of the guides: one dense unit, binary crossentropy on logits, SGD; first
- * a loop over the data, then ten steps with an iterator. Prints the loss of each step.
+ * a loop over the dataset, then ten steps with an iterator. Prints the loss of each step.
  *   custom_loop [STRATEGY [REPLICAS [EXAMPLES [L2]]]]     mirrored 1 100 0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static mr_code train_step(mr_replica *r, void *ctx, mr_status *st)
                           st);
 }
 
-/* Losses count by the global batch, penalties once in as many parts as there are replicas. */
+/* Losses are divided by the global batch size, penalties by the number of replicas. */
 static mr_code distributed_train_step(loop *l, mr_status *st)
 {
     mr_array sum;

@@ -4,7 +4,7 @@
 #   examples/guides/custom_loops.sh [BUILD]
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# What the steps must come to, from the first weight on: w and b of one unit, label 1, feature 1.
+# The expected losses of the steps, from the first weight on: w and b of one unit, label 1, feature 1.
 losses() { # STEPS L2
     awk -v n="$1" -v l2="$2" 'BEGIN {
         w = 0.5; b = 0
@@ -16,7 +16,7 @@ losses() { # STEPS L2
         }
     }'
 }
-# same STEPS L2 PROGRAM...: prints how many losses there are, and "same" where they differ by less than 1e-6
+# same STEPS L2 PROGRAM...: prints the number of losses, and "same" if they differ by less than 1e-6
 same() {
     local steps=$1 l2=$2
     shift 2

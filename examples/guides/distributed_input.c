@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways to feed replicas, each as the guide on distributed input shows it: what a distributed
- * dataset and its iterator give, optionals, values that are no datasets, and predictions put back
- * into the order of their inputs.
+/* The ways to feed replicas, as in the guide on distributed input: the elements of a distributed
+ * dataset and its iterator, optionals, values not from datasets, and predictions in the order of
+ * their inputs.
  *   distributed_input spec | loop | optional | order | values | generator     (on 4 replicas) */
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static mr_code show_spec(mr_status *st)
     return MR_OK;
 }
 
-/* ---- labels - 0.3 * features on every replica; a loop over the steps, then next 2 times a pass */
+/* ---- labels - 0.3 * features on every replica; a loop over the steps, then 2 steps per pass */
 typedef struct pass {
     mr_step step;
     mr_distributed loss;
@@ -96,7 +96,7 @@ static mr_code show_loop(mr_status *st)
            (rc = run_and_print(&p, st)) == MR_OK) {
     }
     if (rc == MR_END)
-        rc = mr_dist_iterator_next(it, NULL, &p.step, st) == MR_END /* it stays at its end */
+        rc = mr_dist_iterator_next(it, NULL, &p.step, st) == MR_END /* the end is sticky */
                  ? mr_dist_iterator_rewind(it, st)
                  : MR_INTERNAL;
     for (int i = 0; i < 2 && rc == MR_OK; i++) {
@@ -131,7 +131,7 @@ static mr_code show_optional(mr_status *st)
     return MR_OK;
 }
 
-/* ---- predictions come in the order of their inputs: no index is needed to put them back */
+/* ---- predictions are in the order of their inputs: no index is needed to reorder them */
 static mr_code print_predictions(void *ctx, const mr_array *p, mr_status *st)
 {
     int *i = ctx;

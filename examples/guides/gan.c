@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two models that train against each other: the discriminator learns to tell numbers of a normal
- * distribution from those that the generator makes of noise, and the generator, by the gradient
- * that goes back through the discriminator, to make such numbers.
+/* Two models that train against each other: the discriminator learns to distinguish numbers from a
+ * normal distribution from those that the generator makes from noise; the generator learns to make
+ * such numbers, using the gradient through the discriminator.
  *   gan [REPLICAS [STEPS]] */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static mr_model *generator, *discriminator;
 static mr_optimizer *optimizers[2];
 static mr_loss *loss;
 
-/* Of the discriminator: how far what it says of x is from `label`. */
+/* The loss of the discriminator's output for x against `label`. */
 static mr_code judge(mr_replica *r, const mr_array *x, const mr_array *label, mr_status *st)
 {
     const mr_loss_opts how = {.scale = 1.0 / 64};
@@ -44,7 +44,7 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *st)
     MR_TRY(mr_model_forward(generator, r, &in[1], &(mr_forward_opts){.training = true}, &made, st));
     MR_TRY(learn(r, &in[0], &in[2], st));
     MR_TRY(learn(r, &made, &in[3], st));
-    MR_TRY(judge(r, &made, &in[2], st)); /* the generator wants it to say 1 */
+    MR_TRY(judge(r, &made, &in[2], st)); /* the generator's target is 1 */
     MR_TRY(mr_model_backward_with(discriminator, r, &through, &by_made, st));
     MR_TRY(mr_stream_copy(mr_replica_stream(r), mr_model_output_gradient(generator, r), by_made,
                           mr_array_row_bytes(&made), st));

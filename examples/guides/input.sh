@@ -3,7 +3,7 @@
 # "Distributed input": docs/guides.md, rows 4.
 #   examples/guides/input.sh [BUILD]
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-# steps FLAG...: what replicas get, a line a step and, of several workers, "worker I:" before it
+# steps FLAG...: prints the replicas' input, one line per step, after "worker I:" if there are several
 steps() { "$m" show "$@" 2>err | sed -E 's/^\{"step": [0-9]+, "replicas": \[(.*)\]\}$/\1/; s/^\{"step": [0-9]+, "worker": ([0-9]+), "replicas": \[(.*)\]\}$/\1: \2/'; }
 worker() { steps --replicas 1 --workers 2 --worker "$@"; }
 

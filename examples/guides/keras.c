@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keras's fit with callbacks of one's own: a convolutional model on two replicas, a learning rate
- * that goes down by the epoch, and a callback that prints it.
- *   keras TRAIN TEST [EPOCHS]     files as `millrace write --idx` makes them; 12 epochs */
+/* Keras's fit with custom callbacks: a convolutional model on two replicas, a learning rate that
+ * decreases with the epochs, and a callback that prints it.
+ *   keras TRAIN TEST [EPOCHS]     files from `millrace write --idx`; 12 epochs */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static mr_code print_lr(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
-/* Images as float32 from 0 to 1, with one channel; scaled, kept in memory, shuffled, batched. */
+/* Images as float32 from 0 to 1, with one channel; scaled, cached, shuffled, batched. */
 static mr_code open_data(mr_dataset **ds, const char *files, bool train, mr_status *st)
 {
     char text[1200];

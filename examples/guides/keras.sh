@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# "Distributed training with Keras": docs/guides.md, rows 2. On the first 3000 images of Fashion-MNIST
-# (Debian: dataset-fashion-mnist), so that it takes seconds.
+# "Distributed training with Keras": docs/guides.md, rows 2. Uses only the first 3000 images of
+# Fashion-MNIST (Debian: dataset-fashion-mnist), so that it takes seconds.
 #   examples/guides/keras.sh [BUILD]
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 images=/usr/share/datasets/fashion-mnist
@@ -32,7 +32,7 @@ block 2.14 "the checkpoints" "/ckpt_1 .*ckpt_2 .*ckpt_3 .*latest/" "$m" checkpoi
 block 2.15 "the latest, evaluated" "/eval_loss\": 0.*eval_accuracy\": 0\.[78]/" "$m" evaluate --saved training_checkpoints \
     --data "tfrecord(\"test-*\").take(1000)$scaled.batch(128)"
 block 2.17 "TensorBoard's files" "/events/" ls logs/train
-# What the model saved comes to, to four places, on any number of replicas.
+# The results of the saved model, to four decimals, on any number of replicas.
 evaluate() {
     "$m" evaluate --saved saved --data "tfrecord(\"test-*\").take(1000)$scaled.batch(128)" "$@" | grep -oE '[0-9]\.[0-9]+' | xargs printf '%.4f '
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# What the scripts beside this one share. Each is called with the folder of the build (default: build of
-# this source tree) and ends with `finish`: 0 where all that it checked was as the guide has it.
+# Common functions of the scripts in this directory. Each is called with the build directory (default:
+# build in this source tree) and ends with `finish`: 0 if all results were those of the guide.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd) || exit 2
@@ -31,7 +31,7 @@ block() {
         sed 's/^/  /' err
     fi
 }
-# says WORDS: the last block said so on standard error
+# says WORDS: the last block printed WORDS to standard error
 says() {
     grep -qiF -- "$1" err && return
     bad=$((bad + 1))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs what docs/guides.md lists, guide by guide, and compares with what the guides print.
+# Runs the examples that docs/guides.md lists, guide by guide, and compares their output with the guides'.
 #   examples/guides/run.sh [BUILD]
 build=${1:-$(dirname "$0")/../../build}
 failed=0

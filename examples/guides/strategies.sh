@@ -19,7 +19,7 @@ for ops in hierarchical_copy reduction_to_one_device; do
     block 3.7 "cross-device ops $ops" "$printed" fit --replicas 2 --cross-device-ops $ops
     says "sums by $ops"
 done
-block 3.8 "a TPU is refused, with what it would take" "/libtpu/" sh -c "'$m' train --strategy tpu --data '$data' --model 'dense(1)' --loss mse --optimizer sgd 2>&1; true"
+block 3.8 "a TPU is refused" "/no TPU backend/" sh -c "'$m' train --strategy tpu --data '$data' --model 'dense(1)' --loss mse --optimizer sgd 2>&1; true"
 TF_CONFIG='{"cluster": {"worker": ["localhost:2222"]}, "task": {"type": "worker", "index": 0}}'
 export TF_CONFIG
 block 3.9 "multi_worker_mirrored, a worker alone" "$printed" fit_on multi_worker_mirrored --communication auto

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The template for training of one's own: what is global, a function for each thing to make, steps
- * of one replica, steps of all, and the loops over epochs: training, validation, test. Here it is
- * two classifiers, each with an optimizer of its own, whose answers are averaged.
+/* A template for custom training: globals, a constructor for each object, steps of one replica,
+ * steps of all replicas, and the loops over epochs: training, validation, test. Here it trains two
+ * classifiers, each with a separate optimizer, and averages their outputs.
  *   template [STRATEGY [REPLICAS [EPOCHS]]]     mirrored 2 3 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static mr_model *models[MODELS];
 static mr_optimizer *optimizers[MODELS];
 static mr_loss *loss_object;
 static mr_metric *train_accuracy, *validation_accuracy, *test_accuracy;
-static mr_distributed losses; /* out: each replica's, one value a model */
+static mr_distributed losses; /* out: each replica's, one value per model */
 
 enum { TRAIN, VALIDATION, TEST, SETS };
 typedef struct set {
@@ -35,7 +35,7 @@ static set sets[SETS] = {{.text = "range(3000)" POINTS ".shuffle(3000, seed=1).b
                          {.text = "range(3000, 3500)" POINTS ".batch(32)"},
                          {.text = "range(3500, 4100)" POINTS ".batch(32)"}};
 
-/* What a step is given. */
+/* The input of a step. */
 typedef struct pass {
     bool training;
     mr_metric *metric;
@@ -43,7 +43,7 @@ typedef struct pass {
     int64_t rows; /* of the global batch */
 } pass;
 
-/* ---- making things */
+/* ---- constructors */
 static mr_code create_loss_and_metrics(mr_status *st)
 {
     MR_TRY(mr_loss_parse(&loss_object, "sparse_categorical_crossentropy(from_logits=true)", st));
@@ -130,7 +130,7 @@ static mr_code distributed_step(pass *p, double *loss, mr_status *st)
     return MR_OK;
 }
 
-/* Goes through a set once. *loss = the mean over its rows, and over the models. */
+/* Makes one pass over a set. *loss = the mean over its rows and over the models. */
 static mr_code go_through(set *s, bool training, mr_metric *metric, double *loss, mr_status *st)
 {
     pass p = {.training = training, .metric = metric};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shared object that `millrace --load` opens: an op, a function and a callback of one's own.
+/* A shared object for `millrace --load` with a custom op, function and callback.
  *
  *     range(10).every(3)                            0 3 6 9
  *     range(3).map(x => celsius(cast(x, "float32")))
@@ -12,7 +12,7 @@ struct params {
     int64_t n;
 };
 
-/* In state: elements to leave out before the next one is emitted. */
+/* The state: the number of elements to skip before the next one is emitted. */
 struct state {
     uint64_t skip;
 };
@@ -21,7 +21,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    (void)want; /* one at a time: those between are never held */
+    (void)want; /* one at a time: skipped elements are never held */
     while (s->skip > 0) {
         MR_TRY(mr_iter_pull(it, 0, (size_t)s->skip, out, st));
         s->skip -= out->rows;
@@ -70,7 +70,7 @@ static const mr_op every = {
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_BARRIER, /* what it keeps depends on how many came before */
+    .role = MR_ROLE_BARRIER, /* its output depends on the number of preceding elements */
     .cardinality = cardinality,
     .next = next,
     .save = save,

@@ -7,12 +7,12 @@
 
 #include "pipeline/params/infer.h"
 
-/* Up to this size a batch of as many elements as there may be is allocated whole, beyond it begins
- * with the other and grows with its rows: batch(10^9) of a window must not ask for the memory of as
- * many, nor what it gives keep it. */
+/* A batch up to this size is allocated at once for its maximum number of rows. A larger batch
+ * starts small and grows with its rows: batch(10^9) of a window must not allocate memory for
+ * 10^9 rows, and its result must not keep it. */
 #define WHOLE_BYTES ((size_t)1 << 30)
 #define FIRST_BYTES ((size_t)1 << 20)
-#define SPARE_BYTES ((size_t)1 << 17) /* more is given back by a batch that ends half empty */
+#define SPARE_BYTES ((size_t)1 << 17) /* a half-empty batch frees more than this */
 #define SHAPE_TEXT  96
 #define NAME_TEXT   96
 
@@ -83,7 +83,7 @@ static bool can_place(const mr_block *src, const mr_destination *destination, si
     return true;
 }
 
-/* Of one row, its identities included, which are one or more. */
+/* Bytes of one row, including its identities (one or more). */
 static size_t row_bytes(const mr_block *b)
 {
     size_t bytes = 1 + (b->ids.ids ? sizeof(mr_identity) + sizeof(uint64_t) : 0);
@@ -110,7 +110,7 @@ static mr_code start_rows(mr__batch_builder *s, mr_block *rows, const mr_block *
 {
     if (!s->ragged && !s->placed)
         return mr_block_start(rows, src, capacity, st);
-    /* Identities only, then headers or ragged columns beside them. */
+    /* Identities first, then headers or ragged columns. */
     mr_block bare = *src;
     bare.n_columns = 0;
     MR_TRY(mr_block_start(rows, &bare, capacity, st));
@@ -180,7 +180,7 @@ static mr_code append_placed(mr__batch_builder *s, const mr_block *src, size_t f
     return MR_OK;
 }
 
-/* Takes rows back out of the segments: what follows cannot be placed, or nothing follows. */
+/* Moves rows back out of the segments: the next rows cannot be placed, or there are no more. */
 static mr_code unplace(mr__batch_builder *s, mr_status *st)
 {
     size_t rows = s->rows.rows;
@@ -421,7 +421,7 @@ mr_code mr__batched_spec(const mr_spec *in, int64_t size, mr_spec **out, mr_stat
     return rc;
 }
 
-/* Whether the axes 0 that are known are one, and which (-1: none is known). */
+/* Whether the known lengths of axis 0 are equal, and their value (-1: unknown). */
 static mr_code common_axis(const mr_spec *in, int64_t *size, mr_status *st)
 {
     *size = -1;

@@ -50,7 +50,7 @@ static mr_code spec_of_dataset(const mr_dataset *ds, mr_spec **out, mr_status *s
     return mr__inferred(mr_spec_dataset(mr_spec_ref(mr_dataset_spec(ds))), out, st);
 }
 
-/* A list that is no tensor. */
+/* Fails for a list that cannot form a tensor. */
 static mr_code fail_list(const mr_value *v, mr_status *st)
 {
     int axes = 0;
@@ -65,7 +65,8 @@ static mr_code fail_list(const mr_value *v, mr_status *st)
                    "a list must hold numbers, bools or strings, in one shape");
 }
 
-/* A list that is no tensor: slices that are datasets of the same types, or ragged tensors. */
+/* A list that does not form a tensor: its slices are datasets of the same types, or ragged tensors.
+ */
 static mr_code spec_of_list(const mr_value *v, mr__cut cut, mr_spec **out, int64_t *count,
                             mr_status *st)
 {
@@ -211,7 +212,7 @@ static mr_code column_of(const mr_value *v, mr__cut cut, mr_array *out, mr_statu
 static mr_code columns_of(const mr_value *v, mr__cut cut, const mr_spec *spec, mr_array *columns,
                           mr_status *st)
 {
-    if (v->kind == MR_V_TUPLE && v->n == 1) /* is that component */
+    if (v->kind == MR_V_TUPLE && v->n == 1) /* is the component itself */
         return columns_of(&v->items[0], cut, spec, columns, st);
     if (v->kind != MR_V_TUPLE && v->kind != MR_V_RECORD) {
         mr_code rc = column_of(v, cut, columns, st);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_COLUMNS_CONSTANT_H
 #define MR_PIPELINE_COLUMNS_CONSTANT_H
-/* Elements that the graph itself carries: a value (a tuple or record of tensors and datasets) as
+/* Elements contained in the graph itself: a value (a tuple or record of tensors and datasets) as
  * one element, or its slices along axis 0 as several.
  *
  *     state of a source op:  all  [ ... delivered ... | at ... ]
  *
- * Columns are views of the value's own memory, so they are resident. */
+ * Columns are views of the value's memory, so they are resident. */
 #include "pipeline/engine/op_iterator.h"
 
 typedef struct mr__constant {
@@ -16,11 +16,11 @@ typedef struct mr__constant {
 
 typedef enum mr__cut {
     MR_WHOLE,  /* one element */
-    MR_SLICES, /* elements along axis 0; a list of datasets has datasets */
-    MR_ROWS    /* the same, and a list of tensors of any shapes has those */
+    MR_SLICES, /* elements along axis 0; those of a list of datasets are the datasets */
+    MR_ROWS    /* the same; also, the elements of a list of tensors of any shapes are the tensors */
 } mr__cut;
 
-/* Spec of v's elements; *count = number of slices, -1: unknown (as it must be set before). */
+/* Spec of v's elements; *count = number of slices; the caller must set it to -1 (unknown) first. */
 mr_code mr__constant_spec(const mr_value *v, mr__cut cut, mr_spec **out, int64_t *count,
                           mr_status *st) MR_NODISCARD;
 /* All elements of v, whose spec is `spec`, as a block. */

@@ -18,7 +18,7 @@ static mr_code fail_type(const char *who, const mr_spec *state, const mr_spec *n
                    y);
 }
 
-/* The next state's part of what the function returns. */
+/* The next state's part of the function's result. */
 static mr_code next_spec(const char *who, const mr_spec *made, bool emits, const mr_spec **next,
                          mr_status *st)
 {
@@ -36,7 +36,8 @@ static mr_code next_spec(const char *who, const mr_spec *made, bool emits, const
     return MR_OK;
 }
 
-/* One step of typing: *wider = what holds for *state and for what the function makes of it. */
+/* One step of typing: *wider = the spec that covers *state and the state that the function
+ * returns for it. */
 static mr_code type_once(const char *who, mr_fn *fn, const mr_spec *state, const mr_spec *element,
                          bool emits, const mr_program **program, mr_spec **wider, mr_status *st)
 {
@@ -65,7 +66,8 @@ mr_code mr__fold_type(const char *who, mr_fn *fn, const mr_value *init, const mr
     int64_t count = -1;
     const mr_program *made = NULL;
     mr_code rc = mr__constant_spec(init, MR_WHOLE, &now, &count, st);
-    for (bool same = false; rc == MR_OK && !same;) { /* each round forgets a dimension or a rank */
+    for (bool same = false;
+         rc == MR_OK && !same;) { /* each round drops a known dimension or rank */
         mr_spec *wider = NULL;
         rc = type_once(who, fn, now, element, emits, &made, &wider, st);
         if (rc != MR_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cells of strings: class c holds (8 + c % 8) * 2^(c / 8) bytes, from 8 to 15 * 2^13; longer
- * strings have an allocation each. A free cell holds the address of the next free one of its
- * class. */
+/* Cells of strings: a cell of class c has (8 + c % 8) * 2^(c / 8) bytes, from 8 to 15 * 2^13;
+ * longer strings are allocated individually. A free cell contains the address of the next free
+ * cell of its class. */
 #include "pipeline/columns/row_store.h"
 
 #include <assert.h>
@@ -28,7 +28,7 @@ static mr_code reserve_slots(mr__row_store *s, size_t n, mr_status *st)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
                        "shuffle can hold at most %u elements; use a smaller buffer", UINT32_MAX);
     MR_TRY(MR_GROW(s->free_slots, s->free_capacity, all, UINT32_MAX, "the slots of shuffle", st));
-    /* Slots in use come back to the list at its top; make the new ones lie above the free ones. */
+    /* Slots in use return to the top of the list; the new ones go above the free ones. */
     for (size_t i = 0; i < more; i++)
         s->free_slots[s->n_free + i] = (uint32_t)(all - 1 - i);
     s->n_free += more;
@@ -86,7 +86,7 @@ static size_t class_bytes(size_t c)
     return (8 + c % 8) << (c / 8);
 }
 
-/* The class of a string; MR_STORE_CLASSES: it has an allocation of its own. */
+/* The class of a string; MR_STORE_CLASSES: it has a separate allocation. */
 static size_t class_of(size_t bytes)
 {
     if (bytes <= 8)
@@ -188,7 +188,7 @@ static bool takes(const mr__store_column *c, const mr_array *a)
     switch (c->keep) {
     case MR_KEEP_COPY:
         return a->storage == MR_DENSE && same_shape(&c->like, a);
-    case MR_KEEP_POINT: /* a row that is not resident is held by its block, which is seldom */
+    case MR_KEEP_POINT: /* a row that is not resident is held by its block; this is rare */
         return (a->storage == MR_DENSE || a->storage == MR_BYTES) && a->owner &&
                same_shape(&c->like, a);
     case MR_KEEP_STRING:
@@ -198,7 +198,7 @@ static bool takes(const mr__store_column *c, const mr_array *a)
     }
 }
 
-/* A view of one row of a column that keeps rows otherwise. */
+/* A view of one row of a column that does not store views. */
 static mr_code view_of_slot(mr__store_column *c, uint32_t slot, mr_array *view, mr_status *st)
 {
     char *at = slot_at(c, slot);
@@ -214,7 +214,7 @@ static mr_code view_of_slot(mr__store_column *c, uint32_t slot, mr_array *view, 
         view->owner = mr_buffer_ref(c->holder);
         if (view->storage == MR_DENSE)
             return MR_OK;
-        /* The strings themselves are held by what the holder holds. */
+        /* The buffers that the holder holds keep the strings themselves alive. */
         mr_array strings;
         MR_TRY(mr_array_alloc(&strings, view->dtype, view->rank, view->shape, 1, st));
         memcpy(strings.data, view->data, mr_array_row_bytes(view));
@@ -277,7 +277,7 @@ static void reset_column(mr__store_column *c)
     *c = (mr__store_column){0};
 }
 
-/* Slots that hold rows: all but the free ones. *out has n_slots flags. */
+/* The slots that hold rows: all except the free ones. *out has n_slots flags. */
 static mr_code used_slots(const mr__row_store *s, bool **out, mr_status *st)
 {
     bool *used = mr_malloc(s->n_slots ? s->n_slots : 1);
@@ -320,7 +320,7 @@ static void copy_rows(mr__store_column *c, const mr_array *a, size_t from, const
     const char *row = mr_array_at(a, from);
     size_t bytes = c->stride;
     for (size_t i = 0; i < n && bytes;) {
-        /* New slots lie side by side: one copy for as many as do. */
+        /* New slots are adjacent: one copy for each run of adjacent slots. */
         size_t run = 1;
         char *to = slot_at(c, slots[i]);
         while (i + run < n && slots[i + run] == slots[i] + run &&
@@ -615,7 +615,7 @@ void mr__row_store_drop(mr__row_store *s, const uint32_t *slots, size_t n)
         mr_identities_reset(&s->ids[slots[i]]);
     if (n == 0)
         return; /* a store without rows has no lists */
-    /* The list has room for every slot there is. */
+    /* The list has room for every slot. */
     memcpy(s->free_slots + s->n_free, slots, n * sizeof *slots);
     s->n_free += n;
 }

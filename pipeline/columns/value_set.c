@@ -84,7 +84,7 @@ static bool same_key(const void *set, size_t place, const void *key)
     return whole_size(s, have) == k->size && memcmp(have, k->data, k->size) == 0;
 }
 
-/* Adds a key of `size` bytes that lies anywhere but in s->bytes. */
+/* Adds a key of `size` bytes, which must not be in s->bytes. */
 static mr_code add_key(mr__value_set *s, const unsigned char *key, size_t size, bool *fresh,
                        mr_status *st)
 {

@@ -4,7 +4,7 @@
 #include "pipeline/engine/statistics.h"
 
 enum { READY_TO_FALL = 16 };
-#define WEIGHT 0.125 /* of the last block in the averages */
+#define WEIGHT 0.125 /* weight of the last block in the averages */
 
 static void say(const mr__auto_parallelism *d)
 {
@@ -24,7 +24,7 @@ static void average(double *mean, double v)
     *mean = *mean > 0 ? *mean + WEIGHT * (v - *mean) : v;
 }
 
-/* For the consumer's rate, as measured so far. */
+/* The depth for the consumer's rate measured so far. */
 static size_t needed(const mr__auto_parallelism *d)
 {
     double n = d->interval > 0 ? d->service / d->interval : (double)d->most;

@@ -5,7 +5,7 @@
 #include "pipeline/engine/run.h"
 
 enum { MOST_ROWS = 1 << 20 };
-enum { FORGETS = 256 };      /* requests, after which about a third is left of what was the most */
+enum { FORGETS = 256 };      /* requests, after which a maximum has decayed to about a third */
 #define SHORT_REQUEST 0.0005 /* seconds: below, the next request is for more rows */
 #define LONG_REQUEST  0.004  /* above, for fewer */
 
@@ -51,7 +51,8 @@ void mr__block_size_tuner_note(mr__block_size_tuner *t, size_t asked, double sec
         if (t->rows > 1)
             t->rows = asked > 1 ? asked / 2 : 1;
     } else if (!t->by_clock || seconds < SHORT_REQUEST) {
-        /* A request that was cut short by something else says little about time. */
+        /* The time of a request that something else limited to far fewer rows is not
+         * representative. */
         if (asked >= t->rows / 2 && t->rows < MOST_ROWS)
             t->rows = 2 * asked > t->rows ? 2 * asked : t->rows;
     }

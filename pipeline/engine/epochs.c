@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often each source of a scope was opened: a list of those that were, in the order of their
- * numbers. */
+/* Counts how often each source of a scope was opened: a list of the opened sources, sorted by
+ * number. */
 #include <string.h>
 
 #include "pipeline/engine/run.h"
 
-/* The place of the first source of a number that is not below `number`. */
+/* The index of the first source whose number is not below `number`. */
 static size_t find(const mr__scope *s, uint64_t number)
 {
     size_t from = 0, to = s->n;
@@ -19,7 +19,7 @@ static size_t find(const mr__scope *s, uint64_t number)
     return from;
 }
 
-/* The count of a source, put there as 0 if it is not; NULL: no memory. */
+/* The count of a source, added as 0 if missing; NULL: out of memory. */
 static mr__epoch_count *count_of(mr__scope *s, uint64_t number, mr_status *st)
 {
     size_t i = find(s, number);
@@ -53,9 +53,9 @@ mr_code mr__scope_set(mr_run *run, mr__scope *s, uint64_t number, uint64_t opene
     return c ? MR_OK : MR_RESOURCE_EXHAUSTED;
 }
 
-/* The counts of sources [first, first + n): *at and the number of them. A graph in which one input
- * stands very often has more sources than 64 bits count; `n` is then modulo 2^64 and the list may
- * be short. */
+/* The counts of sources [first, first + n): *at is the first, returns their number. A graph that
+ * contains one input very often has more sources than 64 bits can count; `n` is then modulo 2^64
+ * and the list may be short. */
 static size_t range_of(const mr__scope *s, uint64_t first, uint64_t n, size_t *at)
 {
     *at = find(s, first);

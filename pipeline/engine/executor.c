@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See executor.h for the rules. The queues are lists under one lock: tasks are of block size, so it
- * is taken some thousand times a second at most. Waiting is spin, then futex: a wake-up costs tens
- * of microseconds, most tasks less. */
+/* See executor.h for the rules. The queues are lists under one lock: a task processes about one
+ * block, so the lock is taken at most a few thousand times per second. Waiting is spin, then futex:
+ * a wake-up costs tens of microseconds, most tasks less. */
 #include "pipeline/engine/executor.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 enum {
     SPINS = 1500,
     MAX_THREADS = 1024,
-    MOST_SPARE = 64 /* threads in place of those that sleep within their tasks */
+    MOST_SPARE = 64 /* threads that replace those asleep within their tasks */
 };
 
 typedef struct tasks {
@@ -34,9 +34,9 @@ struct mr_executor {
     int n_blocking;
     bool stop;
     bool keeps_places; /* tasks that sleep do */
-    int n_threads;     /* that may run tasks at once */
+    int n_threads;     /* maximum number that may run tasks at once */
     int n_started, most_started;
-    int n_coming;         /* started, and have not looked at the queues yet */
+    int n_coming;         /* started, and have not checked the queues yet */
     atomic_int n_callers; /* threads that pull and are awake; not guarded */
     pthread_t threads[];
 };
@@ -70,8 +70,8 @@ static void unlink_task(mr_executor *ex, mr__task *t)
     t->next = t->prev = NULL;
 }
 
-/* The task that a thread of the pool would run now; NULL: none. One light task may run whoever
- * pulls. */
+/* The task that a thread of the pool should run now; NULL: none. If no task runs, a light one
+ * may run however many threads are pulling. */
 static mr__task *first_task(const mr_executor *ex)
 {
     int running = ex->n_running - (ex->keeps_places ? 0 : ex->n_asleep);
@@ -79,15 +79,15 @@ static mr__task *first_task(const mr_executor *ex)
         return NULL;
     if (ex->heavy.head)
         return ex->heavy.head;
-    /* Relaxed: a number that is out of date costs a turn, and the next task looks again. */
+    /* Relaxed: an outdated number only delays a task, and the next one reads it again. */
     int callers = atomic_load_explicit(&ex->n_callers, memory_order_relaxed);
     return running && running + callers >= ex->n_threads ? NULL : ex->light.head;
 }
 
 static int start_thread(mr_executor *ex);
 
-/* true: a task may run, and a thread that waits is to be woken for it. Where none waits, as some
- * sleep within their tasks, one more is started, which needs no waking. */
+/* true: a task may run, and a waiting thread must be woken for it. If no thread waits, because
+ * some sleep within their tasks, starts another thread, which need not be woken. */
 static bool must_wake(mr_executor *ex)
 {
     if (!first_task(ex))
@@ -99,7 +99,7 @@ static bool must_wake(mr_executor *ex)
     return false;
 }
 
-/* Others take the place of one that sleeps, but not for a light task: waking costs as much. */
+/* Another thread replaces a sleeping one, but not for a light task: waking costs as much. */
 static void pool_thread_sleeps(void *ctx, int sleeping)
 {
     mr_executor *ex = ctx;
@@ -157,7 +157,7 @@ static void *pool_thread(void *arg)
         unlink_task(ex, t);
         atomic_store_explicit(&t->state, MR_TASK_RUNNING, memory_order_relaxed);
         ex->n_running++;
-        /* While it came it was there to be woken for all tasks that were queued. */
+        /* While it started it counted as the thread to wake for all queued tasks. */
         bool wake = has_come && must_wake(ex);
         pthread_mutex_unlock(&ex->lock);
         if (wake)
@@ -173,7 +173,7 @@ static void *pool_thread(void *arg)
 /* Under the lock. errno; 0: it runs. */
 static int start_thread(mr_executor *ex)
 {
-    /* Signals are the program's business: pool threads take none. */
+    /* Pool threads block all signals: they belong to the program. */
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -204,7 +204,7 @@ mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st)
     pthread_mutex_lock(&ex->lock);
     while (ex->n_started < n_threads && !err)
         err = start_thread(ex);
-    if (err) /* fewer threads change nothing but the speed */
+    if (err) /* fewer threads only affect the speed */
         mr_log(MR_LOG_WARNING, "only %d of %d pool threads could be started (errno %d)",
                ex->n_started, n_threads, err);
     ex->n_threads = ex->n_started;
@@ -332,11 +332,11 @@ void mr__task_submit_blocking(mr_executor *ex, mr__task *t)
     }
 }
 
-/* Takes a queued task out of the queue: in one step from QUEUED to `state`, so that nobody sees an
- * idle task, which counts as done, on its way to running. */
+/* Removes a queued task from the queue, in one step from QUEUED to `state`, so that no thread sees
+ * it as idle, which counts as done, before it runs. */
 static bool take(mr_executor *ex, mr__task *t, mr__task_state state)
 {
-    /* Relaxed: only a queued task is touched, and that is decided again under the lock. */
+    /* Relaxed: only a queued task is changed, and that is checked again under the lock. */
     if (atomic_load_explicit(&t->state, memory_order_relaxed) != MR_TASK_QUEUED)
         return false;
     pthread_mutex_lock(&ex->lock);
@@ -361,7 +361,7 @@ bool mr__task_done(mr__task *t)
     return s == MR_TASK_DONE || s == MR_TASK_IDLE;
 }
 
-/* Someone who sleeps until a task is done. */
+/* A thread that sleeps until a task is done. */
 typedef struct sleeper {
     mr_cancel_waiter waiter; /* first */
     mr__task *task;
@@ -382,7 +382,7 @@ static bool sleep_until_done(mr__task *t, mr_cancel *cancel)
         int running = MR_TASK_RUNNING;
         /* On failure the task is WAITED already, or done. */
         atomic_compare_exchange_strong(&t->state, &running, MR_TASK_WAITED);
-        /* Looked at after the state has changed: a trigger from now on finds it and changes it. */
+        /* Checked after the state has changed: a later trigger finds the state and changes it. */
         if (mr_cancel_is_cancelled(cancel))
             return mr__task_done(t);
         if (atomic_load(&t->state) == MR_TASK_WAITED)

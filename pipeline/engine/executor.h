@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_ENGINE_EXECUTOR_H
 #define MR_PIPELINE_ENGINE_EXECUTOR_H
-/* The thread pool. Tasks are of block size; a thread that needs a task's result runs it itself if
- * no thread has taken it yet (the helping rule), so a pool never deadlocks, however nested the
- * graph is, and a pool of 0 threads works: every task runs in the thread that waits for it.
+/* The thread pool. A task processes about one block. A thread that needs the result of a task runs
+ * it itself if no thread has taken it yet (the helping rule). So a pool never deadlocks, however
+ * nested the graph is, and a pool of 0 threads works: every task runs in the thread that waits for
+ * it.
  *
- * As many tasks run at once as the pool has threads, not counting those that sleep: others take
- * their places meanwhile. Short tasks are for processors that nobody uses: for them the threads
- * that pull count too (mr__executor_enter), since a thread more than there are processors makes all
- * of them take turns.
+ * The pool runs up to one task per thread at once, not counting tasks that sleep: other tasks run
+ * meanwhile. Short tasks run only on idle processors: for them the threads that pull count too
+ * (mr__executor_enter), because more threads than processors would make all of them take turns.
  *
  *     idle --submit--> queued --taken by a thread or by mr__task_wait--> running --> done
  *
  * Lock order: an op's own lock before the executor's; the executor calls nothing under its lock.
  *
- * thread   any, but for each task submit, wait and reuse follow one another
+ * thread   any; submit, wait and reuse of one task must not overlap
  * since    0.1 */
 #include <stdatomic.h>
 #include "op_iterator.h"
@@ -24,13 +24,13 @@ typedef enum mr__task_state {
     MR_TASK_IDLE,
     MR_TASK_QUEUED,
     MR_TASK_RUNNING,
-    MR_TASK_WAITED, /* running, and someone sleeps until it is done */
+    MR_TASK_WAITED, /* running, and a thread sleeps until it is done */
     MR_TASK_DONE
 } mr__task_state;
 
-#define MR__LIGHT_TASK 200e-6 /* seconds: some wake-ups */
+#define MR__LIGHT_TASK 200e-6 /* seconds: the time of a few wake-ups */
 
-/* Embedded in what it works on; zeroed memory is an idle task. */
+/* Embedded in the object that it works on; zeroed memory is an idle task. */
 typedef struct mr__task mr__task;
 struct mr__task {
     mr__task *next, *prev;       /* the executor's queue */
@@ -39,32 +39,33 @@ struct mr__task {
     bool light; /* it is short: less than MR__LIGHT_TASK; set before submitting */
 };
 
-/* Queues an idle or done task. With 0 threads it waits for mr__task_wait. Never fails. */
+/* Queues an idle or done task. With 0 threads it runs in mr__task_wait. Never fails. */
 void mr__task_submit(mr_executor *ex, mr__task *t);
-/* The same on a thread of its own (for what may block); falls back to the queue if no thread is to
- * be had. */
+/* The same on a separate thread, for tasks that may block; falls back to the queue if no thread can
+ * be started. */
 void mr__task_submit_blocking(mr_executor *ex, mr__task *t);
-/* Returns when t is done (an idle one at once): runs it here if nobody has taken it, else spins a
- * little, then sleeps. */
+/* Returns when t is done (at once if it is idle): runs it here if no thread has taken it, else
+ * spins briefly, then sleeps. */
 void mr__task_wait(mr_executor *ex, mr__task *t);
-/* The same, but gives up when `cancel` (may be NULL) is triggered: false, and t still runs, or is
- * still queued; it must be waited for before it goes. */
+/* The same, but returns false when `cancel` (may be NULL) is triggered; t is then still running or
+ * queued, and must be waited for before its memory is freed. */
 bool mr__task_wait_or_cancel(mr_executor *ex, mr__task *t, mr_cancel *cancel);
 /* true: t is not queued or running. Acquire: its results may be read. */
 bool mr__task_done(mr__task *t);
-/* Takes back a queued task (true), which is then idle. */
+/* Removes t from the queue; true: it was queued and is now idle. */
 bool mr__task_withdraw(mr_executor *ex, mr__task *t);
-/* One without threads, for when there is no memory for another; shared, never freed. */
+/* An executor without threads, for when allocating another fails; shared, never freed. */
 mr_executor *mr__executor_none(void);
-/* Between them the calling thread counts as one that pulls, while it does not sleep. One of the
- * pool's own, or within another pair, counts already. `before` is what mr__executor_enter gave. */
+/* Between them the calling thread counts as one that pulls, except while it sleeps. Has no
+ * effect on the pool's own threads and within another pair, which count already. `before` is the
+ * result of mr__executor_enter. */
 mr__sleep_watch mr__executor_enter(mr_executor *ex);
 void mr__executor_leave(mr_executor *ex, mr__sleep_watch before);
 /* CPUs that this process may use. */
 int mr__usable_cpus(void);
 /* Threads in the pool. */
 int mr__executor_threads(const mr_executor *ex);
-/* From now on a task that sleeps keeps its place, and no more are under way than there are threads:
- * for a run with a memory limit, which reckons with what each of them may make. */
+/* From now on a sleeping task keeps its place, so that no more tasks are started than there are
+ * threads: for runs with a memory limit, whose needs include the memory of one task per thread. */
 void mr__executor_keep_places(mr_executor *ex);
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The iterator a user holds: the root, its options, and positions as files carry them.
+/* The user's iterator: the root, its options, and the file format of positions.
  *
  * A position:
  *   offset  size  meaning
  *   0       4     "MRP4"
  *   4       4     zlib crc32 of all that follows, little-endian
- *   8       ...   bytes: text of the graph (its list of ops where it has no text)
- *                 number: rows to skip after the state (0 but for mr_iterator_save_at)
+ *   8       ...   bytes: text of the graph (its list of ops if it has no text)
+ *                 number: rows to skip after the state (0 except for mr_iterator_save_at)
  *                 bytes: state of the root iterator (engine/position.c)
- *                 block: rows to deliver before the state; absent but for mr_iterator_save_at
- *                        where the graph would not produce the same rows again */
+ *                 block: rows to deliver before the state; only for mr_iterator_save_at, if the
+ *                        graph would not produce the same rows again */
 #include "pipeline/engine/iterator.h"
 
 #include <inttypes.h>
@@ -27,19 +27,19 @@
 
 struct mr_iterator {
     mr_run run;
-    mr_dataset *graph; /* what the user gave, for its text */
+    mr_dataset *graph; /* the user's dataset, for its text */
     mr_dataset *instance;
     mr_iter *root;
     char *signature; /* made when first needed */
     mr__watched watched;
-    mr_buffer *before; /* state before the last block, and after it, where positions are on */
+    mr_buffer *before; /* state before and after the last block, if positions are on */
     mr_buffer *after;
-    mr_status save_error; /* why `after` could not be had */
+    mr_status save_error; /* why there is no `after` */
 };
 
 static const char magic[4] = {'M', 'R', 'P', '4'};
 
-/* The graph's options: the value nearest the sink wins, in a zip the later input's. */
+/* The graph's options: the value nearest the sink wins; in a zip, that of the later input. */
 static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *memory_limit,
                             mr_status *st)
 {
@@ -79,7 +79,7 @@ static void keep_position(mr_iterator *it)
     it->before = it->after;
     it->after = NULL;
     mr_status_init(&it->save_error);
-    /* That an op cannot save is reported to who asks for the position, not to who iterates. */
+    /* If an op cannot save, mr_iterator_save reports it, not mr_iterator_next. */
     if (mr_iter_position(it->root, &it->after, &it->save_error) != MR_OK)
         it->after = NULL;
 }
@@ -121,14 +121,14 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     it->run.opts.memory_limit = it->run.memory.limit; /* for the iterators that ops open */
     it->run.deterministic =
         opts->deterministic == MR_DEFAULT ? deterministic != 0 : opts->deterministic == MR_YES;
-    /* Random functions draw by what an element was made of. */
+    /* Random functions draw from the identities of an element. */
     bool draws = false;
     if (rc == MR_OK)
         rc = mr__graph_draws(ds, &draws, st);
     it->run.opts.identities = opts->identities || draws || opts->ledger;
     if (rc == MR_OK && !(it->instance = mr__dataset_instance(ds)))
         rc = mr_fail_memory(st, 0, "a graph's instance");
-    /* Made now, so that next always has them. */
+    /* Created now, so that next always has them. */
     if (rc == MR_OK && !mr_spec_leaf_names(mr_dataset_spec(ds)))
         rc = mr_fail_memory(st, 0, "the names of columns");
     if (rc == MR_OK)
@@ -181,7 +181,7 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
 
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
-    mr_executor *ex = it->run.executor; /* NULL: nothing has asked for one yet */
+    mr_executor *ex = it->run.executor; /* NULL: not needed yet */
     mr__sleep_watch before = {0};
     if (ex)
         before = mr__executor_enter(ex);
@@ -194,7 +194,7 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
             mr_block_clear(b);
     }
     b->names = mr_spec_leaf_names(it->root->spec);
-    /* Where a wait was given up, the last block delivered is still the last. */
+    /* If a wait was cancelled, the last delivered block remains the last one. */
     bool given_up = rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel);
     if (it->run.opts.positions && !given_up) {
         keep_position(it);
@@ -261,7 +261,7 @@ static mr_code put_rows(mr_state_w *w, const mr_block *b, size_t from, mr_status
     return rc;
 }
 
-/* b NULL: `rows` are skipped after the state; else those of b from `rows` on come before it. */
+/* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
 static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_block *b,
                               size_t rows, void **bytes, size_t *size, mr_status *st)
 {
@@ -316,7 +316,7 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
 
-/* Reports where two graphs part, by the first op or argument that differs. */
+/* Reports the first op or argument in which two graphs differ. */
 static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
 {
     const char *ours = it->signature;
@@ -332,7 +332,7 @@ static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_s
                    at, (int)(n - word > 60 ? 60 : n - word), theirs + word, ours + word);
 }
 
-/* The rows that come before the state. */
+/* The rows to deliver before the state. */
 static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
 {
     mr_block rows = MR_BLOCK_EMPTY;

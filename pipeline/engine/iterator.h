@@ -11,8 +11,8 @@
  *     mr_block_reset(&b);
  *     mr_iterator_close(it);            rc is MR_END, or an error that st describes
  *
- * An error stands for one position in the order: the rows before it are delivered first, then the
- * error once, and the next call continues after it where the op can. MR_END is sticky.
+ * An error occupies one position in the order: the rows before it are delivered first, then the
+ * error is returned once, and the next call continues after it if the op can. MR_END is sticky.
  *
  * thread   one at a time per iterator; mr_iterator_cancel from any
  * since    0.1 */
@@ -50,7 +50,7 @@ typedef struct mr_iterator_opts {
     uint64_t seed; /* with has_seed: unseeded random ops draw from it instead of a fresh seed */
     bool has_seed;
 
-    /* ---- what blocks carry ---- */
+    /* ---- contents of blocks ---- */
     bool positions;    /* positions, which mr_iterator_save needs */
     bool identities;   /* the origin of each row (mr_identity). It is the same for any number of
                           threads and any block size, and after mr_iterator_restore of a position
@@ -97,25 +97,25 @@ typedef struct mr_iterator_opts {
 MR_API mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
                                 mr_status *st) MR_NODISCARD;
 
-/* *bytes = the least memory_limit that ds runs with: the process as it is, blocks in motion,
- * buffers of files, what the ops hold, and the consumer's slots, as the graph, and the number of
- * threads, memory_slots and memory_taken in opts (NULL: the default), say. *unknown = the name of
- * an op that holds elements whose size the graph does not say, which *bytes lacks (static; NULL:
- * none does). With a limit such an op fails with MR_RESOURCE_EXHAUSTED when memory for it is used
- * up.
- * errors   what ds carries */
+/* *bytes = the minimum memory_limit that ds runs with: the process's present memory, blocks in
+ * flight, file buffers, elements held by ops, and the consumer's slots. It follows from the graph
+ * and from the number of threads, memory_slots and memory_taken in opts (NULL: the defaults).
+ * *unknown = the name of an op that holds elements of a size that the graph does not determine;
+ * *bytes does not include them (static; NULL: no such op). With a limit, such an op fails with
+ * MR_RESOURCE_EXHAUSTED when the memory for it is used up.
+ * errors   the error that ds carries */
 MR_API mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t *bytes,
                                 const char **unknown, mr_status *st) MR_NODISCARD;
 
-/* For buffers of the consumer's own: takes up to `most` bytes of what the memory limit leaves,
- * until the iterator is closed; returns how many, all where there is no limit.
+/* For the consumer's own buffers: reserves up to `most` bytes of the memory left by the limit,
+ * until the iterator is closed. Returns the number reserved; without a limit, `most`.
  * thread   any */
 MR_API int64_t mr_iterator_take_memory(mr_iterator *it, int64_t most);
-/* As many more batches as that leaves room for, `most` at most; 0 where the types do not say how
- * large one is. thread any */
+/* The same in batches: reserves memory for up to `most` more batches and returns their number;
+ * without a limit, `most`; 0 if the types do not determine the size of a batch. thread any */
 MR_API int64_t mr_iterator_take_slots(mr_iterator *it, int64_t most);
-/* May the consumer queue about `bytes` more of what it was given? false: the process has reached
- * its memory limit. thread any */
+/* true: the consumer may queue about `bytes` more of the blocks it received; false: the process has
+ * reached its memory limit. thread any */
 MR_API bool mr_iterator_has_memory(mr_iterator *it, size_t bytes);
 
 /* Up to `want` (at least 1) next elements into *b, whose earlier content is released.
@@ -123,8 +123,8 @@ MR_API bool mr_iterator_has_memory(mr_iterator *it, size_t bytes);
 MR_API mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b,
                                 mr_status *st) MR_NODISCARD;
 
-/* Starts the next pass: what the dataset keeps between epochs (shuffle's generator, a memory cache)
- * is kept. */
+/* Starts the next pass. State that lasts across epochs is kept (shuffle's generator, a memory
+ * cache). */
 MR_API mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st) MR_NODISCARD;
 
 /* The state after the last element delivered, for mr_iterator_restore on an iterator of an equal
@@ -137,7 +137,7 @@ MR_API mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size,
  * that follow are part of the position. */
 MR_API mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes,
                                    size_t *size, mr_status *st) MR_NODISCARD;
-/* Continues where the saved one stood; `it` may have been used already.
+/* Continues from a saved position; `it` may have been used already.
  * errors   MR_INVALID_ARGUMENT: not a position, damaged, or of another graph (names the first
  *          difference); `it` is then at an unspecified place and must be closed */
 MR_API mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size,
@@ -149,9 +149,9 @@ MR_API void mr_iterator_cancel(mr_iterator *it);
 /* Cancels, joins what was started, frees. NULL: nothing. */
 MR_API void mr_iterator_close(mr_iterator *it);
 
-/* A block as bytes, whatever its columns are, in the form that positions use; and back, which must
- * be of `spec`. bytes owned: mr_free.
- * errors   MR_INVALID_ARGUMENT: bytes that no block gives; MR_RESOURCE_EXHAUSTED */
+/* Serializes a block with any columns, in the form that positions use, and reads it back; its
+ * elements must be of `spec`. bytes owned: mr_free.
+ * errors   MR_INVALID_ARGUMENT: malformed bytes; MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_block_to_bytes(const mr_block *b, void **bytes, size_t *size,
                                  mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_block_from_bytes(const void *bytes, size_t size, const mr_spec *spec, mr_block *b,
@@ -160,56 +160,56 @@ MR_API mr_code mr_block_from_bytes(const void *bytes, size_t size, const mr_spec
 /* Spec of its elements; borrowed until close. */
 MR_API const mr_spec *mr_iterator_spec(const mr_iterator *it);
 
-/* What each op did so far, sink first. */
+/* Statistics of an op since the iterator was opened. */
 typedef struct mr_op_stats {
     const char *op, *path; /* valid until close */
     int64_t elements, bytes;
     double busy_seconds; /* in the op's own code, opening included, on any thread; processor time
                             where the run has threads, else elapsed time */
     double wait_seconds; /* asleep: until a task, a file, a pipe or a producer is ready */
-    int64_t blocks;      /* that the elements came in */
-    /* In its queues now: what it read ahead, or its calls under way. A block's elements count until
-     * all of them are taken. Bytes are those of values, where the op bounds them; else 0. */
+    int64_t blocks;      /* number of blocks that contained the elements */
+    /* In its queues now: read ahead, or in calls in progress. The elements of a block count until
+     * all of them are taken. Bytes are those of values, if the op bounds them; else 0. */
     int64_t queued_elements, queued_blocks, queued_bytes;
-    int64_t room_elements, room_blocks; /* that the queues may hold; 0: not bounded that way */
+    int64_t room_elements, room_blocks; /* capacity of the queues; 0: not bounded that way */
 } mr_op_stats;
-/* Up to `capacity` of them; returns how many there are. Each op is followed by those below it:
- * first those of the datasets that its function made, added up, as in
+/* Fills up to `capacity` entries, sink first; returns the total number of ops. Each op is followed
+ * by those below it: first the ops of the datasets that its function made, added up, as in
  * "batch/flat_map/(f)/tfrecord", then its inputs. No time is counted twice. thread any */
 MR_API size_t mr_iterator_stats(mr_iterator *it, mr_op_stats *out, size_t capacity);
 
-/* What a parameter that the graph leaves to the engine (auto) stands at. To pin it, write into the
- * graph `chosen` for num_parallel_calls, and for buffer_size as many elements as `chosen` blocks
- * hold; the elements and their order are the same. */
+/* The current value of a parameter that the graph leaves to the engine (auto). To pin it, write
+ * into the graph `chosen` for num_parallel_calls, and for buffer_size the number of elements in
+ * `chosen` blocks. The elements and their order are the same. */
 typedef struct mr_op_tuning {
     const char *op, *path; /* as in mr_op_stats; valid until close */
-    const char *parameter; /* "num_parallel_calls": calls at once; "buffer_size" of prefetch: how
-                              many blocks are read ahead at most, though the parameter of the graph
-                              counts elements */
+    const char *parameter; /* "num_parallel_calls": calls at once; "buffer_size" of prefetch: the
+                              maximum number of blocks read ahead, although the parameter of the
+                              graph counts elements */
     int64_t chosen;
-    double service_seconds;  /* a block takes in the op, a moving average; 0: not known yet */
+    double service_seconds;  /* time per block in the op, a moving average; 0: not known yet */
     double interval_seconds; /* the consumer's own work between two blocks; 0: not known yet */
 } mr_op_tuning;
-/* Up to `capacity` of them, in the order of mr_iterator_stats; returns how many there are. Where a
- * function makes more than one dataset, the last to run is meant. There are none without
- * threads: nothing is tuned then. thread any */
+/* Fills up to `capacity` entries in the order of mr_iterator_stats; returns the total number. If a
+ * function makes several datasets, the entry is of the last one run. Returns 0 without threads:
+ * nothing is tuned then. thread any */
 MR_API size_t mr_iterator_tuning(mr_iterator *it, mr_op_tuning *out, size_t capacity);
 
-/* A time in which an op worked, or one in which it waited. A time of work includes what the ops
- * below it worked in the same thread meanwhile, and what was waited in it. */
+/* A span of time in which an op worked, or waited. A span of work includes the work of the ops
+ * below it in the same thread, and the waits within it. */
 typedef struct mr_op_span {
     const char *op, *path; /* as in mr_op_stats */
-    int thread;            /* the kernel's number of it */
+    int thread;            /* thread id of the kernel (gettid) */
     bool waiting;
     double begin_seconds; /* after the opening of the iterator */
     double seconds;
 } mr_op_span;
-/* Up to `capacity` of the spans that have ended, in no order; returns how many there are, which is
- * 0 without opts.trace_spans. *left_out: where there were more than opts.trace_spans, those shorter
- * than so many seconds are not among them; else 0. thread any */
+/* Fills up to `capacity` of the spans that have ended, in no particular order; returns their
+ * total number, which is 0 without opts.trace_spans. *left_out: if more than opts.trace_spans
+ * ended, spans shorter than this many seconds were dropped; else 0. thread any */
 MR_API size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity,
                                 double *left_out);
-/* When their second 0 was, in seconds of CLOCK_MONOTONIC. thread any */
+/* The time of second 0 of the spans, in seconds of CLOCK_MONOTONIC. thread any */
 MR_API double mr_iterator_trace_begin(const mr_iterator *it);
 
 #ifdef __cplusplus

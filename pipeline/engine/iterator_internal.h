@@ -5,25 +5,25 @@
 #include "pipeline/engine/iterator.h"
 
 typedef struct mr__iterator_internal {
-    /* Unless the user gave mr_iterator_opts.seed, it is only for random ops, and random functions
-     * draw from function_seed. */
+    /* The user did not set mr_iterator_opts.seed: the seed there is only for random ops, and random
+     * functions draw from function_seed. */
     bool seed_made_up;
     uint64_t function_seed;
     /* With a memory limit: the needs of all iterators with this flag are added up; opening one that
      * no longer fits fails with MR_RESOURCE_EXHAUSTED. */
     bool shares_memory;
     const mr_read_slots *read_slots; /* for the files that sources read (mr_file_opts); borrowed
-                                        until the iterator is closed; NULL: none */
+                                        until the iterator is closed; may be NULL */
 } mr__iterator_internal;
 
-/* The internal options of opts; all zero where it has none. Borrowed with them. */
+/* The internal options of opts; all zero if opts->internal is NULL. Borrowed with opts. */
 static inline const mr__iterator_internal *mr__iterator_internal_of(const mr_iterator_opts *opts)
 {
     static const mr__iterator_internal none;
     return opts->internal ? opts->internal : &none;
 }
 
-/* What random functions of a run with these options draw from, besides their own seeds. */
+/* The seed that random functions of a run with these options draw from, besides their own. */
 static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
 {
     const mr__iterator_internal *internal = mr__iterator_internal_of(opts);

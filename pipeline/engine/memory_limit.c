@@ -23,16 +23,16 @@
 
 #define MIB ((int64_t)1 << 20)
 
-/* What is reckoned with: bytes beside those of elements. */
+/* Constants of the estimate: bytes in addition to those of elements. */
 #define PROCESS    (12 * MIB) /* this program, its libraries, the graph */
-#define OF_THREAD  MIB        /* stack, the allocator's arena, a block in work */
+#define OF_THREAD  MIB        /* stack, the allocator's arena, a block in progress */
 #define OF_BLOCK   (MIB / 4)
 #define AUTO_OPEN  16
-#define BLOCKS     4         /* in motion in an op */
-#define OF_FILE    (2 * MIB) /* a chunk of one that is read, and what is made of it */
+#define BLOCKS     4         /* in flight in an op */
+#define OF_FILE    (2 * MIB) /* a chunk of a file, and the rows made of it */
 #define POOL_KEEPS (2 * MIB) /* free buffers */
-#define OF_BESIDE  (2 * MIB) /* a thread that sends on what one of several runs makes, its copies */
-#define ASKS       16        /* between two looks at the process, at most */
+#define OF_BESIDE  (2 * MIB) /* a thread that forwards the blocks of one of several runs */
+#define ASKS       16        /* maximum between two samples of the process */
 #define BOUND      4         /* times the limit */
 
 int64_t mr__memory_resident(void)
@@ -50,7 +50,7 @@ int64_t mr__memory_resident(void)
     return end == at ? -1 : pages * sysconf(_SC_PAGESIZE);
 }
 
-/* ---- what a graph needs ---- */
+/* ---- needs of a graph ---- */
 
 static int64_t add(int64_t a, int64_t b)
 {
@@ -62,7 +62,7 @@ static int64_t times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &a) ? INT64_MAX : a;
 }
 
-/* Its elements are batches: it holds as many elements as they have rows. */
+/* Its elements are batches; it holds one element for each of their rows. */
 static bool makes_batches(const mr_op *op)
 {
     const uint32_t both = MR_P_HOLDS | MR_P_DIMENSION;
@@ -72,8 +72,8 @@ static bool makes_batches(const mr_op *op)
     return false;
 }
 
-/* Bytes of the batches that ds makes, or passes on in parts or changed; 0: it has none, or of no
- * known size. The type does not say it: the last batch may be short. */
+/* Bytes of the batches that ds makes, or passes on in parts or changed; 0: no batches, or of
+ * unknown size. The type does not determine it, because the last batch may be short. */
 static int64_t batch_bytes(const mr_dataset *ds)
 {
     int64_t elements, bytes;
@@ -88,8 +88,8 @@ static int64_t batch_bytes(const mr_dataset *ds)
     return bytes > 0 ? bytes : 0;
 }
 
-/* Blocks of ds in motion. Of batches, one is made while the consumer has another: the first the op
- * holds. */
+/* Bytes of n blocks of ds in flight. Of batches, one is made while the consumer has another; the
+ * first is counted as held by the op. */
 static int64_t blocks_of(const mr_dataset *ds, int64_t n)
 {
     size_t row = mr__row_bytes(mr_dataset_spec(ds));
@@ -99,7 +99,7 @@ static int64_t blocks_of(const mr_dataset *ds, int64_t n)
     return batch > blocks ? batch : blocks;
 }
 
-/* The parameter `name`; 16 for auto, as for all that are open at once. */
+/* The parameter `name`; for auto the number of datasets or files open at once, 16. */
 static mr_code int_param(const mr_dataset *ds, const char *name, int64_t unset, int64_t *out,
                          mr_status *st)
 {
@@ -118,7 +118,7 @@ static bool has_param(const mr_op *op, const char *name)
     return false;
 }
 
-/* Files that the op reads at once, and datasets of its function that are open at once. */
+/* The number of files that the op reads at once, and of its function's datasets open at once. */
 static mr_code open_at_once(const mr_dataset *ds, int64_t *files, int64_t *datasets, mr_status *st)
 {
     const mr_op *op = mr_dataset_op(ds);
@@ -151,18 +151,20 @@ static mr_code needed_by(const mr_dataset *ds, int64_t *bytes, mr_status *st)
     *bytes = add(*bytes, times(datasets, blocks_of(ds, BLOCKS / 2)));
     mr_dataset_held(ds, &elements, &held);
     if (held > 0 && !(mr_dataset_op(ds)->props & MR_OP_READS_AHEAD))
-        *bytes = add(*bytes, add(held, held / 4)); /* arrays grow by half, and some room is lost */
+        *bytes =
+            add(*bytes, add(held, held / 4)); /* arrays grow by half, and some memory is unused */
     return MR_OK;
 }
 
-/* A node that stands in more than one place runs in each, and those below one that says so as often
- * as it says, or elsewhere. */
+/* A node used in several places runs in each. Nodes below an op that opens several datasets run
+ * that many times. */
 static mr_code add_graph(const mr_dataset *ds, int64_t *bytes, const char **unknown, mr_status *st)
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(ds, &nodes, st));
-    int64_t *sums = mr_calloc(nodes.n, sizeof *sums);       /* of a node and all below */
-    const char **lacks = mr_calloc(nodes.n, sizeof *lacks); /* the same of what is not known */
+    int64_t *sums = mr_calloc(nodes.n, sizeof *sums); /* of a node and all nodes below it */
+    const char **lacks =
+        mr_calloc(nodes.n, sizeof *lacks); /* likewise: an op of unknown needs, or NULL */
     mr_code rc =
         sums && lacks ? MR_OK : mr_fail_memory(st, nodes.n * sizeof *sums, "what a graph needs");
     const size_t *input = nodes.inputs;
@@ -206,7 +208,7 @@ static int64_t needed_by_process(const mr_iterator_opts *o)
            (threads_of(o) + 1) * OF_THREAD;
 }
 
-/* *bytes = what ds and the consumer's slots need. */
+/* *bytes = the needs of ds and the consumer's slots. */
 static mr_code needed_by_graph(const mr_dataset *ds, const mr_iterator_opts *o, int64_t *bytes,
                                const char **unknown, mr_status *st)
 {
@@ -236,8 +238,9 @@ mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int
 static struct {
     pthread_mutex_t lock;
     size_t n;
-    int64_t process; /* what it needs without them: the least that was seen; 0: not seen yet */
-    int64_t graphs;  /* what all of them need */
+    int64_t
+        process; /* the process's needs without them: the minimum observed; 0: not observed yet */
+    int64_t graphs; /* what all of them need */
 } beside = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
@@ -248,7 +251,7 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
     MR_TRY(needed_by_graph(ds, opts, &own, &unknown, st));
     own = add(own, OF_BESIDE);
     pthread_mutex_lock(&beside.lock);
-    if (beside.n == 0) { /* what those before them freed is not all given back */
+    if (beside.n == 0) { /* memory freed by earlier runs is not all returned to the system */
         int64_t now = needed_by_process(opts);
         beside.process = beside.process && beside.process < now ? beside.process : now;
     }
@@ -282,7 +285,7 @@ static void stop_beside(mr__memory *m)
     m->beside = 0;
 }
 
-/* What the process needed when a run with a limit was opened first; 0: none was. */
+/* The process's memory when a run with a limit was first opened; 0: not yet. */
 static atomic_int_fast64_t first_process;
 
 static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t limit,
@@ -291,7 +294,7 @@ static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, i
     const char *unknown;
     int64_t graph, process = needed_by_process(opts), none = 0;
     MR_TRY(needed_by_graph(ds, opts, &graph, &unknown, st));
-    if (add(process, graph) > limit) { /* what is free is not needed */
+    if (add(process, graph) > limit) { /* free memory is not needed */
         mr_buffer_pool_trim();
         malloc_trim(0);
         process = needed_by_process(opts);
@@ -300,8 +303,8 @@ static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, i
     if (opts->memory_follows && first && first < process)
         process = first;
     *needed = add(process, graph);
-    /* What other limited runs hold, and may, counts for the process: a run beside them, of
-     * validation data or of an element that is a dataset, reads ahead what room there is. */
+    /* Memory that other limited runs hold, and may hold, counts for the process: an additional run,
+     * of validation data or of an element that is a dataset, only reads ahead into free room. */
     char taken[64] = "";
     if (opts->memory_taken)
         snprintf(taken, sizeof taken, ", %" PRId64 "M of them the consumer",
@@ -320,8 +323,9 @@ static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, i
     return MR_OK;
 }
 
-/* Large memory goes back to the system when it is freed. Left alone, the C library raises the size
- * from which on it does with each that is freed, and keeps as much twice, for each thread. */
+/* Makes the C library return large blocks to the system when they are freed. By default it
+ * raises its threshold with each large block freed, and keeps up to twice that size for each
+ * thread. */
 static void give_back_large(void)
 {
     mallopt(M_MMAP_THRESHOLD, MIB);
@@ -358,8 +362,8 @@ void mr__memory_stop(mr__memory *m)
     m->limit = 0;
 }
 
-/* Bytes that all limited runs have made ahead so far. A look at the process is out of date once
- * any of them has made a block more: what one saw free another may have taken. */
+/* Bytes that all limited runs have read ahead so far. A sample of the process is outdated once
+ * any of them has made another block, which may have used the memory that was free. */
 static atomic_int_fast64_t made_ahead;
 
 void mr__memory_ahead(const mr_iter *it, int64_t bytes)
@@ -372,7 +376,7 @@ void mr__memory_ahead(const mr_iter *it, int64_t bytes)
         atomic_fetch_add_explicit(&made_ahead, bytes, memory_order_relaxed);
 }
 
-/* Resident bytes now; if they are more than `most`, after what is free was given back. */
+/* Resident bytes now; if they exceed `most`, first returns free memory to the system. */
 static int64_t look(mr__memory *m, int64_t most)
 {
     int64_t made = atomic_load_explicit(&made_ahead, memory_order_relaxed);
@@ -402,7 +406,7 @@ int64_t mr__memory_take(mr__memory *m, int64_t bytes)
 {
     if (!m->limit)
         return bytes;
-    /* Relaxed: a figure. What is read ahead keeps half of what there is. */
+    /* Relaxed: a figure. Read-ahead may keep half of the memory available. */
     int64_t left = atomic_load_explicit(&m->for_ahead, memory_order_relaxed), n;
     do {
         n = bytes < left / 2 ? bytes : left / 2;
@@ -433,8 +437,8 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     if (!m->limit)
         return true;
     int64_t one = bytes > OF_BLOCK ? (int64_t)bytes : OF_BLOCK;
-    /* Relaxed: figures; others may ask at the same time, so one for each thread of each limited run
-     * stays free. */
+    /* Relaxed: figures; other threads may check at the same time, so memory for one block per
+     * thread of each limited run stays free. */
     int64_t ahead = atomic_load_explicit(&m->ahead, memory_order_relaxed);
     int64_t runs = mr__buffer_pool_limits();
     int64_t free_for_all = times(one, (m->threads + 1) * runs);
@@ -454,7 +458,7 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
 mr_code mr__memory_check(const mr_iter *it, mr_status *st)
 {
     mr__memory *m = &it->run->memory;
-    /* Relaxed: a figure. What is read ahead gives way first. */
+    /* Relaxed: a figure. Read-ahead is given up first. */
     if (atomic_load_explicit(&m->ahead, memory_order_relaxed) > 0 ||
         mr__memory_resident() <= m->limit)
         return MR_OK;
@@ -467,7 +471,7 @@ mr_code mr__memory_check(const mr_iter *it, mr_status *st)
             "elements",
             m->limit, now, it->op->name);
     if (st)
-        st->sys_errno = ENOMEM; /* another try may not meet it */
+        st->sys_errno = ENOMEM; /* a retry may succeed */
     return MR_RESOURCE_EXHAUSTED;
 }
 

@@ -5,13 +5,13 @@
  *
  *     0 ........ needed ................... limit
  *     | base, blocks, | read ahead: prefetch,    |
- *     | what ops hold | calls beside the first   |
+ *     | what ops hold | calls after the first    |
  *
- * What a graph needs is reckoned before it runs, and a limit below it is refused. The rest is for
- * what is read ahead: that stops at the limit, and goes on when there is room again; the consumer
- * pulls for itself meanwhile. Where the types do not say how large the elements are that an op
- * holds, `needed` lacks them: such an op fails when the limit is reached and nothing is read ahead
- * that could give way.
+ * The needs of a graph are computed before it runs, and a lower limit is refused. The rest is for
+ * read-ahead, which pauses at the limit and resumes when there is room again; meanwhile the
+ * consumer pulls itself. If the types do not determine the size of the elements that an op holds,
+ * `needed` does not include them: such an op fails when the limit is reached and no read-ahead can
+ * be released.
  *
  * thread   any */
 #include <stdatomic.h>
@@ -19,48 +19,49 @@
 
 struct mr_iter;
 
-/* Bytes of a block that counts by itself: the process is looked at before it, and it is noted. */
+/* A block of this many bytes counts individually: the process's memory is sampled before it, and
+ * the block is recorded. */
 enum { MR__LARGE_BLOCK = 1 << 20 };
 
 typedef struct mr__memory {
-    int64_t limit;                 /* 0: none */
-    atomic_int_fast64_t for_ahead; /* limit less what is needed, and less what was taken of that */
-    int64_t of_batch;              /* bytes; 0: not known */
-    int64_t beside;                /* with shares_memory: what it needs; else 0 */
+    int64_t limit;                 /* 0: no limit */
+    atomic_int_fast64_t for_ahead; /* limit minus needs, minus the bytes reserved of that */
+    int64_t of_batch;              /* bytes of a batch; 0: not known */
+    int64_t beside;                /* with shares_memory: this run's needs; else 0 */
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
-    atomic_int_fast64_t sample;     /* resident bytes when they were looked at last */
-    atomic_int_fast64_t sampled_at; /* what all runs had made ahead then */
+    atomic_int_fast64_t sample;     /* resident bytes at the last sample */
+    atomic_int_fast64_t sampled_at; /* bytes that all runs had read ahead then */
     atomic_uint asked;
-    atomic_bool has_warned; /* of an element that is too large */
+    atomic_bool has_warned; /* about an element that is too large */
 } mr__memory;
 
-/* Reads the limit that opts (0: the graph) say.
- * errors   MR_INVALID_ARGUMENT: less than ds needs · MR_RESOURCE_EXHAUSTED: shares_memory, and the
- *          others leave less */
+/* Reads the limit from opts (0: from the graph).
+ * errors   MR_INVALID_ARGUMENT: ds needs more
+ *          MR_RESOURCE_EXHAUSTED: with shares_memory, the other iterators leave too little */
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st) MR_NODISCARD;
 void mr__memory_stop(mr__memory *m);
 
-/* Resident bytes of this process. -1: the system does not say. */
+/* Resident bytes of this process. -1: not known. */
 int64_t mr__memory_resident(void);
-/* No allocation of an op may be larger: some times the limit, since an element is not divided and
- * may break it, but what a damaged file claims takes no memory. */
+/* Maximum size of one allocation of an op. It is a multiple of the limit, because an element is not
+ * divided and may exceed the limit; but a size claimed by a damaged file must not be allocated. */
 size_t mr__memory_most_of_one(const mr__memory *m);
 bool mr__memory_limited(const struct mr_iter *it);
 /* As mr_iter_take_memory. */
 int64_t mr__memory_take(mr__memory *m, int64_t bytes);
 bool mr__memory_has_room(mr__memory *m, size_t bytes);
-/* May about `bytes` more be read ahead? */
+/* true: about `bytes` more may be read ahead. */
 bool mr__memory_room(const struct mr_iter *it, size_t bytes);
-/* Notes that as many bytes more (less) are read ahead; nothing where there is no limit. */
+/* Adds bytes (may be negative) to the count of those read ahead; does nothing without a limit. */
 void mr__memory_ahead(const struct mr_iter *it, int64_t bytes);
-/* Whether an op of a limited run holds elements of a size that the graph does not say. */
+/* true: an op holds elements of a size that the graph does not determine. */
 bool mr__memory_guards(const mr_dataset *node);
-/* For such an op, before it pulls. errors MR_RESOURCE_EXHAUSTED, of no place */
+/* Call for such an op before it pulls. errors MR_RESOURCE_EXHAUSTED, which belongs to no element */
 mr_code mr__memory_check(const struct mr_iter *it, mr_status *st) MR_NODISCARD;
-/* An element has been made, as a block of its own, that takes or took so many bytes, of which
- * `gone` were given back. It is not divided, and what the types do not say, nothing was reckoned
- * for: the log warns once of one that breaks the limit. */
+/* Reports an element, made as a separate block, that occupies or occupied `bytes` bytes, `gone` of
+ * which are already freed. An element is not divided, and if the types do not determine its size
+ * the needs do not include it: logs one warning if such an element exceeds the limit. */
 void mr__memory_made(const struct mr_iter *it, size_t bytes, size_t gone);
 #endif

@@ -18,7 +18,7 @@ mr_executor *mr_iter_executor(mr_iter *it)
     }
     if (run->executor && run->memory.limit)
         mr__executor_keep_places(run->executor);
-    /* Without memory for a pool there is still the calling thread. */
+    /* If the pool cannot be allocated, use the calling thread. */
     mr_executor *ex = run->executor ? run->executor : mr__executor_none();
     pthread_mutex_unlock(&run->lock);
     return ex;
@@ -52,7 +52,7 @@ void mr_iter_set_records(mr_iter *it, bool does)
 
 bool mr_iter_replays(const mr_iter *it)
 {
-    /* Relaxed: it is set before the first row that is concerned. */
+    /* Relaxed: it is set before the first row that it affects. */
     return !it || !atomic_load_explicit(&it->priv->no_replay, memory_order_relaxed);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ops ask of the engine: sizes of blocks, options, programs, seeds, shared state. */
+/* The engine's services for ops: sizes of blocks, options, programs, seeds, shared state. */
 #include <sys/random.h>
 
 #include "pipeline/engine/op_iterator.h"

@@ -57,7 +57,9 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     mr_iter *it = (mr_iter *)memory;
     struct mr_iter_private *p = (struct mr_iter_private *)(memory + priv_at);
     memset(it, 0, sizeof *it);
-    memset(p, 0, offsetof(struct mr_iter_private, error)); /* the status is large: only when used */
+    memset(
+        p, 0,
+        offsetof(struct mr_iter_private, error)); /* the status is large: copied only when used */
     memset(memory + inputs_at, 0, bytes - inputs_at);
     it->op = op;
     it->params = mr_dataset_params(node);
@@ -227,7 +229,7 @@ static void count(mr_iter *it, const mr_block *b)
     if (!b->rows || (!c && !limited))
         return;
     size_t bytes = mr_block_payload_bytes(b);
-    /* Of several rows it is one that makes a block so much larger than blocks are. */
+    /* If the block has several rows, one of them makes it much larger than usual. */
     if (limited && (b->rows == 1 || bytes > MR__LARGE_BLOCK))
         mr__memory_made(it, bytes, 0);
     if (!c)
@@ -238,13 +240,13 @@ static void count(mr_iter *it, const mr_block *b)
     atomic_fetch_add_explicit(&c->bytes, (int64_t)bytes, memory_order_relaxed);
 }
 
-/* An error of the op's own names its path, and the element where it is not a source's record. */
+/* An error of the op itself names its path, and the element unless it is a source's record. */
 static void name_place(mr_iter *it, mr_code rc, mr_status *st)
 {
     struct mr_iter_private *p = it->priv;
     char path[sizeof st->op];
     bool own = !st->op[0] && it->n_inputs > 0; /* not an input's; sources name records */
-    /* What the system lacks at the moment is no element's error. */
+    /* A temporary lack of system resources is not the error of an element. */
     bool of_system = rc == MR_RESOURCE_EXHAUSTED && st->sys_errno;
     iter_path(it, path, sizeof path);
     mr_status_set_op(st, path);

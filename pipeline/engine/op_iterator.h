@@ -10,17 +10,17 @@
  *
  * The contract of next(it, want, out):
  *   - It returns MR_OK with 1..want rows in out (prepared by the op; empty when called), MR_END, or
- *     the error that stands there. The engine makes END sticky, and clears out on anything but
+ *     the error at this position. The engine makes MR_END sticky and clears out on anything but
  *     MR_OK.
- *   - For an error after some good rows it returns the rows, and the error goes to mr_iter_defer;
- *     or everything goes to mr_iter_emit, which cuts it into rows, error, rows.
- *   - More rows than `want` also go to mr_iter_emit, which keeps the rest.
- *   - It takes no more from its inputs than the rows asked for need, except into buffers that the
- *     user asked for by name (shuffle, prefetch, parallel calls, cycle).
- *   - Where rows do not change, the input may write them straight to out->destination (block.h).
+ *   - If an error follows some good rows, it returns the rows and passes the error to
+ *     mr_iter_defer. Or it passes everything to mr_iter_emit, which cuts it into rows, error, rows.
+ *   - If it has more rows than `want`, it passes them to mr_iter_emit, which keeps the rest.
+ *   - It pulls no more from its inputs than the requested rows need, except into buffers that the
+ *     user requested by name (shuffle, prefetch, parallel calls, cycle).
+ *   - If rows do not change, the input may write them straight to out->destination (block.h).
  *
- * These are the slots of first(count), the op in the head of graph/op.h. Its state is how many
- * elements are left; whoever wrote a position, restore believes no number in it.
+ * These are the slots of first(count), the op in the head of graph/op.h. Its state is the number of
+ * elements left. Positions are untrusted: restore checks every number in them.
  *
  *     struct state {
  *         uint64_t left;
@@ -81,7 +81,7 @@ struct mr_iter {
     void *state; /* op->iter_size bytes, zeroed */
     size_t n_inputs;
     mr_iter **inputs; /* NULL where not open */
-    uint64_t source;  /* what identities say: a source's number, or in a function a hash */
+    uint64_t source;  /* for identities: the source's number, or a hash inside a function */
     struct mr_iter_private *priv;
 };
 
@@ -95,18 +95,18 @@ MR_API const mr_spec *mr_iter_input_spec(const mr_iter *it, size_t i);
 /* Next rows of input i into *b (cleared first). */
 MR_API mr_code mr_iter_pull(mr_iter *it, size_t i, size_t want, mr_block *b,
                             mr_status *st) MR_NODISCARD;
-/* Skips up to n elements of input i without making them, if its op can; *skipped: how many it
+/* Skips up to n elements of input i without producing them, if its op can; *skipped: how many it
  * skipped. If fewer than n, pull the rest. */
 MR_API mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
                                   mr_status *st) MR_NODISCARD;
 
 /* ---- delivering ---- */
 
-/* Returned next, once, before anything else. At most one at a time. */
+/* Makes the engine return `error` next, once, before anything else. At most one at a time. */
 MR_API void mr_iter_defer(mr_iter *it, const mr_status *error);
-/* Delivers `rows` (moved from; may hold more than want) with errors standing before them:
+/* Delivers `rows` (moved from; may hold more than want) and the errors among them:
  * errors->v[k].row counts good rows and errors together, as in mr_program_run. Fills *out with the
- * first rows up to an error or `want` and returns MR_OK, or returns the error if one stands first;
+ * first rows up to an error or `want` and returns MR_OK, or returns the error if one comes first;
  * the engine delivers (and saves) the rest. errors may be NULL; it is emptied. MR_OK is returned
  * only with at least one row: with neither rows nor errors it returns MR_INTERNAL. */
 MR_API mr_code mr_iter_emit(mr_iter *it, size_t want, mr_block *rows, mr_row_errors *errors,
@@ -119,34 +119,34 @@ MR_API size_t mr_iter_block_rows(const mr_iter *it, size_t want, size_t row_byte
 
 /* What the iterator was opened with (iterator.h); borrowed until close. */
 MR_API const struct mr_iterator_opts *mr_iter_opts(const mr_iter *it);
-MR_API bool mr_iter_keeps_positions(const mr_iter *it); /* positions will be asked for */
+MR_API bool mr_iter_keeps_positions(const mr_iter *it); /* the consumer may save positions */
 MR_API bool mr_iter_deterministic(const mr_iter *it);   /* the graph's and the opener's default */
 MR_API bool mr_iter_cancelled(const mr_iter *it);
-/* What an op that waits registers with; borrowed until close. */
+/* For ops that wait: register with it to be woken up. Borrowed until close. */
 MR_API mr_cancel *mr_iter_cancel(const mr_iter *it);
-/* Fails with MR_CANCELLED, in the engine's words. */
+/* Fails with MR_CANCELLED and the engine's message. */
 MR_API mr_code mr_iter_fail_cancelled(mr_status *st);
 
-/* mr_program_get for an op that runs the program: its random functions draw from the job's seed
- * too, and the iterator's cancel ends its waits. mr_iter_bind_program does the same to a program
- * that was just made in another way. */
+/* mr_program_get for an op that runs the program: its random functions also draw from the job's
+ * seed, and the iterator's cancel ends its waits. mr_iter_bind_program does the same for a new
+ * program that was made in another way. */
 MR_API mr_code mr_iter_program(const mr_iter *it, mr_fn *fn, const mr_spec *in,
                                const mr_program **out, mr_status *st) MR_NODISCARD;
 MR_API void mr_iter_bind_program(const mr_iter *it, const mr_program *p);
 
-/* A word for an unseeded random op: from the job's seed and the op's place in the graph if a job
- * seed was given, else fresh. */
+/* A random word for an unseeded random op: derived from the job's seed and the op's place in the
+ * graph if there is a job seed, else fresh. */
 MR_API uint64_t mr_iter_fresh_seed(mr_iter *it);
-/* What random functions draw from besides their own seeds: the seed that a user gave the run, else
- * 0. */
+/* The seed that random functions draw from besides their own: the run's seed if the user set it,
+ * else 0. */
 MR_API uint64_t mr_iter_function_seed(const mr_iter *it);
 
 MR_API double mr_iter_now(void); /* monotonic seconds */
 
 /* ---- state that iterators share ---- */
 
-/* State that all iterators of this dataset object share: made zeroed by the first call, then passed
- * to init. */
+/* State shared by all iterators of this dataset object. The first call allocates it zeroed and
+ * passes it to init. */
 MR_API mr_code mr_iter_shared(mr_iter *it, size_t size, void (*init)(void *),
                               void (*destroy)(void *), void **out, mr_status *st) MR_NODISCARD;
 /* The same for a node (in save_shared and restore_shared). */
@@ -159,7 +159,7 @@ MR_API mr_code mr_node_shared(mr_dataset *node, size_t size, void (*init)(void *
  * (zigzag for signed). */
 typedef struct mr_state_w mr_state_w;
 typedef struct mr_state_r mr_state_r;
-/* Fails a restore: the position holds what no save writes, namely `what`. */
+/* Fails a restore because the position is damaged; `what` describes the damage. */
 MR_API mr_code mr_state_damaged(mr_status *st, const char *what);
 MR_API mr_code mr_state_put_u64(mr_state_w *w, uint64_t v, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_state_put_i64(mr_state_w *w, int64_t v, mr_status *st) MR_NODISCARD;
@@ -170,14 +170,15 @@ MR_API mr_code mr_state_get_i64(mr_state_r *r, int64_t *v, mr_status *st) MR_NOD
 /* *p points into the state: valid during restore. */
 MR_API mr_code mr_state_get_bytes(mr_state_r *r, const void **p, size_t *n,
                                   mr_status *st) MR_NODISCARD;
-/* Whole rows (also dataset values: as graphs), for what cannot be produced again. */
+/* Whole rows, for those that cannot be produced again. Dataset values are saved as graphs. */
 MR_API mr_code mr_state_put_block(mr_state_w *w, const mr_block *b, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_state_get_block(mr_state_r *r, const mr_spec *spec, mr_block *b,
                                   mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_state_put_status(mr_state_w *w, const mr_status *e, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_state_get_status(mr_state_r *r, mr_status *e, mr_status *st) MR_NODISCARD;
 
-/* Input i's state (also that it is not open), and restoring it: opens or closes it as saved. */
+/* Save input i's state, including whether it is open, and restore it: opens or closes it as saved.
+ */
 MR_API mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r,
                                      mr_status *st) MR_NODISCARD;

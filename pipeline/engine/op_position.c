@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Positions of iterators. position.c has the encoding of numbers and blocks. */
+/* Saving and restoring iterators. position.c has the encoding of numbers and blocks. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,15 +10,15 @@
 /* One iterator:
  *   op's name (bytes)
  *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows
- *   epoch; 0 but of a source
+ *   epoch; 0 except for a source
  *   elements delivered
  *   [status] if 2
  *   [block, number of errors, (row, status)...] if 4
  *   [op's shared state] if 8
- *   the op's state, or that of its inputs where it has none
- * An open input: flag 1 and its state. A closed one: flag 0, the shared states below it, and how
- * often the sources below it were opened: the number of those that were, (number from the first of
- * them, times)... */
+ *   the op's state, or that of its inputs if it has none
+  * An open input: flag 1 and its state. A closed one: flag 0, the shared states below it, and how
+ * often the sources below it were opened: the number of opened ones, (index of the source below the
+ * input, times)... */
 
 enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8 };
 
@@ -33,7 +33,7 @@ static mr_code save_pending(mr_iter *it, mr_state_w *w, mr_status *st)
     if (rc == MR_OK)
         rc = mr_state_put_u64(w, p->errors.n - p->error_at, st);
     for (size_t i = p->error_at; i < p->errors.n && rc == MR_OK; i++) {
-        /* Rows are counted from what is left. */
+        /* Rows are counted from the first one left. */
         rc = mr_state_put_u64(w, p->errors.v[i].row - p->at - p->error_at, st);
         if (rc == MR_OK)
             rc = mr_state_put_status(w, &p->errors.v[i].status, st);
@@ -62,7 +62,7 @@ static mr_code restore_pending(mr_iter *it, mr_state_r *r, mr_status *st)
     return MR_OK;
 }
 
-/* rows before the pending ones, in one block. */
+/* Puts rows before the pending ones, in one block. */
 static mr_code join_pending(struct mr_iter_private *p, const mr_block *rows, mr_status *st)
 {
     size_t n = rows->rows + p->rows.rows;
@@ -156,7 +156,7 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return MR_OK;
 }
 
-/* Shared states of node and all below it that have one: each node once, after its inputs. */
+/* Shared states of node and the nodes below it: each node once, after its inputs. */
 static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
 {
     mr__nodes nodes;

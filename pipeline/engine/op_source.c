@@ -23,7 +23,7 @@ uint64_t mr__scope_source(const mr__scope *s, uint64_t number)
     return s->replaced ? s->outer.source : mr__mix(s->salt, number);
 }
 
-/* Is the source with that number below `it` one without files? */
+/* true: the source with that number below `it` reads no files. */
 static bool has_no_files(const mr_iter *it, uint64_t number)
 {
     if (it->n_inputs == 0)

@@ -4,7 +4,7 @@
 #include "pipeline/engine/philox.h"
 #include "pipeline/splitmix.h"
 
-enum { MIN_BITS = 10 }; /* of a smaller domain a network makes too few of the orders there are */
+enum { MIN_BITS = 10 }; /* over a smaller domain a network generates too few of the permutations */
 
 void mr__permutation_init(mr__permutation *p, const uint64_t pair[2], uint64_t n)
 {

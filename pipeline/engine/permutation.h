@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_ENGINE_PERMUTATION_H
 #define MR_PIPELINE_ENGINE_PERMUTATION_H
-/* A random order of the numbers 0..n-1 as a function of a pair of words: no table, so its state is
- * the pair. A Feistel network over the next even number of bits, at least MIN_BITS, applied until
- * the result is less than n.
+/* A random permutation of the numbers 0..n-1, computed from a pair of words without a table, so its
+ * state is the pair. Uses a Feistel network over the next even number of bits, at least MIN_BITS,
+ * and applies it until the result is less than n.
  *
  * source   Black and Rogaway, "Ciphers with arbitrary finite domains", 2002 (cycle walking) */
 #include <stdint.h>

@@ -8,15 +8,15 @@
 
 typedef struct mr__philox {
     uint32_t key[2], counter[4];
-    uint32_t words[4]; /* of the present block */
-    unsigned left;     /* of them not yet taken */
+    uint32_t words[4]; /* of the current block */
+    unsigned left;     /* words of it not used yet */
 } mr__philox;
 
-/* The stream Philox(a, b), at its first word. */
+/* Starts the stream Philox(a, b) at its first word. */
 void mr__philox_init(mr__philox *p, uint64_t a, uint64_t b);
-/* Passes over n words. */
+/* Skips n words. */
 void mr__philox_skip(mr__philox *p, uint64_t n);
-/* One block of four words from any key and counter. */
+/* Computes one block of four words from a key and a counter. */
 void mr__philox_block(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);
 void mr__philox_refill(mr__philox *p);
 
@@ -27,7 +27,7 @@ static inline uint32_t mr__philox_next(mr__philox *p)
     return p->words[4 - p->left--];
 }
 
-/* The op's pair for a user's seed: (87654321, seed mod 2^31 - 1), as tf.data without a global
+/* The op's pair for a user's seed: (87654321, seed mod 2^31 - 1), as in tf.data without a global
  * seed. */
 void mr__seed_pair(int64_t seed, uint64_t pair[2]);
 #endif

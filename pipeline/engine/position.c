@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of positions.
+/* The encoding of positions.
  *
- *   number      LEB128: 7 bits a byte, low ones first; signed: zigzag
- *   bytes       number of them, then they themselves
+ *   number      LEB128: 7 bits per byte, low bits first; signed: zigzag
+ *   bytes       their number, then the bytes
  *   status      -code, errno, message, op, file, offset, record, element
  *   block       rows, columns, has identities; each column: storage, dtype, rank, then
- *                 DENSE     shape, values as they lie in memory (little-endian)
+ *                 DENSE     shape, values as in memory (little-endian)
  *                 BYTES     shape, each string as bytes
  *                 RAGGED    each row: shape, has splits, [splits], values as above
  *                 DATASETS  each graph in its protobuf form, as bytes
  *               identities: each row the number of its identities, then four numbers for each
  *
- * Every length is checked against the bytes that are left before memory is asked for. */
+ * Every length is checked against the remaining bytes before memory is allocated. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -229,7 +229,7 @@ mr_code mr_state_put_block(mr_state_w *w, const mr_block *b, mr_status *st)
     return b->ids.ids ? put_identities(w, b, st) : MR_OK;
 }
 
-/* A shape whose number of values fits the bytes that are left; at least one byte a value. */
+/* A shape whose number of values fits the remaining bytes, at one byte per value or more. */
 static mr_code get_shape(mr_state_r *r, int rank, int64_t *shape, bool *splits, size_t *values,
                          mr_status *st)
 {
@@ -391,7 +391,7 @@ static mr_code get_column(mr_state_r *r, const mr_leaf *leaf, size_t rows, mr_ar
 
 static mr_code get_identities(mr_state_r *r, mr_block *b, mr_status *st)
 {
-    /* A row may have several: count first, with a reader of its own. */
+    /* A row may have several: count first, with a separate reader. */
     mr_state_r ahead = *r;
     uint64_t n, v, all = 0;
     for (size_t i = 0; i < b->rows; i++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_ENGINE_RUN_H
 #define MR_PIPELINE_ENGINE_RUN_H
-/* Inside of the engine: what the iterators of one mr_iterator share, and what the engine keeps for
- * each. Private to engine/.
+/* Internals of the engine: the state shared by the iterators of one mr_iterator, and the engine's
+ * state for each of them. Private to engine/.
  *
  *     mr_iterator -- run
  *        root mr_iter -- inputs mr_iter ...       one per node, and per inner dataset
  *
- * thread   `lock` guards what is grouped under it; the rest is set before the first next */
+ * thread   `lock` guards the fields grouped under it; the rest is set before the first next */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -23,25 +23,26 @@ typedef struct mr__epoch_count {
     uint64_t number, opened;
 } mr__epoch_count;
 
-/* Where sources are numbered, from the left: the graph, or one dataset that is a value. */
+/* The unit in which sources are numbered, from the left: the graph, or one dataset that is a value.
+ */
 typedef struct mr__scope {
-    bool inner;        /* of a dataset that is a value */
-    uint64_t salt;     /* inner: what the sources' numbers are hashed with */
-    mr_identity outer; /* inner: of the element, where `adopted` */
-    bool adopted;      /* a file read here is the outer.ordinal-th of outer.source's */
-    bool replaced;     /* the sources are outer's in other words: they take its source and epoch */
+    bool inner;              /* the scope of a dataset that is a value */
+    uint64_t salt;           /* inner: the sources' numbers are hashed with it */
+    mr_identity outer;       /* inner: of the element, if `adopted` */
+    bool adopted;            /* a file read here is file outer.ordinal of outer.source */
+    bool replaced;           /* the sources stand for outer's and use its source and epoch */
     mr__epoch_count *counts; /* in the order of numbers; guarded by the run's lock */
     size_t n, capacity;
 } mr__scope;
 
 struct mr_run {
     mr_iterator_opts opts;
-    mr__iterator_internal internal; /* what opts.internal points to */
+    mr__iterator_internal internal; /* opts.internal points to it */
     bool deterministic;
-    mr_cancel *cancel; /* the iterator's own, which opts.cancel triggers too */
+    mr_cancel *cancel; /* the iterator's own; opts.cancel triggers it too */
     mr__stats stats;
     mr__memory memory;
-    pthread_mutex_t lock; /* guards the executor's making and the counts of scopes */
+    pthread_mutex_t lock; /* guards the creation of the executor and the counts of scopes */
     mr_executor *executor;
     bool own_executor;
     mr__scope scope; /* of the graph */
@@ -50,22 +51,22 @@ struct mr_run {
 struct mr_iter_private {
     mr_iter *parent;
     size_t place;     /* which input of the parent; SIZE_MAX: a dataset that is a value */
-    mr__scope *scope; /* NULL: identities are not asked for */
+    mr__scope *scope; /* NULL: identities are not requested */
     bool owns_scope;
-    bool again;                /* an op above opens inputs while it runs */
+    bool again;                /* an op above opens inputs while running */
     bool records;              /* set by mr_iter_set_records */
-    uint64_t number;           /* in the scope, of the first source of this iterator */
+    uint64_t number;           /* of the first source of this iterator, in the scope */
     uint64_t epoch;            /* of a source */
     uint64_t seed;             /* hash of this place in the graph */
-    size_t takes;              /* datasets that are values it takes in turn; 0: one */
-    size_t in_turn;            /* datasets that are read in turn with the one this is in */
-    size_t most_rows;          /* that a next is asked for; 0: any number */
-    uint64_t delivered;        /* elements so far, failed ones of its own too */
-    mr__op_counters *counters; /* NULL: there was no memory for them */
+    size_t takes;              /* number of inner datasets that it interleaves; 0: one */
+    size_t in_turn;            /* number of datasets interleaved with the one that contains this */
+    size_t most_rows;          /* maximum requested of a next; 0: any number */
+    uint64_t delivered;        /* elements so far, including its own failed ones */
+    mr__op_counters *counters; /* NULL: the allocation failed */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
     bool ended;
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
-    bool deferred;   /* `error` is due */
+    bool deferred;   /* `error` is to be returned next */
     bool pending;    /* rows and errors not yet delivered */
     size_t at;       /* rows of `rows` delivered */
     size_t error_at; /* errors of `errors` delivered */
@@ -79,8 +80,8 @@ typedef struct mr__place {
     mr_iter *parent; /* NULL: the root */
     size_t input;    /* of the parent; SIZE_MAX: a dataset that is a value */
     uint64_t seed;
-    mr__scope *scope; /* NULL: none */
-    bool owns_scope;  /* it goes with the iterator, also if that cannot be opened */
+    mr__scope *scope; /* NULL: no scope */
+    bool owns_scope;  /* the scope is freed with the iterator, also if opening it fails */
     uint64_t number;  /* of the first source */
 } mr__place;
 /* Opens an iterator of node (a reference is taken). */
@@ -89,15 +90,15 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
 
 /* The number of the first source of input i. */
 uint64_t mr__iter_first_source(const mr_iter *it, size_t i);
-/* true between two ops that open inputs while they run: what is read ahead there and thrown away
- * must not count as opened. Nothing is read ahead, and rows are read one at a time. */
+/* true between two ops that open inputs while running: rows read ahead and discarded there must not
+ * count as opened. So nothing is read ahead, and rows are read one at a time. */
 bool mr__iter_counts_exactly(const struct mr_iter_private *p, const mr_dataset *node);
-/* Forgets the rows and errors that are not delivered yet. */
+/* Discards the rows and errors that are not delivered yet. */
 void mr__iter_drop_pending(struct mr_iter_private *p);
 
 /* ---- scopes ---- */
 
-/* What identities have as the source: its number, or in a function a hash. */
+/* The `source` of identities: its number, or inside a function a hash. */
 uint64_t mr__scope_source(const mr__scope *s, uint64_t number);
 /* The scope of a dataset that parent made from an element with the identities `outer`. */
 void mr__scope_start(mr__scope *s, const mr_iter *parent, const mr_identities *outer);
@@ -107,15 +108,16 @@ mr_code mr__scope_opened(mr_run *run, mr__scope *s, uint64_t number, uint64_t *e
                          mr_status *st) MR_NODISCARD;
 mr_code mr__scope_set(mr_run *run, mr__scope *s, uint64_t number, uint64_t opened,
                       mr_status *st) MR_NODISCARD;
-/* How often each of the sources [first, first + n) was opened. s NULL: nothing is saved, and what
- * was is skipped. */
+/* Save and restore how often each of the sources [first, first + n) was opened. s NULL: saves
+ * nothing, and skips saved counts. */
 mr_code mr__scope_save(mr_run *run, const mr__scope *s, uint64_t first, uint64_t n, mr_state_w *w,
                        mr_status *st) MR_NODISCARD;
 mr_code mr__scope_restore(mr_run *run, mr__scope *s, uint64_t first, uint64_t n, mr_state_r *r,
                           mr_status *st) MR_NODISCARD;
 void mr__scope_reset(mr__scope *s);
 
-/* Makes it deliver rows (emptied), which it delivered last, again. Right after a restore. */
+/* Makes `it` deliver `rows` (emptied), the rows that it delivered last, again. Call right after a
+ * restore. */
 mr_code mr__iter_put_back(mr_iter *it, mr_block *rows, mr_status *st) MR_NODISCARD;
 
 struct mr_state_w {
@@ -127,8 +129,8 @@ struct mr_state_r {
 };
 void mr__state_w_reset(mr_state_w *w);
 
-/* A hash of h and v, of h and a text: seeds of places in a graph, and numbers of sources in
- * functions. */
+/* Hashes h with a number or a text: for the seeds of places in a graph, and the numbers of sources
+ * in functions. */
 static inline uint64_t mr__mix(uint64_t h, uint64_t v)
 {
     return mr__splitmix(h + v + MR__GOLDEN);

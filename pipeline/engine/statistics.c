@@ -12,10 +12,10 @@
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
-/* Of the frames that ended within the one that this thread is in. */
+/* Totals of the frames that ended within this thread's current one. */
 static _Thread_local struct {
     int64_t worked, waited;
-    const mr_iter *traced; /* whose frame this thread is in, where a trace is kept; or NULL */
+    const mr_iter *traced; /* the op of this thread's current frame, if a trace is kept; or NULL */
 } within;
 
 double mr_iter_now(void)
@@ -67,7 +67,7 @@ void mr__stats_reset(mr__stats *s)
 
 static mr__op_counters *new_counters(const mr__op_counters *above, const mr_iter *it, size_t place)
 {
-    enum { MOST_PATH = 1000 }; /* a deeper one is cut in front */
+    enum { MOST_PATH = 1000 }; /* a longer path is truncated at its front */
     char between[32] = "";
     if (place == MR__STATS_INNER)
         strcpy(between, "/(f)/");
@@ -122,13 +122,13 @@ int64_t mr__stats_to_ticks(const mr__stats *s, double seconds)
     return per > 0 ? (int64_t)(seconds / per) : 0;
 }
 
-/* Relaxed: counters, each right by itself. */
+/* Relaxed: counters, each correct by itself. */
 static int64_t value_of(const atomic_int_fast64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Depth first, so that what is below an op is listed under it. */
+/* Depth first, so that an op is followed by those below it. */
 static size_t read_counters(const mr__op_counters *c, double per, mr_op_stats *out, size_t capacity,
                             size_t n)
 {
@@ -170,7 +170,7 @@ static size_t read_tuning(const mr__op_counters *c, mr_op_tuning *out, size_t ca
 {
     for (; c; c = c->next) {
         const char *parameter = atomic_load_explicit(&c->parameter, memory_order_acquire);
-        /* Relaxed: figures, each right by itself. */
+        /* Relaxed: figures, each correct by itself. */
         if (parameter && n < capacity)
             out[n] = (mr_op_tuning){
                 .op = c->op->name,
@@ -203,7 +203,7 @@ void mr__stats_tuned(const mr_iter *it, const char *parameter, size_t chosen, do
     mr__op_counters *c = it->priv->counters;
     if (!c)
         return;
-    /* Relaxed: figures. Release: the name makes the first of them known. */
+    /* Relaxed: figures. Release: the name publishes the first of them. */
     atomic_store_explicit(&c->chosen, (int64_t)chosen, memory_order_relaxed);
     atomic_store_explicit(&c->service_ns, (int64_t)(service * 1e9), memory_order_relaxed);
     atomic_store_explicit(&c->interval_ns, (int64_t)(interval * 1e9), memory_order_relaxed);

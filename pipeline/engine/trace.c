@@ -14,7 +14,7 @@ typedef struct span {
 struct mr__trace {
     pthread_mutex_t lock; /* guards the rest */
     size_t n, capacity;
-    int64_t least; /* shorter spans are left out */
+    int64_t least; /* shorter spans are dropped */
     span spans[];
 };
 
@@ -40,7 +40,7 @@ void mr__trace_free(mr__trace *t)
     mr_free(t);
 }
 
-/* A quarter of the room at least is free after it: so each span is moved a few times at most. */
+/* At least a quarter of the buffer is free afterwards, so each span is moved only a few times. */
 static void leave_out_shortest(mr__trace *t)
 {
     while (t->n > t->capacity - t->capacity / 4 - 1) {

@@ -18,12 +18,12 @@
 enum {
     BACKLOG = 8,
     PATIENCE_MS = 1000, /* with a client that does not read */
-    BREATH_MS = 100,    /* where no client can be taken for want of something */
+    BREATH_MS = 100,    /* when accepting a client fails for lack of resources */
     STACK = 512 << 10
 };
 
 static struct {
-    pthread_mutex_t turn; /* of who starts or ends the thread */
+    pthread_mutex_t turn; /* held to start or end the thread */
     pthread_mutex_t lock; /* guards the list */
     mr__watched *first;
     int64_t last_number;
@@ -54,7 +54,7 @@ static mr_code put_ops(mr__text *t, mr__stats *stats, mr_status *st)
     mr_op_stats *ops = mr_calloc(room + 1, sizeof *ops);
     if (!ops)
         return mr_fail_memory(st, room * sizeof *ops, "statistics");
-    size_t n = mr__stats_read(stats, ops, room); /* more of them: the next report has them */
+    size_t n = mr__stats_read(stats, ops, room); /* further ones follow in the next report */
     mr_code rc = MR_OK;
     for (size_t i = 0; i < n && i < room && rc == MR_OK; i++)
         rc = put_op(t, &ops[i], st);
@@ -67,7 +67,7 @@ static mr_code put_graph(mr__text *t, const mr_dataset *graph, mr_status *st)
     char *text;
     mr_status why;
     if (mr_dataset_to_text(graph, &text, &why) != MR_OK)
-        return MR_OK; /* with a function of C, say */
+        return MR_OK; /* for example, with a function in C */
     mr_code rc = mr__text_puts(t, "graph\t", st);
     for (char *s = text; *s; s++) /* literals have escapes for them */
         if (*s == '\t' || *s == '\n')
@@ -113,7 +113,7 @@ static mr_code make_report(char **out, mr_status *st)
 
 /* ---- the thread ---- */
 
-/* Waits for `events` of fd (-1: for none). false: not within ms, or the thread is to end. */
+/* Waits for `events` of fd (-1: only sleeps). false: not within ms, or the thread must end. */
 static bool wait_for(int fd, short events, int ms)
 {
     struct pollfd p[2] = {{.fd = watch.stop, .events = POLLIN}, {.fd = fd, .events = events}};
@@ -170,7 +170,7 @@ static void *serve(void *unused)
     return NULL;
 }
 
-/* 0 or an errno. The thread takes no signals: they are for the program's own. */
+/* Returns 0 or an errno. The thread blocks all signals: they belong to the program. */
 static int start_thread(void)
 {
     sigset_t all, old;
@@ -191,7 +191,7 @@ static int start_thread(void)
 static int listen_here(void)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    /* The first byte of the path is 0: a name, no file. */
+    /* The first byte of the path is 0: an abstract name, not a file. */
     int n = snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "millrace-top-%ld", (long)getpid());
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     watch.fd = mr__sys->socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -214,13 +214,13 @@ static void end_thread(void)
 {
     static const uint64_t one = 1;
     while (mr__sys->write(watch.stop, &one, sizeof one) < 0)
-        ; /* an eventfd takes it */
+        ; /* an eventfd accepts it */
     pthread_join(watch.thread, NULL);
     mr__sys->close(watch.stop);
     mr__sys->close(watch.fd);
 }
 
-/* ---- who is watched ---- */
+/* ---- watched iterators ---- */
 
 void mr__watch_start(mr__watched *w, mr_run *run, const mr_dataset *graph)
 {

@@ -12,7 +12,7 @@ static _Thread_local struct {
     int64_t left;                            /* work_ticks when the last frame ended */
     int64_t lost;                            /* neither slept in a known place nor worked, in all */
     int depth;                               /* of frames */
-    bool in_pool;                            /* what it does between frames is for the next */
+    bool in_pool;                            /* its work between frames counts for the next frame */
 } processor;
 
 static int64_t work_ticks(int64_t now, int64_t waited)
@@ -20,7 +20,7 @@ static int64_t work_ticks(int64_t now, int64_t waited)
     return now - waited - processor.lost;
 }
 
-/* Reads the clocks. correct: all time since the last reading, but for `outside`, was in frames. */
+/* Reads the clocks. correct: all time since the last reading, except `outside`, was in frames. */
 static void look(int64_t now, int64_t waited, bool correct)
 {
     int64_t clock = mr__clock_ns(CLOCK_MONOTONIC), cpu = mr__clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -28,7 +28,8 @@ static void look(int64_t now, int64_t waited, bool correct)
         double share = (double)(cpu - processor.cpu_ns) / (double)(clock - processor.clock_ns);
         int64_t all = now - processor.ticks, ran = (int64_t)((double)all * share);
         int64_t worked = all - (waited - processor.waited) - processor.outside;
-        /* Work outside of frames is not known from sleep. Without any, a wait's own work counts. */
+        /* Work outside of frames cannot be distinguished from sleep. Without such work, a wait's
+         * own work counts. */
         if (processor.outside && ran > worked)
             ran = worked;
         processor.lost += worked - ran;

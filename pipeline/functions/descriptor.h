@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_DESCRIPTOR_H
 #define MR_PIPELINE_FUNCTIONS_DESCRIPTOR_H
-/* A function of expressions is data, as an op is: one descriptor, at the end of its family's file
- * in pipeline/functions/, and a line in functions.def. Operators are functions too. Typing, the
- * checks of arguments, the reference and the tests of examples come from the descriptor; no other
- * code knows a function by name.
+/* A function of expressions is data, like an op: one descriptor, at the end of its family's file in
+ * pipeline/functions/, and a line in functions.def. Operators are functions too. Typing, argument
+ * checks, the reference and the tests of examples come from the descriptor; no other code refers to
+ * a function by name.
  *
  * A parameter is an input or an option. An input is a tensor that is computed for every element;
- * its row in the table is MR_INPUT(kind, name, doc). An option is a literal of the text, a field of
- * the params struct, as in an op's table (param.h). This is a whole function, hypotenuse(a, b):
+ * its row in the table is MR_INPUT(kind, name, doc). An option is a literal in the text and a field
+ * of the params struct, as in an op's table (param.h). This is a complete function,
+ * hypotenuse(a, b):
  *
  *     static mr_code type(mr_call *c, mr_status *st)
  *     {
@@ -43,21 +44,21 @@ extern "C" {
 /* ---- parameters ---- */
 
 #define MR_DTYPE_BIT(t) (1u << (t))
-/* What an input may be. Inputs are tensors that are neither datasets nor ragged. */
+/* The tensors that an input accepts. Inputs are never datasets or ragged. */
 typedef struct mr_input_kind {
     mr_param_kind param; /* all zero: nothing is read from the text */
-    const char *name;    /* "numbers": what messages and the reference call it */
-    uint32_t dtypes;     /* MR_DTYPE_BIT of those it may have */
+    const char *name;    /* "numbers": its name in messages and in the reference */
+    uint32_t dtypes;     /* MR_DTYPE_BIT of each accepted dtype */
     bool scalar;         /* it has no axes */
-    bool shape;          /* a list of integers, as int64; [] too */
+    bool shape;          /* a list of integers, as int64; may be [] */
 } mr_input_kind;
 MR_API extern const mr_input_kind mr_input_tensor, mr_input_numbers, mr_input_integers,
     mr_input_bools, mr_input_strings, mr_input_integer, mr_input_bool, mr_input_shape;
 
-/* Flags of inputs, beside MR_P_OPTIONAL and MR_P_VARIADIC. */
+/* Flags of inputs, in addition to MR_P_OPTIONAL and MR_P_VARIADIC. */
 enum {
-    MR_P_ALIKE = 1 << 12,        /* has the dtype of the other inputs that say so */
-    MR_P_DECIDES_SHAPE = 1 << 13 /* where it differs from row to row, run sees one row at a time */
+    MR_P_ALIKE = 1 << 12,        /* has the same dtype as the other inputs with this flag */
+    MR_P_DECIDES_SHAPE = 1 << 13 /* if its value differs between rows, run gets one row at a time */
 };
 #define MR_INPUT(k, n, d) MR_INPUT_WITH(k, n, 0, d)
 #define MR_INPUT_WITH(k, n, more_flags, d)                                                         \
@@ -66,12 +67,12 @@ enum {
         .flags = MR_P_POSITIONAL | (more_flags)                                                    \
     }
 
-/* Options of these kinds: a dtype, "float32" or float32, in an mr_dtype; an expression as it is
- * written, in a const mr_expr * (borrowed until type returns); any number of them with their names,
- * in an mr_exprs, where the parameter is variadic. */
+/* Kinds of options. mr_option_dtype: "float32" or float32, stored as an mr_dtype. mr_option_exprs:
+ * an unevaluated expression, stored as a const mr_expr * (borrowed until type returns); if the
+ * parameter is variadic, any number of them with their names, stored as an mr_exprs. */
 typedef struct mr_exprs {
     const mr_expr **v;
-    const char **names; /* NULL where an argument has none */
+    const char **names; /* NULL for arguments without a name */
     size_t n;
 } mr_exprs;
 MR_API extern const mr_param_kind mr_option_dtype, mr_option_exprs;
@@ -79,21 +80,21 @@ MR_API extern const mr_param_kind mr_option_dtype, mr_option_exprs;
 /* ---- typing ---- */
 
 struct mr_function;
-/* A call while it is typed: inputs first, then what type finds out. */
+/* A call while it is typed: first the inputs, then the results of type. */
 typedef struct mr_call {
     const struct mr_function *function;
-    const void *params;           /* the options' struct; NULL: there is none */
-    size_t n;                     /* inputs that were given, in order of the table */
+    const void *params;           /* the struct of options; NULL: no options */
+    size_t n;                     /* number of inputs given, in order of the table */
     const mr_leaf *const *in;     /* borrowed */
-    const mr_array *const *known; /* one row where the text says the value, else NULL */
+    const mr_array *const *known; /* per input: one row if the text determines it, else NULL */
     mr_leaf out;                  /* the result, if it is one tensor */
     mr_spec *spec;                /* the result otherwise; owned by the call */
-    void *plan;                   /* what run needs besides; NULL: nothing. See free_plan */
+    void *plan;                   /* other data that run needs; may be NULL. See free_plan */
     bool averages;                /* set by type: input 0 is averaged down to out. See shrink */
-    const mr_expr *e;             /* for messages: the call, and where the inputs stand */
-    const mr_expr *const *at;
+    const mr_expr *e;             /* for messages: the call */
+    const mr_expr *const *at;     /* and its inputs */
 } mr_call;
-/* MR_INVALID_ARGUMENT with the place of input i; -1: of the call. */
+/* Fails with MR_INVALID_ARGUMENT and the place of input i; -1: the place of the call. */
 MR_API mr_code mr_call_fail(const mr_call *c, mr_status *st, int i, const char *fmt, ...)
     MR_PRINTF(4, 5);
 
@@ -103,61 +104,61 @@ typedef struct mr_row_sink mr_row_sink; /* where run reports the errors of singl
 
 typedef struct mr_rows {
     const struct mr_function *function;
-    const void *params, *plan; /* as typing left them */
-    const mr_array *in;        /* of `rows` rows, never RAGGED: rows of several shapes come alone */
-    const bool *constant;      /* MR_FUNCTION_CONSTANTS: in[i] has one row, which stands for all */
+    const void *params, *plan; /* as set by typing */
+    const mr_array *in;        /* `rows` rows, never RAGGED: if shapes differ, one row at a time */
+    const bool *constant;      /* MR_FUNCTION_CONSTANTS: in[i] has one row, valid for all rows */
     size_t n, rows;
-    uint64_t number; /* of MR_FUNCTION_DRAWS: of the call, among those that draw in its function */
+    uint64_t number; /* with MR_FUNCTION_DRAWS: index among the calls that draw in its function */
     mr_row_sink *errors;
 } mr_rows;
-/* Row `row` fails; its values are dropped, whatever they are. The message gets the place in the
- * expression. One error a row is kept. */
+/* Fails row `row`; its values are dropped and may be anything. The message includes the place in
+ * the expression. Only one error per row is kept. */
 MR_API void mr_row_fail(const mr_rows *r, size_t row, mr_code code, const char *fmt, ...)
     MR_PRINTF(4, 5);
-/* The same because of string `value` of row `row` of input i: with its file and record, where it
- * comes from a file. */
+/* The same because of string `value` of row `row` of input i. If the string comes from a file, the
+ * error includes its file and record. */
 MR_API void mr_row_fail_at(const mr_rows *r, size_t row, size_t i, size_t value, mr_code code,
                            const char *fmt, ...) MR_PRINTF(6, 7);
 
 /* ---- descriptors ---- */
 
 enum {
-    MR_FUNCTION_CONSTANTS = 1, /* run knows constant inputs; otherwise they are repeated before */
-    MR_FUNCTION_FOLDS = 2, /* literals among themselves are computed when the graph is built, and
-                                  stay literals that take the type of what stands beside them */
-    MR_FUNCTION_DRAWS = 4  /* random: its result depends on the element also where no input does */
+    MR_FUNCTION_CONSTANTS = 1, /* run handles constant inputs; else they are repeated first */
+    MR_FUNCTION_FOLDS = 2, /* applied to literals alone it is computed when the graph is built; the
+                                  result is a literal, which takes its neighbour's type */
+    MR_FUNCTION_DRAWS = 4  /* random: the result depends on the element even if no input does */
 };
 
 typedef struct mr_function {
     uint32_t abi;                     /* MR_ABI_VERSION */
     const char *name, *doc, *example; /* example: a pipeline; printed in the docs, run by tests */
-    const char *form;       /* an operator as it is written, "a + b"; NULL: called by its name */
-    const mr_param *params; /* ends with name == NULL; variadic inputs are the last ones */
-    uint32_t params_size;   /* of the options' struct */
+    const char *form;       /* how an operator is written, "a + b"; NULL: called by its name */
+    const mr_param *params; /* ends with name == NULL; variadic inputs come last */
+    uint32_t params_size;   /* size of the struct of options */
     uint32_t props;         /* MR_FUNCTION_... */
-    const void *family;     /* whatever the functions of one file share type and run by */
+    const void *family;     /* data by which functions of one file share type and run */
     mr_code (*type)(mr_call *c, mr_status *st);
-    void (*free_plan)(void *plan); /* also of what a failed type left in c->plan */
-    /* Fills out, one array for each leaf of the result, with r->rows rows. Fails as a whole for
-     * lack of memory only. */
+    void (*free_plan)(void *plan); /* also called for a c->plan that a failed type left */
+    /* Fills out, one array for each leaf of the result, with r->rows rows. Fails as a whole only
+     * for lack of memory. */
     mr_code (*run)(const mr_rows *r, mr_array *out, mr_status *st);
-    /* The call around this one averages its result down to the shape `to`, -1 where that is not
-     * known, and nothing else sees it: params may be changed so that a smaller one is made, whose
-     * average is about the same. The function's doc says so. NULL: takes no notice. */
+    /* Called if the only consumer of the result averages it down to the shape `to` (-1: unknown).
+     * It may change params to produce a smaller result with about the same average; the function's
+     * doc must say so. NULL: not supported. */
     void (*shrink)(void *params, const mr_leaf *to);
 } mr_function;
 
-/* The function called name, built in or registered; NULL: none. Not operators. */
+/* The function called name, built in or registered; NULL: not found. Does not find operators. */
 MR_API const mr_function *mr_function_find(const char *name);
-/* The i-th: operators and functions in order of functions.def, then registered ones; NULL after the
- * last. */
+/* The i-th function: operators and functions in order of functions.def, then registered ones; NULL
+ * after the last. */
 MR_API const mr_function *mr_function_at(size_t i);
 /* Adds a function for the whole process; f must stay valid.
- * errors   MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: another ABI version, a name of the grammar or of
- *          an op, a bad table
+ * errors   MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: another ABI version; a name that the grammar or
+ *          an op uses; a malformed table
  * thread   any */
 MR_API mr_code mr_function_register(const mr_function *f, mr_status *st) MR_NODISCARD;
-/* The kind of a parameter that is an input; NULL: it is an option. */
+/* The kind of an input parameter; NULL: the parameter is an option. */
 MR_API const mr_input_kind *mr_param_input(const mr_param *p);
 
 #ifdef __cplusplus

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow: the rows of Arrow IPC files, a component for each column. A reader is asked for rows batch
- * by batch. */
+/* arrow: the rows of Arrow IPC files, one component per column. Rows are read batch by batch. */
 #include <inttypes.h>
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
@@ -26,7 +25,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     return mr__file_source_open(it, st);
 }
 
-/* The rows without nulls; those with them are errors. */
+/* The rows without nulls; rows with nulls are errors. */
 static mr_code split(mr_iter *it, mr_block *rows, const uint32_t *nulls, int64_t batch, size_t file,
                      mr_block *out, mr_row_errors *errors, mr_status *st)
 {
@@ -86,7 +85,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return rc;
 }
 
-/* ---- what the columns are ---- */
+/* ---- columns ---- */
 
 static mr_code look(const char *path, const mr_strs *columns, mr_spec **out, mr_status *st)
 {

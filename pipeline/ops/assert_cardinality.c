@@ -12,7 +12,7 @@ struct params {
 
 struct state {
     uint64_t seen;
-    uint64_t reported; /* that the input ended too soon */
+    uint64_t reported; /* the input ended too soon */
 };
 
 static mr_code too_few(mr_iter *it, mr_status *st)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a block of the input holds whole batches of dense rows, a batch is a view with another
- * shape; the input is asked for multiples of batch_size, so that this is the common case. Otherwise
- * rows are collected, one batch at a time.
+/* If a block of the input contains whole batches of dense rows, a batch is a view with another
+ * shape. Multiples of batch_size are pulled, so this is the common case. Otherwise rows are
+ * collected, one batch at a time.
  *
- * An error of the input in the middle of a batch loses the rows collected for it; so does a row of
+ * An error of the input in the middle of a batch drops the rows collected for it; so does a row of
  * another shape, which is reported when the batch is full. */
 #include "pipeline/ops/batch.h"
 

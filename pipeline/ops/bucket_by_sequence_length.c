@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As group_by_window with the bucket's number for the key, and padded_batch, or batch, for what is
- * made of a group. Bucket i has lengths from boundaries[i - 1] up to, but not, boundaries[i]. */
+/* Works like group_by_window with the bucket's number as the key, and padded_batch or batch applied
+ * to each group. Bucket i contains lengths from boundaries[i - 1] up to, but not including,
+ * boundaries[i]. */
 #include "pipeline/ops/batch.h"
 
 #include <inttypes.h>
@@ -55,8 +56,8 @@ static mr_code fill_tensor(const mr_array *a, int64_t size, mr_value *out, mr_st
     return MR_OK;
 }
 
-/* The shape of a leaf as a value, or padded_shapes as given, with `size` where a dimension is left
- * open. Which lists are shapes and which hold some is known from the spec. */
+/* The shape of a leaf as a value, or padded_shapes as given, with `size` for unknown dimensions.
+ * The spec determines which lists are shapes and which contain shapes. */
 static mr_code fill_shapes(const mr_spec *spec, const mr_value *given, int64_t size, mr_value *out,
                            mr_status *st)
 {
@@ -105,8 +106,8 @@ static mr_code fill_shapes(const mr_spec *spec, const mr_value *given, int64_t s
 
 /* ---- batches ---- */
 
-/* The batches of `group` (taken over), elements `in` of a bucket; to: what open dimensions are
- * padded to, -1: to the largest in the batch. */
+/* The batches of `group` (taken over), elements `in` of a bucket; to: size to which unknown
+ * dimensions are padded, -1: the largest in the batch. */
 static mr_dataset *batches(const struct params *p, const mr_spec *in, mr_dataset *group,
                            int64_t size, int64_t to)
 {
@@ -203,7 +204,7 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     const mr_spec *in = mr_dataset_spec(mr_dataset_input(self, 0));
     MR_TRY(check_lists(self, p, st));
     MR_TRY(mr__groups_check_number(self, "length_fn", p->length_fn, in, st));
-    /* What batches of such elements look like, whatever their size. */
+    /* The spec of batches of such elements, of any size. */
     struct params any = *p;
     any.o.drop_remainder = false;
     mr_dataset *ds = batches(&any, in, mr_dataset_ref(mr_dataset_input(self, 0)), 1, -1);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One cache a dataset object. An iterator that finds it incomplete reads the input and records what
- * it passes on; the cache is complete when the input has ended, or when as many elements were seen
- * as the graph says there are. Later iterators replay it and never open the input. What an
- * abandoned iterator recorded is thrown away.
+/* One cache per dataset object. An iterator that finds it incomplete reads the input and records
+ * the elements that it emits. The cache is complete when the input has ended, or when the number of
+ * elements known from the graph was reached. Later iterators replay it and never open the input.
+ * The records of an abandoned iterator are discarded.
  *
- * A position holds no elements: of a recording iterator the input's position where recording began
- * and the counts since; of a complete cache the same, and it is filled again when first needed.
- * Only where the input cannot be read again are the rows saved.
+ * A position contains no elements. For a recording iterator it contains the input's position where
+ * recording began and the counts since; for a complete cache the same, and the cache is filled
+ * again when first needed. The rows are saved only if the input cannot be read again.
  *
- * With a file name all of this is streams/file_cache.c's. */
+ * With a file name, streams/file_cache.c does all of this. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>
@@ -25,12 +25,12 @@ struct params {
     char *filename; /* NULL or empty: in memory */
 };
 
-/* Recorded rows: dense ones one after the other in large blocks, so that batches of them are views;
- * others, and those of arrays in memory, in the blocks they came in. */
+/* Recorded rows: dense ones contiguously in large blocks, so that batches of them are views;
+ * others, and those of arrays in memory, in the input's blocks. */
 struct record {
     mr_block *blocks;
     size_t n, capacity;
-    size_t room;         /* rows that the last block can take */
+    size_t room;         /* row capacity of the last block */
     uint64_t rows;       /* recorded since `position` */
     uint64_t errors;     /* after the last of them */
     mr_buffer *position; /* the input's position where it began; NULL: cannot be read again */
@@ -39,16 +39,16 @@ struct record {
 struct shared {
     pthread_mutex_t lock; /* guards the rest */
     bool complete;
-    bool lost; /* complete, but to be read again from record.position before use */
+    bool lost; /* complete, but must be read again from record.position before use */
     struct record record;
 };
 
 struct state {
-    mr__file_cache file;  /* first; of a cache in a file, which has nothing else */
+    mr__file_cache file;  /* first; a cache in a file uses nothing else */
     bool reading;         /* from the cache */
     bool published;       /* this iterator completed the cache */
     struct record record; /* what it records */
-    mr_block ahead;       /* rows of the input that come next */
+    mr_block ahead;       /* next rows of the input */
     size_t block, row;    /* next to read */
     uint64_t at;
 };
@@ -95,7 +95,7 @@ static bool is_copied(const mr_block *b)
     return mr_block_payload_bytes(b) < MOST_BYTES;
 }
 
-/* A block for b's rows and, if they are copied, as many more as are recorded already. */
+/* A block for b's rows and, if they are copied, for as many more rows as are already recorded. */
 static mr_code start_block(const struct record *r, const mr_block *b, bool copied, mr_block *to,
                            size_t *room, mr_status *st)
 {
@@ -178,7 +178,7 @@ static mr_code record_next(mr_iter *it, size_t want, mr_block *out, mr_status *s
 {
     struct state *s = it->state;
     const mr_destination *destination = out->destination;
-    out->destination = NULL; /* what is kept must not lie in the consumer's memory */
+    out->destination = NULL; /* cached rows must not be in the consumer's memory */
     mr_code rc = MR_OK;
     if (s->ahead.rows)
         mr_block_move(out, &s->ahead);
@@ -221,13 +221,13 @@ static mr_code record_again(mr_iter *it, const void *position, size_t n, uint64_
         else if (rc == MR_OK)
             rc = add(&s->record, &b, &error);
         else if (!mr_iter_cancelled(it) && error.sys_errno != ENOMEM)
-            rc = MR_OK; /* it was reported before */
+            rc = MR_OK; /* was already reported */
     }
     if (rc < 0 && st)
         *st = error;
     for (uint64_t i = 0; rc == MR_OK && i < errors; i++) {
         rc = mr_iter_pull(it, 0, 1, &s->ahead, st);
-        if (rc >= 0) /* the error was of the moment: a row comes next, or nothing */
+        if (rc >= 0) /* the error was temporary: a row or the end comes next */
             break;
         if (!mr_iter_cancelled(it))
             rc = MR_OK;
@@ -448,7 +448,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
     return mr_iter_save_input(it, 0, w, st);
 }
 
-/* Goes to row `at` of the complete cache. */
+/* Seeks to row `at` of the complete cache. */
 static mr_code seek(mr_iter *it, uint64_t at, mr_status *st)
 {
     struct state *s = it->state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last input says which of the others the next element is taken from. */
+/* The elements of the last input are the numbers of the inputs to take the next elements from. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/graph/node.h"
@@ -31,7 +31,7 @@ static mr_code refill(mr_iter *it, size_t want, mr_status *st)
 {
     struct state *s = it->state;
     int64_t *to;
-    /* Of choices that remember what was pulled of them, none may be surplus at the end. */
+    /* If the choices record what is pulled, none may be surplus at the end. */
     if (mr__dataset_all_props(mr_dataset_input(it->node, n_datasets(it))) & MR_OP_REMEMBERS)
         want = 1;
     MR_TRY(mr__selection_room(&s->selection, want, &to, st));

@@ -6,7 +6,7 @@
 #include "pipeline/params/infer.h"
 
 struct state {
-    uint64_t current; /* input being read; 2: none is left */
+    uint64_t current; /* input being read; 2: both have ended */
 };
 
 static mr_code open(mr_iter *it, mr_status *st)

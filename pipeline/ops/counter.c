@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts for ever; wraps around at the ends of int64. */
+/* Counts without end; wraps around at the ends of int64. */
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/engine/op_iterator.h"

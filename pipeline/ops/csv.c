@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* csv: the rows of CSV files (RFC 4180), as records or tuples of typed fields. With a header,
- * columns are found by their names in each file; else by their places. Blank lines are no rows. */
+ * columns are found by name in each file; else by position. Blank lines are ignored. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ struct state {
     mr__csv_opts opts;
     size_t *fields; /* for each column: the field that it fills, or NO_FIELD */
     size_t n_columns, columns_room;
-    char *name; /* of a column in which quotes were written twice */
+    char *name; /* of a column with doubled quotes */
     size_t name_room;
 };
 
@@ -73,8 +73,8 @@ static mr_code plain_name(struct state *s, mr_bytes *v, bool doubled, mr_status 
     return MR_OK;
 }
 
-/* The next field of a row, which is number `column`; a row in which a quote is left open has all
- * that follows in the file. */
+/* The next field of a row, which is number `column`. A row with an unclosed quote extends to the
+ * end of the file. */
 static mr_code next_field(const struct state *s, const char **at, const char *end, size_t column,
                           mr_bytes *out, bool *doubled, mr_status *st)
 {
@@ -163,7 +163,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Where a value stands: the column, and the name of the field where it has one. */
+/* The place of a value: the column, and the name of the field if it has one. */
 static const char *place(const mr__feature *f, size_t column, char out[PLACE_BYTES])
 {
     if (f->name)
@@ -221,7 +221,7 @@ static mr_code parse(mr_iter *it, const mr_bytes *line, mr_status *st)
                        s->n_columns,
                        has_header(it->params) && f->named ? "header has" : "features say");
     for (size_t i = 0; has_header(it->params) && f->named && i < f->n; i++) {
-        size_t k = 0; /* one with a default, which this file has no column for */
+        size_t k = 0; /* a feature with a default, for which this file has no column */
         while (k < s->n_columns && s->fields[k] != i)
             k++;
         if (k == s->n_columns)

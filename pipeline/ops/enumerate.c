@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An error in the input uses up a number. */
+/* An error in the input consumes a number. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_iterator.h"
@@ -10,7 +10,7 @@ struct params {
 };
 
 struct state {
-    uint64_t count; /* numbers given */
+    uint64_t count; /* numbers emitted */
     mr_block rows;
 };
 
@@ -83,7 +83,7 @@ const mr_op mr_op_enumerate = {
     .iter_size = sizeof(struct state),
     .min_inputs = 1,
     .max_inputs = 1,
-    .role = MR_ROLE_BARRIER, /* by file, the numbers would start anew on every worker */
+    .role = MR_ROLE_BARRIER, /* with sharding by file, the numbers would restart on every worker */
     .props = MR_OP_KEEPS_COUNT,
     .infer = infer,
     .next = next,

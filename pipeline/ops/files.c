@@ -13,7 +13,7 @@ struct params {
 static const mr__file_kind kind = {.format = &mr__format_contents,
                                    .compression_at = offsetof(struct params, o.compression)};
 
-/* The source gives one file a block: its path becomes the second column. */
+/* The source emits one file per block: its path becomes the second column. */
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     mr__file_source *s = it->state;

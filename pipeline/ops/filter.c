@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* filter: keeps the elements for which a function returns true. streams/parallel_calls.c calls it,
- * in parallel or not. A block that is kept whole is passed on as it is. */
+ * in parallel or not. A block that is kept completely is passed on without a copy. */
 #include "pipeline/ops/apply.h"
 #include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/streams/parallel_calls.h"
@@ -76,7 +76,8 @@ static mr_code keep_numbers(mr_block *in, const uint8_t *keep, mr_block *out, mr
     return MR_OK;
 }
 
-/* Can that be: are all columns such values, without identities, on such a processor? */
+/* true if possible: all columns have such values, there are no identities, and the processor
+ * supports it. */
 static bool are_numbers(const mr_block *in)
 {
     bool yes =
@@ -89,8 +90,8 @@ static bool are_numbers(const mr_block *in)
 }
 #endif
 
-/* Lists the rows of `in` that are kept; an error then stands before the kept rows that follow it.
- * keep has an entry for each row without an error. */
+/* Lists the rows of `in` to keep, and places errors relative to the kept rows. keep has an entry
+ * for each row without an error. */
 static size_t choose(const uint8_t *keep, size_t rows, mr_row_errors *errors, uint32_t *index)
 {
     size_t n = 0, e = 0, first = errors->n ? errors->v[0].row : rows;

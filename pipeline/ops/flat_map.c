@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flat_map: a cycle with one slot. Small inner datasets are collected into one block, blocks of
- * large ones are passed on as they are. */
+/* flat_map: an interleaver with one slot. Small inner datasets are collected into one block; blocks
+ * of large ones are passed on unchanged. */
 #include "pipeline/streams/interleaver.h"
 #include "pipeline/ops/apply.h"
 

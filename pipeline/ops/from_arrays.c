@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of arrays in the caller's memory, without a copy. In the graph each column is one tensor
- * whose axis 0 are the rows; as it may be of any size, it has no text form. */
+ * whose axis 0 enumerates the rows; because it may have any size, it has no text form. */
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/columns/constant.h"

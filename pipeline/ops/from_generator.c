@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements from the user's C callbacks. They travel in the graph as a function without a name, so a
- * graph with a generator has no text form.
+/* Elements from the user's C callbacks. In the graph they are a function without a name, so a graph
+ * with a generator has no text form.
  *
- * A generator that may block runs in a task of its own:
+ * A generator that may block runs in a separate task:
  *
  *     next: submit -> wait (ends when it is done, or the iterator is cancelled)
  *     task: the callback fills `ready`
  *
- * so that a cancelled iterator gives up at once, and only closing waits for the producer. */
+ * so that a cancelled iterator stops waiting at once, and only closing waits for the producer. */
 #include "pipeline/ops/sources.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ struct state {
     mr_iter *it;
 };
 
-/* What the graph calls: nothing does, it marks a generator. */
+/* The graph's function, which is never called: it marks a generator. */
 static mr_code mark(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
 {
     (void)ctx;
@@ -63,7 +63,7 @@ static void release(void *ctx)
 
 /* ---- calling it ---- */
 
-/* What the callback returned must have the spec that the graph was built with. */
+/* The rows that the callback returned must have the spec with which the graph was built. */
 static mr_code check_rows(const mr_iter *it, size_t want, const mr_block *b, mr_status *st)
 {
     size_t n = mr_spec_n_leaves(it->spec);
@@ -100,7 +100,7 @@ static void run(mr__task *task)
     s->rc = call(s, s->want, &s->ready, &s->error);
 }
 
-/* The next rows, made in a thread that may wait for them. */
+/* The next rows, produced on a thread that may block. */
 static mr_code call_elsewhere(struct state *s, size_t want, mr_block *out, mr_status *st)
 {
     if (!s->running) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element for each index of axis 0, which all components share. A list of datasets has datasets
- * as its slices. */
+/* One element for each index of axis 0, whose length is the same for all components. The slices
+ * of a list of datasets are the datasets. */
 #include "pipeline/ops/sources.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Emits all records of files in one random order, by going to each of them through the files'
+/* Emits all records of files in one random order, reading each by random access through the files'
  * indexes. The input is the reader of the files: it is opened, but never pulled.
  *
- * The order is a permutation that is computed, not kept (engine/permutation.h): a position is the
- * pair of words it is made from and the number of records passed. Records are read some hundred at
- * a time; what was read and not delivered is read again after a restore.
+ * The order is a permutation that is computed, not stored (engine/permutation.h): a position
+ * consists of its pair of words and the number of records passed. A few hundred records are read at
+ * a time; records that were read and not delivered are read again after a restore.
  *
  * Each iterator draws its pair as shuffle does. */
 #include "pipeline/ops/sequence.h"
@@ -30,8 +30,8 @@ struct state {
     mr__permutation order;
     bool ordered, failed;
     const mr__record_set *records; /* the input's */
-    uint64_t begin, n;             /* its own records: n from `begin` on */
-    uint64_t n_saved;              /* what a restored position says of n; with has_saved */
+    uint64_t begin, n;             /* the records to emit: n from `begin` on */
+    uint64_t n_saved;              /* with has_saved: n of the restored position */
     bool has_saved;
     uint64_t at;  /* records delivered, failed ones counted */
     size_t batch; /* how many to read next */
@@ -65,7 +65,7 @@ static void close(mr_iter *it)
     mr__scattered_close(s->files);
 }
 
-/* Finds the records, at the first pull: a restore may come before. */
+/* Opens the records at the first pull, because a restore may precede it. */
 static mr_code prepare(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
@@ -92,7 +92,7 @@ static mr_code prepare(mr_iter *it, mr_status *st)
 
 /* ---- reading ---- */
 
-/* Which records come next. */
+/* Determines the next records. */
 typedef struct batch {
     mr__scattered_read reads[MOST_ROWS];
     int64_t records[MOST_ROWS]; /* numbers in their files */
@@ -115,7 +115,7 @@ static void choose(const struct state *s, size_t most, batch *b)
     }
 }
 
-/* The record that was read, with its framing; the error that stands in its place. */
+/* The record that was read, with its framing; or the error in its place. */
 static mr_code check_record(const struct state *s, const batch *b, size_t i, mr_bytes *view,
                             mr_status *st)
 {
@@ -146,7 +146,8 @@ static mr_code check_record(const struct state *s, const batch *b, size_t i, mr_
     return rc;
 }
 
-/* Unpacks the first n frames, up to one that cannot be: its error is kept. *n: the good ones. */
+/* Decompresses the first n frames, up to the first that fails, whose error is kept. *n: the good
+ * ones. */
 static mr_code unpack(mr_iter *it, const batch *b, size_t *n, mr_status *st)
 {
     struct state *s = it->state;
@@ -242,7 +243,7 @@ static mr_code fetch(mr_iter *it, size_t want, mr_status *st)
         rc = take_in(it, b, memory, st);
     if (rc != MR_OK)
         drop_rows(s);
-    else if (s->batch < MOST_ROWS) /* whoever takes a few elements does not wait for hundreds */
+    else if (s->batch < MOST_ROWS) /* the first few elements do not wait for hundreds */
         s->batch *= 2;
     mr_buffer_unref(memory);
     mr_free(b);
@@ -303,7 +304,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     uint64_t failed, known;
     drop_rows(s);
-    mr__scattered_close(s->files); /* its paths are the input's, which may have others now */
+    mr__scattered_close(s->files); /* its paths are the input's, which may have changed */
     s->files = NULL;
     s->ordered = false;
     MR_TRY(mr_state_get_u64(r, &s->pair[0], st));
@@ -320,7 +321,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return it->inputs[0] ? MR_OK : mr_state_damaged(st, "an input is not open");
 }
 
-/* Goes on in the order without reading. */
+/* Advances in the order without reading. */
 static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     struct state *s = it->state;
@@ -338,7 +339,7 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
     return MR_OK;
 }
 
-/* It would be left undone in silence: nothing here looks for the next valid record. */
+/* The option would be ignored silently: nothing here searches for the next valid record. */
 static mr_code refuse_skipping(const mr_dataset *input, mr_status *st)
 {
     mr_value v = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys, the sizes of windows and what is made of one are functions. */
+/* Functions compute the keys, the sizes of windows, and the dataset made of a window. */
 #include "pipeline/ops/apply.h"
 
 #include "pipeline/ops/rows.h"
@@ -25,7 +25,7 @@ static mr_fn *size_fn(const struct params *p)
 
 /* ---- calling the functions ---- */
 
-/* made = what a function gives for one row, which fails as the function does. */
+/* made = the function's result for one row, or its error. */
 static mr_code call(const mr_program *program, const mr_block *in, mr_block *made, mr_status *st)
 {
     mr_row_errors errors = MR_ROW_ERRORS_EMPTY;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drops errors of elements. Others pass: those that say so (MR_OF_NO_ELEMENT), that the iterator
- * was cancelled, and that there is no memory, where pulling again might never get on. */
+/* Drops errors of elements. Passes on the others: errors marked MR_OF_NO_ELEMENT, cancellation, and
+ * a lack of memory, after which pulling again might never make progress. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_folder: images in folders that are their classes.
+/* image_folder: images in folders, one folder per class.
  *
  *     dir/cat/1.jpg    {"image": bytes, "label": 0, "path": "dir/cat/1.jpg"}
  *     dir/dog/2.png    {"image": bytes, "label": 1, "path": "dir/dog/2.png"}
  *
- * The list of files is matched once for all iterators of the dataset, as patterns of readers are,
- * and a position has its fingerprint. Folders are numbered in the order of their names, whether or
- * not they hold images, but for those that begin with a point. */
+ * The list of files is matched once for all iterators of the dataset, like the patterns of file
+ * readers, and a position contains its fingerprint. Folders are numbered in the order of their
+ * names, whether or not they contain images, except those whose name begins with a dot. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ struct image {
 };
 
 struct state {
-    mr_bytes pattern; /* of all that lies in the folders; owned */
+    mr_bytes pattern; /* of all entries of the folders; owned */
     mr__file_list *list;
     char **folders; /* "dir/name/.", by name */
     size_t n_folders;
@@ -48,7 +48,7 @@ static void drop(struct state *s)
     s->n_folders = s->n = 0;
 }
 
-/* dir, so that no character of it is one of a pattern, and what follows. */
+/* dir, escaped so that it contains no pattern characters, followed by the rest. */
 static mr_code pattern_of(const char *dir, const char *rest, char **out, mr_status *st)
 {
     size_t n = strlen(dir), k = 0;
@@ -174,7 +174,7 @@ static mr_strs names_of(struct state *s)
     return (mr_strs){.v = &s->pattern, .n = 1};
 }
 
-/* Lists folders and files. again: after a restore, when the files must be those of the position. */
+/* Lists folders and files. again: after a restore; the files must be those of the position. */
 static mr_code list_all(mr_iter *it, bool again, mr_status *st)
 {
     struct state *s = it->state;
@@ -193,7 +193,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     char *pattern = NULL;
     MR_TRY(pattern_of(p->dir, "*/*", &pattern, st));
     s->pattern = (mr_bytes){pattern, strlen(pattern)};
-    /* A failure is reported by the first next: a restore may come before. */
+    /* The first next reports a failure, because a restore may precede it. */
     if (list_all(it, false, NULL) != MR_OK)
         drop(s);
     return MR_OK;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interleave: takes elements in turn from the datasets that a function makes. interleaver.c does
- * that; this file checks the arguments. */
+/* interleave: takes elements in turn from the datasets that a function returns. interleaver.c does
+ * the work; this file checks the arguments. */
 #include <inttypes.h>
 
 #include "pipeline/streams/interleaver.h"
 #include "pipeline/ops/apply.h"
 
-enum { CYCLE_AUTO = 16 }; /* the same on every machine, or the order would not be */
+enum { CYCLE_AUTO = 16 }; /* a constant, so that the order is equal on all machines */
 
 struct params {
     mr_fn *fn; /* first, for mr__interleaver_infer */

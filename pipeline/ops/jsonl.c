@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jsonl: the objects of files with one on each line, as records of typed fields. Blank lines are
- * none; keys that are not asked for are left out. */
+/* jsonl: files with one JSON object per line, as records of typed fields. Blank lines and other
+ * keys are ignored. */
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/sources/text_rows.h"
 

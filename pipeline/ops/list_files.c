@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list_files: the names of files that match patterns, sorted bytewise together. The list is made
- * once for all iterators of the dataset; a position has its fingerprint. With shuffle, each
- * iterator emits it in another order: that of shuffle with a buffer as large as the list. */
+/* list_files: the names of files that match patterns, in one bytewise order. The list is made
+ * once for all iterators of the dataset; a position contains its fingerprint. With shuffle, each
+ * iterator emits it in a different order: that of shuffle with a buffer as large as the list. */
 #include <string.h>
 
 #include "pipeline/engine/philox.h"
@@ -15,7 +15,7 @@ struct params {
 };
 
 struct state {
-    mr__file_list *list; /* NULL: nothing matched, which is yet to be reported */
+    mr__file_list *list; /* NULL: nothing matched, which is still to be reported */
     mr_buffer *keep;     /* keeps the list for the blocks that point into it */
     uint64_t words[2];
     mr_buffer *order; /* uint32_t a file; NULL: as listed */
@@ -29,7 +29,7 @@ static void release_list(void *ctx, void *data)
     mr__file_list_unref(ctx);
 }
 
-/* Always the oldest that is left takes the place of the one drawn (shuffle of all at once). */
+/* The oldest entry left replaces the one drawn (as in a shuffle of all elements). */
 static mr_code make_order(struct state *s, mr_status *st)
 {
     size_t n = s->list->n;
@@ -58,7 +58,7 @@ static void drop(struct state *s)
     s->list = NULL;
 }
 
-/* Makes s->list, if the patterns match anything, what blocks point into. */
+/* Wraps s->list, if the patterns match anything, in a buffer for blocks to point into. */
 static mr_code use_list(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
@@ -89,7 +89,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     struct state *s = it->state;
     if (p->o.shuffle)
         MR_TRY(mr__file_list_draw(it, p->o.has_seed ? &p->o.seed : NULL, s->words, st));
-    /* A failure is reported by the first next: a restore may come before. */
+    /* The first next reports a failure, because a restore may precede it. */
     if (take_list(it, NULL) != MR_OK)
         drop(s);
     return MR_OK;
@@ -164,7 +164,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &failed, st));
     MR_TRY(mr_state_get_u64(r, &s->words[0], st));
     MR_TRY(mr_state_get_u64(r, &s->words[1], st));
-    drop(s); /* as the position's list says */
+    drop(s); /* as in the list of the position */
     MR_TRY(mr__file_list_rematch(it, &p->patterns, true, &s->list, st));
     MR_TRY(use_list(it, st));
     s->failed = failed;

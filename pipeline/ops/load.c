@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what save wrote. Its type and number are looked up when the graph is built. */
+/* Reads the elements that save wrote. Their type and number are read when the graph is built. */
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/engine/op_source.h"
@@ -34,7 +34,7 @@ static mr_code read_rows(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (!s->reader)
         MR_TRY(mr__element_reader_open(&s->reader, it, s->file, st));
     MR_TRY(mr__element_reader_next(s->reader, it->spec, want, out, st));
-    mr_identities_reset(&out->ids); /* those of the graph that was saved */
+    mr_identities_reset(&out->ids); /* those of the saved graph */
     return MR_OK;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map: a function of each element. streams/parallel_calls.c calls it, in parallel or not. */
+/* map: applies a function to each element. streams/parallel_calls.c calls it, in parallel or
+ * not. */
 #include "pipeline/ops/apply.h"
 #include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/streams/parallel_calls.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements are kept as they came, as views, until the batch is full; then each component is padded
- * at the end of each axis into one tensor.
+/* Elements are kept as views until the batch is full; then each component is padded at the end of
+ * each axis into one tensor.
  *
- * padded_shapes and padding_values follow the element: for a tuple a tuple, for a record a record,
- * for a component a shape (a list of sizes; -1 or none: the largest in the batch) or a value. */
+ * padded_shapes and padding_values have the structure of the element: a tuple for a tuple, a record
+ * for a record, and for a component a shape (a list of sizes; -1 or none: the largest in the batch)
+ * or a value. */
 #include "pipeline/ops/batch.h"
 
 #include <inttypes.h>
@@ -13,8 +14,8 @@
 #include "pipeline/params/infer.h"
 
 enum {
-    SHORT_BYTES = 1 << 10, /* a row of as many is short */
-    ZEROED_BYTES = 8 << 10 /* which stay in the nearest cache until they are written again */
+    SHORT_BYTES = 1 << 10, /* a row of at most this many is short */
+    ZEROED_BYTES = 8 << 10 /* which stay in the first-level cache until they are overwritten */
 };
 
 struct params {
@@ -22,7 +23,7 @@ struct params {
     mr_padded_batch_opts o;
 };
 
-/* What one component is padded to, and with. */
+/* The shape and value with which one component is padded. */
 struct target {
     bool given; /* shape was */
     int rank;
@@ -265,7 +266,7 @@ static void fill(char *to, size_t bytes, const struct target *t, size_t size)
             memcpy(to + at, t->value, size);
 }
 
-/* Makes a tensor of `shape` of one of from_shape, which goes into its corner. */
+/* Makes a tensor of `shape` from one of from_shape, which is placed in its corner. */
 static void pad(char *to, const int64_t *shape, const char *from, const int64_t *from_shape,
                 int rank, const struct target *t, size_t size)
 {
@@ -287,9 +288,9 @@ static void pad(char *to, const int64_t *shape, const char *from, const int64_t 
     fill(to + n * to_step, ((size_t)shape[0] - n) * to_step, t, size);
 }
 
-/* Rows of one axis that are padded with zeros, a few KiB at a time: zeros first, then the values
- * over them. One memset for many rows costs less than one for the end of each, of whose length the
- * processor knows nothing beforehand. */
+/* Pads rows of one axis with zeros, a few KiB at a time: writes zeros first, then the values
+ * over them. One memset for many rows is faster than one for the end of each, whose length is
+ * hard to predict for the processor. */
 static void pad_vectors(char *to, size_t bytes, const mr_row *rows, size_t n, size_t size)
 {
     size_t part = ZEROED_BYTES / bytes;

@@ -13,13 +13,13 @@
 #include "pipeline/streams/sources/table_source.h"
 
 struct state {
-    mr__file_source source; /* its list of files, and where it stands in it; no reader */
+    mr__file_source source; /* its list of files and the position in it; no reader */
     mr__parquet *file;      /* number source.file of the list; NULL: none is open */
 };
 
 static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression)};
 
-/* ---- which columns ---- */
+/* ---- selection of columns ---- */
 
 static const char *part_of(const mr__parquet_leaf *leaf, size_t k)
 {
@@ -47,7 +47,7 @@ static mr_code no_column(const mr__parquet_footer *f, const char *name, mr_statu
                    n == 1 ? "is" : "are", all, n > MOST ? ", ..." : "");
 }
 
-/* The leaf is what the path names, or in it. */
+/* true: the leaf is the field at path, or within it. */
 static bool is_at(const mr__parquet_leaf *leaf, const char *path)
 {
     for (size_t k = 0; k < leaf->n_parts && path && *path; k++)
@@ -55,7 +55,7 @@ static bool is_at(const mr__parquet_leaf *leaf, const char *path)
     return path && !*path;
 }
 
-/* wanted[k]: leaf k is asked for. A column that is called "x.a" comes before field a of x. */
+/* wanted[k]: leaf k is requested. A column called "x.a" takes precedence over field a of x. */
 static mr_code find_wanted(const mr__parquet_footer *f, const mr_strs *columns, bool *wanted,
                            mr_status *st)
 {
@@ -83,8 +83,8 @@ static mr_spec *spec_of_leaf(const mr__parquet_leaf *leaf)
     return mr_spec_of_leaf(&l);
 }
 
-/* After the leaves from `at` on that lie in the same group, `depth` groups deep; after leaf `at`
- * where it is in none. */
+/* The end of the leaves from `at` on that are in the same group, `depth` groups deep; if leaf
+ * `at` is not in a group, at + 1. */
 static size_t end_of_group(const mr__parquet_footer *f, size_t at, size_t end, size_t depth)
 {
     const mr__parquet_leaf *leaf = &f->leaves[at];
@@ -95,7 +95,7 @@ static size_t end_of_group(const mr__parquet_footer *f, size_t at, size_t end, s
     return i;
 }
 
-/* A record of the wanted ones of the leaves [from, to), whose path has `depth` parts before its
+/* A record of the requested leaves in [from, to), whose paths have `depth` parts before its
  * names. */
 static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, size_t depth,
                          const bool *wanted, mr_spec **out, mr_status *st)
@@ -148,7 +148,7 @@ static mr_code spec_of(const mr__parquet_footer *f, const mr_strs *columns, mr_s
     return rc;
 }
 
-/* The component of the elements that the leaf is; -1: it is none. */
+/* The component of the elements for the leaf; -1: not a component. */
 static int64_t component_of(const mr_spec *spec, const mr__parquet_leaf *leaf)
 {
     size_t at = 0;
@@ -187,7 +187,8 @@ static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_leaf *want, mr_
                        : "");
 }
 
-/* leaves[i]: that of component i, before f->n_leaves. Where all are read there are no others. */
+/* leaves[i]: the leaf of component i, below f->n_leaves. If all columns are read, every leaf
+ * must be used. */
 static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
                            const mr__parquet_footer *f, size_t *leaves, mr_status *st)
 {
@@ -280,7 +281,7 @@ static size_t n_files(const struct state *s)
     return s->source.list ? s->source.list->n : s->source.names->n;
 }
 
-/* The list of files is there. A failure is the only element. */
+/* Opens the list of files. A failure is the only element. */
 static mr_code list_files(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
@@ -319,7 +320,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         mr_code rc = read_rows(it, want, out, st);
         if (rc == MR_OK)
             return MR_OK;
-        /* A row with a null is one error; any other is the file's last word. */
+        /* A row with a null is one error; any other error ends the file. */
         bool more = s->file && mr__parquet_row(s->file) < mr__parquet_count(s->file);
         if (rc == MR_END || !more)
             leave_file(s);
@@ -333,7 +334,7 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     struct state *s = it->state;
     if (s->source.failed || list_files(it, NULL) != MR_OK) {
-        s->source.failed = false; /* the next pull says it */
+        s->source.failed = false; /* the next pull reports it */
         return MR_OK;
     }
     while (*skipped < n && s->source.file < n_files(s)) {
@@ -353,7 +354,7 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
     return MR_OK;
 }
 
-/* Position: as that of a source of records, whose offset is not used. */
+/* Position: as for a source of records, with the offset unused. */
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     const struct state *s = it->state;
@@ -367,7 +368,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return mr__file_source_restore(it, r, st);
 }
 
-/* ---- what is known before it runs ---- */
+/* ---- known when the graph is built ---- */
 
 static mr_code look(const char *path, const mr_strs *columns, mr_spec **out, mr_status *st)
 {
@@ -387,7 +388,7 @@ static mr_code count_rows(const char *path, int64_t *rows, mr_status *st)
     return MR_OK;
 }
 
-/* What a schema may say of a column of these files. */
+/* The types that a schema may state for a column of these files. */
 static mr_code check_types(const mr_spec *spec, mr_status *st)
 {
     for (size_t i = 0; i < mr_spec_n_leaves(spec); i++) {

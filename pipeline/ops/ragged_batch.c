@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements are kept as they came until the batch is full. Then those components whose shape the
- * graph does not know become one ragged row each: the values of all elements, and where each
- * begins. */
+/* Elements are kept as views until the batch is full. Then each component whose shape the graph
+ * does not determine becomes one ragged row: the values of all elements, and the start of each. */
 #include "pipeline/ops/batch.h"
 
 #include <string.h>

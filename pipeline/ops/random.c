@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of tf.data's generator, one after the other; the seeds are those of shuffle. */
+/* The words of tf.data's generator in order; seeds work as for shuffle. */
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/engine/op_source.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python's range as a source. In text `range(n)` counts to n: the first argument is the stop if it
- * is alone. */
+/* Python's range as a source. In text, a single argument is the stop: range(n). */
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/system/clones.h"
@@ -19,7 +18,7 @@ struct state {
 
 static uint64_t count_of(const struct params *p)
 {
-    /* In unsigned arithmetic every distance between two int64 values fits. */
+    /* Unsigned arithmetic can represent every distance between two int64 values. */
     uint64_t start = p->has_stop ? (uint64_t)p->start : 0;
     uint64_t stop = (uint64_t)(p->has_stop ? p->stop : p->start), step = (uint64_t)p->step;
     if (p->step > 0)

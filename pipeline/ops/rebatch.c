@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As unbatch().batch(n) with n going round a list of sizes. A size of 0 gives an empty batch
- * without reading the input; the end is where a size other than 0 finds nothing left. An element
- * whose components differ in axis 0 is an error in its place, also where the graph says so. A batch
- * of rows that do not fit together is an error that has had its turn; one of the input has none. */
+/* Like unbatch().batch(n) with n cycling through a list of sizes. A size of 0 makes an empty batch
+ * without reading the input. The dataset ends when a size other than 0 finds no rows left. An
+ * element whose components differ in axis 0 is an error in its place, even if the graph shows that
+ * they differ. A batch of rows with different shapes is an error that uses up its size; an error of
+ * the input does not. */
 #include "pipeline/ops/batch.h"
 
 #include "pipeline/streams/unbatcher.h"
@@ -145,7 +146,7 @@ static mr_code check(const void *p, mr_status *st)
                    "rebatch: batch_sizes must hold at least one size greater than 0");
 }
 
-/* Axis 0 where all elements have the same: no batch is short, or elements of a known size make up
+/* Axis 0 if it is equal in all elements: no batch is short, or elements of a known size form
  * whole batches. */
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An element of class c stays with the chance r[c] / max r, where r is target over initial: so the
- * classes of those that stay are distributed as the target is, and no more are dropped than must
- * be. Without initial_dist it is what was counted so far, beginning with SMOOTHING of each class,
- * as in tf.data. One random word an element; each iterator draws its seeds as shuffle's do. */
+/* An element of class c is kept with probability r[c] / max r, where r is target over initial.
+ * So the classes of the kept elements have the target distribution, and no more elements are
+ * dropped than necessary. Without initial_dist, the counts so far are used, starting with
+ * SMOOTHING for each class, as in tf.data. Each element uses one random word; each iterator
+ * draws its seeds as shuffle does. */
 #include "pipeline/ops/apply.h"
 
 #include <inttypes.h>
@@ -24,11 +25,11 @@ struct params {
     mr_rejection_resample_opts o;
 };
 
-/* What drawing changes; a block that cannot be delivered changes nothing. */
+/* The state that drawing changes; a block that cannot be delivered leaves it unchanged. */
 struct drawing {
     mr__philox words;
     uint64_t drawn;
-    uint64_t *counts; /* elements of each class so far; with initial_dist they stay */
+    uint64_t *counts; /* elements of each class so far; constant with initial_dist */
 };
 
 struct state {
@@ -55,7 +56,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     return mr_iter_program(it, p->class_fn, mr_iter_input_spec(it, 0), &s->program, st);
 }
 
-/* The chance with which an element of class c stays. A class that never comes limits no other. */
+/* The probability that an element of class c is kept. A class that never occurs does not limit
+ * others. */
 static double chance(const struct params *p, const struct drawing *d, size_t c)
 {
     double largest = 0, own = 1;
@@ -78,8 +80,8 @@ static bool stays(const struct params *p, struct drawing *d, size_t c)
     return u < chance(p, d, c);
 }
 
-/* Draws for all rows: which of `rows` stay (index), which of the classes (of), where errors stand
- * among those. A class that is none is an error of its row. */
+/* Draws for all rows: the rows to keep (index), their classes (of), and the places of errors among
+ * them. A class out of range is an error of its row. */
 static mr_code choose(mr_iter *it, const mr_block *classes, size_t rows, mr_row_errors *failed,
                       mr_row_errors *errors, uint32_t *index, uint32_t *of, size_t *n,
                       mr_status *st)
@@ -109,7 +111,7 @@ static mr_code choose(mr_iter *it, const mr_block *classes, size_t rows, mr_row_
     return MR_OK;
 }
 
-/* rows = (class, element) of the n that stay. */
+/* rows = (class, element) of the n rows kept. */
 static mr_code join(mr_block *classes, const uint32_t *of, mr_block *in, const uint32_t *index,
                     size_t n, mr_block *rows, mr_status *st)
 {

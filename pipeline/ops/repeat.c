@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each epoch is a new iterator of the input, made as soon as the one before it has ended. Without a
- * count it ends with an epoch that has no element: it must not spin over an empty input. */
+/* Each epoch is a new iterator of the input, opened as soon as the previous one has ended.
+ * Without a count it ends after an epoch without elements, so that it does not spin over an
+ * empty input. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_iterator.h"
 
 struct params {
-    int64_t count; /* negative: for ever */
+    int64_t count; /* negative: without end */
     bool has_count;
 };
 
 struct state {
     uint64_t epoch;
-    bool any; /* this epoch gave an element */
+    bool any; /* this epoch emitted an element */
 };
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -38,7 +39,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             return rc;
         if (p->count < 0 ? !s->any : s->epoch + 1 == (uint64_t)p->count)
             return MR_END;
-        /* No epoch can bring anything: a large count must not be counted down. */
+        /* No epoch has elements: do not count down a large count. */
         if (!s->any && mr_dataset_cardinality(mr_dataset_input(it->node, 0)) == 0)
             return MR_END;
         s->epoch++;

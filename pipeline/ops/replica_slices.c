@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each element becomes exactly n, cut along axis 0: with B rows, slice k is rows [k*w, (k+1)*w) of
- * them with w = ceil(B / n), so that late slices are short or empty. Every component is cut by its
- * own B. Nothing is copied; a consumer's n slots are one batch to the op below, which may write it
- * there. */
+/* Each element becomes exactly n slices along axis 0: with B rows, slice k is rows [k*w, (k+1)*w)
+ * with w = ceil(B / n), so the last slices may be shorter or empty. B is determined separately for
+ * each component. Nothing is copied; the op below sees a consumer's n slots as one batch, which it
+ * may write there. */
 #include "pipeline/ops/batch.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ struct params {
 
 struct state {
     mr__cursor input;
-    uint64_t slice; /* of the input's first element left, the next */
+    uint64_t slice; /* the next slice of the input's first element left */
 };
 
 struct cut {
@@ -32,7 +32,7 @@ static struct cut cut_of(int64_t rows, uint64_t n, uint64_t slice)
     return (struct cut){(size_t)from, (size_t)(b - from < width ? b - from : width)};
 }
 
-/* How many slices from `slice` on have the same sizes in all columns, at most `most`. */
+/* The number of slices from `slice` on with equal sizes in all columns, at most `most`. */
 static size_t run_of(const mr_block *b, size_t row, uint64_t n, uint64_t slice, size_t most)
 {
     size_t run = most;
@@ -42,10 +42,10 @@ static size_t run_of(const mr_block *b, size_t row, uint64_t n, uint64_t slice, 
             return 1;
         int64_t rows = mr_array_row_shape(a, row)[0];
         struct cut first = cut_of(rows, n, slice);
-        size_t same = 1; /* a short one stands alone */
+        size_t same = 1; /* a short one is emitted alone */
         if (first.rows == 0)
             same = most;
-        else if (first.rows == cut_of(rows, n, 0).rows) /* the first is as wide as any */
+        else if (first.rows == cut_of(rows, n, 0).rows) /* the first is the widest */
             same = ((size_t)rows - first.from) / first.rows;
         if (same < run)
             run = same;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters: `count` rows; `columns`, the element's tree with, for each component, a tensor whose
- * axis 0 are the rows, or a list of one value a row.
+ * axis 0 enumerates the rows, or a list of one value per row.
  *
- * `identities`, where they are known, is a tensor of five numbers each: the row, and the source,
+ * `identities`, if known, is a tensor with five numbers per identity: the row, and the source,
  * file, ordinal and epoch of a record that it was made from; in the order of rows.
  *
- * A column of no rows needs a type all the same: a tensor of 0 rows has one, for datasets the list
- * holds one that is not counted. */
+ * A column without rows needs a type too: a tensor of 0 rows has one; for datasets the list
+ * contains one that is not counted. */
 #include "pipeline/ops/rows.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ extern const mr_op mr_op_rows;
 
 /* ---- identities ---- */
 
-/* The records' identities, if they are known, into s->all. */
+/* Puts the records' identities, if known, into s->all. */
 static mr_code take_identities(const struct params *p, struct state *s, mr_status *st)
 {
     const mr_array *a = &p->identities.tensor;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tf.data's draws, bit for bit: two words of random() choose an input by its weight. Inputs of
- * weight 0 are never opened; with one input left nothing is drawn. */
+/* Draws the same numbers as tf.data, bit for bit: two words of random() choose an input by its
+ * weight. Inputs of weight 0 are never opened; with one input left nothing is drawn. */
 #include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static bool has_weight(const struct params *p, size_t i)
     return p->weights.n == 0 || p->weights.v[i] > 0;
 }
 
-/* Sums of the weights, by way of their logarithms, as TensorFlow has them. */
+/* Sums of the weights, computed from their logarithms as in TensorFlow. */
 static void sum_weights(const struct params *p, struct state *s)
 {
     double largest = -INFINITY, sum = 0;
@@ -78,8 +78,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-/* A number 0 <= u < 1 of two words: they are scrambled first, which gives a generator of its own.
- */
+/* A number 0 <= u < 1 from two words, which are scrambled first: they seed a separate generator. */
 static double uniform(uint32_t word0, uint32_t word1)
 {
     static const uint32_t key[2] = {0x3EC8F720u, 0x02461E29u};

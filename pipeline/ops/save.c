@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written is streams/elements/element_file.h's, and read by load. */
+/* Writes the format of streams/elements/element_file.h, which load reads. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/streams/elements/file_cache.h"

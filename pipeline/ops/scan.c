@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element after the other: each needs the state that the one before it left. */
+/* Strictly sequential: each element needs the state that its predecessor left. */
 #include "pipeline/ops/apply.h"
 
 #include "pipeline/columns/fold.h"
@@ -14,7 +14,7 @@ struct params {
 struct state {
     mr__fold fold;
     mr__cursor input;
-    size_t row_bytes; /* of what comes out, as seen last; 0: not known */
+    size_t row_bytes; /* of the last output; 0: not known */
 };
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -50,8 +50,8 @@ static mr_code start(const mr_iter *it, mr_block *made, size_t capacity, mr_bloc
     return rc;
 }
 
-/* Row `at` of `rows` into out; *full: it does not fit there any more. Nothing was done unless MR_OK
- * is returned and *full is not set. */
+/* Puts row `at` of `rows` into out; *full: it no longer fits. Does nothing unless it returns
+ * MR_OK and *full is not set. */
 static mr_code step(mr_iter *it, const mr_block *rows, size_t at, size_t capacity, mr_block *out,
                     bool *full, bool *failed, mr_status *st)
 {

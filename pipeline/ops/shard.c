@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements whose position modulo num_shards is index. An error has no position.
+/* Elements whose position modulo num_shards is index. Errors are not counted as positions.
  *
- * require_non_empty (what the sharding rewrite inserts): before the first element, num_shards
- * elements must have been seen, so that no worker runs dry from the start; on every worker, also on
- * one whose own share would be empty. */
+ * require_non_empty (set by the sharding rewrite): before the first element, num_shards elements
+ * must have been seen, so that no worker is without elements from the start. Every worker checks
+ * it, including one whose share would be empty. */
 #include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>
@@ -19,8 +19,8 @@ struct params {
 
 struct state {
     uint64_t seen;  /* elements of the input, modulo num_shards once `checked` */
-    bool checked;   /* require_non_empty is satisfied, or was not asked for */
-    mr_block rows;  /* what was pulled, during a call */
+    bool checked;   /* require_non_empty is satisfied, or not set */
+    mr_block rows;  /* the pulled block, during a call */
     mr_block first; /* the element of the first round, until it is delivered */
 };
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tf.data's order, bit for bit. The buffer in its logical order p[0..m) is a ring of slot numbers;
- * the rows themselves lie in a store and do not move:
+/* The same order as tf.data, bit for bit. The buffer in its logical order p[0..m) is a ring of slot
+ * numbers; the rows themselves are in a store and do not move:
  *
- *     before an output: while m < buffer_size and the input goes on, append the next row
- *     output p[w mod m], w the next random word; put p[0] in its place; drop p[0]
+ *     before an output: while m < buffer_size and the input has not ended, append the next row
+ *     output p[w mod m], w the next random word; replace it by p[0]; drop p[0]
  *
- * A block of outputs is drawn first and gathered afterwards, so a row that comes in and goes out in
- * the same block needs its slot until then: there are as many spare slots as a block has rows.
+ * A block of outputs is drawn first and gathered afterwards, so a row that enters and leaves in the
+ * same block needs its slot until then: there is one spare slot for each row of a block.
  *
- * Each iterator draws its pair of seeds from a generator that all iterators of the dataset share.
+ * Each iterator draws its pair of seeds from a generator shared by all iterators of the dataset.
  *
- * A position is the input's position when the iterator was opened, the pair, and how many outputs
- * and errors were delivered since; restoring goes through the input again. Where the input cannot
- * be read again the rows are saved. */
+ * A position contains the input's position when the iterator was opened, the pair, and the
+ * number of outputs and errors delivered since; restoring reads the input again from there. If
+ * the input cannot be read again, the rows are saved. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ struct state {
     mr__row_store store;
     uint32_t *ring; /* of `capacity`, a power of two */
     size_t capacity, first, held;
-    uint32_t *slots; /* of a block that comes in, and of one that goes out */
+    uint32_t *slots; /* of a block entering, and of one leaving */
     uint32_t *outs;
     size_t slots_capacity, outs_capacity;
     size_t due, due_from; /* outputs drawn but not delivered, in outs */
@@ -103,8 +103,8 @@ static inline uint32_t draw(struct state *s)
 
 /* ---- filling and drawing ---- */
 
-/* Puts the rows that came in into slots, drawing where the buffer is full. Without memory the rows
- * stay for another try. */
+/* Puts the pulled rows into slots, and draws outputs while the buffer is full. If memory is
+ * lacking, the rows stay for a retry. */
 static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_status *st)
 {
     size_t n = s->rows.rows;
@@ -135,7 +135,7 @@ static mr_code draw_outputs(mr_iter *it, size_t want, size_t *n_outs, mr_status 
             s->outs[n++] = draw(s);
             continue;
         }
-        if (n) /* more input is more waiting: what there is goes out first */
+        if (n) /* more input means more waiting: deliver these first */
             break;
         uint64_t ask = limit - s->held;
         ask = ask > SIZE_MAX - want ? SIZE_MAX : ask + want - 1;
@@ -172,7 +172,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         MR_TRY(draw_outputs(it, want, &s->due, st));
     }
     const uint32_t *outs = s->outs + s->due_from;
-    /* The size of strings is only known now: what is too much for one block stays due. */
+    /* The size of strings is only known now: outputs that do not fit into one block stay due. */
     if (!out->destination && (bytes = mr__row_store_row_bytes(&s->store)) > 0)
         want = mr_iter_block_rows(it, want, bytes);
     size_t n = mr__row_store_fits(&s->store, outs, s->due < want ? s->due : want);
@@ -231,7 +231,7 @@ static mr_code check(const void *p, mr_status *st)
  *   0, ended, rows in order (outputs due, then the buffer): number of them and of the due ones,
  *      blocks; rows that found no memory yet; the input */
 
-/* The slots of all rows that are held, in order: due ones, then the buffer. */
+/* The slots of all rows held, in order: those due, then the buffer. */
 static mr_code list_slots(const struct state *s, uint32_t **out, mr_status *st)
 {
     size_t n = s->due + s->held;
@@ -276,7 +276,8 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
     MR_TRY(mr_state_put_u64(w, s->pair[1], st));
     MR_TRY(mr_state_put_u64(w, s->outputs, st));
     MR_TRY(mr_state_put_u64(w, s->errors, st));
-    /* At the end there are no rows to save, and the input's end has been met, which may count. */
+    /* At the end there are no rows to save, and the input's end was reached, which may have
+     * effects. */
     bool is_over = s->ended && s->due + s->held == 0;
     bool positioned = s->position && !is_over && mr_iter_replays(it->inputs[0]);
     MR_TRY(mr_state_put_u64(w, positioned, st));
@@ -286,7 +287,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
     return mr_iter_save_input(it, 0, w, st);
 }
 
-/* Draws `outputs` again and meets `errors` again, without delivering any. */
+/* Draws `outputs` outputs and reads `errors` errors again, without delivering any. */
 static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status *st)
 {
     struct state *s = it->state;
@@ -299,21 +300,21 @@ static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status 
         mr_status error;
         if (left)
             rc = draw_outputs(it, left < SAVE_ROWS ? (size_t)left : SAVE_ROWS, &n, &error);
-        else { /* errors met while filling for the output that was not drawn yet */
+        else { /* errors read while filling for an output not drawn yet */
             if (s->held == limit)
                 return MR_OK;
             rc = mr_iter_pull(it, 0, (size_t)(limit - s->held), &s->rows, &error);
             s->errors += rc < 0;
             if (rc == MR_OK)
                 rc = take_in(s, limit, &n, &error);
-            if (rc == MR_END) /* one of them was of the moment */
+            if (rc == MR_END) /* one of them was temporary */
                 return MR_OK;
         }
         mr__row_store_drop(&s->store, s->outs, n);
         s->outputs += n;
         if (rc == MR_END)
             return mr_state_damaged(st, "elements before it are missing");
-        /* A lack of memory is none of the errors that were met. */
+        /* A lack of memory does not count as one of the errors. */
         if (rc < 0 && (++met > errors || s->rows.rows || error.sys_errno == ENOMEM ||
                        mr_iter_cancelled(it))) {
             if (st)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Skipped elements are produced, so errors in them come up; a failed position is not counted. An
- * input that knows where its elements lie goes past them instead. A negative count skips what may
- * never end: then the input is not even opened. */
+/* Skipped elements are produced, so their errors are reported; an error is not counted. An input
+ * with random access skips them without reading. With a negative count, which skips all of a
+ * possibly endless input, the input is not opened. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_iterator.h"

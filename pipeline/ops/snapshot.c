@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of elements for each graph that was run: its folder is named by the graph's fingerprint,
- * FNV-1a over its protobuf form. */
+/* One file of elements for each graph that was run. Its folder is named after the graph's
+ * fingerprint, FNV-1a of its protobuf form. */
 #include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>

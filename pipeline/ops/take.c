@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Never pulls an element after the last one it emits: what stands there (an error, a wait) must not
- * show. take(0) does not even open its input. */
+/* Never pulls an element after the last one that it emits: an error or a wait there must have no
+ * effect. take(0) does not open its input. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_iterator.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The function runs over a block at a time; what comes after the first element that it refuses,
- * errors too, is never seen. */
+/* The function runs over a block at a time. Elements and errors after the first element for
+ * which it returns false are never emitted. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/block_size_tuner.h"
@@ -14,10 +14,10 @@ struct params {
 };
 
 struct state {
-    mr__cursor input; /* holds rows only while they could not be looked at for want of memory */
+    mr__cursor input; /* holds rows only if lack of memory prevented processing them */
     const mr_program *program;
     mr__block_size_tuner tuner;
-    bool one_by_one; /* the input remembers what was pulled of it (MR_OP_REMEMBERS) */
+    bool one_by_one; /* the input records what is pulled (MR_OP_REMEMBERS) */
     uint64_t stopped;
 };
 
@@ -26,13 +26,13 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     mr__block_size_tuner_start(&s->tuner, it, 0);
-    s->tuner.by_clock = false; /* nobody waits for another: bytes alone decide */
+    s->tuner.by_clock = false; /* calls do not run concurrently: bytes alone decide */
     s->one_by_one = mr__dataset_all_props(mr_dataset_input(it->node, 0)) & MR_OP_REMEMBERS;
     return mr_iter_program(it, p->fn, mr_iter_input_spec(it, 0), &s->program, st);
 }
 
-/* How many of `rows` rows come before the first that is refused, failed ones included; forgets the
- * errors after it. verdict has an entry for each row that did not fail. */
+/* The number of rows before the first refused one, including failed ones; drops the errors after
+ * it. verdict has an entry for each row that did not fail. */
 static size_t rows_before_stop(const mr_block *verdict, size_t rows, mr_row_errors *errors)
 {
     const bool *goes_on = verdict->rows ? verdict->columns[0].data : NULL;
@@ -67,7 +67,7 @@ static mr_code drop_failed(const mr_block *in, size_t n, const mr_row_errors *er
     return MR_OK;
 }
 
-/* Looks at the rows of `in`: those that are let through, and the errors among them. */
+/* Evaluates the rows of `in`: those to emit, and the errors among them. */
 static mr_code look(struct state *s, const mr_block *in, mr_block *out, mr_row_errors *errors,
                     bool *stopped, mr_status *st)
 {

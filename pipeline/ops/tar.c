@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tar: the records of tar archives, a component for each member.
+/* tar: the records of tar archives, one component per member.
  *
- * A graph has to know the names of the components when it is built. Unless they are given, the
- * first archive says them; an op that is made from this one to read a part of the files is given
- * them (MR_P_OF_SPEC). The reader gives a row of strings for each record, in the order of the
+ * A graph must know the names of the components when it is built. Unless they are given, they are
+ * read from the first archive; a copy of the op that reads only some of the files receives them
+ * (MR_P_OF_SPEC). The reader returns a row of strings for each record, in the order of the
  * components. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void close(mr_iter *it)
     mr_free((void *)(uintptr_t)s->names.names);
 }
 
-/* The first member that a record lacks; the number of members: none. */
+/* The index of the first member that a record lacks; the number of members: it lacks none. */
 static size_t lacking(const mr_bytes *row, size_t n)
 {
     size_t i = 0;
@@ -76,7 +76,7 @@ static mr_code report(const struct state *s, const mr_array *rows, size_t row, s
     return mr_row_errors_add(errors, row, &why, st);
 }
 
-/* Component i of the rows that lack nothing. */
+/* Component i of the complete rows. */
 static mr_code take_column(const mr_array *rows, size_t i, size_t n, size_t kept, mr_array *out,
                            mr_status *st)
 {
@@ -145,14 +145,14 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return rc;
 }
 
-/* ---- what the components are ---- */
+/* ---- components ---- */
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A record of n names, and the key where it is not among them. */
+/* A record of n names, and the key if it is not among them. */
 static mr_code record_of(char *const *members, size_t n, mr_spec **out, mr_status *st)
 {
     const char **names = mr_calloc(n + 1, sizeof *names), *twice = NULL;

@@ -23,7 +23,8 @@ struct params {
 
 struct state {
     mr__file_source source;
-    mr_iter *inner; /* num_parallel_reads: the interleaved form, and nothing above but the list */
+    mr_iter
+        *inner; /* num_parallel_reads: the interleaved dataset; of source only the list is used */
     mr__quarantine quarantine;   /* on_corrupt="skip" */
     mr__zstd_record_rows frames; /* record_compression */
 };
@@ -104,7 +105,7 @@ static mr_code open_parallel(mr_iter *it, mr_status *st)
     int64_t reads =
         p->o.num_parallel_reads == MR_AUTO ? MR_PARALLEL_READS_AUTO : p->o.num_parallel_reads;
     int64_t n = (int64_t)(f->list ? f->list->n : f->names->n);
-    if (reads > n) /* the same order, and each file may have more of the cache */
+    if (reads > n) /* the same order, and each file may use more of the cache */
         reads = n ? n : 1;
     mr_dataset *ds = mr_interleave(
         names_of(f), fn, &(mr_interleave_opts){.cycle_length = reads, .num_parallel_calls = reads});
@@ -133,7 +134,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     const struct state *s = it->state;
-    /* Records that wait to be unpacked are skipped by pulling them. */
+    /* Records waiting to be decompressed are skipped by pulling them. */
     bool pulled = is_parallel(it) || mr__zstd_record_rows_pending(&s->frames);
     return pulled ? MR_OK : mr__file_source_skip(it, n, skipped, st);
 }

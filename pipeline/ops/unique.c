@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All values that were emitted are kept, also in a position. */
+/* All emitted values are kept, also in a position. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/streams/row_filter.h"
@@ -7,7 +7,7 @@
 #include "pipeline/streams/cursor.h"
 
 struct state {
-    mr__cursor input; /* holds rows only while they could not be looked at for want of memory */
+    mr__cursor input; /* holds rows only if lack of memory prevented processing them */
     mr__value_set seen;
 };
 
@@ -21,7 +21,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-/* out = the rows of `in` that are new. On failure nothing was seen. */
+/* out = the rows of `in` that are new. On failure the set is unchanged. */
 static mr_code look(struct state *s, mr_block *in, mr_block *out, mr_status *st)
 {
     mr_buffer *index = NULL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The buffer is what the input gave (rows and errors) and windows to come may need:
+/* The buffer contains the rows and errors of the input that later windows may need:
  *
  *     entries   [rows 4 5] [error] [rows 7 8 9]
  *                    ^at
  *
- * A window picks events 0, stride, 2 * stride, ... of it; then `shift` are dropped, from the buffer
- * and, where shift is larger, from the input, in the same call. A window that picks an error is
- * that error; other errors vanish. */
+ * A window takes events 0, stride, 2 * stride, ... of it; then `shift` events are dropped, from the
+ * buffer and, if shift is larger, from the input, in the same call. A window that takes an error is
+ * replaced by that error; other errors are dropped. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_source.h"
@@ -22,7 +22,7 @@ struct params {
 struct state {
     mr__queue buffer;
     size_t length;    /* events in it */
-    size_t row_bytes; /* of the input, as seen last */
+    size_t row_bytes; /* of the input's last block */
     bool ended;       /* the input */
 };
 
@@ -70,8 +70,8 @@ static void drop(struct state *s, size_t n)
     s->length -= n < s->length ? n : s->length;
 }
 
-/* Drops of the input what is still to be dropped. What cannot be read for want of memory the next
- * call tries again. */
+/* Drops the input events that are still to be dropped. If memory is lacking, the next call
+ * retries. */
 static void drop_of_input(struct state *s)
 {
     mr_code rc = MR_OK;
@@ -84,8 +84,8 @@ static void drop_of_input(struct state *s)
 
 /* ---- one window ---- */
 
-/* Copies picked rows of e, whose event `from` is number `first` of the window's span; phase: to the
- * first that is picked. */
+/* Copies the rows of e that the window takes. Event `from` of e is number `first` of the
+ * window's span; phase: distance to the first event taken. */
 static mr_code pick_entry(mr_block *picked, const mr__entry *e, size_t from, size_t n, size_t phase,
                           size_t stride, size_t capacity, mr_status *st)
 {
@@ -110,7 +110,7 @@ static mr_code pick_entry(mr_block *picked, const mr__entry *e, size_t from, siz
     return MR_OK;
 }
 
-/* Ragged versions of all blocks that a window spans, where their shapes differ. */
+/* Makes all blocks that a window spans ragged if their shapes differ. */
 static mr_code make_fit(struct state *s, mr_status *st)
 {
     for (mr__entry *e = s->buffer.head; e; e = e->next) {
@@ -163,7 +163,7 @@ static mr_code pick(mr_iter *it, mr_block *picked, mr_status *st)
     return MR_OK;
 }
 
-/* The window's datasets, one a component, into row `row` of out. */
+/* Puts the window's datasets, one per component, into row `row` of out. */
 static mr_code put_window(mr_iter *it, mr_block *out, size_t row, mr_identities *ids, mr_status *st)
 {
     mr_block rows = MR_BLOCK_EMPTY;
@@ -190,7 +190,7 @@ static mr_code put_window(mr_iter *it, mr_block *out, size_t row, mr_identities 
 
 /* ---- slots ---- */
 
-/* Fills the buffer for a window; MR_END: there is none. */
+/* Fills the buffer for a window; MR_END: no more windows. */
 static mr_code fill(mr_iter *it, size_t windows, mr_status *st)
 {
     const struct params *p = it->params;
@@ -219,7 +219,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-/* How many windows to make in one call: their rows are bounded as a block's are. */
+/* The number of windows to make in one call: their rows are bounded like those of a block. */
 static size_t windows_at_once(const mr_iter *it, size_t want)
 {
     const struct state *s = it->state;
@@ -238,7 +238,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     struct state *s = it->state;
     size_t windows = windows_at_once(it, want);
     MR_TRY(fill(it, windows, st));
-    /* What the buffer holds without another pull; at the end of the input, one at a time. */
+    /* The windows available without another pull; at the end of the input, one at a time. */
     size_t target = target_of(p), shift = shift_of(p), have = 1;
     if (s->length > target)
         have += (s->length - target) / shift;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hands everything on; the engine and the sharding rewrite read the parameters. The value nearest
- * the sink wins. */
+/* Passes everything through; the engine and the sharding rewrite read the parameters. The value
+ * nearest the sink wins. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_iterator.h"

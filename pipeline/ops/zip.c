@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element of each input makes one element. The inputs are pulled left to right by blocks of one
- * size; where a later one gives fewer rows, the surplus of the earlier ones stays in their cursors.
+/* One element of each input makes one element. The inputs are pulled left to right in blocks of one
+ * size; if a later one returns fewer rows, the surplus of the earlier ones stays in their cursors.
  *
- * An error stands for an element: the other inputs still advance by one, so that they stay in step.
- * At the first END the inputs to the right are not pulled.
+ * An error takes the place of an element: the other inputs still advance by one, so that they stay
+ * in step. At the first MR_END the inputs to the right are not pulled.
  *
- * Of an input that remembers what was pulled of it (MR_OP_REMEMBERS) nothing may be pulled that
- * would be surplus at the end. So the blocks then end with the last full round, if it is known; if
- * not, they are of one row. */
+ * From an input that records what is pulled (MR_OP_REMEMBERS), no row may be pulled that would be
+ * surplus at the end. If such an input exists, blocks end with the last full round if it is known;
+ * otherwise they have one row. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>
@@ -20,10 +20,10 @@ struct state {
     mr__cursor *inputs; /* n_inputs */
     uint64_t ended;     /* an input ended in the round of an error; reported at the next call */
     uint64_t rounds;    /* done */
-    uint64_t in_blocks; /* as many rounds may be pulled in blocks */
+    uint64_t in_blocks; /* number of rounds that may be pulled in blocks */
 };
 
-/* How many rounds leave no surplus in an input that remembers. */
+/* The number of rounds that leave no surplus in an input that records what is pulled. */
 static uint64_t safe_rounds(const mr_iter *it)
 {
     uint64_t least = UINT64_MAX;
@@ -41,7 +41,8 @@ static uint64_t safe_rounds(const mr_iter *it)
     }
     if (remembering == 0)
         return UINT64_MAX;
-    /* An unknown length may be the shortest, which is well where it is of the only one. */
+    /* An unknown length may be the shortest: harmless if it is that of the only one that
+     * records. */
     return unknown == 0 || (unknown == 1 && both && remembering == 1) ? least : 0;
 }
 
@@ -55,8 +56,9 @@ static mr_code open(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-/* Input `failed` has an error in this round, `failure`: uses up the round in all others. Returns
- * it, or that another input lacks memory: that one has not used up the round. */
+/* Input `failed` has the error `failure` in this round: consumes the round in all others.
+ * Returns `failure`, or a lack of memory of another input, which then has not consumed the
+ * round. */
 static mr_code finish_failed_round(mr_iter *it, size_t failed, mr_code failure, mr_status *st)
 {
     struct state *s = it->state;
@@ -96,7 +98,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, rows, c, NULL, &error);
         if (rc < 0 && st)
             *st = error;
-        if (rc < 0 && error.sys_errno != ENOMEM) /* else nothing was taken of any input */
+        if (rc < 0 && error.sys_errno != ENOMEM) /* else nothing was taken from any input */
             rc = finish_failed_round(it, i, rc, st);
         if (rc != MR_OK)
             return rc;

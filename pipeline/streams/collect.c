@@ -4,7 +4,7 @@
 #include "pipeline/graph/node.h"
 #include "pipeline/params/infer.h"
 
-/* Whole batches, as many as a block should hold, at least one. */
+/* Rows of whole batches, up to the size of a block, but at least one batch. */
 static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
 {
     size_t all;
@@ -14,7 +14,7 @@ static size_t rows_to_pull(mr_iter *it, size_t want, size_t n)
     return rows < n ? n : rows - rows % n;
 }
 
-/* How many there are, if that is known without a look into files; 0: it is not. */
+/* The number of elements, if known without reading files; else 0. */
 static size_t known_rows(const mr_dataset *input)
 {
     if (mr__dataset_all_props(input) & MR_OP_LATE_COUNT)

@@ -42,7 +42,7 @@ static mr_code add_group(mr__groups *g, int64_t key, uint64_t size, size_t *at, 
     return MR_OK;
 }
 
-/* The group of a key, made if it is new. */
+/* The group of a key, created if it is new. */
 static mr_code group_of(mr__groups *g, int64_t key, size_t *at, mr_status *st)
 {
     *at = place_of(g, key);
@@ -58,7 +58,7 @@ static mr_code group_of(mr__groups *g, int64_t key, size_t *at, mr_status *st)
     return add_group(g, key, (uint64_t)size, at, st);
 }
 
-/* So many rows must come at least before a group is full. */
+/* The minimum number of further rows before a group can be full. */
 static size_t rows_to_full(mr__groups *g)
 {
     if (g->bound)
@@ -96,7 +96,7 @@ static mr_code open_rows(mr__groups *g, mr_status *st)
     return rc;
 }
 
-/* Opens the due group. Without memory it stays due; another error takes its place. */
+/* Opens the due group. If memory is lacking it stays due; another error replaces it. */
 static mr_code open_due(mr__groups *g, mr_status *st)
 {
     mr__group *p = &g->groups[g->due - 1];
@@ -163,7 +163,7 @@ static mr_code key_at(mr__groups *g, size_t good, int64_t *key, mr_status *st)
     return g->ops->key ? g->ops->key(g->it, number, key, st) : MR_OK;
 }
 
-/* Counts a row for its group until a group is full, or one has an error: *n rows, whose groups are
+/* Counts rows for their groups until a group is full or a row has an error: *n rows, with groups
  * g->to. Nothing is stored yet. */
 static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *n, mr_status *st)
 {
@@ -187,7 +187,7 @@ static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *
     return rc;
 }
 
-/* Rows that were counted get their slots; on failure they are not counted any more. */
+/* Assigns slots to the counted rows; on failure they are no longer counted. */
 static mr_code store_rows(mr__groups *g, size_t n, mr_status *st)
 {
     mr_code rc = MR_GROW(g->slots, g->slots_capacity, n, UINT32_MAX, "groups", st);
@@ -207,7 +207,7 @@ static mr_code store_rows(mr__groups *g, size_t n, mr_status *st)
     return rc;
 }
 
-/* Takes in rows up to a full group or an error, which takes the place of its row. */
+/* Adds rows up to a full group or an error, which replaces its row. */
 static mr_code take_in(mr__groups *g, mr_status *st)
 {
     if (g->looked == 0)
@@ -257,8 +257,8 @@ static void end_input(mr__groups *g)
         qsort(g->groups, g->n, sizeof *g->groups, by_key);
 }
 
-/* The first group that is left becomes due; MR_END: none is. Groups are in order now, and their
- * index is of no use. */
+/* Makes the first remaining group due; MR_END: none is left. Groups are sorted now, and their
+ * index is not used. */
 static mr_code next_left(mr__groups *g)
 {
     while (g->passed < g->n && g->groups[g->passed].n == 0)
@@ -430,7 +430,7 @@ mr_code mr__groups_restore(mr_iter *it, mr_state_r *r, mr_status *st)
         MR_TRY(restore_group(g, r, st));
     if (ended) {
         end_input(g);
-        g->due = 0; /* it comes up again, at its new place */
+        g->due = 0; /* it occurs again, at its new place */
     }
     MR_TRY(mr_state_get_u64(r, &inner, st));
     if (inner) {

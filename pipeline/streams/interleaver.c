@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output is assembled in runs, (stream, rows), that are copied column by column when a stream's
- * block is to be replaced, when there are many, or at the end. A run that fills a block by itself
- * is passed on without a copy. */
+/* Output is assembled from runs, (stream, rows), which are copied column by column before a
+ * stream's block is replaced, when there are many runs, or at the end. A single run that fills a
+ * block is passed on without a copy. */
 #include "pipeline/streams/interleaver.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum {
     MOST_RUNS = 256,
-    PASS_BYTES = 16 << 10, /* a run of as many bytes is passed on as it is */
+    PASS_BYTES = 16 << 10, /* a run of this many bytes is passed on without a copy */
     OPEN_BYTES = 4 << 20,  /* for a dataset opened ahead: the buffers of a file, mostly */
     MOST_CALLS = 1024,
     FETCH_BLOCKS = 4
@@ -23,12 +23,12 @@ enum {
 struct mr__stream {
     mr__stream *next;
     mr_iter *inner;
-    mr__queue queue;  /* of inner: the present block and the next */
-    mr__entry *block; /* the present one; NULL: not there yet */
-    mr_block element; /* the row it was made from, where positions are asked for */
+    mr__queue queue;  /* of inner: the current block and the next ones */
+    mr__entry *block; /* the current one; NULL: not available yet */
+    mr_block element; /* the row it was made from, if positions are requested */
     mr_code rc;       /* not MR_OK: the error in its place */
     mr_status status;
-    uint64_t held; /* the call of next whose output holds what the block's views point at */
+    uint64_t held; /* the call of next whose output holds the memory of the block's views */
     uint64_t fits; /* the call of next whose output block fits; 0: not known */
     int64_t rows;  /* of the dataset, so far */
     size_t bytes;  /* of a row of block */
@@ -62,7 +62,7 @@ static void drop_stream(mr__interleaver *c, mr__stream *s)
     c->spare = s;
 }
 
-/* Opens a dataset as the stream's. */
+/* Opens a dataset in the stream. */
 static mr_code open_stream(mr__interleaver *c, mr__stream *s, mr_dataset *ds,
                            const mr_identities *ids, mr_status *st)
 {
@@ -87,8 +87,8 @@ static size_t fetches_under_way(const mr__interleaver *c)
     return n;
 }
 
-/* Blocks of s that one fetch brings: as many as take FETCH_SECONDS, since one that is there before
- * a thread wakes up is not worth that. What a memory limit must hold is one. */
+/* The number of blocks per fetch of s: those that take FETCH_SECONDS, because a shorter fetch is
+ * not worth waking a thread. With a memory limit, one. */
 static size_t blocks_of_fetch(const mr__interleaver *c, const mr__stream *s)
 {
     if (!s->block || s->block->seconds <= 0 || mr__memory_limited(c->it))
@@ -97,7 +97,7 @@ static size_t blocks_of_fetch(const mr__interleaver *c, const mr__stream *s)
     return n < 1 ? 1 : n > FETCH_BLOCKS ? FETCH_BLOCKS : (size_t)n;
 }
 
-/* Starts a fetch for s, if as many calls are allowed and half of what the last one brought is
+/* Starts a fetch for s if another call is allowed and half of the rows of the last fetch are
  * used. */
 static void submit(mr__interleaver *c, mr__stream *s)
 {
@@ -110,7 +110,7 @@ static void submit(mr__interleaver *c, mr__stream *s)
     mr__queue_start(&s->queue);
 }
 
-/* What a row of the present block takes, in the output and where its views point. */
+/* Bytes of a row of the current block, in the output and in the memory of its views. */
 static size_t bytes_of_row(const mr__stream *s)
 {
     const mr_block *b = &s->block->rows;
@@ -128,8 +128,8 @@ static size_t rows_left(const mr__stream *s)
     return s->block ? s->block->rows.rows - s->block->at : 0;
 }
 
-/* The next block of s, of up to `want` rows where nothing is read ahead.
- * returns  MR_OK with rows to come, MR_END, or an error of that position */
+/* The next block of s, of up to `want` rows if nothing is read ahead.
+ * returns  MR_OK with rows left, MR_END, or an error at that position */
 static mr_code advance(mr__interleaver *c, mr__stream *s, size_t want, mr_status *st)
 {
     mr__entry *e;
@@ -162,7 +162,7 @@ static void forget_made(mr__outer *o)
     o->ready = false;
 }
 
-/* How many elements are likely to be needed for `rows` rows: as many as if all datasets were as
+/* The number of elements probably needed for `rows` rows, assuming that all datasets are as
  * large as the largest so far. */
 static size_t elements_for(const mr__interleaver *c, size_t rows)
 {
@@ -179,7 +179,7 @@ static bool error_is_next(const mr__outer *o)
     return o->error_at < o->errors.n && o->errors.v[o->error_at].row == o->opened;
 }
 
-/* Makes datasets of the next elements of the input, if there are none. */
+/* Makes datasets of the next elements of the input, unless some are left. */
 static mr_code refill(mr__interleaver *c, size_t rows, mr_status *st)
 {
     mr__outer *o = &c->outer;
@@ -197,7 +197,7 @@ static mr_code refill(mr__interleaver *c, size_t rows, mr_status *st)
     return MR_OK;
 }
 
-/* Opens the element o->opened; its error, if it is one, goes into the stream. */
+/* Opens the element o->opened; if it is an error, stores that in the stream. */
 static mr_code open_next(mr__interleaver *c, mr__stream **out, mr_status *st)
 {
     mr__outer *o = &c->outer;
@@ -231,7 +231,7 @@ static void open_ahead(mr__interleaver *c)
            o->opened < mr__cursor_rows(&o->in)->rows && mr__memory_room(c->it, OPEN_BYTES)) {
         mr__stream *s = NULL;
         if (open_next(c, &s, NULL) != MR_OK)
-            return; /* no memory: met again when its turn comes */
+            return; /* out of memory: retried when its turn comes */
         if (c->futures_tail)
             c->futures_tail->next = s;
         else
@@ -309,7 +309,7 @@ static void copy_column(const assembly *a, size_t column)
     }
 }
 
-/* Makes the output hold what views of the stream's rows point into: once for a block of it. */
+/* Makes the output hold the memory of views of the stream's rows; once per block. */
 static mr_code hold(const assembly *a, mr__stream *s, mr_status *st)
 {
     if (s->held == a->call)
@@ -351,7 +351,7 @@ static void add_rows(const assembly *a, size_t rows)
     a->out->rows += rows;
 }
 
-/* Appends the runs to the output and forgets them. */
+/* Appends the runs to the output and clears them. */
 static mr_code flush(assembly *a, mr_status *st)
 {
     if (a->n_runs == 0)
@@ -385,7 +385,7 @@ static bool has_run_of(const assembly *a, const mr__stream *s)
     return false;
 }
 
-/* The block that rows of s must fit beside. */
+/* true: rows of s fit into one block with the runs in a. */
 static bool fits(const assembly *a, const mr__stream *s)
 {
     if (a->have == 0)
@@ -396,7 +396,7 @@ static bool fits(const assembly *a, const mr__stream *s)
 
 /* ---- the cycle ---- */
 
-/* Makes slot i there (free), for any i below length. */
+/* Makes sure that slot i exists (free), for any i below length. */
 static mr_code make_slot(mr__interleaver *c, size_t i, mr_status *st)
 {
     if (i < c->n_slots)
@@ -422,7 +422,7 @@ static bool ready(const mr__stream *s)
     return rows_left(s) || !mr__queue_filling(&s->queue);
 }
 
-/* Where order does not matter: the next slot with something ready, if the current one has not. */
+/* If order does not matter: the next slot with rows ready, if the current one has none. */
 static void choose(mr__interleaver *c)
 {
     if (c->ordered || ready(c->slots[c->c]))
@@ -447,13 +447,14 @@ static void free_slot(mr__interleaver *c)
     c->n_open--;
 }
 
-/* Records that land come in larger blocks (file_source.c), which are passed on whole. */
+/* Records read straight to their final place come in larger blocks (file_source.c), which are
+ * passed on whole. */
 static size_t block_parts(const mr__interleaver *c)
 {
     return mr__iterator_internal_of(mr_iter_opts(c->it))->read_slots ? 4 : 1;
 }
 
-/* The slot's turn: adds a run of it. *full: the output is to be delivered first. */
+/* The slot's turn: adds a run of it. *full: the output must be delivered first. */
 static mr_code take_turn(mr__interleaver *c, assembly *a, bool *full, mr_status *st)
 {
     mr__stream *s = c->slots[c->c];
@@ -469,7 +470,7 @@ static mr_code take_turn(mr__interleaver *c, assembly *a, bool *full, mr_status 
         if (rc != MR_OK)
             return rc;
     }
-    if (s->fits != c->calls) { /* asked once for a block and an output */
+    if (s->fits != c->calls) { /* checked once per block and output */
         if (!fits(a, s)) {
             *full = true;
             return MR_OK;
@@ -505,8 +506,8 @@ static mr_code take_turn(mr__interleaver *c, assembly *a, bool *full, mr_status 
     return MR_OK;
 }
 
-/* How many rounds all slots have rows for, each a whole turn that is copied: as many as the output
- * has room for. */
+/* The number of rounds for which all slots have rows, each a whole turn that is copied; limited
+ * by the room in the output. */
 static size_t rounds(const mr__interleaver *c, const assembly *a)
 {
     bool all = c->n_open == c->n_slots && (c->input_ended || (int64_t)c->n_slots == c->length);
@@ -523,7 +524,8 @@ static size_t rounds(const mr__interleaver *c, const assembly *a)
     return most;
 }
 
-/* n pieces to places that are `step` bytes apart; of a constant size, each is one instruction. */
+/* Copies n pieces to places `step` bytes apart; if the size is a constant, each copy is one
+ * instruction. */
 static inline void spread(char *to, size_t step, const char *from, size_t bytes, size_t n)
 {
     for (; bytes && n; n--, to += step, from += bytes)
@@ -545,11 +547,12 @@ static void copy_turns(const mr__interleaver *c, const assembly *a, size_t i, si
                   : spread(at, step, from, bytes, n);
 }
 
-/* At the beginning of a round: what turn after turn would do, for as many rounds as there are. */
+/* At the beginning of a round: takes several complete rounds at once, with the same result as turn
+ * by turn. */
 static mr_code take_rounds(mr__interleaver *c, assembly *a, mr_status *st)
 {
     if (a->out->n_columns == 0)
-        MR_TRY(flush(a, st)); /* begins the output, if there is anything */
+        MR_TRY(flush(a, st)); /* starts the output if there are runs */
     size_t n = rounds(c, a), turn = (size_t)c->block_length;
     if (n == 0)
         return MR_OK;
@@ -716,7 +719,7 @@ static mr_code save_slot(mr__stream *s, mr_state_w *w, mr_status *st)
         return MR_OK;
     MR_TRY(mr_state_put_block(w, &s->element, st));
     MR_TRY(mr_state_put_i64(w, s->rows, st));
-    if (rows_left(s) == 0) /* saving forgets it */
+    if (rows_left(s) == 0) /* saving drops it */
         s->block = NULL;
     return mr__queue_save(&s->queue, 0, w, st);
 }
@@ -739,14 +742,14 @@ static mr_code damaged(mr_status *st)
     return mr_state_damaged(st, "a cycle that cannot be");
 }
 
-/* Calls the function again and opens what it makes. */
+/* Calls the function again and opens the dataset that it returns. */
 static mr_code reopen(mr__interleaver *c, mr__stream *s, mr_status *st)
 {
     mr_block made = MR_BLOCK_EMPTY;
     mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
     mr_code rc = mr_program_run(c->program, &s->element, &made, &errors, st);
     if (rc == MR_OK && errors.n && errors.v[0].status.code == MR_RESOURCE_EXHAUSTED) {
-        rc = MR_RESOURCE_EXHAUSTED; /* of the moment: says nothing about the position */
+        rc = MR_RESOURCE_EXHAUSTED; /* temporary: does not concern the position */
         if (st)
             *st = errors.v[0].status;
     } else if (rc == MR_OK && made.rows != 1) {

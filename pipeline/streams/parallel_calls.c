@@ -49,7 +49,7 @@ mr_code mr__parallel_calls_check(int64_t n, mr_status *st)
                    "num_parallel_calls must be at least 1 or auto, not %" PRId64, n);
 }
 
-/* Bytes of a row on its way through the function, where both sides are known; else 0. */
+/* Bytes of a row while the function runs, if input and output sizes are known; else 0. */
 static size_t known_bytes(const mr_iter *it, const mr_program *program)
 {
     size_t in = mr__row_bytes(mr_iter_input_spec(it, 0));
@@ -68,9 +68,9 @@ mr_code mr__parallel_calls_open(mr__parallel_calls *c, mr_iter *it, const mr_pro
     c->program = program;
     c->ordered = true;
     mr__block_size_tuner_start(&c->tuner, it, known_bytes(it, program));
-    /* In the calling thread little is ever left of a call: its rows are saved, if any. */
+    /* In the calling thread few rows of a call are ever left: save the rows. */
     c->queue.positions = false;
-    c->tuner.by_clock = false; /* nobody waits for another: bytes alone decide */
+    c->tuner.by_clock = false; /* calls do not run concurrently: bytes alone decide */
     if (num_parallel_calls == 0)
         return MR_OK;
     c->ordered = deterministic == MR_DEFAULT ? mr_iter_deterministic(it) : deterministic == MR_YES;
@@ -104,7 +104,7 @@ void mr__parallel_calls_close(mr_iter *it)
     c->program = NULL;
 }
 
-/* Pulls rows for a call and starts it; an error of the input is a finished call of its own. */
+/* Pulls rows for a call and starts it; an error of the input becomes a separate, finished call. */
 static mr_code start_call(mr__parallel_calls *c, size_t want, mr_status *st)
 {
     mr__entry *call;
@@ -140,7 +140,7 @@ static void tune(mr__parallel_calls *c, mr__entry *call)
 static mr__entry *wait_for_call(mr__parallel_calls *c)
 {
     mr__entry *call = c->queue.head;
-    bool counts = c->depth.it && call->asked; /* it was not looked at before */
+    bool counts = c->depth.it && call->asked; /* not checked before */
     double asked = counts ? mr_iter_now() : 0;
     bool late = counts && !mr__task_done(&call->task);
     mr__queue_wait(&c->queue);
@@ -154,8 +154,8 @@ static mr__entry *wait_for_call(mr__parallel_calls *c)
     return call;
 }
 
-/* The first call is needed; memory for others must be there, for what goes in and comes out. Where
- * the types do not say how much that is, the first one tells. */
+/* The first call is always made; further ones need memory for their input and output. If the
+ * types do not determine these sizes, those of the first call are used. */
 static bool may_start(const mr__parallel_calls *c)
 {
     if (!c->queue.n || !mr__memory_limited(c->it))
@@ -165,22 +165,22 @@ static bool may_start(const mr__parallel_calls *c)
     return bytes && mr__memory_room(c->it, 2 * bytes);
 }
 
-/* Keeps `most` calls under way. */
+/* Keeps `most` calls in progress. */
 static mr_code top_up(mr__parallel_calls *c, mr_status *st)
 {
     while (c->queue.n < c->most && !c->queue.ended && may_start(c)) {
         mr_code rc = start_call(c, SIZE_MAX, st);
         if (rc == MR_END)
             return MR_OK;
-        /* What is under way is delivered first; the want of memory shows again. */
+        /* Calls in progress are delivered first; the lack of memory will be detected again. */
         if (rc != MR_OK)
             return c->queue.head ? MR_OK : rc;
     }
     return MR_OK;
 }
 
-/* Where order does not matter, puts the first finished call in front. One that is partly delivered
- * is in front already. */
+/* If order does not matter, moves the first finished call to the front. A partly delivered one
+ * is already in front. */
 static void choose(mr__parallel_calls *c)
 {
     mr__queue *q = &c->queue;
@@ -199,8 +199,8 @@ static void choose(mr__parallel_calls *c)
     }
 }
 
-/* A call that failed as a whole, for want of memory: reports it, and lets the call run again, so
- * that nothing is lost. */
+/* Reports a call that failed as a whole, for lack of memory, and makes it run again, so that
+ * nothing is lost. */
 static mr_code run_again(mr__parallel_calls *c, mr__entry *call, mr_status *st)
 {
     mr_code rc = mr__entry_retry(call, st);

@@ -48,8 +48,8 @@ static mr_code entry_error(const mr__entry *e, mr_status *st)
     return e->rc;
 }
 
-/* The same where the input is past it: where its text was lost for want of memory, that is an error
- * of its place, since it does not come again. */
+/* The same if the input has moved past it: if its text was lost for lack of memory, that becomes
+ * an error at its position, because the input will not return it again. */
 static mr_code read_error(const mr__entry *e, mr_status *st)
 {
     mr_code rc = entry_error(e, st);
@@ -73,7 +73,7 @@ static bool of_no_place(const mr__entry *e)
     return e->rc != MR_OK && (e->rc == MR_CANCELLED || !e->error || e->error->sys_errno == ENOMEM);
 }
 
-/* What is needed again of an entry that is used again. */
+/* Resets an entry for reuse. */
 static void empty_entry(mr__entry *e)
 {
     mr_block_clear(&e->rows);
@@ -122,10 +122,10 @@ void mr__queue_expect(const mr__queue *q, mr__entry *e, size_t bytes)
     mr__memory_ahead(q->it, (int64_t)bytes);
 }
 
-/* Appends e; true if the consumer is to be woken. */
+/* Appends e; true if the consumer must be woken. */
 static bool push(mr__queue *q, mr__entry *e)
 {
-    /* An error takes a place too, or a source of errors would fill the memory. */
+    /* An error counts too, otherwise a source of errors would fill the memory. */
     e->counted = e->rc == MR_OK ? e->rows.rows : 1;
     lock(q);
     if (q->tail)
@@ -142,7 +142,7 @@ static bool push(mr__queue *q, mr__entry *e)
     q->ended |= e->rc == MR_CANCELLED;
     bool wake = q->waiting;
     q->waiting = false;
-    if (q->executor) /* else nobody waits */
+    if (q->executor) /* else no thread waits */
         atomic_fetch_add(&q->changes, 1);
     unlock(q);
     return wake;
@@ -164,7 +164,7 @@ static void pop(mr__queue *q)
     put_spare(q, e);
 }
 
-/* Notes that n rows of e, which stays, were taken. */
+/* Records that n rows of e, which stays in the queue, were taken. */
 static void take_rows(mr__queue *q, mr__entry *e, size_t n)
 {
     e->at += n;
@@ -174,7 +174,7 @@ static void take_rows(mr__queue *q, mr__entry *e, size_t n)
     unlock(q);
 }
 
-/* Rows of e before the error that stands next. */
+/* The number of rows of e before its next error. */
 static size_t run_of_rows(const mr__entry *e)
 {
     size_t limit =
@@ -199,7 +199,7 @@ static void skip_events(mr__queue *q, mr__entry *e, size_t *n)
 
 /* ---- pulling ---- */
 
-/* One pull into e. MR_END, MR_OK (also with an error in e), or the want of a position. */
+/* One pull into e. MR_END, MR_OK (also with an error in e), or the failure to get a position. */
 static mr_code read_entry(mr__queue *q, mr__entry *e, size_t want, bool keep, mr_status *st)
 {
     if (keep && q->positions && mr_iter_replays(q->input) && !mr_iter_pulls_count(q->input))
@@ -249,7 +249,8 @@ mr_code mr__queue_pull(mr__queue *q, size_t want, const mr_destination *destinat
 
 /* ---- the fill ---- */
 
-/* Called with the lock: whether one more entry may be queued, and of how many rows at most. */
+/* Called with the lock held: whether another entry may be queued, and its maximum number of
+ * rows. */
 static bool has_room(const mr__queue *q, size_t *rows)
 {
     const mr__ahead *a = &q->ahead;
@@ -260,7 +261,7 @@ static bool has_room(const mr__queue *q, size_t *rows)
     return room && mr__memory_room(q->it, q->tuner.largest);
 }
 
-/* As read_entry; what cannot be read for want of memory is an error of its place. */
+/* As read_entry; a failure for lack of memory becomes an error at that position. */
 static mr_code fill_entry(mr__queue *q, mr__entry *e, size_t most)
 {
     mr_status st;
@@ -270,7 +271,7 @@ static mr_code fill_entry(mr__queue *q, mr__entry *e, size_t most)
     return rc == MR_END ? MR_END : MR_OK;
 }
 
-/* Called by the fill without the lock: wakes the consumer, which may look again. */
+/* Called by the fill without the lock: wakes the consumer, which may check the queue again. */
 static void report(mr__queue *q, bool ended)
 {
     lock(q);
@@ -296,7 +297,7 @@ static void run_fill(mr__task *task)
         q->was_full |= !go;
         unlock(q);
         mr__entry *e = go ? take_spare(q) : NULL;
-        if (!e) /* no memory: the consumer pulls for itself, and meets it there */
+        if (!e) /* out of memory: the consumer pulls itself, and gets the error */
             break;
         ended = fill_entry(q, e, rows) == MR_END;
         if (ended)
@@ -343,8 +344,8 @@ static void withdraw_fill(mr__queue *q)
     unlock(q);
 }
 
-/* Waits until something is queued, or the fill has ended and left the input to the consumer. false:
- * cancelled meanwhile. */
+/* Waits until an entry is queued, or the fill has ended and left the input to the consumer.
+ * false: cancelled. */
 static bool wait_for_fill(mr__queue *q)
 {
     lock(q);
@@ -358,12 +359,12 @@ static bool wait_for_fill(mr__queue *q)
     q->waiting = false;
     bool there = q->head, filling = q->filling;
     unlock(q);
-    if (!there && !filling) /* it says so a moment before its task is done */
+    if (!there && !filling) /* set a moment before its task is done */
         mr__task_wait(q->executor, &q->fill);
     return there || !filling;
 }
 
-/* After it the input is in the consumer's hands. */
+/* Afterwards the input belongs to the consumer. */
 static void stop_fill(mr__queue *q)
 {
     if (!q->executor)
@@ -436,7 +437,7 @@ static mr_code front(mr__queue *q, size_t want, bool keep, const mr_destination 
         }
         if (q->ended)
             return MR_END;
-        if (!q->skip && !q->gap) /* what comes is the head, and nothing of it is skipped */
+        if (!q->skip && !q->gap) /* the next entry is the head, and nothing of it is skipped */
             return pull(q, want ? want : mr__block_size_tuner_ask(&q->tuner, q->it, SIZE_MAX), keep,
                         destination, out, st);
         MR_TRY(pull(q, q->skip ? q->skip : q->gap, false, NULL, NULL, st));
@@ -476,13 +477,14 @@ mr_code mr__queue_deliver(mr__queue *q, size_t want, mr_block *out, mr_status *s
     return rc;
 }
 
-/* The consumer asked at `asked`, and e came; `there`: it was there before. */
+/* The consumer requested an entry at time `asked` and received e; `there`: it was already
+ * queued. */
 static void tune_depth(mr__queue *q, const mr__entry *e, double asked, bool there)
 {
     mr__ahead *a = &q->ahead;
     size_t one = a->bytes / a->entries;
     lock(q);
-    /* A queue that was never full is not made fuller by more room. */
+    /* More room does not help a queue that was never full. */
     mr__supply supply = there ? MR_SUPPLY_READY : q->was_full ? MR_SUPPLY_LATE : MR_SUPPLY_NEITHER;
     q->was_full = q->was_full && there;
     unlock(q);
@@ -626,7 +628,7 @@ static mr_code save_entry(const mr__entry *e, size_t taken, mr_state_w *w, mr_st
     if (rc == MR_OK)
         rc = mr_state_put_u64(w, e->errors.n - e->error_at, st);
     for (size_t i = e->error_at; i < e->errors.n && rc == MR_OK; i++) {
-        /* Places are counted from what is left. */
+        /* Places are counted from the first row left. */
         rc = mr_state_put_u64(w, e->errors.v[i].row - at - e->error_at, st);
         if (rc == MR_OK)
             rc = mr_state_put_status(w, &e->errors.v[i].status, st);
@@ -639,7 +641,7 @@ static bool is_saved(const mr__entry *e, size_t taken)
     return mr__entry_left(e) > taken && !of_no_place(e);
 }
 
-/* The entries, with the input in our hands. */
+/* Saves the entries; the input belongs to the caller. */
 static mr_code save_live(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st)
 {
     uint64_t n = 0;
@@ -669,7 +671,7 @@ mr_code mr__queue_save(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st)
     mr__entry *head = peek(q);
     if (!head) {
         stop_fill(q);
-        head = q->head; /* the fill may have brought one meanwhile */
+        head = q->head; /* the fill may have added one meanwhile */
     }
     mr_code rc;
     if (head && head->position && mr_iter_replays(q->input)) {

@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_STREAMS_READ_AHEAD_QUEUE_H
 #define MR_PIPELINE_STREAMS_READ_AHEAD_QUEUE_H
-/* What an op has pulled and not yet delivered, and the position that this amounts to.
+/* A queue of rows that an op has pulled and not yet delivered, and the position that results.
  *
  *     input --pull--> [position | rows, errors] [position | rows] [position | error] --> op
  *                       ^at, error_at: taken                                ended
  *
- * An event is a row or an error. A lack of memory and a cancellation are no events: they are of no
- * place, nothing was taken from the input, and another try may not meet them. An entry is what one
- * pull gave: rows, among which errors may stand (of a function that the op runs over them), or one
- * error in place of rows.
+ * An event is a row or an error. A failed allocation and a cancellation are not events: they have
+ * no position, nothing was taken from the input, and a retry may succeed. An entry is the result of
+ * one pull: rows, possibly with errors among them (of a function that the op runs over them), or
+ * one error in place of rows.
  *
- * Position. An entry keeps the input's position before its pull. What is queued is then no part of
- * the op's position: that is the position of the oldest entry, and how many events of it were
- * taken. Restoring reads them again and skips them (`skip`). Where the input cannot be produced
- * again, where that would count (mr_iter_pulls_count), or where positions were not kept, the
- * entries themselves are saved.
+ * Position. An entry keeps the input's position before its pull, so queued rows need not be saved:
+ * the op's position is the position of the oldest entry and the number of its events that were
+ * taken. Restoring reads these events again and skips them (`skip`). If the input cannot be
+ * produced again, if pulling again would count (mr_iter_pulls_count), or if positions were not
+ * kept, the entries themselves are saved.
  *
- * Who pulls. A queue opened by mr__queue_open is filled by the consumer, when it is empty
- * (mr__queue_front, mr__queue_next) or as the consumer likes (mr__queue_pull). One opened by
- * mr__queue_open_ahead is also filled by a task: the input then belongs to whoever runs the fill,
- * the task while it is queued or running, the consumer otherwise. A consumer that finds the queue
- * empty takes a task that no thread has begun back and pulls for itself, so nothing ever waits for
- * a thread to become free.
+ * Who pulls. The consumer fills a queue opened by mr__queue_open, either when it is empty
+ * (mr__queue_front, mr__queue_next) or at any time (mr__queue_pull). A task also fills a queue
+ * opened by mr__queue_open_ahead: the input then belongs to that task (the fill) while it is queued
+ * or running, and to the consumer otherwise. A consumer that finds the queue empty withdraws a fill
+ * that no thread has started and pulls itself, so it never waits for a free thread.
  *
- * Tasks of entries. A client may let a task work at an entry (its own `task`, from `in` to `rows`
- * and `errors`); until it is done nothing else looks at the entry.
+ * Tasks of entries. A client may let a task process an entry (the entry's `task`, from `in` to
+ * `rows` and `errors`); until the task is done nothing else accesses the entry.
  *
- * Zeroed memory is a queue that was never opened; resetting it is fine.
+ * Zeroed memory is a queue that was never opened; it may be reset.
  *
- * thread   the consumer is one at a time; only the fill runs beside it */
+ * thread   one consumer at a time; only the fill runs concurrently with it */
 #include <pthread.h>
 
 #include "pipeline/engine/auto_parallelism.h"
@@ -44,101 +43,104 @@ struct mr__entry {
     mr__entry *next;
     mr__queue *queue;
     mr_block rows;
-    mr_row_errors errors;  /* among rows, counted as for mr_iter_emit */
+    mr_row_errors errors;  /* among the rows, counted as for mr_iter_emit */
     size_t at, error_at;   /* rows and errors taken */
     mr_code rc;            /* not MR_OK: an error in place of rows */
-    mr_status *error;      /* its text; NULL: there was no memory for it */
-    mr_buffer *position;   /* the input's before it; NULL: not kept, or it cannot be read again */
-    size_t counted, bytes; /* in the queue's counts: rows; payload, where the queue is tuned */
+    mr_status *error;      /* its details; NULL: the allocation failed */
+    mr_buffer *position;   /* the input's, before the pull; NULL: not kept, or not repeatable */
+    size_t counted, bytes; /* in the queue's counts: rows; payload bytes if the queue is tuned */
     size_t shown;          /* rows in the statistics */
-    size_t ahead;          /* bytes that count as read ahead for the memory limit */
-    /* of the client's tasks */
+    size_t ahead;          /* bytes counted as read ahead for the memory limit */
+    /* for the client's tasks */
     mr__task task;
     mr_block in;
     size_t asked, row_bytes;
     double seconds;
 };
 
-/* How far ahead the fill reads: `least` entries in any case, more while below all of the others.
- * most (0: the depth is not tuned): `entries` and `bytes` are where it starts; both are tuned
- * (auto_parallelism.h) for between `least` and `most` entries, in proportion. */
+/* How far the fill reads ahead: at least `least` entries, and more while below all other limits.
+ * most: if not 0, `entries` and `bytes` are initial values, which are tuned (auto_parallelism.h) in
+ * proportion, for `least` to `most` entries. */
 typedef struct mr__ahead {
     size_t least, entries, rows, bytes, most;
 } mr__ahead;
 
 struct mr__queue {
     mr_iter *it;    /* the op */
-    mr_iter *input; /* what is pulled */
-    bool positions; /* entries keep them; set by open, the client may clear it */
-    bool gives_way; /* what is queued counts as read ahead for the memory limit; set by the client
-                       after opening, where it can do without */
+    mr_iter *input; /* the iterator that is pulled */
+    bool positions; /* entries keep positions; set by open, the client may clear it */
+    bool gives_way; /* queued rows count as read ahead for the memory limit; set after opening by
+                       clients that can do without read-ahead */
     mr__entry *head, *tail, *spare;
-    size_t skip; /* rows, and errors among rows, that were taken of what is at the head or, in an
-                    empty queue, of what is pulled next. An error that the input has in their place
-                    is of no place: it was not there the first time */
-    size_t gap;  /* after them: events of an empty queue's input to drop, its errors too */
+    size_t skip; /* rows, and errors among rows, already taken from the head or, in an empty queue,
+                    from the next pull. An error of the input in their place has no position: it did
+                    not occur the first time */
+    size_t gap;  /* after them: events of an empty queue's input to drop, including its errors */
     bool ended;  /* nothing follows the tail */
-    /* of the fill */
-    mr_executor *executor;      /* NULL: there is none */
-    mr__ahead ahead;            /* the client may change it while nothing fills */
-    mr__auto_parallelism depth; /* of ahead.entries */
+    /* for the fill */
+    mr_executor *executor;      /* NULL: no fill */
+    mr__ahead ahead;            /* the client may change it while no fill is queued or running */
+    mr__auto_parallelism depth; /* tunes ahead.entries */
     bool tuned;                 /* opened by mr__queue_open_ahead, with or without threads */
     mr__block_size_tuner tuner;
     mr__task fill;
     bool blocking;
-    unsigned cheap;      /* pulls by the consumer in a row that took less than a wake-up would */
+    unsigned cheap;      /* consecutive pulls by the consumer that were faster than a wake-up */
     atomic_uint changes; /* counts entries pushed and fills ended, for mr__wait_while */
     bool has_lock;
-    pthread_mutex_t lock;  /* with a fill, guards head, tail, spare, ended and what follows */
+    pthread_mutex_t lock;  /* with a fill: guards head, tail, spare, ended and the fields below */
     size_t n, rows, bytes; /* queued; an error counts as a row */
     size_t room_blocks, room_rows; /* in the statistics */
     bool waiting;                  /* the consumer sleeps */
     bool filling;                  /* a fill is queued or runs */
     bool was_full;                 /* since the consumer last found it empty */
-    bool stop;                     /* the fill ends after the entry it is at */
+    bool stop;                     /* the fill ends after the current entry */
 };
 
-/* What a task makes of e will take so many bytes, which count as read ahead until e is taken. */
+/* Announces that the results of e's task will take `bytes` bytes, which count as read ahead until e
+ * is taken. */
 void mr__queue_expect(const mr__queue *q, mr__entry *e, size_t bytes);
-/* Starts an empty queue over `input` (borrowed until mr__queue_clear or _reset), which may have
- * been open before over another one that was cleared. */
+/* Opens an empty queue over `input` (borrowed until mr__queue_clear or _reset). A cleared queue may
+ * be opened again. */
 void mr__queue_open(mr__queue *q, mr_iter *it, mr_iter *input);
-/* The same with a fill in `executor` (NULL, or one without threads: no fill). `tuner` says what the
- * fill asks for and learns from every pull. */
+/* The same with a fill in `executor` (NULL, or one without threads: no fill). `tuner` decides how
+ * many rows the fill requests, and learns from every pull. */
 mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_executor *executor,
                              const mr__ahead *ahead, mr_status *st) MR_NODISCARD;
-/* Says in the statistics how much the queue may hold; 0 or SIZE_MAX: not bounded that way. */
+/* Sets the queue's capacity in the statistics; 0 or SIZE_MAX: not bounded that way. */
 void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows);
-/* Withdraws and ends all tasks and forgets the entries; memory is kept for the next ones. */
+/* Withdraws or awaits all tasks and drops the entries; keeps their memory for later ones. */
 void mr__queue_clear(mr__queue *q);
 /* The same, and frees everything. */
 void mr__queue_reset(mr__queue *q);
 
 /* Pulls `want` rows into a new entry at the tail (*e, may be NULL). destination (block.h) may be
- * NULL. Not with a fill under way.
- * returns  MR_OK (also with an error in the entry), MR_END, or an error of no place: no entry */
+ * NULL. Must not be called while a fill is queued or running.
+ * returns  MR_OK (also with an error in the entry), MR_END, or an error without a position: no
+ *          entry is added */
 mr_code mr__queue_pull(mr__queue *q, size_t want, const mr_destination *destination, mr__entry **e,
                        mr_status *st) MR_NODISCARD;
 /* The oldest entry once its task is done; NULL: the queue is empty. */
 mr__entry *mr__queue_wait(mr__queue *q);
-/* The oldest entry once its task is done, less what is to be skipped; NULL: none is left. Entries
- * that were taken whole are forgotten here. */
+/* The oldest entry once its task is done, without the events to skip; NULL: none is left. Drops
+ * entries that were taken completely. */
 mr__entry *mr__queue_head(mr__queue *q);
-/* The same, pulling up to `want` rows if none is there: MR_OK, MR_END, or an error of no place.
- * want 0, of a queue opened by mr__queue_open_ahead: as many as its tuner says. */
+/* The same, but pulls up to `want` rows if there is no entry: MR_OK, MR_END, or an error without a
+ * position. want 0, only for a queue opened by mr__queue_open_ahead: its tuner decides. */
 mr_code mr__queue_front(mr__queue *q, size_t want, const mr_destination *destination, mr__entry **e,
                         mr_status *st) MR_NODISCARD;
-/* Delivers up to `want` rows of the head, which must have an event, or the error that stands
+/* Delivers up to `want` rows of the head, which must have an event, or the error that comes
  * next. */
 mr_code mr__queue_deliver(mr__queue *q, size_t want, mr_block *out, mr_status *st) MR_NODISCARD;
-/* Front and deliver in one; what is pulled here is delivered whole and needs no position. */
+/* mr__queue_front and mr__queue_deliver in one; rows pulled here are delivered at once, so they
+ * need no position. */
 mr_code mr__queue_next(mr__queue *q, size_t want, mr_block *out, mr_status *st) MR_NODISCARD;
-/* Takes n events: of the entries, and beyond them of what is pulled next (`gap`). */
+/* Drops n events: of the entries, and then of the rows pulled next (`gap`). */
 void mr__queue_drop(mr__queue *q, size_t n);
-/* Takes the error that stands in place of the head's rows: copies it and returns its code. */
+/* Takes the error in place of the head's rows: copies it and returns its code. */
 mr_code mr__queue_take_error(mr__queue *q, mr_status *st) MR_NODISCARD;
 
-/* Submits the fill if there is room and it pays. */
+/* Submits the fill if there is room and a task is worth its cost. */
 void mr__queue_start(mr__queue *q);
 /* true: the fill is queued or running. */
 bool mr__queue_filling(const mr__queue *q);
@@ -147,24 +149,25 @@ bool mr__queue_filling(const mr__queue *q);
 size_t mr__entry_left(const mr__entry *e);
 /* Puts an error in place of e's rows. */
 void mr__entry_fail(mr__entry *e, mr_code rc, const mr_status *error);
-/* Takes it away again, for another try: copies it and returns its code. */
+/* Removes that error, for a retry: copies it and returns its code. */
 mr_code mr__entry_retry(mr__entry *e, mr_status *st) MR_NODISCARD;
 
 /* The state:
  *   where   0: the input's state follows, as of the tail; 1: the head's position (bytes)
  *   skip, gap
- *   n       entries that were saved (0 where `where` is 1), each
- *             its code; of MR_OK: the rows left (block), number of errors, (place, status)...;
+ *   n       number of saved entries (0 if `where` is 1), each
+ *             its code; if MR_OK: the rows left (block), number of errors, (place, status)...;
  *             else the status
- * taken: events of the head that count as taken beyond those that are.
- * The end is not saved: the input says so again. */
+ * taken: further events of the head to count as taken.
+ * The end is not saved: the input reports it again. */
 mr_code mr__queue_save(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st) MR_NODISCARD;
-/* spec: of the entries' rows. After a failure the queue may only be cleared or restored again. */
+/* spec: that of the entries' rows. After a failure the queue may only be cleared or restored again.
+ */
 mr_code mr__queue_restore(mr__queue *q, const mr_spec *spec, mr_state_r *r,
                           mr_status *st) MR_NODISCARD;
 
-/* Opens input i anew at a position that mr_iter_position gave: for ops that keep the position of
- * their start. */
+/* Reopens input i at a position from mr_iter_position; for ops that keep the position of their
+ * start. */
 mr_code mr__reopen_at(mr_iter *it, size_t i, const void *position, size_t n,
                       mr_status *st) MR_NODISCARD;
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_STREAMS_ROW_FILTER_H
 #define MR_PIPELINE_STREAMS_ROW_FILTER_H
-/* For ops that keep some elements: functions that return a bool for each, and the rows that are
- * kept.
+/* For ops that select elements: checks of predicates, and the selection of rows.
  *
  * thread   any */
 #include "pipeline/engine/op_iterator.h"
@@ -10,7 +9,7 @@
 /* For an infer slot: checks that fn, given input 0's elements, returns one scalar bool.
  * errors   MR_INVALID_ARGUMENT */
 mr_code mr__predicate_check(const mr_dataset *self, mr_fn *fn, mr_status *st) MR_NODISCARD;
-/* Checks what fn returned, since the graph may leave the number of axes open. */
+/* Checks the result of fn, because the graph may not determine its number of axes. */
 mr_code mr__predicate_check_verdict(const char *op, const mr_block *verdict,
                                     mr_status *st) MR_NODISCARD;
 /* out = the n rows of `in` that index lists in ascending order, without a copy if they are

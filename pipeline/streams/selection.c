@@ -11,7 +11,7 @@ struct mr__selected {
     mr__cursor rows;
     bool gone; /* it has ended, or is never used */
     bool used;
-    bool one_by_one; /* it remembers what was pulled (MR_OP_REMEMBERS), and others may end first */
+    bool one_by_one; /* it records what is pulled (MR_OP_REMEMBERS), and others may end first */
 };
 
 enum { MOST_NUMBERS = 1 << 20 };
@@ -46,7 +46,7 @@ mr_code mr__selection_room(mr__selection *s, size_t n, int64_t **to, mr_status *
     return MR_OK;
 }
 
-/* How often the next `most` numbers name input i. */
+/* How often input i occurs in the next `most` numbers. */
 static size_t count_ahead(const mr__selection *s, int64_t i, size_t most)
 {
     size_t n = 0;
@@ -55,7 +55,7 @@ static size_t count_ahead(const mr__selection *s, int64_t i, size_t most)
     return n;
 }
 
-/* How many of the numbers at hand name input i in a row. */
+/* How many of the next numbers are consecutively i. */
 static size_t run_length(const mr__selection *s, int64_t i, size_t most)
 {
     size_t n = 0;
@@ -64,8 +64,8 @@ static size_t run_length(const mr__selection *s, int64_t i, size_t most)
     return n;
 }
 
-/* Makes sure that the input that the number at hand names has a row, or passes the number over. An
- * error takes the number's place, unless it is of no place. */
+/* Makes sure that the input of the current number has a row, or skips the number. An error
+ * replaces the number, unless it has no position. */
 static mr_code fetch(mr__selection *s, size_t want, mr_status *st)
 {
     int64_t i = s->numbers[s->at];
@@ -100,7 +100,7 @@ static mr_code fetch(mr__selection *s, size_t want, mr_status *st)
     return MR_OK;
 }
 
-/* Adds rows of the input that the number at hand names; *full: they fit no more. */
+/* Adds rows of the input of the current number; *full: they no longer fit. */
 static mr_code add(mr__selection *s, size_t want, mr_block *out, bool *full, mr_status *st)
 {
     mr__cursor *c = &s->inputs[s->numbers[s->at]].rows;
@@ -169,7 +169,7 @@ void mr__selection_reset(mr__selection *s)
     mr_free(s->numbers);
 }
 
-/* ended; of each used input: gone, its rows; how many numbers are at hand, and they themselves */
+/* ended; for each used input: gone, its rows; the number of unused numbers, and these numbers */
 mr_code mr__selection_save(mr__selection *s, mr_state_w *w, mr_status *st)
 {
     MR_TRY(mr_state_put_u64(w, s->ended, st));

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Size of axis 0 if all rows of all columns have the same and lie densely, else -1. */
+/* Size of axis 0 if it is equal in all rows of all columns and these are dense, else -1. */
 static int64_t common_size(const mr_block *b)
 {
     int64_t size = -1;
@@ -17,7 +17,7 @@ static int64_t common_size(const mr_block *b)
     return size;
 }
 
-/* All elements of the block at once: a change of shape. */
+/* All elements of the block at once: only the shape changes. */
 static mr_code flatten_all(mr__unbatcher *f, size_t per, mr_status *st)
 {
     const mr_block *b = mr__cursor_rows(&f->input);
@@ -36,7 +36,7 @@ static mr_code flatten_all(mr__unbatcher *f, size_t per, mr_status *st)
     return MR_OK;
 }
 
-/* Row r of n gets the r-th of the element's identities if there are n of them, else all. */
+/* Row r of n receives the r-th of the element's identities if there are n of them, else all. */
 static mr_code cut_identities(mr__unbatcher *f, size_t n, mr_status *st)
 {
     const mr_identities *ids = &mr__cursor_rows(&f->input)->ids;
@@ -99,7 +99,8 @@ mr_code mr__unbatcher_fill(mr_iter *it, mr__unbatcher *f, size_t want, mr_status
 {
     while (mr__unbatcher_left(f) == 0) {
         if (mr__cursor_left(&f->input) == 0) {
-            /* Without a size one element at a time: the first may have all rows that are wanted. */
+            /* If the size is unknown, pull one element at a time: the first may have all
+             * requested rows. */
             size_t size = f->size > 0 ? (size_t)f->size : want;
             size_t elements = want / size + (want % size != 0);
             MR_TRY(mr__cursor_pull(it, 0, elements, &f->input, NULL, st));

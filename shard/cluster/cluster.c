@@ -44,7 +44,7 @@ mr_code mr_cluster_set_task(mr_cluster *c, mr_task_type type, int64_t index, mr_
         if (c->tasks[lone[i]].n > 1)
             return mr_fail(st, MR_INVALID_ARGUMENT, "a cluster has at most one %s, this has %zu",
                            type_names[lone[i]], c->tasks[lone[i]].n);
-    /* The evaluator stands beside the cluster and need not be listed in it. */
+    /* The evaluator is separate from the cluster and need not be listed in it. */
     size_t n = c->tasks[type].n;
     if (type == MR_TASK_EVALUATOR && n == 0)
         n = 1;
@@ -97,7 +97,7 @@ uint64_t mr_cluster_hash(const mr_cluster *c)
 {
     uint64_t h = MR__FNV_BASIS;
     for (size_t t = 0; t < MR_N_TASK_TYPES; t++) {
-        /* The evaluator is listed by some launchers only in its own description. */
+        /* Some launchers list the evaluator only in its own description. */
         if (t == MR_TASK_EVALUATOR)
             continue;
         for (size_t i = 0; i < c->tasks[t].n; i++) {

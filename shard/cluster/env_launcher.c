@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster from whatever launcher started this process. */
+/* The cluster from the variables of the launcher that started this process. */
 #include "shard/cluster/env_launcher.h"
 #include "shard/cluster/env_values.h"
 

@@ -10,7 +10,7 @@
 
 typedef struct mpi_names {
     const char *rank, *size, *local_size;
-    const char *job[2]; /* equal for the processes of one job, and for no other job */
+    const char *job[2]; /* equal for the processes of one job, different for other jobs */
 } mpi_names;
 
 static const mpi_names kinds[] = {
@@ -21,7 +21,7 @@ static const mpi_names kinds[] = {
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {"PMI_JOBID", "HYDRA_JOBID"}},
 };
 
-/* A port from 20000 to 39999 that follows from the job's name. */
+/* A port from 20000 to 39999, derived from the job's name. */
 static int64_t port_of_job(const mpi_names *k)
 {
     uint64_t h = MR__FNV_BASIS;

@@ -25,7 +25,7 @@ static mr_code bad_list(const expansion *x, const char *at, const char *what, mr
                    x->list, what, (size_t)(at - x->list) + 1);
 }
 
-/* A number, of which the digits count too: 007 goes to 008. */
+/* A number with a fixed number of digits: 007 is followed by 008. */
 static mr_code read_number(const expansion *x, const char **at, long *v, int *digits, mr_status *st)
 {
     const char *from = *at;
@@ -39,8 +39,7 @@ static mr_code read_number(const expansion *x, const char **at, long *v, int *di
     return *digits ? MR_OK : bad_list(x, from, "no number", st);
 }
 
-/* Adds what stands from `at` to the end of the entry, each way that it can be read, to the first
- * `length` characters of the name. */
+/* Expands the rest of the entry, from `at`, after the first `length` characters of the name. */
 static mr_code expand(expansion *x, const char *at, const char *end, size_t length, int brackets,
                       mr_status *st)
 {
@@ -94,7 +93,7 @@ mr_code mr__slurm_hosts(const char *list, mr_code (*fn)(void *ctx, const char *n
     expansion x = {.list = list, .fn = fn, .ctx = ctx};
     const char *at = list;
     for (;;) {
-        /* An entry ends at a comma outside of brackets. */
+        /* An entry ends at a comma outside brackets. */
         const char *end = at;
         bool inside = false;
         for (; *end && (inside || *end != ','); end++)
@@ -115,7 +114,7 @@ static mr_code keep_first(void *ctx, const char *name, mr_status *st)
     return MR_OK;
 }
 
-/* A launcher that runs inside of the step numbers the processes; Slurm numbered only what srun
+/* A launcher that runs inside the step numbers the processes; Slurm numbered only those that srun
  * started, and its variables are inherited. */
 static bool inner_launcher(void)
 {

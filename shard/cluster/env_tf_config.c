@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster from TF_CONFIG. The text comes from outside: jansson bounds its nesting, we bound its
- * size and check every field. */
+/* The cluster from TF_CONFIG. The text is untrusted: jansson limits its nesting; this file limits
+ * its size and checks every field. */
 #include "shard/cluster/cluster.h"
 
 #include <inttypes.h>
@@ -65,7 +65,7 @@ static mr_code read_addresses(mr_cluster *c, mr_task_type type, const json_t *li
     return MR_OK;
 }
 
-/* Where a task is reached: {"host:port": "worker[1]"}. Nobody calls an evaluator. */
+/* Task addresses: {"host:port": "worker[1]"}. No other task connects to an evaluator. */
 static mr_code check_address(json_t *seen, mr_task_type type, size_t index, const char *address,
                              mr_status *st)
 {
@@ -112,7 +112,7 @@ static mr_code read_cluster(mr_cluster *c, json_t *cluster, mr_status *st)
 static mr_code read_task(mr_cluster *c, const json_t *task, mr_status *st)
 {
     if (!task && c->tasks[MR_TASK_PS].n > 0)
-        return MR_OK; /* the coordinator of parameter servers need not be a task */
+        return MR_OK; /* the coordinator of parameter servers may be outside the cluster */
     if (!task)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "TF_CONFIG: there is a cluster but no task; expected \"task\": {\"type\": "
@@ -163,7 +163,7 @@ mr_code mr_cluster_from_tf_config(mr_cluster *c, const char *json, size_t size, 
         cluster = json_object_get(root, "cluster");
     if (rc == MR_OK && cluster)
         rc = read_cluster(c, cluster, st);
-    /* {"cluster": {}} describes nobody, as no description at all. */
+    /* {"cluster": {}} is the same as no description. */
     if (rc == MR_OK && cluster && json_object_size(cluster))
         rc = read_task(c, json_object_get(root, "task"), st);
     json_decref(root);

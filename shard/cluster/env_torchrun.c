@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster from the variables that torchrun sets, and scripts that do as it does. */
+/* The cluster from the variables set by torchrun and by scripts that imitate it. */
 #include "shard/cluster/env_launcher.h"
 #include "shard/cluster/env_values.h"
 

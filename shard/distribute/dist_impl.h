@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_SHARD_DISTRIBUTE_DIST_IMPL_H
 #define MR_SHARD_DISTRIBUTE_DIST_IMPL_H
-/* Inside of distributed datasets and iterators. Private to shard/. */
+/* Internals of distributed datasets and iterators. Private to shard/. */
 #include "shard/distribute/distribute.h"
 
 struct mr_dist_dataset {
@@ -9,7 +9,7 @@ struct mr_dist_dataset {
     bool has_policy, has_seed, owns_slots;
     bool seed_given; /* by the user */
     mr_shard_policy asked, policy;
-    uint64_t seed;        /* with has_seed: what unseeded random ops draw from */
+    uint64_t seed;        /* with has_seed: for random ops without a seed */
     mr_dataset *original; /* NULL: an input function */
     mr_input_fn fn;
     void *ctx;
@@ -21,18 +21,18 @@ struct mr_dist_dataset {
     mr_explanation explanation;
 };
 
-/* *out = what worker `worker` runs. policy, absorbed and e may be NULL. */
+/* *out = the graph that worker `worker` runs. policy, absorbed and e may be NULL. */
 mr_code mr__dist_graph(const mr_dist_dataset *dd, int64_t worker, mr_dataset **out,
                        mr_shard_policy *policy, int64_t *absorbed, mr_explanation *e,
                        mr_status *st) MR_NODISCARD;
-/* Options of a worker's pipeline. */
+/* The options of a worker's pipeline. */
 mr_iterator_opts mr__dist_run_opts(const mr_dist_dataset *dd, const mr_iterator_opts *run);
 
-/* b = one row that stands for no data: see docs/sharding.md. spec is a replica's.
+/* b = one row, a zero-size batch: see docs/sharding.md. spec is a replica's.
  * errors   MR_UNIMPLEMENTED: a component is a dataset */
 mr_code mr__zero_size_batch(const mr_spec *spec, mr_block *b, mr_status *st) MR_NODISCARD;
 
-/* The pipelines of the workers that other processes run, to learn how many steps they take. */
+/* The pipelines of workers in other processes, run to find out how many steps they take. */
 typedef struct mr__peer {
     mr_iterator *it; /* NULL: not open (yet, or any more) */
     int64_t worker;
@@ -45,9 +45,9 @@ typedef struct mr__peers {
     mr__peer *v;
     size_t n; /* 0: not open */
 } mr__peers;
-/* *any = some peer has data in this step; passes is how many passes went before this one. Opens
- * them at the first call. errors MR_RESOURCE_EXHAUSTED, MR_CANCELLED; those of peers end their
- * part */
+/* *any = true if a peer has data in this step; passes: the number of earlier passes. Opens the
+ * peers at the first call. errors MR_RESOURCE_EXHAUSTED, MR_CANCELLED; an error of a peer only ends
+ * that peer */
 mr_code mr__peers_have_data(mr__peers *p, int64_t passes, int64_t step, bool *any,
                             mr_status *st) MR_NODISCARD;
 /* Starts the next pass of those that are open. */

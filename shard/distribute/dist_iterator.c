@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distributed iterators: dealing each worker's stream to its replicas, step by step.
+/* Distributed iterators: distribute each worker's stream to its replicas, step by step.
  *
  * A position (little-endian):
  *   offset  size  meaning
  *        0     4  "MRD1"
  *        4     4  CRC32C of everything after it
  *        8     8  steps taken in this pass
- *       16     8  passes before this one
+ *       16     8  number of earlier passes
  *       24     8  workers of the job
  *       32     8  first local worker
  *       40     8  local workers
  *       48     8  replicas of a worker
  *       56     1  for each local worker: 1 if its stream has ended
  *        .     8  for each local worker: size of its position, then
- *        .     .  that position, as mr_iterator_save made it */
+ *        .     .  that position, from mr_iterator_save */
 #include "shard/distribute/distribute.h"
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
@@ -26,7 +26,7 @@
 
 typedef struct stream {
     mr_iterator *it;
-    size_t filled; /* replicas of the step to come that have their element */
+    size_t filled; /* replicas of the next step that have their element */
     bool ended;
 } stream;
 
@@ -35,16 +35,16 @@ struct mr_dist_iterator {
     mr_iterator_opts run;
     mr_agree_fn agree;
     void *agree_ctx;
-    mr_executor *executor; /* of its own; NULL: another's */
-    mr_cancel *cancel;     /* of its own, in `run`: ends the pipelines and those of peers */
+    mr_executor *executor; /* owned; NULL: the caller's is used */
+    mr_cancel *cancel;     /* owned, in `run`: ends the pipelines and those of peers */
     stream *streams;       /* dd->local of them */
     size_t n_replicas;     /* local ones */
     mr_block *replicas;
     bool *has_data;
-    bool *starts; /* where what was placed in slots begins anew */
-    bool sliced;  /* we cut the batches: all slices of a step are of one */
+    bool *starts; /* slots at which a new run of placed bytes begins */
+    bool sliced;  /* this library cuts the batches: all slices of a step are from one batch */
     mr_block pulled, zero;
-    mr_segment *segments; /* what is left of the caller's slots, for one call */
+    mr_segment *segments; /* the rest of the caller's slots, for one call */
     size_t segments_capacity;
     int64_t step, pass;
     mr_identity *entry; /* of the ledger */
@@ -55,7 +55,7 @@ struct mr_dist_iterator {
 
 /* ---- opening ---- */
 
-/* Peers and workers side by side must not bring a pool of threads each. */
+/* One executor for all workers and peers, instead of a pool of threads for each. */
 static mr_code share_executor(mr_dist_iterator *it, mr_status *st)
 {
     if (it->run.executor || it->dd->workers == 1)
@@ -140,7 +140,7 @@ void mr_dist_iterator_close(mr_dist_iterator *it)
 
 /* ---- stepping ---- */
 
-/* The slots of replicas [first, first + n) as a wish of their own. */
+/* The slots of replicas [first, first + n) as a separate destination. */
 static mr_code slots_of(mr_dist_iterator *it, const mr_destination *destination, size_t first,
                         size_t n, mr_destination *out, mr_status *st)
 {
@@ -153,8 +153,8 @@ static mr_code slots_of(mr_dist_iterator *it, const mr_destination *destination,
     return MR_OK;
 }
 
-/* Bytes [at, at + n) of the row of slots, wherever they lie, to `to`, from the last to the first,
- * so that what moves forward is not overwritten. */
+/* Moves bytes [at, at + n) of the sequence of slots to `to`, from the last to the first, so that a
+ * move forward does not overwrite bytes that are still needed. */
 static void move_bytes(const mr_segment *slots, size_t n_slots, size_t at, size_t n, char *to)
 {
     size_t i = n_slots, begin = 0;
@@ -170,9 +170,8 @@ static void move_bytes(const mr_segment *slots, size_t n_slots, size_t at, size_
     }
 }
 
-/* What was placed lies packed: the bytes of the rows of one call, or, where we cut the batches
- * ourselves, of all slices of a batch, one after the other from the first slot on. Each belongs at
- * the start of its own slot. */
+/* Placed bytes are packed: the rows of one call (or, if this library cuts the batches, all slices
+ * of a batch) follow each other from the first slot on. Moves each to the start of its slot. */
 static mr_code spread_run(mr_dist_iterator *it, size_t c, size_t first, size_t n,
                           const mr_segment *slots, mr_status *st)
 {
@@ -211,13 +210,13 @@ static mr_code spread(mr_dist_iterator *it, size_t worker, const mr_destination 
     return MR_OK;
 }
 
-/* Deals the rows of it->pulled to replicas from `first` on. */
+/* Distributes the rows of it->pulled to replicas from `first` on. */
 static mr_code deal(mr_dist_iterator *it, size_t first, mr_status *st)
 {
     size_t rows = it->pulled.rows;
     if (rows == 1) {
         mr_block_move(&it->replicas[first], &it->pulled);
-        return MR_OK; /* the names went along */
+        return MR_OK; /* the names moved with it */
     }
     for (size_t r = 0; r < rows; r++) {
         MR_TRY(mr_block_slice(&it->replicas[first + r], &it->pulled, r, 1, st));
@@ -226,7 +225,7 @@ static mr_code deal(mr_dist_iterator *it, size_t first, mr_status *st)
     return MR_OK;
 }
 
-/* Fills the replicas of one worker as far as its stream goes. */
+/* Fills the replicas of one worker until its stream ends. */
 static mr_code fill(mr_dist_iterator *it, size_t worker, const mr_destination *destination,
                     mr_status *st)
 {
@@ -256,7 +255,7 @@ static mr_code fill(mr_dist_iterator *it, size_t worker, const mr_destination *d
     return destination ? spread(it, worker, destination, st) : MR_OK;
 }
 
-/* *any = some replica of the job has data in this step; n_local of this process do. */
+/* *any = true if a replica of the job has data in this step; n_local of this process do. */
 static mr_code agree(mr_dist_iterator *it, int64_t n_local, bool *any, mr_status *st)
 {
     const mr_dist_dataset *dd = it->dd;
@@ -295,7 +294,7 @@ static mr_code pad(mr_dist_iterator *it, mr_status *st)
     return MR_OK;
 }
 
-/* What all local replicas' batches were made of, replica by replica. */
+/* The origins of all local replicas' batches, replica by replica. */
 static mr_code enter_step(mr_dist_iterator *it, mr_status *st)
 {
     size_t n = 0;
@@ -366,7 +365,7 @@ mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
         it->streams[w].filled = 0;
         it->streams[w].ended = false;
     }
-    /* Where this pass was cut short, the peers' was too, and they start over when needed. */
+    /* If this pass was cut short, so was the peers'; they start over when needed. */
     if (it->done)
         MR_TRY(mr__peers_rewind(&it->peers, st));
     else
@@ -506,7 +505,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     return MR_OK;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 const mr_spec *mr_dist_iterator_spec(const mr_dist_iterator *it)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running the other workers' pipelines, when this worker's has ended, to learn how many steps the
- * whole job takes. Graphs are deterministic, so what runs here is what runs there. */
+/* Runs the other workers' pipelines after this worker's has ended, to find out how many steps the
+ * whole job takes. Graphs are deterministic, so they take the same number of steps here. */
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/dist_impl.h"
 
 #include <inttypes.h>
 
-/* Elements asked for at once while catching up. */
+/* Elements requested per call while catching up. */
 enum { CATCH_UP = 1024 };
 
 static void close_one(mr__peer *peer)
@@ -27,13 +27,13 @@ static void end_by_error(mr__peers *p, mr__peer *peer, const mr_status *st)
     close_one(peer);
 }
 
-/* true for what concerns this process, not the peer. */
+/* True for errors that concern this process, not the peer. */
 static bool is_ours(mr_code rc)
 {
     return rc == MR_CANCELLED || rc == MR_RESOURCE_EXHAUSTED;
 }
 
-/* Takes elements until the peer has `need` of them in this pass, ends, or fails. */
+/* Reads elements until the peer has read `need` of them in this pass, ends, or fails. */
 static mr_code advance(mr__peers *p, mr__peer *peer, int64_t need, mr_status *st)
 {
     mr_block b = MR_BLOCK_EMPTY;
@@ -49,7 +49,7 @@ static mr_code advance(mr__peers *p, mr__peer *peer, int64_t need, mr_status *st
         else if (is_ours(rc))
             break;
         else {
-            /* A step that fails is none. */
+            /* A failed step does not count. */
             peer->elements -= peer->elements % p->dd->replicas;
             end_by_error(p, peer, &error);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distributed datasets: which graph each worker runs. */
+/* Distributed datasets: the graph that each worker runs. */
 #include "shard/distribute/distribute.h"
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/memory/alloc.h"
@@ -50,7 +50,7 @@ static mr_code read_opts(mr_dist_dataset *dd, const mr_distribute_opts *o, mr_st
     dd->owns_slots = o->owns_slots;
     dd->seed_given = o->has_seed;
     dd->has_seed = o->has_seed || dd->workers > 1;
-    /* Without a seed, what all workers know of the job, and nothing else, decides. */
+    /* Without a seed, derive it only from facts about the job that all workers know. */
     dd->seed = o->has_seed ? o->seed
                            : mr_cluster_hash(cluster) + (uint64_t)dd->workers * 1000003u +
                                  (uint64_t)dd->replicas;
@@ -128,7 +128,7 @@ mr_iterator_opts mr__dist_run_opts(const mr_dist_dataset *dd, const mr_iterator_
 {
     static const mr__iterator_internal seed_made_up = {.seed_made_up = true};
     mr_iterator_opts o = *run;
-    /* What is random inside functions draws from the job's seed too. */
+    /* Random ops inside functions draw from the job's seed too. */
     if (!o.has_seed && dd->has_seed) {
         o.has_seed = true;
         if (!dd->seed_given)
@@ -138,7 +138,8 @@ mr_iterator_opts mr__dist_run_opts(const mr_dist_dataset *dd, const mr_iterator_
     return o;
 }
 
-/* The spec of worker graphs, merged; the batch dimension is open unless the data never end. */
+/* The merged spec of the workers' graphs; the batch dimension is unknown unless the data never
+ * end. */
 static mr_code make_spec(mr_dist_dataset *dd, mr_status *st)
 {
     mr_spec *spec = mr_spec_ref(mr_dataset_spec(dd->graphs[0]));
@@ -280,7 +281,7 @@ void mr_dist_dataset_free(mr_dist_dataset *dd)
     mr_free(dd);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 const mr_explanation *mr_dist_dataset_explanation(const mr_dist_dataset *dd)
 {
@@ -309,7 +310,7 @@ int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd)
         return n;
     if (!dd->original)
         return dd->workers == 1 ? n / dd->replicas + (n % dd->replicas != 0) : MR_UNKNOWN_COUNT;
-    /* Each global batch makes N slices: one step of all, or W steps of every worker by itself. */
+    /* Each global batch has N slices: one step of all workers, or W steps of each one alone. */
     if (dd->workers == 1 || dd->policy == MR_SHARD_DATA)
         return n;
     int64_t steps;

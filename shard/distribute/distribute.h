@@ -13,14 +13,14 @@
  *     mr_dist_iterator_close(it);
  *     mr_dist_dataset_free(dd);
  *
- * Every worker takes the same number of steps, the most that any needs; a replica without data gets
- * a zero-size batch.
+ * Every worker takes the same number of steps, as many as the longest needs; a replica without data
+ * gets a zero-size batch.
  *
- * The functions that make a distributed dataset fail in two ways. MR_INVALID_ARGUMENT is wrong
+ * The functions that make a distributed dataset fail in two ways. MR_INVALID_ARGUMENT means wrong
  * usage: a number out of range, a dataset that carries an error; the program exits with 2. Any
- * other code is a correct graph that cannot be distributed: it is not batched, has no file source,
- * or a batch does not divide; the program exits with 1. Errors of mr_dist_iterator_* are all of the
- * second kind.
+ * other code means that a correct graph cannot be distributed: it is not batched, has no file
+ * source, or a batch is not divisible; the program exits with 1. All errors of mr_dist_iterator_*
+ * are of the second kind.
  *
  * thread   a distributed dataset: any; an iterator: one at a time, mr_dist_iterator_cancel from any
  * since    0.1 */
@@ -40,7 +40,7 @@ typedef struct mr_distribute_opts {
     int64_t num_workers;       /* W; 0: the cluster's, or 1 without a cluster */
     int64_t worker;            /* the first of the workers that this process runs (with num_workers
                                   0: the cluster's rank of this process) */
-    int64_t num_local_workers; /* how many it runs, side by side in one iterator; 0: 1 */
+    int64_t num_local_workers; /* how many it runs, all in one iterator; 0: 1 */
     int64_t replicas;          /* R, on each worker; 0: 1 */
     const mr_cluster *cluster; /* borrowed during the call; NULL: none */
     mr_shard_policy policy;    /* with has_policy: instead of the graph's option */
@@ -48,12 +48,12 @@ typedef struct mr_distribute_opts {
     uint64_t seed; /* with has_seed: the job's. Else it is made from the cluster, W and R if W > 1,
                       and at random if W is 1 */
     bool has_seed;
-    bool owns_slots; /* the consumer gives slots (mr_destination): a trailing prefetch becomes part
-                        of them */
+    bool owns_slots; /* the consumer passes slots (mr_destination): they absorb a trailing
+                        prefetch */
 } mr_distribute_opts;
 
 /* distribute_dataset: ds is batched with the global batch size. A reference to ds is kept.
- * errors   MR_INVALID_ARGUMENT: opts out of range; what ds carries
+ * errors   MR_INVALID_ARGUMENT: opts out of range; the error that ds carries
  *          MR_FAILED_PRECONDITION: a component is a scalar (batch first); this task is a ps
  *          MR_NOT_FOUND: policy FILE without a file source */
 MR_API mr_code mr_distribute_dataset(mr_dataset *ds, const mr_distribute_opts *opts,
@@ -63,14 +63,14 @@ MR_API mr_code mr_distribute_dataset(mr_dataset *ds, const mr_distribute_opts *o
 typedef mr_code (*mr_input_fn)(void *ctx, const mr_input_context *c, mr_dataset **out,
                                mr_status *st);
 
-/* distribute_datasets_from_function: fn is called once for each worker of this process, now; for
- * peers (see mr_dist_iterator_opts) when they are needed. ctx must outlive the dataset. Nothing is
- * batched, sharded or prefetched. opts.policy is ignored.
- * errors   as above; those of fn; MR_FAILED_PRECONDITION: fn made no dataset */
+/* distribute_datasets_from_function: calls fn once for each worker of this process, and later for
+ * peers (see mr_dist_iterator_opts) when they are needed. ctx must outlive the dataset. Adds no
+ * batch, shard or prefetch. opts.policy is ignored.
+ * errors   as above; those of fn; MR_FAILED_PRECONDITION: fn returned no dataset */
 MR_API mr_code mr_distribute_from_function(mr_input_fn fn, void *ctx,
                                            const mr_distribute_opts *opts, mr_dist_dataset **out,
                                            mr_status *st) MR_NODISCARD;
-/* The same with an expression for a function; its names are those of mr_input_env.
+/* The same with an expression as the function; it can use the names of mr_input_env.
  * errors   as above; those of mr_dataset_from_text; MR_FAILED_PRECONDITION: the replicas do not
  *          divide a global batch size */
 MR_API mr_code mr_distribute_from_text(const char *text, size_t size,
@@ -80,13 +80,15 @@ MR_API mr_code mr_distribute_from_text(const char *text, size_t size,
 /* After all its iterators are closed. NULL: nothing. */
 MR_API void mr_dist_dataset_free(mr_dist_dataset *dd);
 
-/* What was decided for the first local worker, in order. Borrowed. */
+/* The decisions made for the first local worker, in order. Borrowed. */
 MR_API const mr_explanation *mr_dist_dataset_explanation(const mr_dist_dataset *dd);
 /* The graph that local worker `local` runs. Borrowed. */
 MR_API mr_dataset *mr_dist_dataset_graph(const mr_dist_dataset *dd, size_t local);
-/* The policy that was used: the one given, or what AUTO chose; MR_SHARD_OFF for input functions. */
+/* The policy that was used: the requested one, or the one AUTO chose; MR_SHARD_OFF for input
+ * functions. */
 MR_API mr_shard_policy mr_dist_dataset_policy(const mr_dist_dataset *dd);
-/* What each replica gets: the batch dimension is unknown, unless the data never end. Borrowed. */
+/* The spec of each replica's batches: the batch dimension is unknown, unless the data never end.
+ * Borrowed. */
 MR_API const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd);
 /* Steps, MR_INFINITE, or MR_UNKNOWN_COUNT. */
 MR_API int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd);
@@ -97,22 +99,23 @@ MR_API int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);
 MR_API int64_t mr_dist_dataset_num_local_workers(const mr_dist_dataset *dd);
-/* In how many parts the workers take a batch of their graphs: W, or 1 for input functions, whose
- * batches are each worker's own. */
+/* The number of parts that a batch of the graph is divided into among the workers: W, or 1 for
+ * input functions, because each worker makes its own batches. */
 MR_API int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd);
 
 /* ---- iterators ---- */
 
-/* *n_global = the sum of n_local, the local replicas with data in this step, over all processes of
- * the job, each of which calls it once a step. An error becomes the step's. */
+/* *n_global = the sum, over all processes of the job, of n_local, the number of local replicas with
+ * data in this step. Each process calls it once a step. The step fails with its error. */
 typedef mr_code (*mr_agree_fn)(void *ctx, int64_t n_local, int64_t *n_global, mr_status *st);
 
 typedef struct mr_dist_iterator_opts {
     mr_iterator_opts run; /* for each worker's pipeline; they share one executor */
-    /* How processes agree on the last step. NULL: this one finds it out alone. Under DATA and OFF
-     * all workers take as many steps as this one. Under other policies it opens the pipelines of
-     * the workers in other processes when its own have ended, and runs them side by side, a step
-     * at a time; an error ends the pipeline that it came from, with a warning in the log. */
+    /* How processes agree on the last step. NULL: each process determines it alone. Under DATA and
+     * OFF all workers take the same number of steps as this one. Under other policies this process
+     * opens the pipelines of the workers in other processes after its own have ended, and runs
+     * them in parallel, a step at a time; an error ends the pipeline that it occurred in, and is
+     * logged as a warning. */
     mr_agree_fn agree;
     void *agree_ctx;
 } mr_dist_iterator_opts;
@@ -136,13 +139,13 @@ MR_API mr_code mr_dist_iterator_open(mr_dist_iterator **out, const mr_dist_datas
                                      const mr_dist_iterator_opts *opts, mr_status *st) MR_NODISCARD;
 
 /* The next step. destination (NULL: anywhere): segment i of a column is local replica i's slot; a
- * column that comes back as MR_PLACED lies at the start of its slot.
+ * column returned as MR_PLACED is at the start of its slot.
  * returns  MR_OK; MR_END when no replica of any worker has data, sticky; or an error, returned
- *          once: what was made for other replicas of the step is kept, and the next call (with the
- *          same slots) continues after it */
+ *          once: batches already made for other replicas of the step are kept, and the next call
+ *          (with the same slots) continues after the error */
 MR_API mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destination,
                                      mr_step *out, mr_status *st) MR_NODISCARD;
-/* The same with an empty optional, not MR_END, at the end. */
+/* The same, but the end is an empty optional instead of MR_END. */
 MR_API mr_code mr_dist_iterator_get_next_as_optional(mr_dist_iterator *it,
                                                      const mr_destination *destination,
                                                      mr_optional_step *out,
@@ -155,10 +158,10 @@ MR_API mr_code mr_optional_step_value(mr_optional_step *o, mr_step **out,
 MR_API mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st) MR_NODISCARD;
 
 /* Saves the state after the last step (bytes owned: mr_free); restores it into an iterator of an
- * equal distributed dataset, which goes on from there. As mr_iterator_save and _restore: needs
+ * equal distributed dataset, which continues from there. As mr_iterator_save and _restore: needs
  * run.positions.
- * errors   MR_FAILED_PRECONDITION: an error of this step was returned and the step not taken
- *          since */
+ * errors   MR_FAILED_PRECONDITION: the last call returned an error in the middle of a step; take
+ *          the step first */
 MR_API mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **bytes, size_t *size,
                                      mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes, size_t size,
@@ -167,10 +170,10 @@ MR_API mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes,
 MR_API const mr_spec *mr_dist_iterator_spec(const mr_dist_iterator *it); /* borrowed until close */
 /* Steps taken in this pass. */
 MR_API int64_t mr_dist_iterator_step(const mr_dist_iterator *it);
-/* Batches on their way to the devices in training, at least: mr_iterator_opts.memory_slots, of the
- * parts that a worker takes of them. */
+/* The minimum number of batches in flight to the devices in training, for
+ * mr_iterator_opts.memory_slots. It counts the parts of a batch (mr_dist_dataset_parts). */
 enum { MR_STAGED_BATCHES = 3 };
-/* Local worker `local`'s pipeline, for its statistics. Borrowed. */
+/* The pipeline of local worker `local`, for its statistics. Borrowed. */
 MR_API mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);
 /* Ends every wait with MR_CANCELLED, now and later. thread any */
 MR_API void mr_dist_iterator_cancel(mr_dist_iterator *it);

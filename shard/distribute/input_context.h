@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_SHARD_DISTRIBUTE_INPUT_CONTEXT_H
 #define MR_SHARD_DISTRIBUTE_INPUT_CONTEXT_H
-/* What an input function is given: how many input pipelines the job has, which of them it makes,
- * and how many replicas there are in all.
+/* The argument of an input function: the number of input pipelines in the job, which of them to
+ * make, and the total number of replicas.
  *
  *     range(100).batch(per_replica_batch_size(16)).shard(num_input_pipelines, input_pipeline_id)
  *
@@ -30,14 +30,14 @@ typedef struct mr_input_context {
 MR_API mr_code mr_input_context_check(const mr_input_context *c, mr_status *st) MR_NODISCARD;
 
 /* *out = global_batch_size / num_replicas_in_sync.
- * errors   MR_FAILED_PRECONDITION: it does not divide; names both numbers */
+ * errors   MR_FAILED_PRECONDITION: not divisible; the message has both numbers */
 MR_API mr_code mr_input_context_get_per_replica_batch_size(const mr_input_context *c,
                                                            int64_t global_batch_size, int64_t *out,
                                                            mr_status *st) MR_NODISCARD;
 
-/* A context as names for an input function in text form: num_input_pipelines, input_pipeline_id,
- * num_replicas_in_sync and the function per_replica_batch_size(g). env refers to the struct itself,
- * which must not move while it is used. */
+/* A context as the names that an input function in text form can use: num_input_pipelines,
+ * input_pipeline_id, num_replicas_in_sync and the function per_replica_batch_size(g). env points
+ * into the struct itself, which must not move while env is in use. */
 typedef struct mr_input_env {
     mr_env env;
     mr_value values[3];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a replica without data gets. */
+/* The zero-size batch of a replica without data. */
 #include "shard/distribute/dist_impl.h"
 
 #include <string.h>
 
-/* A zero-size value's data is never read, but vector code may look at it: it points at
- * something. */
+/* The data of a zero-size value are never used, but vector code may load them: the pointer must be
+ * valid. */
 static const max_align_t nothing[8];
 
-/* Unknown dimensions become 0; of a shape that is fully known, dimension 0. */
+/* Unknown dimensions become 0; if the shape is fully known, dimension 0 does. */
 static void zero_shape(const mr_leaf *leaf, int64_t *shape)
 {
     bool known = true;

@@ -35,8 +35,8 @@ typedef struct find_policy {
     mr_status status;
 } find_policy;
 
-/* Inputs come before what uses them, earlier inputs before later ones: the last value is the one
- * that counts. */
+/* The walk visits inputs before their users, and earlier inputs before later ones: the last value
+ * wins. */
 static mr_dataset *read_policy(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
 {
     (void)w;
@@ -132,7 +132,7 @@ static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
     mr_status why;
     mr_explanation tried = {0};
     mr_status_init(&why);
-    /* The decisions of a walk that fails would be lies: they are kept aside until it succeeded. */
+    /* The decisions of a failed walk would be wrong: they are only added after it has succeeded. */
     mr_code rc = shard_files(ds, o, out, e ? &tried : NULL, &why);
     *chosen = rc == MR_OK ? MR_SHARD_FILE : MR_SHARD_DATA;
     if (rc == MR_OK) {

@@ -2,7 +2,7 @@
 #ifndef MR_SHARD_PASSES_AUTO_SHARD_H
 #define MR_SHARD_PASSES_AUTO_SHARD_H
 /* The rewrites that mr_distribute_dataset makes (docs/sharding.md). Each takes a graph, returns
- * another, and says what it decided:
+ * another, and explains its decisions:
  *
  *     slices    ds                        ->  ds.replica_slices(N).prefetch(N)
  *     FILE      tfrecord(files)           ->  files.shard(W, I).flat_map(tfrecord)
@@ -11,7 +11,7 @@
  *     HINT      shard(-1, i)              ->  shard(W, I)
  *     seeds     shuffle(100)              ->  shuffle(100, seed=...)
  *
- * A rewrite is all or nothing: on failure the graph is as it was. Nothing inside functions changes.
+ * On failure the graph is unchanged. Rewrites do not change anything inside functions.
  *
  * thread   any
  * since    0.1 */
@@ -22,11 +22,11 @@ extern "C" {
 #endif
 
 typedef enum mr_shard_policy {
-    MR_SHARD_AUTO,  /* FILE; where no source can be sharded by file, DATA */
+    MR_SHARD_AUTO,  /* FILE; if no source can be sharded by file, DATA */
     MR_SHARD_FILE,  /* each worker reads its part of the files */
     MR_SHARD_DATA,  /* each worker reads everything and keeps its slices of every batch */
     MR_SHARD_OFF,   /* each worker reads and keeps everything */
-    MR_SHARD_HINT,  /* shard(-1, i) of the user becomes the worker's; nothing else changes */
+    MR_SHARD_HINT,  /* the user's shard(-1, i) becomes the worker's; nothing else changes */
     MR_SHARD_RANGE, /* each worker reads its part of the records of all files, by their indexes */
     MR_N_SHARD_POLICIES
 } mr_shard_policy;
@@ -36,8 +36,8 @@ MR_API const char *mr_shard_policy_name(mr_shard_policy policy);
 /* The policy called name, in upper or lower case. errors MR_INVALID_ARGUMENT */
 MR_API mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out,
                                      mr_status *st) MR_NODISCARD;
-/* What the graph's with_options say: the outermost wins, in a zip the later input; AUTO if none
- * does. */
+/* The policy set by the graph's with_options: the outermost wins, in a zip the later input; AUTO
+ * if it is not set. */
 MR_API mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st) MR_NODISCARD;
 
 typedef struct mr_auto_shard_opts {
@@ -47,24 +47,25 @@ typedef struct mr_auto_shard_opts {
     mr_shard_policy policy;
 } mr_auto_shard_opts;
 
-/* *out = ds for one worker. *chosen (may be NULL) = the policy that was used: opts->policy, or what
- * AUTO chose. e gets the decisions; those with what == "warning", and AUTO's choice of DATA, are
- * also logged as warnings. e NULL: nothing is reported or logged.
- * errors   MR_INVALID_ARGUMENT: an option out of range; what ds carries
- *          MR_NOT_FOUND: FILE or RANGE, and a branch has no source that can be divided so; st->op
- *          is where the walk stopped */
+/* *out = ds for one worker. *chosen (may be NULL) = the policy that was used: opts->policy, or the
+ * one AUTO chose. e receives the decisions; those with what == "warning", and AUTO's choice of
+ * DATA, are also logged as warnings. e NULL: nothing is reported or logged.
+ * errors   MR_INVALID_ARGUMENT: an option out of range; the error that ds carries
+ *          MR_NOT_FOUND: FILE or RANGE, and a branch has no source that can be divided that way;
+ *          st->op is where the search stopped */
 MR_API mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out,
                              mr_shard_policy *chosen, mr_explanation *e,
                              mr_status *st) MR_NODISCARD;
 
 /* *out = ds with each element cut into num_replicas equal slices along axis 0, prefetched. One
  * replica: ds itself.
- * errors   MR_INVALID_ARGUMENT: num_replicas < 1; what ds carries
+ * errors   MR_INVALID_ARGUMENT: num_replicas < 1; the error that ds carries
  *          MR_FAILED_PRECONDITION: a component is a scalar: the dataset is not batched */
 MR_API mr_code mr_slice_for_replicas(mr_dataset *ds, int64_t num_replicas, mr_dataset **out,
                                      mr_explanation *e, mr_status *st) MR_NODISCARD;
 
-/* *out = ds with a seed, made from `seed` and the op's place, for each random op that has none. */
+/* *out = ds in which each random op without a seed has one, derived from `seed` and the op's
+ * position in the graph. */
 MR_API mr_code mr_seed_random_ops(mr_dataset *ds, uint64_t seed, mr_dataset **out,
                                   mr_explanation *e, mr_status *st) MR_NODISCARD;
 

@@ -5,7 +5,7 @@
 
 #include "pipeline/memory/alloc.h"
 
-/* Still to be walked. */
+/* A branch that was not walked yet. */
 struct mr__branch {
     mr_dataset *node;
     char path[256]; /* of the op above it */

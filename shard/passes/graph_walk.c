@@ -9,17 +9,17 @@
 
 typedef struct frame {
     mr_dataset *node;
-    size_t next; /* input to go to next */
+    size_t next; /* the next input to visit */
     size_t preorder;
 } frame;
 
 struct mr__walk {
     frame *stack;
     size_t depth, capacity, visited;
-    mr__id_map made; /* what each finished node became: an owned dataset */
+    mr__id_map made; /* the replacement of each finished node: an owned dataset */
 };
 
-/* What node became; NULL: it is not finished. */
+/* The replacement of node; NULL: it is not finished. */
 static mr_dataset *made_of(const mr__walk *w, const mr_dataset *node)
 {
     const uintptr_t *made = mr__id_map_find(&w->made, (uintptr_t)node);
@@ -33,7 +33,7 @@ static mr_code push(mr__walk *w, mr_dataset *node, mr_status *st)
     return MR_OK;
 }
 
-/* *out = node over what its inputs became: node itself where they stayed. */
+/* *out = node over the replacements of its inputs; node itself if they are unchanged. */
 static mr_code over_new_inputs(mr__walk *w, mr_dataset *node, mr_dataset **out, mr_status *st)
 {
     size_t n = mr_dataset_n_inputs(node);
@@ -108,7 +108,7 @@ void mr__path_append(char *path, size_t size, int64_t input, const char *op)
 void mr__walk_path(const mr__walk *w, char *buf, size_t size)
 {
     buf[0] = 0;
-    /* A path that fills the buffer is cut, and a graph may be far deeper. */
+    /* A path that fills the buffer is cut: a graph may be far deeper. */
     for (size_t i = 0; i < w->depth && strlen(buf) + 1 < size; i++) {
         const frame *above = i ? &w->stack[i - 1] : NULL;
         bool several = above && mr_dataset_n_inputs(above->node) > 1;

@@ -26,8 +26,8 @@ static mr_dataset *give_seed(void *ctx, mr_dataset *old, mr_dataset *now, const 
         return now;
     char path[256];
     mr__walk_path(w, path, sizeof path);
-    /* Places are counted from the sink: equal on every worker, as the graphs differ in numbers
-     * only. The seed is kept short, for people read it. */
+    /* Positions are counted from the sink: they are equal on every worker, because the graphs only
+     * differ in numbers. The seed is short because people read it. */
     uint64_t h = mr__splitmix(s->seed + MR__GOLDEN * (mr__walk_preorder(w) + 1));
     seed = (mr_value){.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
     if (rc == MR_OK)

@@ -16,7 +16,7 @@ mr_dataset *mr__below_trailing(mr_dataset *ds)
     return ds;
 }
 
-/* Replaces one node, wherever it stands. */
+/* Replaces one node anywhere in the graph. */
 typedef struct place {
     const mr_dataset *at;
     const mr_auto_shard_opts *opts;
@@ -49,7 +49,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
 const mr_pass mr__shard_data_pass = {"shard_data",
                                      "keeps this worker's slices of every global batch", run};
 
-/* ---- what DATA cannot keep ---- */
+/* ---- order that DATA cannot keep ---- */
 
 typedef struct disorder {
     mr_explanation *e;

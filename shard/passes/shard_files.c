@@ -10,18 +10,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ALL_NAMES (-2) /* as buffer of a shuffle: the whole of its input */
+#define ALL_NAMES (-2) /* buffer size of a shuffle: its whole input */
 
 enum {
-    SHARD_INPUT = MR__OWN_MARK, /* of a function op that reads files: its elements name them */
-    SHARD_OUTPUT,               /* the op's elements stand for files */
+    SHARD_INPUT = MR__OWN_MARK, /* of a function op that reads files: its elements are file names */
+    SHARD_OUTPUT,               /* the op's elements represent files */
     SPLIT_READER                /* a reader with a list of files */
 };
 
 typedef struct walker {
     mr__branches b; /* first */
     mr_dataset *root;
-    mr__id_map uses; /* how many inputs of the graph a node is; made when first needed */
+    mr__id_map uses; /* how often each node is an input in the graph; made when first needed */
 } walker;
 
 /* The parameter that holds a reader's list of files; NULL: it has none. */
@@ -56,7 +56,7 @@ static mr_dataset *count_inputs(void *ctx, mr_dataset *old, mr_dataset *now, con
     return now;
 }
 
-/* *out = node feeds one input of the graph only. */
+/* *out = true if node is the input of only one op. */
 static mr_code used_once(walker *k, const mr_dataset *node, bool *out, mr_status *st)
 {
     mr_dataset *same = NULL;
@@ -69,8 +69,8 @@ static mr_code used_once(walker *k, const mr_dataset *node, bool *out, mr_status
     return MR_OK;
 }
 
-/* *out = the function op below this one, past pass-through ops, that goes straight over slices
- * that are datasets and feeds nothing else; NULL: there is none. */
+/* *out = the function op below this one, past pass-through ops, whose input is slices that are
+ * datasets and that feeds no other op; NULL: not found. */
 static mr_code find_dataset_slices(walker *k, mr_dataset *ds, mr_dataset **out, mr_status *st)
 {
     *out = NULL;
@@ -121,7 +121,7 @@ static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *end
     const mr_op *op = mr_dataset_op(ds);
     if (op->role == MR_ROLE_FILES && file_list_of(ds)) {
         *ends = true;
-        /* A part of all records is no part of each file's. */
+        /* A part of all records is not the same part of each file. */
         return mr__reads_range(ds) ? not_found(ds, path, st)
                                    : mr__branches_mark(k, ds, SPLIT_READER, st);
     }
@@ -147,7 +147,7 @@ static bool is_pattern(const mr_strs *names, size_t i)
     return !(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data);
 }
 
-/* Taking the shuffles out of what lies above a shard. */
+/* Removes the shuffles between the shard and the sources. */
 typedef struct shuffles {
     size_t n;
     mr_dataset *last; /* the one counted last from the sink; owned */
@@ -185,7 +185,7 @@ static mr_dataset *take_out_shuffle(void *ctx, mr_dataset *old, mr_dataset *now,
     return without;
 }
 
-/* input (taken) with the shuffle that `like` does. */
+/* input (taken) with a shuffle like that of `like`. */
 static mr_dataset *shuffle_like(const mr_dataset *like, mr_dataset *input, mr_status *st)
 {
     if (mr_dataset_n_inputs(like))
@@ -200,19 +200,19 @@ static mr_dataset *shuffle_like(const mr_dataset *like, mr_dataset *input, mr_st
     return mr_shuffle(input, ALL_NAMES, &o);
 }
 
-/* names (taken) with the worker's shard after it, and the shuffles that stood before it moved
- * after it: one of them, so that workers agree on whose files are whose. */
+/* names (taken) with the worker's shard after it. Shuffles before the shard are moved after it, as
+ * a single one, so that workers agree on which files belong to which worker. */
 static mr_dataset *shard_names(mr__branches *k, mr_dataset *names)
 {
     shuffles s = {0};
     mr_dataset *made = NULL;
     if (mr_dataset_check(names, NULL) != MR_OK)
-        return names; /* it carries its error on */
+        return names; /* it carries the error */
     if (mr__walk_graph(names, take_out_shuffle, &s, &made, &k->status) != MR_OK) {
         made = mr_dataset_fail(&k->status);
         goto out;
     }
-    /* One worker's shuffle moves too, past what stands between it and the reader. */
+    /* With one worker the shuffle moves too, past the ops between it and the reader. */
     if (k->opts->num_workers == 1 && (s.n == 0 || (s.n == 1 && s.last == names))) {
         mr_dataset_unref(made);
         made = mr_dataset_ref(names);
@@ -237,7 +237,7 @@ out:
     return made;
 }
 
-/* Names first..end of a reader, all of them patterns or none. */
+/* Names first..end of a reader, which are either all patterns or all plain names. */
 static mr_dataset *group_of_names(const mr_strs *names, size_t first, size_t end, bool patterns)
 {
     mr_status st;
@@ -254,7 +254,7 @@ static mr_dataset *group_of_names(const mr_strs *names, size_t first, size_t end
     return ds;
 }
 
-/* A reader's names as a dataset: list_files where they are patterns, slices where not. */
+/* A reader's names as a dataset: list_files for patterns, slices for plain names. */
 static mr_dataset *names_of(const mr_strs *names)
 {
     mr_dataset *all = NULL;
@@ -330,7 +330,7 @@ static mr_dataset *act(mr__branches *k, mr_dataset *old, mr_dataset *now, uintpt
     if (explain_place(k, old, what, path) != MR_OK)
         made = mr_dataset_fail(&k->status);
     else if (k->opts->num_workers == 1 && what != SHARD_INPUT)
-        return now; /* nothing to divide, and no shuffle stands before it */
+        return now; /* nothing to divide, and no shuffle to move */
     else if (what == SPLIT_READER)
         made = split_reader(k, now);
     else if (what == SHARD_INPUT)

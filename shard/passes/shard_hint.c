@@ -12,7 +12,7 @@ typedef struct hints {
     mr_status status;
 } hints;
 
-/* The optional parameter of ops that shard: fail where a worker would have no element. */
+/* The optional parameter of ops that shard: fail if a worker would have no element. */
 #define REQUIRE "require_non_empty"
 
 static bool has_param(const mr_dataset *ds, const char *name)
@@ -45,7 +45,7 @@ static mr_dataset *replace_hint(void *ctx, mr_dataset *old, mr_dataset *now, con
         mr_dataset_unref(now);
         return mr_dataset_fail(&h->status);
     }
-    /* The index first: it is checked against the number of shards. */
+    /* Set the index first: it is checked against the number of shards. */
     now = with_number(now, "index", MR_V_INT, h->opts->index);
     now = with_number(now, "num_shards", MR_V_INT, h->opts->num_workers);
     return has_param(old, REQUIRE) ? with_number(now, REQUIRE, MR_V_BOOL, 1) : now;

@@ -73,7 +73,7 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    /* Without an explanation it is one of several workers' rewrites, and was reported already. */
+    /* Without an explanation, this is the rewrite for a further worker: it was reported before. */
     if (e)
         mr__warn_once(text);
     return mr_explain(e, "warning", op, st, "%s", text);

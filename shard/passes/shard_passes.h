@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_SHARD_PASSES_SHARD_PASSES_H
 #define MR_SHARD_PASSES_SHARD_PASSES_H
-/* The passes that auto_shard.c runs, and what they and the cuts into streams ask of ops. Private to
- * shard/. */
+/* The passes that auto_shard.c runs, and queries about ops for them and for the cuts into streams.
+ * Private to shard/. */
 #include "shard/passes/auto_shard.h"
 #include "shard/passes/graph_walk.h"
 
@@ -25,15 +25,14 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     MR_PRINTF(4, 5);
 /* Logs a warning, once in a process. */
 void mr__warn_once(const char *text);
-/* input (taken) with the worker's shard above it. */
+/* Returns input (taken) with the worker's shard above it. */
 mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o);
-/* The first node from the sink on that does not trail (MR_OP_SHARD_BELOW). */
+/* The first node, from the sink, without MR_OP_SHARD_BELOW (below the trailing ops). */
 mr_dataset *mr__below_trailing(mr_dataset *ds);
-/* Finds the order that workers may not agree on: warns of each op above the shard (towards the
- * sources) that cannot produce the same again. */
+/* Finds ops whose order may differ between workers: warns of each op between the shard and the
+ * sources that cannot reproduce its output. */
 mr_code mr__warn_of_disorder(mr_dataset *ds, mr_explanation *e, mr_status *st) MR_NODISCARD;
-/* *out = ds with the trailing prefetches taken off (options stay); *elements = their sum, or
- * MR_AUTO. */
+/* *out = ds without its trailing prefetches (options stay); *elements = their sum, or MR_AUTO. */
 mr_code mr__absorb_prefetch(mr_dataset *ds, mr_dataset **out, int64_t *elements, mr_explanation *e,
                             mr_status *st) MR_NODISCARD;
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RANGE: divides the records of all files that a reader has, by the files' indexes. */
+/* RANGE: divides the records of all files of a reader, by the files' indexes. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -41,7 +41,7 @@ static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *end
     return MR_OK;
 }
 
-/* The reader, of this worker's records alone. */
+/* The reader, restricted to this worker's records. */
 static mr_dataset *act(mr__branches *k, mr_dataset *old, mr_dataset *now, uintptr_t mark,
                        const char *path)
 {

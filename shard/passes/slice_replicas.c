@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cutting global batches for the replicas, and the prefetch that goes with it. */
+/* Cuts global batches into slices for the replicas, and adds a prefetch. */
 #include "pipeline/ops/batch.h"
 #include "pipeline/ops/apply.h"
 #include "shard/passes/shard_passes.h"
@@ -63,7 +63,7 @@ mr_code mr_slice_for_replicas(mr_dataset *ds, int64_t num_replicas, mr_dataset *
     return mr_pass_run(&slice_pass, &num_replicas, ds, out, e, st);
 }
 
-/* ---- a consumer with slots of its own ---- */
+/* ---- a consumer that owns slots ---- */
 
 typedef struct trailing {
     const mr_dataset *end; /* first node below the trailing ones */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walk goes from the sink to the sources with a stack of its own, and rebuilds what it came
- * through on its way back. What lies below a cut is left as it is, but for its seeds. */
+/* The walk goes from the sink to the sources with an explicit stack, and rebuilds the visited nodes
+ * on its way back. Nodes below a cut are unchanged, except for their seeds. */
 #include "shard/streams/stream_cut.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 
 typedef struct frame {
     mr_dataset *node;
-    mr_dataset **inputs; /* what they became; owned, the first `next` of them */
+    mr_dataset **inputs; /* their replacements; owned, the first `next` of them */
     size_t next, preorder;
 } frame;
 
@@ -27,7 +27,7 @@ typedef struct cutter {
     mr_explanation *e;
     frame *stack;
     size_t depth, capacity, visited, cuts;
-    mr__id_map made;      /* what a node became: an owned dataset */
+    mr__id_map made;      /* the replacement of a node: an owned dataset */
     bool functions_below; /* an op below a cut has a function */
     mr_status *st;
 } cutter;
@@ -37,9 +37,9 @@ static uint64_t seed_of_stream(const mr_stream_cut_opts *o)
     return mr__splitmix(o->seed + MR__GOLDEN * ((uint64_t)o->stream + 1));
 }
 
-/* ---- what a node is ---- */
+/* ---- properties of nodes ---- */
 
-/* The streams would all keep their part under one name. */
+/* All streams would store their part under the same name. */
 static bool keeps_file(const mr_dataset *ds)
 {
     for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++) {
@@ -58,7 +58,7 @@ bool mr__stream_passes(const mr_dataset *ds)
            !keeps_file(ds);
 }
 
-/* The names that a reader of whole files has; NULL: it is none. */
+/* The names of a reader of whole files; NULL: ds is another op. */
 static const mr_strs *names_read(const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
@@ -78,7 +78,7 @@ mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st)
                : MR_OK;
 }
 
-/* Nodes still to be looked at, and those that were. */
+/* The nodes to visit, and those visited. */
 typedef struct todo {
     const mr_dataset **v;
     size_t n, capacity;
@@ -107,8 +107,8 @@ static void forget(todo *t)
     mr__id_map_reset(&t->seen);
 }
 
-/* *out = how many elements the places below ds have together where it would be cut: names, for an
- * op that reads files. MR_UNKNOWN_COUNT: one of them does not say. */
+/* *out = the total number of elements at the nodes below ds where it would be cut: names, for an op
+ * that reads files. MR_UNKNOWN_COUNT: unknown for one of them. */
 static mr_code count_names(const mr_stream_cut_opts *o, const mr_dataset *ds, int64_t *out,
                            mr_status *st)
 {
@@ -173,7 +173,7 @@ static bool wants_seed(const mr_dataset *ds)
     return !given;
 }
 
-/* ds (taken) with a seed of the stream's own, if it is random and has none. */
+/* ds (taken) with a seed for this stream, if it is random and has none. */
 static mr_dataset *with_seed(cutter *k, mr_dataset *ds, size_t preorder, const char *path)
 {
     if (mr_dataset_check(ds, NULL) != MR_OK || !wants_seed(ds))
@@ -201,7 +201,7 @@ static mr_dataset *find_functions(void *ctx, mr_dataset *node)
     return node;
 }
 
-/* ---- where it is cut ---- */
+/* ---- cutting ---- */
 
 static mr_dataset *shard(const cutter *k, mr_dataset *input)
 {
@@ -219,8 +219,8 @@ static mr_code cut_after(cutter *k, mr_dataset *ds, mr_dataset **out)
     return MR_OK;
 }
 
-/* *out = the reader ds as its names, of which the stream has its shard, and the function that reads
- * one of them. */
+/* *out = the reader ds as the stream's shard of its names, followed by the function that reads one
+ * of them. */
 static mr_code split_reader(cutter *k, const mr_dataset *ds, const mr_strs *names, mr_dataset **out)
 {
     mr_fn *fn = NULL;
@@ -277,7 +277,7 @@ static mr_code cut_reader(cutter *k, mr_dataset *ds, const mr_strs *names, mr_da
     return cut_after(k, ds, out);
 }
 
-/* ds is where the walk ends: a source, or an op that a shard of its input would change. */
+/* The walk ends at ds: a source, or an op whose output would change if its input were sharded. */
 static mr_code cut_stop(cutter *k, mr_dataset *ds, mr_dataset **out)
 {
     char path[256];
@@ -296,7 +296,8 @@ static mr_code cut_stop(cutter *k, mr_dataset *ds, mr_dataset **out)
     return cut_after(k, ds, out);
 }
 
-/* *out = the dataset that stands for the node on top of the stack; NULL: its inputs come first. */
+/* *out = the replacement of the node on top of the stack; NULL: its inputs must be visited first.
+ */
 static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
 {
     const mr_strs *names = names_read(ds);
@@ -344,7 +345,7 @@ static void pop(cutter *k)
     mr_free(f->inputs);
 }
 
-/* The node on top of the stack became `made` (taken): the one above has its input. */
+/* `made` (taken) replaces the node on top of the stack: stores it as an input of its user. */
 static mr_code finish(cutter *k, mr_dataset *made)
 {
     mr_dataset *node = k->stack[k->depth - 1].node;
@@ -359,7 +360,7 @@ static mr_code finish(cutter *k, mr_dataset *made)
     return MR_OK;
 }
 
-/* All inputs of the node on top of the stack are there. */
+/* All inputs of the node on top of the stack are finished. */
 static mr_code rebuild(cutter *k)
 {
     frame *f = &k->stack[k->depth - 1];
@@ -424,8 +425,8 @@ mr_code mr_cut_stream(mr_dataset *ds, const mr_stream_cut_opts *opts, mr_dataset
         return mr_fail(st, MR_INVALID_ARGUMENT, "the stream must be 0 to %" PRId64 ", not %" PRId64,
                        opts->streams - 1, opts->stream);
     MR_TRY(mr_pass_run(&cut_pass, &k, ds, out, e, st ? st : &unused));
-    /* Random ops inside functions draw from the seed of the run. Where one may run in every stream,
-     * it must be the same in all. */
+    /* Random ops inside functions draw from the seed of the run. If such an op may run in every
+     * stream, the seed must be the same in all. */
     if (run_seed)
         *run_seed = k.functions_below ? opts->seed : seed_of_stream(opts);
     return MR_OK;

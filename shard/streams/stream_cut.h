@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_SHARD_STREAMS_STREAM_CUT_H
 #define MR_SHARD_STREAMS_STREAM_CUT_H
-/* Cuts a graph into S streams. Each is a graph of its own; together they have every element once:
+/* Cuts a graph into S streams. Each is a graph; together they have every element exactly once:
  *
  *     tfrecord(files).map(f).batch(32)  ->  (names).shard(S, s).flat_map(tfrecord).map(f).batch(32)
  *     range(10).map(f).batch(32)        ->  range(10).shard(S, s).map(f).batch(32)
  *     range(10).take(7).batch(2)        ->  range(10).take(7).shard(S, s).batch(2)
  *
- * The shard is put as near to the sources as it can be. It moves past an op if a shard of the op's
- * input gives a shard of its output (MR_OP_KEEPS_SHARDS, op.h). Patterns of files must have been
- * replaced by the names that they match, because files are dealt out by name.
+ * The shard is placed as close to the sources as possible. It moves past an op if a shard of the
+ * op's input yields a shard of its output (MR_OP_KEEPS_SHARDS, op.h). File patterns must already
+ * be replaced by the names that they match, because files are assigned by name.
  *
  * thread   any
  * since    0.1 */
@@ -24,17 +24,17 @@ enum { MR_MOST_STREAMS = 65536, MR_AUTO_STREAMS = 8 };
 typedef struct mr_stream_cut_opts {
     int64_t streams; /* S, 1 to MR_MOST_STREAMS */
     int64_t stream;  /* which of them, from 0 */
-    uint64_t seed;   /* the job's. Random ops without a seed get one made from it, if they run in
-                        every stream alike; else from it and the stream's number */
-    /* How many names a source of file names (MR_OP_FILE_NAMES) gives, or MR_UNKNOWN_COUNT. NULL:
-     * unknown */
+    uint64_t seed;   /* the job's. Random ops without a seed get one derived from it if they run
+                        identically in every stream, else from it and the stream's number */
+    /* Returns how many names a source of file names (MR_OP_FILE_NAMES) yields, or
+     * MR_UNKNOWN_COUNT. NULL: unknown */
     int64_t (*count_names)(void *ctx, const mr_dataset *source);
     void *ctx;
 } mr_stream_cut_opts;
 
-/* *out = ds for one stream. *run_seed (may be NULL) = what mr_iterator_opts.seed must be when
- * it runs: random ops inside functions draw from that.
- * errors   MR_INVALID_ARGUMENT: an option out of range; what ds carries */
+/* *out = ds for one stream. *run_seed (may be NULL) = the value to set mr_iterator_opts.seed to
+ * when the stream runs: random ops inside functions draw from it.
+ * errors   MR_INVALID_ARGUMENT: an option out of range; the error that ds carries */
 MR_API mr_code mr_cut_stream(mr_dataset *ds, const mr_stream_cut_opts *opts, mr_dataset **out,
                              uint64_t *run_seed, mr_explanation *e, mr_status *st) MR_NODISCARD;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk from the sink to the sources marks what it comes to; then the graph is rebuilt with
- * something else in the place of each source that it found. */
+/* A walk from the sink to the sources marks the nodes that it visits; then the graph is rebuilt
+ * with each source that it found replaced. */
 #include "shard/streams/stream_splits.h"
 
 #include <inttypes.h>
@@ -13,10 +13,10 @@
 #include "shard/passes/shard_passes.h"
 #include "shard/streams/stream_cut_impl.h"
 
-/* What the walk does at a node; from SOURCE on, source number mark - SOURCE stands there. */
+/* The action of the walk at a node; from SOURCE on, the node is source number mark - SOURCE. */
 typedef enum mark { UNMET, WALKED, TAKEN_OUT, SOURCE } mark;
 
-/* A node to be looked at. names: its elements are names of files, or what a function reads by. */
+/* A node to visit. names: its elements are file names, or input from which a function reads. */
 typedef struct branch {
     mr_dataset *ds;
     bool names;
@@ -54,7 +54,7 @@ static mr_code set_mark(walker *k, const mr_dataset *ds, uintptr_t m)
     return mr__id_map_put(&k->marks, (uintptr_t)ds, m, k->st);
 }
 
-/* ---- what a node is ---- */
+/* ---- properties of nodes ---- */
 
 static const mr_param *names_param(const mr_dataset *ds)
 {
@@ -77,7 +77,7 @@ static bool is_zip(const mr_dataset *ds)
            mr_dataset_n_inputs(ds) > 1;
 }
 
-/* A source that gives any part of itself for the asking. */
+/* A source that can be divided into any parts. */
 static bool can_be_sliced(const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
@@ -98,7 +98,7 @@ static mr_code add_source(walker *k, mr_dataset *ds, mr_split_source s)
     return MR_OK;
 }
 
-/* A source whose splits come after those that were found so far. */
+/* Adds a source whose splits follow those of the sources found so far. */
 static mr_code new_source(walker *k, mr_dataset *ds, mr_split_kind kind, int64_t n, int64_t each)
 {
     const mr_split_source s = {.kind = kind, .first = k->splits, .n = n, .each = each};
@@ -118,7 +118,7 @@ static mr_code new_slices(walker *k, mr_dataset *ds, bool names)
 
 /* ---- zip ---- */
 
-/* *out = a source of files lies below ds where the walk can come to it. */
+/* *out = true if the walk can reach a source of files below ds. */
 static mr_code finds_files(mr_dataset *ds, bool *out, mr_status *st)
 {
     walker k = {.st = st};
@@ -140,7 +140,7 @@ static mr_code finds_files(mr_dataset *ds, bool *out, mr_status *st)
     return rc;
 }
 
-/* The reader that ds keeps step with: one element for each record, in order. NULL: none. */
+/* The reader that ds is in step with: one element for each record, in order. NULL: none. */
 static mr_dataset *reader_below(mr_dataset *ds)
 {
     while (!names_param(ds)) {
@@ -153,7 +153,7 @@ static mr_dataset *reader_below(mr_dataset *ds)
     return ds;
 }
 
-/* *out = two readers read the same. */
+/* *out = true if two readers read the same files. */
 static mr_code are_equal(const mr_dataset *a, const mr_dataset *b, bool *out, mr_status *st)
 {
     void *x = NULL, *y = NULL;
@@ -211,8 +211,8 @@ static mr_code walk_zip(walker *k, mr_dataset *zip)
 
 /* ---- the walk ---- */
 
-/* *out = each source below ds, which has several inputs, is gone over once for an iterator of ds.
- * Splits are handed out in the order of the sources, those of one repetition before the next. */
+/* *out = true if an iterator of ds, which has several inputs, reads each source below it once.
+ * Splits are assigned in the order of the sources, those of one repetition before the next. */
 static mr_code is_gone_over_once(mr_dataset *ds, bool *out, mr_status *st)
 {
     walker k = {.st = st};
@@ -247,7 +247,7 @@ static mr_code look(walker *k, mr_dataset *ds, bool names)
         MR_TRY(is_gone_over_once(ds, &once, k->st));
     if (!once)
         return new_source(k, ds, MR_SPLIT_WHOLE, 1, 0);
-    /* A shuffle of names would ask for all of them at once. */
+    /* A shuffle of names would request all of them at once. */
     MR_TRY(set_mark(k, ds, names && mr__shuffles(ds, MR_OP_REORDERS) ? TAKEN_OUT : WALKED));
     MR_TRY(mr__stream_reads_files(ds, &reads, k->st));
     for (size_t i = mr_dataset_n_inputs(ds); i-- > 0;)
@@ -304,11 +304,11 @@ static mr_dataset *numbers(const mr_split_source *s, int64_t from, int64_t count
         mr_dataset_param_named(s->ds, "stop", &stop, &st) != MR_OK ||
         mr_dataset_param_named(s->ds, "step", &step, &st) != MR_OK)
         return mr_dataset_fail(&st);
-    /* Alone, the start is the stop. */
+    /* A single argument is the stop. */
     uint64_t first = stop.kind == MR_V_INT ? (uint64_t)start.i : 0;
     uint64_t by = step.kind == MR_V_INT ? (uint64_t)step.i : 1;
     first += (uint64_t)from * by;
-    /* A last number and 1 more: what lies a whole step on may not be a number any more. */
+    /* The stop is one past the last number: a whole step past it could overflow. */
     uint64_t last = first + (uint64_t)(count - 1) * by;
     if ((int64_t)last == ((int64_t)by > 0 ? INT64_MAX : INT64_MIN))
         return mr_take(mr_skip(mr_dataset_ref(s->ds), from), count);

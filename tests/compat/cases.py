@@ -290,16 +290,18 @@ DAEMONS = {"dispatcher": ["dispatcher", "--listen", DISPATCHER, "--state", "serv
            "workers": [["worker", "--listen", WORKER, "--dispatcher", DISPATCHER]]}
 
 # Clients that leave before the end of a job: name | elements before that | graph | options of
-# distribute. Each runs twice: one job continues at the client's position, the other where the
-# account says.
+# distribute | options of show. Each runs twice: one job continues at the client's position, the other
+# where the account says. "long": a dispatcher that starts keeps streams of shared modes for the former
+# client for 30 s.
 JOBS = r"""
 exactly_once | 5 | range(20).batch(2) | streams=3, block_length=2
 shuffled | 7 | range(20).shuffle(6) | streams=2, seed=9
 files | 7 | text_line("data/words-*.txt") | streams=3
 a_consumer | 3 | range(20) | streams=4, consumer_index=1, num_consumers=2
-splits | 7 | range(40) | processing_mode="dynamic"
-splits_of_files | 7 | text_line("data/words-*.txt").batch(2) | processing_mode="dynamic"
-parallel_epochs | 7 | range(10).shuffle(4) | processing_mode="parallel_epochs", seed=9
+some_splits | 7 | range(40) | processing_mode="dynamic" | --limit 20
+splits | 7 | range(40) | processing_mode="dynamic" | long
+splits_of_files | 7 | text_line("data/words-*.txt").batch(2) | processing_mode="dynamic" | long
+parallel_epochs | 7 | range(10).shuffle(4) | processing_mode="parallel_epochs", seed=9 | long
 workers_files | 7 | text_line("data/words-*.txt") | processing_mode="file"
 workers_elements | 7 | range(20) | processing_mode="data"
 """

@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from ports import ports  # noqa: E402
 
 CLOSE = 1e-4  # relative; the order of float32 sums depends on the processor
+LONG = os.environ.get("MR_TEST_LONG") == "1"
 PATIENCE = 300  # seconds for one command
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 ENVIRONMENT = {k: v for k, v in os.environ.items()
@@ -77,8 +78,8 @@ def run(millrace, case, directory):
 
 
 def run_all(millrace, cases, directory):
-    """Yields each case and its result, concurrent ones last: a dispatcher that starts waits up to 10 s
-    for each client that it knew."""
+    """Yields each case and its result, concurrent ones last: a dispatcher that starts waits some seconds
+    for workers and clients that it knew."""
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         later = []
         for case in cases:
@@ -190,6 +191,8 @@ def read(millrace, folder, only, without, report):
             name = f"{version}/{case['name']}"
             if case.get("needs") in without:
                 report.line(name, skip=f"built without the {case['needs']}")
+            elif case.get("long") and not LONG:
+                report.line(name, skip="takes 30 s; MR_TEST_LONG=1 runs it")
             elif broken and case.get("dispatcher"):
                 report.line(name, broken)
             else:

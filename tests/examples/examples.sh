@@ -23,8 +23,8 @@ runs own_op_goes_on $'6\n9' "$m" show 'range(10).every(3)' --restore own.state -
 runs own_op_in_the_reference 'every(n)' sh -c "'$m' ops --load ./own_op.so | grep -om1 'every(n)'"
 runs own_op_beside_the_service $'0\n2' "$m" show --load ./own_op.so 'range(4).every(2).distribute("local", streams=1)'
 expect own_op_with_a_wrong_argument 2 '' 'n must be at least 1' -- "$m" show --load ./own_op.so 'range(3).every(0)'
-expect no_plugin_there 1 '' 'gone.so' 'cannot be opened' -- "$m" show --load ./gone.so 'range(3)'
-expect a_plugin_of_this_directory_without_a_slash 1 '' 'own_op.so' 'written ./own_op.so' -- "$m" show --load own_op.so 'range(3)'
+expect no_plugin_there 1 '' 'gone.so' 'cannot open the shared object' -- "$m" show --load ./gone.so 'range(3)'
+expect a_plugin_of_this_directory_without_a_slash 1 '' 'own_op.so' 'write ./own_op.so' -- "$m" show --load own_op.so 'range(3)'
 cp own_op.so twice.so
 expect a_plugin_twice 1 '' 'twice.so' 'every' -- "$m" show --load ./own_op.so --load ./twice.so 'range(3)'
 printf 'int x;\n' >none.c && cc -shared -fPIC none.c -o none.so

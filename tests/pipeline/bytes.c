@@ -3,6 +3,8 @@
 
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static const unsigned char bytes[] = {0, 0x11, 0x82, 0x13, 0x84, 0x15, 0x86, 0x17, 0x98, 0x19};
 
 MR_TEST(the_low_bytes_come_first)

@@ -6,6 +6,8 @@
 #include "pipeline/splitmix.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(numbers_of_each_length_go_there_and_back)
 {
     static const uint64_t around[] = {0, 1, 2, 0x7f};

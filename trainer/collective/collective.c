@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all engines share: ranks come together here, and their streams are ordered by events. The
- * rank that arrives last at an operation submits it for all, so that no engine ever waits for a
- * rank that does not come. */
+/* Shared by all engines: ranks meet here, and their streams are ordered by events. The rank that
+ * arrives last at an operation submits it for all, so that no engine ever waits for a missing
+ * rank. */
 #include "trainer/collective/collective.h"
 #include <inttypes.h>
 #include <pthread.h>
@@ -20,25 +20,25 @@
 #include "trainer/device/timeline_impl.h"
 
 enum {
-    IN_FLIGHT = 64, /* operations that a rank may be ahead */
+    IN_FLIGHT = 64, /* how many operations a rank may be ahead */
     MAX_ENGINES = 16,
     MAX_USUAL = 1 << 20
 };
 
-/* Operation number k lies in slot k % IN_FLIGHT. What it was launched with stays until all ranks
- * have started, and thereby waited for, what comes into the slot next. */
+/* Operation number k uses slot k % IN_FLIGHT. Its arguments stay valid until all ranks have started
+ * the slot's next operation, and have thereby waited for this one. */
 typedef struct operation {
-    mr_collective_call *calls; /* one a rank */
-    size_t arrived;            /* ranks that have started what comes next */
-    mr_collective_call next;   /* which is this */
-    size_t n;                  /* values; a barrier has one */
-    bool host;                 /* by way of pinned memory, in the first rank's stream */
-    bool single;               /* one stream does it: that of rank number % n_ranks */
-    mr_event **ready, **done;  /* one a rank: recorded in its stream; in that of the engine */
-    mr__span **spans;          /* one a rank: of the engine's stream, while it is submitted */
+    mr_collective_call *calls; /* one per rank */
+    size_t arrived;            /* ranks that have started the next operation */
+    mr_collective_call next;   /* that operation */
+    size_t n;                  /* number of values; 1 for a barrier */
+    bool host;                 /* through pinned memory, in the first rank's stream */
+    bool single;               /* run by one stream: that of rank number % n_ranks */
+    mr_event **ready, **done;  /* one per rank: recorded in its stream; in that of the engine */
+    mr__span **spans;          /* one per rank: of the engine's stream, during submission */
 } operation;
 
-/* What the processes did at a place of the last step: alike, by what they said. */
+/* The operation of all processes at one place of the last step, as announced. */
 typedef struct usual {
     mr_collective_call call;
     bool ends; /* the step */
@@ -48,27 +48,27 @@ struct mr_collective {
     const mr_collective_backend *b;
     void *self;
     mr_device *first;        /* rank 0's */
-    mr__ring *ring;          /* NULL: there are no other processes */
-    mr__engine_guard *guard; /* of an engine that reaches them itself; NULL: the ring does */
-    size_t total;            /* ranks of all processes */
-    usual *usual;            /* of the places of a step; with a guard alone */
+    mr__ring *ring;          /* NULL: a single process */
+    mr__engine_guard *guard; /* of an engine that spans processes; NULL: the ring does */
+    size_t total;            /* number of ranks in all processes */
+    usual *usual;            /* by place within a step; only with a guard */
     size_t n_usual, usual_capacity, place;
-    bool apart;          /* the first device cannot reach the memory of all others */
-    mr__host_sums *host; /* made when it is first needed */
+    bool apart;          /* the first device cannot access the memory of all others */
+    mr__host_sums *host; /* created on first use */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     size_t n_ranks;
     bool aborted;
     unsigned waiters; /* of moved */
-    bool moves;       /* they are to be woken when the lock is free */
+    bool moves;       /* wake them when the lock is free */
     _Atomic uint64_t moves_so_far;
-    mr__spinner *spinners; /* one a rank */
+    mr__spinner *spinners; /* one per rank */
     uint64_t launched;     /* operations that all ranks have started */
-    uint64_t *posted;      /* operations started, by rank */
-    uint64_t step_began;   /* posted by every rank when the step began */
-    bool *left;            /* ranks that start no more in this step */
-    mr_stream **streams;   /* of the engine, one a rank */
-    mr__sum_times *times;  /* NULL: nothing is measured */
+    uint64_t *posted;      /* number of operations started, by rank */
+    uint64_t step_began;   /* operations of every rank when the step began */
+    bool *left;            /* ranks that start no more operations in this step */
+    mr_stream **streams;   /* of the engine, one per rank */
+    mr__sum_times *times;  /* NULL: not measuring */
     operation ops[IN_FLIGHT];
 };
 
@@ -78,7 +78,7 @@ static const mr_collective_backend *engines[MAX_ENGINES] = {&mr__collective_one_
                                                             &mr__collective_local};
 static size_t n_engines = 2, n_from_modules;
 
-/* Under the lock. */
+/* Call with the lock held. */
 static mr_code add_engine(const mr_collective_backend *b, mr_status *st)
 {
     if (b->abi != MR_COLLECTIVE_ABI)
@@ -96,8 +96,8 @@ static mr_code add_engine(const mr_collective_backend *b, mr_status *st)
     return MR_OK;
 }
 
-/* All engines, in the order of registration; returns their number. Modules register no engine
- * themselves: those that were loaded since the last call are asked for theirs here. */
+/* Lists all engines, in the order of registration; returns their number. Modules do not register
+ * their engines: those of modules loaded since the last call are registered here. */
 static size_t list_engines(const mr_collective_backend *out[MAX_ENGINES])
 {
     const mr_collective_backend *b;
@@ -117,7 +117,7 @@ static size_t list_engines(const mr_collective_backend *out[MAX_ENGINES])
 mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status *st)
 {
     const mr_collective_backend *before[MAX_ENGINES];
-    list_engines(before); /* those of modules were there first */
+    list_engines(before); /* those of modules come before it */
     pthread_mutex_lock(&engines_lock);
     mr_code rc = add_engine(b, st);
     pthread_mutex_unlock(&engines_lock);
@@ -166,7 +166,7 @@ const char *mr_collective_engine(const mr_collective *c)
     return c->b->name;
 }
 
-/* Who is woken finds the lock free. */
+/* Threads that are woken find the lock free. */
 static void unlock(mr_collective *c)
 {
     bool tell = c->moves && c->waiters > 0;
@@ -183,20 +183,20 @@ static bool moves_data(const mr_collective *c, size_t n)
     return n > 0 && c->total > 1;
 }
 
-/* The stream of `rank` in operation `number` is one that the engine submits to. */
+/* Whether the engine submits operation `number` to the stream of `rank`. */
 static bool is_used(const mr_collective *c, const operation *o, uint64_t number, size_t rank)
 {
     bool first = o->host || c->b->split == SIZE_MAX;
     return !(o->host || o->single) || rank == (first ? 0 : number % c->n_ranks);
 }
 
-/* A stream of the operation does work on several ranks' memory. */
+/* Whether a stream of the operation accesses several ranks' memory. */
 static bool touches_peers(const mr_collective *c, const operation *o)
 {
     return o->host || c->b->touches_peers;
 }
 
-/* What an operation is called in a timeline. */
+/* The operation's name in a timeline. */
 static const char *name_of(const mr_collective_call *call)
 {
     static const char *const names[] = {[MR_ALL_REDUCE] = "all-reduce",
@@ -207,7 +207,7 @@ static const char *name_of(const mr_collective_call *call)
     return names[call->op];
 }
 
-/* The stream of `rank` comes to the operation. */
+/* Marks the beginning of the operation in the stream of `rank`. */
 static mr_code mark_begin(mr_collective *c, operation *o, size_t rank, mr_status *st)
 {
     const mr_collective_call *call = &o->calls[rank];
@@ -227,7 +227,7 @@ static mr_code mark_end(mr_collective *c, operation *o, size_t rank, mr_status *
     return mr__span_submit_end(o->spans[rank], c->streams[rank], st);
 }
 
-/* Under the lock, which also keeps submissions to a stream one at a time and in order. */
+/* Call with the lock held, which also serialises submissions to a stream in order. */
 static mr_code launch(mr_collective *c, operation *o, uint64_t number, mr_status *st)
 {
     for (size_t r = 0; moves_data(c, o->n) && r < c->n_ranks; r++)
@@ -258,8 +258,8 @@ static size_t absent_rank(const mr_collective *c, uint64_t number)
     return r;
 }
 
-/* Under the lock: waits until all ranks have started operation `number`, which this rank has. Where
- * they have, it goes well whatever else happens, so that all ranks agree on it. */
+/* Call with the lock held: waits until all ranks have started operation `number`, which this rank
+ * has. Once they have, it succeeds regardless of later failures, so that all ranks agree on it. */
 static mr_code meet(mr_collective *c, size_t rank, uint64_t number, mr_status *st)
 {
     for (bool spun = false; number >= c->launched; spun = true) {
@@ -287,13 +287,13 @@ static mr_code meet(mr_collective *c, size_t rank, uint64_t number, mr_status *s
     return MR_OK;
 }
 
-/* Under the lock, after meet: the rank's stream waits for the result. */
+/* Call with the lock held, after meet: makes the rank's stream wait for the result. */
 static mr_code wait_for(mr_collective *c, size_t rank, mr_stream *stream, uint64_t number,
                         mr_status *st)
 {
     const operation *o = &c->ops[number % IN_FLIGHT];
     if (c->posted[rank] > number + IN_FLIGHT)
-        return MR_OK; /* it waited when it started what is in the slot now */
+        return MR_OK; /* it waited when it started the operation that is in the slot now */
     if (!moves_data(c, o->n))
         return MR_OK;
     mr__span *span;
@@ -303,9 +303,9 @@ static mr_code wait_for(mr_collective *c, size_t rank, mr_stream *stream, uint64
     if (span)
         span->kind = MR_SPAN_WAIT;
     for (size_t i = 0; i < c->n_ranks; i++) {
-        /* Its own first: who waits for a stream may do what is in it, and so do they all.
-         * A rank that is ahead may have put its next operation into the slot. Where there is no
-         * event yet, the one asked about had no data. */
+        /* Its own first: waiting for a stream may run the stream's work, so that all ranks share
+         * it. A rank that is ahead may have put its next operation into the slot. If an event does
+         * not exist yet, the requested operation had no data. */
         size_t r = (rank + i) % c->n_ranks;
         if (is_used(c, o, number, r) && (touches_peers(c, o) || r == rank) && o->done[r])
             MR_TRY(mr_stream_wait(stream, o->done[r], st));
@@ -314,7 +314,7 @@ static mr_code wait_for(mr_collective *c, size_t rank, mr_stream *stream, uint64
     return c->times ? mr__sum_times_mark(c->times, MR__WAIT_ENDS, rank, stream, st) : MR_OK;
 }
 
-/* The rank's events of a slot are made when it is first used. */
+/* Creates the rank's events of a slot on first use. */
 static mr_code make_events(const mr_collective *c, operation *o, size_t rank, mr_status *st)
 {
     if (!o->ready[rank])
@@ -372,8 +372,8 @@ static bool is_plain_sum(const mr_collective_call *call)
            call->dtype == MR_FLOAT32 && call->in == call->out;
 }
 
-/* Whether the operation goes by way of pinned memory. A barrier of one process is made of events
- * alone, but takes the same way. */
+/* Whether the operation uses pinned memory. A barrier of one process consists only of events, but
+ * takes the same path. */
 static bool needs_host(const mr_collective *c, const mr_collective_call *call)
 {
     bool beyond = c->apart && c->b->touches_peers;
@@ -381,7 +381,7 @@ static bool needs_host(const mr_collective *c, const mr_collective_call *call)
            !(c->b->does ? c->b->does(call) : is_plain_sum(call));
 }
 
-/* Engines that reach other processes would hang, or worse, where these did something else. call
+/* Engines that span processes would hang, or worse, if the processes ran different operations. call
  * NULL: the step ends. */
 static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status *st)
 {
@@ -399,7 +399,7 @@ static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status
     MR_TRY(mr__world_announce(mr__ring_world(c->ring), what, false, st));
     MR_TRY(MR_GROW(c->usual, c->usual_capacity, place + 1, MAX_USUAL, "the sums of a step", st));
     c->usual[place] = now;
-    if (place == c->n_usual || now.ends) /* what came after it is not usual any more */
+    if (place == c->n_usual || now.ends) /* later places are no longer usual */
         c->n_usual = place + 1;
     return MR_OK;
 }
@@ -420,7 +420,7 @@ static mr_code launch_next(mr_collective *c, operation *o, uint64_t number, mr_s
     return launch(c, o, number, st);
 }
 
-/* Under the lock. Without data the ranks only meet. */
+/* Call with the lock held. Without data the ranks only meet. */
 static mr_code start(mr_collective *c, size_t rank, mr_stream *stream,
                      const mr_collective_call *call, uint64_t *ticket, mr_status *st)
 {
@@ -443,7 +443,7 @@ static mr_code start(mr_collective *c, size_t rank, mr_stream *stream,
     }
     if (moves_data(c, n))
         MR_TRY(make_events(c, o, rank, st));
-    else if (n > 0 && call->in != call->out && call->op != MR_BARRIER) /* alone */
+    else if (n > 0 && call->in != call->out && call->op != MR_BARRIER) /* a single rank */
         MR_TRY(mr_stream_copy(stream, call->out, call->in, n * mr_dtype_size(call->dtype), st));
     o->next = o->calls[rank] = *call;
     o->calls[rank].stream = c->streams[rank];
@@ -577,7 +577,7 @@ void mr_collective_reset(mr_collective *c)
     pthread_mutex_lock(&c->lock);
     for (size_t r = 0; r < c->n_ranks; r++)
         if (mr_stream_synchronize(c->streams[r], NULL) != MR_OK && c->b->abort)
-            c->b->abort(c->self); /* its error comes again with the next step */
+            c->b->abort(c->self); /* the next step returns its error again */
     if (c->times)
         mr__sum_times_stop(c->times);
     c->aborted = false;
@@ -626,7 +626,7 @@ static mr_code open_engine(mr_collective *c, mr_device *const *devices, mr_statu
     return mr__engine_guard_new(&c->guard, c->b, c->ring, devices, c->n_ranks, &c->self, st);
 }
 
-/* ring NULL: the ranks are all. */
+/* ring NULL: a single process. */
 static mr_code make(mr_collective **out, const mr_collective_backend *b, mr__ring *ring,
                     mr_device *const *devices, size_t n, mr_status *st)
 {

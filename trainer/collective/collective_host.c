@@ -5,7 +5,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective/ring/ring_sums.h"
 
-enum { OPERATIONS = 64 /* at most so many are under way */ };
+enum { OPERATIONS = 64 /* maximum in flight */ };
 
 typedef struct operation {
     mr__host_sums *h;
@@ -16,16 +16,16 @@ typedef struct operation {
 struct mr__host_sums {
     mr__ring *ring;
     mr_device *first;
-    size_t n, world, process; /* processes, and this one's number */
-    char *staging;            /* pinned; all operations use it, one after the other */
+    size_t n, world, process; /* number of processes, and of this one */
+    char *staging;            /* pinned; all operations use it in turn */
     size_t capacity;
-    size_t *sizes; /* of what each process gathers */
+    size_t *sizes; /* bytes that each process gathers */
     operation operations[OPERATIONS];
     pthread_mutex_t lock;
     mr_status failure;
 };
 
-/* The memory that an operation needs: what each rank gives, or what all of them gather. */
+/* The memory of an operation: the inputs of all ranks, or the gathered result. */
 static size_t bytes_of(const mr__host_sums *h, const mr_collective_call *c)
 {
     size_t one = c->count * mr_dtype_size(c->dtype);
@@ -34,7 +34,7 @@ static size_t bytes_of(const mr__host_sums *h, const mr_collective_call *c)
                                    : one * h->n;
 }
 
-/* memory[0..count) = the values of this process's ranks, in their order. */
+/* memory[0..count) = the values of this process's ranks, reduced in their order. */
 static void fold_ranks(const mr__host_sums *h, const mr_collective_call *c, char *memory)
 {
     mr__fold_fn fold = mr__ring_fold((mr__ring_op)c->reduction, c->dtype);
@@ -90,7 +90,7 @@ static void on_host(void *op)
     pthread_mutex_unlock(&o->h->lock);
 }
 
-/* What was there may be in use until the stream is through. */
+/* The old memory may be in use until the stream is idle. */
 static mr_code reserve(mr__host_sums *h, mr_stream *s, size_t bytes, mr_status *st)
 {
     void *p;
@@ -104,7 +104,7 @@ static mr_code reserve(mr__host_sums *h, mr_stream *s, size_t bytes, mr_status *
     return MR_OK;
 }
 
-/* Where rank r's values go; NULL: nowhere. */
+/* The destination of rank r's values; NULL: none. */
 static char *place_of(const mr__host_sums *h, const mr_collective_call *c, size_t r)
 {
     size_t one = c->count * mr_dtype_size(c->dtype);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines for replicas of one process. Of hierarchical_copy, whose devices can reach each
- * other's memory, each rank's stream sums a share of the range over all ranks, in rank order, and
- * writes it to all; of reduction_to_one_device the first rank's stream sums all of it. What that
- * cannot reach goes through the memory of the host. */
+/* The engines for replicas of one process. hierarchical_copy, for devices that can access each
+ * other's memory: each rank's stream sums a share of the range over all ranks, in rank order, and
+ * writes it to all. reduction_to_one_device: the first rank's stream sums all of it; memory that it
+ * cannot access is copied through the host. */
 #include <stdio.h>
 #include <string.h>
 #include "trainer/collective/collective_impl.h"
@@ -53,8 +53,8 @@ static float *at(const mr_collective_call *c, size_t from)
     return (float *)c->out + from;
 }
 
-/* Sums [from, to) of all ranks on one stream. Of more ranks than an operation takes, the first has
- * the sum so far, and all others get it in the end. */
+/* Sums [from, to) of all ranks on one stream. If there are more ranks than an operation supports,
+ * the first accumulates the sum, and all others get it at the end. */
 static mr_code sum_share(mr_stream *s, const mr_collective_call *calls, size_t n, size_t from,
                          size_t to, mr_status *st)
 {

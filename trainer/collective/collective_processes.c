@@ -6,15 +6,15 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective/collective_impl.h"
 
-/* ---- whether all can */
+/* ---- agreement on an engine */
 
-/* What a process says of itself; the GPUs of its ranks follow. */
+/* The offer of a process, followed by the GPUs of its ranks. */
 typedef struct offer {
     uint32_t suits;
-    char why[224]; /* not */
+    char why[224]; /* why not */
 } offer;
 typedef struct gpu {
-    char uuid[64]; /* "": not known */
+    char uuid[64]; /* "": unknown */
 } gpu;
 
 static void fill_offer(const mr_collective_backend *b, mr_device *const *devices, size_t n,
@@ -35,7 +35,7 @@ static void fill_offer(const mr_collective_backend *b, mr_device *const *devices
     }
 }
 
-/* Two processes have a GPU in common. */
+/* Whether two processes use the same GPU. */
 static bool share_one(const offer *a, const offer *b, size_t n)
 {
     const gpu *x = (const gpu *)(a + 1), *y = (const gpu *)(b + 1);
@@ -124,7 +124,8 @@ static void on_end(void *link)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* A thread of its own, because whoever learns of the end holds the world, and an abort may wait. */
+/* A separate thread, because the caller of the end function holds the world's lock, and an abort
+ * may wait. */
 static void *watch(void *link)
 {
     mr__engine_guard *l = link;
@@ -138,7 +139,7 @@ static void *watch(void *link)
     return NULL;
 }
 
-/* The first process's id for all. */
+/* Sends the first process's id to all. */
 static mr_code share_id(const mr_collective_backend *b, mr__ring *ring, void *id, mr_status *st)
 {
     if (mr__world_rank(mr__ring_world(ring)) == 0)

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_COLLECTIVE_PROCESSES_H
 #define MR_TRAINER_COLLECTIVE_PROCESSES_H
-/* Engines that reach other processes themselves: whether all processes can use one, how they find
- * each other, and what ends their operations when a process is lost.
+/* Engines that span processes: whether all processes can use one, how they find each other, and how
+ * their operations end when a process is lost.
  *
  * thread   one at a time */
 #include "trainer/collective/collective.h"
 #include "trainer/collective/ring/ring.h"
 
-/* *out = the engine of that name if it suits the ranks of all processes; NULL: the ring is to sum.
- * name: "nccl" · NULL, "auto": nccl where it suits · another: *out is NULL. n devices of this
- * process; every other has as many. All processes get the same answer.
+/* *out = the engine of that name if it suits the ranks of all processes; NULL: use the ring. name:
+ * "nccl" · NULL, "auto": nccl if it suits · another: *out is NULL. n devices of this process; all
+ * processes have the same number. All get the same result.
  * errors   MR_INVALID_ARGUMENT: "nccl" does not suit; names the process and why · the world's */
 mr_code mr__engine_agree(mr__ring *ring, const char *name, mr_device *const *devices, size_t n,
                          const mr_collective_backend **out, mr_status *st) MR_NODISCARD;
 
 /* Opens an engine for this process's part, *self, and aborts its operations when the world ends:
- * they would wait for a lost process for ever. Owned; to be freed before the engine is closed. The
- * ring must outlive both. A failure ends the world.
+ * otherwise they would wait forever for a lost process. Owned; free it before closing the engine.
+ * The ring must outlive both. A failure ends the world.
  * errors   the engine's · the world's */
 typedef struct mr__engine_guard mr__engine_guard;
 mr_code mr__engine_guard_new(mr__engine_guard **out, const mr_collective_backend *b, mr__ring *ring,

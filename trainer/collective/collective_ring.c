@@ -9,7 +9,7 @@
 #include "trainer/collective/collective_ring.h"
 #include "trainer/device/math.h"
 
-enum { OPERATIONS = 64 /* at most so many are under way */ };
+enum { OPERATIONS = 64 /* maximum in flight */ };
 
 typedef struct engine engine;
 typedef struct operation {
@@ -22,8 +22,8 @@ typedef struct operation {
 struct engine {
     mr__ring *ring;
     mr_device *first;
-    bool unified; /* the host may touch device memory */
-    /* Else: pinned, of capacity values; all operations use it, one after the other. */
+    bool unified; /* the host may access device memory */
+    /* Otherwise: pinned, of capacity values; all operations use it in turn. */
     float *staging;
     size_t capacity;
     operation operations[OPERATIONS];
@@ -59,7 +59,7 @@ static mr_code sum_replicas(const mr_collective_call *calls, size_t n, mr_stream
     return MR_OK;
 }
 
-/* Pinned memory that is large enough; what was there may be in use until the stream is through. */
+/* Grows the pinned memory; the old memory may be in use until the stream is idle. */
 static mr_code reserve(engine *e, mr_stream *s, size_t count, mr_status *st)
 {
     void *p;

@@ -4,19 +4,19 @@
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/memory/alloc.h"
 
-/* A stream, and what it does at the moment. */
+/* A stream, and its current state. */
 typedef struct place {
     mr__sum_times *times;
-    bool sums; /* one of the engine's: it runs an operation; else it waits for one */
+    bool sums; /* an engine's stream, which runs operations; else one that waits for them */
     bool on;
 } place;
 
 struct mr__sum_times {
     pthread_mutex_t lock;
     size_t n_ranks, running, waiting; /* places that are on */
-    double since;                     /* up to here all is counted */
+    double since;                     /* counted up to this time */
     mr_collective_times so_far;
-    place places[]; /* of each rank: of the engine's stream, of its own */
+    place places[]; /* per rank: the engine's stream, then its own */
 };
 
 mr__sum_times *mr__sum_times_new(size_t n_ranks)
@@ -81,7 +81,7 @@ mr_code mr__sum_times_mark(mr__sum_times *t, mr__sum_mark mark, size_t rank, mr_
     bool waits = mark == MR__WAIT_BEGINS || mark == MR__WAIT_ENDS;
     bool begins = mark == MR__SUM_BEGINS || mark == MR__WAIT_BEGINS;
     place *p = &t->places[2 * rank + waits];
-    /* A kernel, where that is a function of the host, does not wake the stream as a call does. */
+    /* A kernel that is a host function does not wake the stream, unlike a host call. */
     if (stream->backend->launch)
         return mr_stream_launch(stream, begins ? begin_here : end_here, &p, sizeof(place *), st);
     return mr_stream_host_call(stream, begins ? begin : end, p, st);

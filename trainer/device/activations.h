@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_ACTIVATIONS_H
 #define MR_TRAINER_ACTIVATIONS_H
-/* Activation functions with Keras's names; math.h has the formulas. All of them can be
- * differentiated from their results, so they work in place and nothing else is kept for the
- * backward pass.
+/* Activation functions with Keras's names; math.h has the formulas. The derivative of each is a
+ * function of its result, so they work in place and store nothing else for the backward pass.
  *
  *     struct params { const mr_activation *activation; };
  *     MR_PARAM_OWN(struct params, activation, mr_param_activation, .def.s = "linear",
@@ -17,10 +16,10 @@ extern "C" {
 
 typedef struct mr_activation {
     const char *name;
-    mr_math_activation function; /* what the operations call it */
+    mr_math_activation function; /* its number in the table of operations */
 } mr_activation;
 
-/* The type of a parameter that is an activation: field const mr_activation *, by name; none:
+/* Parameter type for an activation, given by name: the field is a const mr_activation *; default
  * "linear". */
 MR_API extern const mr_param_kind mr_param_activation;
 

@@ -4,8 +4,8 @@
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/system/timed_wait.h"
 
-/* About how often a wait checks the streams for errors. A failed stream runs nothing more, on CUDA
- * not even a call back to the host, so nothing else would end the wait. */
+/* Interval at which a wait checks the streams for errors. A failed stream runs nothing more, on
+ * CUDA not even a host callback, so nothing else would end the wait. */
 enum { LOOK_NS = 1000000000 };
 
 void mr__completion_init(mr__completion *c)
@@ -43,7 +43,7 @@ mr_code mr__completion_expect(mr__completion *c, mr_stream *s, mr_status *st)
     pthread_mutex_lock(&c->lock);
     c->under_way++;
     pthread_mutex_unlock(&c->lock);
-    /* A kernel, where that is a function of the host, does not wake the stream as a call does. */
+    /* A kernel that is a host function does not wake the stream, unlike a host call. */
     mr_code rc = s->backend->launch ? mr_stream_launch(s, complete_here, &c, sizeof c, st)
                                     : mr_stream_host_call(s, complete, c, st);
     if (rc != MR_OK)

@@ -16,14 +16,14 @@ typedef struct mr__completion {
 } mr__completion;
 
 void mr__completion_init(mr__completion *c);
-void mr__completion_destroy(mr__completion *c); /* nothing may be under way */
+void mr__completion_destroy(mr__completion *c); /* no work may be in flight */
 /* Expects the completion of all work submitted to s so far; the stream must be flushed. */
 mr_code mr__completion_expect(mr__completion *c, mr_stream *s, mr_status *st) MR_NODISCARD;
 bool mr__completion_is_done(mr__completion *c);
-/* When the last of it completed, in mr_iter_now's seconds; infinity while some is under way. */
+/* When the last of it completed, in mr_iter_now's seconds; infinity while work is in flight. */
 double mr__completion_time(mr__completion *c);
 /* Waits until all expected work has completed. errors: that of one of the streams, whose work may
- * never complete then */
+ * then never complete */
 mr_code mr__completion_await(mr__completion *c, mr_stream *const *streams, size_t n,
                              mr_status *st) MR_NODISCARD;
 #endif

@@ -27,7 +27,8 @@ static pthread_mutex_t kinds_lock = PTHREAD_MUTEX_INITIALIZER;
 static const mr_device_backend *registered[MAX_KINDS];
 static size_t n_registered;
 
-/* The kinds of the library, then the registered ones; returns their number. Under the lock. */
+/* Lists the kinds of the library, then the registered ones; returns their number. Call with the
+ * lock held. */
 static size_t list_locked(const mr_device_backend *out[MAX_KINDS])
 {
     size_t n = 0;
@@ -45,7 +46,7 @@ static size_t list_kinds(const mr_device_backend *out[MAX_KINDS])
     return n;
 }
 
-/* Every slot that has no meaning when it is empty. */
+/* Whether all mandatory slots are set. */
 static bool is_complete(const mr_device_backend *b)
 {
     return b->size == sizeof *b && b->probe && b->open && b->close && b->properties &&
@@ -161,7 +162,7 @@ static void add_kind(void *ctx, const char *kind, size_t n, const char *why)
     t->room -= used;
 }
 
-/* "cpu:0, cpu:1, ...; cuda: no NVIDIA driver (libcuda.so.1 not found)" into out. */
+/* Writes "cpu:0, cpu:1, ...; cuda: no NVIDIA driver (libcuda.so.1 not found)" to out. */
 static void list_devices(char *out, size_t size)
 {
     text t = {out, size};

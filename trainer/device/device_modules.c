@@ -26,7 +26,7 @@ static const mr_module_host host = {
     .device_name = mr_device_name,
 };
 
-/* Engines of loaded modules, for the collective to fetch: devices do not depend on it. */
+/* Engines of loaded modules, which collective.c fetches: devices do not depend on it. */
 enum { MAX_ENGINES = 16 };
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct mr_collective_backend *engines[MAX_ENGINES];
@@ -63,20 +63,20 @@ mr_code mr_device_module_load(const char *path, mr_status *st)
     mr_module_fn *entry;
     void *symbol = dlsym(so, MR_MODULE_SYMBOL);
     memcpy(&entry, &symbol, sizeof entry);
-    /* It stays open also where it is refused: who knows what it has started. */
+    /* It stays open even if it is refused: it may have started threads. */
     return take(entry ? entry(&host) : NULL, path, st);
 }
 
-/* The kinds that Millrace has modules for. */
+/* The kinds for which Millrace has modules. */
 static const struct module {
     const char *kind, *file, *variable;
 } modules[] = {{"cuda", "millrace-cuda.so", "MILLRACE_CUDA_MODULE"}};
 enum { N_MODULES = sizeof modules / sizeof *modules };
 
-static char not_loaded[N_MODULES][256]; /* why; "": it is */
+static char not_loaded[N_MODULES][256]; /* why; "": loaded */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* *out = the file of that name in a folder given relative to the folder of `from`; is it there? */
+/* *out = the file in a folder given relative to that of `from`. Returns whether it is readable. */
 static bool beside(const char *from, const char *folder, const char *file, char *out, size_t room)
 {
     const char *end = strrchr(from, '/');
@@ -94,7 +94,7 @@ static bool find_file(const char *file, char *out, size_t room)
             beside(self, MR_BIN_TO_MODULES "/", file, out, room))
             return true;
     }
-    /* The shared library of the trainer, wherever the program that uses it lies. */
+    /* The shared library of the trainer, independent of the program's location. */
     Dl_info info;
     return dladdr(&host, &info) && info.dli_fname &&
            (beside(info.dli_fname, "", file, out, room) ||

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_MATH_H
 #define MR_TRAINER_MATH_H
-/* The numeric operations of a kind of device, on which layers, losses, metrics and optimizers are
- * built. Each kind has one table of them. Every operation obeys these rules:
+/* The numeric operations of a kind of device, which layers, losses, metrics and optimizers are
+ * built on. Each kind has one table of them. Every operation obeys these rules:
  *
  * order      An operation is submitted to a stream and runs in stream order. The call returns at
  *            once and never waits for a device; its argument struct may be reused immediately.
@@ -10,7 +10,7 @@
  *            are at least as aligned as the values. NULL is allowed only where stated. Operands do
  *            not overlap unless the comment says that they may be the same.
  * layout     Row major and dense. Images are [n, height, width, channels].
- * types      float32 unless another type is given; accumulators and results of sums are float64.
+ * types      float32 unless another type is stated; accumulators and results of sums are float64.
  *            Values inside an operation may be rounded as float32 code is, fused or not, in any
  *            order of summation, and denormal numbers may be flushed to 0; NaN and infinity follow
  *            the formula.
@@ -20,10 +20,10 @@
  * writing    "Overwrites" ignores the previous contents, NaN included. "Adds to" reads them and
  *            writes the sum.
  * empty      Sizes may be 0 (rows of an empty slice): overwriting sums write 0, every other
- *            operation does nothing, and pointers to no values may be NULL.
- * errors     The caller guarantees that sizes are right. A back end refuses what it cannot do with
- *            MR_UNIMPLEMENTED, naming it, and fails with MR_RESOURCE_EXHAUSTED if memory runs out.
- *            After an error nothing was submitted.
+ *            operation has no effect, and pointers to no values may be NULL.
+ * errors     The caller guarantees that sizes are right. A back end rejects unsupported calls with
+ *            MR_UNIMPLEMENTED, naming them, and fails with MR_RESOURCE_EXHAUSTED if memory runs
+ *            out. After an error nothing was submitted.
  * scratch    A back end allocates scratch memory in stream order and may cache plans by shape.
  *
  * thread   one at a time per stream
@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-/* y = f(x). Each can be differentiated from its result: d is f'(x) in terms of y. */
+/* y = f(x). The derivative of each is a function of its result: d is f'(x) in terms of y. */
 typedef enum mr_math_activation {
     MR_ACT_LINEAR,      /* x                                           d = 1 */
     MR_ACT_RELU,        /* x < 0 ? 0 : x                               d = y > 0 */
@@ -78,16 +78,15 @@ typedef struct mr_math_product {
     float *y;
 } mr_math_product;
 
-/* y = x, each of n values rounded to the nearest bfloat16, of two as near to the even one. y may be
- * x. */
+/* y = x, each of n values rounded to the nearest bfloat16, ties to even. y may be x. */
 typedef struct mr_math_round_bfloat {
     size_t n;
     const float *x;
     float *y;
 } mr_math_round_bfloat;
 
-/* Rows of x into rows of y that may be longer, or out of such: y[i * y_stride + j] =
- * x[i * x_stride + j] for all i < rows, j < width. */
+/* Copies rows between buffers of different strides: y[i * y_stride + j] = x[i * x_stride + j] for
+ * all i < rows, j < width. */
 typedef struct mr_math_place {
     size_t rows, width, x_stride, y_stride;
     const float *x;
@@ -104,7 +103,7 @@ typedef struct mr_math_cast {
     float *dst;
 } mr_math_cast;
 
-/* *out = sum of x[0..n), overwritten, or added to where `add`. */
+/* *out = sum of x[0..n), overwritten, or added to if `add`. */
 typedef struct mr_math_sum {
     size_t n;
     bool add;
@@ -113,7 +112,7 @@ typedef struct mr_math_sum {
 } mr_math_sum;
 
 /* out[k][i] = in[0][i] + in[1][i] + ..., in this order, for every k: the sum over devices. An out
- * may be one of the ins. n_in and n_out from 1. */
+ * may be one of the ins. n_in and n_out are at least 1. */
 enum { MR_MATH_REDUCE = 8 };
 typedef struct mr_math_reduce {
     size_t n, n_in, n_out;
@@ -131,7 +130,8 @@ typedef struct mr_math_activate {
     float *y;
 } mr_math_activate;
 
-/* dx = derivative by x of sum(dy * f(x)), from y = f(x). Overwrites dx, which may be dy. */
+/* dx = derivative of sum(dy * f(x)) with respect to x, from y = f(x). Overwrites dx, which may be
+ * dy. */
 typedef struct mr_math_activate_backward {
     mr_math_activation f;
     size_t rows, width;
@@ -141,7 +141,8 @@ typedef struct mr_math_activate_backward {
 
 /* y[r, j] = unit(mix(mix_in(key, first_row + r) + j)) < rate ? 0 : x[r, j] * scale, where scale =
  * rate < 1 ? 1 / (1 - rate) : 0 in float32, and mix, mix_in and unit are those of random_bits.h:
- * bit for bit which values fall. The same call on dy is the backward pass. y may be x. */
+ * the choice of dropped values is exact to the bit. The same call on dy is the backward pass. y may
+ * be x. */
 typedef struct mr_math_dropout {
     size_t rows, width;
     uint64_t key, first_row;
@@ -152,8 +153,9 @@ typedef struct mr_math_dropout {
 
 /* ---- dense layers
  *
- * bfloat, here and of convolutions: bfloat16 has all values of the two that are multiplied, so that
- * units for it may do so. Sums are float32; what convolutions give may be rounded to bfloat16. */
+ * bfloat, here and for convolutions: bfloat16 represents all values of the two factors exactly, so
+ * that bfloat16 units may multiply them. Sums are float32; results of convolutions may be rounded
+ * to bfloat16. */
 
 /* y = f(x w + bias): x [rows, in], w [in, out], bias [out] or NULL, y [rows, out]. Overwrites. */
 typedef struct mr_math_dense {
@@ -188,7 +190,7 @@ typedef struct mr_math_dense_backward_weights {
  * where reads outside the image are 0, C = channels / groups, and g = o / (filters / groups):
  *   x [n, height, width, channels]   kernel [kernel_h, kernel_w, C, filters]
  *   y [n, out_h, out_w, filters]
- * out_h and out_w say how much is padded below and at the right. groups = channels is a depthwise
+ * out_h and out_w determine the padding below and at the right. groups = channels is a depthwise
  * convolution. groups divides channels and filters; strides and dilations are at least 1. */
 typedef struct mr_math_conv2d_shape {
     size_t n, height, width, channels, filters, groups;
@@ -196,7 +198,7 @@ typedef struct mr_math_conv2d_shape {
     size_t out_h, out_w;
 } mr_math_conv2d_shape;
 
-/* y = f(convolution + bias), bias [filters] or NULL; softmax goes along the filters. Overwrites. */
+/* y = f(convolution + bias), bias [filters] or NULL; softmax is over the filters. Overwrites. */
 typedef struct mr_math_conv2d {
     mr_math_conv2d_shape s;
     mr_math_activation f;
@@ -222,8 +224,8 @@ typedef struct mr_math_conv2d_backward_weights {
 } mr_math_conv2d_backward_weights;
 
 /* y[b, i, j, c] = the largest value, or the mean, of x[b, i stride_h - pad_top + u, j stride_w -
- * pad_left + v, c] over the (u, v) of the window that lie in the image; padding counts in neither.
- * Every window has at least one value. The largest: NaN is larger than anything. */
+ * pad_left + v, c] over the (u, v) of the window that are inside the image; neither counts padding.
+ * Every window has at least one value. NaN counts as the largest value. */
 typedef struct mr_math_pool2d_shape {
     bool average;
     size_t n, height, width, channels;
@@ -238,9 +240,9 @@ typedef struct mr_math_pool2d {
     float *y;
 } mr_math_pool2d;
 
-/* Overwrites dx. Of equal largest values the first of the window in row-major order has the
- * gradient. For largest values dx may be x where every value of an image lies in exactly one
- * window. y is what pool2d made of x. */
+/* Overwrites dx. Among equal largest values the first of the window in row-major order receives the
+ * gradient. For largest values dx may be x if every value of an image is in exactly one window. y
+ * is the result of pool2d for x. */
 typedef struct mr_math_pool2d_backward {
     mr_math_pool2d_shape s;
     const float *x, *y, *dy;
@@ -249,10 +251,10 @@ typedef struct mr_math_pool2d_backward {
 
 /* ---- normalization */
 
-/* Of x [rows, width]. by_row false: for every column over the rows (batch normalization; width is
- * the channels): mean and variance [width]. by_row true: for every row over its columns (layer
- * normalization): mean and variance [rows]. variance is the mean of (x - mean)^2. Overwrites both;
- * of nothing they are 0. */
+/* Moments of x [rows, width]. by_row false: of every column over the rows (batch normalization;
+ * width is the number of channels): mean and variance [width]. by_row true: of every row over its
+ * columns (layer normalization): mean and variance [rows]. variance is the mean of (x - mean)^2.
+ * Overwrites both; without values they are 0. */
 typedef struct mr_math_moments {
     bool by_row;
     size_t rows, width;
@@ -260,8 +262,8 @@ typedef struct mr_math_moments {
     float *mean, *variance;
 } mr_math_moments;
 
-/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta; mean and variance as moments gives
- * them, gamma and beta [width], or NULL: 1 and 0. y may be x. */
+/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta; mean and variance are results of
+ * moments, gamma and beta [width], or NULL: 1 and 0. y may be x. */
 typedef struct mr_math_normalize {
     bool by_row;
     size_t rows, width;
@@ -270,8 +272,8 @@ typedef struct mr_math_normalize {
     float *y;
 } mr_math_normalize;
 
-/* Gradients through normalize and the moments it was given, which were those of x itself.
- * Overwrites dx, dgamma and dbeta [width]; each of the three may be NULL. dx may be dy. */
+/* Gradients through normalize and its moments, which must be those of x itself. Overwrites dx,
+ * dgamma and dbeta [width]; each of the three may be NULL. dx may be dy. */
 typedef struct mr_math_normalize_backward {
     bool by_row;
     size_t rows, width;
@@ -281,28 +283,28 @@ typedef struct mr_math_normalize_backward {
 } mr_math_normalize_backward;
 
 /* Moments over several devices: each writes its part of 2 width + 1 sums, these are summed, and
- * joint_moments makes the moments of all rows of them. `shift` [width] is the same on all devices;
- * the nearer to the mean, the better.
+ * joint_moments computes the moments of all rows from them. `shift` [width] is the same on all
+ * devices; accuracy is best near the mean.
  *     sums[j] = rows (mean[j] - shift[j])
  *     sums[width + j] = rows (variance[j] + (mean[j] - shift[j])^2)
  *     sums[2 width] = rows
- * mean and variance are what moments gives by column. Overwrites. */
+ * mean and variance are results of moments by column. Overwrites. */
 typedef struct mr_math_share_moments {
     size_t rows, width;
     const float *mean, *variance, *shift;
     float *sums;
 } mr_math_share_moments;
 
-/* Overwrites mean and variance [width], which is at least 0; of no rows they are shift and 0. */
+/* Overwrites mean and variance [width], which is at least 0; without rows they are shift and 0. */
 typedef struct mr_math_joint_moments {
     size_t width;
     const float *sums, *shift;
     float *mean, *variance;
 } mr_math_joint_moments;
 
-/* dx of normalize_backward by column, where the moments were joint ones: dgamma and dbeta are the
- * sums over the rows of all devices, and *n is how many rows that is (the last of the sums above).
- * Overwrites dx, which may be dy. */
+/* dx of normalize_backward by column for joint moments: dgamma and dbeta are the sums over the rows
+ * of all devices, and *n is the number of these rows (the last of the sums above). Overwrites dx,
+ * which may be dy. */
 typedef struct mr_math_joint_backward {
     size_t rows, width;
     float epsilon;
@@ -312,19 +314,19 @@ typedef struct mr_math_joint_backward {
 
 /* ---- class numbers among the features */
 
-/* Labels, or numbers among the features, out of range: a device word that is checked on the host
- * later. It starts as MR_MATH_FAULT_NONE. */
+/* Labels or class numbers out of range: a record in device memory that the host checks later. It
+ * starts as MR_MATH_FAULT_NONE. */
 typedef struct mr_math_fault {
     uint64_t count;      /* bad labels so far */
-    uint64_t is_feature; /* 1: what follows is about a number among the features */
-    uint64_t row;        /* smallest row number with one; UINT64_MAX: none */
-    double label;        /* the first bad one in that row, when the row was found */
-    uint64_t classes;    /* that there are */
+    uint64_t is_feature; /* 1: the fields below describe a number among the features */
+    uint64_t row;        /* smallest row number that has one; UINT64_MAX: none */
+    double label;        /* the first bad one found in that row */
+    uint64_t classes;    /* number of classes */
 } mr_math_fault;
 #define MR_MATH_FAULT_NONE ((mr_math_fault){.row = UINT64_MAX})
 
-/* y[i, ...] = table[ids[i], ...]: n numbers of any dtype, table [classes, width], y [n, width]. One
- * that is not within 0..classes-1 gives zeros and is counted in *fault as row first_row + i /
+/* y[i, ...] = table[ids[i], ...]: n numbers of any dtype, table [classes, width], y [n, width]. An
+ * id outside 0..classes-1 yields zeros and is counted in *fault as row first_row + i /
  * ids_per_row. */
 typedef struct mr_math_gather {
     size_t n, width, classes, ids_per_row;
@@ -346,8 +348,8 @@ typedef struct mr_math_gather_backward {
 } mr_math_gather_backward;
 
 /* y[r, c] = how often c is among ids[r, ...], or with `once` whether it is: ids [rows,
- * ids_per_row], y [rows, classes]. Numbers out of range as in gather, r being row r / per_row of
- * the examples. Overwrites. */
+ * ids_per_row], y [rows, classes]. Numbers out of range are handled as in gather, where r is row r
+ * / per_row of the examples. Overwrites. */
 typedef struct mr_math_encode {
     bool once;
     size_t rows, ids_per_row, classes, per_row;
@@ -389,14 +391,14 @@ typedef enum mr_math_loss_kind {
 } mr_math_loss_kind;
 
 /* n losses over `width` predictions x each, with labels z: [n, width], or for the sparse kinds [n],
- * of any dtype of numbers, bool included. The binary and categorical kinds take z (1 - smoothing) +
- * smoothing / k for z, where k is 2 for the binary ones and the width for the others.
- *   per_example[i] = weight * loss, NULL: not wanted
- *   gradient[i, j] = scale * weight * d, NULL: not wanted; may not be x
- *   *sum = sum of per_example (float64), overwritten; NULL: not wanted
- * weight is weights[i / losses_per_weight], or 1 where weights is NULL.
- * A label of the sparse kinds that is not within 0..width-1 has a loss and gradients of 0 and is
- * counted in *fault (never NULL for them) as row first_row + i / losses_per_row. */
+ * of any dtype of numbers, bool included. The binary and categorical kinds replace z by z (1 -
+ * smoothing) + smoothing / k, where k is 2 for the binary ones and the width for the others.
+ *   per_example[i] = weight * loss, NULL: not computed
+ *   gradient[i, j] = scale * weight * d, NULL: not computed; may not be x
+ *   *sum = sum of per_example (float64), overwritten; NULL: not computed
+ * weight is weights[i / losses_per_weight], or 1 if weights is NULL.
+ * A label of the sparse kinds outside 0..width-1 has a loss and gradients of 0 and is counted in
+ * *fault (never NULL for them) as row first_row + i / losses_per_row. */
 typedef struct mr_math_loss {
     mr_math_loss_kind kind;
     size_t n, width, losses_per_row, losses_per_weight;
@@ -411,7 +413,7 @@ typedef struct mr_math_loss {
     mr_math_fault *fault;
 } mr_math_loss;
 
-/* *flag = fault->count > 0 ? 1 : 0: summed over the replicas it tells all of them. */
+/* *flag = fault->count > 0 ? 1 : 0: summed over the replicas, it informs all of them. */
 typedef struct mr_math_flag {
     const mr_math_fault *fault;
     float *flag;
@@ -448,11 +450,11 @@ typedef enum mr_math_metric_kind {
     MR_METRIC_POSITIVE,           /* z[i, j] != 0 */
 } mr_math_metric_kind;
 
-/* total[0] += the sum of the above, total[1] += how many (n * width, or n for the kinds that
+/* total[0] += the sum of the above, total[1] += their number (n * width, or n for the kinds that
  * compare rows), both float64; with sum_only total[0] alone. x [n, width], labels z of any dtype of
  * numbers, [n, width] or, for MR_METRIC_SPARSE and MR_METRIC_TOP_K, [n]; compared as float64. A
- * label that is no class is in no top k. The first largest: begins with element 0 and moves on
- * where a later one is larger, so NaN is never moved to. */
+ * label that is not a class is never in the top k. The first largest: the search begins with
+ * element 0 and moves on when a later one is larger, so it never moves to a NaN. */
 typedef struct mr_math_metric {
     mr_math_metric_kind kind;
     bool sum_only;
@@ -464,10 +466,10 @@ typedef struct mr_math_metric {
     double *total;
 } mr_math_metric;
 
-/* counts[t] += how many of p > threshold t have a label that is not 0; counts[thresholds + t] +=
- * how many have one that is 0: what curves are made of. Threshold t is (float)(t / (thresholds -
- * 1)), the first and the last of them 1e-7 below 0 and above 1. p is x, or sigmoid(x) where
- * `logits`. thresholds is at least 2. */
+/* counts[t] += number of p > threshold t whose label is not 0; counts[thresholds + t] += number of
+ * those whose label is 0: the basis of curves. Threshold t is (float)(t / (thresholds - 1)), the
+ * first and the last of them 1e-7 below 0 and above 1. p is x, or sigmoid(x) if `logits`.
+ * thresholds is at least 2. */
 typedef struct mr_math_curve {
     size_t n, thresholds;
     bool logits;
@@ -477,8 +479,8 @@ typedef struct mr_math_curve {
     double *counts;
 } mr_math_curve;
 
-/* ---- optimizers. Where skip is not NULL and *skip is not 0 when the operation runs, nothing is
- * changed: a step that went wrong somewhere changes no replica. */
+/* ---- optimizers. If skip is not NULL and *skip is not 0 when the operation runs, nothing is
+ * changed: a failed step changes no replica. */
 
 /* momentum 0 (m NULL):  w -= rate * g
  * else:                 m = momentum * m - rate * g;  w += m, or with nesterov
@@ -493,7 +495,7 @@ typedef struct mr_math_sgd {
 } mr_math_sgd;
 
 /* m += (g - m) * keep_1;  v += (g^2 - v) * keep_2;  w -= m * rate / (sqrt(v) + epsilon)
- * where keep is 1 - beta and rate has the correction of the iteration in it. */
+ * where keep is 1 - beta and rate includes the bias correction of the iteration. */
 typedef struct mr_math_adam {
     size_t n;
     float rate, keep_1, keep_2, epsilon;
@@ -502,8 +504,8 @@ typedef struct mr_math_adam {
     const float *skip;
 } mr_math_adam;
 
-/* w += (1 - momentum) * (sum / *count - w), where *count is not 0: a running mean of what `count`
- * replicas have added up. */
+/* w += (1 - momentum) * (sum / *count - w), if *count is not 0: a running mean over the
+ * contributions of `count` replicas. */
 typedef struct mr_math_average {
     size_t n;
     float momentum;
@@ -512,7 +514,7 @@ typedef struct mr_math_average {
     const float *skip;
 } mr_math_average;
 
-/* What comes before an update: w *= factor. */
+/* Weight decay before an update: w *= factor. */
 typedef struct mr_math_decay {
     size_t n;
     float factor;
@@ -520,9 +522,8 @@ typedef struct mr_math_decay {
     const float *skip;
 } mr_math_decay;
 
-/* g is kept within [-value, value] where value > 0; where norm > 0 it is multiplied by
- * norm / max(norm, sqrt(*squares)). Changes g alone, hence no skip. squares may be NULL where norm
- * is 0. */
+/* If value > 0, g is clipped to [-value, value]; if norm > 0, it is multiplied by norm / max(norm,
+ * sqrt(*squares)). Changes g alone, hence no skip. squares may be NULL if norm is 0. */
 typedef struct mr_math_clip {
     size_t n;
     float value, norm;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_RANDOM_BITS_H
 #define MR_TRAINER_RANDOM_BITS_H
-/* Random bits as a function of a counter: what is drawn for a weight or a row depends on which one
- * it is, never on who draws it or when. */
+/* Random bits as a function of a counter: the value drawn for a weight or a row depends only on
+ * which one it is, not on who draws it or when. */
 #include <stdint.h>
 
-/* Kernels of GPUs draw the same bits. */
+/* GPU kernels draw the same bits. */
 #ifdef __CUDACC__
 #define MR__DRAW static __host__ __device__ inline
 #else
@@ -23,7 +23,7 @@ MR__DRAW uint64_t mr__mix(uint64_t x)
     return x;
 }
 
-/* A key for what follows from (key, x). */
+/* A key derived from (key, x). */
 MR__DRAW uint64_t mr__mix_in(uint64_t key, uint64_t x)
 {
     return mr__mix(key ^ mr__mix(x + UINT64_C(0x9e3779b97f4a7c15)));

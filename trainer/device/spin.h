@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_SPIN_H
 #define MR_TRAINER_SPIN_H
-/* Waiting awake, for what comes sooner than a sleeping thread wakes. */
+/* Busy-waiting, for events that arrive sooner than a sleeping thread would wake. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 #include "pipeline/system/spin_once.h"
 #include "pipeline/system/system.h"
 
-/* A lock that is held for a moment only: who finds it taken spins a little too. */
+/* A lock that is held only for moments: a thread that finds it taken spins briefly. */
 static inline void mr__spinning_lock_init(pthread_mutex_t *m)
 {
     pthread_mutexattr_t attr;
@@ -20,20 +20,21 @@ static inline void mr__spinning_lock_init(pthread_mutex_t *m)
     pthread_mutexattr_destroy(&attr);
 }
 
-/* One thread's waits at one place. Where a wait was too long to be spun through, the next may be
- * too: it is left out, after two such the next two are, and so on up to LEFT_OUT. */
+/* The waits of one thread at one place. After a spin that timed out, later waits skip spinning:
+ * one, after the next such spin two, and so on up to LEFT_OUT. */
 typedef struct mr__spinner {
     unsigned most, left_out, next_left_out;
 } mr__spinner;
 
-/* ALONE: what a wake-up costs, with what the thread then finds gone from its core's caches. After
- * that others may have the core, such as threads of the pipeline; where none wants it, to go on is
- * better than to sleep, as all others wait for a sleeper at the next meeting (bench/train.c). Where
- * one kept it for long, a sleeper gets it back sooner: the next waits are left out. */
+/* ALONE: about the cost of a wake-up, including refilling the core's caches. After that the core is
+ * offered to other threads, such as those of the pipeline; if none takes it, continuing to spin is
+ * better than sleeping, since all others wait for a sleeper at the next rendezvous (bench/train.c).
+ * If another thread keeps the core for long, a sleeper gets it back sooner: the next waits skip
+ * spinning. */
 enum { MR__SPINS_ALONE = 4000, MR__SPINS = 20000, MR__YIELD_EVERY = 64, MR__LEFT_OUT = 4 };
 enum { MR__LONG_NS = 200000, MR__LEFT_TO_OTHERS = 256 };
 
-/* Whether the thread has its core still, or again soon. */
+/* Whether the thread still has its core, or soon got it back. */
 static inline bool mr__offer_core(void)
 {
     int64_t began = mr__clock_ns(CLOCK_MONOTONIC);
@@ -41,7 +42,7 @@ static inline bool mr__offer_core(void)
     return mr__clock_ns(CLOCK_MONOTONIC) - began < MR__LONG_NS;
 }
 
-/* For `threads` that work together: while one spins, another must not lack its core. */
+/* For `threads` that work together: a spinning thread must not take the core of another. */
 static inline mr__spinner mr__spinner_of(size_t threads)
 {
     cpu_set_t set;
@@ -56,7 +57,7 @@ static inline void mr__spin_while(mr__spinner *p, const _Atomic uint64_t *word, 
         p->left_out--;
         return;
     }
-    /* Relaxed: a lock is taken after it, before anything else is read. */
+    /* Relaxed: a lock is taken afterwards, before anything else is read. */
     for (unsigned i = 0; atomic_load_explicit(word, memory_order_relaxed) == seen; i++) {
         if (i == p->most) {
             p->left_out = p->next_left_out = p->next_left_out == 0 ? 1

@@ -9,6 +9,6 @@
 /* Element i of `data`. Numbers and bools only; 0 for any other type. */
 double mr__value_as_double(mr_dtype t, const void *data, size_t i);
 
-/* Writes the shape as "[28, 28]", cut to `size`. */
+/* Writes the shape as "[28, 28]", truncated to `size`. */
 void mr__shape_text(int rank, const int64_t *shape, char *buf, size_t size);
 #endif

@@ -5,7 +5,7 @@
 
 struct mr_timeline {
     size_t capacity, first;
-    atomic_size_t begun; /* may be more than capacity */
+    atomic_size_t begun; /* may exceed capacity */
     mr__span spans[];    /* zeroed */
 };
 
@@ -63,7 +63,7 @@ void mr__timeline_set_first(mr_timeline *t, size_t first)
     t->first = first;
 }
 
-/* NULL: there is no room. */
+/* NULL: the timeline is full. */
 static mr__span *take(const mr__timeline_place *at, mr_span_kind kind, const char *what)
 {
     size_t i = atomic_fetch_add_explicit(&at->t->begun, 1, memory_order_relaxed);
@@ -112,7 +112,7 @@ static void end_here(void *args)
     end(*(mr__span **)args);
 }
 
-/* A kernel, where that is a function of the host, does not wake the stream as a call does. */
+/* A kernel that is a host function does not wake the stream, unlike a host call. */
 static mr_code mark(mr_stream *stream, mr__span *s, bool begins, mr_status *st)
 {
     return stream->backend->launch

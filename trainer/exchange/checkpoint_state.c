@@ -8,7 +8,7 @@ void mr__position_name(char name[MR__POSITION_NAME], size_t worker)
     snprintf(name, MR__POSITION_NAME, "position-%zu", worker);
 }
 
-/* Totals of every metric of every replica. */
+/* Checks the totals of every metric of every replica. */
 static bool check_totals(const json_t *all, const mr__train_state *s)
 {
     if (json_array_size(all) != (size_t)s->replicas)

@@ -34,14 +34,14 @@ bool mr__is_saved_name(const char *name)
 
 /* ---- writing ---- */
 
-/* sums gets the checksum of the text, and of each file that it names. */
+/* Adds the checksums of the text, and of each file that it names, to sums. */
 static mr_code save_model_text(const mr_model *m, const char *directory, json_t *sums,
                                mr_status *st)
 {
     char *line;
     MR_TRY(mr__save_preprocessing(m, directory, sums, &line, st));
     size_t n = strlen(line);
-    line[n] = '\n'; /* in place of the NUL byte */
+    line[n] = '\n'; /* replaces the NUL byte */
     mr_code rc = mr__save_bytes(directory, model_name, line, n + 1, st);
     if (rc == MR_OK && !mr__add_checksum(sums, model_name, line, n + 1))
         rc = mr_fail_memory(st, 0, "a checksum");

@@ -8,11 +8,11 @@
  *   training.json        {"format": 2, "millrace": "0.1.0", "input": [28, 28],
  *                         "loss": "mse", "optimizer": "adam", "metrics": ["accuracy"],
  *                         "checksums": {"model.txt": "e1f02d3c"}, the CRC-32C of files,
- *                         "crc32c": "1f2e3d4c"}, that of this one with eight 0 in its place
- *   weights.safetensors  variables by their names, as "dense/kernel"
+ *                         "crc32c": "1f2e3d4c"}, that of this file with eight 0 instead of it
+ *   weights.safetensors  variables by name, like "dense/kernel"
  *
- * A checkpoint (checkpoint.h) is a saved model with more files in it. Directories are written
- * beside their place and renamed: they are there whole or not at all.
+ * A checkpoint (checkpoint.h) is a saved model with additional files. Directories are written
+ * atomically, under a temporary name that is then replaced.
  *
  *     mr_model_save(m, "out", &(mr_save_opts){.loss = loss}, &st);
  *
@@ -30,51 +30,51 @@
 extern "C" {
 #endif
 
-/* What the model was trained with, to be saved with it; each may be left out. */
+/* The training setup, saved with the model; each field may be NULL or 0. */
 typedef struct mr_save_opts {
     const mr_loss *loss;
-    const mr_optimizer *optimizer; /* its text, not what it remembers */
+    const mr_optimizer *optimizer; /* its text, not its state */
     const char *const *metrics;
     size_t n_metrics;
 } mr_save_opts;
 
-/* Saves a built model in the directory `path`, and makes those above it. A saved model that is
- * there is exchanged for the new one; a directory that has anything else in it is left alone. With
- * several processes one of them calls it. opts NULL: the model alone.
- * errors   as open(2) and write(2) · MR_ALREADY_EXISTS: path is something else ·
+/* Saves a built model in the directory `path`, and creates its parent directories. Replaces an
+ * existing saved model; a directory with any other content is left alone. With several processes
+ * one of them calls it. opts NULL: the model alone.
+ * errors   as open(2) and write(2) · MR_ALREADY_EXISTS: path has other content ·
  *          MR_FAILED_PRECONDITION: not built */
 MR_API mr_code mr_model_save(const mr_model *m, const char *path, const mr_save_opts *opts,
                              mr_status *st) MR_NODISCARD;
 
-/* Finds out before a long run whether a model can be saved at path; changes nothing but to make the
- * directories above it. errors those of mr_model_save */
+/* Checks before a long run that a model can be saved at path; only creates the parent directories.
+ * errors those of mr_model_save */
 MR_API mr_code mr_check_save_path(const char *path, mr_status *st) MR_NODISCARD;
 
 typedef struct mr_saved mr_saved;
 
-/* Reads and checks a saved model, a checkpoint, or the latest checkpoint of a directory of them.
+/* Reads and checks a saved model, a checkpoint, or the latest checkpoint in a directory of them.
  * Returns owned.
  * errors   MR_NOT_FOUND: no such directory, or a file of it is missing · MR_DATA_LOSS: a damaged
  *          file, which st names · MR_FAILED_PRECONDITION: a newer Millrace wrote it */
 MR_API mr_code mr_saved_open(mr_saved **out, const char *path, mr_status *st) MR_NODISCARD;
 MR_API void mr_saved_close(mr_saved *s); /* NULL: nothing */
 
-/* The directory found, and the texts in it; NULL: it was saved without. Borrowed until close. */
+/* The directory that was opened, and the texts in it; NULL: not saved. Borrowed until close. */
 MR_API const char *mr_saved_path(const mr_saved *s);
 MR_API const char *mr_saved_model_text(const mr_saved *s);
 MR_API const char *mr_saved_loss(const mr_saved *s);
 MR_API const char *mr_saved_optimizer(const mr_saved *s);
 MR_API size_t mr_saved_n_metrics(const mr_saved *s);
 MR_API const char *mr_saved_metric(const mr_saved *s, size_t i);
-/* The shape of one example that the model was built for. */
+/* The shape of one example for which the model was built. */
 MR_API void mr_saved_input_shape(const mr_saved *s, int *rank, const int64_t **shape);
 
-/* Sets the variables of a built model. Names, dtypes and shapes are compared first: where they
- * differ nothing is changed.
- * errors   MR_INVALID_ARGUMENT: names a variable, and what both have */
+/* Sets the variables of a built model. Names, dtypes and shapes are compared first: if they differ,
+ * nothing is changed.
+ * errors   MR_INVALID_ARGUMENT: names a variable, and both values */
 MR_API mr_code mr_saved_load(const mr_saved *s, mr_model *m, mr_status *st) MR_NODISCARD;
-/* Builds a model that was parsed, of this text or another with the same variables, and sets them.
- * opts NULL: in mixed precision if it was trained so.
+/* Builds a parsed model, from this text or another with the same variables, and sets its variables.
+ * opts NULL: in mixed precision if the saved model was trained in it.
  * errors   those of mr_model_build and mr_saved_load */
 MR_API mr_code mr_saved_build(const mr_saved *saved, mr_model *m, mr_strategy *s,
                               const mr_model_opts *opts, mr_status *st) MR_NODISCARD;

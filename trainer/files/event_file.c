@@ -20,7 +20,7 @@ struct mr__event_file {
     char *path;
 };
 
-/* A message being written, and the fields that ours have. */
+/* A message being written, and its field types. */
 typedef struct message {
     unsigned char bytes[MAX_EVENT];
     size_t n;
@@ -65,7 +65,7 @@ static void begin_event(message *m)
     m->n += 8;
 }
 
-/* One record, in one write where the system takes it whole. */
+/* Writes one record, in one write if the system accepts it whole. */
 static mr_code put_record(mr__event_file *f, const message *m, mr_status *st)
 {
     unsigned char record[MAX_EVENT + FRAME];

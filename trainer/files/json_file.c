@@ -74,7 +74,7 @@ mr_code mr__load_bytes(const char *directory, const char *name, void **bytes, si
 /* ---- checksums ---- */
 
 static const char checksum_key[] = "crc32c", no_checksum[] = "00000000",
-                  checksums_key[] = "checksums"; /* of other files, by their names */
+                  checksums_key[] = "checksums"; /* of other files, by name */
 
 enum { CHECKSUM = 9 };
 
@@ -118,7 +118,7 @@ mr_code mr__check_bytes(const json_t *v, const char *directory, const char *name
     return MR_DATA_LOSS;
 }
 
-/* Where the digits of a checksum stand last in n bytes; NULL: nowhere. */
+/* The last occurrence of a checksum's digits in n bytes; NULL: none. */
 static char *find_digits(char *text, size_t n, const char *digits)
 {
     size_t size = strlen(digits);
@@ -160,7 +160,7 @@ static mr_code check_format(const json_t *v, const char *name, mr_status *st)
     return MR_OK;
 }
 
-/* Files of format 1 may have none. */
+/* In format 1 they are optional. */
 static mr_code check_sum(const json_t *v, char *bytes, size_t size, const char *name, mr_status *st)
 {
     const json_t *entry = json_object_get(v, checksum_key);

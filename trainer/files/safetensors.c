@@ -16,15 +16,15 @@ enum { MAX_HEADER = 100000000, MAX_TENSORS = 1 << 20, LENGTH_BYTES = 8, CHECKSUM
 
 static const char metadata_key[] = "__metadata__", checksum_key[] = "crc32c",
                   format_key[] = "format";
-/* Files of this format must have a checksum, of all their bytes; those before, "millrace", may have
- * one of the values. */
+/* Files of this format must have a checksum of all bytes; in the earlier format "millrace" a
+ * checksum of the values is optional. */
 static const char own_format[] = "millrace 2", no_checksum[] = "00000000";
 
 struct mr_safetensors {
     mr_buffer *file;
-    const unsigned char *bytes; /* its */
+    const unsigned char *bytes; /* contents of the file, in its buffer */
     size_t n;
-    mr_named_tensor *tensors; /* in the order of their data; names are root's */
+    mr_named_tensor *tensors; /* in the order of their data; root owns the names */
     json_t *root;
 };
 
@@ -45,7 +45,7 @@ uint64_t mr_named_tensor_bytes(const mr_named_tensor *t)
     return n;
 }
 
-/* false: more bytes than can be counted. */
+/* false: the size overflows. */
 static bool count_bytes(const mr_named_tensor *t, uint64_t *bytes)
 {
     bool fits = true;
@@ -92,7 +92,7 @@ static mr_code read_shape(const json_t *v, mr_named_tensor *t, mr_status *st)
     return MR_OK;
 }
 
-/* Of one tensor; its data are the bytes [from, to) of size. */
+/* Reads one tensor; its data are the bytes [from, to) of size. */
 static mr_code read_tensor(mr_safetensors *f, const json_t *v, mr_named_tensor *t,
                            const unsigned char *data, uint64_t size, mr_status *st)
 {
@@ -133,11 +133,11 @@ static int by_data(const void *x, const void *y)
     const mr_named_tensor *a = x, *b = y;
     if (a->data != b->data)
         return a->data < b->data ? -1 : 1;
-    const unsigned char *p = end_of(a), *q = end_of(b); /* those without values come first */
+    const unsigned char *p = end_of(a), *q = end_of(b); /* tensors without values come first */
     return p < q ? -1 : p > q ? 1 : strcmp(a->name, b->name);
 }
 
-/* Tensors lie back to back and fill the data. */
+/* Checks that tensors are contiguous and fill the data. */
 static mr_code check_order(const mr_safetensors *f, const unsigned char *data, uint64_t size,
                            mr_status *st)
 {
@@ -172,8 +172,8 @@ static mr_code check_metadata(const json_t *m, mr_status *st)
     return MR_OK;
 }
 
-/* Where the eight digits `sum` of the checksum stand in n bytes of a header as it is written here;
- * n: nowhere. */
+/* Offset of the checksum's eight digits `sum` in n bytes of a header in this writer's form; n: not
+ * found. */
 static size_t find_digits(const char *header, size_t n, const char *sum)
 {
     char text[sizeof checksum_key + CHECKSUM + 8];
@@ -189,7 +189,7 @@ static uint32_t sum_of_file(const mr_safetensors *f, const unsigned char *data, 
     size_t header = (size_t)(data - f->bytes), n = strlen(no_checksum);
     size_t at = find_digits((const char *)f->bytes, header, digits);
     if (at == header)
-        return ~mr_crc32c(f->bytes, header); /* no such file is right */
+        return ~mr_crc32c(f->bytes, header); /* never equals the checksum */
     uint32_t crc = mr_crc32c_extend(mr_crc32c(f->bytes, at), no_checksum, n);
     return mr_crc32c_extend(crc, f->bytes + at + n, header - at - n + size);
 }
@@ -374,7 +374,7 @@ static mr_code describe(json_t *root, const mr_named_tensor *t, uint64_t *at, mr
     return MR_OK;
 }
 
-/* The header's zeros become the checksum of the file. */
+/* Replaces the header's zeros by the checksum of the file. */
 static void put_checksum(char *header, size_t size, const mr_named_tensor *tensors, size_t n)
 {
     char text[CHECKSUM];

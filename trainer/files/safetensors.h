@@ -7,14 +7,14 @@
  *   0       8     H, length of the header, uint64
  *   8       H     JSON: {"dense/kernel": {"dtype": "F32", "shape": [784, 10],
  *                 "data_offsets": [0, 31360]}, ..., "__metadata__": {"format": "millrace 2",
- *                 "crc32c": "1f2e3d4c"}}, then blanks, so that H is a multiple of 8
+ *                 "crc32c": "1f2e3d4c"}}, padded with blanks so that H is a multiple of 8
  *   8+H           the tensors' values, rows contiguous, back to back in the order of their offsets
  *
- * A file is read whole, and checked before any tensor can be had: the header is such an object, no
- * name is there twice, shapes and dtypes agree with the sizes of the data, and the data leave no
- * gap, do not overlap and end where the file ends. Of format "millrace 2" the CRC-32C, in
- * hexadecimal, is that of the whole file with eight 0 in its place; a file that has another, or
- * none, is damaged. In files of other formats it may be there, and is that of all bytes from 8+H
+ * A file is read whole, and checked before any tensor is accessible: the header is an object of
+ * this form without duplicate names, shapes and dtypes agree with the sizes of the data, and the
+ * data have no gaps or overlaps and end at the end of the file. In format "millrace 2" the CRC-32C,
+ * in hexadecimal, covers the whole file with eight 0 in its position; a file with another, or
+ * without one, is damaged. In other formats the CRC-32C is optional, and covers all bytes from 8+H
  * on.
  *
  * thread   reading: any, immutable once open
@@ -27,7 +27,7 @@ extern "C" {
 
 typedef struct mr_safetensors mr_safetensors;
 
-/* One tensor. Read: borrowed from the file; data may lie at any address. */
+/* One tensor. When read: borrowed from the file; data may be unaligned. */
 typedef struct mr_named_tensor {
     const char *name;
     mr_dtype dtype; /* MR_BOOL to MR_FLOAT64 */
@@ -36,30 +36,30 @@ typedef struct mr_named_tensor {
     const void *data;
 } mr_named_tensor;
 
-/* Bytes of its values. The dtype and shape must be possible. */
+/* Size of its values in bytes. The dtype and shape must be valid. */
 MR_API uint64_t mr_named_tensor_bytes(const mr_named_tensor *t);
 
 /* Reads a file. Returns owned.
  * errors   as open(2) · MR_DATA_LOSS: truncated, damaged, or another kind of file; says what and
- *          where · MR_UNIMPLEMENTED: a dtype or rank that Millrace does not have */
+ *          where · MR_UNIMPLEMENTED: a dtype or rank that Millrace does not support */
 MR_API mr_code mr_safetensors_open(mr_safetensors **out, const char *path,
                                    mr_status *st) MR_NODISCARD;
-/* The same from memory, which is copied. */
+/* Parses a file in memory, which is copied. */
 MR_API mr_code mr_safetensors_parse(mr_safetensors **out, const void *bytes, size_t size,
                                     mr_status *st) MR_NODISCARD;
 MR_API void mr_safetensors_close(mr_safetensors *f); /* NULL: nothing */
 
-/* How many there are, the i-th in the order of the data, and the one called name (NULL: there is
- * none). Borrowed until close. */
+/* Number of tensors, the i-th in the order of the data, and the one called name (NULL: not found).
+ * Borrowed until close. */
 MR_API size_t mr_safetensors_count(const mr_safetensors *f);
 MR_API const mr_named_tensor *mr_safetensors_at(const mr_safetensors *f, size_t i);
 MR_API const mr_named_tensor *mr_safetensors_find(const mr_safetensors *f, const char *name);
-/* A value of __metadata__, borrowed until close; NULL: there is none. */
+/* A value of __metadata__, borrowed until close; NULL: not found. */
 MR_API const char *mr_safetensors_metadata(const mr_safetensors *f, const char *key);
 
-/* Writes the tensors in the order given: to a file beside path, which then takes its name.
- * errors   as open(2) and write(2) · MR_INVALID_ARGUMENT: a name twice, one that is no UTF-8, a
- *          dtype or shape that cannot be written */
+/* Writes the tensors in the order given, atomically: to a temporary file that is then renamed.
+ * errors   as open(2) and write(2) · MR_INVALID_ARGUMENT: a duplicate name, or one that is not
+ *          UTF-8, a dtype or shape that cannot be written */
 MR_API mr_code mr_safetensors_write(const char *path, const mr_named_tensor *tensors, size_t n,
                                     mr_status *st) MR_NODISCARD;
 

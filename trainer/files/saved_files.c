@@ -46,7 +46,8 @@ const char *mr__name_in_path(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* "." NAME ending, beside path, owned; NULL: no memory. Trailing slashes of path do not count. */
+/* "." NAME ending, in the directory of path, owned; NULL: out of memory. Ignores trailing
+ * slashes. */
 static char *hidden_beside(const char *path, const char *ending)
 {
     size_t n = strlen(path);
@@ -61,10 +62,10 @@ static char *hidden_beside(const char *path, const char *ending)
 void mr__remove_empty(const char *directory)
 {
     if (mr__sys->rmdir(directory) != 0)
-        errno = 0; /* it stays */
+        errno = 0; /* it is not empty */
 }
 
-/* The directory that a path is in, owned. */
+/* The parent directory of a path, owned. */
 static char *parent_of(const char *path)
 {
     size_t n = strlen(path);
@@ -206,7 +207,7 @@ static mr_code open_directory(mr__new_directory *d, bool (*ours)(const char *nam
     mr_free(parent);
     MR_TRY(rc);
     MR_TRY(check_place(d->path, ours, st));
-    MR_TRY(mr__remove_saved(d->partial, st)); /* of one that was killed */
+    MR_TRY(mr__remove_saved(d->partial, st)); /* of a process that was killed */
     return mr__sys->mkdir(d->partial, 0777) == 0 ? MR_OK
                                                  : fail_at(st, "make the directory", d->path);
 }
@@ -242,7 +243,7 @@ mr_code mr__drop_saved(const char *path, mr_status *st)
     return rc;
 }
 
-/* Where a file system cannot exchange names there is a moment without the directory. */
+/* If the file system cannot exchange names, the directory is missing for a moment. */
 static mr_code replace_slowly(const mr__new_directory *d, mr_status *st)
 {
     char *old = hidden_beside(d->path, ".old");
@@ -261,7 +262,7 @@ static mr_code replace_slowly(const mr__new_directory *d, mr_status *st)
     return rc;
 }
 
-/* *done: the new one has its name. */
+/* *done: the new one has its final name. */
 static mr_code give_name(const mr__new_directory *d, bool *done, mr_status *st)
 {
     int rc;
@@ -277,7 +278,7 @@ static mr_code give_name(const mr__new_directory *d, bool *done, mr_status *st)
         return fail_at(st, "give it this name", d->path);
     *done = true;
     MR_TRY(sync_parent(d->path, st));
-    return mr__remove_saved(d->partial, st); /* which is the old one now */
+    return mr__remove_saved(d->partial, st); /* now the old one */
 }
 
 mr_code mr__new_directory_drop(mr__new_directory *d, mr_status *st)
@@ -288,7 +289,7 @@ mr_code mr__new_directory_drop(mr__new_directory *d, mr_status *st)
     return rc;
 }
 
-/* What went wrong in the hidden directory is said of the one that was asked for. */
+/* Replaces the hidden directory by the requested one in the error. */
 static void name_place(const mr__new_directory *d, mr_status *st)
 {
     size_t n = strlen(d->partial);
@@ -309,7 +310,7 @@ mr_code mr__new_directory_close(mr__new_directory *d, mr_code rc, mr_status *st)
     else
         rc = give_name(d, &done, st);
     if (rc != MR_OK && !done && mr__remove_saved(d->partial, NULL) != MR_OK)
-        errno = 0; /* it is removed before it is written again */
+        errno = 0; /* the next write removes it */
     mr_free(d->path);
     mr_free(d->partial);
     return rc;

@@ -24,10 +24,10 @@ struct mr__adapt_params {
     char *axis;
 };
 
-/* A layer that learns. */
+/* A layer that can be adapted. */
 typedef struct kind {
     mr_param_table table;
-    bool of_texts; /* it sees their words */
+    bool of_texts; /* it learns from the words of texts */
     mr_code (*see)(mr__adapting *a, const mr_array *x, mr_status *st);
     mr_code (*write)(mr__adapting *a, const char *directory, mr_status *st);
 } kind;
@@ -91,7 +91,7 @@ static int compare_bytes(const mr__token *x, const mr__token *y)
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
 
-/* The most frequent first, as Keras: of those that are as frequent the last in order. */
+/* The most frequent first, like Keras: ties in descending order. */
 static int by_count(const void *p, const void *q)
 {
     const mr__token *x = p, *y = q;
@@ -171,7 +171,7 @@ static mr_code see_moments(mr__adapting *a, const mr_array *x, mr_status *st)
     return MR_OK;
 }
 
-/* Lists under their keys. */
+/* Writes lists under their keys. */
 static mr_code write_lists(const char *directory, const char *name, const char *const *keys,
                            double *const *lists, size_t n_lists, size_t n, mr_status *st)
 {
@@ -184,7 +184,7 @@ static mr_code write_lists(const char *directory, const char *name, const char *
             good = json_array_append_new(list, json_real(lists[k][i])) == 0 && good;
         good = json_object_set_new(root, keys[k], list) == 0 && good;
     }
-    if (!good) { /* a number without an end has no form in JSON */
+    if (!good) { /* a number that is not finite, which JSON cannot represent */
         json_decref(root);
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "%s: what was learned is too large for a float64, or memory ran out", name);
@@ -232,7 +232,7 @@ static int by_value(const void *p, const void *q)
     return (*x > *y) - (*x < *y);
 }
 
-/* The value below which the part is, between two of them in proportion. */
+/* The quantile `part`, interpolated between neighbouring values. */
 static double quantile(const double *v, size_t n, double part)
 {
     double place = part * (double)n - 1; /* value i is at (i + 1) / n */
@@ -252,7 +252,7 @@ static mr_code write_boundaries(mr__adapting *a, const char *directory, mr_statu
     qsort(a->values, a->n_values, sizeof *a->values, by_value);
     for (size_t k = 1; k < bins; k++) {
         double v = quantile(a->values, a->n_values, (double)k / (double)bins);
-        if (n == 0 || b[n - 1] < v) /* where many values are equal there are fewer bins */
+        if (n == 0 || b[n - 1] < v) /* many equal values result in fewer bins */
             b[n++] = v;
     }
     mr_code rc = write_lists(directory, "boundaries.json", &key, &b, 1, n, st);
@@ -334,7 +334,7 @@ mr_code mr_adapt_check(const char *layer, mr_status *st)
 
 /* ---- the data ---- */
 
-/* The features alone, of the type that the layer counts in. */
+/* The features alone, converted to the type that the layer uses. */
 static mr_code features_of(const kind *k, mr_dataset *ds, mr_dataset **out, mr_status *st)
 {
     char text[128], names[96] = "x";
@@ -362,7 +362,7 @@ static mr_code features_of(const kind *k, mr_dataset *ds, mr_dataset **out, mr_s
     else
         snprintf(text, sizeof text, "%s => cast(x, \"%s\")", names, tokens ? "int64" : "float64");
     *out = mr_map(mr_dataset_ref(ds), mr_fn_text(text), NULL);
-    if (texts) /* as the function text_vectorization parts them */
+    if (texts) /* split like in the function text_vectorization */
         *out = mr_map(mr_unbatch(mr_map(*out, mr_fn_text("x => reshape(x, [-1])"), NULL)),
                       mr_fn_text("x => split(regex_replace(lower(x), \"[!-/:-@\\\\[-`{-~]\", "
                                  "\"\"))"),
@@ -414,7 +414,7 @@ void mr__adapt_reset(mr__adapting *a)
     *a = (mr__adapting){.params = a->params};
 }
 
-/* All data, or this worker's part and what the others have learned of theirs. */
+/* Learns from all data, or from this worker's part and the results of the others. */
 static mr_code learn(const kind *k, mr__adapting *a, mr_strategy *s, mr_dataset *ds,
                      const mr_iterator_opts *opts, mr_status *st)
 {
@@ -456,13 +456,13 @@ mr_code mr_adapt_on(mr_strategy *s, mr_dataset *ds, const char *layer, const cha
     MR_TRY(read_layer(layer, &k, &params, st));
     struct mr__adapt_params *o = params;
     if (k->of_texts)
-        o->oov = 2; /* the indices of padding and of what is in no vocabulary */
+        o->oov = 2; /* the indices of padding and of tokens that are not in the vocabulary */
     o->of_all = o->axis && strcmp(o->axis, "none") == 0;
     mr__adapting a = {.params = o};
     mr_status why;
     mr_code rc = adapt(k, &a, s, ds, directory, opts, &why);
     if (rc != MR_OK && s)
-        mr_strategy_abandon(s, &why); /* the others shall not wait */
+        mr_strategy_abandon(s, &why); /* so that the others do not wait */
     if (rc != MR_OK && st)
         *st = why;
     mr__adapt_reset(&a);

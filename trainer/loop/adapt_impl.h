@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_ADAPT_IMPL_H
 #define MR_TRAINER_ADAPT_IMPL_H
-/* What adapt.c (learning) and adapt_workers.c (several workers) share. */
+/* Shared by adapt.c (learning) and adapt_workers.c (several workers). */
 #include "pipeline/memory/hash_index.h"
 #include "trainer/loop/adapt.h"
 
@@ -14,7 +14,7 @@ typedef struct mr__token {
     int64_t count;
 } mr__token;
 
-/* What is learned. */
+/* The state being learned. */
 typedef struct mr__adapting {
     const struct mr__adapt_params *params;
     bool integers;
@@ -22,22 +22,22 @@ typedef struct mr__adapting {
     size_t n_tokens, tokens_capacity;
     mr__hash_index index;   /* of tokens */
     size_t width;           /* of the last axis */
-    double *mean, *squares; /* of each of its values; squares: sum of (x - mean)^2 */
+    double *mean, *squares; /* for each of its values; squares: sum of (x - mean)^2 */
     int64_t rows;
     double *values;
     size_t n_values, values_capacity;
 } mr__adapting;
 
-/* A token that is there `times` more. errors MR_INVALID_ARGUMENT: it has a line's end in it */
+/* Adds `times` occurrences of a token. errors MR_INVALID_ARGUMENT: it contains a line break */
 mr_code mr__adapt_count(mr__adapting *a, const char *text, size_t size, int64_t number,
                         int64_t times, mr_status *st) MR_NODISCARD;
-/* Room for n values more. */
+/* Makes room for n more values. */
 mr_code mr__adapt_reserve(mr__adapting *a, size_t n, mr_status *st) MR_NODISCARD;
-void mr__adapt_reset(mr__adapting *a); /* all but params */
+void mr__adapt_reset(mr__adapting *a); /* everything except params */
 
-/* *out (owned) = the part of ds that this worker reads: of its files, or else of its elements. */
+/* *out (owned) = this worker's part of ds: of its files, or else of its elements. */
 mr_code mr__adapt_shard(mr_strategy *s, mr_dataset *ds, const mr_iterator_opts *opts,
                         mr_dataset **out, mr_status *st) MR_NODISCARD;
-/* a = what all workers have learned. Every worker calls it. */
+/* Merges the state of all workers into a. Every worker calls it. */
 mr_code mr__adapt_gather(mr_strategy *s, mr__adapting *a, mr_status *st) MR_NODISCARD;
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learning over several workers: each sees its part of the data, then all get what each has learned
- * and add it up in the order of ranks. */
+/* Learning over several workers: each processes its part of the data, then all exchange their
+ * results and merge them in the order of ranks. */
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -9,8 +9,7 @@
 #include "trainer/loop/adapt_impl.h"
 #include "trainer/strategy/strategy_impl.h"
 
-/* By files, where the graph does not ask for something else and has files to divide; else *out is
- * NULL. */
+/* Shards by files, if the graph has files to divide and no other policy; else *out is NULL. */
 static mr_code shard_files(mr_strategy *s, mr_dataset *ds, mr_dataset **out, mr_status *st)
 {
     mr_auto_shard_opts how = {.num_workers = (int64_t)mr_strategy_num_workers(s),
@@ -28,7 +27,7 @@ mr_code mr__adapt_shard(mr_strategy *s, mr_dataset *ds, const mr_iterator_opts *
                         mr_dataset **out, mr_status *st)
 {
     mr_dataset *seeded;
-    /* What is dealt out by elements must be in one order on all workers. */
+    /* Sharding by elements requires the same order on all workers. */
     MR_TRY(mr_seed_random_ops(ds, opts && opts->has_seed ? opts->seed : 0, &seeded, NULL, st));
     mr_code rc = shard_files(s, seeded, out, st);
     if (rc == MR_OK && !*out) {
@@ -44,7 +43,7 @@ mr_code mr__adapt_shard(mr_strategy *s, mr_dataset *ds, const mr_iterator_opts *
 
 /* ---- as bytes ---- */
 
-/* What one worker has, before its tokens, moments and values. */
+/* Header of one worker's result, followed by its tokens, moments and values. */
 typedef struct head {
     uint64_t n_tokens, width, n_values;
     int64_t rows, integers;
@@ -85,7 +84,7 @@ static void write_bytes(const mr__adapting *a, char *at)
     append(at, a->values, a->n_values * sizeof(double));
 }
 
-/* What is left to be read of a worker's bytes. */
+/* The unread part of a worker's bytes. */
 typedef struct rest {
     const char *at, *end;
 } rest;
@@ -113,7 +112,7 @@ static mr_code add_tokens(mr__adapting *a, size_t n, rest *r, mr_status *st)
     return MR_OK;
 }
 
-/* Moments of rows that others have seen, added to a's: those of all together. */
+/* Merges the moments of another worker into a's. */
 static mr_code add_moments(mr__adapting *a, const head *h, rest *r, mr_status *st)
 {
     const char *means = r->at, *squares = r->at + h->width * sizeof(double);
@@ -163,7 +162,7 @@ static mr_code add_worker(mr__adapting *a, const char *bytes, size_t size, mr_st
     return MR_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all workers ---- */
 
 static mr_code exchange(mr_strategy *s, const mr__adapting *own, const size_t *sizes, char *all,
                         mr_status *st)

@@ -13,7 +13,7 @@
 
 enum { MAX_PAIRS = 1 << 20 };
 
-/* What lies before the state. */
+/* Precedes the state. */
 typedef union made {
     struct {
         const mr_callback_desc *desc;
@@ -140,7 +140,7 @@ const mr_param_kind mr__param_keep = {.size = sizeof(int64_t), .parse = parse_ke
 const mr_param_kind mr__param_pairs = {
     .size = sizeof(mr__pairs), .parse = parse_pairs, .clear = clear_pairs};
 
-/* ---- what callbacks watch ---- */
+/* ---- monitored values ---- */
 
 const char *const mr__modes[] = {"auto", "min", "max", NULL};
 

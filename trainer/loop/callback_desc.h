@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CALLBACK_DESC_H
 #define MR_TRAINER_CALLBACK_DESC_H
-/* A callback that text can name is data: a descriptor with a table of parameters and functions.
- * Those of the library are one file each in trainer/loop/callbacks/; mr_callback_register adds
- * others.
+/* Named callbacks as data: a descriptor with a table of parameters and functions. The library has
+ * one file per callback in trainer/loop/callbacks/; mr_callback_register adds others.
  *
  * thread   the functions: the thread that called mr_fit
  * since    0.1 */
@@ -16,16 +15,16 @@ extern "C" {
 
 typedef struct mr_callback_desc {
     mr_component is;
-    /* The functions, whose ctx is the callback's state: state_size zeroed bytes that begin with a
+    /* The functions. Their ctx is the callback's state: state_size zeroed bytes that begin with a
      * `const void *params`, set to the arguments. calls.free frees what the state owns, not the
      * state. */
     mr_callback calls;
     size_t state_size;
-    /* Checks the arguments where a table cannot. NULL: nothing to check. */
+    /* Checks the arguments beyond what the table can. NULL: nothing to check. */
     mr_code (*check)(const void *params, mr_status *st);
 } mr_callback_desc;
 
-/* Makes a callback known to mr_callback_parse; d must stay valid.
+/* Registers a callback for mr_callback_parse; d must stay valid.
  * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table
  * thread   any */
 MR_API mr_code mr_callback_register(const mr_callback_desc *d, mr_status *st) MR_NODISCARD;

@@ -9,7 +9,7 @@
 
 static const char weights_name[] = "callbacks.safetensors";
 
-enum { PLACE = 24 /* of a number as text */ };
+enum { PLACE = 24 /* for a number as text */ };
 
 size_t mr__model_values(const mr_model *m)
 {
@@ -27,7 +27,7 @@ static json_t *memory_json(const char *name, const mr_callback_memory *m)
     for (size_t i = 0; i < m->n; i++)
         if (json_array_append_new(numbers, mr__json_number(m->numbers[i])) != 0) {
             json_decref(numbers);
-            return NULL; /* which the caller's append refuses */
+            return NULL; /* the caller's append rejects it */
         }
     return json_pack("{s:s, s:s, s:o, s:b}", "name", name, "of", m->of ? m->of : "", "numbers",
                      numbers, "weights", (int)(m->weights != NULL));
@@ -145,7 +145,7 @@ static bool is_of(const json_t *v, const char *name, const char *of)
     return strcmp(text_at(v, "name"), name) == 0 && strcmp(text_at(v, "of"), of ? of : "") == 0;
 }
 
-/* The callback's number among those of its name that watch the same. */
+/* The callback's number among those with its name and monitored value. */
 static size_t place_of(const mr_fit_opts *o, size_t at, const char *of)
 {
     size_t place = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving where training stands, and going on there. */
+/* Saves and restores the state of training. */
 #include "trainer/loop/checkpoint.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.
 
 enum { SLOT_NAME = 128, BYTES_A_NUMBER = 4 };
 
-/* What one worker has beyond the weights: bytes, exchanged so that the first can write them. */
+/* A worker's state other than the weights: bytes, exchanged so that the first can write them. */
 typedef struct part {
     unsigned char *bytes; /* [local replicas][metrics][totals] doubles, then the position */
     size_t size;
@@ -30,7 +30,7 @@ typedef struct part {
 
 /* ---- collecting ---- */
 
-/* Of one replica: those of all metrics. */
+/* Of one replica: number of totals of all metrics. */
 static size_t count_totals(const mr_train_event *e)
 {
     size_t n = 0;
@@ -57,8 +57,8 @@ static mr_code collect_own(const mr_train_event *e, part *own, mr_status *st)
     mr__feed *feed = &e->loop->run.feed;
     void *position = NULL;
     size_t n = 0, first = totals_bytes(e);
-    /* A callback that ended the epoch did so when the next batch had been fetched: the end of
-     * training has no position then. */
+    /* A callback that ended the epoch did so after the next batch had been fetched: then the end of
+     * training has no position. */
     if (!(feed->ahead && e->loop->between))
         MR_TRY(mr__feed_save(feed, &position, &n, st));
     own->bytes = mr_malloc(first + n);
@@ -78,7 +78,7 @@ static mr_code collect_own(const mr_train_event *e, part *own, mr_status *st)
     return rc;
 }
 
-/* The bytes of all workers; each number that travels holds four. */
+/* Exchanges the bytes of all workers; each number sent holds four. */
 static mr_code exchange(mr__world *w, size_t workers, const part *own, part *all, mr_status *st)
 {
     double sizes[MR_MAX_REPLICAS], mine = (double)own->size;
@@ -198,7 +198,7 @@ static json_t *totals_json(const mr_train_event *e, const part *all, size_t work
     return root;
 }
 
-/* Every value that the event has, for those who read the file. */
+/* Every value of the event, for readers of the file. */
 static json_t *values_json(const mr_train_event *e)
 {
     json_t *root = json_object();
@@ -210,7 +210,7 @@ static json_t *values_json(const mr_train_event *e)
     return root;
 }
 
-/* Of several outputs; false: no memory. */
+/* For several outputs; false: out of memory. */
 static bool add_output_sums(const mr__fit_loop *x, json_t *root)
 {
     json_t *sums = json_array();
@@ -224,7 +224,7 @@ static bool add_output_sums(const mr__fit_loop *x, json_t *root)
     return json_object_set_new(root, "output_loss_sums", sums) == 0 && well;
 }
 
-/* sums: those of the positions. */
+/* sums: checksums of the positions. */
 static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
                           size_t workers, json_t *sums, mr_status *st)
 {
@@ -294,7 +294,7 @@ static mr_code save_files(const mr_train_event *e, const char *directory, const 
     return rc;
 }
 
-/* The file beside it that names the latest. */
+/* The file in the same directory that names the latest. */
 static mr_code name_latest(const char *path, mr_status *st)
 {
     size_t n = strlen(path);
@@ -361,7 +361,7 @@ typedef struct restoring {
     json_t *root;
     mr__train_state state;
     mr__recalled recalled;
-    void *position; /* NULL: there is none for as many processes and replicas */
+    void *position; /* NULL: not available for these numbers of processes and replicas */
     size_t position_size;
 } restoring;
 
@@ -419,7 +419,7 @@ static mr_code check_optimizer(const mr_train_event *e, const restoring *x, mr_s
     return MR_OK;
 }
 
-/* Whether the checkpoint's totals are as many as the metric has. */
+/* Whether the checkpoint has as many totals as the metric. */
 static bool has_totals(const mr_train_event *e, const restoring *x, size_t metric)
 {
     size_t n = mr__metric_totals(e->metrics[metric]);
@@ -429,7 +429,7 @@ static bool has_totals(const mr_train_event *e, const restoring *x, size_t metri
     return true;
 }
 
-/* What can be wrong is found before anything is changed. */
+/* Detects all errors before anything is changed. */
 static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
 {
     int rank;
@@ -506,7 +506,7 @@ static void add_totals(const restoring *x, size_t replica, size_t metric, double
         sums[i] += number_at(of, i);
 }
 
-/* Of all replicas, added in the order in which the results of a step are. sums, all: room for the
+/* Totals of all replicas, added in the same order as the results of a step. sums, all: room for the
  * metric's totals. */
 static void show_total(const mr_train_event *e, const restoring *x, size_t metric, double *sums,
                        double *all)
@@ -524,7 +524,7 @@ static void show_total(const mr_train_event *e, const restoring *x, size_t metri
     mr__metric_show(e->metrics[metric], all);
 }
 
-/* Each replica goes on with its own; on another number of them the first has all. */
+/* Each replica continues with its own; if their number differs, the first gets all. */
 static mr_code write_metric(const mr_train_event *e, const restoring *x, size_t i, double *sums,
                             mr_status *st)
 {
@@ -554,7 +554,7 @@ static mr_code write_totals(const mr_train_event *e, const restoring *x, mr_stat
     return rc;
 }
 
-/* Without a position: the batches of the epoch that were trained on are dropped. */
+/* Without a position: skips the finished batches of the epoch. */
 static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
 {
     if (x->position || x->state.epoch_over)

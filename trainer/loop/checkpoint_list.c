@@ -30,7 +30,7 @@ static mr_code add_size(void *ctx, const char *name, mr_status *st)
     found *f = ctx;
     struct stat s;
     (void)st;
-    char *path = mr__path_in(f->name, name); /* the whole path, while it is looked at */
+    char *path = mr__path_in(f->name, name); /* the full path, during the check */
     if (path && mr__sys->stat(path, &s) == 0 && S_ISREG(s.st_mode))
         f->info.bytes += (uint64_t)s.st_size;
     mr_free(path);
@@ -57,7 +57,7 @@ static mr_code check_parts(const char *path, mr__train_state *state, mr_status *
     return rc;
 }
 
-/* What is in a directory that may be a checkpoint. */
+/* Inspects a directory that may be a checkpoint. */
 static void look_into(found *f, const char *path)
 {
     mr_status st;
@@ -80,7 +80,7 @@ static void look_into(found *f, const char *path)
     }
 }
 
-/* Hidden names are those of checkpoints being written; other directories are looked into. */
+/* Hidden names are checkpoints being written; other directories are inspected. */
 static mr_code add(void *ctx, const char *name, mr_status *st)
 {
     listing *l = ctx;

@@ -4,7 +4,8 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/strategy/strategy_impl.h"
 
-/* The first exchange of a step, where shards may end at different steps: has anybody data? */
+/* The first exchange of a step, for shards that may end at different steps: whether any worker has
+ * data. */
 static mr_code agree(void *ctx, int64_t n_local, int64_t *n_global, mr_status *st)
 {
     mr__feed *f = ctx;
@@ -41,8 +42,8 @@ mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_
     size_t depth = opts ? opts->staging_depth : 0;
     memset(f, 0, sizeof *f);
     f->s = s;
-    /* With one worker and replica nothing is cut, and a prefetch that ends the graph stays what it
-     * is. */
+    /* With one worker and replica nothing is sliced, and a final prefetch op of the graph stays as
+     * it is. */
     mr_distribute_opts how = {.num_workers = workers,
                               .worker = (int64_t)mr_strategy_worker(s),
                               .replicas = n,
@@ -69,8 +70,8 @@ mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_
         run.agree = agree;
         run.agree_ctx = f;
     }
-    /* One to fill, beside those of the two steps that may be under way. A memory limit must have
-     * room for them, and says how many more there are. */
+    /* One to fill, in addition to those of the two steps that may be in flight. A memory limit must
+     * have room for them, and determines the number of additional ones. */
     size_t least = mr__staging_is_direct(s) ? MR_STAGED_BATCHES : MR_STAGED_BATCHES - 1;
     int64_t parts = mr_dist_dataset_parts(f->dd);
     run.run.memory_slots = ((int64_t)least + parts - 1) / parts;
@@ -145,7 +146,7 @@ void mr__feed_fetch(mr__feed *f)
         return;
     mr_status_init(&f->st);
     f->rc = fetch(f);
-    /* The others wait for this worker's part of the step: they shall not wait for ever. */
+    /* The others wait for this worker's part of the step: end their wait. */
     if (f->rc < 0)
         mr_strategy_abandon(f->s, &f->st);
     f->ahead = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loops over steps. While the devices run one step, this thread submits the next, then pulls
- * and stages a batch; results come by themselves (fit_run.h). */
+ * and stages a batch; results arrive asynchronously (fit_run.h). */
 #include "trainer/loop/fit.h"
 #include <inttypes.h>
 #include <math.h>
@@ -23,7 +23,7 @@ static float mean_loss(const mr__fit_loop *x)
     return x->rows > 0 ? (float)(x->loss_sum / (double)x->rows) : 0;
 }
 
-/* Of all outputs that have a loss: sums / rows. */
+/* For all outputs that have a loss: sums / rows. */
 static mr_output_losses output_losses(const mr__fit_loop *x, const double *sums, int64_t rows)
 {
     mr_output_losses l = {.n = 0};
@@ -62,7 +62,7 @@ static mr_code reset_means(mr__fit_loop *x, mr_status *st)
     return MR_OK;
 }
 
-/* "mse" of names or "val_mse", whose number in the list is *i. */
+/* Finds "mse" or "val_mse" among the names; its index is *i. */
 static bool find_metric(const mr_train_event *e, const char *name, size_t *i)
 {
     char known[128];
@@ -74,7 +74,7 @@ static bool find_metric(const mr_train_event *e, const char *name, size_t *i)
     return false;
 }
 
-/* "kind_loss", whose number in the list is *i. */
+/* Finds "kind_loss"; its index in the list is *i. */
 static bool find_output(const mr_output_losses *l, const char *name, size_t *i)
 {
     for (*i = 0; *i < l->n; (*i)++) {
@@ -131,7 +131,7 @@ mr_iterator *mr_train_input(const mr_train_event *e)
     return mr_dist_iterator_worker(e->loop->run.feed.it, 0);
 }
 
-/* When callbacks are called. */
+/* When a callback is called. */
 typedef enum moment {
     TRAIN_BEGIN,
     EPOCH_BEGIN,
@@ -155,7 +155,7 @@ static callback_fn callback_at(const mr_callback *c, moment m)
     return fns[m];
 }
 
-/* What saves comes after what does not: a checkpoint has what the others made of the epoch. */
+/* Callbacks that save follow the others: a checkpoint contains their state after the epoch. */
 enum { SAVES_NOT, SAVES, BACKS_UP, N_TURNS };
 
 static int turn_of(const mr_callback *c, moment m)
@@ -182,7 +182,7 @@ static mr_code call_one(const mr_callback *c, moment m, const mr_train_event *e,
     return rc;
 }
 
-/* Calls every callback; one that returns MR_END stops training after all were called. */
+/* Calls every callback; one that returns MR_END stops training after all have been called. */
 static mr_code call(mr__fit_loop *x, moment m, const mr_train_event *e, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
@@ -218,7 +218,7 @@ static void warn_of_nan(mr__fit_loop *x, const mr__step_result *s)
            s->step, s->epoch);
 }
 
-/* The results of the earliest step that has none yet. */
+/* Processes the results of the earliest pending step. */
 static mr_code take_result(mr__fit_loop *x, const mr_train_event *now, mr_status *st)
 {
     const mr__step_result *s;
@@ -234,7 +234,7 @@ static mr_code take_result(mr__fit_loop *x, const mr_train_event *now, mr_status
     return call(x, BATCH_RESULT, &e, st);
 }
 
-/* Takes the results that are there, and waits until at most n steps have none. */
+/* Processes the results that have arrived, and waits until at most n steps are pending. */
 static mr_code take_results(mr__fit_loop *x, const mr_train_event *now, size_t n, mr_status *st)
 {
     while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run))
@@ -242,7 +242,7 @@ static mr_code take_results(mr__fit_loop *x, const mr_train_event *now, size_t n
     return MR_OK;
 }
 
-/* Steps of one execution: whether the step is the first, or the last, of them. */
+/* Whether the step is the first, or the last, of its execution. */
 static bool begins_execution(const mr__fit_loop *x, const mr_train_event *e)
 {
     int64_t n = x->run.opts->steps_per_execution;
@@ -273,7 +273,7 @@ static mr_code check_form(mr__fit_loop *x, mr_dataset *ds, const char *what, mr_
     return rc;
 }
 
-/* Files that weights come from may not be the same on all machines. */
+/* The files of initial weights may differ between machines. */
 static mr_code check_weights(const mr__run *x, mr_status *st)
 {
     return mr_strategy_num_workers(x->s) > 1 && mr_model_is_built(x->m)
@@ -281,7 +281,8 @@ static mr_code check_weights(const mr__run *x, mr_status *st)
                : MR_OK;
 }
 
-/* Before the first step: what is read after it shall not be what training is lost by. */
+/* Before the first step: checks data that are read later, so that their errors do not end
+ * training. */
 static mr_code check_start(mr__fit_loop *x, mr_status *st)
 {
     if (x->checked)
@@ -301,7 +302,7 @@ static mr_code submit(mr__fit_loop *x, mr_train_event *e, bool fetches, mr_statu
         rc = mr__run_submit(&x->run, e->step, e->epoch, fetches, st);
     if (rc == MR_OK)
         return MR_OK;
-    mr_status first; /* unless a step before it was bad already */
+    mr_status first; /* unless an earlier step had failed */
     mr_status_init(&first);
     mr_code before = take_results(x, e, 0, &first);
     if (before != MR_OK && st)
@@ -345,7 +346,7 @@ static mr_code train_step(mr__fit_loop *x, mr_train_event *e, mr_status *st)
     return ends ? call(x, BATCH_END, e, st) : MR_OK;
 }
 
-/* The other workers shall not wait for one that failed. */
+/* Ends the other workers' wait for one that failed. */
 static void abandon(mr_strategy *s, mr_code rc, const mr_status *st)
 {
     mr_status why;
@@ -355,7 +356,7 @@ static void abandon(mr_strategy *s, mr_code rc, const mr_status *st)
     mr_strategy_abandon(s, st ? st : &why);
 }
 
-/* Adds up what there is; waits until at most n steps have no results. */
+/* Adds up the results that have arrived; waits until at most n steps are pending. */
 static mr_code add_losses(mr__fit_loop *x, size_t n, mr_status *st)
 {
     while (mr__run_under_way(&x->run) > n || mr__run_is_ready(&x->run)) {
@@ -406,8 +407,8 @@ static mr_code validate(mr__fit_loop *x, mr_fit_result *made, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
     mr_iterator_opts run = o->iterator ? *o->iterator : (mr_iterator_opts){0};
-    run.ledger = NULL;   /* it is of what is trained on, */
-    run.trace_spans = 0; /* as is a trace */
+    run.ledger = NULL;   /* it belongs to the training data, */
+    run.trace_spans = 0; /* like a trace */
     mr_fit_opts how = {.steps = o->validation_steps,
                        .metrics = o->metrics,
                        .n_metrics = o->n_metrics,
@@ -465,7 +466,7 @@ static mr_code end_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
     return rc;
 }
 
-/* The next batch; MR_END: the epoch is over. */
+/* Takes the next batch; MR_END: the epoch is over. */
 static mr_code take(mr__fit_loop *x, const mr_train_event *e, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
@@ -484,7 +485,7 @@ static mr_code take(mr__fit_loop *x, const mr_train_event *e, mr_status *st)
     }
     if (rc == MR_OK || rc == MR_END)
         return rc;
-    mr_status first; /* it comes after the batches before it */
+    mr_status first; /* reported after the batches before it */
     mr_status_init(&first);
     mr_code earlier = take_results(x, e, 0, &first);
     if (earlier != MR_OK && st)
@@ -512,7 +513,7 @@ static mr_code begin_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
     return call(x, EPOCH_BEGIN, e, st);
 }
 
-/* One pass over the data, or steps_per_epoch, or what the limit on steps leaves of it. */
+/* One pass over the data, or steps_per_epoch, or the rest of it up to the limit on steps. */
 static mr_code train_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
 {
     mr_code rc;
@@ -582,10 +583,10 @@ static mr_code train(mr__fit_loop *x, mr_fit_result *result, mr_status *st)
     e.error = rc;
     e.stopping = x->run.feed.stopping;
     mr_code end = call(x, TRAIN_END, &e, rc == MR_OK ? st : &last);
-    return rc == MR_OK ? end : rc; /* what ended training is what is reported */
+    return rc == MR_OK ? end : rc; /* the error that ended training is reported */
 }
 
-/* The timeline begins with training, and has what this thread does from here. */
+/* The timeline begins with training, and includes the work of this thread from here on. */
 static mr_code train_timed(mr__fit_loop *x, mr_fit_result *result, mr_status *st)
 {
     mr_timeline *t = x->run.opts->timeline;
@@ -597,7 +598,7 @@ static mr_code train_timed(mr__fit_loop *x, mr_fit_result *result, mr_status *st
     return rc;
 }
 
-/* Training that would never end an epoch. */
+/* Rejects training that would never end an epoch. */
 static mr_code check_end(const mr__fit_loop *x, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
@@ -620,8 +621,8 @@ static mr_code check_end(const mr__fit_loop *x, mr_status *st)
     return MR_OK;
 }
 
-/* An epoch is lost if its validation cannot begin: what is known of its examples must fit those of
- * training before the first step. */
+/* An epoch is lost if its validation cannot begin: before the first step, the known properties of
+ * its examples must match those of training. */
 static mr_code check_validation(mr_dataset *ds, mr_dataset *validation, mr_status *st)
 {
     const mr_spec *a = mr_dataset_spec(ds), *b = mr_dataset_spec(validation);
@@ -712,7 +713,7 @@ typedef struct receiver {
     void *ctx;
 } receiver;
 
-/* Gives out what there is; waits until at most n steps have no results. */
+/* Passes on the predictions that have arrived; waits until at most n steps are pending. */
 static mr_code give_predictions(mr__run *x, size_t n, const receiver *to, mr_status *st)
 {
     while (mr__run_under_way(x) > n || mr__run_is_ready(x)) {
@@ -739,7 +740,7 @@ static mr_code predict(mr__run *x, const receiver *to, mr_status *st)
     MR_TRY(check_weights(x, st));
     int64_t limit = x->opts->steps, steps = 0;
     while ((limit == 0 || steps < limit) && (rc = mr__run_take(x, st)) != MR_END) {
-        if (rc != MR_OK) { /* it comes after the batches before it */
+        if (rc != MR_OK) { /* reported after the batches before it */
             mr_status first;
             mr_status_init(&first);
             mr_code earlier = give_predictions(x, 0, to, &first);
@@ -760,7 +761,7 @@ mr_code mr_predict(mr_strategy *s, mr_model *m, mr_dataset *ds,
 {
     static const mr_fit_opts none;
     mr_fit_opts all = opts ? *opts : none;
-    /* Every worker reads all and predicts its slices of each batch, whose order is known. */
+    /* Every worker reads all data and predicts its slices of each batch, whose order is known. */
     all.has_auto_shard = true;
     all.auto_shard = MR_SHARD_DATA;
     mr__run x = {.s = s, .m = m, .opts = &all};

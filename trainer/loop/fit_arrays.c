@@ -29,7 +29,7 @@ static mr_code check(const mr_fit_arrays *a, mr_status *st)
     return MR_OK;
 }
 
-/* Rows [from, from + n) of all arrays, not batched. */
+/* Rows [from, from + n) of all arrays, unbatched. */
 static mr_dataset *rows_of(const mr_fit_arrays *a, size_t from, size_t n)
 {
     const mr_array *const all[] = {a->x, a->y, a->sample_weight};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_FIT_ARRAYS_H
 #define MR_TRAINER_FIT_ARRAYS_H
-/* Training on arrays in memory, as Keras's fit(x, y): batches of 32, shuffled anew in each epoch.
+/* Training on arrays in memory, like Keras's fit(x, y): batches of 32, reshuffled in each epoch.
  *
  *     mr_array x = {.dtype = MR_FLOAT32, .rank = 1, .shape = {4}, .rows = n, .data = features},
  *              y = {.dtype = MR_INT64, .rows = n, .data = labels};
@@ -19,18 +19,20 @@ extern "C" {
 #endif
 
 /* Row i of each array belongs to example i. Dense, in host memory, unchanged during the call;
- * without an owner the memory must outlive it. */
+ * memory without an owner must outlive the call. */
 typedef struct mr_fit_arrays {
     const mr_array *x, *y;
     const mr_array *sample_weight; /* NULL: all 1 */
-    int64_t batch_size;            /* the global batch's rows; 0: 32 */
-    mr_tri shuffle;          /* all examples, in each epoch in another order, which follows from
-                        mr_fit_opts.seed; yes by default */
-    double validation_split; /* this part of the examples, the last ones, is for validation instead,
-                                where mr_fit_opts.validation is NULL; from 0 to below 1 */
+    int64_t batch_size;            /* rows of the global batch; 0: 32 */
+    /* Reshuffle all examples in each epoch, in an order that depends on mr_fit_opts.seed; default
+     * yes. */
+    mr_tri shuffle;
+    /* If mr_fit_opts.validation is NULL, the last examples, this fraction of all, are used for
+     * validation; at least 0 and below 1. */
+    double validation_split;
 } mr_fit_arrays;
 
-/* As mr_fit. With several workers all have the same arrays, and each trains on its share.
+/* Like mr_fit. With several workers all pass the same arrays, and each trains on its share.
  * errors   those of mr_fit · MR_INVALID_ARGUMENT: arrays that are not dense or differ in rows, a
  *          split that leaves no example for one of the two */
 MR_API mr_code mr_fit_from_arrays(mr_strategy *s, mr_model *m, const mr_fit_arrays *arrays,

@@ -16,7 +16,7 @@
 
 /* ---- terms: the loss, metrics, labels and sample weights of each output ---- */
 
-/* A loss for all outputs is read once for each: what it makes of logits depends on the output. */
+/* Parses a loss for all outputs once for each: its use of logits depends on the output. */
 static mr_code open_losses(mr__run *x, mr_status *st)
 {
     const char *names[MR_MAX_OUTPUTS];
@@ -69,7 +69,7 @@ static mr_code open_metrics(mr__run *x, mr_status *st)
     return MR_OK;
 }
 
-/* Labels or sample weights of several outputs: which of the columns from *at on each has. */
+/* Labels or sample weights of several outputs: assigns the columns from *at on. */
 static mr_code find_columns(const mr__run *x, const mr_spec *of, const char *what, int *at,
                             int columns[MR_MAX_OUTPUTS], mr_status *st)
 {
@@ -107,7 +107,7 @@ static mr_code check_labels(const mr__run *x, const mr_spec *labels, mr_status *
     return MR_OK;
 }
 
-/* The component of a record that its name says is labels; else the last one. */
+/* The component of a record whose name suggests labels; else the last one. */
 static size_t guess_labels(const mr_spec *record)
 {
     static const char *const names[] = {"label", "labels", "y", "target", "targets", "class"};
@@ -119,8 +119,8 @@ static size_t guess_labels(const mr_spec *record)
     return mr_spec_n_children(record) - 1;
 }
 
-/* The components of a record lie in the order of their names: which of them are labels is to be
- * said. Only where all of them are inputs is a record right, by the names of those. */
+/* The components of a record are in the order of their names, so labels cannot be identified. A
+ * record is valid only if all its components are inputs of the model, by name. */
 static mr_code check_no_record(const mr__run *x, mr_dataset *ds, mr_status *st)
 {
     MR_TRY(mr_dataset_check(ds, st));
@@ -141,7 +141,7 @@ static mr_code check_no_record(const mr__run *x, mr_dataset *ds, mr_status *st)
                    features, mr_spec_child_name(spec, labels));
 }
 
-/* mr_model_prepare of what the run takes.
+/* mr_model_prepare for the data of the run.
  * errors   MR_INVALID_ARGUMENT: a record instead of (features, labels), or of the features of a
  *          model with one input; those of mr_model_prepare */
 static mr_code prepare(const mr__run *x, mr_dataset *ds, mr_dataset **out, mr_status *st)
@@ -151,7 +151,7 @@ static mr_code prepare(const mr__run *x, mr_dataset *ds, mr_dataset **out, mr_st
     return mr_model_prepare(x->m, ds, out, st);
 }
 
-/* What prepared data have after the features. */
+/* Finds the columns after the features in prepared data. */
 static mr_code open_columns(mr__run *x, mr_dataset *ds, mr_status *st)
 {
     int at = (int)mr_model_n_inputs(x->m), labels[MR_MAX_OUTPUTS], weights[MR_MAX_OUTPUTS];
@@ -184,7 +184,8 @@ static mr_code open_terms(mr__run *x, mr_dataset *ds, mr_status *st)
     return x->n_outputs > 1 && x->loss ? open_columns(x, ds, st) : MR_OK;
 }
 
-/* Checks the form of a batch of n columns, and with one output finds its labels and weights. */
+/* Checks the structure of a batch of n columns, and with one output finds its labels and
+ * weights. */
 static mr_code check_columns(mr__run *x, size_t n, mr_status *st)
 {
     size_t n_in = mr_model_n_inputs(x->m);
@@ -215,7 +216,7 @@ static mr_code check_columns(mr__run *x, size_t n, mr_status *st)
     return MR_OK;
 }
 
-/* A batch of one example of this form; sizes that are not known are -1. */
+/* A batch of one example of this form; unknown sizes are -1. */
 static mr_array array_of(const mr_leaf *l)
 {
     mr_array a = {.dtype = l->dtype, .rank = l->rank, .rows = 1};
@@ -321,7 +322,7 @@ static mr_code make_slot(const mr__run *x, mr__step_result *s, mr_status *st)
     return MR_OK;
 }
 
-/* Of a step: the losses of all outputs and the penalty. */
+/* Per step: the losses of all outputs and the penalty. */
 static size_t losses_bytes(const mr__run *x)
 {
     return (x->n_outputs + 1) * sizeof(double);
@@ -339,8 +340,8 @@ static mr_code make_replicas(mr__run *x, mr_status *st)
         void *p;
         mr_device_properties is;
         mr_device_describe(device_of(x, r), &is);
-        /* Where kernels are functions of the host, one more costs nothing; elsewhere it would hold
-         * up the stream. */
+        /* If kernels are host functions, an extra one costs nothing; elsewhere it would delay the
+         * stream. */
         if (is.host_kernels)
             x->results[r] = mr_replica_stream(mr_strategy_replica(x->s, r));
         else
@@ -432,7 +433,7 @@ static void free_slot(const mr__run *x, mr__step_result *s)
     mr_free(s->shapes);
 }
 
-/* Waits for the steps that an error left under way, and undoes or settles them as if they were
+/* Waits for the steps that an error left in flight, and undoes or settles them as if they were
  * collected. */
 static void drain(mr__run *x)
 {
@@ -444,10 +445,10 @@ static void drain(mr__run *x)
 
 void mr__run_close(mr__run *x)
 {
-    if (x->stepper) /* else it was never opened */
+    if (x->stepper) /* otherwise it was never opened */
         x->stepper->close(x);
     mr_code rc = mr__strategy_synchronize(x->s, NULL);
-    (void)rc; /* whoever uses the devices next finds out */
+    (void)rc; /* the next use of the devices reports it */
     for (size_t r = 0; x->results && r < x->n_replicas; r++)
         if (x->results[r] != mr_replica_stream(mr_strategy_replica(x->s, r)))
             mr_stream_free(x->results[r]);
@@ -465,12 +466,12 @@ void mr__run_close(mr__run *x)
     mr_free(x->sums);
 }
 
-/* Fetches the next batch; returns when it began, *now: when it was there. */
+/* Fetches the next batch; returns when it began, *now: when it ended. */
 static double fetch(mr__run *x, double *now)
 {
     mr__span *span = mr__span_begin(MR_SPAN_WORK, "input");
     if (span)
-        span->step++; /* the next one's */
+        span->step++; /* it belongs to the next step */
     double began = mr_iter_now();
     mr__feed_fetch(&x->feed);
     *now = mr_iter_now();
@@ -478,7 +479,7 @@ static double fetch(mr__run *x, double *now)
     return began;
 }
 
-/* Of the time of a fetch, what passed after the last step had ended is waiting. */
+/* The part of a fetch after the last step had ended counts as waiting. */
 static void count_wait(mr__run *x, size_t last, double began, double now)
 {
     double ended = mr__completion_time(&x->slots[last % MR__RUN_SLOTS].done);
@@ -557,7 +558,7 @@ static mr_code fetch_predictions(mr__run *x, mr__step_result *s, mr_replica *r, 
     return MR_OK;
 }
 
-/* The loss of one output, and in training its derivative. */
+/* Computes the loss of one output, and in training its derivative. */
 static mr_code add_term(mr__run *x, const mr__step_result *s, mr_replica *r, size_t k,
                         const mr_array *y, mr_status *st)
 {
@@ -583,7 +584,7 @@ static mr_code add_term(mr__run *x, const mr__step_result *s, mr_replica *r, siz
     return rc;
 }
 
-/* Losses, penalty and metrics; and in training the backward pass and the update. */
+/* Computes losses, penalty and metrics; in training also the backward pass and the update. */
 static mr_code learn(mr__run *x, mr__step_result *s, mr_replica *r, const mr_array *y,
                      mr_status *st)
 {
@@ -604,7 +605,7 @@ static mr_code learn(mr__run *x, mr__step_result *s, mr_replica *r, const mr_arr
     return x->give ? x->give(x->give_ctx, r, st) : mr_model_apply_gradients(x->m, r, x->o, st);
 }
 
-/* Copies what the step gave to where the host looks, and lets it know when that is done. */
+/* Copies the results of the step to the host, and requests a completion. */
 static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
 {
     size_t id = mr_replica_id(r);
@@ -627,7 +628,7 @@ static mr_code send_results(mr__run *x, mr__step_result *s, mr_replica *r, mr_st
     return mr__completion_expect(&s->done, x->results[id], st);
 }
 
-/* The model's pass over this replica's part of the batch, and what follows from it. */
+/* The model's pass over this replica's part of the batch, with losses and update. */
 static mr_code pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
 {
     size_t id = mr_replica_id(r);
@@ -640,8 +641,8 @@ static mr_code pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st
     return x->loss ? learn(x, s, r, y, st) : fetch_predictions(x, s, r, y, st);
 }
 
-/* Steps that are alike for the devices: of this model and purpose, whose batch is as large and lies
- * in the same memory. */
+/* A key for steps that are the same for the devices: same model and purpose, same batch size and
+ * memory. */
 static uint64_t kind_of_step(const mr__run *x, size_t id)
 {
     mr_array features;
@@ -654,7 +655,7 @@ static uint64_t kind_of_step(const mr__run *x, size_t id)
     return key;
 }
 
-/* pass(), which devices may run as one. */
+/* pass(), which devices may run as a unit. */
 static mr_code repeat_pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
 {
     mr_stream *compute = mr_replica_stream(r);
@@ -699,7 +700,7 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *st)
     return rc;
 }
 
-/* 1 over the number of losses that an output has in a batch; 0: it has none. */
+/* 1 over the number of losses of an output in a batch; 0: it has none. */
 static double scale_of(const mr__run *x, size_t output, size_t rows)
 {
     int rank;
@@ -741,12 +742,12 @@ static size_t most(const mr__run *x)
 
 static bool is_ready(mr__run *x)
 {
-    /* Workers collect results together, hence at places that do not depend on time. */
+    /* Workers collect results together, so the order must not depend on timing. */
     return !mr__strategy_world(x->s) &&
            mr__completion_is_done(&x->slots[x->head % MR__RUN_SLOTS].done);
 }
 
-/* The first bad label was in step s: it and all steps after it are undone. */
+/* The first bad label was in step s: undoes it and all later steps. */
 static mr_code forget_from(mr__run *x, const mr__step_result *s, mr_status *st)
 {
     for (; x->head < x->tail; x->head++)
@@ -755,7 +756,7 @@ static mr_code forget_from(mr__run *x, const mr__step_result *s, mr_status *st)
     return mr__strategy_undo(x->s, s->strategy_step, st);
 }
 
-/* sums[0..n) = the sums over all workers, of which `all` has room for one message's values. */
+/* sums[0..n) = the sums over all workers; `all` has room for the values of one message. */
 static mr_code add_workers(const mr__run *x, double *sums, size_t n, double *all, mr_status *st)
 {
     size_t workers = mr_strategy_num_workers(x->s);
@@ -772,7 +773,7 @@ static mr_code add_workers(const mr__run *x, double *sums, size_t n, double *all
     return MR_OK;
 }
 
-/* Losses, penalties and metrics of all replicas, also of the other workers. */
+/* Adds up losses, penalties and metrics of all replicas, including the other workers. */
 static mr_code add_up(mr__run *x, mr__step_result *s, mr_status *st)
 {
     size_t first = x->n_outputs + 1, n = first + x->n_totals,
@@ -833,7 +834,7 @@ static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st
 
 /* ---- predictions ---- */
 
-/* Replica r's predictions of an output: their place in the lists of a step. */
+/* Index of replica r's predictions of an output in the lists of a step. */
 static size_t place(const mr__run *x, size_t r, size_t output)
 {
     return r * x->n_outputs + output;
@@ -847,7 +848,7 @@ static mr_code alloc_rows(const mr__step_result *s, size_t output, size_t rows, 
     return mr_tensor_alloc(out, MR_FLOAT32, like.rank, like.shape, st);
 }
 
-/* Copies what this process's replicas predicted, one after the other. */
+/* Copies the predictions of this process's replicas, concatenated. */
 static void copy_own(const mr__run *x, const mr__step_result *s, size_t output, char *to)
 {
     for (size_t r = 0; r < x->n_replicas; r++) {
@@ -858,7 +859,8 @@ static void copy_own(const mr__run *x, const mr__step_result *s, size_t output, 
     }
 }
 
-/* Slices go round the workers: the k-th slice of a batch is on worker k mod workers. */
+/* Slices are distributed over the workers in turn: the k-th slice of a batch is on worker k mod
+ * workers. */
 static void copy_in_order(const double *rows, size_t workers, size_t replicas, size_t row_bytes,
                           const char *from, char *to)
 {

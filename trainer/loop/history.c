@@ -6,7 +6,7 @@
 
 enum { MAX_EPOCHS = 1 << 28, MAX_SERIES = 4096 };
 
-/* One name: values, of which there is room for as many as epochs. */
+/* One name: values, with capacity for as many as epochs. */
 typedef struct series {
     char *name;
     double *values;
@@ -76,7 +76,7 @@ const double *mr_history_values(const mr_history *h, const char *name)
     return s ? s->values : NULL;
 }
 
-/* Room for n values; new ones are NaN. */
+/* Extends it to n values; new ones are NaN. */
 static mr_code extend(series *s, size_t n, mr_status *st)
 {
     size_t before = s->capacity;

@@ -7,7 +7,7 @@
 #include "trainer/model/model_impl.h"
 #include "trainer/strategy/strategy_impl.h"
 
-enum { AT_ONCE = MR__MAX_VALUES / 2 /* variables whose hashes go in one message */ };
+enum { AT_ONCE = MR__MAX_VALUES / 2 /* variables whose hashes fit in one message */ };
 
 static mr_code differ(const mr_variable *v, size_t a, size_t b, int64_t step, mr_status *st)
 {
@@ -17,7 +17,7 @@ static mr_code differ(const mr_variable *v, size_t a, size_t b, int64_t step, mr
                    step, mr_variable_name(v), b, a);
 }
 
-/* Of two processes before the first step. */
+/* The error for two processes that differ before the first step. */
 static mr_code begins_otherwise(mr_strategy *s, const mr_variable *v, size_t w, mr_status *st)
 {
     const mr__world *world = mr__strategy_world(s);
@@ -28,7 +28,7 @@ static mr_code begins_otherwise(mr_strategy *s, const mr_variable *v, size_t w, 
                    mr__world_address(world, 0));
 }
 
-/* *h = the hash that the replicas of this process agree on. */
+/* *h = the hash, after checking that all replicas of this process agree. */
 static mr_code hash_local(mr_strategy *s, mr_variable *v, float *values, uint64_t *h, int64_t step,
                           mr_status *st)
 {
@@ -44,7 +44,7 @@ static mr_code hash_local(mr_strategy *s, mr_variable *v, float *values, uint64_
     return MR_OK;
 }
 
-/* Halves of hashes, which a double holds exactly. */
+/* Exchanges halves of hashes, which a double represents exactly. */
 static mr_code compare_workers(mr_strategy *s, mr_variable *const *variables, const double *halves,
                                size_t n, double *all, int64_t step, mr_status *st)
 {

@@ -66,7 +66,7 @@ mr_code mr__convolve_build(mr_layer *l, const mr__convolution *c, mr_status *st)
     return MR_OK;
 }
 
-/* [height, width, in, out] as ONNX has it: [out, in, height, width]. */
+/* Converts [height, width, in, out] to ONNX's [out, in, height, width]. */
 static void turn_kernel(const float *from, float *to, size_t h, size_t w, size_t in, size_t out)
 {
     for (size_t p = 0; p < h * w; p++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CONVOLVE_H
 #define MR_TRAINER_CONVOLVE_H
-/* What the convolutional layers share. */
+/* Shared by the convolutional layers. */
 #include "trainer/model/onnx.h"
 #include "trainer/model/window2d.h"
 
@@ -12,10 +12,10 @@ typedef struct mr__convolution {
     bool use_bias;
 } mr__convolution;
 
-/* Checks the windows; sets l->out, the size of wanted[0], whose owner fills in the rest, and
+/* Checks the windows; sets l->out, the shape of wanted[0], whose other fields the layer sets, and
  * wanted[1], the bias. */
 mr_code mr__convolve_build(mr_layer *l, const mr__convolution *c, mr_status *st) MR_NODISCARD;
-/* The passes: the layer's variables are the kernel and, where use_bias, the bias. */
+/* The passes: the layer's variables are the kernel and, if use_bias, the bias. */
 mr_code mr__convolve(const mr_layer_pass *p, const mr__convolution *c, mr_status *st) MR_NODISCARD;
 mr_code mr__convolve_backward(const mr_layer_pass *p, const mr__convolution *c,
                               mr_status *st) MR_NODISCARD;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model with named inputs begins with: its output is the features of that name. The text
- * says its shape; it is no layer that text could apply. */
+/* The first layer of a model with named inputs: its output is the features of that name. The text
+ * states its shape; text cannot apply it as a layer. */
 #include "trainer/model/model_impl.h"
 
 const mr_layer_desc mr__layer_input = {

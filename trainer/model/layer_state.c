@@ -15,7 +15,7 @@ static const char folder[] = "preprocessing";
 
 enum { MAX_FILES = 1 << 16 };
 
-/* A file's name, or that of the directory that it is in; owned. */
+/* The path of a file, given by its name or its directory; owned. */
 static char *path_of(const mr_expr *e, const char *file)
 {
     return mr__is_directory(e->text) ? mr__path_in(e->text, file) : mr_strdup(e->text);
@@ -36,7 +36,7 @@ static bool is_name(const mr_expr *e)
     return e->kind == MR_EX_STRING && e->text_size > 0 && !memchr(e->text, 0, e->text_size);
 }
 
-/* A file that is not there yet is looked for again when it is needed. */
+/* A file that does not exist yet is looked up again when it is needed. */
 static mr_code parse_vocabulary(const mr_param *p, const mr_expr *e, void *field, mr_status *st)
 {
     mr__learned *v = field;
@@ -142,9 +142,9 @@ const mr_param_kind mr__param_moments = {
 const mr_param_kind mr__param_boundaries = {
     .size = sizeof(mr__learned), .parse = parse_boundaries, .clear = drop};
 
-/* ---- as text ---- */
+/* ---- text ---- */
 
-/* A string literal; owned. NULL: no memory. */
+/* A string literal; owned. NULL: out of memory. */
 static char *quoted(const char *s)
 {
     char *out = mr_malloc(2 * strlen(s) + 3);
@@ -162,7 +162,7 @@ static char *quoted(const char *s)
     return out;
 }
 
-/* A vocabulary as an expression of pipelines: the list, or the name of the file. Owned. */
+/* A vocabulary as a pipeline expression: the list, or the name of the file. Owned. */
 static mr_code vocabulary_text(const mr__learned *v, char **out, mr_status *st)
 {
     if (v->e->kind == MR_EX_LIST)
@@ -190,7 +190,7 @@ mr_code mr__vocabulary_call(const mr__learned *v, const char *function, const ch
     return *out ? MR_OK : mr_fail_memory(st, strlen(x), "a model's preprocessing");
 }
 
-/* The lines of a text, into which they point; a CR before a line's end does not count. */
+/* Splits a text into lines, which point into it; a CR before a line break is dropped. */
 static mr_code split_lines(mr__tokens *t, size_t size, mr_status *st)
 {
     const char *at = t->text, *end = at + size;
@@ -261,7 +261,7 @@ void mr__tokens_drop(mr__tokens *t)
     *t = (mr__tokens){0};
 }
 
-/* *text (owned) with the bytes of `what` in the place of those from begin on below end. */
+/* Replaces the bytes [begin, end) of *text (owned) by `what`. */
 static mr_code replace(char **text, size_t begin, size_t end, const char *what, mr_status *st)
 {
     char *made = mr_strf("%.*s%s%s", (int)begin, *text, what, *text + end);
@@ -319,7 +319,7 @@ static mr_code list_files(const mr_model *m, files *out, mr_status *st)
     return MR_OK;
 }
 
-/* What the copy is called in the directory of the model. */
+/* The name of the copy in the model's directory. */
 enum { COPY_NAME = 256 };
 static void name_of_copy(const file *f, char name[COPY_NAME])
 {
@@ -377,7 +377,8 @@ mr_code mr__save_preprocessing(const mr_model *m, const char *directory, json_t 
     *text = mr_strdup(mr_model_text(m));
     mr_code rc = *text ? list_files(m, &all, st)
                        : mr_fail_memory(st, strlen(mr_model_text(m)), "a model's text");
-    for (size_t i = all.n; i-- > 0 && rc == MR_OK;) { /* from the end, so that places stay */
+    for (size_t i = all.n; i-- > 0 && rc == MR_OK;) { /* from the end, so that positions stay
+                                                         valid */
         rc = copy_file(&all.v[i], directory, sums, st);
         if (rc == MR_OK)
             rc = name_copy(&all.v[i], text, st);
@@ -390,7 +391,7 @@ mr_code mr__save_preprocessing(const mr_model *m, const char *directory, json_t 
     return rc;
 }
 
-/* Goes through a tree from its end to its beginning. */
+/* Processes a tree from its end to its beginning. */
 static mr_code find_in(const mr_expr *e, const char *directory, char **text, mr_status *st)
 {
     if (e->kind == MR_EX_STRING && strncmp(e->text, folder, sizeof folder - 1) == 0 &&
@@ -414,7 +415,7 @@ mr_code mr__find_preprocessing(const char *directory, char **text, mr_status *st
     if (!strstr(*text, folder))
         return MR_OK;
     if (mr__statements_parse(*text, &all, NULL) != MR_OK)
-        return MR_OK; /* mr_model_parse says what is wrong */
+        return MR_OK; /* mr_model_parse reports the error */
     for (size_t i = all.n; i-- > 0 && rc == MR_OK;)
         rc = find_in(all.v[i].e, directory, text, st);
     mr__statements_drop(&all);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_MERGE_H
 #define MR_TRAINER_MERGE_H
-/* What layers that join several results of one shape share. */
+/* Shared by layers that merge several inputs of one shape. */
 #include "trainer/model/layer.h"
 
-/* The build of such a layer. errors MR_INVALID_ARGUMENT: inputs of several shapes; names them */
+/* The `build` of such a layer. errors MR_INVALID_ARGUMENT: inputs of different shapes; names
+ * them */
 mr_code mr__merge_build(mr_layer *l, mr_status *st) MR_NODISCARD;
 /* y = first * xs[0] + rest * (the sum of the others); and its gradients. */
 mr_code mr__merge_linear(const mr_layer_pass *p, float first, float rest,

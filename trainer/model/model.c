@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and freeing a model's variables, buckets and per-replica state. */
+/* Creates and frees a model's variables, buckets and per-replica state. */
 #include "trainer/model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum { DEFAULT_BUCKET_BYTES = 64 << 10, LINE_FLOATS = 16, MAX_VALUES = 1 << 28 };
 
-/* In stream order: what was submitted last may not have run. */
+/* In stream order: the latest submitted work may still be running. */
 static void free_replica(mr_model *m, size_t r)
 {
     mr__model_replica *p = &m->replicas[r];
@@ -45,7 +45,7 @@ static void free_replica(mr_model *m, size_t r)
     mr_free(p->tickets);
 }
 
-/* Everything that build made. */
+/* Frees everything that build created. */
 static void unbuild(mr_model *m)
 {
     size_t n = m->replicas ? mr_strategy_num_local_replicas(m->s) : 0;
@@ -218,7 +218,7 @@ static bool same_shape(const mr_dims *a, const mr_dims *b)
            memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0;
 }
 
-/* A layer that uses another's variables must want what that does. */
+/* A layer that shares another's variables must request the same ones. */
 static mr_code check_shared(mr_model *m, const mr_layer *l, mr_status *st)
 {
     const mr_layer *first = &m->layers[l->shares - 1];
@@ -263,7 +263,7 @@ static mr_code build_layer(mr_model *m, mr_layer *l, const mr_dims *in, mr_statu
     return MR_OK;
 }
 
-/* Before a residual's sum: its projection, now that it is known what the chain gives. */
+/* Before a residual's sum: builds its projection, now that the chain's output shape is known. */
 static mr_code fit_residual(mr_model *m, const mr_layer *sum, const mr_dims *made, mr_status *st)
 {
     const mr_dims *in = &m->layers[sum->begin].out;
@@ -282,7 +282,7 @@ static mr_code fit_residual(mr_model *m, const mr_layer *sum, const mr_dims *mad
                    sum->name, to, from);
 }
 
-/* Walks the shapes through the layers; counts the variables. */
+/* Propagates shapes through the layers; counts the variables. */
 static mr_code infer_shapes(mr_model *m, const mr_dims *input, mr_status *st)
 {
     size_t values;
@@ -293,7 +293,7 @@ static mr_code infer_shapes(mr_model *m, const mr_dims *input, mr_status *st)
         const mr_dims *in = l->source > 0 ? &m->layers[l->source - 1].out : input;
         if (l->desc == &mr__residual_projection)
             continue;       /* built with the sum */
-        if (l->input > 0) { /* it knows its shape */
+        if (l->input > 0) { /* its shape is known */
             MR_TRY(check_size(&l->out, l->name, &values, st));
             continue;
         }
@@ -333,7 +333,7 @@ static mr_code make_variable(mr_model *m, const mr_layer *l, const mr_variable_s
     MR_TRY(mr_variable_new(&m->variables[v], m->s, w->rank, w->shape, &o, st));
     if (w->values)
         MR_TRY(assign_values(m->variables[v], w, st));
-    /* Shared, it moves once for each layer that uses it. */
+    /* If shared, it is updated once for each layer that uses it. */
     m->momenta[v] = powf(w->momentum, (float)(l->copies + 1));
     m->n_averages += w->role == MR_AVERAGE;
     if (w->role == MR_LEARNED)
@@ -391,10 +391,10 @@ static mr_code make_variables(mr_model *m, mr_status *st)
     return MR_OK;
 }
 
-/* Lays gradients out in the order of the backward pass, and cuts them into buckets. */
+/* Places gradients in the order of the backward pass, and divides them into buckets. */
 static void plan_buckets(mr_model *m, size_t bucket_floats)
 {
-    size_t at = LINE_FLOATS, from = 0; /* a line for the words before the gradients */
+    size_t at = LINE_FLOATS, from = 0; /* a cache line for the words before the gradients */
     for (size_t i = m->n_layers; i-- > 0;) {
         for (size_t v = m->first_variable[i]; v < m->first_variable[i + 1]; v++) {
             if (mr_variable_role_of(m->variables[v]) == MR_FIXED)
@@ -412,7 +412,7 @@ static void plan_buckets(mr_model *m, size_t bucket_floats)
     m->n_gradients = at;
 }
 
-/* Where layers that share variables leave their gradients. */
+/* Allocates the gradients of layers that share variables. */
 static mr_code make_shared(mr_model *m, mr__model_replica *p, mr_device *d, mr_status *st)
 {
     void *memory;
@@ -434,7 +434,7 @@ static mr_code make_shared(mr_model *m, mr__model_replica *p, mr_device *d, mr_s
     return MR_OK;
 }
 
-/* Room for rounded kernels. */
+/* Allocates rounded kernels. */
 static mr_code make_rounded(mr_model *m, mr__model_replica *p, mr_device *d, mr_status *st)
 {
     void *memory;

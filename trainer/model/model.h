@@ -5,20 +5,20 @@
  *
  *     input(28, 28).flatten().dense(128, activation="relu").dropout(0.2).dense(10)
  *
- * `input` may be left out; the shape then comes from the data. A graph of layers, by naming what
- * they give; a layer that is named before it is applied is shared by its uses:
+ * `input` may be omitted; the shape then comes from the data. A graph of layers names their
+ * outputs; a layer that is named before it is applied is shared by its uses:
  *
  *     a = input(8); b = input(8); tower = dense(16, activation="relu");
  *     concat(a.tower(), b.tower()).dense(1)
  *
- * Where there are several inputs, the features of an example are a tuple of as many components, or
- * a record with their names. Where the last statements name what nothing else reads, these are the
- * model's outputs, and the labels are such a structure:
+ * If there are several inputs, the features of an example are a tuple with one component per input,
+ * or a record with their names. If the last statements name outputs that nothing else reads, these
+ * are the model's outputs, and the labels have the same structure:
  *
  *     x = input(8); h = x.dense(16, activation="relu"); kind = h.dense(3); size = h.dense(1)
  *
- * A model is parsed, then built on a strategy (which makes its variables, one copy a replica), then
- * used: by fit, evaluate and predict, or in a training loop written by hand:
+ * A model is parsed, then built on a strategy (which creates its variables, one copy per replica),
+ * then used: by fit, evaluate and predict, or in a custom training loop:
  *
  *     static mr_code step(mr_replica *r, void *ctx, mr_status *st)        // on every replica
  *     {
@@ -30,7 +30,7 @@
  *         return mr_model_apply_gradients(model, r, optimizer, st);
  *     }
  *
- * All tensors in it are in the replica's device memory, and nothing in it waits for the device.
+ * All its tensors are in the replica's device memory, and the step never waits for the device.
  *
  * thread   forward to apply: inside steps, each replica its own; everything else between steps
  * since    0.1 */
@@ -50,20 +50,20 @@ typedef struct mr_model mr_model;
  * errors   MR_INVALID_ARGUMENT: syntax, an unknown layer, bad arguments; with line and caret */
 MR_API mr_code mr_model_parse(mr_model **out, const char *text, mr_status *st) MR_NODISCARD;
 MR_API void mr_model_free(mr_model *m); /* before its strategy; NULL: nothing */
-/* The text that it was parsed from; borrowed. */
+/* The source text; borrowed. */
 MR_API const char *mr_model_text(const mr_model *m);
 
 typedef struct mr_model_opts {
-    uint64_t seed;       /* initial values and dropout are functions of it */
-    size_t bucket_bytes; /* gradients are summed in pieces of at least this; 0: 64 KiB */
-    /* Dense layers and convolutions round to bfloat16 what they read, their kernels, the gradients
-     * that come to them and, unless it is an output of the model, what they give; they add up in
-     * float32. Variables and all else are float32. */
+    uint64_t seed;       /* determines initial values and dropout */
+    size_t bucket_bytes; /* gradients are summed in buckets of at least this size; 0: 64 KiB */
+    /* Dense layers and convolutions round to bfloat16 their inputs, their kernels, incoming
+     * gradients and, except for outputs of the model, their outputs; they accumulate in float32.
+     * Variables and all other values are float32. */
     bool mixed_precision;
 } mr_model_opts;
 
-/* Makes the variables for examples of this shape, without the axis of the batch; of a model with
- * several inputs, whose shapes the text says, it is that of the first. Once for a model.
+/* Creates the variables for examples of this shape, without the batch axis; for a model with
+ * several inputs, whose text states their shapes, it is that of the first. A model is built once.
  * errors   MR_INVALID_ARGUMENT: a shape that input() contradicts or a layer cannot take ·
  *          MR_FAILED_PRECONDITION: built already */
 MR_API mr_code mr_model_build(mr_model *m, mr_strategy *s, int rank, const int64_t *shape,
@@ -72,20 +72,20 @@ MR_API bool mr_model_is_built(const mr_model *m);
 MR_API bool mr_model_is_mixed(const mr_model *m);         /* built in mixed precision */
 MR_API mr_strategy *mr_model_strategy(const mr_model *m); /* NULL before build */
 
-/* Inputs in the order of the text: 1, but in a graph that names more. Their names are those that
- * the text gives them, else "input"; borrowed. */
+/* Inputs in the order of the text: 1, unless a graph names more. Their names are those in the text,
+ * else "input"; borrowed. */
 MR_API size_t mr_model_n_inputs(const mr_model *m);
 MR_API const char *mr_model_input_name(const mr_model *m, size_t i);
-/* Of one example, borrowed; where the text does not say it, rank -1 before build. */
+/* The shape of one example, borrowed; if the text does not state it, rank -1 before build. */
 MR_API void mr_model_input_shape_of(const mr_model *m, size_t i, int *rank, const int64_t **shape);
-/* Outputs in the order of the text: 1, but in a graph whose last statements name several. Their
- * names are those that the text gives them, else "output"; borrowed. */
+/* Outputs in the order of the text: 1, unless the last statements of a graph name several. Their
+ * names are those in the text, else "output"; borrowed. */
 MR_API size_t mr_model_n_outputs(const mr_model *m);
 MR_API const char *mr_model_output_name(const mr_model *m, size_t i);
-/* Of one example, borrowed; before build rank -1. */
+/* The shape for one example, borrowed; before build rank -1. */
 MR_API void mr_model_output_shape_of(const mr_model *m, size_t i, int *rank, const int64_t **shape);
-/* Of the first input and of the first output: shapes of one example, borrowed; before build, that
- * of input(), or rank -1. */
+/* Shapes of one example for the first input and the first output, borrowed; before build, that of
+ * input(), or rank -1. */
 MR_API void mr_model_input_shape(const mr_model *m, int *rank, const int64_t **shape);
 MR_API void mr_model_output_shape(const mr_model *m, int *rank, const int64_t **shape);
 MR_API size_t mr_model_n_variables(const mr_model *m);
@@ -98,77 +98,79 @@ typedef struct mr_layer_info {
     const char *type; /* "dense"; static text */
     int rank;         /* of its output for one example */
     int64_t shape[MR_MAX_RANK];
-    size_t parameters; /* values in its variables */
+    size_t parameters; /* number of values in its variables */
     size_t first_variable, n_variables;
 } mr_layer_info;
 MR_API size_t mr_model_n_layers(const mr_model *m);
 MR_API void mr_model_layer(const mr_model *m, size_t i, mr_layer_info *out);
 
-/* *out (owned) = ds with its features prepared by the layers at the model's beginning that do so
- * (lookup, hashing, discretization), and with records of features, labels and sample weights of a
- * model with several inputs or outputs as tuples in its order, of labels and weights with the
- * components that are there; ds itself where there is nothing to do. mr_fit, mr_evaluate and
- * mr_predict call it; a training loop written by hand must call it too. ds stays the caller's; its
- * elements are features, or tuples that begin with them.
+/* *out (owned) = ds with its features prepared by the model's first layers (lookup, hashing,
+ * discretization). For a model with several inputs or outputs, records of features, labels and
+ * sample weights become tuples in its order; labels and weights keep only the components present.
+ * Returns ds itself if there is nothing to do. mr_fit, mr_evaluate and mr_predict call it; a custom
+ * training loop must call it too. The caller keeps ds; its elements are features, or tuples that
+ * begin with them.
  * errors   MR_INVALID_ARGUMENT: features that a layer does not take · MR_NOT_FOUND: a vocabulary */
 MR_API mr_code mr_model_prepare(const mr_model *m, mr_dataset *ds, mr_dataset **out,
                                 mr_status *st) MR_NODISCARD;
 
 typedef struct mr_forward_opts {
-    bool training;     /* dropout drops; what backward needs is kept */
-    int64_t first_row; /* number of this replica's row 0 in the global batch: dropout drops the same
-                          values on any number of replicas */
+    bool training; /* apply dropout; keep the values that backward needs */
+    /* Number of this replica's row 0 in the global batch: dropout then drops the same values on any
+     * number of replicas. */
+    int64_t first_row;
 } mr_forward_opts;
 
-/* *y (overwritten) = what the model makes of x, a tensor [rows, example...] in device memory, of
- * float32, or of numbers of any dtype where the first layer takes them; rows may be 0. Of a model
- * with several inputs, x are as many tensors, of the same number of rows, and of one with several
- * outputs y are as many. y is borrowed until the replica's next forward, and so is x where
- * training.
+/* *y (overwritten) = the model's output for x, a tensor [rows, example...] in device memory, of
+ * float32, or of numbers of any dtype if the first layer takes them; rows may be 0. With several
+ * inputs, x is an array of one tensor per input, all with the same number of rows; with several
+ * outputs, y is an array of one tensor per output. y is borrowed until the replica's next forward,
+ * and so is x in training.
  * errors   MR_INVALID_ARGUMENT: dtype or shape */
 MR_API mr_code mr_model_forward(mr_model *m, mr_replica *r, const mr_array *x,
                                 const mr_forward_opts *opts, mr_array *y,
                                 mr_status *st) MR_NODISCARD;
-/* Where the derivative of the loss by y goes before mr_model_backward: [as y], in device memory,
- * borrowed until the next forward. Divide by the rows of the *global* batch: gradients are summed
- * over replicas. */
+/* Write the derivative of the loss with respect to y here before mr_model_backward: [as y], in
+ * device memory, borrowed until the next forward. Divide by the rows of the *global* batch:
+ * gradients are summed over replicas. */
 MR_API float *mr_model_output_gradient(mr_model *m, const mr_replica *r);
-/* The same for one of several outputs, each of which must be filled: with zeros where it has no
- * loss. */
+/* The same for one of several outputs. Each must be filled: with zeros if it has no loss. */
 MR_API float *mr_model_output_gradient_of(mr_model *m, const mr_replica *r, size_t output);
-/* Adds the penalties on the weights, not scaled, to *sum in device memory. */
+/* Adds the penalties on the weights, unscaled, to *sum in device memory. */
 MR_API mr_code mr_model_regularization_loss(const mr_model *m, mr_replica *r, double *sum,
                                             mr_status *st) MR_NODISCARD;
 /* Computes this replica's gradients, with its share of the penalties', and starts summing them over
- * the replicas, piece by piece, as they become ready. Every replica must call it, also with
- * 0 rows. errors MR_FAILED_PRECONDITION: no forward in training before */
+ * the replicas, bucket by bucket, as they become ready. Every replica must call it, even with 0
+ * rows.
+ * errors MR_FAILED_PRECONDITION: no forward in training before */
 MR_API mr_code mr_model_backward(mr_model *m, mr_replica *r, mr_status *st) MR_NODISCARD;
 typedef struct mr_backward_opts {
-    bool input_gradient; /* goes on to the features, below the first variables too */
-    bool frozen; /* the model is not trained by this pass: its gradients are not summed over the
-                    replicas, and mr_model_apply_gradients must not follow */
+    bool input_gradient; /* continues to the features, below the first variables too */
+    /* The model is not trained by this pass: its gradients are not summed over the replicas, and
+     * mr_model_apply_gradients must not follow. */
+    bool frozen;
 } mr_backward_opts;
 
-/* As mr_model_backward. *input_gradient (NULL allowed where it is not asked for) = the derivative
- * of the loss by the features: float32 values [as x] in device memory (of several inputs, as many
- * pointers), borrowed until the model's next forward; of no rows nothing is there. Features that
- * are class numbers have gradient 0. Two models train against each other so: what one gives is the
- * features of the other, whose input gradient is copied to mr_model_output_gradient of the first
- * (examples/guides/gan.c). */
+/* Like mr_model_backward. *input_gradient (may be NULL if it is not requested) = the derivative of
+ * the loss with respect to the features: float32 values [as x] in device memory (an array of one
+ * pointer per input if there are several), borrowed until the model's next forward; empty for 0
+ * rows. Features that are class numbers have gradient 0. Two models can train against each other
+ * this way: the output of one is the features of the other, whose input gradient is copied to
+ * mr_model_output_gradient of the first (examples/guides/gan.c). */
 MR_API mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backward_opts *opts,
                                       const float **input_gradient, mr_status *st) MR_NODISCARD;
-/* Updates this replica's variables when the sums are there. All replicas are updated or none: where
- * one fails before it comes here, this fails on the others with MR_ABORTED; where a label turns out
- * to be out of range, no copy is changed. */
+/* Updates this replica's variables when the sums are available. All replicas are updated or none:
+ * if one fails before this call, the call fails on the others with MR_ABORTED; if a label is out of
+ * range, no copy is changed. */
 MR_API mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o,
                                         mr_status *st) MR_NODISCARD;
 /* *gradient = the gradient of variable i, summed over the replicas, in device memory, borrowed
- * until the next backward. What is submitted after this call waits for the sums. */
+ * until the next backward. Work submitted after this call waits for the sums. */
 MR_API mr_code mr_model_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
                                  mr_status *st) MR_NODISCARD;
 
-/* Calls fn for every layer, loss, optimizer, metric and callback, registered ones too. arguments is
- * "units, activation, ..." */
+/* Calls fn for every layer, loss, optimizer, metric and callback, including registered ones.
+ * arguments is "units, activation, ..." */
 MR_API void mr_model_reference(void (*fn)(void *ctx, const char *group, const char *name,
                                           const char *doc, const char *arguments,
                                           const char *example),

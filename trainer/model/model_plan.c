@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which memory gradients between layers use. The plan is of a pass that goes on to the inputs; one
- * that does not leaves out what it does not need. */
+/* Assigns memory to gradients between layers. The plan is for a pass that continues to the inputs;
+ * other passes skip what they do not need. */
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/model/model_impl.h"
@@ -29,7 +29,7 @@ size_t mr__source_of(const mr_layer *l, size_t k)
     return l->sources ? l->sources[k] : l->source;
 }
 
-/* What is being planned: which slots are free. */
+/* State of the planning: which slots are free. */
 typedef struct plan {
     mr_model *m;
     bool *taken;
@@ -47,7 +47,7 @@ static int take_slot(plan *p, size_t values)
     return (int)i;
 }
 
-/* The activation that a layer's output ends with, where others may apply its derivative. */
+/* The activation at the end of a layer, if another layer may apply its derivative. */
 static mr_math_activation activation_of(const mr_layer *l)
 {
     for (const mr_param *p = l->desc->is.params; l->desc->may_be_derived && p->name; p++)
@@ -67,8 +67,8 @@ static size_t readers_of(const mr_model *m, size_t maker)
     return n;
 }
 
-/* A pool after a convolution: the derivative of the activation goes to the smaller side of the
- * pool, and where nobody needs the convolution's output then, its gradient takes its place. */
+/* A pool after a convolution: the derivative of the activation moves to the smaller side of the
+ * pool, and if nothing else needs the convolution's output then, its gradient overwrites it. */
 static void join_layers(mr_model *m)
 {
     for (size_t i = 0; i < m->n_layers; i++) {
@@ -107,8 +107,8 @@ static void plan_layer(plan *p, size_t i)
         p->taken[m->slot_of[i + 1]] = false;
 }
 
-/* Losses write to all outputs before anything goes backward. What several of them give alike has
- * the sum, which is made first of all. */
+/* Losses write to all outputs before the backward pass. Outputs with the same values share a sum,
+ * which is computed first. */
 static void plan_outputs(plan *p)
 {
     mr_model *m = p->m;
@@ -123,7 +123,7 @@ static void plan_outputs(plan *p)
             p->taken[m->output_slots[i]] = false;
 }
 
-/* Layers with variables in or before them. */
+/* Finds layers with variables in or before them. */
 static void find_learning(mr_model *m)
 {
     for (size_t i = 0; i < m->n_layers; i++) {

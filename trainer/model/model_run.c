@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The passes of one replica. Memory: outputs of every layer are kept from forward to backward;
- * gradients between layers go where model_plan.c says; a layer's gradients overwrite. */
+ * gradients between layers go to the slots of model_plan.c; a layer's gradients overwrite. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "trainer/device/tensor.h"
 #include "trainer/strategy/variable_impl.h"
 
-/* Is every layer that reads this input one that takes any numbers? */
+/* Whether every layer that reads this input takes numbers of any dtype. */
 static bool takes_numbers(const mr_model *m, size_t input)
 {
     for (size_t i = 0; i < m->n_layers; i++) {
@@ -92,7 +92,7 @@ static mr_code check_inputs(const mr_model *m, const mr_array *x, mr_status *st)
     return MR_OK;
 }
 
-/* In stream order: steps that are under way use the old memory. */
+/* In stream order: steps in progress use the old memory. */
 static mr_code grow(mr_stream *s, float **p, size_t floats, mr_status *st)
 {
     void *memory;
@@ -102,7 +102,7 @@ static mr_code grow(mr_stream *s, float **p, size_t floats, mr_status *st)
     return MR_OK;
 }
 
-/* Grows once in most runs: no batch is larger than the first. */
+/* Grows once in most runs: the first batch is usually the largest. */
 static mr_code make_room(mr_model *m, mr_replica *r, size_t rows, mr_status *st)
 {
     mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -132,8 +132,8 @@ static mr_code make_room(mr_model *m, mr_replica *r, size_t rows, mr_status *st)
     return MR_OK;
 }
 
-/* This replica's state. What a step that failed somewhere left in it is dropped: the replicas may
- * have come to different places in that step. */
+/* This replica's state. Discards what a failed step left in it: the replicas may have stopped at
+ * different points of that step. */
 static mr__model_replica *state_of(const mr_model *m, const mr_replica *r)
 {
     mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -146,7 +146,7 @@ static mr__model_replica *state_of(const mr_model *m, const mr_replica *r)
     return p;
 }
 
-/* What layer `at` - 1 gives; 0: the features. */
+/* The output of layer `at` - 1; 0: the features. */
 static const float *result_of(const mr_model *m, const mr__model_replica *p, size_t at)
 {
     at = mr__maker_of(m, at);
@@ -160,7 +160,7 @@ static mr_dtype dtype_of(const mr_model *m, const mr__model_replica *p, size_t a
     return input < m->n_inputs ? p->x_dtype[input] : MR_FLOAT32;
 }
 
-/* What it points to is overwritten by the next. */
+/* Its pointers are valid until the next call. */
 static mr_layer_pass pass_of(const mr_model *m, mr_replica *r, size_t i, bool training)
 {
     mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -221,7 +221,7 @@ static bool is_output(const mr_model *m, size_t layer)
     return is;
 }
 
-/* What it gives too, but for the model's outputs, which are float32. */
+/* Rounds its output too, except the model's outputs, which are float32. */
 static mr_code round_result(const mr_model *m, const mr_layer_pass *p, size_t layer, mr_status *st)
 {
     if (!p->bfloat || p->rows == 0 || is_output(m, layer))
@@ -229,7 +229,7 @@ static mr_code round_result(const mr_model *m, const mr_layer_pass *p, size_t la
     return round_values(p, p->rows * mr_dims_values(&p->layer->out), p->y, p->y, st);
 }
 
-/* The kernels, for this pass. */
+/* Rounds the kernels for this pass. */
 static mr_code round_kernels(const mr_model *m, mr_replica *r, mr_status *st)
 {
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -338,7 +338,8 @@ mr_code mr__model_finish_sums(mr_model *m, mr_replica *r, mr_status *st)
     return MR_OK;
 }
 
-/* The gradients of a layer's variables are complete: those of no rows, and the penalties'. */
+/* The gradients of a layer's variables are complete: clears them if there were no rows, and adds
+ * the penalties. */
 static mr_code finish_layer(mr_model *m, mr_replica *r, size_t layer, mr_status *st)
 {
     mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -353,8 +354,8 @@ static mr_code finish_layer(mr_model *m, mr_replica *r, size_t layer, mr_status 
     return MR_OK;
 }
 
-/* Adds to a layer's gradients those of the layers that share its variables. A running mean moves
- * once for each, in the order of the passes: what each found counts as if it had moved alone. */
+/* Adds to a layer's gradients those of the layers that share its variables. A running mean is
+ * updated once for each, in the order of the passes, as if each had been applied separately. */
 static mr_code add_shared(const mr_model *m, mr_replica *r, size_t layer, mr_status *st)
 {
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -370,7 +371,7 @@ static mr_code add_shared(const mr_model *m, mr_replica *r, size_t layer, mr_sta
                                    p->grads[v]};
             if (w->role == MR_FIXED)
                 continue;
-            if (w->role == MR_AVERAGE) { /* weights m^(copies - j), so that their sum is 1 */
+            if (w->role == MR_AVERAGE) { /* weights m^(copies - j), which sum to 1 */
                 float sum = 0;
                 for (size_t j = 0; j <= copies; j++)
                     sum += powf(w->momentum, (float)j);
@@ -388,7 +389,7 @@ static float *slot(const mr__model_replica *p, int i)
     return i < MR__NO_SLOT ? p->outputs[MR__NO_SLOT - i - 1] : p->slots[i];
 }
 
-/* The backward pass of one layer. to_input: all that it reads needs a gradient. */
+/* The backward pass of one layer. to_input: all of its inputs need a gradient. */
 static mr_code layer_backward(mr_model *m, mr_replica *r, size_t i, bool to_input, mr_status *st)
 {
     mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -416,7 +417,7 @@ static mr_code layer_backward(mr_model *m, mr_replica *r, size_t i, bool to_inpu
     return p->rows > 0 ? add_shared(m, r, i, st) : MR_OK;
 }
 
-/* Starts the sums of a layer's bucket, if it ends one. */
+/* Starts the sums of a bucket if this layer completes it. */
 static mr_code start_sums(mr_model *m, mr_replica *r, size_t layer, size_t *bucket, mr_status *st)
 {
     mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -429,7 +430,7 @@ static mr_code start_sums(mr_model *m, mr_replica *r, size_t layer, size_t *buck
     return MR_OK;
 }
 
-/* Outputs that are the same values: their gradients are added up. */
+/* Outputs with the same values: adds up their gradients. */
 static mr_code add_outputs(const mr_model *m, mr_replica *r, mr_status *st)
 {
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -443,7 +444,7 @@ static mr_code add_outputs(const mr_model *m, mr_replica *r, mr_status *st)
     return MR_OK;
 }
 
-/* The words before the gradients. */
+/* Sets the words before the gradients. */
 static mr_code set_words(const mr_model *m, mr_replica *r, mr_status *st)
 {
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -465,7 +466,7 @@ mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backward_opt
     if (!p->ready)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "backward needs a forward pass with training on before it");
-    MR_TRY(mr__model_finish_sums(m, r, st)); /* which may read what was not applied */
+    MR_TRY(mr__model_finish_sums(m, r, st)); /* they may read gradients that were not applied */
     p->ready = false;
     p->frozen = opts && opts->frozen;
     bool to_input = opts && opts->input_gradient;
@@ -479,7 +480,7 @@ mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backward_opt
         MR_TRY(start_sums(m, r, i, &bucket, st));
     }
     p->summing = !p->frozen;
-    p->pending -= p->frozen && p->pending > 0; /* nothing of a frozen pass is applied */
+    p->pending -= p->frozen && p->pending > 0; /* a frozen pass is never applied */
     for (size_t i = 0; i < m->n_inputs && to_input && input_gradient; i++)
         input_gradient[i] = p->slots[m->slot_of[mr__maker_of(m, m->input_layers[i])]];
     return MR_OK;
@@ -490,7 +491,7 @@ mr_code mr_model_backward(mr_model *m, mr_replica *r, mr_status *st)
     return mr_model_backward_with(m, r, NULL, NULL, st);
 }
 
-/* One variable, when the sums are there. */
+/* Updates one variable, when the sums are available. */
 static mr_code update(mr_model *m, mr_replica *r, mr_optimizer *o, size_t v, mr_status *st)
 {
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
@@ -513,7 +514,7 @@ static mr_code update(mr_model *m, mr_replica *r, mr_optimizer *o, size_t v, mr_
     return MR_OK;
 }
 
-/* Waits for all sums, and has the optimizer see all gradients. */
+/* Waits for all sums, and passes all gradients to the optimizer. */
 static mr_code measure(mr_model *m, mr_replica *r, mr_status *st)
 {
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];

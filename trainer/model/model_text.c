@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's text to its layers. A chain is a tree that leans left: the last layer is its root.
+/* Parses a model's text into layers. A chain is a left-leaning tree: the last layer is its root.
  *
- * Where the text names things (statements.h), it is a graph: the layers of each statement follow
- * those of the ones before, so that a layer comes after all that it reads. A named chain without an
- * input is a block: its first use makes its layers, further ones make layers that share their
+ * If the text names values (statements.h), it is a graph: the layers of each statement follow those
+ * of earlier statements, so that a layer follows everything it reads. A named chain without an
+ * input is a block: its first use creates its layers, later uses create layers that share their
  * variables. */
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static mr_code read_input(const mr_expr *e, mr_dims *out, mr_status *st)
     return rc;
 }
 
-/* What a layer is made of: its table with the name added, the struct that this fills, the name. */
+/* The data of a layer: its table with the name added, the struct that it fills, the name. */
 enum { MAX_PARAMS = 32, MAX_NAME = 63, MAX_LAYERS = 1 << 16 };
 struct mr__layer_own {
     mr_param params[MAX_PARAMS + 2];
@@ -73,7 +73,7 @@ static size_t count_params(const mr_param *p)
     return n;
 }
 
-/* The layer's table, and after the struct that it describes a field for the name. */
+/* Builds the layer's table, with a field for the name after the struct that it describes. */
 static void extend_table(const mr_component *c, struct mr__layer_own *own)
 {
     static const char *const doc = "What the layer and its variables are called.";
@@ -84,7 +84,7 @@ static void extend_table(const mr_component *c, struct mr__layer_own *own)
     own->table = (mr_param_table){c->name, own->params, at + sizeof(char *)};
 }
 
-/* Names become parts of the names of variables, and of files' keys. */
+/* Names become parts of the names of variables, and of keys in files. */
 static bool is_good_name(const char *s)
 {
     return *s && *s != '.' && strlen(s) <= MAX_NAME &&
@@ -127,7 +127,7 @@ static mr_code make_layer(const mr_expr *e, mr_layer *l, mr_status *st)
     return take_name(e, l, st);
 }
 
-/* Layers without a name are called by their kind and, from the second one on, a number. */
+/* Names an unnamed layer by its kind and, from the second one on, a number. */
 static void call_by_kind(const mr_model *m, mr_layer *l)
 {
     const mr_layer_desc *kind = l->desc == &mr__residual_begin ? &mr__layer_residual : l->desc;
@@ -141,7 +141,7 @@ static void call_by_kind(const mr_model *m, mr_layer *l)
         snprintf(l->own->name, sizeof l->own->name, "%.40s", kind->is.name);
 }
 
-/* What belongs to a residual has the name of the layer that it begins with. */
+/* The layers of a residual share the name of its first. */
 static mr_code name_layers(mr_model *m, const mr_expr *e, mr_status *st)
 {
     for (size_t i = 0; i < m->n_layers; i++) {
@@ -160,7 +160,7 @@ static mr_code name_layers(mr_model *m, const mr_expr *e, mr_status *st)
     return MR_OK;
 }
 
-/* The list of layers while it grows: a layer more, which reads the output of the one before. */
+/* Appends a layer, which reads the output of the previous one. */
 static mr_code add_layer(mr_model *m, size_t *capacity, mr_layer **out, mr_status *st)
 {
     MR_TRY(MR_GROW(m->layers, *capacity, m->n_layers + 1, MAX_LAYERS, "a model's layers", st));
@@ -181,7 +181,7 @@ static mr_code make_inputs(mr_layer *l, size_t n, mr_status *st)
     return l->sources && l->ins ? MR_OK : mr_fail_memory(st, n * sizeof *l->ins, "a layer");
 }
 
-/* The layer at the end of the list is a residual: puts what belongs to it before it. */
+/* The last layer of the list is a residual: inserts its other layers before it. */
 static mr_code open_residual(mr_model *m, size_t *capacity, size_t depth, mr_status *st)
 {
     mr_layer sum = m->layers[m->n_layers - 1], *l = &m->layers[m->n_layers - 1];
@@ -193,7 +193,7 @@ static mr_code open_residual(mr_model *m, size_t *capacity, size_t depth, mr_sta
                     .source = source,
                     .n_inputs = 1,
                     .depth = depth};
-    l->own = sum.own; /* freed with the layer at the beginning */
+    l->own = sum.own; /* freed with the residual's first layer */
     mr_code rc = MR_OK;
     if (o->projection) {
         rc = add_layer(m, capacity, &l, st);
@@ -226,7 +226,7 @@ static mr_code open_residual(mr_model *m, size_t *capacity, size_t depth, mr_sta
     return MR_OK;
 }
 
-/* The layers of a chain, whose tree leans left: the first is the innermost. */
+/* Adds the layers of a chain, a left-leaning tree whose innermost node is the first layer. */
 static mr_code add_chain(mr_model *m, size_t *capacity, const mr_expr *e, size_t depth,
                          mr_status *st)
 {
@@ -245,18 +245,18 @@ static mr_code add_chain(mr_model *m, size_t *capacity, const mr_expr *e, size_t
 
 /* ---- graphs ---- */
 
-/* What a name stands for. */
+/* The meaning of a name. */
 typedef struct named {
     const mr__statement *s;
-    bool used, is_block, open; /* open: its layers are being made */
-    size_t at;                 /* what a layer gives: the layer, plus 1 */
-    size_t first, last;        /* of a block that was used: its layers, [first, last) */
+    bool used, is_block, open; /* open: its layers are being created */
+    size_t at;                 /* a value: the layer that computes it, plus 1 */
+    size_t first, last;        /* a used block: its layers, [first, last) */
 } named;
 
 typedef struct graph {
     mr_model *m;
     size_t capacity, n, n_statements;
-    named *names; /* n so far, of n_statements */
+    named *names; /* n of n_statements so far */
 } graph;
 
 static named *find_name(graph *g, const char *name)
@@ -289,7 +289,7 @@ static mr_code fail_unknown(const graph *g, const mr_expr *e, mr_status *st)
 
 static mr_code read_value(graph *g, const mr_expr *e, const char *name, size_t *at, mr_status *st);
 
-/* The arguments that are results of layers: those without a name, the receiver too. */
+/* The number of arguments that are layer outputs: those without a name, including the receiver. */
 static size_t count_results(const mr_expr *e)
 {
     size_t n = 0;
@@ -308,7 +308,7 @@ static mr_code add_merge(graph *g, const mr_expr *e, size_t *at, mr_status *st)
     mr_code rc = make_inputs(&filled, n, st);
     const mr_expr **children = mr_calloc(e->n, sizeof(const mr_expr *));
     char **keys = mr_calloc(e->n, sizeof *keys);
-    mr_expr rest = *e; /* with the named arguments alone */
+    mr_expr rest = *e; /* with only the named arguments */
     if (rc == MR_OK && !(children && keys))
         rc = mr_fail_memory(st, e->n * sizeof *keys, "a layer");
     for (size_t i = 0, k = 0; rc == MR_OK && i < e->n; i++)
@@ -336,7 +336,7 @@ static mr_code add_merge(graph *g, const mr_expr *e, size_t *at, mr_status *st)
     return rc;
 }
 
-/* Another use of a block: layers like those of the first that share their variables. */
+/* Another use of a block: adds copies of its layers that share their variables. */
 static mr_code copy_block(graph *g, const named *b, size_t *at, mr_status *st)
 {
     size_t shift = g->m->n_layers - b->first;
@@ -387,7 +387,7 @@ static mr_code apply_block(graph *g, named *b, size_t *at, mr_status *st)
     return MR_OK;
 }
 
-/* *at, which the layer or block that e calls reads, becomes what it gives. */
+/* Applies the layer or block that e calls: *at is its input, then its output. */
 static mr_code apply(graph *g, const mr_expr *e, size_t *at, mr_status *st)
 {
     mr_layer *l;
@@ -449,7 +449,7 @@ static mr_code read_name_use(graph *g, const mr_expr *e, size_t *at, mr_status *
     return MR_OK;
 }
 
-/* *at = the layer, plus 1, that gives what e says. name: of an input that e is. */
+/* *at = the layer, plus 1, that computes e. name: for an input. */
 static mr_code read_value(graph *g, const mr_expr *e, const char *name, size_t *at, mr_status *st)
 {
     const mr_layer_desc *kind;
@@ -481,7 +481,7 @@ static mr_code read_value(graph *g, const mr_expr *e, const char *name, size_t *
     return apply(g, &call, at, st);
 }
 
-/* Is it a chain that reads nothing, to be applied later? */
+/* Whether e is a chain without an input, to be applied later. */
 static bool is_block(graph *g, const mr_expr *e)
 {
     while (e->kind == MR_EX_METHOD) {
@@ -519,7 +519,7 @@ static mr_code read_statement(graph *g, const mr__statement *s, bool last, mr_st
 
 static mr_code check_prepared(const mr_model *m, const mr_expr *e, mr_status *st);
 
-/* Losses, metrics and their values in validation are called after outputs. */
+/* Losses, metrics and their validation values are named after outputs. */
 static mr_code add_output(mr_model *m, const named *n, mr_status *st)
 {
     const char *name = n->s->name;
@@ -539,7 +539,7 @@ static mr_code add_output(mr_model *m, const named *n, mr_status *st)
     return MR_OK;
 }
 
-/* The last statement, and where it has a name, those before it that nothing reads. */
+/* The last statement and, if it has a name, the ones before it that nothing reads. */
 static mr_code find_outputs(graph *g, mr_status *st)
 {
     size_t first = g->n - 1;
@@ -582,8 +582,8 @@ static mr_code read_graph(mr_model *m, const mr__statements *all, mr_status *st)
     return rc;
 }
 
-/* What prepares features is done before they come to the devices: it reads an input, perhaps
- * prepared already, that nothing else reads. */
+/* Preprocessing runs before data reach the devices: it must read an input, possibly preprocessed
+ * already, that nothing else reads. */
 static mr_code check_prepared(const mr_model *m, const mr_expr *e, mr_status *st)
 {
     for (size_t i = 0; i < m->n_layers; i++) {

@@ -23,21 +23,21 @@ typedef struct list {
 
 struct mr_onnx {
     const mr_model *m;
-    size_t layer;   /* the one being exported */
+    size_t layer;   /* the layer being exported */
     float **values; /* of every variable, on the host */
     list kept;      /* all memory of the messages */
     list nodes, constants;
-    char *last;                       /* what the last node gave */
+    char *last;                       /* output of the last node */
     mr_dtype type;                    /* of its values */
     mr_dtype features[MR_MAX_INPUTS]; /* of the model's inputs */
-    bool *has_constant;               /* of each variable: it is in the graph */
-    char **results;                   /* what each layer gave, and its type */
+    bool *has_constant;               /* per variable: it is in the graph */
+    char **results;                   /* output of each layer, and its type */
     mr_dtype *types;
-    bool uses_ml; /* the operators of classical machine learning */
+    bool uses_ml; /* the ONNX-ML operators */
     size_t n_names;
 };
 
-/* ---- memory: of one export, freed together ---- */
+/* ---- memory of one export, freed together ---- */
 
 static bool append(list *l, void *p)
 {
@@ -70,7 +70,7 @@ static mr_code fail_memory(mr_status *st)
     return mr_fail_memory(st, 0, "an ONNX graph");
 }
 
-/* A name that nothing else has: "dense_1:0". */
+/* A unique name: "dense_1:0". */
 static char *fresh_name(mr_onnx *g)
 {
     char text[128];
@@ -163,7 +163,7 @@ static Mr__Onnx__AttributeProto *make_attribute(mr_onnx *g, const mr_onnx_attrib
     return p;
 }
 
-/* A node with room for its inputs and attributes, in the list; NULL: no memory. */
+/* Appends a node with room for its inputs and attributes; NULL: out of memory. */
 static Mr__Onnx__NodeProto *new_node(mr_onnx *g, const char *op, size_t n, size_t n_attributes)
 {
     Mr__Onnx__NodeProto *node = keep(g, sizeof *node);
@@ -235,7 +235,7 @@ const char *mr__onnx_result(const mr_onnx *g, size_t layer)
     return g->results[layer];
 }
 
-/* The input that the layer reads, perhaps in another shape; n_inputs: none. */
+/* The input that the layer reads, possibly reshaped; n_inputs: none. */
 static size_t features_read(const mr_onnx *g)
 {
     const mr_layer *all = g->m->layers;
@@ -246,7 +246,7 @@ static size_t features_read(const mr_onnx *g)
     return mr__input_made(g->m, at);
 }
 
-/* An input that several layers read is of the type that the first of them takes. */
+/* An input that several layers read has the type required by the first of them. */
 static bool is_settled(const mr_onnx *g, size_t input)
 {
     size_t readers = 0;
@@ -300,7 +300,7 @@ mr_code mr__onnx_joined(const mr_layer *l, mr_onnx *g, int64_t axis, mr_status *
     return merge(l, g, "Concat", &along, 1, st);
 }
 
-/* ---- classical machine learning ---- */
+/* ---- ONNX-ML operators ---- */
 
 static Mr__Onnx__AttributeProto *named_attribute(mr_onnx *g, const char *name, size_t n)
 {
@@ -357,7 +357,7 @@ mr_code mr__onnx_encode(mr_onnx *g, const mr_bytes *strings, const int64_t *inte
         return fail_memory(st);
     for (size_t i = 0; i < n; i++)
         values->ints[i] = from + (int64_t)i;
-    other->type = MR__ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT; /* of 0 */
+    other->type = MR__ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT; /* for 0 */
     node->domain = domain;
     node->input[0] = g->last;
     node->attribute[0] = keys;
@@ -396,7 +396,7 @@ mr_code mr_onnx_activation(mr_onnx *g, mr_math_activation f, mr_status *st)
                    "ONNX export does not know one of the model's activations");
 }
 
-/* The same values in another shape; 0 stands for the dimension that is there, the batch. */
+/* Reshapes the values; 0 keeps the existing dimension, the batch. */
 static mr_code reshape(mr_onnx *g, const mr_dims *to, mr_status *st)
 {
     int64_t shape[MR_MAX_RANK + 1] = {0};
@@ -417,7 +417,7 @@ static char *output_name_of(const mr_onnx *g, size_t i)
     return g->m->n_outputs > 1 ? (char *)(uintptr_t)mr_model_output_name(g->m, i) : output_name;
 }
 
-/* A node that bears the output's name. */
+/* Adds a node with the output's name. */
 static mr_code add_output(mr_onnx *g, size_t i, mr_status *st)
 {
     g->layer = g->m->outputs[i] - 1;

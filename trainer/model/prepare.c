@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that prepare features are a map at the end of the pipeline, which brings the components of
- * several inputs and outputs into the model's order too. */
+/* Preprocessing layers become a map at the end of the pipeline, which also puts the components of
+ * several inputs and outputs into the model's order. */
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -8,7 +8,7 @@
 #include "pipeline/params/spec.h"
 #include "trainer/model/model_impl.h"
 
-/* What the layers that prepare make of an input, from x on; owned. */
+/* Builds the expression of an input's preprocessing layers, starting from x; owned. */
 static mr_code compose(const mr_model *m, size_t input, const char *x, char **out, mr_status *st)
 {
     char *text = mr_strdup(x);
@@ -30,7 +30,7 @@ static mr_code compose(const mr_model *m, size_t input, const char *x, char **ou
     return MR_OK;
 }
 
-/* Component i of features x that several inputs read: x[0], x["name"]. */
+/* Component i of the features x for several inputs: x[0], x["name"]. */
 static mr_code component(const mr_model *m, const mr_spec *features, size_t i, char *out,
                          size_t size, mr_status *st)
 {
@@ -98,7 +98,7 @@ mr_code mr__model_find_labels(const mr_model *m, const mr_spec *of, const char *
                    what, names, m->n_outputs, n, n == 1 ? "" : "s");
 }
 
-/* Is it a record of what belongs to several outputs? Anything else stays as it is. */
+/* Whether it is a record with components for several outputs. Anything else is unchanged. */
 static bool is_to_order(const mr_model *m, const mr_spec *of)
 {
     bool has[MR_MAX_OUTPUTS], plain;
@@ -125,7 +125,7 @@ static char *labels_text(const mr_model *m, const mr_spec *of, const char *y)
     return text;
 }
 
-/* parts: of an element, of which the first are features. */
+/* parts: the components of an element, the first of which are features. */
 static mr_code function_text(const mr_model *m, const mr_spec *features,
                              const mr_spec *const *parts, size_t n, char **out, mr_status *st)
 {
@@ -143,8 +143,8 @@ static mr_code function_text(const mr_model *m, const mr_spec *features,
     return *out ? MR_OK : mr_fail_memory(st, 0, "a model's preprocessing");
 }
 
-/* Of several inputs: are there as many components? What a model gets besides features, labels
- * for instance, is beside them in a tuple. */
+/* For several inputs: checks the number of components. Labels and other parts follow the features
+ * in the element's tuple. */
 static mr_code check_components(const mr_model *m, const mr_spec *features, mr_status *st)
 {
     mr_spec_kind kind = mr_spec_kind_of(features);
@@ -162,7 +162,7 @@ static mr_code check_components(const mr_model *m, const mr_spec *features, mr_s
                    m->n_inputs, n, n == 1 ? "" : "s");
 }
 
-/* Labels may have more than is learned; a weight of no output is a mistake. */
+/* Labels may have extra components; a weight without an output is an error. */
 static mr_code check_weights(const mr_model *m, const mr_spec *of, mr_status *st)
 {
     char names[256];
@@ -202,7 +202,7 @@ mr_code mr_model_prepare(const mr_model *m, mr_dataset *ds, mr_dataset **out, mr
     bool orders = false;
     if (mr_spec_kind_of(spec) == MR_SPEC_TUPLE && n > 0) {
         mr_spec_kind first = mr_spec_kind_of(mr_spec_child(spec, 0));
-        /* Predictions may be of features alone: (a, b). */
+        /* Predictions may be made from features alone: (a, b). */
         if (m->n_inputs == 1 || first == MR_SPEC_TUPLE || first == MR_SPEC_RECORD)
             features = mr_spec_child(spec, 0);
         else

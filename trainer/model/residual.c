@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = layers(x) + x, or with a projection layers(x) + projection(x), where the projection is a
- * convolution of 1x1 with the strides that fit, of anything but images a dense layer.
+/* y = layers(x) + x, or with a projection layers(x) + projection(x), where the projection is a 1x1
+ * convolution with matching strides, or for other inputs than images a dense layer.
  *
- * The model makes several layers of it (model_impl.h), and carries the gradients around it. */
+ * The model expands it into several layers (model_impl.h), and adds up their gradients. */
 #include <string.h>
 #include "trainer/model/model_impl.h"
 #include "trainer/model/onnx_impl.h"
 
-/* ---- where it begins: the output is the input */
+/* ---- the beginning: the output is the input */
 
 static mr_code onnx_begin(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
@@ -144,7 +144,7 @@ static mr_code build_projection(mr_layer *l, mr_status *st)
     return MR_OK;
 }
 
-/* Every so many rows and columns, then a product over the last axis. */
+/* Strided slice followed by a matrix product over the last axis. */
 static mr_code onnx_projection(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     const char *const kernel = mr_onnx_variable(g, 0), *const bias = mr_onnx_variable(g, 1);
@@ -181,7 +181,7 @@ static mr_code forward(const mr_layer_pass *p, mr_status *st)
     return p->math->combine(p->stream, &add, st);
 }
 
-/* The gradient of both is dy. */
+/* The gradient of both inputs is dy. */
 static mr_code backward(const mr_layer_pass *p, mr_status *st)
 {
     for (size_t k = 0; k < p->layer->n_inputs; k++) {

@@ -18,7 +18,8 @@ static const char *skip_space(const char *p, const char *end)
     return p;
 }
 
-/* The ';' that ends the statement, or the end of the text. Strings and comments may hold any. */
+/* Finds the ';' that ends the statement, or the end of the text. Strings and comments may contain
+ * any. */
 static const char *find_end(const char *p, const char *end)
 {
     for (; p < end && *p != ';'; p++) {
@@ -36,7 +37,7 @@ static const char *find_end(const char *p, const char *end)
     return p < end ? p : end;
 }
 
-/* "NAME =" before an expression: *p moves to what follows it. */
+/* Parses "NAME =" before an expression: moves *p past it. */
 static size_t read_name(const char **p, const char *end)
 {
     const char *from = *p, *at = from;
@@ -51,7 +52,7 @@ static size_t read_name(const char **p, const char *end)
     return n;
 }
 
-/* What stands before the expression is blanked, so that places in it are places in the text. */
+/* Blanks everything before the expression, so that positions in it are positions in the text. */
 static mr_code parse_at(const char *text, size_t from, size_t to, const mr_expr **out,
                         mr_status *st)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_STATEMENTS_H
 #define MR_TRAINER_STATEMENTS_H
-/* A model's text: `NAME = expression; ...; expression`. One expression alone is a text too.
+/* A model's text: `NAME = expression; ...; expression`. A single expression is also valid.
  *
  * thread   any */
 #include "pipeline/params/expr.h"
 
 typedef struct mr__statement {
     char *name;       /* owned; NULL: none */
-    const mr_expr *e; /* owned; its places count in the whole text */
+    const mr_expr *e; /* owned; its positions refer to the whole text */
 } mr__statement;
 
 typedef struct mr__statements {

@@ -66,7 +66,7 @@ mr_code mr__window2d_check(const mr_layer *l, const mr__window2d_params *p, mr_s
     return MR_OK;
 }
 
-/* Values that the last window reaches beyond the image. */
+/* How far the last window extends beyond the image. */
 static int64_t after(const mr__window_axis *a, size_t size)
 {
     size_t reach = (a->out - 1) * a->stride + (a->size - 1) * a->dilation + 1;

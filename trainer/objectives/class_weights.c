@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Class weights are a map at the end of the pipeline, by which each example looks up its own. */
+/* Class weights become a map at the end of the pipeline, which looks up the weight of each
+ * example. */
 #include "trainer/objectives/class_weights.h"
 #include <math.h>
 #include <stdio.h>

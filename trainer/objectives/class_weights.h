@@ -3,8 +3,8 @@
 #define MR_TRAINER_CLASS_WEIGHTS_H
 #include "pipeline/graph/dataset.h"
 
-/* *out = ds with weights[label] as sample weights, or multiplied with those it has; owned. Without
- * weights it is a reference to ds.
+/* *out = ds with weights[label] as sample weights, or multiplied with the existing ones; owned.
+ * Without weights it is a reference to ds.
  * errors   MR_INVALID_ARGUMENT: weights that are negative or not finite; data without labels */
 mr_code mr__weigh_classes(mr_dataset *ds, const double *weights, size_t n, mr_dataset **out,
                           mr_status *st) MR_NODISCARD;

@@ -8,7 +8,7 @@
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
 
-/* A loss, or a record or list of those of several outputs. */
+/* Parses a loss, or a record or list of losses for several outputs. */
 static mr_code read_loss(mr_loss *l, const char *text, mr_status *st)
 {
     const mr_component *c;
@@ -122,7 +122,7 @@ static int core_rank(const mr_array *a)
     return rank;
 }
 
-/* What labels of another rank most often come from. */
+/* A hint for the most frequent cause of labels of another rank. */
 static const char *shape_hint(const mr_loss_desc *d, const mr_array *labels, int rank, int wanted)
 {
     if (!d->sparse && mr_dtype_is_integer(labels->dtype) && rank + 1 == wanted)
@@ -169,7 +169,7 @@ static mr_code check_labels(const mr_loss_desc *d, const mr_array *labels, const
                    d->is.name, have, need, shape_hint(d, labels, rank, wanted));
 }
 
-/* One value an example: a column of them. */
+/* One value per example: reshapes them to a column. */
 static mr_array as_columns(const mr_array *x)
 {
     mr_array columns = *x;
@@ -180,7 +180,7 @@ static mr_array as_columns(const mr_array *x)
     return columns;
 }
 
-/* Sizes that are not known are those of `like`, from axis 1 on. */
+/* Replaces unknown sizes by those of `like`, from axis 1 on. */
 static mr_array fill_in(const mr_array *a, const mr_array *like, int like_rank)
 {
     mr_array whole = *a;
@@ -198,7 +198,7 @@ mr_code mr__loss_check_labels(const mr_loss *l, const mr_array *labels, const mr
     return check_labels(l->desc, &whole, &columns, st);
 }
 
-/* rows examples with n losses in all. */
+/* For `rows` examples with n_losses losses in all. */
 static mr_code check_weights(const mr_array *w, size_t rows, size_t n_losses, mr_status *st)
 {
     char have[128];
@@ -220,14 +220,14 @@ mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions, m
     return check_weights(&whole, rows, rows * mr_loss_values_per_example(&columns), st);
 }
 
-/* The weights as floats, and how many losses share one. */
+/* Converts the weights to floats, and finds how many losses share one. */
 static mr_code read_weights(const mr_array *w, size_t rows, mr_loss_pass *p, mr_status *st)
 {
     void *floats;
     size_t n = mr_array_row_values(w);
     MR_TRY(check_weights(w, rows, p->n, st));
     p->per_weight = w->rank == 0 ? p->n : n == p->n ? 1 : p->per_row;
-    p->per_weight += p->per_weight == 0; /* of no losses */
+    p->per_weight += p->per_weight == 0; /* if there are no losses */
     p->weights = w->data;
     if (w->dtype == MR_FLOAT32 || n == 0)
         return MR_OK;

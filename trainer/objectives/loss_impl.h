@@ -5,7 +5,7 @@
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/loss_desc.h"
 
-/* That of one output; name NULL: the output's place says which. */
+/* The loss of one output; name NULL: identified by its position. */
 typedef struct mr__loss_part {
     char *name;
     double weight;
@@ -13,22 +13,22 @@ typedef struct mr__loss_part {
 } mr__loss_part;
 
 struct mr_loss {
-    const mr_loss_desc *desc; /* NULL: of several outputs, its parts are losses */
+    const mr_loss_desc *desc; /* NULL: for several outputs, its parts are losses */
     void *params;
-    char *text; /* as it was parsed */
+    char *text; /* the source text */
     bool from_logits;
     bool from_logits_given;
     size_t n_parts;
-    bool is_spread; /* the parts are one loss, with the weight of each output */
+    bool is_spread; /* the parts share one loss, with the weight of each output */
     mr__loss_part *parts;
 };
 
-/* Settles from_logits, where it was left out, by what the model ends in; NULL: no activation. */
+/* Sets from_logits, if the text did not, by the model's last activation; NULL: none. */
 void mr__loss_fit_model(mr_loss *l, const mr_activation *last);
 
-/* Could labels be those of these predictions, and w weights of their examples? Neither has data; a
- * size of -1 is not known, and fits.
- * errors   MR_INVALID_ARGUMENT: says what both have */
+/* Whether labels match these predictions, and w is valid as weights of their examples. Neither has
+ * data; a size of -1 is unknown, and matches.
+ * errors   MR_INVALID_ARGUMENT: states both shapes */
 mr_code mr__loss_check_labels(const mr_loss *l, const mr_array *labels, const mr_array *predictions,
                               mr_status *st) MR_NODISCARD;
 mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions,

@@ -36,7 +36,7 @@ static mr_code check_weight(const mr_expr *e, mr_status *st)
     return MR_OK;
 }
 
-/* A loss, or a weight times a loss. */
+/* Parses a loss, or a weight times a loss. */
 static mr_code parse_part(mr__loss_part *p, const mr_expr *e, const char *name, mr_status *st)
 {
     char *text = NULL;
@@ -122,7 +122,7 @@ static mr_code take_weights(mr_loss *l, const mr_expr *e, mr_status *st)
     return MR_OK;
 }
 
-/* The text that says the weights too. */
+/* Builds the text including the weights. */
 static mr_code write_text(mr_loss *l, mr_status *st)
 {
     bool named = l->parts[0].name != NULL;
@@ -156,14 +156,14 @@ mr_code mr_loss_weigh(mr_loss *l, const char *weights, mr_status *st)
     mr_expr_unref(e);
     if (rc == MR_OK)
         rc = write_text(l, st);
-    if (rc != MR_OK && spreads) /* one loss for all, as it was */
+    if (rc != MR_OK && spreads) /* restores the loss for all outputs */
         mr__loss_parts_free(l);
     else if (spreads)
         l->is_spread = true;
     return rc;
 }
 
-/* ---- of a model ---- */
+/* ---- for a model ---- */
 
 const mr_loss *mr_loss_of_output(const mr_loss *l, const char *name, size_t i, double *weight)
 {

@@ -10,23 +10,23 @@
 #include "trainer/builtins.h"
 #include "trainer/strategy/strategy_impl.h"
 
-/* What one replica has counted: the totals, in its device's memory. */
+/* The totals of one replica, in its device's memory. */
 typedef struct part {
     mr_replica *r; /* NULL: nothing yet */
     double *totals;
 } part;
 
 struct mr_metric {
-    const mr_metric_desc *desc; /* of a loss: that of the mean */
+    const mr_metric_desc *desc; /* for a loss: that of the mean */
     void *params;
-    mr_loss *loss; /* the mean of it is what is counted; NULL: desc says */
+    mr_loss *loss; /* its mean is the metric; NULL: defined by desc */
     char *output;  /* "kind" of "kind.accuracy"; NULL: none */
-    char *name;    /* with an output; NULL: what is counted says */
+    char *name;    /* with an output; NULL: the descriptor's or loss's */
     double threshold;
     bool logits;
     size_t n_totals;
     part *parts; /* MR_MAX_REPLICAS of them */
-    bool shown;  /* the result is that of totals, else of them and the parts */
+    bool shown;  /* the result is that of totals alone, else of them and the parts */
     double *totals;
 };
 
@@ -38,7 +38,7 @@ static bool is_known(mr__registry *r, const mr_expr *e)
     return mr__registry_find(r, e, &c, NULL) == MR_OK;
 }
 
-/* Letters of an output's name before the '.' that text has after it; 0: there is none. */
+/* Length of an output's name before a '.' in the text; 0: none. */
 static size_t output_length(const char *text)
 {
     size_t n = 0;
@@ -53,7 +53,7 @@ static bool is_in_name(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '.';
 }
 
-/* The name that text begins with, after blanks and a quote. */
+/* The first name in the text, after blanks and a quote. */
 static const char *find_name(const char *text, size_t *n)
 {
     while (*text && !is_in_name(*text))
@@ -80,7 +80,7 @@ void mr_metric_value_name(const char *const *metrics, size_t i, char *out, size_
             *c = '_';
 }
 
-/* A metric by its name, or the mean of a loss by that of the loss. */
+/* A metric by its name, or the mean of a loss by the loss's name. */
 static mr_code read_metric(mr_metric *m, const char *text, mr_status *st)
 {
     const mr_component *c;
@@ -173,7 +173,7 @@ void mr_metric_set_threshold(mr_metric *m, double threshold)
 void mr__metric_fit_model(mr_metric *m, const mr_loss *loss, const mr_activation *last)
 {
     m->logits = loss && loss->desc && loss->desc->has_logits && loss->from_logits;
-    if (m->logits) /* half of the probability is 0 in logits */
+    if (m->logits) /* a probability of one half is the logit 0 */
         m->threshold = 0;
     if (m->loss)
         mr__loss_fit_model(m->loss, last);
@@ -184,7 +184,7 @@ size_t mr__metric_totals(const mr_metric *m)
     return m->n_totals;
 }
 
-/* The replica's part, made and zeroed when it first counts. */
+/* The replica's part, allocated and zeroed on first use. */
 static mr_code part_of(mr_metric *m, mr_replica *r, part **out, mr_status *st)
 {
     part *p = &m->parts[mr_replica_id(r)];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_METRIC_H
 #define MR_TRAINER_METRIC_H
-/* Metrics: running means over examples. Each replica adds to its own counts; the result is over all
- * of them. metric_desc.h says how to add one.
+/* Metrics: running means over examples. Each replica updates its own counts; the result is over all
+ * of them. metric_desc.h shows how to add a metric.
  *
  *     accuracy                      one of the next three, by the shapes of labels and predictions
  *     sparse_categorical_accuracy   the largest prediction is at the label
@@ -11,13 +11,13 @@
  *     mse                           mean squared difference
  *     mean                          mean of the predictions; no labels
  *     top_k(k=5)                    the label is among the k largest predictions
- *     precision                     of the examples predicted true, the share that is
- *     recall                        of the examples that are true, the share predicted so
+ *     precision                     share of the examples predicted true that are true
+ *     recall                        share of the true examples that are predicted true
  *     auc                           area under the ROC curve
  *     the name of a loss            the mean of that loss
  *
- * Of a model with several outputs each metric says of which: "kind.accuracy". Its value is called
- * "kind_accuracy" then.
+ * For a model with several outputs each metric names its output: "kind.accuracy". Its value is then
+ * called "kind_accuracy".
  *
  * thread   update: inside steps, each replica its own; everything else between steps
  * since    0.1 */
@@ -29,29 +29,29 @@ extern "C" {
 
 typedef struct mr_metric mr_metric;
 
-/* From text: one of the names above, or of a registered metric. Returns owned.
+/* A metric from text: one of the names above, or of a registered metric. Returns owned.
  * errors   MR_INVALID_ARGUMENT, with line and caret */
 MR_API mr_code mr_metric_parse(mr_metric **out, const char *text, mr_status *st) MR_NODISCARD;
 MR_API void mr_metric_free(mr_metric *m); /* before the strategy; NULL: nothing */
 /* "accuracy", "kind_accuracy"; borrowed. */
 MR_API const char *mr_metric_name(const mr_metric *m);
-/* What the value of metrics[i], texts as above, is called in histories and logs: the name without
- * arguments, and of "kind.accuracy" kind_accuracy. Where k before it are called so too, "_k"
- * follows. */
+/* The name of the value of metrics[i], texts as above, in histories and logs: the metric's name
+ * without arguments; kind_accuracy for "kind.accuracy". If k earlier ones have the same name, "_k"
+ * is appended. */
 MR_API void mr_metric_value_name(const char *const *metrics, size_t i, char *out, size_t size);
 
-/* The threshold of binary_accuracy, precision and recall where their text gives none. It is 0.5,
- * for probabilities; logits need 0. */
+/* The threshold of binary_accuracy, precision and recall if their text does not set it. The default
+ * is 0.5, for probabilities; logits need 0. */
 MR_API void mr_metric_set_threshold(mr_metric *m, double threshold);
 
-/* Inside a step: adds a batch: tensors in device memory, axis 0 the examples. labels NULL where
- * none are needed.
+/* Inside a step: adds a batch, given as tensors in device memory whose axis 0 is the examples.
+ * labels NULL if the metric needs none.
  * errors   MR_INVALID_ARGUMENT: shapes or dtypes */
 MR_API mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
                                 const mr_array *predictions, mr_status *st) MR_NODISCARD;
 /* The result over all replicas since the last reset: 0 if nothing was added, NaN if a device has
- * failed or there was no memory for the totals. Waits for the devices. A metric that fit made does
- * not: it has the values of the last step whose results are there. */
+ * failed or no memory for the totals was available. Waits for the devices, except for a metric made
+ * by fit: that has the values of the last step whose results have arrived. */
 MR_API double mr_metric_result(const mr_metric *m);
 MR_API mr_code mr_metric_reset(mr_metric *m, mr_status *st) MR_NODISCARD;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_METRIC_DESC_H
 #define MR_TRAINER_METRIC_DESC_H
-/* A metric is data: a descriptor with one function. Those of the library are in
- * trainer/objectives/metrics/, several of one kind in a file; mr_metric_register adds others.
+/* Metrics as data: a descriptor with one function. Those of the library are in
+ * trainer/objectives/metrics/, related ones in one file; mr_metric_register adds others.
  *
  * thread   update: each replica in its own, inside steps
  * since    0.1 */
@@ -22,9 +22,11 @@ typedef struct mr_metric_pass {
     const mr_math_table *math;
     const mr_array *labels; /* NULL: none */
     const mr_array *predictions;
-    double threshold; /* of metrics that compare predictions with one */
+    double threshold; /* for metrics that compare predictions with a threshold */
     bool logits;      /* predictions are logits */
-    double *total; /* to be added to: a sum and a count; with the slot totals, as many as it says */
+    /* Updated by adding: a sum and a count; with the slot totals, the number of values it
+     * returns. */
+    double *total;
     const char *name; /* of the metric, for messages */
 } mr_metric_pass;
 
@@ -33,13 +35,13 @@ typedef struct mr_metric_desc {
     bool needs_labels;
     /* Submits operations to the stream. */
     mr_code (*update)(const mr_metric_pass *p, mr_status *st);
-    /* How many totals there are, and the result from their sums over replicas and workers. Both or
-     * neither. NULL: two totals, and total[0] / total[1], or 0 if total[1] is 0. */
+    /* The number of totals, and the result from their sums over replicas and workers. Both or
+     * neither. NULL: two totals, and the result is total[0] / total[1], or 0 if total[1] is 0. */
     size_t (*totals)(const void *params);
     double (*result)(const void *params, const double *totals);
 } mr_metric_desc;
 
-/* Makes a metric known to mr_metric_parse; d must stay valid.
+/* Registers a metric for mr_metric_parse; d must stay valid.
  * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table
  * thread   any */
 MR_API mr_code mr_metric_register(const mr_metric_desc *d, mr_status *st) MR_NODISCARD;

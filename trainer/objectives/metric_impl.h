@@ -6,13 +6,14 @@
 
 /* The output whose predictions it measures; NULL: its text names none. */
 const char *mr__metric_output(const mr_metric *m);
-/* How many totals it has. */
+/* Number of totals. */
 size_t mr__metric_totals(const mr_metric *m);
 /* Inside a step: copies the replica's totals to host memory in stream order. */
 mr_code mr__metric_fetch(mr_metric *m, mr_replica *r, double *out, mr_status *st) MR_NODISCARD;
-/* From now on the result is that of these totals, whatever is on the devices; NULL: of zeros. */
+/* Makes the result that of these totals, regardless of the devices; NULL: of zeros. */
 void mr__metric_show(mr_metric *m, const double *totals);
-/* What the predictions are: logits where the loss takes them so; last: what the model ends in. */
+/* Sets whether predictions are logits: if the loss treats them so; last: the model's last
+ * activation. */
 void mr__metric_fit_model(mr_metric *m, const mr_loss *loss, const mr_activation *last);
 
 /* Between steps, for checkpoints: a replica's totals. */

@@ -10,7 +10,7 @@
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/strategy/variable_impl.h"
 
-/* What is remembered of one variable, for every replica: slots[replica * n_slots + slot]. */
+/* The state of one variable, for every replica: slots[replica * n_slots + slot]. */
 typedef struct memory {
     mr_variable *v;
     mr_strategy *s;
@@ -18,7 +18,7 @@ typedef struct memory {
     float **slots;
 } memory;
 
-/* What every optimizer takes, in a field after the struct of its own. */
+/* The parameters of every optimizer, stored after its own struct. */
 typedef struct common {
     mr__schedule rate; /* unset: the default of learning_rate */
     double weight_decay, clipnorm, global_clipnorm, clipvalue; /* 0: none */
@@ -29,10 +29,10 @@ enum { MAX_PARAMS = 32, N_COMMON = 5 };
 struct mr_optimizer {
     const mr_optimizer_desc *desc;
     mr_param table[MAX_PARAMS + N_COMMON]; /* the descriptor's, and those of common */
-    size_t params_size;                    /* of what it describes */
+    size_t params_size;                    /* of the struct it describes */
     void *params;
     common *common; /* in params */
-    char *text;     /* as it was parsed */
+    char *text;     /* the source text */
     size_t n_slots;
     int64_t iterations[MR_MAX_REPLICAS]; /* each replica counts its own updates */
     pthread_mutex_t lock;                /* guards the list, which the first update fills */
@@ -53,7 +53,7 @@ static mr_param option(const char *name, size_t at, double otherwise, const char
                       .max.f = 1e30};
 }
 
-/* The descriptor's table, but with a schedule for learning_rate, and what every optimizer takes. */
+/* The descriptor's table with a schedule for learning_rate and the common parameters. */
 static mr_code extend_table(mr_optimizer *o, mr_status *st)
 {
     const mr_component *c = &o->desc->is;
@@ -192,7 +192,7 @@ int64_t mr_optimizer_iterations(const mr_optimizer *o)
     return o->iterations[0];
 }
 
-/* Under the lock. n_memories: not there. */
+/* Call with the lock held. n_memories: not found. */
 static size_t find(const mr_optimizer *o, const mr_variable *v)
 {
     size_t i = 0;
@@ -201,7 +201,7 @@ static size_t find(const mr_optimizer *o, const mr_variable *v)
     return i;
 }
 
-/* Under the lock: room for a variable, on all replicas. */
+/* Call with the lock held: adds the state of a variable, for all replicas. */
 static mr_code remember(mr_optimizer *o, const mr_replica *r, mr_variable *v, mr_status *st)
 {
     memory m = {.v = v, .s = mr_replica_strategy(r), .n = mr_variable_size(v)};
@@ -215,7 +215,7 @@ static mr_code remember(mr_optimizer *o, const mr_replica *r, mr_variable *v, mr
     return MR_OK;
 }
 
-/* The replica's slots of a variable; each replica makes and zeroes its own. */
+/* The replica's slots of a variable; each replica allocates and zeroes its own. */
 static mr_code slots_of(mr_optimizer *o, mr_replica *r, mr_variable *v, float ***slots,
                         mr_status *st)
 {
@@ -255,7 +255,7 @@ mr_code mr__optimizer_prepare(mr_optimizer *o, mr_replica *r, mr_variable *const
 {
     if (mr_replica_id(r) == 0)
         MR_TRY(mr__strategy_reserve_undo(mr_replica_strategy(r), st));
-    /* Of central storage the first replica alone updates, and remembers. */
+    /* With central storage only the first replica updates and has slots. */
     bool updates = mr_replica_id(r) == 0 || !mr__strategy_is_central(mr_replica_strategy(r));
     for (size_t i = 0; i < n && o->n_slots > 0 && updates; i++)
         MR_TRY(make_slots(o, r, variables[i], st));

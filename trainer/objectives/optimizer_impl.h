@@ -4,30 +4,30 @@
 #include "trainer/objectives/optimizer.h"
 #include "trainer/objectives/optimizer_desc.h"
 
-/* The pieces of apply_gradients, for gradients that are summed elsewhere. prepare makes room for
- * what is remembered of the variables, and is what fails before the replicas commit. Then begin
- * once an update; measure for each gradient where needs_all is true, which therefore must all be
- * there before the first update; and update for each variable, whose gradient is clipped in place;
- * skip as in mr_optimizer_step. */
+/* The parts of apply_gradients, for gradients that are summed elsewhere. prepare allocates the
+ * slots of the variables, and is the call that can fail before the replicas commit. Then call begin
+ * once per update; measure for each gradient if needs_all is true, so all gradients must be
+ * available before the first update; and update for each variable, whose gradient is clipped in
+ * place; skip as in mr_optimizer_step. */
 mr_code mr__optimizer_prepare(mr_optimizer *o, mr_replica *r, mr_variable *const *variables,
                               size_t n, mr_status *st) MR_NODISCARD;
 mr_code mr__optimizer_begin(mr_optimizer *o, const mr_replica *r, mr_status *st) MR_NODISCARD;
 bool mr__optimizer_needs_all(const mr_optimizer *o);
-/* Whether the norm of a variable's whole gradient counts. */
+/* Whether the norm of a variable's whole gradient is used. */
 bool mr__optimizer_clips_each(const mr_optimizer *o);
 mr_code mr__optimizer_measure(mr_replica *r, size_t n, const float *gradient,
                               mr_status *st) MR_NODISCARD;
 mr_code mr__optimizer_update(mr_optimizer *o, mr_replica *r, mr_variable *v, float *gradient,
                              const float *skip, mr_status *st) MR_NODISCARD;
 
-/* Between steps, for checkpoints: what is remembered of a variable (slot k, mr_variable_size
- * values; zeros before the first update), and the number of updates. */
+/* Between steps, for checkpoints: the slots of a variable (slot k, mr_variable_size values; zeros
+ * before the first update), and the number of updates. */
 size_t mr__optimizer_n_slots(const mr_optimizer *o);
 mr_code mr__optimizer_read_slot(mr_optimizer *o, mr_variable *v, mr_strategy *s, size_t k,
                                 float *out, mr_status *st) MR_NODISCARD;
 mr_code mr__optimizer_write_slot(mr_optimizer *o, mr_variable *v, mr_strategy *s, size_t k,
                                  const float *values, mr_status *st) MR_NODISCARD;
 void mr__optimizer_set_iterations(mr_optimizer *o, int64_t n);
-/* Whether the learning rate is that of a schedule, not one that was set. */
+/* Whether the learning rate follows a schedule, instead of having been set. */
 bool mr__optimizer_is_scheduled(const mr_optimizer *o);
 #endif

@@ -112,7 +112,7 @@ static void clear(void *field)
     mr_free(s->values.v);
 }
 
-/* The lists that the params struct owns go over to the field. */
+/* Moves the lists that the params struct owns to the field. */
 static mr_code parse_form(const struct form *f, const mr_expr *e, mr__schedule *s, mr_status *st)
 {
     const mr_param_table t = {f->is->name, f->is->params, f->is->params_size};

@@ -13,13 +13,13 @@ struct mr_coordinator {
     mr_fit_opts opts;
     mr__run run;
     bool is_open;
-    int64_t step;    /* scheduled last */
-    double **values; /* of the steps under way, in order: step i of the run at i modulo capacity */
+    int64_t step;    /* the latest scheduled */
+    double **values; /* of the steps in flight, in order: step i of the run at i modulo capacity */
     size_t capacity;
-    mr_status failed; /* code MR_OK: nothing has */
+    mr_status failed; /* code MR_OK: no failure */
 };
 
-/* An error stays, and the servers wait for another start. */
+/* An error is permanent, and the servers keep running for another start. */
 static mr_code settle(mr_coordinator *c, mr_code rc, mr_status *st)
 {
     if (rc == MR_OK || c->failed.code != MR_OK)
@@ -73,13 +73,13 @@ void mr_coordinator_close(mr_coordinator *c)
     if (!c)
         return;
     mr_code rc = mr_coordinator_join(c, NULL);
-    (void)rc; /* who wants to know joins before */
+    (void)rc; /* callers that need the error join first */
     close_run(c);
     mr_free(c->values);
     mr_free(c);
 }
 
-/* The result of the earliest step under way goes to its place. */
+/* Stores the result of the earliest step in flight. */
 static mr_code collect(mr_coordinator *c, mr_status *st)
 {
     const mr__step_result *s;
@@ -112,7 +112,7 @@ mr_code mr_coordinator_create_per_worker_dataset(mr_coordinator *c, mr_input_fn 
     c->opts.input = fn;
     c->opts.input_ctx = ctx;
     mr_code rc = mr__run_open(&c->run, NULL, st);
-    c->is_open = true; /* also after a failure it is closed */
+    c->is_open = true; /* to be closed even after a failure */
     MR_TRY(settle(c, rc, st));
     mr_free(c->values);
     c->capacity = mr__run_most(&c->run);
@@ -121,7 +121,7 @@ mr_code mr_coordinator_create_per_worker_dataset(mr_coordinator *c, mr_input_fn 
                      : settle(c, mr_fail_memory(st, c->capacity, "the values of steps"), st);
 }
 
-/* What cannot travel is refused before anything is done. */
+/* Rejects text that cannot be sent, before anything is done. */
 static mr_code check_text(const char *what, const char *text, mr_status *st)
 {
     int32_t point;
@@ -140,7 +140,7 @@ static mr_code schedule(mr_coordinator *c, const char *step, const char *ctx, do
                         mr_status *st)
 {
     mr__run *x = &c->run;
-    mr_code rc = mr__run_take(x, st); /* a batch, where the model is to be built from it */
+    mr_code rc = mr__run_take(x, st); /* a batch, if the model has to be built from it */
     if (rc == MR_END)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the data have no batch; there is no step");
     MR_TRY(rc);
@@ -176,7 +176,7 @@ mr_code mr_coordinator_done(mr_coordinator *c, bool *done, mr_status *st)
 
 mr_code mr_coordinator_fetch(mr_coordinator *c, const double *value, mr_status *st)
 {
-    size_t last = c->run.head; /* the step after the last one that is to write there */
+    size_t last = c->run.head; /* the step after the last one that writes to value */
     for (size_t i = c->run.head; i < c->run.tail; i++)
         if (c->values[i % c->capacity] == value)
             last = i + 1;

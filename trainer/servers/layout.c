@@ -60,7 +60,7 @@ mr_code mr__partitioner_check(const char *text, mr_status *st)
     return MR_OK;
 }
 
-/* Into how many pieces a variable of so many rows is cut, at most; c NULL: one. */
+/* Maximum number of pieces for a variable of this many rows; c NULL: one. */
 static size_t count_pieces(const mr_component *c, const void *params, size_t rows, size_t row_bytes)
 {
     size_t n = 1;
@@ -92,7 +92,7 @@ static mr_code cut(mr__layout *l, const mr_model *m, const mr_component *c, cons
         size_t parts = row ? count_pieces(c, params, rows, row * sizeof(float)) : 1;
         MR_TRY(MR_GROW(l->v, l->capacity, l->n + parts, MOST_PIECES, "pieces of variables", st));
         for (size_t k = 0, first = 0; k < parts; k++, l->n++) {
-            size_t n = rows / parts + (k < rows % parts); /* the first ones have a row more */
+            size_t n = rows / parts + (k < rows % parts); /* the first ones have an extra row */
             l->v[l->n] = (mr__piece){.variable = i,
                                      .at = l->n_values,
                                      .n = n * row,

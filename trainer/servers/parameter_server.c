@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process of a worker or a parameter server. The loop's thread does everything, one call after
- * the other: nobody else needs a worker that makes a step, and updates come in turn. */
+ * the other: no other caller needs a worker during its step, and updates are serialised. */
 #include "trainer/servers/parameter_server.h"
 #include <string.h>
 #include "pipeline/log.h"
@@ -30,7 +30,7 @@ struct process {
     mr__listener listener;
     caller *callers;
     size_t n_callers;
-    int64_t left_ns; /* when the last coordinator left; 0: one is there, or none was */
+    int64_t left_ns; /* when the last coordinator left; 0: one is connected, or none was yet */
     mr__parameters parameters;
     mr__steps steps;
 };
@@ -42,7 +42,7 @@ static bool is_cancelled(const process *x)
     return x->o->cancel && mr_cancel_is_cancelled(x->o->cancel);
 }
 
-/* A coordinator counts from here on: it may wait for long until it calls. */
+/* From here on a coordinator counts as connected: it may wait for long before it calls. */
 static void ready(mr__connection *c)
 {
     caller *from = (caller *)c;
@@ -83,7 +83,7 @@ static void block(mr__connection *c, const mr__incoming *head, mr_buffer *payloa
         return;
     }
     rc = take(x, c, &call, &why);
-    /* Who was cancelled says nothing: its step is another's when the connection closes. */
+    /* Sends no answer if cancelled: the step moves to another worker when the connection closes. */
     if (rc != MR_OK && !is_cancelled(x)) {
         bool cut_off = mr__steps_is_cut_off(&x->steps, rc);
         rc = mr__call_refuse(c, &call, &why, cut_off, &why);
@@ -147,7 +147,7 @@ static void listener_closed(mr__listener *l)
     PROCESS_OF(listener, l)->is_listening = false;
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and end ---- */
 
 static mr_code check_task(process *x, mr_status *st)
 {
@@ -195,7 +195,7 @@ static mr_code serve(process *x, mr_status *st)
     return MR_OK;
 }
 
-/* Answers that are queued are sent where it ended well. */
+/* Sends queued answers if the server ended normally. */
 static void close_all(process *x)
 {
     bool can_turn = true;

@@ -76,7 +76,7 @@ static size_t learned_values(const mr__parameters *p)
     return n;
 }
 
-/* All values, and what the optimizer remembers where it made updates before. */
+/* All values, and the optimizer's slots if it made updates before. */
 static mr_code take_state(mr__parameters *p, const mr__call *call, int64_t iterations,
                           mr_status *st)
 {
@@ -111,7 +111,7 @@ static mr_code prepare(mr__parameters *p, const mr__call *call, mr_status *st)
     MR_TRY(mr_optimizer_parse(&p->o, optimizer, st));
     MR_TRY(make_variables(p, call, st));
     MR_TRY(take_state(p, call, iterations, st));
-    if (json_object_get(call->text, "learning_rate")) { /* else the schedule's */
+    if (json_object_get(call->text, "learning_rate")) { /* otherwise the schedule sets it */
         MR_TRY(mr__call_number(call, "learning_rate", &rate, st));
         mr_optimizer_set_learning_rate(p->o, rate);
     }
@@ -119,7 +119,7 @@ static mr_code prepare(mr__parameters *p, const mr__call *call, mr_status *st)
     return MR_OK;
 }
 
-/* ---- the others ---- */
+/* ---- other calls ---- */
 
 static mr_code read_values(mr__parameters *p, mr_status *st)
 {
@@ -129,8 +129,8 @@ static mr_code read_values(mr__parameters *p, mr_status *st)
     return MR_OK;
 }
 
-/* Of one variable, to *to: its values, or those of `some` rows (-1: all), whose numbers begin at
- * from, where `left` values are. Both are moved on. */
+/* Writes a variable's values to *to: all, or those of `some` rows (-1: all), whose numbers are at
+ * *from, where `left` values remain. Advances both. */
 static mr_code read_rows(mr__parameters *p, const mr_variable *v, int64_t some, const float **from,
                          size_t left, float **to, mr_status *st)
 {
@@ -156,7 +156,7 @@ static mr_code read_rows(mr__parameters *p, const mr_variable *v, int64_t some, 
     return MR_OK;
 }
 
-/* All values, or of each variable what `rows` says. */
+/* Answers with all values, or for each variable the rows requested in `rows`. */
 static mr_code answer_values(mr__parameters *p, mr__connection *c, const mr__call *call,
                              mr_status *st)
 {
@@ -198,7 +198,7 @@ static mr_code answer_state(mr__parameters *p, mr__connection *c, const mr__call
     return rc;
 }
 
-/* The one replica's step. A running mean's values are what is to be added to it. */
+/* The step of the only replica. A running mean's pushed values are added to it. */
 static mr_code apply(mr_replica *r, void *ctx, mr_status *st)
 {
     mr__parameters *p = ctx;
@@ -236,8 +236,9 @@ static mr_code add_means(mr__parameters *p, mr_status *st)
     return MR_OK;
 }
 
-/* What was pushed of one variable, to `to`: its values, or `rows` numbers of rows and then their
- * values, all others being 0 (rows -1: its values). Returns how many values that took. */
+/* Expands the pushed values of one variable to `to`: its values (rows -1), or `rows` row numbers
+ * followed by the values of those rows, with zeros elsewhere. *used = the number of values
+ * consumed. */
 static mr_code unfold(const mr_variable *v, int64_t rows, const float *from, size_t left, float *to,
                       size_t *used, mr_status *st)
 {

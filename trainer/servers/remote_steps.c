@@ -15,8 +15,8 @@
 #include "trainer/strategy/strategy_impl.h"
 
 enum {
-    STEPS_A_WORKER = 2, /* scheduled at once, so that none waits for the coordinator */
-    MOST_CUT_OFFS = 3   /* of each worker, where none can make a step */
+    STEPS_A_WORKER = 2, /* scheduled at once, so that no worker waits for the coordinator */
+    MOST_CUT_OFFS = 3   /* per worker, while none can run a step */
 };
 
 typedef enum task_state { WAITING, RUNNING, DONE } task_state;
@@ -30,23 +30,24 @@ typedef struct task {
 
 typedef struct hand {
     bool is_set_up, is_setting_up;
-    task *task; /* under way; NULL: none */
+    task *task; /* in progress; NULL: none */
 } hand;
 
 typedef struct mr__remote {
     mr__servers *s;
-    char **data; /* of each worker, or one of all */
+    char **data; /* per worker, or one for all */
     size_t n_data;
-    task *tasks; /* step number i of the run: tasks[i % capacity] */
+    task *tasks; /* step i of the run: tasks[i % capacity] */
     size_t capacity;
-    hand *hands;     /* one a worker */
-    size_t cut_offs; /* since a worker did anything */
-    bool is_out;     /* the state is on the servers */
-    double rate;     /* that they have; with has_rate */
+    hand *hands;     /* one per worker */
+    size_t cut_offs; /* since a worker last completed a call */
+    bool is_out;     /* the servers have the current state */
+    double rate;     /* of the servers; valid with has_rate */
     bool has_rate;
     double *totals; /* of all metrics, over the epoch so far */
     mr__layout layout;
-    float *state;  /* all variables' values in the model's order, then each slot's the same way */
+    float *state;  /* all variables' values in the model's order, then those of each slot
+                      likewise */
     float *packed; /* one server's part of it */
     int64_t last_step;
     mr__step_result result;
@@ -150,7 +151,7 @@ static mr_code make_room(mr__remote *r, mr__run *x, mr_status *st)
     if (r->state)
         return MR_OK;
     MR_TRY(mr__layout_make(&r->layout, x->m, r->s->partitioner, r->s->n_ps, st));
-    for (size_t k = 0; k < r->s->n_ps; k++) { /* that it can be read back, before it is trained */
+    for (size_t k = 0; k < r->s->n_ps; k++) { /* check before training that it can be read back */
         size_t learned = mr__layout_pack(&r->layout, x->m, k, MR__LEARNED_VALUES, NULL, NULL);
         MR_TRY(
             mr__call_check_values(mr__layout_pack(&r->layout, x->m, k, MR__ALL_VALUES, NULL, NULL) +
@@ -163,7 +164,7 @@ static mr_code make_room(mr__remote *r, mr__run *x, mr_status *st)
     return r->state && r->packed ? MR_OK : mr_fail_memory(st, n * sizeof *r->state, "variables");
 }
 
-/* Between the model and r->state: the values of all variables, then each slot's. */
+/* Copies between the model and r->state: the values of all variables, then those of each slot. */
 static mr_code load(mr__remote *r, mr__run *x, bool slots, mr_status *st)
 {
     float *to = r->state;
@@ -194,7 +195,7 @@ static mr_code store(mr__remote *r, mr__run *x, bool slots, mr_status *st)
     return MR_OK;
 }
 
-/* What one server has of r->state, to r->packed; the number of its values. */
+/* Packs one server's part of r->state into r->packed; returns the number of its values. */
 static size_t pack(const mr__remote *r, const mr__run *x, size_t server, bool slots)
 {
     const mr__layout *l = &r->layout;
@@ -222,7 +223,8 @@ static mr_code unpack(mr__remote *r, const mr__run *x, size_t server, bool slots
     return MR_OK;
 }
 
-/* "dense/kernel", or of a piece of it "dense/kernel/part_3", by the piece's number of all. */
+/* "dense/kernel", or for a piece "dense/kernel/part_3", with the piece's number among all
+ * pieces. */
 static json_t *describe_piece(const mr__remote *r, const mr__run *x, size_t i)
 {
     const mr__piece *p = &r->layout.v[i];
@@ -253,11 +255,12 @@ static json_t *describe(const mr__remote *r, const mr__run *x, size_t k)
     return text;
 }
 
-/* Brings it there. */
+/* Sends the state to the servers. */
 static mr_code send_state(mr__remote *r, mr__run *x, mr_status *st)
 {
     mr__server_connections *all = &r->s->all;
-    bool slots = mr_optimizer_iterations(x->o) > 0; /* before, they are as the optimizer begins */
+    bool slots = mr_optimizer_iterations(x->o) > 0; /* before that, slots have their initial
+                                                       values */
     size_t at = 0;
     MR_TRY(make_room(r, x, st));
     MR_TRY(load(r, x, slots, st));
@@ -280,7 +283,7 @@ static mr_code send_state(mr__remote *r, mr__run *x, mr_status *st)
     return MR_OK;
 }
 
-/* A rate that was set since, within an epoch. */
+/* Sends a learning rate that was changed within an epoch. */
 static mr_code send_rate(mr__remote *r, const mr__run *x, mr_status *st)
 {
     mr__server_connections *all = &r->s->all;
@@ -353,7 +356,7 @@ static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker
     return text;
 }
 
-/* A worker can do nothing now: its step, if it had one, waits for another. */
+/* A worker became unavailable: its step, if any, is assigned to another. */
 static void take_back(hand *h, const mr__server_connection *p, const char *why)
 {
     if (h->task) {
@@ -365,7 +368,7 @@ static void take_back(hand *h, const mr__server_connection *p, const char *why)
     *h = (hand){0};
 }
 
-/* Nobody is left who could make a step: all have tried some times to reach the servers. */
+/* No worker can run a step: all have failed several times to reach the servers. */
 static bool all_are_cut_off(const mr__remote *r)
 {
     size_t n = r->s->all.n - r->s->n_ps;
@@ -379,7 +382,7 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
 {
     mr_status why;
     mr_code rc = mr__call_error(&p->answer, &why);
-    if (rc != MR_OK && mr__call_is_cut_off(&p->answer)) { /* it is set up again, and looks anew */
+    if (rc != MR_OK && mr__call_is_cut_off(&p->answer)) { /* it is set up again, and retries */
         mr_status_prefix(&why, "is cut off");
         take_back(h, p, why.message);
         p->has_answer = false;
@@ -389,7 +392,7 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
                              p->address, why.message)
                    : MR_OK;
     }
-    if (rc != MR_OK) /* it stays, and is found again: whoever met it first may not end the run */
+    if (rc != MR_OK) /* kept for the next call too: this caller may not end the run */
         return mr_fail(st, rc, "worker %zu (%s): %.650s", p->index, p->address, why.message);
     p->has_answer = false;
     r->cut_offs = 0;
@@ -422,7 +425,7 @@ static json_t *describe_task(const task *t)
                    : json_pack("{s:I, s:I}", "step", step, "epoch", epoch);
 }
 
-/* The next thing that a free worker has to do. */
+/* Assigns the next task to a free worker. */
 static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__server_connection *p,
                          mr_status *st)
 {
@@ -442,7 +445,7 @@ static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__server_co
     return MR_OK;
 }
 
-/* What has come is taken, and what can be done is given out. */
+/* Processes the answers that have arrived, and assigns tasks to free workers. */
 static mr_code go_on(mr__remote *r, const mr__run *x, mr_status *st)
 {
     mr__server_connections *all = &r->s->all;
@@ -550,7 +553,7 @@ static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st
     return MR_OK;
 }
 
-/* ---- the strategy's ---- */
+/* ---- the strategy's stepper ---- */
 
 static const mr__stepper stepper = {.reads_apart = true,
                                     .open = open,

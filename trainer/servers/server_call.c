@@ -8,7 +8,7 @@
 #include "pipeline/system/system.h"
 #include "trainer/files/json_file.h"
 
-enum { MOST_VALUES = 1 << 28 }; /* of a frame: 1 GiB */
+enum { MOST_VALUES = 1 << 28 }; /* per frame: 1 GiB */
 enum { IDLE_SECONDS = 10, BETWEEN_SECONDS = 5, PROBES = 4, LOST_MS = 60000 };
 
 void mr__call_watch(const mr__connection *c)
@@ -20,7 +20,7 @@ void mr__call_watch(const mr__connection *c)
     mr__sys->setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     mr__sys->setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
     mr__sys->setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    /* While anything is under way there are no probes, but repetitions. */
+    /* While data are in flight the kernel retransmits instead of probing. */
     mr__sys->setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost, sizeof lost);
 }
 
@@ -47,7 +47,7 @@ static mr_code fill_block(mr_block *b, const float *values, size_t n, mr_status 
     return MR_OK;
 }
 
-/* text as bytes; owned. */
+/* Serialises text; *out is owned. */
 static mr_code dump(const json_t *text, char **out, size_t *n, mr_status *st)
 {
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17);
@@ -106,7 +106,7 @@ mr_code mr__call_read(const mr__incoming *head, mr_buffer *payload, mr__call *ou
         return mr_fail_memory(st, 0, "a call");
     }
     mr_code rc = MR_OK;
-    if (head->memory) { /* its columns would lie beyond the payload */
+    if (head->memory) { /* its columns would be outside the payload */
         mr_buffer_unref(payload);
         rc = mr_fail(st, MR_DATA_LOSS, "a call lies in shared memory, of which there is none");
     } else {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_SERVERS_SERVER_CALL_H
 #define MR_TRAINER_SERVERS_SERVER_CALL_H
-/* What a coordinator, workers and parameter servers say to each other, over connections of
- * transport/wire: a call, and its answer. Each is one block frame (docs/wire.md): `job` is the
- * job, `stream` the kind, `first` the number of the call, `position` a JSON object, and the one
- * column float32 values, with one more at the end, because no block is empty.
+/* The protocol of a coordinator, workers and parameter servers, over connections of transport/wire:
+ * a call, and its answer. Each is one block frame (docs/wire.md): `job` is the job, `stream` the
+ * kind, `first` the number of the call, `position` a JSON object, and the only column has the
+ * float32 values, with one extra at the end, because a block cannot be empty.
  *
- *     coordinator -> ps       PREPARE    what the variables are, and all of their state
- *                             READ       gives that state back
- *                             RATE       the learning rate, where no schedule says it
- *     worker -> ps            PULL       gives the values of all variables of this server
+ *     coordinator -> ps       PREPARE    the variables' shapes, and all of their state
+ *                             READ       returns that state
+ *                             RATE       the learning rate, if no schedule sets it
+ *     worker -> ps            PULL       returns the values of all variables of this server
  *                             PUSH       a step's gradients, which are applied at once
  *     coordinator -> worker   SETUP      model, data, and where the variables are
- *                             STEP       a step to be done; gives loss and metrics
- *     coordinator -> both     END        the process shall end
+ *                             STEP       a step to run; returns loss and metrics
+ *     coordinator -> both     END        the process must exit
  *
  * thread   one at a time per object */
 #include <jansson.h>
@@ -40,29 +40,29 @@ typedef struct mr__call {
     mr_block block;
 } mr__call;
 
-/* For both sides when they are connected: the kernel asks now and then whether the other machine is
- * still there. It closes the connection after half a minute without an answer, or after a minute
- * in which what was sent did not arrive. */
+/* For both sides of a new connection: enables keepalive. The kernel closes the connection after
+ * half a minute without a reply from the other machine, or after a minute in which sent data were
+ * not acknowledged. */
 void mr__call_watch(const mr__connection *c);
 
-/* Whether so many values travel in one call. errors MR_RESOURCE_EXHAUSTED */
+/* Checks that n values fit in one call. errors MR_RESOURCE_EXHAUSTED */
 mr_code mr__call_check_values(size_t n, mr_status *st) MR_NODISCARD;
 
 /* Queues a call. text (borrowed; NULL: {}) and values are copied.
- * errors   MR_RESOURCE_EXHAUSTED: memory, or more than a frame holds */
+ * errors   MR_RESOURCE_EXHAUSTED: memory, or larger than a frame */
 mr_code mr__call_send(mr__connection *c, mr__call_kind kind, uint64_t job, uint64_t number,
                       const json_t *text, const float *values, size_t n,
                       mr_status *st) MR_NODISCARD;
-/* The answer to a call that failed. cut_off: of a worker that cannot reach a parameter server, as
- * its coordinator may. */
+/* Answers a call with an error. cut_off: from a worker that cannot reach a parameter server which
+ * its coordinator may reach. */
 mr_code mr__call_refuse(mr__connection *c, const mr__call *call, const mr_status *why, bool cut_off,
                         mr_status *st) MR_NODISCARD;
-/* *out (overwritten) = the frame that came; payload is taken over.
+/* *out (overwritten) = the received frame; takes over payload.
  * errors   MR_DATA_LOSS: not a call */
 mr_code mr__call_read(const mr__incoming *head, mr_buffer *payload, mr__call *out,
                       mr_status *st) MR_NODISCARD;
 void mr__call_reset(mr__call *c);
-/* The error that an answer is of; MR_OK: it is none. */
+/* The error in an answer; MR_OK: none. */
 mr_code mr__call_error(const mr__call *answer, mr_status *st);
 bool mr__call_is_cut_off(const mr__call *answer);
 
@@ -75,7 +75,7 @@ mr_code mr__call_number(const mr__call *c, const char *name, double *out,
                         mr_status *st) MR_NODISCARD;
 mr_code mr__call_list(const mr__call *c, const char *name, json_t **out,
                       mr_status *st) MR_NODISCARD;
-/* shape[0..*rank) = a list of at most MR_MAX_RANK lengths, none of them negative.
+/* shape[0..*rank) = a list of at most MR_MAX_RANK lengths, none negative.
  * errors   MR_DATA_LOSS */
 mr_code mr__call_lengths(const json_t *list, int *rank, int64_t *shape, mr_status *st) MR_NODISCARD;
 #endif

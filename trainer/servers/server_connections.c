@@ -76,7 +76,7 @@ mr_code mr__server_connection_name(mr__server_connection *p, const char *what, s
     return mr__address_check(address, st);
 }
 
-/* The loop turns once more before it is closed. */
+/* The loop runs once more before it is closed. */
 static void abandon(mr__server_connection *p)
 {
     mr__lookup_abandon(p->lookup);
@@ -95,7 +95,7 @@ void mr__server_connections_close(mr__server_connections *p, bool finish)
         else if (p->v[i].state != MR__SERVER_AWAY)
             mr__connection_close(&p->v[i].c, NULL);
     if (p->loop && mr__loop_turn(p->loop, mr__loop_now(p->loop), NULL) != MR_OK)
-        return; /* the kernel may still use it: it is left */
+        return; /* the kernel may still use it: leak it */
     while (open && p->loop) {
         open = false;
         for (size_t i = 0; i < p->n; i++)
@@ -112,7 +112,7 @@ void mr__server_connections_close(mr__server_connections *p, bool finish)
     p->n = 0;
 }
 
-/* It is dialed again soon: the name may be known later. */
+/* It is dialed again soon: the name may resolve later. */
 static void not_yet(mr__server_connection *p)
 {
     p->state = MR__SERVER_AWAY;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_SERVER_CONNECTIONS_H
 #define MR_TRAINER_SERVER_CONNECTIONS_H
-/* Connections of a caller to its servers, with at most one call under way on each. There are no
- * callbacks: the caller turns the loop, then looks at the connections.
+/* Connections of a client to its servers, with at most one pending call on each. Instead of using
+ * callbacks, the caller runs the loop, then inspects the connections.
  *
  * thread   one at a time per loop */
 #include "pipeline/wait/cancel.h"
@@ -21,22 +21,22 @@ typedef struct mr__server_connection {
     mr__connection c; /* first */
     mr__server_connections *all;
     mr__server_state state;
-    mr__lookup *lookup; /* DIALING: under way, before there is a connection; NULL: none */
+    mr__lookup *lookup; /* DIALING: the name lookup, before there is a connection; NULL: none */
     bool is_waiting;    /* for the answer to call `number` */
     bool has_answer;
-    uint64_t number;   /* of the call made last */
+    uint64_t number;   /* of the last call */
     mr__call answer;   /* with has_answer */
     const char *what;  /* "parameter server" */
-    size_t index;      /* among those */
-    char address[256]; /* as it was given */
-    int64_t again_ns;  /* when it may be dialed again */
+    size_t index;      /* within that kind */
+    char address[256]; /* as configured */
+    int64_t again_ns;  /* earliest time of the next attempt */
     mr_status why;
 } mr__server_connection;
 
 struct mr__server_connections {
     mr__loop *loop;
     mr_cancel *cancel;   /* NULL: none */
-    Mr__Wire__Role role; /* who calls: a COORDINATOR, or a TRAINER, which a worker is */
+    Mr__Wire__Role role; /* of the caller: COORDINATOR, or TRAINER for a worker */
     mr__token token;
     uint64_t job;
     mr__server_connection *v;
@@ -47,32 +47,32 @@ struct mr__server_connections {
  * errors   MR_INVALID_ARGUMENT: no address · MR_RESOURCE_EXHAUSTED · those of the loop */
 mr_code mr__server_connections_open(mr__server_connections *p, size_t n,
                                     mr_status *st) MR_NODISCARD;
-/* what is static text. */
+/* `what` is static text. */
 mr_code mr__server_connection_name(mr__server_connection *p, const char *what, size_t index,
                                    const char *address, mr_status *st) MR_NODISCARD;
-/* Closes the connections, after what is queued has been sent where `finish` is set. */
+/* Closes the connections; if `finish` is set, after queued data have been sent. */
 void mr__server_connections_close(mr__server_connections *p, bool finish);
 
-/* Dials those of [from, to) that are away, and whose time has come. Names are looked up meanwhile.
+/* Dials the servers of [from, to) that are away and due. Names are looked up asynchronously.
  * errors   MR_RESOURCE_EXHAUSTED, ... */
 mr_code mr__server_connections_dial(mr__server_connections *p, size_t from, size_t to,
                                     mr_status *st) MR_NODISCARD;
-/* One turn of the loop, of at most 100 ms. errors MR_CANCELLED · the loop's */
+/* One iteration of the loop, of at most 100 ms. errors MR_CANCELLED · the loop's */
 mr_code mr__server_connections_turn(mr__server_connections *p, mr_status *st) MR_NODISCARD;
-/* The server must be ready and have no call under way; an earlier answer is dropped.
+/* The server must be ready and have no pending call; an earlier answer is dropped.
  * errors   as mr__call_send */
 mr_code mr__server_connection_call(mr__server_connections *all, mr__server_connection *p,
                                    mr__call_kind kind, const json_t *text, const float *values,
                                    size_t n, mr_status *st) MR_NODISCARD;
-/* Turns until all of [0, n) have answered; answers stay until the next call.
- * errors   MR_UNAVAILABLE: one is lost; names it · what one of them answered */
+/* Runs the loop until all of [0, n) have answered; answers stay until the next call.
+ * errors   MR_UNAVAILABLE: one is lost; names it · the error that one of them answered */
 mr_code mr__server_connections_await(mr__server_connections *all, size_t n,
                                      mr_status *st) MR_NODISCARD;
 /* MR_OK while [0, n) are connected. errors MR_UNAVAILABLE: names the first that is not */
 mr_code mr__server_connections_check(const mr__server_connections *all, size_t n,
                                      mr_status *st) MR_NODISCARD;
 /* Dials until [from, to) are ready (any: at least one), for at most `seconds`.
- * errors   MR_DEADLINE_EXCEEDED: names one that did not come · MR_CANCELLED · MR_PERMISSION_DENIED,
+ * errors   MR_DEADLINE_EXCEEDED: names a missing one · MR_CANCELLED · MR_PERMISSION_DENIED,
  *          ...: it refused */
 mr_code mr__server_connections_gather(mr__server_connections *all, size_t from, size_t to, bool any,
                                       double seconds, mr_status *st) MR_NODISCARD;

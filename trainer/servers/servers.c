@@ -7,7 +7,7 @@
 #include "trainer/servers/layout.h"
 #include "transport/wire/token_file.h"
 
-enum { LATE_SECONDS = 10 }; /* that workers have which training did without, to hear of its end */
+enum { LATE_SECONDS = 10 }; /* grace period for workers that were not needed, to receive END */
 
 static mr_code check(const mr_workers_opts *o, mr_status *st)
 {
@@ -78,14 +78,14 @@ void mr__servers_failed(mr__servers *s)
         s->failed = true;
 }
 
-/* A worker that began late hears it too: it had no coordinator whose end it would notice. */
+/* A worker that started late also gets END: it had no coordinator whose loss it would notice. */
 static void end_all(mr__servers *s)
 {
     mr_code rc =
         mr__server_connections_gather(&s->all, s->n_ps, s->all.n, false, LATE_SECONDS, NULL);
     for (size_t i = 0; i < s->all.n; i++) {
         mr__server_connection *p = &s->all.v[i];
-        /* Who is lost after this ends when nobody comes. */
+        /* A worker lost after this exits when no coordinator connects. */
         if (p->state == MR__SERVER_READY)
             rc = mr__server_connection_call(&s->all, p, MR__CALL_END, NULL, NULL, 0, NULL);
         else

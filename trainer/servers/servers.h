@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_SERVERS_SERVERS_H
 #define MR_TRAINER_SERVERS_SERVERS_H
-/* The parameter servers and workers of a job, as its coordinator sees them. What is lost of them:
- * without a parameter server nothing goes on; a worker is waited for, and the others work.
+/* The parameter servers and workers of a job, as seen by its coordinator. A lost parameter server
+ * ends the job; a lost worker is awaited while the others continue.
  *
  * thread   one at a time per object */
 #include "trainer/servers/server_connections.h"
@@ -18,12 +18,12 @@ typedef struct mr__servers {
 } mr__servers;
 
 /* Connects to all parameter servers and at least one worker. Returns owned.
- * errors   MR_INVALID_ARGUMENT: the cluster has none of either; a task that cannot coordinate ·
- *          MR_DEADLINE_EXCEEDED: names who did not come · those of the token's file */
+ * errors   MR_INVALID_ARGUMENT: the cluster lacks either; a task that cannot coordinate ·
+ *          MR_DEADLINE_EXCEEDED: names the missing server · those of the token's file */
 mr_code mr__servers_open(mr__servers **out, const mr_workers_opts *o, mr_status *st) MR_NODISCARD;
-/* Ends the processes of a job that ended well. NULL: nothing. */
+/* Ends the processes of a job that succeeded. NULL: nothing. */
 void mr__servers_close(mr__servers *s);
-/* The job failed, or was stopped: the processes are left, for another start of it. NULL:
+/* The job failed, or was stopped: its processes keep running, so it can be restarted. NULL:
  * nothing. */
 void mr__servers_failed(mr__servers *s);
 #endif

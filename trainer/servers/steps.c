@@ -8,7 +8,7 @@
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/metric_impl.h"
 
-/* For the parameter servers, which the coordinator has found: it asks again. */
+/* Time limit for finding the parameter servers. The coordinator has found them, and retries. */
 enum { FIND_SECONDS = 10 };
 
 static const mr_component *const none[] = {NULL};
@@ -78,7 +78,7 @@ static mr_code parse_parts(mr__steps *x, const mr__call *call, mr_status *st)
     return mr_optimizer_parse(&x->o, optimizer, st);
 }
 
-/* The same model, built for the same examples. */
+/* Builds the same model for the same examples. */
 static mr_code build(mr__steps *x, const mr__call *call, mr_status *st)
 {
     int64_t shape[MR_MAX_RANK], seed;
@@ -104,7 +104,7 @@ static mr_code lay_out(mr__steps *x, const mr__call *call, mr_status *st)
                : mr_fail_memory(st, n * sizeof(float), "variables");
 }
 
-/* Where variable i begins in values. */
+/* Offset of variable i in values. */
 static size_t place_of(const mr__steps *x, size_t i)
 {
     size_t at = 0;
@@ -113,7 +113,7 @@ static size_t place_of(const mr__steps *x, size_t i)
     return at;
 }
 
-/* The last part of a training pass of x->run: what is to be pushed goes to values. */
+/* The last part of a training pass of x->run: copies the values to push to `values`. */
 static mr_code give(void *ctx, mr_replica *r, mr_status *st)
 {
     mr__steps *x = ctx;
@@ -134,7 +134,7 @@ static mr_code give(void *ctx, mr_replica *r, mr_status *st)
                                           mr_variable_copy(v, id),
                                           p->gradients + MR__WORD_FAULT};
             MR_TRY(mr_replica_math(r)->average(mr_replica_stream(r), &mean, st));
-            continue; /* read when the step has ended */
+            continue; /* read after the step has ended */
         }
         MR_TRY(mr_stream_copy(mr_replica_stream(r), x->values + place_of(x, i), from,
                               mr_variable_size(v) * sizeof *from, st));
@@ -142,7 +142,7 @@ static mr_code give(void *ctx, mr_replica *r, mr_status *st)
     return MR_OK;
 }
 
-/* All of a named step, in x->run's place. */
+/* Runs a named step, instead of a pass of x->run. */
 static mr_code run_named(void *ctx, mr_replica *r, mr_status *st)
 {
     mr__steps *x = ctx;
@@ -178,7 +178,7 @@ static mr_code open_run(mr__steps *x, const mr__call *call, mr_status *st)
         if (!x->metrics[i])
             return mr_fail(st, MR_DATA_LOSS, "metric %zu has no name", i);
     }
-    /* Each worker shuffles in an order of its own. */
+    /* Each worker shuffles in a different order. */
     x->iterator = (mr_iterator_opts){.cancel = x->cancel, .has_seed = json_is_integer(seed)};
     if (x->iterator.has_seed)
         x->iterator.seed = mr__mix_in((uint64_t)json_integer_value(seed), (uint64_t)worker);
@@ -190,7 +190,7 @@ static mr_code open_run(mr__steps *x, const mr__call *call, mr_status *st)
                        .opts = &x->opts,
                        .give = give,
                        .give_ctx = x};
-    x->is_running = true; /* also after a failure it is closed */
+    x->is_running = true; /* to be closed even after a failure */
     return mr__run_open(&x->run, x->ds, st);
 }
 
@@ -211,7 +211,7 @@ static mr_code set_up(mr__steps *x, const mr__call *call, mr_status *st)
 
 /* ---- STEP ---- */
 
-/* What is pulled of a server; *n: the values that come. */
+/* Requests the values of a server; *n: number of values in the answer. */
 static mr_code pull_from(mr__steps *x, size_t server, size_t *n, mr_status *st)
 {
     size_t n_rows;
@@ -227,7 +227,7 @@ static mr_code pull_from(mr__steps *x, size_t server, size_t *n, mr_status *st)
     return rc;
 }
 
-/* Every server is asked once. Rows that the step does not read stay what they were. */
+/* Asks every server once. Rows that the step does not read keep their values. */
 static mr_code pull(mr__steps *x, mr_status *st)
 {
     mr__server_connections *all = &x->servers;
@@ -248,7 +248,7 @@ static mr_code pull(mr__steps *x, mr_status *st)
     return MR_OK;
 }
 
-/* By how much the running means were changed. */
+/* Computes the changes of the running means. */
 static mr_code find_changes(mr__steps *x, mr_status *st)
 {
     for (size_t i = 0; i < mr_model_n_variables(x->m); i++) {
@@ -266,13 +266,14 @@ static mr_code find_changes(mr__steps *x, mr_status *st)
 static bool is_zero(const float *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (v[i] != 0) /* also of NaN */
+        if (v[i] != 0) /* true for NaN too */
             return false;
     return true;
 }
 
-/* A piece of what is pushed, to `to`: where that is less, the numbers of the rows that are not 0 (a
- * batch's gradient of an embedding has few), then these rows. *rows: how many; -1: it is whole. */
+/* Writes a piece of the pushed values to `to`: if that is smaller, the numbers of the rows that are
+ * not 0 (a batch's gradient of an embedding has few), then these rows. *rows: their number; -1: the
+ * whole piece. */
 static size_t fold(const mr__piece *p, const float *from, float *to, int64_t *rows)
 {
     size_t width = p->rows ? p->n / p->rows : 0, some = 0, k = 0;
@@ -329,7 +330,7 @@ static mr_code push(mr__steps *x, mr_status *st)
     return mr__server_connections_await(all, all->n, st);
 }
 
-/* A pass over the data follows the other. */
+/* Starts the next pass over the data when one ends. */
 static mr_code take_batch(mr__steps *x, mr_status *st)
 {
     mr_code rc = mr__run_take(&x->run, st);
@@ -342,7 +343,7 @@ static mr_code take_batch(mr__steps *x, mr_status *st)
                         : rc;
 }
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 static json_t *numbers(const double *v, size_t n)
 {
     json_t *list = json_array();
@@ -369,7 +370,7 @@ static mr_code answer(const mr__steps *x, const mr__step_result *s, mr__connecti
     return rc;
 }
 
-/* Which step this is. */
+/* Looks up the step that the call names. */
 static mr_code find_step(mr__steps *x, const mr__call *call, mr_status *st)
 {
     const mr_component *k;
@@ -402,7 +403,7 @@ static mr_code step(mr__steps *x, mr__connection *c, const mr__call *call, mr_st
     MR_TRY(find_step(x, call, st));
     MR_TRY(take_batch(x, st));
     MR_TRY(pull(x, st));
-    /* What dropout drops depends on the number of the step, not on who makes it. */
+    /* Dropout depends on the number of the step, not on the worker that runs it. */
     mr__model_set_steps(x->m, (uint64_t)x->number - 1);
     x->m->replicas[0].pending = 0;
     for (size_t i = 0; i < x->opts.n_metrics; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategies by name, and which one a program gets that names none. */
+/* Strategies by name, and the default choice. */
 #include <string.h>
 #include "trainer/servers/layout.h"
 #include "trainer/servers/remote_steps.h"
@@ -33,7 +33,7 @@ static mr_code open_workers(mr_strategy **out, const mr_strategy_opts *o, const 
                             mr_status *st)
 {
     if (!w || !w->cluster)
-        return mr_strategy_mirrored(out, o, st); /* a worker alone */
+        return mr_strategy_mirrored(out, o, st); /* a single worker */
     return mr_strategy_multi_worker_mirrored(out, o, w, st);
 }
 
@@ -57,7 +57,7 @@ mr_code mr_strategy_parameter_server(mr_strategy **out, const mr_strategy_opts *
     return MR_OK;
 }
 
-/* Also where the strategy has no use for it. */
+/* Checked even if the strategy does not use it. */
 static mr_code check_partitioner(const mr_workers_opts *w, mr_status *st)
 {
     return w && w->variable_partitioner ? mr__partitioner_check(w->variable_partitioner, st)

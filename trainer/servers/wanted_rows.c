@@ -22,7 +22,7 @@ static int64_t number(mr_dtype t, const void *ids, size_t i)
                            : ((const uint8_t *)ids)[i];
 }
 
-/* The rows that the numbers of one input name; those that are none fail the step later. */
+/* Collects the rows that the ids of one input select; invalid ids fail the step later. */
 static mr_code take_numbers(mr__wanted_rows *w, mr__wanted_of *of, const mr__run *x,
                             const mr_array *t, int64_t classes, mr_status *st)
 {
@@ -46,7 +46,7 @@ static mr_code take_numbers(mr__wanted_rows *w, mr__wanted_of *of, const mr__run
     return MR_OK;
 }
 
-/* Whether layer i alone reads its variable, by the numbers of an input of the model. */
+/* Whether layer i is the only reader of its variable, by the ids of an input of the model. */
 static bool is_read_by_rows(const mr_model *m, size_t i, size_t *input)
 {
     const mr_layer *l = &m->layers[i];
@@ -95,7 +95,7 @@ void mr__wanted_reset(mr__wanted_rows *w)
     *w = (mr__wanted_rows){0};
 }
 
-/* Those of a variable's rows that lie in a piece: [*from, *to) of them. */
+/* The rows of a variable that are in a piece: [*from, *to). */
 static void rows_in(const mr__wanted_of *of, const mr__piece *p, size_t *from, size_t *to)
 {
     *from = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bringing the values of all replicas together, also those of other processes: each process joins
- * its own, then all exchange what they have, and join that. */
+/* Gathers the values of all replicas, including those of other processes: each process concatenates
+ * its own, then all exchange and concatenate them. */
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -8,15 +8,15 @@
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
 
-/* Tensors in the order in which they are joined. */
+/* Tensors in the order of concatenation. */
 typedef struct pieces {
     const mr_array *at;
-    size_t n, copies; /* each comes so many times */
+    size_t n, copies; /* each is repeated this many times */
     int64_t axis;
     const char *what; /* "replica", "worker" */
 } pieces;
 
-/* What strings point at lives as long as the array that now points there. */
+/* Keeps the memory that strings point to as long as the array that now refers to it. */
 static mr_code hold_strings(const mr_array *made, const pieces *p, mr_status *st)
 {
     for (size_t i = 0; i < p->n && made->dtype == MR_STRING; i++)
@@ -85,13 +85,13 @@ static mr_code join(const pieces *p, mr_array *out, mr_status *st)
 
 /* ---- several processes */
 
-/* What a process says of its part, before the values. */
+/* Header of a process's part, sent before the values. */
 typedef struct part {
-    int64_t failed, dtype, rank, text; /* failed: it has none; text: bytes of all strings */
+    int64_t failed, dtype, rank, text; /* failed: it has no values; text: bytes of all strings */
     int64_t shape[MR_MAX_RANK];
 } part;
 
-/* false: no array can be as large. */
+/* false: too large for an array. */
 static bool count_bytes(const part *p, size_t *n)
 {
     *n = mr_dtype_size((mr_dtype)p->dtype);
@@ -101,7 +101,7 @@ static bool count_bytes(const part *p, size_t *n)
     return *n <= SIZE_MAX / 2 && p->text >= 0;
 }
 
-/* Parts must be alike, whatever their shapes, which are compared when they are joined. */
+/* Parts must be of the same type; shapes are compared when they are concatenated. */
 static mr_code check_parts(const part *parts, size_t n, mr_status *st)
 {
     for (size_t w = 0; w < n; w++) {
@@ -121,7 +121,7 @@ static mr_code check_parts(const part *parts, size_t n, mr_status *st)
     return MR_OK;
 }
 
-/* Copies the text of all strings, one after the other. */
+/* Copies the text of all strings, concatenated. */
 static void copy_text(const mr_array *a, char *to)
 {
     const mr_bytes *s = a->data;
@@ -139,11 +139,12 @@ static size_t text_bytes(const mr_array *a)
     return n;
 }
 
-/* Memory for everybody's bytes, of which this process's own are copied in; then exchanges them. */
+/* Allocates memory for the bytes of all processes, copies this process's into it, and exchanges
+ * them. */
 typedef struct exchange {
     mr__ring *ring;
     size_t worker, workers;
-    size_t *sizes; /* of each worker */
+    size_t *sizes; /* per worker */
     mr_buffer *all;
 } exchange;
 
@@ -163,7 +164,8 @@ static mr_code exchange_bytes(exchange *x, const mr_array *own, bool text, mr_st
     return mr__ring_all_gather(x->ring, mr_buffer_data(x->all), x->sizes, st);
 }
 
-/* Strings of all workers: their places in memory are those of the processes they came from. */
+/* Makes the strings of all workers point to the received text: their pointers are those of the
+ * sending processes. */
 static mr_code point_at_text(mr_array *arrays, const mr_buffer *text, size_t workers, mr_status *st)
 {
     char *at = mr_buffer_data(text);
@@ -220,7 +222,7 @@ static mr_code join_parts(exchange *x, const part *parts, mr_array *arrays, cons
     return rc;
 }
 
-/* own NULL: this process has failed; what it says to the others is that. */
+/* own NULL: this process has failed, and informs the others. */
 static mr_code gather_workers(mr_strategy *s, const mr_array *own, int64_t axis, mr_array *out,
                               mr_status *st)
 {

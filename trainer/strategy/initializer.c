@@ -24,7 +24,7 @@ static double unit(uint64_t key, uint64_t i)
     return (double)(mr__mix_in(key, i) >> 11) * 0x1p-53;
 }
 
-/* Box and Muller's transform; draw `i` is a pure function of key. */
+/* The Box-Muller transform; draw `i` is a pure function of key. */
 static double normal(uint64_t key, uint64_t i)
 {
     double radius = sqrt(-2 * log(1 - unit(key, 2 * i)));
@@ -37,8 +37,8 @@ static void fill_uniform(uint64_t key, double low, double high, float *out, size
         out[i] = (float)(low + (high - low) * unit(key, i));
 }
 
-/* Values beyond two deviations are drawn again; dividing by the deviation of what is left of the
- * normal distribution makes that of the values the one asked for. */
+/* Values beyond two deviations are redrawn; dividing by the deviation of the truncated normal
+ * distribution yields the requested deviation. */
 static void fill_truncated(uint64_t key, double deviation, float *out, size_t n)
 {
     double scale = deviation / 0.87962566103423978;
@@ -93,7 +93,7 @@ void mr_initialize(const mr_initializer *k, uint64_t seed, uint64_t stream, size
     }
 }
 
-/* ---- as parameters ---- */
+/* ---- parameters ---- */
 
 static const mr_param constant_params[] = {{.name = "value",
                                             .type = MR_PT_F64,
@@ -146,7 +146,7 @@ static bool is_word(const mr_expr *e, const char *word)
            strcmp(e->text, word) == 0;
 }
 
-/* A field without pointers, from the arguments of a name or call. */
+/* Parses a field without pointers from the arguments of a name or call. */
 static mr_code parse_into(void *field, size_t size, const char *name, const mr_param *params,
                           const mr_expr *e, mr_status *st)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_INITIALIZER_H
 #define MR_TRAINER_INITIALIZER_H
-/* First values of weights, and penalties on them, with Keras's names and definitions. */
+/* Initializers of weights, and penalties on them, with Keras's names and definitions. */
 #include "../component.h"
 
 #ifdef __cplusplus
@@ -33,12 +33,12 @@ typedef struct mr_regularizer {
     double l1, l2;
 } mr_regularizer;
 
-/* Fills out[0..n). The values depend on seed and stream alone. Only the kinds named after their
+/* Fills out[0..n). The values depend only on seed and stream. Only the kinds named after their
  * authors (Glorot, He, LeCun) use the fans. */
 MR_API void mr_initialize(const mr_initializer *k, uint64_t seed, uint64_t stream, size_t fan_in,
                           size_t fan_out, float *out, size_t n);
 
-/* Types of parameters, for MR_PARAM_OWN: an mr_initializer by a name or a call ("zeros",
+/* Parameter types, for MR_PARAM_OWN: an mr_initializer is given by a name or a call ("zeros",
  * constant(0.5)), an mr_regularizer by none, "l2" or l2(0.01). */
 MR_API extern const mr_param_kind mr_param_initializer, mr_param_regularizer;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distributed values between steps: making and reducing them (gather_values.c brings them
- * together). None of this is on a hot path, so values are read singly, through a switch over the
- * dtype. */
+/* Distributed values between steps: creation and reduction (gather_values.c gathers them). None of
+ * this is on a hot path, so values are read singly, through a switch over the dtype. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -163,7 +162,7 @@ static bool same_shape(const mr_array *a, const mr_array *b)
     return true;
 }
 
-/* Which axes are summed over; fails on one that is out of range or given twice. */
+/* Marks the axes that are summed over; fails on one that is out of range or duplicate. */
 static mr_code mark_axes(const mr_axes *axes, int rank, bool *gone, mr_status *st)
 {
     memset(gone, 0, MR_MAX_RANK * sizeof *gone);
@@ -212,7 +211,8 @@ static void add_values(sums *s, const mr_array *a, const bool *gone, size_t time
     }
 }
 
-/* The shape of the result, and how many values of each tensor are summed into one of it. */
+/* The shape of the result, and the number of values of each tensor that are summed into one of
+ * it. */
 static int left_shape(const mr_array *a, const bool *gone, int64_t *shape, size_t *summed)
 {
     int rank = 0;
@@ -226,7 +226,7 @@ static int left_shape(const mr_array *a, const bool *gone, int64_t *shape, size_
     return rank;
 }
 
-/* The other workers' sums, and how many values they are of. */
+/* Adds the other workers' sums and counts. */
 static mr_code add_workers(mr_strategy *s, sums *x, size_t *total, mr_status *st)
 {
     mr__ring *ring = mr__strategy_ring(s);

@@ -9,14 +9,14 @@
 /* One replica's rows of one column. */
 typedef struct cell {
     void *pinned, *device;
-    size_t capacity; /* bytes of both */
+    size_t capacity; /* bytes of each */
 } cell;
 
 typedef struct slot {
-    mr__completion copied;          /* where there are no copies: read */
+    mr__completion copied;          /* without copies: the step has read it */
     cell *cells;                    /* [column * replicas + replica] */
-    mr_event **arrived, **released; /* one a replica */
-    size_t *rows;                   /* one a replica */
+    mr_event **arrived, **released; /* one per replica */
+    size_t *rows;                   /* one per replica */
     size_t before, elsewhere;       /* rows of workers before this one; of all others */
     mr_array *columns;              /* dtype and shape of each, no data */
 } slot;
@@ -24,15 +24,15 @@ typedef struct slot {
 struct mr__staging {
     mr_strategy *s;
     size_t depth, n_replicas, n_columns; /* n_columns 0: no batch seen yet */
-    mr_stream **copies; /* one a replica; where there are none, the replica's own */
+    mr_stream **copies;                  /* one per replica; without copies, the replica's own */
     slot *slots;
     size_t next;       /* the slot to fill */
-    size_t full_rows;  /* most that a replica got so far; 0: none */
-    size_t *row_bytes; /* of each column, when it was last seen */
+    size_t full_rows;  /* largest number that a replica got so far; 0: none */
+    size_t *row_bytes; /* of each column in the latest batch */
     mr_segment *segments;
     mr_destination destination;
-    bool direct; /* the host fills what the devices read: there are no copies */
-    bool wished; /* the destination was given out for the slot reserved */
+    bool direct; /* the host fills the memory that the devices read: there are no copies */
+    bool wished; /* the destination was returned for the reserved slot */
     uint64_t placed;
 };
 
@@ -62,7 +62,7 @@ static void free_slot(mr__staging *g, slot *s)
     mr_free(s->columns);
 }
 
-/* A failed device uses nothing any more. */
+/* A failed device no longer uses any memory. */
 static void await_readers(const mr__staging *g, slot *s)
 {
     mr_code rc = MR_OK;
@@ -185,7 +185,7 @@ static mr_code see_columns(mr__staging *g, size_t n, mr_status *st)
 mr_code mr__staging_reserve(mr__staging *g, const mr_destination **destination, mr_status *st)
 {
     slot *s = &g->slots[g->next];
-    /* Only a ring that is full makes the host wait here: for room, as any full queue does. */
+    /* The host waits here only if the ring is full, as for any full queue. */
     mr__span *span =
         mr__completion_is_done(&s->copied) ? NULL : mr__span_begin(MR_SPAN_WAIT, "staging slot");
     mr_code rc = mr__completion_await(&s->copied, g->copies, g->n_replicas, st);
@@ -218,8 +218,8 @@ static mr_code check_column(const mr__staging *g, const mr_array *a, size_t c, m
     return MR_OK;
 }
 
-/* Checks a column on every replica; *rows = those of the global batch, *widest = of the replica
- * that has most. */
+/* Checks a column on every replica; *rows = those of the global batch, *widest = the maximum of a
+ * replica. */
 static mr_code measure_column(mr__staging *g, const mr_step *step, size_t c, size_t *rows,
                               size_t *widest, mr_status *st)
 {
@@ -236,8 +236,8 @@ static mr_code measure_column(mr__staging *g, const mr_step *step, size_t c, siz
     return MR_OK;
 }
 
-/* All cells of a column get the same room, so that a smaller batch, whose slices are narrower, fits
- * wherever the larger one did. */
+/* All cells of a column have the same capacity, so that a smaller batch, whose slices are narrower,
+ * fits wherever the larger one did. */
 static mr_code make_room(mr__staging *g, slot *s, size_t i, size_t bytes, mr_status *st)
 {
     cell *x = &s->cells[i];

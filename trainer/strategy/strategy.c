@@ -18,13 +18,14 @@ struct mr_replica {
     mr_device *device;
     mr_stream *compute;
     mr_math_fault *fault; /* in device memory */
-    mr_math_fault *seen;  /* pinned: a copy of it */
+    mr_math_fault *seen;  /* pinned copy of fault */
     double *squares;      /* in device memory, for optimizers */
-    pthread_t thread; /* the first replica's starts with the first step that is not the caller's */
+    pthread_t thread;     /* the first replica's starts with the first step that the caller does not
+                         run */
     bool has_thread;
-    uint64_t done; /* steps that its thread has taken part in, or that were before it */
+    uint64_t done; /* steps that its thread has run, or that preceded it */
     mr__spinner spinner;
-    void **scratch; /* of the step under way */
+    void **scratch; /* of the current step */
     size_t n_scratch, scratch_capacity;
     mr_code rc; /* of the last step */
     mr_status st;
@@ -41,33 +42,33 @@ struct mr_strategy {
     size_t n;
     mr_replica *replicas;
     mr_collective *collective;
-    mr__world *world; /* NULL, as ring: this process alone */
+    mr__world *world; /* NULL, like ring: a single process */
     mr__ring *ring;
     mr__remote_job remote;
-    pthread_mutex_t lock;  /* guards what follows */
+    pthread_mutex_t lock;  /* guards the fields below */
     pthread_cond_t moved;  /* a step begins, or stop */
     pthread_cond_t ended;  /* busy is 0 */
-    bool awaited;          /* somebody waits for that */
-    _Atomic uint64_t step; /* started so far */
+    bool awaited;          /* a thread waits for that */
+    _Atomic uint64_t step; /* steps started so far */
     _Atomic uint64_t busy; /* replicas whose thread is in the step */
-    mr__spinner spinner;   /* of who waits for that */
+    mr__spinner spinner;   /* of the waiter for that */
     bool stop;
-    bool first_called; /* the first replica's part of the step is the caller's, not its thread's */
-    bool ends;         /* the step under way is to be joined, not only submitted */
-    mr_step_fn fn;     /* of the step under way; NULL: none */
+    bool first_called; /* the caller runs the first replica's part of the step, not its thread */
+    bool ends;         /* the current step is to be joined, not only submitted */
+    mr_step_fn fn;     /* of the current step; NULL: none */
     void *ctx;
-    uint64_t failures; /* steps that failed; changes between steps only */
+    uint64_t failures; /* failed steps; changes only between steps */
     undo *undos;       /* of steps that have not ended, in order */
     size_t n_undos, undo_capacity;
 };
 
-/* Where the calling thread is. Steps run in the threads of replicas; a user's thread may nest
+/* The context of the calling thread. Steps run in the threads of replicas; a user's thread may nest
  * scopes. */
 static _Thread_local mr_replica *here;
 static _Thread_local size_t n_scopes;
 static _Thread_local mr_strategy *scopes[MAX_SCOPES];
 
-/* What there is without a strategy. Its device is opened when it is first asked for. */
+/* The default strategy. Its device is opened on first use. */
 static mr_replica default_replica;
 static mr_strategy the_default = {.kind = MR__DEFAULT,
                                   .n = 1,
@@ -136,14 +137,14 @@ static void run_step(mr_replica *r)
         mr_collective_abort(r->s->collective);
     else
         mr__collective_leave(r->s->collective, r->id);
-    if (r->rc == MR_OK) /* else a sum that nobody has waited for may be using it */
+    if (r->rc == MR_OK) /* otherwise a sum that was not awaited may be using it */
         release_scratch(r);
     here = NULL;
     if (r->rc == MR_OK && r->s->ends)
         r->rc = mr_stream_copy(r->compute, r->seen, r->fault, sizeof *r->seen, &r->st);
     if (!r->s->ends)
         mr_stream_flush(r->compute);
-    /* This thread may do the work itself. Who joins the step asks for the error again. */
+    /* This thread may do the work itself. Joining the step returns the error again. */
     else if (mr_stream_synchronize(r->compute, NULL) != MR_OK)
         return;
 }
@@ -163,7 +164,7 @@ static void *replica_main(void *replica)
         run_step(r);
         pthread_mutex_lock(&s->lock);
         if (--s->busy == 0 && s->awaited) {
-            pthread_mutex_unlock(&s->lock); /* who is woken finds it free */
+            pthread_mutex_unlock(&s->lock); /* the woken thread finds it free */
             pthread_cond_broadcast(&s->ended);
             pthread_mutex_lock(&s->lock);
         }
@@ -218,7 +219,7 @@ static mr_code start_thread(mr_replica *r, mr_status *st)
     return MR_OK;
 }
 
-/* The engine of a cross-device op; NULL: the collective chooses. */
+/* The engine for cross-device ops; NULL: the collective chooses. */
 static mr_code engine_of(const char *ops, const char **engine, mr_status *st)
 {
     static const char *const names[] = {"nccl", "hierarchical_copy", "reduction_to_one_device"};
@@ -347,7 +348,7 @@ static void free_replica(mr_replica *r)
     memset(r, 0, sizeof *r);
 }
 
-/* Ends the threads and closes what they used. */
+/* Ends the threads and closes their resources. */
 static void close_all(mr_strategy *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -484,7 +485,7 @@ bool mr__strategy_is_central(const mr_strategy *s)
 mr_replica *mr_strategy_replica(mr_strategy *s, size_t i)
 {
     mr_code rc = mr__strategy_ready(s, NULL);
-    (void)rc; /* whatever uses the replica says why it is not there */
+    (void)rc; /* the first use of the replica reports the error */
     return &s->replicas[i];
 }
 
@@ -706,7 +707,8 @@ mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
     return rc;
 }
 
-/* After a step that was submitted well: waits for its end and looks for labels out of range. */
+/* After a step was submitted successfully: waits until it ends and checks for labels out of
+ * range. */
 static mr_code end_step(mr_strategy *s, mr_status *st)
 {
     mr_code rc = MR_OK;

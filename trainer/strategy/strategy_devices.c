@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which devices the replicas of a strategy get. */
+/* Selects the devices for the replicas of a strategy. */
 #include <stdio.h>
 #include <string.h>
 #include "trainer/device/device.h"
@@ -30,7 +30,7 @@ static void add_name(mr__device_names *l, const char *kind, size_t index)
     l->n++;
 }
 
-/* A kind alone is every device of it; of "cpu", of which there is any number, the first. */
+/* A kind alone means all of its devices; for "cpu", which has any number, the first. */
 static void add_device(mr__device_names *l, const char *name)
 {
     kind_count k = {.wanted = name};
@@ -42,7 +42,7 @@ static void add_device(mr__device_names *l, const char *name)
         return;
     if (l->n < MR_MAX_REPLICAS)
         snprintf(l->names[l->n], sizeof l->names[0], "%s", name);
-    l->n++; /* opening it says what is wrong with it, if anything */
+    l->n++; /* opening it reports errors, if any */
 }
 
 static void deal(mr__device_names *l, size_t replicas)

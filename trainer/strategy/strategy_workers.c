@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the processes of a multi_worker_mirrored strategy come together. */
+/* How the processes of a multi_worker_mirrored strategy connect. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 
 enum { OWN_FACTS = 2 };
 
-/* Variables of the environment say which task a process is; that it was mpirun that set them shows
- * by one more, which says where its server is. */
+/* Environment variables define a process's task; one more, the address of mpirun's server, shows
+ * that mpirun set them. */
 static bool started_by_mpirun(const mr_cluster *c)
 {
     return c->source == MR_CLUSTER_MPI && getenv("PMIX_RANK");
@@ -26,7 +26,7 @@ static mr_code choose(const mr_workers_opts *o, bool *mpi, mr_status *st)
         mr_cluster_is_chief(o->cluster))
         mr_log(MR_LOG_INFO, "processes sum without MPI: %s", why);
     if (strcmp(name, "auto") == 0 || strcmp(name, "ring") == 0 || strcmp(name, "nccl") == 0)
-        return MR_OK; /* whether nccl suits, all processes see when they have met */
+        return MR_OK; /* all processes decide on nccl once they are connected */
     if (strcmp(name, "mpi") != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "communication '%s' is not one of auto, ring, nccl and mpi", name);

@@ -8,7 +8,7 @@
 #include "trainer/device/tensor.h"
 #include "trainer/strategy/variable_impl.h"
 
-enum { SHOWN = 8, LINE = 256 }; /* of mr_variable_to_text: values and bytes of a copy */
+enum { SHOWN = 8, LINE = 256 }; /* for mr_variable_to_text: values and bytes per copy */
 
 struct mr_variable {
     mr_strategy *s;
@@ -19,8 +19,8 @@ struct mr_variable {
     mr_regularizer regularizer;
     mr_variable_role role;
     size_t n_copies;
-    float **copies; /* one a replica; of central storage the first's, where it can be reached */
-    float *central; /* central storage: host memory, for replicas with copies of their own */
+    float **copies; /* one per replica; central storage: the first's, if accessible */
+    float *central; /* central storage: host memory, for replicas with separate copies */
 };
 
 static mr_code count_values(int rank, const int64_t *shape, size_t *n, mr_status *st)
@@ -48,7 +48,7 @@ static mr_code set_first_values(mr_variable *v, const mr_variable_opts *o, mr_st
     return rc;
 }
 
-/* The memory of the first replica's device is that of this one's. */
+/* Whether this device shares memory with the first replica's. */
 static bool shares_memory(const mr_strategy *s, mr_device *first, mr_device *d)
 {
     mr_device_properties a, b;
@@ -196,7 +196,7 @@ mr_code mr__variables_publish(mr_variable *const *variables, size_t n, mr_replic
     uint64_t ticket;
     for (size_t i = 0; i < n && id == 0; i++)
         MR_TRY(store(variables[i], r, st));
-    /* A sum of one value: what the others submit from now on comes after what the first one did. */
+    /* A sum of one value: work that the others submit from now on follows the first one's. */
     MR_TRY(mr_collective_start(c, id, s, word, 1, &ticket, st));
     MR_TRY(mr_collective_wait(c, id, s, ticket, st));
     for (size_t i = 0; i < n && id > 0; i++)
@@ -204,7 +204,7 @@ mr_code mr__variables_publish(mr_variable *const *variables, size_t n, mr_replic
     return MR_OK;
 }
 
-/* Where copy i is, and its first values. Returns bytes written. */
+/* Prints the location of copy i, and its first values. Returns bytes written. */
 static mr_code print_copy(const mr_variable *v, size_t i, char *to, size_t size, size_t *n,
                           mr_status *st)
 {

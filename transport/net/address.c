@@ -30,7 +30,7 @@ static mr_code resolve_local(const char *name, mr__address *out, mr_status *st)
     return MR_OK;
 }
 
-/* Splits "host:port" at the last colon; brackets around an IPv6 address are taken off. */
+/* Splits "host:port" at the last colon; removes brackets around an IPv6 address. */
 static mr_code split(const char *text, char *host, size_t size, const char **port, mr_status *st)
 {
     *port = "";

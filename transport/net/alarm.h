@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_NET_ALARM_H
 #define MR_TRANSPORT_NET_ALARM_H
-/* A cancel object that wakes a loop, also where a signal handler triggers it: a pair of sockets, of
- * which the handler shuts one down.
+/* Wakes a loop when a cancel object is triggered, also by a signal handler. It is a pair of
+ * sockets; triggering shuts one of them down.
  *
  * thread   the loop's */
 #include "pipeline/wait/cancel.h"
@@ -22,6 +22,6 @@ struct mr__alarm {
 /* Calls a->rings (set by the owner) once cancel is triggered; cancel NULL: never.
  * errors   MR_RESOURCE_EXHAUSTED */
 mr_code mr__alarm_set(mr__alarm *a, mr__loop *l, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
-/* It rings no more. The loop turns until a->is_set is false. */
+/* Stops the alarm. The loop must turn until a->is_set is false. */
 void mr__alarm_clear(mr__alarm *a);
 #endif

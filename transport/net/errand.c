@@ -25,7 +25,7 @@ static void *work(void *arg)
 static void posted(mr__posted *p)
 {
     mr__errand *e = (mr__errand *)p;
-    pthread_mutex_lock(&e->lock); /* the thread is ready with it */
+    pthread_mutex_lock(&e->lock); /* the thread has finished with it */
     bool abandoned = e->abandoned;
     pthread_mutex_unlock(&e->lock);
     if (!abandoned)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_NET_ERRAND_H
 #define MR_TRANSPORT_NET_ERRAND_H
-/* Work that may take long (a name to look up, a folder to search), in a thread of its own; the
- * loop hears of its end.
+/* Runs a blocking task (resolving a name, searching a directory) on a thread and posts its
+ * completion to the loop.
  *
  *     loop --start--> [thread: run] --posted--> done, free     in the loop's thread
- *          --abandon--> free alone, when the thread is ready
+ *          --abandon--> only free, when the thread has finished
  *
- * Embedded in what it works on, which is the errand's until `free` was called.
+ * Embedded in the object that it works on, which belongs to the errand until `free` is called.
  *
  * thread   the loop's; run in its own */
 #include <pthread.h>
@@ -24,9 +24,9 @@ struct mr__errand {
     bool finished, abandoned;
 };
 
-/* The owner has set run, done and free. errors MR_RESOURCE_EXHAUSTED: no thread; the errand is its
- * owner's again */
+/* The owner must have set run, done and free. errors MR_RESOURCE_EXHAUSTED: no thread; the errand
+ * belongs to its owner again */
 mr_code mr__errand_start(mr__errand *e, mr__loop *l, mr_status *st) MR_NODISCARD;
-/* Nobody waits for it any more. The loop must turn once more before it is closed. */
+/* Gives up waiting for it. The loop must turn once more before it is closed. */
 void mr__errand_abandon(mr__errand *e);
 #endif

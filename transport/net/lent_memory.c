@@ -7,7 +7,7 @@
 
 #include "transport/net/shared_memory.h"
 
-/* Blocks begin at pages, so that no two share one; the last page stays free for MR_SLACK. */
+/* Blocks begin at pages, so that no two share a page; the last page stays free for MR_SLACK. */
 enum { PAGE = 4096 };
 
 /* ---- the lender ---- */
@@ -15,7 +15,7 @@ enum { PAGE = 4096 };
 typedef struct extent {
     struct extent *next; /* the next one after it */
     size_t at, bytes;
-    bool lands;       /* it is a landing, and no business of the borrower's */
+    bool lands;       /* it is a landing, which the borrower cannot free */
     mr_buffer *keeps; /* NULL: nothing */
 } extent;
 
@@ -28,7 +28,7 @@ struct mr__lender {
     /* guarded by the lock */
     extent *held; /* in order */
     size_t held_bytes, landed_bytes;
-    bool has_ended; /* there is no borrower any more */
+    bool has_ended; /* the borrower is gone */
 };
 
 mr_code mr__lender_new(mr__lender **out, size_t bytes, int *fd, mr_status *st)
@@ -59,10 +59,10 @@ mr__lender *mr__lender_ref(mr__lender *l)
 
 void mr__lender_unref(mr__lender *l)
 {
-    /* acq_rel: what other threads did with it comes before it is freed */
+    /* acq_rel: other threads' accesses happen before it is freed */
     if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
         return;
-    while (l->held) { /* no landing: that has a reference */
+    while (l->held) { /* never a landing: a landing holds a reference to the lender */
         extent *x = l->held;
         l->held = x->next;
         mr_buffer_unref(x->keeps);
@@ -73,7 +73,7 @@ void mr__lender_unref(mr__lender *l)
     mr_free(l);
 }
 
-/* The first room for `whole` bytes, which x becomes; false: there is none. The lock is held. */
+/* Makes x the first free extent of `whole` bytes; false: no room. The lock is held. */
 static bool take_first(mr__lender *l, extent *x, size_t whole, bool lands)
 {
     size_t from = 0;
@@ -103,7 +103,7 @@ static void *take(mr__lender *l, size_t n, bool lands, uint64_t *at)
     pthread_mutex_lock(&l->lock);
     if (!lands || (!l->has_ended && l->landed_bytes + whole <= l->bytes / MR__LANDED_PART))
         taken = take_first(l, x, whole, lands);
-    *at = x->at; /* not later: a peer that knows no better may give it already */
+    *at = x->at; /* not later: a faulty peer may free it at any time */
     pthread_mutex_unlock(&l->lock);
     if (taken)
         return l->map + *at;
@@ -116,7 +116,7 @@ void *mr__lender_take(mr__lender *l, size_t n, uint64_t *at)
     return take(l, n, false, at);
 }
 
-/* The link to what begins there; to NULL: nothing does. The lock is held. */
+/* The link to the extent that begins there; to NULL if none does. The lock is held. */
 static extent **find(mr__lender *l, uint64_t at, bool lands)
 {
     extent **place = &l->held;
@@ -153,7 +153,7 @@ static bool give(mr__lender *l, uint64_t at, bool lands)
     }
     pthread_mutex_unlock(&l->lock);
     if (x)
-        mr_buffer_unref(x->keeps); /* which may give a landing */
+        mr_buffer_unref(x->keeps); /* which may free a landing */
     mr_free(x);
     return x != NULL;
 }
@@ -225,12 +225,12 @@ typedef struct done {
 } done;
 
 struct mr__borrower {
-    atomic_size_t refs; /* its owner's, and one of each buffer */
+    atomic_size_t refs; /* the owner's, and one for each buffer */
     unsigned char *map;
     size_t bytes;
     pthread_mutex_t lock;
     /* guarded by the lock */
-    done *done; /* room for all that are wrapped, so that giving one back needs no memory */
+    done *done; /* room for all wrapped buffers, so that returning one allocates no memory */
     size_t n_done, done_bytes, n_wrapped, capacity;
 };
 
@@ -261,7 +261,7 @@ mr__borrower *mr__borrower_ref(mr__borrower *b)
 
 void mr__borrower_unref(mr__borrower *b)
 {
-    /* acq_rel: what other threads read there comes before it is unmapped */
+    /* acq_rel: other threads' reads happen before it is unmapped */
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
         return;
     mr__shared_memory_free(b->map, b->bytes);
@@ -270,7 +270,7 @@ void mr__borrower_unref(mr__borrower *b)
     mr_free(b);
 }
 
-/* A buffer of it. */
+/* A buffer in the shared memory. */
 typedef struct loan {
     mr__borrower *from;
     done what;

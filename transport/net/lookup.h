@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_NET_LOOKUP_H
 #define MR_TRANSPORT_NET_LOOKUP_H
-/* mr__address_resolve for a loop: names are looked up in a thread.
+/* mr__address_resolve for a loop: names are resolved in a thread.
  *
  * thread   the loop's */
 #include "transport/net/errand.h"
@@ -9,8 +9,8 @@
 typedef struct mr__lookup mr__lookup;
 typedef void (*mr__lookup_done)(void *ctx, const mr__address *to, const mr_status *why);
 
-/* Calls done, later, with the address of text, or NULL and why there is none. The lookup is over
- * then. errors MR_RESOURCE_EXHAUSTED: nothing follows */
+/* Later calls done with the address of text, or with NULL and the error; that ends the lookup.
+ * errors MR_RESOURCE_EXHAUSTED: done is not called */
 mr_code mr__lookup_start(mr__lookup **out, mr__loop *l, const char *text, mr__lookup_done done,
                          void *ctx, mr_status *st) MR_NODISCARD;
 /* As mr__errand_abandon. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all engines share: timers, posted work, and the life of sockets. */
+/* The common part of all engines: timers, posted work, and the life of sockets. */
 #include "transport/net/loop.h"
 
 #include <errno.h>
@@ -130,7 +130,8 @@ void mr__timer_clear(mr__loop *l, mr__timer *t)
         sift_down(l, place, last);
 }
 
-/* Those due when the turn began: a timer that sets itself again in the past waits for the next. */
+/* Fires the timers that were due when the turn began: one that sets itself to the past again waits
+ * for the next turn. */
 static void fire_timers(mr__loop *l)
 {
     int64_t now = l->now_ns;
@@ -244,7 +245,8 @@ void mr__socket_serve_later(mr__socket *s)
     l->serve_last = s;
 }
 
-/* Small messages go at once; on loopback the plain algorithm beats those made for long ways. */
+/* Sends small messages at once; on loopback, plain congestion control is faster than algorithms for
+ * long distances. */
 static void set_options(int fd, const mr__address *to)
 {
     int one = 1;
@@ -399,7 +401,7 @@ void mr__socket_fail_errno(mr__socket *s, int err, const char *what)
     mr_status why;
     mr_status_init(&why);
     mr_fail_errno(&why, err, "%s", what);
-    if (why.code != MR_RESOURCE_EXHAUSTED) /* whatever the network says: the peer is not reached */
+    if (why.code != MR_RESOURCE_EXHAUSTED) /* any network error: the peer is unreachable */
         why.code = MR_UNAVAILABLE;
     fail(s, &why);
 }

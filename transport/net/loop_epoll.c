@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop on epoll. Sockets are registered once, edge-triggered: their flags remember what may
- * still be read or written, so that a socket that moves much waits only for the others. */
+/* The loop on epoll. Sockets are registered once, edge-triggered: their flags remember whether they
+ * may still be read or written, so that a busy socket only waits for its turn. */
 #include <errno.h>
 #include <limits.h>
 #include <sys/epoll.h>
@@ -18,7 +18,7 @@ typedef struct engine {
     struct epoll_event events[EVENTS];
 } engine;
 
-/* What an event is about: the low bits of its pointer. */
+/* The kind of an event: the low bits of its pointer. */
 enum { ABOUT_WAKE = 0, ABOUT_SOCKET = 1, ABOUT_LISTENER = 2, ABOUT = 3 };
 
 static mr_code watch(engine *e, int fd, uint32_t events, void *p, unsigned about, mr_status *st)
@@ -79,7 +79,7 @@ static void accept_all(mr__listener *x)
         } else if (errno == EAGAIN) {
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            /* The event would come again at once: no descriptors, say. */
+            /* The event would be reported again at once (e.g. if descriptors have run out). */
             if (mr__listener_pause(x, errno))
                 arm(x, 0);
             return;
@@ -144,7 +144,7 @@ static mr_code add(mr__loop *l, mr__socket *s, const mr__address *to, mr_status 
     if (s->state == MR__SOCKET_CONNECTING &&
         mr__sys->connect(s->fd, (const struct sockaddr *)&to->to, to->size) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
-        /* Reported as any other end, so that the caller has one place to look. */
+        /* Reported like any other end, so that the caller handles errors in one place. */
         mr__socket_fail_errno(s, errno, to->text);
         return MR_OK;
     }
@@ -172,7 +172,7 @@ static void send_queued(mr__socket *s, size_t *budget)
         s->flags &= (uint8_t)~MR__SOCKET_WRITABLE;
 }
 
-/* A descriptor may come along on a unix socket. */
+/* On a unix socket, a descriptor may arrive with the bytes. */
 static ssize_t receive_some(mr__socket *s, void *p, size_t want)
 {
     if (!s->is_local)
@@ -211,7 +211,8 @@ static void receive(mr__socket *s, size_t *budget)
     }
 }
 
-/* Taken off by name: a forked child may hold the descriptor open, and its events would go on. */
+/* Removes it explicitly: a forked child may hold the descriptor open, and its events would
+ * continue. */
 static void forget(mr__loop *l, mr__socket *s)
 {
     const engine *e = l->engine;

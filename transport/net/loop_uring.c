@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop on io_uring: one receive, one send and one connect a socket may be in flight; what a
- * turn submits goes to the kernel in the call that waits. Bytes are received straight into the
- * memory that `room` names, hence without buffers provided to the kernel: a block of data would
- * have to be copied out of these. */
+/* The loop on io_uring: one receive, one send and one connect per socket may be in flight; the call
+ * that waits also submits the turn's operations. Bytes are received directly into the memory that
+ * `room` returns; buffers provided to the kernel are not used, because data would have to be copied
+ * out of them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -17,30 +17,30 @@
 
 enum { ENTRIES = 256 };
 
-/* What a completion is about: the low bits of its pointer; for the first three also the bits of
+/* The kind of a completion: the low bits of its pointer; the first three are also the bits of
  * `in_flight`. */
 enum { RECEIVE = 1, SEND = 2, CONNECT = 4, ACCEPT = 3, WAKE = 5, IGNORE = 6, ABOUT = 7 };
 
 typedef struct engine {
     struct io_uring ring;
     int wake;
-    uint64_t woken; /* what the read of `wake` brings */
+    uint64_t woken; /* the result of reading `wake` */
 } engine;
 
-/* Memory that a socket's operations need while they are in flight. */
+/* The memory that a socket's operations use while they are in flight. */
 typedef struct socket_op {
     struct msghdr message;
     struct iovec v[MR__SEND_PIECES];
-    /* local: a descriptor may come along */
+    /* local: a descriptor may arrive with the bytes */
     struct msghdr received;
     struct iovec into;
     mr__passing passed;
     mr__address to;
     bool cancelled;
-    bool waits; /* what is in flight as SEND waits until s takes more */
+    bool waits; /* the operation in flight as SEND waits until s is writable */
 } socket_op;
 
-/* An entry to fill in; NULL only if the kernel takes nothing. */
+/* An entry to fill in; NULL only if the kernel accepts no submissions. */
 static struct io_uring_sqe *entry(engine *e)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&e->ring);
@@ -53,7 +53,7 @@ static struct io_uring_sqe *entry(engine *e)
     return sqe;
 }
 
-/* io_uring_prep_* write the entry whole, so the pointer goes in last. */
+/* io_uring_prep_* overwrite the whole entry, so the pointer is stored last. */
 static void about(struct io_uring_sqe *sqe, const void *p, unsigned what)
 {
     sqe->user_data = (uintptr_t)p | what;
@@ -158,8 +158,8 @@ static void submit_send(engine *e, mr__socket *s)
     s->in_flight |= SEND;
 }
 
-/* Pages that are lent go by calls: io_uring would have a thread of the kernel wait in each. What
- * goes to a process of this host is short, and goes at once: a completion would cost a turn. */
+/* Lent pages are sent by system calls: with io_uring, each would block a kernel thread. Sends to
+ * processes on this host are short and happen at once: a completion would cost a turn. */
 static bool sends_by_calls(const mr__socket *s)
 {
     return s->is_local || mr__socket_lends(s);
@@ -185,7 +185,7 @@ static void send_by_calls(engine *e, mr__socket *s)
     op->waits = true;
 }
 
-/* Ends what is in flight; the completions follow. */
+/* Cancels the operations in flight; their completions follow. */
 static void cancel_all(engine *e, mr__socket *s)
 {
     socket_op *op = s->op;
@@ -222,7 +222,7 @@ static void serve(mr__loop *l, mr__socket *s)
     mr__socket_is_gone(s);
 }
 
-/* io_uring returns EAGAIN for descriptors that do not block, rather than wait. */
+/* io_uring returns EAGAIN for non-blocking descriptors instead of waiting. */
 static void let_block(int fd)
 {
     int flags = mr__sys->fcntl(fd, F_GETFL, 0);
@@ -330,7 +330,7 @@ static void completed(mr__socket *s, unsigned what, int res)
         else
             s->state = MR__SOCKET_OPEN;
     } else if (what == SEND && op->waits) {
-        op->waits = false; /* an error is that of the next send */
+        op->waits = false; /* the next send will return any error */
     } else if (what == SEND) {
         if (res >= 0)
             mr__socket_sent(s, (size_t)res);

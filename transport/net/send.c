@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending by calls: of whatever is queued, and of pages without a copy.
+/* Sending by system calls: all that is queued, including pages without a copy.
  *
  *     queue   [ head | a column of 1 MiB ................ | end ]
  *               |       |                           |        |
  *            sendmsg    vmsplice --> pipe --> splice     sendmsg
  *                       whole pages, in the pipe and in the socket by reference
  *
- * There is one pipe a loop. What the socket does not take at once stays there for it, until another
- * one needs the pipe: then it is made anew, and the same pages go into it again in their turn.
- * Where the system has these calls not, everything is copied. */
+ * Each loop has one pipe. Bytes that the socket does not take at once stay in the pipe until
+ * another socket needs it: then the pipe is created again, and the same pages enter it again in
+ * their turn. If the system does not support these calls, everything is copied. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,11 +19,11 @@
 #include "pipeline/system/system.h"
 #include "transport/net/loop_engine.h"
 
-enum { PIPE_BYTES = 1 << 20 }; /* what anybody may have */
+enum { PIPE_BYTES = 1 << 20 }; /* the limit for unprivileged users */
 
-/* ---- what is queued ---- */
+/* ---- the queue ---- */
 
-/* Of the n bytes at p, of piece i: how many are copied before pages that are lent; n: all. */
+/* The number of the n bytes at p, of piece i, to copy before lent pages begin; n: all. */
 static size_t before_pages(const mr__socket *s, const mr__send *send, size_t i, const void *p,
                            size_t n)
 {
@@ -40,7 +40,7 @@ void mr__socket_gather(const mr__socket *s, struct msghdr *m, size_t most, mr__p
     for (const mr__send *send = s->first; send && n < most && !*lent; send = send->next) {
         size_t offset = send->offset;
         if (send->pass && s->is_local && send->at == 0 && offset == 0) {
-            if (n) /* it goes with its own bytes */
+            if (n) /* a descriptor is sent with its own bytes */
                 break;
             mr__pass_descriptor(m, room, *send->pass);
         }
@@ -87,7 +87,7 @@ static void refuse(mr__page_pipe *x)
     x->is_refused = true;
 }
 
-/* A user has 64 MiB of large pipes; after these they are small. */
+/* A user may have 64 MiB of large pipes; further ones are small. */
 static void open_pipe(mr__page_pipe *x)
 {
     int ends[2];
@@ -102,8 +102,8 @@ static void open_pipe(mr__page_pipe *x)
         refuse(x);
 }
 
-/* Lays pages of s into the pipe, which is empty or another socket's; false: they are copied from
- * now on. */
+/* Puts pages of s into the pipe, which is empty or contains those of another socket; false: they
+ * are copied from now on. */
 static bool fill_pipe(mr__page_pipe *x, mr__socket *s, const void *pages, size_t n)
 {
     const struct iovec v = {(void *)(uintptr_t)pages, n < PIPE_BYTES ? n : PIPE_BYTES};
@@ -122,8 +122,8 @@ static bool fill_pipe(mr__page_pipe *x, mr__socket *s, const void *pages, size_t
     return true;
 }
 
-/* splice without SIGPIPE: it knows no flag for that, and sends several times, of which the first
- * may go well and a later one find the peer gone. */
+/* splice without SIGPIPE: it has no flag for that, and it sends several times: the first may
+ * succeed and a later one find the peer gone. */
 static ssize_t splice_quietly(int from, int to, size_t n, unsigned flags)
 {
     static const struct timespec now = {0, 0};
@@ -141,7 +141,7 @@ static ssize_t splice_quietly(int from, int to, size_t n, unsigned flags)
     return rc;
 }
 
-/* Bytes of the pipe that the socket took; -1 and errno. */
+/* returns  bytes of the pipe that the socket took; -1 and errno */
 static ssize_t empty_pipe(mr__page_pipe *x, const mr__socket *s, bool more, bool blocks)
 {
     int flags = blocks ? mr__sys->fcntl(s->fd, F_GETFL, 0) : 0;
@@ -163,8 +163,8 @@ static bool is_unknown(int err)
     return err == EPERM || err == EACCES || err == ENOSYS || err == EINVAL || err == EOPNOTSUPP;
 }
 
-/* The next bytes of s are `lent` pages.
- * returns  bytes that went; 0: none, to be tried again; -1 and errno */
+/* Sends the next bytes of s, which are `lent` bytes of lent pages.
+ * returns  bytes sent; 0: none, try again; -1 and errno */
 static ssize_t send_pages(mr__socket *s, const void *pages, size_t lent, bool blocks)
 {
     mr__page_pipe *x = &s->loop->pages;

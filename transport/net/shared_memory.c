@@ -8,7 +8,7 @@
 
 #include "pipeline/system/system.h"
 
-/* A file that could shrink would end the process that reads its memory. */
+/* If the file could shrink, it would crash the process that reads the memory. */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -35,7 +35,7 @@ mr_code mr__shared_memory_new(size_t bytes, mr__shared_rights rights, void **map
         rc = mr_fail_errno(st, errno, "no memory to share with a peer");
     if (rc == MR_OK)
         rc = map_it(made, bytes, PROT_READ | PROT_WRITE, &p, st);
-    /* Kernels before 5.1 do not know this seal: the peer maps it for reading all the same. */
+    /* Kernels before 5.1 do not support this seal: the peer still maps it read-only. */
     if (rc == MR_OK && rights == MR__SHARED_OWNER_WRITES)
         (void)mr__sys->fcntl(made, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
     if (rc == MR_OK && mr__sys->fcntl(made, F_ADD_SEALS, SEALS) != 0)
@@ -90,7 +90,7 @@ void mr__pass_descriptor(struct msghdr *m, mr__passing *room, int fd)
 void mr__expect_descriptor(struct msghdr *m, mr__passing *room)
 {
     m->msg_control = room;
-    /* Not CMSG_SPACE: its padding would let a second one in, which nobody would close. */
+    /* Not CMSG_SPACE: its padding would admit a second descriptor, which would never be closed. */
     m->msg_controllen = CMSG_LEN(sizeof(int));
 }
 

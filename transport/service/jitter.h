@@ -4,8 +4,7 @@
 /* Random delays between retries. */
 #include <stdint.h>
 
-/* Half to one and a half times d (>= 0), so that many peers do not retry at once; changes
- * *random. */
+/* Returns 0.5 to 1.5 times d (>= 0), so that peers do not all retry at once; advances *random. */
 static inline int64_t mr__jittered(uint64_t *random, int64_t d)
 {
     *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

@@ -18,9 +18,9 @@
 #include "shard/streams/stream_splits.h"
 
 #define MOST_ARRAY_BYTES ((size_t)64 << 20)
-#define ALL_NAMES        (-2) /* as buffer of a shuffle: the whole of its input */
+#define ALL_NAMES        (-2) /* buffer size of a shuffle: its whole input */
 
-/* ---- what may become a job ---- */
+/* ---- checks of the graph ---- */
 
 static size_t bytes_in(const mr_value *v)
 {
@@ -83,7 +83,7 @@ static mr_dataset *visit(void *ctx, mr_dataset *node)
     return mr_dataset_fail(&k->status);
 }
 
-/* replays: it must give the same again. */
+/* replays: it must be reproducible. */
 static mr_code check_graph(mr_dataset *ds, bool replays, mr_status *st)
 {
     checking k = {.replays = replays};
@@ -145,7 +145,7 @@ const char *mr__job_directory(const Mr__Wire__Job *job)
 
 /* ---- patterns ---- */
 
-/* The names that an op has for files; NULL: none. *all: each is a pattern. */
+/* The file names of an op; NULL: none. *all: each is a pattern. */
 static const mr_param *names_param(const mr_dataset *ds, bool *all)
 {
     const mr_op *op = mr_dataset_op(ds);
@@ -194,7 +194,7 @@ static Mr__Wire__FileList *find_list(Mr__Wire__FileList *const *lists, size_t n,
     return NULL;
 }
 
-/* l->files = what its pattern matches, as written: without the directory. No match is no files. */
+/* l->files = the files that match its pattern, as written: without the directory. May be empty. */
 static mr_code match_files(matching *m, Mr__Wire__FileList *l, mr_status *st)
 {
     size_t before = m->directory && *l->pattern != '/' ? strlen(m->directory) + 1 : 0, n = 0;
@@ -283,7 +283,7 @@ mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, siz
     return MR_OK;
 }
 
-/* ---- lists in the place of patterns ---- */
+/* ---- replacing patterns by lists ---- */
 
 typedef struct listing {
     const Mr__Wire__Job *job;
@@ -296,8 +296,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* names with what each group of patterns matches, sorted together, in its place. *out: borrowed
- * names in an array of its own. */
+/* *out = names, with each group of patterns replaced by its matches, sorted together: a new array
+ * of borrowed names. */
 static mr_code names_of(listing *l, const mr_strs *names, bool all, const char ***out, size_t *n,
                         mr_status *st)
 {
@@ -354,7 +354,7 @@ static mr_dataset *with_names(mr_dataset *ds, const mr_param *p, const char **v,
     return made;
 }
 
-/* The names themselves as a dataset, shuffled where ds shuffles them. */
+/* The names as a dataset, shuffled if ds shuffles them. */
 static mr_dataset *names_as_data(mr_dataset *ds, const char **v, size_t n)
 {
     mr_dataset *names = mr_from_strings(v, n);
@@ -399,7 +399,7 @@ static mr_dataset *list_node(void *ctx, mr_dataset *node)
     return made;
 }
 
-/* *out = ds (taken over) with the job's lists: those that readers have, or those that are data. */
+/* *out = ds (taken over) with the job's lists: those of readers, or those that are data. */
 static mr_code put_lists(const Mr__Wire__Job *job, bool data, mr_dataset *ds, mr_dataset **out,
                          mr_status *st)
 {
@@ -414,8 +414,8 @@ static mr_code put_lists(const Mr__Wire__Job *job, bool data, mr_dataset *ds, mr
     return rc;
 }
 
-/* *out = the job's graph, whose readers have their lists. Sources of names stay what they are until
- * it is cut: a shard goes after them, also where they shuffle. */
+/* *out = the job's graph with the lists of its readers. Sources of names are unchanged until it is
+ * cut: a shard goes after them, even if they shuffle. */
 static mr_code graph_of(const Mr__Wire__Job *job, mr_dataset **out, mr_status *st)
 {
     mr_dataset *ds = NULL;
@@ -423,7 +423,7 @@ static mr_code graph_of(const Mr__Wire__Job *job, mr_dataset **out, mr_status *s
     return put_lists(job, false, ds, out, st);
 }
 
-/* Names that a source of them gives, by the lists of the job ctx. */
+/* The number of names that a source of names yields, by the lists of the job ctx. */
 static int64_t count_names(void *ctx, const mr_dataset *ds)
 {
     listing l = {.job = ctx};
@@ -438,8 +438,8 @@ static int64_t count_names(void *ctx, const mr_dataset *ds)
     return (int64_t)n;
 }
 
-/* Ops that may give their elements in any order keep it, so that a stream that goes on elsewhere
- * goes on as the same elements. */
+/* Makes ops that may emit their elements in any order keep it, so that a stream that continues on
+ * another worker has the same elements. */
 static mr_dataset *keep_order(void *ctx, mr_dataset *node)
 {
     mr_status *st = ctx;
@@ -456,7 +456,7 @@ static mr_dataset *keep_order(void *ctx, mr_dataset *node)
     return made;
 }
 
-/* job->splits = how many the graph ds has. */
+/* job->splits = the number of splits of the graph ds. */
 static mr_code count_splits(Mr__Wire__Job *job, mr_dataset *ds, mr_status *st)
 {
     mr_dataset *listed = NULL;
@@ -494,7 +494,7 @@ mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, siz
     return copy(&final, out, st);
 }
 
-/* The seed of one stream of a mode whose streams draw each their own. */
+/* The seed of one stream in a mode with a separate seed for each stream. */
 static uint64_t seed_of(const Mr__Wire__Job *job, uint32_t stream)
 {
     return mr__splitmix(job->seed + MR__GOLDEN * ((uint64_t)stream + 1));
@@ -509,7 +509,7 @@ void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o, mr__iterator_in
     o->internal = internal;
 }
 
-/* What worker `index` of job->streams has: random ops draw the same on all of them. */
+/* The part of worker `index` of job->streams: random ops draw the same numbers on all workers. */
 static mr_code shard_for_worker(const Mr__Wire__Job *job, uint32_t index, mr_dataset *ds,
                                 mr_dataset **out, mr_explanation *e, mr_status *st)
 {

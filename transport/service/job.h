@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_JOB_H
 #define MR_TRANSPORT_SERVICE_JOB_H
-/* A job as it travels: made of a graph, made final (its lists of files, its number of streams), and
- * made into what runs a stream of it.
+/* A job in its wire form: made from a graph, completed with its lists of files and number of
+ * streams, and cut into the graphs of its streams.
  *
  *     graph --new--> job --match--> lists --finish--> final job --cut(s)--> graph of stream s
  *
- * A final job gives the same streams on every machine. Jobs from here are owned: mr__wire_free.
+ * A final job has the same streams on every machine. Jobs made here are owned: mr__wire_free.
  *
  * thread   any */
 #include "pipeline/engine/iterator_internal.h"
@@ -22,32 +22,32 @@ typedef struct mr__job_opts {
     const char *match;
 } mr__job_opts;
 
-/* *out = the job of ds, in the directory that this process is in.
- * errors   MR_FAILED_PRECONDITION: ds cannot travel, or cannot be produced again; names the op and
- *          says what to do
- *          what ds carries */
+/* *out = the job of ds, relative to this process's working directory.
+ * errors   MR_FAILED_PRECONDITION: ds cannot be sent to other processes or cannot be run again; the
+ *          message names the op and says what to do
+ *          the error that ds carries */
 mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **out,
                     mr_status *st) MR_NODISCARD;
-/* *lists = the files that the patterns in the job's graph stand for, seen from the job's directory;
+/* *lists = the files that match the patterns in the job's graph, relative to the job's directory;
  * owned, mr__job_lists_free.
  * errors   MR_NOT_FOUND and others: as mr_glob */
 mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, size_t *n,
                       mr_status *st) MR_NODISCARD;
 void mr__job_lists_free(Mr__Wire__FileList **lists, size_t n);
-/* *out = job with these lists, and its number of streams where that was left open. */
+/* *out = job with these lists, and with its number of streams if it had none. */
 mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size_t n,
                        Mr__Wire__Job **out, mr_status *st) MR_NODISCARD;
-/* Sets the options of an iterator over a stream, except for opts->seed, which mr__job_cut returns.
- * Where the mode promises one sequence, random functions draw the same in all streams as without
- * the service. *internal is borrowed by *o. */
+/* Sets the options of an iterator over a stream, except for o->seed, which mr__job_cut returns. If
+ * the mode guarantees one sequence, random functions draw the same numbers as without the service.
+ * *internal is borrowed by *o. */
 void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o, mr__iterator_internal *internal);
 /* *out = the dataset of one stream of a final job; owned. In parallel_epochs and dynamic it is the
- * whole graph (whose splits, in dynamic, are all this stream's), in the static modes what worker
- * number `stream` of job->streams has. *run_seed: mr_iterator_opts.seed for it
- * (with has_seed), beside .directory = job->directory. e may be NULL.
- * errors   MR_INVALID_ARGUMENT: the graph is none, or cannot be cut so */
+ * whole graph (in dynamic, with all splits), in the static modes the part of worker number `stream`
+ * of job->streams. *run_seed: mr_iterator_opts.seed for it (with has_seed), together with
+ * .directory = job->directory. e may be NULL.
+ * errors   MR_INVALID_ARGUMENT: the graph is invalid, or cannot be cut this way */
 mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
                     mr_explanation *e, mr_status *st) MR_NODISCARD;
-/* job->directory as mr_iterator_opts.directory; NULL where this process is in it. */
+/* job->directory as mr_iterator_opts.directory; NULL if it is this process's working directory. */
 const char *mr__job_directory(const Mr__Wire__Job *job);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_NOTE_H
 #define MR_TRANSPORT_SERVICE_NOTE_H
-/* Log lines of a state machine: it does no I/O, so its driver gets the line. */
+/* Log lines of a state machine: it does no I/O, so it passes the line to its driver. */
 #include <stdarg.h>
 #include <stdio.h>
 #include "pipeline/log.h"

@@ -65,7 +65,7 @@ static void closed(mr__connection *c, const mr_status *why)
 
 static const mr__connection_class tools = {.ready = ready, .message = message, .closed = closed};
 
-/* One connection, at most until `until`. a->report, or a->why says why there is none. */
+/* Makes one connection, at most until `until`. Sets a->report, or a->why if it fails. */
 static mr_code try_once(requesting *a, mr__loop *l, const mr__address *to,
                         const mr__request_opts *opts, int64_t until, mr_status *st)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_SERVICE_H
 #define MR_TRANSPORT_SERVICE_SERVICE_H
-/* The data service from a program (docs/service.md). The op `distribute` has the graph below it run
- * by the service, as streams: each yields a part of the elements.
+/* Using the data service from a program (docs/service.md). The service runs the graph below the op
+ * `distribute` as streams, each of which yields a part of the elements.
  *
  *     mr_dataset *ds = mr_service_distribute(mr_batch(records, 32, NULL), "local", NULL);
  *
@@ -17,60 +17,62 @@ extern "C" {
 typedef struct mr_service_opts {
     char *processing_mode; /* NULL: "exactly_once" */
     char *job_name;        /* NULL: anonymous */
-    int64_t streams;       /* 0 or MR_AUTO: 8, or the number of files where there are fewer */
-    int64_t block_length;  /* elements of a stream before the next one's turn; 0: 1 */
-    mr_tri deterministic;  /* MR_NO: blocks come from whichever stream has one */
-    int64_t consumer_index, num_consumers; /* with has_consumer_index: this one reads the streams s
-                                              with s mod num_consumers == consumer_index */
+    int64_t streams;       /* 0 or MR_AUTO: 8, or the number of files if there are fewer */
+    int64_t block_length;  /* consecutive elements read from a stream before the next one; 0: 1 */
+    mr_tri deterministic;  /* MR_NO: blocks come from any stream that has one ready */
+    int64_t consumer_index, num_consumers; /* with has_consumer_index: this consumer reads the
+                                              streams s with
+                                              s mod num_consumers == consumer_index */
     bool has_consumer_index;
     char *compression;             /* NULL: none; "ZSTD", "auto" */
-    int64_t max_outstanding_bytes; /* 0 or MR_AUTO: 4 blocks of each stream, 16 MiB at least */
-    char *target_workers;          /* NULL: "auto"; "any"; "local": those of this host alone, in the
-                                      modes exactly_once and dynamic */
-    char *transfer;                /* NULL: "auto": shared memory with workers of this host, else
+    int64_t max_outstanding_bytes; /* 0 or MR_AUTO: 4 blocks of each stream, at least 16 MiB */
+    char *target_workers;          /* NULL: "auto"; "any"; "local": only workers on this host, in
+                                      the modes exactly_once and dynamic */
+    char *transfer;                /* NULL: "auto": shared memory with workers on this host, else
                                       TCP; "tcp"; "shared_memory": no other workers */
-    bool resume;                   /* goes on after what was acknowledged under job_name */
-    char *match;                   /* who looks patterns of files up; NULL: "worker"; "client" */
+    bool resume;                   /* continues after what was acknowledged under job_name */
+    char *match;                   /* which side expands file patterns; NULL: "worker"; "client" */
     char *on_missing;              /* a file that a worker cannot see; NULL: "fail"; "move" */
     int64_t seed;                  /* with has_seed: the job's; else drawn at random */
     bool has_seed;
-    double connect_timeout; /* seconds, 0.001 at least; 0: 60 */
+    double connect_timeout; /* seconds, at least 0.001; 0: 60 */
     double stall_timeout;   /* seconds without an element; 0: none */
-    double client_timeout;  /* seconds, 1 at least; 0: 30 */
+    double client_timeout;  /* seconds, at least 1; 0: 30 */
 } mr_service_opts;
 
-/* What `input` (taken over, also on failure) yields, run as streams by the service whose dispatcher
- * is at `service`, "HOST:PORT"; "local" is this process. Strings are borrowed during the call. opts
- * NULL: all defaults. The service's token is in the file that MILLRACE_TOKEN_FILE names.
+/* Yields the elements of `input` (taken over, also on failure), which the service runs as streams.
+ * The service's dispatcher is at `service`, "HOST:PORT"; "local" is this process. Strings are
+ * borrowed during the call. opts NULL: all defaults. The service's token is in the file that
+ * MILLRACE_TOKEN_FILE names.
  *
- * order    interleave over the streams, block_length elements of each: a function of graph, seed,
- *          number of streams and block_length alone; "dynamic" and "parallel_epochs": none
+ * order    interleaved over the streams, block_length elements of each; it depends only on graph,
+ *          seed, number of streams and block_length; "dynamic" and "parallel_epochs": unordered
  * errors   MR_INVALID_ARGUMENT (carried): an option out of range
- *          MR_FAILED_PRECONDITION, when opened: the graph cannot travel, or not be produced again;
- *          somebody else reads the job
+ *          MR_FAILED_PRECONDITION, when opened: the graph cannot be sent to other processes or
+ *          cannot be run again; another client reads the job
  *          MR_UNAVAILABLE: no dispatcher within connect_timeout, no element within stall_timeout
  *          MR_PERMISSION_DENIED: another token
- *          MR_UNIMPLEMENTED, when opened: what this version does not have yet
+ *          MR_UNIMPLEMENTED, when opened: a feature that this version does not have yet
  * source   tf.data.experimental.service.distribute */
 MR_API mr_dataset *mr_service_distribute(mr_dataset *input, const char *service,
                                          const mr_service_opts *opts);
 
-/* The dataset that 'millrace service register' gave this id, run as streams by the service, which
- * is asked for its graph when this is called. The rest as mr_service_distribute.
+/* The dataset that 'millrace service register' registered with this id, run as streams by the
+ * service. This call requests its graph from the service. Otherwise as mr_service_distribute.
  *
- * errors   MR_NOT_FOUND (carried): there is none of that id
+ * errors   MR_NOT_FOUND (carried): no dataset has that id
  * source   tf.data.experimental.service.from_dataset_id */
 MR_API mr_dataset *mr_service_dataset(const char *service, const char *dataset_id,
                                       const mr_service_opts *opts);
 
-/* Registers the service's ops, for graphs from text and protobuf. Once a process; another call does
- * nothing. errors as mr_op_register */
+/* Registers the service's ops, for graphs from text and protobuf. Further calls in the same process
+ * do nothing. errors as mr_op_register */
 MR_API mr_code mr_service_register_ops(mr_status *st) MR_NODISCARD;
 
-/* The graph of each stream of ds, which is a distribute; owned, *n of them: unref each, mr_free the
- * array. Patterns of files are matched on this machine. e (may be NULL) gets the reasons for the
- * cut. In modes whose streams depend on the workers of a service: those of one worker, or of two.
- * *n = 0 where ds is something else.
+/* *out = the graphs of the *n streams of ds, a distribute op; owned: unref each, mr_free the array.
+ * File patterns are expanded on this machine. e (may be NULL) receives the reasons for the cut. In
+ * modes whose streams depend on the workers of a service: those of one worker, or of two. *n = 0 if
+ * ds is another op.
  * errors   those of opening it */
 MR_API mr_code mr_service_streams(mr_dataset *ds, mr_dataset ***out, size_t *n, mr_explanation *e,
                                   mr_status *st) MR_NODISCARD;

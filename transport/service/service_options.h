@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_SERVICE_OPTIONS_H
 #define MR_TRANSPORT_SERVICE_SERVICE_OPTIONS_H
-/* Options that dispatcher, worker and requests have in common. A wrong one is MR_INVALID_ARGUMENT,
- * with the option's name in the message.
+/* Options shared by dispatcher, worker and requests. A wrong one fails with MR_INVALID_ARGUMENT and
+ * the option's name in the message.
  *
  * thread   any */
 #include "transport/wire/handshake.h"
 
-/* The form of an address (NULL: not set); listens: port 0 is allowed. Nothing is looked up. */
+/* Checks the form of an address (NULL: not set); listens: port 0 is allowed. Resolves nothing. */
 mr_code mr__option_address(const char *name, const char *text, bool listens,
                            mr_status *st) MR_NODISCARD;
 /* *out = the token in the file at path, as mr__token_read; owned, mr__token_free. */

@@ -19,7 +19,7 @@ static mr_code get(const void *position, size_t bytes, uint32_t *again, uint64_t
         return MR_OK;
     if (bytes < MR__STREAM_POSITION_BYTES)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a stream's is too short");
-    memcpy(again, position, 4); /* little-endian, as all of this library */
+    memcpy(again, position, 4); /* little-endian, like the whole library */
     memcpy(skip, (const char *)position + 4, 8);
     return MR_OK;
 }
@@ -30,7 +30,7 @@ mr_code mr__stream_position_again(const void *position, size_t bytes, uint64_t s
     uint32_t again;
     uint64_t before;
     MR_TRY(get(position, bytes, &again, &before, st));
-    if (again) /* the form has no place for them; few graphs keep what depends on them */
+    if (again) /* the format cannot represent them; few graphs have state that depends on them */
         skip = 0;
     size_t n = bytes ? bytes : MR__STREAM_POSITION_BYTES;
     uint8_t *p = mr_calloc(1, n);

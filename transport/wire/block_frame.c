@@ -12,10 +12,11 @@
 #include "transport/wire/messages.pb-c.h"
 
 enum { ALIGN = 64, LONG_STRING = 8 << 10, MOST_PIECES = 1 << 24, MOST_COLUMNS = 1 << 16 };
-/* Strings are named by their places where the buffers that are kept for that have at most so many
- * times their bytes: half of a file's records may have been left out. */
+/* Strings are sent as positions if the buffers kept for them have at most this many times their
+ * bytes: half of a file's records may have been left out. */
 enum { MOST_KEPT = 4 };
-/* Of pieces, and columns and pieces: more are not worth a look for the buffers they lie in. */
+/* Limits of pieces, and of columns and pieces, for finding the buffers that contain them: with
+ * more, the search is not worth its cost. */
 enum { MOST_LENT = 64, MOST_LOOKS = 4096 };
 
 static size_t aligned(size_t n)
@@ -25,14 +26,14 @@ static size_t aligned(size_t n)
 
 /* ---- out ---- */
 
-/* What is known of a column before its payload is laid out. */
+/* The plan of a column, made before its payload is laid out. */
 typedef struct plan {
     Mr__Wire__Form form;
     size_t bytes;       /* of payload */
     size_t small_bytes; /* of those, gathered */
     size_t pieces;
     void *rows;       /* ROWS: the bytes, owned */
-    size_t elsewhere; /* STRINGS, where all of them lie in shared memory: their bytes */
+    size_t elsewhere; /* STRINGS, if all of them are in shared memory: their bytes */
 } plan;
 
 static mr_code plan_strings(const mr_array *a, plan *p, mr_status *st)
@@ -95,7 +96,7 @@ static void lay_strings(mr__outgoing *o, const mr_array *a, uint8_t **small)
     uint8_t *at = *small;
     for (size_t i = 0; i < n; i++, at += 8) {
         uint64_t size = s[i].size;
-        memcpy(at, &size, 8); /* little-endian, as all of this library */
+        memcpy(at, &size, 8); /* little-endian, like the whole library */
     }
     piece(o, *small, 8 * n);
     for (size_t i = 0; i < n; i++) {
@@ -143,8 +144,8 @@ static void put_strings(uint8_t *to, const mr_array *a)
     }
 }
 
-/* The bytes of a column's strings, where all of them lie in the shared memory [memory, memory + n)
- * already, and what is kept with them is not much more; else 0. */
+/* The bytes of a column's strings, if all of them are already in the shared memory
+ * [memory, memory + n) and the buffers kept for them are not much larger; else 0. */
 static size_t bytes_in(const uint8_t *memory, size_t n, const mr_array *a)
 {
     const mr_bytes *s = a->data;
@@ -168,7 +169,7 @@ static void put_places(uint8_t *to, const uint8_t *memory, const mr_array *a)
     }
 }
 
-/* keeps holds what the strings lie in: what their views hold, so that these need not stay. */
+/* `keeps` holds references to the buffers of the strings, so that their views need not be kept. */
 static mr_code hold_strings(mr_buffer *keeps, const uint8_t *memory, size_t n, const mr_array *a)
 {
     uintptr_t at = (uintptr_t)mr_buffer_data(a->owner) - (uintptr_t)memory;
@@ -176,7 +177,7 @@ static mr_code hold_strings(mr_buffer *keeps, const uint8_t *memory, size_t n, c
                   : mr_buffer_hold_all(keeps, a->owner, NULL);
 }
 
-/* What is named by its place stays until the peer gives the block back. */
+/* Strings sent as positions are kept until the peer returns the block. */
 static bool keep(const mr__outgoing *o, const plan *plans, mr__lender *lender)
 {
     size_t n;
@@ -191,7 +192,7 @@ static bool keep(const mr__outgoing *o, const plan *plans, mr__lender *lender)
     return kept;
 }
 
-/* Strings that lie in shared memory are named by their places. *raw: bytes of the payload then.
+/* Sends strings in shared memory as positions. *raw = the bytes of the payload then.
  * returns  bytes of these strings */
 static size_t plan_places(const mr__outgoing *o, plan *plans, const mr__lender *lender, size_t *raw)
 {
@@ -212,7 +213,7 @@ static size_t plan_places(const mr__outgoing *o, plan *plans, const mr__lender *
     return all;
 }
 
-/* Back to what can be sent. */
+/* Undoes this: back to a form that can be sent over the socket. */
 static void plan_no_places(const mr__outgoing *o, plan *plans)
 {
     for (size_t c = 0; c < o->block.n_columns; c++)
@@ -222,7 +223,7 @@ static void plan_no_places(const mr__outgoing *o, plan *plans)
         }
 }
 
-/* Writes the payload of `raw` bytes there; false: there is no room. */
+/* Writes the payload of `raw` bytes to shared memory; false: no room. */
 static bool lend(mr__outgoing *o, const plan *plans, mr__lender *lender, size_t raw,
                  size_t elsewhere)
 {
@@ -251,7 +252,7 @@ static bool lend(mr__outgoing *o, const plan *plans, mr__lender *lender, size_t 
     return true;
 }
 
-/* One zstd frame of all pieces; left as they are where that saves nothing. */
+/* Compresses all pieces into one zstd frame; leaves them unchanged if that saves nothing. */
 static mr_code pack(mr__outgoing *o, size_t raw, int level, size_t *packed, mr_status *st)
 {
     size_t room = ZSTD_compressBound(raw);
@@ -283,7 +284,7 @@ static mr_code pack(mr__outgoing *o, size_t raw, int level, size_t *packed, mr_s
 
 /* ---- pages that are lent ---- */
 
-/* The buffer that the piece is a part of; NULL: none whose pages can be lent. */
+/* The buffer that contains the piece; NULL: none whose pages can be lent. */
 static mr_buffer *owning(const mr__outgoing *o, const struct iovec *v)
 {
     mr_buffer *b = mr__buffer_owning(o->small, v->iov_base, v->iov_len);
@@ -330,7 +331,7 @@ static mr_code put_front(mr__outgoing *o, const Mr__Wire__BlockHead *head, uint6
     return MR_OK;
 }
 
-/* The pieces and the head, the columns being planned. */
+/* Makes the pieces and the head from the planned columns. */
 static mr_code lay_out(mr__outgoing *o, const mr__block_place *place, plan *plans,
                        Mr__Wire__Column *columns, Mr__Wire__Column **list, int level, mr_status *st)
 {
@@ -509,7 +510,7 @@ void mr__incoming_came(mr__incoming *in, const void *p, size_t n)
     in->crc_bytes += n;
 }
 
-/* Of the whole payload. */
+/* The checksum of the whole payload. */
 static uint32_t checksum(const mr__incoming *in, mr_buffer *payload)
 {
     const uint8_t *rest = (const uint8_t *)mr_buffer_data(payload) + in->crc_bytes;
@@ -537,7 +538,7 @@ static mr_code unpack(mr_buffer **payload, uint64_t raw_bytes, mr_status *st)
     return MR_OK;
 }
 
-/* Values in `rows` rows of the column; false: more than memory has addresses. */
+/* The number of values in `rows` rows of the column; false: it overflows the address space. */
 static bool count_values(const Mr__Wire__Column *column, uint64_t rows, int64_t *shape,
                          size_t *values)
 {
@@ -557,7 +558,7 @@ static mr_code get_strings(mr_array *a, const uint8_t *p, size_t bytes, size_t v
     mr_bytes *s = a->data;
     const uint8_t *at = p + 8 * values, *end = p + bytes;
     for (size_t i = 0; i < values; i++) {
-        /* Read once: in shared memory it may be another one the next time. */
+        /* Read it once: in shared memory it may change at any time. */
         uint64_t size = ((const volatile uint64_t *)(const void *)p)[i];
         if (size > (uint64_t)(end - at))
             return damaged(st, "a string ends outside of it");
@@ -569,14 +570,14 @@ static mr_code get_strings(mr_array *a, const uint8_t *p, size_t bytes, size_t v
     return mr_buffer_hold(a->owner, payload, st);
 }
 
-/* Strings that lie anywhere in what is shared; *elsewhere: less their bytes. */
+/* Strings anywhere in the shared memory; subtracts their bytes from *elsewhere. */
 static mr_code get_places(mr_array *a, const uint8_t *p, size_t values, const mr__incoming *in,
                           uint64_t *elsewhere, mr_buffer *payload, mr_status *st)
 {
     mr_bytes *s = a->data;
     size_t most = in->shared_bytes < MR_SLACK ? 0 : in->shared_bytes - MR_SLACK;
     for (size_t i = 0; i < values; i++) {
-        /* Read once, as above. */
+        /* Read it once, as above. */
         const volatile uint32_t *place = (const volatile uint32_t *)(const void *)(p + 8 * i);
         size_t at = place[0], size = place[1];
         if (size > most || at > most - size || size > *elsewhere)
@@ -606,7 +607,7 @@ static mr_code get_rows(mr_array *a, const uint8_t *p, size_t bytes, const mr_le
     return rc;
 }
 
-/* The same of bytes that somebody else may write to while they are read. */
+/* The same for bytes that another process may write while they are read. */
 static mr_code get_rows_of_memory(mr_array *a, const uint8_t *p, size_t bytes, const mr_leaf *leaf,
                                   uint64_t rows, mr_status *st)
 {

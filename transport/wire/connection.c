@@ -9,13 +9,13 @@
 
 #define HELLO_NS ((int64_t)10000000000) /* for the handshake */
 
-/* Bytes whose pages one peer may hold: one that says nothing gets copies then. And bytes that are
- * worth a message that they have come. */
+/* The maximum bytes of lent pages that one peer may hold: beyond it, a peer that confirms nothing
+ * gets copies. And the bytes after which receipt is confirmed. */
 enum { MOST_LENT = 64 << 20, CONFIRM_BYTES = 2 << 20 };
-/* Bytes of a block's head where a large block is likely: mostly so many are enough. */
+/* Bytes to read for a block's head if a large block is likely: mostly enough. */
 enum { LIKELY_HEAD = 256 };
 
-/* What is queued: a message's bytes, or a block. */
+/* An entry of the queue: a message's bytes, or a block. */
 typedef struct mr__queued {
     mr__send send;
     struct iovec one;
@@ -47,7 +47,7 @@ static void drop(queued *q, bool was_sent)
     mr_free(q);
 }
 
-/* Its pages stay as they are until the peer says that it has them. */
+/* Keeps its pages unchanged until the peer confirms receipt. */
 static void keep_lent(mr__connection *c, queued *q)
 {
     q->next = NULL;
@@ -83,7 +83,7 @@ static void sent(mr__send *s, bool was_sent)
         c->class_->sent(c);
 }
 
-/* fd -1: none goes with it. */
+/* fd -1: no descriptor is sent. */
 static mr_code send_bytes(mr__connection *c, void *bytes, size_t n, int fd, mr_status *st)
 {
     queued *q = mr_calloc(1, sizeof *q);
@@ -125,7 +125,7 @@ static mr_code send_message(mr__connection *c, const mr__message *m, mr_status *
     return mr__connection_send_frame(c, bytes, n, st);
 }
 
-/* The peer, whose pages they are, hears of the blocks that came in. */
+/* Confirms the received blocks to the peer, which lent their pages. */
 static mr_code confirm(mr__connection *c, mr_status *st)
 {
     if (!c->handshake.lends || c->handshake.accepts || c->said == c->came)
@@ -170,7 +170,7 @@ mr_code mr__connection_send_block(mr__connection *c, mr__outgoing *frame, mr_sta
     return MR_OK;
 }
 
-/* The peer has the first `blocks` of them, and nothing of these is still to be read. */
+/* The peer has received the first `blocks` blocks whole: releases them. */
 static mr_code take_received(mr__connection *c, uint64_t blocks, mr_status *st)
 {
     if (blocks < c->confirmed || blocks > c->queued)
@@ -206,7 +206,7 @@ void mr__connection_finish(mr__connection *c)
     mr__socket_finish(&c->socket);
 }
 
-/* Closes for why, what is queued (a refusal) being sent first. */
+/* Closes because of why, after sending what is queued (a refusal). */
 static void end_with(mr__connection *c, const mr_status *why)
 {
     if (c->closing)
@@ -225,7 +225,7 @@ static void closed(mr__socket *s, const mr_status *why)
     mr_buffer_unref(c->payload);
     c->in = c->head = NULL;
     c->payload = NULL;
-    while (c->lent_first) { /* the peer may go on reading what it has */
+    while (c->lent_first) { /* the peer may continue to read the pages it has */
         mr__outgoing_forsake(&c->lent_first->block);
         drop_lent(c);
     }
@@ -279,8 +279,8 @@ static void opened(mr__socket *s)
 
 /* ---- receiving ---- */
 
-/* After a large block another one is likely, whose payload is not to come into `in`: it would be
- * copied from there. */
+/* After a large block another one is likely. Its payload should not be received into `in`, from
+ * which it would have to be copied. */
 static size_t room_in(const mr__connection *c)
 {
     size_t have = c->to - c->from, all = MR__CONNECTION_IN - c->to;
@@ -313,7 +313,7 @@ static void *room(mr__socket *s, size_t *n)
     return c->in + c->to;
 }
 
-/* Ends the frame under way. */
+/* Ends the current frame. */
 static void next_frame(mr__connection *c)
 {
     c->has_frame = c->has_head = false;
@@ -340,7 +340,7 @@ static void give_block(mr__connection *c)
     mr__incoming_reset(&in);
 }
 
-/* A block's head is there: makes room for the payload, whose first bytes may be in `in`. */
+/* A block's head was received: makes room for the payload, whose first bytes may be in `in`. */
 static mr_code start_block(mr__connection *c, const void *head, mr_status *st)
 {
     if (!c->class_->block || !c->handshake.done)
@@ -352,7 +352,7 @@ static mr_code start_block(mr__connection *c, const void *head, mr_status *st)
     return MR_OK;
 }
 
-/* n bytes more of the payload lie in their place. */
+/* n more bytes of the payload were received into their place. */
 static void payload_came(mr__connection *c, size_t n)
 {
     if (n)
@@ -410,7 +410,7 @@ static mr_code start_frame(mr__connection *c, mr_status *st)
     return MR_OK;
 }
 
-/* One step on what has come in; *more: another may be possible. */
+/* Handles the next part of the received bytes; *more: another step may be possible. */
 static mr_code step(mr__connection *c, bool *more, mr_status *st)
 {
     size_t have = c->to - c->from;
@@ -442,7 +442,7 @@ static mr_code step(mr__connection *c, bool *more, mr_status *st)
     return take_head(c, head, st);
 }
 
-/* Takes what has come in, until the owner pauses. */
+/* Handles the received bytes until the owner pauses. */
 static void take_all(mr__connection *c)
 {
     mr_status st;
@@ -480,7 +480,7 @@ void mr__connection_pause(mr__connection *c)
 void mr__connection_resume(mr__connection *c)
 {
     c->paused = false;
-    if (c->is_taking) /* called from `message`, whose caller goes on */
+    if (c->is_taking) /* called from `message`, whose caller continues */
         return;
     take_all(c);
     mr__socket_receive(&c->socket);

@@ -19,7 +19,7 @@ void mr__handshake_init(mr__handshake *h, bool accepts, Mr__Wire__Role role, mr_
     snprintf(h->local, sizeof h->local, "%s", local);
 }
 
-/* What one side proves: the word says which. Nonces go in the order hello, challenge. */
+/* The proof of one side: `word` names the side. The nonces are in the order hello, challenge. */
 static bool prove(const mr__handshake *h, const char *word, uint8_t out[MR__HMAC_BYTES])
 {
     uint8_t text[16 + 2 * MR__NONCE_BYTES] = {0};
@@ -58,7 +58,7 @@ mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes, mr_st
     return mr__message_pack(&m, frame, bytes, st);
 }
 
-/* Writes the refusal for st, if there is memory for it, and returns its code. */
+/* Makes the refusal for st, if memory suffices, and returns st's code. */
 static mr_code refuse(mr__handshake *h, void **frame, size_t *bytes, mr_code code,
                       const char *message, mr_status *st)
 {

@@ -8,7 +8,7 @@
 enum { NONCE = 32, HMAC = 32, MOST_STREAMS = 1 << 16, MOST_TEXT = 4096 };
 #define MOST_MEMORY ((uint64_t)1 << 40)
 
-/* ctx: bool, whether memory ran out. */
+/* ctx: a bool, set if memory ran out. */
 static void *take(void *ctx, size_t n)
 {
     void *p = mr_malloc(n);
@@ -78,7 +78,7 @@ void mr__message_free(mr__message *m)
     mr__wire_free(m);
 }
 
-/* ---- checks: what generated code does not know ---- */
+/* ---- checks that generated code does not make ---- */
 
 static bool text(const char *s, size_t most)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_WIRE_MESSAGES_H
 #define MR_TRANSPORT_WIRE_MESSAGES_H
-/* Messages as frames, and back, checked. The structs are those of messages.proto.
+/* Converts messages to frames and back, with checks. messages.proto defines the structs.
  *
  * thread   any */
 #include <stdbool.h>
@@ -11,13 +11,13 @@
 
 /* The protocol's version: both ends of a connection must have the same. */
 enum { MR__WIRE_VERSION = 2 };
-/* What an error counts against a stream's credit, in bytes. */
+/* The bytes of a stream's credit that an error uses. */
 enum { MR__ERROR_CREDIT = 1024 };
 
 typedef Mr__Wire__Message mr__message;
 
-/* *out (a pointer to the kind's struct) = the message in bytes[0..n), in the library's memory;
- * mr__wire_free. errors MR_DATA_LOSS: none of this kind; MR_RESOURCE_EXHAUSTED */
+/* *out (a pointer to the kind's struct) = the message in bytes[0..n); owned, mr__wire_free.
+ * errors MR_DATA_LOSS: not a message of this kind; MR_RESOURCE_EXHAUSTED */
 mr_code mr__wire_unpack(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t n,
                         void *out, mr_status *st) MR_NODISCARD;
 void mr__wire_free(void *m); /* NULL: nothing */
@@ -29,13 +29,13 @@ mr_code mr__wire_copy(const ProtobufCMessage *m, void *out, mr_status *st) MR_NO
 mr_code mr__message_pack(const mr__message *m, void **frame, size_t *bytes,
                          mr_status *st) MR_NODISCARD;
 /* *out = the message in a frame's head; mr__message_free. Its fields are within their ranges.
- * errors   MR_DATA_LOSS: not a message, or one that no peer of this version writes
+ * errors   MR_DATA_LOSS: not a message, or not valid in this version
  *          MR_RESOURCE_EXHAUSTED */
 mr_code mr__message_unpack(const void *head, size_t bytes, mr__message **out,
                            mr_status *st) MR_NODISCARD;
 void mr__message_free(mr__message *m); /* NULL: nothing */
 
-/* A status as it travels: `out` borrows from st. And back; what is not a code becomes
+/* Converts a status to its wire form (`out` borrows from st) and back; an unknown code becomes
  * MR_UNKNOWN. */
 void mr__status_to_wire(const mr_status *st, Mr__Wire__Status *out);
 void mr__status_from_wire(const Mr__Wire__Status *in, mr_status *st);

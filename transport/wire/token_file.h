@@ -8,9 +8,10 @@
 
 enum { MR__MOST_TOKEN = 4096 };
 
-/* *out = the token in the file at path (NULL: the one that MILLRACE_TOKEN_FILE names; neither: no
- * token), without the white space at its end; owned, mr__token_free.
- * errors   MR_INVALID_ARGUMENT: empty or too long; what the system says of the file; names it */
+/* *out = the token in the file at path (NULL: the file that MILLRACE_TOKEN_FILE names; if that is
+ * unset: no token), without trailing white space; owned, mr__token_free.
+ * errors   MR_INVALID_ARGUMENT: empty or too long; the system's error for the file; the message
+ *          has its name */
 mr_code mr__token_read(const char *path, mr__token *out, mr_status *st) MR_NODISCARD;
 void mr__token_free(mr__token *t);
 #endif

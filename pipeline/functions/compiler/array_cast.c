@@ -30,7 +30,7 @@ int64_t mr__int_at(const mr_array *a, size_t i)
     }
 }
 
-/* One text serves signed and unsigned types: "a < 0" is then never true for some. */
+/* The same code serves signed and unsigned types: "a < 0" is never true for some. */
 #pragma GCC diagnostic ignored "-Wtype-limits"
 
 #define CAST_LOOP(S, D, T, F)                                                                      \
@@ -39,7 +39,7 @@ int64_t mr__int_at(const mr_array *a, size_t i)
         for (size_t i = 0; i < n; i++)                                                             \
             z[i] = (T)x[i];                                                                        \
     }
-/* Out of range floats have no integer in C: they go through the nearest one there is. */
+/* Converting out-of-range floats is undefined in C: they are clamped first. */
 #define CAST_FLOAT_INT(S, D, T, F, LEAST, MOST)                                                    \
     MR__CLONES static void cast_##S##_##D(const F *restrict x, T *restrict z, size_t n)            \
     {                                                                                              \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a syntax tree to nodes, by the ops' descriptors alone: for whole pipelines, and for the
- * bodies of functions that are datasets. A body is built twice over: once as a template, when the
- * graph is built, with unknown values for what depends on the element, which checks and types it;
- * and once for every element, from the template's typed arguments. */
+/* Builds nodes from a syntax tree, using only the ops' descriptors: for whole pipelines, and for
+ * function bodies that are datasets. A body is built once as a template, when the graph is
+ * built, with unknown values for everything that depends on the element; this checks and types
+ * it. Then it is built for every element from the template's typed arguments. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ typedef struct op_call {
     mr__arguments args;
     mr_dataset **inputs;
     size_t n_inputs, inputs_capacity;
-    const mr_expr *given[MAX_PLACES]; /* what each of the first parameters was given as */
+    const mr_expr *given[MAX_PLACES]; /* the expression given for each of the first parameters */
 } op_call;
 
 static mr_code add_input(op_call *c, const mr_expr *e, mr_status *st)
@@ -129,9 +129,9 @@ static mr_code at_argument(const op_call *c, const mr_expr *e, size_t at, mr_cod
     return rc;
 }
 
-/* What an error of the whole node is about. Messages of tables and of check slots begin with the
- * op's name and that of a parameter: then it is that argument; else the op, or the only argument of
- * a source that has one parameter. */
+/* The expression to which an error of the whole node refers. If the message begins with the op's
+ * name and a parameter's, as those of tables and check slots do, it is that argument; else the
+ * op, or the only argument of a source with one parameter. */
 static const mr_expr *at_fault(const op_call *c, const char *message)
 {
     size_t n = strlen(c->op->name);
@@ -187,7 +187,8 @@ static mr_code add_argument(op_call *c, size_t index, mr_status *st)
     return add_parameter(c, index, st);
 }
 
-/* A template's node is remembered, an instance's says of its elements what the template's does. */
+/* Records the node of a template; a node of an instance gets the template's spec of its
+ * elements. */
 static mr_code match_template(const op_call *c, mr_dataset *ds, mr_status *st)
 {
     dataset_body *r = c->b->record;
@@ -202,8 +203,8 @@ static mr_code match_template(const op_call *c, mr_dataset *ds, mr_status *st)
     return MR_OK;
 }
 
-/* The node. Inside a function a bad value is an error of the call, not of the graph: the template
- * is then typed without the values. */
+/* Makes the node. Inside a function an invalid value is an error of the call, not of the graph:
+ * the template is then typed without the values. */
 static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
 {
     mr_dataset **again = NULL;
@@ -242,7 +243,7 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
         rc = match_template(c, ds, &why);
     if (rc != MR_OK) {
         mr_dataset_unref(ds);
-        /* An error that shows a place already is one of a function of the op. */
+        /* If the error already shows a place, it comes from a function of the op. */
         if (rc == MR_INVALID_ARGUMENT && !c->b->body && !strchr(why.message, '\n'))
             return mr_expr_fail_at(st, at_fault(c, why.message), "%s", why.message);
         if (st)
@@ -253,7 +254,7 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
     return MR_OK;
 }
 
-/* All that must be given is. */
+/* Checks that all required arguments are given. */
 static mr_code check_given(const op_call *c, mr_status *st)
 {
     for (size_t i = 0; i < c->args.n; i++) {
@@ -312,7 +313,7 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
 
 /* ---- names that are datasets ---- */
 
-/* Stands in a template for a dataset that is only known in a call. */
+/* Placeholder in a template for a dataset that is only known in a call. */
 struct given_params {
     const mr_spec *element; /* borrowed: the scope outlives the template */
 };
@@ -331,7 +332,7 @@ static const mr_op given = {.abi = MR_ABI_VERSION,
                             .props = MR_OP_INTERNAL,
                             .infer = infer_given};
 
-/* A dataset that a name stands for, a component of one, or the outcome of an if. */
+/* A dataset that a name or a component of one refers to, or the result of an if. */
 static mr_code dataset_of_value(const builder *b, const mr_expr *e, mr_dataset **out, mr_status *st)
 {
     if (!mr__is_dataset(e, b->s))
@@ -448,7 +449,7 @@ void mr__dataset_body_used(const dataset_body *b, bool *used)
 {
     bool names[64];
     bool *u = b->s.n <= 64 ? names : mr_calloc(b->s.n, sizeof *u);
-    /* Without memory for finding out, all of them. */
+    /* If memory for the analysis is lacking, all of them. */
     if (u) {
         memset(u, 0, b->s.n * sizeof *u);
         mr__mark_names(b->e, &b->s, u);
@@ -492,7 +493,7 @@ mr_code mr__dataset_body_make(const dataset_body *body, const frame *f, size_t r
 /* ---- whole pipelines ---- */
 
 /* The environment as a scope over columns of one row. Calls of its functions are computed first,
- * and stand in the scope under the place they were written at. */
+ * and are in the scope under their place in the text. */
 typedef struct surroundings {
     scope s;
     mr_spec **specs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of ops: literals, lists that are tensors, arithmetic, functions with what they capture;
- * and which expressions are datasets. */
+/* Builds the arguments of ops: literals, lists that are tensors, arithmetic, functions with
+ * their captured values. Also determines which expressions are datasets. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static mr_code no_memory(mr_status *st)
     return mr_fail_memory(st, 0, "a graph");
 }
 
-/* ---- which expressions are datasets, and which names they use ---- */
+/* ---- datasets among expressions, and the names that they use ---- */
 
 /* Type of a name, or of a component of one, however deep; NULL: e is something else. */
 static const mr_spec *place_spec(const mr_expr *e, const scope *s)
@@ -80,7 +80,7 @@ bool mr__is_dataset(const mr_expr *e, const scope *s)
     }
 }
 
-/* Marks names of s that e uses; hidden: the parameters of lambdas that we are inside of. */
+/* Marks names of s that e uses; hidden: the parameters of enclosing lambdas. */
 typedef struct hiding {
     const struct hiding *outer;
     const mr_expr *lambda;
@@ -112,7 +112,7 @@ void mr__mark_names(const mr_expr *e, const scope *s, bool *used)
     mark_names(e, s, NULL, used);
 }
 
-/* Names of s that e uses freely (indexes into s, ascending, each once); *n of them, owned. */
+/* The names of s that are free in e (indexes into s, ascending, each once); *n of them, owned. */
 static mr_code free_names(const mr_expr *e, const scope *s, size_t **out, size_t *n, mr_status *st)
 {
     bool *used = mr_calloc(s->n + 1, sizeof *used);
@@ -372,7 +372,7 @@ static mr_code build_items(const builder *b, const mr_expr *e, mr_value *out, mr
     return e->kind == MR_EX_LIST ? join_items(out, st) : MR_OK;
 }
 
-/* A list some of whose items are only known in a call: as a whole it is an unknown tensor. */
+/* A list with items that are only known in a call is an unknown tensor as a whole. */
 static bool has_computed(const mr_expr *e, const builder *b)
 {
     if (e->kind == MR_EX_LIST || e->kind == MR_EX_UNARY) {

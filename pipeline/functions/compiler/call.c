@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: arguments are sorted to the parameters of a descriptor's table, inputs are typed and
- * checked as it says, options are read, and its type slot says what comes out. */
+/* Types calls: assigns arguments to the parameters of a descriptor's table, types and checks
+ * inputs as the table requires, reads options, and calls the type slot to determine the result. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,7 +80,7 @@ const mr_input_kind *mr_param_input(const mr_param *p)
     return p->type == MR_PT_OWN && !p->kind->parse ? (const mr_input_kind *)p->kind : NULL;
 }
 
-/* The parameter of input i: a variadic one has all that follow. NULL: there are fewer. */
+/* The parameter of input i: a variadic one takes all further inputs. NULL: too many inputs. */
 static const mr_param *input_param(const mr_function *f, size_t i)
 {
     for (const mr_param *p = f->params; p->name; p++)
@@ -96,7 +96,7 @@ bool mr__input_decides_shape(const mr_function *f, size_t i)
     return input_param(f, i)->flags & MR_P_DECIDES_SHAPE;
 }
 
-/* ---- what type slots use ---- */
+/* ---- services for type slots ---- */
 
 mr_code mr_call_fail(const mr_call *c, mr_status *st, int i, const char *fmt, ...)
 {
@@ -116,7 +116,7 @@ mr_code mr__call_shape(const mr_call *c, size_t i, bool one_free, mr_leaf *leaf,
     if (!known) {
         if (in->rank == 1 && in->shape[0] >= 0 && in->shape[0] <= MR_MAX_RANK)
             leaf->rank = (int8_t)in->shape[0];
-        /* Of [n, 2] the text says one axis. */
+        /* The text of [n, 2] determines one axis. */
         const mr_expr *e = c->at[i];
         bool list = e->kind == MR_EX_LIST && (int64_t)e->n == leaf->rank;
         for (int d = 0; d < leaf->rank; d++) {
@@ -158,7 +158,7 @@ typedef struct inputs {
     const mr_array **known;
 } inputs;
 
-/* Literals become what the table says, or what stands beside them. */
+/* Converts literals to the type that the table requires, or to that of their neighbours. */
 static mr_code settle_inputs(inputs *x, mr_status *st)
 {
     const mr_leaf *leaf;
@@ -197,8 +197,8 @@ static mr_code check_inputs(inputs *x, mr_status *st)
     return MR_OK;
 }
 
-/* Literals among themselves are numbers of the text: computed now. false: that fails, so it is left
- * to run (and to fail) with the elements. */
+/* Computes a call of literals now. false: that fails, so it is left to run (and fail) with the
+ * elements. */
 static bool fold(const inputs *x, mr_array *out, char *weak)
 {
     mr_array in[2] = {{0}, {0}};
@@ -222,7 +222,7 @@ static bool fold(const inputs *x, mr_array *out, char *weak)
         mr_array_reset(out);
         return false;
     }
-    /* What dividing integers gives is a float64 by itself. */
+    /* A quotient of integers is a float64 unless a neighbour decides. */
     *weak = out->dtype == MR_BOOL ? 0 : *weak == 'i' && out->dtype == MR_FLOAT64 ? 'd' : *weak;
     return true;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_COMPILER_DEFERRED_FILE_H
 #define MR_PIPELINE_FUNCTIONS_COMPILER_DEFERRED_FILE_H
-/* What a function reads from a file that its call names: a vocabulary, moments. It is read with the
- * first block, not when the graph is built: graphs are built on machines too that only hand them
- * on. Private to functions/. */
+/* Data that a function reads from a file named in its call: a vocabulary, moments. The file is read
+ * with the first block, not when the graph is built, because graphs are also built on machines that
+ * only forward them. Private to functions/. */
 #include <pthread.h>
 
 #include "pipeline/functions/compiler/typed_tree.h"
 #include "pipeline/memory/buffer.h"
 
-/* A part of the call's plan. What it guards stays as it is once it is there. */
+/* A part of the call's plan. The data that it guards is immutable once loaded. */
 typedef struct mr__deferred_file {
     pthread_mutex_t lock;
     bool ready;
@@ -17,15 +17,16 @@ typedef struct mr__deferred_file {
 
 void mr__deferred_file_init(mr__deferred_file *l);
 void mr__deferred_file_reset(mr__deferred_file *l);
-/* Calls `make` unless it did what it should before; on failure it leaves nothing. *good = false: it
- * failed, which is now the error of every row.
- * errors   MR_RESOURCE_EXHAUSTED, MR_CANCELLED: it may be tried again */
+/* Calls `make` unless an earlier call succeeded; on failure `make` must leave nothing. *good =
+ * false: it failed, and every row has failed with its error.
+ * errors   MR_RESOURCE_EXHAUSTED, MR_CANCELLED: a retry is possible */
 mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
                               mr_code (*make)(const mr_rows *r, mr_status *st), bool *good,
                               mr_status *st) MR_NODISCARD;
 
-/* Reads `name`, or the file called `within` where that is a directory, as `millrace adapt` writes
- * it; at most `most` bytes. *bytes is owned; *path (owned) is what was read, also after a failure.
+/* Reads the file `name`, or, if that is a directory as written by `millrace adapt`, the file
+ * `within` in it; at most `most` bytes. *bytes is owned; *path (owned) is the file's path, also
+ * after a failure.
  * errors   MR_NOT_FOUND and others, with the path */
 mr_code mr__deferred_file_read(const mr_rows *r, const char *name, const char *within, size_t most,
                                char **path, mr_buffer **bytes, size_t *size,

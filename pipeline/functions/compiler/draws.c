@@ -50,7 +50,7 @@ static uint64_t draw_word(mr__draws *d)
 
 uint64_t mr__draw_below(mr__draws *d, uint64_t n)
 {
-    /* Words from `limit` on would make the first numbers likelier. */
+    /* Words from `limit` on would make the smallest numbers more likely. */
     uint64_t limit = UINT64_MAX - (UINT64_MAX % n + 1) % n, word;
     do
         word = draw_word(d);

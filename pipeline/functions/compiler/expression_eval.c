@@ -59,7 +59,7 @@ static void lone_row(const mr_array *a, bool constant, size_t r, mr_array *out)
 
 enum { SMALL_ROW = 1024 };
 
-/* Are they plain rows, not ragged ones, of at most SMALL_ROW bytes on average? *bytes: of all. */
+/* true: plain rows, not ragged ones, of at most SMALL_ROW bytes on average. *bytes: of all rows. */
 static bool are_small(const mr_array *rows, size_t n, size_t *bytes)
 {
     *bytes = 0;
@@ -71,8 +71,8 @@ static bool are_small(const mr_array *rows, size_t n, size_t *bytes)
     return *bytes <= n * SMALL_ROW;
 }
 
-/* Small rows of several shapes: their values go into one buffer, where they are found faster than
- * in one each. */
+/* Small rows of several shapes: their values go into one buffer, which is faster to access than
+ * one per row. */
 static mr_code join_small(const mr_array *rows, size_t n, size_t bytes, mr_array *out,
                           mr_status *st)
 {
@@ -96,7 +96,7 @@ static mr_code join_small(const mr_array *rows, size_t n, size_t bytes, mr_array
     return rc;
 }
 
-/* Puts arrays of one row each together: DENSE if their shapes agree, else RAGGED. */
+/* Combines arrays of one row each: DENSE if their shapes are equal, else RAGGED. */
 static mr_code merge_rows(mr_array *rows, size_t n, mr_array *out, mr_status *st)
 {
     bool same = true;
@@ -122,7 +122,7 @@ static mr_code merge_rows(mr_array *rows, size_t n, mr_array *out, mr_status *st
     return MR_OK;
 }
 
-/* A failed row may have come out with another rank: it takes the shape of one that did not fail. */
+/* A failed row may have another rank: it takes the shape of a row that did not fail. */
 static void hide_failed(mr_array *rows, size_t n, const mr_row_sink *sink)
 {
     size_t good = 0;
@@ -139,8 +139,7 @@ static void hide_failed(mr_array *rows, size_t n, const mr_row_sink *sink)
         }
 }
 
-/* A shape that no memory can hold is an error of the rows that ask for it: asking again would give
- * the same. */
+/* A shape too large for memory is an error of its rows: a retry would fail too. */
 static mr_code too_large(const typed *t, const mr_rows *r, const char *why, mr_array *out,
                          mr_status *st)
 {
@@ -212,8 +211,8 @@ static mr_code row_by_row(const typed *t, const mr_array *in, const bool *consta
 
 enum { FEW = 4 };
 
-/* An argument that is there already, a literal or a column: it is borrowed. NULL: it must be made,
- * also where one row is to become many (expand). */
+/* An argument that exists already, a literal or a column, borrowed. NULL: it must be computed,
+ * or expanded from one row to many (expand). */
 static const mr_array *argument_at_hand(const typed *t, const frame *f, bool expand)
 {
     bool constant = t->kind == TYPED_CONST || t->constant;
@@ -532,7 +531,7 @@ static mr_code eval_node(const typed *t, const frame *f, column_set *out, mr_sta
     return mr_fail(st, MR_INTERNAL, "an expression node of no kind");
 }
 
-/* What does not depend on the rows is computed once; an error in it is every row's. */
+/* Nodes that do not depend on the rows are computed once; their error is every row's. */
 static mr_code eval_once(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
     mr_row_sink sink = {.n_rows = 1, .cancel = f->sink->cancel};
@@ -547,8 +546,8 @@ static mr_code eval_once(const typed *t, const frame *f, column_set *out, mr_sta
     return rc;
 }
 
-/* A node all of whose rows failed may have come out with fewer axes than its type says; what is
- * built on it must find them. Empty rows will do: none is kept. */
+/* If all rows of a node failed, the result may have fewer axes than its type, on which its
+ * consumers rely. Replace it by empty rows: none is kept. */
 static mr_code restore_axes(const typed *t, column_set *out, mr_status *st)
 {
     static const int64_t empty[MR_MAX_RANK];
@@ -564,7 +563,7 @@ static mr_code restore_axes(const typed *t, column_set *out, mr_status *st)
     return MR_OK;
 }
 
-/* Notes how much a node's own value takes. */
+/* Records the size of a node's value. */
 static void note_bytes(const column_set *c, mr_row_sink *sink)
 {
     size_t bytes = 0;

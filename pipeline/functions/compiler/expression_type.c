@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typing: a syntax tree and the specs of the names in scope give a typed tree.
+/* Typing: makes a typed tree from a syntax tree and the specs of the names in scope.
  *
- * Numbers written in the text are weak: beside a tensor they take its type, among themselves they
- * are computed here, as Python would, and alone an integer is int64 and a float float32. Nothing
- * else is converted but by cast. */
+ * Numeric literals are weak: combined with a tensor they take its type; combined with each other
+ * they are computed here, as in Python; alone an integer is int64 and a float is float32. Nothing
+ * else is converted except by cast. */
 #include <string.h>
 
 #include "pipeline/functions/compiler/type_check.h"
@@ -149,7 +149,7 @@ static mr_code literal(const mr_expr *e, typed **out, mr_status *st)
     }
 }
 
-/* The range of an integer type is its literals' range too: beside a uint8, 300 or -1 is a slip. */
+/* Literals must be in the range of the integer type: with a uint8, 300 or -1 is a mistake. */
 static bool literals_fit(const mr_array *a, mr_dtype to)
 {
     bool is_unsigned = to >= MR_UINT8 && to <= MR_UINT64;
@@ -194,7 +194,7 @@ mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
     return MR_OK;
 }
 
-/* The stronger of two kinds of literals, and what it is by itself. */
+/* The stronger of two kinds of literals, and its default type. */
 char mr__type_stronger(char a, char b)
 {
     return a == 'd' || b == 'd' ? 'd' : a == 'f' || b == 'f' ? 'f' : a == 'i' || b == 'i' ? 'i' : 0;
@@ -210,7 +210,7 @@ mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st)
     return mr__type_settle(t, literal_type(t->weak), e, st);
 }
 
-/* Brings the nodes to one type: weak ones take that of the first that is not. */
+/* Gives all nodes one type: weak ones take that of the first strong one. */
 mr_code mr__type_unify(typed **v, const mr_expr *const *es, size_t n, const char *what, mr_dtype *t,
                        mr_status *st)
 {
@@ -416,13 +416,13 @@ static mr_code part_of(typed *t, size_t child, typed **out, mr_status *st)
     return MR_OK;
 }
 
-/* Whether brackets hold more than one index: ranges, or indices of several axes. */
+/* true: brackets contain more than one index: ranges, or indices of several axes. */
 static bool is_slice(const mr_expr *at)
 {
     return at->kind == MR_EX_SLICE || (at->kind == MR_EX_TUPLE && at->n > 0);
 }
 
-/* x[i:j, k]: the numbers that are there are the inputs of one call. */
+/* x[i:j, k]: the numbers given are the inputs of one call. */
 static mr_code type_slice(const mr_expr *e, const scope *s, typed **out, mr_status *st)
 {
     const mr_expr *at = e->children[1], *const *parts =

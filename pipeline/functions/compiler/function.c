@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making functions, and the names they are registered under. */
+/* Creates functions, and registers them under names. */
 #include "pipeline/functions/compiler/function.h"
 
 #include <pthread.h>
@@ -17,8 +17,8 @@ static struct entry {
 } * registry;
 static size_t n_registered, registry_capacity;
 
-/* A function that only carries why it could not be made. NULL when there is no memory for it, which
- * an op takes for a missing function. */
+/* A function that only carries the error of its construction. NULL if memory is lacking, which
+ * an op treats as a missing function. */
 static mr_fn *carry(mr_status *why)
 {
     mr_fn *fn = mr__fn_new(MR_FN_EXPR);

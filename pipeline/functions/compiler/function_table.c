@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of functions: those of functions.def, and those that were registered. */
+/* The table of functions: those of functions.def, and registered ones. */
 #include <pthread.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_COMPILER_GRAPH_BUILDER_H
 #define MR_PIPELINE_FUNCTIONS_COMPILER_GRAPH_BUILDER_H
-/* What build.c (nodes) and build_values.c (arguments) share. Private to functions/.
+/* Shared by build.c (nodes) and build_values.c (arguments). Private to functions/.
  *
  * thread   a builder is one thread's; a body is immutable once typed */
 #include "pipeline/functions/compiler/typed_tree.h"
@@ -22,10 +22,10 @@ struct template_node {
     mr_spec *spec;
 };
 
-/* What typing a body leaves for its instances: the trees of its arguments, its functions, and what
- * is known of its nodes' elements. An instance knows more, as the values it was made with have
- * shapes; but what the graph does not say is found at the element that it spoils, and must not fail
- * a whole call, nor make x[1] wrong in a branch that is not taken. */
+/* Results of typing a body, for its instances: the trees of its arguments, its functions, and the
+ * specs of its nodes' elements. An instance knows more, because the values it was made with have
+ * shapes. But an error that the graph does not reveal must be reported at the element that it
+ * affects: it must not fail a whole call, nor make x[1] an error in a branch that is not taken. */
 struct dataset_body {
     const mr_expr *e;
     scope s;
@@ -39,9 +39,9 @@ struct dataset_body {
     size_t n_nodes, nodes_capacity;
 };
 
-/* What the template knows of the elements of e, a call of an op; NULL: nothing. */
+/* The template's spec of the elements of e, a call of an op; NULL: not known. */
 const mr_spec *mr__template_spec(const dataset_body *b, const mr_expr *e);
-/* Puts the tables in order, for instances to search; once, when the body is typed. */
+/* Sorts the tables so that instances can search them; called once, when the body is typed. */
 void mr__dataset_body_sort(dataset_body *b);
 
 typedef struct builder {
@@ -52,21 +52,21 @@ typedef struct builder {
     const mr_env *env;        /* NULL inside functions */
 } builder;
 
-/* Inside a call only the message counts; a graph being built shows the place. */
+/* Fails; when a graph is built, the message shows the place, inside a call it does not. */
 mr_code mr__build_fail(const builder *b, mr_status *st, const mr_expr *e, const char *fmt, ...)
     MR_PRINTF(4, 5);
 /* A dataset from a call, a name, a component or an if. Owned. */
 mr_code mr__build_dataset(const builder *b, const mr_expr *e, mr_dataset **out,
                           mr_status *st) MR_NODISCARD;
-/* An argument; UNKNOWN in a template where it depends on the element. */
+/* An argument; UNKNOWN in a template if it depends on the element. */
 mr_code mr__build_value(const builder *b, const mr_expr *e, mr_value *out,
                         mr_status *st) MR_NODISCARD;
 mr_code mr__build_fn(const builder *b, const mr_expr *e, mr_value *out, mr_status *st) MR_NODISCARD;
-/* An argument that is arithmetic. */
+/* An argument that is an arithmetic expression. */
 mr_code mr__build_computed(const builder *b, const mr_expr *e, mr_value *out,
                            mr_status *st) MR_NODISCARD;
 /* The value of name i of the scope. */
 mr_code mr__build_name(const builder *b, size_t i, mr_value *out, mr_status *st) MR_NODISCARD;
-/* Marks the names of s that e uses freely. */
+/* Marks the names of s that are free in e. */
 void mr__mark_names(const mr_expr *e, const scope *s, bool *used);
 #endif

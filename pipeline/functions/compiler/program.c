@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions bound to an input spec. The typed tree is shared (cached in the function, and by all
- * that calls make of one template); a program adds the values that this function has captured. */
+ * functions that calls make from one template); a program adds the values captured by this
+ * function. */
 #include "pipeline/functions/compiler/program.h"
 
 #include <stdlib.h>
@@ -450,7 +451,7 @@ static mr_code drop_failed(mr_block *out, const mr_row_errors *errors, size_t ro
     return rc;
 }
 
-/* Rows that were computed one at a time, but turned out to have one shape. */
+/* Rows that were computed one at a time, but have the same shape. */
 static mr_code tidy(const mr_program *p, mr_block *out, mr_status *st)
 {
     for (size_t i = 0; i < out->n_columns; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_COMPILER_PROGRAM_H
 #define MR_PIPELINE_FUNCTIONS_COMPILER_PROGRAM_H
-/* A function bound to the spec of its input: typed, compiled, ready to run over blocks. What ops
- * use.
+/* A function bound to the spec of its input: typed, compiled, ready to run over blocks. This is the
+ * form that ops use.
  *
  *     const mr_program *p;                                   in infer (for the spec) and in open
  *     MR_TRY(mr_program_get(fn, input_spec, &p, st));
@@ -18,14 +18,15 @@ extern "C" {
 
 typedef struct mr_program mr_program;
 
-/* Types fn for elements of `in`. Cached in fn, so that asking again is cheap. Returns owned.
- * errors   MR_INVALID_ARGUMENT: types that do not fit, unknown names; shows the place */
+/* Types fn for elements of `in`. The result is cached in fn, so further calls are cheap. *out is
+ * owned.
+ * errors   MR_INVALID_ARGUMENT: type errors and unknown names, with their place */
 MR_API mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out,
                               mr_status *st) MR_NODISCARD;
 MR_API void mr_program_unref(const mr_program *p);
-/* What it returns. For a body that is a dataset: one MR_DATASET leaf. */
+/* The spec of its results. If its body is a dataset: one MR_DATASET leaf. */
 MR_API const mr_spec *mr_program_output(const mr_program *p);
-/* true: it may wait for long (mr_fn_opts.may_block). */
+/* true: it may wait for a long time (mr_fn_opts.may_block). */
 MR_API bool mr_program_may_block(const mr_program *p);
 
 /* Errors of single rows, in ascending order of rows. */
@@ -45,9 +46,9 @@ MR_API void mr_row_errors_reset(mr_row_errors *e);
 MR_API mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status,
                                  mr_status *st) MR_NODISCARD;
 
-/* Runs p over all rows of `in`. out (any earlier content is released) gets the rows that succeeded,
- * in order: in->rows - errors->n of them; a column whose rows came out in different shapes is
- * RAGGED. Identities go along. errors starts empty. Fails as a whole only for lack of memory. */
+/* Runs p over all rows of `in`. out (earlier content is released) receives the in->rows - errors->n
+ * rows that succeeded, in order, with their identities. A column whose rows have different shapes
+ * is RAGGED. errors must be empty. Fails as a whole only for lack of memory. */
 MR_API mr_code mr_program_run(const mr_program *p, const mr_block *in, mr_block *out,
                               mr_row_errors *errors, mr_status *st) MR_NODISCARD;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The errors of rows while an expression runs: which row, where in the expression, and which record
- * of which file the bytes came from. Beside them what functions do with rows that are lost. */
+/* Errors of rows while an expression runs: the row, the place in the expression, and the file and
+ * record that the bytes came from. Also helpers of functions for rows that failed. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ void mr__row_failed(mr_row_sink *sink, size_t row, const mr_status *e)
         sink->out_of_memory = true;
 }
 
-/* A step over s[*at], in strings and comments too: the character as it is shown, a space for any
- * white space; \0 for what is not. */
+/* Advances over s[*at], in strings and comments too. Returns the character to show, a space for
+ * any white space, or \0 for characters not shown. */
 static char next_shown(const char *s, size_t *at, signed char *quote)
 {
     char c = s[(*at)++];
@@ -54,8 +54,8 @@ static char next_shown(const char *s, size_t *at, signed char *quote)
     return c == '\n' || c == '\t' || c == '\r' ? ' ' : c;
 }
 
-/* e's text from its source. Brackets round the left operand begin before it, and are looked for.
- * Without allocation: messages do not depend on how much memory there is. */
+/* e's text from its source. Brackets around the left operand begin before it, and are searched
+ * for. Allocates nothing, so that messages do not depend on the available memory. */
 static void show_expr(const mr_expr *e, char *out, size_t size)
 {
     size_t all, begin = e->begin, n = 0, closed = 0, open = 0;
@@ -87,7 +87,8 @@ static void show_expr(const mr_expr *e, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* " in 10 // x": the text of what is evaluated, kept for the next row that fails there. */
+/* " in 10 // x": the text of the expression being evaluated, kept for the next row that fails
+ * there. */
 static const char *place_of(mr_row_sink *sink)
 {
     if (sink->e && sink->e != sink->shown) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_COMPILER_TYPE_CHECK_H
 #define MR_PIPELINE_FUNCTIONS_COMPILER_TYPE_CHECK_H
-/* What the two files of typing share: structure is in expression_type.c, calls are in call.c.
- * Private to them. */
+/* Shared by the two files of typing: expression_type.c (structure) and call.c (calls). Private to
+ * them. */
 #include "pipeline/functions/compiler/typed_tree.h"
 
 /* The operator spelled `name` ("and", "[:]") that has n_inputs inputs in its table. */
 const mr_function *mr__operator(const char *name, size_t n_inputs);
-/* A call of f, an operator or a function, with inputs v that stand at `at` (moved from), and
- * options params (taken, also on failure). */
+/* Types a call of f, an operator or a function, with inputs v (moved from) written at `at`, and
+ * options params (taken over, also on failure). */
 mr_code mr__type_function(const mr_function *f, const mr_expr *e, typed **v,
                           const mr_expr *const *at, size_t n, void *params, typed **out,
                           mr_status *st);

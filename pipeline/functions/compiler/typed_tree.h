@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_COMPILER_TYPED_TREE_H
 #define MR_PIPELINE_FUNCTIONS_COMPILER_TYPED_TREE_H
-/* Expressions after typing, and how they run. Private to functions/.
+/* Typed expressions and their evaluation. Private to functions/.
  *
  *     text --parse--> mr_expr --expression_type.c--> typed tree --expression_eval.c--> columns
  *
@@ -20,7 +20,7 @@ typedef enum typed_kind {
     TYPED_COLUMN,  /* the block's columns from .first on */
     TYPED_GROUP,   /* a tuple or record of the children, in the order of the spec */
     TYPED_PART,    /* child 0's leaves from .first on */
-    TYPED_CHOICE,  /* child 1 where child 0 is true, else child 2: only what is needed */
+    TYPED_CHOICE,  /* child 1 if child 0 is true, else child 2; evaluates only rows that need it */
     TYPED_CALL,    /* .function over the children, with .params and .plan */
     TYPED_PROGRAM, /* .program over a tuple of the children */
     TYPED_DATASET  /* .body */
@@ -33,7 +33,7 @@ struct typed {
     char weak; /* CONST: a literal that takes its neighbour's type: 'i' integer, 'f' float, 'd' a
                   quotient of integers */
     mr_spec *spec;
-    const mr_expr *e; /* CHOICE, CALL: where it is written, for messages */
+    const mr_expr *e; /* CHOICE, CALL: its place in the text, for messages */
     size_t first;
     mr_array value;
     const mr_function *function;
@@ -45,8 +45,8 @@ struct typed {
     typed *children[];
 };
 
-/* Names in scope: each stands for the columns [first[i], ...) of what the tree runs over. Inner
- * names come last and hide outer ones. */
+/* Names in scope. Each refers to columns from first[i] on of the tree's input. Inner names come
+ * last and hide outer ones. */
 typedef struct scope {
     size_t n;
     const char **names;
@@ -55,129 +55,132 @@ typedef struct scope {
     bool *constant; /* a captured value: one row */
 } scope;
 
-int64_t mr__scope_find(const scope *s, const char *name); /* -1: not there */
+int64_t mr__scope_find(const scope *s, const char *name); /* -1: not found */
 
 mr_code mr__type(const mr_expr *e, const scope *s, typed **out, mr_status *st) MR_NODISCARD;
 void mr__typed_free(typed *t);
-/* What was probably meant at e's place, as the end of a message; "" if there is no telling. */
+/* A suggestion for e, as the end of a message; may be "". */
 const char *mr__type_hint(const mr_expr *e);
 
-/* Numbers the calls that draw, from *n on, in the order they run. */
+/* Numbers the calls that draw, from *n on, in the order in which they run. */
 void mr__type_number_draws(typed *t, uint64_t *n);
 
-/* A weak literal alone: int64, float32, or float64 for a quotient of integers. */
+/* Settles a weak literal without a neighbour: int64, float32, or float64 for a quotient of
+ * integers.
+ * */
 mr_code mr__type_settle_default(typed *t, const mr_expr *e, mr_status *st) MR_NODISCARD;
 
 /* ---- values as columns ---- */
 
 /* The leaves of a value as arrays of one row. */
 mr_code mr__value_columns(const mr_value *v, mr_array *columns, mr_status *st) MR_NODISCARD;
-/* The opposite: the element of `spec` in row 0 (columns that are constant) or `row`. */
+/* The inverse: the element of `spec` in row `row` (row 0 of constant columns). */
 mr_code mr__value_of_columns(const mr_spec *spec, const mr_array *columns, const bool *constant,
                              size_t row, mr_value *out, mr_status *st) MR_NODISCARD;
 
 /* ---- running ---- */
 
 struct mr_row_sink {
-    size_t base;          /* of the rows that run sees: row r is rows[base + r] */
-    const uint32_t *rows; /* NULL: the block's own rows */
+    size_t base;          /* of the rows passed to run: its row r is rows[base + r] */
+    const uint32_t *rows; /* NULL: the rows of the block in order */
     size_t n_rows;        /* of the whole block */
-    mr_row_errors errors; /* in any order, at most one a row */
-    bool *bad;            /* made with the first error */
+    mr_row_errors errors; /* in any order, at most one per row */
+    bool *bad;            /* allocated with the first error */
     bool out_of_memory;
-    const mr_expr *e;     /* what is being evaluated; NULL: messages get no place */
-    const mr_expr *shown; /* whose text is in place */
+    const mr_expr *e;     /* being evaluated; NULL: messages have no place */
+    const mr_expr *shown; /* the expression whose text is in `place` */
     char place[96];
-    size_t widest; /* bytes of the largest value of a node, over all rows */
-    const mr_row_sink
-        *outer; /* whose rows the block's are, one for one; NULL: it is the element's */
-    const mr_identities *ids; /* without outer: of the block's rows, and the job's seed */
-    uint64_t seed;
-    mr_cancel *cancel; /* ends what waits; or NULL */
+    size_t widest;            /* bytes of the largest value of a node, over all rows */
+    const mr_row_sink *outer; /* sink whose rows equal the block's; NULL: the rows are elements */
+    const mr_identities *ids; /* without outer: of the block's rows */
+    uint64_t seed;            /* and the job's seed */
+    mr_cancel *cancel;        /* ends waits; may be NULL */
 };
 void mr__sink_free(mr_row_sink *sink);
-/* Row `row` of what the sink's rows are fails as e says. */
+/* Fails row `row` of the sink's rows with *e. */
 void mr__row_failed(mr_row_sink *sink, size_t row, const mr_status *e);
 
 typedef struct column_set {
     mr_array *v;
     size_t n;
-    bool constant; /* one row for all */
+    bool constant; /* one row, valid for all */
 } column_set;
 void mr__columns_free(column_set *c);
 
-/* What a tree runs over: `rows` rows of columns; constant columns have one. */
+/* The input of a tree: `rows` rows of columns; constant columns have one. */
 typedef struct frame {
     const mr_array *v;
-    const bool *constant; /* NULL: none is */
+    const bool *constant; /* NULL: no column is constant */
     size_t n, rows;
     mr_row_sink *sink;
 } frame;
 mr_code mr__eval(const typed *t, const frame *f, column_set *out, mr_status *st) MR_NODISCARD;
-/* Constant c as `rows` rows. */
+/* Expands the constant c to `rows` rows. */
 mr_code mr__columns_expand(column_set *c, size_t rows, mr_status *st) MR_NODISCARD;
 
-/* mr_program_run within a function whose rows are sink's. */
+/* mr_program_run within a function whose rows are those of `outer`. */
 mr_code mr__program_run_within(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
                                mr_block *out, mr_row_errors *errors, mr_status *st) MR_NODISCARD;
 
 /* ---- numbers: array_cast.c ---- */
 
-/* a converted to dtype `to`. A float outside an integer type's range becomes the nearest value of
- * that type, NaN becomes 0. */
+/* Converts a to dtype `to`. A float outside an integer type's range becomes the nearest value of
+ * that type; NaN becomes 0. */
 mr_code mr__kernel_cast(const mr_array *a, mr_dtype to, mr_array *out, mr_status *st) MR_NODISCARD;
-/* Integer at value i of an integer array. */
+/* Value i of an integer array. */
 int64_t mr__int_at(const mr_array *a, size_t i);
 bool mr__is_half(mr_dtype t); /* 16-bit floats, which compute as float32 */
 
-/* ---- what functions share ---- */
+/* ---- helpers of functions ---- */
 
-/* Any value of dtype t, for rows that are lost. */
+/* Arbitrary values of dtype t, for rows that failed. */
 mr_code mr__any_value(mr_dtype t, size_t rows, mr_array *out, mr_status *st) MR_NODISCARD;
-/* a's one row becomes `rows` of it. */
+/* Repeats a's single row `rows` times. */
 mr_code mr__repeat_row(mr_array *a, size_t rows, mr_status *st) MR_NODISCARD;
-/* All rows of r fail. */
+/* Fails all rows of r. */
 void mr__fail_all(const mr_rows *r, const char *fmt, ...) MR_PRINTF(2, 3);
-/* The shape that input i says, when typed: -1 where it is not known. one_free: one -1 is
- * allowed in it. */
+/* The shape that input i contains, when typed: -1 for unknown dimensions. one_free: it may contain
+ * one -1. */
 mr_code mr__call_shape(const mr_call *c, size_t i, bool one_free, mr_leaf *leaf,
                        mr_status *st) MR_NODISCARD;
-/* The same when run. false: it says none; the rows have failed. */
+/* The same when run. false: not a valid shape; the rows have failed. */
 bool mr__rows_shape(const mr_rows *r, size_t i, bool one_free, int *rank, int64_t *shape);
-/* out = `rows` vectors of these lengths: DENSE (BYTES) where all are equal, else RAGGED. *values:
- * where they lie, one row after the other, to be written. */
+/* out = `rows` vectors of these lengths: DENSE (BYTES) if all are equal, else RAGGED. *values:
+ * memory for the values of all rows, contiguous, for the caller to write. */
 mr_code mr__vectors(mr_dtype t, const int64_t *lengths, size_t rows, mr_array *out, void **values,
                     mr_status *st) MR_NODISCARD;
-/* The same for rows of k vectors each, of k * rows lengths: every row is itself ragged. */
+/* The same for rows of k vectors each, with k * rows lengths: every row is itself ragged. */
 mr_code mr__lists(mr_dtype t, const int64_t *lengths, size_t rows, size_t k, mr_array *out,
                   void **values, mr_status *st) MR_NODISCARD;
-/* Writes values of `size` bytes one after the other, in the order of `shape`, which stand
- * strides[d] values apart along axis d. */
+/* Copies values of `size` bytes that are strides[d] values apart along axis d, and writes them
+ * contiguously in the order of `shape`. */
 void mr__copy_strided(char *to, const char *from, size_t size, int rank, const int64_t *shape,
                       const int64_t *strides);
-/* Strings of out are views of those of the first n inputs. On failure out is empty. */
+/* Makes out keep the strings of the first n inputs alive, of which its strings are views. On
+ * failure out is empty. */
 mr_code mr__hold_strings(mr_array *out, const mr_rows *r, size_t n, mr_status *st) MR_NODISCARD;
 /* Row `row` of input i, which may be constant. */
 const void *mr__row_at(const mr_rows *r, size_t i, size_t row);
 
 /* ---- dataset-valued bodies and arguments: build.c ---- */
 
-/* A body that is a dataset: typed once, instantiated for every row. */
+/* A function body that is a dataset: typed once, instantiated for every row. */
 typedef struct dataset_body dataset_body;
 mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, mr_spec **element,
                          mr_status *st) MR_NODISCARD;
 void mr__dataset_body_free(dataset_body *b);
 /* Marks the columns that instantiating b reads. */
 void mr__dataset_body_used(const dataset_body *b, bool *used);
-/* The dataset for row `row` of f; an error is that row's. */
+/* The dataset for row `row` of f; an error belongs to that row. */
 mr_code mr__dataset_body_make(const dataset_body *b, const frame *f, size_t row, mr_dataset **out,
                               mr_status *st) MR_NODISCARD;
-/* true if e is a dataset: a call or method of an op, or a name that stands for one. */
+/* true if e is a dataset: a call or method of an op, or a name of a dataset. */
 bool mr__is_dataset(const mr_expr *e, const scope *s);
 
 /* The function registered as name (a new reference), or NULL. */
 mr_fn *mr__fn_registered(const char *name);
-/* true if name is no name, or an op, a function, a dtype or a word of the grammar. */
+/* true if `name` cannot be registered: not a valid name, or an op, a function, a dtype or a word of
+ * the grammar. */
 bool mr__function_name_taken(const char *name);
 bool mr__input_decides_shape(const mr_function *f, size_t i);
 void mr__function_params_free(const mr_function *f, void *params);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameter values as columns of one row, and back: how names get into and out of expressions. */
+/* Converts parameter values to columns of one row, and back: the values of names in expressions. */
 #include <string.h>
 
 #include "pipeline/functions/compiler/typed_tree.h"
@@ -23,7 +23,7 @@ mr_code mr__value_columns(const mr_value *v, mr_array *columns, mr_status *st)
     MR_TRY(mr__value_spec(v, &spec, st));
     mr_code rc = MR_OK;
     for (size_t i = 0; i < v->n && rc == MR_OK; i++) {
-        /* A tuple of one is that one, and has no children. */
+        /* A tuple of one component is that component, and has no children. */
         bool group = mr_spec_kind_of(spec) != MR_SPEC_LEAF && v->n > 1;
         size_t child = v->kind == MR_V_RECORD ? (size_t)mr_spec_find(spec, v->names[i]) : i;
         size_t first = group ? mr_spec_first_leaf(spec, child) : 0;

@@ -44,7 +44,7 @@ mr__lines mr__lines_of(const mr_array *x, int at)
 
 /* ---- several axes ---- */
 
-/* Bit d of *gone: axis d goes. Else what is wrong, in text. */
+/* Sets bit d of *gone if axis d is reduced. Returns NULL, or a description of the error. */
 static bool which_go(const mr__axes *p, int rank, unsigned *gone, char *text, size_t room)
 {
     *gone = p->has_axis ? 0 : (1u << rank) - 1;
@@ -89,7 +89,7 @@ mr_code mr__axes_type(const mr_call *c, const mr__axes *p, const mr_leaf *x, mr_
     return MR_OK;
 }
 
-/* x with the axes that go at its end. */
+/* x with the reduced axes moved to its end. */
 static mr_code move_to_end(const mr_array *x, unsigned gone, mr_array *out, mr_status *st)
 {
     int64_t shape[MR_MAX_RANK], strides[MR_MAX_RANK], of_x[MR_MAX_RANK], step = 1;
@@ -111,9 +111,9 @@ static mr_code move_to_end(const mr_array *x, unsigned gone, mr_array *out, mr_s
     return MR_OK;
 }
 
-/* *rank and shape of what is left of x, and *lines = x with the axes that go at its end, so that
- * each value of what is left has one line (inner is 1); a view where they are there. Owned.
- * *known false: x has no such axes; the rows have failed. */
+/* *rank and shape: those of the reduced x. *lines = x with the reduced axes at its end, so that
+ * each value of the result has one line (inner is 1); a view if they already are at the end.
+ * Owned. *known false: x has no such axes; the rows have failed. */
 static mr_code to_lines(const mr_rows *r, const mr__axes *p, const mr_array *x, int *rank,
                         int64_t *shape, mr_array *lines, size_t *n, bool *known, mr_status *st)
 {
@@ -129,7 +129,7 @@ static mr_code to_lines(const mr_rows *r, const mr__axes *p, const mr_array *x, 
         if (gone & 1u << d)
             *n *= (size_t)x->shape[d];
     *rank = what_stays(p, x->rank, x->shape, gone, shape);
-    /* They are at the end where no axis that stays comes after one that goes. */
+    /* They are at the end if no kept axis follows a reduced one. */
     unsigned stays = all & ~gone;
     if (stays & (stays + 1))
         return move_to_end(x, gone, lines, st);

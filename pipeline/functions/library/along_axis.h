@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_ALONG_AXIS_H
 #define MR_PIPELINE_FUNCTIONS_LIBRARY_ALONG_AXIS_H
-/* Functions that work along one axis of a tensor. All rows of a block go through one loop: a block
- * is `outer` groups of `inner` lines of n values each, and value i of line k of group o lies at
- * (o * n + i) * inner + k. Private to functions/.
+/* For functions that work along one axis of a tensor. One loop processes all rows of a block: a
+ * block consists of `outer` groups of `inner` lines of n values each, and value i of line k of
+ * group o is at index (o * n + i) * inner + k. Private to functions/.
  *
  * thread   any */
 #include "pipeline/functions/compiler/typed_tree.h"
@@ -19,13 +19,13 @@ typedef struct mr__axis {
         .at = offsetof(T, axis), .has_at = offsetof(T, has_axis)                                   \
     }
 
-/* For functions that take several axes together. */
+/* For functions that reduce several axes together. */
 typedef struct mr__axes {
     mr_ints axis;
     bool has_axis; /* false: all of them */
     bool keepdims;
 } mr__axes;
-/* Two options, for the end of a table whose struct is an mr__axes. */
+/* Two options for the end of a table whose struct is an mr__axes. */
 #define MR__AXES_OPTIONS(says)                                                                     \
     {.name = "axis",                                                                               \
      .doc = (says),                                                                                \
@@ -41,20 +41,21 @@ typedef struct mr__lines {
     size_t outer, n, inner;
 } mr__lines;
 
-/* Where axis `axis` (from the end if negative) of a tensor of `rank` axes is; -1: nowhere. */
+/* The index of axis `axis` (from the end if negative) of a tensor with `rank` axes; -1: no such
+ * axis. */
 int mr__axis_of(int64_t axis, int rank);
-/* The same when typed: *at is -1 where the rank is not known. */
+/* The same when typed: *at is -1 if the rank is not known. */
 mr_code mr__axis_type(const mr_call *c, int64_t axis, int rank, int *at, mr_status *st);
 /* The same when run. false: it has no such axis; the rows have failed. */
 bool mr__axis_run(const mr_rows *r, int64_t axis, int rank, int *at);
-/* *out = rank and shape of what is left of x. */
+/* *out = rank and shape of the reduced x. */
 mr_code mr__axes_type(const mr_call *c, const mr__axes *p, const mr_leaf *x, mr_leaf *out,
                       mr_status *st);
 /* z[k] = the reduction of line k of n values. */
 typedef void (*mr__reducer)(const void *x, void *z, size_t lines, size_t n);
-/* *out, of dtype `gives`, = x reduced along the axes of r's parameters, which are an mr__axes, by
- * that of `loops` for its dtype; half floats go as float32. needs_values: of none there is no
- * result, and the rows fail. */
+/* *out = x reduced along the axes in r's parameters, an mr__axes, with dtype `gives`. loops: one
+ * reducer for each dtype; half floats are converted to float32. needs_values: the reduction of no
+ * values is undefined, and the rows fail. */
 mr_code mr__axes_reduce(const mr_rows *r, const mr_array *x, const mr__reducer *loops,
                         mr_dtype gives, bool needs_values, mr_array *out, mr_status *st);
 /* x's rows as lines along axis `at`; -1: each row is one line. */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operators of arithmetic, and abs. Integers wrap around; // and % are Python's. */
+/* Arithmetic operators, and abs. Integers wrap around; // and % work as in Python. */
 #include <math.h>
 #include <string.h>
 
 #include "pipeline/functions/library/elementwise.h"
 
-/* One text serves signed and unsigned types: "a < 0" is then never true for some. */
+/* The same code serves signed and unsigned types: "a < 0" is never true for some. */
 #pragma GCC diagnostic ignored "-Wtype-limits"
 
-/* Python's floor semantics; zero divisors are looked for beforehand, -1 is a negation that
- * wraps. */
+/* Python's floor semantics; zero divisors are rejected beforehand, -1 is a negation that wraps. */
 #define FLOOR_DIV(T, U)                                                                            \
     (b == 0                    ? 0                                                                 \
      : b == (T)-1 && (T)-1 < 0 ? (T)(0 - (U)a)                                                     \
@@ -138,7 +137,7 @@ static const mr_param pair[] = {
     {0}};
 static const mr_param single[] = {MR_INPUT(mr_input_numbers, "x", "Numbers."), {0}};
 
-/* A descriptor of these families; they differ in little. */
+/* A descriptor of these families, which differ only in a few fields. */
 #define OPERATOR(ident, symbol, says, shown)                                                       \
     const mr_function mr_function_##ident = {                                                      \
         .abi = MR_ABI_VERSION,                                                                     \

@@ -12,7 +12,8 @@ struct transpose {
     bool has_axes;
 };
 
-/* order[d]: the axis of x that becomes axis d. false: the list is no order of `rank` axes. */
+/* order[d]: the axis of x that becomes axis d. false: the list is not a permutation of `rank` axes.
+ */
 static bool axis_order(const struct transpose *p, int rank, int *order)
 {
     unsigned used = 0;

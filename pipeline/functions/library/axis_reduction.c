@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* any, all, count_nonzero, norm, argmax, argmin: numpy's, over all values or along axes, the last
- * two along one. */
+/* any, all, count_nonzero, norm, argmax, argmin: as in numpy, over all values or along axes; the
+ * last two along one axis. */
 #include <math.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 #include "pipeline/functions/library/elementwise.h"
 
 typedef struct reduction {
-    mr__reducer loops[MR_N_DTYPES]; /* half floats go as float32 */
-    mr_dtype gives;                 /* FLOAT64: the dtype of a float, float64 of the rest */
-    bool one_axis;                  /* at most; then it needs values too */
+    mr__reducer loops[MR_N_DTYPES]; /* half floats use float32 */
+    mr_dtype gives;                 /* FLOAT64: the input's dtype for floats, else float64 */
+    bool one_axis;                  /* maximum number; such a function needs values too */
 } reduction;
 
 /* NAME: starting with START, STEP for each value v, the i-th of a line, RESULT at its end. */
@@ -28,7 +28,7 @@ typedef struct reduction {
             z[k] = (R)(RESULT);                                                                    \
         }                                                                                          \
     }
-/* The first of equals; of floats the first NaN, as in numpy. */
+/* The first of equal values; for floats the first NaN, as in numpy. */
 #define BEST(T)                                                                                    \
     T m = n ? x[0] : 0;                                                                            \
     size_t best = 0

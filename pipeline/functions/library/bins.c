@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* discretization(x, bin_boundaries): which of the ranges between the boundaries a number is in. */
+/* discretization(x, bin_boundaries): the index of the range between boundaries that contains x. */
 #include <string.h>
 
 #include "pipeline/functions/compiler/graph_builder.h"
@@ -7,16 +7,16 @@
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/params/params.h"
 
-/* As the text gives them. */
+/* As given in the text. */
 struct boundaries {
     mr_floats list;
-    char *file; /* or its directory; NULL: the list holds */
+    char *file; /* or its directory; NULL: use the list */
 };
 struct params {
     struct boundaries bin_boundaries;
 };
 
-/* Of the file, once it was read. */
+/* Those of the file, once it was read. */
 struct plan {
     mr__deferred_file late;
     mr_floats list;
@@ -101,7 +101,7 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     return rc;
 }
 
-/* How many boundaries are at most v: all of them where it is no number. */
+/* The number of boundaries that are at most v; all of them if v is NaN. */
 static int64_t bin_of(const mr_floats *b, double v)
 {
     size_t low = 0, high = b->n;

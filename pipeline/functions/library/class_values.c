@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* category_encoding(x, num_tokens, output_mode): class numbers as values that are 1 where a class
- * is, as the layer of the same name. one_hot(x, n) is for single classes, some of which may be
- * none. */
+/* category_encoding(x, num_tokens, output_mode): class numbers as vectors that are 1 at each
+ * class, like the layer of the same name. one_hot(x, n) is for single classes, and accepts
+ * numbers out of range. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct params {
 };
 
 struct plan {
-    bool replaces; /* the classes take the place of the last axis */
+    bool replaces; /* the classes replace the last axis */
 };
 
 enum { MULTI_HOT, ONE_HOT, COUNT };
@@ -58,7 +58,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     int rank = x->rank + !plan->replaces;
     for (int d = 0; d < x->rank; d++)
         shape[d] = x->shape[d];
-    if (plan->replaces) /* all numbers along it make one row of classes */
+    if (plan->replaces) /* the numbers along it make one row of classes */
         per = (size_t)x->shape[x->rank - 1];
     shape[rank - 1] = p->num_tokens;
     mr_array ids = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Comparisons give bools. */
+/* Comparisons return bools. */
 #include <string.h>
 
 #include "pipeline/functions/library/elementwise.h"
@@ -11,7 +11,7 @@ static int compare_bytes(const mr_bytes *a, const mr_bytes *b)
     return c ? c : (a->size > b->size) - (a->size < b->size);
 }
 
-/* NAME for numbers, bools and strings; c is how a compares with b. */
+/* NAME for numbers, bools and strings; c is the sign of the comparison of a with b. */
 #define COMPARISON(NAME, OP)                                                                       \
     static mr_code NAME##_strings(const mr_bytes *x, bool xs, const mr_bytes *y, bool ys,          \
                                   mr_array *out, size_t n, mr_status *st)                          \

@@ -72,7 +72,7 @@ static mr_code run_one_hot(const mr_rows *r, mr_array *out, mr_status *st)
         memset(z, 0, r->rows * bytes);
     for (size_t row = 0; row < r->rows; row++)
         for (size_t i = 0; i < values; i++, z += n) {
-            /* A class that is none gives a row of zeros, as in tf.one_hot. */
+            /* A class out of range makes a row of zeros, as in tf.one_hot. */
             int64_t k = mr__int_at(x, (r->constant[0] ? 0 : row) * values + i);
             if (k >= 0 && k < n)
                 z[k] = 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cumsum(x, axis=none): running sums, numpy's. */
+/* cumsum(x, axis=none): running sums, as in numpy. */
 #include <string.h>
 
 #include "pipeline/functions/library/along_axis.h"
 #include "pipeline/functions/library/elementwise.h"
 
-/* z = x with each value of a line increased by the result before it. */
+/* z = x with each value of a line increased by the preceding result. */
 #define RUNNING(S, T, SUM)                                                                         \
     static void running_##S(const void *from, void *to, mr__lines l)                               \
     {                                                                                              \

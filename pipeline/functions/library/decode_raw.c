@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_raw(x, dtype): the bytes of strings as values, little-endian as they lie. Strings of one
- * length make a dense column; where the rows differ in length it is ragged, each row a part of one
- * buffer.
+/* decode_raw(x, dtype): the bytes of strings as values, little-endian. Strings of one length make a
+ * dense column; if rows differ in length it is ragged, each row a part of one buffer.
  *
  *   offset in the string   size          meaning
  *   i * size(dtype)        size(dtype)   value i */
@@ -28,8 +27,8 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* Bytes of each string of a row, or -1: they differ, or are no whole number of values, and the row
- * has failed. */
+/* The number of bytes of each string of a row, or -1: sizes differ or are not a multiple of the
+ * size of a value, and the row has failed. */
 static int64_t row_length(const mr_rows *r, size_t row, size_t n, size_t size)
 {
     const mr_bytes *v = (const mr_bytes *)r->in[0].data + row * n;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp, log, sqrt, sin, cos, and floor, ceil, round: value by value, numpy's. */
+/* exp, log, sqrt, sin, cos, and floor, ceil, round: elementwise, as in numpy. */
 #include <math.h>
 #include <string.h>
 
 #include "pipeline/functions/library/elementwise.h"
 
-/* The two loops of a function of floats; integers go as float64. */
+/* The two loops of a function of floats; integers are converted to float64. */
 typedef struct elementary {
     mr__unary_loop f32, f64;
     bool rounds; /* integers stay as they are */
@@ -53,7 +53,7 @@ static void round_decimals(mr_dtype t, void *v, size_t n, int64_t decimals)
     }
 }
 
-/* Integers to tens, hundreds and so on, halves to the even one; what a type cannot hold wraps. */
+/* Rounds integers to tens, hundreds and so on, halves to even; values out of range wrap. */
 static mr_code round_tens(const mr_array *x, int64_t digits, mr_array *out, mr_status *st)
 {
     mr_dtype t = x->dtype == MR_UINT64 ? MR_UINT64 : MR_INT64;

@@ -99,7 +99,7 @@ mr_code mr__broadcast_to(const mr_array *a, bool constant, size_t rows, int rank
 
 /* ---- running ---- */
 
-/* Rows whose right operand the rule refuses fail. */
+/* Fails the rows whose right operand the rule refuses. */
 static void refuse(const mr_rows *r, const mr__elementwise *rule, const mr_array *b, bool b_scalar,
                    size_t per_row)
 {
@@ -111,7 +111,7 @@ static void refuse(const mr_rows *r, const mr__elementwise *rule, const mr_array
         for (; row < last; row++)
             mr_row_fail(r, row, MR_INVALID_ARGUMENT, "%s", rule->refusal);
         if (!b_scalar)
-            i = (i / per_row + 1) * per_row - 1; /* one error a row */
+            i = (i / per_row + 1) * per_row - 1; /* one error per row */
     }
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_ELEMENTWISE_H
 #define MR_PIPELINE_FUNCTIONS_LIBRARY_ELEMENTWISE_H
-/* Functions that work value by value. Each is a table of loops by dtype; broadcasting, half floats
- * and the errors of integers are here. A loop is a plain one over contiguous values, in three forms
- * (both vary, the right one is a scalar, the left one is) and compiled for several instruction
- * sets; broader broadcasting copies the smaller operand out first. Private to functions/.
+/* For elementwise functions. Each is a table of loops by dtype; broadcasting, half floats and the
+ * errors of integers are handled here. A loop runs over contiguous values, in three forms (two
+ * vectors, a scalar on the right, a scalar on the left), compiled for several instruction sets.
+ * Broader broadcasting first expands the smaller operand into a copy. Private to functions/.
  *
  * thread   any */
 #include "pipeline/system/clones.h"
@@ -13,7 +13,7 @@
 typedef void (*mr__binary_loop)(const void *x, bool xs, const void *y, bool ys, void *z, size_t n);
 typedef void (*mr__unary_loop)(const void *x, void *z, size_t n);
 
-/* NAME: z = EXPR of a and b, which are of type T; z is of type R. */
+/* Defines NAME: z = EXPR of a and b of type T; z has type R. */
 #define MR__BINARY(NAME, T, R, EXPR)                                                               \
     MR__CLONES static void NAME##_vv(const T *restrict x, const T *restrict y, R *restrict z,      \
                                      size_t n)                                                     \
@@ -46,7 +46,7 @@ typedef void (*mr__unary_loop)(const void *x, void *z, size_t n);
         else                                                                                       \
             NAME##_vv(x, y, z, n);                                                                 \
     }
-/* NAME: z = EXPR of a, both of type T. */
+/* Defines NAME: z = EXPR of a, both of type T. */
 #define MR__UNARY(NAME, T, EXPR)                                                                   \
     static void NAME(const void *from, void *to, size_t n)                                         \
     {                                                                                              \
@@ -79,29 +79,29 @@ typedef void (*mr__unary_loop)(const void *x, void *z, size_t n);
 
 /* A function of two operands of one dtype: mr_function.family. */
 typedef struct mr__elementwise {
-    mr__binary_loop loops[MR_N_DTYPES]; /* NULL: not taken; half floats go as float32 */
+    mr__binary_loop loops[MR_N_DTYPES]; /* NULL: not supported; half floats use float32 */
     mr_code (*strings)(const mr_bytes *x, bool xs, const mr_bytes *y, bool ys, mr_array *out,
-                       size_t n, mr_status *st); /* NULL: not taken */
-    bool comparison;                             /* gives bools */
-    bool quotient;                               /* gives float64 from integers */
-    bool (*refuses)(int64_t right, mr_dtype t);  /* of integers; NULL: none */
+                       size_t n, mr_status *st); /* NULL: not supported */
+    bool comparison;                             /* returns bools */
+    bool quotient;                               /* returns float64 for integers */
+    bool (*refuses)(int64_t right, mr_dtype t);  /* invalid integer operands; may be NULL */
     const char *refusal;
 } mr__elementwise;
 
 /* Types a and b of c as operands of rule. */
 mr_code mr__elementwise_type(mr_call *c, const mr__elementwise *rule, const mr_leaf *a,
                              const mr_leaf *b, mr_status *st) MR_NODISCARD;
-/* Computes rule over a and b (constant: one row), with numpy's broadcasting within a row. */
+/* Applies rule to a and b (constant: one row), with numpy's broadcasting within a row. */
 mr_code mr__elementwise_run(const mr_rows *r, const mr__elementwise *rule, const mr_array *a,
                             bool a_const, const mr_array *b, bool b_const, mr_array *out,
                             mr_status *st) MR_NODISCARD;
-/* out = `rows` rows of a, or of its one row, in a shape that it broadcasts to. */
+/* out = a (constant: its one row repeated) broadcast to `rows` rows of the given shape. */
 mr_code mr__broadcast_to(const mr_array *a, bool constant, size_t rows, int rank,
                          const int64_t *shape, mr_array *out, mr_status *st) MR_NODISCARD;
 /* mr_function.type and run of functions whose family is an mr__elementwise. */
 mr_code mr__binary_type(mr_call *c, mr_status *st) MR_NODISCARD;
 mr_code mr__binary_run(const mr_rows *r, mr_array *out, mr_status *st) MR_NODISCARD;
-/* The same where it is a mr__unary_loop[MR_N_DTYPES]. */
+/* The same for functions whose family is an mr__unary_loop[MR_N_DTYPES]. */
 mr_code mr__unary_type(mr_call *c, mr_status *st) MR_NODISCARD;
 mr_code mr__unary_run(const mr_rows *r, mr_array *out, mr_status *st) MR_NODISCARD;
 #endif

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is wanted ---- */
+/* ---- descriptions of features ---- */
 
 /* Features as they are read. */
 struct reading {
     const char *who;
-    bool op; /* they are the text of an op's parameter, whose place the op's own message says */
+    bool op; /* they are the text of an op's parameter; the op's message states its place */
     const char *name;
 };
 
@@ -89,7 +89,7 @@ static const mr_expr *literal_at(const mr_expr *e, size_t i, size_t *n)
     return found;
 }
 
-/* nan and inf are names, as dtypes are: text has no literal of them. */
+/* nan and inf are names, like dtypes: the grammar has no literals for them. */
 static bool is_float(const mr_expr *v)
 {
     return v->kind == MR_EX_FLOAT ||
@@ -165,7 +165,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const mr__feature *)a)->name, ((const mr__feature *)b)->name);
 }
 
-/* Features v, with names unless they are listed, all of e. */
+/* Features v of e, with names unless they are listed. */
 static mr_code read_all(struct reading *r, const mr_expr *e, const mr_expr *const *v,
                         char *const *names, size_t n, bool vector, mr__features **out,
                         mr_status *st)
@@ -368,7 +368,7 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
             MR_TRY(mr__sheet_put_bytes(s, i, v->text, v->text_size, st));
         else if (mr_dtype_is_floating(f->dtype))
             MR_TRY(mr__sheet_put_float(s, i, mr__preset_float(e), st));
-        else /* minus wraps around, as where it is computed */
+        else /* minus wraps around, as in the operator */
             MR_TRY(mr__sheet_put_int(s, i, minus ? (int64_t)(0 - (uint64_t)v->i) : v->i, st));
     }
     return MR_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_FEATURES_H
 #define MR_PIPELINE_FUNCTIONS_LIBRARY_FEATURES_H
-/* Typed values out of records (parse_example) and those in text (parse_json, parse_csv; the sources
- * jsonl and csv): what is wanted of them, and columns that are filled value by value.
+/* Typed values from records (parse_example) and from text (parse_json, parse_csv; the sources jsonl
+ * and csv): the description of the requested features, and columns that are filled value by value.
  *
  *     dtype   dtype[3, 4]   dtype[]   feature(dtype, shape=[..], default=v)
  *
@@ -11,13 +11,13 @@
 
 typedef struct mr__feature {
     const char *name; /* NULL in a list */
-    size_t place;     /* where it is written, from 0 */
+    size_t place;     /* its index in the text, from 0 */
     mr_dtype dtype;
     bool ragged; /* any number of values */
     int rank;
     int64_t shape[MR_MAX_RANK];
-    size_t n;              /* values of a record; unused where ragged */
-    const mr_expr *preset; /* literals, one for all values or one each; NULL: none */
+    size_t n;              /* values per record; unused if ragged */
+    const mr_expr *preset; /* default: literals, one for all values or one each; NULL: no default */
     size_t n_preset;
 } mr__feature;
 
@@ -25,70 +25,72 @@ typedef struct mr__features {
     mr__feature *v; /* in order of names, or as listed */
     size_t n;
     bool named;  /* not a list */
-    bool vector; /* of records: each feature has an axis before its own */
+    bool vector; /* a vector of records: each feature has an additional first axis */
     const mr_expr *e;
 } mr__features;
-/* The feature e, called name, with at most `most` axes. who begins the messages.
+/* Reads the feature e, called name, with at most `most` axes. Messages begin with `who`.
  * errors   MR_INVALID_ARGUMENT, with its place */
 mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, int most,
                          mr__feature *out, mr_status *st);
-/* What a literal of a default is where the dtype is a float: 1, -2.5, nan or -inf. */
+/* The value of a default's literal for a float dtype: 1, -2.5, nan or -inf. */
 double mr__preset_float(const mr_expr *e);
-/* What a call names, name=feature, ... or {"name": feature, ...}, or lists ([feature, ...]) for
- * records in input 0, and c->spec: a record or a tuple. The plan of the call is out, which it
- * owns. */
+/* Reads the features in a call's arguments, name=feature, ... or {"name": feature, ...}, or
+ * (listed) [feature, ...], for records in input 0. Sets c->spec, a record or a tuple, and
+ * c->plan, the mr__features, which the call owns. */
 mr_code mr__features_type(mr_call *c, const mr_exprs *given, bool listed, mr_status *st);
-/* A record or a list of features that is the text of an op's parameter. op begins the messages. */
+/* Reads a record or a list of features from the text of an op's parameter. Messages begin with
+ * `op`.
+ * */
 mr_code mr__features_parse(const char *op, const char *text, mr__features **out, mr_status *st);
-/* The record or tuple that comes out of x, one string or a vector of them. */
+/* The spec of the record or tuple parsed from x, one string or a vector of strings. */
 mr_code mr__features_spec(const mr__features *f, const mr_leaf *x, mr_spec **out, mr_status *st);
 void mr__features_free(void *features); /* mr_function.free_plan; also NULL */
 
-/* Columns as they grow: all features, record by record. */
+/* Columns under construction: all features, record by record. */
 typedef struct mr__sheet_column {
     char *v;
-    size_t n, capacity, begin; /* values; those before the record at hand */
+    size_t n, capacity, begin; /* values; begin: of the current record */
     int64_t *lengths;          /* of the records so far */
 } mr__sheet_column;
 typedef struct mr__sheet {
     const mr__features *f;
     mr__sheet_column *columns;
-    size_t record; /* at hand */
-    char *text;    /* of all strings; a string is its offset here until the end */
+    size_t record; /* the current one */
+    char *text;    /* of all strings; until the end a string is an offset into it */
     size_t n_text, text_capacity, begin_text;
 } mr__sheet;
 mr_code mr__sheet_start(mr__sheet *s, const mr__features *f, size_t records, mr_status *st);
 void mr__sheet_reset(mr__sheet *s); /* also of a zeroed one, and twice */
-/* One more value of feature i.
+/* Append a value to feature i.
  * errors   MR_OUT_OF_RANGE: it does not fit; MR_RESOURCE_EXHAUSTED */
 mr_code mr__sheet_put(mr__sheet *s, size_t i, const void *value, mr_status *st);
 mr_code mr__sheet_put_int(mr__sheet *s, size_t i, int64_t v, mr_status *st);
 mr_code mr__sheet_put_float(mr__sheet *s, size_t i, double v, mr_status *st);
 mr_code mr__sheet_put_bytes(mr__sheet *s, size_t i, const char *v, size_t n, mr_status *st);
-/* Keeps the first n bytes of the string that was put last, into feature i. */
+/* Truncates the string put last, into feature i, to its first n bytes. */
 void mr__sheet_shorten(mr__sheet *s, size_t i, size_t n);
-/* Feature i is not there: its default, or no values where it is ragged.
- * errors   MR_INVALID_ARGUMENT: it has none */
+/* Feature i is missing: puts its default, or no values if it is ragged.
+ * errors   MR_INVALID_ARGUMENT: it has no default */
 mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st);
-/* What was put of the record at hand is as if it were not. */
+/* Discards the values of the current record. */
 void mr__sheet_drop(mr__sheet *s);
-/* The record is done; good false: it failed, and zeros stand in its place. */
+/* Finishes the record; good false: it failed, and zeros take its place. */
 mr_code mr__sheet_next(mr__sheet *s, bool good, mr_status *st);
 /* The columns, `k` records for each of `rows` rows. s is reset. */
 mr_code mr__sheet_finish(mr__sheet *s, size_t rows, size_t k, mr_array *out, mr_status *st);
 
-/* The values of a JSON object as the record at hand. *bad: the feature that failed, or NULL.
- * errors   MR_INVALID_ARGUMENT, MR_OUT_OF_RANGE: it is none, or not as wanted
+/* Puts the values of a JSON object into the current record. *bad: the feature that failed, or NULL.
+ * errors   MR_INVALID_ARGUMENT, MR_OUT_OF_RANGE: not an object, or it does not match the features
  *          MR_RESOURCE_EXHAUSTED */
 mr_code mr__sheet_put_json(mr__sheet *s, const mr_bytes *text, const char **bad, mr_status *st);
-/* A string of which quotes, if they are doubled, stand for one each. */
+/* Puts a string; doubled: each pair of quotes in it becomes one quote. */
 mr_code mr__sheet_put_quoted(mr__sheet *s, size_t i, const mr_bytes *v, bool doubled,
                              mr_status *st);
 
-/* "true", "false", "1" or "0", in letters of any size, where t is MR_BOOL; else as a number. NULL,
- * or what is wrong with it. */
+/* Parses a bool, "true", "false", "1" or "0" in any case, if t is MR_BOOL, else a number. Returns
+ * NULL, or a description of the error. */
 const char *mr__read_value(const char *s, size_t n, mr_dtype t, void *z);
-/* Text as a number of dtype t, without white space around it; NULL, or what is wrong with it: "is
- * no integer". */
+/* Parses a number of dtype t, without white space around it. Returns NULL, or a description of the
+ * error. */
 const char *mr__read_number(const char *s, size_t n, mr_dtype t, void *z);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format("{} of {}", a, b): values in a text, in Python's way. A field is {}, {0}, or has a format
+/* format("{} of {}", a, b): formats values as in Python. A field is {}, {0}, or has a format
  * after a colon: {:[<|>][+][0][width][.digits][d|x|f|e|g|s]}. */
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +16,7 @@ struct params {
 
 enum { MOST_WIDTH = 1000 };
 
-/* A piece of the text: as it stands, then a field. */
+/* A piece of the text: literal text, then a field. */
 typedef struct piece {
     const char *text; /* in params */
     size_t size;
@@ -47,7 +47,7 @@ static bool read_number(const char **s, int *out)
     return true;
 }
 
-/* What stands between { and }. */
+/* The text between { and }. */
 static mr_code read_field(const mr_call *c, const char **s, size_t *next, piece *p, mr_status *st)
 {
     int number;
@@ -104,7 +104,7 @@ static mr_code read_pieces(const mr_call *c, struct plan *plan, mr_status *st)
         p->size = (size_t)(s - p->text);
         if (!*s)
             break;
-        if (s[0] == s[1]) { /* a bracket that stands for itself */
+        if (s[0] == s[1]) { /* a literal bracket */
             p->size++;
             s += 2;
         } else if (*s == '}')
@@ -160,8 +160,8 @@ static double number_at(const mr_array *a, size_t i)
 
 enum { ROOM = 2400 /* a number's text: 309 digits, or a width and digits of 1000 */ };
 
-/* Shortest digits as Python writes them: with an exponent below 1e-4 and from 1e16 on, whose sign
- * is there and which has two digits at least. */
+/* Shortest digits as in Python: with an exponent below 1e-4 and from 1e16 on, which has a sign
+ * and at least two digits. */
 static void as_python(char *text)
 {
     size_t minus = *text == '-', n = strlen(text);

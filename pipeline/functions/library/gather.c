@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gather(x, indices, axis=0): parts of x in the order of the indices, as numpy's take. */
+/* gather(x, indices, axis=0): parts of x in the order of the indices, like numpy's take. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* What the indices of one row pick; false: one is out of range. */
+/* Copies the parts that the indices of one row select; false: an index is out of range. */
 static bool pick(const mr_rows *r, size_t row, int at, mr__lines l, size_t size, char *to)
 {
     const mr_array *x = &r->in[0], *index = &r->in[1];

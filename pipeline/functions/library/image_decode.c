@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decode_jpeg, decode_png, decode_image: compressed images as uint8 tensors. All headers of a block
- * are read first, so that the pixels are decoded to where they stay; images of one size make a
- * dense column.
+ * are read first, so that pixels are decoded to their final place; images of one size make a dense
+ * column.
  *
- * A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size for a part of the work. Where a resize with
- * antialias is around the call, so that nothing else sees the pixels, it does so by itself, as long
- * as twice the size that is wanted remains (see shrink). */
+ * A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size with less work. If the only consumer is a
+ * resize with antialias, the decoder chooses such a size itself, as long as the result is at least
+ * twice the requested size (see shrink). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 struct params {
     int64_t channels, ratio;
     bool has_ratio;
-    int64_t to_height, to_width; /* what a resize around it leaves; 0: there is none */
+    int64_t to_height, to_width; /* the result of a resize around it; 0: not resized */
 };
 
 static mr__image_format format_of(const mr_function *f)
@@ -94,8 +94,8 @@ static bool same_size(const mr__image_info *a, const mr__image_info *b)
     return a->height == b->height && a->width == b->width && a->channels == b->channels;
 }
 
-/* MR_OK where the image is to blame, which is the row's error; else there is no memory, or the
- * library that decodes is missing. */
+/* MR_OK: the image is at fault, and the row fails. Else out of memory, or the decoder's library
+ * is missing. */
 static mr_code row_error(job *j, size_t row, size_t i, const mr_status *why, mr_status *st)
 {
     if (why->code != MR_INVALID_ARGUMENT) {
@@ -108,11 +108,11 @@ static mr_code row_error(job *j, size_t row, size_t i, const mr_status *why, mr_
     return MR_OK;
 }
 
-/* What a header says need not be true, and a small file may hold a large image: one that is far
- * more than the memory limit is not begun with. */
+/* A header may be wrong, and a small file may contain a large image: refuse images that far
+ * exceed the memory limit. */
 static bool fits(job *j, size_t row, size_t i, const mr__image_info *info)
 {
-    int inks = info->cmyk ? 4 : 0; /* beside the colours that they become */
+    int inks = info->cmyk ? 4 : 0; /* in addition to the colours that they become */
     size_t bound = mr__memory_bound(), pixels = (size_t)(info->height * info->width),
            bytes = info->scratch + pixels * (size_t)(info->channels + inks);
     if (bytes <= bound)

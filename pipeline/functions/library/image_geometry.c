@@ -7,7 +7,7 @@
 #include "pipeline/functions/library/images.h"
 #include "pipeline/functions/compiler/typed_tree.h"
 
-/* Every image of r through m, into out of its size. */
+/* Applies m to every image of r; out has the resulting size. */
 static void move_all(const mr_rows *r, const mr__images *x, const mr__image_move *m, mr_array *out)
 {
     size_t bytes = (size_t)(m->height * m->width) * x->pixel;
@@ -144,7 +144,7 @@ struct part {
     double fraction;
 };
 
-/* Where the middle begins, as tf.image.central_crop rounds. */
+/* The start of the central part, rounded as in tf.image.central_crop. */
 static int64_t margin(int64_t size, double fraction)
 {
     return (int64_t)(((double)size - (double)size * fraction) / 2);
@@ -209,7 +209,7 @@ static mr_code type_pad(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* out's first pixel value, as its type has it, in all of out. */
+/* Fills out with value, converted to its dtype. */
 static mr_code fill(const mr_array *out, double value, mr_status *st)
 {
     mr_array wide, one = {0};

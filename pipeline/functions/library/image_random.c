@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random_crop, random_flip: by chance, the same for an image whatever it is batched with. */
+/* random_crop, random_flip: the draws for an image do not depend on batching. */
 #include <inttypes.h>
 #include <string.h>
 

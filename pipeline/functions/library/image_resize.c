@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize(x, [h, w], method, antialias): images at another size, as tf.image.resize.
+/* resize(x, [h, w], method, antialias): scales images, as tf.image.resize.
  *
  * Every method but nearest is a weighted sum: pixel i of the result along an axis is made of the
  * pixels start, start + 1, ... of the source with weights that are computed once for the axis.
@@ -43,7 +43,7 @@ static mr_code type(mr_call *c, mr_status *st)
 /* ---- weights of an axis ---- */
 
 typedef struct axis {
-    int64_t n, most; /* pixels of the result; weights of one at most */
+    int64_t n, most; /* pixels of the result; maximum number of weights per pixel */
     int64_t *start, *count;
     float *weights; /* `most` for each pixel */
 } axis;
@@ -143,7 +143,7 @@ static mr_code make_axis(const struct params *p, int64_t from, int64_t to, axis 
 ADD_ROWS(add_bytes, uint8_t)
 ADD_ROWS(add_floats, float)
 
-/* One row of the result from one of sums: `channels` values a pixel. */
+/* One row of the result from one row of sums: `channels` values per pixel. */
 static inline void narrow(const axis *a, const float *sum, size_t channels, float *to)
 {
     for (int64_t x = 0; x < a->n; x++, to += channels) {
@@ -183,7 +183,7 @@ static void sum_image(const axis *down, const axis *across, const mr__images *x,
     }
 }
 
-/* Other types go as float32. */
+/* Other types are converted to float32. */
 static mr_code run_sums(const mr_rows *r, const mr__images *x, mr_array *out, mr_status *st)
 {
     const struct params *p = r->params;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of the values of pixels: grayscale, normalize. */
+/* Functions of pixel values: grayscale, normalize. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -109,7 +109,7 @@ bool mr__images_rows_size(const mr_rows *r, size_t i, int64_t *height, int64_t *
 static void move_pixels(const char *from, int64_t right, int64_t n, size_t pixel, char *to)
 {
     int64_t step = right * (int64_t)pixel;
-    switch (pixel) { /* a constant size becomes plain moves */
+    switch (pixel) { /* with a constant size, memcpy becomes plain moves */
     case 1:
         for (int64_t x = 0; x < n; x++)
             to[x] = from[x * step];

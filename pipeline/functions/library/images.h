@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_IMAGES_H
 #define MR_PIPELINE_FUNCTIONS_LIBRARY_IMAGES_H
-/* What functions of images share. An image is a tensor whose last three axes are height, width and
- * channels; axes before those count images. Private to functions/. */
+/* Shared by functions of images. An image is a tensor whose last three axes are height, width and
+ * channels; preceding axes count images. Private to functions/. */
 #include "pipeline/functions/descriptor.h"
 
-/* Numbers or bools, of at least three axes where that is known. */
+/* Numbers or bools, with at least three axes as far as the rank is known. */
 extern const mr_input_kind mr__input_image, mr__input_image_numbers;
 
 /* c->out = input 0, which has the axes of an image. */
@@ -18,22 +18,23 @@ typedef struct mr__images {
     int64_t height, width, channels;
     size_t pixel, bytes; /* of one pixel, of one image */
 } mr__images;
-/* What input 0 holds. false: fewer than three axes, and all rows have failed. */
+/* Describes input 0. false: fewer than three axes, and all rows have failed. */
 bool mr__images_of(const mr_rows *r, mr__images *x);
 /* Image i of row `row` of input 0. */
 const char *mr__images_at(const mr_rows *r, const mr__images *x, size_t row, size_t i);
-/* out has r->rows rows of as many images as input 0, of dtype t and another size. */
+/* Allocates out: r->rows rows with the number of images of input 0, of dtype t and the given
+ * size. */
 mr_code mr__images_alloc(const mr_rows *r, mr_dtype t, int64_t height, int64_t width,
                          int64_t channels, mr_array *out, mr_status *st) MR_NODISCARD;
-/* What run gives where mr__images_of or the arguments are wrong: the rows have failed. */
+/* The result of run after mr__images_of or a check of arguments failed: all rows have failed. */
 mr_code mr__images_none(const mr_rows *r, mr_dtype t, mr_array *out, mr_status *st) MR_NODISCARD;
 
-/* Height and width that input i, a list of two, says: typed into leaf, or when run. */
+/* Height and width in input i, a list of two: when typed, set in leaf; or when run. */
 mr_code mr__images_call_size(mr_call *c, size_t i, mr_leaf *leaf, mr_status *st);
 bool mr__images_rows_size(const mr_rows *r, size_t i, int64_t *height, int64_t *width);
 
-/* How pixels move: pixel (y, x) of the result is pixel first + y * down + x * right of the source,
- * counted row by row. */
+/* A mapping of pixels: pixel (y, x) of the result is pixel first + y * down + x * right of the
+ * source, counted row by row. */
 typedef struct mr__image_move {
     int64_t height, width; /* of the result */
     int64_t first, down, right;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* and, or, not, if. On single bools, `and`, `or` and `if` look only at the side they need:
- * expression_type.c makes them choices; here they are computed for tensors of bools. */
+/* and, or, not, if. On single bools, `and`, `or` and `if` evaluate only the side that they need:
+ * expression_type.c makes them choices. Here they are computed for tensors of bools. */
 #include "pipeline/functions/library/elementwise.h"
 
 MR__BINARY(and_bools, uint8_t, uint8_t, a &b)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matmul(a, b): products of small matrices, numpy's: the last two axes are the matrix, a vector is
- * a row on the left and a column on the right, the axes before broadcast. */
+/* matmul(a, b): products of small matrices, as in numpy: the last two axes are the matrix, a
+ * vector is a row on the left and a column on the right, and preceding axes broadcast. */
 #include <string.h>
 
 #include "pipeline/functions/library/elementwise.h"
 
-/* How the products of all rows lie: `count` of m x k by k x n, one after the other. */
+/* The layout of the products of all rows: `count` products of m x k by k x n, contiguous. */
 typedef struct products {
     size_t count, m, k, n, a_step, b_step; /* steps from one matrix to the next; 0: all the same */
 } products;
@@ -90,7 +90,7 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* a with the axes of a batch before its matrix, which keeps its own. */
+/* a broadcast to the batch axes; the axes of its matrix are kept. */
 static mr_code spread(const mr_array *a, bool constant, size_t rows, const fit *f, mr_array *out,
                       mr_status *st)
 {
@@ -104,7 +104,7 @@ static mr_code spread(const mr_array *a, bool constant, size_t rows, const fit *
         mr_array_slice(out, a, 0, a->rows);
         return MR_OK;
     }
-    /* A vector has no axes to broadcast over but as a matrix. */
+    /* A vector must become a matrix before it can broadcast. */
     mr_array whole = *a;
     if (own == 1 && f->batch_rank) {
         whole.rank = 2;
@@ -134,7 +134,7 @@ static mr_code multiply_rows(const mr_rows *r, const mr_array *in, const fit *f,
             each *= (size_t)f->shape[d];
         p.a_step = p.m * p.k;
         p.b_step = p.k * p.n;
-        bool lone = each == 1; /* a constant matrix then serves all rows of one call */
+        bool lone = each == 1; /* one constant matrix then serves all rows of a call */
         size_t calls = lone || (!r->constant[0] && !r->constant[1]) ? 1 : r->rows;
         p.count = calls == 1 ? each * r->rows : each;
         if (lone && r->constant[0])

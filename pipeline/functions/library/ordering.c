@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sort and topk: along an axis, by a merge sort for each type that lays runs of a few values by
- * insertion first. It is stable, so that equal values keep their order and topk gives the lower
- * index first. A NaN is greater than all, as in numpy. */
+/* sort and topk, along an axis: a merge sort for each type, which starts from short runs sorted
+ * by insertion. It is stable, so equal values keep their order and topk returns the lower index
+ * first. A NaN is greater than all other values, as in numpy. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum { RUN = 12 };
 
-/* Sorts v[0..n) by BEFORE(a, b), which says that a must stand before b; w has room for n more. */
+/* Sorts v[0..n) by BEFORE(a, b), true if a must precede b; w has room for n values. */
 #define SORTER(NAME, T, BEFORE)                                                                    \
     static void NAME(T *v, T *w, size_t n)                                                         \
     {                                                                                              \
@@ -70,7 +70,8 @@ static bool is_less(const mr_bytes *a, const mr_bytes *b)
                     z[i * l.inner] = line[i];                                                      \
             }                                                                                      \
     }
-/* The k first of each line of n, greatest first, with their places in it; room as for sort. */
+/* The k greatest values of each line of n, in descending order, with their indices; room as for
+ * sort. */
 #define TOP(S, T, LESSER)                                                                          \
     typedef struct item_##S {                                                                      \
         T v;                                                                                       \
@@ -120,7 +121,7 @@ static mr_code type_sort(mr_call *c, mr_status *st)
     return mr__axis_type(c, ((const mr__axis *)c->params)->axis, c->out.rank, &at, st);
 }
 
-/* A copy of x that may be written, of a type that can be sorted. */
+/* A writable copy of x, of a type that can be sorted. */
 static mr_code copy_values(const mr_array *x, mr_array *out, mr_status *st)
 {
     if (mr__is_half(x->dtype))

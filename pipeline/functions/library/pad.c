@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pad(x, pad_width, mode="constant", constant_values=0): values before and after each axis,
- * numpy's. */
+/* pad(x, pad_width, mode="constant", constant_values=0): pads each axis on both sides, as in
+ * numpy. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ static int mode_of(const struct params *p)
     return SYMMETRIC;
 }
 
-/* How much is added: [n] or n to both sides of all axes, [before, after], or a pair for each axis.
- * Why not, or NULL. */
+/* The padding: [n] or n for both sides of all axes, [before, after], or a pair for each axis.
+ * Returns NULL, or a description of the error. */
 static const char *read_widths(const mr_array *w, int rank, int64_t (*widths)[2])
 {
     size_t n = mr_array_row_values(w);
@@ -39,7 +39,7 @@ static const char *read_widths(const mr_array *w, int rank, int64_t (*widths)[2]
     return NULL;
 }
 
-/* reflect and symmetric take values from within x, as often as needed; from none they cannot. */
+/* reflect and symmetric repeat values of x as often as needed, so x must not be empty. */
 static bool can_extend(int mode, int64_t n, const int64_t *widths)
 {
     return mode == CONSTANT || n > 0 || (widths[0] == 0 && widths[1] == 0);
@@ -65,7 +65,7 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* The place in x's axis of n values that stands at i, which may lie outside; -1: the constant. */
+/* The index in x's axis of n values for place i, which may be outside; -1: the constant. */
 static int64_t place(int mode, int64_t i, int64_t n)
 {
     if (i >= 0 && i < n)

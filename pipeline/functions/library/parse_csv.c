@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_csv(x, [feature, ...], sep=","): rows of CSV (RFC 4180) to a tuple, a component for each
- * field. A field in quotes may hold separators and line ends; a quote in it is written twice. */
+/* parse_csv(x, [feature, ...], sep=","): parses rows of CSV (RFC 4180) into a tuple, one
+ * component per field. A quoted field may contain separators and line ends; a quote in it is
+ * doubled. */
 #include <stdio.h>
 #include <string.h>
 

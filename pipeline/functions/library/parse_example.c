@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_example(x, name=feature, ...) and parse_example(x, {"name": feature, ...}): serialized
- * tf.train.Example records to a record of tensors.
+/* parse_example(x, name=feature, ...) and parse_example(x, {"name": feature, ...}): parses
+ * serialized tf.train.Example records into a record of tensors.
  *
  *   feature                                     column
  *   int64, float32, bytes                       a scalar
@@ -8,9 +8,8 @@
  *   dtype[]                                     any number of values: RAGGED, rank 1
  *   feature(dtype, shape=[..], default=v)       may be missing: then v
  *   sparse(dtype, index="i", value="v", size=n) n values: those of v at the places of i, else 0
- *
- * Where x is a vector of records every feature gains its axis; one of any length then has rows that
- * are themselves ragged. */
+ * If x is a vector of records, every feature has an additional first axis; the rows of a feature
+ * of any length are then themselves ragged. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ struct params {
 /* A component of the result. */
 struct column {
     size_t a, b;  /* features of the example plan: a; of a sparse one b's values at a's places */
-    int64_t size; /* of a sparse one; 0: it is none */
+    int64_t size; /* of a sparse feature; 0: not sparse */
     const char *name; /* in e */
     mr_dtype dtype;
 };
@@ -56,7 +55,7 @@ struct wanted {
     mr_example_feature f;
     void *defaults;
     const mr_expr *e;          /* where it is written */
-    const char *index, *value; /* the features that a sparse one is made of; NULL: it is none */
+    const char *index, *value; /* the features that a sparse one is made of; NULL: not sparse */
     int64_t size;
 };
 
@@ -70,7 +69,7 @@ static mr_code bad_feature(const struct wanted *w, mr_status *st)
         w->f.name);
 }
 
-/* A feature as other records have it, within what an Example can hold. */
+/* A feature as for other records, restricted to the types that an Example supports. */
 static mr_code read_plain(const mr_expr *e, int most, struct wanted *w, mr__feature *f,
                           mr_status *st)
 {
@@ -188,8 +187,8 @@ static mr_spec *column_spec(const mr_example_feature *f, const mr_leaf *x)
     return mr_spec_of_leaf(&leaf);
 }
 
-/* The place of a feature among the n so far, where it is put if it is not there. Parts of sparse
- * ones may be shared, and be asked for by name besides, as what they are. */
+/* The index of a feature among the n so far, to which it is added if missing. Parts of sparse
+ * features may be shared, and may also be requested by name. */
 static mr_code place_feature(mr_example_feature *all, size_t *n, const mr_example_feature *f,
                              const mr_expr *e, size_t *at, mr_status *st)
 {
@@ -309,8 +308,8 @@ static mr_code type(mr_call *c, mr_status *st)
 
 /* ---- running ---- */
 
-/* A record is counted in its own vector, a single one is 0: where the block that holds it begins
- * is no business of the user's. */
+/* The record's number counts within its vector (0 for a single record): the start of the block is
+ * of no interest to the user. */
 static void report(void *ctx, size_t record, const mr_status *st)
 {
     const mr_rows *r = ctx;
@@ -390,7 +389,8 @@ static mr_code group_column(mr_array *a, size_t k, size_t rows, mr_status *st)
     return MR_OK;
 }
 
-/* Record i's values of a sparse feature into z. Why not, or NULL. */
+/* Puts record i's values of a sparse feature into z. Returns NULL, or a description of the
+ * error. */
 static const char *spread_values(const struct column *c, const mr_row *index, const mr_row *values,
                                  uint32_t stamp, uint32_t *seen, char *z)
 {

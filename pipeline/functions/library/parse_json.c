@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_json(x, {name: feature, ...}): JSON objects (RFC 8259) to a record of tensors. Keys that
- * are not asked for are left out; null is as if the key were not there. What `show` prints is read:
- * bytes as {"b64": ".."}, and "nan", "inf", "-inf" among floats. */
+/* parse_json(x, {name: feature, ...}): parses JSON objects (RFC 8259) into a record of tensors.
+ * Other keys are ignored; null counts as a missing key. The output of `show` can be read: bytes
+ * as {"b64": ".."}, and "nan", "inf", "-inf" among floats. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ static mr_code put_base64(mr__sheet *s, size_t i, const json_t *text, mr_status 
     return MR_OK;
 }
 
-/* An integer that int64 does not hold is this key's text in an object: see mark_long_integers. */
+/* An integer out of int64's range is the text under this key in an object: see
+ * mark_long_integers. */
 #define LONG_INTEGER "\001"
 
 static mr_code put_long_integer(mr__sheet *s, size_t i, const json_t *text, mr_status *st)
@@ -108,7 +109,7 @@ static mr_code put_object(mr__sheet *s, const json_t *object, const char **bad, 
     return rc;
 }
 
-/* The end of the number at p, and whether it is an integer that int64 may not hold. */
+/* The end of the number at p, and whether it is an integer that may exceed int64. */
 static const char *number_end(const char *p, const char *end, bool *is_long)
 {
     const char *begin = p;
@@ -119,8 +120,8 @@ static const char *number_end(const char *p, const char *end, bool *is_long)
     return p;
 }
 
-/* text with objects in the place of long integers, which the parser refuses: Python's and others
- * have integers of any size. Owned; NULL: no memory. */
+/* Replaces long integers in text by objects, because the parser refuses them, while Python and
+ * others write integers of any size. Owned; NULL: out of memory. */
 static char *mark_long_integers(const mr_bytes *text, size_t *size)
 {
     static const char head[] = "{\"\\u0001\":\"", tail[] = "\"}";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_sequence_example(x, context={..}, sequences={..}): serialized tf.train.SequenceExample
- * records. The context is read as an Example is; a sequence is a list of features, its steps.
+/* parse_sequence_example(x, context={..}, sequences={..}): parses serialized
+ * tf.train.SequenceExample records. The context is read like an Example; a sequence is a list of
+ * features, its steps.
  *
  *   message          field  meaning
  *   SequenceExample  1      Features: the context, so that parse_example reads it
@@ -25,9 +26,9 @@ struct params {
 };
 
 struct plan {
-    void *context; /* parse_example's; NULL: none is asked for */
+    void *context; /* parse_example's; NULL: not requested */
     size_t n_context;
-    mr__features *sequences; /* NULL: none is asked for */
+    mr__features *sequences; /* NULL: not requested */
     bool vector;
 };
 
@@ -142,10 +143,10 @@ static mr_code type(mr_call *c, mr_status *st)
 
 /* ---- running ---- */
 
-/* A sequence of all records as it grows. */
+/* A sequence of all records, under construction. */
 struct grown {
     char *v;
-    size_t n, capacity, begin; /* values; those before the record at hand */
+    size_t n, capacity, begin; /* values; those before the current record */
     int64_t *steps;            /* of each record */
     int64_t *lengths;          /* ragged: of each step */
     size_t n_lengths, lengths_capacity, lengths_begin;
@@ -207,7 +208,8 @@ static mr_code add_sequence(const mr__feature *f, struct grown *g, const mr__ent
     return MR_OK;
 }
 
-/* The entries of the sequences of one record; the last of a key counts. false: it is none. */
+/* Finds the entries of the sequences of one record; the last entry of a key counts. false: not a
+ * SequenceExample. */
 static bool find_sequences(const mr__features *s, const mr_bytes *record, mr__entry *entries)
 {
     const uint8_t *p = (const uint8_t *)record->data, *e = p ? p + record->size : p;
@@ -251,7 +253,7 @@ static mr_code add_record(const mr__features *s, const mr_bytes *record, size_t 
     return MR_OK;
 }
 
-/* The record at hand is done, or dropped. */
+/* Finishes the current record, or drops it. */
 static void end_record(const mr__features *s, struct grown *all, size_t at, bool good)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random_uniform, random_normal, random_int, random_choice, shuffle_rows: values that follow from a
- * seed and from where the element comes from (draws.h), so that they are the same whatever the
- * threads, blocks, batches and workers. */
+/* random_uniform, random_normal, random_int, random_choice, shuffle_rows: the values depend only
+ * on a seed and the origin of the element (draws.h), not on threads, blocks, batches and
+ * workers. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/functions/compiler/typed_tree.h"
 
-/* The shape that input i says; it is not there: a scalar. false: the rows have failed. */
+/* The shape in input i; a scalar if the input is missing. false: the rows have failed. */
 static bool shape_of(const mr_rows *r, size_t i, int *rank, int64_t *shape)
 {
     *rank = 0;
@@ -82,7 +82,7 @@ static mr_code type_normal(mr_call *c, mr_status *st)
     return type_shape(c, 0, MR_FLOAT32, st);
 }
 
-/* Two at a time, by Box and Muller. */
+/* Two at a time (Box-Muller). */
 static void put_normal(mr__draws *d, const struct normal *p, float *z, size_t n)
 {
     const double turn = 6.283185307179586476925;
@@ -206,7 +206,7 @@ static mr_code type_shuffle(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* Fisher and Yates: the places of n rows in a random order. */
+/* The indices of n rows in random order (Fisher-Yates). */
 static void permute(mr__draws *d, uint32_t *order, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

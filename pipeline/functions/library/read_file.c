@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_file(path): what is in files, whole. */
+/* read_file(path): the contents of files. */
 #include <string.h>
 
 #include "pipeline/files/whole_file.h"
@@ -12,7 +12,7 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* The file called name into *z; its bytes stay where they were read to. */
+/* Reads the file called name into *z; its bytes are not copied again. */
 static mr_code read_one(const mr_bytes *name, mr_cancel *cancel, mr_array *out, mr_bytes *z,
                         mr_status *st)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum, mean, min, max: over all values of an element, or along axes of it; min and max of several
+/* sum, mean, min, max: over all values of an element, or along axes; min and max of several
  * arguments are elementwise. */
 #include "pipeline/functions/library/along_axis.h"
 #include "pipeline/functions/library/elementwise.h"
 
-/* One text serves signed and unsigned types: "a < 0" is then never true for some. */
+/* The same code serves signed and unsigned types: "a < 0" is never true for some. */
 #pragma GCC diagnostic ignored "-Wtype-limits"
 
 typedef struct reduction {
-    mr__reducer loops[MR_N_DTYPES]; /* half floats go as float32 */
+    mr__reducer loops[MR_N_DTYPES]; /* half floats use float32 */
     bool of_none;                   /* no values have a result: zero */
     const mr__elementwise *several;
 } reduction;
@@ -29,7 +29,7 @@ typedef struct reduction {
         }                                                                                          \
     }
 #define FIRST(T) T m = n ? x[0] : 0
-/* Sums that cannot wrap around, for means: those of integers are cut towards zero. */
+/* Sums that cannot wrap around, for means: means of integers are truncated towards zero. */
 __extension__ typedef __int128 wide_sum;
 #define SUM_i8  int64_t
 #define SUM_i16 int64_t
@@ -46,8 +46,8 @@ __extension__ typedef __int128 wide_sum;
     REDUCER(max_##S, T, FIRST(T), m = v > m ? v : m, m)                                            \
     MR__BINARY(lesser_##S, T, T, a < b ? a : b)                                                    \
     MR__BINARY(greater_##S, T, T, a > b ? a : b)
-/* Sums in double and eight lanes, so that long vectors lose nothing and still vectorise. NaN
- * wins. */
+/* Sums in double with eight lanes, which keep precision for long vectors and still vectorise.
+ * NaN wins. */
 #define LANES double lane[8] = {0}
 #define LANES_SUM                                                                                  \
     (((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7])))

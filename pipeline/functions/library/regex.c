@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regex_replace, regex_match, regex_search: PCRE2's regular expressions, of bytes; a pattern that
- * begins with (*UTF) is one of characters. Patterns are compiled when the graph is built. */
+/* regex_replace, regex_match, regex_search: regular expressions of PCRE2 on bytes; a pattern
+ * that begins with (*UTF) works on characters. Patterns are compiled when the graph is built. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -59,10 +59,10 @@ static void free_plan(void *plan)
     mr_free(p);
 }
 
-/* true: the function is one of whole strings. */
+/* true: the function matches whole strings. */
 static const bool whole = true, anywhere = false;
 
-/* \0 to \9 and \\ are all that a rewrite says beside itself. */
+/* In a rewrite, only \0 to \9 and \\ have a special meaning. */
 static mr_code check_rewrite(const mr_call *c, const char *s, uint32_t groups, mr_status *st)
 {
     for (; *s; s++) {
@@ -107,7 +107,7 @@ static mr_code type(mr_call *c, mr_status *st)
         return mr_call_fail(c, st, -1, "%s: byte %zu of the pattern: %s", c->function->name,
                             (size_t)at, (const char *)why);
     }
-    /* Where no code may be made, the pattern is interpreted. */
+    /* If code generation is not allowed, the pattern is interpreted. */
     (void)pcre2.pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     pcre2.pcre2_pattern_info(p->code, PCRE2_INFO_CAPTURECOUNT, &groups);
     pcre2.pcre2_pattern_info(p->code, PCRE2_INFO_ALLOPTIONS, &all);
@@ -129,7 +129,7 @@ static int match(const struct plan *p, const mr_bytes *s, size_t at, uint32_t op
                : n;
 }
 
-/* A match that came to nothing: for lack of memory, or because of what stands in this string. */
+/* A match failed: for lack of memory, or because of this string. */
 static mr_code failed(const mr_rows *r, size_t i, int error, mr_status *st)
 {
     size_t per_row = mr_array_row_values(&r->in[0]);
@@ -178,7 +178,7 @@ static mr_code put_rewrite(mr__texts *t, const char *rewrite, const mr_bytes *s,
     return MR_OK;
 }
 
-/* Replaces in string i; an empty match beside the one before it counts, as in Python. */
+/* Replaces in string i; an empty match adjacent to the previous match counts, as in Python. */
 static mr_code replace(const mr_rows *r, size_t i, pcre2_match_data *found, mr__texts *t,
                        mr_status *st)
 {
@@ -191,7 +191,7 @@ static mr_code replace(const mr_rows *r, size_t i, pcre2_match_data *found, mr__
     uint32_t options = 0;
     while (true) {
         int m = match(p, s, at, options, found);
-        if (m == PCRE2_ERROR_NOMATCH && options) { /* nothing but the empty match here */
+        if (m == PCRE2_ERROR_NOMATCH && options) { /* only the empty match here */
             at++;
             while (p->utf && at < s->size && (s->data[at] & 0xc0) == 0x80)
                 at++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rescaling and normalization: numbers on another scale, by the formulas of the layers of the same
- * names, so that a model may have either. */
+/* rescaling and normalization: the formulas of the layers of the same names, so that either the
+ * pipeline or the model may apply them. */
 #include <math.h>
 
 #include "pipeline/functions/compiler/deferred_file.h"
@@ -14,9 +14,9 @@ struct normalization {
     char *adapted;
 };
 
-/* What to subtract, and the squares of what to divide by. */
+/* The means to subtract, and the variances, by whose roots to divide. */
 struct moments {
-    mr__deferred_file late; /* `adapted`: guards the lists, which are of the file */
+    mr__deferred_file late; /* with `adapted`: guards the lists, which come from the file */
     mr_floats mean, variance;
 };
 

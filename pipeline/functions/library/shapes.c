@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that move values about and count them: x[i], concat, stack, reshape, size, length. */
+/* Functions that rearrange and count values: x[i], concat, stack, reshape, size, length. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,7 +142,7 @@ static mr_code run_join(const mr_rows *r, mr_array *out, mr_status *st)
 
 /* ---- reshape ---- */
 
-/* Gives the free axis of a shape its length. false: `values` values do not have that shape. */
+/* Sets the length of the free axis of a shape. false: `values` values do not fit that shape. */
 static bool fit_shape(int64_t values, int rank, int64_t *shape)
 {
     int64_t want = 1;
@@ -247,7 +247,7 @@ static mr_code run_size(const mr_rows *r, mr_array *out, mr_status *st)
     return put_count(r, (int64_t)mr_array_row_values(&r->in[0]), out, st);
 }
 
-/* Of single strings the length of each. */
+/* For single strings, the length of each. */
 static mr_code run_string_length(const mr_rows *r, mr_array *out, mr_status *st)
 {
     bool chars = mr__unit_is_char(((const struct length *)r->params)->unit);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x[1:5, :, ::2]: ranges and indices of several axes, Python's. What stands between the brackets
- * is in the syntax tree; the numbers that are given there are inputs, in the order of the text. */
+/* x[1:5, :, ::2]: ranges and indices of several axes, as in Python. The syntax tree contains the
+ * expression in the brackets; the numbers given there are inputs, in the order of the text. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { START = 1, STOP = 2, STEP = 4 };
 
 struct plan {
     int n;
-    uint8_t given[MR_MAX_RANK]; /* START | STOP | STEP; 0xff: an index, and the axis goes */
+    uint8_t given[MR_MAX_RANK]; /* START | STOP | STEP; 0xff: an index, which removes the axis */
 };
 enum { INDEX = 0xff };
 
@@ -43,7 +43,7 @@ static range python_range(uint8_t given, int64_t start, int64_t stop, int64_t st
     else
         stop = stop < 0 ? (stop + n < least ? least : stop + n) : stop > most ? most : stop;
     int64_t span = step < 0 ? start - stop : stop - start;
-    /* -(step + 1) + 1: the least integer has no positive. */
+    /* -(step + 1) + 1: the least integer has no positive counterpart. */
     uint64_t width = step < 0 ? (uint64_t)(-(step + 1)) + 1 : (uint64_t)step;
     return (range){start, span <= 0 ? 0 : (int64_t)(((uint64_t)span - 1) / width + 1), step};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* split and join. The parts of one string are a vector of any length; those of a vector of strings
- * are a row that is itself ragged. */
+/* split and join. The parts of one string are a vector of any length; those of a vector of
+ * strings form a ragged row. */
 #include "pipeline/functions/library/texts.h"
 
 struct split {
@@ -22,7 +22,7 @@ static mr_code type_split(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* The next part of s from *at on, of which *left may be cut off; false: there is none. */
+/* The next part of s from *at on; *left: number of splits still allowed. false: no more parts. */
 static bool next_part(const mr_bytes *s, const struct split *p, size_t n_sep, size_t *at,
                       int64_t *left, mr_bytes *part)
 {
@@ -36,7 +36,7 @@ static bool next_part(const mr_bytes *s, const struct split *p, size_t n_sep, si
         size_t to = *at;
         while (to < end && !mr__is_space(v[to]))
             to++;
-        if (*left == 0) /* the rest as it stands */
+        if (*left == 0) /* the rest, unchanged */
             to = end;
         *part = (mr_bytes){v + *at, to - *at};
         *at = to;

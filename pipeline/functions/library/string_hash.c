@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash(x, buckets=none): XXH3 with 64 bits and seed 0. hashing(x, num_bins) is what the layer
- * of that name does. */
+/* hash(x, buckets=none): XXH3 with 64 bits and seed 0. hashing(x, num_bins) is equal to the
+ * layer of that name. */
 #include "pipeline/functions/library/texts.h"
 
 #define XXH_INLINE_ALL

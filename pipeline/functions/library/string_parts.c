@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* substring, lower, upper, strip, lstrip, rstrip: Python's, of bytes. Parts are views. */
+/* substring, lower, upper, strip, lstrip, rstrip: as in Python, on bytes. Parts are views. */
 #include <inttypes.h>
 
 #include "pipeline/functions/library/texts.h"

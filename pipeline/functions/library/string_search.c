@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* starts_with, ends_with, contains, find: one string looked for in others. */
+/* starts_with, ends_with, contains, find: search for a string in others. */
 #include "pipeline/functions/library/texts.h"
 
 struct find {
@@ -14,7 +14,7 @@ static bool is_at(const char *s, const mr_bytes *p)
     return p->size == 0 || memcmp(s, p->data, p->size) == 0;
 }
 
-/* The byte at which p first stands in s; -1: nowhere. */
+/* The offset of the first occurrence of p in s; -1: not found. */
 static int64_t first_of(const mr_bytes *s, const mr_bytes *p)
 {
     if (p->size == 0)

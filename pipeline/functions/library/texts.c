@@ -20,7 +20,7 @@ mr_code mr__texts_reserve(mr__texts *t, size_t n, mr_status *st)
 
 void mr__texts_next(mr__texts *t)
 {
-    /* Where it begins becomes an address when the memory moves no more. */
+    /* The offset becomes an address when the memory no longer moves. */
     ((mr_bytes *)t->out.data)[t->i++] = (mr_bytes){NULL, t->n - t->begin};
     t->begin = t->n;
 }

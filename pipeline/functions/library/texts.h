@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FUNCTIONS_LIBRARY_TEXTS_H
 #define MR_PIPELINE_FUNCTIONS_LIBRARY_TEXTS_H
-/* Strings that functions make, and characters of UTF-8. Private to functions/.
+/* Columns of strings made by functions, and characters of UTF-8. Private to functions/.
  *
  *     mr__texts t;
  *     MR_TRY(mr__texts_start(&t, x->rank, x->shape, x->rows, st));
  *     for each value: mr__texts_put(&t, ..) as often as needed, then mr__texts_next(&t);
  *     return mr__texts_finish(&t, rc, out, st);
  *
- * The bytes of a whole column lie in one piece of memory, so that there is no allocation for each
- * string.
+ * The bytes of a whole column are in one piece of memory, which avoids an allocation per string.
  *
  * thread   one at a time per object */
 #include <string.h>
@@ -20,15 +19,15 @@ typedef struct mr__texts {
     mr_array out;
     char *v;
     size_t n, capacity; /* bytes */
-    size_t begin;       /* of the string that is being made */
-    size_t i;           /* its place in out */
+    size_t begin;       /* of the current string */
+    size_t i;           /* its index in out */
 } mr__texts;
 
 mr_code mr__texts_start(mr__texts *t, int rank, const int64_t *shape, size_t rows, mr_status *st);
-/* Room for n bytes more, so that putting them cannot fail. */
+/* Reserves n more bytes, so that putting them cannot fail. */
 mr_code mr__texts_reserve(mr__texts *t, size_t n, mr_status *st);
 void mr__texts_next(mr__texts *t);
-/* *out = the column; or, after a failure rc, nothing. */
+/* *out = the column; if rc is a failure, frees it and returns rc. */
 mr_code mr__texts_finish(mr__texts *t, mr_code rc, mr_array *out, mr_status *st);
 
 static inline mr_code mr__texts_put(mr__texts *t, const char *s, size_t n, mr_status *st)
@@ -41,9 +40,9 @@ static inline mr_code mr__texts_put(mr__texts *t, const char *s, size_t n, mr_st
     return MR_OK;
 }
 
-/* The characters of s; a byte that belongs to none counts as one. */
+/* The number of characters of s; a byte that is not part of one counts as one. */
 size_t mr__utf8_count(const mr_bytes *s);
-/* The byte at which character i of s begins, or where s ends. */
+/* The offset of character i of s, or the end of s. */
 size_t mr__utf8_offset(const mr_bytes *s, size_t i);
 
 /* The option `unit` of struct T. */
@@ -57,13 +56,13 @@ static inline bool mr__unit_is_char(const char *unit)
 {
     return unit[0] == 'c';
 }
-/* White space of Python's bytes. */
+/* White space as defined for Python's bytes. */
 static inline bool mr__is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The hash of hash() and of lookup's buckets, which never changes: XXH3 of n bytes, 64 bits, seed
- * 0; the same on every machine. */
+/* The hash of hash() and of lookup's buckets: XXH3 of n bytes, 64 bits, seed 0. It must never
+ * change and is the same on every machine. */
 uint64_t mr__string_hash(const void *p, size_t n);
 #endif

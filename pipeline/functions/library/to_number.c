@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* to_number(x, dtype): decimal numbers out of strings. Integers are read as they are, floats by
- * strtod in the C locale; nothing of a string may be left over but white space. */
+/* to_number(x, dtype): parses decimal numbers. Integers are parsed exactly, floats by strtod in
+ * the C locale; only white space may follow the number. */
 #include <locale.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* What is wrong with the text, or NULL. */
+/* Returns NULL, or a description of the error. */
 static const char *read_integer(const char *s, size_t n, mr_dtype t, void *z)
 {
     bool is_unsigned = t >= MR_UINT8 && t <= MR_UINT64, minus = n && *s == '-';
@@ -51,7 +51,7 @@ static const char *read_integer(const char *s, size_t n, mr_dtype t, void *z)
     return NULL;
 }
 
-static locale_t plain; /* the C locale's numbers; 0: there was no memory for it */
+static locale_t plain; /* the C locale's numbers; 0: the allocation failed */
 
 static void make_plain(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unique_values(x): each value once, in the order of first appearance. Rows differ in how many they
- * have, so the result is a vector of any length. */
+/* unique_values(x): each value once, in the order of first occurrence. Rows differ in their
+ * number of values, so the result is a vector of any length. */
 #include <string.h>
 
 #include "pipeline/fnv.h"
@@ -13,8 +13,8 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* A value as bits that are equal where values are: both zeros are one. false: a NaN, which equals
- * nothing. */
+/* A value as bits that are equal if the values are: both zeros have the same bits. false: a NaN,
+ * which equals nothing. */
 static bool value_bits(mr_dtype t, const void *at, uint64_t *bits)
 {
     double d = 0;
@@ -51,13 +51,13 @@ static uint64_t mixed(uint64_t h)
     return h ^ h >> 33;
 }
 
-/* A table of the places of values seen, open, twice as large as they are many. */
+/* A hash table of the indices of values seen, open addressing, at most half full. */
 typedef struct seen {
     uint32_t *slots; /* place + 1; 0: free */
     size_t mask;
 } seen;
 
-/* true if the value at place i of x was not there before it. */
+/* true: value i of x did not occur before. */
 static bool is_new(const seen *s, mr_dtype t, const char *x, size_t size, size_t i)
 {
     const char *at = x + i * size;
@@ -80,7 +80,7 @@ static bool is_new(const seen *s, mr_dtype t, const char *x, size_t size, size_t
     return true;
 }
 
-/* The places of each row's values, one after the other in `places`, and how many in lengths. */
+/* The indices of each row's values, contiguous in `places`, and their number in lengths. */
 static void find_unique(const mr_array *x, const seen *s, uint32_t *places, int64_t *lengths)
 {
     size_t n = mr_array_row_values(x), size = mr_dtype_size(x->dtype), at = 0;

@@ -33,7 +33,7 @@ static int32_t *decode(const mr_bytes *s, int32_t *z)
     return z;
 }
 
-/* The byte of s that is no UTF-8; its size: there is none. */
+/* The offset of the first byte of s that is not valid UTF-8; the size of s: all are valid. */
 static size_t bad_byte(const mr_bytes *s)
 {
     size_t at = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Columns of vectors that differ in length, and values copied with strides. */
+/* Makes columns of vectors of different lengths, and copies values with strides. */
 #include <string.h>
 
 #include "pipeline/functions/compiler/typed_tree.h"
@@ -87,7 +87,7 @@ mr_code mr__lists(mr_dtype t, const int64_t *lengths, size_t rows, size_t k, mr_
     for (int64_t i = 0; i < n; i++)                                                                \
     memcpy(to + i * (int64_t)sizeof(T), from + i * step * (int64_t)sizeof(T), sizeof(T))
 
-/* n values of `size` bytes that stand `step` values apart. */
+/* Copies n values of `size` bytes that are `step` values apart. */
 static void copy_line(char *to, const char *from, size_t size, int64_t n, int64_t step)
 {
     if (n <= 0)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup(x, vocabulary, oov=1, default=none): the index of each token in a list, or in the lines of
- * a file. The first token has index `oov`; what is not in the list goes to one of the buckets
- * before, by its hash, or is `default`.
- *
- * A list is put in order when the graph is built, a file when the first block is looked up: graphs
- * are built on machines too that only hand them on. */
+/* lookup(x, vocabulary, oov=1, default=none): the index of each token in a list, or in the lines
+ * of a file. The first token has index `oov`; what is not in the list goes to one of the buckets
+ * before, by its hash, or is `default`. A list is indexed when the graph is built, a file when
+ * the first block is looked up, because graphs are also built on machines that only forward
+ * them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,8 +21,8 @@ static bool is_punctuation(char c)
     return c && strchr("!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'", c);
 }
 
-/* The next token of *rest, which then begins after it; scratch, where it lies, has room for all
- * bytes of the text. false: there are no more. */
+/* The next token of *rest, which then begins after it; the token is in scratch, which has room
+ * for all bytes of the text. false: no more tokens. */
 static bool next_token(mr_bytes *rest, char *scratch, mr_bytes *token)
 {
     size_t n = 0;
@@ -47,16 +46,16 @@ struct params {
     bool has_default;
 };
 
-/* Tokens. Integers are their eight bytes. */
+/* Tokens and the index of them. Integers are their eight bytes. */
 typedef struct words {
-    mr_buffer *text; /* where the tokens lie; NULL: in the list */
+    mr_buffer *text; /* memory of the tokens; NULL: they are in the list */
     mr_bytes *v;
     size_t n;
     mr__hash_index index;
 } words;
 
 struct plan {
-    bool replaces;          /* text_vectorization: its axis takes the place of the last one */
+    bool replaces;          /* text_vectorization: its axis replaces the last one */
     mr__deferred_file late; /* guards the words */
     words words;
 };
@@ -90,7 +89,7 @@ static size_t place_of(const words *w, mr_bytes token)
                          &token);
 }
 
-/* Puts w's n tokens in order. *twice: the place of one that was there before, or n. */
+/* Indexes w's n tokens. *twice: the index of a token that occurred before, or n. */
 static mr_code index_words(words *w, size_t *twice, mr_status *st)
 {
     MR_TRY(mr__hash_reserve(&w->index, w->n, "a vocabulary", st));
@@ -230,7 +229,7 @@ static mr_code type(mr_call *c, mr_status *st)
 
 /* ---- running ---- */
 
-/* The words, of the file if need be. *out = NULL: that is not good. */
+/* The words, from the file if necessary. *out = NULL: the file could not be used. */
 static mr_code words_of(const mr_rows *r, const words **out, mr_status *st)
 {
     struct plan *p = (struct plan *)(uintptr_t)r->plan;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* where(condition, x, y): values of x or y, broadcast as numpy does; where(condition): the indices
- * of what is true, a vector for each axis. */
+/* where(condition, x, y): values of x or y, broadcast as in numpy; where(condition): the indices
+ * of true values, one vector per axis. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "pipeline/functions/library/elementwise.h"
 
-/* The shape that those of all three broadcast to; false: there is none. */
+/* The shape to which the shapes of all three broadcast; false: they do not. */
 static bool join_shapes(int *rank, int64_t *shape, int other_rank, const int64_t *other)
 {
     int64_t joined[MR_MAX_RANK];
@@ -140,7 +140,7 @@ static void pick(const uint8_t *c, const void *x, const void *y, void *to, size_
     }
 }
 
-/* Input i with all rows and the whole shape. */
+/* Input i expanded to all rows and the full shape. */
 static mr_code widen(const mr_rows *r, size_t i, int rank, const int64_t *shape, mr_array *out,
                      mr_status *st)
 {

@@ -9,10 +9,10 @@
 struct mr_element_encoder {
     mr_spec *spec;
     size_t n;
-    bool plain; /* a lone scalar string */
+    bool plain; /* a single scalar string */
     mr_example_value *features;
-    mr_bytes *whole;  /* uint8 tensors: all their bytes as one string, one for each feature */
-    void **converted; /* values of dtypes that lists do not have, one buffer for each feature */
+    mr_bytes *whole;  /* uint8 tensors: one string of all their bytes for each feature */
+    void **converted; /* values of dtypes that lists do not support, one buffer per feature */
     size_t *converted_capacity;
     uint8_t *record;
     size_t capacity;

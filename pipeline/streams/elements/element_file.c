@@ -204,7 +204,7 @@ struct mr__element_reader {
     mr_reader *file;
     char *path;
     mr_spec *spec;
-    mr_block block; /* of which rows from `at` on are left */
+    mr_block block; /* rows from `at` on are left */
     size_t at;
     uint64_t rows; /* in the blocks so far */
     bool ended;
@@ -217,7 +217,7 @@ static mr_code damaged(const mr__element_reader *r, const char *what, mr_status 
     return MR_DATA_LOSS;
 }
 
-/* The next record; MR_END: there is none. */
+/* The next record; MR_END: no more records. */
 static mr_code next_record(mr__element_reader *r, mr_array *record, mr_status *st)
 {
     *record = (mr_array){0};
@@ -262,12 +262,12 @@ static mr_code read_header(mr__element_reader *r, mr_status *st)
     return rc;
 }
 
-/* A pipe would have to be read to its end to say what is in it, and may have none. */
+/* A pipe would have to be read to its end to count its elements, and may be endless. */
 static mr_code check_kind(const char *path, mr_status *st)
 {
     struct stat s;
     if (mr__sys->stat(path, &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode))
-        return MR_OK; /* or what opening it says */
+        return MR_OK; /* or the error of opening it */
     mr_fail(st, MR_FAILED_PRECONDITION,
             "elements are kept in regular files alone, which this is not");
     mr_status_at(st, path, -1, -1);

@@ -23,7 +23,7 @@ struct mr_npy_encoder {
     size_t size; /* of an entry */
 };
 
-/* How numpy writes a type; NULL: it has none. */
+/* numpy's notation of a type; NULL: not supported. */
 static const char *type_code(mr_dtype t)
 {
     switch (t) {
@@ -97,7 +97,7 @@ void mr_npy_encoder_free(mr_npy_encoder *e)
     mr_free(e);
 }
 
-/* A name as a literal of Python. */
+/* A name as a Python literal. */
 static mr_code put_name(mr__text *t, const char *name, mr_status *st)
 {
     char piece[8];
@@ -151,7 +151,7 @@ static mr_code make_descr(mr_npy_encoder *e, mr_status *st)
     return rc;
 }
 
-/* The shape of a row of column i, which is checked to be no ragged row. */
+/* The shape of a row of column i; fails if the row is ragged. */
 static mr_code row_shape(const mr_npy_encoder *e, const mr_block *b, size_t i, size_t row,
                          const int64_t **shape, mr_status *st)
 {

@@ -20,7 +20,7 @@ mr_code mr__file_cache_check_path(const char *op, const char *path, mr_status *s
                            : mr_fail(st, MR_INVALID_ARGUMENT, "%s: path must not be empty", op);
 }
 
-/* Makes a folder, unless it is there. */
+/* Creates a folder, unless it exists. */
 static mr_code make_folder(const char *path, mr_status *st)
 {
     struct stat info;
@@ -40,7 +40,7 @@ mr_code mr__file_cache_path(const char *folder, const char *name, char **out, mr
     return *out ? MR_OK : mr_fail_memory(st, strlen(folder), "a path");
 }
 
-/* .NAME.lock beside path. */
+/* .NAME.lock in the folder of path. */
 static char *lock_path_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -48,7 +48,7 @@ static char *lock_path_of(const char *path)
     return mr_strf("%.*s.%s.lock", (int)(name - path), path, name);
 }
 
-/* *there: a complete file has the name. */
+/* *there: a complete file exists. */
 static mr_code look(const mr__file_cache *c, bool *there, mr_status *st)
 {
     struct stat info;
@@ -74,7 +74,7 @@ static void stop_writing(mr__file_cache *c)
     c->lock = -1;
 }
 
-/* Takes the lock and starts the file. What comes out is in c->mode. */
+/* Takes the lock and starts the file. The result is in c->mode. */
 static mr_code begin(mr__file_cache *c, mr_status *st)
 {
     bool busy, there;
@@ -103,7 +103,7 @@ static mr_code begin(mr__file_cache *c, mr_status *st)
     return rc;
 }
 
-/* Writes the rows of b. After a failure that stays, nothing is written any more. */
+/* Writes the rows of b. After a permanent failure nothing more is written. */
 static mr_code add(mr__file_cache *c, const mr_block *b, mr_status *st)
 {
     mr_status error;
@@ -131,13 +131,13 @@ static mr_code end_writing(mr__file_cache *c, mr_status *st)
     return rc == MR_OK ? MR_END : rc;
 }
 
-/* The next rows of the input, in memory of their own. */
+/* The next rows of the input, not in the consumer's memory. */
 static mr_code pull(mr__file_cache *c, size_t want, mr_block *out, mr_status *st)
 {
     if (c->ahead.rows == 0) {
         const mr_destination *destination = out->destination;
         if (c->writer)
-            out->destination = NULL; /* what is written must not lie in the consumer's memory */
+            out->destination = NULL; /* written rows must not be in the consumer's memory */
         mr_code rc = mr_iter_pull(c->it, 0, want, out, st);
         out->destination = destination;
         return rc;
@@ -181,7 +181,7 @@ static mr_code open_reader(mr__file_cache *c, mr_status *st)
                    c->path, x, y);
 }
 
-/* Rows that were written without identities have none. */
+/* Rows written without identities have no identities. */
 static mr_code set_identities(const mr_iter *it, mr_block *b, mr_status *st)
 {
     if (!mr_iter_identities(it)) {
@@ -286,7 +286,7 @@ void mr__file_cache_close(mr_iter *it)
     *c = (mr__file_cache){.lock = -1};
 }
 
-/* mode, rows; 0, or 1 and the input's position at its start; rows that come next; the input */
+/* mode, rows; 0, or 1 and the input's position at its start; the next rows; the input */
 mr_code mr__file_cache_save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     mr__file_cache *c = it->state;
@@ -300,7 +300,7 @@ mr_code mr__file_cache_save(mr_iter *it, mr_state_w *w, mr_status *st)
     return mr_iter_save_input(c->it, 0, w, st);
 }
 
-/* Writes the first `rows` rows of the input, from its start on, once more. */
+/* Writes the first `rows` rows of the input again, from its start. */
 static mr_code write_again(mr__file_cache *c, const void *position, size_t n, uint64_t rows,
                            mr_status *st)
 {
@@ -324,7 +324,7 @@ static mr_code write_again(mr__file_cache *c, const void *position, size_t n, ui
         else if (rc == MR_END)
             rc = mr_state_damaged(&error, "the input has fewer elements than were written");
         else if (!mr_iter_cancelled(c->it) && error.sys_errno != ENOMEM)
-            rc = MR_OK; /* it was reported before */
+            rc = MR_OK; /* was already reported */
     }
     mr_block_reset(&b);
     if (rc < 0 && st)
@@ -332,7 +332,7 @@ static mr_code write_again(mr__file_cache *c, const void *position, size_t n, ui
     return rc;
 }
 
-/* Goes to row `rows` of the file. */
+/* Advances to row `rows` of the file. */
 static mr_code seek(mr__file_cache *c, uint64_t rows, mr_status *st)
 {
     mr_block b = MR_BLOCK_EMPTY;
@@ -377,7 +377,7 @@ mr_code mr__file_cache_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     } else if (c->mode == MR_FC_READING)
         MR_TRY(seek(c, rows, st));
     else if (c->mode == MR_FC_WRITING && rows)
-        c->mode = MR_FC_PASSING; /* what was written cannot be had again */
+        c->mode = MR_FC_PASSING; /* the written rows cannot be read again */
     MR_TRY(mr_state_get_block(r, c->it->spec, &c->ahead, st));
     return mr_iter_restore_input(c->it, 0, r, st);
 }

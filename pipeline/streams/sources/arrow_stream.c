@@ -15,8 +15,8 @@ struct mr__arrow_stream {
     mr_spec *spec;
     atomic_bool started;
     bool ended;
-    mr_block rows; /* of the array at hand */
-    size_t at;     /* rows of it that were given */
+    mr_block rows; /* of the current array */
+    size_t at;     /* rows of it already returned */
 };
 
 /* A field of a column, the column itself, or a field of structs within its lists. */
@@ -27,7 +27,7 @@ typedef struct place {
     int levels; /* above it */
 } place;
 
-/* The struct that p's lists are of, if it is one. */
+/* The struct that p's lists contain, if they contain one. */
 static place strip_lists(const place *p)
 {
     place below = *p;
@@ -36,7 +36,7 @@ static place strip_lists(const place *p)
     return below;
 }
 
-/* Field c of a struct. Without lists above it is a column itself. */
+/* Field c of a struct. If no list is above it, the field is a column. */
 static place field_of(const place *record, bool in_list, int64_t c)
 {
     place field = *record;

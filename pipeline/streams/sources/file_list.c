@@ -57,7 +57,7 @@ bool mr__file_is_pattern(const mr_strs *names, size_t i)
     return !(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data);
 }
 
-/* it NULL: as it stands. */
+/* it NULL: the path unchanged. */
 static mr_code path_of(const mr_iter *it, const char *name, char **out, mr_status *st)
 {
     if (it)
@@ -66,7 +66,7 @@ static mr_code path_of(const mr_iter *it, const char *name, char **out, mr_statu
     return *out ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
 }
 
-/* Adds what patterns first..end match, sorted together. */
+/* Adds the matches of patterns first..end, sorted together. */
 static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, const mr_strs *names,
                            size_t first, size_t end, mr_status *st)
 {
@@ -79,7 +79,7 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
         rc = path_of(it, names->v[first + i].data, &patterns[i], st);
     if (rc == MR_OK)
         rc = mr_data_files((const char *const *)patterns, n, &paths, &n_paths, st);
-    /* The list has the names as they were written, without the directory. */
+    /* The list contains the names as written, without the directory. */
     size_t before = rc == MR_OK ? strlen(patterns[0]) - names->v[first].size : 0;
     for (size_t i = 0; i < n_paths && rc == MR_OK; i++) {
         const char *path = paths[i];
@@ -93,7 +93,7 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
     return rc;
 }
 
-/* Of the first n names and the NUL bytes that end them. */
+/* The fingerprint of the first n names, including their terminating NUL bytes. */
 static uint64_t fingerprint(const mr__file_list *l, size_t n)
 {
     uint64_t hash = MR__FNV_BASIS;
@@ -133,12 +133,12 @@ mr_code mr__file_list_look(const mr_strs *names, mr__file_list **out, mr_status 
     return match(NULL, names, false, out, st);
 }
 
-/* What the iterators of one dataset share. */
+/* The state shared by the iterators of one dataset. */
 struct shared {
     pthread_mutex_t lock; /* guards the rest */
     mr__file_list *list;
-    mr__record_set *records; /* of the list, or of names that are none; NULL: not asked for yet */
-    bool expects; /* of the list that is to be matched: number of files and their fingerprint */
+    mr__record_set *records; /* of the list, or of literal names; NULL: not opened yet */
+    bool expects;            /* of the expected list: number of files and their fingerprint */
     uint64_t expected_n, expected_fingerprint;
     bool has_pair; /* list_files(shuffle=true): its generator Philox(pair) and the words drawn */
     uint64_t pair[2], drawn;
@@ -173,7 +173,7 @@ static mr__file_list *take_list(struct shared *s)
     return l;
 }
 
-/* Cuts the list to the files that the position knows. Called with s->lock held. */
+/* Truncates the list to the files of the position. Called with s->lock held. */
 static mr_code fit(const struct shared *s, const mr_strs *names, mr__file_list *l, mr_status *st)
 {
     size_t n = (size_t)s->expected_n;
@@ -335,7 +335,7 @@ mr_code mr__file_list_restore_shared(mr_dataset *node, mr_state_r *r, mr_status 
     mr__file_list *old = s->list;
     mr__record_set *records = s->records;
     s->records = NULL;
-    /* The list that was matched in this process serves where it is the one that is wanted. */
+    /* A list already matched in this process is reused if it is the expected one. */
     if (old && then.expects && old->n == then.expected_n &&
         old->fingerprint == then.expected_fingerprint)
         old = NULL;

@@ -7,12 +7,13 @@
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
 
-/* Records that land where they are to stay come as many as a chunk of one file has: little is
- * done with them that would want to find them in the L2 cache, and a block costs a bit to send. */
+/* If records are read straight to their final place, a block has all records of a file's chunk:
+ * they are hardly processed afterwards, so the L2 cache matters little, and sending a block has
+ * a cost. */
 enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 1 << 20 };
 
-/* The chunks of files that are read in turn stay in the caches together, as far as larger reads are
- * not worth more. */
+/* The chunks of interleaved files should fit in the caches together, unless larger reads are
+ * worth more. */
 #define MOST_CHUNK  ((size_t)512 << 10)
 #define ALL_CHUNKS  ((size_t)2 << 20)
 #define LEAST_CHUNK ((size_t)128 << 10)
@@ -26,7 +27,7 @@ mr_code mr__file_source_open(mr_iter *it, mr_status *st)
     s->names = it->params;
     for (size_t i = 0; i < s->names->n && !s->patterns; i++)
         s->patterns = mr__file_is_pattern(s->names, i);
-    /* A failure is reported by the first next: a restore may come before. */
+    /* The first next reports a failure, because a restore may precede it. */
     if (s->patterns && mr__file_list_match(it, s->names, false, &s->list, NULL) != MR_OK)
         s->list = NULL;
     return MR_OK;
@@ -60,7 +61,7 @@ const char *mr__file_source_path(const mr__file_source *s, size_t i)
     return s->list ? s->list->paths[i] : s->names->v[i].data;
 }
 
-/* [i, n], where the op reads part i of n of its records; NULL: it reads all. */
+/* [i, n] if the op reads part i of n of its records; NULL: it reads all. */
 static const int64_t *range_of(const mr__file_kind *kind, const void *params)
 {
     const mr_ints *range = (const mr_ints *)((const char *)params + kind->range_at);
@@ -101,7 +102,7 @@ static mr_code take_records(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-/* The list of files, and with a range their records. A failure is the only element. */
+/* Opens the list of files and, with a range, their records. A failure is the only element. */
 static mr_code prepare(mr_iter *it, mr_status *st)
 {
     mr__file_source *s = it->state;
@@ -119,7 +120,7 @@ static size_t chunk_of(const mr_iter *it)
 {
     size_t bytes = ALL_CHUNKS / mr_iter_in_turn(it);
     if (mr__iterator_internal_of(mr_iter_opts(it))
-            ->read_slots) /* large ones of many files would leave no room for blocks */
+            ->read_slots) /* large chunks of many files would leave no memory for blocks */
         return mr_iter_in_turn(it) == 1 ? LANDED_BYTES : 0;
     if (bytes > MOST_CHUNK)
         return 0;
@@ -155,8 +156,7 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     return rc;
 }
 
-/* Of the file's records those of the range are left: returns how many from the one that *at is, or
- * is to be, at. Sets where to begin in a file that the range begins in. */
+/* The number of the file's records within the range, from the one at *at on. */
 static uint64_t left_of_range(mr__file_source *s, const mr_file_position *at)
 {
     uint64_t first = s->records->first[s->file], next = s->records->first[s->file + 1];
@@ -164,7 +164,7 @@ static uint64_t left_of_range(mr__file_source *s, const mr_file_position *at)
     return from < end ? end - from : 0;
 }
 
-/* The file as a whole lies outside the range. */
+/* The whole file is outside the range. */
 static bool outside(const mr__file_source *s)
 {
     const mr__record_set *r = s->records;
@@ -195,7 +195,7 @@ void mr__file_source_leave(mr_iter *it)
     leave_file(it->state);
 }
 
-/* The next records of the file; *at: where the first stands. */
+/* The next records of the file; *at: the position of the first. */
 static mr_code read_file(mr_iter *it, size_t want, mr_array *records, mr_file_position *at,
                          mr_status *st)
 {
@@ -266,7 +266,7 @@ mr_code mr__file_source_next(mr_iter *it, size_t want, mr_block *out, mr_status 
 
 /* ---- by index ---- */
 
-/* The index of a file, for who can do without: what is wrong with it goes to the log. */
+/* The index of a file, for callers that do not require it: its errors are only logged. */
 static mr_record_index *try_index(const char *path)
 {
     mr_record_index *index = NULL;
@@ -280,7 +280,7 @@ static mr_record_index *try_index(const char *path)
     return index;
 }
 
-/* The index of the file that is being read; NULL: there is none that can be used. */
+/* The index of the current file; NULL: no usable index. */
 static const mr_record_index *index_of(mr_iter *it)
 {
     mr__file_source *s = it->state;
@@ -299,7 +299,7 @@ static const mr_record_index *index_of(mr_iter *it)
     return s->index;
 }
 
-/* Goes to record `to` of the file. */
+/* Seeks to record `to` of the file. */
 static mr_code go_to(mr__file_source *s, const mr_record_index *index, int64_t to, mr_status *st)
 {
     int64_t size;
@@ -312,7 +312,7 @@ static mr_code go_to(mr__file_source *s, const mr_record_index *index, int64_t t
     return MR_OK;
 }
 
-/* Goes past up to n records of the file that is being read. */
+/* Skips up to n records of the current file. */
 static mr_code skip_in_file(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     mr__file_source *s = it->state;
@@ -336,7 +336,7 @@ static mr_code skip_in_file(mr_iter *it, uint64_t n, uint64_t *skipped, mr_statu
     return MR_OK;
 }
 
-/* By readers that can go past records without reading them. */
+/* Uses readers that can skip records without reading them. */
 static mr_code skip_by_reader(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     mr__file_source *s = it->state;
@@ -414,7 +414,7 @@ mr_code mr__file_source_is_indexed(const mr_dataset *ds, mr_status *st)
     const mr_op *op = mr_dataset_op(ds);
     const mr__file_kind *kind = op->kind;
     const char *params = mr_dataset_params(ds);
-    /* Only a source of this kind counts its elements so. */
+    /* Only sources of this kind have this cardinality callback. */
     if (op->role != MR_ROLE_FILES || op->cardinality != mr__file_source_cardinality)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "goes to records of files by their indexes, so it follows tfrecord(...) "
@@ -482,7 +482,7 @@ mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     mr__record_set_unref(s->records);
     s->records = NULL;
     s->has_indexed_file = false;
-    if (s->patterns) { /* as the position's list says */
+    if (s->patterns) { /* as in the list of the position */
         mr__file_list_unref(s->list);
         MR_TRY(mr__file_list_rematch(it, s->names, false, &s->list, st));
     }

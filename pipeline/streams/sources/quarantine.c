@@ -10,8 +10,8 @@
 #include "pipeline/log.h"
 #include "pipeline/system/retry.h"
 
-/* FOLDER/NAME-HASH-OFFSET: the hash is of the whole path, so that files of one name in several
- * folders do not meet. The same damage gets the same name in each epoch. */
+/* FOLDER/NAME-HASH-OFFSET, with the hash of the whole path, so that files of the same name in
+ * several folders do not collide. The same damage has the same name in each epoch. */
 static mr_code open_file(mr__quarantine *q, const mr_tfrecord_damage *d, mr_status *st)
 {
     const char *slash = strrchr(d->path, '/'), *name = slash ? slash + 1 : d->path;

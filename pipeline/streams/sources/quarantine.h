@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_STREAMS_SOURCES_QUARANTINE_H
 #define MR_PIPELINE_STREAMS_SOURCES_QUARANTINE_H
-/* What a reader of TFRecords does about damaged records: counts and reports them, and keeps their
- * bytes in a folder if asked.
+/* Handles the damaged records of a TFRecord reader: counts and reports them, and keeps their bytes
+ * in a folder if requested.
  *
  * thread   as an op's slots */
 #include "pipeline/engine/op_iterator.h"
@@ -12,9 +12,9 @@
 typedef struct mr__quarantine {
     mr_tfrecord_read_opts opts; /* for the reader */
     mr_iter *it;
-    int64_t most;         /* damaged places to go past; -1: any number */
-    const char *folder;   /* for the bytes; NULL: they are dropped */
-    uint64_t skipped;     /* places gone past */
+    int64_t most;         /* maximum number of damaged places to skip; -1: any number */
+    const char *folder;   /* for the bytes; NULL: discard them */
+    uint64_t skipped;     /* places skipped so far */
     mr_atomic_file *file; /* being written, or NULL */
 } mr__quarantine;
 

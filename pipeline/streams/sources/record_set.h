@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_STREAMS_SOURCES_RECORD_SET_H
 #define MR_PIPELINE_STREAMS_SOURCES_RECORD_SET_H
-/* The records of a list of files as one numbered sequence, by the files' indexes.
+/* The records of a list of files as one numbered sequence, based on the files' indexes.
  *
- * thread   any: immutable but for its count */
+ * thread   any: immutable except for the reference count */
 #include <stdatomic.h>
 
 #include "pipeline/engine/op_iterator.h"
@@ -12,13 +12,13 @@
 typedef struct mr__record_set {
     atomic_size_t refs;
     size_t n_files;
-    char **paths; /* as they are to be opened */
+    char **paths; /* paths to open */
     mr_record_index **indexes;
-    uint64_t *first; /* n_files + 1: number of each file's first record; the last: how many */
+    uint64_t *first; /* n_files + 1: number of each file's first record; last: number of records */
 } mr__record_set;
 
-/* Opens the indexes of n files. Returns owned.
- * errors   those of mr_record_index_open, of the first file that has no good index */
+/* Opens the indexes of n files. *out is owned.
+ * errors   those of mr_record_index_open, for the first file without a valid index */
 mr_code mr__record_set_open(mr_iter *it, const char *const *paths, size_t n, mr__record_set **out,
                             mr_status *st) MR_NODISCARD;
 mr__record_set *mr__record_set_ref(mr__record_set *s); /* returns s */

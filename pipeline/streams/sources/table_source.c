@@ -39,7 +39,7 @@ bool mr__table_takes_all(const mr__table_params *p)
     return p->columns.n == 0 && !(p->schema && *p->schema);
 }
 
-/* The leaf of the record is what the path names, or in it. */
+/* true: the leaf of the record is the field at path, or within it. */
 static bool is_at(const mr_spec *record, size_t leaf, const char *path)
 {
     while (path && *path && mr_spec_kind_of(record) == MR_SPEC_RECORD) {

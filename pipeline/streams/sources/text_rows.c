@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block is a run of lines that are rows: it ends before a line that is none, or fails, which
- * comes with the next pull. So identities are consecutive, and an error has its place by itself. A
- * position is that of the lines which were read last, and how many of them were used. */
+/* A block is a run of lines that are rows. It ends before a line that is not a row or fails,
+ * which is handled by the next pull. So identities are consecutive, and an error is returned in
+ * its place. A position consists of the position of the lines read last and the number of them
+ * consumed. */
 #include "pipeline/streams/sources/text_rows.h"
 
 #include <inttypes.h>
@@ -55,7 +56,7 @@ static const mr_bytes *line_at(const mr__text_rows *s)
     return (const mr_bytes *)s->lines.data + s->at;
 }
 
-/* The line at hand is used. */
+/* Marks the current line as consumed. */
 static void take_line(mr__text_rows *s)
 {
     const mr_bytes *v = line_at(s);
@@ -78,7 +79,7 @@ static mr_code read_lines(mr_iter *it, size_t want, mr_status *st)
     return MR_OK;
 }
 
-/* What is wrong with the line at hand, which is no row; of a compressed file that it is one. */
+/* Completes the error of the current line with its place; for a compressed file it says so. */
 static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
 {
     mr__text_rows *s = it->state;
@@ -94,7 +95,8 @@ static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
     return rc;
 }
 
-/* The first line of a file, where that is something else than data. MR_END: it was, and is used. */
+/* Handles the first line of a file if that is not data. MR_END: it was not data, and is
+ * consumed. */
 static mr_code begin_file(mr_iter *it, mr_status *st)
 {
     mr__text_rows *s = it->state;
@@ -122,7 +124,7 @@ static mr_code begin_file(mr_iter *it, mr_status *st)
     return rc;
 }
 
-/* Lines to read over after a restore. */
+/* Skips lines after a restore. */
 static mr_code skip_lines(mr_iter *it, mr_status *st)
 {
     mr__text_rows *s = it->state;
@@ -184,7 +186,7 @@ mr_code mr__text_rows_next(mr_iter *it, size_t want, mr_block *out, mr_status *s
     out->rows = rows;
     if (rc == MR_OK)
         rc = mr__file_source_identify(it, out, s->file, (uint64_t)s->before.record + first, st);
-    if (rc != MR_OK) { /* for another try: from the first of the lines on */
+    if (rc != MR_OK) { /* for a retry: from the first of the lines on */
         mr_block_clear(out);
         s->skip = first;
         s->at = 0;

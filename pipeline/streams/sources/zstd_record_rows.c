@@ -65,7 +65,8 @@ static mr_code read_records(mr_iter *it, mr__zstd_record_rows *f, size_t want, m
     return MR_OK;
 }
 
-/* The record at hand cannot be unpacked, as *why says: its error, or MR_OK: it is passed. */
+/* The current record cannot be decompressed because of *why: returns its error, or MR_OK if it
+ * is skipped. */
 static mr_code fail_record(mr_iter *it, mr__zstd_record_rows *f, const mr_status *why,
                            mr_status *st)
 {
@@ -76,7 +77,7 @@ static mr_code fail_record(mr_iter *it, mr__zstd_record_rows *f, const mr_status
     mr_status_at(&e, path, -1, (int64_t)(f->first + f->at));
     f->at++;
     if (e.code == MR_DATA_LOSS && f->damage) {
-        /* The record's framing lies around its data. */
+        /* The record's framing surrounds its data. */
         enum { HEAD = 12, FRAMING = 16 };
         const mr_tfrecord_damage d = {.path = path,
                                       .record = e.record,
@@ -101,7 +102,7 @@ static mr_code fail_record(mr_iter *it, mr__zstd_record_rows *f, const mr_status
     return e.code;
 }
 
-/* Reads over what was used before the position. */
+/* Skips the records consumed before the position. */
 static mr_code go_on(mr_iter *it, mr__zstd_record_rows *f, mr_status *st)
 {
     while (f->skip) {
@@ -127,7 +128,7 @@ mr_code mr__zstd_record_rows_next(mr_iter *it, mr__zstd_record_rows *f, size_t w
         const mr_bytes *frames = (const mr_bytes *)f->records.data + f->at;
         rc = mr__zstd_record_rows_unpack(it, f, mr__file_source_path(it->state, f->file), frames,
                                          want < left ? want : left, BLOCK_BYTES, &rows, &why);
-        /* For lack of memory, or cancelled: it may be tried again. */
+        /* Out of memory or cancelled: a retry is possible. */
         size_t room;
         if (rc == MR_CANCELLED ||
             (rc == MR_RESOURCE_EXHAUSTED && mr__zstd_record_room(frames, &room, NULL) == MR_OK)) {

@@ -16,6 +16,8 @@
 #include "tests/fault_calls.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 /* Is `text` what the file holds? */
 static void expect_text(const char *path, const char *text)
 {

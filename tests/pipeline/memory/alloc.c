@@ -6,6 +6,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 MR_TEST(formatted_text_has_any_length)
 {
     char long_text[5000];

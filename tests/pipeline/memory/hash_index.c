@@ -5,6 +5,8 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 
+MR_ONE_THREAD;
+
 static bool same(const void *keys, size_t place, const void *key)
 {
     return ((const uint64_t *)keys)[place] == *(const uint64_t *)key;

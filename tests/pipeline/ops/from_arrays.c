@@ -34,6 +34,27 @@ MR_TEST(rows_are_elements_without_a_copy)
     mr_array_reset(&a);
 }
 
+MR_TEST(continues_at_a_position_of_version_0_1)
+{
+    static const char saved[] = /* after two rows */
+        "MRP4\x91\xca\x01\x83\x0c.from_arrays\0\x10\x0b"
+        "from_arrays\0\0\2\2";
+    mr_array a = numbers(4);
+    mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    mr_ok(mr_iterator_restore(it, saved, sizeof saved - 1, &st), &st);
+    mr_ok(mr_iterator_next(it, 4, &b, &st), &st);
+    mr_eq_u64(b.rows, 2);
+    mr_eq_i64(((const int64_t *)b.columns[0].data)[0], 2);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_array_reset(&a);
+}
+
 MR_TEST(a_graph_with_arrays_has_no_text)
 {
     mr_array a = numbers(3);

@@ -3,7 +3,9 @@
 
 #include "tests/harness.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -121,6 +123,40 @@ MR_TEST(without_a_position_rows_read_ahead_are_saved)
     mr_iterator_close(it);
     mr_free(bytes);
     mr_dataset_unref(ds);
+}
+
+/* What comes after a position that version 0.1 saved. */
+static void continues(bool positions, const char *saved, size_t size, const char *want)
+{
+    mr_dataset *ds = five(false, positions);
+    const mr_iterator_opts opts = {.has_threads = true};
+    char got[64] = "";
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc;
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_ok(mr_iterator_restore(it, saved, size, &st), &st);
+    while ((rc = mr_iterator_next(it, 1, &b, &st)) != MR_END) {
+        int64_t value = rc == MR_OK ? *(const int64_t *)b.columns[0].data : -1;
+        snprintf(got + strlen(got), sizeof got - strlen(got), " %" PRId64, value);
+    }
+    mr_eq_str(got, want);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(continues_at_positions_of_version_0_1)
+{
+    static const char callbacks_do[] = /* the generator's own position, after one row */
+        "MRP4\x13\xdc\x7b\x56\x0f.from_generator\0\x1d\x0e"
+        "from_generator\0\0\1\1\1\x08\1\0\0\0\0\0\0";
+    static const char callbacks_do_not[] = /* the second row of a block of two */
+        "MRP4\xfa\xbc\xc0\x94\x0f.from_generator\0\x14\x0e"
+        "from_generator\0\0\2\2\0\1\1\0\0\4\0\1\0\0\0\0\0\0";
+    continues(true, callbacks_do, sizeof callbacks_do, " 1 -1 3 4");
+    continues(false, callbacks_do_not, sizeof callbacks_do_not, " 1 0 1 -1 3 4");
 }
 
 /* Counts on over all passes: no row comes twice. */

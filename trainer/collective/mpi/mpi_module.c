@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages, because MPI_Allreduce cannot be left when a process is lost, and Open MPI's
- * MPI_Iallreduce takes twice as long.
+/* Implemented with messages, because MPI_Allreduce cannot be abandoned when a process is lost, and
+ * Open MPI's MPI_Iallreduce takes twice as long.
  *
- * Every operation begins with a comparison of what the processes are about to do, see meeting. The
- * values of a short all-reduce ride on it; those of a long one go around from process to process at
- * the same time, see turn; what else there is begins after it, by MPI's own operations. */
+ * Every operation begins with a comparison of the processes' operations, see `meeting`. The values
+ * of a short all-reduce are sent along with it; those of a long one travel around a ring at the
+ * same time, see `turn`; all others begin after it, with MPI's own operations. */
 #include "trainer/collective/mpi/mpi_module.h"
 
 #include <limits.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum { PIECE = 1 << 28, MAX_PIECES = 256 /* of a broadcast, in bytes */ };
-/* Open MPI sends up to 4 KiB, its own head included, without asking the other side first. A small
- * head and a value share a line of the cache with it. */
+/* Open MPI sends up to 4 KiB, including its own head, without asking the other side first. A small
+ * head and a value share a cache line with it. */
 enum {
     HEAD = MR__MPI_HEAD,
     SLICE = 3968,
@@ -25,49 +25,52 @@ enum {
 enum { TOGETHER = 128 << 10 /* bytes: a longer turn waits for the meeting */ };
 enum { AHEAD = 2 /* parts */, PART = MR__MPI_ROOM / AHEAD /* bytes */ };
 enum { OF_MEETING, OF_TURN }; /* tags */
-enum { LAST_TESTS = 1000 /* of a message that is called off */ };
+enum { LAST_TESTS = 1000 /* of a cancelled message */ };
 
 static const size_t bytes_of[MR__MPI_TYPES] = {2, 2, 4, 8, 4, 8};
 
 static mr__mpi_fold fold_of[MR__MPI_TYPES][3];
-static MPI_Comm all; /* of our own: nobody else's messages */
+static MPI_Comm all; /* a separate communicator: no messages of others */
 static int rank, world;
-static int n_rounds, pairs; /* of 2^n_rounds + pairs processes, see meeting */
+static int n_rounds, pairs; /* for 2^n_rounds + pairs processes, see meeting */
 static bool is_open, ends_well;
-static bool is_under_way; /* an operation; where it fails it stays so */
-static int *room_of_both; /* of an all-gather: counts, then places */
+static bool is_under_way; /* an operation; stays set if it fails */
+static int *room_of_both; /* for an all-gather: counts, then offsets */
 
-static mr__mpi_call call; /* the operation under way */
+static mr__mpi_call call; /* the current operation */
 static MPI_Request requests[MAX_PIECES];
 static int n_requests; /* -1: not yet started */
 
-/* The heads of all, compared in pairs, and the values that follow them, summed: by recursive
- * doubling. Of two processes that differ, or the pairs between them, one pair does. Where there are
- * no 2^k processes, some give theirs to a neighbour first, and get the result from it at the end:
+/* Compares the heads of all processes in pairs, and sums the values that follow them: recursive
+ * doubling. If two processes differ, or the pairs between them, one pair detects it. If the number
+ * of processes is not 2^k, some first send their values to a neighbour, and get the result from it
+ * at the end:
  *
  *     0 --> 1    1 <-> 2    1 <-> 3    1 --> 0        of five, where 1 is the first of four
  *
- * What came from a lower rank is the first operand, on both sides: all get the same bits, NaN's
- * too. Whatever is sent, in slices of at most SLICE bytes, fits where it is received; the first has
- * the head, and is looked at before all others. */
+ * The value from the lower rank is the first operand, on both sides: all get the same bits,
+ * including NaNs. All messages, in slices of at most SLICE bytes, fit the receive buffers; the
+ * first has the head, and is checked before all others. */
 static struct {
     bool runs, waits; /* for the messages of this round */
     int round, to, from, n_slices, got;
     size_t bytes;   /* of values */
-    char *values;   /* so far: call.data, or after a head in one of these */
+    char *values;   /* so far: call.data, or after a head in one of the buffers below */
     char *out, *in; /* a head and values */
     MPI_Request out_slices[MAX_SLICES], in_slices[MAX_SLICES];
 } meeting;
 static _Alignas(64) char rooms[2][MAX_SLICES * SLICE];
 
-/* A long all-reduce. The values are cut into a segment a process. In each round a process sends one
- * to the next, in parts, and gets one from that before: in the first half of the rounds it adds its
- * own values to those, in the second it keeps them. It then sends that segment on. */
+/* A long all-reduce. The values are divided into one segment per process. In each round a
+ * process sends one to the next, in parts, and receives one from the previous: in the first half
+ * of the rounds it adds its own values to it, in the second it stores it. It then sends that
+ * segment on. */
 static struct {
     bool runs;
-    char why[256];                  /* it failed, perhaps since another does something else */
+    char why[256];                  /* it failed, possibly because another process runs a different
+                                       operation */
     size_t round, sent, asked, got; /* parts of this round */
-    char *from[2], *to[2];          /* the segment that is sent in it, and the one that comes */
+    char *from[2], *to[2];          /* the segment sent in it, and the one received */
     char *room;                     /* for AHEAD parts */
     MPI_Request out[AHEAD], in[AHEAD];
 } turn;
@@ -83,7 +86,7 @@ static bool check(int rc, const char *what, char *why, size_t size)
     return false;
 }
 
-/* Others wait in MPI_Finalize for this process; where something went wrong they are gone. */
+/* Others wait in MPI_Finalize for this process; after a failure they have gone. */
 static void finalize(void)
 {
     if (ends_well)
@@ -163,10 +166,10 @@ static void start_meeting(size_t bytes)
         meeting.in_slices[i] = MPI_REQUEST_NULL;
 }
 
-/* With whom this process exchanges in a round; MPI_PROC_NULL: nobody. false: there are no more. */
+/* The partners of this process in a round; MPI_PROC_NULL: none. false: no more rounds. */
 static bool partners(int round, int *to, int *from)
 {
-    /* 0 and 1, 2 and 3, ...: the odd ones go on for both */
+    /* 0 and 1, 2 and 3, ...: the odd ones continue for both */
     bool is_paired = rank < 2 * pairs, rests = is_paired && rank % 2 == 0;
     *to = *from = MPI_PROC_NULL;
     if (round == 0 && is_paired)
@@ -179,8 +182,8 @@ static bool partners(int round, int *to, int *from)
     return round <= n_rounds + (pairs > 0);
 }
 
-/* The first slice is a head and values, the others are values. They leave first: what comes is
- * asked for while they are on their way. */
+/* The first slice is a head and values, the others are values. Sends precede receives, which are
+ * posted while the messages are in transit. */
 static bool start_round(char *why, size_t size)
 {
     size_t first = meeting.bytes < SLICE - HEAD ? meeting.bytes : SLICE - HEAD, at = first;
@@ -204,7 +207,7 @@ static bool start_round(char *why, size_t size)
     return true;
 }
 
-/* Does this process get the values that another one summed for it? */
+/* Whether this process gets values that another one summed for it. */
 static bool gets_result(void)
 {
     return meeting.round > 0 && meeting.to == MPI_PROC_NULL;
@@ -231,7 +234,7 @@ static bool take_slice(char *why, size_t size)
     return true;
 }
 
-/* The values are where the operand from the higher rank was. */
+/* The values replace the operand from the higher rank. */
 static void end_round(void)
 {
     if (meeting.from > rank) {
@@ -261,7 +264,7 @@ static bool move_meeting(bool *moved, char *why, size_t size)
         if (!check(MPI_Test(&meeting.in_slices[meeting.got], &done, MPI_STATUS_IGNORE), "MPI_Test",
                    why, size))
             return false;
-        /* What is sent must not change: the values, once added up. */
+        /* Values being sent must not change, as they would when summed. */
         if (done && !check(MPI_Test(&meeting.out_slices[meeting.got], &done, MPI_STATUS_IGNORE),
                            "MPI_Test", why, size))
             return false;
@@ -284,7 +287,7 @@ static bool test_meeting(char *why, size_t size)
     return true;
 }
 
-/* ---- around ---- */
+/* ---- the ring */
 
 static void start_round_of_turn(void)
 {
@@ -309,8 +312,8 @@ static void start_turn(void)
     start_round_of_turn();
 }
 
-/* The k-th part of the segment that this process sends (back 0) or gets (back 1) in this round.
- * NULL: there is none. */
+/* The k-th part of the segment that this process sends (back 0) or receives (back 1) in this round.
+ * NULL: none. */
 static char *part_of(size_t back, size_t k, int *bytes)
 {
     size_t at = k * PART, size = (size_t)(turn.to[back] - turn.from[back]);
@@ -320,7 +323,7 @@ static char *part_of(size_t back, size_t k, int *bytes)
     return turn.from[back] + at;
 }
 
-/* Starts, ends and adds up what can be. *moved: something was. */
+/* Starts, completes and sums as much as possible. *moved: there was progress. */
 static bool move_turn(bool *moved)
 {
     int next = (rank + 1) % world, before = (rank + world - 1) % world;
@@ -443,9 +446,9 @@ static bool mpi_start(const mr__mpi_call *c, char *why, size_t size)
     return true;
 }
 
-/* A process that sums more values, or fewer, can make a turn fail before the heads are there. The
- * turn goes first, as its messages are what takes time; but a long one takes less where all begin
- * it at once, after the meeting. */
+/* A process that sums more values, or fewer, can make a turn fail before the heads arrive. The turn
+ * goes first, as its messages take most of the time; but a long one is faster if all begin it at
+ * once, after the meeting. */
 static bool mpi_test(bool *done, char *why, size_t size)
 {
     *done = false;
@@ -468,7 +471,7 @@ static bool mpi_test(bool *done, char *why, size_t size)
     return true;
 }
 
-/* What nobody has begun to send is not received any more; what is on its way may come now. */
+/* Cancels receives that no message has begun to match; messages in transit may still arrive. */
 static void cancel(MPI_Request *in, int n)
 {
     for (int i = 0; i < n; i++) {

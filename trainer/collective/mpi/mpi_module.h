@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_MPI_MPI_MODULE_H
 #define MR_TRAINER_MPI_MPI_MODULE_H
-/* What millrace-mpi.so brings: operations over the processes that mpirun started, on host memory.
- * It knows nothing of Millrace but this, so that one build of the trainer runs with and without
- * MPI.
+/* The interface of millrace-mpi.so: operations over the processes that mpirun started, on host
+ * memory. The module depends on nothing else of Millrace, so that one build of the trainer runs
+ * with and without MPI.
  *
  * thread   one at a time */
 #include <stdbool.h>
@@ -41,32 +41,33 @@ typedef struct mr__mpi_call {
     int root;            /* broadcast */
     void *data;          /* in and out */
     size_t count;        /* values of an all-reduce, bytes of a broadcast */
-    const size_t *sizes; /* all-gather: bytes of each process, which lie one after the other */
-    const void *head;    /* MR__MPI_HEAD bytes, which others get; borrowed until the end */
-    /* Is what another process does, of which this is the head, the same? false: test fails. */
+    const size_t *sizes; /* all-gather: bytes of each process, which are contiguous */
+    const void *head;    /* MR__MPI_HEAD bytes, sent to the others; borrowed until the end */
+    /* Whether the operation of another process, which has this head, is the same; false: test
+     * fails. */
     bool (*same)(void *ctx, int rank, const void *head);
     void *ctx;
 } mr__mpi_call;
 
 typedef struct mr__mpi {
     uint32_t abi; /* MR__MPI_ABI */
-    /* Joins MPI, once a process. room: of two ints for each process; parts: of MR__MPI_ROOM bytes;
-     * both borrowed until close says otherwise. false: why not. */
+    /* Joins MPI, once per process. room: two ints for each process; parts: MR__MPI_ROOM bytes; both
+     * are borrowed until close returns true. false: see `why`. */
     bool (*open)(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *parts, char *why,
                  size_t size);
-    /* Which process this is, of how many, by which MPI. */
+    /* This process's rank, the number of processes, and the MPI version. */
     void (*describe)(int *rank, int *size, char *version, size_t room);
-    /* Starts an operation; all processes start the same ones in the same order. One that starts
-     * another one is found by `same`: never is a result taken from what differs. */
+    /* Starts an operation; all processes start the same ones in the same order. `same` detects one
+     * that differs: its result is never used. */
     bool (*start)(const mr__mpi_call *call, char *why, size_t size);
-    /* *done: it has ended. false: it failed; it then is neither tested nor followed by another. */
+    /* *done: it has ended. false: it failed; then call neither test nor start again. */
     bool (*test)(bool *done, char *why, size_t size);
-    /* After an operation that failed, or is not awaited any more, while its memory is there: what
-     * can be of it comes now or not at all. */
+    /* Call after an operation that failed or is no longer awaited, while its memory is valid:
+     * whatever can still complete does so now or never. */
     void (*call_off)(void);
-    /* well: MPI is left in order when the process ends. Else it is just left, since the others may
-     * not be there any more. false: an operation has not ended, and MPI may still use its memory:
-     * room and parts must stay, and there is no opening any more. */
+    /* well: MPI is finalised when the process ends. Otherwise it is abandoned, since the others may
+     * have gone. false: an operation has not ended, and MPI may still use its memory: room and
+     * parts must stay valid, and it cannot be opened again. */
     bool (*close)(bool well);
 } mr__mpi;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers are little endian; a text follows its length and ends with a zero byte. */
+/* Numbers are little endian; a text is preceded by its length and ends with a NUL byte. */
 #include "trainer/collective/processes/rank_messages.h"
 
 #include <inttypes.h>
@@ -49,7 +49,7 @@ static void end(mr__outbox *o, size_t at)
     mr__store_le(o->data + at + 12, (uint32_t)(o->size - at - MR__RANK_HEAD_BYTES), 4);
 }
 
-/* A message that could not be written whole is not sent at all. */
+/* An incomplete message is not sent. */
 static mr_code finish(mr__outbox *o, size_t at, mr_code rc)
 {
     if (rc == MR_OK)
@@ -339,7 +339,7 @@ mr_code mr__read_abort(const unsigned char *data, size_t bytes, mr_status *why, 
 
 /* ---- comparing ---- */
 
-/* A value, or where it is long the part around the first difference. */
+/* A value, or for a long one the part around the first difference. */
 static void show(const char *value, size_t difference, char *out, size_t size)
 {
     size_t n = strlen(value), most = size - 16, from = difference > 40 ? difference - 40 : 0;

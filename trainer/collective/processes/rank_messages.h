@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_RANK_MESSAGES_H
 #define MR_TRAINER_RANK_MESSAGES_H
-/* The messages between the processes of a job, besides the values that they sum: each is a head and
- * a payload.
+/* The messages between the processes of a job, apart from the values that they sum. Each is a head
+ * and a payload.
  *
  *     connects                      accepts
- *     HELLO      --------------->             who I am, and what I was asked to do
+ *     HELLO      --------------->             identity and arguments
  *                <---------------  HELLO
- *                <---------------  TABLE      from rank 0: where all listen, where nobody knew
- *     DATA       --------------->             on a second connection, to the next rank: the values
- *                <---------------  READY      will go here
- *     ALIVE, ABORT, BYE <------>              from then on
+ *                <---------------  TABLE      from rank 0: all addresses, if they were unknown
+ *     DATA       --------------->             on a second connection, to the next rank: for values
+ *                <---------------  READY
+ *     ALIVE, ABORT, BYE <------>              afterwards
  *     VALUES            <------>              a few numbers, see mr__world_exchange
- *     ANNOUNCEMENT      <------>              what is summed next, see mr__world_announce
+ *     ANNOUNCEMENT      <------>              the next operation, see mr__world_announce
  *
  * Everything received is checked: anyone who reaches the port can send.
  *
@@ -25,10 +25,10 @@ enum {
     MR__RANK_PROTOCOL = 1,
     MR__RANK_HEAD_BYTES = 16,
     MR__RANK_NONCE = 16,
-    MR__MAX_HELLO = 16 << 20, /* bytes of a payload */
+    MR__MAX_HELLO = 16 << 20, /* payload, in bytes */
     MR__MAX_FACTS = 32,
     MR__MAX_VALUES = 256,
-    MR__MAX_ANNOUNCEMENT = 96 /* bytes of a text, with its end */
+    MR__MAX_ANNOUNCEMENT = 96 /* bytes of the text, including the NUL */
 };
 
 typedef enum mr__rank_message {
@@ -43,7 +43,7 @@ typedef enum mr__rank_message {
     MR__RANK_ANNOUNCEMENT
 } mr__rank_message;
 
-/* Something on which all processes must agree: "model", "flatten().dense(10)". */
+/* A value on which all processes must agree: "model", "flatten().dense(10)". */
 typedef struct mr__fact {
     const char *name, *value;
 } mr__fact;
@@ -59,7 +59,7 @@ typedef struct mr__hello {
     mr__fact facts[MR__MAX_FACTS];
 } mr__hello;
 
-/* Messages to send; {0} is empty. */
+/* Outgoing messages; {0} is empty. */
 typedef struct mr__outbox {
     unsigned char *data; /* owned */
     size_t size, capacity, sent;
@@ -78,14 +78,15 @@ mr_code mr__write_announcement(mr__outbox *o, uint64_t number, int64_t step, con
                                mr_status *st) MR_NODISCARD;
 mr_code mr__write_abort(mr__outbox *o, const mr_status *why, mr_status *st) MR_NODISCARD;
 mr_code mr__write_empty(mr__outbox *o, mr__rank_message kind,
-                        mr_status *st) MR_NODISCARD; /* without payload */
+                        mr_status *st) MR_NODISCARD; /* no payload */
 void mr__outbox_reset(mr__outbox *o);
 
-/* Reads a head. errors MR_DATA_LOSS: not of this protocol, or too long; MR_FAILED_PRECONDITION:
- * another version, which *version has */
+/* Reads a head.
+ * errors   MR_DATA_LOSS: not this protocol, or too long · MR_FAILED_PRECONDITION: another version,
+ *          returned in *version */
 mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__rank_message *kind,
                       size_t *bytes, mr_status *st) MR_NODISCARD;
-/* Payloads; data must live as long as what is read. errors MR_DATA_LOSS */
+/* Payloads; data must outlive the result. errors MR_DATA_LOSS */
 mr_code mr__read_hello(const unsigned char *data, size_t bytes, mr__hello *h,
                        mr_status *st) MR_NODISCARD;
 /* addresses[0..n) point into data. */
@@ -99,11 +100,11 @@ mr_code mr__read_values(const unsigned char *data, size_t bytes, uint32_t *chann
 /* *what points into data. */
 mr_code mr__read_announcement(const unsigned char *data, size_t bytes, uint64_t *number,
                               int64_t *step, const char **what, mr_status *st) MR_NODISCARD;
-/* *why = what the peer ended with. */
+/* *why = the error that ended the peer. */
 mr_code mr__read_abort(const unsigned char *data, size_t bytes, mr_status *why,
                        mr_status *st) MR_NODISCARD;
 
-/* MR_OK, or the first fact in which theirs differ, both values named; whose: "rank 1 (b:5000)".
+/* MR_OK, or an error for the first fact that differs, with both values; whose: "rank 1 (b:5000)".
  * errors MR_FAILED_PRECONDITION */
 mr_code mr__compare_facts(const mr__hello *mine, const mr__hello *theirs, const char *whose,
                           mr_status *st) MR_NODISCARD;

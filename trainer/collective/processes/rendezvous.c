@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs in the calling thread, by poll, until all is connected or something is wrong. */
+/* Runs in the calling thread, with poll, until all connections are established or an error
+ * occurs. */
 #include "trainer/collective/processes/rendezvous.h"
 
 #include <errno.h>
@@ -24,10 +25,10 @@ enum { FIRST_DELAY_MS = 50, LONGEST_DELAY_MS = 1000, SILENT_S = 10 };
 enum { BACKLOG = 1024, LAST_WORDS_MS = 500 };
 
 typedef enum role {
-    INCOMING, /* it has not said yet who it is */
+    INCOMING, /* it has not identified itself yet */
     CONTROL,  /* short messages with `rank` */
-    DATA,     /* values to the next rank, or from the one before */
-    SELF      /* this process dials its own address, to see that no other one answers */
+    DATA,     /* values to the next rank, or from the previous one */
+    SELF      /* a connection to this process's own address, to detect another process there */
 } role;
 
 typedef struct connection connection;
@@ -43,16 +44,16 @@ struct connection {
     size_t got, bytes;
     uint32_t version;
     mr__rank_message kind;
-    int passed; /* a descriptor that came with the bytes; -1: none */
+    int passed; /* a descriptor received with the bytes; -1: none */
     mr__outbox out;
 };
 
 typedef struct peer {
-    char address[200]; /* "": not peers yet */
+    char address[200]; /* "": unknown */
     bool met, dialing;
     mr__address to;
     int64_t dial_at_ns, delay_ns;
-    char error[160]; /* why it could not be reached the last time */
+    char error[160]; /* reason of the last failed attempt */
     mr__hello hello;
     unsigned char *hello_bytes; /* owned */
     connection *control;
@@ -61,7 +62,7 @@ typedef struct peer {
 typedef struct rendezvous {
     const mr__rendezvous_opts *o;
     uint32_t rank, world, n_met;
-    bool all_addresses; /* peers to everyone, from TF_CONFIG */
+    bool all_addresses; /* every peer's is known, from TF_CONFIG */
     mr__hello hello;    /* of this process */
     char node[128], machine_id[128], local_name[64];
     peer *peers;
@@ -91,7 +92,7 @@ static int bind_at(const struct sockaddr *at, socklen_t size, int *err)
     return -1;
 }
 
-/* The same port of every address of this machine. */
+/* The wildcard address with this port. */
 static mr__address any_address(const mr__address *like, uint16_t port)
 {
     mr__address a = {0};
@@ -141,11 +142,11 @@ static void listen_locally(rendezvous *m)
     if (mr__address_resolve(name, &a, NULL) != MR_OK)
         return;
     m->local_listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
-    if (m->local_listener >= 0) /* else: sockets do it too */
+    if (m->local_listener >= 0) /* otherwise sockets are used */
         memcpy(m->local_name, name, sizeof m->local_name);
 }
 
-/* Listens, and fills in the port and the local name of the hello. */
+/* Listens, and sets the port and the local name of the hello. */
 static mr_code listen_everywhere(rendezvous *m, mr_status *st)
 {
     bool given = m->all_addresses || m->rank == 0;
@@ -155,7 +156,7 @@ static mr_code listen_everywhere(rendezvous *m, mr_status *st)
     int err;
     m->listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
     if (m->listener < 0 && err == EADDRNOTAVAIL && given) {
-        /* The address of a gateway that leads here: containers, services. */
+        /* The address may be a gateway that leads here: containers, services. */
         a = any_address(&at->to, net_port(&at->to));
         m->listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
     }
@@ -200,8 +201,8 @@ static connection *add_connection(rendezvous *m, int fd, mr_status *st)
     return t;
 }
 
-/* Connects; where that fails at once, *out is NULL and peers->error says why. local: to the unix
- * socket of that name, not to its address. */
+/* Connects; if that fails at once, *out is NULL and peers->error has the reason. local: the unix
+ * socket to connect to instead of its address. */
 static mr_code dial(rendezvous *m, uint32_t rank, role what, const char *local, connection **out,
                     mr_status *st)
 {
@@ -209,7 +210,7 @@ static mr_code dial(rendezvous *m, uint32_t rank, role what, const char *local, 
     mr_status why;
     mr__address a;
     *out = NULL;
-    /* Looked up each time: a name may be registered later than we start. */
+    /* Resolved each time: a name may be registered after this process starts. */
     mr_code rc = mr__address_resolve(local ? local : k->address, local ? &a : &k->to, &why);
     if (rc == MR_INVALID_ARGUMENT || rc == MR_RESOURCE_EXHAUSTED) {
         if (st)
@@ -250,7 +251,7 @@ static bool same_user(int fd)
            who.uid == geteuid();
 }
 
-/* Takes one waiting connection; *out NULL: there is none. */
+/* Accepts one pending connection; *out NULL: none. */
 static mr_code accept_one(rendezvous *m, int listener, bool local, connection **out, mr_status *st)
 {
     *out = NULL;
@@ -260,7 +261,7 @@ static mr_code accept_one(rendezvous *m, int listener, bool local, connection **
             return mr_fail_errno(st, errno, "no connection can be accepted");
         return MR_OK;
     }
-    /* Strangers may knock, but must not use up what we have. */
+    /* Strangers may connect, but must not exhaust resources. */
     if ((local && !same_user(fd)) || m->n_connections > (size_t)m->world * 3 + 64) {
         mr__sys->close(fd);
         return MR_OK;
@@ -274,7 +275,7 @@ static mr_code accept_one(rendezvous *m, int listener, bool local, connection **
     return MR_OK;
 }
 
-/* Sends what the socket takes. false: the connection is gone, and why says so. */
+/* Sends as much as the socket accepts. false: the connection is gone, with the reason in why. */
 static bool send_out(connection *t, mr_status *why)
 {
     while (t->out.sent < t->out.size) {
@@ -294,7 +295,7 @@ static bool send_out(connection *t, mr_status *why)
     return true;
 }
 
-/* A descriptor may come along on a unix socket. */
+/* A unix socket may pass a descriptor as well. */
 static ssize_t receive_some(connection *t, void *to, size_t n)
 {
     if (!t->local)
@@ -327,7 +328,8 @@ static bool head_came(connection *t, mr_status *why)
     return true;
 }
 
-/* Reads on. *whole: a message is there, in head and payload, until next_message. false as above. */
+/* Continues reading. *whole: head and payload hold a message, until next_message. false: as
+ * above. */
 static bool receive(connection *t, bool *whole, mr_status *why)
 {
     *whole = t->has_head && t->got == t->bytes;
@@ -360,7 +362,7 @@ static void next_message(connection *t)
     t->got = t->bytes = 0;
 }
 
-/* The peer's address as the kernel has it, and its port replaced where port is not 0. */
+/* The peer's address as known to the kernel, with its port replaced if port is not 0. */
 static void address_of_peer(const connection *t, uint32_t port, mr__address *out)
 {
     struct sockaddr_storage from = {0};
@@ -374,7 +376,7 @@ static void address_of_peer(const connection *t, uint32_t port, mr__address *out
     mr__address_of((struct sockaddr *)&from, size, out);
 }
 
-/* Closes it. */
+/* Closes it; sweep frees it. */
 static void end_connection(connection *t)
 {
     if (t->fd >= 0)
@@ -392,7 +394,7 @@ static void free_connection(connection *t)
     mr_free(t);
 }
 
-/* Frees those that ended. */
+/* Frees closed connections. */
 static void sweep(rendezvous *m)
 {
     for (connection **at = &m->connections; *at;) {
@@ -459,7 +461,7 @@ static uint32_t previous_rank(const rendezvous *m)
     return (m->rank + m->world - 1) % m->world;
 }
 
-/* ---- beginning ---- */
+/* ---- start ---- */
 
 static const char *address_of(const mr_cluster *c, uint32_t rank)
 {
@@ -473,7 +475,7 @@ static mr_code begin(rendezvous *m, mr_status *st)
     int64_t rank = 0;
     MR_TRY(mr_cluster_worker(m->o->cluster, &rank, st));
     m->world = (uint32_t)mr_cluster_num_workers(m->o->cluster);
-    if (m->world < 2) /* its address may not be peers either */
+    if (m->world < 2) /* its address may be unknown too */
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "a job of one process has nobody to meet; start at least two, or train "
                        "without a cluster");
@@ -537,7 +539,7 @@ static mr_code dial_control(rendezvous *m, mr_status *st)
     return MR_OK;
 }
 
-/* Another process that has this rank, on another machine, would answer at our address. */
+/* Another process with this rank, on another machine, would answer at our address. */
 static mr_code dial_self(rendezvous *m, mr_status *st)
 {
     connection *t;
@@ -548,7 +550,7 @@ static mr_code dial_self(rendezvous *m, mr_status *st)
     return t ? mr__write_hello(&t->out, &m->hello, st) : MR_OK;
 }
 
-/* Memory is shared where both can; the descriptor goes with the first bytes. */
+/* Uses shared memory if both sides can; the descriptor is sent with the first bytes. */
 static mr_code dial_next_locally(rendezvous *m, connection **out, mr_status *st)
 {
     const mr__hello *theirs = &m->peers[next_rank(m)].hello;
@@ -595,7 +597,7 @@ static mr_code dial_next(rendezvous *m, mr_status *st)
     return MR_OK;
 }
 
-/* ---- what peers say ---- */
+/* ---- messages of peers ---- */
 
 static mr_code compare_all(rendezvous *m, mr_status *st)
 {
@@ -674,7 +676,7 @@ static mr_code take_hello(rendezvous *m, connection *t, mr_status *st)
         end_connection(t);
         return MR_OK;
     }
-    /* Also to one that is refused: it compares too, and says what it finds. */
+    /* Sent even to a peer that is rejected: it compares too, and reports the difference. */
     if (t->incoming)
         MR_TRY(mr__write_hello(&t->out, &m->hello, st));
     MR_TRY(check_hello(m, t, &h, st));
@@ -736,7 +738,7 @@ static mr_code take_abort(rendezvous *m, const connection *t, mr_status *st)
     mr_status why;
     mr_status_init(&why);
     MR_TRY(mr__read_abort(t->payload, t->bytes, &why, st));
-    MR_TRY(compare_all(m, st)); /* what differs from this process is said from its own side */
+    MR_TRY(compare_all(m, st)); /* reports a difference to this process from its own view */
     return mr_fail(st, why.code, "%s ended: %s", name_of(m, t->rank).text, why.message);
 }
 
@@ -775,7 +777,7 @@ static mr_code lost(rendezvous *m, connection *t, const mr_status *why, mr_statu
     if (t->role == INCOMING && other_version) {
         mr__address a;
         address_of_peer(t, 0, &a);
-        MR_TRY(mr__write_hello(&t->out, &m->hello, st)); /* so that it sees our version */
+        MR_TRY(mr__write_hello(&t->out, &m->hello, st)); /* shows the peer our version */
         return mr_fail(st, why->code, "%s: %s", a.text, why->message);
     }
     end_connection(t);
@@ -837,7 +839,7 @@ static mr_code serve(rendezvous *m, connection *t, short events, mr_status *st)
 
 /* ---- the loop ---- */
 
-/* Everything is connected, and nothing is under way that would be lost. */
+/* All connections are established, and no data in transit would be lost. */
 static bool is_done(const rendezvous *m)
 {
     if (!m->compared || !m->next_ready || m->prev.fd < 0)
@@ -861,7 +863,7 @@ static mr_code fail_missing(const rendezvous *m, mr_status *st)
                        m->o->connect_timeout_s, name_of(m, 0).text, m->world);
     for (uint32_t i = 0; i < m->world; i++) {
         const peer *k = &m->peers[i];
-        /* Where rank 0 is not there, nobody knows of the others. */
+        /* If rank 0 is missing, the others are unknown. */
         if (k->met || i == m->rank || (!k->address[0] && m->rank))
             continue;
         if (at > sizeof text - 100) {
@@ -882,7 +884,7 @@ static mr_code fail_missing(const rendezvous *m, mr_status *st)
                    m->o->connect_timeout_s, text, more, m->world);
 }
 
-/* When something is to be done by itself: a dial, or the end. */
+/* The time of the next timed event: a dial, or the deadline. */
 static int64_t next_time(const rendezvous *m)
 {
     int64_t at = m->deadline_ns;
@@ -906,7 +908,7 @@ static mr_code accept_all(rendezvous *m, int listener, bool local, mr_status *st
     return MR_OK;
 }
 
-/* One that says nothing is no peer. */
+/* Closes connections that never identified themselves. */
 static void end_silent(rendezvous *m)
 {
     for (connection *t = m->connections; t; t = t->next)
@@ -972,7 +974,7 @@ static mr_code run(rendezvous *m, mr_status *st)
     return MR_OK;
 }
 
-/* The connections outlive the rendezvous. */
+/* Moves the connections, which outlive the rendezvous, to *out. */
 static mr_code give(rendezvous *m, mr__rank_group *out, mr_status *st)
 {
     mr__member *members = mr_calloc(m->world, sizeof *members);
@@ -992,7 +994,7 @@ static mr_code give(rendezvous *m, mr__rank_group *out, mr_status *st)
     return MR_OK;
 }
 
-/* Waits a moment for what is queued to leave. */
+/* Waits briefly until queued messages are sent. */
 static void flush_all(rendezvous *m)
 {
     int64_t until = mr__clock_ns(CLOCK_MONOTONIC) + (int64_t)LAST_WORDS_MS * 1000000;
@@ -1013,7 +1015,7 @@ static void flush_all(rendezvous *m)
     }
 }
 
-/* Tells the peers that still listen what ended the rendezvous, and closes everything. */
+/* Sends the error that ended the rendezvous to the peers, and closes everything. */
 static void close_all(rendezvous *m, const mr_status *why)
 {
     if (why) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_RENDEZVOUS_H
 #define MR_TRAINER_RENDEZVOUS_H
-/* All processes of a job find each other, compare what they were asked to do, and connect: each
- * with each for short messages, and each with the next rank for values.
+/* All processes of a job find each other, compare their arguments, and connect: every pair for
+ * short messages, and each with the next rank for values.
  *
- *     rank 1 dials 0, rank 2 dials 0 and 1, ...      where TF_CONFIG says where all are
- *     all dial 0, which then tells all addresses     where only rank 0's is known
+ *     rank 1 dials 0, rank 2 dials 0 and 1, ...      if TF_CONFIG lists all addresses
+ *     all dial 0, which then sends all addresses     if only rank 0's is known
  *
  * thread   any */
 #include <stdbool.h>
@@ -15,22 +15,22 @@
 #include "trainer/collective/processes/shm_ring.h"
 
 typedef struct mr__rendezvous_opts {
-    const mr_cluster *cluster; /* at least 2 workers, and this process is one of them */
-    const mr__fact *facts;     /* on which all must agree; borrowed during the call */
+    const mr_cluster *cluster; /* at least 2 workers, one of them this process */
+    const mr__fact *facts;     /* all must agree on them; borrowed during the call */
     uint32_t n_facts;
     double connect_timeout_s;
     mr_cancel *cancel; /* NULL: none */
-    bool sockets_only; /* share no memory, not even on one machine */
+    bool sockets_only; /* use no shared memory, even on one machine */
 } mr__rendezvous_opts;
 
 typedef struct mr__member {
-    char address[200]; /* for people: as TF_CONFIG has it, or as it was found */
-    int fd;            /* short messages; does not block; -1: this process */
+    char address[200]; /* for messages: as in TF_CONFIG, or as discovered */
+    int fd;            /* short messages; nonblocking; -1: this process */
 } mr__member;
 
 /* One direction between neighbours of the ring. */
 typedef struct mr__ring_link {
-    int fd;            /* TCP: the values; else a unix socket for wake-ups; does not block */
+    int fd;            /* TCP: the values; else a unix socket for wake-ups; nonblocking */
     mr__shm_ring *shm; /* NULL: TCP */
 } mr__ring_link;
 
@@ -40,12 +40,12 @@ typedef struct mr__rank_group {
     mr__ring_link next, prev; /* to rank + 1, from rank - 1 */
 } mr__rank_group;
 
-/* errors   MR_DEADLINE_EXCEEDED: names who is missing · MR_FAILED_PRECONDITION: another version,
+/* errors   MR_DEADLINE_EXCEEDED: names the missing ranks · MR_FAILED_PRECONDITION: another version,
  *          world or fact on a peer, both named · MR_ALREADY_EXISTS: two processes of one rank, or
  *          the address is in use · MR_INVALID_ARGUMENT: an address, a job of one ·
- *          MR_CANCELLED · MR_UNAVAILABLE: a peer ended; what it ended with, where it said so */
+ *          MR_CANCELLED · MR_UNAVAILABLE: a peer ended; with its error, if it sent one */
 mr_code mr__rendezvous(const mr__rendezvous_opts *o, mr__rank_group *out,
                        mr_status *st) MR_NODISCARD;
-/* Closes what was not taken out of it (fd -1, shm NULL). */
+/* Closes everything that was not moved out of it (fd -1, shm NULL). */
 void mr__rank_group_reset(mr__rank_group *g);
 #endif

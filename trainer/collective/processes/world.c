@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread runs an event loop with a socket for each peer. All state of peers is its own; what
- * other threads touch is under the lock. */
+/* A thread runs an event loop with a socket for each peer. Only this thread accesses the state of
+ * peers, except the fields guarded by the lock. */
 #include "trainer/collective/processes/world.h"
 
 #include <errno.h>
@@ -13,15 +13,15 @@
 #include "pipeline/system/timed_wait.h"
 #include "transport/net/loop.h"
 
-enum { BEATS = 8 /* signs of life in the time that a peer may be silent */, MAX_PAYLOAD = 4096 };
-/* For what the other peers say of one whose connection broke. */
+enum { BEATS = 8 /* heartbeats per peer timeout */, MAX_PAYLOAD = 4096 };
+/* Time for other peers' messages about one whose connection broke. */
 #define LOST_NS ((int64_t)2000000000)
 
-/* A peer that has all values of one exchange may begin the next, so there are two at a time. */
+/* A peer that has all values of one exchange may begin the next, so two can be in progress. */
 enum { ROUNDS = 2 };
 
-/* Announcements that others may still ask about, and the latest of a peer that are kept: it waits
- * where it is not sure, so one or two of them are enough. */
+/* Announcements that others may still ask about, and the number kept per peer: a peer waits when it
+ * is not sure, so one or two are enough. */
 enum { ANNOUNCEMENTS = 1024, ANNOUNCEMENTS_KEPT = 16 };
 
 typedef struct values {
@@ -31,7 +31,7 @@ typedef struct values {
 } values;
 
 typedef struct announcement {
-    uint64_t number; /* plus 1; 0: there is none */
+    uint64_t number; /* plus 1; 0: none */
     bool said;
     int64_t step;
     char what[MR__MAX_ANNOUNCEMENT];
@@ -44,7 +44,7 @@ typedef struct round {
     mr__world *w;
     mr__outbox out;
     struct iovec v;
-    mr__send *sends; /* one a peer */
+    mr__send *sends; /* one per peer */
     uint32_t unsent;
     bool posted;
 } round;
@@ -59,27 +59,27 @@ typedef struct peer {
     bool has_head;
     size_t got, bytes;
     mr__rank_message kind;
-    mr__send alive, last; /* last: good-bye, or what ended us */
+    mr__send alive, last; /* last: good-bye, or the error that ended this process */
     bool alive_queued;
     struct iovec alive_v, last_v;
-    values came[MR__CHANNELS][ROUNDS];              /* under the lock */
-    bool gone;                                      /* under the lock: it gives no more */
-    announcement announcements[ANNOUNCEMENTS_KEPT]; /* under the lock */
-    uint64_t n_announced;                           /* under the lock: that came */
-    uint64_t numbers[MR__CHANNELS];                 /* exchanges that came */
+    values came[MR__CHANNELS][ROUNDS];              /* guarded by the lock */
+    bool gone;                                      /* guarded by the lock: it sends no more */
+    announcement announcements[ANNOUNCEMENTS_KEPT]; /* guarded by the lock */
+    uint64_t n_announced;                           /* guarded by the lock: number received */
+    uint64_t numbers[MR__CHANNELS];                 /* number of exchanges received */
 } peer;
 
 struct mr__world {
     mr__rank_group group;
     peer *peers;       /* by rank; this process's is unused */
-    mr_cancel *cancel; /* looked at with each beat; NULL: none */
+    mr_cancel *cancel; /* checked with each heartbeat; NULL: none */
     double timeout_s;
     int64_t beat_ns, last_beat_ns;
     mr__loop *loop;
     mr__timer timer;
     mr__outbox alive, last;
     uint32_t n_open;
-    bool ending; /* the last words were said */
+    bool ending; /* the last messages were queued */
     bool loop_failed;
     pthread_t thread;
     bool has_thread;
@@ -90,20 +90,20 @@ struct mr__world {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     round rounds[MR__CHANNELS][ROUNDS];
-    uint64_t numbers[MR__CHANNELS]; /* exchanges begun here */
-    bool posted, closing;           /* under the lock, as all that follows */
+    uint64_t numbers[MR__CHANNELS]; /* number of exchanges begun by this process */
+    bool posted, closing;           /* guarded by the lock, like everything below */
     uint64_t n_announced;
     announcement announcements[ANNOUNCEMENTS];
-    round *said;            /* announcements on their way, and those that were */
+    round *said;            /* announcements being sent, and earlier ones */
     mr_status failure;      /* for this process */
-    mr_status for_the_rest; /* the same as the others shall read it */
+    mr_status for_the_rest; /* the same, worded for the others */
     struct {
-        void (*fn)(void *ctx); /* NULL: nobody */
+        void (*fn)(void *ctx); /* NULL: not registered */
         void *ctx;
     } on_end[MR__PARTS];
 };
 
-/* ---- what anybody may ask ---- */
+/* ---- queries ---- */
 
 uint32_t mr__world_rank(const mr__world *w)
 {
@@ -148,7 +148,7 @@ static void name_of(const mr__world *w, uint32_t rank, char *out, size_t size)
     snprintf(out, size, "rank %u (%s)", rank, w->group.members[rank].address);
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static void wake_loop(mr__world *w)
 {
     if (w->has_thread && !w->posted) {
@@ -157,7 +157,7 @@ static void wake_loop(mr__world *w)
     }
 }
 
-/* Under the lock: only the first failure counts, the others follow from it. */
+/* Call with the lock held: only the first failure counts, later ones are consequences. */
 static void fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
 {
     if (w->failure.code != MR_OK)
@@ -192,7 +192,7 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Under the lock: a rank that said good-bye is still needed, at the step under way. */
+/* Call with the lock held: a rank that said good-bye is still needed, at the current step. */
 static void fail_of_ended(mr__world *w, uint32_t rank)
 {
     char who[256], us[256];
@@ -204,7 +204,7 @@ static void fail_of_ended(mr__world *w, uint32_t rank)
     fail(w, &why, &why);
 }
 
-/* Under the lock: the first rank that said good-bye; how many there are: none did. */
+/* Call with the lock held: the first rank that said good-bye; the number of ranks: none. */
 static uint32_t first_gone(const mr__world *w)
 {
     uint32_t i = 0;
@@ -238,12 +238,12 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
            mr__cond_wait_until(&w->moved, &w->lock, until))
         ;
     uint32_t gone = w->peers[rank].gone ? rank : first_gone(w);
-    if (gone < w->group.world) /* whatever broke follows from that */
+    if (gone < w->group.world) /* the broken connection is a consequence */
         fail_of_ended(w, gone);
     name_of(w, rank, who, sizeof who);
     mr_fail(&why, MR_UNAVAILABLE, "the connection for values with %s broke at step %" PRId64 ": %s",
             who, mr__world_step(w), what);
-    fail(w, &why, &why); /* where nobody knew better */
+    fail(w, &why, &why); /* if no better cause is known */
     if (st)
         *st = w->failure;
     mr_code rc = w->failure.code;
@@ -268,11 +268,11 @@ void mr__world_on_end(mr__world *w, mr__world_part part, void (*fn)(void *ctx), 
     pthread_mutex_unlock(&w->lock);
 }
 
-/* ---- a few numbers ---- */
+/* ---- exchange of numbers ---- */
 
 static void values_sent(mr__send *s, bool sent)
 {
-    /* What is sent is the round's own vector. */
+    /* The send's vector is a member of the round. */
     round *r = (round *)((char *)(uintptr_t)s->v - offsetof(round, v));
     (void)sent;
     pthread_mutex_lock(&r->w->lock);
@@ -314,7 +314,7 @@ static void round_reset(round *r)
     mr_free(r->sends);
 }
 
-/* Under the lock: waits until all have given theirs. */
+/* Call with the lock held: waits until all have sent theirs. */
 static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
 {
     for (uint32_t i = 0; i < w->group.world; i++) {
@@ -331,7 +331,7 @@ static mr_code wait_for_all(mr__world *w, uint32_t channel, uint64_t number)
     return MR_OK;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static mr_code collect(mr__world *w, uint32_t channel, uint64_t number, const double *mine,
                        uint32_t n, double *all, mr_status *st)
 {
@@ -379,13 +379,14 @@ mr_code mr__world_exchange(mr__world *w, uint32_t channel, const double *mine, u
     return rc;
 }
 
-/* ---- what is done next ---- */
+/* ---- announcements ---- */
 
 /* Agreement on the next operation: a rank that has not run this sequence before announces it to all
- * peers and waits for theirs; the others answer when they get there, or have been. So repetition
- * costs no message, and a process that does something else finds out before it begins. */
+ * peers and waits for their announcements; the others answer when they reach this point, or at once
+ * if they have passed it. So repetition costs no message, and a process that deviates is detected
+ * before it begins. */
 
-/* Under the lock: one that is not on its way. */
+/* Call with the lock held: finds or creates a round that is not being sent. */
 static mr_code spare_round(mr__world *w, round **out, mr_status *st)
 {
     for (round *r = w->said; r; r = r->next)
@@ -397,13 +398,13 @@ static mr_code spare_round(mr__world *w, round **out, mr_status *st)
     if (!r)
         return mr_fail_memory(st, sizeof *r, "the peers of a job");
     r->next = w->said;
-    w->said = r; /* which frees it */
+    w->said = r; /* the list owns it */
     MR_TRY(round_init(w, r, st));
     *out = r;
     return MR_OK;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static mr_code send_announcement(mr__world *w, announcement *c, mr_status *st)
 {
     round *r = NULL;
@@ -418,11 +419,12 @@ static mr_code send_announcement(mr__world *w, announcement *c, mr_status *st)
     return MR_OK;
 }
 
-/* Under the lock: a announcement of `rank` and this process's of the same number. */
+/* Call with the lock held: compares an announcement of `rank` with this process's of the same
+ * number. */
 static mr_code compare(mr__world *w, const announcement *mine, uint32_t rank,
                        const announcement *theirs, mr_status *st)
 {
-    bool first = w->group.rank < rank; /* so that both say the same */
+    bool first = w->group.rank < rank; /* so that both report the same */
     const announcement *a = first ? mine : theirs, *b = first ? theirs : mine;
     uint32_t ra = first ? w->group.rank : rank, rb = first ? rank : w->group.rank;
     char who_a[256], who_b[256];
@@ -449,7 +451,7 @@ static mr_code compare(mr__world *w, const announcement *mine, uint32_t rank,
     return w->failure.code;
 }
 
-/* Under the lock; NULL: it did not come. */
+/* Call with the lock held; NULL: it has not arrived. */
 static const announcement *announced_by(const peer *p, uint64_t number)
 {
     for (size_t i = 0; i < ANNOUNCEMENTS_KEPT; i++)
@@ -458,7 +460,7 @@ static const announcement *announced_by(const peer *p, uint64_t number)
     return NULL;
 }
 
-/* Under the lock: compares with what came already; *asked: something did. */
+/* Call with the lock held: compares with announcements that have arrived; *asked: there was one. */
 static mr_code compare_with_arrived(mr__world *w, const announcement *mine, bool *asked,
                                     mr_status *st)
 {
@@ -473,7 +475,7 @@ static mr_code compare_with_arrived(mr__world *w, const announcement *mine, bool
     return MR_OK;
 }
 
-/* Under the lock: until all have made the announcement of that number. */
+/* Call with the lock held: waits until all have sent the announcement of that number. */
 static mr_code wait_for_announcements(mr__world *w, const announcement *mine, mr_status *st)
 {
     bool asked;
@@ -493,7 +495,7 @@ static mr_code wait_for_announcements(mr__world *w, const announcement *mine, mr
     return compare_with_arrived(w, mine, &asked, st);
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static announcement *new_announcement(mr__world *w, const char *what)
 {
     announcement *c = &w->announcements[++w->n_announced % ANNOUNCEMENTS];
@@ -525,7 +527,7 @@ void mr__world_announce_end(mr__world *w)
     bool asked;
     pthread_mutex_lock(&w->lock);
     announcement *c = new_announcement(w, "has ended");
-    c->step = 0; /* which may have been one of this process alone */
+    c->step = 0; /* the step may belong to this process alone */
     mr_code rc = w->failure.code;
     if (rc == MR_OK)
         rc = compare_with_arrived(w, c, &asked, NULL);
@@ -535,8 +537,8 @@ void mr__world_announce_end(mr__world *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* In the thread: answers an announcement that this process has made too, or keeps it until then.
- * false: it cannot be read, or is too old to be compared. */
+/* In the thread: answers an announcement that this process has already made, or keeps it until
+ * then. false: it is invalid, or too old to be compared. */
 static bool take_announcement(peer *p)
 {
     mr__world *w = p->w;
@@ -570,7 +572,7 @@ static void free_announcements(mr__world *w)
     }
 }
 
-/* ---- the thread: what peers say ---- */
+/* ---- the thread: messages of peers ---- */
 
 static void peer_failed(peer *p, mr_code code, const char *what)
 {
@@ -581,7 +583,7 @@ static void peer_failed(peer *p, mr_code code, const char *what)
     fail_both(p->w, &why);
 }
 
-/* Whoever waits for its numbers looks again. */
+/* Wakes the waiters for its numbers. */
 static void leave(peer *p)
 {
     pthread_mutex_lock(&p->w->lock);
@@ -709,7 +711,7 @@ static void closed(mr__socket *s, const mr_status *why)
 
 static const mr__socket_class class_ = {opened, room, received, closed};
 
-/* ---- the thread: what this process says ---- */
+/* ---- the thread: messages of this process ---- */
 
 static void alive_sent(mr__send *s, bool sent)
 {
@@ -768,8 +770,8 @@ static void woken(mr__posted *posted)
         say_last(w);
 }
 
-/* A sign of life to each, and a look at who gave none. Where this process itself was stopped, the
- * others' signs wait in the sockets: they get time to be read. */
+/* Sends a heartbeat to each peer, and checks for silent ones. If this process itself was suspended,
+ * the others' heartbeats are still in the sockets: allow time to read them. */
 static void beat(mr__timer *t)
 {
     mr__world *w = (mr__world *)((char *)t - offsetof(mr__world, timer));
@@ -790,7 +792,7 @@ static void beat(mr__timer *t)
                  "; it hangs, or the network between us failed",
                  w->timeout_s, mr__world_step(w));
         peer_failed(p, MR_UNAVAILABLE, text);
-        mr__socket_close(&p->socket); /* no use waiting for it to take our last words */
+        mr__socket_close(&p->socket); /* it would not read the last message */
     }
     w->last_beat_ns = now;
     if (mr_cancel_is_cancelled(w->cancel)) {
@@ -808,7 +810,7 @@ static void *watch(void *world)
     mr_status why;
     int64_t until = INT64_MAX;
     while (w->n_open || !w->ending) {
-        if (w->ending && until == INT64_MAX) /* one that takes nothing shall not keep us */
+        if (w->ending && until == INT64_MAX) /* do not wait long for a peer that does not read */
             until = mr__loop_now(w->loop) + 1000000000;
         if (w->ending && mr__loop_now(w->loop) >= until)
             break;
@@ -851,7 +853,7 @@ static mr_code start(mr__world *w, mr_status *st)
         if (i == w->group.rank)
             continue;
         int fd = w->group.members[i].fd;
-        w->group.members[i].fd = -1; /* taken, also where it fails */
+        w->group.members[i].fd = -1; /* taken over even on failure */
         MR_TRY(mr__socket_adopt(w->loop, &p->socket, fd, st));
         p->open = true;
         w->n_open++;
@@ -891,7 +893,7 @@ mr_code mr__world_open(mr__world **out, const mr__world_opts *o, mr_status *st)
     return MR_OK;
 }
 
-/* After a failed start the loop has no thread: its sockets are closed here. */
+/* After a failed start the loop has no thread: closes its sockets in this thread. */
 static void close_sockets(mr__world *w)
 {
     for (uint32_t i = 0; w->peers && i < w->group.world; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every operation is a flow: a head, segments, and what fills it up to whole lines of the cache.
- * What is sent is the first segment, where it is this rank's, and then what was received, in
- * order. */
+/* Every operation is a flow: a head, segments, and padding to whole cache lines. The rank sends the
+ * first segment, if it is its own, and then what it received, in order. */
 #include "trainer/collective/ring/ring.h"
 
 #include <inttypes.h>
@@ -16,30 +15,30 @@
 #include "trainer/collective/ring/ring_link.h"
 
 enum {
-    MAGIC = 0x474e5249, /* "IRNG" in the byte order of the machine: values travel in it too */
+    MAGIC = 0x474e5249, /* "IRNG" in the machine's byte order, which values are sent in too */
     LINE = 64,
-    LARGE = 4 << 20, /* of a segment in bytes: it does not stay in the caches anyway */
-    /* Bytes at a time, so that sending and receiving take turns. What is copied to shared memory
-     * is seen when all of it is there, so little at a time. A socket passes on what it has while it
-     * takes more, and larger calls wake the peer less often: with 64 KiB bench/allreduce takes 1.15
-     * times as long. */
+    LARGE = 4 << 20, /* segment size in bytes above which it does not stay in the caches */
+    /* Bytes per call, so that sending and receiving alternate. A copy to shared memory is visible
+     * only when it is complete, so pieces are small. A socket forwards data while it accepts more,
+     * and larger calls wake the peer less often: with 64 KiB bench/allreduce takes 1.15 times as
+     * long. */
     SHARED_PIECE = 64 << 10,
     SOCKET_PIECE = MR__SCRATCH
 };
 
 typedef enum kind { ALL_REDUCE = 1, BROADCAST, ALL_GATHER } kind;
 
-/* What goes before the values of an operation, and must be equal on both sides. */
+/* Precedes the values of an operation, and must be equal on both sides. */
 typedef struct op_head {
     uint32_t magic, kind, reduction, dtype;
-    uint64_t count, number; /* of values; operations before this one */
+    uint64_t count, number; /* number of values; operations before this one */
     uint32_t root, rank;
     int64_t step;
     char unused[LINE - 48];
 } op_head;
 _Static_assert(sizeof(op_head) == LINE, "a head fills a line");
 
-/* The same by MPI, which says who it is from. */
+/* The same for MPI, which identifies the sender. */
 typedef struct mpi_head {
     uint8_t kind, reduction, dtype, unused;
     uint32_t root;
@@ -53,12 +52,12 @@ struct mr__ring {
     uint32_t rank, world;
     mr__link_writer next;
     mr__link_reader prev;
-    pthread_mutex_t lock; /* an operation has the ring to itself */
+    pthread_mutex_t lock; /* serialises operations on the ring */
     uint64_t number;
-    size_t *bounds;     /* world + 1: where segments begin, in bytes */
-    const mr__mpi *mpi; /* NULL: values go around as above */
-    int *room;          /* of MPI's */
-    void *parts;        /* the same */
+    size_t *bounds;     /* world + 1: offsets of the segments in bytes */
+    const mr__mpi *mpi; /* NULL: values travel around the ring */
+    int *room;          /* for MPI */
+    void *parts;        /* likewise */
     size_t *sizes;      /* of an all-gather by MPI */
 };
 
@@ -69,12 +68,12 @@ typedef struct flow {
     const size_t *bounds;
     size_t n_segments, first; /* the segment that is sent first */
     size_t n_send, n_receive, n_fold;
-    size_t lead; /* bytes that can be sent before anything came */
+    size_t lead; /* bytes that can be sent before anything is received */
     mr__fold_fn fold;
     mr_dtype dtype;
     size_t value_size;
     uint32_t divide_by; /* 0: no mean */
-    /* how far: head and filling bytes, segment, bytes in it, bytes of all segments */
+    /* progress: head and padding bytes, segment, bytes in it, bytes of all segments */
     size_t sent_head, sent_fill, send_at, send_offset, sent;
     size_t got_head, got_fill, receive_at, receive_offset, received;
     size_t send_total, receive_total;
@@ -158,7 +157,7 @@ static bool has_sent(const flow *f)
 
 /* ---- receiving ---- */
 
-/* Adds this rank's values to those that came. Returns bytes. */
+/* Adds this rank's values to the received ones. Returns bytes. */
 static size_t fold_some(flow *f, unsigned char *to, size_t room, size_t left)
 {
     const void *p;
@@ -173,13 +172,13 @@ static size_t fold_some(flow *f, unsigned char *to, size_t room, size_t left)
     return n;
 }
 
-/* What is sent on is read again at once, and what is small when the operation has ended. */
+/* Forwarded data are read again at once, and small results when the operation has ended. */
 static bool is_read_soon(const flow *f, size_t s)
 {
     return f->receive_at + 1 < f->n_send || segment_size(f, s) < LARGE;
 }
 
-/* *checked: the head is there and was not looked at. */
+/* *head_came: this call completed the head. */
 static bool receive_some(flow *f, bool *head_came)
 {
     unsigned char fill[LINE];
@@ -239,7 +238,7 @@ static void describe(const op_head *h, char *out, size_t size)
         snprintf(out, size, "gathers %" PRIu64 " bytes", h->count);
 }
 
-/* All ranks must do the same: a rank that sums another size would wait for ever. */
+/* All ranks must run the same operation: a rank with another size would wait forever. */
 static mr_code check_head(const flow *f, uint32_t from, const op_head *b, mr_status *st)
 {
     const op_head *a = &f->head;
@@ -305,7 +304,7 @@ static mr_code flow_all(flow *f, mr_status *st)
         moved = send_some(f) || moved;
         if (moved)
             continue;
-        /* Broken only counts where there is nothing left to read. */
+        /* A broken connection only matters once there is nothing left to read. */
         if (r->prev.broken || r->next.broken)
             return lost(r, st);
         bool body = f->got_head == LINE && f->receive_at < f->n_fold;
@@ -348,7 +347,7 @@ static bool is_same(void *f, int from, const void *head)
     return check_head(f, (uint32_t)from, &theirs, NULL) == MR_OK;
 }
 
-/* The first failure of all counts: that may be what is_same found. */
+/* The first failure counts, which may be one that is_same found. */
 static mr_code mpi_failed(const flow *f, const mr_status *how, mr_status *st)
 {
     mr__world *w = f->r->w;
@@ -423,7 +422,8 @@ mr_code mr__ring_all_reduce_at(mr__ring *r, int64_t step, mr__ring_op op, mr_dty
                        fold ? "values" : "tensors", mr_dtype_name(dtype),
                        fold ? "averaged" : "reduced");
     size_t size = mr_dtype_size(dtype);
-    for (uint32_t i = 0; !r->mpi && i <= r->world; i++) /* MPI's module cuts for itself */
+    for (uint32_t i = 0; !r->mpi && i <= r->world; i++) /* the MPI module divides the values
+                                                           itself */
         r->bounds[i] = (count / r->world * i + count % r->world * i / r->world) * size;
     flow f = {.r = r,
               .head = {.kind = ALL_REDUCE,
@@ -481,7 +481,7 @@ mr_code mr__ring_all_gather(mr__ring *r, void *data, const size_t *sizes, mr_sta
 
 mr_code mr__ring_barrier(mr__ring *r, mr_status *st)
 {
-    /* A value a rank: the last of them has seen all ranks. */
+    /* One value per rank: the last of them has seen all ranks. */
     int32_t *values = mr_calloc(r->world, sizeof *values);
     if (!values)
         return mr_fail_memory(st, r->world * sizeof *values, "a barrier");

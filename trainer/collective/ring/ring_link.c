@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP, or a ring of bytes in shared memory with a unix socket beside it. On that socket each side
- * sends a byte to wake the other one, if that has said that it sleeps; its end shows that the peer
+/* TCP, or a ring of bytes in shared memory together with a unix socket. On that socket each side
+ * sends a byte to wake the other one, if that has marked itself asleep; its end shows that the peer
  * is gone. */
 #include "trainer/collective/ring/ring_link.h"
 
@@ -19,9 +19,9 @@ enum {
     RING = MR__SHM_RING_BYTES,
     SPINS = 400,
     LINE = 64,
-    MEASURED = 16 << 10, /* bytes at a time from which on a copy is timed */
+    MEASURED = 16 << 10, /* minimum size of a copy that is timed */
     TRY_EVERY = 64,      /* copies */
-    PAST_COSTS = 3       /* both sides, of what it costs the writer */
+    PAST_COSTS = 3       /* cost for both sides, relative to the writer's */
 };
 
 static size_t smaller(size_t a, size_t b)
@@ -41,7 +41,7 @@ static void break_reader(mr__link_reader *r, int err)
     r->broken = r->text;
 }
 
-/* A full socket has enough bytes in it to wake the peer. */
+/* A full socket already has bytes that wake the peer. */
 static int ring_bell(int fd)
 {
     char one = 1;
@@ -53,7 +53,7 @@ static int ring_bell(int fd)
     return 0;
 }
 
-/* Takes the wake-ups that came. -1: the peer is gone. */
+/* Consumes wake-ups. -1: the peer is gone. */
 static int drain(int fd)
 {
     char bytes[64];
@@ -68,7 +68,7 @@ static int drain(int fd)
 
 /* ---- copying ---- */
 
-/* A store through the caches first fetches what it replaces, a third of a copy's traffic. */
+/* A store through the caches first fetches the line it replaces, a third of a copy's traffic. */
 static void copy_past_caches(unsigned char *to, const unsigned char *p, size_t n)
 {
 #if defined(__SSE2__)
@@ -80,16 +80,16 @@ static void copy_past_caches(unsigned char *to, const unsigned char *p, size_t n
         for (size_t i = 0; i < LINE / sizeof *v; i++)
             _mm_stream_si128((__m128i *)to + i, v[i]);
     }
-    _mm_sfence(); /* these stores alone are not in order with others */
+    _mm_sfence(); /* only these stores are not ordered with others */
 #endif
     memcpy(to, p, n);
 }
 
-/* Through the caches or past them, by what either cost of late. The former is better where the two
- * processes share a cache, though the latter may take the writer less time: the reader then reads
- * from memory. Where they share none, each store would fetch its line from the reader's cache,
- * which takes several times as long. Which it is shows in the time alone: threads move, and so do
- * the processors of virtual machines. */
+/* Copies through the caches or bypassing them, depending on recent timings. The former is better if
+ * the two processes share a cache, even if the latter takes the writer less time: the reader then
+ * reads from memory. If they share none, each store fetches its line from the reader's cache, which
+ * takes several times as long. Only timing can tell: threads migrate, and so do the CPUs of virtual
+ * machines. */
 static void copy_to_peer(mr__link_writer *w, unsigned char *to, const unsigned char *p, size_t n)
 {
     if (n < MEASURED) {
@@ -106,7 +106,7 @@ static void copy_to_peer(mr__link_writer *w, unsigned char *to, const unsigned c
         memcpy(to, p, n);
     double cost = (double)(mr__clock_ns(CLOCK_MONOTONIC) - began) / (double)n,
            *usual = &w->cost[past];
-    /* Whoever lost its core in between has not copied that slowly. */
+    /* Limits outliers: a copy may have lost its core in between. */
     if (*usual == 0)
         *usual = cost;
     else
@@ -121,7 +121,7 @@ static size_t put_shared(mr__link_writer *w, const void *p, size_t n)
     uint64_t written = atomic_load_explicit(&s->written, memory_order_relaxed);
     uint64_t read = atomic_load_explicit(&s->read, memory_order_acquire);
     uint64_t used = written - read;
-    if (used > RING) { /* the peer's memory is not to be trusted */
+    if (used > RING) { /* the peer's memory is untrusted */
         break_writer(w, EPROTO);
         return 0;
     }
@@ -178,13 +178,13 @@ static void consume_shared(mr__link_reader *r, size_t n)
     if (atomic_load_explicit(&s->writer_sleeps, memory_order_seq_cst) &&
         atomic_exchange(&s->writer_sleeps, 0)) {
         int err = ring_bell(r->link.fd);
-        /* A writer that has gone has written all that it had to. */
+        /* A writer that is gone has written everything it had to. */
         if (err && err != EPIPE && err != ECONNRESET)
             break_reader(r, err);
     }
 }
 
-/* How much came, 0: nothing yet. */
+/* The number of bytes received; 0: none yet. */
 static size_t receive(mr__link_reader *r, void *to, size_t n)
 {
     ssize_t got = mr__sys->recv(r->link.fd, to, n, 0);
@@ -203,7 +203,7 @@ size_t mr__link_peek(mr__link_reader *r, size_t least, size_t want, const void *
     if (r->broken)
         return 0;
     if (r->link.shm) {
-        /* All that is sent is a multiple of what lies before the end of the ring. */
+        /* Everything sent is a multiple of the distance to the end of the ring. */
         mr__shm_ring *s = r->link.shm;
         size_t at = (size_t)(atomic_load_explicit(&s->read, memory_order_relaxed) % RING);
         *p = s->ring + at;

@@ -14,14 +14,14 @@
 #include "trainer/device/device_modules_impl.h"
 #include "trainer/collective/ring/ring_sums.h"
 
-/* Tests until the core is given to others meanwhile, and until they are rare. */
+/* Number of tests before the core is yielded in between, and before they become rare. */
 enum { AWAKE = 100, SPINS = 2000, PAUSE_NS = 20000, ASK_EVERY = 64 };
 
-static const mr__mpi *module; /* NULL: why_not */
+static const mr__mpi *module; /* NULL: see why_not */
 static char why_not[256];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Open MPI's own plug-ins look for the symbols of its libraries in the whole process. */
+/* Open MPI's plug-ins look up the symbols of its libraries globally. */
 static void load(void)
 {
     char path[PATH_MAX];
@@ -83,16 +83,16 @@ mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, void *p
     return MR_OK;
 }
 
-/* MPI's operations cannot be called off: what a lost peer leaves open stays so. A rank that has
- * ended well may have done its part, and MPI brings it once the others do theirs; else this would
- * never end. */
+/* MPI's operations cannot be cancelled: one that a lost peer leaves open stays open. A rank that
+ * has ended normally may have done its part, which MPI delivers once the others do theirs;
+ * otherwise this loop would never end. */
 static mr_code finish(const mr__mpi *m, mr__world *w, mr_status *st)
 {
     char why[256];
     bool done = false;
     double short_since = 0;
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    for (uint64_t i = 1;; i++) { /* the caller has asked the world just now */
+    for (uint64_t i = 1;; i++) { /* the caller has just checked the world */
         if (!m->test(&done, why, sizeof why)) {
             MR_TRY(mr__world_status(w, st));
             return mr_fail(st, MR_UNAVAILABLE, "%s", why);

@@ -12,7 +12,7 @@ static float bfloat(uint16_t v)
     return mr_bfloat_to_float(v);
 }
 
-/* A comparison with NaN is false: it stays where it is own, and is taken where it comes. */
+/* A comparison with NaN is false: a NaN in either operand is the result. */
 #define LARGER(a, b)  ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 #define ADD(a, b)     ((a) + (b))

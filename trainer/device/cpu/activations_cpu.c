@@ -107,7 +107,7 @@ static void run_activate_backward(void *args)
 }
 
 /* Whether value j of global row i is dropped is a function of (key, i, j): the mask is the same on
- * any number of replicas, and the backward pass draws it again instead of keeping it. */
+ * any number of replicas, and the backward pass draws it again instead of storing it. */
 MR__CLONES static void drop_row(uint64_t row, float rate, float scale, size_t width, const float *x,
                                 float *y)
 {

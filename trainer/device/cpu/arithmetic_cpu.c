@@ -3,7 +3,7 @@
 #include <string.h>
 #include "trainer/device/cpu/operations.h"
 
-enum { CHUNK = 1024 }; /* values that stay in L1 */
+enum { CHUNK = 1024 }; /* values that fit in L1 */
 
 static void run_fill(void *args)
 {
@@ -33,7 +33,7 @@ static void run_combine(void *args)
         memset(p->y, 0, p->n * sizeof *p->y);
 }
 
-/* As mr_float_to_bfloat, in a loop that vectorises. */
+/* Like mr_float_to_bfloat, in a loop that vectorises. */
 MR__CLONES static void round_to_bfloat(size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++) {
@@ -119,7 +119,7 @@ MR__CLONES static void add_to(float *restrict sum, const float *restrict x, size
         sum[i] += x[i];
 }
 
-/* Of two replicas, in place: copies to the memory that another core wrote last take longer. */
+/* Two replicas, in place: copying to memory that another core wrote last takes longer. */
 MR__CLONES static void sum_both(float *restrict a, float *restrict b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -152,7 +152,7 @@ MR__CLONES static void column_sums(size_t rows, size_t width, const float *restr
             out[j] += x[i * width + j];
 }
 
-/* The clones themselves are static: others would be exported whatever their visibility. */
+/* The clones themselves are static: others would be exported regardless of their visibility. */
 void mr__cpu_column_sums(size_t rows, size_t width, const float *x, float *out)
 {
     if (width > 0)

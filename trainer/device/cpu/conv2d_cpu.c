@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions by oneDNN. Images stay as they are (channels last); kernels go through the layout
- * that the primitive likes best. What is multiplied in bfloat16 is packed first, where the
- * processor has instructions for it (else float32 does the same, and faster); dense layers then
- * come here too, as matrix products: these take matrices as they lie, so that packing is one pass
- * in order, where a 1x1 convolution has kernels and their gradients rearranged. A primitive is made
- * once for a shape and kept with the stream and the memory that it needs; submitting makes it, so
- * that a failure is the caller's. */
+/* Convolutions with oneDNN. Images stay as they are (channels last); kernels are converted to the
+ * layout that the primitive prefers. bfloat16 factors are packed first, if the CPU has instructions
+ * for them (otherwise float32 yields the same result faster); dense layers are then computed in
+ * this file too, as matrix products: these take matrices as stored, so that packing is one
+ * sequential pass, whereas a 1x1 convolution requires reordering kernels and their gradients. A
+ * primitive is created once per shape and kept with the stream, together with its memory;
+ * submitting creates it, so that the caller gets the error. */
 #include <dnnl.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -27,7 +27,7 @@ typedef struct key {
 /* The operands of any of the three directions. */
 enum { IMAGE, KERNEL, BIAS, RESULT, N_OPERANDS };
 
-/* Memory of a plan's own. */
+/* Memory owned by a plan. */
 typedef struct room {
     dnnl_memory_t memory;
     void *data;
@@ -38,16 +38,16 @@ typedef struct plan {
     key k;
     dnnl_primitive_t primitive, reorders[N_OPERANDS];
     dnnl_memory_t operands[N_OPERANDS];
-    /* Of operands that the primitive wants in another layout or type than the caller: those, and
-     * what the reorder takes. Else empty. */
+    /* For operands that the primitive needs in another layout or type than the caller's: the
+     * converted operand, and memory for the reorder. Otherwise empty. */
     room own[N_OPERANDS], reorder_rooms[N_OPERANDS];
     room scratchpad;
 } plan;
 
 typedef struct plans {
     dnnl_engine_t engine;
-    dnnl_stream_t stream; /* used by the stream's thread alone */
-    plan *first;          /* the one used last */
+    dnnl_stream_t stream; /* used only by the stream's thread */
+    plan *first;          /* the most recently used one */
     size_t n;
 } plans;
 
@@ -140,7 +140,7 @@ static dnnl_status_t describe(const shape *s, dnnl_memory_desc_t md[N_OPERANDS])
                                             dnnl_f32, strides + !grouped);
 }
 
-/* Of a product [rows, in] [in, out], as the primitive takes them: a transposed matrix is a view. */
+/* Describes a product [rows, in] [in, out] for the primitive: a transposed matrix is a view. */
 static dnnl_status_t describe_matrices(const key *k, dnnl_memory_desc_t md[N_OPERANDS])
 {
     const dnnl_dim_t rows = (dnnl_dim_t)k->s.width, in = (dnnl_dim_t)k->s.channels,
@@ -168,7 +168,7 @@ static size_t result_of(direction d)
     return d == FORWARD ? RESULT : d == BACKWARD_DATA ? IMAGE : KERNEL;
 }
 
-/* The caller's operands as the primitive shall take them. */
+/* The forms in which the primitive takes the caller's operands. */
 static void choose_types(const key *k, const dnnl_memory_desc_t md[N_OPERANDS],
                          dnnl_memory_desc_t as[N_OPERANDS])
 {
@@ -219,8 +219,8 @@ static dnnl_status_t make_product_desc(dnnl_engine_t engine, const key *k,
     return dnnl_primitive_desc_create(out, &d, attr, engine, NULL);
 }
 
-/* oneDNN's kernels for 1x1 windows with strides write beyond the scratchpad that they ask for where
- * a gradient by weights has fewer channels than a block of theirs, 8 or 16 (its issue 6035). */
+/* oneDNN's kernels for strided 1x1 windows write beyond the requested scratchpad if a gradient with
+ * respect to weights has fewer channels than their block, 8 or 16 (oneDNN issue 6035). */
 static bool writes_beyond(const key *k)
 {
     const shape *s = &k->s;
@@ -228,7 +228,7 @@ static bool writes_beyond(const key *k)
            s->stride_h * s->stride_w > 1 && s->channels / s->groups < 16;
 }
 
-/* As dnnl_primitive_desc_create, but for these kernels. */
+/* Like dnnl_primitive_desc_create, without these kernels. */
 static dnnl_status_t make_without_1x1(dnnl_primitive_desc_t *out, const dnnl_convolution_desc_t *d,
                                       const_dnnl_primitive_attr_t attr, dnnl_engine_t engine,
                                       dnnl_primitive_desc_t hint)
@@ -356,7 +356,7 @@ static void run_free(void *args)
     free_plan(*(plan **)args);
 }
 
-/* Forgets the plan that was used longest ago, when the stream has used it. */
+/* Drops the least recently used plan, once the stream has finished with it. */
 static mr_code drop_last(mr_stream *s, plans *all, mr_status *st)
 {
     plan **last = &all->first;
@@ -401,17 +401,17 @@ static mr_code find_plan(mr_stream *s, const key *k, plan **out, mr_status *st)
     return MR_OK;
 }
 
-/* What a kernel of any direction is given. */
+/* Arguments of a kernel of any direction. */
 typedef struct call {
     plan *p;
-    plan *rest;   /* of the images that p's number does not divide; NULL: none */
-    size_t times; /* p runs */
+    plan *rest;   /* of the images that remain after p's number; NULL: none */
+    size_t times; /* how often p runs */
     dnnl_stream_t stream;
     void *operands[N_OPERANDS];
     mr_math_activation f;
 } call;
 
-/* An operand from the caller's memory into the plan's, or a result back. */
+/* Converts an operand from the caller's memory to the plan's, or a result back. */
 static dnnl_status_t reorder(const plan *p, size_t i, dnnl_stream_t s)
 {
     bool given = i != result_of(p->k.d);
@@ -421,7 +421,7 @@ static dnnl_status_t reorder(const plan *p, size_t i, dnnl_stream_t s)
     return p->reorders[i] ? dnnl_primitive_execute(p->reorders[i], s, 3, args) : dnnl_success;
 }
 
-/* again: with the kernel of the run before. */
+/* again: reuse the kernel of the previous run. */
 static dnnl_status_t execute(const plan *p, const call *c, bool again)
 {
     static const int all_names[2][3][N_OPERANDS] = {
@@ -479,8 +479,8 @@ static void run_convolution(void *args)
         mr__cpu_fail(full.code, "%s", full.message);
         return;
     }
-    /* Last to first: a step before this one ended with the last images, and a pool after it begins
-     * with the first, which the cache has still. */
+    /* Last to first: an earlier operation ended with the last images, and a pool after this one
+     * begins with the first, which are still in the cache. */
     float *image = c->operands[IMAGE], *result = c->operands[RESULT];
     for (size_t i = c->times + (c->rest != NULL); i-- > 0;) {
         c->operands[IMAGE] = image + i * image_values(&c->p->k.s);
@@ -492,13 +492,13 @@ static void run_convolution(void *args)
     }
 }
 
-/* The result's or image's pointers are const where they are read: one array serves all. */
+/* Inputs are const in the caller's struct: one array holds all operands. */
 static void *plain(const void *p)
 {
     return (void *)(uintptr_t)p;
 }
 
-/* An activation finds what it works on in the cache if there is not too much of it. */
+/* An activation finds its values in the cache if there are not too many. */
 static size_t images_at_once(const shape *s, direction d, mr_math_activation f)
 {
     size_t n = AT_ONCE / (result_values(s) / s->n * sizeof(float));
@@ -566,7 +566,7 @@ mr_code mr__cpu_conv2d_backward_weights(mr_stream *s, const mr_math_conv2d_backw
     return mr__cpu_fill(s, &(mr_math_fill){.n = sh->filters, .dst = p->dbias}, st);
 }
 
-/* A product's shape, in what a convolution's has. */
+/* A product's shape in the fields of a convolution's. */
 static shape matrices(size_t rows, size_t in, size_t out)
 {
     return (shape){.n = 1,

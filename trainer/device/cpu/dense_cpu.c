@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dense layers: oneDNN's products, and loops around them; in bfloat16 those of conv2d_cpu.c. */
+/* Dense layers: oneDNN's products, and loops around them; for bfloat16 those of conv2d_cpu.c. */
 #include <string.h>
 #include "trainer/device/cpu/matmul.h"
 #include "trainer/device/cpu/operations.h"

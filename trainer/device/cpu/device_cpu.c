@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processor as a device with real asynchronous streams.
+/* The CPU as a device with real asynchronous streams.
  *
  * A stream is a thread that runs the commands of a ring; submitting blocks only while the ring is
- * full. A thread that sleeps is not woken by each command, which would cost more than most of them,
- * but by what somebody may wait for: calls of the host, asking, marks. A stream that computes is
- * not woken by marks either: who comes to wait for one has it begin. Who synchronises with a stream
- * that nobody runs does the work himself, and who flushes one where that takes less than waking the
- * thread: it stays with one thread and its core's caches.
- * An event counts: `recorded` at submission, `reached` when the stream gets there. A wait
- * remembers the count it was submitted at, so events can be recorded again and again without a
- * reset, and freed before streams come to them, as in CUDA. Locks: an event's, then a stream's. */
+ * full. A sleeping thread is not woken by each command, which would cost more than most of them,
+ * but by anything that may be awaited: host calls, queries, marks. A compute stream is not woken by
+ * marks either: a waiter starts it. A caller that synchronises with an idle stream does the work
+ * itself, and so does a caller that flushes one, if that takes less time than waking the thread:
+ * the work stays with one thread and its core's caches. An event counts: `recorded` at submission,
+ * `reached` when the stream gets there. A wait stores the count at its submission, so events can be
+ * recorded repeatedly without a reset, and freed before streams reach them, as in CUDA. Lock order:
+ * an event's, then a stream's. */
 #include "trainer/device/cpu/device_cpu.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -24,19 +24,19 @@
 #include "trainer/device/timeline_impl.h"
 
 enum { RING = 128, UNTOLD = 96, MAX_DEVICES = 1024, ALIGNMENT = 64 };
-static const double brief = 20e-6; /* seconds; about what waking the thread takes */
+static const double brief = 20e-6; /* seconds; about the cost of waking the thread */
 
 typedef struct stream stream;
 
 typedef struct event {
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    uint64_t numbered; /* of these, the last may not be in its stream yet */
+    uint64_t numbered; /* the latest of these may not be in its stream yet */
     uint64_t recorded;
     _Atomic uint64_t reached;
-    stream *by; /* recorded it last; there while that is not reached */
+    stream *by; /* recorded it last; valid until that is reached */
     unsigned waiters;
-    size_t uses; /* commands that name it, and its owner */
+    size_t uses; /* commands that refer to it, and its owner */
     mr_code rc;  /* of the stream that reached it last */
 } event;
 
@@ -68,18 +68,18 @@ struct stream {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     mr_stream_kind kind;
-    bool left; /* to who waits for it: there is no core for its thread beside those that compute */
-    bool wanted;       /* somebody waits for what is in it */
+    bool left; /* left to its waiters: no core is free for its thread besides the computing ones */
+    bool wanted;       /* a thread waits for its commands */
     size_t head, tail; /* head: running or next to run; tail: next free; tail - head <= RING */
-    unsigned waiters;  /* for room or the end of all */
-    bool running;      /* some thread runs the commands */
-    bool asleep;       /* the stream's own waits to be woken */
-    bool is_brief;     /* who ran them last had done so in `brief` */
+    unsigned waiters;  /* for room or for the end of all commands */
+    bool running;      /* a thread runs the commands */
+    bool asleep;       /* the stream's own thread waits to be woken */
+    bool is_brief;     /* the last run took less than `brief` */
     bool stop;
     bool failed; /* st is the sticky error */
     pthread_t thread;
     void *plans;
-    mr__spinner spinner; /* of waits for events */
+    mr__spinner spinner; /* for waits for events */
     mr_status st;
     command ring[RING];
 };
@@ -89,7 +89,7 @@ static _Atomic size_t n_computing; /* streams of MR_STREAM_COMPUTE */
 /* The stream whose commands this thread runs. */
 static _Thread_local stream *running;
 
-/* What a thread sets while it runs commands, as it was before. */
+/* Settings that a thread changes while it runs commands, to be restored. */
 typedef struct settings {
     stream *running;
     uint64_t floats;
@@ -120,8 +120,7 @@ static void set_float_settings(uint64_t v)
 #endif
 }
 
-/* Running means that lose their strength come to denormal numbers, on which processors are slow:
- * they are flushed to 0. */
+/* Decaying running means become denormal numbers, which are slow on CPUs: they are flushed to 0. */
 static settings enter(stream *s)
 {
 #if defined(__x86_64__)
@@ -181,8 +180,8 @@ static size_t cpu_libraries(mr_device_library *out, size_t room)
     return 1;
 }
 
-/* Under the lock, which it gives back, since who is woken wants it: the thread looks whether there
- * are commands that nobody runs. */
+/* Call with the lock held; releases it, since the woken thread needs it. The thread checks for
+ * commands that are not being run. */
 static void wake_and_unlock(stream *s)
 {
     bool wake = s->asleep && !s->running && s->head != s->tail;
@@ -194,14 +193,14 @@ static void wake_and_unlock(stream *s)
         pthread_cond_broadcast(&s->moved);
 }
 
-/* Whether the stream need not begin with this. */
+/* Whether the command can be deferred. */
 static bool can_wait(const stream *s, verb v)
 {
     bool is_mark = v == RECORD || v == WAIT;
     return v != HOST_CALL && (!is_mark || s->kind == MR_STREAM_COMPUTE || s->left);
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static void await_room(stream *s)
 {
     mr__span *span = mr__span_begin(MR_SPAN_WAIT, "room in the stream");
@@ -218,7 +217,7 @@ static void submit(stream *s, const command *c, size_t args)
     pthread_mutex_lock(&s->lock);
     if (s->tail - s->head == RING)
         await_room(s);
-    /* Of the arguments only what there is: most commands are small. */
+    /* Copies only the used part of the arguments: most commands are small. */
     memcpy(&s->ring[s->tail % RING], c, offsetof(command, u) + args);
     s->tail++;
     if (can_wait(s, c->verb) && s->tail - s->head < UNTOLD)
@@ -232,7 +231,7 @@ static mr_code cpu_memory_alloc(void *self, mr_memory kind, size_t bytes, void *
 {
     (void)self;
     (void)kind;
-    (void)stream_; /* memory is free when it has been freed: that keeps any order */
+    (void)stream_; /* freed memory is reusable at once: that is valid in any order */
     void *p = bytes <= SIZE_MAX - ALIGNMENT ? mr_aligned_alloc(ALIGNMENT, bytes + ALIGNMENT) : NULL;
     if (!p)
         return mr_fail_memory(st, bytes, "device memory");
@@ -263,7 +262,7 @@ static mr_code cpu_event_new(void *self, void **out, mr_status *st)
     return MR_OK;
 }
 
-/* Under the lock, which it gives back. */
+/* Call with the lock held; releases it. */
 static void let_go(event *e)
 {
     bool last = --e->uses == 0;
@@ -293,7 +292,7 @@ static void event_reach(event *e, uint64_t count, const stream *s)
     let_go(e);
 }
 
-/* Has the thread of s begin; who is in its way now tells it later. */
+/* Wakes the thread of s; a thread that is running its commands now wakes it later. */
 static void call_for(stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -378,14 +377,14 @@ static void run_command(stream *s, command *c)
     }
 }
 
-/* Under the lock, which it gives back for each command: runs all there are, or those before the
- * first that may have to wait, or up to the record that somebody waits for. */
+/* Call with the lock held; releases it during each command. Runs all commands, or those before the
+ * first that may have to wait, or up to the awaited record. */
 static void run(stream *s, bool waits, const event *until, uint64_t count)
 {
     double began = mr_iter_now();
     s->running = true;
     while (s->head != s->tail && !(until && until->reached >= count)) {
-        command *c = &s->ring[s->head % RING]; /* not written again before head moves on */
+        command *c = &s->ring[s->head % RING]; /* not overwritten before head advances */
         if (c->verb == WAIT && !waits)
             break;
         pthread_mutex_unlock(&s->lock);
@@ -400,8 +399,8 @@ static void run(stream *s, bool waits, const event *until, uint64_t count)
     s->is_brief = mr_iter_now() - began < brief;
 }
 
-/* Under the lock of an event that has not been reached, and so s is there until somebody runs it:
- * whether nobody did, and the caller does now. */
+/* Call with the lock held of an event that has not been reached, so s is valid until it is run.
+ * Returns whether no thread ran it, and the caller now does. */
 static bool take_over(stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -412,13 +411,13 @@ static bool take_over(stream *s)
     return mine;
 }
 
-/* Runs what comes before the record: nothing of it waits for what comes after this wait. */
+/* Runs the commands before the record: none of them waits for a command after this wait. */
 static void run_until(stream *s, const event *e, uint64_t count)
 {
     settings old = enter(s);
     pthread_mutex_lock(&s->lock);
     run(s, true, e, count);
-    /* The thread may have been called for, or asked to end, while it could not go on. */
+    /* The thread may have been called, or asked to stop, while it could not continue. */
     if (s->asleep && (s->stop || (s->wanted && s->head != s->tail))) {
         s->asleep = false;
         pthread_cond_broadcast(&s->moved);
@@ -427,7 +426,7 @@ static void run_until(stream *s, const event *e, uint64_t count)
     leave(&old);
 }
 
-/* Under the lock, which it gives back meanwhile. spinner NULL: it may be long. */
+/* Call with the lock held; releases it meanwhile. spinner NULL: the wait may be long. */
 static void event_await(event *e, uint64_t count, mr__spinner *spinner)
 {
     while (e->reached < count && e->recorded == count && take_over(e->by)) {
@@ -568,11 +567,11 @@ static mr_code cpu_record(void *stream_, void *event_, mr_status *st)
     pthread_mutex_unlock(&e->lock);
     command c = {.verb = RECORD, .u.event = {e, count}};
     submit(stream_, &c, sizeof c.u.event);
-    /* Who finds the record, and calls for the stream, finds it with the command in it. */
+    /* A waiter that sees the record and wakes the stream then finds the command in it. */
     pthread_mutex_lock(&e->lock);
     if (count > e->recorded) {
         if (e->by != stream_ && e->reached < e->recorded)
-            call_for(e->by); /* who waits for that record does not find it any more */
+            call_for(e->by); /* waiters for that record can no longer find the stream */
         e->recorded = count;
         e->by = stream_;
     }
@@ -625,7 +624,7 @@ static mr_code cpu_stream_synchronize(void *stream_, mr_status *st)
     return rc;
 }
 
-/* Where waking the thread would take longer than the work, it is done here. */
+/* Runs the work in this thread if waking the stream's would take longer. */
 static void cpu_flush(void *stream_)
 {
     stream *s = stream_;

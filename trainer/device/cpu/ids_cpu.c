@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Class numbers among the features: rows of a table, and ones where a class is. */
+/* Class numbers among the features: rows of a table, and one-hot encodings. */
 #include <string.h>
 #include "trainer/device/cpu/operations.h"
 #include "trainer/device/tensor.h"

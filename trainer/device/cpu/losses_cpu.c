@@ -30,14 +30,14 @@ static float of_logit(float x, float z, float *slope)
 static float of_probability(float x, float z, float *slope)
 {
     float p = clip(x);
-    /* Where p was moved, it no longer depends on x. */
+    /* Where p was clipped, it no longer depends on x. */
     *slope = p == x ? (p - z) / (p * (1 - p)) : 0;
     return -(z * logf(p) + (1 - z) * log1pf(-p));
 }
 
 static float absolute(float x, float z, float *slope)
 {
-    *slope = x > z ? 1 : x < z ? -1 : x - z; /* which is 0, or NaN */
+    *slope = x > z ? 1 : x < z ? -1 : x - z; /* that is 0, or NaN */
     return fabsf(x - z);
 }
 
@@ -95,7 +95,8 @@ static void read_labels(const mr_math_loss *p, size_t from, size_t n, float *out
         out[i] = out[i] * (1 - p->smoothing) + share;
 }
 
-/* A mean (a divergence: the sum) over the width of a function of one prediction and one label. */
+/* The mean (for a divergence: the sum) over the width of a function of one prediction and one
+ * label. */
 static float dense_loss(const mr_math_loss *p, size_t i, float weight)
 {
     float labels[CHUNK], sum = 0;
@@ -139,7 +140,7 @@ static float of_probabilities(const float *x, size_t width, size_t label, float 
     return logf(sum) - logf(clip(x[label]));
 }
 
-/* sum z log(softmax(x)), made of sums over the row: the labels are read twice. */
+/* sum z log(softmax(x)), computed from sums over the row: the labels are read twice. */
 static float categorical_logits(const mr_math_loss *p, size_t i, float scale)
 {
     const float *x = p->x + i * p->width;

@@ -30,12 +30,12 @@ void mr__matmul_leave_one_thread(int threads)
     omp_set_num_threads(threads);
 }
 
-/* What one call of oneDNN takes at most beside its operands: code that it makes, packed panels, the
- * 64 MiB that malloc sets aside for a thread. */
+/* Maximum memory of one call of oneDNN in addition to its operands: generated code, packed panels,
+ * the 64 MiB that malloc reserves for a thread. */
 enum { ROOM = 80 << 20 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct rlimit space; /* as it was at the first call */
+static struct rlimit space; /* at the first call */
 
 static void find_limit(void)
 {

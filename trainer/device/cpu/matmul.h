@@ -6,21 +6,21 @@
 #include <stddef.h>
 #include "pipeline/status.h"
 
-/* c[m,n] = op(a)[m,k] * op(b)[k,n] (+ c if `add`), all row-major and dense; op transposes where
- * asked: then a is stored [k,m], b [n,k]. Any of m, n, k may be 0. */
+/* c[m,n] = op(a)[m,k] * op(b)[k,n] (+ c if `add`), all row-major and dense; op transposes if the
+ * flag is set: then a is stored [k,m], b [n,k]. Any of m, n, k may be 0. */
 mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, const float *a,
                    const float *b, bool add, float *c, mr_status *st) MR_NODISCARD;
 
-/* oneDNN and the libraries that it stands on end the process where they get no memory. Where the
- * address space of the process is limited (ulimit -v), this looks for room before each call of it;
- * otherwise it does nothing. errors MR_RESOURCE_EXHAUSTED */
+/* oneDNN and its dependencies end the process if an allocation fails. If the address space of the
+ * process is limited (ulimit -v), this checks for free space before each call of oneDNN; otherwise
+ * it does nothing. errors MR_RESOURCE_EXHAUSTED */
 mr_code mr__onednn_room(mr_status *st) MR_NODISCARD;
 
-/* "2.6.3" into buf. */
+/* Writes "2.6.3" to buf. */
 void mr__matmul_version(char *buf, size_t size);
 
-/* Between the two, products of the calling thread run in that thread alone: replicas are the
- * parallelism here, and a fixed number of threads gives the same bits everywhere. leave takes the
+/* Between the two calls, products of the calling thread run in that thread alone: parallelism comes
+ * from the replicas, and a fixed number of threads yields the same bits everywhere. leave takes the
  * value that enter returned. */
 int mr__matmul_enter_one_thread(void);
 void mr__matmul_leave_one_thread(int threads);

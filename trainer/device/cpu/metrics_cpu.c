@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What metrics count. */
+/* The counts of metrics. */
 #include <math.h>
 #include <string.h>
 #include "trainer/device/cpu/operations.h"
@@ -88,7 +88,7 @@ static float threshold(const mr_math_curve *p, size_t t)
                                     : (float)((double)t / (double)(p->thresholds - 1));
 }
 
-/* How many of the thresholds a value is above, found from where it should be. */
+/* The number of thresholds below a value, searched from its expected position. */
 static size_t thresholds_below(const mr_math_curve *p, float x)
 {
     double guess = x * (double)(p->thresholds - 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch and layer normalization. Values are visited in memory order; of columns, a block of them at
- * a time, with an accumulator for each. */
+/* Batch and layer normalization. Values are visited in memory order; columns in blocks, with an
+ * accumulator for each. */
 #include <math.h>
 #include "trainer/device/cpu/operations.h"
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CPU_OPERATIONS_H
 #define MR_TRAINER_CPU_OPERATIONS_H
-/* The operations of the CPU's table, a function each: math.h says what they do. A file holds those
- * of one family: kernels, which run in the stream's thread, and the functions that submit them. */
-/* Products and sums are not fused, so that the bits are those of the plain loop. */
+/* The operations of the CPU's table, one function each, as specified in math.h. A file contains
+ * those of one family: kernels, which run in the stream's thread, and the functions that submit
+ * them. */
+/* Products and sums are not fused, so the bits equal those of the plain loop. */
 #include "pipeline/system/clones.h"
 #include "trainer/device/cpu/stream_cpu.h"
 
 #define MR__CPU_DECLARE(name)                                                                      \
     mr_code mr__cpu_##name(mr_stream *s, const mr_math_##name *p, mr_status *st)
 
-/* Defines the operation `name`, whose kernel is static void run_name(void *args). */
+/* Defines the operation `name`; its kernel is static void run_name(void *args). */
 #define MR__CPU_SUBMIT(name)                                                                       \
     mr_code mr__cpu_##name(mr_stream *s, const mr_math_##name *p, mr_status *st)                   \
     {                                                                                              \
@@ -59,17 +60,17 @@ MR__CPU_DECLARE(decay);
 MR__CPU_DECLARE(clip);
 MR__CPU_DECLARE(average);
 
-/* Whether the processor has instructions that multiply bfloat16, which conv2d then uses. */
+/* Whether the CPU has instructions that multiply bfloat16, which conv2d then uses. */
 bool mr__cpu_multiplies_bfloat(void);
-/* Dense layers by them: what the operations of the table do without the activation's and bias's
- * gradients, of matrices that are not empty. */
+/* Dense layers with these instructions: the operations of the table without bias and activation
+ * gradients, for matrices that are not empty. */
 mr_code mr__cpu_dense_bfloat(mr_stream *s, const mr_math_dense *p, mr_status *st);
 mr_code mr__cpu_dense_bfloat_backward_data(mr_stream *s, const mr_math_dense_backward_data *p,
                                            mr_status *st);
 mr_code mr__cpu_dense_bfloat_backward_weights(mr_stream *s, const mr_math_dense_backward_weights *p,
                                               mr_status *st);
 
-/* What kernels share. In place: y = f(y). */
+/* Shared by kernels. In place: y = f(y). */
 void mr__cpu_apply(mr_math_activation f, float *y, size_t rows, size_t width);
 /* out[0..width) = sums over the rows of x, overwritten. */
 void mr__cpu_column_sums(size_t rows, size_t width, const float *x, float *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools: loops whose innermost goes over the channels. */
+/* Pools: loops whose innermost is over the channels. */
 #include <string.h>
 #include "trainer/device/cpu/operations.h"
 
@@ -7,7 +7,7 @@ enum { CHUNK = 256 };
 
 typedef mr_math_pool2d_shape shape;
 
-/* A window's rows or columns that lie in the image: [*from, *to). */
+/* The rows or columns of a window that are inside the image: [*from, *to). */
 static void cut(size_t at, size_t stride, size_t pad, size_t pool, size_t size, size_t *from,
                 size_t *to)
 {
@@ -17,7 +17,7 @@ static void cut(size_t at, size_t stride, size_t pad, size_t pool, size_t size, 
     *to = *to < size ? *to : size;
 }
 
-/* NaN is larger than anything, and stays. */
+/* NaN counts as the largest value, and propagates. */
 static inline float larger(float x, float y)
 {
     return x > y || x != x ? x : y;
@@ -73,8 +73,8 @@ static void run_pool2d(void *args)
                    p->y + b * s->out_h * s->out_w * s->channels);
 }
 
-/* All ones where x is y bit for bit, as it is where the forward pass found y; else 0. Masks of
- * bits: branches and bools would keep these loops from being vectorised. */
+/* All ones if x equals y bit for bit, as for the value that the forward pass selected; else 0. Uses
+ * bit masks: branches and bools would prevent vectorisation of these loops. */
 static inline uint32_t same(float x, float y)
 {
     uint32_t a, b;
@@ -92,8 +92,8 @@ static inline float masked(float x, uint32_t mask)
     return x;
 }
 
-/* Where every value of an image is in exactly one window the gradient takes the image's place: the
- * first of a window that is y becomes dy, the others 0. */
+/* If every value of an image is in exactly one window, the gradient overwrites the image: the first
+ * value of a window that equals y becomes dy, the others 0. */
 static inline void replace_four(size_t n, const float *restrict y, const float *restrict dy,
                                 float *restrict a, float *restrict b, float *restrict c,
                                 float *restrict d)
@@ -139,7 +139,7 @@ MR__CLONES static void replace_image(const shape *s, const float *y, const float
         }
 }
 
-/* Adds to the first of the window that is y. */
+/* Adds to the first value of the window that equals y. */
 static inline void give_to_largest(const shape *s, const float *restrict image,
                                    const float *restrict y, const float *restrict dy,
                                    const size_t w[4], float *restrict dx)
@@ -193,8 +193,9 @@ static void run_pool2d_backward(void *args)
     const shape *s = &p->s;
     size_t image = s->height * s->width * s->channels, result = s->out_h * s->out_w * s->channels;
     bool replace = !s->average && in_one_window_each(s);
-    /* Last to first: the forward pass ended with the last, which the cache has still; and what
-     * comes next, a convolution's gradient by its weights, begins with the first. */
+    /* Last to first: the forward pass ended with the last, which is still in the cache; and the
+     * next operation, a convolution's gradient with respect to its weights, begins with the
+     * first. */
     for (size_t b = image > 0 ? s->n : 0; b-- > 0;) {
         const float *x = p->x + b * image, *y = p->y + b * result, *dy = p->dy + b * result;
         float *dx = p->dx + b * image;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What optimizers do to weights, and penalties on weights. Plain loops: they vectorise. */
+/* Updates of weights by optimizers, and penalties on weights. Plain loops: they vectorise. */
 #include <math.h>
 #include "trainer/device/cpu/operations.h"
 

@@ -15,7 +15,7 @@ typedef struct entry {
     size_t at; /* of the pointer in mr__cu */
 } entry;
 
-/* The name goes through TEXT so that a header's renaming of it reaches the look-up too. */
+/* The name goes through TEXT so that the look-up uses a header's macro for it too. */
 #define ENTRY(name) {TEXT(name), offsetof(mr__cuda_api, name)},
 static const entry runtime_entries[] = {MR_CUDA_RUNTIME(ENTRY){NULL, 0}};
 static const entry blas_entries[] = {MR_CUDA_BLAS(ENTRY){NULL, 0}};
@@ -104,7 +104,7 @@ void mr__cuda_driver_version(char *out, size_t size)
 mr_code mr__cuda_fail(mr_status *st, cudaError_t e, const char *what)
 {
     mr_code code = MR_INTERNAL;
-    /* Most errors stay with the calling thread until somebody asks for them. */
+    /* Most errors stay with the calling thread until they are queried. */
     mr__cu.cudaGetLastError();
     if (e == cudaErrorMemoryAllocation)
         code = MR_RESOURCE_EXHAUSTED;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CUDA_CUDA_API_H
 #define MR_TRAINER_CUDA_CUDA_API_H
-/* NVIDIA's libraries, opened at run time, and their errors as ours. The functions are members of
- * one struct under their own names: mr__cu.cudaMallocAsync(...).
+/* NVIDIA's libraries, opened at run time, and the conversion of their errors. The functions are
+ * members of one struct under their own names: mr__cu.cudaMallocAsync(...).
  *
- * The runtime and cuBLASLt are needed for any device; cuDNN and NCCL are opened when something
- * needs them, and what needs them fails without.
+ * The runtime and cuBLASLt are needed for any device; cuDNN and NCCL are opened on first use, and
+ * only that use fails without them.
  *
  * thread   any */
 #include <cublasLt.h>
@@ -15,11 +15,11 @@
 #include "pipeline/status.h"
 
 /* Every function of NVIDIA's libraries that the module calls, by library. cuda_api.c looks them up
- * by these lists and nothing is linked: no other function is needed at run time, and a double of
- * the libraries needs to offer no other.
+ * by these lists and nothing is linked: no other function is needed at run time, and a test double
+ * of the libraries only has to provide these.
  *
- * Kernels of our own come in as data (cudaLibraryLoadData) and start through cudaLaunchKernel: the
- * module has no code of nvcc's on the host's side. */
+ * Our own kernels are loaded as data (cudaLibraryLoadData) and launched through cudaLaunchKernel:
+ * the module contains no host code of nvcc. */
 
 /* libcudart.so, of the major version that the module was built with */
 #define MR_CUDA_RUNTIME(X)                                                                         \
@@ -150,15 +150,16 @@ typedef enum mr__cuda_library {
     MR__CUDA_N_LIBRARIES
 } mr__cuda_library;
 
-/* Makes the members of a library callable; does nothing where they are. They stay until the
+/* Resolves the functions of a library; does nothing if that is done. They stay valid until the
  * process ends.
  * errors   MR_NOT_FOUND: no such library · MR_FAILED_PRECONDITION: it lacks a function */
 mr_code mr__cuda_need(mr__cuda_library which, mr_status *st) MR_NODISCARD;
 
-/* What the driver calls itself, "580.65.06"; "" where it does not say. */
+/* The driver's version, "580.65.06"; "" if unknown. */
 void mr__cuda_driver_version(char *out, size_t size);
 
-/* A failure of a library as ours; `what` is what could not be done: "copy to the device". */
+/* Converts a library's failure to a status; `what` is the action that failed: "copy to the
+ * device". */
 mr_code mr__cuda_fail(mr_status *st, cudaError_t e, const char *what);
 mr_code mr__cublas_fail(mr_status *st, cublasStatus_t e, const char *what);
 mr_code mr__cudnn_fail(mr_status *st, cudnnStatus_t e, const char *what);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions by cuDNN, in float32 without TF32, by algorithms that give the same bits each time.
- * Of those it has the fast ones (by FFT) for planes alone, [n, channels, height, width]: images are
- * turned around on the way there and back, which pays. In mixed precision its units for bfloat16
- * take images as they are, packed, where channels come in eights; they add up in float32, and give
- * bfloat16. It wants the same padding at both ends: images that need more at one are padded first.
- * A 1x1 convolution is a product. What cuDNN has no such algorithm for, and everything where it is
- * not installed, runs on kernels of our own. */
+/* Convolutions with cuDNN, in float32 without TF32, with algorithms that are deterministic. The
+ * fast ones (FFT) are only available for planes, [n, channels, height, width]: images are
+ * transposed before and after, which pays off. In mixed precision the bfloat16 units take images as
+ * they are, packed, if channels are a multiple of eight; they accumulate in float32, and return
+ * bfloat16. cuDNN requires the same padding at both ends: images that need more at one are padded
+ * first. A 1x1 convolution is a product. Shapes without such an algorithm in cuDNN, and all shapes
+ * if it is not installed, run on our own kernels. */
 #include "trainer/device/cuda/cuda_math.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -13,12 +13,12 @@
 #include "trainer/device/cuda/cuda_host.h"
 #include "trainer/device/cuda/cuda_kernels.h"
 
-/* Most memory that an algorithm may take; candidates looked at; sums of ours that weights'
- * gradients are taken in, and their parts a weight; threads of the narrow kernel for these, and
- * rows and terms of a part, which it adds up in float32; plans kept of a stream: the one not used
- * for longest makes room; an image for FFT in one piece; channels from which FFT pays; terms of a
- * sum up to which our own kernels are faster; channels that units for bfloat16 take at a time;
- * values that rooms begin at multiples of. */
+/* In this order: maximum memory of an algorithm; candidates considered; number of our own sums for
+ * weights' gradients, and their parts per weight; threads of the narrow kernel for these, and rows
+ * and terms of a part, which it adds up in float32; plans kept per stream: the least recently used
+ * is replaced; an image for FFT in one piece; channels from which FFT pays off; terms of a sum up
+ * to which our own kernels are faster; channels that bfloat16 units take at a time; alignment of
+ * rooms in values. */
 enum {
     MAX_WORKSPACE = 512 << 20,
     MAX_ALGORITHMS = 8,
@@ -43,10 +43,10 @@ typedef struct mr__cuda_convolution {
     mr_math_conv2d_shape shape;
     direction to;
     bool bfloat;
-    bool usable;                 /* else our own kernels do it */
+    bool usable;                 /* otherwise our own kernels are used */
     bool padded;                 /* x is copied to [n, height, width, channels] first */
-    size_t height, width;        /* of x as cuDNN sees it */
-    size_t top, left, workspace; /* padding that cuDNN does; bytes that the algorithm takes */
+    size_t height, width;        /* of x for cuDNN */
+    size_t top, left, workspace; /* padding done by cuDNN; bytes that the algorithm needs */
     int algorithm;
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t filter;
@@ -83,13 +83,13 @@ static size_t weights_of(const mr_math_conv2d_shape *c)
     return c->kernel_h * c->kernel_w * (c->channels / c->groups) * c->filters;
 }
 
-/* Input that `out` windows reach over. */
+/* Input covered by `out` windows. */
 static size_t reach(size_t out, size_t stride, size_t kernel, size_t dilation)
 {
     return (out - 1) * stride + (kernel - 1) * dilation + 1;
 }
 
-/* Does padding by `pad` at both ends give `out` windows? */
+/* Whether padding by `pad` at both ends results in `out` windows. */
 static bool is_even(size_t in, size_t pad, size_t out, size_t stride, size_t kernel,
                     size_t dilation)
 {
@@ -145,14 +145,14 @@ static cudnnStatus_t describe(plan *p)
     return e ? e : mr__cu.cudnnSetConvolutionGroupCount(p->convolution, (int)c->groups);
 }
 
-/* Whether a candidate gives the same bits each time, in the memory allowed. */
+/* Whether a candidate is deterministic, within the memory limit. */
 #define USABLE(p, c)                                                                               \
     ((c).status == CUDNN_STATUS_SUCCESS && (c).determinism == CUDNN_DETERMINISTIC &&               \
      (c).mathType == math_of(p) && (c).memory <= MAX_WORKSPACE)
 
-/* By FFT, in tiles for large images, where that can be had: it is the fastest wherever there is
- * work to do, and as exact as a plain sum, which Winograd's is not. Else the first candidate.
- * Nothing is timed: the same call must give the same bits in every process. */
+/* FFT, tiled for large images, if available: it is the fastest for all nontrivial sizes, and as
+ * exact as a plain sum, unlike Winograd. Otherwise the first candidate. Nothing is timed: the same
+ * call must return the same bits in every process. */
 #define CHOOSE(p, candidates, n, fft, fft_tiling, winograd, winograd_nonfused)                     \
     for (int i_ = 0; i_ < (n); i_++) {                                                             \
         int algo_ = (int)(candidates)[i_].algo;                                                    \
@@ -197,7 +197,7 @@ static void choose(cudnnHandle_t dnn, plan *p)
         if (!mr__cu.cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, p->x, p->y, p->convolution,
                                                                   p->filter, MAX_ALGORITHMS, &n, c))
             CHOOSE(p, c, n, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
-                   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, /* that in tiles is seldom there */
+                   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, /* the tiled one is seldom available */
                    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD,
                    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED)
     }
@@ -210,7 +210,7 @@ static bool fits_int(const mr_math_conv2d_shape *c)
            c->filters < most && c->out_h < most && c->out_w < most;
 }
 
-/* The stream's handle; false: there is no cuDNN. */
+/* The stream's handle; false: no cuDNN. */
 static bool start_dnn(mr__cuda_stream *s)
 {
     if (s->dnn || s->no_dnn)
@@ -221,7 +221,7 @@ static bool start_dnn(mr__cuda_stream *s)
         mr__cuda_log(MR_LOG_WARNING, "convolutions run on slower kernels: %s", st.message);
         return false;
     }
-    /* It belongs to the device that is current. */
+    /* It belongs to the current device. */
     mr__cu.cudaSetDevice(s->d->index);
     if (mr__cu.cudnnCreate(&s->dnn) != CUDNN_STATUS_SUCCESS)
         s->dnn = NULL;
@@ -236,8 +236,8 @@ static bool start_dnn(mr__cuda_stream *s)
     return true;
 }
 
-/* Too little is added up for a result, as of a first layer's images: cuDNN's kernels, made for many
- * channels, idle. */
+/* Too few terms per result, as for a first layer's images: cuDNN's kernels, made for many channels,
+ * would idle. */
 static bool is_narrow(const mr_math_conv2d_shape *c)
 {
     size_t most = (size_t)1 << 31;
@@ -264,7 +264,7 @@ static mr_code make_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, dire
     return MR_OK;
 }
 
-/* *out = the plan for a shape, which is not usable where cuDNN has none. */
+/* *out = the plan for a shape, which is not usable if cuDNN has none. */
 static mr_code find_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to,
                          bool bfloat, plan **out, mr_status *st)
 {
@@ -289,15 +289,15 @@ static mr_code find_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, dire
     return MR_OK;
 }
 
-/* Do units for bfloat16 take it as it is? */
+/* Whether bfloat16 units take it as it is. */
 static bool comes_in_eights(const mr_math_conv2d_shape *c)
 {
     return c->channels / c->groups % UNIT_CHANNELS == 0 &&
            c->filters / c->groups % UNIT_CHANNELS == 0;
 }
 
-/* The same, good for as long as it is wanted: work that is submitted may need room for plans.
- * bfloat: of bfloat16 if there is one, else of float32. */
+/* Copies the plan, since submitting work may evict plans. bfloat: a bfloat16 plan if there is one,
+ * else float32. */
 static mr_code copy_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, direction to,
                          bool bfloat, plan *out, mr_status *st)
 {
@@ -310,8 +310,8 @@ static mr_code copy_plan(mr__cuda_stream *s, const mr_math_conv2d_shape *c, dire
     return MR_OK;
 }
 
-/* What a plan works on: filters, x and y as cuDNN sees them, which are planes of float32, or
- * bfloat16 with channels last; of these, filters in float32; x padded, in float32. */
+/* Memory of a plan: filters, x and y as cuDNN takes them, either planes of float32 or bfloat16 with
+ * channels last; for the latter, filters in float32; x padded, in float32. */
 typedef struct rooms {
     void *filters, *x, *y;
     float *plain, *padded;
@@ -362,7 +362,7 @@ static mr_code unpack(mr__cuda_stream *s, size_t n, const void *from, float *to,
     return mr__launch_cast(s, &k, n, st);
 }
 
-/* With channels last, filters are the kernel as a matrix, turned around. */
+/* With channels last, filters are the transposed kernel matrix. */
 static mr_k_filters filters_of(const plan *p, const float *from, float *to)
 {
     const mr_math_conv2d_shape *c = &p->shape;
@@ -395,7 +395,7 @@ static size_t plane_indices(const mr_k_planes *k)
     return k->n * k->pixels * ((k->channels + MR_PLANES - 1) / MR_PLANES);
 }
 
-/* Images as cuDNN wants them: at *to, which is where they are if planes of one channel. */
+/* Converts images for cuDNN: to *to, which is `from` itself for planes of one channel. */
 static mr_code give(mr__cuda_stream *s, const plan *p, size_t pixels, size_t channels,
                     const float *from, void **to, mr_status *st)
 {
@@ -408,7 +408,7 @@ static mr_code give(mr__cuda_stream *s, const plan *p, size_t pixels, size_t cha
     return MR_OK;
 }
 
-/* And back. */
+/* Converts them back. */
 static mr_code take(mr__cuda_stream *s, const plan *p, size_t pixels, size_t channels,
                     const void *from, float *to, mr_status *st)
 {
@@ -438,8 +438,8 @@ static mr_code give_y(mr__cuda_stream *s, const plan *p, const float *y, rooms *
 
 static const float one = 1, zero = 0;
 
-/* What cuDNN is called with: x, the filters and y, of which one is written. No gaps: it is compared
- * as bytes. */
+/* Arguments of a cuDNN call: x, the filters and y, one of which is written. No padding: it is
+ * compared as bytes. */
 typedef struct convolve_args {
     mr_math_conv2d_shape shape;
     size_t to, bfloat;
@@ -484,7 +484,8 @@ static bool is_empty(const mr_math_conv2d_shape *c)
     return c->n == 0 || c->out_h == 0 || c->out_w == 0 || c->filters == 0;
 }
 
-/* Is it the product of the pixels, [n h w, channels], and the kernel, [channels, filters]? */
+/* Whether it is the product of the pixels, [n h w, channels], and the kernel, [channels,
+ * filters]. */
 static bool is_product(const mr_math_conv2d_shape *c)
 {
     return c->kernel_h == 1 && c->kernel_w == 1 && c->groups == 1 && c->stride_h == 1 &&
@@ -575,14 +576,14 @@ mr_code mr__cuda_conv2d_backward_data(mr_stream *stream, const mr_math_conv2d_ba
     return mr__launch_crop(s, &k, values, st);
 }
 
-/* dkernel by our own kernels: sums in parts, then the sum of those. narrow: the kernels for few
+/* dkernel by our own kernels: sums in parts, then the sum of these. narrow: the kernels for few
  * terms. */
 static mr_code own_weights(mr__cuda_stream *s, const mr_math_conv2d_backward_weights *p,
                            bool narrow, mr_status *st)
 {
     const mr_math_conv2d_shape *c = &p->s;
     size_t weights = weights_of(c), n = c->n * c->out_h;
-    size_t threads = mr_tap_groups(weights / c->filters) * (c->filters / MR_QUAD); /* of a part */
+    size_t threads = mr_tap_groups(weights / c->filters) * (c->filters / MR_QUAD); /* per part */
     size_t parts = narrow ? NARROW_SUMS / threads : WEIGHT_SUMS / weights;
     parts = parts < MIN_PARTS ? MIN_PARTS : parts > MAX_PARTS && !narrow ? MAX_PARTS : parts;
     size_t rows = MOST_TERMS / c->out_w < MOST_ROWS ? MOST_TERMS / c->out_w : MOST_ROWS;

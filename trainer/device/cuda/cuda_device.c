@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs through the CUDA runtime: memory, streams, events, copies.
  *
- * Each GPU's default memory pool keeps what it got, so that in steady state nothing is asked of the
- * driver. Memory without a stream is taken on a stream of the device's own and waited for. */
+ * Each GPU's default memory pool keeps its memory, so that the driver is not called in steady
+ * state. Memory without a stream is allocated on a stream of the device, which is then awaited. */
 #include "trainer/device/cuda/cuda_device.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { ALIGNMENT = 64, BLOCKS_A_PROCESSOR = 8 };
 
-/* What the driver must be at least for the runtime of a CUDA release, as its notes say. */
+/* The minimum driver version for the runtime of a CUDA release, according to its release notes. */
 static int driver_needed(int cuda_major)
 {
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : 450;
@@ -63,7 +63,7 @@ static void cuda_probe(size_t *count, char *why, size_t size)
         snprintf(why, size, "no GPU is visible to the driver (CUDA_VISIBLE_DEVICES hides them?)");
 }
 
-/* Devices that can reach each other's memory may do so from now on, in memory of the pools too. */
+/* Enables access to the memory of peers, including their pools, for devices that support it. */
 static void open_to_peers(int index)
 {
     int n = 0;
@@ -80,7 +80,7 @@ static void open_to_peers(int index)
         if (mr__cu.cudaDeviceGetDefaultMemPool(&pool, index) == cudaSuccess)
             mr__cu.cudaMemPoolSetAccess(pool, &access, 1);
     }
-    mr__cu.cudaGetLastError(); /* those that cannot go through the host instead */
+    mr__cu.cudaGetLastError(); /* others copy through the host instead */
 }
 
 static mr_code fill_device(mr__cuda_device *d, mr_status *st)
@@ -238,7 +238,7 @@ static void cuda_memory_free(void *self, mr_memory kind, void *p, void *stream)
     mr__cuda_device *d = self;
     mr__cuda_stream *s = stream;
     if (kind == MR_MEMORY_DEVICE && s)
-        mr__cuda_flush_later(s); /* what uses it comes before */
+        mr__cuda_flush_later(s); /* pending uses of it come first */
     if (kind == MR_MEMORY_DEVICE)
         mr__cu.cudaFreeAsync(p, s ? s->stream : d->home);
     else if (kind == MR_MEMORY_PINNED)
@@ -396,7 +396,7 @@ static mr_code cuda_stream_status(void *stream, mr_status *st)
 
 static void *cuda_native_stream(void *stream)
 {
-    mr__cuda_flush_later(stream); /* what is launched on it comes after */
+    mr__cuda_flush_later(stream); /* launches on it come after that work */
     return ((mr__cuda_stream *)stream)->stream;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CUDA_CUDA_DEVICE_H
 #define MR_TRAINER_CUDA_CUDA_DEVICE_H
-/* Devices and streams as the files of the module share them. */
+/* Devices and streams, shared by the files of the module. */
 #include <pthread.h>
 #include "trainer/device/cuda/cuda_api.h"
 #include "trainer/device/device.h"
@@ -10,14 +10,14 @@ struct mr__cuda_plan; /* cuda_product.c */
 
 typedef struct mr__cuda_device {
     int index;
-    unsigned max_blocks; /* of one kernel: enough to fill the device */
+    unsigned max_blocks; /* per kernel: enough to fill the device */
     cudaStream_t home;   /* for memory that belongs to no stream */
     cublasLtHandle_t blas;
     pthread_mutex_t plans_lock; /* guards plans */
     struct mr__cuda_plan *plans;
 } mr__cuda_device;
 
-/* Memory of a stream that its operations use one after another: as large as the largest wanted. */
+/* Memory of a stream that its operations use in turn, as large as the largest request. */
 typedef struct mr__cuda_room {
     void *p;
     size_t bytes;
@@ -29,8 +29,8 @@ typedef struct mr__cuda_stream {
     mr__cuda_room scratch, workspace, filters; /* of kernels; of libraries; of convolutions */
     mr__cuda_room packed;                      /* bfloat16 that is multiplied */
     void *bad;                                 /* mr_k_bad, for losses */
-    cudnnHandle_t dnn;                         /* made by the first convolution */
-    bool no_dnn;                               /* it could not be made */
+    cudnnHandle_t dnn;                         /* created by the first convolution */
+    bool no_dnn;                               /* creating it failed */
     struct mr__cuda_convolution *convolutions; /* cuda_convolution.c */
     struct mr__cuda_graphs *graphs;            /* cuda_graph.c; NULL: none yet */
 } mr__cuda_stream;
@@ -39,7 +39,7 @@ typedef struct mr__cuda_stream {
 mr_code mr__cuda_set(mr__cuda_stream *s, void *p, int byte, size_t bytes,
                      mr_status *st) MR_NODISCARD;
 
-/* Makes r hold at least `bytes`, in stream order. */
+/* Grows r to at least `bytes`, in stream order. */
 mr_code mr__cuda_reserve(mr__cuda_stream *s, mr__cuda_room *r, size_t bytes,
                          mr_status *st) MR_NODISCARD;
 #endif

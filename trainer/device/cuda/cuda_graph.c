@@ -5,8 +5,9 @@
 #include "trainer/device/cuda/cuda_host.h"
 #include "trainer/device/cuda/cuda_kernels.h"
 
-/* Sections kept of a stream: the one not used for longest makes room. Less work than LEAST_CALLS is
- * launched as fast without a graph. A segment that comes another way so often has none any more. */
+/* Sections kept per stream: the least recently used is replaced. Segments with fewer calls than
+ * LEAST_CALLS are as fast without a graph. A segment that changes more than MOST_CHANGES times gets
+ * no graph any more. */
 enum { MAX_SECTIONS = 32, LEAST_CALLS = 3, MOST_CHANGES = 8, FIRST_ROOM = 16 };
 
 static const mr_status nothing = {.offset = -1, .record = -1, .element = -1};
@@ -19,7 +20,7 @@ typedef struct call {
 } call;
 
 typedef enum segment_state {
-    LISTING, /* submits, and keeps a list */
+    LISTING, /* submits, and records a list */
     HOLDING, /* has a graph, and compares */
     PASSING  /* submits */
 } segment_state;
@@ -28,7 +29,7 @@ typedef struct segment {
     segment_state state;
     call *calls;
     size_t n, room;
-    cudaGraph_t graph; /* whose nodes the calls know */
+    cudaGraph_t graph; /* its nodes are known to the calls */
     cudaGraphExec_t exec;
     unsigned changes;
 } segment;
@@ -42,11 +43,11 @@ typedef struct section {
 
 typedef struct mr__cuda_graphs {
     section *sections;
-    section *now;  /* NULL: none is under way, or it submits all */
-    size_t at;     /* the segment */
-    size_t calls;  /* so far, of it */
-    bool said_why; /* there are no graphs */
-    mr_code late;  /* what could not be returned */
+    section *now;  /* NULL: no section, or it submits everything */
+    size_t at;     /* index of the segment */
+    size_t calls;  /* so far, in it */
+    bool said_why; /* the lack of graphs was logged */
+    mr_code late;  /* an error that could not be returned */
     mr_status why;
 } graphs;
 
@@ -90,7 +91,7 @@ void mr__cuda_graphs_free(mr__cuda_stream *s)
     s->graphs = NULL;
 }
 
-/* A list with room for one more; NULL: there is no memory, and the old one stays. */
+/* A list with room for another entry; NULL: out of memory, and the old one stays valid. */
 static void *grown(void *list, size_t n, size_t *room, size_t bytes)
 {
     size_t more = *room > 0 ? 2 * *room : FIRST_ROOM;
@@ -131,9 +132,9 @@ static void no_graphs(mr__cuda_stream *s, segment *g, const char *why)
     s->graphs->said_why = true;
 }
 
-/* ---- making a graph */
+/* ---- creating a graph */
 
-/* Libraries say what they launch only to a stream that captures. */
+/* The launches of libraries are only visible to a capturing stream. */
 static mr_code capture(mr__cuda_stream *s, const call *c, cudaGraph_t *out, mr_status *st)
 {
     *out = NULL;
@@ -180,7 +181,7 @@ static mr_code make_graph(mr__cuda_stream *s, segment *g, mr_status *st)
     return MR_OK;
 }
 
-/* A list is complete. Without a graph of it training is only slower. */
+/* A list is complete: creates its graph. Without one training is only slower. */
 static void settle(mr__cuda_stream *s, segment *g)
 {
     mr_status why = nothing;
@@ -196,7 +197,7 @@ static void settle(mr__cuda_stream *s, segment *g)
 
 /* ---- using it */
 
-/* Submits the first n of the list. What cannot be submitted ends the section. */
+/* Submits the first n calls of the list. A failed one ends the section. */
 static mr_code issue(mr__cuda_stream *s, const segment *g, size_t n, mr_status *st)
 {
     for (size_t i = 0; i < n; i++) {
@@ -209,7 +210,7 @@ static mr_code issue(mr__cuda_stream *s, const segment *g, size_t n, mr_status *
     return MR_OK;
 }
 
-/* The segment does not go on as its list does: the list ends here for now. */
+/* The segment deviates from its list: truncates the list here. */
 static mr_code change(mr__cuda_stream *s, segment *g, mr_status *st)
 {
     drop_graph(g);
@@ -232,14 +233,14 @@ static mr_code launch(mr__cuda_stream *s, segment *g, mr_status *st)
     if (e == cudaSuccess)
         return MR_OK;
     mr_code rc = mr__cuda_fail(&why, e, "launch a graph");
-    (void)rc; /* if the device has failed, the next line does too */
+    (void)rc; /* if the device has failed, the next line fails too */
     no_graphs(s, g, why.message);
     rc = issue(s, g, g->n, st);
     truncate_list(g, 0);
     return rc;
 }
 
-/* The next segment, made where there is none yet. */
+/* Moves to the next segment, which is created if necessary. */
 static void go_on(graphs *x)
 {
     section *now = x->now;
@@ -298,7 +299,7 @@ bool mr__cuda_is_plain(const mr__cuda_stream *s)
     return !s->graphs || (!s->graphs->now && s->graphs->late == MR_OK);
 }
 
-/* A kernel of ours, but for its parameters: its node gets the new ones. */
+/* If only the parameters of one of our kernels differ: updates its node. */
 static bool adjust(mr__cuda_stream *s, const segment *g, call *c, const void *args)
 {
     struct cudaKernelNodeParams p;
@@ -315,7 +316,7 @@ static bool adjust(mr__cuda_stream *s, const segment *g, call *c, const void *ar
     return true;
 }
 
-/* Is it the next of the list? */
+/* Whether it is the next call of the list. */
 static bool is_next(mr__cuda_stream *s, const segment *g, mr__cuda_run *run, const void *args,
                     size_t bytes)
 {
@@ -351,7 +352,7 @@ mr_code mr__cuda_submit(mr__cuda_stream *s, mr__cuda_run *run, const void *args,
     return MR_OK;
 }
 
-/* The section of that key, which becomes the first; NULL: there is none. */
+/* The section of that key, moved to the front; NULL: none. */
 static section *find_section(graphs *x, uint64_t key)
 {
     size_t n = 0;
@@ -376,11 +377,11 @@ mr_code mr__cuda_repeat_begin(void *stream, uint64_t key, mr_status *st)
     mr__cuda_stream *s = stream;
     MR_TRY(mr__cuda_repeat_end(s, st));
     if (!s->graphs && !(s->graphs = mr_calloc(1, sizeof *s->graphs)))
-        return MR_OK; /* it goes without */
+        return MR_OK; /* works without */
     graphs *x = s->graphs;
     section *p = find_section(x, key);
     x->at = x->calls = 0;
-    if (!p && (p = mr_calloc(1, sizeof *p))) { /* the first time is to warm up */
+    if (!p && (p = mr_calloc(1, sizeof *p))) { /* the first time is a warm-up */
         p->key = key;
         p->next = x->sections;
         x->sections = p;

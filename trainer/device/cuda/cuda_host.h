@@ -2,7 +2,7 @@
 #ifndef MR_TRAINER_CUDA_CUDA_HOST_H
 #define MR_TRAINER_CUDA_CUDA_HOST_H
 /* The program's functions under their own names: mr_fail, mr_calloc and the few others that this
- * module calls lead to what the program gave it. */
+ * module calls are forwarded to the table of the program. */
 #include "trainer/device/device_modules.h"
 
 void mr__cuda_host_set(const mr_module_host *host);

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The families as nvcc made them: images for several architectures in one piece of data. */
+/* The families as compiled by nvcc: images for several architectures in one object. */
 #define FATBIN(family)                                                                             \
     __asm__(".section .rodata\n.balign 64\nmr__fatbin_" #family ":\n.incbin \"" MR_FATBINS         \
             "/" #family ".fatbin\"\n.previous\n");                                                 \
@@ -52,7 +52,7 @@ mr_code mr__cuda_kernels_load(mr_status *st)
     return rc;
 }
 
-/* What a launch is given; shorter by the parameters that the kernel does not have. */
+/* Arguments of a launch; truncated to the kernel's own parameters. */
 typedef struct launch_args {
     int kernel;
     unsigned blocks;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that our own kernels do. */
+/* The operations that run on our own kernels. */
 #include "trainer/device/cuda/cuda_math.h"
 #include "trainer/device/cuda/cuda_kernels.h"
 
 /* Threads that share a row, or a part of a sum. */
 enum { WARP = 32 };
-/* Parts of one sum over everything, in the first stage and in the last but one; and what a thread
- * should at least have to add. */
+/* Parts of one sum over all values, in the first stage and in the last but one; minimum number of
+ * values per thread. */
 enum { SUM_PARTS = 8192, SUM_STAGE = 64, SUM_LEAST = 8 };
-/* The same for sums of columns: threads of all, parts of one, and parts that a last stage takes. */
+/* The same for sums of columns: total threads, parts per sum, and parts that a last stage takes. */
 enum { COLUMN_THREADS = 1 << 18, COLUMN_PARTS = 1024, QUAD_THREADS = 1 << 17, LAST_PARTS = 512 };
 
 static size_t clamp(size_t v, size_t least, size_t most)
@@ -16,7 +16,7 @@ static size_t clamp(size_t v, size_t least, size_t most)
     return v < least ? least : v > most ? most : v;
 }
 
-/* Parts for the sum of n values each of `items`. */
+/* Number of parts for `items` sums of n values each. */
 static size_t parts_of(size_t n, size_t items)
 {
     size_t room = items > 0 ? COLUMN_THREADS / items : 1;
@@ -28,13 +28,13 @@ static size_t sum_parts(size_t n)
     return clamp(n / (SUM_LEAST * WARP), 1, SUM_PARTS);
 }
 
-/* Doubles of scratch that a sum in that many parts takes. */
+/* Scratch doubles needed by a sum in this number of parts. */
 static size_t sum_room(size_t parts)
 {
     return parts + SUM_STAGE;
 }
 
-/* *out (+)= the sum of parts[0..n); out[1] += count where that is not 0. parts has sum_room(n). */
+/* *out (+)= the sum of parts[0..n); out[1] += count unless it is 0. parts has sum_room(n). */
 static mr_code finish_sum(mr__cuda_stream *s, double *parts, size_t n, bool add, double count,
                           double *out, mr_status *st)
 {
@@ -62,8 +62,8 @@ bool mr__cuda_is_quad(const void *p)
     return (uintptr_t)p % (MR_QUAD * sizeof(float)) == 0;
 }
 
-/* Parts of the first stage; a thread has MR_QUAD columns where they come in fours. Where x lies
- * must not matter: the same values give the same bits. */
+/* Parts of the first stage; a thread has MR_QUAD columns if the width is a multiple of it. The
+ * alignment of x must not matter: the same values must yield the same bits. */
 static size_t column_parts(size_t rows, size_t width)
 {
     if (width == 0 || width % MR_QUAD != 0)
@@ -108,7 +108,7 @@ mr_code mr__cuda_column_sums(mr__cuda_stream *s, size_t rows, size_t width, cons
     return mr__cuda_column_sums_in(s, rows, width, x, s->scratch.p, out, st);
 }
 
-/* One kernel, one index a value. */
+/* One kernel, one index per value. */
 #define PLAIN(name, count)                                                                         \
     static mr_code op_##name(mr_stream *s, const mr_math_##name *p, mr_status *st)                 \
     {                                                                                              \
@@ -245,7 +245,7 @@ static mr_code op_metric(mr_stream *stream, const mr_math_metric *p, mr_status *
     return finish_sum(s, s->scratch.p, first.parts, true, count, p->total, st);
 }
 
-/* The words that bad labels are counted in. */
+/* Allocates the words in which bad labels are counted. */
 static mr_code ready_bad(mr__cuda_stream *s, mr_status *st)
 {
     mr__cuda_room r = {0};
@@ -360,7 +360,7 @@ static mr_code op_normalize_backward(mr_stream *stream, const mr_math_normalize_
                             (room + 2 * (width > items ? width : items)) * sizeof(float), st));
     float *plain = (float *)s->scratch.p + room, *scaled = plain + (width > items ? width : items);
     bool columns = p->dgamma || p->dbeta || !p->by_row;
-    /* Where dgamma and dbeta are wanted they are the sums of the columns themselves. */
+    /* If dgamma and dbeta are requested, they are the sums of the columns themselves. */
     float *dbeta = p->dbeta ? p->dbeta : plain, *dgamma = p->dgamma ? p->dgamma : scaled;
     if (columns)
         MR_TRY(normalize_sums(s, p, false, false, s->scratch.p, dbeta, dgamma, st));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CUDA_CUDA_MODULE_H
 #define MR_TRAINER_CUDA_CUDA_MODULE_H
-/* What the module brings: cuda_device.c, cuda_nccl.c. */
+/* The contents of the module: cuda_device.c, cuda_nccl.c. */
 #include "trainer/collective/collective.h"
 #include "trainer/device/device_modules.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over GPUs by NCCL: a rank each on a GPU of its own, in this process or several. */
+/* Sums over GPUs with NCCL: each rank on a separate GPU, in this process or several. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,11 +14,11 @@ enum { MAX_RANKS = 1024, WAITS = 200, EAGER = 1000 };
 
 typedef struct nccl {
     size_t n;
-    /* Of several processes: calls return before they are done, so that one that waits for a lost
-     * process can be given up. NULL: of one, whose calls are done when they return. */
+    /* For several processes: calls return before they are done, so that one that waits for a lost
+     * process can be abandoned. NULL: a single process, whose calls are done when they return. */
     mr_code (*well)(void *ctx, mr_status *st);
     void *ctx;
-    pthread_mutex_t lock; /* against abort, which comes from another thread */
+    pthread_mutex_t lock; /* guards against abort, which another thread may call */
     ncclComm_t ranks[];   /* NULL after an abort */
 } nccl;
 
@@ -60,8 +60,8 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* The failure of a call. Where processes are lost, libraries may see it before the job does, which
- * knows whom. */
+/* The failure of a call. When processes are lost, libraries may notice before the job does, which
+ * knows the lost process. */
 static mr_code fail_of(const nccl *x, ncclResult_t e, const char *what, mr_status *st)
 {
     for (int i = 0; x->well && i < WAITS; i++) {
@@ -71,7 +71,8 @@ static mr_code fail_of(const nccl *x, ncclResult_t e, const char *what, mr_statu
     return mr__nccl_fail(st, e, what);
 }
 
-/* Under the lock: e of a call to all ranks; returns when it is done, on all of them. */
+/* Call with the lock held: e is the result of a call to all ranks; returns when it is done on all
+ * of them. */
 static mr_code settle(const nccl *x, ncclResult_t e, const char *what, mr_status *st)
 {
     for (size_t i = 0; x->well && i < x->n && (e == ncclSuccess || e == ncclInProgress); i++)
@@ -89,7 +90,7 @@ static mr_code settle(const nccl *x, ncclResult_t e, const char *what, mr_status
     return e == ncclSuccess ? MR_OK : fail_of(x, e, what, st);
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static void abort_all(nccl *x)
 {
     for (size_t i = 0; i < x->n; i++) {
@@ -99,7 +100,7 @@ static void abort_all(nccl *x)
     }
 }
 
-/* Between processes, what is under way ends first: the others may still be receiving. */
+/* Between processes, pending work ends first: the others may still be receiving. */
 static mr_code finalize(const nccl *x)
 {
     ncclResult_t e = mr__cu.ncclGroupStart(), end;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dense layers by cuBLASLt, whose matrices are column major: a row-major [r, c] is its [c, r], so
- * that y = x w is asked for as y' = w' x', and nothing is transposed in memory.
+/* Dense layers with cuBLASLt, whose matrices are column major: a row-major [r, c] is its [c, r], so
+ * y = x w is computed as y' = w' x', and nothing is transposed in memory.
  *
- * Products are of float32 throughout, without TF32: the losses of GPUs and CPUs agree. In mixed
- * precision what is multiplied is packed as bfloat16 first; sums are float32 all the same. What
- * cuBLASLt found best for a shape is kept as a plan of the device. */
+ * All products are float32, without TF32: the losses of GPUs and CPUs agree. In mixed precision
+ * factors are first packed as bfloat16; sums are still float32. The best algorithm for a shape
+ * according to cuBLASLt is kept as a plan of the device. */
 #include "trainer/device/cuda/cuda_math.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/device/cuda/cuda_graph.h"
 #include "trainer/device/cuda/cuda_kernels.h"
 
-/* Plans kept of a device: the one not used for longest makes room. Packed values begin at multiples
- * of PACKED. */
+/* Plans kept per device: the least recently used is replaced. Packed values are aligned to
+ * PACKED. */
 enum { WORKSPACE = 32 << 20, MAX_ALIGNMENT = 256, N_POINTERS = 4, MAX_PLANS = 256, PACKED = 128 };
 
-/* D [m, n] = op(A) op(B), column major; the epilogue adds a bias of m values. No gaps: it is
+/* D [m, n] = op(A) op(B), column major; the epilogue adds a bias of m values. No padding: it is
  * compared as bytes. */
 typedef struct product {
     size_t m, n, k;
     int32_t trans_a, trans_b;
     int64_t epilogue;
-    int64_t bfloat; /* what a and b are of: else float */
+    int64_t bfloat; /* a and b are bfloat16; else float */
     const void *a, *b;
     const float *bias;
     float *d;
@@ -38,7 +38,7 @@ typedef struct key {
 typedef struct mr__cuda_plan {
     struct mr__cuda_plan *next;
     key key;
-    cublasLtMatmulDesc_t desc; /* but for the pointer of the bias */
+    cublasLtMatmulDesc_t desc; /* except the bias pointer */
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
 } plan;
@@ -155,7 +155,7 @@ static mr_code make_plan(mr__cuda_device *d, const product *x, const key *k, pla
     return MR_OK;
 }
 
-/* Takes the plan of that key out of the list, NULL: there is none; the last of many is freed. */
+/* Removes the plan of that key from the list, NULL: none; frees the last of too many. */
 static plan *take_plan(mr__cuda_device *d, const key *k)
 {
     size_t n = 0;
@@ -174,7 +174,7 @@ static plan *take_plan(mr__cuda_device *d, const key *k)
     return NULL;
 }
 
-/* The pointer of the bias is part of the description, so that the lock covers the submission. */
+/* The bias pointer is part of the descriptor, so the lock covers the submission. */
 static mr_code submit(mr__cuda_stream *s, const product *x, plan *p, mr_status *st)
 {
     const float one = 1, zero = 0;
@@ -216,7 +216,7 @@ static mr_code run_product(mr__cuda_stream *s, const void *args, mr_status *st)
     return rc;
 }
 
-/* *values, of which there are n, as bfloat16 at `to`. */
+/* Packs the n values at *values as bfloat16 at `to`. */
 static mr_code pack(mr__cuda_stream *s, size_t n, const void **values, uint16_t *to, mr_status *st)
 {
     const mr_k_pack_bfloat k = {n, *values, (uint32_t *)(void *)to};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps one checkpoint, goes on there when training starts again, and removes it when training has
- * ended well. */
+/* Keeps one checkpoint, resumes from it when training restarts, and removes it when training has
+ * succeeded. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static mr_code path_of(const struct state *s, const char *name, char **out, mr_s
     return *out ? MR_OK : mr_fail_memory(st, strlen(s->params->directory), "a file name");
 }
 
-/* All workers find it, or none. */
+/* Checks that either all workers found it, or none. */
 static mr_code agree(const mr_train_event *e, bool mine, mr_status *st)
 {
     size_t workers = mr_strategy_num_workers(e->strategy);
@@ -93,7 +93,7 @@ static mr_code batch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return saves(ctx, e) ? save(ctx, e, st) : MR_OK;
 }
 
-/* Where training was stopped within the epoch it was saved already. */
+/* If training was stopped within the epoch, it has been saved already. */
 static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     const struct state *s = ctx;
@@ -101,7 +101,7 @@ static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return s->params->save_freq == 0 && !e->stopping ? save(s, e, st) : MR_OK;
 }
 
-/* Both what it keeps and what names it. */
+/* Removes the checkpoint and the file that names it. */
 static mr_code drop(const struct state *s, mr_status *st)
 {
     char *backup, *latest = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of comma-separated values for each epoch: its number from 0, then the values in the order
- * of their names, as Keras writes them. The learning rate of the epoch is one of them where a
- * callback before this one may change it. */
+ * of their names, like Keras. Includes the learning rate of the epoch if an earlier callback may
+ * change it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ enum {
 struct state {
     const struct params *params;
     bool open, has_names;
-    double rate; /* at the beginning of the epoch, once those before have set it */
+    double rate; /* at the beginning of the epoch, after earlier callbacks set it */
     int fd;
     size_t n;
     char names[MAX_NAMES][NAME];
@@ -84,7 +84,7 @@ static mr_code epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
     return MR_OK;
 }
 
-/* The names of the first epoch are those of the file. */
+/* The first epoch's names are those of the file. */
 static void find_names(struct state *s, const mr_train_event *e)
 {
     for (size_t i = 0;

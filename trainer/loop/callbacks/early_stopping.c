@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends training when a value has stopped getting better. */
+/* Ends training when a value has stopped improving. */
 #include <math.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/loop/callback_impl.h"
@@ -21,7 +21,7 @@ struct state {
     double best;
     bool has_best, stopped;
     int64_t wait;
-    float *weights; /* of the best epoch, variable after variable */
+    float *weights; /* of the best epoch, all variables concatenated */
 };
 
 static mr_code keep_weights(struct state *s, const mr_model *m, mr_status *st)
@@ -69,7 +69,7 @@ static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     if (!mr__watched(e, "early_stopping", o->monitor, &v) || e->epoch - 1 < o->start_from_epoch)
         return MR_OK;
     if (!s->weights)
-        MR_TRY(keep_weights(s, e->model, st)); /* where nothing ever gets better */
+        MR_TRY(keep_weights(s, e->model, st)); /* in case nothing ever improves */
     s->wait++;
     if (!s->has_best ? !isnan(v) : is_better(o, v, s->best)) {
         s->best = v;

@@ -13,7 +13,7 @@ struct state {
     const struct params *params;
 };
 
-/* The last pair that has begun; before the first nothing changes. */
+/* Applies the latest pair that has begun; before the first, the rate is unchanged. */
 static mr_code epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     const mr__pairs *s = &((const struct state *)ctx)->params->schedule;
@@ -46,7 +46,7 @@ const mr_callback_desc mr__callback_learning_rate_schedule = {
     .state_size = sizeof(struct state),
 };
 
-/* ---- as a function ---- */
+/* ---- by a function ---- */
 
 typedef struct by_function {
     double (*fn)(void *ctx, int64_t epoch, double rate);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lowers the learning rate when a value has stopped getting better. */
+/* Lowers the learning rate when a value has stopped improving. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "trainer/loop/callback_impl.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves checkpoints: each under a name of its own, or all under one. */
+/* Saves checkpoints: each under a separate name, or all under one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,17 +22,17 @@ struct state {
     const struct params *params;
     bool has_best;
     double best;
-    int64_t saved_step; /* the step of the last one; the end of an epoch saves none twice */
+    int64_t saved_step; /* step of the latest; prevents saving it again at the end of the epoch */
 };
 
-/* The directory that the checkpoints are in, owned; NULL: no memory. */
+/* The directory of the checkpoints, owned; NULL: out of memory. */
 static char *directory_of(const char *path)
 {
     const char *name = mr__name_in_path(path);
     return name == path ? mr_strdup(".") : mr_strndup(path, (size_t)(name - path));
 }
 
-/* A name that the pattern's last part gives for some numbers. */
+/* Whether the name matches the pattern's last component for some numbers. */
 static bool is_of_pattern(const char *pattern, const char *name)
 {
     while (*pattern) {
@@ -53,7 +53,7 @@ static bool is_of_pattern(const char *pattern, const char *name)
 typedef struct keeping {
     const struct params *params;
     const char *directory;
-    int64_t n, drop; /* how many there are; how many of the first are too many */
+    int64_t n, drop; /* number of checkpoints; number of the oldest to remove */
 } keeping;
 
 static mr_code count_one(void *ctx, const mr_checkpoint_info *c, mr_status *st)
@@ -79,7 +79,7 @@ static mr_code drop_one(void *ctx, const mr_checkpoint_info *c, mr_status *st)
     return rc;
 }
 
-/* Removes the earliest while there are more than keep. */
+/* Removes the oldest while there are more than keep. */
 static mr_code remove_old(const struct params *o, mr_status *st)
 {
     if (o->keep == 0)
@@ -142,7 +142,7 @@ static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return s->params->save_freq == 0 ? save(s, e, st) : MR_OK;
 }
 
-/* The file that tells who waits for checkpoints that there will be no more. */
+/* Writes or removes the file that signals that no more checkpoints will follow. */
 static mr_code mark(const struct state *s, const mr_train_event *e, bool finished, mr_status *st)
 {
     char *directory = directory_of(s->params->path);

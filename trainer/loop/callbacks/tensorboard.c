@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Event files for TensorBoard: train/ and validation/ in the directory, with Keras's tags. Epochs
- * are counted from 0, as Keras does, steps from 1. */
+ * are counted from 0, like in Keras, steps from 1. */
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An activation function by itself; softmax goes along the last axis. */
+/* A separate activation function; softmax is over the last axis. */
 #include "trainer/model/layer.h"
 #include "trainer/model/onnx.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mean of two or more results of one shape. */
+/* The mean of two or more inputs of one shape. */
 #include "trainer/model/merge.h"
 #include "trainer/model/onnx_impl.h"
 

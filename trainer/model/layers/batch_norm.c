@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, channel by channel (the last axis).
+/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel (the last axis).
  *
  * In training the moments are those of the replica's rows or, synchronized, of all replicas' rows;
- * else they are the running means. Those are updated with the mean, over the replicas that have
- * rows, of what each found: all copies stay equal, to the bit.
+ * otherwise they are the running means. These are updated with the mean of the moments over the
+ * replicas that have rows: all copies stay equal, to the bit.
  *
- * Kept, C being the channels: mean [C], variance [C] and, synchronized, sums [2 C + 1] */
+ * Kept, where C is the number of channels: mean [C], variance [C] and, synchronized, sums [2 C +
+ * 1] */
 #include <math.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective/collective.h"
@@ -31,7 +32,7 @@ static size_t positions_of(const mr_layer_pass *p)
     return p->rows * (mr_dims_values(&p->layer->in) / channels_of(p->layer));
 }
 
-/* The running means come after gamma and beta. */
+/* Index of the running means, which follow gamma and beta. */
 static size_t moving(const struct params *o)
 {
     return (size_t)o->scale + (size_t)o->center;
@@ -84,7 +85,7 @@ static mr_code forward(const mr_layer_pass *p, mr_status *st)
     return p->math->normalize(p->stream, &n, st);
 }
 
-/* Where the moments came from all replicas, so do the sums of the gradient of x. */
+/* If the moments came from all replicas, so do the sums of the gradient of x. */
 static mr_code backward_joint(const mr_layer_pass *p, mr_math_normalize_backward *b, mr_status *st)
 {
     const struct params *o = p->layer->params;

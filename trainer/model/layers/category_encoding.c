@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Class numbers as values that are 1 where a class is. multi_hot: which of them are among the
- * numbers along the last axis; count: how often; one_hot: for each number by itself. A number
- * that is no class fails the step. */
+/* Encodes class numbers. multi_hot: 1 for each class among the numbers along the last axis; count:
+ * its frequency; one_hot: for each number separately. An invalid class number fails the step. */
 #include <string.h>
 #include "trainer/model/layer.h"
 #include "trainer/model/onnx_impl.h"
@@ -38,7 +37,7 @@ static mr_code forward(const mr_layer_pass *p, mr_status *st)
                            st);
 }
 
-/* Nothing depends smoothly on a number of a class. */
+/* The output is not differentiable by a class number. */
 static mr_code backward(const mr_layer_pass *p, mr_status *st)
 {
     if (!p->dx)
@@ -53,7 +52,7 @@ static mr_code build(mr_layer *l, mr_status *st)
     l->out = l->in;
     if (mr_dims_values(&l->in) == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "category_encoding needs at least one number");
-    /* An axis of length 1, of scalars none, becomes that of the classes. */
+    /* An axis of length 1 (a new axis for scalars) becomes that of the classes. */
     bool replaces = l->in.rank > 0 && (!is_one_hot(l) || l->in.shape[l->in.rank - 1] == 1);
     if (!replaces && l->out.rank == MR_MAX_RANK)
         return mr_fail(st, MR_INVALID_ARGUMENT, "category_encoding: examples have too many axes");
@@ -69,7 +68,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
                                    gone = {"keepdims", MR_ONNX_INT, .i = 0};
     const struct params *o = l->params;
     const int64_t two = 2, axis = -2;
-    int64_t shape[MR_MAX_RANK + 1] = {0}; /* 0: as it is, the batch */
+    int64_t shape[MR_MAX_RANK + 1] = {0}; /* 0: unchanged, the batch */
     MR_TRY(mr__onnx_take(g, MR_INT64, st));
     const char *const how[] = {mr_onnx_ints(g, 1, &o->num_tokens),
                                mr_onnx_floats(g, 1, &two, off_on)};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results one after the other along an axis, in which alone their shapes may differ. */
+/* Concatenates inputs along an axis, the only one in which their shapes may differ. */
 #include <inttypes.h>
 #include "trainer/model/onnx_impl.h"
 #include "trainer/device/tensor.h"
@@ -8,7 +8,7 @@ struct params {
     int64_t axis;
 };
 
-/* The axis in an example; -1 is the last. The batch's is none. */
+/* The axis within an example; -1 is the last. The batch axis is invalid. */
 static int axis_of(const mr_layer *l)
 {
     int64_t axis = ((const struct params *)l->params)->axis;
@@ -43,7 +43,7 @@ static mr_code build(mr_layer *l, mr_status *st)
     return MR_OK;
 }
 
-/* Input k as rows that are pieces of rows of the output. */
+/* Input k as rows that are pieces of the output's rows. */
 static mr_math_place piece(const mr_layer_pass *p, size_t k, size_t *from)
 {
     const mr_layer *l = p->layer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = activation(x kernel + bias), over the last axis of x: an input [a, b] gives [a, units].
+/* y = activation(x kernel + bias), over the last axis of x: the shape [a, b] becomes [a, units].
  *
  *   x      [rows, in]   rows of the batch times leading dimensions; in: the last dimension
  *   kernel [in, out]    out: units

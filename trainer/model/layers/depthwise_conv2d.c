@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolution of each channel by itself, which gives depth_multiplier channels each.
+/* A separate convolution of each channel, with depth_multiplier output channels each.
  *
  *   x      [rows, height, width, channels]
  *   kernel [kernel height, kernel width, channels, depth_multiplier]
  *   y, dy  [rows, out height, out width, channels * depth_multiplier]
  *
- * In memory that kernel is the one of a convolution in as many groups as channels. */
+ * In memory that kernel equals that of a convolution with one group per channel. */
 #include "trainer/model/convolve.h"
 
 struct params {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as the ranges that they are in, for category_encoding or embedding. */
+/* Maps numbers to the indices of their bins, for category_encoding or embedding. */
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
@@ -27,7 +27,7 @@ static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *
     return MR_OK;
 }
 
-/* How many boundaries each value is not below. */
+/* Counts the boundaries that are not above each value. */
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     static const mr_onnx_attribute gone = {"keepdims", MR_ONNX_INT, .i = 0},

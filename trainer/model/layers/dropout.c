@@ -2,7 +2,7 @@
 /* In training, sets each value to 0 with probability `rate` and divides the others by 1 - rate.
  *
  * Whether value j of global row i is dropped is a function of (step, i, j): the mask is the same on
- * any number of replicas, and the backward pass draws it again instead of keeping it. */
+ * any number of replicas, and the backward pass draws it again instead of storing it. */
 #include "trainer/model/layer.h"
 #include "trainer/model/onnx.h"
 
@@ -37,7 +37,7 @@ static mr_code backward(const mr_layer_pass *p, mr_status *st)
     return p->dx ? drop(p, p->dy, p->dx, st) : MR_OK;
 }
 
-/* Outside of training it is nothing. */
+/* Outside of training it is the identity. */
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     (void)l;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A learned vector for each class number: [a] numbers give [a, output_dim]. A number that is no
- * class fails the step.
+/* A learned vector for each class number: [a] numbers become [a, output_dim]. An invalid class
+ * number fails the step.
  *
  *   embeddings [input_dim, output_dim] */
 #include "trainer/model/layer.h"
@@ -38,7 +38,7 @@ static mr_code backward(const mr_layer_pass *p, mr_status *st)
     const mr_math_gather_backward g = {
         n, (size_t)o->output_dim, (size_t)o->input_dim, p->x_dtype, p->x, p->dy, p->dw[0]};
     MR_TRY(p->math->gather_backward(p->stream, &g, st));
-    if (!p->dx) /* nothing depends smoothly on a number of a class */
+    if (!p->dx) /* not differentiable by a class number */
         return MR_OK;
     return p->math->fill(p->stream, &(mr_math_fill){n, 0, p->dx}, st);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One axis of all the values of an example; a scalar becomes [1]. */
+/* Flattens the values of an example to one axis; a scalar becomes [1]. */
 #include "trainer/model/layer.h"
 
 static mr_code build(mr_layer *l, mr_status *st)

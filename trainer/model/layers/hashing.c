@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings by their hash in one of so many bins: a vocabulary that needs not be learned. */
+/* Maps strings to bins by hash; needs no vocabulary. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

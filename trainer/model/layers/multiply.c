@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The product of two or more results of one shape, value by value. */
+/* The elementwise product of two or more inputs of one shape. */
 #include "trainer/model/merge.h"
 #include "trainer/model/onnx_impl.h"
 
-/* *at = the product so far, kept in y: with x, what it is made of next. */
+/* Multiplies *at, the product so far, by x into y; *at becomes y. */
 static mr_code times(const mr_layer_pass *p, const float **at, const float *x, float *y,
                      mr_status *st)
 {
@@ -20,7 +20,7 @@ static mr_code forward(const mr_layer_pass *p, mr_status *st)
     return MR_OK;
 }
 
-/* By each: the gradient times all others. */
+/* The gradient of each input: dy times all others. */
 static mr_code backward(const mr_layer_pass *p, mr_status *st)
 {
     for (size_t k = 0; k < p->layer->n_inputs; k++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = (x - mean) / sqrt(variance + MR_NORMALIZATION_EPSILON), as the function of pipelines. Mean
- * and variance are known: a number for each value along the last axis, or one for all. They are
- * kept as variables that nothing changes, so that they are saved with the model. Kept, in the
- * backward pass: zeros for a mean. */
+/* y = (x - mean) / sqrt(variance + MR_NORMALIZATION_EPSILON), like the pipeline function. Mean and
+ * variance are given: a number for each value along the last axis, or one for all. They are stored
+ * as fixed variables, so that they are saved with the model. Kept, in the backward pass: zeros for
+ * a mean. */
 #include "pipeline/functions/library/learned_lists.h"
 #include "trainer/model/layer.h"
 #include "trainer/model/layer_state.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest or mean value of each window of an image [height, width, channels], channel by
- * channel. Padding takes no part. */
+/* The largest or mean value of each window of an image [height, width, channels], per channel.
+ * Padding is ignored. */
 #include "trainer/model/window2d.h"
 
 struct params {
@@ -8,7 +8,7 @@ struct params {
     char *padding;
 };
 
-/* strides left out: windows lie side by side. */
+/* strides omitted: windows are adjacent. */
 static mr__window2d_params windows_of(const struct params *o)
 {
     static const int64_t twos[] = {2};
@@ -84,7 +84,7 @@ static mr_code build(mr_layer *l, mr_status *st)
     return MR_OK;
 }
 
-/* Do the windows lie side by side, and fill the axis? */
+/* Whether the windows are adjacent, and cover the axis. */
 static bool fills(const mr__window_axis *a, size_t size)
 {
     return a->before == 0 && a->stride == a->size && a->out * a->size == size;
@@ -156,7 +156,7 @@ const mr_layer_desc mr__layer_average_pool = {
     .onnx = onnx_average,
 };
 
-/* ---- one window, which is the image ---- */
+/* ---- a single window that covers the image ---- */
 
 struct global_params {
     bool keepdims;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = x * scale + offset, from numbers of any dtype: as the first layer of a model it makes
- * floats of bytes on the device. cast is the same with 1 and 0. */
+/* y = x * scale + offset, from numbers of any dtype: as the first layer of a model it converts
+ * bytes to floats on the device. cast is the same with 1 and 0. */
 #include "trainer/model/layer.h"
 #include "trainer/model/onnx_impl.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same values in another shape; one dimension may be -1 and is computed. */
+/* Reshapes the values; one dimension may be -1 and is computed. */
 #include <inttypes.h>
 #include "trainer/model/layer.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first of two results of one shape without the second. */
+/* The difference of two inputs of one shape. */
 #include "trainer/model/merge.h"
 #include "trainer/model/onnx_impl.h"
 

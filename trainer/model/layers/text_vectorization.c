@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts as the indices of their tokens, as many for each: 0 where a text has ended, 1 for what is
- * not in the vocabulary, its first token 2. */
+/* Converts texts to token indices, padded or truncated to the same length: 0 for padding, 1 for
+ * tokens that are not in the vocabulary, 2 for its first token. */
 #include <inttypes.h>
 #include "trainer/model/layer.h"
 #include "trainer/model/layer_state.h"
@@ -17,7 +17,7 @@ static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *
                                o->output_sequence_length, out, st);
 }
 
-/* What comes to the device is made already. */
+/* The device gets the finished indices. */
 static mr_code build(mr_layer *l, mr_status *st)
 {
     const struct params *o = l->params;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keras's StringLookup and IntegerLookup: the index of each token in a vocabulary, those that are
- * in none first. Strings do not come to devices: the pipeline looks them up. */
+/* Keras's StringLookup and IntegerLookup: the index of each token in a vocabulary, after the oov
+ * indices. Devices have no strings: the pipeline looks them up. */
 #include <inttypes.h>
 #include "trainer/model/layer.h"
 #include "trainer/model/layer_state.h"
@@ -17,7 +17,7 @@ static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *
     return mr__vocabulary_call(&o->vocabulary, "lookup", x, "oov", o->oov, out, st);
 }
 
-/* Tokens of files are strings to ONNX, whatever they look like. */
+/* For ONNX, tokens from files are strings, even if they look like integers. */
 static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 {
     const struct params *o = l->params;

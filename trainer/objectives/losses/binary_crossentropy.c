@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mean over the last axis of -(z log p + (1 - z) log(1 - p)), with p = sigmoid(x) from logits x,
  * written so that no large x overflows: max(x, 0) - x z + log(1 + exp(-|x|)). Probabilities are
- * kept 1e-7 away from 0 and 1, as Keras does. */
+ * clipped to 1e-7 from 0 and 1, like in Keras. */
 #include "trainer/objectives/loss_desc.h"
 
 struct params {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* -sum of z log p over the last axis, labels z being a value a class. p = softmax(x) of logits x;
- * probabilities are made to sum to 1 and then kept 1e-7 away from 0 and 1, as Keras does.
+/* -sum of z log p over the last axis; labels z have one value per class. p = softmax(x) for logits
+ * x; probabilities are normalised to sum 1 and then clipped to 1e-7 from 0 and 1, like in Keras.
  * label_smoothing s: z (1 - s) + s / classes. */
 #include "trainer/objectives/loss_desc.h"
 

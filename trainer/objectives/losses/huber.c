@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mean over the last axis of e = prediction - label: e^2 / 2 up to delta, a line beyond it. */
+/* Mean over the last axis of e = prediction - label: e^2 / 2 up to delta, linear beyond it. */
 #include "trainer/objectives/loss_desc.h"
 
 struct params {

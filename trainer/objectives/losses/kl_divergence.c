@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sum over the last axis of z log(z / x), both kept within [1e-7, 1], as Keras does. */
+/* Sum over the last axis of z log(z / x), both clipped to [1e-7, 1], like in Keras. */
 #include "trainer/objectives/loss_desc.h"
 
 static mr_code compute(const mr_loss_pass *p, mr_status *st)

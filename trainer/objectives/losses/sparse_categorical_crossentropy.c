@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* -log of the probability of the labelled class. From logits x: log(sum exp x) - x[label].
- * Probabilities are first kept 1e-7 away from 0 and 1 and then made to sum to 1 again, as Keras
- * does. */
+ * Probabilities are first clipped to 1e-7 from 0 and 1 and then normalised to sum 1, like in
+ * Keras. */
 #include "trainer/objectives/loss_desc.h"
 
 struct params {

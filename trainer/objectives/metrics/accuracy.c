@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often predictions name the right class, in the three ways labels come; `accuracy` picks one
- * by shape, as Keras does: predictions of width 1 are binary, labels without an axis for the
- * classes are class numbers, others are one value a class. */
+/* How often predictions name the right class, for three kinds of labels; `accuracy` selects one by
+ * shape, like Keras: predictions of width 1 are binary, labels without a class axis are class
+ * numbers, others have one value per class. */
 #include "trainer/objectives/metric_desc.h"
 
 static size_t width_of(const mr_array *a)

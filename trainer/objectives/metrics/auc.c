@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The area under the curve of true against false positives (ROC), or of precision against recall
- * (PR), as Keras interpolates it between num_thresholds points.
+ * (PR), interpolated between num_thresholds points like in Keras.
  *
- * totals: for each threshold how many of the predictions above it have a positive label; then how
- * many have a negative one. */
+ * totals: for each threshold the number of predictions above it with a positive label; then the
+ * number with a negative one. */
 #include <math.h>
 #include <string.h>
 #include "trainer/objectives/metric_desc.h"
@@ -53,7 +53,7 @@ static double roc(const double *tp, const double *fp, size_t n)
     return area;
 }
 
-/* Between neighbours the number of true positives grows in a line with that of the predicted ones
+/* Between neighbours the number of true positives grows linearly with the number of predicted ones
  * (Davis and Goadrich 2006). */
 static double precision_recall(const double *tp, const double *fp, size_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How often the labelled class is among the k largest predictions. Labels are class numbers, or
- * have a value a class, of which the largest counts. */
+ * have one value per class, the largest of which is used. */
 #include "trainer/objectives/metric_desc.h"
 
 struct params {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* v is the sum of all g^2, from initial_accumulator_value on:
+/* v is the sum of all g^2, starting at initial_accumulator_value:
  *   w -= learning_rate * g / sqrt(v + epsilon) */
 #include "trainer/objectives/optimizer_desc.h"
 

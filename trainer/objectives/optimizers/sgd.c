@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* w -= learning_rate * g; with momentum: m = momentum * m - learning_rate * g, w += m, and with
- * Nesterov's look ahead: w += momentum * m - learning_rate * g. */
+ * Nesterov momentum: w += momentum * m - learning_rate * g. */
 #include "trainer/objectives/optimizer_desc.h"
 
 struct params {

@@ -9,10 +9,10 @@
 
 typedef struct stream {
     mr_iterator *it;   /* NULL: not ours */
-    uint64_t elements; /* delivered, errors among them */
-    size_t last, back; /* rows of the last block, and how many the consumer still has of it */
+    uint64_t elements; /* delivered, including errors */
+    size_t last, back; /* rows of the last block, and how many of them the consumer still has */
     bool ended;
-    void *position; /* what place gave last */
+    void *position; /* the last result of place */
 } stream;
 
 typedef struct local {

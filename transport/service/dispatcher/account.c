@@ -22,8 +22,8 @@
 #include "pipeline/memory/id_map.h"
 
 #define APPLICATION "1297240897"          /* 0x4d525341, "MRSA" */
-#define RETRY_NS    ((int64_t)200000000)  /* after a write that failed */
-#define LOOK_NS     ((int64_t)1000000000) /* how often the free space is looked at */
+#define RETRY_NS    ((int64_t)200000000)  /* after a failed write */
+#define LOOK_NS     ((int64_t)1000000000) /* interval between checks of the free space */
 
 enum { VERSION = 2 };
 
@@ -65,7 +65,7 @@ static const char *const changes[N_CHANGES] = {
     "DELETE FROM drains WHERE worker = ?",
 };
 
-/* A record that is not written yet. */
+/* A pending record. */
 typedef struct waiting_record {
     struct waiting_record *next, *prev;
     mr__record_kind kind;
@@ -88,21 +88,21 @@ struct mr__account {
     pthread_t thread;
     bool running;
     uint64_t last;        /* number of the last record */
-    mr__posted posted;    /* brings durable, why and lost to the loop */
-    uint64_t reported;    /* what the loop knows of durable, */
-    bool reported_bad;    /* bad, */
-    bool reported_lost;   /* and lost */
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t wake;  /* something waits, or stop */
+    mr__posted posted;    /* reports durable, why and lost to the loop */
+    uint64_t reported;    /* the last values reported to the loop: of durable, */
+    bool reported_bad;    /* of bad, */
+    bool reported_lost;   /* of lost */
+    pthread_mutex_t lock; /* guards the fields below */
+    pthread_cond_t wake;  /* a record is pending, or stop */
     waiting_record *first, *tail;
-    mr__id_map latest; /* of a stream's key: its record that waits */
+    mr__id_map latest; /* from a stream's key to its pending record */
     bool stop, is_posted;
     uint64_t durable;
     bool bad, lost;
     mr_status why;
 };
 
-/* Fails with what SQLite says. */
+/* Fails with SQLite's error. */
 static mr_code fail_with(const mr__account *a, const char *what, mr_status *st)
 {
     int rc = a->db ? sqlite3_extended_errcode(a->db) : SQLITE_NOMEM;
@@ -161,7 +161,7 @@ static mr_code make_directory(const char *directory, mr_status *st)
                    : mr_fail(st, MR_FAILED_PRECONDITION, "state %s: not a directory", directory);
     if (errno != ENOENT || (mr__sys->mkdir(directory, 0700) != 0 && errno != EEXIST))
         return mr_fail_errno(st, errno, "state %s", directory);
-    /* Its name must last as long as what is in it. */
+    /* The directory's entry must be as durable as its contents. */
     char parent[4096];
     if (snprintf(parent, sizeof parent, "%s/..", directory) >= (int)sizeof parent)
         return MR_OK;
@@ -171,7 +171,7 @@ static mr_code make_directory(const char *directory, mr_status *st)
         mr__sys->close(fd);
     if (rc == 0)
         return MR_OK;
-    mr__sys->rmdir(directory); /* or the next try would take its name for lasting */
+    mr__sys->rmdir(directory); /* else the next try would assume that its entry is durable */
     return mr_fail_errno(st, err, "state %s", directory);
 }
 
@@ -188,7 +188,7 @@ static mr_code number_of(mr__account *a, const char *sql, int64_t *out, mr_statu
     return rc;
 }
 
-/* Looks whose database this is before anything of it is changed. */
+/* Checks that the database is an account before changing anything. */
 static mr_code check_format(mr__account *a, bool *is_new, mr_status *st)
 {
     int64_t application, version, tables;
@@ -217,8 +217,8 @@ static mr_code open_database(mr__account *a, mr_status *st)
     if (sqlite3_open_v2(a->path, &a->db, flags, a->o.vfs) != SQLITE_OK)
         return fail_with(a, opening, st);
     sqlite3_extended_result_codes(a->db, 1);
-    /* The lock is taken by the first access, and kept: no other dispatcher, and no memory shared
-     * with one. */
+    /* The first access takes the lock and keeps it: this excludes other dispatchers, and SQLite
+     * needs no shared memory. */
     MR_TRY(run_sql(a, "PRAGMA locking_mode=EXCLUSIVE", opening, st));
     MR_TRY(check_format(a, &is_new, st));
     MR_TRY(run_sql(a,
@@ -228,8 +228,8 @@ static mr_code open_database(mr__account *a, mr_status *st)
                    opening, st));
     if (is_new)
         MR_TRY(run_sql(a, schema, "making the account", st));
-    /* An account of a release before drains were on record gets the table; such a release does not
-     * look at it. */
+    /* Adds the table to accounts of releases that did not record drains; those releases ignore
+     * it. */
     MR_TRY(run_sql(a,
                    "CREATE TABLE IF NOT EXISTS drains(worker TEXT PRIMARY KEY,"
                    " instance INTEGER NOT NULL) STRICT, WITHOUT ROWID",
@@ -533,7 +533,7 @@ static bool put(mr__account *a, const waiting_record *r)
     return false;
 }
 
-/* All of the list, or nothing. */
+/* Writes the whole list, or nothing. */
 static mr_code commit(mr__account *a, const waiting_record *r, mr_status *st)
 {
     static const char writing[] = "writing the account";
@@ -549,7 +549,7 @@ static mr_code commit(mr__account *a, const waiting_record *r, mr_status *st)
     return rc;
 }
 
-/* Whether the next record may find room: new work is refused before one is lost in the attempt. */
+/* Whether there may be room for the next record: new work is refused before a record fails. */
 static void look_at_disk(mr__account *a)
 {
     struct statvfs v;
@@ -567,7 +567,7 @@ static void look_at_disk(mr__account *a)
     set_bad(a, st.code != MR_OK ? &st : NULL);
 }
 
-/* Writes the list, trying until it succeeds or the account is to stop. */
+/* Writes the list, and retries until it succeeds or the account must stop. */
 static bool write_list(mr__account *a, const waiting_record *list)
 {
     mr_status st;
@@ -620,11 +620,11 @@ static void *write_all(void *arg)
         bool bad = a->bad;
         pthread_mutex_unlock(&a->lock);
         if (bad)
-            looked = 0; /* whether all is well again */
+            looked = 0; /* check again whether writing works */
     }
 }
 
-/* ---- records that wait ---- */
+/* ---- pending records ---- */
 
 static waiting_record *new_record(const mr__record *r)
 {
@@ -667,7 +667,7 @@ static waiting_record *new_record(const mr__record *r)
     return x;
 }
 
-/* Takes a record of x's stream out that still waits: x says more. Without memory for the map both
+/* Removes a pending record of x's stream: x supersedes it. If there is no memory for the map, both
  * stay. */
 static void supersede(mr__account *a, waiting_record *x)
 {

@@ -68,9 +68,9 @@ void mr__dispatcher_free(mr__dispatcher *d)
     mr_free(d);
 }
 
-/* ---- what clients say while they read ---- */
+/* ---- messages of clients that read ---- */
 
-/* If nothing of j is left to wait for. */
+/* Finishes j if nothing of it is left to wait for. */
 static void finish(mr__dispatcher *d, mr__d_job *j, int64_t now)
 {
     if (!mr__d_finished(j) || j->finished_at)
@@ -99,7 +99,7 @@ static void take_acknowledge(mr__dispatcher *d, mr__d_connection *x, const Mr__W
         mr__d_stream *s = p->stream < j->n_streams ? j->streams[p->stream] : NULL;
         if (!s || s->reader != c)
             continue;
-        if (p->generation != s->generation) { /* said again when Placed has come */
+        if (p->generation != s->generation) { /* the client repeats it after Placed */
             all = false;
             continue;
         }
@@ -136,7 +136,7 @@ static void take_leave(mr__dispatcher *d, mr__d_connection *x, int64_t now)
     mr__d_job *j = c->job;
     mr__d_drop_client(d, c, now);
     mr__d_release_streams(d, j);
-    if (!j->name[0] && !j->clients) /* nobody can ask for it again */
+    if (!j->name[0] && !j->clients) /* no client can request it again */
         mr__d_forget_job(d, j);
 }
 
@@ -156,8 +156,8 @@ static void take_lost(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wi
 
 /* ---- events ---- */
 
-/* What the handlers of a message or a timer left to do. The order counts: streams that exist are
- * assigned before new ones are made for a worker that registered. */
+/* Does the work that the handlers of a message or timer have left. The order matters: existing
+ * streams are assigned before new ones are made for a worker that registered. */
 static void settle(mr__dispatcher *d, int64_t now)
 {
     mr__d_worker *newcomer = d->newcomer;
@@ -298,7 +298,7 @@ static mr_code load_stream(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Plac
     if (place->home[0]) {
         mr__d_worker *w = NULL;
         MR_TRY(mr__d_worker_known(d, place->home, &w, st));
-        if (mr__d_static(j) && !d->lists_addresses) /* who came first stays in its place */
+        if (mr__d_static(j) && !d->lists_addresses) /* the first workers keep their indexes */
             mr__d_list_worker(d, place->stream, w);
         mr__d_set_home(s, w);
     } else if (place->worker[0]) {
@@ -322,7 +322,7 @@ static mr_code load_drain(mr__dispatcher *d, const mr__record *r, mr_status *st)
 mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *st)
 {
     mr__d_job *j = r->job_id ? mr__id_map_get(&d->jobs_by_id, r->job_id) : NULL;
-    d->has_loaded |= r->kind != MR__RECORD_DRAIN; /* which says nothing of jobs */
+    d->has_loaded |= r->kind != MR__RECORD_DRAIN; /* drains are independent of jobs */
     switch (r->kind) {
     case MR__RECORD_JOB:
         if (!j) {
@@ -330,7 +330,7 @@ mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *s
             j->prepared = true;
             MR_TRY(mr__d_job_streams(j, st));
         }
-        j->spec->shared = r->job->shared; /* as it is by now */
+        j->spec->shared = r->job->shared; /* the latest value */
         j->rebuilding = r->job->rebuilding;
         j->former = r->job->former;
         j->awaits = r->job->awaits;
@@ -365,7 +365,7 @@ static int64_t earlier(int64_t a, int64_t b)
 static void end_rebuilding(mr__dispatcher *d, mr__d_job *j, int64_t now)
 {
     uint64_t n = mr__d_rebuilt(d, j);
-    /* Which splits there were after the last one that a client names, nobody knows. */
+    /* The splits after the last one that a client names are unknown. */
     if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
         mr__d_warn(d, j,
                    "the dispatcher lost its account: splits of %s that none of its clients has are "
@@ -421,7 +421,7 @@ static void tick_jobs(mr__dispatcher *d, int64_t now)
         bool over = mr__d_finished(j) && !j->clients &&
                     now - (j->left_at > j->finished_at ? j->left_at : j->finished_at) >=
                         MR__FINISHED_S * MR__SECOND;
-        /* Nobody can ask for a job without a name but the client that had it. */
+        /* Only its own client can request a job without a name. */
         bool left = !j->name[0] && j->prepared && !j->clients && !j->waiting &&
                     now - j->left_at >= MR__ORPHAN_S * MR__SECOND;
         if (over || left || (silent && !j->name[0] && !j->clients))
@@ -454,9 +454,9 @@ static void tick_workers(mr__dispatcher *d, int64_t now)
     }
 }
 
-/* Ticks come once a second. Where they did not for longer, this process slept, or its machine did,
- * and who seems silent may have spoken: everybody has the time again. Otherwise a client that holds
- * elements would find its streams given to another. */
+/* Ticks occur once a second. After a longer gap, this process or its machine was suspended, and
+ * peers that seem silent may have sent messages: all of them get the full time again. Otherwise a
+ * client that holds elements would lose its streams to another one. */
 static void tick_after_sleep(mr__dispatcher *d, int64_t now)
 {
     int64_t slept = d->ticked == INT64_MIN ? 0 : now - d->ticked;
@@ -502,7 +502,7 @@ int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now)
     }
     tick_workers(d, now);
     tick_jobs(d, now);
-    if (!mr__d_awaits_workers(d, now)) /* all jobs that did go on without them */
+    if (!mr__d_awaits_workers(d, now)) /* all jobs that awaited them continue without them */
         for (mr__d_worker *w = d->workers; w; w = w->next)
             w->back_until = 0;
     mr__d_measure(d, now);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_DISPATCHER_H
 #define MR_TRANSPORT_SERVICE_DISPATCHER_H
-/* The dispatcher: which jobs there are, which worker hosts which stream, and what of each stream
- * was acknowledged. A state machine without I/O: connections and time come in as calls, what is to
- * be done goes out through mr__dispatcher_out. dispatcher_run.c drives it on a loop, the tests on a
- * virtual clock.
+/* The dispatcher: it knows the jobs, the worker that hosts each stream, and the acknowledged part
+ * of each stream. A state machine without I/O: connections and time are passed in by calls, actions
+ * go out through mr__dispatcher_out. dispatcher_run.c drives it on a loop, the tests on a virtual
+ * clock.
  *
  *     clients --Join, Acknowledge--> +------------+ <--Register, Pulse-- workers
  *             <--Joined, Placed----- | dispatcher | --Host, Unhost--->
@@ -14,20 +14,21 @@
  *                                    account (SQLite)
  *
  * Rules:
- *  1. What a peer may act on is recorded before it is said: `send` names the record that must be
- *     durable first.
- *  2. A stream has one generation at a time. Every hand-over raises it; Acknowledge, Returned, Lost
- *     and Hosted of another generation are dropped (Hosted: answered by Unhost).
- *  3. Acknowledged elements never decrease, but where a client restores a position of its own.
+ *  1. Anything that a peer may act on is recorded before it is sent: `send` names the record that
+ *     must be durable first.
+ *  2. A stream has one generation at a time. Every hand-over increments it; Acknowledge, Returned,
+ *     Lost and Hosted of another generation are dropped (Hosted: answered by Unhost).
+ *  3. Acknowledged elements never decrease, except if a client restores a position.
  *  4. A worker is lost when its connection closes, or 5 s after its last Pulse; its streams move at
  *     once to the worker that hosts the fewest, or wait for one; those that it alone may host
  *     (static modes, parallel_epochs) wait for it.
- *  5. A stream's reader is the consumer that its number says. dynamic and parallel_epochs are
- *     shared: any number of clients, a stream has one reader at a time, who is heir to those that
- *     leave or fall silent. There streams are made while the job runs, and Finished ends it.
- *  6. dynamic: a split belongs to one stream for good, from WantSplit on.
- *  7. A worker that a tool drains is asked to end each time it comes, until it has; one that starts
- *     at its address serves.
+ *  5. A stream's number determines its reader (the consumer). dynamic and parallel_epochs are
+ *     shared: any number of clients; a stream has one reader at a time, which inherits the streams
+ *     of clients that leave or fall silent. In these modes, streams are made while the job runs,
+ *     and Finished ends it.
+ *  6. dynamic: a split belongs to one stream forever, from WantSplit on.
+ *  7. A worker that a tool drains is asked to end each time it connects, until it has ended; a new
+ *     worker at its address serves normally.
  *
  * thread   one at a time per object */
 #include "pipeline/log.h"
@@ -36,14 +37,14 @@
 
 typedef struct mr__dispatcher mr__dispatcher;
 
-/* A change of the account. Texts and bytes are borrowed during the call. */
+/* A change of the account. Strings and bytes are borrowed during the call. */
 typedef enum mr__record_kind {
     MR__RECORD_JOB,     /* name, job */
     MR__RECORD_STREAM,  /* place: the stream's whole state */
-    MR__RECORD_FORGET,  /* the job and its streams are gone */
+    MR__RECORD_FORGET,  /* the job and its streams are deleted */
     MR__RECORD_DATASET, /* name: its id; graph */
-    MR__RECORD_SPLIT,   /* stream: the last that it was given is `split` */
-    MR__RECORD_DRAIN /* name: a worker's address; it is to end, if it is this instance; 0: none */
+    MR__RECORD_SPLIT,   /* stream: `split` is assigned to it, after its other splits */
+    MR__RECORD_DRAIN /* name: address of a worker that must end, if it is this instance; 0: none */
 } mr__record_kind;
 typedef struct mr__record {
     mr__record_kind kind;
@@ -63,8 +64,8 @@ typedef struct mr__dispatcher_out {
     void (*send)(void *ctx, uint64_t to, const mr__message *m, uint64_t after);
     /* Closes a connection; mr__dispatcher_closed does not follow. */
     void (*close)(void *ctx, uint64_t connection, const mr_status *why);
-    /* Adds to the account; returns the record's number, from 1 (0: nothing is kept, all in
-     * memory). Records become durable in their order. */
+    /* Adds to the account; returns the record's number, from 1 (0: there is no account). Records
+     * become durable in order. */
     uint64_t (*record)(void *ctx, const mr__record *r);
     /* A line for the log and for the status page's last events. */
     void (*note)(void *ctx, mr_log_level level, const char *line);
@@ -72,13 +73,13 @@ typedef struct mr__dispatcher_out {
 
 typedef struct mr__dispatcher_opts {
     uint64_t seed; /* for the numbers of jobs and clients */
-    /* How many streams the job's graph is cut into, its lists being known; dynamic: how many
-     * splits it has; job.h. Not asked in the other modes. */
+    /* *n = the number of streams that the graph of a job with known lists is cut into; dynamic: the
+     * number of its splits; job.h. Not called in the other modes. */
     mr_code (*streams)(void *ctx, const Mr__Wire__Job *job, uint32_t *n, mr_status *st);
     void *streams_ctx;
     const char *state;          /* "memory" or the directory, for reports */
     const char *const *workers; /* static modes: their addresses, borrowed during new; NULL: the
-                                 * first n_workers that come */
+                                 * first n_workers that register */
     size_t n_workers;           /* 0: no static modes */
 } mr__dispatcher_opts;
 
@@ -89,22 +90,22 @@ void mr__dispatcher_free(mr__dispatcher *d);
 /* Takes a record read back from the account, before anything else. errors MR_DATA_LOSS */
 mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *st) MR_NODISCARD;
 
-/* A connection (any number, never used twice) has shaken hands. */
+/* A connection (any number, never used twice) has completed its handshake. */
 void mr__dispatcher_opened(mr__dispatcher *d, uint64_t connection, Mr__Wire__Role role,
                            const char *host, uint32_t process, int64_t now);
 void mr__dispatcher_message(mr__dispatcher *d, uint64_t connection, const mr__message *m,
                             int64_t now);
 void mr__dispatcher_closed(mr__dispatcher *d, uint64_t connection, int64_t now);
-/* The account cannot be written (or can again): no new work is taken. */
+/* The account cannot be written (or can again): the dispatcher accepts no new work. */
 void mr__dispatcher_disk(mr__dispatcher *d, bool full, int64_t now);
-/* Does what is due; when it must be called next (INT64_MAX: no time of its own). */
+/* Does everything that is due; returns the time of the next call (INT64_MAX: none). */
 int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now);
 
-/* The service as JSON, for the status page and for tools; owned, mr_free. NULL: no memory. what as
- * Ask.what: "status", "jobs", "workers", "streams" (name: the job), "page": all of these, as far as
- * people read, with the last events. */
+/* The service as JSON, for the status page and for tools; owned, mr_free. NULL: out of memory.
+ * `what` is as Ask.what: "status", "jobs", "workers", "streams" (name: the job), "page": all of
+ * these, cut to a readable length, with the last events. */
 char *mr__dispatcher_report(const mr__dispatcher *d, const char *what, const char *name,
                             int64_t now);
-/* How "page" is shown. */
+/* The view of "page". */
 extern const mr__status_table mr__dispatcher_view[];
 #endif

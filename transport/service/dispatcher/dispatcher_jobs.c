@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs, their streams and clients: making and freeing them, recording them in the account, and
- * telling peers about them. */
+/* Jobs, their streams and clients: makes and frees them, records them in the account, and notifies
+ * peers of changes. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

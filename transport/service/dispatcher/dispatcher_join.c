@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Joining jobs: who may read what, and preparing a job that is new. */
+/* Joining jobs: which client may read which streams, and the preparation of new jobs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static mr_code differs(const char *name, const char *what, const char *theirs, c
                    name, what, theirs, ours, what);
 }
 
-/* The modes in which the client says how many streams there are. */
+/* The modes in which the client sets the number of streams. */
 static bool has_streams(Mr__Wire__Mode mode)
 {
     return mode == MR__WIRE__MODE__EXACTLY_ONCE || mode == MR__WIRE__MODE__DYNAMIC;
@@ -87,7 +87,7 @@ static mr_code check_same_job(const mr__d_job *j, const Mr__Wire__Join *join, mr
     return MR_OK;
 }
 
-/* Something of this consumer's was acknowledged. */
+/* True if this consumer has acknowledged something. */
 static bool progressed(const mr__d_job *j, uint32_t consumer)
 {
     uint32_t step = j->spec->consumers ? j->spec->consumers : 1;
@@ -123,13 +123,13 @@ static void cut_off(mr__dispatcher *d, mr__d_client *c)
     d->out.close(d->ctx, old, NULL);
 }
 
-/* The client does not come back to a job that it was in, but goes back to a position. */
+/* True if the client restores a position instead of returning to a job that it was in. */
 static bool is_restored(const Mr__Wire__Join *join)
 {
     return (join->restores || join->n_places) && !join->job_id && !join->begins;
 }
 
-/* Its position does not count, since others read on in the job meanwhile. */
+/* Warns that its position is ignored, because other clients have continued to read the job. */
 static void say_goes_on(mr__dispatcher *d, const mr__d_client *c)
 {
     char line[256];
@@ -141,7 +141,7 @@ static void say_goes_on(mr__dispatcher *d, const mr__d_client *c)
     mr__d_tell_warning(d, c, line);
 }
 
-/* Who reads in the place of a newcomer, if anybody may still do so. */
+/* Checks that a joining client may read the job: no other connected client reads its streams. */
 static mr_code check_place(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join, int64_t now,
                            mr_status *st)
 {
@@ -165,7 +165,7 @@ static mr_code check_place(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join
             cut_off(d, c);
             continue;
         }
-        /* Who restores a position of a job that had one client is that client's next life. */
+        /* A client that restores a position of a job with one client is that client, restarted. */
         if (shared && (j->spec->shared || !is_restored(join)))
             continue;
         if (c->connection == 0) { /* it was cut off: the newcomer takes over */
@@ -198,8 +198,8 @@ static mr_code begun_anew(const mr__d_job *j, mr_status *st)
         mr__d_title(j));
 }
 
-/* The client was in a job of this name that is not on record, and not in this one: the account was
- * lost. (A shared job that is made again has another id, so that this is seen.) */
+/* True if the client was in a job of this name that is not on record, and not in this one: the
+ * account was lost. (A shared job that is rebuilt has another id, so that this is detected.) */
 static bool is_of_former(const mr__d_job *j, const Mr__Wire__Join *join)
 {
     if (!join->job_id || join->job_id == j->id)
@@ -215,13 +215,14 @@ static bool is_of_former(const mr__d_job *j, const Mr__Wire__Join *join)
     return true;
 }
 
-/* Whether what a client of a former job read can still be kept from being given out again. */
+/* Whether it can still be prevented that elements read by a client of a former job are assigned
+ * again. */
 static mr_code check_former(const mr__d_job *j, const Mr__Wire__Join *join, mr_status *st)
 {
     if (j->made_now || !join->n_places || !is_of_former(j, join))
         return MR_OK;
     if (mr__d_shared(j))
-        /* Of two former jobs of that name, numbers of streams and splits mean different things. */
+        /* Two former jobs of that name use the numbers of streams and splits differently. */
         return (j->rebuilding || !j->n_streams) && (!j->former || j->former == join->job_id)
                    ? MR_OK
                    : begun_anew(j, st);
@@ -268,9 +269,9 @@ static mr_code new_client(mr__d_job *j, mr__d_connection *x, const Mr__Wire__Joi
     return MR_OK;
 }
 
-/* A client that restores a position says where its streams stand: that counts, whatever was
- * acknowledged. One whose connection was lost says so too; there only the generation that it reads
- * is news, and only to a dispatcher that lost its account. */
+/* A client that restores a position sends the positions of its streams: they override the
+ * acknowledged ones. A client whose connection was lost sends them too; then only the generation
+ * that it reads can be news, and only if the dispatcher lost its account. */
 static mr_code take_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join,
                            bool restores, bool made_now, int64_t now, mr_status *st)
 {
@@ -290,9 +291,9 @@ static mr_code take_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join
             MR_TRY(mr__d_stream_set(s, p, st));
         if (ahead)
             s->generation = p->generation;
-        if (s->worker && (restores || ahead)) /* what it hosts is another generation's */
+        if (s->worker && (restores || ahead)) /* it hosts another generation */
             mr__d_assign(d, s, NULL);
-        if (made_now && p->home[0] && !s->home) { /* who came first stays in its place */
+        if (made_now && p->home[0] && !s->home) { /* the first workers keep their indexes */
             mr__d_worker *w = NULL;
             MR_TRY(mr__d_worker_known(d, p->home, &w, st));
             mr__d_list_worker(d, p->stream, w);
@@ -320,7 +321,7 @@ void mr__d_await_former(mr__dispatcher *d, mr__d_job *j, bool seen, int64_t now)
         await_others(j, now);
 }
 
-/* What a position names was given out in this job, not in one that was lost. */
+/* Checks that the splits of a position were assigned in this job, not in one that was lost. */
 static mr_code check_position(const mr__d_job *j, const Mr__Wire__Join *join, mr_status *st)
 {
     for (size_t i = 0; i < join->n_places; i++) {
@@ -335,8 +336,8 @@ static mr_code check_position(const mr__d_job *j, const Mr__Wire__Join *join, mr
     return MR_OK;
 }
 
-/* parallel_epochs: the repetition before had a stream of each of these workers. They begin this one
- * too, wherever they are just now. */
+/* parallel_epochs: the previous repetition had a stream on each of these workers. Each of them also
+ * begins this repetition, even if it is away at present. */
 static mr_code await_workers(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join,
                              int64_t now, mr_status *st)
 {
@@ -355,12 +356,12 @@ static mr_code await_workers(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Jo
     return MR_OK;
 }
 
-/* What a client of a shared job says of its streams: news, as long as nobody else was given them;
- * a restored position counts only where it can take nothing from others. */
+/* Takes over the streams that a client of a shared job reports, unless they were assigned to
+ * another client since; a restored position counts only if it takes nothing from other clients. */
 static mr_code take_shared_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join,
                                   bool restores, bool made_now, int64_t now, mr_status *st)
 {
-    if (made_now && join->job_id) /* the account was lost: others may be in this job too */
+    if (made_now && join->job_id) /* the account was lost: other clients may be in this job too */
         await_others(j, now);
     else
         mr__d_await_former(d, j, is_of_former(j, join), now);
@@ -386,7 +387,7 @@ static mr_code take_shared_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wir
                        mr__d_title(j), n);
         return MR_OK;
     }
-    if (restores) /* the client hears so, once it is let in */
+    if (restores) /* the client is warned when it is let in */
         return check_position(j, join, st);
     for (size_t i = 0; i < join->n_places; i++) {
         const Mr__Wire__Place *p = join->places[i];
@@ -401,7 +402,7 @@ static mr_code take_shared_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wir
 static void note_sharing(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join)
 {
     for (const mr__d_client *c = j->clients; c && !j->spec->shared; c = c->next)
-        if (c->connection && c->id != join->client_id) { /* not its own former life */
+        if (c->connection && c->id != join->client_id) { /* not itself before a reconnect */
             j->spec->shared = true;
             j->recorded = mr__d_record_job(d, j);
         }
@@ -440,18 +441,17 @@ static void admit(mr__dispatcher *d, mr__d_job *j, mr__d_connection *x, const Mr
     j->made_now = false;
     if (join->job_id && join->job_id != j->id)
         mr__d_drop_orphans(d, join->job_id);
-    /* Whoever comes back first does not take what those after it had. */
+    /* The first client to return must not take the streams of those that return later. */
     int64_t others = now + MR__COME_BACK_S * MR__SECOND;
     if (j->holding && !j->clients->next && j->hold_until < others)
         j->hold_until = others;
-    bool news = !j->finished_at; /* what it said may be the end of the last stream */
+    bool news = !j->finished_at; /* its message may be the end of the last stream */
     j->finished_at = mr__d_finished(j) ? now : 0;
     mr__d_take_streams(j, c, join);
     for (mr__d_worker *w = d->n_with_orphans ? d->workers : NULL; w; w = w->next)
         if (w->connection && w->n_orphans)
             mr__d_adopt_orphans(d, w);
-    /* All streams at once: while it reads one, it knows that there are the others, and so does the
-     * account. */
+    /* All streams at once: while it reads one, both it and the account know of the others. */
     if (j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
         hand_out_streams(d, j);
     answer_joined(d, c, join->request, j->recorded);
@@ -478,7 +478,7 @@ void mr__d_refuse_waiting(mr__dispatcher *d, mr__d_job *j, const mr_status *why)
     }
 }
 
-/* How many streams or splits there are, and who hosts those of the static modes. */
+/* Sets the number of streams or splits, and the workers of the static modes' streams. */
 static mr_code cut(mr__dispatcher *d, mr__d_job *j, mr_status *st)
 {
     uint32_t n = 0;
@@ -580,7 +580,7 @@ void mr__d_take_lists(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wi
         mr__d_job_free(d, j);
         return;
     }
-    /* The whole job once more with the lists in it: one message is the job. */
+    /* Records the whole job again, with its lists: a job is one message. */
     Mr__Wire__Job with = *j->spec;
     with.n_lists = lists->n_lists;
     with.lists = lists->lists;
@@ -656,7 +656,7 @@ static mr_code make_job(mr__dispatcher *d, const Mr__Wire__Join *join, mr__d_job
         }
         spec.seed = like->spec->seed;
     }
-    /* Workers go on with streams that are made again as they were; those of shared jobs are not. */
+    /* Workers continue streams that are rebuilt unchanged; those of shared jobs are not. */
     bool shared =
         spec.mode == MR__WIRE__MODE__DYNAMIC || spec.mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
     uint64_t id = shared ? 0 : join->job_id;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which worker takes the next stream (a heap by load), and which streams want a worker (two
- * queues). Every change of a worker or a stream is entered at once, so that both can be relied on
- * in the middle of a message; streams are assigned by dispatcher_streams.c. */
+/* The worker that takes the next stream (a heap by load), and the streams that need a worker (two
+ * queues). Every change of a worker or a stream is entered at once, so that both are valid in the
+ * middle of a message; dispatcher_streams.c assigns the streams. */
 #include "transport/service/dispatcher/dispatcher_state.h"
 
 /* ---- workers by load: a heap, the lightest first ---- */
 
-/* Equal loads: the one that was given a stream longest ago. */
+/* Equal loads: the worker whose last assignment is the oldest. */
 static bool is_lighter(const mr__d_worker *a, const mr__d_worker *b)
 {
     return a->n_streams != b->n_streams ? a->n_streams < b->n_streams : a->given < b->given;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a job again whose record is lost, from what its clients say of their streams. */
+/* Rebuilds a job whose record is lost from the streams that its clients report. */
 #include <inttypes.h>
 
 #include "transport/service/dispatcher/dispatcher_state.h"
 
-enum { MOST_REBUILT = 1 << 27 }; /* each of them is looked at */
+enum { MOST_REBUILT = 1 << 27 }; /* splits, each of which is examined */
 
-/* The splits that p says are those of s, and nobody else's. */
+/* Assigns the splits in p to s, unless they belong to another stream. */
 static mr_code take_split_list(mr__dispatcher *d, mr__d_stream *s, const Mr__Wire__Place *p,
                                mr_status *st)
 {
     mr__d_job *j = s->job;
-    size_t had = 0; /* on record, where this dispatcher died before the stream was */
+    size_t had = 0; /* on record, if this dispatcher died before it recorded the stream */
     while (had < s->n_splits && had < p->n_splits && s->splits[had] == p->splits[had])
         had++;
     if (had < s->n_splits && had < p->n_splits)
@@ -37,7 +37,7 @@ static mr_code take_split_list(mr__dispatcher *d, mr__d_stream *s, const Mr__Wir
     return MR_OK;
 }
 
-/* What p says of s; what is hosted of a job that was running may have other splits too. */
+/* Takes over p for s; the hosted stream of a running job may have more splits. */
 static mr_code rebuild_stream(mr__dispatcher *d, mr__d_stream *s, const Mr__Wire__Place *p,
                               uint64_t owner, mr_status *st)
 {
@@ -76,7 +76,7 @@ void mr__d_unmake(mr__dispatcher *d, mr__d_job *j)
     for (uint32_t i = 0; i < j->n_streams; i++) {
         mr__d_stream *s = j->streams[i];
         mr__d_take_off(d, s);
-        if (s->generation >= j->generation) /* what is hosted is of an older one */
+        if (s->generation >= j->generation) /* the hosted stream has an older one */
             j->generation = s->generation + 1;
         mr__d_stream_free(s);
     }
@@ -105,7 +105,7 @@ mr_code mr__d_rebuild(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *joi
         if (!s->owner)
             MR_TRY(rebuild_stream(d, s, p, join->client_id, st));
         else if (s->owner == join->client_id) { /* it was here before, and lost its connection */
-            /* It may have come to a split since then, at the worker that it was read from. */
+            /* It may have got another split since then, on the worker that it was read from. */
             if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
                 MR_TRY(take_split_list(d, s, p, st));
             MR_TRY(mr__d_take_news(d, s, p, st));
@@ -115,8 +115,8 @@ mr_code mr__d_rebuild(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *joi
     return MR_OK;
 }
 
-/* Splits that nobody named go to a stream of their own; so do those that were not given out, where
- * the other streams have ended. */
+/* Splits that no client named go to a new stream; so do unassigned ones, if the other streams have
+ * ended. */
 static mr_code make_rest(mr__dispatcher *d, mr__d_job *j, uint64_t *n, mr_status *st)
 {
     mr__d_stream *s = NULL;
@@ -138,7 +138,7 @@ static mr_code make_rest(mr__dispatcher *d, mr__d_job *j, uint64_t *n, mr_status
     return MR_OK;
 }
 
-/* Whether all of j that was given out is some stream's, by the account. */
+/* Whether, by the account, all assigned splits of j belong to a stream. */
 static bool is_whole(const mr__d_job *j)
 {
     bool dynamic = j->spec->mode == MR__WIRE__MODE__DYNAMIC;
@@ -179,12 +179,12 @@ uint64_t mr__d_rebuilt(mr__dispatcher *d, mr__d_job *j)
         rc = make_rest(d, j, &n, &st);
     bool own = j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
     for (uint32_t i = 0; i < j->n_streams && own; i++)
-        if (!j->streams[i]->home && rc == MR_OK) { /* whose it was is not known: it begins again */
+        if (!j->streams[i]->home && rc == MR_OK) { /* its worker is unknown: it begins again */
             n += !j->streams[i]->end;
             rc = mr__d_stream_set(j->streams[i], &end, &st);
             mr__d_record_stream(d, j->streams[i]);
         }
-    /* Also where all that was named has ended; but a position has named all there are. */
+    /* Even if all named streams have ended; but a position has named all streams. */
     if (own && was)
         mr__d_make_own(d, j, NULL);
     if (rc != MR_OK)

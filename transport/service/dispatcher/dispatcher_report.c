@@ -50,7 +50,7 @@ static json_t *report_workers(const mr__dispatcher *d, size_t most)
 {
     json_t *list = json_array();
     for (const mr__d_worker *w = d->workers; w && most; w = w->next) {
-        if (mr__d_is_away(d, w, MR__FINISHED_S)) /* its drain is kept, and no news */
+        if (mr__d_is_away(d, w, MR__FINISHED_S)) /* only kept for its drain */
             continue;
         most--;
         json_array_append_new(list,
@@ -82,7 +82,7 @@ static json_t *report_streams(const mr__dispatcher *d, const char *name)
     return list;
 }
 
-/* ---- the page: all of it, as far as people read ---- */
+/* ---- the page: all reports, cut to a readable length ---- */
 
 void mr__d_measure(mr__dispatcher *d, int64_t now)
 {
@@ -116,7 +116,7 @@ static json_t *page_job(const mr__d_job *j)
                      "finished", mr__d_finished(j));
 }
 
-/* Jobs and their streams: those that are not finished first. */
+/* Jobs and their streams, unfinished ones first. */
 static void page_jobs(const mr__dispatcher *d, json_t *page)
 {
     json_t *jobs = json_array(), *streams = json_array();
@@ -192,7 +192,7 @@ char *mr__dispatcher_report(const mr__dispatcher *d, const char *what, const cha
     return mr__json_print(j);
 }
 
-/* ---- how the page shows the report "page" ---- */
+/* ---- the view of the report "page" ---- */
 
 #define NAME "millrace_dispatcher_"
 

@@ -21,7 +21,7 @@ typedef struct held {
 
 typedef struct guest {
     mr__guest g;    /* first */
-    bool is_asking; /* it is paused until its report is on the way */
+    bool is_asking; /* paused until its report is sent */
     held *first, *last;
     size_t held_bytes;
 } guest;
@@ -71,14 +71,14 @@ static void ticked(mr__timer *t)
         set_tick(r, mr__dispatcher_tick(r->d, now_of(r)));
 }
 
-/* Something happened: time counts again. */
+/* Something happened: sets the timer again. */
 static void wind_up(mr__dispatcher_run *r)
 {
     if (!r->tick.place)
         set_tick(r, now_of(r) + SECOND);
 }
 
-/* ---- messages that wait for their record ---- */
+/* ---- messages waiting for their record ---- */
 
 static void drop_held(guest *g)
 {
@@ -143,7 +143,7 @@ static void send_held(guest *g)
     }
 }
 
-/* ---- what the dispatcher wants done ---- */
+/* ---- output of the state machine ---- */
 
 static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t after)
 {
@@ -240,8 +240,8 @@ static void ready(mr__guest *g)
                           g->c.handshake.process, now_of(r));
 }
 
-/* Who asks gets one report a turn, and no other one before it reads it: reports cost more than
- * questions. */
+/* A peer gets one report per turn, and the next only after it has read it: reports cost more than
+ * requests. */
 static void wait_for_reader(guest *g, int64_t at)
 {
     mr_status st;
@@ -289,7 +289,7 @@ static void closed(mr__guest *g, bool tell)
     drop_held((guest *)g);
 }
 
-/* What was said is made durable, and what waited for it is sent. */
+/* Makes all records durable, and sends the messages that waited for them. */
 static void drain(mr__daemon *s)
 {
     mr__dispatcher_run *r = (mr__dispatcher_run *)s;

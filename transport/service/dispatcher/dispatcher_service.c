@@ -17,10 +17,10 @@ struct mr_service_dispatcher {
     mr__daemon_thread thread;
     mr__token token;
     char *state;
-    char status[128]; /* address of the page, which is closed before the dispatcher is; "": none */
+    char status[128]; /* address of the page, which closes before the dispatcher; "": none */
 };
 
-/* The worker or client that looked the job's files up has counted them. */
+/* The worker or client that expanded the job's file patterns has counted the files. */
 static mr_code count_streams(void *ctx, const Mr__Wire__Job *job, uint32_t *n, mr_status *st)
 {
     (void)ctx;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_H
 #define MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_H
-/* The dispatcher of the data service in your own program; 'millrace dispatcher' is one that does
- * nothing else. It deals streams out to workers and keeps the account of what was read.
+/* The dispatcher of the data service, embedded in your program; 'millrace dispatcher' is a program
+ * that does nothing else. It assigns streams to workers and keeps the account of what was read.
  *
  *     mr_service_dispatcher *d;
  *     mr_service_dispatcher_open(&d, &(mr_service_dispatcher_opts){.state = "account"}, &st);
@@ -11,8 +11,8 @@
  *     mr_service_dispatcher_close(d);
  *
  * It runs once, in the caller's thread (run) or in its own (start, wait), until it is stopped. Then
- * it makes durable what was acknowledged, sends what waited for that, and closes its connections
- * within 2 s.
+ * it makes all acknowledgements durable, sends the messages that waited for that, and closes its
+ * connections within 2 s.
  *
  * thread   mr_service_dispatcher_stop any; the rest one at a time per object
  * since    0.2 */
@@ -28,15 +28,15 @@ typedef struct mr_service_dispatcher mr_service_dispatcher;
 typedef struct mr_service_dispatcher_opts {
     const char *listen; /* HOST:PORT for clients and workers; port 0: a free one; NULL:
                            "127.0.0.1:5050" */
-    const char *state;  /* directory of the account, made if only its last part is missing; NULL: in
-                           memory, lost when the dispatcher ends */
+    const char *state;  /* directory of the account, created if only its last part is missing; NULL:
+                           in memory, lost when the dispatcher ends */
     const char *status; /* HOST:PORT of the status page (HTTP); port 0: a free one; NULL: no page.
                            It needs no token, so it must be on loopback unless `listen` is not */
     const char *token_file;     /* file with the token that peers must know; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
     const char *const *workers; /* static modes: addresses of the workers; others are refused. NULL:
                                    any worker */
-    size_t n_workers;           /* of `workers`; without them, 1 to 65536: the static modes deal to
+    size_t n_workers;           /* of `workers`; if that is NULL, 1 to 65536: the static modes use
                                    the first n_workers that register, in that order; 0: no static
                                    modes */
     bool no_uring;              /* wait for connections without io_uring */
@@ -47,20 +47,20 @@ typedef struct mr_service_dispatcher_opts {
 } mr_service_dispatcher_opts;
 
 /* Reads the account and listens; peers can connect, and are served once it runs. opts NULL: all
- * defaults; texts are borrowed during the call.
+ * defaults; strings are borrowed during the call.
  *
  * errors   MR_INVALID_ARGUMENT: an option is wrong, including a token file that cannot be read
  *          MR_ALREADY_EXISTS: an address is in use
  *          MR_FAILED_PRECONDITION: another dispatcher uses the state directory, or a later version
  *          wrote the account
  *          MR_DATA_LOSS: the account is damaged; MR_RESOURCE_EXHAUSTED
- *          MR_NOT_FOUND, MR_UNAVAILABLE: the host of an address; what the system says of `state` */
+ *          MR_NOT_FOUND, MR_UNAVAILABLE: the host of an address; the system's error for `state` */
 MR_API mr_code mr_service_dispatcher_open(mr_service_dispatcher **out,
                                           const mr_service_dispatcher_opts *opts,
                                           mr_status *st) MR_NODISCARD;
-/* HOST:PORT with the port that it listens at. Borrowed until close. */
+/* HOST:PORT with the port that it listens on. Borrowed until close. */
 MR_API const char *mr_service_dispatcher_address(const mr_service_dispatcher *d);
-/* The same of the status page; NULL: there is no page. */
+/* The same for the status page; NULL: no page. */
 MR_API const char *mr_service_dispatcher_status_address(const mr_service_dispatcher *d);
 
 /* Serves in this thread until it is stopped.
@@ -76,12 +76,13 @@ MR_API mr_code mr_service_dispatcher_start(mr_service_dispatcher *d, mr_status *
  *
  * errors   as mr_service_dispatcher_run; MR_FAILED_PRECONDITION: it was not started */
 MR_API mr_code mr_service_dispatcher_wait(mr_service_dispatcher *d, mr_status *st) MR_NODISCARD;
-/* Stops it, and returns at once; again: does nothing. Before run or start: that returns soon.
+/* Stops it, and returns at once; further calls do nothing. Called before run or start, it makes
+ * them end soon.
  *
  * thread   any, and a signal handler */
 MR_API void mr_service_dispatcher_stop(mr_service_dispatcher *d);
-/* Stops it, waits for its thread and frees it. Without run or start, what was never served is
- * dropped. NULL: nothing. */
+/* Stops it, waits for its thread and frees it. Connections are dropped if it never ran. NULL:
+ * nothing. */
 MR_API void mr_service_dispatcher_close(mr_service_dispatcher *d);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every file of the dispatcher may call: its log, its random numbers, refusals. */
+/* Functions for all files of the dispatcher: log, random numbers, refusals. */
 #include "transport/service/dispatcher/dispatcher_state.h"
 
 #include <stdarg.h>

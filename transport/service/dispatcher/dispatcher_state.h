@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_DISPATCHER_STATE_H
 #define MR_TRANSPORT_SERVICE_DISPATCHER_STATE_H
-/* The dispatcher's data, and what its files call of each other. The files are a stack: each calls
- * those above its line only.
+/* The dispatcher's data, and the functions that its files share. The files are a stack: each calls
+ * only those above it in this list.
  *
  *     dispatcher_state.c    log, random numbers, refusals
  *     dispatcher_queues.c   workers by load; streams that need a worker
@@ -15,9 +15,9 @@
  *     dispatcher_tools.c    requests of tools
  *     dispatcher.c          messages and timers
  *
- * What a lower file cannot do itself it leaves in `to_assign` (the queue of streams that can be
- * assigned), `wants_lists` and `newcomer`; dispatcher.c settles all three at the end of each
- * message and timer. So no handler is entered while another one is still working.
+ * Work for a file further down is recorded in `to_assign` (the queue of streams that can be
+ * assigned), `wants_lists` and `newcomer`; dispatcher.c does the work of all three at the end of
+ * each message and timer. So no handler is entered while another one is running.
  *
  * Private to these files. */
 #include <stdbool.h>
@@ -30,12 +30,12 @@ enum {
     MR__WORKER_SILENT_S = 5,  /* a worker without a Pulse for longer is lost */
     MR__AWAITED_S = 5,        /* how long a stream waits for the worker that had it */
     MR__ORPHAN_S = 60,        /* how long a worker keeps streams of jobs that no client joined */
-    MR__FINISHED_S = 600,     /* how long a finished job keeps its name, and a lost worker */
-    MR__DRAINED_S = 86400,    /* how long the drain of a lost worker is kept */
+    MR__FINISHED_S = 600,     /* how long finished jobs and lost workers are remembered */
+    MR__DRAINED_S = 86400,    /* how long the drain of a lost worker is remembered */
     MR__CLIENT_SILENT_S = 30, /* default of client_timeout */
-    MR__SLEPT_S = 3,          /* a longer gap between ticks: the process slept */
-    MR__COME_BACK_S = 10,     /* for peers to find a dispatcher that started again */
-    MR__ROOM = 16,            /* streams up to which a worker is offered those of dynamic jobs */
+    MR__SLEPT_S = 3,          /* a longer gap between ticks means that the process was suspended */
+    MR__COME_BACK_S = 10,     /* how long peers may take to find a restarted dispatcher */
+    MR__ROOM = 16,            /* workers with fewer streams are offered those of dynamic jobs */
     MR__MOST_STREAMS = 65536  /* of a job */
 };
 
@@ -50,23 +50,23 @@ typedef struct mr__d_queue {
 } mr__d_queue;
 
 struct mr__d_worker {
-    mr__d_worker *next, *prev; /* all workers that were not forgotten */
+    mr__d_worker *next, *prev; /* all known workers */
     uint64_t connection;       /* 0: lost */
     char *address;
     bool draining, listed; /* listed: on the list of the static modes */
     bool taken_out;        /* a tool drains it, on record: it must end, and is not awaited */
-    uint64_t instance;     /* of the last worker at this address; 0: it did not say */
+    uint64_t instance;     /* of the last worker at this address; 0: unknown */
     uint64_t recorded;     /* number of the last record that sets or clears taken_out */
     int64_t heard, lost_at;
-    int64_t back_until;    /* the account or a client names it: it may return until then; 0: no */
+    int64_t back_until;    /* named by the account or a client: it may return until then; 0: no */
     mr__d_stream *streams; /* hosted here */
     size_t n_streams;
-    Mr__Wire__Hosted *orphans; /* that it says it hosts, of jobs that are not known (yet) */
+    Mr__Wire__Hosted *orphans; /* streams that it reports as hosted, of jobs not known (yet) */
     size_t n_orphans;
     int64_t orphans_since;
     mr__d_worker *same; /* next worker whose address has the same hash */
     size_t place;       /* in the heap of serving workers, from 1; 0: not in it */
-    uint64_t given;     /* value of n_given when it was last given a stream */
+    uint64_t given;     /* value of n_given when it was last assigned a stream */
     mr__d_stream *own;  /* streams that only this worker may host */
 };
 
@@ -79,11 +79,11 @@ struct mr__d_stream {
     mr__d_worker *home;        /* the only one that may host it; NULL: any may */
     mr__d_stream *own_next, *own_prev;
     mr__d_client *reader; /* NULL: no client reads it now */
-    uint64_t owner;       /* the client that was last given it */
+    uint64_t owner;       /* the client that it was last assigned to */
     mr__d_queue *queue;   /* that it is in: to_assign, awaiting or NULL */
     mr__d_stream *q_next, *q_prev;
     bool missed;      /* its worker does not see one of its files */
-    uint64_t *splits; /* dynamic: those given to it, in order */
+    uint64_t *splits; /* dynamic: those assigned to it, in order */
     size_t n_splits, splits_capacity;
     uint64_t elements, skip;
     uint8_t *position;
@@ -102,7 +102,7 @@ struct mr__d_client {
     char *host;
     uint32_t process;
     int64_t heard, silent_ns;
-    bool let_in; /* Joined was sent on its connection: from now on Placed is news to it */
+    bool let_in; /* Joined was sent on its connection: from now on it is sent Placed */
 };
 
 /* A client that waits until its job is prepared. */
@@ -119,10 +119,10 @@ struct mr__d_job {
     char *name; /* "": anonymous */
     Mr__Wire__Job *spec;
     bool prepared;     /* its lists and streams are known */
-    bool made_now;     /* no client was let in yet: the first one may say where the job stands */
+    bool made_now;     /* no client was let in yet: the first one may set the job's position */
     bool awaits;       /* parallel_epochs: it cannot end before named workers have returned */
     uint64_t recorded; /* number of the last record of it or of one of its streams */
-    uint64_t matching; /* connection of the worker that looks its patterns up; 0: none */
+    uint64_t matching; /* connection of the worker that expands its patterns; 0: none */
     mr__d_waiting *waiting;
     mr__d_stream **streams;
     uint32_t n_streams, n_ended;
@@ -136,7 +136,7 @@ struct mr__d_job {
     mr__rate rate;                /* of `elements` */
     bool holding; /* shared, after a start: streams are kept for the clients that had them */
     int64_t hold_until;
-    bool rebuilding;    /* dynamic: so are splits, for the clients that know theirs */
+    bool rebuilding;    /* dynamic: splits are kept too, for the clients that know theirs */
     uint64_t former;    /* rebuilding: the job that its clients were in; 0: not known */
     mr__id_map rebuilt; /* rebuilding: stream of each split, by split + 1 */
     char *warning;      /* the last one sent to its clients; NULL: none */
@@ -156,7 +156,7 @@ typedef struct mr__d_connection {
     uint32_t process;
     mr__d_worker *worker;
     mr__d_client *client;
-    mr__d_worker *drains; /* a tool's: it is answered when this worker has ended; NULL: none */
+    mr__d_worker *drains; /* a tool's: answered when this worker has ended; NULL: none */
     uint64_t drain_request;
 } mr__d_connection;
 
@@ -176,11 +176,11 @@ struct mr__dispatcher {
     uint64_t n_given;
     size_t n_with_orphans;  /* workers */
     mr__d_worker **listed;  /* static modes: by index */
-    bool lists_addresses;   /* opts.workers named them; else they are the first that come */
+    bool lists_addresses;   /* opts.workers named them; else they are the first to register */
     size_t n_listed;        /* that are known */
-    mr__d_queue to_assign;  /* streams that can be given to a worker */
+    mr__d_queue to_assign;  /* streams that can be assigned to a worker */
     mr__d_queue awaiting;   /* streams whose former worker may return first */
-    bool wants_lists;       /* a job needs its lists of files, and no worker looks them up */
+    bool wants_lists;       /* a job needs its lists of files, and no worker makes them */
     mr__d_worker *newcomer; /* registered during this message; NULL: none */
     mr__d_job *jobs;
     size_t n_jobs;
@@ -196,26 +196,26 @@ static inline bool mr__d_shared(const mr__d_job *j)
            j->spec->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
 }
 
-/* Stream i belongs to worker i of the list. */
+/* True if stream i belongs to worker i of the list. */
 static inline bool mr__d_static(const mr__d_job *j)
 {
     return j->spec->mode >= MR__WIRE__MODE__FILE;
 }
 
-/* All of it was acknowledged. */
+/* True if all elements were acknowledged. */
 static inline bool mr__d_finished(const mr__d_job *j)
 {
     return j->prepared && !j->rebuilding && !j->awaits && j->n_streams &&
            j->n_ended == j->n_streams;
 }
 
-/* It has been lost for at least that long. */
+/* True if w has been lost for at least that long. */
 static inline bool mr__d_is_away(const mr__dispatcher *d, const mr__d_worker *w, int64_t seconds)
 {
     return !w->connection && d->now - w->lost_at >= seconds * MR__SECOND;
 }
 
-/* It may be given streams. */
+/* True if w may be assigned streams. */
 static inline bool mr__d_serves(const mr__d_worker *w)
 {
     return w->connection && !w->draining;
@@ -228,17 +228,17 @@ void mr__d_note(mr__dispatcher *d, mr_log_level level, const char *fmt, ...) MR_
 /* Sends Failed to a connection. */
 void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64_t job_id,
                 const mr_status *why);
-/* The error of new work while the account cannot be written. */
+/* The error for new work while the account cannot be written. */
 mr_code mr__d_disk_full(mr_status *st);
 
 /* ---- dispatcher_queues.c ---- */
-/* Call it when w's load changed, or whether w serves. */
+/* Call it when w's load, or the result of mr__d_serves(w), has changed. */
 void mr__d_rank(mr__dispatcher *d, mr__d_worker *w);
-/* The serving worker that hosts the fewest streams, except not_to; NULL: there is none. */
+/* The serving worker that hosts the fewest streams, except not_to; NULL: no other worker serves. */
 mr__d_worker *mr__d_least_loaded(const mr__dispatcher *d, const mr__d_worker *not_to);
 /* The next serving worker after w in the list, which is a ring: repeated calls visit all. */
 mr__d_worker *mr__d_next_serving(mr__dispatcher *d, mr__d_worker *w);
-/* Call it when s has another worker, home, reader or end: enters s in the queue it belongs in. */
+/* Call it when the worker, home, reader or end of s has changed: enters s in the right queue. */
 void mr__d_review(mr__d_stream *s);
 
 /* ---- dispatcher_jobs.c ---- */
@@ -246,8 +246,8 @@ void mr__d_review(mr__d_stream *s);
 mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *name, uint64_t repetition);
 /* Any job of that name except `not`: another repetition of it. */
 mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *name, const mr__d_job * not );
-/* The last repetition of the job of that name; if no job has it, the job with that number, in 16
- * hexadecimal digits. NULL: none. */
+/* The last repetition of the job of that name; if no job has that name, the job with that number,
+ * in 16 hexadecimal digits. NULL: none. */
 mr__d_job *mr__d_job_called(const mr__dispatcher *d, const char *name);
 /* job "NAME", or an anonymous job's number. Valid until the next call. */
 const char *mr__d_title(const mr__d_job *j);
@@ -255,7 +255,7 @@ mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr
                       mr__d_job **out, mr_status *st) MR_NODISCARD;
 void mr__d_job_free(mr__dispatcher *d, mr__d_job *j);
 uint64_t mr__d_record_job(mr__dispatcher *d, const mr__d_job *j);
-/* Frees j; returns the number of the record that says so. */
+/* Frees j; returns the number of the record of it. */
 uint64_t mr__d_forget_job(mr__dispatcher *d, mr__d_job *j);
 mr_code mr__d_stream_new(mr__d_job *j, mr__d_stream **out, mr_status *st) MR_NODISCARD;
 /* Unlinks s first, except from its job. */
@@ -264,29 +264,29 @@ void mr__d_stream_free(mr__d_stream *s);
 mr_code mr__d_job_streams(mr__d_job *j, mr_status *st) MR_NODISCARD;
 mr_code mr__d_stream_set(mr__d_stream *s, const Mr__Wire__Place *place, mr_status *st) MR_NODISCARD;
 mr_code mr__d_add_split(mr__d_stream *s, uint64_t split, mr_status *st) MR_NODISCARD;
-/* The same, on record. */
+/* The same, with a record. */
 mr_code mr__d_record_split(mr__dispatcher *d, mr__d_stream *s, uint64_t split,
                            mr_status *st) MR_NODISCARD;
 Mr__Wire__Place mr__d_place(const mr__d_stream *s); /* borrows from s */
 /* The same with the splits that a client of a dynamic job must know. */
 Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s);
 uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s);
-/* Enters s as hosted by w (NULL: by none). */
+/* Makes w (NULL: none) the host of s. */
 void mr__d_put(mr__d_stream *s, mr__d_worker *w);
 /* From now on only w may host s. */
 void mr__d_set_home(mr__d_stream *s, mr__d_worker *w);
 void mr__d_set_reader(mr__d_stream *s, mr__d_client *c);
 bool mr__d_reads(const mr__d_client *c, const mr__d_stream *s); /* of a job that is not shared */
-/* Tells the reader where s is, once record `after` is durable. */
+/* Sends the worker of s to its reader, once record `after` is durable. */
 void mr__d_tell_reader(mr__dispatcher *d, const mr__d_stream *s, uint64_t after);
-/* Sends a warning to a client; again each time that it joins, as it may have missed it. */
+/* Sends a warning to a client, and again each time it joins, because it may have missed it. */
 void mr__d_tell_warning(mr__dispatcher *d, const mr__d_client *c, const char *text);
 /* The same to all clients of j, including those that join later, and to the log. */
 void mr__d_warn(mr__dispatcher *d, mr__d_job *j, const char *fmt, ...) MR_PRINTF(3, 4);
-/* Tells the clients of a shared job (`only` that one, if not NULL) that all of it has ended. */
+/* Sends Finished to the clients of a shared job (`only` that one, if not NULL). */
 void mr__d_tell_finished(mr__dispatcher *d, const mr__d_job *j, const mr__d_client *only,
                          uint64_t after);
-/* Tells w that it no longer hosts h. */
+/* Sends w the order to stop hosting h. */
 void mr__d_unhost(mr__dispatcher *d, const mr__d_worker *w, const Mr__Wire__Hosted *h);
 /* The same for s, which then has no worker. */
 void mr__d_take_off(mr__dispatcher *d, mr__d_stream *s);
@@ -294,51 +294,52 @@ void mr__d_take_off(mr__dispatcher *d, mr__d_stream *s);
 void mr__d_release_streams(mr__dispatcher *d, mr__d_job *j);
 
 /* ---- dispatcher_streams.c ---- */
-/* s waits until then for the worker at that address; and no longer. */
+/* Makes s wait until `until` for the worker at that address; ends the wait. */
 void mr__d_await(mr__d_stream *s, const char *address, int64_t until);
 void mr__d_forget_awaited(mr__d_stream *s);
 void mr__d_tick_awaiting(mr__dispatcher *d, int64_t now);
-/* Gives s to its home, or to the worker that hosts the fewest, not to `not_to` if there is another
- * one; its client is informed. Without a worker it waits. */
+/* Assigns s to its home, or to the worker that hosts the fewest streams, avoiding `not_to` if there
+ * is another one, and notifies its client. Without a worker it waits. */
 void mr__d_assign(mr__dispatcher *d, mr__d_stream *s, const mr__d_worker *not_to);
 /* Assigns the streams in to_assign. */
 void mr__d_assign_all(mr__dispatcher *d);
 /* Moves the streams of w, which is lost, to other workers. */
 void mr__d_move_all(mr__dispatcher *d, mr__d_worker *w);
-/* Makes c the reader of its streams: those of its number; of a shared job, those that it says it
- * has, unless another client was given them since. */
+/* Makes c the reader of its streams: those of its number; in a shared job, those that it reports,
+ * unless they have been assigned to another client since. */
 void mr__d_take_streams(mr__d_job *j, mr__d_client *c, const Mr__Wire__Join *join);
-/* Shared: gives streams without a reader to the clients; true if there were any. */
+/* Shared: assigns streams without a reader to the clients; true if there were any. */
 bool mr__d_share_out(mr__dispatcher *d, mr__d_job *j);
-/* Gives the streams of `gone`, which is no longer a client of j, to another client, or leaves them
- * waiting. */
+/* Assigns the streams of `gone`, which is no longer a client of j, to another client, or leaves
+ * them waiting. */
 void mr__d_lose_reader(mr__dispatcher *d, mr__d_job *j, mr__d_client *gone);
-/* Makes streams for the clients and workers of j that need one; only: for this worker. */
+/* Makes streams for the clients and workers of j that need one; only: just for this worker. */
 void mr__d_make_streams(mr__dispatcher *d, mr__d_job *j, mr__d_worker *only);
 /* parallel_epochs: the same, even if all streams of j have ended. */
 void mr__d_make_own(mr__dispatcher *d, mr__d_job *j, mr__d_worker *only);
-/* parallel_epochs: a worker is missing that the account, or a client, says was here lately. */
+/* parallel_epochs: true if a worker is missing that, by the account or a client, was here
+ * recently. */
 bool mr__d_awaits_workers(const mr__dispatcher *d, int64_t now);
-/* Warns of those of them that have no stream of j. */
+/* Warns about those of these workers that have no stream of j. */
 void mr__d_go_on_without(mr__dispatcher *d, mr__d_job *j);
 void mr__d_take_want(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__WantSplit *want);
 
 /* ---- dispatcher_workers.c ---- */
 /* The worker with that address; NULL: none. */
 mr__d_worker *mr__d_worker_at(mr__dispatcher *d, const char *address);
-/* The same; an unknown one is made, as lost. */
+/* The same; an unknown one is created, in the state lost. */
 mr_code mr__d_worker_known(mr__dispatcher *d, const char *address, mr__d_worker **out,
                            mr_status *st) MR_NODISCARD;
 void mr__d_free_worker(mr__dispatcher *d, mr__d_worker *w);
 /* Puts w on the list of the static modes at i, unless that place is taken. */
 void mr__d_list_worker(mr__dispatcher *d, size_t i, mr__d_worker *w);
-/* Enters the streams that w says it hosts whose jobs are known by now. */
+/* Enters the streams that w reports as hosted if their jobs are known by now. */
 void mr__d_adopt_orphans(mr__dispatcher *d, mr__d_worker *w);
-/* Has all workers drop what they say they host of that job. */
+/* Makes all workers drop the streams of that job that they report as hosted. */
 void mr__d_drop_orphans(mr__dispatcher *d, uint64_t job_id);
-/* The dispatcher has just started: workers may not have found it yet. */
+/* True if the dispatcher has just started, so that workers may not have found it yet. */
 bool mr__d_has_just_started(const mr__dispatcher *d);
-/* w is away, and may be one of those. */
+/* True if w is away and may be one of those workers. */
 bool mr__d_may_come(const mr__dispatcher *d, const mr__d_worker *w);
 /* Records that a tool drains w, or (is_out is false) that the drain is over. */
 void mr__d_take_out(mr__dispatcher *d, mr__d_worker *w, bool is_out);
@@ -353,20 +354,20 @@ void mr__d_take_returned(mr__dispatcher *d, const mr__d_connection *x, const Mr_
 void mr__d_take_pulse(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Pulse *p);
 
 /* ---- dispatcher_rebuild.c ---- */
-/* Takes what the client that has s says of it when it returns, if that is news. */
+/* Takes over the state of s that its returning client reports, if it is newer. */
 mr_code mr__d_take_news(mr__dispatcher *d, mr__d_stream *s, const Mr__Wire__Place *p,
                         mr_status *st) MR_NODISCARD;
-/* Makes the job from what a client that was in it, or restores a position, says of its streams;
- * other clients may follow while it is rebuilding.
- * errors   MR_DATA_LOSS: the client names no splits, or those of others */
+/* Makes the job from the streams reported by a client that was in it or restores a position; other
+ * clients may follow while it is rebuilding.
+ * errors   MR_DATA_LOSS: the client names no splits, or those of other clients */
 mr_code mr__d_rebuild(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *join,
                       mr_status *st) MR_NODISCARD;
-/* A client restores a position of j: undoes what was given out. */
+/* A client restores a position of j: undoes all assignments. */
 void mr__d_unmake(mr__dispatcher *d, mr__d_job *j);
-/* After the account was loaded: continues, if the dispatcher died while it rebuilt j. */
+/* After the account is loaded: continues if the dispatcher died while it was rebuilding j. */
 void mr__d_go_on_rebuilding(mr__dispatcher *d, mr__d_job *j);
-/* All clients have come: makes streams for splits that no client named. Returns the number of those
- * splits; parallel_epochs: the number of streams that begin again. */
+/* All clients have joined: makes streams for splits that no client named. Returns the number of
+ * those splits; parallel_epochs: the number of streams that begin again. */
 uint64_t mr__d_rebuilt(mr__dispatcher *d, mr__d_job *j);
 
 /* ---- dispatcher_join.c ---- */
@@ -374,9 +375,9 @@ void mr__d_take_join(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Joi
                      int64_t now);
 void mr__d_take_lists(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Lists *lists,
                       int64_t now);
-/* Makes j wait for the clients of a former job of its name, if nothing of j was given out and they
- * are there (seen), or may be: this dispatcher began without an account, and workers host streams
- * of an unknown job. */
+/* Makes j wait for the clients of a former job of its name, if nothing of j was assigned yet and
+ * these clients exist (seen) or may exist: this dispatcher began without an account, and workers
+ * host streams of an unknown job. */
 void mr__d_await_former(mr__dispatcher *d, mr__d_job *j, bool seen, int64_t now);
 void mr__d_drop_client(mr__dispatcher *d, mr__d_client *c, int64_t now);
 void mr__d_refuse_waiting(mr__dispatcher *d, mr__d_job *j, const mr_status *why);

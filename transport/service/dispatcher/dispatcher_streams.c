@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams: who reads them, which worker they go to, and making more of them where a job grows. */
+/* Streams: assigns them to workers and readers, and makes more of them while a job runs. */
 #include <inttypes.h>
 
 #include "pipeline/memory/alloc.h"
 #include "transport/service/dispatcher/dispatcher_state.h"
 
-/* ---- giving a stream to a worker ---- */
+/* ---- assigning a stream to a worker ---- */
 
 void mr__d_forget_awaited(mr__d_stream *s)
 {
@@ -44,7 +44,7 @@ static void say_host(mr__dispatcher *d, const mr__d_stream *s, uint64_t after)
     d->out.send(d->ctx, s->worker->connection, &m, after);
 }
 
-/* Gives s to w (NULL: it waits), in a new generation. */
+/* Assigns s to w (NULL: it waits), in a new generation. */
 static void give(mr__dispatcher *d, mr__d_stream *s, mr__d_worker *w)
 {
     mr__d_take_off(d, s);
@@ -142,7 +142,7 @@ void mr__d_lose_reader(mr__dispatcher *d, mr__d_job *j, mr__d_client *gone)
             continue;
         mr__d_client *heir = mr__d_shared(j) && !s->end ? idlest(j) : NULL;
         mr__d_set_reader(s, heir);
-        if (heir) /* in a new generation: what `gone` still acknowledges does not count */
+        if (heir) /* in a new generation: later acknowledgements of `gone` do not count */
             mr__d_assign(d, s, NULL);
     }
 }
@@ -244,7 +244,7 @@ void mr__d_go_on_without(mr__dispatcher *d, mr__d_job *j)
 
 /* ---- splits ---- */
 
-/* Gives the next split of this repetition to s, on record; false: it has no more. */
+/* Assigns the next split of this repetition to s, with a record; false: no more splits. */
 static bool hand_out(mr__dispatcher *d, mr__d_stream *s, uint64_t repetition)
 {
     mr__d_job *j = s->job;

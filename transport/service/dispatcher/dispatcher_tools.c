@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tools ask: reports, cancelling, draining, registered datasets. */
+/* Requests of tools: reports, cancelling, draining, registered datasets. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,8 +30,8 @@ static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, 
     return MR_OK;
 }
 
-/* The tool is answered when the worker has ended: *waits, unless it has already. Where this
- * dispatcher ends before that, the drain goes on when it is back, and may be asked for again. */
+/* The tool is answered when the worker has ended: *waits, unless it has already. If this dispatcher
+ * ends before that, the drain continues after its restart, and may be requested again. */
 static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask,
                             bool *waits, uint64_t *after, mr_status *st)
 {

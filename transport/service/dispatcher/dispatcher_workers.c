@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers that come, say what they host, drain and go. */
+/* Workers: registering, reporting hosted streams, draining and leaving. */
 #include <stdio.h>
 #include <string.h>
 
@@ -110,10 +110,10 @@ static mr_code check_listed(mr__dispatcher *d, mr__d_worker *w, const char *addr
                    "worker %.100s is not on the dispatcher's list of workers: %s", address, list);
 }
 
-/* ---- streams that a worker says it hosts, of jobs that are not known (yet) ---- */
+/* ---- streams that a worker reports as hosted, of jobs not known (yet) ---- */
 
-/* A worker hosts s in a generation that this dispatcher did not give it: it lost its account. That
- * one is not given again, or a client that opens it would meet what was hosted before. */
+/* A worker hosts s in a generation that this dispatcher did not assign: it lost its account. That
+ * generation is not used again, else a client that opens it would get the old stream. */
 static void outdo(mr__dispatcher *d, mr__d_stream *s, uint64_t generation)
 {
     s->generation = generation;
@@ -230,7 +230,7 @@ void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w)
     }
 }
 
-/* ---- coming and going ---- */
+/* ---- registering and leaving ---- */
 
 void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int64_t now)
 {
@@ -283,7 +283,7 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     w->heard = now;
     w->back_until = 0;
     if (w->taken_out && (!r->instance || r->instance != w->instance))
-        mr__d_take_out(d, w, false); /* that one has ended, and another one is here */
+        mr__d_take_out(d, w, false); /* the drained instance has ended: this is another one */
     w->instance = r->instance;
     w->draining = w->taken_out;
     x->worker = w;
@@ -306,7 +306,7 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     d->newcomer = w;
 }
 
-/* A worker that drains gives a stream back. */
+/* A draining worker returns a stream. */
 void mr__d_take_returned(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Returned *r)
 {
     mr__d_job *j = mr__id_map_get(&d->jobs_by_id, r->job_id);

@@ -51,7 +51,7 @@ mr_code mr_service_report(const char *service, const char *what, const char *nam
     static const char *const reports[] = {"status", "jobs", "workers", "streams", "page"};
     mr__message *m;
     size_t i = 0, n = sizeof reports / sizeof *reports;
-    while (i < n && strcmp(what, reports[i]) != 0) /* other requests are no reports */
+    while (i < n && strcmp(what, reports[i]) != 0) /* other requests return no report */
         i++;
     if (i == n)
         return mr_fail(st, MR_NOT_FOUND, "there is no report \"%.100s\"", what);

@@ -21,7 +21,7 @@ extern "C" {
 typedef struct mr_service_request_opts {
     const char *token_file; /* file with the service's token; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
-    double timeout;         /* seconds for everything, during which connecting is tried again; 0: 5,
+    double timeout;         /* seconds for the whole request, including retries to connect; 0: 5,
                                for mr_service_drain 30 */
     mr_cancel *cancel;      /* ends the wait when triggered; NULL: none */
 } mr_service_request_opts;
@@ -35,25 +35,25 @@ typedef struct mr_service_request_opts {
 
 /* *json = a report; owned, mr_free. what: "status" (an object), "jobs", "workers" (arrays of
  * objects), "streams" (an array; name: a job's name, or the number of a job without one), "page":
- * all of these with the last events, as the status page has them. name NULL: none.
+ * all of these with the last events, as on the status page. name NULL: none.
  *
  * errors   MR_NOT_FOUND: no such report, or no such job; those above */
 MR_API mr_code mr_service_report(const char *service, const char *what, const char *name,
                                  const mr_service_request_opts *opts, char **json,
                                  mr_status *st) MR_NODISCARD;
-/* *text = the report "page" as text for people; owned, mr_free. It is cut to that many lines and
- * columns; 0: not cut. errors: those above */
+/* *text = the report "page" as human-readable text; owned, mr_free. It is cut to `lines` lines and
+ * `columns` columns; 0: not cut. errors: those above */
 MR_API mr_code mr_service_status_text(const char *service, size_t lines, size_t columns,
                                       const mr_service_request_opts *opts, char **text,
                                       mr_status *st) MR_NODISCARD;
-/* Ends a job: all repetitions of its name; by its number, that repetition. Its clients fail with
- * MR_CANCELLED.
+/* Ends a job: all its repetitions if `job` is a name, that repetition if it is a number. Its
+ * clients fail with MR_CANCELLED.
  *
  * errors   MR_NOT_FOUND: no such job; those above */
 MR_API mr_code mr_service_cancel(const char *service, const char *job,
                                  const mr_service_request_opts *opts, mr_status *st) MR_NODISCARD;
-/* Has the worker at that HOST:PORT return its streams and end; waits until it has ended. The drain
- * continues if the wait times out.
+/* Makes the worker at that HOST:PORT return its streams and end; waits until it has ended. The
+ * drain continues if the wait times out.
  *
  * errors   MR_NOT_FOUND: no such worker; those above */
 MR_API mr_code mr_service_drain(const char *service, const char *worker,
@@ -61,7 +61,8 @@ MR_API mr_code mr_service_drain(const char *service, const char *worker,
 /* *id = the id by which mr_service_dataset reads ds (borrowed); owned, mr_free. An equal graph has
  * the same id.
  *
- * errors   what ds carries, or why it cannot travel; those above */
+ * errors   the error that ds carries; a graph that cannot be sent to other processes; those
+ *          above */
 MR_API mr_code mr_service_register(const char *service, const mr_dataset *ds,
                                    const mr_service_request_opts *opts, char **id,
                                    mr_status *st) MR_NODISCARD;

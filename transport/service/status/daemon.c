@@ -13,7 +13,7 @@
 #include "pipeline/system/system.h"
 
 #define SECOND    ((int64_t)1000000000)
-#define FINISH_NS (2 * SECOND) /* for what is queued, when it ends */
+#define FINISH_NS (2 * SECOND) /* time to send what is queued, at the end */
 enum { MOST_CONNECTIONS = 1024 };
 
 #define OF(member, p) ((mr__daemon *)((char *)(p)-offsetof(mr__daemon, member)))
@@ -89,7 +89,7 @@ static const mr__connection_class guests = {.ready = guest_ready,
                                             .sent = guest_sent,
                                             .lends = true};
 
-/* Room for one more: the oldest that has not shaken hands makes way. */
+/* Makes room for one more: closes the oldest connection that has not completed its handshake. */
 static bool make_room(mr__daemon *d)
 {
     mr_status why;
@@ -185,7 +185,7 @@ mr_code mr__daemon_open(mr__daemon *d, mr__loop_kind kind, mr_status *st)
     return mr__loop_open(kind, &d->loop, st);
 }
 
-/* For the address of one that was just killed, which the kernel may hold for a moment more. */
+/* Retries, because the kernel may hold the address of a process just killed for a moment. */
 enum { LISTEN_TRIES = 20, LISTEN_PAUSE_NS = 50000000 };
 
 mr_code mr__daemon_listen(mr__daemon *d, const char *listen, mr_status *st)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_DAEMON_H
 #define MR_TRANSPORT_SERVICE_DAEMON_H
-/* The common part of dispatcher and worker: a loop with a listener, the connections that it
- * accepted, a status page, and the end: an alarm or a failure begins the drain, in which
- * connections are finished. Those that are not finished after 2 s are dropped.
+/* The common part of dispatcher and worker: a loop with a listener, the accepted connections, a
+ * status page, and the drain. An alarm or a failure begins the drain, which finishes all
+ * connections; those that are not finished after 2 s are dropped.
  *
- * Beyond 1,024 connections a new one replaces the oldest that has not shaken hands yet, or is
- * refused.
+ * Beyond 1,024 connections, a new one replaces the oldest that has not completed its handshake, or
+ * is refused.
  *
  * thread   the loop's */
 #include "transport/net/alarm.h"
@@ -23,7 +23,7 @@ typedef struct mr__guest {
     mr__daemon *daemon;
     uint64_t id;
     bool is_known; /* `ready` was called, so `closed` will be called with tell */
-    bool is_ready; /* it has shaken hands */
+    bool is_ready; /* the handshake is complete */
     char from[128];
 } mr__guest;
 
@@ -36,15 +36,15 @@ struct mr__daemon {
     void (*ready)(mr__guest *g);
     void (*message)(mr__guest *g, const mr__message *m);
     void (*sent)(mr__guest *g);
-    /* The last call, for each guest. tell: it was known, and this is no drain. */
+    /* The last call, for each guest. tell: it was known, and the daemon is not draining. */
     void (*closed)(mr__guest *g, bool tell);
     void (*drain)(mr__daemon *d);   /* page and listener are closed, the guests not yet */
     bool (*is_busy)(mr__daemon *d); /* the owner still has something open */
-    /* the daemon's */
+    /* private to daemon.c */
     mr__loop *loop;
     mr__listener listener, local;
     bool is_listening, is_listening_locally;
-    char local_name[64]; /* of the local socket; "": there is none */
+    char local_name[64]; /* of the local socket; "": no local socket */
     mr__guest *newest, *oldest;
     size_t n_guests;
     uint64_t last_id;
@@ -52,35 +52,36 @@ struct mr__daemon {
     bool said_full;
     mr__status_page *page; /* NULL: none */
     mr__timer finish;
-    bool is_draining, is_over; /* over: what is still queued is dropped */
+    bool is_draining, is_over; /* is_over: drops everything still queued */
     mr_status failed;
     mr__alarm alarm;
 };
 
-/* *d is zero except for the owner's part. Call mr__daemon_end also if it fails.
+/* *d must be zero except for the owner's part. Call mr__daemon_end even if this fails.
  * errors   those of mr__loop_open */
 mr_code mr__daemon_open(mr__daemon *d, mr__loop_kind kind, mr_status *st) MR_NODISCARD;
 /* errors   those of mr__address_resolve and mr__listen */
 mr_code mr__daemon_listen(mr__daemon *d, const char *listen, mr_status *st) MR_NODISCARD;
-/* Listens on a local socket too, which the handshake names. If that fails, peers on this host use
- * TCP like all others. */
+/* Also listens on a local socket, which the handshake announces. If that fails, peers on this host
+ * use TCP like all others. */
 void mr__daemon_listen_locally(mr__daemon *d);
 /* Begins the drain when `cancel` is triggered; NULL: never. errors MR_RESOURCE_EXHAUSTED */
 mr_code mr__daemon_heed(mr__daemon *d, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
-/* The status page of the `kind` of daemon that is at `address`; listen NULL: none. The rest as in
- * mr__status_page_opts.
+/* Opens the status page of a daemon of this `kind` at `address`; listen NULL: no page. The rest as
+ * in mr__status_page_opts.
  * errors   those of mr__status_page_open */
 mr_code mr__daemon_show(mr__daemon *d, const char *listen, const char *kind, const char *address,
                         const mr__status_table *tables, char *(*report)(void *ctx), void *ctx,
                         mr_status *st) MR_NODISCARD;
-mr__guest *mr__daemon_guest(const mr__daemon *d, uint64_t id); /* NULL: it is gone */
-/* Begins the drain; the first failure is the one that the daemon ends with. */
+mr__guest *mr__daemon_guest(const mr__daemon *d, uint64_t id); /* NULL: disconnected */
+/* Begins the drain; mr__daemon_serve returns the first failure. */
 void mr__daemon_fail(mr__daemon *d, const mr_status *why);
-/* Turns until the drain begins, and then until everything is closed.
- * errors   the failure that it ends with */
+/* Runs the loop until the drain begins, and then until everything is closed.
+ * errors   the first failure */
 mr_code mr__daemon_serve(mr__daemon *d, mr_status *st) MR_NODISCARD;
-/* Closes what is open, at once, without a drain. false: that failed, and the loop is left. */
+/* Closes everything at once, without a drain. false: that failed, and the loop must not be closed.
+ */
 bool mr__daemon_stop(mr__daemon *d);
-/* Last. closed: the loop too. */
+/* The last call. closed: closes the loop too. */
 void mr__daemon_end(mr__daemon *d, bool closed);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_DAEMON_THREAD_H
 #define MR_TRANSPORT_SERVICE_DAEMON_THREAD_H
-/* Where a daemon runs and how it is stopped: in the caller's thread (run) or in its own (start,
- * wait), once, until `stop` is triggered.
+/* Runs a daemon once, in the caller's thread (run) or in its own (start, wait), until `stop` is
+ * triggered.
  *
  * thread   mr__daemon_thread_stop any, also a signal handler; the rest one at a time per object */
 #include <pthread.h>
@@ -13,24 +13,24 @@ typedef struct mr__daemon_thread {
     mr_code (*serve)(void *ctx, mr_status *st); /* until `stop` is triggered */
     void *ctx;
     const char *what; /* "dispatcher" */
-    /* of this file */
+    /* private to daemon_thread.c */
     mr_cancel *stop;
     pthread_t thread;
     bool has_run, is_running; /* is_running: `thread` must be joined */
     mr_status result;
 } mr__daemon_thread;
 
-/* Makes t->stop, which `parent` (NULL: none) triggers too. errors MR_RESOURCE_EXHAUSTED */
+/* Creates t->stop, which `parent` (NULL: none) also triggers. errors MR_RESOURCE_EXHAUSTED */
 mr_code mr__daemon_thread_init(mr__daemon_thread *t, mr_cancel *parent, mr_status *st) MR_NODISCARD;
 /* Serves in this thread. errors those of serve; MR_FAILED_PRECONDITION: it has run already */
 mr_code mr__daemon_thread_run(mr__daemon_thread *t, mr_status *st) MR_NODISCARD;
 /* Serves in its own thread. errors MR_RESOURCE_EXHAUSTED; MR_FAILED_PRECONDITION: as above */
 mr_code mr__daemon_thread_start(mr__daemon_thread *t, mr_status *st) MR_NODISCARD;
-/* Waits for the end of that thread. errors those of serve; MR_FAILED_PRECONDITION: not started */
+/* Waits until that thread ends. errors those of serve; MR_FAILED_PRECONDITION: not started */
 mr_code mr__daemon_thread_wait(mr__daemon_thread *t, mr_status *st) MR_NODISCARD;
 void mr__daemon_thread_stop(mr__daemon_thread *t);
-/* Stops it and waits for its end. */
+/* Stops it and waits until it ends. */
 void mr__daemon_thread_end(mr__daemon_thread *t);
-/* Last, when nothing refers to t->stop any more. */
+/* The last call, once nothing refers to t->stop. */
 void mr__daemon_thread_reset(mr__daemon_thread *t);
 #endif

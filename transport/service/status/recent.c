@@ -20,8 +20,8 @@ void mr__rate_measure(mr__rate *r, uint64_t n, int64_t now)
     } else if (seconds < 1) {
         return;
     } else {
-        /* Fewer than before: a position was restored. What is older than about 5 s counts
-         * little. */
+        /* Fewer than before: a position was restored. Values older than about 5 s have little
+         * weight. */
         double more = n > r->measured ? (double)(n - r->measured) : 0,
                memory = known < 5 ? known : 5;
         r->per_second +=

@@ -16,10 +16,10 @@
 #include "transport/service/status/status_render.h"
 
 #define SECOND   ((int64_t)1000000000)
-#define FRESH_NS (SECOND / 2)  /* as old may a report be that is shown */
-#define PATIENCE (2 * SECOND)  /* for a report */
+#define FRESH_NS (SECOND / 2)  /* maximum age of a report that is shown */
+#define PATIENCE (2 * SECOND)  /* time limit for a report */
 #define SILENT   (10 * SECOND) /* for a request */
-#define SLOW     (30 * SECOND) /* for its answer to be read */
+#define SLOW     (30 * SECOND) /* for the client to read the answer */
 enum { MOST_VISITS = 64, MOST_HEADER = 16 << 10 };
 
 /* A connection. */
@@ -42,14 +42,14 @@ struct mr__status_page {
     size_t n_visits; /* not cut */
     char *text;      /* the report shown last, */
     json_t *report;  /* the same, */
-    int64_t shown;   /* and when it was wanted; 0: none yet */
+    int64_t shown;   /* and when it was requested; 0: none yet */
     mr__posted posted;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t arrived;
-    bool is_wanted; /* posted, and not yet there */
+    bool is_wanted; /* requested, and not ready yet */
     bool is_closing;
     int64_t wanted_at;
-    char *fresh; /* the report that came; owned */
+    char *fresh; /* the new report; owned */
 };
 
 /* ---- the report ---- */
@@ -70,7 +70,7 @@ static void give_report(mr__posted *posted)
 static void show(mr__status_page *p, char *text)
 {
     json_t *report = text ? json_loads(text, 0, NULL) : NULL;
-    if (!report) { /* what was shown before is still there */
+    if (!report) { /* the previous report is kept */
         mr_free(text);
         return;
     }
@@ -81,7 +81,7 @@ static void show(mr__status_page *p, char *text)
     p->shown = p->wanted_at;
 }
 
-/* Has p->report be of now. How long the daemon has not answered; 0: it did. */
+/* Updates p->report. Returns how long the daemon has not answered; 0: it has. */
 static int64_t look(mr__status_page *p)
 {
     int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
@@ -137,7 +137,7 @@ static enum MHD_Result answer_constant(struct MHD_Connection *c, unsigned status
 
 static const char plain[] = "text/plain; charset=utf-8";
 
-/* t is given away. */
+/* t is taken over. */
 static enum MHD_Result answer_text(struct MHD_Connection *c, unsigned status, const char *type,
                                    mr__text *t)
 {
@@ -225,7 +225,7 @@ static void cut(mr__status_page *p, visit *v)
     mr__sys->shutdown(v->fd, SHUT_RDWR);
 }
 
-/* Who takes too long makes way, and where there are many, the oldest. */
+/* Cuts connections that take too long and, if there are too many, the oldest. */
 static void make_room(mr__status_page *p, int64_t now)
 {
     for (visit *v = p->oldest; v; v = v->next)
@@ -368,7 +368,7 @@ const char *mr__status_page_address(const mr__status_page *p)
     return p->address.text;
 }
 
-/* A request that the HTTP thread posted comes back before its memory goes. */
+/* A request posted by the HTTP thread must return before its memory is freed. */
 static void take_back(mr__status_page *p)
 {
     mr_status st;

@@ -6,7 +6,7 @@
 #include <time.h>
 #include "transport/service/status/status_page.h"
 
-/* A text that grows; after a lack of memory it stays as it is and `failed` is set. */
+/* A growing text; if memory runs out, it no longer changes and `failed` is set. */
 typedef struct mr__text {
     char *data; /* owned; NULL: empty */
     size_t n, capacity;
@@ -15,24 +15,24 @@ typedef struct mr__text {
 
 void mr__put(mr__text *t, const char *s);
 void mr__put_bytes(mr__text *t, const char *s, size_t n);
-/* Short texts of our own: what comes from outside goes through mr__put_html or mr__put_value. */
+/* For short trusted texts: untrusted text goes through mr__put_html or mr__put_value. */
 void mr__put_format(mr__text *t, const char *fmt, ...) MR_PRINTF(2, 3);
-/* What comes from outside, as text of a page, also between quotes. */
+/* Untrusted text, escaped for a page, also within quotes. */
 void mr__put_html(mr__text *t, const char *s);
 /* The value of f in row, as HTML or as text for a terminal. */
 void mr__put_value(mr__text *t, const mr__status_field *f, const json_t *row, time_t now,
                    bool html);
-/* A column of numbers, which are aligned at their end. */
+/* True for a column of numbers, which are aligned at their end. */
 bool mr__is_number(const mr__status_field *f);
 
-/* The page for people. silent_seconds: how long the daemon has not answered; 0: it does. */
+/* The page for people. silent_seconds: how long the daemon has not answered; 0: it answers. */
 void mr__status_html(mr__text *out, const char *title, const mr__status_table *tables,
                      const json_t *report, double silent_seconds, time_t now);
-/* The tables of the report as text, cut to so many lines and columns (0: not cut). */
+/* The tables of the report as text, cut to `lines` lines and `columns` columns (0: not cut). */
 void mr__status_text(mr__text *out, const mr__status_table *tables, const json_t *report,
                      size_t lines, size_t columns, time_t now);
 void mr__status_metrics(mr__text *out, const mr__status_table *tables, const json_t *report);
 
-/* What belongs to the page. */
+/* The page's style sheet and script. */
 extern const char mr__status_css[], mr__status_js[];
 #endif

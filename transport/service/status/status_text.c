@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A report on a terminal. */
+/* A report as text for a terminal. */
 #include <ctype.h>
 #include <string.h>
 

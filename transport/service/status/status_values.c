@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values of a report, as people read them. */
+/* The values of a report in human-readable form. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -41,8 +41,8 @@ void mr__put_format(mr__text *t, const char *fmt, ...)
     mr__put_bytes(t, s, n < 0 ? 0 : (size_t)n < sizeof s ? (size_t)n : sizeof s - 1);
 }
 
-/* Bytes of UTF-8 from p that change the direction in which text is read, so that what is shown is
- * not what is there; 0: none. U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. */
+/* The bytes of a UTF-8 character at p that changes the text direction, and so could disguise text;
+ * 0: none. U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. */
 static size_t turns_text(const unsigned char *p)
 {
     if (p[0] == 0xd8)

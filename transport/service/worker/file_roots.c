@@ -32,7 +32,7 @@ static bool is_below(const char *path)
     return n_roots == 0;
 }
 
-/* The file that path leads to; where it is not there, what of it is. */
+/* The file that path resolves to; if it does not exist, the part that does. */
 static bool leads_below(const char *path)
 {
     char real[PATH_MAX], part[PATH_MAX];
@@ -40,7 +40,7 @@ static bool leads_below(const char *path)
         return is_below(real);
     if (errno != ENOENT || strlen(path) >= sizeof part)
         return false;
-    strcpy(part, path); /* a file to be made, or one that is missing: in its directory */
+    strcpy(part, path); /* a file to create, or a missing one: resolve its directory */
     char *slash = strrchr(part, '/');
     if (slash == part)
         slash[1] = '\0';
@@ -49,7 +49,7 @@ static bool leads_below(const char *path)
     return realpath(slash ? part : ".", real) ? is_below(real) : errno == ENOENT;
 }
 
-/* The file that is open as fd. */
+/* The path of the open file fd. */
 static bool is_open_below(int fd)
 {
     char link[64], real[PATH_MAX];
@@ -68,7 +68,7 @@ static int open_below(const char *path, int flags, mode_t mode)
         return -1;
     }
     int fd = beneath->open(path, flags, mode);
-    if (fd >= 0 && !is_open_below(fd)) { /* it was moved meanwhile */
+    if (fd >= 0 && !is_open_below(fd)) { /* it was moved in the meantime */
         beneath->close(fd);
         errno = EACCES;
         return -1;

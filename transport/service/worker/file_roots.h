@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_FILE_ROOTS_H
 #define MR_TRANSPORT_SERVICE_FILE_ROOTS_H
-/* Confines a worker to directories: files are opened only below them, whatever names graphs have.
+/* Confines a worker to directories: it opens files only below them, whatever names graphs contain.
  * Symbolic links and ".." are resolved first, and the opened file is checked again.
  *
- * For a whole process: it replaces entries of the table of system calls.
+ * It affects the whole process: it replaces entries of the table of system calls.
  *
  * thread   mr__file_roots_set before other threads start; the rest any */
 #include <stdbool.h>
@@ -12,11 +12,11 @@
 #include "pipeline/system/system.h"
 
 /* *out = a table for mr__system_set with which files are opened, listed and checked only below
- * these directories; NULL if n is 0: anywhere. Replaces those of an earlier call.
- * errors   MR_NOT_FOUND, ...: one of them does not exist, names it */
+ * these directories; NULL if n is 0: anywhere. Replaces the directories of an earlier call.
+ * errors   MR_NOT_FOUND, ...: a directory does not exist; the message names it */
 mr_code mr__file_roots_set(const char *const *roots, size_t n, const mr__system **out,
                            mr_status *st) MR_NODISCARD;
 bool mr__file_roots_are_set(void);
-/* Adds the reason to the error of a file outside of them. */
+/* Adds the reason to the error of a file outside of these directories. */
 void mr__file_roots_explain(mr_status *st);
 #endif

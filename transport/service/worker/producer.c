@@ -15,7 +15,7 @@
 
 #define QUICK_NS ((int64_t)100000000)
 #define SLOW_NS  (4 * QUICK_NS)
-#define LOOK_NS  ((int64_t)500000) /* between two looks of the loop, where blocks come quickly */
+#define LOOK_NS  ((int64_t)500000) /* polling interval of the loop while blocks arrive quickly */
 enum {
     MOST_ROWS = 1 << 16,
     MEASURE_EVERY = 256,
@@ -26,7 +26,7 @@ enum {
 
 typedef enum brought { BLOCK, ERROR, FATAL, END } brought;
 
-/* What the thread made. */
+/* A result of the thread. */
 typedef struct item {
     struct item *next;
     brought brought;
@@ -40,7 +40,7 @@ typedef struct item {
 
 struct mr__producer {
     mr__producer_opts o;
-    mr_read_slots read_slots; /* files are read into what its client shares */
+    mr_read_slots read_slots; /* files are read into memory shared with its client */
     uint64_t number;
     Mr__Wire__Host *what; /* a copy */
     uint64_t generation, opened_at;
@@ -53,26 +53,26 @@ struct mr__producer {
     bool stopped;        /* the loop's */
     mr__posted brings, asks, ends;
     mr__timer look;         /* the loop's */
-    int64_t brought_ns;     /* the loop's: when something was brought last */
+    int64_t brought_ns;     /* the loop's: time of the last delivery */
     mr__split_list *splits; /* dynamic; NULL: none */
     /* under the lock */
-    bool stops, sleeps; /* it is to end; it waits for room */
-    bool wanted;        /* the loop may have the next one */
+    bool stops, sleeps; /* it must end; it waits for room */
+    bool wanted;        /* the loop has requested the next one */
     bool bringing;      /* `brings` is posted or runs, or `look` is set */
     item *first_item, *last_item;
     size_t ahead, ahead_bytes; /* made, with the one that the loop has until it is sent */
     size_t given_bytes;        /* of that one */
     bool is_tight;             /* a memory limit was reached when the last one was made */
     bool has_gone;             /* link is known */
-    double link;               /* bytes a second, 0: fast */
+    double link;               /* bytes per second, 0: fast */
     uint64_t asked_index, asked_repetition;
     /* the thread's */
     mr_iterator *it;
     uint64_t next; /* number of its next element */
     size_t want;
-    double pace, ratio; /* of compression: bytes a second, what is left of one; 0: not known */
-    uint32_t since;     /* blocks, since that was measured */
-    item *spare;        /* to say that there is no memory */
+    double pace, ratio; /* of compression: bytes per second, compressed size / size; 0: unknown */
+    uint32_t since;     /* blocks since that was measured */
+    item *spare;        /* to report that memory has run out */
 };
 
 void mr__producer_drop(mr__produced *block)
@@ -85,7 +85,7 @@ void mr__producer_drop(mr__produced *block)
 
 /* ---- the thread ---- */
 
-/* An error as it leaves this worker: with its name. */
+/* Adds the worker's name to an error. */
 static void sign(const mr__producer *p, mr_status *why)
 {
     char *text = why->message;
@@ -94,7 +94,7 @@ static void sign(const mr__producer *p, mr_status *why)
     snprintf(text + n, sizeof why->message - n, " (at worker %s)", p->o.worker);
 }
 
-/* x->position = where the iterator stands. */
+/* x->position = the iterator's position. */
 static mr_code keep_position(mr__producer *p, item *x, mr_status *st)
 {
     void *bytes = NULL;
@@ -111,7 +111,7 @@ static mr_code keep_position(mr__producer *p, item *x, mr_status *st)
     return rc;
 }
 
-/* Of the list: in whichever thread wants a split. */
+/* Called by the list, in the thread that needs a split. */
 static void ask_for_split(void *ctx, uint64_t index, uint64_t repetition)
 {
     mr__producer *p = ctx;
@@ -133,7 +133,7 @@ static mr_buffer *land(void *lender, size_t bytes)
     return mr__lender_land(lender, bytes);
 }
 
-/* false: it is to end. */
+/* returns  false: it must end */
 static bool sleep_a_little(mr__producer *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -144,7 +144,8 @@ static bool sleep_a_little(mr__producer *p)
     return goes_on;
 }
 
-/* Streams of a client that has just left may still be ending, and hold what this one needs. */
+/* Streams of a client that has just left may still be ending, and hold resources that this one
+ * needs. */
 static mr_code open_iterator(mr__producer *p, mr_dataset *ds, const mr_iterator_opts *o,
                              mr_status *st)
 {
@@ -178,7 +179,7 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
         rc = open_iterator(p, fed, &o, st);
     mr_dataset_unref(fed);
     MR_TRY(rc);
-    /* Streams of a shared job carry nothing from one repetition to the next. */
+    /* Streams of a shared job keep no state from one repetition to the next. */
     for (uint64_t r = 0; is_shared(p) && !place->position.len && r < p->what->job->repetition; r++)
         MR_TRY(mr_iterator_rewind(p->it, st));
     MR_TRY(mr__stream_position_go(p->it, place->position.data, place->position.len, st));
@@ -187,8 +188,8 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
     return MR_OK;
 }
 
-/* The level of compression for the next block. Where the link is to decide, a block is compressed
- * if that takes less time than it saves there; how much that is, is measured now and then. */
+/* The level of compression for the next block. If the link decides, a block is compressed if that
+ * takes less time than it saves on the link; both are measured from time to time. */
 static int level_now(mr__producer *p)
 {
     if (!p->measured)
@@ -231,14 +232,14 @@ static mr_code make_frame(mr__producer *p, item *x, mr_block *b, mr_status *st)
     return MR_OK;
 }
 
-/* What cannot be an element's error: nothing was read, and another try may go well. */
+/* True for errors that are not an element's: nothing was read, and another try may succeed. */
 static bool is_fatal(const mr__producer *p, mr_code rc, const mr_status *why)
 {
     bool of_system = rc == MR_RESOURCE_EXHAUSTED && why->sys_errno; /* else the element is large */
     return of_system || rc == MR_CANCELLED || (rc == MR_NOT_FOUND && p->missing_moves);
 }
 
-/* How many rows to ask for, when the last block took so long. */
+/* Adapts the number of rows to request to the time that the last block took. */
 static void fit_want(mr__producer *p, int64_t took)
 {
     if (took < QUICK_NS && p->want < MOST_ROWS)
@@ -293,7 +294,7 @@ static void free_item(item *x)
     mr_free(x);
 }
 
-/* What is made next, an error where there is no memory for it. */
+/* Makes the next result; an error if memory has run out. */
 static item *next_item(mr__producer *p)
 {
     item *x = new_item();
@@ -301,7 +302,7 @@ static item *next_item(mr__producer *p)
         produce(p, x);
         return x;
     }
-    x = p->spare; /* once: it is the last */
+    x = p->spare; /* used once: it is the last result */
     p->spare = NULL;
     x->first = p->next;
     mr_fail_memory(&x->status, sizeof *x, "a block");
@@ -309,8 +310,8 @@ static item *next_item(mr__producer *p)
     return x;
 }
 
-/* It goes on while the loop and the client are at what it made; with one block of any size. Where
- * the link is to decide on compression, the second block waits to hear of it. */
+/* It makes blocks ahead while the loop and the client handle earlier ones; one block may have any
+ * size. If the link decides on compression, the second block waits until the link is known. */
 static bool has_room(const mr__producer *p, size_t bytes)
 {
     bool some = (p->has_gone || !p->measured) && p->ahead < MOST_AHEAD &&
@@ -318,8 +319,8 @@ static bool has_room(const mr__producer *p, size_t bytes)
     return p->ahead == 0 || (some && !p->is_tight);
 }
 
-/* For the loop; the lock is held.
- * returns  `brings` is to be posted, without the lock: the loop wants that one at once */
+/* Adds x for the loop; the lock is held.
+ * returns  `brings` must be posted, without the lock: the loop needs x at once */
 static bool add_item(mr__producer *p, item *x)
 {
     if (p->last_item)
@@ -389,8 +390,8 @@ static void deliver(mr__producer *p, item *x)
     }
 }
 
-/* Waking the loop, the client and its consumer costs more than a small block: where they come
- * quickly, the loop looks for some at once instead. */
+/* Waking the loop, the client and its consumer costs more than a small block: if blocks arrive
+ * quickly, the loop polls for several at once instead. */
 static bool looks_again(mr__producer *p, bool had_some)
 {
     int64_t now = mr__loop_now(p->o.loop);
@@ -400,8 +401,8 @@ static bool looks_again(mr__producer *p, bool had_some)
     return quick && mr__timer_set(p->o.loop, &p->look, now + LOOK_NS, NULL) == MR_OK;
 }
 
-/* All that is there, one after the other as the loop asks on; what is made meanwhile comes with
- * the loop's next turn. */
+/* Delivers all present results in order, as the loop requests them; results made in the meantime
+ * are delivered in the loop's next turn. */
 static void bring_all(mr__producer *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -526,7 +527,7 @@ void mr__producer_go(mr__producer *p, double link)
     p->wanted = true;
     p->ahead--;
     p->ahead_bytes -= p->given_bytes;
-    /* Not for each block: the thread has some to make then. */
+    /* Not for each block: so that the thread can make several when it wakes. */
     if (p->sleeps && p->ahead <= MOST_AHEAD / 2 && p->ahead_bytes <= AHEAD_BYTES / 2 &&
         (!p->is_tight || p->ahead == 0))
         pthread_cond_signal(&p->wake);

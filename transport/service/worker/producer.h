@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_PRODUCER_H
 #define MR_TRANSPORT_SERVICE_PRODUCER_H
-/* A stream as it is produced on a worker: an iterator in a thread of its own, which makes
- * blocks ahead, as frames: up to 16 of them or 4 MiB, and one of any size; at a memory limit that
- * one alone. The loop gets them one after the other, each when it has asked for it; so the thread
- * and the loop wake each other once for some blocks, not for each.
+/* Produces a stream on a worker: an iterator in a separate thread, which makes blocks ahead, as
+ * frames: up to 16 of them or 4 MiB, and one of any size; at a memory limit only that one. The loop
+ * receives them in order, each on request; so the thread and the loop wake each other once for
+ * several blocks, not for each.
  *
  *     loop --go, stop--> [thread: next, position, frame] --posted--> made, failed, ended, gone
  *
- * Blocks grow as long as one is made within a tenth of a second, so that the elements of a slow
- * graph are not held back long by those after them.
+ * Blocks grow as long as one takes less than a tenth of a second to make, so that an element of a
+ * slow graph does not wait long for the rest of its block.
  *
  * thread   the loop's */
 #include "pipeline/engine/iterator.h"
@@ -19,14 +19,14 @@
 
 typedef struct mr__producer mr__producer;
 
-/* A block as it is to be sent, and who made it. */
+/* A block ready to be sent, and the number of its producer. */
 typedef struct mr__produced {
     mr__outgoing frame;
     uint64_t producer;
 } mr__produced;
 
 typedef struct mr__producer_out {
-    /* made->block is an mr__produced *, owned: mr__producer_drop. Nothing follows before
+    /* made->block is an mr__produced *, owned: mr__producer_drop. No further call before
      * mr__producer_go. */
     void (*made)(void *ctx, uint64_t number, const mr__made *made);
     void (*failed)(void *ctx, uint64_t number, uint64_t first, const mr_status *why,
@@ -45,23 +45,23 @@ typedef struct mr__producer_opts {
     bool watch;           /* as mr_iterator_opts.watch */
     int64_t memory_limit; /* of the process; 0: none */
     const char *worker;   /* its address, for errors; borrowed */
-    mr__lender *lender;   /* memory that its client shares; NULL: none. Borrowed for the call */
+    mr__lender *lender;   /* memory shared with its client; NULL: none. Borrowed during the call */
     const mr__producer_out *out;
     void *ctx;
 } mr__producer_opts;
 
-/* Starts one at the element that `open` asks for, of the stream that `what` gives; what it makes
- * first is asked for with this. errors MR_RESOURCE_EXHAUSTED */
+/* Starts a producer of the stream `what` at the element that `open` requests. This also requests
+ * the first block. errors MR_RESOURCE_EXHAUSTED */
 mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__Host *what,
                            const Mr__Wire__Open *open, const mr__producer_opts *opts,
                            mr_status *st) MR_NODISCARD;
-/* Asks for the next one. link: bytes a second that its client takes; 0: as many as there are. */
+/* Requests the next block. link: bytes per second that its client receives; 0: unlimited. */
 void mr__producer_go(mr__producer *p, double link);
-/* Under a memory limit: it is reached, so nothing should wait to be sent. */
+/* True if a memory limit is reached, so that nothing should wait to be sent. */
 bool mr__producer_is_tight(mr__producer *p);
-/* The split number `index` of its stream, or (end) that its repetition has no more. */
+/* Passes split number `index` of its stream, or (end) the end of its repetition. */
 void mr__producer_split(mr__producer *p, uint64_t index, uint64_t split, bool end);
-/* Nothing but `gone` follows. */
+/* Stops it; only `gone` follows. */
 void mr__producer_stop(mr__producer *p);
 void mr__producer_drop(mr__produced *block);
 #endif

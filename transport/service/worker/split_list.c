@@ -16,7 +16,7 @@ struct mr__split_list {
     uint64_t *v;
     size_t n, capacity;
     uint64_t total;
-    uint64_t ended; /* repetitions that have no more: those below */
+    uint64_t ended; /* repetitions below this number have no more splits */
     bool asked, stopped;
     mr__split_ask ask;
     void *ctx;
@@ -81,7 +81,7 @@ void mr__split_list_stop(mr__split_list *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* *split = the first of [first, end) in this repetition from *index on, which moves after it.
+/* *split = the first of [first, end) in this repetition from *index on; moves *index after it.
  * Waits.
  * returns  MR_OK, MR_END, MR_CANCELLED (no status) */
 static mr_code take(mr__split_list *l, uint64_t *index, uint64_t repetition, uint64_t first,
@@ -90,7 +90,7 @@ static mr_code take(mr__split_list *l, uint64_t *index, uint64_t repetition, uin
     mr_code rc = MR_CANCELLED;
     pthread_mutex_lock(&l->lock);
     while (!l->stopped) {
-        /* Splits of other sources, and of repetitions before this one, are passed over. */
+        /* Skip splits of other sources and of earlier repetitions. */
         while (*index < l->n &&
                (l->v[*index] / l->total < repetition ||
                 (l->v[*index] / l->total == repetition && l->v[*index] % l->total < first)))
@@ -118,22 +118,22 @@ static mr_code take(mr__split_list *l, uint64_t *index, uint64_t repetition, uin
     return rc;
 }
 
-/* ---- the op in the place of a source; its input is the source, which stays closed ---- */
+/* ---- the op that replaces a source; its input is the source, which stays closed ---- */
 
 struct params {
     mr__split_list *list;
     mr_split_source source; /* its ds is the input */
 };
 
-/* Of all iterators of one source. */
+/* Shared by all iterators of one source. */
 typedef struct shared {
     pthread_mutex_t lock;
     uint64_t repetitions, index; /* begun so far; in the list, where the last one ended */
 } shared;
 
 struct state {
-    mr_iter *inner;      /* of the present split; NULL: none */
-    uint64_t split;      /* which that is */
+    mr_iter *inner;      /* of the current split; NULL: none */
+    uint64_t split;      /* the current split */
     uint64_t has_begun;  /* its repetition is known */
     uint64_t repetition; /* of the source: how many iterators of it were read before */
     uint64_t index;      /* of the next split in the list */
@@ -183,7 +183,7 @@ static mr_code open_split(mr_iter *it, mr_status *st)
     return rc;
 }
 
-/* The next split, opened. */
+/* Opens the next split. */
 static mr_code next_split(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;

@@ -20,20 +20,21 @@
 #define SECOND          ((int64_t)1000000000)
 #define BACKOFF_FIRST   ((int64_t)50000000)
 #define BACKOFF_MOST    (5 * SECOND)
-#define MEASURE_SECONDS 0.1 /* between looks at how fast a client reads */
+#define MEASURE_SECONDS 0.1 /* interval for measuring how fast a client reads */
 #define MEASURE_BYTES   65536.0
-/* LENT_PART: of a memory limit, what is shared with clients of this host; LEAST_LENT: with one. */
+/* 1 / LENT_PART of a memory limit is shared with clients on this host, in multiples of LEAST_LENT
+ * per client. */
 enum { MOST_QUEUED = 16 << 20, LENT_PART = 8, LEAST_LENT = 1 << 20 };
 
 /* A client's connection. */
 typedef struct guest {
     mr__guest g;        /* first */
-    mr__lender *lender; /* memory that it shares; NULL: none */
+    mr__lender *lender; /* memory shared with it; NULL: none */
     size_t lent;        /* bytes of it */
-    /* how fast it takes what is sent, while something waits to be sent */
+    /* the rate at which it receives, measured while something is queued */
     int64_t busy_since;
     size_t queued_then, put; /* bytes queued at the time, and since */
-    double link;             /* bytes a second; 0: not known, or fast */
+    double link;             /* bytes per second; 0: unknown, or fast */
 } guest;
 
 /* A stream that is produced. */
@@ -44,7 +45,7 @@ typedef struct producing {
     uint64_t client; /* that its last block was sent to */
     Mr__Wire__Hosted stream;
     uint64_t next_element;
-    bool is_held; /* it may go on, when that client has read */
+    bool is_held; /* it continues when that client has read */
     bool is_stopped;
 } producing;
 
@@ -58,7 +59,7 @@ struct mr__worker_run {
     /* the dispatcher */
     mr__connection dispatcher;
     enum { AWAY, LOOKING_UP, CONNECTING, READY } link;
-    bool streams_know; /* that it is there */
+    bool streams_know; /* that it is connected */
     bool said_away;
     mr__lookup *lookup;
     int64_t backoff;
@@ -206,7 +207,7 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
     mr_log(MR_LOG_ERROR, "a stream cannot be started: %s", st.message);
     apology *a = mr_calloc(1, sizeof *a);
     if (!a)
-        return; /* the client finds the stream silent, and it is lost to it with the connection */
+        return; /* the stream stays silent; the client loses it with the connection */
     a->posted.run = apologize;
     a->run = r;
     a->producer = number;
@@ -216,7 +217,7 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
     mr__loop_post(r->base.loop, &a->posted);
 }
 
-/* Bytes that may wait for a client when x goes on. */
+/* Bytes that may be queued for a client when x continues. */
 static size_t most_queued(const producing *x)
 {
     return mr__producer_is_tight(x->p) ? 0 : MOST_QUEUED;
@@ -271,7 +272,7 @@ static void out_to_client(void *ctx, uint64_t client, const mr__message *m)
         mr__connection_close(&g->g.c, &st);
 }
 
-/* `more` bytes are to be queued, or (0) some were sent. */
+/* `more` bytes will be queued, or (0) some were sent. */
 static void measure(guest *g, size_t more)
 {
     int64_t now = mr__loop_now(g->g.daemon->loop);
@@ -364,7 +365,7 @@ static void out_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
         return;
     }
     mr_log(MR_LOG_ERROR, "a job's files cannot be looked up: %s", st.message);
-    if (r->link == READY) /* connecting again, the dispatcher asks again */
+    if (r->link == READY) /* otherwise the dispatcher asks again after reconnecting */
         mr__connection_close(&r->dispatcher, &st);
 }
 
@@ -479,18 +480,18 @@ static void retried(mr__timer *t)
 
 /* ---- clients ---- */
 
-/* Bytes to share with one more client; 0: it is sent its blocks. */
+/* Bytes to share with one more client; 0: its blocks are sent over the socket. */
 static size_t lendable(const mr__worker_run *r)
 {
     size_t most = (size_t)r->o.memory_limit / LENT_PART;
     if (!r->o.memory_limit)
         return MR__LENT_BYTES;
-    most = most > r->lent ? (most - r->lent) / 2 : 0; /* others may come */
+    most = most > r->lent ? (most - r->lent) / 2 : 0; /* others may connect */
     most = most < MR__LENT_BYTES ? most / LEAST_LENT * LEAST_LENT : MR__LENT_BYTES;
     return most;
 }
 
-/* One of this host shares memory; without it, blocks come over the local socket. */
+/* Shares memory with a client on this host; without it, blocks are sent over the local socket. */
 static void ready(mr__guest *x)
 {
     guest *g = (guest *)x;
@@ -520,7 +521,7 @@ static void ready(mr__guest *x)
         mr__connection_close(&x->c, &st);
 }
 
-/* Blocks that the client is done with. */
+/* Frees blocks that the client has returned. */
 static void take_back(guest *g, const Mr__Wire__GiveBack *m)
 {
     mr_status why;
@@ -576,7 +577,7 @@ static void stop_producing(mr__worker_run *r)
         out_stop(r, x->id);
 }
 
-/* Streams go back to the dispatcher, and what was sent to clients reaches them. */
+/* Returns the streams to the dispatcher; everything sent to clients still reaches them. */
 static void drain(mr__daemon *s)
 {
     mr__worker_run *r = (mr__worker_run *)s;
@@ -652,7 +653,7 @@ mr_code mr__worker_run_open(mr__worker_run **result, const mr__worker_run_opts *
     r->base = (mr__daemon){.guest_bytes = sizeof(guest),
                            .role = MR__WIRE__ROLE__WORKER,
                            .token = opts->token,
-                           .may_leave = true, /* a client may end while blocks are on their way */
+                           .may_leave = true, /* a client may end while blocks are in flight */
                            .ready = ready,
                            .message = message,
                            .sent = sent,

@@ -21,7 +21,7 @@ struct mr_service_worker {
     mr__token token;
     char *dispatcher;
     mr_executor *executor; /* its own; NULL: the caller's is used */
-    char status[128];      /* address of the page, which is closed before the worker is; "": none */
+    char status[128];      /* address of the page, which closes before the worker; "": none */
 };
 
 static mr_code serve(void *ctx, mr_status *st)
@@ -162,7 +162,7 @@ mr_code mr_service_restrict_files(const char *const *directories, size_t n, mr_s
     mr_status why;
     mr_code rc = mr__file_roots_set(directories, n, &table, &why);
     if (rc != MR_OK) {
-        if (rc != MR_RESOURCE_EXHAUSTED) /* every other reason is a wrong directory */
+        if (rc != MR_RESOURCE_EXHAUSTED) /* any other error means a wrong directory */
             why.code = MR_INVALID_ARGUMENT;
         if (st)
             *st = why;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_WORKER_SERVICE_H
 #define MR_TRANSPORT_SERVICE_WORKER_SERVICE_H
-/* A worker of the data service in your own program; 'millrace worker' is one that does nothing
- * else. It registers with a dispatcher, runs the streams that it is given, and sends their elements
- * to clients.
+/* A worker of the data service, embedded in your program; 'millrace worker' is a program that does
+ * nothing else. It registers with a dispatcher, runs the streams assigned to it, and sends their
+ * elements to clients.
  *
  *     mr_service_worker *w;
  *     mr_service_worker_open(&w, &(mr_service_worker_opts){.dispatcher = "127.0.0.1:5050"}, &st);
@@ -29,7 +29,7 @@ typedef struct mr_service_worker mr_service_worker;
 /* All zero except dispatcher: the defaults. */
 typedef struct mr_service_worker_opts {
     const char
-        *dispatcher;    /* HOST:PORT; required. It may start later, and may be away for a time */
+        *dispatcher;    /* HOST:PORT; required. It may start later, and may be away temporarily */
     const char *listen; /* HOST:PORT for clients; port 0: a free one; NULL: "127.0.0.1:0". Not
                                on loopback: needs mr_service_restrict_files */
     const char *status; /* HOST:PORT of the status page (HTTP); port 0: a free one; NULL: no
@@ -40,9 +40,9 @@ typedef struct mr_service_worker_opts {
     size_t n_tags;
     mr_executor *executor; /* runs the streams' tasks, besides a thread for each stream; borrowed
                               until close; NULL: its own, with a thread for each usable CPU */
-    int64_t memory_limit;  /* bytes, 16 MiB at least: limit of the process's resident memory. Near
-                              it, less is made ahead; a stream that does not fit is refused. 0: no
-                              limit */
+    int64_t memory_limit;  /* bytes, at least 16 MiB: limit of the process's resident memory. Near
+                              it, the worker reads less ahead; a stream that does not fit is
+                              refused. 0: no limit */
     bool watch;            /* 'millrace top' can look at the streams (mr_iterator_opts.watch) */
     bool no_uring;         /* wait for connections without io_uring */
     mr_cancel *cancel;     /* stops it when triggered; NULL: none. Borrowed until close */
@@ -51,7 +51,7 @@ typedef struct mr_service_worker_opts {
     void *ctx;                   /* for draining */
 } mr_service_worker_opts;
 
-/* Listens; clients can connect, and are served once it runs. Texts are borrowed during the call.
+/* Listens; clients can connect, and are served once it runs. Strings are borrowed during the call.
  *
  * errors   MR_INVALID_ARGUMENT: an option is wrong, including a token file that cannot be read
  *          MR_FAILED_PRECONDITION: `listen` is open to other hosts, and files are not restricted
@@ -59,9 +59,9 @@ typedef struct mr_service_worker_opts {
  *          MR_NOT_FOUND, MR_UNAVAILABLE: the host of an address */
 MR_API mr_code mr_service_worker_open(mr_service_worker **out, const mr_service_worker_opts *opts,
                                       mr_status *st) MR_NODISCARD;
-/* HOST:PORT at which clients reach it, with the port that it listens at. Borrowed until close. */
+/* HOST:PORT at which clients reach it, with the port that it listens on. Borrowed until close. */
 MR_API const char *mr_service_worker_address(const mr_service_worker *w);
-/* HOST:PORT of the status page; NULL: there is no page. Borrowed until close. */
+/* HOST:PORT of the status page; NULL: no page. Borrowed until close. */
 MR_API const char *mr_service_worker_status_address(const mr_service_worker *w);
 
 /* Serves in this thread until it is stopped or drained.
@@ -77,17 +77,18 @@ MR_API mr_code mr_service_worker_start(mr_service_worker *w, mr_status *st) MR_N
  *
  * errors   as mr_service_worker_run; MR_FAILED_PRECONDITION: it was not started */
 MR_API mr_code mr_service_worker_wait(mr_service_worker *w, mr_status *st) MR_NODISCARD;
-/* Stops it, and returns at once; again: does nothing. Before run or start: that returns soon.
+/* Stops it, and returns at once; further calls do nothing. Called before run or start, it makes
+ * them end soon.
  *
  * thread   any, and a signal handler */
 MR_API void mr_service_worker_stop(mr_service_worker *w);
 /* Stops it, waits for its thread and frees it. NULL: nothing. */
 MR_API void mr_service_worker_close(mr_service_worker *w);
 
-/* From now on this process opens, lists, renames and removes files only below these directories,
- * through whatever graph or function of Millrace; symbolic links and ".." are resolved first. For a
- * process whose worker other hosts can reach: clients choose the files that it reads. At most 256
- * directories; n 0: no restriction.
+/* From now on all graphs and functions of Millrace in this process open, list, rename and remove
+ * files only below these directories; symbolic links and ".." are resolved first. Use it if other
+ * hosts can reach the worker: clients choose the files that it reads. At most 256 directories;
+ * n 0: no restriction.
  *
  * errors   MR_INVALID_ARGUMENT: too many directories, or one of them does not exist or is a file
  * thread   before other threads use Millrace */

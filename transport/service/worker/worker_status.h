@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_SERVICE_WORKER_STATUS_H
 #define MR_TRANSPORT_SERVICE_WORKER_STATUS_H
-/* What a worker's status page shows: the streams that are read from it, how much it sent, and the
- * last events.
+/* The contents of a worker's status page: the streams that clients read from it, the amount of data
+ * sent, and the last events.
  *
  * thread   the loop's */
 #include <stdbool.h>
@@ -24,10 +24,11 @@ typedef struct mr__worker_now {
     int64_t now;
 } mr__worker_now;
 
-/* Adds a stream that `client` ("" it left) reads, and the number of its next element. */
+/* Adds a stream that `client` reads ("": the client has left), and the number of its next
+ * element. */
 void mr__worker_status_stream(json_t *streams, const Mr__Wire__Hosted *s, uint64_t next_element,
                               const char *client);
-/* The report for the page, with streams (taken over); owned, mr_free. NULL: no memory. */
+/* The report for the page, with streams (taken over); owned, mr_free. NULL: out of memory. */
 char *mr__worker_status_report(mr__worker_status *s, const mr__worker_now *now, json_t *streams);
 extern const mr__status_table mr__worker_view[];
 #endif

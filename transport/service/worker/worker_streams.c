@@ -17,20 +17,20 @@ typedef enum waiting { NOTHING, BLOCK, ERROR, END } waiting;
 typedef struct hosted {
     struct hosted *next, *prev;
     Mr__Wire__Host *what; /* job, place; a copy */
-    uint64_t client;      /* 0: nobody reads it */
+    uint64_t client;      /* 0: no client reads it */
     uint64_t producer;    /* 0: none */
     int64_t credit;
     uint32_t compression;
-    /* what the producer brought and the client may not have yet */
+    /* the producer's last result, if the client may not receive it yet */
     waiting waiting;
     mr__made made;  /* BLOCK; ERROR: first; END: first is the number of elements */
     void *position; /* of made */
     mr_status status;
     bool fatal;
-    /* the split that its producer wants */
+    /* the split that its producer requests */
     bool wants;
     uint64_t want_index, want_repetition;
-    int64_t want_at; /* when it is to be asked for again */
+    int64_t want_at; /* when to request it again */
     size_t known;    /* splits that the client knows of */
 } hosted;
 
@@ -135,7 +135,8 @@ static void say_end(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Hos
     ws->out.to_client(ws->ctx, client, &m);
 }
 
-/* The client learns of splits before it gets what is made of them: its position has them. */
+/* Sends splits to the client before the elements made from them, because its position contains
+ * them. */
 static void say_splits(mr__worker_streams *ws, hosted *s)
 {
     const Mr__Wire__Place *place = s->what->place;
@@ -155,7 +156,7 @@ static void say_splits(mr__worker_streams *ws, hosted *s)
     ws->out.to_client(ws->ctx, s->client, &m);
 }
 
-/* Sends what waits, if the client may have it, and lets the producer go on. */
+/* Sends the pending result if the client's credit permits, and lets the producer continue. */
 static void send_waiting(mr__worker_streams *ws, hosted *s)
 {
     Mr__Wire__Hosted name = name_of(s);
@@ -189,8 +190,8 @@ static hosted *of_producer(const mr__worker_streams *ws, uint64_t producer)
     return mr__id_map_get(&ws->producers, producer);
 }
 
-/* Keeps what was brought, with a copy of its position; fails the stream where there is no
- * memory. */
+/* Keeps the producer's result, with a copy of its position; fails the stream if memory has run
+ * out. */
 static void keep(mr__worker_streams *ws, hosted *s, waiting what, const mr__made *made)
 {
     s->made = *made;
@@ -269,7 +270,7 @@ void mr__worker_streams_wants_split(mr__worker_streams *ws, uint64_t producer, u
     say_want(ws, s, now);
 }
 
-/* Those that were not answered: with the connection, the question may be lost. */
+/* Repeats unanswered requests: they may have been lost with the connection. */
 static void ask_again(mr__worker_streams *ws, bool all, int64_t now)
 {
     for (hosted *s = ws->streams; s; s = s->next)
@@ -287,7 +288,7 @@ static void take_split(mr__worker_streams *ws, const Mr__Wire__Split *x)
     if (!x->end && x->index == place->n_splits) {
         uint64_t *more = mr_realloc(place->splits, (place->n_splits + 1) * sizeof *more);
         if (!more)
-            return; /* it is asked for again */
+            return; /* it is requested again */
         place->splits = more;
         place->splits[place->n_splits++] = x->split;
     }
@@ -419,7 +420,7 @@ void mr__worker_streams_dispatcher_opened(mr__worker_streams *ws, int64_t now)
         n++;
     Mr__Wire__Hosted *v = mr_calloc(n + 1, sizeof *v), **list = mr_calloc(n + 1, sizeof *list);
     if (!v || !list)
-        n = 0; /* what is not named is handed out again, and fenced by its generation */
+        n = 0; /* streams not listed are assigned again, in a new generation */
     for (const hosted *s = ws->streams; s && i < n; s = s->next, i++) {
         v[i] = name_of(s);
         list[i] = &v[i];
@@ -452,7 +453,7 @@ static void take_host(mr__worker_streams *ws, const Mr__Wire__Host *x)
 {
     hosted *s = find(ws, x->job_id, x->place->stream);
     if (s && s->what->place->generation >= x->place->generation)
-        return; /* old news */
+        return; /* outdated */
     if (s)
         remove_stream(ws, s);
     size_t n = mr__wire__host__get_packed_size(x);
@@ -516,7 +517,7 @@ void mr__worker_streams_dispatcher_message(mr__worker_streams *ws, const mr__mes
     }
 }
 
-/* ---- the whole ---- */
+/* ---- creation and timers ---- */
 
 bool mr__worker_streams_drain(mr__worker_streams *ws, int64_t now)
 {

@@ -16,7 +16,7 @@
  *  1. A client's Open starts a producer at the element that the client asks for: restored from the
  *     place in Host, with the elements before it skipped.
  *  2. A block is sent while the stream's credit is positive, and may make it negative: so one block
- *     of each stream can always be under way. A producer makes one block ahead and waits.
+ *     of each stream can always be in flight. A producer makes one block ahead and waits.
  *  3. An Open of a generation other than Host's, or of a stream that is not hosted, is answered by
  *     a fatal StreamError. What a producer of an older generation makes is dropped.
  *  4. Streams survive while the dispatcher is away. When it is back, Register lists them.
@@ -37,7 +37,7 @@ typedef struct mr__made {
     size_t bytes;
     const void *position; /* after its last element; borrowed during the call */
     size_t position_bytes;
-    void *block; /* the driver's, not looked at; taken over */
+    void *block; /* opaque, belongs to the driver; taken over */
 } mr__made;
 
 typedef struct mr__worker_streams_out {
@@ -53,8 +53,9 @@ typedef struct mr__worker_streams_out {
                   const Mr__Wire__Open *open);
     void (*go)(void *ctx, uint64_t producer);   /* makes the next block */
     void (*stop)(void *ctx, uint64_t producer); /* ends it; it makes no more calls */
-    /* Dynamic: split number `index` of the producer's stream (those before it: what->place of
-     * start), or (end) its repetition has no more. NULL: no producer asks for splits. */
+    /* dynamic: passes split number `index` of the producer's stream (those before it are in
+     * what->place of start), or (end) the end of its repetition. NULL: no producer requests
+     * splits. */
     void (*split)(void *ctx, uint64_t producer, uint64_t index, uint64_t split, bool end);
     /* Looks up the job's patterns; mr__worker_streams_matched follows. */
     void (*match)(void *ctx, uint64_t job_id, const Mr__Wire__Job *job);
@@ -82,15 +83,17 @@ void mr__worker_streams_client_closed(mr__worker_streams *ws, uint64_t client, i
 /* From a producer: a block. */
 void mr__worker_streams_made(mr__worker_streams *ws, uint64_t producer, const mr__made *made,
                              int64_t now);
-/* An error instead of element `first` (position after it); fatal: the stream cannot be opened. */
+/* An error instead of element `first`, and the position after it; fatal: the stream cannot be
+ * opened. */
 void mr__worker_streams_failed(mr__worker_streams *ws, uint64_t producer, uint64_t first,
                                const mr_status *why, const void *position, size_t position_bytes,
                                bool fatal, int64_t now);
-/* Dynamic: it has used the first `index` splits of its stream and asks for one more, for this
- * repetition of its source; mr__worker_streams_out.split follows, maybe during this call. */
+/* dynamic: the producer has used the first `index` splits of its stream and requests another one,
+ * for this repetition of its source; mr__worker_streams_out.split follows, maybe during this
+ * call. */
 void mr__worker_streams_wants_split(mr__worker_streams *ws, uint64_t producer, uint64_t index,
                                     uint64_t repetition, int64_t now);
-/* The end, after `elements` in all, and its position. */
+/* The end of the stream, after `elements` elements in total, and its position. */
 void mr__worker_streams_ended(mr__worker_streams *ws, uint64_t producer, uint64_t elements,
                               const void *position, size_t position_bytes, int64_t now);
 void mr__worker_streams_matched(mr__worker_streams *ws, uint64_t job_id,
@@ -99,6 +102,6 @@ void mr__worker_streams_matched(mr__worker_streams *ws, uint64_t job_id,
 bool mr__worker_streams_drain(mr__worker_streams *ws, int64_t now);
 /* The dispatcher asked it to drain, or mr__worker_streams_drain did. */
 bool mr__worker_streams_draining(const mr__worker_streams *ws);
-/* When it must be called next. */
+/* Returns the time of the next call. */
 int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CUDA_KERNELS_ACTIVATION_H
 #define MR_TRAINER_CUDA_KERNELS_ACTIVATION_H
-/* The activations of one value; softmax is none. */
+/* The activations of one value, that is, all but softmax. */
 #include "trainer/device/cuda/kernels/kernel.h"
 
 /* f(x). Comparisons are written so that NaN takes the branch of x itself. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens to each value by itself. */
+/* Elementwise operations. */
 #include "trainer/device/cuda/kernels/activation.h"
 #include "trainer/device/cuda/kernels/kernel.h"
 #include "trainer/device/random_bits.h"

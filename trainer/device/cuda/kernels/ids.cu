@@ -34,7 +34,7 @@ MR_HD void gather_at(const mr_k_gather &p, int64_t at)
 }
 MR_KERNEL(gather, mr_k_gather, p.g.n *MR_LANES)
 
-/* Carries what was counted to the fault, and makes the words ready again. */
+/* Adds the counts to the fault, and resets the words. */
 MR_HD void id_fault_at(const mr_k_id_fault &p, int64_t)
 {
     if (p.bad->count == 0)
@@ -54,8 +54,8 @@ MR_HD void id_fault_at(const mr_k_id_fault &p, int64_t)
 }
 MR_KERNEL(id_fault, mr_k_id_fault, 1)
 
-/* Into zeros. The warp of the first number of its kind sums for all that are equal to it, in their
- * order; the others do nothing. */
+/* Into zeros. The warp of the first occurrence of a number sums over all occurrences, in their
+ * order; the other warps do nothing. */
 MR_HD void gather_backward_at(const mr_math_gather_backward &p, int64_t at)
 {
     size_t lane = (size_t)at % MR_LANES, i = (size_t)at / MR_LANES, id = 0, other = 0;

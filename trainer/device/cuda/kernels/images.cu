@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions as they are defined, a thread a result, for what cuDNN has no kernel for and where
- * there is none; what cuDNN's layouts need; pools. */
+/* Direct convolutions, a thread per result, for shapes that cuDNN does not support and systems
+ * without it; conversions to cuDNN's layouts; pools. */
 #include "trainer/device/cuda/kernels/activation.h"
 #include "trainer/device/cuda/kernels/kernel.h"
 
-/* Where index i lies in [n, height, width, channels]. */
+/* The position of index i in [n, height, width, channels]. */
 typedef struct place {
     int64_t b, i, j, c;
 } place;
@@ -126,7 +126,7 @@ MR_HD void conv2d_backward_weights_at(const mr_k_conv2d_weights &p, int64_t at)
 MR_KERNEL(conv2d_backward_weights, mr_k_conv2d_weights,
           p.parts *p.c.s.kernel_h *p.c.s.kernel_w *(p.c.s.channels / p.c.s.groups) * p.c.s.filters)
 
-/* ---- where few terms are added up for a result: in float32, with 32-bit indices */
+/* ---- few terms per result: in float32, with 32-bit indices */
 
 MR_HD void add_quad(quad *sum, float x, const quad &values)
 {
@@ -176,7 +176,7 @@ MR_HD void conv2d_narrow_at(const mr_math_conv2d &p, int64_t at)
 MR_KERNEL(conv2d_narrow, mr_math_conv2d,
           p.s.n *p.s.out_h *mr_runs(p.s.out_w) * (p.s.filters / MR_QUAD))
 
-/* Element t of the kernel [kernel_h, kernel_w, channels], of at most 32: 5 bits for each. */
+/* Element t of the kernel [kernel_h, kernel_w, channels], of at most 32: 5 bits per index. */
 MR_HD uint32_t tap_of(const mr_math_conv2d_shape &s, uint32_t t)
 {
     uint32_t channels = (uint32_t)s.channels, kernel_w = (uint32_t)s.kernel_w;
@@ -205,7 +205,7 @@ MR_HD void conv2d_narrow_weights_at(const mr_k_conv2d_weights &p, int64_t at)
     }
     for (uint32_t k = part; k < (uint32_t)(s.n * s.out_h); k += (uint32_t)p.parts) {
         uint32_t b = k / (uint32_t)s.out_h, i = k - b * (uint32_t)s.out_h;
-        int32_t left[MR_TAPS], x[MR_TAPS]; /* columns that are read for j = 0, and where in x */
+        int32_t left[MR_TAPS], x[MR_TAPS]; /* columns read for j = 0, and their offsets in x */
         for (uint32_t t = 0; t < MR_TAPS; t++) {
             uint32_t h = i * (uint32_t)s.stride_h + (taps[t] >> 10) * (uint32_t)s.dilation_h -
                          (uint32_t)s.pad_top;
@@ -247,13 +247,13 @@ MR_HD void filters_to_kernel_at(const mr_k_filters &p, int64_t i)
 }
 MR_KERNEL(filters_to_kernel, mr_k_filters, p.spatial *p.channels *p.filters)
 
-/* Channels of a pixel, read or written at once where they lie aligned. */
+/* Channels of a pixel, read or written at once if they are aligned. */
 typedef struct alignas(16) part {
     float v[MR_PLANES];
 } part;
 
-/* Neighbours in a warp take neighbouring pixels: whole lines of a plane on one side, whole sectors
- * of a pixel on the other. */
+/* Neighbours in a warp process neighbouring pixels: whole lines of a plane on one side, whole
+ * sectors of a pixel on the other. */
 MR_HD void planes_at(const mr_k_planes &p, int64_t i, bool back)
 {
     int64_t rest, b, pixel = mr_split(i, p.pixels, &rest);
@@ -308,7 +308,7 @@ MR_HD void crop_at(const mr_k_pad &p, int64_t at)
 {
     place y = place_of(at, p.to_h, p.to_w, p.channels);
     int64_t h = y.i + (int64_t)p.top, w = y.j + (int64_t)p.left;
-    /* What no window reaches is not there, and has no gradient. */
+    /* Pixels that no window reaches are missing, and have no gradient. */
     bool inside = h < (int64_t)p.from_h && w < (int64_t)p.from_w;
     p.to[at] = inside ? p.from[((y.b * (int64_t)p.from_h + h) * (int64_t)p.from_w + w) *
                                    (int64_t)p.channels +
@@ -317,7 +317,7 @@ MR_HD void crop_at(const mr_k_pad &p, int64_t at)
 }
 MR_KERNEL(crop, mr_k_pad, p.n *p.to_h *p.to_w *p.channels)
 
-/* The part of a window that lies in the image: rows [h0, h1), columns [w0, w1). */
+/* The part of a window that is inside the image: rows [h0, h1), columns [w0, w1). */
 typedef struct window {
     int64_t h0, h1, w0, w1;
 } window;
@@ -376,7 +376,7 @@ MR_HD quad_place quad_of(const mr_math_pool2d_shape &s, int64_t at)
     return q;
 }
 
-/* Where those channels of pixel (h, w) lie in x. */
+/* The offset of these channels of pixel (h, w) in x. */
 MR_HD uint32_t pixel_of(const mr_math_pool2d_shape &s, const quad_place &q, uint32_t h, uint32_t w)
 {
     return ((q.b * (uint32_t)s.height + h) * (uint32_t)s.width + w) * (uint32_t)s.channels + q.c;
@@ -402,7 +402,7 @@ MR_HD void pool2d_quads_at(const mr_math_pool2d &p, int64_t at)
 }
 MR_KERNEL(pool2d_quads, mr_math_pool2d, p.s.n *p.s.out_h *p.s.out_w *(p.s.channels / MR_QUAD))
 
-/* Is (h, w) the first of the window that holds the largest value y? */
+/* Whether (h, w) is the first pixel of the window with the largest value y. */
 MR_HD bool holds_largest(const mr_math_pool2d_backward &p, const window &in, const place &x,
                          float y)
 {
@@ -415,7 +415,7 @@ MR_HD bool holds_largest(const mr_math_pool2d_backward &p, const window &in, con
     return false;
 }
 
-/* The same where no two windows share a pixel: what lies in none keeps its value. */
+/* The same for disjoint windows: pixels outside all windows keep their values. */
 MR_HD void pool2d_backward_apart_at(const mr_math_pool2d_backward &p, int64_t at)
 {
     const mr_math_pool2d_shape &s = p.s;
@@ -464,7 +464,7 @@ MR_HD void pool2d_backward_apart_quads_at(const mr_math_pool2d_backward &p, int6
 MR_KERNEL(pool2d_backward_apart_quads, mr_math_pool2d_backward,
           p.s.n *p.s.out_h *p.s.out_w *(p.s.channels / MR_QUAD))
 
-/* First and last window (of n, `size` wide) that has position `at` in it. */
+/* First and last window (of n, `size` wide) that contain position `at`. */
 MR_HD void windows_with(int64_t at, size_t size, size_t stride, size_t pad, size_t n,
                         int64_t *first, int64_t *last)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CUDA_KERNELS_KERNEL_H
 #define MR_TRAINER_CUDA_KERNELS_KERNEL_H
-/* How a kernel is written: a function NAME_at(p, i) that does what belongs to index i, with no word
- * to its neighbours, and
+/* How a kernel is written: a function NAME_at(p, i) that does the work of index i, without
+ * communicating with its neighbours, and
  *
- *     MR_KERNEL(NAME, PARAMS, count)      PARAMS a struct, given by value; count an expression of p
+ *     MR_KERNEL(NAME, PARAMS, count)      PARAMS is a struct; count is an expression of p
  *
- * which makes the kernel mr_NAME of it: a grid-stride loop over 0 <= i < count. Compiled by a C++
+ * which defines the kernel mr_NAME: a grid-stride loop over 0 <= i < count. Compiled by a C++
  * compiler instead of nvcc, mr_NAME is a plain function of a pointer to PARAMS that loops over all
- * i, so that the same lines can be run, and checked, without a GPU.
+ * i, so that the same code can be run, and tested, without a GPU.
  *
- * No kernel adds floats atomically: sums are taken in a fixed partition and order, so that the same
- * call gives the same bits. */
+ * No kernel adds floats atomically: sums are computed in a fixed partition and order, so that the
+ * same call yields the same bits. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -40,9 +40,9 @@
     }
 #endif
 
-/* Where a row is shared by the lanes of a warp (of one lane, without a GPU): index i is lane
- * i % MR_LANES of row i / MR_LANES, and count is the rows times MR_LANES, so that a warp is either
- * wholly in the loop or out of it. Each of these gives every lane the result over all of them. */
+/* For rows shared by the lanes of a warp (one lane without a GPU): index i is lane i % MR_LANES of
+ * row i / MR_LANES, and count is the number of rows times MR_LANES, so that all lanes of a warp are
+ * in the loop or none. Each function returns the result over all lanes to every lane. */
 #ifdef __CUDACC__
 #define MR_LANES 32
 #else
@@ -58,7 +58,7 @@ template <typename T> MR_HD T mr_lanes_sum(T v)
     return v;
 }
 
-/* NaN is left out. */
+/* NaN is ignored. */
 MR_HD float mr_lanes_max(float v)
 {
 #ifdef __CUDA_ARCH__
@@ -68,7 +68,8 @@ MR_HD float mr_lanes_max(float v)
     return v;
 }
 
-/* The largest value's index, of equal ones the smallest; index SIZE_MAX: the lane has none. */
+/* The index of the largest value, the smallest among equals; index SIZE_MAX: the lane has no
+ * value. */
 MR_HD size_t mr_lanes_first_largest(double v, size_t index)
 {
 #ifdef __CUDA_ARCH__
@@ -88,7 +89,7 @@ MR_HD size_t mr_lanes_first_largest(double v, size_t index)
 #endif
 }
 
-/* Neighbours that are read or written at once, where they lie aligned. */
+/* Neighbours that are read or written at once, if they are aligned. */
 typedef struct alignas(16) quad {
     float v[MR_QUAD];
 } quad;
@@ -127,7 +128,7 @@ MR_HD float mr_bfloat_as_float(uint16_t h)
     return f;
 }
 
-/* Number i of data, whose dtype is t; T float or double: rounded once. */
+/* Number i of data of dtype t as T, float or double, rounded once. */
 template <typename T> MR_HD T mr_number(mr_dtype t, const void *data, int64_t i)
 {
     switch (t) {

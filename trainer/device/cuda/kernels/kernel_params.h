@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_CUDA_KERNELS_KERNEL_PARAMS_H
 #define MR_TRAINER_CUDA_KERNELS_KERNEL_PARAMS_H
-/* The kernels by family, and what each is given: the same header for the side that starts them. */
+/* The kernels by family, and their parameters: shared with the host code that launches them. */
 #include "trainer/device/math.h"
 
 #ifdef __CUDACC__
@@ -10,7 +10,7 @@
 #define MR_HD static inline
 #endif
 
-enum { MR_CUDA_BLOCK = 256 }; /* threads of a block */
+enum { MR_CUDA_BLOCK = 256 }; /* threads per block */
 
 /* X(family, kernel, its parameters) */
 #define MR_CUDA_KERNELS(X)                                                                         \
@@ -76,7 +76,7 @@ enum { MR_CUDA_BLOCK = 256 }; /* threads of a block */
     X(normalization, joint_moments, mr_math_joint_moments)                                         \
     X(normalization, joint_backward, mr_math_joint_backward)
 
-/* x as bfloat16, to the nearest, two in a word; where n is odd the last has 0 beside it. */
+/* x as bfloat16, rounded to nearest, two per word; if n is odd the last is paired with 0. */
 typedef struct mr_k_pack_bfloat {
     size_t n;
     const float *x;
@@ -91,8 +91,8 @@ typedef struct mr_k_bias_activate {
     float *y;
 } mr_k_bias_activate;
 
-/* out[k] = the sum of part k of n values, which are dealt to parts in turn by warps; added to
- * out[k] where `add`. `count` is added to out[parts] (metrics count with it) unless it is 0. */
+/* out[k] = the sum of part k of n values, which are distributed over the parts in turn by warps;
+ * added to out[k] if `add`. `count` is added to out[parts] (used by metrics) unless it is 0. */
 typedef struct mr_k_sum {
     size_t n, parts;
     bool add;
@@ -101,7 +101,7 @@ typedef struct mr_k_sum {
     double *out;
 } mr_k_sum;
 
-/* The same of l1 |w| + l2 w^2. */
+/* The same for l1 |w| + l2 w^2. */
 typedef struct mr_k_penalty {
     size_t n, parts;
     double l1, l2;
@@ -110,20 +110,20 @@ typedef struct mr_k_penalty {
 } mr_k_penalty;
 
 /* out[k, j] = the sum of x[k, j], x[k + parts, j], ...: x [rows, width], out [parts, width]. For
- * sum_parts, parts is 1. sum_column_quads takes MR_QUAD columns together. */
+ * sum_parts, parts is 1. sum_column_quads processes MR_QUAD columns together. */
 typedef struct mr_k_columns {
     size_t rows, width, parts;
     const float *x;
     float *out;
 } mr_k_columns;
 
-/* Words of a stream that losses count bad labels in: the number, and the smallest row. Between
+/* Words of a stream in which losses count bad labels: their number, and the smallest row. Between
  * operations they are 0 and UINT64_MAX. */
 typedef struct mr_k_bad {
     unsigned long long count, row;
 } mr_k_bad;
 
-/* `losses`, where it is not NULL, gets per_example too, for the sum. */
+/* `losses`, if not NULL, also receives per_example, for the sum. */
 typedef struct mr_k_loss {
     mr_math_loss l;
     float *losses;
@@ -140,8 +140,8 @@ typedef struct mr_k_encode {
     mr_k_bad *bad;
 } mr_k_encode;
 
-/* After either: numbers of an example are ids_per_row, the first example has the number first_row.
- */
+/* Follows either: an example has ids_per_row numbers, and the first example has number
+ * first_row. */
 typedef struct mr_k_id_fault {
     size_t ids_per_row, classes;
     uint64_t first_row;
@@ -158,17 +158,18 @@ typedef struct mr_k_metric {
     double *out;
 } mr_k_metric;
 
-/* out[k, w] = the part of dkernel[w] that comes from the rows k, k + parts, ... of n * out_h. */
+/* out[k, w] = the part of dkernel[w] from the rows k, k + parts, ... of n * out_h. */
 typedef struct mr_k_conv2d_weights {
     mr_math_conv2d_backward_weights c;
     size_t parts;
     float *out;
 } mr_k_conv2d_weights;
 
-/* Neighbours that a thread takes together: MR_QUAD filters, channels or columns, which are a
- * multiple of it, aligned to it where they are read and written, and of tensors of fewer than 2^31
- * values; MR_RUN pixels of a row; MR_TAPS elements of a kernel. The narrow kernels (conv2d_narrow,
- * conv2d_narrow_weights) want groups 1 and at most 32 elements of a kernel, channels included. */
+/* Neighbours that a thread processes together: MR_QUAD filters, channels or columns, which are a
+ * multiple of it, aligned to it where they are read and written, and of tensors of fewer than
+ * 2^31 values; MR_RUN pixels of a row; MR_TAPS elements of a kernel. The narrow kernels
+ * (conv2d_narrow, conv2d_narrow_weights) require groups 1 and at most 32 elements of a kernel,
+ * channels included. */
 enum { MR_QUAD = 4, MR_RUN = 4, MR_TAPS = 9 };
 MR_HD uint32_t mr_runs(size_t out_w)
 {
@@ -179,15 +180,15 @@ MR_HD uint32_t mr_tap_groups(size_t elements)
     return ((uint32_t)elements + MR_TAPS - 1) / MR_TAPS;
 }
 
-/* A kernel [spatial, C, filters] as cuDNN's filters [filters, C, spatial], and back. */
+/* Converts a kernel [spatial, C, filters] to cuDNN's filters [filters, C, spatial], and back. */
 typedef struct mr_k_filters {
     size_t spatial, channels, filters;
     const float *from;
     float *to;
 } mr_k_filters;
 
-/* to_planes: to [n, channels, pixels] = from [n, pixels, channels]; from_planes: back, from
- * [n, channels, pixels]. An index is MR_PLANES channels of a pixel. */
+/* to_planes: to [n, channels, pixels] = from [n, pixels, channels]; from_planes: back, from [n,
+ * channels, pixels]. An index is MR_PLANES channels of a pixel. */
 enum { MR_PLANES = 8 };
 typedef struct mr_k_planes {
     size_t n, pixels, channels;
@@ -195,24 +196,24 @@ typedef struct mr_k_planes {
     float *to;
 } mr_k_planes;
 
-/* pad: to [n, to_h, to_w, channels] = from [n, from_h, from_w, channels] with zeros around, first
- * row top, first column left. crop: the inside of from back into to. */
+/* pad: to [n, to_h, to_w, channels] = from [n, from_h, from_w, channels] surrounded by zeros, first
+ * row top, first column left. crop: the inverse, copies the inside of from to `to`. */
 typedef struct mr_k_pad {
     size_t n, from_h, from_w, to_h, to_w, channels, top, left;
     const float *from;
     float *to;
 } mr_k_pad;
 
-/* Counts, means and sums of squares of deviations in parts: parts [n_parts, items] each, where an
- * item is a column (or a row, by_row) of x. */
+/* Counts, means and sums of squared deviations in parts: [n_parts, items] each, where an item is a
+ * column (or a row, by_row) of x. */
 typedef struct mr_k_moments {
     mr_math_moments m;
     size_t parts;
     float *means, *squares;
 } mr_k_moments;
 
-/* Of each item and part: sum of dy gamma and of dy gamma xhat (what dx needs), or by column of dy
- * xhat and dy (dgamma, dbeta). [parts, items] each. */
+/* For each item and part: sum of dy gamma and of dy gamma xhat (for dx), or by column of dy xhat
+ * and dy (dgamma, dbeta). [parts, items] each. */
 typedef struct mr_k_normalize_sums {
     mr_math_normalize_backward b;
     bool weighted; /* by gamma */
@@ -221,7 +222,7 @@ typedef struct mr_k_normalize_sums {
     float *plain, *scaled;
 } mr_k_normalize_sums;
 
-/* From the sums of every item, now in one part. */
+/* From the sums of every item, merged into one part. */
 typedef struct mr_k_normalize_backward {
     mr_math_normalize_backward b;
     const float *plain, *scaled;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moments by column or row, normalization and its gradients. An item is what has a mean of its own,
- * a column or a row; it is summed in parts that are then put together. */
+/* Moments by column or row, normalization and its gradients. An item is a column or a row that has
+ * a mean; it is summed in parts that are then merged. */
 #include "trainer/device/cuda/kernels/kernel.h"
 
-/* Which item and part index i is, so that neighbouring threads read neighbouring values. */
+/* The item and part of index i, chosen so that neighbouring threads read neighbouring values. */
 MR_HD void item_of(int64_t i, bool by_row, size_t width, size_t parts, int64_t *item,
                    int64_t *part)
 {
@@ -19,7 +19,8 @@ MR_HD size_t value_at(bool by_row, size_t width, int64_t item, size_t k)
     return by_row ? (size_t)item * width + k : k * width + (size_t)item;
 }
 
-/* Deviations are taken from the part's first value, so that no large mean hides a small variance. */
+/* Deviations are relative to the part's first value, so that a large mean does not hide a small
+ * variance. */
 MR_HD void moments_parts_at(const mr_k_moments &p, int64_t i)
 {
     const mr_math_moments &m = p.m;
@@ -40,8 +41,8 @@ MR_HD void moments_parts_at(const mr_k_moments &p, int64_t i)
 }
 MR_KERNEL(moments_parts, mr_k_moments, p.parts *(p.m.by_row ? p.m.rows : p.m.width))
 
-/* Two sets with means a and b have squares(a) + squares(b) + (a - b)^2 * n(a) n(b) / (n(a) + n(b))
- * together (Chan, Golub and LeVeque 1979). */
+/* The union of two sets with means a and b has squares(a) + squares(b) + (a - b)^2 * n(a) n(b) /
+ * (n(a) + n(b)) (Chan, Golub and LeVeque 1979). */
 typedef struct moments {
     double count, mean, squares;
 } moments;
@@ -91,7 +92,7 @@ MR_HD void normalize_at(const mr_math_normalize &p, int64_t i)
 }
 MR_KERNEL(normalize, mr_math_normalize, p.rows *p.width)
 
-/* Value i of x as normalize made it, before gamma and beta. */
+/* Normalized value i of x, before gamma and beta. */
 MR_HD float normal(const mr_math_normalize_backward &b, size_t i, int64_t item)
 {
     return (b.x[i] - b.mean[item]) / sqrtf(b.variance[item] + b.epsilon);
@@ -121,7 +122,7 @@ MR_HD void normalize_backward_at(const mr_k_normalize_backward &p, int64_t i)
     const mr_math_normalize_backward &b = p.b;
     int64_t row, j = mr_split(i, b.width, &row), item = b.by_row ? row : j;
     float n = (float)(b.by_row ? b.width : b.rows), gamma = b.gamma ? b.gamma[j] : 1;
-    /* The sums of columns are without gamma, which is the same for all of a column. */
+    /* The sums of columns exclude gamma, which is constant within a column. */
     float dy = b.by_row ? b.dy[i] * gamma : b.dy[i], outer = b.by_row ? 1 : gamma;
     float x = normal(b, (size_t)i, item);
     b.dx[i] = outer / sqrtf(b.variance[item] + b.epsilon) *

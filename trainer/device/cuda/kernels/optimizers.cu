@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates of the variables. A step that failed somewhere leaves them alone: *skip is the same word
- * for all threads and stays in the cache. */
+/* Updates of the variables. A failed step leaves them unchanged: *skip is the same word for all
+ * threads and stays in the cache. */
 #include "trainer/device/cuda/kernels/kernel.h"
 
 MR_HD void sgd_at(const mr_math_sgd &p, int64_t i)

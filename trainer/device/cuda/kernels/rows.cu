@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What takes a whole row together: softmax, losses, metrics. The lanes of a warp share a row. */
+/* Operations on whole rows: softmax, losses, metrics. The lanes of a warp share a row. */
 #include "trainer/device/cuda/kernels/kernel.h"
 
 /* This lane's share of a row of n values: lane, lane + MR_LANES, ... */
@@ -13,8 +13,8 @@ MR_HD float largest(const float *x, size_t n, size_t lane)
     return mr_lanes_max(most);
 }
 
-/* The sum so far is of exp(x - the largest so far), so that x is read twice and y written once;
- * some are read together, so that they are on their way at the same time. */
+/* The sum so far is that of exp(x - the largest so far), so x is read twice and y written once;
+ * several values are read together, so that their loads overlap. */
 MR_HD void softmax_at(const mr_math_activate &p, int64_t i)
 {
     enum { TOGETHER = 8 };
@@ -30,7 +30,7 @@ MR_HD void softmax_at(const mr_math_activate &p, int64_t i)
         if (top > most)
             sum *= expf(most - top);
         most = top;
-        float from = most == -INFINITY ? 0 : most; /* of -inf alone (or none) the sum is 0 */
+        float from = most == -INFINITY ? 0 : most; /* the sum over only -inf (or nothing) is 0 */
         for (int k = 0; k < TOGETHER; k++)
             sum += expf(v[k] - from);
     }
@@ -55,14 +55,14 @@ MR_HD void softmax_backward_at(const mr_math_activate_backward &p, int64_t i)
 }
 MR_KERNEL(softmax_backward, mr_math_activate_backward, p.rows *MR_LANES)
 
-/* Probabilities are kept this far from 0 and 1. */
+/* Probabilities are clipped to this distance from 0 and 1. */
 MR_HD float clip(float x)
 {
     const float epsilon = 1e-7f;
     return x < epsilon ? epsilon : x > 1 - epsilon ? 1 - epsilon : x;
 }
 
-/* A loss of one value x with the label z, and its derivative, but for the mean. */
+/* The loss of one value x with the label z, and its derivative, without the mean. */
 MR_HD float dense_loss(const mr_math_loss &l, float x, float z, float *slope)
 {
     float d = x - z;
@@ -90,7 +90,7 @@ MR_HD float dense_loss(const mr_math_loss &l, float x, float z, float *slope)
         return (x < 0 ? 0 : x) - x * z + log1pf(e);
     }
     float p = clip(x);
-    /* Where p was moved, it no longer depends on x. */
+    /* Where p was clipped, it no longer depends on x. */
     *slope = p == x ? (p - z) / (p * (1 - p)) : 0;
     return -(z * logf(p) + (1 - z) * log1pf(-p));
 }
@@ -214,7 +214,7 @@ MR_HD void loss_at(const mr_k_loss &p, int64_t at)
         loss = categorical_probabilities(l, i, l.scale * weight, lane);
     else if (l.kind < MR_LOSS_SPARSE_LOGITS)
         loss = dense_losses(l, i, weight, lane);
-    else if (class_of(l, (int64_t)i, &z)) /* all lanes of a row go the same way */
+    else if (class_of(l, (int64_t)i, &z)) /* all lanes of a row take the same branch */
         loss = sparse_loss(l, i, z, l.scale * weight, lane);
     else {
         for (size_t j = lane; l.gradient && j < l.width; j += MR_LANES)
@@ -229,7 +229,7 @@ MR_HD void loss_at(const mr_k_loss &p, int64_t at)
 }
 MR_KERNEL(loss, mr_k_loss, p.l.n *MR_LANES)
 
-/* After the losses: carries what was counted to the fault, and makes the words ready again. */
+/* After the losses: adds the counts to the fault, and resets the words. */
 MR_HD void loss_fault_at(const mr_k_loss &p, int64_t)
 {
     mr_math_fault *fault = p.l.fault;
@@ -250,7 +250,7 @@ MR_HD void loss_fault_at(const mr_k_loss &p, int64_t)
 }
 MR_KERNEL(loss_fault, mr_k_loss, 1)
 
-/* Which of n values is the first that no later one is larger than; NaN is never moved to. */
+/* Index of the first of n values that no later one exceeds; never moves to a NaN. */
 MR_HD size_t first_largest(mr_dtype t, const void *data, size_t from, size_t n, size_t lane)
 {
     double first = mr_number<double>(t, data, (int64_t)from), most = 0;
@@ -267,7 +267,7 @@ MR_HD size_t first_largest(mr_dtype t, const void *data, size_t from, size_t n, 
     return mr_lanes_first_largest(most, best);
 }
 
-/* How many of a row are larger than value z of it are fewer than k: the same for all lanes. */
+/* Whether fewer than k values of a row exceed its value z: the same for all lanes. */
 MR_HD bool in_top_k(const mr_math_metric &m, size_t i, size_t lane)
 {
     size_t at = i * m.width;
@@ -331,7 +331,8 @@ MR_HD void metric_at(const mr_k_metric &p, int64_t at)
 }
 MR_KERNEL(metric, mr_k_metric, p.parts *MR_LANES)
 
-/* A thread a counter, which goes over all values: batches are small, and their order is fixed. */
+/* A thread per counter, which iterates over all values: batches are small, and their order is
+ * fixed. */
 MR_HD void curve_at(const mr_math_curve &p, int64_t i)
 {
     size_t t = (size_t)i % p.thresholds;

@@ -3,7 +3,7 @@
  * neighbours read neighbours, and a later stage adds the parts. */
 #include "trainer/device/cuda/kernels/kernel.h"
 
-/* The first value of this lane in part k of `parts`, and how far the next one is. */
+/* The first value of this lane in part k of `parts`, and the distance to the next. */
 #define MR_PART_FIRST(k, lane) ((size_t)(k)*MR_LANES + (lane))
 #define MR_PART_STEP(parts)    ((parts)*MR_LANES)
 
@@ -35,8 +35,8 @@ MR_HD double sum_of_quads(const mr_k_sum &p, size_t lane, size_t k, bool aligned
     return sum;
 }
 
-/* Four at a time, the same four wherever they lie, so that the same values give the same bits; the
- * part that is first takes those that are left. */
+/* Four at a time, always the same four regardless of alignment, so that the same values yield the
+ * same bits; the first part also takes the remainder. */
 MR_HD void sum_floats_at(const mr_k_sum &p, int64_t at)
 {
     size_t lane = (size_t)at % MR_LANES, k = (size_t)at / MR_LANES;
@@ -77,7 +77,7 @@ MR_HD void sum_penalty_at(const mr_k_penalty &p, int64_t at)
 }
 MR_KERNEL(sum_penalty, mr_k_penalty, p.parts *MR_LANES)
 
-/* A thread a column and part: neighbours read neighbouring columns. */
+/* A thread per column and part: neighbours read neighbouring columns. */
 MR_HD void sum_columns_at(const mr_k_columns &p, int64_t i)
 {
     int64_t k, j = mr_split(i, p.width, &k);
@@ -104,7 +104,7 @@ MR_HD void sum_column_quads_at(const mr_k_columns &p, int64_t i)
 }
 MR_KERNEL(sum_column_quads, mr_k_columns, p.parts *(p.width / MR_QUAD))
 
-/* A warp a column: for few rows that are parts themselves. */
+/* A warp per column: for a few rows that are parts themselves. */
 MR_HD void sum_parts_at(const mr_k_columns &p, int64_t i)
 {
     size_t lane = (size_t)i % MR_LANES, j = (size_t)i / MR_LANES;
