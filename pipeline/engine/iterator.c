@@ -20,6 +20,7 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
+#include "pipeline/engine/position.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/compression_libraries.h"
@@ -250,17 +251,6 @@ static mr_code sign(mr_iterator *it, mr_status *st)
     return rc;
 }
 
-/* Rows of b from row `from` on. */
-static mr_code put_rows(mr_state_w *w, const mr_block *b, size_t from, mr_status *st)
-{
-    mr_block left = MR_BLOCK_EMPTY;
-    mr_code rc = mr_block_slice(&left, b, from, b->rows - from, st);
-    if (rc == MR_OK)
-        rc = mr_state_put_block(w, &left, st);
-    mr_block_reset(&left);
-    return rc;
-}
-
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
 static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_block *b,
                               size_t rows, void **bytes, size_t *size, mr_status *st)
@@ -287,7 +277,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, mr_buffer_data(state), mr_buffer_size(state), st);
     if (rc == MR_OK && b)
-        rc = put_rows(&w, b, rows, st);
+        rc = mr__state_put_rows(&w, b, rows, st);
     if (rc != MR_OK) {
         mr__state_w_reset(&w);
         return rc;

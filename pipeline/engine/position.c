@@ -494,3 +494,47 @@ mr_code mr__state_read(const void *bytes, size_t n,
     MR_TRY(get(ctx, &r, st));
     return r.at == r.end ? MR_OK : mr_state_damaged(st, "bytes follow what was expected");
 }
+
+/* ---- rows with errors ---- */
+
+mr_code mr__state_put_rows(mr_state_w *w, const mr_block *b, size_t at, mr_status *st)
+{
+    mr_block left = MR_BLOCK_EMPTY;
+    mr_code rc = mr_block_slice(&left, b, at, b->rows - at, st);
+    if (rc == MR_OK)
+        rc = mr_state_put_block(w, &left, st);
+    mr_block_reset(&left);
+    return rc;
+}
+
+mr_code mr__state_put_rows_errors(mr_state_w *w, const mr_block *b, size_t at,
+                                  const mr_row_errors *e, size_t error_at, mr_status *st)
+{
+    MR_TRY(mr__state_put_rows(w, b, at, st));
+    MR_TRY(mr_state_put_u64(w, e->n - error_at, st));
+    for (size_t i = error_at; i < e->n; i++) {
+        MR_TRY(mr_state_put_u64(w, e->v[i].row - at - error_at, st));
+        MR_TRY(mr_state_put_status(w, &e->v[i].status, st));
+    }
+    return MR_OK;
+}
+
+mr_code mr__state_get_rows_errors(mr_state_r *r, const mr_spec *spec, mr_block *b, mr_row_errors *e,
+                                  mr_status *st)
+{
+    uint64_t n, row, last = 0;
+    MR_TRY(mr_state_get_block(r, spec, b, st));
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    if (b->rows == 0 && n == 0)
+        return mr_state_damaged(st, "a block has neither rows nor errors");
+    for (uint64_t i = 0; i < n; i++) {
+        mr_status error;
+        MR_TRY(mr_state_get_u64(r, &row, st));
+        MR_TRY(mr_state_get_status(r, &error, st));
+        if (row > b->rows + i || (i && row <= last))
+            return mr_state_damaged(st, "an error stands outside of its block");
+        last = row;
+        MR_TRY(mr_row_errors_add(e, (size_t)row, &error, st));
+    }
+    return MR_OK;
+}
