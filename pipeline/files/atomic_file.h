@@ -23,17 +23,18 @@ extern "C" {
 
 typedef struct mr_atomic_file mr_atomic_file;
 
-/* What still holds after a power failure. */
+/* The guarantee after a power failure. */
 typedef enum mr_file_sync {
-    MR_SYNC_ALL,      /* once close returned, the name has the new contents */
+    MR_SYNC_ALL,      /* the name has the new contents if close returned */
     MR_SYNC_CONTENTS, /* the name has the old contents or the new ones */
-    MR_SYNC_NONE      /* nothing: the file may be cut short */
+    MR_SYNC_NONE      /* none: the file may be empty or truncated */
 } mr_file_sync;
 
 typedef struct mr_atomic_file_opts {
     mr_file_sync sync;
-    bool in_place; /* writes NAME itself, neither renamed nor removed: for a pipe or a device, and
-                      for a file of a directory that is renamed as a whole */
+    /* Write to the name directly, without a rename: for a pipe or a device, and for files of a
+     * directory that is itself renamed when it is complete. */
+    bool in_place;
 } mr_atomic_file_opts;
 
 /* opts NULL: all zero.

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_ATOMIC_FILE_IMPL_H
 #define MR_PIPELINE_FILES_ATOMIC_FILE_IMPL_H
-/* What the formats need of an atomic file besides its public functions: room for a compressor's
- * output, a header that is written last, and files that get their names as a set. Private to
- * pipeline/. */
+/* The parts of an atomic file for the formats: writing a compressor's output into its buffer,
+ * overwriting the header last, and renaming a set of files together. Private to pipeline/. */
 #include "pipeline/files/atomic_file.h"
 #include "pipeline/memory/buffer.h"
 

@@ -13,9 +13,9 @@ extern "C" {
 #endif
 
 typedef struct mr_file_read_opts {
-    size_t most; /* bytes, more are an error; 0: no limit (some files, as /dev/zero, never end) */
-    mr_cancel *cancel; /* interrupts the wait for the writer of a pipe; borrowed; NULL: nothing */
-    bool regular;      /* refuses a pipe or a device, for which a reader could wait forever */
+    size_t most;       /* maximum size in bytes; 0: unlimited, although /dev/zero never ends */
+    mr_cancel *cancel; /* ends the wait for the writer of a pipe; borrowed; may be NULL */
+    bool regular;      /* refuse pipes and devices, which could block forever */
 } mr_file_read_opts;
 
 /* Reads the file at path, a pipe to its end; "-" is standard input. Returns owned in *out, for

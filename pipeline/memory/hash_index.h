@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_MEMORY_HASH_INDEX_H
 #define MR_PIPELINE_MEMORY_HASH_INDEX_H
-/* An index by hash over an array of keys, which the user owns: open addressing with linear probing,
- * at most half full. A slot has the place of a key in the array and 32 bits of its hash, so that
- * most other keys need no comparison and growing needs no keys. Zeroed memory is an empty index.
- * All inline, as are the comparisons then. Private to the project.
+/* A hash index over an array of keys that the caller owns: open addressing with linear probing, at
+ * most half full. A slot holds the place of a key in the array and 32 bits of its hash, so a lookup
+ * compares few keys that differ, and growing does not read the keys. Zeroed memory is an empty
+ * index. Everything is inline, so that comparisons are inlined too. Private to the project.
  *
  *     keys   [0] "a"  [1] "b"  [2] "c"
  *     slots  ---- h(b),1+1  ----  ----  h(c),2+1  h(a),0+1  ----  ----
@@ -16,7 +16,7 @@
 
 typedef struct mr__hash_index {
     struct mr__hash_slot {
-        uint32_t hash, place; /* place + 1; 0: free */
+        uint32_t hash, place; /* place: plus 1; 0: the slot is free */
     } * slots;
     size_t mask, n; /* mask: one less than the number of slots */
 } mr__hash_index;
@@ -54,8 +54,8 @@ static inline void mr__hash_put(const mr__hash_index *x, uint32_t h, uint32_t pl
     x->slots[i] = (struct mr__hash_slot){h, place};
 }
 
-/* Makes room for n keys; after that so many are added without a failure.
- * errors   MR_RESOURCE_EXHAUSTED: the index is as it was */
+/* Makes room for n keys, so that adding up to that many cannot fail.
+ * errors   MR_RESOURCE_EXHAUSTED: the index is unchanged */
 static inline mr_code mr__hash_reserve(mr__hash_index *x, size_t n, const char *what, mr_status *st)
 {
     size_t had = x->slots ? x->mask + 1 : 0, size = had ? had : 16;
@@ -77,7 +77,7 @@ static inline mr_code mr__hash_reserve(mr__hash_index *x, size_t n, const char *
 }
 
 /* Adds the key at `place`, which is not in the index.
- * errors   MR_RESOURCE_EXHAUSTED: the index is as it was */
+ * errors   MR_RESOURCE_EXHAUSTED: the index is unchanged */
 static inline mr_code mr__hash_add(mr__hash_index *x, uint64_t hash, size_t place, const char *what,
                                    mr_status *st)
 {

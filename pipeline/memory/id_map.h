@@ -22,7 +22,8 @@ static inline bool mr__id_same(const void *entries, size_t place, const void *id
     return ((const struct mr__id_entry *)entries)[place].id == *(const uint64_t *)id;
 }
 
-/* The value of id, which may be changed until the next put, set or remove; NULL: id has none. */
+/* Returns the value of id, for reading or writing until the next put, set or remove; NULL: id is
+ * not in the map. */
 static inline uintptr_t *mr__id_map_find(const mr__id_map *m, uint64_t id)
 {
     size_t at = mr__hash_find(&m->index, mr__splitmix(id), mr__id_same, m->entries, &id);
@@ -36,7 +37,7 @@ static inline void *mr__id_map_get(const mr__id_map *m, uint64_t id)
     return value ? (void *)*value : NULL;
 }
 
-/* errors   MR_RESOURCE_EXHAUSTED: the map is as it was */
+/* errors   MR_RESOURCE_EXHAUSTED: the map is unchanged */
 static inline mr_code mr__id_map_put(mr__id_map *m, uint64_t id, uintptr_t value, mr_status *st)
 {
     uintptr_t *there = mr__id_map_find(m, id);

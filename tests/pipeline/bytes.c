@@ -23,7 +23,7 @@ MR_TEST(any_number_of_bytes_goes_there_and_back)
         mr_eq_u64(v, n == 8 ? whole : whole & (((uint64_t)1 << 8 * n) - 1));
         mr__store_le(out + 1, whole, n);
         mr_eq_mem(out + 1, bytes + 1, n);
-        mr_eq_u64(out[0] + out[1 + n], 0); /* nothing beside them */
+        mr_eq_u64(out[0] + out[1 + n], 0); /* and no other byte */
     }
 }
 
