@@ -6,21 +6,18 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include <millrace/pipeline/engine/iterator.h>
+#include <millrace/pipeline/files/atomic_file.h>
 
 enum { BENCH_TRACE_SPANS = 250000 }; /* of a run; about 150 bytes each in the file */
 
 typedef struct bench_trace {
-    FILE *file;
-    const char *path; /* borrowed */
-    char *partial;    /* where it is written until it is complete; NULL: path is a pipe or a device,
-                         which is written as it stands and never replaced */
+    mr_atomic_file *file;
     bool has_events;
 } bench_trace;
 
-/* t zeroed; path is borrowed until the end. errors with the file */
+/* t zeroed; a pipe or a device is written in place. errors with the file */
 mr_code bench_trace_open(bench_trace *t, const char *path, mr_status *st) MR_NODISCARD;
 /* Adds the spans of one run, of the iterator that the calling thread used, as a process called
  * name; the run took `seconds`. A line on stderr reports omitted spans. */

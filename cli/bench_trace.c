@@ -15,9 +15,9 @@
 
 #include <millrace/pipeline/memory/alloc.h>
 
-static mr_code failed(const bench_trace *t, mr_status *st)
+static mr_code put_text(bench_trace *t, const char *text, mr_status *st)
 {
-    return mr_fail_errno(st, errno, "%s: the trace could not be written", t->path);
+    return mr_atomic_file_put(t->file, text, strlen(text), st);
 }
 
 mr_code bench_trace_put(bench_trace *t, json_t *event, mr_status *st)
@@ -26,27 +26,20 @@ mr_code bench_trace_put(bench_trace *t, json_t *event, mr_status *st)
     json_decref(event);
     if (!text)
         return mr_fail_memory(st, 0, "an event of the trace");
-    bool good = fprintf(t->file, "%s%s", t->has_events ? ",\n" : "\n", text) > 0;
+    mr_code rc = put_text(t, t->has_events ? ",\n" : "\n", st);
+    if (rc == MR_OK)
+        rc = put_text(t, text, st);
     t->has_events = true;
     free(text);
-    return good ? MR_OK : failed(t, st);
+    return rc;
 }
 
 mr_code bench_trace_open(bench_trace *t, const char *path, mr_status *st)
 {
-    size_t room = strlen(path) + sizeof ".partial";
     struct stat there;
-    t->path = path;
-    if (stat(path, &there) != 0 || S_ISREG(there.st_mode)) {
-        t->partial = mr_malloc(room);
-        if (!t->partial)
-            return mr_fail_memory(st, room, "the name of a file");
-        snprintf(t->partial, room, "%s.partial", path);
-    }
-    t->file = fopen(t->partial ? t->partial : path, "w");
-    if (!t->file || fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", t->file) < 0)
-        return failed(t, st);
-    return MR_OK;
+    mr_atomic_file_opts o = {MR_SYNC_NONE, stat(path, &there) == 0 && !S_ISREG(there.st_mode)};
+    MR_TRY(mr_atomic_file_open(&t->file, path, &o, st));
+    return put_text(t, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", st);
 }
 
 mr_code bench_trace_name(bench_trace *t, const char *what, int64_t process, int thread,
@@ -118,22 +111,14 @@ mr_code bench_trace_close(bench_trace *t, mr_status *st)
 {
     if (!t->file)
         return MR_OK;
-    bool good = fputs("\n]}\n", t->file) >= 0 && fflush(t->file) == 0;
-    if (!good || (t->partial && rename(t->partial, t->path) != 0))
-        return failed(t, st);
-    fclose(t->file);
+    mr_atomic_file *f = t->file;
+    mr_code rc = put_text(t, "\n]}\n", st);
     t->file = NULL;
-    return MR_OK;
+    return mr_atomic_file_close(f, rc, st);
 }
 
 void bench_trace_abort(bench_trace *t)
 {
-    if (t->file) {
-        fclose(t->file);
-        if (t->partial)
-            remove(t->partial);
-    }
+    mr_atomic_file_abort(t->file);
     t->file = NULL;
-    mr_free(t->partial);
-    t->partial = NULL;
 }

@@ -139,7 +139,7 @@ static char *read_all(int fd)
     char *text = NULL;
     size_t room = 0, n = 0;
     for (;;) {
-        if (mr_grow((void **)&text, &room, n + 65536, 1, MOST_REPORT, "a report", NULL) != MR_OK) {
+        if (MR_GROW(text, room, n + 65536, MOST_REPORT, "a report", NULL) != MR_OK) {
             mr_free(text);
             errno = ENOMEM;
             return NULL;

@@ -181,8 +181,8 @@ static int in_order(const void *a, const void *b)
 
 static mr_code sort_side(side *s, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&s->sorted, &s->room, s->e.n, sizeof *s->sorted,
-                   SIZE_MAX / sizeof *s->sorted, "the records of a step", st));
+    MR_TRY(MR_GROW(s->sorted, s->room, s->e.n, SIZE_MAX / sizeof *s->sorted,
+                   "the records of a step", st));
     if (s->e.n)
         memcpy(s->sorted, s->e.ids, s->e.n * sizeof *s->sorted);
     if (s->e.n > 1)

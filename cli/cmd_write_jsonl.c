@@ -145,8 +145,8 @@ static mr_code find_feature(cli_jsonl *j, const char *key, feature **out, mr_sta
 {
     const json_t *number = json_object_get(j->numbers, key);
     if (!number) {
-        MR_TRY(mr_grow((void **)&j->features, &j->capacity, j->n + 1, sizeof *j->features,
-                       SIZE_MAX / sizeof *j->features, "features", st));
+        MR_TRY(MR_GROW(j->features, j->capacity, j->n + 1, SIZE_MAX / sizeof *j->features,
+                       "features", st));
         if (json_object_set_new_nocheck(j->numbers, key, json_integer((json_int_t)j->n)))
             return mr_fail_memory(st, strlen(key), "features");
         j->features[j->n++] = (feature){0};

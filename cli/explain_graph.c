@@ -49,12 +49,8 @@ static mr_code call_text(const mr_dataset *ds, char **out, mr_status *st)
     if (n > 1) {
         const mr_op *op = mr_dataset_op(ds);
         bool call = op->props & MR_OP_SOURCE_CALL;
-        size_t size = strlen(op->name) + sizeof ".(...)";
-        *out = mr_malloc(size);
-        if (!*out)
-            return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");
-        snprintf(*out, size, "%s%s(...)", call ? "" : ".", op->name);
-        return MR_OK;
+        *out = mr_strf("%s%s(...)", call ? "" : ".", op->name);
+        return *out ? MR_OK : mr_fail_memory(st, strlen(op->name), "an explanation");
     }
     MR_TRY(mr_dataset_to_text(ds, &text, st));
     mr_code rc = n ? mr_dataset_to_text(mr_dataset_input(ds, 0), &input, st) : MR_OK;
@@ -82,8 +78,7 @@ static mr_code spec_text(const mr_dataset *ds, char **out, mr_status *st)
 
 static mr_code add_line(explained *x, const mr_dataset *ds, int depth, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&x->v, &x->capacity, x->n + 1, sizeof *x->v, MOST_LINES,
-                   "an explanation", st));
+    MR_TRY(MR_GROW(x->v, x->capacity, x->n + 1, MOST_LINES, "an explanation", st));
     line *l = &x->v[x->n++];
     *l = (line){.depth = depth, .count = mr_dataset_cardinality(ds), .mark = ' '};
     mr_dataset_held(ds, &l->held, &l->bytes);
@@ -103,8 +98,7 @@ static mr_code add_chain(explained *x, const mr_dataset *ds, int depth, mr_statu
     mr_code rc = MR_OK;
     for (const mr_dataset *at = ds; at && rc == MR_OK;
          at = mr_dataset_n_inputs(at) == 1 ? mr_dataset_input(at, 0) : NULL) {
-        rc = mr_grow((void **)&chain, &capacity, n + 1, sizeof *chain, MOST_LINES, "an explanation",
-                     st);
+        rc = MR_GROW(chain, capacity, n + 1, MOST_LINES, "an explanation", st);
         if (rc == MR_OK)
             chain[n++] = at;
     }
@@ -140,8 +134,7 @@ static bool same_line(const line *a, const line *b)
 /* Inserts lines of `a` into `x` before line `at`, with their mark. */
 static mr_code insert(explained *x, size_t at, const line *a, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&x->v, &x->capacity, x->n + 1, sizeof *x->v, 2 * MOST_LINES,
-                   "an explanation", st));
+    MR_TRY(MR_GROW(x->v, x->capacity, x->n + 1, 2 * MOST_LINES, "an explanation", st));
     line gone = {.op = mr_strdup(a->op), .depth = a->depth, .mark = '-'};
     if (!gone.op)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for an explanation");

@@ -14,17 +14,12 @@
 static void add(const char *path)
 {
     const char *before = getenv(VARIABLE);
-    size_t n = before ? strlen(before) : 0;
-    char *all = mr_malloc(n + strlen(path) + 2);
+    bool more = before && *before;
+    char *all = mr_strf("%s%s%s", more ? before : "", more ? ":" : "", path);
     if (!all) {
         fputs("millrace: out of memory\n", stderr);
         exit(CLI_FAILED);
     }
-    if (n)
-        memcpy(all, before, n);
-    if (n)
-        all[n++] = ':';
-    strcpy(all + n, path);
     setenv(VARIABLE, all, 1);
     mr_free(all);
 }

@@ -26,5 +26,5 @@ void cli_warn_of_end(const show_opts *o, int64_t left);
 /* Writes a position that mr_..._save returned with rc (or reports its error) to the file of
  * --state. Frees bytes. */
 int cli_store_state(const show_opts *o, mr_code rc, void *bytes, size_t size, int64_t epoch,
-                    const mr_status *st);
+                    mr_status *st);
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Positions of `millrace show` in files, and the type of an element. */
-#include <errno.h>
+#include <endian.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "show.h"
+#include <millrace/pipeline/files/atomic_file.h>
+#include <millrace/pipeline/files/whole_file.h>
 #include <millrace/pipeline/formats/crc32c.h>
 #include <millrace/pipeline/memory/alloc.h>
 
@@ -20,72 +21,28 @@ enum { PASS_BYTES = 16 };
 
 static void put_pass(unsigned char *out, int64_t epoch)
 {
+    uint64_t passes = htole64((uint64_t)epoch);
     memcpy(out, "MRE1", 4);
-    for (int i = 0; i < 8; i++)
-        out[8 + i] = (unsigned char)((uint64_t)epoch >> 8 * i);
-    uint32_t crc = mr_crc32c_mask(mr_crc32c(out + 8, 8));
-    for (int i = 0; i < 4; i++)
-        out[4 + i] = (unsigned char)(crc >> 8 * i);
+    memcpy(out + 8, &passes, 8);
+    uint32_t crc = htole32(mr_crc32c_mask(mr_crc32c(out + 8, 8)));
+    memcpy(out + 4, &crc, 4);
 }
 
 /* Removes and returns the pass number of a state file; 0 if it has none, or a damaged one. */
 static int64_t take_pass(unsigned char *bytes, size_t *size)
 {
     unsigned char good[PASS_BYTES];
-    uint64_t epoch = 0;
+    uint64_t passes;
     if (*size < PASS_BYTES)
         return 0;
-    for (int i = 0; i < 8; i++)
-        epoch |= (uint64_t)bytes[8 + i] << 8 * i;
-    put_pass(good, (int64_t)epoch);
-    if (epoch > INT64_MAX || memcmp(bytes, good, PASS_BYTES) != 0)
+    memcpy(&passes, bytes + 8, 8);
+    int64_t epoch = (int64_t)le64toh(passes);
+    put_pass(good, epoch);
+    if (epoch < 0 || memcmp(bytes, good, PASS_BYTES) != 0)
         return 0;
     *size -= PASS_BYTES;
     memmove(bytes, bytes + PASS_BYTES, *size);
-    return (int64_t)epoch;
-}
-
-static int write_file(const char *path, const void *bytes, size_t size, int64_t epoch)
-{
-    unsigned char pass[PASS_BYTES];
-    put_pass(pass, epoch);
-    FILE *f = fopen(path, "wb");
-    bool good = f && (!epoch || fwrite(pass, 1, sizeof pass, f) == sizeof pass) &&
-                fwrite(bytes, 1, size, f) == size && fflush(f) == 0;
-    int err = good ? 0 : errno;
-    if (f && fclose(f) != 0 && good)
-        err = errno;
-    return err;
-}
-
-/* Positions are written atomically: to another name, then renamed. Anything but a regular file
- * (a pipe, /dev/stdout) is written in place, and never removed. */
-static int save_state(const show_opts *o, const void *bytes, size_t size, int64_t epoch)
-{
-    const char *path = o->state;
-    struct stat there;
-    bool plain = stat(path, &there) != 0 || S_ISREG(there.st_mode);
-    int err = 0;
-    if (plain) {
-        char *beside = mr_malloc(strlen(path) + sizeof ".partial");
-        if (!beside)
-            err = ENOMEM;
-        else {
-            memcpy(beside, path, strlen(path));
-            memcpy(beside + strlen(path), ".partial", sizeof ".partial");
-            err = write_file(beside, bytes, size, epoch);
-            if (!err && rename(beside, path) != 0)
-                err = errno;
-            if (err)
-                remove(beside);
-        }
-        mr_free(beside);
-    } else
-        err = write_file(path, bytes, size, epoch);
-    if (!err)
-        return CLI_OK;
-    return cli_error(o->cmd, CLI_FAILED, "%s: the position could not be written: %s", path,
-                     strerror(err));
+    return epoch;
 }
 
 /* The first bytes of a position tell a plain pipeline from one distributed over replicas. */
@@ -96,46 +53,42 @@ static bool is_of_the_other_kind(const show_opts *o, const char *bytes, size_t s
 
 int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoch)
 {
-    const char *path = o->restore;
-    FILE *f = fopen(path, "rb");
-    char *buf = NULL;
-    size_t room = 0, n = 0, got = 0;
-    if (f)
-        do {
-            if (mr_grow((void **)&buf, &room, n + 65536, 1, INT32_MAX, "a position", NULL) != MR_OK)
-                break;
-            got = fread(buf + n, 1, 65536, f);
-            n += got;
-        } while (got);
-    if (!f || ferror(f) || !feof(f)) {
-        int err = errno ? errno : EIO;
-        if (f)
-            fclose(f);
-        mr_free(buf);
-        return cli_error(o->cmd, CLI_FAILED, "%s: the position could not be read: %s", path,
-                         strerror(err));
-    }
-    fclose(f);
-    *epoch = take_pass((unsigned char *)buf, &n);
-    if (is_of_the_other_kind(o, buf, n)) {
-        mr_free(buf);
+    mr_status st;
+    void *all;
+    size_t n;
+    mr_file_read_opts opts = {.most = INT32_MAX, .cancel = cli_cancel()};
+    if (mr_file_read(o->restore, &opts, &all, &n, &st) != MR_OK)
+        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
+    *epoch = take_pass(all, &n);
+    if (is_of_the_other_kind(o, all, n)) {
+        mr_free(all);
         return cli_error(o->cmd, CLI_FAILED,
                          "%s: the position was saved %s --replicas; restore it in the same way",
-                         path, o->distribution.has_replicas ? "without" : "with");
+                         o->restore, o->distribution.has_replicas ? "without" : "with");
     }
-    *bytes = buf;
+    *bytes = all;
     *size = n;
     return CLI_OK;
 }
 
 int cli_store_state(const show_opts *o, mr_code rc, void *bytes, size_t size, int64_t epoch,
-                    const mr_status *st)
+                    mr_status *st)
 {
     if (rc != MR_OK)
         return cli_fail(st, CLI_FAILED);
-    int status = save_state(o, bytes, size, epoch);
+    size_t head = epoch ? PASS_BYTES : 0;
+    unsigned char *all = mr_malloc(head + size);
+    if (!all)
+        rc = mr_fail_memory(st, head + size, "a position");
+    else {
+        if (epoch)
+            put_pass(all, epoch);
+        memcpy(all + head, bytes, size);
+        rc = mr_file_replace(o->state, all, head + size, st);
+    }
+    mr_free(all);
     mr_free(bytes);
-    return status;
+    return rc == MR_OK ? CLI_OK : cli_fail(st, CLI_FAILED);
 }
 
 void cli_warn_of_end(const show_opts *o, int64_t left)

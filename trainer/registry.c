@@ -109,8 +109,8 @@ static mr_code add(mr__registry *r, const mr_component *c, mr_status *st)
         if (bears(other, c->name) || (c->alias && bears(other, c->alias)))
             return mr_fail(st, MR_ALREADY_EXISTS, "there is a %s %s already", r->group,
                            other->name);
-    MR_TRY(mr_grow((void **)&r->registered, &r->capacity, r->n + 1, sizeof *r->registered,
-                   MAX_REGISTERED, "a table of components", st));
+    MR_TRY(
+        MR_GROW(r->registered, r->capacity, r->n + 1, MAX_REGISTERED, "a table of components", st));
     r->registered[r->n++] = c;
     return MR_OK;
 }

@@ -27,8 +27,7 @@ static mr_code reserve_slots(mr__row_store *s, size_t n, mr_status *st)
     if (all > UINT32_MAX)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
                        "shuffle can hold at most %u elements; use a smaller buffer", UINT32_MAX);
-    MR_TRY(mr_grow((void **)&s->free_slots, &s->free_capacity, all, sizeof *s->free_slots,
-                   UINT32_MAX, "the slots of shuffle", st));
+    MR_TRY(MR_GROW(s->free_slots, s->free_capacity, all, UINT32_MAX, "the slots of shuffle", st));
     /* Slots in use return to the top of the list; the new ones go above the free ones. */
     for (size_t i = 0; i < more; i++)
         s->free_slots[s->n_free + i] = (uint32_t)(all - 1 - i);
@@ -47,10 +46,8 @@ static char *slot_at(const mr__store_column *c, uint32_t slot)
 static mr_code reserve_chunks(mr__store_column *c, size_t slots, mr_status *st)
 {
     size_t need = (slots + ((size_t)1 << c->shift) - 1) >> c->shift;
-    MR_TRY(mr_grow((void **)&c->chunks, &c->chunks_capacity, need, sizeof(mr_buffer *), MAX_CHUNKS,
-                   "the chunks of shuffle", st));
-    MR_TRY(mr_grow((void **)&c->base, &c->bases_capacity, need, sizeof(char *), MAX_CHUNKS,
-                   "the chunks of shuffle", st));
+    MR_TRY(MR_GROW(c->chunks, c->chunks_capacity, need, MAX_CHUNKS, "the chunks of shuffle", st));
+    MR_TRY(MR_GROW(c->base, c->bases_capacity, need, MAX_CHUNKS, "the chunks of shuffle", st));
     while (c->n_chunks < need) {
         mr_buffer *b;
         size_t bytes = c->stride << c->shift;
@@ -118,8 +115,8 @@ static mr_code cell_new(mr__store_column *c, size_t bytes, char **out, mr_status
     if (c->fresh_bytes < size) {
         mr_buffer *b;
         size_t slab = size > SLAB_BYTES / 8 ? 4 * size : SLAB_BYTES;
-        MR_TRY(mr_grow((void **)&c->slabs, &c->slabs_capacity, c->n_slabs + 1, sizeof(mr_buffer *),
-                       MAX_CHUNKS, "the slabs of shuffle", st));
+        MR_TRY(MR_GROW(c->slabs, c->slabs_capacity, c->n_slabs + 1, MAX_CHUNKS,
+                       "the slabs of shuffle", st));
         MR_TRY(mr_buffer_alloc(&b, slab, st));
         c->slabs[c->n_slabs++] = b;
         c->fresh = mr_buffer_data(b);
@@ -415,8 +412,8 @@ static mr_code prepare(mr__row_store *s, const mr_block *b, size_t n, mr_status 
     if (!s->has_ids)
         return MR_OK;
     size_t had = s->ids_capacity;
-    MR_TRY(mr_grow((void **)&s->ids, &s->ids_capacity, s->n_slots, sizeof *s->ids, UINT32_MAX,
-                   "the identities of shuffle", st));
+    MR_TRY(
+        MR_GROW(s->ids, s->ids_capacity, s->n_slots, UINT32_MAX, "the identities of shuffle", st));
     if (s->ids_capacity > had)
         memset(s->ids + had, 0, (s->ids_capacity - had) * sizeof *s->ids);
     return MR_OK;

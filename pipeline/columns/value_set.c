@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-enum { FIRST_SLOTS = 64 };
-
 /* ---- keys ---- */
 
 static uint64_t hash_of(const unsigned char *p, size_t n)
@@ -78,58 +76,31 @@ static mr_code make_key(mr__value_set *s, const mr_array *a, size_t row, size_t 
 
 /* ---- the table ---- */
 
-/* The slot of the key, or the free slot in which to store it. */
-static mr__value_slot *find(const mr__value_set *s, const unsigned char *key, size_t size,
-                            uint64_t hash)
+static bool same_key(const void *set, size_t place, const void *key)
 {
-    for (size_t i = hash & (s->capacity - 1);; i = (i + 1) & (s->capacity - 1)) {
-        mr__value_slot *slot = &s->slots[i];
-        if (slot->at == 0)
-            return slot;
-        const unsigned char *have = s->bytes + slot->at - 1;
-        if (slot->hash == hash && whole_size(s, have) == size && memcmp(have, key, size) == 0)
-            return slot;
-    }
-}
-
-static mr_code grow(mr__value_set *s, mr_status *st)
-{
-    if (2 * (s->n + 1) <= s->capacity)
-        return MR_OK;
-    size_t capacity = s->capacity ? 2 * s->capacity : FIRST_SLOTS;
-    mr__value_slot *slots = mr_calloc(capacity, sizeof *slots);
-    if (!slots)
-        return mr_fail_memory(st, capacity * sizeof *slots, "a set of values");
-    for (size_t i = 0; i < s->capacity; i++) {
-        size_t to = s->slots[i].hash & (capacity - 1);
-        if (s->slots[i].at == 0)
-            continue;
-        while (slots[to].at)
-            to = (to + 1) & (capacity - 1);
-        slots[to] = s->slots[i];
-    }
-    mr_free(s->slots);
-    s->slots = slots;
-    s->capacity = capacity;
-    return MR_OK;
+    const mr__value_set *s = set;
+    const mr_bytes *k = key;
+    const unsigned char *have = s->bytes + s->at[place];
+    return whole_size(s, have) == k->size && memcmp(have, k->data, k->size) == 0;
 }
 
 /* Adds a key of `size` bytes, which must not be in s->bytes. */
 static mr_code add_key(mr__value_set *s, const unsigned char *key, size_t size, bool *fresh,
                        mr_status *st)
 {
-    MR_TRY(grow(s, st));
+    static const char what[] = "a set of values";
     uint64_t hash = hash_of(key, size);
-    mr__value_slot *slot = find(s, key, size, hash);
-    *fresh = slot->at == 0;
+    *fresh = mr__hash_find(&s->index, hash, same_key, s, &(mr_bytes){(const char *)key, size}) ==
+             MR__NO_PLACE;
     if (!*fresh)
         return MR_OK;
-    MR_TRY(mr_grow((void **)&s->bytes, &s->bytes_capacity, s->n_bytes + size, 1, SIZE_MAX / 2,
-                   "a set of values", st));
+    MR_TRY(mr_grow((void **)&s->bytes, &s->bytes_capacity, s->n_bytes + size, 1, SIZE_MAX / 2, what,
+                   st));
+    MR_TRY(MR_GROW(s->at, s->capacity, s->n + 1, SIZE_MAX / 16, what, st));
+    MR_TRY(mr__hash_add(&s->index, hash, s->n, what, st));
     memcpy(s->bytes + s->n_bytes, key, size);
-    *slot = (mr__value_slot){hash, s->n_bytes + 1};
+    s->at[s->n++] = s->n_bytes;
     s->n_bytes += size;
-    s->n++;
     return MR_OK;
 }
 
@@ -143,30 +114,17 @@ mr_code mr__value_set_add(mr__value_set *s, const mr_array *a, size_t row, bool 
 
 void mr__value_set_back(mr__value_set *s, size_t mark)
 {
-    if (mark == s->n_bytes)
-        return;
-    /* Removing keys from the table would break the probe runs of the others, so it is rebuilt. */
-    memset(s->slots, 0, s->capacity * sizeof *s->slots);
-    s->n = 0;
-    for (size_t at = 0; at < mark; at += whole_size(s, s->bytes + at), s->n++) {
-        size_t size = whole_size(s, s->bytes + at);
-        uint64_t hash = hash_of(s->bytes + at, size);
-        *find(s, s->bytes + at, size, hash) = (mr__value_slot){hash, at + 1};
+    for (; s->n_bytes > mark; s->n_bytes = s->at[s->n]) {
+        const unsigned char *last = s->bytes + s->at[--s->n];
+        mr__hash_remove(&s->index, hash_of(last, whole_size(s, last)), s->n);
     }
-    s->n_bytes = mark;
-}
-
-static void clear(mr__value_set *s)
-{
-    if (s->capacity)
-        memset(s->slots, 0, s->capacity * sizeof *s->slots);
-    s->n = s->n_bytes = 0;
 }
 
 void mr__value_set_reset(mr__value_set *s)
 {
     mr_free(s->bytes);
-    mr_free(s->slots);
+    mr_free(s->at);
+    mr__hash_reset(&s->index);
     mr_free(s->key);
     *s = (mr__value_set){.width = s->width};
 }
@@ -182,7 +140,8 @@ mr_code mr__value_set_restore(mr__value_set *s, mr_state_r *r, mr_status *st)
 {
     const void *bytes;
     size_t n, size;
-    clear(s);
+    mr__hash_clear(&s->index);
+    s->n = s->n_bytes = 0;
     MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
     for (const unsigned char *at = bytes; n; at += size, n -= size) {
         uint64_t rest;

@@ -3,26 +3,23 @@
 #define MR_PIPELINE_COLUMNS_VALUE_SET_H
 /* A set of tensors of one type, to detect repeated values.
  *
- *     bytes   [key][key][key] ...        in the order they were added
- *     slots   -- hash, offset of key    -- open addressing, at most half full
+ *     bytes   [key][key][key] ...   in the order they were added
+ *     at      offset of each key
  *
  * A key is the bytes of the value if all keys have one width (scalars other than strings). Else it
  * is the key's size (8 bytes), the rank, the shape, and the values; each string is preceded by its
  * size (8 bytes).
  * Zeroed memory is an empty set of keys of any size. */
 #include "pipeline/engine/op_iterator.h"
-
-typedef struct mr__value_slot {
-    uint64_t hash;
-    size_t at; /* of the key in bytes, plus 1; 0: free */
-} mr__value_slot;
+#include "pipeline/memory/hash_index.h"
 
 typedef struct mr__value_set {
     size_t width; /* of every key; 0: widths differ. Set by the owner */
     unsigned char *bytes;
     size_t n_bytes, bytes_capacity;
-    mr__value_slot *slots;
-    size_t n, capacity; /* capacity: a power of two, or 0 */
+    size_t *at;
+    size_t n, capacity;
+    mr__hash_index index;
     unsigned char *key; /* of the current value */
     size_t key_capacity;
 } mr__value_set;

@@ -25,8 +25,7 @@ static mr__epoch_count *count_of(mr__scope *s, uint64_t number, mr_status *st)
     size_t i = find(s, number);
     if (i < s->n && s->counts[i].number == number)
         return &s->counts[i];
-    if (mr_grow((void **)&s->counts, &s->capacity, s->n + 1, sizeof *s->counts, SIZE_MAX,
-                "the epochs of sources", st) != MR_OK)
+    if (MR_GROW(s->counts, s->capacity, s->n + 1, SIZE_MAX, "the epochs of sources", st) != MR_OK)
         return NULL;
     memmove(&s->counts[i + 1], &s->counts[i], (s->n - i) * sizeof *s->counts);
     s->n++;

@@ -16,9 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
+#include "pipeline/engine/position.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/compression_libraries.h"
@@ -220,8 +222,8 @@ static mr_code list_ops(const mr_dataset *ds, mr_state_w *w, mr_status *st)
     mr_code rc = MR_OK;
     for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
         const char *name = mr_dataset_op(nodes.v[i])->name;
-        rc = mr_grow((void **)&w->data, &w->capacity, w->size + strlen(name) + 2, 1, 1 << 28,
-                     "a list of ops", st);
+        rc =
+            MR_GROW(w->data, w->capacity, w->size + strlen(name) + 2, 1 << 28, "a list of ops", st);
         if (rc == MR_OK)
             w->size += (size_t)sprintf((char *)w->data + w->size, ".%s", name);
     }
@@ -249,23 +251,6 @@ static mr_code sign(mr_iterator *it, mr_status *st)
     return rc;
 }
 
-static void put_le32(unsigned char *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (unsigned char)(v >> (8 * i));
-}
-
-/* Rows of b from row `from` on. */
-static mr_code put_rows(mr_state_w *w, const mr_block *b, size_t from, mr_status *st)
-{
-    mr_block left = MR_BLOCK_EMPTY;
-    mr_code rc = mr_block_slice(&left, b, from, b->rows - from, st);
-    if (rc == MR_OK)
-        rc = mr_state_put_block(w, &left, st);
-    mr_block_reset(&left);
-    return rc;
-}
-
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
 static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_block *b,
                               size_t rows, void **bytes, size_t *size, mr_status *st)
@@ -283,7 +268,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
     MR_TRY(mr__zlib_need(st));
     mr_state_w w = {0};
     static const unsigned char room[8];
-    mr_code rc = mr_grow((void **)&w.data, &w.capacity, sizeof room, 1, SIZE_MAX, "a position", st);
+    mr_code rc = MR_GROW(w.data, w.capacity, sizeof room, SIZE_MAX, "a position", st);
     w.size = sizeof room;
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, it->signature, strlen(it->signature), st);
@@ -292,13 +277,13 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, mr_buffer_data(state), mr_buffer_size(state), st);
     if (rc == MR_OK && b)
-        rc = put_rows(&w, b, rows, st);
+        rc = mr__state_put_rows(&w, b, rows, st);
     if (rc != MR_OK) {
         mr__state_w_reset(&w);
         return rc;
     }
     memcpy(w.data, magic, 4);
-    put_le32(w.data + 4, (uint32_t)mr__zlib.crc32_z(0, w.data + 8, w.size - 8));
+    mr__store_le(w.data + 4, mr__zlib.crc32_z(0, w.data + 8, w.size - 8), 4);
     *bytes = w.data;
     *size = w.size;
     return MR_OK;
@@ -358,7 +343,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     if (size < 8 || memcmp(p, magic, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
     MR_TRY(mr__zlib_need(st));
-    put_le32(sum, (uint32_t)mr__zlib.crc32_z(0, p + 8, size - 8));
+    mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
     mr_state_r r = {p + 8, p + size};

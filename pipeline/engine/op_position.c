@@ -5,6 +5,7 @@
 
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/position.h"
 #include "pipeline/engine/run.h"
 
 /* One iterator:
@@ -21,46 +22,6 @@
  * input, times)... */
 
 enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8 };
-
-static mr_code save_pending(mr_iter *it, mr_state_w *w, mr_status *st)
-{
-    struct mr_iter_private *p = it->priv;
-    mr_block left = MR_BLOCK_EMPTY;
-    mr_code rc = mr_block_slice(&left, &p->rows, p->at, p->rows.rows - p->at, st);
-    if (rc == MR_OK)
-        rc = mr_state_put_block(w, &left, st);
-    mr_block_reset(&left);
-    if (rc == MR_OK)
-        rc = mr_state_put_u64(w, p->errors.n - p->error_at, st);
-    for (size_t i = p->error_at; i < p->errors.n && rc == MR_OK; i++) {
-        /* Rows are counted from the first one left. */
-        rc = mr_state_put_u64(w, p->errors.v[i].row - p->at - p->error_at, st);
-        if (rc == MR_OK)
-            rc = mr_state_put_status(w, &p->errors.v[i].status, st);
-    }
-    return rc;
-}
-
-static mr_code restore_pending(mr_iter *it, mr_state_r *r, mr_status *st)
-{
-    struct mr_iter_private *p = it->priv;
-    MR_TRY(mr_state_get_block(r, it->spec, &p->rows, st));
-    uint64_t n, row, last = 0;
-    MR_TRY(mr_state_get_u64(r, &n, st));
-    for (uint64_t i = 0; i < n; i++) {
-        mr_status e;
-        MR_TRY(mr_state_get_u64(r, &row, st));
-        MR_TRY(mr_state_get_status(r, &e, st));
-        if (row > p->rows.rows + i || (i && row <= last))
-            return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: error at row %" PRIu64, row);
-        last = row;
-        MR_TRY(mr_row_errors_add(&p->errors, (size_t)row, &e, st));
-    }
-    if (p->rows.rows == 0 && n == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: nothing is pending");
-    p->pending = true;
-    return MR_OK;
-}
 
 /* Puts rows before the pending ones, in one block. */
 static mr_code join_pending(struct mr_iter_private *p, const mr_block *rows, mr_status *st)
@@ -111,7 +72,7 @@ mr_code mr_iter_save(mr_iter *it, mr_state_w *w, mr_status *st)
     if (p->deferred)
         MR_TRY(mr_state_put_status(w, &p->error, st));
     if (p->pending)
-        MR_TRY(save_pending(it, w, st));
+        MR_TRY(mr__state_put_rows_errors(w, &p->rows, p->at, &p->errors, p->error_at, st));
     if (shared)
         MR_TRY(it->op->save_shared(it->node, w, st));
     if (it->op->save)
@@ -146,7 +107,8 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (p->deferred)
         MR_TRY(mr_state_get_status(r, &p->error, st));
     if (flags & PENDING)
-        MR_TRY(restore_pending(it, r, st));
+        MR_TRY(mr__state_get_rows_errors(r, it->spec, &p->rows, &p->errors, st));
+    p->pending = flags & PENDING;
     if (shared)
         MR_TRY(it->op->restore_shared(it->node, r, st));
     if (it->op->restore)

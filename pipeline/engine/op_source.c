@@ -125,16 +125,8 @@ mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out, mr_st
 {
     const char *directory = it->run->opts.directory;
     bool whole = !directory || *path == '/' || strcmp(path, "-") == 0;
-    size_t n = whole ? 0 : strlen(directory) + 1, m = strlen(path) + 1;
-    *out = mr_malloc(n + m);
-    if (!*out)
-        return mr_fail_memory(st, n + m, "a file name");
-    if (n) {
-        memcpy(*out, directory, n - 1);
-        (*out)[n - 1] = '/';
-    }
-    memcpy(*out + n, path, m);
-    return MR_OK;
+    *out = whole ? mr_strdup(path) : mr_strf("%s/%s", directory, path);
+    return *out ? MR_OK : mr_fail_memory(st, strlen(path), "a file name");
 }
 
 void mr_iter_add_wait(mr_iter *it, double seconds)

@@ -2,6 +2,7 @@
 #include "pipeline/engine/permutation.h"
 
 #include "pipeline/engine/philox.h"
+#include "pipeline/splitmix.h"
 
 enum { MIN_BITS = 10 }; /* over a smaller domain a network generates too few of the permutations */
 
@@ -21,20 +22,12 @@ void mr__permutation_init(mr__permutation *p, const uint64_t pair[2], uint64_t n
     }
 }
 
-/* splitmix64's finaliser (Steele et al. 2014). */
-static inline uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 uint64_t mr__permutation_at(const mr__permutation *p, uint64_t i)
 {
     do {
         uint64_t left = i >> p->half, right = i & p->mask;
         for (int k = 0; k < MR__PERMUTATION_ROUNDS; k++) {
-            uint64_t next = left ^ (mix(right + p->keys[k]) & p->mask);
+            uint64_t next = left ^ (mr__splitmix(right + p->keys[k]) & p->mask);
             left = right;
             right = next;
         }

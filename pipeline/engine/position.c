@@ -18,6 +18,7 @@
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/position.h"
 #include "pipeline/memory/object.h"
+#include "pipeline/varint.h"
 
 enum { MAX_STATE_BYTES = INT32_MAX };
 
@@ -34,8 +35,7 @@ void mr__state_w_reset(mr_state_w *w)
 
 static mr_code put(mr_state_w *w, const void *p, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&w->data, &w->capacity, w->size + n, 1, MAX_STATE_BYTES, "a position",
-                   st));
+    MR_TRY(MR_GROW(w->data, w->capacity, w->size + n, MAX_STATE_BYTES, "a position", st));
     if (n)
         memcpy(w->data + w->size, p, n);
     w->size += n;
@@ -44,21 +44,13 @@ static mr_code put(mr_state_w *w, const void *p, size_t n, mr_status *st)
 
 mr_code mr_state_put_u64(mr_state_w *w, uint64_t v, mr_status *st)
 {
-    unsigned char b[10];
-    size_t n = 0;
-    do {
-        b[n] = (unsigned char)(v & 0x7f);
-        v >>= 7;
-        if (v)
-            b[n] |= 0x80;
-        n++;
-    } while (v);
-    return put(w, b, n, st);
+    uint8_t b[MR__VARINT_MOST];
+    return put(w, b, (size_t)(mr__varint_put(b, v) - b), st);
 }
 
 mr_code mr_state_put_i64(mr_state_w *w, int64_t v, mr_status *st)
 {
-    return mr_state_put_u64(w, ((uint64_t)v << 1) ^ (uint64_t)(v >> 63), st);
+    return mr_state_put_u64(w, mr__zigzag(v), st);
 }
 
 mr_code mr_state_put_bytes(mr_state_w *w, const void *p, size_t n, mr_status *st)
@@ -69,27 +61,20 @@ mr_code mr_state_put_bytes(mr_state_w *w, const void *p, size_t n, mr_status *st
 
 mr_code mr_state_get_u64(mr_state_r *r, uint64_t *v, mr_status *st)
 {
-    uint64_t x = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (r->at == r->end)
-            return mr_state_damaged(st, "it ends within a number");
-        unsigned char b = *r->at++;
-        if (shift == 63 && b > 1)
-            return mr_state_damaged(st, "a number is too large");
-        x |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            *v = x;
-            return MR_OK;
-        }
-    }
-    return mr_state_damaged(st, "a number is too long");
+    uint64_t x;
+    const uint8_t *next = mr__varint(r->at, r->end, &x);
+    if (!next || (next - r->at == MR__VARINT_MOST && next[-1] > 1))
+        return mr_state_damaged(st, "a number is cut short or has more than 64 bits");
+    r->at = next;
+    *v = x;
+    return MR_OK;
 }
 
 mr_code mr_state_get_i64(mr_state_r *r, int64_t *v, mr_status *st)
 {
     uint64_t u;
     MR_TRY(mr_state_get_u64(r, &u, st));
-    *v = (int64_t)(u >> 1) ^ -(int64_t)(u & 1);
+    *v = mr__unzigzag(u);
     return MR_OK;
 }
 
@@ -508,4 +493,48 @@ mr_code mr__state_read(const void *bytes, size_t n,
     mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n};
     MR_TRY(get(ctx, &r, st));
     return r.at == r.end ? MR_OK : mr_state_damaged(st, "bytes follow what was expected");
+}
+
+/* ---- rows with errors ---- */
+
+mr_code mr__state_put_rows(mr_state_w *w, const mr_block *b, size_t at, mr_status *st)
+{
+    mr_block left = MR_BLOCK_EMPTY;
+    mr_code rc = mr_block_slice(&left, b, at, b->rows - at, st);
+    if (rc == MR_OK)
+        rc = mr_state_put_block(w, &left, st);
+    mr_block_reset(&left);
+    return rc;
+}
+
+mr_code mr__state_put_rows_errors(mr_state_w *w, const mr_block *b, size_t at,
+                                  const mr_row_errors *e, size_t error_at, mr_status *st)
+{
+    MR_TRY(mr__state_put_rows(w, b, at, st));
+    MR_TRY(mr_state_put_u64(w, e->n - error_at, st));
+    for (size_t i = error_at; i < e->n; i++) {
+        MR_TRY(mr_state_put_u64(w, e->v[i].row - at - error_at, st));
+        MR_TRY(mr_state_put_status(w, &e->v[i].status, st));
+    }
+    return MR_OK;
+}
+
+mr_code mr__state_get_rows_errors(mr_state_r *r, const mr_spec *spec, mr_block *b, mr_row_errors *e,
+                                  mr_status *st)
+{
+    uint64_t n, row, last = 0;
+    MR_TRY(mr_state_get_block(r, spec, b, st));
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    if (b->rows == 0 && n == 0)
+        return mr_state_damaged(st, "a block has neither rows nor errors");
+    for (uint64_t i = 0; i < n; i++) {
+        mr_status error;
+        MR_TRY(mr_state_get_u64(r, &row, st));
+        MR_TRY(mr_state_get_status(r, &error, st));
+        if (row > b->rows + i || (i && row <= last))
+            return mr_state_damaged(st, "an error stands outside of its block");
+        last = row;
+        MR_TRY(mr_row_errors_add(e, (size_t)row, &error, st));
+    }
+    return MR_OK;
 }

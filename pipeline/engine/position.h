@@ -11,4 +11,13 @@ mr_code mr__state_bytes(mr_code (*put)(void *ctx, mr_state_w *w, mr_status *st),
 mr_code mr__state_read(const void *bytes, size_t n,
                        mr_code (*get)(void *ctx, mr_state_r *r, mr_status *st), void *ctx,
                        mr_status *st) MR_NODISCARD;
+/* The rows of b from row `at` on. */
+mr_code mr__state_put_rows(mr_state_w *w, const mr_block *b, size_t at, mr_status *st) MR_NODISCARD;
+/* The same, and the errors of e from error_at on, at least one of both; their places are counted
+ * over rows and errors from there. get: into empty ones. */
+mr_code mr__state_put_rows_errors(mr_state_w *w, const mr_block *b, size_t at,
+                                  const mr_row_errors *e, size_t error_at,
+                                  mr_status *st) MR_NODISCARD;
+mr_code mr__state_get_rows_errors(mr_state_r *r, const mr_spec *spec, mr_block *b, mr_row_errors *e,
+                                  mr_status *st) MR_NODISCARD;
 #endif

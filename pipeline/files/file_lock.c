@@ -5,9 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "pipeline/system/system.h"
-
-enum { MAX_RETRIES = 1000 };
+#include "pipeline/system/retry.h"
 
 /* Handles a failed system call: sets *again if it was interrupted, or if the file was removed
  * before it could be checked ("looked up"). */
@@ -88,10 +86,10 @@ static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_s
 mr_code mr__file_lock(const char *path, int *fd, bool *busy, mr_status *st)
 {
     bool again = true;
-    for (int tries = 0; again && tries < MAX_RETRIES; tries++)
+    for (int tries = 0; again && tries < MR__MOST_RETRIES; tries++)
         MR_TRY(try_lock(path, fd, busy, &again, st));
     return again ? mr_fail(st, MR_UNAVAILABLE, "the lock %s cannot be taken after %d attempts",
-                           path, MAX_RETRIES)
+                           path, MR__MOST_RETRIES)
                  : MR_OK;
 }
 
@@ -102,14 +100,13 @@ void mr__file_unlock(const char *path, int fd)
     /* Do not remove a file that replaced the lock, or that someone has written to. */
     struct stat mine = {0}, named = {0};
     bool seen = false;
-    for (int tries = 0; !seen && tries < MAX_RETRIES; tries++) {
+    for (int tries = 0; !seen && tries < MR__MOST_RETRIES; tries++) {
         seen = mr__sys->fstat(fd, &mine) == 0 && mr__sys->stat(path, &named) == 0;
         if (!seen && errno != EINTR)
             break;
     }
     /* If that fails, an empty file remains, which does not lock anything. */
     if (seen && is_lock(&mine) && same(&mine, &named))
-        for (int tries = 0; mr__sys->unlink(path) != 0 && errno == EINTR && tries < MAX_RETRIES;)
-            tries++;
+        mr__unlink_again(path);
     mr__sys->close(fd);
 }

@@ -35,8 +35,7 @@ static mr_code paths_add(paths *p, char *path, mr_status *st)
 {
     if (!path)
         return mr_fail_memory(st, 0, "a path");
-    mr_code rc = mr_grow((void **)&p->v, &p->capacity, p->n + 1, sizeof *p->v, MAX_PATHS,
-                         "the list of files", st);
+    mr_code rc = MR_GROW(p->v, p->capacity, p->n + 1, MAX_PATHS, "the list of files", st);
     if (rc != MR_OK)
         mr_free(path);
     else

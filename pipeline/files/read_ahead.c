@@ -10,14 +10,13 @@
 
 #include "pipeline/files/read_async.h"
 #include "pipeline/files/remote.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "pipeline/log.h"
 #include "pipeline/wait/wait.h"
 
 #define ALIGNMENT ((size_t)4096) /* of memory, offsets and lengths for O_DIRECT */
 /* Remaining bytes from which a ring and more buffers pay off. */
 #define WORTH_ASYNC ((int64_t)1 << 20)
-#define MAX_RETRIES 1000 /* of a call that is interrupted without progress */
 
 typedef struct slot {
     mr_buffer *buffer;
@@ -88,9 +87,7 @@ static mr_code open_path(mr__read_ahead *r, mr_status *st)
      * io_uring fail on some kernels. */
     struct stat s;
     r->nonblocking = mr__sys->stat(r->path, &s) == 0 && S_ISFIFO(s.st_mode);
-    do
-        r->fd = mr__sys->open(r->path, O_RDONLY | O_CLOEXEC | (r->nonblocking ? O_NONBLOCK : 0), 0);
-    while (r->fd < 0 && errno == EINTR);
+    r->fd = mr__open_again(r->path, O_RDONLY | (r->nonblocking ? O_NONBLOCK : 0));
     if (r->fd >= 0)
         return MR_OK;
     int err = errno;
@@ -104,12 +101,7 @@ static mr_code open_path(mr__read_ahead *r, mr_status *st)
 static bool is_empty(const mr__read_ahead *r)
 {
     char byte;
-    ssize_t got;
-    int tries = 0;
-    do
-        got = mr__sys->pread(r->fd, &byte, 1, (off_t)r->origin);
-    while (got < 0 && errno == EINTR && tries++ < MAX_RETRIES);
-    return got == 0; /* the first read reports an error */
+    return mr__read_all(r->fd, &byte, 1, r->origin) == 0; /* the first read reports an error */
 }
 
 static int64_t half_of_memory(void)
@@ -229,7 +221,7 @@ static ssize_t read_at(const mr__read_ahead *r, void *dst, size_t n, int64_t off
     for (int tries = 0;; tries++) {
         ssize_t got = mr__sys->pread(r->fd, dst, n, (off_t)offset);
         int err = errno;
-        if (got < 0 && (err == EINTR || err == EAGAIN) && tries < MAX_RETRIES)
+        if (got < 0 && (err == EINTR || err == EAGAIN) && tries < MR__MOST_RETRIES)
             continue;
         mr__waited_since(began); /* the data was not cached */
         return got < 0 ? -err : got;
@@ -249,7 +241,7 @@ static ssize_t read_stream(mr__read_ahead *r, void *dst, size_t n)
         ssize_t got = mr__sys->read(r->fd, dst, n);
         if (got >= 0)
             return got;
-        if ((errno != EINTR && errno != EAGAIN) || tries == MAX_RETRIES)
+        if ((errno != EINTR && errno != EAGAIN) || tries == MR__MOST_RETRIES)
             return -errno;
         ask = true;
     }
@@ -393,7 +385,7 @@ static ssize_t read_cached(mr__read_ahead *r, void *dst, size_t n)
         ssize_t got = mr__sys->preadv2(r->fd, &v, 1, (off_t)r->offset, RWF_NOWAIT);
         if (got >= 0)
             return got;
-        if (errno == EINTR && tries < MAX_RETRIES)
+        if (errno == EINTR && tries < MR__MOST_RETRIES)
             continue;
         /* If the file system or kernel does not support it, the data counts as not cached. */
         return errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL

@@ -5,14 +5,13 @@
 #include <fcntl.h>
 
 #include "pipeline/files/read_async.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "pipeline/wait/wait.h"
 
 enum {
-    DEPTH = 64,      /* reads in flight */
-    SAMPLE = 8,      /* while data is assumed to be cached, check every SAMPLE-th read */
-    MOST_OPEN = 128, /* open files; at least DEPTH */
-    MAX_RETRIES = 1000
+    DEPTH = 64,     /* reads in flight */
+    SAMPLE = 8,     /* while data is assumed to be cached, check every SAMPLE-th read */
+    MOST_OPEN = 128 /* open files; at least DEPTH */
 };
 
 typedef struct open_file {
@@ -86,10 +85,7 @@ static int fd_of(mr__scattered *s, size_t file)
         f->turn = s->turn;
         return f->fd;
     }
-    int fd, tries = 0;
-    do
-        fd = mr__sys->open(s->paths[file], O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    while (fd < 0 && errno == EINTR && tries++ < MAX_RETRIES);
+    int fd = mr__open_again(s->paths[file], O_RDONLY | O_NONBLOCK);
     if (fd < 0)
         return -errno;
     open_file *f = take_place(s);
@@ -114,7 +110,7 @@ static bool read_on(mr__scattered_read *v, int fd, manner how)
         off_t at = (off_t)(v->offset + (int64_t)v->got);
         ssize_t n = how == IF_CACHED ? mr__sys->preadv2(fd, &io, 1, at, RWF_NOWAIT)
                                      : mr__sys->pread(fd, io.iov_base, io.iov_len, at);
-        if (n < 0 && errno == EINTR && tries++ < MAX_RETRIES)
+        if (n < 0 && errno == EINTR && tries++ < MR__MOST_RETRIES)
             continue;
         /* Not cached, or not supported: then it is unknown what is cached. */
         if (n < 0 && how == IF_CACHED &&

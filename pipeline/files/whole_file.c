@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/files/read_ahead.h"
+#include "pipeline/system/system.h"
 
 enum { FIRST = 64 << 10 };
 
@@ -22,10 +23,10 @@ static mr_code enlarge(mr_buffer **b, mr_status *st)
 
 static mr_code fail_size(const char *path, size_t most, mr_status *st)
 {
-    return mr_fail(
-        st, MR_OUT_OF_RANGE,
-        "%s: it has more than the %zu bytes allowed for such a file; is it the right one?", path,
-        most);
+    mr_fail(st, MR_OUT_OF_RANGE,
+            "it has more than the %zu bytes allowed for such a file; is it the right one?", most);
+    mr_status_at(st, path, -1, -1);
+    return MR_OUT_OF_RANGE;
 }
 
 /* Reads the rest of the file; *n is the number of bytes in b. */
@@ -50,33 +51,69 @@ static mr_code read_all(mr__read_ahead *r, const char *path, size_t most, mr_buf
     return rc == MR_END ? MR_OK : rc;
 }
 
-mr_code mr__whole_file(const char *path, size_t most, mr_cancel *cancel, mr_buffer **out,
-                       size_t *size, mr_status *st)
+mr_code mr_file_read_buffer(const char *path, const mr_file_read_opts *o, mr_buffer **out,
+                            size_t *size, mr_status *st)
 {
-    mr_status why;
+    static const mr_file_read_opts none;
+    struct stat s;
+    size_t n = 0, most = o && o->most ? o->most : SIZE_MAX;
     mr_buffer *b = NULL;
     mr__read_ahead *r = NULL;
-    mr__read_opts opts = {.cancel = cancel, .no_ahead = true};
-    *size = 0;
-    mr_code rc = mr__read_ahead_open(&r, path, 0, &opts, &why);
+    o = o ? o : &none;
+    if (o->regular && mr__sys->stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode)) {
+        mr_fail(st, MR_INVALID_ARGUMENT, "this is a pipe or a device, not a regular file");
+        mr_status_at(st, path, -1, -1);
+        return MR_INVALID_ARGUMENT;
+    }
+    mr__read_opts opts = {.cancel = o->cancel, .no_ahead = true};
+    mr_code rc = mr__read_ahead_open(&r, path, 0, &opts, st);
     int64_t known = rc == MR_OK ? mr__read_ahead_size(r) : -1;
     if (known > 0 && (uint64_t)known > most)
-        rc = fail_size(path, most, &why);
+        rc = fail_size(path, most, st);
     /* One byte more than the size, so that the read that finds the end fits in the buffer. */
     if (rc == MR_OK)
-        rc = mr_buffer_alloc(&b, known < 0 ? FIRST : (size_t)known + 1, &why);
+        rc = mr_buffer_alloc(&b, known < 0 ? FIRST : (size_t)known + 1, st);
     if (rc == MR_OK)
-        rc = read_all(r, path, most, &b, size, &why);
+        rc = read_all(r, path, most, &b, &n, st);
     mr__read_ahead_close(r);
     if (rc == MR_OK) {
+        ((char *)mr_buffer_data(b))[n] = '\0'; /* no buffer was full at the end */
         *out = b;
+        *size = n;
         return MR_OK;
     }
     mr_buffer_unref(b);
+    if (st)
+        st->offset = -1; /* the file counts as a whole */
+    return rc;
+}
+
+mr_code mr_file_read(const char *path, const mr_file_read_opts *opts, void **out, size_t *size,
+                     mr_status *st)
+{
+    size_t n;
+    mr_buffer *b;
+    MR_TRY(mr_file_read_buffer(path, opts, &b, &n, st));
+    void *bytes = mr_memdup(mr_buffer_data(b), n + 1);
+    mr_buffer_unref(b);
+    if (!bytes)
+        return mr_fail_memory(st, n, "the contents of a file");
+    *out = bytes;
+    *size = n;
+    return MR_OK;
+}
+
+mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_buffer **out,
+                            size_t *size, mr_status *st)
+{
+    mr_status why;
+    mr_status_init(&why);
+    mr_code rc = mr_file_read_buffer(path, opts, out, size, &why);
+    if (rc == MR_OK)
+        return MR_OK;
     if (why.file[0]) { /* the location of the error is the record that contains the path */
         mr_status_prefix(&why, "%s", path);
         why.file[0] = '\0';
-        why.offset = -1;
     }
     if (st)
         *st = why;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/log.h"
 
@@ -60,12 +61,8 @@ mr_compression mr__compression_seen(const uint8_t *b, size_t n)
  * uncompressed file. */
 static mr_compression compression_of(const uint8_t *b, size_t n)
 {
-    if (n >= 12) {
-        uint32_t crc =
-            (uint32_t)b[8] | (uint32_t)b[9] << 8 | (uint32_t)b[10] << 16 | (uint32_t)b[11] << 24;
-        if (mr_crc32c_mask(mr_crc32c(b, 8)) == crc)
-            return MR_COMPRESSION_NONE;
-    }
+    if (n >= 12 && mr_crc32c_mask(mr_crc32c(b, 8)) == mr__load_le(b + 8, 4))
+        return MR_COMPRESSION_NONE;
     if (mr__compression_seen(b, n) != MR_COMPRESSION_NONE)
         return mr__compression_seen(b, n);
     if (n >= 2 && (b[0] & 0x0f) == 8 && (b[0] >> 4) <= 7 && (b[0] * 256 + b[1]) % 31 == 0)

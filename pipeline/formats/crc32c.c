@@ -6,6 +6,7 @@
 #include <sys/auxv.h>
 #endif
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c_kernels.h"
 
 /* table[k][b]: the register after byte b and k zero bytes (slicing by 8). */
@@ -56,8 +57,7 @@ mr__crc_isa mr__crc_best(void)
 uint32_t mr__crc_table(uint32_t c, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8) {
-        uint32_t a = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-                          (uint32_t)p[3] << 24);
+        uint32_t a = c ^ (uint32_t)mr__load_le(p, 4);
         c = table[7][a & 0xff] ^ table[6][a >> 8 & 0xff] ^ table[5][a >> 16 & 0xff] ^
             table[4][a >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
     }

@@ -32,6 +32,10 @@ struct mr_reader {
 
 /* Makes the error in rc and *st final for this reader. Returns rc. */
 mr_code mr__reader_give_up(mr_reader *r, mr_code rc, mr_status *st);
+/* Doubles the window, for records whose end is searched for; *tail: it now reaches the end of the
+ * file. too_long: the message if the window exceeds 1 GiB. Errors are final. */
+mr_code mr__reader_widen(mr_reader *r, const char *too_long, bool *tail,
+                         mr_status *st) MR_NODISCARD;
 
 /* Turns `a`, an array of n views of which the first `rows` are set, into *out, which keeps the
  * current chunk alive. */

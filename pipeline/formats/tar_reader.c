@@ -241,7 +241,7 @@ static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, ch
             rc =
                 mr_fail(st, MR_DATA_LOSS, "a sparse member with %" PRId64 " bytes of holes", holes);
         else
-            rc = mr_grow((void **)&all, &capacity, (size_t)at + n + 1, 1, SIZE_MAX, "a member", st);
+            rc = MR_GROW(all, capacity, (size_t)at + n + 1, SIZE_MAX, "a member", st);
         if (rc != MR_OK) {
             mr_free(all);
             return rc;

@@ -181,8 +181,7 @@ mr_code mr__print_dataset(mr__printer *p, const mr_dataset *ds)
     MR_TRY(mr__print_enter(p));
     mr_code rc = MR_OK;
     for (bool last = false; rc == MR_OK && !last; n++) {
-        rc = mr_grow((void **)&chain, &capacity, n + 1, sizeof *chain, MR_EXPR_MAX_TEXT,
-                     "the text of a graph", p->st);
+        rc = MR_GROW(chain, capacity, n + 1, MR_EXPR_MAX_TEXT, "the text of a graph", p->st);
         if (rc != MR_OK)
             break;
         chain[n] = ds;

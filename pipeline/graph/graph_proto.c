@@ -8,6 +8,7 @@
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/params/literal.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/memory/id_map.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/params/params.h"
 
@@ -36,7 +37,7 @@ struct kept {
 struct writer {
     Mr__Graph__Item **items;
     size_t n, capacity;
-    mr__numbering nodes; /* indices of the items of nodes */
+    mr__id_map nodes; /* indices of the items of nodes */
     struct chunk *chunks;
     struct kept *kept;
     int level;
@@ -68,8 +69,8 @@ static mr_code enter(struct writer *w)
 /* Adds an empty item; its index is w->n - 1. */
 static mr_code add_item(struct writer *w, Mr__Graph__Item **out)
 {
-    MR_TRY(mr_grow((void **)&w->items, &w->capacity, w->n + 1, sizeof(Mr__Graph__Item *), MAX_ITEMS,
-                   "the protobuf form of a graph", w->st));
+    MR_TRY(
+        MR_GROW(w->items, w->capacity, w->n + 1, MAX_ITEMS, "the protobuf form of a graph", w->st));
     Mr__Graph__Item *item = allocate(w, sizeof *item);
     if (!item)
         return MR_RESOURCE_EXHAUSTED;
@@ -286,7 +287,7 @@ static mr_code write_node(struct writer *w, const mr_dataset *ds)
     if (!to->inputs)
         return MR_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < to->n_inputs; i++)
-        to->inputs[i] = (uint32_t)mr__numbering_find(&w->nodes, mr_dataset_input(ds, i))->number;
+        to->inputs[i] = (uint32_t)*mr__id_map_find(&w->nodes, (uintptr_t)mr_dataset_input(ds, i));
     MR_TRY(write_params(w, ds, to));
     if (mr__dataset_widened(ds)) {
         const mr_spec *spec = mr_dataset_spec(ds);
@@ -299,7 +300,7 @@ static mr_code write_node(struct writer *w, const mr_dataset *ds)
     Mr__Graph__Item *item;
     MR_TRY(add_item(w, &item));
     item->node = to;
-    return mr__numbering_set(&w->nodes, ds, w->n - 1, w->st);
+    return mr__id_map_put(&w->nodes, (uintptr_t)ds, w->n - 1, w->st);
 }
 
 /* Writes the nodes of ds that have no item yet; *index is the item of ds. */
@@ -310,15 +311,13 @@ static mr_code write_dataset(struct writer *w, const mr_dataset *ds, uint32_t *i
     MR_TRY(enter(w));
     MR_TRY(mr__nodes_of(ds, &order, w->st));
     mr_code rc = MR_OK;
-    for (size_t i = 0; rc == MR_OK && i < order.n; i++) {
-        const struct mr__numbered *there = mr__numbering_find(&w->nodes, order.v[i]);
-        if (!there || !there->ds)
+    for (size_t i = 0; rc == MR_OK && i < order.n; i++)
+        if (!mr__id_map_find(&w->nodes, (uintptr_t)order.v[i]))
             rc = write_node(w, order.v[i]);
-    }
     mr__nodes_reset(&order);
     w->level--;
     if (rc == MR_OK)
-        *index = (uint32_t)mr__numbering_find(&w->nodes, ds)->number;
+        *index = (uint32_t)*mr__id_map_find(&w->nodes, (uintptr_t)ds);
     return rc;
 }
 
@@ -331,7 +330,7 @@ static void reset_writer(struct writer *w)
         mr_free(w->chunks);
         w->chunks = next;
     }
-    mr__numbering_reset(&w->nodes);
+    mr__id_map_reset(&w->nodes);
     mr_free(w->items);
 }
 

@@ -22,20 +22,6 @@ typedef struct mr__nodes {
 mr_code mr__nodes_of(const mr_dataset *ds, mr__nodes *out, mr_status *st) MR_NODISCARD;
 void mr__nodes_reset(mr__nodes *nodes);
 
-/* A hash table from the addresses of datasets to numbers. Zeroed, it is empty. */
-typedef struct mr__numbering {
-    struct mr__numbered {
-        const mr_dataset *ds;
-        size_t number;
-    } * slots;
-    size_t n_slots, used;
-} mr__numbering;
-/* The slot of ds, whose .ds is NULL if ds has no number; NULL if the table is empty. */
-struct mr__numbered *mr__numbering_find(const mr__numbering *t, const mr_dataset *ds);
-mr_code mr__numbering_set(mr__numbering *t, const mr_dataset *ds, size_t number,
-                          mr_status *st) MR_NODISCARD;
-void mr__numbering_reset(mr__numbering *t);
-
 /* The parameter table of an op; a compound literal of the enclosing block. */
 #define MR__TABLE(op) (&(const mr_param_table){(op)->name, (op)->params, (op)->params_size})
 

@@ -167,8 +167,8 @@ mr_code mr_op_register(const mr_op *op, mr_status *st)
     if (found)
         rc = mr_fail(st, MR_ALREADY_EXISTS, "an op %s already exists", op->name);
     else
-        rc = mr_grow((void **)&registered.v, &registered.capacity, registered.n + 1,
-                     sizeof *registered.v, MAX_REGISTERED, "the table of ops", st);
+        rc = MR_GROW(registered.v, registered.capacity, registered.n + 1, MAX_REGISTERED,
+                     "the table of ops", st);
     if (rc == MR_OK) {
         memmove(registered.v + at + 1, registered.v + at,
                 (registered.n - at) * sizeof *registered.v);

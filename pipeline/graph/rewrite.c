@@ -30,29 +30,15 @@ void mr_explanation_reset(mr_explanation *e)
     *e = (mr_explanation){0};
 }
 
-/* The formatted text, owned; NULL if out of memory. */
-static char *format(const char *fmt, va_list ap)
-{
-    va_list again;
-    va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
-    char *text = n < 0 ? NULL : mr_malloc((size_t)n + 1);
-    if (text)
-        vsnprintf(text, (size_t)n + 1, fmt, again);
-    va_end(again);
-    return text;
-}
-
 mr_code mr_explain(mr_explanation *e, const char *what, const char *op, mr_status *st,
                    const char *fmt, ...)
 {
     if (!e)
         return MR_OK;
-    MR_TRY(mr_grow((void **)&e->v, &e->capacity, e->n + 1, sizeof *e->v, MAX_DECISIONS,
-                   "an explanation", st));
+    MR_TRY(MR_GROW(e->v, e->capacity, e->n + 1, MAX_DECISIONS, "an explanation", st));
     va_list ap;
     va_start(ap, fmt);
-    mr_decision d = {.what = mr_strdup(what), .detail = format(fmt, ap)};
+    mr_decision d = {.what = mr_strdup(what), .detail = mr__vformat(fmt, ap)};
     va_end(ap);
     d.op = op ? mr_strdup(op) : NULL;
     if (!d.what || !d.detail || (op && !d.op)) {

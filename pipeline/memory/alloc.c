@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/memory/alloc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,27 @@ char *mr_strndup(const char *s, size_t n)
 char *mr_strdup(const char *s)
 {
     return mr_strndup(s, strlen(s));
+}
+
+char *mr__vformat(const char *fmt, va_list ap)
+{
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    char *text = n < 0 ? NULL : mr_malloc((size_t)n + 1);
+    if (text)
+        vsnprintf(text, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return text;
+}
+
+char *mr_strf(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    char *text = mr__vformat(fmt, ap);
+    va_end(ap);
+    return text;
 }
 
 void mr_free(void *p)

@@ -7,6 +7,7 @@
  *
  * thread   any; mr_allocator_set before any other use
  * since    0.1 */
+#include <stdarg.h>
 #include "../status.h"
 
 #ifdef __cplusplus
@@ -39,6 +40,8 @@ MR_API void *mr_aligned_alloc(size_t alignment, size_t bytes);
 MR_API char *mr_strdup(const char *s);
 MR_API char *mr_strndup(const char *s, size_t n);
 MR_API void *mr_memdup(const void *p, size_t bytes);
+MR_API char *mr_strf(const char *fmt, ...) MR_PRINTF(1, 2);
+char *mr__vformat(const char *fmt, va_list ap);
 MR_API void mr_free(void *p); /* NULL: no-op */
 
 /* Grows *array, which has room for *capacity elements of `size` bytes, to hold at least `need`:
@@ -46,6 +49,9 @@ MR_API void mr_free(void *p); /* NULL: no-op */
  * errors   MR_RESOURCE_EXHAUSTED: need > max_elements, or out of memory; *array is unchanged */
 MR_API mr_code mr_grow(void **array, size_t *capacity, size_t need, size_t size,
                        size_t max_elements, const char *what, mr_status *st) MR_NODISCARD;
+/* The same for the lvalues array, of any type of pointer but void *, and capacity. */
+#define MR_GROW(array, capacity, need, max_elements, what, st)                                     \
+    mr_grow((void **)&(array), &(capacity), need, sizeof *(array), max_elements, what, st)
 
 #ifdef __cplusplus
 }

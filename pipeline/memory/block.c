@@ -56,8 +56,7 @@ static mr_code make_room(mr_block *b, size_t n, mr_status *st)
     mr_block_clear(b);
     if (n <= b->columns_capacity)
         return MR_OK;
-    return mr_grow((void **)&b->columns, &b->columns_capacity, n, sizeof *b->columns, MAX_COLUMNS,
-                   "the columns of a block", st);
+    return MR_GROW(b->columns, b->columns_capacity, n, MAX_COLUMNS, "the columns of a block", st);
 }
 
 mr_code mr_block_prepare(mr_block *b, size_t n_columns, mr_status *st)

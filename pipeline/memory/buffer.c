@@ -448,8 +448,8 @@ mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st)
             squeeze(b);
         /* Growing even if squeezing made a little room keeps squeezes rare. */
         if (b->n_held > b->held_capacity / 2 || b->held_capacity == 0)
-            MR_TRY(mr_grow((void **)&b->held, &b->held_capacity, b->held_capacity + 1,
-                           sizeof(mr_buffer *), MAX_HELD, "the list of held buffers", st));
+            MR_TRY(MR_GROW(b->held, b->held_capacity, b->held_capacity + 1, MAX_HELD,
+                           "the list of held buffers", st));
     }
     b->held[b->n_held++] = mr_buffer_ref(other);
     return MR_OK;

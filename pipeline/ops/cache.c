@@ -120,8 +120,7 @@ static mr_code add(struct record *r, const mr_block *b, mr_status *st)
         MR_TRY(mr_block_append(&r->blocks[r->n - 1], b, 0, b->rows, st));
         r->room -= b->rows;
     } else {
-        MR_TRY(mr_grow((void **)&r->blocks, &r->capacity, r->n + 1, sizeof *r->blocks, MAX_BLOCKS,
-                       "a cache", st));
+        MR_TRY(MR_GROW(r->blocks, r->capacity, r->n + 1, MAX_BLOCKS, "a cache", st));
         mr_block *to = &r->blocks[r->n];
         size_t room;
         MR_TRY(start_block(r, b, copied, to, &room, st));

@@ -40,8 +40,8 @@ static bool has_header(const struct params *p)
 
 static mr_code add_column(struct state *s, size_t field, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&s->fields, &s->columns_room, s->n_columns + 1, sizeof *s->fields,
-                   MOST_COLUMNS, "the columns of a CSV file", st));
+    MR_TRY(MR_GROW(s->fields, s->columns_room, s->n_columns + 1, MOST_COLUMNS,
+                   "the columns of a CSV file", st));
     s->fields[s->n_columns++] = field;
     return MR_OK;
 }
@@ -63,8 +63,7 @@ static mr_code plain_name(struct state *s, mr_bytes *v, bool doubled, mr_status 
 {
     if (!doubled)
         return MR_OK;
-    MR_TRY(mr_grow((void **)&s->name, &s->name_room, v->size, 1, SIZE_MAX / 2,
-                   "a field of a CSV file", st));
+    MR_TRY(MR_GROW(s->name, s->name_room, v->size, SIZE_MAX / 2, "a field of a CSV file", st));
     size_t n = 0;
     for (size_t i = 0; i < v->size; i++) {
         s->name[n++] = v->data[i];

@@ -108,8 +108,7 @@ static inline uint32_t draw(struct state *s)
 static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_status *st)
 {
     size_t n = s->rows.rows;
-    MR_TRY(mr_grow((void **)&s->slots, &s->slots_capacity, n, sizeof *s->slots, UINT32_MAX,
-                   "the slots of shuffle", st));
+    MR_TRY(MR_GROW(s->slots, s->slots_capacity, n, UINT32_MAX, "the slots of shuffle", st));
     MR_TRY(grow_ring(s, s->held + n, st));
     MR_TRY(mr__row_store_put(&s->store, &s->rows, 0, n, s->slots, st));
     for (size_t i = 0; i < n; i++) {
@@ -156,8 +155,7 @@ static mr_code draw_outputs(mr_iter *it, size_t want, size_t *n_outs, mr_status 
 
 static mr_code reserve_outs(struct state *s, size_t want, mr_status *st)
 {
-    return mr_grow((void **)&s->outs, &s->outs_capacity, want, sizeof *s->outs, UINT32_MAX,
-                   "the outputs of shuffle", st);
+    return MR_GROW(s->outs, s->outs_capacity, want, UINT32_MAX, "the outputs of shuffle", st);
 }
 
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
@@ -345,8 +343,7 @@ static mr_code restore_rows(mr_iter *it, mr_state_r *r, mr_status *st)
         if (rc == MR_OK && (k == 0 || k > n - at))
             rc = mr_state_damaged(st, "a block has another number of rows");
         if (rc == MR_OK)
-            rc = mr_grow((void **)&s->slots, &s->slots_capacity, k, sizeof *s->slots, UINT32_MAX,
-                         "the slots of shuffle", st);
+            rc = MR_GROW(s->slots, s->slots_capacity, k, UINT32_MAX, "the slots of shuffle", st);
         if (rc == MR_OK)
             rc = grow_ring(s, s->held + k, st);
         if (rc == MR_OK)

@@ -81,8 +81,7 @@ static mr_code append(mr__arguments *a, mr_value *group, const char *name, mr_va
     MR_TRY(mr_grow((void **)&group->items, &a->items_capacity, n + 1, sizeof *item,
                    MR_EXPR_MAX_TEXT, "arguments", st));
     if (name) {
-        MR_TRY(mr_grow((void **)&group->names, &a->names_capacity, n + 1, sizeof(char *),
-                       MR_EXPR_MAX_TEXT, "arguments", st));
+        MR_TRY(MR_GROW(group->names, a->names_capacity, n + 1, MR_EXPR_MAX_TEXT, "arguments", st));
         if (!(group->names[n] = mr_strdup(name)))
             return mr_fail_memory(st, strlen(name) + 1, "arguments");
     }

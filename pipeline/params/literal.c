@@ -18,8 +18,7 @@
 
 static mr_code text_put(mr__text *t, const char *s, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&t->s, &t->capacity, t->n + n + 1, 1, MR_EXPR_MAX_TEXT,
-                   "the text of a graph", st));
+    MR_TRY(MR_GROW(t->s, t->capacity, t->n + n + 1, MR_EXPR_MAX_TEXT, "the text of a graph", st));
     if (n)
         memcpy(t->s + t->n, s, n);
     t->n += n;

@@ -392,18 +392,25 @@ static bool same_tree(const mr_spec *a, const mr_spec *b)
     return true;
 }
 
-bool mr_spec_same_types(const mr_spec *a, const mr_spec *b)
+/* The same tree, whose leaves compare as true. */
+static bool compare(const mr_spec *a, const mr_spec *b,
+                    bool (*leaves)(const mr_leaf *a, const mr_leaf *b))
 {
     if (a == b)
         return true;
     if (!same_tree(a, b))
         return false;
     if (a->kind == MR_SPEC_LEAF)
-        return same_leaf_types(&a->leaf, &b->leaf);
+        return leaves(&a->leaf, &b->leaf);
     for (size_t i = 0; i < a->n; i++)
-        if (!mr_spec_same_types(a->children[i], b->children[i]))
+        if (!compare(a->children[i], b->children[i], leaves))
             return false;
     return true;
+}
+
+bool mr_spec_same_types(const mr_spec *a, const mr_spec *b)
+{
+    return compare(a, b, same_leaf_types);
 }
 
 static bool leaf_equal(const mr_leaf *a, const mr_leaf *b)
@@ -417,16 +424,7 @@ static bool leaf_equal(const mr_leaf *a, const mr_leaf *b)
 
 bool mr_spec_equal(const mr_spec *a, const mr_spec *b)
 {
-    if (a == b)
-        return true;
-    if (!same_tree(a, b))
-        return false;
-    if (a->kind == MR_SPEC_LEAF)
-        return leaf_equal(&a->leaf, &b->leaf);
-    for (size_t i = 0; i < a->n; i++)
-        if (!mr_spec_equal(a->children[i], b->children[i]))
-            return false;
-    return true;
+    return compare(a, b, leaf_equal);
 }
 
 static bool leaf_covers(const mr_leaf *general, const mr_leaf *special)
@@ -442,16 +440,7 @@ static bool leaf_covers(const mr_leaf *general, const mr_leaf *special)
 
 bool mr__spec_covers(const mr_spec *general, const mr_spec *special)
 {
-    if (general == special)
-        return true;
-    if (!same_tree(general, special))
-        return false;
-    if (general->kind == MR_SPEC_LEAF)
-        return leaf_covers(&general->leaf, &special->leaf);
-    for (size_t i = 0; i < general->n; i++)
-        if (!mr__spec_covers(general->children[i], special->children[i]))
-            return false;
-    return true;
+    return compare(general, special, leaf_covers);
 }
 
 size_t mr__spec_shapes_count(const mr_spec *s)

@@ -152,8 +152,8 @@ static mr_code decode_string(struct parser *p, char **out, size_t *size)
 
 static mr_code push(struct parser *p, mr_expr *e, char *key, size_t at)
 {
-    MR_TRY(mr_grow((void **)&p->items, &p->capacity, p->n_items + 1, sizeof *p->items,
-                   MR_EXPR_MAX_TEXT, "a syntax tree", p->st));
+    MR_TRY(
+        MR_GROW(p->items, p->capacity, p->n_items + 1, MR_EXPR_MAX_TEXT, "a syntax tree", p->st));
     p->items[p->n_items++] = (struct item){.e = e, .key = key, .at = at};
     return MR_OK;
 }

@@ -14,54 +14,40 @@ struct mr__group {
     size_t n, capacity;
 };
 
-enum { FIRST_SLOTS = 64, SCANNED = 64, MOST_GROUPS = 1 << 30, SAVE_ROWS = 1024 };
+enum { SCANNED = 64, MOST_GROUPS = 1 << 30, SAVE_ROWS = 1024 };
 
 /* ---- the groups ---- */
 
-static size_t place_of(const mr__groups *g, int64_t key)
+static uint64_t hash_of(int64_t key)
 {
-    uint64_t h = (uint64_t)key * 0x9E3779B97F4A7C15u;
-    size_t mask = g->index_slots - 1, i = (size_t)(h >> 20) & mask;
-    while (g->index[i] && g->groups[g->index[i] - 1].key != key)
-        i = (i + 1) & mask;
-    return i;
+    return (uint64_t)key * 0x9E3779B97F4A7C15u;
 }
 
-static mr_code make_index(mr__groups *g, size_t slots, mr_status *st)
+static bool same_key(const void *groups, size_t place, const void *key)
 {
-    uint32_t *index = mr_calloc(slots, sizeof *index);
-    if (!index)
-        return mr_fail_memory(st, slots * sizeof *index, "groups");
-    mr_free(g->index);
-    g->index = index;
-    g->index_slots = slots;
-    for (size_t i = 0; i < g->n; i++)
-        g->index[place_of(g, g->groups[i].key)] = (uint32_t)i + 1;
-    return MR_OK;
+    return ((const mr__group *)groups)[place].key == *(const int64_t *)key;
+}
+
+static size_t place_of(const mr__groups *g, int64_t key)
+{
+    return mr__hash_find(&g->index, hash_of(key), same_key, g->groups, &key);
 }
 
 static mr_code add_group(mr__groups *g, int64_t key, uint64_t size, size_t *at, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&g->groups, &g->capacity, g->n + 1, sizeof *g->groups, MOST_GROUPS,
-                   "groups", st));
-    if (2 * (g->n + 1) > g->index_slots)
-        MR_TRY(make_index(g, g->index_slots ? 2 * g->index_slots : FIRST_SLOTS, st));
+    MR_TRY(MR_GROW(g->groups, g->capacity, g->n + 1, MOST_GROUPS, "groups", st));
+    MR_TRY(mr__hash_add(&g->index, hash_of(key), g->n, "groups", st));
     *at = g->n;
     g->groups[g->n++] = (mr__group){.key = key, .size = size};
-    g->index[place_of(g, key)] = (uint32_t)g->n;
     return MR_OK;
 }
 
 /* The group of a key, created if it is new. */
 static mr_code group_of(mr__groups *g, int64_t key, size_t *at, mr_status *st)
 {
-    if (g->n) {
-        size_t i = place_of(g, key);
-        if (g->index[i]) {
-            *at = g->index[i] - 1;
-            return MR_OK;
-        }
-    }
+    *at = place_of(g, key);
+    if (*at != MR__NO_PLACE)
+        return MR_OK;
     int64_t size;
     MR_TRY(g->ops->size(g->it, key, &size, st));
     if (size < 1)
@@ -181,8 +167,7 @@ static mr_code key_at(mr__groups *g, size_t good, int64_t *key, mr_status *st)
  * g->to. Nothing is stored yet. */
 static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *n, mr_status *st)
 {
-    mr_code rc =
-        mr_grow((void **)&g->to, &g->to_capacity, most, sizeof *g->to, UINT32_MAX, "groups", st);
+    mr_code rc = MR_GROW(g->to, g->to_capacity, most, UINT32_MAX, "groups", st);
     for (*n = 0; rc == MR_OK && *n < most && !g->due;) {
         int64_t key;
         size_t at;
@@ -192,8 +177,7 @@ static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *
         if (rc != MR_OK)
             break;
         mr__group *p = &g->groups[at];
-        rc = mr_grow((void **)&p->slots, &p->capacity, p->n + 1, sizeof *p->slots, UINT32_MAX,
-                     "a group", st);
+        rc = MR_GROW(p->slots, p->capacity, p->n + 1, UINT32_MAX, "a group", st);
         if (rc != MR_OK)
             break;
         g->to[(*n)++] = (uint32_t)at;
@@ -206,8 +190,7 @@ static mr_code sort_rows(mr__groups *g, size_t first_good, size_t most, size_t *
 /* Assigns slots to the counted rows; on failure they are no longer counted. */
 static mr_code store_rows(mr__groups *g, size_t n, mr_status *st)
 {
-    mr_code rc = mr_grow((void **)&g->slots, &g->slots_capacity, n, sizeof *g->slots, UINT32_MAX,
-                         "groups", st);
+    mr_code rc = MR_GROW(g->slots, g->slots_capacity, n, UINT32_MAX, "groups", st);
     if (rc == MR_OK && n)
         rc = mr__row_store_put(&g->store, mr__cursor_rows(&g->input), mr__cursor_at(&g->input), n,
                                g->slots, st);
@@ -334,9 +317,7 @@ static void clear(mr__groups *g)
     for (size_t i = 0; i < g->n; i++)
         mr_free(g->groups[i].slots);
     g->n = 0;
-    mr_free(g->index);
-    g->index = NULL;
-    g->index_slots = 0;
+    mr__hash_reset(&g->index);
     mr__row_store_reset(&g->store);
     mr_block_clear(&g->rows);
     mr_block_clear(&g->numbers);
@@ -409,8 +390,7 @@ static mr_code restore_rows(mr__groups *g, mr__group *p, uint64_t n, mr_state_r 
         if (rc == MR_OK && (b.rows == 0 || b.rows > n - p->n))
             rc = mr_state_damaged(st, "a group has another number of rows");
         if (rc == MR_OK)
-            rc = mr_grow((void **)&p->slots, &p->capacity, p->n + b.rows, sizeof *p->slots,
-                         UINT32_MAX, "a group", st);
+            rc = MR_GROW(p->slots, p->capacity, p->n + b.rows, UINT32_MAX, "a group", st);
         if (rc == MR_OK)
             rc = mr__row_store_put(&g->store, &b, 0, b.rows, p->slots + p->n, st);
         if (rc == MR_OK)
@@ -428,7 +408,7 @@ static mr_code restore_group(mr__groups *g, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_i64(r, &key, st));
     MR_TRY(mr_state_get_u64(r, &size, st));
     MR_TRY(mr_state_get_u64(r, &n, st));
-    if (size < 1 || n > size || (g->n && g->index[place_of(g, key)]))
+    if (size < 1 || n > size || place_of(g, key) != MR__NO_PLACE)
         return mr_state_damaged(st, "a group that cannot be");
     MR_TRY(add_group(g, key, size, &at, st));
     MR_TRY(restore_rows(g, &g->groups[at], n, r, st));

@@ -13,6 +13,7 @@
  *
  * thread   as an op's next */
 #include "pipeline/columns/row_store.h"
+#include "pipeline/memory/hash_index.h"
 #include "pipeline/streams/cursor.h"
 
 /* Callbacks of an op for keys and groups. */
@@ -40,8 +41,7 @@ typedef struct mr__groups {
     mr__row_store store;
     mr__group *groups; /* in order of first occurrence; by key once the input has ended */
     size_t n, capacity;
-    uint32_t *index; /* hash table of groups by key: index plus 1, open addressing */
-    size_t index_slots;
+    mr__hash_index index; /* of groups, by key */
     size_t bound;         /* minimum number of rows before a group can be full; 0: unknown */
     int64_t least_size;   /* lower bound of all group sizes */
     size_t due;           /* group to make a dataset of, plus 1; 0: no group */

@@ -401,8 +401,8 @@ static mr_code make_slot(mr__interleaver *c, size_t i, mr_status *st)
 {
     if (i < c->n_slots)
         return MR_OK;
-    MR_TRY(mr_grow((void **)&c->slots, &c->slots_capacity, i + 1, sizeof *c->slots, (size_t)1 << 32,
-                   "the datasets of a cycle", st));
+    MR_TRY(MR_GROW(c->slots, c->slots_capacity, i + 1, (size_t)1 << 32, "the datasets of a cycle",
+                   st));
     while (c->n_slots <= i)
         c->slots[c->n_slots++] = NULL;
     return MR_OK;

@@ -7,6 +7,7 @@
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
+#include "pipeline/engine/position.h"
 #include "pipeline/wait/wait.h"
 
 enum { CHEAP_PULLS = 16, MOST_ENTRIES = 1 << 24 };
@@ -619,21 +620,7 @@ static mr_code save_entry(const mr__entry *e, size_t taken, mr_state_w *w, mr_st
     MR_TRY(mr_state_put_i64(w, e->rc, st));
     if (e->rc != MR_OK)
         return mr_state_put_status(w, e->error, st);
-    size_t at = e->at + taken;
-    mr_block left = MR_BLOCK_EMPTY;
-    mr_code rc = mr_block_slice(&left, &e->rows, at, e->rows.rows - at, st);
-    if (rc == MR_OK)
-        rc = mr_state_put_block(w, &left, st);
-    mr_block_reset(&left);
-    if (rc == MR_OK)
-        rc = mr_state_put_u64(w, e->errors.n - e->error_at, st);
-    for (size_t i = e->error_at; i < e->errors.n && rc == MR_OK; i++) {
-        /* Places are counted from the first row left. */
-        rc = mr_state_put_u64(w, e->errors.v[i].row - at - e->error_at, st);
-        if (rc == MR_OK)
-            rc = mr_state_put_status(w, &e->errors.v[i].status, st);
-    }
-    return rc;
+    return mr__state_put_rows_errors(w, &e->rows, e->at + taken, &e->errors, e->error_at, st);
 }
 
 static bool is_saved(const mr__entry *e, size_t taken)
@@ -695,25 +682,6 @@ mr_code mr__queue_save(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st)
     return rc;
 }
 
-static mr_code get_rows(mr__entry *e, const mr_spec *spec, mr_state_r *r, mr_status *st)
-{
-    uint64_t n, row, last = 0;
-    MR_TRY(mr_state_get_block(r, spec, &e->rows, st));
-    MR_TRY(mr_state_get_u64(r, &n, st));
-    if (n == 0 && e->rows.rows == 0)
-        return mr_state_damaged(st, "a block that was read ahead has no rows");
-    for (uint64_t i = 0; i < n; i++) {
-        mr_status error;
-        MR_TRY(mr_state_get_u64(r, &row, st));
-        MR_TRY(mr_state_get_status(r, &error, st));
-        if (row > e->rows.rows + i || (i && row <= last))
-            return mr_state_damaged(st, "an error stands outside of its block");
-        last = row;
-        MR_TRY(mr_row_errors_add(&e->errors, (size_t)row, &error, st));
-    }
-    return MR_OK;
-}
-
 static mr_code restore_entry(mr__queue *q, const mr_spec *spec, mr_state_r *r, mr_status *st)
 {
     int64_t code;
@@ -724,7 +692,7 @@ static mr_code restore_entry(mr__queue *q, const mr_spec *spec, mr_state_r *r, m
     mr_code rc;
     mr_status error;
     if (code == MR_OK) {
-        rc = get_rows(e, spec, r, st);
+        rc = mr__state_get_rows_errors(r, spec, &e->rows, &e->errors, st);
         e->bytes = q->tuned ? mr_block_payload_bytes(&e->rows) : 0;
     } else {
         rc = mr_state_get_status(r, &error, st);

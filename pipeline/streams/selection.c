@@ -40,8 +40,8 @@ mr_code mr__selection_room(mr__selection *s, size_t n, int64_t **to, mr_status *
 {
     if (s->at == s->n_numbers)
         s->at = s->n_numbers = 0;
-    MR_TRY(mr_grow((void **)&s->numbers, &s->capacity, s->n_numbers + n, sizeof *s->numbers,
-                   SIZE_MAX / 16, "numbers of inputs", st));
+    MR_TRY(
+        MR_GROW(s->numbers, s->capacity, s->n_numbers + n, SIZE_MAX / 16, "numbers of inputs", st));
     *to = s->numbers + s->n_numbers;
     return MR_OK;
 }

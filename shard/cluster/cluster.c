@@ -29,8 +29,7 @@ void mr_cluster_reset(mr_cluster *c)
 mr_code mr_cluster_add(mr_cluster *c, mr_task_type type, const char *address, mr_status *st)
 {
     mr_tasks *t = &c->tasks[type];
-    MR_TRY(mr_grow((void **)&t->addresses, &t->capacity, t->n + 1, sizeof *t->addresses, MAX_TASKS,
-                   "the tasks of a cluster", st));
+    MR_TRY(MR_GROW(t->addresses, t->capacity, t->n + 1, MAX_TASKS, "the tasks of a cluster", st));
     char *copy = mr_strdup(address);
     if (!copy)
         return mr_fail_memory(st, strlen(address) + 1, "the address of a task");

@@ -15,6 +15,7 @@
  *        .     8  for each local worker: size of its position, then
  *        .     .  that position, from mr_iterator_save */
 #include "shard/distribute/distribute.h"
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/dist_impl.h"
@@ -143,9 +144,8 @@ void mr_dist_iterator_close(mr_dist_iterator *it)
 static mr_code slots_of(mr_dist_iterator *it, const mr_destination *destination, size_t first,
                         size_t n, mr_destination *out, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&it->segments, &it->segments_capacity, n * destination->n_columns,
-                   sizeof *it->segments, SIZE_MAX / sizeof *it->segments, "the slots of replicas",
-                   st));
+    MR_TRY(MR_GROW(it->segments, it->segments_capacity, n * destination->n_columns,
+                   SIZE_MAX / sizeof *it->segments, "the slots of replicas", st));
     for (size_t c = 0; c < destination->n_columns; c++)
         memcpy(&it->segments[c * n], &destination->segments[c * destination->n_segments + first],
                n * sizeof *it->segments);
@@ -304,8 +304,8 @@ static mr_code enter_step(mr_dist_iterator *it, mr_status *st)
             continue;
         size_t from = b->ids.offsets ? b->ids.offsets[0] : 0;
         size_t k = b->ids.offsets ? b->ids.offsets[1] - from : 1;
-        MR_TRY(mr_grow((void **)&it->entry, &it->entry_room, n + k, sizeof *it->entry,
-                       SIZE_MAX / sizeof *it->entry, "the records of a step", st));
+        MR_TRY(MR_GROW(it->entry, it->entry_room, n + k, SIZE_MAX / sizeof *it->entry,
+                       "the records of a step", st));
         memcpy(it->entry + n, b->ids.ids + from, k * sizeof *it->entry);
         n += k;
     }
@@ -388,30 +388,16 @@ enum { CRC_AT = 4, FIELDS_AT = 8, N_FIELDS = 6, STREAMS_AT = FIELDS_AT + 8 * N_F
 
 static mr_code put(bytes *b, const void *p, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&b->v, &b->capacity, b->n + n, 1, SIZE_MAX / 2, "a position", st));
+    MR_TRY(MR_GROW(b->v, b->capacity, b->n + n, SIZE_MAX / 2, "a position", st));
     memcpy(b->v + b->n, p, n);
     b->n += n;
     return MR_OK;
 }
 
-static void store_le(unsigned char *p, uint64_t v, int n)
-{
-    for (int i = 0; i < n; i++)
-        p[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t load_le(const unsigned char *p, int n)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < n; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
-
 static mr_code put_u64(bytes *b, uint64_t v, mr_status *st)
 {
     unsigned char le[8];
-    store_le(le, v, 8);
+    mr__store_le(le, v, 8);
     return put(b, le, sizeof le, st);
 }
 
@@ -458,7 +444,7 @@ mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr
         mr_free(b.v);
         return rc;
     }
-    store_le(b.v + CRC_AT, mr_crc32c(b.v + FIELDS_AT, b.n - FIELDS_AT), 4);
+    mr__store_le(b.v + CRC_AT, mr_crc32c(b.v + FIELDS_AT, b.n - FIELDS_AT), 4);
     *out = b.v;
     *size = b.n;
     return MR_OK;
@@ -470,7 +456,7 @@ static mr_code restore_stream(stream *s, const unsigned char **at, const unsigne
     if (end - *at < 9)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
     s->ended = **at != 0;
-    uint64_t n = load_le(*at + 1, 8);
+    uint64_t n = mr__load_le(*at + 1, 8);
     *at += 9;
     if (n > (uint64_t)(end - *at))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
@@ -494,11 +480,11 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     if (size < STREAMS_AT || memcmp(p, magic, sizeof magic) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "not a position of a distributed pipeline: it does not start with MRD1");
-    if (mr_crc32c(p + FIELDS_AT, size - FIELDS_AT) != load_le(p + CRC_AT, 4))
+    if (mr_crc32c(p + FIELDS_AT, size - FIELDS_AT) != mr__load_le(p + CRC_AT, 4))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
     fields_of(it, ours);
     for (size_t i = 0; i < N_FIELDS; i++)
-        theirs[i] = (int64_t)load_le(p + FIELDS_AT + 8 * i, 8);
+        theirs[i] = (int64_t)mr__load_le(p + FIELDS_AT + 8 * i, 8);
     for (size_t i = 2; i < N_FIELDS; i++)
         if (ours[i] != theirs[i])
             return mr_fail(st, MR_INVALID_ARGUMENT,

@@ -14,14 +14,13 @@ struct mr__branch {
 
 mr_code mr__branches_mark(mr__branches *k, const mr_dataset *node, uintptr_t mark, mr_status *st)
 {
-    return mr__node_map_set(&k->marks, node, mark, st);
+    return mr__id_map_put(&k->marks, (uintptr_t)node, mark, st);
 }
 
 static mr_code add(mr__branches *k, mr_dataset *node, const char *path, int64_t input,
                    mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&k->todo, &k->capacity, k->n + 1, sizeof *k->todo, SIZE_MAX / 1024,
-                   "the branches of a graph", st));
+    MR_TRY(MR_GROW(k->todo, k->capacity, k->n + 1, SIZE_MAX / 1024, "the branches of a graph", st));
     struct mr__branch *b = &k->todo[k->n++];
     b->node = node;
     b->input = input;
@@ -35,7 +34,7 @@ static mr_code walk(mr__branches *k, struct mr__branch b, mr_status *st)
         const mr_op *op = mr_dataset_op(ds);
         bool ends = false;
         mr__path_append(b.path, sizeof b.path, b.input, op->name);
-        if (mr__node_map_get(&k->marks, ds))
+        if (mr__id_map_find(&k->marks, (uintptr_t)ds))
             return MR_OK;
         MR_TRY(mr__branches_mark(k, ds, op->props & MR_OP_WHOLE_INPUT ? MR__DROP : MR__WALKED, st));
         MR_TRY(k->look(k, ds, b.path, &ends, st));
@@ -52,7 +51,7 @@ static mr_code walk(mr__branches *k, struct mr__branch b, mr_status *st)
 static mr_dataset *apply(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
 {
     mr__branches *k = ctx;
-    const uintptr_t *mark = mr__node_map_get(&k->marks, old);
+    const uintptr_t *mark = mr__id_map_find(&k->marks, (uintptr_t)old);
     char path[256];
     if (!mark || *mark == MR__WALKED)
         return now;
@@ -77,7 +76,7 @@ mr_code mr__branches_run(mr__branches *k, mr_dataset *ds, mr_dataset **out, mr_e
         rc = walk(k, k->todo[--k->n], st);
     if (rc == MR_OK)
         rc = mr__walk_graph(ds, apply, k, out, st);
-    mr__node_map_reset(&k->marks);
+    mr__id_map_reset(&k->marks);
     mr_free(k->todo);
     return rc;
 }

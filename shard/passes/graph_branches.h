@@ -7,7 +7,7 @@
  * the others stay unchanged too. Private to shard/.
  *
  * thread   one at a time per object */
-#include "shard/passes/node_map.h"
+#include "pipeline/memory/id_map.h"
 #include "shard/passes/shard_passes.h"
 
 /* Marks of nodes; values from MR__OWN_MARK on belong to the rewrite. */
@@ -29,7 +29,7 @@ typedef struct mr__branches {
                        const char *path);
     /* the rest starts zeroed */
     mr_explanation *e;
-    mr__node_map marks;
+    mr__id_map marks;
     struct mr__branch *todo;
     size_t n, capacity;
     mr_status status; /* for act */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/passes/graph_walk.h"
 #include "pipeline/memory/alloc.h"
-#include "shard/passes/node_map.h"
+#include "pipeline/memory/id_map.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,20 +16,19 @@ typedef struct frame {
 struct mr__walk {
     frame *stack;
     size_t depth, capacity, visited;
-    mr__node_map made; /* the replacement of each finished node: an owned dataset */
+    mr__id_map made; /* the replacement of each finished node: an owned dataset */
 };
 
 /* The replacement of node; NULL: it is not finished. */
 static mr_dataset *made_of(const mr__walk *w, const mr_dataset *node)
 {
-    const uintptr_t *made = mr__node_map_get(&w->made, node);
+    const uintptr_t *made = mr__id_map_find(&w->made, (uintptr_t)node);
     return made ? (mr_dataset *)*made : NULL;
 }
 
 static mr_code push(mr__walk *w, mr_dataset *node, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&w->stack, &w->capacity, w->depth + 1, sizeof *w->stack, SIZE_MAX / 64,
-                   "the depth of a graph", st));
+    MR_TRY(MR_GROW(w->stack, w->capacity, w->depth + 1, SIZE_MAX / 64, "the depth of a graph", st));
     w->stack[w->depth++] = (frame){node, 0, w->visited++};
     return MR_OK;
 }
@@ -66,7 +65,7 @@ static mr_code leave(mr__walk *w, mr__walk_fn fn, void *ctx, mr_status *st)
         rc = mr_dataset_check(now, st);
     }
     if (rc == MR_OK)
-        rc = mr__node_map_set(&w->made, node, (uintptr_t)now, st);
+        rc = mr__id_map_put(&w->made, (uintptr_t)node, (uintptr_t)now, st);
     if (rc != MR_OK)
         mr_dataset_unref(now);
     else
@@ -90,10 +89,9 @@ mr_code mr__walk_graph(mr_dataset *ds, mr__walk_fn fn, void *ctx, mr_dataset **o
     }
     if (rc == MR_OK)
         *out = mr_dataset_ref(made_of(&w, ds));
-    for (size_t i = 0; i < w.made.size; i++)
-        if (w.made.slots[i].node)
-            mr_dataset_unref((mr_dataset *)w.made.slots[i].value);
-    mr__node_map_reset(&w.made);
+    for (size_t i = 0; i < w.made.n; i++)
+        mr_dataset_unref((mr_dataset *)w.made.entries[i].value);
+    mr__id_map_reset(&w.made);
     mr_free(w.stack);
     return rc;
 }

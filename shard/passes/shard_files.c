@@ -21,7 +21,7 @@ enum {
 typedef struct walker {
     mr__branches b; /* first */
     mr_dataset *root;
-    mr__node_map uses; /* how often each node is an input in the graph; made when first needed */
+    mr__id_map uses; /* how often each node is an input in the graph; made when first needed */
 } walker;
 
 /* The parameter that holds a reader's list of files; NULL: it has none. */
@@ -47,8 +47,8 @@ static mr_dataset *count_inputs(void *ctx, mr_dataset *old, mr_dataset *now, con
     walker *k = ctx;
     for (size_t i = 0; i < mr_dataset_n_inputs(old); i++) {
         const mr_dataset *in = mr_dataset_input(old, i);
-        const uintptr_t *n = mr__node_map_get(&k->uses, in);
-        if (mr__node_map_set(&k->uses, in, n ? *n + 1 : 1, &k->b.status) != MR_OK) {
+        const uintptr_t *n = mr__id_map_find(&k->uses, (uintptr_t)in);
+        if (mr__id_map_put(&k->uses, (uintptr_t)in, n ? *n + 1 : 1, &k->b.status) != MR_OK) {
             mr_dataset_unref(now);
             return mr_dataset_fail(&k->b.status);
         }
@@ -60,11 +60,11 @@ static mr_dataset *count_inputs(void *ctx, mr_dataset *old, mr_dataset *now, con
 static mr_code used_once(walker *k, const mr_dataset *node, bool *out, mr_status *st)
 {
     mr_dataset *same = NULL;
-    if (!k->uses.size) {
+    if (!k->uses.n) {
         MR_TRY(mr__walk_graph(k->root, count_inputs, k, &same, st));
         mr_dataset_unref(same);
     }
-    const uintptr_t *n = mr__node_map_get(&k->uses, node);
+    const uintptr_t *n = mr__id_map_find(&k->uses, (uintptr_t)node);
     *out = n && *n == 1;
     return MR_OK;
 }
@@ -345,7 +345,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
 {
     walker k = {.b = {.opts = ctx, .look = look, .act = act}, .root = ds};
     mr_code rc = mr__branches_run(&k.b, ds, out, e, st);
-    mr__node_map_reset(&k.uses);
+    mr__id_map_reset(&k.uses);
     return rc;
 }
 

@@ -12,7 +12,7 @@
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
-#include "shard/passes/node_map.h"
+#include "pipeline/memory/id_map.h"
 #include "shard/passes/shard_passes.h"
 #include "shard/streams/stream_cut_impl.h"
 
@@ -27,7 +27,7 @@ typedef struct cutter {
     mr_explanation *e;
     frame *stack;
     size_t depth, capacity, visited, cuts;
-    mr__node_map made;    /* the replacement of a node: an owned dataset */
+    mr__id_map made;      /* the replacement of a node: an owned dataset */
     bool functions_below; /* an op below a cut has a function */
     mr_status *st;
 } cutter;
@@ -82,17 +82,16 @@ mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st)
 typedef struct todo {
     const mr_dataset **v;
     size_t n, capacity;
-    mr__node_map seen;
+    mr__id_map seen;
 } todo;
 
 static mr_code add(todo *t, const mr_dataset *ds, mr_status *st)
 {
-    if (mr__node_map_get(&t->seen, ds))
+    if (mr__id_map_find(&t->seen, (uintptr_t)ds))
         return MR_OK;
-    MR_TRY(mr_grow((void **)&t->v, &t->capacity, t->n + 1, sizeof *t->v, SIZE_MAX / 16,
-                   "the branches of a graph", st));
+    MR_TRY(MR_GROW(t->v, t->capacity, t->n + 1, SIZE_MAX / 16, "the branches of a graph", st));
     t->v[t->n++] = ds;
-    return mr__node_map_set(&t->seen, ds, 1, st);
+    return mr__id_map_put(&t->seen, (uintptr_t)ds, 1, st);
 }
 
 static mr_code add_inputs(todo *t, const mr_dataset *ds, mr_status *st)
@@ -105,7 +104,7 @@ static mr_code add_inputs(todo *t, const mr_dataset *ds, mr_status *st)
 static void forget(todo *t)
 {
     mr_free((void *)t->v);
-    mr__node_map_reset(&t->seen);
+    mr__id_map_reset(&t->seen);
 }
 
 /* *out = the total number of elements at the nodes below ds where it would be cut: names, for an op
@@ -328,8 +327,8 @@ static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
 
 static mr_code push(cutter *k, mr_dataset *node)
 {
-    MR_TRY(mr_grow((void **)&k->stack, &k->capacity, k->depth + 1, sizeof *k->stack, SIZE_MAX / 64,
-                   "the depth of a graph", k->st));
+    MR_TRY(
+        MR_GROW(k->stack, k->capacity, k->depth + 1, SIZE_MAX / 64, "the depth of a graph", k->st));
     size_t n = mr_dataset_n_inputs(node);
     mr_dataset **inputs = mr_calloc(n ? n : 1, sizeof(mr_dataset *));
     if (!inputs)
@@ -352,7 +351,7 @@ static mr_code finish(cutter *k, mr_dataset *made)
     mr_dataset *node = k->stack[k->depth - 1].node;
     mr_code rc = mr_dataset_check(made, k->st);
     if (rc == MR_OK)
-        rc = mr__node_map_set(&k->made, node, (uintptr_t)made, k->st);
+        rc = mr__id_map_put(&k->made, (uintptr_t)node, (uintptr_t)made, k->st);
     if (rc != MR_OK) {
         mr_dataset_unref(made);
         return rc;
@@ -384,7 +383,7 @@ static mr_code step(cutter *k)
     }
     for (; f->next < mr_dataset_n_inputs(f->node); f->next++) {
         mr_dataset *in = mr_dataset_input(f->node, f->next);
-        const uintptr_t *there = mr__node_map_get(&k->made, in);
+        const uintptr_t *there = mr__id_map_find(&k->made, (uintptr_t)in);
         if (!there)
             return push(k, in);
         f->inputs[f->next] = mr_dataset_ref((mr_dataset *)*there);
@@ -401,13 +400,12 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
     while (rc == MR_OK && k->depth)
         rc = step(k);
     if (rc == MR_OK)
-        *out = mr_dataset_ref((mr_dataset *)*mr__node_map_get(&k->made, ds));
+        *out = mr_dataset_ref((mr_dataset *)*mr__id_map_find(&k->made, (uintptr_t)ds));
     while (k->depth)
         pop(k);
-    for (size_t i = 0; i < k->made.size; i++)
-        if (k->made.slots[i].node)
-            mr_dataset_unref((mr_dataset *)k->made.slots[i].value);
-    mr__node_map_reset(&k->made);
+    for (size_t i = 0; i < k->made.n; i++)
+        mr_dataset_unref((mr_dataset *)k->made.entries[i].value);
+    mr__id_map_reset(&k->made);
     mr_free(k->stack);
     return rc;
 }

@@ -9,7 +9,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
-#include "shard/passes/node_map.h"
+#include "pipeline/memory/id_map.h"
 #include "shard/passes/shard_passes.h"
 #include "shard/streams/stream_cut_impl.h"
 
@@ -28,7 +28,7 @@ typedef struct walker {
     mr_split_source *sources;
     size_t n, capacity;
     int64_t splits;
-    mr__node_map marks;
+    mr__id_map marks;
     mr_dataset *(*feed)(void *ctx, const mr_split_source *s);
     void *ctx;
     mr_explanation *e;
@@ -37,21 +37,21 @@ typedef struct walker {
 
 static mr_code add(walker *k, mr_dataset *ds, bool names)
 {
-    MR_TRY(mr_grow((void **)&k->todo, &k->todo_capacity, k->n_todo + 1, sizeof *k->todo,
-                   SIZE_MAX / 32, "the branches of a graph", k->st));
+    MR_TRY(MR_GROW(k->todo, k->todo_capacity, k->n_todo + 1, SIZE_MAX / 32,
+                   "the branches of a graph", k->st));
     k->todo[k->n_todo++] = (branch){ds, names};
     return MR_OK;
 }
 
 static mark mark_of(const walker *k, const mr_dataset *ds)
 {
-    const uintptr_t *m = mr__node_map_get(&k->marks, ds);
+    const uintptr_t *m = mr__id_map_find(&k->marks, (uintptr_t)ds);
     return m ? (mark)*m : UNMET;
 }
 
 static mr_code set_mark(walker *k, const mr_dataset *ds, uintptr_t m)
 {
-    return mr__node_map_set(&k->marks, ds, m, k->st);
+    return mr__id_map_put(&k->marks, (uintptr_t)ds, m, k->st);
 }
 
 /* ---- properties of nodes ---- */
@@ -90,8 +90,8 @@ static bool can_be_sliced(const mr_dataset *ds)
 
 static mr_code add_source(walker *k, mr_dataset *ds, mr_split_source s)
 {
-    MR_TRY(mr_grow((void **)&k->sources, &k->capacity, k->n + 1, sizeof *k->sources, SIZE_MAX / 64,
-                   "the sources of a graph", k->st));
+    MR_TRY(
+        MR_GROW(k->sources, k->capacity, k->n + 1, SIZE_MAX / 64, "the sources of a graph", k->st));
     MR_TRY(set_mark(k, ds, SOURCE + k->n));
     s.ds = ds;
     k->sources[k->n++] = s;
@@ -135,7 +135,7 @@ static mr_code finds_files(mr_dataset *ds, bool *out, mr_status *st)
         for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
-    mr__node_map_reset(&k.marks);
+    mr__id_map_reset(&k.marks);
     mr_free(k.todo);
     return rc;
 }
@@ -227,7 +227,7 @@ static mr_code is_gone_over_once(mr_dataset *ds, bool *out, mr_status *st)
         for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
-    mr__node_map_reset(&k.marks);
+    mr__id_map_reset(&k.marks);
     mr_free(k.todo);
     return rc;
 }
@@ -267,7 +267,7 @@ static mr_code find_sources(walker *k, mr_dataset *ds)
 
 static void reset(walker *k)
 {
-    mr__node_map_reset(&k->marks);
+    mr__id_map_reset(&k->marks);
     mr_free(k->sources);
     mr_free(k->todo);
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "transport/service/dispatcher/dispatcher.h"
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 
 #define MS        ((int64_t)1000000)
 #define SECOND    (1000 * MS)

@@ -121,6 +121,10 @@ expect and_is_the_end 0 '' -- "$m" show --restore end 'range(3)'
 "$m" show --replicas 2 --save-after 1 --state distributed 'range(6).batch(2)' >out
 expect plain_position_for_replicas 1 '' 'without --replicas' -- "$m" show --replicas 2 --restore plain 'range(6).batch(2)'
 expect distributed_position_without_them 1 '' 'with --replicas' -- "$m" show --restore distributed 'range(6).batch(2)'
+"$m" show --save-after 1 --state kept.pos 'range(5)' >/dev/null
+expect a_position_that_cannot_be_written_keeps_the_old_one 1 '' 'kept' 'File too large' -- bash -c "(trap '' XFSZ; ulimit -f 0; '$m' show --save-after 2 --state kept.pos 'range(5)') 2>&1 >/dev/null | cat >&2; exit \${PIPESTATUS[0]}"
+expect and_leaves_nothing_else 0 $'1\n2\n3\n4' -- sh -c "set -- .kept*; [ \"\$1\" = '.kept*' ] && '$m' show --restore kept.pos 'range(5)'"
+expect a_position_goes_through_a_pipe 0 ANY -- bash -c "'$m' show --save-after 1 --state >(cat >piped_position) 'range(5)'"
 result devices_are_never_removed $([ -c /dev/full ]; echo $?)
 expect missing_position 1 '' 'nowhere' -- "$m" show --restore nowhere 'range(5)'
 

@@ -397,11 +397,7 @@ static mr_code agree(mr_collective *c, const mr_collective_call *call, mr_status
         (now.ends || is_same(&c->usual[place].call, call)))
         return mr__world_announce(mr__ring_world(c->ring), what, true, st);
     MR_TRY(mr__world_announce(mr__ring_world(c->ring), what, false, st));
-    void *list = c->usual;
-    mr_code rc = mr_grow(&list, &c->usual_capacity, place + 1, sizeof now, MAX_USUAL,
-                         "the sums of a step", st);
-    c->usual = list;
-    MR_TRY(rc);
+    MR_TRY(MR_GROW(c->usual, c->usual_capacity, place + 1, MAX_USUAL, "the sums of a step", st));
     c->usual[place] = now;
     if (place == c->n_usual || now.ends) /* later places are no longer usual */
         c->n_usual = place + 1;

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
+#include "pipeline/varint.h"
 #include "trainer/files/saved_files.h"
 
 enum { MAX_TAG = 256, MAX_EVENT = MAX_TAG + 128, FRAME = 16 };
@@ -28,9 +30,7 @@ enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
 static void put_varint(message *m, uint64_t v)
 {
-    for (; v >= 0x80; v >>= 7)
-        m->bytes[m->n++] = (unsigned char)(v | 0x80);
-    m->bytes[m->n++] = (unsigned char)v;
+    m->n = (size_t)(mr__varint_put(m->bytes + m->n, v) - m->bytes);
 }
 
 static void put_key(message *m, unsigned field, unsigned type)
@@ -44,12 +44,6 @@ static void put_bytes(message *m, unsigned field, const void *bytes, size_t n)
     put_varint(m, n);
     memcpy(m->bytes + m->n, bytes, n);
     m->n += n;
-}
-
-static void put_fixed(unsigned char *to, uint64_t v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        to[i] = (unsigned char)(v >> (8 * i));
 }
 
 static double wall_time(void)
@@ -67,7 +61,7 @@ static void begin_event(message *m)
     memcpy(&bits, &now, sizeof bits);
     m->n = 0;
     put_key(m, 1, FIXED64);
-    put_fixed(m->bytes + m->n, bits, 8);
+    mr__store_le(m->bytes + m->n, bits, 8);
     m->n += 8;
 }
 
@@ -75,22 +69,15 @@ static void begin_event(message *m)
 static mr_code put_record(mr__event_file *f, const message *m, mr_status *st)
 {
     unsigned char record[MAX_EVENT + FRAME];
-    put_fixed(record, m->n, 8);
-    put_fixed(record + 8, mr_crc32c_mask(mr_crc32c(record, 8)), 4);
+    mr__store_le(record, m->n, 8);
+    mr__store_le(record + 8, mr_crc32c_mask(mr_crc32c(record, 8)), 4);
     memcpy(record + 12, m->bytes, m->n);
-    put_fixed(record + 12 + m->n, mr_crc32c_mask(mr_crc32c(m->bytes, m->n)), 4);
-    for (size_t at = 0, n = m->n + FRAME; at < n;) {
-        ssize_t put = mr__sys->write(f->fd, record + at, n - at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0) {
-            mr_code rc = mr_fail_errno(st, errno, "tensorboard: cannot write an event");
-            mr_status_at(st, f->path, -1, -1);
-            return rc;
-        }
-        at += (size_t)put;
-    }
-    return MR_OK;
+    mr__store_le(record + 12 + m->n, mr_crc32c_mask(mr_crc32c(m->bytes, m->n)), 4);
+    if (mr__write_all(f->fd, record, m->n + FRAME) == 0)
+        return MR_OK;
+    mr_code rc = mr_fail_errno(st, errno, "tensorboard: cannot write an event");
+    mr_status_at(st, f->path, -1, -1);
+    return rc;
 }
 
 static mr_code open_in(mr__event_file *f, const char *directory, mr_status *st)
@@ -141,7 +128,7 @@ mr_code mr__event_file_add(mr__event_file *f, const char *tag, int64_t step, flo
     memcpy(&bits, &value, sizeof bits);
     put_bytes(&v, 1, tag, n);
     put_key(&v, 2, FIXED32);
-    put_fixed(v.bytes + v.n, bits, 4);
+    mr__store_le(v.bytes + v.n, bits, 4);
     v.n += 4;
     put_bytes(&summary, 1, v.bytes, v.n);
     begin_event(&m);

@@ -55,7 +55,7 @@ mr_code mr__save_bytes(const char *directory, const char *name, const void *byte
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__write_file(path, bytes, n, false, st);
+    mr_code rc = mr__write_in_place(path, bytes, n, st);
     mr_free(path);
     return rc;
 }
@@ -66,7 +66,7 @@ mr_code mr__load_bytes(const char *directory, const char *name, void **bytes, si
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__read_file(path, SIZE_MAX, bytes, size, st);
+    mr_code rc = mr_file_read(path, &mr__of_saved, bytes, size, st);
     mr_free(path);
     return rc;
 }

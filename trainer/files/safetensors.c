@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/files/json_file.h"
@@ -20,7 +21,8 @@ static const char metadata_key[] = "__metadata__", checksum_key[] = "crc32c",
 static const char own_format[] = "millrace 2", no_checksum[] = "00000000";
 
 struct mr_safetensors {
-    unsigned char *bytes; /* contents of the file */
+    mr_buffer *file;
+    const unsigned char *bytes; /* contents of the file, in its buffer */
     size_t n;
     mr_named_tensor *tensors; /* in the order of their data; root owns the names */
     json_t *root;
@@ -240,14 +242,12 @@ static mr_code read_tensors(mr_safetensors *f, const unsigned char *data, uint64
 
 static mr_code read_all(mr_safetensors *f, size_t size, mr_status *st)
 {
-    uint64_t n = 0;
     json_error_t error;
     if (size < LENGTH_BYTES)
         return mr_fail(st, MR_DATA_LOSS,
                        "the file has %zu bytes, too few for a safetensors file; it is truncated",
                        size);
-    for (int i = 0; i < LENGTH_BYTES; i++)
-        n |= (uint64_t)f->bytes[i] << (8 * i);
+    uint64_t n = mr__load_le(f->bytes, LENGTH_BYTES);
     if (n > MAX_HEADER || (size > LENGTH_BYTES && f->bytes[LENGTH_BYTES] != '{'))
         return mr_fail(st, MR_DATA_LOSS,
                        "this is not a safetensors file: it does not begin with "
@@ -266,15 +266,16 @@ static mr_code read_all(mr_safetensors *f, size_t size, mr_status *st)
     return read_tensors(f, f->bytes + LENGTH_BYTES + n, size - LENGTH_BYTES - n, st);
 }
 
-/* Takes over bytes. */
-static mr_code take(mr_safetensors **out, void *bytes, size_t size, mr_status *st)
+/* Takes over file. */
+static mr_code take(mr_safetensors **out, mr_buffer *file, size_t size, mr_status *st)
 {
     mr_safetensors *f = mr_calloc(1, sizeof *f);
     if (!f) {
-        mr_free(bytes);
+        mr_buffer_unref(file);
         return mr_fail_memory(st, sizeof *f, "a safetensors file");
     }
-    f->bytes = bytes;
+    f->file = file;
+    f->bytes = mr_buffer_data(file);
     mr_code rc = read_all(f, size, st);
     if (rc == MR_OK)
         *out = f;
@@ -285,20 +286,19 @@ static mr_code take(mr_safetensors **out, void *bytes, size_t size, mr_status *s
 
 mr_code mr_safetensors_parse(mr_safetensors **out, const void *bytes, size_t size, mr_status *st)
 {
-    void *copy = mr_malloc(size);
-    if (!copy)
-        return mr_fail_memory(st, size, "a safetensors file");
+    mr_buffer *copy;
+    MR_TRY(mr_buffer_alloc(&copy, size, st));
     if (size)
-        memcpy(copy, bytes, size);
+        memcpy(mr_buffer_data(copy), bytes, size);
     return take(out, copy, size, st);
 }
 
 mr_code mr_safetensors_open(mr_safetensors **out, const char *path, mr_status *st)
 {
-    void *bytes;
+    mr_buffer *file;
     size_t size;
-    MR_TRY(mr__read_file(path, SIZE_MAX, &bytes, &size, st));
-    mr_code rc = take(out, bytes, size, st);
+    MR_TRY(mr_file_read_buffer(path, &mr__of_saved, &file, &size, st));
+    mr_code rc = take(out, file, size, st);
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);
     return rc;
@@ -310,7 +310,7 @@ void mr_safetensors_close(mr_safetensors *f)
         return;
     json_decref(f->root);
     mr_free(f->tensors);
-    mr_free(f->bytes);
+    mr_buffer_unref(f->file);
     mr_free(f);
 }
 
@@ -407,8 +407,7 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     else if (!(header = mr_malloc(LENGTH_BYTES + padded)))
         rc = mr_fail_memory(st, padded, "a safetensors header");
     if (rc == MR_OK) {
-        for (int i = 0; i < LENGTH_BYTES; i++)
-            header[i] = (char)(padded >> (8 * i) & 0xff);
+        mr__store_le(header, padded, LENGTH_BYTES);
         memcpy(header + LENGTH_BYTES, text, length);
         memset(header + LENGTH_BYTES + length, ' ', padded - length);
         *out = header;
@@ -419,14 +418,14 @@ static mr_code make_header(const mr_named_tensor *tensors, size_t n, char **out,
     return rc;
 }
 
-static mr_code put(mr__saved_file *f, const mr_named_tensor *tensors, size_t n, mr_status *st)
+static mr_code put(mr_atomic_file *f, const mr_named_tensor *tensors, size_t n, mr_status *st)
 {
     char *header;
     size_t size;
     MR_TRY(make_header(tensors, n, &header, &size, st));
-    mr_code rc = mr__saved_file_write(f, header, size, st);
+    mr_code rc = mr_atomic_file_put(f, header, size, st);
     for (size_t i = 0; i < n && rc == MR_OK; i++)
-        rc = mr__saved_file_write(f, tensors[i].data, mr_named_tensor_bytes(&tensors[i]), st);
+        rc = mr_atomic_file_put(f, tensors[i].data, mr_named_tensor_bytes(&tensors[i]), st);
     mr_free(header);
     return rc;
 }
@@ -434,22 +433,21 @@ static mr_code put(mr__saved_file *f, const mr_named_tensor *tensors, size_t n, 
 mr_code mr_safetensors_write(const char *path, const mr_named_tensor *tensors, size_t n,
                              mr_status *st)
 {
-    mr__saved_file f;
-    MR_TRY(mr__saved_file_open_beside(&f, path, st));
-    mr_code rc = put(&f, tensors, n, st);
-    return mr__saved_file_close(&f, rc, st);
+    mr_atomic_file *f;
+    MR_TRY(mr_atomic_file_open(&f, path, NULL, st));
+    return mr_atomic_file_close(f, put(f, tensors, n, st), st);
 }
 
 mr_code mr__save_tensors(const char *directory, const char *name, const mr_named_tensor *t,
                          size_t n, mr_status *st)
 {
-    mr__saved_file f;
+    mr_atomic_file *f;
     char *path = mr__path_in(directory, name);
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
-    mr_code rc = mr__saved_file_open(&f, path, st);
+    mr_code rc = mr_atomic_file_open(&f, path, &mr__of_new_directory, st);
     if (rc == MR_OK)
-        rc = mr__saved_file_close(&f, put(&f, t, n, st), st);
+        rc = mr_atomic_file_close(f, put(f, t, n, st), st);
     mr_free(path);
     return rc;
 }

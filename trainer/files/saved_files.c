@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/files/saved_files.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
-enum { MAX_RETRIES = 1000, MAX_FILE = 1 << 30 /* bytes per call */, MAX_DEPTH = 4 };
+enum { MAX_DEPTH = 4 };
 
-/* Repeats a call that a signal interrupted. */
-#define AGAIN(rc, call)                                                                            \
-    do {                                                                                           \
-        int tries = 0;                                                                             \
-        do                                                                                         \
-            (rc) = (call);                                                                         \
-        while ((rc) < 0 && errno == EINTR && tries++ < MAX_RETRIES);                               \
-    } while (0)
+const mr_atomic_file_opts mr__of_new_directory = {MR_SYNC_CONTENTS, true};
+const mr_file_read_opts mr__of_saved = {.regular = true};
 
 static mr_code fail_at(mr_status *st, const char *what, const char *path)
 {
@@ -44,11 +36,8 @@ bool mr__is_directory(const char *path)
 
 char *mr__path_in(const char *directory, const char *name)
 {
-    size_t n = strlen(directory), size = n + strlen(name) + 2;
-    char *path = mr_malloc(size);
-    if (path)
-        snprintf(path, size, "%s%s%s", directory, n && directory[n - 1] == '/' ? "" : "/", name);
-    return path;
+    size_t n = strlen(directory);
+    return mr_strf("%s%s%s", directory, n && directory[n - 1] == '/' ? "" : "/", name);
 }
 
 const char *mr__name_in_path(const char *path)
@@ -61,119 +50,13 @@ const char *mr__name_in_path(const char *path)
  * slashes. */
 static char *hidden_beside(const char *path, const char *ending)
 {
-    size_t n = strlen(path), size = n + strlen(ending) + 2;
-    char *out = mr_malloc(size);
+    size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
     size_t name = n;
     while (name > 0 && path[name - 1] != '/')
         name--;
-    if (out)
-        snprintf(out, size, "%.*s.%.*s%s", (int)name, path, (int)(n - name), path + name, ending);
-    return out;
-}
-
-/* ---- files ---- */
-
-static mr_code read_open(int fd, size_t most, void **bytes, size_t *size, mr_status *st)
-{
-    struct stat s;
-    int rc;
-    AGAIN(rc, mr__sys->fstat(fd, &s));
-    if (rc != 0)
-        return mr_fail_errno(st, errno, "cannot look at the file");
-    if (S_ISDIR(s.st_mode))
-        return mr_fail_errno(st, EISDIR, "cannot read it");
-    if (!S_ISREG(s.st_mode))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "this is no file but a pipe or a device");
-    size_t n = (size_t)s.st_size, at = 0;
-    if (n > most)
-        return mr_fail(st, MR_OUT_OF_RANGE,
-                       "it has more than the %zu bytes that such a file may have; is it the right "
-                       "one?",
-                       most);
-    char *p = mr_malloc(n + 1);
-    if (!p)
-        return mr_fail_memory(st, n, "the contents of a file");
-    while (at < n) {
-        ssize_t got;
-        AGAIN(got, mr__sys->pread(fd, p + at, n - at < MAX_FILE ? n - at : MAX_FILE, (off_t)at));
-        if (got <= 0) {
-            mr_code bad = got < 0
-                              ? mr_fail_errno(st, errno, "cannot read it")
-                              : mr_fail(st, MR_DATA_LOSS, "it became shorter while it was read");
-            mr_free(p);
-            return bad;
-        }
-        at += (size_t)got;
-    }
-    p[n] = '\0';
-    *bytes = p;
-    *size = n;
-    return MR_OK;
-}
-
-mr_code mr__read_file(const char *path, size_t most, void **bytes, size_t *size, mr_status *st)
-{
-    int fd;
-    AGAIN(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
-    if (fd < 0)
-        return fail_at(st, "open it", path);
-    mr_code rc = read_open(fd, most, bytes, size, st);
-    mr__sys->close(fd);
-    if (rc != MR_OK)
-        mr_status_at(st, path, -1, -1);
-    return rc;
-}
-
-/* The name requested by the caller. */
-static const char *name_of(const mr__saved_file *f)
-{
-    return f->becomes ? f->becomes : f->path;
-}
-
-static mr_code open_file(mr__saved_file *f, mr_status *st)
-{
-    AGAIN(f->fd, mr__sys->open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (f->fd >= 0)
-        return MR_OK;
-    mr_code rc = fail_at(st, "make the file", name_of(f));
-    mr_free(f->path);
-    mr_free(f->becomes);
-    return rc;
-}
-
-mr_code mr__saved_file_open(mr__saved_file *f, const char *path, mr_status *st)
-{
-    *f = (mr__saved_file){.fd = -1, .path = mr_strdup(path)};
-    if (!f->path)
-        return fail_name(st, path);
-    return open_file(f, st);
-}
-
-mr_code mr__saved_file_open_beside(mr__saved_file *f, const char *path, mr_status *st)
-{
-    *f = (mr__saved_file){
-        .fd = -1, .path = hidden_beside(path, ".partial"), .becomes = mr_strdup(path)};
-    if (f->path && f->becomes)
-        return open_file(f, st);
-    mr_free(f->path);
-    mr_free(f->becomes);
-    return fail_name(st, path);
-}
-
-mr_code mr__saved_file_write(mr__saved_file *f, const void *bytes, size_t n, mr_status *st)
-{
-    const char *p = bytes;
-    while (n > 0) {
-        ssize_t put;
-        AGAIN(put, mr__sys->write(f->fd, p, n < MAX_FILE ? n : MAX_FILE));
-        if (put < 0)
-            return fail_at(st, "write it", name_of(f));
-        p += put;
-        n -= (size_t)put;
-    }
-    return MR_OK;
+    return mr_strf("%.*s.%.*s%s", (int)name, path, (int)(n - name), path + name, ending);
 }
 
 void mr__remove_empty(const char *directory)
@@ -195,67 +78,26 @@ static char *parent_of(const char *path)
     return n ? mr_strndup(path, n) : mr_strdup(".");
 }
 
-mr_code mr__sync_directory(const char *path, mr_status *st)
-{
-    int fd, rc = -1, err;
-    AGAIN(fd, mr__sys->open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
-    if (fd >= 0)
-        AGAIN(rc, mr__sys->fsync(fd));
-    err = errno;
-    if (fd >= 0)
-        mr__sys->close(fd);
-    /* Ignored if the file system does not support it, or the directory cannot be opened. */
-    if (rc == 0 || err == EACCES || err == EINVAL || err == EROFS || err == EOPNOTSUPP)
-        return MR_OK;
-    errno = err;
-    return fail_at(st, "write the directory to the disk", path);
-}
-
 static mr_code sync_parent(const char *path, mr_status *st)
 {
     char *parent = parent_of(path);
     if (!parent)
         return fail_name(st, path);
-    mr_code rc = mr__sync_directory(parent, st);
+    mr_code rc = mr_directory_sync(parent, st);
     mr_free(parent);
     return rc;
 }
 
 static mr_code rename_to(const char *from, const char *to, mr_status *st)
 {
-    int rc;
-    AGAIN(rc, mr__sys->rename(from, to));
-    return rc == 0 ? MR_OK : fail_at(st, "give it this name", to);
+    return mr__rename_again(from, to) == 0 ? MR_OK : fail_at(st, "give it this name", to);
 }
 
-mr_code mr__saved_file_close(mr__saved_file *f, mr_code rc, mr_status *st)
+mr_code mr__write_in_place(const char *path, const void *bytes, size_t n, mr_status *st)
 {
-    int r = 0;
-    if (rc == MR_OK)
-        AGAIN(r, mr__sys->fsync(f->fd));
-    if (r != 0)
-        rc = fail_at(st, "write it to the disk", name_of(f));
-    if (mr__sys->close(f->fd) != 0 && rc == MR_OK && errno != EINTR)
-        rc = fail_at(st, "write it", name_of(f));
-    bool renamed = false;
-    if (rc == MR_OK && f->becomes) {
-        rc = rename_to(f->path, f->becomes, st);
-        renamed = rc == MR_OK;
-        if (rc == MR_OK)
-            rc = sync_parent(f->becomes, st);
-    }
-    if (rc != MR_OK && !renamed)
-        mr__sys->unlink(f->path);
-    mr_free(f->path);
-    mr_free(f->becomes);
-    return rc;
-}
-
-mr_code mr__write_file(const char *path, const void *bytes, size_t n, bool beside, mr_status *st)
-{
-    mr__saved_file f;
-    MR_TRY(beside ? mr__saved_file_open_beside(&f, path, st) : mr__saved_file_open(&f, path, st));
-    return mr__saved_file_close(&f, mr__saved_file_write(&f, bytes, n, st), st);
+    mr_atomic_file *f;
+    MR_TRY(mr_atomic_file_open(&f, path, &mr__of_new_directory, st));
+    return mr_atomic_file_close(f, mr_atomic_file_put(f, bytes, n, st), st);
 }
 
 /* ---- directories ---- */
@@ -429,7 +271,7 @@ static mr_code give_name(const mr__new_directory *d, bool *done, mr_status *st)
         *done = true;
         return sync_parent(d->path, st);
     }
-    AGAIN(rc, mr__sys->rename_exchange(d->partial, d->path));
+    MR__RETRY(rc, mr__sys->rename_exchange(d->partial, d->path));
     if (rc != 0 && (errno == EINVAL || errno == ENOSYS))
         return replace_slowly(d, st);
     if (rc != 0)
@@ -462,7 +304,7 @@ mr_code mr__new_directory_close(mr__new_directory *d, mr_code rc, mr_status *st)
 {
     bool done = false;
     if (rc == MR_OK)
-        rc = mr__sync_directory(d->partial, st);
+        rc = mr_directory_sync(d->partial, st);
     if (rc != MR_OK)
         name_place(d, st);
     else

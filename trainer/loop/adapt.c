@@ -34,54 +34,24 @@ typedef struct kind {
 
 /* ---- lookup ---- */
 
-static uint64_t hash_of(const char *text, size_t size)
+static bool same_token(const void *tokens, size_t place, const void *token)
 {
-    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, size);
-    return h ^ h >> 32;
-}
-
-static size_t slot_of(const mr__adapting *a, const char *text, size_t size)
-{
-    size_t k = (size_t)hash_of(text, size) & a->mask;
-    for (; a->slots[k]; k = (k + 1) & a->mask) {
-        const mr__token *t = &a->tokens[a->slots[k] - 1];
-        if (t->size == size && memcmp(t->text, text, size) == 0)
-            break;
-    }
-    return k;
-}
-
-static mr_code make_room(mr__adapting *a, mr_status *st)
-{
-    size_t room = a->mask + 1;
-    if (a->slots && 2 * (a->n_tokens + 1) <= room)
-        return MR_OK;
-    room = a->slots ? 2 * room : 1024;
-    uint32_t *slots = mr_calloc(room, sizeof *slots);
-    if (!slots)
-        return mr_fail_memory(st, room * sizeof *slots, "a vocabulary");
-    mr_free(a->slots);
-    a->slots = slots;
-    a->mask = room - 1;
-    for (size_t i = 0; i < a->n_tokens; i++)
-        slots[slot_of(a, a->tokens[i].text, a->tokens[i].size)] = (uint32_t)i + 1;
-    return MR_OK;
+    const mr__token *a = (const mr__token *)tokens + place;
+    const mr_bytes *b = token;
+    return a->size == b->size && memcmp(a->text, b->data, b->size) == 0;
 }
 
 mr_code mr__adapt_count(mr__adapting *a, const char *text, size_t size, int64_t number,
                         int64_t times, mr_status *st)
 {
-    MR_TRY(make_room(a, st));
-    size_t k = slot_of(a, text, size);
-    if (a->slots[k]) {
-        a->tokens[a->slots[k] - 1].count += times;
+    uint64_t hash = mr__fnv1a(MR__FNV_BASIS, text, size);
+    size_t place = mr__hash_find(&a->index, hash, same_token, a->tokens, &(mr_bytes){text, size});
+    if (place != MR__NO_PLACE) {
+        a->tokens[place].count += times;
         return MR_OK;
     }
-    void *all = a->tokens;
-    mr_code rc = mr_grow(&all, &a->tokens_capacity, a->n_tokens + 1, sizeof *a->tokens,
-                         UINT32_MAX / 4, "tokens", st);
-    a->tokens = all;
-    MR_TRY(rc);
+    MR_TRY(mr__hash_reserve(&a->index, a->n_tokens + 1, "a vocabulary", st));
+    MR_TRY(MR_GROW(a->tokens, a->tokens_capacity, a->n_tokens + 1, UINT32_MAX / 4, "tokens", st));
     char *copy = mr_strndup(text, size);
     if (!copy)
         return mr_fail_memory(st, size, "a vocabulary");
@@ -92,9 +62,8 @@ mr_code mr__adapt_count(mr__adapting *a, const char *text, size_t size, int64_t 
                        "\"%.40s\"",
                        text);
     }
-    a->tokens[a->n_tokens++] = (mr__token){copy, size, number, times};
-    a->slots[k] = (uint32_t)a->n_tokens;
-    return MR_OK;
+    a->tokens[a->n_tokens] = (mr__token){copy, size, number, times};
+    return mr__hash_add(&a->index, hash, a->n_tokens++, "a vocabulary", st);
 }
 
 static mr_code see_tokens(mr__adapting *a, const mr_array *x, mr_status *st)
@@ -140,7 +109,7 @@ static mr_code write_text(const char *directory, const char *name, const char *t
     mr_code rc = path ? mr__make_directories(directory, st)
                       : mr_fail_memory(st, strlen(directory), "a file name");
     if (rc == MR_OK)
-        rc = mr__write_file(path, text, n, true, st);
+        rc = mr_file_replace(path, text, n, st);
     mr_free(path);
     return rc;
 }
@@ -241,11 +210,7 @@ static mr_code write_moments(mr__adapting *a, const char *directory, mr_status *
 
 mr_code mr__adapt_reserve(mr__adapting *a, size_t n, mr_status *st)
 {
-    void *all = a->values;
-    mr_code rc = mr_grow(&all, &a->values_capacity, a->n_values + n, sizeof *a->values, max_values,
-                         "values", st);
-    a->values = all;
-    return rc;
+    return MR_GROW(a->values, a->values_capacity, a->n_values + n, max_values, "values", st);
 }
 
 static mr_code see_values(mr__adapting *a, const mr_array *x, mr_status *st)
@@ -442,7 +407,7 @@ void mr__adapt_reset(mr__adapting *a)
     for (size_t i = 0; i < a->n_tokens; i++)
         mr_free(a->tokens[i].text);
     mr_free(a->tokens);
-    mr_free(a->slots);
+    mr__hash_reset(&a->index);
     mr_free(a->mean);
     mr_free(a->squares);
     mr_free(a->values);

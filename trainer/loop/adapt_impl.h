@@ -2,6 +2,7 @@
 #ifndef MR_TRAINER_ADAPT_IMPL_H
 #define MR_TRAINER_ADAPT_IMPL_H
 /* Shared by adapt.c (learning) and adapt_workers.c (several workers). */
+#include "pipeline/memory/hash_index.h"
 #include "trainer/loop/adapt.h"
 
 struct mr__adapt_params;
@@ -19,8 +20,7 @@ typedef struct mr__adapting {
     bool integers;
     mr__token *tokens; /* in the order of their first appearance */
     size_t n_tokens, tokens_capacity;
-    uint32_t *slots; /* position + 1; 0: free; at most half full */
-    size_t mask;
+    mr__hash_index index;   /* of tokens */
     size_t width;           /* of the last axis */
     double *mean, *squares; /* for each of its values; squares: sum of (x - mean)^2 */
     int64_t rows;

@@ -267,7 +267,7 @@ static mr_code save_positions(const mr_train_event *e, const char *directory, co
             continue;
         if (!path)
             return mr_fail_memory(st, strlen(directory), "a file name");
-        mr_code rc = mr__write_file(path, all[w].bytes + first, all[w].size - first, false, st);
+        mr_code rc = mr__write_in_place(path, all[w].bytes + first, all[w].size - first, st);
         if (rc == MR_OK && !mr__add_checksum(sums, name, all[w].bytes + first, all[w].size - first))
             rc = mr_fail_memory(st, sizeof name, "a checksum");
         mr_free(path);
@@ -303,14 +303,10 @@ static mr_code name_latest(const char *path, mr_status *st)
     size_t at = n;
     while (at > 0 && path[at - 1] != '/')
         at--;
-    size_t size = at + sizeof latest_name;
-    char *file = mr_malloc(size), *line = mr_malloc(n - at + 2);
-    mr_code rc = file && line ? MR_OK : mr_fail_memory(st, n, "a file name");
-    if (rc == MR_OK) {
-        snprintf(file, size, "%.*s%s", (int)at, path, latest_name);
-        snprintf(line, n - at + 2, "%.*s\n", (int)(n - at), path + at);
-        rc = mr__write_file(file, line, strlen(line), true, st);
-    }
+    char *file = mr_strf("%.*s%s", (int)at, path, latest_name);
+    char *line = mr_strf("%.*s\n", (int)(n - at), path + at);
+    mr_code rc = file && line ? mr_file_replace(file, line, strlen(line), st)
+                              : mr_fail_memory(st, n, "a file name");
     mr_free(file);
     mr_free(line);
     return rc;
@@ -380,7 +376,7 @@ static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *s
         return mr_fail_memory(st, sizeof name, "a file name");
     mr_code rc = MR_OK;
     if (same && mr__is_there(path))
-        rc = mr__read_file(path, SIZE_MAX, &x->position, &x->position_size, st);
+        rc = mr_file_read(path, &mr__of_saved, &x->position, &x->position_size, st);
     if (rc == MR_OK && x->position)
         rc = mr__check_bytes(x->root, mr_saved_path(x->saved), name, x->position, x->position_size,
                              st);

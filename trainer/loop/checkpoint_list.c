@@ -97,10 +97,7 @@ static mr_code add(void *ctx, const char *name, mr_status *st)
     bool is_one = rc == MR_OK && mr__is_directory(path) &&
                   (partial || mr__is_there(state) || mr__is_there(weights));
     if (is_one) {
-        void *all = l->all;
-        rc = mr_grow(&all, &l->capacity, l->n + 1, sizeof *l->all, MAX_CHECKPOINTS, "checkpoints",
-                     st);
-        l->all = all;
+        rc = MR_GROW(l->all, l->capacity, l->n + 1, MAX_CHECKPOINTS, "checkpoints", st);
         if (rc == MR_OK) {
             found *f = &l->all[l->n];
             *f = (found){.name = mr_strdup(name)};

@@ -79,10 +79,8 @@ const double *mr_history_values(const mr_history *h, const char *name)
 /* Extends it to n values; new ones are NaN. */
 static mr_code extend(series *s, size_t n, mr_status *st)
 {
-    void *values = s->values;
     size_t before = s->capacity;
-    mr_code rc = mr_grow(&values, &s->capacity, n, sizeof *s->values, MAX_EPOCHS, "a history", st);
-    s->values = values;
+    mr_code rc = MR_GROW(s->values, s->capacity, n, MAX_EPOCHS, "a history", st);
     for (size_t i = before; i < s->capacity; i++)
         s->values[i] = (double)NAN;
     return rc;
@@ -90,11 +88,7 @@ static mr_code extend(series *s, size_t n, mr_status *st)
 
 mr_code mr_history_add_epoch(mr_history *h, int64_t epoch, mr_status *st)
 {
-    void *epochs = h->epochs;
-    mr_code rc =
-        mr_grow(&epochs, &h->capacity, h->n + 1, sizeof *h->epochs, MAX_EPOCHS, "a history", st);
-    h->epochs = epochs;
-    MR_TRY(rc);
+    MR_TRY(MR_GROW(h->epochs, h->capacity, h->n + 1, MAX_EPOCHS, "a history", st));
     for (size_t i = 0; i < h->n_series; i++)
         MR_TRY(extend(&h->all[i], h->n + 1, st));
     h->epochs[h->n++] = epoch;
@@ -107,15 +101,11 @@ mr_code mr_history_add(mr_history *h, const char *name, double value, mr_status 
     if (h->n == 0)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the history has no epoch to add a value to");
     if (!s) {
-        void *all = h->all;
-        mr_code rc = mr_grow(&all, &h->series_capacity, h->n_series + 1, sizeof *s, MAX_SERIES,
-                             "a history", st);
-        h->all = all;
-        MR_TRY(rc);
+        MR_TRY(MR_GROW(h->all, h->series_capacity, h->n_series + 1, MAX_SERIES, "a history", st));
         series new = {.name = mr_strdup(name)};
         if (!new.name)
             return mr_fail_memory(st, strlen(name), "a history");
-        rc = extend(&new, h->n, st);
+        mr_code rc = extend(&new, h->n, st);
         if (rc != MR_OK) {
             mr_free(new.name);
             return rc;

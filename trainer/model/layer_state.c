@@ -46,7 +46,8 @@ static mr_code parse_vocabulary(const mr_param *p, const mr_expr *e, void *field
         return mr_expr_fail_at(st, e, "%s must be a list of tokens or the name of a file", p->name);
     char *path = is_name(e) ? path_of(e, "vocabulary.txt") : NULL;
     if (path && mr__sys->stat(path, &is) == 0 && S_ISREG(is.st_mode) &&
-        mr__read_file(path, MR_VOCABULARY_MOST, &v->bytes, &v->size, &why) != MR_OK)
+        mr_file_read(path, &(mr_file_read_opts){.most = MR_VOCABULARY_MOST}, &v->bytes, &v->size,
+                     &why) != MR_OK)
         v->bytes = NULL;
     mr_free(path);
     v->e = mr_expr_ref(e);
@@ -72,7 +73,8 @@ static mr_code parse_file(const mr_expr *e, const char *file,
     mr_status why;
     char *path = path_of(e, file), message[700];
     mr_status_init(&why);
-    mr_code rc = path ? mr__read_file(path, MR_LEARNED_LIST_MOST, &out->bytes, &out->size, &why)
+    mr_code rc = path ? mr_file_read(path, &(mr_file_read_opts){.most = MR_LEARNED_LIST_MOST},
+                                     &out->bytes, &out->size, &why)
                       : mr_fail_memory(&why, 0, "a file name");
     if (rc == MR_OK)
         rc = read(out, &why);
@@ -183,13 +185,9 @@ mr_code mr__vocabulary_call(const mr__learned *v, const char *function, const ch
 {
     char *list;
     MR_TRY(vocabulary_text(v, &list, st));
-    size_t size = strlen(function) + strlen(x) + strlen(list) + strlen(parameter) + 64;
-    *out = mr_malloc(size);
-    if (*out)
-        snprintf(*out, size, "%s(%s, vocabulary=%s, %s=%" PRId64 ")", function, x, list, parameter,
-                 value);
+    *out = mr_strf("%s(%s, vocabulary=%s, %s=%" PRId64 ")", function, x, list, parameter, value);
     mr_free(list);
-    return *out ? MR_OK : mr_fail_memory(st, size, "a model's preprocessing");
+    return *out ? MR_OK : mr_fail_memory(st, strlen(x), "a model's preprocessing");
 }
 
 /* Splits a text into lines, which point into it; a CR before a line break is dropped. */
@@ -243,7 +241,8 @@ mr_code mr__vocabulary_tokens(const mr__learned *v, mr__tokens *out, mr_status *
     else {
         size_t size;
         char *path = path_of(v->e, "vocabulary.txt");
-        rc = path ? mr__read_file(path, MR_VOCABULARY_MOST, &out->text, &size, st)
+        rc = path ? mr_file_read(path, &(mr_file_read_opts){.most = MR_VOCABULARY_MOST}, &out->text,
+                                 &size, st)
                   : mr_fail_memory(st, strlen(v->e->text), "a file name");
         mr_free(path);
         if (rc == MR_OK)
@@ -265,11 +264,9 @@ void mr__tokens_drop(mr__tokens *t)
 /* Replaces the bytes [begin, end) of *text (owned) by `what`. */
 static mr_code replace(char **text, size_t begin, size_t end, const char *what, mr_status *st)
 {
-    size_t size = strlen(*text) + strlen(what) + 1;
-    char *made = mr_malloc(size);
+    char *made = mr_strf("%.*s%s%s", (int)begin, *text, what, *text + end);
     if (!made)
-        return mr_fail_memory(st, size, "a model's text");
-    snprintf(made, size, "%.*s%s%s", (int)begin, *text, what, *text + end);
+        return mr_fail_memory(st, strlen(*text), "a model's text");
     mr_free(*text);
     *text = made;
     return MR_OK;
@@ -313,11 +310,7 @@ static mr_code list_files(const mr_model *m, files *out, mr_status *st)
             const mr__learned *v = (const void *)((const char *)l->params + p->at);
             if (!name || !v->e || v->e->kind != MR_EX_STRING)
                 continue;
-            void *all = out->v;
-            mr_code rc =
-                mr_grow(&all, &out->capacity, out->n + 1, sizeof *out->v, MAX_FILES, "files", st);
-            out->v = all;
-            MR_TRY(rc);
+            MR_TRY(MR_GROW(out->v, out->capacity, out->n + 1, MAX_FILES, "files", st));
             out->v[out->n++] = (file){v, l->name, name};
         }
     }
@@ -350,17 +343,17 @@ static mr_code copy_file(const file *f, const char *directory, json_t *sums, mr_
          *to = in ? mr__path_in(in, f->name) : NULL;
     mr_code rc = from && to ? MR_OK : mr_fail_memory(st, strlen(directory), "a file name");
     if (rc == MR_OK && !f->v->bytes)
-        rc = mr__read_file(from, MR_VOCABULARY_MOST, &read, &size, st);
+        rc = mr_file_read(from, &(mr_file_read_opts){.most = MR_VOCABULARY_MOST}, &read, &size, st);
     if (rc == MR_OK)
         rc = mr__make_directories(in, st);
     if (rc == MR_OK)
-        rc = mr__write_file(to, read ? read : f->v->bytes, size, false, st);
+        rc = mr__write_in_place(to, read ? read : f->v->bytes, size, st);
     if (rc == MR_OK)
         rc = add_sum(f, read ? read : f->v->bytes, size, sums, st);
     if (rc == MR_OK)
-        rc = mr__sync_directory(in, st);
+        rc = mr_directory_sync(in, st);
     if (rc == MR_OK)
-        rc = mr__sync_directory(above, st);
+        rc = mr_directory_sync(above, st);
     mr_free(read);
     mr_free(to);
     mr_free(in);

@@ -163,11 +163,7 @@ static mr_code name_layers(mr_model *m, const mr_expr *e, mr_status *st)
 /* Appends a layer, which reads the output of the previous one. */
 static mr_code add_layer(mr_model *m, size_t *capacity, mr_layer **out, mr_status *st)
 {
-    void *list = m->layers;
-    mr_code rc = mr_grow(&list, capacity, m->n_layers + 1, sizeof *m->layers, MAX_LAYERS,
-                         "a model's layers", st);
-    m->layers = list;
-    MR_TRY(rc);
+    MR_TRY(MR_GROW(m->layers, *capacity, m->n_layers + 1, MAX_LAYERS, "a model's layers", st));
     *out = &m->layers[m->n_layers];
     **out = (mr_layer){.source = m->n_layers, .n_inputs = 1};
     m->n_layers++;

@@ -41,10 +41,7 @@ struct mr_onnx {
 
 static bool append(list *l, void *p)
 {
-    void *v = l->v;
-    mr_code rc =
-        mr_grow(&v, &l->capacity, l->n + 1, sizeof *l->v, MAX_PARTS, "an ONNX graph", NULL);
-    l->v = v;
+    mr_code rc = MR_GROW(l->v, l->capacity, l->n + 1, MAX_PARTS, "an ONNX graph", NULL);
     if (rc == MR_OK)
         l->v[l->n++] = p;
     return rc == MR_OK;
@@ -542,7 +539,7 @@ static mr_code write_model(const mr_onnx *g, Mr__Onnx__ValueInfoProto **in,
     if (!bytes)
         return mr_fail_memory(st, size, "an ONNX file");
     mr__onnx__model_proto__pack(&model, bytes);
-    mr_code rc = mr__write_file(path, bytes, size, true, st);
+    mr_code rc = mr_file_replace(path, bytes, size, st);
     mr_free(bytes);
     return rc;
 }

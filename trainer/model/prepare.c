@@ -65,13 +65,8 @@ static mr_code features_text(const mr_model *m, const mr_spec *features, char **
         mr_code rc = m->n_inputs > 1 ? component(m, features, i, from, sizeof from, st) : MR_OK;
         if (rc == MR_OK)
             rc = compose(m, i, from, &one, st);
-        size_t size = strlen(*out) + (one ? strlen(one) : 0) + 4;
-        char *both = one ? mr_malloc(size) : NULL;
-        if (both)
-            snprintf(both, size, "%s%s%s", *out, one,
-                     m->n_inputs == 1      ? ""
-                     : i + 1 < m->n_inputs ? ", "
-                                           : ")");
+        const char *after = m->n_inputs == 1 ? "" : i + 1 < m->n_inputs ? ", " : ")";
+        char *both = one ? mr_strf("%s%s%s", *out, one, after) : NULL;
         mr_free(one);
         mr_free(*out);
         *out = both;
@@ -134,20 +129,18 @@ static char *labels_text(const mr_model *m, const mr_spec *of, const char *y)
 static mr_code function_text(const mr_model *m, const mr_spec *features,
                              const mr_spec *const *parts, size_t n, char **out, mr_status *st)
 {
-    static const char *const forms[] = {"x => %s%s%s", "x => %s%s%s", "(x, y) => (%s, %s%s)",
-                                        "(x, y, w) => (%s, %s, %s)"};
     char *x = NULL;
     MR_TRY(features_text(m, features, &x, st));
     char *y = n > 1 ? labels_text(m, parts[1], "y") : mr_strdup("");
     char *w = n > 2 ? labels_text(m, parts[2], "w") : mr_strdup("");
-    size_t size = y && w ? strlen(x) + strlen(y) + strlen(w) + 32 : 0;
-    *out = size ? mr_malloc(size) : NULL;
-    if (*out)
-        snprintf(*out, size, forms[n], x, y, w);
+    *out = !y || !w ? NULL
+           : n < 2  ? mr_strf("x => %s", x)
+           : n == 2 ? mr_strf("(x, y) => (%s, %s)", x, y)
+                    : mr_strf("(x, y, w) => (%s, %s, %s)", x, y, w);
     mr_free(x);
     mr_free(y);
     mr_free(w);
-    return *out ? MR_OK : mr_fail_memory(st, size, "a model's preprocessing");
+    return *out ? MR_OK : mr_fail_memory(st, 0, "a model's preprocessing");
 }
 
 /* For several inputs: checks the number of components. Labels and other parts follow the features

@@ -72,11 +72,7 @@ static mr_code parse_at(const char *text, size_t from, size_t to, const mr_expr 
 static mr_code add(mr__statements *s, const char *text, const char *from, const char *to,
                    mr_status *st)
 {
-    void *v = s->v;
-    mr_code rc =
-        mr_grow(&v, &s->capacity, s->n + 1, sizeof *s->v, MAX_STATEMENTS, "a model's text", st);
-    s->v = v;
-    MR_TRY(rc);
+    MR_TRY(MR_GROW(s->v, s->capacity, s->n + 1, MAX_STATEMENTS, "a model's text", st));
     mr__statement *t = &s->v[s->n];
     *t = (mr__statement){0};
     const char *name = from, *at = from;

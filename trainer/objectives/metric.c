@@ -101,13 +101,9 @@ static mr_code read_metric(mr_metric *m, const char *text, mr_status *st)
 static mr_code name_output(mr_metric *m, const char *text, size_t n, mr_status *st)
 {
     const char *what = mr_metric_name(m);
-    size_t size = n + strlen(what) + 2;
     m->output = mr_strndup(text, n);
-    char *name = mr_malloc(size);
-    if (name)
-        snprintf(name, size, "%.*s_%s", (int)n, text, what);
-    m->name = name;
-    return m->output && name ? MR_OK : mr_fail_memory(st, size, "a metric");
+    m->name = mr_strf("%.*s_%s", (int)n, text, what);
+    return m->output && m->name ? MR_OK : mr_fail_memory(st, n, "a metric");
 }
 
 mr_code mr_metric_parse(mr_metric **out, const char *text, mr_status *st)

@@ -206,12 +206,8 @@ static mr_code remember(mr_optimizer *o, const mr_replica *r, mr_variable *v, mr
 {
     memory m = {.v = v, .s = mr_replica_strategy(r), .n = mr_variable_size(v)};
     size_t n = o->n_slots * mr_strategy_num_local_replicas(m.s);
-    void *list = o->memories;
-    mr_code rc = mr_grow(&list, &o->capacity, o->n_memories + 1, sizeof m, MAX_VARIABLES,
-                         "an optimizer's variables", st);
-    o->memories = list;
-    if (rc != MR_OK)
-        return rc;
+    MR_TRY(MR_GROW(o->memories, o->capacity, o->n_memories + 1, MAX_VARIABLES,
+                   "an optimizer's variables", st));
     m.slots = mr_calloc(n, sizeof *m.slots);
     if (!m.slots)
         return mr_fail_memory(st, n * sizeof *m.slots, "an optimizer's variables");

@@ -90,11 +90,7 @@ static mr_code cut(mr__layout *l, const mr_model *m, const mr_component *c, cons
         size_t rows = mr_variable_rank(v) > 0 ? (size_t)mr_variable_shape(v)[0] : 1;
         size_t row = rows ? size / rows : 0;
         size_t parts = row ? count_pieces(c, params, rows, row * sizeof(float)) : 1;
-        void *to = l->v;
-        mr_code rc = mr_grow(&to, &l->capacity, l->n + parts, sizeof *l->v, MOST_PIECES,
-                             "pieces of variables", st);
-        l->v = to;
-        MR_TRY(rc);
+        MR_TRY(MR_GROW(l->v, l->capacity, l->n + parts, MOST_PIECES, "pieces of variables", st));
         for (size_t k = 0, first = 0; k < parts; k++, l->n++) {
             size_t n = rows / parts + (k < rows % parts); /* the first ones have an extra row */
             l->v[l->n] = (mr__piece){.variable = i,

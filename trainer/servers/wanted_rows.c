@@ -28,12 +28,8 @@ static mr_code take_numbers(mr__wanted_rows *w, mr__wanted_of *of, const mr__run
 {
     size_t row = mr_array_row_bytes(t), n = t->rows * (row / mr_dtype_size(t->dtype)), kept = 0;
     mr_stream *stream = mr_replica_stream(mr_strategy_replica(x->s, 0));
-    void *rows = of->rows;
     MR_TRY(mr_grow(&w->ids, &w->capacity, t->rows * row + 1, 1, SIZE_MAX, "a batch", st));
-    mr_code rc = mr_grow(&rows, &of->capacity, n + 1, sizeof *of->rows, MOST_NUMBERS,
-                         "the rows of a step", st);
-    of->rows = rows;
-    MR_TRY(rc);
+    MR_TRY(MR_GROW(of->rows, of->capacity, n + 1, MOST_NUMBERS, "the rows of a step", st));
     MR_TRY(mr__staging_acquire(x->feed.ring, x->slot, 0, st));
     MR_TRY(mr_stream_copy(stream, w->ids, t->data, t->rows * row, st));
     MR_TRY(mr_stream_synchronize(stream, st));

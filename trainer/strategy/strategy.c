@@ -531,11 +531,8 @@ double *mr__replica_squares(const mr_replica *r)
 
 mr_code mr_replica_scratch(mr_replica *r, size_t bytes, void **out, mr_status *st)
 {
-    void *list = r->scratch;
-    mr_code rc = mr_grow(&list, &r->scratch_capacity, r->n_scratch + 1, sizeof *r->scratch,
-                         MAX_SCRATCH, "a step's scratch memory", st);
-    r->scratch = list;
-    MR_TRY(rc);
+    MR_TRY(MR_GROW(r->scratch, r->scratch_capacity, r->n_scratch + 1, MAX_SCRATCH,
+                   "a step's scratch memory", st));
     MR_TRY(mr_stream_alloc(r->compute, bytes, out, st));
     r->scratch[r->n_scratch++] = *out;
     return MR_OK;
@@ -573,10 +570,8 @@ mr_code mr__fault_status(const mr_math_fault *f, mr_status *st)
 mr_code mr__strategy_reserve_undo(mr_strategy *s, mr_status *st)
 {
     pthread_mutex_lock(&s->lock);
-    void *list = s->undos;
-    mr_code rc = mr_grow(&list, &s->undo_capacity, s->n_undos + 2, sizeof *s->undos, MAX_UNDOS,
-                         "the updates of a step", st);
-    s->undos = list;
+    mr_code rc =
+        MR_GROW(s->undos, s->undo_capacity, s->n_undos + 2, MAX_UNDOS, "the updates of a step", st);
     pthread_mutex_unlock(&s->lock);
     return rc;
 }

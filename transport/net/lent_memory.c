@@ -310,8 +310,8 @@ mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, uint64_t wor
         return mr_fail_memory(st, sizeof *x, "a block");
     *x = (loan){b, {at, (size_t)worth}};
     pthread_mutex_lock(&b->lock);
-    mr_code rc = mr_grow((void **)&b->done, &b->capacity, b->n_done + b->n_wrapped + 1,
-                         sizeof *b->done, SIZE_MAX / 16, "blocks in shared memory", st);
+    mr_code rc = MR_GROW(b->done, b->capacity, b->n_done + b->n_wrapped + 1, SIZE_MAX / 16,
+                         "blocks in shared memory", st);
     if (rc == MR_OK)
         b->n_wrapped++;
     pthread_mutex_unlock(&b->lock);

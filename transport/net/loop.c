@@ -109,8 +109,7 @@ static void sift_down(mr__loop *l, size_t place, mr__timer *t)
 mr_code mr__timer_set(mr__loop *l, mr__timer *t, int64_t at_ns, mr_status *st)
 {
     mr__timer_clear(l, t);
-    MR_TRY(mr_grow((void **)&l->timers, &l->timers_capacity, l->n_timers + 1, sizeof *l->timers,
-                   MOST_TIMERS, "timers", st));
+    MR_TRY(MR_GROW(l->timers, l->timers_capacity, l->n_timers + 1, MOST_TIMERS, "timers", st));
     t->at_ns = at_ns;
     sift_up(l, ++l->n_timers, t);
     return MR_OK;

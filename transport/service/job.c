@@ -198,14 +198,10 @@ static Mr__Wire__FileList *find_list(Mr__Wire__FileList *const *lists, size_t n,
 static mr_code match_files(matching *m, Mr__Wire__FileList *l, mr_status *st)
 {
     size_t before = m->directory && *l->pattern != '/' ? strlen(m->directory) + 1 : 0, n = 0;
-    char *whole = mr_malloc(before + strlen(l->pattern) + 1), **paths = NULL;
+    char **paths = NULL;
+    char *whole = before ? mr_strf("%s/%s", m->directory, l->pattern) : mr_strdup(l->pattern);
     if (!whole)
         return mr_fail_memory(st, before, "a file pattern");
-    if (before) {
-        memcpy(whole, m->directory, before - 1);
-        whole[before - 1] = '/';
-    }
-    memcpy(whole + before, l->pattern, strlen(l->pattern) + 1);
     mr_code rc = mr_data_files(&(const char *){whole}, 1, &paths, &n, st);
     mr_free(whole);
     if (rc == MR_NOT_FOUND)
@@ -224,8 +220,7 @@ static mr_code match_pattern(matching *m, const char *pattern, size_t *files, mr
 {
     Mr__Wire__FileList *l = find_list(m->lists, m->n, pattern);
     if (!l) {
-        MR_TRY(mr_grow((void **)&m->lists, &m->capacity, m->n + 1, sizeof *m->lists, 1 << 20,
-                       "lists of files", st));
+        MR_TRY(MR_GROW(m->lists, m->capacity, m->n + 1, 1 << 20, "lists of files", st));
         l = mr_malloc(sizeof *l);
         if (!l)
             return mr_fail_memory(st, sizeof *l, "a list of files");
@@ -319,16 +314,14 @@ static mr_code names_of(listing *l, const mr_strs *names, bool all, const char *
                              names->v[i].data);
                 break;
             }
-            rc = mr_grow((void **)&v, &capacity, have + f->n_files, sizeof *v, 1 << 28,
-                         "a list of files", st);
+            rc = MR_GROW(v, capacity, have + f->n_files, 1 << 28, "a list of files", st);
             for (size_t k = 0; rc == MR_OK && k < f->n_files; k++)
                 v[have++] = f->files[k];
         }
         if (have > first)
             qsort(v + first, have - first, sizeof *v, compare_names);
         if (rc == MR_OK && i == start) {
-            rc = mr_grow((void **)&v, &capacity, have + 1, sizeof *v, 1 << 28, "a list of files",
-                         st);
+            rc = MR_GROW(v, capacity, have + 1, 1 << 28, "a list of files", st);
             if (rc == MR_OK)
                 v[have++] = names->v[i].data;
             i++;

@@ -354,8 +354,7 @@ static mr_code lay_out(mr__outgoing *o, const mr__block_place *place, plan *plan
         if (!lent)
             plan_no_places(o, plans);
     }
-    MR_TRY(mr_grow((void **)&o->v, &o->capacity, lent ? 1 : pieces, sizeof *o->v, MOST_PIECES,
-                   "the pieces of a block", st));
+    MR_TRY(MR_GROW(o->v, o->capacity, lent ? 1 : pieces, MOST_PIECES, "the pieces of a block", st));
     if (!lent)
         MR_TRY(mr_buffer_alloc(&o->small, small_bytes, st));
     uint8_t *small = lent ? NULL : mr_buffer_data(o->small);

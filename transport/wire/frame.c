@@ -4,33 +4,20 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 
 enum { CRC_AT = 20 };
 static const char magic[4] = {'M', 'R', 'F', '1'};
 
-static void put_le(uint8_t *p, uint64_t v, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
-}
-
-static uint64_t get_le(const uint8_t *p, int bytes)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < bytes; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
-
 void mr__frame_put(int kind, const void *head, size_t head_bytes, uint64_t payload_bytes,
                    uint8_t out[MR__FRAME_BYTES])
 {
     memcpy(out, magic, sizeof magic);
-    put_le(out + 4, (uint64_t)kind, 4);
-    put_le(out + 8, head_bytes, 4);
-    put_le(out + 12, payload_bytes, 8);
-    put_le(out + CRC_AT, mr_crc32c_extend(mr_crc32c(out, CRC_AT), head, head_bytes), 4);
+    mr__store_le(out + 4, (uint64_t)kind, 4);
+    mr__store_le(out + 8, head_bytes, 4);
+    mr__store_le(out + 12, payload_bytes, 8);
+    mr__store_le(out + CRC_AT, mr_crc32c_extend(mr_crc32c(out, CRC_AT), head, head_bytes), 4);
 }
 
 mr_code mr__frame_get(const uint8_t in[MR__FRAME_BYTES], uint64_t most_head, mr__frame *out,
@@ -40,11 +27,11 @@ mr_code mr__frame_get(const uint8_t in[MR__FRAME_BYTES], uint64_t most_head, mr_
         return mr_fail(st, MR_DATA_LOSS,
                        "the peer does not speak this protocol: a frame begins "
                        "with MRF1");
-    uint64_t kind = get_le(in + 4, 4);
+    uint64_t kind = mr__load_le(in + 4, 4);
     mr__frame f = {.kind = (int)kind,
-                   .head_bytes = (uint32_t)get_le(in + 8, 4),
-                   .payload_bytes = get_le(in + 12, 8),
-                   .crc = (uint32_t)get_le(in + CRC_AT, 4)};
+                   .head_bytes = (uint32_t)mr__load_le(in + 8, 4),
+                   .payload_bytes = mr__load_le(in + 12, 8),
+                   .crc = (uint32_t)mr__load_le(in + CRC_AT, 4)};
     if (kind != MR__FRAME_MESSAGE && kind != MR__FRAME_BLOCK)
         return mr_fail(st, MR_DATA_LOSS, "a frame of unknown kind %" PRIu64, kind);
     if (f.head_bytes > most_head)

@@ -846,8 +846,8 @@ static mr_code add_values(dictionary *d, const mr_array *more, const uint32_t *n
     size_t before = d->values.rows, rows = before + more->rows;
     if (nulls || d->nulls) {
         bool first = !d->nulls;
-        MR_TRY(mr_grow((void **)&d->nulls, &d->nulls_capacity, rows + 1, 1, SIZE_MAX / 2,
-                       "a dictionary's nulls", st));
+        MR_TRY(MR_GROW(d->nulls, d->nulls_capacity, rows + 1, SIZE_MAX / 2, "a dictionary's nulls",
+                       st));
         if (first)
             memset(d->nulls, 0, before);
         for (size_t i = 0; i < more->rows; i++)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
+#include "pipeline/bytes.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_source.h"
 #include "pipeline/formats/format.h"
 #include "pipeline/system/system.h"
@@ -64,8 +65,7 @@ static mr_code read_footer(arrow_reader *r, mr_status *st)
     MR_TRY(mr__arrow_source_read(&r->source, at, tail, sizeof tail, &got, st));
     if (got < sizeof tail || memcmp(tail + 4, MR__ARROW_FILE_HEAD, 6) != 0)
         return damaged("it has no footer; it is truncated", st);
-    uint32_t n = (uint32_t)tail[0] | (uint32_t)tail[1] << 8 | (uint32_t)tail[2] << 16 |
-                 (uint32_t)tail[3] << 24;
+    uint32_t n = (uint32_t)mr__load_le(tail, 4);
     if (n > (uint64_t)(at - FIRST_MESSAGE))
         return damaged("its footer would be longer than the file", st);
     mr_buffer *b;

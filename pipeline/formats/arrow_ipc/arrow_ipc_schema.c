@@ -140,8 +140,8 @@ static mr_code read_field(mr__arrow_schema *s, mr__flat *f, const mr__flat_table
 {
     if (level == MR__ARROW_MOST_LEVELS)
         return damaged("its types are nested too deep", st);
-    MR_TRY(mr_grow((void **)&s->v, &s->capacity, s->n + 1, sizeof *s->v, MR__ARROW_MOST_FIELDS,
-                   "columns of an Arrow file", st));
+    MR_TRY(MR_GROW(s->v, s->capacity, s->n + 1, MR__ARROW_MOST_FIELDS, "columns of an Arrow file",
+                   st));
     size_t i = s->n++;
     s->v[i] = (mr__arrow_field){.kind = MR__ARROW_NONE};
     mr_bytes name = mr__flat_string(f, t, 0);
@@ -339,6 +339,22 @@ mr__arrow_way mr__arrow_way_on(const mr__arrow_schema *s, const mr__arrow_way *w
 static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, const bool *wanted,
                        mr_spec **out, mr_status *st);
 
+/* *out = the record of n parts, if rc is MR_OK; takes names and parts in any case. */
+static mr_code make_record(mr_code rc, const char **names, mr_spec **parts, size_t n, mr_spec **out,
+                           mr_status *st)
+{
+    if (rc == MR_OK) {
+        *out = mr_spec_record(names, parts, n);
+        if (!*out)
+            rc = mr_fail_memory(st, n * sizeof *parts, "a type");
+    } else
+        for (size_t i = 0; parts && i < n; i++)
+            mr_spec_unref(parts[i]);
+    mr_free((void *)(uintptr_t)names);
+    mr_free(parts);
+    return rc;
+}
+
 static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, const bool *wanted,
                          mr_spec **out, mr_status *st)
 {
@@ -368,16 +384,7 @@ static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, co
             rc = spec_of(s, &on, wanted, &parts[made], st);
         made += rc == MR_OK;
     }
-    if (rc == MR_OK) {
-        *out = mr_spec_record(names, parts, made);
-        if (!*out)
-            rc = mr_fail_memory(st, made * sizeof *parts, "a type");
-    } else
-        for (size_t k = 0; parts && k < made; k++)
-            mr_spec_unref(parts[k]);
-    mr_free((void *)(uintptr_t)names);
-    mr_free(parts);
-    return rc;
+    return make_record(rc, names, parts, made, out, st);
 }
 
 /* What lists and dictionaries of lists cannot contain; NULL: no such field. */
@@ -513,18 +520,9 @@ mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *asked, 
             rc = spec_of(s, &way, c.wanted, &parts[made], st);
         made += rc == MR_OK;
     }
-    if (rc == MR_OK) {
-        *out = mr_spec_record(names, parts, made);
-        if (!*out)
-            rc = mr_fail_memory(st, made * sizeof *parts, "a type");
-    } else
-        for (size_t i = 0; parts && i < made; i++)
-            mr_spec_unref(parts[i]);
-    mr_free((void *)(uintptr_t)names);
-    mr_free(parts);
     mr_free(c.columns);
     mr_free(c.wanted);
-    return rc;
+    return make_record(rc, names, parts, made, out, st);
 }
 
 /* Checks that the end of the way, in that column, has this type. */

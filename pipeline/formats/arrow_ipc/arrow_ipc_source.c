@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
@@ -212,11 +213,6 @@ mr_code mr__arrow_source_is_file(mr__arrow_source *s, bool *out, mr_status *st)
     return MR_OK;
 }
 
-static uint32_t number_at(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **bytes,
                                  mr__arrow_message *m, int64_t *body, mr_status *st)
 {
@@ -229,12 +225,12 @@ mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **by
         return MR_END;
     if (got < 4)
         return fail_end(st);
-    uint32_t n = number_at(head);
+    uint32_t n = (uint32_t)mr__load_le(head, 4);
     if (n == UINT32_MAX) {
         MR_TRY(mr__arrow_source_read(s, at + 4, head + 4, 4, &got, st));
         if (got < 4)
             return fail_end(st);
-        n = number_at(head + 4);
+        n = (uint32_t)mr__load_le(head + 4, 4);
         before = 8;
     }
     if (n == 0)
@@ -263,7 +259,7 @@ static mr_code keep(size_t n, bool *whole, mr_status *st)
     int tries = 0;
     while (input.n < n) {
         size_t want = n - input.n < PIECE ? n - input.n : PIECE;
-        MR_TRY(mr_grow((void **)&input.v, &input.capacity, input.n + want, 1, SIZE_MAX / 2,
+        MR_TRY(MR_GROW(input.v, input.capacity, input.n + want, SIZE_MAX / 2,
                        "the head of standard input", st));
         int err = mr__wait_readable(STDIN_FILENO, NULL);
         ssize_t got = err ? -1 : mr__sys->read(STDIN_FILENO, input.v + input.n, want);
@@ -291,8 +287,8 @@ static mr_code keep_schema(mr_status *st)
     }
     if (!whole)
         return MR_OK;
-    bool marked = number_at(input.v + at) == UINT32_MAX;
-    uint32_t n = number_at(input.v + at + (marked ? 4 : 0));
+    bool marked = (uint32_t)mr__load_le(input.v + at, 4) == UINT32_MAX;
+    uint32_t n = (uint32_t)mr__load_le(input.v + at + (marked ? 4 : 0), 4);
     return n <= MOST_METADATA ? keep(at + (marked ? 8 : 4) + n, &whole, st) : MR_OK;
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "pipeline/bytes.h"
+
 /* ---- reading ---- */
 
 int64_t mr__flat_read(mr__flat *f, size_t at, unsigned size)
@@ -11,9 +13,7 @@ int64_t mr__flat_read(mr__flat *f, size_t at, unsigned size)
         f->bad = true;
         return 0;
     }
-    uint64_t v = 0;
-    for (unsigned i = 0; i < size; i++)
-        v |= (uint64_t)f->v[at + i] << (8 * i);
+    uint64_t v = mr__load_le(f->v + at, size);
     if (size == 8)
         return (int64_t)v;
     uint64_t sign = (uint64_t)1 << (8 * size - 1);
@@ -140,8 +140,8 @@ static void put(mr__flat_writer *w, uint64_t v, unsigned size)
 {
     align(w, size, size);
     uint8_t *p = grow(w, size);
-    for (unsigned i = 0; p && i < size; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
+    if (p)
+        mr__store_le(p, v, size);
 }
 
 void mr__flat_begin_table(mr__flat_writer *w)
@@ -176,9 +176,8 @@ size_t mr__flat_end_table(mr__flat_writer *w)
         put(w, w->fields[i] ? table - w->fields[i] : 0, 2);
     put(w, bytes, 2);
     put(w, 4 + 2 * n, 2);
-    uint64_t distance = w->used - table;
-    for (unsigned i = 0; !w->bad && i < 4; i++)
-        w->v[w->capacity - table + i] = (uint8_t)(distance >> (8 * i));
+    if (!w->bad)
+        mr__store_le(w->v + w->capacity - table, w->used - table, 4);
     return table;
 }
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/compression_libraries.h"
 
 /* A stated length is trusted up to this multiple of the packed bytes, and this many bytes. */
@@ -139,9 +140,7 @@ mr_code mr__arrow_unpack(mr__arrow_unpacker *u, mr__arrow_codec codec, const uin
         return MR_OK;
     if (n < 8)
         return damaged("it has no length", st);
-    uint64_t claimed = 0;
-    for (unsigned i = 0; i < 8; i++)
-        claimed |= (uint64_t)packed[i] << (8 * i);
+    uint64_t claimed = mr__load_le(packed, 8);
     *data = packed + 8;
     *size = n - 8;
     if (claimed == UINT64_MAX)

@@ -317,18 +317,18 @@ static mr_code put_schema(arrow_writer *w, bool footer, mr_status *st)
 
 static mr_code add_node(arrow_writer *w, size_t length, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&w->nodes, &w->lists_capacity[0], w->n_nodes + 1, sizeof *w->nodes,
-                   INT32_MAX, "the fields of a batch", st));
+    MR_TRY(MR_GROW(w->nodes, w->lists_capacity[0], w->n_nodes + 1, INT32_MAX,
+                   "the fields of a batch", st));
     w->nodes[w->n_nodes++] = (pair){(int64_t)length, 0};
     return MR_OK;
 }
 
 static mr_code add_buffer(arrow_writer *w, const void *data, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&w->buffers, &w->lists_capacity[1], w->n_buffers + 1,
-                   sizeof *w->buffers, INT32_MAX, "the buffers of a batch", st));
-    MR_TRY(mr_grow((void **)&w->data, &w->lists_capacity[2], w->n_buffers + 1, sizeof *w->data,
-                   INT32_MAX, "the buffers of a batch", st));
+    MR_TRY(MR_GROW(w->buffers, w->lists_capacity[1], w->n_buffers + 1, INT32_MAX,
+                   "the buffers of a batch", st));
+    MR_TRY(MR_GROW(w->data, w->lists_capacity[2], w->n_buffers + 1, INT32_MAX,
+                   "the buffers of a batch", st));
     w->data[w->n_buffers++] = (mr_bytes){data, n};
     return MR_OK;
 }
@@ -449,8 +449,8 @@ static mr_code put_lists(arrow_writer *w, mr_status *st)
     mr__flat_put_place(f, 2, buffers);
     mr__flat_put_place(f, 3, packing);
     size_t header = mr__flat_end_table(f);
-    MR_TRY(mr_grow((void **)&w->places, &w->places_capacity, w->n_places + 1, sizeof *w->places,
-                   INT32_MAX, "the batches of a file", st));
+    MR_TRY(MR_GROW(w->places, w->places_capacity, w->n_places + 1, INT32_MAX,
+                   "the batches of a file", st));
     place *p = &w->places[w->n_places];
     *p = (place){.offset = w->at, .body_bytes = (int64_t)body};
     MR_TRY(put_message(w, MR__ARROW_IS_BATCH, header, (int64_t)body, &p->metadata_bytes, st));

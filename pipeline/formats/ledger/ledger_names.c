@@ -31,8 +31,8 @@ mr_code mr__ledger_names_add(mr__ledger_names *x, uint64_t source, uint64_t file
                              size_t size, const mr__ledger_file **added, mr_status *st)
 {
     size_t at = place_of(x, source, file);
-    MR_TRY(mr_grow((void **)&x->v, &x->capacity, x->n + 1, sizeof *x->v, SIZE_MAX / sizeof *x->v,
-                   "the names of a ledger", st));
+    MR_TRY(
+        MR_GROW(x->v, x->capacity, x->n + 1, SIZE_MAX / sizeof *x->v, "the names of a ledger", st));
     char *copy = mr_malloc(size + 1);
     if (!copy)
         return mr_fail_memory(st, size, "a name in a ledger");

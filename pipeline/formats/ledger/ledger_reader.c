@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "pipeline/formats/crc32c.h"
+#include "pipeline/bytes.h"
 #include "pipeline/formats/ledger/ledger.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
+#include "pipeline/varint.h"
 
 struct mr_ledger_reader {
     int fd;
@@ -26,11 +28,6 @@ struct mr_ledger_reader {
     size_t chunk_room, at, n; /* chunk_room: of chunk; at, n: in text */
     unsigned char text[MR__LEDGER_TEXT];
 };
-
-static uint32_t le32(const unsigned char *p)
-{
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
 
 static mr_code damaged(const mr_ledger_reader *r, const char *what, mr_status *st)
 {
@@ -53,19 +50,9 @@ static mr_code cut_short(const mr_ledger_reader *r, mr_status *st)
 /* Reads up to n bytes, *got of them; fewer only at the end of the file. */
 static mr_code read_up_to(const mr_ledger_reader *r, void *to, size_t n, size_t *got, mr_status *st)
 {
-    unsigned char *p = to;
-    *got = 0;
-    while (*got < n) {
-        ssize_t k = mr__sys->read(r->fd, p + *got, n - *got);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return mr_fail_errno(st, errno, "%s: the ledger could not be read", r->path);
-        if (k == 0)
-            break;
-        *got += (size_t)k;
-    }
-    return MR_OK;
+    ssize_t k = mr__read_all(r->fd, to, n, -1);
+    *got = k < 0 ? 0 : (size_t)k;
+    return k < 0 ? mr_fail_errno(st, errno, "%s: the ledger could not be read", r->path) : MR_OK;
 }
 
 static mr_code check_end(mr_ledger_reader *r, mr_status *st)
@@ -89,14 +76,14 @@ static mr_code read_chunk(mr_ledger_reader *r, mr_status *st)
     MR_TRY(read_up_to(r, head, sizeof head, &got, st));
     if (got < sizeof head)
         return cut_short(r, st);
-    uint32_t size = le32(head), n = le32(head + 4);
+    uint64_t size = mr__load_le(head, 4), n = mr__load_le(head + 4, 4);
     if (size > r->chunk_room || n > MR__LEDGER_TEXT || !size != !n)
         return damaged(r, "sizes that no chunk has", st);
     MR_TRY(read_up_to(r, r->chunk, size, &got, st));
     if (got < size)
         return cut_short(r, st);
     uint32_t crc = mr_crc32c_extend(mr_crc32c(head, 8), r->chunk, size);
-    if (mr_crc32c_mask(crc) != le32(head + 8))
+    if (mr_crc32c_mask(crc) != mr__load_le(head + 8, 4))
         return damaged(r, "the checksum of a chunk does not match", st);
     if (!size)
         return check_end(r, st);
@@ -143,7 +130,7 @@ static mr_code add_difference(mr_ledger_reader *r, uint64_t *v, mr_status *st)
 {
     uint64_t d;
     MR_TRY(inside(r, get_number(r, &d, st), st));
-    *v += d >> 1 ^ (uint64_t) - (int64_t)(d & 1);
+    *v += (uint64_t)mr__unzigzag(d);
     return MR_OK;
 }
 
@@ -177,8 +164,8 @@ static mr_code get_entry(mr_ledger_reader *r, uint64_t n, mr_ledger_entry *out, 
     if (n > MR__LEDGER_RECORDS)
         return damaged(r, "an entry of too many records", st);
     for (size_t i = 0; i < n; i++) {
-        MR_TRY(mr_grow((void **)&r->ids, &r->ids_room, i + 1, sizeof *r->ids, MR__LEDGER_RECORDS,
-                       "the records of an entry", st));
+        MR_TRY(
+            MR_GROW(r->ids, r->ids_room, i + 1, MR__LEDGER_RECORDS, "the records of an entry", st));
         MR_TRY(get_record(r, &r->ids[i], st));
     }
     *out = (mr_ledger_entry){r->number++, n, r->ids};

@@ -6,12 +6,14 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
+#include "pipeline/varint.h"
 
 enum { LEVEL = 3 };
 
@@ -29,26 +31,11 @@ struct mr_ledger {
     mr_status error; /* sticky, if its code is not MR_OK */
 };
 
-static void put_le32(unsigned char *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (unsigned char)(v >> 8 * i);
-}
-
 static mr_code write_all(mr_ledger *l, const unsigned char *p, size_t n)
 {
-    while (n) {
-        ssize_t k = mr__sys->write(l->fd, p, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0) {
-            int err = k < 0 ? errno : EIO;
-            return mr_fail_errno(&l->error, err, "%s: the ledger could not be written", l->path);
-        }
-        p += k;
-        n -= (size_t)k;
-    }
-    return MR_OK;
+    return mr__write_all(l->fd, p, n) == 0
+               ? MR_OK
+               : mr_fail_errno(&l->error, errno, "%s: the ledger could not be written", l->path);
 }
 
 /* Writes the text so far as a chunk; no text: the end. */
@@ -61,10 +48,10 @@ static mr_code write_chunk(mr_ledger *l)
         if (mr__zstd.ZSTD_isError(size))
             return mr_fail_memory(&l->error, l->n, "the compression of a ledger");
     }
-    put_le32(l->chunk, (uint32_t)size);
-    put_le32(l->chunk + 4, (uint32_t)l->n);
+    mr__store_le(l->chunk, size, 4);
+    mr__store_le(l->chunk + 4, l->n, 4);
     uint32_t crc = mr_crc32c_extend(mr_crc32c(l->chunk, 8), l->chunk + MR__LEDGER_CHUNK, size);
-    put_le32(l->chunk + 8, mr_crc32c_mask(crc));
+    mr__store_le(l->chunk + 8, mr_crc32c_mask(crc), 4);
     l->n = 0;
     return write_all(l, l->chunk, MR__LEDGER_CHUNK + size);
 }
@@ -86,18 +73,13 @@ static mr_code put_bytes(mr_ledger *l, const void *data, size_t n)
 
 static mr_code put_number(mr_ledger *l, uint64_t v)
 {
-    unsigned char b[10];
-    size_t n = 0;
-    for (; v >= 128; v >>= 7)
-        b[n++] = (unsigned char)(v | 128);
-    b[n++] = (unsigned char)v;
-    return put_bytes(l, b, n);
+    uint8_t b[MR__VARINT_MOST];
+    return put_bytes(l, b, (size_t)(mr__varint_put(b, v) - b));
 }
 
 static mr_code put_difference(mr_ledger *l, uint64_t v, uint64_t before)
 {
-    uint64_t d = v - before;
-    return put_number(l, d << 1 ^ (uint64_t) - (int64_t)(d >> 63));
+    return put_number(l, mr__zigzag((int64_t)(v - before)));
 }
 
 static mr_code put_record(mr_ledger *l, const mr_identity *id)

@@ -769,8 +769,8 @@ static mr_code take_levels(mr__parquet_column *c, mr_status *st)
 /* Starts another list in the open row. */
 static mr_code add_inner(lists *l, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&l->inner, &l->inner_capacity, l->n_inner + 1, sizeof *l->inner,
-                   MOST_ROW_BYTES / sizeof *l->inner, "the lengths of lists", st));
+    MR_TRY(MR_GROW(l->inner, l->inner_capacity, l->n_inner + 1, MOST_ROW_BYTES / sizeof *l->inner,
+                   "the lengths of lists", st));
     l->inner[l->n_inner++] = 0;
     return MR_OK;
 }

@@ -15,7 +15,7 @@
 #include "pipeline/files/remote.h"
 #include "pipeline/formats/parquet/parquet_column.h"
 #include "pipeline/formats/table_flaws.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "pipeline/wait/wait.h"
 
 enum { TAIL = 64 << 10, BLOCK_BYTES = 256 << 10, MOST_ROWS = 16384, END_BYTES = 8 };
@@ -97,12 +97,7 @@ static mr_code open_file(mr__parquet *f, const char *path, mr_status *st)
     struct stat s;
     char what[256];
     f->is_input = strcmp(path, "-") == 0;
-    if (f->is_input)
-        f->fd = STDIN_FILENO;
-    else
-        do
-            f->fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-        while (f->fd < 0 && errno == EINTR);
+    f->fd = f->is_input ? STDIN_FILENO : mr__open_again(path, O_RDONLY | O_NONBLOCK);
     snprintf(what, sizeof what, "cannot open the file%s", mr__remote_hint(path));
     if (f->fd < 0 || mr__sys->fstat(f->fd, &s) != 0)
         return mr_fail_errno(st, errno, "%s", what);

@@ -195,14 +195,12 @@ static mr_dtype dtype_of(const element *e, const char **refusal)
 static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, const level *at,
                         mr_status *st)
 {
-    void *v = f->leaves;
     if (e->type < 0 || e->type > MR__PARQUET_FIXED)
         return damaged("a column of no known type", st);
     if (e->type == MR__PARQUET_FIXED && (e->size < 1 || e->size > MR__PARQUET_MOST_PAGE))
         return damaged("values of a fixed length that is none", st);
-    MR_TRY(mr_grow(&v, &f->leaves_room, f->n_leaves + 1, sizeof *f->leaves, MOST_LEAVES,
+    MR_TRY(MR_GROW(f->leaves, f->leaves_room, f->n_leaves + 1, MOST_LEAVES,
                    "the columns of a Parquet file", st));
-    f->leaves = v;
     mr__parquet_leaf *leaf = &f->leaves[f->n_leaves];
     *leaf = (mr__parquet_leaf){.type = (mr__parquet_type)e->type,
                                .size = (int32_t)e->size,
@@ -388,10 +386,8 @@ static mr_code read_chunk(mr__thrift *t, const mr__parquet_leaf *leaf, int64_t e
 static mr_code read_group(mr__thrift *t, mr__parquet_footer *f, int64_t end, mr_status *st)
 {
     mr__thrift_field field = {0};
-    void *v = f->groups;
-    MR_TRY(mr_grow(&v, &f->groups_room, f->n_groups + 1, sizeof *f->groups, MOST_GROUPS,
+    MR_TRY(MR_GROW(f->groups, f->groups_room, f->n_groups + 1, MOST_GROUPS,
                    "the row groups of a Parquet file", st));
-    f->groups = v;
     mr__parquet_group *g = &f->groups[f->n_groups++];
     *g = (mr__parquet_group){.first = f->rows, .rows = -1};
     while (mr__thrift_next(t, &field)) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/formats/parquet/parquet_footer.h"
+#include "pipeline/varint.h"
 
 enum { PIECE = 256, MADE_BYTES = 256 << 10 };
 
@@ -13,16 +14,9 @@ enum { PIECE = 256, MADE_BYTES = 256 << 10 };
 /* false: the bytes end within it, or it has more than 64 bits. */
 static bool take_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
 {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 64 && *at < end; shift += 7) {
-        uint8_t b = *(*at)++;
-        v |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            *out = v;
-            return true;
-        }
-    }
-    return false;
+    const uint8_t *next = mr__varint(*at, end, out);
+    *at = next ? next : end;
+    return next;
 }
 
 /* `width` bits, 1 to 64, from bit `bit` of p on, lowest first. p has `n` bytes. */
@@ -140,18 +134,13 @@ size_t mr__hybrid_get(mr__hybrid *h, uint32_t *out, size_t n)
 
 /* ---- differences ---- */
 
-static uint64_t unzigzag(uint64_t v)
-{
-    return v >> 1 ^ (0 - (v & 1));
-}
-
 bool mr__delta_start(mr__delta *d, const uint8_t *p, const uint8_t *end)
 {
     *d = (mr__delta){.at = p, .end = end, .first = true};
     if (!take_varint(&d->at, end, &d->block) || !take_varint(&d->at, end, &d->parts) ||
         !take_varint(&d->at, end, &d->total) || !take_varint(&d->at, end, &d->value))
         return false;
-    d->value = unzigzag(d->value);
+    d->value = (uint64_t)mr__unzigzag(d->value);
     if (d->block == 0 || d->parts == 0 || d->parts > d->block || d->block % d->parts)
         return false;
     d->of_part = d->block / d->parts;
@@ -172,7 +161,7 @@ static bool next_block(mr__delta *d)
 {
     if (!take_varint(&d->at, d->end, &d->least) || d->parts > (uint64_t)(d->end - d->at))
         return false;
-    d->least = unzigzag(d->least);
+    d->least = (uint64_t)mr__unzigzag(d->least);
     d->widths = d->at;
     d->at += d->parts;
     d->part = 0;

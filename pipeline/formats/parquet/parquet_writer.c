@@ -9,6 +9,7 @@
 #include "pipeline/formats/parquet/parquet_codec.h"
 #include "pipeline/formats/parquet/parquet_footer.h"
 #include "pipeline/formats/parquet/thrift_compact.h"
+#include "pipeline/varint.h"
 
 enum { PAGE_BYTES = 1 << 20, PAGE_ENTRIES = 1 << 20, GROUP_ROWS = 1 << 20 };
 #define MOST_PAGE  ((size_t)INT32_MAX)
@@ -116,11 +117,8 @@ static mr_code put_levels(bytes *page, const bytes *levels, int most, mr_status 
 {
     size_t groups = (levels->n + 7) / 8, head = groups << 1 | 1, width = 1;
     const uint8_t *v = levels->v;
-    uint8_t first[4 + 10];
-    size_t n = 4;
-    for (; head >= 0x80; head >>= 7)
-        first[n++] = (uint8_t)((head & 0x7f) | 0x80);
-    first[n++] = (uint8_t)head;
+    uint8_t first[4 + MR__VARINT_MOST];
+    size_t n = (size_t)(mr__varint_put(first + 4, head) - first);
     while (most >> width)
         width++;
     uint32_t size = (uint32_t)(n - 4 + groups * width);
@@ -203,16 +201,13 @@ static mr_code end_page(parquet_writer *w, field *f, mr_status *st)
 
 static mr_code end_group(parquet_writer *w, mr_status *st)
 {
-    void *groups = w->groups, *chunks = w->chunks;
     if (w->rows == 0)
         return MR_OK;
-    mr_code rc = mr_grow(&groups, &w->groups_room, w->n_groups + 1, sizeof *w->groups,
-                         SIZE_MAX / 64, "a Parquet file", st);
-    w->groups = groups;
+    mr_code rc =
+        MR_GROW(w->groups, w->groups_room, w->n_groups + 1, SIZE_MAX / 64, "a Parquet file", st);
     if (rc == MR_OK)
-        rc = mr_grow(&chunks, &w->chunks_room, (w->n_groups + 1) * w->n, sizeof *w->chunks,
-                     SIZE_MAX / 64, "a Parquet file", st);
-    w->chunks = chunks;
+        rc = MR_GROW(w->chunks, w->chunks_room, (w->n_groups + 1) * w->n, SIZE_MAX / 64,
+                     "a Parquet file", st);
     for (size_t i = 0; i < w->n && rc == MR_OK; i++) {
         field *f = &w->fields[i];
         rc = end_page(w, f, st);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "pipeline/varint.h"
+
 enum { MOST_DEPTH = 32, LONG_LIST = 15, MOST_BYTES = 1 << 30 };
 
 /* ---- reading ---- */
@@ -30,20 +32,17 @@ static uint8_t byte(mr__thrift *t)
 static uint64_t varint(mr__thrift *t)
 {
     uint64_t v = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        uint8_t b = byte(t);
-        v |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80)
-            return t->bad ? 0 : v;
-    }
-    spoil(t);
-    return 0;
+    const uint8_t *next = mr__varint(t->at, t->end, &v);
+    if (next)
+        t->at = next;
+    else
+        spoil(t);
+    return v;
 }
 
 static int64_t zigzag(mr__thrift *t)
 {
-    uint64_t v = varint(t);
-    return (int64_t)(v >> 1 ^ (0 - (v & 1)));
+    return mr__unzigzag(varint(t));
 }
 
 bool mr__thrift_next(mr__thrift *t, mr__thrift_field *f)
@@ -199,10 +198,8 @@ void mr__thrift_skip(mr__thrift *t, const mr__thrift_field *f)
 
 static void put(mr__thrift_w *w, const void *p, size_t n)
 {
-    void *v = w->v;
     if (w->failed == MR_OK)
-        w->failed = mr_grow(&v, &w->capacity, w->n + n, 1, MOST_BYTES, "a Parquet head", NULL);
-    w->v = v;
+        w->failed = MR_GROW(w->v, w->capacity, w->n + n, MOST_BYTES, "a Parquet head", NULL);
     if (w->failed != MR_OK || n == 0)
         return;
     memcpy(w->v + w->n, p, n);
@@ -217,14 +214,13 @@ static void put_byte(mr__thrift_w *w, unsigned b)
 
 static void put_varint(mr__thrift_w *w, uint64_t v)
 {
-    for (; v >= 0x80; v >>= 7)
-        put_byte(w, (unsigned)(v & 0x7f) | 0x80);
-    put_byte(w, (unsigned)v);
+    uint8_t b[MR__VARINT_MOST];
+    put(w, b, (size_t)(mr__varint_put(b, v) - b));
 }
 
 static void put_zigzag(mr__thrift_w *w, int64_t v)
 {
-    put_varint(w, (uint64_t)v << 1 ^ (v < 0 ? UINT64_MAX : 0));
+    put_varint(w, mr__zigzag(v));
 }
 
 static void put_field(mr__thrift_w *w, int16_t id, uint8_t type)

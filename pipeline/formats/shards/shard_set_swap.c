@@ -1,41 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/shards/shard_set_swap.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/files/file_lock.h"
-#include "pipeline/formats/new_file.h"
+#include "pipeline/files/whole_file.h"
+#include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/formats/shards/shard_writer.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
-enum { MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28, MAX_RETRIES = 1000 };
+enum { MOST_FILES = 1 << 20, MOST_BYTES = 1 << 28 };
 
 static const char magic[] = "MRG1";
 
 /* ---- system calls ---- */
 
-/* Syncs the names of the directory to disk. If the file system does not support that, or the
- * directory cannot be opened, there is no other way, so that is not an error. */
 static mr_code sync_directory(const mr__shard_set_swap *g, mr_status *st)
 {
-    const char *name = g->directory[0] ? g->directory : ".";
-    int fd = mr__open_again(name, O_RDONLY | O_DIRECTORY);
-    int rc = fd < 0 ? -1 : mr__fsync_again(fd), err = errno;
-    if (fd >= 0)
-        mr__sys->close(fd);
-    if (rc == 0 || err == EACCES || err == EINVAL || err == EROFS || err == EOPNOTSUPP)
-        return MR_OK;
-    rc = mr_fail_errno(st, err, "cannot write the directory to the disk");
-    mr_status_at(st, name, -1, -1);
-    return rc;
+    return mr_directory_sync(g->directory[0] ? g->directory : ".", st);
 }
 
 static mr_code fail_rename(const char *from, const char *to, mr_status *st)
@@ -52,18 +40,6 @@ bool mr__shard_set_swap_has(const char *path)
 }
 
 /* ---- names ---- */
-
-static char *join(const char *a, const char *b, const char *c)
-{
-    size_t na = strlen(a), nb = strlen(b), nc = strlen(c);
-    char *s = mr_malloc(na + nb + nc + 1);
-    if (s) {
-        memcpy(s, a, na);
-        memcpy(s + na, b, nb);
-        memcpy(s + na + nb, c, nc + 1);
-    }
-    return s;
-}
 
 static size_t directory_size(const char *path)
 {
@@ -98,9 +74,7 @@ mr_code mr__shard_set_swap_lock(mr__shard_set_swap *g, mr_status *st)
     static const int none[] = {ENOENT, ENOTDIR, EACCES, EROFS, EOPNOTSUPP, ENOLCK, ENOSYS};
     bool busy = false;
     mr_status why;
-    char *hidden = join(".", g->base, ".lock");
-    char *path = hidden ? join(g->directory, hidden, "") : NULL;
-    mr_free(hidden);
+    char *path = mr_strf("%s.%s.lock", g->directory, g->base);
     if (!path)
         return mr_fail_memory(st, strlen(g->base), "a file name");
     mr_status_init(&why);
@@ -145,11 +119,9 @@ static mr_code add_move(mr__shard_set_swap *g, char *from, char *to, mr_status *
     size_t capacity = g->capacity;
     mr_code rc = from && to ? MR_OK : mr_fail_memory(st, 0, "a file name");
     if (rc == MR_OK)
-        rc = mr_grow((void **)&g->from, &capacity, g->n + 1, sizeof *g->from, MOST_FILES,
-                     "the list of shards", st);
+        rc = MR_GROW(g->from, capacity, g->n + 1, MOST_FILES, "the list of shards", st);
     if (rc == MR_OK)
-        rc = mr_grow((void **)&g->to, &g->capacity, g->n + 1, sizeof *g->to, MOST_FILES,
-                     "the list of shards", st);
+        rc = MR_GROW(g->to, g->capacity, g->n + 1, MOST_FILES, "the list of shards", st);
     if (rc != MR_OK) {
         mr_free(from);
         mr_free(to);
@@ -180,7 +152,7 @@ static DIR *open_directory(const char *path)
 {
     for (int tries = 0;; tries++) {
         DIR *dir = mr__sys->opendir(path);
-        if (dir || errno != EINTR || tries == MAX_RETRIES)
+        if (dir || errno != EINTR || tries == MR__MOST_RETRIES)
             return dir;
     }
 }
@@ -191,7 +163,7 @@ static struct dirent *next_entry(DIR *dir)
     for (int tries = 0;; tries++) {
         errno = 0;
         struct dirent *entry = mr__sys->readdir(dir);
-        if (entry || errno != EINTR || tries == MAX_RETRIES)
+        if (entry || errno != EINTR || tries == MR__MOST_RETRIES)
             return entry;
     }
 }
@@ -199,7 +171,7 @@ static struct dirent *next_entry(DIR *dir)
 /* The dictionary of an old set is replaced with it. Another file of that name is left alone. */
 static mr_code find_dictionary(mr__shard_set_swap *g, bool overwrite, mr_status *st)
 {
-    char head[4], *path = join(g->directory, g->base, ".dict");
+    char head[4], *path = mr_strf("%s%s.dict", g->directory, g->base);
     if (!path)
         return mr_fail_memory(st, 0, "a file name");
     int fd = g->n || overwrite ? mr__open_again(path, O_RDONLY | O_NONBLOCK) : -1;
@@ -232,7 +204,7 @@ mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, con
             continue;
         bool other =
             !is_index && (n != n_shards || strcmp(strrchr(entry->d_name, '.') + 1, ending) != 0);
-        char *path = join(g->directory, entry->d_name, "");
+        char *path = mr_strf("%s%s", g->directory, entry->d_name);
         if (other && !overwrite) {
             rc = mr_fail(st, MR_ALREADY_EXISTS,
                          "there is a set of %" PRId64 " shards under this prefix; remove it, or "
@@ -261,10 +233,7 @@ mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, con
 
 static char *journal_path(const mr__shard_set_swap *g)
 {
-    char *hidden = join(".", g->base, ".commit");
-    char *path = hidden ? join(g->directory, hidden, "") : NULL;
-    mr_free(hidden);
-    return path;
+    return mr_strf("%s.%s.commit", g->directory, g->base);
 }
 
 static char *journal_text(const mr__shard_set_swap *g, size_t *size, mr_status *st)
@@ -286,22 +255,13 @@ static char *journal_text(const mr__shard_set_swap *g, size_t *size, mr_status *
     return text;
 }
 
-/* Written under another name, which is renamed once it is on the disk. */
 static mr_code write_journal(const mr__shard_set_swap *g, const char *path, mr_status *st)
 {
     size_t size = 0;
-    mr__new_file f = {0};
     char *text = journal_text(g, &size, st);
     if (!text)
         return MR_RESOURCE_EXHAUSTED;
-    mr_code rc = mr__new_file_open(&f, path, st);
-    if (rc == MR_OK)
-        rc = mr__new_file_put(&f, text, size, st);
-    if (rc == MR_OK)
-        rc = mr__new_file_close(&f, true, st);
-    if (rc == MR_OK)
-        rc = sync_directory(g, st);
-    mr__new_file_abort(&f);
+    mr_code rc = mr_file_replace(path, text, size, st);
     mr_free(text);
     return rc;
 }
@@ -391,35 +351,20 @@ mr_code mr__shard_set_swap_check(char *const *paths, size_t n, mr_status *st)
 
 /* ---- recovering ---- */
 
-/* Reads a whole file; *text NULL: it does not exist. */
+/* *text NULL: there is no journal. */
 static mr_code read_journal(const char *path, char **text, size_t *size, mr_status *st)
 {
-    size_t capacity = 0;
-    mr_code rc = MR_OK;
+    mr_status why;
+    mr_file_read_opts opts = {.most = MOST_BYTES, .regular = true};
     *text = NULL;
-    *size = 0;
-    int fd = mr__open_again(path, O_RDONLY | O_NONBLOCK);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    mr_code rc = mr_file_read(path, &opts, (void **)text, size, &why);
+    if (rc == MR_OK || why.sys_errno == ENOENT || why.sys_errno == ENOTDIR)
         return MR_OK;
-    for (ssize_t n = 1; fd >= 0 && rc == MR_OK && n != 0;) {
-        rc = mr_grow((void **)text, &capacity, *size + 4096, 1, MOST_BYTES, "a journal", st);
-        n = rc == MR_OK ? mr__sys->read(fd, *text + *size, 4096) : 0;
-        if (n < 0 && errno != EINTR)
-            break;
-        *size += n > 0 ? (size_t)n : 0;
-        if (n == 0)
-            errno = 0;
-    }
-    if (rc == MR_OK && (fd < 0 || errno)) {
-        rc = mr_fail_errno(st, errno, "cannot read the journal of an interrupted write");
-        mr_status_at(st, path, -1, -1);
-    }
-    if (fd >= 0)
-        mr__sys->close(fd);
-    if (rc != MR_OK) {
-        mr_free(*text);
-        *text = NULL;
-    }
+    mr_status_prefix(&why, "cannot read the journal of an interrupted write");
+    if (rc == MR_INVALID_ARGUMENT)
+        why.code = rc = MR_DATA_LOSS;
+    if (st)
+        *st = why;
     return rc;
 }
 
@@ -451,7 +396,8 @@ static mr_code parse_journal(mr__shard_set_swap *g, const char *at, const char *
         const char *from = next_text(&at, end), *to = next_text(&at, end);
         good = is_ours(g, from) && is_ours(g, to);
         if (good)
-            rc = add_move(g, join(g->directory, from, ""), join(g->directory, to, ""), st);
+            rc = add_move(g, mr_strf("%s%s", g->directory, from), mr_strf("%s%s", g->directory, to),
+                          st);
     }
     if (rc == MR_OK && (!good || at != end || n_old > n))
         return mr_fail(st, MR_DATA_LOSS,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_writer.h"
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/shards/shard_set_swap.h"
@@ -35,7 +36,7 @@ struct mr_shard_writer {
     mr_code failed; /* error of starting the frames, or of writing a row; MR_OK: none */
     mr__zstd_record_writer *frames; /* NULL: the first records are still being collected */
     struct samples samples;
-    mr__new_file dictionary; /* path NULL: no dictionary */
+    mr_atomic_file *dictionary; /* NULL: no dictionary */
     mr_tfrecord_writer *files[];
 };
 
@@ -193,8 +194,7 @@ static mr_code put_head(mr_shard_writer *w, int64_t i, bool last, mr_status *st)
         return mr_fail_memory(st, size, "the head of an npy file");
     memcpy(head, "\x93NUMPY\x01\x00", 8);
     head[6] = (char)(!ascii ? 3 : wide ? 2 : 1);
-    for (size_t b = 0; b < before - 8; b++)
-        head[8 + b] = (char)((size - before) >> 8 * b);
+    mr__store_le(head + 8, size - before, before - 8);
     int used = snprintf(head + before, size + 1 - before, "%s%" PRId64 "%s", w->npy_type, n, axes);
     memset(head + before + used, ' ', size - before - (size_t)used);
     head[size - 1] = '\n';
@@ -306,13 +306,11 @@ mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t
 
 static mr_code collect(struct samples *s, const void *data, size_t n, mr_status *st)
 {
-    void *sizes = s->sizes;
     mr_code rc = mr_grow(&s->bytes, &s->capacity, s->used + n, 1, SIZE_MAX / 2,
                          "records for a dictionary", st);
     if (rc == MR_OK)
-        rc = mr_grow(&sizes, &s->sizes_capacity, s->n + 1, sizeof *s->sizes, MOST_SAMPLES,
+        rc = MR_GROW(s->sizes, s->sizes_capacity, s->n + 1, MOST_SAMPLES,
                      "records for a dictionary", st);
-    s->sizes = sizes;
     if (rc != MR_OK)
         return rc;
     if (n)
@@ -349,16 +347,15 @@ static mr_code put_record(mr_shard_writer *w, const void *data, size_t n, mr_sta
 static mr_code write_dictionary(mr_shard_writer *w, const void *bytes, size_t n, mr_status *st)
 {
     const mr__shard_set_swap *g = &w->generation;
-    size_t size = strlen(g->directory) + strlen(g->base) + sizeof ".dict";
-    char *path = mr_malloc(size);
+    char *path = mr_strf("%s%s.dict", g->directory, g->base);
     if (!path)
-        return mr_fail_memory(st, size, "a file name");
-    snprintf(path, size, "%s%s.dict", g->directory, g->base);
-    mr_code rc = mr__new_file_open(&w->dictionary, path, st);
+        return mr_fail_memory(st, strlen(g->base), "a file name");
+    mr_code rc = mr_atomic_file_open(&w->dictionary, path,
+                                     &(mr_atomic_file_opts){.sync = MR_SYNC_CONTENTS}, st);
     if (rc == MR_OK)
-        rc = mr__new_file_put(&w->dictionary, bytes, n, st);
+        rc = mr_atomic_file_put(w->dictionary, bytes, n, st);
     if (rc == MR_OK)
-        rc = mr__new_file_finish(&w->dictionary, true, st);
+        rc = mr__atomic_file_finish(w->dictionary, st);
     mr_free(path);
     return rc;
 }
@@ -423,10 +420,10 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
     /* Again: files may have appeared since it was opened. */
     if (rc == MR_OK)
         rc = mr__shard_set_swap_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
-    if (rc == MR_OK && w->dictionary.path)
-        rc = check_dictionary(w, w->dictionary.path, st);
-    if (rc == MR_OK && w->dictionary.path)
-        rc = mr__shard_set_swap_add(g, w->dictionary.partial, w->dictionary.path, st);
+    if (rc == MR_OK && w->dictionary)
+        rc = check_dictionary(w, w->dictionary->path, st);
+    if (rc == MR_OK && w->dictionary)
+        rc = mr__shard_set_swap_add(g, w->dictionary->partial, w->dictionary->path, st);
     for (int64_t i = 0; i < w->n && rc == MR_OK; i++)
         rc = mr__shard_set_swap_add(g, mr__tfrecord_writer_file(w->files[i])->partial,
                                     mr__tfrecord_writer_file(w->files[i])->path, st);
@@ -434,8 +431,8 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
         rc = mr__shard_set_swap_publish(g, &kept, st);
     for (int64_t i = 0; i < w->n && (rc == MR_OK || kept); i++)
         mr__tfrecord_writer_file(w->files[i])->created = false;
-    if (rc == MR_OK || kept)
-        w->dictionary.created = false;
+    if (w->dictionary && (rc == MR_OK || kept))
+        w->dictionary->created = false;
     mr_shard_writer_abort(w);
     return rc;
 }
@@ -449,7 +446,7 @@ void mr_shard_writer_abort(mr_shard_writer *w)
     mr_free(w->tables);
     for (int64_t i = 0; i < w->n; i++)
         mr_tfrecord_writer_abort(w->files[i]);
-    mr__new_file_abort(&w->dictionary);
+    mr_atomic_file_abort(w->dictionary);
     mr__zstd_record_writer_close(w->frames);
     drop_samples(&w->samples);
     mr__shard_set_swap_reset(&w->generation);

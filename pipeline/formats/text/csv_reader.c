@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define MAX_ROW ((size_t)1 << 30)
-
 typedef struct csv_reader {
     mr_reader base;
     char sep;
@@ -80,21 +78,6 @@ static size_t split(csv_reader *c, mr_bytes *views, size_t max_rows, size_t max_
     return rows;
 }
 
-static mr_code more(csv_reader *c, mr_status *st)
-{
-    mr_reader *r = &c->base;
-    size_t unread = (size_t)(r->in.end - r->in.at);
-    if (unread > MAX_ROW)
-        return mr__reader_give_up(
-            r,
-            mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                    "a row is longer than 1 GiB; does a quoted field not end?"),
-            st);
-    mr_code rc = mr__byte_stream_fill(&r->in, 2 * unread + 1, st);
-    c->tail = rc == MR_END;
-    return rc < MR_OK ? mr__reader_give_up(r, rc, st) : MR_OK;
-}
-
 static bool has_row(const csv_reader *c)
 {
     const mr__byte_stream *in = &c->base.in;
@@ -114,7 +97,8 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     mr_array a = {0};
     c->tail = false; /* a seek may have happened since */
     while (!has_row(c))
-        MR_TRY(more(c, st));
+        MR_TRY(mr__reader_widen(r, "a row is longer than 1 GiB; does a quoted field not end?",
+                                &c->tail, st));
     if (r->in.at == r->in.end) {
         r->ended = true;
         return MR_END;

@@ -4,8 +4,6 @@
 
 #include "pipeline/formats/format.h"
 
-#define MAX_LINE ((size_t)1 << 30)
-
 typedef struct text_line_reader {
     mr_reader base;
     bool tail;      /* the window reaches to the end of the file */
@@ -46,21 +44,6 @@ static size_t split(text_line_reader *t, mr_bytes *views, size_t max_rows, size_
     return rows;
 }
 
-/* Extends the window, or finds that it reaches to the end of the file. */
-static mr_code more(text_line_reader *t, mr_status *st)
-{
-    mr_reader *r = &t->base;
-    size_t unread = (size_t)(r->in.end - r->in.at);
-    if (unread > MAX_LINE)
-        return mr__reader_give_up(
-            r,
-            mr_fail(st, MR_RESOURCE_EXHAUSTED, "a line is longer than 1 GiB; is this a text file?"),
-            st);
-    mr_code rc = mr__byte_stream_fill(&r->in, 2 * unread + 1, st);
-    t->tail = rc == MR_END;
-    return rc < MR_OK ? mr__reader_give_up(r, rc, st) : MR_OK;
-}
-
 static bool has_line(const text_line_reader *t)
 {
     const mr__byte_stream *in = &t->base.in;
@@ -73,7 +56,8 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     mr_array a = {0};
     t->tail = false; /* a seek may have happened since */
     while (!has_line(t))
-        MR_TRY(more(t, st));
+        MR_TRY(
+            mr__reader_widen(r, "a line is longer than 1 GiB; is this a text file?", &t->tail, st));
     if (r->in.at == r->in.end) {
         r->ended = true;
         return MR_END;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/formats/tfrecord/example_wire.h"
+#include "pipeline/memory/hash_index.h"
 
 /* The bytes before the values of a feature are six tags, five lengths and the key. Comparing a few
  * words checks them. For a feature of one number they are the same in every record, except for the
@@ -35,8 +36,7 @@ typedef struct feature {
 struct mr_example_plan {
     feature *f;
     size_t n;
-    uint32_t *table; /* index + 1 by hash of the key; open addressing */
-    size_t table_mask;
+    mr__hash_index index; /* of f, by key */
 };
 
 enum { MOST_MORE = 16 /* limit of the room for rows to come, as a multiple of the values */ };
@@ -82,12 +82,12 @@ static inline uint64_t load_prefix(const uint8_t *key, size_t n)
     return v & (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? low : __builtin_bswap64(low));
 }
 
-static size_t key_hash(uint64_t prefix, const uint8_t *key, size_t n)
+static uint64_t key_hash(uint64_t prefix, const uint8_t *key, size_t n)
 {
     uint64_t h = (prefix ^ n) * 0x9E3779B97F4A7C15u;
     if (n > 8)
         h = (h ^ key_prefix(key + n - 8, 8)) * 0xC2B2AE3D27D4EB4Fu;
-    return (size_t)(h >> 32);
+    return h;
 }
 
 static bool key_is(const feature *f, uint64_t prefix, const uint8_t *key, size_t n)
@@ -96,17 +96,24 @@ static bool key_is(const feature *f, uint64_t prefix, const uint8_t *key, size_t
            (n <= 8 || memcmp(f->wanted.name + 8, key + 8, n - 8) == 0);
 }
 
-/* Index of the feature with this key, or n. */
-static size_t find(const mr_example_plan *p, const uint8_t *key, size_t n)
+typedef struct sought {
+    uint64_t prefix;
+    const uint8_t *bytes;
+    size_t size;
+} sought;
+
+static bool same_key(const void *features, size_t i, const void *key)
 {
-    uint64_t prefix = key_prefix(key, n);
-    for (size_t at = key_hash(prefix, key, n) & p->table_mask; p->table[at];
-         at = (at + 1) & p->table_mask) {
-        size_t i = p->table[at] - 1;
-        if (key_is(&p->f[i], prefix, key, n))
-            return i;
-    }
-    return p->n;
+    const sought *k = key;
+    return key_is((const feature *)features + i, k->prefix, k->bytes, k->size);
+}
+
+/* Index of the feature with this key, or n. */
+static size_t find(const mr_example_plan *p, const uint8_t *bytes, size_t n)
+{
+    const sought k = {key_prefix(bytes, n), bytes, n};
+    size_t i = mr__hash_find(&p->index, key_hash(k.prefix, bytes, n), same_key, p->f, &k);
+    return i != MR__NO_PLACE ? i : p->n;
 }
 
 /* Offset of word k of a front of `size` bytes. */
@@ -228,11 +235,8 @@ static mr_code add_feature(mr_example_plan *p, const mr_example_feature *w, mr_s
         return mr_fail_memory(st, w->name_size, "a feature");
     f->prefix = key_prefix((const uint8_t *)name, w->name_size);
     make_number(f);
-    size_t at = key_hash(f->prefix, (const uint8_t *)name, w->name_size) & p->table_mask;
-    while (p->table[at])
-        at = (at + 1) & p->table_mask;
-    p->table[at] = (uint32_t)p->n;
-    return MR_OK;
+    return mr__hash_add(&p->index, key_hash(f->prefix, (const uint8_t *)name, w->name_size),
+                        p->n - 1, "a parsing plan", st);
 }
 
 mr_code mr_example_plan_new(mr_example_plan **out, const mr_example_feature *features, size_t n,
@@ -243,13 +247,8 @@ mr_code mr_example_plan_new(mr_example_plan **out, const mr_example_feature *fea
     mr_example_plan *p = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "a parsing plan");
-    size_t size = 4;
-    while (size < 2 * n)
-        size *= 2;
-    p->table_mask = size - 1;
-    p->table = mr_calloc(size, sizeof *p->table);
     p->f = mr_calloc(n, sizeof *p->f);
-    mr_code rc = p->table && p->f ? MR_OK : mr_fail_memory(st, n * sizeof *p->f, "a parsing plan");
+    mr_code rc = p->f ? MR_OK : mr_fail_memory(st, n * sizeof *p->f, "a parsing plan");
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = add_feature(p, &features[i], st);
     if (rc != MR_OK) {
@@ -270,7 +269,7 @@ void mr_example_plan_free(mr_example_plan *p)
         mr_buffer_unref(p->f[i].text);
     }
     mr_free(p->f);
-    mr_free(p->table);
+    mr__hash_reset(&p->index);
     mr_free(p);
 }
 

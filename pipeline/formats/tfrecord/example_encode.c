@@ -19,14 +19,6 @@ static size_t varint_size(uint64_t v)
     return n;
 }
 
-static uint8_t *put_varint(uint8_t *p, uint64_t v)
-{
-    for (; v >= 0x80; v >>= 7)
-        *p++ = (uint8_t)(v | 0x80);
-    *p++ = (uint8_t)v;
-    return p;
-}
-
 /* Tag, length and bytes. */
 static size_t field_size(size_t n)
 {
@@ -43,7 +35,7 @@ static uint8_t *put_bytes(uint8_t *p, const void *data, size_t n)
 static uint8_t *put_head(uint8_t *p, uint8_t tag, size_t n)
 {
     *p++ = tag;
-    return put_varint(p, n);
+    return mr__varint_put(p, n);
 }
 
 static int kind_of(mr_dtype t)
@@ -114,7 +106,7 @@ static uint8_t *put_entry(uint8_t *p, const sized *s)
         return put_bytes(p, v->values, s->packed);
     const int64_t *ints = v->values;
     for (size_t i = 0; i < v->n; i++)
-        p = put_varint(p, (uint64_t)ints[i]);
+        p = mr__varint_put(p, (uint64_t)ints[i]);
     return p;
 }
 

@@ -13,37 +13,10 @@
 #include <string.h>
 
 #include "pipeline/formats/tfrecord/example.h"
+#include "pipeline/varint.h"
 
 /* Field numbers of the lists in a Feature. */
 enum { MR__BYTES_LIST = 1, MR__FLOAT_LIST = 2, MR__INT64_LIST = 3 };
-
-/* Reads one varint before e. NULL: cut short, or longer than 10 bytes. */
-static inline const uint8_t *mr__varint_slow(const uint8_t *p, const uint8_t *e, uint64_t *v)
-{
-    uint64_t x = 0;
-    for (unsigned shift = 0; shift < 70 && p < e; shift += 7) {
-        uint8_t b = *p++;
-        x |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            *v = x;
-            return p;
-        }
-    }
-    return NULL;
-}
-
-static inline const uint8_t *mr__varint(const uint8_t *p, const uint8_t *e, uint64_t *v)
-{
-    if (p < e && *p < 0x80) {
-        *v = *p;
-        return p + 1;
-    }
-    if (e - p >= 2 && p[1] < 0x80) {
-        *v = (uint64_t)(p[0] & 0x7f) | (uint64_t)p[1] << 7;
-        return p + 2;
-    }
-    return mr__varint_slow(p, e, v);
-}
 
 /* Joins the 7-bit groups of 8 bytes. */
 static inline uint64_t mr__join_groups(uint64_t x)

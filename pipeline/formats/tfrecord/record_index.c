@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
-#include "pipeline/formats/new_file.h"
+#include "pipeline/files/atomic_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
 enum {
     GROUP = 64,
@@ -38,23 +39,9 @@ struct mr_record_index {
 
 static const char magic[8] = "MRINDEX\1";
 
-static void store(uint8_t *p, uint64_t v, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i++)
-        p[i] = (uint8_t)(v >> 8 * i);
-}
-
-static uint64_t load(const uint8_t *p, uint32_t bytes)
-{
-    uint64_t v = 0;
-    for (uint32_t i = bytes; i-- > 0;)
-        v = v << 8 | p[i];
-    return v;
-}
-
 static uint64_t size_of(const mr_record_index *ix, uint64_t i)
 {
-    return ix->common + (ix->width ? load(ix->sizes + i * ix->width, ix->width) : 0);
+    return ix->common + (ix->width ? mr__load_le(ix->sizes + i * ix->width, ix->width) : 0);
 }
 
 void mr_record_index_close(mr_record_index *ix)
@@ -73,11 +60,11 @@ int64_t mr_record_index_count(const mr_record_index *ix)
 
 void mr_record_index_at(const mr_record_index *ix, int64_t i, int64_t *offset, int64_t *size)
 {
-    uint64_t k = (uint64_t)i, at = load(ix->offsets + k / GROUP * 8, 8);
+    uint64_t k = (uint64_t)i, at = mr__load_le(ix->offsets + k / GROUP * 8, 8);
     at += k % GROUP * ix->common;
     if (ix->width) /* otherwise all sizes are equal */
         for (uint64_t j = k / GROUP * GROUP; j < k; j++)
-            at += load(ix->sizes + j * ix->width, ix->width);
+            at += mr__load_le(ix->sizes + j * ix->width, ix->width);
     *offset = (int64_t)at;
     *size = (int64_t)size_of(ix, k);
 }
@@ -99,7 +86,7 @@ static mr_code widen(mr_record_index *ix, uint64_t common, uint32_t width, mr_st
     if (!sizes)
         return mr_fail_memory(st, room, "an index");
     for (uint64_t i = 0; i < ix->n; i++)
-        store(sizes + i * width, size_of(ix, i) - common, width);
+        mr__store_le(sizes + i * width, size_of(ix, i) - common, width);
     mr_free(ix->sizes);
     ix->sizes = sizes;
     ix->sizes_room = room;
@@ -129,12 +116,12 @@ static mr_code add(mr_record_index *ix, uint64_t size, mr_status *st)
         size_t groups = (size_t)(ix->n / GROUP);
         MR_TRY(mr_grow((void **)&ix->offsets, &ix->offsets_room, groups + 1, 8,
                        MOST_RECORDS / GROUP, "an index", st));
-        store(ix->offsets + groups * 8, ix->end, 8);
+        mr__store_le(ix->offsets + groups * 8, ix->end, 8);
     }
     if (ix->width) {
         MR_TRY(mr_grow((void **)&ix->sizes, &ix->sizes_room, (size_t)(ix->n + 1) * ix->width, 1,
                        SIZE_MAX / 16, "an index", st));
-        store(ix->sizes + ix->n * ix->width, size - ix->common, ix->width);
+        mr__store_le(ix->sizes + ix->n * ix->width, size - ix->common, ix->width);
     }
     ix->n++;
     ix->end += size;
@@ -144,13 +131,8 @@ static mr_code add(mr_record_index *ix, uint64_t size, mr_status *st)
 /* path.idx; owned. */
 static mr_code name_of(const char *path, char **out, mr_status *st)
 {
-    size_t size = strlen(path) + 5;
-    char *name = mr_malloc(size);
-    if (!name)
-        return mr_fail_memory(st, size, "a file name");
-    snprintf(name, size, "%s.idx", path);
-    *out = name;
-    return MR_OK;
+    *out = mr_strf("%s.idx", path);
+    return *out ? MR_OK : mr_fail_memory(st, strlen(path), "a file name");
 }
 
 static mr_code refuse(const char *path, const char *why, mr_status *st)
@@ -190,24 +172,24 @@ static mr_code scan(mr_record_index *ix, const char *path, mr_cancel *cancel, mr
     return rc == MR_END ? MR_OK : rc;
 }
 
-static mr_code put_text(const mr_record_index *ix, mr__new_file *f, mr_status *st)
+static mr_code put_text(const mr_record_index *ix, mr_atomic_file *f, mr_status *st)
 {
     char line[LINE];
     uint64_t at = 0;
     for (uint64_t i = 0; i < ix->n; i++) {
         uint64_t size = size_of(ix, i);
         int n = snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", at, size);
-        MR_TRY(mr__new_file_put(f, line, (size_t)n, st));
+        MR_TRY(mr_atomic_file_put(f, line, (size_t)n, st));
         at += size;
     }
     return MR_OK;
 }
 
-static mr_code put_checked(mr__new_file *f, uint32_t *crc, const void *data, size_t n,
+static mr_code put_checked(mr_atomic_file *f, uint32_t *crc, const void *data, size_t n,
                            mr_status *st)
 {
     *crc = mr_crc32c_extend(*crc, data, n);
-    return mr__new_file_put(f, data, n, st);
+    return mr_atomic_file_put(f, data, n, st);
 }
 
 static size_t n_groups(uint64_t n)
@@ -215,22 +197,22 @@ static size_t n_groups(uint64_t n)
     return (size_t)(n / GROUP + (n % GROUP != 0));
 }
 
-static mr_code put_compact(const mr_record_index *ix, mr__new_file *f, mr_status *st)
+static mr_code put_compact(const mr_record_index *ix, mr_atomic_file *f, mr_status *st)
 {
     uint8_t head[HEADER] = {0}, tail[4];
     uint32_t crc = 0;
     memcpy(head, magic, sizeof magic);
-    store(head + 8, ix->n, 8);
-    store(head + 16, ix->end, 8);
-    store(head + 24, ix->common, 8);
-    store(head + 32, ix->width, 4);
+    mr__store_le(head + 8, ix->n, 8);
+    mr__store_le(head + 16, ix->end, 8);
+    mr__store_le(head + 24, ix->common, 8);
+    mr__store_le(head + 32, ix->width, 4);
     MR_TRY(put_checked(f, &crc, head, sizeof head, st));
     if (ix->n)
         MR_TRY(put_checked(f, &crc, ix->offsets, n_groups(ix->n) * 8, st));
     if (ix->width)
         MR_TRY(put_checked(f, &crc, ix->sizes, (size_t)ix->n * ix->width, st));
-    store(tail, crc, 4);
-    return mr__new_file_put(f, tail, sizeof tail, st);
+    mr__store_le(tail, crc, 4);
+    return mr_atomic_file_put(f, tail, sizeof tail, st);
 }
 
 mr_code mr_record_index_write(const char *path, const mr_record_index_opts *opts, int64_t *records,
@@ -240,20 +222,17 @@ mr_code mr_record_index_write(const char *path, const mr_record_index_opts *opts
     opts = opts ? opts : &none;
     mr_record_index *ix = NULL;
     char *name = NULL;
-    mr__new_file f = {0};
+    mr_atomic_file *f = NULL;
     mr_code rc = name_of(path, &name, st);
     if (rc == MR_OK)
         rc = new_index(&ix, st);
     if (rc == MR_OK)
         rc = scan(ix, path, opts->cancel, st);
     if (rc == MR_OK)
-        rc = mr__new_file_open(&f, name, st);
+        rc = mr_atomic_file_open(&f, name, &(mr_atomic_file_opts){.sync = MR_SYNC_NONE}, st);
     if (rc == MR_OK)
-        rc = opts->compact ? put_compact(ix, &f, st) : put_text(ix, &f, st);
-    if (rc == MR_OK)
-        rc = mr__new_file_close(&f, false, st);
-    else
-        mr__new_file_abort(&f);
+        rc = opts->compact ? put_compact(ix, f, st) : put_text(ix, f, st);
+    rc = mr_atomic_file_close(f, rc, st);
     if (rc == MR_OK && records)
         *records = (int64_t)ix->n;
     mr_record_index_close(ix);
@@ -328,20 +307,12 @@ static mr_code read_text(mr_record_index *ix, const char *name, mr_status *st)
 static mr_code read_exactly(int fd, const char *name, uint8_t *to, size_t n, int64_t from,
                             mr_status *st)
 {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = mr__sys->pread(fd, to + done, n - done, (off_t)(from + (int64_t)done));
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (got < 0) {
-            mr_code rc = mr_fail_errno(st, errno, "cannot read the file");
-            mr_status_at(st, name, -1, -1);
-            return rc;
-        }
-        if (got == 0)
-            return MR_END;
-        done += (size_t)got;
-    }
-    return MR_OK;
+    ssize_t got = mr__read_all(fd, to, n, from);
+    if (got >= 0)
+        return (size_t)got == n ? MR_OK : MR_END;
+    mr_code rc = mr_fail_errno(st, errno, "cannot read the file");
+    mr_status_at(st, name, -1, -1);
+    return rc;
 }
 
 static mr_code read_part(int fd, const char *name, uint8_t *to, size_t n, int64_t from,
@@ -356,8 +327,8 @@ static bool adds_up(const mr_record_index *ix)
 {
     uint64_t at = 0;
     for (uint64_t i = 0; i < ix->n; i++) {
-        uint64_t more = load(ix->sizes + i * ix->width, ix->width);
-        if (i % GROUP == 0 && load(ix->offsets + i / GROUP * 8, 8) != at)
+        uint64_t more = mr__load_le(ix->sizes + i * ix->width, ix->width);
+        if (i % GROUP == 0 && mr__load_le(ix->offsets + i / GROUP * 8, 8) != at)
             return false;
         if (more > (uint64_t)INT64_MAX - ix->common || ix->common + more < FRAMING ||
             ix->common + more > (uint64_t)INT64_MAX - at)
@@ -376,11 +347,11 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     MR_TRY(read_part(fd, name, head, HEADER, 0, st));
     if (head[7] != 1)
         return damaged(name, 0, "its form is of another version", st);
-    uint64_t n = load(head + 8, 8), width = load(head + 32, 4), body;
-    ix->end = load(head + 16, 8);
-    ix->common = load(head + 24, 8);
+    uint64_t n = mr__load_le(head + 8, 8), width = mr__load_le(head + 32, 4), body;
+    ix->end = mr__load_le(head + 16, 8);
+    ix->common = mr__load_le(head + 24, 8);
     bool good = width <= 8 && (width & (width - 1)) == 0 && n <= MOST_RECORDS &&
-                ix->end <= INT64_MAX && ix->common <= INT64_MAX && load(head + 36, 4) == 0;
+                ix->end <= INT64_MAX && ix->common <= INT64_MAX && mr__load_le(head + 36, 4) == 0;
     good = good && !__builtin_mul_overflow(n, width, &body);
     /* Checked before allocating: the file must have as many bytes as its numbers require. */
     if (!good || body / 2 + n_groups(n) * 4 > INT64_MAX / 2 ||
@@ -397,7 +368,7 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     uint32_t crc = mr_crc32c(head, HEADER);
     crc = mr_crc32c_extend(crc, ix->offsets, groups);
     crc = mr_crc32c_extend(crc, ix->sizes, (size_t)body);
-    if (crc != load(tail, 4))
+    if (crc != mr__load_le(tail, 4))
         return damaged(name, 0, "its checksum does not match", st);
     ix->n = n;
     ix->width = (uint32_t)width;
@@ -427,8 +398,8 @@ static mr_code probe(const mr_record_index *ix, int fd, const char *name, const 
     mr_code rc = read_exactly(fd, path, head, sizeof head, offset, st);
     if (rc < MR_OK)
         return rc;
-    if (rc == MR_OK && load(head, 8) == (uint64_t)size - FRAMING &&
-        load(head + 8, 4) == mr_crc32c_mask(mr_crc32c(head, 8)))
+    if (rc == MR_OK && mr__load_le(head, 8) == (uint64_t)size - FRAMING &&
+        mr__load_le(head + 8, 4) == mr_crc32c_mask(mr_crc32c(head, 8)))
         return MR_OK;
     return stale(name, path, "has other records", st);
 }
@@ -450,10 +421,7 @@ static mr_code check_fresh(const mr_record_index *ix, const struct stat *index, 
         return stale(name, path, "has another size than it says", st);
     if (ix->n == 0)
         return MR_OK;
-    int fd;
-    do
-        fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
-    while (fd < 0 && errno == EINTR);
+    int fd = mr__open_again(path, O_RDONLY);
     if (fd < 0) {
         mr_code rc = mr_fail_errno(st, errno, "cannot open the file");
         mr_status_at(st, path, -1, -1);
@@ -472,10 +440,7 @@ static mr_code read_index(mr_record_index *ix, const char *name, const char *pat
 {
     struct stat s;
     char first[sizeof magic - 1];
-    int fd;
-    do
-        fd = mr__sys->open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    while (fd < 0 && errno == EINTR);
+    int fd = mr__open_again(name, O_RDONLY | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {
         mr_code rc = mr_fail(st, MR_NOT_FOUND, "it has no index; make one with 'millrace index'");
         mr_status_at(st, path, -1, -1);

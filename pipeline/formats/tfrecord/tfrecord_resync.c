@@ -5,27 +5,20 @@
 
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory_bound.h"
 
 enum { HEAD = 12, FRAMING = 16 };
 
-static uint64_t load(const uint8_t *p, int bytes)
-{
-    uint64_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
-}
-
 static bool good_head(const uint8_t *p)
 {
-    return load(p + 8, 4) == mr_crc32c_mask(mr_crc32c(p, 8));
+    return mr__load_le(p + 8, 4) == mr_crc32c_mask(mr_crc32c(p, 8));
 }
 
 static bool good_data(const uint8_t *p, uint64_t size)
 {
-    return load(p + HEAD + size, 4) == mr_crc32c_mask(mr_crc32c(p + HEAD, (size_t)size));
+    return mr__load_le(p + HEAD + size, 4) == mr_crc32c_mask(mr_crc32c(p + HEAD, (size_t)size));
 }
 
 /* Extends the window to n bytes, or to all that are left. errors: of reading */
@@ -70,7 +63,7 @@ mr_code mr__tfrecord_scan(mr_reader *r, uint64_t skip, uint64_t data, bool *good
 {
     check c = {.skip = skip, .data = data};
     MR_TRY(mr__byte_stream_scan(&r->in, skip + data + 4, see, &c, st));
-    *good = load(c.tail, 4) == mr_crc32c_mask(c.crc);
+    *good = mr__load_le(c.tail, 4) == mr_crc32c_mask(c.crc);
     return MR_OK;
 }
 
@@ -107,7 +100,7 @@ static mr_code framed_size(mr_reader *r, size_t from, uint64_t *out, mr_status *
     if (rc == MR_END || (rc == MR_OK && !good_head(head)))
         return MR_OK;
     MR_TRY(rc);
-    uint64_t size = load(head, 8), left = INT64_MAX / 2;
+    uint64_t size = mr__load_le(head, 8), left = INT64_MAX / 2;
     if (r->in.size >= 0)
         left = (uint64_t)(r->in.size - mr__byte_stream_offset(&r->in)) - from;
     if (size <= left && size + FRAMING <= left)
@@ -225,7 +218,7 @@ const void *mr__tfrecord_of(const void *at, const void *p, int64_t *n)
 {
     const uint8_t *start = at, *end = p;
     for (*n = 0;; ++*n) {
-        uint64_t size = load(start, 8), ahead = (uint64_t)(end - start);
+        uint64_t size = mr__load_le(start, 8), ahead = (uint64_t)(end - start);
         bool whole = good_head(start);
         if (whole && size + FRAMING > ahead)
             return start;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/tfrecord/tfrecord_walk.h"
 
+#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/crc32c_kernels.h"
 
@@ -8,18 +9,6 @@ static inline uint32_t masked(uint32_t reg)
 {
     uint32_t c = ~reg;
     return ((c >> 15) | (c << 17)) + 0xA282EAD8u;
-}
-
-static inline uint64_t little64(const uint8_t *p)
-{
-    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? mr__load64(p)
-                                                     : __builtin_bswap64(mr__load64(p));
-}
-
-static inline uint32_t little32(const uint8_t *p)
-{
-    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? mr__load32(p)
-                                                     : __builtin_bswap32(mr__load32(p));
 }
 
 /* The loop, once for each instruction set. */
@@ -36,8 +25,8 @@ static inline uint32_t little32(const uint8_t *p)
                 why = MR__WALK_MORE;                                                               \
                 break;                                                                             \
             }                                                                                      \
-            uint64_t size = little64(at);                                                          \
-            if (__builtin_expect(masked(crc_length(~0u, at, 8)) != little32(at + 8), 0)) {         \
+            uint64_t size = mr__load_le(at, 8);                                                    \
+            if (__builtin_expect(masked(crc_length(~0u, at, 8)) != mr__load_le(at + 8, 4), 0)) {   \
                 why = MR__WALK_BAD_LENGTH;                                                         \
                 break;                                                                             \
             }                                                                                      \
@@ -49,7 +38,8 @@ static inline uint32_t little32(const uint8_t *p)
                 break;                                                                             \
             }                                                                                      \
             const uint8_t *data = at + 12;                                                         \
-            if (__builtin_expect(masked(crc_data(~0u, data, size)) != little32(data + size), 0)) { \
+            if (__builtin_expect(masked(crc_data(~0u, data, size)) != mr__load_le(data + size, 4), \
+                                 0)) {                                                             \
                 why = MR__WALK_BAD_DATA;                                                           \
                 break;                                                                             \
             }                                                                                      \

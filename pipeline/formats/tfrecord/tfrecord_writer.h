@@ -3,7 +3,7 @@
 #define MR_PIPELINE_FORMATS_TFRECORD_TFRECORD_WRITER_H
 /* Parts of the TFRecord writer for sets of files that are renamed together and for files without
  * record framing. Private to the formats room. */
-#include "pipeline/formats/new_file.h"
+#include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 
 /* Appends bytes without framing. errors as mr_tfrecord_writer_append */
@@ -16,5 +16,5 @@ mr_code mr__tfrecord_writer_replace_head(mr_tfrecord_writer *w, const void *data
 /* Flushes and closes the file, which keeps its partial name. Only mr_tfrecord_writer_close and
  * mr_tfrecord_writer_abort may follow. */
 mr_code mr__tfrecord_writer_finish(mr_tfrecord_writer *w, mr_status *st) MR_NODISCARD;
-mr__new_file *mr__tfrecord_writer_file(mr_tfrecord_writer *w);
+mr_atomic_file *mr__tfrecord_writer_file(mr_tfrecord_writer *w);
 #endif

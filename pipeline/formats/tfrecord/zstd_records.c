@@ -263,7 +263,8 @@ static mr_code load(mr_zstd_records *f, char *path, mr_status *st)
     mr_buffer *bytes = NULL;
     size_t n = 0;
     mr__zstd_record_reader *r = NULL;
-    mr_code rc = path ? mr__whole_file(path, MOST_DICTIONARY, f->cancel, &bytes, &n, st) : MR_OK;
+    mr_file_read_opts opts = {.most = MOST_DICTIONARY, .cancel = f->cancel};
+    mr_code rc = path ? mr__file_read_named(path, &opts, &bytes, &n, st) : MR_OK;
     if (rc == MR_OK && path && n == 0)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "the dictionary %s is empty", path);
     if (rc == MR_OK) {

@@ -38,8 +38,7 @@ static mr_code add_input(op_call *c, const mr_expr *e, mr_status *st)
 {
     mr_dataset *ds = NULL;
     MR_TRY(mr__build_dataset(c->b, e, &ds, st));
-    mr_code rc = mr_grow((void **)&c->inputs, &c->inputs_capacity, c->n_inputs + 1,
-                         sizeof *c->inputs, 1 << 20, "inputs", st);
+    mr_code rc = MR_GROW(c->inputs, c->inputs_capacity, c->n_inputs + 1, 1 << 20, "inputs", st);
     if (rc != MR_OK) {
         mr_dataset_unref(ds);
         return rc;
@@ -194,8 +193,7 @@ static mr_code match_template(const op_call *c, mr_dataset *ds, mr_status *st)
 {
     dataset_body *r = c->b->record;
     if (r) {
-        MR_TRY(mr_grow((void **)&r->nodes, &r->nodes_capacity, r->n_nodes + 1, sizeof *r->nodes,
-                       1 << 20, "ops", st));
+        MR_TRY(MR_GROW(r->nodes, r->nodes_capacity, r->n_nodes + 1, 1 << 20, "ops", st));
         mr_spec *spec = mr_spec_ref(mr_dataset_spec(ds));
         r->nodes[r->n_nodes++] = (struct template_node){c->e, spec};
     }
@@ -544,8 +542,8 @@ static mr_code add_name(surroundings *x, const char *name, const mr_value *v, mr
     mr_spec *spec = NULL;
     MR_TRY(mr__value_spec(v, &spec, st));
     size_t k = mr_spec_n_leaves(spec);
-    mr_code rc = mr_grow((void **)&x->columns, &x->columns_capacity, x->n_columns + k,
-                         sizeof *x->columns, MR_EXPR_MAX_TEXT, "arguments", st);
+    mr_code rc = MR_GROW(x->columns, x->columns_capacity, x->n_columns + k, MR_EXPR_MAX_TEXT,
+                         "arguments", st);
     char *copy = mr_strdup(name);
     if (rc == MR_OK && !copy)
         rc = no_memory(st);

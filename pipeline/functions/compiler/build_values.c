@@ -170,8 +170,8 @@ static mr_code keep_tree(dataset_body *r, const mr_expr *e, typed *t, mr_status 
 {
     uint64_t number = UINT64_C(1) << 32; /* apart from those of the function around the body */
     mr__type_number_draws(t, &number);
-    MR_TRY(mr_grow((void **)&r->arguments, &r->arguments_capacity, r->n_arguments + 1,
-                   sizeof *r->arguments, 1 << 20, "arguments", st));
+    MR_TRY(
+        MR_GROW(r->arguments, r->arguments_capacity, r->n_arguments + 1, 1 << 20, "arguments", st));
     r->arguments[r->n_arguments++] = (struct typed_argument){e, t};
     return MR_OK;
 }
@@ -271,8 +271,7 @@ mr_code mr__build_fn(const builder *b, const mr_expr *e, mr_value *out, mr_statu
     mr_free(names);
     if (rc == MR_OK && b->record && !known) {
         dataset_body *r = b->record;
-        rc = mr_grow((void **)&r->fns, &r->fns_capacity, r->n_fns + 1, sizeof *r->fns, 1 << 20,
-                     "functions", st);
+        rc = MR_GROW(r->fns, r->fns_capacity, r->n_fns + 1, 1 << 20, "functions", st);
         if (rc == MR_OK) {
             r->fns[r->n_fns++] = (struct template_fn){e, mr_fn_ref(fn), captured, n};
             captured = NULL;

@@ -47,10 +47,9 @@ mr_code mr__deferred_file_read(const mr_rows *r, const char *name, const char *w
 {
     struct stat is;
     bool folder = mr__sys->stat(name, &is) == 0 && S_ISDIR(is.st_mode);
-    size_t n = strlen(name) + strlen(within) + 2;
-    *path = mr_malloc(n);
+    *path = folder ? mr_strf("%s/%s", name, within) : mr_strdup(name);
     if (!*path)
-        return mr_fail_memory(st, n, "a file name");
-    snprintf(*path, n, folder ? "%s/%s" : "%s", name, within);
-    return mr__whole_file(*path, most, r->errors->cancel, bytes, size, st);
+        return mr_fail_memory(st, strlen(name), "a file name");
+    mr_file_read_opts opts = {.most = most, .cancel = r->errors->cancel};
+    return mr__file_read_named(*path, &opts, bytes, size, st);
 }

@@ -93,8 +93,8 @@ mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
         if (strcmp(registry[i].name, name) == 0)
             rc = mr_fail(st, MR_ALREADY_EXISTS, "a function '%s' is registered already", name);
     if (rc == MR_OK)
-        rc = mr_grow((void **)&registry, &registry_capacity, n_registered + 1, sizeof *registry,
-                     1 << 20, "the registry of functions", st);
+        rc = MR_GROW(registry, registry_capacity, n_registered + 1, 1 << 20,
+                     "the registry of functions", st);
     char *copy = rc == MR_OK ? mr_strdup(name) : NULL;
     if (rc == MR_OK && !fn->name && fn->kind != MR_FN_EXPR && !(fn->name = mr_strdup(name)))
         rc = mr_fail_memory(st, strlen(name), "a name");

@@ -104,8 +104,8 @@ mr_code mr_function_register(const mr_function *f, mr_status *st)
     if (fn)
         return mr_fail(st, MR_ALREADY_EXISTS, "a function '%s' is registered already", f->name);
     pthread_mutex_lock(&registered.lock);
-    mr_code rc = mr_grow((void **)&registered.v, &registered.capacity, registered.n + 1,
-                         sizeof *registered.v, MAX_REGISTERED, "the table of functions", st);
+    mr_code rc = MR_GROW(registered.v, registered.capacity, registered.n + 1, MAX_REGISTERED,
+                         "the table of functions", st);
     if (rc == MR_OK)
         registered.v[registered.n++] = f;
     pthread_mutex_unlock(&registered.lock);

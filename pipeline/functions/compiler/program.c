@@ -42,8 +42,7 @@ void mr_row_errors_reset(mr_row_errors *e)
 
 mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&e->v, &e->capacity, e->n + 1, sizeof *e->v, SIZE_MAX / sizeof *e->v,
-                   "errors of rows", st));
+    MR_TRY(MR_GROW(e->v, e->capacity, e->n + 1, SIZE_MAX / sizeof *e->v, "errors of rows", st));
     e->v[e->n++] = (mr_row_error){row, *status};
     return MR_OK;
 }

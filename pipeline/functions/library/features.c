@@ -340,8 +340,7 @@ mr_code mr__sheet_put_bytes(mr__sheet *s, size_t i, const char *v, size_t n, mr_
 {
     if (n > SIZE_MAX / 4 - s->n_text)
         return mr_fail_memory(st, n, "strings");
-    MR_TRY(mr_grow((void **)&s->text, &s->text_capacity, s->n_text + n, 1, SIZE_MAX / 4, "strings",
-                   st));
+    MR_TRY(MR_GROW(s->text, s->text_capacity, s->n_text + n, SIZE_MAX / 4, "strings", st));
     const mr_bytes b = {(const char *)(uintptr_t)s->n_text, n};
     MR_TRY(mr__sheet_put(s, i, &b, st));
     if (n)

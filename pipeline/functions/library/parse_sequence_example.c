@@ -173,8 +173,8 @@ static mr_code add_step(const mr__feature *f, struct grown *g, size_t step, cons
                        "%zu",
                        f->name, step, n, f->n);
     if (f->ragged) {
-        MR_TRY(mr_grow((void **)&g->lengths, &g->lengths_capacity, g->n_lengths + 1,
-                       sizeof *g->lengths, SIZE_MAX / 64, "a sequence", st));
+        MR_TRY(MR_GROW(g->lengths, g->lengths_capacity, g->n_lengths + 1, SIZE_MAX / 64,
+                       "a sequence", st));
         g->lengths[g->n_lengths++] = (int64_t)n;
     }
     MR_TRY(mr_grow((void **)&g->v, &g->capacity, g->n + n, each, SIZE_MAX / 64, "a sequence", st));

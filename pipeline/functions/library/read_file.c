@@ -23,7 +23,7 @@ static mr_code read_one(const mr_bytes *name, mr_cancel *cancel, mr_array *out, 
     char *path = mr_strndup(name->data, name->size);
     if (!path)
         return mr_fail_memory(st, name->size, "a path");
-    mr_code rc = mr__whole_file(path, SIZE_MAX, cancel, &b, &size, st);
+    mr_code rc = mr__file_read_named(path, &(mr_file_read_opts){.cancel = cancel}, &b, &size, st);
     mr_free(path);
     MR_TRY(rc);
     *z = (mr_bytes){mr_buffer_data(b), size};

@@ -15,7 +15,7 @@ mr_code mr__texts_reserve(mr__texts *t, size_t n, mr_status *st)
 {
     if (n > SIZE_MAX / 4 - t->n)
         return mr_fail_memory(st, n, "strings");
-    return mr_grow((void **)&t->v, &t->capacity, t->n + n, 1, SIZE_MAX / 4, "strings", st);
+    return MR_GROW(t->v, t->capacity, t->n + n, SIZE_MAX / 4, "strings", st);
 }
 
 void mr__texts_next(mr__texts *t)

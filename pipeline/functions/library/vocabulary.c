@@ -11,6 +11,7 @@
 #include "pipeline/functions/compiler/deferred_file.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/functions/library/texts.h"
+#include "pipeline/memory/hash_index.h"
 
 /* ---- tokens, as Keras's TextVectorization makes them ----
  * Letters A to Z in lower case, ASCII punctuation left out, parted at ASCII white space. */
@@ -45,13 +46,12 @@ struct params {
     bool has_default;
 };
 
-/* A hash table of the indices of tokens, open addressing, at most half full. Integers are their
- * eight bytes. */
+/* Tokens and the index of them. Integers are their eight bytes. */
 typedef struct words {
     mr_buffer *text; /* memory of the tokens; NULL: they are in the list */
     mr_bytes *v;
-    uint32_t *slots; /* place + 1; 0: free */
-    size_t n, mask;
+    size_t n;
+    mr__hash_index index;
 } words;
 
 struct plan {
@@ -63,7 +63,7 @@ struct plan {
 static void free_words(words *w)
 {
     mr_free(w->v);
-    mr_free(w->slots);
+    mr__hash_reset(&w->index);
     mr_buffer_unref(w->text);
     *w = (words){0};
 }
@@ -76,37 +76,26 @@ static void free_plan(void *plan)
     mr_free(p);
 }
 
-/* The slot of a token, or the free slot in which to store it. */
-static size_t slot_of(const words *w, const void *token, size_t size)
+static bool same_token(const void *tokens, size_t place, const void *token)
 {
-    size_t k = (size_t)mr__string_hash(token, size) & w->mask;
-    for (; w->slots[k]; k = (k + 1) & w->mask) {
-        const mr_bytes *other = &w->v[w->slots[k] - 1];
-        if (other->size == size && (!size || memcmp(other->data, token, size) == 0))
-            break;
-    }
-    return k;
+    const mr_bytes *a = (const mr_bytes *)tokens + place, *b = token;
+    return a->size == b->size && (!a->size || memcmp(a->data, b->data, a->size) == 0);
+}
+
+/* Where a token stands, or MR__NO_PLACE. */
+static size_t place_of(const words *w, mr_bytes token)
+{
+    return mr__hash_find(&w->index, mr__string_hash(token.data, token.size), same_token, w->v,
+                         &token);
 }
 
 /* Indexes w's n tokens. *twice: the index of a token that occurred before, or n. */
 static mr_code index_words(words *w, size_t *twice, mr_status *st)
 {
-    size_t room = 4;
-    while (room < 2 * w->n)
-        room *= 2;
-    w->slots = mr_calloc(room, sizeof *w->slots);
-    w->mask = room - 1;
-    *twice = w->n;
-    if (!w->slots)
-        return mr_fail_memory(st, room * sizeof *w->slots, "a vocabulary");
-    for (size_t i = 0; i < w->n; i++) {
-        size_t k = slot_of(w, w->v[i].data, w->v[i].size);
-        if (w->slots[k]) {
-            *twice = i;
-            break;
-        }
-        w->slots[k] = (uint32_t)i + 1;
-    }
+    MR_TRY(mr__hash_reserve(&w->index, w->n, "a vocabulary", st));
+    for (*twice = 0; *twice < w->n && place_of(w, w->v[*twice]) == MR__NO_PLACE; ++*twice)
+        MR_TRY(mr__hash_add(&w->index, mr__string_hash(w->v[*twice].data, w->v[*twice].size),
+                            *twice, "a vocabulary", st));
     return MR_OK;
 }
 
@@ -257,9 +246,9 @@ static void look_up(const mr_rows *r, const words *w, const mr_array *x, int64_t
     for (size_t i = 0; i < n; i++) {
         mr_bytes s = x->dtype == MR_STRING ? ((const mr_bytes *)x->data)[i]
                                            : (mr_bytes){(const char *)x->data + 8 * i, 8};
-        uint32_t place = w->slots[slot_of(w, s.data, s.size)];
-        if (place)
-            z[i] = p->oov + (int64_t)place - 1;
+        size_t place = place_of(w, s);
+        if (place != MR__NO_PLACE)
+            z[i] = p->oov + (int64_t)place;
         else if (p->has_default)
             z[i] = p->default_;
         else if (p->oov)
@@ -364,8 +353,8 @@ static void look_up_text(const words *w, mr_bytes text, char *scratch, int64_t *
     mr_bytes rest = text, token;
     int64_t n = 0;
     while (n < length && next_token(&rest, scratch, &token)) {
-        uint32_t place = w->slots[slot_of(w, token.data, token.size)];
-        z[n++] = place ? FIRST_TOKEN + (int64_t)place - 1 : UNKNOWN;
+        size_t place = place_of(w, token);
+        z[n++] = place != MR__NO_PLACE ? FIRST_TOKEN + (int64_t)place : UNKNOWN;
     }
     while (n < length)
         z[n++] = PADDING;

@@ -6,12 +6,13 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/position.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/params/infer.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 
 enum { HEADER = 1, BLOCK = 2, END = 3 };
 enum { END_BYTES = 9, FRAMING = 16, CHUNK = 1 << 20 };
@@ -179,8 +180,7 @@ mr_code mr__element_writer_add(mr__element_writer *w, const mr_block *b, mr_stat
 mr_code mr__element_writer_close(mr__element_writer *w, mr_status *st)
 {
     unsigned char end[END_BYTES] = {END};
-    for (int i = 0; i < 8; i++)
-        end[1 + i] = (unsigned char)(w->rows >> 8 * i);
+    mr__store_le(end + 1, w->rows, 8);
     mr_code rc = mr_tfrecord_writer_append(w->file, end, sizeof end, st);
     if (rc == MR_OK) {
         rc = mr_tfrecord_writer_close(w->file, st);
@@ -320,10 +320,7 @@ static mr_code get_record(void *ctx, mr_state_r *in, mr_status *st)
 
 static mr_code read_end(mr__element_reader *r, const mr_bytes *b, mr_status *st)
 {
-    uint64_t rows = 0;
-    for (int i = 0; i < 8; i++)
-        rows |= (uint64_t)(unsigned char)b->data[1 + i] << 8 * i;
-    if (rows != r->rows)
+    if (mr__load_le(b->data + 1, 8) != r->rows)
         return damaged(r, "the file has another number of elements than it says", st);
     r->ended = true;
     return MR_END;
@@ -403,36 +400,23 @@ static mr_code read_tail(const char *path, unsigned char *tail, size_t n, mr_sta
         rc = mr_fail_errno(st, errno, "%s cannot be read", path);
     else if (info.st_size < (off_t)n)
         rc = mr_fail(st, MR_DATA_LOSS, "%s is no file of elements", path);
-    for (size_t got = 0; rc == MR_OK && got < n;) {
-        ssize_t k = mr__sys->pread(fd, tail + got, n - got, info.st_size - (off_t)(n - got));
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            rc = mr_fail_errno(st, k < 0 ? errno : EIO, "%s cannot be read", path);
-        else
-            got += (size_t)k;
-    }
+    ssize_t got = rc == MR_OK ? mr__read_all(fd, tail, n, info.st_size - (off_t)n) : 0;
+    if (rc == MR_OK && got != (ssize_t)n)
+        rc = mr_fail_errno(st, got < 0 ? errno : EIO, "%s cannot be read", path);
     mr__sys->close(fd);
     return rc;
-}
-
-static uint64_t little(const unsigned char *p, int n)
-{
-    uint64_t v = 0;
-    for (int i = n; i-- > 0;)
-        v = v << 8 | p[i];
-    return v;
 }
 
 mr_code mr__element_file_count(const char *path, uint64_t *rows, mr_status *st)
 {
     unsigned char t[FRAMING + END_BYTES];
     MR_TRY(read_tail(path, t, sizeof t, st));
-    if (little(t, 8) != END_BYTES || mr_crc32c_mask(mr_crc32c(t, 8)) != little(t + 8, 4) ||
-        mr_crc32c_mask(mr_crc32c(t + 12, END_BYTES)) != little(t + 12 + END_BYTES, 4) ||
+    if (mr__load_le(t, 8) != END_BYTES ||
+        mr_crc32c_mask(mr_crc32c(t, 8)) != mr__load_le(t + 8, 4) ||
+        mr_crc32c_mask(mr_crc32c(t + 12, END_BYTES)) != mr__load_le(t + 12 + END_BYTES, 4) ||
         t[12] != END)
         return mr_fail(st, MR_DATA_LOSS, "%s stops before its end, or is no file of elements",
                        path);
-    *rows = little(t + 13, 8);
+    *rows = mr__load_le(t + 13, 8);
     return MR_OK;
 }

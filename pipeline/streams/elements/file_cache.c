@@ -36,13 +36,8 @@ static mr_code make_folder(const char *path, mr_status *st)
 
 mr_code mr__file_cache_path(const char *folder, const char *name, char **out, mr_status *st)
 {
-    size_t n = strlen(folder) + strlen(name) + 2;
-    char *path = mr_malloc(n);
-    if (!path)
-        return mr_fail_memory(st, n, "a path");
-    snprintf(path, n, "%s/%s", folder, name);
-    *out = path;
-    return MR_OK;
+    *out = mr_strf("%s/%s", folder, name);
+    return *out ? MR_OK : mr_fail_memory(st, strlen(folder), "a path");
 }
 
 /* .NAME.lock in the folder of path. */
@@ -50,11 +45,7 @@ static char *lock_path_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    size_t n = strlen(path) + sizeof "..lock";
-    char *made = mr_malloc(n);
-    if (made)
-        snprintf(made, n, "%.*s.%s.lock", (int)(name - path), path, name);
-    return made;
+    return mr_strf("%.*s.%s.lock", (int)(name - path), path, name);
 }
 
 /* *there: a complete file exists. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/quarantine.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,19 +8,7 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/fnv.h"
 #include "pipeline/log.h"
-#include "pipeline/system/system.h"
-
-enum { MOST_TRIES = 1000 };
-
-/* errno, or 0. */
-static int make_folder(const char *path)
-{
-    int tries = 0;
-    while (mr__sys->mkdir(path, 0777) != 0)
-        if (errno != EINTR || tries++ == MOST_TRIES)
-            return errno == EEXIST ? 0 : errno;
-    return 0;
-}
+#include "pipeline/system/retry.h"
 
 /* FOLDER/NAME-HASH-OFFSET, with the hash of the whole path, so that files of the same name in
  * several folders do not collide. The same damage has the same name in each epoch. */
@@ -30,20 +17,15 @@ static mr_code open_file(mr__quarantine *q, const mr_tfrecord_damage *d, mr_stat
     const char *slash = strrchr(d->path, '/'), *name = slash ? slash + 1 : d->path;
     char *folder = NULL;
     MR_TRY(mr_iter_file_path(q->it, q->folder, &folder, st));
-    size_t size = strlen(folder) + strlen(name) + 64;
-    char *path = mr_malloc(size);
-    mr_code rc = path ? MR_OK : mr_fail_memory(st, size, "a file name");
-    int err = rc == MR_OK ? make_folder(folder) : 0;
-    if (err) {
-        rc = mr_fail_errno(st, err, "cannot make the folder for damaged records");
+    uint64_t hash = mr__fnv1a(MR__FNV_BASIS, d->path, strlen(d->path));
+    char *path = mr_strf("%s/%s-%08" PRIx32 "-%" PRId64, folder, name, (uint32_t)hash, d->offset);
+    mr_code rc = path ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
+    if (rc == MR_OK && mr__mkdir_again(folder, 0777) != 0 && errno != EEXIST) {
+        rc = mr_fail_errno(st, errno, "cannot make the folder for damaged records");
         mr_status_at(st, folder, -1, -1);
     }
-    if (rc == MR_OK) {
-        uint64_t hash = mr__fnv1a(MR__FNV_BASIS, d->path, strlen(d->path));
-        snprintf(path, size, "%s/%s-%08" PRIx32 "-%" PRId64, folder, name, (uint32_t)hash,
-                 d->offset);
-        rc = mr__new_file_open(&q->file, path, st);
-    }
+    if (rc == MR_OK)
+        rc = mr_atomic_file_open(&q->file, path, &(mr_atomic_file_opts){.sync = MR_SYNC_NONE}, st);
     mr_free(path);
     mr_free(folder);
     return rc;
@@ -54,11 +36,11 @@ static mr_code bytes(void *ctx, const mr_tfrecord_damage *d, const void *p, size
     mr__quarantine *q = ctx;
     if (q->most >= 0 && q->skipped >= (uint64_t)q->most)
         return MR_OK; /* it is not skipped */
-    mr_code rc = q->file.path ? MR_OK : open_file(q, d, st);
+    mr_code rc = q->file ? MR_OK : open_file(q, d, st);
     if (rc == MR_OK)
-        rc = mr__new_file_put(&q->file, p, n, st);
+        rc = mr_atomic_file_put(q->file, p, n, st);
     if (rc != MR_OK)
-        mr__new_file_abort(&q->file);
+        mr__quarantine_close(q);
     return rc;
 }
 
@@ -73,8 +55,9 @@ static mr_code skipped(void *ctx, const mr_tfrecord_damage *d, mr_status *st)
         mr_status_at(st, d->path, d->offset, d->record);
         return rc;
     }
-    if (q->file.path)
-        MR_TRY(mr__new_file_close(&q->file, false, st));
+    mr_atomic_file *f = q->file;
+    q->file = NULL;
+    MR_TRY(mr_atomic_file_close(f, MR_OK, st));
     q->skipped++;
     mr_log(MR_LOG_WARNING,
            "%s: record %" PRId64 " at byte %" PRId64 ": %s; its bytes up to %" PRId64
@@ -96,5 +79,6 @@ void mr__quarantine_init(mr__quarantine *q, mr_iter *it, int64_t most, const cha
 
 void mr__quarantine_close(mr__quarantine *q)
 {
-    mr__new_file_abort(&q->file);
+    mr_atomic_file_abort(q->file);
+    q->file = NULL;
 }

@@ -6,16 +6,16 @@
  *
  * thread   as an op's slots */
 #include "pipeline/engine/op_iterator.h"
-#include "pipeline/formats/new_file.h"
+#include "pipeline/files/atomic_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 
 typedef struct mr__quarantine {
     mr_tfrecord_read_opts opts; /* for the reader */
     mr_iter *it;
-    int64_t most;       /* maximum number of damaged places to skip; -1: any number */
-    const char *folder; /* for the bytes; NULL: discard them */
-    uint64_t skipped;   /* places skipped so far */
-    mr__new_file file;  /* being written */
+    int64_t most;         /* maximum number of damaged places to skip; -1: any number */
+    const char *folder;   /* for the bytes; NULL: discard them */
+    uint64_t skipped;     /* places skipped so far */
+    mr_atomic_file *file; /* being written, or NULL */
 } mr__quarantine;
 
 /* folder is borrowed until close. */

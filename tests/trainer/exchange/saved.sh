@@ -37,7 +37,7 @@ expect evaluate_with_no_metric 2 '' '--metrics: line 1, column 1: there is no me
 expect saved_is_needed 2 '' '--saved DIR is missing' -- "$m" predict --data "$data"
 expect data_are_needed 2 '' '--data EXPR is missing' -- "$m" evaluate --saved out/model
 expect a_model_that_is_not_there 1 '' 'nowhere' 'no such saved model' -- "$m" evaluate --saved nowhere --data "$data"
-expect export_names_the_file 1 '' 'millrace: nowhere/m.onnx: not found: --onnx: cannot make the file' -- "$m" export --saved out/model --onnx nowhere/m.onnx
+expect export_names_the_file 1 '' 'millrace: nowhere/m.onnx: not found: --onnx: cannot create the file' -- "$m" export --saved out/model --onnx nowhere/m.onnx
 
 # ---- init
 train --init out/model --epochs 1 >again 2>err

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/memory/alloc.h"
 
 enum { MAGIC = 0x544d524d /* "MRMT" */ };
@@ -14,24 +15,17 @@ enum { MAGIC = 0x544d524d /* "MRMT" */ };
 
 static mr_code put_bytes(mr__outbox *o, const void *p, size_t n, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&o->data, &o->capacity, o->size + n, 1, (size_t)64 << 20, "a message",
-                   st));
+    MR_TRY(MR_GROW(o->data, o->capacity, o->size + n, (size_t)64 << 20, "a message", st));
     if (n)
         memcpy(o->data + o->size, p, n);
     o->size += n;
     return MR_OK;
 }
 
-static void store_u32(unsigned char *to, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        to[i] = (unsigned char)(v >> (8 * i));
-}
-
 static mr_code put_u32(mr__outbox *o, uint32_t v, mr_status *st)
 {
     unsigned char b[4];
-    store_u32(b, v);
+    mr__store_le(b, v, 4);
     return put_bytes(o, b, sizeof b, st);
 }
 
@@ -52,7 +46,7 @@ static mr_code begin(mr__outbox *o, mr__rank_message kind, size_t *at, mr_status
 
 static void end(mr__outbox *o, size_t at)
 {
-    store_u32(o->data + at + 12, (uint32_t)(o->size - at - MR__RANK_HEAD_BYTES));
+    mr__store_le(o->data + at + 12, (uint32_t)(o->size - at - MR__RANK_HEAD_BYTES), 4);
 }
 
 /* An incomplete message is not sent. */
@@ -184,11 +178,6 @@ typedef struct reader {
     const unsigned char *at, *end;
 } reader;
 
-static uint32_t load_u32(const unsigned char *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 static mr_code cut_short(mr_status *st)
 {
     return mr_fail(st, MR_DATA_LOSS, "the peer sent a message that is not whole");
@@ -198,7 +187,7 @@ static mr_code get_u32(reader *r, uint32_t *v, mr_status *st)
 {
     if (r->end - r->at < 4)
         return cut_short(st);
-    *v = load_u32(r->at);
+    *v = (uint32_t)mr__load_le(r->at, 4);
     r->at += 4;
     return MR_OK;
 }
@@ -241,16 +230,16 @@ mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__rank_mes
                                   [MR__RANK_BYE] = 0,
                                   [MR__RANK_VALUES] = 12 + 8 * MR__MAX_VALUES,
                                   [MR__RANK_ANNOUNCEMENT] = 20 + MR__MAX_ANNOUNCEMENT};
-    if (load_u32(head) != MAGIC)
+    if ((uint32_t)mr__load_le(head, 4) != MAGIC)
         return mr_fail(st, MR_DATA_LOSS,
                        "what it sends is not from a training process of millrace");
-    *version = load_u32(head + 4);
+    *version = (uint32_t)mr__load_le(head + 4, 4);
     if (*version != MR__RANK_PROTOCOL)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "protocol version %d here, version %" PRIu32
                        " there; run the same release everywhere",
                        (int)MR__RANK_PROTOCOL, *version);
-    uint32_t w = load_u32(head + 8), n = load_u32(head + 12);
+    uint32_t w = (uint32_t)mr__load_le(head + 8, 4), n = (uint32_t)mr__load_le(head + 12, 4);
     if (w < MR__RANK_HELLO || w > MR__RANK_ANNOUNCEMENT || n > most[w])
         return mr_fail(st, MR_DATA_LOSS, "it sent message %" PRIu32 " of %" PRIu32 " bytes", w, n);
     *kind = (mr__rank_message)w;

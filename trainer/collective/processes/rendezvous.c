@@ -15,7 +15,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "transport/net/address.h"
 #include "transport/net/shared_memory.h"
 
@@ -417,9 +417,7 @@ static mr_code send_descriptor(int fd, const mr__outbox *o, int descriptor, mr_s
     struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
     mr__pass_descriptor(&h, &room, descriptor);
     ssize_t n;
-    do
-        n = mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
+    MR__RETRY(n, mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL));
     if (n != (ssize_t)o->size)
         return mr_fail_errno(st, n < 0 ? errno : EIO, "cannot share memory with a peer");
     return MR_OK;

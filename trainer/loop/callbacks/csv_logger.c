@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "pipeline/system/system.h"
+#include "pipeline/system/retry.h"
 #include "trainer/loop/callback_impl.h"
 
 struct params {
@@ -60,16 +60,7 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 
 static mr_code put(const struct state *s, const char *line, mr_status *st)
 {
-    for (size_t n = strlen(line); n > 0;) {
-        ssize_t written = mr__sys->write(s->fd, line, n);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return fail(s, "write a line", st);
-        line += written;
-        n -= (size_t)written;
-    }
-    return MR_OK;
+    return mr__write_all(s->fd, line, strlen(line)) == 0 ? MR_OK : fail(s, "write a line", st);
 }
 
 static int by_name(const void *a, const void *b)

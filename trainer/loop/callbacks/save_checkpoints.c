@@ -151,7 +151,7 @@ static mr_code mark(const struct state *s, const mr_train_event *e, bool finishe
     if (!file)
         rc = mr_fail_memory(st, strlen(s->params->path), "a file name");
     else if (mr__writes_files(e) && finished)
-        rc = mr__write_file(file, "", 0, true, st);
+        rc = mr_file_replace(file, "", 0, st);
     else if (mr__writes_files(e))
         rc = mr__remove_saved(file, st);
     mr_free(file);

@@ -13,12 +13,8 @@ struct params {
 static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *st)
 {
     const struct params *o = l->params;
-    size_t size = strlen(x) + 64;
-    *out = mr_malloc(size);
-    if (!*out)
-        return mr_fail_memory(st, size, "a model's preprocessing");
-    snprintf(*out, size, "hash(%s, buckets=%" PRId64 ")", x, o->num_bins);
-    return MR_OK;
+    *out = mr_strf("hash(%s, buckets=%" PRId64 ")", x, o->num_bins);
+    return *out ? MR_OK : mr_fail_memory(st, strlen(x), "a model's preprocessing");
 }
 
 static const mr_param table[] = {MR_ARG(struct params, num_bins, .min.i = 1,

@@ -77,8 +77,8 @@ static mr_code add_splits(mr__r_stream *s, uint64_t first, const uint64_t *v, si
             return mr_fail(st, MR_DATA_LOSS, "stream %u has another split", s->index);
         if (at < s->n_splits)
             continue;
-        MR_TRY(mr_grow((void **)&s->splits, &s->splits_capacity, s->n_splits + 1, sizeof *s->splits,
-                       SIZE_MAX / 16, "a stream's splits", st));
+        MR_TRY(MR_GROW(s->splits, s->splits_capacity, s->n_splits + 1, SIZE_MAX / 16,
+                       "a stream's splits", st));
         s->splits[s->n_splits++] = v[i];
         if (more)
             *more = true;
@@ -121,8 +121,8 @@ static mr_code set_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Pl
 
 static mr_code add_stream(mr__job_reader *r, const Mr__Wire__Place *p, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&r->streams, &r->streams_capacity, r->n_streams + 1, sizeof *r->streams,
-                   SIZE_MAX / 16, "a job's streams", st));
+    MR_TRY(MR_GROW(r->streams, r->streams_capacity, r->n_streams + 1, SIZE_MAX / 16,
+                   "a job's streams", st));
     MR_TRY(mr__id_map_set(&r->by_index, (uint64_t)p->stream + 1,
                           (void *)(uintptr_t)(r->n_streams + 1), st));
     memset(&r->streams[r->n_streams++], 0, sizeof *r->streams);

@@ -2,7 +2,7 @@
 #ifndef MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
 #define MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
 /* The data of a client's reader. Private to job_reader.c and the simulation, which prints it. */
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 #include "transport/service/client/job_reader.h"
 
 typedef enum mr__r_link { MR__DOWN, MR__CONNECTING, MR__UP } mr__r_link;

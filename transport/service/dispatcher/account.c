@@ -19,7 +19,7 @@
 #include "pipeline/splitmix.h"
 #include "pipeline/system/system.h"
 #include "pipeline/system/timed_wait.h"
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 
 #define APPLICATION "1297240897"          /* 0x4d525341, "MRSA" */
 #define RETRY_NS    ((int64_t)200000000)  /* after a failed write */
@@ -276,18 +276,17 @@ mr_code mr__account_open(mr__account **out, const mr__account_opts *opts, mr_sta
     mr_status_init(to);
     MR_TRY(make_directory(opts->directory, to));
     mr__account *a = mr_calloc(1, sizeof *a);
-    size_t room = strlen(opts->directory) + sizeof "/account.db";
-    if (!a || !(a->path = mr_malloc(room)) || !(a->directory = mr_strdup(opts->directory))) {
+    if (!a || !(a->path = mr_strf("%s/account.db", opts->directory)) ||
+        !(a->directory = mr_strdup(opts->directory))) {
         if (a)
             mr_free(a->path);
         mr_free(a);
-        return mr_fail_memory(to, room, "the account");
+        return mr_fail_memory(to, strlen(opts->directory), "the account");
     }
     a->o = *opts;
     a->o.directory = a->directory;
     if (!a->o.least_free)
         a->o.least_free = (uint64_t)1 << 20;
-    snprintf(a->path, room, "%s/account.db", opts->directory);
     mr_status_init(&a->why);
     init_writer(a);
     mr_code rc = open_database(a, to);

@@ -51,9 +51,8 @@ void mr__dispatcher_free(mr__dispatcher *d)
         mr__d_job_free(d, d->jobs);
     while (d->workers)
         mr__d_free_worker(d, d->workers);
-    for (size_t i = 0; i < d->connections.size; i++)
-        if (d->connections.slots[i].id)
-            free_connection(d->connections.slots[i].value);
+    for (size_t i = 0; i < d->connections.n; i++)
+        free_connection((mr__d_connection *)d->connections.entries[i].value);
     while (d->datasets) {
         mr__d_dataset *x = d->datasets;
         d->datasets = x->next;

@@ -134,8 +134,8 @@ uint64_t mr__d_forget_job(mr__dispatcher *d, mr__d_job *j)
 
 mr_code mr__d_stream_new(mr__d_job *j, mr__d_stream **out, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&j->streams, &j->streams_capacity, j->n_streams + (size_t)1,
-                   sizeof *j->streams, MR__MOST_STREAMS, "a job's streams", st));
+    MR_TRY(MR_GROW(j->streams, j->streams_capacity, j->n_streams + (size_t)1, MR__MOST_STREAMS,
+                   "a job's streams", st));
     mr__d_stream *s = mr_calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "a stream");
@@ -198,8 +198,8 @@ mr_code mr__d_stream_set(mr__d_stream *s, const Mr__Wire__Place *place, mr_statu
 
 mr_code mr__d_add_split(mr__d_stream *s, uint64_t split, mr_status *st)
 {
-    MR_TRY(mr_grow((void **)&s->splits, &s->splits_capacity, s->n_splits + 1, sizeof *s->splits,
-                   SIZE_MAX / 16, "a stream's splits", st));
+    MR_TRY(MR_GROW(s->splits, s->splits_capacity, s->n_splits + 1, SIZE_MAX / 16,
+                   "a stream's splits", st));
     s->splits[s->n_splits++] = split;
     if (split >= s->job->next_split)
         s->job->next_split = split + 1;

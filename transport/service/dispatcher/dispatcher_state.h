@@ -22,7 +22,7 @@
  * Private to these files. */
 #include <stdbool.h>
 #include "transport/service/dispatcher/dispatcher.h"
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 #include "transport/service/status/recent.h"
 
 #define MR__SECOND ((int64_t)1000000000)

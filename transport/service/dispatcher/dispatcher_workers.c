@@ -25,8 +25,7 @@ mr__d_worker *mr__d_worker_at(mr__dispatcher *d, const char *address)
 static mr_code new_worker(mr__dispatcher *d, const char *address, mr__d_worker **out, mr_status *st)
 {
     uint64_t h = hash_of(address);
-    MR_TRY(mr_grow((void **)&d->heap, &d->heap_capacity, d->n_workers + 1, sizeof(mr__d_worker *),
-                   SIZE_MAX / 16, "the workers", st));
+    MR_TRY(MR_GROW(d->heap, d->heap_capacity, d->n_workers + 1, SIZE_MAX / 16, "the workers", st));
     mr__d_worker *w = mr_calloc(1, sizeof *w);
     mr_code rc =
         w && (w->address = mr_strdup(address)) ? MR_OK : mr_fail_memory(st, sizeof *w, "a worker");
@@ -220,9 +219,9 @@ void mr__d_say_drained(mr__dispatcher *d, const mr__d_worker *w)
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_REPORT;
     m.report = &report;
-    for (size_t i = 0; d->n_draining && i < d->connections.size; i++) {
-        mr__d_connection *x = d->connections.slots[i].id ? d->connections.slots[i].value : NULL;
-        if (!x || x->drains != w)
+    for (size_t i = 0; d->n_draining && i < d->connections.n; i++) {
+        mr__d_connection *x = (mr__d_connection *)d->connections.entries[i].value;
+        if (x->drains != w)
             continue;
         x->drains = NULL;
         d->n_draining--;

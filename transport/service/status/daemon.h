@@ -10,7 +10,7 @@
  *
  * thread   the loop's */
 #include "transport/net/alarm.h"
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 #include "transport/service/status/status_page.h"
 #include "transport/wire/connection.h"
 

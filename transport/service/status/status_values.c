@@ -16,8 +16,8 @@ enum { MOST_PAGE = 64 << 20 };
 void mr__put_bytes(mr__text *t, const char *s, size_t n)
 {
     mr_status st;
-    if (t->failed || mr_grow((void **)&t->data, &t->capacity, t->n + n + 1, 1, MOST_PAGE,
-                             "a status page", &st) != MR_OK) {
+    if (t->failed ||
+        MR_GROW(t->data, t->capacity, t->n + n + 1, MOST_PAGE, "a status page", &st) != MR_OK) {
         t->failed = true;
         return;
     }

@@ -56,8 +56,7 @@ void mr__split_list_add(mr__split_list *l, uint64_t index, uint64_t split)
 {
     pthread_mutex_lock(&l->lock);
     if (l->asked && index == l->n &&
-        mr_grow((void **)&l->v, &l->capacity, l->n + 1, sizeof *l->v, SIZE_MAX / 16,
-                "a stream's splits", NULL) == MR_OK)
+        MR_GROW(l->v, l->capacity, l->n + 1, SIZE_MAX / 16, "a stream's splits", NULL) == MR_OK)
         l->v[l->n++] = split;
     l->asked = false;
     pthread_cond_broadcast(&l->changed);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
-#include "transport/service/id_map.h"
+#include "pipeline/memory/id_map.h"
 #include "transport/service/note.h"
 
 #define SECOND ((int64_t)1000000000)
