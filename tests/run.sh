@@ -195,7 +195,7 @@ slowest() {
     local f
     for f in "$out/$1"/tap/*.seconds; do
         [ ! -e "$f" ] || echo "$(basename "$f" .seconds) $(cat "$f")"
-    done | sort -k 2nr | head -n 8 | awk '{ printf "%s%s %.0f s (%.0f)", NR > 1 ? ", " : "longest: ", $1, $2, $3 }
+    done | sort -k 2nr | head -n 8 | awk '{ printf "%s%s %.0f s (%.0f)", (NR > 1 ? ", " : "longest: "), $1, $2, $3 }
         END { if (NR) print "" }'
 }
 
