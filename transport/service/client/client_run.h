@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_CLIENT_RUN_H
-#define MR_TRANSPORT_SERVICE_CLIENT_RUN_H
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_CLIENT_RUN_H
+#define MR_TRANSPORT_SERVICE_CLIENT_CLIENT_RUN_H
 /* The streams of a remote service's job: the state machine of job_reader.h on a loop in its own
  * thread, with a connection to the dispatcher and one to each worker that is read from.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_JOB_READER_H
-#define MR_TRANSPORT_SERVICE_JOB_READER_H
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_JOB_READER_H
+#define MR_TRANSPORT_SERVICE_CLIENT_JOB_READER_H
 /* A client's side of a job: joins it, reads its streams from the workers that host them, delivers
  * elements in order, and acknowledges what was consumed. A state machine without I/O; client_run.c
  * drives it on a loop, the tests on a virtual clock.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
-#define MR_TRANSPORT_SERVICE_JOB_READER_STATE_H
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_JOB_READER_STATE_H
+#define MR_TRANSPORT_SERVICE_CLIENT_JOB_READER_STATE_H
 /* The data of a client's reader. Private to job_reader.c and the simulation, which prints it. */
 #include "pipeline/memory/id_map.h"
 #include "transport/service/client/job_reader.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_LOCAL_SOURCE_H
-#define MR_TRANSPORT_SERVICE_LOCAL_SOURCE_H
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_LOCAL_SOURCE_H
+#define MR_TRANSPORT_SERVICE_CLIENT_LOCAL_SOURCE_H
 /* service="local": the streams of a job as iterators in this process.
  *
  * thread   as stream_source.h */

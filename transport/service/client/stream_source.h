@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_STREAM_SOURCE_H
-#define MR_TRANSPORT_SERVICE_STREAM_SOURCE_H
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_STREAM_SOURCE_H
+#define MR_TRANSPORT_SERVICE_CLIENT_STREAM_SOURCE_H
 /* The streams of a job, as the op `distribute` reads and interleaves them.
  *
  *     op distribute --next, place--> mr__stream_source
