@@ -173,7 +173,7 @@ def places(*strings):
 STRING, FORM_PLACES = 13, 4
 named = field(1, FORM_PLACES) + field(2, STRING) + field(5, 64)  # so many bytes of places: 8 strings
 good = lambda: ([memfd(1 << 20)], 1 << 20)  # noqa: E731
-agreed, outside = "not as agreed", "does not lie"
+agreed, outside = "wrong size or seals", "is outside"
 attacks = {
     "no_descriptor": (lambda: ([], 1 << 20), lambda *o: b"", "shares no memory"),
     "memory_that_could_shrink": (lambda: ([memfd(1 << 20, 0)], 1 << 20), lambda *o: b"", agreed),

@@ -87,8 +87,8 @@ static void stay(mr__client_connection *x)
         return;
     }
     mr_fail(&why, MR_INVALID_ARGUMENT,
-            "transfer=\"shared_memory\" needs workers of this host, which worker %s is not; leave "
-            "it out, or add target_workers=\"local\"",
+            "transfer=\"shared_memory\" needs workers on this host, but worker %s is on another; "
+            "leave it out, or add target_workers=\"local\"",
             x->address);
     mr__connection_close(&x->c, &why);
 }
@@ -136,7 +136,7 @@ static void ready(mr__connection *c)
         return;
     if (c->handshake.peer_role != want) {
         mr_fail(&why, x->address ? MR_UNAVAILABLE : MR_FAILED_PRECONDITION,
-                "there is no %s at %s, but something else of a service",
+                "expected a %s at %s, found another part of a service",
                 x->address ? "worker" : "dispatcher", x->address ? x->address : x->set->service);
         mr__connection_close(c, &why);
         return;
@@ -160,7 +160,7 @@ static mr_code take_memory(mr__client_connection *x, const Mr__Wire__Memory *m, 
     if (fd < 0 || x->memory) {
         if (fd >= 0)
             mr__sys->close(fd);
-        return mr_fail(st, MR_DATA_LOSS, "worker %s shares no memory, or more than once",
+        return mr_fail(st, MR_DATA_LOSS, "worker %s shared no memory, or shared it more than once",
                        x->address);
     }
     mr_code rc = mr__borrower_new(&x->memory, fd, (size_t)m->bytes, st);

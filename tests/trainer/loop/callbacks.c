@@ -105,7 +105,7 @@ MR_TEST(arguments_are_checked)
         {"checkpoint()", "path"},
         {"checkpoint(\"ckpt_{loss}\")", "{epoch} and {step}"},
         {"checkpoint(\"run_{epoch}/ckpt\")", "last part"},
-        {"checkpoint(\"dir/\")", "names no checkpoint"},
+        {"checkpoint(\"dir/\")", "does not name a file"},
         {"checkpoint(\"a\", save_freq=0)", "save_freq"},
         {"checkpoint(\"a\", save_freq=\"hour\")", "save_freq"},
         {"checkpoint(\"a\", keep=0)", "keep"},

@@ -428,7 +428,7 @@ MR_TEST(what_does_not_fit_the_outputs_is_refused)
         {"mse", NULL, as_tuple, "{\"a\": f, \"B\": f}", "have a component \"B\""},
         {"{\"a\": mse, \"c\": mse}", NULL, as_tuple, "", "a loss for c"},
         {"[mse, mse, mse]", NULL, as_tuple, "", "losses of 3 outputs, but the model has 2"},
-        {"mse", "mae", as_tuple, "", "say of which, as in a.mae"},
+        {"mse", "mae", as_tuple, "", "name one, as in a.mae"},
         {"mse", "c.mae", as_tuple, "", "the model's outputs are called a, b"},
         {"{\"a\": mse}", "b.mae", "{\"a\": [f]}", "", "no component \"b\""},
     };

@@ -301,7 +301,7 @@ static mr_code add_stream(mr__remote *r, const Mr__Wire__Place *p, mr_status *st
     mr_buffer *copy = NULL;
     size_t size = r->n_streams;
     if (index >= MR_MOST_STREAMS || p->skip > p->elements || (index < size && r->streams[index]))
-        return mr_fail(st, MR_DATA_LOSS, "the dispatcher says a stream that cannot be");
+        return mr_fail(st, MR_DATA_LOSS, "the dispatcher sent an impossible stream");
     MR_TRY(copy_position(p->position.data, p->position.len, &copy, st));
     if (index >= size) {
         size = index + (size_t)1 > 2 * size ? index + (size_t)1 : 2 * size;
@@ -445,7 +445,7 @@ static mr_code take_job(mr__remote *r, const Mr__Wire__Joined *j, mr_status *st)
     if ((whole.streams < 1 && !is_shared(r)) || whole.streams > MR_MOST_STREAMS ||
         whole.mode != r->job->mode || whole.block_length != r->job->block_length ||
         whole.consumers != r->job->consumers)
-        return mr_fail(st, MR_DATA_LOSS, "the dispatcher says another job than was asked for");
+        return mr_fail(st, MR_DATA_LOSS, "the dispatcher sent another job than requested");
     whole.graph = r->job->graph;
     MR_TRY(mr__wire_copy(&whole.base, &copy, st));
     mr__wire_free(r->job);
@@ -462,12 +462,13 @@ static mr_code take_places(mr__remote *r, const Mr__Wire__Joined *j, mr_status *
     for (size_t i = 0; i < j->n_places; i++) {
         const Mr__Wire__Place *p = j->places[i];
         if (!shared && (p->stream >= r->job->streams || p->stream % consumers != r->o.consumer))
-            return mr_fail(st, MR_DATA_LOSS, "the dispatcher says a stream that is not there");
+            return mr_fail(st, MR_DATA_LOSS, "the dispatcher sent a stream that does not exist");
         MR_TRY(add_stream(r, p, st));
     }
     for (uint32_t i = r->o.consumer; !shared && i < r->job->streams; i += (uint32_t)consumers)
         if (i >= r->n_streams || !r->streams[i])
-            return mr_fail(st, MR_DATA_LOSS, "the dispatcher does not say where stream %u is", i);
+            return mr_fail(st, MR_DATA_LOSS, "the dispatcher did not send the place of stream %u",
+                           i);
     return MR_OK;
 }
 
@@ -735,7 +736,7 @@ static mr_code make_reader(mr__remote *r, mr_status *st)
                              .compression = r->o.compression,
                              .measured = r->o.measured};
     if (mr__sys->getrandom(&o.seed, sizeof o.seed, 0) != (ssize_t)sizeof o.seed)
-        return mr_fail(st, MR_INTERNAL, "no random bytes");
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes");
     MR_TRY(mr__loop_open(mr_iter_no_uring(r->o.it) ? MR__LOOP_EPOLL : MR__LOOP_AUTO, &r->loop, st));
     r->news.run = news_came;
     r->tick.fire = ticked;
@@ -1150,7 +1151,7 @@ static mr_code start(mr__remote *r, Mr__Wire__Place *const *places, size_t n, mr
     MR_TRY(make_join(r, places, n, st));
     MR_TRY(make_reader(r, st));
     if (pthread_create(&r->thread, NULL, run_loop, r) != 0)
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "no thread can be started for the service");
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "cannot start a thread for the service");
     r->has_thread = true;
     return join(r, st);
 }

@@ -58,41 +58,47 @@ static const mr_param table[] = {
     MR_ARG(struct distribute_params, service,
            .doc = "HOST:PORT of the dispatcher; \"local\": this process, without a server."),
     OPTION(processing_mode, .flags = MR_P_OPTIONAL, .def.s = "exactly_once", .names = modes,
-           .doc = "What is promised of each element."),
+           .doc = "Delivery guarantee for each element."),
     OPTION(job_name, .flags = MR_P_NONE,
-           .doc = "Clients of one name share a job; none: a new one."),
+           .doc = "Clients with the same name share a job; none: a new job."),
     OPTION(streams, .flags = MR_P_AUTO, .min.i = 1, .max.i = MR_MOST_STREAMS,
-           .doc = "Parts that the graph is cut into; auto: 8, or as many as there are files."),
+           .doc = "Number of streams that the graph is cut into; auto: 8, or the number of files "
+                  "if smaller."),
     OPTION(block_length, .def.i = 1, .min.i = 1, .max.i = INT32_MAX,
-           .doc = "Elements of a stream before the next one's turn."),
+           .doc = "Number of elements of a stream before the next stream's turn."),
     OPTION(deterministic, .def.b = true,
            .doc = "Keeps the order; false: blocks come from whichever stream has one."),
     OPTION(consumer_index, .flags = MR_P_NONE, .max.i = MR_MOST_STREAMS - 1,
            .has_at = offsetof(struct distribute_params, o.has_consumer_index),
-           .doc = "Which of the consumers this is, from 0."),
+           .doc = "Index of this consumer, from 0."),
     OPTION(num_consumers, .flags = MR_P_NONE, .min.i = 1, .max.i = MR_MOST_STREAMS,
-           .doc = "Consumers that read the job together, each its streams."),
-    OPTION(compression, .flags = MR_P_NONE | MR_P_AUTO, .names = compressions,
-           .doc = "Of blocks on their way; auto: where the link is slower than it."),
+           .doc = "Number of consumers that read the job together, each its own streams."),
+    OPTION(
+        compression, .flags = MR_P_NONE | MR_P_AUTO, .names = compressions,
+        .doc =
+            "Compression of blocks on the network; auto: if the link is slower than compressing."),
     OPTION(max_outstanding_bytes, .flags = MR_P_AUTO, .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Bytes on their way or waiting here; auto: 4 blocks of each stream, 16 MiB at "
-                  "least."),
+           .doc = "Maximum bytes in transit or waiting here; auto: 4 blocks of each stream, at "
+                  "least 16 MiB."),
     OPTION(target_workers, .def.s = "auto", .names = targets,
-           .doc = "Which workers are read from; local: those of this host."),
-    OPTION(transfer, .flags = MR_P_AUTO, .def.s = "auto", .names = transfers,
-           .doc = "How blocks come; auto: through shared memory from workers of this host."),
-    OPTION(resume, .doc = "Goes on after what was acknowledged under job_name."),
-    OPTION(match, .def.s = "worker", .names = matches, .doc = "Who looks patterns of files up."),
+           .doc = "Workers to read from; local: only those on this host."),
+    OPTION(
+        transfer, .flags = MR_P_AUTO, .def.s = "auto", .names = transfers,
+        .doc =
+            "How blocks are transferred; auto: through shared memory from workers on this host."),
+    OPTION(resume, .doc = "Resumes after the elements that were acknowledged under job_name."),
+    OPTION(match, .def.s = "worker", .names = matches,
+           .doc = "Whether workers or the client expand file patterns."),
     OPTION(on_missing, .def.s = "fail", .names = missing,
-           .doc = "Where a worker cannot see a file: an error, or another worker."),
+           .doc = "If a worker cannot see a file: fail, or move the stream to another worker."),
     OPTION(seed, .flags = MR_P_NONE, .has_at = offsetof(struct distribute_params, o.has_seed),
-           .doc = "Of random ops that have none; drawn at random if absent."),
+           .doc = "Seed for random ops without one; drawn at random if absent."),
     OPTION(connect_timeout, .def.f = CONNECT_TIMEOUT, .min.f = 0.001, .max.f = 1e6,
            .doc = "Seconds to wait for the dispatcher."),
     OPTION(stall_timeout, .flags = MR_P_NONE, .min.f = 0, .max.f = 1e9,
            .doc = "Seconds without an element after which reading fails; none: it waits."),
     OPTION(client_timeout, .def.f = CLIENT_TIMEOUT, .min.f = 1, .max.f = 1e6,
-           .doc = "Seconds after which a client that is silent loses its streams."),
+           .doc = "Seconds after which a silent client loses its streams."),
     {0}};
 
 /* The streams run in this process. */
@@ -137,7 +143,7 @@ static mr_code check(const void *params, mr_status *st)
         strcmp(o->processing_mode, "dynamic") != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "distribute: target_workers=\"local\" is for the modes \"exactly_once\" and "
-                       "\"dynamic\"; in \"%s\" each stream has a worker of its own",
+                       "\"dynamic\"; in \"%s\" each stream has its own worker",
                        o->processing_mode);
     bool shared = o->processing_mode && (strcmp(o->processing_mode, "dynamic") == 0 ||
                                          strcmp(o->processing_mode, "parallel_epochs") == 0);
@@ -150,7 +156,7 @@ static mr_code check(const void *params, mr_status *st)
     if (o->streams > 0 && o->num_consumers > o->streams)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "distribute: num_consumers is %" PRId64 ", but there are %" PRId64
-                       " streams to read; give at most that many",
+                       " streams to read; use at most that many",
                        o->num_consumers, o->streams);
     if (o->resume && !o->job_name)
         return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -632,7 +638,7 @@ static void close_remote(mr_iter *it)
     bool given_up = mr_iter_cancelled(it);
     s->begin = (beginning){0};
     if (s->source && s->slots && !given_up && next_beginning(s, &next, &st) != MR_OK)
-        mr_log(MR_LOG_WARNING, "the next repetition begins as the first did: %s", st.message);
+        mr_log(MR_LOG_WARNING, "the next repetition starts like the first: %s", st.message);
     pthread_mutex_lock(&s->shared->lock);
     if (!given_up && !s->shared->next.job) {
         s->shared->next = next;
@@ -809,7 +815,7 @@ static mr_code get_message(mr_state_r *r, const ProtobufCMessageDescriptor *kind
     size_t n;
     MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
     if (mr__wire_unpack(kind, bytes, n, out, st) != MR_OK)
-        return mr_state_damaged(st, "a message that cannot be read");
+        return mr_state_damaged(st, "an unreadable message");
     return MR_OK;
 }
 
@@ -891,7 +897,7 @@ static mr_code get_places(mr_iter *it, mr_state_r *r, Mr__Wire__Job *job, mr_sta
     for (; rc == MR_OK && have < n; have++)
         rc = get_message(r, &mr__wire__place__descriptor, &places[have], st);
     if (rc == MR_OK && ((come_and_go ? c != 0 : c >= n) || b >= job->block_length))
-        rc = mr_state_damaged(st, "a turn that cannot be");
+        rc = mr_state_damaged(st, "an impossible turn");
     if (rc == MR_OK) {
         rc = open_source(it, job, places, (size_t)n, st);
         job = NULL;
@@ -917,7 +923,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     Mr__Wire__Job *job = NULL;
     MR_TRY(mr_state_get_u64(r, &begun, st));
     if (begun > 2)
-        return mr_state_damaged(st, "a job that cannot be");
+        return mr_state_damaged(st, "an impossible job");
     s->failed = begun == 1;
     drop_slots(s);
     if (s->source)
@@ -948,11 +954,11 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 static const mr_op op_distribute = {
     .abi = MR_ABI_VERSION,
     .name = "distribute",
-    .doc = "Runs what is below it as streams of a data service, and goes round them.",
+    .doc = "Runs the graph below it as streams of a data service, and reads them in turn.",
     .example = "range(10).batch(2).distribute(\"local\", streams=2)",
     .order_doc = "an element of each stream in turn",
     .memory_doc = "the blocks that the streams have sent ahead",
-    .state_doc = "the place of each stream",
+    .state_doc = "the position in each stream",
     .count_doc = "the sum over the streams where that is known",
     .params = table,
     .params_size = sizeof(distribute_params),
@@ -981,7 +987,7 @@ static void fill_dataset_table(void)
     size_t n = 0;
     dataset_table[n++] = table[0];
     dataset_table[n++] = (mr_param)MR_ARG(distribute_params, dataset_id,
-                                          .doc = "What 'millrace service register' printed.");
+                                          .doc = "Id that 'millrace service register' printed.");
     for (size_t i = 1; table[i].name && n < MOST_PARAMS - 1; i++)
         dataset_table[n++] = table[i];
 }
@@ -1005,11 +1011,11 @@ static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec
 static const mr_op op_distributed_dataset = {
     .abi = MR_ABI_VERSION,
     .name = "distributed_dataset",
-    .doc = "Reads a dataset that a data service knows by its id, as streams of the service.",
+    .doc = "Reads a dataset that was registered with a data service, as streams of the service.",
     .example = "distributed_dataset(\"127.0.0.1:5050\", \"d6f1c3a25b7e9480\")",
     .order_doc = "an element of each stream in turn",
     .memory_doc = "the blocks that the streams have sent ahead",
-    .state_doc = "the place of each stream",
+    .state_doc = "the position in each stream",
     .count_doc = "the sum over the streams where that is known",
     .params = dataset_table,
     .params_size = sizeof(distribute_params),
@@ -1073,15 +1079,15 @@ static mr_code explain_mode(Mr__Wire__Job *job, mr_explanation *e, mr_status *st
         return MR_OK;
     job->streams = job->mode >= MR__WIRE__MODE__FILE ? 2 : 1;
     if (job->mode == MR__WIRE__MODE__DYNAMIC)
+        return mr_explain(e, "mode", NULL, st,
+                          "dynamic: its splits (%" PRIu64
+                          ") are assigned on demand; workers and clients determine the number of "
+                          "streams, each of which is this graph over its own splits",
+                          job->splits);
+    if (job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
         return mr_explain(
             e, "mode", NULL, st,
-            "dynamic: its splits (%" PRIu64 ") are given, on demand, to as many streams "
-            "as there are workers and clients; each is this graph over its own splits",
-            job->splits);
-    if (job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
-        return mr_explain(e, "mode", NULL, st,
-                          "parallel_epochs: every worker has a stream of its own, which is this "
-                          "graph, whole");
+            "parallel_epochs: every worker has its own stream, which is this whole graph");
     return mr_explain(e, "mode", NULL, st,
                       "%s: worker i of the dispatcher's list has stream i; shown as for a list of "
                       "two",

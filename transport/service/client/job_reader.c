@@ -350,9 +350,9 @@ static void why_nothing(const mr__job_reader *r, char *out, size_t size)
     const char *cause = r->why[0] ? ": " : "";
     *out = '\0';
     if (r->dispatcher != MR__UP)
-        snprintf(out, size, "; its dispatcher is not there%s%s", cause, r->why);
+        snprintf(out, size, "; its dispatcher cannot be reached%s%s", cause, r->why);
     else if (is_left_out(r))
-        snprintf(out, size, "; other clients read all streams, or their workers are away");
+        snprintf(out, size, "; other clients read all streams, or their workers are disconnected");
     else if (!served) /* Joined too comes when some worker knows the job */
         snprintf(out, size, "; no worker%s serves the job",
                  r->admitted && r->opts.local_workers ? " on this host" : "");
@@ -368,14 +368,13 @@ static void note_waits(const mr__job_reader *r)
                  r->opts.dispatcher, r->why[0] ? ": " : "", r->why);
     else
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
-                 is_left_out(r)          ? "waiting for a stream of the job at %s: other clients "
-                                           "read all of them, or their workers are away"
+                 is_left_out(r) ? "waiting for a stream of the job at %s: other clients read all "
+                                  "of them, or their workers are disconnected"
                  : r->opts.local_workers ? "waiting for workers on this host of the service at %s"
                                          : "waiting for workers of the service at %s",
                  r->opts.dispatcher);
     if (n)
-        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams have no worker that can be reached",
-                 n);
+        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams have no reachable worker", n);
 }
 
 /* ---- workers ---- */
@@ -711,7 +710,7 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
     bool elsewhere = r->opts.local_workers && why->code == MR_INVALID_ARGUMENT;
     if (elsewhere)
         mr__note(r->out.note, r->ctx, MR_LOG_INFO,
-                 "worker %s is not of this host; its streams move", address);
+                 "worker %s is not on this host; its streams move", address);
     else if (w->state == MR__UP)
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "worker %s is lost: %s", address,
                  why->code == MR_END ? "it closed the connection" : why->message);
@@ -793,7 +792,7 @@ static void arrived(mr__job_reader *r, mr__r_stream *s, int64_t now)
 {
     if (s->lost_since)
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
-                 "stream %" PRIu32 " goes on at worker %s, %.3f s after it was lost", s->index,
+                 "stream %" PRIu32 " resumes at worker %s, %.3f s after it was lost", s->index,
                  s->worker->address, (double)(now - s->lost_since) * 1e-9);
     s->lost_since = 0;
     s->backoff = 0;
@@ -978,7 +977,7 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
     if (r->dispatcher == MR__DOWN && now >= r->retry_at) {
         if (!r->ever_connected && now >= r->give_up_at) {
             mr_fail(&why, MR_UNAVAILABLE,
-                    "no dispatcher answers at %s%s%s; start one, or mend the address",
+                    "no dispatcher answers at %s%s%s; start one, or correct the address",
                     r->opts.dispatcher, r->why[0] ? ": " : "", r->why);
             fail(r, &why);
             return;

@@ -89,7 +89,7 @@ static mr_code go_to(local *l, const Mr__Wire__Place *p, mr_status *st)
 {
     stream *x = p->stream < l->job->streams ? &l->v[p->stream] : NULL;
     if (!x || !x->it)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a stream that is not there");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a stream that does not exist");
     if (p->position.len)
         MR_TRY(mr_iterator_restore(x->it, p->position.data, p->position.len, st));
     x->elements = p->elements;
