@@ -175,7 +175,7 @@ named = field(1, FORM_PLACES) + field(2, STRING) + field(5, 64)  # so many bytes
 good = lambda: ([memfd(1 << 20)], 1 << 20)  # noqa: E731
 agreed, outside = "wrong size or seals", "is outside"
 attacks = {
-    "no_descriptor": (lambda: ([], 1 << 20), lambda *o: b"", "shares no memory"),
+    "no_descriptor": (lambda: ([], 1 << 20), lambda *o: b"", "shared no memory"),
     "memory_that_could_shrink": (lambda: ([memfd(1 << 20, 0)], 1 << 20), lambda *o: b"", agreed),
     "another_size": (lambda: ([memfd(1 << 20)], 1 << 30), lambda *o: b"", agreed),
     "something_else": (lambda: ([os.open("/dev/null", os.O_RDONLY)], 1 << 20), lambda *o: b"", agreed),

@@ -8,9 +8,9 @@
 #include "transport/service/stream_position.h"
 
 typedef struct stream {
-    mr_iterator *it;   /* NULL: not ours */
+    mr_iterator *it;   /* NULL: read by another consumer */
     uint64_t elements; /* delivered, including errors */
-    size_t last, back; /* rows of the last block, and how many of them the consumer still has */
+    size_t last, back; /* rows of the last block, and those of them not delivered yet */
     bool ended;
     void *position; /* the last result of place */
 } stream;
@@ -27,7 +27,7 @@ static mr_code next(mr__stream_source *src, uint32_t s, size_t want, mr_block *b
     mr_code rc = mr_iterator_next(x->it, want, b, st);
     if (rc == MR_CANCELLED)
         return rc;
-    if (rc < MR_OK && st && st->element >= 0) /* it counts within the stream */
+    if (rc < MR_OK && st && st->element >= 0) /* its number counts within the stream */
         mr_status_prefix(st, "stream %" PRIu32, s);
     x->last = rc == MR_OK ? b->rows : 0;
     x->back = 0;
