@@ -143,7 +143,7 @@ MR_TEST(what_is_wrong_is_named)
     static const char *const cases[][2] = {
         {"RANK=x WORLD_SIZE=4 MASTER_ADDR=h MASTER_PORT=5", "RANK must be a number"},
         {"RANK=-1 WORLD_SIZE=4 MASTER_ADDR=h MASTER_PORT=5", "found '-1'"},
-        {"RANK=4 WORLD_SIZE=4 MASTER_ADDR=h MASTER_PORT=5", "RANK is 4, but WORLD_SIZE says"},
+        {"RANK=4 WORLD_SIZE=4 MASTER_ADDR=h MASTER_PORT=5", "RANK is 4, but WORLD_SIZE is"},
         {"RANK=0 WORLD_SIZE=0 MASTER_ADDR=h MASTER_PORT=5", "WORLD_SIZE must be a number from 1"},
         {"RANK=0 WORLD_SIZE=4x MASTER_ADDR=h MASTER_PORT=5", "found '4x'"},
         {"RANK=0 WORLD_SIZE=2 MASTER_PORT=5", "MASTER_ADDR"},

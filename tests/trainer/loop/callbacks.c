@@ -113,7 +113,7 @@ MR_TEST(arguments_are_checked)
         {"checkpoint(\"a\", on_error=\"ignore\")", "on_error"},
         {"learning_rate_schedule()", "schedule"},
         {"learning_rate_schedule([])", "pairs"},
-        {"learning_rate_schedule([[3, 0.1], [3, 0.2]])", "rise"},
+        {"learning_rate_schedule([[3, 0.1], [3, 0.2]])", "increase"},
         {"learning_rate_schedule([[0, -0.1]])", "pairs"},
         {"learning_rate_schedule([[0.5, 0.1]])", "pairs"},
         {"early_stopping(patience=-1)", "patience"},
