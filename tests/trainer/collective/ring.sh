@@ -221,7 +221,7 @@ start_all 3 --exchange --rank 1 --at 4 --do leave steps 100
 ended 1 0 1 && all_say "$left 4$" '0 2'
 result one_that_leaves_an_exchange_is_named $? "$(said)"
 start_all 2 --exchange --rank 1 --at 4 --do shorter steps 100
-ended 1 1 && all_say 'rank [01] .* (gives [23] numbers where|has ended|closed)'
+ended 1 1 && all_say 'rank [01] .* (sends [23] numbers where|has ended|closed)'
 result another_count_of_numbers_is_named $? "$(said)"
 
 # ---- a network that fails, between two that cannot share memory

@@ -24,7 +24,7 @@ train an_epoch_is_two_steps 0 "$two" '' --data "$data"
 # ---- what cannot be watched is said once
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --epochs 3 --data "$data" --callback 'early_stopping()' \
     --callback 'reduce_lr_on_plateau(monitor="val_mse")' >out 2>err
-result what_needs_validation_data_is_said_once "$([ $? = 0 ] && [ "$(wc -l <err)" = 2 ] && grep -q 'early_stopping watches val_loss, and there are no validation data' err &&
+result what_needs_validation_data_is_said_once "$([ $? = 0 ] && [ "$(wc -l <err)" = 2 ] && grep -q 'early_stopping watches val_loss, but there are no validation data' err &&
     grep -q 'reduce_lr_on_plateau watches val_mse, .* monitor="mse"' err; echo $?)" "$(cat err)"
 
 # ---- an input function: each of two replicas takes an element, and they see the slices of one batch
@@ -250,7 +250,7 @@ train an_error_names_its_callback 2 '' '--callback: line 1, column 1: there is n
 
 # ---- TF_CONFIG
 export TF_CONFIG='{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
-train an_address_that_cannot_be_looked_up_is_named 1 '' 'host "a" cannot look up' --data "$data"
+train an_address_that_cannot_be_looked_up_is_named 1 '' 'cannot look up the host "a"' --data "$data"
 export TF_CONFIG='{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}'
 train a_parameter_server_is_refused 1 '' 'ps' --data "$data"
 export TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
