@@ -112,8 +112,8 @@ static mr_code prepare(mr__parameters *p, const mr__call *call, mr_status *st)
     MR_TRY(make_variables(p, call, st));
     MR_TRY(take_state(p, call, iterations, st));
     if (json_object_get(call->text, "learning_rate")) { /* otherwise the schedule sets it */
-            MR_TRY(mr__call_number(call, "learning_rate", &rate, st));
-            mr_optimizer_set_learning_rate(p->o, rate);
+        MR_TRY(mr__call_number(call, "learning_rate", &rate, st));
+        mr_optimizer_set_learning_rate(p->o, rate);
     }
     p->job = call->job;
     return MR_OK;
