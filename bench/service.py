@@ -91,7 +91,7 @@ def failover():
         while len(times) == before and time.monotonic() < end:
             time.sleep(0.05)
             log.seek(0)
-            times = [float(x) for x in re.findall(r"goes on at worker \S+, ([0-9.]+) s", log.read())]
+            times = [float(x) for x in re.findall(r"resumes at worker \S+, ([0-9.]+) s", log.read())]
     reader.kill()
     reader.wait()
     for x in [*workers, d]:

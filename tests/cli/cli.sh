@@ -639,7 +639,7 @@ expect workers_override_tf_config 0 "$want" -- env TF_CONFIG="$cluster" "$m" sho
 # without the memory that it needs at least, which counts what the process has just now
 explained() { "$m" explain "$@" "$graph" 2>/dev/null | grep -v '^ *memory limit:'; }
 same tf_config_in_explain "$(explained --workers 3 --worker 2)" "$(TF_CONFIG=$cluster explained)"
-expect tf_config_of_a_ps 1 '' 'ps 0' 'makes no input' -- \
+expect tf_config_of_a_ps 1 '' 'ps 0' 'reads no input' -- \
     env TF_CONFIG='{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}' "$m" show --replicas 1 "$graph"
 expect broken_tf_config 2 '' 'TF_CONFIG is not JSON: line 1' -- env TF_CONFIG='{"cluster"' "$m" show --replicas 1 "$graph"
 expect tf_config_without_a_task 2 '' 'TF_CONFIG' 'task' -- env TF_CONFIG='{"cluster": {"worker": ["a:1"]}}' "$m" explain "$graph"

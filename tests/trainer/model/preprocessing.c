@@ -150,7 +150,7 @@ MR_TEST(what_is_wrong_is_named_before_the_first_step)
         mr_code rc;
         const char *word;
     } cases[] = {
-        {"dense(2).lookup([\"a\"])", letters, MR_INVALID_ARGUMENT, "cannot stand after dense"},
+        {"dense(2).lookup([\"a\"])", letters, MR_INVALID_ARGUMENT, "cannot follow dense"},
         {"lookup(3)", letters, MR_INVALID_ARGUMENT, "a list of tokens or the name of a file"},
         {"lookup(\"\")", letters, MR_INVALID_ARGUMENT, "a list of tokens or the name of a file"},
         {"lookup([1, 2]).cast()", letters, MR_INVALID_ARGUMENT, "the model's lookup"},
