@@ -97,8 +97,8 @@ static mr_code refuse_input(void *ctx, const char *name, mr_status *st)
     if (strcmp(name, "-") != 0)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "the pipeline reads the file - (standard input), but it came from there itself "
-                   "(-f -); give the pipeline as an argument, or in a file");
+                   "the pipeline reads the file - (standard input), but the expression was read "
+                   "from there (-f -); give the pipeline as an argument, or in a file");
 }
 
 int cli_dataset(const char *file, const char *text, size_t size, mr_dataset **out)

@@ -58,7 +58,7 @@ result rates_are_of_the_time_between_reports $? "status $rc $(cat top.err)"
 # ---- what cannot be seen
 expect no_such_process 1 '' "there is no process $pid" -- "$m" top $pid
 expect no_millrace 1 '' "process $$ (" 'runs no pipeline that can be looked at' -- "$m" top $$
-expect no_number 2 '' "'abc' is no number of a process" -- "$m" top abc
+expect no_number 2 '' "'abc' is not a process id" -- "$m" top abc
 expect no_negative_number 2 '' "'-5' is no number" -- "$m" top -- -5
 expect one_process 2 '' 'the number of one process' -- "$m" top
 expect an_interval_of_no_time 2 '' '--interval must be' -- "$m" top --interval 0 $$

@@ -154,9 +154,9 @@ MR_TEST(arguments_go_by_place_or_by_name)
     mr_has_str(evaluate(1, "x => reshape([1], [1], x=[2])"), "x is given twice");
     mr_has_str(evaluate(1, "x => abs(x, y=2)"), "abs has no argument 'y'; it has x");
     mr_has_str(evaluate(1, "x => abs(x, 2)"), "abs takes no further argument here");
-    mr_has_str(evaluate(1, "x => abs()"), "abs wants x; an example is range(3)");
+    mr_has_str(evaluate(1, "x => abs()"), "abs expects x; an example is range(3)");
     mr_has_str(evaluate(1, "x => one_hot(x)"), "one_hot wants n");
-    mr_has_str(evaluate(1, "x => cast(x, \"float31\")"), "a dtype is wanted, as in \"float32\"");
+    mr_has_str(evaluate(1, "x => cast(x, \"float31\")"), "expected a dtype, as in \"float32\"");
     mr_has_str(evaluate(1, "x => cast(x, \"float31\")"), "column 14");
     mr_has_str(evaluate(1, "x => sum(\"a\")"), "sum wants numbers, not string");
     mr_has_str(evaluate(1, "x => [1, 2][[0]]"), "[ ] wants an integer, not int64[1]");

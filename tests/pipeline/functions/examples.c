@@ -67,7 +67,7 @@ MR_TEST(bad_sparse_features_fail_their_element)
     mr_has_str(parse(literal(places, 2, numbers, 2, "a"), of),
                "!Name: <unknown>, Feature: f, Index: 0. an index is out of range");
     mr_has_str(parse(literal(below, 2, numbers, 2, "a"), of), "an index is out of range");
-    mr_has_str(parse(literal(twice, 2, numbers, 2, "a"), of), "an index stands twice");
+    mr_has_str(parse(literal(twice, 2, numbers, 2, "a"), of), "an index appears twice");
     mr_has_str(parse(literal(places, 1, numbers, 2, "a"), of), "differ in number");
     mr_has_str(parse(literal(places, 2, numbers, 2, "a"),
                      "f=sparse(int64, index=\"i\", value=\"v\", size=4)"),
@@ -93,7 +93,7 @@ MR_TEST(wrong_sparse_features_are_refused)
     mr_has_str(parse("\"\"", "f=sparse(float32, index=\"\", value=\"v\", size=3)"), "is wanted as");
     mr_has_str(parse("\"\"", "{\"f\": sparse(float32, index=\"i\", value=\"v\", size=3), "
                              "\"i\": int64}"),
-               "feature i is a part of a sparse one, so beside it it is int64[]");
+               "feature i is also part of a sparse feature, so it must be int64[]");
     mr_has_str(parse("\"\"", "f=sparse(float32, index=\"v\", value=\"v\", size=3)"),
                "feature v is a part of a sparse one");
 }

@@ -130,9 +130,9 @@ MR_TEST(numbers_out_of_strings)
         snprintf(f, sizeof f, "x => to_number(\"%s\", \"float32\")", bad[i]);
         mr_has_str(evaluate(1, f), "is no number in to_number");
         snprintf(f, sizeof f, "x => to_number(\"%s\", \"int32\")", bad[i]);
-        mr_has_str(evaluate(1, f), "is no integer in to_number");
+        mr_has_str(evaluate(1, f), "is not an integer in to_number");
     }
-    mr_has_str(evaluate(1, "x => to_number(\"1.0\", \"int32\")"), "\"1.0\" is no integer");
+    mr_has_str(evaluate(1, "x => to_number(\"1.0\", \"int32\")"), "\"1.0\" is not an integer");
     mr_has_str(evaluate(1, "x => to_number(\"128\", \"int8\")"), "\"128\" does not fit int8");
     mr_has_str(evaluate(1, "x => to_number(\"-1\", \"uint8\")"), "does not fit uint8");
     mr_has_str(evaluate(1, "x => to_number(\"9223372036854775808\", \"int64\")"), "does not fit");
@@ -199,7 +199,7 @@ MR_TEST(characters_are_decoded)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char f[100];
         snprintf(f, sizeof f, "x => utf8_decode(\"ab%s\")", bad[i]);
-        mr_has_str(evaluate(1, f), "!utf8_decode: byte 2 of the string is no UTF-8");
+        mr_has_str(evaluate(1, f), "!utf8_decode: byte 2 of the string is not valid UTF-8");
         snprintf(f, sizeof f, "x => utf8_decode(\"a%s\", errors=\"replace\")[:2]", bad[i]);
         mr_eq_str(evaluate(1, f), "[97, 65533]");
     }
@@ -264,7 +264,7 @@ MR_TEST(what_adapt_wrote_is_read)
     mr_eq_str(in_file(1, directory, "x => normalization([[1, 4], [3, 2]], adapted=\"%s\")"),
               "[[0.0, 2.0], [1.0, 0.0]]");
     mr_has_str(in_file(1, path, "x => normalization([1, 2, 3], adapted=\"%s\")"),
-               "do not fit an axis of 3");
+               "do not match an axis of 3");
     mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "no list \"boundaries\"");
     mr_has_str(in_file(1, directory, "x => discretization(x, \"%s\")"), "boundaries.json: cannot");
     path = mr_test_file("boundaries.json", "{\"boundaries\": [0.5, 2]}");
@@ -301,7 +301,7 @@ MR_TEST(a_vocabulary_may_be_a_file)
     const char *path = mr_test_file("words", "b\na\r\n\nc d");
     mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"b\", \"\", \"c d\", \"c\"], \"%s\")"),
               "[2, 1, 3, 4, 0]");
-    mr_has_str(in_file(1, path, "x => lookup(x, \"%s\")"), "line 1 is no integer");
+    mr_has_str(in_file(1, path, "x => lookup(x, \"%s\")"), "line 1 is not an integer");
     path = mr_test_file("numbers", "30\n-1\n1\n");
     mr_eq_str(in_file(2, path, "x => lookup(x, \"%s\")"), "0; 3");
     mr_eq_str(in_file(2, path, "x => lookup(x - 1, \"%s\", oov=0, default=7)"), "1; 7");

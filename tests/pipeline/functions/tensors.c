@@ -58,10 +58,11 @@ MR_TEST(where_picks_and_finds)
     mr_eq_str(evaluate(2, "x => where([true], x=x, y=5)"), "[0]; [1]");
     mr_has_str(evaluate(1, "x => where(true)"), "where of a single condition");
     mr_has_str(evaluate(1, "x => where([true], 1)"), "a condition alone, or with x and y");
-    mr_has_str(evaluate(1, "x => where([true], 1, \"a\")"), "a number stands beside a string");
+    mr_has_str(evaluate(1, "x => where([true], 1, \"a\")"),
+               "a number cannot be combined with a string");
     mr_has_str(evaluate(1, "x => where([true, false], [1, 2, 3], 1)"), "do not fit each other");
     mr_has_str(evaluate(4, "x => where([true, false], ones([x]), 1.0)"),
-               "!shapes [2] and [0] do not fit each other");
+               "!shapes [2] and [0] are not compatible");
     mr_has_str(evaluate(1, "x => where(x, 1, 2)"), "where wants bools, not int64");
 }
 
@@ -235,7 +236,7 @@ MR_TEST(axes_are_padded)
     mr_has_str(evaluate(1, "x => pad(5, 1)"), "pad of a scalar");
     mr_has_str(evaluate(1, "x => pad([5], 1, constant_values=\"a\")"), "a number stands beside");
     mr_has_str(evaluate(1, "x => pad(zeros([0]), 1, mode=\"edge\")"), "has none to repeat");
-    mr_has_str(evaluate(1, "x => pad([5], 9223372036854775807)"), "!pad: more values than fit");
+    mr_has_str(evaluate(1, "x => pad([5], 9223372036854775807)"), "!pad: too many values");
 }
 
 MR_TEST(matrices_are_multiplied)
@@ -254,10 +255,10 @@ MR_TEST(matrices_are_multiplied)
     mr_eq_str(evaluate(1, "x => matmul(cast([[2]], \"float16\"), cast([[3]], \"float16\"))"),
               "[[6.0]]");
     mr_has_str(evaluate(1, "x => matmul([[1, 2]], [[1, 2]])"),
-               "matmul: shapes [1, 2] and [1, 2] do not fit each other");
+               "matmul: shapes [1, 2] and [1, 2] are not compatible");
     mr_has_str(evaluate(1, "x => matmul(1, [2])"), "do not fit each other");
     mr_has_str(evaluate(2, "x => matmul(ones([x]), [2.0])"),
-               "!matmul: shapes [0] and [1] do not fit each other");
+               "!matmul: shapes [0] and [1] are not compatible");
 }
 
 MR_TEST(values_one_by_one)
@@ -320,7 +321,7 @@ MR_TEST(rescaling_and_normalization_are_the_layers)
                "or adapted and neither");
     mr_has_str(evaluate(1, "x => normalization([1, 2], adapted=\"\")"), "and is empty");
     mr_has_str(evaluate(2, "x => normalization(ones([x + 1]), [1, 2], [1])"),
-               "do not fit an axis of 1");
+               "do not match an axis of 1");
     mr_has_str(evaluate(1, "x => rescaling(\"a\", 1.0)"), "refused");
 }
 
@@ -340,7 +341,7 @@ MR_TEST(category_encoding_is_the_layer)
               "[1.0, 0.0]; [0.0, 1.0]");
     mr_eq_str(
         evaluate(2, "x => category_encoding([2 - x, 0], 2)"),
-        "!category_encoding: 2 is no class from 0 to below 2 in category_encoding([2 - x, 0], "
+        "!category_encoding: 2 is not a class from 0 to below 2 in category_encoding([2 - x, 0], "
         "2); [1.0, 1.0]");
     mr_has_str(evaluate(1, "x => category_encoding([-1], 2)"), "-1 is no class");
     mr_has_str(evaluate(1, "x => category_encoding([1.0], 2)"), "refused");

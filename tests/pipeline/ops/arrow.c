@@ -244,7 +244,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         {"none", "column 'none' cannot be read: it is of Arrow's type null"},
         {"union", "column 'union' cannot be read: it is of Arrow's type union"},
         {"runs", "it is of Arrow's type run_end_encoded"},
-        {"missing", "there is no column 'missing'; there are "}};
+        {"missing", "there is no column 'missing'; the file has the columns "}};
     fixture("odd");
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\")"), "cannot be read: it ");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -279,7 +279,8 @@ MR_TEST(a_list_of_structs_is_a_record_of_lists)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         char graph[128], message[64];
         snprintf(graph, sizeof graph, "arrow(\"@/structs\", columns=[\"%s\"])", none[i]);
-        snprintf(message, sizeof message, "there is no column '%s'; there are d, ", none[i]);
+        snprintf(message, sizeof message, "there is no column '%s'; the file has the columns d, ",
+                 none[i]);
         mr_drive_bad(mr_drive_path(graph), message);
     }
     mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"m\"]).map(r => (r[\"m\"][\"key\"], "

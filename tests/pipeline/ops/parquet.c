@@ -121,7 +121,8 @@ MR_TEST(groups_are_records)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         char graph[128], message[64];
         snprintf(graph, sizeof graph, "parquet(\"@/groups.parquet\", columns=[\"%s\"])", none[i]);
-        snprintf(message, sizeof message, "there is no column '%s'; there are g, h", none[i]);
+        snprintf(message, sizeof message, "there is no column '%s'; the file has the columns g, h",
+                 none[i]);
         mr_drive_bad(mr_drive_path(graph), message);
     }
     mr_drive_bad(mr_drive_path("parquet(\"@/groups.parquet\", columns=[\"g.a\"])"
@@ -146,7 +147,7 @@ MR_TEST(what_cannot_be_a_column_is_refused_by_name)
     table_refused(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"d\"])"),
                   MR_INVALID_ARGUMENT, "column 'd' cannot be read: it holds decimal numbers");
     mr_drive_bad(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"none\"])"),
-                 "there is no column 'none'; there are ");
+                 "there is no column 'none'; the file has the columns ");
     mr_drive(mr_drive_path("parquet(\"@/refused.parquet\", columns=[\"k\"]).map(r => r[\"k\"])"),
              "1");
 }

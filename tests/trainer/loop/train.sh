@@ -120,7 +120,7 @@ broken=(--model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data
 "$m" train "${broken[@]}" >out 2>err
 result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'going on' err; echo $?) "$(cat err)"
 "$m" train "${broken[@]}" >out 2>err
-result a_run_that_goes_on_says_from_where $(grep -q '^millrace: going on from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
+result a_run_that_goes_on_says_from_where $(grep -q '^millrace: resuming from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
 
 # ---- strategies
 strategies='--seed 1 --epochs 2 --optimizer adam(0.05)'
