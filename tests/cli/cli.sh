@@ -258,7 +258,7 @@ result index_of_a_pattern_leaves_out_indexes "$([ "$(ls quoted)" = $'a-1\na-1.id
 expect index_of_a_name_with_brackets 0 '' 'b[1]: 4 records' -- "$m" index -v 'quoted/b[1]'
 expect index_of_a_pattern_without_files 1 '' 'no file matches quoted/c*' -- "$m" index 'quoted/c*'
 expect index_wants_a_file 2 '' 'expected at least one file' -- "$m" index
-expect index_of_standard_input 2 '' 'standard input is none' -- "$m" index -
+expect index_of_standard_input 2 '' 'which standard input is not' -- "$m" index -
 expect index_of_what_the_shell_finds 0 '' 'quoted/a-2: 4 records' -- sh -c "'$m' index -v quoted/a-*"
 expect index_without_its_file_is_a_file 1 '' 'quoted/a-1.idx' -- "$m" index quoted/a-1.idx
 expect verify_good 0 ANY -- "$m" inspect --verify $f
@@ -389,7 +389,7 @@ result inspect_takes_a_dictionary "$("$m" inspect --dictionary frames.dict frame
 result inspect_says_what_a_frame_lacks "$("$m" inspect frame_alone | grep -q 'a zstd frame that cannot be read: .*dictionary'; echo $?)"
 result inspect_unpacks_frames_of_a_pipe "$(cat frame_alone | "$m" inspect --dictionary frames.dict - | grep -q ': "user 0 of town 0"'; echo $?)"
 expect verify_unpacks_frames 0 ANY -- sh -c "'$m' inspect --verify frames-00000-of-00002.tfrecord && cat frame_alone | '$m' inspect --verify --dictionary frames.dict -"
-expect verify_lacks_a_dictionary 1 ANY 'frame_alone' 'record 0' 'say where that is' -- "$m" inspect --verify frame_alone
+expect verify_lacks_a_dictionary 1 ANY 'frame_alone' 'record 0' 'give its file' -- "$m" inspect --verify frame_alone
 expect a_dictionary_that_is_missing 1 '' 'nofile: cannot open' -- "$m" inspect --dictionary nofile frame_alone
 "$m" write --out others --compress zstd-record --expr 'range(400).map(x => format("place {} of list {}", x, x % 7))' >/dev/null
 expect a_dictionary_of_others 1 ANY 'frame_alone' 'record 0' 'others.dict is dictionary' -- "$m" inspect --dictionary others.dict frame_alone

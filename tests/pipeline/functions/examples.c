@@ -79,18 +79,20 @@ MR_TEST(bad_sparse_features_fail_their_element)
 
 MR_TEST(wrong_sparse_features_are_refused)
 {
-    mr_has_str(parse("\"\"", "f=5"), "f: a feature is wanted as int64");
+    mr_has_str(parse("\"\"", "f=5"), "f: a feature must be int64");
     mr_has_str(parse("\"\"", "f=int32"), "an Example holds int64, float32 and bytes; read f");
     mr_has_str(parse("\"\"", "f=int64[-1]"), "f: a dimension is an integer of at least 0");
     mr_has_str(parse("\"\"", "f=int64[100000, 100000]"), "at most 2147483647 values");
-    mr_has_str(parse("\"\"", "f=feature(int64[], default=1)"), "f: a feature of any length has no");
-    mr_has_str(parse("\"\"", "f=feature(int64, [3], 1)"), "of f has 1 values, its shape 3");
+    mr_has_str(parse("\"\"", "f=feature(int64[], default=1)"),
+               "f: a feature of any length takes no");
+    mr_has_str(parse("\"\"", "f=feature(int64, [3], 1)"), "of f has 1 values, but its shape 3");
     mr_has_str(parse("\"\"", "f=sparse(float32)"), "or sparse(dtype, index=");
     mr_has_str(parse("\"\"", "f=sparse(float32, index=\"i\", value=\"v\", size=0)"),
-               "is wanted as");
+               "must be int64");
     mr_has_str(parse("\"\"", "f=sparse(float32[2], index=\"i\", value=\"v\", size=3)"),
-               "is wanted as");
-    mr_has_str(parse("\"\"", "f=sparse(float32, index=\"\", value=\"v\", size=3)"), "is wanted as");
+               "must be int64");
+    mr_has_str(parse("\"\"", "f=sparse(float32, index=\"\", value=\"v\", size=3)"),
+               "must be int64");
     mr_has_str(parse("\"\"", "{\"f\": sparse(float32, index=\"i\", value=\"v\", size=3), "
                              "\"i\": int64}"),
                "feature i is also part of a sparse feature, so it must be int64[]");
@@ -228,9 +230,9 @@ MR_TEST(damaged_records_are_read_or_refused)
 MR_TEST(wrong_sequences_are_refused)
 {
     char f[200] = "x => parse_sequence_example(\"\")";
-    mr_has_str(evaluate(1, f), "no feature is asked for");
+    mr_has_str(evaluate(1, f), "no feature is requested");
     mr_has_str(read("\"\"", "sequences={\"s\": int32}"), "holds int64, float32 and bytes");
     mr_has_str(read("[\"\"]", "sequences={\"s\": int64[]}"), "read one record at a time");
     mr_has_str(read("\"\"", "sequences={\"s\": feature(int64, default=1)}"), "takes no default");
-    mr_has_str(read("\"\"", "context={\"s\": 5}"), "is wanted as");
+    mr_has_str(read("\"\"", "context={\"s\": 5}"), "must be int64");
 }

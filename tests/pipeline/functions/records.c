@@ -113,9 +113,9 @@ MR_TEST(unsigned_features_are_not_negative)
 
 MR_TEST(wrong_features_are_refused)
 {
-    mr_has_str(evaluate(1, "x => parse_json(\"{}\")"), "parse_json wants features");
+    mr_has_str(evaluate(1, "x => parse_json(\"{}\")"), "parse_json expects features");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", int64)"), "features have names");
-    mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=5)"), "a feature is wanted as int64");
+    mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=5)"), "a feature must be int64");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=float16)"), "read it as float32 and cast it");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, default=1.5))"),
                "the default must be int64 literals");
@@ -129,7 +129,7 @@ MR_TEST(wrong_features_are_refused)
                "has no default");
     mr_has_str(evaluate(1, "x => parse_json([[\"\"]], a=int64)"),
                "a string or a vector of strings");
-    mr_has_str(evaluate(1, "x => parse_csv(\"1\", {\"a\": int64})"), "wants a list of features");
+    mr_has_str(evaluate(1, "x => parse_csv(\"1\", {\"a\": int64})"), "expects a list of features");
     mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64[]])"), "field 1 is one value");
     mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64], sep=\"ab\")"), "one byte");
 }

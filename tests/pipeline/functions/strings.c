@@ -29,15 +29,15 @@ MR_TEST(parts_of_strings)
     mr_eq_str(evaluate(1, "x => substring(\"abc\", 1, none)"), "\"bc\"");
     mr_eq_str(evaluate(1, "x => substring(\"h\\u00e9llo\", 1, 2, unit=\"char\") == \"\\u00e9l\""),
               "true");
-    mr_has_str(evaluate(1, "x => substring(\"abc\", 1, -1)"), "a length is not negative");
+    mr_has_str(evaluate(1, "x => substring(\"abc\", 1, -1)"), "the length must not be negative");
     mr_eq_str(evaluate(2, "x => substring(\"abc\", 1, -x)"),
-              "\"\"; !substring of the length -1 in substring(\"abc\", 1, -x)");
+              "\"\"; !substring: the length is negative: -1 in substring(\"abc\", 1, -x)");
     mr_eq_str(evaluate(1, "x => (lower(\"aBC1\\xc4\") == \"abc1\\xc4\", upper([\"aBz\", \"\"]))"),
               "(true, [\"ABZ\", \"\"])");
     mr_eq_str(evaluate(1, "x => [strip(\" \\ta b\\x0b\\n\"), lstrip(\" a \"), rstrip(\" a \")]"),
               "[\"a b\", \"a \", \" a\"]");
     mr_eq_str(evaluate(1, "x => [strip(\" \"), strip(\"\")]"), "[\"\", \"\"]");
-    mr_has_str(evaluate(1, "x => lower(x)"), "lower wants strings, not int64");
+    mr_has_str(evaluate(1, "x => lower(x)"), "lower expects strings, not int64");
 }
 
 MR_TEST(strings_are_found_in_strings)
@@ -54,7 +54,8 @@ MR_TEST(strings_are_found_in_strings)
         evaluate(1, "x => (find(\"\\u00e9b\", \"b\"), find(\"\\u00e9b\", \"b\", unit=\"char\"))"),
         "(2, 1)");
     mr_eq_str(evaluate(2, "x => starts_with(\"10\", format(\"{}\", x))"), "false; true");
-    mr_has_str(evaluate(1, "x => find(\"a\", [\"a\"])"), "what is looked for is one string");
+    mr_has_str(evaluate(1, "x => find(\"a\", [\"a\"])"),
+               "the string to search for must be one string");
 }
 
 MR_TEST(strings_are_split_and_joined)
@@ -103,7 +104,7 @@ MR_TEST(patterns_match_and_rewrite)
     mr_has_str(evaluate(1, "x => regex_match(\"a\", \"(\")"), "byte 1 of the pattern: missing");
     mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"(a)\", \"\\\\2\")"),
                "the rewrite has \\2, the pattern 1 groups");
-    mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"a\", \"\\\\n\")"), "before a digit");
+    mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"a\", \"\\\\n\")"), "must precede a digit");
     mr_has_str(evaluate(1, "x => regex_search(\"\\xff\", \"(*UTF)a\")"),
                "!regex_search: UTF-8 error");
     mr_has_str(
@@ -128,7 +129,7 @@ MR_TEST(numbers_out_of_strings)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char f[100];
         snprintf(f, sizeof f, "x => to_number(\"%s\", \"float32\")", bad[i]);
-        mr_has_str(evaluate(1, f), "is no number in to_number");
+        mr_has_str(evaluate(1, f), "is not a number in to_number");
         snprintf(f, sizeof f, "x => to_number(\"%s\", \"int32\")", bad[i]);
         mr_has_str(evaluate(1, f), "is not an integer in to_number");
     }
@@ -185,7 +186,7 @@ MR_TEST(hashes_never_change)
     mr_eq_str(evaluate(1, "x => hash([\"\", \"a\", \"abc\"], buckets=10)"), "[8, 9, 4]");
     mr_eq_str(evaluate(1, "x => hash(\"a\", 1)"), "0");
     mr_has_str(evaluate(1, "x => hash(\"a\", 0)"), "buckets must be");
-    mr_has_str(evaluate(1, "x => hash(x)"), "hash wants strings, not int64");
+    mr_has_str(evaluate(1, "x => hash(x)"), "hash expects strings, not int64");
 }
 
 MR_TEST(characters_are_decoded)
@@ -235,7 +236,7 @@ MR_TEST(tokens_are_looked_up)
     mr_has_str(evaluate(1, "x => lookup(x, [\"a\"])"), "is a list of integers, or the name");
     mr_has_str(evaluate(1, "x => lookup(\"a\", [1])"), "is a list of strings, or the name");
     mr_has_str(evaluate(1, "x => lookup(\"a\", [])"), "is a list of strings, or the name");
-    mr_has_str(evaluate(1, "x => lookup(1.5, [1])"), "lookup wants strings or integers");
+    mr_has_str(evaluate(1, "x => lookup(1.5, [1])"), "lookup expects strings or integers");
     mr_eq_str(
         evaluate(1, "x => text_vectorization(\"The  CAT's, \\tcat - a\", [\"cat\", \"the\"], 6)"),
         "[3, 1, 2, 1, 0, 0]"); /* "the", "cats", "cat", "a" */
@@ -244,7 +245,7 @@ MR_TEST(tokens_are_looked_up)
     mr_eq_str(evaluate(1, "x => text_vectorization([[\"b\"], [\"...\"]], [\"b\"], 1)"),
               "[[2], [0]]");
     mr_has_str(evaluate(1, "x => text_vectorization(x, [\"b\"], 2)"),
-               "text_vectorization wants strings");
+               "text_vectorization expects strings");
     mr_has_str(evaluate(1, "x => text_vectorization(\"a\", [\"b\"], 0)"), "output_sequence_length");
     mr_eq_str(evaluate(1, "x => hashing([\"a\", \"b\"], 10) == hash([\"a\", \"b\"], buckets=10)"),
               "[true, true]");
@@ -279,7 +280,7 @@ MR_TEST(what_adapt_wrote_is_read)
     mr_eq_str(in_file(1, directory, "x => lookup([\"b\", \"z\"], \"%s\")"), "[2, 0]");
     path = mr_test_file("fall.json", "{\"boundaries\": [2, 2]}");
     mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "boundary 1 is 2");
-    mr_has_str(evaluate(1, "x => discretization(x, \"\")"), "is no name");
+    mr_has_str(evaluate(1, "x => discretization(x, \"\")"), "is empty or has a NUL byte");
 }
 
 /* /dev/zero never ends; a file of holes says its size. */
@@ -306,14 +307,14 @@ MR_TEST(a_vocabulary_may_be_a_file)
     mr_eq_str(in_file(2, path, "x => lookup(x, \"%s\")"), "0; 3");
     mr_eq_str(in_file(2, path, "x => lookup(x - 1, \"%s\", oov=0, default=7)"), "1; 7");
     path = mr_test_file("twice", "a\nb\na\n");
-    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"), "line 3 stands there twice");
+    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"), "line 3 is a duplicate");
     path = mr_test_file("empty", "");
     mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"\"], \"%s\")"), "[0, 0]");
     mr_has_str(evaluate(2, "x => lookup(\"a\", \"/nowhere/words\")"),
                "!/nowhere/words: cannot open the file: No such file");
     mr_has_str(evaluate(1, "x => lookup(\"a\", \"s3://b/words\")"),
                "!s3://b/words: cannot open the file; only local");
-    mr_has_str(evaluate(1, "x => lookup(\"a\", \"\")"), "is no name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", \"\")"), "is empty or has a NUL byte");
 }
 
 MR_TEST(every_failed_call_for_a_vocabulary_is_reported)

@@ -257,7 +257,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         "(1,3) (2,4)");
     mr_drive(mr_drive_path("arrow(\"@/odd\", columns=[\"view\"]).map(r => length(r[\"view\"]))"),
              "5 24");
-    mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "asked for twice");
+    mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "requested twice");
 }
 
 MR_TEST(a_list_of_structs_is_a_record_of_lists)
@@ -408,7 +408,7 @@ MR_TEST(damage_is_an_error_in_its_place)
     table_write("b.arrow", v, n);
     free(v);
     mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
-             "\"<0>\" \"<1>\" !batch_2:_column_'s':_its_strings_reach_beyond_their_bytes "
+             "\"<0>\" \"<1>\" !batch_2:_column_'s':_its_strings_extend_past_the_end_of_their_bytes "
              "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
     mr_status error;
     mr_drive_error(mr_drive_path("arrow(\"@/b.arrow\")"), &error);
@@ -432,7 +432,7 @@ MR_TEST(a_footer_that_leads_to_no_batch_is_an_error)
     table_write("b.arrow", v, n);
     free(v);
     mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
-             "\"<0>\" \"<1>\" !its_footer_leads_to_no_batch "
+             "\"<0>\" \"<1>\" !its_footer_does_not_point_to_a_batch "
              "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
 }
 

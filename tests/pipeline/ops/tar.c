@@ -232,7 +232,7 @@ MR_TEST(what_cannot_be_known_is_refused)
 {
     write_samples();
     mr_drive_bad("list_files(\"*.tar\").flat_map(f => tar(f))", "members must be given");
-    mr_drive_bad("tar(\"a.tar\", members=[\"jpg\", \"jpg\"])", "asked for twice");
+    mr_drive_bad("tar(\"a.tar\", members=[\"jpg\", \"jpg\"])", "requested twice");
     mr_drive_bad("tar(\"a.tar\", members=[\".jpg\"])", "what follows the first point");
 }
 

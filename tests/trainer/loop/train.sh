@@ -196,7 +196,7 @@ train steps_per_epoch_make_an_epoch 0 '^\{"step": 1, .*\} \{"step": 2, .*\} \{"s
 train data_that_run_out_end_training 0 '"step": 2, .*"epoch": 1.* $' 'ran out at step 2 of epoch 1' --data "$data" --steps-per-epoch 3 --epochs 2
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --validation "$data" --epochs 2 >out 2>err
 result a_line_an_epoch_and_a_summary $([ "$(grep -c 'val_loss' out)" = 2 ] && grep -qE 'trained on [0-9]+ examples/s; the devices waited for data [0-9.]+ % of the time' out; echo $?) "$(cat out err)"
-ran='sums ran for [0-9.]+ ms a step and were waited for [0-9.]+ ms: [0-9]+ % beside other work$'
+ran='sums ran for [0-9.]+ ms per step, of which replicas waited for [0-9.]+ ms: [0-9]+ % overlapped with other work$'
 for n in 1 2; do
     "$m" train -v --model 'dense(64).dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --replicas $n >out 2>err
     result "sums_of_$n" "$([ $? = 0 ] && [ "$(grep -cE "$ran" err)" = $((n - 1)) ] && ! grep -q sums out; echo $?)" "$(cat out err)"
