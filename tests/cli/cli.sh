@@ -61,8 +61,8 @@ result sigint_ends_a_wait_for_the_pipeline $([ $rc = 130 ] && [ ! -s err ]; echo
 mkdir -p piped
 ln fifo piped/elements.mre
 ln fifo piped/c.cache
-expect load_takes_no_pipe 1 '' 'regular files' -- "$m" show 'load("piped")'
-expect cache_takes_no_pipe 1 '' 'regular files' -- "$m" show 'range(3).cache("piped/c")'
+expect load_takes_no_pipe 1 '' 'not a regular file' -- "$m" show 'load("piped")'
+expect cache_takes_no_pipe 1 '' 'not a regular file' -- "$m" show 'range(3).cache("piped/c")'
 expect bench_stops_while_it_waits_for_an_element 0 ANY -- "$m" bench --seconds 0.2 --repeat 2 'text_line("fifo")'
 expect bench_stops_in_a_filter 0 ANY -- "$m" bench --seconds 0.2 'counter().filter(x => x < 0)'
 for c in "show text_line(\"fifo\")" "show --threads 0 text_line(\"fifo\")" "bench text_line(\"fifo\")" \

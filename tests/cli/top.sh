@@ -60,7 +60,7 @@ expect no_such_process 1 '' "there is no process $pid" -- "$m" top $pid
 expect no_millrace 1 '' "process $$ (" 'runs no pipeline that can be watched' -- "$m" top $$
 expect no_number 2 '' "'abc' is not a process id" -- "$m" top abc
 expect no_negative_number 2 '' "'-5' is not a process id" -- "$m" top -- -5
-expect one_process 2 '' 'the number of one process' -- "$m" top
+expect one_process 2 '' 'the id of one process' -- "$m" top
 expect an_interval_of_no_time 2 '' '--interval must be' -- "$m" top --interval 0 $$
 expect once_has_no_interval 2 '' 'cannot be combined' -- "$m" top --once --interval 2 $$
 python3 - $$ >taken.out <<'E' &

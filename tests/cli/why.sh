@@ -122,7 +122,7 @@ head -c -12 0.ledger >9.ledger
 result why_reads_a_ledger_that_was_cut $? "status $rc $(cat out err)"
 expect why_has_answers_from_a_ledger_that_was_cut 0 ANY -- "$m" why 9.ledger --step 3
 expect ledgers_must_have_a_place 1 '' 'nowhere/l: cannot create the ledger' -- "$m" show --ledger nowhere/l 'range(3)'
-[ ! -e /dev/full ] || expect ledgers_must_be_written 1 ANY 'could not be written' -- "$m" bench --ledger /dev/full 'range(3)'
+[ ! -e /dev/full ] || expect ledgers_must_be_written 1 ANY 'cannot write the ledger' -- "$m" bench --ledger /dev/full 'range(3)'
 expect ledgers_are_of_pipelines 2 '' 'ledger needs a pipeline' -- "$m" write --out x --jsonl letters.txt --ledger 9.ledger
 
 finish

@@ -206,10 +206,10 @@ MR_TEST(a_stale_index_is_refused)
     expect_index(path, sizes, 3);
     records("data", longer, 3);
     mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
-    expect_refused(path, MR_FAILED_PRECONDITION, "another size");
+    expect_refused(path, MR_FAILED_PRECONDITION, "does not have the size");
     records("data", other, 3);
     mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
-    expect_refused(path, MR_FAILED_PRECONDITION, "other records");
+    expect_refused(path, MR_FAILED_PRECONDITION, "different records");
     mr_check(unlink(path) == 0);
     expect_refused(path, MR_NOT_FOUND, "cannot look");
 }
@@ -226,7 +226,7 @@ MR_TEST(the_middle_and_the_last_record_are_looked_at)
     for (int i = 0; i < 2; i++) {
         records("data", i ? last : middle, 5);
         mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
-        expect_refused(path, MR_FAILED_PRECONDITION, "other records");
+        expect_refused(path, MR_FAILED_PRECONDITION, "different records");
     }
 }
 

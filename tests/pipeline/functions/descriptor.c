@@ -268,7 +268,7 @@ MR_TEST(users_register_functions)
     mr_has_str(evaluate(1, "x => test_everything(x, word=\"ONE\")"), "write \"one\"");
     mr_has_str(evaluate(1, "x => test_everything(x, count=13)"), "thirteen");
     mr_has_str(evaluate(1, "x => test_everything(x, count=x)"), "unknown name 'x'");
-    mr_has_str(evaluate(1, "x => test_everything(x, cast(x, \"int32\"))"), "two types");
+    mr_has_str(evaluate(1, "x => test_everything(x, cast(x, \"int32\"))"), "different types");
     mr_has_str(evaluate(1, "x => test_everything(1.5)"), "expects integers, not float32");
 }
 

@@ -97,7 +97,7 @@ MR_TEST(wrong_sparse_features_are_refused)
                              "\"i\": int64}"),
                "feature i is also part of a sparse feature, so it must be int64[]");
     mr_has_str(parse("\"\"", "f=sparse(float32, index=\"v\", value=\"v\", size=3)"),
-               "feature v is a part of a sparse one");
+               "feature v is also part of a sparse feature");
 }
 
 /* ---- parse_sequence_example ---- */

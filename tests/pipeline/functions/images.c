@@ -353,7 +353,7 @@ MR_TEST(values_are_weighed_and_scaled)
     mr_eq_str(evaluate(1, "x => normalize([[[1, 2, 3]]], [1], [2])"), "[[[0.0, 0.5, 1.0]]]");
     mr_has_str(evaluate(1, "x => normalize([[[1, 2, 3]]], [1, 2], [2])"), "mean has 2 numbers");
     mr_has_str(evaluate(1, "x => normalize([[[1, 2, 3]]], [1], [0])"), "one is 0");
-    mr_has_str(evaluate(1, "x => normalize(zeros([1, 1, x + 2]), [1, 2, 3], [1])"), "do not fit");
+    mr_has_str(evaluate(1, "x => normalize(zeros([1, 1, x + 2]), [1, 2, 3], [1])"), "do not match");
 }
 
 /* ---- JPEG ---- */

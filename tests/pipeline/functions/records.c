@@ -126,7 +126,7 @@ MR_TEST(wrong_features_are_refused)
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, shape=[3], default=[1, 2]))"),
                "the default has 2 values, but its shape 3");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64[], default=1))"),
-               "has no default");
+               "takes no default");
     mr_has_str(evaluate(1, "x => parse_json([[\"\"]], a=int64)"),
                "a string or a vector of strings");
     mr_has_str(evaluate(1, "x => parse_csv(\"1\", {\"a\": int64})"), "expects a list of features");

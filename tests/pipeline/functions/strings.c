@@ -172,7 +172,7 @@ MR_TEST(values_are_formatted)
     mr_has_str(evaluate(1, "x => format(\"{} {}\", 1)"), "there is no value for this field");
     mr_has_str(evaluate(1, "x => format(\"a}b\", 1)"), "byte 1 of the text: a lone }");
     mr_has_str(evaluate(1, "x => format(\"{\", 1)"), "a field is {}");
-    mr_has_str(evaluate(1, "x => format(\"{:d}\", 1.5)"), "not one of the value's type");
+    mr_has_str(evaluate(1, "x => format(\"{:d}\", 1.5)"), "does not apply to the value's type");
     mr_has_str(evaluate(1, "x => format(\"{:5000}\", 1)"), "over 1000");
     mr_has_str(evaluate(1, "x => format(x, 1)"), "unknown name 'x'");
     mr_has_str(evaluate(3, "x => format(\"{}{}\", ones([x]), [1])"),
@@ -233,7 +233,7 @@ MR_TEST(tokens_are_looked_up)
     mr_has_str(evaluate(1, "x => lookup(\"e\", [\"a\"], oov=0)"), "!lookup: \"e\" is not in");
     mr_has_str(evaluate(1, "x => lookup(\"e\", [\"a\", \"b\", \"a\"])"),
                "token 2 of the vocabulary");
-    mr_has_str(evaluate(1, "x => lookup(x, [\"a\"])"), "is a list of integers, or the name");
+    mr_has_str(evaluate(1, "x => lookup(x, [\"a\"])"), "must be a list of integers, or the name");
     mr_has_str(evaluate(1, "x => lookup(\"a\", [1])"), "is a list of strings, or the name");
     mr_has_str(evaluate(1, "x => lookup(\"a\", [])"), "is a list of strings, or the name");
     mr_has_str(evaluate(1, "x => lookup(1.5, [1])"), "lookup expects strings or integers");

@@ -301,7 +301,7 @@ MR_TEST(values_one_by_one)
               "[0, 1, 2, 3, 3]");
     mr_eq_str(evaluate(1, "x => discretization([[3, 4]], bin_boundaries=[4.0])"), "[[0, 1]]");
     mr_eq_str(evaluate(1, "x => discretization(cast(2.5, \"float16\"), [-1.0])"), "1");
-    mr_has_str(evaluate(1, "x => discretization(x, [1.0, 1.0])"), "finite and rise");
+    mr_has_str(evaluate(1, "x => discretization(x, [1.0, 1.0])"), "finite and ascend");
     mr_has_str(evaluate(1, "x => discretization(\"a\", [1.0])"), "discretization expects numbers");
 }
 

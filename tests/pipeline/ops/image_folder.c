@@ -57,7 +57,7 @@ MR_TEST(nothing_there_is_an_error_when_run)
     mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"),
              "!no_images_in_the_folders");
     mr_drive_bad("image_folder(\"\")", "must be the name of a folder");
-    mr_drive_bad("image_folder(\"a\", extensions=[\".jpg\"])", "without its point");
+    mr_drive_bad("image_folder(\"a\", extensions=[\".jpg\"])", "without the dot");
 }
 
 MR_TEST(what_cannot_be_read_is_one_error)

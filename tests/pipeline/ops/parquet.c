@@ -454,7 +454,7 @@ MR_TEST(a_file_of_another_schema_is_an_error_of_its_own)
     mr_drive_bad("parquet(\"n\", schema={\"x\": {\"a\": int64, \"b\": int64}}, columns=[\"x.a\"])",
                  "the schema has column 'x/b', which is not among columns");
     mr_drive_bad("parquet(\"n\", schema={\"x.a\": int64}, columns=[\"x\"])", "not among columns");
-    mr_drive_bad("parquet(\"n\", columns=[\"\"])", "a column has a name");
+    mr_drive_bad("parquet(\"n\", columns=[\"\"])", "the name of a column must not be empty");
 }
 
 MR_TEST(damage_comes_after_the_rows_before_it)
@@ -522,9 +522,9 @@ static void drive_counts(bool list, int n_rows, int values, const char *want)
 MR_TEST(counts_that_differ_are_damage)
 {
     drive_counts(false, 3, 3, "1 2 3");
-    drive_counts(false, 2, 3, "!3_values,_and_the_row_group_2_rows");
-    drive_counts(false, 3, 4, "!4_values,_and_the_row_group_3_rows");
-    drive_counts(false, 3, 0, "!0_values,_and_the_row_group_3_rows");
+    drive_counts(false, 2, 3, "!3_values,_but_the_row_group_2_rows");
+    drive_counts(false, 3, 4, "!4_values,_but_the_row_group_3_rows");
+    drive_counts(false, 3, 0, "!0_values,_but_the_row_group_3_rows");
     drive_counts(false, 2, 2, "1 !more_values_than_the_rows"); /* the second page */
     drive_counts(true, 2, 3, "[1,2] [3]");
     drive_counts(true, 1, 3, "!more_values_than_the_rows");

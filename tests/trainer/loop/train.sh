@@ -118,7 +118,7 @@ result the_warning_comes_once $([ "$(grep -c NaN err)" = 1 ]; echo $?) "$(cat er
 broken=(--model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data
     'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(1)' --callback 'backup_and_restore("kept", save_freq=1)' --callback 'terminate_on_nan()')
 "$m" train "${broken[@]}" >out 2>err
-result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'going on' err; echo $?) "$(cat err)"
+result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'resuming' err; echo $?) "$(cat err)"
 "$m" train "${broken[@]}" >out 2>err
 result a_run_that_goes_on_says_from_where $(grep -q '^millrace: resuming from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
 

@@ -157,7 +157,7 @@ MR_TEST(what_is_wrong_is_named_before_the_first_step)
         {"lookup([\"a\", \"a\"]).cast()", letters, MR_INVALID_ARGUMENT, "is a duplicate"},
         {"lookup([\"a\"]).cast()", floats, MR_INVALID_ARGUMENT, "expects strings or integers"},
         {"lookup(\"nowhere\").cast()", letters, MR_NOT_FOUND, "no such vocabulary"},
-        {"text_vectorization([\"a\"], 2).cast()", numbers, MR_INVALID_ARGUMENT, "wants strings"},
+        {"text_vectorization([\"a\"], 2).cast()", numbers, MR_INVALID_ARGUMENT, "expects strings"},
         {"input(3).text_vectorization([\"a\"], 2).cast()", letters, MR_INVALID_ARGUMENT, "[3]"},
         {"hashing(10).cast()", numbers, MR_INVALID_ARGUMENT, "the model's hashing"},
         {"discretization([1.0, 0.5]).cast()", floats, MR_INVALID_ARGUMENT, "rise"},
