@@ -130,7 +130,7 @@ MR_TEST(wrong_features_are_refused)
     mr_has_str(evaluate(1, "x => parse_json([[\"\"]], a=int64)"),
                "a string or a vector of strings");
     mr_has_str(evaluate(1, "x => parse_csv(\"1\", {\"a\": int64})"), "expects a list of features");
-    mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64[]])"), "field 1 is one value");
+    mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64[]])"), "field 1 is a single value");
     mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64], sep=\"ab\")"), "one byte");
 }
 

@@ -234,8 +234,8 @@ MR_TEST(tokens_are_looked_up)
     mr_has_str(evaluate(1, "x => lookup(\"e\", [\"a\", \"b\", \"a\"])"),
                "token 2 of the vocabulary");
     mr_has_str(evaluate(1, "x => lookup(x, [\"a\"])"), "must be a list of integers, or the name");
-    mr_has_str(evaluate(1, "x => lookup(\"a\", [1])"), "is a list of strings, or the name");
-    mr_has_str(evaluate(1, "x => lookup(\"a\", [])"), "is a list of strings, or the name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", [1])"), "must be a list of strings, or the name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", [])"), "must be a list of strings, or the name");
     mr_has_str(evaluate(1, "x => lookup(1.5, [1])"), "lookup expects strings or integers");
     mr_eq_str(
         evaluate(1, "x => text_vectorization(\"The  CAT's, \\tcat - a\", [\"cat\", \"the\"], 6)"),

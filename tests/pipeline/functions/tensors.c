@@ -321,7 +321,7 @@ MR_TEST(rescaling_and_normalization_are_the_layers)
     mr_has_str(evaluate(1, "x => normalization([1, 2], [], [1])"), "expects mean and variance");
     mr_has_str(evaluate(1, "x => normalization([1, 2], mean=[1])"), "expects mean and variance");
     mr_has_str(evaluate(1, "x => normalization([1, 2], mean=[1], adapted=\"d\")"),
-               "or adapted and neither");
+               "or adapted alone");
     mr_has_str(evaluate(1, "x => normalization([1, 2], adapted=\"\")"), "but is empty");
     mr_has_str(evaluate(2, "x => normalization(ones([x + 1]), [1, 2], [1])"),
                "do not match an axis of 1");

@@ -160,7 +160,7 @@ MR_TEST(what_is_wrong_is_named_before_the_first_step)
         {"text_vectorization([\"a\"], 2).cast()", numbers, MR_INVALID_ARGUMENT, "expects strings"},
         {"input(3).text_vectorization([\"a\"], 2).cast()", letters, MR_INVALID_ARGUMENT, "[3]"},
         {"hashing(10).cast()", numbers, MR_INVALID_ARGUMENT, "the model's hashing"},
-        {"discretization([1.0, 0.5]).cast()", floats, MR_INVALID_ARGUMENT, "rise"},
+        {"discretization([1.0, 0.5]).cast()", floats, MR_INVALID_ARGUMENT, "ascend"},
         {"discretization([\"a\"]).cast()", floats, MR_INVALID_ARGUMENT, "must be a number"},
         {"discretization([]).cast()", floats, MR_INVALID_ARGUMENT, "a list of numbers"},
         {"discretization(\"nowhere\").cast()", floats, MR_INVALID_ARGUMENT, "nowhere"},
