@@ -111,7 +111,8 @@ int cli_dataset(const char *file, const char *text, size_t size, mr_dataset **ou
         return cli_fail(&st, CLI_USAGE);
     }
     /* A graph may look into files when it is built: what is wrong with them is not a usage error,
-     * except for text that does not fit them. Nor is it an op that the service has; a pipe is read once. */
+     * except for text that does not fit them. Nor is an op that only the service has; a pipe is
+     * read once. */
     bool looked = st.file[0] || st.code == MR_NOT_FOUND || st.code == MR_DATA_LOSS || st.sys_errno;
     if (!looked)
         cli_try_service(file, text, size);

@@ -289,7 +289,7 @@ expect a_tar_of_redirected_input 0 ANY -- sh -c "tar cf in.tar $f && '$m' show '
 expect inspect_a_missing_file 1 gone 'gone' 'No such file' -- "$m" inspect gone
 expect inspect_a_missing_file_as_json 1 '{"file": "gone", "error": "cannot open the file: No such file or directory"}' -- "$m" inspect --json gone
 printf abc >tiny
-expect inspect_a_tiny_file 0 $'tiny\n  0 records, 0 bytes of data, uncompressed' 'tiny' 'no record' -- "$m" inspect tiny
+expect inspect_a_tiny_file 0 $'tiny\n  0 records, 0 bytes of data, uncompressed' 'tiny' 'not a record' -- "$m" inspect tiny
 expect inspect_json 0 "{\"file\": \"$f\", \"compression\": \"\", \"records\": 4, \"bytes\": 28, \"corrupt\": null}" -- "$m" inspect --json $f
 for c in GZIP ZLIB ZSTD; do
     "$m" write --out z$c --shards 2 --compress $c --expr 'range(5).map(x => {"a": x})' >/dev/null

@@ -211,7 +211,7 @@ MR_TEST(a_stale_index_is_refused)
     mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
     expect_refused(path, MR_FAILED_PRECONDITION, "different records");
     mr_check(unlink(path) == 0);
-    expect_refused(path, MR_NOT_FOUND, "cannot look");
+    expect_refused(path, MR_NOT_FOUND, "cannot stat");
 }
 
 /* Files of one size and time that differ in the middle, or at the end. */
