@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The service's processes: how long a stream stands still when its worker is killed, what it costs when nothing
-happens, and the CPU seconds a GB of both sides together beside tf.data's service and a blocking loop over TCP.
+happens, and the CPU seconds a GB of both sides together, compared with tf.data's service and a blocking loop over TCP.
    bench/service.py [--build DIR] [--kills N] [--seconds S] [--elements N] [--rounds N]
 
 The CPU seconds are measured in turns, --rounds times: other work on the machine takes the caches from whichever runs

@@ -118,9 +118,9 @@ result the_warning_comes_once $([ "$(grep -c NaN err)" = 1 ]; echo $?) "$(cat er
 broken=(--model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data
     'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(1)' --callback 'backup_and_restore("kept", save_freq=1)' --callback 'terminate_on_nan()')
 "$m" train "${broken[@]}" >out 2>err
-result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'going on' err; echo $?) "$(cat err)"
+result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'resuming' err; echo $?) "$(cat err)"
 "$m" train "${broken[@]}" >out 2>err
-result a_run_that_goes_on_says_from_where $(grep -q '^millrace: going on from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
+result a_run_that_goes_on_says_from_where $(grep -q '^millrace: resuming from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
 
 # ---- strategies
 strategies='--seed 1 --epochs 2 --optimizer adam(0.05)'
@@ -196,7 +196,7 @@ train steps_per_epoch_make_an_epoch 0 '^\{"step": 1, .*\} \{"step": 2, .*\} \{"s
 train data_that_run_out_end_training 0 '"step": 2, .*"epoch": 1.* $' 'ran out at step 2 of epoch 1' --data "$data" --steps-per-epoch 3 --epochs 2
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --validation "$data" --epochs 2 >out 2>err
 result a_line_an_epoch_and_a_summary $([ "$(grep -c 'val_loss' out)" = 2 ] && grep -qE 'trained on [0-9]+ examples/s; the devices waited for data [0-9.]+ % of the time' out; echo $?) "$(cat out err)"
-ran='sums ran for [0-9.]+ ms a step and were waited for [0-9.]+ ms: [0-9]+ % beside other work$'
+ran='sums ran for [0-9.]+ ms per step, of which replicas waited for [0-9.]+ ms: [0-9]+ % overlapped with other work$'
 for n in 1 2; do
     "$m" train -v --model 'dense(64).dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --replicas $n >out 2>err
     result "sums_of_$n" "$([ $? = 0 ] && [ "$(grep -cE "$ran" err)" = $((n - 1)) ] && ! grep -q sums out; echo $?)" "$(cat out err)"
