@@ -37,7 +37,8 @@ struct mr_optimizer {
     char *text;     /* the source text */
     size_t n_slots;
     int64_t iterations[MR_MAX_REPLICAS]; /* each replica counts its own updates */
-    pthread_mutex_t lock;                /* guards the list, which the first update fills */
+    uint64_t strategy;    /* mr__strategy_serial of the last update's strategy; UINT64_MAX: none */
+    pthread_mutex_t lock; /* guards the list, which the first update fills, and strategy */
     memory *memories;
     size_t n_memories, capacity;
 };
@@ -119,6 +120,7 @@ mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st)
     mr_code rc = o ? MR_OK : mr_fail_memory(st, sizeof *o, "an optimizer");
     if (o) {
         o->serial = mr__next_serial();
+        o->strategy = UINT64_MAX;
         pthread_mutex_init(&o->lock, NULL);
         o->text = mr_strdup(text);
         rc = o->text ? read_params(o, e, st) : mr_fail_memory(st, strlen(text), "an optimizer");
@@ -281,11 +283,23 @@ static mr_code make_slots(mr_optimizer *o, mr_replica *r, mr_variable *v, mr_sta
     return MR_OK;
 }
 
+/* Another strategy may have more replicas than have counted so far. */
+static void enter_strategy(mr_optimizer *o, const mr_strategy *s)
+{
+    pthread_mutex_lock(&o->lock);
+    if (o->strategy != mr__strategy_serial(s)) {
+        o->strategy = mr__strategy_serial(s);
+        mr__optimizer_set_iterations(o, o->iterations[0]);
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
 mr_code mr__optimizer_prepare(mr_optimizer *o, mr_replica *r, mr_variable *const *variables,
                               size_t n, mr_status *st)
 {
     if (mr_replica_id(r) == 0)
         MR_TRY(mr__strategy_reserve_undo(mr_replica_strategy(r), st));
+    enter_strategy(o, mr_replica_strategy(r));
     /* With central storage only the first replica updates and has slots. */
     bool updates = mr_replica_id(r) == 0 || !mr__strategy_is_central(mr_replica_strategy(r));
     for (size_t i = 0; i < n && o->n_slots > 0 && updates; i++)

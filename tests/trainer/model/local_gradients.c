@@ -10,20 +10,20 @@ static mr_status st;
 
 enum { ROWS = 8, WIDTH = 3, MOST = 6, REPLICAS = 2 };
 
-typedef enum way {
+typedef enum ways {
     WHOLE,        /* one pass over all rows of the replica, applied by the model */
     LOCAL,        /* two passes, whose local gradients are added up */
     SUMMED,       /* two passes, whose summed gradients are, and applied as such */
     SUMMED_TWICE, /* applied as if they were not */
     TAKEN_TWICE,  /* without adding */
     APPLIED       /* a local pass that the model is to apply */
-} way;
+} ways;
 
 typedef struct loop {
     mr_model *m;
     mr_optimizer *o;
     mr_loss *l;
-    way way;
+    ways way;
 } loop;
 
 static float x[ROWS * WIDTH], z[ROWS]; /* read after the step was submitted */
@@ -73,7 +73,7 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *status)
                 MR_TRY(mr_replica_scratch(r, mr_variable_size(one) * sizeof(float), &room, status));
                 sums[n] = room;
             }
-            const mr_math_combine add = {mr_variable_size(one), 1, half, g, sums[n]};
+            const mr_math_combine add = {mr_variable_size(one), 1, half ? 1 : 0, g, sums[n]};
             if (l->way == TAKEN_TWICE)
                 sums[n] = (float *)(uintptr_t)g;
             else
@@ -86,7 +86,7 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *status)
                : mr_optimizer_apply_gradients(l->o, r, v, sums, n, status);
 }
 
-static loop open_loop(mr_strategy *s, const char *model, way way)
+static loop open_loop(mr_strategy *s, const char *model, ways way)
 {
     loop l = {.way = way};
     test_fill(x, ROWS * WIDTH, 1);
@@ -108,7 +108,7 @@ static void close_loop(loop *l)
 static const char model[] = "dense(4, activation=\"tanh\").dense(1)";
 
 /* The first variable after three steps. */
-static void train(mr_strategy *s, const char *text, way way, float *w)
+static void train(mr_strategy *s, const char *text, ways way, float *w)
 {
     loop l = open_loop(s, text, way);
     for (int i = 0; i < 3; i++)
@@ -123,9 +123,9 @@ MR_TEST(accumulated_passes_are_one_large_one)
     mr_strategy *one = open_strategy(1);
     train(one, model, WHOLE, want);
     for (size_t replicas = 1; replicas <= 4; replicas *= 2)
-        for (int way = WHOLE; way <= SUMMED; way++) {
+        for (ways way = WHOLE; way <= SUMMED; way++) {
             mr_strategy *s = open_strategy(replicas);
-            mr_test_context("%zu replicas, way %d", replicas, way);
+            mr_test_context("%zu replicas, way %d", replicas, (int)way);
             train(s, model, way, have);
             for (int i = 0; i < WIDTH * 4; i++)
                 mr_eq_f64(have[i], want[i], 1e-5);
@@ -138,11 +138,11 @@ MR_TEST(a_summed_gradient_is_not_summed_again)
 {
     float before[WIDTH * 4], after[WIDTH * 4];
     for (size_t replicas = 1; replicas <= REPLICAS; replicas++)
-        for (int way = SUMMED_TWICE; way <= TAKEN_TWICE; way++) {
+        for (ways way = SUMMED_TWICE; way <= TAKEN_TWICE; way++) {
             mr_strategy *s = open_strategy(replicas);
             loop l = open_loop(s, model, way);
             mr_variable *v = mr_model_variable(l.m, 0);
-            mr_test_context("%zu replicas, way %d", replicas, way);
+            mr_test_context("%zu replicas, way %d", replicas, (int)way);
             mr_ok(mr_variable_read(v, before, &st), &st);
             mr_code_is(mr_strategy_run(s, step, &l, &st), MR_FAILED_PRECONDITION, &st);
             mr_has_str(st.message, "dense/kernel was summed");
@@ -180,7 +180,7 @@ static mr_code wrong_gradient(mr_replica *r, void *ctx, mr_status *status)
 MR_TEST(a_pass_has_either_gradient)
 {
     mr_strategy *s = open_strategy(REPLICAS);
-    for (int way = WHOLE; way <= LOCAL; way++) {
+    for (ways way = WHOLE; way <= LOCAL; way++) {
         loop l = open_loop(s, model, way);
         mr_code_is(mr_strategy_run(s, wrong_gradient, &l, &st), MR_FAILED_PRECONDITION, &st);
         mr_has_str(st.message, "local");
