@@ -46,8 +46,9 @@ static const cli_command command = {
         "In a cluster (TF_CONFIG, a Slurm step, torchrun or mpirun) each process trains on its\n"
         "share of the data, and gradients are summed over all of them. They find each other, and\n"
         "compare what they were asked to do, before the first step. Only the chief prints, except\n"
-        "that with TF_CONFIG and --log json all print the same. torchrun takes --log for an option\n"
-        "of its own: write -- before the command, torchrun ... --no-python -- millrace train ...",
+        "that with TF_CONFIG and --log json all print the same. torchrun has options that\n"
+        "begin with --log: write -- before the command, torchrun ... --no-python -- millrace train "
+        "...",
     .run = train,
 };
 
@@ -59,7 +60,7 @@ typedef struct train_opts {
     int64_t replicas, epochs, steps, steps_per_epoch, validation_steps, connect_timeout,
         peer_timeout;
     const char *class_weights;
-    double *weights; /* of the classes */
+    double *weights;           /* of the classes */
     size_t n_weights, n_added; /* metrics that are weighted(...) of weighted_metrics */
     cli_texts metrics, weighted_metrics, callbacks;
     mr_cluster cluster;
@@ -152,10 +153,9 @@ static mr_code parse_parts(train_opts *o, parts *p, mr_status *st)
         MR_TRY(train_of_graph("--loss-weights", mr_loss_weigh(p->loss, o->loss_weights, st), st));
     MR_TRY(train_of_graph("--optimizer", mr_optimizer_parse(&p->optimizer, o->optimizer, st), st));
     if (o->class_weights)
-        MR_TRY(train_of_graph("--class-weights",
-                              train_read_class_weights(o->class_weights, &o->weights,
-                                                       &o->n_weights, st),
-                              st));
+        MR_TRY(train_of_graph(
+            "--class-weights",
+            train_read_class_weights(o->class_weights, &o->weights, &o->n_weights, st), st));
     return parse_lists(o, p, st);
 }
 
@@ -463,7 +463,7 @@ static int find_cluster(train_opts *o)
         return cli_fail(&st, CLI_USAGE);
     if (mr_cluster_worker(&o->cluster, &rank, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
-    /* The processes of a launcher write to one place. Those of TF_CONFIG were started one by one. */
+    /* The processes of a launcher write to one place. Those of TF_CONFIG do not. */
     bool apart = o->json && o->cluster.source == MR_CLUSTER_TF_CONFIG;
     o->silent = wants_workers(o) && !mr_cluster_is_chief(&o->cluster) && !apart;
     return -1;

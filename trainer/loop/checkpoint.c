@@ -217,10 +217,10 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
         (json_int_t)x->rows, "workers", (json_int_t)workers, "replicas",
         (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
         "metric_totals", totals_json(e, all, workers), "callbacks", callbacks);
-    mr_code rc = add_output_sums(x, root) && add_slots_from(e, root) &&
-                         mr__add_checksums(root, sums)
-                     ? mr__save_json(directory, state_name, root, st)
-                     : mr_fail_memory(st, 0, state_name);
+    mr_code rc =
+        add_output_sums(x, root) && add_slots_from(e, root) && mr__add_checksums(root, sums)
+            ? mr__save_json(directory, state_name, root, st)
+            : mr_fail_memory(st, 0, state_name);
     json_decref(root);
     return rc;
 }

@@ -120,8 +120,8 @@ static mr_code collect_own(const mr_loop_state *s, mr__worker_bytes *own, mr_sta
         for (size_t i = 0; i < s->n_metrics; i++) {
             size_t bytes = mr__metric_totals(s->metrics[i]) * sizeof(double);
             double *totals = mr_malloc(bytes + 1);
-            mr_code rc = totals ? mr__metric_read(s->metrics[i], mr_strategy_replica(s->strategy, r),
-                                                  totals, st)
+            mr_code rc = totals ? mr__metric_read(s->metrics[i],
+                                                  mr_strategy_replica(s->strategy, r), totals, st)
                                 : mr_fail_memory(st, bytes, "metrics");
             if (rc == MR_OK)
                 rc = append(own, totals, bytes, st);
@@ -192,8 +192,7 @@ static mr_code read_slots(const mr_loop_state *s, const variables *all, mr_named
                 describe(&t[at], names[at], v, values);
                 if (!values)
                     return mr_fail_memory(st, bytes, "what an optimizer remembers");
-                MR_TRY(
-                    mr__optimizer_read_slot(s->optimizers[k], v, s->strategy, j, values, st));
+                MR_TRY(mr__optimizer_read_slot(s->optimizers[k], v, s->strategy, j, values, st));
             }
         }
     return MR_OK;
@@ -235,12 +234,11 @@ static json_t *optimizers_json(const mr_loop_state *s, const variables *all)
                 json_object_set_new(from, all->v[i].name,
                                     json_integer(mr__optimizer_slots_from(o, all->v[i].v)));
         json_array_append_new(
-            list,
-            json_pack("{s:s, s:I, s:I, s:b, s:o, s:o}", "name", mr_optimizer_name(o), "slots",
-                      (json_int_t)mr__optimizer_n_slots(o), "iterations",
-                      (json_int_t)mr_optimizer_iterations(o), "scheduled",
-                      (int)mr__optimizer_is_scheduled(o), "learning_rate",
-                      mr__json_number(mr_optimizer_learning_rate(o)), "slots_from", from));
+            list, json_pack("{s:s, s:I, s:I, s:b, s:o, s:o}", "name", mr_optimizer_name(o), "slots",
+                            (json_int_t)mr__optimizer_n_slots(o), "iterations",
+                            (json_int_t)mr_optimizer_iterations(o), "scheduled",
+                            (int)mr__optimizer_is_scheduled(o), "learning_rate",
+                            mr__json_number(mr_optimizer_learning_rate(o)), "slots_from", from));
     }
     return json_array_size(list) == s->n_optimizers ? list : NULL;
 }
@@ -287,8 +285,7 @@ static mr_code save_positions(const mr_loop_state *s, const char *directory,
                               const mr__worker_bytes *all, size_t workers, json_t *sums,
                               mr_status *st)
 {
-    size_t first =
-        mr_strategy_num_local_replicas(s->strategy) * count_totals(s) * sizeof(double);
+    size_t first = mr_strategy_num_local_replicas(s->strategy) * count_totals(s) * sizeof(double);
     for (size_t w = 0; w < workers && s->n_data > 0; w++) {
         char name[NAME];
         position_name(name, w);
@@ -302,8 +299,7 @@ static mr_code save_positions(const mr_loop_state *s, const char *directory,
 }
 
 static mr_code save_state(const mr_loop_state *s, const variables *of, const char *directory,
-                          const mr__worker_bytes *all, size_t workers,
-                          json_t *sums, mr_status *st)
+                          const mr__worker_bytes *all, size_t workers, json_t *sums, mr_status *st)
 {
     json_t *root = json_pack(
         "{s:i, s:s, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "format", (int)MR__SAVED_FORMAT,
@@ -324,8 +320,8 @@ static mr_code save_files(const mr_loop_state *s, const char *directory,
     variables v;
     MR_TRY(list_variables(s, &v, st));
     json_t *sums = json_object();
-    mr_code rc = sums ? save_weights(&v, directory, st)
-                      : mr_fail_memory(st, 0, "checksums of positions");
+    mr_code rc =
+        sums ? save_weights(&v, directory, st) : mr_fail_memory(st, 0, "checksums of positions");
     if (rc == MR_OK)
         rc = save_slots(s, &v, directory, st);
     if (rc == MR_OK)
@@ -364,8 +360,8 @@ mr_code mr_loop_save(const mr_loop_state *s, const char *path, mr_status *st)
         mr__new_directory d;
         rc = mr__new_directory_open(&d, path, is_ours, st);
         if (rc == MR_OK)
-            rc = mr__new_directory_close(&d, save_files(s, d.partial, all ? all : &own, workers, st),
-                                         st);
+            rc = mr__new_directory_close(
+                &d, save_files(s, d.partial, all ? all : &own, workers, st), st);
     }
     for (size_t i = 0; all && i < workers; i++)
         mr_free(all[i].bytes);
@@ -390,7 +386,7 @@ typedef struct restoring {
 static mr_code check_count(const restoring *x, const char *what, size_t now, mr_status *st)
 {
     const json_t *v = json_object_get(x->root, what);
-    size_t n = json_is_integer(v) ? (size_t)json_integer_value(v)
+    size_t n = json_is_integer(v)  ? (size_t)json_integer_value(v)
                : json_is_object(v) ? json_object_size(v)
                                    : json_array_size(v);
     if (!v)
@@ -436,8 +432,9 @@ static mr_code check_metric(const restoring *x, size_t i, mr_status *st)
     if (!name || json_array_size(totals) != (size_t)x->replicas)
         return mr_fail(st, MR_DATA_LOSS, "%s: metric %zu is not what it must be", state_name, i);
     if (strcmp(name, mr_metric_name(x->s->metrics[i])) != 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "metric %zu of the saved loop is %s, this one is %s",
-                       i, name, mr_metric_name(x->s->metrics[i]));
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "metric %zu of the saved loop is %s, this one is %s", i, name,
+                       mr_metric_name(x->s->metrics[i]));
     for (size_t r = 0; r < json_array_size(totals); r++) {
         const json_t *own = json_array_get(totals, r);
         double v;
@@ -466,8 +463,8 @@ static mr_code check_values(const restoring *x, mr_status *st)
                            n->i ? "a whole number" : "a number");
     }
     for (size_t k = 0; k < x->s->n_models; k++)
-        if (!json_is_integer(json_object_get(
-                json_array_get(json_object_get(x->root, "models"), k), "steps")))
+        if (!json_is_integer(
+                json_object_get(json_array_get(json_object_get(x->root, "models"), k), "steps")))
             return mr_fail(st, MR_DATA_LOSS, "%s: model %zu is not what it must be", state_name, k);
     return MR_OK;
 }
@@ -475,9 +472,9 @@ static mr_code check_values(const restoring *x, mr_status *st)
 static mr_code check_weights(const restoring *x, mr_status *st)
 {
     for (size_t i = 0; i < x->all.n; i++)
-        MR_TRY(mr__check_tensor(mr_safetensors_find(x->weights, x->all.v[i].name),
-                                x->all.v[i].name, mr_variable_rank(x->all.v[i].v),
-                                mr_variable_shape(x->all.v[i].v), st));
+        MR_TRY(mr__check_tensor(mr_safetensors_find(x->weights, x->all.v[i].name), x->all.v[i].name,
+                                mr_variable_rank(x->all.v[i].v), mr_variable_shape(x->all.v[i].v),
+                                st));
     return MR_OK;
 }
 
@@ -487,8 +484,9 @@ static mr_code check_all(restoring *x, mr_status *st)
     x->workers = json_integer_value(json_object_get(x->root, "workers"));
     x->replicas = json_integer_value(json_object_get(x->root, "replicas"));
     if (!json_is_true(json_object_get(x->root, "loop")))
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "this was not saved by mr_loop_save; mr_checkpoint_restore reads checkpoints");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "this was not saved by mr_loop_save; mr_checkpoint_restore reads checkpoints");
     if (x->workers < 1 || x->replicas < 1)
         return mr_fail(st, MR_DATA_LOSS, "%s: replicas is missing or not what it must be",
                        state_name);
@@ -506,12 +504,13 @@ static mr_code check_all(restoring *x, mr_status *st)
     bool same = x->workers == (int64_t)mr_strategy_num_workers(s->strategy) &&
                 x->replicas == (int64_t)mr_strategy_num_replicas_in_sync(s->strategy);
     if (!same && s->n_data > 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the loop was saved by %" PRId64 " processes with %" PRId64
-                       " replicas in all, whose positions in the data do not fit %zu processes with "
-                       "%zu replicas; restore it without data, and begin them anew",
-                       x->workers, x->replicas, mr_strategy_num_workers(s->strategy),
-                       mr_strategy_num_replicas_in_sync(s->strategy));
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "the loop was saved by %" PRId64 " processes with %" PRId64
+            " replicas in all, whose positions in the data do not fit %zu processes with "
+            "%zu replicas; restore it without data, and begin them anew",
+            x->workers, x->replicas, mr_strategy_num_workers(s->strategy),
+            mr_strategy_num_replicas_in_sync(s->strategy));
     return MR_OK;
 }
 
@@ -583,8 +582,7 @@ static mr_code restore_slots(const restoring *x, size_t k, const held *h, mr_sta
     }
     const json_t *of = json_array_get(json_object_get(x->root, "optimizers"), k);
     mr__optimizer_set_slots_from(
-        o, h->v,
-        json_integer_value(json_object_get(json_object_get(of, "slots_from"), h->name)));
+        o, h->v, json_integer_value(json_object_get(json_object_get(of, "slots_from"), h->name)));
     return MR_OK;
 }
 

@@ -36,7 +36,7 @@ typedef struct mr_loop_number {
     double *f;
 } mr_loop_number;
 
-/* What a loop holds. A list may be empty. Both calls must be given the same lists in the same order;
+/* What a loop holds. A list may be empty. Both calls need the same lists in the same order;
  * everything is borrowed. */
 typedef struct mr_loop_state {
     mr_strategy *strategy;
@@ -61,8 +61,8 @@ typedef struct mr_loop_state {
  *          MR_FAILED_PRECONDITION: inside a step; a model that is not built; those of
  *          mr_dist_iterator_save */
 MR_API mr_code mr_loop_save(const mr_loop_state *s, const char *path, mr_status *st) MR_NODISCARD;
-/* Restores what mr_loop_save saved, before the first step. *found (may be NULL): whether there was a
- * state; if not, nothing is changed, and the call succeeds. Lists, names and shapes are compared
+/* Restores what mr_loop_save saved, before the first step. *found (may be NULL): whether there was
+ * a state; if not, nothing is changed, and the call succeeds. Lists, names and shapes are compared
  * first: if they differ, nothing is changed. With another number of replicas the first one gets the
  * totals of metrics; data then have no position, and are refused.
  * errors   MR_INVALID_ARGUMENT: another list, name or shape, another optimizer or number of

@@ -2,7 +2,6 @@
 #include "trainer/loop/worker_bytes.h"
 #include <string.h>
 #include "pipeline/memory/alloc.h"
-#include "trainer/strategy/strategy.h"
 
 enum { BYTES_A_NUMBER = 4 };
 

@@ -2,7 +2,7 @@
 #ifndef MR_TRAINER_WORKER_BYTES_H
 #define MR_TRAINER_WORKER_BYTES_H
 /* What each worker adds to a saved state: bytes, exchanged so that the first can write them. */
-#include "trainer/collective/processes/world.h"
+#include "trainer/strategy/strategy_impl.h"
 
 typedef struct mr__worker_bytes {
     unsigned char *bytes; /* owned: mr_free */

@@ -569,8 +569,8 @@ const mr_activation *mr__model_last_activation(const mr_model *m, size_t output)
 uint64_t mr__model_steps(const mr_model *m)
 {
     const mr__model_replica *p = &m->replicas[0];
-    bool failed = p->failures != mr__strategy_failures(m->s) &&
-                  p->step == mr__strategy_failed_step(m->s);
+    bool failed =
+        p->failures != mr__strategy_failures(m->s) && p->step == mr__strategy_failed_step(m->s);
     return p->steps + (failed ? 0 : p->pending);
 }
 

@@ -135,12 +135,13 @@ MR_API mr_code mr_model_forward(mr_model *m, mr_replica *r, const mr_array *x,
 MR_API float *mr_model_output_gradient(mr_model *m, const mr_replica *r);
 /* The same for one of several outputs. Each must be filled: with zeros if it has no loss. */
 MR_API float *mr_model_output_gradient_of(mr_model *m, const mr_replica *r, size_t output);
-/* After forward: computes a loss of one output like mr_loss_compute, and after a forward in training
- * writes its derivative for mr_model_backward, in place of one written before. A cross-entropy of
- * an output that ends with a softmax (sigmoid for binary_crossentropy) is computed from the logits,
- * the values before this activation: a saturated output has a gradient, as in Keras. Whether other
- * predictions are logits follows from the model's last activation, unless the loss's text says it.
- * mr_model_output_gradient_of must not be written for an output that this function was called for.
+/* After forward: computes a loss of one output like mr_loss_compute, and after a forward in
+ * training writes its derivative for mr_model_backward, in place of one written before. A
+ * cross-entropy of an output that ends with a softmax (sigmoid for binary_crossentropy) is
+ * computed from the logits, the values before this activation: a saturated output has a gradient,
+ * as in Keras. Whether other predictions are logits follows from the model's last activation,
+ * unless the loss's text says it. mr_model_output_gradient_of must not be written for an output
+ * that this function was called for.
  * errors   those of mr_loss_compute · MR_INVALID_ARGUMENT: no such output */
 MR_API mr_code mr_model_loss(mr_model *m, mr_replica *r, size_t output, const mr_loss *l,
                              const mr_array *labels, const mr_loss_opts *opts, float *per_example,

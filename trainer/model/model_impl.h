@@ -40,7 +40,7 @@ typedef struct mr__output {
     const mr_activation *activation; /* NULL: none of these, or not of the output's last axis */
     mr_layer plain;                  /* its layer, with the linear activation */
     void *params;                    /* of `plain`, owned */
-    int slot; /* the output's own, unless others read the output too: they leave its gradient there */
+    int slot; /* the output's own, unless others read the output too, and write to that */
 } mr__output;
 
 /* One replica's part of a built model. Pointers into device memory. */
@@ -77,9 +77,9 @@ typedef struct mr__model_replica {
 } mr__model_replica;
 
 struct mr_model {
-    char *text;    /* the source text */
+    char *text;      /* the source text */
     uint64_t serial; /* mr__next_serial, of the built model */
-    mr_dims input; /* rank -1: unset; the first of several */
+    mr_dims input;   /* rank -1: unset; the first of several */
     /* Inputs are layers if the text names them; otherwise there is one, which is not a layer. */
     size_t n_inputs, input_layers[MR_MAX_INPUTS];
     size_t n_outputs;
@@ -113,7 +113,7 @@ struct mr_model {
     int output_slots[MR_MAX_OUTPUTS]; /* that of slot_of, or one whose values are added to it */
     mr__edge *edges;                  /* of all layers */
     size_t *first_edge;               /* per layer; n_layers + 1 entries */
-    mr__output *logits; /* one per output */
+    mr__output *logits;               /* one per output */
     size_t n_shared;                  /* values in variables of layers that share them */
     size_t *first_shared; /* per layer: variables of earlier such layers; n_layers + 1 entries */
     size_t most_inputs;   /* of any layer */

@@ -296,8 +296,7 @@ static mr_code layer_forward(const mr_model *m, mr_layer_pass *pass, size_t laye
     size_t k = logits_of(m, layer);
     if (k == m->n_outputs)
         return pass->layer->desc->forward(pass, st);
-    mr_math_activate a = {
-        .f = m->logits[k].activation->function, .x = p->logits[k], .y = pass->y};
+    mr_math_activate a = {.f = m->logits[k].activation->function, .x = p->logits[k], .y = pass->y};
     activation_sizes(pass, &a.rows, &a.width);
     pass->layer = &m->logits[k].plain;
     pass->y = p->logits[k];

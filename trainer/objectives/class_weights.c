@@ -18,14 +18,13 @@ static mr_code make_text(const double *weights, size_t n_weights, bool weighted,
     char *text = mr_malloc(size);
     if (!text)
         return mr_fail_memory(st, size, "class weights");
-    n = (size_t)snprintf(text, size, "%s cast(where(cast(y, \"int64\") < %zu, gather([",
-                         weighted ? "(x, y, w) => (x, y, cast(w, \"float32\") *"
-                                  : "(x, y) => (x, y,",
-                         n_weights);
+    n = (size_t)snprintf(
+        text, size, "%s cast(where(cast(y, \"int64\") < %zu, gather([",
+        weighted ? "(x, y, w) => (x, y, cast(w, \"float32\") *" : "(x, y) => (x, y,", n_weights);
     for (size_t i = 0; i < n_weights; i++)
         n += (size_t)snprintf(text + n, size - n, "%s%.9e", i ? ", " : "", weights[i]);
-    snprintf(text + n, size - n,
-             "], min(max(cast(y, \"int64\"), 0), %zu)), 1.0), \"float32\"))", n_weights - 1);
+    snprintf(text + n, size - n, "], min(max(cast(y, \"int64\"), 0), %zu)), 1.0), \"float32\"))",
+             n_weights - 1);
     *out = text;
     return MR_OK;
 }

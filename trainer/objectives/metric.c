@@ -146,7 +146,7 @@ static mr_code read_text(mr_metric *m, const char *text, mr_status *st)
         n--;
     if (inner && !(n > 1 && inner[n - 1] == ')' && !find_weighted(inner)))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "metric %.200s: one metric in brackets is wanted, as in weighted(accuracy)",
+                       "metric %.200s: expected one metric in brackets, as in weighted(accuracy)",
                        text);
     m->weighted = inner != NULL;
     char *own = inner ? mr_strndup(inner, n - 1) : mr_strdup(text);
@@ -247,7 +247,7 @@ static mr_code part_of(mr_metric *m, mr_replica *r, part **out, mr_status *st)
     if (p->r && p->strategy != strategy)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "metric %s has totals on the devices of another strategy; each strategy "
-                       "needs a metric of its own",
+                       "needs a separate metric",
                        mr_metric_name(m));
     if (p->r)
         return MR_OK;
@@ -286,7 +286,8 @@ static mr_code add_losses(mr_metric *m, const mr_metric_pass *p, const mr_array 
     size_t n = n_losses(x);
     void *losses;
     MR_TRY(mr_replica_scratch(p->replica, n * sizeof(float), &losses, st));
-    MR_TRY(mr__loss_compute(m->loss, p->replica, p->labels, x, from_logits, NULL, losses, NULL, st));
+    MR_TRY(
+        mr__loss_compute(m->loss, p->replica, p->labels, x, from_logits, NULL, losses, NULL, st));
     const mr_math_metric mean = {.kind = MR_METRIC_MEAN,
                                  .n = n,
                                  .width = 1,

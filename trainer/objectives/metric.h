@@ -55,8 +55,7 @@ MR_API mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *lab
  * means divide by the sum of the weights, and counts (precision, recall, auc) add them up.
  * errors   MR_INVALID_ARGUMENT: shapes or dtypes; a registered metric that takes no weights */
 MR_API mr_code mr_metric_update_weighted(mr_metric *m, mr_replica *r, const mr_array *labels,
-                                         const mr_array *predictions,
-                                         const mr_array *sample_weight,
+                                         const mr_array *predictions, const mr_array *sample_weight,
                                          mr_status *st) MR_NODISCARD;
 /* The result over all replicas since the last reset: 0 if nothing was added, NaN if a device has
  * failed or no memory for the totals was available. Waits for the devices, except for a metric made

@@ -24,8 +24,8 @@ typedef struct mr_metric_pass {
     const mr_array *predictions;
     double threshold; /* for metrics that compare predictions with a threshold */
     bool logits;      /* predictions are logits */
-    /* Updated by adding: a sum and a count, both weighted; with the slot totals, the number of values it
-     * returns. */
+    /* Updated by adding: a sum and a count, both weighted; with the slot totals, the number of
+     * values it returns. */
     double *total;
     const char *name; /* of the metric, for messages */
     /* Sample weights, one for every losses_per_weight losses, that is, rows of the predictions'

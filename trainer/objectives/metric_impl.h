@@ -12,7 +12,7 @@ size_t mr__metric_totals(const mr_metric *m);
 mr_code mr__metric_fetch(mr_metric *m, mr_replica *r, double *out, mr_status *st) MR_NODISCARD;
 /* Makes the result that of these totals, regardless of the devices; NULL: of zeros. */
 void mr__metric_show(mr_metric *m, const double *totals);
-/* mr_metric_update_weighted; logits: what the model's last activation made the predictions from, for
+/* mr_metric_update_weighted; logits: what the last activation computed the predictions from, for
  * mr__metric_probabilities; NULL: none. */
 mr_code mr__metric_add(mr_metric *m, mr_replica *r, const mr_array *labels,
                        const mr_array *predictions, const mr_array *logits,

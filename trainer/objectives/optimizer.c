@@ -224,8 +224,7 @@ static void forget(void *optimizer, mr_variable *v)
 /* Call with the lock held: adds the state of a variable, for all replicas. */
 static mr_code remember(mr_optimizer *o, const mr_replica *r, mr_variable *v, mr_status *st)
 {
-    memory m = {
-        .v = v, .s = mr_replica_strategy(r), .from = o->iterations[mr_replica_id(r)]};
+    memory m = {.v = v, .s = mr_replica_strategy(r), .from = o->iterations[mr_replica_id(r)]};
     size_t n = o->n_slots * mr_strategy_num_local_replicas(m.s);
     MR_TRY(MR_GROW(o->memories, o->capacity, o->n_memories + 1, MAX_VARIABLES,
                    "an optimizer's variables", st));
@@ -395,12 +394,13 @@ static mr_code check_unsummed(const mr_replica *r, mr_variable *const *variables
 {
     for (size_t i = 0; i < n; i++)
         if (mr__variable_is_summed(variables[i], mr_replica_id(r)))
-            return mr_fail(st, MR_FAILED_PRECONDITION,
-                           "the gradient of %s was summed over the replicas already "
-                           "(mr_model_gradient): apply it with mr_optimizer_apply_summed_gradients, "
-                           "or take that of this replica alone (mr_backward_opts.local, "
-                           "mr_model_local_gradient)",
-                           mr_variable_name(variables[i]));
+            return mr_fail(
+                st, MR_FAILED_PRECONDITION,
+                "the gradient of %s was summed over the replicas already "
+                "(mr_model_gradient): apply it with mr_optimizer_apply_summed_gradients, "
+                "or take that of this replica alone (mr_backward_opts.local, "
+                "mr_model_local_gradient)",
+                mr_variable_name(variables[i]));
     return MR_OK;
 }
 
@@ -443,8 +443,8 @@ mr_code mr_optimizer_apply_gradients(mr_optimizer *o, mr_replica *r, mr_variable
 }
 
 mr_code mr_optimizer_apply_summed_gradients(mr_optimizer *o, mr_replica *r,
-                                            mr_variable *const *variables,
-                                            float *const *gradients, size_t n, mr_status *st)
+                                            mr_variable *const *variables, float *const *gradients,
+                                            size_t n, mr_status *st)
 {
     return apply(o, r, variables, gradients, n, true, st);
 }

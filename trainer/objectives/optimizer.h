@@ -9,7 +9,7 @@
  * same time or one after the other, and a loop may use several optimizers. A variable's state ends
  * with the variable: a new model begins with fresh slots, and with a bias correction (adam) that
  * counts from its own first update. Only the number of updates, and with it a schedule of the
- * learning rate, goes on.
+ * learning rate, continues.
  *
  * thread   updates: inside steps, each replica its own; everything else between steps
  * since    0.1 */

@@ -4,8 +4,8 @@
 /* Variables for what belongs to them elsewhere, and with central storage. */
 #include "trainer/strategy/variable.h"
 
-/* forget(ctx, v) is called when v is freed, before its memory goes: whoever stores something for a
- * variable, by its address, must drop it then. Once per ctx; unkeep: the caller has dropped it. */
+/* forget(ctx, v) is called when v is freed, before its memory goes: what is stored for a variable
+ * by its address must be dropped then. Once per ctx; unkeep: the caller has dropped it. */
 mr_code mr__variable_keep(mr_variable *v, void (*forget)(void *ctx, mr_variable *v), void *ctx,
                           mr_status *st) MR_NODISCARD;
 void mr__variable_unkeep(mr_variable *v, const void *ctx);

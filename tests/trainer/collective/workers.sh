@@ -80,7 +80,7 @@ workers=2 port=$(free_port) pids=()
 start 0 --data "$data"; start 1 --data "$data"
 ended 0 0 && grep -q '"epoch": 1' out.0 && [ ! -s out.1 ]
 result the_chief_of_a_launcher_prints_alone_as_json $? "$(said)"
-# Processes that were started one by one have outputs of their own.
+# Processes that were started separately have separate outputs.
 cluster="{\"worker\": [\"127.0.0.1:$(free_port)\", \"127.0.0.1:$(free_port)\"]}" pids=()
 rm -f out.* err.*
 for i in 0 1; do

@@ -364,11 +364,8 @@ ON_DEVICES(weights_count_what_they_weigh)
             w[i] = (float)(mr_test_random(&b->seed) % 4) / 2;
         const float *on_x = put_floats(b, x, values);
         const int32_t *on_z = put(b, z, values * sizeof *z);
-        mr_math_metric o = {.kind = kind,
-                            .width = width,
-                            .k = 2,
-                            .threshold = 0.25,
-                            .label_dtype = MR_INT32};
+        mr_math_metric o = {
+            .kind = kind, .width = width, .k = 2, .threshold = 0.25, .label_dtype = MR_INT32};
         for (size_t i = 0; i < n; i++) {
             o.n = 1;
             o.x = on_x + i * width;

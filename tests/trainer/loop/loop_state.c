@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training loop of its own that is interrupted and restored ends as if it had not been. */
+/* A custom training loop that is interrupted and restored ends as if it had not been. */
 #include "trainer/loop/loop_state.h"
 #include <math.h>
 #include <stdio.h>
@@ -82,14 +82,15 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *status)
     MR_TRY(mr_replica_to_device(r, &l->step.replicas[id].columns[0], &x, status));
     MR_TRY(mr_replica_to_device(r, &l->step.replicas[id].columns[1], &labels, status));
     MR_TRY(mr_model_forward(l->m[0], r, &x, &how, &y, status));
-    MR_TRY(mr_model_loss(l->m[0], r, 0, l->l, &labels,
-                         &(mr_loss_opts){.scale = 1.0 / (double)rows}, NULL, status));
+    MR_TRY(mr_model_loss(l->m[0], r, 0, l->l, &labels, &(mr_loss_opts){.scale = 1.0 / (double)rows},
+                         NULL, status));
     MR_TRY(mr_metric_update(l->metric, r, &labels, &y, status));
     MR_TRY(mr_model_backward(l->m[0], r, status));
     MR_TRY(mr_model_apply_gradients(l->m[0], r, l->o[0], status));
     MR_TRY(mr_model_forward(l->m[1], r, &x, &how, &noise, status));
     if (id == 0)
-        MR_TRY(mr_stream_copy(mr_replica_stream(r), &l->noise, noise.data, sizeof l->noise, status));
+        MR_TRY(
+            mr_stream_copy(mr_replica_stream(r), &l->noise, noise.data, sizeof l->noise, status));
     MR_TRY(mr_replica_scratch(r, sizeof(float), &one, status));
     const mr_math_fill fill = {1, id == 0, one};
     float *gradient = one;
@@ -216,8 +217,8 @@ MR_TEST(a_loop_goes_back_to_an_earlier_state)
         l = open_loop(2, "adam(0.05)");
         run_to(&l, 3);
         mr_dist_iterator_close(l.it); /* positions are restored before the first step */
-        mr_ok(mr_dist_iterator_open(
-                  &l.it, l.dd, &(mr_dist_iterator_opts){.run = {.positions = true}}, &st),
+        mr_ok(mr_dist_iterator_open(&l.it, l.dd,
+                                    &(mr_dist_iterator_opts){.run = {.positions = true}}, &st),
               &st);
         mr_ok(restore(&l, mr_test_path(at ? "5" : "0")), &st);
         run_to(&l, STEPS);

@@ -81,9 +81,8 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *status)
             n++;
         }
     }
-    return l->way == SUMMED
-               ? mr_optimizer_apply_summed_gradients(l->o, r, v, sums, n, status)
-               : mr_optimizer_apply_gradients(l->o, r, v, sums, n, status);
+    return l->way == SUMMED ? mr_optimizer_apply_summed_gradients(l->o, r, v, sums, n, status)
+                            : mr_optimizer_apply_gradients(l->o, r, v, sums, n, status);
 }
 
 static loop open_loop(mr_strategy *s, const char *model, ways way)
@@ -197,8 +196,8 @@ static mr_variable *first_mean(const mr_model *m)
     return mr_model_variable(m, i);
 }
 
-/* Two passes over halves of the rows: m (m 0 + (1 - m) a) + (1 - m) b, where a replica's mean counts
- * as much as another's. */
+/* Two passes over halves of the rows, with means a and b of all replicas: m (m 0 + (1 - m) a) +
+ * (1 - m) b. */
 MR_TEST(local_passes_update_running_means)
 {
     for (size_t replicas = 1; replicas <= REPLICAS; replicas++) {

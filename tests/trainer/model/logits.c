@@ -147,10 +147,9 @@ static mr_code both(mr_replica *r, void *ctx, mr_status *status)
         const mr_loss *l = is_kind ? p->kind : p->size;
         const mr_array *labels = is_kind ? &kinds : &sizes;
         mr_loss_opts how = {.scale = 0.25, .sum = sum};
-        MR_TRY(p->by_model
-                   ? mr_model_loss(p->m, r, k, l, labels, &how, NULL, status)
-                   : mr_loss_compute(l, r, labels, &y[k], &how, NULL,
-                                     mr_model_output_gradient_of(p->m, r, k), status));
+        MR_TRY(p->by_model ? mr_model_loss(p->m, r, k, l, labels, &how, NULL, status)
+                           : mr_loss_compute(l, r, labels, &y[k], &how, NULL,
+                                             mr_model_output_gradient_of(p->m, r, k), status));
         MR_TRY(mr_stream_copy(mr_replica_stream(r), &p->sum[k], sum, sizeof(double), status));
     }
     MR_TRY(mr_model_backward(p->m, r, status));
@@ -206,11 +205,12 @@ MR_TEST(a_layer_of_two_outputs_has_the_gradient_of_both)
     }
 }
 
-/* A view that moves the classes to another axis: the loss takes what the model gives. */
+/* A view that moves the classes to another axis: the loss takes what the model returns. */
 MR_TEST(classes_on_another_axis_stay_probabilities)
 {
-    parts p = parts_make(1, "dense(4, kernel_initializer=zeros).reshape([2, 2])."
-                            "activation(\"softmax\").flatten()",
+    parts p = parts_make(1,
+                         "dense(4, kernel_initializer=zeros).reshape([2, 2])."
+                         "activation(\"softmax\").flatten()",
                          "sparse_categorical_crossentropy", "sgd(0.0)",
                          mr_test_graph("range(4).map(i => ([1.0], 1)).batch(2)"));
     mr_fit_result r;

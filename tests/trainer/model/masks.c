@@ -28,16 +28,13 @@ static mr_code one_pass(passes *p, mr_replica *r, int at, mr_status *status)
 {
     size_t n = mr_strategy_num_replicas_in_sync(mr_replica_strategy(r)), rows = ROWS / n;
     size_t first = mr_replica_id(r) * rows, bytes = rows * WIDTH * sizeof(float);
-    mr_array x = {.dtype = MR_FLOAT32,
-                  .rank = 2,
-                  .rows = 1,
-                  .shape = {(int64_t)rows, WIDTH},
-                  .data = ones};
+    mr_array x = {
+        .dtype = MR_FLOAT32, .rank = 2, .rows = 1, .shape = {(int64_t)rows, WIDTH}, .data = ones};
     mr_array y;
     MR_TRY(mr_replica_to_device(r, &x, &x, status));
-    MR_TRY(mr_model_forward(
-        p->m, r, &x, &(mr_forward_opts){.training = true, .first_row = (int64_t)first}, &y,
-        status));
+    MR_TRY(mr_model_forward(p->m, r, &x,
+                            &(mr_forward_opts){.training = true, .first_row = (int64_t)first}, &y,
+                            status));
     MR_TRY(mr_stream_copy(mr_replica_stream(r), p->out[at][first], y.data, bytes, status));
     MR_TRY(
         mr_stream_set(mr_replica_stream(r), mr_model_output_gradient(p->m, r), 0, bytes, status));
@@ -67,8 +64,8 @@ static passes open_passes(mr_strategy *s)
         ones[i] = 1;
     mr_ok(mr_optimizer_parse(&p.o, "sgd(0.0)", &st), &st);
     mr_ok(mr_model_parse(
-              &p.m,
-              "dense(40, use_bias=false, kernel_initializer=constant(0.025)).dropout(0.5)", &st),
+              &p.m, "dense(40, use_bias=false, kernel_initializer=constant(0.025)).dropout(0.5)",
+              &st),
           &st);
     mr_ok(mr_model_build(p.m, s, 1, (int64_t[]){WIDTH}, &(mr_model_opts){.seed = 1}, &st), &st);
     return p;

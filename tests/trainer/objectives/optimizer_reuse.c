@@ -32,9 +32,8 @@ static float loss_of(mr_strategy *s, const char *text, mr_loss *l, mr_optimizer 
 }
 
 /* Every optimizer with slots, also those whose formula counts updates. */
-static const char *const optimizers[] = {
-    "sgd(0.05, momentum=0.9)", "adam(0.01)", "rmsprop(0.01)", "adagrad(0.1)",
-    "adam(0.01, global_clipnorm=1.0)"};
+static const char *const optimizers[] = {"sgd(0.05, momentum=0.9)", "adam(0.01)", "rmsprop(0.01)",
+                                         "adagrad(0.1)", "adam(0.01, global_clipnorm=1.0)"};
 
 MR_TEST(models_of_one_size_in_turn_train_alike)
 {
@@ -84,7 +83,7 @@ MR_TEST(strategies_may_come_and_go_too)
         mr_eq_f64(loss, first, 1e-5);
         mr_strategy_free(s);
     }
-    mr_eq_i64(mr_optimizer_iterations(o), 3 * 8); /* updates go on */
+    mr_eq_i64(mr_optimizer_iterations(o), 3 * 8); /* updates continue */
     mr_optimizer_free(o);
     mr_loss_free(l);
     mr_dataset_unref(ds);

@@ -145,10 +145,9 @@ MR_TEST(names_of_values_are_keras_names)
     static const char *const metrics[] = {
         "accuracy", "weighted(accuracy)", "weighted( mse )",           "weighted(mse)",
         "mse",      "weighted(accuracy)", "weighted(kind.top_k(k=2))", "weighted(kind.top_k)"};
-    static const char *const want[] = {"accuracy",   "weighted_accuracy",
-                                       "mse",        "weighted_mse",
-                                       "mse_2",      "weighted_accuracy_1",
-                                       "kind_top_k", "kind_weighted_top_k"};
+    static const char *const want[] = {
+        "accuracy", "weighted_accuracy",   "mse",        "weighted_mse",
+        "mse_2",    "weighted_accuracy_1", "kind_top_k", "kind_weighted_top_k"};
     char name[64];
     mr_metric *m = NULL;
     for (size_t i = 0; i < 8; i++) {

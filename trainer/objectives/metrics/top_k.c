@@ -17,8 +17,8 @@ static mr_code update(const mr_metric_pass *p, mr_status *st)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "top_k: %zu labels do not go with %zu predictions of width %zu", have,
                        values, width);
-    mr_math_metric m = mr_metric_operation(
-        p, have == n ? MR_METRIC_TOP_K : MR_METRIC_TOP_K_CATEGORICAL, n, width);
+    mr_math_metric m =
+        mr_metric_operation(p, have == n ? MR_METRIC_TOP_K : MR_METRIC_TOP_K_CATEGORICAL, n, width);
     m.k = (size_t)o->k;
     return p->math->metric(p->stream, &m, st);
 }
