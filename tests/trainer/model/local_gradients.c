@@ -92,7 +92,7 @@ static loop open_loop(mr_strategy *s, const char *model, ways way)
     test_fill(z, ROWS, 2);
     mr_ok(mr_model_parse(&l.m, model, &st), &st);
     mr_ok(mr_model_build(l.m, s, 1, (int64_t[]){WIDTH}, &(mr_model_opts){.seed = 2}, &st), &st);
-    mr_ok(mr_optimizer_parse(&l.o, "adam(0.05)", &st), &st);
+    mr_ok(mr_optimizer_parse(&l.o, "sgd(0.05, momentum=0.9)", &st), &st);
     mr_ok(mr_loss_parse(&l.l, "mse", &st), &st);
     return l;
 }
