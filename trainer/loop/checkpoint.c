@@ -12,6 +12,7 @@
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/files/json_file.h"
 #include "trainer/loop/fit_loop.h"
+#include "trainer/loop/worker_bytes.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
@@ -20,13 +21,11 @@
 static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.json",
                   latest_name[] = "checkpoint";
 
-enum { SLOT_NAME = 128, BYTES_A_NUMBER = 4 };
+enum { SLOT_NAME = 128 };
 
-/* A worker's state other than the weights: bytes, exchanged so that the first can write them. */
-typedef struct part {
-    unsigned char *bytes; /* [local replicas][metrics][totals] doubles, then the position */
-    size_t size;
-} part;
+/* A worker's state other than the weights: [local replicas][metrics][totals] doubles, then the
+ * position. */
+typedef mr__worker_bytes part;
 
 /* ---- collecting ---- */
 
@@ -75,45 +74,6 @@ static mr_code collect_own(const mr_train_event *e, part *own, mr_status *st)
         memcpy(own->bytes + first, position, n);
     mr_free(totals);
     mr_free(position);
-    return rc;
-}
-
-/* Exchanges the bytes of all workers; each number sent holds four. */
-static mr_code exchange(mr__world *w, size_t workers, const part *own, part *all, mr_status *st)
-{
-    double sizes[MR_MAX_REPLICAS], mine = (double)own->size;
-    size_t most = 0;
-    if (workers > MR_MAX_REPLICAS)
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a checkpoint");
-    MR_TRY(mr__world_exchange(w, MR__CHANNEL_RESULTS, &mine, 1, sizes, st));
-    for (size_t i = 0; i < workers; i++) {
-        all[i].size = (size_t)sizes[i];
-        most = all[i].size > most ? all[i].size : most;
-        if (!(all[i].bytes = mr_calloc(all[i].size + BYTES_A_NUMBER, 1)))
-            return mr_fail_memory(st, all[i].size, "a position");
-    }
-    double *numbers = mr_calloc((workers + 1) * MR__MAX_VALUES, sizeof *numbers);
-    mr_code rc = numbers ? MR_OK : mr_fail_memory(st, MR__MAX_VALUES, "positions");
-    double *theirs = numbers ? numbers + MR__MAX_VALUES : NULL;
-    for (size_t at = 0; at < most && rc == MR_OK; at += MR__MAX_VALUES * BYTES_A_NUMBER) {
-        size_t left = (most - at + BYTES_A_NUMBER - 1) / BYTES_A_NUMBER;
-        size_t n = left < MR__MAX_VALUES ? left : MR__MAX_VALUES;
-        for (size_t i = 0; i < n; i++) {
-            uint32_t word = 0;
-            size_t from = at + i * BYTES_A_NUMBER;
-            if (from < own->size)
-                memcpy(&word, own->bytes + from,
-                       own->size - from < BYTES_A_NUMBER ? own->size - from : BYTES_A_NUMBER);
-            numbers[i] = (double)word;
-        }
-        rc = mr__world_exchange(w, MR__CHANNEL_RESULTS, numbers, (uint32_t)n, theirs, st);
-        for (size_t k = 0; k < workers && rc == MR_OK; k++)
-            for (size_t i = 0; i < n && at + i * BYTES_A_NUMBER < all[k].size; i++) {
-                uint32_t word = (uint32_t)theirs[k * n + i];
-                memcpy(all[k].bytes + at + i * BYTES_A_NUMBER, &word, BYTES_A_NUMBER);
-            }
-    }
-    mr_free(numbers);
     return rc;
 }
 
@@ -224,6 +184,15 @@ static bool add_output_sums(const mr__fit_loop *x, json_t *root)
     return json_object_set_new(root, "output_loss_sums", sums) == 0 && well;
 }
 
+/* If the optimizer served another model before; false: out of memory. */
+static bool add_slots_from(const mr_train_event *e, json_t *root)
+{
+    int64_t from = 0;
+    for (size_t i = 0; i < mr_model_n_variables(e->model) && from == 0; i++)
+        from = mr__optimizer_slots_from(e->optimizer, mr_model_variable(e->model, i));
+    return from == 0 || json_object_set_new(root, "slots_from", json_integer(from)) == 0;
+}
+
 /* sums: checksums of the positions. */
 static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
                           size_t workers, json_t *sums, mr_status *st)
@@ -248,9 +217,10 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
         (json_int_t)x->rows, "workers", (json_int_t)workers, "replicas",
         (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
         "metric_totals", totals_json(e, all, workers), "callbacks", callbacks);
-    mr_code rc = add_output_sums(x, root) && mr__add_checksums(root, sums)
-                     ? mr__save_json(directory, state_name, root, st)
-                     : mr_fail_memory(st, 0, state_name);
+    mr_code rc =
+        add_output_sums(x, root) && add_slots_from(e, root) && mr__add_checksums(root, sums)
+            ? mr__save_json(directory, state_name, root, st)
+            : mr_fail_memory(st, 0, state_name);
     json_decref(root);
     return rc;
 }
@@ -334,7 +304,7 @@ static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status 
         if (!(all = mr_calloc(workers, sizeof *all)))
             rc = mr_fail_memory(st, workers * sizeof *all, "positions");
         if (rc == MR_OK)
-            rc = exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
+            rc = mr__worker_bytes_exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
     }
     if (rc == MR_OK && mr_strategy_worker(e->strategy) == 0)
         rc = save(e, path, all ? all : &own, workers, st);
@@ -489,6 +459,7 @@ static mr_code write_slots(const mr_train_event *e, const restoring *x, mr_statu
             mr_free(owned);
             MR_TRY(rc);
         }
+        mr__optimizer_set_slots_from(e->optimizer, v, x->state.slots_from);
     }
     return MR_OK;
 }
