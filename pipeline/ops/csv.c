@@ -270,7 +270,9 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr__text_kind kind = {
-    .files = {.format = &mr__format_csv, .compression_at = offsetof(struct params, o.compression)},
+    .files = {.format = &mr__format_csv,
+              .compression_at = offsetof(struct params, o.compression),
+              .detects = true},
     .features_at = offsetof(struct params, features),
     .parse = parse,
     .begin = begin};
@@ -286,7 +288,7 @@ static const mr_param table[] = {
            .doc = "The first line of each file names its columns."),
     MR_OPT(struct params, sep, .doc = "The character between fields; a comma if absent."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+           .doc = "How the files as a whole are compressed; empty: as their first bytes say."),
     {0}};
 
 const mr_op mr_op_csv = {
