@@ -53,6 +53,11 @@ MR_TEST(a_damaged_image_names_its_file)
     mr_eq_str(error.file, mr_test_path("a.jpg"));
     mr_eq_i64(error.record, -1);
     mr_eq_i64(error.offset, -1);
+    mr_drive_file("b.jpg", ""); /* that of no bytes too */
+    mr_drive_error(mr_drive_path("files(\"@/*.jpg\").map(f => decode_jpeg(f[\"contents\"]))"),
+                   &error);
+    mr_has_str(error.message, "not an empty string");
+    mr_eq_str(error.file, mr_test_path("b.jpg"));
 }
 
 MR_TEST(every_failed_allocation_is_reported)
