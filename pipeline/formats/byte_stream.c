@@ -68,7 +68,7 @@ static mr_compression compression_of(const uint8_t *b, size_t n)
     return like_zlib(b, n) ? MR_COMPRESSION_ZLIB : MR_COMPRESSION_NONE;
 }
 
-/* Whether some byte is none of a text's. */
+/* Whether a byte cannot occur in text. */
 static bool has_controls(const uint8_t *b, size_t n)
 {
     size_t i = 0;
@@ -77,9 +77,9 @@ static bool has_controls(const uint8_t *b, size_t n)
     return i < n;
 }
 
-/* Whether bytes that look like the start of a ZLIB stream, as "x^" does too, are one: they are a
- * whole one with its checksum, or it goes on for at least ENOUGH bytes without an error, and they
- * are no text. */
+/* Whether bytes that look like the start of a ZLIB stream, as "x^" does too, are one: it is
+ * whole and its checksum right, or at least ENOUGH bytes of it have no error, and not all of them
+ * can be text. */
 static bool is_zlib(const uint8_t *b, size_t n)
 {
     mr__codec *codec = NULL;

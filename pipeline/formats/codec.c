@@ -65,7 +65,7 @@ const char *mr__compressor_seen(const uint8_t *b, size_t n, mr_compression *c, b
         mr_compression c;
     } known[] = {{"gzip", "\x1f\x8b\x08", 3, MR_COMPRESSION_GZIP},
                  {"zstd", "\x28\xb5\x2f\xfd", 4, MR_COMPRESSION_ZSTD},
-                 {"bzip2", "BZh\0\x31\x41\x59\x26\x53\x59", 10, MR_COMPRESSION_NONE},
+                 {"bzip2", "BZh\0\x31\x41\x59\x26", 8, MR_COMPRESSION_NONE},
                  {"xz", "\xfd\x37zXZ\0", 6, MR_COMPRESSION_NONE},
                  {"lz4", "\x04\x22\x4d\x18", 4, MR_COMPRESSION_NONE},
                  {"zip", "PK\x03\x04", 4, MR_COMPRESSION_NONE},
@@ -89,6 +89,16 @@ const char *mr__compressor_seen(const uint8_t *b, size_t n, mr_compression *c, b
         *more = true;
     }
     return NULL;
+}
+
+const char *mr__compressor_of_table(const uint8_t *b, size_t n)
+{
+    mr_compression c;
+    bool more;
+    const char *name = mr__compressor_seen(b, n, &c, &more);
+    if (!name && n >= 2 && b[0] == 0x78 && (b[0] * 256 + b[1]) % 31 == 0)
+        return "zlib";
+    return name;
 }
 
 void mr__codec_close(mr__codec *c)

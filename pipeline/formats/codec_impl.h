@@ -39,6 +39,8 @@ void mr__codec_close(mr__codec *c); /* NULL: no effect */
  * them, or none yet: *more says that further bytes may tell. *c is its compression, or NONE: one
  * that is not read. zlib leaves no such mark. */
 const char *mr__compressor_seen(const uint8_t *b, size_t n, mr_compression *c, bool *more);
+/* The same of a file that is neither text nor of the format expected, and may be in zlib. */
+const char *mr__compressor_of_table(const uint8_t *b, size_t n);
 
 /* MR_DATA_LOSS for a stream `name` that stops before its end; empty: it has no bytes at all. */
 static inline mr_code mr__codec_cut_short(const char *name, bool empty, mr_status *st)

@@ -16,18 +16,10 @@ static mr_code start(mr_reader *r, const void *own, mr_status *st)
     return MR_OK;
 }
 
-static const void *start_of(const void *at, const void *p, int64_t *n)
-{
-    (void)p;
-    *n = 0;
-    return at;
-}
-
 /* An error in the bytes names the file; a record number would add nothing. */
 static void set_origin(mr_reader *r)
 {
-    const mr_origin o = {
-        .path = r->path, .at = r->in.at, .offset = -1, .record = -1, .record_of = start_of};
+    const mr_origin o = {.path = r->path, .at = r->in.at, .offset = -1, .record = -1};
     mr_buffer_set_origin(r->in.chunk, &o);
 }
 

@@ -23,9 +23,9 @@ typedef struct mr__tar_opts {
 #define MR__TAR_KEY "__key__"
 extern const char mr__tar_missing[1], mr__tar_twice[1];
 
-/* Archives that follow one another in a file are read one after another; a record does not go from
- * one to the next. Damage ends the file. An archive without its end, and bytes after it that are no
- * archive, are warned of; errors if `strict`. */
+/* Archives that follow one another in a file are read one after another; a record does not
+ * continue in the next one. Damage ends the file. An archive without its end, and bytes after it
+ * that are not an archive, are warned of; errors if `strict`. */
 extern const mr_format mr__format_tar;
 
 /* The next of the names in `wanted`: *at moves to the one after it. NULL: no more. */

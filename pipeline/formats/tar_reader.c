@@ -55,7 +55,7 @@ typedef struct tar_reader {
     char *key, *member; /* of the pending member, in one allocation; NULL: none is pending */
     int64_t offset;     /* of its header */
     bool first;         /* the pending member is the first of an archive */
-    bool listing;       /* only the members of the first record are wanted */
+    bool listing;       /* only the members of the first record are read */
     mr_status failure;  /* of the stream, or one to return after the rows before it */
     mr_code due_code;
     bool failed, due, in_member; /* in_member: the last error is in the data of a member */
@@ -234,8 +234,8 @@ static mr_code go_back(mr__byte_stream *in, int64_t at, mr_status *st)
     return MR_OK;
 }
 
-/* At the end of an archive: goes on with the one that follows it, as `cat` joins them. MR_END: none
- * does. */
+/* At the end of an archive: continues with the one that follows it, as `cat` joins them. MR_END:
+ * there is none. */
 static mr_code next_archive(tar_reader *t, mr_status *st)
 {
     mr__byte_stream *in = &t->base.in;
@@ -251,7 +251,7 @@ static mr_code next_archive(tar_reader *t, mr_status *st)
             return rc;
     }
     if ((t->offset - at) % BLOCK || in->end - in->at < BLOCK || !is_header(in->at))
-        return odd_end(t, "bytes that are no archive follow its end and are not read", st);
+        return odd_end(t, "bytes that are not an archive follow its end and are not read", st);
     drop_archive(t);
     return open_archive(t, st);
 }
@@ -319,13 +319,6 @@ static mr_code next_member(tar_reader *t, mr_status *st)
 
 /* ---- contents of members ---- */
 
-static const void *start_of(const void *at, const void *p, int64_t *n)
-{
-    (void)p;
-    *n = 0;
-    return at;
-}
-
 static void release(void *ctx, void *data)
 {
     (void)ctx;
@@ -344,11 +337,8 @@ static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t s
             mr_free(data);
         return rc;
     }
-    const mr_origin o = {.path = t->base.path,
-                         .at = data,
-                         .offset = offset,
-                         .record = t->base.record,
-                         .record_of = start_of};
+    const mr_origin o = {
+        .path = t->base.path, .at = data, .offset = offset, .record = t->base.record};
     mr_buffer_set_origin(b, &o);
     if (keeper)
         rc = mr_buffer_hold(b, keeper, st);

@@ -248,9 +248,9 @@ typedef struct mr_tar_opts {
 /* Records of tar archives as WebDataset writes them: {"__key__": "a/0001", "jpg": string, "cls":
  * string, ...}. Consecutive members form a record if their paths are equal up to the first dot of
  * the file name; the part after that dot is the component's name, in small letters. Without
- * `members` the first archive is inspected when the graph is built. A member "jpg;jpeg" is whichever
- * of the two a record has, as component "jpg"; "txt?" is empty if the record has none. Other members
- * are ignored, as are directories, links, and files whose name has no dot or begins with one.
+ * `members` the first archive is inspected when the graph is built. A member "jpg;jpeg" is either
+ * of the two, as component "jpg"; "txt?" is empty if the record has none. Other members are
+ * ignored, as are directories, links, and files whose name has no dot or begins with one.
  *
  * errors   MR_NOT_FOUND (carried): no file to inspect; libarchive is not installed
  *          MR_INVALID_ARGUMENT: a record lacks a member, or has it more than once; names its key.

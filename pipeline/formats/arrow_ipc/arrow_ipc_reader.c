@@ -103,9 +103,7 @@ static mr_code fail_not_arrow(const mr__arrow_source *s, mr_status *st)
 {
     char text[4 * sizeof s->first + 1];
     size_t n = 0;
-    mr_compression kind;
-    bool more;
-    const char *name = mr__compressor_seen(s->first, s->n_first, &kind, &more);
+    const char *name = mr__compressor_of_table(s->first, s->n_first);
     if (name)
         return mr_fail(st, MR_DATA_LOSS,
                        "not an Arrow IPC file or stream: it is compressed with %s as a whole, and "

@@ -123,9 +123,7 @@ static mr_code no_parquet(const char *why, mr_status *st)
 /* The file begins with other bytes. */
 static mr_code no_start(const uint8_t *b, size_t n, mr_status *st)
 {
-    mr_compression c;
-    bool more;
-    const char *name = mr__compressor_seen(b, n, &c, &more);
+    const char *name = mr__compressor_of_table(b, n);
     if (!name)
         return no_parquet("it does not begin with \"PAR1\"", st);
     return mr_fail(st, MR_DATA_LOSS,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_jpeg, decode_png, decode_image: compressed images as uint8 or uint16 tensors. All headers of a block
+/* decode_jpeg, decode_png, decode_image: compressed images as tensors. All headers of a block
  * are read first, so that pixels are decoded to their final place; images of one size make a dense
  * column.
  *

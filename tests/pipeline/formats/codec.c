@@ -175,7 +175,7 @@ MR_TEST(zeros_after_a_gzip_member_are_skipped)
             put(&x, "x", 1);
             mr_eq_str(read_bytes(f, MR_COMPRESSION_GZIP, x.data, x.n, &end, &st), ALL ALL);
             mr_code_is(end, MR_DATA_LOSS, &st);
-            /* Zeros in front are no gzip file. */
+            /* Zeros alone are not a gzip file. */
             mr_eq_str(read_bytes(f, MR_COMPRESSION_GZIP, zeros, counts[i], &end, &st), "");
             mr_code_is(end, MR_DATA_LOSS, &st);
             free(zeros);

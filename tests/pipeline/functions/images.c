@@ -578,7 +578,7 @@ static mr_bytes sampled(const image *m, const char *sampling, bool apart)
     return (mr_bytes){(char *)out, n};
 }
 
-/* Nothing but long waves, which remain whatever the sampling is. The fourth ink is none. */
+/* Nothing but long waves, which remain whatever the sampling is. The fourth ink is white. */
 static image waves(int h, int w, int c)
 {
     image m = noise(h, w, c, 1);
@@ -732,7 +732,7 @@ MR_TEST(an_image_that_is_turned_and_resized_keeps_its_pixels)
     free(m.v);
 }
 
-/* Damaged EXIF data say nothing; cut anywhere, they lead to no byte behind them. */
+/* Damaged EXIF data say nothing; cut anywhere, they lead to no byte after them. */
 MR_TEST(damaged_exif_data_turn_nothing)
 {
     unsigned char exif[34];

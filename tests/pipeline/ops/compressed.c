@@ -74,8 +74,8 @@ MR_TEST(long_and_empty_compressed_texts_are_known)
 
 MR_TEST(text_that_begins_like_a_compressed_file_is_text)
 {
-    static const char *const texts[] = {"x^2",       "x^", "h\x05", "(",    "(\xb5/", "BZh9",
-                                        "BZh91AY&S", "PK", "XG...", "\x1f", "\xfd",   "x"};
+    static const char *const texts[] = {"x^2",     "x^", "h\x05", "(",    "(\xb5/", "BZh9",
+                                        "BZh91AY", "PK", "XG...", "\x1f", "\xfd",   "x"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char expected[40], line[40];
         snprintf(line, sizeof line, "%s\nand so on\n", texts[i]);
@@ -88,7 +88,7 @@ MR_TEST(text_that_begins_like_a_compressed_file_is_text)
         mr_eq_str(shown, want);
         free(shown);
     }
-    /* Long enough to be told from a stream that goes on for long. */
+    /* Decompression finds no error in it, however long it is. */
     char *text = malloc(ROOM);
     memset(text, '2', ROOM - 1);
     memcpy(text, "x^", 2);
@@ -134,7 +134,7 @@ MR_TEST(readers_of_any_bytes_do_not_guess)
 /* Tables are read from their end or in pieces, so they are never compressed as a whole. */
 MR_TEST(compressed_tables_are_refused_by_name)
 {
-    for (int k = 0; k < 3; k += 2) {
+    for (int k = 0; k < 3; k++) {
         pack("f", "ARROW1 and so on, and more of it", 32, ways[k]);
         table_refused(mr_drive_path("arrow(\"@/f\")"), MR_DATA_LOSS,
                       "only compression within Arrow files is read");

@@ -411,11 +411,11 @@ MR_TEST(an_odd_end_of_an_archive_is_warned_of)
     for (int i = 0; i < 2; i++) { /* less than a block, and more */
         add(&t, "0.txt", "zero");
         room(&t, 2);
-        memcpy(room(&t, 3), "This is no header.", 18);
+        memcpy(room(&t, 3), "This isn't header.", 18);
         finish(&t, "more.tar", i ? 2 * 512 : 2 * 512 + 2 * 512 + 412);
         expect_logged(
             TEXTS("more.tar"), "\"zero\"",
-            "more.tar: bytes that are no archive follow its end and are not read (byte 2048)");
+            "more.tar: bytes that are not an archive follow its end and are not read (byte 2048)");
     }
     /* A member that was cut off is missed in its record. */
     add(&t, "0.txt", "zero");
