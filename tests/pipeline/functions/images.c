@@ -634,6 +634,34 @@ MR_TEST(a_jpeg_is_decoded_whatever_its_sampling_factors)
     check_sampled(4, "22111122", false);
 }
 
+/* Each scan of a large image may take a few bytes, and long to decode. */
+MR_TEST(a_jpeg_of_very_many_scans_is_refused)
+{
+    image m = waves(16, 16, 3);
+    mr_bytes s = sampled(&m, "111111", true);
+    size_t from = segment(&s, '\xDA'), to = from + 2;
+    while (s.data[to] != '\xFF' || s.data[to + 1] == 0)
+        to++; /* to what follows the first scan */
+    mr__image_decoder d = {0};
+    mr_status st;
+    unsigned char pixels[16 * 16 * 3];
+    for (size_t scans = 400; scans <= 600; scans += 200) {
+        char *more = malloc(scans * (to - from));
+        for (size_t i = 0; i < scans; i++)
+            memcpy(more + i * (to - from), s.data + from, to - from);
+        unsigned char *v = with(&s, to, more, scans * (to - from));
+        mr_code rc = decode(&d, v, s.size + scans * (to - from), pixels, &st);
+        mr_code_is(rc, scans > 500 ? MR_INVALID_ARGUMENT : MR_OK, &st);
+        if (rc != MR_OK)
+            mr_has_str(st.message, "more than 500 scans");
+        free(more);
+        free(v);
+    }
+    mr__image_decoder_reset(&d);
+    free((void *)(uintptr_t)s.data);
+    free(m.v);
+}
+
 /* ---- orientation ---- */
 
 /* EXIF data with an orientation, after another entry. */
