@@ -271,7 +271,9 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr__text_kind kind = {
-    .files = {.format = &mr__format_csv, .compression_at = offsetof(struct params, o.compression)},
+    .files = {.format = &mr__format_csv,
+              .compression_at = offsetof(struct params, o.compression),
+              .detects = true},
     .features_at = offsetof(struct params, features),
     .parse = parse,
     .begin = begin};
@@ -287,7 +289,7 @@ static const mr_param table[] = {
            .doc = "The first line of each file names its columns."),
     MR_OPT(struct params, sep, .doc = "The character between fields; a comma if absent."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "Compression of the files as a whole; empty: none."),
+           .doc = "Compression of the files as a whole; empty: detected by their first bytes."),
     {0}};
 
 const mr_op mr_op_csv = {

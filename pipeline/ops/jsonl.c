@@ -31,7 +31,8 @@ static mr_code parse(mr_iter *it, const mr_bytes *line, mr_status *st)
 
 static const mr__text_kind kind = {
     .files = {.format = &mr_format_text_line,
-              .compression_at = offsetof(struct params, o.compression)},
+              .compression_at = offsetof(struct params, o.compression),
+              .detects = true},
     .features_at = offsetof(struct params, features),
     .parse = parse};
 
@@ -43,7 +44,7 @@ static const mr_param table[] = {
                          "is a dtype, with a shape after it ([3, 4]; [] for any length), or "
                          "feature(dtype, shape=[..], default=v) if it may be missing."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "Compression of the files as a whole; empty: none."),
+           .doc = "Compression of the files as a whole; empty: detected by their first bytes."),
     {0}};
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pipeline/files/remote.h"
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/formats/parquet/parquet_column.h"
 #include "pipeline/formats/table_flaws.h"
 #include "pipeline/system/retry.h"
@@ -119,6 +120,18 @@ static mr_code no_parquet(const char *why, mr_status *st)
     return mr_fail(st, MR_DATA_LOSS, "not a Parquet file: %s", why);
 }
 
+/* The file begins with other bytes. */
+static mr_code no_start(const uint8_t *b, size_t n, mr_status *st)
+{
+    const char *name = mr__compressor_of_table(b, n);
+    if (!name)
+        return no_parquet("it does not begin with \"PAR1\"", st);
+    return mr_fail(st, MR_DATA_LOSS,
+                   "not a Parquet file: it is compressed with %s as a whole, and only compression "
+                   "within Parquet files is read; decompress it",
+                   name);
+}
+
 /* Checks the last bytes of the file, n of them at `tail`. */
 static mr_code check_end(const mr__parquet *f, const uint8_t *tail, size_t n, int64_t *footer,
                          mr_status *st)
@@ -143,7 +156,7 @@ static mr_code check_end(const mr__parquet *f, const uint8_t *tail, size_t n, in
 
 static mr_code read_footer(mr__parquet *f, mr_status *st)
 {
-    uint8_t magic[4];
+    uint8_t magic[4 + END_BYTES];
     size_t n = f->size < TAIL ? (size_t)f->size : TAIL;
     int64_t size;
     mr_buffer *b = NULL;
@@ -152,7 +165,7 @@ static mr_code read_footer(mr__parquet *f, mr_status *st)
                        : no_parquet("it is empty", st);
     MR_TRY(read_at(f, 0, magic, sizeof magic, st));
     if (memcmp(magic, MR__PARQUET_MAGIC, 4) != 0 && memcmp(magic, "PARE", 4) != 0)
-        return no_parquet("it does not begin with \"PAR1\"", st);
+        return no_start(magic, sizeof magic, st);
     MR_TRY(mr_buffer_alloc(&b, n, st));
     mr_code rc = read_at(f, f->size - (int64_t)n, mr_buffer_data(b), n, st);
     if (rc == MR_OK)

@@ -144,6 +144,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
                       .read_slots = mr__iterator_internal_of(mr_iter_opts(it))->read_slots,
                       .no_ahead = !mr__memory_room(it, MR__READ_DEPTH * MR__READ_SLOT),
                       .compression = compression_of(kind, params)};
+    if (kind->detects && o.compression == MR_COMPRESSION_NONE)
+        o.compression = MR_COMPRESSION_PROVEN;
     char *whole = NULL;
     mr_code rc = mr_iter_file_path(it, path, &whole, st);
     if (rc == MR_OK)

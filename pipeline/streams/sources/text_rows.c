@@ -79,17 +79,12 @@ static mr_code read_lines(mr_iter *it, size_t want, mr_status *st)
     return MR_OK;
 }
 
-/* Completes the error of the current line with its place; for a compressed file it says so. */
+/* Completes the error of the current line with its place. */
 static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
 {
     mr__text_rows *s = it->state;
-    const mr_bytes *line = line_at(s);
     uint64_t record = (uint64_t)s->before.record + s->at;
-    mr_compression seen = mr__compression_seen((const uint8_t *)line->data, line->size);
-    if (record == 0 && seen != MR_COMPRESSION_NONE)
-        (void)mr_fail(st, rc, "the file is compressed; set compression=\"%s\"",
-                      mr_compression_name(seen));
-    else if (rc != MR_RESOURCE_EXHAUSTED)
+    if (rc != MR_RESOURCE_EXHAUSTED)
         mr_status_prefix(st, "line %" PRIu64, record + 1 + s->breaks);
     mr_status_at(st, mr__file_source_path(&s->source, s->file), -1, (int64_t)record);
     return rc;

@@ -5,6 +5,7 @@
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/graph/rewrite.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/apply.h"
@@ -68,6 +69,60 @@ MR_TEST(files_and_streams_give_what_was_written)
         ".map(x => {\"x\": x})";
     arrow_file("deep.arrow", deep, 100);
     drive_same("arrow(\"@/deep.arrow\")", deep);
+}
+
+static char logged[512];
+static void keep_log(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == MR_LOG_WARNING)
+        snprintf(logged, sizeof logged, "%s", message);
+}
+
+/* As two streams that `cat` joined. */
+MR_TEST(bytes_after_the_end_of_a_stream_are_warned_of)
+{
+    arrow_file("a.arrow", "range(5).map(n => {\"n\": n})", 16);
+    arrow_stream("a.stream", "a.arrow");
+    size_t n;
+    unsigned char *v = table_bytes("a.stream", &n);
+    unsigned char *two = malloc(2 * n);
+    memcpy(two, v, n);
+    memcpy(two + n, v, n);
+    table_write("two.stream", two, 2 * n);
+    table_write("more.stream", two, n + 1);
+    static const struct {
+        const char *name;
+        bool more;
+    } files[] = {
+        {"a.stream", false}, {"two.stream", true}, {"more.stream", true}, {"a.arrow", false}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char graph[80], text[80];
+        snprintf(graph, sizeof graph, "arrow(\"@/%s\").map(r => r[\"n\"])", files[i].name);
+        logged[0] = '\0';
+        mr_log_set(keep_log, NULL, MR_LOG_WARNING);
+        mr_drive(mr_drive_path(graph), "0 1 2 3 4");
+        mr_drive_count(mr_drive_path(graph), 5);
+        mr_log_set(NULL, NULL, MR_LOG_WARNING);
+        snprintf(text, sizeof text, "%s: the %zu byte", files[i].name, i == 1 ? n : (size_t)1);
+        mr_has_str(logged, files[i].more ? text : "");
+        mr_check(files[i].more || !logged[0]);
+        mr_reader *r = NULL;
+        int64_t skipped;
+        mr_status st;
+        mr_ok(mr_reader_open(&r, &mr__format_arrow, mr_test_path(files[i].name),
+                             &(mr_file_opts){.strict = true}, &st),
+              &st);
+        mr_array a = {0};
+        mr_ok(mr_reader_skip(r, 5, &skipped, &st), &st);
+        mr_code rc = mr_reader_read(r, 1, 1, &a, &st);
+        mr_code_is(rc, files[i].more ? MR_DATA_LOSS : MR_END, &st);
+        if (rc == MR_DATA_LOSS)
+            mr_eq_i64(st.offset, n);
+        mr_reader_close(r);
+    }
+    free(v);
+    free(two);
 }
 
 MR_TEST(rows_are_skipped_and_ranges_of_files_taken)
