@@ -235,7 +235,7 @@ static mr_code go_back(mr__byte_stream *in, int64_t at, mr_status *st)
 }
 
 /* At the end of an archive: continues with the one that follows it, as `cat` joins them. MR_END:
- * there is none. */
+ * no other follows. */
 static mr_code next_archive(tar_reader *t, mr_status *st)
 {
     mr__byte_stream *in = &t->base.in;

@@ -81,7 +81,7 @@ FLOOR_QUOTIENT(floor_quotient_f64, double, fmod, floor, copysign)
 #define ABS_f64 fabs
 MR__EACH_INTEGER(INTEGERS)
 
-/* Fewer values than this are divided: a multiplier takes a division of its own. */
+/* Fewer values than this are divided: finding a multiplier takes a division. */
 enum { FEW = 16 };
 
 #define DIVISIONS(S, T, U, BITS)                                                                   \
