@@ -103,6 +103,20 @@ MR_API int64_t mr_dist_dataset_num_local_workers(const mr_dist_dataset *dd);
  * input functions, because each worker makes its own batches. */
 MR_API int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd);
 
+/* Numbers the rows of a step's global batch, in which each replica has consecutive ones. rows[w * R +
+ * r] is how many replica r of worker w has, for all N of them; *first, of the same length, = the
+ * number of its first row. Returns how many rows the batch has.
+ *
+ * Under DATA the slices of a batch are dealt to the workers in turn, and the rows have the numbers
+ * that they have in the batch. Under other policies the workers have batches of their own: a
+ * worker's rows follow those of the workers before it. So the same replicas number rows in the same
+ * way in one process as in many, where they have the same rows.
+ *
+ *     DATA, W = R = 2      worker 0          worker 1
+ *     slices of the batch  0, 2              1, 3          rows of 8  0.. 4.. | 2.. 6.. */
+MR_API int64_t mr_dist_dataset_number_rows(const mr_dist_dataset *dd, const int64_t *rows,
+                                           int64_t *first);
+
 /* ---- iterators ---- */
 
 /* *n_global = the sum, over all processes of the job, of n_local, the number of local replicas with
