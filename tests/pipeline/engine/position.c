@@ -41,7 +41,7 @@ MR_TEST(numbers_longer_than_64_bits_are_refused)
     static const unsigned char large[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2};
     mr_status st;
     uint64_t v;
-    mr_state_r r = {eleven, eleven + sizeof eleven};
+    mr_state_r r = {.at = eleven, .end = eleven + sizeof eleven};
     mr_code_is(mr_state_get_u64(&r, &v, &st), MR_INVALID_ARGUMENT, &st);
     r = (mr_state_r){large, large + sizeof large};
     mr_code_is(mr_state_get_u64(&r, &v, &st), MR_INVALID_ARGUMENT, &st);
