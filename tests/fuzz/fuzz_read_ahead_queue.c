@@ -35,7 +35,7 @@ static mr_code drive(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         rc = mr__queue_save(q, 0, &w, st);
     }
     if (rc == MR_OK && w.size) {
-        r = (mr_state_r){w.data, w.data + w.size};
+        r = (mr_state_r){.at = w.data, .end = w.data + w.size};
         rc = mr__queue_restore(q, it->spec, &r, st);
     }
     mr__state_w_reset(&w);

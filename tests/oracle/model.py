@@ -744,11 +744,11 @@ def sampled(datasets, weights, seed, stop, again):
 
 
 def distributed(whole, streams, block):
-    """streams of a service, `block` elements of each in turn; they have identities of their own, of no source"""
+    """streams of a service, `block` elements of each in turn; their sources are numbered by themselves"""
     begun = []
 
     def run(sources):
-        if not begun:  # the first repetition begins with its first element
+        if sources is None:  # the first repetition begins with its first element
             begun.append(True)
             sources = [d.iterator() for d in streams]
         turn, taken, ended = 0, 0, [False] * len(streams)

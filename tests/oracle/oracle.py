@@ -453,12 +453,13 @@ class Draw:
 
     def served(self):
         """A graph that runs as streams of a service, each with its part of the elements at the cut."""
+        places, self.places = self.places, 0  # the streams number their source by themselves
         below = self.source([])
+        self.places = places + 1
         if self.chance(0.4):
-            for names in self.r.choice([[STOPS], [PASSES, STOPS]]):
-                below = self.one_of(below, names)
-            if below.text.rsplit(".", 1)[-1].split("(")[0] not in STOPS:  # the last one did not fit
-                below = self.source([])
+            whole = self.one_of(below, self.r.choice([STOPS, PASSES]))
+            stopped = self.one_of(whole, STOPS)
+            below = stopped if stopped is not whole else below
         n, block = self.r.randint(1, 3), self.r.choice([1, 1, 2, 3])
 
         def part(env):
@@ -478,7 +479,7 @@ class Draw:
         for _ in range(20):
             name = self.r.choice(names)
             made = getattr(self, "op_" + name)(d, [], d.kind[1])
-            if made:
+            if made and (name != "repeat" or "take" not in made[0]):
                 text, kind, value = made
                 return Part(f"{d.text}.{text}", ("dataset", kind), value)
         return d
