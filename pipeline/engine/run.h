@@ -138,7 +138,7 @@ struct mr_state_r {
 };
 void mr__state_w_reset(mr_state_w *w);
 /* Ends a state with the names of the files that its rows are from: a restored run may never open
- * them again. Writes nothing if there are none. */
+ * them again. Writes nothing if no name is known. */
 mr_code mr__state_put_names(mr_state_w *w, mr_status *st) MR_NODISCARD;
 /* Reads them and puts them into the ledger (NULL: drops them). */
 mr_code mr__state_get_names(mr_state_r *r, mr_ledger *ledger, mr_status *st) MR_NODISCARD;

@@ -103,17 +103,17 @@ MR_API int64_t mr_dist_dataset_num_local_workers(const mr_dist_dataset *dd);
  * input functions, because each worker makes its own batches. */
 MR_API int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd);
 
-/* Numbers the rows of a step's global batch, in which each replica has consecutive ones. rows[w * R +
- * r] is how many replica r of worker w has, for all N of them; *first, of the same length, = the
- * number of its first row. Returns how many rows the batch has.
+/* Numbers the rows of a step's global batch, of which each replica has consecutive ones.
+ * rows[w * R + r] is the number of rows of replica r of worker w, for all N replicas;
+ * first[w * R + r] = the number of its first row. Returns the number of rows in the batch.
  *
- * Under DATA the slices of a batch are dealt to the workers in turn, and the rows have the numbers
- * that they have in the batch. Under other policies the workers have batches of their own: a
- * worker's rows follow those of the workers before it. So the same replicas number rows in the same
- * way in one process as in many, where they have the same rows.
+ * Under DATA the slices of a batch are distributed to the workers in turn, and a row has the number
+ * that it has in the batch, in however many processes the replicas are. Under other policies each
+ * worker makes separate batches: a worker's rows follow those of the workers before it.
  *
- *     DATA, W = R = 2      worker 0          worker 1
- *     slices of the batch  0, 2              1, 3          rows of 8  0.. 4.. | 2.. 6.. */
+ *     batch of 8 rows, W = R = 2    worker 0    worker 1
+ *     DATA: first rows              0, 4        2, 6
+ *     other policies                0, 2        4, 6 */
 MR_API int64_t mr_dist_dataset_number_rows(const mr_dist_dataset *dd, const int64_t *rows,
                                            int64_t *first);
 

@@ -148,7 +148,7 @@ for g in 'shuffle(7, seed=1)' 'map(x => x, num_parallel_calls=2, deterministic=f
         [ "$(grep -c '^led-' <<<"$got")" = $((7 - k)) ] || { bad=1; break; }
     done
     result "a_restored_run_names_its_files: $g" $bad "after $k: $got"
-    # The names go on with the rows.
+    # The next position has the names too.
     "$m" show --threads 0 --save-after 2 --state pos --ledger 6.ledger "tfrecord(\"led-*\").$g" >out &&
         "$m" show --threads 0 --restore pos --save-after 2 --state pos --ledger 7.ledger "tfrecord(\"led-*\").$g" >out &&
         "$m" show --threads 0 --restore pos --ledger 7.ledger "tfrecord(\"led-*\").$g" >out

@@ -58,7 +58,7 @@ MR_TEST(slices_have_the_records_of_their_rows_and_empty_ones_have_none)
     /* A component with a row for each record says which these are, wherever it stands. */
     check_records("range(4).batch(4).map(x => (x[:1], x)).replica_slices(3)", "0,1 2,3 -");
     check_records("range(4).batch(4).map(x => (x, x[:1])).replica_slices(3)", "0,1 2,3 -");
-    /* Rows that cannot be told apart are all of them, also of ragged components. */
+    /* Where no component has a row for each record, a slice has all of them. */
     check_records("range(4).batch(4).map(x => x[:2]).replica_slices(3)", "0,1,2,3 0,1,2,3 -");
     check_records("range(2).map(x => ones([x])).replica_slices(2)", "- - 1 -");
 }
