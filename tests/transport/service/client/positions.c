@@ -216,6 +216,14 @@ MR_TEST(streams_that_end_early_go_on_from_what_was_used)
     check("range(2).shuffle(2, seed=1).repeat(3)" SERVED ".take(1).repeat(6)");
     check("range(4).shuffle(4, seed=1).repeat(3)" SERVED ".batch(3).take(1).unbatch().repeat(5)");
     check("range(5).shuffle(5).cache()" SERVED ".take(3).repeat(4)");
+    /* Rows of a stream that another's turn left over, and rows that its own ops hold. */
+    check("range(6).shuffle(2, seed=1).repeat(4).batch(3).map(x => sum(x))"
+          ".distribute(\"local\", streams=3).batch(4).take(1).unbatch().repeat(5)");
+    check("range(4).shuffle(2, seed=1).repeat(3).batch(4).unbatch()" SERVED ".take(1).repeat(6)");
+    /* A cache in a stream is complete once its elements were pulled, used or not. */
+    check("range(6).shuffle(6).cache()" SERVED ".batch(3).replica_slices(3).take(4).repeat(4)");
+    check("range(9).shuffle(3, seed=1).cache().map(x => x + 1).distribute(\"local\", streams=3)"
+          ".batch(7).take(1).unbatch().repeat(5)");
     check("zip(range(3).shuffle(3).repeat(2)" SERVED ", range(4)).map((x, y) => x).repeat(3)");
 }
 
