@@ -7,9 +7,11 @@
  *   4       4     zlib crc32 of all that follows, little-endian
  *   8       ...   bytes: text of the graph (its list of ops if it has no text)
  *                 number: rows to skip after the state (0 except for mr_iterator_save_at)
- *                 bytes: state of the root iterator (engine/position.c)
+ *                 bytes: state of the root iterator (engine/op_position.c)
  *                 block: rows to deliver before the state; only for mr_iterator_save_at, if the
- *                        graph would not produce the same rows again */
+ *                        graph would not produce the same rows again
+ *                 names: of the files of these rows (engine/position.c); only in a run with a
+ *                        ledger */
 #include "pipeline/engine/iterator.h"
 
 #include <inttypes.h>
@@ -180,9 +182,19 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
     return MR_OK;
 }
 
+/* true: what is pulled may have effects on the next pass, which may begin before the end of this
+ * one. */
+static bool pulls_count(const mr_iterator *it)
+{
+    return it->run.internal.opened_again &&
+           (mr__dataset_all_props(it->instance) & (MR__OPENS_RANDOM | MR_OP_REMEMBERS));
+}
+
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
     mr_executor *ex = it->run.executor; /* NULL: not needed yet */
+    if (pulls_count(it))
+        want = 1; /* the rest of a block might never be used */
     mr__sleep_watch before = {0};
     if (ex)
         before = mr__executor_enter(ex);
@@ -276,8 +288,12 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
         rc = mr_state_put_u64(&w, b ? 0 : rows, st);
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, mr_buffer_data(state), mr_buffer_size(state), st);
-    if (rc == MR_OK && b)
+    if (rc == MR_OK && b) {
+        w.ledger = it->run.opts.ledger;
         rc = mr__state_put_rows(&w, b, rows, st);
+        if (rc == MR_OK)
+            rc = mr__state_put_names(&w, st);
+    }
     if (rc != MR_OK) {
         mr__state_w_reset(&w);
         return rc;
@@ -301,7 +317,7 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
         return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
     if (rows == b->rows)
         return mr_iterator_save(it, bytes, size, st);
-    if (mr_iter_replays(it->root))
+    if (mr_iter_replays(it->root) && !pulls_count(it))
         return write_position(it, it->before, NULL, rows, bytes, size, st);
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
@@ -329,6 +345,8 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
     mr_block rows = MR_BLOCK_EMPTY;
     mr_code rc = mr_state_get_block(r, it->root->spec, &rows, st);
     if (rc == MR_OK && r->at != r->end)
+        rc = mr__state_get_names(r, it->run.opts.ledger, st);
+    if (rc == MR_OK && r->at != r->end)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %zu bytes are left over",
                      (size_t)(r->end - r->at));
     if (rc == MR_OK)
@@ -347,7 +365,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
-    mr_state_r r = {p + 8, p + size};
+    mr_state_r r = {.at = p + 8, .end = p + size};
     const void *text, *state;
     size_t text_size, state_size;
     uint64_t skip;

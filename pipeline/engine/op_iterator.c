@@ -77,8 +77,9 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     p->scope = place->scope;
     p->owns_scope = place->owns_scope;
     p->number = place->number;
-    p->again = parent && !place->owns_scope &&
-               (parent->priv->again || (parent->op->props & MR_OP_OPENS_LATER));
+    p->again = parent ? !place->owns_scope &&
+                            (parent->priv->again || (parent->op->props & MR_OP_OPENS_LATER))
+                      : run->internal.opened_again;
     p->in_turn = parent ? parent->priv->in_turn : 1;
     if (parent && p->place == SIZE_MAX && parent->priv->takes &&
         __builtin_mul_overflow(p->in_turn, parent->priv->takes, &p->in_turn))
@@ -160,6 +161,7 @@ void mr_iter_close(mr_iter *it)
     for (size_t i = 0; i < it->n_inputs; i++)
         mr_iter_close_input(it, i);
     mr__iter_drop_pending(it->priv);
+    mr_iter_set_records(it, false);
     if (it->priv->owns_scope)
         mr__scope_free(it->priv->scope);
     mr_dataset_unref(it->node);

@@ -177,6 +177,10 @@ MR_API mr_code mr_state_get_block(mr_state_r *r, const mr_spec *spec, mr_block *
 MR_API mr_code mr_state_put_status(mr_state_w *w, const mr_status *e, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_state_get_status(mr_state_r *r, mr_status *e, mr_status *st) MR_NODISCARD;
 
+/* true in restore_shared: 0.1 wrote the position, where an op that has shared state only since 0.2
+ * has none. */
+MR_API bool mr_state_is_of_0_1(const mr_state_r *r);
+
 /* Save input i's state, including whether it is open, and restore it: opens or closes it as saved.
  */
 MR_API mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st) MR_NODISCARD;

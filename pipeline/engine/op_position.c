@@ -17,11 +17,12 @@
  *   [block, number of errors, (row, status)...] if 4
  *   [op's shared state] if 8
  *   the op's state, or that of its inputs if it has none
-  * An open input: flag 1 and its state. A closed one: flag 0, the shared states below it, and how
+ * An open input: flag 1 and its state. A closed one: flag 2, the shared states below it, and how
  * often the sources below it were opened: the number of opened ones, (index of the source below the
- * input, times)... */
+ * input, times)... 0.1 wrote flag 0, and no shared state of `distribute`. */
 
 enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8 };
+enum { CLOSED_IN_0_1, OPEN, CLOSED };
 
 /* Puts rows before the pending ones, in one block. */
 static mr_code join_pending(struct mr_iter_private *p, const mr_block *rows, mr_status *st)
@@ -100,7 +101,8 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (it->n_inputs == 0 && p->scope)
         MR_TRY(mr__scope_set(it->run, p->scope, p->number, p->epoch + 1, st));
     bool shared = it->op->restore_shared != NULL;
-    if (flags > (ENDED | DEFERRED | PENDING | SHARED) || shared != !!(flags & SHARED))
+    /* Shared state may be missing: 0.1 had none of some ops. */
+    if (flags > (ENDED | DEFERRED | PENDING | SHARED) || (!shared && (flags & SHARED)))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: flags %" PRIu64, flags);
     mr__iter_drop_pending(p);
     p->ended = flags & ENDED;
@@ -110,7 +112,7 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (flags & PENDING)
         MR_TRY(mr__state_get_rows_errors(r, it->spec, &p->rows, &p->errors, st));
     p->pending = flags & PENDING;
-    if (shared)
+    if (flags & SHARED)
         MR_TRY(it->op->restore_shared(it->node, r, st));
     if (it->op->restore)
         return it->op->restore(it, r, st);
@@ -146,7 +148,7 @@ static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
 
 mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st)
 {
-    MR_TRY(mr_state_put_u64(w, it->inputs[i] != NULL, st));
+    MR_TRY(mr_state_put_u64(w, it->inputs[i] ? OPEN : CLOSED, st));
     if (it->inputs[i])
         return mr_iter_save(it->inputs[i], w, st);
     mr_dataset *node = mr_dataset_input(it->node, i);
@@ -159,11 +161,12 @@ mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r, mr_status *s
 {
     uint64_t open;
     MR_TRY(mr_state_get_u64(r, &open, st));
-    if (open > 1)
+    if (open > CLOSED)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: input flag %" PRIu64, open);
     mr_iter_close_input(it, i);
-    if (!open) {
+    if (open != OPEN) {
         mr_dataset *node = mr_dataset_input(it->node, i);
+        r->is_of_0_1 = open == CLOSED_IN_0_1;
         MR_TRY(restore_shared(node, r, st));
         return mr__scope_restore(it->run, it->priv->scope, mr__iter_first_source(it, i),
                                  mr__dataset_n_sources(node), r, st);
@@ -177,8 +180,10 @@ mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)
     *position = NULL;
     if (!mr_iter_keeps_positions(it))
         return MR_OK;
-    mr_state_w w = {0};
+    mr_state_w w = {.ledger = it->run->opts.ledger};
     mr_code rc = mr_iter_save(it, &w, st);
+    if (rc == MR_OK)
+        rc = mr__state_put_names(&w, st);
     if (rc == MR_OK)
         rc = mr_buffer_alloc(position, w.size, st);
     if (rc == MR_OK)
@@ -189,8 +194,10 @@ mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)
 
 mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n, mr_status *st)
 {
-    mr_state_r r = {bytes, (const unsigned char *)bytes + n};
+    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n};
     MR_TRY(mr_iter_restore(it, &r, st));
+    if (r.at != r.end)
+        MR_TRY(mr__state_get_names(&r, it->run->opts.ledger, st));
     if (r.at != r.end)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %zu bytes are left over",
                        (size_t)(r.end - r.at));

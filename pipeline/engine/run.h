@@ -16,6 +16,7 @@
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/engine/statistics.h"
 #include "pipeline/fnv.h"
+#include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/splitmix.h"
 
@@ -55,6 +56,7 @@ struct mr_iter_private {
     bool owns_scope;
     bool again;                /* an op above opens inputs while running */
     bool records;              /* set by mr_iter_set_records */
+    atomic_int recording;      /* how many iterators do, among this one and those below it */
     uint64_t number;           /* of the first source of this iterator, in the scope */
     uint64_t epoch;            /* of a source */
     uint64_t seed;             /* hash of this place in the graph */
@@ -123,11 +125,23 @@ mr_code mr__iter_put_back(mr_iter *it, mr_block *rows, mr_status *st) MR_NODISCA
 struct mr_state_w {
     unsigned char *data;
     size_t size, capacity;
+    /* Of the run; NULL: none. The files that it names of the rows in the position are collected for
+     * mr__state_put_names. */
+    mr_ledger *ledger;
+    mr__ledger_names names;
+    uint64_t source, file; /* looked up last */
+    bool looked_up;
 };
 struct mr_state_r {
     const unsigned char *at, *end;
+    bool is_of_0_1;
 };
 void mr__state_w_reset(mr_state_w *w);
+/* Ends a state with the names of the files that its rows are from: a restored run may never open
+ * them again. Writes nothing if no name is known. */
+mr_code mr__state_put_names(mr_state_w *w, mr_status *st) MR_NODISCARD;
+/* Reads them and puts them into the ledger (NULL: drops them). */
+mr_code mr__state_get_names(mr_state_r *r, mr_ledger *ledger, mr_status *st) MR_NODISCARD;
 
 /* Hashes h with a number or a text: for the seeds of places in a graph, and the numbers of sources
  * in functions. */

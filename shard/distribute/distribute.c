@@ -339,6 +339,21 @@ int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd)
     return dd->workers * dd->replicas;
 }
 
+int64_t mr_dist_dataset_number_rows(const mr_dist_dataset *dd, const int64_t *rows, int64_t *first)
+{
+    /* In the order of the slices: the replica varies slowest under DATA, else the worker. */
+    bool dealt = dd->policy == MR_SHARD_DATA;
+    int64_t n = 0, outer = dealt ? dd->replicas : dd->workers;
+    int64_t inner = dealt ? dd->workers : dd->replicas;
+    for (int64_t i = 0; i < outer; i++)
+        for (int64_t k = 0; k < inner; k++) {
+            int64_t at = dealt ? k * dd->replicas + i : i * dd->replicas + k;
+            first[at] = n;
+            n += rows[at];
+        }
+    return n;
+}
+
 int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd)
 {
     return dd->worker;

@@ -105,6 +105,20 @@ for k in $(seq 0 36); do
     [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || bad=1
 done
 result "resumes in any repetition" $bad
+# Ops that note the place of their input when they are opened, and ops that close it before they end.
+for g in 'range(3).distribute("local", streams=2).shuffle(6, seed=1).repeat(3)' \
+    'range(8).distribute("local", streams=1).shuffle(4, seed=1, reshuffle_each_iteration=false).repeat(3)' \
+    'range(8).shuffle(3).distribute("local", streams=2).shuffle(2).prefetch(2).repeat(2)' \
+    'range(5).shuffle(5).distribute("local", streams=2).concatenate(range(2)).repeat(3)' \
+    'range(9).shuffle(9).distribute("local", streams=3).take(4).repeat(4)'; do
+    all=$(show "$g")
+    bad=0
+    for k in $(seq 0 "$(wc -l <<<"$all")"); do
+        got=$(show --save-after "$k" --state pos "$g"; show --restore pos "$g")
+        [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || { bad=1; break; }
+    done
+    result "resumes in a repetition of $g" $bad "after $k: $(head -c 300 <<<"$got")"
+done
 (for c in 0 1 2; do show "range(20).distribute(\"local\", streams=8, consumer_index=$c, num_consumers=3)"; done) | sort -n >got
 same "consumers have every element once" "$(cat got)" "$(seq 0 19)"
 same "without an order every element comes once" "$(show 'range(20).distribute("local", deterministic=false)' | sort -n)" "$(seq 0 19)"

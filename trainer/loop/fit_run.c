@@ -884,31 +884,31 @@ static void copy_own(const mr__run *x, const mr__step_result *s, size_t output, 
     }
 }
 
-/* Slices are distributed over the workers in turn: the k-th slice of a batch is on worker k mod
- * workers. */
-static void copy_in_order(const double *rows, size_t workers, size_t replicas, size_t row_bytes,
+/* from: the predictions of all replicas, worker by worker; to: by their numbers in the global batch
+ * (first). */
+static void copy_in_order(const int64_t *rows, const int64_t *first, size_t n, size_t row_bytes,
                           const char *from, char *to)
 {
-    for (size_t r = 0; r < replicas; r++)
-        for (size_t w = 0; w < workers; w++) {
-            size_t before = 0, bytes = (size_t)rows[w * replicas + r] * row_bytes;
-            for (size_t k = 0; k < w * replicas + r; k++)
-                before += (size_t)rows[k];
-            if (bytes > 0)
-                memcpy(to, from + before * row_bytes, bytes);
-            to += bytes;
-        }
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = (size_t)rows[i] * row_bytes;
+        if (bytes > 0)
+            memcpy(to + (size_t)first[i] * row_bytes, from, bytes);
+        from += bytes;
+    }
 }
 
-static mr_code exchange(const mr__run *x, const mr__step_result *s, size_t output, double *rows,
-                        size_t *sizes, mr_array *out, mr_status *st)
+/* of_all: a number of each replica in sync; rows: two of each. */
+static mr_code exchange(const mr__run *x, const mr__step_result *s, size_t output, double *of_all,
+                        int64_t *rows, size_t *sizes, mr_array *out, mr_status *st)
 {
     size_t workers = mr_strategy_num_workers(x->s), n = x->n_replicas, total = 0, before = 0;
     double own[MR_MAX_REPLICAS];
     for (size_t r = 0; r < n; r++)
         own[r] = (double)s->shapes[place(x, r, output)].shape[0];
-    MR_TRY(mr__world_exchange(mr__strategy_world(x->s), MR__CHANNEL_RESULTS, own, (uint32_t)n, rows,
-                              st));
+    MR_TRY(mr__world_exchange(mr__strategy_world(x->s), MR__CHANNEL_RESULTS, own, (uint32_t)n,
+                              of_all, st));
+    for (size_t i = 0; i < workers * n; i++)
+        rows[i] = (int64_t)of_all[i];
     mr_array one = s->shapes[output];
     one.shape[0] = 1;
     size_t row_bytes = mr_array_row_bytes(&one);
@@ -927,8 +927,11 @@ static mr_code exchange(const mr__run *x, const mr__step_result *s, size_t outpu
     mr_code rc = mr__ring_all_gather(mr__strategy_ring(x->s), all, sizes, st);
     if (rc == MR_OK)
         rc = alloc_rows(s, output, total, out, st);
-    if (rc == MR_OK)
-        copy_in_order(rows, workers, n, row_bytes, all, out->data);
+    if (rc == MR_OK) {
+        int64_t *first = rows + workers * n;
+        mr_dist_dataset_number_rows(x->feed.dd, rows, first);
+        copy_in_order(rows, first, workers * n, row_bytes, all, out->data);
+    }
     mr_free(all);
     return rc;
 }
@@ -942,10 +945,13 @@ mr_code mr__run_predictions(const mr__run *x, const mr__step_result *s, size_t o
         copy_own(x, s, output, out->data);
         return MR_OK;
     }
-    double *rows = mr_calloc(workers * x->n_replicas, sizeof *rows);
+    double *of_all = mr_calloc(workers * x->n_replicas, sizeof *of_all);
+    int64_t *rows = mr_calloc(workers * x->n_replicas, 2 * sizeof *rows);
     size_t *sizes = mr_calloc(workers, sizeof *sizes);
-    mr_code rc = rows && sizes ? exchange(x, s, output, rows, sizes, out, st)
-                               : mr_fail_memory(st, workers * sizeof *sizes, "predictions");
+    mr_code rc = of_all && rows && sizes
+                     ? exchange(x, s, output, of_all, rows, sizes, out, st)
+                     : mr_fail_memory(st, workers * sizeof *sizes, "predictions");
+    mr_free(of_all);
     mr_free(rows);
     mr_free(sizes);
     return rc;

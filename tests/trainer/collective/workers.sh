@@ -32,6 +32,33 @@ for lines in zip(*runs):
             assert abs(v - lines[0][k]) <= 2e-5 * abs(lines[0][k]), lines
 PYTHON
 result the_spread_of_replicas_does_not_change_the_losses $? "$(tail -qn 1 losses.*)"
+# Rows draw by their number in the global batch: masks and noise are those of one process.
+noisy=(--data "$data" --epochs 2 --seed 3)
+for i in "${!model[@]}"; do
+    [ "${model[i]}" != --model ] || model[i + 1]='dense(16, activation="relu").dropout(0.5).dense(3)'
+done
+for how in '1 4' '2 2' '4 1' '3 2' '2 3' '1 6'; do
+    # shellcheck disable=SC2086
+    set -- $how
+    start_all "$1" --replicas "$2" "${noisy[@]}"
+    # shellcheck disable=SC2046
+    ended $(yes 0 | head -n "$1") && same_output
+    result "dropout_on_workers_${1}_replicas_$2" $? "$(said)"
+    cp out.0 "noisy.$1.$2"
+done
+python3 - <<'PYTHON'
+import json
+for names in ("1.4", "2.2", "4.1"), ("1.6", "3.2", "2.3"):
+    runs = [[json.loads(l) for l in open("noisy." + n)] for n in names]
+    assert len(runs[0]) == len(runs[1]) == len(runs[2]) > 20
+    for lines in zip(*runs):
+        for x in lines[1:]:
+            assert abs(x["loss"] - lines[0]["loss"]) <= 2e-5 * abs(lines[0]["loss"]), lines
+PYTHON
+result the_spread_of_replicas_does_not_change_masks $? "$(tail -qn 1 noisy.*)"
+for i in "${!model[@]}"; do
+    [ "${model[i]}" != --model ] || model[i + 1]='dense(16, activation="relu").dense(3)'
+done
 start_all 2 --replicas 2 "${all[@]}"
 ended 0 0 && cmp -s out.0 losses.2
 result the_same_command_gives_the_same_bits $? "$(said)"
@@ -138,6 +165,18 @@ result an_interrupted_worker_ends_all $? "$(said)"
 start_all 2 --data 'range(64).map(i => ([1.0], cast(i / 63, "int64") * 7)).batch(8)'
 ended 1 1 && all_say 'label 7' 1 && all_say 'rank 1 .* failed at step .*label 7' 0
 result a_label_out_of_range_on_one_worker_is_everybodys $? "$(said)"
+# A label is named by its row in the global batch, whichever process has it.
+for bad in 0 5 9 13 15; do
+    wrong="range(64).map(i => ([1.0], 7 if i == 16 + $bad else i % 3)).batch(16)"
+    for how in '1 4' '2 2' '4 1'; do
+        # shellcheck disable=SC2086
+        set -- $how
+        start_all "$1" --replicas "$2" --data "$wrong"
+        # shellcheck disable=SC2046
+        ended $(yes 1 | head -n "$1") && grep -qF "label 7 of row $bad of the batch" err.*
+        result "a_label_in_row_${bad}_of_workers_${1}_replicas_$2" $? "$(said)"
+    done
+done
 printf 'spoiled' | dd of=part-2-00000-of-00001.tfrecord bs=1 seek=400 conv=notrunc 2>/dev/null
 start_all 3 --data "$files" --auto-shard file
 ended 1 1 1 && all_say 'part-2' 2 && all_say 'rank 2 .* failed at step [0-9]+: ' 0 1

@@ -266,6 +266,13 @@ def test_a_named_job_of_a_data_service():
             p.stdout.close()
 
 
+def test_streams_of_this_process():
+    """In any epoch, with ops above that note the place of their input when they are opened."""
+    streams = SHUFFLED.replace(".shuffle(12)", '.shuffle(12).distribute("local", streams=2).shuffle(5)')
+    check_case(TRAIN + ["--data", streams], 1, sample=6)
+    check_case(TRAIN + ["--data", streams.replace(".prefetch(2)", ""), "--replicas", "3"], '"epoch"', sample=4)
+
+
 def test_termination_saves_and_ends_with_143():
     check_case(TRAIN + ["--data", SHUFFLED, "--epochs", "3"], '"epoch"', sig=signal.SIGTERM)
 
