@@ -46,10 +46,9 @@ static const cli_command command = {
         "  {\"step\": 1, \"epoch\": 1, \"loss\": 0.9024367}\n"
         "In a cluster (TF_CONFIG, a Slurm step, torchrun or mpirun) each process trains on its\n"
         "share of the data, and gradients are summed over all of them. They find each other, and\n"
-        "compare their options, before the first step. Only the chief prints, except\n"
-        "that with TF_CONFIG and --log json all print the same. torchrun has options that\n"
-        "begin with --log: write -- before the command, torchrun ... --no-python -- millrace train "
-        "...",
+        "compare their options, before the first step. Only the chief prints, except that with\n"
+        "TF_CONFIG and --log json all print the same. torchrun has options that begin with\n"
+        "--log: write -- before the command, torchrun ... --no-python -- millrace train ...",
     .run = train,
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LOOP_STATE_H
-#define MR_TRAINER_LOOP_STATE_H
+#ifndef MR_TRAINER_LOOP_LOOP_STATE_H
+#define MR_TRAINER_LOOP_LOOP_STATE_H
 /* Everything that a training loop of your own holds, saved and restored by one call: weights, what
  * the optimizers remember of them and their numbers of updates and learning rates, the passes that
  * number dropout's masks, the totals of metrics, the positions in the data, and numbers of the

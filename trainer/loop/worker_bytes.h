@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_WORKER_BYTES_H
-#define MR_TRAINER_WORKER_BYTES_H
+#ifndef MR_TRAINER_LOOP_WORKER_BYTES_H
+#define MR_TRAINER_LOOP_WORKER_BYTES_H
 /* What each worker adds to a saved state: bytes, exchanged so that the first can write them. */
 #include "trainer/strategy/strategy_impl.h"
 

@@ -15,11 +15,10 @@ void mr__variable_unkeep(mr_variable *v, const void *ctx);
 void mr__variable_set_summed(mr_variable *v, size_t replica, bool summed);
 bool mr__variable_is_summed(const mr_variable *v, size_t replica);
 
-/* Central storage has one copy of the variables, whose updates all replicas must see. */
-
-/* Called on each replica, inside a step, after replica 0 has submitted its updates of the
- * variables: work submitted from now on sees them. word: a value in device memory; summing it over
- * the replicas enforces this order. */
+/* Central storage has one copy of the variables, whose updates all replicas must see. Called on
+ * each replica, inside a step, after replica 0 has submitted its updates of the variables: work
+ * submitted from now on sees them. word: a value in device memory; summing it over the replicas
+ * enforces this order. */
 mr_code mr__variables_publish(mr_variable *const *variables, size_t n, mr_replica *r, float *word,
                               mr_status *st) MR_NODISCARD;
 #endif
