@@ -10,9 +10,11 @@
 
 /* One iterator:
  *   op's name (bytes)
- *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows
+ *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows, 16 it dropped
+ *             elements
  *   epoch; 0 except for a source
  *   elements delivered
+ *   [number of dropped elements] if 16
  *   [status] if 2
  *   [block, number of errors, (row, status)...] if 4
  *   [op's shared state] if 8
@@ -21,7 +23,7 @@
  * often the sources below it were opened: the number of opened ones, (index of the source below the
  * input, times)... */
 
-enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8 };
+enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8, DROPPED = 16 };
 
 /* Puts rows before the pending ones, in one block. */
 static mr_code join_pending(struct mr_iter_private *p, const mr_block *rows, mr_status *st)
@@ -65,10 +67,13 @@ mr_code mr_iter_save(mr_iter *it, mr_state_w *w, mr_status *st)
     MR_TRY(mr_state_put_bytes(w, it->op->name, strlen(it->op->name), st));
     MR_TRY(mr_state_put_u64(w,
                             (p->ended ? ENDED : 0) | (p->deferred ? DEFERRED : 0) |
-                                (p->pending ? PENDING : 0) | (shared ? SHARED : 0),
+                                (p->pending ? PENDING : 0) | (shared ? SHARED : 0) |
+                                (p->dropped ? DROPPED : 0),
                             st));
     MR_TRY(mr_state_put_u64(w, p->epoch, st));
     MR_TRY(mr_state_put_u64(w, p->delivered, st));
+    if (p->dropped)
+        MR_TRY(mr_state_put_u64(w, p->dropped, st));
     if (p->deferred)
         MR_TRY(mr_state_put_status(w, &p->error, st));
     if (p->pending)
@@ -99,9 +104,13 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (it->n_inputs == 0 && p->scope)
         MR_TRY(mr__scope_set(it->run, p->scope, p->number, p->epoch + 1, st));
     bool shared = it->op->restore_shared != NULL;
-    if (flags > (ENDED | DEFERRED | PENDING | SHARED) || shared != !!(flags & SHARED))
+    if (flags > (ENDED | DEFERRED | PENDING | SHARED | DROPPED) || shared != !!(flags & SHARED))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: flags %" PRIu64, flags);
+    p->dropped = 0;
+    if (flags & DROPPED)
+        MR_TRY(mr_state_get_u64(r, &p->dropped, st));
     mr__iter_drop_pending(p);
+    p->failed = false;
     p->ended = flags & ENDED;
     p->deferred = flags & DEFERRED;
     if (p->deferred)
