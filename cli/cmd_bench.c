@@ -164,7 +164,7 @@ static void print_json(const result *r, int64_t run, bool threads)
         cli_print_double(stdout, s->busy_seconds);
         fputs(", \"wait_seconds\": ", stdout);
         cli_print_double(stdout, s->wait_seconds);
-        putchar('}');
+        printf(", \"dropped\": %" PRId64 "}", s->dropped);
     }
     printf("], \"slowest\": \"%s\"", slowest(r));
     double saves;
@@ -209,6 +209,8 @@ static void print_table(const result *r, int64_t run, int64_t runs, bool threads
                (double)o->bytes * 1e-6, o->busy_seconds, o->wait_seconds);
         if (bars)
             print_bar(o, most);
+        if (o->dropped)
+            printf("  %" PRId64 " dropped", o->dropped);
         puts(o->path == slow ? "  <- slowest" : "");
     }
     const mr_op_stats *helps = what_helps(r, threads, &saves);

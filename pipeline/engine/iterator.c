@@ -196,6 +196,10 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
     if (pulls_count(it))
         want = 1; /* the rest of a block might never be used */
     mr__sleep_watch before = {0};
+    if (it->root->priv->failed) { /* reported; a consumer that continues must not get it forever */
+        mr_block_clear(b);
+        return MR_END;
+    }
     if (ex)
         before = mr__executor_enter(ex);
     mr_code rc = mr_iter_next(it->root, want, b, st);
@@ -207,8 +211,9 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
             mr_block_clear(b);
     }
     b->names = mr_spec_leaf_names(it->root->spec);
-    /* If a wait was cancelled, the last delivered block remains the last one. */
-    bool given_up = rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel);
+    /* If a wait was cancelled or the pass failed, the last delivered block remains the last one. */
+    bool given_up =
+        (rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel)) || it->root->priv->failed;
     if (it->run.opts.positions && !given_up) {
         keep_position(it);
         if (rc == MR_OK && it->after)

@@ -12,7 +12,10 @@
  *     mr_iterator_close(it);            rc is MR_END, or an error that st describes
  *
  * An error occupies one position in the order: the rows before it are delivered first, then the
- * error is returned once, and the next call continues after it if the op can. MR_END is sticky.
+ * error is returned once, and the next call continues after it if the op can. An error that belongs
+ * to no element (mr_status_is_of_no_element) ends the pass: it is returned once, then MR_END. A
+ * position saved after it is that of the last block delivered, so that a restored iterator tries
+ * again. Only a lack of memory (sys_errno ENOMEM) does not end the pass. MR_END is sticky.
  *
  * thread   one at a time per iterator; mr_iterator_cancel from any
  * since    0.1 */
@@ -172,6 +175,7 @@ typedef struct mr_op_stats {
      * all of them are taken. Bytes are those of values, if the op bounds them; else 0. */
     int64_t queued_elements, queued_blocks, queued_bytes;
     int64_t room_elements, room_blocks; /* capacity of the queues; 0: not bounded that way */
+    int64_t dropped;                    /* failed elements that it left out (ignore_errors) */
 } mr_op_stats;
 /* Fills up to `capacity` entries, sink first; returns the total number of ops. Each op is followed
  * by those below it: first the ops of the datasets that its function made, added up, as in

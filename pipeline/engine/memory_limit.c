@@ -472,6 +472,7 @@ mr_code mr__memory_check(const mr_iter *it, mr_status *st)
             m->limit, now, it->op->name);
     if (st)
         st->sys_errno = ENOMEM; /* a retry may succeed */
+    mr_status_of_no_element(st);
     return MR_RESOURCE_EXHAUSTED;
 }
 

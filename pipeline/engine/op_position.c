@@ -10,9 +10,11 @@
 
 /* One iterator:
  *   op's name (bytes)
- *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows
+ *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows, 16 it dropped
+ *             elements
  *   epoch; 0 except for a source
  *   elements delivered
+ *   [number of dropped elements] if 16
  *   [status] if 2
  *   [block, number of errors, (row, status)...] if 4
  *   [op's shared state] if 8
@@ -21,7 +23,7 @@
  * often the sources below it were opened: the number of opened ones, (index of the source below the
  * input, times)... 0.1 wrote flag 0, and no shared state of `distribute`. */
 
-enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8 };
+enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8, DROPPED = 16 };
 enum { CLOSED_IN_0_1, OPEN, CLOSED };
 
 /* Puts rows before the pending ones, in one block. */
@@ -66,10 +68,13 @@ mr_code mr_iter_save(mr_iter *it, mr_state_w *w, mr_status *st)
     MR_TRY(mr_state_put_bytes(w, it->op->name, strlen(it->op->name), st));
     MR_TRY(mr_state_put_u64(w,
                             (p->ended ? ENDED : 0) | (p->deferred ? DEFERRED : 0) |
-                                (p->pending ? PENDING : 0) | (shared ? SHARED : 0),
+                                (p->pending ? PENDING : 0) | (shared ? SHARED : 0) |
+                                (p->dropped ? DROPPED : 0),
                             st));
     MR_TRY(mr_state_put_u64(w, p->epoch, st));
     MR_TRY(mr_state_put_u64(w, p->delivered, st));
+    if (p->dropped)
+        MR_TRY(mr_state_put_u64(w, p->dropped, st));
     if (p->deferred)
         MR_TRY(mr_state_put_status(w, &p->error, st));
     if (p->pending)
@@ -102,9 +107,13 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
         MR_TRY(mr__scope_set(it->run, p->scope, p->number, p->epoch + 1, st));
     bool shared = it->op->restore_shared != NULL;
     /* Shared state may be missing: 0.1 had none of some ops. */
-    if (flags > (ENDED | DEFERRED | PENDING | SHARED) || (!shared && (flags & SHARED)))
+    if (flags > (ENDED | DEFERRED | PENDING | SHARED | DROPPED) || (!shared && (flags & SHARED)))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: flags %" PRIu64, flags);
+    p->dropped = 0;
+    if (flags & DROPPED)
+        MR_TRY(mr_state_get_u64(r, &p->dropped, st));
     mr__iter_drop_pending(p);
+    p->failed = false;
     p->ended = flags & ENDED;
     p->deferred = flags & DEFERRED;
     if (p->deferred)

@@ -49,6 +49,14 @@ struct mr_run {
     mr__scope scope; /* of the graph */
 };
 
+/* Where the names of the files that a source reads come from. */
+typedef enum mr__names {
+    MR__NAMES_AS_ABOVE,  /* of a place: as those of its parent */
+    MR__NAMES_GIVEN,     /* the graph contains them */
+    MR__NAMES_OF_VALUES, /* the dataset is a value: they are elements, unless its text has them */
+    MR__NAMES_REPLACED,  /* the dataset stands for a source whose names are given */
+} mr__names;
+
 struct mr_iter_private {
     mr_iter *parent;
     size_t place;     /* which input of the parent; SIZE_MAX: a dataset that is a value */
@@ -57,6 +65,9 @@ struct mr_iter_private {
     bool again;                /* an op above opens inputs while running */
     bool records;              /* set by mr_iter_set_records */
     atomic_int recording;      /* how many iterators do, among this one and those below it */
+    bool running;              /* it is open */
+    bool stands_for_source;    /* set by mr_iter_set_stands_for_source */
+    mr__names names;           /* of the files that sources read */
     uint64_t number;           /* of the first source of this iterator, in the scope */
     uint64_t epoch;            /* of a source */
     uint64_t seed;             /* hash of this place in the graph */
@@ -64,11 +75,13 @@ struct mr_iter_private {
     size_t in_turn;            /* number of datasets interleaved with the one that contains this */
     size_t most_rows;          /* maximum requested of a next; 0: any number */
     uint64_t delivered;        /* elements so far, including its own failed ones */
+    uint64_t dropped;          /* failed elements that the op dropped */
     mr__op_counters *counters; /* NULL: the allocation failed */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
     bool ended;
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */
+    bool failed;     /* `error`, of no element, is returned from now on */
     bool pending;    /* rows and errors not yet delivered */
     size_t at;       /* rows of `rows` delivered */
     size_t error_at; /* errors of `errors` delivered */
@@ -85,6 +98,7 @@ typedef struct mr__place {
     mr__scope *scope; /* NULL: no scope */
     bool owns_scope;  /* the scope is freed with the iterator, also if opening it fails */
     uint64_t number;  /* of the first source */
+    mr__names names;
 } mr__place;
 /* Opens an iterator of node (a reference is taken). */
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,

@@ -150,6 +150,7 @@ static size_t read_counters(const mr__op_counters *c, double per, mr_op_stats *o
                 .queued_bytes = value_of(&c->queued_bytes),
                 .room_elements = value_of(&c->room_elements),
                 .room_blocks = value_of(&c->room_blocks),
+                .dropped = value_of(&c->dropped),
             };
         n++;
         for (size_t i = 0; i <= c->n_inputs; i++)

@@ -22,7 +22,7 @@ struct mr__op_counters {
     size_t n_inputs;
     mr__op_counters *next; /* another op in the same place */
     const mr_op *op;
-    atomic_int_fast64_t elements, blocks, bytes, busy_ticks, wait_ticks;
+    atomic_int_fast64_t elements, blocks, bytes, busy_ticks, wait_ticks, dropped;
     /* in queues of the op now, and the capacity of the queues */
     atomic_int_fast64_t queued_elements, queued_blocks, queued_bytes, room_elements, room_blocks;
     /* the tuned parameter; NULL: nothing is tuned */

@@ -68,14 +68,34 @@ static void unquote(char *text)
     *to = '\0';
 }
 
-/* Sets *found if path exists; failures for other reasons are errors. */
+static mr_code fail_access(const char *path, mr_status *st)
+{
+    mr_code rc = mr_fail_errno(st, errno, "cannot access %s", path);
+    mr_status_at(st, path, -1, -1);
+    return rc;
+}
+
+/* Sets *found if path exists, also as a link to nothing: opening it then reports that.
+ * Failures for other reasons are errors. */
 static mr_code exists(const char *path, bool *found, mr_status *st)
 {
     struct stat s;
-    *found = mr__sys->stat(path, &s) == 0;
-    if (*found || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
+    *found = mr__sys->lstat(path, &s) == 0;
+    return *found || errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? MR_OK
+                                                                           : fail_access(path, st);
+}
+
+/* The entry matches a part of the pattern that must be a directory. A link to nothing is an error:
+ * the directory that it stood for is missing. */
+static mr_code check_link(const struct dirent *entry, const char *path, mr_status *st)
+{
+    struct stat s;
+    if ((entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN) || mr__sys->stat(path, &s) == 0)
         return MR_OK;
-    mr_code rc = mr_fail_errno(st, errno, "cannot access %s", path);
+    if (errno != ENOENT && errno != ELOOP)
+        return fail_access(path, st);
+    mr_code rc = mr_fail_errno(
+        st, errno, "this link matches the pattern and leads nowhere; mend or remove it");
     mr_status_at(st, path, -1, -1);
     return rc;
 }
@@ -88,7 +108,7 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     const char *name = prefix[0] ? prefix : ".";
     DIR *dir = mr__sys->opendir(name);
     if (!dir) {
-        /* A wildcard may match plain files and dangling links, which have no entries. */
+        /* A wildcard may match plain files, which have no entries. */
         if (errno == ENOTDIR || errno == ENOENT || errno == ELOOP)
             return MR_OK;
         rc = mr_fail_errno(st, errno, "cannot list the directory %s", name);
@@ -109,6 +129,10 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
         if (!strcmp(e, ".") || !strcmp(e, "..") || fnmatch(part, e, FNM_PATHNAME) != 0)
             continue;
         char *path = join(prefix, e, strlen(e));
+        if (path && !last && (rc = check_link(entry, path, st)) != MR_OK) {
+            mr_free(path);
+            break;
+        }
         if (path && !last) {
             char *below = join(path, "/", 1);
             mr_free(path);

@@ -75,6 +75,7 @@ static mr_code open_input(mr__read_ahead *r, mr_status *st)
     mr_code rc = mr_fail(st, MR_FAILED_PRECONDITION,
                          "standard input is a pipe, which can be read once; write it to a file to "
                          "read it again");
+    mr_status_of_no_element(st);
     mr_status_at(st, r->path, -1, -1);
     return rc;
 }

@@ -47,6 +47,11 @@ void mr__dataset_widen(mr_dataset *ds, const mr_spec *spec);
 /* True if mr__dataset_widen replaced the spec. */
 bool mr__dataset_widened(const mr_dataset *ds);
 
+/* In the text of a function: the first argument of ds, the names of a source's files, is a constant
+ * there. ds is new, as above. */
+void mr__dataset_set_literal(mr_dataset *ds);
+bool mr__dataset_is_literal(const mr_dataset *ds);
+
 /* Returns the node's shared state in *out. The first call allocates `size` zeroed bytes and calls
  * init(state) unless NULL; destroy(state) is called when the node is freed. Thread safe. */
 mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *),

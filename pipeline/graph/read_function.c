@@ -117,6 +117,8 @@ mr_code mr_dataset_read_function(const mr_dataset *ds, mr_fn **out, mr_status *s
         rc = mr_expr_parse(c.text.s, c.text.n, &e, st);
     if (rc == MR_OK)
         rc = mr__fn_of_expr(e, c.names, c.values, c.n, out, st);
+    if (rc == MR_OK)
+        (*out)->reads_given = true;
     for (size_t i = 0; i < MAX_PARAMS; i++)
         mr_value_reset(&c.values[i]);
     mr_expr_unref(e);

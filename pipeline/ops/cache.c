@@ -11,7 +11,6 @@
  * With a file name, streams/file_cache.c does all of this. */
 #include "pipeline/ops/sequence.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -197,7 +196,7 @@ static mr_code record_next(mr_iter *it, size_t want, mr_block *out, mr_status *s
             MR_TRY(publish(it, st));
     } else if (rc == MR_END)
         MR_TRY(publish(it, st));
-    else
+    else if (!mr_status_is_of_no_element(st))
         s->record.errors++;
     return rc;
 }
@@ -220,17 +219,19 @@ static mr_code record_again(mr_iter *it, const void *position, size_t n, uint64_
             rc = mr_state_damaged(&error, "the input has fewer elements than were cached");
         else if (rc == MR_OK)
             rc = add(&s->record, &b, &error);
-        else if (!mr_iter_cancelled(it) && error.sys_errno != ENOMEM)
+        else if (!mr_iter_cancelled(it) && !mr_status_is_of_no_element(&error))
             rc = MR_OK; /* was already reported */
     }
     if (rc < 0 && st)
         *st = error;
     for (uint64_t i = 0; rc == MR_OK && i < errors; i++) {
-        rc = mr_iter_pull(it, 0, 1, &s->ahead, st);
+        rc = mr_iter_pull(it, 0, 1, &s->ahead, &error);
         if (rc >= 0) /* the error was temporary: a row or the end comes next */
             break;
-        if (!mr_iter_cancelled(it))
+        if (!mr_iter_cancelled(it) && !mr_status_is_of_no_element(&error))
             rc = MR_OK;
+        else if (st)
+            *st = error;
     }
     s->record.errors = errors;
     mr_block_reset(&b);

@@ -122,7 +122,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         return MR_END;
     if (!s->list) {
         mr_code rc = take_list(it, st);
-        s->failed = rc != MR_OK;
+        if (rc != MR_OK)
+            mr_iter_fail_given(it, rc, st);
+        s->failed = rc != MR_OK && !mr_status_is_of_no_element(st);
         if (rc != MR_OK)
             return rc;
     }

@@ -31,8 +31,13 @@ static mr_code open(mr_iter *it, mr_status *st)
 static mr_code read_rows(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
-    if (!s->reader)
-        MR_TRY(mr__element_reader_open(&s->reader, it, s->file, st));
+    if (!s->reader) {
+        mr_code rc = mr__element_reader_open(&s->reader, it, s->file, st);
+        if (rc != MR_OK) {
+            mr_status_of_no_element(st);
+            return rc;
+        }
+    }
     MR_TRY(mr__element_reader_next(s->reader, it->spec, want, out, st));
     mr_identities_reset(&out->ids); /* those of the saved graph */
     return MR_OK;
@@ -44,7 +49,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (s->ended)
         return MR_END;
     mr_code rc = read_rows(it, want, out, st);
-    s->ended = rc == MR_NOT_FOUND || rc == MR_DATA_LOSS;
+    s->ended = rc == MR_DATA_LOSS && !mr_status_is_of_no_element(st);
     MR_TRY(rc);
     MR_TRY(mr_iter_set_identities(it, out, 0, s->at, st));
     s->at += out->rows;

@@ -260,6 +260,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     if (rc == MR_OK)
         rc = mr__parquet_open(&s->file, whole, &o, st);
     mr_free(whole);
+    if (rc != MR_OK)
+        mr_iter_fail_open(it, rc, st);
     if (rc == MR_OK)
         rc = select_columns(it->params, it->spec, s->file, st);
     int64_t row = s->source.has_resume ? s->source.resume.record : 0;
@@ -268,10 +270,10 @@ static mr_code open_file(mr_iter *it, mr_status *st)
                      "the file has %" PRId64 " rows, but the position is its row %" PRId64
                      "; is it the file of the saved position?",
                      mr__parquet_count(s->file), row);
-    s->source.has_resume = false;
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         mr__parquet_seek(s->file, row);
-    else
+        s->source.has_resume = false;
+    } else
         close_file(s);
     mr_status_at(st, path, -1, -1);
     return rc;
@@ -282,14 +284,16 @@ static size_t n_files(const struct state *s)
     return s->source.list ? s->source.list->n : s->source.names->n;
 }
 
-/* Opens the list of files. A failure is the only element. */
+/* Opens the list of files. A failure is the only element, or of no element. */
 static mr_code list_files(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     mr_code rc = MR_OK;
     if (s->source.patterns && !s->source.list)
         rc = mr__file_list_match(it, s->source.names, false, &s->source.list, st);
-    s->source.failed = rc != MR_OK;
+    if (rc != MR_OK)
+        mr_iter_fail_given(it, rc, st);
+    s->source.failed = rc != MR_OK && !mr_status_is_of_no_element(st);
     return rc;
 }
 
@@ -319,8 +323,10 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     MR_TRY(list_files(it, st));
     while (s->source.file < n_files(s)) {
         mr_code rc = read_rows(it, want, out, st);
-        if (rc == MR_OK)
-            return MR_OK;
+        if (rc == MR_UNIMPLEMENTED) /* a codec or an encoding, which other files will have too */
+            mr_status_of_no_element(st);
+        if (rc == MR_OK || (rc < 0 && mr_status_is_of_no_element(st)))
+            return rc;
         /* A row with a null is one error; any other error ends the file. */
         bool more = s->file && mr__parquet_row(s->file) < mr__parquet_count(s->file);
         if (rc == MR_END || !more)
@@ -334,14 +340,16 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     struct state *s = it->state;
-    if (s->source.failed || list_files(it, NULL) != MR_OK) {
+    mr_status unused;
+    if (s->source.failed || list_files(it, &unused) != MR_OK) {
         s->source.failed = false; /* the next pull reports it */
         return MR_OK;
     }
     while (*skipped < n && s->source.file < n_files(s)) {
         mr_code rc = s->file ? MR_OK : open_file(it, st);
         if (rc != MR_OK) {
-            leave_file(s);
+            if (!mr_status_is_of_no_element(st))
+                leave_file(s);
             return rc;
         }
         int64_t row = mr__parquet_row(s->file);

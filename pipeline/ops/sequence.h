@@ -186,10 +186,15 @@ MR_API mr_dataset *mr_assert_cardinality(mr_dataset *input, int64_t cardinality)
 
 typedef struct mr_ignore_errors_opts {
     bool log_warning; /* log each error */
+    int64_t max; /* with has_max: the maximum number of errors dropped by one iterator, which is
+                         one repetition; further ones are returned */
+    bool has_max;
 } mr_ignore_errors_opts;
 
-/* Drops the elements that failed. Passes on errors that belong to no element (mr_status.element)
- * and failed allocations.
+/* Drops the elements that failed. Errors that belong to no element (mr_status_is_of_no_element)
+ * pass: they end the pipeline. At the end the number of dropped elements is logged as a warning; it
+ * is also in mr_op_stats.
+ * state    the number of dropped elements, which counts against max after a restore too
  * source   tf.data.Dataset.ignore_errors */
 MR_API mr_dataset *mr_ignore_errors(mr_dataset *input, const mr_ignore_errors_opts *opts);
 

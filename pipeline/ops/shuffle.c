@@ -314,8 +314,8 @@ static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status 
         s->outputs += n;
         if (rc == MR_END)
             return mr_state_damaged(st, "elements before it are missing");
-        /* A lack of memory does not count as one of the errors. */
-        if (rc < 0 && (++met > errors || s->rows.rows || error.sys_errno == ENOMEM ||
+        /* An error of no element is not one of the errors. */
+        if (rc < 0 && (++met > errors || s->rows.rows || mr_status_is_of_no_element(&error) ||
                        mr_iter_cancelled(it))) {
             if (st)
                 *st = error;

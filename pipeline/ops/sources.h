@@ -131,9 +131,11 @@ MR_API mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
  * compression   "" or NULL, "GZIP", "ZLIB", "ZSTD": each file as a whole is one stream. Without it
  *               text_line, csv, jsonl and tar detect the three from the first bytes of a file
  * errors   MR_INVALID_ARGUMENT (carried): an unknown compression, an empty name
- *          MR_NOT_FOUND: no file matches, or a file does not exist when it is opened
- *          a file that is unreadable or damaged is one error; the next pull continues with the
- *          next file */
+ *          MR_NOT_FOUND: no file matches, or a file does not exist when it is opened;
+ *          MR_PERMISSION_DENIED: it may not be read. Of no element: the pipeline ends. But where
+ *          the name is an element, as in list_files(p).flat_map(f => tfrecord(f)), it is that
+ *          element's error
+ *          a damaged file is one error; the next pull continues with the next file */
 
 typedef struct mr_list_files_opts {
     bool shuffle; /* a different random order in each epoch */
@@ -234,8 +236,9 @@ typedef struct mr_image_folder_opts {
  * once, when an iterator is first opened; restoring a position needs the same files and folders.
  *
  * errors   MR_INVALID_ARGUMENT (carried): an empty name; an extension with a dot
- *          MR_NOT_FOUND: no folders, or no images in them
- *          an unreadable file is one error; the next pull continues with the next file
+ *          MR_NOT_FOUND: no folders, or no images in them; a file or folder that is a link to
+ *          nothing; MR_PERMISSION_DENIED. Of no element: the pipeline ends
+ *          a file that cannot be read for other reasons is one error
  * order    by path, bytewise */
 MR_API mr_dataset *mr_image_folder(const char *dir, const mr_image_folder_opts *opts);
 

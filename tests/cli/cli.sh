@@ -228,6 +228,36 @@ expect huge_shuffle 0 ANY -- "$m" show 'range(3).shuffle(9223372036854775807, se
 expect huge_repeat 0 $'0\n0\n0' -- "$m" show --limit 3 'range(1).repeat(9223372036854775807)'
 expect huge_tensor 1 '' 'memory' -- "$m" show 'range(1).map(x => zeros([x + 1000000000, 1000000000]))'
 
+# ---- errors of the environment, which no op hides
+printf 'a\nb\nc\n' | "$m" write --out env-s --shards 3 --text - >/dev/null
+expect no_file_matches_is_of_no_element 1 '' 'no file matches' -- "$m" show 'tfrecord("env-none-*").ignore_errors()'
+expect a_missing_index_is_of_no_element 1 '' 'it has no index' -- "$m" show 'tfrecord("env-s-*").global_shuffle(seed=1).ignore_errors()'
+expect a_missing_vocabulary_is_of_no_element 1 '' 'cannot open' 'lookup(x, "env-none")' -- \
+    "$m" show 'range(3).map(x => lookup(x, "env-none")).ignore_errors()'
+expect a_missing_folder_of_a_cache_ends_it 1 '' 'cannot be made' -- "$m" show 'range(4).cache("env/none/c").ignore_errors()'
+expect write_writes_nothing_then 1 '' 'no file matches' -- "$m" write --out env-w --expr 'tfrecord("env-none-*").ignore_errors()'
+result no_file_is_left "$(compgen -G 'env-w*' >/dev/null; echo $((! $?)))"
+"$m" write --out env-many --shards 99 --expr 'range(300)' >/dev/null
+expect too_many_open_files_end_it 1 ANY 'too many open files' -- bash -c "ulimit -n 60; exec \"$m\" show 'list_files(\"env-many-*\").interleave(tfrecord, cycle_length=80).ignore_errors()'"
+expect the_soft_limit_of_open_files_is_raised 0 99 -- bash -c "ulimit -S -n 60; \"$m\" show 'list_files(\"env-many-*\").interleave(tfrecord, cycle_length=99).take(99)' | wc -l"
+printf 'a\nb\n' >env-pipe
+cat env-pipe | "$m" show 'text_line("-").repeat(2).ignore_errors()' >out 2>err
+result a_pipe_is_read_once_whatever_follows $([ $? = 1 ] && [ "$(cat out)" = $'"a"\n"b"' ] && grep -q 'can be read once' err; echo $?) "$(cat err)"
+expect skipped_elements_are_counted 0 $'6\n6' '2 elements failed and were skipped' -- "$m" show 'range(4).map(x => 6 // (x % 2)).ignore_errors()'
+expect errors_beyond_max_are_returned 1 6 'max=1' 'element 2' 'division by zero' -- "$m" show 'range(4).map(x => 6 // (x % 2)).ignore_errors(max=1)'
+"$m" bench --json 'range(4).map(x => 6 // (x % 2)).ignore_errors()' 2>/dev/null | grep -q '"op": "ignore_errors".*"dropped": 2}, {"op": "map"'
+result bench_says_how_many_were_dropped $?
+rm env-s-00001-of-00003.tfrecord
+expect an_incomplete_set_is_warned_about 0 $'"a"\n"c"' 'env-s-*-of-00003 is incomplete: 1 of its 3 files is missing, first env-s-00001-of-00003.tfrecord' -- \
+    "$m" show 'tfrecord("env-s-*")'
+"$m" show 'tfrecord("env-s-0000[02]-of-*")' >/dev/null 2>err
+result a_chosen_part_is_not $([ $? = 0 ] && [ ! -s err ]; echo $?) "$(cat err)"
+ln -s env-gone env-s-00001-of-00003.tfrecord
+expect a_link_to_nothing_is_an_error 1 '"a"' 'env-s-00001-of-00003.tfrecord' 'not found' -- "$m" show 'tfrecord("env-s-*").ignore_errors()'
+expect it_is_an_elements_error_by_its_name 0 $'"a"\n"c"' '1 element failed' -- "$m" show 'list_files("env-s-*").flat_map(tfrecord).ignore_errors()'
+expect index_names_a_link_to_nothing 1 '' env-s-00001-of-00003.tfrecord -- "$m" index 'env-s-*'
+rm -f env-*
+
 # ---- record files
 "$m" write --out a --expr 'range(4).map(x => "record" + "s")' >/dev/null
 f=a-00000-of-00001.tfrecord
@@ -301,7 +331,9 @@ expect inspect_shows_examples 0 $'ex-00000-of-00001.tfrecord\n    record 0, 42 b
 expect inspect_shows_other_records 0 ANY -- "$m" inspect $f
 result inspect_prints_their_bytes $("$m" inspect $f | grep -q 'record 0, 7 bytes: "records"'; echo $?)
 mkdir links; cp $f links/here.tfrecord; ln -s round links/round; ln -s gone links/dangling
-expect wildcards_pass_by_links_that_lead_nowhere 0 '"links/here.tfrecord"' -- "$m" show 'list_files("li*/*.tfrecord", "links/*/*")'
+expect links_that_lead_nowhere_are_no_directories 1 '' 'links/' 'leads nowhere' -- "$m" show 'list_files("li*/*.tfrecord", "links/*/*")'
+expect nor_are_files 0 '"links/here.tfrecord"' -- "$m" show 'list_files("li*/*.tfrecord", "links/h*/*")'
+expect as_files_they_are_listed 0 $'"links/dangling"\n"links/here.tfrecord"\n"links/round"' -- "$m" show 'list_files("links/*")'
 if [ "$(id -u)" = 0 ]; then
     mkdir locked; cp $f locked/; chmod 700 locked; chmod 755 .
     expect unreadable_directory 1 '' 'locked' -- setpriv --reuid 65534 --regid 65534 --clear-groups "$m" show 'list_files("locked/*")'

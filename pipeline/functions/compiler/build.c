@@ -187,19 +187,21 @@ static mr_code add_argument(op_call *c, size_t index, mr_status *st)
     return add_parameter(c, index, st);
 }
 
-/* Records the node of a template; a node of an instance gets the template's spec of its
- * elements. */
+/* Records the node of a template; a node of an instance gets what the template knows of it. */
 static mr_code match_template(const op_call *c, mr_dataset *ds, mr_status *st)
 {
     dataset_body *r = c->b->record;
     if (r) {
         MR_TRY(MR_GROW(r->nodes, r->nodes_capacity, r->n_nodes + 1, 1 << 20, "ops", st));
         mr_spec *spec = mr_spec_ref(mr_dataset_spec(ds));
-        r->nodes[r->n_nodes++] = (struct template_node){c->e, spec};
+        r->nodes[r->n_nodes++] =
+            (struct template_node){.e = c->e, .spec = spec, .is_literal = !mr_param_unknown(ds, 0)};
     }
-    const mr_spec *known = c->b->body ? mr__template_spec(c->b->body, c->e) : NULL;
+    const struct template_node *known = c->b->body ? mr__template_node(c->b->body, c->e) : NULL;
     if (known)
-        mr__dataset_widen(ds, known);
+        mr__dataset_widen(ds, known->spec);
+    if (known && known->is_literal)
+        mr__dataset_set_literal(ds);
     return MR_OK;
 }
 

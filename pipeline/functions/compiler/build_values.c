@@ -193,11 +193,9 @@ void mr__dataset_body_sort(dataset_body *b)
         qsort(b->nodes, b->n_nodes, sizeof *b->nodes, compare_places);
 }
 
-const mr_spec *mr__template_spec(const dataset_body *b, const mr_expr *e)
+const struct template_node *mr__template_node(const dataset_body *b, const mr_expr *e)
 {
-    const struct template_node *found =
-        b->n_nodes ? bsearch(&e, b->nodes, b->n_nodes, sizeof *b->nodes, compare_places) : NULL;
-    return found ? found->spec : NULL;
+    return b->n_nodes ? bsearch(&e, b->nodes, b->n_nodes, sizeof *b->nodes, compare_places) : NULL;
 }
 
 static const typed *find_tree(const dataset_body *body, const mr_expr *e)

@@ -138,6 +138,8 @@ mr_code mr__any_value(mr_dtype t, size_t rows, mr_array *out, mr_status *st) MR_
 /* Repeats a's single row `rows` times. */
 mr_code mr__repeat_row(mr_array *a, size_t rows, mr_status *st) MR_NODISCARD;
 /* Fails all rows of r. */
+/* Appends to the message of *st where in the text of the function it was: " in 10 // x". */
+void mr__rows_name_place(const mr_rows *r, mr_status *st);
 void mr__fail_all(const mr_rows *r, const char *fmt, ...) MR_PRINTF(2, 3);
 /* The shape that input i contains, when typed: -1 for unknown dimensions. one_free: it may contain
  * one -1. */

@@ -36,17 +36,23 @@ static mr_code read_one(const mr_bytes *name, mr_cancel *cancel, mr_array *out, 
     return rc;
 }
 
+/* A path that the function contains is read once for all rows; if that fails, none is at fault. */
 static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 {
     const mr_array *x = &r->in[0];
-    size_t k = mr_array_row_values(x), n = r->rows * k;
+    bool given = r->constant[0];
+    size_t k = mr_array_row_values(x), n = x->rows * k;
     MR_TRY(mr_array_alloc(out, MR_STRING, x->rank, x->shape, x->rows, st));
     mr_bytes *z = out->data;
     for (size_t i = 0; i < n; i++) {
         mr_status why;
         z[i] = (mr_bytes){NULL, 0};
         mr_code rc = read_one((const mr_bytes *)x->data + i, r->errors->cancel, out, &z[i], &why);
-        if (rc == MR_RESOURCE_EXHAUSTED || rc == MR_CANCELLED) {
+        if (rc != MR_OK && rc != MR_CANCELLED && given && !mr_status_is_of_no_element(&why)) {
+            mr__rows_name_place(r, &why);
+            mr_status_of_no_element(&why);
+        }
+        if (rc == MR_CANCELLED || (rc != MR_OK && mr_status_is_of_no_element(&why))) {
             if (st)
                 *st = why;
             mr_array_reset(out);
@@ -57,7 +63,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
             mr_row_fail_at(r, i / k, 0, i % k, why.code, "%s", why.message);
         }
     }
-    return MR_OK;
+    return given && r->rows != 1 ? mr__repeat_row(out, r->rows, st) : MR_OK;
 }
 
 static const mr_param table[] = {
@@ -68,6 +74,7 @@ const mr_function mr_function_read_file = {
     .doc = "The bytes of each file.",
     .example = "list_files(\"train-*.tfrecord\").map(f => length(read_file(f)))",
     .params = table,
+    .props = MR_FUNCTION_CONSTANTS,
     .type = type,
     .run = run,
 };

@@ -230,13 +230,12 @@ static mr_code type(mr_call *c, mr_status *st)
 
 /* ---- running ---- */
 
-/* The words, from the file if necessary. *out = NULL: the file could not be used. */
+/* The words, from the file if necessary. */
 static mr_code words_of(const mr_rows *r, const words **out, mr_status *st)
 {
     struct plan *p = (struct plan *)(uintptr_t)r->plan;
-    bool good;
-    MR_TRY(mr__deferred_file_get(r, &p->late, open_file, &good, st));
-    *out = good ? &p->words : NULL;
+    MR_TRY(mr__deferred_file_get(r, &p->late, open_file, st));
+    *out = &p->words;
     return MR_OK;
 }
 
@@ -276,13 +275,6 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     const words *w;
     mr_array whole = {0};
     MR_TRY(words_of(r, &w, st));
-    if (!w) {
-        MR_TRY(mr_array_alloc(out, MR_INT64, x->rank, x->shape, x->rows, st));
-        size_t bytes = x->rows * mr_array_row_bytes(out);
-        if (bytes)
-            memset(out->data, 0, bytes);
-        return MR_OK;
-    }
     MR_TRY(mr__kernel_cast(x, x->dtype == MR_STRING ? MR_STRING : MR_INT64, &whole, st));
     mr_code rc = mr_array_alloc(out, MR_INT64, x->rank, x->shape, x->rows, st);
     if (rc == MR_OK)

@@ -74,6 +74,14 @@ static void stop_writing(mr__file_cache *c)
     c->lock = -1;
 }
 
+/* An error of the file itself: none of the elements is at fault. */
+static mr_code of_file(mr_code rc, mr_status *st)
+{
+    if (rc < 0 && rc != MR_CANCELLED)
+        mr_status_of_no_element(st);
+    return rc;
+}
+
 /* Takes the lock and starts the file. The result is in c->mode. */
 static mr_code begin(mr__file_cache *c, mr_status *st)
 {
@@ -83,13 +91,11 @@ static mr_code begin(mr__file_cache *c, mr_status *st)
         c->mode = MR_FC_PASSING;
         return MR_OK;
     }
-    if (busy) {
-        c->mode = MR_FC_ENDED;
+    if (busy)
         return mr_fail(st, MR_ALREADY_EXISTS,
                        "%s is being written by another iterator or process; wait for it, or give "
                        "this one another name",
                        c->path);
-    }
     mr_code rc = look(c, &there, st);
     if (rc == MR_OK && there && c->rows == 0) { /* completed since this iterator was opened */
         c->mode = MR_FC_READING;
@@ -118,7 +124,7 @@ static mr_code add(mr__file_cache *c, const mr_block *b, mr_status *st)
     }
     if (st)
         *st = error;
-    return rc;
+    return of_file(rc, st);
 }
 
 static mr_code end_writing(mr__file_cache *c, mr_status *st)
@@ -128,7 +134,7 @@ static mr_code end_writing(mr__file_cache *c, mr_status *st)
     c->mode = MR_FC_ENDED;
     mr_code rc = mr__element_writer_close(w, st);
     stop_writing(c);
-    return rc == MR_OK ? MR_END : rc;
+    return rc == MR_OK ? MR_END : of_file(rc, st);
 }
 
 /* The next rows of the input, not in the consumer's memory. */
@@ -199,10 +205,9 @@ static mr_code read_next(mr__file_cache *c, size_t want, mr_block *out, mr_statu
 {
     mr_status error;
     mr_code rc = open_reader(c, &error);
-    if (rc < 0 && error.sys_errno != ENOMEM && rc != MR_CANCELLED)
-        c->mode = MR_FC_ENDED;
     if (rc == MR_OK)
         rc = mr__element_reader_next(c->reader, c->it->spec, want, out, &error);
+    of_file(rc, &error);
     if (rc == MR_OK)
         rc = set_identities(c->it, out, &error);
     if (rc == MR_OK)
@@ -223,7 +228,7 @@ mr_code mr__file_cache_open(mr_iter *it, char *path, bool reuse, bool pass_if_bu
     c->lock_path = lock_path_of(path);
     if (!c->lock_path)
         return mr_fail_memory(st, strlen(path), "a path");
-    MR_TRY(look(c, &there, st));
+    MR_TRY(of_file(look(c, &there, st), st));
     if (there) {
         c->mode = MR_FC_READING;
         return MR_OK;
@@ -248,6 +253,7 @@ mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *ow
         rc = mr__file_cache_path(own ? below : folder, MR_ELEMENTS_FILE, &file, st);
     mr_free(below);
     mr_free(folder);
+    of_file(rc, st);
     return rc == MR_OK ? mr__file_cache_open(it, file, reuse, pass_if_busy, st) : rc;
 }
 
@@ -255,7 +261,7 @@ mr_code mr__file_cache_next(mr_iter *it, size_t want, mr_block *out, mr_status *
 {
     mr__file_cache *c = it->state;
     if (c->mode == MR_FC_WRITING && !c->writer)
-        MR_TRY(begin(c, st));
+        MR_TRY(of_file(begin(c, st), st));
     switch (c->mode) {
     case MR_FC_WRITING:
     case MR_FC_PASSING:
@@ -323,7 +329,7 @@ static mr_code write_again(mr__file_cache *c, const void *position, size_t n, ui
             rc = add(c, &b, &error);
         else if (rc == MR_END)
             rc = mr_state_damaged(&error, "the input has fewer elements than were written");
-        else if (!mr_iter_cancelled(c->it) && error.sys_errno != ENOMEM)
+        else if (!mr_iter_cancelled(c->it) && !mr_status_is_of_no_element(&error))
             rc = MR_OK; /* was already reported */
     }
     mr_block_reset(&b);

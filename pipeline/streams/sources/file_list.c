@@ -10,6 +10,7 @@
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
+#include "pipeline/formats/shards/missing_shards.h"
 
 enum { MOST_FILES = 1 << 28 };
 
@@ -79,6 +80,8 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
         rc = path_of(it, names->v[first + i].data, &patterns[i], st);
     if (rc == MR_OK)
         rc = mr_data_files((const char *const *)patterns, n, &paths, &n_paths, st);
+    if (rc == MR_OK && it) /* else a look before the run */
+        mr__warn_of_missing_shards((const char *const *)patterns, n, paths, n_paths);
     /* The list contains the names as written, without the directory. */
     size_t before = rc == MR_OK ? strlen(patterns[0]) - names->v[first].size : 0;
     for (size_t i = 0; i < n_paths && rc == MR_OK; i++) {

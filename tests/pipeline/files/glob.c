@@ -84,6 +84,39 @@ MR_TEST(no_match_names_the_patterns)
     mr_has_str(st.message, "/no/such/*, nor/this");
 }
 
+MR_TEST(a_link_to_nothing_matches)
+{
+    make_tree();
+    mr_eq_i64(symlink("gone", "away"), 0);
+    mr_eq_i64(symlink("away-2", "away-2"), 0); /* to itself */
+    mr_eq_i64(symlink("gone", "d1/link"), 0);
+    mr_eq_str(matches("a*", NULL), "a away away-2");
+    mr_eq_str(matches("away", NULL), "away");
+    mr_eq_str(matches("d1/*", NULL), "d1/f d1/link");
+    mr_eq_str(matches("d?/link", NULL), "d1/link");
+    mr_eq_str(matches("away/f", NULL), "none"); /* as a missing directory */
+}
+
+MR_TEST(a_link_to_nothing_for_a_directory_is_an_error)
+{
+    make_tree();
+    mr_eq_i64(symlink("d1", "d3"), 0);
+    mr_eq_i64(symlink("a", "d4"), 0); /* to a plain file, which has no entries */
+    mr_eq_str(matches("d?/f", NULL), "d1/f d2/f d3/f");
+    mr_eq_i64(symlink("gone", "d5"), 0);
+    static const char *const patterns[] = {"d?/f", "d*/*", "[d]?/."};
+    for (size_t i = 0; i < 3; i++) {
+        char **paths;
+        size_t n;
+        mr_status st;
+        mr_test_context("%s", patterns[i]);
+        mr_code_is(mr_glob(&patterns[i], 1, &paths, &n, &st), MR_NOT_FOUND, &st);
+        mr_eq_str(st.file, "d5");
+        mr_has_str(st.message, "leads nowhere");
+    }
+    mr_eq_str(matches("d[12]/f", NULL), "d1/f d2/f");
+}
+
 static DIR *refused_opendir(const char *path)
 {
     (void)path;

@@ -34,7 +34,7 @@ static const struct graph {
     int flags;
 } graphs[] = {
     {"arrow",
-     "arrow([\"@/table.arrow\", \"@/missing\", \"@/damaged\", \"@/table.stream\"]).batch(2)", 0},
+     "arrow([\"@/table.arrow\", \"@/damaged\", \"@/table.stream\", \"@/missing\"]).batch(2)", 0},
     {"arrow",
      "arrow(\"@/packed.arrow\", columns=[\"name\"]).skip(1).map(r => r[\"name\"]).repeat(2)", 0},
     {"assert_cardinality", "range(-2, 3).map(x => 6 // x).assert_cardinality(7).repeat(2)", 0},
@@ -60,7 +60,7 @@ static const struct graph {
      0},
     {"counter", "zip(counter(5, 3), range(9)).batch(2)", 0},
     {"csv",
-     "csv([\"@/rows.csv\", \"@/missing\", \"@/rows.csv\"], {\"b\": bytes, \"a\": feature(int64, "
+     "csv([\"@/rows.csv\", \"@/rows.csv\", \"@/missing\"], {\"b\": bytes, \"a\": feature(int64, "
      "default=-1)}).batch(2)",
      0},
     {"csv", "csv(\"@/rows.csv\", [bytes, bytes, bytes], header=false).skip(1)", 0},
@@ -69,7 +69,7 @@ static const struct graph {
      "range(-9, 9).filter(x => 12 // x % 2 == 0, num_parallel_calls=3).map(x => (x, "
      "x)).filter((a, b) => a + b > -9)",
      0},
-    {"files", "files(\"@/notes-1.txt\", \"@/missing\", \"@/notes-2.txt\").batch(2)", 0},
+    {"files", "files(\"@/notes-1.txt\", \"@/notes-2.txt\", \"@/missing\").batch(2)", 0},
     {"files", "files(\"@/*.gz\", compression=\"GZIP\").map(f => f[\"contents\"]).prefetch(1)", 0},
     {"fixed_length_record",
      "fixed_length_record([\"@/fixed.bin\", \"@/fixed.bin\"], 3, "
@@ -121,7 +121,7 @@ static const struct graph {
      "none])",
      0},
     {"parquet",
-     "parquet([\"@/rows-0.parquet\", \"@/missing\", \"@/rows-1.parquet\"], "
+     "parquet([\"@/rows-0.parquet\", \"@/rows-1.parquet\", \"@/missing\"], "
      "columns=[\"x\", \"t\"]).batch(2)",
      0},
     {"parquet", "parquet(\"@/rows-?.parquet\").skip(3).map(r => r[\"s\"])", 0},
@@ -163,9 +163,9 @@ static const struct graph {
     {"take", "range(-2, 9).shuffle(4, seed=1).map(x => 6 // x).take(4).repeat(2)", DIFFERS},
     {"take_while",
      "range(-2, 9).map(x => (6 // x, \"s\")).take_while((x, s) => 12 // (x - 6) < 3).repeat(2)", 0},
-    {"tar", "tar(\"@/a-1.tar\", \"@/missing\", \"@/damaged\", \"@/a-2.tar\").batch(2)", 0},
+    {"tar", "tar(\"@/a-1.tar\", \"@/damaged\", \"@/a-2.tar\", \"@/missing\").batch(2)", 0},
     {"tar", "tar(\"@/a-*.tar\", members=[\"txt\"]).map(r => r[\"txt\"]).repeat(2)", 0},
-    {"text_line", "text_line([\"@/notes-1.txt\", \"@/missing\", \"@/notes-2.txt\"]).batch(2)", 0},
+    {"text_line", "text_line([\"@/notes-1.txt\", \"@/notes-2.txt\", \"@/missing\"]).batch(2)", 0},
     {"text_line", "text_line(\"@/*.gz\", compression=\"GZIP\").prefetch(1)", 0},
     {"tfrecord",
      "tfrecord(\"@/train-1.tfrecord\", \"@/damaged\", \"@/train-2.tfrecord\", "
@@ -441,6 +441,8 @@ static bool pull_all(const struct run *r, mr_iterator *it, mr_events *e, void **
             whole = false;
             break;
         }
+        /* Of no element: it comes again after a position that is saved now. */
+        bool again = rc < 0 && mr_status_is_of_no_element(&e->error);
         for (size_t i = before; i < e->n; i++)
             if (!expected(r, e, i))
                 mr_fail_test("%s: event %zu is %s instead of %s", r->phase, i, e->v[i].text,
@@ -456,7 +458,7 @@ static bool pull_all(const struct run *r, mr_iterator *it, mr_events *e, void **
                 mr_free(after_fault ? bytes : *position);
                 *position = after_fault ? *position : bytes;
                 *size = after_fault ? *size : bytes_size;
-                *events = after_fault ? *events : e->n;
+                *events = after_fault ? *events : again ? before : e->n;
             }
         }
     }

@@ -38,8 +38,8 @@ MR_TEST(the_path_is_as_it_was_given)
 MR_TEST(what_cannot_be_read_is_one_error)
 {
     mr_drive_file("a", "x");
-    mr_drive(mr_drive_path("files([\"@/none\", \"@/a\", \"@\"]).map(f => f[\"contents\"])"),
-             "! \"x\" !");
+    mr_drive(mr_drive_path("files([\"@\", \"@/a\", \"@/none\"]).map(f => f[\"contents\"])"),
+             "!directory \"x\" !none:_byte_0:_not_found");
     mr_drive(mr_drive_path("files(\"@/none-*\").map(f => f[\"contents\"])"), "!no_file_matches");
     mr_drive_bad("files(\"\")", "empty");
 }

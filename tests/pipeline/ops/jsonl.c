@@ -23,7 +23,7 @@ MR_TEST(reads_the_objects_of_files)
     mr_drive(mr_drive_path("jsonl(\"@/?\", {\"n\": int64}).map(x => x[\"n\"]).repeat(2).batch(4)"),
              "[1,2,3,1] [2,3]");
     mr_drive(mr_drive_path("jsonl(\"@/nothing*\", {\"n\": uint8})"), "!nothing");
-    mr_drive(mr_drive_path("jsonl([\"@/missing\", \"@/b\"], {\"n\": int64})"), "!missing 3");
+    mr_drive(mr_drive_path("jsonl([\"@/b\", \"@/missing\"], {\"n\": int64})"), "3 !missing");
     mr_drive_alike(mr_drive_path("list_files(\"@/?\").interleave(f => jsonl(f, {\"n\": int64}))"));
 }
 

@@ -129,9 +129,7 @@ mr_code rig_short_of_memory(void *ctx, const mr_block *in, mr_block *out, mr_sta
     int *left = ctx;
     if (((const int64_t *)in->columns[0].data)[0] == 2 && *left > 0) {
         --*left;
-        mr_fail(st, MR_RESOURCE_EXHAUSTED, "no memory");
-        st->sys_errno = ENOMEM;
-        return MR_RESOURCE_EXHAUSTED;
+        return mr_fail_memory(st, 1, "it");
     }
     return mr_block_slice(out, in, 0, in->rows, st);
 }
