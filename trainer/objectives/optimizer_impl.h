@@ -3,6 +3,7 @@
 #define MR_TRAINER_OPTIMIZER_IMPL_H
 #include "trainer/objectives/optimizer.h"
 #include "trainer/objectives/optimizer_desc.h"
+#include "trainer/settings.h"
 
 /* The parts of apply_gradients, for gradients that are summed elsewhere. prepare allocates the
  * slots of the variables, and is the call that can fail before the replicas commit. Then call begin
@@ -30,4 +31,7 @@ mr_code mr__optimizer_write_slot(mr_optimizer *o, mr_variable *v, mr_strategy *s
 void mr__optimizer_set_iterations(mr_optimizer *o, int64_t n);
 /* Whether the learning rate follows a schedule, instead of having been set. */
 bool mr__optimizer_is_scheduled(const mr_optimizer *o);
+/* Adds "optimizer" with its parameters. */
+mr_code mr__optimizer_settings(const mr_optimizer *o, mr__settings *out,
+                               mr_status *st) MR_NODISCARD;
 #endif
