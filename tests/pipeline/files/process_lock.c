@@ -39,6 +39,7 @@ MR_TEST(it_ends_with_its_process)
     mr_check(pipe(ends) == 0);
     pid_t child = fork();
     if (child == 0) {
+        alarm(60); /* if the test fails */
         if (mr_process_lock_take(&l, path, NULL) != MR_OK || write(ends[1], "x", 1) != 1)
             _exit(1);
         pause();
