@@ -21,14 +21,14 @@ export LC_ALL=C.UTF-8
 
 packages=(gcc g++ clang libclang-rt-14-dev clang-format cmake make ninja-build ccache pkg-config python3
     liburing-dev libzstd-dev zlib1g-dev libprotobuf-c-dev protobuf-c-compiler
-    libjansson-dev libturbojpeg0-dev libspng-dev libarchive-dev libpcre2-dev libxxhash-dev libssl-dev
-    libsqlite3-dev libmicrohttpd-dev liblz4-dev libsnappy-dev libbrotli-dev libdnnl-dev libopenmpi-dev openmpi-bin
-    libcriterion-dev dataset-fashion-mnist)
+    libjansson-dev libturbojpeg0-dev libjpeg62-turbo-dev libspng-dev libarchive-dev libpcre2-dev
+    libxxhash-dev libssl-dev libsqlite3-dev libmicrohttpd-dev liblz4-dev libsnappy-dev libbrotli-dev libdnnl-dev
+    libopenmpi-dev openmpi-bin libcriterion-dev dataset-fashion-mnist)
 
 # For --long: the cross compiler, what runs its programs, and what makes a clean root.
 packages_long=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user debootstrap mandoc fish zsh chromium prometheus
     {liburing-dev,libzstd-dev,zlib1g-dev,libprotobuf-c-dev,libjansson-dev}:arm64
-    {libturbojpeg0-dev,libspng-dev,libarchive-dev,libpcre2-dev,libxxhash-dev}:arm64
+    {libturbojpeg0-dev,libjpeg62-turbo-dev,libspng-dev,libarchive-dev,libpcre2-dev,libxxhash-dev}:arm64
     {libssl-dev,libsqlite3-dev,libmicrohttpd-dev,liblz4-dev,libsnappy-dev,libbrotli-dev}:arm64)
 
 install_packages() { # PACKAGE...
@@ -161,7 +161,7 @@ count() { # build: adds up the results of its tests
         [ -e "$tap" ] || continue
         s=$(grep -c '^ok .*# SKIP' "$tap") p=$(grep -c '^ok ' "$tap") f=$(grep -c '^not ok ' "$tap")
         passed=$((passed + p - s)) failed=$((failed + f)) skipped=$((skipped + s))
-        while IFS= read -r line; do skips+=("[$1] $line"); done < <(sed -n 's/^ok - \(.*\) # SKIP *\(.*\)/\1: \2/p' "$tap")
+        while IFS= read -r line; do skips+=("[$1] $line"); done < <(sed -n 's/^ok [0-9]* *- \(.*\) # SKIP *\(.*\)/\1: \2/p' "$tap")
         if [ "$f" != 0 ]; then
             sed -n "s/^not ok - /FAILED [$1] /p" "$tap"
             echo "--- ${tap%.tap}.log, its end:"
@@ -195,7 +195,7 @@ slowest() {
     local f
     for f in "$out/$1"/tap/*.seconds; do
         [ ! -e "$f" ] || echo "$(basename "$f" .seconds) $(cat "$f")"
-    done | sort -k 2nr | head -n 8 | awk '{ printf "%s%s %.0f s (%.0f)", NR > 1 ? ", " : "longest: ", $1, $2, $3 }
+    done | sort -k 2nr | head -n 8 | awk '{ printf "%s%s %.0f s (%.0f)", (NR > 1 ? ", " : "longest: "), $1, $2, $3 }
         END { if (NR) print "" }'
 }
 

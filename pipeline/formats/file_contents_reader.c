@@ -16,18 +16,10 @@ static mr_code start(mr_reader *r, const void *own, mr_status *st)
     return MR_OK;
 }
 
-static const void *start_of(const void *at, const void *p, int64_t *n)
-{
-    (void)p;
-    *n = 0;
-    return at;
-}
-
 /* An error in the bytes names the file; a record number would add nothing. */
 static void set_origin(mr_reader *r)
 {
-    const mr_origin o = {
-        .path = r->path, .at = r->in.at, .offset = -1, .record = -1, .record_of = start_of};
+    const mr_origin o = {.path = r->path, .at = r->in.at, .offset = -1, .record = -1};
     mr_buffer_set_origin(r->in.chunk, &o);
 }
 
@@ -36,8 +28,9 @@ static mr_code read_all(mr_reader *r, mr_status *st)
     for (;;) {
         size_t have = (size_t)(r->in.end - r->in.at), need = 2 * have + 1;
         if (r->in.size > MOST_BYTES || (int64_t)have > MOST_BYTES)
-            return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                           "a file of more than 4 GiB as one string; read it in records");
+            return mr_fail(
+                st, MR_RESOURCE_EXHAUSTED,
+                "the file has more than 4 GiB, too much for one string; read it in records");
         if (r->in.size >= 0 && (size_t)r->in.size > have)
             need = (size_t)r->in.size;
         mr_code rc = mr__byte_stream_fill(&r->in, need, st);
@@ -60,13 +53,9 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
         return rc == MR_CANCELLED ? rc : mr__reader_give_up(r, rc, st);
     MR_TRY(mr_array_alloc(&a, MR_STRING, 0, NULL, 1, st));
     size_t n = (size_t)(r->in.end - r->in.at);
-    *(mr_bytes *)a.data = (mr_bytes){n ? (const char *)r->in.at : NULL, n};
-    if (n)
-        set_origin(r);
-    if (n)
-        rc = mr__reader_emit(r, &a, 1, out, st);
-    else
-        *out = a;
+    *(mr_bytes *)a.data = (mr_bytes){(const char *)r->in.at, n};
+    set_origin(r); /* an empty file has a chunk too, for its errors to name it */
+    rc = mr__reader_emit(r, &a, 1, out, st);
     if (rc == MR_OK) {
         r->in.at = r->in.end;
         r->record = 1;

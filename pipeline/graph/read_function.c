@@ -11,8 +11,8 @@ enum { MAX_PARAMS = 32 };
 
 /* The text of the function, f => op(f, a, b=b). A parameter that is set becomes an argument and a
  * capture, both with the parameter's name. Parameters that determine the type of the elements are
- * written out: expressions, and the names of the components, whether they were given or found in
- * the first file. */
+ * written out: expressions, and the names of the components, as given or as found in the first
+ * file. */
 typedef struct call {
     mr__text text;
     size_t n;
@@ -63,11 +63,24 @@ static mr_code put_names(call *c, const mr_spec *spec, mr_status *st)
     return put(c, "]", st);
 }
 
-/* Puts the names of the components, with their types if the parameter accepts types. */
+static mr_code put_strings(call *c, const mr_strs *strings, mr_status *st)
+{
+    for (size_t i = 0; i < strings->n; i++) {
+        MR_TRY(put(c, i ? ", " : "[", st));
+        MR_TRY(mr__literal_string(&c->text, strings->v[i].data, strings->v[i].size, st));
+    }
+    return put(c, "]", st);
+}
+
+/* Puts the names of the components, with their types if the parameter accepts types; or what was
+ * given, which may say more than the names. */
 static mr_code put_components(call *c, const mr_dataset *ds, const mr_param *p, mr_status *st)
 {
     char *types;
     MR_TRY(begin_argument(c, p, st));
+    const mr_strs *given = (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at);
+    if (p->type != MR_PT_STR && given->n)
+        return put_strings(c, given, st);
     if (p->type != MR_PT_STR)
         return put_names(c, mr_dataset_spec(ds), st);
     MR_TRY(mr__spec_text(mr_dataset_spec(ds), &types, st));

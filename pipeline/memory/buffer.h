@@ -69,7 +69,7 @@ typedef struct mr_origin {
     const void *at;         /* start of a record in the buffer */
     int64_t offset, record; /* byte offset in the (uncompressed) file and number of that record */
     /* Returns the start of the record that contains p, and in *n the number of records from `at` to
-     * it. */
+     * it. NULL: there is one record, at `at`. */
     const void *(*record_of)(const void *at, const void *p, int64_t *n);
 } mr_origin;
 /* Sets the origin of b's bytes from o->at on, replacing any earlier one; takes a reference to

@@ -128,7 +128,8 @@ MR_API mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
  * A position contains a fingerprint of the list. Restoring needs the same files; files appended to
  * the list since then are not read. Otherwise it fails with MR_FAILED_PRECONDITION.
  *
- * compression   "" or NULL, "GZIP", "ZLIB", "ZSTD": each file as a whole is one stream
+ * compression   "" or NULL, "GZIP", "ZLIB", "ZSTD": each file as a whole is one stream. Without it
+ *               text_line, csv, jsonl and tar detect the three from the first bytes of a file
  * errors   MR_INVALID_ARGUMENT (carried): an unknown compression, an empty name
  *          MR_NOT_FOUND: no file matches, or a file does not exist when it is opened
  *          a file that is unreadable or damaged is one error; the next pull continues with the
@@ -246,15 +247,15 @@ typedef struct mr_tar_opts {
 
 /* Records of tar archives as WebDataset writes them: {"__key__": "a/0001", "jpg": string, "cls":
  * string, ...}. Consecutive members form a record if their paths are equal up to the first dot of
- * the file name; the part after that dot is the component's name. Without `members` the first
- * archive is inspected when the graph is built. Other members are ignored, as are directories,
- * links, and files whose name has no dot or begins with one.
+ * the file name; the part after that dot is the component's name, in small letters. Without
+ * `members` the first archive is inspected when the graph is built. A member "jpg;jpeg" is either
+ * of the two, as component "jpg"; "txt?" is empty if the record has none. Other members are
+ * ignored, as are directories, links, and files whose name has no dot or begins with one.
  *
  * errors   MR_NOT_FOUND (carried): no file to inspect; libarchive is not installed
- *          MR_INVALID_ARGUMENT: a record lacks a member; names its key. The next pull continues
- *          with the next record
- *          MR_DATA_LOSS: a damaged archive, or a record with two members of the same name. The next
- *          pull continues with the next file
+ *          MR_INVALID_ARGUMENT: a record lacks a member, or has it more than once; names its key.
+ *          The next pull continues with the next record
+ *          MR_DATA_LOSS: a damaged archive. The next pull continues with the next file
  * memory   members that are contiguous in the read buffer are not copied */
 MR_API mr_dataset *mr_tar(const char *const *files, size_t n, const mr_tar_opts *opts);
 

@@ -28,7 +28,7 @@ grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" || # whose own me
 expect worker_open_to_all_without_a_root 2 '' --root -- "$m" worker --dispatcher 127.0.0.1:1 --listen 0.0.0.0:0
 same requests_say_what_they_take "$("$m" service --help=options | grep -v '^-' | cut -f 1,2 | tr '\t\n' ':;')" \
     'status:;jobs:;workers:;streams:JOB;cancel:JOB;drain:WORKER;register:EXPR;'
-expect service_asks_what 2 '' needed -- "$m" service --dispatcher 127.0.0.1:1
+expect service_asks_what 2 '' "expected a request" -- "$m" service --dispatcher 127.0.0.1:1
 expect service_asks_nonsense 2 '' nonsense -- "$m" service nonsense --dispatcher 127.0.0.1:1
 expect service_asks_whom 2 '' --dispatcher -- "$m" service status
 expect service_asks_no_address 2 '' '--dispatcher: an address is host:port' -- "$m" service status --dispatcher localhost
@@ -61,7 +61,7 @@ shown_twice() { [ "$(grep -c '^dispatcher ' watched)" -ge 2 ]; }
 while_runs $watcher shown_twice
 kill -INT $(pgrep -P $watcher) 2>/dev/null; end_of $watcher; rc=$?
 result status_is_watched_until_interrupted \
-    "$([ $rc = 130 ] && [ "$(grep -c '^dispatcher ' watched)" -ge 2 ] && grep -q '^No worker has come' watched; echo $?)" "status $rc $(cat watched watched.err)"
+    "$([ $rc = 130 ] && [ "$(grep -c '^dispatcher ' watched)" -ge 2 ] && grep -q '^No worker has connected' watched; echo $?)" "status $rc $(cat watched watched.err)"
 printf 'GET / HTTP/1.0\r\n\r\n%0100d' 0 >"/dev/tcp/${at%:*}/${at##*:}"
 until_true grep -q 'does not speak this protocol' a.err # a busy machine may close other connections
 result garbage_is_one_line_of_the_log "$([ "$(grep -c 'does not speak this protocol' a.err)" = 1 ]; echo $?)" "$(cat a.err)"

@@ -13,6 +13,7 @@
 #include "trainer/files/json_file.h"
 #include "trainer/loop/fit_loop.h"
 #include "trainer/loop/run_settings.h"
+#include "trainer/loop/worker_bytes.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
@@ -21,13 +22,11 @@
 static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.json",
                   latest_name[] = "checkpoint";
 
-enum { SLOT_NAME = 128, BYTES_A_NUMBER = 4 };
+enum { SLOT_NAME = 128 };
 
-/* A worker's state other than the weights: bytes, exchanged so that the first can write them. */
-typedef struct part {
-    unsigned char *bytes; /* [local replicas][metrics][totals] doubles, then the position */
-    size_t size;
-} part;
+/* A worker's state other than the weights: [local replicas][metrics][totals] doubles, then the
+ * position. */
+typedef mr__worker_bytes part;
 
 /* ---- collecting ---- */
 
@@ -79,45 +78,6 @@ static mr_code collect_own(const mr_train_event *e, part *own, mr_status *st)
     return rc;
 }
 
-/* Exchanges the bytes of all workers; each number sent holds four. */
-static mr_code exchange(mr__world *w, size_t workers, const part *own, part *all, mr_status *st)
-{
-    double sizes[MR_MAX_REPLICAS], mine = (double)own->size;
-    size_t most = 0;
-    if (workers > MR_MAX_REPLICAS)
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a checkpoint");
-    MR_TRY(mr__world_exchange(w, MR__CHANNEL_RESULTS, &mine, 1, sizes, st));
-    for (size_t i = 0; i < workers; i++) {
-        all[i].size = (size_t)sizes[i];
-        most = all[i].size > most ? all[i].size : most;
-        if (!(all[i].bytes = mr_calloc(all[i].size + BYTES_A_NUMBER, 1)))
-            return mr_fail_memory(st, all[i].size, "a position");
-    }
-    double *numbers = mr_calloc((workers + 1) * MR__MAX_VALUES, sizeof *numbers);
-    mr_code rc = numbers ? MR_OK : mr_fail_memory(st, MR__MAX_VALUES, "positions");
-    double *theirs = numbers ? numbers + MR__MAX_VALUES : NULL;
-    for (size_t at = 0; at < most && rc == MR_OK; at += MR__MAX_VALUES * BYTES_A_NUMBER) {
-        size_t left = (most - at + BYTES_A_NUMBER - 1) / BYTES_A_NUMBER;
-        size_t n = left < MR__MAX_VALUES ? left : MR__MAX_VALUES;
-        for (size_t i = 0; i < n; i++) {
-            uint32_t word = 0;
-            size_t from = at + i * BYTES_A_NUMBER;
-            if (from < own->size)
-                memcpy(&word, own->bytes + from,
-                       own->size - from < BYTES_A_NUMBER ? own->size - from : BYTES_A_NUMBER);
-            numbers[i] = (double)word;
-        }
-        rc = mr__world_exchange(w, MR__CHANNEL_RESULTS, numbers, (uint32_t)n, theirs, st);
-        for (size_t k = 0; k < workers && rc == MR_OK; k++)
-            for (size_t i = 0; i < n && at + i * BYTES_A_NUMBER < all[k].size; i++) {
-                uint32_t word = (uint32_t)theirs[k * n + i];
-                memcpy(all[k].bytes + at + i * BYTES_A_NUMBER, &word, BYTES_A_NUMBER);
-            }
-    }
-    mr_free(numbers);
-    return rc;
-}
-
 /* ---- writing ---- */
 
 static void slot_name(char name[SLOT_NAME], const mr_variable *v, size_t k)
@@ -137,7 +97,7 @@ static mr_code read_slots(const mr_train_event *e, mr_named_tensor *t, char (*na
         for (size_t k = 0; k < mr__optimizer_n_slots(e->optimizer); k++, at++) {
             float *values = mr_malloc(bytes);
             if (!values)
-                return mr_fail_memory(st, bytes, "what the optimizer remembers");
+                return mr_fail_memory(st, bytes, "the state of the optimizer");
             slot_name(names[at], v, k);
             t[at] = (mr_named_tensor){.name = names[at],
                                       .dtype = MR_FLOAT32,
@@ -164,7 +124,7 @@ static mr_code save_slots(const mr_train_event *e, const char *directory, mr_sta
     mr_named_tensor *t = mr_calloc(n, sizeof *t);
     char(*names)[SLOT_NAME] = mr_calloc(n, sizeof *names);
     mr_code rc = t && names ? read_slots(e, t, names, st)
-                            : mr_fail_memory(st, n * sizeof *t, "what the optimizer remembers");
+                            : mr_fail_memory(st, n * sizeof *t, "the state of the optimizer");
     if (rc == MR_OK)
         rc = mr__save_tensors(directory, slots_name, t, n, st);
     for (size_t i = 0; t && i < n; i++)
@@ -225,6 +185,15 @@ static bool add_output_sums(const mr__fit_loop *x, json_t *root)
     return json_object_set_new(root, "output_loss_sums", sums) == 0 && well;
 }
 
+/* If the optimizer served another model before; false: out of memory. */
+static bool add_slots_from(const mr_train_event *e, json_t *root)
+{
+    int64_t from = 0;
+    for (size_t i = 0; i < mr_model_n_variables(e->model) && from == 0; i++)
+        from = mr__optimizer_slots_from(e->optimizer, mr_model_variable(e->model, i));
+    return from == 0 || json_object_set_new(root, "slots_from", json_integer(from)) == 0;
+}
+
 /* sums: checksums of the positions. */
 static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
                           size_t workers, json_t *sums, mr_status *st)
@@ -255,7 +224,7 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
         (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
         "metric_totals", totals_json(e, all, workers), "callbacks", callbacks, "settings",
         settings);
-    rc = add_output_sums(x, root) && mr__add_checksums(root, sums)
+    rc = add_output_sums(x, root) && add_slots_from(e, root) && mr__add_checksums(root, sums)
              ? mr__save_json(directory, state_name, root, st)
              : mr_fail_memory(st, 0, state_name);
     json_decref(root);
@@ -334,14 +303,14 @@ static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status 
     part own = {0}, *all = NULL;
     if (!mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "a checkpoint can be saved in batch_end of a step that the callback's "
-                       "`saves` asked for, in epoch_end and in train_end");
+                       "a checkpoint can be saved only in batch_end of a step that the callback's "
+                       "`saves` requested, in epoch_end and in train_end");
     mr_code rc = collect_own(e, &own, st);
     if (rc == MR_OK && workers > 1) {
         if (!(all = mr_calloc(workers, sizeof *all)))
             rc = mr_fail_memory(st, workers * sizeof *all, "positions");
         if (rc == MR_OK)
-            rc = exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
+            rc = mr__worker_bytes_exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
     }
     if (rc == MR_OK && mr_strategy_worker(e->strategy) == 0)
         rc = save(e, path, all ? all : &own, workers, st);
@@ -472,20 +441,20 @@ static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
         rc = check_optimizer(e, x, st);
     if (rc == MR_OK && !x->state.epoch_over && x->state.n_metrics != (int64_t)e->n_metrics)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "the checkpoint lies within an epoch and has %" PRId64
-                     " metrics of it, but %zu are asked for now",
+                     "the checkpoint is inside an epoch and has %" PRId64
+                     " metrics of it, but this run has %zu",
                      x->state.n_metrics, e->n_metrics);
     size_t sums = json_array_size(x->state.output_sums);
     if (rc == MR_OK && !x->state.epoch_over &&
         sums != (e->loop->run.n_outputs > 1 ? e->loop->run.n_outputs : 0))
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "the checkpoint lies within an epoch and has losses of %zu outputs, but the "
+                     "the checkpoint is inside an epoch and has losses of %zu outputs, but the "
                      "model has %zu",
                      sums > 0 ? sums : 1, e->loop->run.n_outputs);
     for (size_t i = 0; i < e->n_metrics && rc == MR_OK && !x->state.epoch_over; i++)
         if (!has_totals(e, x, i))
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "the checkpoint lies within an epoch and has another metric than %s of it",
+                         "the checkpoint is inside an epoch and has another metric instead of %s",
                          mr_metric_name(e->metrics[i]));
     if (rc == MR_OK)
         rc = mr__recalled_load(&x->recalled, mr_saved_path(x->saved), x->root, e->model, st);
@@ -511,6 +480,7 @@ static mr_code write_slots(const mr_train_event *e, const restoring *x, mr_statu
             mr_free(owned);
             MR_TRY(rc);
         }
+        mr__optimizer_set_slots_from(e->optimizer, v, x->state.slots_from);
     }
     return MR_OK;
 }
@@ -589,7 +559,7 @@ static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
                x->state.epoch_step);
     else
         mr_log(MR_LOG_WARNING,
-               "the checkpoint is of %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
+               "the checkpoint is from %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
                " batches of its epoch are read again and dropped",
                x->state.workers, x->state.replicas, x->state.epoch_step);
     mr_code rc = mr__feed_skip(&e->loop->run.feed, x->state.epoch_step, st);
@@ -633,7 +603,7 @@ mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path, mr_stat
     restoring x = {0};
     if (e->step > 0 || !e->loop)
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "a checkpoint can be restored in train_begin alone");
+                       "a checkpoint can be restored only in train_begin");
     mr_code rc = load(e, path, &x, st);
     if (rc == MR_OK)
         rc = check(e, &x, st);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_FIT_H
-#define MR_TRAINER_FIT_H
+#ifndef MR_TRAINER_LOOP_FIT_H
+#define MR_TRAINER_LOOP_FIT_H
 /* Training, evaluation and prediction over a dataset batched with the *global* batch size. Each
  * step takes one batch, assigns every replica an equal slice of it (docs/sharding.md: the last ones
  * may have fewer rows, or none), sums the gradients over the replicas and divides by the actual
@@ -173,10 +173,12 @@ typedef struct mr_fit_opts {
 
     /* ---- loss and metrics ---- */
     /* A weight for each class, by which the losses of its examples are multiplied, in addition to
-     * sample weights in the data; labels are class numbers. NULL: all 1. Not used in validation. */
+     * sample weights in the data; labels are class numbers, and those from n_class_weights on count
+     * 1. NULL: all 1. Not used in validation. */
     const double *class_weights;
     size_t n_class_weights;
-    const char *const *metrics; /* names, as mr_metric_parse reads them */
+    const char *const *metrics; /* names, as mr_metric_parse reads them; "weighted(accuracy)" uses
+                                   sample and class weights, others don't */
     size_t n_metrics;
 
     /* ---- validation ---- */
@@ -225,10 +227,10 @@ MR_API mr_code mr_check_data(mr_strategy *s, mr_dataset *ds, const mr_fit_opts *
                              mr_status *st) MR_NODISCARD;
 
 /* Trains. ds yields (features, labels), or (features, labels, sample weights): a number for each
- * example, by which its loss is multiplied (metrics are unweighted). If a model has several
- * outputs, labels are a record with their names or a tuple in their order; weights have the same
- * structure, or are one tensor for all outputs. ds NULL: the dataset of opts->input. A model that
- * is not built is built from the first batch. result may be NULL.
+ * example, by which its loss is multiplied (and its part of metrics "weighted(...)"). If a model
+ * has several outputs, labels are a record with their names or a tuple in their order; weights
+ * have the same structure, or are one tensor for all outputs. ds NULL: the dataset of opts->input.
+ * A model that is not built is built from the first batch. result may be NULL.
  * errors   those of the dataset · MR_INVALID_ARGUMENT: shapes, dtypes, labels out of range ·
  *          MR_FAILED_PRECONDITION: the data are empty; a model of another strategy; a worker's
  *          weights differ from those of worker 0, also in mr_evaluate and mr_predict */

@@ -3,11 +3,13 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/params/spec.h"
 #include "trainer/objectives/class_weights.h"
 #include "trainer/objectives/loss_impl.h"
 #include "trainer/objectives/metric_impl.h"
+#include "trainer/objectives/optimizer_impl.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"
 #include "trainer/strategy/strategy_impl.h"
@@ -15,6 +17,17 @@
 #include "trainer/device/timeline_impl.h"
 
 /* ---- terms: the loss, metrics, labels and sample weights of each output ---- */
+
+/* The text says that predictions are logits, but the model makes probabilities of them. */
+static void warn_of_logits(const mr_loss *l, const mr_activation *last)
+{
+    const char *of = mr__loss_probabilities(l);
+    if (of && last && strcmp(last->name, of) == 0 && l->from_logits)
+        mr_log(MR_LOG_WARNING,
+               "%s has from_logits=true, but the model ends with %s: the loss is computed from the "
+               "values before it",
+               mr_loss_name(l), of);
+}
 
 /* Parses a loss for all outputs once for each: its use of logits depends on the output. */
 static mr_code open_losses(mr__run *x, mr_status *st)
@@ -33,6 +46,8 @@ static mr_code open_losses(mr__run *x, mr_status *st)
         t->loss = (mr_loss *)(uintptr_t)l;
         if (l)
             mr__loss_fit_model(t->loss, mr__model_last_activation(x->m, k));
+        if (l && x->o)
+            warn_of_logits(t->loss, mr__model_last_activation(x->m, k));
     }
     return MR_OK;
 }
@@ -45,8 +60,8 @@ static mr_code find_metric_output(mr__run *x, size_t i, mr_status *st)
     x->metric_outputs[i] = name ? mr__model_find_output(x->m, name) : 0;
     if (!name && x->n_outputs > 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "metric %s: the model has several outputs (%s); say of which, as in %s.%s",
-                       text, names, mr_model_output_name(x->m, 0), text);
+                       "metric %s: the model has several outputs (%s); name one, as in %s.%s", text,
+                       names, mr_model_output_name(x->m, 0), text);
     if (x->metric_outputs[i] == x->n_outputs)
         return mr_fail(st, MR_INVALID_ARGUMENT, "metric %s: the model's outputs are called %s",
                        text, names);
@@ -95,8 +110,8 @@ static mr_code check_labels(const mr__run *x, const mr_spec *labels, mr_status *
     mr__model_output_names(x->m, names, sizeof names);
     if (mr_spec_kind_of(labels) == MR_SPEC_LEAF)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the labels are one tensor, but the model has %zu outputs (%s): a record "
-                       "with these names, or a tuple in this order, is wanted",
+                       "the labels are one tensor, but the model has %zu outputs (%s): expected a "
+                       "record with these names, or a tuple in this order",
                        x->n_outputs, names);
     for (size_t k = 0; k < x->n_outputs; k++)
         if (x->terms[k].labels < 0 && is_measured(x, k))
@@ -133,11 +148,11 @@ static mr_code check_no_record(const mr__run *x, mr_dataset *ds, mr_status *st)
     const char *features = mr_spec_child_name(spec, labels == 0);
     if (!x->loss || n < 2)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the data yield a record; %s wanted: .map(r => r[\"%.100s\"])",
-                       x->loss ? "(features, labels) are" : "features are", features);
+                       "the data yield a record; expected %s: .map(r => r[\"%.100s\"])",
+                       x->loss ? "(features, labels)" : "features", features);
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "the data yield a record, which does not say what the labels are; (features, "
-                   "labels) are wanted: .map(r => (r[\"%.100s\"], r[\"%.100s\"]))",
+                   "the data yield a record, which does not say what the labels are; expected "
+                   "(features, labels): .map(r => (r[\"%.100s\"], r[\"%.100s\"]))",
                    features, mr_spec_child_name(spec, labels));
 }
 
@@ -191,8 +206,8 @@ static mr_code check_columns(mr__run *x, size_t n, mr_status *st)
     size_t n_in = mr_model_n_inputs(x->m);
     if (n_in > 1 && (n < n_in + (x->loss != NULL) || n > n_in + 2 * x->n_outputs))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the model has %zu inputs, hence the data must yield features of as many "
-                       "components%s; found %zu components in all",
+                       "the model has %zu inputs, so the data must yield features with this number "
+                       "of components%s; found %zu components in all",
                        n_in,
                        x->loss ? ", with labels and perhaps sample weights: ((a, b), y), "
                                  "((a, b), y, w)"
@@ -359,7 +374,7 @@ mr_code mr__run_input(const mr__run *x, const mr_input_context *c, mr_dataset **
     MR_TRY(x->opts->input(x->opts->input_ctx, c, &made, st));
     mr_code rc =
         made ? mr__weigh_classes(made, x->opts->class_weights, x->opts->n_class_weights, out, st)
-             : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
+             : mr_fail(st, MR_FAILED_PRECONDITION, "the input function returned no dataset");
     mr_dataset_unref(made);
     return rc;
 }
@@ -528,7 +543,7 @@ mr_code mr__run_build(mr__run *x, mr_status *st)
     char shape[128];
     mr__shape_text(t.rank, t.shape, shape, sizeof shape);
     return mr_fail(st, rc,
-                   "%s (batches of features have shape %s; where that is one example, end the data "
+                   "%s (batches of features have shape %s; if that is one example, end the data "
                    "with .batch(N), N being the global batch size)",
                    st->message, shape);
 }
@@ -564,24 +579,38 @@ static mr_code add_term(mr__run *x, const mr__step_result *s, mr_replica *r, siz
 {
     const mr__term *t = &x->terms[k];
     size_t id = mr_replica_id(r);
-    float *gradient = x->o ? mr_model_output_gradient_of(x->m, r, k) : NULL;
     mr_array labels, weights;
     mr_loss_opts how = {.first_row = mr__staging_first_row(x->feed.ring, x->slot, id),
                         .scale = s->scales[k] * t->weight,
                         .sum = x->sums[id] + k};
     if (!t->loss)
-        return gradient
-                   ? mr_stream_set(mr_replica_stream(r), gradient, 0, mr_array_row_bytes(y), st)
-                   : MR_OK;
+        return x->o ? mr_stream_set(mr_replica_stream(r), mr_model_output_gradient_of(x->m, r, k),
+                                    0, mr_array_row_bytes(y), st)
+                    : MR_OK;
     mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->labels, &labels);
     if (t->sample_weight >= 0) {
         mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->sample_weight, &weights);
         how.sample_weight = &weights;
     }
-    mr_code rc = mr_loss_compute(t->loss, r, &labels, y, &how, NULL, gradient, st);
+    mr_code rc = mr_model_loss(x->m, r, k, t->loss, &labels, &how, NULL, st);
     if (rc != MR_OK && x->n_outputs > 1)
         mr_status_prefix(st, "output %s", mr_model_output_name(x->m, k));
     return rc;
+}
+
+static mr_code add_metric(mr__run *x, size_t i, mr_replica *r, const mr_array *y, mr_status *st)
+{
+    size_t k = x->metric_outputs[i], id = mr_replica_id(r);
+    const mr__term *t = &x->terms[k];
+    mr_metric *m = x->metrics[i];
+    mr_array labels, weights, logits;
+    bool weighted = mr__metric_is_weighted(m) && t->sample_weight >= 0;
+    mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->labels, &labels);
+    if (weighted)
+        mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->sample_weight, &weights);
+    bool by_logits = mr__model_logits(x->m, r, k, mr__metric_probabilities(m), &logits);
+    return mr__metric_add(m, r, &labels, &y[k], by_logits ? &logits : NULL,
+                          weighted ? &weights : NULL, st);
 }
 
 /* Computes losses, penalty and metrics; in training also the backward pass and the update. */
@@ -589,16 +618,12 @@ static mr_code learn(mr__run *x, mr__step_result *s, mr_replica *r, const mr_arr
                      mr_status *st)
 {
     size_t id = mr_replica_id(r);
-    mr_array labels;
     MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
     for (size_t k = 0; k < x->n_outputs; k++)
         MR_TRY(add_term(x, s, r, k, &y[k], st));
     MR_TRY(mr_model_regularization_loss(x->m, r, x->sums[id] + x->n_outputs, st));
-    for (size_t i = 0; i < x->opts->n_metrics; i++) {
-        size_t k = x->metric_outputs[i];
-        mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)x->terms[k].labels, &labels);
-        MR_TRY(mr_metric_update(x->metrics[i], r, &labels, &y[k], st));
-    }
+    for (size_t i = 0; i < x->opts->n_metrics; i++)
+        MR_TRY(add_metric(x, i, r, y, st));
     if (!x->o)
         return MR_OK;
     MR_TRY(mr_model_backward(x->m, r, st));
@@ -647,8 +672,8 @@ static uint64_t kind_of_step(const mr__run *x, size_t id)
 {
     mr_array features;
     mr__staging_tensor(x->feed.ring, x->slot, id, 0, &features);
-    const uint64_t is[] = {(uintptr_t)x->m, (uintptr_t)x->o, x->slot, (uint64_t)features.shape[0],
-                           mr__staging_rows(x->feed.ring, x->slot)};
+    const uint64_t is[] = {x->m->serial, x->o ? mr__optimizer_serial(x->o) : 0, x->slot,
+                           (uint64_t)features.shape[0], mr__staging_rows(x->feed.ring, x->slot)};
     uint64_t key = 0;
     for (size_t i = 0; i < sizeof is / sizeof *is; i++)
         key = mr__mix_in(key, is[i]);

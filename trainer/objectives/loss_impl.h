@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LOSS_IMPL_H
-#define MR_TRAINER_LOSS_IMPL_H
+#ifndef MR_TRAINER_OBJECTIVES_LOSS_IMPL_H
+#define MR_TRAINER_OBJECTIVES_LOSS_IMPL_H
 #include "trainer/device/activations.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/loss_desc.h"
@@ -24,8 +24,23 @@ struct mr_loss {
     mr__loss_part *parts;
 };
 
-/* Sets from_logits, if the text did not, by the model's last activation; NULL: none. */
+/* The activation whose results the loss can take as probabilities; NULL: it takes no logits. */
+const char *mr__loss_probabilities(const mr_loss *l);
+/* Whether predictions with this last activation (NULL: none) are logits: as the text says, else
+ * unless it makes probabilities. */
+bool mr__loss_reads_logits(const mr_loss *l, const mr_activation *last);
+/* Sets from_logits so. */
 void mr__loss_fit_model(mr_loss *l, const mr_activation *last);
+/* mr_loss_compute for predictions that are logits or not, whatever the text says. */
+mr_code mr__loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
+                         const mr_array *predictions, bool from_logits, const mr_loss_opts *opts,
+                         float *per_example, float *gradient, mr_status *st) MR_NODISCARD;
+
+/* Inside a step, for `rows` examples with n_losses losses in all: *weights = w as floats in device
+ * memory, one for every *per_weight losses.
+ * errors   MR_INVALID_ARGUMENT: w is not weights of these */
+mr_code mr__weights_read(const mr_array *w, mr_replica *r, size_t rows, size_t n_losses,
+                         const float **weights, size_t *per_weight, mr_status *st) MR_NODISCARD;
 
 /* Whether labels match these predictions, and w is valid as weights of their examples. Neither has
  * data; a size of -1 is unknown, and matches.

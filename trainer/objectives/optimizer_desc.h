@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_OPTIMIZER_DESC_H
-#define MR_TRAINER_OPTIMIZER_DESC_H
+#ifndef MR_TRAINER_OBJECTIVES_OPTIMIZER_DESC_H
+#define MR_TRAINER_OBJECTIVES_OPTIMIZER_DESC_H
 /* Optimizers as data: a descriptor with two functions. The library has one file per optimizer in
  * trainer/objectives/optimizers/; mr_optimizer_register adds others.
  *
@@ -24,7 +24,7 @@ typedef struct mr_optimizer_step {
     mr_stream *stream; /* the replica's */
     const mr_math_table *math;
     double learning_rate;
-    int64_t iteration; /* from 1 */
+    int64_t iteration; /* of this variable, from 1 */
     size_t n;
     const float *gradient; /* summed over all replicas, clipped */
     float *w;

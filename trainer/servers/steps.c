@@ -239,7 +239,7 @@ static mr_code pull(mr__steps *x, mr_status *st)
     for (size_t k = 0; k < all->n; k++) {
         const mr__call *a = &all->v[k].answer;
         if (a->n != x->expected[k])
-            return mr_fail(st, MR_DATA_LOSS, "%s %zu gave %zu values of %zu", all->v[k].what, k,
+            return mr_fail(st, MR_DATA_LOSS, "%s %zu sent %zu values of %zu", all->v[k].what, k,
                            a->n, x->expected[k]);
         mr__wanted_place(&x->wanted, &x->layout, k, x->values, a->values);
     }
@@ -405,7 +405,6 @@ static mr_code step(mr__steps *x, mr__connection *c, const mr__call *call, mr_st
     MR_TRY(pull(x, st));
     /* Dropout depends on the number of the step, not on the worker that runs it. */
     mr__model_set_steps(x->m, (uint64_t)x->number - 1);
-    x->m->replicas[0].pending = 0;
     for (size_t i = 0; i < x->opts.n_metrics; i++)
         MR_TRY(mr_metric_reset(x->run.metrics[i], st));
     x->has_given = false;
@@ -421,7 +420,8 @@ mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr
     if (call->kind == MR__CALL_STEP)
         return step(x, c, call, st);
     if (call->kind != MR__CALL_SETUP)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "a worker does not take call %d", (int)call->kind);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a worker does not accept call %d",
+                       (int)call->kind);
     mr_code rc = set_up(x, call, st);
     if (rc != MR_OK)
         return rc;

@@ -33,7 +33,7 @@ static mr_code take_head(mr__arrow_source *s, mr_status *st)
     struct stat info;
     mr_code rc = MR_OK;
     if (mr__sys->fstat(STDIN_FILENO, &info) != 0)
-        return mr_fail_errno(st, errno, "cannot look at standard input");
+        return mr_fail_errno(st, errno, "cannot stat standard input");
     pthread_mutex_lock(&input.lock);
     if (input.n && input.inode == (uint64_t)info.st_ino) {
         s->head = mr_memdup(input.v, input.n);
@@ -221,6 +221,7 @@ mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **by
     MR_TRY(mr__arrow_source_read(s, at, head, 4, &got, st));
     if (got == 0 && at < s->size)
         return mr_fail(st, MR_DATA_LOSS, "the file has become shorter while it was read");
+    *body = at;
     if (got == 0)
         return MR_END;
     if (got < 4)
@@ -233,6 +234,7 @@ mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **by
         n = (uint32_t)mr__load_le(head + 4, 4);
         before = 8;
     }
+    *body = at + (int64_t)before;
     if (n == 0)
         return MR_END;
     if (n > MOST_METADATA)
@@ -297,7 +299,7 @@ mr_code mr__arrow_input_head(mr__arrow_source *s, mr_status *st)
     struct stat info;
     *s = (mr__arrow_source){.size = -1};
     if (mr__sys->fstat(STDIN_FILENO, &info) != 0)
-        return mr_fail_errno(st, errno, "cannot look at standard input");
+        return mr_fail_errno(st, errno, "cannot stat standard input");
     pthread_mutex_lock(&input.lock);
     if (input.inode != (uint64_t)info.st_ino) {
         input.n = 0;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pipeline/files/remote.h"
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/formats/parquet/parquet_column.h"
 #include "pipeline/formats/table_flaws.h"
 #include "pipeline/system/retry.h"
@@ -105,8 +106,8 @@ static mr_code open_file(mr__parquet *f, const char *path, mr_status *st)
         return mr_fail_errno(st, EISDIR, "%s", what);
     if (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "a Parquet file is read from its end, which a pipe does not have before all "
-                       "of it was read; write it to a file first");
+                       "a Parquet file is read from its end, and a pipe cannot seek there; write "
+                       "it to a file first");
     if (!S_ISREG(s.st_mode))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "not a regular file; a Parquet file is read from its end");
@@ -117,6 +118,18 @@ static mr_code open_file(mr__parquet *f, const char *path, mr_status *st)
 static mr_code no_parquet(const char *why, mr_status *st)
 {
     return mr_fail(st, MR_DATA_LOSS, "not a Parquet file: %s", why);
+}
+
+/* The file begins with other bytes. */
+static mr_code no_start(const uint8_t *b, size_t n, mr_status *st)
+{
+    const char *name = mr__compressor_of_table(b, n);
+    if (!name)
+        return no_parquet("it does not begin with \"PAR1\"", st);
+    return mr_fail(st, MR_DATA_LOSS,
+                   "not a Parquet file: it is compressed with %s as a whole, and only compression "
+                   "within Parquet files is read; decompress it",
+                   name);
 }
 
 /* Checks the last bytes of the file, n of them at `tail`. */
@@ -131,19 +144,19 @@ static mr_code check_end(const mr__parquet *f, const uint8_t *tail, size_t n, in
         return mr_fail(st, MR_UNIMPLEMENTED,
                        "the file is encrypted; decrypt it first (no key can be given)");
     if (memcmp(end + 4, MR__PARQUET_MAGIC, 4) != 0)
-        return mr_fail(st, MR_DATA_LOSS,
-                       "it does not end in \"PAR1\": the file is cut short, or was not closed by "
-                       "who wrote it");
+        return mr_fail(
+            st, MR_DATA_LOSS,
+            "it does not end in \"PAR1\": the file is cut short, or its writer did not close it");
     if (size > f->size - END_BYTES - 4 || size > MOST_FOOTER)
         return mr_fail(st, MR_DATA_LOSS,
-                       "damaged footer: it has %" PRIu32 " bytes, and the file %" PRId64, size,
+                       "damaged footer: it has %" PRIu32 " bytes, but the file %" PRId64, size,
                        f->size);
     return MR_OK;
 }
 
 static mr_code read_footer(mr__parquet *f, mr_status *st)
 {
-    uint8_t magic[4];
+    uint8_t magic[4 + END_BYTES];
     size_t n = f->size < TAIL ? (size_t)f->size : TAIL;
     int64_t size;
     mr_buffer *b = NULL;
@@ -152,7 +165,7 @@ static mr_code read_footer(mr__parquet *f, mr_status *st)
                        : no_parquet("it is empty", st);
     MR_TRY(read_at(f, 0, magic, sizeof magic, st));
     if (memcmp(magic, MR__PARQUET_MAGIC, 4) != 0 && memcmp(magic, "PARE", 4) != 0)
-        return no_parquet("it does not begin with \"PAR1\"", st);
+        return no_start(magic, sizeof magic, st);
     MR_TRY(mr_buffer_alloc(&b, n, st));
     mr_code rc = read_at(f, f->size - (int64_t)n, mr_buffer_data(b), n, st);
     if (rc == MR_OK)
@@ -354,7 +367,7 @@ static mr_code open_group(mr__parquet *f, mr_status *st)
             rc = mr_fail(st, MR_UNIMPLEMENTED, "it cannot be read: %s", chunk->refusal);
         else if (!leaf_of(f, i)->lists && chunk->values != g->rows)
             rc = mr_fail(st, MR_DATA_LOSS,
-                         "its chunk has %" PRId64 " values, and the row group %" PRId64 " rows",
+                         "its chunk has %" PRId64 " values, but the row group %" PRId64 " rows",
                          chunk->values, g->rows);
         else if (f->row > g->first)
             rc = mr__parquet_column_skip(&c->chunk, f->row - g->first, st);
@@ -482,8 +495,8 @@ static mr_code fail_unlike(mr__parquet *f, size_t i, mr_status *st)
 {
     const column *c = &f->columns[i];
     mr_fail(st, MR_DATA_LOSS,
-            "damaged pages: its lists are not as long as those of column '%.200s', which are the "
-            "same ones",
+            "damaged pages: its lists differ in length from those of column '%.200s', which belong "
+            "to the same list",
             leaf_of(f, c->twin)->name);
     at_row(f, i, f->row, MR_DATA_LOSS, st);
     return give_up(f, MR_DATA_LOSS);

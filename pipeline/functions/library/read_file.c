@@ -12,7 +12,7 @@ static mr_code type(mr_call *c, mr_status *st)
     return MR_OK;
 }
 
-/* Reads the file called name into *z; its bytes are not copied again. */
+/* Reads the file called name into *z; its bytes are not copied again. Errors in them name it. */
 static mr_code read_one(const mr_bytes *name, mr_cancel *cancel, mr_array *out, mr_bytes *z,
                         mr_status *st)
 {
@@ -20,15 +20,19 @@ static mr_code read_one(const mr_bytes *name, mr_cancel *cancel, mr_array *out, 
     mr_buffer *b;
     if (!name->size || memchr(name->data, 0, name->size))
         return mr_fail(st, MR_INVALID_ARGUMENT, "read_file: a path is empty or has a NUL byte");
-    char *path = mr_strndup(name->data, name->size);
-    if (!path)
-        return mr_fail_memory(st, name->size, "a path");
-    mr_code rc = mr__file_read_named(path, &(mr_file_read_opts){.cancel = cancel}, &b, &size, st);
-    mr_free(path);
-    MR_TRY(rc);
-    *z = (mr_bytes){mr_buffer_data(b), size};
-    rc = mr_buffer_hold(out->owner, b, st);
-    mr_buffer_unref(b);
+    mr_buffer *path;
+    MR_TRY(mr_buffer_alloc(&path, name->size + 1, st));
+    char *text = memcpy(mr_buffer_data(path), name->data, name->size);
+    text[name->size] = '\0';
+    mr_code rc = mr__file_read_named(text, &(mr_file_read_opts){.cancel = cancel}, &b, &size, st);
+    if (rc == MR_OK) {
+        const mr_origin o = {.path = path, .at = mr_buffer_data(b), .offset = -1, .record = -1};
+        *z = (mr_bytes){mr_buffer_data(b), size};
+        mr_buffer_set_origin(b, &o);
+        rc = mr_buffer_hold(out->owner, b, st);
+        mr_buffer_unref(b);
+    }
+    mr_buffer_unref(path);
     return rc;
 }
 

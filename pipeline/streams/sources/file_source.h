@@ -16,6 +16,7 @@ typedef struct mr__file_kind {
     const mr_format *format;
     size_t compression_at; /* offset in the params of a char *, one of mr__compression_names */
     size_t own_at;         /* and of the format's own options; 0: no such options */
+    bool detects;          /* unless the compression is given, the first bytes of a file tell it */
     bool indexed;          /* files may have an index (record_index.h) */
     bool skips;            /* the format can skip records without reading them */
     size_t range_at;       /* if indexed: offset in the params of an mr_ints, the MR_P_RANGE */

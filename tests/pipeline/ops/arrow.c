@@ -5,6 +5,7 @@
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/graph/rewrite.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/apply.h"
@@ -68,6 +69,60 @@ MR_TEST(files_and_streams_give_what_was_written)
         ".map(x => {\"x\": x})";
     arrow_file("deep.arrow", deep, 100);
     drive_same("arrow(\"@/deep.arrow\")", deep);
+}
+
+static char logged[512];
+static void keep_log(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == MR_LOG_WARNING)
+        snprintf(logged, sizeof logged, "%s", message);
+}
+
+/* As two streams that `cat` joined. */
+MR_TEST(bytes_after_the_end_of_a_stream_are_warned_of)
+{
+    arrow_file("a.arrow", "range(5).map(n => {\"n\": n})", 16);
+    arrow_stream("a.stream", "a.arrow");
+    size_t n;
+    unsigned char *v = table_bytes("a.stream", &n);
+    unsigned char *two = malloc(2 * n);
+    memcpy(two, v, n);
+    memcpy(two + n, v, n);
+    table_write("two.stream", two, 2 * n);
+    table_write("more.stream", two, n + 1);
+    static const struct {
+        const char *name;
+        bool more;
+    } files[] = {
+        {"a.stream", false}, {"two.stream", true}, {"more.stream", true}, {"a.arrow", false}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char graph[80], text[80];
+        snprintf(graph, sizeof graph, "arrow(\"@/%s\").map(r => r[\"n\"])", files[i].name);
+        logged[0] = '\0';
+        mr_log_set(keep_log, NULL, MR_LOG_WARNING);
+        mr_drive(mr_drive_path(graph), "0 1 2 3 4");
+        mr_drive_count(mr_drive_path(graph), 5);
+        mr_log_set(NULL, NULL, MR_LOG_WARNING);
+        snprintf(text, sizeof text, "%s: the %zu byte", files[i].name, i == 1 ? n : (size_t)1);
+        mr_has_str(logged, files[i].more ? text : "");
+        mr_check(files[i].more || !logged[0]);
+        mr_reader *r = NULL;
+        int64_t skipped;
+        mr_status st;
+        mr_ok(mr_reader_open(&r, &mr__format_arrow, mr_test_path(files[i].name),
+                             &(mr_file_opts){.strict = true}, &st),
+              &st);
+        mr_array a = {0};
+        mr_ok(mr_reader_skip(r, 5, &skipped, &st), &st);
+        mr_code rc = mr_reader_read(r, 1, 1, &a, &st);
+        mr_code_is(rc, files[i].more ? MR_DATA_LOSS : MR_END, &st);
+        if (rc == MR_DATA_LOSS)
+            mr_eq_i64(st.offset, n);
+        mr_reader_close(r);
+    }
+    free(v);
+    free(two);
 }
 
 MR_TEST(rows_are_skipped_and_ranges_of_files_taken)
@@ -244,7 +299,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         {"none", "column 'none' cannot be read: it is of Arrow's type null"},
         {"union", "column 'union' cannot be read: it is of Arrow's type union"},
         {"runs", "it is of Arrow's type run_end_encoded"},
-        {"missing", "there is no column 'missing'; there are "}};
+        {"missing", "there is no column 'missing'; the file has the columns "}};
     fixture("odd");
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\")"), "cannot be read: it ");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -257,7 +312,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         "(1,3) (2,4)");
     mr_drive(mr_drive_path("arrow(\"@/odd\", columns=[\"view\"]).map(r => length(r[\"view\"]))"),
              "5 24");
-    mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "asked for twice");
+    mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "requested twice");
 }
 
 MR_TEST(a_list_of_structs_is_a_record_of_lists)
@@ -279,7 +334,8 @@ MR_TEST(a_list_of_structs_is_a_record_of_lists)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         char graph[128], message[64];
         snprintf(graph, sizeof graph, "arrow(\"@/structs\", columns=[\"%s\"])", none[i]);
-        snprintf(message, sizeof message, "there is no column '%s'; there are d, ", none[i]);
+        snprintf(message, sizeof message, "there is no column '%s'; the file has the columns d, ",
+                 none[i]);
         mr_drive_bad(mr_drive_path(graph), message);
     }
     mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"m\"]).map(r => (r[\"m\"][\"key\"], "
@@ -407,7 +463,7 @@ MR_TEST(damage_is_an_error_in_its_place)
     table_write("b.arrow", v, n);
     free(v);
     mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
-             "\"<0>\" \"<1>\" !batch_2:_column_'s':_its_strings_reach_beyond_their_bytes "
+             "\"<0>\" \"<1>\" !batch_2:_column_'s':_its_strings_extend_past_the_end_of_their_bytes "
              "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
     mr_status error;
     mr_drive_error(mr_drive_path("arrow(\"@/b.arrow\")"), &error);
@@ -431,7 +487,7 @@ MR_TEST(a_footer_that_leads_to_no_batch_is_an_error)
     table_write("b.arrow", v, n);
     free(v);
     mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
-             "\"<0>\" \"<1>\" !its_footer_leads_to_no_batch "
+             "\"<0>\" \"<1>\" !its_footer_does_not_point_to_a_batch "
              "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
 }
 
@@ -606,7 +662,7 @@ MR_TEST(a_schema_stands_for_the_first_file)
              "!column_'g'_has_two_fields_that_are_called_'n2'");
     mr_drive_bad("arrow(\"x\", schema={\"n\": {\"a\": 3}})", "expected a type such as int64");
     mr_drive_bad("arrow(\"x\", schema={\"n\": int64}, columns=[\"y\"])", "not among columns");
-    mr_drive_bad("arrow(\"x\", columns=[\"\"])", "a column has a name");
+    mr_drive_bad("arrow(\"x\", columns=[\"\"])", "the name of a column must not be empty");
     mr_drive_bad("list_files(\"*.arrow\").flat_map(f => arrow(f))", "schema must be given");
     arrow_file("2.arrow", "range(2, 4).map(n => {\"n\": n, \"l\": [[n]]})", 100);
     mr_drive(mr_drive_path("list_files(\"@/?.arrow\", shuffle=false).interleave(f => arrow(f, "

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,20 @@ MR_TEST(a_damaged_image_names_its_file)
     mr_eq_str(error.file, mr_test_path("a.jpg"));
     mr_eq_i64(error.record, -1);
     mr_eq_i64(error.offset, -1);
+    mr_drive_file("b.jpg", ""); /* that of no bytes too */
+    mr_drive_error(mr_drive_path("files(\"@/*.jpg\").map(f => decode_jpeg(f[\"contents\"]))"),
+                   &error);
+    mr_has_str(error.message, "not an empty string");
+    mr_eq_str(error.file, mr_test_path("b.jpg"));
+    static const char *const names[] = {"a.jpg", "b.jpg"};
+    for (int i = 0; i < 2; i++) { /* and one that a function reads */
+        char graph[80];
+        snprintf(graph, sizeof graph, "list_files(\"@/%s\").map(f => decode_jpeg(read_file(f)))",
+                 names[i]);
+        mr_drive_error(mr_drive_path(graph), &error);
+        mr_eq_str(error.file, mr_test_path(names[i]));
+        mr_eq_i64(error.offset, -1);
+    }
 }
 
 MR_TEST(every_failed_allocation_is_reported)

@@ -17,7 +17,7 @@ for how in '1 4' '2 2' '4 1'; do
     set -- $how
     start_all "$1" --replicas "$2" "${all[@]}"
     # shellcheck disable=SC2046
-    ended $(yes 0 | head -n "$1") && same_output
+    ended $(yes 0 | head -n "$1") && chief_alone
     result "workers_${1}_replicas_$2" $? "$(said)"
     cp out.0 "losses.$1"
 done
@@ -42,7 +42,7 @@ for i in 0 1 2; do
 done
 files='tfrecord("part-*").map(x => parse_example(x, a=float32, y=int64)).map(r => ([r["a"]], r["y"])).batch(6)'
 start_all 3 --data "$files" --auto-shard file --epochs 2
-ended 0 0 0 && same_output && grep -q '"epoch": 2' out.0
+ended 0 0 0 && chief_alone && grep -q '"epoch": 2' out.0
 result workers_of_uneven_data_stop_together $? "$(said)"
 # Worker 0 has 40 rows, hence 7 batches of at most 6, each cut for three replicas in sync.
 [ "$(grep -c '"step"' out.0)" = 42 ]
@@ -53,7 +53,7 @@ rows='range(97).map(i => ([cast(i % 17, "float32") / 17.0, cast(i % 5, "float32"
 "$m" train "${model[@]}" --data "$rows.batch(12)" --epochs 2 --seed 1 >one 2>err.0
 start_all 2 --from-function --epochs 2 --seed 1 \
     --data "$rows.shard(num_input_pipelines, input_pipeline_id).batch(per_replica_batch_size(12))"
-ended 0 0 && same_output && python3 - one out.0 <<'PYTHON'
+ended 0 0 && chief_alone && python3 - one out.0 <<'PYTHON'
 import json, sys
 one, two = ([json.loads(l) for l in open(f)] for f in sys.argv[1:])
 assert len(one) == len(two) == 20, (len(one), len(two))
@@ -69,13 +69,27 @@ model[7]=text
 CUDA_VISIBLE_DEVICES='' start 0 --data "$data" -v; CUDA_VISIBLE_DEVICES='' start 1 --data "$data" -v
 ended 0 0 && grep -q 'epoch 1' out.0 && [ ! -s out.1 ] && all_say '2 workers by torchrun, 2 replicas in sync, sums by ring' 0
 result the_chief_prints_alone_without_json $? "$(said)"
-all_say 'processes sum by ring \(.*\), not by nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 && ! grep -q 'not by nccl' err.1
+all_say 'processes sum with ring \(.*\) instead of nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 && ! grep -q 'instead of nccl' err.1
 result the_first_says_why_it_is_not_nccl $? "$(said)"
 port=$(free_port) pids=()
 start 0 --data "$data" --validation "$data" --epochs 3; start 1 --data "$data" --validation "$data" --epochs 3
 ended 0 0 && [ "$(grep -c 'AUTO chose DATA' err.0)" = 1 ]
 result how_data_are_shared_is_said_once $? "$(said)"
 model[7]=json
+workers=2 port=$(free_port) pids=()
+start 0 --data "$data"; start 1 --data "$data"
+ended 0 0 && grep -q '"epoch": 1' out.0 && [ ! -s out.1 ]
+result the_chief_of_a_launcher_prints_alone_as_json $? "$(said)"
+# Processes that were started separately have separate outputs.
+cluster="{\"worker\": [\"127.0.0.1:$(free_port)\", \"127.0.0.1:$(free_port)\"]}" pids=()
+rm -f out.* err.*
+for i in 0 1; do
+    TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"worker\", \"index\": $i}}" \
+        timeout -k 1 $patience "$m" train "${model[@]}" --data "$data" --metrics accuracy --seed 1 >"out.$i" 2>"err.$i" </dev/null &
+    pids[i]=$!
+done
+ended 0 0 && grep -q '"epoch": 1' out.0 && cmp -s out.0 out.1
+result workers_of_tf_config_print_the_same_as_json $? "$(said)"
 
 # ---- differences
 workers=2 port=$(free_port) pids=()
@@ -101,12 +115,12 @@ result a_worker_that_never_comes_is_named $? "$(said)"
 # ---- failures of one worker are all workers'
 long=(--data "${data/.batch/.repeat().batch}" --steps 1000000)
 start_all 3 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 kill -9 "$(process 1)"
 ended 1 137 1 && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) .*at step [0-9]+' 0 2
 result a_killed_worker_ends_all $? "$(said)"
 start_all 3 --peer-timeout 10 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 stopped=$(process 1)
 kill -STOP "$stopped"
 wait "${pids[0]}"; a=$?
@@ -116,7 +130,7 @@ wait "${pids[1]}"; c=$?
 [ $a$b$c = 111 ] && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) gave no sign of life for 10 s, at step [0-9]+' 0 2
 result a_stopped_worker_ends_all $? "$(said)"
 start_all 2 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 kill -INT "$(process 1)"
 ended 1 130 && all_say 'rank 1 \(.*\) failed at step [0-9]+: .*(interrupted|cancelled)' 0
 result an_interrupted_worker_ends_all $? "$(said)"
@@ -164,7 +178,7 @@ done
 
 # ---- weights that are not the same everywhere
 "$m" train "${model[@]}" --data "$data" --seed 2 --save other >/dev/null
-differ='the variable dense/kernel begins with other values on rank 1 \(127\.0\.0\.1:[0-9]+\) than on rank 0 \(127'
+differ='the variable dense/kernel starts with other values on rank 1 \(127\.0\.0\.1:[0-9]+\) than on rank 0 \(127'
 workers=2 port=$(free_port) pids=()
 start 0 --data "$data" --seed 1 --init saved; start 1 --data "$data" --seed 1 --init other
 ended 1 1 && all_say "$differ" 0 1 && ! grep -q '"step"' out.0 out.1

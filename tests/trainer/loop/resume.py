@@ -40,7 +40,7 @@ def backup(freq):
 
 
 def key(line):
-    if "learning_rate" in line:
+    if "learning_rate" in line and "loss" not in line:  # of print_learning_rate
         return "rate", line["epoch"]
     return ("step", line["step"]) if "step" in line else ("epoch", line["epoch"])
 
