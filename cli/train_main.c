@@ -36,7 +36,7 @@ static const cli_command command = {
         "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
         "    [--weighted-metrics NAME...]\n"
         "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
-        "    [--init DIR] [--save DIR] [--trace FILE]",
+        "    [--init DIR] [--save DIR] [--resume-changed] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
         "passes over the data as often as needed, --epochs alone stops after that many; with\n"
@@ -67,7 +67,7 @@ typedef struct train_opts {
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, from_function, mixed_precision;
-    bool no_cuda_graph;
+    bool no_cuda_graph, resume_changed;
 } train_opts;
 
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -389,7 +389,8 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                         .iterator = &read_opts,
                         .mixed_precision = o->mixed_precision,
                         .check_replicas = o->check_replicas,
-                        .no_cuda_graph = o->no_cuda_graph};
+                        .no_cuda_graph = o->no_cuda_graph,
+                        .resume_changed = o->resume_changed};
     if (o->from_function) {
         opts.input = make_data;
         opts.input_ctx = o;
@@ -662,6 +663,12 @@ static int train(int argc, char **argv)
          .value = &o.callbacks,
          .what = "CALL...",
          .help = "for example 'early_stopping(patience=3)'; may be given several times"},
+        {.name = "resume-changed",
+         .kind = CLI_SWITCH,
+         .value = &o.resume_changed,
+         .help = "continue from a backup of a run with another seed or other settings of the "
+                 "model, the "
+                 "loss or the optimizer, with the new ones"},
         {.name = "init",
          .kind = CLI_TEXT,
          .value = &o.init,

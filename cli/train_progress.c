@@ -249,6 +249,11 @@ static mr_code on_train_end(void *ctx, const mr_train_event *e, mr_status *st)
     train_progress *p = ctx;
     mr_status why;
     (void)st;
+    if (e->stopping && !p->silent)
+        fprintf(stderr,
+                "%smillrace: interrupted after step %" PRId64 ", in epoch %" PRId64
+                "; the same command continues there\n",
+                p->bar ? "\n" : "", e->step, e->epoch);
     if (p->trace && e->error == MR_OK && train_trace_write(p->trace, e, &why) != MR_OK) {
         mr_status_prefix(&why, "--trace");
         p->failed = cli_fail(&why, CLI_FAILED) != CLI_OK;

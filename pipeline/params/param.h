@@ -100,6 +100,9 @@ typedef struct mr_param_kind {
      * errors   MR_INVALID_ARGUMENT, through mr_expr_fail_at */
     mr_code (*parse)(const mr_param *p, const mr_expr *e, void *field, mr_status *st);
     void (*clear)(void *field); /* frees what the field owns; NULL: it owns nothing */
+    /* The field as text, the same for equal values; owned (mr_malloc), NULL: no memory. A NULL
+     * slot: values cannot be compared. */
+    char *(*print)(const void *field);
 } mr_param_kind;
 
 struct mr_param {
@@ -155,6 +158,12 @@ typedef struct mr_param_table {
 MR_API mr_code mr_params_parse(const mr_param_table *t, const mr_expr *e, void **out,
                                mr_status *st) MR_NODISCARD;
 MR_API void mr_params_free(const mr_param_table *t, void *params); /* params NULL: no-op */
+/* *out (owned) = the value of one parameter as text: "none" if it is unset. NULL: it has no text
+ * (FN, VALUE, and OWN if its kind does not print).
+ * errors   MR_RESOURCE_EXHAUSTED
+ * since    0.2 */
+MR_API mr_code mr_param_text(const mr_param *p, const void *params, char **out,
+                             mr_status *st) MR_NODISCARD;
 /* Checks a table: names are [a-z][a-z0-9_]*, each parameter has a doc, fields are within the
  * struct, defaults within their ranges.
  * errors   MR_INVALID_ARGUMENT */

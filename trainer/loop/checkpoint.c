@@ -12,6 +12,7 @@
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/files/json_file.h"
 #include "trainer/loop/fit_loop.h"
+#include "trainer/loop/run_settings.h"
 #include "trainer/loop/worker_bytes.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/metric_impl.h"
@@ -198,13 +199,18 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
                           size_t workers, json_t *sums, mr_status *st)
 {
     const mr__fit_loop *x = e->loop;
-    json_t *callbacks;
-    MR_TRY(mr__remember(e->opts, e->model, directory, &callbacks, st));
+    json_t *callbacks, *settings;
+    MR_TRY(mr__run_settings_json(e->opts, &settings, st));
+    mr_code rc = mr__remember(e->opts, e->model, directory, &callbacks, st);
+    if (rc != MR_OK) {
+        json_decref(settings);
+        return rc;
+    }
     double loss = x->rows > 0 ? x->loss_sum / (double)x->rows : 0;
     json_t *root = json_pack(
         "{s:i, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, s:I, "
         "s:I, "
-        "s:I, s:o, s:o, s:o}",
+        "s:I, s:o, s:o, s:o, s:o}",
         "format", (int)MR__SAVED_FORMAT, "millrace", MR_VERSION, "epoch", (json_int_t)e->epoch,
         "epoch_step", (json_int_t)e->epoch_step, "step", (json_int_t)e->step, "epoch_over",
         (int)x->between, "pass_over", (int)x->pass_over, "scheduled",
@@ -216,11 +222,11 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
         "loss_sum", mr__json_number(x->loss_sum), "loss", mr__json_number(loss), "rows",
         (json_int_t)x->rows, "workers", (json_int_t)workers, "replicas",
         (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
-        "metric_totals", totals_json(e, all, workers), "callbacks", callbacks);
-    mr_code rc =
-        add_output_sums(x, root) && add_slots_from(e, root) && mr__add_checksums(root, sums)
-            ? mr__save_json(directory, state_name, root, st)
-            : mr_fail_memory(st, 0, state_name);
+        "metric_totals", totals_json(e, all, workers), "callbacks", callbacks, "settings",
+        settings);
+    rc = add_output_sums(x, root) && add_slots_from(e, root) && mr__add_checksums(root, sums)
+             ? mr__save_json(directory, state_name, root, st)
+             : mr_fail_memory(st, 0, state_name);
     json_decref(root);
     return rc;
 }
@@ -331,6 +337,7 @@ typedef struct restoring {
     json_t *root;
     mr__train_state state;
     mr__recalled recalled;
+    mr__run_changes changes;
     void *position; /* NULL: not available for these numbers of processes and replicas */
     size_t position_size;
 } restoring;
@@ -370,13 +377,11 @@ static mr_code load(const mr_train_event *e, const char *path, restoring *x, mr_
 
 static mr_code check_optimizer(const mr_train_event *e, const restoring *x, mr_status *st)
 {
-    const char *name = mr_optimizer_name(e->optimizer);
     size_t slots = mr__optimizer_n_slots(e->optimizer);
-    if (strcmp(x->state.optimizer, name) != 0 || x->state.n_slots != (int64_t)slots)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the checkpoint is from optimizer %s, which keeps %" PRId64
-                       " values for each weight; this run uses %s, which keeps %zu",
-                       x->state.optimizer, x->state.n_slots, name, slots);
+    if (x->changes.slots) {
+        mr_log(MR_LOG_WARNING, "what the optimizer remembers of the weights begins anew");
+        return MR_OK;
+    }
     for (size_t i = 0; i < mr_model_n_variables(e->model); i++) {
         const mr_variable *v = mr_model_variable(e->model, i);
         for (size_t k = 0; k < slots && mr_variable_role_of(v) == MR_LEARNED; k++) {
@@ -399,22 +404,38 @@ static bool has_totals(const mr_train_event *e, const restoring *x, size_t metri
     return true;
 }
 
+static mr_code check_settings(const mr_train_event *e, restoring *x, mr_status *st)
+{
+    mr_code rc = mr__run_compare(e, x->saved, x->root, &x->state, &x->changes, st);
+    if (rc != MR_OK)
+        mr_status_at(st, mr_saved_path(x->saved), -1, -1);
+    return rc;
+}
+
+/* Data that another seed shuffles have no such position. */
+static mr_code restore_position(const mr_train_event *e, restoring *x, mr_status *st)
+{
+    mr_code rc = mr__feed_restore(&e->loop->run.feed, x->position, x->position_size, st);
+    if (rc != MR_INVALID_ARGUMENT || !x->changes.seed)
+        return rc;
+    mr_free(x->position);
+    x->position = NULL;
+    return MR_OK;
+}
+
 /* Detects all errors before anything is changed. */
 static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
 {
     int rank;
     const int64_t *shape;
+    MR_TRY(check_settings(e, x, st));
     if (!mr_model_is_built(e->model)) {
         mr_saved_input_shape(x->saved, &rank, &shape);
         MR_TRY(mr_model_build(
             e->model, e->strategy, rank, shape,
-            &(mr_model_opts){.seed = x->state.seed, .mixed_precision = e->opts->mixed_precision},
+            &(mr_model_opts){.seed = e->opts->seed, .mixed_precision = e->opts->mixed_precision},
             st));
     }
-    if (mr__model_seed(e->model) != x->state.seed)
-        mr_log(MR_LOG_WARNING,
-               "the checkpoint was trained with a seed that differs from this run's");
-    mr__saved_compare_precision(x->saved, e->model);
     mr_code rc = mr__check_weights(mr__saved_weights(x->saved), e->model, st);
     if (rc == MR_OK)
         rc = check_optimizer(e, x, st);
@@ -438,7 +459,7 @@ static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
     if (rc == MR_OK)
         rc = mr__recalled_load(&x->recalled, mr_saved_path(x->saved), x->root, e->model, st);
     if (rc == MR_OK && x->position)
-        rc = mr__feed_restore(&e->loop->run.feed, x->position, x->position_size, st);
+        rc = restore_position(e, x, st);
     if (rc != MR_OK)
         mr_status_at(st, mr_saved_path(x->saved), -1, -1);
     return rc;
@@ -531,10 +552,16 @@ static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
 {
     if (x->position || x->state.epoch_over)
         return MR_OK;
-    mr_log(MR_LOG_WARNING,
-           "the checkpoint is from %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
-           " batches of its epoch are read again and dropped",
-           x->state.workers, x->state.replicas, x->state.epoch_step);
+    if (x->changes.seed)
+        mr_log(MR_LOG_WARNING,
+               "another seed gives the data another order: the first %" PRId64
+               " batches of the epoch are read in that order and dropped",
+               x->state.epoch_step);
+    else
+        mr_log(MR_LOG_WARNING,
+               "the checkpoint is from %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
+               " batches of its epoch are read again and dropped",
+               x->state.workers, x->state.replicas, x->state.epoch_step);
     mr_code rc = mr__feed_skip(&e->loop->run.feed, x->state.epoch_step, st);
     if (rc != MR_END)
         return rc;
@@ -548,10 +575,11 @@ static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
     mr__fit_loop *loop = e->loop;
     const mr__train_state *s = &x->state;
     MR_TRY(mr_saved_load(x->saved, e->model, st));
-    MR_TRY(write_slots(e, x, st));
+    if (!x->changes.slots)
+        MR_TRY(write_slots(e, x, st));
     mr__model_set_steps(e->model, s->model_steps);
     mr__optimizer_set_iterations(e->optimizer, s->iterations);
-    if (!s->scheduled)
+    if (!s->scheduled && !x->changes.learning_rate)
         mr_optimizer_set_learning_rate(e->optimizer, s->learning_rate);
     loop->now->epoch = s->epoch;
     loop->now->step = s->step;

@@ -71,7 +71,7 @@ typedef struct mr_train_event {
     int64_t epoch_step;              /* steps of this epoch submitted */
     const mr_fit_result *validation; /* epoch_end: its result; NULL: no validation */
     double seconds, waited_seconds;  /* as in mr_fit_result, so far */
-    bool stopping;                   /* training ends after this step or epoch: save now */
+    bool stopping;                   /* training is interrupted after this step: save now */
     struct mr__fit_loop *loop;       /* for mr_checkpoint_save and _restore */
 } mr_train_event;
 
@@ -89,9 +89,10 @@ MR_API mr_iterator *mr_train_input(const mr_train_event *e);
 /* State of a callback over the epochs so far, as stored in checkpoints; borrowed. */
 enum { MR_MAX_REMEMBERED = 8 };
 typedef struct mr_callback_memory {
-    const char *of; /* the value that it monitors, "val_loss"; NULL: none */
+    const char *of; /* the value that it monitors, "val_loss", or the file it writes; NULL: none */
     size_t n;
     double numbers[MR_MAX_REMEMBERED];
+    const char *text;     /* UTF-8; NULL: none */
     const float *weights; /* of all variables of the model, concatenated; NULL: none */
     size_t n_weights;     /* recall: number of values in weights */
 } mr_callback_memory;
@@ -103,11 +104,13 @@ typedef struct mr_callback_memory {
 typedef struct mr_callback {
     void *ctx;
     mr_code (*train_begin)(void *ctx, const mr_train_event *e, mr_status *st);
+    /* Also for an epoch that is resumed: then epoch_step is not 0. */
     mr_code (*epoch_begin)(void *ctx, const mr_train_event *e, mr_status *st);
     mr_code (*batch_begin)(void *ctx, const mr_train_event *e, mr_status *st);
     /* After the step has been submitted. */
     mr_code (*batch_end)(void *ctx, const mr_train_event *e, mr_status *st);
-    /* Also for the epoch in which training ends; not for one without rows, nor after an error. */
+    /* Also for the epoch in which training ends; not for one without rows, nor after an error, nor
+     * if mr_fit_opts.stopping ended training within it: the resumed run has its epoch_end. */
     mr_code (*epoch_end)(void *ctx, const mr_train_event *e, mr_status *st);
     /* Also after an error, which it cannot replace. */
     mr_code (*train_end)(void *ctx, const mr_train_event *e, mr_status *st);
@@ -123,10 +126,12 @@ typedef struct mr_callback {
     bool (*saves)(void *ctx, const mr_train_event *e);
     bool backs_up; /* also save when training is stopped by mr_fit_opts.stopping */
     /* State that checkpoints store under `name` and restore: after train_begin of all callbacks, it
-     * is passed to the callback at the same position among those with this name and monitored
-     * value. MR_END: training had ended, and does not continue. Callbacks that save are called
-     * after those that do not, and those with backs_up last, so that a checkpoint contains the
-     * state of all others after the epoch; train_begin is called in the order of the list. */
+     * is passed to the callback at the same position among those with this name and the same `of`.
+     * MR_END: training had ended, and does not continue. Callbacks that save are called after those
+     * that do not, and those with backs_up last, so that a checkpoint contains the state of all
+     * others after the epoch; train_begin is called in the order of the list. A callback that
+     * writes a file remembers how far it had come, and cuts off what a run that was killed wrote
+     * after the checkpoint. */
     const char *name;
     void (*remember)(const void *ctx, mr_callback_memory *out);
     mr_code (*recall)(void *ctx, const mr_callback_memory *m, mr_status *st);
@@ -147,8 +152,9 @@ typedef struct mr_fit_opts {
      * epoch continues where it ended (from the start after exactly one pass); data that end early
      * end training with a warning. */
     int64_t steps_per_epoch;
-    /* Called before each batch is fetched, from the calling thread; true ends training after that
-     * batch, with MR_OK. If it is true in one worker, all of them end. */
+    /* Called before each batch is fetched, from the calling thread; true interrupts training after
+     * that batch, with MR_OK. If it is true in one worker, all of them end. The interrupted epoch
+     * has no epoch_end. */
     bool (*stopping)(void *ctx);
     void *stopping_ctx;
 
@@ -195,6 +201,11 @@ typedef struct mr_fit_opts {
      * a JSON object. NULL: the words are logged. */
     void (*print)(void *ctx, const char *text, const char *json);
     void *print_ctx;
+
+    /* mr_checkpoint_restore accepts a checkpoint of a run with another seed or other settings of
+     * model, loss or optimizer, and logs them: training continues with the new ones. Otherwise it
+     * is refused. */
+    bool resume_changed;
 
     /* ---- the model, if it is not built yet ---- */
     uint64_t seed;        /* mr_model_opts.seed */

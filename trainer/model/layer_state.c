@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/formats/crc32c.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
@@ -135,12 +136,24 @@ static mr_code parse_boundaries(const mr_param *p, const mr_expr *e, void *field
     return rc;
 }
 
+/* A file by its contents, since a saved model has a copy of it. */
+static char *print(const void *field)
+{
+    const mr__learned *v = field;
+    char *text;
+    if (!v->e)
+        return mr_strdup("none");
+    if (v->bytes)
+        return mr_strf("a file with the CRC-32C %08" PRIx32, mr_crc32c(v->bytes, v->size));
+    return mr_expr_print(v->e, &text, NULL) == MR_OK ? text : NULL;
+}
+
 const mr_param_kind mr__param_vocabulary = {
-    .size = sizeof(mr__learned), .parse = parse_vocabulary, .clear = drop};
+    .size = sizeof(mr__learned), .parse = parse_vocabulary, .clear = drop, .print = print};
 const mr_param_kind mr__param_moments = {
-    .size = sizeof(mr__learned), .parse = parse_moments, .clear = drop};
+    .size = sizeof(mr__learned), .parse = parse_moments, .clear = drop, .print = print};
 const mr_param_kind mr__param_boundaries = {
-    .size = sizeof(mr__learned), .parse = parse_boundaries, .clear = drop};
+    .size = sizeof(mr__learned), .parse = parse_boundaries, .clear = drop, .print = print};
 
 /* ---- text ---- */
 

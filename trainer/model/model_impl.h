@@ -5,6 +5,7 @@
  * gradients) and model_run.c (passes). */
 #include "trainer/model/layer.h"
 #include "trainer/model/model.h"
+#include "trainer/settings.h"
 
 /* A replica's gradients are one array, in the order in which the backward pass computes them: last
  * layer first; it includes the inputs of running means. A bucket is a range of it. The first values
@@ -167,6 +168,9 @@ void mr__layer_clear(mr_layer *l);
 uint64_t mr__model_steps(const mr_model *m);
 void mr__model_set_steps(mr_model *m, uint64_t steps);
 uint64_t mr__model_seed(const mr_model *m);
+
+/* Adds what a parsed model is made of: each layer, its parameters, and what it reads. */
+mr_code mr__model_settings(const mr_model *m, mr__settings *out, mr_status *st) MR_NODISCARD;
 
 /* The parameter of a layer that is its activation; NULL: it has none. */
 const mr_param *mr__layer_activation_param(const mr_layer *l);

@@ -4,6 +4,7 @@
 #include "trainer/device/activations.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/loss_desc.h"
+#include "trainer/settings.h"
 
 /* The loss of one output; name NULL: identified by its position. */
 typedef struct mr__loss_part {
@@ -48,6 +49,9 @@ mr_code mr__loss_check_labels(const mr_loss *l, const mr_array *labels, const mr
                               mr_status *st) MR_NODISCARD;
 mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions,
                                mr_status *st) MR_NODISCARD;
+
+/* Adds "loss" with its parameters; for several outputs the loss and the weight of each. */
+mr_code mr__loss_settings(const mr_loss *l, mr__settings *out, mr_status *st) MR_NODISCARD;
 
 /* In loss_outputs.c: the parts of a record or list of losses. */
 mr_code mr__loss_parse_parts(mr_loss *l, const mr_expr *e, mr_status *st) MR_NODISCARD;

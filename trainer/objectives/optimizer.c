@@ -521,3 +521,8 @@ bool mr__optimizer_is_scheduled(const mr_optimizer *o)
 {
     return o->common->rate.kind != MR__RATE_CONSTANT;
 }
+
+mr_code mr__optimizer_settings(const mr_optimizer *o, mr__settings *out, mr_status *st)
+{
+    return mr__settings_add_table(out, "optimizer", o->desc->is.name, o->table, o->params, st);
+}

@@ -3,6 +3,7 @@
 #define MR_TRAINER_OBJECTIVES_OPTIMIZER_IMPL_H
 #include "trainer/objectives/optimizer.h"
 #include "trainer/objectives/optimizer_desc.h"
+#include "trainer/settings.h"
 
 /* The parts of apply_gradients, for gradients that are summed elsewhere. prepare allocates the
  * slots of the variables, and is the call that can fail before the replicas commit. Then call begin
@@ -39,4 +40,7 @@ void mr__optimizer_set_slots_from(mr_optimizer *o, const mr_variable *v, int64_t
 uint64_t mr__optimizer_serial(const mr_optimizer *o);
 /* Whether the learning rate follows a schedule, instead of having been set. */
 bool mr__optimizer_is_scheduled(const mr_optimizer *o);
+/* Adds "optimizer" with its parameters. */
+mr_code mr__optimizer_settings(const mr_optimizer *o, mr__settings *out,
+                               mr_status *st) MR_NODISCARD;
 #endif
