@@ -188,7 +188,7 @@ mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)
 
 mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n, mr_status *st)
 {
-    mr_state_r r = {bytes, (const unsigned char *)bytes + n};
+    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n, .graph = it->run->graph};
     MR_TRY(mr_iter_restore(it, &r, st));
     if (r.at != r.end)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %zu bytes are left over",

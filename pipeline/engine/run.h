@@ -36,6 +36,7 @@ typedef struct mr__scope {
 } mr__scope;
 
 struct mr_run {
+    mr_dataset *graph; /* the user's dataset */
     mr_iterator_opts opts;
     mr__iterator_internal internal; /* opts.internal points to it */
     bool deterministic;
@@ -45,7 +46,9 @@ struct mr_run {
     pthread_mutex_t lock; /* guards the creation of the executor and the counts of scopes */
     mr_executor *executor;
     bool own_executor;
-    mr__scope scope; /* of the graph */
+    mr__scope scope;         /* of the graph */
+    atomic_int wait_for_end; /* ops whose files only the end of their input completes */
+    atomic_bool reads_pipe;  /* an op below one that writes a file does */
 };
 
 struct mr_iter_private {
@@ -53,12 +56,13 @@ struct mr_iter_private {
     size_t place;     /* which input of the parent; SIZE_MAX: a dataset that is a value */
     mr__scope *scope; /* NULL: identities are not requested */
     bool owns_scope;
-    bool again;                /* an op above opens inputs while running */
-    bool records;              /* set by mr_iter_set_records */
-    uint64_t number;           /* of the first source of this iterator, in the scope */
-    uint64_t epoch;            /* of a source */
-    uint64_t seed;             /* hash of this place in the graph */
-    size_t takes;              /* number of inner datasets that it interleaves; 0: one */
+    struct mr__inputs_read *inputs_read; /* records what is read below; NULL: nothing does */
+    bool again;                          /* an op above opens inputs while running */
+    bool records;                        /* set by mr_iter_set_records */
+    uint64_t number;                     /* of the first source of this iterator, in the scope */
+    uint64_t epoch;                      /* of a source */
+    uint64_t seed;                       /* hash of this place in the graph */
+    size_t takes;                        /* number of inner datasets that it interleaves; 0: one */
     size_t in_turn;            /* number of datasets interleaved with the one that contains this */
     size_t most_rows;          /* maximum requested of a next; 0: any number */
     uint64_t delivered;        /* elements so far, including its own failed ones */
@@ -126,6 +130,9 @@ struct mr_state_w {
 };
 struct mr_state_r {
     const unsigned char *at, *end;
+    const mr_dataset *graph; /* that the state is of; NULL: none. Datasets in the state may reach
+                                what it does */
+    bool trusted;            /* they may reach everything */
 };
 void mr__state_w_reset(mr_state_w *w);
 

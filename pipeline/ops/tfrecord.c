@@ -200,7 +200,7 @@ static const mr_param table[] = {
     MR_OPT(struct params, max_skipped, .flags = MR_P_NONE,
            .has_at = offsetof(struct params, o.has_max_skipped), .max.i = INT64_MAX,
            .doc = "Damaged places to skip in a pass; one more is an error."),
-    MR_OPT(struct params, quarantine,
+    MR_OPT(struct params, quarantine, .flags = MR_P_WRITES,
            .doc = "Folder for the bytes that are skipped, a file for each place."),
     MR_OPT(struct params, record_compression, .names = record_compression_names,
            .doc = "How each record is compressed by itself (write --compress zstd-record); empty: "

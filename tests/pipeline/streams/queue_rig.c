@@ -109,7 +109,7 @@ void rig_save(rig *r, size_t taken, mr_state_w *w)
 
 mr_code rig_restore(rig *r, const mr_state_w *w, mr_status *st)
 {
-    mr_state_r in = {w->data, w->data + w->size};
+    mr_state_r in = {.at = w->data, .end = w->data + w->size};
     mr_code rc = mr__queue_restore(&r->q, r->it->inputs[0]->spec, &in, st);
     mr_check(rc != MR_OK || in.at == in.end);
     return rc;
